@@ -1,0 +1,32 @@
+# pc_precompile(target): the one precompiled header of the project (upstream headers only), built once and reused.
+function(pc_precompile target)
+  if(target STREQUAL "PCIR")
+    set_target_properties(${target} PROPERTIES PCH_INSTANTIATE_TEMPLATES ON)
+    target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
+  else()
+    target_precompile_headers(${target} REUSE_FROM PCIR)
+  endif()
+endfunction()
+
+# pc_room(Name sources... LINK rooms... MLIR upstream-libraries...): the library PC<Name> of one room.
+function(pc_room name)
+  cmake_parse_arguments(ARG "" "" "LINK;MLIR" ${ARGN})
+  add_mlir_library(PC${name} ${ARG_UNPARSED_ARGUMENTS}
+    DEPENDS PCIRIncGen ${PC_PASS_TARGETS}
+    EXCLUDE_FROM_LIBMLIR DISABLE_INSTALL)
+  foreach(room IR ${ARG_LINK})
+    target_link_libraries(PC${name} PUBLIC PC${room})
+  endforeach()
+  mlir_target_link_libraries(PC${name} PUBLIC MLIRIR MLIRPass ${ARG_MLIR})
+  pc_precompile(PC${name})
+endfunction()
+
+# pc_room_passes(Name): Passes.td of a room -> Passes.h.inc and documentation.
+function(pc_room_passes name)
+  set(LLVM_TARGET_DEFINITIONS Passes.td)
+  mlir_tablegen(Passes.h.inc -gen-pass-decls -name ${name})
+  mlir_tablegen(Passes.md -gen-pass-doc)
+  add_public_tablegen_target(PC${name}PassesIncGen)
+  set(PC_PASS_TARGETS ${PC_PASS_TARGETS} PC${name}PassesIncGen PARENT_SCOPE)
+  set_property(GLOBAL APPEND PROPERTY PC_PASS_TARGETS PC${name}PassesIncGen)
+endfunction()

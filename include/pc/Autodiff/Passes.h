@@ -1,0 +1,15 @@
+//===- Passes.h - Passes of the Autodiff room ----------------------------------------===//
+#ifndef PC_AUTODIFF_PASSES_H
+#define PC_AUTODIFF_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+#define GEN_PASS_DECL
+#include "pc/Autodiff/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "pc/Autodiff/Passes.h.inc"
+} // namespace pc
+
+#endif

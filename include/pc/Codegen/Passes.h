@@ -1,0 +1,15 @@
+//===- Passes.h - Passes of the Codegen room ----------------------------------------===//
+#ifndef PC_CODEGEN_PASSES_H
+#define PC_CODEGEN_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+#define GEN_PASS_DECL
+#include "pc/Codegen/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "pc/Codegen/Passes.h.inc"
+} // namespace pc
+
+#endif

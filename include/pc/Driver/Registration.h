@@ -1,0 +1,14 @@
+//===- Registration.h - Dialects and passes of the whole compiler ------------------===//
+#ifndef PC_DRIVER_REGISTRATION_H
+#define PC_DRIVER_REGISTRATION_H
+
+#include "mlir/IR/DialectRegistry.h"
+
+namespace pc {
+/// Every dialect that a program may hold at any phase.
+void registerDialects(mlir::DialectRegistry &registry);
+/// Every pass of every room, and the few upstream passes that are useful beside them.
+void registerPasses();
+} // namespace pc
+
+#endif

@@ -1,0 +1,69 @@
+//===- Factors.h - Factor rules and the legal placements they generate ---------===//
+// An op = factors over its operands and results + kinds + linearity. `legalRows` is the whole placement algebra of
+// one op on one mesh axis; the type verifier, propagation, localization and costs all read it.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_IR_FACTORS_H
+#define PC_IR_FACTORS_H
+
+#include "pc/IR/Enums.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include <string>
+
+namespace pc {
+
+/// What a value is on one mesh axis: split along a dim, whole on every rank, or partial.
+struct AxisState {
+  int8_t code = -1;
+  static constexpr AxisState whole() { return {-1}; }
+  static constexpr AxisState sum() { return {-2}; }
+  static constexpr AxisState max() { return {-3}; }
+  static constexpr AxisState split(int64_t dim) { return {static_cast<int8_t>(dim)}; }
+  constexpr bool isSplit() const { return code >= 0; }
+  constexpr bool isWhole() const { return code == -1; }
+  constexpr bool isSum() const { return code == -2; }
+  constexpr bool isMax() const { return code == -3; }
+  constexpr bool isPartial() const { return code <= -2; }
+  constexpr int64_t dim() const { return code; }
+  constexpr bool operator==(AxisState o) const { return code == o.code; }
+  constexpr bool operator!=(AxisState o) const { return code != o.code; }
+  constexpr bool operator<(AxisState o) const { return code < o.code; }
+};
+
+/// One factor: an index that iterates over dims of operands and results.
+struct Factor {
+  std::string name;
+  int64_t size = 0;   ///< as the types of the op at hand say (global or local)
+  bool whole = false; ///< must not be split
+};
+
+/// The rule of one op instance. `operands[i][d]` is the factor of dim d of operand i.
+struct FactorRule {
+  llvm::SmallVector<Factor, 8> factors;
+  llvm::SmallVector<llvm::SmallVector<int, 6>, 4> operands, results;
+  PartialKind reduction = PartialKind::Sum; ///< of factors that a result lacks
+  /// Groups of operand numbers that, all partial together and the others whole, make all results partial.
+  llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 2> linear;
+  bool maxTransparent = false; ///< the op maps operands of a max to operands of a max
+
+  /// "b s e, e f -> b s f", several results separated by commas; no operand: "-> s d".
+  /// Returns false on a malformed spec. Sizes are filled in by the caller.
+  static bool parse(llvm::StringRef spec, FactorRule &rule);
+  /// The number of the factor called `name`, or -1.
+  int find(llvm::StringRef name) const;
+  /// Marks the named factors as whole.
+  FactorRule &keepWhole(std::initializer_list<llvm::StringRef> names);
+};
+
+/// One legal choice on one axis: the state of every operand and result.
+struct Row {
+  llvm::SmallVector<AxisState, 4> operands, results;
+  int factor = -1; ///< the factor that is split, or -1 (all whole, or a linear group)
+};
+
+/// All legal rows of `rule` on one axis, divisibility aside: all whole; each splittable factor; each linear group.
+llvm::SmallVector<Row, 8> legalRows(const FactorRule &rule);
+
+} // namespace pc
+
+#endif

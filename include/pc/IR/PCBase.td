@@ -1,0 +1,146 @@
+//===- PCBase.td - The pc dialect: attributes and enums ------------------------===//
+// What every op of the dialect needs: placements (how a tensor lies on the mesh), the mesh, where a parameter
+// comes from, and where a buffer lives. Only pc ops touch placed tensors.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_IR_PCBASE_TD
+#define PC_IR_PCBASE_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/TensorEncoding.td"
+
+def PC_Dialect : Dialect {
+  let name = "pc";
+  let cppNamespace = "::pc";
+  let summary = "Transformers, placements and moves";
+  let description = [{
+    A training step of a transformer, written once as if for one device. A tensor type may carry a placement
+    (`#pc.place`): how the tensor lies on the mesh. Every op states its *factors* once (`FactorOpInterface`); that
+    declaration drives verification, propagation, partial results, local shapes and costs. The only ops that change a
+    placement are *moves*.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = [{ void registerAttributes(); }];
+}
+
+class PC_Attr<string name, string mnemonicName, list<Trait> traits = []>
+    : AttrDef<PC_Dialect, name, traits> {
+  let mnemonic = mnemonicName;
+}
+
+def PC_PartialKind : I32EnumAttr<"PartialKind", "how addends of a partial value combine", [
+    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Sum", 1, "sum">, I32EnumAttrCase<"Max", 2, "max">]> {
+  let cppNamespace = "::pc";
+}
+
+def PC_InitKind : I32EnumAttr<"InitKind", "how the elements of a parameter start", [
+    I32EnumAttrCase<"Normal", 0, "normal">, I32EnumAttrCase<"Fill", 1, "fill">]> {
+  let cppNamespace = "::pc";
+}
+
+def PC_InputKind : I32EnumAttr<"InputKind", "what the runtime puts into an input", [
+    I32EnumAttrCase<"Tokens", 0, "tokens">, I32EnumAttrCase<"Targets", 1, "targets">,
+    I32EnumAttrCase<"Hyper", 2, "hyper">]> {
+  let cppNamespace = "::pc";
+}
+
+def PC_OutputKind : I32EnumAttr<"OutputKind", "what an output means to the runtime", [
+    I32EnumAttrCase<"Loss", 0, "loss">, I32EnumAttrCase<"GradNorm", 1, "grad_norm">,
+    I32EnumAttrCase<"Gradient", 2, "gradient">, I32EnumAttrCase<"Logits", 3, "logits">]> {
+  let cppNamespace = "::pc";
+}
+
+def PC_ActivationKind : I32EnumAttr<"ActivationKind", "pointwise nonlinearity", [
+    I32EnumAttrCase<"GeluTanh", 0, "gelu_tanh">, I32EnumAttrCase<"Gelu", 1, "gelu">,
+    I32EnumAttrCase<"Silu", 2, "silu">, I32EnumAttrCase<"Relu", 3, "relu">]> {
+  let cppNamespace = "::pc";
+}
+
+def PC_TableKind : I32EnumAttr<"TableKind", "which rotary table", [
+    I32EnumAttrCase<"Cos", 0, "cos">, I32EnumAttrCase<"Sin", 1, "sin">]> {
+  let cppNamespace = "::pc";
+}
+
+def PC_MeshAttr : PC_Attr<"Mesh", "mesh"> {
+  let summary = "Named axes of a device mesh, outermost first";
+  let description = [{
+    `#pc.mesh<dp = 2, tp = 4>`. The rank of a device is the mixed-radix number of its coordinates, first axis major.
+    Constraints: (C1) names are unique; (C2) sizes are positive.
+  }];
+  let parameters = (ins ArrayRefParameter<"::mlir::StringAttr">:$names, ArrayRefParameter<"int64_t">:$sizes);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The size of `axis`, or 0 if the mesh has no such axis.
+    int64_t size(::mlir::StringAttr axis) const;
+    /// The product of the sizes of `axes`.
+    int64_t size(::llvm::ArrayRef<::mlir::StringAttr> axes) const;
+    /// The position of `axis` in the mesh, or -1.
+    int64_t index(::mlir::StringAttr axis) const;
+    /// The number of ranks.
+    int64_t numRanks() const;
+    /// Coordinates of `rank`, one per axis.
+    ::llvm::SmallVector<int64_t> coordinates(int64_t rank) const;
+  }];
+}
+
+def PC_PlaceAttr : PC_Attr<"Place", "place",
+    [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let summary = "How a tensor lies on the mesh";
+  let description = [{
+    Per dim, the mesh axes that split it, major to minor, then the axes on which the value is partial (every rank holds an
+    addend of a sum, or an operand of a max). An axis named nowhere replicates.
+    `#pc.place<[dp, _, (row, col)] sum(tp)>`.
+
+    Constraints: (C1) one entry per dim of the tensor; (C2) an axis occurs at most once; (C3) partial axes are listed in
+    alphabetical order, and only with a kind.
+  }];
+  let parameters = (ins
+    ArrayRefParameter<"::mlir::ArrayAttr", "per dim: array of axis names (StringAttr)">:$dims,
+    "::pc::PartialKind":$kind,
+    ArrayRefParameter<"::mlir::StringAttr">:$partial);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Everything replicated.
+    static PlaceAttr replicated(::mlir::MLIRContext *context, int64_t rank);
+    /// The axes that split dim `d`, major to minor.
+    ::llvm::SmallVector<::mlir::StringAttr> axes(int64_t d) const;
+    /// What this placement says of one axis.
+    AxisState state(::mlir::StringAttr axis) const;
+    /// This placement with `axis` in `state`; a split is added at the minor end of the dim, or at `position` of its list.
+    PlaceAttr with(::mlir::StringAttr axis, AxisState state, int64_t position = -1) const;
+    /// The same without its first dim (an element of a stack of microbatches), or with a new unsplit first dim.
+    PlaceAttr dropFront() const;
+    PlaceAttr addFront() const;
+    bool isPartial() const { return !getPartial().empty(); }
+  }];
+}
+
+def PC_InitAttr : PC_Attr<"Init", "init"> {
+  let summary = "How a parameter starts: `#pc.init<normal, 2.0e-02>` (standard deviation) or `#pc.init<fill, 1.0>`";
+  let parameters = (ins "::pc::InitKind":$kind, "::mlir::FloatAttr":$value);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def PC_SourceAttr : PC_Attr<"Source", "source"> {
+  let summary = "The box of a Hugging Face tensor that a parameter is";
+  let description = [{
+    `#pc.source<"h.0.attn.c_attn.weight", shape = [768, 2304], start = [0, 768], size = [768, 768]>`: the box, row major,
+    reshaped to the parameter's shape (without padding).
+  }];
+  let parameters = (ins StringRefParameter<>:$tensor, ArrayRefParameter<"int64_t">:$shape,
+                        ArrayRefParameter<"int64_t">:$start, ArrayRefParameter<"int64_t">:$size);
+  let assemblyFormat = [{
+    `<` $tensor `,` `shape` `=` `[` $shape `]` `,` `start` `=` `[` $start `]` `,` `size` `=` `[` $size `]` `>`
+  }];
+}
+
+def PC_HomeAttr : PC_Attr<"Home", "home"> {
+  let summary = "Where a buffer lives in the device arena: `#pc.home<4096>`, a byte offset";
+  let parameters = (ins "int64_t":$offset);
+  let assemblyFormat = "`<` $offset `>`";
+}
+
+#endif

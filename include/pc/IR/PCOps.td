@@ -1,0 +1,447 @@
+//===- PCOps.td - Ops of the pc dialect -----------------------------------------===//
+// Leaves and sinks, structure, computation and moves. Every computing op states its factors in lib/IR/FactorRules.cpp.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_IR_PCOPS_TD
+#define PC_IR_PCOPS_TD
+
+include "pc/IR/PCBase.td"
+include "pc/IR/FactorOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+
+class PC_Op<string name, list<Trait> traits = []> : Op<PC_Dialect, name, traits>;
+
+//===---------------------------------------------------------------------------===//
+// Structure
+//===---------------------------------------------------------------------------===//
+
+def PC_MeshOp : PC_Op<"mesh"> {
+  let summary = "The device mesh of this module";
+  let description = [{
+    At most one per module, its first op. Placed and local programs need it; model and step programs have none.
+    Example: `pc.mesh <dp = 2, tp = 2>`
+  }];
+  let arguments = (ins PC_MeshAttr:$mesh);
+  let assemblyFormat = "$mesh attr-dict";
+}
+
+def PC_ProgramOp : PC_Op<"program"> {
+  let summary = "What the module is: model name, data shape and the Hugging Face configuration";
+  let description = [{
+    One per module. `config` is the text of config.json, carried to the checkpoint. `batch` is the global batch.
+    Example: `pc.program "gpt2" batch 8 sequence 256 vocabulary 50257 config "{...}"`
+  }];
+  let arguments = (ins StrAttr:$name, I64Attr:$batch, I64Attr:$sequence, I64Attr:$vocabulary, StrAttr:$config);
+  let assemblyFormat = "$name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary `config` $config attr-dict";
+}
+
+def PC_AccumulateOp : PC_Op<"accumulate", [SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects]> {
+  let summary = "Forward and backward of one microbatch, summed over microbatches";
+  let description = [{
+    Every operand has a leading dim of microbatches; the body sees one element of it. What the body yields is summed over the
+    microbatches. The body may use values from outside (parameters).
+
+    Constraints: (C1) all operands have the same leading dim, unsplit, at least 1; (C2) block arguments are the operands'
+    types without it; (C3) yielded types equal result types.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The number of microbatches.
+    int64_t getMicrobatches();
+  }];
+}
+
+def PC_FusionOp : PC_Op<"fusion", [SingleBlockImplicitTerminator<"YieldOp">, IsolatedFromAbove, Pure]> {
+  let summary = "Ops that become one kernel; values inside have no home";
+  let description = [{
+    Formed after localization. Constraints: (C1) block arguments are the operands' types, homes aside; (C2) yielded types equal
+    result types, homes aside.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def PC_YieldOp : PC_Op<"yield", [Pure, Terminator, ReturnLike]> {
+  let summary = "Ends the body of accumulate and fusion";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let builders = [OpBuilder<(ins), "">];
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+//===---------------------------------------------------------------------------===//
+// Leaves and sinks
+//===---------------------------------------------------------------------------===//
+
+class PC_Leaf<string name, list<Trait> traits = []> : PC_Op<name, traits # [Pure]>;
+
+def PC_ParameterOp : PC_Leaf<"parameter"> {
+  let summary = "A parameter as it is at the start of the step";
+  let description = [{
+    `dims` names every dim. `valid` is the shape without padding, where there is padding. In local programs, `layout` and
+    `global` say which block of which tensor this rank holds.
+
+    Constraints: (C1) as many names as dims; (C2) `valid` has the rank of the tensor and is nowhere larger; (C3) the box of
+    `source` has as many elements as `valid`.
+
+    Example: `%w = pc.parameter "h.0.mlp.c_fc.weight" dims ["embed", "ffn"] init <normal, 2.0e-02> source <...> : tensor<64x256xf32>`
+  }];
+  let arguments = (ins StrAttr:$name, StrArrayAttr:$dims, PC_InitAttr:$init, PC_SourceAttr:$source,
+                       OptionalAttr<DenseI64ArrayAttr>:$valid, OptionalAttr<DenseI64ArrayAttr>:$global,
+                       OptionalAttr<PC_PlaceAttr>:$layout);
+  let results = (outs AnyRankedTensor:$value);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $name `dims` $dims `init` $init `source` $source (`valid` $valid^)? (`global` $global^ `layout` $layout)? attr-dict
+    `:` type($value)
+  }];
+}
+
+def PC_StateOp : PC_Leaf<"state"> {
+  let summary = "A tensor that an optimizer keeps for a parameter: `pc.state \"exp_avg\" of \"h.0.ln_1.weight\" dims [..]`";
+  let arguments = (ins StrAttr:$name, StrAttr:$parameter, StrArrayAttr:$dims,
+                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = [{
+    $name `of` $parameter `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)
+  }];
+}
+
+def PC_InputOp : PC_Leaf<"input"> {
+  let summary = "What the runtime provides for each step: tokens, targets, hyper-parameters";
+  let description = [{
+    In a model program tokens and targets are `batch x sequence`; a step program puts a dim of microbatches in front, named
+    "microbatch". `hyper` is `tensor<8xf32>`: lr, beta1, beta2, eps, weight decay, 1 - beta1^t, 1 - beta2^t, clip.
+  }];
+  let arguments = (ins PC_InputKind:$kind, StrArrayAttr:$dims,
+                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = "$kind `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)";
+}
+
+def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<PC_FactorOpInterface>]> {
+  let summary = "cos or sin of position times inverse frequency, times scale: [sequence, head_dim / 2]";
+  let description = [{ Computed once in f32 from the **global** position. Factors `-> s h`, h whole. }];
+  let arguments = (ins PC_TableKind:$kind, DenseF32ArrayAttr:$inv_freq, F64Attr:$scale,
+                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = [{
+    $kind `inv_freq` $inv_freq `scale` $scale (`global` $global^ `layout` $layout)? attr-dict `:` type($value)
+  }];
+}
+
+def PC_IotaOp : PC_Leaf<"iota", [DeclareOpInterfaceMethods<PC_FactorOpInterface>]> {
+  let summary = "0, 1, 2, ... (i32), from the global index: plus `offset` in local programs. Factors `-> s`";
+  let arguments = (ins Optional<AnyRankedTensor>:$offset);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = "(`offset` $offset^ `:` type($offset))? attr-dict `->` type($value)";
+}
+
+def PC_ConstantOp : PC_Leaf<"constant"> {
+  let summary = "A scalar constant, whole on every rank: `pc.constant 0.5 : tensor<f32>`";
+  let arguments = (ins F64Attr:$number);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = "$number attr-dict `:` type($value)";
+}
+
+def PC_SeedOp : PC_Op<"seed", [MemoryEffects<[MemWrite]>]> {
+  let summary = "The gradient of the loss by itself: 1. Ops behind it in its block are the backward pass";
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = "attr-dict `:` type($value)";
+}
+
+def PC_BlockOffsetOp : PC_Leaf<"block_offset"> {
+  let summary = "First global index of this rank's block (i32 scalar); local programs only";
+  let description = [{
+    The mixed-radix number of the rank's coordinates on `axes`, major to minor, times `block`.
+    Example: `%o = pc.block_offset on [tp] block 25152 : tensor<i32>`
+  }];
+  let arguments = (ins StrArrayAttr:$axes, I64Attr:$block);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = "`on` $axes `block` $block attr-dict `:` type($value)";
+}
+
+def PC_UpdateOp : PC_Op<"update", [MemoryEffects<[MemWrite]>]> {
+  let summary = "The value that a parameter or state has after the step";
+  let description = [{
+    `pc.update "w" %v` sets parameter w; `pc.update "exp_avg" of "w" %v` its state. Constraint (C1): `value` lies as the leaf does
+    (checked by `pc-verify-step`).
+  }];
+  let arguments = (ins StrAttr:$name, OptionalAttr<StrAttr>:$parameter, AnyRankedTensor:$value);
+  let assemblyFormat = "$name (`of` $parameter^)? $value attr-dict `:` type($value)";
+}
+
+def PC_OutputOp : PC_Op<"output", [MemoryEffects<[MemWrite]>]> {
+  let summary = "Shows a value to the runtime";
+  let description = [{
+    Constraint (C1): the value is whole or split, never partial. `name` is the parameter's name for gradients.
+    `valid` is the shape without padding. In local programs `global` and `layout` say which block this is.
+  }];
+  let arguments = (ins PC_OutputKind:$kind, StrAttr:$name, AnyRankedTensor:$value,
+                       OptionalAttr<DenseI64ArrayAttr>:$valid, OptionalAttr<DenseI64ArrayAttr>:$global,
+                       OptionalAttr<PC_PlaceAttr>:$layout);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $kind $name $value (`valid` $valid^)? (`global` $global^ `layout` $layout)? attr-dict `:` type($value)
+  }];
+}
+
+//===---------------------------------------------------------------------------===//
+// Computation
+//===---------------------------------------------------------------------------===//
+
+class PC_Compute<string name, list<Trait> traits = []>
+    : PC_Op<name, traits # [Pure, DeclareOpInterfaceMethods<PC_FactorOpInterface>]>;
+
+def PC_EinsumOp : PC_Compute<"einsum"> {
+  let summary = "Contraction, product, sum, broadcast and transposition of any number of operands";
+  let description = [{
+    `pc.einsum "b s e, e f -> b s f" %x, %w`: the product of the operands, summed over the factors that the result lacks. A factor
+    that only the result has is broadcast. Letters may be words. Every contraction, every weight and input gradient, every
+    elementwise product, bias broadcast and bias gradient is this op. Linear in each operand alone.
+  }];
+  let arguments = (ins StrAttr:$spec, Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$spec $inputs attr-dict `:` functional-type($inputs, $result)";
+}
+
+class PC_Pointwise<string name, list<Trait> traits = []> : PC_Compute<name, traits> {
+  let results = (outs AnyRankedTensor:$result);
+}
+class PC_Unary<string name> : PC_Pointwise<name> {
+  let arguments = (ins AnyRankedTensor:$x);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+}
+class PC_Binary<string name> : PC_Pointwise<name> {
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
+  let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, $result)";
+}
+
+def PC_AddOp : PC_Binary<"add"> { let summary = "a + b, same shape (broadcasting is an einsum); linear in both together"; }
+def PC_SubOp : PC_Binary<"sub"> { let summary = "a - b, same shape; linear in both together"; }
+def PC_ScaleOp : PC_Pointwise<"scale"> {
+  let summary = "x times a constant; linear";
+  let arguments = (ins AnyRankedTensor:$x, F64Attr:$factor);
+  let assemblyFormat = "$x `by` $factor attr-dict `:` functional-type($x, $result)";
+}
+def PC_CopyOp : PC_Unary<"copy"> {
+  let summary = "The same value for other readers (they don't share moves); erased like a move; linear";
+}
+def PC_CastOp : PC_Unary<"cast"> { let summary = "Another element type; linear"; }
+def PC_LogOp : PC_Unary<"log"> { let summary = "Natural logarithm"; }
+def PC_ExpOp : PC_Unary<"exp"> { let summary = "Exponential"; }
+def PC_RecipOp : PC_Unary<"recip"> { let summary = "1 / x"; }
+def PC_SqrtOp : PC_Unary<"sqrt"> { let summary = "Square root"; }
+def PC_ActivationOp : PC_Pointwise<"activation"> {
+  let summary = "Pointwise nonlinearity: `pc.activation gelu_tanh %x`";
+  let arguments = (ins PC_ActivationKind:$kind, AnyRankedTensor:$x);
+  let assemblyFormat = "$kind $x attr-dict `:` functional-type($x, $result)";
+}
+def PC_ActivationGradOp : PC_Pointwise<"activation_grad"> {
+  let summary = "dy times the derivative of the nonlinearity at x; linear in dy";
+  let arguments = (ins PC_ActivationKind:$kind, AnyRankedTensor:$dy, AnyRankedTensor:$x);
+  let assemblyFormat = "$kind $dy `,` $x attr-dict `:` functional-type(operands, $result)";
+}
+
+def PC_ReduceMaxOp : PC_Compute<"reduce_max"> {
+  let summary = "Maximum over the factors that the result lacks: `pc.reduce_max \"b s v -> b s\" %x`";
+  let arguments = (ins StrAttr:$spec, AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$spec $x attr-dict `:` functional-type($x, $result)";
+}
+
+def PC_EmbeddingOp : PC_Compute<"embedding"> {
+  let summary = "Rows of a table: [v, e], [ids...] -> [ids..., e]";
+  let description = [{
+    The same as one_hot(ids) times table: v is a summed factor, so a rank that holds a block of the table yields zero for ids
+    outside it (`offset` = first id of the block). Linear in the table. Factors `v e, i0 i1 -> i0 i1 e`.
+  }];
+  let arguments = (ins AnyRankedTensor:$table, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$table `,` $ids (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)";
+}
+def PC_EmbeddingGradOp : PC_Compute<"embedding_grad"> {
+  let summary = "Sum of dy rows per id: [ids..., e], [ids...] -> [v, e]; linear in dy";
+  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$dy `,` $ids (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)";
+}
+
+def PC_LayerNormOp : PC_Compute<"layer_norm"> {
+  let summary = "(x - mean) * rstd * gamma + beta over the last dim; also mean and rstd (for the gradient)";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$gamma, AnyRankedTensor:$beta, F64Attr:$eps);
+  let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$mean, AnyRankedTensor:$rstd);
+  let assemblyFormat = "$x `,` $gamma `,` $beta `eps` $eps attr-dict `:` functional-type(operands, results)";
+}
+def PC_LayerNormGradOp : PC_Compute<"layer_norm_grad"> {
+  let summary = "dx, dgamma, dbeta of layer_norm; linear in dy";
+  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$x, AnyRankedTensor:$mean, AnyRankedTensor:$rstd,
+                       AnyRankedTensor:$gamma);
+  let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dgamma, AnyRankedTensor:$dbeta);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+def PC_RMSNormOp : PC_Compute<"rms_norm"> {
+  let summary = "x * rsqrt(mean(x^2) + eps) * gamma over the last dim; also the rsqrt";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$gamma, F64Attr:$eps);
+  let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$rstd);
+  let assemblyFormat = "$x `,` $gamma `eps` $eps attr-dict `:` functional-type(operands, results)";
+}
+def PC_RMSNormGradOp : PC_Compute<"rms_norm_grad"> {
+  let summary = "dx, dgamma of rms_norm; linear in dy";
+  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$x, AnyRankedTensor:$rstd, AnyRankedTensor:$gamma);
+  let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dgamma);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def PC_RopeOp : PC_Compute<"rope"> {
+  let summary = "Rotary embedding of the last dim (halves rotated), or its inverse; linear in x";
+  let description = [{
+    x: [b, s, heads..., d]; cos, sin: [s, d/2]. With x = (u, w) halves: (u cos - w sin, w cos + u sin); `inverse` negates sin (it is
+    the gradient). Factors: x dims `b s h0 .. d`, tables `s c`; d and c whole.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$cos, AnyRankedTensor:$sin, UnitAttr:$inverse);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "(`inverse` $inverse^)? $x `,` $cos `,` $sin attr-dict `:` functional-type(operands, $result)";
+}
+
+def PC_AttentionOp : PC_Compute<"attention"> {
+  let summary = "softmax(scale q k^T + mask) v; also log-sum-exp of the scores";
+  let description = [{
+    q: [b, s, k, g, d] (g query heads share a key/value head), k, v: [b, t, k, d] -> o: [b, s, k, g, d], lse: [b, k, g, s].
+    `causal`: position s sees t <= s. Factors `b s k g d, b t k d, b t k d -> b s k g d, b k g s`; s, t, d whole.
+  }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
+  let assemblyFormat = [{
+    (`causal` $causal^)? $q `,` $k `,` $v `scale` $scale attr-dict `:` functional-type(operands, results)
+  }];
+}
+def PC_AttentionGradOp : PC_Compute<"attention_grad"> {
+  let summary = "dq, dk, dv of attention; linear in dout";
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$o,
+                       AnyRankedTensor:$lse, AnyRankedTensor:$dout, F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let assemblyFormat = [{
+    (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout `scale` $scale attr-dict
+    `:` functional-type(operands, results)
+  }];
+}
+
+def PC_CrossEntropyOp : PC_Compute<"cross_entropy"> {
+  let summary = "-log softmax(logits)[target] per token; model programs only";
+  let description = [{
+    Factors `b s v, b s -> b s`, v whole. `pc-differentiate` replaces it by reduce_max, sum_exp, pick, log, add, sub, whose
+    vocabulary may be split.
+  }];
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$targets);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$logits `,` $targets attr-dict `:` functional-type(operands, $result)";
+}
+def PC_SumExpOp : PC_Compute<"sum_exp"> {
+  let summary = "sum over the last dim of exp(logits - max): `b s v, b s -> b s`, v summed";
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$max);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$logits `,` $max attr-dict `:` functional-type(operands, $result)";
+}
+def PC_PickOp : PC_Compute<"pick"> {
+  let summary = "logits[target] per token, 0 where the target is outside the block: `b s v, b s -> b s`, v summed; linear in logits";
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$targets, Optional<AnyRankedTensor>:$offset);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$logits `,` $targets (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)";
+}
+def PC_CrossEntropyGradOp : PC_Compute<"cross_entropy_grad"> {
+  let summary = "dnll * (exp(logits - max) / sum_exp - one_hot(target)): `b s v, b s, b s, b s, b s -> b s v`; linear in dnll";
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$max, AnyRankedTensor:$sum_exp, AnyRankedTensor:$targets,
+                       AnyRankedTensor:$dnll, Optional<AnyRankedTensor>:$offset);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $logits `,` $max `,` $sum_exp `,` $targets `,` $dnll (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)
+  }];
+}
+def PC_MaskPaddingOp : PC_Compute<"mask_padding"> {
+  let summary = "Sets entries whose global index on the last dim is >= valid to `value`; linear where value is 0";
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$valid, F64Attr:$value, Optional<AnyRankedTensor>:$offset);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $x `valid` $valid `value` $value (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)
+  }];
+}
+
+def PC_ClipCoefficientOp : PC_Compute<"clip_coefficient"> {
+  let summary = "min(1, clip / (norm + 1e-6)) from the norm and hyper (torch.nn.utils.clip_grad_norm_)";
+  let arguments = (ins AnyRankedTensor:$norm, AnyRankedTensor:$hyper);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$norm `,` $hyper attr-dict `:` functional-type(operands, $result)";
+}
+def PC_AdamWOp : PC_Compute<"adamw"> {
+  let summary = "One step of torch.optim.AdamW on coefficient * gradient; pointwise";
+  let description = [{
+    `decay`: whether this parameter is decayed (all are, as in torch.optim). Results: parameter, exp_avg, exp_avg_sq after the step.
+  }];
+  let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$exp_avg,
+                       AnyRankedTensor:$exp_avg_sq, AnyRankedTensor:$coefficient, AnyRankedTensor:$hyper);
+  let results = (outs AnyRankedTensor:$new_parameter, AnyRankedTensor:$new_exp_avg, AnyRankedTensor:$new_exp_avg_sq);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+def PC_SGDOp : PC_Compute<"sgd"> {
+  let summary = "One step of torch.optim.SGD without momentum on coefficient * gradient: p - lr (c g + weight_decay p)";
+  let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$coefficient,
+                       AnyRankedTensor:$hyper);
+  let results = (outs AnyRankedTensor:$new_parameter);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+//===---------------------------------------------------------------------------===//
+// Moves
+//===---------------------------------------------------------------------------===//
+
+class PC_Move<string name> : PC_Op<name, [Pure, DeclareOpInterfaceMethods<PC_MoveOpInterface>]> {
+  let results = (outs AnyRankedTensor:$result);
+}
+class PC_DimMove<string name> : PC_Move<name> {
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes);
+  let assemblyFormat = "$x `dim` $dim `on` $axes attr-dict `:` functional-type($x, $result)";
+}
+
+def PC_AllReduceOp : PC_Move<"all_reduce"> {
+  let summary = "Partial -> whole";
+  let description = [{
+    Constraints: (C1) `x` is partial on every one of `axes`, the result on none of them; (C2) nothing else changes; (C3) in local
+    programs both types are equal, homes aside.
+    Example: `%y = pc.all_reduce sum %p on ["tp"] : (tensor<8x64xf32, #pc.place<[dp, _] sum(tp)>>) -> tensor<8x64xf32, #pc.place<[dp, _]>>`
+  }];
+  let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, StrArrayAttr:$axes);
+  let assemblyFormat = "$reduction $x `on` $axes attr-dict `:` functional-type($x, $result)";
+}
+def PC_ReduceScatterOp : PC_Move<"reduce_scatter"> {
+  let summary = "Partial -> split: `axes` are added at the minor end of dim";
+  let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes);
+  let assemblyFormat = "$reduction $x `dim` $dim `on` $axes attr-dict `:` functional-type($x, $result)";
+}
+def PC_AllGatherOp : PC_DimMove<"all_gather"> {
+  let summary = "Split -> whole: `axes` are the minor end of the dim's list and go";
+}
+def PC_AllToAllOp : PC_Move<"all_to_all"> {
+  let summary = "Split on `from` -> split on `to`: `axes` leave the minor end of one list and join the minor end of the other";
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$from, I64Attr:$to, StrArrayAttr:$axes);
+  let assemblyFormat = "$x `from` $from `to` $to `on` $axes attr-dict `:` functional-type($x, $result)";
+}
+def PC_SliceOp : PC_DimMove<"slice"> {
+  let summary = "Whole -> split, without traffic: `axes` are added at the minor end of dim";
+}
+def PC_MaskOp : PC_Move<"mask"> {
+  let summary = "Whole -> partial sum, without traffic: coordinate 0 keeps the value, the others hold zeros";
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes);
+  let assemblyFormat = "$x `on` $axes attr-dict `:` functional-type($x, $result)";
+}
+def PC_PadOp : PC_DimMove<"pad"> {
+  let summary = "Split -> partial sum, without traffic: the own block inside zeros";
+}
+
+#endif

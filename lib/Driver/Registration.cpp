@@ -1,0 +1,31 @@
+//===- Registration.cpp - Dialects and passes of the whole compiler ----------------===//
+#include "pc/Driver/Registration.h"
+
+#include "pc/Autodiff/Passes.h"
+#include "pc/Codegen/Passes.h"
+#include "pc/Cost/Passes.h"
+#include "pc/Localize/Passes.h"
+#include "pc/Memory/Passes.h"
+#include "pc/Overlap/Passes.h"
+#include "pc/Reference/Passes.h"
+#include "pc/Shard/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Transforms/Passes.h"
+
+void pc::registerDialects(mlir::DialectRegistry &registry) {
+  registry.insert<pc::PCDialect, mlir::func::FuncDialect>();
+}
+
+void pc::registerPasses() {
+  mlir::registerCanonicalizerPass();
+  mlir::registerCSEPass();
+  registerAutodiffPasses();
+  registerCostPasses();
+  registerShardPasses();
+  registerLocalizePasses();
+  registerOverlapPasses();
+  registerMemoryPasses();
+  registerCodegenPasses();
+  registerReferencePasses();
+}

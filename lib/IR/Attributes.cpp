@@ -1,0 +1,272 @@
+//===- Attributes.cpp - Mesh, placements and leaf attributes ---------------------===//
+#include "pc/IR/PC.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+
+#define GET_ATTRDEF_CLASSES
+#include "pc/IR/PCAttrs.cpp.inc"
+
+void PCDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "pc/IR/PCAttrs.cpp.inc"
+      >();
+}
+
+//===---------------------------------------------------------------------------===//
+// #pc.mesh
+//===---------------------------------------------------------------------------===//
+
+Attribute MeshAttr::parse(AsmParser &parser, Type) {
+  SmallVector<StringAttr> names;
+  SmallVector<int64_t> sizes;
+  auto one = [&]() -> ParseResult {
+    std::string name;
+    if (parser.parseKeywordOrString(&name) || parser.parseEqual() || parser.parseInteger(sizes.emplace_back()))
+      return failure();
+    names.push_back(StringAttr::get(parser.getContext(), name));
+    return success();
+  };
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, one))
+    return {};
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), names, sizes);
+}
+
+void MeshAttr::print(AsmPrinter &printer) const {
+  printer << '<';
+  llvm::interleaveComma(llvm::zip(getNames(), getSizes()), printer, [&](auto pair) {
+    printer.printKeywordOrString(std::get<0>(pair).getValue());
+    printer << " = " << std::get<1>(pair);
+  });
+  printer << '>';
+}
+
+LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<StringAttr> names,
+                               ArrayRef<int64_t> sizes) {
+  llvm::StringSet<> seen;
+  for (auto [name, size] : llvm::zip_equal(names, sizes)) {
+    if (!seen.insert(name.getValue()).second)
+      return emitError() << "mesh axis '" << name.getValue() << "' is named twice (C1)";
+    if (size < 1)
+      return emitError() << "mesh axis '" << name.getValue() << "' has size " << size << " (C2)";
+  }
+  return success();
+}
+
+int64_t MeshAttr::index(StringAttr axis) const {
+  auto it = llvm::find(getNames(), axis);
+  return it == getNames().end() ? -1 : it - getNames().begin();
+}
+
+int64_t MeshAttr::size(StringAttr axis) const {
+  int64_t i = index(axis);
+  return i < 0 ? 0 : getSizes()[i];
+}
+
+int64_t MeshAttr::size(ArrayRef<StringAttr> axes) const {
+  int64_t product = 1;
+  for (StringAttr axis : axes)
+    product *= size(axis);
+  return product;
+}
+
+int64_t MeshAttr::numRanks() const { return size(getNames()); }
+
+SmallVector<int64_t> MeshAttr::coordinates(int64_t rank) const {
+  SmallVector<int64_t> result(getSizes().size());
+  for (int64_t i = result.size() - 1; i >= 0; --i) {
+    result[i] = rank % getSizes()[i];
+    rank /= getSizes()[i];
+  }
+  return result;
+}
+
+//===---------------------------------------------------------------------------===//
+// #pc.place
+//===---------------------------------------------------------------------------===//
+
+/// `_`, `axis` or `(axis, axis)`.
+static ParseResult parseDim(AsmParser &parser, SmallVectorImpl<ArrayAttr> &dims) {
+  MLIRContext *context = parser.getContext();
+  SmallVector<Attribute> axes;
+  auto axis = [&]() -> ParseResult {
+    std::string name;
+    if (parser.parseKeywordOrString(&name))
+      return failure();
+    if (name != "_")
+      axes.push_back(StringAttr::get(context, name));
+    return success();
+  };
+  if (succeeded(parser.parseOptionalLParen())) {
+    if (parser.parseCommaSeparatedList(axis) || parser.parseRParen())
+      return failure();
+  } else if (axis()) {
+    return failure();
+  }
+  dims.push_back(ArrayAttr::get(context, axes));
+  return success();
+}
+
+Attribute PlaceAttr::parse(AsmParser &parser, Type) {
+  SmallVector<ArrayAttr> dims;
+  SmallVector<StringAttr> partial;
+  PartialKind kind = PartialKind::None;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] { return parseDim(parser, dims); }))
+    return {};
+  StringRef word;
+  SMLoc wordLoc = parser.getCurrentLocation();
+  if (succeeded(parser.parseOptionalKeyword(&word))) {
+    auto parsed = symbolizePartialKind(word);
+    if (!parsed || *parsed == PartialKind::None) {
+      parser.emitError(wordLoc) << "expected 'sum' or 'max'";
+      return {};
+    }
+    kind = *parsed;
+    auto axis = [&]() -> ParseResult {
+      std::string name;
+      if (parser.parseKeywordOrString(&name))
+        return failure();
+      partial.push_back(StringAttr::get(parser.getContext(), name));
+      return success();
+    };
+    if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, axis))
+      return {};
+  }
+  if (parser.parseGreater())
+    return {};
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), dims, kind, partial);
+}
+
+void PlaceAttr::print(AsmPrinter &printer) const {
+  auto axis = [&](StringAttr name) { printer.printKeywordOrString(name.getValue()); };
+  printer << "<[";
+  llvm::interleaveComma(llvm::seq<int64_t>(0, getDims().size()), printer, [&](int64_t d) {
+    SmallVector<StringAttr> list = axes(d);
+    if (list.empty())
+      printer << '_';
+    else if (list.size() == 1)
+      axis(list[0]);
+    else {
+      printer << '(';
+      llvm::interleaveComma(list, printer, axis);
+      printer << ')';
+    }
+  });
+  printer << ']';
+  if (isPartial()) {
+    printer << ' ' << stringifyPartialKind(getKind()) << '(';
+    llvm::interleaveComma(getPartial(), printer, axis);
+    printer << ')';
+  }
+  printer << '>';
+}
+
+LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<ArrayAttr> dims, PartialKind kind,
+                                ArrayRef<StringAttr> partial) {
+  llvm::StringSet<> seen;
+  auto once = [&](StringRef axis) -> LogicalResult {
+    if (seen.insert(axis).second)
+      return success();
+    return emitError() << "axis '" << axis << "' occurs twice in a placement (C2)";
+  };
+  for (ArrayAttr list : dims)
+    for (Attribute axis : list) {
+      auto name = dyn_cast<StringAttr>(axis);
+      if (!name)
+        return emitError() << "expected axis names in a placement (C2)";
+      if (failed(once(name.getValue())))
+        return failure();
+    }
+  for (StringAttr axis : partial)
+    if (failed(once(axis.getValue())))
+      return failure();
+  if ((kind == PartialKind::None) != partial.empty() ||
+      !llvm::is_sorted(partial, [](StringAttr a, StringAttr b) { return a.getValue() < b.getValue(); }))
+    return emitError() << "partial axes need a kind and alphabetical order (C3)";
+  return success();
+}
+
+LogicalResult PlaceAttr::verifyEncoding(ArrayRef<int64_t> shape, Type, function_ref<InFlightDiagnostic()> emitError) const {
+  if (shape.size() != getDims().size())
+    return emitError() << "placement has " << getDims().size() << " dims, the tensor " << shape.size() << " (C1)";
+  return success();
+}
+
+PlaceAttr PlaceAttr::replicated(MLIRContext *context, int64_t rank) {
+  SmallVector<ArrayAttr> dims(rank, ArrayAttr::get(context, {}));
+  return get(context, dims, PartialKind::None, {});
+}
+
+SmallVector<StringAttr> PlaceAttr::axes(int64_t d) const { return axisList(getDims()[d]); }
+
+AxisState PlaceAttr::state(StringAttr axis) const {
+  for (auto [d, list] : llvm::enumerate(getDims()))
+    if (llvm::is_contained(list, axis))
+      return AxisState::split(d);
+  if (llvm::is_contained(getPartial(), axis))
+    return getKind() == PartialKind::Max ? AxisState::max() : AxisState::sum();
+  return AxisState::whole();
+}
+
+PlaceAttr PlaceAttr::with(StringAttr axis, AxisState state, int64_t position) const {
+  MLIRContext *context = getContext();
+  SmallVector<ArrayAttr> dims;
+  for (auto [d, list] : llvm::enumerate(getDims())) {
+    SmallVector<Attribute> axes(list.begin(), list.end());
+    llvm::erase(axes, axis);
+    if (state.isSplit() && state.dim() == static_cast<int64_t>(d))
+      axes.insert(position < 0 ? axes.end() : axes.begin() + position, axis);
+    dims.push_back(ArrayAttr::get(context, axes));
+  }
+  SmallVector<StringAttr> partial(getPartial());
+  llvm::erase(partial, axis);
+  PartialKind kind = partial.empty() ? PartialKind::None : getKind();
+  if (state.isPartial()) {
+    partial.push_back(axis);
+    llvm::sort(partial, [](StringAttr a, StringAttr b) { return a.getValue() < b.getValue(); });
+    kind = state.isMax() ? PartialKind::Max : PartialKind::Sum;
+  }
+  return get(context, dims, kind, partial);
+}
+
+PlaceAttr PlaceAttr::dropFront() const { return get(getContext(), getDims().drop_front(), getKind(), getPartial()); }
+
+PlaceAttr PlaceAttr::addFront() const {
+  SmallVector<ArrayAttr> dims{ArrayAttr::get(getContext(), {})};
+  llvm::append_range(dims, getDims());
+  return get(getContext(), dims, getKind(), getPartial());
+}
+
+//===---------------------------------------------------------------------------===//
+// #pc.init
+//===---------------------------------------------------------------------------===//
+
+Attribute InitAttr::parse(AsmParser &parser, Type) {
+  StringRef word;
+  double value;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseKeyword(&word) || parser.parseComma() || parser.parseFloat(value) ||
+      parser.parseGreater())
+    return {};
+  auto kind = symbolizeInitKind(word);
+  if (!kind) {
+    parser.emitError(loc) << "expected 'normal' or 'fill'";
+    return {};
+  }
+  return get(parser.getContext(), *kind, FloatAttr::get(Float64Type::get(parser.getContext()), value));
+}
+
+void InitAttr::print(AsmPrinter &printer) const {
+  printer << '<' << stringifyInitKind(getKind()) << ", ";
+  printer.printAttributeWithoutType(getValue());
+  printer << '>';
+}

@@ -1,0 +1,165 @@
+//===- FactorRules.cpp - The factor rule of every op ------------------------------===//
+// One function per op, in the order of PCOps.td. This file is the only place that knows how an op may be split.
+//===-----------------------------------------------------------------------------===//
+#include "pc/IR/PC.h"
+
+#include "llvm/ADT/Twine.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// The rule of `spec` with sizes from the types of `op`. A spec that does not fit the op yields an empty rule, which
+/// `verifyFactorOp` reports.
+static FactorRule make(Operation *op, const Twine &spec) {
+  FactorRule rule;
+  SmallString<64> storage;
+  if (!FactorRule::parse(spec.toStringRef(storage), rule) || rule.operands.size() > op->getNumOperands() ||
+      rule.results.size() != op->getNumResults())
+    return {};
+  rule.operands.resize(op->getNumOperands()); // trailing scalars (offsets) have no dims
+  auto fill = [&](Type type, ArrayRef<int> dims) {
+    auto tensor = cast<RankedTensorType>(type);
+    for (auto [f, size] : llvm::zip(dims, tensor.getShape()))
+      if (!rule.factors[f].size)
+        rule.factors[f].size = size;
+  };
+  for (auto [type, dims] : llvm::zip(op->getOperandTypes(), rule.operands))
+    fill(type, dims);
+  for (auto [type, dims] : llvm::zip(op->getResultTypes(), rule.results))
+    fill(type, dims);
+  return rule;
+}
+
+static FactorRule withLinear(FactorRule rule, std::initializer_list<unsigned> group) {
+  rule.linear.push_back(llvm::SmallVector<unsigned, 2>(group));
+  return rule;
+}
+
+static int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
+
+/// "prefix0 prefix1 ..." for n dims.
+static std::string letters(StringRef prefix, int64_t n) {
+  std::string text;
+  for (int64_t i = 0; i < n; ++i)
+    text += (Twine(prefix) + Twine(i) + " ").str();
+  return text;
+}
+
+/// Operands of the result's shape, pointwise; the last `scalars` operands have no dims.
+static FactorRule pointwise(Operation *op, unsigned scalars = 0) {
+  std::string dims = letters("x", rankOf(op->getResult(0)));
+  std::string spec;
+  for (unsigned i = 0; i + scalars < op->getNumOperands(); ++i)
+    spec += (i ? ", " : "") + dims;
+  spec += " -> ";
+  for (unsigned i = 0; i < op->getNumResults(); ++i)
+    spec += (i ? ", " : "") + dims;
+  return make(op, spec);
+}
+
+FactorRule RopeTableOp::getFactorRule() { return make(*this, "-> s h").keepWhole({"h"}); }
+FactorRule IotaOp::getFactorRule() { return make(*this, getOffset() ? " -> s" : "-> s"); }
+
+FactorRule EinsumOp::getFactorRule() {
+  FactorRule rule = make(*this, getSpec());
+  for (unsigned i = 0; i < rule.operands.size(); ++i)
+    rule = withLinear(std::move(rule), {i});
+  return rule;
+}
+
+FactorRule AddOp::getFactorRule() { return withLinear(pointwise(*this), {0, 1}); }
+FactorRule SubOp::getFactorRule() { return withLinear(pointwise(*this), {0, 1}); }
+FactorRule ScaleOp::getFactorRule() { return withLinear(pointwise(*this), {0}); }
+FactorRule CopyOp::getFactorRule() {
+  FactorRule rule = withLinear(pointwise(*this), {0});
+  rule.maxTransparent = true;
+  return rule;
+}
+FactorRule CastOp::getFactorRule() { return withLinear(pointwise(*this), {0}); }
+FactorRule LogOp::getFactorRule() { return pointwise(*this); }
+FactorRule ExpOp::getFactorRule() { return pointwise(*this); }
+FactorRule RecipOp::getFactorRule() { return pointwise(*this); }
+FactorRule SqrtOp::getFactorRule() { return pointwise(*this); }
+FactorRule ActivationOp::getFactorRule() { return pointwise(*this); }
+FactorRule ActivationGradOp::getFactorRule() { return withLinear(pointwise(*this), {0}); }
+
+FactorRule ReduceMaxOp::getFactorRule() {
+  FactorRule rule = make(*this, getSpec());
+  rule.reduction = PartialKind::Max;
+  rule.maxTransparent = true;
+  return rule;
+}
+
+FactorRule EmbeddingOp::getFactorRule() {
+  std::string ids = letters("i", rankOf(getIds()));
+  return withLinear(make(*this, "v e, " + ids + "-> " + ids + "e"), {0});
+}
+
+FactorRule EmbeddingGradOp::getFactorRule() {
+  std::string ids = letters("i", rankOf(getIds()));
+  return withLinear(make(*this, ids + "e, " + ids + "-> v e"), {0});
+}
+
+FactorRule LayerNormOp::getFactorRule() {
+  std::string r = letters("r", rankOf(getX()) - 1);
+  return make(*this, r + "e, e, e -> " + r + "e, " + r + ", " + r).keepWhole({"e"});
+}
+FactorRule LayerNormGradOp::getFactorRule() {
+  std::string r = letters("r", rankOf(getX()) - 1);
+  return withLinear(make(*this, r + "e, " + r + "e, " + r + ", " + r + ", e -> " + r + "e, e, e").keepWhole({"e"}), {0});
+}
+FactorRule RMSNormOp::getFactorRule() {
+  std::string r = letters("r", rankOf(getX()) - 1);
+  return make(*this, r + "e, e -> " + r + "e, " + r).keepWhole({"e"});
+}
+FactorRule RMSNormGradOp::getFactorRule() {
+  std::string r = letters("r", rankOf(getX()) - 1);
+  return withLinear(make(*this, r + "e, " + r + "e, " + r + ", e -> " + r + "e, e").keepWhole({"e"}), {0});
+}
+
+FactorRule RopeOp::getFactorRule() {
+  std::string x = "b s " + letters("h", rankOf(getX()) - 3) + "d";
+  return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
+}
+
+FactorRule AttentionOp::getFactorRule() {
+  return make(*this, "b s k g d, b t k d, b t k d -> b s k g d, b k g s").keepWhole({"s", "t", "d"});
+}
+FactorRule AttentionGradOp::getFactorRule() {
+  return withLinear(
+      make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d -> b s k g d, b t k d, b t k d")
+          .keepWhole({"s", "t", "d"}),
+      {5});
+}
+
+FactorRule CrossEntropyOp::getFactorRule() {
+  std::string r = letters("r", rankOf(getTargets()));
+  return make(*this, r + "v, " + r + "-> " + r).keepWhole({"v"});
+}
+FactorRule SumExpOp::getFactorRule() {
+  std::string r = letters("r", rankOf(getMax()));
+  return make(*this, r + "v, " + r + "-> " + r);
+}
+FactorRule PickOp::getFactorRule() {
+  std::string r = letters("r", rankOf(getTargets()));
+  return withLinear(make(*this, r + "v, " + r + "-> " + r), {0});
+}
+FactorRule CrossEntropyGradOp::getFactorRule() {
+  std::string r = letters("r", rankOf(getTargets()));
+  return withLinear(make(*this, r + "v, " + r + ", " + r + ", " + r + ", " + r + " -> " + r + "v"), {4});
+}
+FactorRule MaskPaddingOp::getFactorRule() {
+  FactorRule rule = pointwise(*this, getOffset() ? 1 : 0);
+  return getValue().isZero() ? withLinear(std::move(rule), {0}) : rule;
+}
+
+FactorRule ClipCoefficientOp::getFactorRule() { return make(*this, ", h -> ").keepWhole({"h"}); }
+
+FactorRule AdamWOp::getFactorRule() {
+  std::string x = letters("x", rankOf(getParameter()));
+  return make(*this, x + ", " + x + ", " + x + ", " + x + ", , h -> " + x + ", " + x + ", " + x).keepWhole({"h"});
+}
+FactorRule SGDOp::getFactorRule() {
+  std::string x = letters("x", rankOf(getParameter()));
+  return make(*this, x + ", " + x + ", , h -> " + x).keepWhole({"h"});
+}

@@ -1,0 +1,120 @@
+//===- Factors.cpp - Parsing rules and generating legal placements ---------------===//
+#include "pc/IR/Factors.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace pc;
+using llvm::SmallVector;
+using llvm::StringRef;
+
+int FactorRule::find(StringRef name) const {
+  for (auto [i, factor] : llvm::enumerate(factors))
+    if (factor.name == name)
+      return i;
+  return -1;
+}
+
+FactorRule &FactorRule::keepWhole(std::initializer_list<StringRef> names) {
+  for (StringRef name : names)
+    if (int i = find(name); i >= 0)
+      factors[i].whole = true;
+  return *this;
+}
+
+/// One value's dims: names separated by blanks.
+static bool parseDims(StringRef text, FactorRule &rule, SmallVector<int, 6> &dims) {
+  SmallVector<StringRef> words;
+  llvm::SplitString(text, words);
+  for (StringRef word : words) {
+    if (!llvm::all_of(word, [](char c) { return llvm::isAlnum(c) || c == '_'; }))
+      return false;
+    int i = rule.find(word);
+    if (i < 0) {
+      i = rule.factors.size();
+      rule.factors.push_back({word.str(), 0, false});
+    }
+    dims.push_back(i);
+  }
+  return true;
+}
+
+bool FactorRule::parse(StringRef spec, FactorRule &rule) {
+  rule = FactorRule();
+  size_t arrow = spec.find("->");
+  if (arrow == StringRef::npos || spec.find("->", arrow + 2) != StringRef::npos)
+    return false;
+  StringRef left = spec.take_front(arrow), right = spec.drop_front(arrow + 2);
+  SmallVector<StringRef> parts;
+  if (!left.trim().empty())
+    left.split(parts, ',');
+  for (StringRef part : parts)
+    if (!parseDims(part, rule, rule.operands.emplace_back()))
+      return false;
+  parts.clear();
+  right.split(parts, ',');
+  for (StringRef part : parts)
+    if (!parseDims(part, rule, rule.results.emplace_back()))
+      return false;
+  return true;
+}
+
+/// The dim of `factor` in a value with `dims`: -1 if absent, -2 if it occurs twice (a diagonal cannot be split).
+static int positionOf(llvm::ArrayRef<int> dims, int factor) {
+  int at = -1;
+  for (auto [d, f] : llvm::enumerate(dims))
+    if (f == factor) {
+      if (at >= 0)
+        return -2;
+      at = d;
+    }
+  return at;
+}
+
+SmallVector<Row, 8> pc::legalRows(const FactorRule &rule) {
+  SmallVector<Row, 8> rows;
+  Row whole;
+  whole.operands.resize(rule.operands.size());
+  whole.results.resize(rule.results.size());
+  rows.push_back(whole);
+  AxisState partial = rule.reduction == PartialKind::Max ? AxisState::max() : AxisState::sum();
+  for (auto [f, factor] : llvm::enumerate(rule.factors)) {
+    if (factor.whole)
+      continue;
+    Row row = whole;
+    row.factor = f;
+    bool diagonal = false, occurs = false;
+    for (auto [i, dims] : llvm::enumerate(rule.operands)) {
+      int at = positionOf(dims, f);
+      diagonal |= at == -2;
+      occurs |= at >= 0;
+      if (at >= 0)
+        row.operands[i] = AxisState::split(at);
+    }
+    for (auto [i, dims] : llvm::enumerate(rule.results)) {
+      int at = positionOf(dims, f);
+      diagonal |= at == -2;
+      occurs |= at >= 0;
+      row.results[i] = at >= 0 ? AxisState::split(at) : partial;
+    }
+    if (!diagonal && occurs)
+      rows.push_back(row);
+  }
+  for (const auto &group : rule.linear) {
+    Row row = whole;
+    for (unsigned i : group)
+      row.operands[i] = AxisState::sum();
+    for (AxisState &result : row.results)
+      result = AxisState::sum();
+    rows.push_back(row);
+  }
+  if (rule.maxTransparent) {
+    Row row = whole;
+    for (AxisState &state : row.operands)
+      state = AxisState::max();
+    for (AxisState &state : row.results)
+      state = AxisState::max();
+    rows.push_back(row);
+  }
+  return rows;
+}

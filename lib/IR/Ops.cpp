@@ -1,0 +1,178 @@
+//===- Ops.cpp - Structure, leaves and moves: assembly and verifiers --------------===//
+#include "pc/IR/PC.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+
+#define GET_OP_CLASSES
+#include "pc/IR/PCOps.cpp.inc"
+
+//===---------------------------------------------------------------------------===//
+// Regions: `pc.accumulate (%arg = %value : type, ...) { ... } : types`
+//===---------------------------------------------------------------------------===//
+
+static ParseResult parseRegionOp(OpAsmParser &parser, OperationState &result, bool typedInputs) {
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<OpAsmParser::UnresolvedOperand> operands;
+  SmallVector<Type> types;
+  auto one = [&]() -> ParseResult {
+    if (parser.parseArgument(arguments.emplace_back()) || parser.parseEqual() ||
+        parser.parseOperand(operands.emplace_back()) || parser.parseColonType(types.emplace_back()))
+      return failure();
+    arguments.back().type = types.back();
+    if (typedInputs && parser.parseArrow())
+      return failure();
+    return typedInputs ? parser.parseType(arguments.back().type) : success();
+  };
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, one) ||
+      parser.parseRegion(*result.addRegion(), arguments) || parser.parseOptionalAttrDict(result.attributes) ||
+      parser.parseOptionalColonTypeList(result.types) || parser.resolveOperands(operands, types, loc, result.operands))
+    return failure();
+  return success();
+}
+
+static void printRegionOp(OpAsmPrinter &printer, Operation *op, bool typedInputs) {
+  Region &body = op->getRegion(0);
+  printer << " (";
+  llvm::interleaveComma(llvm::zip(body.getArguments(), op->getOperands()), printer, [&](auto pair) {
+    auto [argument, operand] = pair;
+    printer << argument << " = " << operand << " : " << operand.getType();
+    if (typedInputs)
+      printer << " -> " << argument.getType();
+  });
+  printer << ") ";
+  printer.printRegion(body, /*printEntryBlockArgs=*/false);
+  printer.printOptionalAttrDict(op->getAttrs());
+  if (op->getNumResults())
+    printer << " : " << op->getResultTypes();
+}
+
+ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result, true); }
+void AccumulateOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this, true); }
+ParseResult FusionOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result, true); }
+void FusionOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this, true); }
+
+/// Equal up to the home in the arena.
+static bool sameUpToHome(Type a, Type b) {
+  auto strip = [](Type type) -> Type {
+    auto tensor = cast<RankedTensorType>(type);
+    return isa_and_nonnull<HomeAttr>(tensor.getEncoding()) ? withEncoding(type, {}) : tensor;
+  };
+  return strip(a) == strip(b);
+}
+
+static LogicalResult verifyYield(Operation *op, StringRef constraint) {
+  auto yield = dyn_cast<YieldOp>(op->getRegion(0).front().getTerminator());
+  if (!yield || yield.getNumOperands() != op->getNumResults())
+    return op->emitOpError() << "body must yield " << op->getNumResults() << " values " << constraint;
+  for (auto [i, pair] : llvm::enumerate(llvm::zip(yield.getOperandTypes(), op->getResultTypes())))
+    if (!sameUpToHome(std::get<0>(pair), std::get<1>(pair)))
+      return op->emitOpError() << "yielded value " << i << " has type " << std::get<0>(pair) << ", the result "
+                               << std::get<1>(pair) << " " << constraint;
+  return success();
+}
+
+int64_t AccumulateOp::getMicrobatches() {
+  return getInputs().empty() ? 1 : cast<RankedTensorType>(getInputs()[0].getType()).getDimSize(0);
+}
+
+LogicalResult AccumulateOp::verify() {
+  int64_t microbatches = 0;
+  if (getInputs().size() != getBody().getNumArguments())
+    return emitOpError() << "has " << getInputs().size() << " operands but " << getBody().getNumArguments()
+                         << " block arguments (C2)";
+  for (auto [operand, argument] : llvm::zip(getInputs(), getBody().getArguments())) {
+    auto type = cast<RankedTensorType>(operand.getType());
+    if (type.getRank() < 1 || type.getDimSize(0) < 1 || (microbatches && type.getDimSize(0) != microbatches))
+      return emitOpError() << "operands need the same leading dim of microbatches, got " << type << " (C1)";
+    microbatches = type.getDimSize(0);
+    Attribute encoding = type.getEncoding();
+    if (PlaceAttr place = placement(type)) {
+      if (!place.axes(0).empty())
+        return emitOpError() << "the dim of microbatches must not be split (C1)";
+      encoding = place.dropFront();
+    }
+    if (!sameUpToHome(RankedTensorType::get(type.getShape().drop_front(), type.getElementType(), encoding),
+                      argument.getType()))
+      return emitOpError() << "block argument of type " << argument.getType() << " does not fit operand " << type << " (C2)";
+  }
+  return verifyYield(*this, "(C3)");
+}
+
+LogicalResult FusionOp::verify() {
+  if (getInputs().size() != getBody().getNumArguments())
+    return emitOpError() << "has " << getInputs().size() << " operands but " << getBody().getNumArguments()
+                         << " block arguments (C1)";
+  for (auto [operand, argument] : llvm::zip(getInputs(), getBody().getArguments()))
+    if (!sameUpToHome(operand.getType(), argument.getType()))
+      return emitOpError() << "block argument of type " << argument.getType() << " does not fit operand "
+                           << operand.getType() << " (C1)";
+  return verifyYield(*this, "(C2)");
+}
+
+void YieldOp::build(OpBuilder &, OperationState &) {}
+
+//===---------------------------------------------------------------------------===//
+// Leaves and sinks
+//===---------------------------------------------------------------------------===//
+
+static int64_t product(ArrayRef<int64_t> sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes)
+    result *= size;
+  return result;
+}
+
+LogicalResult ParameterOp::verify() {
+  auto type = cast<RankedTensorType>(getValue().getType());
+  if (static_cast<int64_t>(getDims().size()) != type.getRank())
+    return emitOpError() << "names " << getDims().size() << " dims of " << type << " (C1)";
+  ArrayRef<int64_t> whole = getGlobal() ? *getGlobal() : type.getShape();
+  ArrayRef<int64_t> valid = getValid() ? *getValid() : whole;
+  if (static_cast<int64_t>(valid.size()) != type.getRank())
+    return emitOpError() << "'valid' has rank " << valid.size() << " (C2)";
+  for (auto [v, w] : llvm::zip(valid, whole))
+    if (v > w)
+      return emitOpError() << "'valid' is larger than the tensor (C2)";
+  if (product(getSource().getSize()) != product(valid))
+    return emitOpError() << "source box has " << product(getSource().getSize()) << " elements, the parameter "
+                         << product(valid) << " (C3)";
+  return success();
+}
+
+LogicalResult OutputOp::verify() {
+  if (PlaceAttr place = placement(getValue()); place && place.isPartial())
+    return emitOpError() << "value is partial: " << getValue().getType() << " (C1)";
+  return success();
+}
+
+//===---------------------------------------------------------------------------===//
+// Moves
+//===---------------------------------------------------------------------------===//
+
+#define PC_DIM_MOVE(OP, KIND)                                                                                          \
+  MoveKind OP::getMoveKind() { return MoveKind::KIND; }                                                                \
+  SmallVector<StringAttr> OP::getMoveAxes() { return axisList(getAxes()); }                                            \
+  int64_t OP::getMoveDim() { return getDim(); }
+
+PC_DIM_MOVE(ReduceScatterOp, ReduceScatter)
+PC_DIM_MOVE(AllGatherOp, AllGather)
+PC_DIM_MOVE(SliceOp, Slice)
+PC_DIM_MOVE(PadOp, Pad)
+#undef PC_DIM_MOVE
+
+MoveKind AllReduceOp::getMoveKind() { return MoveKind::AllReduce; }
+SmallVector<StringAttr> AllReduceOp::getMoveAxes() { return axisList(getAxes()); }
+int64_t AllReduceOp::getMoveDim() { return -1; }
+
+MoveKind MaskOp::getMoveKind() { return MoveKind::Mask; }
+SmallVector<StringAttr> MaskOp::getMoveAxes() { return axisList(getAxes()); }
+int64_t MaskOp::getMoveDim() { return -1; }
+
+MoveKind AllToAllOp::getMoveKind() { return MoveKind::AllToAll; }
+SmallVector<StringAttr> AllToAllOp::getMoveAxes() { return axisList(getAxes()); }
+int64_t AllToAllOp::getMoveDim() { return getFrom(); }

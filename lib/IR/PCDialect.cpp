@@ -1,0 +1,88 @@
+//===- PCDialect.cpp - Registration and small queries of the pc dialect --------===//
+#include "pc/IR/PC.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+#include "pc/IR/PCDialect.cpp.inc"
+#include "pc/IR/PCEnums.cpp.inc"
+#include "pc/IR/FactorOpInterface.cpp.inc"
+
+namespace pc {
+
+void PCDialect::initialize() {
+  registerAttributes();
+  addOperations<
+#define GET_OP_LIST
+#include "pc/IR/PCOps.cpp.inc"
+      >();
+}
+
+StringRef moveName(MoveKind kind) {
+  static constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                          "slice",      "mask",       "pad"};
+  return names[static_cast<int>(kind)];
+}
+
+StringRef stepPhaseName(StepPhase phase) {
+  static constexpr const char *names[] = {"forward", "backward", "optimizer"};
+  return names[static_cast<int>(phase)];
+}
+
+PlaceAttr placement(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? dyn_cast_or_null<PlaceAttr>(tensor.getEncoding()) : PlaceAttr();
+}
+
+RankedTensorType withEncoding(Type type, Attribute encoding) {
+  auto tensor = cast<RankedTensorType>(type);
+  return RankedTensorType::get(tensor.getShape(), tensor.getElementType(), encoding);
+}
+
+MeshAttr meshOf(Operation *op) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    module = op->getParentOfType<ModuleOp>();
+  if (!module || module.getBody()->empty())
+    return {};
+  auto mesh = dyn_cast<MeshOp>(module.getBody()->front());
+  return mesh ? mesh.getMesh() : MeshAttr();
+}
+
+StepPhase stepPhase(Operation *op) {
+  Operation *inBody = op;
+  while (inBody && !isa_and_nonnull<AccumulateOp>(inBody->getParentOp()))
+    inBody = inBody->getParentOp();
+  if (!inBody) {
+    // Without an accumulation the whole program is a forward pass.
+    Operation *top = op;
+    while (top->getParentOp() && !isa<ModuleOp>(top->getParentOp()) && top->getParentOp()->getParentOp() &&
+           !isa<ModuleOp>(top->getParentOp()->getParentOp()))
+      top = top->getParentOp();
+    for (Operation &other : *top->getBlock())
+      if (isa<AccumulateOp>(other))
+        return StepPhase::Optimizer;
+    return StepPhase::Forward;
+  }
+  for (Operation *previous = inBody->getPrevNode(); previous; previous = previous->getPrevNode())
+    if (isa<SeedOp>(previous))
+      return StepPhase::Backward;
+  return StepPhase::Forward;
+}
+
+std::string sourceName(Operation *op) {
+  if (auto name = op->getLoc()->findInstanceOf<NameLoc>())
+    return name.getName().str();
+  if (auto parameter = dyn_cast<ParameterOp>(op))
+    return parameter.getName().str();
+  return op->getName().stripDialect().str();
+}
+
+SmallVector<StringAttr> axisList(ArrayAttr axes) {
+  return llvm::to_vector(axes.getAsRange<StringAttr>());
+}
+
+} // namespace pc

@@ -1,0 +1,249 @@
+//===- Verify.cpp - Verifiers generated from factor rules and moves ---------------===//
+// Constraints shared by all ops with factors: (F1) the spec fits the operands; (F2) dims of one factor have one size; (F3) all
+// values are placed or none is; (F4) values that share a factor list the same axes on it; (F5) on every axis the states are a
+// legal row; (F6) a split dim divides; axes exist in the mesh. Moves: (M1) axes, (M2) shape, (M3) the transition.
+//===-----------------------------------------------------------------------------===//
+#include "pc/IR/PC.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// (F6) for one value.
+static LogicalResult verifyOnMesh(Operation *op, Type type, MeshAttr mesh) {
+  PlaceAttr place = placement(type);
+  if (!place || !mesh)
+    return success();
+  auto shape = cast<RankedTensorType>(type).getShape();
+  auto known = [&](StringAttr axis) -> LogicalResult {
+    if (mesh.index(axis) >= 0)
+      return success();
+    return op->emitOpError() << "axis '" << axis.getValue() << "' is not in the mesh (F6)";
+  };
+  for (StringAttr axis : place.getPartial())
+    if (failed(known(axis)))
+      return failure();
+  for (auto [d, size] : llvm::enumerate(shape)) {
+    for (StringAttr axis : place.axes(d))
+      if (failed(known(axis)))
+        return failure();
+    if (size % mesh.size(place.axes(d)))
+      return op->emitOpError() << "dim " << d << " of " << type << " has size " << size << ", not divisible by "
+                               << mesh.size(place.axes(d)) << " (F6)";
+  }
+  return success();
+}
+
+/// (F2), also in local programs.
+static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
+  auto check = [&](Type type, ArrayRef<int> dims) -> LogicalResult {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || tensor.getRank() != static_cast<int64_t>(dims.size()))
+      return op->emitOpError() << "expects rank " << dims.size() << ", got " << type << " (F1)";
+    for (auto [f, size] : llvm::zip(dims, tensor.getShape()))
+      if (rule.factors[f].size != size)
+        return op->emitOpError() << "factor '" << rule.factors[f].name << "' has sizes " << rule.factors[f].size << " and "
+                                 << size << " (F2)";
+    return success();
+  };
+  for (auto [type, dims] : llvm::zip(op->getOperandTypes(), rule.operands))
+    if (failed(check(type, dims)))
+      return failure();
+  for (auto [type, dims] : llvm::zip(op->getResultTypes(), rule.results))
+    if (failed(check(type, dims)))
+      return failure();
+  return success();
+}
+
+/// (F4): per factor, one list of axes.
+static LogicalResult verifyAxisLists(Operation *op, const FactorRule &rule) {
+  SmallVector<ArrayAttr> lists(rule.factors.size());
+  auto check = [&](Type type, ArrayRef<int> dims) -> LogicalResult {
+    PlaceAttr place = placement(type);
+    for (auto [d, f] : llvm::enumerate(dims)) {
+      ArrayAttr list = place.getDims()[d];
+      if (lists[f] && lists[f] != list)
+        return op->emitOpError() << "factor '" << rule.factors[f].name << "' is split as " << lists[f] << " and as " << list
+                                 << " (F4)";
+      lists[f] = list;
+    }
+    return success();
+  };
+  for (auto [type, dims] : llvm::zip(op->getOperandTypes(), rule.operands))
+    if (failed(check(type, dims)))
+      return failure();
+  for (auto [type, dims] : llvm::zip(op->getResultTypes(), rule.results))
+    if (failed(check(type, dims)))
+      return failure();
+  return success();
+}
+
+static std::string describe(AxisState state) {
+  if (state.isSplit())
+    return "split on dim " + std::to_string(state.dim());
+  return state.isWhole() ? "whole" : state.isSum() ? "partial sum" : "partial max";
+}
+
+/// (F5) on one axis.
+static LogicalResult verifyRow(Operation *op, ArrayRef<Row> rows, StringAttr axis) {
+  SmallVector<AxisState> operands, results;
+  for (Value operand : op->getOperands())
+    operands.push_back(placement(operand).state(axis));
+  for (Value result : op->getResults())
+    results.push_back(placement(result).state(axis));
+  for (const Row &row : rows)
+    if (ArrayRef(row.operands) == ArrayRef(operands) && ArrayRef(row.results) == ArrayRef(results))
+      return success();
+  InFlightDiagnostic diagnostic = op->emitOpError() << "no legal row on axis '" << axis.getValue() << "': operands ";
+  llvm::interleaveComma(operands, diagnostic, [&](AxisState s) { diagnostic << describe(s); });
+  diagnostic << "; results ";
+  llvm::interleaveComma(results, diagnostic, [&](AxisState s) { diagnostic << describe(s); });
+  return diagnostic << " (F5)";
+}
+
+LogicalResult pc::detail::verifyFactorOp(Operation *op) {
+  FactorRule rule = cast<FactorOpInterface>(op).getFactorRule();
+  if (rule.operands.size() != op->getNumOperands() || rule.results.size() != op->getNumResults())
+    return op->emitOpError() << "spec does not fit " << op->getNumOperands() << " operands and " << op->getNumResults()
+                             << " results (F1)";
+  if (failed(verifySizes(op, rule)))
+    return failure();
+  int64_t placed = 0, total = 0;
+  SmallVector<StringAttr> axes;
+  auto visit = [&](Type type) {
+    ++total;
+    PlaceAttr place = placement(type);
+    if (!place)
+      return;
+    ++placed;
+    auto add = [&](StringAttr axis) {
+      if (!llvm::is_contained(axes, axis))
+        axes.push_back(axis);
+    };
+    for (int64_t d = 0, e = place.getDims().size(); d < e; ++d)
+      llvm::for_each(place.axes(d), add);
+    llvm::for_each(place.getPartial(), add);
+  };
+  llvm::for_each(op->getOperandTypes(), visit);
+  llvm::for_each(op->getResultTypes(), visit);
+  if (!placed)
+    return success();
+  if (placed != total)
+    return op->emitOpError() << "mixes placed and unplaced tensors (F3)";
+  MeshAttr mesh = meshOf(op);
+  for (Type type : op->getResultTypes())
+    if (failed(verifyOnMesh(op, type, mesh)))
+      return failure();
+  if (failed(verifyAxisLists(op, rule)))
+    return failure();
+  SmallVector<Row, 8> rows = legalRows(rule);
+  for (StringAttr axis : axes)
+    if (failed(verifyRow(op, rows, axis)))
+      return failure();
+  return success();
+}
+
+//===---------------------------------------------------------------------------===//
+// Moves
+//===---------------------------------------------------------------------------===//
+
+/// The placement that the move makes of `from`, or null if it does not apply.
+static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
+  MoveKind kind = move.getMoveKind();
+  int64_t dim = move.getMoveDim(), other = move.getOtherDim(), rank = from.getDims().size();
+  if (dim >= rank || other >= rank)
+    return {};
+  SmallVector<StringAttr> axes = move.getMoveAxes();
+  AxisState partial = move.getReduction() == PartialKind::Max ? AxisState::max() : AxisState::sum();
+  // Splits join and leave at the minor end only: the last axis of the list is the most minor one.
+  auto leave = [&]() {
+    for (StringAttr axis : llvm::reverse(axes)) {
+      SmallVector<StringAttr> list = from.axes(dim);
+      if (list.empty() || list.back() != axis)
+        return false;
+      from = from.with(axis, AxisState::whole());
+    }
+    return true;
+  };
+  auto all = [&](AxisState state) { return llvm::all_of(axes, [&](StringAttr axis) { return from.state(axis) == state; }); };
+  auto set = [&](AxisState state) {
+    for (StringAttr axis : axes)
+      from = from.with(axis, state);
+    return from;
+  };
+  switch (kind) {
+  case MoveKind::AllReduce:
+    return all(partial) ? set(AxisState::whole()) : PlaceAttr();
+  case MoveKind::ReduceScatter:
+    return all(partial) ? set(AxisState::split(dim)) : PlaceAttr();
+  case MoveKind::AllGather:
+    return leave() ? from : PlaceAttr();
+  case MoveKind::AllToAll:
+    return dim != other && leave() ? set(AxisState::split(other)) : PlaceAttr();
+  case MoveKind::Slice:
+    return all(AxisState::whole()) ? set(AxisState::split(dim)) : PlaceAttr();
+  case MoveKind::Mask:
+    return all(AxisState::whole()) && from.getKind() != PartialKind::Max ? set(AxisState::sum()) : PlaceAttr();
+  case MoveKind::Pad:
+    return from.getKind() != PartialKind::Max && leave() ? set(AxisState::sum()) : PlaceAttr();
+  }
+  return {};
+}
+
+static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from, RankedTensorType to, MeshAttr mesh) {
+  int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 0;
+  if (!n)
+    return move->emitOpError() << "needs a mesh with the axes it names (M1)";
+  SmallVector<int64_t> shape(from.getShape());
+  int64_t dim = move.getMoveDim(), other = move.getOtherDim(), rank = shape.size();
+  if (dim >= rank || other >= rank)
+    return move->emitOpError() << "dim out of range (M2)";
+  switch (move.getMoveKind()) {
+  case MoveKind::AllGather:
+  case MoveKind::Pad:
+    shape[dim] *= n;
+    break;
+  case MoveKind::AllToAll:
+    shape[dim] *= n;
+    dim = other;
+    [[fallthrough]];
+  case MoveKind::ReduceScatter:
+  case MoveKind::Slice:
+    if (shape[dim] % n)
+      return move->emitOpError() << "dim " << dim << " of " << from << " is not divisible by " << n << " (M2)";
+    shape[dim] /= n;
+    break;
+  case MoveKind::AllReduce:
+  case MoveKind::Mask:
+    break;
+  }
+  if (ArrayRef(shape) != to.getShape())
+    return move->emitOpError() << "result of " << from << " over " << n << " ranks cannot be " << to << " (M2)";
+  return success();
+}
+
+LogicalResult pc::detail::verifyMoveOp(Operation *op) {
+  auto move = cast<MoveOpInterface>(op);
+  auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!from || !to || from.getElementType() != to.getElementType())
+    return op->emitOpError() << "operand and result need one element type (M2)";
+  if (move.getMoveAxes().empty())
+    return op->emitOpError() << "needs at least one axis (M1)";
+  MoveKind kind = move.getMoveKind();
+  if ((kind == MoveKind::AllReduce || kind == MoveKind::ReduceScatter) && move.getReduction() == PartialKind::None)
+    return op->emitOpError() << "needs 'sum' or 'max' (M3)";
+  if (move.getMoveDim() < -1 || move.getOtherDim() < -1)
+    return op->emitOpError() << "dim out of range (M2)";
+  PlaceAttr a = placement(from), b = placement(to);
+  MeshAttr mesh = meshOf(op);
+  if (!a && !b)
+    return verifyLocalMove(move, from, to, mesh);
+  if (!a || !b || from.getShape() != to.getShape())
+    return op->emitOpError() << "operand and result must both be placed and have one global shape (M2)";
+  PlaceAttr expected = transition(move, a);
+  if (!expected)
+    return op->emitOpError() << "does not apply to " << from << " (M3)";
+  if (expected != b)
+    return op->emitOpError() << "makes " << expected << " of " << a << ", not " << b << " (M3)";
+  return verifyOnMesh(op, to, mesh);
+}

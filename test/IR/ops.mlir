@@ -1,0 +1,23 @@
+// RUN: pc-opt %s --verify-roundtrip | FileCheck %s
+
+pc.mesh <dp = 2, tp = 2>
+
+// Two linear layers, data and tensor parallel: one move, and only there.
+// CHECK-LABEL: func.func @mlp
+func.func @mlp() {
+  %x = pc.input tokens dims ["batch", "sequence"] : tensor<8x32xi32, #pc.place<[dp, _]>>
+  %e = pc.parameter "wte" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"wte.weight", shape = [96, 64], start = [0, 0], size = [96, 64]> : tensor<96x64xf32, #pc.place<[_, _]>>
+  %h = pc.embedding %e, %x : (tensor<96x64xf32, #pc.place<[_, _]>>, tensor<8x32xi32, #pc.place<[dp, _]>>) -> tensor<8x32x64xf32, #pc.place<[dp, _, _]>>
+  %w1 = pc.parameter "w1" dims ["embed", "ffn"] init <normal, 2.0e-02>
+    source <"w1", shape = [64, 256], start = [0, 0], size = [64, 256]> : tensor<64x256xf32, #pc.place<[_, tp]>>
+  // CHECK: pc.einsum "b s e, e f -> b s f"
+  %u = pc.einsum "b s e, e f -> b s f" %h, %w1 : (tensor<8x32x64xf32, #pc.place<[dp, _, _]>>, tensor<64x256xf32, #pc.place<[_, tp]>>) -> tensor<8x32x256xf32, #pc.place<[dp, _, tp]>>
+  %g = pc.activation gelu_tanh %u : (tensor<8x32x256xf32, #pc.place<[dp, _, tp]>>) -> tensor<8x32x256xf32, #pc.place<[dp, _, tp]>>
+  %w2 = pc.parameter "w2" dims ["ffn", "embed"] init <normal, 2.0e-02>
+    source <"w2", shape = [256, 64], start = [0, 0], size = [256, 64]> : tensor<256x64xf32, #pc.place<[tp, _]>>
+  %p = pc.einsum "b s f, f e -> b s e" %g, %w2 : (tensor<8x32x256xf32, #pc.place<[dp, _, tp]>>, tensor<256x64xf32, #pc.place<[tp, _]>>) -> tensor<8x32x64xf32, #pc.place<[dp, _, _] sum(tp)>>
+  // CHECK: pc.all_reduce sum
+  %y = pc.all_reduce sum %p on ["tp"] : (tensor<8x32x64xf32, #pc.place<[dp, _, _] sum(tp)>>) -> tensor<8x32x64xf32, #pc.place<[dp, _, _]>>
+  return
+}
