@@ -1,0 +1,138 @@
+//===- Comm.h - the ranks of one run and the moves between them -----------===//
+//
+// A Comm connects the ranks of one run and carries out the moves of pcrt.h.
+// Transports: `self` (one rank), `shm` (ranks of one machine, zero copy) and
+// `mpi` (a plug-in). All give the same bits: addends are added in coordinate
+// order by one rank, which hands the result to the others.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_COMM_H
+#define PCRT_COMM_COMM_H
+
+#include "pcrt/pcrt.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace pcrt {
+
+/// Ranks that move data among themselves.
+struct Group {
+  std::vector<int> ranks; ///< Members in coordinate order.
+  int me = 0;             ///< Index of this rank in `ranks`.
+  int id = 0;             ///< Index of the group in the program, 0 .. 62.
+  std::string name;       ///< Mesh axes for messages ("dp,tp"); may be empty.
+
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+
+/// How a move splits its local work over the threads of this rank: a function
+/// pointer and its context, so that no call allocates. The default runs it on
+/// the calling thread.
+class ParallelFor {
+public:
+  /// Runs on items [lo, hi).
+  using Body = void (*)(void *arg, int64_t lo, int64_t hi);
+  /// Calls `body` with disjoint ranges that cover [0, items), and waits.
+  using Run = void (*)(void *pool, int64_t items, Body body, void *arg);
+
+  ParallelFor() = default;
+  ParallelFor(void *pool, Run run) : pool(pool), run(run) {}
+
+  /// Calls `f(lo, hi)` with disjoint ranges that cover [0, items), and waits.
+  template <typename F> void operator()(int64_t items, F &&f) const {
+    if (!run || items <= 1)
+      return f(int64_t(0), items);
+    using Fn = std::remove_reference_t<F>;
+    run(
+        pool, items,
+        [](void *arg, int64_t lo, int64_t hi) {
+          (*static_cast<Fn *>(arg))(lo, hi);
+        },
+        const_cast<void *>(static_cast<const void *>(&f)));
+  }
+
+private:
+  void *pool = nullptr;
+  Run run = nullptr;
+};
+
+/// The ranks of one run. One thread at a time may use it. After a call returned
+/// anything but PCRT_OK, the run is over: the caller leaves with that status.
+class Comm {
+public:
+  virtual ~Comm() = default;
+
+  int rank() const { return myRank; }
+  int size() const { return numRanks; }
+
+  /// "self", "shm" or "mpi".
+  virtual const char *transport() const = 0;
+
+  /// Allocates this rank's arena: `bytes` bytes of zeros, aligned to 2 MiB,
+  /// that take no memory until they are touched. All ranks call it once, with
+  /// sizes of their own. Lives as long as this object.
+  virtual pcrt_status allocateArena(int64_t bytes, char **base) = 0;
+
+  /// Carries out `desc` (pcrt.h describes shapes and semantics) with the members
+  /// of `group`, and waits. `in` and `out` are either equal or disjoint;
+  /// they should lie in the arena, other memory works but is copied twice.
+  /// Checks that all members ask for the same move: PCRT_INTERNAL naming both
+  /// where they do not. PCRT_TIMEOUT and PCRT_PEER_LOST name who is missing.
+  pcrt_status move(const pcrt_move_desc &desc, const Group &group,
+                   const void *in, void *out,
+                   const ParallelFor &parallelFor = {});
+
+  /// Returns when all ranks have called it.
+  virtual pcrt_status barrier() = 0;
+
+  /// Small control data: `n` bytes (the same on all ranks) from each rank, in
+  /// rank order, into `all` of size() * n bytes.
+  virtual pcrt_status allGatherBytes(const void *mine, int64_t n,
+                                     void *all) = 0;
+
+  /// Tells the other ranks that this one gives up; they leave with
+  /// PCRT_PEER_LOST and a message that names this rank and quotes `message`,
+  /// within a second even if they are inside a long computation. Call it before
+  /// leaving with a status other than PCRT_OK.
+  virtual void abort(pcrt_status status, const char *message) = 0;
+
+  /// Bytes of other ranks' memory that this process has mapped now. The kernel
+  /// counts them in this process's resident set (VmHWM, ru_maxrss) too; they
+  /// stay mapped, so VmHWM minus this is the rank's own peak.
+  virtual int64_t peerResidentBytes() const { return 0; }
+
+  /// What failed last: rank, op, group and what to do about it.
+  const std::string &error() const { return lastError; }
+
+protected:
+  Comm(int rank, int size) : myRank(rank), numRanks(size) {}
+
+  /// Carries out a move between two or more members. `desc` has been checked.
+  virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group,
+                               const void *in, void *out,
+                               const ParallelFor &parallelFor) = 0;
+
+  /// Records `message` as error() and returns `status`.
+  pcrt_status fail(pcrt_status status, std::string message);
+
+private:
+  int myRank, numRanks;
+  std::string lastError;
+};
+
+/// Connects this process with the other ranks of its run, as the environment
+/// says: pc-run's variables (PCRT_*), torchrun's (RANK, WORLD_SIZE, ...),
+/// mpirun's (OMPI_COMM_WORLD_*) or srun's (SLURM_*); none of them: one rank.
+/// PCRT_TRANSPORT=self|shm|mpi overrides the choice of transport.
+pcrt_status connect(std::unique_ptr<Comm> *out, std::string *error);
+
+/// Threads this rank may use: PCRT_THREADS, else the cores it is pinned to.
+int threadsOfThisRank();
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_COMM_H
