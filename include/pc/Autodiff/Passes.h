@@ -3,6 +3,7 @@
 #define PC_AUTODIFF_PASSES_H
 
 #include "mlir/Pass/Pass.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "pc/IR/PC.h"
 
 namespace pc {

@@ -1,0 +1,266 @@
+//===- Differentiate.cpp - Forward pass and loss -> one training step -----------------===//
+// The model's ops become the body of `pc.accumulate` (types shrunk to one microbatch), reverse mode appends the backward pass behind
+// `pc.seed`, and the optimizer follows the accumulation.
+//===-----------------------------------------------------------------------------===//
+#include "Gradients.h"
+#include "pc/Autodiff/Passes.h"
+#include "pc/IR/DimClasses.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace pc {
+#define GEN_PASS_DEF_DIFFERENTIATE
+#include "pc/Autodiff/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
+  using DifferentiateBase::DifferentiateBase;
+
+  void runOnOperation() override {
+    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!model) {
+      getOperation().emitError() << "pc-differentiate: no function @model in this module";
+      return signalPassFailure();
+    }
+    if (optimizer != "adamw" && optimizer != "sgd" && optimizer != "none") {
+      getOperation().emitError() << "pc-differentiate: unknown optimizer '" << optimizer << "' (adamw, sgd, none)";
+      return signalPassFailure();
+    }
+    if (failed(shrinkBatch(model)) || failed(buildStep(model)))
+      return signalPassFailure();
+    model.erase();
+  }
+
+  /// Changes the batch to that of one microbatch in every type.
+  LogicalResult shrinkBatch(func::FuncOp model) {
+    if (microbatches < 1)
+      return model.emitError() << "microbatches must be positive, got " << int64_t(microbatches);
+    InputOp tokens;
+    model.walk([&](InputOp input) {
+      if (input.getKind() == InputKind::Tokens)
+        tokens = input;
+    });
+    if (!tokens)
+      return model.emitError() << "a model needs an input of tokens";
+    int64_t batch = cast<RankedTensorType>(tokens.getValue().getType()).getDimSize(0);
+    if (batch % microbatches)
+      return tokens.emitError() << "a batch of " << batch << " does not divide into " << int64_t(microbatches)
+                                << " microbatches; nearest that do: " << nearestDivisors(batch);
+    if (microbatches > 1) {
+      DimClasses classes(model);
+      classes.resize(classes.classOf(tokens.getValue(), 0), batch / microbatches);
+    }
+    return success();
+  }
+
+  std::string nearestDivisors(int64_t batch) {
+    int64_t below = microbatches, above = microbatches;
+    while (below > 1 && batch % below)
+      --below;
+    while (above < batch && batch % above)
+      ++above;
+    return above > batch ? std::to_string(below) : std::to_string(below) + " or " + std::to_string(above);
+  }
+
+  LogicalResult buildStep(func::FuncOp model);
+  LogicalResult buildBody(func::FuncOp model, OpBuilder &body, IRMapping &mapping, MutableArrayRef<ParameterOp> parameters,
+                          SmallVectorImpl<Value> &yields);
+  void optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients);
+
+  Location location(StringRef name) { return NameLoc::get(StringAttr::get(&getContext(), name)); }
+};
+
+/// The expansion of one cross-entropy, kept for its gradient.
+struct Loss {
+  Value logits, max, sumExp, targets, result;
+};
+
+Loss expandLoss(OpBuilder &builder, CrossEntropyOp op, const IRMapping &mapping) {
+  Location loc = op.getLoc();
+  Loss loss;
+  loss.logits = mapping.lookup(op.getLogits());
+  loss.targets = mapping.lookup(op.getTargets());
+  auto type = op.getResult().getType();
+  std::string rows = dimLetters(op.getResult());
+  loss.max = ReduceMaxOp::create(builder, loc, type, rows + " v -> " + rows, loss.logits);
+  loss.sumExp = SumExpOp::create(builder, loc, type, loss.logits, loss.max);
+  Value picked = PickOp::create(builder, loc, type, loss.logits, loss.targets, Value());
+  Value log = AddOp::create(builder, loc, type, LogOp::create(builder, loc, type, loss.sumExp), loss.max);
+  loss.result = SubOp::create(builder, loc, type, log, picked);
+  return loss;
+}
+
+/// Everything that depends on a parameter, which is what gradients flow through.
+llvm::DenseSet<Value> dependents(Block &block, ArrayRef<Value> parameters) {
+  llvm::DenseSet<Value> live(parameters.begin(), parameters.end());
+  for (Operation &op : block)
+    if (llvm::any_of(op.getOperands(), [&](Value v) { return live.contains(v); }))
+      live.insert(op.result_begin(), op.result_end());
+  return live;
+}
+
+} // namespace
+
+LogicalResult Differentiate::buildStep(func::FuncOp model) {
+  OpBuilder builder(model);
+  auto step = func::FuncOp::create(builder, model.getLoc(), "step", builder.getFunctionType({}, {}));
+  Block *entry = step.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  IRMapping mapping;
+  SmallVector<ParameterOp> parameters;
+  SmallVector<InputOp> inputs;
+  SmallVector<Value> stacks;
+  for (Operation &op : model.getBody().front()) {
+    if (auto parameter = dyn_cast<ParameterOp>(op)) {
+      parameters.push_back(cast<ParameterOp>(builder.clone(op, mapping)));
+    } else if (auto input = dyn_cast<InputOp>(op)) {
+      auto type = cast<RankedTensorType>(input.getValue().getType());
+      SmallVector<int64_t> shape{microbatches};
+      llvm::append_range(shape, type.getShape());
+      SmallVector<Attribute> dims{builder.getStringAttr("microbatch")};
+      llvm::append_range(dims, input.getDims());
+      stacks.push_back(InputOp::create(builder, op.getLoc(), RankedTensorType::get(shape, type.getElementType()),
+                                       input.getKind(), builder.getArrayAttr(dims), nullptr, nullptr));
+      inputs.push_back(input);
+    } else if (isa<RopeTableOp, ConstantOp, IotaOp>(op)) {
+      builder.clone(op, mapping);
+    }
+  }
+
+  // The body is built first, in a detached accumulate, because its results are known only then.
+  OperationState state(model.getLoc(), AccumulateOp::getOperationName());
+  Block *bodyBlock = new Block;
+  std::unique_ptr<Region> region = std::make_unique<Region>();
+  region->push_back(bodyBlock);
+  for (InputOp input : inputs)
+    mapping.map(input.getValue(), bodyBlock->addArgument(input.getValue().getType(), input.getLoc()));
+  OpBuilder body(&getContext());
+  body.setInsertionPointToStart(bodyBlock);
+  SmallVector<Value> yields;
+  if (failed(buildBody(model, body, mapping, parameters, yields)))
+    return failure();
+  YieldOp::create(body, model.getLoc(), yields);
+  state.addOperands(stacks);
+  state.addTypes(ValueRange(yields).getTypes());
+  state.addRegion(std::move(region));
+  auto accumulate = cast<AccumulateOp>(builder.create(state));
+
+  OutputOp::create(builder, location("loss"), OutputKind::Loss, "loss", accumulate.getResult(0), nullptr, nullptr, nullptr);
+  if (optimizer != "none")
+    optimize(builder, parameters, accumulate.getResults().drop_front());
+  func::ReturnOp::create(builder, model.getLoc());
+  return success();
+}
+
+LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMapping &mapping,
+                                       MutableArrayRef<ParameterOp> parameters, SmallVectorImpl<Value> &yields) {
+  SmallVector<Loss> losses;
+  Value loss;
+  for (Operation &op : model.getBody().front()) {
+    if (isa<ParameterOp, InputOp, RopeTableOp, ConstantOp, IotaOp, func::ReturnOp>(op))
+      continue;
+    if (auto output = dyn_cast<OutputOp>(op)) {
+      if (output.getKind() == OutputKind::Loss) {
+        loss = mapping.lookup(output.getValue());
+        continue;
+      }
+      auto clone = cast<OutputOp>(body.clone(op, mapping));
+      if (auto valid = clone.getValid()) { // the batch may have shrunk
+        SmallVector<int64_t> sizes;
+        for (auto [v, size] : llvm::zip(*valid, cast<RankedTensorType>(clone.getValue().getType()).getShape()))
+          sizes.push_back(std::min(v, size));
+        clone.setValid(sizes);
+      }
+      continue;
+    }
+    if (auto entropy = dyn_cast<CrossEntropyOp>(op)) {
+      losses.push_back(expandLoss(body, entropy, mapping));
+      mapping.map(entropy.getResult(), losses.back().result);
+      continue;
+    }
+    body.clone(op, mapping);
+  }
+  if (!loss)
+    return model.emitError() << "the model has no output of kind loss";
+  if (cast<RankedTensorType>(loss.getType()).getRank())
+    return model.emitError() << "the loss must be a scalar, got " << loss.getType();
+  yields.push_back(loss);
+  if (optimizer == "none")
+    return success();
+
+  SmallVector<Value> wanted;
+  for (ParameterOp parameter : parameters)
+    wanted.push_back(parameter.getValue());
+  llvm::DenseSet<Value> live = dependents(*body.getInsertionBlock(), wanted);
+  Gradients gradients(body, live);
+  SmallVector<Operation *> tape;
+  for (Operation &op : *body.getInsertionBlock())
+    tape.push_back(&op);
+  gradients.add(loss, SeedOp::create(body, location("loss"), loss.getType()));
+  llvm::DenseMap<Operation *, Loss *> lossOf;
+  llvm::DenseSet<Operation *> inside; // ops of an expansion: their gradient is the loss's
+  for (Loss &l : losses) {
+    lossOf[l.result.getDefiningOp()] = &l;
+    for (Operation *op = l.max.getDefiningOp(); op != l.result.getDefiningOp(); op = op->getNextNode())
+      inside.insert(op);
+  }
+  for (Operation *op : llvm::reverse(tape)) {
+    if (Loss *l = lossOf.lookup(op)) {
+      if (Value dnll = gradients.of(l->result))
+        gradients.add(l->logits, CrossEntropyGradOp::create(body, op->getLoc(), l->logits.getType(), l->logits, l->max,
+                                                            l->sumExp, l->targets, dnll, Value()));
+    } else if (!inside.contains(op) && failed(gradients.differentiate(op))) {
+      return failure();
+    }
+  }
+  for (ParameterOp parameter : parameters) {
+    Value gradient = gradients.of(parameter.getValue());
+    if (!gradient)
+      return parameter.emitOpError() << "'" << parameter.getName() << "' does not reach the loss";
+    yields.push_back(gradient);
+  }
+  return success();
+}
+
+void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients) {
+  auto scalar = RankedTensorType::get({}, builder.getF32Type());
+  Value squares;
+  for (auto [parameter, gradient] : llvm::zip_equal(parameters, gradients)) {
+    Location loc = parameter.getLoc();
+    OutputOp::create(builder, loc, OutputKind::Gradient, parameter.getName(), gradient, parameter.getValidAttr(), nullptr,
+                     nullptr);
+    std::string x = dimLetters(gradient);
+    Value square = EinsumOp::create(builder, loc, scalar, x + ", " + x + " ->", ValueRange{gradient, gradient});
+    squares = squares ? AddOp::create(builder, loc, scalar, squares, square).getResult() : square;
+  }
+  Value hyper = InputOp::create(builder, location("hyper"), RankedTensorType::get({8}, builder.getF32Type()),
+                                InputKind::Hyper, builder.getStrArrayAttr({"hyper"}), nullptr, nullptr);
+  Value norm = SqrtOp::create(builder, location("grad_norm"), scalar, squares);
+  OutputOp::create(builder, location("grad_norm"), OutputKind::GradNorm, "grad_norm", norm, nullptr, nullptr, nullptr);
+  Value coefficient = ClipCoefficientOp::create(builder, location("clip"), scalar, norm, hyper);
+  for (auto [parameter, gradient] : llvm::zip_equal(parameters, gradients)) {
+    Location loc = parameter.getLoc();
+    Type type = parameter.getValue().getType();
+    StringAttr name = parameter.getNameAttr();
+    if (optimizer == "sgd") {
+      UpdateOp::create(builder, loc, name, nullptr,
+                       SGDOp::create(builder, loc, type, parameter.getValue(), gradient, coefficient, hyper));
+      continue;
+    }
+    auto state = [&](StringRef stateName) {
+      return StateOp::create(builder, loc, type, builder.getStringAttr(stateName), name, parameter.getDims(), nullptr, nullptr);
+    };
+    Value first = state("exp_avg"), second = state("exp_avg_sq");
+    auto adamw = AdamWOp::create(builder, loc, type, first.getType(), second.getType(), parameter.getValue(), gradient,
+                                 first, second, coefficient, hyper);
+    UpdateOp::create(builder, loc, name, nullptr, adamw.getNewParameter());
+    UpdateOp::create(builder, loc, builder.getStringAttr("exp_avg"), name, adamw.getNewExpAvg());
+    UpdateOp::create(builder, loc, builder.getStringAttr("exp_avg_sq"), name, adamw.getNewExpAvgSq());
+  }
+}

@@ -1,0 +1,161 @@
+//===- Gradients.cpp - One gradient rule per op ---------------------------------------===//
+#include "Gradients.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+
+std::string pc::dimLetters(Value value) {
+  std::string text;
+  for (int64_t i = 0, e = cast<RankedTensorType>(value.getType()).getRank(); i < e; ++i)
+    text += (i ? " x" : "x") + std::to_string(i);
+  return text;
+}
+
+void Gradients::add(Value value, Value gradient) {
+  if (!isLive(value))
+    return;
+  Value &sum = gradients[value];
+  sum = sum ? AddOp::create(builder, gradient.getLoc(), sum.getType(), sum, gradient).getResult() : gradient;
+}
+
+Value Gradients::product(Location loc, Value a, Value b) {
+  std::string x = dimLetters(a);
+  return EinsumOp::create(builder, loc, a.getType(), x + ", " + x + " -> " + x, ValueRange{a, b});
+}
+
+/// d(operand i) = einsum(dy, the other operands) to the dims of operand i. Factors that only operand i has are broadcast.
+void Gradients::einsum(EinsumOp op, Value dy) {
+  FactorRule rule = op.getFactorRule();
+  auto names = [&](ArrayRef<int> dims) {
+    std::string text;
+    for (int f : dims)
+      text += (text.empty() ? "" : " ") + rule.factors[f].name;
+    return text;
+  };
+  for (auto [i, operand] : llvm::enumerate(op.getInputs())) {
+    if (!isLive(operand))
+      continue;
+    std::string spec = names(rule.results[0]);
+    SmallVector<Value> inputs{dy};
+    for (auto [j, other] : llvm::enumerate(op.getInputs()))
+      if (j != i) {
+        spec += ", " + names(rule.operands[j]);
+        inputs.push_back(other);
+      }
+    spec += " -> " + names(rule.operands[i]);
+    add(operand, EinsumOp::create(builder, op.getLoc(), operand.getType(), spec, inputs));
+  }
+}
+
+LogicalResult Gradients::differentiate(Operation *op) {
+  // Only the first result of an op carries a gradient; the others (statistics) exist for the backward pass.
+  for (Value result : op->getResults().drop_front(op->getNumResults() ? 1 : 0))
+    if (of(result))
+      return op->emitOpError() << "gradient through a result other than the first is not supported";
+  Value dy = op->getNumResults() ? of(op->getResult(0)) : Value();
+  if (!dy || llvm::none_of(op->getOperands(), [&](Value v) { return isLive(v); }))
+    return success();
+  Location loc = op->getLoc();
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](EinsumOp einsumOp) -> LogicalResult {
+        FactorRule rule = einsumOp.getFactorRule();
+        for (ArrayRef<int> dims : rule.operands)
+          for (int f : dims)
+            if (llvm::count(dims, f) > 1)
+              return op->emitOpError() << "gradient of a diagonal (factor '" << rule.factors[f].name
+                                       << "' twice in one operand) is not supported";
+        einsum(einsumOp, dy);
+        return success();
+      })
+      .Case([&](AddOp sum) {
+        add(sum.getA(), dy);
+        add(sum.getB(), dy);
+        return success();
+      })
+      .Case([&](SubOp difference) {
+        add(difference.getA(), dy);
+        if (isLive(difference.getB()))
+          add(difference.getB(), ScaleOp::create(builder, loc, dy.getType(), dy, llvm::APFloat(-1.0)));
+        return success();
+      })
+      .Case([&](ScaleOp scale) {
+        add(scale.getX(), ScaleOp::create(builder, loc, dy.getType(), dy, scale.getFactor()));
+        return success();
+      })
+      .Case([&](CopyOp copy) {
+        add(copy.getX(), dy);
+        return success();
+      })
+      .Case([&](CastOp cast) {
+        add(cast.getX(), CastOp::create(builder, loc, cast.getX().getType(), dy));
+        return success();
+      })
+      .Case([&](LogOp log) {
+        add(log.getX(), product(loc, dy, RecipOp::create(builder, loc, dy.getType(), log.getX())));
+        return success();
+      })
+      .Case([&](ExpOp exp) {
+        add(exp.getX(), product(loc, dy, exp.getResult()));
+        return success();
+      })
+      .Case([&](RecipOp recip) {
+        Value square = product(loc, recip.getResult(), recip.getResult());
+        Value d = product(loc, dy, square);
+        add(recip.getX(), ScaleOp::create(builder, loc, d.getType(), d, llvm::APFloat(-1.0)));
+        return success();
+      })
+      .Case([&](SqrtOp root) {
+        Value d = product(loc, dy, RecipOp::create(builder, loc, dy.getType(), root.getResult()));
+        add(root.getX(), ScaleOp::create(builder, loc, d.getType(), d, llvm::APFloat(0.5)));
+        return success();
+      })
+      .Case([&](ActivationOp activation) {
+        add(activation.getX(),
+            ActivationGradOp::create(builder, loc, dy.getType(), activation.getKind(), dy, activation.getX()));
+        return success();
+      })
+      .Case([&](EmbeddingOp embedding) {
+        add(embedding.getTable(),
+            EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy, embedding.getIds(), Value()));
+        return success();
+      })
+      .Case([&](LayerNormOp norm) {
+        auto grad = LayerNormGradOp::create(builder, loc, norm.getX().getType(), norm.getGamma().getType(),
+                                            norm.getBeta().getType(), dy, norm.getX(), norm.getMean(), norm.getRstd(),
+                                            norm.getGamma());
+        add(norm.getX(), grad.getDx());
+        add(norm.getGamma(), grad.getDgamma());
+        add(norm.getBeta(), grad.getDbeta());
+        return success();
+      })
+      .Case([&](RMSNormOp norm) {
+        auto grad = RMSNormGradOp::create(builder, loc, norm.getX().getType(), norm.getGamma().getType(), dy, norm.getX(),
+                                          norm.getRstd(), norm.getGamma());
+        add(norm.getX(), grad.getDx());
+        add(norm.getGamma(), grad.getDgamma());
+        return success();
+      })
+      .Case([&](RopeOp rope) {
+        add(rope.getX(),
+            RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(), !rope.getInverse()));
+        return success();
+      })
+      .Case([&](AttentionOp attention) {
+        auto grad = AttentionGradOp::create(builder, loc, attention.getQ().getType(), attention.getK().getType(),
+                                            attention.getV().getType(), attention.getQ(), attention.getK(),
+                                            attention.getV(), attention.getO(), attention.getLse(), dy,
+                                            attention.getScale(), attention.getCausal());
+        add(attention.getQ(), grad.getDq());
+        add(attention.getK(), grad.getDk());
+        add(attention.getV(), grad.getDv());
+        return success();
+      })
+      .Case([&](MaskPaddingOp mask) {
+        add(mask.getX(), MaskPaddingOp::create(builder, loc, dy.getType(), dy, mask.getValidAttr(),
+                                               builder.getF64FloatAttr(0.0), Value()));
+        return success();
+      })
+      .Default([](Operation *other) -> LogicalResult { return other->emitOpError() << "has no gradient rule"; });
+}

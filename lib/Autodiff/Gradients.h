@@ -1,0 +1,38 @@
+//===- Gradients.h - One gradient rule per op -----------------------------------------===//
+#ifndef PC_LIB_AUTODIFF_GRADIENTS_H
+#define PC_LIB_AUTODIFF_GRADIENTS_H
+
+#include "mlir/IR/Builders.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// Reverse mode over a straight-line block: visit ops last to first with `differentiate`.
+class Gradients {
+public:
+  /// `live`: values whose gradient is wanted or leads to one that is.
+  Gradients(mlir::OpBuilder &builder, const llvm::DenseSet<mlir::Value> &live) : builder(builder), live(live) {}
+
+  /// Adds to the gradient of `value`; ignored where it is not live.
+  void add(mlir::Value value, mlir::Value gradient);
+  /// The gradient of `value`, or null if nothing reached it.
+  mlir::Value of(mlir::Value value) const { return gradients.lookup(value); }
+  /// Emits the gradient of `op` if its result has one. Fails with an error at an op that has no rule.
+  llvm::LogicalResult differentiate(mlir::Operation *op);
+  bool isLive(mlir::Value value) const { return live.contains(value); }
+
+private:
+  void einsum(EinsumOp op, mlir::Value dy);
+  mlir::Value product(mlir::Location loc, mlir::Value a, mlir::Value b);
+
+  mlir::OpBuilder &builder;
+  const llvm::DenseSet<mlir::Value> &live;
+  llvm::DenseMap<mlir::Value, mlir::Value> gradients;
+};
+
+/// "x0 x1 ..." for the dims of a tensor.
+std::string dimLetters(mlir::Value value);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,75 @@
+//===- DimClasses.cpp - Which dims of a program iterate together -------------------===//
+#include "pc/IR/DimClasses.h"
+
+using namespace mlir;
+using namespace pc;
+
+unsigned DimClasses::node(Value value, int64_t d) {
+  auto [it, inserted] = first.try_emplace(value, parent.size());
+  if (inserted)
+    for (int64_t i = 0, e = cast<RankedTensorType>(value.getType()).getRank(); i < e; ++i)
+      parent.push_back(parent.size());
+  return it->second + d;
+}
+
+unsigned DimClasses::find(unsigned n) {
+  while (parent[n] != n)
+    n = parent[n] = parent[parent[n]];
+  return n;
+}
+
+void DimClasses::join(unsigned a, unsigned b) {
+  a = find(a), b = find(b);
+  parent[std::max(a, b)] = std::min(a, b);
+}
+
+unsigned DimClasses::classOf(Value value, int64_t d) { return find(node(value, d)); }
+
+DimClasses::DimClasses(Operation *root) {
+  auto same = [&](Value a, Value b, int64_t skipA = 0) {
+    for (int64_t d = 0, e = cast<RankedTensorType>(b.getType()).getRank(); d < e; ++d)
+      join(node(a, d + skipA), node(b, d));
+  };
+  root->walk([&](Operation *op) {
+    if (auto factored = dyn_cast<FactorOpInterface>(op)) {
+      FactorRule rule = factored.getFactorRule();
+      SmallVector<int64_t> seen(rule.factors.size(), -1);
+      auto visit = [&](Value value, ArrayRef<int> dims) {
+        for (auto [d, f] : llvm::enumerate(dims)) {
+          unsigned n = node(value, d);
+          if (seen[f] < 0)
+            seen[f] = n;
+          else
+            join(seen[f], n);
+        }
+      };
+      for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands))
+        visit(value, dims);
+      for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
+        visit(value, dims);
+    } else if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
+      for (auto [operand, argument] : llvm::zip(accumulate.getInputs(), accumulate.getBody().getArguments()))
+        same(operand, argument, 1);
+      for (auto [yielded, result] :
+           llvm::zip(accumulate.getBody().front().getTerminator()->getOperands(), accumulate.getResults()))
+        same(yielded, result);
+    } else if (isa<MoveOpInterface>(op)) {
+      same(op->getOperand(0), op->getResult(0));
+    }
+  });
+}
+
+void DimClasses::resize(unsigned id, int64_t size) {
+  for (auto &[value, base] : first) {
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    bool changed = false;
+    for (int64_t d = 0; d < type.getRank(); ++d)
+      if (find(base + d) == find(id) && shape[d] != size) {
+        shape[d] = size;
+        changed = true;
+      }
+    if (changed)
+      Value(value).setType(RankedTensorType::get(shape, type.getElementType(), type.getEncoding()));
+  }
+}
