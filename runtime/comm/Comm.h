@@ -48,10 +48,7 @@ public:
       return f(int64_t(0), items);
     using Fn = std::remove_reference_t<F>;
     run(
-        pool, items,
-        [](void *arg, int64_t lo, int64_t hi) {
-          (*static_cast<Fn *>(arg))(lo, hi);
-        },
+        pool, items, [](void *arg, int64_t lo, int64_t hi) { (*static_cast<Fn *>(arg))(lo, hi); },
         const_cast<void *>(static_cast<const void *>(&f)));
   }
 
@@ -82,8 +79,7 @@ public:
   /// they should lie in the arena, other memory works but is copied twice.
   /// Checks that all members ask for the same move: PCRT_INTERNAL naming both
   /// where they do not. PCRT_TIMEOUT and PCRT_PEER_LOST name who is missing.
-  pcrt_status move(const pcrt_move_desc &desc, const Group &group,
-                   const void *in, void *out,
+  pcrt_status move(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                    const ParallelFor &parallelFor = {});
 
   /// Returns when all ranks have called it.
@@ -91,8 +87,7 @@ public:
 
   /// Small control data: `n` bytes (the same on all ranks) from each rank, in
   /// rank order, into `all` of size() * n bytes.
-  virtual pcrt_status allGatherBytes(const void *mine, int64_t n,
-                                     void *all) = 0;
+  virtual pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) = 0;
 
   /// Tells the other ranks that this one gives up; they leave with
   /// PCRT_PEER_LOST and a message that names this rank and quotes `message`,
@@ -112,8 +107,7 @@ protected:
   Comm(int rank, int size) : myRank(rank), numRanks(size) {}
 
   /// Carries out a move between two or more members. `desc` has been checked.
-  virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group,
-                               const void *in, void *out,
+  virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                                const ParallelFor &parallelFor) = 0;
 
   /// Records `message` as error() and returns `status`.

@@ -1,0 +1,111 @@
+//===- Environment.cpp - what the launcher says about this rank -----------===//
+#include "comm/Environment.h"
+#include "comm/Comm.h"
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <sched.h>
+
+using namespace pcrt;
+
+namespace {
+
+/// Reads integers from the environment and remembers the first one that is not.
+struct Reader {
+  std::string error;
+
+  int integer(const char *name, int otherwise, int least) {
+    const char *text = getenv(name);
+    if (!text || !*text)
+      return otherwise;
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (*end || errno || value < least || value > INT_MAX) {
+      if (error.empty())
+        error = std::string(name) + "='" + text + "' is not an integer of at least " + std::to_string(least);
+      return otherwise;
+    }
+    return int(value);
+  }
+};
+
+std::string text(const char *name) {
+  const char *value = getenv(name);
+  return value ? value : "";
+}
+
+} // namespace
+
+bool pcrt::readPlace(Place *place, std::string *error) {
+  Reader read;
+  if (getenv("PCRT_RANK")) {
+    place->launcher = "pc-run";
+    place->rank = place->localRank = read.integer("PCRT_RANK", 0, 0);
+    place->size = place->localSize = read.integer("PCRT_SIZE", 1, 1);
+    place->sharedFile = read.integer("PCRT_SHM_FD", -1, 0);
+    place->run = text("PCRT_RUN");
+  } else if (getenv("RANK") && getenv("WORLD_SIZE")) {
+    place->launcher = "torchrun";
+    place->rank = read.integer("RANK", 0, 0);
+    place->size = read.integer("WORLD_SIZE", 1, 1);
+    place->localRank = read.integer("LOCAL_RANK", place->rank, 0);
+    place->localSize = read.integer("LOCAL_WORLD_SIZE", place->size, 1);
+    place->run = text("MASTER_ADDR") + ":" + text("MASTER_PORT") + "/" + text("TORCHELASTIC_RUN_ID") + "/" +
+                 text("TORCHELASTIC_RESTART_COUNT");
+    if (place->size > 1 && !getenv("MASTER_PORT") && read.error.empty())
+      read.error = "RANK and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not";
+  } else if (getenv("OMPI_COMM_WORLD_RANK")) {
+    place->launcher = "mpirun";
+    place->rank = read.integer("OMPI_COMM_WORLD_RANK", 0, 0);
+    place->size = read.integer("OMPI_COMM_WORLD_SIZE", 1, 1);
+    place->localRank = read.integer("OMPI_COMM_WORLD_LOCAL_RANK", place->rank, 0);
+    place->localSize = read.integer("OMPI_COMM_WORLD_LOCAL_SIZE", place->size, 1);
+    place->run = text("PMIX_NAMESPACE") + "/" + text("OMPI_MCA_ess_base_jobid");
+  } else if (getenv("SLURM_PROCID") && getenv("SLURM_STEP_NUM_TASKS")) {
+    place->launcher = "srun";
+    place->rank = read.integer("SLURM_PROCID", 0, 0);
+    place->size = read.integer("SLURM_STEP_NUM_TASKS", 1, 1);
+    place->localRank = read.integer("SLURM_LOCALID", place->rank, 0);
+    int nodes = read.integer("SLURM_STEP_NUM_NODES", 1, 1);
+    place->localSize = (place->size + nodes - 1) / nodes;
+    place->run = text("SLURM_JOB_ID") + "." + text("SLURM_STEP_ID");
+  }
+  if (read.error.empty() && place->rank >= place->size)
+    read.error = "rank " + std::to_string(place->rank) + " does not exist in a run of " + std::to_string(place->size) +
+                 " ranks (environment of " + place->launcher + ")";
+  place->transport = text("PCRT_TRANSPORT");
+  if (place->transport.empty())
+    place->transport = place->size == 1 ? "self" : place->localSize >= place->size ? "shm" : "mpi";
+  else if (read.error.empty() && place->transport != "self" && place->transport != "shm" && place->transport != "mpi")
+    read.error = "PCRT_TRANSPORT='" + place->transport + "' is not one of self, shm, mpi";
+  *error = read.error;
+  return read.error.empty();
+}
+
+double pcrt::timeoutSeconds() {
+  const char *text = getenv("PCRT_TIMEOUT_SECONDS");
+  if (!text)
+    return 300;
+  char *end;
+  double value = strtod(text, &end);
+  return end != text && !*end && value > 0 ? value : 300;
+}
+
+int pcrt::threadsOfThisRank() {
+  Reader read;
+  if (int threads = read.integer("PCRT_THREADS", 0, 1))
+    return threads;
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0)
+    return 1;
+  int count = CPU_COUNT(&cores);
+  // A launcher that does not pin leaves all cores to each rank of the machine.
+  Place place;
+  std::string error;
+  if (readPlace(&place, &error) && place.launcher == "torchrun")
+    count = count > place.localSize ? count / place.localSize : 1;
+  return count > 0 ? count : 1;
+}

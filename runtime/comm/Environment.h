@@ -1,0 +1,32 @@
+//===- Environment.h - what the launcher says about this rank -------------===//
+//
+// Every launcher tells its processes their place in environment variables of
+// its own; here they are read once into one form.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_ENVIRONMENT_H
+#define PCRT_COMM_ENVIRONMENT_H
+
+#include <string>
+
+namespace pcrt {
+
+/// This process's place in its run.
+struct Place {
+  std::string launcher = "none"; ///< "pc-run", "torchrun", "mpirun", "srun" or "none".
+  int rank = 0, size = 1;
+  int localRank = 0, localSize = 1; ///< Among the ranks of this machine.
+  std::string run;                  ///< Names the run: the same on all of its ranks, different for other runs.
+  int sharedFile = -1;              ///< pc-run only: the descriptor of the shared file.
+  std::string transport;            ///< PCRT_TRANSPORT or the choice made for it.
+};
+
+/// Reads the environment. On nonsense returns false and says which variable is wrong.
+bool readPlace(Place *place, std::string *error);
+
+/// PCRT_TIMEOUT_SECONDS: how long a rank waits for another one; 300 if unset or malformed.
+double timeoutSeconds();
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_ENVIRONMENT_H

@@ -1,0 +1,258 @@
+//===- Moves.cpp - the arithmetic of moves, without any transport ---------===//
+#include "comm/Moves.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+using namespace pcrt;
+
+//===----------------------------------------------------------------------===//
+// Shapes and checks
+//===----------------------------------------------------------------------===//
+
+int64_t pcrt::elementBytes(int32_t dtype) { return dtype == PCRT_BF16 ? 2 : 4; }
+
+const char *pcrt::moveKindName(int32_t kind) {
+  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",
+                                      "mask",       "pad"};
+  return kind >= PCRT_ALL_REDUCE && kind <= PCRT_PAD ? names[kind] : "unknown move";
+}
+
+static int64_t wholeElements(const pcrt_move_desc &desc) {
+  int64_t whole = desc.outer * desc.extent * desc.inner;
+  return desc.kind == PCRT_ALL_TO_ALL ? whole * desc.middle * desc.extent2 : whole;
+}
+
+int64_t pcrt::inElements(const pcrt_move_desc &desc, int n) {
+  bool split = desc.kind == PCRT_ALL_GATHER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_PAD;
+  return split ? wholeElements(desc) / n : wholeElements(desc);
+}
+
+int64_t pcrt::outElements(const pcrt_move_desc &desc, int n) {
+  bool split = desc.kind == PCRT_REDUCE_SCATTER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_SLICE;
+  return split ? wholeElements(desc) / n : wholeElements(desc);
+}
+
+std::string pcrt::describeMove(const pcrt_move_desc &desc, int n) {
+  static const char *const dtypes[] = {"f32", "bf16", "i32"};
+  auto number = [](int64_t value) { return std::to_string(value); };
+  std::string text = std::string("'") + (desc.name ? desc.name : "?") + "' (" + moveKindName(desc.kind) + " " +
+                     (desc.dtype >= 0 && desc.dtype <= 2 ? dtypes[desc.dtype] : "?") + " [" + number(desc.outer) +
+                     ", " + number(desc.extent);
+  if (desc.kind == PCRT_ALL_TO_ALL)
+    text += ", " + number(desc.middle) + ", " + number(desc.extent2);
+  return text + ", " + number(desc.inner) + "], " + number(n) + " ranks)";
+}
+
+std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) {
+  int n = group.size();
+  auto bad = [&](const std::string &why) { return "malformed move " + describeMove(desc, n) + ": " + why; };
+  if (desc.kind < PCRT_ALL_REDUCE || desc.kind > PCRT_PAD)
+    return bad("unknown kind " + std::to_string(desc.kind));
+  if (desc.dtype < PCRT_F32 || desc.dtype > PCRT_I32)
+    return bad("unknown dtype " + std::to_string(desc.dtype));
+  bool reduces = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_REDUCE_SCATTER;
+  if (reduces && desc.reduction != PCRT_SUM && desc.reduction != PCRT_MAX)
+    return bad("unknown reduction " + std::to_string(desc.reduction));
+  if (n < 1 || group.me < 0 || group.me >= n)
+    return bad("this rank is not a member of the group");
+  int64_t whole = elementBytes(desc.dtype);
+  const int64_t sizes[] = {desc.outer, desc.extent, desc.inner, desc.middle, desc.extent2};
+  for (int i = 0; i < (desc.kind == PCRT_ALL_TO_ALL ? 5 : 3); ++i)
+    if (sizes[i] < 0 || __builtin_mul_overflow(whole, sizes[i], &whole))
+      return bad("impossible sizes");
+  if (desc.kind != PCRT_ALL_REDUCE && desc.kind != PCRT_MASK && desc.extent % n)
+    return bad("extent " + std::to_string(desc.extent) + " is not a multiple of " + std::to_string(n));
+  if (desc.kind == PCRT_ALL_TO_ALL && desc.extent2 % n)
+    return bad("extent " + std::to_string(desc.extent2) + " is not a multiple of " + std::to_string(n));
+  bool mayAlias = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK || n == 1;
+  auto inAt = reinterpret_cast<uintptr_t>(in), outAt = reinterpret_cast<uintptr_t>(out);
+  uintptr_t inEnd = inAt + inElements(desc, n) * elementBytes(desc.dtype);
+  uintptr_t outEnd = outAt + outElements(desc, n) * elementBytes(desc.dtype);
+  if (inAt < outEnd && outAt < inEnd && !(mayAlias && inAt == outAt))
+    return bad("source and result overlap");
+  if ((!in && inEnd != inAt) || (!out && outEnd != outAt))
+    return bad("null buffer");
+  return "";
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+float fromBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
+
+/// Round to nearest, ties to even; NaNs stay NaNs.
+uint16_t toBf16(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  uint32_t nan = (bits >> 16) | 0x40u;
+  return uint16_t((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+/// How elements are kept in memory and how they are added.
+struct F32 {
+  using Stored = float;
+  using Value = float;
+  static Value load(Stored x) { return x; }
+  static Stored store(Value x) { return x; }
+};
+struct Bf16 {
+  using Stored = uint16_t;
+  using Value = float;
+  static Value load(Stored x) { return fromBf16(x); }
+  static Stored store(Value x) { return toBf16(x); }
+};
+struct I32 {
+  using Stored = int32_t;
+  using Value = int32_t;
+  static Value load(Stored x) { return x; }
+  static Stored store(Value x) { return x; }
+};
+
+struct Sum {
+  static float apply(float a, float b) { return a + b; }
+  static int32_t apply(int32_t a, int32_t b) { return int32_t(uint32_t(a) + uint32_t(b)); }
+};
+struct Max {
+  static float apply(float a, float b) { return a > b || a != a ? a : b; }
+  static int32_t apply(int32_t a, int32_t b) { return a > b ? a : b; }
+};
+
+/// Works on tiles that stay in the first-level cache: sums in a private buffer (which no pointer aliases, so the
+/// loops vectorise), then copies.
+template <typename T, typename Op>
+void reduceTiles(const char *const *ins, int numIns, char *const *outs, int numOuts, int64_t lo, int64_t hi,
+                 int64_t shift) {
+  using Stored = typename T::Stored;
+  constexpr int64_t tile = 2048;
+  typename T::Value sums[tile];
+  Stored results[tile];
+  for (int64_t at = lo; at < hi; at += tile) {
+    int64_t count = std::min(tile, hi - at);
+    auto addend = [&](int k) { return reinterpret_cast<const Stored *>(ins[k]) + shift + at; };
+    const Stored *first = addend(0);
+    if (numIns == 1) {
+      for (int64_t i = 0; i < count; ++i)
+        sums[i] = T::load(first[i]);
+    } else {
+      const Stored *second = addend(1);
+      for (int64_t i = 0; i < count; ++i)
+        sums[i] = Op::apply(T::load(first[i]), T::load(second[i]));
+    }
+    for (int k = 2; k < numIns; ++k) {
+      const Stored *next = addend(k);
+      for (int64_t i = 0; i < count; ++i)
+        sums[i] = Op::apply(sums[i], T::load(next[i]));
+    }
+    const void *tileResult = sums;
+    if constexpr (sizeof(Stored) != sizeof(typename T::Value)) {
+      for (int64_t i = 0; i < count; ++i)
+        results[i] = T::store(sums[i]);
+      tileResult = results;
+    }
+    for (int k = 0; k < numOuts; ++k)
+      memcpy(outs[k] + at * sizeof(Stored), tileResult, count * sizeof(Stored));
+  }
+}
+
+/// Copies `count` elements of `bytes` bytes.
+void copyElements(char *to, int64_t toIndex, const char *from, int64_t fromIndex, int64_t count, int64_t bytes) {
+  if (count > 0)
+    memcpy(to + toIndex * bytes, from + fromIndex * bytes, count * bytes);
+}
+
+} // namespace
+
+void pcrt::reduceElements(int32_t dtype, int32_t reduction, const char *const *ins, int numIns, char *const *outs,
+                          int numOuts, int64_t lo, int64_t hi, int64_t shift) {
+  using Fn = void (*)(const char *const *, int, char *const *, int, int64_t, int64_t, int64_t);
+  static constexpr Fn table[3][2] = {
+      {reduceTiles<F32, Sum>, reduceTiles<F32, Max>},
+      {reduceTiles<Bf16, Sum>, reduceTiles<Bf16, Max>},
+      {reduceTiles<I32, Sum>, reduceTiles<I32, Max>},
+  };
+  table[dtype][reduction](ins, numIns, outs, numOuts, lo, hi, shift);
+}
+
+//===----------------------------------------------------------------------===//
+// Which element comes from where
+//===----------------------------------------------------------------------===//
+
+void pcrt::allReducePart(int64_t elements, int n, int me, int64_t *lo, int64_t *hi) {
+  constexpr int64_t line = 64; // elements: one cache line or more, whatever the dtype
+  int64_t part = ((elements + n - 1) / n + line - 1) / line * line;
+  *lo = std::min(elements, part * me);
+  *hi = std::min(elements, part * (me + 1));
+}
+
+void pcrt::pullAllGather(const pcrt_move_desc &desc, int n, const char *const *ins, char *out, int64_t lo, int64_t hi) {
+  int64_t bytes = elementBytes(desc.dtype);
+  int64_t block = desc.extent / n * desc.inner; // elements of one member in one row of `outer`
+  while (lo < hi) {
+    int64_t row = lo / (block * n), member = lo / block % n, at = lo % block;
+    int64_t count = std::min(block - at, hi - lo);
+    copyElements(out, lo, ins[member], row * block + at, count, bytes);
+    lo += count;
+  }
+}
+
+void pcrt::pullReduceScatter(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo,
+                             int64_t hi) {
+  int64_t block = desc.extent / n * desc.inner;
+  while (lo < hi) {
+    int64_t row = lo / block, at = lo % block;
+    int64_t count = std::min(block - at, hi - lo);
+    int64_t shift = row * (n - 1) * block + me * block; // lo + shift = row * n * block + me * block + at
+    reduceElements(desc.dtype, desc.reduction, ins, n, &out, 1, lo, lo + count, shift);
+    lo += count;
+  }
+}
+
+void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo,
+                        int64_t hi) {
+  int64_t bytes = elementBytes(desc.dtype);
+  int64_t block = desc.extent2 / n * desc.inner, rows = desc.extent / n;
+  while (lo < hi) {
+    int64_t row = lo / block, at = lo % block; // row of [outer, extent, middle]
+    int64_t middle = row % desc.middle, split = row / desc.middle % desc.extent,
+            outer = row / desc.middle / desc.extent;
+    int64_t source = ((outer * rows + split % rows) * desc.middle + middle) * n * block + me * block + at;
+    int64_t count = std::min(block - at, hi - lo);
+    copyElements(out, lo, ins[split / rows], source, count, bytes);
+    lo += count;
+  }
+}
+
+void pcrt::localMove(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
+                     const ParallelFor &parallelFor) {
+  int n = group.size(), me = group.me;
+  int64_t bytes = elementBytes(desc.dtype), elements = outElements(desc, n);
+  auto from = static_cast<const char *>(in);
+  auto to = static_cast<char *>(out);
+  bool whole = n == 1 || (desc.kind == PCRT_MASK && me == 0);
+  if (elements == 0 || (whole && in == out))
+    return;
+  parallelFor(elements, [&](int64_t lo, int64_t hi) {
+    if (whole)
+      return copyElements(to, lo, from, lo, hi - lo, bytes);
+    if (desc.kind == PCRT_MASK) {
+      memset(to + lo * bytes, 0, (hi - lo) * bytes);
+      return;
+    }
+    int64_t block = desc.extent / n * desc.inner;
+    while (lo < hi) {
+      int64_t at = lo % block, count = std::min(block - at, hi - lo), row = lo / block;
+      if (desc.kind == PCRT_SLICE)
+        copyElements(to, lo, from, row * n * block + me * block + at, count, bytes);
+      else if (row % n == me) // pad
+        copyElements(to, lo, from, row / n * block + at, count, bytes);
+      else
+        memset(to + lo * bytes, 0, count * bytes);
+      lo += count;
+    }
+  });
+}

@@ -1,0 +1,51 @@
+//===- Moves.h - the arithmetic of moves, without any transport -----------===//
+//
+// Which elements a member reads from which other member, and how addends are
+// combined. A transport makes the members' memory readable and calls these.
+// Ranges [lo, hi) count elements of the result, so that threads can share.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_MOVES_H
+#define PCRT_COMM_MOVES_H
+
+#include "comm/Comm.h"
+
+namespace pcrt {
+
+/// Bytes of one element.
+int64_t elementBytes(int32_t dtype);
+
+/// "all_reduce" and so on.
+const char *moveKindName(int32_t kind);
+
+/// Elements of `in` and of `out` of one member, for groups of `n`.
+int64_t inElements(const pcrt_move_desc &desc, int n);
+int64_t outElements(const pcrt_move_desc &desc, int n);
+
+/// "op (f32 [outer, extent, inner] over 4 ranks)" for messages.
+std::string describeMove(const pcrt_move_desc &desc, int n);
+
+/// Why this call is malformed; empty if it is not. Total: any bytes in `desc`.
+std::string checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out);
+
+/// slice, mask, pad, and any move within a group of one: no traffic.
+void localMove(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
+               const ParallelFor &parallelFor);
+
+/// outs[k][i] = ins[0][i + shift] (+) ins[1][i + shift] (+) ..., in this order, for i in [lo, hi) and every k. bf16 is
+/// added in f32 and rounded once; i32 wraps; max keeps NaNs. An out may equal an in where shift is 0.
+void reduceElements(int32_t dtype, int32_t reduction, const char *const *ins, int numIns, char *const *outs,
+                    int numOuts, int64_t lo, int64_t hi, int64_t shift = 0);
+
+/// The part [lo, hi) of all_reduce's elements that member `me` of `n` adds: whole cache lines but for the last.
+void allReducePart(int64_t elements, int n, int me, int64_t *lo, int64_t *hi);
+
+/// Elements [lo, hi) of member `me`'s result, read from the inputs of all members.
+void pullAllGather(const pcrt_move_desc &desc, int n, const char *const *ins, char *out, int64_t lo, int64_t hi);
+void pullReduceScatter(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo,
+                       int64_t hi);
+void pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo, int64_t hi);
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_MOVES_H

@@ -1,0 +1,482 @@
+//===- ShmComm.cpp - ranks of one machine, zero copy ----------------------===//
+#include "comm/ShmComm.h"
+#include "comm/Environment.h"
+#include "comm/Moves.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace pcrt;
+
+/// Set at exit() too, so that a program which ends without destroying its Comm is not taken for dead.
+static std::atomic<std::atomic<int32_t> *> leftFlagAtExit{nullptr};
+
+static void markLeftAtExit() {
+  if (std::atomic<int32_t> *left = leftFlagAtExit.exchange(nullptr))
+    left->store(1);
+}
+
+static std::string rankName(int rank) { return "rank " + std::to_string(rank); }
+
+static std::string groupName(const Group &group) {
+  std::string text = group.name.empty() ? "ranks" : group.name + ": ranks";
+  for (int i = 0; i < group.size(); ++i)
+    text += (i ? ", " : " ") + std::to_string(group.ranks[i]);
+  return "group (" + text + ")";
+}
+
+/// "'all_reduce h.0.c_proj' (...)", or the bare name for barrier and control data.
+static std::string describeKey(const MoveKey &key) {
+  if (key.kind < 0)
+    return key.name;
+  pcrt_move_desc desc{key.name,   key.kind,  0,          key.dtype,   key.reduction, key.outer,
+                      key.extent, key.inner, key.middle, key.extent2, nullptr};
+  return describeMove(desc, key.members);
+}
+
+/// FNV-1a over the members of a group.
+static uint64_t hashRanks(const Group &group) {
+  uint64_t hash = 14695981039346656037u;
+  for (int rank : group.ranks)
+    hash = (hash ^ uint64_t(rank)) * 1099511628211u;
+  return hash;
+}
+
+static MoveKey makeKey(const char *name, const Group &group) {
+  MoveKey key;
+  memset(&key, 0, sizeof key);
+  strncpy(key.name, name ? name : "?", sizeof key.name - 1);
+  key.kind = -1;
+  key.members = group.size();
+  key.ranksHash = hashRanks(group);
+  return key;
+}
+
+//===----------------------------------------------------------------------===//
+// Joining and leaving
+//===----------------------------------------------------------------------===//
+
+ShmComm::ShmComm(int fd, ControlBlock &control, int rank, bool launched)
+    : Comm(rank, control.size), fd(fd), control(control), launched(launched), timeout(timeoutSeconds()),
+      sequence(kMaxGroups), arenas(control.size), scratches(control.size), ins(control.size), outs(control.size) {
+  for (int i = 0; i < control.size; ++i)
+    world.ranks.push_back(i);
+  world.me = rank;
+  world.id = kWorldGroup;
+  world.name = "all";
+}
+
+pcrt_status ShmComm::join(int fd, int rank, bool launched, std::unique_ptr<Comm> *out, std::string *error) {
+  ControlBlock *control = mapControl(fd, error);
+  if (!control)
+    return PCRT_RESOURCE;
+  if (rank < 0 || rank >= control->size) {
+    *error = rankName(rank) + " does not exist: the run has " + std::to_string(control->size) + " ranks";
+    return PCRT_USAGE;
+  }
+  int32_t nobody = 0;
+  if (!control->rank(rank).pid.compare_exchange_strong(nobody, getpid())) {
+    *error = rankName(rank) + " is taken by process " + std::to_string(nobody);
+    return PCRT_USAGE;
+  }
+  std::unique_ptr<ShmComm> comm(new ShmComm(fd, *control, rank, launched));
+  leftFlagAtExit.store(&control->rank(rank).left);
+  static int registered = atexit(markLeftAtExit);
+  (void)registered;
+  // A rank that never joins is named by the timeout of this first wait.
+  pcrt_status status = comm->barrier();
+  if (status != PCRT_OK) {
+    *error = comm->error();
+    return status;
+  }
+  comm->watcher = std::make_unique<ShmWatcher>(*control, rank, launched);
+  *out = std::move(comm);
+  return PCRT_OK;
+}
+
+ShmComm::~ShmComm() {
+  watcher.reset();
+  leftFlagAtExit.store(nullptr);
+  control.rank(rank()).left.store(1);
+  for (const std::vector<Mapping> *mappings : {&arenas, &scratches})
+    for (const Mapping &mapping : *mappings)
+      if (mapping.base)
+        munmap(mapping.base, mapping.bytes);
+  unmapControl(&control);
+  close(fd);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+bool ShmComm::map(Mapping &mapping, int64_t offset, int64_t bytes) {
+  constexpr int64_t page = 2 << 20;
+  if (mapping.bytes >= bytes)
+    return true;
+  bytes = (bytes + page - 1) / page * page;
+  if (bytes > kWindowHalf)
+    return false;
+  // Reserve with room to align, map over the aligned part, give the rest back.
+  void *reserved = mmap(nullptr, bytes + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED)
+    return false;
+  char *start = static_cast<char *>(reserved);
+  int64_t before = -reinterpret_cast<uintptr_t>(start) & (page - 1);
+  char *base = start + before;
+  if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, offset) == MAP_FAILED) {
+    munmap(reserved, bytes + page);
+    return false;
+  }
+  if (before)
+    munmap(start, before);
+  munmap(base + bytes, page - before);
+  madvise(base, bytes, MADV_HUGEPAGE); // a wish: shared huge pages are off on most machines
+  if (mapping.base)
+    munmap(mapping.base, mapping.bytes);
+  mapping = {base, bytes};
+  return true;
+}
+
+pcrt_status ShmComm::allocateArena(int64_t bytes, char **base) {
+  Mapping &own = arenas[rank()];
+  if (own.base || bytes < 0)
+    return giveUp(PCRT_INTERNAL, own.base ? "the arena was allocated twice" : "negative arena size");
+  control.rank(rank()).arena.store(bytes);
+  if (pcrt_status status = barrier(); status != PCRT_OK)
+    return status;
+  double wanted = 0;
+  for (int i = 0; i < size(); ++i)
+    wanted += double(control.rank(i).arena.load());
+  double memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  auto gib = [](double bytes) { return std::to_string(bytes / (1 << 30)) + " GiB"; };
+  if (wanted > memory)
+    return giveUp(PCRT_RESOURCE, "the arenas of all ranks need " + gib(wanted) + ", this machine has " + gib(memory) +
+                                     "; use more machines, more microbatches or a plan that splits more");
+  if (!map(own, arenaOffset(rank()), bytes > 0 ? bytes : 1))
+    return giveUp(PCRT_RESOURCE, "cannot map an arena of " + gib(bytes) + ": " + strerror(errno));
+  *base = own.base;
+  return PCRT_OK;
+}
+
+bool ShmComm::inArena(const void *at, int64_t bytes) const {
+  const Mapping &own = arenas[rank()];
+  auto offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(own.base);
+  return own.base && offset <= uintptr_t(own.bytes) && uintptr_t(bytes) <= own.bytes - offset;
+}
+
+char *ShmComm::ownScratch(int64_t bytes) {
+  Mapping &own = scratches[rank()];
+  if (!map(own, scratchOffset(rank()), bytes))
+    return nullptr;
+  control.rank(rank()).scratch.store(own.bytes);
+  return own.base;
+}
+
+char *ShmComm::peerPointer(int peer, int64_t offset) {
+  bool scratch = offset >= scratchOffset(peer);
+  Mapping &mapping = (scratch ? scratches : arenas)[peer];
+  int64_t start = scratch ? scratchOffset(peer) : arenaOffset(peer);
+  int64_t bytes = (scratch ? control.rank(peer).scratch : control.rank(peer).arena).load();
+  if (peer != rank() && !map(mapping, start, bytes))
+    return nullptr;
+  return mapping.base + (offset - start);
+}
+
+int64_t ShmComm::peerResidentBytes() const {
+  FILE *file = fopen("/proc/self/smaps", "re");
+  if (!file)
+    return 0;
+  int64_t total = 0;
+  bool peers = false;
+  char line[4096];
+  while (fgets(line, sizeof line, file)) {
+    unsigned long from, to, offset;
+    long kib;
+    char mode[8];
+    if (sscanf(line, "%lx-%lx %7s %lx", &from, &to, mode, &offset) == 4) {
+      int owner = int(offset / (2 * kWindowHalf)) - 1;
+      peers = strstr(line, "/memfd:pcrt") && owner >= 0 && owner != rank();
+    } else if (peers && sscanf(line, "Rss: %ld kB", &kib) == 1) {
+      total += kib * 1024;
+    }
+  }
+  fclose(file);
+  return total;
+}
+
+//===----------------------------------------------------------------------===//
+// Waiting
+//===----------------------------------------------------------------------===//
+
+pcrt_status ShmComm::arrive(const Group &group, const MoveKey &key, int64_t in, int64_t out) {
+  Slot &mine = slot(rank(), group.id);
+  mine.in = in;
+  mine.out = out;
+  mine.key = key;
+  uint64_t phase = 2 * ++sequence[group.id] - 1;
+  mine.phase.store(phase, std::memory_order_release);
+  if (pcrt_status status = waitForMembers(group, phase); status != PCRT_OK)
+    return status;
+  return compareKeys(group, key);
+}
+
+pcrt_status ShmComm::leave(const Group &group) {
+  uint64_t phase = 2 * sequence[group.id];
+  slot(rank(), group.id).phase.store(phase, std::memory_order_release);
+  return waitForMembers(group, phase);
+}
+
+pcrt_status ShmComm::waitForMembers(const Group &group, uint64_t phase) {
+  // Spinning is for ranks that have a core each.
+  static const int cores = int(sysconf(_SC_NPROCESSORS_ONLN));
+  const int spins = size() <= cores ? 2000 : 20;
+  for (int peer : group.ranks) {
+    const std::atomic<uint64_t> &theirs = slot(peer, group.id).phase;
+    int spin = 0;
+    while (theirs.load(std::memory_order_acquire) < phase && ++spin < spins)
+      __builtin_ia32_pause();
+    if (spin == spins)
+      if (pcrt_status status = waitSlowly(group, peer, phase); status != PCRT_OK)
+        return status;
+  }
+  return PCRT_OK;
+}
+
+pcrt_status ShmComm::waitSlowly(const Group &group, int peer, uint64_t phase) {
+  const std::atomic<uint64_t> &theirs = slot(peer, group.id).phase;
+  RankBlock &me = control.rank(rank());
+  double start = monotonicSeconds(), lost = 0, circle = 0;
+  uint64_t circleWaits = 0;
+  pcrt_status status = PCRT_OK;
+  while (theirs.load(std::memory_order_acquire) < phase) {
+    double waited = monotonicSeconds() - start;
+    if (waited < 0.02) {
+      sched_yield();
+    } else {
+      usleep(100);
+    }
+    if (control.failed()) {
+      if (theirs.load(std::memory_order_acquire) < phase)
+        status = peerLost(doing(rank(), group.id));
+      break;
+    }
+    // A peer that ended can still have arrived before. The launcher knows how it ended: let it speak first.
+    if (control.rank(peer).left.load() && theirs.load(std::memory_order_acquire) < phase) {
+      lost = lost ? lost : waited + (launched ? 0.2 : 0);
+      if (waited >= lost) {
+        giveUp(PCRT_PEER_LOST, rankName(peer) + " ended before joining " + doing(rank(), group.id));
+        status = PCRT_PEER_LOST;
+        break;
+      }
+    }
+    if (waited > timeout) {
+      status = timedOut(group, phase);
+      break;
+    }
+    if (waited > 1 && !me.waitsFor.load()) {
+      me.waits.fetch_add(1);
+      me.waitGroup.store(group.id);
+      me.waitPhase.store(phase);
+      me.waitsFor.store(peer + 1);
+    }
+    // Ranks that wait in a circle wait for ever. Looked at twice, so that it is not a picture of different moments.
+    if (waited > 1 && waited > circle) {
+      std::string text = deadlock();
+      uint64_t waits = 0;
+      for (int i = 0; i < size(); ++i)
+        waits += control.rank(i).waits.load();
+      if (!text.empty() && circle && waits == circleWaits) {
+        status = giveUp(PCRT_INTERNAL, "deadlock: " + text + "; the ranks run their moves in different orders");
+        break;
+      }
+      circleWaits = text.empty() ? ~uint64_t(0) : waits;
+      circle = waited + 0.3;
+    }
+  }
+  me.waitsFor.store(0);
+  return status;
+}
+
+std::string ShmComm::deadlock() {
+  std::string text;
+  int at = rank();
+  for (int steps = 0; steps < size(); ++steps) {
+    RankBlock &block = control.rank(at);
+    int next = block.waitsFor.load() - 1;
+    int group = block.waitGroup.load();
+    if (next < 0 || slot(next, group).phase.load() >= block.waitPhase.load())
+      return "";
+    text += (steps ? ", " : "") + rankName(at) + " waits for " + rankName(next) + " in " + doing(at, group);
+    at = next;
+    if (at == rank())
+      return text;
+  }
+  return "";
+}
+
+pcrt_status ShmComm::compareKeys(const Group &group, const MoveKey &key) {
+  for (int peer : group.ranks) {
+    const MoveKey &theirs = slot(peer, group.id).key;
+    if (memcmp(&theirs, &key, sizeof key) == 0)
+      continue;
+    std::string text = "ranks disagree on move " + std::to_string(sequence[group.id]) + " of " + groupName(group) +
+                       ": " + rankName(rank()) + " runs " + describeKey(key) + ", " + rankName(peer) + " runs " +
+                       describeKey(theirs);
+    if (describeKey(key) == describeKey(theirs))
+      text += " (with other members)";
+    return giveUp(PCRT_INTERNAL, text + "; all ranks must run the same program");
+  }
+  return PCRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Failures
+//===----------------------------------------------------------------------===//
+
+std::string ShmComm::doing(int rank, int group) {
+  std::string text = describeKey(slot(rank, group).key);
+  return text.empty() ? "its first move" : text;
+}
+
+pcrt_status ShmComm::giveUp(pcrt_status status, const std::string &message) {
+  if (watcher)
+    watcher->setReported(status);
+  control.recordFailure(rank(), status, rankName(rank()) + " gave up: " + message);
+  return fail(status, rankName(rank()) + ": " + message);
+}
+
+pcrt_status ShmComm::peerLost(const std::string &doing) {
+  if (watcher)
+    watcher->setReported(PCRT_PEER_LOST);
+  return fail(PCRT_PEER_LOST,
+              rankName(rank()) + ": in " + doing + ": " + control.failure.message + "; the run is over");
+}
+
+pcrt_status ShmComm::timedOut(const Group &group, uint64_t phase) {
+  std::string missing;
+  for (int peer : group.ranks) {
+    const Slot &theirs = slot(peer, group.id);
+    if (theirs.phase.load(std::memory_order_acquire) >= phase)
+      continue;
+    missing += (missing.empty() ? "" : ", ") + rankName(peer);
+    RankBlock &block = control.rank(peer);
+    if (!block.pid.load())
+      missing += " (never started)";
+    else if (int other = block.waitsFor.load())
+      missing += " (waiting for " + rankName(other - 1) + " in " + doing(peer, block.waitGroup.load()) + ")";
+  }
+  char seconds[32];
+  snprintf(seconds, sizeof seconds, "%g", timeout);
+  return giveUp(PCRT_TIMEOUT, "no answer within " + std::string(seconds) + " s from " + missing + " in " +
+                                  doing(rank(), group.id) + " of " + groupName(group) +
+                                  "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+}
+
+void ShmComm::abort(pcrt_status status, const char *message) {
+  if (watcher)
+    watcher->setReported(status);
+  control.recordFailure(rank(), status, rankName(rank()) + " failed: " + message);
+}
+
+//===----------------------------------------------------------------------===//
+// Moves
+//===----------------------------------------------------------------------===//
+
+pcrt_status ShmComm::barrier() {
+  if (pcrt_status status = arrive(world, makeKey("barrier", world), 0, 0); status != PCRT_OK)
+    return status;
+  return leave(world);
+}
+
+pcrt_status ShmComm::allGatherBytes(const void *mine, int64_t n, void *all) {
+  char *scratch = ownScratch(n > 0 ? n : 1);
+  if (!scratch)
+    return giveUp(PCRT_RESOURCE, "no memory for " + std::to_string(n) + " bytes of control data");
+  if (n > 0)
+    memcpy(scratch, mine, n);
+  MoveKey key = makeKey("allGatherBytes", world);
+  key.outer = n;
+  if (pcrt_status status = arrive(world, key, scratchOffset(rank()), 0); status != PCRT_OK)
+    return status;
+  for (int peer = 0; peer < size() && n > 0; ++peer) {
+    const char *theirs = peerPointer(peer, slot(peer, world.id).in);
+    if (!theirs)
+      return giveUp(PCRT_RESOURCE, "cannot map the memory of " + rankName(peer));
+    memcpy(static_cast<char *>(all) + peer * n, theirs, n);
+  }
+  return leave(world);
+}
+
+pcrt_status ShmComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
+                              const ParallelFor &parallelFor) {
+  if (group.id < 0 || group.id >= kWorldGroup)
+    return giveUp(PCRT_INTERNAL, "group " + std::to_string(group.id) + " is beyond the " + std::to_string(kWorldGroup) +
+                                     " groups of a program");
+  int n = group.size();
+  int64_t bytes = elementBytes(desc.dtype), elements = outElements(desc, n);
+  int64_t inBytes = inElements(desc, n) * bytes, outBytes = elements * bytes;
+  bool reducesAll = desc.kind == PCRT_ALL_REDUCE; // others write into this rank's result
+
+  // What peers touch has to lie in the shared file; plain memory goes through scratch memory.
+  bool copyIn = !inArena(in, inBytes), copyOut = reducesAll && !inArena(out, outBytes);
+  char *scratch = copyIn || copyOut ? ownScratch(inBytes > outBytes ? inBytes + 1 : outBytes + 1) : nullptr;
+  if ((copyIn || copyOut) && !scratch)
+    return giveUp(PCRT_RESOURCE,
+                  "no memory to copy " + std::to_string(inBytes) + " bytes for " + describeMove(desc, n));
+  if (copyIn && inBytes)
+    memcpy(scratch, in, inBytes);
+  auto arenaAt = [&](const void *at) {
+    return arenaOffset(rank()) + (static_cast<const char *>(at) - arenas[rank()].base);
+  };
+  int64_t inAt = copyIn ? scratchOffset(rank()) : arenaAt(in);
+  // all_reduce reads each element before it writes it, so source and result may share the scratch memory.
+  int64_t outAt = !reducesAll ? 0 : copyOut ? scratchOffset(rank()) : arenaAt(out);
+
+  MoveKey key = makeKey(desc.name, group);
+  key.kind = desc.kind;
+  key.dtype = desc.dtype;
+  key.reduction = desc.reduction;
+  key.outer = desc.outer;
+  key.extent = desc.extent;
+  key.inner = desc.inner;
+  key.middle = desc.middle;
+  key.extent2 = desc.extent2;
+  if (pcrt_status status = arrive(group, key, inAt, outAt); status != PCRT_OK)
+    return status;
+
+  for (int i = 0; i < n; ++i) {
+    int peer = group.ranks[i];
+    const Slot &theirs = slot(peer, group.id);
+    ins[i] = peerPointer(peer, theirs.in);
+    outs[i] = reducesAll ? peerPointer(peer, theirs.out) : nullptr;
+    if (!ins[i] || (reducesAll && !outs[i]))
+      return giveUp(PCRT_RESOURCE, "cannot map the memory of " + rankName(peer) + ": " + strerror(errno));
+  }
+  int64_t first = 0, last = elements;
+  if (reducesAll)
+    allReducePart(elements, n, group.me, &first, &last);
+  if (last > first)
+    parallelFor(last - first, [&](int64_t lo, int64_t hi) {
+      char *result = static_cast<char *>(out);
+      switch (desc.kind) {
+      case PCRT_ALL_REDUCE:
+        return reduceElements(desc.dtype, desc.reduction, ins.data(), n, outs.data(), n, first + lo, first + hi);
+      case PCRT_ALL_GATHER:
+        return pullAllGather(desc, n, ins.data(), result, lo, hi);
+      case PCRT_REDUCE_SCATTER:
+        return pullReduceScatter(desc, n, group.me, ins.data(), result, lo, hi);
+      case PCRT_ALL_TO_ALL:
+        return pullAllToAll(desc, n, group.me, ins.data(), result, lo, hi);
+      }
+    });
+  if (pcrt_status status = leave(group); status != PCRT_OK)
+    return status;
+  if (copyOut && outBytes)
+    memcpy(out, scratch, outBytes);
+  return PCRT_OK;
+}

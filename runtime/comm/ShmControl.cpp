@@ -1,0 +1,78 @@
+//===- ShmControl.cpp - the memory that the ranks of one machine share ----===//
+#include "comm/ShmControl.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace pcrt;
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared between processes");
+static_assert(std::has_unique_object_representations_v<MoveKey>, "compared byte by byte");
+static_assert(sizeof(ControlBlock) <= kRankBlocksOffset);
+
+RankBlock &ControlBlock::rank(int index) {
+  return reinterpret_cast<RankBlock *>(reinterpret_cast<char *>(this) + kRankBlocksOffset)[index];
+}
+
+bool ControlBlock::recordFailure(int rank, pcrt_status status, const std::string &message) {
+  int32_t none = 0;
+  if (!failure.state.compare_exchange_strong(none, 1))
+    return false;
+  failure.rank = rank;
+  failure.status = status;
+  snprintf(failure.message, sizeof failure.message, "%s", message.c_str());
+  failure.state.store(2, std::memory_order_release);
+  return true;
+}
+
+int pcrt::createSharedFile(int size) {
+  int fd = memfd_create("pcrt", MFD_CLOEXEC);
+  if (fd < 0)
+    return -1;
+  ControlBlock *control = nullptr;
+  if (ftruncate(fd, arenaOffset(size)) == 0) {
+    void *at = mmap(nullptr, controlBytes(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at != MAP_FAILED)
+      control = static_cast<ControlBlock *>(at);
+  }
+  if (!control) {
+    int reason = errno;
+    close(fd);
+    errno = reason;
+    return -1;
+  }
+  // All other fields start as the zeros of a new file.
+  control->size = size;
+  control->magic = kControlMagic;
+  munmap(control, controlBytes(size));
+  return fd;
+}
+
+ControlBlock *pcrt::mapControl(int fd, std::string *error) {
+  auto fail = [&](const char *why) {
+    *error = std::string("shared memory of the run (descriptor ") + std::to_string(fd) + "): " + why;
+    return nullptr;
+  };
+  struct stat info;
+  if (fstat(fd, &info) != 0 || info.st_size < arenaOffset(1))
+    return fail("not there; was it closed by a wrapper script?");
+  void *head = mmap(nullptr, sizeof(ControlBlock), PROT_READ, MAP_SHARED, fd, 0);
+  if (head == MAP_FAILED)
+    return fail(strerror(errno));
+  auto control = static_cast<const ControlBlock *>(head);
+  int size = control->size;
+  bool ours = control->magic == kControlMagic && size >= 1 && size <= kMaxRanks;
+  munmap(head, sizeof(ControlBlock));
+  if (!ours)
+    return fail("made by another version of pc-run");
+  void *at = mmap(nullptr, controlBytes(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED)
+    return fail(strerror(errno));
+  return static_cast<ControlBlock *>(at);
+}
+
+void pcrt::unmapControl(ControlBlock *control) { munmap(control, controlBytes(control->size)); }

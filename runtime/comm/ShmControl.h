@@ -1,0 +1,99 @@
+//===- ShmControl.h - the memory that the ranks of one machine share ------===//
+//
+// One anonymous file (memfd) holds everything: a control block, and a window
+// per rank at a fixed offset for its arena and its scratch memory. The file is
+// sparse, has no name, and is gone with the last process that holds it.
+// The launcher maps the control block too, to say which rank died and how.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_SHMCONTROL_H
+#define PCRT_COMM_SHMCONTROL_H
+
+#include "comm/Comm.h"
+
+#include <atomic>
+#include <ctime>
+
+namespace pcrt {
+
+/// What a rank is about to do with a group; members compare it byte by byte, so it has no padding.
+struct MoveKey {
+  char name[96]; ///< Name of the op, cut short if need be, zeros behind it.
+  int32_t kind, dtype, reduction, members;
+  int64_t outer, extent, inner, middle, extent2;
+  uint64_t ranksHash; ///< Of the list of members.
+};
+
+/// A rank's state in one of its groups. Written by the rank, read by the other members.
+struct alignas(128) Slot {
+  /// 2 s - 1: arrived at the s-th move of this group; 2 s: done with it. What follows belongs to that move and holds
+  /// still between the two.
+  std::atomic<uint64_t> phase;
+  int64_t in, out; ///< Where this rank's source and result lie, as offsets in the file.
+  MoveKey key;
+};
+
+constexpr int kMaxGroups = 64;              ///< Slots per rank.
+constexpr int kWorldGroup = kMaxGroups - 1; ///< Slot of barrier and allGatherBytes.
+
+/// What the others need to know of one rank.
+struct alignas(128) RankBlock {
+  std::atomic<int32_t> pid;      ///< 0 until it has joined.
+  std::atomic<int32_t> left;     ///< 1 once it ended in an orderly way.
+  std::atomic<int64_t> arena;    ///< Bytes of its arena.
+  std::atomic<int64_t> scratch;  ///< Bytes of its scratch memory.
+  std::atomic<int32_t> waitsFor; ///< 1 + the rank that it has been waiting for for a while, 0: none.
+  std::atomic<int32_t> waitGroup;
+  std::atomic<uint64_t> waitPhase; ///< The phase of `waitsFor` in slot `waitGroup` that would end the wait.
+  std::atomic<uint64_t> waits;     ///< Counts the waits, to see whether it moved on.
+  Slot slots[kMaxGroups];
+};
+
+/// The first failure of the run. Written once, by whoever sees it first.
+struct FailureRecord {
+  std::atomic<int32_t> state; ///< 0 none, 1 being written, 2 there.
+  int32_t rank;               ///< Who failed; -1: the launcher ends the run.
+  int32_t status;             ///< pcrt_status.
+  char message[500];
+};
+
+/// Start of the file; RankBlocks follow at kRankBlocksOffset.
+struct ControlBlock {
+  uint64_t magic;
+  int32_t size; ///< Ranks of the run.
+  FailureRecord failure;
+
+  RankBlock &rank(int index);
+  /// Records a failure unless there is one; true if this call did it.
+  bool recordFailure(int rank, pcrt_status status, const std::string &message);
+  bool failed() const { return failure.state.load(std::memory_order_acquire) == 2; }
+};
+
+constexpr uint64_t kControlMagic = 0x70637274'00000001; // "pcrt", version of the layout
+constexpr int64_t kRankBlocksOffset = 4096;
+constexpr int kMaxRanks = 1024;
+
+constexpr int64_t controlBytes(int size) { return kRankBlocksOffset + size * int64_t(sizeof(RankBlock)); }
+
+/// Offsets in the file: rank r's arena, then its scratch memory, half a tebibyte each.
+constexpr int64_t kWindowHalf = int64_t(1) << 39;
+constexpr int64_t arenaOffset(int rank) { return (rank + 1) * 2 * kWindowHalf; }
+constexpr int64_t scratchOffset(int rank) { return arenaOffset(rank) + kWindowHalf; }
+
+/// Creates the file for `size` ranks and returns its descriptor (closed on exec), or -1 with errno set.
+int createSharedFile(int size);
+
+/// Maps the control block of the file `fd`; null, with a reason in `error`, if `fd` is not such a file.
+ControlBlock *mapControl(int fd, std::string *error);
+void unmapControl(ControlBlock *control);
+
+/// Seconds of a clock that never jumps.
+inline double monotonicSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec + 1e-9 * now.tv_nsec;
+}
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_SHMCONTROL_H
