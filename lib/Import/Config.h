@@ -1,0 +1,31 @@
+//===- Config.h - config.json of the supported families, in one struct --------------===//
+#ifndef PC_LIB_IMPORT_CONFIG_H
+#define PC_LIB_IMPORT_CONFIG_H
+
+#include "llvm/Support/JSON.h"
+#include "mlir/IR/Diagnostics.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// What the model builder needs to know; sizes in elements.
+struct ModelConfig {
+  std::string type;          ///< "gpt2", "llama", ...
+  std::string text;          ///< config.json, compact
+  int64_t vocab = 0, embed = 0, layers = 0, heads = 0, kvHeads = 0, headDim = 0, ffn = 0, positions = 0;
+  ActivationKind activation = ActivationKind::Silu;
+  double normEps = 1e-5, initStd = 0.02;
+  bool tied = false, qkvBias = false, outBias = false, mlpBias = false, qkNorm = false;
+  bool scaleByLayer = false;                  ///< GPT-2: scores also divided by layer + 1
+  bool scaleScores = true;                    ///< scores divided by sqrt(head_dim)
+  llvm::SmallVector<float> inverseFrequencies; ///< rotary; head_dim / 2 entries
+};
+
+/// Parses and checks `text`; errors name the key. `emitError` and `emitWarning` come with the file's location.
+llvm::FailureOr<ModelConfig> parseConfig(llvm::StringRef text, int64_t sequence,
+                                         llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
+                                         llvm::function_ref<mlir::InFlightDiagnostic()> emitWarning);
+
+} // namespace pc
+
+#endif

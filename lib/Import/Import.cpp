@@ -1,0 +1,94 @@
+//===- Import.cpp - Hugging Face directory -> model program ---------------------------===//
+#include "pc/Import/Import.h"
+
+#include "Model.h"
+#include "Safetensors.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace pc;
+
+static Location fileLocation(MLIRContext *context, StringRef path) { return FileLineColLoc::get(context, path, 0, 0); }
+
+/// Tensors that checkpoints carry beside the parameters and that hold nothing a step needs.
+static bool isHarmless(StringRef name, const ModelConfig &config) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq") ||
+         (config.tied && name == "lm_head.weight");
+}
+
+/// Every parameter's tensor is there, with the expected shape and a floating-point dtype; no other tensor is.
+static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, const TensorIndex &index, StringRef directory) {
+  llvm::StringSet<> expected;
+  WalkResult result = module.walk([&](ParameterOp parameter) {
+    StringRef name = parameter.getSource().getTensor();
+    auto it = index.find(name);
+    if (it == index.end())
+      it = index.find(name.split('.').second); // a checkpoint of the bare model, without the first prefix
+    if (it == index.end()) {
+      emitError(fileLocation(module.getContext(), directory)) << "tensor '" << name << "' is missing";
+      return WalkResult::interrupt();
+    }
+    expected.insert(it->first());
+    if (ArrayRef(it->second.shape) != parameter.getSource().getShape()) {
+      InFlightDiagnostic error = emitError(fileLocation(module.getContext(), directory));
+      error << "tensor '" << name << "' has shape [";
+      llvm::interleaveComma(it->second.shape, error, [&](int64_t n) { error << n; });
+      error << "], the configuration needs [";
+      llvm::interleaveComma(parameter.getSource().getShape(), error, [&](int64_t n) { error << n; });
+      error << "]";
+      return WalkResult::interrupt();
+    }
+    if (!StringRef(it->second.dtype).contains('F') || StringRef(it->second.dtype).starts_with("F8")) {
+      emitError(fileLocation(module.getContext(), directory))
+          << "tensor '" << name << "' has dtype " << it->second.dtype << "; F64, F32, F16 and BF16 are supported";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  SmallVector<StringRef> unexpected;
+  for (const auto &entry : index)
+    if (!expected.contains(entry.first()) && !isHarmless(entry.first(), config))
+      unexpected.push_back(entry.first());
+  if (unexpected.empty())
+    return success();
+  llvm::sort(unexpected);
+  return emitError(fileLocation(module.getContext(), directory))
+         << "tensor '" << unexpected.front() << "' belongs to nothing in this architecture (" << unexpected.size()
+         << " such tensors)";
+}
+
+OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory, const ImportOptions &options,
+                                      pcrt_status &status) {
+  status = PCRT_BAD_INPUT;
+  SmallString<256> path(directory);
+  llvm::sys::path::append(path, "config.json");
+  auto error = [&]() { return emitError(fileLocation(context, path)); };
+  auto warning = [&]() { return emitWarning(fileLocation(context, path)); };
+  constexpr int64_t limit = int64_t(1) << 31;
+  if (options.batch < 1 || options.sequence < 1 || options.batch >= limit / options.sequence) {
+    error() << "batch and sequence must be positive and together below 2^31 tokens, got " << options.batch << " x "
+            << options.sequence;
+    return {};
+  }
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer) {
+    error() << "cannot be read: " << buffer.getError().message();
+    return {};
+  }
+  FailureOr<ModelConfig> config = parseConfig((*buffer)->getBuffer(), options.sequence, error, warning);
+  if (failed(config))
+    return {};
+  OwningOpRef<ModuleOp> module = buildModel(context, *config, options);
+  status = PCRT_BAD_DATA;
+  FailureOr<TensorIndex> index =
+      readTensorIndex(directory, [&](StringRef file) { return emitError(fileLocation(context, file)); });
+  if (failed(index) || (!index->empty() && failed(checkWeights(*module, *config, *index, directory))))
+    return {};
+  status = PCRT_OK;
+  return module;
+}

@@ -1,0 +1,137 @@
+//===- Safetensors.cpp - Headers of safetensors files -------------------------------===//
+#include "Safetensors.h"
+
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/Endian.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace pc;
+using ErrorFn = llvm::function_ref<InFlightDiagnostic(StringRef)>;
+
+static int64_t bytesOf(StringRef dtype) {
+  return llvm::StringSwitch<int64_t>(dtype)
+      .Cases({"F64", "I64", "U64"}, 8)
+      .Cases({"F32", "I32", "U32"}, 4)
+      .Cases({"F16", "BF16", "I16", "U16"}, 2)
+      .Cases({"I8", "U8", "BOOL", "F8_E4M3", "F8_E5M2"}, 1)
+      .Default(0);
+}
+
+/// One entry of the header: shape, dtype and the range of its bytes.
+static LogicalResult readEntry(StringRef file, StringRef name, const llvm::json::Value &value, uint64_t dataBytes,
+                               TensorEntry &entry, std::pair<uint64_t, uint64_t> &range, ErrorFn emitError) {
+  const llvm::json::Object *object = value.getAsObject();
+  const llvm::json::Array *shape = object ? object->getArray("shape") : nullptr;
+  const llvm::json::Array *offsets = object ? object->getArray("data_offsets") : nullptr;
+  auto dtype = object ? object->getString("dtype") : std::nullopt;
+  if (!shape || !offsets || !dtype || offsets->size() != 2)
+    return emitError(file) << "tensor '" << name << "' lacks dtype, shape or data_offsets";
+  entry.dtype = dtype->str();
+  int64_t size = bytesOf(*dtype);
+  if (!size)
+    return emitError(file) << "tensor '" << name << "' has unknown dtype '" << *dtype << "'";
+  uint64_t bytes = size;
+  for (const llvm::json::Value &dim : *shape) {
+    auto n = dim.getAsInteger();
+    if (!n || *n < 0 || (*n && bytes > (uint64_t(1) << 62) / *n))
+      return emitError(file) << "tensor '" << name << "' has an impossible shape";
+    bytes *= *n;
+    entry.shape.push_back(*n);
+  }
+  auto begin = (*offsets)[0].getAsUINT64(), end = (*offsets)[1].getAsUINT64();
+  if (!begin || !end || *begin > *end || *end > dataBytes)
+    return emitError(file) << "tensor '" << name << "' has data_offsets outside of the file's " << dataBytes
+                           << " bytes of data (truncated?)";
+  if (*end - *begin != bytes)
+    return emitError(file) << "tensor '" << name << "' has " << *end - *begin << " bytes, its shape and dtype need "
+                           << bytes;
+  range = {*begin, *end};
+  return success();
+}
+
+static LogicalResult readFile(StringRef path, TensorIndex &index, ErrorFn emitError) {
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!buffer)
+    return emitError(path) << "cannot be read: " << buffer.getError().message();
+  StringRef bytes = (*buffer)->getBuffer();
+  if (bytes.size() < 8)
+    return emitError(path) << "too short for a safetensors header (" << bytes.size() << " bytes)";
+  uint64_t length = llvm::support::endian::read64le(bytes.data());
+  if (length > bytes.size() - 8 || length > (uint64_t(100) << 20))
+    return emitError(path) << "header length " << length << " does not fit a file of " << bytes.size() << " bytes";
+  auto header = llvm::json::parse(bytes.substr(8, length));
+  if (!header)
+    return emitError(path) << "header is not JSON: " << llvm::toString(header.takeError());
+  const llvm::json::Object *object = header->getAsObject();
+  if (!object)
+    return emitError(path) << "header is not an object";
+  SmallVector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const auto &[key, value] : *object) {
+    StringRef name = key;
+    if (name == "__metadata__")
+      continue;
+    TensorEntry entry;
+    std::pair<uint64_t, uint64_t> range;
+    if (failed(readEntry(path, name, value, bytes.size() - 8 - length, entry, range, emitError)))
+      return failure();
+    ranges.push_back(range);
+    if (!index.try_emplace(name, std::move(entry)).second)
+      return emitError(path) << "tensor '" << name << "' is in two files";
+  }
+  llvm::sort(ranges);
+  for (size_t i = 1; i < ranges.size(); ++i)
+    if (ranges[i].first < ranges[i - 1].second)
+      return emitError(path) << "data_offsets of tensors overlap at byte " << ranges[i].first;
+  return success();
+}
+
+FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitError) {
+  TensorIndex index;
+  SmallString<256> path(directory);
+  llvm::sys::path::append(path, "model.safetensors");
+  if (llvm::sys::fs::exists(path)) {
+    if (failed(readFile(path, index, emitError)))
+      return failure();
+    return index;
+  }
+  path = directory;
+  llvm::sys::path::append(path, "model.safetensors.index.json");
+  if (!llvm::sys::fs::exists(path))
+    return index;
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return emitError(path) << "cannot be read: " << buffer.getError().message();
+  auto parsed = llvm::json::parse((*buffer)->getBuffer());
+  const llvm::json::Object *object = parsed ? parsed->getAsObject() : nullptr;
+  const llvm::json::Object *map = object ? object->getObject("weight_map") : nullptr;
+  if (!map) {
+    if (!parsed)
+      llvm::consumeError(parsed.takeError());
+    return emitError(path) << "no object 'weight_map'";
+  }
+  llvm::StringSet<> seen;
+  SmallVector<std::string> shards;
+  for (const auto &[name, file] : *map) {
+    auto text = file.getAsString();
+    if (!text || text->contains('/') || text->contains(".."))
+      return emitError(path) << "bad file name for tensor '" << StringRef(name) << "'";
+    if (seen.insert(*text).second)
+      shards.push_back(text->str());
+  }
+  llvm::sort(shards);
+  for (const std::string &shard : shards) {
+    SmallString<256> file(directory);
+    llvm::sys::path::append(file, shard);
+    if (failed(readFile(file, index, emitError)))
+      return failure();
+  }
+  for (const auto &[name, file] : *map)
+    if (!index.contains(StringRef(name)))
+      return emitError(path) << "tensor '" << StringRef(name) << "' is not in its shard";
+  return index;
+}

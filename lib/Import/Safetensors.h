@@ -1,0 +1,24 @@
+//===- Safetensors.h - Headers of safetensors files --------------------------------===//
+#ifndef PC_LIB_IMPORT_SAFETENSORS_H
+#define PC_LIB_IMPORT_SAFETENSORS_H
+
+#include "llvm/ADT/StringMap.h"
+#include "mlir/IR/Diagnostics.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+struct TensorEntry {
+  std::string dtype;
+  llvm::SmallVector<int64_t> shape;
+};
+using TensorIndex = llvm::StringMap<TensorEntry>;
+
+/// The tensors of `directory`: model.safetensors, or the shards of model.safetensors.index.json; empty if there is neither. Checks every
+/// header (length, offsets in range and without overlap, sizes that fit shape and dtype); fails with an error that names the file.
+llvm::FailureOr<TensorIndex> readTensorIndex(llvm::StringRef directory,
+                                             llvm::function_ref<mlir::InFlightDiagnostic(llvm::StringRef file)> emitError);
+
+} // namespace pc
+
+#endif

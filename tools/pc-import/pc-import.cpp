@@ -1,0 +1,62 @@
+//===- pc-import.cpp - Hugging Face directory -> model program ------------------------===//
+#include "pc/Import/Import.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+namespace cl = llvm::cl;
+
+static cl::OptionCategory category("pc-import options");
+static cl::opt<std::string> directory(cl::Positional, cl::desc("<directory with config.json>"), cl::Required, cl::cat(category));
+static cl::opt<std::string> output("o", cl::desc("Output file (default: standard output)"), cl::value_desc("model.mlir"),
+                                   cl::init("-"), cl::cat(category));
+static cl::opt<int64_t> batch("batch", cl::desc("Global batch, in sequences"), cl::value_desc("N"), cl::Required,
+                              cl::cat(category));
+static cl::opt<int64_t> sequence("seq", cl::desc("Tokens per sequence"), cl::value_desc("N"), cl::Required, cl::cat(category));
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  std::string message;
+  llvm::raw_string_ostream errors(message);
+  if (!cl::ParseCommandLineOptions(argc, argv,
+                                   "pc-import: a Hugging Face directory becomes a model program\n\n"
+                                   "Architectures: gpt2, llama, mistral, qwen2, qwen3. A config.json alone is enough: weights are\n"
+                                   "then drawn when the compiled program starts. Safetensors beside it are checked and stay in place.\n",
+                                   &errors)) {
+    llvm::errs() << message;
+    return PCRT_USAGE;
+  }
+  mlir::MLIRContext context;
+  llvm::SourceMgr sources;
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+  context.printOpOnDiagnostic(false);
+  pcrt_status status = PCRT_OK;
+  mlir::OwningOpRef<mlir::ModuleOp> module = pc::importModel(&context, directory, {batch, sequence}, status);
+  if (!module)
+    return status;
+  if (failed(mlir::verify(*module)))
+    return PCRT_INTERNAL;
+  std::unique_ptr<llvm::ToolOutputFile> file = mlir::openOutputFile(output, &message);
+  if (!file) {
+    llvm::errs() << "error: " << message << "\n";
+    return PCRT_RESOURCE;
+  }
+  // Names of layers travel as locations: reports and messages speak of them.
+  mlir::OpPrintingFlags flags;
+  flags.enableDebugInfo();
+  module->print(file->os(), flags);
+  file->os() << "\n";
+  file->os().flush();
+  if (file->os().has_error()) {
+    llvm::errs() << "error: cannot write " << output << ": " << file->os().error().message() << "\n";
+    file->os().clear_error();
+    return PCRT_RESOURCE;
+  }
+  file->keep();
+  return PCRT_OK;
+}
