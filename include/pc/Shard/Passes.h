@@ -1,4 +1,6 @@
 //===- Passes.h - Passes of the Shard room ----------------------------------------===//
+// step -> placed: the mesh, one tactic per strategy, move fusion, erasure and the verifier of the phase.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_PASSES_H
 #define PC_SHARD_PASSES_H
 

@@ -1,7 +1,45 @@
 //===- Passes.td - Passes of the Shard room ---------------------------------------===//
+// In the order of use: set-mesh, the tactics in the order of the plan, fuse-moves, verify-placed; erase-placements undoes them.
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_SHARD_PASSES_TD
 #define PC_SHARD_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
+
+def SetMesh : Pass<"pc-set-mesh", "mlir::ModuleOp"> {
+  let summary = "Put a step program on a mesh: every tensor whole on every rank";
+  let description = [{
+    Step program -> placed program: `pc.mesh` becomes the first op and every tensor type gets the fully replicated `#pc.place`, which
+    is correct for any program. Tactics then split along one axis at a time.
+
+    Example: `--pc-set-mesh="mesh=dp=2,tp=2"`, axes outermost first.
+  }];
+  let options = [Option<"mesh", "mesh", "std::string", "\"\"", "Axes and sizes, outermost first: dp=2,tp=2">];
+}
+
+def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {
+  let summary = "Check what the placed phase promises beyond single ops";
+  let description = [{
+    (V1) the module has a mesh; (V2) every tensor is placed, on axes of the mesh; (V3) leaves are never partial; (V4) every update
+    lies as the leaf that it replaces, and that leaf exists; (V5) outputs are whole or split.
+  }];
+}
+
+def FuseMoves : Pass<"pc-fuse-moves", "mlir::ModuleOp"> {
+  let summary = "Chains of equal moves over several axes -> one move over their product";
+  let description = [{
+    A tactic moves along its own axis only, so a value that is partial on two axes is reduced twice: 2(n1-1)/n1 + 2(n2-1)/n2 of its bytes
+    instead of 2(n-1)/n. This joins chains of all_reduce, all_gather, reduce_scatter, slice, mask and pad (on one dim, where
+    there is one) whose intermediate values nobody else reads. Post-condition: no such chain is left.
+  }];
+}
+
+def ErasePlacements : Pass<"pc-erase-placements", "mlir::ModuleOp"> {
+  let summary = "Placed program -> the step program that it came from";
+  let description = [{
+    Every move and every copy is replaced by its operand; the mesh and all placements go. The text of the result equals the step
+    program's byte for byte, because tactics neither add, drop, reorder nor split computing ops. This is the first proof of every plan.
+  }];
+}
 
 #endif

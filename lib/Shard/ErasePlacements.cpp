@@ -1,0 +1,31 @@
+//===- ErasePlacements.cpp - Placed program -> step program --------------------------===//
+#include "pc/Shard/Passes.h"
+
+#include "Retype.h"
+
+namespace pc {
+#define GEN_PASS_DEF_ERASEPLACEMENTS
+#include "pc/Shard/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+struct ErasePlacements : pc::impl::ErasePlacementsBase<ErasePlacements> {
+  void runOnOperation() override {
+    SmallVector<Operation *> erased;
+    getOperation().walk([&](Operation *op) {
+      if (isa<MoveOpInterface, CopyOp>(op)) {
+        op->getResult(0).replaceAllUsesWith(op->getOperand(0));
+        erased.push_back(op);
+      } else if (isa<MeshOp>(op)) {
+        erased.push_back(op);
+      }
+    });
+    for (Operation *op : llvm::reverse(erased))
+      op->erase();
+    retype(getOperation(), [](RankedTensorType type) -> Type { return placement(type) ? withEncoding(type, {}) : type; });
+  }
+};
+} // namespace

@@ -1,0 +1,25 @@
+//===- Retype.h - Change the type of every tensor of a module -------------------------===//
+#ifndef PC_LIB_SHARD_RETYPE_H
+#define PC_LIB_SHARD_RETYPE_H
+
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// Gives every tensor under `root` (results and block arguments) the type `map` makes of its own.
+inline void retype(mlir::Operation *root, llvm::function_ref<mlir::Type(mlir::RankedTensorType)> map) {
+  auto change = [&](mlir::Value value) {
+    if (auto type = mlir::dyn_cast<mlir::RankedTensorType>(value.getType()))
+      value.setType(map(type));
+  };
+  root->walk([&](mlir::Operation *op) {
+    llvm::for_each(op->getResults(), change);
+    for (mlir::Region &region : op->getRegions())
+      for (mlir::Block &block : region)
+        llvm::for_each(block.getArguments(), change);
+  });
+}
+
+} // namespace pc
+
+#endif

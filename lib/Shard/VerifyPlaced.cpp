@@ -1,0 +1,90 @@
+//===- VerifyPlaced.cpp - What the placed phase promises beyond single ops ------------===//
+// The constraints (V1) to (V5) are listed in Passes.td.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Shard/Passes.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace pc {
+#define GEN_PASS_DEF_VERIFYPLACED
+#include "pc/Shard/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// The first axis of `place` that `mesh` lacks, or null.
+StringAttr unknownAxis(PlaceAttr place, MeshAttr mesh) {
+  for (int64_t d = 0, e = place.getDims().size(); d < e; ++d)
+    for (StringAttr axis : place.axes(d))
+      if (mesh.index(axis) < 0)
+        return axis;
+  for (StringAttr axis : place.getPartial())
+    if (mesh.index(axis) < 0)
+      return axis;
+  return {};
+}
+
+struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
+  void runOnOperation() override {
+    MeshAttr mesh = meshOf(getOperation());
+    if (!mesh) {
+      getOperation().emitError() << "a placed program needs pc.mesh as its first op (V1)";
+      return signalPassFailure();
+    }
+    bool failed = false;
+    llvm::StringMap<Operation *> leaves; ///< "name" or "state of name"
+    getOperation().walk([&](Operation *op) {
+      if (auto parameter = dyn_cast<ParameterOp>(op))
+        leaves[parameter.getName()] = op;
+      else if (auto state = dyn_cast<StateOp>(op))
+        leaves[(state.getName() + " of " + state.getParameter()).str()] = op;
+    });
+    auto check = [&](Operation *op, Type type) {
+      auto tensor = dyn_cast<RankedTensorType>(type);
+      if (!tensor)
+        return;
+      PlaceAttr place = placement(tensor);
+      if (!place) {
+        op->emitError() << "'" << sourceName(op) << "' is not placed: " << type << " (V2)";
+        failed = true;
+      } else if (StringAttr axis = unknownAxis(place, mesh)) {
+        op->emitError() << "axis '" << axis.getValue() << "' of " << type << " is not in the mesh (V2)";
+        failed = true;
+      }
+    };
+    getOperation().walk([&](Operation *op) {
+      for (Type type : op->getResultTypes())
+        check(op, type);
+      for (Region &region : op->getRegions())
+        for (Block &block : region)
+          for (Type type : block.getArgumentTypes())
+            check(op, type);
+      failed |= llvm::failed(checkLeafOrSink(op, leaves));
+    });
+    if (failed)
+      signalPassFailure();
+  }
+
+  LogicalResult checkLeafOrSink(Operation *op, const llvm::StringMap<Operation *> &leaves) {
+    if (isa<ParameterOp, StateOp, InputOp, ConstantOp>(op))
+      if (PlaceAttr place = placement(op->getResult(0)); place && place.isPartial())
+        return op->emitError() << "a leaf is never partial, '" << sourceName(op) << "' is " << place << " (V3)";
+    if (auto update = dyn_cast<UpdateOp>(op)) {
+      std::string name = (update.getParameter() ? update.getName() + " of " + *update.getParameter() : update.getName()).str();
+      Operation *leaf = leaves.lookup(name);
+      if (!leaf)
+        return op->emitError() << "updates '" << name << "', which the program does not have (V4)";
+      if (leaf->getResult(0).getType() != update.getValue().getType())
+        return op->emitError() << "the update of '" << name << "' lies as " << update.getValue().getType() << ", the leaf as "
+                               << leaf->getResult(0).getType() << " (V4)";
+    }
+    if (auto output = dyn_cast<OutputOp>(op))
+      if (PlaceAttr place = placement(output.getValue()); place && place.isPartial())
+        return op->emitError() << "output '" << output.getName() << "' is partial: " << place << " (V5)";
+    return success();
+  }
+};
+} // namespace

@@ -1,0 +1,57 @@
+// RUN: pc-opt %s --pc-verify-placed -verify-diagnostics -split-input-file
+
+// expected-error @+1 {{a placed program needs pc.mesh as its first op (V1)}}
+module {
+  func.func @step() {
+    return
+  }
+}
+
+// -----
+
+module {
+  pc.mesh <dp = 2>
+  func.func @step() {
+    // expected-error @+1 {{'input' is not placed: 'tensor<8xf32>' (V2)}}
+    %h = pc.input hyper dims ["hyper"] : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
+module {
+  pc.mesh <dp = 2>
+  func.func @step() {
+    // expected-error @+1 {{axis 'tp' of 'tensor<8xf32, #pc.place<[tp]>>' is not in the mesh (V2)}}
+    %h = pc.input hyper dims ["hyper"] : tensor<8xf32, #pc.place<[tp]>>
+    return
+  }
+}
+
+// -----
+
+module {
+  pc.mesh <dp = 2>
+  func.func @step() {
+    // expected-error @+1 {{a leaf is never partial, 'input' is #pc.place<[_] sum(dp)> (V3)}}
+    %h = pc.input hyper dims ["hyper"] : tensor<8xf32, #pc.place<[_] sum(dp)>>
+    return
+  }
+}
+
+// -----
+
+// An update that lies otherwise than its leaf, and one whose leaf does not exist.
+module {
+  pc.mesh <dp = 2>
+  func.func @step() {
+    %w = pc.parameter "w" dims ["embed"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32, #pc.place<[dp]>>
+    %g = pc.all_gather %w dim 0 on ["dp"] : (tensor<8xf32, #pc.place<[dp]>>) -> tensor<8xf32, #pc.place<[_]>>
+    // expected-error @+1 {{the update of 'w' lies as 'tensor<8xf32, #pc.place<[_]>>', the leaf as 'tensor<8xf32, #pc.place<[dp]>>' (V4)}}
+    pc.update "w" %g : tensor<8xf32, #pc.place<[_]>>
+    // expected-error @+1 {{updates 'exp_avg of w', which the program does not have (V4)}}
+    pc.update "exp_avg" of "w" %g : tensor<8xf32, #pc.place<[_]>>
+    return
+  }
+}
