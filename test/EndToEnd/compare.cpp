@@ -1,0 +1,412 @@
+// pc-compare: compares what two runs wrote (safetensors, metrics, reports), for the end-to-end tests and the demo.
+// Reads the files independently of the runtime's own reader, so that both cannot be wrong in the same way.
+// Exit codes are those of the tools: 0 equal, 2 usage, 5 different, 9 unreadable.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using Json = nlohmann::json;
+
+namespace {
+
+enum ExitCode { Equal = 0, Usage = 2, Different = 5, Unreadable = 9 };
+
+[[noreturn]] void die(ExitCode code, const std::string &message) {
+  fprintf(stderr, "pc-compare: %s\n", message.c_str());
+  exit(code);
+}
+
+std::string readFile(const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in)
+    die(Unreadable, "cannot read " + path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+Json parse(const std::string &text, const std::string &path) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded())
+    die(Unreadable, path + " is not JSON");
+  return json;
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+struct Tensor {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
+/// All tensors of a safetensors file, by name; only F32 is allowed.
+std::map<std::string, Tensor> readTensors(const std::string &path) {
+  std::string bytes = readFile(path);
+  uint64_t headerBytes = 0;
+  if (bytes.size() < 8)
+    die(Unreadable, path + " is too short for a safetensors file");
+  memcpy(&headerBytes, bytes.data(), 8);
+  if (headerBytes > bytes.size() - 8)
+    die(Unreadable, path + " has a header that is longer than the file");
+  Json header = parse(bytes.substr(8, headerBytes), path);
+  std::map<std::string, Tensor> tensors;
+  for (auto &[name, entry] : header.items()) {
+    if (name == "__metadata__")
+      continue;
+    if (entry.at("dtype") != "F32")
+      die(Unreadable, path + ": " + name + " is not F32");
+    Tensor &tensor = tensors[name];
+    tensor.shape = entry.at("shape").get<std::vector<int64_t>>();
+    size_t elements = 1;
+    for (int64_t size : tensor.shape)
+      elements *= size;
+    size_t begin = entry.at("data_offsets")[0], end = entry.at("data_offsets")[1];
+    if (end - begin != 4 * elements || 8 + headerBytes + end > bytes.size())
+      die(Unreadable, path + ": " + name + " has wrong offsets");
+    tensor.values.resize(elements);
+    memcpy(tensor.values.data(), bytes.data() + 8 + headerBytes + begin, 4 * elements);
+  }
+  return tensors;
+}
+
+/// Entries [begin, end) of the tensors whose names match are not compared.
+struct Skip {
+  std::regex name;
+  size_t begin = 0, end = SIZE_MAX;
+};
+
+/// max|want - got| / max|want| over the entries that count; infinite where a value is not finite.
+double relativeDifference(const std::string &name, const Tensor &want, const Tensor &got,
+                          const std::vector<Skip> &skips) {
+  double difference = 0, largest = 0;
+  for (size_t i = 0; i < want.values.size(); ++i) {
+    bool skipped = std::any_of(skips.begin(), skips.end(), [&](const Skip &skip) {
+      return i >= skip.begin && i < skip.end && std::regex_search(name, skip.name);
+    });
+    largest = std::max(largest, std::fabs(double(want.values[i])));
+    if (skipped)
+      continue;
+    double here = std::fabs(double(want.values[i]) - got.values[i]);
+    if (!std::isfinite(here))
+      return INFINITY;
+    difference = std::max(difference, here);
+  }
+  return difference == 0 ? 0 : difference / largest;
+}
+
+/// Every tensor of `want` that begins with the prefix against the tensor of the same name without it, both ways.
+/// `only`, where not empty, is the one tensor that counts.
+int compareTensors(const std::string &wantPath, const std::string &gotPath, double tolerance, const std::string &prefix,
+                   const std::string &only, const std::vector<Skip> &skips) {
+  auto want = readTensors(wantPath), got = readTensors(gotPath);
+  double worst = 0;
+  std::string worstName;
+  int compared = 0, bad = 0;
+  auto complain = [&](const std::string &message) {
+    printf("%s\n", message.c_str());
+    ++bad;
+  };
+  for (auto &[fullName, tensor] : want) {
+    if (fullName.compare(0, prefix.size(), prefix) != 0 || (!only.empty() && fullName != only))
+      continue;
+    std::string name = fullName.substr(prefix.size());
+    ++compared;
+    auto found = got.find(name);
+    if (found == got.end()) {
+      complain(name + " is missing");
+      continue;
+    }
+    if (found->second.shape != tensor.shape) {
+      complain(name + " has shape " + Json(found->second.shape).dump() + ", not " + Json(tensor.shape).dump());
+      continue;
+    }
+    double relative = relativeDifference(name, tensor, found->second, skips);
+    if (!(relative <= tolerance)) {
+      char text[64];
+      snprintf(text, sizeof text, " differs by %.2e", relative);
+      complain(name + text);
+    }
+    if (relative >= worst) {
+      worst = relative;
+      worstName = name;
+    }
+  }
+  // Where the wanted file holds several groups, names of other groups do not matter, but a name that no group has does.
+  for (auto &[name, tensor] : got)
+    if (!want.count(prefix + name))
+      complain(name + " was not expected");
+  printf("%d tensors, largest difference %.2e in %s\n", compared, worst, worstName.c_str());
+  return bad || !compared ? Different : Equal;
+}
+
+//===----------------------------------------------------------------------===//
+// Metrics
+//===----------------------------------------------------------------------===//
+
+/// The lines of a metrics file, each checked to hold every field of the contract.
+std::vector<Json> readMetrics(const std::string &path) {
+  std::istringstream text(readFile(path));
+  std::vector<Json> lines;
+  for (std::string line; std::getline(text, line);) {
+    Json json = parse(line, path);
+    for (const char *field : {"step", "loss", "grad_norm", "lr", "tokens", "step_seconds", "tokens_per_second"})
+      if (!json.contains(field) || !json[field].is_number())
+        die(Different, path + ": line " + std::to_string(lines.size() + 1) + " has no number '" + field + "'");
+    if (!lines.empty() && json["step"].get<int64_t>() != lines.back()["step"].get<int64_t>() + 1)
+      die(Different, path + ": steps are not consecutive at line " + std::to_string(lines.size() + 1));
+    lines.push_back(json);
+  }
+  return lines;
+}
+
+/// Losses of a metrics file, or of a tensor: FILE.safetensors:NAME.
+std::vector<double> readLosses(const std::string &path) {
+  size_t colon = path.rfind(".safetensors:");
+  if (colon != std::string::npos) {
+    auto tensors = readTensors(path.substr(0, colon + 12));
+    auto found = tensors.find(path.substr(colon + 13));
+    if (found == tensors.end())
+      die(Unreadable, "no such tensor: " + path);
+    return {found->second.values.begin(), found->second.values.end()};
+  }
+  std::vector<double> losses;
+  for (const Json &line : readMetrics(path))
+    losses.push_back(line["loss"]);
+  return losses;
+}
+
+/// The largest relative difference of the first `count` losses; infinite where one is not finite.
+double lossDifference(const std::vector<double> &a, const std::vector<double> &b, size_t count) {
+  double worst = 0;
+  for (size_t i = 0; i < std::min(count, a.size()); ++i) {
+    double relative = std::fabs(a[i] - b[i]) / std::fabs(a[i]);
+    if (!std::isfinite(relative))
+      return INFINITY;
+    worst = std::max(worst, relative);
+  }
+  return worst;
+}
+
+int compareLosses(const std::string &aPath, const std::string &bPath, double tolerance, size_t first) {
+  std::vector<double> a = readLosses(aPath), b = readLosses(bPath);
+  bool enough = first == SIZE_MAX ? a.size() == b.size() : std::min(a.size(), b.size()) >= first;
+  if (a.empty() || !enough) {
+    printf("%zu losses against %zu\n", a.size(), b.size());
+    return Different;
+  }
+  double worst = lossDifference(a, b, first);
+  printf("%zu losses, largest relative difference %.2e\n", std::min(first, a.size()), worst);
+  return worst <= tolerance ? Equal : Different;
+}
+
+/// Draws both loss curves (first '*', second 'o', 'x' where they meet) and prints their largest differences.
+int drawCurves(const std::string &aPath, const std::string &bPath) {
+  const int rows = 16, columns = 100;
+  std::vector<double> a = readLosses(aPath), b = readLosses(bPath);
+  if (a.empty() || a.size() != b.size())
+    die(Different, "the curves have different lengths");
+  double low = INFINITY, high = -INFINITY;
+  for (auto *losses : {&a, &b})
+    for (double loss : *losses) {
+      if (!std::isfinite(loss))
+        die(Different, "a loss is not finite");
+      low = std::min(low, loss);
+      high = std::max(high, loss);
+    }
+  int width = std::min<size_t>(columns, a.size());
+  std::vector<std::string> canvas(rows, std::string(width, ' '));
+  auto plot = [&](const std::vector<double> &losses, char mark) {
+    for (int x = 0; x < width; ++x) {
+      double loss = losses[x * losses.size() / width];
+      int y = high > low ? int(std::lround((high - loss) / (high - low) * (rows - 1))) : 0;
+      canvas[y][x] = canvas[y][x] == ' ' ? mark : 'x';
+    }
+  };
+  plot(a, '*');
+  plot(b, 'o');
+  for (int y = 0; y < rows; ++y)
+    printf("%8.4f |%s\n", high - (high - low) * y / (rows - 1), canvas[y].c_str());
+  printf("%8s +%s\n%10s%zu steps; * %s, o %s, x both\n", "loss", std::string(width, '-').c_str(), "", a.size(),
+         aPath.c_str(), bPath.c_str());
+  printf("largest relative difference: first 20 steps %.2e, all %zu steps %.2e\n", lossDifference(a, b, 20), a.size(),
+         lossDifference(a, b, a.size()));
+  return Equal;
+}
+
+//===----------------------------------------------------------------------===//
+// Report against summary
+//===----------------------------------------------------------------------===//
+
+/// One rank's exact figures: what is moved (by axis, move and phase) and what the arena holds.
+struct RankFigures {
+  std::map<std::string, std::vector<int64_t>> traffic; // count, payload bytes, wire bytes
+  Json arena;
+};
+
+std::map<int64_t, RankFigures> rankFigures(const Json &report, const std::string &path) {
+  std::map<int64_t, RankFigures> figures;
+  if (!report.contains("per_rank"))
+    die(Different, path + " has no per_rank");
+  for (const Json &group : report["per_rank"])
+    for (int64_t rank : group.at("ranks")) {
+      RankFigures &of = figures[rank];
+      of.arena = group.at("arena_bytes");
+      for (const Json &entry : group.at("traffic")) {
+        std::string axis = entry.at("axis").is_string() ? entry.at("axis").get<std::string>() : entry.at("axis").dump();
+        std::string key = axis + " " + entry.at("move").get<std::string>() + " " + entry.at("phase").get<std::string>();
+        auto &sums = of.traffic.try_emplace(key, 3, 0).first->second;
+        sums[0] += entry.at("count").get<int64_t>();
+        sums[1] += entry.at("payload_bytes").get<int64_t>();
+        sums[2] += entry.at("wire_bytes").get<int64_t>();
+      }
+    }
+  return figures;
+}
+
+/// Prints predicted beside counted figures; everything must be equal, and no step may allocate.
+int compareReports(const std::string &reportPath, const std::string &summaryPath, bool table) {
+  Json report = parse(readFile(reportPath), reportPath), summary = parse(readFile(summaryPath), summaryPath);
+  auto predicted = rankFigures(report, reportPath), counted = rankFigures(summary, summaryPath);
+  int bad = 0;
+  auto complain = [&](const std::string &message) {
+    printf("%s\n", message.c_str());
+    ++bad;
+  };
+  if (predicted.empty() || predicted.size() != counted.size())
+    complain(std::to_string(predicted.size()) + " ranks predicted, " + std::to_string(counted.size()) + " counted");
+  if (table)
+    printf("%-4s  %-32s %9s %9s  %15s %15s  %15s %15s\n", "rank", "axis move phase", "count", "counted",
+           "payload bytes", "counted", "wire bytes", "counted");
+  for (auto &[rank, want] : predicted) {
+    const RankFigures &got = counted[rank];
+    std::map<std::string, std::pair<std::vector<int64_t>, std::vector<int64_t>>> rows;
+    for (auto &[key, sums] : want.traffic)
+      rows[key].first = sums;
+    for (auto &[key, sums] : got.traffic)
+      rows[key].second = sums;
+    for (auto &[key, row] : rows) {
+      row.first.resize(3);
+      row.second.resize(3);
+      auto &[p, c] = row;
+      if (table)
+        printf("%4ld  %-32s %9ld %9ld  %15ld %15ld  %15ld %15ld\n", rank, key.c_str(), p[0], c[0], p[1], c[1], p[2],
+               c[2]);
+      if (p != c)
+        complain("rank " + std::to_string(rank) + " " + key + ": predicted " + Json(p).dump() + ", counted " +
+                 Json(c).dump());
+    }
+    if (want.arena != got.arena)
+      complain("rank " + std::to_string(rank) + " arena: predicted " + want.arena.dump() + ", counted " +
+               got.arena.dump());
+  }
+  if (table) {
+    printf("\n%-4s  %15s %15s   predicted memory of the device arena\n", "rank", "arena bytes", "counted");
+    for (const Json &group : report["per_rank"])
+      for (int64_t rank : group["ranks"])
+        printf("%4ld  %15ld %15ld   %s\n", rank, group["arena_bytes"].value("device", int64_t(0)),
+               counted[rank].arena.is_object() ? counted[rank].arena.value("device", int64_t(-1)) : -1,
+               group.value("memory", Json::object()).dump().c_str());
+    printf("\npeak resident bytes %s, heap allocations inside steps %s\n",
+           summary.value("peak_rss_bytes", Json()).dump().c_str(),
+           summary.value("step_allocations", Json()).dump().c_str());
+  }
+  if (!summary.contains("step_allocations") || summary["step_allocations"] != 0)
+    complain("step_allocations is " + summary.value("step_allocations", Json()).dump() + ", not 0");
+  // One number, or one a rank.
+  Json peaks = summary.value("peak_rss_bytes", Json());
+  if (peaks.is_number())
+    peaks = Json::array({peaks});
+  if (!peaks.is_array() || peaks.empty())
+    complain("no peak_rss_bytes");
+  else
+    for (const Json &peak : peaks) {
+      int64_t arena = 0;
+      for (auto &[rank, want] : predicted)
+        for (auto &[kind, bytes] : want.arena.items())
+          arena = std::max(arena, bytes.get<int64_t>());
+      // Weights are mapped from the checkpoint: f32, all of them at most.
+      int64_t limit = arena + 4 * report.value("parameters", int64_t(0)) + (int64_t(64) << 20);
+      if (peak.get<int64_t>() > limit)
+        complain("peak resident " + peak.dump() +
+                 " bytes, more than arena + weights + 64 MiB = " + std::to_string(limit));
+    }
+  if (!bad)
+    printf("report equals summary for %zu ranks\n", predicted.size());
+  return bad ? Different : Equal;
+}
+
+const char *usage =
+    R"(usage: pc-compare tensors WANT GOT [--tolerance X] [--prefix P] [--only NAME] [--skip REGEX[:BEGIN:END]]...
+       pc-compare losses A B [--tolerance X] [--first N]     (metrics, or FILE.safetensors:NAME)
+       pc-compare curves A B                                 (draws two metrics files)
+       pc-compare reports REPORT SUMMARY [--table]           (pc-compile --report, pc-run --summary)
+)";
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::vector<std::string> positional;
+  std::vector<Skip> skips;
+  double tolerance = 0;
+  std::string prefix, only;
+  size_t first = SIZE_MAX;
+  bool table = false;
+  for (int i = 1; i < argc; ++i) {
+    std::string arg = argv[i];
+    if (arg.compare(0, 2, "--") != 0) {
+      positional.push_back(arg);
+      continue;
+    }
+    if (arg == "--table") {
+      table = true;
+      continue;
+    }
+    if (++i == argc)
+      die(Usage, arg + " needs a value\n" + usage);
+    std::string value = argv[i];
+    if (arg == "--tolerance") {
+      tolerance = atof(value.c_str());
+    } else if (arg == "--prefix") {
+      prefix = value;
+    } else if (arg == "--only") {
+      only = value;
+    } else if (arg == "--first") {
+      first = strtoull(value.c_str(), nullptr, 10);
+    } else if (arg == "--skip") {
+      std::smatch parts;
+      static const std::regex form("(.*):([0-9]+):([0-9]+)");
+      if (std::regex_match(value, parts, form))
+        skips.push_back({std::regex(parts[1].str()), std::stoul(parts[2]), std::stoul(parts[3])});
+      else
+        skips.push_back({std::regex(value)});
+    } else {
+      die(Usage, "unknown option " + arg + "\n" + usage);
+    }
+  }
+  if (positional.size() != 3)
+    die(Usage, usage);
+  const std::string &a = positional[1], &b = positional[2];
+  if (positional[0] == "tensors")
+    return compareTensors(a, b, tolerance, prefix, only, skips);
+  if (positional[0] == "losses")
+    return compareLosses(a, b, tolerance, first);
+  if (positional[0] == "curves")
+    return drawCurves(a, b);
+  if (positional[0] == "reports")
+    return compareReports(a, b, table);
+  die(Usage, usage);
+}
