@@ -35,6 +35,16 @@ def PC_ProgramOp : PC_Op<"program"> {
   let assemblyFormat = "$name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary `config` $config attr-dict";
 }
 
+def PC_PlanOp : PC_Op<"plan"> {
+  let summary = "A plan: the mesh and the ordered tactics";
+  let description = [{
+    The only op of a plan file (`pc-compile --plan`). Tactics are passes with their options, applied in order.
+    Example: `pc.plan <dp = 2, tp = 2> ["pc-tensor-parallel{axis=tp form=1d}", "pc-data-parallel{axis=dp mode=ddp}"] microbatches 1`
+  }];
+  let arguments = (ins PC_MeshAttr:$mesh, StrArrayAttr:$tactics, I64Attr:$microbatches);
+  let assemblyFormat = "$mesh $tactics `microbatches` $microbatches attr-dict";
+}
+
 def PC_AccumulateOp : PC_Op<"accumulate", [SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects]> {
   let summary = "Forward and backward of one microbatch, summed over microbatches";
   let description = [{

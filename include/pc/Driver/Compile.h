@@ -1,0 +1,31 @@
+//===- Compile.h - From a program to any later phase -----------------------------------===//
+#ifndef PC_DRIVER_COMPILE_H
+#define PC_DRIVER_COMPILE_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "pc/Driver/Phases.h"
+#include "pc/Driver/Plan.h"
+
+namespace pc {
+
+struct CompileOptions {
+  Plan plan;
+  bool train = true;              ///< false: forward and loss only
+  std::string optimizer = "adamw"; ///< adamw or sgd
+  Phase to = Phase::Exe;
+  std::string output = "-";       ///< the executable, or the IR of phase `to`
+  std::string emitPlan, report;   ///< files, or empty
+  int64_t memoryLimit = 0;        ///< bytes of one rank's arena; 0: none
+  bool timing = false;            ///< print the time of every pass
+};
+
+/// Runs the passes of `phase` on a module of the phase before it. On failure the error has been emitted and the status says of which
+/// kind it is.
+pcrt_status runPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
+
+/// Takes a model program to `options.to` and writes what was asked for.
+pcrt_status compile(mlir::ModuleOp module, const CompileOptions &options);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,47 @@
+//===- Plan.h - The mesh and the ordered tactics ----------------------------------------===//
+// A plan comes from flags or from a file (`pc.plan`). Flags are only a way to write one.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_DRIVER_PLAN_H
+#define PC_DRIVER_PLAN_H
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/LogicalResult.h"
+#include "mlir/IR/MLIRContext.h"
+#include "pcrt/pcrt.h"
+#include <optional>
+#include <string>
+
+namespace pc {
+
+/// The strategy flags of pc-compile as the user wrote them; a flag given without a value holds "".
+struct StrategyFlags {
+  std::string mesh; ///< "dp=2,tp=2"
+  std::optional<std::string> dataParallel, tensorParallel, contextParallel, pipeline;
+  int64_t zero = 0;
+  bool sequenceParallel = false;
+  int64_t microbatches = 1;
+  std::string recompute = "none", precision = "f32";
+};
+
+struct Plan {
+  llvm::SmallVector<std::pair<std::string, int64_t>> mesh; ///< axes, outermost first
+  llvm::SmallVector<std::string> tactics;                  ///< passes with options, in order
+  int64_t microbatches = 1;
+  int64_t vocabularyRanks = 1; ///< ranks among which a tactic splits the vocabulary
+
+  /// "dp=2,tp=2"
+  std::string meshText() const;
+  /// The text of a plan file.
+  std::string text(mlir::MLIRContext *context) const;
+};
+
+/// The plan that the flags mean, or null after writing a message to `error`; `status` says whether the flags are wrong
+/// (PCRT_USAGE) or ask for something that does not exist (PCRT_INFEASIBLE).
+std::optional<Plan> planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status);
+
+/// The plan in `file`, or null after an error was emitted.
+std::optional<Plan> planFromFile(mlir::MLIRContext *context, llvm::StringRef file);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,87 @@
+//===- Pipeline.cpp - The passes of every phase, in order -------------------------------===//
+// The whole compiler on one page. Each phase ends in a verifier that lists what is legal there.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Driver/Compile.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/Twine.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// One pass of the pipeline, and what it means when it fails.
+struct Step {
+  std::string pass;
+  pcrt_status failure;
+};
+
+static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
+  const Plan &plan = options.plan;
+  switch (phase) {
+  case Phase::Model:
+    return {};
+
+  case Phase::Step:
+    return {
+        // Before differentiation, so that the padding has a gradient (zero) like everything else.
+        {"pc-pad-vocabulary{multiple=" + std::to_string(plan.vocabularyRanks) + "}", PCRT_INFEASIBLE},
+        // Backward needs no placement rules of its own because differentiation comes before placement.
+        {"pc-differentiate{microbatches=" + std::to_string(plan.microbatches) +
+             " optimizer=" + (options.train ? options.optimizer : "none") + "}",
+         PCRT_INFEASIBLE},
+    };
+
+  case Phase::Placed: {
+    SmallVector<Step> steps;
+    steps.push_back({plan.mesh.empty() ? "pc-set-mesh" : "pc-set-mesh{mesh=" + plan.meshText() + "}", PCRT_INFEASIBLE});
+    for (const std::string &tactic : plan.tactics)
+      steps.push_back({tactic, PCRT_INFEASIBLE});
+    // Chains of equal moves over several axes cost less as one.
+    steps.push_back({"pc-fuse-moves", PCRT_INTERNAL});
+    steps.push_back({"pc-verify-placed", PCRT_VERIFICATION});
+    return steps;
+  }
+
+  case Phase::Staged:
+    return {}; // one stage: nothing to cut
+
+  case Phase::Local:
+    return {{"pc-localize", PCRT_INTERNAL}, {"pc-verify-local", PCRT_VERIFICATION}};
+
+  case Phase::Scheduled:
+    return {
+        // What is fused needs no buffer, so fusion comes before memory planning.
+        {"pc-fuse", PCRT_INTERNAL},
+        {"pc-schedule", PCRT_VERIFICATION},
+    };
+
+  case Phase::Planned:
+    return {{"pc-plan-memory", PCRT_INTERNAL}, {"pc-verify-memory", PCRT_VERIFICATION}};
+
+  case Phase::Kernels:
+    return {{"pc-generate-kernels", PCRT_INTERNAL}};
+
+  case Phase::Exe:
+    return {}; // code generation and linking are not passes (Compile.cpp)
+  }
+  return {};
+}
+
+pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &options) {
+  for (const Step &step : passesOf(phase, options)) {
+    PassManager manager(module.getContext());
+    manager.enableVerifier(false); // tactics are verified by the phase's own verifier below
+    if (options.timing)
+      manager.enableTiming();
+    std::string message;
+    llvm::raw_string_ostream errors(message);
+    if (failed(parsePassPipeline(step.pass, manager, errors))) {
+      emitError(module.getLoc()) << "bad tactic '" << step.pass << "': " << StringRef(message).rtrim();
+      return PCRT_USAGE;
+    }
+    if (failed(manager.run(module)))
+      return step.failure;
+  }
+  return succeeded(module.verify()) ? PCRT_OK : PCRT_VERIFICATION;
+}

@@ -1,0 +1,158 @@
+//===- Plan.cpp - The mesh and the ordered tactics ----------------------------------------===//
+#include "pc/Driver/Plan.h"
+
+#include "mlir/Parser/Parser.h"
+#include "pc/IR/PC.h"
+
+using namespace mlir;
+using namespace pc;
+
+std::string Plan::meshText() const {
+  std::string text;
+  for (const auto &[axis, size] : mesh)
+    text += (text.empty() ? "" : ",") + axis + "=" + std::to_string(size);
+  return text;
+}
+
+std::string Plan::text(MLIRContext *context) const {
+  OpBuilder builder(context);
+  SmallVector<StringAttr> names;
+  SmallVector<int64_t> sizes;
+  for (const auto &[axis, size] : mesh) {
+    names.push_back(builder.getStringAttr(axis));
+    sizes.push_back(size);
+  }
+  SmallVector<StringRef> list(tactics.begin(), tactics.end());
+  OwningOpRef<PlanOp> op =
+      PlanOp::create(builder, builder.getUnknownLoc(), MeshAttr::get(context, names, sizes), builder.getStrArrayAttr(list),
+                     builder.getI64IntegerAttr(microbatches));
+  std::string result;
+  llvm::raw_string_ostream stream(result);
+  op->print(stream);
+  return result + "\n";
+}
+
+/// "dp=2,tp=2" -> axes; false after a message.
+static bool parseMesh(StringRef text, Plan &plan, std::string &error) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef part : parts) {
+    auto [axis, size] = part.split('=');
+    int64_t n = 0;
+    if (axis.empty() || size.getAsInteger(10, n) || n < 1 || n > (1 << 20)) {
+      error = "bad mesh entry '" + part.str() + "'; expected axis=size, as in --mesh dp=2,tp=2";
+      return false;
+    }
+    for (const auto &other : plan.mesh)
+      if (other.first == axis) {
+        error = "mesh axis '" + axis.str() + "' is named twice";
+        return false;
+      }
+    plan.mesh.push_back({axis.str(), n});
+  }
+  return true;
+}
+
+/// "form:axis" or "form" or ":axis"; the axis falls back to `defaultAxis`.
+static std::pair<std::string, std::string> formAndAxis(StringRef value, StringRef defaultForm, StringRef defaultAxis) {
+  auto [form, axis] = value.split(':');
+  return {form.empty() ? defaultForm.str() : form.str(), axis.empty() ? defaultAxis.str() : axis.str()};
+}
+
+std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status) {
+  Plan plan;
+  status = PCRT_USAGE;
+  if (!parseMesh(flags.mesh, plan, error))
+    return std::nullopt;
+  if (flags.microbatches < 1) {
+    error = "--microbatches must be positive, got " + std::to_string(flags.microbatches);
+    return std::nullopt;
+  }
+  plan.microbatches = flags.microbatches;
+  auto sizeOf = [&](StringRef axis) -> int64_t {
+    for (const auto &[name, size] : plan.mesh)
+      if (name == axis)
+        return size;
+    return 0;
+  };
+  auto refuse = [&](const Twine &message) {
+    error = message.str();
+    return std::nullopt;
+  };
+  llvm::SmallVector<std::string> used;
+  // Tensor parallelism before data parallelism: what it splits does not depend on the batch.
+  if (flags.tensorParallel || sizeOf("tp")) {
+    auto [form, axis] = formAndAxis(flags.tensorParallel.value_or(""), "1d", "tp");
+    if (form != "1d" && form != "2d" && form != "2.5d" && form != "3d")
+      return refuse("--tensor-parallel=" + form + " is not a form (1d, 2d, 2.5d, 3d)");
+    if (form != "1d") {
+      status = PCRT_INFEASIBLE;
+      return refuse("--tensor-parallel=" + form + " is not available yet; 1d is");
+    }
+    if (!sizeOf(axis))
+      return refuse("--tensor-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+    plan.tactics.push_back("pc-tensor-parallel{axis=" + axis + " form=1d}");
+    plan.vocabularyRanks *= sizeOf(axis);
+    used.push_back(axis);
+  }
+  if (flags.dataParallel || sizeOf("dp")) {
+    auto [mode, axis] = formAndAxis(flags.dataParallel.value_or(""), "ddp", "dp");
+    if (mode != "ddp" && mode != "naive")
+      return refuse("--data-parallel=" + mode + " is not a mode (ddp, naive)");
+    if (mode == "naive") {
+      status = PCRT_INFEASIBLE;
+      return refuse("--data-parallel=naive is not available yet; ddp is");
+    }
+    if (!sizeOf(axis))
+      return refuse("--data-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+    plan.tactics.push_back("pc-data-parallel{axis=" + axis + " mode=ddp}");
+    used.push_back(axis);
+  }
+  status = PCRT_INFEASIBLE;
+  if (flags.zero)
+    return refuse("--zero=" + Twine(flags.zero) + " is not available yet; --zero=0 is");
+  if (flags.sequenceParallel || sizeOf("sp"))
+    return refuse("sequence parallelism is not available yet");
+  if (flags.contextParallel || sizeOf("cp"))
+    return refuse("context parallelism is not available yet");
+  if (flags.pipeline || sizeOf("pp"))
+    return refuse("pipeline parallelism is not available yet");
+  if (sizeOf("ep"))
+    return refuse("expert parallelism is not available yet");
+  if (flags.recompute != "none")
+    return refuse("--recompute=" + flags.recompute + " is not available yet; none is");
+  if (flags.precision != "f32")
+    return refuse("--precision=" + flags.precision + " is not available yet; f32 is");
+  status = PCRT_USAGE;
+  for (const auto &[axis, size] : plan.mesh)
+    if (!llvm::is_contained(used, axis))
+      return refuse("no tactic uses the mesh axis '" + axis + "'; name it in a strategy flag, as in --data-parallel=ddp:" +
+                    axis);
+  status = PCRT_OK;
+  return plan;
+}
+
+std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file) {
+  context->loadDialect<PCDialect>();
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(file, context);
+  if (!module)
+    return std::nullopt;
+  if (!llvm::hasSingleElement(*module->getBody()) || !isa<PlanOp>(module->getBody()->front())) {
+    module->emitError() << "a plan file holds one pc.plan and nothing else";
+    return std::nullopt;
+  }
+  auto op = cast<PlanOp>(module->getBody()->front());
+  Plan plan;
+  plan.microbatches = op.getMicrobatches();
+  for (auto [name, size] : llvm::zip_equal(op.getMesh().getNames(), op.getMesh().getSizes()))
+    plan.mesh.push_back({name.str(), size});
+  for (StringRef tactic : op.getTactics().getAsValueRange<StringAttr>()) {
+    plan.tactics.push_back(tactic.str());
+    if (tactic.starts_with("pc-tensor-parallel"))
+      for (const auto &[axis, size] : plan.mesh)
+        if (tactic.contains("axis=" + axis + " ") || tactic.contains("axis=" + axis + "}") ||
+            (axis == "tp" && !tactic.contains("axis=")))
+          plan.vocabularyRanks *= size;
+  }
+  return plan;
+}

@@ -1,0 +1,105 @@
+//===- pc-compile.cpp - Model program -> executable, or any phase before it ---------------===//
+#include "pc/Driver/Compile.h"
+#include "pc/Driver/Registration.h"
+
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+#include "mlir/IR/Diagnostics.h"
+
+namespace cl = llvm::cl;
+using pc::Phase;
+
+static cl::OptionCategory category("pc-compile options");
+template <typename T> using Flag = cl::opt<T>;
+
+static Flag<std::string> input(cl::Positional, cl::desc("<model.mlir>"), cl::init("-"), cl::cat(category));
+static Flag<std::string> output("o", cl::desc("The executable, or the IR of --to (default: standard output)"), cl::init("-"),
+                                cl::cat(category));
+static Flag<std::string> mode("mode", cl::desc("train (default) or eval"), cl::init("train"), cl::cat(category));
+static Flag<std::string> mesh("mesh", cl::desc("Axes, outermost first: dp=2,tp=2"), cl::cat(category));
+static Flag<std::string> dataParallel("data-parallel", cl::desc("ddp (default) or naive, over axis dp or mode:axis"),
+                                      cl::ValueOptional, cl::cat(category));
+static Flag<std::string> tensorParallel("tensor-parallel", cl::desc("1d (default), 2d, 2.5d, 3d, over axis tp or form:axis"),
+                                        cl::ValueOptional, cl::cat(category));
+static Flag<std::string> contextParallel("context-parallel", cl::desc("ring or heads"), cl::ValueOptional, cl::cat(category));
+static Flag<bool> sequenceParallel("sequence-parallel", cl::desc("Split the sequence where tensor parallelism is whole"),
+                                   cl::cat(category));
+static Flag<int64_t> zero("zero", cl::desc("ZeRO stage, 0 to 3"), cl::init(0), cl::cat(category));
+static Flag<std::string> pipeline("pipeline", cl::desc("Pipeline schedule"), cl::cat(category));
+static Flag<int64_t> microbatches("microbatches", cl::desc("Microbatches per step"), cl::init(1), cl::cat(category));
+static Flag<int64_t> interleave("interleave", cl::desc("Virtual stages per rank"), cl::init(1), cl::cat(category));
+static Flag<std::string> recompute("recompute", cl::desc("none, selective or full"), cl::init("none"), cl::cat(category));
+static Flag<std::string> precision("precision", cl::desc("f32 or bf16"), cl::init("f32"), cl::cat(category));
+static Flag<std::string> optimizer("optimizer", cl::desc("adamw (default) or sgd"), cl::init("adamw"), cl::cat(category));
+static Flag<std::string> plan("plan", cl::desc("A plan file in place of the strategy flags"), cl::cat(category));
+static Flag<std::string> target("target", cl::desc("cpu (default) or cuda"), cl::init("cpu"), cl::cat(category));
+static Flag<std::string> arch("arch", cl::desc("GPU architecture, as sm_90a"), cl::cat(category));
+static Flag<std::string> emitPlan("emit-plan", cl::desc("Write the plan that the flags mean"), cl::value_desc("file"),
+                                  cl::cat(category));
+static Flag<std::string> report("report", cl::desc("Write predicted memory and traffic (.json)"), cl::value_desc("file"),
+                                cl::cat(category));
+static Flag<int64_t> memoryLimit("memory-limit", cl::desc("Refuse a plan that needs more bytes per rank"), cl::init(0),
+                                 cl::cat(category));
+static Flag<bool> timing("timing", cl::desc("Print the time of every pass"), cl::cat(category));
+
+static int fail(pcrt_status status, const llvm::Twine &message) {
+  llvm::errs() << "pc-compile: error: " << message << "\n";
+  return status;
+}
+
+template <typename T> static std::optional<std::string> given(const T &flag) {
+  return flag.getNumOccurrences() ? std::optional<std::string>(flag.getValue()) : std::nullopt;
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  pc::CompileOptions options;
+  cl::opt<Phase> to("to", cl::desc("Stop after this phase and print its IR"), cl::init(Phase::Exe), cl::cat(category));
+  for (const pc::PhaseInfo &info : pc::phases())
+    to.getParser().addLiteralOption(info.name, info.phase, info.description);
+  cl::HideUnrelatedOptions(category);
+  std::string message;
+  llvm::raw_string_ostream errors(message);
+  if (!cl::ParseCommandLineOptions(argc, argv, "pc-compile: a model program becomes an executable for N ranks\n", &errors)) {
+    llvm::errs() << message;
+    return PCRT_USAGE;
+  }
+  if (mode != "train" && mode != "eval")
+    return fail(PCRT_USAGE, "--mode=" + mode + " is not a mode (train, eval)");
+  if (optimizer != "adamw" && optimizer != "sgd")
+    return fail(PCRT_USAGE, "--optimizer=" + optimizer + " is not an optimizer (adamw, sgd)");
+  if (target != "cpu")
+    return target == "cuda" ? fail(PCRT_INFEASIBLE, "--target=cuda is not available yet; cpu is")
+                            : fail(PCRT_USAGE, "--target=" + target + " is not a target (cpu, cuda)");
+  if (to == Phase::Exe && output == "-")
+    return fail(PCRT_USAGE, "an executable needs a file: -o train");
+
+  mlir::DialectRegistry registry;
+  pc::registerDialects(registry);
+  pc::registerPasses();
+  mlir::MLIRContext context(registry);
+  context.printOpOnDiagnostic(false);
+  llvm::SourceMgr sources;
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+
+  pcrt_status status = PCRT_BAD_INPUT;
+  std::optional<pc::Plan> chosen;
+  if (plan.getNumOccurrences()) {
+    chosen = pc::planFromFile(&context, plan);
+  } else {
+    pc::StrategyFlags flags{mesh,     given(dataParallel), given(tensorParallel), given(contextParallel), given(pipeline), zero,
+                            sequenceParallel, microbatches, recompute,             precision};
+    chosen = pc::planFromFlags(flags, message, status);
+    if (!chosen)
+      return fail(status, message);
+  }
+  if (!chosen)
+    return status;
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(input, sources, &context);
+  if (!module)
+    return PCRT_BAD_INPUT;
+  options = {*chosen, mode == "train", optimizer, to, output, emitPlan, report, memoryLimit, timing};
+  return pc::compile(*module, options);
+}
