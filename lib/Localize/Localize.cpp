@@ -1,0 +1,218 @@
+//===- Localize.cpp - Placed program -> the program of one rank ---------------------===//
+// Two sweeps over the ops: the first reads placements (leaves, outputs, offsets, updates) and changes no type; the
+// second replaces every type by its local shape.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Localize/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace pc {
+#define GEN_PASS_DEF_LOCALIZE
+#include "pc/Localize/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+class Localizer {
+public:
+  Localizer(func::FuncOp function, MeshAttr mesh) : function(function), mesh(mesh) {}
+
+  LogicalResult run() {
+    bool failed = false;
+    // Only errors on the way down: types change when all of them have been read.
+    function.walk([&](Operation *op) {
+      if (op != function)
+        failed |= mlir::failed(check(op)) || mlir::failed(annotate(op));
+    });
+    if (failed)
+      return failure();
+    function.walk([&](Operation *op) {
+      for (Region &region : op->getRegions())
+        for (BlockArgument argument : region.getArguments())
+          argument.setType(localType(argument.getType()));
+      for (Value result : op->getResults())
+        result.setType(localType(result.getType()));
+    });
+    dropMovesOverOneRank();
+    return success();
+  }
+
+private:
+  int64_t numRanks() const { return mesh ? mesh.numRanks() : 1; }
+  int64_t blocks(ArrayRef<StringAttr> axes) const { return mesh ? mesh.size(axes) : 1; }
+
+  /// Where a tensor lies; an unplaced one (of a lone rank) is whole.
+  PlaceAttr place(Type type) const {
+    if (PlaceAttr known = placement(type))
+      return known;
+    return PlaceAttr::replicated(type.getContext(), cast<RankedTensorType>(type).getRank());
+  }
+
+  /// The type of one rank's part.
+  Type localType(Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || !placement(type))
+      return type;
+    Type &local = localTypes[type];
+    if (!local) {
+      SmallVector<int64_t> shape(tensor.getShape());
+      for (auto [d, size] : llvm::enumerate(shape))
+        size /= blocks(placement(type).axes(d));
+      local = RankedTensorType::get(shape, tensor.getElementType());
+    }
+    return local;
+  }
+
+  /// Every result is placed, on axes of the mesh that divide its dims.
+  LogicalResult check(Operation *op) {
+    for (Type type : op->getResultTypes()) {
+      auto tensor = dyn_cast<RankedTensorType>(type);
+      if (!tensor || !tensor.hasStaticShape())
+        return op->emitOpError() << "has a result of type " << type << "; local programs need tensors of static shape";
+      PlaceAttr known = placement(type);
+      if (!known && numRanks() > 1)
+        return op->emitOpError() << "is not placed, but the mesh has " << numRanks() << " ranks";
+      if (!known)
+        continue;
+      auto inMesh = [&](StringAttr axis) { return mesh && mesh.index(axis) >= 0; };
+      for (auto [d, size] : llvm::enumerate(tensor.getShape())) {
+        SmallVector<StringAttr> axes = known.axes(d);
+        if (!llvm::all_of(axes, inMesh))
+          return op->emitOpError() << "lies on axes that the mesh lacks: " << type;
+        if (int64_t n = blocks(axes); size % n)
+          return op->emitOpError() << "dim " << d << " of size " << size << " does not divide into " << n
+                                   << " blocks; nearest sizes that do: " << size / n * n << " or "
+                                   << (size / n + 1) * n;
+      }
+      if (!llvm::all_of(known.getPartial(), inMesh))
+        return op->emitOpError() << "lies on axes that the mesh lacks: " << type;
+    }
+    return success();
+  }
+
+  /// What one rank must know and its types will no longer say.
+  LogicalResult annotate(Operation *op) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case([&](ParameterOp leaf) {
+          leaves[{leaf.getNameAttr(), StringAttr()}] = leaf.getValue();
+          return annotateLeaf(leaf);
+        })
+        .Case([&](StateOp leaf) {
+          leaves[{leaf.getParameterAttr(), leaf.getNameAttr()}] = leaf.getValue();
+          return annotateLeaf(leaf);
+        })
+        .Case<InputOp, RopeTableOp>([&](auto leaf) { return annotateLeaf(leaf); })
+        .Case<ConstantOp, SeedOp>([&](auto leaf) { return checkLeaf(leaf, leaf.getValue()); })
+        .Case([&](IotaOp iota) {
+          if (failed(checkLeaf(iota, iota.getValue())))
+            return failure();
+          return addOffset(iota, iota.getValue(), 0);
+        })
+        .Case([&](EmbeddingOp embedding) { return addOffset(embedding, embedding.getTable(), 0); })
+        .Case([&](EmbeddingGradOp gradient) { return addOffset(gradient, gradient.getResult(), 0); })
+        .Case([&](PickOp pick) { return addOffset(pick, pick.getLogits(), -1); })
+        .Case([&](CrossEntropyGradOp gradient) { return addOffset(gradient, gradient.getLogits(), -1); })
+        .Case([&](MaskPaddingOp mask) { return addOffset(mask, mask.getX(), -1); })
+        .Case([&](BlockOffsetOp offset) -> LogicalResult {
+          return offset.emitOpError() << "is for local programs only; this one is not localized yet";
+        })
+        .Case([&](OutputOp output) {
+          setLayout(output, output.getValue());
+          return success();
+        })
+        .Case([&](UpdateOp update) { return checkUpdate(update); })
+        .Default(success());
+  }
+
+  LogicalResult checkLeaf(Operation *op, Value value) {
+    if (place(value.getType()).isPartial())
+      return op->emitOpError() << "is a leaf and cannot be partial: " << value.getType();
+    return success();
+  }
+
+  template <typename Op> LogicalResult annotateLeaf(Op leaf) {
+    if (leaf.getGlobal())
+      return leaf.emitOpError() << "has 'global' already: the program is local";
+    if (failed(checkLeaf(leaf, leaf.getValue())))
+      return failure();
+    setLayout(leaf, leaf.getValue());
+    return success();
+  }
+
+  template <typename Op> void setLayout(Op op, Value value) {
+    op.setGlobal(cast<RankedTensorType>(value.getType()).getShape());
+    op.setLayoutAttr(place(value.getType()));
+  }
+
+  /// Gives `op` the first global index of its block of dim `d` of `value` (-1: the last) where that dim is split.
+  template <typename Op> LogicalResult addOffset(Op op, Value value, int64_t d) {
+    if (op.getOffset())
+      return op.emitOpError() << "has an offset already: the program is local";
+    auto type = cast<RankedTensorType>(value.getType());
+    if (d < 0)
+      d += type.getRank();
+    ArrayAttr axes = place(type).getDims()[d];
+    int64_t n = blocks(axisList(axes));
+    if (n == 1)
+      return success();
+    int64_t block = type.getDimSize(d) / n;
+    Value &offset = offsets[{axes, block}];
+    if (!offset) {
+      OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
+      if (lastOffset)
+        builder.setInsertionPointAfter(lastOffset);
+      lastOffset = BlockOffsetOp::create(builder, function.getLoc(), RankedTensorType::get({}, builder.getI32Type()),
+                                         axes, builder.getI64IntegerAttr(block));
+      offset = lastOffset->getResult(0);
+    }
+    op.getOffsetMutable().assign(offset);
+    return success();
+  }
+
+  LogicalResult checkUpdate(UpdateOp update) {
+    Value leaf = update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
+                                       : leaves.lookup({update.getNameAttr(), StringAttr()});
+    if (!leaf)
+      return update.emitOpError() << "sets '" << update.getName()
+                                  << "', which is no parameter or state of this program";
+    if (update.getValue().getType() != leaf.getType())
+      return update.emitOpError() << "sets " << leaf.getType() << " to a value of type " << update.getValue().getType();
+    return success();
+  }
+
+  void dropMovesOverOneRank() {
+    SmallVector<MoveOpInterface> moves;
+    function.walk([&](MoveOpInterface move) {
+      if (blocks(move.getMoveAxes()) == 1)
+        moves.push_back(move);
+    });
+    for (MoveOpInterface move : moves) {
+      move->getResult(0).replaceAllUsesWith(move->getOperand(0));
+      move->erase();
+    }
+  }
+
+  func::FuncOp function;
+  MeshAttr mesh;
+  llvm::DenseMap<Type, Type> localTypes;
+  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves; ///< (parameter, state or null)
+  llvm::DenseMap<std::pair<ArrayAttr, int64_t>, Value> offsets;
+  Operation *lastOffset = nullptr;
+};
+
+struct Localize : pc::impl::LocalizeBase<Localize> {
+  void runOnOperation() override {
+    MeshAttr mesh = meshOf(getOperation());
+    for (func::FuncOp function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() && failed(Localizer(function, mesh).run()))
+        return signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,2 +1,0 @@
-//===- Passes.cpp - Anchors the Localize room until it has a pass --------------------===//
-#include "pc/Localize/Passes.h"

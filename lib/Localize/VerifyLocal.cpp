@@ -1,0 +1,109 @@
+//===- VerifyLocal.cpp - Check what is legal in local programs -----------------------===//
+#include "pc/Localize/Passes.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace pc {
+#define GEN_PASS_DEF_VERIFYLOCAL
+#include "pc/Localize/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// (L2): `global`, divided by the axes of `layout`, is the shape of `value`.
+template <typename Op> LogicalResult verifyLayout(Op op, Value value, MeshAttr mesh) {
+  auto type = cast<RankedTensorType>(value.getType());
+  std::optional<ArrayRef<int64_t>> global = op.getGlobal();
+  std::optional<PlaceAttr> layout = op.getLayout();
+  if (!global || !layout)
+    return op.emitOpError() << "needs 'global' and 'layout' in a local program (L2)";
+  int64_t rank = type.getRank();
+  if (static_cast<int64_t>(global->size()) != rank || static_cast<int64_t>(layout->getDims().size()) != rank ||
+      layout->isPartial())
+    return op.emitOpError() << "'global' and 'layout' do not fit " << type << " (L2)";
+  for (int64_t d = 0; d < rank; ++d) {
+    SmallVector<StringAttr> axes = layout->axes(d);
+    int64_t n = mesh ? mesh.size(axes) : axes.empty();
+    if (!n)
+      return op.emitOpError() << "'layout' names an axis that the mesh lacks (L3)";
+    if (type.getDimSize(d) * n != (*global)[d])
+      return op.emitOpError() << "dim " << d << " has " << (*global)[d] << " in " << n << " blocks, which is not "
+                              << type.getDimSize(d) << " (L2)";
+  }
+  return success();
+}
+
+struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
+  void runOnOperation() override {
+    mesh = meshOf(getOperation());
+    bool failed = false;
+    getOperation().walk([&](Operation *op) { failed |= mlir::failed(verifyTypes(op)) || mlir::failed(verifyOp(op)); });
+    if (failed)
+      signalPassFailure();
+  }
+
+  LogicalResult verifyTypes(Operation *op) {
+    auto local = [&](Type type) { return !placement(type); };
+    for (Region &region : op->getRegions())
+      if (!llvm::all_of(region.getArgumentTypes(), local))
+        return op->emitOpError() << "has a placed block argument (L1)";
+    if (!llvm::all_of(op->getResultTypes(), local))
+      return op->emitOpError() << "has a placed result (L1)";
+    return success();
+  }
+
+  LogicalResult verifyAxes(Operation *op, ArrayRef<StringAttr> axes) {
+    for (StringAttr axis : axes)
+      if (!mesh || mesh.index(axis) < 0)
+        return op->emitOpError() << "axis '" << axis.getValue() << "' is not in the mesh (L3)";
+    return success();
+  }
+
+  LogicalResult verifyOp(Operation *op) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case([&](ParameterOp leaf) {
+          leaves[{leaf.getNameAttr(), StringAttr()}] = leaf.getValue();
+          return verifyLayout(leaf, leaf.getValue(), mesh);
+        })
+        .Case([&](StateOp leaf) {
+          leaves[{leaf.getParameterAttr(), leaf.getNameAttr()}] = leaf.getValue();
+          return verifyLayout(leaf, leaf.getValue(), mesh);
+        })
+        .Case<InputOp, RopeTableOp, OutputOp>([&](auto leaf) { return verifyLayout(leaf, leaf.getValue(), mesh); })
+        .Case([&](BlockOffsetOp offset) { return verifyAxes(offset, axisList(offset.getAxes())); })
+        .Case([&](MoveOpInterface move) { return verifyAxes(move, move.getMoveAxes()); })
+        .Case([&](UpdateOp update) { return verifyUpdate(update); })
+        .Case([&](CrossEntropyOp entropy) -> LogicalResult {
+          return entropy.emitOpError() << "belongs to model programs; pc-differentiate expands it (L5)";
+        })
+        .Default(success());
+  }
+
+  LogicalResult verifyUpdate(UpdateOp update) {
+    std::pair<StringAttr, StringAttr> key = {update.getNameAttr(), StringAttr()};
+    if (update.getParameter())
+      key = {update.getParameterAttr(), update.getNameAttr()};
+    Value leaf = leaves.lookup(key);
+    if (!leaf)
+      return update.emitOpError() << "sets '" << update.getName()
+                                  << "', which is no parameter or state of this program (L4)";
+    auto bare = [](Value value) { return withEncoding(value.getType(), {}); }; // homes may differ
+    if (bare(update.getValue()) != bare(leaf))
+      return update.emitOpError() << "sets " << leaf.getType() << " to a value of type " << update.getValue().getType()
+                                  << " (L4)";
+    if (!updated.insert(key).second)
+      return update.emitOpError() << "sets '" << update.getName() << "' a second time (L4)";
+    return success();
+  }
+
+  MeshAttr mesh;
+  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves; ///< (parameter, state or null)
+  llvm::DenseSet<std::pair<StringAttr, StringAttr>> updated;
+};
+
+} // namespace

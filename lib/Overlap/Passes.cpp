@@ -1,2 +1,0 @@
-//===- Passes.cpp - Anchors the Overlap room until it has a pass --------------------===//
-#include "pc/Overlap/Passes.h"
