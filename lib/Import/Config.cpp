@@ -175,7 +175,7 @@ void readGPT2(Reader &reader, ModelConfig &config) {
   for (const char *key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
     reader.onlyZero(key, "set it to 0 to train without dropout");
   reader.onlyFlag("add_cross_attention", false);
-  if (config.embed % config.heads)
+  if (!reader.failed && config.embed % config.heads)
     reader.fail() << "'n_embd' = " << config.embed << " is not divisible by 'n_head' = " << config.heads;
   config.headDim = config.embed / config.heads;
 }
@@ -197,7 +197,8 @@ void readRope(Reader &reader, ModelConfig &config) {
       reader.fail() << "'" << key << "' must be an object";
       return;
     }
-    Reader inner(*object, [&] { return reader.fail() << "in '" << key << "': "; });
+    auto failInside = [&] { return reader.fail() << "in '" << key << "': "; };
+    Reader inner(*object, failInside);
     theta = inner.positive("rope_theta", theta);
     type = inner.text("rope_type", inner.text("type", "default"));
     inner.onlyFlag("truncate", true);
@@ -281,10 +282,10 @@ void readLlamaLike(Reader &reader, ModelConfig &config, int64_t sequence) {
   config.tied = reader.flag("tie_word_embeddings", false);
   readActivation(reader, "hidden_act", "silu", config);
   reader.onlyZero("attention_dropout", "set it to 0 to train without dropout");
-  if (!reader.has("head_dim") && type != "qwen3" && config.embed % config.heads)
+  if (!reader.failed && !reader.has("head_dim") && type != "qwen3" && config.embed % config.heads)
     reader.fail() << "'hidden_size' = " << config.embed << " is not divisible by 'num_attention_heads' = " << config.heads;
   config.headDim = reader.size("head_dim", type == "qwen3" ? 128 : std::max<int64_t>(1, config.embed / config.heads));
-  if (config.heads % config.kvHeads)
+  if (!reader.failed && config.heads % config.kvHeads)
     reader.fail() << "'num_attention_heads' = " << config.heads << " is not divisible by 'num_key_value_heads' = "
                   << config.kvHeads;
   if (type == "llama") {
