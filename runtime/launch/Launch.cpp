@@ -1,0 +1,287 @@
+//===- Launch.cpp - starts the ranks of a run on this machine -------------===//
+#include "launch/Launch.h"
+#include "comm/ShmControl.h"
+#include "launch/LineRelay.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace pcrt;
+
+std::vector<int> pcrt::coresOfRank(const std::vector<int> &cores, int rank, int ranks) {
+  int count = int(cores.size());
+  if (ranks >= count)
+    return {cores[rank % count]};
+  return {cores.begin() + rank * count / ranks, cores.begin() + (rank + 1) * count / ranks};
+}
+
+static std::vector<int> coresOfProcess() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &set))
+        cores.push_back(core);
+  return cores.empty() ? std::vector<int>{0} : cores;
+}
+
+/// Why `command` cannot be run; empty if it can, as far as one can tell before.
+static std::string checkExecutable(const std::string &command) {
+  if (command.find('/') != std::string::npos)
+    return access(command.c_str(), X_OK) == 0 ? "" : strerror(errno);
+  const char *path = getenv("PATH");
+  std::string folders = path ? path : "/usr/bin:/bin";
+  for (size_t at = 0; at <= folders.size();) {
+    size_t end = std::min(folders.find(':', at), folders.size());
+    if (access((folders.substr(at, end - at) + "/" + command).c_str(), X_OK) == 0)
+      return "";
+    at = end + 1;
+  }
+  return "not found in PATH; a program in this directory is './" + command + "'";
+}
+
+namespace {
+
+/// One run, from its first process to its last.
+class Run {
+public:
+  explicit Run(const LaunchOptions &options)
+      : options(options), pids(options.ranks), exits(options.ranks, -1), relays(options.ranks) {}
+  ~Run();
+
+  int run();
+
+private:
+  bool start();
+  [[noreturn]] void becomeRank(int rank, pid_t launcher);
+  void watch();
+  void reap();
+  void forwardSignal(int signal);
+  void forwardOutput();
+  void killAll(int signal);
+  int exitCode();
+
+  const LaunchOptions &options;
+  std::vector<pid_t> pids;
+  std::vector<int> exits; ///< Exit code per rank, 128 + n for signal n, -1 while it runs.
+  std::vector<LineRelay> relays;
+  std::vector<int> cores = coresOfProcess();
+  ControlBlock *control = nullptr;
+  int sharedFile = -1, signals = -1;
+  int running = 0;
+  int interruptedBy = 0;   ///< Signal that ended the run from outside.
+  double killAt = 0;       ///< When to kill what still runs; 0: not yet.
+  int firstBadExit = 0;    ///< First exit code of a rank that says more than "peer lost".
+  std::string lastMessage; ///< What the launcher itself saw first.
+};
+
+Run::~Run() {
+  killAll(SIGKILL);
+  if (control)
+    unmapControl(control);
+  for (int fd : {sharedFile, signals})
+    if (fd >= 0)
+      close(fd);
+}
+
+int Run::run() {
+  std::string error = checkExecutable(options.command[0]);
+  if (!error.empty()) {
+    fprintf(stderr, "pc-run: error: cannot run '%s': %s\n", options.command[0].c_str(), error.c_str());
+    return PCRT_USAGE;
+  }
+  if (!start())
+    return PCRT_RESOURCE;
+  watch();
+  for (LineRelay &relay : relays)
+    relay.finish();
+  return exitCode();
+}
+
+bool Run::start() {
+  std::string error;
+  sharedFile = createSharedFile(options.ranks);
+  if (sharedFile < 0) {
+    fprintf(stderr, "pc-run: error: cannot create shared memory: %s\n", strerror(errno));
+    return false;
+  }
+  control = mapControl(sharedFile, &error);
+  if (!control) {
+    fprintf(stderr, "pc-run: error: %s\n", error.c_str());
+    return false;
+  }
+  // Signals are read from a descriptor, in the same loop as the output.
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT})
+    sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+
+  fflush(nullptr);
+  pid_t launcher = getpid();
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    if (rank > 0 && !relays[rank].open("[rank " + std::to_string(rank) + "] ")) {
+      fprintf(stderr, "pc-run: error: no pipe for rank %d: %s\n", rank, strerror(errno));
+      return false;
+    }
+    pids[rank] = fork();
+    if (pids[rank] == 0)
+      becomeRank(rank, launcher);
+    if (pids[rank] < 0) {
+      fprintf(stderr, "pc-run: error: cannot start rank %d: %s\n", rank, strerror(errno));
+      return false;
+    }
+    ++running;
+    if (rank > 0)
+      relays[rank].closeWriteEnd();
+  }
+  return true;
+}
+
+void Run::becomeRank(int rank, pid_t launcher) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher)
+    _exit(PCRT_PEER_LOST);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (rank > 0) {
+    int nothing = ::open("/dev/null", O_RDONLY);
+    dup2(nothing, STDIN_FILENO);
+    dup2(relays[rank].writeEnd(), STDOUT_FILENO);
+    dup2(relays[rank].writeEnd(), STDERR_FILENO);
+  }
+  std::vector<int> mine = options.pin ? coresOfRank(cores, rank, options.ranks) : cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int core : mine)
+    CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof set, &set);
+  fcntl(sharedFile, F_SETFD, 0);
+  auto setVariable = [](const char *name, const std::string &value) { setenv(name, value.c_str(), 1); };
+  setVariable("PCRT_RANK", std::to_string(rank));
+  setVariable("PCRT_SIZE", std::to_string(options.ranks));
+  setVariable("PCRT_SHM_FD", std::to_string(sharedFile));
+  setVariable("PCRT_RUN", std::to_string(launcher));
+  if (!getenv("PCRT_THREADS"))
+    setVariable("PCRT_THREADS", std::to_string(coresOfRank(cores, rank, options.ranks).size()));
+  if (!options.timeout.empty())
+    setVariable("PCRT_TIMEOUT_SECONDS", options.timeout);
+  std::vector<char *> arguments;
+  for (const std::string &argument : options.command)
+    arguments.push_back(const_cast<char *>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  fprintf(stderr, "pc-run: error: cannot run '%s': %s\n", arguments[0], strerror(errno));
+  _exit(PCRT_USAGE);
+}
+
+void Run::watch() {
+  while (running > 0) {
+    std::vector<pollfd> entries{{signals, POLLIN, 0}};
+    for (LineRelay &relay : relays)
+      if (relay.readEnd() >= 0)
+        entries.push_back({relay.readEnd(), POLLIN, 0});
+    int wait = -1;
+    if (killAt)
+      wait = std::max(0, int((killAt - monotonicSeconds()) * 1000) + 1);
+    poll(entries.data(), entries.size(), wait);
+    forwardOutput();
+    signalfd_siginfo info;
+    while (read(signals, &info, sizeof info) == ssize_t(sizeof info))
+      if (info.ssi_signo != SIGCHLD)
+        forwardSignal(info.ssi_signo);
+    reap();
+    if (killAt && monotonicSeconds() >= killAt)
+      killAll(SIGKILL);
+  }
+}
+
+void Run::reap() {
+  int status;
+  while (pid_t pid = waitpid(-1, &status, WNOHANG)) {
+    if (pid < 0)
+      return;
+    int rank = 0;
+    while (rank < options.ranks && pids[rank] != pid)
+      ++rank;
+    if (rank == options.ranks)
+      continue; // adopted from a rank
+    --running;
+    pids[rank] = 0;
+    exits[rank] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (exits[rank] == 0)
+      continue;
+    std::string name = "rank " + std::to_string(rank), message;
+    pcrt_status meaning = PCRT_PEER_LOST;
+    if (WIFSIGNALED(status)) {
+      message =
+          name + " was killed by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
+    } else {
+      message = name + " ended with exit code " + std::to_string(exits[rank]);
+      if (exits[rank] != PCRT_PEER_LOST) {
+        meaning = pcrt_status(exits[rank]);
+        firstBadExit = firstBadExit ? firstBadExit : exits[rank];
+      }
+    }
+    if (lastMessage.empty())
+      lastMessage = message;
+    control->recordFailure(rank, meaning, message);
+    // The others notice by themselves (ShmWatcher); this is for those that do not.
+    if (!killAt)
+      killAt = monotonicSeconds() + (interruptedBy ? 3 : 0.9);
+  }
+}
+
+void Run::forwardSignal(int signal) {
+  if (!interruptedBy) {
+    interruptedBy = signal;
+    control->recordFailure(-1, PCRT_PEER_LOST, std::string("the run was ended by ") + strsignal(signal));
+    killAt = monotonicSeconds() + 3;
+  }
+  killAll(signal);
+}
+
+void Run::forwardOutput() {
+  for (LineRelay &relay : relays)
+    relay.forward();
+}
+
+void Run::killAll(int signal) {
+  for (pid_t pid : pids)
+    if (pid > 0)
+      kill(pid, signal);
+}
+
+int Run::exitCode() {
+  if (interruptedBy) {
+    fprintf(stderr, "pc-run: ended by signal %d (%s)\n", interruptedBy, strsignal(interruptedBy));
+    return 128 + interruptedBy;
+  }
+  if (lastMessage.empty())
+    return 0;
+  const FailureRecord &failure = control->failure;
+  int code = failure.status;
+  // "A peer is gone" is what the others see; the exit code of the one that left says why.
+  if (code == PCRT_PEER_LOST && firstBadExit)
+    code = firstBadExit;
+  fprintf(stderr, "pc-run: error: %s\n", control->failed() ? failure.message : lastMessage.c_str());
+  return code;
+}
+
+} // namespace
+
+int pcrt::launch(const LaunchOptions &options) { return Run(options).run(); }

@@ -1,0 +1,35 @@
+//===- Launch.h - starts the ranks of a run on this machine ---------------===//
+//
+// Creates the shared file, starts a process per rank with cores of its own,
+// forwards signals and output, and ends the run when one rank fails. Nothing
+// is left behind: ranks die with the launcher, the file has no name.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_LAUNCH_LAUNCH_H
+#define PCRT_LAUNCH_LAUNCH_H
+
+#include <string>
+#include <vector>
+
+namespace pcrt {
+
+struct LaunchOptions {
+  int ranks = 1;
+  std::string timeout; ///< Seconds for PCRT_TIMEOUT_SECONDS; empty: as the environment says.
+  bool pin = true;     ///< Give each rank cores of its own.
+  std::vector<std::string> command;
+};
+
+/// Runs `options.command` on all ranks and returns the exit code of the run: 0 if all ranks ended with 0, else the
+/// status of the first failure (7 for a rank that was killed), or 128 + n if this process got signal n. Prints one
+/// line to stderr about a failure. Rank 0 keeps stdin, stdout and stderr; the others' output goes to stderr, each
+/// line with its rank before it.
+int launch(const LaunchOptions &options);
+
+/// The cores (indices into `cores`) of rank `rank` of `ranks`: an even share, or one core in turn where there are
+/// more ranks than cores.
+std::vector<int> coresOfRank(const std::vector<int> &cores, int rank, int ranks);
+
+} // namespace pcrt
+
+#endif // PCRT_LAUNCH_LAUNCH_H

@@ -1,0 +1,63 @@
+//===- LineRelay.cpp - a rank's output, line by line, with its name -------===//
+#include "launch/LineRelay.h"
+
+#include <cstdio>
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace pcrt;
+
+bool LineRelay::open(const std::string &linePrefix) {
+  prefix = linePrefix;
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return false;
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return true;
+}
+
+LineRelay::~LineRelay() {
+  for (int end : ends)
+    if (end >= 0)
+      close(end);
+}
+
+void LineRelay::closeWriteEnd() {
+  close(ends[1]);
+  ends[1] = -1;
+}
+
+void LineRelay::write(size_t length) {
+  // One write per line, so that it stays in one piece.
+  std::string line = prefix + pending.substr(0, length);
+  if (line.back() != '\n')
+    line += '\n';
+  fwrite(line.data(), 1, line.size(), stderr);
+  pending.erase(0, length);
+}
+
+void LineRelay::forward() {
+  constexpr size_t longest = 64 << 10;
+  char buffer[16 << 10];
+  while (ends[0] >= 0) {
+    ssize_t count = read(ends[0], buffer, sizeof buffer);
+    if (count < 0)
+      return; // nothing there now
+    if (count == 0) {
+      close(ends[0]);
+      ends[0] = -1;
+      break;
+    }
+    pending.append(buffer, count);
+    size_t end;
+    while ((end = pending.find('\n')) != std::string::npos)
+      write(end + 1);
+    if (pending.size() > longest)
+      write(pending.size());
+  }
+}
+
+void LineRelay::finish() {
+  forward();
+  if (!pending.empty())
+    write(pending.size());
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# usage: failures.sh PC_RUN VICTIM: runs in which one rank fails; looks at exit codes, messages, the time it takes
+# and at what is left behind.
+set -u
+pc_run=$1 victim=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+shm_before=$(ls -A /dev/shm)
+
+milliseconds() { echo $(($(date +%s%N) / 1000000)); }
+
+complain() {
+  echo "FAILED $name: $1"
+  sed 's/^/    /' "$work/err"
+  failed=$((failed + 1))
+}
+
+# expect NAME EXIT-CODE LIMIT-MS 'extended regex;extended regex...' COMMAND...: every regex has to be in stderr.
+expect() {
+  name=$1
+  local code=$2 limit=$3 words=$4
+  shift 4
+  local start=$(milliseconds)
+  timeout 60 "$@" >"$work/out" 2>"$work/err"
+  local got=$? took=$(($(milliseconds) - start))
+  [ $got = "$code" ] || complain "exit code $got, not $code"
+  [ $took -le "$limit" ] || complain "took $took ms, not at most $limit"
+  local regex
+  while IFS= read -r -d ';' regex; do
+    [ -z "$regex" ] || grep -Eq -- "$regex" "$work/err" || complain "nothing like '$regex' in stderr"
+  done <<<"$words;"
+  leftovers
+  echo "$name: $took ms"
+}
+
+leftovers() {
+  if pgrep -f "^$victim" >/dev/null; then
+    sleep 0.3
+    ! pgrep -fa "^$victim" >>"$work/err" || complain "processes left behind"
+  fi
+  [ "$(ls -A /dev/shm)" = "$shm_before" ] || complain "files left in /dev/shm"
+}
+
+expect 'all is well' 0 1000 '' "$pc_run" -n 2 "$victim" none
+expect 'more ranks than cores' 0 5000 '' "$pc_run" -n 8 "$victim" count
+expect 'killed' 7 1500 'rank 0: in .all_reduce .*rank 2 was killed by signal 9;rank 1.*: in .*rank 2 was killed;pc-run: error: rank 2 was killed by signal 9 \(Killed\)' \
+  "$pc_run" -n 4 "$victim" kill 2
+expect 'killed while others compute' 7 1500 'error: rank 0: rank 1 was killed by signal 9;the run is over;pc-run: error: rank 1' \
+  "$pc_run" -n 3 "$victim" kill-compute
+expect 'killed before joining' 7 1500 'rank 0: in barrier: rank 1 was killed' "$pc_run" -n 2 "$victim" die-early
+expect 'rank 0 killed' 7 1500 'rank 1: in .*rank 0 was killed by signal 9' "$pc_run" -n 2 "$victim" kill 0
+expect 'crashed' 7 2500 'pc-run: error: rank 1 was killed by signal 11 \(Segmentation fault\)' "$pc_run" -n 2 "$victim" crash
+expect 'ends early' 7 1500 'rank 0: rank 1 ended before joining .all_reduce gradient' "$pc_run" -n 2 "$victim" exit-0
+expect 'calls exit early' 7 1500 'rank 1 ended before joining .all_reduce gradient' "$pc_run" -n 2 "$victim" std-exit-0
+expect 'ends with a code' 9 1500 'rank 1 ended' "$pc_run" -n 2 "$victim" exit-9
+expect 'gives up' 9 1500 'rank 0: in .*rank 1 failed: token 70000;pc-run: error: rank 1 failed: token 70000' \
+  "$pc_run" -n 2 "$victim" abort-9
+expect 'different moves' 1 1500 "rank 0: ranks disagree on move 101 of group \(dp: ranks 0, 1\): rank 0 runs 'all_reduce gradient' .*, rank 1 runs 'all_reduce logits'" \
+  "$pc_run" -n 2 "$victim" order
+expect 'different sizes' 1 1500 'rank 0 runs .*\[1000, 1, 1\].*rank 1 runs .*\[999, 1, 1\]' "$pc_run" -n 2 "$victim" size
+expect 'different order of groups' 1 3000 'deadlock: rank . waits for rank . in .*gradient.*rank . waits for rank . in .*;logits.*the ranks run their moves in different orders' \
+  "$pc_run" -n 2 "$victim" cross
+expect 'timeout' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce gradient' .*group \(dp: ranks 0, 1\);PCRT_TIMEOUT_SECONDS" \
+  "$pc_run" -n 2 --timeout 1 "$victim" sleep-4
+expect 'stopped' 8 3000 'rank 0: no answer within 1 s from rank 1' "$pc_run" -n 2 --timeout 1 "$victim" stop
+expect 'never joins' 8 3000 'no answer within 1 s from rank 1 \(never started\) in barrier' \
+  "$pc_run" -n 2 --timeout 1 "$victim" never-join
+expect 'slow is not dead' 0 6000 '' "$pc_run" -n 2 "$victim" count
+expect 'lone rank fails' 4 1000 'pc-run: error: rank 0 ended with exit code 4' "$pc_run" "$victim" exit-code-only
+expect 'no such program' 2 1000 "cannot run './no-such-program'" "$pc_run" -n 2 ./no-such-program
+expect 'not in PATH' 2 1000 "not found in PATH" "$pc_run" -n 2 no-such-program
+expect 'bad -n' 2 1000 "'many'.*--help" "$pc_run" -n many "$victim"
+expect 'zero ranks' 2 1000 "not '0'" "$pc_run" -n 0 "$victim"
+expect 'bad timeout' 2 1000 "--timeout takes" "$pc_run" --timeout -3 "$victim"
+expect 'unknown option' 2 1000 "unknown option '--frobnicate'" "$pc_run" --frobnicate "$victim"
+expect 'nothing to run' 2 1000 'usage: pc-run' "$pc_run"
+expect 'help' 0 1000 '' "$pc_run" --help
+expect 'bad transport' 2 1500 "PCRT_TRANSPORT='smoke' is not one of self, shm, mpi" env PCRT_TRANSPORT=smoke "$pc_run" -n 2 "$victim"
+
+# Standard output is rank 0's, the others' lines carry their number.
+expect 'output' 0 1000 '^err 0$;^\[rank 1\] err 1$;^\[rank 1\] out 1$' "$pc_run" -n 2 "$victim" output
+[ "$(cat "$work/out")" = 'out 0' ] || complain "stdout is '$(cat "$work/out")'"
+
+# Signals reach the ranks; nothing survives the launcher.
+name='interrupted'
+"$pc_run" -n 2 "$victim" sleep 2>"$work/err" &
+sleep 0.3
+kill -INT $!
+wait $!
+code=$?
+[ $code = 130 ] || complain "exit code $code, not 130"
+leftovers
+name='launcher killed'
+{
+  "$pc_run" -n 3 "$victim" kill 99 &
+  sleep 0.5
+  pgrep -f "^$victim" >/dev/null || complain 'did not start'
+  kill -KILL $!
+  wait $!
+} 2>"$work/err"
+sleep 0.3
+leftovers
+
+# Without pc-run: every rank by itself, under the environment of torchrun. foreign NAME VICTIM-RANK 'codes' MODE
+foreign() {
+  name="$1 (torchrun's environment)"
+  local ranks=3 pids=() codes='' rank start=$(milliseconds)
+  : >"$work/err"
+  for ((rank = ranks - 1; rank >= 0; --rank)); do
+    RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) \
+      timeout 30 "$victim" "$4" "$2" >>"$work/out" 2>>"$work/err" &
+    pids[rank]=$!
+  done
+  for ((rank = 0; rank < ranks; ++rank)); do
+    wait "${pids[rank]}" 2>/dev/null # the shell's remark about a killed job
+    codes+="$? "
+  done
+  local took=$(($(milliseconds) - start))
+  [ "$codes" = "$3 " ] || complain "exit codes $codes, not $3"
+  [ $took -le 2000 ] || complain "took $took ms"
+  leftovers
+  echo "$name: $took ms"
+}
+foreign 'all is well' 1 '0 0 0' none
+foreign 'killed' 1 '7 137 7' kill
+grep -q 'rank 0: in .*rank 1 died' "$work/err" || complain 'no message'
+foreign 'killed while others compute' 2 '7 7 137' kill-compute
+grep -q 'rank 0: rank 2 died' "$work/err" || complain 'no message'
+foreign 'gives up' 1 '7 9 7' abort-9
+foreign 'ends early' 1 '7 0 7' exit-0
+
+[ $failed = 0 ] && echo 'all failures are handled'
+exit $((failed > 0))

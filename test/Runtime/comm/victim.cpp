@@ -1,0 +1,103 @@
+//===- victim.cpp - a rank that misbehaves on request ---------------------===//
+//
+// usage: comm-victim MODE [RANK]: all ranks run moves; rank RANK (default 1)
+// does what MODE says after a few of them. failures.sh looks at what the
+// others do then.
+//
+//===----------------------------------------------------------------------===//
+#include "comm/Comm.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <unistd.h>
+
+using namespace pcrt;
+
+static void sleepSeconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+int main(int argc, char **argv) {
+  std::string mode = argc > 1 ? argv[1] : "none", error;
+  int victim = argc > 2 ? atoi(argv[2]) : 1;
+  if (mode == "die-early" && getenv("PCRT_RANK") && atoi(getenv("PCRT_RANK")) == victim)
+    raise(SIGKILL);
+  if (mode == "never-join" && getenv("PCRT_RANK") && atoi(getenv("PCRT_RANK")) == victim)
+    sleepSeconds(5);
+  if (mode == "exit-code-only")
+    return 4;
+  if (mode == "sleep") // for signals to pc-run
+    sleepSeconds(20);
+  std::unique_ptr<Comm> comm;
+  if (pcrt_status status = connect(&comm, &error); status != PCRT_OK) {
+    fprintf(stderr, "error: %s\n", error.c_str());
+    return status;
+  }
+  char *arena;
+  pcrt_status status = comm->allocateArena(1 << 20, &arena);
+  bool chosen = comm->rank() == victim;
+  Group all, pairs;
+  for (int rank = 0; rank < comm->size(); ++rank)
+    all.ranks.push_back(rank);
+  all.me = comm->rank();
+  all.name = "dp";
+  pairs = all;
+  pairs.id = 1;
+  pairs.name = "tp";
+  pcrt_move_desc gradient{"all_reduce gradient", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1000, 1, 1, 1, 1, "backward"};
+  pcrt_move_desc logits = gradient;
+  logits.name = "all_reduce logits";
+  int steps = mode == "count" ? 2000 : mode == "none" ? 10 : 1000000;
+  if (mode == "output") {
+    printf("out %d\n", comm->rank());
+    fprintf(stderr, "err %d\n", comm->rank());
+    steps = 1;
+  }
+  for (int step = 0; step < steps && status == PCRT_OK; ++step) {
+    bool now = step == 100 && chosen;
+    if (now && mode == "kill")
+      raise(SIGKILL);
+    if (now && mode == "crash")
+      raise(SIGSEGV);
+    if (now && mode == "exit-0")
+      return 0;
+    if (now && mode == "std-exit-0")
+      std::exit(0);
+    if (now && mode == "exit-9")
+      return 9;
+    if (now && mode == "abort-9") {
+      comm->abort(PCRT_BAD_DATA, "token 70000 at position 12 is out of range");
+      return 9;
+    }
+    if (now && mode == "stop")
+      raise(SIGSTOP);
+    if (step == 100 && mode == "kill-compute") {
+      if (chosen) {
+        sleepSeconds(0.2);
+        raise(SIGKILL);
+      }
+      sleepSeconds(20); // a long computation, no move in sight
+    }
+    if (now && mode == "sleep-4")
+      sleepSeconds(4);
+    bool swapped = now && mode == "order";
+    bool other = now && mode == "size";
+    if (step == 100 && mode == "cross") { // the two groups in different orders
+      status = comm->move(chosen ? gradient : logits, chosen ? all : pairs, arena, arena);
+      if (status == PCRT_OK)
+        status = comm->move(chosen ? logits : gradient, chosen ? pairs : all, arena, arena);
+      continue;
+    }
+    gradient.outer = other ? 999 : 1000;
+    status = comm->move(swapped ? logits : gradient, all, arena, arena);
+    if (status == PCRT_OK)
+      status = comm->move(swapped ? gradient : logits, pairs, arena, arena);
+  }
+  if (status != PCRT_OK) {
+    fprintf(stderr, "error: %s\n", comm->error().c_str());
+    comm->abort(status, comm->error().c_str());
+  }
+  return status;
+}

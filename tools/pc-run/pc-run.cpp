@@ -1,0 +1,85 @@
+//===- pc-run.cpp - runs a compiled program on the ranks of this machine --===//
+#include "comm/ShmControl.h"
+#include "launch/Launch.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+static const char usage[] =
+    R"(usage: pc-run [-n N] [options] PROGRAM [--] [ARGUMENTS...]
+
+Runs PROGRAM as N ranks on this machine and waits for them.
+
+  -n N               number of ranks (default 1); the product of the program's mesh axes
+  --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)
+  --no-pin           let the system choose the cores; by default the ranks share them evenly
+  --help             show this text
+
+ARGUMENTS go to the program: try 'pc-run PROGRAM -- --help'.
+
+Rank 0 has the standard output of pc-run; what the other ranks print appears on standard error with
+their number before each line. SIGINT and SIGTERM are passed on. The same program also runs under
+torchrun, mpirun and srun.
+
+exit codes: that of the first rank that fails: 1 internal, 2 usage, 3 bad model, 5 verification, 6 resource,
+7 a rank was lost (killed, or ended early), 8 timeout, 9 bad data, 10 non-finite numbers; 128 + n if
+pc-run itself was ended by signal n.
+
+example:
+  pc-run -n 4 ./train -- --data tokens.bin --steps 100
+)";
+
+static int badUsage(const char *what, const char *value) {
+  fprintf(stderr, "pc-run: error: %s '%s'; try 'pc-run --help'\n", what, value);
+  return PCRT_USAGE;
+}
+
+int main(int argc, char **argv) {
+  pcrt::LaunchOptions options;
+  int at = 1;
+  // The value of an option given as "--name value" or "--name=value"; null if argv[at] is another option.
+  const char *value = nullptr;
+  auto isOption = [&](const char *name) {
+    size_t length = strlen(name);
+    if (strncmp(argv[at], name, length) != 0)
+      return false;
+    if (argv[at][length] == '=')
+      value = argv[at] + length + 1;
+    else if (argv[at][length] == 0)
+      value = at + 1 < argc ? argv[++at] : "";
+    else
+      return false;
+    return true;
+  };
+  for (; at < argc && argv[at][0] == '-'; ++at) {
+    char *end;
+    if (!strcmp(argv[at], "--help") || !strcmp(argv[at], "-h")) {
+      fputs(usage, stdout);
+      return 0;
+    }
+    if (!strcmp(argv[at], "--no-pin")) {
+      options.pin = false;
+    } else if (isOption("-n")) {
+      long ranks = strtol(value, &end, 10);
+      if (!*value || *end || ranks < 1 || ranks > pcrt::kMaxRanks)
+        return badUsage("-n takes a number of ranks from 1 to 1024, not", value);
+      options.ranks = int(ranks);
+    } else if (isOption("--timeout")) {
+      if (!(strtod(value, &end) > 0) || *end)
+        return badUsage("--timeout takes a positive number of seconds, not", value);
+      options.timeout = value;
+    } else {
+      return badUsage("unknown option", argv[at]);
+    }
+  }
+  if (at == argc) {
+    fputs(usage, stderr);
+    return PCRT_USAGE;
+  }
+  options.command.push_back(argv[at++]);
+  if (at < argc && !strcmp(argv[at], "--"))
+    ++at;
+  options.command.insert(options.command.end(), argv + at, argv + argc);
+  return pcrt::launch(options);
+}
