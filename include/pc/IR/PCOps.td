@@ -440,6 +440,7 @@ def PC_AllGatherOp : PC_DimMove<"all_gather"> {
 def PC_AllToAllOp : PC_Move<"all_to_all"> {
   let summary = "Split on `from` -> split on `to`: `axes` leave the minor end of one list and join the minor end of the other";
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$from, I64Attr:$to, StrArrayAttr:$axes);
+  let extraClassDeclaration = [{ int64_t getOtherDim() { return getTo(); } }];
   let assemblyFormat = "$x `from` $from `to` $to `on` $axes attr-dict `:` functional-type($x, $result)";
 }
 def PC_SliceOp : PC_DimMove<"slice"> {

@@ -1,0 +1,281 @@
+// RUN: pc-opt %s -split-input-file -verify-diagnostics
+
+// Every constraint that a verifier of the dialect cites, broken once.
+
+// expected-error@+1 {{mesh axis 'dp' is named twice (C1)}}
+pc.mesh <dp = 2, dp = 4>
+
+// -----
+
+// expected-error@+1 {{mesh axis 'tp' has size 0 (C2)}}
+pc.mesh <dp = 2, tp = 0>
+
+// -----
+
+// expected-error@+1 {{placement has 1 dims, the tensor 2 (C1)}}
+func.func private @rank(tensor<8x8xf32, #pc.place<[dp]>>)
+
+// -----
+
+// expected-error@+1 {{axis 'dp' occurs twice in a placement (C2)}}
+func.func private @twice(tensor<8x8xf32, #pc.place<[dp, dp]>>)
+
+// -----
+
+// expected-error@+1 {{axis 'dp' occurs twice in a placement (C2)}}
+func.func private @splitAndPartial(tensor<8x8xf32, #pc.place<[dp, _] sum(dp)>>)
+
+// -----
+
+// expected-error@+1 {{partial axes need a kind and alphabetical order (C3)}}
+func.func private @order(tensor<8x8xf32, #pc.place<[_, _] sum(tp, dp)>>)
+
+// -----
+
+func.func @factors(%x: tensor<8x4xf32>, %w: tensor<5x6xf32>) {
+  // expected-error@+1 {{factor 'k' has sizes 4 and 5 (F2)}}
+  %y = pc.einsum "m k, k n -> m n" %x, %w : (tensor<8x4xf32>, tensor<5x6xf32>) -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
+func.func @spec(%x: tensor<8x4xf32>) {
+  // expected-error@+1 {{spec does not fit 1 operands and 1 results (F1)}}
+  %y = pc.einsum "m k, k n" %x : (tensor<8x4xf32>) -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
+func.func @rankOfSpec(%x: tensor<8x4xf32>) {
+  // expected-error@+1 {{expects rank 3, got 'tensor<8x4xf32>' (F1)}}
+  %y = pc.einsum "m k j -> m" %x : (tensor<8x4xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @mixed(%x: tensor<8xf32, #pc.place<[_]>>) {
+  // expected-error@+1 {{mixes placed and unplaced tensors (F3)}}
+  %y = pc.exp %x : (tensor<8xf32, #pc.place<[_]>>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+pc.mesh <a = 2, b = 2>
+func.func @axisOrder(%x: tensor<8xf32, #pc.place<[(a, b)]>>, %y: tensor<8xf32, #pc.place<[(b, a)]>>) {
+  // expected-error@+1 {{factor 'x0' is split as ["a", "b"] and as ["b", "a"] (F4)}}
+  %z = pc.add %x, %y : (tensor<8xf32, #pc.place<[(a, b)]>>, tensor<8xf32, #pc.place<[(b, a)]>>) -> tensor<8xf32, #pc.place<[(a, b)]>>
+  return
+}
+
+// -----
+
+// The reduction that everybody forgets: a contracted dim is split and the result claims to be whole.
+pc.mesh <tp = 2>
+func.func @missingReduction(%x: tensor<8x4xf32, #pc.place<[_, tp]>>, %w: tensor<4x6xf32, #pc.place<[tp, _]>>) {
+  // expected-error@+1 {{no legal row on axis 'tp': operands split on dim 1, split on dim 0; results whole (F5)}}
+  %y = pc.einsum "m k, k n -> m n" %x, %w : (tensor<8x4xf32, #pc.place<[_, tp]>>, tensor<4x6xf32, #pc.place<[tp, _]>>) -> tensor<8x6xf32, #pc.place<[_, _]>>
+  return
+}
+
+// -----
+
+// Two partial operands of a product are not a partial product.
+pc.mesh <tp = 2>
+func.func @partialTimesPartial(%x: tensor<8xf32, #pc.place<[_] sum(tp)>>) {
+  // expected-error@+1 {{no legal row on axis 'tp'}}
+  %y = pc.einsum "i, i -> i" %x, %x : (tensor<8xf32, #pc.place<[_] sum(tp)>>, tensor<8xf32, #pc.place<[_] sum(tp)>>) -> tensor<8xf32, #pc.place<[_] sum(tp)>>
+  return
+}
+
+// -----
+
+// A nonlinear op of addends.
+pc.mesh <tp = 2>
+func.func @nonlinear(%x: tensor<8xf32, #pc.place<[_] sum(tp)>>) {
+  // expected-error@+1 {{no legal row on axis 'tp': operands partial sum; results partial sum (F5)}}
+  %y = pc.activation silu %x : (tensor<8xf32, #pc.place<[_] sum(tp)>>) -> tensor<8xf32, #pc.place<[_] sum(tp)>>
+  return
+}
+
+// -----
+
+// The normed dim must stay whole.
+pc.mesh <tp = 2>
+func.func @wholeFactor(%x: tensor<8x4xf32, #pc.place<[_, tp]>>, %g: tensor<4xf32, #pc.place<[tp]>>) {
+  // expected-error@+1 {{no legal row on axis 'tp'}}
+  %y, %r = pc.rms_norm %x, %g eps 1.0e-05 : (tensor<8x4xf32, #pc.place<[_, tp]>>, tensor<4xf32, #pc.place<[tp]>>) -> (tensor<8x4xf32, #pc.place<[_, tp]>>, tensor<8xf32, #pc.place<[_]>>)
+  return
+}
+
+// -----
+
+pc.mesh <tp = 4>
+func.func @divides(%x: tensor<6xf32, #pc.place<[tp]>>) {
+  // expected-error@+1 {{has size 6, not divisible by 4 (F6)}}
+  %y = pc.exp %x : (tensor<6xf32, #pc.place<[tp]>>) -> tensor<6xf32, #pc.place<[tp]>>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @unknownAxis(%x: tensor<6xf32, #pc.place<[dp]>>) {
+  // expected-error@+1 {{axis 'dp' is not in the mesh (F6)}}
+  %y = pc.exp %x : (tensor<6xf32, #pc.place<[dp]>>) -> tensor<6xf32, #pc.place<[dp]>>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @noAxis(%x: tensor<6xf32, #pc.place<[_] sum(tp)>>) {
+  // expected-error@+1 {{needs at least one axis (M1)}}
+  %y = pc.all_reduce sum %x on [] : (tensor<6xf32, #pc.place<[_] sum(tp)>>) -> tensor<6xf32, #pc.place<[_]>>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @localShape(%x: tensor<6xf32>) {
+  // expected-error@+1 {{over 2 ranks cannot be 'tensor<18xf32>' (M2)}}
+  %y = pc.all_gather %x dim 0 on ["tp"] : (tensor<6xf32>) -> tensor<18xf32>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @reduceWhole(%x: tensor<6xf32, #pc.place<[_]>>) {
+  // expected-error@+1 {{does not apply to 'tensor<6xf32, #pc.place<[_]>>' (M3)}}
+  %y = pc.all_reduce sum %x on ["tp"] : (tensor<6xf32, #pc.place<[_]>>) -> tensor<6xf32, #pc.place<[_]>>
+  return
+}
+
+// -----
+
+// A sum is not reduced by a max.
+pc.mesh <tp = 2>
+func.func @wrongKind(%x: tensor<6xf32, #pc.place<[_] sum(tp)>>) {
+  // expected-error@+1 {{does not apply to}}
+  %y = pc.all_reduce max %x on ["tp"] : (tensor<6xf32, #pc.place<[_] sum(tp)>>) -> tensor<6xf32, #pc.place<[_]>>
+  return
+}
+
+// -----
+
+// Only the minor end of a dim's list can be gathered: the blocks would not be contiguous.
+pc.mesh <a = 2, b = 2>
+func.func @majorGather(%x: tensor<8xf32, #pc.place<[(a, b)]>>) {
+  // expected-error@+1 {{does not apply to}}
+  %y = pc.all_gather %x dim 0 on ["a"] : (tensor<8xf32, #pc.place<[(a, b)]>>) -> tensor<8xf32, #pc.place<[b]>>
+  return
+}
+
+// -----
+
+// A move changes its own axis and nothing else.
+pc.mesh <a = 2, b = 2>
+func.func @tooMuch(%x: tensor<8xf32, #pc.place<[a] sum(b)>>) {
+  // expected-error@+1 {{makes #pc.place<[a]> of #pc.place<[a] sum(b)>, not #pc.place<[_]> (M3)}}
+  %y = pc.all_reduce sum %x on ["b"] : (tensor<8xf32, #pc.place<[a] sum(b)>>) -> tensor<8xf32, #pc.place<[_]>>
+  return
+}
+
+// -----
+
+func.func @accumulateStack(%x: tensor<2x4xf32>, %y: tensor<3x4xf32>) {
+  // expected-error@+1 {{operands need the same leading dim of microbatches, got 'tensor<3x4xf32>' (C1)}}
+  pc.accumulate (%a = %x : tensor<2x4xf32> -> tensor<4xf32>, %b = %y : tensor<3x4xf32> -> tensor<4xf32>) {
+    pc.yield
+  }
+  return
+}
+
+// -----
+
+pc.mesh <dp = 2>
+func.func @accumulateSplit(%x: tensor<2x4xf32, #pc.place<[dp, _]>>) {
+  // expected-error@+1 {{the dim of microbatches must not be split (C1)}}
+  pc.accumulate (%a = %x : tensor<2x4xf32, #pc.place<[dp, _]>> -> tensor<4xf32, #pc.place<[_]>>) {
+    pc.yield
+  }
+  return
+}
+
+// -----
+
+func.func @accumulateArgument(%x: tensor<2x4xf32>) {
+  // expected-error@+1 {{block argument of type 'tensor<5xf32>' does not fit operand 'tensor<2x4xf32>' (C2)}}
+  pc.accumulate (%a = %x : tensor<2x4xf32> -> tensor<5xf32>) {
+    pc.yield
+  }
+  return
+}
+
+// -----
+
+func.func @accumulateYield(%x: tensor<2x4xf32>) {
+  // expected-error@+1 {{yielded value 0 has type 'tensor<4xf32>', the result 'tensor<5xf32>' (C3)}}
+  %r = pc.accumulate (%a = %x : tensor<2x4xf32> -> tensor<4xf32>) {
+    pc.yield %a : tensor<4xf32>
+  } : tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @fusion(%x: tensor<4xf32>) {
+  // expected-error@+1 {{body must yield 1 values (C2)}}
+  %r = pc.fusion (%a = %x : tensor<4xf32> -> tensor<4xf32>) {
+    pc.yield
+  } : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @fusionArgument(%x: tensor<4xf32>) {
+  // expected-error@+1 {{does not fit operand 'tensor<4xf32>' (C1)}}
+  %r = pc.fusion (%a = %x : tensor<4xf32> -> tensor<5xf32>) {
+    pc.yield %a : tensor<5xf32>
+  } : tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @parameterDims() {
+  // expected-error@+1 {{names 1 dims of 'tensor<2x2xf32>' (C1)}}
+  %w = pc.parameter "w" dims ["embed"] init <fill, 0.0> source <"w", shape = [4], start = [0], size = [4]> : tensor<2x2xf32>
+  return
+}
+
+// -----
+
+func.func @parameterValid() {
+  // expected-error@+1 {{'valid' is larger than the tensor (C2)}}
+  %w = pc.parameter "w" dims ["embed"] init <fill, 0.0> source <"w", shape = [8], start = [0], size = [8]> valid [8] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @parameterSource() {
+  // expected-error@+1 {{source box has 6 elements, the parameter 4 (C3)}}
+  %w = pc.parameter "w" dims ["embed"] init <fill, 0.0> source <"w", shape = [8], start = [0], size = [6]> : tensor<4xf32>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @outputPartial(%x: tensor<f32, #pc.place<[] sum(tp)>>) {
+  // expected-error@+1 {{value is partial}}
+  pc.output loss "loss" %x : tensor<f32, #pc.place<[] sum(tp)>>
+  return
+}

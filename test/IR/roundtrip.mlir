@@ -1,0 +1,97 @@
+// RUN: pc-opt %s --verify-roundtrip
+// RUN: pc-opt %s --emit-bytecode | pc-opt --verify-roundtrip -o /dev/null
+
+// Every op once, unplaced (a local program of a mesh of four).
+pc.mesh <dp = 2, tp = 2>
+pc.program "toy" batch 4 sequence 8 vocabulary 16 config "{\22model_type\22: \22toy\22}"
+pc.plan <dp = 2, tp = 2> ["pc-tensor-parallel{axis=tp form=1d}"] microbatches 2
+
+func.func @leaves() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02> source <"w", shape = [15, 6], start = [0, 0], size = [15, 6]>
+    valid [15, 6] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
+  %m = pc.state "exp_avg" of "w" dims ["vocab", "embed"] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
+  %t = pc.input tokens dims ["microbatch", "batch", "sequence"] global [2, 2, 8] layout <[_, dp, _]> : tensor<2x1x8xi32>
+  %c = pc.rope_table cos inv_freq [1.0, 0.5] scale 1.0 : tensor<8x2xf32>
+  %s = pc.rope_table sin inv_freq [1.0, 0.5] scale 1.0 : tensor<8x2xf32>
+  %k = pc.constant 5.0e-01 : tensor<f32>
+  %o = pc.block_offset on ["dp", "tp"] block 8 : tensor<i32>
+  %i = pc.iota offset %o : tensor<i32> -> tensor<8xi32>
+  %j = pc.iota -> tensor<8xi32>
+  %n = pc.accumulate (%arg = %t : tensor<2x1x8xi32> -> tensor<1x8xi32>) {
+    %e = pc.embedding %w, %arg offset %o : (tensor<8x6xf32>, tensor<1x8xi32>, tensor<i32>) -> tensor<1x8x6xf32>
+    %one = pc.seed : tensor<f32>
+    %g = pc.embedding_grad %e, %arg offset %o : (tensor<1x8x6xf32>, tensor<1x8xi32>, tensor<i32>) -> tensor<8x6xf32>
+    pc.yield %g : tensor<8x6xf32>
+  } : tensor<8x6xf32>
+  pc.output gradient "w" %n valid [15, 6] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
+  pc.update "w" %n : tensor<8x6xf32>
+  pc.update "exp_avg" of "w" %n : tensor<8x6xf32>
+  return
+}
+
+func.func @pointwise(%x: tensor<4x6xf32>, %o: tensor<i32>) {
+  %0 = pc.add %x, %x : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = pc.sub %0, %x : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = pc.scale %1 by -2.0 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %3 = pc.copy %2 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %4 = pc.cast %3 : (tensor<4x6xf32>) -> tensor<4x6xbf16>
+  %5 = pc.log %3 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %6 = pc.exp %5 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %7 = pc.recip %6 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %8 = pc.sqrt %7 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %9 = pc.activation gelu_tanh %8 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %10 = pc.activation_grad relu %9, %8 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %11 = pc.reduce_max "r c -> r" %10 : (tensor<4x6xf32>) -> tensor<4xf32>
+  %12 = pc.mask_padding %10 valid 5 value 0.0 offset %o : (tensor<4x6xf32>, tensor<i32>) -> tensor<4x6xf32>
+  %13 = pc.fusion (%a = %10 : tensor<4x6xf32> -> tensor<4x6xf32>) {
+    %b = pc.exp %a : (tensor<4x6xf32>) -> tensor<4x6xf32>
+    pc.yield %b : tensor<4x6xf32>
+  } : tensor<4x6xf32>
+  return
+}
+
+func.func @composites(%x: tensor<2x8x6xf32>, %g: tensor<6xf32>, %q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
+                      %c: tensor<8x2xf32>, %ids: tensor<2x8xi32>) {
+  %y, %mean, %rstd = pc.layer_norm %x, %g, %g eps 1.0e-05 : (tensor<2x8x6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8xf32>, tensor<2x8xf32>)
+  %0:3 = pc.layer_norm_grad %y, %x, %mean, %rstd, %g : (tensor<2x8x6xf32>, tensor<2x8x6xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<6xf32>, tensor<6xf32>)
+  %z, %r = pc.rms_norm %x, %g eps 1.0e-06 : (tensor<2x8x6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8xf32>)
+  %1:2 = pc.rms_norm_grad %z, %x, %r, %g : (tensor<2x8x6xf32>, tensor<2x8x6xf32>, tensor<2x8xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<6xf32>)
+  %2 = pc.rope %q, %c, %c : (tensor<2x8x2x3x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x2x3x4xf32>
+  %3 = pc.rope inverse %k, %c, %c : (tensor<2x8x2x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x2x4xf32>
+  %o, %lse = pc.attention causal %2, %3, %k scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  %4:3 = pc.attention_grad causal %2, %3, %k, %o, %lse, %o scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  %nll = pc.cross_entropy %x, %ids : (tensor<2x8x6xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
+  %5 = pc.sum_exp %x, %nll : (tensor<2x8x6xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  %6 = pc.pick %x, %ids : (tensor<2x8x6xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
+  %7 = pc.cross_entropy_grad %x, %nll, %5, %ids, %6 : (tensor<2x8x6xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xi32>, tensor<2x8xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+func.func @optimizer(%p: tensor<4xf32>, %norm: tensor<f32>, %h: tensor<8xf32>) {
+  %c = pc.clip_coefficient %norm, %h : (tensor<f32>, tensor<8xf32>) -> tensor<f32>
+  %0:3 = pc.adamw %p, %p, %p, %p, %c, %h : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<8xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+  %1 = pc.sgd %p, %p, %c, %h : (tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+
+func.func @localMoves(%x: tensor<4x6xf32>) {
+  %0 = pc.all_reduce sum %x on ["dp", "tp"] : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = pc.reduce_scatter max %0 dim 1 on ["tp"] : (tensor<4x6xf32>) -> tensor<4x3xf32>
+  %2 = pc.all_gather %1 dim 0 on ["dp"] : (tensor<4x3xf32>) -> tensor<8x3xf32>
+  %3 = pc.all_to_all %2 from 1 to 0 on ["tp"] : (tensor<8x3xf32>) -> tensor<4x6xf32>
+  %4 = pc.slice %3 dim 0 on ["dp", "tp"] : (tensor<4x6xf32>) -> tensor<1x6xf32>
+  %5 = pc.mask %4 on ["tp"] : (tensor<1x6xf32>) -> tensor<1x6xf32>
+  %6 = pc.pad %5 dim 0 on ["tp"] : (tensor<1x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+func.func @placedMoves(%x: tensor<8x8xf32, #pc.place<[dp, _] sum(tp)>>, %w: tensor<8x8xf32, #pc.place<[_, _]>>) {
+  %0 = pc.reduce_scatter sum %x dim 0 on ["tp"] : (tensor<8x8xf32, #pc.place<[dp, _] sum(tp)>>) -> tensor<8x8xf32, #pc.place<[(dp, tp), _]>>
+  %1 = pc.all_to_all %0 from 0 to 1 on ["tp"] : (tensor<8x8xf32, #pc.place<[(dp, tp), _]>>) -> tensor<8x8xf32, #pc.place<[dp, tp]>>
+  %2 = pc.slice %w dim 1 on ["dp", "tp"] : (tensor<8x8xf32, #pc.place<[_, _]>>) -> tensor<8x8xf32, #pc.place<[_, (dp, tp)]>>
+  %3 = pc.pad %2 dim 1 on ["tp"] : (tensor<8x8xf32, #pc.place<[_, (dp, tp)]>>) -> tensor<8x8xf32, #pc.place<[_, dp] sum(tp)>>
+  %4 = pc.mask %w on ["dp"] : (tensor<8x8xf32, #pc.place<[_, _]>>) -> tensor<8x8xf32, #pc.place<[_, _] sum(dp)>>
+  return
+}
+
+func.func private @homes(tensor<4xf32, #pc.home<64>>)
