@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""GPT-2 124M, batch 4, T 256, f32, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds.
+
+bench/gpt2_124m.sh prepares everything and calls `drive`, which prints Markdown and writes bench/results/*.json.
+`work` is one PyTorch measurement in its own process, so that each starts with the environment that it is to be measured in.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BATCH, SEQUENCE = 4, 256
+# What keeps glibc from giving memory back and faulting it in again; PyTorch's own advice for CPU training goes as far.
+TUNED = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "100000000000",
+    "MALLOC_TOP_PAD_": "268435456",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+
+
+# --- one PyTorch measurement ------------------------------------------------
+
+
+def gpt2(config):
+    """GPT-2 as plain modules with scaled_dot_product_attention; weights tied, gelu_new."""
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    width, heads = config["n_embd"], config["n_head"]
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.fc, self.proj_2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            b, t, _ = x.shape
+            q, k, v = (y.view(b, t, heads, -1).transpose(1, 2) for y in self.qkv(self.ln_1(x)).split(width, dim=2))
+            a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.proj(a.transpose(1, 2).reshape(b, t, width))
+            return x + self.proj_2(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(config["vocab_size"], width), nn.Embedding(config["n_positions"], width)
+            self.blocks = nn.ModuleList(Block() for _ in range(config["n_layer"]))
+            self.ln_f = nn.LayerNorm(width)
+            for parameter in self.parameters():
+                if parameter.dim() > 1:
+                    nn.init.normal_(parameter, std=0.02)
+
+        def forward(self, tokens, targets):
+            x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+            for block in self.blocks:
+                x = block(x)
+            logits = F.linear(self.ln_f(x), self.wte.weight)
+            return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+    torch.manual_seed(1)
+    return Model()
+
+
+def work(options):
+    import numpy as np
+    import torch
+
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    torch.set_num_threads(max(1, os.cpu_count() // world))
+    model = gpt2(json.loads(Path(options.config).read_text()))
+    trained = model
+    if world > 1:
+        torch.distributed.init_process_group("gloo")
+        trained = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if options.compile:
+        trained = torch.compile(trained)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
+    stream = torch.from_numpy(np.fromfile(options.data, dtype="uint8").astype("int64"))
+    local = BATCH // world
+    seconds, losses = [], []
+    for step in range(options.warmup + options.steps):
+        start = time.perf_counter()
+        at = step * BATCH * SEQUENCE + (rank * local + torch.arange(local))[:, None] * SEQUENCE + torch.arange(SEQUENCE)
+        loss = trained(stream[at % len(stream)], stream[(at + 1) % len(stream)])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+        seconds.append(time.perf_counter() - start)
+    if rank == 0:
+        print(json.dumps({"step_seconds": seconds[options.warmup:], "losses": losses, "torch": torch.__version__}))
+
+
+# --- the rounds ---------------------------------------------------------------
+
+
+def run_torch(options, ranks, compiled, tuned):
+    command = [sys.executable, __file__, "work", "--config", options.config, "--data", options.data, "--steps", str(options.steps)]
+    if compiled:
+        command += ["--compile", "--warmup", "2"]
+    processes = []
+    for rank in range(ranks):
+        environment = dict(os.environ)
+        if tuned:
+            environment |= TUNED
+        if ranks > 1:
+            environment |= {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517",
+                            "OMP_NUM_THREADS": str(max(1, os.cpu_count() // ranks))}
+        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+    outputs = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        sys.exit(f"failed: {' '.join(command)}")
+    return json.loads(outputs[0].splitlines()[-1])
+
+
+def run_ours(options, ranks, program):
+    metrics, summary = Path(options.work) / "metrics.jsonl", Path(options.work) / "summary.json"
+    subprocess.run([options.pc_run, "-n", str(ranks), program, "--", "--data", "text:" + options.data, "--steps",
+                    str(options.steps + 1),
+                    "--lr", "3e-4", "--weight-decay", "0.1", "--clip", "1.0", "--seed", "1", "--metrics", metrics,
+                    "--summary", summary], check=True, stdout=subprocess.DEVNULL)
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    return {"step_seconds": [line["step_seconds"] for line in lines][1:], "losses": [line["loss"] for line in lines],
+            "summary": json.loads(summary.read_text())}
+
+
+def tokens_per_second(runs):
+    """Median and best over all timed steps of all rounds."""
+    seconds = [s for run in runs for s in run["step_seconds"]]
+    return BATCH * SEQUENCE / statistics.median(seconds), BATCH * SEQUENCE / min(seconds)
+
+
+def drive(options):
+    variants = {
+        "ours, 1 rank": lambda: run_ours(options, 1, options.one_rank),
+        "PyTorch eager, as installed": lambda: run_torch(options, 1, False, False),
+        "PyTorch eager, allocator tuned": lambda: run_torch(options, 1, False, True),
+        "torch.compile, as installed": lambda: run_torch(options, 1, True, False),
+        "torch.compile, allocator tuned": lambda: run_torch(options, 1, True, True),
+        "ours, dp=2": lambda: run_ours(options, 2, options.two_ranks),
+        "PyTorch DDP gloo, as installed": lambda: run_torch(options, 2, False, False),
+        "PyTorch DDP gloo, allocator tuned": lambda: run_torch(options, 2, False, True),
+    }
+    if options.only:
+        variants = {name: run for name, run in variants.items() if any(part in name for part in options.only.split(","))}
+    runs = {name: [] for name in variants}
+    peaks = []
+    for round in range(options.rounds):
+        peaks.append(json.loads(subprocess.run([options.fma_peak], check=True, capture_output=True, text=True).stdout))
+        for name, run in variants.items():
+            runs[name].append(run())
+            print(f"round {round + 1}: {name}: {tokens_per_second(runs[name][-1:])[0]:.0f} tokens/s", file=sys.stderr, flush=True)
+
+    cpu = next(line.split(": ")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    peak = max(p["all_threads_gflops"] for p in peaks)
+    print(f"CPU {cpu}, {os.cpu_count()} threads; FMA peak {peak:.0f} GF/s (best of {options.rounds} rounds). "
+          f"Batch {BATCH}, T {SEQUENCE}; medians of {options.rounds} alternating rounds x {options.steps} steps.\n")
+    print("| variant | tokens/s | best | share of FMA peak | ours is |")
+    print("|---|---|---|---|---|")
+    flops = 6 * options.matrix_parameters * BATCH * SEQUENCE + options.attention_flops
+    for name in variants:
+        median, best = tokens_per_second(runs[name])
+        ours = "ours, dp=2" if "DDP" in name else "ours, 1 rank"
+        ratio = f"{tokens_per_second(runs[ours])[0] / median:.2f}x" if name != ours and not name.startswith("ours") and ours in runs else ""
+        share = flops * median / (BATCH * SEQUENCE) / (peak * 1e9)
+        print(f"| {name} | {median:.0f} | {best:.0f} | {100 * share:.0f} % | {ratio} |")
+    result = {"cpu": cpu, "threads": os.cpu_count(), "fma_peak": peaks, "flops_per_step": flops, "runs": runs}
+    path = Path(__file__).parent / "results" / (options.name + ".json")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"\nraw figures: bench/results/{path.name}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    for name, action in (("work", work), ("drive", drive)):
+        command = commands.add_parser(name)
+        command.set_defaults(action=action)
+        command.add_argument("--config", required=True)
+        command.add_argument("--data", required=True)
+        command.add_argument("--steps", type=int, default=4)
+    worker, driver = commands.choices["work"], commands.choices["drive"]
+    worker.add_argument("--compile", action="store_true")
+    worker.add_argument("--warmup", type=int, default=1)
+    for name in ("pc-run", "one-rank", "two-ranks", "fma-peak", "work", "name"):
+        driver.add_argument("--" + name, required=True)
+    driver.add_argument("--rounds", type=int, default=3)
+    driver.add_argument("--only", help="variants whose names hold one of these parts, separated by commas")
+    options = parser.parse_args()
+    if options.action is drive:
+        config = json.loads(Path(options.config).read_text())
+        width, layers = config["n_embd"], config["n_layer"]
+        options.matrix_parameters = 12 * layers * width * width + config["vocab_size"] * width
+        # Causal attention, forward and backward: 7 products of T x T/2 x head size a head.
+        options.attention_flops = 7 * layers * BATCH * SEQUENCE * SEQUENCE * width
+    options.action(options)
+
+
+if __name__ == "__main__":
+    main()
