@@ -1,0 +1,215 @@
+//===- Emit.cpp - Numbers, addresses and loops for writing kernels ------------------===//
+#include "Emit.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace pc::kernels;
+
+/// Sums may be reordered and products contracted; nothing may assume finite values.
+static constexpr auto fast = arith::FastMathFlags::reassoc | arith::FastMathFlags::contract;
+
+static Type withWidth(Type element, int64_t width) { return width ? Type(VectorType::get(width, element)) : element; }
+
+/// Broadcasts a scalar operand where the other one is a vector.
+static void match(Num &a, Num &b) {
+  if (a.width() && !b.width())
+    b = a.e->splat(b, a.width());
+  else if (b.width() && !a.width())
+    a = a.e->splat(a, b.width());
+}
+
+Num Ptr::load(Num index) const { return load(index, 0); }
+Num Ptr::load(Num index, int64_t width) const {
+  Ptr at = *this + index;
+  return e->wrap(LLVM::LoadOp::create(e->b, e->loc, withWidth(element, width), at.base, /*alignment=*/4));
+}
+void Ptr::store(Num value, Num index) const {
+  Ptr at = *this + index;
+  LLVM::StoreOp::create(e->b, e->loc, value.v, at.base, /*alignment=*/4);
+}
+Ptr Ptr::operator+(Num index) const {
+  if (matchPattern(index.v, m_Zero()))
+    return *this;
+  auto type = LLVM::LLVMPointerType::get(e->b.getContext());
+  return {e, LLVM::GEPOp::create(e->b, e->loc, type, element, base, ValueRange{index.v}), element};
+}
+
+Num Emitter::integer(int64_t value) { return wrap(arith::ConstantIntOp::create(b, loc, value, 64)); }
+Num Emitter::real(double value) {
+  return wrap(arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value))));
+}
+Num Emitter::splat(Num scalar, int64_t width) {
+  return wrap(vector::BroadcastOp::create(b, loc, VectorType::get(width, scalar.v.getType()), scalar.v));
+}
+
+Value pc::kernels::emitBinary(Num x, Num y, char op) {
+  match(x, y);
+  OpBuilder &b = x.e->b;
+  Location loc = x.e->loc;
+  auto flags = arith::FastMathFlagsAttr::get(b.getContext(), fast);
+  if (x.isFloat())
+    switch (op) {
+    case '+':
+      return arith::AddFOp::create(b, loc, x.v, y.v, flags);
+    case '-':
+      return arith::SubFOp::create(b, loc, x.v, y.v, flags);
+    case '*':
+      return arith::MulFOp::create(b, loc, x.v, y.v, flags);
+    case '/':
+      return arith::DivFOp::create(b, loc, x.v, y.v, flags);
+    }
+  switch (op) {
+  case '+':
+    return b.createOrFold<arith::AddIOp>(loc, x.v, y.v);
+  case '-':
+    return b.createOrFold<arith::SubIOp>(loc, x.v, y.v);
+  case '*':
+    return b.createOrFold<arith::MulIOp>(loc, x.v, y.v);
+  case '/':
+    return b.createOrFold<arith::DivUIOp>(loc, x.v, y.v);
+  case '%':
+    return b.createOrFold<arith::RemUIOp>(loc, x.v, y.v);
+  case '&':
+    return b.createOrFold<arith::AndIOp>(loc, x.v, y.v);
+  }
+  llvm_unreachable("unknown operator");
+}
+
+Num pc::kernels::emitLess(Num x, Num y) {
+  match(x, y);
+  if (x.isFloat())
+    return x.e->wrap(arith::CmpFOp::create(x.e->b, x.e->loc, arith::CmpFPredicate::OLT, x.v, y.v));
+  return x.e->wrap(arith::CmpIOp::create(x.e->b, x.e->loc, arith::CmpIPredicate::slt, x.v, y.v));
+}
+
+Num Emitter::fma(Num x, Num y, Num z) {
+  match(x, y);
+  match(y, z);
+  match(x, z);
+  if (x.width())
+    return wrap(vector::FMAOp::create(b, loc, x.v, y.v, z.v));
+  return wrap(math::FmaOp::create(b, loc, x.v, y.v, z.v));
+}
+Num Emitter::select(Num condition, Num yes, Num no) {
+  match(yes, no);
+  return wrap(arith::SelectOp::create(b, loc, condition.v, yes.v, no.v));
+}
+// The comparison is false for NaN: min(NaN, y) and max(NaN, y) are y, min(x, NaN) and max(x, NaN) are NaN.
+Num Emitter::min(Num x, Num y) { return select(x < y, x, y); }
+Num Emitter::max(Num x, Num y) { return select(y < x, x, y); }
+Num Emitter::sqrt(Num x) { return wrap(math::SqrtOp::create(b, loc, x.v)); }
+Num Emitter::log(Num x) { return wrap(math::LogOp::create(b, loc, x.v)); }
+
+Num Emitter::exp(Num x) {
+  // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6. Adding 1.5 * 2^23 rounds to an integer that then
+  // stands in the low bits; the subtraction after it must not be reassociated away.
+  auto exact = [&](auto op, Num a, Num c) {
+    match(a, c);
+    return wrap(decltype(op)::create(b, loc, a.v, c.v));
+  };
+  const double magic = 12582912.0;
+  x = max(real(-87.33), x);
+  Num shifted = fma(x, real(1.44269504088896341), real(magic));
+  Num n = exact(arith::SubFOp(), shifted, real(magic));
+  Num r = fma(n, real(-0.693359375), x);
+  r = fma(n, real(2.12194440054690583e-4), r);
+  static const double coefficients[] = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
+                                        4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1};
+  Num p = fma(real(coefficients[0]), r, real(coefficients[1]));
+  for (double c : llvm::drop_begin(coefficients, 2))
+    p = fma(p, r, real(c));
+  p = fma(fma(p, r, real(1)), r, real(1));
+  Type bits = withWidth(b.getI32Type(), x.width());
+  auto constant = [&](int64_t value) -> Value {
+    Value c = arith::ConstantIntOp::create(b, loc, value, 32);
+    return x.width() ? splat(wrap(c), x.width()).v : c;
+  };
+  Value power = arith::ShLIOp::create(b, loc, arith::BitcastOp::create(b, loc, bits, shifted.v), constant(23));
+  power = arith::AddIOp::create(b, loc, power, constant(127 << 23));
+  return exact(arith::MulFOp(), p, wrap(arith::BitcastOp::create(b, loc, x.v.getType(), power)));
+}
+
+Num Emitter::sum(Num x) {
+  return wrap(vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, x.v, fast));
+}
+Num Emitter::maximum(Num x) {
+  // Halves against each other: LLVM's own reduction guards every step against NaN.
+  for (int64_t half = x.width() / 2; half >= 1; half /= 2) {
+    auto low = llvm::to_vector(llvm::seq<int64_t>(0, half)), high = llvm::to_vector(llvm::seq<int64_t>(half, 2 * half));
+    x = max(wrap(vector::ShuffleOp::create(b, loc, x.v, x.v, low)), wrap(vector::ShuffleOp::create(b, loc, x.v, x.v, high)));
+  }
+  return wrap(vector::ExtractOp::create(b, loc, x.v, ArrayRef<int64_t>{0}));
+}
+
+Num Emitter::before(Num from, Num end, int64_t width) {
+  auto steps = llvm::to_vector(llvm::seq<int32_t>(0, width));
+  Value step = arith::ConstantOp::create(b, loc, b.getI32VectorAttr(steps));
+  Value left = arith::TruncIOp::create(b, loc, b.getI32Type(), (end - from).v);
+  return wrap(step) < wrap(left);
+}
+
+void Emitter::loop(Num lo, Num hi, int64_t step, llvm::function_ref<void(Num)> body) {
+  auto f = scf::ForOp::create(b, loc, lo.v, hi.v, integer(step).v);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(f.getBody());
+  body(wrap(f.getInductionVar()));
+}
+Emitter::Carried Emitter::loop(Num lo, Num hi, int64_t step, Carried init,
+                               llvm::function_ref<Carried(Num, const Carried &)> body) {
+  auto values = [](const Carried &nums) {
+    return llvm::map_to_vector(nums, [](Num n) { return n.v; });
+  };
+  auto nums = [&](ValueRange values) {
+    return llvm::map_to_vector<6>(values, [&](Value v) { return wrap(v); });
+  };
+  auto f = scf::ForOp::create(b, loc, lo.v, hi.v, integer(step).v, values(init));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(f.getBody());
+  auto carried = nums(f.getRegionIterArgs());
+  auto next = body(wrap(f.getInductionVar()), Carried(carried.begin(), carried.end()));
+  scf::YieldOp::create(b, loc, values(next));
+  auto results = nums(f.getResults());
+  return Carried(results.begin(), results.end());
+}
+void Emitter::when(Num condition, llvm::function_ref<void()> body) {
+  auto f = scf::IfOp::create(b, loc, condition.v, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(f.thenBlock());
+  body();
+}
+
+void Emitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body) {
+  int64_t full = n / lanes * lanes;
+  if (full)
+    loop(integer(0), integer(full), lanes, [&](Num i) { body(i, lanes); });
+  if (full < n)
+    body(integer(full), n - full);
+}
+
+Emitter::Carried Emitter::sums(int64_t n, int64_t count, llvm::function_ref<Carried(Num, int64_t)> body) {
+  const int64_t unroll = n >= 4 * lanes ? 4 : 1;
+  int64_t step = unroll * lanes, full = n / step * step;
+  Carried totals(count, real(0));
+  if (full) {
+    Carried partial = loop(integer(0), integer(full), step, Carried(count * unroll, zeros(lanes)),
+                           [&](Num i, const Carried &carried) {
+                             Carried next;
+                             for (int64_t u = 0; u < unroll; ++u)
+                               for (auto [c, addend] : llvm::enumerate(body(i + u * lanes, lanes)))
+                                 next.push_back(carried[u * count + c] + addend);
+                             return next;
+                           });
+    for (int64_t c = 0; c < count; ++c) {
+      Num total = partial[c];
+      for (int64_t u = 1; u < unroll; ++u)
+        total = total + partial[u * count + c];
+      totals[c] = sum(total);
+    }
+  }
+  for (int64_t i = full; i < n; i += lanes)
+    for (auto [c, addend] : llvm::enumerate(body(integer(i), std::min(lanes, n - i))))
+      totals[c] = totals[c] + sum(addend);
+  return totals;
+}

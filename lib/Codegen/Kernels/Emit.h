@@ -1,0 +1,121 @@
+//===- Emit.h - Numbers, addresses and loops for writing kernels --------------------===//
+// Kernels are written once, in C++ that reads like the loop nest it emits: `Num` is an SSA value with operators, `Ptr` an
+// address of f32 or i32 elements, `Emitter` makes constants, loops and vector operations. Shapes are static, so tails are
+// vectors of the width that is left and never masks.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_KERNELS_EMIT_H
+#define PC_LIB_CODEGEN_KERNELS_EMIT_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/TypeUtilities.h"
+#include <type_traits>
+
+namespace pc::kernels {
+class Emitter;
+
+/// An SSA value: i64, i32, i1, f32, or a vector of i32, i1 or f32. Binary operators take two values of one element type (a
+/// scalar beside a vector is broadcast) or a C++ number on one side.
+struct Num {
+  Emitter *e = nullptr;
+  mlir::Value v;
+
+  bool isFloat() const { return llvm::isa<mlir::FloatType>(mlir::getElementTypeOrSelf(v.getType())); }
+  /// Number of elements; 0 for a scalar.
+  int64_t width() const {
+    auto type = llvm::dyn_cast<mlir::VectorType>(v.getType());
+    return type ? type.getNumElements() : 0;
+  }
+};
+
+/// Address of an array of `element` (f32 or i32).
+struct Ptr {
+  Emitter *e = nullptr;
+  mlir::Value base;
+  mlir::Type element;
+
+  /// The element at `index`, or `width` elements from there on (no alignment assumed).
+  Num load(Num index) const;
+  Num load(Num index, int64_t width) const;
+  /// Writes one element, or as many as the vector has.
+  void store(Num value, Num index) const;
+  /// The address `index` elements further on.
+  Ptr operator+(Num index) const;
+};
+
+/// Writes into one block at a time, at the builder's insertion point.
+class Emitter {
+public:
+  Emitter(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes) : b(b), loc(loc), lanes(lanes) {}
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  /// f32 elements of a full vector: 16 for AVX-512, 8 for AVX2.
+  const int64_t lanes;
+
+  Num integer(int64_t value);
+  Num real(double value);
+  Num wrap(mlir::Value v) { return {this, v}; }
+  /// All elements the same.
+  Num splat(Num scalar, int64_t width);
+  Num zeros(int64_t width) { return splat(real(0), width); }
+
+  Num fma(Num a, Num b, Num c);
+  Num min(Num a, Num b);
+  Num max(Num a, Num b);
+  Num select(Num condition, Num yes, Num no);
+  Num sqrt(Num x);
+  Num log(Num x);
+  /// e^x for x <= 88, relative error below 2e-7; at most 1.2e-38 for x <= -87.33; NaN stays NaN.
+  Num exp(Num x);
+  /// Sum and maximum of the elements of a vector; the maximum of a power of two of them.
+  Num sum(Num x);
+  Num maximum(Num x);
+  /// Which of `width` elements from column `from` on lie before column `end`.
+  Num before(Num from, Num end, int64_t width);
+
+  /// for (i = lo; i < hi; i += step) body(i)
+  void loop(Num lo, Num hi, int64_t step, llvm::function_ref<void(Num)> body);
+  /// The same with values that one turn hands to the next; returns the last ones.
+  using Carried = llvm::SmallVector<Num>;
+  Carried loop(Num lo, Num hi, int64_t step, Carried init, llvm::function_ref<Carried(Num, const Carried &)> body);
+  /// The body runs only where the condition holds.
+  void when(Num condition, llvm::function_ref<void()> body);
+
+  /// Covers [0, n) by full vectors and one narrower vector: body(first index, width).
+  void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
+  /// Sums over [0, n) of the `count` vectors that body(first index, width) yields; scalars.
+  Carried sums(int64_t n, int64_t count, llvm::function_ref<Carried(Num, int64_t)> body);
+};
+
+mlir::Value emitBinary(Num a, Num b, char op);
+Num emitLess(Num a, Num b);
+
+/// Brings a C++ number to the element type of `like`.
+template <typename T> Num constantLike(Num like, T value);
+
+#define PC_NUM_OPERATOR(OP, CODE)                                                                                      \
+  inline Num operator OP(Num a, Num b) { return {a.e, emitBinary(a, b, CODE)}; }                                       \
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>> Num operator OP(Num a, T b) {            \
+    return a OP constantLike(a, b);                                                                                    \
+  }                                                                                                                    \
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>> Num operator OP(T a, Num b) {            \
+    return constantLike(b, a) OP b;                                                                                    \
+  }
+PC_NUM_OPERATOR(+, '+')
+PC_NUM_OPERATOR(-, '-')
+PC_NUM_OPERATOR(*, '*')
+PC_NUM_OPERATOR(/, '/')
+PC_NUM_OPERATOR(%, '%')
+PC_NUM_OPERATOR(&, '&')
+#undef PC_NUM_OPERATOR
+
+inline Num operator<(Num a, Num b) { return emitLess(a, b); }
+
+template <typename T> Num constantLike(Num like, T value) {
+  return like.isFloat() ? like.e->real(double(value)) : like.e->integer(int64_t(value));
+}
+
+} // namespace pc::kernels
+#endif
