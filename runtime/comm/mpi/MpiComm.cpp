@@ -1,0 +1,324 @@
+//===- MpiComm.cpp - the MPI transport, as a plug-in ----------------------===//
+//
+// For ranks on several machines. Messages between pairs and the arithmetic of
+// Moves.h instead of MPI's collectives: those may add in any order, and the
+// bits have to be the same as those of every other transport. Members first
+// exchange what they are about to do, which finds mismatches and absentees.
+//
+//===----------------------------------------------------------------------===//
+#include "comm/Environment.h"
+#include "comm/Moves.h"
+#include "comm/ShmControl.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mpi.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+using namespace pcrt;
+
+namespace {
+
+/// Set by abort(): how the process leaves. MPI_Abort ends all ranks with this status.
+int abortStatus = PCRT_OK;
+
+void endMpi() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized)
+    return;
+  if (abortStatus != PCRT_OK)
+    MPI_Abort(MPI_COMM_WORLD, abortStatus);
+  MPI_Finalize();
+}
+
+class MpiComm final : public Comm {
+public:
+  MpiComm(int rank, int size) : Comm(rank, size), timeout(timeoutSeconds()), sources(size) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &messages);
+    for (int peer = 0; peer < size; ++peer)
+      world.ranks.push_back(peer);
+    world.me = rank;
+    world.id = kWorldGroup;
+    world.name = "all";
+  }
+
+  ~MpiComm() override {
+    if (arena)
+      munmap(arena, arenaBytes);
+    endMpi(); // frees the communicator too
+  }
+
+  const char *transport() const override { return "mpi"; }
+
+  pcrt_status allocateArena(int64_t bytes, char **base) override {
+    constexpr int64_t page = 2 << 20;
+    if (arena || bytes < 0)
+      return fail(PCRT_INTERNAL, arena ? "the arena was allocated twice" : "negative arena size");
+    arenaBytes = bytes + page;
+    void *at = mmap(nullptr, arenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+      return fail(PCRT_RESOURCE, "cannot map an arena of " + std::to_string(bytes) + " bytes: " + strerror(errno));
+    arena = static_cast<char *>(at);
+    madvise(arena, arenaBytes, MADV_HUGEPAGE);
+    *base = arena + (-reinterpret_cast<uintptr_t>(arena) & (page - 1));
+    return PCRT_OK;
+  }
+
+  pcrt_status barrier() override { return agree(world, makeKey("barrier", world)); }
+
+  pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) override {
+    MoveKey key = makeKey("allGatherBytes", world);
+    key.outer = n;
+    if (pcrt_status status = agree(world, key); status != PCRT_OK)
+      return status;
+    auto at = static_cast<char *>(all);
+    if (n > 0)
+      memcpy(at + rank() * n, mine, n);
+    for (int peer = 0; peer < size(); ++peer) {
+      receive(world, peer, at + peer * n, n);
+      send(world, peer, mine, n);
+    }
+    return finish(world, key);
+  }
+
+  void abort(pcrt_status status, const char *) override { abortStatus = status; }
+
+protected:
+  pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
+                       const ParallelFor &parallelFor) override;
+
+private:
+  MoveKey makeKey(const char *name, const Group &group) {
+    MoveKey key;
+    memset(&key, 0, sizeof key);
+    strncpy(key.name, name ? name : "?", sizeof key.name - 1);
+    key.kind = -1;
+    key.members = group.size();
+    for (int rank : group.ranks)
+      key.ranksHash = key.ranksHash * 1099511628211u + uint64_t(rank) + 1;
+    return key;
+  }
+
+  static std::string describeKey(const MoveKey &key) {
+    return std::string("'") + key.name + "' [" + std::to_string(key.outer) + ", " + std::to_string(key.extent) + ", " +
+           std::to_string(key.inner) + "]";
+  }
+
+  /// All members announce `key`; returns when all have, and they agree.
+  pcrt_status agree(const Group &group, const MoveKey &key);
+  /// Starts sending to or receiving from member `index`, in pieces that MPI can count. Nothing for this rank itself.
+  void send(const Group &group, int index, const void *data, int64_t bytes);
+  void receive(const Group &group, int index, void *data, int64_t bytes);
+  /// Waits for everything started.
+  pcrt_status finish(const Group &group, const MoveKey &key);
+  char *stagingOf(int64_t bytes) {
+    if (int64_t(staging.size()) < bytes)
+      staging.resize(bytes);
+    return staging.data();
+  }
+
+  MPI_Comm messages;
+  double timeout;
+  Group world;
+  char *arena = nullptr;
+  int64_t arenaBytes = 0;
+  std::vector<char> staging;
+  std::vector<const char *> sources; ///< Per member: its addends or blocks, here.
+  std::vector<MoveKey> keys;
+  std::vector<MPI_Request> requests;
+  std::vector<int> requestPeers; ///< Rank behind each request.
+};
+
+} // namespace
+
+void MpiComm::send(const Group &group, int index, const void *data, int64_t bytes) {
+  constexpr int64_t piece = 1 << 30;
+  if (index == group.me)
+    return;
+  for (int64_t at = 0; at < bytes; at += piece) {
+    requests.push_back(MPI_REQUEST_NULL);
+    requestPeers.push_back(group.ranks[index]);
+    MPI_Isend(static_cast<const char *>(data) + at, int(std::min(piece, bytes - at)), MPI_BYTE, group.ranks[index],
+              group.id, messages, &requests.back());
+  }
+}
+
+void MpiComm::receive(const Group &group, int index, void *data, int64_t bytes) {
+  constexpr int64_t piece = 1 << 30;
+  if (index == group.me)
+    return;
+  for (int64_t at = 0; at < bytes; at += piece) {
+    requests.push_back(MPI_REQUEST_NULL);
+    requestPeers.push_back(group.ranks[index]);
+    MPI_Irecv(static_cast<char *>(data) + at, int(std::min(piece, bytes - at)), MPI_BYTE, group.ranks[index], group.id,
+              messages, &requests.back());
+  }
+}
+
+pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
+  double start = monotonicSeconds();
+  for (int tries = 0;; ++tries) {
+    int done = 0;
+    MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (done)
+      break;
+    if (tries > 200)
+      sched_yield();
+    if (monotonicSeconds() - start < timeout)
+      continue;
+    std::vector<int> missing;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      int complete = 0;
+      MPI_Test(&requests[i], &complete, MPI_STATUS_IGNORE);
+      if (!complete)
+        missing.push_back(requestPeers[i]);
+    }
+    std::sort(missing.begin(), missing.end());
+    missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+    std::string names;
+    for (int peer : missing)
+      names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
+    char seconds[32];
+    snprintf(seconds, sizeof seconds, "%g", timeout);
+    return fail(PCRT_TIMEOUT, "rank " + std::to_string(rank()) + ": no answer within " + seconds + " s from " + names +
+                                  " in " + describeKey(key) + " of group (" + group.name +
+                                  "); is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+  }
+  requests.clear();
+  requestPeers.clear();
+  return PCRT_OK;
+}
+
+pcrt_status MpiComm::agree(const Group &group, const MoveKey &key) {
+  keys.resize(size());
+  for (int peer = 0; peer < group.size(); ++peer) {
+    receive(group, peer, &keys[peer], sizeof key);
+    send(group, peer, &key, sizeof key);
+  }
+  if (pcrt_status status = finish(group, key); status != PCRT_OK)
+    return status;
+  for (int peer = 0; peer < group.size(); ++peer)
+    if (peer != group.me && memcmp(&keys[peer], &key, sizeof key) != 0)
+      return fail(PCRT_INTERNAL, "ranks disagree in group (" + group.name + "): rank " + std::to_string(rank()) +
+                                     " runs " + describeKey(key) + ", rank " + std::to_string(group.ranks[peer]) +
+                                     " runs " + describeKey(keys[peer]) + "; all ranks must run the same program");
+  return PCRT_OK;
+}
+
+pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
+                              const ParallelFor &parallelFor) {
+  if (group.id < 0 || group.id >= kWorldGroup)
+    return fail(PCRT_INTERNAL, "group " + std::to_string(group.id) + " is beyond the " + std::to_string(kWorldGroup) +
+                                   " groups of a program");
+  int n = group.size(), me = group.me;
+  int64_t width = elementBytes(desc.dtype), elements = outElements(desc, n);
+  MoveKey key = makeKey(desc.name, group);
+  key.kind = desc.kind;
+  key.dtype = desc.dtype;
+  key.reduction = desc.reduction;
+  key.outer = desc.outer;
+  key.extent = desc.extent;
+  key.inner = desc.inner;
+  key.middle = desc.middle;
+  key.extent2 = desc.extent2;
+  if (pcrt_status status = agree(group, key); status != PCRT_OK)
+    return status;
+  auto from = static_cast<const char *>(in);
+  auto to = static_cast<char *>(out);
+
+  if (desc.kind == PCRT_ALL_REDUCE) {
+    // Each member adds its own part and sends the sums to the others.
+    int64_t first, last;
+    allReducePart(elements, n, me, &first, &last);
+    int64_t partBytes = (last - first) * width;
+    char *addends = stagingOf(n * partBytes);
+    for (int peer = 0; peer < n; ++peer) {
+      int64_t lo, hi;
+      allReducePart(elements, n, peer, &lo, &hi);
+      receive(group, peer, addends + peer * partBytes, partBytes);
+      send(group, peer, from + lo * width, (hi - lo) * width);
+      sources[peer] = peer == me ? from + first * width : addends + peer * partBytes;
+    }
+    if (pcrt_status status = finish(group, key); status != PCRT_OK)
+      return status;
+    char *sums = to + first * width;
+    if (last > first)
+      parallelFor(last - first, [&](int64_t lo, int64_t hi) {
+        reduceElements(desc.dtype, desc.reduction, sources.data(), n, &sums, 1, lo, hi);
+      });
+    for (int peer = 0; peer < n; ++peer) {
+      int64_t lo, hi;
+      allReducePart(elements, n, peer, &lo, &hi);
+      receive(group, peer, to + lo * width, (hi - lo) * width);
+      send(group, peer, sums, partBytes);
+    }
+    return finish(group, key);
+  }
+
+  // The other moves: a block for each member, then blocks or addends from each member.
+  pcrt_move_desc block = desc; // the slice of `in` that goes to a member
+  if (desc.kind == PCRT_ALL_TO_ALL) {
+    block.outer = desc.outer * (desc.extent / n) * desc.middle;
+    block.extent = desc.extent2;
+  }
+  block.kind = PCRT_SLICE;
+  bool packs = desc.kind != PCRT_ALL_GATHER;
+  int64_t blockBytes = (packs ? outElements(block, n) : inElements(desc, n)) * width;
+  char *received = stagingOf((packs ? 2 : 1) * n * blockBytes), *packed = received + n * blockBytes;
+  Group member = group;
+  for (int peer = 0; peer < n; ++peer) {
+    const char *toPeer = from;
+    if (packs) {
+      member.me = peer;
+      char *slice = packed + peer * blockBytes;
+      localMove(block, member, in, slice, parallelFor);
+      toPeer = slice;
+    }
+    receive(group, peer, received + peer * blockBytes, blockBytes);
+    send(group, peer, toPeer, blockBytes);
+    sources[peer] = peer == me ? toPeer : received + peer * blockBytes;
+  }
+  if (pcrt_status status = finish(group, key); status != PCRT_OK)
+    return status;
+  pcrt_move_desc blocks = desc; // how received blocks lie in `out`
+  if (desc.kind == PCRT_ALL_TO_ALL)
+    blocks.inner = desc.middle * (desc.extent2 / n) * desc.inner;
+  if (elements > 0)
+    parallelFor(elements, [&](int64_t lo, int64_t hi) {
+      if (desc.kind == PCRT_REDUCE_SCATTER)
+        reduceElements(desc.dtype, desc.reduction, sources.data(), n, &to, 1, lo, hi);
+      else
+        pullAllGather(blocks, n, sources.data(), to, lo, hi);
+    });
+  return PCRT_OK;
+}
+
+/// The entry of the plug-in: pcrt_status, with a message where it is not PCRT_OK.
+extern "C" __attribute__((visibility("default"))) int pcrt_mpi_connect(Comm **out, char *message, size_t capacity) {
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  if (!initialized) {
+    int provided;
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+      snprintf(message, capacity, "MPI_Init failed");
+      return PCRT_RESOURCE;
+    }
+  }
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  Place place;
+  std::string error;
+  if (readPlace(&place, &error) && place.size != size) {
+    snprintf(message, capacity, "%s says %d ranks, but MPI says %d; start MPI programs with mpirun",
+             place.launcher.c_str(), place.size, size);
+    return PCRT_USAGE;
+  }
+  *out = new MpiComm(rank, size);
+  atexit(endMpi); // where the program ends without destroying its Comm
+  return PCRT_OK;
+}
