@@ -25,7 +25,8 @@ struct ErasePlacements : pc::impl::ErasePlacementsBase<ErasePlacements> {
     });
     for (Operation *op : llvm::reverse(erased))
       op->erase();
-    retype(getOperation(), [](RankedTensorType type) -> Type { return placement(type) ? withEncoding(type, {}) : type; });
+    retype(getOperation(),
+           [](RankedTensorType type) -> Type { return placement(type) ? withEncoding(type, {}) : type; });
   }
 };
 } // namespace

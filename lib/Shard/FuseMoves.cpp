@@ -1,6 +1,7 @@
 //===- FuseMoves.cpp - Chains of equal moves -> one move over several axes -------------===//
-// Two moves in a row become one over the concatenation of their axis lists. Which of the two comes first in the joint list follows
-// from the order of a dim's axes (major to minor) and from moves taking from and adding to the minor end only.
+// Two moves in a row become one over the concatenation of their axis lists. Which of the two comes first in the joint
+// list follows from the order of a dim's axes (major to minor) and from moves taking from and adding to the minor end
+// only.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
 

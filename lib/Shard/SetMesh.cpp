@@ -33,12 +33,12 @@ struct SetMesh : pc::impl::SetMeshBase<SetMesh> {
     MeshOp::create(builder, module.getLoc(), attribute);
   }
 
-  /// "dp=2,tp=2", or an error at `module`.
+  /// "dp=2,tp=2" (nothing at all: one rank), or an error at `module`.
   MeshAttr parse(ModuleOp module) {
     SmallVector<StringAttr> names;
     SmallVector<int64_t> sizes;
     SmallVector<StringRef> parts;
-    StringRef(mesh).split(parts, ',');
+    StringRef(mesh).split(parts, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/!StringRef(mesh).trim().empty());
     auto error = [&]() -> InFlightDiagnostic { return std::move(module.emitError() << "pc-set-mesh: "); };
     for (StringRef part : parts) {
       auto [name, size] = part.split('=');

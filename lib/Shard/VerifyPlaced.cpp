@@ -73,13 +73,14 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
       if (PlaceAttr place = placement(op->getResult(0)); place && place.isPartial())
         return op->emitError() << "a leaf is never partial, '" << sourceName(op) << "' is " << place << " (V3)";
     if (auto update = dyn_cast<UpdateOp>(op)) {
-      std::string name = (update.getParameter() ? update.getName() + " of " + *update.getParameter() : update.getName()).str();
+      std::string name =
+          (update.getParameter() ? update.getName() + " of " + *update.getParameter() : update.getName()).str();
       Operation *leaf = leaves.lookup(name);
       if (!leaf)
         return op->emitError() << "updates '" << name << "', which the program does not have (V4)";
       if (leaf->getResult(0).getType() != update.getValue().getType())
-        return op->emitError() << "the update of '" << name << "' lies as " << update.getValue().getType() << ", the leaf as "
-                               << leaf->getResult(0).getType() << " (V4)";
+        return op->emitError() << "the update of '" << name << "' lies as " << update.getValue().getType()
+                               << ", the leaf as " << leaf->getResult(0).getType() << " (V4)";
     }
     if (auto output = dyn_cast<OutputOp>(op))
       if (PlaceAttr place = placement(output.getValue()); place && place.isPartial())

@@ -12,9 +12,41 @@ def SetMesh : Pass<"pc-set-mesh", "mlir::ModuleOp"> {
     Step program -> placed program: `pc.mesh` becomes the first op and every tensor type gets the fully replicated `#pc.place`, which
     is correct for any program. Tactics then split along one axis at a time.
 
-    Example: `--pc-set-mesh="mesh=dp=2,tp=2"`, axes outermost first.
+    Example: `--pc-set-mesh="mesh=dp=2,tp=2"`, axes outermost first. Without axes there is one rank.
   }];
   let options = [Option<"mesh", "mesh", "std::string", "\"\"", "Axes and sizes, outermost first: dp=2,tp=2">];
+}
+
+def DataParallel : Pass<"pc-data-parallel", "mlir::ModuleOp"> {
+  let summary = "Split the batch along one axis, sum the gradients";
+  let description = [{
+    Every op that has a dim named "batch" is split along it; parameters and optimizer state stay whole on every rank. Gradients come out
+    of the accumulation as partial sums and are reduced once a step: 2(n-1)/n of the parameters' bytes per rank. Means need no
+    division by the axis size, because a step program divides by the global count.
+
+    `mode=ddp` is this; `mode=naive` (rank 0 updates for all) is not available yet. Fails where the batch does not divide.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"dp\"", "The mesh axis to use">,
+    Option<"mode", "mode", "std::string", "\"ddp\"", "ddp">,
+  ];
+}
+
+def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
+  let summary = "Split weights and the activations between them along one axis";
+  let description = [{
+    `form=1d` is Megatron's placement: weights are split by the names kv_heads, ffn and vocab and never sent. Attention and mlp each cost
+    one all_reduce of [batch, sequence, embed] forward and one backward; embedding and head one each; the loss over a split
+    vocabulary two of [batch, sequence] and a scalar.
+
+    With more ranks than key/value heads the axis is split in the mesh into `<axis>.0` for kv_heads and `<axis>.1` for the query heads
+    of a group: keys and values are replicated on the second, their gradients summed over it. `pc-fuse-moves` joins what is
+    then reduced over both. Fails where heads, ffn or vocabulary do not divide.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use">,
+    Option<"form", "form", "std::string", "\"1d\"", "1d">,
+  ];
 }
 
 def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {

@@ -1,0 +1,102 @@
+//===- MoveTree.cpp - Moves along one axis and the cheapest tree of them ----------------===//
+#include "MoveTree.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace pc;
+using llvm::SmallVector;
+
+SmallVector<AxisState, 6> StateSet::states() const {
+  SmallVector<AxisState, 6> result;
+  for (int code = -3; code < 61; ++code)
+    if (contains(AxisState{static_cast<int8_t>(code)}))
+      result.push_back(AxisState{static_cast<int8_t>(code)});
+  return result;
+}
+
+std::optional<MoveKind> Moves::kind(const MoveTerms &terms, AxisState from, AxisState to) const {
+  for (AxisState state : {from, to})
+    if (state.isSplit() && !(terms.dims >> state.dim() & 1))
+      return std::nullopt;
+  // Sums and maxima never meet in one value: the maximum of sums is not the sum of maxima.
+  if (from == to || to.isMax() || (to.isSum() && (terms.max || from.isMax())))
+    return std::nullopt;
+  if (from.isPartial())
+    return to.isWhole() ? MoveKind::AllReduce : MoveKind::ReduceScatter;
+  if (from.isSplit())
+    return to.isWhole() ? MoveKind::AllGather : to.isSplit() ? MoveKind::AllToAll : MoveKind::Pad;
+  return to.isSplit() ? MoveKind::Slice : MoveKind::Mask;
+}
+
+Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
+  std::optional<MoveKind> move = kind(terms, from, to);
+  if (!move || (terms.fixed && hasTraffic(*move)))
+    return Price::illegal();
+  // Bytes that a rank sends, times n, so that they are whole numbers.
+  __int128 once = static_cast<__int128>(terms.bytes) * (size - 1) * terms.times;
+  switch (*move) {
+  case MoveKind::AllReduce:
+    return Price::move(2 * once);
+  case MoveKind::AllGather:
+  case MoveKind::ReduceScatter:
+    return Price::move(once);
+  case MoveKind::AllToAll:
+    return Price::move(once / size);
+  default:
+    return Price::move(0);
+  }
+}
+
+const MoveTree &Moves::tree(const MoveTerms &terms, AxisState from, StateSet needed) {
+  auto [it, inserted] = known.try_emplace({terms, from.code, needed.mask()});
+  if (inserted)
+    it->second = search(terms, from, needed);
+  return it->second;
+}
+
+/// A tree can be grown one state at a time, each made from the cheapest state there is; so the best tree over a set of
+/// states is the best over the set without one of them plus that one.
+MoveTree Moves::search(const MoveTerms &terms, AxisState from, StateSet needed) const {
+  StateSet others = needed;
+  others.insert(AxisState::whole()); // reduce to the whole value, then slice
+  SmallVector<AxisState, 6> nodes{from};
+  for (AxisState state : others.states())
+    if (state != from)
+      nodes.push_back(state);
+  unsigned n = nodes.size(), all = 1u << n, goal = 1;
+  for (unsigned i = 1; i < n; ++i)
+    if (needed.contains(nodes[i]))
+      goal |= 1u << i;
+  std::vector<MoveTree> best(all);
+  std::vector<bool> reached(all);
+  reached[1] = true;
+  for (unsigned set = 1; set < all; ++set) {
+    if (!reached[set])
+      continue;
+    for (unsigned to = 1; to < n; ++to) {
+      if (set >> to & 1)
+        continue;
+      int via = -1;
+      Price cheapest;
+      for (unsigned s = 0; s < n; ++s)
+        if (set >> s & 1) {
+          Price price = this->price(terms, nodes[s], nodes[to]);
+          if (via < 0 || price < cheapest)
+            via = s, cheapest = price;
+        }
+      unsigned bigger = set | 1u << to;
+      Price price = best[set].price + cheapest;
+      if (reached[bigger] && !(price < best[bigger].price))
+        continue;
+      best[bigger] = best[set];
+      best[bigger].price = price;
+      best[bigger].parents.push_back({nodes[to], nodes[via]});
+      reached[bigger] = true;
+    }
+  }
+  MoveTree *result = nullptr;
+  for (unsigned set = 1; set < all; ++set)
+    if (reached[set] && (set & goal) == goal && (!result || best[set].price < result->price))
+      result = &best[set];
+  return *result;
+}

@@ -1,0 +1,73 @@
+//===- MoveTree.h - Moves along one axis and the cheapest tree of them ------------------===//
+// A value is produced in one state and needed in several. It pays the cheapest tree of moves from the one to the
+// others, which is how "sum first, reduce once", shared gathers and reduce_scatter + all_gather come about.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_SHARD_MOVETREE_H
+#define PC_LIB_SHARD_MOVETREE_H
+
+#include "Price.h"
+#include "pc/IR/Factors.h"
+#include "llvm/ADT/SmallVector.h"
+#include <map>
+#include <optional>
+
+namespace pc {
+
+/// A set of states of one value on one axis.
+class StateSet {
+public:
+  void insert(AxisState state) { bits |= bit(state); }
+  bool contains(AxisState state) const { return bits & bit(state); }
+  bool contains(StateSet other) const { return (other.bits & ~bits) == 0; }
+  StateSet operator|(StateSet other) const { return StateSet(bits | other.bits); }
+  bool empty() const { return !bits; }
+  /// The states, partials first, then whole, then splits by dim.
+  llvm::SmallVector<AxisState, 6> states() const;
+  uint64_t mask() const { return bits; }
+  StateSet() = default;
+
+private:
+  explicit StateSet(uint64_t bits) : bits(bits) {}
+  static uint64_t bit(AxisState state) { return uint64_t(1) << (state.code + 3); }
+  uint64_t bits = 0;
+};
+
+/// What the moves of a value along one axis depend on; values that agree in it share their trees.
+struct MoveTerms {
+  int64_t bytes = 0;  ///< per rank, the axis itself aside
+  int64_t times = 1;  ///< how often a step computes the value (microbatches)
+  uint64_t dims = 0;  ///< bit d: the axis may join and leave dim d (at the minor end; the size divides)
+  bool sum = false;   ///< partial sum on another axis
+  bool max = false;   ///< partial max on another axis
+  bool fixed = false; ///< must not be sent
+  friend auto operator<=>(const MoveTerms &, const MoveTerms &) = default;
+};
+
+/// The tree: for every state but the first, the state from which it is made.
+struct MoveTree {
+  Price price;
+  llvm::SmallVector<std::pair<AxisState, AxisState>, 4> parents; ///< (state, made from), parents before children
+};
+
+/// The moves along one axis of `size` ranks.
+class Moves {
+public:
+  explicit Moves(int64_t size) : size(size) {}
+
+  /// The single move between two different states, or none where it is impossible.
+  std::optional<MoveKind> kind(const MoveTerms &terms, AxisState from, AxisState to) const;
+  /// Its price, illegal where there is no such move.
+  Price price(const MoveTerms &terms, AxisState from, AxisState to) const;
+  /// The cheapest tree from `from` to all of `needed` (at most six states).
+  const MoveTree &tree(const MoveTerms &terms, AxisState from, StateSet needed);
+
+private:
+  MoveTree search(const MoveTerms &terms, AxisState from, StateSet needed) const;
+
+  int64_t size;
+  std::map<std::tuple<MoveTerms, int, uint64_t>, MoveTree> known;
+};
+
+} // namespace pc
+
+#endif

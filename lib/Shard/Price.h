@@ -1,0 +1,41 @@
+//===- Price.h - What a choice of placements costs -------------------------------------===//
+// Lexicographic: illegal choices, bytes on the wire, moves with traffic, moves without, elements computed per rank,
+// lateness of reductions. Integers throughout, hence the same choice on every machine; 128 bits, because real models
+// overflow 64.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_SHARD_PRICE_H
+#define PC_LIB_SHARD_PRICE_H
+
+#include <cstdint>
+#include <tuple>
+
+namespace pc {
+
+/// Prices form an ordered group: they may be added, subtracted (a difference may be negative) and compared.
+struct Price {
+  __int128 traffic = 0; ///< illegal * 2^108 + bytes * 2^40 + traffic moves * 2^20 + free moves
+  int64_t work = 0;     ///< elements that a rank computes
+  int64_t late = 0;     ///< ops that work on partials: reductions sit as early as equal cost allows
+
+  static constexpr Price illegal() { return {static_cast<__int128>(1) << 108, 0, 0}; }
+  /// One move that sends `bytes` (in units of 1/n of a byte on an axis of size n).
+  static constexpr Price move(__int128 bytes) { return {(bytes << 40) + (bytes ? 1 << 20 : 1), 0, 0}; }
+  constexpr bool isLegal() const { return traffic < (static_cast<__int128>(1) << 107); }
+  /// The bytes in this price, in the units of `move`.
+  constexpr __int128 bytes() const { return traffic >> 40; }
+
+  constexpr Price &operator+=(const Price &o) {
+    traffic += o.traffic, work += o.work, late += o.late;
+    return *this;
+  }
+  constexpr Price operator+(Price o) const { return o += *this; }
+  constexpr Price operator-(const Price &o) const { return {traffic - o.traffic, work - o.work, late - o.late}; }
+  constexpr bool operator<(const Price &o) const {
+    return std::tie(traffic, work, late) < std::tie(o.traffic, o.work, o.late);
+  }
+  constexpr bool operator==(const Price &o) const { return traffic == o.traffic && work == o.work && late == o.late; }
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,185 @@
+//===- Problem.cpp - Tables of prices, solution, explanation --------------------------------===//
+#include "Problem.h"
+
+using namespace mlir;
+using namespace pc;
+
+Problem::Problem(const Program &program, const Seeds &seeds, MeshAttr mesh)
+    : program(program), seeds(seeds), mesh(mesh), size(mesh.size(seeds.axis)), moveTable(size) {}
+
+FailureOr<Problem> Problem::build(const Program &program, const Seeds &seeds, MeshAttr mesh) {
+  Problem problem(program, seeds, mesh);
+  problem.readTerms();
+  if (failed(problem.chooseRows()))
+    return failure();
+  return problem;
+}
+
+/// What the op itself costs: elements per rank, and one for work on addends, which puts reductions early where bytes do
+/// not decide. What accumulates may well be partial: it is then reduced once for all microbatches.
+Price Problem::ownPrice(const Node &node, const Row &row) const {
+  Price price;
+  if (node.kind == NodeKind::Yield) {
+    price.late = row.results[0].isSum() ? 0 : int64_t(1) << 32;
+    return price;
+  }
+  if (node.kind == NodeKind::Compute)
+    for (auto [value, state] : llvm::zip(node.results, row.results))
+      price.work += elements[value] / (state.isSplit() ? size : 1) * program.values[value].times;
+  if (llvm::any_of(row.operands, [](AxisState state) { return state.isSum(); }))
+    price.late = 1;
+  return price;
+}
+
+Price Problem::movePrice(unsigned value, AxisState from, StateSet needed) {
+  const MoveTerms &terms = valueTerms[value];
+  if (std::optional<AxisState> pin = pins[value]; pin && *pin != from)
+    return moveTable.price(terms, from, *pin) + moveTable.tree(terms, *pin, needed).price;
+  return moveTable.tree(terms, from, needed).price;
+}
+
+void Problem::makeTables() {
+  tables.clear();
+  choices.clear();
+  for (auto [id, node] : llvm::enumerate(program.nodes)) {
+    choices.push_back(rows[id].size());
+    PriceTable own{{static_cast<unsigned>(id)}, {}};
+    for (const Row &row : rows[id])
+      own.entries.push_back(ownPrice(node, row));
+    tables.push_back(std::move(own));
+  }
+  for (unsigned value = 0; value < program.values.size(); ++value)
+    addValue(value);
+}
+
+/// A table over the producer and up to two readers of `value`.
+void Problem::addValue(unsigned value) {
+  const ProgramValue &v = program.values[value];
+  SmallVector<unsigned> readers;
+  for (auto [node, operand] : v.readers)
+    if (readers.empty() || readers.back() != node) // operands of one node are neighbours in the list
+      readers.push_back(node);
+  std::vector<std::vector<StateSet>> needs; // per reader and row
+  for (unsigned node : readers) {
+    std::vector<StateSet> &sets = needs.emplace_back(rows[node].size());
+    for (auto [reader, operand] : v.readers)
+      if (reader == node)
+        for (auto [set, row] : llvm::zip(sets, rows[node]))
+          set.insert(row.operands[operand]);
+  }
+  if (readers.size() > 2)
+    return addSharedValue(value, readers, needs);
+  PriceTable table;
+  table.variables.push_back(v.producer);
+  llvm::append_range(table.variables, readers);
+  static const std::vector<StateSet> nothing(1);
+  const std::vector<StateSet> &first = needs.size() > 0 ? needs[0] : nothing,
+                              &second = needs.size() > 1 ? needs[1] : nothing;
+  for (const Row &row : rows[v.producer])
+    for (StateSet a : first)
+      for (StateSet b : second)
+        table.entries.push_back(movePrice(value, row.results[v.result], a | b));
+  tables.push_back(std::move(table));
+}
+
+/// With more readers: a variable for (state produced, states made available), tied to the producer and to each reader.
+void Problem::addSharedValue(unsigned value, ArrayRef<unsigned> readers, ArrayRef<std::vector<StateSet>> needs) {
+  const ProgramValue &v = program.values[value];
+  StateSet anyNeeded;
+  for (const std::vector<StateSet> &sets : needs)
+    for (StateSet set : sets)
+      anyNeeded = anyNeeded | set;
+  SmallVector<AxisState, 6> possible = anyNeeded.states();
+  std::vector<std::pair<AxisState, StateSet>> available;
+  PriceTable own{{static_cast<unsigned>(choices.size())}, {}};
+  StateSet seen;
+  for (const Row &row : rows[v.producer]) {
+    AxisState state = row.results[v.result];
+    if (seen.contains(state))
+      continue;
+    seen.insert(state);
+    for (unsigned subset = 1; subset < 1u << possible.size(); ++subset) {
+      StateSet set;
+      for (unsigned i = 0; i < possible.size(); ++i)
+        if (subset >> i & 1)
+          set.insert(possible[i]);
+      available.push_back({state, set});
+      own.entries.push_back(movePrice(value, state, set));
+    }
+  }
+  unsigned variable = choices.size();
+  choices.push_back(available.size());
+  auto tie = [&](unsigned node, llvm::function_ref<bool(unsigned row, std::pair<AxisState, StateSet>)> fits) {
+    PriceTable table{{variable, node}, {}};
+    for (const auto &offer : available)
+      for (unsigned row = 0; row < rows[node].size(); ++row)
+        table.entries.push_back(fits(row, offer) ? Price() : Price::illegal());
+    tables.push_back(std::move(table));
+  };
+  tables.push_back(std::move(own));
+  tie(v.producer, [&](unsigned row, auto offer) { return rows[v.producer][row].results[v.result] == offer.first; });
+  for (auto [node, sets] : llvm::zip(readers, needs))
+    tie(node, [&](unsigned row, auto offer) { return offer.second.contains(sets[row]); });
+}
+
+LogicalResult Problem::solve() {
+  makeTables();
+  std::optional<Assignment> assignment = minimize(choices, std::move(tables));
+  if (assignment && assignment->price.isLegal()) {
+    chosen = std::move(assignment->choice);
+    return success();
+  }
+  if (assignment) { // nothing is legal: find the placement that breaks the fewest rules, and name those
+    makeTables();
+    assignment = minimize(choices, std::move(tables), /*countIllegal=*/true);
+  }
+  if (!assignment)
+    return program.nodes[0].op->emitError() << seeds.tactic << ": the search for a placement on axis '"
+                                            << seeds.axis.getValue() << "' needs too large a table";
+  chosen = std::move(assignment->choice);
+  explain();
+  return failure();
+}
+
+StateSet Problem::needed(unsigned value) const {
+  StateSet set;
+  for (auto [node, operand] : program.values[value].readers)
+    set.insert(row(node).operands[operand]);
+  return set;
+}
+
+const MoveTree &Problem::tree(unsigned value) { return moveTable.tree(valueTerms[value], rest(value), needed(value)); }
+
+static std::string describe(AxisState state, const ProgramValue &v) {
+  if (state.isSplit())
+    return "split along dim " + std::to_string(state.dim()) +
+           (v.names[state.dim()] ? " (" + v.names[state.dim()].getValue().str() + ")" : std::string());
+  return state.isWhole() ? "whole" : state.isSum() ? "a partial sum" : "a partial maximum";
+}
+
+void Problem::explain() {
+  if (!refused.empty()) {
+    indivisible(refused[0].first, refused[0].second);
+    return;
+  }
+  int reported = 0;
+  for (auto [value, v] : llvm::enumerate(program.values)) {
+    if (movePrice(value, produced(value), needed(value)).isLegal() || reported++ >= 4)
+      continue;
+    Operation *op = program.nodes[v.producer].op;
+    InFlightDiagnostic diagnostic = op->emitError() << seeds.tactic << ": no legal placement on axis '"
+                                                    << seeds.axis.getValue() << "': '" << sourceName(op) << "' of type "
+                                                    << v.value.getType() << " is " << describe(produced(value), v)
+                                                    << (valueTerms[value].fixed ? " and must stay so" : "");
+    for (auto [node, operand] : v.readers) {
+      AxisState need = row(node).operands[operand];
+      if (need != rest(value) && !moveTable.price(valueTerms[value], rest(value), need).isLegal())
+        diagnostic.attachNote(program.nodes[node].op->getLoc())
+            << "'" << program.nodes[node].op->getName() << "' of '" << sourceName(program.nodes[node].op)
+            << "' needs it " << describe(need, v);
+    }
+  }
+  if (!reported)
+    program.nodes[0].op->emitError() << seeds.tactic << ": no legal placement on axis '" << seeds.axis.getValue()
+                                     << "'";
+}

@@ -1,0 +1,80 @@
+//===- Problem.h - Placing a program along one axis as an optimization problem -------------===//
+// Variables: the row of each node and, for values with more than two readers, the states in which the value is made
+// available. Tables: a node's own cost and the moves of each value.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_SHARD_PROBLEM_H
+#define PC_LIB_SHARD_PROBLEM_H
+
+#include "MoveTree.h"
+#include "Program.h"
+#include "Seeds.h"
+#include "Solver.h"
+
+namespace pc {
+
+class Problem {
+public:
+  /// Fails with errors where a leaf cannot lie as the seeds say.
+  static mlir::FailureOr<Problem> build(const Program &program, const Seeds &seeds, MeshAttr mesh);
+
+  /// Chooses a row per node. Fails with errors that explain why nothing is legal.
+  mlir::LogicalResult solve();
+
+  /// The chosen row of a node.
+  const Row &row(unsigned node) const { return rows[node][chosen[node]]; }
+  /// The state in which a value is produced.
+  AxisState produced(unsigned value) const {
+    return row(program.values[value].producer).results[program.values[value].result];
+  }
+  /// The state in which all readers of a value start: its pin, or as it is produced.
+  AxisState rest(unsigned value) const { return pins[value] ? *pins[value] : produced(value); }
+  /// The moves of a value from its rest state to what the chosen rows need.
+  const MoveTree &tree(unsigned value);
+  const MoveTerms &terms(unsigned value) const { return valueTerms[value]; }
+  const Moves &moves() const { return moveTable; }
+
+private:
+  Problem(const Program &program, const Seeds &seeds, MeshAttr mesh);
+
+  // Rows (Rows.cpp)
+  void readTerms();
+  mlir::LogicalResult chooseRows();
+  mlir::LogicalResult leafRows(unsigned node);
+  mlir::LogicalResult updateRows(unsigned node);
+  void outputRows(unsigned node);
+  void factorRows(unsigned node);
+  bool isSplittable(const Node &node, int factor);
+  void applyPolicies(unsigned node);
+  int64_t otherSplits(unsigned value, int64_t dim) const;
+  bool divides(unsigned value, int64_t dim) const;
+  mlir::InFlightDiagnostic indivisible(unsigned value, int64_t dim) const;
+
+  // Tables (Problem.cpp)
+  Price ownPrice(const Node &node, const Row &row) const;
+  Price movePrice(unsigned value, AxisState from, StateSet needed);
+  void makeTables();
+  void addValue(unsigned value);
+  void addSharedValue(unsigned value, llvm::ArrayRef<unsigned> readers, llvm::ArrayRef<std::vector<StateSet>> needs);
+  StateSet needed(unsigned value) const;
+  void explain();
+
+  const Program &program;
+  const Seeds &seeds;
+  MeshAttr mesh;
+  int64_t size; ///< ranks on the axis
+  Moves moveTable;
+  std::vector<llvm::SmallVector<Row, 4>> rows; ///< per node, in the order of preference
+  std::vector<MoveTerms> valueTerms;
+  std::vector<int64_t> elements; ///< per value and rank, the axis itself aside
+  std::vector<std::optional<AxisState>> pins;
+  std::vector<bool> mayBePartial;                    ///< per value: as it is produced, not by mask or pad
+  std::map<std::string, AxisState> leafStates;       ///< "name" or "state of name"
+  std::vector<std::pair<unsigned, int64_t>> refused; ///< (value, dim) that must be split but does not divide
+  std::vector<unsigned> choices;                     ///< per variable; variable i < nodes is the row of node i
+  std::vector<PriceTable> tables;
+  std::vector<unsigned> chosen;
+};
+
+} // namespace pc
+
+#endif

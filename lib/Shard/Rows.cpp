@@ -1,0 +1,226 @@
+//===- Rows.cpp - The rows that a node may choose from on one axis -------------------------===//
+// legalRows, less what the seeds do not name, what does not divide, and three policies: dims that must be split are;
+// zeros (mask, pad) are only made for an addend next to a real partial, else the search emulates forbidden splits by
+// zero padding; a value that an op reads twice is not partial in one of the two.
+//===-----------------------------------------------------------------------------===//
+#include "Problem.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// Of a parameter or state and of their updates: how leafStates calls them.
+static std::string leafKey(StringRef name, std::optional<StringRef> parameter) {
+  return parameter ? (name + " of " + *parameter).str() : name.str();
+}
+
+int64_t Problem::otherSplits(unsigned value, int64_t dim) const {
+  PlaceAttr place = placement(program.values[value].value);
+  return mesh.size(place.axes(dim)); // the axis itself is fresh, so all are others
+}
+
+bool Problem::divides(unsigned value, int64_t dim) const {
+  auto type = cast<RankedTensorType>(program.values[value].value.getType());
+  return type.getDimSize(dim) % (size * otherSplits(value, dim)) == 0;
+}
+
+void Problem::readTerms() {
+  for (auto [id, v] : llvm::enumerate(program.values)) {
+    auto type = cast<RankedTensorType>(v.value.getType());
+    PlaceAttr place = placement(type);
+    MoveTerms terms;
+    terms.times = v.times;
+    terms.sum = place.getKind() == PartialKind::Sum;
+    terms.max = place.getKind() == PartialKind::Max;
+    int64_t count = 1;
+    for (auto [d, extent] : llvm::enumerate(type.getShape())) {
+      count *= extent / otherSplits(id, d);
+      bool minorEnd = llvm::none_of(
+          place.axes(d), [&](StringAttr other) { return seeds.order.isMajor(seeds.axis, other, v.names[d]); });
+      if (minorEnd && divides(id, d))
+        terms.dims |= uint64_t(1) << d;
+    }
+    elements.push_back(count);
+    terms.bytes = count * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+    Operation *source = origin(v.value).getDefiningOp();
+    terms.fixed = isa<ParameterOp, StateOp, InputOp>(source) && seeds.fixed(source);
+    valueTerms.push_back(terms);
+    bool moved = program.nodes[v.producer].kind == NodeKind::Move;
+    pins.push_back(moved ? std::nullopt : seeds.pin(v.value));
+  }
+}
+
+LogicalResult Problem::chooseRows() {
+  rows.resize(program.nodes.size());
+  mayBePartial.resize(program.values.size());
+  for (auto [id, node] : llvm::enumerate(program.nodes)) {
+    LogicalResult chosen = success();
+    if (node.kind == NodeKind::Leaf)
+      chosen = leafRows(id);
+    else if (node.kind == NodeKind::Update)
+      chosen = updateRows(id);
+    else if (node.kind == NodeKind::Output)
+      outputRows(id);
+    else
+      factorRows(id);
+    if (failed(chosen))
+      return failure();
+    for (auto [i, value] : llvm::enumerate(node.results))
+      mayBePartial[value] =
+          !pins[value] && llvm::any_of(rows[id], [&](const Row &row) { return row.results[i].isSum(); });
+  }
+  return success();
+}
+
+InFlightDiagnostic Problem::indivisible(unsigned value, int64_t dim) const {
+  const ProgramValue &v = program.values[value];
+  auto type = cast<RankedTensorType>(v.value.getType());
+  Operation *op = program.nodes[v.producer].op;
+  int64_t extent = type.getDimSize(dim), others = otherSplits(value, dim), unit = size * others;
+  auto input = dyn_cast<InputOp>(op);
+  InFlightDiagnostic diagnostic = op->emitError()
+                                  << seeds.tactic << ": '"
+                                  << (input ? stringifyInputKind(input.getKind()).str() : sourceName(op)) << "': dim ";
+  if (v.names[dim])
+    diagnostic << v.names[dim] << " ";
+  else
+    diagnostic << dim << " ";
+  diagnostic << "of size " << extent << " in " << type << " does not divide by " << seeds.axis.getValue() << "="
+             << size;
+  if (others > 1)
+    diagnostic << " (and by " << others << " on other axes)";
+  diagnostic << "; nearest legal sizes: ";
+  if (extent / unit)
+    diagnostic << extent / unit * unit << " and ";
+  diagnostic << (extent / unit + 1) * unit;
+  return diagnostic;
+}
+
+LogicalResult Problem::leafRows(unsigned id) {
+  const Node &node = program.nodes[id];
+  unsigned value = node.results[0];
+  for (AxisState state : seeds.leaf(node.op)) {
+    if (state.isSplit() && !divides(value, state.dim()))
+      return indivisible(value, state.dim());
+    rows[id].push_back(Row{{}, {state}, -1});
+  }
+  if (auto parameter = dyn_cast<ParameterOp>(node.op))
+    leafStates[leafKey(parameter.getName(), std::nullopt)] = rows[id][0].results[0];
+  if (auto state = dyn_cast<StateOp>(node.op))
+    leafStates[leafKey(state.getName(), state.getParameter())] = rows[id][0].results[0];
+  return success();
+}
+
+LogicalResult Problem::updateRows(unsigned id) {
+  auto update = cast<UpdateOp>(program.nodes[id].op);
+  auto it = leafStates.find(leafKey(update.getName(), update.getParameter()));
+  if (it == leafStates.end())
+    return update.emitError() << seeds.tactic << ": updates '" << leafKey(update.getName(), update.getParameter())
+                              << "', which no leaf in front of it provides";
+  rows[id] = {Row{{it->second}, {}, -1}};
+  return success();
+}
+
+/// Whether an op costs so little that its operands may stay partial although it could be split.
+static bool isCheapLinear(const Node &node) {
+  if (auto einsum = dyn_cast<EinsumOp>(node.op))
+    return einsum.getInputs().size() == 1;
+  return isa<AddOp, SubOp, ScaleOp, CastOp, MaskPaddingOp, AccumulateOp, YieldOp>(node.op);
+}
+
+/// Whatever the value is, but not partial.
+void Problem::outputRows(unsigned id) {
+  const Node &node = program.nodes[id];
+  const ProgramValue &v = program.values[node.operands[0]];
+  rows[id] = {Row{{AxisState::whole()}, {}, -1}};
+  for (auto [d, name] : llvm::enumerate(v.names))
+    if (seeds.allows(node.section, name) && divides(node.operands[0], d))
+      rows[id].push_back(Row{{AxisState::split(d)}, {}, -1});
+}
+
+/// Whether the seeds allow the axis on all dims of `factor`, and all divide.
+bool Problem::isSplittable(const Node &node, int factor) {
+  bool divisible = true, must = false;
+  auto move = node.kind == NodeKind::Move ? cast<MoveOpInterface>(node.op) : MoveOpInterface();
+  auto visit = [&](unsigned value, ArrayRef<int> dims) {
+    for (auto [d, f] : llvm::enumerate(dims)) {
+      if (f != factor)
+        continue;
+      StringAttr name = program.values[value].names[d];
+      bool allowed = isa<CopyOp>(node.op) || (move ? seeds.allowsAnywhere(name) : seeds.allows(node.section, name));
+      if (!allowed)
+        return false;
+      // A move takes from and adds to the minor end of a dim's list; this axis has to be major to it.
+      if (move && (static_cast<int64_t>(d) == move.getMoveDim() || static_cast<int64_t>(d) == move.getOtherDim()))
+        for (StringAttr other : move.getMoveAxes())
+          if (!seeds.order.isMajor(seeds.axis, other, name))
+            return false;
+      must |= name && seeds.must.contains(name) && !seeds.only.count(node.section);
+      if (!divides(value, d)) {
+        if (divisible && must)
+          refused.push_back({value, d});
+        divisible = false;
+      }
+    }
+    return true;
+  };
+  for (auto [value, dims] : llvm::zip(node.operands, node.rule.operands))
+    if (!visit(value, dims))
+      return false;
+  for (auto [value, dims] : llvm::zip(node.results, node.rule.results))
+    if (!visit(value, dims))
+      return false;
+  return divisible;
+}
+
+void Problem::factorRows(unsigned id) {
+  const Node &node = program.nodes[id];
+  for (Row &row : legalRows(node.rule))
+    if (row.factor < 0 || isSplittable(node, row.factor))
+      rows[id].push_back(std::move(row));
+  applyPolicies(id);
+}
+
+void Problem::applyPolicies(unsigned id) {
+  const Node &node = program.nodes[id];
+  bool einsum = isa<EinsumOp>(node.op);
+  auto isMust = [&](int factor) {
+    if (factor < 0)
+      return false;
+    auto named = [&](unsigned value, ArrayRef<int> dims) {
+      for (auto [d, f] : llvm::enumerate(dims))
+        if (f == factor && program.values[value].names[d] && seeds.must.contains(program.values[value].names[d]))
+          return true;
+      return false;
+    };
+    for (auto [value, dims] : llvm::zip(node.operands, node.rule.operands))
+      if (named(value, dims))
+        return true;
+    for (auto [value, dims] : llvm::zip(node.results, node.rule.results))
+      if (named(value, dims))
+        return true;
+    return false;
+  };
+  auto waits = [](const Row &row) { return llvm::any_of(row.operands, [](AxisState s) { return s.isSum(); }); };
+  bool bound = !node.operands.empty() && node.kind != NodeKind::Move && !isa<CopyOp>(node.op) &&
+               !seeds.only.count(node.section) &&
+               llvm::any_of(rows[id], [&](const Row &row) { return isMust(row.factor); });
+  llvm::erase_if(rows[id], [&](const Row &row) {
+    if (bound && !isMust(row.factor) && !(waits(row) && isCheapLinear(node)))
+      return true;
+    if (row.factor >= 0 || !waits(row))
+      return false;
+    bool any = false, all = true;
+    for (auto [i, state] : llvm::enumerate(row.operands)) {
+      unsigned value = node.operands[i];
+      // x times x as partial x times whole x is right, but needs both.
+      for (auto [j, other] : llvm::enumerate(row.operands))
+        if (node.operands[j] == value && other != state)
+          return true;
+      if (state.isSum()) {
+        any |= mayBePartial[value];
+        all &= mayBePartial[value];
+      }
+    }
+    return einsum ? !all : !any;
+  });
+}

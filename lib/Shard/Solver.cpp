@@ -1,0 +1,289 @@
+//===- Solver.cpp - Dead-end elimination and variable elimination -----------------------===//
+// R. Desmet et al., "The dead-end elimination theorem", Nature 356 (1992); U. Bertele and F. Brioschi, "Nonserial
+// dynamic programming" (1972).
+//===-----------------------------------------------------------------------------===//
+#include "Solver.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include <numeric>
+#include <set>
+
+using namespace pc;
+using llvm::ArrayRef;
+using llvm::SmallVector;
+
+namespace {
+
+using Choices = SmallVector<unsigned, 4>;
+
+class Solver {
+public:
+  Solver(ArrayRef<unsigned> choices, std::vector<PriceTable> given, bool countIllegal, size_t limit)
+      : countIllegal(countIllegal), limit(limit), alive(choices.size()), tablesOf(choices.size()),
+        done(choices.size()) {
+    for (auto [v, n] : llvm::enumerate(choices))
+      alive[v] = llvm::to_vector<4>(llvm::seq<unsigned>(0, n));
+    for (PriceTable &table : given)
+      put(std::move(table));
+  }
+
+  std::optional<Assignment> run();
+
+private:
+  /// A variable that was eliminated: its best choice for every combination of its neighbours'.
+  struct Eliminated {
+    unsigned variable;
+    Choices choices;
+    SmallVector<unsigned> neighbours;
+    SmallVector<Choices> neighbourChoices;
+    std::vector<unsigned> best;
+  };
+
+  void put(PriceTable table);
+  void removeTable(unsigned id);
+  bool dominated(unsigned v, unsigned dear, unsigned cheap) const;
+  void removeChoice(unsigned v, unsigned index);
+  void eliminateDeadEnds(std::vector<unsigned> todo);
+  void fix(unsigned v);
+  SmallVector<unsigned> neighbours(unsigned v) const;
+  double width(unsigned v) const;
+  void eliminate(unsigned v);
+  /// How far apart the entries of `table` lie for neighbouring choices of `v`; 0 if it does not depend on `v`.
+  size_t stride(const PriceTable &table, unsigned v) const;
+
+  bool countIllegal;
+  size_t limit;
+  std::vector<Choices> alive; ///< per variable, the choices that are left
+  std::vector<PriceTable> tables;
+  std::vector<SmallVector<unsigned, 4>> tablesOf; ///< per variable
+  std::vector<bool> done;
+  std::vector<Eliminated> eliminated;
+  Price base;
+  size_t largest = 1;
+};
+
+void Solver::put(PriceTable table) {
+  if (table.variables.empty()) {
+    base += table.entries[0];
+    return;
+  }
+  for (unsigned v : table.variables)
+    tablesOf[v].push_back(tables.size());
+  tables.push_back(std::move(table));
+}
+
+void Solver::removeTable(unsigned id) {
+  for (unsigned v : tables[id].variables)
+    llvm::erase(tablesOf[v], id);
+  tables[id] = {};
+}
+
+size_t Solver::stride(const PriceTable &table, unsigned v) const {
+  size_t result = 1;
+  for (unsigned other : llvm::reverse(table.variables)) {
+    if (other == v)
+      return result;
+    result *= alive[other].size();
+  }
+  return 0;
+}
+
+/// Whether `dear` is never cheaper than `cheap`, whatever the neighbours do.
+bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap) const {
+  Price total;
+  for (unsigned id : tablesOf[v]) {
+    const PriceTable &table = tables[id];
+    size_t step = stride(table, v), n = alive[v].size();
+    bool first = true;
+    Price least;
+    for (size_t outer = 0; outer < table.entries.size(); outer += step * n)
+      for (size_t inner = 0; inner < step; ++inner) {
+        const Price &x = table.entries[outer + dear * step + inner], &y = table.entries[outer + cheap * step + inner];
+        if (!countIllegal && !x.isLegal())
+          continue;
+        if (!countIllegal && !y.isLegal())
+          return false;
+        Price difference = x - y;
+        if (first || difference < least)
+          least = difference;
+        first = false;
+      }
+    if (first)
+      return true; // never legal at all
+    total += least;
+  }
+  return Price() < total || (total == Price() && cheap < dear);
+}
+
+void Solver::removeChoice(unsigned v, unsigned index) {
+  size_t n = alive[v].size();
+  for (unsigned id : tablesOf[v]) {
+    PriceTable &table = tables[id];
+    size_t step = stride(table, v), to = 0;
+    for (size_t outer = 0; outer < table.entries.size(); outer += step * n)
+      for (size_t choice = 0; choice < n; ++choice)
+        for (size_t inner = 0; choice != index && inner < step; ++inner)
+          table.entries[to++] = table.entries[outer + choice * step + inner];
+    table.entries.resize(to);
+  }
+  alive[v].erase(alive[v].begin() + index);
+}
+
+void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
+  std::vector<bool> queued(alive.size());
+  for (unsigned v : todo)
+    queued[v] = true;
+  auto findDead = [&](unsigned v) -> int {
+    int n = alive[v].size();
+    for (int dear = n - 1; dear >= 0; --dear)
+      for (int cheap = 0; cheap < n; ++cheap)
+        if (cheap != dear && dominated(v, dear, cheap))
+          return dear;
+    return -1;
+  };
+  while (!todo.empty()) {
+    unsigned v = todo.back();
+    todo.pop_back();
+    queued[v] = false;
+    for (int dead; alive[v].size() > 1 && (dead = findDead(v)) >= 0;) {
+      removeChoice(v, dead);
+      for (unsigned id : tablesOf[v])
+        for (unsigned other : tables[id].variables)
+          if (!queued[other]) {
+            queued[other] = true;
+            todo.push_back(other);
+          }
+    }
+  }
+}
+
+/// Forgets a variable with one choice left: its tables lose a dimension of size one.
+void Solver::fix(unsigned v) {
+  for (unsigned id : tablesOf[v]) {
+    PriceTable &table = tables[id];
+    llvm::erase(table.variables, v);
+    if (table.variables.empty()) {
+      base += table.entries[0];
+      table = {};
+    }
+  }
+  tablesOf[v].clear();
+  done[v] = true;
+}
+
+SmallVector<unsigned> Solver::neighbours(unsigned v) const {
+  SmallVector<unsigned> result;
+  for (unsigned id : tablesOf[v])
+    for (unsigned other : tables[id].variables)
+      if (other != v)
+        result.push_back(other);
+  llvm::sort(result);
+  result.erase(llvm::unique(result), result.end());
+  return result;
+}
+
+double Solver::width(unsigned v) const {
+  double product = alive[v].size();
+  for (unsigned other : neighbours(v))
+    product *= alive[other].size();
+  return product;
+}
+
+void Solver::eliminate(unsigned v) {
+  SmallVector<unsigned> order = neighbours(v);
+  PriceTable sum;
+  sum.variables.assign(order.begin(), order.end());
+  Eliminated record{v, alive[v], order, {}, {}};
+  size_t combinations = 1;
+  for (unsigned other : order) {
+    record.neighbourChoices.push_back(alive[other]);
+    combinations *= alive[other].size();
+  }
+  order.push_back(v); // the fastest index
+  size_t n = alive[v].size();
+  std::vector<Price> joint(combinations * n);
+  largest = std::max(largest, joint.size());
+  for (unsigned id : tablesOf[v]) {
+    SmallVector<size_t> steps, counter(order.size());
+    for (unsigned other : order)
+      steps.push_back(stride(tables[id], other));
+    size_t at = 0;
+    for (Price &price : joint) {
+      price += tables[id].entries[at];
+      for (size_t i = order.size(); i-- > 0;) { // count up, the last index fastest
+        at += steps[i];
+        if (++counter[i] < alive[order[i]].size())
+          break;
+        at -= steps[i] * counter[i];
+        counter[i] = 0;
+      }
+    }
+  }
+  while (!tablesOf[v].empty())
+    removeTable(tablesOf[v].back());
+  for (size_t k = 0; k < combinations; ++k) {
+    auto begin = joint.begin() + k * n, best = std::min_element(begin, begin + n);
+    sum.entries.push_back(*best);
+    record.best.push_back(best - begin);
+  }
+  done[v] = true;
+  eliminated.push_back(std::move(record));
+  put(std::move(sum));
+}
+
+std::optional<Assignment> Solver::run() {
+  std::vector<unsigned> todo(alive.size());
+  std::iota(todo.begin(), todo.end(), 0);
+  double cap = 64;
+  while (true) {
+    eliminateDeadEnds(std::move(todo));
+    todo = {};
+    std::set<std::pair<double, unsigned>> queue;
+    std::vector<double> widthOf(alive.size());
+    for (unsigned v = 0; v < alive.size(); ++v)
+      if (!done[v] && alive[v].size() == 1)
+        fix(v);
+    for (unsigned v = 0; v < alive.size(); ++v)
+      if (!done[v])
+        queue.insert({widthOf[v] = width(v), v});
+    if (queue.empty())
+      break;
+    cap = std::max(cap, queue.begin()->first);
+    std::set<unsigned> touched;
+    while (!queue.empty() && queue.begin()->first <= cap) {
+      auto [w, v] = *queue.begin();
+      if (w > limit)
+        return std::nullopt;
+      queue.erase(queue.begin());
+      SmallVector<unsigned> around = neighbours(v);
+      eliminate(v);
+      touched.insert(around.begin(), around.end());
+      for (unsigned other : around) {
+        queue.erase({widthOf[other], other});
+        queue.insert({widthOf[other] = width(other), other});
+      }
+    }
+    for (unsigned v : touched)
+      if (!done[v])
+        todo.push_back(v);
+  }
+  Assignment result;
+  result.price = base;
+  result.largestTable = largest;
+  for (const Choices &choices : alive)
+    result.choice.push_back(choices[0]);
+  for (const Eliminated &record : llvm::reverse(eliminated)) {
+    size_t at = 0;
+    for (auto [other, choices] : llvm::zip(record.neighbours, record.neighbourChoices))
+      at = at * choices.size() + (llvm::find(choices, result.choice[other]) - choices.begin());
+    result.choice[record.variable] = record.choices[record.best[at]];
+  }
+  return result;
+}
+
+} // namespace
+
+std::optional<Assignment> pc::minimize(ArrayRef<unsigned> choices, std::vector<PriceTable> tables, bool countIllegal,
+                                       size_t limit) {
+  return Solver(choices, std::move(tables), countIllegal, limit).run();
+}

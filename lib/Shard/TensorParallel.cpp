@@ -1,0 +1,119 @@
+//===- TensorParallel.cpp - Split heads, ffn and vocabulary ---------------------------------===//
+// Column-parallel, then row-parallel linears with one all_reduce behind each pair; embedding, head and loss split by
+// vocabulary. Reference: M. Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
+// parallelism", 2019.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Shard/Passes.h"
+
+#include "Seeds.h"
+#include <numeric>
+
+namespace pc {
+#define GEN_PASS_DEF_TENSORPARALLEL
+#include "pc/Shard/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+static constexpr StringRef tactic = "pc-tensor-parallel";
+
+/// One axis: weights are split along `names` and never moved, activations wherever one of them occurs.
+static LogicalResult splitWeights(ModuleOp module, StringAttr axis, ArrayRef<StringRef> names) {
+  Seeds seeds(tactic, axis, AxisOrder(meshOf(module)));
+  for (StringRef name : names)
+    seeds.must.insert(name);
+  // The optimizer works on the shards it is given; a norm over all of them may wait on partials.
+  seeds.only[Section::Accumulate] = seeds.only[Section::Optimizer] = seeds.must;
+  seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
+    return {isa<ParameterOp, StateOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
+  };
+  seeds.fixed = [](Operation *leaf) { return isa<ParameterOp, StateOp>(leaf); };
+  return propagate(module, seeds);
+}
+
+/// The smallest size of the dims that leaves call `name`, with such a leaf; 0 if there is none.
+static std::pair<int64_t, Operation *> sizeOf(ModuleOp module, StringRef name) {
+  std::pair<int64_t, Operation *> least{0, nullptr};
+  module.walk([&](ParameterOp parameter) {
+    auto shape = cast<RankedTensorType>(parameter.getValue().getType()).getShape();
+    for (auto [d, dim] : llvm::enumerate(parameter.getDims().getAsValueRange<StringAttr>()))
+      if (dim == name && (!least.second || shape[d] < least.first))
+        least = {shape[d], parameter};
+  });
+  return least;
+}
+
+/// Replaces `axis` in the mesh by two axes of sizes `outer` and the rest, called "<axis>.0" and "<axis>.1".
+static std::pair<StringAttr, StringAttr> splitAxis(ModuleOp module, StringAttr axis, int64_t outer) {
+  auto op = cast<MeshOp>(module.getBody()->front());
+  MeshAttr mesh = op.getMesh();
+  MLIRContext *context = module.getContext();
+  auto first = StringAttr::get(context, axis.getValue() + ".0"),
+       second = StringAttr::get(context, axis.getValue() + ".1");
+  SmallVector<StringAttr> names;
+  SmallVector<int64_t> sizes;
+  for (auto [name, size] : llvm::zip(mesh.getNames(), mesh.getSizes())) {
+    if (name == axis) {
+      names.append({first, second});
+      sizes.append({outer, size / outer});
+    } else {
+      names.push_back(name);
+      sizes.push_back(size);
+    }
+  }
+  op.setMeshAttr(MeshAttr::get(context, names, sizes));
+  return {first, second};
+}
+
+namespace {
+struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
+  using TensorParallelBase::TensorParallelBase;
+
+  void runOnOperation() override {
+    if (form != "1d") {
+      bool known = form == "2d" || form == "2.5d" || form == "3d";
+      getOperation().emitError() << tactic << ": form '" << form << "' is "
+                                 << (known ? "not available yet; use 1d" : "unknown; there is 1d");
+      return signalPassFailure();
+    }
+    StringAttr name = freshAxis(getOperation(), tactic, axis);
+    if (!name || failed(place(name)))
+      signalPassFailure();
+  }
+
+  LogicalResult place(StringAttr name) {
+    ModuleOp module = getOperation();
+    int64_t ranks = meshOf(module).size(name);
+    auto [heads, parameter] = sizeOf(module, "kv_heads");
+    int64_t shared = heads ? std::gcd(heads, ranks) : ranks;
+    if (shared == ranks)
+      return splitWeights(module, name, {"kv_heads", "ffn", "vocab"});
+    // More ranks than key/value heads: those are replicated on an axis of their own, which splits the query heads of a
+    // group.
+    auto [group, query] = sizeOf(module, "group");
+    if (group % (ranks / shared))
+      return parameter->emitError() << tactic << ": '" << sourceName(parameter) << "': " << heads << " kv_heads of "
+                                    << group << " query heads each cannot be split over " << name.getValue() << "="
+                                    << ranks << "; nearest legal sizes: " << nearest(heads, group, ranks);
+    if (shared == 1)
+      return splitWeights(module, name, {"group", "ffn", "vocab"});
+    auto [outer, inner] = splitAxis(module, name, shared);
+    if (failed(splitWeights(module, outer, {"kv_heads", "ffn", "vocab"})))
+      return failure();
+    return splitWeights(module, inner, {"group", "ffn", "vocab"});
+  }
+
+  /// The axis sizes next to `ranks` over which the heads can be split.
+  static std::string nearest(int64_t heads, int64_t group, int64_t ranks) {
+    auto legal = [&](int64_t n) { return group % (n / std::gcd(heads, n)) == 0; };
+    int64_t below = ranks, above = ranks;
+    while (!legal(below))
+      --below;
+    while (above <= heads * group && !legal(above))
+      ++above;
+    std::string text = std::to_string(below);
+    return above <= heads * group ? text + " and " + std::to_string(above) : text;
+  }
+};
+} // namespace

@@ -1,0 +1,42 @@
+// RUN: pc-opt %S/Inputs/mlp.mlir --pc-differentiate=microbatches=2 -o %t.step
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=4 --pc-data-parallel --pc-verify-placed -o %t.placed
+// RUN: FileCheck %s < %t.placed
+// RUN: FileCheck %s < %t.placed --check-prefix=COUNT
+// RUN: pc-opt %t.placed --pc-erase-placements | diff %t.step -
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=3 --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=DIVIDE
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel="mode=naive" 2>&1 | FileCheck %s --check-prefix=NAIVE
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel="axis=x" 2>&1 | FileCheck %s --check-prefix=AXIS
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=USED
+// RUN: not pc-opt %t.step --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=MESH
+
+// DIVIDE: error: pc-data-parallel: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32, {{.*}}>' does not divide by dp=3; nearest legal sizes: 3 and 6
+// NAIVE: error: pc-data-parallel: mode 'naive' is not available yet; use ddp
+// AXIS: error: pc-data-parallel: axis 'x' is not in the mesh, which has 'dp'
+// USED: error: pc-data-parallel: axis 'dp' is used by an earlier tactic
+// MESH: error: pc-data-parallel: the module has no mesh (pc-set-mesh comes first)
+
+// Parameters and state stay whole, the data is split along the batch, never along the microbatches.
+// CHECK-DAG: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[_, _]>>
+// CHECK-DAG: pc.input tokens {{.*}} : tensor<2x4x8xi32, #pc.place<[_, dp, _]>>
+// Inside the body nothing moves: activations are split along the batch, gradients and the loss are addends.
+// CHECK: pc.accumulate
+// CHECK-NOT: pc.all_reduce
+// CHECK: pc.embedding {{.*}} -> tensor<4x8x6xf32, #pc.place<[dp, _, _]>>
+// CHECK-NOT: pc.all_reduce
+// CHECK: pc.output logits "logits" %{{.*}} : tensor<4x8x512xf32, #pc.place<[dp, _, _]>>
+// CHECK-NOT: pc.all_reduce
+// CHECK: pc.scale {{.*}} -> tensor<f32, #pc.place<[] sum(dp)>>
+// CHECK-NOT: pc.all_reduce
+// CHECK: pc.einsum "b s v, b s e -> v e" {{.*}} -> tensor<512x6xf32, #pc.place<[_, _] sum(dp)>>
+// CHECK-NOT: pc.all_reduce
+// CHECK: pc.yield
+// What both microbatches add up to is reduced once, after them.
+// CHECK: %[[LOSS:.*]] = pc.all_reduce sum %{{.*}}#0 on ["dp"]
+// CHECK: pc.output loss "loss" %[[LOSS]]
+// CHECK: %[[G:.*]] = pc.all_reduce sum %{{.*}}#1 on ["dp"] : (tensor<512x6xf32, #pc.place<[_, _] sum(dp)>>) -> tensor<512x6xf32, #pc.place<[_, _]>>
+// CHECK: pc.output gradient "wte" %[[G]]
+// CHECK: pc.adamw %{{.*}}, %[[G]]
+
+// One all_reduce for the loss and one per parameter, 2(n-1)/n of its bytes; nothing else.
+// COUNT-COUNT-4: pc.all_reduce
+// COUNT-NOT: {{pc\.(all_reduce|all_gather|reduce_scatter|all_to_all|slice|mask|pad)}}
