@@ -10,6 +10,13 @@ using namespace pc;
 #define GET_OP_CLASSES
 #include "pc/IR/PCOps.cpp.inc"
 
+LogicalResult ArenaOp::verify() {
+  int64_t bytes = getBytes();
+  if (bytes < 0 || bytes % 64)
+    return emitOpError() << "has " << bytes << " bytes, which is no multiple of 64 (C1)";
+  return success();
+}
+
 //===---------------------------------------------------------------------------===//
 // Regions: `pc.accumulate (%arg = %value : type, ...) { ... } : types`
 //===---------------------------------------------------------------------------===//

@@ -45,6 +45,17 @@ def PC_PlanOp : PC_Op<"plan"> {
   let assemblyFormat = "$mesh $tactics `microbatches` $microbatches attr-dict";
 }
 
+def PC_ArenaOp : PC_Op<"arena"> {
+  let summary = "Device arena of one rank, in bytes; planned programs only, at most one per module";
+  let description = [{
+    Every value outside of kernels lives in it, at the offset its type names (`#pc.home`). Constraint (C1): a multiple of 64, at least 0.
+    Example: `pc.arena 123456`
+  }];
+  let arguments = (ins I64Attr:$bytes);
+  let assemblyFormat = "$bytes attr-dict";
+  let hasVerifier = 1;
+}
+
 def PC_AccumulateOp : PC_Op<"accumulate", [SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects]> {
   let summary = "Forward and backward of one microbatch, summed over microbatches";
   let description = [{

@@ -4,4 +4,33 @@
 
 include "mlir/Pass/PassBase.td"
 
+def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
+  let summary = "Give every value an offset in the device arena";
+  let description = [{
+    Scheduled program -> planned program. Every result outside of kernels, and every block argument of `pc.accumulate`, gets a home in
+    its type (`#pc.home<offset>`, a multiple of 64); `pc.arena` says how large the arena is. Values inside `pc.fusion` have none.
+
+    * Parameters, states, then the other leaves come first and live through the whole step.
+    * An updated parameter or state is written over the old one where its producer may (`pc::mayShareHome`) and nothing reads the old one
+      later; otherwise it has its own home and `pc.update` copies. Such an update moves behind the last reader of the old value.
+    * A block argument of `pc.accumulate` has the home of the operand: the stack, of which microbatch m is the m-th part.
+    * With one microbatch a result of `pc.accumulate` has the home of the value that the body yields, where the body computes that;
+      otherwise they differ, and the yield copies (one microbatch) or adds (several).
+    * A result takes the home of an operand that dies at its op where `pc::mayShareHome` allows it.
+
+    Offsets come from `pc::planArena` (ArenaPlanner.h), which knows nothing of IR. Post-condition: `pc-verify-memory`.
+  }];
+  let dependentDialects = ["mlir::func::FuncDialect"];
+}
+
+def VerifyMemory : Pass<"pc-verify-memory", "mlir::ModuleOp"> {
+  let summary = "Replay the step on its arena and check that no value is overwritten while it is needed";
+  let description = [{
+    Independent of the planner: counts the pending uses of every value while it walks the program. (A1) one function, one arena, every
+    value outside of kernels at a multiple of 64 inside of it; (A2) block arguments of accumulations lie where their operands lie;
+    (A3) a result overlaps no value with pending uses, except one that it may be written over, at the same offset; (A4) an update
+    finds its value in the leaf's home, or copies when nothing reads the old one any more.
+  }];
+}
+
 #endif

@@ -4,4 +4,22 @@
 
 include "mlir/Pass/PassBase.td"
 
+def Interpret : Pass<"pc-interpret", "mlir::ModuleOp"> {
+  let summary = "Run a program of any phase in double precision and print a digest of its results";
+  let description = [{
+    Model, step, placed, local, scheduled and planned programs; as many simulated ranks as the mesh has. Parameters, states, tokens and
+    hyper-parameters are drawn from their names, global indices and `seed`, so two programs of one model read the same. Changes
+    nothing; prints one line per output and update to standard output (give pc-opt `-o /dev/null` to see nothing else):
+
+    `gradient w: 11x6 max 1.234567890e-01 sum 2.345678901e+00 mix 3.456789012e-01`
+
+    `max` is the largest absolute value, `mix` a sum with pseudo-random weights (it changes when elements are permuted). In a placed
+    program every value on the way is put together from the ranks and compared with one device; the pass fails where they differ.
+  }];
+  let options = [
+    Option<"seed", "seed", "uint64_t", "1", "Of everything that the program reads">,
+    Option<"print", "print", "std::string", "\"outputs\"", "outputs; values: also what every op computes; none">,
+  ];
+}
+
 #endif

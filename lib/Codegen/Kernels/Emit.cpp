@@ -37,9 +37,7 @@ Ptr Ptr::operator+(Num index) const {
 }
 
 Num Emitter::integer(int64_t value) { return wrap(arith::ConstantIntOp::create(b, loc, value, 64)); }
-Num Emitter::real(double value) {
-  return wrap(arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value))));
-}
+Num Emitter::real(double value) { return wrap(arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value)))); }
 Num Emitter::splat(Num scalar, int64_t width) {
   return wrap(vector::BroadcastOp::create(b, loc, VectorType::get(width, scalar.v.getType()), scalar.v));
 }
@@ -103,8 +101,8 @@ Num Emitter::sqrt(Num x) { return wrap(math::SqrtOp::create(b, loc, x.v)); }
 Num Emitter::log(Num x) { return wrap(math::LogOp::create(b, loc, x.v)); }
 
 Num Emitter::exp(Num x) {
-  // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6. Adding 1.5 * 2^23 rounds to an integer that then
-  // stands in the low bits; the subtraction after it must not be reassociated away.
+  // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6. Adding 1.5 * 2^23 rounds to an integer that
+  // then stands in the low bits; the subtraction after it must not be reassociated away.
   auto exact = [&](auto op, Num a, Num c) {
     match(a, c);
     return wrap(decltype(op)::create(b, loc, a.v, c.v));
@@ -131,18 +129,21 @@ Num Emitter::exp(Num x) {
   return exact(arith::MulFOp(), p, wrap(arith::BitcastOp::create(b, loc, x.v.getType(), power)));
 }
 
-Num Emitter::sum(Num x) {
-  return wrap(vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, x.v, fast));
-}
+Num Emitter::sum(Num x) { return wrap(vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, x.v, fast)); }
 Num Emitter::maximum(Num x) {
   // Halves against each other: LLVM's own reduction guards every step against NaN.
   for (int64_t half = x.width() / 2; half >= 1; half /= 2) {
     auto low = llvm::to_vector(llvm::seq<int64_t>(0, half)), high = llvm::to_vector(llvm::seq<int64_t>(half, 2 * half));
-    x = max(wrap(vector::ShuffleOp::create(b, loc, x.v, x.v, low)), wrap(vector::ShuffleOp::create(b, loc, x.v, x.v, high)));
+    x = max(wrap(vector::ShuffleOp::create(b, loc, x.v, x.v, low)),
+            wrap(vector::ShuffleOp::create(b, loc, x.v, x.v, high)));
   }
   return wrap(vector::ExtractOp::create(b, loc, x.v, ArrayRef<int64_t>{0}));
 }
 
+Num Emitter::extend(Num x) { return wrap(arith::ExtSIOp::create(b, loc, b.getI64Type(), x.v)); }
+Num Emitter::inRange(Num x, Num end) {
+  return wrap(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x.v, end.v));
+}
 Num Emitter::before(Num from, Num end, int64_t width) {
   auto steps = llvm::to_vector(llvm::seq<int32_t>(0, width));
   Value step = arith::ConstantOp::create(b, loc, b.getI32VectorAttr(steps));
@@ -158,12 +159,8 @@ void Emitter::loop(Num lo, Num hi, int64_t step, llvm::function_ref<void(Num)> b
 }
 Emitter::Carried Emitter::loop(Num lo, Num hi, int64_t step, Carried init,
                                llvm::function_ref<Carried(Num, const Carried &)> body) {
-  auto values = [](const Carried &nums) {
-    return llvm::map_to_vector(nums, [](Num n) { return n.v; });
-  };
-  auto nums = [&](ValueRange values) {
-    return llvm::map_to_vector<6>(values, [&](Value v) { return wrap(v); });
-  };
+  auto values = [](const Carried &nums) { return llvm::map_to_vector(nums, [](Num n) { return n.v; }); };
+  auto nums = [&](ValueRange values) { return llvm::map_to_vector<6>(values, [&](Value v) { return wrap(v); }); };
   auto f = scf::ForOp::create(b, loc, lo.v, hi.v, integer(step).v, values(init));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(f.getBody());
@@ -173,11 +170,15 @@ Emitter::Carried Emitter::loop(Num lo, Num hi, int64_t step, Carried init,
   auto results = nums(f.getResults());
   return Carried(results.begin(), results.end());
 }
-void Emitter::when(Num condition, llvm::function_ref<void()> body) {
-  auto f = scf::IfOp::create(b, loc, condition.v, /*withElseRegion=*/false);
+void Emitter::when(Num condition, llvm::function_ref<void()> body, llvm::function_ref<void()> otherwise) {
+  auto f = scf::IfOp::create(b, loc, condition.v, /*withElseRegion=*/bool(otherwise));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(f.thenBlock());
   body();
+  if (!otherwise)
+    return;
+  b.setInsertionPointToStart(f.elseBlock());
+  otherwise();
 }
 
 void Emitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body) {

@@ -1,7 +1,7 @@
 //===- Emit.h - Numbers, addresses and loops for writing kernels --------------------===//
-// Kernels are written once, in C++ that reads like the loop nest it emits: `Num` is an SSA value with operators, `Ptr` an
-// address of f32 or i32 elements, `Emitter` makes constants, loops and vector operations. Shapes are static, so tails are
-// vectors of the width that is left and never masks.
+// Kernels are written once, in C++ that reads like the loop nest it emits: `Num` is an SSA value with operators, `Ptr`
+// an address of f32 or i32 elements, `Emitter` makes constants, loops and vector operations. Shapes are static, so
+// tails are vectors of the width that is left and never masks.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_EMIT_H
 #define PC_LIB_CODEGEN_KERNELS_EMIT_H
@@ -15,8 +15,8 @@
 namespace pc::kernels {
 class Emitter;
 
-/// An SSA value: i64, i32, i1, f32, or a vector of i32, i1 or f32. Binary operators take two values of one element type (a
-/// scalar beside a vector is broadcast) or a C++ number on one side.
+/// An SSA value: i64, i32, i1, f32, or a vector of i32, i1 or f32. Binary operators take two values of one element type
+/// (a scalar beside a vector is broadcast) or a C++ number on one side.
 struct Num {
   Emitter *e = nullptr;
   mlir::Value v;
@@ -72,6 +72,10 @@ public:
   /// Sum and maximum of the elements of a vector; the maximum of a power of two of them.
   Num sum(Num x);
   Num maximum(Num x);
+  /// A 32-bit integer as i64.
+  Num extend(Num x);
+  /// 0 <= x < end.
+  Num inRange(Num x, Num end);
   /// Which of `width` elements from column `from` on lie before column `end`.
   Num before(Num from, Num end, int64_t width);
 
@@ -80,8 +84,8 @@ public:
   /// The same with values that one turn hands to the next; returns the last ones.
   using Carried = llvm::SmallVector<Num>;
   Carried loop(Num lo, Num hi, int64_t step, Carried init, llvm::function_ref<Carried(Num, const Carried &)> body);
-  /// The body runs only where the condition holds.
-  void when(Num condition, llvm::function_ref<void()> body);
+  /// The body runs only where the condition holds, `otherwise` (may be null) where it does not.
+  void when(Num condition, llvm::function_ref<void()> body, llvm::function_ref<void()> otherwise = nullptr);
 
   /// Covers [0, n) by full vectors and one narrower vector: body(first index, width).
   void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);

@@ -1,0 +1,21 @@
+//===- Sharing.h - When a result may be written over an operand ------------------------===//
+#ifndef PC_IR_SHARING_H
+#define PC_IR_SHARING_H
+
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// Whether the kernel of `op` may write result `result` over operand `operand`, that is: every element of the operand
+/// is read for the same element of the result only, and before that is written. True for
+/// * pointwise ops, and einsums without summation, for an operand that has the dims of the result, in that order;
+/// * adamw and sgd: any tensor operand of the parameter's shape;
+/// * all_reduce and mask;
+/// * kernels (`pc.fusion`) of such ops, where the operand and the result have the shape of the whole kernel.
+/// Shape and width of the element type are always the same. Generated kernels must be right when this says so and both
+/// are one buffer.
+bool mayShareHome(mlir::Operation *op, unsigned operand, unsigned result);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,50 @@
+//===- Feeds.h - What a program reads, drawn from names and global indices --------------------===//
+// The same leaf has the same elements in every phase and under every plan: an element depends on the seed, the leaf's
+// name and the element's index in the tensor without padding, and on nothing else.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_REFERENCE_FEEDS_H
+#define PC_REFERENCE_FEEDS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "pc/IR/PC.h"
+#include "pc/Reference/Tensor.h"
+
+namespace pc {
+
+/// The global shape and the layout of a leaf or an output: of its type in placed programs, of its attributes in local
+/// ones.
+struct LeafLayout {
+  Shape global;
+  PlaceAttr place; ///< null: whole on every rank
+};
+LeafLayout leafLayout(mlir::Operation *op, mlir::Value value);
+
+class Feeds {
+public:
+  Feeds(mlir::func::FuncOp program, uint64_t seed);
+
+  /// The global tensor that `leaf` (parameter, state, input, rope_table, constant, seed) reads, or failure after an
+  /// error:
+  /// * parameters: N(0, 0.3), around their value (deviation 0.1) where the initial value is a constant other than zero;
+  /// padding is 0;
+  /// * states: uniform in [0.001, 0.01); padding is 0;
+  /// * tokens and targets: uniform below the vocabulary of `pc.program`, else below the smallest dim named "vocab";
+  /// * hyper: lr 1e-2, beta1 .9, beta2 .99, eps 1e-8, weight decay .1, the bias corrections of the first step, clip
+  /// .05.
+  llvm::FailureOr<Tensor> read(mlir::Operation *leaf) const;
+
+  /// The shape without padding of a parameter and its states and gradient; null where there is no padding.
+  const Shape *validShape(llvm::StringRef parameter) const;
+
+private:
+  Tensor draw(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, const Shape *valid,
+              llvm::function_ref<double(uint64_t)> element) const;
+
+  uint64_t seed;
+  int64_t vocabulary = 0;
+  llvm::StringMap<Shape> valid;
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,46 @@
+//===- Interpreter.h - Runs programs of every phase ------------------------------------===//
+// The oracle: one interpreter for model, step, placed, local and planned programs, the last three on N simulated ranks
+// in lock step.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_REFERENCE_INTERPRETER_H
+#define PC_REFERENCE_INTERPRETER_H
+
+#include "pc/IR/PC.h"
+#include "pc/Reference/Tensor.h"
+#include <functional>
+#include <string>
+
+namespace pc {
+
+struct RunOptions {
+  uint64_t seed = 1;
+  /// Placed programs only: how far a value, put together from the ranks, may lie from the value of the same program on
+  /// one device. See `largestDifference`.
+  double tolerance = 1e-9;
+  /// Changes a parameter (its global tensor) before the step reads it.
+  std::function<void(llvm::StringRef name, Tensor &)> edit;
+  /// Sees every result of every op as one device computes it. Not called for local programs of several ranks.
+  std::function<void(mlir::Value, const Tensor &)> observe;
+};
+
+/// Outputs and updates by name ("loss loss", "gradient w", "update w", "update exp_avg of w"), in program order, global
+/// and without padding. What is observed once per microbatch is summed (loss) or put together along the batch (logits).
+struct NamedTensor {
+  std::string name;
+  Tensor value;
+};
+using Results = std::vector<NamedTensor>;
+/// The result called `name`, or null.
+Tensor *find(Results &results, llvm::StringRef name);
+
+/// Runs `@step`, else `@model`, else the only function of `module` on as many ranks as its mesh has (no mesh: one), on
+/// feeds that depend on names and the seed alone (Feeds.h).
+///
+/// Every rank holds its own tensors and moves are real exchanges. In a placed program every value is also put together
+/// from the ranks and compared with what one device computes. Fails after an error at the first op where the two
+/// differ, where ranks disagree about a value that all should hold, or that the interpreter does not know.
+llvm::FailureOr<Results> interpret(mlir::ModuleOp module, const RunOptions &options);
+
+} // namespace pc
+
+#endif

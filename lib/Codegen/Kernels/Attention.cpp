@@ -1,0 +1,95 @@
+//===- Attention.cpp - softmax(scale q k^T + mask) v, one head at a time ------------===//
+// Per head: K transposed and V in scratch, then blocks of 32 queries. A block's scores exist in scratch only; causal
+// blocks stop at the diagonal. Seven-product form and tiles: see AttentionGrad.cpp for the backward pass.
+//===-----------------------------------------------------------------------------===//
+#include "Attention.h"
+#include "Kernels.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+namespace {
+struct Layout {
+  Ptr keys, values, queries, scores, out, maxima, sums;
+
+  Layout(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
+    int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes);
+    keys = scratch.take(d * t);
+    values = scratch.take(t * d);
+    queries = scratch.take(block * d);
+    scores = scratch.take(block * t);
+    out = scratch.take(block * d);
+    maxima = scratch.take(roundUp(block, lanes));
+    sums = scratch.take(roundUp(block, lanes));
+  }
+};
+} // namespace
+
+LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
+  const AttentionShape a(op);
+  Emitter &e = kernel.e;
+  const int64_t lanes = e.lanes;
+  Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
+  Ptr o = kernel.results[0], lse = kernel.results[1];
+  Scratch scratch{kernel.scratch};
+  Layout at(scratch, a, lanes);
+  kernel.items = a.batch * a.heads * a.groups;
+  kernel.scratchBytes = scratch.bytes();
+  kernel.kind = "attention";
+  const int64_t block = a.block(lanes), paddedT = a.paddedT(lanes), paddedD = a.paddedD(lanes);
+  Num zero = e.integer(0);
+
+  e.loop(kernel.lo, kernel.hi, 1, [&](Num item) {
+    Num batch = item / (a.heads * a.groups), head = item % (a.heads * a.groups);
+    Num queryOffset = batch * (a.s * a.queryStride()) + head * a.d;
+    Num keyOffset = batch * (a.t * a.keyStride()) + head / a.groups * a.d;
+    Ptr lseRow = lse + item * a.s;
+    transposePadded(e, a.t, a.d, {k + keyOffset, a.keyStride()}, {at.keys, paddedT});
+    copyPadded(e, e.integer(a.t), e.integer(paddedT), a.d, paddedD, {v + keyOffset, a.keyStride()},
+               {at.values, paddedD});
+
+    e.loop(zero, e.integer(a.s), block, [&](Num first) {
+      Num rows = e.min(e.integer(block), e.integer(a.s) - first);
+      // Columns that some row of the block sees, in whole tiles.
+      Num columns = a.causal
+                        ? e.min((first + block + (tileColumns(lanes) - 1)) / tileColumns(lanes) * tileColumns(lanes),
+                                e.integer(paddedT))
+                        : e.integer(paddedT);
+      Num blockOffset = queryOffset + first * a.queryStride();
+      copyPadded(e, rows, e.integer(block), a.d, paddedD, {q + blockOffset, a.queryStride()}, {at.queries, paddedD});
+      product(e, e.integer(block), columns, false, e.integer(a.d), {at.queries, paddedD}, {at.keys, paddedT},
+              {at.scores, paddedT}, false);
+
+      e.loop(zero, e.integer(block), 1, [&](Num r) {
+        Ptr row = at.scores + r * paddedT;
+        Num end = a.causal ? e.min(first + r + 1, e.integer(a.t)) : e.integer(a.t);
+        Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);
+        Num maximum = e.maximum(e.loop(zero, columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
+          Num x = e.select(e.before(j, end, lanes), row.load(j, lanes), minusInfinity);
+          return Emitter::Carried{e.max(x, m[0])};
+        })[0]) * a.scale;
+        Num sum = e.sum(e.loop(zero, columns, lanes, {e.zeros(lanes)}, [&](Num j, const Emitter::Carried &sums) {
+          Num p = e.exp(e.fma(row.load(j, lanes), e.real(a.scale), e.real(0) - maximum));
+          p = e.select(e.before(j, end, lanes), p, e.real(0));
+          row.store(p, j);
+          return Emitter::Carried{sums[0] + p};
+        })[0]);
+        at.maxima.store(maximum, r);
+        at.sums.store(sum, r);
+      });
+      product(e, e.integer(block), e.integer(a.tiledD(lanes)), a.oddD(lanes), columns, {at.scores, paddedT},
+              {at.values, paddedD}, {at.out, paddedD}, false);
+
+      e.loop(zero, e.integer(roundUp(block, lanes)), lanes,
+             [&](Num r) { at.maxima.store(at.maxima.load(r, lanes) + e.log(at.sums.load(r, lanes)), r); });
+      e.loop(zero, rows, 1, [&](Num r) {
+        Num factor = e.real(1) / at.sums.load(r);
+        lseRow.store(at.maxima.load(r), first + r);
+        Ptr from = at.out + r * paddedD, to = o + (blockOffset + r * a.queryStride());
+        e.vectors(a.d, [&](Num j, int64_t width) { to.store(from.load(j, width) * factor, j); });
+      });
+    });
+  });
+  return success();
+}

@@ -1,0 +1,49 @@
+//===- Attention.h - Shapes shared by attention and its gradient --------------------===//
+#ifndef PC_LIB_CODEGEN_KERNELS_ATTENTION_H
+#define PC_LIB_CODEGEN_KERNELS_ATTENTION_H
+
+#include "Tiles.h"
+#include "pc/IR/PC.h"
+
+namespace pc::kernels {
+
+/// q: [batch, s, heads, groups, d]; k, v: [batch, t, heads, d]. All sizes in elements.
+struct AttentionShape {
+  int64_t batch, s, t, heads, groups, d;
+  double scale;
+  bool causal;
+
+  template <typename OpT> explicit AttentionShape(OpT op) {
+    llvm::ArrayRef<int64_t> q = llvm::cast<mlir::RankedTensorType>(op.getQ().getType()).getShape();
+    batch = q[0], s = q[1], heads = q[2], groups = q[3], d = q[4];
+    t = llvm::cast<mlir::RankedTensorType>(op.getK().getType()).getShape()[1];
+    scale = op.getScale().convertToDouble();
+    causal = op.getCausal();
+  }
+
+  int64_t queryStride() const { return heads * groups * d; }
+  int64_t keyStride() const { return heads * d; }
+  /// Queries that are worked on together, a multiple of tileRows.
+  int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
+  int64_t paddedT(int64_t lanes) const { return roundUp(t, std::max(tileColumns(lanes), block(lanes))); }
+  int64_t paddedD(int64_t lanes) const { return roundUp(d, lanes); }
+  /// Columns of d-wide products: whole tiles, and whether one more vector follows.
+  int64_t tiledD(int64_t lanes) const { return paddedD(lanes) / tileColumns(lanes) * tileColumns(lanes); }
+  bool oddD(int64_t lanes) const { return tiledD(lanes) < paddedD(lanes); }
+};
+
+/// Hands out one thread's scratch memory, in f32 elements; every piece starts at a multiple of 64 bytes.
+struct Scratch {
+  Ptr base;
+  int64_t used = 0;
+
+  Ptr take(int64_t elements) {
+    Ptr p = base.e ? base + base.e->integer(used) : Ptr();
+    used += roundUp(elements, 16);
+    return p;
+  }
+  int64_t bytes() const { return used * 4; }
+};
+
+} // namespace pc::kernels
+#endif

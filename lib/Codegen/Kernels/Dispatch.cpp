@@ -1,0 +1,30 @@
+//===- Dispatch.cpp - Which ops have a special kernel --------------------------------===//
+#include "Kernels.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+
+unsigned pc::numSpecialKernels(Operation *op) { return isa<LayerNormGradOp, RMSNormGradOp>(op) ? 2 : 1; }
+
+/// Special kernels read and write whole static tensors of f32 and i32.
+static LogicalResult checkTypes(Operation *op) {
+  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || !tensor.hasStaticShape() ||
+        !(tensor.getElementType().isF32() || tensor.getElementType().isInteger(32)))
+      return op->emitOpError("has no CPU kernel for ") << type << ": only static tensors of f32 and i32";
+    if (tensor.getNumElements() == 0)
+      return op->emitOpError("has no CPU kernel for the empty tensor ") << type;
+  }
+  return success();
+}
+
+std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
+  return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
+      .Case<AttentionOp, AttentionGradOp, LayerNormGradOp, RMSNormGradOp, EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp,
+            RopeOp>([&](auto special) -> LogicalResult {
+        return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
+      })
+      .Default([](Operation *) { return std::nullopt; });
+}

@@ -1,0 +1,81 @@
+//===- Embedding.cpp - Rows of a table by id, and the sum of gradients per id --------===//
+#include "Kernels.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+static RankedTensorType tensorOf(Value v) { return cast<RankedTensorType>(v.getType()); }
+
+/// The id at `i` as a row of this rank's block of the table.
+static Num localRow(Kernel &kernel, Num i, bool hasOffset) {
+  Emitter &e = kernel.e;
+  Num row = e.extend(kernel.operands[1].load(i));
+  return hasOffset ? row - e.extend(kernel.operands[2].load(e.integer(0))) : row;
+}
+
+LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
+  const int64_t rows = tensorOf(op.getTable()).getShape()[0], width = tensorOf(op.getTable()).getShape()[1];
+  const bool hasOffset = bool(op.getOffset());
+  Emitter &e = kernel.e;
+  Ptr table = kernel.operands[0], out = kernel.results[0];
+  kernel.items = tensorOf(op.getIds()).getNumElements();
+  kernel.kind = "embedding";
+  // Ids outside a block of a split table are zeros; outside a whole table they are an error.
+  kernel.status = e.loop(kernel.lo, kernel.hi, 1, {e.integer(0)}, [&](Num i, const Emitter::Carried &status) {
+    Num row = localRow(kernel, i, hasOffset), inside = e.inRange(row, e.integer(rows));
+    Ptr target = out + i * width;
+    e.when(
+        inside,
+        [&] {
+          Ptr source = table + row * width;
+          e.vectors(width, [&](Num j, int64_t w) { target.store(source.load(j, w), j); });
+        },
+        [&] { e.vectors(width, [&](Num j, int64_t w) { target.store(e.zeros(w), j); }); });
+    if (hasOffset)
+      return status;
+    Num first = e.select(e.inRange(status[0], e.integer(1)), i + 1, status[0]);
+    return Emitter::Carried{e.select(inside, status[0], first)};
+  })[0];
+  return success();
+}
+
+LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel) {
+  const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
+  const int64_t ids = tensorOf(op.getIds()).getNumElements();
+  const bool hasOffset = bool(op.getOffset());
+  // An item owns a rectangle of the table: it clears it, then walks all ids in order and adds the rows that fall in it.
+  const int64_t rowBlock = std::max<int64_t>(1024, (rows + 15) / 16), columnBlock = std::min<int64_t>(128, width);
+  const int64_t rowItems = (rows + rowBlock - 1) / rowBlock, columnItems = (width + columnBlock - 1) / columnBlock;
+
+  Emitter &e = kernel.e;
+  kernel.items = rowItems * columnItems;
+  kernel.kind = "embedding";
+
+  auto rectangle = [&](Num start, Num end, Num column, int64_t columns) {
+    Ptr dy = kernel.operands[0] + column, table = kernel.results[0] + column;
+    e.loop(start, end, 1, [&](Num row) {
+      Ptr target = table + row * width;
+      e.vectors(columns, [&](Num j, int64_t w) { target.store(e.zeros(w), j); });
+    });
+    e.loop(e.integer(0), e.integer(ids), 1, [&](Num i) {
+      Num row = localRow(kernel, i, hasOffset);
+      e.when(e.inRange(row - start, end - start), [&] {
+        Ptr source = dy + i * width, target = table + row * width;
+        e.vectors(columns, [&](Num j, int64_t w) { target.store(target.load(j, w) + source.load(j, w), j); });
+      });
+    });
+  };
+  e.loop(kernel.lo, kernel.hi, 1, [&](Num item) {
+    Num start = item / columnItems * rowBlock, end = e.min(start + rowBlock, e.integer(rows));
+    Num column = item % columnItems * columnBlock;
+    int64_t full = width / columnBlock * columnBlock;
+    auto wide = [&] { rectangle(start, end, column, columnBlock); };
+    auto narrow = [&] { rectangle(start, end, e.integer(full), width - full); };
+    if (full == width)
+      wide();
+    else
+      e.when(column < e.integer(full), wide, narrow);
+  });
+  return success();
+}

@@ -1,0 +1,31 @@
+//===- Kernels.h - Kernels that are written by hand, per op --------------------------===//
+// Ops whose loops no general rule finds. Each function sets items, scratch and kind and emits the loop over items [lo,
+// hi). Items write disjoint memory and add in a fixed order, so results do not depend on threads. Tensors are row
+// major; the caller (Dispatch.cpp) has checked that they are static, not empty, and f32 or i32.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_KERNELS_KERNELS_H
+#define PC_LIB_CODEGEN_KERNELS_KERNELS_H
+
+#include "../Kernel.h"
+
+namespace pc::kernels {
+
+/// An item is one query head of one batch row.
+llvm::LogicalResult emit(AttentionOp op, Kernel &kernel);
+/// An item is one key/value head of one batch row.
+llvm::LogicalResult emit(AttentionGradOp op, Kernel &kernel);
+/// Part 0: dx, an item is a block of rows. Part 1: dgamma (and dbeta), an item is a block of columns.
+llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
+llvm::LogicalResult emit(RMSNormGradOp op, Kernel &kernel);
+/// An item is one id.
+llvm::LogicalResult emit(EmbeddingOp op, Kernel &kernel);
+/// An item is a rectangle of the table.
+llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel);
+/// An item is a block of 4096 elements. Results may be the operands' own memory.
+llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
+llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
+/// An item is one token. The result may be the operand's own memory.
+llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
+
+} // namespace pc::kernels
+#endif

@@ -1,0 +1,62 @@
+//===- Optimizer.cpp - AdamW and SGD in one pass over the parameter ------------------===//
+// The order of operations is torch.optim's. Results may be the operands' own memory: an element is read before it is
+// written.
+//===-----------------------------------------------------------------------------===//
+#include "Kernels.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+/// Elements of one item.
+static constexpr int64_t blockSize = 4096;
+
+/// Where `hyper` holds what (pc.input).
+enum Hyper : int64_t { Rate, Beta1, Beta2, Epsilon, Decay, Bias1, Bias2 };
+
+/// Covers the elements of the kernel's items: element(first index, width).
+static void elements(Kernel &kernel, Value parameter, llvm::function_ref<void(Num, int64_t)> element) {
+  Emitter &e = kernel.e;
+  const int64_t count = cast<RankedTensorType>(parameter.getType()).getNumElements();
+  const int64_t full = count / e.lanes * e.lanes;
+  kernel.items = (count + blockSize - 1) / blockSize;
+  kernel.kind = "optimizer";
+  if (full)
+    e.loop(kernel.lo * blockSize, e.min(kernel.hi * blockSize, e.integer(full)), e.lanes,
+           [&](Num i) { element(i, e.lanes); });
+  if (full < count)
+    e.when(e.inRange(e.integer(kernel.items - 1) - kernel.lo, kernel.hi - kernel.lo),
+           [&] { element(e.integer(full), count - full); });
+}
+
+LogicalResult pc::kernels::emit(AdamWOp op, Kernel &kernel) {
+  Emitter &e = kernel.e;
+  Ptr parameter = kernel.operands[0], gradient = kernel.operands[1], first = kernel.operands[2],
+      second = kernel.operands[3];
+  auto hyper = [&](Hyper h) { return kernel.operands[5].load(e.integer(h)); };
+  Num coefficient = kernel.operands[4].load(e.integer(0));
+  Num beta1 = hyper(Beta1), beta2 = hyper(Beta2), epsilon = hyper(Epsilon);
+  Num keep = 1.0 - hyper(Rate) * hyper(Decay), step = hyper(Rate) / hyper(Bias1), root2 = e.sqrt(hyper(Bias2));
+  Num rest1 = 1.0 - beta1, rest2 = 1.0 - beta2;
+  elements(kernel, op.getParameter(), [&](Num i, int64_t width) {
+    Num p = parameter.load(i, width), g = gradient.load(i, width) * coefficient;
+    Num m = first.load(i, width) * beta1 + g * rest1;
+    Num v = second.load(i, width) * beta2 + g * g * rest2;
+    Num denominator = e.sqrt(v) / root2 + epsilon;
+    kernel.results[0].store(p * keep - step * (m / denominator), i);
+    kernel.results[1].store(m, i);
+    kernel.results[2].store(v, i);
+  });
+  return success();
+}
+
+LogicalResult pc::kernels::emit(SGDOp op, Kernel &kernel) {
+  Emitter &e = kernel.e;
+  Num coefficient = kernel.operands[2].load(e.integer(0));
+  Num rate = kernel.operands[3].load(e.integer(Rate)), decay = kernel.operands[3].load(e.integer(Decay));
+  elements(kernel, op.getParameter(), [&](Num i, int64_t width) {
+    Num p = kernel.operands[0].load(i, width), g = kernel.operands[1].load(i, width) * coefficient;
+    kernel.results[0].store(p - rate * (g + decay * p), i);
+  });
+  return success();
+}

@@ -1,0 +1,54 @@
+//===- Liveness.cpp - How long the values of a step are needed -----------------------===//
+#include "pc/IR/Liveness.h"
+
+using namespace mlir;
+using namespace pc;
+
+int64_t pc::byteSize(Type tensor) {
+  auto type = cast<RankedTensorType>(tensor);
+  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+}
+
+bool pc::isLeaf(Operation *op) {
+  return isa<ParameterOp, StateOp, InputOp, RopeTableOp, ConstantOp, BlockOffsetOp>(op);
+}
+
+void Liveness::number(Block &block) {
+  for (Operation &op : block) {
+    positions[&op] = numPositions++;
+    for (Value result : op.getResults())
+      order.push_back(result);
+    if (auto accumulate = dyn_cast<AccumulateOp>(op))
+      number(accumulate.getBody().front());
+  }
+}
+
+int64_t Liveness::position(OpOperand &use) const {
+  Operation *user = use.getOwner();
+  Operation *last = isa<AccumulateOp>(user) ? user : nullptr;
+  Block *block = use.get().getParentBlock();
+  for (Operation *op = user; op && op->getBlock() != block; op = op->getParentOp())
+    if (isa_and_nonnull<AccumulateOp>(op->getParentOp()))
+      last = op->getParentOp(); // used by a body that repeats
+  return last ? position(last->getRegion(0).front().getTerminator()) : position(user);
+}
+
+Liveness::Liveness(Block &body) {
+  number(body);
+  for (Value value : order) {
+    Operation *op = value.getDefiningOp();
+    Lifetime life{position(op), position(op)};
+    if (isLeaf(op)) {
+      life = {0, numPositions - 1};
+    } else {
+      if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
+        life.last = position(accumulate.getBody().front().getTerminator());
+        if (accumulate.getMicrobatches() == 1)
+          life.first = life.last;
+      }
+      for (OpOperand &use : value.getUses())
+        life.last = std::max(life.last, position(use));
+    }
+    lifetimes[value] = life;
+  }
+}

@@ -1,0 +1,91 @@
+//===- Sharing.cpp - When a result may be written over an operand ----------------------===//
+#include "pc/IR/Sharing.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace pc;
+
+static bool sameShapeAndWidth(Value a, Value b) {
+  auto s = cast<RankedTensorType>(a.getType()), t = cast<RankedTensorType>(b.getType());
+  return s.getShape() == t.getShape() && s.getElementTypeBitWidth() == t.getElementTypeBitWidth();
+}
+
+/// Ops whose every result element depends on the elements of their operands at the same index (an operand may lack
+/// dims).
+static bool isPointwise(Operation *op) {
+  return isa<EinsumOp, AddOp, SubOp, ScaleOp, CopyOp, CastOp, LogOp, ExpOp, RecipOp, SqrtOp, ActivationOp,
+             ActivationGradOp, CrossEntropyGradOp, MaskPaddingOp, AdamWOp, SGDOp>(op);
+}
+
+/// How operand `i` of a pointwise op is read.
+enum class Read { Pointwise, Broadcast, Other };
+static Read readOf(Operation *op, const FactorRule &rule, unsigned i) {
+  // The small operands of these are read at any index.
+  if (isa<AdamWOp>(op) && i >= 4)
+    return Read::Broadcast;
+  if (isa<SGDOp>(op) && i >= 2)
+    return Read::Broadcast;
+  if (i >= rule.operands.size() || rule.results.empty())
+    return Read::Other;
+  ArrayRef<int> from = rule.operands[i], to = rule.results[0];
+  for (auto [d, f] : llvm::enumerate(to)) // a diagonal is no loop over the result
+    if (llvm::is_contained(to.drop_front(d + 1), f))
+      return Read::Other;
+  if (from == to)
+    return Read::Pointwise;
+  size_t at = 0;
+  for (int f : from) { // a subsequence of the result's dims
+    while (at < to.size() && to[at] != f)
+      ++at;
+    if (at++ >= to.size())
+      return Read::Other;
+  }
+  return Read::Broadcast;
+}
+
+/// Whether a kernel whose loop runs over `shape` may hold `op`: it sums nothing, and no value has more dims than the
+/// loop.
+static bool fitsLoop(Operation *op, ArrayRef<int64_t> shape) {
+  if (!isPointwise(op))
+    return false;
+  FactorRule rule = cast<FactorOpInterface>(op).getFactorRule();
+  for (unsigned i = 0, e = op->getNumOperands(); i < e; ++i)
+    if (readOf(op, rule, i) == Read::Other)
+      return false;
+  int64_t elements = 1;
+  for (int64_t size : shape)
+    elements *= size;
+  return llvm::all_of(op->getResults(), [&](Value result) {
+    auto type = cast<RankedTensorType>(result.getType());
+    return type.getNumElements() < elements || type.getShape() == shape;
+  });
+}
+
+static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result) {
+  Block &body = fusion.getBody().front();
+  auto shape = cast<RankedTensorType>(fusion.getResult(result).getType()).getShape();
+  if (!llvm::all_of(body.without_terminator(), [&](Operation &op) { return fitsLoop(&op, shape); }))
+    return false;
+  for (OpOperand &use : body.getArgument(operand).getUses()) {
+    Operation *user = use.getOwner();
+    if (isa<YieldOp>(user))
+      continue; // copied element by element
+    FactorRule rule = cast<FactorOpInterface>(user).getFactorRule();
+    if (readOf(user, rule, use.getOperandNumber()) != Read::Pointwise)
+      return false;
+  }
+  return true;
+}
+
+bool pc::mayShareHome(Operation *op, unsigned operand, unsigned result) {
+  if (!sameShapeAndWidth(op->getOperand(operand), op->getResult(result)))
+    return false;
+  if (isa<AllReduceOp, MaskOp>(op))
+    return true;
+  if (auto fusion = dyn_cast<FusionOp>(op))
+    return mayShareInFusion(fusion, operand, result);
+  if (!fitsLoop(op, cast<RankedTensorType>(op->getResult(result).getType()).getShape()))
+    return false;
+  return readOf(op, cast<FactorOpInterface>(op).getFactorRule(), operand) == Read::Pointwise;
+}

@@ -1,0 +1,146 @@
+//===- ArenaPlanner.cpp - Buffers with lifetimes -> offsets in one arena ----------------===//
+#include "pc/Memory/ArenaPlanner.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
+#include "llvm/Support/MathExtras.h"
+#include <map>
+#include <tuple>
+
+using namespace pc;
+using llvm::ArrayRef;
+using llvm::SmallVector;
+
+static int64_t alignedBytes(const ArenaBuffer &buffer) { return llvm::alignTo(buffer.bytes, arenaAlignment); }
+
+/// Positions where anything begins or ends, and the bytes that are live from each to the next.
+static std::pair<SmallVector<int64_t>, SmallVector<int64_t>> liveProfile(ArrayRef<ArenaBuffer> buffers) {
+  std::map<int64_t, int64_t> change;
+  for (const ArenaBuffer &buffer : buffers) {
+    change[buffer.first] += alignedBytes(buffer);
+    change[buffer.last + 1] -= alignedBytes(buffer);
+  }
+  SmallVector<int64_t> positions, live;
+  for (auto [position, bytes] : change) {
+    positions.push_back(position);
+    live.push_back((live.empty() ? 0 : live.back()) + bytes);
+  }
+  return {positions, live};
+}
+
+int64_t pc::maxLiveBytes(ArrayRef<ArenaBuffer> buffers) {
+  return buffers.empty() ? 0 : *llvm::max_element(liveProfile(buffers).second);
+}
+
+/// Per buffer, the largest sum of bytes that are live together while it lives.
+static SmallVector<int64_t> crowds(ArrayRef<ArenaBuffer> buffers) {
+  auto [positions, live] = liveProfile(buffers);
+  SmallVector<SmallVector<int64_t>> most = {live}; // most[k][i]: over i .. i + 2^k - 1
+  for (size_t width = 1; 2 * width <= positions.size(); width *= 2) {
+    const SmallVector<int64_t> &half = most.back();
+    SmallVector<int64_t> next;
+    for (size_t i = 0; i + 2 * width <= positions.size(); ++i)
+      next.push_back(std::max(half[i], half[i + width]));
+    most.push_back(std::move(next));
+  }
+  SmallVector<int64_t> result;
+  for (const ArenaBuffer &buffer : buffers) {
+    size_t begin = llvm::lower_bound(positions, buffer.first) - positions.begin();
+    size_t end = llvm::upper_bound(positions, buffer.last) - positions.begin();
+    size_t k = llvm::Log2_64(end - begin);
+    result.push_back(std::max(most[k][begin], most[k][end - (size_t(1) << k)]));
+  }
+  return result;
+}
+
+namespace {
+/// A buffer that has its place; kept in the order of offsets.
+struct Placed {
+  int64_t begin, end, first, last;
+};
+} // namespace
+
+/// The start of the smallest gap of at least `bytes` among buffers that share a position with `buffer`, or behind all
+/// of them.
+static int64_t bestFit(ArrayRef<Placed> placed, const ArenaBuffer &buffer, int64_t bytes) {
+  int64_t top = 0, best = -1, bestGap = INT64_MAX;
+  for (const Placed &other : placed) {
+    if (other.first > buffer.last || other.last < buffer.first)
+      continue;
+    int64_t gap = other.begin - top;
+    if (gap >= bytes && gap < bestGap) {
+      best = top;
+      bestGap = gap;
+    }
+    top = std::max(top, other.end);
+  }
+  return best >= 0 ? best : top;
+}
+
+static ArenaPlan placeInOrder(ArrayRef<ArenaBuffer> buffers, ArrayRef<unsigned> order) {
+  ArenaPlan plan;
+  plan.offsets.resize(buffers.size());
+  SmallVector<Placed> placed;
+  placed.reserve(buffers.size());
+  for (unsigned i : order) {
+    int64_t bytes = alignedBytes(buffers[i]);
+    int64_t offset = bestFit(placed, buffers[i], bytes);
+    plan.offsets[i] = offset;
+    plan.bytes = std::max(plan.bytes, offset + bytes);
+    Placed mine{offset, offset + bytes, buffers[i].first, buffers[i].last};
+    placed.insert(llvm::upper_bound(placed, mine, [](const Placed &a, const Placed &b) { return a.begin < b.begin; }),
+                  mine);
+  }
+  return plan;
+}
+
+ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
+  int64_t bound = maxLiveBytes(buffers);
+  SmallVector<int64_t> crowd = crowds(buffers);
+  auto length = [&](unsigned i) { return buffers[i].last - buffers[i].first; };
+  SmallVector<unsigned> order = llvm::to_vector(llvm::seq<unsigned>(0, buffers.size()));
+  ArenaPlan best;
+  auto attempt = [&](auto key) {
+    if (!best.offsets.empty() && best.bytes == bound)
+      return;
+    llvm::sort(order, [&](unsigned a, unsigned b) { return std::tuple(key(a), a) < std::tuple(key(b), b); });
+    ArenaPlan plan = placeInOrder(buffers, order);
+    if (best.offsets.empty() || plan.bytes < best.bytes)
+      best = std::move(plan);
+  };
+  // Those at the peak go first: they stack without gaps, up to the bound, and the others fill what they leave at other
+  // times.
+  attempt([&](unsigned i) { return std::tuple(-crowd[i], -buffers[i].bytes, -length(i)); });
+  attempt([&](unsigned i) { return std::tuple(-crowd[i], -length(i), -buffers[i].bytes); });
+  attempt([&](unsigned i) { return std::tuple(-buffers[i].bytes, -length(i)); });
+  return best;
+}
+
+std::string pc::checkArena(ArrayRef<ArenaBuffer> buffers, const ArenaPlan &plan) {
+  if (plan.offsets.size() != buffers.size())
+    return "not every buffer has an offset";
+  // Sweep over positions; the live buffers by offset.
+  SmallVector<std::tuple<int64_t, bool, unsigned>> events; // (position, begins, buffer): ends come first
+  for (auto [i, buffer] : llvm::enumerate(buffers)) {
+    if (plan.offsets[i] < 0 || plan.offsets[i] % arenaAlignment || plan.offsets[i] + buffer.bytes > plan.bytes)
+      return "buffer " + std::to_string(i) + " does not lie in the arena";
+    events.push_back({buffer.first, true, i});
+    events.push_back({buffer.last + 1, false, i});
+  }
+  llvm::sort(events);
+  std::map<int64_t, unsigned> live;
+  for (auto [position, begins, i] : events) {
+    if (!buffers[i].bytes)
+      continue;
+    if (!begins) {
+      live.erase(plan.offsets[i]);
+      continue;
+    }
+    auto [it, inserted] = live.insert({plan.offsets[i], i});
+    auto overlaps = [&](auto a, auto b) { return a->first + buffers[a->second].bytes > b->first; };
+    if (!inserted || (it != live.begin() && overlaps(std::prev(it), it)) ||
+        (std::next(it) != live.end() && overlaps(it, std::next(it))))
+      return "buffer " + std::to_string(i) + " overlaps another at position " + std::to_string(position);
+  }
+  return {};
+}

@@ -1,0 +1,124 @@
+//===- Buffers.cpp - Which values of a step share a home ---------------------------------===//
+#include "Buffers.h"
+#include "pc/IR/Sharing.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+using namespace mlir;
+using namespace pc;
+
+unsigned Buffers::find(unsigned i) const {
+  while (parent[i] != i)
+    i = parent[i] = parent[parent[i]];
+  return i;
+}
+
+unsigned Buffers::of(Value value) const { return find(number.lookup(value)); }
+
+void Buffers::join(unsigned a, unsigned b) {
+  a = find(a), b = find(b);
+  if (a == b)
+    return;
+  if (a > b)
+    std::swap(a, b);
+  parent[b] = a;
+  buffers[a].values.append(buffers[b].values);
+  buffers[a].life = {std::min(buffers[a].life.first, buffers[b].life.first),
+                     std::max(buffers[a].life.last, buffers[b].life.last)};
+  if (!buffers[a].leaf)
+    buffers[a].leaf = buffers[b].leaf;
+}
+
+Buffers::Buffers(Block &body, const Liveness &liveness) : liveness(liveness) {
+  for (Value value : liveness.values()) {
+    Operation *op = value.getDefiningOp();
+    number[value] = parent.size();
+    parent.push_back(parent.size());
+    buffers.push_back({{value}, byteSize(value.getType()), liveness.lifetime(value), isLeaf(op) ? op : nullptr});
+  }
+  body.walk([&](AccumulateOp accumulate) {
+    for (auto [argument, operand] : llvm::zip(accumulate.getBody().getArguments(), accumulate.getInputs()))
+      number[argument] = number.lookup(operand);
+  });
+  shareYields(body);
+  shareUpdates(body);
+  body.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    shareOperands(op);
+    return isa<FusionOp>(op) ? WalkResult::skip() : WalkResult::advance();
+  });
+}
+
+/// With one microbatch, what the body yields is the result.
+void Buffers::shareYields(Block &body) {
+  for (auto accumulate : body.getOps<AccumulateOp>()) {
+    if (accumulate.getMicrobatches() != 1)
+      continue;
+    llvm::DenseSet<Value> yielded;
+    Block &inner = accumulate.getBody().front();
+    for (auto [value, result] : llvm::zip(inner.getTerminator()->getOperands(), accumulate.getResults())) {
+      Operation *producer = value.getDefiningOp();
+      if (producer && producer->getBlock() == &inner && !isLeaf(producer) && yielded.insert(value).second)
+        join(number.lookup(value), number.lookup(result));
+    }
+  }
+}
+
+/// The new value of a leaf is written over the old one.
+void Buffers::shareUpdates(Block &body) {
+  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Operation *> leaves; // (parameter, state or null)
+  for (Operation &op : body) {
+    if (auto parameter = dyn_cast<ParameterOp>(op))
+      leaves[{parameter.getNameAttr(), StringAttr()}] = &op;
+    if (auto state = dyn_cast<StateOp>(op))
+      leaves[{state.getParameterAttr(), state.getNameAttr()}] = &op;
+  }
+  for (auto update : body.getOps<UpdateOp>()) {
+    Operation *leaf = update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
+                                            : leaves.lookup({update.getNameAttr(), StringAttr()});
+    auto result = dyn_cast<OpResult>(update.getValue());
+    if (!leaf || !result || isLeaf(result.getOwner()) || isa<AccumulateOp>(result.getOwner()) ||
+        result.getOwner()->getBlock() != &body || buffers[of(result)].leaf)
+      continue;
+    Operation *producer = result.getOwner();
+    int64_t written = liveness.position(producer);
+    bool legal = llvm::all_of(leaf->getResult(0).getUses(), [&](OpOperand &use) {
+      return use.getOwner() == producer ? mayShareHome(producer, use.getOperandNumber(), result.getResultNumber())
+                                        : liveness.position(use) < written;
+    });
+    if (legal && buffers[of(result)].bytes == buffers[of(leaf->getResult(0))].bytes)
+      join(number.lookup(leaf->getResult(0)), number.lookup(result));
+  }
+}
+
+/// A result is written over an operand that nothing needs any more.
+void Buffers::shareOperands(Operation *op) {
+  if (isLeaf(op) || isa<AccumulateOp>(op))
+    return;
+  int64_t now = liveness.position(op);
+  for (OpResult result : op->getResults()) {
+    if (buffers[of(result)].leaf)
+      continue;
+    for (Value operand : op->getOperands()) {
+      const Buffer &buffer = buffers[of(operand)];
+      if (of(operand) == of(result) || buffer.leaf || buffer.life.last != now ||
+          buffer.bytes != buffers[of(result)].bytes)
+        continue;
+      bool taken = llvm::any_of(op->getResults(), [&](Value other) { return of(other) == of(operand); });
+      bool legal = llvm::all_of(op->getOpOperands(), [&](OpOperand &use) {
+        return of(use.get()) != of(operand) || mayShareHome(op, use.getOperandNumber(), result.getResultNumber());
+      });
+      if (taken || !legal)
+        continue;
+      join(number.lookup(operand), number.lookup(result));
+      break;
+    }
+  }
+}
+
+SmallVector<Buffers::Buffer> Buffers::take() {
+  SmallVector<Buffer> groups;
+  for (unsigned i = 0; i < parent.size(); ++i)
+    if (find(i) == i)
+      groups.push_back(std::move(buffers[i]));
+  return groups;
+}

@@ -1,0 +1,40 @@
+//===- Buffers.h - Which values of a step share a home -----------------------------------===//
+#ifndef PC_LIB_MEMORY_BUFFERS_H
+#define PC_LIB_MEMORY_BUFFERS_H
+
+#include "pc/IR/Liveness.h"
+
+namespace pc {
+
+/// The values of a step in groups that get one home each: an updated leaf with its leaf, a yielded value with the
+/// result of its accumulation, a result with an operand that dies at its op.
+class Buffers {
+public:
+  Buffers(mlir::Block &body, const Liveness &liveness);
+
+  struct Buffer {
+    llvm::SmallVector<mlir::Value, 2> values;
+    int64_t bytes = 0;
+    Lifetime life;
+    mlir::Operation *leaf = nullptr; ///< lives through the whole step
+  };
+  /// All buffers, in the order of their first values.
+  llvm::SmallVector<Buffer> take();
+
+private:
+  unsigned find(unsigned i) const;
+  void join(unsigned a, unsigned b);
+  unsigned of(mlir::Value value) const;
+  void shareYields(mlir::Block &body);
+  void shareUpdates(mlir::Block &body);
+  void shareOperands(mlir::Operation *op);
+
+  const Liveness &liveness;
+  llvm::SmallVector<Buffer> buffers; ///< per value; the first one of a group holds what the group is
+  mutable llvm::SmallVector<unsigned> parent;
+  llvm::DenseMap<mlir::Value, unsigned> number; ///< block arguments of accumulations: that of the stack
+};
+
+} // namespace pc
+
+#endif

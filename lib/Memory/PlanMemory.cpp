@@ -1,0 +1,126 @@
+//===- PlanMemory.cpp - Give every value an offset in the device arena ------------------===//
+#include "Buffers.h"
+#include "pc/Memory/ArenaPlanner.h"
+#include "pc/Memory/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace pc {
+#define GEN_PASS_DEF_PLANMEMORY
+#include "pc/Memory/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// What the planner cannot place is refused here.
+LogicalResult checkPlannable(func::FuncOp function) {
+  if (!function.getBody().hasOneBlock())
+    return function.emitOpError() << "must have one block to be planned";
+  if (function.getNumArguments())
+    return function.emitOpError() << "has arguments, which have no home; a step has leaves (pc.input) instead";
+  bool failed = false;
+  function.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type); !tensor || !tensor.hasStaticShape() || placement(type)) {
+        op->emitOpError() << "has a result of type " << type << "; memory is planned for local programs (pc-localize)";
+        failed = true;
+      }
+    if (isa<AccumulateOp>(op) && op->getParentOp() != function) {
+      op->emitOpError() << "stands in another accumulation; memory planning knows one level";
+      failed = true;
+    }
+  });
+  return failure(failed);
+}
+
+/// An update copies where its value could not be written over the leaf. A copy must not come before a reader of the old
+/// value.
+void sinkUpdates(Block &body) {
+  llvm::DenseMap<Operation *, int64_t> last; // the last reader of a leaf
+  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Operation *> leaves;
+  llvm::DenseMap<Operation *, int64_t> position;
+  for (auto [i, op] : llvm::enumerate(body)) {
+    position[&op] = i;
+    if (auto parameter = dyn_cast<ParameterOp>(op))
+      leaves[{parameter.getNameAttr(), StringAttr()}] = &op;
+    if (auto state = dyn_cast<StateOp>(op))
+      leaves[{state.getParameterAttr(), state.getNameAttr()}] = &op;
+  }
+  SmallVector<Operation *> late;
+  for (auto update : body.getOps<UpdateOp>()) {
+    Operation *leaf = update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
+                                            : leaves.lookup({update.getNameAttr(), StringAttr()});
+    if (leaf && llvm::any_of(leaf->getUsers(), [&](Operation *user) {
+          return position.lookup(body.findAncestorOpInBlock(*user)) > position.lookup(update);
+        }))
+      late.push_back(update);
+  }
+  for (Operation *update : late)
+    update->moveBefore(body.getTerminator());
+}
+
+struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+    if (functions.size() != 1) {
+      module.emitError() << "pc-plan-memory: expected one function, the step, got " << functions.size();
+      return signalPassFailure();
+    }
+    for (ArenaOp arena : llvm::make_early_inc_range(module.getOps<ArenaOp>()))
+      arena.erase();
+    if (failed(checkPlannable(functions[0])))
+      return signalPassFailure();
+    int64_t bytes = plan(functions[0].getBody().front());
+    OpBuilder builder(functions[0]);
+    ArenaOp::create(builder, functions[0].getLoc(), bytes);
+  }
+
+  /// Sets the homes; returns the size of the arena.
+  int64_t plan(Block &body) {
+    sinkUpdates(body);
+    Liveness liveness(body);
+    SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness).take();
+
+    int64_t base = 0; // leaves, which live always, stand one behind the other
+    auto settle = [&](auto isNext) {
+      for (const Buffers::Buffer &buffer : buffers)
+        if (buffer.leaf && isNext(buffer.leaf)) {
+          setHome(buffer, base);
+          base += llvm::alignTo(buffer.bytes, arenaAlignment);
+        }
+    };
+    settle([](Operation *leaf) { return isa<ParameterOp>(leaf); });
+    settle([](Operation *leaf) { return isa<StateOp>(leaf); });
+    settle([](Operation *leaf) { return !isa<ParameterOp, StateOp>(leaf); });
+
+    SmallVector<const Buffers::Buffer *> moving;
+    SmallVector<ArenaBuffer> problem;
+    for (const Buffers::Buffer &buffer : buffers)
+      if (!buffer.leaf) {
+        moving.push_back(&buffer);
+        problem.push_back({buffer.bytes, buffer.life.first, buffer.life.last});
+      }
+    ArenaPlan solution = planArena(problem);
+    for (auto [buffer, offset] : llvm::zip_equal(moving, solution.offsets))
+      setHome(*buffer, base + offset);
+
+    for (auto accumulate : body.getOps<AccumulateOp>())
+      for (auto [argument, operand] : llvm::zip(accumulate.getBody().getArguments(), accumulate.getInputs()))
+        argument.setType(withEncoding(argument.getType(), cast<RankedTensorType>(operand.getType()).getEncoding()));
+    return base + solution.bytes;
+  }
+
+  void setHome(const Buffers::Buffer &buffer, int64_t offset) {
+    auto home = HomeAttr::get(&getContext(), offset);
+    for (Value value : buffer.values)
+      value.setType(withEncoding(value.getType(), home));
+  }
+};
+
+} // namespace

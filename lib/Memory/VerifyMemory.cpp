@@ -1,0 +1,251 @@
+//===- VerifyMemory.cpp - Replay the step on its arena ------------------------------------===//
+// Walks the program like a rank does and keeps a map of who holds which bytes. A value goes when its last pending use
+// is done; uses inside an accumulation of values from outside are done when the accumulation ends, because its body
+// repeats.
+//===-----------------------------------------------------------------------------===//
+#include "pc/IR/Liveness.h"
+#include "pc/IR/Sharing.h"
+#include "pc/Memory/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <map>
+
+namespace pc {
+#define GEN_PASS_DEF_VERIFYMEMORY
+#include "pc/Memory/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+class Replay {
+public:
+  explicit Replay(int64_t arenaBytes) : arenaBytes(arenaBytes) {}
+
+  LogicalResult run(Block &body) {
+    WalkResult entered =
+        body.walk([&](Operation *op) { // also those of accumulations: they hold their values all the time
+          return isLeaf(op) && !isa<FusionOp>(op->getParentOp()) ? WalkResult(enterLeaf(op)) : WalkResult::advance();
+        });
+    return entered.wasInterrupted() ? failure() : runBlock(body, nullptr);
+  }
+
+private:
+  struct Holder {
+    int64_t end;
+    Value value;
+  };
+  using Map = std::map<int64_t, Holder>;
+
+  static int64_t homeOf(Value value) {
+    auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
+    return home ? home.getOffset() : -1;
+  }
+
+  /// (A1) for one value.
+  LogicalResult checkHome(Operation *op, Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    if (!type || !type.hasStaticShape() || homeOf(value) < 0)
+      return op->emitOpError() << "has a value without a home: " << value.getType() << " (A1)";
+    if (homeOf(value) % 64 || homeOf(value) + byteSize(type) > arenaBytes)
+      return op->emitOpError() << "has a value outside of the arena of " << arenaBytes
+                               << " bytes or off its grid: " << type << " (A1)";
+    return success();
+  }
+
+  /// The holders that overlap `value`'s bytes.
+  SmallVector<Value> overlapping(Value value) {
+    SmallVector<Value> found;
+    int64_t begin = homeOf(value), end = begin + byteSize(value.getType());
+    auto it = held.upper_bound(begin);
+    if (it != held.begin() && std::prev(it)->second.end > begin)
+      --it;
+    for (; it != held.end() && it->first < end; ++it)
+      found.push_back(it->second.value);
+    return found;
+  }
+
+  void hold(Value value) { held[homeOf(value)] = {homeOf(value) + byteSize(value.getType()), value}; }
+
+  bool holds(Value value) {
+    auto it = held.find(homeOf(value));
+    return it != held.end() && it->second.value == value;
+  }
+
+  void release(Value value) {
+    if (holds(value) && !permanent.contains(homeOf(value)))
+      held.erase(homeOf(value));
+  }
+
+  LogicalResult enterLeaf(Operation *leaf) {
+    Value value = leaf->getResult(0);
+    if (failed(checkHome(leaf, value)))
+      return failure();
+    if (!overlapping(value).empty())
+      return leaf->emitOpError() << "lies over another leaf (A3)";
+    hold(value);
+    permanent.insert(homeOf(value));
+    pending[value] = llvm::range_size(value.getUses());
+    if (auto parameter = dyn_cast<ParameterOp>(leaf))
+      leaves[{parameter.getNameAttr(), StringAttr()}] = value;
+    if (auto state = dyn_cast<StateOp>(leaf))
+      leaves[{state.getParameterAttr(), state.getNameAttr()}] = value;
+    return success();
+  }
+
+  Value leafOf(UpdateOp update) {
+    return update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
+                                 : leaves.lookup({update.getNameAttr(), StringAttr()});
+  }
+
+  /// Whether `op` may write `result` where `old` lies, which it may read itself but nobody may read later.
+  bool mayReplace(Operation *op, OpResult result, Value old) {
+    if (homeOf(old) != homeOf(result) || byteSize(old.getType()) != byteSize(result.getType()) || pending[old])
+      return false;
+    bool permanentHome = permanent.contains(homeOf(old));
+    if (!permanentHome && !llvm::is_contained(op->getOperands(), old))
+      return false; // another result of this op
+    if (permanentHome && llvm::none_of(result.getUsers(), [&](Operation *user) {
+          auto update = dyn_cast<UpdateOp>(user);
+          return update && leafOf(update) == old;
+        }))
+      return false; // only the leaf's own new value
+    return llvm::all_of(op->getOpOperands(), [&](OpOperand &use) {
+      return use.get() != old || mayShareHome(op, use.getOperandNumber(), result.getResultNumber());
+    });
+  }
+
+  /// (A3) for one result.
+  LogicalResult write(Operation *op, OpResult result) {
+    if (failed(checkHome(op, result)))
+      return failure();
+    for (Value old : overlapping(result)) {
+      if (!mayReplace(op, result, old))
+        return op->emitOpError() << "writes result " << result.getResultNumber() << " at " << homeOf(result)
+                                 << " over a value that is still needed (A3)";
+    }
+    hold(result);
+    pending[result] = llvm::range_size(result.getUses());
+    return success();
+  }
+
+  /// (A4)
+  LogicalResult replay(UpdateOp update) {
+    Value leaf = leafOf(update), value = update.getValue();
+    if (!leaf)
+      return update.emitOpError() << "sets an unknown leaf (A4)";
+    if (homeOf(leaf) == homeOf(value)) {
+      if (!holds(value))
+        return update.emitOpError() << "does not find its value at " << homeOf(leaf) << " (A4)";
+      return success();
+    }
+    if (pending[leaf])
+      return update.emitOpError() << "copies over '" << update.getName() << "', whose old value is read later (A4)";
+    return success();
+  }
+
+  /// (A2), and the results of an accumulation.
+  LogicalResult replay(AccumulateOp accumulate) {
+    bool once = accumulate.getMicrobatches() == 1;
+    Block &inner = accumulate.getBody().front();
+    for (auto [argument, operand] : llvm::zip(inner.getArguments(), accumulate.getInputs()))
+      if (homeOf(argument) != homeOf(operand))
+        return accumulate.emitOpError() << "has a block argument apart from its operand (A2)";
+    for (OpResult result : accumulate->getResults())
+      if (!once && failed(write(accumulate, result)))
+        return failure();
+    SmallVector<Value> later;
+    if (failed(runBlock(inner, &later)))
+      return failure();
+    Operation *yield = inner.getTerminator();
+    // A value that was computed where the result lies becomes the result; the others are copied or added.
+    for (auto [value, result] : llvm::zip(yield->getOperands(), accumulate->getResults())) {
+      if (!once)
+        continue;
+      bool inPlace = homeOf(value) == homeOf(result) && value.getParentBlock() == &inner && value.getDefiningOp() &&
+                     !isLeaf(value.getDefiningOp()) && holds(value);
+      if (inPlace) {
+        if (failed(checkHome(accumulate, result)))
+          return failure();
+        hold(result);
+        pending[result] = llvm::range_size(result.getUses());
+      } else if (failed(write(accumulate, result))) {
+        return failure();
+      }
+    }
+    read(yield, &later);
+    releaseDead(yield->getOperands(), &inner);
+    llvm::append_range(later, accumulate.getInputs());
+    for (Value value : later)
+      --pending[value];
+    releaseDead(later, accumulate->getBlock());
+    releaseDead(accumulate->getResults(), accumulate->getBlock());
+    return success();
+  }
+
+  /// Books the uses by `op`: those of values of its own block now, others when the accumulation around it ends.
+  void read(Operation *op, SmallVectorImpl<Value> *later) {
+    for (Value operand : op->getOperands()) {
+      if (isa<BlockArgument>(operand))
+        continue; // part of an operand of the accumulation
+      if (operand.getParentBlock() == op->getBlock())
+        --pending[operand];
+      else
+        later->push_back(operand);
+    }
+  }
+
+  void releaseDead(ValueRange values, Block *block) {
+    for (Value value : values)
+      if (!isa<BlockArgument>(value) && value.getParentBlock() == block && !pending[value])
+        release(value);
+  }
+
+  LogicalResult runBlock(Block &block, SmallVectorImpl<Value> *later) {
+    for (Operation &op : block) {
+      if (isLeaf(&op) || isa<YieldOp>(op)) // there already; booked by the accumulation
+        continue;
+      if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
+        if (later)
+          return op.emitOpError() << "stands in another accumulation (A1)";
+        if (failed(replay(accumulate)))
+          return failure();
+        continue;
+      }
+      // Pending uses are from here on those that come later than this op.
+      read(&op, later);
+      if (auto update = dyn_cast<UpdateOp>(op); update && failed(replay(update)))
+        return failure();
+      for (OpResult result : op.getResults())
+        if (failed(write(&op, result)))
+          return failure();
+      releaseDead(op.getOperands(), &block);
+      releaseDead(op.getResults(), &block);
+    }
+    return success();
+  }
+
+  int64_t arenaBytes;
+  Map held;                               ///< by offset
+  llvm::DenseMap<Value, int64_t> pending; ///< uses still to come
+  llvm::DenseSet<int64_t> permanent;      ///< homes of leaves
+  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves;
+};
+
+struct VerifyMemory : pc::impl::VerifyMemoryBase<VerifyMemory> {
+  void runOnOperation() override {
+    auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
+    auto arenas = llvm::to_vector(getOperation().getOps<ArenaOp>());
+    if (functions.size() != 1 || arenas.size() != 1 || !functions[0].getBody().hasOneBlock()) {
+      getOperation().emitError()
+          << "pc-verify-memory: a planned program has one function of one block and one pc.arena (A1)";
+      return signalPassFailure();
+    }
+    if (failed(Replay(arenas[0].getBytes()).run(functions[0].getBody().front())))
+      signalPassFailure();
+  }
+};
+
+} // namespace

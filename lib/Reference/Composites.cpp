@@ -1,0 +1,288 @@
+//===- Composites.cpp - Norms, attention, rope, tables, losses, optimizers -------------------===//
+#include "Evaluators.h"
+
+#include <cmath>
+
+using namespace pc;
+
+/// The number of rows of a tensor (rows..., e).
+static int64_t rowsOf(const Tensor &x) { return x.shape.back() ? x.size() / x.shape.back() : 0; }
+
+/// The shape of a tensor (rows..., e) without e.
+static Shape rowShape(const Tensor &x) { return Shape(llvm::ArrayRef(x.shape).drop_back()); }
+
+//===---------------------------------------------------------------------------===//
+// Norms
+//===---------------------------------------------------------------------------===//
+
+Tensors pc::layerNorm(Inputs in, double eps) {
+  const Tensor &x = *in[0], &gamma = *in[1], &beta = *in[2];
+  int64_t e = x.shape.back();
+  Tensor y(x.shape), mean(rowShape(x)), rstd(rowShape(x));
+  for (int64_t r = 0; r < rowsOf(x); ++r) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < e; ++i)
+      sum += x[r * e + i];
+    mean[r] = sum / e;
+    for (int64_t i = 0; i < e; ++i)
+      squares += (x[r * e + i] - mean[r]) * (x[r * e + i] - mean[r]);
+    rstd[r] = 1 / std::sqrt(squares / e + eps);
+    for (int64_t i = 0; i < e; ++i)
+      y[r * e + i] = (x[r * e + i] - mean[r]) * rstd[r] * gamma[i] + beta[i];
+  }
+  return {y, mean, rstd};
+}
+
+Tensors pc::layerNormGrad(Inputs in) {
+  const Tensor &dy = *in[0], &x = *in[1], &mean = *in[2], &rstd = *in[3], &gamma = *in[4];
+  int64_t e = x.shape.back();
+  Tensor dx(x.shape), dgamma(gamma.shape), dbeta(gamma.shape);
+  for (int64_t r = 0; r < rowsOf(x); ++r) {
+    double meanG = 0, meanGX = 0; // of g = dy gamma, and of g times the normalized x
+    for (int64_t i = 0; i < e; ++i) {
+      double normal = (x[r * e + i] - mean[r]) * rstd[r], d = dy[r * e + i];
+      dgamma[i] += d * normal;
+      dbeta[i] += d;
+      meanG += d * gamma[i] / e;
+      meanGX += d * gamma[i] * normal / e;
+    }
+    for (int64_t i = 0; i < e; ++i) {
+      double normal = (x[r * e + i] - mean[r]) * rstd[r];
+      dx[r * e + i] = rstd[r] * (dy[r * e + i] * gamma[i] - meanG - normal * meanGX);
+    }
+  }
+  return {dx, dgamma, dbeta};
+}
+
+Tensors pc::rmsNorm(Inputs in, double eps) {
+  const Tensor &x = *in[0], &gamma = *in[1];
+  int64_t e = x.shape.back();
+  Tensor y(x.shape), rstd(rowShape(x));
+  for (int64_t r = 0; r < rowsOf(x); ++r) {
+    double squares = 0;
+    for (int64_t i = 0; i < e; ++i)
+      squares += x[r * e + i] * x[r * e + i];
+    rstd[r] = 1 / std::sqrt(squares / e + eps);
+    for (int64_t i = 0; i < e; ++i)
+      y[r * e + i] = x[r * e + i] * rstd[r] * gamma[i];
+  }
+  return {y, rstd};
+}
+
+Tensors pc::rmsNormGrad(Inputs in) {
+  const Tensor &dy = *in[0], &x = *in[1], &rstd = *in[2], &gamma = *in[3];
+  int64_t e = x.shape.back();
+  Tensor dx(x.shape), dgamma(gamma.shape);
+  for (int64_t r = 0; r < rowsOf(x); ++r) {
+    double meanGX = 0;
+    for (int64_t i = 0; i < e; ++i) {
+      double normal = x[r * e + i] * rstd[r], d = dy[r * e + i];
+      dgamma[i] += d * normal;
+      meanGX += d * gamma[i] * normal / e;
+    }
+    for (int64_t i = 0; i < e; ++i)
+      dx[r * e + i] = rstd[r] * (dy[r * e + i] * gamma[i] - x[r * e + i] * rstd[r] * meanGX);
+  }
+  return {dx, dgamma};
+}
+
+//===---------------------------------------------------------------------------===//
+// Attention
+//===---------------------------------------------------------------------------===//
+
+Tensors pc::rope(Inputs in, bool inverse) {
+  const Tensor &x = *in[0], &cos = *in[1], &sin = *in[2];
+  int64_t batch = x.shape[0], length = x.shape[1], d = x.shape.back(), half = d / 2;
+  int64_t heads = batch * length * d ? x.size() / (batch * length * d) : 0;
+  Tensor y(x.shape);
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t s = 0; s < length; ++s)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t i = 0; i < half; ++i) {
+          int64_t at = ((b * length + s) * heads + h) * d + i;
+          double u = x[at], w = x[at + half], c = cos[s * half + i], z = sin[s * half + i];
+          if (inverse)
+            z = -z;
+          y[at] = u * c - w * z;
+          y[at + half] = w * c + u * z;
+        }
+  return {y};
+}
+
+namespace {
+/// Positions of the elements of q (b, s, k, g, d), k and v (b, t, k, d) and lse (b, k, g, s).
+struct AttentionShape {
+  int64_t B, S, T, K, G, D;
+  AttentionShape(const Tensor &q, const Tensor &k)
+      : B(q.shape[0]), S(q.shape[1]), T(k.shape[1]), K(q.shape[2]), G(q.shape[3]), D(q.shape[4]) {}
+  int64_t q(int64_t b, int64_t s, int64_t k, int64_t g) const { return (((b * S + s) * K + k) * G + g) * D; }
+  int64_t kv(int64_t b, int64_t t, int64_t k) const { return ((b * T + t) * K + k) * D; }
+  int64_t lse(int64_t b, int64_t k, int64_t g, int64_t s) const { return ((b * K + k) * G + g) * S + s; }
+  /// The number of positions that s sees.
+  int64_t seen(int64_t s, bool causal) const { return causal ? std::min(s + 1, T) : T; }
+  /// Calls `row(b, s, k, g)` for every query.
+  template <typename F> void forEachQuery(F row) const {
+    for (int64_t b = 0; b < B; ++b)
+      for (int64_t s = 0; s < S; ++s)
+        for (int64_t k = 0; k < K; ++k)
+          for (int64_t g = 0; g < G; ++g)
+            row(b, s, k, g);
+  }
+};
+
+double dot(const double *a, const double *b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i)
+    sum += a[i] * b[i];
+  return sum;
+}
+} // namespace
+
+Tensors pc::attention(Inputs in, double scale, bool causal) {
+  const Tensor &q = *in[0], &k = *in[1], &v = *in[2];
+  AttentionShape at(q, k);
+  Tensor o(q.shape), lse(Shape{at.B, at.K, at.G, at.S});
+  std::vector<double> scores(at.T);
+  at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
+    double largest = -INFINITY, sum = 0;
+    int64_t query = at.q(b, s, h, g), seen = at.seen(s, causal);
+    for (int64_t t = 0; t < seen; ++t) {
+      scores[t] = scale * dot(&q.data[query], &k.data[at.kv(b, t, h)], at.D);
+      largest = std::max(largest, scores[t]);
+    }
+    for (int64_t t = 0; t < seen; ++t)
+      sum += std::exp(scores[t] - largest);
+    double &logSum = lse[at.lse(b, h, g, s)] = largest + std::log(sum);
+    for (int64_t t = 0; t < seen; ++t)
+      for (int64_t i = 0; i < at.D; ++i)
+        o[query + i] += std::exp(scores[t] - logSum) * v[at.kv(b, t, h) + i];
+  });
+  return {o, lse};
+}
+
+Tensors pc::attentionGrad(Inputs in, double scale, bool causal) {
+  const Tensor &q = *in[0], &k = *in[1], &v = *in[2], &o = *in[3], &lse = *in[4], &dout = *in[5];
+  AttentionShape at(q, k);
+  Tensor dq(q.shape), dk(k.shape), dv(v.shape);
+  at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
+    int64_t query = at.q(b, s, h, g);
+    double doutO = dot(&dout.data[query], &o.data[query], at.D);
+    for (int64_t t = 0; t < at.seen(s, causal); ++t) {
+      int64_t key = at.kv(b, t, h);
+      double p = std::exp(scale * dot(&q.data[query], &k.data[key], at.D) - lse[at.lse(b, h, g, s)]);
+      double dscore = p * (dot(&dout.data[query], &v.data[key], at.D) - doutO) * scale;
+      for (int64_t i = 0; i < at.D; ++i) {
+        dv[key + i] += p * dout[query + i];
+        dq[query + i] += dscore * k[key + i];
+        dk[key + i] += dscore * q[query + i];
+      }
+    }
+  });
+  return {dq, dk, dv};
+}
+
+//===---------------------------------------------------------------------------===//
+// Tables and losses
+//===---------------------------------------------------------------------------===//
+
+Tensors pc::crossEntropy(Inputs in) {
+  const Tensor &logits = *in[0], &targets = *in[1];
+  int64_t v = logits.shape.back();
+  Tensor nll(targets.shape);
+  for (int64_t r = 0; r < nll.size(); ++r) {
+    double largest = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < v; ++i)
+      largest = std::max(largest, logits[r * v + i]);
+    for (int64_t i = 0; i < v; ++i)
+      sum += std::exp(logits[r * v + i] - largest);
+    nll[r] = std::log(sum) + largest - logits[r * v + static_cast<int64_t>(targets[r])];
+  }
+  return {nll};
+}
+
+Tensors pc::embedding(Inputs in, int64_t offset) {
+  const Tensor &table = *in[0], &ids = *in[1];
+  int64_t v = table.shape[0], e = table.shape[1];
+  Shape shape(ids.shape);
+  shape.push_back(e);
+  Tensor y(shape);
+  for (int64_t r = 0; r < ids.size(); ++r)
+    if (int64_t row = static_cast<int64_t>(ids[r]) - offset; row >= 0 && row < v)
+      for (int64_t i = 0; i < e; ++i)
+        y[r * e + i] = table[row * e + i];
+  return {y};
+}
+
+Tensors pc::embeddingGrad(Inputs in, const Shape &shape, int64_t offset) {
+  const Tensor &dy = *in[0], &ids = *in[1];
+  int64_t v = shape[0], e = shape[1];
+  Tensor gradient(shape);
+  for (int64_t r = 0; r < ids.size(); ++r)
+    if (int64_t row = static_cast<int64_t>(ids[r]) - offset; row >= 0 && row < v)
+      for (int64_t i = 0; i < e; ++i)
+        gradient[row * e + i] += dy[r * e + i];
+  return {gradient};
+}
+
+//===---------------------------------------------------------------------------===//
+// Optimizers, as torch.optim defines them
+//===---------------------------------------------------------------------------===//
+
+Tensors pc::adamw(Inputs in) {
+  Tensor p = *in[0], m = *in[2], v = *in[3];
+  const Tensor &gradient = *in[1], &coefficient = *in[4], &hyper = *in[5];
+  double lr = hyper[0], beta1 = hyper[1], beta2 = hyper[2], eps = hyper[3], decay = hyper[4];
+  double correction1 = hyper[5], correction2 = hyper[6];
+  for (int64_t i = 0; i < p.size(); ++i) {
+    double g = coefficient[0] * gradient[i];
+    p[i] -= lr * decay * p[i];
+    m[i] = beta1 * m[i] + (1 - beta1) * g;
+    v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+    p[i] -= lr / correction1 * m[i] / (std::sqrt(v[i]) / std::sqrt(correction2) + eps);
+  }
+  return {p, m, v};
+}
+
+Tensors pc::sgd(Inputs in) {
+  Tensor p = *in[0];
+  const Tensor &gradient = *in[1], &coefficient = *in[2], &hyper = *in[3];
+  for (int64_t i = 0; i < p.size(); ++i)
+    p[i] -= hyper[0] * (coefficient[0] * gradient[i] + hyper[4] * p[i]);
+  return {p};
+}
+
+//===---------------------------------------------------------------------------===//
+// Nonlinearities
+//===---------------------------------------------------------------------------===//
+
+double pc::activation(ActivationKind kind, double x) {
+  switch (kind) {
+  case ActivationKind::GeluTanh:
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  case ActivationKind::Gelu:
+    return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+  case ActivationKind::Silu:
+    return x / (1 + std::exp(-x));
+  case ActivationKind::Relu:
+    return x > 0 ? x : 0;
+  }
+  return 0;
+}
+
+double pc::activationSlope(ActivationKind kind, double x) {
+  switch (kind) {
+  case ActivationKind::GeluTanh: {
+    double c = std::sqrt(2 / M_PI), t = std::tanh(c * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+  }
+  case ActivationKind::Gelu:
+    return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+  case ActivationKind::Silu: {
+    double s = 1 / (1 + std::exp(-x));
+    return s * (1 + x * (1 - s));
+  }
+  case ActivationKind::Relu:
+    return x > 0 ? 1 : 0;
+  }
+  return 0;
+}

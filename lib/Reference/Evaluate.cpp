@@ -1,0 +1,162 @@
+//===- Evaluate.cpp - One case per computing op, in the order of PCOps.td ---------------------===//
+#include "Evaluators.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace pc;
+
+/// The product of the operands, combined (summed, or the largest) over the factors that the result lacks: one odometer
+/// over all factors, those of the result outermost.
+static Tensor contract(const FactorRule &rule, Inputs in, const Shape &shape, bool largest) {
+  size_t n = rule.factors.size(), values = in.size() + 1; // the last value is the result
+  SmallVector<int64_t> sizes(n, 1), order;
+  SmallVector<SmallVector<int64_t>> strides(values, SmallVector<int64_t>(n, 0));
+  auto describe = [&](size_t value, ArrayRef<int> dims, ArrayRef<int64_t> valueShape) {
+    int64_t stride = 1;
+    for (int64_t d = dims.size() - 1; d >= 0; --d) {
+      sizes[dims[d]] = valueShape[d];
+      strides[value][dims[d]] += stride;
+      stride *= valueShape[d];
+    }
+  };
+  for (size_t i = 0; i < in.size(); ++i)
+    describe(i, rule.operands[i], in[i]->shape);
+  describe(in.size(), rule.results[0], shape);
+  for (int f : rule.results[0])
+    if (!llvm::is_contained(order, f))
+      order.push_back(f);
+  for (size_t f = 0; f < n; ++f)
+    if (!llvm::is_contained(order, f))
+      order.push_back(f);
+
+  Tensor result(shape, largest ? -INFINITY : 0);
+  SmallVector<int64_t> index(n, 0), at(values, 0);
+  for (int64_t count = numElements(sizes); count > 0; --count) {
+    double product = 1;
+    for (size_t i = 0; i < in.size(); ++i)
+      product *= (*in[i])[at[i]];
+    double &target = result[at[in.size()]];
+    target = largest ? std::max(target, product) : target + product;
+    for (int64_t o = n - 1; o >= 0; --o) {
+      int64_t f = order[o];
+      bool wraps = ++index[f] == sizes[f];
+      for (size_t i = 0; i < values; ++i)
+        at[i] += wraps ? -(sizes[f] - 1) * strides[i][f] : strides[i][f];
+      if (!wraps)
+        break;
+      index[f] = 0;
+    }
+  }
+  return result;
+}
+
+/// A tensor of the shape of `like` whose element i is `f(i)`.
+template <typename F> static Tensors pointwise(const Tensor &like, F f) {
+  Tensor result(like.shape);
+  for (int64_t i = 0; i < result.size(); ++i)
+    result[i] = f(i);
+  return {result};
+}
+
+FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
+  int64_t offset = context.offset;
+  return llvm::TypeSwitch<Operation *, FailureOr<Tensors>>(op)
+      .Case([&](IotaOp) {
+        Tensor indices(context.shapes[0]);
+        for (int64_t i = 0; i < indices.size(); ++i)
+          indices[i] = offset + i;
+        return Tensors{indices};
+      })
+      .Case([&](EinsumOp einsum) -> FailureOr<Tensors> {
+        FactorRule rule = einsum.getFactorRule();
+        if (rule.results.empty())
+          return einsum.emitOpError() << "has a spec that does not fit";
+        return Tensors{contract(rule, in, context.shapes[0], /*largest=*/false)};
+      })
+      .Case([&](ReduceMaxOp reduce) -> FailureOr<Tensors> {
+        FactorRule rule = reduce.getFactorRule();
+        if (rule.results.empty())
+          return reduce.emitOpError() << "has a spec that does not fit";
+        return Tensors{contract(rule, in, context.shapes[0], /*largest=*/true)};
+      })
+      .Case([&](AddOp) { return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] + (*in[1])[i]; }); })
+      .Case([&](SubOp) { return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] - (*in[1])[i]; }); })
+      .Case([&](ScaleOp scale) {
+        double factor = scale.getFactor().convertToDouble();
+        return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] * factor; });
+      })
+      .Case([&](CopyOp) { return Tensors{*in[0]}; })
+      .Case([&](CastOp cast) { // between floats nothing is rounded: the reference is exact in every precision
+        bool toInteger = mlir::cast<RankedTensorType>(cast.getResult().getType()).getElementType().isInteger();
+        return pointwise(*in[0], [&](int64_t i) { return toInteger ? std::trunc((*in[0])[i]) : (*in[0])[i]; });
+      })
+      .Case([&](LogOp) { return pointwise(*in[0], [&](int64_t i) { return std::log((*in[0])[i]); }); })
+      .Case([&](ExpOp) { return pointwise(*in[0], [&](int64_t i) { return std::exp((*in[0])[i]); }); })
+      .Case([&](RecipOp) { return pointwise(*in[0], [&](int64_t i) { return 1 / (*in[0])[i]; }); })
+      .Case([&](SqrtOp) { return pointwise(*in[0], [&](int64_t i) { return std::sqrt((*in[0])[i]); }); })
+      .Case([&](ActivationOp a) {
+        return pointwise(*in[0], [&](int64_t i) { return activation(a.getKind(), (*in[0])[i]); });
+      })
+      .Case([&](ActivationGradOp a) {
+        return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] * activationSlope(a.getKind(), (*in[1])[i]); });
+      })
+      .Case([&](EmbeddingOp) { return embedding(in, offset); })
+      .Case([&](EmbeddingGradOp) { return embeddingGrad(in, context.shapes[0], offset); })
+      .Case([&](LayerNormOp norm) { return layerNorm(in, norm.getEps().convertToDouble()); })
+      .Case([&](LayerNormGradOp) { return layerNormGrad(in); })
+      .Case([&](RMSNormOp norm) { return rmsNorm(in, norm.getEps().convertToDouble()); })
+      .Case([&](RMSNormGradOp) { return rmsNormGrad(in); })
+      .Case([&](RopeOp op) { return rope(in, op.getInverse()); })
+      .Case([&](AttentionOp a) { return attention(in, a.getScale().convertToDouble(), a.getCausal()); })
+      .Case([&](AttentionGradOp a) { return attentionGrad(in, a.getScale().convertToDouble(), a.getCausal()); })
+      .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {
+        for (double target : in[1]->data)
+          if (target < 0 || target >= in[0]->shape.back())
+            return entropy.emitOpError() << "target " << static_cast<int64_t>(target) << " is outside of the logits";
+        return crossEntropy(in);
+      })
+      .Case([&](SumExpOp) {
+        const Tensor &logits = *in[0], &largest = *in[1];
+        int64_t v = logits.shape.back();
+        return pointwise(largest, [&](int64_t r) {
+          double sum = 0;
+          for (int64_t i = 0; i < v; ++i)
+            sum += std::exp(logits[r * v + i] - largest[r]);
+          return sum;
+        });
+      })
+      .Case([&](PickOp) {
+        const Tensor &logits = *in[0], &targets = *in[1];
+        int64_t v = logits.shape.back();
+        return pointwise(targets, [&](int64_t r) {
+          int64_t target = static_cast<int64_t>(targets[r]) - offset;
+          return target >= 0 && target < v ? logits[r * v + target] : 0.0;
+        });
+      })
+      .Case([&](CrossEntropyGradOp) {
+        const Tensor &logits = *in[0], &largest = *in[1], &sum = *in[2], &targets = *in[3], &dnll = *in[4];
+        int64_t v = logits.shape.back();
+        return pointwise(logits, [&](int64_t i) {
+          int64_t r = i / v;
+          double hit = static_cast<int64_t>(targets[r]) - offset == i % v ? 1 : 0;
+          return dnll[r] * (std::exp(logits[i] - largest[r]) / sum[r] - hit);
+        });
+      })
+      .Case([&](MaskPaddingOp mask) {
+        int64_t last = in[0]->shape.back(), valid = mask.getValid();
+        double value = mask.getValue().convertToDouble();
+        return pointwise(*in[0], [&](int64_t i) { return offset + i % last >= valid ? value : (*in[0])[i]; });
+      })
+      .Case([&](ClipCoefficientOp) {
+        Tensor coefficient;
+        coefficient[0] = std::min(1.0, (*in[1])[7] / ((*in[0])[0] + 1e-6));
+        return Tensors{coefficient};
+      })
+      .Case([&](AdamWOp) { return adamw(in); })
+      .Case([&](SGDOp) { return sgd(in); })
+      .Default([](Operation *other) -> FailureOr<Tensors> {
+        return other->emitOpError() << "has no meaning for the interpreter yet";
+      });
+}

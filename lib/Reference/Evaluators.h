@@ -1,0 +1,40 @@
+//===- Evaluators.h - Evaluators of composite ops, for Evaluate.cpp -------------------------===//
+#ifndef PC_LIB_REFERENCE_EVALUATORS_H
+#define PC_LIB_REFERENCE_EVALUATORS_H
+
+#include "pc/Reference/Evaluate.h"
+
+namespace pc {
+using Tensors = llvm::SmallVector<Tensor, 3>;
+using Inputs = llvm::ArrayRef<const Tensor *>;
+
+/// x (rows..., e), gamma (e), beta (e) -> y (rows..., e), mean (rows...), rstd (rows...).
+Tensors layerNorm(Inputs in, double eps);
+/// dy, x (rows..., e), mean, rstd (rows...), gamma (e) -> dx (rows..., e), dgamma, dbeta (e).
+Tensors layerNormGrad(Inputs in);
+/// x (rows..., e), gamma (e) -> y (rows..., e), rstd (rows...).
+Tensors rmsNorm(Inputs in, double eps);
+/// dy, x (rows..., e), rstd (rows...), gamma (e) -> dx (rows..., e), dgamma (e).
+Tensors rmsNormGrad(Inputs in);
+/// x (b, s, heads..., d), cos, sin (s, d/2).
+Tensors rope(Inputs in, bool inverse);
+/// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s).
+Tensors attention(Inputs in, double scale, bool causal);
+/// q, k, v, o, lse, dout -> dq, dk, dv.
+Tensors attentionGrad(Inputs in, double scale, bool causal);
+/// logits (rows..., v), targets (rows...) -> nll (rows...).
+Tensors crossEntropy(Inputs in);
+/// table (v, e), ids (ids...) -> (ids..., e); `offset` is the id of row 0.
+Tensors embedding(Inputs in, int64_t offset);
+/// dy (ids..., e), ids (ids...) -> (v, e) of shape `shape`.
+Tensors embeddingGrad(Inputs in, const Shape &shape, int64_t offset);
+/// parameter, gradient, exp_avg, exp_avg_sq, coefficient, hyper -> parameter, exp_avg, exp_avg_sq.
+Tensors adamw(Inputs in);
+/// parameter, gradient, coefficient, hyper -> parameter.
+Tensors sgd(Inputs in);
+double activation(ActivationKind kind, double x);
+/// The derivative of `activation` at x.
+double activationSlope(ActivationKind kind, double x);
+} // namespace pc
+
+#endif

@@ -1,0 +1,116 @@
+//===- Feeds.cpp - What a program reads, drawn from names and global indices ------------------===//
+#include "pc/Reference/Feeds.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace pc;
+
+/// A counter-based generator: 64 well mixed bits of `x` (splitmix64).
+static uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+/// In (0, 1).
+static double uniform(uint64_t bits) { return ((bits >> 11) + 0.5) * 0x1p-53; }
+
+/// Of mean 0 and deviation 1 (Box and Muller).
+static double normal(uint64_t bits) {
+  return std::sqrt(-2 * std::log(uniform(mix(bits)))) * std::cos(2 * M_PI * uniform(mix(bits + 1)));
+}
+
+/// FNV-1a: the same on every machine.
+static uint64_t hashOf(StringRef name) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (unsigned char c : name)
+    hash = (hash ^ c) * 0x100000001b3ull;
+  return hash;
+}
+
+LeafLayout pc::leafLayout(Operation *op, Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  LeafLayout layout{Shape(type.getShape()), placement(type)};
+  llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp, OutputOp>([&](auto leaf) {
+    if (leaf.getGlobal())
+      layout = {Shape(*leaf.getGlobal()), leaf.getLayout().value_or(PlaceAttr())};
+  });
+  return layout;
+}
+
+Feeds::Feeds(func::FuncOp program, uint64_t seed) : seed(seed) {
+  program.walk([&](ParameterOp parameter) {
+    Shape shape = leafLayout(parameter, parameter.getValue()).global;
+    if (parameter.getValid())
+      shape = valid[parameter.getName()] = Shape(*parameter.getValid());
+    for (auto [name, size] : llvm::zip(parameter.getDims().getAsValueRange<StringAttr>(), shape))
+      if (name == "vocab")
+        vocabulary = vocabulary ? std::min(vocabulary, size) : size;
+  });
+  if (auto module = program->getParentOfType<ModuleOp>())
+    for (ProgramOp op : module.getOps<ProgramOp>())
+      vocabulary = op.getVocabulary();
+}
+
+const Shape *Feeds::validShape(StringRef parameter) const {
+  auto it = valid.find(parameter);
+  return it == valid.end() ? nullptr : &it->second;
+}
+
+Tensor Feeds::draw(StringRef name, ArrayRef<int64_t> shape, const Shape *valid,
+                   llvm::function_ref<double(uint64_t)> element) const {
+  Tensor inside(valid ? ArrayRef<int64_t>(*valid) : shape);
+  uint64_t key = mix(hashOf(name) ^ mix(seed));
+  for (int64_t i = 0; i < inside.size(); ++i)
+    inside[i] = element(mix(key + i));
+  if (!valid)
+    return inside;
+  Tensor padded(shape);
+  padded.merge(Shape(shape.size(), 0), inside, [](double &whole, double x) { whole = x; });
+  return padded;
+}
+
+FailureOr<Tensor> Feeds::read(Operation *leaf) const {
+  Shape shape = leafLayout(leaf, leaf->getResult(0)).global;
+  return llvm::TypeSwitch<Operation *, FailureOr<Tensor>>(leaf)
+      .Case([&](ParameterOp op) {
+        double start = op.getInit().getKind() == InitKind::Fill ? op.getInit().getValue().getValueAsDouble() : 0;
+        double deviation = start == 0 ? 0.3 : 0.1;
+        return draw(op.getName(), shape, validShape(op.getName()),
+                    [&](uint64_t bits) { return start + deviation * normal(bits); });
+      })
+      .Case([&](StateOp op) {
+        return draw((op.getName() + " of " + op.getParameter()).str(), shape, validShape(op.getParameter()),
+                    [](uint64_t bits) { return 1e-3 + 9e-3 * uniform(bits); });
+      })
+      .Case([&](InputOp op) -> FailureOr<Tensor> {
+        if (op.getKind() == InputKind::Hyper) {
+          Tensor hyper(shape);
+          constexpr double values[] = {1e-2, .9, .99, 1e-8, .1, 1 - .9, 1 - .99, .05};
+          if (hyper.size() != std::size(values))
+            return op.emitOpError() << "needs " << std::size(values) << " hyper-parameters";
+          llvm::copy(values, hyper.data.begin());
+          return hyper;
+        }
+        if (!vocabulary)
+          return op.emitOpError() << "has unknown bounds: the interpreter needs pc.program or a parameter with a dim "
+                                     "named \"vocab\"";
+        return draw(stringifyInputKind(op.getKind()), shape, nullptr,
+                    [&](uint64_t bits) { return std::floor(uniform(bits) * vocabulary); });
+      })
+      .Case([&](RopeTableOp op) {
+        Tensor table(shape);
+        double scale = op.getScale().convertToDouble();
+        for (int64_t i = 0; i < table.size(); ++i) {
+          double angle = static_cast<double>(i / shape[1]) * op.getInvFreq()[i % shape[1]];
+          table[i] = scale * (op.getKind() == TableKind::Cos ? std::cos(angle) : std::sin(angle));
+        }
+        return table;
+      })
+      .Case([&](ConstantOp op) { return Tensor(shape, op.getNumber().convertToDouble()); })
+      .Case([&](SeedOp) { return Tensor(shape, 1); })
+      .Default([](Operation *other) -> FailureOr<Tensor> { return other->emitOpError() << "is not a leaf"; });
+}

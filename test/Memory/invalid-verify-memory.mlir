@@ -1,0 +1,149 @@
+// RUN: pc-opt %s --pc-verify-memory -verify-diagnostics -split-input-file
+
+// expected-error @below {{one function of one block and one pc.arena (A1)}}
+module {
+  func.func @no_arena() {
+    return
+  }
+}
+
+// -----
+
+pc.arena 64
+func.func @no_home() {
+  // expected-error @below {{has a value without a home: 'tensor<f32>' (A1)}}
+  %c = pc.constant 1.0 : tensor<f32>
+  return
+}
+
+// -----
+
+pc.arena 64
+func.func @outside() {
+  // expected-error @below {{outside of the arena of 64 bytes}}
+  %c = pc.constant 1.0 : tensor<f32, #pc.home<64>>
+  return
+}
+
+// -----
+
+pc.arena 64
+func.func @leaves_overlap() {
+  %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
+  // expected-error @below {{lies over another leaf (A3)}}
+  %d = pc.constant 2.0 : tensor<f32, #pc.home<0>>
+  return
+}
+
+// -----
+
+pc.arena 192
+func.func @overwritten() {
+  %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
+  %a = pc.scale %c by 2.0 : (tensor<f32, #pc.home<0>>) -> tensor<f32, #pc.home<64>>
+  // expected-error @below {{over a value that is still needed (A3)}}
+  %b = pc.scale %c by 3.0 : (tensor<f32, #pc.home<0>>) -> tensor<f32, #pc.home<64>>
+  %d = pc.add %a, %b : (tensor<f32, #pc.home<64>>, tensor<f32, #pc.home<64>>) -> tensor<f32, #pc.home<128>>
+  return
+}
+
+// -----
+
+// The result overlaps the operand, but not at the same offset.
+pc.arena 512
+func.func @half_in_place() {
+  %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
+  %a = pc.einsum "-> a" %c : (tensor<f32, #pc.home<0>>) -> tensor<32xf32, #pc.home<128>>
+  // expected-error @below {{over a value that is still needed (A3)}}
+  %b = pc.scale %a by 3.0 : (tensor<32xf32, #pc.home<128>>) -> tensor<32xf32, #pc.home<192>>
+  return
+}
+
+// -----
+
+// A sum cannot be written over what it sums.
+pc.arena 128
+func.func @sum_in_place() {
+  %w = pc.parameter "w" dims ["b", "c"] init <fill, 1.0> source <"w", shape = [4, 4], start = [0, 0], size = [4, 4]> global [4, 4] layout <[_, _]> : tensor<4x4xf32, #pc.home<0>>
+  %a = pc.einsum "b c -> b" %w : (tensor<4x4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<64>>
+  // expected-error @below {{over a value that is still needed (A3)}}
+  %b = pc.einsum "b, b c -> c" %a, %w : (tensor<4xf32, #pc.home<64>>, tensor<4x4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<64>>
+  return
+}
+
+// -----
+
+// Two results of one op.
+pc.arena 256
+func.func @two_results() {
+  %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
+  %x = pc.einsum "-> a" %c : (tensor<f32, #pc.home<0>>) -> tensor<4xf32, #pc.home<64>>
+  // expected-error @below {{writes result 1 at 128 over a value that is still needed (A3)}}
+  %y, %r = pc.rms_norm %x, %x eps 1.0e-05 : (tensor<4xf32, #pc.home<64>>, tensor<4xf32, #pc.home<64>>) -> (tensor<4xf32, #pc.home<128>>, tensor<f32, #pc.home<128>>)
+  return
+}
+
+// -----
+
+pc.arena 256
+func.func @overwrites_leaf() {
+  %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
+  // expected-error @below {{over a value that is still needed (A3)}}
+  %a = pc.scale %c by 2.0 : (tensor<f32, #pc.home<0>>) -> tensor<f32, #pc.home<0>>
+  return
+}
+
+// -----
+
+// The next microbatch reads %h again.
+pc.arena 1024
+func.func @captured() {
+  %x = pc.input tokens dims ["microbatch"] global [2] layout <[_]> : tensor<2xi32, #pc.home<0>>
+  %c = pc.constant 1.0 : tensor<f32, #pc.home<64>>
+  %h = pc.scale %c by 2.0 : (tensor<f32, #pc.home<64>>) -> tensor<f32, #pc.home<128>>
+  %r = pc.accumulate (%t = %x : tensor<2xi32, #pc.home<0>> -> tensor<i32, #pc.home<0>>) {
+    // expected-error @below {{over a value that is still needed (A3)}}
+    %a = pc.scale %h by 2.0 : (tensor<f32, #pc.home<128>>) -> tensor<f32, #pc.home<128>>
+    pc.yield %a : tensor<f32, #pc.home<128>>
+  } : tensor<f32, #pc.home<192>>
+  return
+}
+
+// -----
+
+// Two microbatches: the sum is not where an addend is.
+pc.arena 1024
+func.func @sum_over_addend() {
+  %x = pc.input tokens dims ["microbatch"] global [2] layout <[_]> : tensor<2xi32, #pc.home<0>>
+  %r = pc.accumulate (%t = %x : tensor<2xi32, #pc.home<0>> -> tensor<i32, #pc.home<0>>) {
+    // expected-error @below {{over a value that is still needed (A3)}}
+    %a = pc.cast %t : (tensor<i32, #pc.home<0>>) -> tensor<f32, #pc.home<128>>
+    pc.yield %a : tensor<f32, #pc.home<128>>
+  } : tensor<f32, #pc.home<128>>
+  pc.output loss "loss" %r global [] layout <[]> : tensor<f32, #pc.home<128>>
+  return
+}
+
+// -----
+
+pc.arena 1024
+func.func @stack_elsewhere() {
+  %x = pc.input tokens dims ["microbatch"] global [2] layout <[_]> : tensor<2xi32, #pc.home<0>>
+  // expected-error @below {{has a block argument apart from its operand (A2)}}
+  pc.accumulate (%t = %x : tensor<2xi32, #pc.home<0>> -> tensor<i32, #pc.home<64>>) {
+    pc.yield
+  }
+  return
+}
+
+// -----
+
+pc.arena 1024
+func.func @update_too_early() {
+  %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [4], start = [0], size = [4]> global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
+  %a = pc.scale %w by 2.0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<64>>
+  // expected-error @below {{copies over 'w', whose old value is read later (A4)}}
+  pc.update "w" %a : tensor<4xf32, #pc.home<64>>
+  pc.output gradient "w" %w global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
+  return
+}
