@@ -1,0 +1,164 @@
+//===- Jit.cpp - One op compiled to its special kernels, in this process --------------===//
+#include "Jit.h"
+#include "../../../lib/Codegen/Kernel.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include <cstdlib>
+#include <cstring>
+
+using namespace mlir;
+
+[[noreturn]] static void fail(const llvm::Twine &message) {
+  llvm::errs() << "kernels: " << message << "\n";
+  exit(1);
+}
+
+int64_t hostLanes() { return llvm::sys::getHostCPUFeatures().lookup("avx512f") ? 16 : 8; }
+
+int64_t JitKernel::run(const std::vector<void *> &args, int64_t range) const {
+  const int64_t guard = 64, bytes = (scratchBytes + 63) / 64 * 64;
+  char *scratch = static_cast<char *>(aligned_alloc(64, bytes + guard));
+  memset(scratch, 0xff, bytes + guard);
+  int64_t status = 0, step = range ? range : items;
+  for (int64_t lo = (items - 1) / step * step; lo >= 0; lo -= step)
+    if (int64_t s = fn(args.data(), lo, std::min(lo + step, items), scratch))
+      status = s;
+  for (int64_t i = 0; i < guard; ++i)
+    if (scratch[bytes + i] != char(0xff))
+      fail("a kernel wrote behind its scratch");
+  free(scratch);
+  return status;
+}
+
+namespace {
+/// exp, log and friends as polynomials, as in compiled programs.
+struct MathPass : PassWrapper<MathPass, OperationPass<>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MathPass)
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    populateMathPolynomialApproximationPatterns(patterns);
+    (void)applyPatternsGreedily(getOperation(), std::move(patterns));
+  }
+};
+} // namespace
+
+/// Emits kernel `part` of `op` as @kernel<part> at the builder's insertion point.
+static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t lanes) {
+  Location loc = op->getLoc();
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
+  auto type = b.getFunctionType({pointer, i64, i64, pointer}, {i64});
+  auto function = func::FuncOp::create(b, loc, ("kernel" + llvm::Twine(part)).str(), type);
+  OpBuilder::InsertionGuard guard(b);
+  Block *entry = function.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  pc::kernels::Emitter e(b, loc, lanes);
+  pc::Kernel kernel{e, {}, {}, e.wrap(entry->getArgument(1)), e.wrap(entry->getArgument(2)), {}, part, 0, 0, {}, {}};
+  kernel.scratch = {&e, entry->getArgument(3), b.getF32Type()};
+  int32_t index = 0;
+  auto argument = [&](Type tensor) {
+    Value at = LLVM::GEPOp::create(b, loc, pointer, pointer, entry->getArgument(0), LLVM::GEPArg(index++));
+    return pc::kernels::Ptr{&e, LLVM::LoadOp::create(b, loc, pointer, at), getElementTypeOrSelf(tensor)};
+  };
+  for (Type t : op->getOperandTypes())
+    kernel.operands.push_back(argument(t));
+  for (Type t : op->getResultTypes())
+    kernel.results.push_back(argument(t));
+  auto emitted = pc::emitSpecialKernel(op, kernel);
+  if (!emitted || failed(*emitted))
+    fail("no kernel for " + op->getName().getStringRef());
+  func::ReturnOp::create(b, loc, kernel.status.v ? kernel.status.v : e.integer(0).v);
+  return {nullptr, kernel.items, kernel.scratchBytes, kernel.kind};
+}
+
+static void lower(ModuleOp module) {
+  PassManager passes(module.getContext());
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  passes.addPass(createLoopInvariantCodeMotionPass());
+  passes.addPass(std::make_unique<MathPass>());
+  passes.addPass(createSCFToControlFlowPass());
+  passes.addPass(createConvertVectorToLLVMPass());
+  passes.addPass(createConvertMathToLLVMPass());
+  passes.addPass(createArithToLLVMConversionPass());
+  passes.addPass(createConvertControlFlowToLLVMPass());
+  passes.addPass(createConvertFuncToLLVMPass());
+  passes.addPass(createReconcileUnrealizedCastsPass());
+  if (failed(passes.run(module)))
+    fail("lowering failed");
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t lanes) {
+  module.setTargetTriple(target.getTargetTriple());
+  module.setDataLayout(target.createDataLayout());
+  for (llvm::Function &f : module) {
+    f.addFnAttr("target-cpu", target.getTargetCPU());
+    f.addFnAttr("target-features", target.getTargetFeatureString());
+    f.addFnAttr("prefer-vector-width", std::to_string(lanes * 32));
+  }
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&target);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+}
+
+std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes) {
+  static bool initialized = !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
+  if (!initialized)
+    fail("no native target");
+  DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  MLIRContext context(registry);
+  context.loadDialect<pc::PCDialect, func::FuncDialect, scf::SCFDialect, arith::ArithDialect, vector::VectorDialect,
+                      LLVM::LLVMDialect, math::MathDialect>();
+  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, &context);
+  if (!source)
+    fail("cannot parse\n" + text);
+  Operation *op = &cast<func::FuncOp>(source->getBody()->front()).getBody().front().front();
+
+  OwningOpRef<ModuleOp> module = ModuleOp::create(op->getLoc());
+  OpBuilder b = OpBuilder::atBlockEnd(module->getBody());
+  std::vector<JitKernel> parts;
+  for (unsigned part = 0; part < pc::numSpecialKernels(op); ++part)
+    parts.push_back(emitPart(op, part, b, lanes));
+  if (failed(module->verify()))
+    fail("the kernel does not verify");
+  lower(*module);
+
+  auto llvmContext = std::make_unique<llvm::LLVMContext>();
+  auto llvmModule = translateModuleToLLVMIR(*module, *llvmContext);
+  auto machine = cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
+  machine.setCodeGenOptLevel(llvm::CodeGenOptLevel::Aggressive);
+  auto target = cantFail(machine.createTargetMachine());
+  optimize(*llvmModule, *target, lanes);
+  // Kernels live as long as the process.
+  auto *jit = new std::unique_ptr<llvm::orc::LLJIT>(
+      cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(machine).create()));
+  cantFail((*jit)->addIRModule(llvm::orc::ThreadSafeModule(std::move(llvmModule), std::move(llvmContext))));
+  for (size_t part = 0; part < parts.size(); ++part)
+    parts[part].fn = cantFail((*jit)->lookup("kernel" + std::to_string(part))).toPtr<pcrt_kernel_fn>();
+  return parts;
+}

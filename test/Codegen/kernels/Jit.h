@@ -1,0 +1,30 @@
+//===- Jit.h - One op compiled to its special kernels, in this process ----------------===//
+// For the tests and the benchmark of lib/Codegen/Kernels: op text in, C functions out. The kernels run as the runtime
+// would run them: disjoint ranges of items, scratch per thread.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_TEST_CODEGEN_KERNELS_JIT_H
+#define PC_TEST_CODEGEN_KERNELS_JIT_H
+
+#include "pcrt/pcrt.h"
+#include <string>
+#include <vector>
+
+/// One of the op's kernels. `status` of a run is 0 or 1 + the index of the first bad element.
+struct JitKernel {
+  pcrt_kernel_fn fn = nullptr;
+  int64_t items = 0, scratchBytes = 0;
+  std::string kind;
+
+  /// Runs all items in ranges of `range` (0: one range), the last range first, with scratch full of NaN; checks that
+  /// nothing is written behind the scratch.
+  int64_t run(const std::vector<void *> &args, int64_t range = 0) const;
+};
+
+/// Compiles a function's body that holds one op, for vectors of `lanes` f32. The process ends with a message where that
+/// fails. Kernel arguments are the op's operands, then its results.
+std::vector<JitKernel> jitOp(const std::string &function, int64_t lanes);
+
+/// f32 elements of a full vector on this machine: 16 with AVX-512, else 8.
+int64_t hostLanes();
+
+#endif
