@@ -155,6 +155,9 @@ void Run::becomeRank(int rank, pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher)
     _exit(PCRT_PEER_LOST);
+  // What this process forwards has to work, even where a shell in the background had it ignored.
+  for (int signal : {SIGINT, SIGTERM, SIGQUIT})
+    ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

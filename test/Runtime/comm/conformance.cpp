@@ -63,17 +63,19 @@ Bits element(int32_t dtype, int rank, int64_t index, uint64_t salt) {
   return narrow(dtype, value);
 }
 
-Bits combine(const pcrt_move_desc &desc, const std::vector<Bits> &addends) {
+/// The sum or maximum of `n` addends in order, each from `addend(i)`.
+template <typename F> Bits combine(const pcrt_move_desc &desc, int64_t n, F addend) {
   if (desc.dtype == PCRT_I32) {
-    int32_t result = int32_t(addends[0]);
-    for (size_t i = 1; i < addends.size(); ++i)
-      result =
-          desc.reduction == PCRT_MAX ? std::max(result, int32_t(addends[i])) : int32_t(uint32_t(result) + addends[i]);
+    int32_t result = int32_t(addend(0));
+    for (int64_t i = 1; i < n; ++i) {
+      int32_t next = int32_t(addend(i));
+      result = desc.reduction == PCRT_MAX ? std::max(result, next) : int32_t(uint32_t(result) + uint32_t(next));
+    }
     return Bits(result);
   }
-  float result = widen(desc.dtype, addends[0]);
-  for (size_t i = 1; i < addends.size(); ++i) {
-    float next = widen(desc.dtype, addends[i]);
+  float result = widen(desc.dtype, addend(0));
+  for (int64_t i = 1; i < n; ++i) {
+    float next = widen(desc.dtype, addend(i));
     result = desc.reduction == PCRT_MAX ? std::max(result, next) : result + next;
   }
   return narrow(desc.dtype, result);
@@ -87,16 +89,11 @@ struct Expected {
 Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t salt) {
   int64_t n = group.size(), me = group.me;
   auto value = [&](int64_t member, int64_t index) { return element(d.dtype, group.ranks[member], index, salt); };
-  auto all = [&](int64_t index) {
-    std::vector<Bits> addends;
-    for (int64_t member = 0; member < n; ++member)
-      addends.push_back(value(member, index));
-    return combine(d, addends);
-  };
+  auto all = [&](int64_t index) { return combine(d, n, [&](int64_t member) { return value(member, index); }); };
   int64_t whole = d.outer * d.extent * d.inner, part = d.extent / n;
   Expected e;
   auto &out = e.out;
-  auto loop = [&](int64_t extent, const std::function<Bits(int64_t, int64_t, int64_t)> &f) {
+  auto loop = [&](int64_t extent, auto f) {
     for (int64_t o = 0; o < d.outer; ++o)
       for (int64_t x = 0; x < extent; ++x)
         for (int64_t i = 0; i < d.inner; ++i)
@@ -174,9 +171,8 @@ void threeThreads(void *, int64_t items, ParallelFor::Body body, void *arg) {
 
 enum class Where { Arena, InPlace, Plain, PlainInPlace };
 
-void checkRow(const pcrt_move_desc &desc, const Group &group, Where where, bool threads, char *arena) {
-  uint64_t salt = uint64_t(checks) * 77;
-  Expected expected = simulate(desc, group, salt);
+void checkPlace(const pcrt_move_desc &desc, const Group &group, const Expected &expected, uint64_t salt, Where where,
+                bool threads, char *arena) {
   constexpr int64_t guard = 64; // bytes behind the result that have to stay as they are
   int64_t bytes = desc.dtype == PCRT_BF16 ? 2 : 4;
   int64_t inBytes = expected.inCount * bytes, outBytes = expected.outCount * bytes;
@@ -210,6 +206,16 @@ void checkRow(const pcrt_move_desc &desc, const Group &group, Where where, bool 
       if (getBits(desc.dtype, in, i) != element(desc.dtype, comm->rank(), i, salt))
         leave(PCRT_VERIFICATION, text() + ": changed its source");
   ++checks;
+}
+
+/// One move, from and to everywhere it may be.
+void checkRow(const pcrt_move_desc &desc, const Group &group, bool threads, char *arena) {
+  uint64_t salt = uint64_t(checks) * 77;
+  Expected expected = simulate(desc, group, salt);
+  bool mayAlias = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK;
+  for (Where where : {Where::Arena, Where::InPlace, Where::Plain, Where::PlainInPlace})
+    if (mayAlias || where == Where::Arena || where == Where::Plain)
+      checkPlace(desc, group, expected, salt, where, threads, arena);
 }
 
 //===----------------------------------------------------------------------===//
@@ -277,9 +283,7 @@ void checkGroup(const Group &group, char *arena) {
             desc.extent2 = n * (1 + shape % 2);
           }
           bool threads = ++shape == 2;
-          for (Where where : {Where::Arena, Where::InPlace, Where::Plain, Where::PlainInPlace})
-            if (kind == PCRT_ALL_REDUCE || kind == PCRT_MASK || where == Where::Arena || where == Where::Plain)
-              checkRow(desc, group, where, threads, arena);
+          checkRow(desc, group, threads, arena);
         }
       }
 }
@@ -381,9 +385,8 @@ int main() {
   // Large ones, that no single tile or cache holds.
   for (int32_t dtype : {PCRT_F32, PCRT_BF16})
     for (int32_t kind : {PCRT_ALL_REDUCE, PCRT_ALL_GATHER, PCRT_REDUCE_SCATTER}) {
-      pcrt_move_desc desc{"large", kind, 0, dtype, PCRT_SUM, 1, size * int64_t(100003), 3, 1, 1, "forward"};
-      checkRow(desc, world, Where::Arena, true, arena);
-      checkRow(desc, world, Where::Plain, false, arena);
+      pcrt_move_desc desc{"large", kind, 0, dtype, PCRT_SUM, 1, size * int64_t(50021), 3, 1, 1, "forward"};
+      checkRow(desc, world, dtype == PCRT_F32, arena);
     }
   require(comm->barrier());
   if (comm->rank() == 0)

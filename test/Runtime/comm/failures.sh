@@ -50,7 +50,7 @@ expect 'killed while others compute' 7 1500 'error: rank 0: rank 1 was killed by
   "$pc_run" -n 3 "$victim" kill-compute
 expect 'killed before joining' 7 1500 'rank 0: in barrier: rank 1 was killed' "$pc_run" -n 2 "$victim" die-early
 expect 'rank 0 killed' 7 1500 'rank 1: in .*rank 0 was killed by signal 9' "$pc_run" -n 2 "$victim" kill 0
-expect 'crashed' 7 2500 'pc-run: error: rank 1 was killed by signal 11 \(Segmentation fault\)' "$pc_run" -n 2 "$victim" crash
+expect 'crashed' 7 2500 'pc-run: error: rank 1 was killed by signal 6 \(Aborted\)' "$pc_run" -n 2 "$victim" crash
 expect 'ends early' 7 1500 'rank 0: rank 1 ended before joining .all_reduce gradient' "$pc_run" -n 2 "$victim" exit-0
 expect 'calls exit early' 7 1500 'rank 1 ended before joining .all_reduce gradient' "$pc_run" -n 2 "$victim" std-exit-0
 expect 'ends with a code' 9 1500 'rank 1 ended' "$pc_run" -n 2 "$victim" exit-9
@@ -66,7 +66,7 @@ expect 'timeout' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce
 expect 'stopped' 8 3000 'rank 0: no answer within 1 s from rank 1' "$pc_run" -n 2 --timeout 1 "$victim" stop
 expect 'never joins' 8 3000 'no answer within 1 s from rank 1 \(never started\) in barrier' \
   "$pc_run" -n 2 --timeout 1 "$victim" never-join
-expect 'slow is not dead' 0 6000 '' "$pc_run" -n 2 "$victim" count
+expect 'slow is not dead' 0 4000 '' "$pc_run" -n 3 "$victim" slow
 expect 'lone rank fails' 4 1000 'pc-run: error: rank 0 ended with exit code 4' "$pc_run" "$victim" exit-code-only
 expect 'no such program' 2 1000 "cannot run './no-such-program'" "$pc_run" -n 2 ./no-such-program
 expect 'not in PATH' 2 1000 "not found in PATH" "$pc_run" -n 2 no-such-program
@@ -84,12 +84,14 @@ expect 'output' 0 1000 '^err 0$;^\[rank 1\] err 1$;^\[rank 1\] out 1$' "$pc_run"
 
 # Signals reach the ranks; nothing survives the launcher.
 name='interrupted'
+start=$(milliseconds)
 "$pc_run" -n 2 "$victim" sleep 2>"$work/err" &
 sleep 0.3
 kill -INT $!
 wait $!
 code=$?
 [ $code = 130 ] || complain "exit code $code, not 130"
+[ $(($(milliseconds) - start)) -le 1500 ] || complain 'the ranks did not get the signal'
 leftovers
 name='launcher killed'
 {

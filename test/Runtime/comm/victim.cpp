@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
   pcrt_move_desc gradient{"all_reduce gradient", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1000, 1, 1, 1, 1, "backward"};
   pcrt_move_desc logits = gradient;
   logits.name = "all_reduce logits";
-  int steps = mode == "count" ? 2000 : mode == "none" ? 10 : 1000000;
+  int steps = mode == "count" ? 2000 : mode == "none" ? 10 : mode == "slow" ? 200 : 1000000;
   if (mode == "output") {
     printf("out %d\n", comm->rank());
     fprintf(stderr, "err %d\n", comm->rank());
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
     if (now && mode == "kill")
       raise(SIGKILL);
     if (now && mode == "crash")
-      raise(SIGSEGV);
+      raise(SIGABRT);
     if (now && mode == "exit-0")
       return 0;
     if (now && mode == "std-exit-0")
@@ -82,6 +82,8 @@ int main(int argc, char **argv) {
     }
     if (now && mode == "sleep-4")
       sleepSeconds(4);
+    if (now && mode == "slow")
+      sleepSeconds(2);
     bool swapped = now && mode == "order";
     bool other = now && mode == "size";
     if (step == 100 && mode == "cross") { // the two groups in different orders

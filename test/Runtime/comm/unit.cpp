@@ -1,0 +1,149 @@
+//===- unit.cpp - parts of the communication layer that need no peer -------===//
+//
+// Also runs under pc-run on several ranks for what only a run can show: no
+// allocation inside moves, and which resident memory belongs to peers.
+//
+//===----------------------------------------------------------------------===//
+#include "comm/Comm.h"
+#include "comm/Environment.h"
+#include "launch/Launch.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+using namespace pcrt;
+
+static int64_t allocations = 0;
+void *operator new(size_t bytes) {
+  ++allocations;
+  if (void *at = malloc(bytes ? bytes : 1))
+    return at;
+  throw std::bad_alloc();
+}
+void operator delete(void *at) noexcept { free(at); }
+void operator delete(void *at, size_t) noexcept { free(at); }
+
+static int failures = 0;
+#define CHECK(condition)                                                                                               \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      fprintf(stderr, "error: line %d: %s\n", __LINE__, #condition);                                                   \
+      ++failures;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+
+static void testCores() {
+  using Cores = std::vector<int>;
+  CHECK(coresOfRank({4, 5, 6, 7}, 0, 1) == (Cores{4, 5, 6, 7}));
+  CHECK(coresOfRank({4, 5, 6, 7}, 1, 2) == (Cores{6, 7}));
+  CHECK(coresOfRank({0, 1, 2}, 0, 2) == (Cores{0}) && coresOfRank({0, 1, 2}, 1, 2) == (Cores{1, 2}));
+  CHECK(coresOfRank({0, 1}, 1, 2) == (Cores{1}));
+  CHECK(coresOfRank({0, 1}, 3, 4) == (Cores{1}) && coresOfRank({0, 1}, 2, 4) == (Cores{0}));
+}
+
+/// Reads a Place from exactly these variables.
+static bool readFrom(std::initializer_list<const char *> variables, Place *place, std::string *error) {
+  clearenv();
+  for (const char *variable : variables)
+    putenv(const_cast<char *>(variable));
+  *place = Place();
+  return readPlace(place, error);
+}
+
+static void testEnvironments() {
+  Place place;
+  std::string error;
+  CHECK(readFrom({}, &place, &error) && place.launcher == "none" && place.size == 1 && place.transport == "self");
+  CHECK(readFrom({"PCRT_RANK=1", "PCRT_SIZE=2", "PCRT_SHM_FD=5"}, &place, &error) && place.launcher == "pc-run" &&
+        place.rank == 1 && place.sharedFile == 5 && place.transport == "shm");
+  CHECK(readFrom({"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=1"},
+                 &place, &error) &&
+        place.launcher == "torchrun" && place.localRank == 1 && place.transport == "mpi");
+  CHECK(readFrom({"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=1"}, &place, &error) &&
+        place.transport == "shm" && place.run.rfind("h:1", 0) == 0);
+  CHECK(!readFrom({"RANK=0", "WORLD_SIZE=2"}, &place, &error) && error.find("MASTER_PORT") != std::string::npos);
+  CHECK(
+      readFrom({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, &place, &error) &&
+      place.launcher == "mpirun" && place.transport == "shm");
+  CHECK(readFrom({"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NUM_NODES=2"}, &place, &error) &&
+        place.launcher == "srun" && place.localSize == 4 && place.transport == "mpi");
+  // The batch script itself is not a step of srun.
+  CHECK(readFrom({"SLURM_PROCID=0", "SLURM_NTASKS=8"}, &place, &error) && place.launcher == "none");
+  CHECK(!readFrom({"PCRT_RANK=2", "PCRT_SIZE=2"}, &place, &error) && error.find("rank 2 does not exist") == 0);
+  CHECK(!readFrom({"PCRT_RANK=one"}, &place, &error) && error.find("PCRT_RANK='one'") == 0);
+  CHECK(!readFrom({"PCRT_RANK=0", "PCRT_SIZE=99999999999"}, &place, &error));
+  clearenv();
+  CHECK(timeoutSeconds() == 300);
+  setenv("PCRT_TIMEOUT_SECONDS", "1.5", 1);
+  CHECK(timeoutSeconds() == 1.5);
+  setenv("PCRT_TIMEOUT_SECONDS", "soon", 1);
+  CHECK(timeoutSeconds() == 300);
+  clearenv();
+  setenv("PCRT_THREADS", "3", 1);
+  CHECK(threadsOfThisRank() == 3);
+  clearenv();
+  CHECK(threadsOfThisRank() >= 1);
+  std::unique_ptr<Comm> comm;
+  setenv("PCRT_RANK", "0", 1);
+  setenv("PCRT_SIZE", "2", 1);
+  setenv("PCRT_TRANSPORT", "self", 1);
+  CHECK(connect(&comm, &error) == PCRT_USAGE && error.find("PCRT_TRANSPORT=self is for one rank") == 0);
+  setenv("PCRT_TRANSPORT", "shm", 1);
+  setenv("PCRT_SHM_FD", "0", 1); // not a shared file
+  CHECK(connect(&comm, &error) == PCRT_RESOURCE && error.find("shared memory of the run") == 0);
+  setenv("PCRT_TRANSPORT", "mpi", 1);
+  setenv("PCRT_MPI_PLUGIN", "./no-such-plugin.so", 1);
+  CHECK(connect(&comm, &error) == PCRT_USAGE && error.find("cannot load the MPI transport") == 0);
+}
+
+static void testRun() {
+  std::unique_ptr<Comm> comm;
+  std::string error;
+  if (connect(&comm, &error) != PCRT_OK) {
+    fprintf(stderr, "error: %s\n", error.c_str());
+    ++failures;
+    return;
+  }
+  constexpr int64_t bytes = 8 << 20;
+  char *arena;
+  CHECK(comm->allocateArena(bytes, &arena) == PCRT_OK);
+  Group all;
+  for (int rank = 0; rank < comm->size(); ++rank)
+    all.ranks.push_back(rank);
+  all.me = comm->rank();
+  memset(arena, 0, bytes);
+  CHECK(comm->barrier() == PCRT_OK);
+  CHECK(comm->peerResidentBytes() < 1 << 20);
+  auto run = [&] {
+    for (int kind = PCRT_ALL_REDUCE; kind <= PCRT_PAD; ++kind) {
+      pcrt_move_desc desc{"move", kind, 0, PCRT_F32, PCRT_SUM, 16, comm->size() * 16, 64, 1, comm->size(), "forward"};
+      CHECK(comm->move(desc, all, arena, arena + bytes / 2) == PCRT_OK);
+    }
+    CHECK(comm->barrier() == PCRT_OK);
+  };
+  run();
+  int64_t before = allocations;
+  for (int i = 0; i < 10; ++i)
+    run();
+  CHECK(allocations == before);
+  // An all_gather reads all of the peers' sources: they are resident here now.
+  pcrt_move_desc gather{"gather", PCRT_ALL_GATHER, 0, PCRT_F32, PCRT_SUM, 1, comm->size(), 1 << 18, 1, 1, "forward"};
+  CHECK(comm->move(gather, all, arena, arena + bytes / 2) == PCRT_OK);
+  int64_t read = (comm->size() - 1) * (int64_t(1) << 20);
+  CHECK(comm->peerResidentBytes() >= read && comm->peerResidentBytes() <= (comm->size() - 1) * bytes);
+  char *second;
+  CHECK(comm->allocateArena(bytes, &second) == PCRT_INTERNAL);
+}
+
+int main() {
+  if (getenv("PCRT_RANK")) {
+    testRun();
+  } else {
+    testRun();
+    testCores();
+    testEnvironments();
+  }
+  return failures ? PCRT_VERIFICATION : PCRT_OK;
+}
