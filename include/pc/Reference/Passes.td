@@ -22,4 +22,19 @@ def Interpret : Pass<"pc-interpret", "mlir::ModuleOp"> {
   ];
 }
 
+def CheckGradients : Pass<"pc-check-gradients", "mlir::ModuleOp"> {
+  let summary = "Compare the gradients of a step program with finite differences of its loss";
+  let description = [{
+    For every `pc.output gradient "w"` and `samples` elements of parameter w (all of them where it has no more): the output against
+    (loss(w + epsilon) - loss(w - epsilon)) / (2 epsilon), where all of the program runs in the interpreter. Fails where they differ by
+    more than `tolerance` times the largest element of that gradient. Changes nothing; prints one line per gradient.
+  }];
+  let options = [
+    Option<"seed", "seed", "uint64_t", "1", "Of everything that the program reads">,
+    Option<"epsilon", "epsilon", "double", "1e-4", "Perturbation of one element">,
+    Option<"samples", "samples", "int64_t", "12", "Elements per parameter, spread evenly">,
+    Option<"tolerance", "tolerance", "double", "1e-6", "Largest relative difference">,
+  ];
+}
+
 #endif

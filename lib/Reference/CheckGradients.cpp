@@ -1,0 +1,93 @@
+//===- CheckGradients.cpp - Gradients against finite differences -----------------------------===//
+#include "pc/Reference/Interpreter.h"
+#include "pc/Reference/Passes.h"
+
+#include "llvm/Support/Format.h"
+#include <cmath>
+
+namespace pc {
+#define GEN_PASS_DEF_CHECKGRADIENTS
+#include "pc/Reference/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// The position in a tensor of shape `padded` of element `i` of the part `valid` at its front.
+int64_t inPadded(int64_t i, ArrayRef<int64_t> valid, ArrayRef<int64_t> padded) {
+  int64_t at = 0, stride = 1;
+  for (int64_t d = valid.size() - 1; d >= 0; --d) {
+    at += i % valid[d] * stride;
+    i /= valid[d];
+    stride *= padded[d];
+  }
+  return at;
+}
+
+struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
+  using CheckGradientsBase::CheckGradientsBase;
+
+  void runOnOperation() override {
+    RunOptions options;
+    options.seed = seed;
+    auto results = interpret(getOperation(), options);
+    if (failed(results))
+      return signalPassFailure();
+    bool any = false;
+    for (const NamedTensor &result : *results) {
+      StringRef name = result.name;
+      if (!name.consume_front("gradient "))
+        continue;
+      any = true;
+      if (failed(checkOne(name, result.value)))
+        return signalPassFailure();
+    }
+    if (!any) {
+      getOperation().emitError() << "pc-check-gradients: the program has no output of kind gradient";
+      return signalPassFailure();
+    }
+    markAllAnalysesPreserved();
+  }
+
+  /// The loss with element `i` of the valid part of parameter `name` moved by `delta`.
+  FailureOr<double> lossWith(StringRef name, const Shape &valid, int64_t i, double delta) {
+    RunOptions options;
+    options.seed = seed;
+    options.edit = [&](StringRef parameter, Tensor &value) {
+      if (parameter == name)
+        value[inPadded(i, valid, value.shape)] += delta;
+    };
+    auto results = interpret(getOperation(), options);
+    if (failed(results))
+      return failure();
+    for (const NamedTensor &result : *results)
+      if (StringRef(result.name).starts_with("loss "))
+        return result.value[0];
+    return getOperation().emitError() << "pc-check-gradients: the program has no output of kind loss";
+  }
+
+  LogicalResult checkOne(StringRef name, const Tensor &gradient) {
+    double scale = 1e-6, worst = 0;
+    for (double g : gradient.data)
+      scale = std::max(scale, std::abs(g));
+    int64_t n = gradient.size(), count = std::min<int64_t>(samples, n);
+    for (int64_t k = 0; k < count; ++k) {
+      int64_t i = (2 * k + 1) * n / (2 * count); // the middle of each of `count` stretches
+      auto above = lossWith(name, gradient.shape, i, epsilon), below = lossWith(name, gradient.shape, i, -epsilon);
+      if (failed(above) || failed(below))
+        return failure();
+      double expected = (*above - *below) / (2 * epsilon), difference = std::abs(expected - gradient[i]) / scale;
+      if (!(difference <= tolerance)) // also for NaN
+        return getOperation().emitError() << "pc-check-gradients: gradient of '" << name << "', element " << i
+                                          << ", is " << gradient[i] << "; finite differences say " << expected;
+      worst = std::max(worst, difference);
+    }
+    llvm::outs() << "gradient " << name << ": " << count << " elements, largest relative difference "
+                 << llvm::format("%.1e", worst) << "\n";
+    return success();
+  }
+};
+
+} // namespace

@@ -1,0 +1,279 @@
+// Every gradient rule against finite differences, one small model per group of ops; with one and with two microbatches.
+// RUN: pc-opt %s -split-input-file --pc-differentiate --pc-check-gradients=samples=8 -o /dev/null | FileCheck %s
+// RUN: pc-opt %s -split-input-file --pc-differentiate=microbatches=2 --pc-check-gradients=samples=4 -o /dev/null | FileCheck %s
+// RUN: pc-opt %s -split-input-file --pc-pad-vocabulary=multiple=4 --pc-differentiate=optimizer=sgd --pc-check-gradients=samples=4 -o /dev/null | FileCheck %s
+
+// Matrix product, transposed weight, bias (a factor that only the result has), one operand twice, three operands, and a sum over a factor of one operand only.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient a: 
+// CHECK-NEXT: gradient bias: 
+// CHECK-NEXT: gradient c: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %a = pc.parameter "a" dims ["embed", "ffn"] init <normal, 2.0e-02>
+    source <"a", shape = [4, 6], start = [0, 0], size = [4, 6]> : tensor<4x6xf32>
+  %bias = pc.parameter "bias" dims ["ffn"] init <normal, 2.0e-02>
+    source <"bias", shape = [6], start = [0], size = [6]> : tensor<6xf32>
+  %c = pc.parameter "c" dims ["embed", "ffn"] init <normal, 2.0e-02>
+    source <"c", shape = [4, 6], start = [0, 0], size = [4, 6]> : tensor<4x6xf32>
+  %h = pc.einsum "b s e, e f -> b s f" %x, %a : (tensor<2x3x4xf32>, tensor<4x6xf32>) -> tensor<2x3x6xf32>
+  %bb = pc.einsum "f -> b s f" %bias : (tensor<6xf32>) -> tensor<2x3x6xf32>
+  %h1 = pc.add %h, %bb : (tensor<2x3x6xf32>, tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %h2 = pc.einsum "b s f, b s f -> b s f" %h1, %h1 : (tensor<2x3x6xf32>, tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %y0 = pc.einsum "b s f, e f -> b s e" %h2, %c : (tensor<2x3x6xf32>, tensor<4x6xf32>) -> tensor<2x3x4xf32>
+  %y1 = pc.einsum "b s f, b s e, g f -> b e s" %h1, %y0, %c : (tensor<2x3x6xf32>, tensor<2x3x4xf32>, tensor<4x6xf32>) -> tensor<2x4x3xf32>
+  %y = pc.einsum "b e s -> b s e" %y1 : (tensor<2x4x3xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %y : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// add, sub, scale, copy, cast, log, exp, recip, sqrt.
+// CHECK: gradient w: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %e = pc.exp %x : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %s = pc.scale %e by 5.0e-01 : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %u = pc.add %e, %s : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %r = pc.recip %u : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %q = pc.sqrt %u : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %d = pc.sub %q, %r : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %k = pc.copy %u : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %l = pc.log %k : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %z = pc.sub %l, %d : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %n = pc.cast %z : (tensor<2x3x4xf32>) -> tensor<2x3x4xf64>
+  %y = pc.cast %n : (tensor<2x3x4xf64>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %y : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// activation gelu_tanh.
+// CHECK: gradient w: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %y = pc.activation gelu_tanh %x : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %y : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// activation gelu.
+// CHECK: gradient w: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %y = pc.activation gelu %x : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %y : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// activation silu.
+// CHECK: gradient w: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %y = pc.activation silu %x : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %y : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// activation relu.
+// CHECK: gradient w: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %y = pc.activation relu %x : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %y : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// layer_norm.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient gamma: 
+// CHECK-NEXT: gradient beta: 
+// CHECK-NEXT: gradient c: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %gamma = pc.parameter "gamma" dims ["embed"] init <fill, 1.0>
+    source <"gamma", shape = [4], start = [0], size = [4]> : tensor<4xf32>
+  %beta = pc.parameter "beta" dims ["embed"] init <fill, 0.0>
+    source <"beta", shape = [4], start = [0], size = [4]> : tensor<4xf32>
+  %c = pc.parameter "c" dims ["embed", "out"] init <normal, 2.0e-02>
+    source <"c", shape = [4, 4], start = [0, 0], size = [4, 4]> : tensor<4x4xf32>
+  %n, %mean, %rstd = pc.layer_norm %x, %gamma, %beta eps 1.0e-05 : (tensor<2x3x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x3x4xf32>, tensor<2x3xf32>, tensor<2x3xf32>)
+  %y = pc.einsum "b s e, e o -> b s o" %n, %c : (tensor<2x3x4xf32>, tensor<4x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %y : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// rms_norm.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient gamma: 
+// CHECK-NEXT: gradient c: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %gamma = pc.parameter "gamma" dims ["embed"] init <fill, 1.0>
+    source <"gamma", shape = [4], start = [0], size = [4]> : tensor<4xf32>
+  %c = pc.parameter "c" dims ["embed", "out"] init <normal, 2.0e-02>
+    source <"c", shape = [4, 4], start = [0, 0], size = [4, 4]> : tensor<4x4xf32>
+  %n, %rstd = pc.rms_norm %x, %gamma eps 1.0e-05 : (tensor<2x3x4xf32>, tensor<4xf32>) -> (tensor<2x3x4xf32>, tensor<2x3xf32>)
+  %y = pc.einsum "b s e, e o -> b s o" %n, %c : (tensor<2x3x4xf32>, tensor<4x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %y : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// rope and causal attention, two query heads for each of two key heads.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient q: 
+// CHECK-NEXT: gradient k: 
+// CHECK-NEXT: gradient v: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %q = pc.parameter "q" dims ["embed", "kv_heads", "heads", "head_dim"] init <normal, 2.0e-02>
+    source <"q", shape = [4, 2, 2, 6], start = [0, 0, 0, 0], size = [4, 2, 2, 6]> : tensor<4x2x2x6xf32>
+  %k = pc.parameter "k" dims ["embed", "kv_heads", "head_dim"] init <normal, 2.0e-02>
+    source <"k", shape = [4, 2, 6], start = [0, 0, 0], size = [4, 2, 6]> : tensor<4x2x6xf32>
+  %v = pc.parameter "v" dims ["embed", "kv_heads", "head_dim"] init <normal, 2.0e-02>
+    source <"v", shape = [4, 2, 6], start = [0, 0, 0], size = [4, 2, 6]> : tensor<4x2x6xf32>
+  %cos = pc.rope_table cos inv_freq [1.0, 0.3, 0.1] scale 1.1 : tensor<3x3xf32>
+  %sin = pc.rope_table sin inv_freq [1.0, 0.3, 0.1] scale 1.1 : tensor<3x3xf32>
+  %q0 = pc.einsum "b s e, e k g d -> b s k g d" %x, %q : (tensor<2x3x4xf32>, tensor<4x2x2x6xf32>) -> tensor<2x3x2x2x6xf32>
+  %k0 = pc.einsum "b s e, e k d -> b s k d" %x, %k : (tensor<2x3x4xf32>, tensor<4x2x6xf32>) -> tensor<2x3x2x6xf32>
+  %v0 = pc.einsum "b s e, e k d -> b s k d" %x, %v : (tensor<2x3x4xf32>, tensor<4x2x6xf32>) -> tensor<2x3x2x6xf32>
+  %q1 = pc.rope %q0, %cos, %sin : (tensor<2x3x2x2x6xf32>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<2x3x2x2x6xf32>
+  %k1 = pc.rope %k0, %cos, %sin : (tensor<2x3x2x6xf32>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<2x3x2x6xf32>
+  %o, %lse = pc.attention causal %q1, %k1, %v0 scale 7.0e-01 : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x3x2x6xf32>) -> (tensor<2x3x2x2x6xf32>, tensor<2x2x2x3xf32>)
+  %loss = pc.einsum "b s k g d, b s k g d ->" %o, %o : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x2x6xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// Attention that sees all positions, three query heads for one key head; inverse rope.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient q: 
+// CHECK-NEXT: gradient k: 
+// CHECK-NEXT: gradient v: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %q = pc.parameter "q" dims ["embed", "kv_heads", "heads", "head_dim"] init <normal, 2.0e-02>
+    source <"q", shape = [4, 1, 3, 6], start = [0, 0, 0, 0], size = [4, 1, 3, 6]> : tensor<4x1x3x6xf32>
+  %k = pc.parameter "k" dims ["embed", "kv_heads", "head_dim"] init <normal, 2.0e-02>
+    source <"k", shape = [4, 1, 6], start = [0, 0, 0], size = [4, 1, 6]> : tensor<4x1x6xf32>
+  %v = pc.parameter "v" dims ["embed", "kv_heads", "head_dim"] init <normal, 2.0e-02>
+    source <"v", shape = [4, 1, 6], start = [0, 0, 0], size = [4, 1, 6]> : tensor<4x1x6xf32>
+  %cos = pc.rope_table cos inv_freq [1.0, 0.3, 0.1] scale 1.1 : tensor<3x3xf32>
+  %sin = pc.rope_table sin inv_freq [1.0, 0.3, 0.1] scale 1.1 : tensor<3x3xf32>
+  %q0 = pc.einsum "b s e, e k g d -> b s k g d" %x, %q : (tensor<2x3x4xf32>, tensor<4x1x3x6xf32>) -> tensor<2x3x1x3x6xf32>
+  %k0 = pc.einsum "b s e, e k d -> b s k d" %x, %k : (tensor<2x3x4xf32>, tensor<4x1x6xf32>) -> tensor<2x3x1x6xf32>
+  %v0 = pc.einsum "b s e, e k d -> b s k d" %x, %v : (tensor<2x3x4xf32>, tensor<4x1x6xf32>) -> tensor<2x3x1x6xf32>
+  %q1 = pc.rope inverse %q0, %cos, %sin : (tensor<2x3x1x3x6xf32>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<2x3x1x3x6xf32>
+  %k1 = pc.rope inverse %k0, %cos, %sin : (tensor<2x3x1x6xf32>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<2x3x1x6xf32>
+  %o, %lse = pc.attention %q1, %k1, %v0 scale 7.0e-01 : (tensor<2x3x1x3x6xf32>, tensor<2x3x1x6xf32>, tensor<2x3x1x6xf32>) -> (tensor<2x3x1x3x6xf32>, tensor<2x1x3x3xf32>)
+  %loss = pc.einsum "b s k g d, b s k g d ->" %o, %o : (tensor<2x3x1x3x6xf32>, tensor<2x3x1x3x6xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// Two tables: one of positions (iota), one also used for the logits; cross_entropy.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient p: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %p = pc.parameter "p" dims ["position", "embed"] init <normal, 2.0e-02>
+    source <"p", shape = [3, 4], start = [0, 0], size = [3, 4]> : tensor<3x4xf32>
+  %i = pc.iota -> tensor<3xi32>
+  %pe = pc.embedding %p, %i : (tensor<3x4xf32>, tensor<3xi32>) -> tensor<3x4xf32>
+  %pb = pc.einsum "s e -> b s e" %pe : (tensor<3x4xf32>) -> tensor<2x3x4xf32>
+  %h = pc.add %x, %pb : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %logits = pc.einsum "b s e, v e -> b s v" %h, %w : (tensor<2x3x4xf32>, tensor<5x4xf32>) -> tensor<2x3x5xf32>
+  %targets = pc.input targets dims ["batch", "sequence"] : tensor<2x3xi32>
+  %nll = pc.cross_entropy %logits, %targets : (tensor<2x3x5xf32>, tensor<2x3xi32>) -> tensor<2x3xf32>
+  %sum = pc.einsum "b s ->" %nll : (tensor<2x3xf32>) -> tensor<f32>
+  %loss = pc.scale %sum by 1.6e-01 : (tensor<f32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// mask_padding: the last two entries are constant, and meet the unmasked ones in a product.
+// CHECK: gradient w: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %k = pc.mask_padding %x valid 2 value 3.0 : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %y = pc.einsum "b s e, b s e -> b s e" %k, %x : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %y, %y : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}

@@ -1,0 +1,111 @@
+//===- pc-equal.cpp - Do two programs compute the same? ---------------------------------===//
+// Interprets two programs of any phase on the same feeds and compares their outputs and updates by name.
+#include "pc/Reference/Interpreter.h"
+#include "pcrt/pcrt.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+
+namespace cl = llvm::cl;
+
+static cl::OptionCategory category("pc-equal options");
+static cl::list<std::string> inputs(cl::Positional, cl::desc("<a.mlir> <b.mlir>"), cl::cat(category));
+static cl::opt<uint64_t> seed("seed", cl::desc("Of parameters, states and tokens"), cl::init(1), cl::cat(category));
+static cl::opt<double> tolerance("tolerance", cl::desc("Largest relative difference"), cl::init(1e-9),
+                                 cl::cat(category));
+static cl::opt<bool> common("common", cl::desc("Ignore results that only one program has"), cl::cat(category));
+
+/// Interprets one file; null with the exit status in `status` after an error.
+static std::optional<pc::Results> run(mlir::MLIRContext &context, llvm::StringRef path, pcrt_status &status) {
+  llvm::SourceMgr sources;
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(path, sources, &context);
+  status = PCRT_BAD_INPUT;
+  if (!module)
+    return std::nullopt;
+  pc::RunOptions options;
+  options.seed = seed;
+  options.tolerance = tolerance;
+  auto results = pc::interpret(*module, options);
+  status = PCRT_VERIFICATION;
+  if (failed(results))
+    return std::nullopt;
+  return std::move(*results);
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  std::string message;
+  llvm::raw_string_ostream errors(message);
+  if (!cl::ParseCommandLineOptions(
+          argc, argv,
+          "pc-equal: do two programs compute the same?\n\n"
+          "Programs of any phase, each on as many simulated ranks as its mesh has, in double precision, on\n"
+          "the same parameters and tokens. Exit code 0: equal; 5: they differ or one contradicts itself.\n",
+          &errors)) {
+    llvm::errs() << message;
+    return PCRT_USAGE;
+  }
+  if (inputs.size() != 2) {
+    llvm::errs() << "pc-equal: error: expected two programs, got " << inputs.size() << "\n";
+    return PCRT_USAGE;
+  }
+  mlir::DialectRegistry registry;
+  registry.insert<pc::PCDialect, mlir::func::FuncDialect>();
+  mlir::MLIRContext context(registry);
+  context.printOpOnDiagnostic(false);
+  pcrt_status status = PCRT_OK;
+  std::optional<pc::Results> a = run(context, inputs[0], status);
+  if (!a)
+    return status;
+  std::optional<pc::Results> b = run(context, inputs[1], status);
+  if (!b)
+    return status;
+
+  // Largest difference per class of names: the first word, so "gradient", "update", "logits", ...
+  std::vector<std::pair<std::string, double>> classes;
+  bool equal = true;
+  int64_t compared = 0;
+  auto lacks = [&](llvm::StringRef file, llvm::StringRef name) {
+    if (common)
+      return;
+    equal = false;
+    llvm::errs() << "pc-equal: " << file << " has no " << name << "\n";
+  };
+  for (auto &[name, value] : *a) {
+    pc::Tensor *other = pc::find(*b, name);
+    if (!other) {
+      lacks(inputs[1], name);
+      continue;
+    }
+    ++compared;
+    double difference = pc::largestDifference(value, *other);
+    if (difference > tolerance) {
+      equal = false;
+      llvm::errs() << "pc-equal: " << name << " differs: relative difference " << llvm::format("%.1e", difference)
+                   << "\n";
+    }
+    std::string kind = llvm::StringRef(name).split(' ').first.str();
+    auto it = llvm::find_if(classes, [&](const auto &c) { return c.first == kind; });
+    if (it == classes.end())
+      it = classes.insert(it, {kind, 0});
+    it->second = std::max(it->second, difference);
+  }
+  for (auto &[name, value] : *b)
+    if (!pc::find(*a, name))
+      lacks(inputs[0], name);
+  for (const auto &[kind, difference] : classes)
+    llvm::outs() << kind << ": largest relative difference " << llvm::format("%.1e", difference) << "\n";
+  if (!compared) {
+    llvm::errs() << "pc-equal: the programs have no result in common\n";
+    equal = false;
+  }
+  llvm::outs() << (equal ? "equal" : "different") << "\n";
+  return equal ? PCRT_OK : PCRT_VERIFICATION;
+}
