@@ -43,10 +43,10 @@ leftovers() {
 }
 
 expect 'all is well' 0 1000 '' "$pc_run" -n 2 "$victim" none
-expect 'more ranks than cores' 0 5000 '' "$pc_run" -n 8 "$victim" count
+expect 'more ranks than cores' 0 10000 '' "$pc_run" -n 8 "$victim" count
 expect 'killed' 7 1500 'rank 0: in .all_reduce .*rank 2 was killed by signal 9;rank 1.*: in .*rank 2 was killed;pc-run: error: rank 2 was killed by signal 9 \(Killed\)' \
   "$pc_run" -n 4 "$victim" kill 2
-expect 'killed while others compute' 7 1500 'error: rank 0: rank 1 was killed by signal 9;the run is over;pc-run: error: rank 1' \
+expect 'killed while others compute' 7 2000 'error: rank 0: rank 1 was killed by signal 9;the run is over;pc-run: error: rank 1' \
   "$pc_run" -n 3 "$victim" kill-compute
 expect 'killed before joining' 7 1500 'rank 0: in barrier: rank 1 was killed' "$pc_run" -n 2 "$victim" die-early
 expect 'rank 0 killed' 7 1500 'rank 1: in .*rank 0 was killed by signal 9' "$pc_run" -n 2 "$victim" kill 0

@@ -16,6 +16,10 @@
 using namespace pcrt;
 
 static int64_t allocations = 0;
+#ifndef __has_feature
+#define __has_feature(feature) 0
+#endif
+#if !__has_feature(thread_sanitizer) // which brings its own
 void *operator new(size_t bytes) {
   ++allocations;
   if (void *at = malloc(bytes ? bytes : 1))
@@ -24,6 +28,7 @@ void *operator new(size_t bytes) {
 }
 void operator delete(void *at) noexcept { free(at); }
 void operator delete(void *at, size_t) noexcept { free(at); }
+#endif
 
 static int failures = 0;
 #define CHECK(condition)                                                                                               \
