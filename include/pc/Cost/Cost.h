@@ -1,0 +1,39 @@
+//===- Cost.h - Operations, bytes and traffic of one op -----------------------------------===//
+// Everything follows from factor rules and types: of a local program, the cost to one rank; of a step program, the
+// whole.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_COST_COST_H
+#define PC_COST_COST_H
+
+#include "pc/Cost/Machine.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// Floating point operations of matrix products in `op`, once: einsums that sum over a factor of two or more operands
+/// (2 per product of two), attention (two products over the whole rectangle of scores, also where it is causal) and its
+/// gradient (five: the scores are computed again). 0 for all other ops. Kernels count what is in them.
+double flopsOf(mlir::Operation *op);
+
+/// Bytes that `op` reads and writes if nothing is cached: its operands and results.
+int64_t bytesOf(mlir::Operation *op);
+
+/// What one execution of a move sends, with n ranks in the group.
+struct Traffic {
+  /// The bytes of the group's full tensor: of the operand (all_reduce, reduce_scatter), of the result (all_gather), of
+  /// n operands (all_to_all).
+  int64_t payload = 0;
+  /// What this rank sends under the bandwidth-optimal algorithm, rounded down: all_reduce 2 (n-1) / n of the payload,
+  /// all_gather and reduce_scatter (n-1) / n, all_to_all (n-1) / n^2.
+  int64_t wire = 0;
+};
+
+/// The traffic of a move in a local program; zeros for slice, mask and pad.
+Traffic trafficOf(MoveOpInterface move, MeshAttr mesh);
+
+/// Seconds of one execution on one rank: the larger of computing and reading, or sending.
+double secondsOf(mlir::Operation *op, const Machine &machine);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,29 @@
+//===- Report.h - What a plan costs, before anything runs ------------------------------------===//
+#ifndef PC_COST_REPORT_H
+#define PC_COST_REPORT_H
+
+#include "pc/IR/PC.h"
+#include "llvm/Support/JSON.h"
+
+namespace pc {
+
+/// The report of a planned program, in the schema that `--report` and the runtime's `--summary` share. All figures are
+/// per step.
+/// * parameters: elements of all parameters without padding; a tied one counts once.
+/// * flops_per_step: matrix products (`flopsOf`) of all ranks.
+/// * arena_bytes.device: the arena of `pc.arena`.
+/// * memory: that arena by what lies in it at the moment of the largest demand, so that the six figures add up to it.
+/// parameters and
+///   optimizer: the leaves. gradients: what accumulations yield (scalars aside), and what moves make of it.
+///   communication: full buffers that exist for a move only (results of all_gather and all_to_all, operands of
+///   reduce_scatter). activations: other values of the forward and backward pass. workspace: the rest (inputs, tables,
+///   other values of the optimizer, gaps).
+/// * traffic: moves that send something, by axis (several joined by "+"), move and phase; moves in an accumulation
+/// count once per
+///   microbatch.
+/// Fails, with an error on the op, if the module is not planned.
+llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::StringRef plan);
+
+} // namespace pc
+
+#endif
