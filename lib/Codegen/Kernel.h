@@ -20,8 +20,8 @@ struct Kernel {
   unsigned part = 0;       ///< which of the op's kernels this is
   int64_t items = 0;       ///< out
   int64_t scratchBytes = 0; ///< out
-  std::string kind;        ///< out: "elementwise", "norm", "attention", "embedding", "loss", "optimizer", "reduction", "copy"
-  kernels::Num status;     ///< out: i64, 0 or 1 + index of the first bad element; null means 0
+  std::string kind = {};   ///< out: "elementwise", "norm", "attention", "embedding", "loss", "optimizer", "reduction", "copy"
+  kernels::Num status = {}; ///< out: i64, 0 or 1 + index of the first bad element; null means 0
 };
 
 /// How many kernels the op becomes, run one after the other (layer_norm_grad: rows, then columns).

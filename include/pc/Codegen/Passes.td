@@ -1,7 +1,32 @@
-//===- Passes.td - Passes of the Codegen room ---------------------------------------===//
+//===- Passes.td - Passes of the Codegen room ----------------------------------------===//
 #ifndef PC_CODEGEN_PASSES_TD
 #define PC_CODEGEN_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
+
+def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
+  let summary = "Group ops that become one kernel into pc.fusion";
+  let description = [{
+    Local program -> local program. A matrix product and the addition of its bias become one fusion; so do connected ops
+    that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss). What is used
+    only inside a fusion needs no buffer. Sums over a whole tensor are first cut into a sum per row and a sum of those, so that
+    they run on all threads with a fixed order of additions.
+  }];
+}
+
+def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
+  let summary = "Planned program -> host program, tables and kernels in upstream dialects";
+  let description = [{
+    Every op or fusion becomes a kernel (func, scf, vector, arith, math), a matrix product or move of the runtime, or nothing. Equal kernels of
+    different layers are one function. `pc_step` calls them in program order; `pc_program` and its tables are constants with the layout of
+    runtime/include/pcrt/pcrt.h.
+  }];
+  let options = [
+    Option<"lanes", "lanes", "int64_t", "16", "f32 elements of a vector: 16 for AVX-512, 8 for AVX2">,
+    Option<"plan", "plan", "std::string", "\"\"", "Text of the plan, for the program's description">,
+  ];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect", "mlir::LLVM::LLVMDialect",
+                           "mlir::math::MathDialect", "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
+}
 
 #endif

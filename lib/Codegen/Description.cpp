@@ -1,0 +1,132 @@
+//===- Description.cpp - The JSON description of a program ------------------------------===//
+#include "Description.h"
+
+using namespace mlir;
+using namespace pc;
+namespace json = llvm::json;
+
+int64_t pc::homeOf(Value value) {
+  return cast<HomeAttr>(cast<RankedTensorType>(value.getType()).getEncoding()).getOffset();
+}
+
+int64_t pc::bytesOf(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
+}
+
+static json::Array numbers(ArrayRef<int64_t> values) {
+  json::Array array;
+  for (int64_t v : values)
+    array.push_back(v);
+  return array;
+}
+
+static std::string dtypeName(Type type) {
+  Type element = cast<RankedTensorType>(type).getElementType();
+  return element.isF32() ? "f32" : element.isBF16() ? "bf16" : "i32";
+}
+
+/// dtype, shape (global), layout and, with a home, offset.
+template <typename OpT> static json::Object describe(OpT op, Value value, bool hasHome) {
+  auto type = cast<RankedTensorType>(value.getType());
+  json::Object object;
+  object["dtype"] = dtypeName(type);
+  object["shape"] = numbers(op.getGlobal() ? *op.getGlobal() : type.getShape());
+  json::Array layout;
+  for (int64_t d = 0; d < type.getRank(); ++d) {
+    json::Array axes;
+    if (op.getLayout())
+      for (StringAttr axis : op.getLayout()->axes(d))
+        axes.push_back(axis.getValue());
+    layout.push_back(std::move(axes));
+  }
+  object["layout"] = std::move(layout);
+  if (hasHome)
+    object["offset"] = homeOf(value);
+  return object;
+}
+
+static json::Object describeParameter(ParameterOp op, int64_t key) {
+  json::Object object = describe(op, op.getValue(), true);
+  object["name"] = op.getName();
+  ArrayRef<int64_t> whole = op.getGlobal() ? *op.getGlobal() : cast<RankedTensorType>(op.getValue().getType()).getShape();
+  object["valid"] = numbers(op.getValid() ? *op.getValid() : whole);
+  bool normal = op.getInit().getKind() == InitKind::Normal;
+  double value = op.getInit().getValue().getValueAsDouble();
+  object["init"] = json::Object{{"kind", normal ? "normal" : "fill"}, {"std", normal ? value : 0.0}, {"value", normal ? 0.0 : value}};
+  object["key"] = key;
+  SourceAttr source = op.getSource();
+  object["source"] = json::Object{{"tensor", source.getTensor()},
+                                  {"shape", numbers(source.getShape())},
+                                  {"start", numbers(source.getStart())},
+                                  {"size", numbers(source.getSize())}};
+  return object;
+}
+
+json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, int64_t arenaBytes, json::Value report) {
+  json::Array parameters, states, inputs, constants, outs, mesh;
+  int64_t microbatches = 1;
+  bool adamw = false, sgd = false;
+  json::Object object;
+  module.walk([&](Operation *op) {
+    if (auto parameter = dyn_cast<ParameterOp>(op)) {
+      parameters.push_back(describeParameter(parameter, parameters.size()));
+    } else if (auto state = dyn_cast<StateOp>(op)) {
+      json::Object entry = describe(state, state.getValue(), true);
+      entry["name"] = state.getName();
+      entry["parameter"] = state.getParameter();
+      states.push_back(std::move(entry));
+    } else if (auto input = dyn_cast<InputOp>(op)) {
+      json::Object entry = describe(input, input.getValue(), true);
+      entry["name"] = stringifyInputKind(input.getKind());
+      entry["kind"] = stringifyInputKind(input.getKind());
+      inputs.push_back(std::move(entry));
+    } else if (auto table = dyn_cast<RopeTableOp>(op)) {
+      json::Object entry = describe(table, table.getValue(), true);
+      entry["kind"] = table.getKind() == TableKind::Cos ? "rope_cos" : "rope_sin";
+      json::Array frequencies;
+      for (float f : table.getInvFreq())
+        frequencies.push_back(f);
+      entry["inv_freq"] = std::move(frequencies);
+      entry["scale"] = table.getScale().convertToDouble();
+      constants.push_back(std::move(entry));
+    } else if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
+      microbatches = accumulate.getMicrobatches();
+    } else if (auto program = dyn_cast<ProgramOp>(op)) {
+      object["name"] = program.getName();
+      object["batch"] = program.getBatch();
+      object["sequence"] = program.getSequence();
+      object["vocabulary"] = program.getVocabulary();
+      auto config = json::parse(program.getConfig());
+      object["config"] = config ? std::move(*config) : json::Value(nullptr);
+      if (!config)
+        llvm::consumeError(config.takeError());
+    }
+    adamw |= isa<AdamWOp>(op);
+    sgd |= isa<SGDOp>(op);
+  });
+  for (OutputOp output : outputs) {
+    json::Object entry = describe(output, output.getValue(), false);
+    entry["kind"] = stringifyOutputKind(output.getKind());
+    entry["name"] = output.getName();
+    auto type = cast<RankedTensorType>(output.getValue().getType());
+    entry["valid"] = numbers(output.getValid() ? *output.getValid() : output.getGlobal() ? *output.getGlobal() : type.getShape());
+    outs.push_back(std::move(entry));
+  }
+  if (MeshAttr m = meshOf(module))
+    for (auto [name, size] : llvm::zip_equal(m.getNames(), m.getSizes()))
+      mesh.push_back(json::Array{name.getValue(), size});
+  object["abi"] = 1;
+  object["mode"] = adamw || sgd ? "train" : "eval";
+  object["optimizer"] = adamw ? "adamw" : sgd ? "sgd" : "none";
+  object["microbatches"] = microbatches;
+  object["mesh"] = std::move(mesh);
+  object["arena_bytes"] = arenaBytes;
+  object["parameters"] = std::move(parameters);
+  object["states"] = std::move(states);
+  object["inputs"] = std::move(inputs);
+  object["constants"] = std::move(constants);
+  object["outputs"] = std::move(outs);
+  object["report"] = std::move(report);
+  return object;
+}

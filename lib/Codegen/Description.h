@@ -1,0 +1,21 @@
+//===- Description.h - The JSON description of a program ------------------------------===//
+#ifndef PC_LIB_CODEGEN_DESCRIPTION_H
+#define PC_LIB_CODEGEN_DESCRIPTION_H
+
+#include "llvm/Support/JSON.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// Buffers, sources, inputs and outputs as runtime/README.md lays them down. `outputs` in the order of their numbers.
+llvm::json::Object describeProgram(mlir::ModuleOp planned, llvm::ArrayRef<OutputOp> outputs, int64_t arenaBytes,
+                                   llvm::json::Value report);
+
+/// Byte offset of a value in the arena; its type must have a home.
+int64_t homeOf(mlir::Value value);
+/// Bytes of a tensor.
+int64_t bytesOf(mlir::Type type);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,212 @@
+//===- Fuse.cpp - Group ops that become one kernel into pc.fusion -----------------------===//
+#include "Gemm.h"
+#include "RowSpace.h"
+#include "pc/Codegen/Passes.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace pc {
+#define GEN_PASS_DEF_FUSE
+#include "pc/Codegen/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// Replaces `ops` (in block order) by one fusion at the place of `anchor`.
+void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
+  llvm::DenseSet<Operation *> inside(ops.begin(), ops.end());
+  SmallVector<Value> inputs, outputs;
+  llvm::DenseSet<Value> seen;
+  for (Operation *op : ops)
+    for (Value operand : op->getOperands())
+      if (!inside.contains(operand.getDefiningOp()) && seen.insert(operand).second)
+        inputs.push_back(operand);
+  for (Operation *op : ops)
+    for (Value result : op->getResults())
+      if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); }))
+        outputs.push_back(result);
+  OpBuilder builder(anchor);
+  // The name of a fusion is that of its last op: what it is there for.
+  OperationState state(ops.back()->getLoc(), FusionOp::getOperationName());
+  state.addOperands(inputs);
+  state.addTypes(ValueRange(outputs).getTypes());
+  state.addRegion();
+  auto fusion = cast<FusionOp>(builder.create(state));
+  Block *body = new Block;
+  fusion.getBody().push_back(body);
+  IRMapping mapping;
+  for (Value input : inputs)
+    mapping.map(input, body->addArgument(input.getType(), input.getLoc()));
+  OpBuilder inner(fusion.getContext());
+  inner.setInsertionPointToStart(body);
+  for (Operation *op : ops)
+    inner.clone(*op, mapping);
+  SmallVector<Value> yields;
+  for (Value output : outputs)
+    yields.push_back(mapping.lookup(output));
+  YieldOp::create(inner, fusion.getLoc(), yields);
+  for (auto [output, result] : llvm::zip(outputs, fusion.getResults()))
+    output.replaceAllUsesWith(result);
+  for (Operation *op : llvm::reverse(ops))
+    op->erase();
+}
+
+/// "x0 x1, x0 x1 ->" becomes "x0 x1, x0 x1 -> x0" and "x0 ->".
+void splitFullSums(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    auto sum = dyn_cast<EinsumOp>(op);
+    if (!sum || cast<RankedTensorType>(sum.getResult().getType()).getRank() || sum.getInputs().empty())
+      continue;
+    FactorRule rule = sum.getFactorRule();
+    ArrayRef<int> dims = rule.operands[0];
+    if (dims.size() < 2 || !llvm::all_of(rule.operands, [&](const auto &d) { return ArrayRef<int>(d) == dims; }))
+      continue;
+    OpBuilder builder(sum);
+    std::string row = rule.factors[dims[0]].name;
+    StringRef left = sum.getSpec().split("->").first.trim();
+    auto type = cast<RankedTensorType>(sum.getResult().getType());
+    Value rows = EinsumOp::create(builder, sum.getLoc(), RankedTensorType::get({rule.factors[dims[0]].size}, type.getElementType()),
+                                  (left + " -> " + row).str(), sum.getInputs());
+    Value total = EinsumOp::create(builder, sum.getLoc(), type, row + " ->", ValueRange{rows});
+    sum.getResult().replaceAllUsesWith(total);
+    sum.erase();
+  }
+}
+
+/// add(product, broadcast bias) with no other readers.
+void fuseBiases(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    auto sum = dyn_cast<AddOp>(op);
+    auto product = sum ? sum.getA().getDefiningOp<EinsumOp>() : EinsumOp();
+    auto broadcast = sum ? sum.getB().getDefiningOp<EinsumOp>() : EinsumOp();
+    if (!product || !broadcast || product == broadcast || product->getBlock() != &block || broadcast->getBlock() != &block ||
+        !product->hasOneUse() || !broadcast->hasOneUse() || !asGemm(product) || broadcast.getInputs().size() != 1)
+      continue;
+    SmallVector<Operation *> ops{product, broadcast, sum};
+    // Tried on a fusion that is thrown away if it is not the right kind.
+    FactorRule rule = broadcast.getFactorRule();
+    ArrayRef<int> dims = rule.operands[0], result = rule.results[0];
+    std::optional<Gemm> gemm = asGemm(product);
+    auto bias = cast<RankedTensorType>(broadcast.getInputs()[0].getType());
+    if (gemm->swapped || gemm->batch != 1 || dims.empty() || dims.size() >= result.size() ||
+        result.take_back(dims.size()) != dims || bias.getNumElements() != gemm->n || !bias.getElementType().isF32())
+      continue;
+    makeFusion(ops, sum);
+  }
+}
+
+/// A growing group of row ops and the position (op number in the block) where it will stand.
+struct Group {
+  SmallVector<Operation *> ops;
+  RowSpace space;
+  unsigned position;
+};
+
+class RowFuser {
+public:
+  explicit RowFuser(Block &block) : block(block) {}
+
+  void run() {
+    unsigned number = 0;
+    for (Operation &op : block)
+      order[&op] = number++;
+    for (Operation &op : block)
+      visit(&op);
+    for (Group &group : groups)
+      if (group.ops.size() > 1)
+        makeFusion(group.ops, anchors.lookup(group.position));
+  }
+
+private:
+  void visit(Operation *op) {
+    anchors[order[op]] = op;
+    std::optional<RowSpace> space = rowSpace(op);
+    if (!space)
+      return;
+    // The group of an operand, latest first.
+    SmallVector<unsigned> candidates;
+    for (Value operand : op->getOperands())
+      if (auto it = groupOf.find(operand.getDefiningOp()); operand.getDefiningOp() && it != groupOf.end())
+        if (!llvm::is_contained(candidates, it->second))
+          candidates.push_back(it->second);
+    llvm::sort(candidates, std::greater<>());
+    for (unsigned id : candidates)
+      if (join(groups[id], op, *space)) {
+        groupOf[op] = id;
+        return;
+      }
+    groupOf[op] = groups.size();
+    groups.push_back({{op}, *space, order[op]});
+  }
+
+  bool join(Group &group, Operation *op, const RowSpace &space) {
+    RowSpace merged = group.space;
+    if (space.shape == group.space.shape) {
+      merged.splits &= space.splits;
+    } else if (space.isPointwise() && !space.shape.empty() &&
+               ArrayRef(space.shape) == ArrayRef(group.space.shape).take_front(space.shape.size())) {
+      merged.splits &= uint64_t(1) << space.shape.size(); // works on the rows only
+    } else {
+      return false;
+    }
+    if (!merged.splits || group.ops.size() >= 64)
+      return false;
+    // Hoist the op to the group if all it needs is there already; else sink the group to the op if nobody needs the group before.
+    unsigned here = order[op], position = group.position;
+    if (!definedBefore(op, group)) {
+      for (Operation *member : group.ops)
+        for (Operation *user : member->getUsers())
+          if (Operation *at = block.findAncestorOpInBlock(*user); !at || (at != op && positionOf(at) < here && !isMember(group, at)))
+            return false;
+      position = here;
+    }
+    group.ops.push_back(op);
+    group.space = merged;
+    group.position = position;
+    return true;
+  }
+
+  /// Where an op will stand: with its group, if it is in one.
+  unsigned positionOf(Operation *op) {
+    auto it = groupOf.find(op);
+    return it == groupOf.end() ? order[op] : groups[it->second].position;
+  }
+  bool isMember(const Group &group, Operation *op) {
+    auto it = groupOf.find(op);
+    return it != groupOf.end() && &groups[it->second] == &group;
+  }
+  bool definedBefore(Operation *op, const Group &group) {
+    return llvm::all_of(op->getOperands(), [&](Value operand) {
+      Operation *definition = operand.getDefiningOp();
+      if (!definition || definition->getBlock() != &block || isMember(group, definition))
+        return true;
+      return positionOf(definition) < group.position;
+    });
+  }
+
+  Block &block;
+  llvm::DenseMap<Operation *, unsigned> order, groupOf;
+  llvm::DenseMap<unsigned, Operation *> anchors;
+  std::vector<Group> groups;
+};
+
+struct Fuse : pc::impl::FuseBase<Fuse> {
+  void runOnOperation() override {
+    SmallVector<Block *> blocks;
+    getOperation().walk([&](Block *block) {
+      if (!isa<ModuleOp, FusionOp>(block->getParentOp()))
+        blocks.push_back(block);
+    });
+    for (Block *block : blocks) {
+      splitFullSums(*block);
+      fuseBiases(*block);
+      RowFuser(*block).run();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,136 @@
+//===- Gemm.cpp - Einsums that are matrix products ------------------------------------------===//
+#include "Gemm.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+/// One collapsed group of factors: its size, and its stride in a, b and c (0 where absent).
+struct Group {
+  int64_t size = 1;
+  int64_t stride[3] = {0, 0, 0};
+};
+
+/// Collapses `factors` (in the order of the first tensor that has them all) or fails.
+bool collapse(ArrayRef<int> factors, const FactorRule &rule, ArrayRef<SmallVector<int64_t>> strides, Group &group) {
+  for (int f : factors)
+    group.size *= rule.factors[f].size;
+  for (int t = 0; t < 3; ++t) {
+    int64_t expected = 0; // stride of the previous (major) factor
+    bool absent = true;
+    for (int f : factors) {
+      int64_t s = strides[t][f];
+      if (s < 0)
+        continue;
+      absent = false;
+      if (expected && expected != s * rule.factors[f].size)
+        return false;
+      expected = s;
+      group.stride[t] = s;
+    }
+    for (int f : factors)
+      if (!absent && strides[t][f] < 0)
+        return false;
+  }
+  return true;
+}
+} // namespace
+
+std::optional<Gemm> pc::asGemm(EinsumOp op) {
+  if (op.getInputs().size() != 2)
+    return std::nullopt;
+  FactorRule rule = op.getFactorRule();
+  for (Value v : {Value(op.getInputs()[0]), Value(op.getInputs()[1]), Value(op.getResult())})
+    if (!cast<RankedTensorType>(v.getType()).getElementType().isF32())
+      return std::nullopt;
+  // Strides of every factor in a, b, c; -1 where absent.
+  SmallVector<SmallVector<int64_t>> strides(3, SmallVector<int64_t>(rule.factors.size(), -1));
+  ArrayRef<int> dims[3] = {rule.operands[0], rule.operands[1], rule.results[0]};
+  for (int t = 0; t < 3; ++t) {
+    int64_t stride = 1;
+    for (int f : llvm::reverse(dims[t])) {
+      if (strides[t][f] >= 0)
+        return std::nullopt; // a diagonal
+      strides[t][f] = stride;
+      stride *= rule.factors[f].size;
+    }
+  }
+  SmallVector<int> batch, m, n, k;
+  auto classify = [&](int f) {
+    bool a = strides[0][f] >= 0, b = strides[1][f] >= 0, c = strides[2][f] >= 0;
+    if (rule.factors[f].size == 1)
+      return true; // no stride matters
+    if (a && b && c)
+      batch.push_back(f);
+    else if (a && c)
+      m.push_back(f);
+    else if (b && c)
+      n.push_back(f);
+    else if (a && b)
+      k.push_back(f);
+    else
+      return false; // summed or broadcast alone
+    return true;
+  };
+  SmallVector<bool> seen(rule.factors.size());
+  for (ArrayRef<int> list : {dims[2], dims[0], dims[1]})
+    for (int f : list)
+      if (!seen[f]) {
+        seen[f] = true;
+        if (!classify(f))
+          return std::nullopt;
+      }
+  Group gb, gm, gn, gk;
+  if (!collapse(batch, rule, strides, gb) || !collapse(m, rule, strides, gm) || !collapse(n, rule, strides, gn) ||
+      !collapse(k, rule, strides, gk))
+    return std::nullopt;
+  if (gk.size == 1 && gm.size * gn.size == 1)
+    return std::nullopt; // an elementwise product
+  Gemm g;
+  bool swap = gn.stride[2] != 1 && gn.size > 1;
+  if (swap) {
+    if (gm.stride[2] != 1)
+      return std::nullopt;
+    std::swap(gm, gn);
+    for (Group *group : {&gb, &gm, &gn, &gk})
+      std::swap(group->stride[0], group->stride[1]);
+  }
+  g.swapped = swap;
+  g.batch = gb.size, g.m = gm.size, g.n = gn.size, g.k = gk.size;
+  // A group of one element has no stride of its own: any that keeps the operand dense will do.
+  auto or1 = [](int64_t stride, int64_t fallback) { return stride ? stride : fallback; };
+  g.aK = or1(gk.stride[0], gm.stride[0] == 1 ? gm.size : 1);
+  g.aM = or1(gm.stride[0], g.aK == 1 ? g.k : 1);
+  g.bN = or1(gn.stride[1], gk.stride[1] == 1 ? gk.size : 1);
+  g.bK = or1(gk.stride[1], g.bN == 1 ? g.n : 1);
+  g.cN = or1(gn.stride[2], 1);
+  g.cM = or1(gm.stride[2], g.n);
+  g.aBatch = gb.stride[0], g.bBatch = gb.stride[1], g.cBatch = gb.stride[2];
+  if ((g.aK != 1 && g.aM != 1) || (g.bN != 1 && g.bK != 1) || g.cN != 1)
+    return std::nullopt;
+  return g;
+}
+
+std::optional<BiasedGemm> pc::asBiasedGemm(FusionOp fusion) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : fusion.getBody().front().without_terminator())
+    ops.push_back(&op);
+  if (ops.size() != 3 || fusion->getNumResults() != 1)
+    return std::nullopt;
+  auto product = dyn_cast<EinsumOp>(ops[0]), broadcast = dyn_cast<EinsumOp>(ops[1]);
+  auto sum = dyn_cast<AddOp>(ops[2]);
+  if (!product || !broadcast || !sum || broadcast.getInputs().size() != 1 || sum.getA() != product.getResult() ||
+      sum.getB() != broadcast.getResult())
+    return std::nullopt;
+  auto bias = dyn_cast<BlockArgument>(broadcast.getInputs()[0]);
+  std::optional<Gemm> gemm = asGemm(product);
+  if (!bias || !gemm || gemm->swapped || gemm->batch != 1)
+    return std::nullopt;
+  // The bias must be exactly the columns: the trailing dims of the result, as many elements as n.
+  FactorRule rule = broadcast.getFactorRule();
+  ArrayRef<int> dims = rule.operands[0], result = rule.results[0];
+  if (dims.empty() || dims.size() >= result.size() || result.take_back(dims.size()) != dims ||
+      cast<RankedTensorType>(bias.getType()).getNumElements() != gemm->n)
+    return std::nullopt;
+  return BiasedGemm{product, bias.getArgNumber()};
+}

@@ -1,0 +1,30 @@
+//===- Gemm.h - Einsums that are matrix products ------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_GEMM_H
+#define PC_LIB_CODEGEN_GEMM_H
+
+#include "pc/IR/PC.h"
+#include <optional>
+
+namespace pc {
+
+/// c[batch, m, n] = sum_k a[batch, m, k] b[batch, k, n], strides in elements. `swapped`: a is the einsum's second operand.
+struct Gemm {
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+  int64_t aBatch = 0, aM = 0, aK = 0, bBatch = 0, bK = 0, bN = 0, cBatch = 0, cM = 0, cN = 0;
+  bool swapped = false;
+};
+
+/// The matrix product that `op` is, if its factors collapse into batch, m, n and k with one stride each and the result's rows or columns
+/// are contiguous.
+std::optional<Gemm> asGemm(EinsumOp op);
+
+/// A fusion of a matrix product and the addition of a bias per column: the product, and the bias operand's number.
+struct BiasedGemm {
+  EinsumOp product;
+  unsigned bias;
+};
+std::optional<BiasedGemm> asBiasedGemm(FusionOp op);
+
+} // namespace pc
+
+#endif

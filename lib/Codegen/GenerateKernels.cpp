@@ -1,0 +1,356 @@
+//===- GenerateKernels.cpp - Planned program -> host program, tables, kernels -------------===//
+#include "Description.h"
+#include "Gemm.h"
+#include "HostProgram.h"
+#include "Kernel.h"
+#include "pc/Codegen/Passes.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace pc {
+#define GEN_PASS_DEF_GENERATEKERNELS
+#include "pc/Codegen/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// What two ops must share to share a kernel: everything but homes, names and locations.
+std::string kernelKey(Operation *op, unsigned part) {
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  llvm::DenseMap<Value, unsigned> numbers;
+  auto number = [&](Value v) { return numbers.try_emplace(v, numbers.size()).first->second; };
+  auto type = [&](Type t) { os << withEncoding(t, {}) << ' '; };
+  std::function<void(Operation *)> print = [&](Operation *o) {
+    os << o->getName().getStringRef() << part << '(';
+    for (Value v : o->getOperands()) {
+      os << number(v) << ':';
+      type(v.getType());
+    }
+    os << ')';
+    if (!isa<UpdateOp>(o))
+      os << o->getPropertiesAsAttribute();
+    os << "->";
+    for (Value v : o->getResults()) {
+      os << number(v) << ':';
+      type(v.getType());
+    }
+    for (Region &region : o->getRegions())
+      for (Block &block : region) {
+        for (Value argument : block.getArguments())
+          os << number(argument) << ',';
+        for (Operation &inner : block)
+          print(&inner);
+      }
+  };
+  print(op);
+  return key;
+}
+
+struct KernelInfo {
+  std::string function, kind;
+  int64_t items, scratchBytes;
+};
+
+class Generator {
+public:
+  Generator(ModuleOp planned, ModuleOp output, int64_t lanes)
+      : planned(planned), output(output), lanes(lanes), host(output), tables(output) {}
+
+  LogicalResult run(llvm::json::Value report);
+
+private:
+  using Address = HostProgram::Address;
+
+  Address addressOf(Value value);
+  LogicalResult emitBlock(Block &block);
+  LogicalResult emitOp(Operation *op);
+  LogicalResult emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results);
+  FailureOr<const KernelInfo *> kernelOf(Operation *op, unsigned part);
+  LogicalResult emitGemm(EinsumOp op, Value result, Value a, Value b, std::optional<Value> bias);
+  LogicalResult emitMove(MoveOpInterface op);
+  LogicalResult emitAccumulate(AccumulateOp op);
+  void accumulateInto(Value yielded, Value result);
+  int64_t groupOf(ArrayRef<StringAttr> axes);
+  void emitTables(llvm::json::Value report);
+
+  ModuleOp planned, output;
+  int64_t lanes;
+  HostProgram host;
+  Tables tables;
+  llvm::StringMap<KernelInfo> kernels;
+  SmallVector<Entry> kernelTable, gemmTable, moveTable, groupTable;
+  SmallVector<OutputOp> outputs;
+  std::map<std::vector<int64_t>, int64_t> groups;
+  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves; ///< (name, parameter or null) -> leaf
+  AccumulateOp current;
+};
+
+} // namespace
+
+HostProgram::Address Generator::addressOf(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value); argument && current && argument.getOwner() == &current.getBody().front())
+    return {homeOf(current.getInputs()[argument.getArgNumber()]), bytesOf(argument.getType())};
+  return {homeOf(value), 0};
+}
+
+int64_t Generator::groupOf(ArrayRef<StringAttr> axes) {
+  std::vector<int64_t> key;
+  for (StringAttr axis : axes)
+    key.push_back(meshOf(planned).index(axis));
+  auto [it, inserted] = groups.try_emplace(key, groupTable.size());
+  if (inserted) {
+    Entry entry{Field::i32(key.size())};
+    for (size_t i = 0; i < 8; ++i)
+      entry.push_back(Field::i32(i < key.size() ? key[i] : 0));
+    groupTable.push_back(entry);
+  }
+  return it->second;
+}
+
+FailureOr<const KernelInfo *> Generator::kernelOf(Operation *op, unsigned part) {
+  std::string key = kernelKey(op, part);
+  auto it = kernels.find(key);
+  if (it != kernels.end())
+    return &it->second;
+  MLIRContext *context = planned.getContext();
+  OpBuilder b(context);
+  b.setInsertionPointToEnd(output.getBody());
+  Location loc = op->getLoc();
+  Type pointer = LLVM::LLVMPointerType::get(context), i64 = b.getI64Type();
+  std::string name = "pc_" + op->getName().stripDialect().str() + "_" + std::to_string(kernels.size());
+  auto function =
+      LLVM::LLVMFuncOp::create(b, loc, name, LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer}), LLVM::Linkage::Internal);
+  Block *entry = function.addEntryBlock(b);
+  b.setInsertionPointToStart(entry);
+  kernels::Emitter e(b, loc, lanes);
+  SmallVector<Type> elements;
+  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+    elements.push_back(cast<RankedTensorType>(type).getElementType());
+  if (auto update = dyn_cast<UpdateOp>(op)) // a copy: its result is the leaf
+    elements.push_back(elements[0]);
+  Kernel kernel{e, {}, {}, e.wrap(entry->getArgument(1)), e.wrap(entry->getArgument(2)), {&e, entry->getArgument(3), b.getF32Type()}};
+  kernel.part = part;
+  for (auto [i, element] : llvm::enumerate(elements)) {
+    Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, entry->getArgument(0), ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    kernels::Ptr buffer{&e, LLVM::LoadOp::create(b, loc, pointer, slot), element};
+    (i < op->getNumOperands() ? kernel.operands : kernel.results).push_back(buffer);
+  }
+  if (failed(emitKernel(op, kernel)))
+    return failure();
+  LLVM::ReturnOp::create(b, loc, kernel.status.v ? kernel.status.v : e.integer(0).v);
+  return &(kernels[key] = KernelInfo{name, kernel.kind, kernel.items, kernel.scratchBytes});
+}
+
+LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results) {
+  SmallVector<Address> arguments;
+  for (Value operand : operands)
+    arguments.push_back(addressOf(operand));
+  arguments.append(results.begin(), results.end());
+  if (arguments.size() > maxKernelArguments)
+    return op->emitOpError() << "needs a kernel of " << arguments.size() << " buffers; at most " << maxKernelArguments;
+  for (unsigned part = 0; part < numKernels(op); ++part) {
+    FailureOr<const KernelInfo *> info = kernelOf(op, part);
+    if (failed(info))
+      return failure();
+    std::string name = op->getName().stripDialect().str() + " " + sourceName(op);
+    kernelTable.push_back({Field::string(name), Field::string((*info)->kind), Field::symbol((*info)->function),
+                           Field::i64((*info)->items), Field::i64((*info)->scratchBytes)});
+    host.launch(kernelTable.size() - 1, arguments);
+  }
+  return success();
+}
+
+LogicalResult Generator::emitGemm(EinsumOp op, Value result, Value a, Value b, std::optional<Value> bias) {
+  Gemm g = *asGemm(op);
+  if (g.swapped)
+    std::swap(a, b);
+  gemmTable.push_back({Field::string("einsum " + sourceName(op)), Field::i64(g.batch), Field::i64(g.m), Field::i64(g.n),
+                       Field::i64(g.k), Field::i64(g.aBatch), Field::i64(g.aM), Field::i64(g.aK), Field::i64(g.bBatch),
+                       Field::i64(g.bK), Field::i64(g.bN), Field::i64(g.cBatch), Field::i64(g.cM), Field::i64(g.cN),
+                       Field::i32(PCRT_F32), Field::i32(PCRT_F32), Field::i32(PCRT_F32), Field::i32(0),
+                       Field::i32(bias ? 1 : 0)});
+  host.gemm(gemmTable.size() - 1, addressOf(a), addressOf(b), addressOf(result),
+            bias ? std::optional(addressOf(*bias)) : std::nullopt);
+  return success();
+}
+
+LogicalResult Generator::emitMove(MoveOpInterface op) {
+  Value in = op->getOperand(0), out = op->getResult(0);
+  auto from = cast<RankedTensorType>(in.getType()), to = cast<RankedTensorType>(out.getType());
+  MoveKind kind = op.getMoveKind();
+  int64_t dim = op.getMoveDim(), outer = 1, extent = 1, inner = 1;
+  if (kind == MoveKind::AllToAll)
+    return op->emitOpError() << "is not available on CPU ranks yet";
+  if (dim < 0) {
+    outer = from.getNumElements();
+  } else {
+    RankedTensorType whole = kind == MoveKind::AllGather || kind == MoveKind::Pad ? to : from;
+    for (int64_t d = 0; d < whole.getRank(); ++d)
+      (d < dim ? outer : d == dim ? extent : inner) *= whole.getDimSize(d);
+  }
+  int64_t dtype = from.getElementType().isF32() ? PCRT_F32 : from.getElementType().isBF16() ? PCRT_BF16 : PCRT_I32;
+  std::string name = moveName(kind).str() + " " + sourceName(op);
+  moveTable.push_back({Field::string(name), Field::i32(static_cast<int>(kind)), Field::i32(groupOf(op.getMoveAxes())),
+                       Field::i32(dtype), Field::i32(op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM),
+                       Field::i64(outer), Field::i64(extent), Field::i64(inner), Field::i64(1), Field::i64(1),
+                       Field::string(stepPhaseName(stepPhase(op)))});
+  host.move(moveTable.size() - 1, addressOf(in), addressOf(out));
+  return success();
+}
+
+/// result = yielded in the first microbatch, result + yielded later.
+void Generator::accumulateInto(Value yielded, Value result) {
+  OpBuilder b(planned.getContext());
+  Type type = withEncoding(result.getType(), {});
+  auto flat = RankedTensorType::get({cast<RankedTensorType>(type).getNumElements()}, cast<RankedTensorType>(type).getElementType());
+  Address from = addressOf(yielded), to{homeOf(result), 0};
+  OwningOpRef<UpdateOp> copy = UpdateOp::create(b, yielded.getLoc(), "accumulate", nullptr, yielded);
+  auto launch = [&](Operation *op, ArrayRef<Address> arguments) {
+    const KernelInfo *info = *kernelOf(op, 0);
+    kernelTable.push_back({Field::string("accumulate"), Field::string(info->kind), Field::symbol(info->function),
+                           Field::i64(info->items), Field::i64(info->scratchBytes)});
+    host.launch(kernelTable.size() - 1, arguments);
+  };
+  OwningOpRef<AddOp> add = AddOp::create(b, yielded.getLoc(), withEncoding(yielded.getType(), {}), yielded, yielded);
+  (void)flat;
+  host.byMicrobatch([&] { launch(*copy, {from, to}); }, [&] { launch(*add, {to, from, to}); });
+}
+
+LogicalResult Generator::emitAccumulate(AccumulateOp op) {
+  current = op;
+  host.beginLoop(op.getMicrobatches());
+  if (failed(emitBlock(op.getBody().front())))
+    return failure();
+  for (auto [yielded, result] : llvm::zip(op.getBody().front().getTerminator()->getOperands(), op.getResults())) {
+    Address from = addressOf(yielded);
+    if (op.getMicrobatches() > 1 || from.stride || from.offset != homeOf(result))
+      accumulateInto(yielded, result);
+  }
+  host.endLoop();
+  current = {};
+  return success();
+}
+
+LogicalResult Generator::emitOp(Operation *op) {
+  auto resultAddresses = [&] {
+    return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); });
+  };
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<ParameterOp, StateOp, InputOp, RopeTableOp, YieldOp, func::ReturnOp>([](Operation *) { return success(); })
+      .Case([&](BlockOffsetOp offset) {
+        host.blockOffset(groupOf(axisList(offset.getAxes())), offset.getBlock(), addressOf(offset.getValue()));
+        return success();
+      })
+      .Case([&](OutputOp out) {
+        host.observe(outputs.size(), addressOf(out.getValue()));
+        outputs.push_back(out);
+        return success();
+      })
+      .Case([&](UpdateOp update) -> LogicalResult {
+        Value leaf = leaves.lookup({update.getNameAttr(), update.getParameterAttr()});
+        if (!leaf)
+          return update.emitOpError() << "'" << update.getName() << "' has no leaf in this program";
+        if (homeOf(leaf) == homeOf(update.getValue()))
+          return success();
+        return emitKernels(op, op->getOperands(), {addressOf(leaf)});
+      })
+      .Case([&](AccumulateOp accumulate) { return emitAccumulate(accumulate); })
+      .Case([&](MoveOpInterface move) { return emitMove(move); })
+      .Case([&](FusionOp fusion) {
+        if (std::optional<BiasedGemm> biased = asBiasedGemm(fusion)) {
+          auto outside = [&](Value v) { return fusion.getInputs()[cast<BlockArgument>(v).getArgNumber()]; };
+          return emitGemm(biased->product, fusion.getResult(0), outside(biased->product.getInputs()[0]),
+                          outside(biased->product.getInputs()[1]), fusion.getInputs()[biased->bias]);
+        }
+        return emitKernels(op, op->getOperands(), resultAddresses());
+      })
+      .Case([&](EinsumOp einsum) {
+        if (asGemm(einsum))
+          return emitGemm(einsum, einsum.getResult(), einsum.getInputs()[0], einsum.getInputs()[1], std::nullopt);
+        return emitKernels(op, op->getOperands(), resultAddresses());
+      })
+      .Default([&](Operation *) { return emitKernels(op, op->getOperands(), resultAddresses()); });
+}
+
+LogicalResult Generator::emitBlock(Block &block) {
+  for (Operation &op : block)
+    if (failed(emitOp(&op)))
+      return failure();
+  return success();
+}
+
+void Generator::emitTables(llvm::json::Value report) {
+  int64_t arena = 0;
+  planned.walk([&](Operation *op) {
+    if (!op->getParentOfType<FusionOp>())
+      for (Value v : op->getResults())
+        arena = std::max(arena, homeOf(v) + bytesOf(v.getType()));
+  });
+  arena = llvm::alignTo(arena, 64);
+  std::string description;
+  llvm::raw_string_ostream(description) << llvm::json::Value(describeProgram(planned, outputs, arena, std::move(report)));
+  MeshAttr mesh = meshOf(planned);
+  SmallVector<Entry> sizes, names;
+  for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes())) {
+    sizes.push_back({Field::i64(size)});
+    names.push_back({Field::string(name.getValue())});
+  }
+  std::string step = "pc_step";
+  tables.publish("pc_program",
+                 {Field::i32(PCRT_ABI_VERSION), Field::i32(sizes.size()), Field::symbol(tables.array("pc_mesh_sizes", sizes)),
+                  Field::symbol(tables.array("pc_mesh_names", names)), Field::i32(groupTable.size()),
+                  Field::i32(kernelTable.size()), Field::i32(gemmTable.size()), Field::i32(moveTable.size()),
+                  Field::symbol(tables.array("pc_groups", groupTable)), Field::symbol(tables.array("pc_kernels", kernelTable)),
+                  Field::symbol(tables.array("pc_gemms", gemmTable)), Field::symbol(tables.array("pc_moves", moveTable)),
+                  Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol(step)});
+}
+
+LogicalResult Generator::run(llvm::json::Value report) {
+  auto step = planned.lookupSymbol<func::FuncOp>("step");
+  if (!step)
+    return planned.emitError() << "pc-generate-kernels: no function @step in this module";
+  if (!meshOf(planned))
+    return planned.emitError() << "pc-generate-kernels: no pc.mesh in this module";
+  WalkResult homes = step.walk([&](Operation *op) {
+    if (op->getParentOfType<FusionOp>())
+      return WalkResult::advance();
+    for (Value v : op->getResults())
+      if (!isa_and_nonnull<HomeAttr>(cast<RankedTensorType>(v.getType()).getEncoding())) {
+        op->emitOpError() << "has no home; run pc-plan-memory first";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  if (homes.wasInterrupted())
+    return failure();
+  step.walk([&](Operation *op) {
+    if (auto parameter = dyn_cast<ParameterOp>(op))
+      leaves[{parameter.getNameAttr(), StringAttr()}] = parameter.getValue();
+    else if (auto state = dyn_cast<StateOp>(op))
+      leaves[{state.getNameAttr(), state.getParameterAttr()}] = state.getValue();
+  });
+  if (failed(emitBlock(step.getBody().front())))
+    return failure();
+  host.finish();
+  emitTables(std::move(report));
+  return success();
+}
+
+namespace {
+struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
+  using GenerateKernelsBase::GenerateKernelsBase;
+
+  void runOnOperation() override {
+    ModuleOp planned = getOperation();
+    OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
+    if (failed(Generator(planned, *output, lanes).run(nullptr)))
+      return signalPassFailure();
+    planned.getBody()->clear();
+    planned.getBody()->getOperations().splice(planned.getBody()->begin(), output->getBody()->getOperations());
+  }
+};
+} // namespace

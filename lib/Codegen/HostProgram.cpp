@@ -1,0 +1,119 @@
+//===- HostProgram.cpp - The step function and its calls of the runtime -----------------===//
+#include "HostProgram.h"
+
+using namespace mlir;
+using namespace pc;
+
+HostProgram::HostProgram(ModuleOp module) : b(module.getContext()), loc(module.getLoc()), module(module) {
+  b.setInsertionPointToEnd(module.getBody());
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  function = LLVM::LLVMFuncOp::create(b, loc, "pc_step", LLVM::LLVMFunctionType::get(b.getI32Type(), {pointer, pointer}));
+  Block *entry = function.addEntryBlock(b);
+  context = entry->getArgument(0);
+  arena = entry->getArgument(1);
+  exit = newBlock();
+  exit->addArgument(b.getI32Type(), loc);
+  b.setInsertionPointToStart(exit);
+  LLVM::ReturnOp::create(b, loc, exit->getArgument(0));
+  b.setInsertionPointToStart(entry);
+  arguments = LLVM::AllocaOp::create(b, loc, pointer, pointer, integer(maxKernelArguments));
+}
+
+Value HostProgram::integer(int64_t value, unsigned bits) {
+  return LLVM::ConstantOp::create(b, loc, b.getIntegerType(bits), value);
+}
+
+Value HostProgram::address(Address at) {
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  Value result = LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), arena, ValueRange{integer(at.offset)});
+  if (!at.stride || !microbatch)
+    return result;
+  Value offset = LLVM::MulOp::create(b, loc, microbatch, integer(at.stride));
+  return LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), result, ValueRange{offset});
+}
+
+Value HostProgram::call(StringRef name, Type result, ValueRange arguments) {
+  auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+  if (!callee) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    callee = LLVM::LLVMFuncOp::create(b, loc, name,
+                                      LLVM::LLVMFunctionType::get(result, llvm::to_vector(arguments.getTypes())));
+  }
+  return LLVM::CallOp::create(b, loc, callee, arguments).getResult();
+}
+
+void HostProgram::check(Value status) {
+  Value ok = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, status, integer(0, 32));
+  Block *next = newBlock();
+  LLVM::CondBrOp::create(b, loc, ok, next, ValueRange{}, exit, ValueRange{status});
+  b.setInsertionPointToStart(next);
+}
+
+void HostProgram::launch(int64_t kernel, ArrayRef<Address> list) {
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  for (auto [i, at] : llvm::enumerate(list)) {
+    Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, arguments, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    LLVM::StoreOp::create(b, loc, address(at), slot);
+  }
+  check(call("pcrt_launch", b.getI32Type(), {context, integer(kernel, 32), arguments}));
+}
+
+void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::optional<Address> bias) {
+  Value biasAddress =
+      bias ? address(*bias) : LLVM::ZeroOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext())).getResult();
+  check(call("pcrt_gemm", b.getI32Type(), {context, integer(index, 32), address(a), address(bAt), address(c), biasAddress}));
+}
+
+void HostProgram::move(int64_t index, Address in, Address out) {
+  check(call("pcrt_move", b.getI32Type(), {context, integer(index, 32), address(in), address(out)}));
+}
+
+void HostProgram::observe(int64_t output, Address value) {
+  check(call("pcrt_observe", b.getI32Type(),
+             {context, integer(output, 32), microbatch ? microbatch : integer(0), address(value)}));
+}
+
+void HostProgram::blockOffset(int64_t group, int64_t block, Address to) {
+  Value coordinate = call("pcrt_coordinate", b.getI64Type(), {context, integer(group, 32)});
+  Value offset = LLVM::MulOp::create(b, loc, coordinate, integer(block));
+  LLVM::StoreOp::create(b, loc, LLVM::TruncOp::create(b, loc, b.getI32Type(), offset), address(to));
+}
+
+void HostProgram::beginLoop(int64_t microbatches) {
+  loopCount = microbatches;
+  if (microbatches == 1)
+    return;
+  loopHead = newBlock();
+  microbatch = loopHead->addArgument(b.getI64Type(), loc);
+  LLVM::BrOp::create(b, loc, ValueRange{integer(0)}, loopHead);
+  b.setInsertionPointToStart(loopHead);
+}
+
+void HostProgram::endLoop() {
+  if (loopCount == 1)
+    return;
+  Value next = LLVM::AddOp::create(b, loc, microbatch, integer(1));
+  Value more = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, next, integer(loopCount));
+  Block *after = newBlock();
+  LLVM::CondBrOp::create(b, loc, more, loopHead, ValueRange{next}, after, ValueRange{});
+  b.setInsertionPointToStart(after);
+  microbatch = {};
+}
+
+void HostProgram::byMicrobatch(llvm::function_ref<void()> first, llvm::function_ref<void()> later) {
+  if (loopCount == 1)
+    return first();
+  Value isFirst = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, microbatch, integer(0));
+  Block *yes = newBlock(), *no = newBlock(), *after = newBlock();
+  LLVM::CondBrOp::create(b, loc, isFirst, yes, ValueRange{}, no, ValueRange{});
+  b.setInsertionPointToStart(yes);
+  first();
+  LLVM::BrOp::create(b, loc, ValueRange{}, after);
+  b.setInsertionPointToStart(no);
+  later();
+  LLVM::BrOp::create(b, loc, ValueRange{}, after);
+  b.setInsertionPointToStart(after);
+}
+
+void HostProgram::finish() { LLVM::BrOp::create(b, loc, ValueRange{integer(0, 32)}, exit); }

@@ -1,0 +1,160 @@
+//===- Kernels.cpp - Which kernel an op becomes ---------------------------------------------===//
+#include "Kernel.h"
+#include "RowMath.h"
+#include "RowProgram.h"
+#include "RowSpace.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+using kernels::Emitter;
+using kernels::Num;
+
+static int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
+
+/// "b s f -> f": items are blocks of columns; each walks all rows in order.
+static LogicalResult emitColumnReduction(EinsumOp op, Kernel &k) {
+  Emitter &e = k.e;
+  int64_t columns = elementsOf(op.getResult()), rows = elementsOf(op.getInputs()[0]) / columns;
+  const int64_t lanes = e.lanes, block = 4 * lanes;
+  k.kind = "reduction";
+  k.items = llvm::divideCeil(columns, block);
+  auto product = [&](Num index, int64_t width) {
+    Num v = k.operands[0].load(index, width);
+    for (kernels::Ptr operand : llvm::drop_begin(k.operands))
+      v = v * operand.load(index, width);
+    return v;
+  };
+  // One block of `widths` vectors from column `first` on.
+  auto sumBlock = [&](Num first, ArrayRef<int64_t> widths) {
+    Emitter::Carried init;
+    for (int64_t width : widths)
+      init.push_back(e.splat(e.real(0), width));
+    Emitter::Carried sums = e.loop(e.integer(0), e.integer(rows), 1, init, [&](Num row, const Emitter::Carried &sums) {
+      Emitter::Carried next;
+      int64_t at = 0;
+      for (auto [width, sum] : llvm::zip(widths, sums)) {
+        next.push_back(sum + product(row * columns + first + at, width));
+        at += width;
+      }
+      return next;
+    });
+    int64_t at = 0;
+    for (auto [width, sum] : llvm::zip(widths, sums)) {
+      k.results[0].store(sum, first + at);
+      at += width;
+    }
+  };
+  int64_t full = columns / block;
+  Num end = e.integer(full);
+  e.loop(k.lo, e.min(k.hi, end), 1, [&](Num item) { sumBlock(item * block, {lanes, lanes, lanes, lanes}); });
+  if (full < k.items) {
+    SmallVector<int64_t> widths;
+    for (int64_t left = columns - full * block; left > 0; left -= lanes)
+      widths.push_back(std::min(left, lanes));
+    e.when(end < k.hi, [&] { sumBlock(end * block, widths); });
+  }
+  return success();
+}
+
+/// Any einsum, element by element: for the few that are neither a matrix product nor a row op.
+static LogicalResult emitLoops(EinsumOp op, Kernel &k) {
+  Emitter &e = k.e;
+  FactorRule rule = op.getFactorRule();
+  k.kind = "einsum";
+  k.items = elementsOf(op.getResult());
+  SmallVector<int> summed;
+  for (ArrayRef<int> dims : rule.operands)
+    for (int f : dims)
+      if (!llvm::is_contained(rule.results[0], f) && !llvm::is_contained(summed, f))
+        summed.push_back(f);
+  SmallVector<Num> index(rule.factors.size());
+  auto product = [&] {
+    Num value = e.real(1);
+    for (auto [dims, buffer] : llvm::zip(rule.operands, k.operands)) {
+      Num at = e.integer(0);
+      for (int f : dims)
+        at = at * rule.factors[f].size + index[f];
+      value = value * buffer.load(at);
+    }
+    return value;
+  };
+  std::function<Num(ArrayRef<int>)> sum = [&](ArrayRef<int> rest) -> Num {
+    if (rest.empty())
+      return product();
+    return e.loop(e.integer(0), e.integer(rule.factors[rest[0]].size), 1, {e.real(0)},
+                  [&](Num i, const Emitter::Carried &total) {
+                    index[rest[0]] = i;
+                    return Emitter::Carried{total[0] + sum(rest.drop_front())};
+                  })[0];
+  };
+  e.loop(k.lo, k.hi, 1, [&](Num item) {
+    Num left = item;
+    for (int f : llvm::reverse(rule.results[0])) { // a factor twice in the result would be a diagonal
+      index[f] = left % e.integer(rule.factors[f].size);
+      left = left / e.integer(rule.factors[f].size);
+    }
+    k.results[0].store(sum(summed), item);
+  });
+  return success();
+}
+
+static LogicalResult emitCopy(int64_t elements, Kernel &k) {
+  constexpr int64_t block = 4096;
+  k.kind = "copy";
+  k.items = llvm::divideCeil(elements, block);
+  Emitter &e = k.e;
+  e.loop(k.lo, k.hi, 1, [&](Num item) {
+    Num first = item * block;
+    Num end = e.min(e.integer(elements), first + block);
+    Num vectorEnd = end - (end - first) % e.integer(e.lanes);
+    e.loop(first, vectorEnd, e.lanes, [&](Num i) { k.results[0].store(k.operands[0].load(i, e.lanes), i); });
+    e.loop(vectorEnd, end, 1, [&](Num i) { k.results[0].store(k.operands[0].load(i), i); });
+  });
+  return success();
+}
+
+static LogicalResult emitIota(IotaOp op, Kernel &k) {
+  k.kind = "index";
+  k.items = 1;
+  Emitter &e = k.e;
+  Num first = op.getOffset() ? k.operands[0].load(e.integer(0)) : kernels::integer32(e, 0);
+  e.loop(k.lo, k.hi, 1, [&](Num) {
+    e.loop(e.integer(0), e.integer(elementsOf(op.getValue())), 1,
+           [&](Num i) { k.results[0].store(kernels::indices(e, i, 0) + first, i); });
+  });
+  return success();
+}
+
+unsigned pc::numKernels(Operation *op) { return numSpecialKernels(op); }
+
+LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
+  if (std::optional<LogicalResult> special = emitSpecialKernel(op, kernel))
+    return *special;
+  if (isa<FusionOp>(op))
+    return emitRowKernel(op, kernel);
+  if (auto update = dyn_cast<UpdateOp>(op))
+    return emitCopy(elementsOf(update.getValue()), kernel);
+  if (auto iota = dyn_cast<IotaOp>(op))
+    return emitIota(iota, kernel);
+  if (isa<SeedOp>(op)) {
+    kernel.kind = "elementwise";
+    kernel.items = 1;
+    kernel.e.loop(kernel.lo, kernel.hi, 1, [&](Num i) { kernel.results[0].store(kernel.e.real(1), i); });
+    return success();
+  }
+  if (rowSpace(op))
+    return emitRowKernel(op, kernel);
+  if (auto einsum = dyn_cast<EinsumOp>(op)) {
+    for (Value value : llvm::concat<const Value>(op->getOperands(), op->getResults()))
+      if (!cast<RankedTensorType>(value.getType()).getElementType().isF32())
+        return op->emitOpError() << "has no CPU kernel for " << value.getType();
+    FactorRule rule = einsum.getFactorRule();
+    for (int f : rule.results[0])
+      if (llvm::count(rule.results[0], f) > 1)
+        return op->emitOpError() << "has no CPU kernel for a diagonal result";
+    return isColumnReduction(einsum) ? emitColumnReduction(einsum, kernel) : emitLoops(einsum, kernel);
+  }
+  return op->emitOpError() << "has no CPU kernel for " << op->getOperandTypes() << " -> " << op->getResultTypes();
+}

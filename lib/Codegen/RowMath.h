@@ -1,0 +1,23 @@
+//===- RowMath.h - What row kernels need beside the Emitter ---------------------------===//
+#ifndef PC_LIB_CODEGEN_ROWMATH_H
+#define PC_LIB_CODEGEN_ROWMATH_H
+
+#include "Kernels/Emit.h"
+
+namespace pc::kernels {
+
+/// An i32 constant.
+Num integer32(Emitter &e, int64_t value);
+/// i32 vector first, first + 1, ... of `width` elements; `first` is an i64.
+Num indices(Emitter &e, Num first, int64_t width);
+/// Elementwise equality of integers.
+Num equal(Num a, Num b);
+/// The error function, absolute error below 2e-7 (Abramowitz and Stegun 7.1.26 refined: see the source).
+Num erf(Emitter &e, Num x);
+/// Over [0, n): body(first index, width) yields one vector per entry of `isMax`, which are summed or maximised; scalars.
+Emitter::Carried reductions(Emitter &e, int64_t n, llvm::ArrayRef<bool> isMax,
+                            llvm::function_ref<Emitter::Carried(Num, int64_t)> body);
+
+} // namespace pc::kernels
+
+#endif

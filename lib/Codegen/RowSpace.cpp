@@ -1,0 +1,120 @@
+//===- RowSpace.cpp - Ops that work row by row ----------------------------------------------===//
+#include "RowSpace.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+
+static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+static bool isF32(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isF32(); }
+
+int64_t RowSpace::choose() const {
+  int64_t rows = 1, best = -1;
+  for (int64_t p = 0; p <= static_cast<int64_t>(shape.size()); ++p) {
+    if (allows(p)) {
+      best = p;
+      if (rows >= 16)
+        return p;
+    }
+    if (p < static_cast<int64_t>(shape.size()))
+      rows *= shape[p];
+  }
+  return best;
+}
+
+View pc::viewOf(ArrayRef<int> dims, ArrayRef<int> space, ArrayRef<int64_t> shape, int64_t split, int64_t &period) {
+  ArrayRef<int> rows = space.take_front(split), columns = space.drop_front(split);
+  if (dims == space)
+    return View::Full;
+  if (dims.empty())
+    return View::Scalar;
+  if (dims == columns)
+    return View::Column;
+  if (dims == rows)
+    return View::Row;
+  // A suffix of the rows and all columns: the rows repeat.
+  if (dims.size() > columns.size() && dims.size() < space.size() && dims == space.take_back(dims.size())) {
+    period = 1;
+    for (int64_t n : shape.slice(space.size() - dims.size(), dims.size() - columns.size()))
+      period *= n;
+    return View::Periodic;
+  }
+  return View::None;
+}
+
+/// An einsum without contraction (product and broadcast), or one that sums trailing dims.
+static std::optional<RowSpace> einsumSpace(EinsumOp op) {
+  FactorRule rule = op.getFactorRule();
+  ArrayRef<int> result = rule.results[0];
+  SmallVector<int> space(result);
+  // Summed factors must be the trailing dims of one operand that has everything.
+  SmallVector<int> summed;
+  for (ArrayRef<int> dims : rule.operands)
+    for (int f : dims)
+      if (!llvm::is_contained(result, f) && !llvm::is_contained(summed, f))
+        summed.push_back(f);
+  bool reduces = !summed.empty();
+  if (reduces) {
+    ArrayRef<int> widest;
+    for (ArrayRef<int> dims : rule.operands)
+      if (dims.size() > widest.size())
+        widest = dims;
+    if (widest.size() != result.size() + summed.size() || widest.take_front(result.size()) != result)
+      return std::nullopt;
+    space.assign(widest.begin(), widest.end());
+  }
+  for (int f : space)
+    if (llvm::count(space, f) > 1)
+      return std::nullopt;
+  RowSpace rows;
+  for (int f : space)
+    rows.shape.push_back(rule.factors[f].size);
+  for (int64_t p = 0; p <= static_cast<int64_t>(space.size()); ++p) {
+    if (reduces && p != static_cast<int64_t>(result.size()))
+      continue;
+    int64_t period;
+    if (llvm::all_of(rule.operands, [&](const auto &dims) {
+          return viewOf(dims, space, rows.shape, p, period) != View::None;
+        }))
+      rows.splits |= uint64_t(1) << p;
+  }
+  if (!rows.splits)
+    return std::nullopt;
+  return rows;
+}
+
+bool pc::isColumnReduction(EinsumOp op) {
+  FactorRule rule = op.getFactorRule();
+  ArrayRef<int> result = rule.results[0], first = rule.operands.empty() ? ArrayRef<int>() : ArrayRef<int>(rule.operands[0]);
+  return !result.empty() && first.size() > result.size() && first.take_back(result.size()) == result &&
+         llvm::all_of(rule.operands, [&](const auto &dims) { return ArrayRef<int>(dims) == first; }) &&
+         llvm::all_of(first, [&](int f) { return llvm::count(first, f) == 1; });
+}
+
+std::optional<RowSpace> pc::rowSpace(Operation *op) {
+  for (Value value : op->getResults())
+    if (!isF32(value))
+      return std::nullopt;
+  auto any = [](ArrayRef<int64_t> shape) {
+    return RowSpace{SmallVector<int64_t>(shape), (uint64_t(2) << shape.size()) - 1};
+  };
+  auto last = [](ArrayRef<int64_t> shape) {
+    return RowSpace{SmallVector<int64_t>(shape), uint64_t(1) << (shape.size() - 1)};
+  };
+  return llvm::TypeSwitch<Operation *, std::optional<RowSpace>>(op)
+      .Case<AddOp, SubOp, ScaleOp, CopyOp, LogOp, ExpOp, RecipOp, SqrtOp, ActivationOp, ActivationGradOp, ConstantOp>(
+          [&](Operation *) { return any(shapeOf(op->getResult(0))); })
+      .Case([&](EinsumOp einsum) { return einsumSpace(einsum); })
+      .Case([&](ReduceMaxOp max) -> std::optional<RowSpace> {
+        FactorRule rule = max.getFactorRule();
+        ArrayRef<int> x = rule.operands[0], r = rule.results[0];
+        if (r.size() >= x.size() || x.take_front(r.size()) != r)
+          return std::nullopt;
+        return RowSpace{SmallVector<int64_t>(shapeOf(max.getX())), uint64_t(1) << r.size()};
+      })
+      .Case<LayerNormOp, RMSNormOp, SumExpOp, PickOp, CrossEntropyGradOp, MaskPaddingOp>(
+          [&](Operation *) { return last(shapeOf(op->getOperand(0))); })
+      .Case([&](ClipCoefficientOp) { return any({}); })
+      .Default([](Operation *) { return std::nullopt; });
+}

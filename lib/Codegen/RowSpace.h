@@ -1,0 +1,42 @@
+//===- RowSpace.h - Ops that work row by row ----------------------------------------------===//
+// Elementwise ops, broadcasts, reductions along columns, norms and the loss iterate over rows x columns: the dims of a space shape,
+// cut at `split`. Ops with one space become one kernel.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_ROWSPACE_H
+#define PC_LIB_CODEGEN_ROWSPACE_H
+
+#include "pc/IR/PC.h"
+#include <optional>
+
+namespace pc {
+
+/// The iteration space of one op or group: its shape, and the bit set of positions where rows may end and columns begin (bit p: the first p
+/// dims are rows).
+struct RowSpace {
+  llvm::SmallVector<int64_t> shape;
+  uint64_t splits = 0;
+
+  bool allows(int64_t split) const { return split >= 0 && split < 64 && (splits >> split & 1); }
+  /// Whether no column matters to another: the op may also work on the rows of a larger space.
+  bool isPointwise() const { return allows(shape.size()); }
+  /// The split to use: the first that leaves rows for all threads, else the last one allowed.
+  int64_t choose() const;
+};
+
+/// The space of `op`, or nothing if it is not a row op.
+std::optional<RowSpace> rowSpace(mlir::Operation *op);
+
+/// How a tensor of `shape` is addressed from rows and columns.
+enum class View { Full, Row, Column, Scalar, Periodic, None };
+
+/// The view of an operand of an einsum without contraction: which dims of the space it has. `period` is the number of rows after which
+/// a Periodic operand repeats.
+View viewOf(llvm::ArrayRef<int> operandDims, llvm::ArrayRef<int> spaceDims, llvm::ArrayRef<int64_t> spaceShape,
+            int64_t split, int64_t &period);
+
+/// Whether the einsum sums its operands' product over leading dims only ("b s f -> f"): a column reduction.
+bool isColumnReduction(EinsumOp op);
+
+} // namespace pc
+
+#endif
