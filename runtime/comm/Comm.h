@@ -110,6 +110,10 @@ protected:
   virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                                const ParallelFor &parallelFor) = 0;
 
+  /// Why arenas of `bytes` bytes in all cannot be had on this machine or within this container's limit; empty if they
+  /// can.
+  static std::string checkMemory(double bytes);
+
   /// Records `message` as error() and returns `status`.
   pcrt_status fail(pcrt_status status, std::string message);
 

@@ -28,6 +28,8 @@ public:
     constexpr int64_t page = 2 << 20;
     if (arena || bytes < 0)
       return fail(PCRT_INTERNAL, arena ? "the arena was allocated twice" : "negative arena size");
+    if (std::string problem = checkMemory(double(bytes)); !problem.empty())
+      return fail(PCRT_RESOURCE, problem);
     arenaBytes = bytes + page;
     arena = mmap(nullptr, arenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED) {
@@ -60,8 +62,10 @@ private:
   int64_t arenaBytes = 0;
 };
 
+} // namespace
+
 /// The MPI transport is a plug-in, so that programs need no MPI library unless they use it.
-pcrt_status connectMpi(std::unique_ptr<Comm> *out, std::string *error) {
+static pcrt_status connectMpi(std::unique_ptr<Comm> *out, std::string *error) {
   const char *chosen = getenv("PCRT_MPI_PLUGIN");
   const char *path = chosen ? chosen : PCRT_MPI_PLUGIN_PATH;
   // OpenMPI finds its own plug-ins only if its symbols are global.
@@ -81,8 +85,6 @@ pcrt_status connectMpi(std::unique_ptr<Comm> *out, std::string *error) {
   out->reset(comm);
   return pcrt_status(status);
 }
-
-} // namespace
 
 pcrt_status pcrt::connect(std::unique_ptr<Comm> *out, std::string *error) {
   Place place;

@@ -32,12 +32,12 @@ struct Reader {
   }
 };
 
-std::string text(const char *name) {
+} // namespace
+
+static std::string text(const char *name) {
   const char *value = getenv(name);
   return value ? value : "";
 }
-
-} // namespace
 
 bool pcrt::readPlace(Place *place, std::string *error) {
   Reader read;

@@ -81,17 +81,17 @@ std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, cons
 // Reductions
 //===----------------------------------------------------------------------===//
 
-namespace {
-
-float fromBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
+static float fromBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
 /// Round to nearest, ties to even; NaNs stay NaNs.
-uint16_t toBf16(float value) {
+static uint16_t toBf16(float value) {
   uint32_t bits = std::bit_cast<uint32_t>(value);
   uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   uint32_t nan = (bits >> 16) | 0x40u;
   return uint16_t((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
+
+namespace {
 
 /// How elements are kept in memory and how they are added.
 struct F32 {
@@ -122,11 +122,13 @@ struct Max {
   static int32_t apply(int32_t a, int32_t b) { return a > b ? a : b; }
 };
 
+} // namespace
+
 /// Works on tiles that stay in the first-level cache: sums in a private buffer (which no pointer aliases, so the
 /// loops vectorise), then copies.
 template <typename T, typename Op>
-void reduceTiles(const char *const *ins, int numIns, char *const *outs, int numOuts, int64_t lo, int64_t hi,
-                 int64_t shift) {
+static void reduceTiles(const char *const *ins, int numIns, char *const *outs, int numOuts, int64_t lo, int64_t hi,
+                        int64_t shift) {
   using Stored = typename T::Stored;
   constexpr int64_t tile = 2048;
   typename T::Value sums[tile];
@@ -160,12 +162,10 @@ void reduceTiles(const char *const *ins, int numIns, char *const *outs, int numO
 }
 
 /// Copies `count` elements of `bytes` bytes.
-void copyElements(char *to, int64_t toIndex, const char *from, int64_t fromIndex, int64_t count, int64_t bytes) {
+static void copyElements(char *to, int64_t toIndex, const char *from, int64_t fromIndex, int64_t count, int64_t bytes) {
   if (count > 0)
     memcpy(to + toIndex * bytes, from + fromIndex * bytes, count * bytes);
 }
-
-} // namespace
 
 void pcrt::reduceElements(int32_t dtype, int32_t reduction, const char *const *ins, int numIns, char *const *outs,
                           int numOuts, int64_t lo, int64_t hi, int64_t shift) {
@@ -231,8 +231,8 @@ void pcrt::localMove(const pcrt_move_desc &desc, const Group &group, const void 
                      const ParallelFor &parallelFor) {
   int n = group.size(), me = group.me;
   int64_t bytes = elementBytes(desc.dtype), elements = outElements(desc, n);
-  auto from = static_cast<const char *>(in);
-  auto to = static_cast<char *>(out);
+  const auto *from = static_cast<const char *>(in);
+  auto *to = static_cast<char *>(out);
   bool whole = n == 1 || (desc.kind == PCRT_MASK && me == 0);
   if (elements == 0 || (whole && in == out))
     return;

@@ -28,8 +28,10 @@ struct Descriptor {
   }
 };
 
+} // namespace
+
 /// The address of the run's socket, and its length. A leading zero byte means the abstract namespace.
-socklen_t makeAddress(const Place &place, sockaddr_un *address) {
+static socklen_t makeAddress(const Place &place, sockaddr_un *address) {
   memset(address, 0, sizeof *address);
   address->sun_family = AF_UNIX;
   std::string name = "pcrt/" + std::to_string(getuid()) + "/" + place.launcher + "/" + place.run;
@@ -44,7 +46,7 @@ socklen_t makeAddress(const Place &place, sockaddr_un *address) {
 }
 
 /// Waits until `fd` can be read; false once `deadline` has passed.
-bool readable(int fd, double deadline) {
+static bool readable(int fd, double deadline) {
   for (;;) {
     double left = deadline - monotonicSeconds();
     pollfd entry{fd, POLLIN, 0};
@@ -57,7 +59,7 @@ bool readable(int fd, double deadline) {
 }
 
 /// The reply: a message for a rank that is refused, empty along with the descriptor for one that is welcome.
-bool sendReply(int socket, int fd, const std::string &refusal) {
+static bool sendReply(int socket, int fd, const std::string &refusal) {
   char zero = 0;
   iovec data{refusal.empty() ? &zero : const_cast<char *>(refusal.data()), refusal.empty() ? 1 : refusal.size()};
   alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof fd)] = {};
@@ -77,7 +79,7 @@ bool sendReply(int socket, int fd, const std::string &refusal) {
 }
 
 /// The descriptor in the reply, or -1 and the refusal.
-int receiveReply(int socket, std::string *refusal) {
+static int receiveReply(int socket, std::string *refusal) {
   char text[512];
   iovec data{text, sizeof text};
   alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int))];
@@ -97,13 +99,13 @@ int receiveReply(int socket, std::string *refusal) {
   return -1;
 }
 
-std::string seconds(double value) {
+static std::string seconds(double value) {
   char text[32];
   snprintf(text, sizeof text, "%g s", value);
   return text;
 }
 
-pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error) {
+static pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error) {
   sockaddr_un address;
   socklen_t length = makeAddress(place, &address);
   Descriptor listener{socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
@@ -153,7 +155,7 @@ pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error) {
   return PCRT_OK;
 }
 
-pcrt_status joinRankZero(const Place &place, int *fd, std::string *error) {
+static pcrt_status joinRankZero(const Place &place, int *fd, std::string *error) {
   sockaddr_un address;
   socklen_t length = makeAddress(place, &address);
   std::string me = "rank " + std::to_string(place.rank) + ": ";
@@ -183,8 +185,6 @@ pcrt_status joinRankZero(const Place &place, int *fd, std::string *error) {
   *error = me + "rank 0 refused it: " + refusal;
   return PCRT_PEER_LOST;
 }
-
-} // namespace
 
 pcrt_status pcrt::meet(const Place &place, int *fd, std::string *error) {
   *fd = -1;

@@ -152,13 +152,10 @@ pcrt_status ShmComm::allocateArena(int64_t bytes, char **base) {
   double wanted = 0;
   for (int i = 0; i < size(); ++i)
     wanted += double(control.rank(i).arena.load());
-  double memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  auto gib = [](double bytes) { return std::to_string(bytes / (1 << 30)) + " GiB"; };
-  if (wanted > memory)
-    return giveUp(PCRT_RESOURCE, "the arenas of all ranks need " + gib(wanted) + ", this machine has " + gib(memory) +
-                                     "; use more machines, more microbatches or a plan that splits more");
+  if (std::string problem = checkMemory(wanted); !problem.empty())
+    return giveUp(PCRT_RESOURCE, problem);
   if (!map(own, arenaOffset(rank()), bytes > 0 ? bytes : 1))
-    return giveUp(PCRT_RESOURCE, "cannot map an arena of " + gib(bytes) + ": " + strerror(errno));
+    return giveUp(PCRT_RESOURCE, "cannot map an arena of " + std::to_string(bytes) + " bytes: " + strerror(errno));
   *base = own.base;
   return PCRT_OK;
 }
@@ -472,6 +469,8 @@ pcrt_status ShmComm::exchange(const pcrt_move_desc &desc, const Group &group, co
         return pullReduceScatter(desc, n, group.me, ins.data(), result, lo, hi);
       case PCRT_ALL_TO_ALL:
         return pullAllToAll(desc, n, group.me, ins.data(), result, lo, hi);
+      default:
+        return; // the others are local
       }
     });
   if (pcrt_status status = leave(group); status != PCRT_OK)

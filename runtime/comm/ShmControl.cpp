@@ -63,7 +63,7 @@ ControlBlock *pcrt::mapControl(int fd, std::string *error) {
   void *head = mmap(nullptr, sizeof(ControlBlock), PROT_READ, MAP_SHARED, fd, 0);
   if (head == MAP_FAILED)
     return fail(strerror(errno));
-  auto control = static_cast<const ControlBlock *>(head);
+  const auto *control = static_cast<const ControlBlock *>(head);
   int size = control->size;
   bool ours = control->magic == kControlMagic && size >= 1 && size <= kMaxRanks;
   munmap(head, sizeof(ControlBlock));

@@ -77,7 +77,7 @@ constexpr int64_t controlBytes(int size) { return kRankBlocksOffset + size * int
 
 /// Offsets in the file: rank r's arena, then its scratch memory, half a tebibyte each.
 constexpr int64_t kWindowHalf = int64_t(1) << 39;
-constexpr int64_t arenaOffset(int rank) { return (rank + 1) * 2 * kWindowHalf; }
+constexpr int64_t arenaOffset(int rank) { return int64_t(rank + 1) * 2 * kWindowHalf; }
 constexpr int64_t scratchOffset(int rank) { return arenaOffset(rank) + kWindowHalf; }
 
 /// Creates the file for `size` ranks and returns its descriptor (closed on exec), or -1 with errno set.

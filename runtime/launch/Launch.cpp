@@ -87,6 +87,8 @@ private:
   std::string lastMessage; ///< What the launcher itself saw first.
 };
 
+} // namespace
+
 Run::~Run() {
   killAll(SIGKILL);
   if (control)
@@ -284,7 +286,5 @@ int Run::exitCode() {
   fprintf(stderr, "pc-run: error: %s\n", control->failed() ? failure.message : lastMessage.c_str());
   return code;
 }
-
-} // namespace
 
 int pcrt::launch(const LaunchOptions &options) { return Run(options).run(); }

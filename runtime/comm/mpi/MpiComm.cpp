@@ -20,12 +20,10 @@
 
 using namespace pcrt;
 
-namespace {
-
 /// Set by abort(): how the process leaves. MPI_Abort ends all ranks with this status.
-int abortStatus = PCRT_OK;
+static int abortStatus = PCRT_OK;
 
-void endMpi() {
+static void endMpi() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized)
@@ -34,6 +32,8 @@ void endMpi() {
     MPI_Abort(MPI_COMM_WORLD, abortStatus);
   MPI_Finalize();
 }
+
+namespace {
 
 class MpiComm final : public Comm {
 public:
@@ -58,6 +58,8 @@ public:
     constexpr int64_t page = 2 << 20;
     if (arena || bytes < 0)
       return fail(PCRT_INTERNAL, arena ? "the arena was allocated twice" : "negative arena size");
+    if (std::string problem = checkMemory(double(bytes)); !problem.empty())
+      return fail(PCRT_RESOURCE, problem);
     arenaBytes = bytes + page;
     void *at = mmap(nullptr, arenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
@@ -75,7 +77,7 @@ public:
     key.outer = n;
     if (pcrt_status status = agree(world, key); status != PCRT_OK)
       return status;
-    auto at = static_cast<char *>(all);
+    auto *at = static_cast<char *>(all);
     if (n > 0)
       memcpy(at + rank() * n, mine, n);
     for (int peer = 0; peer < size(); ++peer) {
@@ -227,8 +229,8 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
   key.extent2 = desc.extent2;
   if (pcrt_status status = agree(group, key); status != PCRT_OK)
     return status;
-  auto from = static_cast<const char *>(in);
-  auto to = static_cast<char *>(out);
+  const auto *from = static_cast<const char *>(in);
+  auto *to = static_cast<char *>(out);
 
   if (desc.kind == PCRT_ALL_REDUCE) {
     // Each member adds its own part and sends the sums to the others.
@@ -268,7 +270,7 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
   block.kind = PCRT_SLICE;
   bool packs = desc.kind != PCRT_ALL_GATHER;
   int64_t blockBytes = (packs ? outElements(block, n) : inElements(desc, n)) * width;
-  char *received = stagingOf((packs ? 2 : 1) * n * blockBytes), *packed = received + n * blockBytes;
+  char *received = stagingOf(int64_t(packs ? 2 : 1) * n * blockBytes), *packed = received + n * blockBytes;
   Group member = group;
   for (int peer = 0; peer < n; ++peer) {
     const char *toPeer = from;

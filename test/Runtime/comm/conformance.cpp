@@ -18,19 +18,17 @@
 
 using namespace pcrt;
 
-namespace {
+static std::unique_ptr<Comm> comm;
+static int64_t checks = 0;
 
-std::unique_ptr<Comm> comm;
-int64_t checks = 0;
-
-[[noreturn]] void leave(pcrt_status status, const std::string &message) {
+[[noreturn]] static void leave(pcrt_status status, const std::string &message) {
   fprintf(stderr, "error: rank %d: %s\n", comm ? comm->rank() : -1, message.c_str());
   if (comm)
     comm->abort(status, message.c_str());
   _Exit(status);
 }
 
-void require(pcrt_status status) {
+static void require(pcrt_status status) {
   if (status != PCRT_OK)
     leave(status, comm->error());
 }
@@ -41,9 +39,9 @@ void require(pcrt_status status) {
 
 using Bits = uint32_t; // an element of any dtype
 
-float widen(int32_t dtype, Bits bits) { return std::bit_cast<float>(dtype == PCRT_BF16 ? bits << 16 : bits); }
+static float widen(int32_t dtype, Bits bits) { return std::bit_cast<float>(dtype == PCRT_BF16 ? bits << 16 : bits); }
 
-Bits narrow(int32_t dtype, float value) {
+static Bits narrow(int32_t dtype, float value) {
   if (dtype == PCRT_F32)
     return std::bit_cast<Bits>(value);
   // The nearest of the two neighbours, the even one of a tie.
@@ -52,7 +50,7 @@ Bits narrow(int32_t dtype, float value) {
 }
 
 /// Element `index` of rank `rank`'s source: magnitudes differ, so that the order of addends shows.
-Bits element(int32_t dtype, int rank, int64_t index, uint64_t salt) {
+static Bits element(int32_t dtype, int rank, int64_t index, uint64_t salt) {
   uint64_t x = (uint64_t(rank) * 1000003 + uint64_t(index)) * 0x9e3779b97f4a7c15u + salt;
   x ^= x >> 29;
   x *= 0xbf58476d1ce4e5b9u;
@@ -64,7 +62,7 @@ Bits element(int32_t dtype, int rank, int64_t index, uint64_t salt) {
 }
 
 /// The sum or maximum of `n` addends in order, each from `addend(i)`.
-template <typename F> Bits combine(const pcrt_move_desc &desc, int64_t n, F addend) {
+template <typename F> static Bits combine(const pcrt_move_desc &desc, int64_t n, F addend) {
   if (desc.dtype == PCRT_I32) {
     int32_t result = int32_t(addend(0));
     for (int64_t i = 1; i < n; ++i) {
@@ -81,12 +79,14 @@ template <typename F> Bits combine(const pcrt_move_desc &desc, int64_t n, F adde
   return narrow(desc.dtype, result);
 }
 
+namespace {
 struct Expected {
   int64_t inCount, outCount;
   std::vector<Bits> out;
 };
+} // namespace
 
-Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t salt) {
+static Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t salt) {
   int64_t n = group.size(), me = group.me;
   auto value = [&](int64_t member, int64_t index) { return element(d.dtype, group.ranks[member], index, salt); };
   auto all = [&](int64_t index) { return combine(d, n, [&](int64_t member) { return value(member, index); }); };
@@ -140,6 +140,8 @@ Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t salt) {
               out.push_back(value(x / part, at));
             }
     break;
+  default:
+    break;
   }
   e.outCount = int64_t(out.size());
   return e;
@@ -149,19 +151,19 @@ Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t salt) {
 // One row
 //===----------------------------------------------------------------------===//
 
-void putBits(int32_t dtype, char *at, int64_t index, Bits bits) {
+static void putBits(int32_t dtype, char *at, int64_t index, Bits bits) {
   if (dtype == PCRT_BF16)
     reinterpret_cast<uint16_t *>(at)[index] = uint16_t(bits);
   else
     reinterpret_cast<Bits *>(at)[index] = bits;
 }
 
-Bits getBits(int32_t dtype, const char *at, int64_t index) {
+static Bits getBits(int32_t dtype, const char *at, int64_t index) {
   return dtype == PCRT_BF16 ? reinterpret_cast<const uint16_t *>(at)[index] : reinterpret_cast<const Bits *>(at)[index];
 }
 
 /// Three threads, cut unevenly.
-void threeThreads(void *, int64_t items, ParallelFor::Body body, void *arg) {
+static void threeThreads(void *, int64_t items, ParallelFor::Body body, void *arg) {
   int64_t first = items / 5, second = items / 5 + items / 3;
   std::thread a([&] { body(arg, 0, first); }), b([&] { body(arg, first, second); });
   body(arg, second, items);
@@ -169,10 +171,10 @@ void threeThreads(void *, int64_t items, ParallelFor::Body body, void *arg) {
   b.join();
 }
 
-enum class Where { Arena, InPlace, Plain, PlainInPlace };
+enum class Where : uint8_t { Arena, InPlace, Plain, PlainInPlace };
 
-void checkPlace(const pcrt_move_desc &desc, const Group &group, const Expected &expected, uint64_t salt, Where where,
-                bool threads, char *arena) {
+static void checkPlace(const pcrt_move_desc &desc, const Group &group, const Expected &expected, uint64_t salt,
+                       Where where, bool threads, char *arena) {
   constexpr int64_t guard = 64; // bytes behind the result that have to stay as they are
   int64_t bytes = desc.dtype == PCRT_BF16 ? 2 : 4;
   int64_t inBytes = expected.inCount * bytes, outBytes = expected.outCount * bytes;
@@ -209,7 +211,7 @@ void checkPlace(const pcrt_move_desc &desc, const Group &group, const Expected &
 }
 
 /// One move, from and to everywhere it may be.
-void checkRow(const pcrt_move_desc &desc, const Group &group, bool threads, char *arena) {
+static void checkRow(const pcrt_move_desc &desc, const Group &group, bool threads, char *arena) {
   uint64_t salt = uint64_t(checks) * 77;
   Expected expected = simulate(desc, group, salt);
   bool mayAlias = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK;
@@ -223,7 +225,7 @@ void checkRow(const pcrt_move_desc &desc, const Group &group, bool threads, char
 //===----------------------------------------------------------------------===//
 
 /// Calls `f` with every mesh of `ranks` ranks with up to three axes.
-void forAllMeshes(int ranks, const std::function<void(const std::vector<int> &)> &f) {
+static void forAllMeshes(int ranks, const std::function<void(const std::vector<int> &)> &f) {
   f({ranks});
   for (int a = 2; a < ranks; ++a)
     for (int b = 2; a * b <= ranks; ++b) {
@@ -235,7 +237,7 @@ void forAllMeshes(int ranks, const std::function<void(const std::vector<int> &)>
 }
 
 /// The group of this rank along `axes` (major to minor) of `mesh`.
-Group makeGroup(const std::vector<int> &mesh, const std::vector<int> &axes, int id) {
+static Group makeGroup(const std::vector<int> &mesh, const std::vector<int> &axes, int id) {
   std::vector<int> strides(mesh.size(), 1);
   for (int axis = int(mesh.size()) - 2; axis >= 0; --axis)
     strides[axis] = strides[axis + 1] * mesh[axis + 1];
@@ -260,7 +262,7 @@ Group makeGroup(const std::vector<int> &mesh, const std::vector<int> &axes, int 
   return group;
 }
 
-void checkGroup(const Group &group, char *arena) {
+static void checkGroup(const Group &group, char *arena) {
   int64_t n = group.size();
   const int64_t shapes[][3] = {{1, n, 1}, {3, n * 5, 7}, {1, n * 3, 11}, {0, n, 3}, {2, 0, 3}, {1, n * 521, 3}};
   for (int32_t dtype : {PCRT_F32, PCRT_BF16, PCRT_I32})
@@ -288,7 +290,7 @@ void checkGroup(const Group &group, char *arena) {
       }
 }
 
-void checkSpecialValues(const Group &group, float *arena) {
+static void checkSpecialValues(const Group &group, float *arena) {
   // Minus zero survives, NaNs survive a max from any member, infinities add up.
   int n = group.size();
   float *in = arena, *out = arena + 64;
@@ -306,7 +308,7 @@ void checkSpecialValues(const Group &group, float *arena) {
     leave(PCRT_VERIFICATION, "special values of max");
 }
 
-void checkMalformed(const Group &group, char *arena) {
+static void checkMalformed(const Group &group, char *arena) {
   auto refused = [&](pcrt_move_desc desc, const void *in, void *out, const char *words) {
     if (comm->move(desc, group, in, out) != PCRT_INTERNAL || comm->error().find(words) == std::string::npos)
       leave(PCRT_VERIFICATION, std::string("not refused: ") + words + " (" + comm->error() + ")");
@@ -334,8 +336,6 @@ void checkMalformed(const Group &group, char *arena) {
     refused(bad, arena, arena + 8, "overlap");
   }
 }
-
-} // namespace
 
 int main() {
   std::string error;

@@ -67,6 +67,8 @@ expect 'stopped' 8 3000 'rank 0: no answer within 1 s from rank 1' "$pc_run" -n 
 expect 'never joins' 8 3000 'no answer within 1 s from rank 1 \(never started\) in barrier' \
   "$pc_run" -n 2 --timeout 1 "$victim" never-join
 expect 'slow is not dead' 0 4000 '' "$pc_run" -n 3 "$victim" slow
+expect 'arenas too large' 6 1500 'rank 0: the arenas of the ranks on this machine need 614400.00 GiB, it has' "$pc_run" -n 2 "$victim" huge
+expect 'arena too large' 6 1500 'error: the arenas .* need 307200.00 GiB' "$pc_run" "$victim" huge
 expect 'lone rank fails' 4 1000 'pc-run: error: rank 0 ended with exit code 4' "$pc_run" "$victim" exit-code-only
 expect 'no such program' 2 1000 "cannot run './no-such-program'" "$pc_run" -n 2 ./no-such-program
 expect 'not in PATH' 2 1000 "not found in PATH" "$pc_run" -n 2 no-such-program

@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
     return status;
   }
   char *arena;
-  pcrt_status status = comm->allocateArena(1 << 20, &arena);
+  pcrt_status status = comm->allocateArena(mode == "huge" ? int64_t(300) << 40 : 1 << 20, &arena);
   bool chosen = comm->rank() == victim;
   Group all, pairs;
   for (int rank = 0; rank < comm->size(); ++rank)
