@@ -45,7 +45,10 @@ LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel) {
   const int64_t ids = tensorOf(op.getIds()).getNumElements();
   const bool hasOffset = bool(op.getOffset());
   // An item owns a rectangle of the table: it clears it, then walks all ids in order and adds the rows that fall in it.
-  const int64_t rowBlock = std::max<int64_t>(1024, (rows + 15) / 16), columnBlock = std::min<int64_t>(128, width);
+  // Clearing is the work where the table is large, so there an item owns whole rows; else columns, which share the
+  // adding evenly.
+  const bool large = rows > 4096;
+  const int64_t rowBlock = large ? (rows + 63) / 64 : rows, columnBlock = large ? width : std::min<int64_t>(64, width);
   const int64_t rowItems = (rows + rowBlock - 1) / rowBlock, columnItems = (width + columnBlock - 1) / columnBlock;
 
   Emitter &e = kernel.e;
@@ -54,10 +57,10 @@ LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel) {
 
   auto rectangle = [&](Num start, Num end, Num column, int64_t columns) {
     Ptr dy = kernel.operands[0] + column, table = kernel.results[0] + column;
-    e.loop(start, end, 1, [&](Num row) {
-      Ptr target = table + row * width;
-      e.vectors(columns, [&](Num j, int64_t w) { target.store(e.zeros(w), j); });
-    });
+    if (columns == width)
+      (table + start * width).clear((end - start) * width);
+    else
+      e.loop(start, end, 1, [&](Num row) { (table + row * width).clear(e.integer(columns)); });
     e.loop(e.integer(0), e.integer(ids), 1, [&](Num i) {
       Num row = localRow(kernel, i, hasOffset);
       e.when(e.inRange(row - start, end - start), [&] {

@@ -29,6 +29,10 @@ void Ptr::store(Num value, Num index) const {
   Ptr at = *this + index;
   LLVM::StoreOp::create(e->b, e->loc, value.v, at.base, /*alignment=*/4);
 }
+void Ptr::clear(Num count) const {
+  Value zero = arith::ConstantIntOp::create(e->b, e->loc, 0, 8);
+  LLVM::MemsetOp::create(e->b, e->loc, base, zero, (count * 4).v, /*isVolatile=*/false);
+}
 Ptr Ptr::operator+(Num index) const {
   if (matchPattern(index.v, m_Zero()))
     return *this;

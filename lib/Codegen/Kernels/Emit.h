@@ -40,6 +40,8 @@ struct Ptr {
   Num load(Num index, int64_t width) const;
   /// Writes one element, or as many as the vector has.
   void store(Num value, Num index) const;
+  /// Writes zeros to the first `count` elements (memset).
+  void clear(Num count) const;
   /// The address `index` elements further on.
   Ptr operator+(Num index) const;
 };

@@ -308,7 +308,7 @@ int main() {
     for (auto [rows, columns] : {std::pair{1, 64}, {5, 10}, {33, 200}, {130, 129}, {70, 1}, {9, 3}})
       normGrad(rows, columns, layerNorm);
   embedding(50, 64, 7);
-  embedding(2050, 10, 33);
+  embedding(5000, 10, 33); // whole rows, see Embedding.cpp
   embedding(96, 200, 64);
   optimizers({1});
   optimizers({5, 3});
