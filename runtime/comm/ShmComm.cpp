@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -172,6 +173,13 @@ char *ShmComm::ownScratch(int64_t bytes) {
     return nullptr;
   control.rank(rank()).scratch.store(own.bytes);
   return own.base;
+}
+
+void ShmComm::releaseScratch() {
+  constexpr int64_t kept = 2 << 20;
+  const Mapping &own = scratches[rank()];
+  if (own.bytes > kept)
+    fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, scratchOffset(rank()) + kept, own.bytes - kept);
 }
 
 char *ShmComm::peerPointer(int peer, int64_t offset) {
@@ -406,7 +414,10 @@ pcrt_status ShmComm::allGatherBytes(const void *mine, int64_t n, void *all) {
       return giveUp(PCRT_RESOURCE, "cannot map the memory of " + rankName(peer));
     memcpy(static_cast<char *>(all) + peer * n, theirs, n);
   }
-  return leave(world);
+  pcrt_status status = leave(world);
+  if (status == PCRT_OK)
+    releaseScratch();
+  return status;
 }
 
 pcrt_status ShmComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
@@ -477,5 +488,7 @@ pcrt_status ShmComm::exchange(const pcrt_move_desc &desc, const Group &group, co
     return status;
   if (copyOut && outBytes)
     memcpy(out, scratch, outBytes);
+  if (copyIn || copyOut)
+    releaseScratch();
   return PCRT_OK;
 }

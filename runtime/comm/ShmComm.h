@@ -64,6 +64,8 @@ private:
   bool inArena(const void *at, int64_t bytes) const;
   /// Memory that peers can read, `bytes` long, at file offset scratchOffset(rank()); null where there is no memory.
   char *ownScratch(int64_t bytes);
+  /// Gives the pages of a large scratch memory back; no peer reads it any more.
+  void releaseScratch();
   /// Where the byte at `offset` of rank `peer`'s windows is mapped; null if it cannot be.
   char *peerPointer(int peer, int64_t offset);
 

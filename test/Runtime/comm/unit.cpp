@@ -138,6 +138,12 @@ static void testRun() {
   CHECK(comm->move(gather, all, arena, arena + bytes / 2) == PCRT_OK);
   int64_t read = (comm->size() - 1) * (int64_t(1) << 20);
   CHECK(comm->peerResidentBytes() >= read && comm->peerResidentBytes() <= (comm->size() - 1) * bytes);
+  // What plain memory went through does not stay resident.
+  std::vector<char> mine(16 << 20, 1), gathered(mine.size() * comm->size());
+  CHECK(comm->allGatherBytes(mine.data(), int64_t(mine.size()), gathered.data()) == PCRT_OK);
+  CHECK(gathered.back() == 1);
+  CHECK(comm->barrier() == PCRT_OK);
+  CHECK(comm->peerResidentBytes() <= (comm->size() - 1) * (bytes + (int64_t(2) << 20)));
   char *second;
   CHECK(comm->allocateArena(bytes, &second) == PCRT_INTERNAL);
 }
