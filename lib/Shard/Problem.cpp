@@ -127,6 +127,10 @@ LogicalResult Problem::solve() {
   std::optional<Assignment> assignment = minimize(choices, std::move(tables));
   if (assignment && assignment->price.isLegal()) {
     chosen = std::move(assignment->choice);
+    if (!(chosenPrice() == assignment->price))
+      return program.nodes[0].op->emitError()
+             << seeds.tactic << ": internal error: the chosen placement does not cost what "
+             << "the search found";
     return success();
   }
   if (assignment) { // nothing is legal: find the placement that breaks the fewest rules, and name those
@@ -148,9 +152,19 @@ StateSet Problem::needed(unsigned value) const {
   return set;
 }
 
+/// The price of the chosen rows, from the rows alone: an independent check of tables and search.
+Price Problem::chosenPrice() {
+  Price price;
+  for (auto [id, node] : llvm::enumerate(program.nodes))
+    price += ownPrice(node, row(id));
+  for (unsigned value = 0; value < program.values.size(); ++value)
+    price += movePrice(value, produced(value), needed(value));
+  return price;
+}
+
 const MoveTree &Problem::tree(unsigned value) { return moveTable.tree(valueTerms[value], rest(value), needed(value)); }
 
-static std::string describe(AxisState state, const ProgramValue &v) {
+static std::string stateName(AxisState state, const ProgramValue &v) {
   if (state.isSplit())
     return "split along dim " + std::to_string(state.dim()) +
            (v.names[state.dim()] ? " (" + v.names[state.dim()].getValue().str() + ")" : std::string());
@@ -158,25 +172,20 @@ static std::string describe(AxisState state, const ProgramValue &v) {
 }
 
 void Problem::explain() {
-  if (!refused.empty()) {
-    indivisible(refused[0].first, refused[0].second);
-    return;
-  }
   int reported = 0;
   for (auto [value, v] : llvm::enumerate(program.values)) {
     if (movePrice(value, produced(value), needed(value)).isLegal() || reported++ >= 4)
       continue;
     Operation *op = program.nodes[v.producer].op;
     InFlightDiagnostic diagnostic = op->emitError() << seeds.tactic << ": no legal placement on axis '"
-                                                    << seeds.axis.getValue() << "': '" << sourceName(op) << "' of type "
-                                                    << v.value.getType() << " is " << describe(produced(value), v)
+                                                    << seeds.axis.getValue() << "': " << describe(op) << " of type "
+                                                    << v.value.getType() << " is " << stateName(produced(value), v)
                                                     << (valueTerms[value].fixed ? " and must stay so" : "");
     for (auto [node, operand] : v.readers) {
       AxisState need = row(node).operands[operand];
       if (need != rest(value) && !moveTable.price(valueTerms[value], rest(value), need).isLegal())
         diagnostic.attachNote(program.nodes[node].op->getLoc())
-            << "'" << program.nodes[node].op->getName() << "' of '" << sourceName(program.nodes[node].op)
-            << "' needs it " << describe(need, v);
+            << describe(program.nodes[node].op) << " needs it " << stateName(need, v);
     }
   }
   if (!reported)

@@ -43,6 +43,7 @@ private:
   mlir::LogicalResult updateRows(unsigned node);
   void outputRows(unsigned node);
   void factorRows(unsigned node);
+  bool isBound(const Node &node) const;
   bool isSplittable(const Node &node, int factor);
   void applyPolicies(unsigned node);
   int64_t otherSplits(unsigned value, int64_t dim) const;
@@ -56,6 +57,7 @@ private:
   void addValue(unsigned value);
   void addSharedValue(unsigned value, llvm::ArrayRef<unsigned> readers, llvm::ArrayRef<std::vector<StateSet>> needs);
   StateSet needed(unsigned value) const;
+  Price chosenPrice();
   void explain();
 
   const Program &program;

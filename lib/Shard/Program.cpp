@@ -13,6 +13,18 @@ ArrayAttr pc::leafDims(Operation *leaf) {
       .Default(ArrayAttr());
 }
 
+std::string pc::describe(Operation *op) {
+  auto quoted = [](const llvm::Twine &name) { return ("'" + name + "'").str(); };
+  if (auto input = dyn_cast<InputOp>(op))
+    return quoted(stringifyInputKind(input.getKind()));
+  if (auto state = dyn_cast<StateOp>(op))
+    return quoted(state.getName() + " of " + state.getParameter());
+  if (auto parameter = dyn_cast<ParameterOp>(op))
+    return quoted(parameter.getName());
+  std::string kind = quoted(op->getName().getStringRef());
+  return op->getLoc()->findInstanceOf<NameLoc>() ? kind + " of " + quoted(sourceName(op)) : kind;
+}
+
 Value pc::origin(Value value) {
   while (true) {
     if (auto argument = dyn_cast<BlockArgument>(value)) {

@@ -52,6 +52,8 @@ struct Program {
 
 /// Parameters, states, inputs and constants: the dims that a leaf names itself, or null.
 mlir::ArrayAttr leafDims(mlir::Operation *leaf);
+/// What a message calls an op: the name of a leaf, else "pc.einsum" with the source name where there is one.
+std::string describe(mlir::Operation *op);
 /// The leaf or computed value of which `value` is a moved, copied or per-microbatch version.
 mlir::Value origin(mlir::Value value);
 

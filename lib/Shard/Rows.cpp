@@ -45,7 +45,7 @@ void Problem::readTerms() {
     terms.fixed = isa<ParameterOp, StateOp, InputOp>(source) && seeds.fixed(source);
     valueTerms.push_back(terms);
     bool moved = program.nodes[v.producer].kind == NodeKind::Move;
-    pins.push_back(moved ? std::nullopt : seeds.pin(v.value));
+    pins.push_back(moved ? std::nullopt : seeds.pin(v));
   }
 }
 
@@ -68,6 +68,8 @@ LogicalResult Problem::chooseRows() {
       mayBePartial[value] =
           !pins[value] && llvm::any_of(rows[id], [&](const Row &row) { return row.results[i].isSum(); });
   }
+  if (!refused.empty())
+    return indivisible(refused[0].first, refused[0].second);
   return success();
 }
 
@@ -76,10 +78,7 @@ InFlightDiagnostic Problem::indivisible(unsigned value, int64_t dim) const {
   auto type = cast<RankedTensorType>(v.value.getType());
   Operation *op = program.nodes[v.producer].op;
   int64_t extent = type.getDimSize(dim), others = otherSplits(value, dim), unit = size * others;
-  auto input = dyn_cast<InputOp>(op);
-  InFlightDiagnostic diagnostic = op->emitError()
-                                  << seeds.tactic << ": '"
-                                  << (input ? stringifyInputKind(input.getKind()).str() : sourceName(op)) << "': dim ";
+  InFlightDiagnostic diagnostic = op->emitError() << seeds.tactic << ": " << describe(op) << ": dim ";
   if (v.names[dim])
     diagnostic << v.names[dim] << " ";
   else
@@ -137,9 +136,17 @@ void Problem::outputRows(unsigned id) {
       rows[id].push_back(Row{{AxisState::split(d)}, {}, -1});
 }
 
-/// Whether the seeds allow the axis on all dims of `factor`, and all divide.
+/// Whether dims that the seeds say must be split bind this node.
+bool Problem::isBound(const Node &node) const {
+  return !node.operands.empty() && node.kind != NodeKind::Move && !isa<CopyOp>(node.op) &&
+         !seeds.only.count(node.section);
+}
+
+/// Whether the seeds allow the axis on all dims of `factor`, and all divide. One that must be split but does not divide
+/// is noted.
 bool Problem::isSplittable(const Node &node, int factor) {
-  bool divisible = true, must = false;
+  bool must = false;
+  std::optional<std::pair<unsigned, int64_t>> indivisible;
   auto move = node.kind == NodeKind::Move ? cast<MoveOpInterface>(node.op) : MoveOpInterface();
   auto visit = [&](unsigned value, ArrayRef<int> dims) {
     for (auto [d, f] : llvm::enumerate(dims)) {
@@ -154,12 +161,9 @@ bool Problem::isSplittable(const Node &node, int factor) {
         for (StringAttr other : move.getMoveAxes())
           if (!seeds.order.isMajor(seeds.axis, other, name))
             return false;
-      must |= name && seeds.must.contains(name) && !seeds.only.count(node.section);
-      if (!divides(value, d)) {
-        if (divisible && must)
-          refused.push_back({value, d});
-        divisible = false;
-      }
+      must |= name && seeds.must.contains(name);
+      if (!indivisible && !divides(value, d))
+        indivisible = {value, d};
     }
     return true;
   };
@@ -169,7 +173,9 @@ bool Problem::isSplittable(const Node &node, int factor) {
   for (auto [value, dims] : llvm::zip(node.results, node.rule.results))
     if (!visit(value, dims))
       return false;
-  return divisible;
+  if (indivisible && must && isBound(node))
+    refused.push_back(*indivisible);
+  return !indivisible;
 }
 
 void Problem::factorRows(unsigned id) {
@@ -201,9 +207,7 @@ void Problem::applyPolicies(unsigned id) {
     return false;
   };
   auto waits = [](const Row &row) { return llvm::any_of(row.operands, [](AxisState s) { return s.isSum(); }); };
-  bool bound = !node.operands.empty() && node.kind != NodeKind::Move && !isa<CopyOp>(node.op) &&
-               !seeds.only.count(node.section) &&
-               llvm::any_of(rows[id], [&](const Row &row) { return isMust(row.factor); });
+  bool bound = isBound(node) && llvm::any_of(rows[id], [&](const Row &row) { return isMust(row.factor); });
   llvm::erase_if(rows[id], [&](const Row &row) {
     if (bound && !isMust(row.factor) && !(waits(row) && isCheapLinear(node)))
       return true;

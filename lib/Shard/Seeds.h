@@ -34,7 +34,7 @@ struct Seeds {
   };
   /// Where a value rests: it is brought there right after it was computed and all readers start from there. Asked of
   /// computed values only, not of moved versions.
-  std::function<std::optional<AxisState>(mlir::Value)> pin = [](mlir::Value) { return std::nullopt; };
+  std::function<std::optional<AxisState>(const ProgramValue &)> pin = [](const ProgramValue &) { return std::nullopt; };
   /// Leaves that are never sent along the axis.
   std::function<bool(mlir::Operation *leaf)> fixed = [](mlir::Operation *) { return false; };
 

@@ -49,6 +49,30 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
   ];
 }
 
+def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
+  let summary = "A tactic by hand: split along one axis as the options say";
+  let description = [{
+    What every tactic does, with its seeds given as options: names of dims that must or may be split, names that leaves are split by, what
+    is never sent, where activations rest. For experiments with placements that have no tactic of their own, and for tests
+    of propagation.
+
+    Example, ZeRO-1: `--pc-propagate="axis=dp must=batch inputs=batch states=embed,vocab optimizer=embed,vocab"`.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"\"", "The mesh axis to use">,
+    ListOption<"must", "must", "std::string", "Dims that are split wherever an op has one">,
+    ListOption<"may", "may", "std::string", "Dims that may be split where that saves bytes">,
+    ListOption<"optimizer", "optimizer", "std::string", "In the optimizer: the only dims that may be split">,
+    ListOption<"accumulated", "accumulated", "std::string", "On what is accumulated: the only dims that may be split">,
+    ListOption<"inputs", "inputs", "std::string", "Inputs are split by these names">,
+    ListOption<"parameters", "parameters", "std::string", "Parameters are split by these names">,
+    ListOption<"states", "states", "std::string", "Optimizer state is split by these names">,
+    Option<"fixed", "fixed", "bool", "false", "Parameters and state are never sent">,
+    ListOption<"rest", "rest", "std::string", "Values with exactly these dims rest ...">,
+    Option<"restSplit", "rest-split", "std::string", "\"\"", "... split along this one of them (default: whole)">,
+  ];
+}
+
 def VerifyPlaced : Pass<"pc-verify-placed", "mlir::ModuleOp"> {
   let summary = "Check what the placed phase promises beyond single ops";
   let description = [{
