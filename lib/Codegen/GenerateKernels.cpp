@@ -4,6 +4,7 @@
 #include "HostProgram.h"
 #include "Kernel.h"
 #include "pc/Codegen/Passes.h"
+#include "pc/Cost/Report.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -205,8 +206,6 @@ LogicalResult Generator::emitMove(MoveOpInterface op) {
 /// result = yielded in the first microbatch, result + yielded later.
 void Generator::accumulateInto(Value yielded, Value result) {
   OpBuilder b(planned.getContext());
-  Type type = withEncoding(result.getType(), {});
-  auto flat = RankedTensorType::get({cast<RankedTensorType>(type).getNumElements()}, cast<RankedTensorType>(type).getElementType());
   Address from = addressOf(yielded), to{homeOf(result), 0};
   OwningOpRef<UpdateOp> copy = UpdateOp::create(b, yielded.getLoc(), "accumulate", nullptr, yielded);
   auto launch = [&](Operation *op, ArrayRef<Address> arguments) {
@@ -216,7 +215,6 @@ void Generator::accumulateInto(Value yielded, Value result) {
     host.launch(kernelTable.size() - 1, arguments);
   };
   OwningOpRef<AddOp> add = AddOp::create(b, yielded.getLoc(), withEncoding(yielded.getType(), {}), yielded, yielded);
-  (void)flat;
   host.byMicrobatch([&] { launch(*copy, {from, to}); }, [&] { launch(*add, {to, from, to}); });
 }
 
@@ -285,12 +283,7 @@ LogicalResult Generator::emitBlock(Block &block) {
 
 void Generator::emitTables(llvm::json::Value report) {
   int64_t arena = 0;
-  planned.walk([&](Operation *op) {
-    if (!op->getParentOfType<FusionOp>())
-      for (Value v : op->getResults())
-        arena = std::max(arena, homeOf(v) + bytesOf(v.getType()));
-  });
-  arena = llvm::alignTo(arena, 64);
+  planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
   std::string description;
   llvm::raw_string_ostream(description) << llvm::json::Value(describeProgram(planned, outputs, arena, std::move(report)));
   MeshAttr mesh = meshOf(planned);
@@ -346,8 +339,16 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
 
   void runOnOperation() override {
     ModuleOp planned = getOperation();
+    std::string plan;
+    planned.walk([&](PlanOp op) {
+      for (StringRef tactic : op.getTactics().getAsValueRange<StringAttr>())
+        plan += (plan.empty() ? "" : ", ") + tactic.str();
+    });
+    FailureOr<llvm::json::Value> report = buildReport(planned, plan);
+    if (failed(report))
+      return signalPassFailure();
     OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
-    if (failed(Generator(planned, *output, lanes).run(nullptr)))
+    if (failed(Generator(planned, *output, lanes).run(std::move(*report))))
       return signalPassFailure();
     planned.getBody()->clear();
     planned.getBody()->getOperations().splice(planned.getBody()->begin(), output->getBody()->getOperations());

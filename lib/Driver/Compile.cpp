@@ -2,7 +2,12 @@
 #include "pc/Driver/Compile.h"
 
 #include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
+#include "pc/Codegen/Codegen.h"
+#include "pc/Cost/Report.h"
 #include "pc/IR/PC.h"
 
 using namespace mlir;
@@ -27,14 +32,57 @@ static pcrt_status writeFile(ModuleOp module, StringRef path, llvm::function_ref
   return PCRT_OK;
 }
 
+/// Object and executable; nothing is left behind but the executable.
+static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &options) {
+  SmallString<128> object;
+  if (std::error_code code = llvm::sys::fs::createTemporaryFile("pc-program", "o", object)) {
+    module.emitError() << "cannot make a temporary file: " << code.message();
+    return PCRT_RESOURCE;
+  }
+  static int anchor;
+  std::string self = llvm::sys::fs::getMainExecutable(nullptr, &anchor);
+  SmallString<256> libraries(llvm::sys::path::parent_path(llvm::sys::path::parent_path(self)));
+  llvm::sys::path::append(libraries, "lib");
+  bool ok = succeeded(emitObject(module, nativeLanes(), object)) &&
+            succeeded(linkExecutable(module, object, libraries, options.output));
+  llvm::sys::fs::remove(object);
+  return ok ? PCRT_OK : PCRT_RESOURCE;
+}
+
+/// What the plan costs, and whether that is allowed.
+static pcrt_status report(ModuleOp module, const CompileOptions &options) {
+  FailureOr<llvm::json::Value> value = buildReport(module, options.plan.line());
+  if (failed(value))
+    return PCRT_INTERNAL;
+  if (options.memoryLimit > 0) {
+    int64_t bytes = 0;
+    module.walk([&](ArenaOp arena) { bytes = arena.getBytes(); });
+    if (bytes > options.memoryLimit) {
+      module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows " << options.memoryLimit
+                         << "; use more ranks, more microbatches or a smaller batch";
+      return PCRT_RESOURCE;
+    }
+  }
+  if (options.report.empty())
+    return PCRT_OK;
+  return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", *value); });
+}
+
 pcrt_status pc::compile(ModuleOp module, const CompileOptions &options) {
   if (!options.emitPlan.empty())
     if (pcrt_status status = writeFile(module, options.emitPlan,
                                        [&](llvm::raw_ostream &os) { os << options.plan.text(module.getContext()); }))
       return status;
   for (const PhaseInfo &info : phases()) {
+    if (info.phase == Phase::Kernels) { // the program's description quotes its plan
+      OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+      options.plan.build(builder);
+    }
     if (pcrt_status status = runPhase(module, info.phase, options))
       return status;
+    if (info.phase == Phase::Planned)
+      if (pcrt_status status = report(module, options))
+        return status;
     if (info.phase == options.to)
       break;
   }
@@ -43,5 +91,5 @@ pcrt_status pc::compile(ModuleOp module, const CompileOptions &options) {
       module->print(os, OpPrintingFlags().enableDebugInfo());
       os << "\n";
     });
-  return PCRT_OK;
+  return buildExecutable(module, options);
 }

@@ -1,6 +1,7 @@
 //===- Pipeline.cpp - The passes of every phase, in order -------------------------------===//
 // The whole compiler on one page. Each phase ends in a verifier that lists what is legal there.
 //===-----------------------------------------------------------------------------===//
+#include "pc/Codegen/Codegen.h"
 #include "pc/Driver/Compile.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -60,7 +61,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     return {{"pc-plan-memory", PCRT_INTERNAL}, {"pc-verify-memory", PCRT_VERIFICATION}};
 
   case Phase::Kernels:
-    return {{"pc-generate-kernels", PCRT_INTERNAL}};
+    return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) + "}", PCRT_INTERNAL}};
 
   case Phase::Exe:
     return {}; // code generation and linking are not passes (Compile.cpp)

@@ -14,8 +14,7 @@ std::string Plan::meshText() const {
   return text;
 }
 
-std::string Plan::text(MLIRContext *context) const {
-  OpBuilder builder(context);
+PlanOp Plan::build(OpBuilder &builder) const {
   SmallVector<StringAttr> names;
   SmallVector<int64_t> sizes;
   for (const auto &[axis, size] : mesh) {
@@ -23,13 +22,24 @@ std::string Plan::text(MLIRContext *context) const {
     sizes.push_back(size);
   }
   SmallVector<StringRef> list(tactics.begin(), tactics.end());
-  OwningOpRef<PlanOp> op =
-      PlanOp::create(builder, builder.getUnknownLoc(), MeshAttr::get(context, names, sizes), builder.getStrArrayAttr(list),
-                     builder.getI64IntegerAttr(microbatches));
+  return PlanOp::create(builder, builder.getUnknownLoc(), MeshAttr::get(builder.getContext(), names, sizes),
+                        builder.getStrArrayAttr(list), builder.getI64IntegerAttr(microbatches));
+}
+
+std::string Plan::text(MLIRContext *context) const {
+  OpBuilder builder(context);
+  OwningOpRef<PlanOp> op = build(builder);
   std::string result;
   llvm::raw_string_ostream stream(result);
   op->print(stream);
   return result + "\n";
+}
+
+std::string Plan::line() const {
+  std::string text = mesh.empty() ? "1 rank" : meshText();
+  for (const std::string &tactic : tactics)
+    text += (&tactic == &tactics.front() ? ": " : ", ") + tactic;
+  return text;
 }
 
 /// "dp=2,tp=2" -> axes; false after a message.

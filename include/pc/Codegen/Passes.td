@@ -23,7 +23,6 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
   }];
   let options = [
     Option<"lanes", "lanes", "int64_t", "16", "f32 elements of a vector: 16 for AVX-512, 8 for AVX2">,
-    Option<"plan", "plan", "std::string", "\"\"", "Text of the plan, for the program's description">,
   ];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect", "mlir::LLVM::LLVMDialect",
                            "mlir::math::MathDialect", "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];

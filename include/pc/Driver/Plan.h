@@ -6,7 +6,8 @@
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/LogicalResult.h"
-#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/Builders.h"
+#include "pc/IR/PC.h"
 #include "pcrt/pcrt.h"
 #include <optional>
 #include <string>
@@ -31,8 +32,12 @@ struct Plan {
 
   /// "dp=2,tp=2"
   std::string meshText() const;
+  /// The plan as an op.
+  PlanOp build(mlir::OpBuilder &builder) const;
   /// The text of a plan file.
   std::string text(mlir::MLIRContext *context) const;
+  /// Mesh and tactics in one line, for reports.
+  std::string line() const;
 };
 
 /// The plan that the flags mean, or null after writing a message to `error`; `status` says whether the flags are wrong

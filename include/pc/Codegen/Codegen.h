@@ -1,0 +1,23 @@
+//===- Codegen.h - From the kernels phase to an executable ---------------------------===//
+#ifndef PC_CODEGEN_CODEGEN_H
+#define PC_CODEGEN_CODEGEN_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace pc {
+
+/// f32 elements of a vector on this machine: 16 with AVX-512, else 8.
+int64_t nativeLanes();
+
+/// Translates a module of the kernels phase to an object file for this machine. The module is lowered in place. Fails with an
+/// error (an unwritable file, a module that is not of that phase).
+llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, llvm::StringRef path);
+
+/// Links `object` with the runtime (libpcrt.a in `libraries`) and oneDNN to the executable `output`, by the system's C++ driver. Fails with an error
+/// that shows the linker's words.
+llvm::LogicalResult linkExecutable(mlir::ModuleOp module, llvm::StringRef object, llvm::StringRef libraries,
+                                   llvm::StringRef output);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,36 @@
+//===- Link.cpp - Object file -> executable ---------------------------------------------------===//
+#include "pc/Codegen/Codegen.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+
+using namespace mlir;
+
+LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, StringRef output) {
+  SmallString<256> runtime(libraries);
+  llvm::sys::path::append(runtime, "libpcrt.a");
+  if (!llvm::sys::fs::exists(runtime))
+    return module.emitError() << "the runtime " << runtime << " is missing; build the target pcrt";
+  for (StringRef name : {"clang++-22", "c++", "g++"}) {
+    auto driver = llvm::sys::findProgramByName(name);
+    if (!driver)
+      continue;
+    SmallString<128> log;
+    if (std::error_code code = llvm::sys::fs::createTemporaryFile("pc-link", "log", log))
+      return module.emitError() << "cannot make a temporary file: " << code.message();
+    SmallVector<StringRef> arguments{*driver, object, runtime, "-o", output, "-ldnnl", "-lpthread", "-ldl"};
+    if (name == "clang++-22" && llvm::sys::findProgramByName("ld.lld-22"))
+      arguments.push_back("-fuse-ld=lld-22");
+    std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
+    int status = llvm::sys::ExecuteAndWait(*driver, arguments, std::nullopt, redirects);
+    auto words = llvm::MemoryBuffer::getFile(log);
+    std::string message = words ? (*words)->getBuffer().trim().str() : "";
+    llvm::sys::fs::remove(log);
+    if (status == 0)
+      return success();
+    return module.emitError() << "cannot link " << output << ": " << message;
+  }
+  return module.emitError() << "no C++ driver to link with (clang++-22, c++ or g++ in PATH)";
+}

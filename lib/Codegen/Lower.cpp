@@ -1,0 +1,49 @@
+//===- Lower.cpp - Kernels to the LLVM dialect ---------------------------------------------===//
+#include "Lower.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace {
+/// exp, log and erf as polynomials: LLVM would call libm element by element.
+struct ApproximateMath : PassWrapper<ApproximateMath, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ApproximateMath)
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<arith::ArithDialect, vector::VectorDialect>();
+  }
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    populateMathPolynomialApproximationPatterns(patterns);
+    // Only kernels hold math; folding the constant tables would be a waste.
+    GreedyRewriteConfig config;
+    SmallVector<Operation *> math;
+    getOperation().walk([&](Operation *op) {
+      if (op->getName().getDialectNamespace() == "math")
+        math.push_back(op);
+    });
+    if (failed(applyOpPatternsGreedily(math, std::move(patterns), config)))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+LogicalResult pc::lowerToLLVM(ModuleOp module) {
+  PassManager passes(module.getContext());
+  passes.enableVerifier(false);
+  passes.addNestedPass<LLVM::LLVMFuncOp>(createCSEPass());
+  passes.addNestedPass<LLVM::LLVMFuncOp>(createLoopInvariantCodeMotionPass());
+  passes.addPass(std::make_unique<ApproximateMath>());
+  passes.addPass(createSCFToControlFlowPass());
+  passes.addPass(createConvertVectorToLLVMPass());
+  passes.addPass(createConvertMathToLLVMPass());
+  passes.addPass(createArithToLLVMConversionPass());
+  passes.addPass(createConvertControlFlowToLLVMPass());
+  passes.addPass(createReconcileUnrealizedCastsPass());
+  return passes.run(module);
+}
