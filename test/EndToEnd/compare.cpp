@@ -1,7 +1,7 @@
 // pc-compare: compares what two runs wrote (safetensors, metrics, reports), for the end-to-end tests and the demo.
-// Reads the files independently of the runtime's own reader, so that both cannot be wrong in the same way.
 // Exit codes are those of the tools: 0 equal, 2 usage, 5 different, 9 unreadable.
 
+#include "Tensors.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -21,22 +21,6 @@ using Json = nlohmann::json;
 
 namespace {
 
-enum ExitCode { Equal = 0, Usage = 2, Different = 5, Unreadable = 9 };
-
-[[noreturn]] void die(ExitCode code, const std::string &message) {
-  fprintf(stderr, "pc-compare: %s\n", message.c_str());
-  exit(code);
-}
-
-std::string readFile(const std::string &path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
-    die(Unreadable, "cannot read " + path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 Json parse(const std::string &text, const std::string &path) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded())
@@ -48,41 +32,6 @@ Json parse(const std::string &text, const std::string &path) {
 // Tensors
 //===----------------------------------------------------------------------===//
 
-struct Tensor {
-  std::vector<int64_t> shape;
-  std::vector<float> values;
-};
-
-/// All tensors of a safetensors file, by name; only F32 is allowed.
-std::map<std::string, Tensor> readTensors(const std::string &path) {
-  std::string bytes = readFile(path);
-  uint64_t headerBytes = 0;
-  if (bytes.size() < 8)
-    die(Unreadable, path + " is too short for a safetensors file");
-  memcpy(&headerBytes, bytes.data(), 8);
-  if (headerBytes > bytes.size() - 8)
-    die(Unreadable, path + " has a header that is longer than the file");
-  Json header = parse(bytes.substr(8, headerBytes), path);
-  std::map<std::string, Tensor> tensors;
-  for (auto &[name, entry] : header.items()) {
-    if (name == "__metadata__")
-      continue;
-    if (entry.at("dtype") != "F32")
-      die(Unreadable, path + ": " + name + " is not F32");
-    Tensor &tensor = tensors[name];
-    tensor.shape = entry.at("shape").get<std::vector<int64_t>>();
-    size_t elements = 1;
-    for (int64_t size : tensor.shape)
-      elements *= size;
-    size_t begin = entry.at("data_offsets")[0], end = entry.at("data_offsets")[1];
-    if (end - begin != 4 * elements || 8 + headerBytes + end > bytes.size())
-      die(Unreadable, path + ": " + name + " has wrong offsets");
-    tensor.values.resize(elements);
-    memcpy(tensor.values.data(), bytes.data() + 8 + headerBytes + begin, 4 * elements);
-  }
-  return tensors;
-}
-
 /// Entries [begin, end) of the tensors whose names match are not compared.
 struct Skip {
   std::regex name;
@@ -90,7 +39,7 @@ struct Skip {
 };
 
 /// max|want - got| / max|want| over the entries that count; infinite where a value is not finite.
-double relativeDifference(const std::string &name, const Tensor &want, const Tensor &got,
+double relativeDifference(const std::string &name, const FileTensor &want, const FileTensor &got,
                           const std::vector<Skip> &skips) {
   double difference = 0, largest = 0;
   for (size_t i = 0; i < want.values.size(); ++i) {

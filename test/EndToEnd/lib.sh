@@ -45,6 +45,17 @@ ranks() {
 # mesh_flags MESH: the flags of pc-compile for it, none for one rank.
 mesh_flags() { [[ $1 == 1 ]] || echo "--mesh $1"; }
 
+# choose [MODEL|MESH]...: sets $models and $meshes to those named, or to all golden models and the usual meshes.
+choose() {
+  local argument
+  models=() meshes=()
+  for argument in "$@"; do
+    if [[ -d $golden/$argument ]]; then models+=("$argument"); else meshes+=("$argument"); fi
+  done
+  ((${#models[@]})) || mapfile -t models < <(cd "$golden" && printf '%s\n' */ | tr -d /)
+  ((${#meshes[@]})) || meshes=(1 dp=2 tp=2 "dp=2,tp=2" tp=4 dp=4)
+}
+
 finish() {
   echo "$passed passed, $failed failed"
   ((failed == 0 && passed > 0))
