@@ -1,0 +1,158 @@
+//===- Context.cpp - what a step calls ------------------------------------===//
+#include "core/Context.h"
+#include "core/Failure.h"
+#include "device/Allocations.h"
+
+#include <sys/mman.h>
+
+using namespace pcrt;
+
+/// The groups of `rank`, checked.
+static std::vector<Group> makeGroups(const Program &program, int rank) {
+  std::vector<Group> groups;
+  const Mesh &mesh = program.mesh;
+  for (int index = 0; index < program.abi.num_groups; ++index) {
+    const pcrt_group &from = program.abi.groups[index];
+    Group group;
+    group.id = index;
+    bool good = from.num_axes >= 0 && from.num_axes <= 8 && index <= 62;
+    for (int i = 0; good && i < from.num_axes; ++i) {
+      good = from.axes[i] >= 0 && from.axes[i] < int(mesh.sizes.size());
+      if (good)
+        group.name += (i ? "," : "") + mesh.names[from.axes[i]];
+    }
+    if (!good)
+      pcrt::fail(PCRT_INTERNAL, "group " + std::to_string(index) + " of the program is malformed");
+    // Members: equal to this rank but for the coordinates on the group's axes, the first axis major.
+    auto strideOf = [&](int axis) {
+      int64_t stride = 1;
+      for (size_t inner = axis + 1; inner < mesh.sizes.size(); ++inner)
+        stride *= mesh.sizes[inner];
+      return stride;
+    };
+    int64_t base = rank;
+    for (int i = 0; i < from.num_axes; ++i)
+      base -= mesh.coordinate(rank, from.axes[i]) * strideOf(from.axes[i]);
+    std::vector<int64_t> members = {base};
+    for (int i = 0; i < from.num_axes; ++i) {
+      std::vector<int64_t> next;
+      for (int64_t member : members)
+        for (int64_t at = 0; at < mesh.sizes[from.axes[i]]; ++at)
+          next.push_back(member + at * strideOf(from.axes[i]));
+      members = std::move(next);
+    }
+    for (int64_t member : members) {
+      if (member == rank)
+        group.me = group.size();
+      group.ranks.push_back(int(member));
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+/// The program's tables, checked before anything is made of them.
+static const pcrt_program &checkTables(const pcrt_program &program) {
+  auto wrong = [](const std::string &what) { fail(PCRT_INTERNAL, what + "; this is a bug of the compiler"); };
+  for (int i = 0; i < program.num_gemms; ++i)
+    if (const char *problem = checkGemm(program.gemms[i]))
+      wrong("matrix product '" + std::string(program.gemms[i].name) + "' has " + problem);
+  for (int i = 0; i < program.num_kernels; ++i)
+    if (!program.kernels[i].fn || program.kernels[i].items < 0 || program.kernels[i].scratch_bytes < 0)
+      wrong("kernel '" + std::string(program.kernels[i].name) + "' is malformed");
+  for (int i = 0; i < program.num_moves; ++i)
+    if (program.moves[i].group < 0 || program.moves[i].group >= program.num_groups)
+      wrong("move '" + std::string(program.moves[i].name) + "' has no group");
+  return program;
+}
+
+pcrt_context::pcrt_context(const Program &program, Comm &comm, Pool &pool)
+    : program(program), comm(comm), pool(pool), gemms(pool, checkTables(program.abi).gemms, program.abi.num_gemms),
+      profile(program.abi), groups(makeGroups(program, comm.rank())), moveCounts(program.abi.num_moves, 0) {
+  for (int i = 0; i < program.abi.num_kernels; ++i)
+    scratchStride = std::max(scratchStride, program.abi.kernels[i].scratch_bytes);
+  scratchStride = (scratchStride + 4095) & ~int64_t(4095);
+  if (scratchStride) {
+    void *memory = mmap(nullptr, scratchStride * pool.size(), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+      pcrt::fail(PCRT_RESOURCE, withErrno("cannot map the kernels' scratch memory"));
+    scratch = static_cast<char *>(memory);
+  }
+  reserveLibraryMemory(pool.size());
+}
+
+pcrt_context::~pcrt_context() {
+  if (scratch)
+    munmap(scratch, scratchStride * pool.size());
+}
+
+pcrt_status pcrt_context::fail(pcrt_status status, std::string message) {
+  error = std::move(message);
+  return status;
+}
+
+void pcrt_context::step(char *arena, int64_t *allocations) {
+  std::fill(moveCounts.begin(), moveCounts.end(), 0);
+  startCountingAllocations();
+  pcrt_status status = program.abi.step(this, arena);
+  *allocations += stopCountingAllocations();
+  if (status != PCRT_OK)
+    pcrt::fail(status, error.empty() ? "a step ended with status " + std::to_string(status) : error);
+}
+
+//===----------------------------------------------------------------------===//
+// The functions of pcrt.h
+//===----------------------------------------------------------------------===//
+
+pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args) {
+  const pcrt_kernel &kernel = ctx->program.abi.kernels[index];
+  int64_t start = nanoseconds();
+  std::atomic<int64_t> firstBad{INT64_MAX};
+  ctx->pool.ranges(kernel.items, [&](int thread, int64_t lo, int64_t hi) {
+    int64_t bad = kernel.fn(args, lo, hi, ctx->scratchOf(thread));
+    if (bad) {
+      int64_t before = firstBad.load();
+      while (bad < before && !firstBad.compare_exchange_weak(before, bad))
+        ;
+    }
+  });
+  ctx->profile.book(Profile::Call::Kernel, index, start);
+  if (int64_t bad = firstBad.load(); bad != INT64_MAX)
+    return ctx->fail(PCRT_BAD_DATA, std::string("'") + kernel.name + "': element " + std::to_string(bad - 1) +
+                                        " is out of range (a token that is not in the vocabulary)");
+  return PCRT_OK;
+}
+
+pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias) {
+  int64_t start = nanoseconds();
+  const char *problem = nullptr;
+  bool good = ctx->gemms.run(index, a, b, c, bias, &problem);
+  ctx->profile.book(Profile::Call::Gemm, index, start);
+  if (!good)
+    return ctx->fail(PCRT_INTERNAL, std::string("matrix product '") + ctx->program.abi.gemms[index].name +
+                                        "': oneDNN says " + problem);
+  return PCRT_OK;
+}
+
+pcrt_status pcrt_move(pcrt_context *ctx, int32_t index, const void *in, void *out) {
+  const pcrt_move_desc &move = ctx->program.abi.moves[index];
+  int64_t start = nanoseconds();
+  ++ctx->moveCounts[index];
+  ParallelFor parallelFor(&ctx->pool, [](void *pool, int64_t items, ParallelFor::Body body, void *arg) {
+    static_cast<Pool *>(pool)->ranges(items, [&](int, int64_t lo, int64_t hi) { body(arg, lo, hi); });
+  });
+  pcrt_status status = ctx->comm.move(move, ctx->groups[move.group], in, out, parallelFor);
+  ctx->profile.book(Profile::Call::Move, index, start);
+  return status == PCRT_OK ? PCRT_OK : ctx->fail(status, ctx->comm.error());
+}
+
+pcrt_status pcrt_observe(pcrt_context *ctx, int32_t index, int64_t microbatch, const void *data) {
+  if (!ctx->observer)
+    return PCRT_OK;
+  if (index < 0 || index >= int(ctx->program.outputs.size()))
+    return ctx->fail(PCRT_INTERNAL, "output " + std::to_string(index) + " is not in the description of the program");
+  return ctx->observer->observe(index, microbatch, data, &ctx->error);
+}
+
+int64_t pcrt_coordinate(pcrt_context *ctx, int32_t group) { return ctx->groups[group].me; }

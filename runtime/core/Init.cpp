@@ -1,0 +1,128 @@
+//===- Init.cpp - the first values of parameters and constants ------------===//
+#include "core/Init.h"
+#include "core/Failure.h"
+#include "device/PlainGemm.h"
+
+#include <cmath>
+#include <cstring>
+
+using namespace pcrt;
+
+std::array<uint32_t, 4> pcrt::philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    uint64_t first = uint64_t(0xD2511F53) * counter[0], second = uint64_t(0xCD9E8D57) * counter[2];
+    counter = {uint32_t(second >> 32) ^ counter[1] ^ key[0], uint32_t(second),
+               uint32_t(first >> 32) ^ counter[3] ^ key[1], uint32_t(first)};
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return counter;
+}
+
+/// Box and Muller's four normals from the four numbers of one counter value.
+static std::array<float, 4> normals(uint64_t seed, uint64_t key, uint64_t block) {
+  auto bits = philox({uint32_t(block), uint32_t(block >> 32), uint32_t(key), uint32_t(key >> 32)},
+                     {uint32_t(seed), uint32_t(seed >> 32)});
+  std::array<float, 4> result;
+  for (int pair = 0; pair < 2; ++pair) {
+    float uniform = float((double(bits[2 * pair]) + 1) * 0x1p-32); // in (0, 1]
+    float angle = float(double(bits[2 * pair + 1]) * 0x1p-32 * 2 * M_PI);
+    float radius = std::sqrt(-2 * std::log(uniform));
+    result[2 * pair] = radius * std::cos(angle);
+    result[2 * pair + 1] = radius * std::sin(angle);
+  }
+  return result;
+}
+
+float pcrt::normalAt(uint64_t seed, uint64_t key, uint64_t index) { return normals(seed, key, index / 4)[index % 4]; }
+
+static void storeFloat(char *out, int32_t dtype, int64_t index, float value) {
+  if (dtype == PCRT_BF16)
+    reinterpret_cast<uint16_t *>(out)[index] = floatToBf16(value);
+  else
+    reinterpret_cast<float *>(out)[index] = value;
+}
+
+void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, char *arena, Pool &pool) {
+  for (const Parameter &parameter : program.parameters) {
+    Block block = blockOf(program.mesh, parameter.shape, parameter.layout, rank);
+    char *out = arena + parameter.offset;
+    forEachRun(parameter.valid, block, [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
+      if (parameter.initKind != "normal") {
+        for (int64_t i = 0; i < count; ++i)
+          storeFloat(out, parameter.dtype, blockOffset + i, float(parameter.value));
+        return;
+      }
+      auto draw = [&](int, int64_t lo, int64_t hi) {
+        std::array<float, 4> four;
+        uint64_t have = ~uint64_t(0);
+        for (int64_t i = lo; i < hi; ++i) {
+          uint64_t index = uint64_t(valueOffset + i);
+          if (index / 4 != have) {
+            have = index / 4;
+            four = normals(seed, parameter.key, have);
+          }
+          storeFloat(out, parameter.dtype, blockOffset + i,
+                     float(parameter.value) + float(parameter.std) * four[index % 4]);
+        }
+      };
+      if (count < 4096)
+        draw(0, 0, count);
+      else
+        pool.ranges(count, draw);
+    });
+  }
+}
+
+const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::string &name, const Box &box,
+                                      const std::string &where) {
+  if (!stored)
+    fail(PCRT_BAD_DATA, where + ": tensor '" + name + "' is missing");
+  if (stored->shape != box.shape)
+    fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has shape " + describe(stored->shape) +
+                            ", the model needs shape " + describe(box.shape));
+  if (!isFloatDtype(stored->dtype))
+    fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has dtype " + stored->dtype +
+                            ", only F32, F16, BF16 and F64 can be read");
+  return *stored;
+}
+
+void pcrt::readBlock(const Tensor &tensor, const Dims &valid, const Box &box, const StoredTensor &stored,
+                     const Mesh &mesh, int rank, char *out) {
+  Block block = blockOf(mesh, tensor.shape, tensor.layout, rank);
+  std::vector<float> piece;
+  forEachPiece(valid, block, box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
+    if (tensor.dtype == PCRT_F32)
+      return loadFloats(stored, tensorOffset, count, reinterpret_cast<float *>(out) + blockOffset);
+    piece.resize(count);
+    loadFloats(stored, tensorOffset, count, piece.data());
+    for (int64_t i = 0; i < count; ++i)
+      storeFloat(out, tensor.dtype, blockOffset + i, piece[i]);
+  });
+}
+
+void pcrt::readParameters(const Program &program, const Safetensors &weights, int rank, char *arena, Pool &pool) {
+  std::string where = weights.tensors().empty() ? "the checkpoint" : weights.tensors().begin()->second.file;
+  std::vector<const StoredTensor *> stored;
+  for (const Parameter &parameter : program.parameters)
+    stored.push_back(&checkStored(weights.findModelTensor(parameter.source), parameter.source, parameter.box, where));
+  pool.ranges(int64_t(stored.size()), [&](int, int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i) {
+      const Parameter &parameter = program.parameters[i];
+      readBlock(parameter, parameter.valid, parameter.box, *stored[i], program.mesh, rank, arena + parameter.offset);
+    }
+  });
+}
+
+void pcrt::fillConstants(const Program &program, int rank, char *arena) {
+  for (const Constant &constant : program.constants) {
+    Block block = blockOf(program.mesh, constant.shape, constant.layout, rank);
+    for (int64_t row = 0; row < block.size[0]; ++row)
+      for (int64_t column = 0; column < block.size[1]; ++column) {
+        float angle = float(row + block.start[0]) * float(constant.invFreq[column + block.start[1]]);
+        float value = constant.kind == "rope_cos" ? std::cos(angle) : std::sin(angle);
+        storeFloat(arena + constant.offset, constant.dtype, row * block.size[1] + column,
+                   value * float(constant.scale));
+      }
+  }
+}

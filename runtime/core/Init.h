@@ -1,0 +1,45 @@
+//===- Init.h - the first values of parameters and constants --------------===//
+//
+// Drawn values come from a counter-based generator keyed by the seed, the
+// parameter and the element's global index: every plan starts from the same
+// bits. Given values are boxes of a checkpoint's tensors.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_INIT_H
+#define PCRT_CORE_INIT_H
+
+#include "core/Program.h"
+#include "core/Safetensors.h"
+#include "device/Pool.h"
+
+#include <array>
+
+namespace pcrt {
+
+/// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+/// Element `index` of the standard normal values of parameter `key` under `seed`.
+float normalAt(uint64_t seed, uint64_t key, uint64_t index);
+
+/// Draws this rank's blocks of all parameters into the arena.
+void drawParameters(const Program &program, uint64_t seed, int rank, char *arena, Pool &pool);
+
+/// Reads this rank's blocks of all parameters. Throws PCRT_BAD_DATA naming a tensor that is missing, has another shape
+/// or a dtype that is not a float.
+void readParameters(const Program &program, const Safetensors &weights, int rank, char *arena, Pool &pool);
+
+/// Reads a rank's block of one tensor, a box of `stored`, to `out` in `dtype`.
+void readBlock(const Tensor &tensor, const Dims &valid, const Box &box, const StoredTensor &stored, const Mesh &mesh,
+               int rank, char *out);
+
+/// The tensor that a parameter or state is read from; throws PCRT_BAD_DATA as readParameters does.
+const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Box &box,
+                                const std::string &where);
+
+/// Fills the constants (RoPE tables).
+void fillConstants(const Program &program, int rank, char *arena);
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_INIT_H

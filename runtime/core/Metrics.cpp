@@ -1,0 +1,57 @@
+//===- Metrics.cpp - what is told about every step ------------------------===//
+#include "core/Metrics.h"
+#include "core/Failure.h"
+#include "core/Profile.h"
+
+#include <cstdio>
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace pcrt;
+
+Metrics::Metrics(const std::string &path, int64_t steps)
+    : path(path), steps(steps), terminal(isatty(STDOUT_FILENO) == 1) {
+  if (path.empty())
+    return;
+  fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0)
+    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+}
+
+Metrics::~Metrics() {
+  if (fd >= 0)
+    close(fd);
+}
+
+void Metrics::add(const StepFigures &figures) {
+  double rate = figures.seconds > 0 ? double(figures.tokens) / figures.seconds : 0;
+  if (fd >= 0) {
+    char line[512];
+    int length = snprintf(line, sizeof line,
+                          "{\"step\": %lld, \"loss\": %.9g, \"grad_norm\": %.9g, \"lr\": %.9g, \"tokens\": %lld, "
+                          "\"step_seconds\": %.6g, \"tokens_per_second\": %.6g}\n",
+                          (long long)figures.step, figures.loss, figures.gradNorm.value_or(0), figures.lr,
+                          (long long)figures.tokens, figures.seconds, rate);
+    if (write(fd, line, length) != length)
+      fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  }
+  int64_t now = nanoseconds();
+  bool last = figures.step + 1 == steps;
+  if (lastShown && !last && now - lastShown < (terminal ? 100'000'000 : 1'000'000'000))
+    return;
+  lastShown = now;
+  char norm[32] = "";
+  if (figures.gradNorm)
+    snprintf(norm, sizeof norm, "  norm %.3g", *figures.gradNorm);
+  printf("%sstep %lld/%lld  loss %.4f%s  %.0f tokens/s%s", terminal ? "\r\033[K" : "", (long long)figures.step + 1,
+         (long long)steps, figures.loss, norm, rate, terminal ? "" : "\n");
+  lineOpen = terminal;
+  fflush(stdout);
+}
+
+void Metrics::finish() {
+  if (lineOpen)
+    putchar('\n');
+  lineOpen = false;
+  fflush(stdout);
+}

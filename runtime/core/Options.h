@@ -1,0 +1,32 @@
+//===- Options.h - the command line of a compiled program -----------------===//
+#ifndef PCRT_CORE_OPTIONS_H
+#define PCRT_CORE_OPTIONS_H
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace pcrt {
+
+struct Options {
+  bool help = false, info = false, eval = false;
+  std::string data;                                           ///< FILE or text:FILE.
+  std::string init, load, save;                               ///< Empty: not given.
+  std::string metrics, summary, dumpGrads, dumpLogits, trace; ///< Empty: not given.
+  int64_t steps = 100; ///< Step at which the run ends, counted from the first step of training.
+  uint64_t seed = 0;
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double clip = std::numeric_limits<double>::infinity();
+  std::optional<double> weightDecay; ///< Default: 1e-2 for AdamW, 0 for SGD.
+};
+
+/// Reads the flags, as "--flag value" or "--flag=value". Throws PCRT_USAGE naming the flag and what it takes.
+Options parseOptions(int argc, char **argv);
+
+/// What --help prints.
+extern const char *const helpText;
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_OPTIONS_H

@@ -1,0 +1,100 @@
+//===- Outputs.cpp - what a step shows ------------------------------------===//
+#include "core/Outputs.h"
+#include "core/Collective.h"
+#include "core/Failure.h"
+
+using namespace pcrt;
+
+Outputs::Outputs(const Program &program, Comm &comm, const std::string &gradsPath, const std::string &logitsPath)
+    : program(program), comm(comm), targets(program.outputs.size()) {
+  makeDump(grads, "gradient", gradsPath);
+  makeDump(logits, "logits", logitsPath);
+}
+
+void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &path) {
+  if (path.empty())
+    return;
+  dump.path = path;
+  dump.writer = std::make_unique<SafetensorsWriter>(path);
+  dumping = true;
+  bool any = false;
+  for (const Output &output : program.outputs) {
+    if (output.kind != kind)
+      continue;
+    any = true;
+    if (kind == "logits")
+      dump.writer->add("logits", output.valid);
+    else
+      dump.writer->add(program.parameters[output.parameter].source, program.parameters[output.parameter].box.shape);
+  }
+  if (!any)
+    fail(PCRT_USAGE, "this program shows no " + kind + (kind == "logits" ? "" : "s") + " that could be written to " +
+                         path + (program.training ? "" : "; it was compiled with --mode=eval"));
+  onAllRanks(comm, [&] {
+    if (comm.rank() == 0)
+      dump.writer->create();
+  });
+  onAllRanks(comm, [&] {
+    if (comm.rank() != 0)
+      dump.writer->open();
+  });
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const Output &output = program.outputs[i];
+    if (output.kind != kind || !ownsBlock(program.mesh, output.layout, comm.rank()))
+      continue;
+    Target &target = targets[i];
+    target.dump = &dump;
+    if (kind == "logits") {
+      Dims shape = output.shape;
+      shape[0] /= program.microbatches;
+      target.block = blockOf(program.mesh, shape, output.layout, comm.rank());
+      target.box = Box::whole(output.valid);
+      target.place = dump.writer->placeOf("logits");
+    } else {
+      const Parameter &parameter = program.parameters[output.parameter];
+      target.block = blockOf(program.mesh, output.shape, output.layout, comm.rank());
+      target.box = parameter.box;
+      target.place = dump.writer->placeOf(parameter.source);
+    }
+  }
+}
+
+void Outputs::beginStep() {
+  lossSum = 0;
+  norm.reset();
+}
+
+pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, std::string *error) {
+  const Output &output = program.outputs[index];
+  if (output.kind == "loss") {
+    lossSum += *static_cast<const float *>(data);
+    return PCRT_OK;
+  }
+  if (output.kind == "grad_norm") {
+    norm = *static_cast<const float *>(data);
+    return PCRT_OK;
+  }
+  Target &target = targets[index];
+  if (!dumping || !target.dump)
+    return PCRT_OK;
+  int64_t shift = output.kind == "logits" ? microbatch * (output.shape[0] / program.microbatches) : 0;
+  if (shift)
+    target.block.start[0] += shift;
+  pcrt_status status =
+      target.dump->writer->write(target.place, output.valid, target.block, target.box, output.dtype, data);
+  if (shift)
+    target.block.start[0] -= shift;
+  if (status != PCRT_OK)
+    *error = withErrno("cannot write " + target.dump->path);
+  return status;
+}
+
+void Outputs::finishDumps() {
+  if (!dumping)
+    return;
+  dumping = false;
+  for (Dump *dump : {&grads, &logits})
+    if (dump->writer)
+      dump->writer->close();
+  requireOk(comm, comm.barrier());
+}

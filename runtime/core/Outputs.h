@@ -1,0 +1,61 @@
+//===- Outputs.h - what a step shows --------------------------------------===//
+//
+// Collects the loss and the gradient norm of every step, and writes gradients
+// and logits of the first one to safetensors files (global tensors under their
+// Hugging Face names; every rank writes its own blocks).
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_OUTPUTS_H
+#define PCRT_CORE_OUTPUTS_H
+
+#include "core/Context.h"
+#include "core/SafetensorsWriter.h"
+
+#include <memory>
+#include <optional>
+
+namespace pcrt {
+
+class Outputs final : public Observer {
+public:
+  /// Makes the dump files; empty paths: none. All ranks call it. Throws PCRT_USAGE where the program does not show what
+  /// is to be dumped, PCRT_RESOURCE where a file cannot be written.
+  Outputs(const Program &program, Comm &comm, const std::string &gradsPath, const std::string &logitsPath);
+
+  pcrt_status observe(int index, int64_t microbatch, const void *data, std::string *error) override;
+
+  /// Before every step.
+  void beginStep();
+  /// After the first step: the files are complete. All ranks call it.
+  void finishDumps();
+
+  double loss() const { return lossSum; }
+  std::optional<double> gradNorm() const { return norm; }
+
+private:
+  struct Dump {
+    std::unique_ptr<SafetensorsWriter> writer;
+    std::string path;
+  };
+  /// Where an output goes.
+  struct Target {
+    const Dump *dump = nullptr;
+    int64_t place = 0;
+    Block block; ///< Of microbatch 0.
+    Box box;
+  };
+
+  void makeDump(Dump &dump, const std::string &kind, const std::string &path);
+
+  const Program &program;
+  Comm &comm;
+  Dump grads, logits;
+  std::vector<Target> targets; ///< By output.
+  bool dumping = false;
+  double lossSum = 0;
+  std::optional<double> norm;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_OUTPUTS_H

@@ -1,0 +1,62 @@
+//===- Profile.h - where the time of a step goes --------------------------===//
+//
+// Every kernel, matrix product and move is timed: summed by kind over the
+// steps, and, for one step, kept as events for a trace (--trace).
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_PROFILE_H
+#define PCRT_CORE_PROFILE_H
+
+#include "comm/Comm.h"
+#include "pcrt/pcrt.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pcrt {
+
+/// Nanoseconds of a clock that never jumps, the same for all processes of a machine.
+int64_t nanoseconds();
+
+class Profile {
+public:
+  enum class Call { Kernel, Gemm, Move };
+
+  explicit Profile(const pcrt_program &program);
+
+  /// Books a call of entry `index` of the program's table that began at `start`. Allocates nothing.
+  void book(Call call, int32_t index, int64_t start);
+
+  /// Keeps the events of what follows, at most `capacity` of them.
+  void startTrace(int64_t capacity);
+  bool tracing() const { return events != nullptr; }
+
+  /// Writes the events of all ranks as a trace that Chrome and Perfetto show. All ranks call it; rank 0 writes.
+  void writeTrace(const std::string &path, Comm &comm) const;
+
+  struct Kind {
+    std::string name; ///< A kernel's kind, "gemm" or "move".
+    int64_t calls = 0, nanoseconds = 0;
+  };
+  const std::vector<Kind> &kinds() const { return all; }
+
+private:
+  struct Event {
+    int32_t call, index; ///< call < 0: no event.
+    int64_t start, end;
+  };
+
+  int kindNamed(const char *name);
+
+  const pcrt_program &program;
+  std::vector<Kind> all;
+  std::vector<int> kindOfKernel;
+  int gemmKind, moveKind;
+  std::unique_ptr<Event[]> events;
+  int64_t numEvents = 0, capacity = 0;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_PROFILE_H

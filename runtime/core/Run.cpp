@@ -1,0 +1,215 @@
+//===- Run.cpp - one run of a compiled program ----------------------------===//
+#include "core/Run.h"
+#include "core/Checkpoint.h"
+#include "core/Collective.h"
+#include "core/Context.h"
+#include "core/Data.h"
+#include "core/Failure.h"
+#include "core/Init.h"
+#include "core/Metrics.h"
+#include "core/Outputs.h"
+#include "core/Summary.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+using namespace pcrt;
+
+namespace {
+
+/// Everything that a run holds, made in the order of the members.
+class Run {
+public:
+  Run(const Program &program, const Options &options, Comm &comm)
+      : program(program), options(options), comm(comm), pool(threadsOfThisRank()) {}
+
+  void run() {
+    checkRequest();
+    openFiles();
+    fillArena();
+    double evaluated = 0;
+    for (int64_t step = firstStep; step < options.steps; ++step) {
+      runStep(step);
+      evaluated += outputs->loss();
+    }
+    if (metrics)
+      metrics->finish();
+    if (!program.training && comm.rank() == 0 && figures.steps > 0)
+      printf("mean loss of %lld batches: %.6f\n", (long long)figures.steps, evaluated / double(figures.steps));
+    writeResults();
+  }
+
+private:
+  /// What can be said before anything is read.
+  void checkRequest() {
+    if (program.mesh.ranks() != comm.size())
+      fail(PCRT_USAGE, "the program's mesh " + describeMesh(program.mesh) + " needs " +
+                           std::to_string(program.mesh.ranks()) + " ranks, but the run has " +
+                           std::to_string(comm.size()) + "; use pc-run -n " + std::to_string(program.mesh.ranks()));
+    if (options.data.empty())
+      fail(PCRT_USAGE, "--data FILE is missing; see --help");
+    if (options.eval && program.training)
+      fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
+    if (!program.training && !options.save.empty())
+      fail(PCRT_USAGE, "--save needs a program compiled with --mode=train");
+  }
+
+  /// Every file is opened before the first step, so that nothing is found missing after hours.
+  void openFiles() {
+    onAllRanks(comm, [&] {
+      tokens.emplace(options.data);
+      loader.emplace(program, *tokens, comm.rank());
+      if (comm.rank() == 0) {
+        metrics.emplace(options.metrics, options.steps);
+        for (const std::string &path : {options.summary, options.trace})
+          checkWritable(path);
+      }
+    });
+    if (!options.save.empty())
+      checkSaveDirectory(options.save, comm);
+    onAllRanks(comm, [&] { context.emplace(program, comm, pool); });
+    outputs.emplace(program, comm, options.dumpGrads, options.dumpLogits);
+    context->observer = &*outputs;
+  }
+
+  static void checkWritable(const std::string &path) {
+    if (path.empty())
+      return;
+    FILE *file = fopen(path.c_str(), "we");
+    if (!file)
+      fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+    fclose(file);
+  }
+
+  void fillArena() {
+    requireOk(comm, comm.allocateArena(program.abi.arena_bytes, &arena));
+    context->gemms.warmUp(arena, program.abi.arena_bytes);
+    onAllRanks(comm, [&] {
+      if (!options.load.empty())
+        firstStep = loadCheckpoint(options.load, program, comm.rank(), arena, pool);
+      else if (!options.init.empty())
+        readParameters(program, Safetensors::open(options.init), comm.rank(), arena, pool);
+      else
+        drawParameters(program, options.seed, comm.rank(), arena, pool);
+      fillConstants(program, comm.rank(), arena);
+      if (firstStep > options.steps)
+        fail(PCRT_USAGE, options.load + " is from step " + std::to_string(firstStep) + ", --steps " +
+                             std::to_string(options.steps) + " is before that");
+    });
+    if (!program.training)
+      firstStep = 0;
+  }
+
+  /// lr, beta1, beta2, eps, weight_decay, 1 - beta1^t, 1 - beta2^t, clip.
+  void writeHyper(int64_t step) {
+    double t = double(step + 1);
+    double decay = options.weightDecay.value_or(program.optimizer == "adamw" ? 1e-2 : 0);
+    const double values[8] = {options.lr,
+                              options.beta1,
+                              options.beta2,
+                              options.eps,
+                              decay,
+                              1 - std::pow(options.beta1, t),
+                              1 - std::pow(options.beta2, t),
+                              options.clip};
+    for (const Input &input : program.inputs)
+      if (input.kind == "hyper")
+        for (int i = 0; i < 8; ++i)
+          reinterpret_cast<float *>(arena + input.offset)[i] = float(values[i]);
+  }
+
+  void runStep(int64_t step) {
+    if (!options.trace.empty() && step + 1 == options.steps)
+      context->profile.startTrace(int64_t(1) << 22);
+    outputs->beginStep();
+    int64_t start = nanoseconds();
+    loader->fill(step, arena);
+    writeHyper(step);
+    context->step(arena, &figures.allocations);
+    double seconds = double(nanoseconds() - start) * 1e-9;
+    figures.seconds += seconds;
+    ++figures.steps;
+    if (step == firstStep)
+      outputs->finishDumps();
+    checkFinite(step, "loss", outputs->loss());
+    if (outputs->gradNorm())
+      checkFinite(step, "gradient norm", *outputs->gradNorm());
+    if (metrics)
+      metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.lr : 0,
+                    program.batch * program.sequence, seconds});
+  }
+
+  /// The loss and the norm are the same on all ranks, so all fail together.
+  static void checkFinite(int64_t step, const char *what, double value) {
+    if (!std::isfinite(value))
+      fail(PCRT_NON_FINITE, "step " + std::to_string(step) + ": the " + what + " is not finite (" +
+                                (std::isnan(value) ? "nan"
+                                 : value > 0       ? "inf"
+                                                   : "-inf") +
+                                "); a smaller --lr or --clip may help");
+  }
+
+  void writeResults() {
+    if (!options.save.empty())
+      saveCheckpoint(options.save, program, std::max(options.steps, firstStep), arena, comm);
+    if (!options.trace.empty())
+      onAllRanks(comm, [&] { context->profile.writeTrace(options.trace, comm); });
+    if (!options.summary.empty())
+      onAllRanks(comm, [&] {
+        Json summary = makeSummary(*context, figures);
+        if (comm.rank() == 0)
+          writeText(options.summary, summary.dump(1) + "\n");
+      });
+    requireOk(comm, comm.barrier());
+  }
+
+  static void writeText(const std::string &path, const std::string &text) {
+    FILE *file = fopen(path.c_str(), "we");
+    bool good = file && fwrite(text.data(), 1, text.size(), file) == text.size();
+    if (file && fclose(file) != 0)
+      good = false;
+    if (!good)
+      fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  }
+
+  const Program &program;
+  const Options &options;
+  Comm &comm;
+  Pool pool;
+  std::optional<TokenFile> tokens;
+  std::optional<BatchLoader> loader;
+  std::optional<Metrics> metrics; ///< Rank 0.
+  std::optional<pcrt_context> context;
+  std::optional<Outputs> outputs;
+  char *arena = nullptr;
+  int64_t firstStep = 0;
+  RunFigures figures;
+};
+
+} // namespace
+
+void pcrt::runProgram(const Program &program, const Options &options, Comm &comm) { Run(program, options, comm).run(); }
+
+std::string pcrt::describeProgram(const Program &program) {
+  auto line = [](const char *key, const std::string &value) {
+    return std::string(key) + std::string(14 - strlen(key), ' ') + value + "\n";
+  };
+  int64_t elements = 0;
+  for (const Parameter &parameter : program.parameters)
+    elements += product(parameter.valid);
+  std::string text = line("model", program.name) + line("mode", program.training ? "train" : "eval") +
+                     line("mesh", describeMesh(program.mesh));
+  if (program.report.contains("plan"))
+    text += line("plan", program.report["plan"].is_string() ? program.report["plan"].get<std::string>()
+                                                            : program.report["plan"].dump());
+  text +=
+      line("batch", std::to_string(program.batch) + " sequences of " + std::to_string(program.sequence) + " tokens, " +
+                        std::to_string(program.microbatches) + " microbatch" + (program.microbatches > 1 ? "es" : "")) +
+      line("vocabulary", std::to_string(program.vocabulary)) + line("parameters", std::to_string(elements)) +
+      line("optimizer", program.training ? program.optimizer : "none") +
+      line("arena", std::to_string(program.abi.arena_bytes) + " bytes a rank") +
+      line("code", std::to_string(program.abi.num_kernels) + " kernels, " + std::to_string(program.abi.num_gemms) +
+                       " matrix products, " + std::to_string(program.abi.num_moves) + " moves");
+  return text;
+}

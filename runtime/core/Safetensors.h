@@ -1,0 +1,63 @@
+//===- Safetensors.h - reading safetensors files --------------------------===//
+//
+// A file is 8 bytes of header length, a JSON header and the data. Files lie:
+// everything the header says is checked when a file is opened. The data stays
+// in the file, mapped.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_SAFETENSORS_H
+#define PCRT_CORE_SAFETENSORS_H
+
+#include "core/Block.h"
+#include "core/MappedFile.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pcrt {
+
+/// A tensor in a mapped file.
+struct StoredTensor {
+  std::string dtype; ///< As the format writes it: "F32", "BF16", ...
+  Dims shape;
+  const unsigned char *data = nullptr;
+  int64_t bytes = 0;
+  std::string file; ///< For messages.
+};
+
+/// The tensors of one file or of one checkpoint.
+class Safetensors {
+public:
+  /// Opens a file; a directory with model.safetensors; or one with model.safetensors.index.json and its shards. Throws
+  /// PCRT_BAD_DATA, naming the file and the tensor, if anything is wrong.
+  static Safetensors open(const std::string &path);
+
+  /// The tensor of that name, or null.
+  const StoredTensor *find(const std::string &name) const;
+
+  /// As find, also with or without the first part of the name that checkpoints of bare models leave out
+  /// ("transformer.", "model.").
+  const StoredTensor *findModelTensor(const std::string &name) const;
+
+  const std::map<std::string, StoredTensor> &tensors() const { return all; }
+  /// The "__metadata__" of the (last) file.
+  const std::map<std::string, std::string> &metadata() const { return meta; }
+
+private:
+  void addFile(const std::string &path);
+
+  std::vector<MappedFile> files;
+  std::map<std::string, StoredTensor> all;
+  std::map<std::string, std::string> meta;
+};
+
+/// Whether `dtype` can be converted to f32 here: F32, F16, BF16 or F64.
+bool isFloatDtype(const std::string &dtype);
+
+/// Converts `count` elements of `tensor` from element `first` on to f32. The dtype is one of isFloatDtype.
+void loadFloats(const StoredTensor &tensor, int64_t first, int64_t count, float *out);
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_SAFETENSORS_H

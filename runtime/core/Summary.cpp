@@ -1,0 +1,157 @@
+//===- Summary.cpp - what was counted and measured ------------------------===//
+#include "core/Summary.h"
+#include "core/Collective.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+using namespace pcrt;
+
+static const char *moveName(int32_t kind) {
+  switch (kind) {
+  case PCRT_ALL_REDUCE:
+    return "all_reduce";
+  case PCRT_ALL_GATHER:
+    return "all_gather";
+  case PCRT_REDUCE_SCATTER:
+    return "reduce_scatter";
+  case PCRT_ALL_TO_ALL:
+    return "all_to_all";
+  default:
+    return nullptr; // no traffic
+  }
+}
+
+int64_t pcrt::payloadBytes(const pcrt_move_desc &move) {
+  return move.outer * move.extent * move.inner * move.middle * move.extent2 * dtypeBytes(move.dtype);
+}
+
+int64_t pcrt::wireBytes(int32_t kind, int64_t payload, int64_t members) {
+  switch (kind) {
+  case PCRT_ALL_REDUCE:
+    return 2 * (members - 1) * payload / members;
+  case PCRT_ALL_GATHER:
+  case PCRT_REDUCE_SCATTER:
+    return (members - 1) * payload / members;
+  case PCRT_ALL_TO_ALL:
+    return (members - 1) * payload / (members * members);
+  default:
+    return 0;
+  }
+}
+
+/// The moves of one step, added up by axes, kind and phase.
+static Json trafficOf(const pcrt_context &context, const int64_t *counts) {
+  struct Row {
+    std::string axis, move, phase;
+    int64_t count = 0, payload = 0, wire = 0;
+  };
+  std::vector<Row> rows;
+  for (int i = 0; i < context.program.abi.num_moves; ++i) {
+    const pcrt_move_desc &move = context.program.abi.moves[i];
+    const Group &group = context.groups[move.group];
+    if (!moveName(move.kind) || group.size() == 1 || counts[i] == 0)
+      continue;
+    std::string phase = move.phase ? move.phase : "";
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row &row) {
+      return row.axis == group.name && row.move == moveName(move.kind) && row.phase == phase;
+    });
+    if (row == rows.end())
+      row = rows.insert(rows.end(), {group.name, moveName(move.kind), phase});
+    row->count += counts[i];
+    row->payload += counts[i] * payloadBytes(move);
+    row->wire += counts[i] * wireBytes(move.kind, payloadBytes(move), group.size());
+  }
+  Json traffic = Json::array();
+  for (const Row &row : rows)
+    traffic.push_back({{"axis", row.axis},
+                       {"move", row.move},
+                       {"phase", row.phase},
+                       {"count", row.count},
+                       {"payload_bytes", row.payload},
+                       {"wire_bytes", row.wire}});
+  return traffic;
+}
+
+/// Largest resident set of this process so far, without what it mapped of other ranks.
+static int64_t peakResidentBytes(const Comm &comm) {
+  int64_t kib = 0;
+  if (FILE *file = fopen("/proc/self/status", "re")) {
+    char line[256];
+    while (fgets(line, sizeof line, file)) {
+      long value;
+      if (sscanf(line, "VmHWM: %ld kB", &value) == 1)
+        kib = value;
+    }
+    fclose(file);
+  }
+  return kib * 1024 - comm.peerResidentBytes();
+}
+
+/// The report's figures for `rank`: what the compiler alone knows is copied from there.
+static Json reportedMemory(const Json &report, int rank) {
+  for (const Json &entry : report.value("per_rank", Json::array()))
+    for (const Json &other : entry.value("ranks", Json::array()))
+      if (other == rank)
+        return entry.value("memory", Json::object());
+  return Json::object();
+}
+
+Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
+  const Program &program = context.program;
+  Comm &comm = context.comm;
+  // Per rank: what the ranks may share, then what is measured.
+  int64_t moves = int64_t(context.moveCounts.size()), fields = 3 + moves;
+  std::vector<int64_t> mine = {peakResidentBytes(comm), figures.allocations, program.abi.arena_bytes};
+  mine.insert(mine.end(), context.moveCounts.begin(), context.moveCounts.end());
+  std::vector<int64_t> all(fields * comm.size());
+  requireOk(comm, comm.allGatherBytes(mine.data(), fields * int64_t(sizeof(int64_t)), all.data()));
+  if (comm.rank() != 0)
+    return nullptr;
+
+  Json summary = Json::object();
+  for (const char *key : {"plan", "mesh", "parameters", "flops_per_step"})
+    if (program.report.contains(key))
+      summary[key] = program.report[key];
+  if (!summary.contains("mesh")) {
+    summary["mesh"] = Json::object();
+    for (size_t axis = 0; axis < program.mesh.sizes.size(); ++axis)
+      summary["mesh"][program.mesh.names[axis]] = program.mesh.sizes[axis];
+  }
+  summary["per_rank"] = Json::array();
+  Json peaks = Json::array();
+  int64_t allocations = 0;
+  std::vector<bool> done(comm.size(), false);
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const int64_t *row = &all[rank * fields];
+    peaks.push_back(row[0]);
+    allocations += row[1];
+    if (done[rank])
+      continue;
+    Json ranks = Json::array(), memory = reportedMemory(program.report, rank);
+    for (int other = rank; other < comm.size(); ++other) {
+      if (!done[other] && std::equal(row + 2, row + fields, &all[other * fields] + 2) &&
+          reportedMemory(program.report, other) == memory) {
+        done[other] = true;
+        ranks.push_back(other);
+      }
+    }
+    summary["per_rank"].push_back({{"ranks", ranks},
+                                   {"arena_bytes", {{"device", row[2]}, {"host", 0}}},
+                                   {"memory", memory},
+                                   {"traffic", trafficOf(context, row + 3)}});
+  }
+  summary["step_allocations"] = allocations;
+  summary["peak_rss_bytes"] = peaks;
+  summary["steps"] = figures.steps;
+  summary["threads_per_rank"] = context.pool.size();
+  summary["transport"] = comm.transport();
+  summary["seconds_in_steps"] = figures.seconds;
+  Json kinds = Json::object();
+  for (const Profile::Kind &kind : context.profile.kinds())
+    if (kind.calls)
+      kinds[kind.name] = double(kind.nanoseconds) * 1e-9;
+  summary["time_by_kind"] = kinds;
+  return summary;
+}

@@ -1,0 +1,34 @@
+//===- Summary.h - what was counted and measured --------------------------===//
+//
+// The report's schema (pc-compile --report), filled with what happened: the
+// traffic of one step as the moves were called, the arena, heap allocations
+// inside steps, peak memory and the time per kind of kernel.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_SUMMARY_H
+#define PCRT_CORE_SUMMARY_H
+
+#include "core/Context.h"
+
+namespace pcrt {
+
+/// What a run measured on this rank.
+struct RunFigures {
+  int64_t steps = 0;
+  double seconds = 0; ///< Of all steps.
+  int64_t allocations = 0;
+};
+
+/// Gathers the figures of all ranks; rank 0 gets the summary, the others null. All ranks call it.
+Json makeSummary(const pcrt_context &context, const RunFigures &figures);
+
+/// Bytes that a rank of a group of `members` sends under the bandwidth-optimal algorithm, given the bytes of the
+/// group's full tensor.
+int64_t wireBytes(int32_t kind, int64_t payload, int64_t members);
+
+/// Bytes of the full tensor of a move.
+int64_t payloadBytes(const pcrt_move_desc &move);
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_SUMMARY_H
