@@ -44,6 +44,19 @@ static Read readOf(Operation *op, const FactorRule &rule, unsigned i) {
   return Read::Broadcast;
 }
 
+/// Whether an einsum may become a library matrix product (with m, n or k of 1), which does not promise to work in
+/// place: alone, one that broadcasts; in a kernel, where it may get a bias, one that broadcasts a single element.
+static bool mayBecomeProduct(Operation *op, const FactorRule &rule) {
+  if (!isa<EinsumOp>(op) || op->getNumOperands() < 2)
+    return false;
+  bool inKernel = isa_and_nonnull<FusionOp>(op->getParentOp());
+  for (unsigned i = 0, e = op->getNumOperands(); i < e; ++i)
+    if (readOf(op, rule, i) == Read::Broadcast &&
+        (!inKernel || cast<RankedTensorType>(op->getOperand(i).getType()).getNumElements() == 1))
+      return true;
+  return false;
+}
+
 /// Whether a kernel whose loop runs over `shape` may hold `op`: it sums nothing, and no value has more dims than the
 /// loop.
 static bool fitsLoop(Operation *op, ArrayRef<int64_t> shape) {
@@ -53,6 +66,8 @@ static bool fitsLoop(Operation *op, ArrayRef<int64_t> shape) {
   for (unsigned i = 0, e = op->getNumOperands(); i < e; ++i)
     if (readOf(op, rule, i) == Read::Other)
       return false;
+  if (mayBecomeProduct(op, rule))
+    return false;
   int64_t elements = 1;
   for (int64_t size : shape)
     elements *= size;

@@ -1,4 +1,5 @@
 // RUN: pc-opt %s --pc-localize --pc-verify-local | FileCheck %s
+// RUN: pc-opt %s --pc-localize -o %t.local && pc-equal %s %t.local
 
 // An evaluation step of a bag of words, dp=2, tp=2 (and a third axis of size 1): 8 rows of 32 tokens in 2 microbatches of 4 rows, 96 words, width 64.
 // The vocabulary lies on tp: a rank holds 96 / 2 = 48 rows of the table, and 4 / 2 = 2 rows of each microbatch.
