@@ -53,7 +53,7 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
   object["valid"] = numbers(op.getValid() ? *op.getValid() : whole);
   bool normal = op.getInit().getKind() == InitKind::Normal;
   double value = op.getInit().getValue().getValueAsDouble();
-  object["init"] = json::Object{{"kind", normal ? "normal" : "fill"}, {"std", normal ? value : 0.0}, {"value", normal ? 0.0 : value}};
+  object["init"] = json::Object{{"kind", normal ? "normal" : "constant"}, {"std", normal ? value : 0.0}, {"value", normal ? 0.0 : value}};
   object["key"] = key;
   SourceAttr source = op.getSource();
   object["source"] = json::Object{{"tensor", source.getTensor()},
