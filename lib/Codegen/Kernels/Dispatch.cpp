@@ -10,12 +10,13 @@ unsigned pc::numSpecialKernels(Operation *op) { return isa<LayerNormGradOp, RMSN
 /// Special kernels read and write whole static tensors of f32 and i32.
 static LogicalResult checkTypes(Operation *op) {
   for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    if (!tensor || !tensor.hasStaticShape() ||
-        !(tensor.getElementType().isF32() || tensor.getElementType().isInteger(32)))
-      return op->emitOpError("has no CPU kernel for ") << type << ": only static tensors of f32 and i32";
+    auto tensor = cast<RankedTensorType>(type);
+    Type element = tensor.getElementType();
+    if (!tensor.hasStaticShape() || !(element.isF32() || element.isInteger(32)))
+      return op->emitOpError() << "has no CPU kernel for " << withEncoding(type, {})
+                               << ": only static tensors of f32 and i32";
     if (tensor.getNumElements() == 0)
-      return op->emitOpError("has no CPU kernel for the empty tensor ") << type;
+      return op->emitOpError() << "has no CPU kernel for the empty tensor " << withEncoding(type, {});
   }
   return success();
 }

@@ -1,19 +1,15 @@
 //===- Jit.cpp - One op compiled to its special kernels, in this process --------------===//
 #include "Jit.h"
 #include "../../../lib/Codegen/Kernel.h"
-#include "mlir/Conversion/Passes.h"
+#include "../../../lib/Codegen/Lower.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
-#include "mlir/Transforms/Passes.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
@@ -46,26 +42,14 @@ int64_t JitKernel::run(const std::vector<void *> &args, int64_t range) const {
   return status;
 }
 
-namespace {
-/// exp, log and friends as polynomials, as in compiled programs.
-struct MathPass : PassWrapper<MathPass, OperationPass<>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MathPass)
-  void runOnOperation() override {
-    RewritePatternSet patterns(&getContext());
-    populateMathPolynomialApproximationPatterns(patterns);
-    (void)applyPatternsGreedily(getOperation(), std::move(patterns));
-  }
-};
-} // namespace
-
 /// Emits kernel `part` of `op` as @kernel<part> at the builder's insertion point.
 static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t lanes) {
   Location loc = op->getLoc();
   Type pointer = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
-  auto type = b.getFunctionType({pointer, i64, i64, pointer}, {i64});
-  auto function = func::FuncOp::create(b, loc, ("kernel" + llvm::Twine(part)).str(), type);
+  auto type = LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer});
+  auto function = LLVM::LLVMFuncOp::create(b, loc, ("kernel" + llvm::Twine(part)).str(), type);
   OpBuilder::InsertionGuard guard(b);
-  Block *entry = function.addEntryBlock();
+  Block *entry = function.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
   pc::kernels::Emitter e(b, loc, lanes);
   pc::Kernel kernel{e, {}, {}, e.wrap(entry->getArgument(1)), e.wrap(entry->getArgument(2)), {}, part, 0, 0, {}, {}};
@@ -82,25 +66,8 @@ static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t la
   auto emitted = pc::emitSpecialKernel(op, kernel);
   if (!emitted || failed(*emitted))
     fail("no kernel for " + op->getName().getStringRef());
-  func::ReturnOp::create(b, loc, kernel.status.v ? kernel.status.v : e.integer(0).v);
+  LLVM::ReturnOp::create(b, loc, kernel.status.v ? kernel.status.v : e.integer(0).v);
   return {nullptr, kernel.items, kernel.scratchBytes, kernel.kind};
-}
-
-static void lower(ModuleOp module) {
-  PassManager passes(module.getContext());
-  passes.addPass(createCanonicalizerPass());
-  passes.addPass(createCSEPass());
-  passes.addPass(createLoopInvariantCodeMotionPass());
-  passes.addPass(std::make_unique<MathPass>());
-  passes.addPass(createSCFToControlFlowPass());
-  passes.addPass(createConvertVectorToLLVMPass());
-  passes.addPass(createConvertMathToLLVMPass());
-  passes.addPass(createArithToLLVMConversionPass());
-  passes.addPass(createConvertControlFlowToLLVMPass());
-  passes.addPass(createConvertFuncToLLVMPass());
-  passes.addPass(createReconcileUnrealizedCastsPass());
-  if (failed(passes.run(module)))
-    fail("lowering failed");
 }
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t lanes) {
@@ -146,7 +113,8 @@ std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes) {
     parts.push_back(emitPart(op, part, b, lanes));
   if (failed(module->verify()))
     fail("the kernel does not verify");
-  lower(*module);
+  if (failed(pc::lowerToLLVM(*module)))
+    fail("lowering failed");
 
   auto llvmContext = std::make_unique<llvm::LLVMContext>();
   auto llvmModule = translateModuleToLLVMIR(*module, *llvmContext);
