@@ -55,8 +55,8 @@ struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
   FailureOr<double> lossWith(StringRef name, const Shape &valid, int64_t i, double delta) {
     RunOptions options;
     options.seed = seed;
-    options.edit = [&](StringRef parameter, Tensor &value) {
-      if (parameter == name)
+    options.feed = [&](Operation *leaf, Tensor &value) {
+      if (auto parameter = dyn_cast<ParameterOp>(leaf); parameter && parameter.getName() == name)
         value[inPadded(i, valid, value.shape)] += delta;
     };
     auto results = interpret(getOperation(), options);

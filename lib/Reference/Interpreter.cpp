@@ -70,8 +70,6 @@ private:
     FailureOr<Tensor> global = feeds.read(leaf);
     if (failed(global))
       return failure();
-    if (auto parameter = dyn_cast<ParameterOp>(leaf); parameter && options.edit)
-      options.edit(parameter.getName(), *global);
     if (options.feed)
       options.feed(leaf, *global);
     values[leaf->getResult(0)] = ranks.split(*global, layoutOf(leaf, leaf->getResult(0)).place);

@@ -17,8 +17,6 @@ struct RunOptions {
   /// Placed programs only: how far a value, put together from the ranks, may lie from the value of the same program on
   /// one device. See `largestDifference`.
   double tolerance = 1e-9;
-  /// Changes a parameter (its global tensor) before the step reads it.
-  std::function<void(llvm::StringRef name, Tensor &)> edit;
   /// Changes what any leaf (parameter, state, input; its global tensor) reads.
   std::function<void(mlir::Operation *leaf, Tensor &)> feed;
   /// Sees every result of every op as one device computes it. Not called for local programs of several ranks.
