@@ -1,9 +1,11 @@
 //===- Interpreter.cpp - Runs programs of every phase ------------------------------------===//
 // A `Machine` runs one function on all ranks in lock step. A placed program runs twice: erased on one device, which
-// leaves a trace of all values, then on the ranks, whose values are compared with the trace.
+// leaves a trace of all values, then on the ranks, whose values are compared with the trace. A planned program keeps
+// its values in one arena per rank.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Interpreter.h"
 
+#include "Store.h"
 #include "pc/Reference/Evaluate.h"
 #include "pc/Reference/Feeds.h"
 #include "pc/Reference/Ranks.h"
@@ -19,46 +21,58 @@ namespace {
 
 class Machine {
 public:
-  /// With `erased`, moves and placements are ignored, as on one device.
-  Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased)
-      : function(function), options(options), feeds(feeds), ranks(ranks), erased(erased) {}
+  /// With `erased`, moves and placements are ignored, as on one device. `arenaBytes`: see Store.
+  Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased,
+          int64_t arenaBytes)
+      : function(function), options(options), feeds(feeds), ranks(ranks), erased(erased),
+        store(ranks.count(), arenaBytes) {}
 
   std::vector<Tensor> *record = nullptr;         ///< where to leave the trace
   const std::vector<Tensor> *expected = nullptr; ///< what to compare with
 
-  LogicalResult run() { return runBlock(function.getBody().front()); }
+  LogicalResult run() {
+    // With an arena, leaves are in their places before the step begins, and updates must be there when it ends.
+    if (store.hasArena() &&
+        function.walk([&](Operation *op) { return WalkResult(isLeaf(op) ? runLeaf(op) : success()); }).wasInterrupted())
+      return failure();
+    if (failed(runBlock(function.getBody().front())))
+      return failure();
+    for (UpdateOp update : updates)
+      if (failed(collectUpdate(update, leafOf(update)->getResult(0))))
+        return failure();
+    return success();
+  }
   Results takeResults() { return std::move(results); }
 
 private:
+  static bool isLeaf(Operation *op) {
+    return isa<ParameterOp, StateOp, InputOp, RopeTableOp, ConstantOp, BlockOffsetOp>(op);
+  }
+
   LogicalResult runBlock(Block &block) {
     for (Operation &op : block)
-      if (!op.hasTrait<OpTrait::IsTerminator>() && failed(runOp(&op)))
+      if (!op.hasTrait<OpTrait::IsTerminator>() && !(store.hasArena() && isLeaf(&op)) && failed(runOp(&op)))
         return failure();
     return success();
   }
 
   LogicalResult runOp(Operation *op) {
-    LogicalResult done = llvm::TypeSwitch<Operation *, LogicalResult>(op)
-                             .Case([&](AccumulateOp accumulate) { return runAccumulate(accumulate); })
-                             .Case([&](FusionOp fusion) { return runFusion(fusion); })
-                             .Case([&](UpdateOp update) { return runUpdate(update); })
-                             .Case([&](OutputOp output) { return runOutput(output); })
-                             .Case([&](BlockOffsetOp offset) {
-                               RankTensors &tensors = values[offset.getValue()] = RankTensors(ranks.count());
-                               for (auto [rank, tensor] : llvm::enumerate(tensors))
-                                 tensor[0] = ranks.index(rank, axisList(offset.getAxes())) * offset.getBlock();
-                               return success();
-                             })
-                             .Case([&](MoveOpInterface move) {
-                               const RankTensors &from = values[move->getOperand(0)];
-                               RankTensors to = erased ? from : ranks.apply(move, from);
-                               values[move->getResult(0)] = std::move(to);
-                               return success();
-                             })
-                             .Case<ParameterOp, StateOp, InputOp, RopeTableOp, ConstantOp, SeedOp>(
-                                 [&](auto leaf) { return runLeaf(leaf); })
-                             .Default([&](Operation *other) { return compute(other); });
-    if (failed(done))
+    auto dispatch = [&]() -> LogicalResult {
+      if (auto accumulate = dyn_cast<AccumulateOp>(op))
+        return runAccumulate(accumulate);
+      if (auto fusion = dyn_cast<FusionOp>(op))
+        return runFusion(fusion);
+      if (auto update = dyn_cast<UpdateOp>(op))
+        return runUpdate(update);
+      if (auto output = dyn_cast<OutputOp>(op))
+        return runOutput(output);
+      if (auto move = dyn_cast<MoveOpInterface>(op)) {
+        const RankTensors &from = store.get(op->getOperand(0));
+        return set(op->getResult(0), erased ? from : ranks.apply(move, from));
+      }
+      return isLeaf(op) || isa<SeedOp>(op) ? runLeaf(op) : compute(op);
+    };
+    if (failed(dispatch()))
       return failure();
     for (Value result : op->getResults())
       if (failed(check(op, result)))
@@ -66,14 +80,26 @@ private:
     return success();
   }
 
+  LogicalResult set(Value value, RankTensors tensors) {
+    if (store.set(value, std::move(tensors)))
+      return success();
+    return emitError(value.getLoc()) << "a value of type " << value.getType() << " lies outside of the arena";
+  }
+
   LogicalResult runLeaf(Operation *leaf) {
+    if (auto offset = dyn_cast<BlockOffsetOp>(leaf)) {
+      RankTensors tensors(ranks.count());
+      for (auto [rank, tensor] : llvm::enumerate(tensors))
+        tensor[0] = ranks.index(rank, axisList(offset.getAxes())) * offset.getBlock();
+      return set(offset.getValue(), std::move(tensors));
+    }
     FailureOr<Tensor> global = feeds.read(leaf);
     if (failed(global))
       return failure();
     if (options.feed)
       options.feed(leaf, *global);
-    values[leaf->getResult(0)] = ranks.split(*global, layoutOf(leaf, leaf->getResult(0)).place);
-    return success();
+    Value value = leaf->getResult(0);
+    return set(value, ranks.split(*global, layoutOf(leaf, value).place));
   }
 
   /// An op that every rank computes from its own tensors.
@@ -81,11 +107,14 @@ private:
     EvaluateContext context;
     for (Type type : op->getResultTypes())
       context.shapes.push_back(localShape(type));
+    SmallVector<const RankTensors *> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(&store.get(operand));
     SmallVector<RankTensors> outs(op->getNumResults());
     for (int64_t rank = 0; rank < ranks.count(); ++rank) {
       SmallVector<const Tensor *> in;
-      for (Value operand : op->getOperands())
-        in.push_back(&values[operand][rank]);
+      for (const RankTensors *operand : operands)
+        in.push_back(&(*operand)[rank]);
       context.offset = offsetOf(op, rank);
       auto tensors = evaluate(op, in, context);
       if (failed(tensors))
@@ -97,7 +126,8 @@ private:
       }
     }
     for (auto [result, tensors] : llvm::zip_equal(op->getResults(), outs))
-      values[result] = std::move(tensors);
+      if (failed(set(result, std::move(tensors))))
+        return failure();
     return success();
   }
 
@@ -106,7 +136,7 @@ private:
   int64_t offsetOf(Operation *op, int64_t rank) {
     auto offset = [&](Value operand, Value indexed, int64_t dim) -> int64_t {
       if (operand)
-        return values[operand][rank][0];
+        return store.get(operand)[rank][0];
       PlaceAttr place = erased ? PlaceAttr() : placement(indexed);
       ArrayRef<int64_t> shape = cast<RankedTensorType>(indexed.getType()).getShape();
       return ranks.blockStart(rank, shape, place)[dim < 0 ? dim + shape.size() : dim];
@@ -122,59 +152,60 @@ private:
   }
 
   LogicalResult runAccumulate(AccumulateOp accumulate) {
-    SmallVector<RankTensors> sums(accumulate->getNumResults());
-    for (int64_t m = 0; m < accumulate.getMicrobatches(); ++m) {
-      for (auto [argument, input] : llvm::zip_equal(accumulate.getBody().getArguments(), accumulate.getInputs())) {
-        RankTensors elements;
-        for (const Tensor &stack : values[input]) {
-          Shape start(stack.rank(), 0), sizes = stack.shape;
-          start[0] = m;
-          sizes[0] = 1;
-          elements.push_back(stack.box(start, sizes));
-          elements.back().shape.erase(elements.back().shape.begin());
-        }
-        values[argument] = std::move(elements);
-      }
-      Block &body = accumulate.getBody().front();
+    Block &body = accumulate.getBody().front();
+    int64_t microbatches = accumulate.getMicrobatches();
+    if (microbatches > 1) // the sums have their homes from the start
+      for (Value result : accumulate.getResults())
+        if (failed(set(result, RankTensors(ranks.count(), Tensor(localShape(result.getType()))))))
+          return failure();
+    for (int64_t m = 0; m < microbatches; ++m) {
+      for (auto [argument, input] : llvm::zip_equal(body.getArguments(), accumulate.getInputs()))
+        store.setElement(argument, element(store.get(input), m), m);
       if (failed(runBlock(body)))
         return failure();
-      for (auto [sum, value] : llvm::zip_equal(sums, body.getTerminator()->getOperands())) {
-        const RankTensors &addends = values[value];
-        if (m == 0) {
-          sum = addends;
-          continue;
-        }
-        for (auto [s, addend] : llvm::zip_equal(sum, addends))
-          for (int64_t i = 0; i < s.size(); ++i)
-            s[i] += addend[i];
+      for (auto [result, value] : llvm::zip_equal(accumulate.getResults(), body.getTerminator()->getOperands())) {
+        RankTensors sum = store.get(value);
+        if (microbatches > 1)
+          for (auto [s, before] : llvm::zip_equal(sum, store.get(result)))
+            for (int64_t i = 0; i < s.size(); ++i)
+              s[i] += before[i];
+        if (failed(set(result, std::move(sum))))
+          return failure();
       }
     }
-    for (auto [result, sum] : llvm::zip_equal(accumulate.getResults(), sums))
-      values[result] = std::move(sum);
     return success();
+  }
+
+  /// Part `m` of every rank's stack.
+  static RankTensors element(ArrayRef<Tensor> stacks, int64_t m) {
+    RankTensors elements;
+    for (const Tensor &stack : stacks) {
+      Shape start(stack.rank(), 0), sizes = stack.shape;
+      start[0] = m;
+      sizes[0] = 1;
+      elements.push_back(stack.box(start, sizes));
+      elements.back().shape.erase(elements.back().shape.begin());
+    }
+    return elements;
   }
 
   LogicalResult runFusion(FusionOp fusion) {
-    for (auto [argument, input] : llvm::zip_equal(fusion.getBody().getArguments(), fusion.getInputs())) {
-      RankTensors tensors = values[input];
-      values[argument] = std::move(tensors);
-    }
     Block &body = fusion.getBody().front();
+    for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs()))
+      store.setElement(argument, store.get(input), 0);
     if (failed(runBlock(body)))
       return failure();
-    for (auto [result, value] : llvm::zip_equal(fusion.getResults(), body.getTerminator()->getOperands())) {
-      RankTensors tensors = values[value];
-      values[result] = std::move(tensors);
-    }
+    SmallVector<RankTensors> outs; // all of them are read before one is written
+    for (Value value : body.getTerminator()->getOperands())
+      outs.push_back(store.get(value));
+    for (auto [result, tensors] : llvm::zip_equal(fusion.getResults(), outs))
+      if (failed(set(result, std::move(tensors))))
+        return failure();
     return success();
   }
 
-  LogicalResult runUpdate(UpdateOp update) {
-    StringRef parameter = update.getParameter().value_or(update.getName());
-    std::string name = ("update " + update.getName()).str();
-    if (update.getParameter())
-      name += (" of " + *update.getParameter()).str();
-    // In local programs only the leaf knows where the value lies.
+  /// The parameter or state that `update` sets, or null.
+  Operation *leafOf(UpdateOp update) {
     Operation *leaf = nullptr;
     function.walk([&](Operation *op) {
       if (auto p = dyn_cast<ParameterOp>(op); p && !update.getParameter() && p.getName() == update.getName())
@@ -183,10 +214,28 @@ private:
           s && update.getParameter() && s.getName() == update.getName() && s.getParameter() == *update.getParameter())
         leaf = op;
     });
+    return leaf;
+  }
+
+  LogicalResult runUpdate(UpdateOp update) {
+    Operation *leaf = leafOf(update);
     if (!leaf)
       return update.emitOpError() << "sets '" << update.getName()
                                   << "', which is no parameter or state of this program";
-    return collect(update, update.getValue(), layoutOf(leaf, leaf->getResult(0)), name, feeds.validShape(parameter));
+    if (!store.hasArena())
+      return collectUpdate(update, update.getValue());
+    updates.push_back(update);
+    return set(leaf->getResult(0), store.get(update.getValue()));
+  }
+
+  /// Takes what `update` made of its leaf from `value`.
+  LogicalResult collectUpdate(UpdateOp update, Value value) {
+    StringRef parameter = update.getParameter().value_or(update.getName());
+    std::string name = ("update " + update.getName()).str();
+    if (update.getParameter())
+      name += (" of " + *update.getParameter()).str();
+    Operation *leaf = leafOf(update); // in local programs only the leaf knows where the value lies
+    return collect(update, value, layoutOf(leaf, leaf->getResult(0)), name, feeds.validShape(parameter));
   }
 
   LogicalResult runOutput(OutputOp output) {
@@ -200,7 +249,7 @@ private:
   LogicalResult collect(Operation *op, Value value, const LeafLayout &layout, const std::string &name,
                         const Shape *valid) {
     double disagreement = 0;
-    const RankTensors &parts = values[value];
+    const RankTensors &parts = store.get(value);
     if (parts[0].shape != ranks.localShape(layout.global, layout.place))
       return op->emitOpError() << "value does not have the shape of a rank's block of " << name;
     Tensor whole = ranks.assemble(parts, layout.global, layout.place, disagreement);
@@ -231,14 +280,14 @@ private:
   /// Compares `value`, put together from the ranks, with the trace of one device.
   LogicalResult check(Operation *op, Value value) {
     if (record)
-      record->push_back(values[value][0]);
+      record->push_back(store.get(value)[0]);
     if (options.observe && ranks.count() == 1 && (record || !expected))
-      options.observe(value, values[value][0]);
+      options.observe(value, store.get(value)[0]);
     if (!expected)
       return success();
     const Tensor &whole = (*expected)[next++];
     double disagreement = 0;
-    Tensor found = ranks.assemble(values[value], whole.shape, placement(value), disagreement);
+    Tensor found = ranks.assemble(store.get(value), whole.shape, placement(value), disagreement);
     double difference = largestDifference(whole, found);
     if (disagreement > options.tolerance)
       return op->emitOpError() << "ranks disagree about a value that they should share: relative difference "
@@ -266,7 +315,8 @@ private:
   const Feeds &feeds;
   Ranks ranks;
   bool erased;
-  llvm::DenseMap<Value, RankTensors> values;
+  Store store;
+  SmallVector<UpdateOp> updates; ///< whose leaves are read when the step ends
   Results results;
   size_t next = 0; ///< in `expected`
 };
@@ -308,12 +358,15 @@ FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
   std::vector<Tensor> trace;
   bool placed = isPlaced(function);
   if (placed) {
-    Machine device(function, options, feeds, Ranks(MeshAttr()), /*erased=*/true);
+    Machine device(function, options, feeds, Ranks(MeshAttr()), /*erased=*/true, /*arenaBytes=*/-1);
     device.record = &trace;
     if (failed(device.run()))
       return failure();
   }
-  Machine machine(function, options, feeds, ranks, /*erased=*/false);
+  int64_t arenaBytes = -1;
+  for (ArenaOp arena : module.getOps<ArenaOp>())
+    arenaBytes = arena.getBytes();
+  Machine machine(function, options, feeds, ranks, /*erased=*/false, arenaBytes);
   if (placed)
     machine.expected = &trace;
   if (failed(machine.run()))

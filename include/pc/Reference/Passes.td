@@ -7,7 +7,8 @@ include "mlir/Pass/PassBase.td"
 def Interpret : Pass<"pc-interpret", "mlir::ModuleOp"> {
   let summary = "Run a program of any phase in double precision and print a digest of its results";
   let description = [{
-    Model, step, placed, local, scheduled and planned programs; as many simulated ranks as the mesh has. Parameters, states, tokens and
+    Model, step, placed, local, scheduled and planned programs; as many simulated ranks as the mesh has. A planned program keeps its
+    values in an arena per rank, so a value that is overwritten too early shows in the results. Parameters, states, tokens and
     hyper-parameters are drawn from their names, global indices and `seed`, so two programs of one model read the same. Changes
     nothing; prints one line per output and update to standard output (give pc-opt `-o /dev/null` to see nothing else):
 

@@ -1,0 +1,44 @@
+//===- Store.cpp - Where the interpreter keeps values --------------------------------------===//
+#include "Store.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// Bytes of one element of a tensor.
+static int64_t width(Value value) { return (cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() + 7) / 8; }
+
+Store::Store(int64_t ranks, int64_t arenaBytes) : arenaBytes(arenaBytes) {
+  if (hasArena()) // what nobody has written is not a number
+    arenas.assign(ranks, std::vector<double>(arenaBytes, std::numeric_limits<double>::quiet_NaN()));
+}
+
+int64_t Store::homeOf(Value value) const {
+  auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
+  return hasArena() && home ? home.getOffset() + elementOffsets.lookup(value) : -1;
+}
+
+const RankTensors &Store::get(Value value) {
+  RankTensors &tensors = *values[value];
+  if (int64_t home = homeOf(value); home >= 0)
+    for (auto [tensor, arena] : llvm::zip_equal(tensors, arenas))
+      for (int64_t i = 0; i < tensor.size(); ++i)
+        tensor[i] = arena[home + i * width(value)];
+  return tensors;
+}
+
+bool Store::set(Value value, RankTensors tensors) {
+  if (int64_t home = homeOf(value); home >= 0) {
+    if (home + tensors[0].size() * width(value) > arenaBytes)
+      return false;
+    for (auto [tensor, arena] : llvm::zip_equal(tensors, arenas))
+      for (int64_t i = 0; i < tensor.size(); ++i)
+        arena[home + i * width(value)] = tensor[i];
+  }
+  values[value] = std::make_unique<RankTensors>(std::move(tensors));
+  return true;
+}
+
+void Store::setElement(Value argument, RankTensors tensors, int64_t index) {
+  elementOffsets[argument] = index * tensors[0].size() * width(argument);
+  values[argument] = std::make_unique<RankTensors>(std::move(tensors));
+}
