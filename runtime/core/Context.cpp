@@ -19,7 +19,7 @@ static std::vector<Group> makeGroups(const Program &program, int rank) {
     for (int i = 0; good && i < from.num_axes; ++i) {
       good = from.axes[i] >= 0 && from.axes[i] < int(mesh.sizes.size());
       if (good)
-        group.name += (i ? "," : "") + mesh.names[from.axes[i]];
+        group.name += (i ? "+" : "") + mesh.names[from.axes[i]];
     }
     if (!good)
       pcrt::fail(PCRT_INTERNAL, "group " + std::to_string(index) + " of the program is malformed");
