@@ -5,6 +5,8 @@
 #include "Solver.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
+#include <algorithm>
 #include <numeric>
 #include <set>
 
@@ -15,6 +17,9 @@ using llvm::SmallVector;
 namespace {
 
 using Choices = SmallVector<unsigned, 4>;
+
+/// Dead ends are not looked for in larger tables.
+constexpr size_t largestForDeadEnds = 1 << 12;
 
 class Solver {
 public:
@@ -145,6 +150,8 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
     unsigned v = todo.back();
     todo.pop_back();
     queued[v] = false;
+    if (llvm::any_of(tablesOf[v], [&](unsigned id) { return tables[id].entries.size() > largestForDeadEnds; }))
+      continue; // only saves work, and here would not
     for (int dead; alive[v].size() > 1 && (dead = findDead(v)) >= 0;) {
       removeChoice(v, dead);
       for (unsigned id : tablesOf[v])

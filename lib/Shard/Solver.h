@@ -31,7 +31,7 @@ struct Assignment {
 /// `countIllegal` makes the solver minimize their number instead, to explain why nothing is legal. No value if a table
 /// would exceed `limit` entries.
 std::optional<Assignment> minimize(llvm::ArrayRef<unsigned> choices, std::vector<PriceTable> tables,
-                                   bool countIllegal = false, size_t limit = size_t(1) << 22);
+                                   bool countIllegal = false, size_t limit = size_t(1) << 20);
 
 } // namespace pc
 
