@@ -1,0 +1,287 @@
+/* A compiled program written by hand, to test the runtime without the compiler: one linear layer on top of token and
+ * position embeddings, cross entropy, clipping and AdamW. dp splits the batch, tp the width; microbatches accumulate.
+ * Compile with -DDP=2 -DTP=2 -DMICRO=2 -DEVAL. */
+#include "pcrt/pcrt.h"
+
+#include <math.h>
+#include <string.h>
+
+#ifndef DP
+#define DP 1
+#endif
+#ifndef TP
+#define TP 1
+#endif
+#ifndef MICRO
+#define MICRO 1
+#endif
+#define V 32      /* vocabulary */
+#define C 16      /* width */
+#define T 8       /* sequence */
+#define B 8       /* batch */
+#define CL (C / TP)
+#define ROWS (B / MICRO / DP * T) /* of one microbatch on one rank */
+#define PARAMS ((V + T + V) * CL) /* wte, wpe, head */
+
+#define STR_(x) #x
+#define STR(x) STR_(x)
+
+/* The arena: 64 KiB slots. */
+enum {
+  PARAM = 0 << 16,
+  GRAD = 1 << 16,
+  FIRST = 2 << 16,
+  SECOND = 3 << 16,
+  TOKENS = 4 << 16,
+  TARGETS = 5 << 16,
+  HYPER = 6 << 16,
+  X = 7 << 16,
+  LOGITS = 8 << 16,
+  DX = 9 << 16,
+  ROWLOSS = 10 << 16,
+  SCALARS = 11 << 16, /* loss, norm, scale */
+  SHOWN = 12 << 16,   /* logits as observed */
+  END = 13 << 16
+};
+
+static int64_t embed(void *const *args, int64_t lo, int64_t hi, void *scratch) {
+  const int32_t *tokens = args[0];
+  const float *wte = args[1], *wpe = args[2];
+  float *x = args[3];
+  (void)scratch;
+  for (int64_t row = lo; row < hi; ++row) {
+    if (tokens[row] < 0 || tokens[row] >= V)
+      return 1 + row;
+    for (int c = 0; c < CL; ++c)
+      x[row * CL + c] = wte[tokens[row] * CL + c] + wpe[row % T * CL + c];
+  }
+  return 0;
+}
+
+/* Turns logits into their gradient, in place. The scratch memory is used only to see that it is there. */
+static int64_t lossGrad(void *const *args, int64_t lo, int64_t hi, void *scratch) {
+  float *logits = args[0], *rowLoss = args[2], *e = scratch;
+  const int32_t *targets = args[1];
+  for (int64_t row = lo; row < hi; ++row) {
+    float *at = logits + row * V, largest = at[0], sum = 0;
+    for (int v = 0; v < V; ++v)
+      largest = fmaxf(largest, at[v]);
+    for (int v = 0; v < V; ++v)
+      sum += e[v] = expf(at[v] - largest);
+    rowLoss[row] = (logf(sum) + largest - at[targets[row]]) / (B * T);
+    for (int v = 0; v < V; ++v)
+      at[v] = (e[v] / sum - (v == targets[row])) / (B * T);
+  }
+  return 0;
+}
+
+static int64_t sumLoss(void *const *args, int64_t lo, int64_t hi, void *scratch) {
+  const float *rowLoss = args[0];
+  float sum = 0;
+  (void)lo, (void)hi, (void)scratch;
+  for (int row = 0; row < ROWS; ++row)
+    sum += rowLoss[row];
+  *(float *)args[1] = sum;
+  return 0;
+}
+
+static int64_t embedGrad(void *const *args, int64_t lo, int64_t hi, void *scratch) {
+  const int32_t *tokens = args[0];
+  const float *dx = args[1];
+  float *dwte = args[2], *dwpe = args[3];
+  (void)lo, (void)hi, (void)scratch;
+  for (int row = 0; row < ROWS; ++row)
+    for (int c = 0; c < CL; ++c) {
+      dwte[tokens[row] * CL + c] += dx[row * CL + c];
+      dwpe[row % T * CL + c] += dx[row * CL + c];
+    }
+  return 0;
+}
+
+static int64_t sumSquares(void *const *args, int64_t lo, int64_t hi, void *scratch) {
+  const float *grad = args[0];
+  float sum = 0;
+  (void)lo, (void)hi, (void)scratch;
+  for (int i = 0; i < PARAMS; ++i)
+    sum += grad[i] * grad[i];
+  *(float *)args[1] = sum;
+  return 0;
+}
+
+static int64_t clip(void *const *args, int64_t lo, int64_t hi, void *scratch) {
+  float *scalars = args[0];
+  const float *hyper = args[1];
+  (void)lo, (void)hi, (void)scratch;
+  scalars[1] = sqrtf(scalars[1]);
+  scalars[2] = fminf(1, hyper[7] / (scalars[1] + 1e-6f));
+  return 0;
+}
+
+static int64_t adamw(void *const *args, int64_t lo, int64_t hi, void *scratch) {
+  float *p = args[0], *m = args[2], *v = args[3];
+  const float *g = args[1], *hyper = args[4], *scalars = args[5];
+  (void)scratch;
+  for (int64_t i = lo; i < hi; ++i) {
+    float grad = g[i] * scalars[2];
+    m[i] = hyper[1] * m[i] + (1 - hyper[1]) * grad;
+    v[i] = hyper[2] * v[i] + (1 - hyper[2]) * grad * grad;
+    p[i] -= hyper[0] * (hyper[4] * p[i] + m[i] / hyper[5] / (sqrtf(v[i] / hyper[6]) + hyper[3]));
+  }
+  return 0;
+}
+
+static const pcrt_kernel kernels[] = {
+    {"embed wte", "embedding", embed, ROWS, 0},
+    {"cross_entropy", "loss", lossGrad, ROWS, V * 4},
+    {"sum loss", "loss", sumLoss, 1, 0},
+    {"embed_grad wte", "embedding", embedGrad, 1, 0},
+    {"sum_squares", "norm", sumSquares, 1, 0},
+    {"clip", "optimizer", clip, 1, 0},
+    {"adamw", "optimizer", adamw, PARAMS, 0},
+};
+
+static const pcrt_gemm_desc gemms[] = {
+    {"head", 1, ROWS, V, CL, 0, CL, 1, 0, V, 1, 0, V, 1, PCRT_F32, PCRT_F32, PCRT_F32, 0, 0},
+    {"head input gradient", 1, ROWS, CL, V, 0, V, 1, 0, 1, V, 0, CL, 1, PCRT_F32, PCRT_F32, PCRT_F32, 0, 0},
+    {"head weight gradient", 1, CL, V, ROWS, 0, 1, CL, 0, V, 1, 0, V, 1, PCRT_F32, PCRT_F32, PCRT_F32, 1, 0},
+};
+
+static const pcrt_group groups[] = {{1, {0}}, {1, {1}}};
+
+static const pcrt_move_desc moves[] = {
+    {"all_reduce logits", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, ROWS *V, 1, 1, 1, 1, "forward"},
+    {"all_reduce loss", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "forward"},
+    {"all_reduce gradients", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, PARAMS, 1, 1, 1, 1, "backward"},
+    {"all_reduce norm", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "optimizer"},
+};
+
+static const int64_t meshSizes[] = {DP, TP};
+static const char *const meshNames[] = {"dp", "tp"};
+
+#define RUN(call)                                                                                                      \
+  do {                                                                                                                 \
+    pcrt_status status = call;                                                                                         \
+    if (status != PCRT_OK)                                                                                             \
+      return status;                                                                                                   \
+  } while (0)
+
+static pcrt_status step(pcrt_context *ctx, char *arena) {
+  float *param = (float *)(arena + PARAM), *grad = (float *)(arena + GRAD), *x = (float *)(arena + X);
+  float *logits = (float *)(arena + LOGITS), *scalars = (float *)(arena + SCALARS);
+  float *wte = param, *wpe = param + V * CL, *head = param + (V + T) * CL;
+  memset(grad, 0, PARAMS * 4);
+  for (int64_t micro = 0; micro < MICRO; ++micro) {
+    int32_t *tokens = (int32_t *)(arena + TOKENS) + micro * ROWS, *targets = (int32_t *)(arena + TARGETS) + micro * ROWS;
+    RUN(pcrt_launch(ctx, 0, (void *[]){tokens, wte, wpe, x}));
+    RUN(pcrt_gemm(ctx, 0, x, head, logits, 0));
+    RUN(pcrt_move(ctx, 0, logits, logits));
+    RUN(pcrt_observe(ctx, 2, micro, logits));
+    RUN(pcrt_launch(ctx, 1, (void *[]){logits, targets, arena + ROWLOSS}));
+    RUN(pcrt_launch(ctx, 2, (void *[]){arena + ROWLOSS, scalars}));
+    RUN(pcrt_move(ctx, 1, scalars, scalars));
+    RUN(pcrt_observe(ctx, 0, micro, scalars));
+#ifndef EVAL
+    float *dx = (float *)(arena + DX);
+    RUN(pcrt_gemm(ctx, 1, logits, head, dx, 0));
+    RUN(pcrt_gemm(ctx, 2, x, logits, grad + (V + T) * CL, 0));
+    RUN(pcrt_launch(ctx, 3, (void *[]){tokens, dx, grad, grad + V * CL}));
+#endif
+  }
+#ifndef EVAL
+  RUN(pcrt_move(ctx, 2, grad, grad));
+  RUN(pcrt_observe(ctx, 3, 0, grad));
+  RUN(pcrt_observe(ctx, 4, 0, grad + V * CL));
+  RUN(pcrt_observe(ctx, 5, 0, grad + (V + T) * CL));
+  RUN(pcrt_launch(ctx, 4, (void *[]){grad, scalars + 1}));
+  RUN(pcrt_move(ctx, 3, scalars + 1, scalars + 1));
+  RUN(pcrt_launch(ctx, 5, (void *[]){scalars, arena + HYPER}));
+  RUN(pcrt_observe(ctx, 1, 0, scalars + 1));
+  RUN(pcrt_launch(ctx, 6, (void *[]){param, grad, arena + FIRST, arena + SECOND, arena + HYPER, scalars}));
+#endif
+  return PCRT_OK;
+}
+
+/* Offsets in the arena as text, for the description: wpe and head behind wte, and the same for the two states. */
+#if TP == 1
+#define O1 "2048"
+#define O2 "2560"
+#define F0 "131072"
+#define F1 "133120"
+#define F2 "133632"
+#define S0 "196608"
+#define S1 "198656"
+#define S2 "199168"
+#elif TP == 2
+#define O1 "1024"
+#define O2 "1280"
+#define F0 "131072"
+#define F1 "132096"
+#define F2 "132352"
+#define S0 "196608"
+#define S1 "197632"
+#define S2 "197888"
+#elif TP == 4
+#define O1 "512"
+#define O2 "640"
+#define F0 "131072"
+#define F1 "131584"
+#define F2 "131712"
+#define S0 "196608"
+#define S1 "197120"
+#define S2 "197248"
+#endif
+
+#define EMB "\"source\": {\"tensor\": \"transformer.emb.weight\", \"shape\": [40, 16], "
+#define STATE(name, param, at)                                                                                         \
+  "{\"name\": \"" name "\", \"parameter\": \"" param "\", \"dtype\": \"f32\", \"shape\": [], \"layout\": [], "           \
+  "\"offset\": " at "}"
+#define IDS(kind, at)                                                                                                  \
+  "{\"name\": \"" kind "\", \"kind\": \"" kind "\", \"dtype\": \"i32\", \"shape\": [" STR(MICRO) ", " MICRO_ROWS         \
+  ", 8], \"layout\": [[], [\"dp\"], []], \"offset\": " at "}"
+#if MICRO == 1
+#define MICRO_ROWS "8"
+#else
+#define MICRO_ROWS "4"
+#endif
+#ifdef EVAL
+#define MODE "eval"
+#else
+#define MODE "train"
+#endif
+
+static const char json[] =
+    "{\"abi\": 1, \"mode\": \"" MODE "\", \"name\": \"linear\", \"microbatches\": " STR(MICRO) ", \"optimizer\": \"adamw\","
+    " \"mesh\": [[\"dp\", " STR(DP) "], [\"tp\", " STR(TP) "]], \"batch\": 8, \"sequence\": 8, \"vocabulary\": 32,"
+    " \"parameters\": ["
+    " {\"name\": \"wte\", \"dtype\": \"f32\", \"shape\": [32, 16], \"layout\": [[], [\"tp\"]], \"offset\": 0, \"key\": 0,"
+    "  \"init\": {\"kind\": \"normal\", \"std\": 0.5}, " EMB "\"start\": [0, 0], \"size\": [32, 16]}},"
+    " {\"name\": \"wpe\", \"dtype\": \"f32\", \"shape\": [8, 16], \"layout\": [[], [\"tp\"]], \"offset\": " O1 ", \"key\": 1,"
+    "  \"init\": {\"kind\": \"constant\", \"value\": 0.25}, " EMB "\"start\": [32, 0], \"size\": [8, 16]}},"
+    " {\"name\": \"head\", \"dtype\": \"f32\", \"shape\": [16, 32], \"layout\": [[\"tp\"], []], \"offset\": " O2 ","
+    "  \"key\": 2, \"init\": {\"kind\": \"normal\", \"std\": 0.5},"
+    "  \"source\": {\"tensor\": \"lm_head.weight\", \"shape\": [16, 32], \"start\": [0, 0], \"size\": [16, 32]}}],"
+    " \"states\": ["
+#ifndef EVAL
+    STATE("exp_avg", "wte", F0) "," STATE("exp_avg", "wpe", F1) "," STATE("exp_avg", "head", F2) ","
+    STATE("exp_avg_sq", "wte", S0) "," STATE("exp_avg_sq", "wpe", S1) "," STATE("exp_avg_sq", "head", S2)
+#endif
+    "],"
+    " \"inputs\": [" IDS("tokens", "262144") "," IDS("targets", "327680") ","
+    "  {\"name\": \"hyper\", \"kind\": \"hyper\", \"dtype\": \"f32\", \"shape\": [8], \"layout\": [[]], \"offset\": 393216}],"
+    " \"outputs\": ["
+    "  {\"kind\": \"loss\", \"name\": \"loss\", \"dtype\": \"f32\", \"shape\": [], \"layout\": []},"
+    "  {\"kind\": \"grad_norm\", \"name\": \"grad_norm\", \"dtype\": \"f32\", \"shape\": [], \"layout\": []},"
+    "  {\"kind\": \"logits\", \"name\": \"logits\", \"dtype\": \"f32\", \"shape\": [8, 8, 32], \"layout\": [[\"dp\"], [], []]}"
+#ifndef EVAL
+    ","
+    "  {\"kind\": \"gradient\", \"name\": \"wte\", \"dtype\": \"f32\", \"shape\": [32, 16], \"layout\": [[], [\"tp\"]]},"
+    "  {\"kind\": \"gradient\", \"name\": \"wpe\", \"dtype\": \"f32\", \"shape\": [8, 16], \"layout\": [[], [\"tp\"]]},"
+    "  {\"kind\": \"gradient\", \"name\": \"head\", \"dtype\": \"f32\", \"shape\": [16, 32], \"layout\": [[\"tp\"], []]}"
+#endif
+    "],"
+    " \"config\": {\"model_type\": \"linear\", \"vocab_size\": 32, \"eps\": 1e-05},"
+    " \"report\": {\"plan\": \"by hand\", \"parameters\": 1152, \"per_rank\": [{\"ranks\": [0], \"memory\": "
+    "{\"parameters\": 4608}}]}}";
+
+const pcrt_program pc_program = {PCRT_ABI_VERSION, 2,     meshSizes, meshNames,  2,    7, 3, 4, groups,
+                                 kernels,          gemms, moves,     END,        json, sizeof json - 1, step};

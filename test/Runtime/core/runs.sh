@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# usage: runs.sh PC_RUN DIRECTORY: runs the hand-written program (core-program-<dp>-<tp>-<microbatches>) on several meshes, and
+# with every kind of bad input. Exit codes, messages, files.
+set -u
+pc_run=$1 programs=$2
+work=$programs/runs.work
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work" || exit 1
+failed=0 passed=0
+
+# good NAME COMMAND... / same NAME A B: the command succeeds.
+good() {
+  local name=$1
+  shift
+  if "$@" >out 2>err; then
+    passed=$((passed + 1))
+  else
+    echo "FAILED $name (exit $?)"
+    cat out err | head -20
+    failed=$((failed + 1))
+  fi
+}
+
+# program MESH FLAGS...: one run. MESH: dp-tp-microbatches.
+program() {
+  local mesh=$1 dp tp
+  shift
+  IFS=- read -r dp tp _ <<<"$mesh"
+  timeout 60 "$pc_run" -n $((dp * tp)) "$programs/core-program-$mesh" -- --data tokens.bin --seed 3 --lr 0.01 --clip 0.3 "$@"
+}
+
+# expect CODE REGEX NAME COMMAND...: the command ends with CODE and says REGEX in its one error message.
+expect() {
+  local code=$1 regex=$2 name=$3 got=0
+  shift 3
+  "$@" >out 2>err || got=$?
+  if ((got == code)) && grep -Eq -- "$regex" err && (($(grep -c 'error: ' err) == 1)); then
+    passed=$((passed + 1))
+    return
+  fi
+  echo "FAILED $name: exit $got, not $code, or no single message with '$regex':"
+  cat err
+  failed=$((failed + 1))
+}
+
+# 500 tokens below 32: not a multiple of the batch, so that the file wraps inside one.
+x=1
+for ((i = 0; i < 500; i++)); do
+  x=$(((x * 1103515245 + 12345) % 2147483648))
+  # shellcheck disable=SC2059
+  printf "\\x$(printf %02x $((x >> 16 & 31)))\\x00"
+done >tokens.bin
+
+# Every mesh starts from the same bits and learns the same.
+meshes="1-1-1 1-1-2 2-1-1 1-2-1 2-2-2"
+for mesh in $meshes; do
+  good "$mesh initial values" program $mesh --steps 0 --save first-$mesh
+  good "$mesh same first bits" cmp first-$mesh/model.safetensors first-1-1-1/model.safetensors
+  good "$mesh run" program $mesh --steps 20 --metrics $mesh.jsonl --summary $mesh.json --save $mesh --trace $mesh.trace \
+    --dump-grads $mesh.grads.safetensors --dump-logits $mesh.logits.safetensors
+  good "$mesh losses" "$programs/core-compare" losses 1-1-1.jsonl $mesh.jsonl --tolerance 1e-5
+  for dump in grads logits; do
+    good "$mesh $dump" "$programs/core-compare" tensors 1-1-1.$dump.safetensors $mesh.$dump.safetensors --tolerance 1e-5
+  done
+  good "$mesh parameters" "$programs/core-compare" tensors 1-1-1/model.safetensors $mesh/model.safetensors --tolerance 1e-3
+  good "$mesh trace" grep -q '"name": "head input gradient"' $mesh.trace
+  good "$mesh again" program $mesh --steps 20 --save $mesh-again
+  good "$mesh same bits again" cmp $mesh/model.safetensors $mesh-again/model.safetensors
+  good "$mesh half" program $mesh --steps 8 --save $mesh-half
+  good "$mesh rest" program $mesh --steps 20 --load $mesh-half --seed 99 --save $mesh-rest
+  good "$mesh resumed bits" cmp $mesh/model.safetensors $mesh-rest/model.safetensors
+  good "$mesh resumed state" cmp $mesh/training_state.safetensors $mesh-rest/training_state.safetensors
+  # Through another mesh and back.
+  good "$mesh load elsewhere" program 2-2-2 --steps 8 --load $mesh-half --save $mesh-elsewhere
+  good "$mesh bits elsewhere" cmp $mesh-half/training_state.safetensors $mesh-elsewhere/training_state.safetensors
+  good "$mesh --init" program $mesh --steps 0 --init $mesh --save $mesh-init
+  good "$mesh --init bits" cmp $mesh/model.safetensors $mesh-init/model.safetensors
+done
+good "config.json" grep -q '"model_type": "linear"' 2-2-2/config.json
+good "no other files" test "$(cd 2-2-2 && echo *)" = "config.json model.safetensors training_state.safetensors"
+good "twenty lines" test "$(wc -l <2-2-2.jsonl)" = 20
+good "one thread, same losses" env PCRT_THREADS=1 "$programs/core-program-1-1-1" --data tokens.bin --seed 3 --lr=0.01 --clip=0.3 \
+  --steps 20 --metrics one-thread.jsonl
+good "one thread" "$programs/core-compare" losses 1-1-1.jsonl one-thread.jsonl --tolerance 1e-6
+good "evaluation" "$programs/core-program-1-1-1EVAL" --data tokens.bin --seed 3 --eval --steps 2 --metrics eval.jsonl \
+  --dump-logits eval.logits.safetensors
+good "evaluation's loss" "$programs/core-compare" losses 1-1-1.jsonl eval.jsonl --first 1 --tolerance 1e-6
+good "text as tokens" bash -c "head -c 300 /dev/zero >text && '$programs/core-program-1-1-1' --data text:text --steps 1"
+good "--help" bash -c "'$programs/core-program-1-1-1' --help | grep -q -- --dump-logits"
+good "--info" bash -c "'$programs/core-program-2-2-2' --info | grep -q dp=2,tp=2"
+
+# The counted traffic, worked out by hand for dp=2,tp=2 with 2 microbatches of 16 rows a rank, 576 parameters a rank.
+cat >report.json <<'REPORT'
+{"parameters": 1152, "per_rank": [{"ranks": [0, 1, 2, 3], "arena_bytes": {"device": 851968, "host": 0}, "traffic": [
+ {"axis": "tp", "move": "all_reduce", "phase": "forward", "count": 2, "payload_bytes": 4096, "wire_bytes": 4096},
+ {"axis": "dp", "move": "all_reduce", "phase": "forward", "count": 2, "payload_bytes": 8, "wire_bytes": 8},
+ {"axis": "dp", "move": "all_reduce", "phase": "backward", "count": 1, "payload_bytes": 2304, "wire_bytes": 2304},
+ {"axis": "tp", "move": "all_reduce", "phase": "optimizer", "count": 1, "payload_bytes": 4, "wire_bytes": 4}]}]}
+REPORT
+good "summary" "$programs/core-compare" reports report.json 2-2-2.json
+
+# Bad input.
+one=1-1-1 four=2-2-2
+for mesh in $one $four; do
+  expect 9 'cannot read nosuch' "$mesh no data" program $mesh --data nosuch
+  : >empty.bin
+  expect 9 'empty.bin.*empty' "$mesh empty data" program $mesh --data empty.bin
+  { head -c 100 tokens.bin; printf '\x20\x00'; tail -c +103 tokens.bin; } >range.bin
+  expect 9 'range.bin: token 32 at position 50 .*vocabulary of 32' "$mesh token out of range" program $mesh --data range.bin
+  expect 2 "unknown flag '--frobnicate'" "$mesh unknown flag" program $mesh --frobnicate
+  expect 2 "--steps takes .*'many'" "$mesh bad number" program $mesh --steps many
+  expect 2 "--lr takes" "$mesh negative rate" program $mesh --lr -1
+  expect 2 "needs a value" "$mesh missing value" program $mesh --save
+  expect 2 "mode=eval" "$mesh --eval of a training program" program $mesh --eval
+  expect 2 "exclude" "$mesh --init and --load" program $mesh --init x --load y
+  expect 2 "before that" "$mesh loaded beyond --steps" program $mesh --load $mesh --steps 3
+  expect 9 'nosuch' "$mesh no weights" program $mesh --init nosuch
+  expect 9 'nosuch' "$mesh no checkpoint" program $mesh --load nosuch
+  mkdir -p half
+  cp $mesh/model.safetensors half
+  expect 9 'training_state' "$mesh weights are no checkpoint" program $mesh --load half
+  mkdir -p wrong
+  for edit in 's/lm_head.weight/lm_head.weighs/;/lm_head.weight.*missing' 's/"shape":\[16,32\]/"shape":[32,16]/;/lm_head.weight.*shape \[32, 16\]' \
+    's/"dtype":"F32","shape":\[16,32\]/"dtype":"I32","shape":[16,32]/;/lm_head.weight.*I32'; do
+    sed "${edit%;/*}" $mesh/model.safetensors >wrong/model.safetensors
+    expect 9 "${edit#*;/}" "$mesh ${edit%%;*}" program $mesh --init wrong
+  done
+  head -c 3000 $mesh/model.safetensors >wrong/model.safetensors
+  expect 9 'truncated' "$mesh truncated weights" program $mesh --init wrong
+  for flag in metrics summary trace dump-grads dump-logits; do
+    expect 6 'nosuchdir' "$mesh unwritable --$flag" program $mesh --$flag nosuchdir/file
+  done
+  expect 6 'tokens.bin/save' "$mesh --save into a file" program $mesh --save tokens.bin/save
+  expect 6 '/dev/full' "$mesh full --metrics" program $mesh --metrics /dev/full
+  expect 10 'loss is not finite' "$mesh non-finite loss" program $mesh --lr 1e38 --steps 20
+  cp -r $mesh survivor-$mesh
+  expect 6 'saving the checkpoint failed.*too large' "$mesh full disk" "$pc_run" -n $([[ $mesh = "$one" ]] && echo 1 || echo 4) bash -c \
+    'ulimit -f 4; trap "" XFSZ; exec "$@"' limited "$programs/core-program-$mesh" --data tokens.bin --steps 1 --save survivor-$mesh
+  good "$mesh the old checkpoint survives" diff -r $mesh survivor-$mesh
+  good "$mesh nothing is left of the new one" test ! -e survivor-$mesh.tmp
+done
+expect 2 'needs 4 ranks, but the run has 3' "mesh against ranks" "$pc_run" -n 3 "$programs/core-program-2-2-2" -- --data tokens.bin
+expect 2 'needs 4 ranks, but the run has 1' "mesh against one rank" "$programs/core-program-2-2-2" --data tokens.bin
+expect 2 'no gradients' "gradients of an evaluation" "$programs/core-program-1-1-1EVAL" --data tokens.bin --dump-grads g
+expect 2 'mode=train' "saving an evaluation" "$programs/core-program-1-1-1EVAL" --data tokens.bin --save s
+
+echo "$passed passed, $failed failed"
+((failed == 0))

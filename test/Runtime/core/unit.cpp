@@ -1,0 +1,372 @@
+//===- unit.cpp - the parts of the runtime core, one by one ----------------===//
+//
+// usage: core-unit DIRECTORY   (an empty one, for files). Prints what is wrong; the exit status says whether anything
+// is.
+//
+//===----------------------------------------------------------------------===//
+#include "core/Data.h"
+#include "core/Failure.h"
+#include "core/Init.h"
+#include "core/SafetensorsWriter.h"
+#include "device/Gemm.h"
+#include "device/PlainGemm.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <random>
+
+using namespace pcrt;
+
+static int problems = 0, checks = 0;
+static std::mt19937 randomBits(7);
+
+static int pick(int least, int most) { return least + int(randomBits() % unsigned(most - least + 1)); }
+
+static void expect(bool good, const std::string &what) {
+  ++checks;
+  if (good)
+    return;
+  if (++problems <= 20)
+    printf("FAILED: %s\n", what.c_str());
+}
+
+/// The message of the failure of `f`; empty if there is none; an unexpected status is a problem.
+template <typename F> static std::string failureOf(F &&f, pcrt_status status = PCRT_BAD_DATA) {
+  try {
+    f();
+  } catch (const Failure &failure) {
+    expect(failure.status == status, "status of: " + failure.message);
+    return failure.message;
+  }
+  return "";
+}
+
+static void writeFile(const std::string &path, const std::string &bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+//===----------------------------------------------------------------------===//
+
+static void testPhilox() {
+  using Four = std::array<uint32_t, 4>;
+  // Known answers of Random123.
+  expect(philox({0, 0, 0, 0}, {0, 0}) == Four{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}, "philox of zeros");
+  expect(philox({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}) == Four{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+         "philox of ones");
+  expect(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
+             Four{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
+         "philox of pi");
+  double sum = 0, squares = 0;
+  const int n = 200000;
+  for (int i = 0; i < n; ++i) {
+    double value = normalAt(5, 3, i);
+    sum += value;
+    squares += value * value;
+  }
+  expect(std::fabs(sum / n) < 0.01 && std::fabs(squares / n - 1) < 0.01, "mean and variance of the normal values");
+  expect(normalAt(5, 3, 0) != normalAt(5, 4, 0) && normalAt(5, 3, 0) != normalAt(6, 3, 0), "seed and key count");
+}
+
+/// Over all ranks, the owners' pieces cover every element of a box once, and agree with the plain index arithmetic.
+static void testPieces() {
+  for (int round = 0; round < 300; ++round) {
+    Mesh mesh{{"a", "b"}, {pick(1, 3), pick(1, 3)}};
+    int rank = pick(1, 4);
+    Dims shape, valid;
+    Layout layout(rank);
+    bool used[2] = {};
+    for (int dim = 0; dim < rank; ++dim) {
+      int64_t blocks = 1;
+      for (int axis = 0; axis < 2; ++axis)
+        if (!used[axis] && pick(0, 2) == 0) {
+          used[axis] = true;
+          layout[dim].push_back(axis);
+          blocks *= mesh.sizes[axis];
+        }
+      shape.push_back(blocks * pick(1, 4));
+      valid.push_back(std::max<int64_t>(1, shape.back() - pick(0, 2)));
+    }
+    // The box: the value's elements as one or two dims of a larger tensor.
+    int64_t elements = product(valid), rows = elements % 2 == 0 ? 2 : 1;
+    Box box{{rows + pick(0, 2), elements / rows + pick(0, 2)}, {0, 0}, {rows, elements / rows}};
+    for (int dim = 0; dim < 2; ++dim)
+      box.start[dim] = pick(0, int(box.shape[dim] - box.size[dim]));
+    std::vector<int> seen(product(box.shape), 0);
+    for (int r = 0; r < mesh.ranks(); ++r) {
+      Block block = blockOf(mesh, shape, layout, r);
+      bool owner = ownsBlock(mesh, layout, r);
+      forEachPiece(valid, block, box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) {
+          seen[tensorOffset + i] += owner;
+          // Element of the block -> element of the value -> element of the box.
+          int64_t rest = blockOffset + i, flat = 0;
+          int64_t index[4];
+          for (int dim = rank - 1; dim >= 0; --dim) {
+            index[dim] = rest % block.size[dim] + block.start[dim];
+            rest /= block.size[dim];
+          }
+          for (int dim = 0; dim < rank; ++dim)
+            flat = flat * valid[dim] + index[dim];
+          int64_t at = (flat / box.size[1] + box.start[0]) * box.shape[1] + flat % box.size[1] + box.start[1];
+          if (at != tensorOffset + i)
+            expect(false, "a piece lies at " + std::to_string(tensorOffset + i) + ", not " + std::to_string(at));
+        }
+      });
+    }
+    expect(std::accumulate(seen.begin(), seen.end(), int64_t(0)) == elements &&
+               *std::max_element(seen.begin(), seen.end()) == 1,
+           "owners cover the box once");
+  }
+}
+
+//===----------------------------------------------------------------------===//
+
+/// A random product with one of the operands' layouts, against the plain loop.
+static void testGemm(int threads) {
+  Pool pool(threads);
+  for (int round = 0; round < 250; ++round) {
+    pcrt_gemm_desc d{};
+    auto extent = [&](int most) { return pick(0, 5) == 0 ? 1 : pick(1, most); };
+    d.name = "test";
+    d.batch = pick(0, 2) ? 1 : pick(1, 5);
+    d.m = extent(90);
+    d.n = extent(90);
+    d.k = pick(0, 12) == 0 ? 0 : extent(70);
+    int32_t dtype = pick(0, 3) == 0 ? PCRT_BF16 : PCRT_F32;
+    d.a_dtype = d.b_dtype = dtype;
+    d.c_dtype = pick(0, 1) ? PCRT_F32 : dtype;
+    d.accumulate = pick(0, 1);
+    d.has_bias = pick(0, 2) == 0;
+    int64_t elements[3];
+    // Strides of a rows x columns matrix per batch entry: plain or transposed, padded rows, batch outside or inside.
+    auto lay = [&](int64_t rows, int64_t columns, int64_t &batchStride, int64_t &rowStride, int64_t &columnStride,
+                   int64_t &size) {
+      bool transpose = pick(0, 1), inside = pick(0, 3) == 0;
+      int64_t inner = std::max<int64_t>(transpose ? rows : columns, 1);
+      int64_t outer = std::max<int64_t>(transpose ? columns : rows, 1), pitch = inner + pick(0, 3);
+      batchStride = inside ? pitch : pitch * outer;
+      int64_t step = inside ? pitch * d.batch : pitch;
+      rowStride = transpose ? 1 : step;
+      columnStride = transpose ? step : 1;
+      size = pitch * outer * d.batch;
+    };
+    lay(d.m, d.k, d.a_batch_stride, d.a_m_stride, d.a_k_stride, elements[0]);
+    lay(d.k, d.n, d.b_batch_stride, d.b_k_stride, d.b_n_stride, elements[1]);
+    lay(d.m, d.n, d.c_batch_stride, d.c_m_stride, d.c_n_stride, elements[2]);
+    auto random = [&](int64_t count, int32_t type) {
+      std::vector<char> bytes(count * dtypeBytes(type));
+      for (int64_t i = 0; i < count; ++i) {
+        float value = float(int(randomBits() % 2001) - 1000) / 1000;
+        if (type == PCRT_BF16)
+          reinterpret_cast<uint16_t *>(bytes.data())[i] = floatToBf16(value);
+        else
+          reinterpret_cast<float *>(bytes.data())[i] = value;
+      }
+      return bytes;
+    };
+    auto a = random(elements[0], d.a_dtype), b = random(elements[1], d.b_dtype), c = random(elements[2], d.c_dtype);
+    auto bias = random(d.n, PCRT_F32);
+    auto want = c;
+    const float *biasAt = d.has_bias ? reinterpret_cast<const float *>(bias.data()) : nullptr;
+    plainGemm(d, a.data(), b.data(), want.data(), biasAt);
+    expect(!checkGemm(d), "checkGemm");
+    Gemms gemms(pool, &d, 1);
+    const char *error = nullptr;
+    expect(gemms.run(0, a.data(), b.data(), c.data(), biasAt, &error), error ? error : "run");
+    double worst = 0;
+    for (int64_t i = 0; i < elements[2]; ++i) {
+      auto at = [&](const std::vector<char> &of) {
+        return d.c_dtype == PCRT_BF16 ? bf16ToFloat(reinterpret_cast<const uint16_t *>(of.data())[i])
+                                      : reinterpret_cast<const float *>(of.data())[i];
+      };
+      double difference = std::fabs(double(at(c)) - at(want));
+      worst = std::max(worst, std::isfinite(difference) ? difference : 1e9);
+    }
+    expect(worst <= (d.c_dtype == PCRT_BF16 ? 0.15 : 1e-4),
+           "product " + std::to_string(d.batch) + "x" + std::to_string(d.m) + "x" + std::to_string(d.n) + "x" +
+               std::to_string(d.k) + " strides a " + std::to_string(d.a_m_stride) + "," + std::to_string(d.a_k_stride) +
+               " b " + std::to_string(d.b_k_stride) + "," + std::to_string(d.b_n_stride) + " c " +
+               std::to_string(d.c_m_stride) + "," + std::to_string(d.c_n_stride) + " is off by " +
+               std::to_string(worst));
+  }
+}
+
+static void testPool() {
+  for (int threads : {1, 2, 3, 5}) {
+    Pool pool(threads);
+    for (int64_t items : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> seen(items);
+      pool.ranges(items, [&](int, int64_t lo, int64_t hi) {
+        for (int64_t i = lo; i < hi; ++i)
+          ++seen[i];
+      });
+      bool once = true;
+      for (auto &count : seen)
+        once &= count == 1;
+      expect(once, "every item once");
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+
+static std::string safetensors(const std::string &header, const std::string &data) {
+  std::string length(8, '\0');
+  uint64_t size = header.size();
+  memcpy(length.data(), &size, 8);
+  return length + header + data;
+}
+
+/// Reads all of a file that opens.
+static void readEverything(const std::string &path) {
+  Safetensors file = Safetensors::open(path);
+  for (auto &[name, tensor] : file.tensors())
+    if (isFloatDtype(tensor.dtype)) {
+      std::vector<float> values(product(tensor.shape));
+      loadFloats(tensor, 0, int64_t(values.size()), values.data());
+    }
+}
+
+static void testSafetensors(const std::string &folder) {
+  std::string path = folder + "/t.safetensors";
+  auto refused = [&](const std::string &bytes, const char *word) {
+    writeFile(path, bytes);
+    std::string message = failureOf([&] { readEverything(path); });
+    expect(message.find(word) != std::string::npos, std::string("'") + word + "' in the refusal: " + message);
+  };
+  auto tensor = [](const char *dtype, const char *shape, const char *offsets) {
+    return std::string("{\"w\":{\"dtype\":\"") + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets +
+           "}}";
+  };
+  std::string data(64, 'x');
+  refused("", "too short");
+  refused("abc", "too short");
+  refused(std::string(8, '\xff') + "{}", "header length");
+  refused(safetensors("{]", ""), "not JSON");
+  refused(safetensors("[]", ""), "JSON object");
+  refused(safetensors(std::string(100000, '['), ""), "header");
+  refused(safetensors("{\"w\":5}", ""), "'w'");
+  refused(safetensors(tensor("F31", "[2]", "[0,8]"), data), "unknown dtype");
+  refused(safetensors(tensor("F32", "[2]", "[0,12]"), data), "does not fit");
+  refused(safetensors(tensor("F32", "[-2]", "[0,8]"), data), "shape");
+  refused(safetensors(tensor("F32", "[2.5]", "[0,8]"), data), "shape");
+  refused(safetensors(tensor("F32", "[2]", "[8,0]"), data), "data_offsets");
+  refused(safetensors(tensor("F32", "[2]", "[-8,0]"), data), "data_offsets");
+  refused(safetensors(tensor("F32", "[40]", "[0,160]"), data), "data_offsets");
+  refused(safetensors(tensor("F32", "[9223372036854775807,4]", "[0,16]"), data), "does not fit");
+  refused(safetensors(tensor("F32", "[99999999999999999999]", "[0,16]"), data), "shape");
+  refused(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                      "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+                      data),
+          "overlap");
+  refused(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                      "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}",
+                      data),
+          "twice");
+  refused(safetensors("{\"__metadata__\":{\"x\":1}}", ""), "metadata");
+
+  // Every float dtype, read as f32: 1.5 and -2.
+  auto reads = [&](const char *dtype, const void *bytes, int64_t size) {
+    std::string offsets = "[0," + std::to_string(size) + "]";
+    writeFile(path, safetensors(tensor(dtype, "[2]", offsets.c_str()), std::string((const char *)bytes, size)));
+    Safetensors file = Safetensors::open(path);
+    float values[2];
+    loadFloats(*file.find("w"), 0, 2, values);
+    expect(values[0] == 1.5f && values[1] == -2.0f, std::string("values of ") + dtype);
+  };
+  float f32[] = {1.5f, -2.0f};
+  double f64[] = {1.5, -2.0};
+  uint16_t f16[] = {0x3e00, 0xc000}, bf16[] = {0x3fc0, 0xc000};
+  reads("F32", f32, 8);
+  reads("F64", f64, 16);
+  reads("F16", f16, 4);
+  reads("BF16", bf16, 4);
+
+  // What the writer writes, the reader reads.
+  SafetensorsWriter writer(path);
+  writer.add("b", {2, 3});
+  writer.add("a", {});
+  writer.addMetadata("step", "7");
+  writer.create();
+  float values[] = {1, 2, 3, 4, 5, 6};
+  Block whole{{0, 0}, {2, 3}};
+  expect(writer.write(writer.placeOf("b"), {2, 3}, whole, Box::whole({2, 3}), PCRT_F32, values) == PCRT_OK, "write");
+  writer.close();
+  Safetensors back = Safetensors::open(path);
+  float read[6] = {};
+  loadFloats(*back.find("b"), 0, 6, read);
+  expect(!memcmp(read, values, sizeof read) && back.metadata().at("step") == "7", "written and read back");
+  expect(back.findModelTensor("transformer.b") && back.findModelTensor("model.b") && !back.findModelTensor("x.b"),
+         "names with another prefix");
+
+  // Any bytes: refused or read, never a crash.
+  std::string good;
+  {
+    std::ifstream stream(path, std::ios::binary);
+    good.assign(std::istreambuf_iterator<char>(stream), {});
+  }
+  for (int round = 0; round < 3000; ++round) {
+    std::string bytes = good;
+    for (int change = pick(1, 3); change > 0; --change)
+      bytes[pick(0, int(bytes.size()) - 1)] = "0123456789{}[]\":,-eF\0\xff"[pick(0, 21)];
+    if (pick(0, 9) == 0)
+      bytes.resize(pick(0, int(bytes.size())));
+    writeFile(path, bytes);
+    failureOf([&] { readEverything(path); });
+  }
+}
+
+static void testTokens(const std::string &folder) {
+  std::string path = folder + "/tokens";
+  auto shorts = [](std::initializer_list<int> tokens) {
+    std::string bytes;
+    for (int token : tokens)
+      bytes += {char(token & 255), char(token >> 8)};
+    return bytes;
+  };
+  std::string header(1024, '\0');
+  int32_t words[3] = {20240520, 1, 3};
+  memcpy(header.data(), words, sizeof words);
+  writeFile(path, header + shorts({5, 60000, 7}));
+  {
+    TokenFile file(path);
+    expect(file.count() == 3 && file.at(0) == 5 && file.at(1) == 60000 && file.at(5) == 7, ".bin format, wrapped");
+  }
+  writeFile(path, shorts({1, 2, 300}));
+  {
+    TokenFile file(path), text("text:" + path);
+    expect(file.count() == 3 && file.at(2) == 300, "raw tokens");
+    expect(text.count() == 6 && text.at(5) == 1 && text.at(4) == 44, "bytes as tokens");
+  }
+  auto refused = [&](const std::string &bytes, const char *word) {
+    writeFile(path, bytes);
+    std::string message = failureOf([&] { TokenFile file(path); });
+    expect(message.find(word) != std::string::npos && message.find(path) == 0,
+           std::string("'") + word + "' in: " + message);
+  };
+  refused("", "empty");
+  refused("a", "whole number");
+  refused(shorts({1}), "too small");
+  refused(header + shorts({1, 2}), "3 tokens");
+  words[1] = 2;
+  memcpy(header.data(), words, sizeof words);
+  refused(header + shorts({1, 2, 3}), "version 2");
+  expect(failureOf([&] { TokenFile file(folder); }).find("not a file") != std::string::npos, "a folder is no data");
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2)
+    return 2;
+  testPhilox();
+  testPieces();
+  testPool();
+  testGemm(1);
+  testGemm(3);
+  testSafetensors(argv[1]);
+  testTokens(argv[1]);
+  printf("%d checks, %d failed\n", checks, problems);
+  return problems != 0;
+}
