@@ -64,6 +64,8 @@ private:
     SmallVector<StringRef> axes;
     for (StringAttr axis : move.getMoveAxes())
       axes.push_back(axis.getValue());
+    if (!mesh || mesh.size(move.getMoveAxes()) == 1)
+      return;
     Row &row = traffic[{llvm::join(axes, "+"), moveName(move.getMoveKind()), stepPhaseName(phase)}];
     Traffic one = trafficOf(move, mesh);
     row.count += times;
