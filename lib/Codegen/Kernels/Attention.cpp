@@ -14,11 +14,11 @@ struct Layout {
   Ptr keys, values, queries, scores, out, maxima, sums;
 
   Layout(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
-    int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes);
-    keys = scratch.take(d * t);
+    int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
+    keys = scratch.take(d * strideT);
     values = scratch.take(t * d);
     queries = scratch.take(block * d);
-    scores = scratch.take(block * t);
+    scores = scratch.take(block * strideT);
     out = scratch.take(block * d);
     maxima = scratch.take(roundUp(block, lanes));
     sums = scratch.take(roundUp(block, lanes));
@@ -37,7 +37,8 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
   kernel.items = a.batch * a.heads * a.groups;
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
-  const int64_t block = a.block(lanes), paddedT = a.paddedT(lanes), paddedD = a.paddedD(lanes);
+  const int64_t block = a.block(lanes), paddedT = a.paddedT(lanes), strideT = a.strideT(lanes),
+                paddedD = a.paddedD(lanes);
   Num zero = e.integer(0);
 
   e.loop(kernel.lo, kernel.hi, 1, [&](Num item) {
@@ -45,7 +46,7 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
     Num queryOffset = batch * (a.s * a.queryStride()) + head * a.d;
     Num keyOffset = batch * (a.t * a.keyStride()) + head / a.groups * a.d;
     Ptr lseRow = lse + item * a.s;
-    transposePadded(e, a.t, a.d, {k + keyOffset, a.keyStride()}, {at.keys, paddedT});
+    transposePadded(e, a.t, a.d, {k + keyOffset, a.keyStride()}, {at.keys, strideT});
     copyPadded(e, e.integer(a.t), e.integer(paddedT), a.d, paddedD, {v + keyOffset, a.keyStride()},
                {at.values, paddedD});
 
@@ -58,11 +59,11 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
                         : e.integer(paddedT);
       Num blockOffset = queryOffset + first * a.queryStride();
       copyPadded(e, rows, e.integer(block), a.d, paddedD, {q + blockOffset, a.queryStride()}, {at.queries, paddedD});
-      product(e, e.integer(block), columns, false, e.integer(a.d), {at.queries, paddedD}, {at.keys, paddedT},
-              {at.scores, paddedT}, false);
+      product(e, e.integer(block), columns, false, e.integer(a.d), {at.queries, paddedD}, {at.keys, strideT},
+              {at.scores, strideT}, false);
 
       e.loop(zero, e.integer(block), 1, [&](Num r) {
-        Ptr row = at.scores + r * paddedT;
+        Ptr row = at.scores + r * strideT;
         Num end = a.causal ? e.min(first + r + 1, e.integer(a.t)) : e.integer(a.t);
         Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);
         Num maximum = e.maximum(e.loop(zero, columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
@@ -78,7 +79,7 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
         at.maxima.store(maximum, r);
         at.sums.store(sum, r);
       });
-      product(e, e.integer(block), e.integer(a.tiledD(lanes)), a.oddD(lanes), columns, {at.scores, paddedT},
+      product(e, e.integer(block), e.integer(a.tiledD(lanes)), a.oddD(lanes), columns, {at.scores, strideT},
               {at.values, paddedD}, {at.out, paddedD}, false);
 
       e.loop(zero, e.integer(roundUp(block, lanes)), lanes,

@@ -26,6 +26,8 @@ struct AttentionShape {
   /// Queries that are worked on together, a multiple of tileRows.
   int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
   int64_t paddedT(int64_t lanes) const { return roundUp(t, std::max(tileColumns(lanes), block(lanes))); }
+  /// Row stride of matrices with t columns: a power of two would put their rows on a few sets of the cache.
+  int64_t strideT(int64_t lanes) const { return paddedT(lanes) + 16; }
   int64_t paddedD(int64_t lanes) const { return roundUp(d, lanes); }
   /// Columns of d-wide products: whole tiles, and whether one more vector follows.
   int64_t tiledD(int64_t lanes) const { return paddedD(lanes) / tileColumns(lanes) * tileColumns(lanes); }

@@ -17,17 +17,17 @@ struct Layout {
       gradients;
 
   Layout(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
-    int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes);
-    keysAcross = scratch.take(d * t);
-    valuesAcross = scratch.take(d * t);
+    int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
+    keysAcross = scratch.take(d * strideT);
+    valuesAcross = scratch.take(d * strideT);
     keys = scratch.take(t * d);
     keyGradients = scratch.take(t * d);
     valueGradients = scratch.take(t * d);
     queries = scratch.take(block * d);
     outGradients = scratch.take(block * d);
     queryGradients = scratch.take(block * d);
-    weights = scratch.take(block * t);
-    gradients = scratch.take(block * t);
+    weights = scratch.take(block * strideT);
+    gradients = scratch.take(block * strideT);
   }
 };
 } // namespace
@@ -44,7 +44,8 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
   kernel.items = a.batch * a.heads;
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
-  const int64_t block = a.block(lanes), paddedT = a.paddedT(lanes), paddedD = a.paddedD(lanes);
+  const int64_t block = a.block(lanes), paddedT = a.paddedT(lanes), strideT = a.strideT(lanes),
+                paddedD = a.paddedD(lanes);
   const int64_t tiledD = a.tiledD(lanes);
   const bool oddD = a.oddD(lanes);
   Num zero = e.integer(0);
@@ -59,8 +60,8 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
     Num batch = item / a.heads, head = item % a.heads;
     Num keyOffset = batch * (a.t * a.keyStride()) + head * a.d;
     Matrix keys{k + keyOffset, a.keyStride()};
-    transposePadded(e, a.t, a.d, keys, {at.keysAcross, paddedT});
-    transposePadded(e, a.t, a.d, {v + keyOffset, a.keyStride()}, {at.valuesAcross, paddedT});
+    transposePadded(e, a.t, a.d, keys, {at.keysAcross, strideT});
+    transposePadded(e, a.t, a.d, {v + keyOffset, a.keyStride()}, {at.valuesAcross, strideT});
     copyPadded(e, e.integer(a.t), e.integer(paddedT), a.d, paddedD, keys, {at.keys, paddedD});
     zeroFill(e, at.keyGradients, paddedT * paddedD);
     zeroFill(e, at.valueGradients, paddedT * paddedD);
@@ -78,10 +79,10 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
         Num blockOffset = queryOffset + first * a.queryStride(), m = e.integer(block);
         copyPadded(e, rows, m, a.d, paddedD, {q + blockOffset, a.queryStride()}, {at.queries, paddedD});
         copyPadded(e, rows, m, a.d, paddedD, {dout + blockOffset, a.queryStride()}, {at.outGradients, paddedD});
-        product(e, m, columns, false, e.integer(a.d), {at.queries, paddedD}, {at.keysAcross, paddedT},
-                {at.weights, paddedT}, false);
-        product(e, m, columns, false, e.integer(a.d), {at.outGradients, paddedD}, {at.valuesAcross, paddedT},
-                {at.gradients, paddedT}, false);
+        product(e, m, columns, false, e.integer(a.d), {at.queries, paddedD}, {at.keysAcross, strideT},
+                {at.weights, strideT}, false);
+        product(e, m, columns, false, e.integer(a.d), {at.outGradients, paddedD}, {at.valuesAcross, strideT},
+                {at.gradients, strideT}, false);
 
         e.loop(zero, rows, 1, [&](Num r) {
           Ptr outRow = o + (blockOffset + r * a.queryStride()), outGradient = at.outGradients + r * paddedD;
@@ -90,7 +91,7 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
           })[0];
           Num minusLse = e.real(0) - lseRow.load(first + r);
           Num end = a.causal ? e.min(first + r + 1, e.integer(a.t)) : e.integer(a.t);
-          Ptr weight = at.weights + r * paddedT, gradient = at.gradients + r * paddedT;
+          Ptr weight = at.weights + r * strideT, gradient = at.gradients + r * strideT;
           e.loop(zero, columns, lanes, [&](Num j) {
             Num visible = e.before(j, end, lanes);
             Num p = e.exp(e.fma(weight.load(j, lanes), e.real(a.scale), minusLse));
@@ -101,14 +102,14 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
         });
         // Rows that pad the last block take no part.
         e.loop(rows, m, 1, [&](Num r) {
-          e.loop(zero, columns, lanes, [&](Num j) { at.gradients.store(e.zeros(lanes), r * paddedT + j); });
+          e.loop(zero, columns, lanes, [&](Num j) { at.gradients.store(e.zeros(lanes), r * strideT + j); });
         });
-        product(e, m, e.integer(tiledD), oddD, columns, {at.gradients, paddedT}, {at.keys, paddedD},
+        product(e, m, e.integer(tiledD), oddD, columns, {at.gradients, strideT}, {at.keys, paddedD},
                 {at.queryGradients, paddedD}, false);
         writeRows(rows, at.queryGradients, dq + blockOffset, a.queryStride());
-        product(e, columns, e.integer(tiledD), oddD, rows, {at.gradients, 1, paddedT}, {at.queries, paddedD},
+        product(e, columns, e.integer(tiledD), oddD, rows, {at.gradients, 1, strideT}, {at.queries, paddedD},
                 {at.keyGradients, paddedD}, true);
-        product(e, columns, e.integer(tiledD), oddD, rows, {at.weights, 1, paddedT}, {at.outGradients, paddedD},
+        product(e, columns, e.integer(tiledD), oddD, rows, {at.weights, 1, strideT}, {at.outGradients, paddedD},
                 {at.valueGradients, paddedD}, true);
       });
     });
