@@ -34,6 +34,9 @@ static pcrt_status writeFile(ModuleOp module, StringRef path, llvm::function_ref
 
 /// Object and executable; nothing is left behind but the executable.
 static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &options) {
+  // Said here, where it takes one line; the linker takes many.
+  if (pcrt_status status = writeFile(module, options.output, [](llvm::raw_ostream &) {}))
+    return status;
   SmallString<128> object;
   if (std::error_code code = llvm::sys::fs::createTemporaryFile("pc-program", "o", object)) {
     module.emitError() << "cannot make a temporary file: " << code.message();
@@ -69,6 +72,10 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
 }
 
 pcrt_status pc::compile(ModuleOp module, const CompileOptions &options) {
+  if (!module.lookupSymbol("model")) {
+    module.emitError() << "no function @model in this module; pc-import makes one";
+    return PCRT_BAD_INPUT;
+  }
   if (!options.emitPlan.empty())
     if (pcrt_status status = writeFile(module, options.emitPlan,
                                        [&](llvm::raw_ostream &os) { os << options.plan.text(module.getContext()); }))

@@ -34,5 +34,12 @@ int main(int argc, char **argv) {
     llvm::errs() << message;
     return PCRT_USAGE;
   }
+  // A bad pass option is met when the pipeline is built, which MlirOptMain does after it has read the file.
+  {
+    mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+    mlir::PassManager passes(&context);
+    if (mlir::failed(mlir::MlirOptMainConfig::createFromCLOptions().setupPassPipeline(passes)))
+      return PCRT_USAGE;
+  }
   return mlir::succeeded(mlir::MlirOptMain(argc, argv, input, output, registry)) ? PCRT_OK : PCRT_BAD_INPUT;
 }
