@@ -37,7 +37,7 @@ struct alignas(16) BlockHead {
   size_t bytes;
 };
 
-constexpr int64_t kRegionBytes = 256 << 10;
+constexpr int64_t kRegionBytes = 64 << 20; // address space; only what is touched costs memory
 constexpr int kMaxRegions = 1024;
 
 Region regions[kMaxRegions];
