@@ -27,25 +27,63 @@ private:
   std::mt19937_64 engine;
 };
 
+/// What a mesh axis is used for. The last three are placements by hand (pc-propagate) that later tactics will choose.
+enum class Role { Data, Tensor, OptimizerShards, ParameterShards, TensorAndSequence };
+
 struct Axis {
   std::string name;
   int64_t size;
-  bool tensor; ///< tensor parallel; otherwise data parallel
+  Role role;
+
+  bool splitsBatch() const {
+    return role == Role::Data || role == Role::OptimizerShards || role == Role::ParameterShards;
+  }
+  bool splitsEmbed() const { return role == Role::OptimizerShards || role == Role::ParameterShards; }
+  bool splitsHeads() const { return role == Role::Tensor || role == Role::TensorAndSequence; }
+  std::string tactic() const;
 };
 
-/// One to three axes of 2 to 8 ranks in all.
+std::string Axis::tactic() const {
+  switch (role) {
+  case Role::Data:
+    return "pc-data-parallel{axis=" + name + "}";
+  case Role::Tensor:
+    return "pc-tensor-parallel{axis=" + name + "}";
+  case Role::OptimizerShards:
+    return "pc-propagate{axis=" + name + " must=batch inputs=batch states=embed optimizer=embed}";
+  case Role::ParameterShards:
+    return "pc-propagate{axis=" + name +
+           " must=batch inputs=batch parameters=embed states=embed optimizer=embed accumulated=embed}";
+  case Role::TensorAndSequence:
+    return "pc-propagate{axis=" + name +
+           " must=kv_heads,ffn,vocab may=sequence optimizer=kv_heads,ffn,vocab accumulated=kv_heads,ffn,vocab"
+           " parameters=kv_heads,ffn,vocab states=kv_heads,ffn,vocab fixed=true rest=batch,sequence,embed"
+           " rest-split=sequence}";
+  }
+  return "";
+}
+
+/// One to three axes of 2 to 8 ranks in all; now and then one of a single rank.
 std::vector<Axis> drawMesh(Dice &dice) {
   std::vector<Axis> mesh;
   int64_t ranks = 1;
   for (const char *name : {"x", "y", "z"}) {
-    int64_t size = dice.between(2, ranks == 1 ? 4 : 3);
+    int64_t size =
+        ranks > 1 && dice.chance(10) ? 1 : (ranks == 1 ? dice.oneOf<int64_t>({2, 2, 3, 4}) : dice.between(2, 3));
     if (ranks * size > 8)
       break;
-    mesh.push_back({name, size, dice.chance(60)});
+    mesh.push_back({name, size,
+                    dice.oneOf({Role::Data, Role::Data, Role::Tensor, Role::Tensor, Role::Tensor, Role::OptimizerShards,
+                                Role::ParameterShards, Role::TensorAndSequence})});
     ranks *= size;
-    if (dice.chance(35))
+    if (dice.chance(20))
       break;
   }
+  // A dim's axes have one order: state cannot be split on an axis that would be major to an axis of its parameter.
+  bool parameters = llvm::any_of(mesh, [](const Axis &axis) { return axis.role == Role::ParameterShards; });
+  for (Axis &axis : mesh)
+    if (parameters && axis.splitsEmbed())
+      axis.role = Role::ParameterShards;
   return mesh;
 }
 
@@ -54,14 +92,17 @@ std::vector<Axis> drawMesh(Dice &dice) {
 Triple::Triple(uint64_t seed) {
   Dice dice(seed);
   std::vector<Axis> mesh = drawMesh(dice);
-  int64_t data = 1, tensor = 1, tensorAxes = 0;
+  int64_t data = 1, tensor = 1, shards = 1, sequenceRanks = 1, tensorAxes = 0;
   for (const Axis &axis : mesh) {
-    (axis.tensor ? tensor : data) *= axis.size;
-    tensorAxes += axis.tensor;
+    data *= axis.splitsBatch() ? axis.size : 1;
+    shards *= axis.splitsEmbed() ? axis.size : 1;
+    tensor *= axis.splitsHeads() ? axis.size : 1;
+    sequenceRanks *= axis.role == Role::TensorAndSequence ? axis.size : 1;
+    tensorAxes += axis.splitsHeads();
   }
   int64_t microbatches = dice.between(1, 3);
   batch = data * microbatches * (data * microbatches <= 4 ? dice.between(1, 2) : 1);
-  sequence = dice.between(3, 6);
+  sequence = sequenceRanks * dice.between(sequenceRanks > 1 ? 1 : 3, sequenceRanks > 1 ? 2 : 6);
 
   // Heads, ffn and vocabulary divide among the tensor ranks; the vocabulary is padded. Where one axis has more ranks
   // than there are key/value heads, these are replicated.
@@ -69,13 +110,18 @@ Triple::Triple(uint64_t seed) {
   int64_t heads = tensor * dice.between(1, 2), kvHeads = heads, headDim = 2 * dice.between(1, 2);
   if (family != "gpt2" && dice.chance(70)) {
     kvHeads = tensor;
-    if (tensorAxes == 1 && dice.chance(60))
+    if (tensorAxes == 1 && sequenceRanks == 1 && dice.chance(60))
       do
         kvHeads = dice.between(1, tensor);
       while (tensor % kvHeads);
   }
   int64_t layers = dice.between(1, 2), ffn = tensor * dice.between(1, 3), vocabulary = dice.between(9, 21);
-  int64_t embed = family == "gpt2" ? heads * headDim : 2 * dice.between(2, 5);
+  int64_t embed = shards * 2 * dice.between(1, 4);
+  if (family == "gpt2") { // whose heads make up the width
+    heads *= shards;
+    kvHeads = heads;
+    embed = heads * headDim;
+  }
   bool tied = dice.chance(50);
   llvm::raw_string_ostream os(config);
   if (family == "gpt2") {
@@ -98,7 +144,9 @@ Triple::Triple(uint64_t seed) {
 
   step = {"pc-pad-vocabulary{multiple=" + std::to_string(tensor) + "}",
           "pc-differentiate{microbatches=" + std::to_string(microbatches) +
-              " optimizer=" + dice.oneOf<const char *>({"adamw", "sgd"}) + "}"};
+              " optimizer=" + dice.oneOf<const char *>({"adamw", "adamw", "adamw", "sgd", "sgd", "none"}) + "}"};
+  if (dice.chance(20))
+    step.push_back("cse");
   dice.shuffle(mesh);
   std::string meshText;
   for (const Axis &axis : mesh)
@@ -106,7 +154,7 @@ Triple::Triple(uint64_t seed) {
   dice.shuffle(mesh);
   placed = {"pc-set-mesh{mesh=" + meshText + "}"};
   for (const Axis &axis : mesh)
-    placed.push_back((axis.tensor ? "pc-tensor-parallel{axis=" : "pc-data-parallel{axis=") + axis.name + "}");
+    placed.push_back(axis.tactic());
   placed.push_back("pc-fuse-moves");
   placed.push_back("pc-verify-placed");
 }
