@@ -73,6 +73,12 @@ int main(int argc, char **argv) {
   if (target != "cpu")
     return target == "cuda" ? fail(PCRT_INFEASIBLE, "--target=cuda is not available yet; cpu is")
                             : fail(PCRT_USAGE, "--target=" + target + " is not a target (cpu, cuda)");
+  if (arch.getNumOccurrences())
+    return fail(PCRT_USAGE, "--arch names a GPU; it needs --target=cuda");
+  if (interleave != 1)
+    return fail(PCRT_INFEASIBLE, "--interleave=" + std::to_string(interleave) + " is not available yet; 1 is");
+  if (llvm::StringRef(report).ends_with(".html"))
+    return fail(PCRT_INFEASIBLE, "an HTML report is not available yet; --report=FILE.json is");
   if (to == Phase::Exe && output == "-")
     return fail(PCRT_USAGE, "an executable needs a file: -o train");
 
