@@ -214,7 +214,8 @@ void Generator::accumulateInto(Value yielded, Value result) {
                            Field::i64(info->items), Field::i64(info->scratchBytes)});
     host.launch(kernelTable.size() - 1, arguments);
   };
-  OwningOpRef<AddOp> add = AddOp::create(b, yielded.getLoc(), withEncoding(yielded.getType(), {}), yielded, yielded);
+  // Two values: a kernel binds its buffers by value.
+  OwningOpRef<AddOp> add = AddOp::create(b, yielded.getLoc(), withEncoding(yielded.getType(), {}), result, yielded);
   host.byMicrobatch([&] { launch(*copy, {from, to}); }, [&] { launch(*add, {to, from, to}); });
 }
 
