@@ -30,6 +30,13 @@ Num pc::kernels::equal(Num a, Num b) {
 // math.erf is expanded by MLIR's polynomial approximation (Lower.cpp).
 Num pc::kernels::erf(Emitter &e, Num x) { return e.wrap(math::ErfOp::create(e.b, e.loc, x.v)); }
 
+// The minimum keeps NaN, which is its second operand.
+Num pc::kernels::expAny(Emitter &e, Num x) {
+  Num root = e.exp(e.min(e.real(178), x) * 0.5); // infinite from 88.4 on
+  return root * root;
+}
+Num pc::kernels::gate(Emitter &e, Num x, Num z) { return x / (e.exp(e.min(e.real(88), z * -1.0)) + 1.0); }
+
 Emitter::Carried pc::kernels::reductions(Emitter &e, int64_t n, ArrayRef<bool> isMax,
                                          llvm::function_ref<Emitter::Carried(Num, int64_t)> body) {
   const int64_t lanes = e.lanes, count = isMax.size(), unroll = n >= 4 * lanes ? 4 : 1;

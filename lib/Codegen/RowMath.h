@@ -12,8 +12,12 @@ Num integer32(Emitter &e, int64_t value);
 Num indices(Emitter &e, Num first, int64_t width);
 /// Elementwise equality of integers.
 Num equal(Num a, Num b);
-/// The error function, absolute error below 2e-7 (Abramowitz and Stegun 7.1.26 refined: see the source).
+/// The error function.
 Num erf(Emitter &e, Num x);
+/// e^x for any x: infinite where f32 overflows, NaN for NaN. (Emitter::exp is right up to 88 only.)
+Num expAny(Emitter &e, Num x);
+/// x / (1 + e^-z), for any z.
+Num gate(Emitter &e, Num x, Num z);
 /// Over [0, n): body(first index, width) yields one vector per entry of `isMax`, which are summed or maximised; scalars.
 Emitter::Carried reductions(Emitter &e, int64_t n, llvm::ArrayRef<bool> isMax,
                             llvm::function_ref<Emitter::Carried(Num, int64_t)> body);

@@ -109,9 +109,6 @@ private:
   int numScratch = 0;
 };
 
-/// Sigmoid-like quotient used by gelu and silu: x / (1 + exp(-z)); exact in the tails.
-Num gate(Emitter &e, Num x, Num z) { return x / (e.exp(z * -1.0) + 1.0); }
-
 } // namespace
 
 //===---------------------------------------------------------------------------===//
@@ -207,14 +204,14 @@ int RowProgram::activation(ActivationKind kind, int x) {
     switch (kind) {
     case ActivationKind::GeluTanh: { // x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
       Num u = x * (x * x * 0.044715 + 1.0) * 0.7978845608028654;
-      return gate(e, x, u * 2.0);
+      return kernels::gate(e, x, u * 2.0);
     }
     case ActivationKind::Gelu:
       return x * (kernels::erf(e, x * 0.70710678118654752) + 1.0) * 0.5;
     case ActivationKind::Silu:
-      return gate(e, x, x);
+      return kernels::gate(e, x, x);
     case ActivationKind::Relu:
-      return e.max(x, e.real(0));
+      return e.max(e.real(0), x); // keeps NaN
     }
     llvm_unreachable("unknown activation");
   });
@@ -228,7 +225,7 @@ int RowProgram::activationGrad(ActivationKind kind, int dy, int x) {
     case ActivationKind::GeluTanh: { // s = sigmoid(2u): d = s + x s (1 - s) 2 u'
       Num square = x * x;
       Num u = x * (square * 0.044715 + 1.0) * 0.7978845608028654;
-      Num s = one / (e.exp(u * -2.0) + 1.0);
+      Num s = kernels::gate(e, one, u * 2.0);
       Num du = (square * 0.134145 + 1.0) * 0.7978845608028654;
       return dy * (s + x * s * (one - s) * du * 2.0);
     }
@@ -237,7 +234,7 @@ int RowProgram::activationGrad(ActivationKind kind, int dy, int x) {
       return dy * ((kernels::erf(e, x * 0.70710678118654752) + 1.0) * 0.5 + x * phi);
     }
     case ActivationKind::Silu: {
-      Num s = one / (e.exp(x * -1.0) + 1.0);
+      Num s = kernels::gate(e, one, x);
       return dy * (s + x * s * (one - s));
     }
     case ActivationKind::Relu:
@@ -273,7 +270,9 @@ LogicalResult RowProgram::expand(Operation *op) {
         return define(0, shape.empty() ? n : full(n));
       })
       .Case([&](LogOp) { return unary(&Emitter::log); })
-      .Case([&](ExpOp) { return unary(&Emitter::exp); })
+      .Case([&](ExpOp x) {
+        return define(0, add({node(x.getX())}, [this](ArrayRef<Num> a, const Position &) { return kernels::expAny(e, a[0]); }));
+      })
       .Case([&](SqrtOp) { return unary(&Emitter::sqrt); })
       .Case([&](RecipOp x) {
         return define(0, add({node(x.getX())}, [](ArrayRef<Num> a, const Position &) { return 1.0 / a[0]; }));
@@ -284,7 +283,7 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](ReduceMaxOp x) { return define(0, reduce(Reduction::Max, node(x.getX()))); })
       .Case([&](SumExpOp x) {
         int z = add({node(x.getLogits()), node(x.getMax())},
-                    [this](ArrayRef<Num> a, const Position &) { return e.exp(a[0] - a[1]); });
+                    [this](ArrayRef<Num> a, const Position &) { return kernels::expAny(e, a[0] - a[1]); });
         return define(0, reduce(Reduction::Sum, z));
       })
       .Case([&](PickOp x) {

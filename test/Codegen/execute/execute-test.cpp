@@ -1,0 +1,305 @@
+//===- execute-test.cpp - Compiled programs against the interpreter ---------------------===//
+// usage: execute-test            every row op, einsum and fusion in odd sizes, with and without pc-fuse
+//        execute-test FILE...    programs of phase local, on one rank
+//===-----------------------------------------------------------------------------===//
+#include "InProcess.h"
+#include "pc/Driver/Registration.h"
+
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+#include <map>
+
+using namespace mlir;
+
+namespace {
+
+constexpr double tolerance = 5e-6;
+int failures = 0, runs = 0;
+
+void check(MLIRContext &context, const std::string &name, const std::string &text, bool isFile, double scale = 1) {
+  ParserConfig config(&context);
+  OwningOpRef<ModuleOp> module =
+      isFile ? parseSourceFile<ModuleOp>(text, config) : parseSourceString<ModuleOp>(text, config);
+  if (!module) {
+    llvm::errs() << "FAIL " << name << ": does not parse\n" << (isFile ? "" : text);
+    ++failures;
+    return;
+  }
+  for (bool fuse : {false, true}) {
+    if (isFile && !fuse)
+      continue;
+    ++runs;
+    Comparison c = compareWithInterpreter(*module, fuse);
+    bool ok = c.error.empty() && c.difference <= tolerance * scale;
+    if (!ok || isFile)
+      llvm::outs() << (ok ? "ok   " : "FAIL ") << name << (fuse ? " fused: " : ": ")
+                   << (c.error.empty() ? c.where + " differs by " : c.error + " ") << llvm::format("%.2e", c.difference)
+                   << "\n";
+    if (!ok && !isFile && failures < 3)
+      llvm::outs() << text << "\n";
+    failures += !ok;
+  }
+}
+
+std::string join(const std::vector<int64_t> &sizes, const char *separator) {
+  std::string text;
+  for (int64_t size : sizes)
+    text += (text.empty() ? "" : separator) + std::to_string(size);
+  return text;
+}
+std::string type(const std::vector<int64_t> &shape, const char *element = "f32") {
+  return "tensor<" + join(shape, "x") + (shape.empty() ? "" : "x") + element + ">";
+}
+
+/// A program under construction: parameters p0, p1, ... and outputs o0, o1, ...
+struct Program {
+  std::string body;
+  int parameters = 0, outputs = 0;
+
+  static std::string repeated(const char *what, size_t n) {
+    std::string text;
+    for (size_t i = 0; i < n; ++i)
+      text += (i ? ", " : "") + std::string(what);
+    return text;
+  }
+  /// Drawn around `mean`, if it is not 0.
+  std::string parameter(const std::vector<int64_t> &shape, double mean = 0) {
+    if (shape.empty()) { // a box has dims
+      std::string one = parameter({1}, mean), name = "%s" + std::to_string(parameters);
+      op(name + " = pc.einsum \"d -> \" " + one + " : (tensor<1xf32>) -> tensor<f32>");
+      return name;
+    }
+    std::string name = "p" + std::to_string(parameters++), list = "[" + join(shape, ", ") + "]";
+    std::string start = "[" + repeated("0", shape.size()) + "]";
+    body += "  %" + name + " = pc.parameter \"" + name + "\" dims [" + repeated("\"d\"", shape.size()) + "] init <" +
+            (mean ? "fill, " + std::to_string(mean) : "normal, 1.0") + "> source <\"" + name + "\", shape = " + list +
+            ", start = " + start + ", size = " + list + "> global " + list + " layout <[" +
+            repeated("_", shape.size()) + "]> : " + type(shape) + "\n";
+    return "%" + name;
+  }
+  std::string targets(const std::vector<int64_t> &shape) {
+    body += "  %targets = pc.input targets dims [" + repeated("\"d\"", shape.size()) + "] global [" +
+            join(shape, ", ") + "] layout <[" + repeated("_", shape.size()) + "]> : " + type(shape, "i32") + "\n";
+    return "%targets";
+  }
+  void op(const std::string &text) { body += "  " + text + "\n"; }
+  void output(const std::string &value, const std::vector<int64_t> &shape) {
+    body += "  pc.output gradient \"o" + std::to_string(outputs++) + "\" " + value + " global [" + join(shape, ", ") +
+            "] layout <[" + repeated("_", shape.size()) + "]> : " + type(shape) + "\n";
+  }
+  std::string text(int64_t vocabulary = 7) const {
+    return "module {\npc.mesh <dp = 1>\npc.program \"t\" batch 2 sequence 3 vocabulary " + std::to_string(vocabulary) +
+           " config \"{}\"\nfunc.func @step() {\n" + body + "  return\n}\n}\n";
+  }
+};
+
+/// "pc.op a, b" of pointwise ops on x, y of one shape, and a chain of them.
+void pointwise(MLIRContext &context, const std::vector<int64_t> &shape) {
+  std::string t = type(shape), tt = " : (" + t + ", " + t + ") -> " + t, u = " : (" + t + ") -> " + t;
+  Program p;
+  std::string x = p.parameter(shape), y = p.parameter(shape), z = p.parameter(shape, 3);
+  p.op("%a = pc.add " + x + ", " + y + tt);
+  p.op("%b = pc.sub " + x + ", " + z + tt);
+  p.op("%c = pc.scale " + y + " by 2.5" + u);
+  p.op("%d = pc.copy " + x + u);
+  p.op("%e = pc.exp %a" + u);
+  p.op("%f = pc.log " + z + u);
+  p.op("%g = pc.recip " + z + u);
+  p.op("%h = pc.sqrt " + z + u);
+  p.op("%i = pc.add %h, %g" + tt);
+  p.op("%wide = pc.scale " + x + " by 300.0" + u); // far tails
+  int n = 0;
+  for (const char *kind : {"gelu_tanh", "gelu", "silu", "relu"})
+    for (const char *in : {"%a", "%wide"}) {
+      std::string k = std::to_string(n++);
+      p.op("%f" + k + " = pc.activation " + kind + " " + in + u);
+      p.op("%g" + k + " = pc.activation_grad " + kind + " " + y + ", " + in + tt);
+      p.output("%f" + k, shape);
+      p.output("%g" + k, shape);
+    }
+  p.op(shape.empty() ? "%m = pc.copy %a" + u : "%m = pc.mask_padding %a valid 2 value -1.5" + u);
+  for (const char *value : {"%a", "%b", "%c", "%d", "%e", "%f", "%g", "%h", "%i", "%m"})
+    p.output(value, shape);
+  check(context, "pointwise " + t, p.text(), false);
+}
+
+void norms(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
+  std::vector<int64_t> shape = rows, bias = {columns};
+  shape.push_back(columns);
+  std::string t = type(shape), c = type(bias), r = type(rows);
+  std::string names, letters;
+  for (size_t i = 0; i < rows.size(); ++i)
+    letters += "r" + std::to_string(i) + " ";
+  Program p;
+  std::string x = p.parameter(shape), y = p.parameter(shape), b = p.parameter(bias), gamma = p.parameter(bias, 1),
+              beta = p.parameter(bias);
+  p.op("%wide = pc.einsum \"e -> " + letters + "e\" " + b + " : (" + c + ") -> " + t);
+  p.op("%h = pc.add " + x + ", %wide : (" + t + ", " + t + ") -> " + t);
+  p.op("%s = pc.add " + y + ", %h : (" + t + ", " + t + ") -> " + t);
+  p.op("%n, %mean, %rstd = pc.layer_norm %s, " + gamma + ", " + beta + " eps 1.0e-5 : (" + t + ", " + c + ", " + c +
+       ") -> (" + t + ", " + r + ", " + r + ")");
+  p.op("%q, %rrms = pc.rms_norm %s, " + gamma + " eps 1.0e-5 : (" + t + ", " + c + ") -> (" + t + ", " + r + ")");
+  p.op("%act = pc.activation silu %q : (" + t + ") -> " + t);
+  p.op("%sum = pc.einsum \"" + letters + "e -> e\" %act : (" + t + ") -> " + c);
+  p.op("%prod = pc.einsum \"" + letters + "e, " + letters + "e -> " + letters + "\" %act, " + x + " : (" + t + ", " +
+       t + ") -> " + r);
+  p.op("%sq = pc.einsum \"" + letters + "e, " + letters + "e -> \" %n, %n : (" + t + ", " + t + ") -> tensor<f32>");
+  p.op("%root = pc.sqrt %sq : (tensor<f32>) -> tensor<f32>");
+  for (const char *value : {"%s", "%n", "%q", "%act"})
+    p.output(value, shape);
+  for (const char *value : {"%mean", "%rstd", "%rrms", "%prod"})
+    p.output(value, rows);
+  p.output("%sum", bias);
+  p.output("%root", {});
+  check(context, "norms " + t, p.text(), false);
+}
+
+void loss(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
+  std::vector<int64_t> shape = rows;
+  shape.push_back(columns);
+  std::string t = type(shape), r = type(rows), i = type(rows, "i32"), letters;
+  for (size_t d = 0; d < rows.size(); ++d)
+    letters += "r" + std::to_string(d) + " ";
+  Program p;
+  std::string x = p.parameter(shape), targets = p.targets(rows);
+  p.op("%l = pc.mask_padding " + x + " valid " + std::to_string(columns) + " value -1.0e30 : (" + t + ") -> " + t);
+  p.op("%max = pc.reduce_max \"" + letters + "v -> " + letters + "\" %l : (" + t + ") -> " + r);
+  p.op("%se = pc.sum_exp %l, %max : (" + t + ", " + r + ") -> " + r);
+  p.op("%pick = pc.pick %l, " + targets + " : (" + t + ", " + i + ") -> " + r);
+  p.op("%log = pc.log %se : (" + r + ") -> " + r);
+  p.op("%add = pc.add %log, %max : (" + r + ", " + r + ") -> " + r);
+  p.op("%nll = pc.sub %add, %pick : (" + r + ", " + r + ") -> " + r);
+  p.op("%total = pc.einsum \"" + letters + "-> \" %nll : (" + r + ") -> tensor<f32>");
+  p.op("%loss = pc.scale %total by 0.125 : (tensor<f32>) -> tensor<f32>");
+  p.op("%seed = pc.seed : tensor<f32>");
+  p.op("%d0 = pc.scale %seed by 0.125 : (tensor<f32>) -> tensor<f32>");
+  p.op("%d1 = pc.einsum \" -> " + letters + "\" %d0 : (tensor<f32>) -> " + r);
+  p.op("%grad = pc.cross_entropy_grad %l, %max, %se, " + targets + ", %d1 : (" + t + ", " + r + ", " + r + ", " + i +
+       ", " + r + ") -> " + t);
+  p.output("%nll", rows);
+  p.output("%loss", {});
+  p.output("%grad", shape);
+  check(context, "loss " + t, p.text(columns), false);
+}
+
+/// Any einsum: shapes by factor name.
+void einsum(MLIRContext &context, const std::string &spec, const std::map<char, int64_t> &sizes) {
+  auto shapeOf = [&](llvm::StringRef dims) {
+    std::vector<int64_t> shape;
+    for (char c : dims)
+      if (c != ' ')
+        shape.push_back(sizes.at(c));
+    return shape;
+  };
+  auto [left, right] = llvm::StringRef(spec).split("->");
+  llvm::SmallVector<llvm::StringRef> operands;
+  left.split(operands, ',');
+  Program p;
+  std::string names, types;
+  for (llvm::StringRef operand : operands) {
+    std::vector<int64_t> shape = shapeOf(operand);
+    names += (names.empty() ? "" : ", ") + p.parameter(shape);
+    types += (types.empty() ? "" : ", ") + type(shape);
+  }
+  std::vector<int64_t> result = shapeOf(right);
+  p.op("%r = pc.einsum \"" + spec + "\" " + names + " : (" + types + ") -> " + type(result));
+  p.op("%s = pc.scale %r by 0.5 : (" + type(result) + ") -> " + type(result));
+  p.output("%r", result);
+  p.output("%s", result);
+  check(context, "einsum " + spec, p.text(), false);
+}
+
+void microbatches(MLIRContext &context) {
+  Program p;
+  std::string w = p.parameter({5, 7}), v = p.parameter({4, 5});
+  p.body += R"(  %t = pc.input tokens dims ["microbatch", "d"] global [3, 4] layout <[_, _]> : tensor<3x4xi32>
+  %loss, %dw, %de = pc.accumulate (%ids = %t : tensor<3x4xi32> -> tensor<4xi32>) {
+    %e = pc.embedding %p0, %ids : (tensor<5x7xf32>, tensor<4xi32>) -> tensor<4x7xf32>
+    %sum = pc.einsum "i e, i e -> " %e, %e : (tensor<4x7xf32>, tensor<4x7xf32>) -> tensor<f32>
+    %g = pc.einsum "i v, i e -> v e" %p1, %e : (tensor<4x5xf32>, tensor<4x7xf32>) -> tensor<5x7xf32>
+    %d = pc.scale %e by 2.0 : (tensor<4x7xf32>) -> tensor<4x7xf32>
+    pc.yield %sum, %g, %d : tensor<f32>, tensor<5x7xf32>, tensor<4x7xf32>
+  } : tensor<f32>, tensor<5x7xf32>, tensor<4x7xf32>
+)";
+  p.output("%loss", {});
+  p.output("%dw", {5, 7});
+  p.output("%de", {4, 7});
+  check(context, "microbatches", p.text(5), false);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::outs().SetUnbuffered();
+  DialectRegistry registry;
+  pc::registerDialects(registry);
+  pc::registerPasses();
+  MLIRContext context(registry);
+  for (int i = 1; i < argc; ++i)
+    check(context, argv[i], argv[i], true, 20);
+  if (argc == 1) {
+    for (int64_t columns : {1, 15, 16, 17, 33, 70}) {
+      pointwise(context, {3, columns});
+      norms(context, {2, 3}, columns);
+      norms(context, {5}, columns);
+      loss(context, {2, 3}, columns);
+    }
+    pointwise(context, {});
+    pointwise(context, {1});
+    pointwise(context, {2, 1, 3});
+    pointwise(context, {4099});
+    norms(context, {300}, 100);
+    norms(context, {1, 1}, 20);
+    loss(context, {20}, 300);
+    std::map<char, int64_t> sizes = {{'a', 3}, {'b', 4}, {'c', 5}, {'d', 17}, {'e', 1}, {'f', 33}};
+    for (const char *spec : {"a b c -> a b c",
+                             "a b c -> c b a",
+                             "a b -> b a",
+                             "b c -> a b c",
+                             "a c -> a b c",
+                             "a b -> a b c",
+                             "c -> a b c",
+                             "a -> a b c",
+                             " -> a b",
+                             "a b c -> a c",
+                             "a b c -> b c",
+                             "a b c -> b",
+                             "a b c -> a",
+                             "a b c -> c",
+                             "a b c ->",
+                             "a b d, a b d -> d",
+                             "a b d, a d -> a b d",
+                             "a b d, d -> a b",
+                             "a b d, a b -> d",
+                             "a b d, a b -> a b d",
+                             "a b, b c -> a c",
+                             "a b, c b -> a c",
+                             "b a, b c -> a c",
+                             "b a, c b -> a c",
+                             "a b, b c -> c a",
+                             "a c d, d f -> a c f",
+                             "a c d, b a c -> b d",
+                             "a b c d, b a d f -> a b c f",
+                             "a b c, a b d -> a c d",
+                             "a b c, a d c -> a b d",
+                             "a b, c d -> a b c d",
+                             "a b, a c, a d -> b c d",
+                             "a b, b -> a",
+                             "a, a -> a",
+                             "a, b -> a b",
+                             "e a, a b -> e b",
+                             "a e, e b -> a b",
+                             "a b c, c b d -> a d",
+                             "a b c, b d c -> a d",
+                             "a b e c, c d -> a b e d",
+                             "a b, c -> b",
+                             "a b c, c a -> b",
+                             "a b c d, d b -> c a",
+                             "d a, f d -> a f"})
+      einsum(context, spec, sizes);
+    microbatches(context);
+  }
+  llvm::outs() << runs << " runs, " << failures << " failures\n";
+  return failures ? 1 : 0;
+}
