@@ -97,8 +97,13 @@ void pcrt_context::step(char *arena, int64_t *allocations) {
   startCountingAllocations();
   pcrt_status status = program.abi.step(this, arena);
   *allocations += stopCountingAllocations();
-  if (status != PCRT_OK)
-    pcrt::fail(status, error.empty() ? "a step ended with status " + std::to_string(status) : error);
+  if (status == PCRT_OK)
+    return;
+  if (error.empty())
+    error = "a step ended with status " + std::to_string(status);
+  // What the communication layer says names ranks already.
+  bool names = comm.size() == 1 || status == PCRT_PEER_LOST || status == PCRT_TIMEOUT;
+  pcrt::fail(status, names ? error : "rank " + std::to_string(comm.rank()) + ": " + error);
 }
 
 //===----------------------------------------------------------------------===//

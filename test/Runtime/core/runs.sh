@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # usage: runs.sh PC_RUN DIRECTORY: runs the hand-written program (core-program-<dp>-<tp>-<microbatches>) on several meshes, and
 # with every kind of bad input. Exit codes, messages, files.
+# shellcheck disable=SC2046,SC2086 # names of meshes have no spaces
 set -u
 pc_run=$1 programs=$2
 work=$programs/runs.work
@@ -140,6 +141,8 @@ for mesh in $one $four; do
   good "$mesh the old checkpoint survives" diff -r $mesh survivor-$mesh
   good "$mesh nothing is left of the new one" test ! -e survivor-$mesh.tmp
 done
+# Token 50 is in row 6 of the first batch, which only rank 1 of two holds: rows 4 to 7, 8 tokens each.
+expect 9 "rank 1: 'embed wte': element 18 is out of range" "a kernel's bad element, on one rank" program 2-1-1LOOSE --data range.bin
 expect 2 'needs 4 ranks, but the run has 3' "mesh against ranks" "$pc_run" -n 3 "$programs/core-program-2-2-2" -- --data tokens.bin
 expect 2 'needs 4 ranks, but the run has 1' "mesh against one rank" "$programs/core-program-2-2-2" --data tokens.bin
 expect 2 'no gradients' "gradients of an evaluation" "$programs/core-program-1-1-1EVAL" --data tokens.bin --dump-grads g
