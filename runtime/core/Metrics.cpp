@@ -19,6 +19,7 @@ Metrics::Metrics(const std::string &path, int64_t steps)
 }
 
 Metrics::~Metrics() {
+  finish(); // an error message begins on a line of its own
   if (fd >= 0)
     close(fd);
 }
