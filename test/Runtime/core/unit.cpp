@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <random>
@@ -301,6 +302,60 @@ static void testSafetensors(const std::string &folder) {
   expect(!memcmp(read, values, sizeof read) && back.metadata().at("step") == "7", "written and read back");
   expect(back.findModelTensor("transformer.b") && back.findModelTensor("model.b") && !back.findModelTensor("x.b"),
          "names with another prefix");
+
+  // A directory with an index of shards.
+  std::string model = folder + "/model";
+  std::filesystem::create_directories(model);
+  std::string one(4, '\0');
+  writeFile(model + "/1.safetensors",
+            safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", one));
+  writeFile(model + "/2.safetensors",
+            safetensors("{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", one));
+  auto index = [&](const char *text) { writeFile(model + "/model.safetensors.index.json", text); };
+  auto refusedModel = [&](const char *word) {
+    std::string message = failureOf([&] { Safetensors::open(model); });
+    expect(message.find(word) != std::string::npos, std::string("'") + word + "' in: " + message);
+  };
+  std::filesystem::remove(model + "/model.safetensors.index.json");
+  refusedModel("neither");
+  index("{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\"}}");
+  {
+    Safetensors shards = Safetensors::open(model);
+    expect(shards.find("a") && shards.find("b"), "tensors of two shards");
+  }
+  index("{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"3.safetensors\"}}");
+  refusedModel("3.safetensors");
+  index("{\"weight_map\": {\"a\": \"../1.safetensors\"}}");
+  refusedModel("no file of this directory");
+  index("{\"weight_map\": 5}");
+  refusedModel("weight_map");
+  index("{");
+  refusedModel("not JSON");
+  writeFile(model + "/2.safetensors",
+            safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", one));
+  index("{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\"}}");
+  refusedModel("too");
+
+  // bf16 memory is written as f32, rounded as it was.
+  {
+    SafetensorsWriter narrow(folder + "/n.safetensors");
+    narrow.add("n", {3000});
+    narrow.create();
+    std::vector<uint16_t> brain(3000);
+    for (int i = 0; i < 3000; ++i)
+      brain[i] = floatToBf16(float(i) / 7);
+    expect(narrow.write(narrow.placeOf("n"), {3000}, {{0}, {3000}}, Box::whole({3000}), PCRT_BF16, brain.data()) ==
+               PCRT_OK,
+           "write bf16");
+    narrow.close();
+    Safetensors wide = Safetensors::open(folder + "/n.safetensors");
+    std::vector<float> values(3000);
+    loadFloats(*wide.find("n"), 0, 3000, values.data());
+    bool equal = true;
+    for (int i = 0; i < 3000; ++i)
+      equal &= values[i] == bf16ToFloat(brain[i]) && std::fabs(values[i] - float(i) / 7) <= float(i) / 7 / 256;
+    expect(equal, "bf16 written as f32");
+  }
 
   // Any bytes: refused or read, never a crash.
   std::string good;
