@@ -97,6 +97,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
       object["batch"] = program.getBatch();
       object["sequence"] = program.getSequence();
       object["vocabulary"] = program.getVocabulary();
+      if (program.getWeights())
+        object["weights"] = *program.getWeights();
       auto config = json::parse(program.getConfig());
       object["config"] = config ? std::move(*config) : json::Value(nullptr);
       if (!config)

@@ -89,6 +89,11 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
       readTensorIndex(directory, [&](StringRef file) { return emitError(fileLocation(context, file)); });
   if (failed(index) || (!index->empty() && failed(checkWeights(*module, *config, *index, directory))))
     return {};
+  if (!index->empty()) {
+    SmallString<256> weights;
+    if (!llvm::sys::fs::real_path(directory, weights))
+      cast<ProgramOp>(module->getBody()->front()).setWeights(weights.str());
+  }
   status = PCRT_OK;
   return module;
 }

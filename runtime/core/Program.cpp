@@ -217,6 +217,7 @@ void readAll(Program &program, const Json &json) {
   if (program.microbatches < 1 || program.batch < 1 || program.sequence < 1 || program.vocabulary < 1 ||
       program.batch % program.microbatches)
     wrong("batch, sequence, vocabulary or microbatches");
+  program.weights = json.value("weights", "");
   program.config = json.value("config", Json::object());
   program.report = json.value("report", Json::object());
   Reader reader(program);

@@ -72,6 +72,7 @@ struct Program {
   std::vector<Input> inputs;
   std::vector<Constant> constants;
   std::vector<Output> outputs;
+  std::string weights; ///< Directory of the weights that the model was imported with, or empty.
   Json config, report;
 };
 

@@ -88,8 +88,9 @@ private:
     onAllRanks(comm, [&] {
       if (!options.load.empty())
         firstStep = loadCheckpoint(options.load, program, comm.rank(), arena, pool);
-      else if (!options.init.empty())
-        readParameters(program, Safetensors::open(options.init), comm.rank(), arena, pool);
+      else if (!options.init.empty() || !program.weights.empty())
+        readParameters(program, Safetensors::open(options.init.empty() ? program.weights : options.init), comm.rank(), arena,
+                       pool);
       else
         drawParameters(program, options.seed, comm.rank(), arena, pool);
       fillConstants(program, comm.rank(), arena);

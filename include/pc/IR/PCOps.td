@@ -28,11 +28,15 @@ def PC_MeshOp : PC_Op<"mesh"> {
 def PC_ProgramOp : PC_Op<"program"> {
   let summary = "What the module is: model name, data shape and the Hugging Face configuration";
   let description = [{
-    One per module. `config` is the text of config.json, carried to the checkpoint. `batch` is the global batch.
+    One per module. `config` is the text of config.json, carried to the checkpoint. `batch` is the global batch. `weights` is the directory of
+    the safetensors that the model was imported with: a run starts from them unless it is told otherwise.
     Example: `pc.program "gpt2" batch 8 sequence 256 vocabulary 50257 config "{...}"`
   }];
-  let arguments = (ins StrAttr:$name, I64Attr:$batch, I64Attr:$sequence, I64Attr:$vocabulary, StrAttr:$config);
-  let assemblyFormat = "$name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary `config` $config attr-dict";
+  let arguments = (ins StrAttr:$name, I64Attr:$batch, I64Attr:$sequence, I64Attr:$vocabulary, StrAttr:$config,
+                       OptionalAttr<StrAttr>:$weights);
+  let assemblyFormat = [{
+    $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary `config` $config (`weights` $weights^)? attr-dict
+  }];
 }
 
 def PC_PlanOp : PC_Op<"plan"> {
