@@ -23,6 +23,11 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
     SmallVector<StringRef> arguments{*driver, object, runtime, "-o", output, "-ldnnl", "-lpthread", "-ldl"};
     if (name == "clang++-22" && llvm::sys::findProgramByName("ld.lld-22"))
       arguments.push_back("-fuse-ld=lld-22");
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+    arguments.push_back("-fsanitize=address,undefined"); // libpcrt.a was built so, too
+#endif
+#endif
     std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
     int status = llvm::sys::ExecuteAndWait(*driver, arguments, std::nullopt, redirects);
     auto words = llvm::MemoryBuffer::getFile(log);
