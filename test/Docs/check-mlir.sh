@@ -1,11 +1,12 @@
 #!/bin/sh
 # usage: check-mlir.sh PAGE.md DIRECTORY
-# Every fenced block "```mlir phase=NAME" of the page: its lines occur in this order in DIRECTORY/NAME.mlir. Locations and
-# blanks are ignored; a line "..." stands for any lines; "..." at the end of a line for the rest of it. Fails if no block was found.
+# Every fenced block "```mlir phase=NAME" of the page: its lines occur in this order in DIRECTORY/NAME.mlir. Locations, blanks and
+# numbers of values (%12) are ignored; a line "..." stands for any lines; "..." at the end of a line for the rest of it. Fails if no block was found.
 page=$1 directory=$2
 awk -v page="$page" -v directory="$directory" '
   function clean(line) {
     gsub(/ loc\((#[a-z0-9]+|"[^"]*")\)/, "", line)
+    gsub(/%[0-9]+/, "%", line)
     gsub(/[ \t]+/, " ", line); sub(/^ /, "", line); sub(/ $/, "", line)
     return line
   }
