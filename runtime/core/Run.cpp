@@ -84,13 +84,14 @@ private:
 
   void fillArena() {
     requireOk(comm, comm.allocateArena(program.abi.arena_bytes, &arena));
+    touchArena();
     context->gemms.warmUp(arena, program.abi.arena_bytes);
     onAllRanks(comm, [&] {
       if (!options.load.empty())
         firstStep = loadCheckpoint(options.load, program, comm.rank(), arena, pool);
       else if (!options.init.empty() || !program.weights.empty())
-        readParameters(program, Safetensors::open(options.init.empty() ? program.weights : options.init), comm.rank(), arena,
-                       pool);
+        readParameters(program, Safetensors::open(options.init.empty() ? program.weights : options.init), comm.rank(),
+                       arena, pool);
       else
         drawParameters(program, options.seed, comm.rank(), arena, pool);
       fillConstants(program, comm.rank(), arena);
@@ -100,6 +101,15 @@ private:
     });
     if (!program.training)
       firstStep = 0;
+  }
+
+  /// Takes the arena's memory now: no step waits for pages, and a machine that has too little of it is found at once.
+  void touchArena() {
+    constexpr int64_t page = 4096;
+    pool.ranges((program.abi.arena_bytes + page - 1) / page, [&](int, int64_t lo, int64_t hi) {
+      for (int64_t i = lo; i < hi; ++i)
+        static_cast<volatile char *>(arena)[i * page] = 0;
+    });
   }
 
   /// lr, beta1, beta2, eps, weight_decay, 1 - beta1^t, 1 - beta2^t, clip.
