@@ -14,6 +14,12 @@ mkdir -p "$work"
 
 venv=${PC_VENV:-$HOME/.cache/pc-bench-venv}
 if [[ ! -x $venv/bin/python ]]; then
+  # torch.compile calls g++ and includes Python.h.
+  if ! python3 -c 'import ensurepip' 2>/dev/null || ! command -v g++ >/dev/null; then
+    as_root=()
+    ((EUID)) && as_root=(sudo)
+    "${as_root[@]}" apt-get -q -y install --no-install-recommends g++ python3-dev python3-venv
+  fi
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet torch numpy
 fi
