@@ -175,6 +175,12 @@ def drive(options):
         ratio = f"{tokens_per_second(runs[ours])[0] / median:.2f}x" if name != ours and not name.startswith("ours") and ours in runs else ""
         share = flops * median / (BATCH * SEQUENCE) / (peak * 1e9)
         print(f"| {name} | {median:.0f} | {best:.0f} | {100 * share:.0f} % | {ratio} |")
+    for name in variants:
+        kinds = [run["summary"].get("time_by_kind", {}) for run in runs[name] if "summary" in run]
+        if kinds:
+            total = {kind: statistics.median(k[kind] for k in kinds) for kind in kinds[0]}
+            print(f"\nWhere the time goes, {name} (rank 0): " + ", ".join(
+                f"{kind} {100 * seconds / sum(total.values()):.1f} %" for kind, seconds in sorted(total.items(), key=lambda x: -x[1])))
     result = {"cpu": cpu, "threads": os.cpu_count(), "fma_peak": peaks, "flops_per_step": flops, "runs": runs}
     path = Path(__file__).parent / "results" / (options.name + ".json")
     path.parent.mkdir(exist_ok=True)

@@ -61,6 +61,8 @@ template <typename F> static Tensors pointwise(const Tensor &like, F f) {
 }
 
 FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
+  if (isa<ClipCoefficientOp, AdamWOp, SGDOp>(op) && in.back()->size() != 8)
+    return op->emitOpError() << "needs 8 hyper-parameters, got " << in.back()->size();
   int64_t offset = context.offset;
   return llvm::TypeSwitch<Operation *, FailureOr<Tensors>>(op)
       .Case([&](IotaOp) {
@@ -108,7 +110,11 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](LayerNormGradOp) { return layerNormGrad(in); })
       .Case([&](RMSNormOp norm) { return rmsNorm(in, norm.getEps().convertToDouble()); })
       .Case([&](RMSNormGradOp) { return rmsNormGrad(in); })
-      .Case([&](RopeOp op) { return rope(in, op.getInverse()); })
+      .Case([&](RopeOp op) -> FailureOr<Tensors> {
+        if (in[0]->shape.back() != 2 * in[1]->shape.back())
+          return op.emitOpError() << "has tables of another width than half a head";
+        return rope(in, op.getInverse());
+      })
       .Case([&](AttentionOp a) { return attention(in, a.getScale().convertToDouble(), a.getCausal()); })
       .Case([&](AttentionGradOp a) { return attentionGrad(in, a.getScale().convertToDouble(), a.getCausal()); })
       .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {

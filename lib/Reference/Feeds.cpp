@@ -82,8 +82,13 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
         return draw(op.getName(), shape, validShape(op.getName()),
                     [&](uint64_t bits) { return start + deviation * normal(bits); });
       })
-      .Case([&](StateOp op) {
-        return draw((op.getName() + " of " + op.getParameter()).str(), shape, validShape(op.getParameter()),
+      .Case([&](StateOp op) -> FailureOr<Tensor> {
+        const Shape *valid = validShape(op.getParameter());
+        if (valid && (valid->size() != shape.size() || llvm::any_of(llvm::zip(*valid, shape), [](auto pair) {
+                        return std::get<0>(pair) > std::get<1>(pair);
+                      })))
+          return op.emitOpError() << "has another shape than the padded parameter that it belongs to";
+        return draw((op.getName() + " of " + op.getParameter()).str(), shape, valid,
                     [](uint64_t bits) { return 1e-3 + 9e-3 * uniform(bits); });
       })
       .Case([&](InputOp op) -> FailureOr<Tensor> {
@@ -101,7 +106,9 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
         return draw(stringifyInputKind(op.getKind()), shape, nullptr,
                     [&](uint64_t bits) { return std::floor(uniform(bits) * vocabulary); });
       })
-      .Case([&](RopeTableOp op) {
+      .Case([&](RopeTableOp op) -> FailureOr<Tensor> {
+        if (shape.size() != 2 || shape[1] != static_cast<int64_t>(op.getInvFreq().size()))
+          return op.emitOpError() << "needs one inverse frequency per column";
         Tensor table(shape);
         double scale = op.getScale().convertToDouble();
         for (int64_t i = 0; i < table.size(); ++i) {

@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Interpreter.h"
 
+#include "CheckProgram.h"
 #include "Store.h"
 #include "pc/Reference/Evaluate.h"
 #include "pc/Reference/Feeds.h"
@@ -353,6 +354,8 @@ FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
     return module.emitError() << "nothing to interpret: expected @step, @model or a single function";
   if (!function.getBody().hasOneBlock() || function.getNumArguments())
     return function.emitError() << "the interpreter runs functions of one block without arguments";
+  if (failed(checkProgram(function, meshOf(module))))
+    return failure();
   Feeds feeds(function, options.seed);
   Ranks ranks(meshOf(module));
   std::vector<Tensor> trace;

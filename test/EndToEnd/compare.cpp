@@ -226,7 +226,34 @@ std::map<int64_t, RankFigures> rankFigures(const Json &report, const std::string
   return figures;
 }
 
-/// Prints predicted beside counted figures; everything must be equal, and no step may allocate.
+/// Predicted beside counted figures of every group of equal ranks, and what only one side knows.
+void printTable(const std::vector<std::pair<std::string, std::string>> &blocks, const Json &report,
+                const Json &summary) {
+  for (auto &[ranks, lines] : blocks) {
+    printf("rank %s\n  %-34s %7s %7s  %13s %13s  %13s %13s\n", ranks.c_str(), "axis, move, phase: each step", "count",
+           "counted", "payload bytes", "counted", "wire bytes", "counted");
+    printf("%s", lines.c_str());
+  }
+  for (const Json &group : report["per_rank"]) {
+    printf("predicted contents of the device arena of rank %s:\n", group["ranks"].dump().c_str());
+    Json memory = group.value("memory", Json::object());
+    for (auto &[kind, bytes] : memory.items())
+      printf("  %-34s %31ld\n", kind.c_str(), bytes.get<int64_t>());
+  }
+  if (summary.contains("time_by_kind")) {
+    double total = 0;
+    for (auto &[kind, seconds] : summary["time_by_kind"].items())
+      total += seconds.get<double>();
+    printf("where the time went on rank 0:\n");
+    for (auto &[kind, seconds] : summary["time_by_kind"].items())
+      printf("  %-34s %6.2f s %5.1f %%\n", kind.c_str(), seconds.get<double>(), 100 * seconds.get<double>() / total);
+  }
+  printf("peak resident bytes %s, heap allocations inside steps %s\n",
+         summary.value("peak_rss_bytes", Json()).dump().c_str(),
+         summary.value("step_allocations", Json()).dump().c_str());
+}
+
+/// Compares predicted with counted figures; everything must be equal, and no step may allocate.
 int compareReports(const std::string &reportPath, const std::string &summaryPath, bool table) {
   Json report = parse(readFile(reportPath), reportPath), summary = parse(readFile(summaryPath), summaryPath);
   auto predicted = rankFigures(report, reportPath), counted = rankFigures(summary, summaryPath);
@@ -237,9 +264,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
   };
   if (predicted.empty() || predicted.size() != counted.size())
     complain(std::to_string(predicted.size()) + " ranks predicted, " + std::to_string(counted.size()) + " counted");
-  if (table)
-    printf("%-4s  %-32s %9s %9s  %15s %15s  %15s %15s\n", "rank", "axis move phase", "count", "counted",
-           "payload bytes", "counted", "wire bytes", "counted");
+  std::vector<std::pair<std::string, std::string>> blocks; // ranks, and the lines that they share
   for (auto &[rank, want] : predicted) {
     const RankFigures &got = counted[rank];
     std::map<std::string, std::pair<std::vector<int64_t>, std::vector<int64_t>>> rows;
@@ -247,32 +272,35 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
       rows[key].first = sums;
     for (auto &[key, sums] : got.traffic)
       rows[key].second = sums;
+    std::string lines;
+    char line[256];
     for (auto &[key, row] : rows) {
-      row.first.resize(3);
-      row.second.resize(3);
       auto &[p, c] = row;
-      if (table)
-        printf("%4ld  %-32s %9ld %9ld  %15ld %15ld  %15ld %15ld\n", rank, key.c_str(), p[0], c[0], p[1], c[1], p[2],
-               c[2]);
+      p.resize(3);
+      c.resize(3);
+      snprintf(line, sizeof line, "  %-34s %7ld %7ld  %13ld %13ld  %13ld %13ld\n", key.c_str(), p[0], c[0], p[1], c[1],
+               p[2], c[2]);
+      lines += line;
       if (p != c)
         complain("rank " + std::to_string(rank) + " " + key + ": predicted " + Json(p).dump() + ", counted " +
                  Json(c).dump());
     }
+    for (auto &[kind, bytes] : want.arena.items()) {
+      snprintf(line, sizeof line, "  %-34s %7s %7s  %13ld %13ld\n", ("arena, " + kind).c_str(), "", "",
+               bytes.get<int64_t>(), got.arena.is_object() ? got.arena.value(kind, int64_t(-1)) : -1);
+      lines += line;
+    }
     if (want.arena != got.arena)
       complain("rank " + std::to_string(rank) + " arena: predicted " + want.arena.dump() + ", counted " +
                got.arena.dump());
+    auto same = std::find_if(blocks.begin(), blocks.end(), [&](auto &block) { return block.second == lines; });
+    if (same == blocks.end())
+      blocks.push_back({std::to_string(rank), lines});
+    else
+      same->first += ", " + std::to_string(rank);
   }
-  if (table) {
-    printf("\n%-4s  %15s %15s   predicted memory of the device arena\n", "rank", "arena bytes", "counted");
-    for (const Json &group : report["per_rank"])
-      for (int64_t rank : group["ranks"])
-        printf("%4ld  %15ld %15ld   %s\n", rank, group["arena_bytes"].value("device", int64_t(0)),
-               counted[rank].arena.is_object() ? counted[rank].arena.value("device", int64_t(-1)) : -1,
-               group.value("memory", Json::object()).dump().c_str());
-    printf("\npeak resident bytes %s, heap allocations inside steps %s\n",
-           summary.value("peak_rss_bytes", Json()).dump().c_str(),
-           summary.value("step_allocations", Json()).dump().c_str());
-  }
+  if (table)
+    printTable(blocks, report, summary);
   if (!summary.contains("step_allocations") || summary["step_allocations"] != 0)
     complain("step_allocations is " + summary.value("step_allocations", Json()).dump() + ", not 0");
   // One number, or one a rank.

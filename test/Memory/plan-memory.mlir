@@ -138,3 +138,22 @@ func.func @kernels() {
   pc.output gradient "x" %n global [2, 32] layout <[_, _]> : tensor<2x32xf32>
   return
 }
+
+// -----
+
+// A product that broadcasts may become a library call (k = 1), which does not promise to work in place; in a kernel it is one loop.
+// CHECK-LABEL: func.func @broadcast
+func.func @broadcast() {
+  %x = pc.parameter "x" dims ["a", "b"] init <fill, 1.0> source <"x", shape = [2, 32], start = [0, 0], size = [2, 32]> global [2, 32] layout <[_, _]> : tensor<2x32xf32>
+  %row = pc.parameter "row" dims ["b"] init <fill, 1.0> source <"row", shape = [32], start = [0], size = [32]> global [32] layout <[_]> : tensor<32xf32>
+  // CHECK: pc.scale {{.*}} -> tensor<2x32xf32, #pc.home<[[A:.*]]>>
+  %a = pc.scale %x by 2.0 : (tensor<2x32xf32>) -> tensor<2x32xf32>
+  // CHECK-NOT: pc.einsum {{.*}} -> tensor<2x32xf32, #pc.home<[[A]]>>
+  // CHECK: pc.einsum {{.*}} -> tensor<2x32xf32, #pc.home<[[B:.*]]>>
+  %b = pc.einsum "a b, b -> a b" %a, %row : (tensor<2x32xf32>, tensor<32xf32>) -> tensor<2x32xf32>
+  // An elementwise product is no library call.
+  // CHECK: pc.einsum {{.*}} -> tensor<2x32xf32, #pc.home<[[B]]>>
+  %c = pc.einsum "a b, a b -> a b" %b, %x : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2x32xf32>
+  pc.output gradient "x" %c global [2, 32] layout <[_, _]> : tensor<2x32xf32>
+  return
+}

@@ -1,12 +1,11 @@
 //===- pc-compile.cpp - Model program -> executable, or any phase before it ---------------===//
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Registration.h"
+#include "pc/IR/Diagnostics.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/SourceMgr.h"
-#include "mlir/IR/Diagnostics.h"
 
 namespace cl = llvm::cl;
 using pc::Phase;
@@ -86,9 +85,8 @@ int main(int argc, char **argv) {
   pc::registerDialects(registry);
   pc::registerPasses();
   mlir::MLIRContext context(registry);
-  context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
-  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+  pc::ToolDiagnostics diagnostics("pc-compile", sources, &context);
 
   pcrt_status status = PCRT_BAD_INPUT;
   std::optional<pc::Plan> chosen;

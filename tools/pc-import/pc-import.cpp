@@ -1,11 +1,11 @@
 //===- pc-import.cpp - Hugging Face directory -> model program ------------------------===//
+#include "pc/IR/Diagnostics.h"
 #include "pc/Import/Import.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
@@ -33,8 +33,7 @@ int main(int argc, char **argv) {
   }
   mlir::MLIRContext context;
   llvm::SourceMgr sources;
-  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
-  context.printOpOnDiagnostic(false);
+  pc::ToolDiagnostics diagnostics("pc-import", sources, &context);
   pcrt_status status = PCRT_OK;
   mlir::OwningOpRef<mlir::ModuleOp> module = pc::importModel(&context, directory, {batch, sequence}, status);
   if (!module)

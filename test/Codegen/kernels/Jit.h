@@ -6,6 +6,7 @@
 #define PC_TEST_CODEGEN_KERNELS_JIT_H
 
 #include "pcrt/pcrt.h"
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct JitKernel {
   pcrt_kernel_fn fn = nullptr;
   int64_t items = 0, scratchBytes = 0;
   std::string kind;
+  std::shared_ptr<void> code; ///< what `fn` lies in
 
   /// Runs all items in ranges of `range` (0: one range), the last range first, with scratch full of NaN; checks that
   /// nothing is written behind the scratch.
