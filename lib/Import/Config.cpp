@@ -94,8 +94,8 @@ public:
 
   /// An option that would change the numbers: only `allowed` is accepted.
   void onlyZero(llvm::StringRef key, llvm::StringRef hint) {
-    if (double value = real(key, 0.0); value != 0.0)
-      fail() << "'" << key << "' is " << value << ", which is not supported; " << hint;
+    if (real(key, 0.0) != 0.0)
+      fail() << "'" << key << "' is " << show(*object.get(key)) << ", which is not supported; " << hint;
   }
   void onlyFlag(llvm::StringRef key, bool allowed) {
     if (flag(key, allowed) != allowed)
