@@ -54,9 +54,7 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
 
 /// What the plan costs, and whether that is allowed.
 static pcrt_status report(ModuleOp module, const CompileOptions &options) {
-  OpBuilder builder(module.getContext());
-  OwningOpRef<PlanOp> plan = options.plan.build(builder);
-  FailureOr<llvm::json::Value> value = buildReport(module, plan->line());
+  FailureOr<llvm::json::Value> value = buildReport(module, options.plan.line());
   if (failed(value))
     return PCRT_INTERNAL;
   if (options.memoryLimit > 0) {

@@ -91,16 +91,16 @@ std::vector<Axis> drawMesh(Dice &dice) {
 
 Triple::Triple(uint64_t seed) {
   Dice dice(seed);
-  std::vector<Axis> mesh = drawMesh(dice);
+  std::vector<Axis> axes = drawMesh(dice);
   int64_t data = 1, tensor = 1, shards = 1, sequenceRanks = 1, tensorAxes = 0;
-  for (const Axis &axis : mesh) {
+  for (const Axis &axis : axes) {
     data *= axis.splitsBatch() ? axis.size : 1;
     shards *= axis.splitsEmbed() ? axis.size : 1;
     tensor *= axis.splitsHeads() ? axis.size : 1;
     sequenceRanks *= axis.role == Role::TensorAndSequence ? axis.size : 1;
     tensorAxes += axis.splitsHeads();
   }
-  int64_t microbatches = dice.between(1, 3);
+  microbatches = dice.between(1, 3);
   batch = data * microbatches * (data * microbatches <= 4 ? dice.between(1, 2) : 1);
   sequence = sequenceRanks * dice.between(sequenceRanks > 1 ? 1 : 3, sequenceRanks > 1 ? 2 : 6);
 
@@ -115,11 +115,17 @@ Triple::Triple(uint64_t seed) {
         kvHeads = dice.between(1, tensor);
       while (tensor % kvHeads);
   }
-  int64_t layers = dice.between(1, 2), ffn = tensor * dice.between(1, 3), vocabulary = dice.between(9, 21);
-  int64_t embed = shards * 2 * dice.between(1, 4);
+  int64_t layers = dice.between(1, 2), ffn = tensor * dice.between(1, 3);
+  vocabulary = dice.between(9, 21);
+  if (sequenceRanks > 1) // pc-compile pads for pc-tensor-parallel only
+    vocabulary = tensor * dice.between(3, 6);
+
+  int64_t embed = shards * 2 * dice.between(2, 5);
   if (family == "gpt2") { // whose heads make up the width
     heads *= shards;
     kvHeads = heads;
+    while (heads * headDim < 6) // a norm of two elements forgets them
+      headDim *= 2;
     embed = heads * headDim;
   }
   bool tied = dice.chance(50);
@@ -142,19 +148,19 @@ Triple::Triple(uint64_t seed) {
     os << "}";
   }
 
+  optimizer = dice.oneOf<const char *>({"adamw", "adamw", "adamw", "sgd", "sgd", "none"});
   step = {"pc-pad-vocabulary{multiple=" + std::to_string(tensor) + "}",
-          "pc-differentiate{microbatches=" + std::to_string(microbatches) +
-              " optimizer=" + dice.oneOf<const char *>({"adamw", "adamw", "adamw", "sgd", "sgd", "none"}) + "}"};
+          "pc-differentiate{microbatches=" + std::to_string(microbatches) + " optimizer=" + optimizer + "}"};
   if (dice.chance(20))
     step.push_back("cse");
-  dice.shuffle(mesh);
-  std::string meshText;
-  for (const Axis &axis : mesh)
-    meshText += (meshText.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
-  dice.shuffle(mesh);
-  placed = {"pc-set-mesh{mesh=" + meshText + "}"};
-  for (const Axis &axis : mesh)
-    placed.push_back(axis.tactic());
+  dice.shuffle(axes);
+  for (const Axis &axis : axes)
+    mesh += (mesh.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
+  dice.shuffle(axes);
+  for (const Axis &axis : axes)
+    tactics.push_back(axis.tactic());
+  placed = {"pc-set-mesh{mesh=" + mesh + "}"};
+  placed.insert(placed.end(), tactics.begin(), tactics.end());
   placed.push_back("pc-fuse-moves");
   placed.push_back("pc-verify-placed");
 }

@@ -11,9 +11,12 @@
 /// allow. The same seed draws the same triple on every machine.
 struct Triple {
   std::string config; ///< config.json
-  int64_t batch, sequence;
-  std::vector<std::string> step;   ///< passes from model to step
-  std::vector<std::string> placed; ///< passes from step to placed
+  int64_t batch, sequence, vocabulary, microbatches;
+  std::string optimizer;         ///< adamw, sgd or none
+  std::string mesh;              ///< "x=2,y=3"
+  std::vector<std::string> step; ///< passes from model to step
+  std::vector<std::string> tactics;
+  std::vector<std::string> placed; ///< passes from step to placed, with the tactics
 
   explicit Triple(uint64_t seed);
   /// The model program, or null after an error was emitted.

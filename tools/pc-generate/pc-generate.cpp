@@ -1,6 +1,7 @@
 //===- pc-generate.cpp - Random models and plans: is every pass right? ----------------------===//
 // For every seed: a random model, mesh and order of tactics goes through the compiler pass by pass; after each pass the
 // interpreter must compute what it computed before it, and a placed program must erase to the text of the step program.
+#include "Golden.h"
 #include "Triple.h"
 #include "pc/Driver/Registration.h"
 #include "pc/Reference/Interpreter.h"
@@ -22,6 +23,10 @@ static cl::opt<uint64_t> seed("seed", cl::desc("The first seed"), cl::init(1), c
 static cl::opt<int64_t> count("count", cl::desc("How many seeds"), cl::init(1), cl::cat(category));
 static cl::opt<bool> print("print", cl::desc("Print the model and the passes instead of checking them"),
                            cl::cat(category));
+static cl::opt<std::string> golden("write",
+                                   cl::desc("Write what compiled programs must compute into this folder (Golden.h) and "
+                                            "print the sizes and flags of the compile"),
+                                   cl::value_desc("dir"), cl::cat(category));
 static cl::opt<double> tolerance("tolerance", cl::desc("Largest relative difference"), cl::init(1e-9),
                                  cl::cat(category));
 
@@ -137,6 +142,12 @@ int main(int argc, char **argv) {
   int64_t failures = 0;
   for (uint64_t s = seed; s < seed + count; ++s) {
     Triple triple(s);
+    if (!golden.empty()) {
+      if (failed(writeGolden(&context, triple, golden)))
+        return PCRT_RESOURCE;
+      llvm::outs() << triple.batch << " " << triple.sequence << " " << triple.optimizer << " " << triple.mesh << "\n";
+      return PCRT_OK;
+    }
     if (print) {
       llvm::outs() << "// seed " << s << ": " << triple.text() << "\n";
       if (auto module = triple.model(&context))
