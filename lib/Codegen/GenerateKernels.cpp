@@ -341,10 +341,7 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
   void runOnOperation() override {
     ModuleOp planned = getOperation();
     std::string plan;
-    planned.walk([&](PlanOp op) {
-      for (StringRef tactic : op.getTactics().getAsValueRange<StringAttr>())
-        plan += (plan.empty() ? "" : ", ") + tactic.str();
-    });
+    planned.walk([&](PlanOp op) { plan = op.line(); });
     FailureOr<llvm::json::Value> report = buildReport(planned, plan);
     if (failed(report))
       return signalPassFailure();

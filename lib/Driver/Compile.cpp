@@ -54,7 +54,9 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
 
 /// What the plan costs, and whether that is allowed.
 static pcrt_status report(ModuleOp module, const CompileOptions &options) {
-  FailureOr<llvm::json::Value> value = buildReport(module, options.plan.line());
+  OpBuilder builder(module.getContext());
+  OwningOpRef<PlanOp> plan = options.plan.build(builder);
+  FailureOr<llvm::json::Value> value = buildReport(module, plan->line());
   if (failed(value))
     return PCRT_INTERNAL;
   if (options.memoryLimit > 0) {

@@ -35,13 +35,6 @@ std::string Plan::text(MLIRContext *context) const {
   return result + "\n";
 }
 
-std::string Plan::line() const {
-  std::string text = mesh.empty() ? "1 rank" : meshText();
-  for (const std::string &tactic : tactics)
-    text += (&tactic == &tactics.front() ? ": " : ", ") + tactic;
-  return text;
-}
-
 /// "dp=2,tp=2" -> axes; false after a message.
 static bool parseMesh(StringRef text, Plan &plan, std::string &error) {
   SmallVector<StringRef> parts;

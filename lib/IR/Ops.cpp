@@ -123,6 +123,20 @@ LogicalResult FusionOp::verify() {
 
 void YieldOp::build(OpBuilder &, OperationState &) {}
 
+std::string PlanOp::line() {
+  std::string text;
+  for (auto [name, size] : llvm::zip_equal(getMesh().getNames(), getMesh().getSizes()))
+    text += (text.empty() ? "" : ",") + name.str() + "=" + std::to_string(size);
+  if (text.empty())
+    text = "1 rank";
+  StringRef separator = ": ";
+  for (StringRef tactic : getTactics().getAsValueRange<StringAttr>()) {
+    text += (separator + tactic).str();
+    separator = ", ";
+  }
+  return text;
+}
+
 //===---------------------------------------------------------------------------===//
 // Leaves and sinks
 //===---------------------------------------------------------------------------===//

@@ -83,11 +83,11 @@ InFlightDiagnostic Problem::indivisible(unsigned value, int64_t dim) const {
     diagnostic << v.names[dim] << " ";
   else
     diagnostic << dim << " ";
-  diagnostic << "of size " << extent << " in " << type << " does not divide by " << seeds.axis.getValue() << "="
+  diagnostic << "of size " << extent << " in " << withEncoding(type, {}) << " does not divide by " << seeds.axis.getValue() << "="
              << size;
   if (others > 1)
     diagnostic << " (and by " << others << " on other axes)";
-  diagnostic << "; nearest legal sizes: ";
+  diagnostic << "; nearest legal sizes of the dim: ";
   if (extent / unit)
     diagnostic << extent / unit * unit << " and ";
   diagnostic << (extent / unit + 1) * unit;

@@ -95,7 +95,7 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     if (group % (ranks / shared))
       return parameter->emitError() << tactic << ": '" << sourceName(parameter) << "': " << heads << " kv_heads of "
                                     << group << " query heads each cannot be split over " << name.getValue() << "="
-                                    << ranks << "; nearest legal sizes: " << nearest(heads, group, ranks);
+                                    << ranks << "; nearest legal sizes of the axis: " << nearest(heads, group, ranks);
     if (shared == 1)
       return splitWeights(module, name, {"group", "ffn", "vocab"});
     auto [outer, inner] = splitAxis(module, name, shared);

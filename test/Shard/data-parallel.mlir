@@ -9,7 +9,7 @@
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=USED
 // RUN: not pc-opt %t.step --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=MESH
 
-// DIVIDE: error: pc-data-parallel: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32, {{.*}}>' does not divide by dp=3; nearest legal sizes: 3 and 6
+// DIVIDE: error: pc-data-parallel: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
 // NAIVE: error: pc-data-parallel: mode 'naive' is not available yet; use ddp
 // AXIS: error: pc-data-parallel: axis 'x' is not in the mesh, which has 'dp'
 // USED: error: pc-data-parallel: axis 'dp' is used by an earlier tactic

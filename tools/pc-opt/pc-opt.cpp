@@ -27,6 +27,10 @@ int main(int argc, char **argv) {
   mlir::registerPassManagerCLOptions();
   mlir::registerDefaultTimingManagerCLOptions();
 
+  // Messages name ops and tensors; a dump of the op (of a whole module, for a pass) helps nobody unless asked for.
+  if (cl::Option *print = cl::getRegisteredOptions().lookup("mlir-print-op-on-diagnostic"))
+    static_cast<cl::opt<bool> *>(print)->setValue(false);
+
   // With a stream for its errors the parser returns instead of ending the process with 1.
   std::string message;
   llvm::raw_string_ostream errors(message);

@@ -36,8 +36,6 @@ struct Plan {
   PlanOp build(mlir::OpBuilder &builder) const;
   /// The text of a plan file.
   std::string text(mlir::MLIRContext *context) const;
-  /// Mesh and tactics in one line, for reports.
-  std::string line() const;
 };
 
 /// The plan that the flags mean, or null after writing a message to `error`; `status` says whether the flags are wrong

@@ -47,6 +47,10 @@ def PC_PlanOp : PC_Op<"plan"> {
   }];
   let arguments = (ins PC_MeshAttr:$mesh, StrArrayAttr:$tactics, I64Attr:$microbatches);
   let assemblyFormat = "$mesh $tactics `microbatches` $microbatches attr-dict";
+  let extraClassDeclaration = [{
+    /// Mesh and tactics in one line, for reports: "dp=2: pc-data-parallel{axis=dp mode=ddp}"; "1 rank" without a mesh.
+    std::string line();
+  }];
 }
 
 def PC_ArenaOp : PC_Op<"arena"> {
