@@ -1,6 +1,7 @@
 //===- execute-test.cpp - Compiled programs against the interpreter ---------------------===//
 // usage: execute-test            every row op, einsum and fusion in odd sizes, with and without pc-fuse
 //        execute-test FILE...    programs of phase local, on one rank
+//        execute-test --random N M  random graphs of seeds N to M
 //===-----------------------------------------------------------------------------===//
 #include "InProcess.h"
 #include "pc/Driver/Registration.h"
@@ -9,6 +10,7 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 #include <map>
+#include <random>
 
 using namespace mlir;
 
@@ -210,6 +212,101 @@ void einsum(MLIRContext &context, const std::string &spec, const std::map<char, 
   check(context, "einsum " + spec, p.text(), false);
 }
 
+/// A random graph of row ops over tensors of a few shapes, with outputs, matrix products and updates between them: what
+/// fusion may move where.
+void randomGraph(MLIRContext &context, unsigned seed) {
+  std::mt19937 random(seed);
+  auto upTo = [&](int n) { return int(random() % n); };
+  int64_t a = 1 + upTo(5), b = 1 + upTo(20), c = 1 + upTo(40);
+  if (upTo(3) == 0) // dims must not be told apart by their sizes
+    a = b = c = 2 + upTo(20);
+  const std::vector<std::vector<int64_t>> shapes = {{a, b, c}, {a, b}, {c}, {}, {b, c}};
+  const char *const dims[] = {"a b c", "a b", "c", "", "b c"};
+  std::vector<std::string> values[5];
+  Program p;
+  int counter = 0;
+  std::string targets = p.targets({a, b});
+  for (int s = 0; s < 5; ++s)
+    for (int i = 0; i < 2; ++i)
+      values[s].push_back(p.parameter(shapes[s], i ? 1.5 : 0));
+  auto pick = [&](int s) { return values[s][upTo(values[s].size())]; };
+  auto define = [&](int s, const std::string &text) {
+    std::string name = "%v" + std::to_string(counter++);
+    p.op(name + " = pc." + text);
+    // Bounded, so that chains of products do not overflow.
+    std::string t = type(shapes[s]), small = "%v" + std::to_string(counter++);
+    p.op(small + " = pc.scale " + name + " by 0.5 : (" + t + ") -> " + t);
+    values[s].push_back(small);
+  };
+  for (int i = 0, n = 10 + upTo(25); i < n; ++i) {
+    int s = upTo(5), to = upTo(5);
+    std::string t = type(shapes[s]), u = type(shapes[to]);
+    switch (upTo(11)) {
+    case 0:
+      define(s, "add " + pick(s) + ", " + pick(s) + " : (" + t + ", " + t + ") -> " + t);
+      break;
+    case 1:
+      define(s, "sub " + pick(s) + ", " + pick(s) + " : (" + t + ", " + t + ") -> " + t);
+      break;
+    case 2:
+      define(s, "activation gelu_tanh " + pick(s) + " : (" + t + ") -> " + t);
+      break;
+    case 3:
+      define(s, "activation_grad silu " + pick(s) + ", " + pick(s) + " : (" + t + ", " + t + ") -> " + t);
+      break;
+    case 4: // product of shapes s and to, into either
+      define(to, "einsum \"" + std::string(dims[s]) + ", " + dims[to] + " -> " + dims[to] + "\" " + pick(s) + ", " +
+                     pick(to) + " : (" + t + ", " + u + ") -> " + u);
+      break;
+    case 5: { // sum or broadcast
+      if (s == to)
+        break;
+      define(to, "einsum \"" + std::string(dims[s]) + " -> " + dims[to] + "\" " + pick(s) + " : (" + t + ") -> " + u);
+      break;
+    }
+    case 6: {
+      std::string f = type(shapes[0]), r = type(shapes[1]), e = type(shapes[2]),
+                  name = "%v" + std::to_string(counter++);
+      p.op(name + ", " + name + "_mean, " + name + "_rstd = pc.layer_norm " + pick(0) + ", " + pick(2) + ", " +
+           pick(2) + " eps 1.0e-1 : (" + f + ", " + e + ", " + e + ") -> (" + f + ", " + r + ", " + r + ")");
+      values[0].push_back(name);
+      values[1].push_back(name + "_mean");
+      values[1].push_back(name + "_rstd");
+      break;
+    }
+    case 7: {
+      std::string f = type(shapes[0]), r = type(shapes[1]), x = pick(0), name = "%v" + std::to_string(counter++);
+      p.op(name + "_max = pc.reduce_max \"a b c -> a b\" " + x + " : (" + f + ") -> " + r);
+      p.op(name + "_sum = pc.sum_exp " + x + ", " + name + "_max : (" + f + ", " + r + ") -> " + r);
+      p.op(name + " = pc.pick " + x + ", " + targets + " : (" + f + ", " + type(shapes[1], "i32") + ") -> " + r);
+      values[1].push_back(name);
+      values[1].push_back(name + "_max");
+      break;
+    }
+    case 8: { // a matrix product: no row op
+      std::string f = type(shapes[0]), e = type(shapes[4]), r = type({a, b, b}),
+                  name = "%v" + std::to_string(counter++);
+      p.op(name + "_w = pc.einsum \"a b c, d c -> a b d\" " + pick(0) + ", " + pick(4) + " : (" + f + ", " + e +
+           ") -> " + r);
+      p.op(name + " = pc.einsum \"a b d, d c -> a b c\" " + name + "_w, " + pick(4) + " : (" + r + ", " + e + ") -> " +
+           f);
+      p.op(name + "_s = pc.scale " + name + " by 0.01 : (" + f + ") -> " + f);
+      values[0].push_back(name + "_s");
+      break;
+    }
+    case 9:
+      p.output(pick(s), shapes[s]);
+      break;
+    case 10:
+      define(s, "sqrt " + values[s][1] + " : (" + t + ") -> " + t);
+      break;
+    }
+  }
+  for (int s = 0; s < 5; ++s)
+    p.output(values[s].back(), shapes[s]);
+  check(context, "random " + std::to_string(seed), p.text(c), false, 20);
+}
+
 void microbatches(MLIRContext &context) {
   Program p;
   std::string w = p.parameter({5, 7}), v = p.parameter({4, 5});
@@ -236,8 +333,13 @@ int main(int argc, char **argv) {
   pc::registerDialects(registry);
   pc::registerPasses();
   MLIRContext context(registry);
-  for (int i = 1; i < argc; ++i)
-    check(context, argv[i], argv[i], true, 20);
+  if (argc == 4 && llvm::StringRef(argv[1]) == "--random") {
+    for (unsigned seed = atoi(argv[2]), end = atoi(argv[3]); seed < end; ++seed)
+      randomGraph(context, seed);
+    argc = 2;
+  } else
+    for (int i = 1; i < argc; ++i)
+      check(context, argv[i], argv[i], true, 20);
   if (argc == 1) {
     for (int64_t columns : {1, 15, 16, 17, 33, 70}) {
       pointwise(context, {3, columns});
@@ -299,6 +401,8 @@ int main(int argc, char **argv) {
                              "d a, f d -> a f"})
       einsum(context, spec, sizes);
     microbatches(context);
+    for (unsigned seed = 0; seed < 25; ++seed)
+      randomGraph(context, seed);
   }
   llvm::outs() << runs << " runs, " << failures << " failures\n";
   return failures ? 1 : 0;
