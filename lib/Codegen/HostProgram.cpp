@@ -7,7 +7,8 @@ using namespace pc;
 HostProgram::HostProgram(ModuleOp module) : b(module.getContext()), loc(module.getLoc()), module(module) {
   b.setInsertionPointToEnd(module.getBody());
   Type pointer = LLVM::LLVMPointerType::get(b.getContext());
-  function = LLVM::LLVMFuncOp::create(b, loc, "pc_step", LLVM::LLVMFunctionType::get(b.getI32Type(), {pointer, pointer}));
+  function =
+      LLVM::LLVMFuncOp::create(b, loc, "pc_step", LLVM::LLVMFunctionType::get(b.getI32Type(), {pointer, pointer}));
   Block *entry = function.addEntryBlock(b);
   context = entry->getArgument(0);
   arena = entry->getArgument(1);
@@ -53,16 +54,22 @@ void HostProgram::check(Value status) {
 void HostProgram::launch(int64_t kernel, ArrayRef<Address> list) {
   Type pointer = LLVM::LLVMPointerType::get(b.getContext());
   for (auto [i, at] : llvm::enumerate(list)) {
-    Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, arguments, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    Value slot =
+        LLVM::GEPOp::create(b, loc, pointer, pointer, arguments, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
     LLVM::StoreOp::create(b, loc, address(at), slot);
   }
   check(call("pcrt_launch", b.getI32Type(), {context, integer(kernel, 32), arguments}));
 }
 
-void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::optional<Address> bias) {
+void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::optional<Address> bias, int64_t later) {
   Value biasAddress =
       bias ? address(*bias) : LLVM::ZeroOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext())).getResult();
-  check(call("pcrt_gemm", b.getI32Type(), {context, integer(index, 32), address(a), address(bAt), address(c), biasAddress}));
+  Value product = integer(index, 32);
+  if (later >= 0 && microbatch) {
+    Value isFirst = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, microbatch, integer(0));
+    product = LLVM::SelectOp::create(b, loc, isFirst, product, integer(later, 32));
+  }
+  check(call("pcrt_gemm", b.getI32Type(), {context, product, address(a), address(bAt), address(c), biasAddress}));
 }
 
 void HostProgram::move(int64_t index, Address in, Address out) {

@@ -19,7 +19,8 @@ public:
   };
 
   void launch(int64_t kernel, llvm::ArrayRef<Address> arguments);
-  void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias);
+  /// `later` (-1: the same) is the product of all microbatches but the first.
+  void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias, int64_t later = -1);
   void move(int64_t index, Address in, Address out);
   void observe(int64_t output, Address value);
   /// Stores coordinate-in-group times `block` as i32.

@@ -75,7 +75,8 @@ private:
     return n;
   }
   int binary(char op, int a, int b) {
-    return add({a, b}, [op](ArrayRef<Num> x, const Position &) { return Num{x[0].e, kernels::emitBinary(x[0], x[1], op)}; });
+    return add({a, b},
+               [op](ArrayRef<Num> x, const Position &) { return Num{x[0].e, kernels::emitBinary(x[0], x[1], op)}; });
   }
   int times(int a, double c) {
     return add({a}, [c](ArrayRef<Num> x, const Position &) { return x[0] * c; });
@@ -91,6 +92,7 @@ private:
   int einsum(EinsumOp op);
   int activation(ActivationKind kind, int x);
   int activationGrad(ActivationKind kind, int dy, int x);
+  int pickFromMemory(PickOp op);
   int columnIndex(Value offset); ///< i32 vector of global column numbers
 
   void schedule();
@@ -159,8 +161,8 @@ int RowProgram::node(Value value) {
 
 int RowProgram::einsum(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
-  // The dims of the space in this op's factors: the widest operand where something is summed, else the result. An op on rows only (shape
-  // of the rows) sees everything as Row or Scalar.
+  // The dims of the space in this op's factors: the widest operand where something is summed, else the result. An op on
+  // rows only (shape of the rows) sees everything as Row or Scalar.
   SmallVector<int> space(rule.results[0].begin(), rule.results[0].end());
   for (ArrayRef<int> dims : rule.operands)
     if (dims.size() > space.size())
@@ -245,10 +247,27 @@ int RowProgram::activationGrad(ActivationKind kind, int dy, int x) {
 }
 
 int RowProgram::columnIndex(Value offset) {
-  int first = offset ? node(offset) : add({}, [this](ArrayRef<Num>, const Position &) { return kernels::integer32(e, 0); });
-  int n = add({first}, [this](ArrayRef<Num> a, const Position &at) { return kernels::indices(e, at.column, at.width) + a[0]; });
+  int first =
+      offset ? node(offset) : add({}, [this](ArrayRef<Num>, const Position &) { return kernels::integer32(e, 0); });
+  int n = add({first},
+              [this](ArrayRef<Num> a, const Position &at) { return kernels::indices(e, at.column, at.width) + a[0]; });
   nodes[n].space = Space::Full;
   nodes[n].recompute = true;
+  return n;
+}
+
+/// One element a row instead of a pass over the columns, where the logits lie in memory.
+int RowProgram::pickFromMemory(PickOp op) {
+  Ptr logits = buffers.lookup(op.getLogits());
+  SmallVector<int> args = {node(op.getTargets())};
+  if (op.getOffset())
+    args.push_back(node(op.getOffset()));
+  int n = add(args, [this, logits](ArrayRef<Num> a, const Position &at) {
+    Num column = e.extend(a.size() > 1 ? a[0] - a[1] : a[0]), inside = e.inRange(column, e.integer(columns));
+    Num index = at.row * columns + e.select(inside, column, e.integer(0));
+    return e.select(inside, logits.load(index), e.real(0));
+  });
+  nodes[n].space = Space::Row;
   return n;
 }
 
@@ -258,7 +277,8 @@ LogicalResult RowProgram::expand(Operation *op) {
     return success();
   };
   auto unary = [&](Num (Emitter::*f)(Num)) {
-    return define(0, add({node(op->getOperand(0))}, [this, f](ArrayRef<Num> x, const Position &) { return (e.*f)(x[0]); }));
+    return define(
+        0, add({node(op->getOperand(0))}, [this, f](ArrayRef<Num> x, const Position &) { return (e.*f)(x[0]); }));
   };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](AddOp x) { return define(0, binary('+', node(x.getA()), node(x.getB()))); })
@@ -271,7 +291,8 @@ LogicalResult RowProgram::expand(Operation *op) {
       })
       .Case([&](LogOp) { return unary(&Emitter::log); })
       .Case([&](ExpOp x) {
-        return define(0, add({node(x.getX())}, [this](ArrayRef<Num> a, const Position &) { return kernels::expAny(e, a[0]); }));
+        return define(
+            0, add({node(x.getX())}, [this](ArrayRef<Num> a, const Position &) { return kernels::expAny(e, a[0]); }));
       })
       .Case([&](SqrtOp) { return unary(&Emitter::sqrt); })
       .Case([&](RecipOp x) {
@@ -287,6 +308,9 @@ LogicalResult RowProgram::expand(Operation *op) {
         return define(0, reduce(Reduction::Sum, z));
       })
       .Case([&](PickOp x) {
+        auto logits = known.find(x.getLogits());
+        if (logits == known.end() || nodes[logits->second].args.empty())
+          return define(0, pickFromMemory(x));
         int hit = add({node(x.getLogits()), columnIndex(x.getOffset()), node(x.getTargets())},
                       [this](ArrayRef<Num> a, const Position &) {
                         return e.select(kernels::equal(a[1], a[2]), a[0], e.real(0));
@@ -295,8 +319,8 @@ LogicalResult RowProgram::expand(Operation *op) {
       })
       .Case([&](CrossEntropyGradOp x) {
         int scale = binary('/', node(x.getDnll()), node(x.getSumExp()));
-        return define(0, add({node(x.getLogits()), node(x.getMax()), scale, columnIndex(x.getOffset()), node(x.getTargets()),
-                              node(x.getDnll())},
+        return define(0, add({node(x.getLogits()), node(x.getMax()), scale, columnIndex(x.getOffset()),
+                              node(x.getTargets()), node(x.getDnll())},
                              [this](ArrayRef<Num> a, const Position &) {
                                Num p = e.exp(a[0] - a[1]) * a[2];
                                return e.select(kernels::equal(a[3], a[4]), p - a[5], p);
@@ -305,9 +329,10 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](MaskPaddingOp x) {
         double fill = x.getValue().convertToDouble();
         int64_t valid = x.getValid();
-        return define(0, add({node(x.getX()), columnIndex(x.getOffset())}, [this, fill, valid](ArrayRef<Num> a, const Position &) {
-                        return e.select(a[1] < kernels::integer32(e, valid), a[0], e.real(fill));
-                      }));
+        return define(0, add({node(x.getX()), columnIndex(x.getOffset())},
+                             [this, fill, valid](ArrayRef<Num> a, const Position &) {
+                               return e.select(a[1] < kernels::integer32(e, valid), a[0], e.real(fill));
+                             }));
       })
       .Case([&](LayerNormOp x) {
         double inverse = 1.0 / columns, eps = x.getEps().convertToDouble();
@@ -349,13 +374,15 @@ void RowProgram::schedule() {
       n.segment = std::max(n.segment, arg.segment + (arg.reduction != Reduction::None ? 1 : 0));
     }
   }
-  // What a later segment reads of an element is kept: in a result where it is one, else in a scratch row. Loads are repeated.
+  // What a later segment reads of an element is kept: in a result where it is one, else in a scratch row. Loads are
+  // repeated.
   for (Node &n : nodes)
     for (int a : n.args) {
       Node &arg = nodes[a];
       if (n.space != Space::Full && n.reduction == Reduction::None)
         continue;
-      if (arg.space == Space::Full && arg.segment < n.segment && !arg.args.empty() && !arg.recompute && arg.stores.empty() && arg.scratch < 0)
+      if (arg.space == Space::Full && arg.segment < n.segment && !arg.args.empty() && !arg.recompute &&
+          arg.stores.empty() && arg.scratch < 0)
         arg.scratch = numScratch++;
     }
 }

@@ -1,0 +1,65 @@
+// RUN: pc-opt %s --pc-fuse --split-input-file | FileCheck %s
+
+// A residual, the norm behind it and its bias become one kernel; what later ops read leaves it, the rest has no home.
+// CHECK-LABEL: func.func @norm
+// CHECK: %[[P:.*]] = pc.einsum "b s f, f e -> b s e"
+// CHECK: %[[F:.*]]:4 = pc.fusion
+// CHECK:   pc.add
+// CHECK:   %[[Y:.*]], %[[M:.*]], %[[R:.*]] = pc.layer_norm
+// CHECK:   pc.yield
+// CHECK-NOT: pc.add
+// CHECK: return
+func.func @norm(%x: tensor<2x3x8xf32>, %h: tensor<2x3x4xf32>, %w: tensor<4x8xf32>, %gamma: tensor<8xf32>, %beta: tensor<8xf32>)
+    -> (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3xf32>, tensor<2x3xf32>) {
+  %p = pc.einsum "b s f, f e -> b s e" %h, %w : (tensor<2x3x4xf32>, tensor<4x8xf32>) -> tensor<2x3x8xf32>
+  %s = pc.add %x, %p : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %y, %m, %r = pc.layer_norm %s, %gamma, %beta eps 1.0e-5 : (tensor<2x3x8xf32>, tensor<8xf32>, tensor<8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3xf32>, tensor<2x3xf32>)
+  return %s, %y, %m, %r : tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3xf32>, tensor<2x3xf32>
+}
+
+// -----
+
+// The loss: what reads the rows of the logits and what follows per row.
+// CHECK-LABEL: func.func @loss
+// CHECK: pc.fusion
+// CHECK: pc.reduce_max
+// CHECK: pc.sum_exp
+// CHECK: pc.yield
+func.func @loss(%l: tensor<6x9xf32>, %t: tensor<6xi32>) -> tensor<6xf32> {
+  %max = pc.reduce_max "r v -> r" %l : (tensor<6x9xf32>) -> tensor<6xf32>
+  %sum = pc.sum_exp %l, %max : (tensor<6x9xf32>, tensor<6xf32>) -> tensor<6xf32>
+  %pick = pc.pick %l, %t : (tensor<6x9xf32>, tensor<6xi32>) -> tensor<6xf32>
+  %log = pc.log %sum : (tensor<6xf32>) -> tensor<6xf32>
+  %add = pc.add %log, %max : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
+  %nll = pc.sub %add, %pick : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
+  return %nll : tensor<6xf32>
+}
+
+// -----
+
+// A bias goes into the matrix product.
+// CHECK-LABEL: func.func @bias
+// CHECK: pc.fusion
+// CHECK-NEXT: pc.einsum "b e, e f -> b f"
+// CHECK-NEXT: pc.einsum "f -> b f"
+// CHECK-NEXT: pc.add
+// CHECK-NEXT: pc.yield
+func.func @bias(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %c: tensor<8xf32>) -> tensor<6x8xf32> {
+  %p = pc.einsum "b e, e f -> b f" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %b = pc.einsum "f -> b f" %c : (tensor<8xf32>) -> tensor<6x8xf32>
+  %s = pc.add %p, %b : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+  return %s : tensor<6x8xf32>
+}
+
+// -----
+
+// What a matrix product between two row ops needs and makes keeps them apart: a kernel happens at one point of the program.
+// CHECK-LABEL: func.func @cycle
+// CHECK-NOT: pc.fusion
+// CHECK: return
+func.func @cycle(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %a = pc.activation silu %x : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %p = pc.einsum "b e, e f -> b f" %a, %x : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = pc.add %a, %p : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %s : tensor<4x4xf32>
+}
