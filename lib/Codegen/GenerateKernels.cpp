@@ -192,7 +192,7 @@ LogicalResult Generator::emitGemm(EinsumOp op, Value result, Value a, Value b, s
                          Field::i64(g.n), Field::i64(g.k), Field::i64(g.aBatch), Field::i64(g.aM), Field::i64(g.aK),
                          Field::i64(g.bBatch), Field::i64(g.bK), Field::i64(g.bN), Field::i64(g.cBatch),
                          Field::i64(g.cM), Field::i64(g.cN), Field::i32(PCRT_F32), Field::i32(PCRT_F32),
-                         Field::i32(PCRT_F32), Field::i32(accumulate), Field::i32(bias ? 1 : 0)});
+                         Field::i32(PCRT_F32), Field::i32(accumulate), Field::i32(bias ? PCRT_EPILOGUE_BIAS : PCRT_EPILOGUE_NONE)});
     return gemmTable.size() - 1;
   };
   int64_t first = entry(false), later = -1;
@@ -328,7 +328,9 @@ void Generator::emitTables(llvm::json::Value report) {
        Field::i32(kernelTable.size()), Field::i32(gemmTable.size()), Field::i32(moveTable.size()),
        Field::symbol(tables.array("pc_groups", groupTable)), Field::symbol(tables.array("pc_kernels", kernelTable)),
        Field::symbol(tables.array("pc_gemms", gemmTable)), Field::symbol(tables.array("pc_moves", moveTable)),
-       Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol(step)});
+       Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol(step),
+       Field::i32(PCRT_CPU), Field::i32(0), Field::i32(0), Field::i32(0), Field::symbol(""), Field::symbol(""),
+       Field::symbol(""), Field::i64(0), Field::i64(0)});
 }
 
 LogicalResult Generator::run(llvm::json::Value report) {

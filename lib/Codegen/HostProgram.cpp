@@ -69,7 +69,8 @@ void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::op
     Value isFirst = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, microbatch, integer(0));
     product = LLVM::SelectOp::create(b, loc, isFirst, product, integer(later, 32));
   }
-  check(call("pcrt_gemm", b.getI32Type(), {context, product, address(a), address(bAt), address(c), biasAddress}));
+  Value aux = LLVM::ZeroOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()));
+  check(call("pcrt_gemm", b.getI32Type(), {context, product, address(a), address(bAt), address(c), biasAddress, aux}));
 }
 
 void HostProgram::move(int64_t index, Address in, Address out) {
@@ -82,9 +83,7 @@ void HostProgram::observe(int64_t output, Address value) {
 }
 
 void HostProgram::blockOffset(int64_t group, int64_t block, Address to) {
-  Value coordinate = call("pcrt_coordinate", b.getI64Type(), {context, integer(group, 32)});
-  Value offset = LLVM::MulOp::create(b, loc, coordinate, integer(block));
-  LLVM::StoreOp::create(b, loc, LLVM::TruncOp::create(b, loc, b.getI32Type(), offset), address(to));
+  check(call("pcrt_block_offset", b.getI32Type(), {context, integer(group, 32), integer(block), address(to)}));
 }
 
 void HostProgram::beginLoop(int64_t microbatches) {

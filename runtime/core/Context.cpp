@@ -54,6 +54,8 @@ static std::vector<Group> makeGroups(const Program &program, int rank) {
 /// The program's tables, checked before anything is made of them.
 static const pcrt_program &checkTables(const pcrt_program &program) {
   auto wrong = [](const std::string &what) { fail(PCRT_INTERNAL, what + "; this is a bug of the compiler"); };
+  if (program.target != PCRT_CPU)
+    fail(PCRT_USAGE, "this program was compiled for --target=cuda; this runtime runs cpu programs only");
   for (int i = 0; i < program.num_gemms; ++i)
     if (const char *problem = checkGemm(program.gemms[i]))
       wrong("matrix product '" + std::string(program.gemms[i].name) + "' has " + problem);
@@ -129,7 +131,8 @@ pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args) {
   return PCRT_OK;
 }
 
-pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias) {
+pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias,
+                      void *) {
   int64_t start = nanoseconds();
   const char *problem = nullptr;
   bool good = ctx->gemms.run(index, a, b, c, bias, &problem);
@@ -160,4 +163,17 @@ pcrt_status pcrt_observe(pcrt_context *ctx, int32_t index, int64_t microbatch, c
   return ctx->observer->observe(index, microbatch, data, &ctx->error);
 }
 
-int64_t pcrt_coordinate(pcrt_context *ctx, int32_t group) { return ctx->groups[group].me; }
+pcrt_status pcrt_block_offset(pcrt_context *ctx, int32_t group, int64_t block, int32_t *to) {
+  *to = int32_t(ctx->groups[group].me * block);
+  return PCRT_OK;
+}
+
+pcrt_status pcrt_attention(pcrt_context *ctx, int32_t, void *const *) {
+  return ctx->fail(PCRT_INTERNAL, "attention is a kernel on a CPU; this is a bug of the compiler");
+}
+
+pcrt_status pcrt_start(pcrt_context *ctx, int32_t, int32_t, const void *const *, void *const *, int32_t) {
+  return ctx->fail(PCRT_INTERNAL, "moves cannot be started ahead yet; this is a bug of the compiler");
+}
+
+pcrt_status pcrt_wait(pcrt_context *, int32_t) { return PCRT_OK; }

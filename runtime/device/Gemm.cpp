@@ -21,6 +21,8 @@ static void workAlone() {
     setNumThreads(1);
 }
 
+static bool hasBias(const pcrt_gemm_desc &d) { return d.epilogue == PCRT_EPILOGUE_BIAS; }
+
 const char *pcrt::checkGemm(const pcrt_gemm_desc &d) {
   if (d.batch < 0 || d.m < 0 || d.n < 0 || d.k < 0)
     return "a negative extent";
@@ -31,13 +33,15 @@ const char *pcrt::checkGemm(const pcrt_gemm_desc &d) {
                          d.c_batch_stride, d.c_m_stride, d.c_n_stride})
     if (stride < 0)
       return "a negative stride";
+  if (d.epilogue != PCRT_EPILOGUE_NONE && d.epilogue != PCRT_EPILOGUE_BIAS)
+    return "an epilogue that CPUs do not have";
   return nullptr;
 }
 
 static bool sameProduct(pcrt_gemm_desc a, pcrt_gemm_desc b) {
   a.name = b.name = nullptr;
   // No padding inside: pointer, int64s, then five int32s; compare up to the last member.
-  return memcmp(&a, &b, offsetof(pcrt_gemm_desc, has_bias) + sizeof a.has_bias) == 0;
+  return memcmp(&a, &b, offsetof(pcrt_gemm_desc, epilogue) + sizeof a.epilogue) == 0;
 }
 
 namespace {
@@ -132,7 +136,7 @@ template <typename Part> static void makePrimitive(Part &part, const dnnl::engin
     return;
   // oneDNN wants the rows of c contiguous.
   if (d.c_n_stride != 1 && d.n != 1) {
-    if (d.has_bias || (d.c_m_stride != 1 && d.m != 1))
+    if (hasBias(d) || (d.c_m_stride != 1 && d.m != 1))
       return;
     d = transposed(d);
     part.swapped = true;
@@ -152,7 +156,7 @@ template <typename Part> static void makePrimitive(Part &part, const dnnl::engin
     }
     dnnl::memory::desc biasDesc({1, d.n}, dnnl::memory::data_type::f32, dnnl::memory::dims{d.n, 1});
     dnnl::matmul::primitive_desc primitive(
-        d.has_bias ? dnnl::matmul::desc(*a, *b, biasDesc, *c) : dnnl::matmul::desc(*a, *b, *c), attributes, engine);
+        hasBias(d) ? dnnl::matmul::desc(*a, *b, biasDesc, *c) : dnnl::matmul::desc(*a, *b, *c), attributes, engine);
     part.primitive = dnnl::matmul(primitive);
     part.a = dnnl::memory(*a, engine, nullptr);
     part.b = dnnl::memory(*b, engine, nullptr);
@@ -162,7 +166,7 @@ template <typename Part> static void makePrimitive(Part &part, const dnnl::engin
                  {DNNL_ARG_WEIGHTS, part.b.get()},
                  {DNNL_ARG_DST, part.c.get()},
                  {DNNL_ARG_SCRATCHPAD, part.scratch.get()}};
-    if (d.has_bias) {
+    if (hasBias(d)) {
       part.bias = dnnl::memory(biasDesc, engine, nullptr);
       part.args.push_back({DNNL_ARG_BIAS, part.bias.get()});
     }
@@ -248,7 +252,7 @@ void Gemms::warmUp(void *zeros, int64_t bytes) {
     int64_t c = reach({{d.batch, d.c_batch_stride}, {d.m, d.c_m_stride}, {d.n, d.c_n_stride}});
     const char *ignored = nullptr;
     if (std::max({a * dtypeBytes(d.a_dtype), b * dtypeBytes(d.b_dtype), c * dtypeBytes(d.c_dtype), d.n * 4}) <= bytes)
-      run(int(index), zeros, zeros, zeros, d.has_bias ? zeros : nullptr, &ignored);
+      run(int(index), zeros, zeros, zeros, hasBias(d) ? zeros : nullptr, &ignored);
   }
   warmingUp = false;
 }
@@ -283,7 +287,7 @@ bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bi
         status = set(part->b, part->swapped ? aAt : bAt);
       if (status == dnnl_success)
         status = set(part->c, cAt);
-      if (status == dnnl_success && share.block.has_bias)
+      if (status == dnnl_success && hasBias(share.block))
         status = set(part->bias, biasAt);
       if (status == dnnl_success)
         status = set(part->scratch, state.scratch);

@@ -31,7 +31,7 @@ void multiply(const pcrt_gemm_desc &d, const void *aIn, const void *bIn, void *c
         for (int64_t k = 0; k < d.k; ++k)
           sum += A::load(row[k * d.a_k_stride]) * B::load(column[k * d.b_k_stride]);
         auto &at = c[batch * d.c_batch_stride + m * d.c_m_stride + n * d.c_n_stride];
-        if (d.has_bias)
+        if (d.epilogue == PCRT_EPILOGUE_BIAS)
           sum += bias[n];
         at = C::store(d.accumulate ? C::load(at) + sum : sum);
       }

@@ -3,6 +3,8 @@
  * A program is one object file: constant tables (kernels, matrix products, moves), a JSON description
  * of its buffers, and a function that runs one step by calling the functions below. Nothing here knows
  * MLIR or LLVM. Every call returns a pcrt_status; the step returns the first one that is not PCRT_OK.
+ * On a CPU a call runs and waits. On CUDA it enqueues: all addresses are device addresses, the step is
+ * captured once as a graph, and so it makes the same calls every time.
  */
 #ifndef PCRT_PCRT_H
 #define PCRT_PCRT_H
@@ -13,7 +15,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 1
+#define PCRT_ABI_VERSION 2
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -32,6 +34,18 @@ typedef enum pcrt_status {
 
 typedef enum pcrt_dtype { PCRT_F32 = 0, PCRT_BF16 = 1, PCRT_I32 = 2 } pcrt_dtype;
 typedef enum pcrt_reduction { PCRT_SUM = 0, PCRT_MAX = 1 } pcrt_reduction;
+
+/** What a program runs on. */
+typedef enum pcrt_target { PCRT_CPU = 0, PCRT_CUDA = 1 } pcrt_target;
+
+/** What a matrix product does with each element of its result. */
+typedef enum pcrt_epilogue {
+  PCRT_EPILOGUE_NONE = 0,
+  PCRT_EPILOGUE_BIAS = 1,          /* + bias[n] */
+  PCRT_EPILOGUE_GELU_BIAS = 2,     /* gelu_tanh(x + bias[n]); x + bias[n] goes to aux */
+  PCRT_EPILOGUE_GELU_GRAD = 3,     /* x * gelu_tanh'(aux) */
+  PCRT_EPILOGUE_BIAS_GRAD = 4,     /* sums over m go to bias[n] */
+} pcrt_epilogue;
 
 typedef enum pcrt_move_kind {
   PCRT_ALL_REDUCE = 0,
@@ -58,7 +72,44 @@ typedef struct pcrt_kernel {
   int64_t scratch_bytes;
 } pcrt_kernel;
 
-/** c[b, m, n] (+)= sum_k a[b, m, k] * b[b, k, n] (+ bias[n]). Strides are in elements; one of the last two
+/** How the kernel of the same index runs on a GPU; its pcrt_kernel has no fn, items or scratch then. The parameters of
+ *  the entry point are `num_args` device pointers: those given to pcrt_launch, in order. */
+typedef struct pcrt_device_kernel {
+  const char *entry; /* name in every image */
+  int32_t grid[3], block[3];
+  int32_t num_args;
+  int64_t shared_bytes; /* dynamic shared memory of a block */
+} pcrt_device_kernel;
+
+typedef enum pcrt_image_kind {
+  PCRT_CUBIN = 0,
+  PCRT_PTX = 1,        /* zero-terminated */
+  PCRT_HOST_IMAGE = 2, /* a shared object for the stand-in of the driver; in test builds only */
+} pcrt_image_kind;
+
+/** All device kernels of the program, compiled for one architecture. */
+typedef struct pcrt_image {
+  int32_t kind; /* pcrt_image_kind */
+  int32_t arch; /* 90: sm_90; 0: host */
+  int32_t arch_specific; /* 1: the 'a' variant, for exactly this architecture */
+  const void *data;
+  int64_t bytes;
+} pcrt_image;
+
+/** Attention of one layer, forward or backward, as a library computes it. Strides are in elements, over batch, head,
+ *  position and head dim. Head h of q reads head h / (q_heads / kv_heads) of k and v. Statistics are the f32 log-sum-exp
+ *  [batch, q_heads, q_length]. */
+typedef struct pcrt_attention_desc {
+  const char *name;
+  int32_t backward, causal, dtype;
+  int64_t batch, q_heads, kv_heads, q_length, kv_length, head_dim;
+  float scale;
+  int64_t q[4], k[4], v[4], o[4];     /* strides */
+  int64_t d_o[4], dq[4], dk[4], dv[4]; /* backward only */
+  int64_t workspace_bytes;
+} pcrt_attention_desc;
+
+/** c[b, m, n] (+)= sum_k a[b, m, k] * b[b, k, n], then the epilogue. Strides are in elements; one of the last two
  *  strides of each operand is 1. Accumulation is in f32 whatever the dtypes. */
 typedef struct pcrt_gemm_desc {
   const char *name;
@@ -68,7 +119,7 @@ typedef struct pcrt_gemm_desc {
   int64_t c_batch_stride, c_m_stride, c_n_stride;
   int32_t a_dtype, b_dtype, c_dtype;
   int32_t accumulate; /* 1: add to what c holds */
-  int32_t has_bias;   /* 1: an f32 bias[n] is added */
+  int32_t epilogue;   /* pcrt_epilogue; bias[n] is f32 */
 } pcrt_gemm_desc;
 
 /** A move of one value over one group of ranks. The group-global tensor is seen as [outer, extent, inner], row
@@ -109,10 +160,17 @@ typedef struct pcrt_program {
   const pcrt_kernel *kernels;
   const pcrt_gemm_desc *gemms;
   const pcrt_move_desc *moves;
-  int64_t arena_bytes;              /* device arena of one rank, 64-byte aligned offsets inside */
+  int64_t arena_bytes;              /* device arena of one rank; offsets inside are multiples of 64 (CUDA: 256) */
   const char *json;                 /* description of buffers; see runtime/README.md */
   int64_t json_bytes;
   pcrt_status (*step)(pcrt_context *ctx, char *arena); /* one training (or evaluation) step */
+  int32_t target;                   /* pcrt_target */
+  int32_t num_images, num_attentions;
+  int32_t num_tickets;              /* tickets of pcrt_start are below this */
+  const pcrt_image *images;         /* CUDA only */
+  const pcrt_device_kernel *device_kernels; /* CUDA only, num_kernels of them */
+  const pcrt_attention_desc *attentions;
+  int64_t workspace_offset, workspace_bytes; /* of matrix products, inside the arena; CUDA only */
 } pcrt_program;
 
 /** The one symbol that a program object defines. */
@@ -123,18 +181,28 @@ extern const pcrt_program pc_program;
 /** Runs kernel `index` over all of its items on the thread pool and waits. */
 pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args);
 
-/** Runs matrix product `index`. `bias` is null unless the descriptor says so. */
-pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias);
+/** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them. */
+pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias, void *aux);
+
+/** Runs attention `index`. Forward args: q k v o statistics workspace. Backward args: q k v o statistics do dq dk dv
+ *  dq_accumulator (f32, dq's elements) do_dot_o (f32, as statistics) workspace. */
+pcrt_status pcrt_attention(pcrt_context *ctx, int32_t index, void *const *args);
 
 /** Runs move `index` and waits. All members of the group call it in the same order. */
 pcrt_status pcrt_move(pcrt_context *ctx, int32_t index, const void *in, void *out);
+
+/** Starts moves [first_move, first_move + count), all of one group, as one call of the communication library. What the
+ *  step did before is done before they read; pcrt_wait of the same ticket makes their results visible to what follows. */
+pcrt_status pcrt_start(pcrt_context *ctx, int32_t first_move, int32_t count, const void *const *ins, void *const *outs,
+                       int32_t ticket);
+pcrt_status pcrt_wait(pcrt_context *ctx, int32_t ticket);
 
 /** Shows output `index` of the JSON description (loss, grad_norm, a gradient, logits) to the runtime, at the point of
  *  the step where it holds its value. `microbatch` is 0 outside the accumulation loop. */
 pcrt_status pcrt_observe(pcrt_context *ctx, int32_t index, int64_t microbatch, const void *data);
 
-/** This rank's coordinate in group `group`. */
-int64_t pcrt_coordinate(pcrt_context *ctx, int32_t group);
+/** Stores this rank's coordinate in group `group` times `block` at `to`. */
+pcrt_status pcrt_block_offset(pcrt_context *ctx, int32_t group, int64_t block, int32_t *to);
 
 #ifdef __cplusplus
 }

@@ -45,7 +45,8 @@ pcrt_status launch(pcrt_context *context, int32_t index, void *const *args) {
   return PCRT_OK;
 }
 
-pcrt_status gemm(pcrt_context *context, int32_t index, const void *a, const void *b, void *c, const void *bias) {
+pcrt_status gemm(pcrt_context *context, int32_t index, const void *a, const void *b, void *c, const void *bias,
+                 void *) {
   const pcrt_gemm_desc &g = context->program->gemms[index];
   auto *x = static_cast<const float *>(a), *y = static_cast<const float *>(b),
        *added = static_cast<const float *>(bias);
@@ -55,7 +56,7 @@ pcrt_status gemm(pcrt_context *context, int32_t index, const void *a, const void
   for (int64_t batch = 0; batch < g.batch; ++batch)
     for (int64_t m = 0; m < g.m; ++m)
       for (int64_t n = 0; n < g.n; ++n) {
-        double sum = g.has_bias ? added[n] : 0;
+        double sum = g.epilogue == PCRT_EPILOGUE_BIAS ? added[n] : 0;
         for (int64_t k = 0; k < g.k; ++k)
           sum += double(x[batch * g.a_batch_stride + m * g.a_m_stride + k * g.a_k_stride]) *
                  y[batch * g.b_batch_stride + k * g.b_k_stride + n * g.b_n_stride];
@@ -66,7 +67,10 @@ pcrt_status gemm(pcrt_context *context, int32_t index, const void *a, const void
 }
 
 pcrt_status move(pcrt_context *, int32_t, const void *, void *) { return PCRT_INTERNAL; }
-int64_t coordinate(pcrt_context *, int32_t) { return 0; }
+pcrt_status blockOffset(pcrt_context *, int32_t, int64_t, int32_t *to) {
+  *to = 0;
+  return PCRT_OK;
+}
 
 pcrt_status observe(pcrt_context *context, int32_t index, int64_t, const void *data) {
   auto *values = static_cast<const float *>(data);
@@ -220,7 +224,7 @@ Comparison compareWithInterpreter(ModuleOp local, bool fuse) {
   symbols[jit->mangleAndIntern("pcrt_launch")] = symbol(launch);
   symbols[jit->mangleAndIntern("pcrt_gemm")] = symbol(gemm);
   symbols[jit->mangleAndIntern("pcrt_move")] = symbol(move);
-  symbols[jit->mangleAndIntern("pcrt_coordinate")] = symbol(coordinate);
+  symbols[jit->mangleAndIntern("pcrt_block_offset")] = symbol(blockOffset);
   symbols[jit->mangleAndIntern("pcrt_observe")] = symbol(observe);
   llvm::cantFail(jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(symbols)));
   auto file = llvm::MemoryBuffer::getFile(object);

@@ -173,7 +173,7 @@ static pcrt_status step(pcrt_context *ctx, char *arena) {
   for (int64_t micro = 0; micro < MICRO; ++micro) {
     int32_t *tokens = (int32_t *)(arena + TOKENS) + micro * ROWS, *targets = (int32_t *)(arena + TARGETS) + micro * ROWS;
     RUN(pcrt_launch(ctx, 0, (void *[]){tokens, wte, wpe, x}));
-    RUN(pcrt_gemm(ctx, 0, x, head, logits, 0));
+    RUN(pcrt_gemm(ctx, 0, x, head, logits, 0, 0));
     RUN(pcrt_move(ctx, 0, logits, logits));
     RUN(pcrt_observe(ctx, 2, micro, logits));
     RUN(pcrt_launch(ctx, 1, (void *[]){logits, targets, arena + ROWLOSS}));
@@ -182,8 +182,8 @@ static pcrt_status step(pcrt_context *ctx, char *arena) {
     RUN(pcrt_observe(ctx, 0, micro, scalars));
 #ifndef EVAL
     float *dx = (float *)(arena + DX);
-    RUN(pcrt_gemm(ctx, 1, logits, head, dx, 0));
-    RUN(pcrt_gemm(ctx, 2, x, logits, grad + (V + T) * CL, 0));
+    RUN(pcrt_gemm(ctx, 1, logits, head, dx, 0, 0));
+    RUN(pcrt_gemm(ctx, 2, x, logits, grad + (V + T) * CL, 0, 0));
     RUN(pcrt_launch(ctx, 3, (void *[]){tokens, dx, grad, grad + V * CL}));
 #endif
   }
@@ -289,4 +289,5 @@ static const char json[] =
     "{\"parameters\": 4608}}]}}";
 
 const pcrt_program pc_program = {PCRT_ABI_VERSION, 2,     meshSizes, meshNames,  2,    7, 3, 4, groups,
-                                 kernels,          gemms, moves,     END,        json, sizeof json - 1, step};
+                                 kernels,          gemms, moves,     END,        json, sizeof json - 1, step,
+                                 PCRT_CPU,         0,     0,         0,          0,    0, 0, 0, 0};

@@ -140,7 +140,7 @@ static void testGemm(int threads) {
     d.a_dtype = d.b_dtype = dtype;
     d.c_dtype = pick(0, 1) ? PCRT_F32 : dtype;
     d.accumulate = pick(0, 1);
-    d.has_bias = pick(0, 2) == 0;
+    d.epilogue = pick(0, 2) == 0 ? PCRT_EPILOGUE_BIAS : PCRT_EPILOGUE_NONE;
     int64_t elements[3];
     // Strides of a rows x columns matrix per batch entry: plain or transposed, padded rows, batch outside or inside.
     auto lay = [&](int64_t rows, int64_t columns, int64_t &batchStride, int64_t &rowStride, int64_t &columnStride,
@@ -171,7 +171,7 @@ static void testGemm(int threads) {
     auto a = random(elements[0], d.a_dtype), b = random(elements[1], d.b_dtype), c = random(elements[2], d.c_dtype);
     auto bias = random(d.n, PCRT_F32);
     auto want = c;
-    const float *biasAt = d.has_bias ? reinterpret_cast<const float *>(bias.data()) : nullptr;
+    const float *biasAt = d.epilogue ? reinterpret_cast<const float *>(bias.data()) : nullptr;
     plainGemm(d, a.data(), b.data(), want.data(), biasAt);
     expect(!checkGemm(d), "checkGemm");
     Gemms gemms(pool, &d, 1);
