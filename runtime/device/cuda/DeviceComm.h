@@ -1,0 +1,56 @@
+//===- DeviceComm.h - moves between devices, enqueued on streams ----------===//
+//
+// What a transport between devices gives to the CUDA device. Calls only
+// enqueue: a step that makes them is captured into a graph and replayed.
+// Comm stays the ranks' control plane (barriers, small data, failures).
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_DEVICE_CUDA_DEVICECOMM_H
+#define PCRT_DEVICE_CUDA_DEVICECOMM_H
+
+#include "comm/Comm.h"
+#include "device/cuda/Driver.h"
+
+#include <string>
+
+namespace pcrt::cuda {
+
+class DeviceComm {
+public:
+  virtual ~DeviceComm() = default;
+
+  /// "nccl", "virtual" or "host".
+  virtual const char *name() const = 0;
+
+  /// Whether each group's moves may run on a stream of its own. If not, all of them are enqueued on the compute stream.
+  virtual bool hasStreams() const { return true; }
+
+  /// Called once, before the first step, by all ranks: the arena's address and size, for registration.
+  virtual pcrt_status registerArena(void *base, int64_t bytes) {
+    (void)base, (void)bytes;
+    return PCRT_OK;
+  }
+
+  /// Enqueues `count` moves of one group on `stream`, as one call of the library. ins[i] and outs[i] are device
+  /// addresses of this rank. Groups have at least two members here, and the move kinds traffic (pcrt_move_kind below
+  /// PCRT_SLICE and whatever else moves data). May be called while `stream` is being captured; all ranks make the same
+  /// calls in the same order. On failure error() says why.
+  virtual pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
+                              void *const *outs, Stream stream) = 0;
+
+  /// Waits until what was enqueued on `stream` is done, watching for lost peers and timeouts. The default asks the
+  /// driver alone. PCRT_PEER_LOST and PCRT_TIMEOUT name rank, op and axis in error(); other failures are the driver's
+  /// (PCRT_INTERNAL, empty error()).
+  virtual pcrt_status wait(const Driver &driver, Stream stream) {
+    return driver.streamSynchronize(stream) == Success ? PCRT_OK : PCRT_INTERNAL;
+  }
+
+  const std::string &error() const { return lastError; }
+
+protected:
+  std::string lastError;
+};
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_DEVICE_CUDA_DEVICECOMM_H
