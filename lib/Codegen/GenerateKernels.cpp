@@ -316,7 +316,7 @@ LogicalResult Generator::emitOp(Operation *op) {
         if (std::optional<BiasedGemm> biased = asBiasedGemm(fusion)) {
           auto outside = [&](Value v) { return fusion.getInputs()[cast<BlockArgument>(v).getArgNumber()]; };
           return emitGemm(biased->product, fusion.getResult(0), outside(biased->product.getInputs()[0]),
-                          outside(biased->product.getInputs()[1]), fusion.getInputs()[biased->bias]);
+                          outside(biased->product.getInputs()[1]), outside(biased->broadcast.getInputs()[0]));
         }
         return emitKernels(op, op->getOperands(), resultAddresses());
       })
