@@ -18,13 +18,12 @@ struct Gemm {
 /// are contiguous.
 std::optional<Gemm> asGemm(EinsumOp op);
 
-/// A matrix product plus an f32 bias per column: add(product, broadcast of the bias).
+/// A fusion of a matrix product and the addition of a bias per column: the product, and the bias operand's number.
 struct BiasedGemm {
-  EinsumOp product, broadcast;
+  EinsumOp product;
+  unsigned bias;
 };
-std::optional<BiasedGemm> asBiasedGemm(AddOp sum);
-/// The same where it is all that a fusion does.
-std::optional<BiasedGemm> asBiasedGemm(FusionOp fusion);
+std::optional<BiasedGemm> asBiasedGemm(FusionOp op);
 
 } // namespace pc
 

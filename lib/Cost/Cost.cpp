@@ -35,8 +35,10 @@ double pc::flopsOf(Operation *op) {
 
 int64_t pc::bytesOf(Operation *op) {
   int64_t sum = 0;
-  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
-    sum += isa<TicketType>(type) ? 0 : byteSize(type);
+  for (Type type : op->getOperandTypes())
+    sum += byteSize(type);
+  for (Type type : op->getResultTypes())
+    sum += byteSize(type);
   return sum;
 }
 

@@ -42,8 +42,6 @@ private:
         phase = StepPhase::Backward;
       if (auto accumulate = dyn_cast<AccumulateOp>(op))
         add(accumulate.getBody().front(), StepPhase::Forward, times * accumulate.getMicrobatches());
-      if (auto start = dyn_cast<StartOp>(op))
-        add(start.getBody().front(), phase, times);
       flops += static_cast<double>(times) * flopsOf(&op);
       if (auto parameter = dyn_cast<ParameterOp>(op))
         add(parameter);
@@ -100,10 +98,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   int64_t numRanks = mesh ? mesh.numRanks() : 1, arenaBytes = arenas[0].getBytes();
   Totals totals(mesh);
   totals.add(body);
-  MemoryUse use = MemoryProfile(body).atPeak(arenaBytes);
-  json::Object memory;
-  for (int kind = 0; kind < numMemoryKinds; ++kind)
-    memory[memoryKindName(static_cast<MemoryKind>(kind))] = use[kind];
+  MemoryUse memory = memoryUse(body, arenaBytes);
 
   json::Object axes;
   if (mesh)
@@ -122,7 +117,12 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
                                    {"wire_bytes", row.wire}});
   json::Object rank{{"ranks", std::move(ranks)},
                     {"arena_bytes", json::Object{{"device", arenaBytes}, {"host", 0}}},
-                    {"memory", std::move(memory)},
+                    {"memory", json::Object{{"parameters", memory.parameters},
+                                            {"gradients", memory.gradients},
+                                            {"optimizer", memory.optimizer},
+                                            {"activations", memory.activations},
+                                            {"communication", memory.communication},
+                                            {"workspace", memory.workspace}}},
                     {"traffic", std::move(traffic)}};
   return json::Value(json::Object{{"plan", plan.str()},
                                   {"mesh", std::move(axes)},

@@ -18,9 +18,7 @@ public:
   explicit Checker(MeshAttr mesh) : mesh(mesh) {}
 
   LogicalResult check(Operation *op) {
-    SmallVector<Value> values;
-    if (!isa<StartOp>(op)) // its ticket
-      llvm::append_range(values, op->getResults());
+    SmallVector<Value> values(op->getResults());
     for (Region &region : op->getRegions())
       llvm::append_range(values, region.getArguments());
     for (Value value : values) {

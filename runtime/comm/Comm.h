@@ -1,9 +1,9 @@
 //===- Comm.h - the ranks of one run and the moves between them -----------===//
 //
 // A Comm connects the ranks of one run and carries out the moves of pcrt.h.
-// Transports: `self` (one rank), `shm` (ranks of one machine, zero copy) and
-// `mpi` (a plug-in). All give the same bits: addends are added in coordinate
-// order by one rank, which hands the result to the others.
+// Transports: `self` (one rank), `shm` (ranks of one machine, zero copy),
+// `virtual` (ranks as threads) and `mpi` (a plug-in). All give the same bits:
+// addends are added in coordinate order by one rank, which hands the result on.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_COMM_H
@@ -12,6 +12,7 @@
 #include "pcrt/pcrt.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -66,7 +67,7 @@ public:
   int rank() const { return myRank; }
   int size() const { return numRanks; }
 
-  /// "self", "shm" or "mpi".
+  /// "self", "shm", "virtual" or "mpi".
   virtual const char *transport() const = 0;
 
   /// Allocates this rank's arena: `bytes` bytes of zeros, aligned to 2 MiB,
@@ -110,10 +111,6 @@ protected:
   virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                                const ParallelFor &parallelFor) = 0;
 
-  /// Why arenas of `bytes` bytes in all cannot be had on this machine or within this container's limit; empty if they
-  /// can.
-  static std::string checkMemory(double bytes);
-
   /// Records `message` as error() and returns `status`.
   pcrt_status fail(pcrt_status status, std::string message);
 
@@ -125,8 +122,13 @@ private:
 /// Connects this process with the other ranks of its run, as the environment
 /// says: pc-run's variables (PCRT_*), torchrun's (RANK, WORLD_SIZE, ...),
 /// mpirun's (OMPI_COMM_WORLD_*) or srun's (SLURM_*); none of them: one rank.
-/// PCRT_TRANSPORT=self|shm|mpi overrides the choice of transport.
+/// PCRT_TRANSPORT=self|shm|mpi|virtual overrides the choice of transport.
 pcrt_status connect(std::unique_ptr<Comm> *out, std::string *error);
+
+/// Calls `body` as every rank that this process is: once, connected as above, or with PCRT_TRANSPORT=virtual once per
+/// rank of the run, each on a thread of its own. `programRanks`: how many ranks the program has, used where nobody else
+/// says so. A body that fails has called Comm::abort. Returns its status, or connect's with a reason in `error`.
+pcrt_status runRanks(int programRanks, const std::function<pcrt_status(Comm &)> &body, std::string *error);
 
 /// Threads this rank may use: PCRT_THREADS, else the cores it is pinned to.
 int threadsOfThisRank();

@@ -1,13 +1,14 @@
 //===- Connect.cpp - chooses the transport of a run -----------------------===//
 #include "comm/Environment.h"
+#include "comm/HostArena.h"
 #include "comm/Rendezvous.h"
 #include "comm/ShmComm.h"
+#include "comm/VirtualComm.h"
 
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 
 using namespace pcrt;
 
@@ -17,29 +18,13 @@ namespace {
 class SelfComm final : public Comm {
 public:
   SelfComm() : Comm(0, 1) {}
-  ~SelfComm() override {
-    if (arena)
-      munmap(arena, arenaBytes);
-  }
 
   const char *transport() const override { return "self"; }
 
   pcrt_status allocateArena(int64_t bytes, char **base) override {
-    constexpr int64_t page = 2 << 20;
-    if (arena || bytes < 0)
-      return fail(PCRT_INTERNAL, arena ? "the arena was allocated twice" : "negative arena size");
-    if (std::string problem = checkMemory(double(bytes)); !problem.empty())
-      return fail(PCRT_RESOURCE, problem);
-    arenaBytes = bytes + page;
-    arena = mmap(nullptr, arenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (arena == MAP_FAILED) {
-      arena = nullptr;
-      return fail(PCRT_RESOURCE, "cannot map an arena of " + std::to_string(bytes) + " bytes: " + strerror(errno));
-    }
-    madvise(arena, arenaBytes, MADV_HUGEPAGE);
-    auto at = reinterpret_cast<uintptr_t>(arena);
-    *base = static_cast<char *>(arena) + (-at & (page - 1));
-    return PCRT_OK;
+    std::string error;
+    pcrt_status status = arena.allocate(bytes, 1, base, &error);
+    return status == PCRT_OK ? status : fail(status, error);
   }
 
   pcrt_status barrier() override { return PCRT_OK; }
@@ -58,8 +43,7 @@ protected:
   }
 
 private:
-  void *arena = nullptr;
-  int64_t arenaBytes = 0;
+  HostArena arena;
 };
 
 } // namespace
@@ -92,6 +76,10 @@ pcrt_status pcrt::connect(std::unique_ptr<Comm> *out, std::string *error) {
     return PCRT_USAGE;
   if (place.transport == "mpi")
     return connectMpi(out, error);
+  if (place.transport == "virtual") {
+    *error = "virtual ranks share one process; this program runs one rank in each";
+    return PCRT_USAGE;
+  }
   if (place.transport == "self") {
     if (place.size > 1) {
       *error = "PCRT_TRANSPORT=self is for one rank, the run has " + std::to_string(place.size);
@@ -113,4 +101,16 @@ pcrt_status pcrt::connect(std::unique_ptr<Comm> *out, std::string *error) {
     fcntl(fd, F_SETFD, FD_CLOEXEC); // not for the children of this rank
   }
   return ShmComm::join(fd, place.rank, place.sharedFile >= 0, out, error);
+}
+
+pcrt_status pcrt::runRanks(int programRanks, const std::function<pcrt_status(Comm &)> &body, std::string *error) {
+  Place place;
+  if (!readPlace(&place, error))
+    return PCRT_USAGE;
+  if (place.transport == "virtual")
+    return VirtualWorld(place.launcher == "pc-run" ? place.size : programRanks).run(body);
+  std::unique_ptr<Comm> comm;
+  if (pcrt_status status = connect(&comm, error); status != PCRT_OK)
+    return status;
+  return body(*comm);
 }

@@ -39,6 +39,10 @@ static std::string text(const char *name) {
   return value ? value : "";
 }
 
+static bool isTransport(const std::string &name) {
+  return name == "self" || name == "shm" || name == "mpi" || name == "virtual";
+}
+
 bool pcrt::readPlace(Place *place, std::string *error) {
   Reader read;
   if (getenv("PCRT_RANK")) {
@@ -79,10 +83,38 @@ bool pcrt::readPlace(Place *place, std::string *error) {
   place->transport = text("PCRT_TRANSPORT");
   if (place->transport.empty())
     place->transport = place->size == 1 ? "self" : place->localSize >= place->size ? "shm" : "mpi";
-  else if (read.error.empty() && place->transport != "self" && place->transport != "shm" && place->transport != "mpi")
-    read.error = "PCRT_TRANSPORT='" + place->transport + "' is not one of self, shm, mpi";
+  else if (read.error.empty() && !isTransport(place->transport))
+    read.error = "PCRT_TRANSPORT='" + place->transport + "' is not one of self, shm, mpi, virtual";
+  if (read.error.empty() && place->transport == "virtual" && place->size > 1 && place->launcher != "pc-run")
+    read.error = "PCRT_TRANSPORT=virtual runs all ranks in one process, but " + place->launcher + " started " +
+                 std::to_string(place->size) + "; start the program alone, or with pc-run --virtual";
   *error = read.error;
   return read.error.empty();
+}
+
+std::vector<int> pcrt::coresOfRank(const std::vector<int> &cores, int rank, int ranks) {
+  int count = int(cores.size());
+  if (ranks >= count)
+    return {cores[rank % count]};
+  return {cores.begin() + rank * count / ranks, cores.begin() + (rank + 1) * count / ranks};
+}
+
+std::vector<int> pcrt::coresOfProcess() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &set))
+        cores.push_back(core);
+  return cores.empty() ? std::vector<int>{0} : cores;
+}
+
+void pcrt::pinToCores(const std::vector<int> &cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int core : cores)
+    CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof set, &set);
 }
 
 double pcrt::timeoutSeconds() {

@@ -8,6 +8,7 @@
 #define PCRT_COMM_ENVIRONMENT_H
 
 #include <string>
+#include <vector>
 
 namespace pcrt {
 
@@ -17,12 +18,24 @@ struct Place {
   int rank = 0, size = 1;
   int localRank = 0, localSize = 1; ///< Among the ranks of this machine.
   std::string run;                  ///< Names the run: the same on all of its ranks, different for other runs.
-  int sharedFile = -1;              ///< pc-run only: the descriptor of the shared file.
-  std::string transport;            ///< PCRT_TRANSPORT or the choice made for it.
+  int sharedFile = -1;              ///< pc-run only: the descriptor of the shared file, else -1.
+  /// PCRT_TRANSPORT or the choice made for it. `virtual`: this process is all ranks; `size` is 1 where the program says
+  /// how many they are.
+  std::string transport;
 };
 
 /// Reads the environment. On nonsense returns false and says which variable is wrong.
 bool readPlace(Place *place, std::string *error);
+
+/// The cores that this process (or thread) may run on; at least one.
+std::vector<int> coresOfProcess();
+
+/// The cores (indices into `cores`) of rank `rank` of `ranks`: an even share, or one core in turn where there are
+/// more ranks than cores.
+std::vector<int> coresOfRank(const std::vector<int> &cores, int rank, int ranks);
+
+/// Keeps the calling thread, and those it starts, on these cores.
+void pinToCores(const std::vector<int> &cores);
 
 /// PCRT_TIMEOUT_SECONDS: how long a rank waits for another one; 300 if unset or malformed.
 double timeoutSeconds();

@@ -227,6 +227,29 @@ void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *c
   }
 }
 
+void pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *const *outs,
+                         const ParallelFor &parallelFor) {
+  int64_t first = 0, last = outElements(desc, n);
+  if (desc.kind == PCRT_ALL_REDUCE)
+    allReducePart(last, n, me, &first, &last);
+  if (last == first)
+    return;
+  parallelFor(last - first, [&](int64_t lo, int64_t hi) {
+    switch (desc.kind) {
+    case PCRT_ALL_REDUCE:
+      return reduceElements(desc.dtype, desc.reduction, ins, n, outs, n, first + lo, first + hi);
+    case PCRT_ALL_GATHER:
+      return pullAllGather(desc, n, ins, outs[me], lo, hi);
+    case PCRT_REDUCE_SCATTER:
+      return pullReduceScatter(desc, n, me, ins, outs[me], lo, hi);
+    case PCRT_ALL_TO_ALL:
+      return pullAllToAll(desc, n, me, ins, outs[me], lo, hi);
+    default:
+      return; // the others are local
+    }
+  });
+}
+
 void pcrt::localMove(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                      const ParallelFor &parallelFor) {
   int n = group.size(), me = group.me;

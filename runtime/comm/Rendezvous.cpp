@@ -99,12 +99,6 @@ static int receiveReply(int socket, std::string *refusal) {
   return -1;
 }
 
-static std::string seconds(double value) {
-  char text[32];
-  snprintf(text, sizeof text, "%g s", value);
-  return text;
-}
-
 static pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error) {
   sockaddr_un address;
   socklen_t length = makeAddress(place, &address);
@@ -125,7 +119,7 @@ static pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error
   double deadline = monotonicSeconds() + timeoutSeconds();
   for (int missing = place.size - 1; missing > 0;) {
     if (!readable(listener.fd, deadline)) {
-      *error = "rank 0: ranks that did not start within " + seconds(timeoutSeconds()) + ":";
+      *error = "rank 0: ranks that did not start within " + secondsText(timeoutSeconds()) + " s" + ":";
       for (int rank = 0; rank < place.size; ++rank)
         *error += here[rank] ? "" : " " + std::to_string(rank);
       *error += "; start them with the same environment, or set PCRT_TIMEOUT_SECONDS";
@@ -166,7 +160,7 @@ static pcrt_status joinRankZero(const Place &place, int *fd, std::string *error)
     if (peer.fd >= 0 && connect(peer.fd, reinterpret_cast<sockaddr *>(&address), length) == 0)
       break;
     if (monotonicSeconds() > deadline) {
-      *error = me + "rank 0 did not start within " + seconds(timeoutSeconds()) + " (run '" + place.run +
+      *error = me + "rank 0 did not start within " + secondsText(timeoutSeconds()) + " s" + " (run '" + place.run +
                "'); all ranks of the shm transport have to be on one machine";
       return PCRT_TIMEOUT;
     }

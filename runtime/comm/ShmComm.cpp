@@ -1,6 +1,7 @@
 //===- ShmComm.cpp - ranks of one machine, zero copy ----------------------===//
 #include "comm/ShmComm.h"
 #include "comm/Environment.h"
+#include "comm/HostArena.h"
 #include "comm/Moves.h"
 
 #include <cerrno>
@@ -21,55 +22,14 @@ static void markLeftAtExit() {
     left->store(1);
 }
 
-static std::string rankName(int rank) { return "rank " + std::to_string(rank); }
-
-static std::string groupName(const Group &group) {
-  std::string text = group.name.empty() ? "ranks" : group.name + ": ranks";
-  for (int i = 0; i < group.size(); ++i)
-    text += (i ? ", " : " ") + std::to_string(group.ranks[i]);
-  return "group (" + text + ")";
-}
-
-/// "'all_reduce h.0.c_proj' (...)", or the bare name for barrier and control data.
-static std::string describeKey(const MoveKey &key) {
-  if (key.kind < 0)
-    return key.name;
-  pcrt_move_desc desc{key.name,   key.kind,  0,          key.dtype,   key.reduction, key.outer,
-                      key.extent, key.inner, key.middle, key.extent2, nullptr};
-  return describeMove(desc, key.members);
-}
-
-/// FNV-1a over the members of a group.
-static uint64_t hashRanks(const Group &group) {
-  uint64_t hash = 14695981039346656037u;
-  for (int rank : group.ranks)
-    hash = (hash ^ uint64_t(rank)) * 1099511628211u;
-  return hash;
-}
-
-static MoveKey makeKey(const char *name, const Group &group) {
-  MoveKey key;
-  memset(&key, 0, sizeof key);
-  strncpy(key.name, name ? name : "?", sizeof key.name - 1);
-  key.kind = -1;
-  key.members = group.size();
-  key.ranksHash = hashRanks(group);
-  return key;
-}
-
 //===----------------------------------------------------------------------===//
 // Joining and leaving
 //===----------------------------------------------------------------------===//
 
 ShmComm::ShmComm(int fd, ControlBlock &control, int rank, bool launched)
     : Comm(rank, control.size), fd(fd), control(control), launched(launched), timeout(timeoutSeconds()),
-      sequence(kMaxGroups), arenas(control.size), scratches(control.size), ins(control.size), outs(control.size) {
-  for (int i = 0; i < control.size; ++i)
-    world.ranks.push_back(i);
-  world.me = rank;
-  world.id = kWorldGroup;
-  world.name = "all";
-}
+      world(worldGroup(rank, control.size)), sequence(kMaxGroups), arenas(control.size), scratches(control.size),
+      ins(control.size), outs(control.size) {}
 
 pcrt_status ShmComm::join(int fd, int rank, bool launched, std::unique_ptr<Comm> *out, std::string *error) {
   ControlBlock *control = mapControl(fd, error);
@@ -329,12 +289,8 @@ pcrt_status ShmComm::compareKeys(const Group &group, const MoveKey &key) {
     const MoveKey &theirs = slot(peer, group.id).key;
     if (memcmp(&theirs, &key, sizeof key) == 0)
       continue;
-    std::string text = "ranks disagree on move " + std::to_string(sequence[group.id]) + " of " + groupName(group) +
-                       ": " + rankName(rank()) + " runs " + describeKey(key) + ", " + rankName(peer) + " runs " +
-                       describeKey(theirs);
-    if (describeKey(key) == describeKey(theirs))
-      text += " (with other members)";
-    return giveUp(PCRT_INTERNAL, text + "; all ranks must run the same program");
+    return giveUp(PCRT_INTERNAL, "ranks disagree on move " + std::to_string(sequence[group.id]) + " of " +
+                                     groupName(group) + ": " + describeMismatch(rank(), key, peer, theirs));
   }
   return PCRT_OK;
 }
@@ -375,9 +331,7 @@ pcrt_status ShmComm::timedOut(const Group &group, uint64_t phase) {
     else if (int other = block.waitsFor.load())
       missing += " (waiting for " + rankName(other - 1) + " in " + doing(peer, block.waitGroup.load()) + ")";
   }
-  char seconds[32];
-  snprintf(seconds, sizeof seconds, "%g", timeout);
-  return giveUp(PCRT_TIMEOUT, "no answer within " + std::string(seconds) + " s from " + missing + " in " +
+  return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + missing + " in " +
                                   doing(rank(), group.id) + " of " + groupName(group) +
                                   "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
 }
@@ -445,15 +399,7 @@ pcrt_status ShmComm::exchange(const pcrt_move_desc &desc, const Group &group, co
   // all_reduce reads each element before it writes it, so source and result may share the scratch memory.
   int64_t outAt = !reducesAll ? 0 : copyOut ? scratchOffset(rank()) : arenaAt(out);
 
-  MoveKey key = makeKey(desc.name, group);
-  key.kind = desc.kind;
-  key.dtype = desc.dtype;
-  key.reduction = desc.reduction;
-  key.outer = desc.outer;
-  key.extent = desc.extent;
-  key.inner = desc.inner;
-  key.middle = desc.middle;
-  key.extent2 = desc.extent2;
+  MoveKey key = makeKey(desc, group);
   if (pcrt_status status = arrive(group, key, inAt, outAt); status != PCRT_OK)
     return status;
 
@@ -465,25 +411,9 @@ pcrt_status ShmComm::exchange(const pcrt_move_desc &desc, const Group &group, co
     if (!ins[i] || (reducesAll && !outs[i]))
       return giveUp(PCRT_RESOURCE, "cannot map the memory of " + rankName(peer) + ": " + strerror(errno));
   }
-  int64_t first = 0, last = elements;
-  if (reducesAll)
-    allReducePart(elements, n, group.me, &first, &last);
-  if (last > first)
-    parallelFor(last - first, [&](int64_t lo, int64_t hi) {
-      char *result = static_cast<char *>(out);
-      switch (desc.kind) {
-      case PCRT_ALL_REDUCE:
-        return reduceElements(desc.dtype, desc.reduction, ins.data(), n, outs.data(), n, first + lo, first + hi);
-      case PCRT_ALL_GATHER:
-        return pullAllGather(desc, n, ins.data(), result, lo, hi);
-      case PCRT_REDUCE_SCATTER:
-        return pullReduceScatter(desc, n, group.me, ins.data(), result, lo, hi);
-      case PCRT_ALL_TO_ALL:
-        return pullAllToAll(desc, n, group.me, ins.data(), result, lo, hi);
-      default:
-        return; // the others are local
-      }
-    });
+  if (!reducesAll)
+    outs[group.me] = static_cast<char *>(out);
+  carryOutShare(desc, n, group.me, ins.data(), outs.data(), parallelFor);
   if (pcrt_status status = leave(group); status != PCRT_OK)
     return status;
   if (copyOut && outBytes)

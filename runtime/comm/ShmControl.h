@@ -9,20 +9,12 @@
 #ifndef PCRT_COMM_SHMCONTROL_H
 #define PCRT_COMM_SHMCONTROL_H
 
-#include "comm/Comm.h"
+#include "comm/MoveKey.h"
 
 #include <atomic>
 #include <ctime>
 
 namespace pcrt {
-
-/// What a rank is about to do with a group; members compare it byte by byte, so it has no padding.
-struct MoveKey {
-  char name[96]; ///< Name of the op, cut short if need be, zeros behind it.
-  int32_t kind, dtype, reduction, members;
-  int64_t outer, extent, inner, middle, extent2;
-  uint64_t ranksHash; ///< Of the list of members.
-};
 
 /// A rank's state in one of its groups. Written by the rank, read by the other members.
 struct alignas(128) Slot {
@@ -32,9 +24,6 @@ struct alignas(128) Slot {
   int64_t in, out; ///< Where this rank's source and result lie, as offsets in the file.
   MoveKey key;
 };
-
-constexpr int kMaxGroups = 64;              ///< Slots per rank.
-constexpr int kWorldGroup = kMaxGroups - 1; ///< Slot of barrier and allGatherBytes.
 
 /// What the others need to know of one rank.
 struct alignas(128) RankBlock {

@@ -81,7 +81,6 @@ pcrt_context::pcrt_context(const Program &program, Comm &comm, Pool &pool)
       pcrt::fail(PCRT_RESOURCE, withErrno("cannot map the kernels' scratch memory"));
     scratch = static_cast<char *>(memory);
   }
-  reserveLibraryMemory(pool.size());
 }
 
 pcrt_context::~pcrt_context() {

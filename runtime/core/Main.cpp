@@ -4,6 +4,7 @@
 #include "core/Failure.h"
 #include "core/Run.h"
 
+#include <atomic>
 #include <cstdio>
 #include <new>
 
@@ -23,7 +24,29 @@ static void report(const Place &place, const Failure &failure) {
     fprintf(stderr, "pc: error: %s\n", failure.message.c_str());
 }
 
-static int run(int argc, char **argv, Place &place, std::unique_ptr<Comm> &comm) {
+/// Calls f, and turns what it throws into a Failure.
+template <typename F> static Failure attempt(F f) {
+  try {
+    f();
+  } catch (const Failure &thrown) {
+    return thrown;
+  } catch (const std::bad_alloc &) {
+    return {PCRT_RESOURCE, "out of memory"};
+  } catch (const std::exception &unexpected) {
+    return {PCRT_INTERNAL, unexpected.what()};
+  }
+  return {PCRT_OK, ""};
+}
+
+/// Reports a failure, once where several ranks of this process see it.
+static void reportOnce(const Place &place, const Failure &failure) {
+  static std::atomic<bool> reported{false};
+  fflush(stdout);
+  if (!reported.exchange(true))
+    report(place, failure);
+}
+
+static pcrt_status run(int argc, char **argv, Place &place) {
   std::string error;
   if (!readPlace(&place, &error))
     fail(PCRT_USAGE, error);
@@ -39,28 +62,26 @@ static int run(int argc, char **argv, Place &place, std::unique_ptr<Comm> &comm)
       fputs(describeProgram(program).c_str(), stdout);
     return PCRT_OK;
   }
-  if (pcrt_status status = connect(&comm, &error); status != PCRT_OK)
+  auto runRank = [&](Comm &comm) {
+    Failure failure = attempt([&] { runProgram(program, options, comm); });
+    if (failure.status != PCRT_OK) {
+      reportOnce(place, failure);
+      comm.abort(failure.status, failure.message.c_str());
+    }
+    return failure.status;
+  };
+  pcrt_status status = runRanks(program.mesh.ranks(), runRank, &error);
+  if (!error.empty())
     fail(status, error);
-  runProgram(program, options, *comm);
-  return PCRT_OK;
+  return status;
 }
 
 int main(int argc, char **argv) {
   Place place;
-  std::unique_ptr<Comm> comm;
-  Failure failure{PCRT_OK, ""};
-  try {
-    return run(argc, argv, place, comm);
-  } catch (const Failure &thrown) {
-    failure = thrown;
-  } catch (const std::bad_alloc &) {
-    failure = {PCRT_RESOURCE, "out of memory"};
-  } catch (const std::exception &unexpected) {
-    failure = {PCRT_INTERNAL, unexpected.what()};
-  }
-  fflush(stdout);
-  report(place, failure);
-  if (comm)
-    comm->abort(failure.status, failure.message.c_str());
+  pcrt_status status = PCRT_OK;
+  Failure failure = attempt([&] { status = run(argc, argv, place); });
+  if (failure.status == PCRT_OK)
+    return status;
+  reportOnce(place, failure);
   return failure.status;
 }

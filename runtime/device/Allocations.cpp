@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <sys/mman.h>
 
@@ -43,8 +44,11 @@ constexpr int kMaxRegions = 1024;
 Region regions[kMaxRegions];
 char *regionsBase = nullptr, *regionsEnd = nullptr;
 thread_local Region *current __attribute__((tls_model("initial-exec"))) = nullptr;
-std::atomic<bool> counting{false};
+thread_local bool betweenSteps __attribute__((tls_model("initial-exec"))) = false;
+std::atomic<int> stepping{0}; ///< Ranks of this process that are in a step.
 std::atomic<int64_t> counted{0};
+std::mutex reserving;
+int reserved = 0;
 
 /// A block of the region that this thread uses now, or null.
 void *fromRegion(size_t alignment, size_t bytes) {
@@ -77,32 +81,44 @@ void freeInRegion(void *block) {
 }
 
 void count() {
-  if (counting.load(std::memory_order_relaxed))
+  if (stepping.load(std::memory_order_relaxed) && !betweenSteps)
     counted.fetch_add(1, std::memory_order_relaxed);
 }
 
 } // namespace
 
-void pcrt::reserveLibraryMemory(int threads) {
-  threads = threads < kMaxRegions ? threads : kMaxRegions;
-  void *memory =
-      mmap(nullptr, threads * kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
-    return;
-  regionsBase = static_cast<char *>(memory);
-  regionsEnd = regionsBase + threads * kRegionBytes;
+int pcrt::reserveLibraryMemory(int threads) {
+  betweenSteps = true;
+  std::lock_guard<std::mutex> lock(reserving);
+  if (!regionsBase) {
+    // One range of addresses for all, so that a block is known by its address; it costs nothing yet.
+    void *memory = mmap(nullptr, kMaxRegions * kRegionBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      return -1;
+    regionsBase = static_cast<char *>(memory);
+    regionsEnd = regionsBase + kMaxRegions * kRegionBytes;
+  }
+  char *first = regionsBase + reserved * kRegionBytes;
+  // NORESERVE: memory is taken as it is touched.
+  if (reserved + threads > kMaxRegions ||
+      mmap(first, threads * kRegionBytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+    return -1;
   for (int thread = 0; thread < threads; ++thread)
-    regions[thread].base = regionsBase + thread * kRegionBytes;
+    regions[reserved + thread].base = first + thread * kRegionBytes;
+  reserved += threads;
+  return reserved - threads;
 }
 
 void pcrt::startCountingAllocations() {
-  counted.store(0);
-  counting.store(true);
+  betweenSteps = false;
+  stepping.fetch_add(1);
 }
 
 int64_t pcrt::stopCountingAllocations() {
-  counting.store(false);
-  return counted.load();
+  stepping.fetch_sub(1);
+  betweenSteps = true;
+  return counted.exchange(0);
 }
 
 LibraryCall::LibraryCall(int thread) {
@@ -181,7 +197,7 @@ int posix_memalign(void **block, size_t alignment, size_t bytes) {
 
 #else
 
-void pcrt::reserveLibraryMemory(int) {}
+int pcrt::reserveLibraryMemory(int) { return -1; }
 void pcrt::startCountingAllocations() {}
 int64_t pcrt::stopCountingAllocations() { return 0; }
 LibraryCall::LibraryCall(int) {}

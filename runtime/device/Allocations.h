@@ -12,18 +12,20 @@
 
 namespace pcrt {
 
-/// Sets memory aside for `threads` threads. Called once, before the first LibraryCall.
-void reserveLibraryMemory(int threads);
+/// Sets memory aside for `threads` more threads and returns the index of the first one, -1 where there is none left.
+/// Called by each rank of the process, on the thread that will begin its steps, before its first LibraryCall.
+int reserveLibraryMemory(int threads);
 
-/// From here on, allocations that reach the heap are counted.
+/// A step of a rank of this process begins on this thread: allocations that reach the heap are counted.
 void startCountingAllocations();
 
-/// Stops counting and returns how many allocations (malloc, calloc, realloc, new, ...) reached the heap since the
-/// start. Always 0 in builds with a sanitizer, which owns the allocator.
+/// The step ends. Returns how many allocations (malloc, calloc, realloc, new, ...) reached the heap since an end was
+/// told last; those of threads between two steps of their rank do not count. Always 0 in builds with a sanitizer, which
+/// owns the allocator.
 int64_t stopCountingAllocations();
 
-/// While it lives, allocations of the calling thread are served from the memory that was set aside for `thread`; where
-/// that is full, or `thread` is -1, from the heap (and counted).
+/// While it lives, allocations of the calling thread are served from the memory with index `thread`; where that is
+/// full, or `thread` is negative, from the heap (and counted).
 class LibraryCall {
 public:
   explicit LibraryCall(int thread);

@@ -199,7 +199,8 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
   return plan;
 }
 
-Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count) : pool(pool) {
+Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count)
+    : pool(pool), firstRegion(reserveLibraryMemory(pool.size())) {
   // A primitive keeps the number of threads of its creation.
   pool.onAll([](int) { workAlone(); });
   for (int thread = 0; thread < pool.size(); ++thread)
@@ -278,7 +279,7 @@ bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bi
         plainGemm(share.block, aAt, bAt, cAt, biasAt);
         continue;
       }
-      LibraryCall library(warmingUp ? -1 : thread);
+      LibraryCall library(warmingUp || firstRegion < 0 ? -1 : firstRegion + thread);
       auto set = [](dnnl::memory &memory, const void *at) {
         return dnnl_memory_set_data_handle(memory.get(), const_cast<void *>(at));
       };

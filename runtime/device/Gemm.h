@@ -50,6 +50,7 @@ private:
   std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc);
 
   Pool &pool;
+  int firstRegion; ///< Memory for oneDNN's small allocations (Allocations.h), by thread.
   std::vector<std::unique_ptr<ThreadState>> threads;
   std::vector<std::unique_ptr<Plan>> plans; ///< One per distinct descriptor.
   std::vector<Plan *> planOf;               ///< By index of the program's table.

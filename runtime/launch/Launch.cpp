@@ -1,5 +1,6 @@
 //===- Launch.cpp - starts the ranks of a run on this machine -------------===//
 #include "launch/Launch.h"
+#include "comm/Environment.h"
 #include "comm/ShmControl.h"
 #include "launch/LineRelay.h"
 
@@ -12,30 +13,12 @@
 #include <fcntl.h>
 #include <memory>
 #include <poll.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 using namespace pcrt;
-
-std::vector<int> pcrt::coresOfRank(const std::vector<int> &cores, int rank, int ranks) {
-  int count = int(cores.size());
-  if (ranks >= count)
-    return {cores[rank % count]};
-  return {cores.begin() + rank * count / ranks, cores.begin() + (rank + 1) * count / ranks};
-}
-
-static std::vector<int> coresOfProcess() {
-  cpu_set_t set;
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      if (CPU_ISSET(core, &set))
-        cores.push_back(core);
-  return cores.empty() ? std::vector<int>{0} : cores;
-}
 
 /// Why `command` cannot be run; empty if it can, as far as one can tell before.
 static std::string checkExecutable(const std::string &command) {
@@ -58,7 +41,8 @@ namespace {
 class Run {
 public:
   explicit Run(const LaunchOptions &options)
-      : options(options), pids(options.ranks), exits(options.ranks, -1), relays(options.ranks) {}
+      : options(options), processes(options.virtualRanks ? 1 : options.ranks), pids(processes), exits(processes, -1),
+        relays(processes) {}
   ~Run();
 
   int run();
@@ -74,6 +58,7 @@ private:
   int exitCode();
 
   const LaunchOptions &options;
+  int processes; ///< A rank each, or one with all of them.
   std::vector<pid_t> pids;
   std::vector<int> exits; ///< Exit code per rank, 128 + n for signal n, -1 while it runs.
   std::vector<LineRelay> relays;
@@ -114,7 +99,7 @@ int Run::run() {
 
 bool Run::start() {
   std::string error;
-  sharedFile = createSharedFile(options.ranks);
+  sharedFile = createSharedFile(processes);
   if (sharedFile < 0) {
     fprintf(stderr, "pc-run: error: cannot create shared memory: %s\n", strerror(errno));
     return false;
@@ -134,7 +119,7 @@ bool Run::start() {
 
   fflush(nullptr);
   pid_t launcher = getpid();
-  for (int rank = 0; rank < options.ranks; ++rank) {
+  for (int rank = 0; rank < processes; ++rank) {
     if (rank > 0 && !relays[rank].open("[rank " + std::to_string(rank) + "] ")) {
       fprintf(stderr, "pc-run: error: no pipe for rank %d: %s\n", rank, strerror(errno));
       return false;
@@ -169,19 +154,16 @@ void Run::becomeRank(int rank, pid_t launcher) {
     dup2(relays[rank].writeEnd(), STDOUT_FILENO);
     dup2(relays[rank].writeEnd(), STDERR_FILENO);
   }
-  std::vector<int> mine = options.pin ? coresOfRank(cores, rank, options.ranks) : cores;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (int core : mine)
-    CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof set, &set);
+  pinToCores(options.pin ? coresOfRank(cores, rank, processes) : cores);
   fcntl(sharedFile, F_SETFD, 0);
   auto setVariable = [](const char *name, const std::string &value) { setenv(name, value.c_str(), 1); };
   setVariable("PCRT_RANK", std::to_string(rank));
   setVariable("PCRT_SIZE", std::to_string(options.ranks));
   setVariable("PCRT_SHM_FD", std::to_string(sharedFile));
   setVariable("PCRT_RUN", std::to_string(launcher));
-  if (!getenv("PCRT_THREADS"))
+  if (options.virtualRanks)
+    setVariable("PCRT_TRANSPORT", "virtual");
+  else if (!getenv("PCRT_THREADS"))
     setVariable("PCRT_THREADS", std::to_string(coresOfRank(cores, rank, options.ranks).size()));
   if (!options.timeout.empty())
     setVariable("PCRT_TIMEOUT_SECONDS", options.timeout);
@@ -221,9 +203,9 @@ void Run::reap() {
     if (pid < 0)
       return;
     int rank = 0;
-    while (rank < options.ranks && pids[rank] != pid)
+    while (rank < processes && pids[rank] != pid)
       ++rank;
-    if (rank == options.ranks)
+    if (rank == processes)
       continue; // adopted from a rank
     --running;
     pids[rank] = 0;

@@ -15,8 +15,9 @@ namespace pcrt {
 
 struct LaunchOptions {
   int ranks = 1;
-  std::string timeout; ///< Seconds for PCRT_TIMEOUT_SECONDS; empty: as the environment says.
-  bool pin = true;     ///< Give each rank cores of its own.
+  bool virtualRanks = false; ///< One process that is all ranks.
+  std::string timeout;       ///< Seconds for PCRT_TIMEOUT_SECONDS; empty: as the environment says.
+  bool pin = true;           ///< Give each rank cores of its own.
   std::vector<std::string> command;
 };
 
@@ -25,10 +26,6 @@ struct LaunchOptions {
 /// line to stderr about a failure. Rank 0 keeps stdin, stdout and stderr; the others' output goes to stderr, each
 /// line with its rank before it.
 int launch(const LaunchOptions &options);
-
-/// The cores (indices into `cores`) of rank `rank` of `ranks`: an even share, or one core in turn where there are
-/// more ranks than cores.
-std::vector<int> coresOfRank(const std::vector<int> &cores, int rank, int ranks);
 
 } // namespace pcrt
 

@@ -13,6 +13,7 @@ Runs PROGRAM as N ranks on this machine and waits for them.
 
   -n N               number of ranks (default 1); the product of the program's mesh axes
   --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)
+  --virtual          all ranks as threads of one process on one device, with the real program
   --no-pin           let the system choose the cores; by default the ranks share them evenly
   --help             show this text
 
@@ -60,6 +61,8 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(argv[at], "--no-pin")) {
       options.pin = false;
+    } else if (!strcmp(argv[at], "--virtual")) {
+      options.virtualRanks = true;
     } else if (isOption("-n")) {
       long ranks = strtol(value, &end, 10);
       if (!*value || *end || ranks < 1 || ranks > pcrt::kMaxRanks)

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "comm/Environment.h"
+#include "comm/HostArena.h"
 #include "comm/Moves.h"
 #include "comm/ShmControl.h"
 
@@ -16,7 +17,6 @@
 #include <cstring>
 #include <mpi.h>
 #include <sched.h>
-#include <sys/mman.h>
 
 using namespace pcrt;
 
@@ -37,37 +37,21 @@ namespace {
 
 class MpiComm final : public Comm {
 public:
-  MpiComm(int rank, int size) : Comm(rank, size), timeout(timeoutSeconds()), sources(size) {
+  MpiComm(int rank, int size)
+      : Comm(rank, size), timeout(timeoutSeconds()), world(worldGroup(rank, size)), sources(size), keys(size) {
     MPI_Comm_dup(MPI_COMM_WORLD, &messages);
-    for (int peer = 0; peer < size; ++peer)
-      world.ranks.push_back(peer);
-    world.me = rank;
-    world.id = kWorldGroup;
-    world.name = "all";
   }
 
   ~MpiComm() override {
-    if (arena)
-      munmap(arena, arenaBytes);
     endMpi(); // frees the communicator too
   }
 
   const char *transport() const override { return "mpi"; }
 
   pcrt_status allocateArena(int64_t bytes, char **base) override {
-    constexpr int64_t page = 2 << 20;
-    if (arena || bytes < 0)
-      return fail(PCRT_INTERNAL, arena ? "the arena was allocated twice" : "negative arena size");
-    if (std::string problem = checkMemory(double(bytes)); !problem.empty())
-      return fail(PCRT_RESOURCE, problem);
-    arenaBytes = bytes + page;
-    void *at = mmap(nullptr, arenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
-      return fail(PCRT_RESOURCE, "cannot map an arena of " + std::to_string(bytes) + " bytes: " + strerror(errno));
-    arena = static_cast<char *>(at);
-    madvise(arena, arenaBytes, MADV_HUGEPAGE);
-    *base = arena + (-reinterpret_cast<uintptr_t>(arena) & (page - 1));
-    return PCRT_OK;
+    std::string error;
+    pcrt_status status = arena.allocate(bytes, 1, base, &error);
+    return status == PCRT_OK ? status : fail(status, error);
   }
 
   pcrt_status barrier() override { return agree(world, makeKey("barrier", world)); }
@@ -94,22 +78,6 @@ protected:
                        const ParallelFor &parallelFor) override;
 
 private:
-  MoveKey makeKey(const char *name, const Group &group) {
-    MoveKey key;
-    memset(&key, 0, sizeof key);
-    strncpy(key.name, name ? name : "?", sizeof key.name - 1);
-    key.kind = -1;
-    key.members = group.size();
-    for (int rank : group.ranks)
-      key.ranksHash = key.ranksHash * 1099511628211u + uint64_t(rank) + 1;
-    return key;
-  }
-
-  static std::string describeKey(const MoveKey &key) {
-    return std::string("'") + key.name + "' [" + std::to_string(key.outer) + ", " + std::to_string(key.extent) + ", " +
-           std::to_string(key.inner) + "]";
-  }
-
   /// All members announce `key`; returns when all have, and they agree.
   pcrt_status agree(const Group &group, const MoveKey &key);
   /// Starts sending to or receiving from member `index`, in pieces that MPI can count. Nothing for this rank itself.
@@ -126,8 +94,7 @@ private:
   MPI_Comm messages;
   double timeout;
   Group world;
-  char *arena = nullptr;
-  int64_t arenaBytes = 0;
+  HostArena arena;
   std::vector<char> staging;
   std::vector<const char *> sources; ///< Per member: its addends or blocks, here.
   std::vector<MoveKey> keys;
@@ -184,11 +151,9 @@ pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
     std::string names;
     for (int peer : missing)
       names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
-    char seconds[32];
-    snprintf(seconds, sizeof seconds, "%g", timeout);
-    return fail(PCRT_TIMEOUT, "rank " + std::to_string(rank()) + ": no answer within " + seconds + " s from " + names +
-                                  " in " + describeKey(key) + " of group (" + group.name +
-                                  "); is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+    return fail(PCRT_TIMEOUT, "rank " + std::to_string(rank()) + ": no answer within " + secondsText(timeout) +
+                                  " s from " + names + " in " + describeKey(key) + " of " + groupName(group) +
+                                  "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
   }
   requests.clear();
   requestPeers.clear();
@@ -196,7 +161,6 @@ pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
 }
 
 pcrt_status MpiComm::agree(const Group &group, const MoveKey &key) {
-  keys.resize(size());
   for (int peer = 0; peer < group.size(); ++peer) {
     receive(group, peer, &keys[peer], sizeof key);
     send(group, peer, &key, sizeof key);
@@ -205,9 +169,8 @@ pcrt_status MpiComm::agree(const Group &group, const MoveKey &key) {
     return status;
   for (int peer = 0; peer < group.size(); ++peer)
     if (peer != group.me && memcmp(&keys[peer], &key, sizeof key) != 0)
-      return fail(PCRT_INTERNAL, "ranks disagree in group (" + group.name + "): rank " + std::to_string(rank()) +
-                                     " runs " + describeKey(key) + ", rank " + std::to_string(group.ranks[peer]) +
-                                     " runs " + describeKey(keys[peer]) + "; all ranks must run the same program");
+      return fail(PCRT_INTERNAL, "ranks disagree in " + groupName(group) + ": " +
+                                     describeMismatch(rank(), key, group.ranks[peer], keys[peer]));
   return PCRT_OK;
 }
 
@@ -218,15 +181,7 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
                                    " groups of a program");
   int n = group.size(), me = group.me;
   int64_t width = elementBytes(desc.dtype), elements = outElements(desc, n);
-  MoveKey key = makeKey(desc.name, group);
-  key.kind = desc.kind;
-  key.dtype = desc.dtype;
-  key.reduction = desc.reduction;
-  key.outer = desc.outer;
-  key.extent = desc.extent;
-  key.inner = desc.inner;
-  key.middle = desc.middle;
-  key.extent2 = desc.extent2;
+  MoveKey key = makeKey(desc, group);
   if (pcrt_status status = agree(group, key); status != PCRT_OK)
     return status;
   const auto *from = static_cast<const char *>(in);

@@ -1,5 +1,6 @@
 //===- conformance.cpp - what every transport has to do -------------------===//
 //
+// usage: comm-conformance [--transport=NAME] [--ranks=N (virtual ones)]
 // Runs as each rank of a run, under any transport. Every row of dtype x move x
 // reduction is carried out over all groups of all meshes of this many ranks,
 // on awkward sizes, and compared bit by bit with a simulation that is written
@@ -18,8 +19,8 @@
 
 using namespace pcrt;
 
-static std::unique_ptr<Comm> comm;
-static int64_t checks = 0;
+static thread_local Comm *comm = nullptr;
+static thread_local int64_t checks = 0;
 
 [[noreturn]] static void leave(pcrt_status status, const std::string &message) {
   fprintf(stderr, "error: rank %d: %s\n", comm ? comm->rank() : -1, message.c_str());
@@ -337,12 +338,10 @@ static void checkMalformed(const Group &group, char *arena) {
   }
 }
 
-int main() {
-  std::string error;
-  if (pcrt_status status = connect(&comm, &error); status != PCRT_OK) {
-    fprintf(stderr, "error: %s\n", error.c_str());
-    return status;
-  }
+/// Everything that one rank does.
+static pcrt_status runRank(Comm &mine) {
+  comm = &mine;
+  checks = 0;
   int size = comm->size();
   char *arena;
   // Sizes differ between ranks.
@@ -391,5 +390,24 @@ int main() {
   require(comm->barrier());
   if (comm->rank() == 0)
     printf("%s, %d ranks: %ld checks passed on each rank\n", comm->transport(), size, long(checks));
-  return 0;
+  return PCRT_OK;
+}
+
+int main(int argc, char **argv) {
+  int ranks = 1;
+  for (int i = 1; i < argc; ++i) {
+    if (!strncmp(argv[i], "--transport=", 12)) {
+      setenv("PCRT_TRANSPORT", argv[i] + 12, 1);
+    } else if (!strncmp(argv[i], "--ranks=", 8) && atoi(argv[i] + 8) > 0) {
+      ranks = atoi(argv[i] + 8);
+    } else {
+      fprintf(stderr, "usage: comm-conformance [--transport=NAME] [--ranks=N]\n");
+      return PCRT_USAGE;
+    }
+  }
+  std::string error;
+  pcrt_status status = runRanks(ranks, runRank, &error);
+  if (!error.empty())
+    fprintf(stderr, "error: %s\n", error.c_str());
+  return status;
 }

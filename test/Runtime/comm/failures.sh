@@ -78,7 +78,24 @@ expect 'bad timeout' 2 1000 "--timeout takes" "$pc_run" --timeout -3 "$victim"
 expect 'unknown option' 2 1000 "unknown option '--frobnicate'" "$pc_run" --frobnicate "$victim"
 expect 'nothing to run' 2 1000 'usage: pc-run' "$pc_run"
 expect 'help' 0 1000 '' "$pc_run" --help
-expect 'bad transport' 2 1500 "PCRT_TRANSPORT='smoke' is not one of self, shm, mpi" env PCRT_TRANSPORT=smoke "$pc_run" -n 2 "$victim"
+expect 'bad transport' 2 1500 "PCRT_TRANSPORT='smoke' is not one of self, shm, mpi, virtual" env PCRT_TRANSPORT=smoke "$pc_run" -n 2 "$victim"
+
+# Virtual ranks: the same failures without a process to lose.
+expect 'virtual: all is well' 0 3000 '' "$pc_run" --virtual -n 4 "$victim" count
+expect 'virtual: killed' 7 1500 'pc-run: error: rank 0 was killed by signal 9' "$pc_run" --virtual -n 4 "$victim" kill 2
+expect 'virtual: ends early' 7 1500 'rank 0: rank 1 ended before joining .all_reduce gradient' "$pc_run" --virtual -n 2 "$victim" exit-0
+expect 'virtual: gives up' 9 1500 'rank 0: in .*rank 1 failed: token 70000' "$pc_run" --virtual -n 2 "$victim" abort-9
+expect 'virtual: gives up while others compute' 9 2500 '' "$pc_run" --virtual -n 3 "$victim" abort-compute
+expect 'virtual: different moves' 1 1500 "ranks disagree on move 101 of group \(dp: ranks 0, 1\): rank . runs 'all_reduce" \
+  "$pc_run" --virtual -n 2 "$victim" order
+expect 'virtual: different order of groups' 1 1500 "deadlock: rank 0 waits for rank 1 in 'all_reduce logits'.*, rank 1 waits for rank 0" \
+  "$pc_run" --virtual -n 2 "$victim" cross
+expect 'virtual: timeout' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce gradient' .*group \(dp: ranks 0, 1\);PCRT_TIMEOUT_SECONDS" \
+  "$pc_run" --virtual -n 2 --timeout 1 "$victim" sleep-4
+expect 'virtual: arenas too large' 6 1500 'the arenas of the ranks on this machine need 614400.00 GiB, it has' \
+  "$pc_run" --virtual -n 2 "$victim" huge
+expect 'virtual under another launcher' 2 1500 'PCRT_TRANSPORT=virtual runs all ranks in one process, but torchrun started 2' \
+  env PCRT_TRANSPORT=virtual RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=1 "$victim"
 
 # Standard output is rank 0's, the others' lines carry their number.
 expect 'output' 0 1000 '^err 0$;^\[rank 1\] err 1$;^\[rank 1\] out 1$' "$pc_run" -n 2 "$victim" output

@@ -19,29 +19,14 @@ using namespace pcrt;
 
 static void sleepSeconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-int main(int argc, char **argv) {
-  std::string mode = argc > 1 ? argv[1] : "none", error;
-  int victim = argc > 2 ? atoi(argv[2]) : 1;
-  if (mode == "die-early" && getenv("PCRT_RANK") && atoi(getenv("PCRT_RANK")) == victim)
-    raise(SIGKILL);
-  if (mode == "never-join" && getenv("PCRT_RANK") && atoi(getenv("PCRT_RANK")) == victim)
-    sleepSeconds(5);
-  if (mode == "exit-code-only")
-    return 4;
-  if (mode == "sleep") // for signals to pc-run
-    sleepSeconds(20);
-  std::unique_ptr<Comm> comm;
-  if (pcrt_status status = connect(&comm, &error); status != PCRT_OK) {
-    fprintf(stderr, "error: %s\n", error.c_str());
-    return status;
-  }
+static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
   char *arena;
-  pcrt_status status = comm->allocateArena(mode == "huge" ? int64_t(300) << 40 : 1 << 20, &arena);
-  bool chosen = comm->rank() == victim;
+  pcrt_status status = comm.allocateArena(mode == "huge" ? int64_t(300) << 40 : 1 << 20, &arena);
+  bool chosen = comm.rank() == victim;
   Group all, pairs;
-  for (int rank = 0; rank < comm->size(); ++rank)
+  for (int rank = 0; rank < comm.size(); ++rank)
     all.ranks.push_back(rank);
-  all.me = comm->rank();
+  all.me = comm.rank();
   all.name = "dp";
   pairs = all;
   pairs.id = 1;
@@ -51,8 +36,8 @@ int main(int argc, char **argv) {
   logits.name = "all_reduce logits";
   int steps = mode == "count" ? 2000 : mode == "none" ? 10 : mode == "slow" ? 200 : 1000000;
   if (mode == "output") {
-    printf("out %d\n", comm->rank());
-    fprintf(stderr, "err %d\n", comm->rank());
+    printf("out %d\n", comm.rank());
+    fprintf(stderr, "err %d\n", comm.rank());
     steps = 1;
   }
   for (int step = 0; step < steps && status == PCRT_OK; ++step) {
@@ -62,14 +47,21 @@ int main(int argc, char **argv) {
     if (now && mode == "crash")
       raise(SIGABRT);
     if (now && mode == "exit-0")
-      return 0;
+      return PCRT_OK;
     if (now && mode == "std-exit-0")
       std::exit(0);
     if (now && mode == "exit-9")
-      return 9;
+      return PCRT_BAD_DATA;
     if (now && mode == "abort-9") {
-      comm->abort(PCRT_BAD_DATA, "token 70000 at position 12 is out of range");
-      return 9;
+      comm.abort(PCRT_BAD_DATA, "token 70000 at position 12 is out of range");
+      return PCRT_BAD_DATA;
+    }
+    if (step == 100 && mode == "abort-compute") {
+      if (chosen) {
+        comm.abort(PCRT_BAD_DATA, "a bad token");
+        return PCRT_BAD_DATA;
+      }
+      sleepSeconds(20);
     }
     if (now && mode == "stop")
       raise(SIGSTOP);
@@ -87,19 +79,37 @@ int main(int argc, char **argv) {
     bool swapped = now && mode == "order";
     bool other = now && mode == "size";
     if (step == 100 && mode == "cross") { // the two groups in different orders
-      status = comm->move(chosen ? gradient : logits, chosen ? all : pairs, arena, arena);
+      status = comm.move(chosen ? gradient : logits, chosen ? all : pairs, arena, arena);
       if (status == PCRT_OK)
-        status = comm->move(chosen ? logits : gradient, chosen ? pairs : all, arena, arena);
+        status = comm.move(chosen ? logits : gradient, chosen ? pairs : all, arena, arena);
       continue;
     }
     gradient.outer = other ? 999 : 1000;
-    status = comm->move(swapped ? logits : gradient, all, arena, arena);
+    status = comm.move(swapped ? logits : gradient, all, arena, arena);
     if (status == PCRT_OK)
-      status = comm->move(swapped ? gradient : logits, pairs, arena, arena);
+      status = comm.move(swapped ? gradient : logits, pairs, arena, arena);
   }
   if (status != PCRT_OK) {
-    fprintf(stderr, "error: %s\n", comm->error().c_str());
-    comm->abort(status, comm->error().c_str());
+    fprintf(stderr, "error: %s\n", comm.error().c_str());
+    comm.abort(status, comm.error().c_str());
   }
+  return status;
+}
+
+int main(int argc, char **argv) {
+  std::string mode = argc > 1 ? argv[1] : "none", error;
+  int victim = argc > 2 ? atoi(argv[2]) : 1;
+  if (mode == "die-early" && getenv("PCRT_RANK") && atoi(getenv("PCRT_RANK")) == victim)
+    raise(SIGKILL);
+  if (mode == "never-join" && getenv("PCRT_RANK") && atoi(getenv("PCRT_RANK")) == victim)
+    sleepSeconds(5);
+  if (mode == "exit-code-only")
+    return 4;
+  if (mode == "sleep") // for signals to pc-run
+    sleepSeconds(20);
+  auto body = [&](Comm &comm) { return runRank(comm, mode, victim); };
+  pcrt_status status = runRanks(1, body, &error);
+  if (!error.empty())
+    fprintf(stderr, "error: %s\n", error.c_str());
   return status;
 }

@@ -78,6 +78,28 @@ for mesh in $meshes; do
   good "$mesh --init" program $mesh --steps 0 --init $mesh --save $mesh-init
   good "$mesh --init bits" cmp $mesh/model.safetensors $mesh-init/model.safetensors
 done
+# Virtual ranks: the same bits in every file, and a summary that counts the same.
+for mesh in 1-1-1 2-1-1 2-2-2; do
+  IFS=- read -r dp tp _ <<<"$mesh"
+  virtual() {
+    timeout 60 "$pc_run" --virtual -n $((dp * tp)) "$programs/core-program-$mesh" -- --data tokens.bin --seed 3 --lr 0.01 --clip 0.3 "$@"
+  }
+  good "$mesh virtual ranks" virtual --steps 20 --metrics virtual.jsonl --summary virtual.json --save virtual-$mesh --trace virtual.trace \
+    --dump-grads virtual.grads.safetensors --dump-logits virtual.logits.safetensors
+  good "$mesh virtual parameters" cmp $mesh/model.safetensors virtual-$mesh/model.safetensors
+  good "$mesh virtual state" cmp $mesh/training_state.safetensors virtual-$mesh/training_state.safetensors
+  for dump in grads logits; do
+    good "$mesh virtual $dump" cmp $mesh.$dump.safetensors virtual.$dump.safetensors
+  done
+  good "$mesh virtual losses" cmp <(cut -d, -f1-5 $mesh.jsonl) <(cut -d, -f1-5 virtual.jsonl)
+  good "$mesh virtual summary" "$programs/core-compare" reports $mesh.json virtual.json
+  good "$mesh virtual steps do not allocate" grep -q '"step_allocations": 0,' virtual.json
+  good "$mesh virtual trace" grep -q '"name": "head input gradient"' virtual.trace
+done
+good "virtual ranks of one program" env PCRT_TRANSPORT=virtual "$programs/core-program-2-2-2" --data tokens.bin --steps 2
+expect 2 'needs 4 ranks, but the run has 3' "virtual ranks, too few" "$pc_run" --virtual -n 3 "$programs/core-program-2-2-2" -- --data tokens.bin
+expect 9 'cannot read nosuch' "virtual ranks, no data" "$pc_run" --virtual -n 4 "$programs/core-program-2-2-2" -- --data nosuch
+
 good "config.json" grep -q '"model_type": "linear"' 2-2-2/config.json
 good "no other files" test "$(cd 2-2-2 && echo *)" = "config.json model.safetensors training_state.safetensors"
 good "twenty lines" test "$(wc -l <2-2-2.jsonl)" = 20

@@ -1,0 +1,49 @@
+//===- MoveKey.h - what a rank is about to do with a group ----------------===//
+//
+// Members of a move compare their keys before they touch each other's memory:
+// ranks that disagree are found and named instead of computing nonsense.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_MOVEKEY_H
+#define PCRT_COMM_MOVEKEY_H
+
+#include "comm/Comm.h"
+
+namespace pcrt {
+
+/// One move, barrier or exchange of control data. Compared byte by byte, so it has no padding.
+struct MoveKey {
+  char name[96]; ///< Name of the op, cut short if need be, zeros behind it.
+  int32_t kind, dtype, reduction, members;
+  int64_t outer, extent, inner, middle, extent2;
+  uint64_t ranksHash; ///< Of the list of members.
+};
+
+/// The key of something that is no move ("barrier"); kind is -1.
+MoveKey makeKey(const char *name, const Group &group);
+MoveKey makeKey(const pcrt_move_desc &desc, const Group &group);
+
+/// "'all_reduce h.0.c_proj' (...)", or the bare name for barrier and control data; empty for a key of zeros.
+std::string describeKey(const MoveKey &key);
+
+/// What differs between two keys of one move, as the end of a message: "rank 0 runs ..., rank 1 runs ...; ...".
+std::string describeMismatch(int rank, const MoveKey &key, int other, const MoveKey &theirs);
+
+/// "rank 3".
+std::string rankName(int rank);
+
+/// "group (dp: ranks 0, 1)".
+std::string groupName(const Group &group);
+
+/// The group of all ranks of a run, with the slot that no program uses.
+Group worldGroup(int rank, int size);
+
+/// "300" or "1.5".
+std::string secondsText(double seconds);
+
+constexpr int kMaxGroups = 64;              ///< Groups per rank.
+constexpr int kWorldGroup = kMaxGroups - 1; ///< Group of barrier and allGatherBytes.
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_MOVEKEY_H

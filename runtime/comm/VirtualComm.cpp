@@ -1,0 +1,242 @@
+//===- VirtualComm.cpp - the ranks of a run as threads of one process -----===//
+#include "comm/VirtualComm.h"
+#include "comm/Environment.h"
+#include "comm/Moves.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <sched.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace pcrt;
+
+//===----------------------------------------------------------------------===//
+// The ranks' threads
+//===----------------------------------------------------------------------===//
+
+VirtualWorld::VirtualWorld(int size) : ranks(size), timeout(timeoutSeconds()) {}
+
+void VirtualWorld::recordFailure(pcrt_status status, std::string message) {
+  if (failure != PCRT_OK)
+    return;
+  failure = status;
+  failureMessage = std::move(message);
+  changed.notify_all();
+}
+
+pcrt_status VirtualWorld::run(const std::function<pcrt_status(Comm &)> &body) {
+  std::vector<int> cores = coresOfProcess();
+  std::vector<std::thread> threads;
+  int running = size();
+  for (int rank = 0; rank < size(); ++rank)
+    threads.emplace_back([&, rank] {
+      pinToCores(coresOfRank(cores, rank, size()));
+      pcrt_status status;
+      {
+        VirtualComm comm(*this, rank);
+        status = body(comm);
+      }
+      std::lock_guard<std::mutex> lock(mutex);
+      if (status != PCRT_OK)
+        recordFailure(status, rankName(rank) + " failed");
+      --running;
+      changed.notify_all();
+    });
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return running == 0 || failure != PCRT_OK; });
+  // A rank in a long computation sees the failure at its next move.
+  if (!changed.wait_for(lock, std::chrono::milliseconds(700), [&] { return running == 0; })) {
+    fflush(nullptr);
+    _exit(failure);
+  }
+  lock.unlock();
+  for (std::thread &thread : threads)
+    thread.join();
+  return failure;
+}
+
+//===----------------------------------------------------------------------===//
+// Waiting
+//===----------------------------------------------------------------------===//
+
+VirtualComm::VirtualComm(VirtualWorld &shared, int rank)
+    : Comm(rank, shared.size()), shared(shared), world(worldGroup(rank, shared.size())), ins(shared.size()),
+      outs(shared.size()) {}
+
+VirtualComm::~VirtualComm() {
+  std::lock_guard<std::mutex> lock(shared.mutex);
+  shared.ranks[rank()].left = true;
+  shared.changed.notify_all();
+}
+
+bool VirtualComm::allReached(const Group &group, uint64_t phase) const {
+  for (int peer : group.ranks)
+    if (shared.ranks[peer].slots[group.id].phase < phase)
+      return false;
+  return true;
+}
+
+std::string VirtualComm::doing(int rank, int group) const {
+  std::string text = describeKey(shared.ranks[rank].slots[group].key);
+  return text.empty() ? "its first move" : text;
+}
+
+bool VirtualComm::standsStill() const {
+  for (const VirtualWorld::Rank &other : shared.ranks)
+    if (!other.left && (!other.waitsIn || allReached(*other.waitsIn, other.waitPhase)))
+      return false;
+  return true;
+}
+
+std::string VirtualComm::describeStandstill() const {
+  std::string text;
+  for (int i = 0; i < size(); ++i) {
+    const VirtualWorld::Rank &other = shared.ranks[i];
+    if (other.left)
+      continue;
+    const Group &group = *other.waitsIn;
+    int missing = 0;
+    while (shared.ranks[group.ranks[missing]].slots[group.id].phase >= other.waitPhase)
+      ++missing;
+    text += (text.empty() ? "" : ", ") + rankName(i) + " waits for " + rankName(group.ranks[missing]) + " in " +
+            doing(i, group.id);
+  }
+  return text;
+}
+
+pcrt_status VirtualComm::waitForMembers(std::unique_lock<std::mutex> &lock, const Group &group, uint64_t phase) {
+  VirtualWorld::Rank &me = shared.ranks[rank()];
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(shared.timeout);
+  me.waitsIn = &group;
+  me.waitPhase = phase;
+  pcrt_status status = PCRT_OK;
+  while (!allReached(group, phase)) {
+    if (shared.failure != PCRT_OK) {
+      status = fail(PCRT_PEER_LOST, rankName(rank()) + ": in " + doing(rank(), group.id) + ": " +
+                                        shared.failureMessage + "; the run is over");
+      break;
+    }
+    std::string missing;
+    int ended = -1;
+    for (int peer : group.ranks) {
+      if (shared.ranks[peer].slots[group.id].phase >= phase)
+        continue;
+      if (shared.ranks[peer].left)
+        ended = peer;
+    }
+    if (ended >= 0) {
+      status = giveUp(PCRT_PEER_LOST, rankName(ended) + " ended before joining " + doing(rank(), group.id));
+      break;
+    }
+    if (standsStill()) {
+      status = giveUp(PCRT_INTERNAL,
+                      "deadlock: " + describeStandstill() + "; the ranks run their moves in different orders");
+      break;
+    }
+    if (shared.changed.wait_until(lock, deadline) == std::cv_status::timeout && !allReached(group, phase)) {
+      for (int peer : group.ranks)
+        if (shared.ranks[peer].slots[group.id].phase < phase)
+          missing += (missing.empty() ? "" : ", ") + rankName(peer);
+      status = giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(shared.timeout) + " s from " + missing + " in " +
+                                        doing(rank(), group.id) + " of " + groupName(group) +
+                                        "; PCRT_TIMEOUT_SECONDS sets the limit");
+      break;
+    }
+  }
+  me.waitsIn = nullptr;
+  return status;
+}
+
+pcrt_status VirtualComm::arrive(const Group &group, const MoveKey &key, const void *in, void *out) {
+  std::unique_lock<std::mutex> lock(shared.mutex);
+  Slot &mine = shared.ranks[rank()].slots[group.id];
+  mine.in = in;
+  mine.out = out;
+  mine.key = key;
+  ++mine.phase;
+  shared.changed.notify_all();
+  if (pcrt_status status = waitForMembers(lock, group, mine.phase); status != PCRT_OK)
+    return status;
+  for (int i = 0; i < group.size(); ++i) {
+    const Slot &theirs = shared.ranks[group.ranks[i]].slots[group.id];
+    if (memcmp(&theirs.key, &key, sizeof key) != 0)
+      return giveUp(PCRT_INTERNAL, "ranks disagree on move " + std::to_string((mine.phase + 1) / 2) + " of " +
+                                       groupName(group) + ": " +
+                                       describeMismatch(rank(), key, group.ranks[i], theirs.key));
+    ins[i] = static_cast<const char *>(theirs.in);
+    outs[i] = static_cast<char *>(theirs.out);
+  }
+  return PCRT_OK;
+}
+
+pcrt_status VirtualComm::leave(const Group &group) {
+  std::unique_lock<std::mutex> lock(shared.mutex);
+  Slot &mine = shared.ranks[rank()].slots[group.id];
+  ++mine.phase;
+  shared.changed.notify_all();
+  return waitForMembers(lock, group, mine.phase);
+}
+
+/// Under the lock.
+pcrt_status VirtualComm::giveUp(pcrt_status status, const std::string &message) {
+  shared.recordFailure(status, rankName(rank()) + " gave up: " + message);
+  return fail(status, rankName(rank()) + ": " + message);
+}
+
+void VirtualComm::abort(pcrt_status status, const char *message) {
+  std::lock_guard<std::mutex> lock(shared.mutex);
+  shared.recordFailure(status, rankName(rank()) + " failed: " + message);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory and moves
+//===----------------------------------------------------------------------===//
+
+pcrt_status VirtualComm::allocateArena(int64_t bytes, char **base) {
+  std::string error;
+  pcrt_status status = arena.allocate(bytes, size(), base, &error);
+  if (status == PCRT_OK)
+    return barrier();
+  std::lock_guard<std::mutex> lock(shared.mutex);
+  return giveUp(status, error);
+}
+
+int64_t VirtualComm::peerResidentBytes() const {
+  long kib = 0;
+  if (FILE *file = fopen("/proc/self/status", "re")) {
+    char line[256];
+    while (fgets(line, sizeof line, file) && sscanf(line, "VmHWM: %ld kB", &kib) != 1)
+      ;
+    fclose(file);
+  }
+  return int64_t(kib) * 1024 / size() * (size() - 1);
+}
+
+pcrt_status VirtualComm::barrier() {
+  if (pcrt_status status = arrive(world, makeKey("barrier", world), nullptr, nullptr); status != PCRT_OK)
+    return status;
+  return leave(world);
+}
+
+pcrt_status VirtualComm::allGatherBytes(const void *mine, int64_t n, void *all) {
+  MoveKey key = makeKey("allGatherBytes", world);
+  key.outer = n;
+  if (pcrt_status status = arrive(world, key, mine, nullptr); status != PCRT_OK)
+    return status;
+  for (int peer = 0; peer < size() && n > 0; ++peer)
+    memcpy(static_cast<char *>(all) + peer * n, ins[peer], n);
+  return leave(world);
+}
+
+pcrt_status VirtualComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
+                                  const ParallelFor &parallelFor) {
+  if (group.id < 0 || group.id >= kWorldGroup)
+    return fail(PCRT_INTERNAL, "group " + std::to_string(group.id) + " is beyond the " + std::to_string(kWorldGroup) +
+                                   " groups of a program");
+  if (pcrt_status status = arrive(group, makeKey(desc, group), in, out); status != PCRT_OK)
+    return status;
+  carryOutShare(desc, group.size(), group.me, ins.data(), outs.data(), parallelFor);
+  return leave(group);
+}

@@ -1,0 +1,100 @@
+//===- VirtualComm.h - the ranks of a run as threads of one process -------===//
+//
+// N ranks on one device: every rank has its own context, arena and thread, and
+// runs the real program. Members of a move see each other's buffers directly,
+// whether these are host memory or addresses of one device. The ranks share a
+// lock, so that ranks which wait for each other for ever are found at once.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_VIRTUALCOMM_H
+#define PCRT_COMM_VIRTUALCOMM_H
+
+#include "comm/HostArena.h"
+#include "comm/MoveKey.h"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+
+namespace pcrt {
+
+/// What the ranks share.
+class VirtualWorld {
+public:
+  /// One rank's state. Written by the rank; read and written under the lock.
+  struct Rank {
+    /// A move that this rank is in: phase 2 s - 1: arrived at the s-th one of the group; 2 s: done with it.
+    struct Slot {
+      uint64_t phase = 0;
+      const void *in = nullptr;
+      void *out = nullptr;
+      MoveKey key{};
+    };
+    Slot slots[kMaxGroups];
+    const Group *waitsIn = nullptr; ///< The group whose members it waits for.
+    uint64_t waitPhase = 0;
+    bool left = false;
+  };
+
+  explicit VirtualWorld(int size);
+
+  int size() const { return int(ranks.size()); }
+
+  /// Runs `body` as every rank, each on a thread of its own with a share of this process's cores, and returns the first
+  /// failure's status. Where a rank failed and another one does not end soon after, ends the process with that status.
+  pcrt_status run(const std::function<pcrt_status(Comm &)> &body);
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Rank> ranks;
+  double timeout; ///< Seconds.
+
+  /// The first failure; status PCRT_OK: none. Under the lock.
+  pcrt_status failure = PCRT_OK;
+  std::string failureMessage;
+  void recordFailure(pcrt_status status, std::string message);
+};
+
+class VirtualComm final : public Comm {
+public:
+  VirtualComm(VirtualWorld &shared, int rank);
+  ~VirtualComm() override;
+
+  const char *transport() const override { return "virtual"; }
+  pcrt_status allocateArena(int64_t bytes, char **base) override;
+  pcrt_status barrier() override;
+  pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) override;
+  void abort(pcrt_status status, const char *message) override;
+  /// The process's peak is booked in equal shares.
+  int64_t peerResidentBytes() const override;
+
+protected:
+  pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
+                       const ParallelFor &parallelFor) override;
+
+private:
+  using Slot = VirtualWorld::Rank::Slot;
+
+  /// Announces this rank's part of a move, waits until all members have arrived with the same one, and notes their
+  /// buffers in `ins` and `outs`.
+  pcrt_status arrive(const Group &group, const MoveKey &key, const void *in, void *out);
+  /// Waits until all members are done with the move.
+  pcrt_status leave(const Group &group);
+  pcrt_status waitForMembers(std::unique_lock<std::mutex> &lock, const Group &group, uint64_t phase);
+  bool allReached(const Group &group, uint64_t phase) const;
+  /// No rank of the run can go on.
+  bool standsStill() const;
+  std::string describeStandstill() const;
+  std::string doing(int rank, int group) const;
+  pcrt_status giveUp(pcrt_status status, const std::string &message);
+
+  VirtualWorld &shared;
+  Group world;
+  HostArena arena;
+  std::vector<const char *> ins; ///< Sources and results of the current move, per member.
+  std::vector<char *> outs;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_VIRTUALCOMM_H
