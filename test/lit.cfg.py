@@ -1,4 +1,5 @@
 import os
+import shutil
 import lit.formats
 
 config.name = "pc"
@@ -9,3 +10,10 @@ config.test_source_root = os.path.dirname(__file__)
 config.environment["PATH"] = os.pathsep.join([config.pc_bin_dir, config.llvm_tools_dir, config.environment["PATH"]])
 config.substitutions.append(("%examples", os.path.join(config.pc_source_dir, "examples")))
 config.substitutions.append(("%docs", os.path.join(config.pc_source_dir, "docs")))
+
+# Tests of kernels as the device gets them; without the CUDA toolkit they are skipped, by name.
+cuda = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")] + ["/usr/local/cuda"]
+cuda = [home for home in cuda if home and os.path.exists(os.path.join(home, "bin", "ptxas"))]
+if cuda or shutil.which("ptxas"):
+    config.available_features.add("ptxas")
+    config.environment["CUDA_HOME"] = cuda[0] if cuda else os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("ptxas"))))

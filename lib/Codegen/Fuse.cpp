@@ -69,7 +69,8 @@ void splitFullSums(Block &block) {
     std::string row = rule.factors[dims[0]].name;
     StringRef left = sum.getSpec().split("->").first.trim();
     auto type = cast<RankedTensorType>(sum.getResult().getType());
-    Value rows = EinsumOp::create(builder, sum.getLoc(), RankedTensorType::get({rule.factors[dims[0]].size}, type.getElementType()),
+    Value rows = EinsumOp::create(builder, sum.getLoc(),
+                                  RankedTensorType::get({rule.factors[dims[0]].size}, type.getElementType()),
                                   (left + " -> " + row).str(), sum.getInputs());
     Value total = EinsumOp::create(builder, sum.getLoc(), type, row + " ->", ValueRange{rows});
     sum.getResult().replaceAllUsesWith(total);
@@ -77,26 +78,14 @@ void splitFullSums(Block &block) {
   }
 }
 
-/// add(product, broadcast bias) with no other readers.
+/// Products whose result is only read by the sum with their bias.
 void fuseBiases(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(block)) {
-    auto sum = dyn_cast<AddOp>(op);
-    auto product = sum ? sum.getA().getDefiningOp<EinsumOp>() : EinsumOp();
-    auto broadcast = sum ? sum.getB().getDefiningOp<EinsumOp>() : EinsumOp();
-    if (!product || !broadcast || product == broadcast || product->getBlock() != &block || broadcast->getBlock() != &block ||
-        !product->hasOneUse() || !broadcast->hasOneUse() || !asGemm(product) || broadcast.getInputs().size() != 1)
-      continue;
-    SmallVector<Operation *> ops{product, broadcast, sum};
-    // Tried on a fusion that is thrown away if it is not the right kind.
-    FactorRule rule = broadcast.getFactorRule();
-    ArrayRef<int> dims = rule.operands[0], result = rule.results[0];
-    std::optional<Gemm> gemm = asGemm(product);
-    auto bias = cast<RankedTensorType>(broadcast.getInputs()[0].getType());
-    if (gemm->swapped || gemm->batch != 1 || dims.empty() || dims.size() >= result.size() ||
-        result.take_back(dims.size()) != dims || bias.getNumElements() != gemm->n || !bias.getElementType().isF32())
-      continue;
-    makeFusion(ops, sum);
-  }
+  for (Operation &op : llvm::make_early_inc_range(block))
+    if (auto sum = dyn_cast<AddOp>(op))
+      if (std::optional<BiasedGemm> biased = asBiasedGemm(sum);
+          biased && biased->product->hasOneUse() && biased->broadcast->hasOneUse() &&
+          biased->product->getBlock() == &block && biased->broadcast->getBlock() == &block)
+        makeFusion({biased->product, biased->broadcast, sum}, sum);
 }
 
 /// A growing group of row ops and the position (op number in the block) where it will stand.
@@ -155,12 +144,14 @@ private:
     }
     if (!merged.splits || group.ops.size() >= 64)
       return false;
-    // Hoist the op to the group if all it needs is there already; else sink the group to the op if nobody needs the group before.
+    // Hoist the op to the group if all it needs is there already; else sink the group to the op if nobody needs the
+    // group before.
     unsigned here = order[op], position = group.position;
     if (!definedBefore(op, group)) {
       for (Operation *member : group.ops)
         for (Operation *user : member->getUsers())
-          if (Operation *at = block.findAncestorOpInBlock(*user); !at || (at != op && positionOf(at) < here && !isMember(group, at)))
+          if (Operation *at = block.findAncestorOpInBlock(*user);
+              !at || (at != op && positionOf(at) < here && !isMember(group, at)))
             return false;
       position = here;
     }
@@ -197,6 +188,14 @@ private:
 struct Fuse : pc::impl::FuseBase<Fuse> {
   void runOnOperation() override {
     SmallVector<Block *> blocks;
+    WalkResult placed = getOperation().walk([&](Operation *op) {
+      if (llvm::none_of(op->getResultTypes(), [](Type type) { return placement(type); }))
+        return WalkResult::advance();
+      op->emitOpError() << "has a placement; kernels are made of local programs (pc-localize)";
+      return WalkResult::interrupt();
+    });
+    if (placed.wasInterrupted())
+      return signalPassFailure();
     getOperation().walk([&](Block *block) {
       if (!isa<ModuleOp, FusionOp>(block->getParentOp()))
         blocks.push_back(block);

@@ -111,26 +111,27 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   return g;
 }
 
-std::optional<BiasedGemm> pc::asBiasedGemm(FusionOp fusion) {
-  SmallVector<Operation *> ops;
-  for (Operation &op : fusion.getBody().front().without_terminator())
-    ops.push_back(&op);
-  if (ops.size() != 3 || fusion->getNumResults() != 1)
+std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
+  auto product = sum.getA().getDefiningOp<EinsumOp>(), broadcast = sum.getB().getDefiningOp<EinsumOp>();
+  if (!product || !broadcast || product == broadcast || broadcast.getInputs().size() != 1)
     return std::nullopt;
-  auto product = dyn_cast<EinsumOp>(ops[0]), broadcast = dyn_cast<EinsumOp>(ops[1]);
-  auto sum = dyn_cast<AddOp>(ops[2]);
-  if (!product || !broadcast || !sum || broadcast.getInputs().size() != 1 || sum.getA() != product.getResult() ||
-      sum.getB() != broadcast.getResult())
-    return std::nullopt;
-  auto bias = dyn_cast<BlockArgument>(broadcast.getInputs()[0]);
   std::optional<Gemm> gemm = asGemm(product);
-  if (!bias || !gemm || gemm->swapped || gemm->batch != 1)
+  if (!gemm || gemm->swapped || gemm->batch != 1)
     return std::nullopt;
   // The bias must be exactly the columns: the trailing dims of the result, as many elements as n.
   FactorRule rule = broadcast.getFactorRule();
   ArrayRef<int> dims = rule.operands[0], result = rule.results[0];
+  auto bias = cast<RankedTensorType>(broadcast.getInputs()[0].getType());
   if (dims.empty() || dims.size() >= result.size() || result.take_back(dims.size()) != dims ||
-      cast<RankedTensorType>(bias.getType()).getNumElements() != gemm->n)
+      bias.getNumElements() != gemm->n || !bias.getElementType().isF32())
     return std::nullopt;
-  return BiasedGemm{product, bias.getArgNumber()};
+  return BiasedGemm{product, broadcast};
+}
+
+std::optional<BiasedGemm> pc::asBiasedGemm(FusionOp fusion) {
+  Block &body = fusion.getBody().front();
+  if (fusion->getNumResults() != 1 || body.getOperations().size() != 4) // product, broadcast, sum and the yield
+    return std::nullopt;
+  auto sum = body.getTerminator()->getOperand(0).getDefiningOp<AddOp>();
+  return sum ? asBiasedGemm(sum) : std::nullopt;
 }

@@ -18,12 +18,13 @@ struct Gemm {
 /// are contiguous.
 std::optional<Gemm> asGemm(EinsumOp op);
 
-/// A fusion of a matrix product and the addition of a bias per column: the product, and the bias operand's number.
+/// A matrix product plus an f32 bias per column: add(product, broadcast of the bias).
 struct BiasedGemm {
-  EinsumOp product;
-  unsigned bias;
+  EinsumOp product, broadcast;
 };
-std::optional<BiasedGemm> asBiasedGemm(FusionOp op);
+std::optional<BiasedGemm> asBiasedGemm(AddOp sum);
+/// The same where it is all that a fusion does.
+std::optional<BiasedGemm> asBiasedGemm(FusionOp fusion);
 
 } // namespace pc
 

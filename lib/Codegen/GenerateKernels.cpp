@@ -73,7 +73,9 @@ private:
   FailureOr<const KernelInfo *> kernelOf(Operation *op, unsigned part);
   LogicalResult emitGemm(EinsumOp op, Value result, Value a, Value b, std::optional<Value> bias);
   OpOperand *summedByProduct(Value product);
+  FailureOr<int64_t> addMove(MoveOpInterface op);
   LogicalResult emitMove(MoveOpInterface op);
+  LogicalResult emitStart(StartOp op);
   LogicalResult emitAccumulate(AccumulateOp op);
   void accumulateInto(Value yielded, Value result);
   int64_t groupOf(ArrayRef<StringAttr> axes);
@@ -87,6 +89,7 @@ private:
   SmallVector<Entry> kernelTable, gemmTable, moveTable, groupTable;
   SmallVector<OutputOp> outputs;
   std::map<std::vector<int64_t>, int64_t> groups;
+  llvm::DenseMap<Value, int64_t> tickets;
   llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves; ///< (name, parameter or null) -> leaf
   AccumulateOp current;
 };
@@ -205,7 +208,8 @@ LogicalResult Generator::emitGemm(EinsumOp op, Value result, Value a, Value b, s
   return success();
 }
 
-LogicalResult Generator::emitMove(MoveOpInterface op) {
+/// Adds `op` to the table of moves; returns its index.
+FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   Value in = op->getOperand(0), out = op->getResult(0);
   auto from = cast<RankedTensorType>(in.getType()), to = cast<RankedTensorType>(out.getType());
   MoveKind kind = op.getMoveKind();
@@ -225,7 +229,25 @@ LogicalResult Generator::emitMove(MoveOpInterface op) {
                        Field::i32(dtype), Field::i32(op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM),
                        Field::i64(outer), Field::i64(extent), Field::i64(inner), Field::i64(1), Field::i64(1),
                        Field::string(stepPhaseName(stepPhase(op)))});
-  host.move(moveTable.size() - 1, addressOf(in), addressOf(out));
+  return moveTable.size() - 1;
+}
+
+LogicalResult Generator::emitMove(MoveOpInterface op) {
+  FailureOr<int64_t> index = addMove(op);
+  if (failed(index))
+    return failure();
+  host.move(*index, addressOf(op->getOperand(0)), addressOf(op->getResult(0)));
+  return success();
+}
+
+LogicalResult Generator::emitStart(StartOp op) {
+  int64_t first = moveTable.size(), ticket = tickets.size();
+  tickets[op.getTicket()] = ticket;
+  for (MoveOpInterface move : op.getMoves())
+    if (failed(addMove(move)))
+      return failure();
+  auto addresses = [&](ValueRange values) { return llvm::map_to_vector(values, [&](Value v) { return addressOf(v); }); };
+  host.start(first, addresses(op.getInputs()), addresses(op.getWait().getResults()), ticket);
   return success();
 }
 
@@ -285,11 +307,16 @@ LogicalResult Generator::emitOp(Operation *op) {
       })
       .Case([&](AccumulateOp accumulate) { return emitAccumulate(accumulate); })
       .Case([&](MoveOpInterface move) { return emitMove(move); })
+      .Case([&](StartOp start) { return emitStart(start); })
+      .Case([&](WaitOp wait) {
+        host.wait(tickets.lookup(wait.getTicket()));
+        return success();
+      })
       .Case([&](FusionOp fusion) {
         if (std::optional<BiasedGemm> biased = asBiasedGemm(fusion)) {
           auto outside = [&](Value v) { return fusion.getInputs()[cast<BlockArgument>(v).getArgNumber()]; };
           return emitGemm(biased->product, fusion.getResult(0), outside(biased->product.getInputs()[0]),
-                          outside(biased->product.getInputs()[1]), fusion.getInputs()[biased->bias]);
+                          outside(biased->product.getInputs()[1]), outside(biased->broadcast.getInputs()[0]));
         }
         return emitKernels(op, op->getOperands(), resultAddresses());
       })
@@ -329,7 +356,7 @@ void Generator::emitTables(llvm::json::Value report) {
        Field::symbol(tables.array("pc_groups", groupTable)), Field::symbol(tables.array("pc_kernels", kernelTable)),
        Field::symbol(tables.array("pc_gemms", gemmTable)), Field::symbol(tables.array("pc_moves", moveTable)),
        Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol(step),
-       Field::i32(PCRT_CPU), Field::i32(0), Field::i32(0), Field::i32(0), Field::symbol(""), Field::symbol(""),
+       Field::i32(PCRT_CPU), Field::i32(0), Field::i32(0), Field::i32(tickets.size()), Field::symbol(""), Field::symbol(""),
        Field::symbol(""), Field::i64(0), Field::i64(0)});
 }
 
@@ -340,7 +367,7 @@ LogicalResult Generator::run(llvm::json::Value report) {
   if (!meshOf(planned))
     return planned.emitError() << "pc-generate-kernels: no pc.mesh in this module";
   WalkResult homes = step.walk([&](Operation *op) {
-    if (op->getParentOfType<FusionOp>())
+    if (op->getParentOfType<FusionOp>() || op->getParentOfType<StartOp>() || isa<StartOp>(op))
       return WalkResult::advance();
     for (Value v : op->getResults())
       if (!isa_and_nonnull<HomeAttr>(cast<RankedTensorType>(v.getType()).getEncoding())) {

@@ -51,14 +51,19 @@ void HostProgram::check(Value status) {
   b.setInsertionPointToStart(next);
 }
 
-void HostProgram::launch(int64_t kernel, ArrayRef<Address> list) {
+Value HostProgram::pass(ArrayRef<Address> list, int32_t at) {
   Type pointer = LLVM::LLVMPointerType::get(b.getContext());
-  for (auto [i, at] : llvm::enumerate(list)) {
-    Value slot =
-        LLVM::GEPOp::create(b, loc, pointer, pointer, arguments, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
-    LLVM::StoreOp::create(b, loc, address(at), slot);
-  }
-  check(call("pcrt_launch", b.getI32Type(), {context, integer(kernel, 32), arguments}));
+  auto slot = [&](int32_t i) -> Value {
+    return i ? LLVM::GEPOp::create(b, loc, pointer, pointer, arguments, ArrayRef<LLVM::GEPArg>{i}).getResult()
+             : arguments;
+  };
+  for (auto [i, item] : llvm::enumerate(list))
+    LLVM::StoreOp::create(b, loc, address(item), slot(at + static_cast<int32_t>(i)));
+  return slot(at);
+}
+
+void HostProgram::launch(int64_t kernel, ArrayRef<Address> list) {
+  check(call("pcrt_launch", b.getI32Type(), {context, integer(kernel, 32), pass(list)}));
 }
 
 void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::optional<Address> bias, int64_t later) {
@@ -76,6 +81,14 @@ void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::op
 void HostProgram::move(int64_t index, Address in, Address out) {
   check(call("pcrt_move", b.getI32Type(), {context, integer(index, 32), address(in), address(out)}));
 }
+
+void HostProgram::start(int64_t first, ArrayRef<Address> ins, ArrayRef<Address> outs, int64_t ticket) {
+  Value in = pass(ins), out = pass(outs, ins.size());
+  check(call("pcrt_start", b.getI32Type(),
+             {context, integer(first, 32), integer(ins.size(), 32), in, out, integer(ticket, 32)}));
+}
+
+void HostProgram::wait(int64_t ticket) { check(call("pcrt_wait", b.getI32Type(), {context, integer(ticket, 32)})); }
 
 void HostProgram::observe(int64_t output, Address value) {
   check(call("pcrt_observe", b.getI32Type(),

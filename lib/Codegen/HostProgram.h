@@ -22,6 +22,9 @@ public:
   /// `later` (-1: the same) is the product of all microbatches but the first.
   void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias, int64_t later = -1);
   void move(int64_t index, Address in, Address out);
+  /// Starts moves `first`, `first` + 1, ..., one per address.
+  void start(int64_t first, llvm::ArrayRef<Address> ins, llvm::ArrayRef<Address> outs, int64_t ticket);
+  void wait(int64_t ticket);
   void observe(int64_t output, Address value);
   /// Stores coordinate-in-group times `block` as i32.
   void blockOffset(int64_t group, int64_t block, Address to);
@@ -37,6 +40,8 @@ private:
   mlir::Value address(Address at);
   mlir::Value call(llvm::StringRef name, mlir::Type result, mlir::ValueRange arguments);
   void check(mlir::Value status);
+  /// Puts addresses into the array of arguments, from element `at` on; returns where.
+  mlir::Value pass(llvm::ArrayRef<Address> list, int32_t at = 0);
   mlir::Block *newBlock() { return &function.getBody().emplaceBlock(); }
 
   mlir::OpBuilder b;

@@ -35,10 +35,8 @@ double pc::flopsOf(Operation *op) {
 
 int64_t pc::bytesOf(Operation *op) {
   int64_t sum = 0;
-  for (Type type : op->getOperandTypes())
-    sum += byteSize(type);
-  for (Type type : op->getResultTypes())
-    sum += byteSize(type);
+  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+    sum += isa<TicketType>(type) ? 0 : byteSize(type);
   return sum;
 }
 

@@ -1,28 +1,23 @@
-//===- MemoryUse.cpp - What lies in the arena when it is fullest -------------------------------===//
-// Values at one offset whose lifetimes touch are one buffer (the planner let them share it). A sweep over the buffers
-// finds the fullest moment; what is live then is booked by what it is.
-//===-----------------------------------------------------------------------------===//
+//===- MemoryUse.cpp - What lies in the arena, when --------------------------------------------===//
 #include "MemoryUse.h"
-#include "pc/IR/Liveness.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
+#include <numeric>
 #include <tuple>
 
 using namespace mlir;
 using namespace pc;
 
+StringRef pc::memoryKindName(MemoryKind kind) {
+  static constexpr StringRef names[numMemoryKinds] = {"workspace", "activations", "communication",
+                                                      "gradients", "parameters",  "optimizer"};
+  return names[static_cast<int>(kind)];
+}
+
 namespace {
-
-enum class Kind { Workspace, Activation, Communication, Gradient }; // a buffer is the highest of what its values are
-
-struct Buffer {
-  int64_t offset = 0, bytes = 0;
-  Lifetime life;
-  Kind kind = Kind::Workspace;
-};
 
 /// The gradients: yielded tensors, results of accumulations, and what moves make of these.
 llvm::DenseSet<Value> findGradients(Block &body) {
@@ -38,19 +33,32 @@ llvm::DenseSet<Value> findGradients(Block &body) {
           gradients.insert(value);
     } else if (isa<MoveOpInterface>(op) && gradients.contains(op.getOperand(0))) {
       gradients.insert(op.getResult(0));
+    } else if (auto wait = dyn_cast<WaitOp>(op)) {
+      for (auto [input, result] : llvm::zip_equal(wait.getStart().getInputs(), wait->getResults()))
+        if (gradients.contains(input))
+          gradients.insert(result);
     }
   }
   return gradients;
 }
 
-Kind kindOf(Value value, const llvm::DenseSet<Value> &gradients) {
+MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients) {
   if (gradients.contains(value))
-    return Kind::Gradient;
+    return MemoryKind::Gradient;
   Operation *op = value.getDefiningOp();
-  if (isa<AllGatherOp, AllToAllOp>(op) ||
-      (value.hasOneUse() && isa<ReduceScatterOp, AllToAllOp>(*value.getUsers().begin())))
-    return Kind::Communication;
-  return isa<AccumulateOp>(op->getParentOp()) ? Kind::Activation : Kind::Workspace;
+  if (isa<ParameterOp>(op))
+    return MemoryKind::Parameter;
+  if (isa<StateOp>(op))
+    return MemoryKind::Optimizer;
+  auto moveOf = [](StartOp start, unsigned i) { return start.getMoves()[i]; };
+  Operation *producer = op, *reader = value.hasOneUse() ? *value.user_begin() : nullptr;
+  if (auto wait = dyn_cast<WaitOp>(op))
+    producer = moveOf(wait.getStart(), cast<OpResult>(value).getResultNumber());
+  if (auto start = dyn_cast_or_null<StartOp>(reader))
+    reader = moveOf(start, value.use_begin()->getOperandNumber());
+  if (isa<AllGatherOp, AllToAllOp>(producer) || isa_and_nonnull<ReduceScatterOp, AllToAllOp>(reader))
+    return MemoryKind::Communication;
+  return isa<AccumulateOp>(op->getParentOp()) ? MemoryKind::Activation : MemoryKind::Workspace;
 }
 
 int64_t homeOf(Value value) {
@@ -60,60 +68,58 @@ int64_t homeOf(Value value) {
 
 } // namespace
 
-MemoryUse pc::memoryUse(Block &body, int64_t arenaBytes) {
+MemoryProfile::MemoryProfile(Block &body) {
   Liveness liveness(body);
   llvm::DenseSet<Value> gradients = findGradients(body);
-  MemoryUse use;
-  SmallVector<Buffer> single;
   llvm::DenseSet<int64_t> leafHomes;
+  SmallVector<PlacedBuffer> single;
+  auto add = [&](Value value) {
+    single.push_back({value, homeOf(value), static_cast<int64_t>(llvm::alignTo(byteSize(value.getType()), 64)),
+                      liveness.lifetime(value), kindOf(value, gradients)});
+  };
   for (Value value : liveness.values())
-    if (isLeaf(value.getDefiningOp())) {
-      int64_t bytes = llvm::alignTo(byteSize(value.getType()), 64);
-      leafHomes.insert(homeOf(value));
-      if (isa<ParameterOp>(value.getDefiningOp()))
-        use.parameters += bytes;
-      else if (isa<StateOp>(value.getDefiningOp()))
-        use.optimizer += bytes;
-    }
+    if (isLeaf(value.getDefiningOp()) && leafHomes.insert(homeOf(value)).second)
+      add(value);
   for (Value value : liveness.values())
-    if (!leafHomes.contains(homeOf(value))) // an updated leaf lies in the leaf's home
-      single.push_back({homeOf(value), static_cast<int64_t>(llvm::alignTo(byteSize(value.getType()), 64)),
-                        liveness.lifetime(value), kindOf(value, gradients)});
+    if (!isLeaf(value.getDefiningOp()) && !leafHomes.contains(homeOf(value))) // an updated leaf lies in the leaf's home
+      add(value);
 
-  auto key = [](const Buffer &b) { return std::tuple(b.offset, b.life.first, b.life.last, b.kind, b.bytes); };
-  llvm::sort(single, [&](const Buffer &a, const Buffer &b) { return key(a) < key(b); });
-  SmallVector<Buffer> buffers;
-  for (const Buffer &next : single) {
-    if (!buffers.empty() && buffers.back().offset == next.offset && next.life.first <= buffers.back().life.last) {
-      Buffer &last = buffers.back();
+  auto key = [](const PlacedBuffer &b) { return std::tuple(b.offset, b.life.first, b.life.last, b.kind, b.bytes); };
+  llvm::sort(single, [&](const PlacedBuffer &a, const PlacedBuffer &b) { return key(a) < key(b); });
+  for (const PlacedBuffer &next : single) {
+    if (!placed.empty() && placed.back().offset == next.offset && next.life.first <= placed.back().life.last) {
+      PlacedBuffer &last = placed.back();
       last.life.last = std::max(last.life.last, next.life.last);
       last.kind = std::max(last.kind, next.kind);
     } else {
-      buffers.push_back(next);
+      placed.push_back(next);
     }
   }
 
   std::map<int64_t, int64_t> change;
-  for (const Buffer &buffer : buffers) {
+  for (const PlacedBuffer &buffer : placed) {
     change[buffer.life.first] += buffer.bytes;
     change[buffer.life.last + 1] -= buffer.bytes;
   }
-  int64_t live = 0, most = -1, peak = 0;
+  int64_t live = 0, most = -1;
   for (auto [position, bytes] : change)
     if ((live += bytes) > most) {
       most = live;
-      peak = position;
+      fullest = position;
     }
-  for (const Buffer &buffer : buffers) {
-    if (buffer.life.first > peak || buffer.life.last < peak)
-      continue;
-    if (buffer.kind == Kind::Gradient)
-      use.gradients += buffer.bytes;
-    else if (buffer.kind == Kind::Communication)
-      use.communication += buffer.bytes;
-    else if (buffer.kind == Kind::Activation)
-      use.activations += buffer.bytes;
-  }
-  use.workspace = arenaBytes - use.parameters - use.gradients - use.optimizer - use.activations - use.communication;
+}
+
+MemoryUse MemoryProfile::at(int64_t position) const {
+  MemoryUse use = {};
+  for (const PlacedBuffer &buffer : placed)
+    if (buffer.life.first <= position && position <= buffer.life.last)
+      use[static_cast<int>(buffer.kind)] += buffer.bytes;
+  return use;
+}
+
+MemoryUse MemoryProfile::atPeak(int64_t arenaBytes) const {
+  MemoryUse use = at(fullest);
+  int64_t live = std::accumulate(use.begin(), use.end(), int64_t(0));
+  use[static_cast<int>(MemoryKind::Workspace)] += arenaBytes - live;
   return use;
 }

@@ -1,18 +1,49 @@
-//===- MemoryUse.h - What lies in the arena when it is fullest ---------------------------------===//
+//===- MemoryUse.h - What lies in the arena, when ---------------------------------------------===//
+// Values at one offset whose lifetimes touch are one buffer (the planner let them share it).
+//===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_COST_MEMORYUSE_H
 #define PC_LIB_COST_MEMORYUSE_H
 
-#include "pc/IR/PC.h"
+#include "pc/IR/Liveness.h"
+#include <array>
 
 namespace pc {
 
-/// Bytes (see Report.h); they add up to the arena.
-struct MemoryUse {
-  int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, communication = 0, workspace = 0;
+/// What a buffer is for (Report.h says what each holds). A buffer of several values is the last of what these are.
+enum class MemoryKind { Workspace, Activation, Communication, Gradient, Parameter, Optimizer };
+constexpr int numMemoryKinds = 6;
+/// "workspace", "activations", "communication", "gradients", "parameters", "optimizer".
+llvm::StringRef memoryKindName(MemoryKind kind);
+
+/// Bytes by kind.
+using MemoryUse = std::array<int64_t, numMemoryKinds>;
+
+/// One home: the value that takes it first, its place in the arena and when it is needed (positions of Liveness).
+struct PlacedBuffer {
+  mlir::Value value;
+  int64_t offset = 0, bytes = 0;
+  Lifetime life;
+  MemoryKind kind = MemoryKind::Workspace;
 };
 
-/// `body` is the block of a planned step.
-MemoryUse memoryUse(mlir::Block &body, int64_t arenaBytes);
+/// The arena of a planned step over time.
+class MemoryProfile {
+public:
+  /// `body` is the block of a planned step.
+  explicit MemoryProfile(mlir::Block &body);
+
+  llvm::ArrayRef<PlacedBuffer> buffers() const { return placed; }
+  /// What is live at a position.
+  MemoryUse at(int64_t position) const;
+  /// The position at which most is live.
+  int64_t peak() const { return fullest; }
+  /// What lies in an arena of `arenaBytes` at the peak; gaps count as workspace, so that the figures add up to it.
+  MemoryUse atPeak(int64_t arenaBytes) const;
+
+private:
+  llvm::SmallVector<PlacedBuffer> placed;
+  int64_t fullest = 0;
+};
 
 } // namespace pc
 

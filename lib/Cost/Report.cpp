@@ -42,6 +42,8 @@ private:
         phase = StepPhase::Backward;
       if (auto accumulate = dyn_cast<AccumulateOp>(op))
         add(accumulate.getBody().front(), StepPhase::Forward, times * accumulate.getMicrobatches());
+      if (auto start = dyn_cast<StartOp>(op))
+        add(start.getBody().front(), phase, times);
       flops += static_cast<double>(times) * flopsOf(&op);
       if (auto parameter = dyn_cast<ParameterOp>(op))
         add(parameter);
@@ -98,7 +100,10 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   int64_t numRanks = mesh ? mesh.numRanks() : 1, arenaBytes = arenas[0].getBytes();
   Totals totals(mesh);
   totals.add(body);
-  MemoryUse memory = memoryUse(body, arenaBytes);
+  MemoryUse use = MemoryProfile(body).atPeak(arenaBytes);
+  json::Object memory;
+  for (int kind = 0; kind < numMemoryKinds; ++kind)
+    memory[memoryKindName(static_cast<MemoryKind>(kind))] = use[kind];
 
   json::Object axes;
   if (mesh)
@@ -117,12 +122,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
                                    {"wire_bytes", row.wire}});
   json::Object rank{{"ranks", std::move(ranks)},
                     {"arena_bytes", json::Object{{"device", arenaBytes}, {"host", 0}}},
-                    {"memory", json::Object{{"parameters", memory.parameters},
-                                            {"gradients", memory.gradients},
-                                            {"optimizer", memory.optimizer},
-                                            {"activations", memory.activations},
-                                            {"communication", memory.communication},
-                                            {"workspace", memory.workspace}}},
+                    {"memory", std::move(memory)},
                     {"traffic", std::move(traffic)}};
   return json::Value(json::Object{{"plan", plan.str()},
                                   {"mesh", std::move(axes)},

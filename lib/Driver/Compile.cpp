@@ -2,13 +2,13 @@
 #include "pc/Driver/Compile.h"
 
 #include "mlir/Support/FileUtilities.h"
+#include "pc/Codegen/Codegen.h"
+#include "pc/Cost/Report.h"
+#include "pc/IR/PC.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
-#include "pc/Codegen/Codegen.h"
-#include "pc/Cost/Report.h"
-#include "pc/IR/PC.h"
 
 using namespace mlir;
 using namespace pc;
@@ -63,14 +63,20 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
     int64_t bytes = 0;
     module.walk([&](ArenaOp arena) { bytes = arena.getBytes(); });
     if (bytes > options.memoryLimit) {
-      module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows " << options.memoryLimit
-                         << "; use more ranks, more microbatches or a smaller batch";
+      module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows "
+                         << options.memoryLimit << "; use more ranks, more microbatches or a smaller batch";
       return PCRT_RESOURCE;
     }
   }
   if (options.report.empty())
     return PCRT_OK;
-  return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", *value); });
+  if (!StringRef(options.report).ends_with(".html"))
+    return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", *value); });
+  std::string page;
+  llvm::raw_string_ostream os(page);
+  if (failed(printReportPage(module, std::move(*value), os)))
+    return PCRT_INTERNAL;
+  return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << page; });
 }
 
 pcrt_status pc::compile(ModuleOp module, const CompileOptions &options) {

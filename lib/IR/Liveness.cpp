@@ -17,7 +17,8 @@ void Liveness::number(Block &block) {
   for (Operation &op : block) {
     positions[&op] = numPositions++;
     for (Value result : op.getResults())
-      order.push_back(result);
+      if (!isa<TicketType>(result.getType()))
+        order.push_back(result);
     if (auto accumulate = dyn_cast<AccumulateOp>(op))
       number(accumulate.getBody().front());
   }
@@ -30,7 +31,11 @@ int64_t Liveness::position(OpOperand &use) const {
   for (Operation *op = user; op && op->getBlock() != block; op = op->getParentOp())
     if (isa_and_nonnull<AccumulateOp>(op->getParentOp()))
       last = op->getParentOp(); // used by a body that repeats
-  return last ? position(last->getRegion(0).front().getTerminator()) : position(user);
+  if (last)
+    return position(last->getRegion(0).front().getTerminator());
+  auto start = dyn_cast<StartOp>(user); // the moves read until they have been waited for
+  WaitOp wait = start ? start.getWait() : WaitOp();
+  return position(wait ? wait : user);
 }
 
 Liveness::Liveness(Block &body) {
@@ -46,6 +51,9 @@ Liveness::Liveness(Block &body) {
         if (accumulate.getMicrobatches() == 1)
           life.first = life.last;
       }
+      if (auto wait = dyn_cast<WaitOp>(op))
+        if (StartOp start = wait.getStart())
+          life.first = position(start);
       for (OpOperand &use : value.getUses())
         life.last = std::max(life.last, position(use));
     }

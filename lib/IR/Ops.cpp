@@ -58,10 +58,14 @@ static void printRegionOp(OpAsmPrinter &printer, Operation *op, bool typedInputs
     printer << " : " << op->getResultTypes();
 }
 
-ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result, true); }
+ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
+  return parseRegionOp(parser, result, true);
+}
 void AccumulateOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this, true); }
 ParseResult FusionOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result, true); }
 void FusionOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this, true); }
+ParseResult StartOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result, true); }
+void StartOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this, true); }
 
 /// Equal up to the home in the arena.
 static bool sameUpToHome(Type a, Type b) {
@@ -105,21 +109,26 @@ LogicalResult AccumulateOp::verify() {
     }
     if (!sameUpToHome(RankedTensorType::get(type.getShape().drop_front(), type.getElementType(), encoding),
                       argument.getType()))
-      return emitOpError() << "block argument of type " << argument.getType() << " does not fit operand " << type << " (C2)";
+      return emitOpError() << "block argument of type " << argument.getType() << " does not fit operand " << type
+                           << " (C2)";
   }
   return verifyYield(*this, "(C3)");
 }
 
-LogicalResult FusionOp::verify() {
-  if (getInputs().size() != getBody().getNumArguments())
-    return emitOpError() << "has " << getInputs().size() << " operands but " << getBody().getNumArguments()
-                         << " block arguments (C1)";
-  for (auto [operand, argument] : llvm::zip(getInputs(), getBody().getArguments()))
-    if (!sameUpToHome(operand.getType(), argument.getType()))
-      return emitOpError() << "block argument of type " << argument.getType() << " does not fit operand "
-                           << operand.getType() << " (C1)";
-  return verifyYield(*this, "(C2)");
+/// (C1) of fusion and start.
+static LogicalResult verifyArguments(Operation *op) {
+  Region &body = op->getRegion(0);
+  if (op->getNumOperands() != body.getNumArguments())
+    return op->emitOpError() << "has " << op->getNumOperands() << " operands but " << body.getNumArguments()
+                             << " block arguments (C1)";
+  for (auto [operand, argument] : llvm::zip(op->getOperands(), body.getArguments()))
+    if (!isa<RankedTensorType>(argument.getType()) || !sameUpToHome(operand.getType(), argument.getType()))
+      return op->emitOpError() << "block argument of type " << argument.getType() << " does not fit operand "
+                               << operand.getType() << " (C1)";
+  return success();
 }
+
+LogicalResult FusionOp::verify() { return failed(verifyArguments(*this)) ? failure() : verifyYield(*this, "(C2)"); }
 
 void YieldOp::build(OpBuilder &, OperationState &) {}
 
@@ -135,6 +144,54 @@ std::string PlanOp::line() {
     separator = ", ";
   }
   return text;
+}
+
+//===---------------------------------------------------------------------------===//
+// Moves under way
+//===---------------------------------------------------------------------------===//
+
+SmallVector<MoveOpInterface> StartOp::getMoves() { return llvm::to_vector(getBody().getOps<MoveOpInterface>()); }
+
+WaitOp StartOp::getWait() { return getTicket().hasOneUse() ? dyn_cast<WaitOp>(*getTicket().user_begin()) : WaitOp(); }
+
+StartOp WaitOp::getStart() { return getTicket().getDefiningOp<StartOp>(); }
+
+LogicalResult StartOp::verify() {
+  if (failed(verifyArguments(*this)))
+    return failure();
+  Block &body = getBody().front();
+  auto yield = dyn_cast<YieldOp>(body.getTerminator());
+  size_t n = getInputs().size();
+  if (!yield || n < 1 || n > 64 || body.getOperations().size() != n + 1 || yield.getNumOperands() != n)
+    return emitOpError() << "body must be 1 to 64 moves, one per operand, and a yield of their results (C2)";
+  MoveOpInterface first;
+  for (auto [i, op] : llvm::enumerate(body.without_terminator())) {
+    auto move = dyn_cast<MoveOpInterface>(op);
+    if (!move || !hasTraffic(move.getMoveKind()) || op.getOperand(0) != body.getArgument(i) ||
+        yield.getOperand(i) != op.getResult(0))
+      return emitOpError() << "op " << i << " of the body must be a move with traffic of argument " << i
+                           << ", yielded as value " << i << " (C2)";
+    first = first ? first : move;
+    if (move.getMoveAxes() != first.getMoveAxes())
+      return emitOpError() << "moves over different axes (C2)";
+  }
+  if (WaitOp wait = getWait(); !wait || wait->getBlock() != (*this)->getBlock())
+    return emitOpError() << "needs exactly one pc.wait, in the same block (C3)";
+  return success();
+}
+
+LogicalResult WaitOp::verify() {
+  StartOp start = getStart();
+  if (!start)
+    return emitOpError() << "waits for a ticket that no pc.start gave (C1)";
+  Block &body = start.getBody().front();
+  if (body.empty() || body.back().getNumOperands() != getNumResults())
+    return emitOpError() << "has " << getNumResults() << " results, not one per move of its start (C2)";
+  for (auto [i, pair] : llvm::enumerate(llvm::zip(body.back().getOperandTypes(), getResultTypes())))
+    if (!isa<RankedTensorType>(std::get<0>(pair)) || !sameUpToHome(std::get<0>(pair), std::get<1>(pair)))
+      return emitOpError() << "result " << i << " has type " << std::get<1>(pair) << ", its move gives "
+                           << std::get<0>(pair) << " (C2)";
+  return success();
 }
 
 //===---------------------------------------------------------------------------===//

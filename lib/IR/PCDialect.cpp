@@ -11,10 +11,17 @@ using namespace mlir;
 #include "pc/IR/PCEnums.cpp.inc"
 #include "pc/IR/FactorOpInterface.cpp.inc"
 
+#define GET_TYPEDEF_CLASSES
+#include "pc/IR/PCTypes.cpp.inc"
+
 namespace pc {
 
 void PCDialect::initialize() {
   registerAttributes();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "pc/IR/PCTypes.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "pc/IR/PCOps.cpp.inc"

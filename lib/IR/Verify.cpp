@@ -1,7 +1,8 @@
 //===- Verify.cpp - Verifiers generated from factor rules and moves ---------------===//
-// Constraints shared by all ops with factors: (F1) the spec fits the operands; (F2) dims of one factor have one size; (F3) all
-// values are placed or none is; (F4) values that share a factor list the same axes on it; (F5) on every axis the states are a
-// legal row; (F6) a split dim divides; axes exist in the mesh. Moves: (M1) axes, (M2) shape, (M3) the transition.
+// Constraints shared by all ops with factors: (F1) the spec fits the operands; (F2) dims of one factor have one size;
+// (F3) all values are placed or none is; (F4) values that share a factor list the same axes on it; (F5) on every axis
+// the states are a legal row; (F6) a split dim divides; axes exist in the mesh. Moves: (M1) axes, (M2) shape, (M3) the
+// transition.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/PC.h"
 
@@ -33,18 +34,9 @@ static LogicalResult verifyOnMesh(Operation *op, Type type, MeshAttr mesh) {
   return success();
 }
 
-/// (F2), also in local programs.
-static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
-  auto check = [&](Type type, ArrayRef<int> dims) -> LogicalResult {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    if (!tensor || tensor.getRank() != static_cast<int64_t>(dims.size()))
-      return op->emitOpError() << "expects rank " << dims.size() << ", got " << type << " (F1)";
-    for (auto [f, size] : llvm::zip(dims, tensor.getShape()))
-      if (rule.factors[f].size != size)
-        return op->emitOpError() << "factor '" << rule.factors[f].name << "' has sizes " << rule.factors[f].size << " and "
-                                 << size << " (F2)";
-    return success();
-  };
+/// Calls `check` on the type of every operand and result with the factors of its dims, until one fails.
+static LogicalResult checkTensors(Operation *op, const FactorRule &rule,
+                                  llvm::function_ref<LogicalResult(Type, ArrayRef<int>)> check) {
   for (auto [type, dims] : llvm::zip(op->getOperandTypes(), rule.operands))
     if (failed(check(type, dims)))
       return failure();
@@ -54,27 +46,34 @@ static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
   return success();
 }
 
+/// (F2), also in local programs.
+static LogicalResult verifySizes(Operation *op, const FactorRule &rule) {
+  return checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || tensor.getRank() != static_cast<int64_t>(dims.size()))
+      return op->emitOpError() << "expects rank " << dims.size() << ", got " << type << " (F1)";
+    for (auto [f, size] : llvm::zip(dims, tensor.getShape()))
+      if (rule.factors[f].size != size)
+        return op->emitOpError() << "factor '" << rule.factors[f].name << "' has sizes " << rule.factors[f].size
+                                 << " and " << size << " (F2)";
+    return success();
+  });
+}
+
 /// (F4): per factor, one list of axes.
 static LogicalResult verifyAxisLists(Operation *op, const FactorRule &rule) {
   SmallVector<ArrayAttr> lists(rule.factors.size());
-  auto check = [&](Type type, ArrayRef<int> dims) -> LogicalResult {
+  return checkTensors(op, rule, [&](Type type, ArrayRef<int> dims) -> LogicalResult {
     PlaceAttr place = placement(type);
     for (auto [d, f] : llvm::enumerate(dims)) {
       ArrayAttr list = place.getDims()[d];
       if (lists[f] && lists[f] != list)
-        return op->emitOpError() << "factor '" << rule.factors[f].name << "' is split as " << lists[f] << " and as " << list
-                                 << " (F4)";
+        return op->emitOpError() << "factor '" << rule.factors[f].name << "' is split as " << lists[f] << " and as "
+                                 << list << " (F4)";
       lists[f] = list;
     }
     return success();
-  };
-  for (auto [type, dims] : llvm::zip(op->getOperandTypes(), rule.operands))
-    if (failed(check(type, dims)))
-      return failure();
-  for (auto [type, dims] : llvm::zip(op->getResultTypes(), rule.results))
-    if (failed(check(type, dims)))
-      return failure();
-  return success();
+  });
 }
 
 static std::string describe(AxisState state) {
@@ -164,7 +163,9 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
     }
     return true;
   };
-  auto all = [&](AxisState state) { return llvm::all_of(axes, [&](StringAttr axis) { return from.state(axis) == state; }); };
+  auto all = [&](AxisState state) {
+    return llvm::all_of(axes, [&](StringAttr axis) { return from.state(axis) == state; });
+  };
   auto set = [&](AxisState state) {
     for (StringAttr axis : axes)
       from = from.with(axis, state);

@@ -43,8 +43,11 @@ Buffers::Buffers(Block &body, const Liveness &liveness) : liveness(liveness) {
   shareYields(body);
   shareUpdates(body);
   body.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    shareOperands(op);
-    return isa<FusionOp>(op) ? WalkResult::skip() : WalkResult::advance();
+    if (auto start = dyn_cast<StartOp>(op))
+      shareStarted(start);
+    else
+      shareOperands(op);
+    return isa<FusionOp, StartOp>(op) ? WalkResult::skip() : WalkResult::advance();
   });
 }
 
@@ -80,7 +83,7 @@ void Buffers::shareUpdates(Block &body) {
         result.getOwner()->getBlock() != &body || buffers[of(result)].leaf)
       continue;
     Operation *producer = result.getOwner();
-    int64_t written = liveness.position(producer);
+    int64_t written = liveness.lifetime(result).first;
     bool legal = llvm::all_of(leaf->getResult(0).getUses(), [&](OpOperand &use) {
       return use.getOwner() == producer ? mayShareHome(producer, use.getOperandNumber(), result.getResultNumber())
                                         : liveness.position(use) < written;
@@ -92,7 +95,7 @@ void Buffers::shareUpdates(Block &body) {
 
 /// A result is written over an operand that nothing needs any more.
 void Buffers::shareOperands(Operation *op) {
-  if (isLeaf(op) || isa<AccumulateOp>(op))
+  if (isLeaf(op) || isa<AccumulateOp, WaitOp>(op))
     return;
   int64_t now = liveness.position(op);
   for (OpResult result : op->getResults()) {
@@ -112,6 +115,25 @@ void Buffers::shareOperands(Operation *op) {
       join(number.lookup(operand), number.lookup(result));
       break;
     }
+  }
+}
+
+void Buffers::shareStarted(StartOp start) {
+  WaitOp wait = start.getWait();
+  SmallVector<MoveOpInterface> moves = start.getMoves();
+  for (OpOperand &use : start->getOpOperands()) {
+    unsigned i = use.getOperandNumber();
+    Value input = use.get(), result = wait.getResult(i);
+    const Buffer &buffer = buffers[of(input)];
+    if (isa<BlockArgument>(input) || of(input) == of(result) || buffer.leaf || buffers[of(result)].leaf ||
+        buffer.life.last != liveness.position(wait) || buffer.bytes != buffers[of(result)].bytes ||
+        !mayShareHome(moves[i], 0, 0))
+      continue;
+    bool lastReader = llvm::all_of(input.getUses(), [&](OpOperand &other) {
+      return &other == &use || liveness.position(other) < liveness.position(start);
+    });
+    if (lastReader)
+      join(number.lookup(input), number.lookup(result));
   }
 }
 

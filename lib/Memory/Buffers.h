@@ -7,7 +7,8 @@
 namespace pc {
 
 /// The values of a step in groups that get one home each: an updated leaf with its leaf, a yielded value with the
-/// result of its accumulation, a result with an operand that dies at its op.
+/// result of its accumulation, a result with an operand that dies at its op, the result of a started move with its
+/// input where the move works in place and nothing else reads the input from the start on.
 class Buffers {
 public:
   Buffers(mlir::Block &body, const Liveness &liveness);
@@ -28,6 +29,7 @@ private:
   void shareYields(mlir::Block &body);
   void shareUpdates(mlir::Block &body);
   void shareOperands(mlir::Operation *op);
+  void shareStarted(StartOp start);
 
   const Liveness &liveness;
   llvm::SmallVector<Buffer> buffers; ///< per value; the first one of a group holds what the group is

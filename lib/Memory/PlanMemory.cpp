@@ -24,7 +24,9 @@ LogicalResult checkPlannable(func::FuncOp function) {
   if (function.getNumArguments())
     return function.emitOpError() << "has arguments, which have no home; a step has leaves (pc.input) instead";
   bool failed = false;
-  function.walk([&](Operation *op) {
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isa<StartOp>(op))
+      return WalkResult::skip(); // a ticket; the results of the moves are those of the wait
     for (Type type : op->getResultTypes())
       if (auto tensor = dyn_cast<RankedTensorType>(type); !tensor || !tensor.hasStaticShape() || placement(type)) {
         op->emitOpError() << "has a result of type " << type << "; memory is planned for local programs (pc-localize)";
@@ -34,6 +36,7 @@ LogicalResult checkPlannable(func::FuncOp function) {
       op->emitOpError() << "stands in another accumulation; memory planning knows one level";
       failed = true;
     }
+    return WalkResult::advance();
   });
   return failure(failed);
 }

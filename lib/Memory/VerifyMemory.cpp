@@ -1,7 +1,7 @@
 //===- VerifyMemory.cpp - Replay the step on its arena ------------------------------------===//
 // Walks the program like a rank does and keeps a map of who holds which bytes. A value goes when its last pending use
 // is done; uses inside an accumulation of values from outside are done when the accumulation ends, because its body
-// repeats.
+// repeats. A started move writes its result from the start on and reads its input until the wait.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Sharing.h"
@@ -27,7 +27,8 @@ public:
   LogicalResult run(Block &body) {
     WalkResult entered =
         body.walk([&](Operation *op) { // also those of accumulations: they hold their values all the time
-          return isLeaf(op) && !isa<FusionOp>(op->getParentOp()) ? WalkResult(enterLeaf(op)) : WalkResult::advance();
+          return isLeaf(op) && !isa<FusionOp, StartOp>(op->getParentOp()) ? WalkResult(enterLeaf(op))
+                                                                          : WalkResult::advance();
         });
     return entered.wasInterrupted() ? failure() : runBlock(body, nullptr);
   }
@@ -131,6 +132,44 @@ private:
     return success();
   }
 
+  /// (A5) The results of the wait are held from here on.
+  LogicalResult replay(StartOp start) {
+    WaitOp wait = start.getWait();
+    if (!wait || wait->getNumResults() != start->getNumOperands())
+      return start.emitOpError() << "has no wait (A5)";
+    SmallVector<MoveOpInterface> moves = start.getMoves();
+    for (auto [i, result] : llvm::enumerate(wait->getResults())) {
+      if (failed(checkHome(wait, result)))
+        return failure();
+      for (Value old : overlapping(result)) {
+        bool inPlace = old == start.getInputs()[i] && old.getParentBlock() == start->getBlock() && pending[old] == 1 &&
+                       homeOf(old) == homeOf(result) && !permanent.contains(homeOf(old)) &&
+                       mayShareHome(moves[i], 0, 0);
+        bool updates = permanent.contains(homeOf(old)) && mayReplace(start, cast<OpResult>(result), old);
+        if (!inPlace && !updates)
+          return start.emitOpError() << "takes the buffer of result " << i << " at " << homeOf(result)
+                                     << ", which holds a value that is still needed (A5)";
+      }
+      hold(result);
+      pending[result] = llvm::range_size(result.getUses());
+    }
+    return success();
+  }
+
+  /// The inputs of the start have been read. (A5) Its results are where they were.
+  LogicalResult replay(WaitOp wait, SmallVectorImpl<Value> *later) {
+    StartOp start = wait.getStart();
+    if (!start)
+      return wait.emitOpError() << "has no start (A5)";
+    for (Value result : wait->getResults())
+      if (!holds(result))
+        return wait.emitOpError() << "does not find its result at " << homeOf(result) << " (A5)";
+    read(start, later);
+    releaseDead(start.getInputs(), wait->getBlock());
+    releaseDead(wait->getResults(), wait->getBlock());
+    return success();
+  }
+
   /// (A4)
   LogicalResult replay(UpdateOp update) {
     Value leaf = leafOf(update), value = update.getValue();
@@ -211,6 +250,16 @@ private:
         if (later)
           return op.emitOpError() << "stands in another accumulation (A1)";
         if (failed(replay(accumulate)))
+          return failure();
+        continue;
+      }
+      if (auto start = dyn_cast<StartOp>(op)) {
+        if (failed(replay(start)))
+          return failure();
+        continue;
+      }
+      if (auto wait = dyn_cast<WaitOp>(op)) {
+        if (failed(replay(wait, later)))
           return failure();
         continue;
       }

@@ -14,6 +14,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
+#include <cstring>
 
 using namespace mlir;
 using namespace pc;
@@ -71,12 +73,16 @@ private:
         const RankTensors &from = store.get(op->getOperand(0));
         return set(op->getResult(0), erased ? from : ranks.apply(move, from));
       }
+      if (auto start = dyn_cast<StartOp>(op))
+        return runStart(start);
+      if (auto wait = dyn_cast<WaitOp>(op))
+        return runWait(wait);
       return isLeaf(op) || isa<SeedOp>(op) ? runLeaf(op) : compute(op);
     };
     if (failed(dispatch()))
       return failure();
     for (Value result : op->getResults())
-      if (failed(check(op, result)))
+      if (!isa<TicketType>(result.getType()) && failed(check(op, result)))
         return failure();
     return success();
   }
@@ -205,6 +211,50 @@ private:
     return success();
   }
 
+  /// A move under way may read its input and write its result at any moment: with an arena, the buffer of the result is
+  /// no number until the wait.
+  LogicalResult runStart(StartOp start) {
+    WaitOp wait = start.getWait();
+    std::vector<RankTensors> &results = inFlight[start];
+    results.clear();
+    for (auto [move, input] : llvm::zip_equal(start.getMoves(), start.getInputs()))
+      results.push_back(ranks.apply(move, store.get(input)));
+    for (Value result : wait->getResults())
+      if (store.hasArena() &&
+          failed(set(result, RankTensors(ranks.count(), Tensor(localShape(result.getType()), std::nan(""))))))
+        return failure();
+    return success();
+  }
+
+  /// The moves happen now, which must make no difference.
+  LogicalResult runWait(WaitOp wait) {
+    StartOp start = wait.getStart();
+    std::vector<RankTensors> results = inFlight.lookup(start);
+    for (auto [i, move] : llvm::enumerate(start.getMoves())) {
+      Value input = start.getInputs()[i], result = wait.getResult(i);
+      bool inPlace = store.hasArena() && store.homeOf(input) == store.homeOf(result);
+      if (store.hasArena())
+        for (const Tensor &tensor : store.get(result))
+          if (!llvm::all_of(tensor.data, [](double x) { return std::isnan(x); }))
+            return wait.emitOpError() << "finds its result " << i << " written while the move was under way";
+      if (!inPlace && !isSame(ranks.apply(move, store.get(input)), results[i]))
+        return wait.emitOpError() << "finds input " << i << " of its start changed while the move was under way";
+    }
+    for (auto [result, tensors] : llvm::zip_equal(wait->getResults(), results))
+      if (failed(set(result, std::move(tensors))))
+        return failure();
+    return success();
+  }
+
+  /// Bit by bit.
+  static bool isSame(const RankTensors &a, const RankTensors &b) {
+    return llvm::all_of(llvm::zip_equal(a, b), [](auto pair) {
+      auto &[x, y] = pair;
+      return x.data.size() == y.data.size() &&
+             !std::memcmp(x.data.data(), y.data.data(), x.data.size() * sizeof(double));
+    });
+  }
+
   /// The parameter or state that `update` sets, or null.
   Operation *leafOf(UpdateOp update) {
     Operation *leaf = nullptr;
@@ -317,7 +367,8 @@ private:
   Ranks ranks;
   bool erased;
   Store store;
-  SmallVector<UpdateOp> updates; ///< whose leaves are read when the step ends
+  llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< by start: what its moves give
+  SmallVector<UpdateOp> updates;                                  ///< whose leaves are read when the step ends
   Results results;
   size_t next = 0; ///< in `expected`
 };

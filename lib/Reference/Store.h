@@ -22,11 +22,10 @@ public:
   /// Binds an element of a stack to a block argument. In an arena nothing is written: the argument is part `index` of
   /// its operand.
   void setElement(mlir::Value argument, RankTensors tensors, int64_t index);
-
-private:
   /// The first byte of `value` in the arena, or -1.
   int64_t homeOf(mlir::Value value) const;
 
+private:
   int64_t arenaBytes;
   llvm::DenseMap<mlir::Value, std::unique_ptr<RankTensors>>
       values;                                          ///< with an arena: the shapes, and a copy of the elements

@@ -279,3 +279,88 @@ func.func @outputPartial(%x: tensor<f32, #pc.place<[] sum(tp)>>) {
   pc.output loss "loss" %x : tensor<f32, #pc.place<[] sum(tp)>>
   return
 }
+
+// -----
+
+pc.mesh <dp = 2>
+func.func @startArgument(%x: tensor<4xf32>) {
+  // expected-error@+1 {{does not fit operand 'tensor<4xf32>' (C1)}}
+  %t = pc.start (%a = %x : tensor<4xf32> -> tensor<8xf32>) {
+    %0 = pc.all_reduce sum %a on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+    pc.yield %0 : tensor<8xf32>
+  } : !pc.ticket
+  %y = pc.wait %t : tensor<8xf32>
+  return
+}
+
+// -----
+
+pc.mesh <dp = 2>
+func.func @startComputes(%x: tensor<4xf32>) {
+  // expected-error@+1 {{op 0 of the body must be a move with traffic of argument 0, yielded as value 0 (C2)}}
+  %t = pc.start (%a = %x : tensor<4xf32> -> tensor<4xf32>) {
+    %0 = pc.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+    pc.yield %0 : tensor<4xf32>
+  } : !pc.ticket
+  %y = pc.wait %t : tensor<4xf32>
+  return
+}
+
+// -----
+
+pc.mesh <dp = 2>
+func.func @startEmpty(%x: tensor<4xf32>) {
+  // expected-error@+1 {{body must be 1 to 64 moves, one per operand, and a yield of their results (C2)}}
+  %t = pc.start (%a = %x : tensor<4xf32> -> tensor<4xf32>) {
+    pc.yield %a : tensor<4xf32>
+  } : !pc.ticket
+  %y = pc.wait %t : tensor<4xf32>
+  return
+}
+
+// -----
+
+pc.mesh <dp = 2, tp = 2>
+func.func @startTwoGroups(%x: tensor<4xf32>) {
+  // expected-error@+1 {{moves over different axes (C2)}}
+  %t = pc.start (%a = %x : tensor<4xf32> -> tensor<4xf32>, %b = %x : tensor<4xf32> -> tensor<4xf32>) {
+    %0 = pc.all_reduce sum %a on ["dp"] : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = pc.all_reduce sum %b on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
+    pc.yield %0, %1 : tensor<4xf32>, tensor<4xf32>
+  } : !pc.ticket
+  %y:2 = pc.wait %t : tensor<4xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+pc.mesh <dp = 2>
+func.func @startNoWait(%x: tensor<4xf32>) {
+  // expected-error@+1 {{needs exactly one pc.wait, in the same block (C3)}}
+  %t = pc.start (%a = %x : tensor<4xf32> -> tensor<4xf32>) {
+    %0 = pc.all_reduce sum %a on ["dp"] : (tensor<4xf32>) -> tensor<4xf32>
+    pc.yield %0 : tensor<4xf32>
+  } : !pc.ticket
+  return
+}
+
+// -----
+
+func.func @waitNoStart(%t: !pc.ticket) {
+  // expected-error@+1 {{waits for a ticket that no pc.start gave (C1)}}
+  %y = pc.wait %t : tensor<4xf32>
+  return
+}
+
+// -----
+
+pc.mesh <dp = 2>
+func.func @waitType(%x: tensor<4xf32>) {
+  %t = pc.start (%a = %x : tensor<4xf32> -> tensor<4xf32>) {
+    %0 = pc.all_reduce sum %a on ["dp"] : (tensor<4xf32>) -> tensor<4xf32>
+    pc.yield %0 : tensor<4xf32>
+  } : !pc.ticket
+  // expected-error@+1 {{result 0 has type 'tensor<8xf32>', its move gives 'tensor<4xf32>' (C2)}}
+  %y = pc.wait %t : tensor<8xf32>
+  return
+}

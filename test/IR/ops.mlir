@@ -21,3 +21,21 @@ func.func @mlp() {
   %y = pc.all_reduce sum %p on ["tp"] : (tensor<8x32x64xf32, #pc.place<[dp, _, _] sum(tp)>>) -> tensor<8x32x64xf32, #pc.place<[dp, _, _]>>
   return
 }
+
+// A bucket of two moves, and its wait.
+// CHECK-LABEL: func.func @bucket
+func.func @bucket(%x: tensor<8xf32>, %y: tensor<4xf32>) {
+  // CHECK: %[[T:.*]] = pc.start (%{{.*}} = %{{.*}} : tensor<8xf32> -> tensor<8xf32>, %{{.*}} = %{{.*}} : tensor<4xf32> -> tensor<4xf32>) {
+  // CHECK-NEXT: pc.all_reduce sum
+  // CHECK-NEXT: pc.all_gather
+  // CHECK-NEXT: pc.yield
+  // CHECK-NEXT: } : !pc.ticket
+  %t = pc.start (%a = %x : tensor<8xf32> -> tensor<8xf32>, %b = %y : tensor<4xf32> -> tensor<4xf32>) {
+    %0 = pc.all_reduce sum %a on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+    %1 = pc.all_gather %b dim 0 on ["dp"] : (tensor<4xf32>) -> tensor<8xf32>
+    pc.yield %0, %1 : tensor<8xf32>, tensor<8xf32>
+  } : !pc.ticket
+  // CHECK: pc.wait %[[T]] : tensor<8xf32>, tensor<8xf32>
+  %z:2 = pc.wait %t : tensor<8xf32>, tensor<8xf32>
+  return
+}

@@ -14,31 +14,35 @@ static cl::OptionCategory category("pc-compile options");
 template <typename T> using Flag = cl::opt<T>;
 
 static Flag<std::string> input(cl::Positional, cl::desc("<model.mlir>"), cl::init("-"), cl::cat(category));
-static Flag<std::string> output("o", cl::desc("The executable, or the IR of --to (default: standard output)"), cl::init("-"),
-                                cl::cat(category));
+static Flag<std::string> output("o", cl::desc("The executable, or the IR of --to (default: standard output)"),
+                                cl::init("-"), cl::cat(category));
 static Flag<std::string> mode("mode", cl::desc("train (default) or eval"), cl::init("train"), cl::cat(category));
 static Flag<std::string> mesh("mesh", cl::desc("Axes, outermost first: dp=2,tp=2"), cl::cat(category));
 static Flag<std::string> dataParallel("data-parallel", cl::desc("ddp (default) or naive, over axis dp or mode:axis"),
                                       cl::ValueOptional, cl::cat(category));
-static Flag<std::string> tensorParallel("tensor-parallel", cl::desc("1d (default), 2d, 2.5d, 3d, over axis tp or form:axis"),
+static Flag<std::string> tensorParallel("tensor-parallel",
+                                        cl::desc("1d (default), 2d, 2.5d, 3d, over axis tp or form:axis"),
                                         cl::ValueOptional, cl::cat(category));
-static Flag<std::string> contextParallel("context-parallel", cl::desc("ring or heads"), cl::ValueOptional, cl::cat(category));
-static Flag<bool> sequenceParallel("sequence-parallel", cl::desc("Split the sequence where tensor parallelism is whole"),
-                                   cl::cat(category));
+static Flag<std::string> contextParallel("context-parallel", cl::desc("ring or heads"), cl::ValueOptional,
+                                         cl::cat(category));
+static Flag<bool> sequenceParallel("sequence-parallel",
+                                   cl::desc("Split the sequence where tensor parallelism is whole"), cl::cat(category));
 static Flag<int64_t> zero("zero", cl::desc("ZeRO stage, 0 to 3"), cl::init(0), cl::cat(category));
 static Flag<std::string> pipeline("pipeline", cl::desc("Pipeline schedule"), cl::cat(category));
 static Flag<int64_t> microbatches("microbatches", cl::desc("Microbatches per step"), cl::init(1), cl::cat(category));
 static Flag<int64_t> interleave("interleave", cl::desc("Virtual stages per rank"), cl::init(1), cl::cat(category));
-static Flag<std::string> recompute("recompute", cl::desc("none, selective or full"), cl::init("none"), cl::cat(category));
+static Flag<std::string> recompute("recompute", cl::desc("none, selective or full"), cl::init("none"),
+                                   cl::cat(category));
 static Flag<std::string> precision("precision", cl::desc("f32 or bf16"), cl::init("f32"), cl::cat(category));
-static Flag<std::string> optimizer("optimizer", cl::desc("adamw (default) or sgd"), cl::init("adamw"), cl::cat(category));
+static Flag<std::string> optimizer("optimizer", cl::desc("adamw (default) or sgd"), cl::init("adamw"),
+                                   cl::cat(category));
 static Flag<std::string> plan("plan", cl::desc("A plan file in place of the strategy flags"), cl::cat(category));
 static Flag<std::string> target("target", cl::desc("cpu (default) or cuda"), cl::init("cpu"), cl::cat(category));
 static Flag<std::string> arch("arch", cl::desc("GPU architecture, as sm_90a"), cl::cat(category));
 static Flag<std::string> emitPlan("emit-plan", cl::desc("Write the plan that the flags mean"), cl::value_desc("file"),
                                   cl::cat(category));
-static Flag<std::string> report("report", cl::desc("Write predicted memory and traffic (.json)"), cl::value_desc("file"),
-                                cl::cat(category));
+static Flag<std::string> report("report", cl::desc("Write predicted memory and traffic (.json, or a page: .html)"),
+                                cl::value_desc("file"), cl::cat(category));
 static Flag<int64_t> memoryLimit("memory-limit", cl::desc("Refuse a plan that needs more bytes per rank"), cl::init(0),
                                  cl::cat(category));
 static Flag<bool> timing("timing", cl::desc("Print the time of every pass"), cl::cat(category));
@@ -61,7 +65,8 @@ int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   std::string message;
   llvm::raw_string_ostream errors(message);
-  if (!cl::ParseCommandLineOptions(argc, argv, "pc-compile: a model program becomes an executable for N ranks\n", &errors)) {
+  if (!cl::ParseCommandLineOptions(argc, argv, "pc-compile: a model program becomes an executable for N ranks\n",
+                                   &errors)) {
     llvm::errs() << message;
     return PCRT_USAGE;
   }
@@ -76,8 +81,6 @@ int main(int argc, char **argv) {
     return fail(PCRT_USAGE, "--arch names a GPU; it needs --target=cuda");
   if (interleave != 1)
     return fail(PCRT_INFEASIBLE, "--interleave=" + std::to_string(interleave) + " is not available yet; 1 is");
-  if (llvm::StringRef(report).ends_with(".html"))
-    return fail(PCRT_INFEASIBLE, "an HTML report is not available yet; --report=FILE.json is");
   if (to == Phase::Exe && output == "-")
     return fail(PCRT_USAGE, "an executable needs a file: -o train");
 
@@ -93,8 +96,16 @@ int main(int argc, char **argv) {
   if (plan.getNumOccurrences()) {
     chosen = pc::planFromFile(&context, plan);
   } else {
-    pc::StrategyFlags flags{mesh,     given(dataParallel), given(tensorParallel), given(contextParallel), given(pipeline), zero,
-                            sequenceParallel, microbatches, recompute,             precision};
+    pc::StrategyFlags flags{mesh,
+                            given(dataParallel),
+                            given(tensorParallel),
+                            given(contextParallel),
+                            given(pipeline),
+                            zero,
+                            sequenceParallel,
+                            microbatches,
+                            recompute,
+                            precision};
     chosen = pc::planFromFlags(flags, message, status);
     if (!chosen)
       return fail(status, message);

@@ -11,24 +11,29 @@
 namespace cl = llvm::cl;
 
 static cl::OptionCategory category("pc-import options");
-static cl::opt<std::string> directory(cl::Positional, cl::desc("<directory with config.json>"), cl::Required, cl::cat(category));
-static cl::opt<std::string> output("o", cl::desc("Output file (default: standard output)"), cl::value_desc("model.mlir"),
-                                   cl::init("-"), cl::cat(category));
-static cl::opt<int64_t> batch("batch", cl::desc("Global batch, in sequences"), cl::value_desc("N"), cl::Required,
-                              cl::cat(category));
-static cl::opt<int64_t> sequence("seq", cl::desc("Tokens per sequence"), cl::value_desc("N"), cl::Required, cl::cat(category));
+static cl::opt<std::string> directory(cl::Positional, cl::desc("<directory with config.json>"), cl::Required,
+                                      cl::cat(category));
+static cl::opt<std::string> output("o", cl::desc("Output file (default: standard output)"),
+                                   cl::value_desc("model.mlir"), cl::init("-"), cl::cat(category));
+static cl::opt<int64_t> batch("batch", cl::desc("Global batch, in sequences"), cl::value_desc("N"), cl::cat(category));
+static cl::opt<int64_t> sequence("seq", cl::desc("Tokens per sequence"), cl::value_desc("N"), cl::cat(category));
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
   std::string message;
   llvm::raw_string_ostream errors(message);
-  if (!cl::ParseCommandLineOptions(argc, argv,
-                                   "pc-import: a Hugging Face directory becomes a model program\n\n"
-                                   "Architectures: gpt2, llama, mistral, qwen2, qwen3. A config.json alone is enough: weights are\n"
-                                   "then drawn when the compiled program starts. Safetensors beside it are checked and stay in place.\n",
-                                   &errors)) {
+  if (!cl::ParseCommandLineOptions(
+          argc, argv,
+          "pc-import: a Hugging Face directory becomes a model program\n\n"
+          "Architectures: gpt2, llama, mistral, qwen2, qwen3. A config.json alone is enough: weights are\n"
+          "then drawn when the compiled program starts. Safetensors beside it are checked and stay in place.\n",
+          &errors)) {
     llvm::errs() << message;
+    return PCRT_USAGE;
+  }
+  if (!batch.getNumOccurrences() || !sequence.getNumOccurrences()) {
+    llvm::errs() << "pc-import: error: the size of a step is missing; for example --batch 8 --seq 1024\n";
     return PCRT_USAGE;
   }
   mlir::MLIRContext context;

@@ -27,6 +27,7 @@ struct Lifetime {
 /// * Leaves live through the whole step.
 /// * The body of an accumulation repeats, so what it uses from outside, and its operands, live to its end.
 /// * Results of an accumulation live from its start, or from its end where there is one microbatch.
+/// * Results of a wait live from its start, where moves may begin to write them; inputs of a start live to its wait.
 class Liveness {
 public:
   /// `body` is the (single) block of a function.

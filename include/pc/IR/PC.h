@@ -19,6 +19,9 @@
 #define GET_ATTRDEF_CLASSES
 #include "pc/IR/PCAttrs.h.inc"
 
+#define GET_TYPEDEF_CLASSES
+#include "pc/IR/PCTypes.h.inc"
+
 namespace pc::detail {
 /// Shapes agree with the factors; either no operand and result is placed or all are; the placement of every axis is a legal row.
 llvm::LogicalResult verifyFactorOp(mlir::Operation *op);

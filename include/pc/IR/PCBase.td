@@ -21,6 +21,7 @@ def PC_Dialect : Dialect {
     placement are *moves*.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
   let extraClassDeclaration = [{ void registerAttributes(); }];
 }
 
@@ -141,6 +142,11 @@ def PC_HomeAttr : PC_Attr<"Home", "home"> {
   let summary = "Where a buffer lives in the device arena: `#pc.home<4096>`, a byte offset";
   let parameters = (ins "int64_t":$offset);
   let assemblyFormat = "`<` $offset `>`";
+}
+
+def PC_Ticket : TypeDef<PC_Dialect, "Ticket"> {
+  let mnemonic = "ticket";
+  let summary = "Moves under way: what `pc.start` gives and `pc.wait` takes";
 }
 
 #endif

@@ -474,4 +474,57 @@ def PC_PadOp : PC_DimMove<"pad"> {
   let summary = "Split -> partial sum, without traffic: the own block inside zeros";
 }
 
+//===---------------------------------------------------------------------------===//
+// Moves under way
+//===---------------------------------------------------------------------------===//
+
+def PC_StartOp : PC_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">, IsolatedFromAbove,
+                                 MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts moves of one group of ranks, which go on while the ranks compute";
+  let description = [{
+    Scheduled programs only. The moves of one start are a *bucket*: one call of the communication library. From the start to its `pc.wait`
+    the buffers are in flight: the inputs stay as they are, and the buffers of the wait's results are taken (a result may lie on the
+    input of its move where the move works in place).
+
+    Constraints: (C1) block arguments are the operands' types, homes aside; (C2) the body is 1 to 64 moves with traffic over one list of
+    axes: move i moves argument i, and its result is yielded as value i; (C3) the ticket has one use, a `pc.wait` in the same block.
+
+    Example:
+    ```
+    %t = pc.start (%a = %g : tensor<8xf32> -> tensor<8xf32>) {
+      %0 = pc.all_reduce sum %a on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+      pc.yield %0 : tensor<8xf32>
+    } : !pc.ticket
+    %s = pc.wait %t : tensor<8xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs PC_Ticket:$ticket);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The moves, one per operand.
+    ::llvm::SmallVector<::pc::MoveOpInterface> getMoves();
+    /// The wait; null only in programs that do not verify.
+    ::pc::WaitOp getWait();
+  }];
+}
+
+def PC_WaitOp : PC_Op<"wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits for the moves of a start: their results";
+  let description = [{
+    Constraints: (C1) the ticket comes from a `pc.start`; (C2) one result per move, of the type that the start yields, homes aside.
+    Example: `%s:2 = pc.wait %t : tensor<8xf32>, tensor<4xf32>`
+  }];
+  let arguments = (ins PC_Ticket:$ticket);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = "$ticket attr-dict `:` type($results)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The start; null only in programs that do not verify.
+    ::pc::StartOp getStart();
+  }];
+}
+
 #endif

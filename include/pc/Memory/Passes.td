@@ -17,6 +17,8 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
     * With one microbatch a result of `pc.accumulate` has the home of the value that the body yields, where the body computes that;
       otherwise they differ, and the yield copies (one microbatch) or adds (several).
     * A result takes the home of an operand that dies at its op where `pc::mayShareHome` allows it.
+    * Buffers of started moves are taken from `pc.start` to `pc.wait`, inputs and results; a result lies on its input where the move
+      works in place and nothing else reads the input from the start on.
 
     Offsets come from `pc::planArena` (ArenaPlanner.h), which knows nothing of IR. Post-condition: `pc-verify-memory`.
   }];
@@ -29,7 +31,8 @@ def VerifyMemory : Pass<"pc-verify-memory", "mlir::ModuleOp"> {
     Independent of the planner: counts the pending uses of every value while it walks the program. (A1) one function, one arena, every
     value outside of kernels at a multiple of 64 inside of it; (A2) block arguments of accumulations lie where their operands lie;
     (A3) a result overlaps no value with pending uses, except one that it may be written over, at the same offset; (A4) an update
-    finds its value in the leaf's home, or copies when nothing reads the old one any more.
+    finds its value in the leaf's home, or copies when nothing reads the old one any more; (A5) what a started move reads is held until
+    its wait, and what it writes is free at its start, or the input of a move that works in place and is read by nothing else.
   }];
 }
 

@@ -1,0 +1,51 @@
+//===- Compile.h - The steps of compileGpuModule ----------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_GPU_COMPILE_H
+#define PC_LIB_CODEGEN_GPU_COMPILE_H
+
+#include "Images.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Target/TargetMachine.h"
+
+namespace pc::toolchain {
+
+/// An architecture by name.
+struct Arch {
+  std::string name;      ///< sm_90a
+  int32_t number = 0;    ///< 90
+  bool specific = false; ///< the 'a' variant
+  llvm::StringRef ptx;   ///< the oldest PTX version that has it, as a feature: +ptx80
+};
+
+/// sm_NN or sm_NNa, from sm_80 on; nothing for other names.
+std::optional<Arch> parseArch(llvm::StringRef name);
+
+/// Where parts of the CUDA toolkit are; empty: not found.
+struct Toolkit {
+  std::string ptxas, libdevice;
+  std::string searched; ///< places, for messages
+};
+Toolkit findToolkit(llvm::StringRef cudaPath);
+
+/// The gpu.module in the LLVM and NVVM dialects, alone in a module of its own. The given one stays as it is.
+mlir::OwningOpRef<mlir::ModuleOp> lowerToNVVM(mlir::gpu::GPUModuleOp module);
+
+/// NVPTX LLVM IR, linked with libdevice and optimized for `arch` and all newer ones. Null after an error.
+std::unique_ptr<llvm::Module> deviceModule(mlir::gpu::GPUModuleOp lowered, const Arch &arch, const Toolkit &toolkit,
+                                           llvm::LLVMContext &context);
+
+/// The text for `arch`; `module` is used up. Fails where the code generator refuses.
+llvm::FailureOr<std::string> emitPtx(mlir::Operation *op, std::unique_ptr<llvm::Module> module, const Arch &arch);
+
+/// Runs ptxas for all architectures at once: one cubin a text.
+llvm::LogicalResult assemble(mlir::Operation *op, llvm::StringRef ptxas, llvm::ArrayRef<Arch> archs,
+                             llvm::ArrayRef<std::string> texts, llvm::SmallVectorImpl<GpuImage> &images);
+
+/// The figures in the words of ptxas -v.
+std::vector<GpuKernelUse> parsePtxasFigures(llvm::StringRef words);
+
+/// The shared object that the stand-in runs, from the same IR; `module` is used up.
+llvm::FailureOr<std::string> emitHostImage(mlir::Operation *op, std::unique_ptr<llvm::Module> module);
+
+} // namespace pc::toolchain
+
+#endif

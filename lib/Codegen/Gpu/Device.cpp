@@ -1,0 +1,123 @@
+//===- Device.cpp - NVVM -> NVPTX LLVM IR -> PTX ----------------------------------------------===//
+#include "Compile.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/DebugInfo.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IRReader/IRReader.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Transforms/IPO/Internalize.h"
+
+using namespace mlir;
+
+static std::unique_ptr<llvm::TargetMachine> deviceMachine(const pc::toolchain::Arch &arch, std::string &error) {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return nullptr;
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, arch.name, arch.ptx, llvm::TargetOptions(), std::nullopt, std::nullopt,
+                                  llvm::CodeGenOptLevel::Aggressive));
+}
+
+/// Links what `module` uses of libdevice; nothing is read where it uses none.
+static LogicalResult linkLibdevice(Operation *op, llvm::Module &module, const pc::toolchain::Toolkit &toolkit) {
+  SmallVector<StringRef> needed;
+  for (llvm::Function &function : module)
+    if (function.isDeclaration() && function.getName().starts_with("__nv_"))
+      needed.push_back(function.getName());
+  if (needed.empty())
+    return success();
+  if (toolkit.libdevice.empty())
+    return op->emitError() << "the kernels call " << needed.front()
+                           << " of CUDA's libdevice, but libdevice.10.bc is missing (looked in " << toolkit.searched
+                           << "); install the CUDA toolkit, or point CUDA_HOME to it";
+  llvm::SMDiagnostic diagnostic;
+  std::unique_ptr<llvm::Module> library = llvm::parseIRFile(toolkit.libdevice, diagnostic, module.getContext());
+  if (!library)
+    return op->emitError() << "cannot read " << toolkit.libdevice << ": " << diagnostic.getMessage();
+  library->setTargetTriple(module.getTargetTriple());
+  library->setDataLayout(module.getDataLayout());
+  auto internalize = [](llvm::Module &linked, const llvm::StringSet<> &names) {
+    llvm::internalizeModule(
+        linked, [&](const llvm::GlobalValue &value) { return !value.hasName() || !names.count(value.getName()); });
+  };
+  if (llvm::Linker::linkModules(module, std::move(library), llvm::Linker::LinkOnlyNeeded, internalize))
+    return op->emitError() << "cannot link " << toolkit.libdevice;
+  return success();
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graph;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graph, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+}
+
+std::unique_ptr<llvm::Module> pc::toolchain::deviceModule(mlir::gpu::GPUModuleOp lowered, const Arch &arch,
+                                                          const Toolkit &toolkit, llvm::LLVMContext &context) {
+  DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerGPUDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
+  lowered.getContext()->appendDialectRegistry(registry);
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = deviceMachine(arch, error);
+  if (!machine) {
+    lowered.emitError() << "this LLVM has no code generator for NVPTX: " << error;
+    return nullptr;
+  }
+  std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(lowered, context, lowered.getName());
+  if (!module) {
+    lowered.emitError() << "translation to LLVM IR failed";
+    return nullptr;
+  }
+  module->setTargetTriple(machine->getTargetTriple());
+  module->setDataLayout(machine->createDataLayout());
+  // The launch's shared memory must be an external array; as translated it would be one static byte.
+  for (llvm::GlobalVariable &global : module->globals())
+    if (global.getName().starts_with("__dynamic_shmem__")) {
+      global.setLinkage(llvm::GlobalValue::ExternalLinkage);
+      global.setInitializer(nullptr);
+    }
+  if (failed(linkLibdevice(lowered, *module, toolkit)))
+    return nullptr;
+  optimize(*module, *machine);
+  return module;
+}
+
+FailureOr<std::string> pc::toolchain::emitPtx(Operation *op, std::unique_ptr<llvm::Module> module, const Arch &arch) {
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = deviceMachine(arch, error);
+  if (!machine)
+    return op->emitError() << "this LLVM has no code generator for NVPTX: " << error;
+  llvm::StripDebugInfo(*module);
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return op->emitError() << "NVPTX's code generator cannot write assembly";
+  passes.run(*module);
+  return text.str().str();
+}

@@ -1,0 +1,51 @@
+//===- Images.h - gpu.module -> what a device loads ------------------------------------------===//
+// One gpu.module becomes a cubin for each architecture, one PTX text for newer devices and, for tests, a shared object
+// for this machine that the stand-in runs (runtime/standin/kernel). All come from the same LLVM IR: after libdevice and
+// -O3.
+//===------------------------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_GPU_IMAGES_H
+#define PC_LIB_CODEGEN_GPU_IMAGES_H
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace pc {
+
+struct GpuTargetOptions {
+  /// Each gets a cubin; 'a' variants run on exactly that device.
+  llvm::SmallVector<std::string> archs = {"sm_80", "sm_90a", "sm_100a"};
+  /// Also a shared object for this machine (needs ld.lld), with and without calls to the access checker.
+  bool emitHostImage = false;
+  /// The CUDA toolkit (holds bin/ptxas and nvvm/libdevice). Empty: $CUDA_HOME, $CUDA_PATH, $CUDA_ROOT, beside the ptxas
+  /// of PATH, /usr/local/cuda. Not empty: there and nowhere else.
+  std::string cudaPath;
+};
+
+/// Values as pcrt_image_kind (pcrt.h).
+enum class GpuImageKind : int32_t { Cubin = 0, Ptx = 1, Host = 2 };
+
+/// What ptxas says about one kernel, per thread except `shared` (static bytes of a block).
+struct GpuKernelUse {
+  std::string kernel;
+  int64_t registers = 0, spillStores = 0, spillLoads = 0, stack = 0, shared = 0;
+  /// Threads of a block as the kernel states them (nvvm.reqntid or nvvm.maxntid); 0: not stated.
+  int64_t threads = 0;
+};
+
+struct GpuImage {
+  GpuImageKind kind;
+  int32_t arch = 0;              ///< 90 for sm_90 and sm_90a; 0: host
+  bool archSpecific = false;     ///< an 'a' variant
+  std::string bytes;             ///< PTX ends with a zero byte, as the driver wants it
+  std::vector<GpuKernelUse> use; ///< of cubins, in the order of the kernels
+};
+
+/// Compiles a module whose kernels (gpu.func, kernel) take pointers, scalars or static memrefs; the module is not
+/// changed. Cubins in the order of `archs`, then PTX of the lowest architecture's base (it runs there and on all newer
+/// devices), then the host image. Without ptxas there are no cubins, and a remark says so. Errors: an unknown
+/// architecture, libdevice needed and not found, an op that does not lower, ptxas's own.
+llvm::FailureOr<llvm::SmallVector<GpuImage>> compileGpuModule(mlir::gpu::GPUModuleOp module,
+                                                              const GpuTargetOptions &options);
+
+} // namespace pc
+
+#endif

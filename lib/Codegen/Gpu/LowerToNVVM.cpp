@@ -1,0 +1,88 @@
+//===- LowerToNVVM.cpp - gpu.module -> LLVM and NVVM dialects ----------------------------------===//
+// Upstream's GPU pipeline up to the point where it would call the code generator, with what it leaves out: reductions
+// of a subgroup become shuffles, and vector and math ops that need no libdevice become LLVM's own.
+//===------------------------------------------------------------------------------------------===//
+#include "Compile.h"
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace {
+/// gpu.subgroup_reduce over all 32 lanes or clusters of them: butterflies of shuffles.
+struct ExpandSubgroupReductions : PassWrapper<ExpandSubgroupReductions, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandSubgroupReductions)
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<arith::ArithDialect, vector::VectorDialect, gpu::GPUDialect>();
+  }
+  void runOnOperation() override {
+    SmallVector<Operation *> reductions;
+    getOperation().walk([&](gpu::SubgroupReduceOp op) { reductions.push_back(op); });
+    if (reductions.empty())
+      return;
+    RewritePatternSet patterns(&getContext());
+    populateGpuBreakDownSubgroupReducePatterns(patterns, /*maxShuffleBitwidth=*/32, PatternBenefit(3));
+    populateGpuLowerSubgroupReduceToShufflePatterns(patterns, /*subgroupSize=*/32);
+    populateGpuLowerClusteredSubgroupReduceToShufflePatterns(patterns, /*subgroupSize=*/32);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+OwningOpRef<ModuleOp> pc::toolchain::lowerToNVVM(mlir::gpu::GPUModuleOp module) {
+  MLIRContext *context = module.getContext();
+  DialectRegistry registry; // convert-gpu-to-nvvm asks the dialects themselves how their ops lower
+  arith::registerConvertArithToLLVMInterface(registry);
+  cf::registerConvertControlFlowToLLVMInterface(registry);
+  index::registerConvertIndexToLLVMInterface(registry);
+  registerConvertMathToLLVMInterface(registry);
+  registerConvertMemRefToLLVMInterface(registry);
+  registerConvertNVVMToLLVMInterface(registry);
+  ub::registerConvertUBToLLVMInterface(registry);
+  vector::registerConvertVectorToLLVMInterface(registry);
+  context->appendDialectRegistry(registry);
+  OwningOpRef<ModuleOp> lowered = ModuleOp::create(module.getLoc());
+  lowered->getBody()->push_back(module->clone());
+
+  PassManager passes(context);
+  passes.addPass(std::make_unique<ExpandSubgroupReductions>());
+  passes.addPass(createConvertNVGPUToNVVMPass());
+  passes.addPass(createConvertVectorToSCFPass());
+  passes.addPass(createSCFToControlFlowPass());
+  passes.addPass(createConvertNVVMToLLVMPass());
+  passes.addPass(memref::createExpandStridedMetadataPass());
+  passes.addPass(createLowerAffinePass());
+  passes.addPass(createArithToLLVMConversionPass());
+  passes.addPass(createConvertIndexToLLVMPass({/*indexBitwidth=*/64}));
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  ConvertGpuOpsToNVVMOpsOptions toNVVM;
+  toNVVM.indexBitwidth = 64;
+  toNVVM.useBarePtrCallConv = true;
+  OpPassManager &device = passes.nest<mlir::gpu::GPUModuleOp>();
+  device.addPass(createConvertGpuOpsToNVVMOps(toNVVM));
+  device.addPass(createCanonicalizerPass());
+  device.addPass(createCSEPass());
+  device.addPass(createReconcileUnrealizedCastsPass());
+  passes.addPass(LLVM::createDIScopeForLLVMFuncOpPass()); // lines for the stand-in's reports; PTX is written without
+  if (failed(passes.run(*lowered)))
+    return nullptr;
+  return lowered;
+}

@@ -1,0 +1,152 @@
+//===- Toolkit.cpp - CUDA's libdevice and ptxas, where they are and what ptxas says ------------===//
+#include "Compile.h"
+
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/Program.h"
+
+using namespace mlir;
+namespace fs = llvm::sys::fs;
+namespace path = llvm::sys::path;
+
+std::optional<pc::toolchain::Arch> pc::toolchain::parseArch(StringRef name) {
+  Arch arch;
+  arch.name = name.str();
+  StringRef digits = name;
+  if (!digits.consume_front("sm_"))
+    return std::nullopt;
+  arch.specific = digits.consume_back("a");
+  if (digits.getAsInteger(10, arch.number) || arch.number < 80 || arch.number > 121 ||
+      (arch.specific && arch.number < 90))
+    return std::nullopt;
+  arch.ptx = arch.number < 100                          ? "+ptx80"
+             : arch.number == 100 || arch.number == 101 ? "+ptx86"
+             : arch.number == 120                       ? "+ptx87"
+                                                        : "+ptx88";
+  return arch;
+}
+
+pc::toolchain::Toolkit pc::toolchain::findToolkit(StringRef cudaPath) {
+  SmallVector<std::string> roots;
+  if (!cudaPath.empty()) {
+    roots.push_back(cudaPath.str());
+  } else {
+    for (const char *name : {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"})
+      if (std::optional<std::string> value = llvm::sys::Process::GetEnv(name))
+        roots.push_back(*value);
+    if (auto ptxas = llvm::sys::findProgramByName("ptxas")) {
+      SmallString<128> real;
+      if (!fs::real_path(*ptxas, real))
+        roots.push_back(path::parent_path(path::parent_path(real)).str());
+    }
+    roots.push_back("/usr/local/cuda");
+    roots.push_back("/usr/lib/nvidia-cuda-toolkit"); // Debian's
+  }
+  Toolkit toolkit;
+  auto pick = [](std::string &where, StringRef root, StringRef below) {
+    SmallString<128> file(root);
+    path::append(file, below);
+    if (where.empty() && fs::exists(file))
+      where = file.str().str();
+  };
+  for (const std::string &root : roots) {
+    pick(toolkit.ptxas, root, "bin/ptxas");
+    pick(toolkit.libdevice, root, "nvvm/libdevice/libdevice.10.bc");
+    pick(toolkit.libdevice, root, "libdevice/libdevice.10.bc");
+  }
+  toolkit.searched = llvm::join(roots, ", ");
+  return toolkit;
+}
+
+/// The first number in front of `unit`, as in "16 bytes stack frame"; 0 where there is none.
+static int64_t numberBefore(StringRef line, StringRef unit) {
+  size_t end = line.find(unit);
+  if (end == StringRef::npos)
+    return 0;
+  StringRef head = line.take_front(end).rtrim();
+  size_t begin = head.find_last_not_of("0123456789");
+  int64_t number = 0;
+  head.drop_front(begin == StringRef::npos ? 0 : begin + 1).getAsInteger(10, number);
+  return number;
+}
+
+std::vector<pc::GpuKernelUse> pc::toolchain::parsePtxasFigures(StringRef words) {
+  std::vector<GpuKernelUse> kernels;
+  for (StringRef line : llvm::split(words, '\n')) {
+    if (line.contains("Compiling entry function '")) {
+      GpuKernelUse use;
+      use.kernel = line.split('\'').second.split('\'').first.str();
+      kernels.push_back(std::move(use));
+    }
+    if (kernels.empty())
+      continue;
+    GpuKernelUse &use = kernels.back();
+    if (line.contains("bytes stack frame")) {
+      use.stack = numberBefore(line, " bytes stack frame");
+      use.spillStores = numberBefore(line, " bytes spill stores");
+      use.spillLoads = numberBefore(line, " bytes spill loads");
+    } else if (size_t used = line.find("Used "); used != StringRef::npos) {
+      use.registers = numberBefore(line, " registers");
+      use.shared = numberBefore(line, " bytes smem");
+    }
+  }
+  return kernels;
+}
+
+namespace {
+/// One ptxas at work and its temporary files.
+struct Job {
+  llvm::SmallString<128> ptx, cubin, log;
+  llvm::sys::ProcessInfo process;
+};
+} // namespace
+
+LogicalResult pc::toolchain::assemble(Operation *op, StringRef ptxas, ArrayRef<Arch> archs, ArrayRef<std::string> texts,
+                                      SmallVectorImpl<GpuImage> &images) {
+  std::vector<Job> jobs(archs.size());
+  auto remove = llvm::scope_exit([&] {
+    for (Job &job : jobs)
+      for (StringRef file : {job.ptx, job.cubin, job.log})
+        if (!file.empty())
+          fs::remove(file);
+  });
+  std::string error;
+  for (auto [job, arch, text] : llvm::zip(jobs, archs, texts)) {
+    for (auto [file, suffix] : {std::pair(&job.ptx, "ptx"), {&job.cubin, "cubin"}, {&job.log, "log"}})
+      if (std::error_code code = fs::createTemporaryFile("pc-kernels", suffix, *file))
+        return op->emitError() << "cannot make a temporary file: " << code.message();
+    std::error_code code;
+    llvm::raw_fd_ostream stream(job.ptx, code);
+    stream << text;
+    stream.close();
+    if (code || stream.has_error()) {
+      stream.clear_error();
+      return op->emitError() << "cannot write " << job.ptx;
+    }
+    std::string name = "-arch=" + arch.name;
+    std::optional<StringRef> redirects[] = {StringRef(""), StringRef(job.log), StringRef(job.log)};
+    bool failed = false;
+    job.process = llvm::sys::ExecuteNoWait(ptxas, {ptxas, "-O3", "-v", name, job.ptx, "-o", job.cubin}, std::nullopt,
+                                           redirects, 0, &error, &failed);
+    if (failed)
+      return op->emitError() << "cannot run " << ptxas << ": " << error;
+  }
+  LogicalResult result = success();
+  for (auto [job, arch] : llvm::zip(jobs, archs)) {
+    llvm::sys::ProcessInfo done = llvm::sys::Wait(job.process, std::nullopt, &error);
+    auto log = llvm::MemoryBuffer::getFile(job.log);
+    StringRef words = log ? (*log)->getBuffer() : "";
+    auto cubin = llvm::MemoryBuffer::getFile(job.cubin);
+    if (done.ReturnCode != 0 || !cubin) {
+      result = op->emitError() << "ptxas refuses the kernels for " << arch.name << ": " << words.trim();
+      continue;
+    }
+    images.push_back(
+        {GpuImageKind::Cubin, arch.number, arch.specific, (*cubin)->getBuffer().str(), parsePtxasFigures(words)});
+  }
+  return result;
+}

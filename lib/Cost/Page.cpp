@@ -1,0 +1,258 @@
+//===- Page.cpp - The report as a page ----------------------------------------------------===//
+// Collects what the page shows as JSON; Page.html holds the text, the style and the drawing.
+//===-----------------------------------------------------------------------------===//
+#include "MemoryUse.h"
+#include "pc/Cost/Cost.h"
+#include "pc/Cost/Report.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include <map>
+#include <numeric>
+
+using namespace mlir;
+using namespace pc;
+namespace json = llvm::json;
+
+static constexpr StringLiteral page =
+#include "Page.inc"
+    ;
+
+namespace {
+
+/// Runs of digits between dots become "*", so that the layers of a model fall together: "h.11.ln_1" is "h.*.ln_1".
+std::string withoutLayer(StringRef name) {
+  SmallVector<StringRef> parts;
+  name.split(parts, '.');
+  for (StringRef &part : parts)
+    if (!part.empty() && llvm::all_of(part, llvm::isDigit))
+      part = "*";
+  return llvm::join(parts, ".");
+}
+
+/// "64x1024 tp": every dim with the axes that split it.
+std::string shapeText(ArrayRef<int64_t> shape, PlaceAttr place) {
+  if (shape.empty())
+    return "scalar";
+  std::string text;
+  for (auto [d, size] : llvm::enumerate(shape)) {
+    text += (d ? " x " : "") + std::to_string(size);
+    if (place)
+      for (StringAttr axis : place.axes(d))
+        text += "/" + axis.str();
+  }
+  return text;
+}
+
+/// What an op of a planned step does, in a word.
+StringRef workName(Operation *op) {
+  if (isa<MoveOpInterface>(op))
+    return "moves between ranks";
+  if (isa<AttentionOp, AttentionGradOp>(op))
+    return "attention";
+  if (flopsOf(op) > 0)
+    return "matrix products";
+  if (isa<AdamWOp, SGDOp>(op))
+    return "optimizer";
+  return "elementwise, norms and reductions";
+}
+
+class Page {
+public:
+  Page(Block &body) : body(body), liveness(body), profile(body) {}
+
+  json::Object data();
+
+private:
+  void visit(Block &block, StepPhase phase, int64_t times);
+  json::Array memory();
+  json::Object peak();
+  json::Array tensors();
+  static std::string describe(Operation *op) {
+    std::string name = sourceName(op);
+    return op->getName().stripDialect().str() + (name.empty() ? "" : " of " + name);
+  }
+
+  struct Work {
+    int64_t count = 0;
+    double flops = 0, bytes = 0;
+  };
+
+  Block &body;
+  Liveness liveness;
+  MemoryProfile profile;
+  SmallVector<Operation *> ops;                      ///< by position
+  SmallVector<std::pair<StepPhase, int64_t>> phases; ///< where each begins
+  llvm::MapVector<StringRef, Work> work;
+};
+
+} // namespace
+
+void Page::visit(Block &block, StepPhase phase, int64_t times) {
+  auto enter = [&](StepPhase next, Operation &op) {
+    if (phases.empty() || phases.back().first != next)
+      phases.push_back({next, liveness.position(&op)});
+  };
+  for (Operation &op : block) {
+    if (isa<SeedOp>(op) && isa<AccumulateOp>(block.getParentOp()))
+      phase = StepPhase::Backward;
+    ops.push_back(&op);
+    if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
+      enter(StepPhase::Forward, op);
+      visit(accumulate.getBody().front(), StepPhase::Forward, times * accumulate.getMicrobatches());
+      continue;
+    }
+    if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>() || op.getNumResults() == 0)
+      continue;
+    if (phase != StepPhase::Optimizer || !phases.empty()) // what comes before the first microbatch is none of these
+      enter(phase, op);
+    Work &sum = work[workName(&op)];
+    sum.count += times;
+    sum.flops += static_cast<double>(times) * flopsOf(&op);
+    sum.bytes += static_cast<double>(times) * static_cast<double>(bytesOf(&op));
+  }
+}
+
+/// Rows [position, bytes by kind in the order of the page, op], one where something changes; at most about 1500, each
+/// the fullest of its window.
+json::Array Page::memory() {
+  int64_t positions = liveness.size(), first = phases.empty() ? 0 : phases[0].second;
+  int64_t window = std::max<int64_t>(1, (positions - first) / 1500);
+  std::vector<MemoryUse> change(positions + 1, MemoryUse{});
+  for (const PlacedBuffer &buffer : profile.buffers()) {
+    change[buffer.life.first][static_cast<int>(buffer.kind)] += buffer.bytes;
+    change[buffer.life.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;
+  }
+  static constexpr MemoryKind order[numMemoryKinds] = {MemoryKind::Parameter,     MemoryKind::Optimizer,
+                                                       MemoryKind::Gradient,      MemoryKind::Activation,
+                                                       MemoryKind::Communication, MemoryKind::Workspace};
+  json::Array rows;
+  MemoryUse live = {};
+  for (int64_t p = 0; p < first; ++p) // leaves
+    for (int kind = 0; kind < numMemoryKinds; ++kind)
+      live[kind] += change[p][kind];
+  for (int64_t begin = first; begin < positions; begin += window) {
+    MemoryUse fullest = {};
+    int64_t most = -1, at = begin;
+    for (int64_t p = begin; p < std::min(begin + window, positions); ++p) {
+      for (int kind = 0; kind < numMemoryKinds; ++kind)
+        live[kind] += change[p][kind];
+      if (int64_t total = std::accumulate(live.begin(), live.end(), int64_t(0)); total > most)
+        most = total, fullest = live, at = p;
+    }
+    json::Array row{begin};
+    for (MemoryKind kind : order)
+      row.push_back(fullest[static_cast<int>(kind)]);
+    row.push_back(describe(ops[at]));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+json::Object Page::peak() {
+  struct Sum {
+    MemoryKind kind;
+    int64_t count = 0, bytes = 0;
+  };
+  llvm::MapVector<std::string, Sum, std::map<std::string, unsigned>> sums;
+  int64_t position = profile.peak(), total = 0;
+  for (const PlacedBuffer &buffer : profile.buffers()) {
+    if (buffer.life.first > position || buffer.life.last < position)
+      continue;
+    total += buffer.bytes;
+    Operation *op = buffer.value.getDefiningOp();
+    std::string name;
+    if (auto state = dyn_cast<StateOp>(op))
+      name = state.getName().str() + " of " + withoutLayer(state.getParameter());
+    else if (auto parameter = dyn_cast<ParameterOp>(op))
+      name = withoutLayer(parameter.getName());
+    else
+      name = withoutLayer(describe(op));
+    Sum &sum = sums.insert({name + memoryKindName(buffer.kind).str(), Sum{buffer.kind}}).first->second;
+    ++sum.count;
+    sum.bytes += buffer.bytes;
+  }
+  auto entries = sums.takeVector();
+  llvm::sort(entries, [](const auto &a, const auto &b) {
+    return std::tie(b.second.bytes, a.first) < std::tie(a.second.bytes, b.first);
+  });
+  json::Array buffers;
+  for (const auto &[name, sum] : ArrayRef(entries).take_front(16)) {
+    StringRef kind = memoryKindName(sum.kind);
+    buffers.push_back(json::Object{{"name", name.substr(0, name.size() - kind.size())},
+                                   {"kind", kind},
+                                   {"count", sum.count},
+                                   {"bytes", sum.bytes}});
+  }
+  return json::Object{
+      {"position", position}, {"at", describe(ops[position])}, {"bytes", total}, {"buffers", std::move(buffers)}};
+}
+
+json::Array Page::tensors() {
+  struct Row {
+    int64_t count = 0, bytes = 0, state = 0;
+  };
+  llvm::StringMap<int64_t> states; // bytes, by parameter
+  for (auto state : body.getOps<StateOp>())
+    states[state.getParameter()] += byteSize(state.getType());
+  using Key = std::tuple<std::string, std::string, std::string>;
+  llvm::MapVector<Key, Row, std::map<Key, unsigned>> sums;
+  for (auto parameter : body.getOps<ParameterOp>()) {
+    RankedTensorType type = cast<RankedTensorType>(parameter.getType());
+    std::string whole = parameter.getGlobal() ? shapeText(*parameter.getGlobal(), parameter.getLayoutAttr())
+                                              : shapeText(type.getShape(), {});
+    Row &row = sums[{withoutLayer(parameter.getName()), whole, shapeText(type.getShape(), {})}];
+    ++row.count;
+    row.bytes += byteSize(type);
+    row.state += states.lookup(parameter.getName());
+  }
+  json::Array rows;
+  for (auto &[key, row] : sums)
+    rows.push_back(json::Object{{"name", std::get<0>(key)},
+                                {"whole", std::get<1>(key)},
+                                {"local", std::get<2>(key)},
+                                {"count", row.count},
+                                {"bytes", row.bytes},
+                                {"state", row.state}});
+  return rows;
+}
+
+json::Object Page::data() {
+  bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp>(op); });
+  visit(body, training ? StepPhase::Optimizer : StepPhase::Forward, 1);
+  json::Array bands, works;
+  for (auto [i, phase] : llvm::enumerate(phases))
+    bands.push_back(json::Array{stepPhaseName(phase.first), phase.second,
+                                i + 1 < phases.size() ? phases[i + 1].second : liveness.size()});
+  for (auto &[name, sum] : work)
+    works.push_back(json::Object{{"name", name}, {"count", sum.count}, {"flops", sum.flops}, {"bytes", sum.bytes}});
+  return json::Object{
+      {"training", training}, {"positions", liveness.size()}, {"phases", std::move(bands)}, {"memory", memory()},
+      {"peak", peak()},       {"tensors", tensors()},         {"work", std::move(works)}};
+}
+
+LogicalResult pc::printReportPage(ModuleOp planned, json::Value report, llvm::raw_ostream &os) {
+  auto functions = llvm::to_vector(planned.getOps<func::FuncOp>());
+  auto programs = llvm::to_vector(planned.getOps<ProgramOp>());
+  if (functions.size() != 1 || programs.empty())
+    return planned.emitError() << "a report needs a planned program (pc-plan-memory)";
+  Block &body = functions[0].getBody().front();
+  json::Object data = Page(body).data();
+  int64_t microbatches = 1;
+  for (auto accumulate : body.getOps<AccumulateOp>())
+    microbatches = accumulate.getMicrobatches();
+  data["model"] = programs[0].getName();
+  data["batch"] = programs[0].getBatch();
+  data["sequence"] = programs[0].getSequence();
+  data["microbatches"] = microbatches;
+  data["report"] = std::move(report);
+  std::string text;
+  llvm::raw_string_ostream(text) << json::Value(std::move(data));
+  // Inside a script element "</" would end it.
+  for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3)
+    text.replace(at, 2, "<\\/");
+  auto [before, after] = StringRef(page).split("@DATA@");
+  os << before << text << after;
+  return success();
+}

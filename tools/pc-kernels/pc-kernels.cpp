@@ -1,0 +1,117 @@
+//===- pc-kernels.cpp - Compiles the gpu.module of an IR file ----------------------------------===//
+// A text for people and tests: what pc-compile --target=cuda puts into an executable, one image at a time.
+#include "Gpu/Images.h"
+#include "pc/IR/PC.h"
+#include "pcrt/pcrt.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Index/IR/IndexDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+namespace cl = llvm::cl;
+
+enum class Emit { Ptx, Cubin, Host, Table };
+static cl::OptionCategory category("pc-kernels options");
+static cl::opt<std::string> input(cl::Positional, cl::desc("<file.mlir>"), cl::init("-"), cl::cat(category));
+static cl::opt<std::string> output("o", cl::desc("Where to write"), cl::init("-"), cl::cat(category));
+static cl::list<std::string> archs("arch", cl::desc("Architectures (default: sm_80,sm_90a,sm_100a)"),
+                                   cl::CommaSeparated, cl::cat(category));
+static cl::opt<std::string> cudaPath("cuda-path", cl::desc("The CUDA toolkit; looked for there and nowhere else"),
+                                     cl::cat(category));
+static cl::opt<Emit> emit("emit", cl::desc("What to write"), cl::init(Emit::Ptx),
+                          cl::values(clEnumValN(Emit::Ptx, "ptx", "PTX for newer devices"),
+                                     clEnumValN(Emit::Cubin, "cubin", "the cubin of the first architecture"),
+                                     clEnumValN(Emit::Host, "host", "the shared object that the stand-in runs"),
+                                     clEnumValN(Emit::Table, "table", "ptxas's figures, one JSON line a kernel")),
+                          cl::cat(category));
+
+static void write(llvm::raw_ostream &os, const pc::GpuImage &image) {
+  bool text = image.kind == pc::GpuImageKind::Ptx;
+  os << llvm::StringRef(image.bytes).drop_back(text ? 1 : 0);
+}
+
+static void printTable(llvm::raw_ostream &os, llvm::ArrayRef<pc::GpuImage> images) {
+  for (const pc::GpuImage &image : images)
+    for (const pc::GpuKernelUse &use : image.use)
+      os << llvm::json::Value(llvm::json::Object{{"kernel", use.kernel},
+                                                 {"arch", (image.archSpecific ? "sm_" + std::to_string(image.arch) + "a"
+                                                                              : "sm_" + std::to_string(image.arch))},
+                                                 {"threads", use.threads},
+                                                 {"registers", use.registers},
+                                                 {"shared", use.shared},
+                                                 {"stack", use.stack},
+                                                 {"spill_stores", use.spillStores},
+                                                 {"spill_loads", use.spillLoads}})
+         << "\n";
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  std::string message;
+  llvm::raw_string_ostream errors(message);
+  if (!cl::ParseCommandLineOptions(
+          argc, argv, "pc-kernels: compiles the gpu.module of an IR file (phase kernels, or by hand)\n", &errors)) {
+    llvm::errs() << message;
+    return PCRT_USAGE;
+  }
+  mlir::DialectRegistry registry;
+  registry.insert<pc::PCDialect, mlir::affine::AffineDialect, mlir::arith::ArithDialect, mlir::cf::ControlFlowDialect,
+                  mlir::func::FuncDialect, mlir::gpu::GPUDialect, mlir::index::IndexDialect, mlir::LLVM::LLVMDialect,
+                  mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::NVVM::NVVMDialect,
+                  mlir::nvgpu::NVGPUDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
+  mlir::MLIRContext context(registry);
+  context.printOpOnDiagnostic(false);
+  llvm::SourceMgr sources;
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(input, sources, &context);
+  if (!module)
+    return PCRT_BAD_INPUT;
+  pc::GpuTargetOptions options;
+  if (!archs.empty())
+    options.archs.assign(archs.begin(), archs.end());
+  options.emitHostImage = emit == Emit::Host;
+  options.cudaPath = cudaPath;
+  std::error_code code;
+  llvm::ToolOutputFile file(output, code, llvm::sys::fs::OF_None);
+  if (code) {
+    llvm::errs() << "pc-kernels: error: cannot write " << output << ": " << code.message() << "\n";
+    return PCRT_RESOURCE;
+  }
+  for (auto kernels : module->getOps<mlir::gpu::GPUModuleOp>()) {
+    auto images = pc::compileGpuModule(kernels, options);
+    if (failed(images))
+      return PCRT_BAD_INPUT;
+    if (emit == Emit::Table) {
+      printTable(file.os(), *images);
+      continue;
+    }
+    auto kind = emit == Emit::Ptx     ? pc::GpuImageKind::Ptx
+                : emit == Emit::Cubin ? pc::GpuImageKind::Cubin
+                                      : pc::GpuImageKind::Host;
+    const auto *image = llvm::find_if(*images, [&](const pc::GpuImage &i) { return i.kind == kind; });
+    if (image == images->end()) {
+      llvm::errs() << "pc-kernels: error: there is no such image\n";
+      return PCRT_USAGE;
+    }
+    write(file.os(), *image);
+  }
+  file.keep();
+  return PCRT_OK;
+}
