@@ -164,7 +164,7 @@ LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRe
   arguments.append(results.begin(), results.end());
   if (arguments.size() > maxKernelArguments)
     return op->emitOpError() << "needs a kernel of " << arguments.size() << " buffers; at most " << maxKernelArguments;
-  for (unsigned part = 0; part < numKernels(op); ++part) {
+  for (unsigned part = 0; part < numKernels(op, /*simt=*/false); ++part) {
     FailureOr<const KernelInfo *> info = kernelOf(op, part);
     if (failed(info))
       return failure();

@@ -1,11 +1,11 @@
 //===- Kernel.h - One kernel under construction ------------------------------------------===//
-// An op or fusion becomes one or more kernels: `func.func @name(args, lo, hi, scratch) -> i64`, the C type pcrt_kernel_fn. Emitters get
-// buffers as addresses and write loops with the Emitter.
+// An op or fusion becomes one or more kernels: on a CPU functions of the C type pcrt_kernel_fn, which run any range of the work; on a GPU
+// gpu.funcs of the buffers' addresses. Emitters get buffers as addresses and write loops with the Emitter.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNEL_H
 #define PC_LIB_CODEGEN_KERNEL_H
 
-#include "Kernels/Emit.h"
+#include "Kernels/Simt.h"
 #include "pc/IR/PC.h"
 
 namespace pc {
@@ -21,18 +21,29 @@ struct Kernel {
   int64_t items = 0;       ///< out
   int64_t scratchBytes = 0; ///< out
   std::string kind = {};   ///< out: "elementwise", "norm", "attention", "embedding", "loss", "optimizer", "reduction", "copy"
-  kernels::Num status = {}; ///< out: i64, 0 or 1 + index of the first bad element; null means 0
+  kernels::Num status = {}; ///< out: i64, 0 or 1 + index of the first bad element; null means 0 (CPU only)
+  kernels::SimtEmitter *simt = nullptr; ///< `e` where the kernel is for a GPU; then lo, hi and scratch are null
+
+  /// Runs `body` for every item: on a CPU for those of [lo, hi) one by one, on a GPU for each by a team of threads that suits rows of
+  /// `columns` elements. `reduces`: the body uses sums or reductions.
+  void forItems(int64_t count, int64_t columns, bool reduces, llvm::function_ref<void(kernels::Num)> body) {
+    items = count;
+    if (simt)
+      simt->items(count, columns, reduces, body);
+    else
+      e.loop(lo, hi, 1, body);
+  }
 };
 
-/// How many kernels the op becomes, run one after the other (layer_norm_grad: rows, then columns).
-unsigned numKernels(mlir::Operation *op);
+/// How many kernels the op becomes on a GPU or a CPU, run one after the other (layer_norm_grad: rows, then columns).
+unsigned numKernels(mlir::Operation *op, bool simt);
 
 /// Emits kernel `kernel.part` of `op` at the emitter's insertion point. Fails with an error at an op that has no kernel.
 llvm::LogicalResult emitKernel(mlir::Operation *op, Kernel &kernel);
 
 /// The same for the special kernels (attention, gradients of norms, embeddings, optimizers, rope); std::nullopt if `op` is not one of them.
 std::optional<llvm::LogicalResult> emitSpecialKernel(mlir::Operation *op, Kernel &kernel);
-unsigned numSpecialKernels(mlir::Operation *op);
+unsigned numSpecialKernels(mlir::Operation *op, bool simt);
 
 } // namespace pc
 

@@ -1,5 +1,6 @@
 //===- Kernels.cpp - Which kernel an op becomes ---------------------------------------------===//
 #include "Kernel.h"
+#include "Kernels/Kernels.h"
 #include "RowMath.h"
 #include "RowProgram.h"
 #include "RowSpace.h"
@@ -26,6 +27,13 @@ static LogicalResult emitColumnReduction(EinsumOp op, Kernel &k) {
       v = v * operand.load(index, width);
     return v;
   };
+  if (k.simt) {
+    kernels::columnSums(
+        k, rows, columns, 1,
+        [&](Num row, Num column, int64_t width) { return Emitter::Carried{product(row * columns + column, width)}; },
+        [&](Num column, const Emitter::Carried &totals) { k.results[0].store(totals[0], column); });
+    return success();
+  }
   // One block of `widths` vectors from column `first` on.
   auto sumBlock = [&](Num first, ArrayRef<int64_t> widths) {
     Emitter::Carried init;
@@ -89,7 +97,7 @@ static LogicalResult emitLoops(EinsumOp op, Kernel &k) {
                     return Emitter::Carried{total[0] + sum(rest.drop_front())};
                   })[0];
   };
-  e.loop(k.lo, k.hi, 1, [&](Num item) {
+  k.forItems(k.items, 1, /*reduces=*/false, [&](Num item) {
     Num left = item;
     for (int f : llvm::reverse(rule.results[0])) { // a factor twice in the result would be a diagonal
       index[f] = left % e.integer(rule.factors[f].size);
@@ -105,6 +113,12 @@ static LogicalResult emitCopy(int64_t elements, Kernel &k) {
   k.kind = "copy";
   k.items = llvm::divideCeil(elements, block);
   Emitter &e = k.e;
+  if (k.simt) {
+    k.forItems(1, elements, /*reduces=*/false, [&](Num) {
+      e.vectors(elements, [&](Num i, int64_t width) { k.results[0].store(k.operands[0].load(i, width), i); });
+    });
+    return success();
+  }
   e.loop(k.lo, k.hi, 1, [&](Num item) {
     Num first = item * block;
     Num end = e.min(e.integer(elements), first + block);
@@ -117,17 +131,16 @@ static LogicalResult emitCopy(int64_t elements, Kernel &k) {
 
 static LogicalResult emitIota(IotaOp op, Kernel &k) {
   k.kind = "index";
-  k.items = 1;
+  const int64_t elements = elementsOf(op.getValue());
   Emitter &e = k.e;
   Num first = op.getOffset() ? k.operands[0].load(e.integer(0)) : kernels::integer32(e, 0);
-  e.loop(k.lo, k.hi, 1, [&](Num) {
-    e.loop(e.integer(0), e.integer(elementsOf(op.getValue())), 1,
-           [&](Num i) { k.results[0].store(kernels::indices(e, i, 0) + first, i); });
+  k.forItems(1, elements, /*reduces=*/false, [&](Num) {
+    e.vectors(elements, [&](Num i, int64_t width) { k.results[0].store(kernels::indices(e, i, width) + first, i); });
   });
   return success();
 }
 
-unsigned pc::numKernels(Operation *op) { return numSpecialKernels(op); }
+unsigned pc::numKernels(Operation *op, bool simt) { return numSpecialKernels(op, simt); }
 
 LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
   if (std::optional<LogicalResult> special = emitSpecialKernel(op, kernel))
@@ -140,8 +153,7 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
     return emitIota(iota, kernel);
   if (isa<SeedOp>(op)) {
     kernel.kind = "elementwise";
-    kernel.items = 1;
-    kernel.e.loop(kernel.lo, kernel.hi, 1, [&](Num i) { kernel.results[0].store(kernel.e.real(1), i); });
+    kernel.forItems(1, 1, /*reduces=*/false, [&](Num i) { kernel.results[0].store(kernel.e.real(1), i); });
     return success();
   }
   if (rowSpace(op))

@@ -18,9 +18,6 @@ Num erf(Emitter &e, Num x);
 Num expAny(Emitter &e, Num x);
 /// x / (1 + e^-z), for any z.
 Num gate(Emitter &e, Num x, Num z);
-/// Over [0, n): body(first index, width) yields one vector per entry of `isMax`, which are summed or maximised; scalars.
-Emitter::Carried reductions(Emitter &e, int64_t n, llvm::ArrayRef<bool> isMax,
-                            llvm::function_ref<Emitter::Carried(Num, int64_t)> body);
 
 } // namespace pc::kernels
 

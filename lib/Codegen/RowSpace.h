@@ -5,6 +5,7 @@
 #ifndef PC_LIB_CODEGEN_ROWSPACE_H
 #define PC_LIB_CODEGEN_ROWSPACE_H
 
+#include "llvm/ADT/bit.h"
 #include "pc/IR/PC.h"
 #include <optional>
 
@@ -21,6 +22,8 @@ struct RowSpace {
   bool isPointwise() const { return allows(shape.size()); }
   /// The split to use: the first that leaves rows for all threads, else the last one allowed.
   int64_t choose() const;
+  /// The split for a GPU, where columns go to threads: the first that is allowed.
+  int64_t chooseWide() const { return llvm::countr_zero(splits); }
 };
 
 /// The space of `op`, or nothing if it is not a row op.

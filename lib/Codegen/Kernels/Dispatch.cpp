@@ -5,7 +5,11 @@
 using namespace mlir;
 using namespace pc;
 
-unsigned pc::numSpecialKernels(Operation *op) { return isa<LayerNormGradOp, RMSNormGradOp>(op) ? 2 : 1; }
+unsigned pc::numSpecialKernels(Operation *op, bool simt) {
+  if (simt && isa<EmbeddingGradOp, AttentionGradOp>(op))
+    return 2;
+  return isa<LayerNormGradOp, RMSNormGradOp>(op) ? 2 : 1;
+}
 
 /// Special kernels read and write whole static tensors of f32 and i32.
 static LogicalResult checkTypes(Operation *op) {

@@ -1,5 +1,7 @@
 //===- Embedding.cpp - Rows of a table by id, and the sum of gradients per id --------===//
+#include "../RowMath.h"
 #include "Kernels.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace pc;
@@ -19,11 +21,10 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
   const bool hasOffset = bool(op.getOffset());
   Emitter &e = kernel.e;
   Ptr table = kernel.operands[0], out = kernel.results[0];
-  kernel.items = tensorOf(op.getIds()).getNumElements();
+  const int64_t ids = tensorOf(op.getIds()).getNumElements();
+  kernel.items = ids;
   kernel.kind = "embedding";
-  // Ids outside a block of a split table are zeros; outside a whole table they are an error.
-  kernel.status = e.loop(kernel.lo, kernel.hi, 1, {e.integer(0)}, [&](Num i, const Emitter::Carried &status) {
-    Num row = localRow(kernel, i, hasOffset), inside = e.inRange(row, e.integer(rows));
+  auto writeRow = [&](Num i, Num row, Num inside) {
     Ptr target = out + i * width;
     e.when(
         inside,
@@ -32,6 +33,18 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
           e.vectors(width, [&](Num j, int64_t w) { target.store(source.load(j, w), j); });
         },
         [&] { e.vectors(width, [&](Num j, int64_t w) { target.store(e.zeros(w), j); }); });
+  };
+  if (kernel.simt) { // the runtime checks ids before they get to the device
+    kernel.forItems(ids, width, /*reduces=*/false, [&](Num i) {
+      Num row = localRow(kernel, i, hasOffset);
+      writeRow(i, row, e.inRange(row, e.integer(rows)));
+    });
+    return success();
+  }
+  // Ids outside a block of a split table are zeros; outside a whole table they are an error.
+  kernel.status = e.loop(kernel.lo, kernel.hi, 1, {e.integer(0)}, [&](Num i, const Emitter::Carried &status) {
+    Num row = localRow(kernel, i, hasOffset), inside = e.inRange(row, e.integer(rows));
+    writeRow(i, row, inside);
     if (hasOffset)
       return status;
     Num first = e.select(e.inRange(status[0], e.integer(1)), i + 1, status[0]);
@@ -40,7 +53,64 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
   return success();
 }
 
+/// Part 0 clears the table. In part 1 the first of all equal ids sums their rows, in order: no atomics.
+static LogicalResult emitGradSimt(EmbeddingGradOp op, Kernel &kernel) {
+  const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
+  const int64_t ids = tensorOf(op.getIds()).getNumElements();
+  const bool hasOffset = bool(op.getOffset());
+  SimtEmitter &e = *kernel.simt;
+  Ptr dy = kernel.operands[0], idAt = kernel.operands[1], table = kernel.results[0];
+  kernel.kind = "embedding";
+  if (kernel.part == 0) {
+    kernel.forItems(1, rows * width, /*reduces=*/false,
+                    [&](Num) { e.vectors(rows * width, [&](Num i, int64_t w) { table.store(e.zeros(w), i); }); });
+    return success();
+  }
+  const int64_t threads = 128, vector = e.widthFor(width), pieces = llvm::divideCeil(width / vector, threads);
+  if (pieces * vector > 64)
+    return op.emitOpError() << "has no CUDA kernel for rows of " << width << " elements";
+  kernel.items = ids;
+  e.teams(ids, threads, 1, [&](Num i) {
+    Num mine = idAt.load(i), row = localRow(kernel, i, hasOffset), end = e.integer(ids);
+    Num earlier = e.loop(e.rank, i, threads, {e.real(0)}, [&](Num j, const Emitter::Carried &found) {
+      return Emitter::Carried{e.select(equal(idAt.load(j), mine), e.real(1), found[0])};
+    })[0];
+    Num isFirst = e.across({true}, {earlier})[0] < e.real(0.5);
+    e.when(isFirst & e.inRange(row, e.integer(rows)), [&] {
+      SmallVector<Num> columns, exists;
+      for (int64_t p = 0; p < pieces; ++p) {
+        Num at = e.rank + p * threads;
+        exists.push_back(at < e.integer(width / vector));
+        columns.push_back(e.select(exists.back(), at, e.integer(0)) * vector);
+      }
+      // 32 ids at a time; a bit per id that matches.
+      Num lane = e.rank % e.integer(32);
+      Emitter::Carried zeros(pieces, e.zeros(vector));
+      Emitter::Carried sums =
+          e.loop(i / e.integer(32) * 32, end, 32, zeros, [&](Num base, const Emitter::Carried &before) {
+            Num j = base + lane, inside = j < end;
+            Num matches = e.matches(equal(idAt.load(e.select(inside, j, i)), mine) & inside & e.notBefore(j, i));
+            return e.choose(equal(matches, integer32(e, 0)), before, [&] {
+              return e.loop(e.integer(0), e.integer(32), 1, before, [&](Num bit, const Emitter::Carried &sums) {
+                return e.choose(e.bitClear(matches, bit), sums, [&] {
+                  Emitter::Carried next;
+                  for (int64_t p = 0; p < pieces; ++p)
+                    next.push_back(sums[p] + dy.load((base + bit) * width + columns[p], vector));
+                  return next;
+                });
+              });
+            });
+          });
+      for (int64_t p = 0; p < pieces; ++p)
+        e.when(exists[p], [&] { table.store(sums[p], row * width + columns[p]); });
+    });
+  });
+  return success();
+}
+
 LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel) {
+  if (kernel.simt)
+    return emitGradSimt(op, kernel);
   const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
   const int64_t ids = tensorOf(op.getIds()).getNumElements();
   const bool hasOffset = bool(op.getOffset());

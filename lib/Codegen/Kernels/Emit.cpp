@@ -21,13 +21,15 @@ static void match(Num &a, Num &b) {
 }
 
 Num Ptr::load(Num index) const { return load(index, 0); }
-Num Ptr::load(Num index, int64_t width) const {
-  Ptr at = *this + index;
-  return e->wrap(LLVM::LoadOp::create(e->b, e->loc, withWidth(element, width), at.base, /*alignment=*/4));
+Num Ptr::load(Num index, int64_t width) const { return e->load(*this, index, width); }
+void Ptr::store(Num value, Num index) const { e->store(value, *this, index); }
+Num Emitter::load(Ptr from, Num index, int64_t width) {
+  Ptr at = from + index;
+  return wrap(LLVM::LoadOp::create(b, loc, withWidth(from.element, width), at.base, /*alignment=*/4));
 }
-void Ptr::store(Num value, Num index) const {
-  Ptr at = *this + index;
-  LLVM::StoreOp::create(e->b, e->loc, value.v, at.base, /*alignment=*/4);
+void Emitter::store(Num value, Ptr to, Num index) {
+  Ptr at = to + index;
+  LLVM::StoreOp::create(b, loc, value.v, at.base, /*alignment=*/4);
 }
 void Ptr::clear(Num count) const {
   Value zero = arith::ConstantIntOp::create(e->b, e->loc, 0, 8);
@@ -36,8 +38,7 @@ void Ptr::clear(Num count) const {
 Ptr Ptr::operator+(Num index) const {
   if (matchPattern(index.v, m_Zero()))
     return *this;
-  auto type = LLVM::LLVMPointerType::get(e->b.getContext());
-  return {e, LLVM::GEPOp::create(e->b, e->loc, type, element, base, ValueRange{index.v}), element};
+  return {e, LLVM::GEPOp::create(e->b, e->loc, base.getType(), element, base, ValueRange{index.v}), element};
 }
 
 Num Emitter::integer(int64_t value) { return wrap(arith::ConstantIntOp::create(b, loc, value, 64)); }
@@ -193,28 +194,42 @@ void Emitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body) {
     body(integer(full), n - full);
 }
 
-Emitter::Carried Emitter::sums(int64_t n, int64_t count, llvm::function_ref<Carried(Num, int64_t)> body) {
-  const int64_t unroll = n >= 4 * lanes ? 4 : 1;
-  int64_t step = unroll * lanes, full = n / step * step;
-  Carried totals(count, real(0));
+Emitter::Carried Emitter::reductions(int64_t n, ArrayRef<bool> isMax,
+                                     llvm::function_ref<Emitter::Carried(Num, int64_t)> body) {
+  const int64_t count = isMax.size(), unroll = n >= 4 * lanes ? 4 : 1;
+  const int64_t step = unroll * lanes, full = n / step * step;
+  auto combine = [&](int64_t c, Num a, Num b) { return isMax[c] ? max(a, b) : a + b; };
+  auto start = [&](int64_t c) { return isMax[c] ? real(-std::numeric_limits<float>::infinity()) : real(0); };
+  // Vectors narrower than a power of two are summed as they are; maxima of any width go by pairs.
+  auto across = [&](int64_t c, Num v) {
+    if (!isMax[c])
+      return sum(v);
+    return wrap(vector::ReductionOp::create(b, loc, vector::CombiningKind::MAXIMUMF, v.v));
+  };
+  Emitter::Carried totals;
+  for (int64_t c = 0; c < count; ++c)
+    totals.push_back(start(c));
   if (full) {
-    Carried partial = loop(integer(0), integer(full), step, Carried(count * unroll, zeros(lanes)),
-                           [&](Num i, const Carried &carried) {
-                             Carried next;
-                             for (int64_t u = 0; u < unroll; ++u)
-                               for (auto [c, addend] : llvm::enumerate(body(i + u * lanes, lanes)))
-                                 next.push_back(carried[u * count + c] + addend);
-                             return next;
-                           });
+    Emitter::Carried init;
+    for (int64_t u = 0; u < unroll; ++u)
+      for (int64_t c = 0; c < count; ++c)
+        init.push_back(splat(start(c), lanes));
+    Emitter::Carried partial = loop(integer(0), integer(full), step, init, [&](Num i, const Emitter::Carried &carried) {
+      Emitter::Carried next;
+      for (int64_t u = 0; u < unroll; ++u)
+        for (auto [c, addend] : llvm::enumerate(body(i + u * lanes, lanes)))
+          next.push_back(combine(c, carried[u * count + c], addend));
+      return next;
+    });
     for (int64_t c = 0; c < count; ++c) {
       Num total = partial[c];
       for (int64_t u = 1; u < unroll; ++u)
-        total = total + partial[u * count + c];
-      totals[c] = sum(total);
+        total = combine(c, total, partial[u * count + c]);
+      totals[c] = across(c, total);
     }
   }
   for (int64_t i = full; i < n; i += lanes)
     for (auto [c, addend] : llvm::enumerate(body(integer(i), std::min(lanes, n - i))))
-      totals[c] = totals[c] + sum(addend);
+      totals[c] = combine(c, totals[c], across(c, addend));
   return totals;
 }

@@ -1,7 +1,8 @@
 //===- Emit.h - Numbers, addresses and loops for writing kernels --------------------===//
 // Kernels are written once, in C++ that reads like the loop nest it emits: `Num` is an SSA value with operators, `Ptr`
-// an address of f32 or i32 elements, `Emitter` makes constants, loops and vector operations. Shapes are static, so
-// tails are vectors of the width that is left and never masks.
+// an address of f32 or i32 elements, `Emitter` makes constants, loops and vector operations. The Emitter itself is for
+// CPUs: shapes are static, so tails are vectors of the width that is left and never masks. SimtEmitter (Simt.h) writes
+// the same loops for the threads of a GPU.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_EMIT_H
 #define PC_LIB_CODEGEN_KERNELS_EMIT_H
@@ -50,6 +51,7 @@ struct Ptr {
 class Emitter {
 public:
   Emitter(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes) : b(b), loc(loc), lanes(lanes) {}
+  virtual ~Emitter() = default;
 
   mlir::OpBuilder &b;
   mlir::Location loc;
@@ -70,7 +72,7 @@ public:
   Num sqrt(Num x);
   Num log(Num x);
   /// e^x for x <= 88, relative error below 2e-7; at most 1.2e-38 for x <= -87.33; NaN stays NaN.
-  Num exp(Num x);
+  virtual Num exp(Num x);
   /// Sum and maximum of the elements of a vector; the maximum of a power of two of them.
   Num sum(Num x);
   Num maximum(Num x);
@@ -89,10 +91,23 @@ public:
   /// The body runs only where the condition holds, `otherwise` (may be null) where it does not.
   void when(Num condition, llvm::function_ref<void()> body, llvm::function_ref<void()> otherwise = nullptr);
 
-  /// Covers [0, n) by full vectors and one narrower vector: body(first index, width).
-  void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
+  /// Covers [0, n) by full vectors and one narrower vector: body(first index, width). The same index value in several
+  /// passes means the same elements and a value that still stands in registers.
+  virtual void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
+  /// Over [0, n): body(first index, width) yields one vector per entry of `isMax`, which are summed or maximised;
+  /// scalars.
+  virtual Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body);
   /// Sums over [0, n) of the `count` vectors that body(first index, width) yields; scalars.
-  Carried sums(int64_t n, int64_t count, llvm::function_ref<Carried(Num, int64_t)> body);
+  Carried sums(int64_t n, int64_t count, llvm::function_ref<Carried(Num, int64_t)> body) {
+    return reductions(n, llvm::SmallVector<bool>(count, false), body);
+  }
+  /// Stores of what all threads of an item know: one of them does it.
+  virtual void once(llvm::function_ref<void()> body) { body(); }
+
+protected:
+  friend struct Ptr;
+  virtual Num load(Ptr from, Num index, int64_t width);
+  virtual void store(Num value, Ptr to, Num index);
 };
 
 mlir::Value emitBinary(Num a, Num b, char op);

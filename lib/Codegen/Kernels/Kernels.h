@@ -14,18 +14,24 @@ namespace pc::kernels {
 llvm::LogicalResult emit(AttentionOp op, Kernel &kernel);
 /// An item is one key/value head of one batch row.
 llvm::LogicalResult emit(AttentionGradOp op, Kernel &kernel);
-/// Part 0: dx, an item is a block of rows. Part 1: dgamma (and dbeta), an item is a block of columns.
+/// Part 0: dx, an item is a row. Part 1: dgamma (and dbeta), an item is a block of columns.
 llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(RMSNormGradOp op, Kernel &kernel);
 /// An item is one id.
 llvm::LogicalResult emit(EmbeddingOp op, Kernel &kernel);
-/// An item is a rectangle of the table.
+/// An item is a rectangle of the table. On a GPU part 0 clears the table and part 1 has one item per id.
 llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel);
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
-/// An item is one token. The result may be the operand's own memory.
+/// An item is one head of one token. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
+
+/// For GPUs: totals over all rows of the `count` vectors that terms(row, column, width) yields, written by
+/// finish(column, totals). The order of additions is fixed.
+void columnSums(Kernel &kernel, int64_t rows, int64_t columns, int64_t count,
+                llvm::function_ref<Emitter::Carried(Num row, Num column, int64_t width)> terms,
+                llvm::function_ref<void(Num column, const Emitter::Carried &totals)> finish);
 
 } // namespace pc::kernels
 #endif

@@ -1,5 +1,5 @@
 //===- NormGrad.cpp - Gradients of layer_norm and rms_norm ---------------------------===//
-// Part 0 computes dx by blocks of rows. Part 1 sums dgamma and dbeta by blocks of columns, over all rows in a fixed
+// Part 0 computes dx by rows. Part 1 sums dgamma and dbeta by blocks of columns, over all rows in a fixed
 // order, so no partial sums have to survive a launch.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
@@ -15,7 +15,7 @@ struct NormGrad {
   bool layerNorm;
 };
 
-constexpr int64_t rowBlock = 8, columnBlock = 64;
+constexpr int64_t columnBlock = 64;
 
 /// `mean` and `dbeta` exist for layer_norm only.
 struct Operands {
@@ -96,9 +96,24 @@ static LogicalResult emitNormGrad(Kernel &kernel, Value x, bool layerNorm) {
                                 : Operands{in[0], in[1], Ptr(), in[2], in[3], out[0], out[1], Ptr()};
   kernel.kind = "norm";
   if (kernel.part == 0) {
-    kernel.items = (n.rows + rowBlock - 1) / rowBlock;
-    Num end = e.min(kernel.hi * rowBlock, e.integer(n.rows));
-    e.loop(kernel.lo * rowBlock, end, 1, [&](Num r) { writeRow(e, n, at, r); });
+    kernel.forItems(n.rows, columns, /*reduces=*/true, [&](Num r) { writeRow(e, n, at, r); });
+    return success();
+  }
+  if (kernel.simt) {
+    auto terms = [&](Num row, Num column, int64_t width) {
+      Num index = row * columns + column, dy = at.dy.load(index, width), x = at.x.load(index, width);
+      if (layerNorm)
+        x = x - at.mean.load(row);
+      Emitter::Carried addends = {dy * (x * at.rstd.load(row))};
+      if (layerNorm)
+        addends.push_back(dy);
+      return addends;
+    };
+    columnSums(kernel, n.rows, columns, layerNorm ? 2 : 1, terms, [&](Num column, const Emitter::Carried &totals) {
+      at.dgamma.store(totals[0], column);
+      if (layerNorm)
+        at.dbeta.store(totals[1], column);
+    });
     return success();
   }
   kernel.items = (columns + columnBlock - 1) / columnBlock;

@@ -18,6 +18,10 @@ enum Hyper : int64_t { Rate, Beta1, Beta2, Epsilon, Decay, Bias1, Bias2 };
 static void elements(Kernel &kernel, Value parameter, llvm::function_ref<void(Num, int64_t)> element) {
   Emitter &e = kernel.e;
   const int64_t count = cast<RankedTensorType>(parameter.getType()).getNumElements();
+  if (kernel.simt) {
+    kernel.kind = "optimizer";
+    return kernel.forItems(1, count, /*reduces=*/false, [&](Num) { e.vectors(count, element); });
+  }
   const int64_t full = count / e.lanes * e.lanes;
   kernel.items = (count + blockSize - 1) / blockSize;
   kernel.kind = "optimizer";

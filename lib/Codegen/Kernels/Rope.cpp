@@ -14,22 +14,19 @@ LogicalResult pc::kernels::emit(RopeOp op, Kernel &kernel) {
   const int64_t tokens = shape[0] * positions, heads = type.getNumElements() / (tokens * d);
   const bool inverse = op.getInverse();
   Emitter &e = kernel.e;
-  kernel.items = tokens;
   kernel.kind = "elementwise";
   // All heads of a token share a row of the tables.
-  e.loop(kernel.lo, kernel.hi, 1, [&](Num token) {
-    Ptr cosines = kernel.operands[1] + token % positions * half, sines = kernel.operands[2] + token % positions * half;
-    e.loop(e.integer(0), e.integer(heads), 1, [&](Num head) {
-      Num offset = (token * heads + head) * d;
-      Ptr from = kernel.operands[0] + offset, to = kernel.results[0] + offset;
-      e.vectors(half, [&](Num i, int64_t width) {
-        Num cosine = cosines.load(i, width), sine = sines.load(i, width);
-        Num u = from.load(i, width), w = from.load(i + half, width);
-        if (inverse)
-          sine = 0.0 - sine;
-        to.store(u * cosine - w * sine, i);
-        to.store(w * cosine + u * sine, i + half);
-      });
+  kernel.forItems(tokens * heads, half, /*reduces=*/false, [&](Num item) {
+    Num row = item / heads % positions * half;
+    Ptr cosines = kernel.operands[1] + row, sines = kernel.operands[2] + row;
+    Ptr from = kernel.operands[0] + item * d, to = kernel.results[0] + item * d;
+    e.vectors(half, [&](Num i, int64_t width) {
+      Num cosine = cosines.load(i, width), sine = sines.load(i, width);
+      Num u = from.load(i, width), w = from.load(i + half, width);
+      if (inverse)
+        sine = 0.0 - sine;
+      to.store(u * cosine - w * sine, i);
+      to.store(w * cosine + u * sine, i + half);
     });
   });
   return success();

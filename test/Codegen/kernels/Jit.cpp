@@ -110,7 +110,7 @@ std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes) {
   OwningOpRef<ModuleOp> module = ModuleOp::create(op->getLoc());
   OpBuilder b = OpBuilder::atBlockEnd(module->getBody());
   std::vector<JitKernel> parts;
-  for (unsigned part = 0; part < pc::numSpecialKernels(op); ++part)
+  for (unsigned part = 0; part < pc::numSpecialKernels(op, /*simt=*/false); ++part)
     parts.push_back(emitPart(op, part, b, lanes));
   if (failed(module->verify()))
     fail("the kernel does not verify");

@@ -1,0 +1,119 @@
+//===- RowGraph.h - The nodes of a row kernel and their segments ----------------------------===//
+// Ops are expanded into a graph of nodes (loads, arithmetic, reductions along the row; RowProgram.cpp). Nodes are put
+// into segments: one loop over the columns each; what a reduction yields is known after its segment (RowSegments.cpp).
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_ROWGRAPH_H
+#define PC_LIB_CODEGEN_ROWGRAPH_H
+
+#include "Kernel.h"
+#include "RowSpace.h"
+#include <functional>
+
+namespace pc::rowprogram {
+using kernels::Num;
+using kernels::Ptr;
+
+/// Where a vector of the row stands: the row, its first column and its width (0: a scalar, outside of any column loop).
+struct Position {
+  Num row, column;
+  int64_t width = 0;
+};
+
+/// Level of a node's value: known before the rows, per row, or per element.
+enum class Space { Scalar, Row, Full };
+enum class Reduction { None, Sum, Max };
+
+struct Node {
+  Space space;
+  llvm::SmallVector<int> args;
+  std::function<Num(llvm::ArrayRef<Num>, const Position &)> eval;
+  Reduction reduction = Reduction::None;
+  int segment = 0; ///< the column loop that computes it (Full and reductions), or after which it is known (Row)
+  llvm::SmallVector<Ptr> stores; ///< results that this node is
+  int scratch = -1;              ///< scratch row that keeps it for later segments
+  bool recompute = false;        ///< so cheap that later segments compute it again
+};
+
+class RowProgram {
+public:
+  RowProgram(Kernel &kernel, RowSpace space)
+      : k(kernel), e(kernel.e), shape(space.shape), split(kernel.simt ? space.chooseWide() : space.choose()) {
+    for (auto [d, n] : llvm::enumerate(shape))
+      (static_cast<int64_t>(d) < split ? rows : columns) *= n;
+  }
+
+  llvm::LogicalResult expand(mlir::Operation *op);
+  void bind(mlir::Value value, Ptr buffer) { buffers[value] = buffer; }
+  void result(mlir::Value value, Ptr buffer) { nodes[node(value)].stores.push_back(buffer); }
+  void emit();
+
+private:
+  using Eval = std::function<Num(llvm::ArrayRef<Num>, const Position &)>;
+
+  int add(llvm::SmallVector<int> args, Eval eval) {
+    Node n;
+    n.space = Space::Scalar;
+    for (int arg : args)
+      n.space = std::max(n.space, nodes[arg].space);
+    n.args = std::move(args);
+    n.eval = std::move(eval);
+    nodes.push_back(std::move(n));
+    return nodes.size() - 1;
+  }
+  int reduce(Reduction kind, int arg) {
+    int n = add({full(arg)}, [](llvm::ArrayRef<Num> x, const Position &) { return x[0]; });
+    nodes[n].space = Space::Row;
+    nodes[n].reduction = kind;
+    return n;
+  }
+  int full(int arg) {
+    if (nodes[arg].space == Space::Full)
+      return arg;
+    int n = add({arg}, [](llvm::ArrayRef<Num> x, const Position &) { return x[0]; });
+    nodes[n].space = Space::Full;
+    return n;
+  }
+  int binary(char op, int a, int b) {
+    return add({a, b}, [op](llvm::ArrayRef<Num> x, const Position &) {
+      return Num{x[0].e, kernels::emitBinary(x[0], x[1], op)};
+    });
+  }
+  int times(int a, double c) {
+    return add({a}, [c](llvm::ArrayRef<Num> x, const Position &) { return x[0] * c; });
+  }
+  int constant(double c) {
+    return add({}, [this, c](llvm::ArrayRef<Num>, const Position &) { return e.real(c); });
+  }
+
+  /// A node that loads `value` under `view`.
+  int load(mlir::Value value, View view, int64_t period = 1);
+  /// The node of an operand that has the shape of the space, of its rows, or is a scalar.
+  int node(mlir::Value value);
+  int einsum(EinsumOp op);
+  int activation(ActivationKind kind, int x);
+  int activationGrad(ActivationKind kind, int dy, int x);
+  int pickFromMemory(PickOp op);
+  int columnIndex(mlir::Value offset); ///< i32 vector of global column numbers
+
+  void schedule();
+  void emitRow(Num row);
+  void emitSegment(int segment, Num row);
+  Num value(int n, const Position &at, llvm::SmallVectorImpl<Num> &cache, int segment);
+
+  /// What is known at a column of the row, by the SSA value of its index.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Num>> atColumn;
+
+  Kernel &k;
+  kernels::Emitter &e;
+  llvm::SmallVector<int64_t> shape;
+  int64_t split, rows = 1, columns = 1;
+  std::vector<Node> nodes;
+  llvm::DenseMap<mlir::Value, int> known;
+  llvm::DenseMap<mlir::Value, Ptr> buffers;
+  llvm::SmallVector<Num> rowValues; ///< per node: its value, once known for this row (or for all rows)
+  int numScratch = 0;
+};
+
+} // namespace pc::rowprogram
+
+#endif
