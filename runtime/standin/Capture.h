@@ -1,0 +1,77 @@
+//===- Capture.h - streams, events, captured graphs -----------------------===//
+//
+// A stream is the set of items that its next item comes after; recording an
+// event copies that set, waiting for an event adds to it. Under capture the same
+// items become nodes of a graph, and only what the capture orders is ordered.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PC_STANDIN_CAPTURE_H
+#define PC_STANDIN_CAPTURE_H
+
+#include "standin/Scheduler.h"
+
+#include <thread>
+
+namespace pc::standin {
+
+struct Capture {
+  uint64_t id;
+  CUstreamCaptureMode mode;
+  std::thread::id thread;
+  CUstream origin;
+  std::vector<ItemRef> nodes; ///< In the order of the calls.
+  std::vector<CUstream> streams;
+  std::string invalid; ///< Why the capture failed; empty: it has not.
+  bool ended = false;
+};
+
+/// Appends work to a stream, or to the graph that it captures. `from` names the calling function in refusals.
+CUresult enqueue(CUstream stream, Work work, const char *from);
+
+/// First thing of every call: refuses calls from inside items, before cuInit, and after a report.
+CUresult enter(const char *function);
+
+/// The same for calls that may not happen while this thread captures; they invalidate the capture.
+CUresult enterUncaptured(const char *function);
+
+/// The current device of this thread; -1: no context.
+int currentDevice();
+
+/// The device of a stream that exists; -1: it does not.
+int deviceOf(CUstream stream);
+
+/// Whether cuInit has been called.
+bool isInitialized();
+
+/// Streams and events forget the items of before.
+void resetStreams();
+
+} // namespace pc::standin
+
+struct CUstream_st {
+  uint64_t id;
+  int device, priority;
+  std::vector<pc::standin::ItemRef> heads; ///< The next item comes after these.
+  std::shared_ptr<pc::standin::Capture> capture;
+  std::vector<pc::standin::ItemRef> captureHeads;
+};
+
+struct CUevent_st {
+  bool timing;
+  bool recorded = false;
+  std::vector<pc::standin::ItemRef> heads;
+  std::shared_ptr<pc::standin::Capture> capture; ///< That the record was part of.
+  double when = 0;                               ///< Of the record, in seconds.
+};
+
+struct CUgraph_st {
+  std::vector<pc::standin::ItemRef> nodes;
+};
+
+struct CUgraphExec_st {
+  uint64_t id;
+  std::vector<pc::standin::ItemRef> nodes;
+  pc::standin::ItemRef last; ///< The end of the previous launch: a graph never runs beside itself.
+};
+
+#endif // PC_STANDIN_CAPTURE_H

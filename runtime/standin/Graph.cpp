@@ -1,0 +1,156 @@
+//===- Graph.cpp - graphs made by capture ---------------------------------===//
+#include "standin/Capture.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+
+using namespace pc::standin;
+
+static std::set<CUgraphExec> &graphExecs() {
+  static auto *execs = new std::set<CUgraphExec>;
+  return *execs;
+}
+
+/// Whether `to` comes after `from` without the edge between them.
+static bool isImplied(const ItemRef &from, const ItemRef &to) {
+  std::set<Item *> seen;
+  std::vector<Item *> todo{to.get()};
+  while (!todo.empty()) {
+    Item *item = todo.back();
+    todo.pop_back();
+    for (const ItemRef &before : item->after) {
+      if (item == to.get() && before == from)
+        continue;
+      if (before == from)
+        return true;
+      if (seen.insert(before.get()).second)
+        todo.push_back(before.get());
+    }
+  }
+  return false;
+}
+
+/// Copies the nodes, so that a graph may be destroyed before what was made of it.
+static std::vector<ItemRef> copyNodes(const std::vector<ItemRef> &nodes) {
+  std::map<Item *, ItemRef> copies;
+  std::vector<ItemRef> result;
+  for (const ItemRef &node : nodes) {
+    auto copy = std::make_shared<Item>();
+    copy->work = node->work;
+    copy->lane = node->lane;
+    for (const ItemRef &before : node->after) {
+      if (faultHere("edge")) {
+        tellFault("'" + node->work->name + "' has no edge from '" + before->work->name + "'" +
+                  (isImplied(before, node) ? " (redundant: it comes after it anyway)" : ""));
+        continue;
+      }
+      copy->after.push_back(copies.at(before.get()));
+    }
+    copies[node.get()] = copy;
+    result.push_back(std::move(copy));
+  }
+  return result;
+}
+
+PC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long) {
+  Lock lock(driverMutex());
+  if (CUresult result = enterUncaptured(__func__))
+    return result;
+  static uint64_t nextId = 0;
+  *exec = new CUgraphExec_st{++nextId, copyNodes(graph->nodes), nullptr};
+  graphExecs().insert(*exec);
+  return CUDA_SUCCESS;
+}
+
+static CUresult checkExec(CUgraphExec exec, const char *function) {
+  if (CUresult result = enter(function))
+    return result;
+  if (!graphExecs().count(exec))
+    return refuse(CUDA_ERROR_INVALID_HANDLE, std::string(function) + ": not an instantiated graph");
+  return CUDA_SUCCESS;
+}
+
+PC_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
+  Lock lock(driverMutex());
+  if (CUresult result = checkExec(exec, __func__))
+    return result;
+  return enqueue(stream, {"graph upload", {}, {}, {}, {}, {}}, __func__);
+}
+
+PC_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  Lock lock(driverMutex());
+  if (CUresult result = checkExec(exec, __func__))
+    return result;
+  if (deviceOf(stream) >= 0 && stream->capture)
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuGraphLaunch: graphs inside graphs");
+  // The begin comes after the stream and after the graph's previous launch.
+  if (CUresult result = enqueue(stream, {"graph begin", {}, {}, {}, {}, {}}, __func__))
+    return result;
+  std::vector<ItemRef> begin = stream->heads;
+  if (exec->last)
+    begin.push_back(exec->last);
+  std::map<Item *, ItemRef> launched;
+  for (const ItemRef &node : exec->nodes) {
+    auto item = std::make_shared<Item>();
+    item->work = node->work;
+    item->lane = exec->id << 32 ^ node->lane;
+    for (const ItemRef &before : node->after)
+      item->after.push_back(launched.at(before.get()));
+    if (item->after.empty())
+      item->after = begin;
+    launched[node.get()] = item;
+    submit(item);
+  }
+  stream->heads = begin;
+  for (auto &[node, item] : launched)
+    stream->heads.push_back(item);
+  if (CUresult result = enqueue(stream, {"graph end", {}, {}, {}, {}, {}}, __func__))
+    return result;
+  exec->last = stream->heads.front();
+  return CUDA_SUCCESS;
+}
+
+PC_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  Lock lock(driverMutex());
+  if (CUresult result = checkExec(exec, __func__))
+    return result;
+  graphExecs().erase(exec);
+  delete exec;
+  return CUDA_SUCCESS;
+}
+
+PC_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
+  Lock lock(driverMutex());
+  delete graph;
+  return CUDA_SUCCESS;
+}
+
+PC_EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
+  Lock lock(driverMutex());
+  if (nodes)
+    for (size_t i = 0; i < std::min(*count, graph->nodes.size()); ++i)
+      nodes[i] = reinterpret_cast<CUgraphNode>(graph->nodes[i].get());
+  *count = graph->nodes.size();
+  return CUDA_SUCCESS;
+}
+
+PC_EXPORT CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned) {
+  Lock lock(driverMutex());
+  FILE *file = fopen(path, "w");
+  if (!file)
+    return refuse(CUDA_ERROR_OPERATING_SYSTEM, std::string("cannot write ") + path);
+  fprintf(file, "digraph step {\n");
+  std::map<Item *, size_t> index;
+  for (const ItemRef &node : graph->nodes) {
+    size_t id = index.size();
+    index[node.get()] = id;
+    fprintf(file, "  n%zu [label=\"%s\"];\n", id, node->work->name.c_str());
+    for (const ItemRef &before : node->after)
+      fprintf(file, "  n%zu -> n%zu;\n", index.at(before.get()), id);
+  }
+  fprintf(file, "}\n");
+  fclose(file);
+  return CUDA_SUCCESS;
+}

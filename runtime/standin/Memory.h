@@ -1,0 +1,32 @@
+//===- Memory.h - device memory and pinned memory of the stand-in ---------===//
+//
+// Device memory is host memory that only items should touch: reserved ranges
+// without access rights, physical memory as anonymous files that are mapped into
+// them, poisoned with 0xff (NaN in every float type) when they become accessible.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PC_STANDIN_MEMORY_H
+#define PC_STANDIN_MEMORY_H
+
+#include "standin/Options.h"
+
+#include <cstdint>
+#include <string>
+
+namespace pc::standin {
+
+/// Whether all of [begin, begin + bytes) is accessible device memory.
+bool isDeviceMemory(const void *begin, int64_t bytes);
+
+/// Whether all of it is pinned host memory.
+bool isPinnedMemory(const void *begin, int64_t bytes);
+
+/// Bytes from `begin` to the end of the accessible device or pinned memory that it lies in; 0: in none.
+int64_t bytesFrom(const void *begin);
+
+/// "bytes [0, 256) of the arena": for reports.
+std::string describeMemory(const void *begin, int64_t bytes);
+
+} // namespace pc::standin
+
+#endif // PC_STANDIN_MEMORY_H

@@ -1,0 +1,262 @@
+//===- Module.cpp - modules are host images, kernels run on the host ------===//
+#include "standin/Capture.h"
+#include "standin/Image.h"
+#include "standin/Memory.h"
+
+#include <cstring>
+#include <dlfcn.h>
+#include <map>
+#include <set>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace pc::standin;
+
+struct CUmod_st {
+  void *library;
+  const ModuleTable *table;
+  std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
+};
+
+struct CUfunc_st {
+  const ModuleTable *table;
+  const KernelRow *row;
+  int maxDynamicShared = 48 << 10;
+};
+
+static std::set<CUmodule> &modules() {
+  static auto *modules = new std::set<CUmodule>;
+  return *modules;
+}
+
+#define ENTER()                                                                                                        \
+  Lock lock(driverMutex());                                                                                            \
+  if (CUresult entered = enterUncaptured(__func__))                                                                    \
+  return entered
+
+/// Makes what images call visible to them: the stand-in is loaded with local symbols.
+static void exportOwnSymbols() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void *>(&exportOwnSymbols), &info))
+    dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+}
+
+/// Bytes of the ELF file at `image`: up to the end of its section headers, which the linker writes last.
+static size_t elfBytes(const unsigned char *image) {
+  uint64_t offset;
+  uint16_t entry, count;
+  memcpy(&offset, image + 40, 8);
+  memcpy(&entry, image + 58, 2);
+  memcpy(&count, image + 60, 2);
+  return offset + size_t(entry) * count;
+}
+
+static CUresult loadModule(CUmodule *module, const void *image) {
+  constexpr uint16_t machineX86 = 62;
+  auto *bytes = static_cast<const unsigned char *>(image);
+  if (memcmp(bytes, "\177ELF", 4) != 0)
+    return refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
+                  "the image is no host image: not an ELF file (the stand-in runs no PTX)");
+  uint16_t machine;
+  memcpy(&machine, bytes + 18, 2);
+  if (machine != machineX86)
+    return refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
+                  "the image is no host image: an ELF file for machine " + std::to_string(machine));
+  size_t size = elfBytes(bytes), written = 0;
+  int fd = memfd_create("pc_standin_image", MFD_CLOEXEC);
+  while (fd >= 0 && written < size) {
+    ssize_t n = write(fd, bytes + written, size - written);
+    if (n <= 0)
+      break;
+    written += n;
+  }
+  if (written < size)
+    return refuse(CUDA_ERROR_OPERATING_SYSTEM, "cannot write the image to memory");
+  exportOwnSymbols();
+  void *library = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
+  close(fd);
+  if (!library)
+    return refuse(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, std::string("the host image does not load: ") + dlerror());
+  auto *table = static_cast<const ModuleTable *>(dlsym(library, "pc_standin_module"));
+  if (!table || table->version != moduleTableVersion) {
+    dlclose(library);
+    return refuse(CUDA_ERROR_INVALID_IMAGE,
+                  table ? "the host image is of another version" : "the image has no kernels");
+  }
+  *module = new CUmod_st{library, table, {}};
+  modules().insert(*module);
+  return CUDA_SUCCESS;
+}
+
+PC_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+  ENTER();
+  return loadModule(module, image);
+}
+
+PC_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned, CUjit_option *, void **) {
+  ENTER();
+  return loadModule(module, image);
+}
+
+PC_EXPORT CUresult cuModuleUnload(CUmodule module) {
+  ENTER();
+  if (!modules().count(module))
+    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleUnload: not a module");
+  if (CUresult result = waitForAll(lock))
+    return result;
+  modules().erase(module);
+  dlclose(module->library);
+  delete module;
+  return CUDA_SUCCESS;
+}
+
+static CUresult findFunction(CUfunction *function, CUmodule module, const char *name) {
+  auto &known = module->functions[name];
+  for (uint32_t i = 0; !known && i < module->table->numKernels; ++i)
+    if (!strcmp(module->table->rows[i].name, name))
+      known = std::make_unique<CUfunc_st>(CUfunc_st{module->table, &module->table->rows[i]});
+  *function = known.get();
+  return known ? CUDA_SUCCESS : refuse(CUDA_ERROR_NOT_FOUND, std::string("the image has no kernel ") + name);
+}
+
+PC_EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  ENTER();
+  if (!modules().count(module))
+    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleGetFunction: not a module");
+  return findFunction(function, module, name);
+}
+
+PC_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *, CUmodule module, const char *name) {
+  ENTER();
+  if (!modules().count(module))
+    return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleGetGlobal: not a module");
+  void *symbol = dlsym(module->library, name);
+  if (!symbol)
+    return refuse(CUDA_ERROR_NOT_FOUND, std::string("the image has no global ") + name);
+  *at = reinterpret_cast<CUdeviceptr>(symbol);
+  return CUDA_SUCCESS;
+}
+
+// A library is a module, a kernel a function.
+PC_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_option *, void **, unsigned,
+                                     CUlibraryOption *, void **, unsigned) {
+  ENTER();
+  return loadModule(reinterpret_cast<CUmodule *>(library), image);
+}
+
+PC_EXPORT CUresult cuLibraryUnload(CUlibrary library) { return cuModuleUnload(reinterpret_cast<CUmodule>(library)); }
+
+PC_EXPORT CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name) {
+  return cuModuleGetFunction(reinterpret_cast<CUfunction *>(kernel), reinterpret_cast<CUmodule>(library), name);
+}
+
+PC_EXPORT CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
+  *function = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+
+PC_EXPORT CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
+
+PC_EXPORT CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
+  ENTER();
+  switch (static_cast<int>(attribute)) {
+  case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    *value = 1024;
+    return CUDA_SUCCESS;
+  case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+    *value = static_cast<int>(function->row->sharedBytes);
+    return CUDA_SUCCESS;
+  case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+  case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+  case CU_FUNC_ATTRIBUTE_NUM_REGS: // no registers here
+    *value = 0;
+    return CUDA_SUCCESS;
+  case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+  case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+    *value = 90;
+    return CUDA_SUCCESS;
+  case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+    *value = function->maxDynamicShared;
+    return CUDA_SUCCESS;
+  default:
+    return refuse(CUDA_ERROR_INVALID_VALUE, "cuFuncGetAttribute: the stand-in has no such attribute");
+  }
+}
+
+PC_EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  ENTER();
+  constexpr int sharedOptin = 232448;
+  if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
+    return CUDA_SUCCESS;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+      value + static_cast<int>(function->row->sharedBytes) > sharedOptin)
+    return refuse(CUDA_ERROR_INVALID_VALUE, "cuFuncSetAttribute: more shared memory than the device has");
+  function->maxDynamicShared = value;
+  return CUDA_SUCCESS;
+}
+
+/// Why a launch is refused; empty if it is not.
+static std::string checkLaunch(const CUfunc_st &function, const uint32_t grid[3], const uint32_t block[3],
+                               uint32_t dynamicShared) {
+  const KernelRow &row = *function.row;
+  for (int i = 0; i < 3; ++i)
+    if (!grid[i] || !block[i])
+      return "an extent of 0";
+  if (grid[1] > 65535 || grid[2] > 65535 || grid[0] > 2147483647u || block[2] > 64)
+    return "more blocks or threads along a dim than the device takes";
+  if (uint64_t(block[0]) * block[1] * block[2] > 1024)
+    return "more than 1024 threads in a block";
+  if (static_cast<int>(dynamicShared) > function.maxDynamicShared)
+    return std::to_string(dynamicShared) + " bytes of dynamic shared memory; " +
+           std::to_string(function.maxDynamicShared) + " are allowed (cuFuncSetAttribute)";
+  for (int i = 0; i < 3; ++i)
+    if (row.required[0] && row.required[i] != block[i])
+      return "a block of another size than the kernel was compiled for";
+  return "";
+}
+
+static CUresult launch(CUfunction function, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block,
+                       uint32_t dynamicShared, CUstream stream, void **params, void **extra) {
+  if (CUresult result = enter("cuLaunchKernel"))
+    return result;
+  const KernelRow &row = *function->row;
+  std::string why =
+      extra ? "parameters as one block" : checkLaunch(*function, grid.data(), block.data(), dynamicShared);
+  if (!why.empty())
+    return refuse(CUDA_ERROR_INVALID_VALUE, std::string("cuLaunchKernel: ") + row.name + ": " + why);
+  // The parameters, copied: the caller's may be gone when the kernel runs.
+  auto values = std::make_shared<std::vector<std::vector<uint64_t>>>();
+  for (uint32_t i = 0; i < row.numParams; ++i) {
+    auto &value = values->emplace_back((row.paramBytes[i] + 7) / 8);
+    memcpy(value.data(), params[i], row.paramBytes[i]);
+  }
+  Work work;
+  work.name = std::string("kernel ") + row.name;
+  work.run = [=](std::vector<Access> &found) {
+    std::vector<void *> pointers;
+    for (auto &value : *values)
+      pointers.push_back(value.data());
+    KernelLaunch launch{*function->table, row, grid, block, dynamicShared, pointers.data(), 0};
+    launch.order = options().seed ? drawNumber() : 0;
+    return runKernel(launch, options().checkKernels, options().checkOrder ? &found : nullptr);
+  };
+  return enqueue(stream, std::move(work), "cuLaunchKernel");
+}
+
+PC_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                                  unsigned blockY, unsigned blockZ, unsigned shared, CUstream stream, void **params,
+                                  void **extra) {
+  Lock lock(driverMutex());
+  return launch(function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared, stream, params, extra);
+}
+
+PC_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **extra) {
+  Lock lock(driverMutex());
+  // Attributes are hints to the hardware, but for clusters.
+  constexpr int clusterDimension = 4;
+  for (unsigned i = 0; i < c->numAttrs; ++i)
+    if (static_cast<int>(c->attrs[i].id) == clusterDimension)
+      return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuLaunchKernelEx: clusters");
+  return launch(function, {c->gridDimX, c->gridDimY, c->gridDimZ}, {c->blockDimX, c->blockDimY, c->blockDimZ},
+                c->sharedMemBytes, c->hStream, params, extra);
+}

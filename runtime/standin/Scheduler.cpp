@@ -1,0 +1,265 @@
+//===- Scheduler.cpp - work on streams, in an adversarial order -----------===//
+#include "standin/Scheduler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+using namespace pc::standin;
+
+namespace {
+
+/// A well mixed 64-bit number (splitmix64's finaliser).
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+struct Scheduler {
+  uint64_t seed = options().seed;
+  uint64_t drawn = 0, steps = 0, submitted = 0;
+  std::vector<ItemRef> ready;   ///< All predecessors are done.
+  std::vector<ItemRef> flying;  ///< Started; others complete them.
+  std::vector<ItemRef> waiting; ///< For predecessors; only to be able to forget them.
+  /// What the host has waited for; shared by the items submitted since.
+  std::shared_ptr<const OrderClock> host = std::make_shared<OrderClock>();
+  int waitingThreads = 0;
+  std::function<std::string(int)> deadlockProbe;
+};
+
+} // namespace
+
+static thread_local bool runsItem = false;
+static Scheduler &scheduler() {
+  static auto *scheduler = new Scheduler;
+  return *scheduler;
+}
+
+uint64_t pc::standin::drawNumber() { return mix(scheduler().seed ^ mix(++scheduler().drawn)); }
+bool pc::standin::insideItem() { return runsItem; }
+
+double pc::standin::seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void pc::standin::setDeadlockProbe(std::function<std::string(int)> probe) {
+  scheduler().deadlockProbe = std::move(probe);
+}
+
+void pc::standin::submit(const ItemRef &item) {
+  Scheduler &s = scheduler();
+  item->number = s.submitted++;
+  item->host = s.host;
+  if (item->work->prepare && options().checkOrder)
+    item->check = item->work->prepare();
+  for (const ItemRef &before : item->after)
+    if (!before->done) {
+      before->next.push_back(item);
+      ++item->waitingFor;
+    }
+  if (item->waitingFor == 0)
+    s.ready.push_back(item);
+  else
+    s.waiting.push_back(item);
+}
+
+/// The item is done: what comes after it may become ready.
+static void finish(const ItemRef &item) {
+  Scheduler &s = scheduler();
+  item->done = true;
+  item->finished = seconds();
+  item->flight = nullptr;
+  std::vector<ItemRef> next = std::move(item->next);
+  item->next.clear();
+  for (const ItemRef &successor : next)
+    if (--successor->waitingFor == 0) {
+      s.ready.push_back(successor);
+      std::erase(s.waiting, successor);
+    }
+}
+
+static void fail(const Item &item, const std::string &error) {
+  if (!error.empty())
+    report(item.work->name + ": " + error);
+}
+
+/// Runs a ready item, or starts it.
+static void run(const ItemRef &item) {
+  Scheduler &s = scheduler();
+  const Work &work = *item->work;
+  item->clock = *item->host;
+  for (const ItemRef &before : item->after)
+    item->clock.join(before->clock);
+  item->after.clear();
+  placeInChain(item->clock);
+  if (options().trace)
+    fprintf(stderr, "pc_standin: %llu %s\n", static_cast<unsigned long long>(item->number), work.name.c_str());
+  auto check = [&](const std::vector<Access> &accesses) {
+    if (options().checkOrder)
+      for (const Access &access : accesses)
+        checkAccess(item->clock, work.name, access);
+  };
+  check(work.accesses);
+  if (item->check)
+    fail(*item, item->check());
+  runsItem = true;
+  if (work.run) {
+    std::vector<Access> found;
+    fail(*item, work.run(found));
+    check(found);
+  } else if (work.start) {
+    item->flight = work.start();
+  }
+  runsItem = false;
+  if (item->flight)
+    s.flying.push_back(item);
+  else
+    finish(item);
+}
+
+/// Runs or completes one item; false if nothing can go on in this process.
+static bool step() {
+  Scheduler &s = scheduler();
+  struct Candidate {
+    Item *item;
+    uint64_t rank;
+  };
+  uint64_t epoch = s.steps / 64;
+  bool uniform = mix(s.seed ^ mix(epoch)) % 3 == 0;
+  Item *best = nullptr;
+  uint64_t bestRank = 0;
+  auto consider = [&](const ItemRef &item) {
+    uint64_t rank = s.seed == 0 ? ~item->number : uniform ? drawNumber() : mix(s.seed ^ mix(epoch ^ mix(item->lane)));
+    if (!best || rank > bestRank)
+      best = item.get(), bestRank = rank;
+  };
+  for (const ItemRef &item : s.flying)
+    if (item->flight->isDone())
+      consider(item);
+  for (const ItemRef &item : s.ready)
+    if (!item->work->mayStart || item->work->mayStart())
+      consider(item);
+  if (!best)
+    return false;
+  ++s.steps;
+  auto isBest = [&](const ItemRef &item) { return item.get() == best; };
+  if (auto it = std::find_if(s.ready.begin(), s.ready.end(), isBest); it != s.ready.end()) {
+    ItemRef item = *it;
+    s.ready.erase(it);
+    run(item);
+  } else {
+    it = std::find_if(s.flying.begin(), s.flying.end(), isBest);
+    ItemRef item = *it;
+    s.flying.erase(it);
+    fail(*item, item->flight->finish());
+    finish(item);
+  }
+  return true;
+}
+
+/// The host knows that `item` is done, and all that came before.
+static void noticeDone(const Item &item) {
+  Scheduler &s = scheduler();
+  const OrderClock &clock = item.clock;
+  if (clock.tick == 0 || (clock.chain < s.host->ticks.size() && s.host->ticks[clock.chain] >= clock.tick))
+    return;
+  auto joined = std::make_shared<OrderClock>(*s.host);
+  joined->join(clock);
+  s.host = std::move(joined);
+}
+
+bool pc::standin::areDone(const std::vector<ItemRef> &items) {
+  for (const ItemRef &item : items)
+    if (!item->done)
+      return false;
+  for (const ItemRef &item : items)
+    noticeDone(*item);
+  return true;
+}
+
+/// Waits a moment for other ranks; a report if nobody can go on.
+static void waitForOthers(Lock &lock, double since) {
+  Scheduler &s = scheduler();
+  std::string what = s.flying.empty() ? "work is ready that may never start" : "";
+  if (s.flying.empty()) {
+    for (const ItemRef &item : s.ready)
+      what += "; " + item->work->name;
+  } else if (s.deadlockProbe) {
+    what = s.deadlockProbe(s.waitingThreads);
+  }
+  double limit = options().timeoutSeconds;
+  if (what.empty() && limit > 0 && seconds() - since > limit)
+    what = "no progress within PC_STANDIN_TIMEOUT";
+  if (!what.empty()) {
+    report("deadlock: " + what);
+    return;
+  }
+  lock.unlock();
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+  lock.lock();
+}
+
+/// Runs until `isOver`.
+template <typename Condition> static CUresult runUntil(Lock &lock, Condition isOver) {
+  Scheduler &s = scheduler();
+  double idleSince = 0;
+  bool counted = false;
+  while (!isOver() && stickyError() == CUDA_SUCCESS) {
+    if (step()) {
+      if (counted)
+        --s.waitingThreads, counted = false;
+      continue;
+    }
+    if (!counted) {
+      ++s.waitingThreads, counted = true;
+      idleSince = seconds();
+    }
+    size_t reports = pc_standin_reports();
+    waitForOthers(lock, idleSince);
+    if (options().keepGoing && pc_standin_reports() > static_cast<int>(reports))
+      break; // a deadlock: there is no way on
+  }
+  if (counted)
+    --s.waitingThreads;
+  return stickyError();
+}
+
+CUresult pc::standin::waitFor(Lock &lock, const std::vector<ItemRef> &items) {
+  CUresult result = runUntil(lock, [&] { return areDone(items); });
+  letTimePass();
+  return result;
+}
+
+CUresult pc::standin::waitForAll(Lock &lock) {
+  Scheduler &s = scheduler();
+  std::vector<ItemRef> all = s.ready;
+  all.insert(all.end(), s.waiting.begin(), s.waiting.end());
+  all.insert(all.end(), s.flying.begin(), s.flying.end());
+  return runUntil(lock, [&] { return areDone(all); });
+}
+
+void pc::standin::letTimePass() {
+  if (stickyError() != CUDA_SUCCESS)
+    return;
+  uint64_t count = scheduler().seed == 0 ? 0 : drawNumber() % 4;
+  while (count-- > 0 && step()) {
+  }
+}
+
+void pc::standin::resetScheduler(uint64_t seed) {
+  Scheduler &s = scheduler();
+  for (auto *list : {&s.ready, &s.waiting, &s.flying}) {
+    for (const ItemRef &item : *list) {
+      item->after.clear();
+      item->next.clear();
+      item->flight = nullptr;
+      item->done = true;
+    }
+    list->clear();
+  }
+  s.seed = seed;
+  s.drawn = s.steps = 0;
+}

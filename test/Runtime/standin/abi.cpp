@@ -1,0 +1,13 @@
+//===- abi.cpp - our constants of the driver are NVIDIA's -----------------===//
+//
+// Compiled where the real headers are. Types and signatures are compared by
+// compiling the stand-in's own sources against them (CMakeLists.txt).
+//
+//===----------------------------------------------------------------------===//
+#include "standin/abi/Driver.h"
+
+#define COMPARE(name, value) static_assert(static_cast<int>(name) == (value), #name);
+PC_CUDA_ERRORS(COMPARE)
+PC_CUDA_CONSTANTS(COMPARE)
+
+int main() {}
