@@ -3,6 +3,7 @@
 #include "standin/Capture.h"
 #include "standin/Order.h"
 #include "standin/Scheduler.h"
+#include "standin/kernel/AccessChecker.h"
 
 #include <cstring>
 #include <map>
@@ -110,10 +111,39 @@ PC_EXPORT void pc_standin_name_memory(const void *begin, int64_t bytes, const ch
   if (!(condition))                                                                                                    \
   return refuse(CUDA_ERROR_INVALID_VALUE, std::string(__func__) + ": " + (why))
 
+AccessChecker *pc::standin::accessChecker() {
+  static AccessChecker *checker = []() -> AccessChecker * {
+    if (!options().checkKernels && !options().checkOrder)
+      return nullptr;
+    auto *made = new AccessChecker;
+    made->describe = [](const void *at) { return describeMemory(at, 1); };
+    return made;
+  }();
+  return checker;
+}
+
+void pc::standin::setWritten(const void *begin, int64_t bytes) {
+  if (AccessChecker *checker = accessChecker())
+    checker->setState(begin, bytes, ByteState::Written);
+}
+
 /// Poisons memory that has become accessible, and forgets who used it before.
 static void openMemory(uintptr_t begin, int64_t bytes) {
-  memset(reinterpret_cast<void *>(begin), 0xff, bytes);
-  forgetAccesses(reinterpret_cast<void *>(begin), bytes);
+  void *at = reinterpret_cast<void *>(begin);
+  memset(at, 0xff, bytes);
+  forgetAccesses(at, bytes);
+  if (AccessChecker *checker = accessChecker()) {
+    checker->addRegion(at, bytes);
+    checker->setState(at, bytes, ByteState::Allocated);
+  }
+}
+
+/// What was accessible is so no more.
+static void closeMemory(uintptr_t begin, int64_t bytes) {
+  void *at = reinterpret_cast<void *>(begin);
+  forgetAccesses(at, bytes);
+  if (AccessChecker *checker = accessChecker())
+    checker->removeRegion(at);
 }
 
 static CUresult outOfMemory(const char *function, int64_t bytes) {
@@ -155,7 +185,7 @@ PC_EXPORT CUresult cuMemFree_v2(CUdeviceptr at) {
   if (CUresult result = waitForAll(lock)) // as the driver does
     return result;
   int64_t bytes = it->second.bytes, page = sysconf(_SC_PAGESIZE);
-  forgetAccesses(reinterpret_cast<void *>(at), bytes);
+  closeMemory(at, bytes);
   uintptr_t base = at / page * page;
   munmap(reinterpret_cast<void *>(base), (at + bytes - base + page - 1) / page * page + page);
   memory().used -= bytes;
@@ -182,6 +212,10 @@ PC_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUd
 static void pin(uintptr_t begin, int64_t bytes) {
   memory().pinned[begin] = {bytes, "pinned memory " + std::to_string(memory().numAllocations++)};
   forgetAccesses(reinterpret_cast<void *>(begin), bytes);
+  if (AccessChecker *checker = accessChecker()) { // the host may have written all of it
+    checker->addRegion(reinterpret_cast<void *>(begin), bytes);
+    setWritten(reinterpret_cast<void *>(begin), bytes);
+  }
 }
 
 PC_EXPORT CUresult cuMemHostAlloc(void **at, size_t bytes, unsigned) {
@@ -203,7 +237,7 @@ PC_EXPORT CUresult cuMemFreeHost(void *at) {
   REQUIRE(it != memory().hostAllocations.end(), "not from cuMemHostAlloc");
   if (CUresult result = waitForAll(lock))
     return result;
-  forgetAccesses(at, it->second);
+  closeMemory(address(at), it->second);
   munmap(at, it->second);
   memory().pinned.erase(it->first);
   memory().hostAllocations.erase(it);
@@ -225,7 +259,9 @@ PC_EXPORT CUresult cuMemHostUnregister(void *at) {
     return refuse(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "cuMemHostUnregister: not registered");
   if (CUresult result = waitForAll(lock))
     return result;
-  memory().pinned.erase(address(at));
+  auto it = memory().pinned.find(address(at));
+  closeMemory(it->first, it->second.bytes);
+  memory().pinned.erase(it);
   return CUDA_SUCCESS;
 }
 
@@ -357,7 +393,8 @@ PC_EXPORT CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAcces
       memory().device[begin] = {it->second.bytes, "mapped device memory"};
       openMemory(begin, it->second.bytes);
     } else if (!accessible) {
-      memory().device.erase(begin);
+      if (memory().device.erase(begin))
+        closeMemory(begin, it->second.bytes);
     }
   });
   REQUIRE(complete, "not whole mappings");
@@ -371,8 +408,8 @@ PC_EXPORT CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
   bool complete = forMappings(at, bytes, [&](auto it) {
     void *begin = reinterpret_cast<void *>(it->first);
     mmap(begin, it->second.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-    forgetAccesses(begin, it->second.bytes);
-    memory().device.erase(it->first);
+    if (memory().device.erase(it->first))
+      closeMemory(it->first, it->second.bytes);
     release(it->second.handle);
     memory().mapped.erase(it);
   });

@@ -27,6 +27,14 @@ int64_t bytesFrom(const void *begin);
 /// "bytes [0, 256) of the arena": for reports.
 std::string describeMemory(const void *begin, int64_t bytes);
 
+class AccessChecker;
+
+/// Knows all accessible memory, for kernels; null if nothing is checked.
+AccessChecker *accessChecker();
+
+/// Work other than a kernel has written these bytes.
+void setWritten(const void *begin, int64_t bytes);
+
 } // namespace pc::standin
 
 #endif // PC_STANDIN_MEMORY_H

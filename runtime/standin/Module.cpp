@@ -1,26 +1,26 @@
 //===- Module.cpp - modules are host images, kernels run on the host ------===//
 #include "standin/Capture.h"
-#include "standin/Image.h"
 #include "standin/Memory.h"
+#include "standin/kernel/AccessChecker.h"
+#include "standin/kernel/Kernel.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <dlfcn.h>
 #include <map>
 #include <set>
-#include <sys/mman.h>
-#include <unistd.h>
 
 using namespace pc::standin;
 
 struct CUmod_st {
-  void *library;
-  const ModuleTable *table;
+  KernelImage image;
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };
 
 struct CUfunc_st {
-  const ModuleTable *table;
-  const KernelRow *row;
+  const pcrt_host_module *module;
+  const pcrt_host_kernel *kernel;
   int maxDynamicShared = 48 << 10;
 };
 
@@ -62,28 +62,11 @@ static CUresult loadModule(CUmodule *module, const void *image) {
   if (machine != machineX86)
     return refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
                   "the image is no host image: an ELF file for machine " + std::to_string(machine));
-  size_t size = elfBytes(bytes), written = 0;
-  int fd = memfd_create("pc_standin_image", MFD_CLOEXEC);
-  while (fd >= 0 && written < size) {
-    ssize_t n = write(fd, bytes + written, size - written);
-    if (n <= 0)
-      break;
-    written += n;
-  }
-  if (written < size)
-    return refuse(CUDA_ERROR_OPERATING_SYSTEM, "cannot write the image to memory");
   exportOwnSymbols();
-  void *library = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
-  close(fd);
-  if (!library)
-    return refuse(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, std::string("the host image does not load: ") + dlerror());
-  auto *table = static_cast<const ModuleTable *>(dlsym(library, "pc_standin_module"));
-  if (!table || table->version != moduleTableVersion) {
-    dlclose(library);
-    return refuse(CUDA_ERROR_INVALID_IMAGE,
-                  table ? "the host image is of another version" : "the image has no kernels");
-  }
-  *module = new CUmod_st{library, table, {}};
+  KernelImage loaded;
+  if (std::string why = loadKernelImage(image, elfBytes(bytes), loaded); !why.empty())
+    return refuse(CUDA_ERROR_INVALID_IMAGE, "the host image does not load: " + why);
+  *module = new CUmod_st{loaded, {}};
   modules().insert(*module);
   return CUDA_SUCCESS;
 }
@@ -105,16 +88,15 @@ PC_EXPORT CUresult cuModuleUnload(CUmodule module) {
   if (CUresult result = waitForAll(lock))
     return result;
   modules().erase(module);
-  dlclose(module->library);
+  unloadKernelImage(module->image);
   delete module;
   return CUDA_SUCCESS;
 }
 
 static CUresult findFunction(CUfunction *function, CUmodule module, const char *name) {
   auto &known = module->functions[name];
-  for (uint32_t i = 0; !known && i < module->table->numKernels; ++i)
-    if (!strcmp(module->table->rows[i].name, name))
-      known = std::make_unique<CUfunc_st>(CUfunc_st{module->table, &module->table->rows[i]});
+  if (const pcrt_host_kernel *kernel = known ? nullptr : module->image.find(name))
+    known = std::make_unique<CUfunc_st>(CUfunc_st{module->image.module, kernel});
   *function = known.get();
   return known ? CUDA_SUCCESS : refuse(CUDA_ERROR_NOT_FOUND, std::string("the image has no kernel ") + name);
 }
@@ -130,7 +112,7 @@ PC_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *, CUmodule modu
   ENTER();
   if (!modules().count(module))
     return refuse(CUDA_ERROR_INVALID_HANDLE, "cuModuleGetGlobal: not a module");
-  void *symbol = dlsym(module->library, name);
+  void *symbol = dlsym(module->image.handle, name);
   if (!symbol)
     return refuse(CUDA_ERROR_NOT_FOUND, std::string("the image has no global ") + name);
   *at = reinterpret_cast<CUdeviceptr>(symbol);
@@ -164,7 +146,7 @@ PC_EXPORT CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute
     *value = 1024;
     return CUDA_SUCCESS;
   case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-    *value = static_cast<int>(function->row->sharedBytes);
+    *value = static_cast<int>(function->kernel->shared_bytes);
     return CUDA_SUCCESS;
   case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
   case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
@@ -185,11 +167,10 @@ PC_EXPORT CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute
 
 PC_EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
   ENTER();
-  constexpr int sharedOptin = 232448;
   if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
     return CUDA_SUCCESS;
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
-      value + static_cast<int>(function->row->sharedBytes) > sharedOptin)
+      value + static_cast<int>(function->kernel->shared_bytes) > static_cast<int>(maxSharedBytes))
     return refuse(CUDA_ERROR_INVALID_VALUE, "cuFuncSetAttribute: more shared memory than the device has");
   function->maxDynamicShared = value;
   return CUDA_SUCCESS;
@@ -198,7 +179,7 @@ PC_EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute 
 /// Why a launch is refused; empty if it is not.
 static std::string checkLaunch(const CUfunc_st &function, const uint32_t grid[3], const uint32_t block[3],
                                uint32_t dynamicShared) {
-  const KernelRow &row = *function.row;
+  const pcrt_host_kernel &kernel = *function.kernel;
   for (int i = 0; i < 3; ++i)
     if (!grid[i] || !block[i])
       return "an extent of 0";
@@ -209,9 +190,11 @@ static std::string checkLaunch(const CUfunc_st &function, const uint32_t grid[3]
   if (static_cast<int>(dynamicShared) > function.maxDynamicShared)
     return std::to_string(dynamicShared) + " bytes of dynamic shared memory; " +
            std::to_string(function.maxDynamicShared) + " are allowed (cuFuncSetAttribute)";
-  for (int i = 0; i < 3; ++i)
-    if (row.required[0] && row.required[i] != block[i])
-      return "a block of another size than the kernel was compiled for";
+  const uint32_t *stated = kernel.block;
+  bool fits = kernel.exact ? std::equal(stated, stated + 3, block)
+                           : block[0] * block[1] * block[2] <= stated[0] * stated[1] * stated[2];
+  if (stated[0] && !fits)
+    return "a block of another size than the kernel was compiled for";
   return "";
 }
 
@@ -219,26 +202,37 @@ static CUresult launch(CUfunction function, std::array<uint32_t, 3> grid, std::a
                        uint32_t dynamicShared, CUstream stream, void **params, void **extra) {
   if (CUresult result = enter("cuLaunchKernel"))
     return result;
-  const KernelRow &row = *function->row;
+  const pcrt_host_kernel &kernel = *function->kernel;
   std::string why =
       extra ? "parameters as one block" : checkLaunch(*function, grid.data(), block.data(), dynamicShared);
   if (!why.empty())
-    return refuse(CUDA_ERROR_INVALID_VALUE, std::string("cuLaunchKernel: ") + row.name + ": " + why);
+    return refuse(CUDA_ERROR_INVALID_VALUE, std::string("cuLaunchKernel: ") + kernel.name + ": " + why);
   // The parameters, copied: the caller's may be gone when the kernel runs.
   auto values = std::make_shared<std::vector<std::vector<uint64_t>>>();
-  for (uint32_t i = 0; i < row.numParams; ++i) {
-    auto &value = values->emplace_back((row.paramBytes[i] + 7) / 8);
-    memcpy(value.data(), params[i], row.paramBytes[i]);
+  for (uint32_t i = 0; i < kernel.num_params; ++i) {
+    auto &value = values->emplace_back((kernel.param_bytes[i] + 7) / 8);
+    memcpy(value.data(), params[i], kernel.param_bytes[i]);
   }
   Work work;
-  work.name = std::string("kernel ") + row.name;
+  work.name = std::string("kernel ") + kernel.name;
   work.run = [=](std::vector<Access> &found) {
     std::vector<void *> pointers;
     for (auto &value : *values)
       pointers.push_back(value.data());
-    KernelLaunch launch{*function->table, row, grid, block, dynamicShared, pointers.data(), 0};
+    KernelLaunch launch;
+    launch.module = function->module;
+    launch.kernel = function->kernel;
+    std::copy(grid.begin(), grid.end(), launch.grid);
+    std::copy(block.begin(), block.end(), launch.block);
+    launch.dynamicShared = dynamicShared;
+    launch.params = pointers.data();
     launch.order = options().seed ? drawNumber() : 0;
-    return runKernel(launch, options().checkKernels, options().checkOrder ? &found : nullptr);
+    launch.checker = accessChecker();
+    std::string fault = pc_run_kernel(launch);
+    if (launch.checker)
+      for (const AccessRange &range : launch.checker->accesses())
+        found.push_back({range.begin, static_cast<int64_t>(range.bytes), range.write});
+    return fault;
   };
   return enqueue(stream, std::move(work), "cuLaunchKernel");
 }

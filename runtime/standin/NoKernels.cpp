@@ -1,6 +1,20 @@
 //===- NoKernels.cpp - a stand-in without kernel/ -------------------------===//
-#include "standin/Image.h"
+#include "standin/kernel/AccessChecker.h"
+#include "standin/kernel/Kernel.h"
 
-std::string pc::standin::runKernel(const KernelLaunch &, bool, std::vector<pc_standin_access> *) {
+using namespace pc::standin;
+
+struct AccessChecker::State {};
+AccessChecker::AccessChecker() = default;
+AccessChecker::~AccessChecker() = default;
+void AccessChecker::addRegion(const void *, size_t) {}
+void AccessChecker::removeRegion(const void *) {}
+void AccessChecker::setState(const void *, size_t, ByteState) {}
+std::vector<AccessRange> AccessChecker::accesses() const { return {}; }
+
+const pcrt_host_kernel *KernelImage::find(const std::string &) const { return nullptr; }
+std::string pc::standin::loadKernelImage(const void *, size_t, KernelImage &) {
   return "this stand-in was built without kernel/: it runs library calls and copies only";
 }
+void pc::standin::unloadKernelImage(KernelImage &) {}
+std::string pc::standin::pc_run_kernel(const KernelLaunch &) { return "no kernels"; }

@@ -1,5 +1,6 @@
 //===- Scheduler.cpp - work on streams, in an adversarial order -----------===//
 #include "standin/Scheduler.h"
+#include "standin/Memory.h"
 
 #include <algorithm>
 #include <chrono>
@@ -86,6 +87,12 @@ static void fail(const Item &item, const std::string &error) {
     report(item.work->name + ": " + error);
 }
 
+static void setWrittenBy(const Work &work) {
+  for (const Access &access : work.accesses)
+    if (access.write)
+      setWritten(access.begin, access.bytes);
+}
+
 /// Runs a ready item, or starts it.
 static void run(const ItemRef &item) {
   Scheduler &s = scheduler();
@@ -110,6 +117,7 @@ static void run(const ItemRef &item) {
     std::vector<Access> found;
     fail(*item, work.run(found));
     check(found);
+    setWrittenBy(work);
   } else if (work.start) {
     item->flight = work.start();
   }
@@ -155,6 +163,7 @@ static bool step() {
     ItemRef item = *it;
     s.flying.erase(it);
     fail(*item, item->flight->finish());
+    setWrittenBy(*item->work);
     finish(item);
   }
   return true;
