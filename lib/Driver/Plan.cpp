@@ -83,7 +83,7 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     return std::nullopt;
   };
   llvm::SmallVector<std::string> used;
-  // Tensor parallelism before data parallelism: what it splits does not depend on the batch.
+  // What tensor parallelism splits does not depend on the batch; ZeRO takes the dims that the others leave.
   if (flags.tensorParallel || sizeOf("tp")) {
     auto [form, axis] = formAndAxis(flags.tensorParallel.value_or(""), "1d", "tp");
     if (form != "1d" && form != "2d" && form != "2.5d" && form != "3d")
@@ -97,8 +97,22 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     plan.tactics.push_back("pc-tensor-parallel{axis=" + axis + " form=1d}");
     plan.vocabularyRanks *= sizeOf(axis);
     used.push_back(axis);
+    if (flags.sequenceParallel)
+      plan.tactics.push_back("pc-sequence-parallel{axis=" + axis + "}");
+  } else if (flags.sequenceParallel) {
+    status = PCRT_INFEASIBLE;
+    return refuse("--sequence-parallel goes with tensor parallelism; add tp=N to --mesh");
   }
-  if (flags.dataParallel || sizeOf("dp")) {
+  auto [stage, zeroAxis] = formAndAxis(flags.zero, "", "dp");
+  if (stage != "0" && stage != "1" && stage != "2" && stage != "3")
+    return refuse("--zero=" + stage + " is not a stage (0, 1, 2, 3)");
+  if (stage == "0")
+    zeroAxis.clear();
+  else if (!sizeOf(zeroAxis)) {
+    status = PCRT_INFEASIBLE;
+    return refuse("--zero=" + stage + " needs a data axis; add " + zeroAxis + "=N to --mesh");
+  }
+  if (flags.dataParallel || (sizeOf("dp") && zeroAxis != "dp")) {
     auto [mode, axis] = formAndAxis(flags.dataParallel.value_or(""), "ddp", "dp");
     if (mode != "ddp" && mode != "naive")
       return refuse("--data-parallel=" + mode + " is not a mode (ddp, naive)");
@@ -108,14 +122,18 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     }
     if (!sizeOf(axis))
       return refuse("--data-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
-    plan.tactics.push_back("pc-data-parallel{axis=" + axis + " mode=ddp}");
-    used.push_back(axis);
+    if (axis != zeroAxis) { // ZeRO is data parallelism already
+      plan.tactics.push_back("pc-data-parallel{axis=" + axis + " mode=ddp}");
+      used.push_back(axis);
+    }
+  }
+  if (!zeroAxis.empty()) {
+    plan.tactics.push_back("pc-zero{axis=" + zeroAxis + " stage=" + stage + "}");
+    used.push_back(zeroAxis);
   }
   status = PCRT_INFEASIBLE;
-  if (flags.zero)
-    return refuse("--zero=" + Twine(flags.zero) + " is not available yet; --zero=0 is");
-  if (flags.sequenceParallel || sizeOf("sp"))
-    return refuse("sequence parallelism is not available yet");
+  if (sizeOf("sp"))
+    return refuse("sequence parallelism has no axis of its own; give --sequence-parallel with tp=N in --mesh");
   if (flags.contextParallel || sizeOf("cp"))
     return refuse("context parallelism is not available yet");
   if (flags.pipeline || sizeOf("pp"))
@@ -129,8 +147,8 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   status = PCRT_USAGE;
   for (const auto &[axis, size] : plan.mesh)
     if (!llvm::is_contained(used, axis))
-      return refuse("no tactic uses the mesh axis '" + axis + "'; name it in a strategy flag, as in --data-parallel=ddp:" +
-                    axis);
+      return refuse("no tactic uses the mesh axis '" + axis +
+                    "'; name it in a strategy flag, as in --data-parallel=ddp:" + axis);
   status = PCRT_OK;
   return plan;
 }

@@ -39,7 +39,7 @@ public:
       for (Value result : op->getResults())
         result.setType(localType(result.getType()));
     });
-    dropMovesOverOneRank();
+    dropWhatDoesNothing();
     return success();
   }
 
@@ -186,15 +186,17 @@ private:
     return success();
   }
 
-  void dropMovesOverOneRank() {
-    SmallVector<MoveOpInterface> moves;
-    function.walk([&](MoveOpInterface move) {
-      if (blocks(move.getMoveAxes()) == 1)
-        moves.push_back(move);
+  /// Moves over one rank; copies, which only kept readers from sharing moves.
+  void dropWhatDoesNothing() {
+    SmallVector<Operation *> nothing;
+    function.walk([&](Operation *op) {
+      auto move = dyn_cast<MoveOpInterface>(op);
+      if (isa<CopyOp>(op) || (move && blocks(move.getMoveAxes()) == 1))
+        nothing.push_back(op);
     });
-    for (MoveOpInterface move : moves) {
-      move->getResult(0).replaceAllUsesWith(move->getOperand(0));
-      move->erase();
+    for (Operation *op : nothing) {
+      op->getResult(0).replaceAllUsesWith(op->getOperand(0));
+      op->erase();
     }
   }
 

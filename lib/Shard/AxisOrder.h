@@ -1,24 +1,24 @@
 //===- AxisOrder.h - In which order axes split one dim -----------------------------------===//
-// One strict total order per dim name, shared by all tactics, so that all values agree on every dim. Only the minor end
-// of a dim's list can be gathered or scattered, so the order decides which tactic may move what.
+// One strict total order per dim name, read from the program and so shared by all tactics: all values agree on every
+// dim. Only the minor end of a dim's list can be gathered or scattered, so the order decides which tactic may move
+// what.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_AXISORDER_H
 #define PC_LIB_SHARD_AXISORDER_H
 
 #include "pc/IR/PC.h"
-#include <map>
+#include <set>
 
 namespace pc {
 
 class AxisOrder {
 public:
-  /// The order of the mesh on every dim: outermost axes are major.
-  explicit AxisOrder(MeshAttr mesh) : mesh(mesh) {}
+  /// The order of the mesh (outermost axes are major), but for data axes: those that split an input of `module`.
+  explicit AxisOrder(mlir::ModuleOp module);
 
-  /// Makes `axis` minor to all other axes on dims called `name` (ZeRO's axis on dims of weights).
-  void setMinor(mlir::StringAttr axis, mlir::StringAttr name) {
-    minor[{axis.getValue().str(), name.getValue().str()}] = true;
-  }
+  /// Makes `axis` a data axis: minor to all others on every dim but batch and sequence, so that its shards of weights
+  /// are gathered from, and gradients scattered to, what the other axes made of a weight.
+  void setData(mlir::StringAttr axis) { data.insert(axis.getValue().str()); }
 
   /// Whether `a` is major to `b` on dims called `name` (null: dims that nothing names).
   bool isMajor(mlir::StringAttr a, mlir::StringAttr b, mlir::StringAttr name) const {
@@ -28,12 +28,13 @@ public:
 private:
   /// Ties between minor axes are broken by the mesh, which keeps the order strict.
   std::pair<bool, int64_t> key(mlir::StringAttr axis, mlir::StringAttr name) const {
-    bool isMinor = name && minor.count({axis.getValue().str(), name.getValue().str()});
+    bool isMinor =
+        name && name.getValue() != "batch" && name.getValue() != "sequence" && data.count(axis.getValue().str());
     return {isMinor, mesh.index(axis)};
   }
 
   MeshAttr mesh;
-  std::map<std::pair<std::string, std::string>, bool> minor;
+  std::set<std::string> data;
 };
 
 } // namespace pc

@@ -27,7 +27,8 @@ struct DataParallel : pc::impl::DataParallelBase<DataParallel> {
     StringAttr name = freshAxis(getOperation(), tactic, axis);
     if (!name)
       return signalPassFailure();
-    Seeds seeds(tactic, name, AxisOrder(meshOf(getOperation())));
+    Seeds seeds(tactic, name, AxisOrder(getOperation()));
+    seeds.order.setData(name);
     seeds.must.insert("batch");
     seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
       return {isa<InputOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};

@@ -40,6 +40,13 @@ Value pc::origin(Value value) {
   }
 }
 
+int64_t ProgramValue::find(StringRef name) const {
+  for (auto [d, own] : llvm::enumerate(names))
+    if (own && own.getValue() == name)
+      return d;
+  return -1;
+}
+
 namespace {
 
 int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
@@ -98,6 +105,7 @@ LogicalResult Reader::add(NodeKind kind, Section section, Operation *op, unsigne
     value.value = result;
     value.producer = id;
     value.result = i;
+    value.section = section;
     value.times = times;
     program.values.push_back(std::move(value));
   }
@@ -189,9 +197,25 @@ LogicalResult Reader::read(func::FuncOp function) {
 
 } // namespace
 
+/// A computed value is the rest version of itself, but where all that is done with it is to reduce it: then the reduced
+/// version is. What accumulates over microbatches rests as it accumulates.
+void Program::findRestVersions() {
+  for (ProgramValue &v : values) {
+    const Node &producer = nodes[v.producer];
+    if (producer.kind == NodeKind::Move) {
+      const ProgramValue &source = values[producer.operands[0]];
+      v.rest = !source.rest && source.readers.size() == 1;
+    }
+    if (v.rest && producer.kind != NodeKind::Yield && v.readers.size() == 1)
+      if (const Node &reader = nodes[v.readers[0].first]; reader.kind == NodeKind::Move)
+        v.rest = cast<MoveOpInterface>(reader.op).getReduction() == PartialKind::None;
+  }
+}
+
 FailureOr<Program> Program::read(func::FuncOp function) {
   Reader reader;
   if (failed(reader.read(function)))
     return failure();
+  reader.program.findRestVersions();
   return std::move(reader.program);
 }

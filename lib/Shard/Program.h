@@ -35,11 +35,20 @@ struct Node {
 
 struct ProgramValue {
   mlir::Value value;
-  unsigned producer = 0;                                       ///< node
-  unsigned result = 0;                                         ///< which of the producer's results
-  int64_t times = 1;                                           ///< how often a step computes it
+  unsigned producer = 0;              ///< node
+  unsigned result = 0;                ///< which of the producer's results
+  Section section = Section::Forward; ///< of its producer
+  bool rest = true;  ///< of the versions that moves of earlier axes made of one value, the one that pins speak of
+  int64_t times = 1; ///< how often a step computes it
   llvm::SmallVector<std::pair<unsigned, unsigned>, 3> readers; ///< (node, operand number), in program order
   llvm::SmallVector<mlir::StringAttr, 4> names;                ///< per dim; null where nothing names it
+
+  /// The dim called `name`, or -1.
+  int64_t find(llvm::StringRef name) const;
+  /// Whether this is an activation of `inner`: its dims are batch, sequence and `inner`, in any order.
+  bool isActivation(llvm::StringRef inner) const {
+    return names.size() == 3 && find("batch") >= 0 && find("sequence") >= 0 && find(inner) >= 0;
+  }
 };
 
 struct Program {
@@ -48,6 +57,9 @@ struct Program {
 
   /// The program in `function`. Fails with an error at an op that cannot be placed.
   static mlir::FailureOr<Program> read(mlir::func::FuncOp function);
+
+private:
+  void findRestVersions();
 };
 
 /// Parameters, states, inputs and constants: the dims that a leaf names itself, or null.

@@ -1,7 +1,7 @@
 //===- Propagate.cpp - Read, solve, rewrite: one axis of a placed program ------------------===//
-// Types change in place; moves go right in front of the first reader of what they make, in the reader's block if all
-// readers are in one body and else outside of it. So gathers for the body stay in the body and sums over microbatches
-// are reduced once.
+// Types change in place. In a body, reductions go right behind what they reduce; other moves right in front of the
+// first reader of what they make, in the reader's block if all readers are in one body and else outside of it. So
+// gathers for the body stay in the body, sums over microbatches are reduced once, and large values live shortly.
 //===-----------------------------------------------------------------------------===//
 #include "Problem.h"
 
@@ -36,6 +36,9 @@ private:
   RankedTensorType typeIn(const ProgramValue &v, AxisState state);
   Value move(const ProgramValue &v, unsigned value, Value from, AxisState source, AxisState target, Operation *before);
   Spot join(Spot a, Spot b) const;
+  static Operation *behind(Value value);
+  static bool isInBody(Operation *op) { return isa<AccumulateOp>(op->getParentOp()); }
+  static bool isInBody(Value value) { return isa<AccumulateOp>(value.getParentBlock()->getParentOp()); }
 
   Program &program;
   Problem &problem;
@@ -66,6 +69,13 @@ Rewriter::Spot Rewriter::join(Spot a, Spot b) const {
   return a.node < b.node ? a : b;
 }
 
+/// The op that follows the computation of `value`.
+Operation *Rewriter::behind(Value value) {
+  if (Operation *producer = value.getDefiningOp())
+    return producer->getNextNode();
+  return &cast<BlockArgument>(value).getOwner()->front();
+}
+
 void Rewriter::place(unsigned value) {
   ProgramValue &v = program.values[value];
   AxisState produced = problem.produced(value), rest = problem.rest(value);
@@ -80,15 +90,13 @@ void Rewriter::place(unsigned value) {
 
   RankedTensorType own = typeIn(v, produced);
   std::map<AxisState, Value> versions;
-  if (rest != produced) { // brought to its pin at once
-    Operation *producer = v.value.getDefiningOp();
-    Operation *next = producer ? producer->getNextNode() : &cast<BlockArgument>(v.value).getOwner()->front();
-    versions[rest] = move(v, value, v.value, produced, rest, next);
-  } else {
-    versions[rest] = v.value;
+  versions[rest] = rest == produced ? v.value : move(v, value, v.value, produced, rest, behind(v.value));
+  for (auto [state, parent] : tree.parents) {
+    Operation *at = spots[state].op;
+    if (parent.isPartial() && isInBody(versions[parent]) && isInBody(at))
+      at = behind(versions[parent]);
+    versions[state] = move(v, value, versions[parent], parent, state, at);
   }
-  for (auto [state, parent] : tree.parents)
-    versions[state] = move(v, value, versions[parent], parent, state, spots[state].op);
   for (auto [id, operand] : v.readers) {
     const Node &node = program.nodes[id];
     unsigned position = node.kind == NodeKind::Argument || node.kind == NodeKind::Yield ? node.number : operand;
@@ -138,6 +146,19 @@ LogicalResult pc::propagate(ModuleOp module, const Seeds &seeds) {
     Rewriter(*program, *problem, seeds).run();
   }
   return success();
+}
+
+AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
+  module.walk([&](InputOp input) {
+    PlaceAttr place = placement(input.getValue());
+    for (int64_t d = 0, e = place ? place.getDims().size() : 0; d < e; ++d)
+      for (StringAttr axis : place.axes(d))
+        setData(axis);
+  });
+}
+
+bool pc::isWeight(const ProgramValue &v) {
+  return isa_and_nonnull<ParameterOp, StateOp>(origin(v.value).getDefiningOp());
 }
 
 AxisState pc::splitByName(Operation *leaf, const llvm::StringSet<> &names) {

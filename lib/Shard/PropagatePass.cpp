@@ -27,7 +27,9 @@ struct Propagate : pc::impl::PropagateBase<Propagate> {
     StringAttr name = freshAxis(getOperation(), "pc-propagate", axis);
     if (!name)
       return signalPassFailure();
-    Seeds seeds("pc-propagate", name, AxisOrder(meshOf(getOperation())));
+    Seeds seeds("pc-propagate", name, AxisOrder(getOperation()));
+    if (!inputs.empty())
+      seeds.order.setData(name);
     seeds.must = setOf(must);
     seeds.may = setOf(may);
     if (!optimizer.empty())
@@ -39,7 +41,7 @@ struct Propagate : pc::impl::PropagateBase<Propagate> {
       return {splitByName(leaf, names)};
     };
     if (fixed)
-      seeds.fixed = [](Operation *leaf) { return isa<ParameterOp, StateOp>(leaf); };
+      seeds.fixed = isWeight;
     seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
       if (rest.empty() || rest.size() != v.names.size())
         return std::nullopt;

@@ -41,11 +41,11 @@ void Problem::readTerms() {
     }
     elements.push_back(count);
     terms.bytes = count * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
-    Operation *source = origin(v.value).getDefiningOp();
-    terms.fixed = isa<ParameterOp, StateOp, InputOp>(source) && seeds.fixed(source);
+    terms.fixed = seeds.fixed(v);
     valueTerms.push_back(terms);
-    bool moved = program.nodes[v.producer].kind == NodeKind::Move;
-    pins.push_back(moved ? std::nullopt : seeds.pin(v));
+    pins.push_back(v.rest ? seeds.pin(v) : std::nullopt);
+    if (pins.back() && pins.back()->isSplit() && !divides(id, pins.back()->dim()))
+      refused.push_back({id, pins.back()->dim()});
   }
 }
 
@@ -83,8 +83,8 @@ InFlightDiagnostic Problem::indivisible(unsigned value, int64_t dim) const {
     diagnostic << v.names[dim] << " ";
   else
     diagnostic << dim << " ";
-  diagnostic << "of size " << extent << " in " << withEncoding(type, {}) << " does not divide by " << seeds.axis.getValue() << "="
-             << size;
+  diagnostic << "of size " << extent << " in " << withEncoding(type, {}) << " does not divide by "
+             << seeds.axis.getValue() << "=" << size;
   if (others > 1)
     diagnostic << " (and by " << others << " on other axes)";
   diagnostic << "; nearest legal sizes of the dim: ";
@@ -183,6 +183,9 @@ void Problem::factorRows(unsigned id) {
   for (Row &row : legalRows(node.rule))
     if (row.factor < 0 || isSplittable(node, row.factor))
       rows[id].push_back(std::move(row));
+  // What accumulates over microbatches does so where it rests: that is what a pin on it is for.
+  if (node.kind == NodeKind::Yield && pins[node.results[0]])
+    llvm::erase_if(rows[id], [&](const Row &row) { return row.results[0] != *pins[node.results[0]]; });
   applyPolicies(id);
 }
 

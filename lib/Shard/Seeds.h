@@ -33,10 +33,10 @@ struct Seeds {
     return llvm::SmallVector<AxisState, 2>{AxisState::whole()};
   };
   /// Where a value rests: it is brought there right after it was computed and all readers start from there. Asked of
-  /// computed values only, not of moved versions.
+  /// one version of each value only (`ProgramValue::rest`).
   std::function<std::optional<AxisState>(const ProgramValue &)> pin = [](const ProgramValue &) { return std::nullopt; };
-  /// Leaves that are never sent along the axis.
-  std::function<bool(mlir::Operation *leaf)> fixed = [](mlir::Operation *) { return false; };
+  /// Values that are never sent along the axis.
+  std::function<bool(const ProgramValue &)> fixed = [](const ProgramValue &) { return false; };
 
   /// Whether the axis may split dims called `name` in `section`.
   bool allows(Section section, mlir::StringAttr name) const {
@@ -53,12 +53,22 @@ struct Seeds {
   }
 };
 
+/// Whether `v` is a parameter or optimizer state, or a version of one: what tensor parallelism never sends.
+bool isWeight(const ProgramValue &v);
+
 /// Split along the first dim of `leaf` whose name is in `names`, else whole.
 AxisState splitByName(mlir::Operation *leaf, const llvm::StringSet<> &names);
 
 /// Places the step in `module` along the axis of `seeds` and inserts the moves. Fails with errors at the ops that stand
 /// in the way.
 mlir::LogicalResult propagate(mlir::ModuleOp module, const Seeds &seeds);
+
+/// Takes `axis` out of the program: moves over it go, every value is whole on it. Other axes stay as they are.
+void unplace(mlir::ModuleOp module, mlir::StringAttr axis);
+
+/// Gives the readers of each of `values` a `pc.copy` of their own per phase of the step's body, so that what is
+/// gathered for the forward pass is not kept for the backward pass. Returns the copies.
+llvm::SmallVector<mlir::Value> separateReaders(mlir::ModuleOp module, mlir::ArrayRef<mlir::Value> values);
 
 /// The axis `name` of the module's mesh, checked to be there and not yet in use; else an error that names `tactic`, and
 /// null.

@@ -20,7 +20,7 @@ static constexpr StringRef tactic = "pc-tensor-parallel";
 
 /// One axis: weights are split along `names` and never moved, activations wherever one of them occurs.
 static LogicalResult splitWeights(ModuleOp module, StringAttr axis, ArrayRef<StringRef> names) {
-  Seeds seeds(tactic, axis, AxisOrder(meshOf(module)));
+  Seeds seeds(tactic, axis, AxisOrder(module));
   for (StringRef name : names)
     seeds.must.insert(name);
   // The optimizer works on the shards it is given; a norm over all of them may wait on partials.
@@ -28,7 +28,7 @@ static LogicalResult splitWeights(ModuleOp module, StringAttr axis, ArrayRef<Str
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
     return {isa<ParameterOp, StateOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
   };
-  seeds.fixed = [](Operation *leaf) { return isa<ParameterOp, StateOp>(leaf); };
+  seeds.fixed = isWeight;
   return propagate(module, seeds);
 }
 

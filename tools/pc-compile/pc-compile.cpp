@@ -27,7 +27,8 @@ static Flag<std::string> contextParallel("context-parallel", cl::desc("ring or h
                                          cl::cat(category));
 static Flag<bool> sequenceParallel("sequence-parallel",
                                    cl::desc("Split the sequence where tensor parallelism is whole"), cl::cat(category));
-static Flag<int64_t> zero("zero", cl::desc("ZeRO stage, 0 to 3"), cl::init(0), cl::cat(category));
+static Flag<std::string> zero("zero", cl::desc("ZeRO stage, 0 to 3, over axis dp or stage:axis"), cl::init("0"),
+                              cl::cat(category));
 static Flag<std::string> pipeline("pipeline", cl::desc("Pipeline schedule"), cl::cat(category));
 static Flag<int64_t> microbatches("microbatches", cl::desc("Microbatches per step"), cl::init(1), cl::cat(category));
 static Flag<int64_t> interleave("interleave", cl::desc("Virtual stages per rank"), cl::init(1), cl::cat(category));

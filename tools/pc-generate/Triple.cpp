@@ -27,40 +27,39 @@ private:
   std::mt19937_64 engine;
 };
 
-/// What a mesh axis is used for. The last three are placements by hand (pc-propagate) that later tactics will choose.
-enum class Role { Data, Tensor, OptimizerShards, ParameterShards, TensorAndSequence };
+/// What a mesh axis is used for.
+enum class Role { Data, Tensor, OptimizerShards, GradientShards, ParameterShards, TensorAndSequence };
 
 struct Axis {
   std::string name;
   int64_t size;
   Role role;
 
-  bool splitsBatch() const {
-    return role == Role::Data || role == Role::OptimizerShards || role == Role::ParameterShards;
+  bool isZero() const {
+    return role == Role::OptimizerShards || role == Role::GradientShards || role == Role::ParameterShards;
   }
-  bool splitsEmbed() const { return role == Role::OptimizerShards || role == Role::ParameterShards; }
+  bool splitsBatch() const { return role == Role::Data || isZero(); }
   bool splitsHeads() const { return role == Role::Tensor || role == Role::TensorAndSequence; }
-  std::string tactic() const;
+  /// Its tactics, to be applied in this order.
+  std::vector<std::string> tactics(Dice &dice) const;
 };
 
-std::string Axis::tactic() const {
+std::vector<std::string> Axis::tactics(Dice &dice) const {
   switch (role) {
   case Role::Data:
-    return "pc-data-parallel{axis=" + name + "}";
+    return {"pc-data-parallel{axis=" + name + "}"};
   case Role::Tensor:
-    return "pc-tensor-parallel{axis=" + name + "}";
+    return {"pc-tensor-parallel{axis=" + name + "}"};
   case Role::OptimizerShards:
-    return "pc-propagate{axis=" + name + " must=batch inputs=batch states=embed optimizer=embed}";
+    return {"pc-zero{axis=" + name + " stage=1}"};
+  case Role::GradientShards:
+    return {"pc-zero{axis=" + name + " stage=2}"};
   case Role::ParameterShards:
-    return "pc-propagate{axis=" + name +
-           " must=batch inputs=batch parameters=embed states=embed optimizer=embed accumulated=embed}";
+    return {"pc-zero{axis=" + name + " stage=3" + (dice.chance(30) ? " reshard-after-forward=false}" : "}")};
   case Role::TensorAndSequence:
-    return "pc-propagate{axis=" + name +
-           " must=kv_heads,ffn,vocab may=sequence optimizer=kv_heads,ffn,vocab accumulated=kv_heads,ffn,vocab"
-           " parameters=kv_heads,ffn,vocab states=kv_heads,ffn,vocab fixed=true rest=batch,sequence,embed"
-           " rest-split=sequence}";
+    return {"pc-tensor-parallel{axis=" + name + "}", "pc-sequence-parallel{axis=" + name + "}"};
   }
-  return "";
+  return {};
 }
 
 /// One to three axes of 2 to 8 ranks in all; now and then one of a single rank.
@@ -73,17 +72,20 @@ std::vector<Axis> drawMesh(Dice &dice) {
     if (ranks * size > 8)
       break;
     mesh.push_back({name, size,
-                    dice.oneOf({Role::Data, Role::Data, Role::Tensor, Role::Tensor, Role::Tensor, Role::OptimizerShards,
-                                Role::ParameterShards, Role::TensorAndSequence})});
+                    dice.oneOf({Role::Data, Role::Data, Role::Tensor, Role::Tensor, Role::OptimizerShards,
+                                Role::GradientShards, Role::ParameterShards, Role::ParameterShards,
+                                Role::TensorAndSequence, Role::TensorAndSequence})});
     ranks *= size;
     if (dice.chance(20))
       break;
   }
-  // A dim's axes have one order: state cannot be split on an axis that would be major to an axis of its parameter.
-  bool parameters = llvm::any_of(mesh, [](const Axis &axis) { return axis.role == Role::ParameterShards; });
-  for (Axis &axis : mesh)
-    if (parameters && axis.splitsEmbed())
-      axis.role = Role::ParameterShards;
+  // Two ZeRO axes would have to find two dims in every parameter.
+  bool zero = false;
+  for (Axis &axis : mesh) {
+    if (zero && axis.isZero())
+      axis.role = Role::Data;
+    zero |= axis.isZero();
+  }
   return mesh;
 }
 
@@ -95,7 +97,7 @@ Triple::Triple(uint64_t seed) {
   int64_t data = 1, tensor = 1, shards = 1, sequenceRanks = 1, tensorAxes = 0;
   for (const Axis &axis : axes) {
     data *= axis.splitsBatch() ? axis.size : 1;
-    shards *= axis.splitsEmbed() ? axis.size : 1;
+    shards *= axis.isZero() ? axis.size : 1;
     tensor *= axis.splitsHeads() ? axis.size : 1;
     sequenceRanks *= axis.role == Role::TensorAndSequence ? axis.size : 1;
     tensorAxes += axis.splitsHeads();
@@ -110,15 +112,13 @@ Triple::Triple(uint64_t seed) {
   int64_t heads = tensor * dice.between(1, 2), kvHeads = heads, headDim = 2 * dice.between(1, 2);
   if (family != "gpt2" && dice.chance(70)) {
     kvHeads = tensor;
-    if (tensorAxes == 1 && sequenceRanks == 1 && dice.chance(60))
+    if (tensorAxes == 1 && dice.chance(60))
       do
         kvHeads = dice.between(1, tensor);
       while (tensor % kvHeads);
   }
   int64_t layers = dice.between(1, 2), ffn = tensor * dice.between(1, 3);
   vocabulary = dice.between(9, 21);
-  if (sequenceRanks > 1) // pc-compile pads for pc-tensor-parallel only
-    vocabulary = tensor * dice.between(3, 6);
 
   int64_t embed = shards * 2 * dice.between(2, 5);
   if (family == "gpt2") { // whose heads make up the width
@@ -157,8 +157,11 @@ Triple::Triple(uint64_t seed) {
   for (const Axis &axis : axes)
     mesh += (mesh.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
   dice.shuffle(axes);
+  // ZeRO takes the dims that the others leave.
+  llvm::stable_sort(axes, [](const Axis &a, const Axis &b) { return a.isZero() < b.isZero(); });
   for (const Axis &axis : axes)
-    tactics.push_back(axis.tactic());
+    for (std::string &tactic : axis.tactics(dice))
+      tactics.push_back(std::move(tactic));
   placed = {"pc-set-mesh{mesh=" + mesh + "}"};
   placed.insert(placed.end(), tactics.begin(), tactics.end());
   placed.push_back("pc-fuse-moves");

@@ -18,7 +18,7 @@ namespace pc {
 struct StrategyFlags {
   std::string mesh; ///< "dp=2,tp=2"
   std::optional<std::string> dataParallel, tensorParallel, contextParallel, pipeline;
-  int64_t zero = 0;
+  std::string zero = "0"; ///< "3" or "3:axis"
   bool sequenceParallel = false;
   int64_t microbatches = 1;
   std::string recompute = "none", precision = "f32";

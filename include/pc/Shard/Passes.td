@@ -49,6 +49,41 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
   ];
 }
 
+def SequenceParallel : Pass<"pc-sequence-parallel", "mlir::ModuleOp"> {
+  let summary = "Split the sequence where tensor parallelism leaves activations whole";
+  let description = [{
+    After `pc-tensor-parallel` (form 1d) and on the same axis. Weights stay where they lie; residual stream, norms and what lies between
+    them rest split along the sequence. Every all_reduce of [batch, sequence, embed] becomes a reduce_scatter and an all_gather of the same
+    bytes, and that much less of the activations lies on each rank. Gradients of norm weights and of biases behind a row-parallel linear,
+    which each rank now computes from its part of the sequence, are summed over the axis.
+
+    Fails where the sequence does not divide, and where no weight is split over the axis.
+  }];
+  let options = [Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis of tensor parallelism">];
+}
+
+def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
+  let summary = "Data parallelism without redundancy along one axis (ZeRO, FSDP)";
+  let description = [{
+    The batch is split as in `pc-data-parallel`, and so is what every rank would hold a copy of:
+
+    * `stage=1`: the optimizer's state. Gradients are reduce_scattered once a step to the rank that owns the state; the new
+      parameters are gathered.
+    * `stage=2`: also what gradients accumulate in, so they are reduce_scattered in every microbatch, right behind the op that makes them.
+    * `stage=3` (FSDP): also the parameters. They are gathered in front of their first reader and freed behind the last. With
+      `reshard-after-forward` (a `pc.copy` per parameter and phase) the backward pass gathers again, else what the forward pass gathered is kept.
+
+    The shard of a parameter is a dim that no other axis splits, the longest that divides; a parameter without one stays whole.
+    Hybrid sharding (HSDP) is this over an inner axis and `pc-data-parallel` over an outer one. ZeRO goes last: it takes the dims that
+    other tactics leave. Fails where the batch does not divide.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"dp\"", "The mesh axis to use">,
+    Option<"stage", "stage", "int64_t", "1", "1, 2 or 3">,
+    Option<"reshardAfterForward", "reshard-after-forward", "bool", "true", "stage 3: gather again in the backward pass">,
+  ];
+}
+
 def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
   let summary = "A tactic by hand: split along one axis as the options say";
   let description = [{

@@ -1,0 +1,86 @@
+//===- SequenceParallel.cpp - Split the sequence where tensor parallelism leaves activations whole ---===//
+// Residual stream and norms rest split along the sequence; a gather in front of each pair of linears and a
+// reduce_scatter behind it take the place of the all_reduce. Reference: V. Korthikanti et al., "Reducing activation
+// recomputation in large transformer models", MLSys 2023.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Shard/Passes.h"
+
+#include "Seeds.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace pc {
+#define GEN_PASS_DEF_SEQUENCEPARALLEL
+#include "pc/Shard/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+static constexpr StringRef tactic = "pc-sequence-parallel";
+
+namespace {
+
+/// Where the leaves lie on one axis.
+struct Weights {
+  StringAttr axis;
+  llvm::DenseMap<Operation *, AxisState> states;
+  llvm::StringSet<> names; ///< of the dims that the axis splits
+};
+
+struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
+  using SequenceParallelBase::SequenceParallelBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SmallVector<Weights> all;
+    MeshAttr mesh = meshOf(module);
+    for (StringAttr name : mesh ? mesh.getNames() : ArrayRef<StringAttr>())
+      // Grouped-query attention may have split the axis in two.
+      if (StringRef(axis) == name || name.getValue() == axis + ".0" || name.getValue() == axis + ".1")
+        all.push_back(weightsOn(module, name));
+    if (all.empty() || llvm::any_of(all, [](const Weights &weights) { return weights.names.empty(); })) {
+      module.emitError() << tactic << ": axis '" << axis
+                         << "' splits no weights; pc-tensor-parallel over it comes first";
+      return signalPassFailure();
+    }
+    for (const Weights &weights : all)
+      unplace(module, weights.axis);
+    for (const Weights &weights : all)
+      if (failed(place(module, weights)))
+        return signalPassFailure();
+  }
+
+  static Weights weightsOn(ModuleOp module, StringAttr axis) {
+    Weights weights;
+    weights.axis = axis;
+    module.walk([&](Operation *op) {
+      if (!isa<ParameterOp, StateOp>(op))
+        return;
+      AxisState state = placement(op->getResult(0)).state(axis);
+      weights.states[op] = state;
+      if (state.isSplit())
+        weights.names.insert(cast<StringAttr>(leafDims(op)[state.dim()]));
+    });
+    return weights;
+  }
+
+  /// The same weights, with activations between the linears split along the sequence.
+  static LogicalResult place(ModuleOp module, const Weights &weights) {
+    Seeds seeds(tactic, weights.axis, AxisOrder(module));
+    seeds.must = weights.names;
+    seeds.may.insert("sequence");
+    seeds.only[Section::Accumulate] = seeds.only[Section::Optimizer] = seeds.must;
+    seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
+      auto it = weights.states.find(leaf);
+      return {it == weights.states.end() ? AxisState::whole() : it->second};
+    };
+    seeds.fixed = isWeight;
+    seeds.pin = [](const ProgramValue &v) -> std::optional<AxisState> {
+      if (v.section != Section::Forward || !v.isActivation("embed"))
+        return std::nullopt;
+      return AxisState::split(v.find("sequence"));
+    };
+    return propagate(module, seeds);
+  }
+};
+} // namespace

@@ -1,0 +1,111 @@
+//===- Zero.cpp - Data parallelism without redundancy ----------------------------------------===//
+// Stage 1 splits the optimizer's state along the data axis, 2 also what gradients accumulate in, 3 also parameters.
+// Reference: S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", SC 2020;
+// stage 3: Y. Zhao et al., "PyTorch FSDP: experiences on scaling fully sharded data parallel", VLDB 2023.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Shard/Passes.h"
+
+#include "Seeds.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace pc {
+#define GEN_PASS_DEF_ZERO
+#include "pc/Shard/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+static constexpr StringRef tactic = "pc-zero";
+
+/// The dim along which the shards of a parameter and of its optimizer state (`leaves`) lie: it divides, and the axis
+/// can be its minor end. One that no other axis splits is best, then the longest. Whole where there is none.
+static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshAttr mesh) {
+  auto shape = cast<RankedTensorType>(leaves[0]->getResult(0).getType()).getShape();
+  AxisState best = AxisState::whole();
+  std::pair<bool, int64_t> bestKey; // (unsplit, size)
+  for (auto [d, name] : llvm::enumerate(leafDims(leaves[0]).getAsRange<StringAttr>())) {
+    bool legal = true, unsplit = true;
+    for (Operation *leaf : leaves) {
+      SmallVector<StringAttr> others = placement(leaf->getResult(0)).axes(d);
+      unsplit &= others.empty();
+      legal &= shape[d] % (mesh.size(seeds.axis) * mesh.size(others)) == 0 &&
+               llvm::none_of(others, [&](StringAttr other) { return seeds.order.isMajor(seeds.axis, other, name); });
+    }
+    if (!legal)
+      continue;
+    std::pair<bool, int64_t> key{unsplit, shape[d]};
+    if (best.isWhole() || bestKey < key)
+      best = AxisState::split(d), bestKey = key;
+  }
+  return best;
+}
+
+namespace {
+struct Zero : pc::impl::ZeroBase<Zero> {
+  using ZeroBase::ZeroBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (stage < 1 || stage > 3) {
+      module.emitError() << tactic << ": stage " << int64_t(stage) << " is unknown; there are 1, 2 and 3";
+      return signalPassFailure();
+    }
+    StringAttr name = freshAxis(module, tactic, axis);
+    if (!name || failed(place(module, name)))
+      signalPassFailure();
+  }
+
+  LogicalResult place(ModuleOp module, StringAttr name) {
+    Seeds seeds(tactic, name, AxisOrder(module));
+    seeds.order.setData(name);
+    MeshAttr mesh = meshOf(module);
+
+    llvm::MapVector<StringAttr, SmallVector<Operation *>> leaves; // of every parameter
+    llvm::StringSet<> allNames;
+    SmallVector<Value> parameters;
+    module.walk([&](ParameterOp parameter) {
+      leaves[parameter.getNameAttr()].push_back(parameter);
+      parameters.push_back(parameter.getValue());
+      for (StringRef dim : parameter.getDims().getAsValueRange<StringAttr>())
+        allNames.insert(dim);
+    });
+    module.walk([&](StateOp state) { leaves[state.getParameterAttr()].push_back(state); });
+    llvm::StringMap<AxisState> shards; // of parameters and of all that lies as they do
+    bool any = false;
+    for (auto &[parameter, list] : leaves)
+      any |= (shards[parameter] = shardOf(list, seeds, mesh)).isSplit();
+    if (!any && mesh.size(name) > 1)
+      return module.emitError() << tactic << ": no parameter has a dim that divides by " << name.getValue() << "="
+                                << mesh.size(name) << " and that no inner data axis splits";
+
+    seeds.must.insert("batch");
+    seeds.only[Section::Optimizer] = allNames;
+    if (stage >= 2)
+      seeds.only[Section::Accumulate] = allNames;
+    seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
+      if (auto parameter = dyn_cast<ParameterOp>(leaf))
+        return {stage == 3 ? shards.lookup(parameter.getName()) : AxisState::whole()};
+      if (auto state = dyn_cast<StateOp>(leaf))
+        return {shards.lookup(state.getParameter())};
+      return {splitByName(leaf, seeds.must)};
+    };
+    // Accumulated gradients lie as the shards do, and so do copies of parameters: what is gathered is not shared.
+    llvm::DenseMap<Value, AxisState> rest;
+    if (stage >= 2)
+      module.walk([&](OutputOp output) {
+        if (output.getKind() == OutputKind::Gradient && shards.lookup(output.getName()).isSplit())
+          rest[origin(output.getValue())] = shards.lookup(output.getName());
+      });
+    if (stage == 3 && reshardAfterForward)
+      for (Value copy : separateReaders(module, parameters))
+        rest[copy] = shards.lookup(cast<ParameterOp>(origin(copy).getDefiningOp()).getName());
+    seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
+      auto it = rest.find(v.value);
+      return it == rest.end() ? std::nullopt : std::optional(it->second);
+    };
+    return propagate(module, seeds);
+  }
+};
+} // namespace

@@ -1,0 +1,38 @@
+// RUN: pc-opt %S/Inputs/gpt2.mlir --pc-differentiate=microbatches=2 -o %t.step
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-sequence-parallel --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none -o %t.placed
+// RUN: FileCheck %s < %t.placed
+// RUN: pc-opt %t.placed --pc-erase-placements | diff %t.step -
+// RUN: pc-opt %t.placed --pc-localize --pc-verify-local > %t.local
+// RUN: pc-equal %t.step %t.local
+// RUN: grep -oE "pc.(all_reduce|all_gather|reduce_scatter|all_to_all).*" %t.placed | sed -E "s/%%[^ ]+ //; s/ : .*-> tensor/ tensor/" | sort | uniq -c | FileCheck %s --check-prefix=COUNT --match-full-lines
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-sequence-parallel 2>&1 | FileCheck %s --check-prefix=FIRST
+// RUN: pc-opt %S/Inputs/llama.mlir --pc-differentiate -o %t.llama
+// RUN: pc-opt %t.llama --pc-set-mesh=mesh=tp=4 --pc-tensor-parallel --pc-sequence-parallel --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none -o %t.gqa
+// RUN: pc-opt %t.gqa --pc-erase-placements | diff %t.llama -
+// RUN: grep -oE "pc.(all_reduce|all_gather|reduce_scatter|all_to_all).*" %t.gqa | sed -E "s/%%[^ ]+ //; s/ : .*-> tensor/ tensor/" | sort | uniq -c | FileCheck %s --check-prefix=GQA --match-full-lines
+
+// FIRST: error: pc-sequence-parallel: axis 'tp' splits no weights; pc-tensor-parallel over it comes first
+
+// The embedding's partial rows go straight to the split residual stream; norms work on a part of the sequence; linears on all of it.
+// CHECK: pc.embedding {{.*}} -> tensor<4x8x16xf32, #pc.place<[_, _, _] sum(tp)>>
+// CHECK-NEXT: pc.reduce_scatter sum {{.*}} dim 1 on ["tp"] {{.*}} -> tensor<4x8x16xf32, #pc.place<[_, tp, _]>>
+// CHECK: pc.layer_norm {{.*}} -> (tensor<4x8x16xf32, #pc.place<[_, tp, _]>>, tensor<4x8xf32, #pc.place<[_, tp]>>, tensor<4x8xf32, #pc.place<[_, tp]>>)
+// CHECK-NEXT: %[[X:.*]] = pc.all_gather {{.*}} dim 1 on ["tp"]
+// CHECK-NEXT: pc.einsum {{.*}} %[[X]]
+
+// 4L + 2 = 10 gathers and as many scatters of [batch, sequence, embed], L = 2: the bytes of plain tensor parallelism's 10 all_reduces. What is
+// new are the 10 gradients of norms (5 gammas, 5 betas) and of the 4 biases behind row-parallel linears.
+// COUNT: {{ *}}10 pc.all_gather dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, _, _]>>
+// COUNT-NEXT: {{ *}}1 pc.all_reduce max on ["tp"] tensor<4x8xf32, #pc.place<[_, _]>>
+// COUNT-NEXT: {{ *}}[[N:[0-9]+]] pc.all_reduce sum on ["tp"] tensor<16xf32, #pc.place<[_]>>
+// COUNT-NEXT: {{ *}}1 pc.all_reduce sum on ["tp"] tensor<4x8xf32, #pc.place<[_, _]>>
+// COUNT: {{ *}}10 pc.reduce_scatter sum dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, tp, _]>>
+
+// Two axes for four ranks and two key/value heads cost what one of four would.
+// GQA: {{ *}}10 pc.all_gather dim 1 on ["tp.0", "tp.1"] tensor<8x8x16xf32, #pc.place<[_, _, _]>>
+// GQA-NEXT: {{ *}}1 pc.all_reduce max on ["tp.0", "tp.1"] tensor<8x8xf32, #pc.place<[_, _]>>
+// GQA-NEXT: {{ *}}5 pc.all_reduce sum on ["tp.0", "tp.1"] tensor<16xf32, #pc.place<[_]>>
+// GQA-NEXT: {{ *}}1 pc.all_reduce sum on ["tp.0", "tp.1"] tensor<8x8xf32, #pc.place<[_, _]>>
+// GQA-NEXT: {{ *}}2 pc.all_reduce sum on ["tp.0", "tp.1"] tensor<f32, #pc.place<[]>>
+// GQA-NEXT: {{ *}}4 pc.all_reduce sum on ["tp.1"] tensor<2x4x16xf32, #pc.place<[tp.0, _, _]>>
+// GQA-NEXT: {{ *}}10 pc.reduce_scatter sum dim 1 on ["tp.0", "tp.1"] tensor<8x8x16xf32, #pc.place<[_, (tp.0, tp.1), _]>>

@@ -1,0 +1,60 @@
+// RUN: pc-opt %S/Inputs/mlp.mlir --pc-differentiate=microbatches=2 -o %t.step
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero=stage=1 --pc-verify-placed --pc-interpret=print=none | tee %t.1 | FileCheck %s --check-prefix=ONE
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero=stage=2 --pc-verify-placed --pc-interpret=print=none | tee %t.2 | FileCheck %s --check-prefix=TWO
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed --pc-interpret=print=none | tee %t.3 | FileCheck %s --check-prefix=THREE
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 reshard-after-forward=false" --pc-verify-placed --pc-interpret=print=none | tee %t.4 | FileCheck %s --check-prefix=KEEP
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=rep=2,dp=2 --pc-data-parallel=axis=rep --pc-zero=stage=3 --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none | tee %t.5 | FileCheck %s --check-prefix=HYBRID
+// RUN: for i in 1 2 3 4 5; do pc-opt %t.$i --pc-erase-placements | diff %t.step - || exit 1; done
+// RUN: for i in 1 2 3 4 5; do pc-opt %t.$i --pc-localize --pc-verify-local > %t.local && pc-equal %t.step %t.local || exit 1; done
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero=stage=4 2>&1 | FileCheck %s --check-prefix=STAGE
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=3 --pc-zero=stage=1 2>&1 | FileCheck %s --check-prefix=DIVIDE
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=5 --pc-zero=stage=3 2>&1 | FileCheck %s --check-prefix=NONE
+
+// STAGE: error: pc-zero: stage 4 is unknown; there are 1, 2 and 3
+// DIVIDE: error: pc-zero: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
+// NONE: error: pc-zero: no parameter has a dim that divides by dp=5 and that no inner data axis splits
+
+// Stage 1: the longest dim of each state is split; gradients add up whole over the microbatches, are scattered once, and the new parameters
+// are gathered.
+// ONE-DAG: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[_, _]>>
+// ONE: pc.accumulate
+// ONE-NOT: {{pc\.(all_reduce|all_gather|reduce_scatter|all_to_all)}}
+// ONE: pc.yield
+// ONE-COUNT-3: pc.reduce_scatter
+// The norm of all gradients from the shards: one scalar.
+// ONE: pc.all_reduce sum {{.*}} -> tensor<f32, #pc.place<[]>>
+// ONE: pc.state "exp_avg" of "wte" {{.*}} : tensor<512x6xf32, #pc.place<[dp, _]>>
+// ONE: pc.adamw {{.*}} -> (tensor<512x6xf32, #pc.place<[dp, _]>>, tensor<512x6xf32, #pc.place<[dp, _]>>, tensor<512x6xf32, #pc.place<[dp, _]>>)
+// ONE-COUNT-3: pc.all_gather
+// ONE-NOT: pc.all_gather
+
+// Stage 2: each gradient is scattered where it is made.
+// TWO: pc.accumulate
+// TWO: %[[G:.*]] = pc.einsum "b s v, b s e -> v e" {{.*}} -> tensor<512x6xf32, #pc.place<[_, _] sum(dp)>>
+// TWO: %[[D:.*]] = pc.einsum "b s f, b s e -> {{.*}} sum(dp)>>
+// TWO-NEXT: pc.reduce_scatter sum %[[D]]
+// TWO: pc.yield
+// TWO-NOT: pc.reduce_scatter
+// TWO-COUNT-3: pc.all_gather
+// TWO-NOT: pc.all_gather
+
+// Stage 3: nothing is whole but between a gather and the last reader; forward and backward gather for themselves.
+// THREE: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[dp, _]>>
+// THREE: pc.accumulate
+// THREE: %[[F:.*]] = pc.copy %{{.*}} : (tensor<512x6xf32, #pc.place<[dp, _]>>)
+// THREE-NEXT: %[[W:.*]] = pc.all_gather %[[F]] dim 0 on ["dp"]
+// THREE-NEXT: pc.embedding %[[W]]
+// THREE: pc.seed
+// THREE: %[[B:.*]] = pc.copy %{{.*}} : (tensor<512x6xf32, #pc.place<[dp, _]>>)
+// THREE-NEXT: pc.all_gather %[[B]] dim 0 on ["dp"]
+// THREE: pc.yield
+// THREE-NOT: {{pc\.(all_gather|reduce_scatter)}}
+// THREE: pc.adamw
+
+// KEEP: pc.accumulate
+// KEEP-COUNT-3: pc.all_gather
+// KEEP-NOT: pc.all_gather
+
+// Hybrid: shards within the inner axis, their gradients summed over the outer one.
+// HYBRID: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[dp, _]>>
+// HYBRID: pc.all_reduce sum {{.*}} on ["rep"] : (tensor<512x6xf32, #pc.place<[dp, _] sum(rep)>>)
