@@ -4,10 +4,12 @@
 // compiling the stand-in's own sources against them (CMakeLists.txt).
 //
 //===----------------------------------------------------------------------===//
+#include "standin/abi/CublasLt.h"
 #include "standin/abi/Driver.h"
 
 #define COMPARE(name, value) static_assert(static_cast<int>(name) == (value), #name);
 PC_CUDA_ERRORS(COMPARE)
 PC_CUDA_CONSTANTS(COMPARE)
+PC_CUBLASLT_CONSTANTS(COMPARE)
 
 int main() {}
