@@ -2,8 +2,8 @@
 //
 // A Comm connects the ranks of one run and carries out the moves of pcrt.h.
 // Transports: `self` (one rank), `shm` (ranks of one machine, zero copy),
-// `virtual` (ranks as threads) and `mpi` (a plug-in). All give the same bits:
-// addends are added in coordinate order by one rank, which hands the result on.
+// `virtual` (ranks as threads), `mpi` (a plug-in) and `tcp` (control data).
+// All give the same bits: addends are added in coordinate order.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_COMM_H
@@ -58,6 +58,8 @@ private:
   Run run = nullptr;
 };
 
+class TcpControl;
+
 /// The ranks of one run. One thread at a time may use it. After a call returned
 /// anything but PCRT_OK, the run is over: the caller leaves with that status.
 class Comm {
@@ -67,7 +69,7 @@ public:
   int rank() const { return myRank; }
   int size() const { return numRanks; }
 
-  /// "self", "shm", "virtual" or "mpi".
+  /// "self", "shm", "virtual", "mpi" or "tcp".
   virtual const char *transport() const = 0;
 
   /// Allocates this rank's arena: `bytes` bytes of zeros, aligned to 2 MiB,
@@ -101,6 +103,9 @@ public:
   /// stay mapped, so VmHWM minus this is the rank's own peak.
   virtual int64_t peerResidentBytes() const { return 0; }
 
+  /// The connection that watches over the ranks of a `tcp` run; null in others.
+  virtual TcpControl *control() { return nullptr; }
+
   /// What failed last: rank, op, group and what to do about it.
   const std::string &error() const { return lastError; }
 
@@ -122,7 +127,7 @@ private:
 /// Connects this process with the other ranks of its run, as the environment
 /// says: pc-run's variables (PCRT_*), torchrun's (RANK, WORLD_SIZE, ...),
 /// mpirun's (OMPI_COMM_WORLD_*) or srun's (SLURM_*); none of them: one rank.
-/// PCRT_TRANSPORT=self|shm|mpi|virtual overrides the choice of transport.
+/// PCRT_TRANSPORT=self|shm|mpi|tcp|virtual overrides the choice of transport.
 pcrt_status connect(std::unique_ptr<Comm> *out, std::string *error);
 
 /// Calls `body` as every rank that this process is: once, connected as above, or with PCRT_TRANSPORT=virtual once per

@@ -3,6 +3,7 @@
 #include "comm/HostArena.h"
 #include "comm/Rendezvous.h"
 #include "comm/ShmComm.h"
+#include "comm/TcpComm.h"
 #include "comm/VirtualComm.h"
 
 #include <cstdlib>
@@ -76,6 +77,8 @@ pcrt_status pcrt::connect(std::unique_ptr<Comm> *out, std::string *error) {
     return PCRT_USAGE;
   if (place.transport == "mpi")
     return connectMpi(out, error);
+  if (place.transport == "tcp")
+    return TcpComm::join(place, out, error);
   if (place.transport == "virtual") {
     *error = "virtual ranks share one process; this program runs one rank in each";
     return PCRT_USAGE;

@@ -40,7 +40,7 @@ static std::string text(const char *name) {
 }
 
 static bool isTransport(const std::string &name) {
-  return name == "self" || name == "shm" || name == "mpi" || name == "virtual";
+  return name == "self" || name == "shm" || name == "mpi" || name == "tcp" || name == "virtual";
 }
 
 bool pcrt::readPlace(Place *place, std::string *error) {
@@ -84,7 +84,7 @@ bool pcrt::readPlace(Place *place, std::string *error) {
   if (place->transport.empty())
     place->transport = place->size == 1 ? "self" : place->localSize >= place->size ? "shm" : "mpi";
   else if (read.error.empty() && !isTransport(place->transport))
-    read.error = "PCRT_TRANSPORT='" + place->transport + "' is not one of self, shm, mpi, virtual";
+    read.error = "PCRT_TRANSPORT='" + place->transport + "' is not one of self, shm, mpi, tcp, virtual";
   if (read.error.empty() && place->transport == "virtual" && place->size > 1 && place->launcher != "pc-run")
     read.error = "PCRT_TRANSPORT=virtual runs all ranks in one process, but " + place->launcher + " started " +
                  std::to_string(place->size) + "; start the program alone, or with pc-run --virtual";

@@ -10,6 +10,7 @@
 #include "comm/HostArena.h"
 #include "comm/Moves.h"
 #include "comm/ShmControl.h"
+#include "comm/TcpControl.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <mpi.h>
 #include <sched.h>
+#include <unistd.h>
 
 using namespace pcrt;
 
@@ -40,9 +42,11 @@ public:
   MpiComm(int rank, int size)
       : Comm(rank, size), timeout(timeoutSeconds()), world(worldGroup(rank, size)), sources(size), keys(size) {
     MPI_Comm_dup(MPI_COMM_WORLD, &messages);
+    watchRanks();
   }
 
   ~MpiComm() override {
+    plane.reset();
     endMpi(); // frees the communicator too
   }
 
@@ -71,7 +75,11 @@ public:
     return finish(world, key);
   }
 
-  void abort(pcrt_status status, const char *) override { abortStatus = status; }
+  void abort(pcrt_status status, const char *message) override {
+    abortStatus = status;
+    if (plane)
+      plane->giveUp(status, rankName(rank()) + " failed: " + message);
+  }
 
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
@@ -91,7 +99,12 @@ private:
     return staging.data();
   }
 
+  /// MPI does not tell when a rank dies: connects the ranks by connections that do. Without them, where the network
+  /// does not allow it, mpirun has to end the others.
+  void watchRanks();
+
   MPI_Comm messages;
+  std::unique_ptr<TcpControl> plane;
   double timeout;
   Group world;
   HostArena arena;
@@ -103,6 +116,39 @@ private:
 };
 
 } // namespace
+
+void MpiComm::watchRanks() {
+  if (size() == 1)
+    return;
+  // What the launcher's environment would say, from MPI itself.
+  struct Start {
+    char host[64];
+    int64_t process, time;
+  } start{{}, getpid(), int64_t(monotonicSeconds() * 1e9)};
+  gethostname(start.host, sizeof start.host - 1);
+  MPI_Bcast(&start, sizeof start, MPI_BYTE, 0, messages);
+  MPI_Comm machine;
+  MPI_Comm_split_type(messages, MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &machine);
+  Place place;
+  place.rank = rank();
+  place.size = size();
+  MPI_Comm_size(machine, &place.localSize);
+  MPI_Comm_free(&machine);
+  int fewest = place.localSize;
+  MPI_Allreduce(MPI_IN_PLACE, &fewest, 1, MPI_INT, MPI_MIN, messages);
+  place.localSize = fewest;
+  place.launcher = "mpi";
+  place.run = std::to_string(start.process) + "/" + std::to_string(start.time);
+  MeetingPoint point = meetingPointAt(fewest == size() ? "127.0.0.1" : start.host, place);
+  std::string error;
+  int connected = TcpControl::connect(place, point, &plane, &error) == PCRT_OK;
+  MPI_Allreduce(MPI_IN_PLACE, &connected, 1, MPI_INT, MPI_MIN, messages);
+  if (connected)
+    return;
+  plane.reset();
+  if (!error.empty())
+    fprintf(stderr, "warning: %s; if a rank dies, only mpirun can end the others\n", error.c_str());
+}
 
 void MpiComm::send(const Group &group, int index, const void *data, int64_t bytes) {
   constexpr int64_t piece = 1 << 30;
@@ -137,6 +183,11 @@ pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
       break;
     if (tries > 200)
       sched_yield();
+    if (plane && plane->failed()) {
+      plane->setReported(PCRT_PEER_LOST);
+      return fail(PCRT_PEER_LOST,
+                  rankName(rank()) + ": in " + describeKey(key) + ": " + plane->failure() + "; the run is over");
+    }
     if (monotonicSeconds() - start < timeout)
       continue;
     std::vector<int> missing;

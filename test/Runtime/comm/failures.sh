@@ -78,7 +78,7 @@ expect 'bad timeout' 2 1000 "--timeout takes" "$pc_run" --timeout -3 "$victim"
 expect 'unknown option' 2 1000 "unknown option '--frobnicate'" "$pc_run" --frobnicate "$victim"
 expect 'nothing to run' 2 1000 'usage: pc-run' "$pc_run"
 expect 'help' 0 1000 '' "$pc_run" --help
-expect 'bad transport' 2 1500 "PCRT_TRANSPORT='smoke' is not one of self, shm, mpi, virtual" env PCRT_TRANSPORT=smoke "$pc_run" -n 2 "$victim"
+expect 'bad transport' 2 1500 "PCRT_TRANSPORT='smoke' is not one of self, shm, mpi, tcp, virtual" env PCRT_TRANSPORT=smoke "$pc_run" -n 2 "$victim"
 
 # Virtual ranks: the same failures without a process to lose.
 expect 'virtual: all is well' 0 3000 '' "$pc_run" --virtual -n 4 "$victim" count
@@ -123,14 +123,25 @@ name='launcher killed'
 sleep 0.3
 leftovers
 
-# Without pc-run: every rank by itself, under the environment of torchrun. foreign NAME VICTIM-RANK 'codes' MODE
+# Without pc-run: every rank by itself, under the environment of another launcher. foreign NAME VICTIM-RANK 'codes' LIMIT-MS MODE
+launcher=torchrun
+rank_environment() {
+  local port=$((20000 + $$ % 10000))
+  case $launcher in
+  torchrun) echo "RANK=$1 WORLD_SIZE=$2 LOCAL_RANK=$1 LOCAL_WORLD_SIZE=$2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port" ;;
+  srun) echo "SLURM_PROCID=$1 SLURM_STEP_NUM_TASKS=$2 SLURM_LOCALID=$1 SLURM_STEP_NUM_NODES=1 SLURM_JOB_ID=$$ SLURM_STEP_ID=$port" ;;
+  # Two machines by name, both this one.
+  srun-two) echo "SLURM_PROCID=$1 SLURM_STEP_NUM_TASKS=$2 SLURM_LOCALID=0 SLURM_STEP_NUM_NODES=$2 SLURM_JOB_ID=$$ SLURM_STEP_ID=$port
+    SLURM_STEP_NODELIST=localhost,no-such-host" ;;
+  esac
+}
 foreign() {
-  name="$1 (torchrun's environment)"
+  name="$1 ($launcher's environment${PCRT_TRANSPORT:+, $PCRT_TRANSPORT})"
   local ranks=3 pids=() codes='' rank start=$(milliseconds)
   : >"$work/err"
   for ((rank = ranks - 1; rank >= 0; --rank)); do
-    RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) \
-      timeout 30 "$victim" "$4" "$2" >>"$work/out" 2>>"$work/err" &
+    # shellcheck disable=SC2046 # a list of words
+    env $(rank_environment $rank $ranks) timeout 30 "$victim" "$5" "$2" >>"$work/out" 2>>"$work/err" &
     pids[rank]=$!
   done
   for ((rank = 0; rank < ranks; ++rank)); do
@@ -138,18 +149,80 @@ foreign() {
     codes+="$? "
   done
   local took=$(($(milliseconds) - start))
-  [ "$codes" = "$3 " ] || complain "exit codes $codes, not $3"
-  [ $took -le 2000 ] || complain "took $took ms"
+  [[ $codes =~ ^$3\ $ ]] || complain "exit codes $codes, not $3"
+  [ $took -le "$4" ] || complain "took $took ms, not at most $4"
   leftovers
   echo "$name: $took ms"
 }
-foreign 'all is well' 1 '0 0 0' none
-foreign 'killed' 1 '7 137 7' kill
-grep -q 'rank 0: in .*rank 1 died' "$work/err" || complain 'no message'
-foreign 'killed while others compute' 2 '7 7 137' kill-compute
-grep -q 'rank 0: rank 2 died' "$work/err" || complain 'no message'
-foreign 'gives up' 1 '7 9 7' abort-9
-foreign 'ends early' 1 '7 0 7' exit-0
+says() { grep -Eq -- "$1" "$work/err" || complain "nothing like '$1' in stderr"; }
+
+all_foreign() {
+  foreign 'all is well' 1 '0 0 0' 2000 none
+  foreign 'killed' 1 '7 137 7' 1500 kill
+  says 'rank 0: in .*rank 1 died'
+  says 'rank 2: in .*rank 1 died'
+  foreign 'rank 0 killed' 0 '137 7 7' 1500 kill
+  says 'rank 1: in .*rank 0 died'
+  foreign 'killed while others compute' 2 '7 7 137' 1700 kill-compute
+  says 'rank 0: rank 2 died'
+  foreign 'gives up' 1 '7 9 7' 1500 abort-9
+  foreign 'ends early' 1 '7 0 7' 1500 exit-0
+  says "rank 1 ended before joining 'all_reduce gradient'"
+  foreign 'rank 0 ends early' 0 '0 7 7' 1500 exit-0
+  says "rank 0 ended before joining 'all_reduce gradient'"
+}
+all_foreign
+launcher=srun
+foreign 'all is well' 1 '0 0 0' 2000 none
+export PCRT_TRANSPORT=tcp
+all_foreign
+launcher=torchrun
+all_foreign
+foreign 'different moves' 1 '1 1 1' 1500 order
+says "ranks disagree in group \(dp: ranks 0, 1, 2\): rank 0 runs 'all_reduce gradient' .*, rank 1 runs 'all_reduce logits'"
+PCRT_TIMEOUT_SECONDS=1 foreign 'late' 1 '(8 7 7|7 7 8|8 7 8)' 6000 sleep-4
+says "rank [02]: no answer within 1 s from rank 1 \(between moves\) in 'all_reduce gradient' .* of group \(dp: ranks 0, 1, 2\)"
+launcher=srun-two
+foreign 'several machines' 1 '0 0 0' 2000 none
+unset PCRT_TRANSPORT
+
+# Two machines, as far as the network is concerned: two network namespaces with a cable between them.
+name='two network namespaces'
+one="pcrt-$$-1" two="pcrt-$$-2"
+if ip netns add "$one" 2>/dev/null && ip netns add "$two" 2>/dev/null &&
+  ip link add pv1 netns "$one" type veth peer name pv2 netns "$two" 2>/dev/null; then
+  ip -n "$one" addr add 10.213.7.1/24 dev pv1 && ip -n "$one" link set pv1 up && ip -n "$one" link set lo up
+  ip -n "$two" addr add 10.213.7.2/24 dev pv2 && ip -n "$two" link set pv2 up && ip -n "$two" link set lo up
+  machines() { # MODE: rank 0 on one, ranks 1 and 2 on the other
+    : >"$work/err"
+    local rank pids=() codes='' start=$(milliseconds)
+    for rank in 0 1 2; do
+      env RANK=$rank WORLD_SIZE=3 LOCAL_RANK=$((rank / 2)) LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.213.7.1 MASTER_PORT=29500 \
+        PCRT_TRANSPORT=tcp ip netns exec "$([ $rank = 0 ] && echo "$one" || echo "$two")" \
+        timeout 30 "$victim" "$1" 2 >>"$work/out" 2>>"$work/err" &
+      pids[rank]=$!
+    done
+    if [ "$2" = cut ]; then
+      sleep 0.5
+      ip -n "$one" link set pv1 down
+    fi
+    for rank in 0 1 2; do
+      wait "${pids[rank]}" 2>/dev/null
+      codes+="$? "
+    done
+    [ "$codes" = "$3 " ] || complain "exit codes $codes, not $3"
+    echo "$name, $1${2:+, $2}: $(($(milliseconds) - start)) ms"
+  }
+  machines none '' '0 0 0'
+  machines kill '' '7 7 137'
+  says 'rank 0: in .*rank 2 died'
+  machines count-slowly cut '7 7 7'
+  says 'rank 0: .*rank 1 died|rank 0: .*rank 2 died'
+else
+  echo "$name: not permitted here, not tested"
+fi
+ip netns del "$one" 2>/dev/null
+ip netns del "$two" 2>/dev/null
 
 [ $failed = 0 ] && echo 'all failures are handled'
 exit $((failed > 0))

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "comm/Comm.h"
 #include "comm/Environment.h"
+#include "comm/TcpMeeting.h"
 #include "launch/Launch.h"
 
 #include <cstdio>
@@ -103,6 +104,33 @@ static void testEnvironments() {
   CHECK(connect(&comm, &error) == PCRT_USAGE && error.find("cannot load the MPI transport") == 0);
 }
 
+static void testMeetingPoints() {
+  CHECK(firstHost("gpu1") == "gpu1" && firstHost("a1,b2") == "a1" && firstHost("gpu[03-06,9],login1") == "gpu03");
+  CHECK(firstHost("n[7]") == "n7" && firstHost("") == "");
+  MeetingPoint point;
+  std::string error;
+  Place place;
+  CHECK(readFrom({"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NUM_NODES=2", "SLURM_JOB_ID=7",
+                  "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=gpu[03-04]"},
+                 &place, &error));
+  CHECK(findMeetingPoint(place, &point, &error) && point.host == "gpu03" && point.ports.size() == 8);
+  uint64_t run = point.run;
+  setenv("SLURM_STEP_ID", "1", 1);
+  CHECK(readPlace(&place, &error) && findMeetingPoint(place, &point, &error) && point.run != run);
+  setenv("PCRT_PORT", "4711", 1);
+  CHECK(findMeetingPoint(place, &point, &error) && point.ports == std::vector<int>{4711});
+  setenv("PCRT_PORT", "70000", 1);
+  CHECK(!findMeetingPoint(place, &point, &error) && error == "PCRT_PORT='70000' is not a port");
+  // torchrun keeps MASTER_PORT for its store; others leave it to the program.
+  CHECK(readFrom({"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=29500"},
+                 &place, &error));
+  CHECK(findMeetingPoint(place, &point, &error) && point.host == "h" && point.ports[0] == 29500);
+  setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+  CHECK(findMeetingPoint(place, &point, &error) && point.ports[0] != 29500 && point.ports.size() == 8);
+  CHECK(readFrom({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, &place, &error));
+  CHECK(!findMeetingPoint(place, &point, &error) && error.find("set MASTER_ADDR") != std::string::npos);
+}
+
 static void testRun() {
   std::unique_ptr<Comm> comm;
   std::string error;
@@ -155,6 +183,7 @@ int main() {
     testRun();
     testCores();
     testEnvironments();
+    testMeetingPoints();
   }
   return failures ? PCRT_VERIFICATION : PCRT_OK;
 }

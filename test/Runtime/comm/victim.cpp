@@ -76,6 +76,8 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
       sleepSeconds(4);
     if (now && mode == "slow")
       sleepSeconds(2);
+    if (mode == "count-slowly")
+      sleepSeconds(0.01);
     bool swapped = now && mode == "order";
     bool other = now && mode == "size";
     if (step == 100 && mode == "cross") { // the two groups in different orders

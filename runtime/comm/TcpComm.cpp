@@ -1,0 +1,93 @@
+//===- TcpComm.cpp - ranks of any machines, over one connection each ------===//
+#include "comm/TcpComm.h"
+#include "comm/Moves.h"
+
+#include <cstring>
+
+using namespace pcrt;
+
+TcpComm::TcpComm(const Place &place, std::unique_ptr<TcpControl> plane)
+    : Comm(place.rank, place.size), world(worldGroup(place.rank, place.size)), localRanks(place.localSize),
+      plane(std::move(plane)) {}
+
+pcrt_status TcpComm::join(const Place &place, std::unique_ptr<Comm> *out, std::string *error) {
+  MeetingPoint point;
+  if (!findMeetingPoint(place, &point, error))
+    return PCRT_USAGE;
+  std::unique_ptr<TcpControl> plane;
+  if (pcrt_status status = TcpControl::connect(place, point, &plane, error); status != PCRT_OK)
+    return status;
+  std::unique_ptr<TcpComm> comm(new TcpComm(place, std::move(plane)));
+  if (pcrt_status status = comm->barrier(); status != PCRT_OK) {
+    *error = comm->error();
+    return status;
+  }
+  *out = std::move(comm);
+  return PCRT_OK;
+}
+
+pcrt_status TcpComm::gather(const Group &group, const MoveKey &key, const void *mine, int64_t n) {
+  std::string error;
+  if (pcrt_status status = plane->gather(group, key, mine, n, &parts, &error); status != PCRT_OK)
+    return fail(status, error);
+  for (int i = 0; i < group.size(); ++i) {
+    if (memcmp(&parts[i].key, &key, sizeof key) == 0)
+      continue;
+    std::string text =
+        "ranks disagree in " + groupName(group) + ": " + describeMismatch(rank(), key, group.ranks[i], parts[i].key);
+    plane->giveUp(PCRT_INTERNAL, rankName(rank()) + " gave up: " + text);
+    return fail(PCRT_INTERNAL, rankName(rank()) + ": " + text);
+  }
+  return PCRT_OK;
+}
+
+pcrt_status TcpComm::allocateArena(int64_t bytes, char **base) {
+  std::string error;
+  pcrt_status status = arena.allocate(bytes, localRanks, base, &error);
+  if (status == PCRT_OK)
+    return barrier();
+  plane->giveUp(status, rankName(rank()) + " gave up: " + error);
+  return fail(status, rankName(rank()) + ": " + error);
+}
+
+pcrt_status TcpComm::barrier() { return gather(world, makeKey("barrier", world), nullptr, 0); }
+
+pcrt_status TcpComm::allGatherBytes(const void *mine, int64_t n, void *all) {
+  MoveKey key = makeKey("allGatherBytes", world);
+  key.outer = n;
+  if (pcrt_status status = gather(world, key, mine, n); status != PCRT_OK)
+    return status;
+  for (int peer = 0; peer < size() && n > 0; ++peer)
+    memcpy(static_cast<char *>(all) + peer * n, parts[peer].data.data(), n);
+  return PCRT_OK;
+}
+
+void TcpComm::abort(pcrt_status status, const char *message) {
+  plane->giveUp(status, rankName(rank()) + " failed: " + message);
+}
+
+pcrt_status TcpComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
+                              const ParallelFor &parallelFor) {
+  if (group.id < 0 || group.id >= kWorldGroup)
+    return fail(PCRT_INTERNAL, "group " + std::to_string(group.id) + " is beyond the " + std::to_string(kWorldGroup) +
+                                   " groups of a program");
+  int n = group.size();
+  int64_t width = elementBytes(desc.dtype), elements = outElements(desc, n);
+  if (pcrt_status status = gather(group, makeKey(desc, group), in, inElements(desc, n) * width); status != PCRT_OK)
+    return status;
+  ins.clear();
+  for (const TcpControl::Part &part : parts)
+    ins.push_back(part.data.data());
+  auto *to = static_cast<char *>(out);
+  if (desc.kind == PCRT_ALL_REDUCE && elements > 0) {
+    // Every member has all addends and adds them in the same order.
+    parallelFor(elements, [&](int64_t lo, int64_t hi) {
+      reduceElements(desc.dtype, desc.reduction, ins.data(), n, &to, 1, lo, hi);
+    });
+    return PCRT_OK;
+  }
+  std::vector<char *> outs(n);
+  outs[group.me] = to;
+  carryOutShare(desc, n, group.me, ins.data(), outs.data(), parallelFor);
+  return PCRT_OK;
+}

@@ -1,0 +1,48 @@
+//===- TcpComm.h - ranks of any machines, over one connection each --------===//
+//
+// The control plane of runs on several machines, and of devices that move
+// their data by themselves. It can carry moves of host memory too: everything
+// passes rank 0, so that is for small runs and tests.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_TCPCOMM_H
+#define PCRT_COMM_TCPCOMM_H
+
+#include "comm/HostArena.h"
+#include "comm/TcpControl.h"
+
+namespace pcrt {
+
+class TcpComm final : public Comm {
+public:
+  /// Connects to the other ranks and waits for all of them.
+  static pcrt_status join(const Place &place, std::unique_ptr<Comm> *out, std::string *error);
+
+  const char *transport() const override { return "tcp"; }
+  pcrt_status allocateArena(int64_t bytes, char **base) override;
+  pcrt_status barrier() override;
+  pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) override;
+  void abort(pcrt_status status, const char *message) override;
+  TcpControl *control() override { return plane.get(); }
+
+protected:
+  pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
+                       const ParallelFor &parallelFor) override;
+
+private:
+  TcpComm(const Place &place, std::unique_ptr<TcpControl> plane);
+
+  /// Gathers into `parts` what the members of `group` give; all have to give the same key.
+  pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n);
+
+  Group world;
+  int localRanks; ///< On this machine.
+  HostArena arena;
+  std::vector<TcpControl::Part> parts;
+  std::vector<const char *> ins;
+  std::unique_ptr<TcpControl> plane;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_TCPCOMM_H

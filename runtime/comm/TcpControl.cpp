@@ -1,0 +1,466 @@
+//===- TcpControl.cpp - what ranks tell each other besides tensors --------===//
+#include "comm/TcpControl.h"
+#include "comm/ShmControl.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace pcrt;
+
+namespace {
+
+constexpr uint32_t kMagic = 0x70637443;
+constexpr int32_t kNoGather = -2; ///< Kind of `current` outside of gathers.
+
+/// Start of a Gather's payload; ranks of the members and the data follow.
+struct GatherHead {
+  MoveKey key;
+  int32_t members, me;
+};
+
+/// Start of a member's part in a Gathered's payload; the data follow.
+struct PartHead {
+  MoveKey key;
+  int64_t bytes;
+};
+
+struct FailedHead {
+  int32_t rank, status;
+};
+
+template <typename T> T readAt(const std::vector<char> &bytes, size_t at) {
+  T value;
+  memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Start and end
+//===----------------------------------------------------------------------===//
+
+pcrt_status TcpControl::connect(const Place &place, const MeetingPoint &point, std::unique_ptr<TcpControl> *out,
+                                std::string *error) {
+  std::vector<Peer> peers;
+  if (pcrt_status status = meetOverTcp(place, point, &peers, error); status != PCRT_OK)
+    return status;
+  out->reset(new TcpControl(place, std::move(peers)));
+  return PCRT_OK;
+}
+
+TcpControl::TcpControl(const Place &place, std::vector<Peer> peers)
+    : myRank(place.rank), numRanks(place.size), timeout(timeoutSeconds()), wakeEvent(eventfd(0, EFD_CLOEXEC)),
+      answers(place.size), leftRanks(place.size) {
+  current.kind = kNoGather;
+  channels.resize(peers.size());
+  for (size_t i = 0; i < peers.size(); ++i)
+    channels[i].peer = std::move(peers[i]);
+  // The thread inherits a full signal mask: handlers run on the program's own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+TcpControl::~TcpControl() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    Message goodbye = makeMessage(Goodbye, myRank, 0, 0, {});
+    for (Channel &channel : channels)
+      if (channel.peer.socket >= 0)
+        channel.out.push_back(goodbye);
+    stopping = true;
+  }
+  wake();
+  thread.join();
+  for (Channel &channel : channels)
+    if (channel.peer.socket >= 0)
+      close(channel.peer.socket);
+  close(wakeEvent);
+}
+
+void TcpControl::setHooks(ControlHooks newHooks) {
+  std::lock_guard<std::mutex> lock(mutex);
+  hooks = std::move(newHooks);
+}
+
+void TcpControl::wake() { eventfd_write(wakeEvent, 1); }
+
+//===----------------------------------------------------------------------===//
+// The thread
+//===----------------------------------------------------------------------===//
+
+void TcpControl::run() {
+  std::vector<pollfd> entries(channels.size() + 1);
+  double flushUntil = 0;
+  for (;;) {
+    bool pending = false;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      for (size_t i = 0; i < channels.size(); ++i) {
+        bool writes = !channels[i].out.empty();
+        pending |= writes;
+        entries[i] = {channels[i].peer.socket, short(POLLIN | (writes ? POLLOUT : 0)), 0};
+      }
+      if (stopping) {
+        flushUntil = flushUntil ? flushUntil : monotonicSeconds() + 1;
+        if (!pending || monotonicSeconds() > flushUntil)
+          return;
+      }
+    }
+    entries.back() = {wakeEvent, POLLIN, 0};
+    double wait = endAt ? std::max(0.0, endAt - monotonicSeconds()) : stopping ? 0.05 : 60;
+    poll(entries.data(), entries.size(), int(wait * 1000) + 1);
+    eventfd_t count;
+    if (entries.back().revents)
+      eventfd_read(wakeEvent, &count);
+    std::lock_guard<std::mutex> lock(mutex);
+    for (size_t i = 0; i < channels.size(); ++i) {
+      Channel &channel = channels[i];
+      int rank = myRank == 0 ? int(i) : 0;
+      if ((entries[i].revents & POLLOUT) && !writeTo(channel))
+        connectionClosed(channel, rank);
+      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) && channel.peer.socket >= 0 && !readFrom(channel))
+        connectionClosed(channel, rank);
+    }
+    changed.notify_all();
+    if (endAt && monotonicSeconds() >= endAt)
+      endProcess();
+  }
+}
+
+/// False once the connection is at its end.
+bool TcpControl::writeTo(Channel &channel) {
+  while (!channel.out.empty()) {
+    const Bytes &bytes = *channel.out.front();
+    ssize_t count = send(channel.peer.socket, bytes.data() + channel.sent, bytes.size() - channel.sent,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0)
+      return errno == EAGAIN || errno == EINTR;
+    channel.sent += count;
+    if (channel.sent < bytes.size())
+      return true;
+    channel.sent = 0;
+    channel.out.erase(channel.out.begin());
+  }
+  return true;
+}
+
+bool TcpControl::readFrom(Channel &channel) {
+  for (;;) {
+    // The rest of this message, no more: the next one then begins at the start of `in`.
+    size_t have = channel.in.size(), want = sizeof(Header);
+    if (have >= want) {
+      Header header = readAt<Header>(channel.in, 0);
+      if (header.magic != kMagic || header.bytes < 0)
+        return false;
+      want += header.bytes;
+      if (have == want) {
+        auto message = std::make_shared<const Bytes>(std::move(channel.in));
+        channel.in = Bytes();
+        handle(header, message);
+        continue;
+      }
+    }
+    channel.in.resize(want);
+    ssize_t count = recv(channel.peer.socket, channel.in.data() + have, want - have, MSG_DONTWAIT);
+    channel.in.resize(have + std::max<ssize_t>(count, 0));
+    if (count < 0)
+      return errno == EAGAIN || errno == EINTR;
+    if (count == 0)
+      return false;
+  }
+}
+
+void TcpControl::connectionClosed(Channel &channel, int rank) {
+  close(channel.peer.socket);
+  channel.peer.socket = -1;
+  channel.out.clear();
+  channel.sent = 0;
+  if (leftRanks[rank] || stopping)
+    return;
+  recordFailure(rank, PCRT_PEER_LOST,
+                rankName(rank) + " died (process " + std::to_string(channel.peer.process) + " on " + channel.peer.host +
+                    ")");
+}
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+TcpControl::Message TcpControl::makeMessage(Kind kind, int from, int group, uint64_t sequence,
+                                            std::initializer_list<std::pair<const void *, int64_t>> pieces) {
+  Header header{kMagic, kind, from, group, sequence, 0};
+  for (const auto &[data, bytes] : pieces)
+    header.bytes += bytes;
+  auto message = std::make_shared<Bytes>(sizeof header + header.bytes);
+  memcpy(message->data(), &header, sizeof header);
+  size_t at = sizeof header;
+  for (const auto &[data, bytes] : pieces) {
+    if (bytes > 0)
+      memcpy(message->data() + at, data, bytes);
+    at += bytes;
+  }
+  return message;
+}
+
+void TcpControl::deliver(int rank, const Message &message) {
+  if (rank == myRank)
+    return handle(readAt<Header>(*message, 0), message);
+  Channel &channel = channelTo(rank);
+  if (channel.peer.socket >= 0)
+    channel.out.push_back(message);
+}
+
+void TcpControl::handle(const Header &header, Message message) {
+  switch (header.kind) {
+  case Gather:
+    return collect(header, message);
+  case Gathered:
+    if (current.kind != kNoGather && header.sequence == sequences[header.group])
+      result = message;
+    return;
+  case Failed:
+    if (header.bytes >= int64_t(sizeof(FailedHead))) {
+      auto head = readAt<FailedHead>(*message, sizeof header);
+      recordFailure(head.rank, pcrt_status(head.status),
+                    std::string(message->begin() + sizeof header + sizeof head, message->end()));
+    }
+    return;
+  case Goodbye:
+    leftRanks[header.from] = true;
+    if (myRank == 0)
+      finishGathers();
+    else if (current.kind != kNoGather && !result)
+      recordFailure(header.from, PCRT_PEER_LOST,
+                    rankName(header.from) + " ended before joining " + describeKey(current));
+    return;
+  case Question:
+    if (myRank == 0)
+      for (int rank = 1; rank < numRanks; ++rank)
+        if (rank != header.group)
+          deliver(rank, message);
+    return answer(header.group);
+  case Answer:
+    if (header.group != myRank)
+      return deliver(header.group, message);
+    if (header.bytes == sizeof(Progress))
+      answers[header.from] = readAt<Progress>(*message, sizeof header);
+    return;
+  default:
+    return;
+  }
+}
+
+void TcpControl::collect(const Header &header, const Message &message) {
+  auto head = readAt<GatherHead>(*message, sizeof header);
+  std::vector<int32_t> members(head.members);
+  memcpy(members.data(), message->data() + sizeof header + sizeof head, members.size() * sizeof(int32_t));
+  auto found = std::find_if(open.begin(), open.end(), [&](const Open &other) {
+    return other.group == header.group && other.sequence == header.sequence && other.members == members;
+  });
+  if (found == open.end())
+    found = open.insert(open.end(), {header.group, header.sequence, members, std::vector<Message>(members.size())});
+  found->given[head.me] = message;
+  finishGathers();
+}
+
+void TcpControl::finishGathers() {
+  for (size_t i = 0; i < open.size();) {
+    Open &gather = open[i];
+    int missing = -1, given = -1;
+    for (size_t member = 0; member < gather.members.size(); ++member) {
+      if (gather.given[member])
+        given = int(member);
+      else if (missing < 0 || leftRanks[gather.members[member]])
+        missing = gather.members[member];
+    }
+    if (missing >= 0) {
+      if (leftRanks[missing])
+        recordFailure(missing, PCRT_PEER_LOST,
+                      rankName(missing) + " ended before joining " +
+                          describeKey(readAt<GatherHead>(*gather.given[given], sizeof(Header)).key));
+      ++i;
+      continue;
+    }
+    auto bytes = std::make_shared<Bytes>(sizeof(Header));
+    for (const Message &message : gather.given) {
+      auto head = readAt<GatherHead>(*message, sizeof(Header));
+      size_t start = sizeof(Header) + sizeof head + head.members * sizeof(int32_t);
+      PartHead part{head.key, int64_t(message->size() - start)};
+      const char *raw = reinterpret_cast<const char *>(&part);
+      bytes->insert(bytes->end(), raw, raw + sizeof part);
+      bytes->insert(bytes->end(), message->begin() + start, message->end());
+    }
+    Header header{kMagic, Gathered, myRank, gather.group, gather.sequence, int64_t(bytes->size() - sizeof(Header))};
+    memcpy(bytes->data(), &header, sizeof header);
+    std::vector<int32_t> members = std::move(gather.members);
+    open.erase(open.begin() + i);
+    for (int32_t member : members)
+      deliver(member, bytes);
+  }
+}
+
+pcrt_status TcpControl::gather(const Group &group, const MoveKey &key, const void *mine, int64_t n,
+                               std::vector<Part> *parts, std::string *error) {
+  parts->clear();
+  if (group.size() == 1) {
+    const char *data = static_cast<const char *>(mine);
+    parts->push_back({key, Bytes(data, data + n)});
+    return PCRT_OK;
+  }
+  std::unique_lock<std::mutex> lock(mutex);
+  uint64_t sequence = ++sequences[group.id];
+  current = key;
+  result = nullptr;
+  if (leftRanks[0])
+    recordFailure(0, PCRT_PEER_LOST, "rank 0 ended before joining " + describeKey(key));
+  GatherHead head{key, group.size(), group.me};
+  Message message =
+      makeMessage(Gather, myRank, group.id, sequence,
+                  {{&head, sizeof head}, {group.ranks.data(), int64_t(group.size() * sizeof(int32_t))}, {mine, n}});
+  if (myRank == 0)
+    collect(readAt<Header>(*message, 0), message);
+  else
+    deliver(0, message);
+  wake();
+  bool over = changed.wait_for(lock, std::chrono::duration<double>(timeout), [&] { return result || hasFailed; });
+  Message got = result;
+  result = nullptr;
+  if (!over) {
+    lock.unlock();
+    std::string text = "no answer within " + secondsText(timeout) + " s from " + describeLate(group, sequence) +
+                       " in " + describeKey(key) + " of " + groupName(group) +
+                       "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
+    *error = rankName(myRank) + ": " + text;
+    giveUp(PCRT_TIMEOUT, rankName(myRank) + " gave up: " + text);
+    return PCRT_TIMEOUT;
+  }
+  current.kind = kNoGather;
+  if (!got) {
+    *error = rankName(myRank) + ": in " + describeKey(key) + ": " + failedMessage + "; the run is over";
+    setReported(PCRT_PEER_LOST);
+    return PCRT_PEER_LOST;
+  }
+  lock.unlock();
+  for (size_t at = sizeof(Header); at < got->size();) {
+    auto part = readAt<PartHead>(*got, at);
+    at += sizeof part;
+    parts->push_back({part.key, Bytes(got->begin() + at, got->begin() + at + part.bytes)});
+    at += part.bytes;
+  }
+  return PCRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Failures and late ranks
+//===----------------------------------------------------------------------===//
+
+void TcpControl::recordFailure(int rank, pcrt_status status, const std::string &message) {
+  if (hasFailed)
+    return;
+  failedRank = rank;
+  failedStatus = status;
+  failedMessage = message;
+  hasFailed.store(true);
+  FailedHead head{rank, status};
+  Message text = makeMessage(Failed, myRank, 0, 0, {{&head, sizeof head}, {message.data(), int64_t(message.size())}});
+  for (Channel &channel : channels)
+    if (channel.peer.socket >= 0)
+      channel.out.push_back(text);
+  changed.notify_all();
+  if (rank != myRank)
+    beginEnd();
+}
+
+void TcpControl::giveUp(pcrt_status status, const std::string &message) {
+  setReported(status);
+  std::unique_lock<std::mutex> lock(mutex);
+  recordFailure(myRank, status, message);
+  wake();
+  // The process may end at once: the others should have heard before.
+  changed.wait_for(lock, std::chrono::milliseconds(200), [&] {
+    return std::all_of(channels.begin(), channels.end(), [](const Channel &channel) { return channel.out.empty(); });
+  });
+}
+
+std::string TcpControl::failure() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return failedMessage;
+}
+
+/// The main thread gets a moment to notice by itself; then the process ends.
+void TcpControl::beginEnd() {
+  endAt = monotonicSeconds() + 0.4;
+  if (hooks.endWaits)
+    std::thread(hooks.endWaits).detach();
+  wake();
+}
+
+void TcpControl::endProcess() {
+  if (stopping) {
+    endAt = 0;
+    return;
+  }
+  if (reported.load() == PCRT_OK) {
+    fprintf(stderr, "error: %s: %s; the run is over\n", rankName(myRank).c_str(), failedMessage.c_str());
+    fflush(stderr);
+    _exit(PCRT_PEER_LOST);
+  }
+  // The main thread is leaving; it may hang in what it does on the way out.
+  if (lastMoment)
+    _exit(reported.load());
+  lastMoment = true;
+  endAt = monotonicSeconds() + 0.3;
+}
+
+std::vector<Progress> TcpControl::askProgress(double seconds) {
+  std::unique_lock<std::mutex> lock(mutex);
+  answers.assign(numRanks, Progress{});
+  Message question = makeMessage(Question, myRank, myRank, 0, {});
+  handle(readAt<Header>(*question, 0), question); // answers for this rank; rank 0 asks the others
+  if (myRank != 0)
+    deliver(0, question);
+  wake();
+  changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] {
+    return std::all_of(answers.begin(), answers.end(), [](const Progress &answer) { return answer.doing[0] != 0; });
+  });
+  return answers;
+}
+
+void TcpControl::answer(int asker) {
+  Progress progress{};
+  memcpy(progress.gathers, sequences, sizeof sequences);
+  std::string doing = current.kind == kNoGather ? "between moves" : "in " + describeKey(current);
+  snprintf(progress.doing, sizeof progress.doing, "%s", doing.c_str());
+  if (hooks.progress)
+    hooks.progress(progress);
+  Message message = makeMessage(Answer, myRank, asker, 0, {{&progress, sizeof progress}});
+  if (asker == myRank)
+    handle(readAt<Header>(*message, 0), message);
+  else
+    deliver(myRank == 0 ? asker : 0, message);
+}
+
+std::string TcpControl::describeLate(const Group &group, uint64_t sequence) {
+  std::vector<Progress> all = askProgress(0.4);
+  std::string text;
+  for (int rank : group.ranks) {
+    const Progress &progress = all[rank];
+    if (progress.doing[0] && progress.gathers[group.id] >= sequence)
+      continue;
+    text += (text.empty() ? "" : ", ") + rankName(rank) + " (" +
+            (progress.doing[0] ? progress.doing : "it does not answer at all") + ")";
+  }
+  return text.empty() ? "the other ranks" : text;
+}

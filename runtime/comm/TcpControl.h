@@ -1,0 +1,151 @@
+//===- TcpControl.h - what ranks tell each other besides tensors ----------===//
+//
+// Every rank holds one connection to rank 0, which passes messages on: small
+// data gathered from the members of a group, failures, questions about
+// progress. One thread per rank does all of it, so that a dead rank is noticed
+// and named while others compute or wait for a device.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_TCPCONTROL_H
+#define PCRT_COMM_TCPCONTROL_H
+
+#include "comm/MoveKey.h"
+#include "comm/TcpMeeting.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace pcrt {
+
+/// How far a rank has come, for messages about those that are late.
+struct Progress {
+  uint64_t gathers[kMaxGroups]; ///< Gathers it has begun, per group.
+  uint64_t counter;             ///< Of whatever ControlHooks::progress counts.
+  char doing[192];              ///< "in barrier", "between moves".
+};
+
+/// What a user of TcpControl adds to it. Called on its thread.
+struct ControlHooks {
+  /// Fills in `counter` and `doing`.
+  std::function<void(Progress &)> progress;
+  /// The run has failed: ends what the main thread may be waiting in. On a thread of its own; may block.
+  std::function<void()> endWaits;
+};
+
+class TcpControl {
+public:
+  /// What one member gave to a gather.
+  struct Part {
+    MoveKey key;
+    std::vector<char> data;
+  };
+
+  /// Connects to the other ranks and starts the thread.
+  static pcrt_status connect(const Place &place, const MeetingPoint &point, std::unique_ptr<TcpControl> *out,
+                             std::string *error);
+  /// Tells the others that this rank has ended in an orderly way.
+  ~TcpControl();
+
+  int rank() const { return myRank; }
+  int size() const { return numRanks; }
+  void setHooks(ControlHooks newHooks);
+
+  /// Gives `n` bytes to the members of `group` and gets theirs, in coordinate order. Sizes and keys may differ; it is
+  /// for the caller to compare them. PCRT_TIMEOUT and PCRT_PEER_LOST have a message in `error` and are known to all
+  /// ranks.
+  pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n, std::vector<Part> *parts,
+                     std::string *error);
+
+  /// Tells all ranks that this one has failed, unless somebody has before.
+  void giveUp(pcrt_status status, const std::string &message);
+
+  /// The first failure of the run, as a message; empty: none.
+  std::string failure();
+  bool failed() const { return hasFailed.load(); }
+
+  /// The main thread knows about the failure and is about to leave with `status`.
+  void setReported(pcrt_status status) { reported.store(status); }
+
+  /// Asks all ranks how far they are; those that do not answer within `seconds` have no entry (empty `doing`).
+  std::vector<Progress> askProgress(double seconds);
+
+private:
+  struct Header {
+    uint32_t magic, kind;
+    int32_t from, group; ///< group: of a gather; the rank that asks, of questions and answers.
+    uint64_t sequence;
+    int64_t bytes;
+  };
+  enum Kind : uint32_t { Gather, Gathered, Failed, Goodbye, Question, Answer };
+  using Bytes = std::vector<char>;
+  using Message = std::shared_ptr<const Bytes>;
+
+  /// One connection.
+  struct Channel {
+    Peer peer;
+    bool left = false; ///< It said goodbye.
+    Bytes in;
+    std::vector<Message> out;
+    size_t sent = 0; ///< Of the first message in `out`.
+  };
+  /// A gather that rank 0 collects.
+  struct Open {
+    int32_t group;
+    uint64_t sequence;
+    std::vector<int32_t> members;
+    std::vector<Message> given; ///< By member; null: not yet.
+  };
+
+  TcpControl(const Place &place, std::vector<Peer> peers);
+
+  static Message makeMessage(Kind kind, int from, int group, uint64_t sequence,
+                             std::initializer_list<std::pair<const void *, int64_t>> pieces);
+  void run();
+  void wake();
+  bool readFrom(Channel &channel);
+  bool writeTo(Channel &channel);
+  void connectionClosed(Channel &channel, int rank);
+  void handle(const Header &header, Message message);
+  /// Sends `message` to `rank`: by its connection, or here.
+  void deliver(int rank, const Message &message);
+  void collect(const Header &header, const Message &message);
+  void finishGathers();
+  void recordFailure(int rank, pcrt_status status, const std::string &message);
+  void answer(int asker);
+  void beginEnd();
+  void endProcess();
+  std::string describeLate(const Group &group, uint64_t sequence);
+  Channel &channelTo(int rank) { return channels[myRank == 0 ? rank : 0]; }
+
+  int myRank, numRanks;
+  double timeout;
+  std::vector<Channel> channels; ///< Rank 0: by rank; else one, to rank 0.
+  int wakeEvent;
+
+  std::mutex mutex; ///< Guards what follows and the channels' queues.
+  std::condition_variable changed;
+  ControlHooks hooks;
+  uint64_t sequences[kMaxGroups] = {};
+  MoveKey current{}; ///< The gather that the main thread is in; kind -2: none.
+  std::vector<Open> open;
+  Message result; ///< Of the current gather.
+  std::vector<Progress> answers;
+  std::vector<bool> leftRanks;
+  int failedRank = -1;
+  pcrt_status failedStatus = PCRT_OK;
+  std::string failedMessage;
+  bool stopping = false;
+
+  std::atomic<bool> hasFailed{false};
+  std::atomic<int> reported{PCRT_OK};
+  double endAt = 0;        ///< When to end the process; of the thread.
+  bool lastMoment = false; ///< The end was put off once.
+  std::thread thread;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_TCPCONTROL_H

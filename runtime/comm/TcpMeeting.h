@@ -1,0 +1,46 @@
+//===- TcpMeeting.h - how ranks of several machines find each other -------===//
+//
+// Every rank connects to rank 0, at the address that the launcher's environment
+// gives. Ports: PCRT_PORT; else MASTER_PORT where nobody else listens on it
+// (torchrun does); else a few ports derived from the name of the run. A
+// handshake with that name tells the right listener from any other.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_TCPMEETING_H
+#define PCRT_COMM_TCPMEETING_H
+
+#include "comm/Environment.h"
+#include "pcrt/pcrt.h"
+
+namespace pcrt {
+
+/// Where rank 0 listens.
+struct MeetingPoint {
+  std::string host;       ///< Of rank 0, as the others reach it.
+  std::vector<int> ports; ///< In the order in which they are tried.
+  uint64_t run = 0;       ///< Hash of the run's name.
+};
+
+/// From the launcher's environment. On failure returns false and says what is missing.
+bool findMeetingPoint(const Place &place, MeetingPoint *point, std::string *error);
+
+/// At `host`, with ports derived from the run's name.
+MeetingPoint meetingPointAt(const std::string &host, const Place &place);
+
+/// The first host of a list as Slurm writes it: "gpu[03-06,9],login1" gives "gpu03".
+std::string firstHost(const std::string &list);
+
+/// A rank's end of a connection to another one.
+struct Peer {
+  int socket = -1;
+  int32_t process = 0;   ///< Its process id,
+  std::string host = ""; ///< and its machine, for messages.
+};
+
+/// Connects the ranks: on rank 0 `peers` holds a connection to every other rank, elsewhere one to rank 0. Waits for
+/// them up to timeoutSeconds(); PCRT_TIMEOUT names those that did not come.
+pcrt_status meetOverTcp(const Place &place, const MeetingPoint &point, std::vector<Peer> *peers, std::string *error);
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_TCPMEETING_H
