@@ -1,0 +1,87 @@
+//===- Program.h - Orders with their sends, receives and collectives -----------------------===//
+// What every device issues, on which stream, and what it waits for: the form in which a schedule is executed and
+// checked. Free of IR.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_PIPELINE_PROGRAM_H
+#define PC_PIPELINE_PROGRAM_H
+
+#include "pc/Pipeline/Schedule.h"
+
+#include <compare>
+#include <map>
+
+namespace pc::pipeline {
+
+/// One flow of messages: the results of F (to the next chunk) or B (to the one before) of one chunk, in microbatch
+/// order at both ends.
+struct Channel {
+  int source = 0, destination = 0;
+  Kind kind = Kind::F;
+  int chunk = 0;
+  friend auto operator<=>(const Channel &, const Channel &) = default;
+};
+
+/// One half of a message. Messages are named by the task that makes them.
+struct Part {
+  bool send = false;
+  Channel channel;
+  Task message;
+};
+
+struct Instruction {
+  enum Type { Compute, Transfer, Collective } type = Compute;
+  std::string stream;      ///< instructions of one stream run in program order
+  Task task;               ///< Compute
+  std::vector<Part> parts; ///< Transfer: posted together, done when all are
+  std::string group, tag;  ///< Collective: the communicator, and which of its calls
+  std::vector<int> after;  ///< indices of earlier instructions of the same device that must be done
+
+  static Instruction compute(Task task, std::vector<int> after = {}) {
+    return {Compute, "compute", task, {}, "", "", after};
+  }
+  static Instruction collective(std::string group, std::string tag, std::vector<int> after = {},
+                                std::string stream = "compute") {
+    return {Collective, stream, {}, {}, group, tag, after};
+  }
+};
+std::string text(const Instruction &instruction);
+
+struct Program {
+  std::vector<std::vector<Instruction>> devices;
+  std::map<std::string, std::vector<int>> groups; ///< members of every communicator
+};
+
+/// The result of F and B goes to the chunk of this task; nothing at the ends of the model and where it stays on the
+/// device.
+std::optional<Task> consumer(const Problem &problem, const Task &task);
+
+/// Adds sends and receives to an order that does not stall: one stream and channel per flow; a send right after its
+/// producer, a receive as early as its slot allows (the consumer of the message `slots` before it is done). Free of
+/// deadlock for every order and slots >= 1; 2 reach the full overlap.
+Program placeTransfers(const Problem &problem, const Order &order, int slots);
+
+/// What is wrong with a program.
+struct Fault {
+  /// channel: sends and receives that do not match. collective: members that call differently. unknown, device,
+  /// duplicate, missing: the wrong tasks. order: a task or send before what it needs. input: a task that does not wait
+  /// for its receive. slot: a receive into memory that may still be read. memory: over the limit. deadlock: a circle of
+  /// waits, printed.
+  std::string kind, text;
+};
+
+struct VerifyOptions {
+  int slots = 2;    ///< messages of one channel that the receiver holds; 0: not checked
+  int buffered = 0; ///< messages that may be sent before their receive is posted; 0: rendezvous, the strictest
+};
+
+/// Checks programs of all devices together: tasks, dependencies, matching, slots, memory, and freedom from deadlock
+/// over sends, receives and collectives of all communicators. Trusts nothing from the scheduler. Linear in the
+/// instructions.
+std::optional<Fault> verify(const Problem &problem, const Program &program, const VerifyOptions &options = {});
+
+/// The seconds until everything is done, streams running at their own pace; nothing if it stalls.
+std::optional<double> finishTime(const Problem &problem, const Program &program, int buffered);
+
+} // namespace pc::pipeline
+
+#endif

@@ -1,0 +1,108 @@
+//===- AutoOrder.cpp - The best order found ------------------------------------------------===//
+// A portfolio: named orders, their weight gradients placed anew, list schedules over rules and caps, and the best of
+// these again with noise. Deterministic.
+//===-----------------------------------------------------------------------------===//
+#include "ListSchedule.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+using namespace pc::pipeline;
+
+namespace {
+
+class Portfolio {
+public:
+  Portfolio(const Problem &problem, Goal goal) : p(problem), goal(goal) {}
+
+  /// Returns the order's figure, or infinity where it does not fit.
+  double offer(const std::string &name, std::optional<Order> order) {
+    if (!order || !fits(p, *order))
+      return infinity;
+    std::optional<Measure> figures = measure(p, *order);
+    if (!figures)
+      return infinity;
+    double figure = goal == Goal::Span ? figures->span : figures->cost;
+    if (figure < bestFigure - 1e-9) {
+      bestFigure = figure;
+      best = {name, std::move(*order)};
+    }
+    return figure;
+  }
+
+  void run() {
+    for (std::string_view name : orderNames()) {
+      std::string ignored;
+      std::optional<Order> order = namedOrder(p, name, ignored);
+      if (!order)
+        continue;
+      offer(std::string(name), order);
+      for (double gap : {1.0, 0.5, 0.0})
+        if (p.split) {
+          ListRule rule;
+          rule.gap = gap;
+          rule.fixed = &*order;
+          offer(std::string(name) + ", weight gradients in gaps", listSchedule(p, rule));
+        }
+    }
+    std::vector<ListRule> all = rules();
+    std::vector<std::pair<double, size_t>> tried; // figure, number of the rule
+    for (size_t i = 0; i < all.size(); ++i)
+      tried.push_back({offer("list schedule", listSchedule(p, all[i])), i});
+    std::sort(tried.begin(), tried.end());
+    std::mt19937 random(0);
+    for (int attempt = 0; attempt < 24; ++attempt) {
+      ListRule rule = all[tried[attempt % std::min<size_t>(6, tried.size())].second];
+      rule.noise = std::array{0.6, 1.2, 2.5}[attempt % 3];
+      rule.random = &random;
+      offer("list schedule", listSchedule(p, rule));
+    }
+  }
+
+  AutoOrder best;
+  static constexpr double infinity = 1e300;
+
+private:
+  std::vector<ListRule> rules() const {
+    std::vector<std::vector<int>> caps(4);
+    for (int d = 0; d < p.devices; ++d) {
+      caps[1].push_back(std::min(p.microbatches, p.devices - d));
+      caps[2].push_back(std::min(p.microbatches, 2 * (p.devices - d) - 1));
+      caps[3].push_back(p.devices);
+    }
+    std::vector<ListRule> list;
+    for (ListRule::Prefer prefer : {ListRule::Backward, ListRule::Forward, ListRule::Alternate})
+      for (bool deepest : {true, false})
+        for (double gap : p.split ? std::vector{1.0, 0.5} : std::vector{1.0})
+          for (const std::vector<int> &cap : caps) {
+            ListRule rule;
+            rule.prefer = prefer;
+            rule.deepestFirst = deepest;
+            rule.gap = gap;
+            rule.inFlight = cap;
+            list.push_back(rule);
+          }
+    return list;
+  }
+
+  const Problem &p;
+  Goal goal;
+  double bestFigure = infinity;
+};
+
+} // namespace
+
+std::optional<AutoOrder> pc::pipeline::autoOrder(const Problem &problem, Goal goal, std::string &error) {
+  for (int d = 0; d < problem.devices && !problem.limit.empty(); ++d)
+    if (problem.floor(d) > problem.limit[d] * (1 + 1e-12)) {
+      char text[160];
+      snprintf(text, sizeof text, "device %d needs %.6g of memory for one microbatch, its limit is %.6g", d,
+               problem.floor(d), problem.limit[d]);
+      error = text;
+      return std::nullopt;
+    }
+  Portfolio portfolio(problem, goal);
+  portfolio.run();
+  return portfolio.best;
+}

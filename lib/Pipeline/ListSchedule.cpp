@@ -1,0 +1,191 @@
+//===- ListSchedule.cpp - Greedy orders under a memory limit -------------------------------===//
+#include "ListSchedule.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+using namespace pc::pipeline;
+
+namespace {
+
+constexpr double slack = 1e-9;
+
+class Greedy {
+public:
+  Greedy(const Problem &problem, const ListRule &rule)
+      : p(problem), rule(rule), end(p.tasks(), -1), next(numKinds, std::vector<int>(p.chunks())), devices(p.devices),
+        order(p.devices), jitter(rule.noise > 0 ? p.tasks() : 0) {
+    for (double &value : jitter)
+      value = std::uniform_real_distribution<double>(0, rule.noise)(*rule.random);
+    for (int d = 0; d < p.devices; ++d)
+      devices[d].floor = p.floor(d);
+    for (int c = 0; c < p.chunks(); ++c)
+      devices[p.device[c]].chunks.push_back(c);
+    if (rule.fixed)
+      for (int d = 0; d < p.devices; ++d)
+        std::copy_if((*rule.fixed)[d].begin(), (*rule.fixed)[d].end(), std::back_inserter(devices[d].fixed),
+                     [](const Task &task) { return task.kind != Kind::W; });
+  }
+
+  std::optional<Order> run() {
+    for (size_t left = p.all().size(); left--;) {
+      int best = -1;
+      for (int d = 0; d < p.devices; ++d) {
+        Device &device = devices[d];
+        if (!device.known) {
+          device.choice = choose(d);
+          device.known = true;
+        }
+        if (device.choice && (best < 0 || device.choice->first < devices[best].choice->first - slack))
+          best = d;
+      }
+      if (best < 0)
+        return std::nullopt;
+      take(best);
+    }
+    return order;
+  }
+
+private:
+  /// What a live microbatch holds on a device, and what it still has to take there.
+  struct Live {
+    double held = 0, needed = 0;
+  };
+  using Choice = std::pair<double, Task>; ///< start
+  struct Device {
+    double clock = 0, used = 0, floor = 0;
+    std::vector<int> chunks;
+    std::map<int, Live> live; ///< by microbatch
+    Kind last = Kind::B;
+    std::vector<Task> fixed;
+    size_t atFixed = 0;
+    bool known = false;
+    std::optional<Choice> choice;
+  };
+
+  int &counter(Kind kind, int chunk) { return next[static_cast<int>(kind)][chunk]; }
+
+  /// When the inputs of a task are there, if they will be.
+  std::optional<double> ready(const Task &task) const {
+    double when = 0;
+    for (const auto &[needed, delay] : p.inputs(task)) {
+      double done = end[p.id(needed)];
+      if (done < 0)
+        return std::nullopt;
+      when = std::max(when, done + delay);
+    }
+    return when;
+  }
+
+  bool fits(int d, const Task &task) const {
+    if (task.kind != Kind::F && task.kind != Kind::R)
+      return true;
+    const Device &device = devices[d];
+    if (!rule.inFlight.empty() && task.kind == Kind::F && !device.live.count(task.microbatch) &&
+        static_cast<int>(device.live.size()) >= rule.inFlight[d])
+      return false;
+    if (p.limit.empty())
+      return true;
+    double taken = p.takes(task), room = p.limit[d] - device.used - taken;
+    if (room < -slack)
+      return false;
+    // Oldest first: each live microbatch must be able to finish with what is free and what the older ones give back.
+    std::map<int, Live> live = device.live;
+    Live &own = live.try_emplace(task.microbatch, Live{0, device.floor}).first->second;
+    own.held += taken;
+    own.needed -= taken;
+    for (const auto &[microbatch, of] : live) {
+      if (of.needed > room + slack)
+        return false;
+      room += of.held;
+    }
+    return true;
+  }
+
+  std::vector<Task> candidates(const Device &device) {
+    if (rule.fixed)
+      return device.atFixed < device.fixed.size() ? std::vector<Task>{device.fixed[device.atFixed]}
+                                                  : std::vector<Task>{};
+    std::vector<Task> tasks;
+    for (int c : device.chunks)
+      for (Kind kind : {Kind::F, Kind::R, Kind::B})
+        if (p.has(kind, c) && counter(kind, c) < p.microbatches)
+          tasks.push_back({kind, c, counter(kind, c)});
+    return tasks;
+  }
+
+  std::optional<Choice> choose(int d) {
+    const Device &device = devices[d];
+    using Key = std::tuple<double, double, int, int>;
+    std::optional<std::pair<Key, Task>> best;
+    bool blocked = false;
+    for (const Task &task : candidates(device)) {
+      std::optional<double> when = ready(task);
+      if (!when)
+        continue;
+      if (!fits(d, task)) {
+        blocked = true;
+        continue;
+      }
+      bool forward = task.kind == Kind::F;
+      bool later = rule.prefer == ListRule::Backward  ? forward
+                   : rule.prefer == ListRule::Forward ? !forward
+                                                      : forward == (device.last == Kind::F);
+      int chunk = rule.deepestFirst ? -task.chunk : task.chunk;
+      Key key{std::max(*when, device.clock), later + (jitter.empty() ? 0 : jitter[p.id(task)]),
+              forward ? chunk : task.microbatch, forward ? task.microbatch : task.chunk};
+      if (!best || key < best->first)
+        best = {key, task};
+    }
+    if (p.split) {
+      // The oldest weight gradient that waits, of the deepest chunk.
+      int chunk = -1;
+      for (int c : device.chunks)
+        if (counter(Kind::W, c) < counter(Kind::B, c) && (chunk < 0 || counter(Kind::W, c) <= counter(Kind::W, chunk)))
+          chunk = c;
+      if (chunk >= 0 && (blocked || !best ||
+                         std::get<0>(best->first) - device.clock >= rule.gap * p.seconds({Kind::W, chunk, 0}) - slack))
+        return Choice{device.clock, {Kind::W, chunk, counter(Kind::W, chunk)}};
+    }
+    return best ? std::optional(Choice{std::get<0>(best->first), best->second}) : std::nullopt;
+  }
+
+  void take(int d) {
+    Device &device = devices[d];
+    auto [start, task] = *device.choice;
+    device.clock = end[p.id(task)] = start + p.seconds(task);
+    order[d].push_back(task);
+    counter(task.kind, task.chunk) = task.microbatch + 1;
+    device.atFixed += task.kind != Kind::W;
+    if (task.kind == Kind::F || task.kind == Kind::B)
+      device.last = task.kind;
+    double taken = p.takes(task), freed = p.frees(task);
+    device.used += taken - freed;
+    Live &own = device.live.try_emplace(task.microbatch, Live{0, device.floor}).first->second;
+    own.held += taken - freed;
+    own.needed -= taken;
+    if (own.held <= slack && own.needed <= slack)
+      device.live.erase(task.microbatch);
+    device.known = false;
+    if (task.kind == Kind::F && task.chunk + 1 < p.chunks())
+      devices[p.device[task.chunk + 1]].known = false;
+    if (task.kind == Kind::B && task.chunk > 0)
+      devices[p.device[task.chunk - 1]].known = false;
+  }
+
+  const Problem &p;
+  const ListRule &rule;
+  std::vector<double> end;            ///< by task id; -1: not yet
+  std::vector<std::vector<int>> next; ///< by kind and chunk: the next microbatch
+  std::vector<Device> devices;
+  Order order;
+  std::vector<double> jitter;
+};
+
+} // namespace
+
+std::optional<Order> pc::pipeline::listSchedule(const Problem &problem, const ListRule &rule) {
+  return Greedy(problem, rule).run();
+}

@@ -1,0 +1,134 @@
+//===- PlaceTransfers.cpp - Sends and receives of an order ---------------------------------===//
+#include "pc/Pipeline/Program.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+using namespace pc::pipeline;
+
+std::optional<Task> pc::pipeline::consumer(const Problem &problem, const Task &task) {
+  if (task.kind != Kind::F && task.kind != Kind::B)
+    return std::nullopt;
+  int chunk = task.chunk + (task.kind == Kind::F ? 1 : -1);
+  if (chunk < 0 || chunk >= problem.chunks() || problem.device[chunk] == problem.device[task.chunk])
+    return std::nullopt;
+  return Task{task.kind, chunk, task.microbatch};
+}
+
+namespace {
+
+/// Tasks and messages in the order of simulated time: an event is a task that starts or a message that is ready.
+struct Event {
+  double time;
+  bool after; ///< of those at one time: messages whose producer took time come first, then tasks
+  int rank;   ///< even: a task, odd: its message; extends the dependencies
+  Task task;
+
+  bool isTask() const { return rank % 2 == 0; }
+};
+
+class Placer {
+public:
+  Placer(const Problem &problem, const Order &order, int slots)
+      : p(problem), slots(slots), time(*simulate(problem, order)) {
+    program.devices.resize(p.devices);
+    taskAt.assign(p.tasks(), -1);
+    receiveAt.assign(p.tasks(), -1);
+  }
+
+  Program run() {
+    for (const Event &event : events())
+      event.isTask() ? compute(event.task) : transfer(event.task);
+    return std::move(program);
+  }
+
+private:
+  std::vector<Event> events() const {
+    std::vector<std::tuple<double, double, int>> byTime; // start, end, place in the sequence
+    for (const Task &task : time.sequence)
+      byTime.push_back({time.start[p.id(task)], time.end[p.id(task)], static_cast<int>(byTime.size())});
+    std::sort(byTime.begin(), byTime.end());
+    std::vector<Event> list;
+    for (int rank = 0; rank < static_cast<int>(byTime.size()); ++rank) {
+      auto [start, end, number] = byTime[rank];
+      const Task &task = time.sequence[number];
+      list.push_back({start, true, 2 * rank, task});
+      if (consumer(p, task))
+        list.push_back({end, end <= start, 2 * rank + 1, task});
+    }
+    std::sort(list.begin(), list.end(), [](const Event &a, const Event &b) {
+      return std::tuple(a.time, a.after, a.rank) < std::tuple(b.time, b.after, b.rank);
+    });
+    return list;
+  }
+
+  int add(int device, Instruction instruction) {
+    program.devices[device].push_back(std::move(instruction));
+    return static_cast<int>(program.devices[device].size()) - 1;
+  }
+
+  void compute(const Task &task) {
+    int device = p.device[task.chunk];
+    std::vector<int> after;
+    for (const auto &[needed, delay] : p.inputs(task))
+      if (p.device[needed.chunk] != device)
+        after.push_back(receiveAt[p.id(needed)]);
+    int id = p.id(task);
+    taskAt[id] = add(device, Instruction::compute(task, std::move(after)));
+    // Receives that waited for this task's slot are issued now: an event must be recorded before it is waited for.
+    for (const auto &[channel, message] : waiting[id])
+      receive(channel, message, {taskAt[id]});
+    waiting.erase(id);
+  }
+
+  void transfer(const Task &message) {
+    Task reader = *consumer(p, message);
+    Channel channel{p.device[message.chunk], p.device[reader.chunk], message.kind, message.chunk};
+    add(channel.source, {Instruction::Transfer,
+                         stream("to", channel.destination, message),
+                         {},
+                         {{true, channel, message}},
+                         "",
+                         "",
+                         {taskAt[p.id(message)]}});
+    std::vector<Task> &sent = flows[channel];
+    size_t n = sent.size();
+    sent.push_back(message);
+    if (n < static_cast<size_t>(slots))
+      return receive(channel, message, {});
+    int frees = p.id(*consumer(p, sent[n - slots]));
+    if (taskAt[frees] < 0)
+      waiting[frees].push_back({channel, message});
+    else
+      receive(channel, message, {taskAt[frees]});
+  }
+
+  void receive(const Channel &channel, const Task &message, std::vector<int> after) {
+    receiveAt[p.id(message)] = add(channel.destination, {Instruction::Transfer,
+                                                         stream("from", channel.source, message),
+                                                         {},
+                                                         {{false, channel, message}},
+                                                         "",
+                                                         "",
+                                                         std::move(after)});
+  }
+
+  static std::string stream(const char *direction, int peer, const Task &message) {
+    return direction + std::to_string(peer) + "FRBW"[static_cast<int>(message.kind)] + std::to_string(message.chunk);
+  }
+
+  const Problem &p;
+  int slots;
+  Timeline time;
+  Program program;
+  std::vector<int> taskAt, receiveAt; ///< by task id: index in its device's program; of messages: the receive
+  std::map<Channel, std::vector<Task>> flows;
+  std::map<int, std::vector<std::pair<Channel, Task>>> waiting; ///< by the task that frees the slot
+};
+
+} // namespace
+
+Program pc::pipeline::placeTransfers(const Problem &problem, const Order &order, int slots) {
+  return Placer(problem, order, slots).run();
+}

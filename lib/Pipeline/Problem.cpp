@@ -1,0 +1,208 @@
+//===- Problem.cpp - What is to be scheduled, and what an order costs ----------------------===//
+#include "pc/Pipeline/Schedule.h"
+
+#include <algorithm>
+#include <deque>
+
+using namespace pc::pipeline;
+
+static double at(const std::vector<double> &values, int chunk, double otherwise = 0) {
+  return values.empty() ? otherwise : values[chunk];
+}
+
+std::string pc::pipeline::text(const Task &task) {
+  return "FRBW"[static_cast<int>(task.kind)] + std::to_string(task.chunk) + "." + std::to_string(task.microbatch);
+}
+
+std::vector<int> pc::pipeline::roundRobin(int devices, int chunksPerDevice) {
+  std::vector<int> device;
+  for (int c = 0; c < devices * chunksPerDevice; ++c)
+    device.push_back(c % devices);
+  return device;
+}
+
+std::vector<int> pc::pipeline::vShape(int devices) {
+  std::vector<int> device;
+  for (int d = 0; d < devices; ++d)
+    device.push_back(d);
+  for (int d = devices; d-- > 0;)
+    device.push_back(d);
+  return device;
+}
+
+Problem pc::pipeline::uniform(int microbatches, std::vector<int> device, double forward, double backward, double weight,
+                              bool split, double hop) {
+  Problem p;
+  p.devices = *std::max_element(device.begin(), device.end()) + 1;
+  p.microbatches = microbatches;
+  size_t n = device.size();
+  double share = static_cast<double>(p.devices) / static_cast<double>(n);
+  p.device = std::move(device);
+  p.forward.assign(n, forward * share);
+  p.backward.assign(n, backward * share);
+  p.weight.assign(n, weight * share);
+  p.split = split;
+  p.hop.assign(n, hop);
+  return p;
+}
+
+bool Problem::has(Kind kind, int chunk) const {
+  return kind == Kind::R ? at(recompute, chunk) > 0 : kind != Kind::W || split;
+}
+
+double Problem::seconds(const Task &task) const {
+  switch (task.kind) {
+  case Kind::F:
+    return forward[task.chunk];
+  case Kind::R:
+    return at(recompute, task.chunk);
+  case Kind::B:
+    return backward[task.chunk] + (split ? 0 : at(weight, task.chunk));
+  case Kind::W:
+    return at(weight, task.chunk);
+  }
+  return 0;
+}
+
+double Problem::takes(const Task &task) const {
+  if (task.kind == Kind::F)
+    return at(held, task.chunk, 1);
+  return task.kind == Kind::R ? at(heldByRecompute, task.chunk) : 0;
+}
+
+/// What a microbatch holds of a chunk between its backward tasks.
+static double heldOf(const Problem &p, int chunk) {
+  return at(p.held, chunk, 1) + (p.has(Kind::R, chunk) ? at(p.heldByRecompute, chunk) : 0);
+}
+
+double Problem::frees(const Task &task) const {
+  if (task.kind == Kind::F || task.kind == Kind::R)
+    return 0;
+  double early = split ? at(releasedByBackward, task.chunk) : heldOf(*this, task.chunk);
+  return task.kind == Kind::B ? early : heldOf(*this, task.chunk) - early;
+}
+
+double Problem::floor(int of) const {
+  double sum = 0;
+  for (int c = 0; c < chunks(); ++c)
+    if (device[c] == of)
+      sum += heldOf(*this, c);
+  return sum;
+}
+
+double Problem::ideal() const {
+  std::vector<double> busy(devices);
+  for (const Task &task : all())
+    busy[device[task.chunk]] += seconds(task);
+  return *std::max_element(busy.begin(), busy.end());
+}
+
+std::vector<Problem::Input> Problem::inputs(const Task &task) const {
+  auto delay = [&](int from) { return device[from] == device[from + 1] ? 0 : at(hop, from); };
+  auto [kind, c, i] = task;
+  switch (kind) {
+  case Kind::F:
+    return c ? std::vector<Input>{{{Kind::F, c - 1, i}, delay(c - 1)}} : std::vector<Input>{};
+  case Kind::R:
+    return {{{Kind::F, c, i}, 0}};
+  case Kind::W:
+    return {{{Kind::B, c, i}, 0}};
+  case Kind::B: {
+    std::vector<Input> needed{{{has(Kind::R, c) ? Kind::R : Kind::F, c, i}, 0}};
+    if (c + 1 < chunks())
+      needed.push_back({{Kind::B, c + 1, i}, delay(c)});
+    return needed;
+  }
+  }
+  return {};
+}
+
+std::vector<Task> Problem::all() const {
+  std::vector<Task> tasks;
+  for (int c = 0; c < chunks(); ++c)
+    for (Kind kind : {Kind::F, Kind::R, Kind::B, Kind::W})
+      for (int i = 0; i < microbatches && has(kind, c); ++i)
+        tasks.push_back({kind, c, i});
+  return tasks;
+}
+
+std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Order &order) {
+  Timeline time{std::vector<double>(problem.tasks()), std::vector<double>(problem.tasks(), -1), {}};
+  std::vector<double> clock(order.size());
+  std::vector<size_t> next(order.size());
+  std::vector<std::vector<int>> waiting(problem.tasks()); // devices that wait for a task
+  std::deque<int> runnable;
+  for (size_t d = 0; d < order.size(); ++d)
+    runnable.push_back(static_cast<int>(d));
+  while (!runnable.empty()) {
+    int d = runnable.front();
+    runnable.pop_front();
+    for (; next[d] < order[d].size(); ++next[d]) {
+      const Task &task = order[d][next[d]];
+      double start = clock[d];
+      int missing = -1;
+      for (const auto &[needed, delay] : problem.inputs(task)) {
+        int input = problem.id(needed);
+        if (time.end[input] < 0) {
+          missing = input;
+          break;
+        }
+        start = std::max(start, time.end[input] + delay);
+      }
+      if (missing >= 0) {
+        waiting[missing].push_back(d);
+        break;
+      }
+      int id = problem.id(task);
+      time.sequence.push_back(task);
+      time.start[id] = start;
+      time.end[id] = clock[d] = start + problem.seconds(task);
+      runnable.insert(runnable.end(), waiting[id].begin(), waiting[id].end());
+      waiting[id].clear();
+    }
+  }
+  for (size_t d = 0; d < order.size(); ++d)
+    if (next[d] < order[d].size())
+      return std::nullopt;
+  return time;
+}
+
+std::vector<double> pc::pipeline::peaks(const Problem &problem, const Order &order) {
+  std::vector<double> most;
+  for (const auto &tasks : order) {
+    double now = 0, top = 0;
+    for (const Task &task : tasks) {
+      top = std::max(top, now += problem.takes(task));
+      now -= problem.frees(task);
+    }
+    most.push_back(top);
+  }
+  return most;
+}
+
+bool pc::pipeline::fits(const Problem &problem, const Order &order) {
+  if (problem.limit.empty())
+    return true;
+  std::vector<double> most = peaks(problem, order);
+  for (size_t d = 0; d < most.size(); ++d)
+    if (most[d] > problem.limit[d] * (1 + 1e-12) + 1e-9)
+      return false;
+  return true;
+}
+
+std::optional<Measure> pc::pipeline::measure(const Problem &problem, const Order &order) {
+  std::optional<Timeline> time = simulate(problem, order);
+  if (!time)
+    return std::nullopt;
+  Measure result;
+  for (const auto &tasks : order) {
+    if (tasks.empty())
+      continue;
+    double first = time->start[problem.id(tasks.front())], last = time->end[problem.id(tasks.back())];
+    result.cost = std::max(result.cost, last - first + problem.optimizer);
+    result.span = std::max(result.span, last + problem.optimizer);
+  }
+  result.ideal = problem.ideal();
+  result.memory = peaks(problem, order);
+  return result;
+}

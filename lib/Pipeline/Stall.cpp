@@ -1,0 +1,218 @@
+//===- Stall.cpp - Who waits for whom ------------------------------------------------------===//
+#include "Stall.h"
+
+#include <algorithm>
+#include <deque>
+
+using namespace pc::pipeline;
+
+namespace {
+
+/// An instruction: device and index.
+struct Place {
+  int device = 0, index = 0;
+};
+
+class WaitGraph {
+public:
+  WaitGraph(const Problem &problem, const Program &program, int buffered)
+      : p(problem), program(program), buffered(buffered) {
+    first.push_back(0);
+    for (const auto &instructions : program.devices)
+      first.push_back(first.back() + static_cast<int>(instructions.size()));
+    edges.resize(2 * first.back());
+    incoming.resize(2 * first.back());
+    build();
+  }
+
+  StallResult run() {
+    std::vector<double> when(edges.size());
+    std::vector<int> ready;
+    finished.assign(edges.size(), false);
+    for (size_t n = 0; n < edges.size(); ++n)
+      if (!incoming[n])
+        ready.push_back(static_cast<int>(n));
+    size_t count = 0;
+    StallResult result;
+    while (!ready.empty()) {
+      int node = ready.back();
+      ready.pop_back();
+      finished[node] = true;
+      ++count;
+      result.finish = std::max(result.finish, when[node]);
+      for (auto [to, seconds] : edges[node]) {
+        when[to] = std::max(when[to], when[node] + seconds);
+        if (!--incoming[to])
+          ready.push_back(to);
+      }
+    }
+    if (count < edges.size())
+      explain(result);
+    return result;
+  }
+
+private:
+  int reached(Place at) const { return 2 * (first[at.device] + at.index); }
+  int done(Place at) const { return reached(at) + 1; }
+  const Instruction &of(Place at) const { return program.devices[at.device][at.index]; }
+  void edge(int from, int to, double seconds = 0) {
+    edges[from].push_back({to, seconds});
+    ++incoming[to];
+  }
+
+  void build() {
+    for (int d = 0; d < static_cast<int>(program.devices.size()); ++d) {
+      std::map<std::string, int> previous;
+      std::map<std::string, int> calls;
+      for (int i = 0; i < static_cast<int>(program.devices[d].size()); ++i) {
+        Place at{d, i};
+        const Instruction &x = of(at);
+        edge(reached(at), done(at), x.type == Instruction::Compute ? p.seconds(x.task) : 0);
+        if (auto it = previous.find(x.stream); it != previous.end())
+          edge(done({d, it->second}), reached(at));
+        previous[x.stream] = i;
+        for (int after : x.after)
+          edge(done({d, after}), reached(at));
+        for (const Part &part : x.parts)
+          (part.send ? sends : receives)[part.channel].push_back(at);
+        if (x.type == Instruction::Collective)
+          collectives[x.group][calls[x.group]++].push_back(at);
+      }
+    }
+    for (const auto &[channel, list] : sends) {
+      const std::vector<Place> &other = receives[channel];
+      double hop = p.hop.empty() ? 0 : p.hop[channel.kind == Kind::F ? channel.chunk : channel.chunk - 1];
+      for (size_t n = 0; n < std::min(list.size(), other.size()); ++n) {
+        edge(reached(list[n]), done(other[n]), hop);
+        if (n >= static_cast<size_t>(buffered))
+          edge(reached(other[n - buffered]), done(list[n]), buffered ? 0 : hop);
+      }
+    }
+    // A collective opens when every member has come: one more node, a hub, per call.
+    for (auto &[group, calls] : collectives) {
+      size_t members = program.groups.at(group).size();
+      for (auto &[number, places] : calls) {
+        int hub = static_cast<int>(edges.size());
+        edges.emplace_back();
+        incoming.push_back(places.size() < members ? 1 : 0); // somebody never comes
+        for (Place at : places) {
+          edge(reached(at), hub);
+          edge(hub, done(at));
+        }
+      }
+    }
+  }
+
+  /// One wait of the head of a stopped stream: for `target`, which stands at or behind the head of stream `to`.
+  struct Wait {
+    int to;
+    Place target;
+  };
+
+  void explain(StallResult &result) {
+    std::vector<Place> heads;
+    std::map<std::pair<int, std::string>, int> headOf;
+    for (int d = 0; d < static_cast<int>(program.devices.size()); ++d)
+      for (int i = 0; i < static_cast<int>(program.devices[d].size()); ++i)
+        if (Place at{d, i}; !finished[done(at)] && headOf.try_emplace({d, of(at).stream}, heads.size()).second)
+          heads.push_back(at);
+    std::vector<std::vector<Wait>> waits(heads.size());
+    for (size_t h = 0; h < heads.size(); ++h)
+      for (Place target : waitsOf(heads[h]))
+        if (!finished[done(target)])
+          waits[h].push_back({headOf.at({target.device, of(target).stream}), target});
+    std::vector<std::pair<int, Place>> best; // head, and what it waits for
+    for (size_t h = 0; h < heads.size(); ++h) {
+      std::vector<int> from(heads.size(), -1);
+      std::vector<Place> via(heads.size());
+      std::deque<int> queue{static_cast<int>(h)};
+      bool closed = false;
+      while (!queue.empty() && !closed) {
+        int at = queue.front();
+        queue.pop_front();
+        for (const Wait &wait : waits[at]) {
+          if (wait.to == static_cast<int>(h)) {
+            std::vector<std::pair<int, Place>> circle{{at, wait.target}};
+            for (int back = at; back != static_cast<int>(h); back = from[back])
+              circle.push_back({from[back], via[back]});
+            if (best.empty() || circle.size() < best.size())
+              best.assign(circle.rbegin(), circle.rend());
+            closed = true;
+            break;
+          }
+          if (from[wait.to] < 0) {
+            from[wait.to] = at;
+            via[wait.to] = wait.target;
+            queue.push_back(wait.to);
+          }
+        }
+      }
+    }
+    result.length = static_cast<int>(best.size());
+    result.circle = "cycle of " + std::to_string(best.size());
+    for (auto &[head, target] : best) {
+      Place at = heads[head];
+      result.circle += "\n  stage " + std::to_string(at.device) + " #" + std::to_string(at.index) + " " + text(of(at)) +
+                       " waits for stage " + std::to_string(target.device) + " #" + std::to_string(target.index) + " " +
+                       text(of(target));
+    }
+    if (best.empty()) { // not a circle: somebody waits for what never comes
+      Place at = heads.front();
+      result.circle = "stage " + std::to_string(at.device) + " #" + std::to_string(at.index) + " " + text(of(at)) +
+                      " waits for something that never happens";
+    }
+  }
+
+  std::vector<Place> waitsOf(Place at) const {
+    const Instruction &x = of(at);
+    std::vector<Place> targets;
+    for (int after : x.after)
+      targets.push_back({at.device, after});
+    std::map<std::pair<bool, Channel>, int> seen;
+    for (const Part &part : x.parts) {
+      const auto &own = (part.send ? sends : receives).at(part.channel);
+      const auto &otherSide = part.send ? receives : sends;
+      auto other = otherSide.find(part.channel);
+      if (other == otherSide.end())
+        continue;
+      int skip = seen[{part.send, part.channel}]++;
+      for (size_t n = 0; n < own.size(); ++n)
+        if (own[n].device == at.device && own[n].index == at.index && skip-- == 0) {
+          int partner = static_cast<int>(n) - (part.send ? buffered : 0);
+          if (partner >= 0 && partner < static_cast<int>(other->second.size()) &&
+              !finished[reached(other->second[partner])])
+            targets.push_back(other->second[partner]);
+          break;
+        }
+    }
+    if (x.type == Instruction::Collective)
+      for (const auto &[number, places] : collectives.at(x.group))
+        if (std::any_of(places.begin(), places.end(),
+                        [&](Place o) { return o.device == at.device && o.index == at.index; }))
+          for (Place other : places)
+            if (other.device != at.device && !finished[reached(other)])
+              targets.push_back(other);
+    return targets;
+  }
+
+  const Problem &p;
+  const Program &program;
+  int buffered;
+  std::vector<int> first; ///< per device: number of its first instruction
+  std::vector<std::vector<std::pair<int, double>>> edges;
+  std::vector<int> incoming;
+  std::vector<bool> finished;
+  std::map<Channel, std::vector<Place>> sends, receives;
+  std::map<std::string, std::map<int, std::vector<Place>>> collectives; ///< by group and number of the call
+};
+
+} // namespace
+
+StallResult pc::pipeline::findStall(const Problem &problem, const Program &program, int buffered) {
+  return WaitGraph(problem, program, buffered).run();
+}
+
+std::optional<double> pc::pipeline::finishTime(const Problem &problem, const Program &program, int buffered) {
+  StallResult result = findStall(problem, program, buffered);
+  return result.circle.empty() ? std::optional(result.finish) : std::nullopt;
+}

@@ -1,0 +1,20 @@
+//===- Stall.h - Who waits for whom --------------------------------------------------------===//
+#ifndef PC_LIB_PIPELINE_STALL_H
+#define PC_LIB_PIPELINE_STALL_H
+
+#include "pc/Pipeline/Program.h"
+
+namespace pc::pipeline {
+
+/// Runs programs abstractly. Two nodes per instruction, reached and done; matching is by position on each channel and
+/// communicator, so the outcome does not depend on timing and everything finishes exactly if the graph has no circle.
+struct StallResult {
+  double finish = 0;  ///< seconds, where durations are given
+  std::string circle; ///< the shortest circle of waits, printed; empty: everything finishes
+  int length = 0;     ///< of the circle
+};
+StallResult findStall(const Problem &problem, const Program &program, int buffered);
+
+} // namespace pc::pipeline
+
+#endif

@@ -1,0 +1,263 @@
+//===- VerifyProgram.cpp - Whether programs of all devices are right -----------------------===//
+#include "Stall.h"
+
+#include <algorithm>
+#include <functional>
+
+using namespace pc::pipeline;
+
+std::string pc::pipeline::text(const Instruction &x) {
+  switch (x.type) {
+  case Instruction::Compute:
+    return text(x.task);
+  case Instruction::Collective:
+    return x.tag + " on " + x.group;
+  case Instruction::Transfer:
+    break;
+  }
+  std::string all;
+  for (const Part &part : x.parts)
+    all += (all.empty() ? "" : ", ") + std::string(part.send ? "send " : "receive ") + text(part.message) +
+           (part.send ? " -> stage " + std::to_string(part.channel.destination)
+                      : " <- stage " + std::to_string(part.channel.source));
+  return all;
+}
+
+namespace {
+
+class Verifier {
+public:
+  Verifier(const Problem &problem, const Program &program, const VerifyOptions &options)
+      : p(problem), program(program), options(options) {}
+
+  std::optional<Fault> run() {
+    for (auto check : {&Verifier::channels, &Verifier::collectives, &Verifier::tasks, &Verifier::dependencies,
+                       &Verifier::missing, &Verifier::memory})
+      if (!(this->*check)())
+        return fault;
+    if (StallResult stall = findStall(p, program, options.buffered); !stall.circle.empty())
+      return Fault{"deadlock", stall.circle};
+    return std::nullopt;
+  }
+
+private:
+  using Place = std::pair<int, int>; ///< device, index
+
+  bool fail(std::string kind, std::string why) {
+    fault = {std::move(kind), std::move(why)};
+    return false;
+  }
+  std::string at(int device, int index) const {
+    return "stage " + std::to_string(device) + " #" + std::to_string(index) + " " +
+           text(program.devices[device][index]);
+  }
+  void each(const std::function<void(int, int, const Instruction &)> &visit) const {
+    for (int d = 0; d < static_cast<int>(program.devices.size()); ++d)
+      for (int i = 0; i < static_cast<int>(program.devices[d].size()); ++i)
+        visit(d, i, program.devices[d][i]);
+  }
+
+  bool channels() {
+    struct End {
+      Place place;
+      Task message;
+    };
+    std::map<Channel, std::pair<std::vector<End>, std::vector<End>>> ends;
+    bool good = true;
+    each([&](int d, int i, const Instruction &x) {
+      for (int after : x.after)
+        if (good && (after < 0 || after >= i))
+          good = fail("order", at(d, i) + " waits for #" + std::to_string(after) + ", which is not issued before it");
+      for (const Part &part : x.parts) {
+        if (good && (part.send ? part.channel.source : part.channel.destination) != d)
+          good = fail("channel", at(d, i) + " is not an end of its channel");
+        (part.send ? ends[part.channel].first : ends[part.channel].second).push_back({{d, i}, part.message});
+      }
+    });
+    for (auto &[channel, both] : ends)
+      for (size_t n = 0; good && n < std::max(both.first.size(), both.second.size()); ++n) {
+        if (n >= both.first.size() || n >= both.second.size()) {
+          const End &alone = (n < both.first.size() ? both.first : both.second)[n];
+          good = fail("channel", at(alone.place.first, alone.place.second) + " has no partner on the other side");
+        } else if (const End &a = both.first[n], &b = both.second[n]; !(a.message == b.message)) {
+          good = fail("channel", at(a.place.first, a.place.second) + " meets " + at(b.place.first, b.place.second));
+        }
+      }
+    return good;
+  }
+
+  bool collectives() {
+    std::map<std::string, std::map<int, std::vector<int>>> calls; // indices by group and device
+    bool good = true;
+    each([&](int d, int i, const Instruction &x) {
+      if (x.type != Instruction::Collective || !good)
+        return;
+      auto group = program.groups.find(x.group);
+      if (group == program.groups.end() ||
+          std::find(group->second.begin(), group->second.end(), d) == group->second.end())
+        good = fail("collective", at(d, i) + ": the stage is no member of " + x.group);
+      calls[x.group][d].push_back(i);
+    });
+    for (const auto &[name, members] : program.groups) {
+      for (int d : members) {
+        const std::vector<int> &own = calls[name][d], &other = calls[name][members.front()];
+        for (size_t n = 0; good && n < std::max(own.size(), other.size()); ++n) {
+          std::string a = n < own.size() ? at(d, own[n]) : "stage " + std::to_string(d) + " nothing",
+                      b = n < other.size() ? at(members.front(), other[n])
+                                           : "stage " + std::to_string(members.front()) + " nothing";
+          if (n >= own.size() || n >= other.size() ||
+              program.devices[d][own[n]].tag != program.devices[members.front()][other[n]].tag)
+            good = fail("collective", "call " + std::to_string(n) + " of " + name + ": " + b + ", but " + a);
+        }
+      }
+    }
+    return good;
+  }
+
+  bool tasks() {
+    taskAt.assign(p.tasks(), {-1, -1});
+    bool good = true;
+    each([&](int d, int i, const Instruction &x) {
+      if (x.type != Instruction::Compute || !good)
+        return;
+      const Task &t = x.task;
+      if (t.chunk < 0 || t.chunk >= p.chunks() || t.microbatch < 0 || t.microbatch >= p.microbatches ||
+          !p.has(t.kind, t.chunk))
+        good = fail("unknown", at(d, i) + " is no task of this problem");
+      else if (p.device[t.chunk] != d)
+        good = fail("device", at(d, i) + " belongs to stage " + std::to_string(p.device[t.chunk]));
+      else if (Place &place = taskAt[p.id(t)]; place.first >= 0)
+        good = fail("duplicate", at(d, i) + " also is " + at(place.first, place.second));
+      else
+        place = {d, i};
+    });
+    return good;
+  }
+
+  /// What is known to be done when an instruction starts: how many of each stream of its device.
+  void makeClocks(int d) {
+    const auto &instructions = program.devices[d];
+    std::map<std::string, int> index;
+    std::vector<int> last;
+    streamOf.clear();
+    number.clear();
+    clocks.clear();
+    for (const Instruction &x : instructions)
+      streamOf.push_back(index.try_emplace(x.stream, static_cast<int>(index.size())).first->second);
+    last.assign(index.size(), -1);
+    std::vector<int> count(index.size());
+    for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
+      int stream = streamOf[i];
+      number.push_back(count[stream]++);
+      std::vector<int> clock = last[stream] < 0 ? std::vector<int>(index.size()) : clocks[last[stream]];
+      clock[stream] = number[i];
+      for (int after : instructions[i].after) {
+        for (size_t s = 0; s < clock.size(); ++s)
+          clock[s] = std::max(clock[s], clocks[after][s]);
+        clock[streamOf[after]] = std::max(clock[streamOf[after]], number[after] + 1);
+      }
+      last[stream] = i;
+      clocks.push_back(std::move(clock));
+    }
+  }
+  bool before(int a, int b) const { return clocks[b][streamOf[a]] > number[a]; }
+
+  bool dependencies() {
+    for (int d = 0; d < static_cast<int>(program.devices.size()); ++d) {
+      makeClocks(d);
+      const auto &instructions = program.devices[d];
+      std::vector<int> receiveAt(p.tasks(), -1);
+      std::map<Channel, std::vector<int>> received;
+      for (int i = 0; i < static_cast<int>(instructions.size()); ++i)
+        for (const Part &part : instructions[i].parts) {
+          int id = p.id(part.message);
+          if (!part.send) {
+            receiveAt[id] = i;
+            received[part.channel].push_back(i);
+            continue;
+          }
+          if (taskAt[id].first != d)
+            return fail("missing", at(d, i) + " sends what no task here makes");
+          if (!before(taskAt[id].second, i))
+            return fail("order", at(d, i) + " may run before " + text(part.message));
+        }
+      for (int i = 0; i < static_cast<int>(instructions.size()); ++i)
+        if (instructions[i].type == Instruction::Compute && !inputsOf(d, i, receiveAt))
+          return false;
+      if (options.slots && !slots(d, received))
+        return false;
+    }
+    return true;
+  }
+
+  bool inputsOf(int d, int i, const std::vector<int> &receiveAt) {
+    for (const auto &[needed, delay] : p.inputs(program.devices[d][i].task)) {
+      int id = p.id(needed);
+      if (p.device[needed.chunk] != d) {
+        if (receiveAt[id] < 0 || !before(receiveAt[id], i))
+          return fail("input", at(d, i) + " does not wait for the receive of " + text(needed));
+      } else if (taskAt[id].first < 0) {
+        return fail("missing", text(needed) + ", which " + at(d, i) + " needs, runs nowhere");
+      } else if (!before(taskAt[id].second, i)) {
+        return fail("order", at(d, i) + " may run before " + text(needed));
+      }
+    }
+    return true;
+  }
+
+  /// Message n lands in the slot of message n - slots: its consumer must be done.
+  bool slots(int d, const std::map<Channel, std::vector<int>> &received) {
+    auto messageOf = [&](int i, const Channel &channel) {
+      for (const Part &part : program.devices[d][i].parts)
+        if (!part.send && part.channel == channel)
+          return part.message;
+      return Task{};
+    };
+    for (const auto &[channel, list] : received)
+      for (size_t n = options.slots; n < list.size(); ++n) {
+        Task old = messageOf(list[n - options.slots], channel);
+        std::optional<Task> reader = consumer(p, old);
+        if (reader && taskAt[p.id(*reader)].first == d && !before(taskAt[p.id(*reader)].second, list[n]))
+          return fail("slot", at(d, list[n]) + " lands where " + text(old) + " lies, which " + text(*reader) +
+                                  " may still read");
+      }
+    return true;
+  }
+
+  bool missing() {
+    for (const Task &task : p.all())
+      if (taskAt[p.id(task)].first < 0)
+        return fail("missing", "stage " + std::to_string(p.device[task.chunk]) + " never runs " + text(task));
+    return true;
+  }
+
+  bool memory() {
+    for (int d = 0; d < static_cast<int>(program.devices.size()) && !p.limit.empty(); ++d) {
+      double used = 0;
+      for (int i = 0; i < static_cast<int>(program.devices[d].size()); ++i)
+        if (const Instruction &x = program.devices[d][i]; x.type == Instruction::Compute) {
+          used += p.takes(x.task);
+          if (used > p.limit[d] * (1 + 1e-12) + 1e-9)
+            return fail("memory", at(d, i) + " needs " + std::to_string(used) + " of memory, the limit is " +
+                                      std::to_string(p.limit[d]));
+          used -= p.frees(x.task);
+        }
+    }
+    return true;
+  }
+
+  const Problem &p;
+  const Program &program;
+  const VerifyOptions &options;
+  Fault fault;
+  std::vector<Place> taskAt;         ///< by task id
+  std::vector<int> streamOf, number; ///< of one device
+  std::vector<std::vector<int>> clocks;
+};
+
+} // namespace
+
+std::optional<Fault> pc::pipeline::verify(const Problem &problem, const Program &program,
+                                          const VerifyOptions &options) {
+  return Verifier(problem, program, options).run();
+}

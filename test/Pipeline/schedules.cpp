@@ -1,0 +1,245 @@
+//===- schedules.cpp - Schedules against theory, publications and mutants ------------------===//
+#include "mutants.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+using namespace pc::pipeline;
+
+static Order named(const Problem &p, std::string_view name) {
+  std::string error;
+  std::optional<Order> order = namedOrder(p, name, error);
+  if (!order) {
+    std::printf("FAILED: %s\n", error.c_str());
+    std::exit(1);
+  }
+  return *order;
+}
+
+static std::string write(const Order &order, bool chunks) {
+  std::string all;
+  for (size_t d = 0; d < order.size(); ++d) {
+    all += d ? " |" : "";
+    for (const Task &task : order[d]) {
+      std::string word = text(task);
+      all += (all.empty() ? "" : " ") + (chunks ? word : word.substr(0, 1) + word.substr(word.find('.') + 1));
+    }
+  }
+  return all;
+}
+
+static void goldenOrders() {
+  struct Golden {
+    const char *name;
+    std::vector<int> device;
+    int microbatches;
+    bool split;
+    const char *order;
+  };
+  const Golden list[] = {
+      {"naive", roundRobin(2, 1), 2, false, "F0 B0 F1 B1 | F0 B0 F1 B1"},
+      {"gpipe", roundRobin(2, 1), 2, false, "F0 F1 B0 B1 | F0 F1 B0 B1"},
+      {"1f1b", roundRobin(3, 1), 4, false,
+       "F0 F1 F2 B0 F3 B1 B2 B3 | F0 F1 B0 F2 B1 F3 B2 B3 | F0 B0 F1 B1 F2 B2 F3 B3"},
+      {"zb-h1", roundRobin(2, 1), 3, true, "F0 F1 B0 W0 F2 B1 W1 B2 W2 | F0 B0 F1 B1 W0 F2 B2 W1 W2"},
+      {"zb-h2", roundRobin(2, 1), 3, true, "F0 F1 F2 B0 W0 B1 W1 B2 W2 | F0 B0 F1 B1 F2 B2 W0 W1 W2"},
+      {"interleaved", roundRobin(2, 2), 3, false,
+       "F0.0 F0.1 F0.2 F2.0 F2.1 F2.2 B2.0 B2.1 B2.2 B0.0 B0.1 B0.2 | F1.0 F1.1 F1.2 F3.0 B3.0 F3.1 B3.1 F3.2 B3.2 "
+       "B1.0 "
+       "B1.1 B1.2"},
+      {"zb-v", vShape(2), 3, true,
+       "F0.0 F0.1 F0.2 F3.0 B3.0 W3.0 F3.1 B3.1 W3.1 B0.0 W0.0 F3.2 B3.2 W3.2 B0.1 W0.1 B0.2 W0.2 | F1.0 F2.0 F1.1 "
+       "F2.1 "
+       "B2.0 W2.0 F1.2 B1.0 W1.0 F2.2 B2.1 W2.1 B1.1 B2.2 B1.2 W1.1 W2.2 W1.2"},
+  };
+  int same = 0;
+  for (const Golden &golden : list) {
+    std::string got = write(named(uniform(golden.microbatches, golden.device, 1, 1, 1, golden.split), golden.name),
+                            golden.device.size() > 3 || golden.device.back() == 0);
+    if (got == golden.order)
+      ++same;
+    else
+      std::printf("%s is %s\n", golden.name, got.c_str());
+  }
+  std::printf("golden orders: %d as written down\n", same);
+}
+
+/// Idle time and memory for uniform costs and free links. Sources: GPipe (Huang et al., 2019); 1F1B and interleaved
+/// (Narayanan et al., 2021, section 2.2); zero bubble (Qi et al., 2023, table 2 and appendix H). `cost - ideal` in
+/// seconds, memory in microbatches of one stage.
+static void closedForms() {
+  int checked = 0, differ = 0;
+  const double ratios[][3] = {{1, 1, 1}, {2, 2, 1}, {2, 3, 1}, {1, 1, .5},
+                              {2, 1, 1}, {1, 2, 1}, {3, 3, 2}, {1, 1.5, 1.5}};
+  for (int p : {1, 2, 3, 4, 6, 8})
+    for (int m : std::set<int>{1, 2, p, p + 1, 2 * p - 1, 2 * p, 3 * p, 4 * p + 1})
+      for (auto [f, b, w] : ratios) {
+        double t = f + b + w;
+        auto check = [&, f = f, b = b, w = w](const char *name, std::vector<int> device, bool split, double idle,
+                                              double memory) {
+          Problem problem = uniform(m, device, f, b, w, split);
+          Measure got = *measure(problem, named(problem, name));
+          double most =
+              *std::max_element(got.memory.begin(), got.memory.end()) * p / static_cast<double>(device.size());
+          ++checked;
+          if (std::abs(got.cost - got.ideal - idle) > 1e-6 || std::abs(most - memory) > 1e-6) {
+            ++differ;
+            std::printf("%s p %d m %d: idle %g, not %g; memory %g, not %g\n", name, p, m, got.cost - got.ideal, idle,
+                        most, memory);
+          }
+        };
+        std::vector<int> one = roundRobin(p, 1);
+        check("naive", one, false, m * (p - 1) * t, 1);
+        check("gpipe", one, false, (p - 1) * t, m);
+        check("1f1b", one, false, (p - 1) * t, std::min(m, p));
+        check("1f1b-eager", one, false, (p - 1) * t, std::min(m, 2 * p - 1));
+        for (int v : {2, 3, 4}) {
+          std::vector<int> groups = interleavingGroups(p, m);
+          int largest = *std::max_element(groups.begin(), groups.end());
+          check("interleaved", roundRobin(p, v), false, (p - 1) * t / v + (v - 1) * std::max(0, p - m) * t / v,
+                std::min(v * m, 2 * (p - 1) + (v - 1) * largest + 1) / static_cast<double>(v));
+        }
+        if (m >= p)
+          check("zb-h1", one, true, (p - 1) * (b + std::max(0.0, f - w)), p);
+        else
+          check("zb-h1", one, true, (m + p - 1) * (f + b) + w + (m - 1) * std::max(0.0, w - f) - m * t, m);
+        if (m >= 2 * p - 1)
+          check("zb-h2", one, true, (p - 1) * std::max({0.0, f + b - 2 * w, b - f}), 2 * p - 1);
+        if (m >= 2 * p - 1 && f == b && b == w && p > 1)
+          check("zb-v", vShape(p), true, 0, p);
+      }
+  std::printf("closed forms: %d checked, %d differ\n", checked, differ);
+}
+
+static void published(const char *path) {
+  std::ifstream file(path);
+  int rows = 0, beyond = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#' || line.rfind("model", 0) == 0)
+      continue;
+    std::vector<double> cell;
+    std::stringstream cells(line);
+    for (std::string word; std::getline(cells, word, ',');)
+      cell.push_back(std::atof(word.c_str()));
+    int p = static_cast<int>(cell[5]), m = static_cast<int>(cell[7]), v = static_cast<int>(cell[16]);
+    auto check = [&](const char *name, std::vector<int> device, bool split, double bubble, double tolerance) {
+      Problem problem = uniform(m, std::move(device), cell[8], cell[9], cell[10], split, cell[11]);
+      double got = measure(problem, named(problem, name))->bubble();
+      if (std::abs(got - bubble) > tolerance) {
+        ++beyond;
+        std::printf("%s p %d m %d: bubble %.5f, published %.5f\n", name, p, m, got, bubble);
+      }
+    };
+    check("1f1b", roundRobin(p, 1), false, cell[12], 5e-5);
+    check("interleaved", roundRobin(p, v), false, cell[13], 3.5e-3);
+    check("zb-h1", roundRobin(p, 1), true, cell[14], 5e-5);
+    check("zb-h2", roundRobin(p, 1), true, cell[15], 5e-5);
+    ++rows;
+  }
+  std::printf("published bubbles: %d rows, %d beyond 5e-5 (1f1b, zb-h1, zb-h2) or 0.0035 (interleaved)\n", rows,
+              beyond);
+}
+
+/// Any number of microbatches; the usual grouping deadlocks in 54 of these.
+static void interleaving() {
+  int finish = 0;
+  for (int p = 2; p <= 8; ++p)
+    for (int v = 2; v <= 4; ++v)
+      for (int m = 1; m <= 4 * p; m += std::max(1, 4 * p / 10)) {
+        Problem problem = uniform(m, roundRobin(p, v), 1, 1, 1, false);
+        finish += simulate(problem, named(problem, "interleaved")).has_value();
+      }
+  std::printf("interleaving: %d cases finish\n", finish);
+}
+
+static void randomProblems() {
+  Random random(1);
+  int accepted = 0, refused = 0, worse = 0, broken = 0, passed = 0, otherReason = 0;
+  for (int n = 0; n < 500; ++n) {
+    Problem limited = randomProblem(random), free = limited;
+    free.limit.clear();
+    std::vector<std::pair<Problem, Order>> orders;
+    for (std::string_view name : orderNames()) {
+      std::string error;
+      if (std::optional<Order> order = namedOrder(free, name, error))
+        orders.push_back({free, *order});
+    }
+    size_t numNamed = orders.size();
+    std::string error;
+    std::optional<AutoOrder> best = autoOrder(limited, Goal::Span, error);
+    if (!best) {
+      std::printf("problem %d: auto says %s\n", n, error.c_str());
+      ++refused;
+      continue;
+    }
+    double span = measure(limited, best->order)->span;
+    for (size_t i = 0; i < numNamed; ++i)
+      worse += fits(limited, orders[i].second) && measure(limited, orders[i].second)->span < span - 1e-6;
+    orders.push_back({limited, best->order});
+    for (auto &[problem, order] : orders) {
+      VerifyOptions options;
+      options.slots = 1 + static_cast<int>(random() % 3);
+      Program program = placeTransfers(problem, order, options.slots);
+      addCollectives(problem, program);
+      if (std::optional<Fault> fault = verify(problem, program, options)) {
+        ++refused;
+        std::printf("problem %d refused: %s: %s\n", n, fault->kind.c_str(), fault->text.c_str());
+        continue;
+      }
+      ++accepted;
+      for (int i = 0; i < 3; ++i) {
+        Problem changed = problem;
+        Mutant mutant;
+        if (!mutate(changed, order, program, static_cast<int>(random() % numMutations), random, mutant))
+          continue;
+        ++broken;
+        std::optional<Fault> fault = verify(changed, mutant.program, options);
+        if (fault && mutant.kinds.count(fault->kind))
+          continue;
+        ++(fault ? otherReason : passed);
+        std::printf("problem %d, %s: %s\n", n, mutant.name.c_str(),
+                    fault ? (fault->kind + ": " + fault->text).c_str() : "accepted");
+      }
+    }
+  }
+  std::printf("random problems: 500, %d programs accepted, %d refused, auto worse than a named order in %d\n", accepted,
+              refused, worse);
+  std::printf("broken programs: %d, %d accepted, %d refused for another reason\n", broken, passed, otherReason);
+}
+
+/// Blocking sends right after and receives right before the task, without buffers: 1F1B stops at once, and the circle
+/// is shown.
+static void rendezvous() {
+  Problem p = uniform(4, roundRobin(2, 1), 1, 1, 1, false);
+  Order order = named(p, "1f1b");
+  Program program;
+  for (int d = 0; d < p.devices; ++d) {
+    auto &list = program.devices.emplace_back();
+    auto transfer = [&](bool send, int source, int destination, const Task &task) {
+      Channel channel{source, destination, task.kind, task.chunk};
+      list.push_back({Instruction::Transfer, "compute", {}, {{send, channel, task}}, "", "", {}});
+    };
+    for (const Task &task : order[d]) {
+      for (const auto &[needed, delay] : p.inputs(task))
+        if (p.device[needed.chunk] != d)
+          transfer(false, p.device[needed.chunk], d, needed);
+      list.push_back(Instruction::compute(task));
+      if (std::optional<Task> reader = consumer(p, task))
+        transfer(true, d, p.device[reader->chunk], task);
+    }
+  }
+  std::optional<Fault> fault = verify(p, program, {0, 0});
+  std::printf("rendezvous in one thread:\n%s\n", fault ? fault->text.c_str() : "no fault");
+}
+
+int main(int, char **argv) {
+  goldenOrders();
+  closedForms();
+  published(argv[1]);
+  interleaving();
+  randomProblems();
+  rendezvous();
+}
