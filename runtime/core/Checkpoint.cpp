@@ -4,6 +4,7 @@
 #include "core/Failure.h"
 #include "core/Init.h"
 #include "core/SafetensorsWriter.h"
+#include "device/Gemm.h"
 
 #include <cstdio>
 #include <fcntl.h>
@@ -98,7 +99,7 @@ static void writeTogether(SafetensorsWriter &writer, Comm &comm, AddAll addAll, 
   });
 }
 
-void pcrt::saveCheckpoint(const std::string &directory, const Program &program, int64_t step, const char *arena,
+void pcrt::saveCheckpoint(const std::string &directory, const Program &program, int64_t step, const Arena &arena,
                           Comm &comm) {
   std::string path = plainPath(directory), temporary = path + ".tmp";
   auto writeBlock = [&](SafetensorsWriter &writer, const std::string &name, const Tensor &tensor,
@@ -106,8 +107,8 @@ void pcrt::saveCheckpoint(const std::string &directory, const Program &program, 
     if (!ownsBlock(program.mesh, tensor.layout, comm.rank()))
       return;
     Block block = blockOf(program.mesh, tensor.shape, tensor.layout, comm.rank());
-    if (writer.write(writer.placeOf(name), parameter.valid, block, parameter.box, tensor.dtype,
-                     arena + tensor.offset) != PCRT_OK)
+    HostBlock host(arena, tensor.offset, block.elements() * dtypeBytes(tensor.dtype), HostBlock::Read);
+    if (writer.write(writer.placeOf(name), parameter.valid, block, parameter.box, tensor.dtype, host.data()) != PCRT_OK)
       fail(PCRT_RESOURCE, withErrno("cannot save to " + path));
   };
   try {
@@ -161,7 +162,8 @@ void pcrt::saveCheckpoint(const std::string &directory, const Program &program, 
   }
 }
 
-int64_t pcrt::loadCheckpoint(const std::string &directory, const Program &program, int rank, char *arena, Pool &pool) {
+int64_t pcrt::loadCheckpoint(const std::string &directory, const Program &program, int rank, const Arena &arena,
+                             Pool &pool) {
   std::string path = plainPath(directory);
   readParameters(program, Safetensors::open(path + "/model.safetensors"), rank, arena, pool);
   std::string statePath = path + "/training_state.safetensors";
@@ -182,7 +184,7 @@ int64_t pcrt::loadCheckpoint(const std::string &directory, const Program &progra
     const Parameter &parameter = program.parameters[state.parameter];
     std::string name = stateName(program, state);
     const StoredTensor &stored = checkStored(training.find(name), name, parameter.box, statePath);
-    readBlock(state, parameter.valid, parameter.box, stored, program.mesh, rank, arena + state.offset);
+    readBlock(state, parameter.valid, parameter.box, stored, program.mesh, rank, arena);
   }
   return step;
 }

@@ -10,6 +10,7 @@
 #define PCRT_CORE_CHECKPOINT_H
 
 #include "comm/Comm.h"
+#include "core/Device.h"
 #include "core/Program.h"
 #include "device/Pool.h"
 
@@ -19,10 +20,10 @@ namespace pcrt {
 void checkSaveDirectory(const std::string &directory, Comm &comm);
 
 /// Writes parameters and optimizer states after `step` steps. All ranks call it. Throws PCRT_RESOURCE.
-void saveCheckpoint(const std::string &directory, const Program &program, int64_t step, const char *arena, Comm &comm);
+void saveCheckpoint(const std::string &directory, const Program &program, int64_t step, const Arena &arena, Comm &comm);
 
 /// Reads what saveCheckpoint wrote, on any mesh. Returns the number of steps done. Throws PCRT_BAD_DATA.
-int64_t loadCheckpoint(const std::string &directory, const Program &program, int rank, char *arena, Pool &pool);
+int64_t loadCheckpoint(const std::string &directory, const Program &program, int rank, const Arena &arena, Pool &pool);
 
 } // namespace pcrt
 

@@ -54,12 +54,11 @@ static std::vector<Group> makeGroups(const Program &program, int rank) {
 /// The program's tables, checked before anything is made of them.
 static const pcrt_program &checkTables(const pcrt_program &program) {
   auto wrong = [](const std::string &what) { fail(PCRT_INTERNAL, what + "; this is a bug of the compiler"); };
-  if (program.target != PCRT_CPU)
-    fail(PCRT_USAGE, "this program was compiled for --target=cuda; this runtime runs cpu programs only");
-  for (int i = 0; i < program.num_gemms; ++i)
+  bool cpu = program.target == PCRT_CPU;
+  for (int i = 0; cpu && i < program.num_gemms; ++i)
     if (const char *problem = checkGemm(program.gemms[i]))
       wrong("matrix product '" + std::string(program.gemms[i].name) + "' has " + problem);
-  for (int i = 0; i < program.num_kernels; ++i)
+  for (int i = 0; cpu && i < program.num_kernels; ++i)
     if (!program.kernels[i].fn || program.kernels[i].items < 0 || program.kernels[i].scratch_bytes < 0)
       wrong("kernel '" + std::string(program.kernels[i].name) + "' is malformed");
   for (int i = 0; i < program.num_moves; ++i)
@@ -69,7 +68,8 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
 }
 
 pcrt_context::pcrt_context(const Program &program, Comm &comm, Pool &pool)
-    : program(program), comm(comm), pool(pool), gemms(pool, checkTables(program.abi).gemms, program.abi.num_gemms),
+    : program(program), comm(comm), pool(pool),
+      gemms(pool, checkTables(program.abi).gemms, program.abi.target == PCRT_CPU ? program.abi.num_gemms : 0),
       profile(program.abi), groups(makeGroups(program, comm.rank())), moveCounts(program.abi.num_moves, 0) {
   for (int i = 0; i < program.abi.num_kernels; ++i)
     scratchStride = std::max(scratchStride, program.abi.kernels[i].scratch_bytes);
@@ -98,6 +98,10 @@ void pcrt_context::step(char *arena, int64_t *allocations) {
   startCountingAllocations();
   pcrt_status status = program.abi.step(this, arena);
   *allocations += stopCountingAllocations();
+  require(status);
+}
+
+void pcrt_context::require(pcrt_status status) {
   if (status == PCRT_OK)
     return;
   if (error.empty())
@@ -112,6 +116,8 @@ void pcrt_context::step(char *arena, int64_t *allocations) {
 //===----------------------------------------------------------------------===//
 
 pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args) {
+  if (ctx->device)
+    return ctx->device->launch(*ctx, index, args);
   const pcrt_kernel &kernel = ctx->program.abi.kernels[index];
   int64_t start = nanoseconds();
   std::atomic<int64_t> firstBad{INT64_MAX};
@@ -131,7 +137,9 @@ pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args) {
 }
 
 pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias,
-                      void *) {
+                      void *aux) {
+  if (ctx->device)
+    return ctx->device->gemm(*ctx, index, a, b, c, bias, aux);
   int64_t start = nanoseconds();
   const char *problem = nullptr;
   bool good = ctx->gemms.run(index, a, b, c, bias, &problem);
@@ -143,6 +151,8 @@ pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const voi
 }
 
 pcrt_status pcrt_move(pcrt_context *ctx, int32_t index, const void *in, void *out) {
+  if (ctx->device)
+    return ctx->device->move(*ctx, index, in, out);
   const pcrt_move_desc &move = ctx->program.abi.moves[index];
   int64_t start = nanoseconds();
   ++ctx->moveCounts[index];
@@ -159,20 +169,33 @@ pcrt_status pcrt_observe(pcrt_context *ctx, int32_t index, int64_t microbatch, c
     return PCRT_OK;
   if (index < 0 || index >= int(ctx->program.outputs.size()))
     return ctx->fail(PCRT_INTERNAL, "output " + std::to_string(index) + " is not in the description of the program");
+  if (ctx->device)
+    return ctx->device->observe(*ctx, index, microbatch, data);
   return ctx->observer->observe(index, microbatch, data, &ctx->error);
 }
 
 pcrt_status pcrt_block_offset(pcrt_context *ctx, int32_t group, int64_t block, int32_t *to) {
+  if (ctx->device)
+    return ctx->device->blockOffset(*ctx, group, block, to);
   *to = int32_t(ctx->groups[group].me * block);
   return PCRT_OK;
 }
 
-pcrt_status pcrt_attention(pcrt_context *ctx, int32_t, void *const *) {
+pcrt_status pcrt_attention(pcrt_context *ctx, int32_t index, void *const *args) {
+  if (ctx->device)
+    return ctx->device->attention(*ctx, index, args);
   return ctx->fail(PCRT_INTERNAL, "attention is a kernel on a CPU; this is a bug of the compiler");
 }
 
-pcrt_status pcrt_start(pcrt_context *ctx, int32_t, int32_t, const void *const *, void *const *, int32_t) {
+pcrt_status pcrt_start(pcrt_context *ctx, int32_t first, int32_t count, const void *const *ins, void *const *outs,
+                       int32_t ticket) {
+  if (ctx->device)
+    return ctx->device->start(*ctx, first, count, ins, outs, ticket);
   return ctx->fail(PCRT_INTERNAL, "moves cannot be started ahead yet; this is a bug of the compiler");
 }
 
-pcrt_status pcrt_wait(pcrt_context *, int32_t) { return PCRT_OK; }
+pcrt_status pcrt_wait(pcrt_context *ctx, int32_t ticket) {
+  if (ctx->device)
+    return ctx->device->wait(*ctx, ticket);
+  return PCRT_OK;
+}

@@ -8,6 +8,7 @@
 #define PCRT_CORE_CONTEXT_H
 
 #include "comm/Comm.h"
+#include "core/Device.h"
 #include "core/Profile.h"
 #include "core/Program.h"
 #include "device/Gemm.h"
@@ -23,6 +24,8 @@ namespace pcrt {
 class Observer {
 public:
   virtual ~Observer() = default;
+  /// Whether a step has to show output `index` at all: no one reads a copy that costs time.
+  virtual bool wants(int index) const = 0;
   /// `data` is this rank's block of output `index`. On failure returns a status, with a message in `error`.
   virtual pcrt_status observe(int index, int64_t microbatch, const void *data, std::string *error) = 0;
 };
@@ -39,6 +42,7 @@ struct pcrt_context {
   pcrt::Pool &pool;
   pcrt::Gemms gemms;
   pcrt::Profile profile;
+  pcrt::Device *device = nullptr; ///< Null: the CPU.
   pcrt::Observer *observer = nullptr;
   std::vector<pcrt::Group> groups;
   std::vector<int64_t> moveCounts; ///< Calls of every move since the step began.
@@ -46,6 +50,8 @@ struct pcrt_context {
 
   /// Runs one step and counts the heap allocations in it. Throws a Failure.
   void step(char *arena, int64_t *allocations);
+  /// Throws a Failure, with the rank's name and `error`, unless `status` is PCRT_OK.
+  void require(pcrt_status status);
 
   char *scratchOf(int thread) const { return scratch + thread * scratchStride; }
   pcrt_status fail(pcrt_status status, std::string message);

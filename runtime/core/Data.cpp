@@ -44,7 +44,7 @@ BatchLoader::BatchLoader(const Program &program, const TokenFile &file, int rank
     blocks.push_back(blockOf(program.mesh, input.shape, input.layout, rank));
 }
 
-void BatchLoader::fill(int64_t step, char *arena) const {
+void BatchLoader::fill(int64_t step, char *const *inputs) const {
   int64_t rows = program.batch, length = program.sequence;
   // Modulo first: step * B * T may be beyond int64 in an absurdly long run.
   int64_t start = int64_t(__int128(step) * rows * length % file.count());
@@ -61,7 +61,7 @@ void BatchLoader::fill(int64_t step, char *arena) const {
       continue;
     const Block &block = blocks[i];
     int64_t shift = input.kind == "targets";
-    auto *out = reinterpret_cast<int32_t *>(arena + input.offset);
+    auto *out = reinterpret_cast<int32_t *>(inputs[i]);
     for (int64_t microbatch = 0; microbatch < block.size[0]; ++microbatch)
       for (int64_t row = 0; row < block.size[1]; ++row)
         for (int64_t column = 0; column < block.size[2]; ++column) {

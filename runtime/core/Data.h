@@ -38,9 +38,10 @@ class BatchLoader {
 public:
   BatchLoader(const Program &program, const TokenFile &file, int rank);
 
-  /// Checks the batch of step `step` (all of it, so that every rank finds the same error) and writes this rank's part.
-  /// Throws PCRT_BAD_DATA naming file, position, token and vocabulary.
-  void fill(int64_t step, char *arena) const;
+  /// Checks the batch of step `step` (all of it, so that every rank finds the same error) and writes this rank's part
+  /// to `inputs`, one address for each input of the program. Throws PCRT_BAD_DATA naming file, position, token and
+  /// vocabulary.
+  void fill(int64_t step, char *const *inputs) const;
 
 private:
   const Program &program;

@@ -1,6 +1,7 @@
 //===- Init.cpp - the first values of parameters and constants ------------===//
 #include "core/Init.h"
 #include "core/Failure.h"
+#include "device/Gemm.h"
 #include "device/PlainGemm.h"
 
 #include <cmath>
@@ -43,10 +44,11 @@ static void storeFloat(char *out, int32_t dtype, int64_t index, float value) {
     reinterpret_cast<float *>(out)[index] = value;
 }
 
-void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, char *arena, Pool &pool) {
+void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, const Arena &arena, Pool &pool) {
   for (const Parameter &parameter : program.parameters) {
     Block block = blockOf(program.mesh, parameter.shape, parameter.layout, rank);
-    char *out = arena + parameter.offset;
+    HostBlock host(arena, parameter.offset, block.elements() * dtypeBytes(parameter.dtype), HostBlock::Write);
+    char *out = host.data();
     forEachRun(parameter.valid, block, [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
       if (parameter.initKind != "normal") {
         for (int64_t i = 0; i < count; ++i)
@@ -71,6 +73,7 @@ void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, char 
       else
         pool.ranges(count, draw);
     });
+    host.store();
   }
 }
 
@@ -88,8 +91,10 @@ const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::str
 }
 
 void pcrt::readBlock(const Tensor &tensor, const Dims &valid, const Box &box, const StoredTensor &stored,
-                     const Mesh &mesh, int rank, char *out) {
+                     const Mesh &mesh, int rank, const Arena &arena) {
   Block block = blockOf(mesh, tensor.shape, tensor.layout, rank);
+  HostBlock host(arena, tensor.offset, block.elements() * dtypeBytes(tensor.dtype), HostBlock::Write);
+  char *out = host.data();
   std::vector<float> piece;
   forEachPiece(valid, block, box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
     if (tensor.dtype == PCRT_F32)
@@ -99,9 +104,11 @@ void pcrt::readBlock(const Tensor &tensor, const Dims &valid, const Box &box, co
     for (int64_t i = 0; i < count; ++i)
       storeFloat(out, tensor.dtype, blockOffset + i, piece[i]);
   });
+  host.store();
 }
 
-void pcrt::readParameters(const Program &program, const Safetensors &weights, int rank, char *arena, Pool &pool) {
+void pcrt::readParameters(const Program &program, const Safetensors &weights, int rank, const Arena &arena,
+                          Pool &pool) {
   std::string where = weights.tensors().empty() ? "the checkpoint" : weights.tensors().begin()->second.file;
   std::vector<const StoredTensor *> stored;
   for (const Parameter &parameter : program.parameters)
@@ -109,20 +116,21 @@ void pcrt::readParameters(const Program &program, const Safetensors &weights, in
   pool.ranges(int64_t(stored.size()), [&](int, int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i) {
       const Parameter &parameter = program.parameters[i];
-      readBlock(parameter, parameter.valid, parameter.box, *stored[i], program.mesh, rank, arena + parameter.offset);
+      readBlock(parameter, parameter.valid, parameter.box, *stored[i], program.mesh, rank, arena);
     }
   });
 }
 
-void pcrt::fillConstants(const Program &program, int rank, char *arena) {
+void pcrt::fillConstants(const Program &program, int rank, const Arena &arena) {
   for (const Constant &constant : program.constants) {
     Block block = blockOf(program.mesh, constant.shape, constant.layout, rank);
+    HostBlock host(arena, constant.offset, block.elements() * dtypeBytes(constant.dtype), HostBlock::Write);
     for (int64_t row = 0; row < block.size[0]; ++row)
       for (int64_t column = 0; column < block.size[1]; ++column) {
         float angle = float(row + block.start[0]) * float(constant.invFreq[column + block.start[1]]);
         float value = constant.kind == "rope_cos" ? std::cos(angle) : std::sin(angle);
-        storeFloat(arena + constant.offset, constant.dtype, row * block.size[1] + column,
-                   value * float(constant.scale));
+        storeFloat(host.data(), constant.dtype, row * block.size[1] + column, value * float(constant.scale));
       }
+    host.store();
   }
 }

@@ -8,6 +8,7 @@
 #ifndef PCRT_CORE_INIT_H
 #define PCRT_CORE_INIT_H
 
+#include "core/Device.h"
 #include "core/Program.h"
 #include "core/Safetensors.h"
 #include "device/Pool.h"
@@ -23,22 +24,22 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
 float normalAt(uint64_t seed, uint64_t key, uint64_t index);
 
 /// Draws this rank's blocks of all parameters into the arena.
-void drawParameters(const Program &program, uint64_t seed, int rank, char *arena, Pool &pool);
+void drawParameters(const Program &program, uint64_t seed, int rank, const Arena &arena, Pool &pool);
 
 /// Reads this rank's blocks of all parameters. Throws PCRT_BAD_DATA naming a tensor that is missing, has another shape
 /// or a dtype that is not a float.
-void readParameters(const Program &program, const Safetensors &weights, int rank, char *arena, Pool &pool);
+void readParameters(const Program &program, const Safetensors &weights, int rank, const Arena &arena, Pool &pool);
 
-/// Reads a rank's block of one tensor, a box of `stored`, to `out` in `dtype`.
+/// Reads a rank's block of one tensor, a box of `stored`, to its place in the arena.
 void readBlock(const Tensor &tensor, const Dims &valid, const Box &box, const StoredTensor &stored, const Mesh &mesh,
-               int rank, char *out);
+               int rank, const Arena &arena);
 
 /// The tensor that a parameter or state is read from; throws PCRT_BAD_DATA as readParameters does.
 const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Box &box,
                                 const std::string &where);
 
 /// Fills the constants (RoPE tables).
-void fillConstants(const Program &program, int rank, char *arena);
+void fillConstants(const Program &program, int rank, const Arena &arena);
 
 } // namespace pcrt
 

@@ -64,6 +64,11 @@ void Outputs::beginStep() {
   norm.reset();
 }
 
+bool Outputs::wants(int index) const {
+  const std::string &kind = program.outputs[index].kind;
+  return kind == "loss" || kind == "grad_norm" || (dumping && targets[index].dump);
+}
+
 pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, std::string *error) {
   const Output &output = program.outputs[index];
   if (output.kind == "loss") {

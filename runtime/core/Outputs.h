@@ -22,6 +22,7 @@ public:
   /// is to be dumped, PCRT_RESOURCE where a file cannot be written.
   Outputs(const Program &program, Comm &comm, const std::string &gradsPath, const std::string &logitsPath);
 
+  bool wants(int index) const override;
   pcrt_status observe(int index, int64_t microbatch, const void *data, std::string *error) override;
 
   /// Before every step.

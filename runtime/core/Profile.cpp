@@ -20,6 +20,7 @@ Profile::Profile(const pcrt_program &program) : program(program) {
     kindOfKernel.push_back(kindNamed(program.kernels[i].kind));
   gemmKind = kindNamed("gemm");
   moveKind = kindNamed("move");
+  attentionKind = kindNamed("attention");
 }
 
 int Profile::kindNamed(const char *name) {
@@ -30,9 +31,13 @@ int Profile::kindNamed(const char *name) {
   return int(all.size() - 1);
 }
 
-void Profile::book(Call call, int32_t index, int64_t start) {
-  int64_t end = nanoseconds();
-  Kind &kind = all[call == Call::Kernel ? kindOfKernel[index] : call == Call::Gemm ? gemmKind : moveKind];
+void Profile::book(Call call, int32_t index, int64_t start) { add(call, index, start, nanoseconds()); }
+
+void Profile::add(Call call, int32_t index, int64_t start, int64_t end) {
+  Kind &kind = all[call == Call::Kernel ? kindOfKernel[index]
+                   : call == Call::Gemm ? gemmKind
+                   : call == Call::Move ? moveKind
+                                        : attentionKind];
   ++kind.calls;
   kind.nanoseconds += end - start;
   if (numEvents < capacity)
@@ -85,8 +90,12 @@ void Profile::writeTrace(const std::string &path, Comm &comm) const {
     auto call = Call(event.call);
     const char *name = call == Call::Kernel ? program.kernels[event.index].name
                        : call == Call::Gemm ? program.gemms[event.index].name
-                                            : program.moves[event.index].name;
-    const char *kind = call == Call::Kernel ? program.kernels[event.index].kind : call == Call::Gemm ? "gemm" : "move";
+                       : call == Call::Move ? program.moves[event.index].name
+                                            : program.attentions[event.index].name;
+    const char *kind = call == Call::Kernel ? program.kernels[event.index].kind
+                       : call == Call::Gemm ? "gemm"
+                       : call == Call::Move ? "move"
+                                            : "attention";
     fprintf(file,
             ",\n{\"ph\": \"X\", \"name\": %s, \"cat\": %s, \"pid\": %ld, \"tid\": 0, \"ts\": %.3f, \"dur\": %.3f}",
             quoted(name).c_str(), quoted(kind).c_str(), long(i / most), double(event.start - origin) / 1e3,

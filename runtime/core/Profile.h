@@ -21,12 +21,15 @@ int64_t nanoseconds();
 
 class Profile {
 public:
-  enum class Call { Kernel, Gemm, Move };
+  enum class Call { Kernel, Gemm, Move, Attention };
 
   explicit Profile(const pcrt_program &program);
 
   /// Books a call of entry `index` of the program's table that began at `start`. Allocates nothing.
   void book(Call call, int32_t index, int64_t start);
+
+  /// Books a call whose beginning and end (nanoseconds) were measured elsewhere.
+  void add(Call call, int32_t index, int64_t start, int64_t end);
 
   /// Keeps the events of what follows, at most `capacity` of them.
   void startTrace(int64_t capacity);
@@ -36,7 +39,7 @@ public:
   void writeTrace(const std::string &path, Comm &comm) const;
 
   struct Kind {
-    std::string name; ///< A kernel's kind, "gemm" or "move".
+    std::string name; ///< A kernel's kind, "gemm", "move" or "attention".
     int64_t calls = 0, nanoseconds = 0;
   };
   const std::vector<Kind> &kinds() const { return all; }
@@ -52,7 +55,7 @@ private:
   const pcrt_program &program;
   std::vector<Kind> all;
   std::vector<int> kindOfKernel;
-  int gemmKind, moveKind;
+  int gemmKind, moveKind, attentionKind;
   std::unique_ptr<Event[]> events;
   int64_t numEvents = 0, capacity = 0;
 };

@@ -68,7 +68,12 @@ private:
     });
     if (!options.save.empty())
       checkSaveDirectory(options.save, comm);
-    onAllRanks(comm, [&] { context.emplace(program, comm, pool); });
+    onAllRanks(comm, [&] {
+      context.emplace(program, comm, pool);
+      if (program.abi.target == PCRT_CUDA)
+        device = openCudaDevice(program, comm);
+      arena.device = context->device = device.get();
+    });
     outputs.emplace(program, comm, options.dumpGrads, options.dumpLogits);
     context->observer = &*outputs;
   }
@@ -83,9 +88,14 @@ private:
   }
 
   void fillArena() {
-    requireOk(comm, comm.allocateArena(program.abi.arena_bytes, &arena));
-    touchArena();
-    context->gemms.warmUp(arena, program.abi.arena_bytes);
+    if (device) {
+      onAllRanks(comm, [&] { arena.base = device->allocateArena(program.abi.arena_bytes); });
+      onAllRanks(comm, [&] { device->prepare(*context); });
+    } else {
+      requireOk(comm, comm.allocateArena(program.abi.arena_bytes, &arena.base));
+      touchArena();
+      context->gemms.warmUp(arena.base, program.abi.arena_bytes);
+    }
     onAllRanks(comm, [&] {
       if (!options.load.empty())
         firstStep = loadCheckpoint(options.load, program, comm.rank(), arena, pool);
@@ -108,7 +118,7 @@ private:
     constexpr int64_t page = 4096;
     pool.ranges((program.abi.arena_bytes + page - 1) / page, [&](int, int64_t lo, int64_t hi) {
       for (int64_t i = lo; i < hi; ++i)
-        static_cast<volatile char *>(arena)[i * page] = 0;
+        static_cast<volatile char *>(arena.base)[i * page] = 0;
     });
   }
 
@@ -124,10 +134,35 @@ private:
                               1 - std::pow(options.beta1, t),
                               1 - std::pow(options.beta2, t),
                               options.clip};
-    for (const Input &input : program.inputs)
-      if (input.kind == "hyper")
+    for (size_t input = 0; input < program.inputs.size(); ++input)
+      if (program.inputs[input].kind == "hyper")
         for (int i = 0; i < 8; ++i)
-          reinterpret_cast<float *>(arena + input.offset)[i] = float(values[i]);
+          reinterpret_cast<float *>(inputs[input])[i] = float(values[i]);
+  }
+
+  /// Writes what step `step` reads: into the arena, or where the device will copy it from.
+  void fillInputs(int64_t step) {
+    inputs.resize(program.inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i)
+      inputs[i] = device ? device->input(step, int(i)) : arena.base + program.inputs[i].offset;
+    loader->fill(step, inputs.data());
+    writeHyper(step);
+  }
+
+  /// A step on a device; while it runs, the host prepares the next one. What is wrong with the next batch is said then.
+  void runOnDevice(int64_t step) {
+    if (step == firstStep)
+      fillInputs(step);
+    else if (nextFailure)
+      throw *nextFailure;
+    context->require(device->begin(*context, step));
+    try {
+      if (step + 1 < options.steps)
+        fillInputs(step + 1);
+    } catch (const Failure &failure) {
+      nextFailure = failure;
+    }
+    context->require(device->finish(*context));
   }
 
   void runStep(int64_t step) {
@@ -135,9 +170,12 @@ private:
       context->profile.startTrace(int64_t(1) << 22);
     outputs->beginStep();
     int64_t start = nanoseconds();
-    loader->fill(step, arena);
-    writeHyper(step);
-    context->step(arena, &figures.allocations);
+    if (device) {
+      runOnDevice(step);
+    } else {
+      fillInputs(step);
+      context->step(arena.base, &figures.allocations);
+    }
     double seconds = double(nanoseconds() - start) * 1e-9;
     figures.seconds += seconds;
     ++figures.steps;
@@ -193,7 +231,10 @@ private:
   std::optional<Metrics> metrics; ///< Rank 0.
   std::optional<pcrt_context> context;
   std::optional<Outputs> outputs;
-  char *arena = nullptr;
+  std::unique_ptr<Device> device; ///< Null: the CPU.
+  Arena arena;
+  std::vector<char *> inputs;         ///< By input of the program.
+  std::optional<Failure> nextFailure; ///< Of the next step's inputs.
   int64_t firstStep = 0;
   RunFigures figures;
 };

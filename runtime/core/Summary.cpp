@@ -153,5 +153,7 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
     if (kind.calls)
       kinds[kind.name] = double(kind.nanoseconds) * 1e-9;
   summary["time_by_kind"] = kinds;
+  if (context.device)
+    summary["device"] = context.device->figures();
   return summary;
 }

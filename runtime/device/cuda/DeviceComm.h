@@ -11,7 +11,9 @@
 #include "comm/Comm.h"
 #include "device/cuda/Driver.h"
 
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace pcrt::cuda {
 
@@ -50,6 +52,12 @@ public:
 protected:
   std::string lastError;
 };
+
+class Session;
+
+/// The moves of this rank's device, for a run of several ranks. All ranks call it. Throws a Failure.
+std::unique_ptr<DeviceComm> openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
+                                           const std::vector<Group> &groups);
 
 } // namespace pcrt::cuda
 

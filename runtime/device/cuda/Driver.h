@@ -28,6 +28,8 @@ using Graph = struct GraphObject *;
 using GraphExec = struct GraphExecObject *;
 using HostFunction = void (*)(void *);
 
+inline Address addressOf(const void *at) { return reinterpret_cast<Address>(at); }
+
 enum : Result {
   Success = 0,
   ErrorOutOfMemory = 2,

@@ -1,6 +1,8 @@
 /* A compiled program written by hand, to test the runtime without the compiler: one linear layer on top of token and
  * position embeddings, cross entropy, clipping and AdamW. dp splits the batch, tp the width; microbatches accumulate.
- * Compile with -DDP=2 -DTP=2 -DMICRO=2 -DEVAL or -DLOOSE. */
+ * Compile with -DDP=2 -DTP=2 -DMICRO=2 -DEVAL or -DLOOSE; with -DCUDA_IMAGE="file" for a CUDA device, with the kernels from
+ * that file, which is this one compiled with -DIMAGE as a shared object: the same functions as kernels of one thread. */
+#include "pcrt/host_image.h"
 #include "pcrt/pcrt.h"
 
 #include <math.h>
@@ -130,14 +132,53 @@ static int64_t adamw(void *const *args, int64_t lo, int64_t hi, void *scratch) {
   return 0;
 }
 
+static int64_t clear(void *const *args, int64_t lo, int64_t hi, void *scratch) {
+  (void)lo, (void)hi, (void)scratch;
+  memset(args[0], 0, PARAMS * 4);
+  return 0;
+}
+
+#ifdef IMAGE
+
+#define ENTRY(name, args, items)                                                                                \
+  static void name##Entry(void **params) {                                                                             \
+    void *values[args];                                                                                                \
+    float scratch[V];                                                                                                  \
+    for (int i = 0; i < args; ++i)                                                                                     \
+      memcpy(&values[i], params[i], sizeof(void *));                                                                   \
+    name(values, 0, items, scratch);                                                                                   \
+  }
+ENTRY(embed, 4, ROWS)
+ENTRY(lossGrad, 3, ROWS)
+ENTRY(sumLoss, 2, 1)
+ENTRY(embedGrad, 4, 1)
+ENTRY(sumSquares, 2, 1)
+ENTRY(clip, 2, 1)
+ENTRY(adamw, 6, PARAMS)
+ENTRY(clear, 1, 1)
+
+static const uint32_t pointers[] = {8, 8, 8, 8, 8, 8};
+#define ROW(name, args) {#name, name##Entry, name##Entry, 0, 0, 0, 0, 0, {0, 0, 0}, 0, args, pointers}
+static const pcrt_host_kernel rows[] = {ROW(embed, 4),      ROW(lossGrad, 3), ROW(sumLoss, 2), ROW(embedGrad, 4),
+                                        ROW(sumSquares, 2), ROW(clip, 2),     ROW(adamw, 6),   ROW(clear, 1)};
+const pcrt_host_module pc_standin_module = {PCRT_HOST_IMAGE_VERSION, 8, rows, 0, 0};
+
+#else
+
+#ifdef CUDA_IMAGE
+#define KERNEL(name, kind, fn, items, scratch) {name, kind, fn == 0 ? fn : 0, 0, 0}
+#else
+#define KERNEL(name, kind, fn, items, scratch) {name, kind, fn, items, scratch}
+#endif
 static const pcrt_kernel kernels[] = {
-    {"embed wte", "embedding", embed, ROWS, 0},
-    {"cross_entropy", "loss", lossGrad, ROWS, V * 4},
-    {"sum loss", "loss", sumLoss, 1, 0},
-    {"embed_grad wte", "embedding", embedGrad, 1, 0},
-    {"sum_squares", "norm", sumSquares, 1, 0},
-    {"clip", "optimizer", clip, 1, 0},
-    {"adamw", "optimizer", adamw, PARAMS, 0},
+    KERNEL("embed wte", "embedding", embed, ROWS, 0),
+    KERNEL("cross_entropy", "loss", lossGrad, ROWS, V * 4),
+    KERNEL("sum loss", "loss", sumLoss, 1, 0),
+    KERNEL("embed_grad wte", "embedding", embedGrad, 1, 0),
+    KERNEL("sum_squares", "norm", sumSquares, 1, 0),
+    KERNEL("clip", "optimizer", clip, 1, 0),
+    KERNEL("adamw", "optimizer", adamw, PARAMS, 0),
+    KERNEL("clear gradients", "elementwise", clear, 1, 0),
 };
 
 static const pcrt_gemm_desc gemms[] = {
@@ -169,7 +210,7 @@ static pcrt_status step(pcrt_context *ctx, char *arena) {
   float *param = (float *)(arena + PARAM), *grad = (float *)(arena + GRAD), *x = (float *)(arena + X);
   float *logits = (float *)(arena + LOGITS), *scalars = (float *)(arena + SCALARS);
   float *wte = param, *wpe = param + V * CL, *head = param + (V + T) * CL;
-  memset(grad, 0, PARAMS * 4);
+  RUN(pcrt_launch(ctx, 7, (void *[]){grad}));
   for (int64_t micro = 0; micro < MICRO; ++micro) {
     int32_t *tokens = (int32_t *)(arena + TOKENS) + micro * ROWS, *targets = (int32_t *)(arena + TARGETS) + micro * ROWS;
     RUN(pcrt_launch(ctx, 0, (void *[]){tokens, wte, wpe, x}));
@@ -288,6 +329,21 @@ static const char json[] =
     " \"report\": {\"plan\": \"by hand\", \"parameters\": 1152, \"per_rank\": [{\"ranks\": [0], \"memory\": "
     "{\"parameters\": 4608}}]}}";
 
-const pcrt_program pc_program = {PCRT_ABI_VERSION, 2,     meshSizes, meshNames,  2,    7, 3, 4, groups,
-                                 kernels,          gemms, moves,     END,        json, sizeof json - 1, step,
-                                 PCRT_CPU,         0,     0,         0,          0,    0, 0, 0, 0};
+#ifdef CUDA_IMAGE
+__asm__(".section .rodata\n.balign 16\nimage: .incbin \"" CUDA_IMAGE "\"\nimageEnd:\n.previous\n");
+extern const char image[] __attribute__((visibility("hidden")));
+static const pcrt_image images[] = {{PCRT_HOST_IMAGE, 0, 0, image, 0}, {PCRT_CUBIN, 90, 1, "no cubin", 8}};
+#define DEVICE(name, args) {#name, {1, 1, 1}, {1, 1, 1}, args, 0}
+static const pcrt_device_kernel deviceKernels[] = {
+    DEVICE(embed, 4),      DEVICE(lossGrad, 3), DEVICE(sumLoss, 2), DEVICE(embedGrad, 4),
+    DEVICE(sumSquares, 2), DEVICE(clip, 2),     DEVICE(adamw, 6),   DEVICE(clear, 1)};
+#define TARGET PCRT_CUDA, 2, 0, 0, images, deviceKernels, 0, END, 1 << 16
+#define ARENA END + (1 << 16)
+#else
+#define TARGET PCRT_CPU, 0, 0, 0, 0, 0, 0, 0, 0
+#define ARENA END
+#endif
+
+const pcrt_program pc_program = {PCRT_ABI_VERSION, 2,     meshSizes, meshNames,          2,    8, 3, 4, groups,
+                                 kernels,          gemms, moves,     ARENA, json, sizeof json - 1, step, TARGET};
+#endif

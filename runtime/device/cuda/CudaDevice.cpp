@@ -1,0 +1,475 @@
+//===- CudaDevice.cpp - steps on a CUDA device ----------------------------===//
+#include "device/cuda/CudaDevice.h"
+#include "comm/Environment.h"
+#include "comm/Moves.h"
+#include "core/Collective.h"
+#include "device/Gemm.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+static bool switchedOn(const char *variable, bool unset) {
+  const char *value = getenv(variable);
+  return value && *value ? strcmp(value, "0") != 0 : unset;
+}
+
+CudaDevice::CudaDevice(const Program &program, int ordinal)
+    : program(program), session(ordinal), arenaMemory(session), staging(session), kernels(session, program.abi),
+      blocking(switchedOn("PCRT_CUDA_BLOCKING", false)), graphs(!blocking && switchedOn("PCRT_CUDA_GRAPH", true)) {
+  if (program.abi.num_gemms)
+    products = std::make_unique<Products>(session, program.abi);
+  prepareInputs();
+}
+
+CudaDevice::~CudaDevice() {
+  session.driver.contextSetCurrent(session.context);
+  session.driver.contextSynchronize();
+  if (graph)
+    session.driver.graphExecDestroy(graph);
+}
+
+//===----------------------------------------------------------------------===//
+// Start-up
+//===----------------------------------------------------------------------===//
+
+void CudaDevice::prepareInputs() {
+  for (const Input &input : program.inputs) {
+    // Every rank's block has the same size.
+    int64_t bytes = blockOf(program.mesh, input.shape, input.layout, 0).elements() * dtypeBytes(input.dtype);
+    inputOffsets.push_back(inputBytes);
+    inputSizes.push_back(bytes);
+    inputBytes += (bytes + 255) / 256 * 256;
+  }
+  inputMemory = static_cast<char *>(session.pinned(size_t(2 * inputBytes)));
+}
+
+char *CudaDevice::input(int64_t step, int index) { return inputMemory + step % 2 * inputBytes + inputOffsets[index]; }
+
+char *CudaDevice::allocateArena(int64_t bytes) {
+  arena = arenaMemory.allocate(bytes);
+  return arena;
+}
+
+/// Small random numbers, as f32 and as bf16 alike: products of zeros are faster than any other.
+void CudaDevice::fillWithNoise() {
+  int64_t bytes = arenaMemory.mappedBytes(), block = std::min<int64_t>(bytes, 4 << 20);
+  std::vector<uint16_t> noise(block / 2);
+  uint32_t state = 1;
+  for (uint16_t &value : noise) {
+    state = state * 1664525 + 1013904223;
+    value = uint16_t((state >> 16 & 0x8000) | (0x3f00 + (state >> 20 & 0x7f))); // +-[0.5, 1)
+  }
+  staging.write(arena, noise.data(), block);
+  for (int64_t have = block; have < bytes; have *= 2)
+    session.check(session.driver.memcpyOnDevice(addressOf(arena) + have, addressOf(arena), std::min(have, bytes - have),
+                                                session.compute),
+                  "fill the arena");
+  session.synchronize();
+}
+
+void CudaDevice::clearArena() {
+  bool poison = switchedOn("PCRT_POISON", false);
+  auto fill = [&](int64_t offset, unsigned char value, int64_t bytes) {
+    if (bytes)
+      session.check(session.driver.memset8(addressOf(arena) + offset, value, bytes, session.compute),
+                    "clear the arena");
+  };
+  fill(0, poison ? 0xff : 0, arenaMemory.mappedBytes());
+  if (poison)
+    for (const State &state : program.states)
+      fill(state.offset, 0, blockOf(program.mesh, state.shape, state.layout, 0).elements() * dtypeBytes(state.dtype));
+  session.synchronize();
+}
+
+void CudaDevice::prepare(pcrt_context &context) {
+  Comm &control = context.comm;
+  session.check(session.driver.contextSetCurrent(session.context), "use the device");
+  onAllRanks(control, [&] {
+    groupStreams.resize(context.groups.size());
+    ready.resize(context.groups.size());
+    outstanding.resize(program.abi.num_tickets + 1);
+    tickets.resize(program.abi.num_tickets + 1);
+    for (int i = 0; i <= program.abi.num_tickets; ++i)
+      arrived.push_back(session.makeEvent());
+    context.require(enqueueStep(context, Mode::Listen));
+    scalars = static_cast<float *>(session.pinned(size_t(std::max<int64_t>(scalarsShown, 1)) * sizeof(float)));
+    shown.reserve(scalarsShown);
+  });
+  if (control.size() > 1) {
+    comm = openDeviceComm(session, control, program.abi, context.groups);
+    onAllRanks(control, [&] {
+      if (comm->registerArena(arena, arenaMemory.mappedBytes()) != PCRT_OK)
+        fail(PCRT_RESOURCE, comm->error());
+      for (size_t group = 0; group < groupStreams.size(); ++group)
+        if (ready[group] && comm->hasStreams())
+          groupStreams[group] = session.makeStream();
+    });
+  }
+  if (products) {
+    onAllRanks(control, [&] {
+      products->prepare(productCalls, arena + program.abi.workspace_offset, [&] { fillWithNoise(); });
+    });
+    requireOk(control, products->agree(control));
+  }
+  onAllRanks(control, [&] { clearArena(); });
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+pcrt_status CudaDevice::enqueueStep(pcrt_context &context, Mode wanted) {
+  mode = wanted;
+  std::fill(context.moveCounts.begin(), context.moveCounts.end(), 0);
+  std::fill(outstanding.begin(), outstanding.end(), false);
+  shown.clear();
+  timed.clear();
+  timersUsed = 0;
+  pcrt_status status = program.abi.step(&context, arena);
+  // What was started and never waited for is part of the step, too.
+  for (size_t ticket = 0; status == PCRT_OK && ticket < outstanding.size(); ++ticket)
+    if (outstanding[ticket])
+      status = wait(context, int(ticket));
+  return status;
+}
+
+pcrt_status CudaDevice::captureStep(pcrt_context &context) {
+  const Driver &driver = session.driver;
+  Graph captured = nullptr;
+  Result result = driver.streamBeginCapture(session.compute, CaptureThreadLocal);
+  if (result != Success)
+    return done(context, result, "capture", "the step");
+  pcrt_status status = enqueueStep(context, Mode::Capture);
+  result = driver.streamEndCapture(session.compute, &captured);
+  if (status == PCRT_OK && result == Success)
+    result = driver.graphInstantiate(&graph, captured, 0);
+  if (captured)
+    driver.graphDestroy(captured);
+  if (status == PCRT_OK && result == Success)
+    result = driver.graphUpload(graph, session.compute);
+  return status != PCRT_OK ? status : done(context, result, "capture", "the step");
+}
+
+pcrt_status CudaDevice::begin(pcrt_context &context, int64_t step) {
+  const Driver &driver = session.driver;
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    Result result = driver.memcpyToDevice(addressOf(arena) + program.inputs[i].offset, input(step, int(i)),
+                                          size_t(inputSizes[i]), session.compute);
+    if (pcrt_status status = done(context, result, "input", program.inputs[i].kind.c_str()); status != PCRT_OK)
+      return status;
+  }
+  ++stepsRun;
+  if (!graphs || stepsRun == 1 || context.profile.tracing())
+    return enqueueStep(context, Mode::Run);
+  if (!graph)
+    if (pcrt_status status = captureStep(context); status != PCRT_OK)
+      return status;
+  return done(context, driver.graphLaunch(graph, session.compute), "launch", "the step");
+}
+
+pcrt_status CudaDevice::finish(pcrt_context &context) {
+  pcrt_status status = PCRT_OK;
+  if (comm) {
+    status = comm->wait(session.driver, session.compute);
+    if (status != PCRT_OK && !comm->error().empty())
+      return context.fail(status, comm->error());
+  }
+  if (Result result = session.driver.streamSynchronize(session.compute); result != Success)
+    return context.fail(PCRT_INTERNAL, session.name + ": the step failed: " + session.describe(result) +
+                                           (blocking ? "" : "; run it with PCRT_CUDA_BLOCKING=1 to see where"));
+  if (status != PCRT_OK)
+    return context.fail(status, std::string("moves over ") + comm->name() + " failed");
+  bookTimes(context);
+  for (const Shown &scalar : shown)
+    if (pcrt_status status = context.observer->observe(scalar.index, scalar.microbatch, scalar.value, &context.error);
+        status != PCRT_OK)
+      return status;
+  return PCRT_OK;
+}
+
+pcrt_status CudaDevice::done(pcrt_context &context, Result result, const char *what, const char *name) {
+  const char *when = "";
+  if (result == Success && blocking && mode == Mode::Run) {
+    result = session.driver.contextSynchronize();
+    when = " failed";
+  }
+  if (result == Success)
+    return PCRT_OK;
+  return context.fail(result == ErrorOutOfMemory ? PCRT_RESOURCE : PCRT_INTERNAL,
+                      session.name + ": " + what + " '" + name + "'" + when + ": " + session.describe(result) +
+                          (blocking ? "" : " (or something before it; PCRT_CUDA_BLOCKING=1 waits after every call)"));
+}
+
+Event CudaDevice::nextTimer() {
+  if (timersUsed == timers.size())
+    timers.push_back(session.makeEvent(true));
+  return timers[timersUsed++];
+}
+
+/// Enqueues with `f` what a call of pcrt.h means, between two events if the step is traced.
+template <typename F>
+pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream,
+                            F &&f) {
+  constexpr const char *calls[] = {"kernel", "matrix product", "move", "attention"};
+  const char *what = calls[int(call)];
+  if (mode == Mode::Listen) {
+    ++callsMade;
+    return PCRT_OK;
+  }
+  bool timing = context.profile.tracing() && mode == Mode::Run;
+  Timed times{call, index, nullptr, nullptr};
+  if (timing) {
+    times.start = nextTimer();
+    times.end = nextTimer();
+    if (Result result = session.driver.eventRecord(times.start, stream); result != Success)
+      return done(context, result, what, name);
+  }
+  if (pcrt_status status = f(); status != PCRT_OK)
+    return status;
+  if (timing) {
+    if (Result result = session.driver.eventRecord(times.end, stream); result != Success)
+      return done(context, result, what, name);
+    timed.push_back(times);
+  }
+  return done(context, Success, what, name);
+}
+
+/// Brings the times of a traced step to the profile. The device's clock and the host's meet at the end of the step.
+void CudaDevice::bookTimes(pcrt_context &context) {
+  if (timed.empty())
+    return;
+  Event last = timed.back().end;
+  int64_t now = nanoseconds();
+  auto before = [&](Event event) {
+    float milliseconds = 0;
+    session.check(session.driver.eventElapsedTime(&milliseconds, event, last), "read the times of the step");
+    return now - int64_t(double(milliseconds) * 1e6);
+  };
+  for (const Timed &times : timed)
+    context.profile.add(times.call, times.index, before(times.start), before(times.end));
+  timed.clear();
+}
+
+//===----------------------------------------------------------------------===//
+// The functions of pcrt.h
+//===----------------------------------------------------------------------===//
+
+pcrt_status CudaDevice::launch(pcrt_context &context, int index, void *const *args) {
+  const char *name = program.abi.kernels[index].name;
+  return run(context, Profile::Call::Kernel, index, name, session.compute,
+             [&] { return done(context, kernels.launch(index, args), "kernel", name); });
+}
+
+pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
+                             void *aux) {
+  ProductCall call{index, a, b, c, bias, aux};
+  if (mode == Mode::Listen)
+    productCalls.push_back(call);
+  const char *name = program.abi.gemms[index].name;
+  return run(context, Profile::Call::Gemm, index, name, session.compute, [&] {
+    BlasStatus status = products->run(call);
+    return status == 0 ? PCRT_OK
+                       : context.fail(PCRT_INTERNAL, std::string("matrix product '") + name + "': cuBLASLt says " +
+                                                         products->describe(status));
+  });
+}
+
+pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const *) {
+  return context.fail(PCRT_INTERNAL, std::string("attention '") + program.abi.attentions[index].name +
+                                         "' by a library is not there yet");
+}
+
+bool CudaDevice::isLocal(const pcrt_context &context, int move) const {
+  const pcrt_move_desc &desc = program.abi.moves[move];
+  return desc.kind == PCRT_SLICE || desc.kind == PCRT_MASK || desc.kind == PCRT_PAD ||
+         context.groups[desc.group].size() == 1;
+}
+
+Stream CudaDevice::streamOf(int group) { return groupStreams[group] ? groupStreams[group] : session.compute; }
+
+Result CudaDevice::copyRows(void *to, int64_t toPitch, const void *from, int64_t fromPitch, int64_t width,
+                            int64_t rows) {
+  const Driver &driver = session.driver;
+  if (width == 0 || rows == 0)
+    return Success;
+  if (rows == 1 || (toPitch == width && fromPitch == width))
+    return driver.memcpyOnDevice(addressOf(to), addressOf(from), size_t(width * rows), session.compute);
+  Result result = Success;
+  if (std::max(toPitch, fromPitch) >= INT32_MAX) { // beyond the driver's largest pitch
+    for (int64_t row = 0; result == Success && row < rows; ++row)
+      result = driver.memcpyOnDevice(addressOf(to) + row * toPitch, addressOf(from) + row * fromPitch, size_t(width),
+                                     session.compute);
+    return result;
+  }
+  Copy2D copy{};
+  copy.fromType = copy.toType = MemoryDevice;
+  copy.fromDevice = addressOf(from);
+  copy.fromPitch = size_t(fromPitch);
+  copy.toDevice = addressOf(to);
+  copy.toPitch = size_t(toPitch);
+  copy.width = size_t(width);
+  copy.height = size_t(rows);
+  return driver.memcpy2D(&copy, session.compute);
+}
+
+/// Moves without traffic: what pcrt::localMove does, by copies of the device.
+pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *in, void *out) {
+  const pcrt_move_desc &desc = program.abi.moves[index];
+  const Group &group = context.groups[desc.group];
+  int64_t n = group.size(), bytes = outElements(desc, int(n)) * elementBytes(desc.dtype);
+  int64_t row = desc.extent * desc.inner * elementBytes(desc.dtype), block = row / n;
+  return run(context, Profile::Call::Move, index, desc.name, session.compute, [&] {
+    Result result = Success;
+    auto clear = [&] { return session.driver.memset8(addressOf(out), 0, size_t(bytes), session.compute); };
+    if (bytes == 0)
+      return PCRT_OK;
+    if (n == 1 || (desc.kind == PCRT_MASK && group.me == 0)) {
+      if (in != out)
+        result = copyRows(out, bytes, in, bytes, bytes, 1);
+    } else if (desc.kind == PCRT_MASK) {
+      result = clear();
+    } else if (desc.kind == PCRT_SLICE) {
+      result = copyRows(out, block, static_cast<const char *>(in) + group.me * block, row, block, desc.outer);
+    } else { // pad
+      result = clear();
+      if (result == Success)
+        result = copyRows(static_cast<char *>(out) + group.me * block, row, in, block, block, desc.outer);
+    }
+    return done(context, result, "move", desc.name);
+  });
+}
+
+pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const void *const *ins, void *const *outs,
+                              int ticket) {
+  const Driver &driver = session.driver;
+  bool local = true;
+  for (int i = first; i < first + count; ++i) {
+    ++context.moveCounts[i];
+    local &= isLocal(context, i);
+  }
+  if (local) {
+    for (int i = 0; i < count; ++i)
+      if (pcrt_status status = localMove(context, first + i, ins[i], outs[i]); status != PCRT_OK)
+        return status;
+    return PCRT_OK;
+  }
+  const pcrt_move_desc &desc = program.abi.moves[first];
+  for (int i = first; i < first + count; ++i) {
+    const pcrt_move_desc &other = program.abi.moves[i];
+    if (other.group != desc.group || isLocal(context, i))
+      return context.fail(PCRT_INTERNAL, std::string("moves '") + desc.name + "' and '" + other.name +
+                                             "' cannot be started together; this is a bug of the compiler");
+    if (std::string problem = checkMove(other, context.groups[other.group], ins[i - first], outs[i - first]);
+        !problem.empty())
+      return context.fail(PCRT_INTERNAL, problem + "; this is a bug of the compiler");
+  }
+  outstanding[ticket] = true;
+  if (mode == Mode::Listen) {
+    if (!ready[desc.group])
+      ready[desc.group] = session.makeEvent();
+    return PCRT_OK;
+  }
+  Stream stream = streamOf(desc.group);
+  Result result = Success;
+  if (stream != session.compute) {
+    result = driver.eventRecord(ready[desc.group], session.compute);
+    if (result == Success)
+      result = driver.streamWaitEvent(stream, ready[desc.group], 0);
+  }
+  if (result != Success)
+    return done(context, result, "move", desc.name);
+  pcrt_status status = run(context, Profile::Call::Move, first, desc.name, stream, [&] {
+    pcrt_status status = comm->enqueue(program.abi.moves + first, count, context.groups[desc.group], ins, outs, stream);
+    return status == PCRT_OK ? PCRT_OK
+                             : context.fail(status, std::string("move '") + desc.name + "' over " + comm->name() +
+                                                        ": " + comm->error());
+  });
+  if (status == PCRT_OK && stream != session.compute)
+    status = done(context, driver.eventRecord(arrived[ticket], stream), "move", desc.name);
+  tickets[ticket] = desc.group;
+  return status;
+}
+
+pcrt_status CudaDevice::wait(pcrt_context &context, int ticket) {
+  if (!outstanding[ticket])
+    return PCRT_OK;
+  outstanding[ticket] = false;
+  if (mode == Mode::Listen || streamOf(tickets[ticket]) == session.compute)
+    return PCRT_OK;
+  return done(context, session.driver.streamWaitEvent(session.compute, arrived[ticket], 0), "wait", "for a move");
+}
+
+pcrt_status CudaDevice::move(pcrt_context &context, int index, const void *in, void *out) {
+  int ticket = program.abi.num_tickets; // one more than the program's
+  pcrt_status status = start(context, index, 1, &in, &out, ticket);
+  return status == PCRT_OK ? wait(context, ticket) : status;
+}
+
+pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microbatch, const void *data) {
+  Output output = program.outputs[index];
+  if (output.kind == "loss" || output.kind == "grad_norm") {
+    if (mode == Mode::Listen) {
+      ++scalarsShown;
+      return PCRT_OK;
+    }
+    float *to = scalars + shown.size();
+    shown.push_back({index, microbatch, to});
+    return done(context, session.driver.memcpyToHost(to, addressOf(data), sizeof(float), session.compute), "output",
+                output.kind.c_str());
+  }
+  // Gradients and logits are read in the first step only, which no graph replays.
+  if (mode != Mode::Run || !context.observer->wants(index))
+    return PCRT_OK;
+  if (output.kind == "logits")
+    output.shape[0] /= program.microbatches;
+  int64_t elements = blockOf(program.mesh, output.shape, output.layout, context.comm.rank()).elements();
+  std::vector<char> host(elements * dtypeBytes(output.dtype));
+  try {
+    staging.read(host.data(), data, int64_t(host.size()));
+  } catch (const Failure &failure) {
+    return context.fail(failure.status, failure.message);
+  }
+  return context.observer->observe(index, microbatch, host.data(), &context.error);
+}
+
+pcrt_status CudaDevice::blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) {
+  if (mode == Mode::Listen)
+    return PCRT_OK;
+  auto value = uint32_t(context.groups[group].me * block);
+  return done(context, session.driver.memset32(addressOf(to), value, 1, session.compute), "block offset", "of a group");
+}
+
+//===----------------------------------------------------------------------===//
+
+Json CudaDevice::figures() {
+  size_t unused = 0, total = 0;
+  session.check(session.driver.memGetInfo(&unused, &total), "ask for the free memory");
+  Json figures = {{"name", session.name},
+                  {"driver", describeDriverVersion(session.library.version)},
+                  {"arena_bytes", arenaMemory.mappedBytes()},
+                  {"bytes_in_use", int64_t(total - unused)},
+                  {"bytes", int64_t(total)}};
+  if (program.abi.num_kernels)
+    figures["kernels"] = describeImages(&kernels.image(), 1);
+  if (products) {
+    figures["cublaslt"] = products->library().version;
+    figures["products_timed"] = products->timed();
+  }
+  if (comm)
+    figures["moves"] = comm->name();
+  figures["graph"] = graph != nullptr;
+  return figures;
+}
+
+std::unique_ptr<Device> pcrt::openCudaDevice(const Program &program, Comm &comm) {
+  (void)comm;
+  Place place;
+  std::string error;
+  if (!readPlace(&place, &error))
+    fail(PCRT_USAGE, error);
+  return std::make_unique<CudaDevice>(program, place.localRank);
+}
