@@ -2,7 +2,7 @@
 #include "Description.h"
 #include "Gemm.h"
 #include "HostProgram.h"
-#include "Kernel.h"
+#include "KernelSet.h"
 #include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
 
@@ -18,48 +18,10 @@ using namespace pc;
 
 namespace {
 
-/// What two ops must share to share a kernel: everything but homes, names and locations.
-std::string kernelKey(Operation *op, unsigned part) {
-  std::string key;
-  llvm::raw_string_ostream os(key);
-  llvm::DenseMap<Value, unsigned> numbers;
-  auto number = [&](Value v) { return numbers.try_emplace(v, numbers.size()).first->second; };
-  auto type = [&](Type t) { os << withEncoding(t, {}) << ' '; };
-  std::function<void(Operation *)> print = [&](Operation *o) {
-    os << o->getName().getStringRef() << part << '(';
-    for (Value v : o->getOperands()) {
-      os << number(v) << ':';
-      type(v.getType());
-    }
-    os << ')';
-    if (!isa<UpdateOp>(o))
-      os << o->getPropertiesAsAttribute();
-    os << "->";
-    for (Value v : o->getResults()) {
-      os << number(v) << ':';
-      type(v.getType());
-    }
-    for (Region &region : o->getRegions())
-      for (Block &block : region) {
-        for (Value argument : block.getArguments())
-          os << number(argument) << ',';
-        for (Operation &inner : block)
-          print(&inner);
-      }
-  };
-  print(op);
-  return key;
-}
-
-struct KernelInfo {
-  std::string function, kind;
-  int64_t items, scratchBytes;
-};
-
 class Generator {
 public:
-  Generator(ModuleOp planned, ModuleOp output, int64_t lanes)
-      : planned(planned), output(output), lanes(lanes), host(output), tables(output) {}
+  Generator(ModuleOp planned, ModuleOp output, KernelTarget target)
+      : planned(planned), cuda(target.cuda), kernels(output, target), host(output), tables(output) {}
 
   LogicalResult run(llvm::json::Value report);
 
@@ -70,7 +32,7 @@ private:
   LogicalResult emitBlock(Block &block);
   LogicalResult emitOp(Operation *op);
   LogicalResult emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results);
-  FailureOr<const KernelInfo *> kernelOf(Operation *op, unsigned part);
+  int64_t addKernel(StringRef name, const KernelSet::Info &info);
   LogicalResult emitGemm(EinsumOp op, Value result, Value a, Value b, std::optional<Value> bias);
   OpOperand *summedByProduct(Value product);
   FailureOr<int64_t> addMove(MoveOpInterface op);
@@ -81,12 +43,12 @@ private:
   int64_t groupOf(ArrayRef<StringAttr> axes);
   void emitTables(llvm::json::Value report);
 
-  ModuleOp planned, output;
-  int64_t lanes;
+  ModuleOp planned;
+  bool cuda;
+  KernelSet kernels;
   HostProgram host;
   Tables tables;
-  llvm::StringMap<KernelInfo> kernels;
-  SmallVector<Entry> kernelTable, gemmTable, moveTable, groupTable;
+  SmallVector<Entry> kernelTable, deviceKernelTable, gemmTable, moveTable, groupTable;
   SmallVector<OutputOp> outputs;
   std::map<std::vector<int64_t>, int64_t> groups;
   llvm::DenseMap<Value, int64_t> tickets;
@@ -117,44 +79,15 @@ int64_t Generator::groupOf(ArrayRef<StringAttr> axes) {
   return it->second;
 }
 
-FailureOr<const KernelInfo *> Generator::kernelOf(Operation *op, unsigned part) {
-  std::string key = kernelKey(op, part);
-  auto it = kernels.find(key);
-  if (it != kernels.end())
-    return &it->second;
-  MLIRContext *context = planned.getContext();
-  OpBuilder b(context);
-  b.setInsertionPointToEnd(output.getBody());
-  Location loc = op->getLoc();
-  Type pointer = LLVM::LLVMPointerType::get(context), i64 = b.getI64Type();
-  std::string name = "pc_" + op->getName().stripDialect().str() + "_" + std::to_string(kernels.size());
-  auto function = LLVM::LLVMFuncOp::create(b, loc, name, LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer}),
-                                           LLVM::Linkage::Internal);
-  Block *entry = function.addEntryBlock(b);
-  b.setInsertionPointToStart(entry);
-  kernels::Emitter e(b, loc, lanes);
-  SmallVector<Type> elements;
-  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
-    elements.push_back(cast<RankedTensorType>(type).getElementType());
-  if (auto update = dyn_cast<UpdateOp>(op)) // a copy: its result is the leaf
-    elements.push_back(elements[0]);
-  Kernel kernel{e,
-                {},
-                {},
-                e.wrap(entry->getArgument(1)),
-                e.wrap(entry->getArgument(2)),
-                {&e, entry->getArgument(3), b.getF32Type()}};
-  kernel.part = part;
-  for (auto [i, element] : llvm::enumerate(elements)) {
-    Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, entry->getArgument(0),
-                                     ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
-    kernels::Ptr buffer{&e, LLVM::LoadOp::create(b, loc, pointer, slot), element};
-    (i < op->getNumOperands() ? kernel.operands : kernel.results).push_back(buffer);
-  }
-  if (failed(emitKernel(op, kernel)))
-    return failure();
-  LLVM::ReturnOp::create(b, loc, kernel.status.v ? kernel.status.v : e.integer(0).v);
-  return &(kernels[key] = KernelInfo{name, kernel.kind, kernel.items, kernel.scratchBytes});
+/// Adds a use of a kernel to the tables; returns its index.
+int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info) {
+  kernelTable.push_back({Field::string(name), Field::string(info.kind), Field::symbol(cuda ? "" : info.function),
+                         Field::i64(info.items), Field::i64(info.scratchBytes)});
+  if (cuda)
+    deviceKernelTable.push_back({Field::string(info.function), Field::i32(info.grid), Field::i32(1), Field::i32(1),
+                                 Field::i32(info.block), Field::i32(1), Field::i32(1), Field::i32(info.numBuffers),
+                                 Field::i64(0)});
+  return kernelTable.size() - 1;
 }
 
 LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results) {
@@ -164,14 +97,11 @@ LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRe
   arguments.append(results.begin(), results.end());
   if (arguments.size() > maxKernelArguments)
     return op->emitOpError() << "needs a kernel of " << arguments.size() << " buffers; at most " << maxKernelArguments;
-  for (unsigned part = 0; part < numKernels(op, /*simt=*/false); ++part) {
-    FailureOr<const KernelInfo *> info = kernelOf(op, part);
+  for (unsigned part = 0; part < kernels.numParts(op); ++part) {
+    FailureOr<const KernelSet::Info *> info = kernels.get(op, part);
     if (failed(info))
       return failure();
-    std::string name = op->getName().stripDialect().str() + " " + sourceName(op);
-    kernelTable.push_back({Field::string(name), Field::string((*info)->kind), Field::symbol((*info)->function),
-                           Field::i64((*info)->items), Field::i64((*info)->scratchBytes)});
-    host.launch(kernelTable.size() - 1, arguments);
+    host.launch(addKernel(op->getName().stripDialect().str() + " " + sourceName(op), **info), arguments);
   }
   return success();
 }
@@ -257,10 +187,7 @@ void Generator::accumulateInto(Value yielded, Value result) {
   Address from = addressOf(yielded), to{homeOf(result), 0};
   OwningOpRef<UpdateOp> copy = UpdateOp::create(b, yielded.getLoc(), "accumulate", nullptr, yielded);
   auto launch = [&](Operation *op, ArrayRef<Address> arguments) {
-    const KernelInfo *info = *kernelOf(op, 0);
-    kernelTable.push_back({Field::string("accumulate"), Field::string(info->kind), Field::symbol(info->function),
-                           Field::i64(info->items), Field::i64(info->scratchBytes)});
-    host.launch(kernelTable.size() - 1, arguments);
+    host.launch(addKernel("accumulate", **kernels.get(op, 0)), arguments);
   };
   // Two values: a kernel binds its buffers by value.
   OwningOpRef<AddOp> add = AddOp::create(b, yielded.getLoc(), withEncoding(yielded.getType(), {}), result, yielded);
@@ -353,10 +280,11 @@ void Generator::emitTables(llvm::json::Value report) {
       {Field::i32(PCRT_ABI_VERSION), Field::i32(sizes.size()), Field::symbol(tables.array("pc_mesh_sizes", sizes)),
        Field::symbol(tables.array("pc_mesh_names", names)), Field::i32(groupTable.size()),
        Field::i32(kernelTable.size()), Field::i32(gemmTable.size()), Field::i32(moveTable.size()),
-       Field::symbol(tables.array("pc_groups", groupTable)), Field::symbol(tables.array("pc_kernels", kernelTable)),
+       Field::symbol(tables.array("pc_groups", groupTable)), Field::symbol(tables.array("pc_kernel_table", kernelTable)),
        Field::symbol(tables.array("pc_gemms", gemmTable)), Field::symbol(tables.array("pc_moves", moveTable)),
        Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol(step),
-       Field::i32(PCRT_CPU), Field::i32(0), Field::i32(0), Field::i32(tickets.size()), Field::symbol(""), Field::symbol(""),
+       Field::i32(cuda ? PCRT_CUDA : PCRT_CPU), Field::i32(0), Field::i32(0), Field::i32(tickets.size()), Field::symbol(""),
+       Field::symbol(tables.array("pc_device_kernels", deviceKernelTable)),
        Field::symbol(""), Field::i64(0), Field::i64(0)});
 }
 
@@ -403,7 +331,7 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     if (failed(report))
       return signalPassFailure();
     OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
-    if (failed(Generator(planned, *output, lanes).run(std::move(*report))))
+    if (failed(Generator(planned, *output, {target == "cuda", lanes}).run(std::move(*report))))
       return signalPassFailure();
     planned.getBody()->clear();
     planned.getBody()->getOperations().splice(planned.getBody()->begin(), output->getBody()->getOperations());

@@ -18,13 +18,15 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
   let summary = "Planned program -> host program, tables and kernels in upstream dialects";
   let description = [{
     Every op or fusion becomes a kernel (func, scf, vector, arith, math), a matrix product or move of the runtime, or nothing. Equal kernels of
-    different layers are one function. `pc_step` calls them in program order; `pc_program` and its tables are constants with the layout of
+    different layers are one function. With `target=cuda` kernels are `gpu.func`s of `gpu.module @pc_kernels` whose parameters are the buffers'
+    addresses; the module becomes images when the object file is written. `pc_step` calls them in program order; `pc_program` and its tables are constants with the layout of
     runtime/include/pcrt/pcrt.h.
   }];
   let options = [
+    Option<"target", "target", "std::string", "\"cpu\"", "cpu, or cuda: kernels are gpu.funcs of a gpu.module">,
     Option<"lanes", "lanes", "int64_t", "16", "f32 elements of a vector: 16 for AVX-512, 8 for AVX2">,
   ];
-  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect", "mlir::LLVM::LLVMDialect",
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect", "mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect",
                            "mlir::math::MathDialect", "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 

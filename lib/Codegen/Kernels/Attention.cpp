@@ -27,6 +27,8 @@ struct Layout {
 } // namespace
 
 LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
+  if (kernel.simt)
+    return emitSimt(op, kernel);
   const AttentionShape a(op);
   Emitter &e = kernel.e;
   const int64_t lanes = e.lanes;

@@ -33,6 +33,8 @@ struct Layout {
 } // namespace
 
 LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
+  if (kernel.simt)
+    return emitSimt(op, kernel);
   const AttentionShape a(op);
   Emitter &e = kernel.e;
   const int64_t lanes = e.lanes;

@@ -27,6 +27,10 @@ llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
 /// An item is one head of one token. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 
+/// Attention for GPUs; the gradient's part 0 is dq, part 1 dk and dv.
+llvm::LogicalResult emitSimt(AttentionOp op, Kernel &kernel);
+llvm::LogicalResult emitSimt(AttentionGradOp op, Kernel &kernel);
+
 /// For GPUs: totals over all rows of the `count` vectors that terms(row, column, width) yields, written by
 /// finish(column, totals). The order of additions is fixed.
 void columnSums(Kernel &kernel, int64_t rows, int64_t columns, int64_t count,

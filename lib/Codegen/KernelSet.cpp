@@ -1,0 +1,129 @@
+//===- KernelSet.cpp - The kernels of a program ---------------------------------------------===//
+#include "KernelSet.h"
+#include "Kernel.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// What two ops must share to share a kernel: everything but homes, names and locations.
+static std::string kernelKey(Operation *op, unsigned part) {
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  llvm::DenseMap<Value, unsigned> numbers;
+  auto number = [&](Value v) { return numbers.try_emplace(v, numbers.size()).first->second; };
+  auto type = [&](Type t) { os << withEncoding(t, {}) << ' '; };
+  std::function<void(Operation *)> print = [&](Operation *o) {
+    os << o->getName().getStringRef() << part << '(';
+    for (Value v : o->getOperands()) {
+      os << number(v) << ':';
+      type(v.getType());
+    }
+    os << ')';
+    if (!isa<UpdateOp>(o))
+      os << o->getPropertiesAsAttribute();
+    os << "->";
+    for (Value v : o->getResults()) {
+      os << number(v) << ':';
+      type(v.getType());
+    }
+    for (Region &region : o->getRegions())
+      for (Block &block : region) {
+        for (Value argument : block.getArguments())
+          os << number(argument) << ',';
+        for (Operation &inner : block)
+          print(&inner);
+      }
+  };
+  print(op);
+  return key;
+}
+
+unsigned KernelSet::numParts(Operation *op) const { return numKernels(op, target.cuda); }
+
+FailureOr<const KernelSet::Info *> KernelSet::get(Operation *op, unsigned part) {
+  std::string key = kernelKey(op, part);
+  auto it = kernels.find(key);
+  if (it != kernels.end())
+    return &it->second;
+  Info info;
+  info.function = "pc_" + op->getName().stripDialect().str() + "_" + std::to_string(kernels.size());
+  if (failed(target.cuda ? writeForCuda(op, part, info) : writeForCpu(op, part, info)))
+    return failure();
+  return &(kernels[key] = std::move(info));
+}
+
+/// Element types of the buffers of `op`'s kernels.
+static SmallVector<Type> elementTypes(Operation *op) {
+  SmallVector<Type> elements;
+  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+    elements.push_back(cast<RankedTensorType>(type).getElementType());
+  if (isa<UpdateOp>(op)) // a copy: its result is the leaf
+    elements.push_back(elements[0]);
+  return elements;
+}
+
+LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
+  MLIRContext *context = output.getContext();
+  OpBuilder b = OpBuilder::atBlockEnd(output.getBody());
+  Location loc = op->getLoc();
+  Type pointer = LLVM::LLVMPointerType::get(context), i64 = b.getI64Type();
+  auto function = LLVM::LLVMFuncOp::create(
+      b, loc, info.function, LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer}), LLVM::Linkage::Internal);
+  Block *entry = function.addEntryBlock(b);
+  b.setInsertionPointToStart(entry);
+  kernels::Emitter e(b, loc, target.lanes);
+  Kernel kernel{e,
+                {},
+                {},
+                e.wrap(entry->getArgument(1)),
+                e.wrap(entry->getArgument(2)),
+                {&e, entry->getArgument(3), b.getF32Type()}};
+  kernel.part = part;
+  for (auto [i, element] : llvm::enumerate(elementTypes(op))) {
+    Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, entry->getArgument(0),
+                                     ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    kernels::Ptr buffer{&e, LLVM::LoadOp::create(b, loc, pointer, slot), element};
+    (i < op->getNumOperands() ? kernel.operands : kernel.results).push_back(buffer);
+  }
+  if (failed(emitKernel(op, kernel)))
+    return failure();
+  LLVM::ReturnOp::create(b, loc, kernel.status.v ? kernel.status.v : e.integer(0).v);
+  info.kind = kernel.kind;
+  info.items = kernel.items;
+  info.scratchBytes = kernel.scratchBytes;
+  return success();
+}
+
+LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
+  MLIRContext *context = output.getContext();
+  OpBuilder b = OpBuilder::atBlockEnd(output.getBody());
+  if (!device)
+    device = gpu::GPUModuleOp::create(b, output.getLoc(), "pc_kernels");
+  Location loc = op->getLoc();
+  SmallVector<Type> elements = elementTypes(op);
+  SmallVector<Type> pointers(elements.size(), LLVM::LLVMPointerType::get(context));
+  b.setInsertionPointToEnd(&device.getBodyRegion().front());
+  auto function = gpu::GPUFuncOp::create(b, loc, info.function, b.getFunctionType(pointers, {}));
+  function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  Block *entry = &function.getBody().front();
+  b.setInsertionPointToStart(entry);
+  bool half = llvm::any_of(elements, [](Type type) { return type.isBF16(); });
+  kernels::SimtEmitter e(b, loc, function, half ? 8 : 4);
+  Kernel kernel{e, {}, {}, {}, {}, {}};
+  kernel.part = part;
+  kernel.simt = &e;
+  for (auto [i, element] : llvm::enumerate(elements)) {
+    kernels::Ptr buffer{&e, entry->getArgument(i), element};
+    (i < op->getNumOperands() ? kernel.operands : kernel.results).push_back(buffer);
+  }
+  if (failed(emitKernel(op, kernel)))
+    return failure();
+  gpu::ReturnOp::create(b, loc);
+  info.kind = kernel.kind;
+  info.grid = e.grid;
+  info.block = e.block;
+  info.numBuffers = elements.size();
+  return success();
+}

@@ -1,0 +1,46 @@
+//===- KernelSet.h - The kernels of a program -----------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_KERNELSET_H
+#define PC_LIB_CODEGEN_KERNELSET_H
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
+#include <string>
+
+namespace pc {
+
+/// How kernels are written.
+struct KernelTarget {
+  bool cuda = false;
+  int64_t lanes = 16; ///< CPU: f32 elements of a vector
+};
+
+/// Writes one function per distinct kernel: equal ops of different layers share one. CPU kernels are llvm.funcs of the C type
+/// pcrt_kernel_fn in `output`; CUDA kernels are gpu.funcs of the buffers' addresses in its `gpu.module @pc_kernels`.
+class KernelSet {
+public:
+  KernelSet(mlir::ModuleOp output, KernelTarget target) : output(output), target(target) {}
+
+  struct Info {
+    std::string function, kind;
+    int64_t items = 0, scratchBytes = 0;         ///< CPU
+    int64_t grid = 0, block = 0, numBuffers = 0; ///< CUDA
+  };
+  /// Kernel `part` of `op`; written if it is the first of its kind. Fails with an error at an op that has no kernel.
+  llvm::FailureOr<const Info *> get(mlir::Operation *op, unsigned part);
+  /// How many kernels `op` becomes.
+  unsigned numParts(mlir::Operation *op) const;
+
+private:
+  llvm::LogicalResult writeForCpu(mlir::Operation *op, unsigned part, Info &info);
+  llvm::LogicalResult writeForCuda(mlir::Operation *op, unsigned part, Info &info);
+
+  mlir::ModuleOp output;
+  KernelTarget target;
+  mlir::gpu::GPUModuleOp device;
+  llvm::StringMap<Info> kernels;
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,280 @@
+//===- SimtAttention.cpp - Attention and its gradient for the threads of a GPU ------===//
+// For what no library does (f32, odd shapes): a few threads share a query (or, for dk and dv, a key) and hold its
+// vectors in registers; the other side passes through shared memory tile by tile. Softmax is online, so no row of
+// scores is ever stored. The gradient recomputes P = exp(scale q k^T - lse): with D = rowsum(dout * o),
+//   dS = scale P * (dout v^T - D);  dq = dS k  (part 0);  dv = P^T dout;  dk = dS^T q  (part 1).
+//===-----------------------------------------------------------------------------===//
+#include "Attention.h"
+#include "Kernels.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+namespace {
+
+using Slice = SmallVector<Num>; ///< this thread's vectors of a row of d elements
+
+class SimtAttention {
+public:
+  SimtAttention(SimtEmitter &e, const AttentionShape &a) : e(e), a(a), width(e.widthFor(a.d)) {
+    while (a.d / sharing > 32 && a.d % (2 * sharing * width) == 0)
+      sharing *= 2;
+    pieces = a.d / (sharing * width);
+  }
+
+  static constexpr int64_t threads = 128;
+  /// Queries (or keys) of a block, and rows of a tile in shared memory.
+  int64_t perBlock() const { return threads / sharing; }
+  int64_t tile() const { return a.d <= 128 ? 32 : 16; }
+  int64_t heads() const { return a.heads * a.groups; }
+  bool fits() const { return pieces * width <= 64 && tile() * a.d * 8 + 1024 <= 48 * 1024; }
+
+  /// Offset of this thread's vector `i` in a row.
+  Num place(int64_t i) { return (part() + i * sharing) * width; }
+  Num part() { return e.rank % e.integer(sharing); }
+  Num member() { return e.rank / e.integer(sharing); }
+
+  Num queryRow(Num batch, Num s, Num head) { return ((batch * a.s + s) * heads() + head) * a.d; }
+  Num keyRow(Num batch, Num t, Num keyHead) { return ((batch * a.t + t) * a.heads + keyHead) * a.d; }
+
+  Slice load(Ptr from, Num row) {
+    Slice values;
+    for (int64_t i = 0; i < pieces; ++i)
+      values.push_back(from.load(row + place(i), width));
+    return values;
+  }
+  void store(const Slice &values, Ptr to, Num row) {
+    for (int64_t i = 0; i < pieces; ++i)
+      to.store(values[i], row + place(i));
+  }
+  Slice zeros() { return Slice(pieces, e.zeros(width)); }
+
+  /// The product of two rows; all threads that share them get it.
+  Num dot(const Slice &x, const Slice &y) {
+    Num sum = x[0] * y[0];
+    for (int64_t i = 1; i < pieces; ++i)
+      sum = e.fma(x[i], y[i], sum);
+    Num total = e.sum(sum);
+    for (int64_t mask = sharing / 2; mask >= 1; mask /= 2)
+      total = total + e.shuffle(total, mask);
+    return total;
+  }
+  void add(Slice &sums, Num factor, const Slice &x) {
+    for (int64_t i = 0; i < pieces; ++i)
+      sums[i] = e.fma(x[i], e.splat(factor, width), sums[i]);
+  }
+
+  /// Copies `count` rows (at rowAt(number)) to shared memory as f32; rows from `end` on repeat the last one.
+  void copyTile(Ptr from, Ptr to, Num first, Num end, llvm::function_ref<Num(Num)> rowAt) {
+    const int64_t vectors = a.d / width;
+    e.loop(e.rank, e.integer(tile() * vectors), threads, [&](Num i) {
+      Num row = i / e.integer(vectors), column = i % e.integer(vectors) * width;
+      Num source = e.min(first + row, end - 1);
+      to.store(from.load(rowAt(source) + column, width), row * a.d + column);
+    });
+  }
+
+  SimtEmitter &e;
+  const AttentionShape &a;
+  const int64_t width;
+  int64_t sharing = 1, pieces = 1;
+};
+
+} // namespace
+
+static LogicalResult refuse(Operation *op) { return op->emitOpError() << "has no CUDA kernel for heads of this size"; }
+
+LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
+  SimtEmitter &e = *kernel.simt;
+  const AttentionShape a(op);
+  SimtAttention at(e, a);
+  if (!at.fits())
+    return refuse(op);
+  Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
+  Ptr o = kernel.results[0], lse = kernel.results[1];
+  constexpr int64_t together = 8; // keys that share one rescaling
+  const int64_t blocks = llvm::divideCeil(a.s, at.perBlock()), tile = at.tile();
+  kernel.kind = "attention";
+  kernel.items = a.batch * at.heads() * blocks;
+  Ptr keys = e.shared(tile * a.d), values = e.shared(tile * a.d);
+  e.teams(kernel.items, at.threads, 1, [&](Num item) {
+    Num firstQuery = item % e.integer(blocks) * at.perBlock(), head = item / e.integer(blocks) % e.integer(at.heads());
+    Num batch = item / e.integer(blocks * at.heads()), keyHead = head / e.integer(a.groups);
+    Num query = firstQuery + at.member(), exists = query < e.integer(a.s);
+    Num row = at.queryRow(batch, e.min(query, e.integer(a.s - 1)), head);
+    Slice mine = at.load(q, row);
+    Num end = a.causal ? e.min(firstQuery + at.perBlock(), e.integer(a.t)) : e.integer(a.t);
+    auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
+
+    // carried: maximum, sum, output
+    Emitter::Carried init = {e.real(-std::numeric_limits<float>::infinity()), e.real(0)};
+    init.append(at.zeros());
+    auto done = e.loop(e.integer(0), end, tile, init, [&](Num first, const Emitter::Carried &carried) {
+      e.barrier(); // the tile before is no longer read
+      at.copyTile(k, keys, first, e.integer(a.t), keyRow);
+      at.copyTile(v, values, first, e.integer(a.t), keyRow);
+      e.barrier();
+      return e.loop(e.integer(0), e.integer(tile), together, carried, [&](Num j, const Emitter::Carried &carried) {
+        Num maximum = carried[0], sum = carried[1];
+        Slice output(carried.begin() + 2, carried.end());
+        SmallVector<Num> scores;
+        for (int64_t u = 0; u < together; ++u) {
+          Num key = first + j + u;
+          Num visible = key < e.integer(a.t);
+          if (a.causal)
+            visible = visible & e.notBefore(query, key);
+          Num score = at.dot(mine, at.load(keys, (j + u) * a.d)) * a.scale;
+          scores.push_back(e.select(visible, score, e.real(-std::numeric_limits<float>::infinity())));
+        }
+        Num larger = maximum;
+        for (Num score : scores)
+          larger = e.maximumOf(larger, score);
+        Num shrink = e.exp(maximum - larger);
+        sum = sum * shrink;
+        for (Num &x : output)
+          x = x * shrink;
+        for (int64_t u = 0; u < together; ++u) {
+          Num p = e.exp(scores[u] - larger);
+          sum = sum + p;
+          at.add(output, p, at.load(values, (j + u) * a.d));
+        }
+        Emitter::Carried next = {larger, sum};
+        next.append(output);
+        return next;
+      });
+    });
+    e.when(exists, [&] {
+      Slice output(done.begin() + 2, done.end());
+      for (Num &x : output)
+        x = x / done[1];
+      at.store(output, o, row);
+      e.when(at.part() < e.integer(1),
+             [&] { lse.store(done[0] + e.log(done[1]), (batch * at.heads() + head) * a.s + query); });
+    });
+  });
+  return success();
+}
+
+namespace {
+struct GradBuffers {
+  Ptr q, k, v, o, lse, dout, dq, dk, dv;
+};
+} // namespace
+
+/// dq: like the forward pass.
+static void emitQueries(SimtAttention &at, Kernel &kernel, const GradBuffers &in) {
+  SimtEmitter &e = at.e;
+  const AttentionShape &a = at.a;
+  const int64_t blocks = llvm::divideCeil(a.s, at.perBlock()), tile = at.tile();
+  kernel.items = a.batch * at.heads() * blocks;
+  Ptr keys = e.shared(tile * a.d), values = e.shared(tile * a.d);
+  e.teams(kernel.items, at.threads, 1, [&](Num item) {
+    Num firstQuery = item % e.integer(blocks) * at.perBlock(), head = item / e.integer(blocks) % e.integer(at.heads());
+    Num batch = item / e.integer(blocks * at.heads()), keyHead = head / e.integer(a.groups);
+    Num query = firstQuery + at.member(), inside = e.min(query, e.integer(a.s - 1));
+    Num row = at.queryRow(batch, inside, head);
+    Slice mine = at.load(in.q, row), gradient = at.load(in.dout, row);
+    Num correction = at.dot(gradient, at.load(in.o, row));
+    Num lse = in.lse.load((batch * at.heads() + head) * a.s + inside);
+    Num end = a.causal ? e.min(firstQuery + at.perBlock(), e.integer(a.t)) : e.integer(a.t);
+    auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
+    Slice zeros = at.zeros();
+    auto done = e.loop(e.integer(0), end, tile, zeros, [&](Num first, const Emitter::Carried &carried) {
+      e.barrier();
+      at.copyTile(in.k, keys, first, e.integer(a.t), keyRow);
+      at.copyTile(in.v, values, first, e.integer(a.t), keyRow);
+      e.barrier();
+      return e.loop(e.integer(0), e.integer(tile), 1, carried, [&](Num j, const Emitter::Carried &carried) {
+        Slice sums = carried, keyVector = at.load(keys, j * a.d);
+        Num key = first + j, visible = key < e.integer(a.t);
+        if (a.causal)
+          visible = visible & e.notBefore(query, key);
+        Num p = e.exp(at.dot(mine, keyVector) * a.scale - lse);
+        Num ds = p * (at.dot(gradient, at.load(values, j * a.d)) - correction) * a.scale;
+        at.add(sums, e.select(visible, ds, e.real(0)), keyVector);
+        return sums;
+      });
+    });
+    e.when(query < e.integer(a.s), [&] { at.store(done, in.dq, row); });
+  });
+}
+
+/// dk and dv: threads hold keys, queries pass by, of all heads that share the key.
+static void emitKeys(SimtAttention &at, Kernel &kernel, const GradBuffers &in) {
+  SimtEmitter &e = at.e;
+  const AttentionShape &a = at.a;
+  const int64_t blocks = llvm::divideCeil(a.t, at.perBlock()), tile = at.tile(), d = a.d;
+  const int64_t perQuery = at.threads / tile; // threads that compute D of one query
+  kernel.items = a.batch * a.heads * blocks;
+  Ptr queries = e.shared(tile * d), gradients = e.shared(tile * d), statistics = e.shared(2 * tile);
+  e.teams(kernel.items, at.threads, 1, [&](Num item) {
+    Num firstKey = item % e.integer(blocks) * at.perBlock(), keyHead = item / e.integer(blocks) % e.integer(a.heads);
+    Num batch = item / e.integer(blocks * a.heads);
+    Num key = firstKey + at.member();
+    Num row = at.keyRow(batch, e.min(key, e.integer(a.t - 1)), keyHead);
+    Slice myKey = at.load(in.k, row), myValue = at.load(in.v, row);
+    Num begin = a.causal ? e.min(firstKey, e.integer(a.s)) / e.integer(tile) * tile : e.integer(0);
+    Emitter::Carried init = at.zeros();
+    init.append(at.zeros());
+    auto done = e.loop(e.integer(0), e.integer(a.groups), 1, init, [&](Num group, const Emitter::Carried &carried) {
+      Num head = keyHead * a.groups + group;
+      auto queryRow = [&](Num s) { return at.queryRow(batch, s, head); };
+      return e.loop(begin, e.integer(a.s), tile, carried, [&](Num first, const Emitter::Carried &carried) {
+        e.barrier();
+        at.copyTile(in.q, queries, first, e.integer(a.s), queryRow);
+        at.copyTile(in.dout, gradients, first, e.integer(a.s), queryRow);
+        Num line = e.rank / e.integer(perQuery), lane = e.rank % e.integer(perQuery);
+        Num query = e.min(first + line, e.integer(a.s - 1)), from = queryRow(query);
+        Num partial = e.loop(lane * at.width, e.integer(d), perQuery * at.width, {e.real(0)},
+                             [&](Num i, const Emitter::Carried &sum) {
+                               Num product = in.o.load(from + i, at.width) * in.dout.load(from + i, at.width);
+                               return Emitter::Carried{sum[0] + e.sum(product)};
+                             })[0];
+        for (int64_t mask = perQuery / 2; mask >= 1; mask /= 2)
+          partial = partial + e.shuffle(partial, mask);
+        e.when(lane < e.integer(1), [&] {
+          statistics.store(partial, line);
+          statistics.store(in.lse.load((batch * at.heads() + head) * a.s + query), line + tile);
+        });
+        e.barrier();
+        return e.loop(e.integer(0), e.integer(tile), 1, carried, [&](Num j, const Emitter::Carried &carried) {
+          Slice keySums(carried.begin(), carried.begin() + at.pieces);
+          Slice valueSums(carried.begin() + at.pieces, carried.end());
+          Slice queryVector = at.load(queries, j * d), gradient = at.load(gradients, j * d);
+          Num query = first + j, visible = query < e.integer(a.s);
+          if (a.causal)
+            visible = visible & e.notBefore(query, key);
+          Num p = e.exp(at.dot(queryVector, myKey) * a.scale - statistics.load(j + tile));
+          p = e.select(visible, p, e.real(0));
+          Num ds = p * (at.dot(gradient, myValue) - statistics.load(j)) * a.scale;
+          at.add(keySums, e.select(visible, ds, e.real(0)), queryVector);
+          at.add(valueSums, p, gradient);
+          Emitter::Carried next(keySums);
+          next.append(valueSums);
+          return next;
+        });
+      });
+    });
+    e.when(key < e.integer(a.t), [&] {
+      at.store(Slice(done.begin(), done.begin() + at.pieces), in.dk, row);
+      at.store(Slice(done.begin() + at.pieces, done.end()), in.dv, row);
+    });
+  });
+}
+
+LogicalResult pc::kernels::emitSimt(AttentionGradOp op, Kernel &kernel) {
+  const AttentionShape a(op);
+  SimtAttention at(*kernel.simt, a);
+  if (!at.fits())
+    return refuse(op);
+  auto in = kernel.operands, out = kernel.results;
+  GradBuffers buffers{in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2]};
+  kernel.kind = "attention";
+  if (kernel.part == 0)
+    emitQueries(at, kernel, buffers);
+  else
+    emitKeys(at, kernel, buffers);
+  return success();
+}
