@@ -54,11 +54,19 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     return {
         // What is fused needs no buffer, so fusion comes before memory planning.
         {"pc-fuse", PCRT_INTERNAL},
-        {"pc-schedule", PCRT_VERIFICATION},
+        {"pc-schedule{bucket-bytes=" + std::to_string(options.bucketBytes) +
+             " prefetch=" + std::to_string(options.prefetch) + "}",
+         PCRT_INTERNAL},
+        {"pc-verify-scheduled", PCRT_VERIFICATION},
     };
 
   case Phase::Planned:
-    return {{"pc-plan-memory", PCRT_INTERNAL}, {"pc-verify-memory", PCRT_VERIFICATION}};
+    return {
+        {"pc-plan-memory", PCRT_INTERNAL},
+        {"pc-verify-memory", PCRT_VERIFICATION},
+        // Once more: now values that share bytes must be kept apart by starts and waits too.
+        {"pc-verify-scheduled", PCRT_VERIFICATION},
+    };
 
   case Phase::Kernels:
     return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) + "}", PCRT_INTERNAL}};

@@ -1,7 +1,16 @@
-//===- Schedule.cpp - The order in which moves are issued -----------------------------===//
+//===- Schedule.cpp - Local program -> scheduled program ------------------------------===//
+// Reads a block as a problem of Problem.h, and writes the solution: `pc.start` and `pc.wait`.
+//===-----------------------------------------------------------------------------===//
+#include "BringMovesIn.h"
+#include "Problem.h"
+#include "pc/Cost/Cost.h"
+#include "pc/IR/Liveness.h"
 #include "pc/Overlap/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringExtras.h"
+#include <map>
 
 namespace pc {
 #define GEN_PASS_DEF_SCHEDULE
@@ -12,25 +21,182 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-struct Schedule : pc::impl::ScheduleBase<Schedule> {
-  void runOnOperation() override {
-    bool failed = false;
-    getOperation().walk([&](Operation *op) { failed |= mlir::failed(verifyOrder(op)); });
-    if (failed)
-      signalPassFailure();
+
+/// What is gathered together: the name of a tensor up to its first number ("model.layers.3.mlp.up_proj.weight" belongs
+/// to "model.layers.3"), or the whole name.
+std::string unitName(StringRef tensor) {
+  SmallVector<StringRef> parts;
+  tensor.split(parts, '.');
+  for (auto [i, part] : llvm::enumerate(parts))
+    if (!part.empty() && llvm::all_of(part, llvm::isDigit))
+      return llvm::join(ArrayRef(parts).take_front(i + 1), ".");
+  return tensor.str();
+}
+
+class BlockScheduler {
+public:
+  BlockScheduler(Block &block, MeshAttr mesh) : block(block), mesh(mesh) {}
+
+  void run(const ScheduleLimits &limits) {
+    sinkUpdates();
+    for (Operation &op : block) {
+      position[&op] = ops.size();
+      ops.push_back(&op);
+    }
+    for (Operation *op : ops)
+      if (sends(op))
+        addItem(cast<MoveOpInterface>(op));
+    SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);
+    for (const MoveBucket &bucket : buckets)
+      if (!blocks(bucket, buckets))
+        write(bucket);
+    for (Operation *move : llvm::reverse(replaced))
+      move->erase();
   }
 
-  /// (S1)
-  LogicalResult verifyOrder(Operation *op) {
-    if (isa<MoveOpInterface>(op) && isa_and_nonnull<FusionOp>(op->getParentOp()))
-      return op->emitOpError() << "is a move inside a kernel (S1)";
-    if (op->getNumRegions() == 0 || isa<ModuleOp, FusionOp>(op))
-      return success();
-    if (!isa<func::FuncOp, AccumulateOp>(op))
-      return op->emitOpError() << "has a region that ranks might run differently often (S1)";
-    if (op->getRegion(0).getBlocks().size() > 1)
-      return op->emitOpError() << "has several blocks, so moves have no fixed order (S1)";
-    return success();
+private:
+  /// Whether `op` is a move between two or more ranks.
+  bool sends(Operation *op) const {
+    auto move = dyn_cast_or_null<MoveOpInterface>(op);
+    return move && hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1;
+  }
+
+  /// An update only names its value, so those of moved values can come last, and nothing in the block waits for them.
+  void sinkUpdates() {
+    SmallVector<UpdateOp> late;
+    for (auto update : block.getOps<UpdateOp>())
+      if (Operation *op = update.getValue().getDefiningOp(); op && op->getBlock() == &block && sends(op))
+        late.push_back(update);
+    for (UpdateOp update : late)
+      update->moveBefore(block.getTerminator());
+    numLate = late.size();
+  }
+
+  template <typename Key> static int64_t number(std::map<Key, int64_t> &numbers, Key key) {
+    return numbers.try_emplace(std::move(key), numbers.size()).first->second;
+  }
+
+  void addItem(MoveOpInterface move) {
+    Operation *op = move, *source = op->getOperand(0).getDefiningOp();
+    MoveItem item;
+    std::vector<std::string> axes;
+    for (StringAttr axis : move.getMoveAxes())
+      axes.push_back(axis.str());
+    item.group = number(groups, axes);
+    Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+    item.kind = number(kinds, {static_cast<int>(move.getMoveKind()), static_cast<int>(move.getReduction()),
+                               element.getIntOrFloatBitWidth()});
+    item.bytes = trafficOf(move, mesh).payload;
+    item.place = position.lookup(op);
+    // A move of a moved value starts where it stands, which is where the other one is needed.
+    if (source && source->getBlock() == &block)
+      item.ready = sends(source) ? item.place : position.lookup(source);
+    int64_t end = ops.size() - 1 - numLate;
+    item.needed = item.last = ops.size() - 1;
+    for (auto [i, user] : llvm::enumerate(op->getUsers())) {
+      Operation *ancestor = block.findAncestorOpInBlock(*user);
+      int64_t at = ancestor ? position.lookup(ancestor) : item.needed;
+      item.needed = std::min(item.needed, at);
+      item.last = i ? std::max(item.last, at) : at;
+    }
+    item.patient = item.needed >= end || isa_and_nonnull<AccumulateOp>(source);
+    if (isa<AllGatherOp>(op) && source && isLeaf(source)) {
+      std::string name = unitName(sourceName(source));
+      item.unit = number(units, {name, gathers[source]++});
+      item.patient = false;
+    }
+    items.push_back(item);
+  }
+
+  /// Whether the bucket is one move behind whose start nothing could run: it stays as it is, unless others of its group
+  /// are under way, which it then would have to wait for.
+  bool blocks(const MoveBucket &bucket, ArrayRef<MoveBucket> buckets) const {
+    if (bucket.items.size() > 1)
+      return false;
+    for (int64_t at = bucket.start + 1; at < bucket.wait; ++at)
+      if (!sends(ops[at]) && !isLeaf(ops[at]) && !isa<UpdateOp>(ops[at]))
+        return false;
+    auto group = [&](const MoveBucket &b) { return items[b.items[0]].group; };
+    return llvm::none_of(buckets, [&](const MoveBucket &other) {
+      return &other != &bucket && group(other) == group(bucket) && other.start < bucket.wait &&
+             bucket.start < other.wait;
+    });
+  }
+
+  void write(const MoveBucket &bucket) {
+    SmallVector<Operation *> moves;
+    for (unsigned i : bucket.items)
+      moves.push_back(ops[items[i].place]);
+    OpBuilder builder(block.getParentOp()->getContext());
+    Operation *&behind = lastStart[bucket.start];
+    if (!behind && bucket.start >= 0)
+      behind = ops[bucket.start];
+    if (behind)
+      builder.setInsertionPointAfter(behind);
+    else
+      builder.setInsertionPointToStart(&block);
+
+    SmallVector<Value> inputs;
+    for (Operation *move : moves)
+      inputs.push_back(move->getOperand(0));
+    OperationState state(moves[0]->getLoc(), StartOp::getOperationName());
+    state.addOperands(inputs);
+    state.addTypes(TicketType::get(builder.getContext()));
+    state.addRegion();
+    auto start = cast<StartOp>(builder.create(state));
+    Block *body = &start.getBody().emplaceBlock();
+    OpBuilder inner = OpBuilder::atBlockBegin(body);
+    SmallVector<Value> results;
+    for (Operation *move : moves) {
+      Value argument = body->addArgument(move->getOperand(0).getType(), move->getLoc());
+      Operation *clone = inner.clone(*move);
+      clone->setOperand(0, argument);
+      results.push_back(clone->getResult(0));
+    }
+    YieldOp::create(inner, start.getLoc(), results);
+    behind = start;
+
+    builder.setInsertionPoint(ops[bucket.wait]);
+    auto wait = WaitOp::create(builder, start.getLoc(), ValueRange(results).getTypes(), start.getTicket());
+    for (auto [move, result] : llvm::zip_equal(moves, wait.getResults()))
+      move->getResult(0).replaceAllUsesWith(result);
+    llvm::append_range(replaced, moves);
+  }
+
+  Block &block;
+  MeshAttr mesh;
+  SmallVector<Operation *> ops; ///< of the block, as it was
+  llvm::DenseMap<Operation *, int64_t> position;
+  int64_t numLate = 0; ///< updates behind everything else
+  SmallVector<MoveItem> items;
+  std::map<std::vector<std::string>, int64_t> groups;
+  std::map<std::tuple<int, int, unsigned>, int64_t> kinds;
+  std::map<std::pair<std::string, int64_t>, int64_t> units;
+  llvm::DenseMap<Operation *, int64_t> gathers;   ///< of a leaf so far
+  llvm::DenseMap<int64_t, Operation *> lastStart; ///< by the position that it stands behind
+  SmallVector<Operation *> replaced;
+};
+
+struct Schedule : pc::impl::ScheduleBase<Schedule> {
+  using ScheduleBase::ScheduleBase;
+
+  void runOnOperation() override {
+    MeshAttr mesh = meshOf(getOperation());
+    ScheduleLimits limits;
+    limits.bucketBytes = bucketBytes;
+    limits.depth = prefetch;
+    limits.aheadBytes = prefetchBytes;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (!function.getBody().hasOneBlock())
+        continue; // pc-verify-scheduled says so
+      Block &body = function.getBody().front();
+      for (auto accumulate : llvm::make_early_inc_range(body.getOps<AccumulateOp>()))
+        bringMovesIn(accumulate);
+      for (auto accumulate : body.getOps<AccumulateOp>())
+        BlockScheduler(accumulate.getBody().front(), mesh).run(limits);
+      BlockScheduler(body, mesh).run(limits);
+    }
   }
 };
+
 } // namespace

@@ -11,14 +11,44 @@ pcrt_status Comm::fail(pcrt_status status, std::string message) {
   return status;
 }
 
+static bool isLocal(const pcrt_move_desc &desc, const Group &group) {
+  return desc.kind == PCRT_SLICE || desc.kind == PCRT_MASK || desc.kind == PCRT_PAD || group.size() == 1;
+}
+
 pcrt_status Comm::move(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) {
   std::string problem = checkMove(desc, group, in, out);
   if (!problem.empty())
     return fail(PCRT_INTERNAL, "rank " + std::to_string(rank()) + ": " + problem + "; this is a bug of the compiler");
-  if (desc.kind == PCRT_SLICE || desc.kind == PCRT_MASK || desc.kind == PCRT_PAD || group.size() == 1) {
+  if (isLocal(desc, group)) {
     localMove(desc, group, in, out, parallelFor);
     return PCRT_OK;
   }
   return exchange(desc, group, in, out, parallelFor);
+}
+
+pcrt_status Comm::start(Ticket &ticket, const ParallelFor &parallelFor) {
+  for (int i = 0; i < ticket.count; ++i) {
+    std::string problem = checkMove(ticket.moves[i], *ticket.group, ticket.ins[i], ticket.outs[i]);
+    if (problem.empty() && isLocal(ticket.moves[i], *ticket.group) && ticket.group->size() > 1)
+      problem = "malformed start: " + describeMove(ticket.moves[i], ticket.group->size()) + " has no traffic";
+    if (!problem.empty())
+      return fail(PCRT_INTERNAL, "rank " + std::to_string(rank()) + ": " + problem + "; this is a bug of the compiler");
+  }
+  if (ticket.group->size() > 1)
+    return begin(ticket, parallelFor);
+  for (int i = 0; i < ticket.count; ++i)
+    localMove(ticket.moves[i], *ticket.group, ticket.ins[i], ticket.outs[i], parallelFor);
+  return PCRT_OK;
+}
+
+pcrt_status Comm::wait(Ticket &ticket, const ParallelFor &parallelFor) {
+  return ticket.group->size() > 1 ? finish(ticket, parallelFor) : PCRT_OK;
+}
+
+pcrt_status Comm::finish(Ticket &ticket, const ParallelFor &parallelFor) {
+  for (int i = 0; i < ticket.count; ++i)
+    if (pcrt_status status = exchange(ticket.moves[i], *ticket.group, ticket.ins[i], ticket.outs[i], parallelFor))
+      return status;
+  return PCRT_OK;
 }

@@ -60,6 +60,15 @@ private:
 
 class TcpControl;
 
+/// Moves of one group under way. Its owner keeps it, and what it points to, until the wait is over.
+struct Ticket {
+  const pcrt_move_desc *moves = nullptr; ///< `count` of them, with their sources and results.
+  int count = 0;
+  const Group *group = nullptr;
+  const void *const *ins = nullptr;
+  void *const *outs = nullptr;
+};
+
 /// The ranks of one run. One thread at a time may use it. After a call returned
 /// anything but PCRT_OK, the run is over: the caller leaves with that status.
 class Comm {
@@ -84,6 +93,12 @@ public:
   /// where they do not. PCRT_TIMEOUT and PCRT_PEER_LOST name who is missing.
   pcrt_status move(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                    const ParallelFor &parallelFor = {});
+
+  /// Starts the moves of `ticket`, without waiting for other ranks, and waits for them. In between, sources stay as
+  /// they are and results belong to the moves; any number of tickets may be under way. All members start the moves of a
+  /// group in the same order, and wait in the same order, other moves of the group included.
+  pcrt_status start(Ticket &ticket, const ParallelFor &parallelFor = {});
+  pcrt_status wait(Ticket &ticket, const ParallelFor &parallelFor = {});
 
   /// Returns when all ranks have called it.
   virtual pcrt_status barrier() = 0;
@@ -115,6 +130,11 @@ protected:
   /// Carries out a move between two or more members. `desc` has been checked.
   virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                                const ParallelFor &parallelFor) = 0;
+
+  /// Announces the moves of `ticket` between two or more members, and ends them. Without support for moves under way all
+  /// happens at the wait.
+  virtual pcrt_status begin(Ticket &, const ParallelFor &) { return PCRT_OK; }
+  virtual pcrt_status finish(Ticket &ticket, const ParallelFor &parallelFor);
 
   /// Records `message` as error() and returns `status`.
   pcrt_status fail(pcrt_status status, std::string message);

@@ -70,7 +70,8 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
 pcrt_context::pcrt_context(const Program &program, Comm &comm, Pool &pool)
     : program(program), comm(comm), pool(pool),
       gemms(pool, checkTables(program.abi).gemms, program.abi.target == PCRT_CPU ? program.abi.num_gemms : 0),
-      profile(program.abi), groups(makeGroups(program, comm.rank())), moveCounts(program.abi.num_moves, 0) {
+      profile(program.abi), groups(makeGroups(program, comm.rank())), moveCounts(program.abi.num_moves, 0),
+      started(program.abi.num_tickets) {
   for (int i = 0; i < program.abi.num_kernels; ++i)
     scratchStride = std::max(scratchStride, program.abi.kernels[i].scratch_bytes);
   scratchStride = (scratchStride + 4095) & ~int64_t(4095);
@@ -150,16 +151,20 @@ pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const voi
   return PCRT_OK;
 }
 
+/// Work of a move on all threads of this rank.
+static ParallelFor parallelForOf(pcrt_context *ctx) {
+  return {&ctx->pool, [](void *pool, int64_t items, ParallelFor::Body body, void *arg) {
+            static_cast<Pool *>(pool)->ranges(items, [&](int, int64_t lo, int64_t hi) { body(arg, lo, hi); });
+          }};
+}
+
 pcrt_status pcrt_move(pcrt_context *ctx, int32_t index, const void *in, void *out) {
   if (ctx->device)
     return ctx->device->move(*ctx, index, in, out);
   const pcrt_move_desc &move = ctx->program.abi.moves[index];
   int64_t start = nanoseconds();
   ++ctx->moveCounts[index];
-  ParallelFor parallelFor(&ctx->pool, [](void *pool, int64_t items, ParallelFor::Body body, void *arg) {
-    static_cast<Pool *>(pool)->ranges(items, [&](int, int64_t lo, int64_t hi) { body(arg, lo, hi); });
-  });
-  pcrt_status status = ctx->comm.move(move, ctx->groups[move.group], in, out, parallelFor);
+  pcrt_status status = ctx->comm.move(move, ctx->groups[move.group], in, out, parallelForOf(ctx));
   ctx->profile.book(Profile::Call::Move, index, start);
   return status == PCRT_OK ? PCRT_OK : ctx->fail(status, ctx->comm.error());
 }
@@ -188,14 +193,42 @@ pcrt_status pcrt_attention(pcrt_context *ctx, int32_t index, void *const *args) 
 }
 
 pcrt_status pcrt_start(pcrt_context *ctx, int32_t first, int32_t count, const void *const *ins, void *const *outs,
-                       int32_t ticket) {
+                       int32_t index) {
   if (ctx->device)
-    return ctx->device->start(*ctx, first, count, ins, outs, ticket);
-  return ctx->fail(PCRT_INTERNAL, "moves cannot be started ahead yet; this is a bug of the compiler");
+    return ctx->device->start(*ctx, first, count, ins, outs, index);
+  const pcrt_program &abi = ctx->program.abi;
+  if (count < 1 || count > StartedMoves::most || first < 0 || count > abi.num_moves - first || index < 0 ||
+      index >= abi.num_tickets || ctx->started[index].first >= 0)
+    return ctx->fail(PCRT_INTERNAL,
+                     "malformed start with ticket " + std::to_string(index) + "; this is a bug of the compiler");
+  int64_t begin = nanoseconds();
+  StartedMoves &started = ctx->started[index];
+  const pcrt_move_desc *moves = abi.moves + first;
+  started.first = first;
+  started.ticket = {moves, count, &ctx->groups[moves[0].group], started.ins, started.outs};
+  for (int i = 0; i < count; ++i) {
+    if (moves[i].group != moves[0].group)
+      return ctx->fail(PCRT_INTERNAL, std::string("'") + moves[i].name +
+                                          "' is started with moves of another group; this is a bug of the compiler");
+    started.ins[i] = ins[i];
+    started.outs[i] = outs[i];
+    ++ctx->moveCounts[first + i];
+  }
+  pcrt_status status = ctx->comm.start(started.ticket, parallelForOf(ctx));
+  ctx->profile.book(Profile::Call::Start, first, begin);
+  return status == PCRT_OK ? PCRT_OK : ctx->fail(status, ctx->comm.error());
 }
 
-pcrt_status pcrt_wait(pcrt_context *ctx, int32_t ticket) {
+pcrt_status pcrt_wait(pcrt_context *ctx, int32_t index) {
   if (ctx->device)
-    return ctx->device->wait(*ctx, ticket);
-  return PCRT_OK;
+    return ctx->device->wait(*ctx, index);
+  if (index < 0 || index >= ctx->program.abi.num_tickets || ctx->started[index].first < 0)
+    return ctx->fail(PCRT_INTERNAL, "wait for ticket " + std::to_string(index) +
+                                        ", which was not started; this is a bug of the compiler");
+  int64_t begin = nanoseconds();
+  StartedMoves &started = ctx->started[index];
+  pcrt_status status = ctx->comm.wait(started.ticket, parallelForOf(ctx));
+  ctx->profile.book(Profile::Call::Wait, started.first, begin);
+  started.first = -1;
+  return status == PCRT_OK ? PCRT_OK : ctx->fail(status, ctx->comm.error());
 }

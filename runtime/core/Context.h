@@ -20,6 +20,15 @@
 
 namespace pcrt {
 
+/// What pcrt_start was given, until pcrt_wait.
+struct StartedMoves {
+  static constexpr int most = 64; ///< Moves of one start.
+  const void *ins[most];
+  void *outs[most];
+  int32_t first = -1; ///< In the table of moves; -1: nothing is under way.
+  Ticket ticket;
+};
+
 /// Gets every output that a step shows.
 class Observer {
 public:
@@ -45,8 +54,9 @@ struct pcrt_context {
   pcrt::Device *device = nullptr; ///< Null: the CPU.
   pcrt::Observer *observer = nullptr;
   std::vector<pcrt::Group> groups;
-  std::vector<int64_t> moveCounts; ///< Calls of every move since the step began.
-  std::string error;               ///< Why the last call failed.
+  std::vector<int64_t> moveCounts;         ///< Calls of every move since the step began.
+  std::vector<pcrt::StartedMoves> started; ///< By ticket.
+  std::string error;                       ///< Why the last call failed.
 
   /// Runs one step and counts the heap allocations in it. Throws a Failure.
   void step(char *arena, int64_t *allocations);

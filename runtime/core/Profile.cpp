@@ -34,10 +34,10 @@ int Profile::kindNamed(const char *name) {
 void Profile::book(Call call, int32_t index, int64_t start) { add(call, index, start, nanoseconds()); }
 
 void Profile::add(Call call, int32_t index, int64_t start, int64_t end) {
-  Kind &kind = all[call == Call::Kernel ? kindOfKernel[index]
-                   : call == Call::Gemm ? gemmKind
-                   : call == Call::Move ? moveKind
-                                        : attentionKind];
+  Kind &kind = all[call == Call::Kernel      ? kindOfKernel[index]
+                   : call == Call::Gemm      ? gemmKind
+                   : call == Call::Attention ? attentionKind
+                                             : moveKind];
   ++kind.calls;
   kind.nanoseconds += end - start;
   if (numEvents < capacity)
@@ -88,18 +88,19 @@ void Profile::writeTrace(const std::string &path, Comm &comm) const {
     if (event.call < 0)
       continue;
     auto call = Call(event.call);
-    const char *name = call == Call::Kernel ? program.kernels[event.index].name
-                       : call == Call::Gemm ? program.gemms[event.index].name
-                       : call == Call::Move ? program.moves[event.index].name
-                                            : program.attentions[event.index].name;
-    const char *kind = call == Call::Kernel ? program.kernels[event.index].kind
-                       : call == Call::Gemm ? "gemm"
-                       : call == Call::Move ? "move"
-                                            : "attention";
+    const char *name = call == Call::Kernel      ? program.kernels[event.index].name
+                       : call == Call::Gemm      ? program.gemms[event.index].name
+                       : call == Call::Attention ? program.attentions[event.index].name
+                                                 : program.moves[event.index].name;
+    const char *kind = call == Call::Kernel      ? program.kernels[event.index].kind
+                       : call == Call::Gemm      ? "gemm"
+                       : call == Call::Attention ? "attention"
+                                                 : "move";
+    std::string prefix = call == Call::Start ? "start " : call == Call::Wait ? "wait for " : "";
     fprintf(file,
             ",\n{\"ph\": \"X\", \"name\": %s, \"cat\": %s, \"pid\": %ld, \"tid\": 0, \"ts\": %.3f, \"dur\": %.3f}",
-            quoted(name).c_str(), quoted(kind).c_str(), long(i / most), double(event.start - origin) / 1e3,
-            double(event.end - event.start) / 1e3);
+            quoted((prefix + (name ? name : "")).c_str()).c_str(), quoted(kind).c_str(), long(i / most),
+            double(event.start - origin) / 1e3, double(event.end - event.start) / 1e3);
   }
   fprintf(file, "\n]}\n");
   bool good = !ferror(file);

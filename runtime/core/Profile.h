@@ -21,7 +21,7 @@ int64_t nanoseconds();
 
 class Profile {
 public:
-  enum class Call { Kernel, Gemm, Move, Attention };
+  enum class Call { Kernel, Gemm, Move, Start, Wait, Attention }; ///< A start or wait is named by its first move.
 
   explicit Profile(const pcrt_program &program);
 
@@ -39,7 +39,7 @@ public:
   void writeTrace(const std::string &path, Comm &comm) const;
 
   struct Kind {
-    std::string name; ///< A kernel's kind, "gemm", "move" or "attention".
+    std::string name; ///< A kernel's kind, "gemm", "move" (starts and waits too) or "attention".
     int64_t calls = 0, nanoseconds = 0;
   };
   const std::vector<Kind> &kinds() const { return all; }

@@ -1,25 +1,194 @@
-// RUN: pc-opt %s --pc-schedule -verify-diagnostics -split-input-file | FileCheck %s
+// RUN: pc-opt %s --pc-schedule=bucket-bytes=64 --pc-verify-scheduled -split-input-file | FileCheck %s
 
-// Moves stay where they stand.
+// What comes next needs the result: the move stays as it is.
 pc.mesh <tp = 2>
-// CHECK-LABEL: func.func @step
-func.func @step(%x: tensor<4xf32>) {
+// CHECK-LABEL: func.func @needed_at_once
+func.func @needed_at_once(%x: tensor<4xf32>) {
   // CHECK-NEXT: pc.all_reduce
   // CHECK-NEXT: pc.all_gather
+  // CHECK-NEXT: pc.exp
   // CHECK-NEXT: return
   %y = pc.all_reduce sum %x on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
   %z = pc.all_gather %y dim 0 on ["tp"] : (tensor<4xf32>) -> tensor<8xf32>
+  %e = pc.exp %z : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
 
 // -----
 
+// The second product runs while the first one's sum is under way; the move comes forward to where its operand is made.
 pc.mesh <tp = 2>
-func.func @move_in_kernel(%x: tensor<4xf32>) {
-  %f = pc.fusion (%a = %x : tensor<4xf32> -> tensor<4xf32>) {
-    // expected-error @below {{is a move inside a kernel (S1)}}
-    %y = pc.all_reduce sum %a on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
-    pc.yield %y : tensor<4xf32>
-  } : tensor<4xf32>
+// CHECK-LABEL: func.func @independent
+func.func @independent(%x: tensor<4xf32>) {
+  // CHECK: %[[A:.*]] = pc.exp
+  // CHECK-NEXT: %[[T:.*]] = pc.start (%[[I:.*]] = %[[A]]
+  // CHECK-NEXT: pc.all_reduce sum %[[I]] on ["tp"]
+  // CHECK: %[[B:.*]] = pc.log
+  // CHECK-NEXT: %[[S:.*]] = pc.wait %[[T]] : tensor<4xf32>
+  // CHECK-NEXT: pc.add %[[S]], %[[B]]
+  %a = pc.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+  %b = pc.log %x : (tensor<4xf32>) -> tensor<4xf32>
+  %s = pc.all_reduce sum %a on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
+  %c = pc.add %s, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// One rank has nobody to wait for.
+pc.mesh <tp = 1>
+// CHECK-LABEL: func.func @alone
+func.func @alone(%x: tensor<4xf32>) {
+  // CHECK-NOT: pc.start
+  %a = pc.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+  %s = pc.all_reduce sum %a on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
+  %b = pc.log %x : (tensor<4xf32>) -> tensor<4xf32>
+  %c = pc.add %s, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// Moves over one mesh axis end in the order in which they start: waiting for the second one waits for the first.
+pc.mesh <tp = 2>
+// CHECK-LABEL: func.func @in_order
+func.func @in_order(%x: tensor<4xf32>, %y: tensor<4xf32>) {
+  // CHECK: %[[T:.*]] = pc.start
+  // CHECK: %[[U:.*]] = pc.start
+  // CHECK: pc.log
+  // CHECK-NEXT: pc.wait %[[T]]
+  // CHECK-NEXT: pc.wait %[[U]]
+  %a = pc.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+  %s = pc.all_reduce sum %a on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
+  %b = pc.exp %y : (tensor<4xf32>) -> tensor<4xf32>
+  %t = pc.all_reduce sum %b on ["tp"] : (tensor<4xf32>) -> tensor<4xf32>
+  %c = pc.log %y : (tensor<4xf32>) -> tensor<4xf32>
+  %d = pc.add %t, %c : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %e = pc.add %s, %d : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// One microbatch: gradients are summed in the backward pass. Two of 32 bytes fill a bucket of 64; the third, smaller, has one of its own. All
+// are waited for at the end, in backward order. The loss is summed over both axes, beside them.
+pc.mesh <dp = 2, tp = 2>
+// CHECK-LABEL: func.func @one_microbatch
+func.func @one_microbatch() {
+  // CHECK: pc.accumulate
+  // CHECK: pc.reduce_max
+  // CHECK-NEXT: %[[L:.*]] = pc.start
+  // CHECK-NEXT: pc.all_reduce max %{{.*}} on ["dp", "tp"]
+  // CHECK: %[[A:.*]] = pc.exp
+  // CHECK-NEXT: %[[B:.*]] = pc.log
+  // CHECK-NEXT: %[[T:.*]] = pc.start (%[[X:.*]] = %[[A]] : tensor<8xf32> -> tensor<8xf32>, %[[Y:.*]] = %[[B]] : tensor<8xf32> -> tensor<8xf32>) {
+  // CHECK-NEXT: pc.all_reduce sum %[[X]] on ["dp"]
+  // CHECK-NEXT: pc.all_reduce sum %[[Y]] on ["dp"]
+  // CHECK: %[[C:.*]] = pc.recip
+  // CHECK-NEXT: %[[U:.*]] = pc.start (%{{.*}} = %[[C]] : tensor<8xf32> -> tensor<8xf32>)
+  // CHECK: %[[D:.*]] = pc.wait %[[L]]
+  // CHECK-NEXT: %[[E:.*]]:2 = pc.wait %[[T]]
+  // CHECK-NEXT: %[[F:.*]] = pc.wait %[[U]]
+  // CHECK-NEXT: pc.yield %[[D]], %[[F]], %[[E]]#1, %[[E]]#0
+  // CHECK-NOT: pc.all_reduce
+  %tokens = pc.input tokens dims ["microbatch", "x"] global [1, 8] layout <[_, _]> : tensor<1x8xf32>
+  %r:4 = pc.accumulate (%t = %tokens : tensor<1x8xf32> -> tensor<8xf32>) {
+    %m = pc.reduce_max "x ->" %t : (tensor<8xf32>) -> tensor<f32>
+    %a = pc.exp %t : (tensor<8xf32>) -> tensor<8xf32>
+    %b = pc.log %t : (tensor<8xf32>) -> tensor<8xf32>
+    %c = pc.recip %t : (tensor<8xf32>) -> tensor<8xf32>
+    pc.yield %m, %c, %b, %a : tensor<f32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+  } : tensor<f32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+  %m = pc.all_reduce max %r#0 on ["dp", "tp"] : (tensor<f32>) -> tensor<f32>
+  %c = pc.all_reduce sum %r#1 on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+  %b = pc.all_reduce sum %r#2 on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+  %a = pc.all_reduce sum %r#3 on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+  %s = pc.add %a, %b : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %u = pc.add %s, %c : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// Several microbatches: one move of the sum, behind it. While the second bucket is under way, the first is used.
+pc.mesh <dp = 2>
+// CHECK-LABEL: func.func @microbatches
+func.func @microbatches() {
+  // CHECK: pc.accumulate
+  // CHECK-NOT: pc.start
+  // CHECK: pc.yield
+  // CHECK: %[[T:.*]] = pc.start ({{.*}}, {{.*}}) {
+  // CHECK: %[[U:.*]] = pc.start
+  // CHECK: %[[A:.*]]:2 = pc.wait %[[T]]
+  // CHECK-NEXT: pc.add %[[A]]#0, %[[A]]#1
+  // CHECK-NEXT: %[[B:.*]] = pc.wait %[[U]]
+  // CHECK-NEXT: pc.exp %[[B]]
+  %tokens = pc.input tokens dims ["microbatch", "x"] global [2, 8] layout <[_, _]> : tensor<2x8xf32>
+  %r:3 = pc.accumulate (%t = %tokens : tensor<2x8xf32> -> tensor<8xf32>) {
+    %a = pc.exp %t : (tensor<8xf32>) -> tensor<8xf32>
+    %b = pc.log %t : (tensor<8xf32>) -> tensor<8xf32>
+    %c = pc.recip %t : (tensor<8xf32>) -> tensor<8xf32>
+    pc.yield %a, %b, %c : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+  } : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+  %a = pc.all_reduce sum %r#0 on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+  %b = pc.all_reduce sum %r#1 on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+  %c = pc.all_reduce sum %r#2 on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+  %s = pc.add %a, %b : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %e = pc.exp %c : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// Parameters split over dp are gathered by unit (the name up to its first number), one unit ahead: "h.2" when "h.0" has been used.
+pc.mesh <dp = 2>
+// CHECK-LABEL: func.func @gathers
+func.func @gathers(%x: tensor<4xf32>) {
+  // CHECK: %[[T0:.*]] = pc.start ({{.*}}, {{.*}}) {
+  // CHECK: %[[T1:.*]] = pc.start
+  // CHECK: %[[W0:.*]]:2 = pc.wait %[[T0]]
+  // CHECK-NEXT: pc.add %{{.*}}, %[[W0]]#0
+  // CHECK-NEXT: pc.add %{{.*}}, %[[W0]]#1
+  // CHECK-NEXT: %[[T2:.*]] = pc.start
+  // CHECK: %[[W1:.*]] = pc.wait %[[T1]]
+  // CHECK-NEXT: pc.add %{{.*}}, %[[W1]]
+  // CHECK-NEXT: %[[W2:.*]] = pc.wait %[[T2]]
+  // CHECK-NEXT: pc.add %{{.*}}, %[[W2]]
+  %w0 = pc.parameter "h.0.w" dims ["x"] init <fill, 1.0> source <"h.0.w", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %b0 = pc.parameter "h.0.b" dims ["x"] init <fill, 1.0> source <"h.0.b", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %w1 = pc.parameter "h.1.w" dims ["x"] init <fill, 1.0> source <"h.1.w", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %w2 = pc.parameter "h.2.w" dims ["x"] init <fill, 1.0> source <"h.2.w", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %g0 = pc.all_gather %w0 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %1 = pc.add %x, %g0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %h0 = pc.all_gather %b0 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %2 = pc.add %1, %h0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %g1 = pc.all_gather %w1 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %3 = pc.add %2, %g1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %g2 = pc.all_gather %w2 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %4 = pc.add %3, %g2 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// Updated parameters that are gathered again: the updates come last, so the gathers go on while the next parameter is updated.
+pc.mesh <dp = 2>
+// CHECK-LABEL: func.func @updates
+func.func @updates(%x: tensor<2xf32>) {
+  // CHECK: %[[A:.*]] = pc.exp
+  // CHECK: %[[B:.*]] = pc.log
+  // CHECK-NEXT: %[[T:.*]] = pc.start (%{{.*}} = %[[A]] : tensor<2xf32> -> tensor<2xf32>, %{{.*}} = %[[B]] : tensor<2xf32> -> tensor<2xf32>)
+  // CHECK: pc.recip
+  // CHECK-NEXT: %[[W:.*]]:2 = pc.wait %[[T]]
+  // CHECK-NEXT: pc.update "a" %[[W]]#0
+  // CHECK-NEXT: pc.update "b" %[[W]]#1
+  // CHECK-NEXT: return
+  %a = pc.exp %x : (tensor<2xf32>) -> tensor<2xf32>
+  %ga = pc.all_gather %a dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  pc.update "a" %ga : tensor<4xf32>
+  %b = pc.log %x : (tensor<2xf32>) -> tensor<2xf32>
+  %gb = pc.all_gather %b dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  pc.update "b" %gb : tensor<4xf32>
+  %c = pc.recip %x : (tensor<2xf32>) -> tensor<2xf32>
   return
 }

@@ -44,6 +44,10 @@ static Flag<std::string> emitPlan("emit-plan", cl::desc("Write the plan that the
                                   cl::cat(category));
 static Flag<std::string> report("report", cl::desc("Write predicted memory and traffic (.json, or a page: .html)"),
                                 cl::value_desc("file"), cl::cat(category));
+static Flag<int64_t> bucketBytes("bucket-bytes", cl::desc("Payload of moves that are started together (default 25 MiB)"),
+                                 cl::init(25 << 20), cl::cat(category));
+static Flag<int64_t> prefetch("prefetch", cl::desc("Units of split parameters that are gathered ahead (default 1)"),
+                              cl::init(1), cl::cat(category));
 static Flag<int64_t> memoryLimit("memory-limit", cl::desc("Refuse a plan that needs more bytes per rank"), cl::init(0),
                                  cl::cat(category));
 static Flag<bool> timing("timing", cl::desc("Print the time of every pass"), cl::cat(category));
@@ -78,6 +82,8 @@ int main(int argc, char **argv) {
   if (target != "cpu")
     return target == "cuda" ? fail(PCRT_INFEASIBLE, "--target=cuda is not available yet; cpu is")
                             : fail(PCRT_USAGE, "--target=" + target + " is not a target (cpu, cuda)");
+  if (bucketBytes < 0 || prefetch < 0)
+    return fail(PCRT_USAGE, "--bucket-bytes and --prefetch are at least 0");
   if (arch.getNumOccurrences())
     return fail(PCRT_USAGE, "--arch names a GPU; it needs --target=cuda");
   if (interleave != 1)
@@ -116,6 +122,6 @@ int main(int argc, char **argv) {
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(input, sources, &context);
   if (!module)
     return PCRT_BAD_INPUT;
-  options = {*chosen, mode == "train", optimizer, to, output, emitPlan, report, memoryLimit, timing};
+  options = {*chosen, mode == "train", optimizer, to, output, emitPlan, report, bucketBytes, prefetch, memoryLimit, timing};
   return pc::compile(*module, options);
 }

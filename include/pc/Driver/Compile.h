@@ -15,6 +15,8 @@ struct CompileOptions {
   Phase to = Phase::Exe;
   std::string output = "-";       ///< the executable, or the IR of phase `to`
   std::string emitPlan, report;   ///< files, or empty
+  int64_t bucketBytes = 25 << 20; ///< payload of moves that are started together
+  int64_t prefetch = 1;           ///< units of stored parameters that are gathered ahead
   int64_t memoryLimit = 0;        ///< bytes of one rank's arena; 0: none
   bool timing = false;            ///< print the time of every pass
 };

@@ -5,13 +5,43 @@
 include "mlir/Pass/PassBase.td"
 
 def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
-  let summary = "Local program -> scheduled program: the order in which moves are issued";
+  let summary = "Local program -> scheduled program: moves go on while the ranks compute";
   let description = [{
-    Changes nothing yet: moves are issued where they stand and block. That is one issue order per communicator, because all ranks run
-    the same text; the pass checks what this rests on: (S1) every block of the program is a straight line (a function body, or the
-    body of `pc.accumulate`, which all ranks repeat equally often), and no move stands in a kernel (`pc.fusion`).
+    Splits moves with traffic into `pc.start` and `pc.wait` where something can run in between. Computing ops keep their order; only moves
+    go elsewhere, and only where their operands are there already and their results are not needed yet.
 
-    Here collectives will be split into start and wait, bucketed and hoisted.
+    * With one microbatch, moves of what `pc.accumulate` yields (gradients, the loss) come into its body, where they can start as soon as
+      the gradient exists. With several, they stay behind the sum: one move of the sum is less traffic than one of each addend.
+    * Moves that nothing computes with before the end of the block, and moves of sums over microbatches, share *buckets*: moves of one
+      kind, group and element width, up to `bucket-bytes`, in the order in which their operands are ready (for gradients: backward).
+      A bucket starts when its last operand is ready. `pc.update`s of moved values come last, so that nothing waits for them.
+    * Gathers of stored tensors (parameters split over a data axis) come by *unit*: tensors whose names agree up to the first number
+      ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so that at most `prefetch` + 1
+      units are there at any time; fewer where their payload would be more than `prefetch-bytes`.
+    * All other moves start as soon as they can. A move stays as it is, and blocks, where nothing could run behind its start.
+    * Waits stand as late as possible, in the order of the starts within a group.
+
+    All ranks run the same text, which is one order of issue per communicator. Post-condition: `pc-verify-scheduled`.
+  }];
+  let options = [
+    Option<"bucketBytes", "bucket-bytes", "int64_t", "25 << 20", "Payload of a bucket">,
+    Option<"prefetch", "prefetch", "int64_t", "1", "Units that are gathered ahead of the one in use">,
+    Option<"prefetchBytes", "prefetch-bytes", "int64_t", "0", "Payload of a unit and those gathered ahead of it; 0: any">,
+  ];
+}
+
+def VerifyScheduled : Pass<"pc-verify-scheduled", "mlir::ModuleOp"> {
+  let summary = "Check the order of moves, and that starts and waits are all the synchronization it needs";
+  let description = [{
+    For scheduled and planned programs. Runs the program as streams would: one stream computes, and every group of ranks has a stream for
+    its moves. `pc.start` is the edge from what has been computed so far to the group's stream, `pc.wait` is the edge back; a move that
+    blocks is both; nothing else orders two streams. Independent of `pc-schedule`.
+
+    (S1) Every block is a straight line (a function body, or the body of `pc.accumulate`, which all ranks repeat equally often), and no
+    move stands in a kernel (`pc.fusion`): all ranks issue the same moves in the same order. (S2) Every start has one wait behind it in
+    its block. (S3) Waits of one group come in the order of its starts, and no move blocks while an earlier one of its group is under
+    way: that is how a communicator works. (S4) Two ops that use the same bytes, one of them writing, are ordered by edges. Bytes are those
+    of the arena in planned programs, and otherwise the value's own.
   }];
 }
 

@@ -1,0 +1,141 @@
+//===- Buckets.cpp - When moves start and which start together ------------------------===//
+#include "Problem.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include <map>
+
+using namespace llvm;
+using namespace pc;
+
+namespace {
+
+class Scheduler {
+public:
+  Scheduler(ArrayRef<MoveItem> items, const ScheduleLimits &limits) : items(items), limits(limits) {}
+
+  SmallVector<MoveBucket> run() {
+    fillBuckets();
+    gatherAhead();
+    for (auto [i, item] : llvm::enumerate(items))
+      if (!item.patient && item.unit < 0)
+        buckets.push_back({{static_cast<unsigned>(i)}, item.ready, item.needed});
+    llvm::stable_sort(buckets, [&](const MoveBucket &a, const MoveBucket &b) {
+      return std::tuple(a.start, a.wait, items[a.items[0]].place) <
+             std::tuple(b.start, b.wait, items[b.items[0]].place);
+    });
+    // A communicator ends its moves in the order in which it began them: waiting for a later one waits for this one
+    // too.
+    std::map<int64_t, int64_t> next;
+    for (MoveBucket &bucket : llvm::reverse(buckets)) {
+      auto [it, isLast] = next.try_emplace(items[bucket.items[0]].group, bucket.wait);
+      it->second = bucket.wait = std::min(bucket.wait, it->second);
+    }
+    return buckets;
+  }
+
+private:
+  /// The items for which `include` holds, by `key`.
+  template <typename Include, typename Key> SmallVector<unsigned> sorted(Include include, Key key) {
+    SmallVector<unsigned> order;
+    for (unsigned i = 0; i < items.size(); ++i)
+      if (include(items[i]))
+        order.push_back(i);
+    llvm::stable_sort(order, [&](unsigned a, unsigned b) { return key(items[a]) < key(items[b]); });
+    return order;
+  }
+
+  void fillBuckets() {
+    struct Open {
+      MoveBucket bucket;
+      int64_t bytes = 0;
+    };
+    std::map<std::pair<int64_t, int64_t>, Open> open; // by group and kind
+    auto close = [&](Open &o) {
+      if (!o.bucket.items.empty())
+        buckets.push_back(o.bucket);
+      o = {};
+    };
+    for (unsigned i : sorted([](const MoveItem &item) { return item.patient; },
+                             [](const MoveItem &item) { return std::tuple(item.ready, item.needed, item.place); })) {
+      const MoveItem &item = items[i];
+      Open &o = open[{item.group, item.kind}];
+      if (!o.bucket.items.empty() &&
+          (o.bytes + item.bytes > limits.bucketBytes ||
+           static_cast<int64_t>(o.bucket.items.size()) >= limits.mostMoves || item.ready >= o.bucket.wait))
+        close(o);
+      if (o.bucket.items.empty())
+        o.bucket.wait = item.needed;
+      o.bucket.items.push_back(i);
+      o.bytes += item.bytes;
+      o.bucket.start = std::max(o.bucket.start, item.ready);
+      o.bucket.wait = std::min(o.bucket.wait, item.needed);
+    }
+    for (auto &[key, o] : open)
+      close(o);
+  }
+
+  /// Items of one unit that stand next to each other in the order of use.
+  struct Unit {
+    SmallVector<unsigned> items;
+    int64_t bytes = 0, needed = 0, last = 0;
+  };
+
+  void gatherAhead() {
+    SmallVector<Unit> units;
+    for (unsigned i : sorted([](const MoveItem &item) { return !item.patient && item.unit >= 0; },
+                             [](const MoveItem &item) { return std::tuple(item.needed, item.place); })) {
+      if (units.empty() || items[units.back().items[0]].unit != items[i].unit)
+        units.push_back({{}, 0, items[i].needed, 0});
+      Unit &unit = units.back();
+      unit.items.push_back(i);
+      unit.bytes += items[i].bytes;
+      unit.last = std::max(unit.last, items[i].last);
+    }
+    for (size_t k = 0; k < units.size(); ++k) {
+      // The first unit that is still there when this one is gathered.
+      size_t first = k;
+      int64_t bytes = units[k].bytes;
+      while (first > 0 && k - first < static_cast<size_t>(limits.depth) &&
+             (!limits.aheadBytes || bytes + units[first - 1].bytes <= limits.aheadBytes))
+        bytes += units[--first].bytes;
+      int64_t freed = -1;
+      for (size_t before = 0; before < first; ++before)
+        freed = std::max(freed, units[before].last);
+      split(units[k], freed);
+    }
+  }
+
+  /// Buckets of a unit: by group and kind, no larger than allowed; none starts before op `freed` is done.
+  void split(const Unit &unit, int64_t freed) {
+    std::map<std::pair<int64_t, int64_t>, std::pair<unsigned, int64_t>> open; // the bucket and its bytes
+    for (unsigned i : unit.items) {
+      const MoveItem &item = items[i];
+      // Where uses interleave, the item comes right before its own.
+      int64_t start = std::max(item.ready, std::min(freed, item.needed - 1));
+      auto it = open.find({item.group, item.kind});
+      bool fits = it != open.end() && it->second.second + item.bytes <= limits.bucketBytes &&
+                  static_cast<int64_t>(buckets[it->second.first].items.size()) < limits.mostMoves &&
+                  start < buckets[it->second.first].wait;
+      if (!fits) {
+        open[{item.group, item.kind}] = {static_cast<unsigned>(buckets.size()), item.bytes};
+        buckets.push_back({{i}, start, item.needed});
+        continue;
+      }
+      MoveBucket &bucket = buckets[it->second.first];
+      bucket.items.push_back(i);
+      it->second.second += item.bytes;
+      bucket.start = std::max(bucket.start, start);
+      bucket.wait = std::min(bucket.wait, item.needed);
+    }
+  }
+
+  ArrayRef<MoveItem> items;
+  const ScheduleLimits &limits;
+  SmallVector<MoveBucket> buckets;
+};
+
+} // namespace
+
+SmallVector<MoveBucket> pc::scheduleMoves(ArrayRef<MoveItem> items, const ScheduleLimits &limits) {
+  return Scheduler(items, limits).run();
+}

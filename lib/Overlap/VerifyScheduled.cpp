@@ -1,0 +1,293 @@
+//===- VerifyScheduled.cpp - Check the order of moves and that its edges suffice -------===//
+// Runs a scheduled or planned program as streams would: one that computes, one per communicator. A start is the edge
+// from what has been computed so far to its communicator, a wait the edge back, and there are no other edges. Two
+// accesses to the same bytes, one of them a write, need a path of edges. Knows nothing of how the schedule was made.
+//===-----------------------------------------------------------------------------===//
+#include "pc/IR/Liveness.h"
+#include "pc/Overlap/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
+#include <deque>
+#include <map>
+
+namespace pc {
+#define GEN_PASS_DEF_VERIFYSCHEDULED
+#include "pc/Overlap/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// How much of every stream is known to be over; missing streams count 0.
+struct Clock {
+  SmallVector<int64_t, 4> over;
+
+  int64_t operator[](size_t stream) const { return stream < over.size() ? over[stream] : 0; }
+  void advance(size_t stream) {
+    over.resize(std::max(over.size(), stream + 1));
+    ++over[stream];
+  }
+  void join(const Clock &other) {
+    over.resize(std::max(over.size(), other.over.size()));
+    for (size_t i = 0; i < other.over.size(); ++i)
+      over[i] = std::max(over[i], other.over[i]);
+  }
+};
+
+struct Access {
+  size_t stream;
+  int64_t stamp; ///< of the stream's own clock
+  Operation *op;
+};
+
+/// The last accesses to bytes, by stream.
+class Memory {
+public:
+  /// The accesses to [begin, end) that conflict with this one and are not over at `clock`; records this one.
+  Operation *access(int64_t begin, int64_t end, bool write, const Access &by, const Clock &clock) {
+    cut(begin);
+    cut(end);
+    Operation *conflict = nullptr;
+    auto check = [&](ArrayRef<Access> earlier) {
+      for (const Access &access : earlier)
+        if (access.stamp > clock[access.stream] && access.op != by.op)
+          conflict = access.op;
+    };
+    auto it = pieces.lower_bound(begin);
+    for (int64_t at = begin; at < end; at = it->second.end, ++it) {
+      if (it == pieces.end() || it->first > at) // nobody has been here
+        it = pieces.insert(it, {at, {it == pieces.end() ? end : std::min(end, it->first), {}, {}}});
+      Piece &piece = it->second;
+      check(piece.writes);
+      if (write)
+        check(piece.reads);
+      note(write ? piece.writes : piece.reads, by);
+    }
+    if (write && !conflict) { // what was before is over: one piece again
+      pieces.erase(pieces.lower_bound(begin), pieces.lower_bound(end));
+      if (end > begin)
+        pieces[begin] = {end, {}, {by}};
+    }
+    return conflict;
+  }
+
+private:
+  struct Piece {
+    int64_t end;
+    SmallVector<Access, 2> reads, writes;
+  };
+
+  static void note(SmallVectorImpl<Access> &list, const Access &by) {
+    auto it = llvm::find_if(list, [&](const Access &access) { return access.stream == by.stream; });
+    if (it == list.end())
+      list.push_back(by);
+    else
+      *it = by;
+  }
+
+  /// No piece lies across `at`.
+  void cut(int64_t at) {
+    auto it = pieces.lower_bound(at);
+    if (it == pieces.begin() || std::prev(it)->second.end <= at)
+      return;
+    Piece right = std::prev(it)->second;
+    std::prev(it)->second.end = at;
+    pieces.insert({at, std::move(right)});
+  }
+
+  std::map<int64_t, Piece> pieces; ///< by first byte
+};
+
+class Streams {
+public:
+  explicit Streams(Block &body) {
+    for (Operation &op : body)
+      if (auto parameter = dyn_cast<ParameterOp>(op))
+        leaves[{parameter.getNameAttr(), StringAttr()}] = parameter.getValue();
+      else if (auto state = dyn_cast<StateOp>(op))
+        leaves[{state.getParameterAttr(), state.getNameAttr()}] = state.getValue();
+  }
+
+  LogicalResult run(Block &block) {
+    for (Operation &op : block) {
+      if (isLeaf(&op))
+        continue;
+      LogicalResult result = success();
+      if (auto accumulate = dyn_cast<AccumulateOp>(op))
+        result = run(accumulate);
+      else if (auto start = dyn_cast<StartOp>(op))
+        result = run(start);
+      else if (auto wait = dyn_cast<WaitOp>(op))
+        result = run(wait);
+      else if (auto move = dyn_cast<MoveOpInterface>(op); move && hasTraffic(move.getMoveKind()))
+        result = runBlocking(move);
+      else
+        result = compute(&op);
+      if (failed(result))
+        return failure();
+    }
+    return success();
+  }
+
+private:
+  struct Range {
+    int64_t begin, end;
+  };
+
+  /// The bytes of `value`; without homes every value has a place of its own.
+  Range rangeOf(Value value) {
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      if (auto accumulate = dyn_cast<AccumulateOp>(argument.getOwner()->getParentOp()))
+        return rangeOf(accumulate.getInputs()[argument.getArgNumber()]);
+    auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
+    if (home)
+      return {home.getOffset(), home.getOffset() + byteSize(value.getType())};
+    int64_t at = -1 - places.try_emplace(value, places.size()).first->second;
+    return {at, at + 1};
+  }
+
+  /// (S4) for one value.
+  LogicalResult access(Operation *op, Value value, bool write, size_t stream, const Clock &clock) {
+    Range range = rangeOf(value);
+    Operation *other = memory.access(range.begin, range.end, write, {stream, clock[stream], op}, clock);
+    if (!other)
+      return success();
+    InFlightDiagnostic diagnostic =
+        op->emitOpError() << (write ? "writes" : "reads") << " what '" << other->getName().getStringRef() << "' of '"
+                          << sourceName(other) << "' may still be working on: no wait lies between (S4)";
+    diagnostic.attachNote(other->getLoc()) << "the other one";
+    return diagnostic;
+  }
+
+  LogicalResult compute(Operation *op) {
+    computed.advance(0);
+    for (Value operand : op->getOperands())
+      if (failed(access(op, operand, false, 0, computed)))
+        return failure();
+    for (Value result : op->getResults())
+      if (failed(access(op, result, true, 0, computed)))
+        return failure();
+    if (auto update = dyn_cast<UpdateOp>(op))
+      if (Value leaf = update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
+                                             : leaves.lookup({update.getNameAttr(), StringAttr()}))
+        return access(op, leaf, true, 0, computed);
+    return success();
+  }
+
+  /// A communicator: its stream, and the starts that nobody has waited for.
+  struct Communicator {
+    size_t stream;
+    Clock clock;
+    std::deque<std::pair<StartOp, Clock>> underWay;
+  };
+
+  Communicator &communicatorOf(MoveOpInterface move) {
+    std::string axes;
+    for (StringAttr axis : move.getMoveAxes())
+      axes += axis.str() + " ";
+    return communicators.try_emplace(axes, Communicator{communicators.size() + 1, {}, {}}).first->second;
+  }
+
+  LogicalResult run(StartOp start) {
+    WaitOp wait = start.getWait();
+    SmallVector<MoveOpInterface> moves = start.getMoves();
+    if (!wait || wait->getBlock() != start->getBlock() || !start->isBeforeInBlock(wait) || moves.empty() ||
+        wait->getNumResults() != start->getNumOperands())
+      return start.emitOpError() << "needs one pc.wait behind it in its block, with a result per move (S2)";
+    Communicator &communicator = communicatorOf(moves[0]);
+    communicator.clock.join(computed);
+    communicator.clock.advance(communicator.stream);
+    for (Value input : start.getInputs())
+      if (failed(access(start, input, false, communicator.stream, communicator.clock)))
+        return failure();
+    for (Value result : wait.getResults())
+      if (failed(access(start, result, true, communicator.stream, communicator.clock)))
+        return failure();
+    communicator.underWay.push_back({start, communicator.clock});
+    return success();
+  }
+
+  LogicalResult run(WaitOp wait) {
+    StartOp start = wait.getStart();
+    if (!start || start.getMoves().empty())
+      return wait.emitOpError() << "has no start (S2)";
+    Communicator &communicator = communicatorOf(start.getMoves()[0]);
+    if (communicator.underWay.empty() || communicator.underWay.front().first != start)
+      return wait.emitOpError() << "comes before the wait for an earlier start of the same communicator (S3)";
+    computed.join(communicator.underWay.front().second);
+    communicator.underWay.pop_front();
+    return success();
+  }
+
+  /// A move that blocks: start and wait in one.
+  LogicalResult runBlocking(MoveOpInterface move) {
+    Communicator &communicator = communicatorOf(move);
+    if (!communicator.underWay.empty())
+      return move->emitOpError() << "blocks while an earlier start of the same communicator is under way (S3)";
+    communicator.clock.join(computed);
+    communicator.clock.advance(communicator.stream);
+    if (failed(access(move, move->getOperand(0), false, communicator.stream, communicator.clock)) ||
+        failed(access(move, move->getResult(0), true, communicator.stream, communicator.clock)))
+      return failure();
+    computed.join(communicator.clock);
+    return success();
+  }
+
+  LogicalResult run(AccumulateOp accumulate) {
+    Block &inner = accumulate.getBody().front();
+    // The second round meets what the first one has left under way.
+    for (int64_t round = 0; round < std::min<int64_t>(2, accumulate.getMicrobatches()); ++round) {
+      if (failed(run(inner)))
+        return failure();
+      for (Value result : accumulate.getResults())
+        if (failed(access(accumulate, result, true, 0, computed)))
+          return failure();
+    }
+    return success();
+  }
+
+  Memory memory;
+  Clock computed;
+  std::map<std::string, Communicator> communicators;
+  llvm::DenseMap<Value, int64_t> places;
+  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves;
+};
+
+struct VerifyScheduled : pc::impl::VerifyScheduledBase<VerifyScheduled> {
+  void runOnOperation() override {
+    bool failed = false;
+    getOperation().walk([&](Operation *op) { failed |= mlir::failed(verifyLine(op)); });
+    if (failed)
+      return signalPassFailure();
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
+      Block &body = function.getBody().front();
+      if (mlir::failed(Streams(body).run(body)))
+        failed = true;
+    }
+    if (failed)
+      signalPassFailure();
+  }
+
+  /// (S1)
+  LogicalResult verifyLine(Operation *op) {
+    Operation *parent = op->getParentOp();
+    if (isa<MoveOpInterface, StartOp, WaitOp>(op) && isa_and_nonnull<FusionOp>(parent))
+      return op->emitOpError() << "is a move inside a kernel (S1)";
+    if (op->getNumRegions() == 0 || isa<ModuleOp, FusionOp, StartOp>(op))
+      return success();
+    if (!isa<func::FuncOp, AccumulateOp>(op))
+      return op->emitOpError() << "has a region that ranks might run differently often (S1)";
+    if (op->getRegion(0).getBlocks().size() > 1)
+      return op->emitOpError() << "has several blocks, so moves have no fixed order (S1)";
+    if (isa<AccumulateOp>(op) && !isa<func::FuncOp>(parent))
+      return op->emitOpError() << "stands in another accumulation (S1)";
+    return success();
+  }
+};
+
+} // namespace
