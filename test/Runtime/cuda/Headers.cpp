@@ -114,6 +114,8 @@ VALUE(EpilogueGeluAuxBias, CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
 VALUE(EpilogueDGelu, CUBLASLT_EPILOGUE_DGELU)
 VALUE(EpilogueBiasGradientB, CUBLASLT_EPILOGUE_BGRADB)
 VALUE(ReductionComputeType, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+#define DNN_VALUE(name, real, value) static_assert(int(ours::dnn::name) == int(real), #real);
+PCRT_CUDNN_VALUES(DNN_VALUE)
 VALUE(NcclSuccess, ncclSuccess)
 VALUE(NcclRemoteError, ncclRemoteError)
 VALUE(NcclInProgress, ncclInProgress)

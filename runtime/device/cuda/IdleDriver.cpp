@@ -1,0 +1,50 @@
+//===- IdleDriver.cpp - a driver that does nothing ------------------------===//
+//
+// libpc_idle_driver.so answers to the name libcuda.so.1. cuDNN loads the driver
+// while it makes plans, to load its kernels; these functions say that it worked.
+// Nothing can run on it.
+//
+//===----------------------------------------------------------------------===//
+#define PC_EXPORT extern "C" __attribute__((visibility("default")))
+
+static long handle[4];
+
+PC_EXPORT int cuInit(unsigned) { return 100; } // no device
+PC_EXPORT int cuDriverGetVersion(int *version) {
+  *version = 13000;
+  return 0;
+}
+
+// Functions that make something.
+#define MAKES(name)                                                                                                    \
+  PC_EXPORT int name(void **made) {                                                                                    \
+    *made = handle;                                                                                                    \
+    return 0;                                                                                                          \
+  }
+MAKES(cuLibraryLoadData)
+MAKES(cuLibraryGetKernel)
+MAKES(cuKernelGetFunction)
+
+#define WORKS(name)                                                                                                    \
+  PC_EXPORT int name() { return 0; }
+WORKS(cuLibraryUnload)
+WORKS(cuLibraryLoadFromFile)
+WORKS(cuKernelGetAttribute)
+WORKS(cuKernelSetAttribute)
+WORKS(cuLaunchKernel)
+WORKS(cuLaunchKernelEx)
+WORKS(cuLaunchCooperativeKernel)
+WORKS(cuLinkAddData)
+WORKS(cuLinkComplete)
+WORKS(cuLinkCreate)
+WORKS(cuLinkDestroy)
+WORKS(cuCtxGetCurrent)
+WORKS(cuCtxGetLimit)
+WORKS(cuCtxPopCurrent)
+WORKS(cuCtxPushCurrent)
+WORKS(cuDeviceGet)
+WORKS(cuDeviceGetCount)
+WORKS(cuGetErrorName)
+WORKS(cuGetErrorString)
+WORKS(cuOccupancyMaxPotentialClusterSize)
+WORKS(cuStreamGetCtx)
