@@ -1,8 +1,129 @@
 //===- HostImage.cpp - NVPTX LLVM IR -> a shared object for this machine ----------------------===//
+// x86-64-v3 whatever this machine is: no AVX-512 BF16, whose conversion flushes subnormals, which no GPU does.
+//===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
+#include "HostPass.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/IR/DebugInfo.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Transforms/Scalar/ScalarizeMaskedMemIntrin.h"
+#include "llvm/Transforms/Utils/Cloning.h"
 
 using namespace mlir;
+namespace fs = llvm::sys::fs;
+
+static std::unique_ptr<llvm::TargetMachine> hostMachine(std::string &error) {
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+  llvm::Triple triple("x86_64-unknown-linux-gnu");
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return nullptr;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, "x86-64-v3", "", llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+}
+
+/// Runs -O2, or (`scalarize`) only takes masked loads and stores apart into plain ones, as NVPTX does.
+static void runPasses(llvm::Module &module, llvm::TargetMachine *machine, bool scalarize) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graph;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graph, modules);
+  if (!scalarize) {
+    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+    return;
+  }
+  llvm::ModulePassManager passes;
+  passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::ScalarizeMaskedMemIntrinPass()));
+  passes.run(module, modules);
+}
+
+/// Links an object to a shared object by ld.lld.
+static FailureOr<std::string> linkShared(Operation *op, StringRef object) {
+  auto linker = llvm::sys::findProgramByName("ld.lld-22");
+  if (!linker)
+    linker = llvm::sys::findProgramByName("ld.lld");
+  if (!linker)
+    return op->emitError() << "no ld.lld-22 or ld.lld in PATH to link the host image";
+  SmallString<128> in, out, log;
+  auto remove = llvm::scope_exit([&] {
+    for (StringRef file : {in, out, log})
+      if (!file.empty())
+        fs::remove(file);
+  });
+  for (auto [file, suffix] : {std::pair(&in, "o"), {&out, "so"}, {&log, "log"}})
+    if (std::error_code code = fs::createTemporaryFile("pc-host-image", suffix, *file))
+      return op->emitError() << "cannot make a temporary file: " << code.message();
+  std::error_code code;
+  llvm::raw_fd_ostream stream(in, code);
+  stream << object;
+  stream.close();
+  if (code || stream.has_error()) {
+    stream.clear_error();
+    return op->emitError() << "cannot write " << in;
+  }
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
+  std::string error;
+  int status = llvm::sys::ExecuteAndWait(*linker, {*linker, "-shared", "--gc-sections", "-s", in, "-o", out},
+                                         std::nullopt, redirects, 0, 0, &error);
+  auto words = llvm::MemoryBuffer::getFile(log);
+  auto image = llvm::MemoryBuffer::getFile(out);
+  if (status != 0 || !image)
+    return op->emitError() << "cannot link the host image: " << error
+                           << (words ? (*words)->getBuffer().trim() : StringRef());
+  return (*image)->getBuffer().str();
+}
 
 FailureOr<std::string> pc::toolchain::emitHostImage(Operation *op, std::unique_ptr<llvm::Module> module) {
-  return op->emitError() << "host images are not supported yet";
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = hostMachine(error);
+  if (!machine)
+    return op->emitError() << "this LLVM has no code generator for x86-64, which host images are compiled for: "
+                           << error;
+  runPasses(*module, nullptr, /*scalarize=*/true);
+  module->setTargetTriple(machine->getTargetTriple());
+  module->setDataLayout(machine->createDataLayout());
+  std::unique_ptr<llvm::Module> checked = llvm::CloneModule(*module);
+  std::vector<HostSite> sites;
+  std::vector<HostKernel> kernels;
+  for (bool check : {false, true}) {
+    llvm::Module &variant = check ? *checked : *module;
+    auto rewritten = rewriteForHost(variant, check, check ? ".checked" : "", sites);
+    if (!rewritten)
+      return op->emitError() << llvm::toString(rewritten.takeError());
+    kernels = std::move(*rewritten);
+    llvm::StripDebugInfo(variant);
+  }
+  if (llvm::Linker::linkModules(*module, std::move(checked)))
+    return op->emitError() << "cannot join the variants of the host image";
+  addHostTable(*module, kernels, sites, "", ".checked");
+  llvm::raw_string_ostream broken(error);
+  if (llvm::verifyModule(*module, &broken))
+    return op->emitError() << "internal error: the host pass wrote wrong IR: " << error;
+  runPasses(*module, machine.get(), /*scalarize=*/false);
+  SmallString<0> object;
+  llvm::raw_svector_ostream stream(object);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
+    return op->emitError() << "x86-64's code generator cannot write object files";
+  passes.run(*module);
+  return linkShared(op, object.str());
 }

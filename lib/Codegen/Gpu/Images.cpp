@@ -54,10 +54,10 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
     return failure();
 
   SmallVector<GpuImage> images;
-  if (toolkit.ptxas.empty()) {
+  if (options.emitCubins && toolkit.ptxas.empty()) {
     module.emitRemark() << "no ptxas (looked in " << toolkit.searched
                         << "): the images hold PTX alone, which the driver compiles when the program starts";
-  } else {
+  } else if (options.emitCubins) {
     SmallVector<std::string> texts;
     for (const Arch &arch : archs) {
       FailureOr<std::string> text = arch.name == base.name ? *basePtx : emitPtx(module, llvm::CloneModule(*ir), arch);

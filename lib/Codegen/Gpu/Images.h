@@ -13,6 +13,8 @@ namespace pc {
 struct GpuTargetOptions {
   /// Each gets a cubin; 'a' variants run on exactly that device.
   llvm::SmallVector<std::string> archs = {"sm_80", "sm_90a", "sm_100a"};
+  /// Run ptxas. Without, there is PTX alone (tests that only run on this machine).
+  bool emitCubins = true;
   /// Also a shared object for this machine (needs ld.lld), with and without calls to the access checker.
   bool emitHostImage = false;
   /// The CUDA toolkit (holds bin/ptxas and nvvm/libdevice). Empty: $CUDA_HOME, $CUDA_PATH, $CUDA_ROOT, beside the ptxas

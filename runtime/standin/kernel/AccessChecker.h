@@ -52,7 +52,7 @@ public:
   void beginLaunch(const pcrt_host_module *module, const pcrt_host_kernel *kernel, const uint32_t block[3]);
   void beginBlock(const uint8_t *shared, uint32_t dynamicBytes, uint32_t blockIndex, const uint32_t grid[3]);
   void barrier();
-  void warpCollective(unsigned warp);
+  void warpCollective(unsigned warp, uint32_t lanes, bool whole);
   /// Checks and records. Returns "" or the fault.
   std::string access(unsigned thread, const void *address, uint32_t bytes, uint32_t kind, uint64_t value,
                      uint32_t site);

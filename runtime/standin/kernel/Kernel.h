@@ -19,6 +19,7 @@ class AccessChecker;
 struct KernelImage {
   const pcrt_host_module *module = nullptr;
   void *handle = nullptr;
+  int file = -1;
 
   const pcrt_host_kernel *find(const std::string &name) const;
 };

@@ -1,0 +1,184 @@
+// Kernels with one fault each; kernels-on-host.cpp says which.
+module {
+  gpu.module @broken {
+    // No barrier before the shared row is used again.
+    gpu.func @reuse(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<256xf32, #gpu.address_space<workgroup>>) kernel {
+      %c0 = arith.constant 0 : index
+      %c255 = arith.constant 255 : index
+      %c256 = arith.constant 256 : index
+      %c1024 = arith.constant 1024 : index
+      %t = gpu.thread_id x
+      %r = arith.subi %c255, %t : index
+      scf.for %k = %c0 to %c1024 step %c256 {
+        %i = arith.addi %k, %t : index
+        %v = memref.load %x[%i] : memref<1024xf32>
+        memref.store %v, %s[%t] : memref<256xf32, #gpu.address_space<workgroup>>
+        gpu.barrier
+        %w = memref.load %s[%r] : memref<256xf32, #gpu.address_space<workgroup>>
+        memref.store %w, %y[%i] : memref<1024xf32>
+      }
+      gpu.return
+    }
+    // No barrier between write and read.
+    gpu.func @exchange(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<256xf32, #gpu.address_space<workgroup>>) kernel {
+      %c255 = arith.constant 255 : index
+      %t = gpu.thread_id x
+      %r = arith.subi %c255, %t : index
+      %v = memref.load %x[%t] : memref<1024xf32>
+      memref.store %v, %s[%t] : memref<256xf32, #gpu.address_space<workgroup>>
+      %w = memref.load %s[%r] : memref<256xf32, #gpu.address_space<workgroup>>
+      memref.store %w, %y[%t] : memref<1024xf32>
+      gpu.return
+    }
+    // Two blocks store different values to one word.
+    gpu.func @two_blocks(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
+      %t = gpu.thread_id x
+      %b = gpu.block_id x
+      %bi = arith.index_cast %b : index to i32
+      %f = arith.sitofp %bi : i32 to f32
+      memref.store %f, %y[%t] : memref<1024xf32>
+      gpu.return
+    }
+    // A block reads what another one writes.
+    gpu.func @in_place(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
+      %c1 = arith.constant 1 : index
+      %c256 = arith.constant 256 : index
+      %b = gpu.block_id x
+      %t = gpu.thread_id x
+      %base = arith.muli %b, %c256 : index
+      %i = arith.addi %base, %t : index
+      %j = arith.addi %i, %c1 : index
+      %v = memref.load %x[%j] : memref<1024xf32>
+      gpu.barrier
+      memref.store %v, %x[%i] : memref<1024xf32>
+      gpu.return
+    }
+    // Some threads leave, the others wait.
+    gpu.func @early(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
+      %c200 = arith.constant 200 : index
+      %t = gpu.thread_id x
+      %p = arith.cmpi slt, %t, %c200 : index
+      cf.cond_br %p, ^a, ^b
+    ^a:
+      gpu.barrier
+      %v = memref.load %x[%t] : memref<1024xf32>
+      memref.store %v, %y[%t] : memref<1024xf32>
+      cf.br ^b
+    ^b:
+      gpu.return
+    }
+    // Barriers in the two arms of a branch.
+    gpu.func @arms(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
+      %c100 = arith.constant 100 : index
+      %one = arith.constant 1.0 : f32
+      %two = arith.constant 2.0 : f32
+      %t = gpu.thread_id x
+      %p = arith.cmpi slt, %t, %c100 : index
+      scf.if %p {
+        memref.store %one, %y[%t] : memref<1024xf32>
+        gpu.barrier
+        memref.store %two, %y[%t] : memref<1024xf32>
+      }
+      gpu.barrier
+      gpu.return
+    }
+    // A shuffle that 20 of 32 lanes reach.
+    gpu.func @some_lanes(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
+      %c20 = arith.constant 20 : index
+      %one = arith.constant 1 : i32
+      %w = arith.constant 32 : i32
+      %t = gpu.thread_id x
+      %p = arith.cmpi slt, %t, %c20 : index
+      scf.if %p {
+        %v = memref.load %x[%t] : memref<1024xf32>
+        %s, %q = gpu.shuffle xor %v, %one, %w : f32
+        memref.store %s, %y[%t] : memref<1024xf32>
+      }
+      gpu.return
+    }
+    // All threads add to one word without an atomic.
+    gpu.func @lost_update(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<1xf32, #gpu.address_space<workgroup>>) kernel {
+      %c0 = arith.constant 0 : index
+      %zero = arith.constant 0.0 : f32
+      %t = gpu.thread_id x
+      %p = arith.cmpi eq, %t, %c0 : index
+      scf.if %p {
+        memref.store %zero, %s[%c0] : memref<1xf32, #gpu.address_space<workgroup>>
+      }
+      gpu.barrier
+      %v = memref.load %x[%t] : memref<1024xf32>
+      %o = memref.load %s[%c0] : memref<1xf32, #gpu.address_space<workgroup>>
+      %w = arith.addf %o, %v : f32
+      memref.store %w, %s[%c0] : memref<1xf32, #gpu.address_space<workgroup>>
+      gpu.barrier
+      %q = memref.load %s[%c0] : memref<1xf32, #gpu.address_space<workgroup>>
+      memref.store %q, %y[%t] : memref<1024xf32>
+      gpu.return
+    }
+    // A load of four that is promised to be aligned.
+    gpu.func @misaligned(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
+      %t = gpu.thread_id x
+      %v = vector.load %x[%t] {alignment = 16 : i64} : memref<1024xf32>, vector<4xf32>
+      %s = vector.reduction <add>, %v : vector<4xf32> into f32
+      memref.store %s, %y[%t] : memref<1024xf32>
+      gpu.return
+    }
+    // One past the end.
+    gpu.func @past_the_end(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
+      %c769 = arith.constant 769 : index
+      %t = gpu.thread_id x
+      %i = arith.addi %t, %c769 : index
+      %v = memref.load %x[%i] : memref<1024xf32>
+      memref.store %v, %y[%t] : memref<1024xf32>
+      gpu.return
+    }
+    // One past the end of a shared variable, where another one would be.
+    gpu.func @past_shared(%x: memref<1024xf32>, %y: memref<1024xf32>)
+        workgroup(%s: memref<256xf32, #gpu.address_space<workgroup>>, %u: memref<256xf32, #gpu.address_space<workgroup>>) kernel {
+      %c1 = arith.constant 1 : index
+      %t = gpu.thread_id x
+      %i = arith.addi %t, %c1 : index
+      %v = memref.load %x[%t] : memref<1024xf32>
+      memref.store %v, %u[%t] : memref<256xf32, #gpu.address_space<workgroup>>
+      memref.store %v, %s[%i] : memref<256xf32, #gpu.address_space<workgroup>>
+      gpu.barrier
+      %a = memref.load %s[%i] : memref<256xf32, #gpu.address_space<workgroup>>
+      %b = memref.load %u[%t] : memref<256xf32, #gpu.address_space<workgroup>>
+      %w = arith.addf %a, %b : f32
+      memref.store %w, %y[%t] : memref<1024xf32>
+      gpu.return
+    }
+    // The results are read, not written.
+    gpu.func @never_written(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
+      %t = gpu.thread_id x
+      %v = memref.load %y[%t] : memref<1024xf32>
+      memref.store %v, %x[%t] : memref<1024xf32>
+      gpu.return
+    }
+    // An asynchronous copy that nobody waits for.
+    gpu.func @no_wait(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<1024xf32, #gpu.address_space<workgroup>>) kernel {
+      %c4 = arith.constant 4 : index
+      %t = gpu.thread_id x
+      %i = arith.muli %t, %c4 : index
+      %k = nvgpu.device_async_copy %x[%i], %s[%i], 4 {bypassL1} : memref<1024xf32> to memref<1024xf32, #gpu.address_space<workgroup>>
+      %g = nvgpu.device_async_create_group %k
+      gpu.barrier
+      %v = memref.load %s[%t] : memref<1024xf32, #gpu.address_space<workgroup>>
+      memref.store %v, %y[%t] : memref<1024xf32>
+      gpu.return
+    }
+    // A warp's barrier does not order warps.
+    gpu.func @warp_only(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<256xf32, #gpu.address_space<workgroup>>) kernel {
+      %c255 = arith.constant 255 : index
+      %all = arith.constant -1 : i32
+      %t = gpu.thread_id x
+      %v = memref.load %x[%t] : memref<1024xf32>
+      memref.store %v, %s[%t] : memref<256xf32, #gpu.address_space<workgroup>>
+      nvvm.bar.warp.sync %all : i32
+      %r = arith.xori %t, %c255 : index
+      %w = memref.load %s[%r] : memref<256xf32, #gpu.address_space<workgroup>>
+      memref.store %w, %y[%t] : memref<1024xf32>
+      gpu.return
+    }
+  }
+}
