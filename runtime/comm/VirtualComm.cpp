@@ -3,6 +3,7 @@
 #include "comm/Environment.h"
 #include "comm/Moves.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -62,8 +63,8 @@ pcrt_status VirtualWorld::run(const std::function<pcrt_status(Comm &)> &body) {
 //===----------------------------------------------------------------------===//
 
 VirtualComm::VirtualComm(VirtualWorld &shared, int rank)
-    : Comm(rank, shared.size()), shared(shared), world(worldGroup(rank, shared.size())), ins(shared.size()),
-      outs(shared.size()) {}
+    : Comm(rank, shared.size()), shared(shared), world(worldGroup(rank, shared.size())), met(shared.size()),
+      ins(shared.size()), outs(shared.size()) {}
 
 VirtualComm::~VirtualComm() {
   std::lock_guard<std::mutex> lock(shared.mutex);
@@ -228,6 +229,13 @@ pcrt_status VirtualComm::allGatherBytes(const void *mine, int64_t n, void *all) 
   for (int peer = 0; peer < size() && n > 0; ++peer)
     memcpy(static_cast<char *>(all) + peer * n, ins[peer], n);
   return leave(world);
+}
+
+pcrt_status VirtualComm::meet(const Group &group, const MoveKey &key, const void *mine, const void *const **theirs) {
+  pcrt_status status = arrive(group, key, mine, nullptr);
+  std::copy_n(ins.begin(), group.size(), met.begin());
+  *theirs = met.data();
+  return status;
 }
 
 pcrt_status VirtualComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,

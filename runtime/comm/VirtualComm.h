@@ -68,6 +68,12 @@ public:
   /// The process's peak is booked in equal shares.
   int64_t peerResidentBytes() const override;
 
+  /// For moves that a device carries out: gives `mine` to the members of `group` and returns theirs, in coordinate
+  /// order, once all have come with the same key. What the pointers lead to stays as it is until all have called
+  /// part().
+  pcrt_status meet(const Group &group, const MoveKey &key, const void *mine, const void *const **theirs);
+  pcrt_status part(const Group &group) { return leave(group); }
+
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) override;
@@ -91,6 +97,7 @@ private:
   VirtualWorld &shared;
   Group world;
   HostArena arena;
+  std::vector<const void *> met;
   std::vector<const char *> ins; ///< Sources and results of the current move, per member.
   std::vector<char *> outs;
 };

@@ -101,6 +101,7 @@ void CudaDevice::prepare(pcrt_context &context) {
   });
   if (control.size() > 1) {
     comm = openDeviceComm(session, control, program.abi, context.groups);
+    graphs = graphs && comm->canCapture();
     onAllRanks(control, [&] {
       if (comm->registerArena(arena, arenaMemory.mappedBytes()) != PCRT_OK)
         fail(PCRT_RESOURCE, comm->error());
@@ -471,5 +472,6 @@ std::unique_ptr<Device> pcrt::openCudaDevice(const Program &program, Comm &comm)
   std::string error;
   if (!readPlace(&place, &error))
     fail(PCRT_USAGE, error);
-  return std::make_unique<CudaDevice>(program, place.localRank);
+  const char *ordinal = getenv("PCRT_CUDA_DEVICE");
+  return std::make_unique<CudaDevice>(program, ordinal ? atoi(ordinal) : place.localRank);
 }

@@ -63,8 +63,3 @@ pcrt_status HostMoves::wait(const Driver &driver, Stream stream) {
     lastError = comm.error();
   return status != PCRT_OK ? status : result == Success ? PCRT_OK : PCRT_INTERNAL;
 }
-
-std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
-                                                       const std::vector<Group> &groups) {
-  return std::make_unique<HostMoves>(session, comm, program, groups);
-}

@@ -1,26 +1,29 @@
 //===- conformance.cpp - what every transport has to do -------------------===//
 //
-// usage: comm-conformance [--transport=NAME] [--ranks=N (virtual ones)]
-// Runs as each rank of a run, under any transport. Every row of dtype x move x
-// reduction is carried out over all groups of all meshes of this many ranks,
-// on awkward sizes, and compared bit by bit with a simulation that is written
-// element by element from the text of pcrt.h.
+// usage: comm-conformance [--transport=NAME] [--ranks=N (virtual ones)] [--device]
+// Runs as each rank of a run, under any transport; with --device on the rank's
+// CUDA device. Every row of dtype x move x reduction is carried out over all
+// groups of all meshes of this many ranks, on awkward sizes, and compared bit by
+// bit with a simulation written element by element from the text of pcrt.h.
 //
 //===----------------------------------------------------------------------===//
-#include "comm/Comm.h"
+#include "Mover.h"
+#include "core/Failure.h"
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <thread>
 
 using namespace pcrt;
 
 static thread_local Comm *comm = nullptr;
+static thread_local Mover *mover = nullptr;
 static thread_local int64_t checks = 0;
+static bool onDevice = false;
 
 [[noreturn]] static void leave(pcrt_status status, const std::string &message) {
   fprintf(stderr, "error: rank %d: %s\n", comm ? comm->rank() : -1, message.c_str());
@@ -163,62 +166,127 @@ static Bits getBits(int32_t dtype, const char *at, int64_t index) {
   return dtype == PCRT_BF16 ? reinterpret_cast<const uint16_t *>(at)[index] : reinterpret_cast<const Bits *>(at)[index];
 }
 
-/// Three threads, cut unevenly.
-static void threeThreads(void *, int64_t items, ParallelFor::Body body, void *arg) {
-  int64_t first = items / 5, second = items / 5 + items / 3;
-  std::thread a([&] { body(arg, 0, first); }), b([&] { body(arg, first, second); });
-  body(arg, second, items);
-  a.join();
-  b.join();
-}
-
 enum class Where : uint8_t { Arena, InPlace, Plain, PlainInPlace };
 
-static void checkPlace(const pcrt_move_desc &desc, const Group &group, const Expected &expected, uint64_t salt,
-                       Where where, bool threads, char *arena) {
-  constexpr int64_t guard = 64; // bytes behind the result that have to stay as they are
-  int64_t bytes = desc.dtype == PCRT_BF16 ? 2 : 4;
-  int64_t inBytes = expected.inCount * bytes, outBytes = expected.outCount * bytes;
-  int64_t outAt = (inBytes + guard + 63) / 64 * 64;
-  std::vector<char> plain;
-  bool inPlace = where == Where::InPlace || where == Where::PlainInPlace;
-  bool usePlain = where == Where::Plain || where == Where::PlainInPlace;
-  if (usePlain)
-    plain.resize(outAt + outBytes + guard);
-  char *in = usePlain ? plain.data() : arena;
-  char *out = inPlace ? in : in + outAt;
-  memset(out, 0x55, outBytes + guard);
+/// Whether NCCL's sum of these addends may be `got`: it adds in any order, and rounds bf16 as often as it adds.
+static bool nearEnough(const pcrt_move_desc &desc, const Group &group, Bits got, Bits expected, double magnitude) {
+  if (got == expected)
+    return true;
+  if (desc.dtype == PCRT_I32 || desc.reduction == PCRT_MAX)
+    return false;
+  double unit = desc.dtype == PCRT_BF16 ? 1.0 / 256 : 1.0 / (1 << 24);
+  return std::fabs(double(widen(desc.dtype, got)) - widen(desc.dtype, expected)) <= group.size() * unit * magnitude;
+}
+
+/// Where the buffers of a row lie: source, gap, result, and bytes behind it that have to stay as they are.
+namespace {
+struct Layout {
+  static constexpr int64_t guard = 64;
+  int64_t inBytes, outBytes, outAt, bytes;
+
+  Layout(const pcrt_move_desc &desc, const Expected &expected, bool inPlace) {
+    int64_t width = desc.dtype == PCRT_BF16 ? 2 : 4;
+    inBytes = expected.inCount * width;
+    outBytes = expected.outCount * width;
+    outAt = inPlace ? 0 : (inBytes + guard + 255) / 256 * 256;
+    bytes = std::max(inBytes, outAt + outBytes + guard);
+  }
+};
+} // namespace
+
+static void fill(const pcrt_move_desc &desc, const Expected &expected, const Layout &layout, uint64_t salt,
+                 char *image) {
+  memset(image + layout.outAt, 0x55, layout.outBytes + Layout::guard);
   for (int64_t i = 0; i < expected.inCount; ++i)
-    putBits(desc.dtype, in, i, element(desc.dtype, comm->rank(), i, salt));
-  require(comm->move(desc, group, in, out, threads ? ParallelFor(nullptr, threeThreads) : ParallelFor()));
-  auto text = [&] {
-    return std::string(desc.name) + " kind " + std::to_string(desc.kind) + " dtype " + std::to_string(desc.dtype) +
-           " reduction " + std::to_string(desc.reduction) + " [" + std::to_string(desc.outer) + ", " +
-           std::to_string(desc.extent) + ", " + std::to_string(desc.middle) + ", " + std::to_string(desc.extent2) +
-           ", " + std::to_string(desc.inner) + "] group " + group.name + " of " + std::to_string(group.size()) +
-           " where " + std::to_string(int(where));
+    putBits(desc.dtype, image, i, element(desc.dtype, comm->rank(), i, salt));
+}
+
+/// Compares what a move left in `image` with what it should have.
+static void compare(const pcrt_move_desc &desc, const Group &group, const Expected &expected, const Layout &layout,
+                    uint64_t salt, Where where, const char *image) {
+  auto wrong = [&](const std::string &what) {
+    leave(PCRT_VERIFICATION, std::string(desc.name) + " kind " + std::to_string(desc.kind) + " dtype " +
+                                 std::to_string(desc.dtype) + " reduction " + std::to_string(desc.reduction) + " [" +
+                                 std::to_string(desc.outer) + ", " + std::to_string(desc.extent) + ", " +
+                                 std::to_string(desc.middle) + ", " + std::to_string(desc.extent2) + ", " +
+                                 std::to_string(desc.inner) + "] group " + group.name + " of " +
+                                 std::to_string(group.size()) + " where " + std::to_string(int(where)) + ": " + what);
   };
-  for (int64_t i = 0; i < expected.outCount; ++i)
-    if (getBits(desc.dtype, out, i) != expected.out[i])
-      leave(PCRT_VERIFICATION, text() + ": element " + std::to_string(i) + " is wrong");
-  for (int64_t i = 0; i < guard; ++i)
-    if (out[outBytes + i] != 0x55)
-      leave(PCRT_VERIFICATION, text() + ": wrote behind its result");
-  if (!inPlace)
-    for (int64_t i = 0; i < expected.inCount; ++i)
-      if (getBits(desc.dtype, in, i) != element(desc.dtype, comm->rank(), i, salt))
-        leave(PCRT_VERIFICATION, text() + ": changed its source");
+  const char *out = image + layout.outAt;
+  for (int64_t i = 0; i < expected.outCount; ++i) {
+    Bits got = getBits(desc.dtype, out, i);
+    bool reduces = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_REDUCE_SCATTER;
+    bool good = mover->isExact() || !reduces ? got == expected.out[i]
+                                             : nearEnough(desc, group, got, expected.out[i], 1000.0 * group.size());
+    if (!good)
+      wrong("element " + std::to_string(i) + " is " + std::to_string(got) + ", not " + std::to_string(expected.out[i]));
+  }
+  for (int64_t i = 0; i < Layout::guard; ++i)
+    if (layout.outAt + layout.outBytes + i >= layout.inBytes && out[layout.outBytes + i] != 0x55)
+      wrong("wrote behind its result");
+  for (int64_t i = 0; i < expected.inCount && layout.outAt > 0; ++i)
+    if (getBits(desc.dtype, image, i) != element(desc.dtype, comm->rank(), i, salt))
+      wrong("changed its source");
   ++checks;
 }
 
+static void checkPlace(const pcrt_move_desc &desc, const Group &group, const Expected &expected, uint64_t salt,
+                       Where where, Mover::Way way) {
+  Layout layout(desc, expected, where == Where::InPlace || where == Where::PlainInPlace);
+  std::vector<char> image(layout.bytes);
+  fill(desc, expected, layout, salt, image.data());
+  if (where == Where::Plain || where == Where::PlainInPlace) {
+    require(comm->move(desc, group, image.data(), image.data() + layout.outAt));
+  } else {
+    mover->write(0, image.data(), layout.bytes);
+    int64_t in = 0;
+    if (pcrt_status status = mover->move(&desc, 1, group, &in, &layout.outAt, way); status != PCRT_OK)
+      leave(status, mover->error());
+    mover->read(0, image.data(), layout.bytes);
+  }
+  compare(desc, group, expected, layout, salt, where, image.data());
+}
+
 /// One move, from and to everywhere it may be.
-static void checkRow(const pcrt_move_desc &desc, const Group &group, bool threads, char *arena) {
+static void checkRow(const pcrt_move_desc &desc, const Group &group, Mover::Way way) {
+  if (!mover->carries(desc, group))
+    return;
   uint64_t salt = uint64_t(checks) * 77;
   Expected expected = simulate(desc, group, salt);
   bool mayAlias = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK;
-  for (Where where : {Where::Arena, Where::InPlace, Where::Plain, Where::PlainInPlace})
-    if (mayAlias || where == Where::Arena || where == Where::Plain)
-      checkPlace(desc, group, expected, salt, where, threads, arena);
+  for (Where where : {Where::Arena, Where::InPlace, Where::Plain, Where::PlainInPlace}) {
+    bool plain = where == Where::Plain || where == Where::PlainInPlace;
+    if ((mayAlias || where == Where::Arena || where == Where::Plain) && !(plain && onDevice))
+      checkPlace(desc, group, expected, salt, where, way);
+  }
+}
+
+/// Several moves of one group in one call.
+static void checkTogether(const pcrt_move_desc *moves, int count, const Group &group) {
+  std::vector<Expected> expected;
+  std::vector<Layout> layouts;
+  std::vector<int64_t> starts, ins, outs;
+  std::vector<char> image;
+  uint64_t salt = uint64_t(checks) * 77;
+  for (int i = 0; i < count; ++i) {
+    if (!mover->carries(moves[i], group))
+      return;
+    expected.push_back(simulate(moves[i], group, salt + i));
+    layouts.emplace_back(moves[i], expected[i], false);
+    int64_t start = (int64_t(image.size()) + 255) / 256 * 256;
+    starts.push_back(start);
+    ins.push_back(start);
+    outs.push_back(start + layouts[i].outAt);
+    image.resize(start + layouts[i].bytes);
+    fill(moves[i], expected[i], layouts[i], salt + i, image.data() + start);
+  }
+  mover->write(0, image.data(), int64_t(image.size()));
+  pcrt_status status = mover->move(moves, count, group, ins.data(), outs.data(), Mover::Way::Threads);
+  if (status != PCRT_OK)
+    leave(status, mover->error());
+  mover->read(0, image.data(), int64_t(image.size()));
+  for (int i = 0; i < count; ++i)
+    compare(moves[i], group, expected[i], layouts[i], salt + i, Where::Arena, image.data() + starts[i]);
 }
 
 //===----------------------------------------------------------------------===//
@@ -263,7 +331,8 @@ static Group makeGroup(const std::vector<int> &mesh, const std::vector<int> &axe
   return group;
 }
 
-static void checkGroup(const Group &group, char *arena) {
+/// All rows over one group, appended to `moves`.
+static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> &moves) {
   int64_t n = group.size();
   const int64_t shapes[][3] = {{1, n, 1}, {3, n * 5, 7}, {1, n * 3, 11}, {0, n, 3}, {2, 0, 3}, {1, n * 521, 3}};
   for (int32_t dtype : {PCRT_F32, PCRT_BF16, PCRT_I32})
@@ -274,9 +343,9 @@ static void checkGroup(const Group &group, char *arena) {
           continue;
         int shape = 0;
         for (auto [outer, extent, inner] : shapes) {
-          if (extent > 500 * n && group.id > 0)
+          if (extent > 500 * n && !large)
             continue; // once is enough
-          pcrt_move_desc desc{"row", kind, 0, dtype, reduction, outer, extent, inner, 1, 1, "forward"};
+          pcrt_move_desc desc{"row", kind, group.id, dtype, reduction, outer, extent, inner, 1, 1, "forward"};
           if (kind == PCRT_ALL_REDUCE || kind == PCRT_MASK) {
             desc.outer = outer * extent * inner;
             desc.extent = desc.inner = 1;
@@ -285,10 +354,38 @@ static void checkGroup(const Group &group, char *arena) {
             desc.middle = 1 + shape % 3;
             desc.extent2 = n * (1 + shape % 2);
           }
-          bool threads = ++shape == 2;
-          checkRow(desc, group, threads, arena);
+          ++shape;
+          moves.push_back(desc);
         }
       }
+}
+
+static void checkMesh(const std::vector<int> &mesh, bool large) {
+  MeshMoves all;
+  for (int set = 1; set < 1 << mesh.size(); ++set) {
+    std::vector<int> axes;
+    for (int axis = 0; axis < int(mesh.size()); ++axis)
+      if (set >> axis & 1)
+        axes.push_back(axis);
+    do
+      all.groups.push_back(makeGroup(mesh, axes, int(all.groups.size())));
+    while (std::next_permutation(axes.begin(), axes.end()));
+  }
+  for (const Group &group : all.groups)
+    addRows(group, large && group.id == 0, all.moves);
+  int64_t size = comm->size();
+  // Large ones, that no single tile or cache holds.
+  if (large)
+    for (int32_t dtype : {PCRT_F32, PCRT_BF16})
+      for (int32_t kind : {PCRT_ALL_REDUCE, PCRT_ALL_GATHER, PCRT_REDUCE_SCATTER})
+        all.moves.push_back({"large", kind, 0, dtype, PCRT_SUM, 1, size * 50021, 3, 1, 1, "forward"});
+  mover->prepare(all);
+  int number = 0;
+  for (const pcrt_move_desc &desc : all.moves)
+    checkRow(desc, all.groups[desc.group], ++number % 4 == 2 ? Mover::Way::Threads : Mover::Way::Plain);
+  for (size_t first = 0; first + 7 < all.moves.size(); first += 31)
+    if (all.moves[first].group == all.moves[first + 6].group)
+      checkTogether(&all.moves[first], 7, all.groups[all.moves[first].group]);
 }
 
 static void checkSpecialValues(const Group &group, float *arena) {
@@ -343,15 +440,22 @@ static pcrt_status runRank(Comm &mine) {
   comm = &mine;
   checks = 0;
   int size = comm->size();
-  char *arena;
   // Sizes differ between ranks.
   int64_t arenaBytes = (64 << 20) + comm->rank() * 12345;
-  require(comm->allocateArena(arenaBytes, &arena));
-  if (reinterpret_cast<uintptr_t>(arena) % 64)
-    leave(PCRT_VERIFICATION, "arena not aligned");
-  for (int64_t i = 0; i < arenaBytes; i += 4093)
-    if (arena[i])
-      leave(PCRT_VERIFICATION, "arena not zero");
+  char *arena = nullptr;
+  std::unique_ptr<Mover> owner;
+  if (onDevice) {
+    owner = makeDeviceMover(mine, arenaBytes);
+  } else {
+    require(comm->allocateArena(arenaBytes, &arena));
+    if (reinterpret_cast<uintptr_t>(arena) % 64)
+      leave(PCRT_VERIFICATION, "arena not aligned");
+    for (int64_t i = 0; i < arenaBytes; i += 4093)
+      if (arena[i])
+        leave(PCRT_VERIFICATION, "arena not zero");
+    owner = makeHostMover(mine, arena);
+  }
+  mover = owner.get();
 
   for (int64_t n : {0, 1, 13, 100000}) {
     std::vector<char> mine(n, char(comm->rank() + 1)), all(n * size + 1);
@@ -362,35 +466,31 @@ static pcrt_status runRank(Comm &mine) {
     require(comm->barrier());
   }
 
-  int id = 0;
+  bool large = true;
   forAllMeshes(size, [&](const std::vector<int> &mesh) {
-    std::vector<std::vector<int>> lists;
-    for (int set = 1; set < 1 << mesh.size(); ++set) {
-      std::vector<int> axes;
-      for (int axis = 0; axis < int(mesh.size()); ++axis)
-        if (set >> axis & 1)
-          axes.push_back(axis);
-      do
-        lists.push_back(axes);
-      while (std::next_permutation(axes.begin(), axes.end()));
-    }
-    for (const std::vector<int> &axes : lists)
-      checkGroup(makeGroup(mesh, axes, id++), arena);
+    checkMesh(mesh, large);
+    large = false;
   });
-
-  Group world = makeGroup({size}, {0}, 0);
-  checkSpecialValues(world, reinterpret_cast<float *>(arena));
-  checkMalformed(world, arena);
-  // Large ones, that no single tile or cache holds.
-  for (int32_t dtype : {PCRT_F32, PCRT_BF16})
-    for (int32_t kind : {PCRT_ALL_REDUCE, PCRT_ALL_GATHER, PCRT_REDUCE_SCATTER}) {
-      pcrt_move_desc desc{"large", kind, 0, dtype, PCRT_SUM, 1, size * int64_t(50021), 3, 1, 1, "forward"};
-      checkRow(desc, world, dtype == PCRT_F32, arena);
-    }
+  if (!onDevice) {
+    Group world = makeGroup({size}, {0}, 0);
+    checkSpecialValues(world, reinterpret_cast<float *>(arena));
+    checkMalformed(world, arena);
+  }
   require(comm->barrier());
   if (comm->rank() == 0)
-    printf("%s, %d ranks: %ld checks passed on each rank\n", comm->transport(), size, long(checks));
+    printf("%s, %d ranks: %ld checks passed on each rank\n", mover->name().c_str(), size, long(checks));
   return PCRT_OK;
+}
+
+/// What is thrown while a device is opened is a message like any other.
+static pcrt_status tryRank(Comm &mine) {
+  try {
+    return runRank(mine);
+  } catch (const Failure &failure) {
+    fprintf(stderr, "error: rank %d: %s\n", mine.rank(), failure.message.c_str());
+    mine.abort(failure.status, failure.message.c_str());
+    return failure.status;
+  }
 }
 
 int main(int argc, char **argv) {
@@ -400,13 +500,15 @@ int main(int argc, char **argv) {
       setenv("PCRT_TRANSPORT", argv[i] + 12, 1);
     } else if (!strncmp(argv[i], "--ranks=", 8) && atoi(argv[i] + 8) > 0) {
       ranks = atoi(argv[i] + 8);
+    } else if (!strcmp(argv[i], "--device")) {
+      onDevice = true;
     } else {
-      fprintf(stderr, "usage: comm-conformance [--transport=NAME] [--ranks=N]\n");
+      fprintf(stderr, "usage: comm-conformance [--transport=NAME] [--ranks=N] [--device]\n");
       return PCRT_USAGE;
     }
   }
   std::string error;
-  pcrt_status status = runRanks(ranks, runRank, &error);
+  pcrt_status status = runRanks(ranks, tryRank, &error);
   if (!error.empty())
     fprintf(stderr, "error: %s\n", error.c_str());
   return status;

@@ -1,0 +1,395 @@
+//===- NcclMoves.cpp - moves by NCCL --------------------------------------===//
+#include "comm/nccl/NcclMoves.h"
+#include "comm/Moves.h"
+#include "comm/ShmControl.h"
+#include "comm/nccl/Rows.h"
+#include "core/Collective.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unistd.h>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+//===----------------------------------------------------------------------===//
+// Blocks
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// How one member's blocks of a move lie in its buffers, in bytes. Of a reduce_scatter or all_to_all it sends a block
+/// to every member, of an all_gather or all_to_all it gets one from every member.
+struct Blocks {
+  int64_t bytes;                              ///< Of one block.
+  int64_t sendRows = 1, sendWidth, sendPitch; ///< Block k of the source: rows at k * sendWidth + row * sendPitch.
+  int64_t getRows = 1, getWidth, getPitch;    ///< Block k of the result, likewise.
+
+  bool packs() const { return sendRows > 1; }
+  bool unpacks() const { return getRows > 1; }
+};
+
+} // namespace
+
+static Blocks blocksOf(const pcrt_move_desc &move, int n) {
+  int64_t width = elementBytes(move.dtype);
+  Blocks blocks{};
+  if (move.kind == PCRT_ALL_TO_ALL) {
+    blocks.sendRows = move.outer * (move.extent / n) * move.middle;
+    blocks.sendWidth = move.extent2 / n * move.inner * width;
+    blocks.getRows = move.outer;
+    blocks.getWidth = move.extent / n * move.middle * blocks.sendWidth;
+  } else {
+    int64_t block = move.extent / n * move.inner * width;
+    bool gathers = move.kind == PCRT_ALL_GATHER;
+    blocks.sendRows = gathers ? 1 : move.outer;
+    blocks.getRows = gathers ? move.outer : 1;
+    blocks.sendWidth = gathers ? move.outer * block : block;
+    blocks.getWidth = gathers ? block : move.outer * block;
+  }
+  blocks.bytes = blocks.sendRows * blocks.sendWidth;
+  blocks.sendPitch = n * blocks.sendWidth;
+  blocks.getPitch = n * blocks.getWidth;
+  return blocks;
+}
+
+int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
+  if (n == 1 || move.kind > PCRT_ALL_TO_ALL || move.kind == PCRT_ALL_REDUCE)
+    return 0;
+  Blocks blocks = blocksOf(move, n);
+  return (int64_t(blocks.packs()) + int64_t(blocks.unpacks())) * n * blocks.bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// Start-up and end
+//===----------------------------------------------------------------------===//
+
+NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups)
+    : session(session), control(comm), timeout(timeoutSeconds()), members(groups.size()) {
+  NcclUniqueId id{};
+  onAllRanks(control, [&] {
+    load(nccl, &library);
+    if (control.rank() == 0)
+      require(nccl.getUniqueId(&id), nullptr, "make an id for the run");
+  });
+  std::vector<NcclUniqueId> ids(control.size());
+  requireOk(control, control.allGatherBytes(&id, sizeof id, ids.data()));
+  if (TcpControl *plane = control.control())
+    plane->setHooks({[this](Progress &progress) { tellProgress(progress); }, [this] { abortAll(); }});
+  onAllRanks(control, [&] {
+    NcclConfig config;
+    config.blocking = 0;
+    config.commName = "all ranks";
+    require(nccl.commInitRankConfig(&world, control.size(), ids[0], control.rank(), &config), world,
+            "connect the devices of all ranks");
+  });
+  int64_t total = 0;
+  for (const Group &group : groups) {
+    Member &member = members[group.id];
+    member.group = &group;
+    if (group.size() == 1)
+      continue;
+    onAllRanks(control, [&] {
+      NcclConfig config;
+      config.blocking = 0;
+      config.commName = group.name.c_str();
+      // Members of one group share its first rank, which no other group of this axis has.
+      NcclResult result = nccl.commSplit(world, group.ranks[0], group.me, &member.comm, &config);
+      require(result, world, "connect the devices of " + groupName(group));
+      require(NcclInProgress, member.comm, "connect the devices of " + groupName(group));
+    });
+    for (int i = 0; i < program.num_moves; ++i)
+      if (program.moves[i].group == group.id)
+        member.stagingBytes = std::max(member.stagingBytes, stagingBytes(program.moves[i], group.size()));
+    member.stagingOffset = total;
+    total += (member.stagingBytes + 511) / 512 * 512;
+  }
+  onAllRanks(control, [&] {
+    if (total) {
+      stagingMemory = std::make_unique<DeviceArena>(session);
+      staging = stagingMemory->allocate(total);
+    }
+    reached = static_cast<volatile uint32_t *>(session.pinned(sizeof(uint32_t)));
+  });
+}
+
+NcclMoves::~NcclMoves() {
+  if (TcpControl *plane = control.control())
+    plane->setHooks({});
+  std::lock_guard<std::mutex> lock(mutex);
+  if (aborted)
+    return;
+  // All ranks come here after a good run, or none: abort does not wait for the others as destroy would.
+  for (Member &member : members) {
+    if (member.registered)
+      nccl.commDeregister(member.comm, member.registered);
+    if (member.comm)
+      nccl.commAbort(member.comm);
+  }
+  if (world)
+    nccl.commAbort(world);
+}
+
+std::string NcclMoves::describe(NcclResult result, NcclComm on) const {
+  std::string text = nccl.getErrorString(result);
+  const char *last = nccl.getLastError(on);
+  return last && *last ? text + ": " + last : text;
+}
+
+NcclResult NcclMoves::settle(NcclComm on) {
+  double start = monotonicSeconds();
+  TcpControl *plane = control.control();
+  for (;;) {
+    NcclResult state = NcclSuccess;
+    NcclResult result = nccl.commGetAsyncError(on, &state);
+    if (result != NcclSuccess || state != NcclInProgress)
+      return result != NcclSuccess ? result : state;
+    if ((plane && plane->failed()) || monotonicSeconds() - start > timeout)
+      return NcclInProgress;
+    usleep(monotonicSeconds() - start < 0.01 ? 20 : 500);
+  }
+}
+
+void NcclMoves::require(NcclResult result, NcclComm on, const std::string &doing) {
+  if (result == NcclInProgress && on)
+    result = settle(on);
+  if (result == NcclSuccess)
+    return;
+  TcpControl *plane = control.control();
+  if (plane && plane->failed())
+    fail(PCRT_PEER_LOST, rankName(control.rank()) + ": " + plane->failure() + "; the run is over");
+  if (result == NcclInProgress)
+    fail(PCRT_TIMEOUT, rankName(control.rank()) + ": cannot " + doing + " within " + secondsText(timeout) +
+                           " s; NCCL_DEBUG=INFO shows what it tries, PCRT_TIMEOUT_SECONDS sets the limit");
+  fail(PCRT_RESOURCE, rankName(control.rank()) + ": NCCL (" + library.path + ") cannot " + doing + ": " +
+                          describe(result, on) + "; NCCL_DEBUG=WARN says more");
+}
+
+pcrt_status NcclMoves::registerArena(void *base, int64_t bytes) {
+  // Lets NCCL read and write the arena directly; where it cannot, moves are only slower.
+  if (session.standin)
+    return PCRT_OK;
+  for (Member &member : members)
+    if (member.comm && nccl.commRegister(member.comm, base, size_t(bytes), &member.registered) != NcclSuccess)
+      member.registered = nullptr;
+  return PCRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Moves
+//===----------------------------------------------------------------------===//
+
+static int ncclType(int32_t dtype) {
+  return dtype == PCRT_F32 ? NcclFloat32 : dtype == PCRT_BF16 ? NcclBfloat16 : NcclInt32;
+}
+
+Result NcclMoves::copyBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream) {
+  int n = member.group->size();
+  Blocks blocks = blocksOf(move, n);
+  char *packed = staging + member.stagingOffset;
+  for (int peer = 0; blocks.packs() && peer < n; ++peer)
+    if (Result result = copyRows(session.driver, packed + peer * blocks.bytes, blocks.sendWidth,
+                                 static_cast<const char *>(in) + peer * blocks.sendWidth, blocks.sendPitch,
+                                 blocks.sendWidth, blocks.sendRows, stream);
+        result != Success)
+      return result;
+  return Success;
+}
+
+Result NcclMoves::copyAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream) {
+  int n = member.group->size();
+  Blocks blocks = blocksOf(move, n);
+  const char *packed = staging + member.stagingOffset + (blocks.packs() ? n * blocks.bytes : 0);
+  for (int peer = 0; blocks.unpacks() && peer < n; ++peer)
+    if (Result result =
+            copyRows(session.driver, static_cast<char *>(out) + peer * blocks.getWidth, blocks.getPitch,
+                     packed + peer * blocks.bytes, blocks.getWidth, blocks.getWidth, blocks.getRows, stream);
+        result != Success)
+      return result;
+  return Success;
+}
+
+NcclResult NcclMoves::call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream) {
+  int n = member.group->size(), type = ncclType(move.dtype);
+  int reduction = move.reduction == PCRT_MAX ? NcclMax : NcclSum;
+  int64_t width = elementBytes(move.dtype);
+  if (move.kind == PCRT_ALL_REDUCE)
+    return nccl.allReduce(in, out, size_t(outElements(move, n)), type, reduction, member.comm, stream);
+  Blocks blocks = blocksOf(move, n);
+  char *packed = staging + member.stagingOffset;
+  const char *from = blocks.packs() ? packed : static_cast<const char *>(in);
+  char *to = blocks.unpacks() ? packed + (blocks.packs() ? n * blocks.bytes : 0) : static_cast<char *>(out);
+  size_t count = size_t(blocks.bytes / width);
+  if (move.kind == PCRT_ALL_GATHER)
+    return nccl.allGather(from, to, count, type, member.comm, stream);
+  if (move.kind == PCRT_REDUCE_SCATTER)
+    return nccl.reduceScatter(from, to, count, type, reduction, member.comm, stream);
+  NcclResult result = NcclSuccess;
+  for (int peer = 0; peer < n; ++peer) {
+    NcclResult sent = nccl.send(from + peer * blocks.bytes, count, type, peer, member.comm, stream);
+    NcclResult got = nccl.recv(to + peer * blocks.bytes, count, type, peer, member.comm, stream);
+    for (NcclResult one : {sent, got})
+      if (one != NcclSuccess && one != NcclInProgress)
+        result = one;
+  }
+  return result;
+}
+
+pcrt_status NcclMoves::enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
+                               void *const *outs, Stream stream) {
+  const Member &member = members[group.id];
+  auto staged = [&](int i) { return stagingBytes(moves[i], group.size()) > 0; };
+  for (int first = 0; first < count;) {
+    // One call for moves that need no staging memory; the others share it and go one by one.
+    int last = first + 1;
+    while (!staged(first) && last < count && !staged(last))
+      ++last;
+    const char *name = moves[first].name;
+    mark(moves[first], group, stream);
+    if (staged(first))
+      if (pcrt_status status = check(copyBefore(moves[first], member, ins[first], stream), name); status != PCRT_OK)
+        return status;
+    NcclResult result = nccl.groupStart();
+    for (int i = first; i < last && (result == NcclSuccess || result == NcclInProgress); ++i)
+      if (outElements(moves[i], group.size()) > 0)
+        result = call(moves[i], member, ins[i], outs[i], stream);
+    NcclResult ended = nccl.groupEnd();
+    for (NcclResult one : {result, ended})
+      if (pcrt_status status = check(one, member.comm, name); status != PCRT_OK)
+        return status;
+    if (staged(first))
+      if (pcrt_status status = check(copyAfter(moves[first], member, outs[first], stream), name); status != PCRT_OK)
+        return status;
+    first = last;
+  }
+  return PCRT_OK;
+}
+
+pcrt_status NcclMoves::check(Result result, const char *name) {
+  if (result == Success)
+    return PCRT_OK;
+  lastError = std::string("copies of '") + name + "': " + session.describe(result);
+  return PCRT_INTERNAL;
+}
+
+pcrt_status NcclMoves::check(NcclResult result, NcclComm on, const char *name) {
+  // Not blocking: a call may still be connecting. Kernels must not follow on the stream before it has ended.
+  if (result == NcclInProgress)
+    result = settle(on);
+  if (result == NcclSuccess)
+    return PCRT_OK;
+  TcpControl *plane = control.control();
+  if (plane && plane->failed())
+    return lost();
+  lastError = rankName(control.rank()) + ": NCCL refuses '" + name + "': " + describe(result, on);
+  return result == NcclInProgress ? PCRT_TIMEOUT : PCRT_INTERNAL;
+}
+
+//===----------------------------------------------------------------------===//
+// Waiting
+//===----------------------------------------------------------------------===//
+
+/// Lets the device note on the host that it has come to this call. Costs a tiny memset.
+void NcclMoves::mark(const pcrt_move_desc &move, const Group &group, Stream stream) {
+  uint32_t number;
+  {
+    std::lock_guard<std::mutex> lock(callsMutex);
+    auto [found, fresh] = numbers.try_emplace({&move, &group}, uint32_t(calls.size() + 1));
+    if (fresh)
+      calls.push_back({&move, &group});
+    number = found->second;
+  }
+  session.driver.memset32(reinterpret_cast<Address>(reached), number, 1, stream);
+}
+
+pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
+  TcpControl *plane = control.control();
+  double start = monotonicSeconds(), since = start;
+  uint32_t seen = 0;
+  for (;;) {
+    Result result = driver.streamQuery(stream);
+    if (plane && plane->failed() && result != Success)
+      return lost();
+    if (result == Success) {
+      ++stepsWaited;
+      *reached = 0;
+      return PCRT_OK;
+    }
+    if (result != ErrorNotReady)
+      return PCRT_INTERNAL;
+    double now = monotonicSeconds();
+    if (seen != *reached) {
+      seen = *reached;
+      since = now; // something moves
+    }
+    if (now - since > timeout)
+      return late();
+    if (now - since > 0.02)
+      for (const Member &member : members) {
+        NcclResult state = NcclSuccess;
+        if (member.comm && nccl.commGetAsyncError(member.comm, &state) == NcclSuccess && state != NcclSuccess &&
+            state != NcclInProgress) {
+          lastError = rankName(control.rank()) + ": " + groupName(*member.group) + ": " + describe(state, member.comm);
+          return PCRT_PEER_LOST;
+        }
+      }
+    if (now - start > 0.0002)
+      usleep(now - start < 0.05 ? 20 : 200);
+  }
+}
+
+pcrt_status NcclMoves::lost() {
+  TcpControl *plane = control.control();
+  plane->setReported(PCRT_PEER_LOST);
+  lastError = rankName(control.rank()) + ": " + plane->failure() + "; the run is over";
+  return PCRT_PEER_LOST;
+}
+
+/// What this rank's device has come to, and where the others are.
+pcrt_status NcclMoves::late() {
+  TcpControl *plane = control.control();
+  Progress mine{};
+  tellProgress(mine);
+  std::string names;
+  std::vector<Progress> all = plane ? plane->askProgress(0.4) : std::vector<Progress>(control.size(), mine);
+  for (int rank = 0; rank < control.size(); ++rank)
+    if (all[rank].counter < mine.counter || !all[rank].doing[0])
+      names += (names.empty() ? "" : ", ") + rankName(rank) + " (" +
+               (all[rank].doing[0] ? all[rank].doing : "it does not answer at all") + ")";
+  std::string text = "no answer within " + secondsText(timeout) + " s from " +
+                     (names.empty() ? "the other ranks" : names) + " " + mine.doing +
+                     "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
+  lastError = rankName(control.rank()) + ": " + text;
+  if (plane)
+    plane->giveUp(PCRT_TIMEOUT, rankName(control.rank()) + " gave up: " + text);
+  abortAll();
+  return PCRT_TIMEOUT;
+}
+
+void NcclMoves::tellProgress(Progress &progress) {
+  uint32_t last = reached ? *reached : 0;
+  uint64_t step = stepsWaited.load();
+  progress.counter = step << 32 | last;
+  std::lock_guard<std::mutex> lock(callsMutex);
+  if (last == 0 || last > calls.size()) {
+    snprintf(progress.doing, sizeof progress.doing, "before the first move");
+    return;
+  }
+  auto [move, group] = calls[last - 1];
+  snprintf(progress.doing, sizeof progress.doing, "in %s of %s", describeMove(*move, group->size()).c_str(),
+           groupName(*group).c_str());
+}
+
+/// Makes kernels that wait for other ranks give up. Called by the control plane's thread, or by the main thread when it
+/// gives up itself.
+void NcclMoves::abortAll() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (aborted)
+    return;
+  aborted = true;
+  for (Member &member : members)
+    if (member.comm)
+      nccl.commAbort(member.comm);
+  if (world)
+    nccl.commAbort(world);
+}

@@ -1,0 +1,90 @@
+//===- NcclMoves.h - moves by NCCL ----------------------------------------===//
+//
+// One communicator per group of the program, split from one of all ranks in
+// the order of the groups, so that every rank makes the same calls. Moves whose
+// dim is outermost go to NCCL as they are; others through staging memory, with
+// copies of rows before or after. The control plane watches: when a rank dies
+// or is late, all communicators are aborted, so that nobody waits on a device.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_COMM_NCCL_NCCLMOVES_H
+#define PCRT_COMM_NCCL_NCCLMOVES_H
+
+#include "comm/TcpControl.h"
+#include "device/cuda/DeviceComm.h"
+#include "device/cuda/Memory.h"
+#include "device/cuda/Nccl.h"
+
+#include <map>
+
+namespace pcrt::cuda {
+
+class NcclMoves final : public DeviceComm {
+public:
+  /// Connects the devices of all ranks. Throws a Failure: PCRT_RESOURCE where NCCL is missing or does not start,
+  /// PCRT_PEER_LOST and PCRT_TIMEOUT where a rank does not come.
+  NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups);
+  ~NcclMoves() override;
+
+  const char *name() const override { return "nccl"; }
+  pcrt_status registerArena(void *base, int64_t bytes) override;
+  pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
+                      void *const *outs, Stream stream) override;
+  pcrt_status wait(const Driver &driver, Stream stream) override;
+
+private:
+  /// A group with communicator and staging memory; at the index of its id.
+  struct Member {
+    NcclComm comm = nullptr;
+    const Group *group = nullptr;
+    int64_t stagingBytes = 0, stagingOffset = 0;
+    void *registered = nullptr;
+  };
+
+  /// Throws unless the call succeeds, perhaps after a while.
+  void require(NcclResult result, NcclComm on, const std::string &doing);
+  /// The outcome of a call inside steps, as a status with lastError.
+  pcrt_status check(NcclResult result, NcclComm on, const char *name);
+  pcrt_status check(Result result, const char *name);
+  /// Waits until nothing is in progress on `on`.
+  NcclResult settle(NcclComm on);
+  std::string describe(NcclResult result, NcclComm on) const;
+
+  /// Enqueues one move between ncclGroupStart and ncclGroupEnd, and the copies before (or after) it.
+  NcclResult call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream);
+  Result copyBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream);
+  Result copyAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream);
+  void mark(const pcrt_move_desc &move, const Group &group, Stream stream);
+
+  void abortAll();
+  pcrt_status lost();
+  pcrt_status late();
+  void tellProgress(Progress &progress);
+
+  Session &session;
+  Comm &control;
+  double timeout;
+  Nccl nccl;
+  Opened library;
+  NcclComm world = nullptr;
+  std::vector<Member> members;
+  std::unique_ptr<DeviceArena> stagingMemory;
+  char *staging = nullptr;
+
+  std::mutex mutex; ///< Guards the communicators against the thread that aborts them.
+  bool aborted = false;
+
+  /// Number of the call that the device has come to in this step, 0 before the first; the device writes it.
+  volatile uint32_t *reached = nullptr;
+  std::vector<std::pair<const pcrt_move_desc *, const Group *>> calls; ///< By number - 1.
+  std::map<std::pair<const pcrt_move_desc *, const Group *>, uint32_t> numbers;
+  std::mutex callsMutex;
+  std::atomic<uint64_t> stepsWaited{0};
+};
+
+/// Bytes of staging memory that `move` needs between `n` members: none where its blocks are contiguous already.
+int64_t stagingBytes(const pcrt_move_desc &move, int n);
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_COMM_NCCL_NCCLMOVES_H

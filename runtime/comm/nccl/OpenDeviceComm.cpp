@@ -1,0 +1,28 @@
+//===- OpenDeviceComm.cpp - chooses how devices move data -----------------===//
+#include "comm/nccl/NcclMoves.h"
+#include "comm/nccl/VirtualMoves.h"
+#include "core/Failure.h"
+#include "device/cuda/HostMoves.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
+                                                       const std::vector<Group> &groups) {
+  const char *chosen = getenv("PCRT_CUDA_COMM");
+  bool host = chosen && !strcmp(chosen, "host");
+  if (chosen && *chosen && !host && strcmp(chosen, "nccl") != 0)
+    fail(PCRT_USAGE, std::string("PCRT_CUDA_COMM='") + chosen + "' is not one of host, nccl");
+  // A stand-in that is only a driver.
+  if (!chosen && session.standin && !dlsym(session.library.handle, "ncclGetVersion"))
+    host = comm.transport() != std::string("virtual") || !dlsym(session.library.handle, "pc_standin_enqueue");
+  if (host)
+    return std::make_unique<HostMoves>(session, comm, program, groups);
+  if (!strcmp(comm.transport(), "virtual"))
+    return std::make_unique<VirtualMoves>(session, static_cast<VirtualComm &>(comm), groups);
+  return std::make_unique<NcclMoves>(session, comm, program, groups);
+}

@@ -1,0 +1,48 @@
+//===- Mover.h - what the conformance suite asks of a transport -----------===//
+//
+// The suite writes sources into an arena, moves, and reads results; the arena
+// is host memory of a Comm, or a device's with moves that are enqueued there.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_TEST_MOVER_H
+#define PCRT_TEST_MOVER_H
+
+#include "comm/Comm.h"
+
+/// The moves of one mesh: `moves[i].group` is an index into `groups`. Neither changes while it is in use.
+struct MeshMoves {
+  std::vector<pcrt::Group> groups;
+  std::vector<pcrt_move_desc> moves;
+};
+
+class Mover {
+public:
+  virtual ~Mover() = default;
+
+  /// For messages: "shm", "nccl on NVIDIA H200".
+  virtual std::string name() const = 0;
+  /// Whether results have the bits that pcrt.h promises; NCCL adds in another order.
+  virtual bool isExact() const = 0;
+  /// Whether this transport carries out `move` itself.
+  virtual bool carries(const pcrt_move_desc &move, const pcrt::Group &group) const = 0;
+
+  virtual void prepare(const MeshMoves &) {}
+  /// Of the arena, from byte `at` on. Waits.
+  virtual void write(int64_t at, const void *from, int64_t bytes) = 0;
+  virtual void read(int64_t at, void *to, int64_t bytes) = 0;
+
+  /// How a move is made.
+  enum class Way { Plain, Threads };
+  /// Carries out `count` moves of one group, as one call where the transport has such calls; offsets into the arena.
+  virtual pcrt_status move(const pcrt_move_desc *moves, int count, const pcrt::Group &group, const int64_t *ins,
+                           const int64_t *outs, Way way) = 0;
+  virtual std::string error() const = 0;
+};
+
+/// Moves of host memory by `comm`, in an arena at `arena`.
+std::unique_ptr<Mover> makeHostMover(pcrt::Comm &comm, char *arena);
+
+/// Moves on the CUDA device of this rank, `bytes` bytes of arena. Throws a Failure.
+std::unique_ptr<Mover> makeDeviceMover(pcrt::Comm &comm, int64_t bytes);
+
+#endif // PCRT_TEST_MOVER_H
