@@ -100,9 +100,12 @@ public:
   explicit RowFuser(Block &block) : block(block) {}
 
   void run() {
-    unsigned number = 0;
-    for (Operation &op : block)
+    unsigned number = 0, moves = 0;
+    for (Operation &op : block) {
       order[&op] = number++;
+      movesBefore.push_back(moves);
+      moves += isa<MoveOpInterface>(op);
+    }
     for (Operation &op : block)
       visit(&op);
     for (Group &group : groups)
@@ -148,6 +151,9 @@ private:
     // group before.
     unsigned here = order[op], position = group.position;
     if (!definedBefore(op, group)) {
+      // A gathered value is there for its reader alone and freed after it: the reader does not wait for the next move.
+      if (movesBefore[here] != movesBefore[position] && readsGathered(group))
+        return false;
       for (Operation *member : group.ops)
         for (Operation *user : member->getUsers())
           if (Operation *at = block.findAncestorOpInBlock(*user);
@@ -179,7 +185,14 @@ private:
     });
   }
 
+  static bool readsGathered(const Group &group) {
+    return llvm::any_of(group.ops, [](Operation *op) {
+      return llvm::any_of(op->getOperands(), [](Value operand) { return operand.getDefiningOp<AllGatherOp>(); });
+    });
+  }
+
   Block &block;
+  SmallVector<unsigned> movesBefore; ///< by op number
   llvm::DenseMap<Operation *, unsigned> order, groupOf;
   llvm::DenseMap<unsigned, Operation *> anchors;
   std::vector<Group> groups;

@@ -47,7 +47,7 @@ std::string shapeText(ArrayRef<int64_t> shape, PlaceAttr place) {
 
 /// What an op of a planned step does, in a word.
 StringRef workName(Operation *op) {
-  if (isa<MoveOpInterface>(op))
+  if (isa<MoveOpInterface, StartOp, WaitOp>(op))
     return "moves between ranks";
   if (isa<AttentionOp, AttentionGradOp>(op))
     return "attention";
@@ -67,6 +67,7 @@ public:
 private:
   void visit(Block &block, StepPhase phase, int64_t times);
   json::Array memory();
+  json::Array moves();
   json::Object peak();
   json::Array tensors();
   static std::string describe(Operation *op) {
@@ -82,8 +83,9 @@ private:
   Block &body;
   Liveness liveness;
   MemoryProfile profile;
-  SmallVector<Operation *> ops;                      ///< by position
-  SmallVector<std::pair<StepPhase, int64_t>> phases; ///< where each begins
+  SmallVector<Operation *> ops;                          ///< by position
+  SmallVector<std::pair<StepPhase, int64_t>> phases;     ///< where each begins
+  SmallVector<std::pair<Operation *, StepPhase>> phased; ///< what computes or moves
   llvm::MapVector<StringRef, Work> work;
 };
 
@@ -107,6 +109,7 @@ void Page::visit(Block &block, StepPhase phase, int64_t times) {
       continue;
     if (phase != StepPhase::Optimizer || !phases.empty()) // what comes before the first microbatch is none of these
       enter(phase, op);
+    phased.push_back({&op, phase});
     Work &sum = work[workName(&op)];
     sum.count += times;
     sum.flops += static_cast<double>(times) * flopsOf(&op);
@@ -146,6 +149,39 @@ json::Array Page::memory() {
       row.push_back(fullest[static_cast<int>(kind)]);
     row.push_back(describe(ops[at]));
     rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// Every move in the order of issue, at most the first 400: when it is issued, when its result is there, when nothing
+/// needs it any more.
+json::Array Page::moves() {
+  json::Array rows;
+  MeshAttr mesh = meshOf(body.getParentOp());
+  auto add = [&](MoveOpInterface move, StepPhase phase, Operation *issued, Value result) {
+    if (!hasTraffic(move.getMoveKind()) || rows.size() >= 400)
+      return;
+    SmallVector<StringRef> axes;
+    for (StringAttr axis : move.getMoveAxes())
+      axes.push_back(axis.getValue());
+    Traffic traffic = trafficOf(move, mesh);
+    rows.push_back(json::Object{{"move", moveName(move.getMoveKind())},
+                                {"name", sourceName(issued)},
+                                {"axis", llvm::join(axes, "+")},
+                                {"ranks", mesh ? mesh.size(move.getMoveAxes()) : 1},
+                                {"phase", stepPhaseName(phase)},
+                                {"payload", traffic.payload},
+                                {"wire", traffic.wire},
+                                {"issued", liveness.position(issued)},
+                                {"there", liveness.position(result.getDefiningOp())},
+                                {"freed", liveness.lifetime(result).last}});
+  };
+  for (auto [op, phase] : phased) {
+    if (auto move = dyn_cast<MoveOpInterface>(op))
+      add(move, phase, op, op->getResult(0));
+    else if (auto start = dyn_cast<StartOp>(op))
+      for (auto [move, result] : llvm::zip_equal(start.getMoves(), start.getWait()->getResults()))
+        add(move, phase, op, result);
   }
   return rows;
 }
@@ -227,9 +263,10 @@ json::Object Page::data() {
                                 i + 1 < phases.size() ? phases[i + 1].second : liveness.size()});
   for (auto &[name, sum] : work)
     works.push_back(json::Object{{"name", name}, {"count", sum.count}, {"flops", sum.flops}, {"bytes", sum.bytes}});
-  return json::Object{
-      {"training", training}, {"positions", liveness.size()}, {"phases", std::move(bands)}, {"memory", memory()},
-      {"peak", peak()},       {"tensors", tensors()},         {"work", std::move(works)}};
+  return json::Object{{"training", training},       {"positions", liveness.size()},
+                      {"phases", std::move(bands)}, {"memory", memory()},
+                      {"moves", moves()},           {"peak", peak()},
+                      {"tensors", tensors()},       {"work", std::move(works)}};
 }
 
 LogicalResult pc::printReportPage(ModuleOp planned, json::Value report, llvm::raw_ostream &os) {
