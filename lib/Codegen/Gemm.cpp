@@ -40,9 +40,10 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   if (op.getInputs().size() != 2)
     return std::nullopt;
   FactorRule rule = op.getFactorRule();
-  for (Value v : {Value(op.getInputs()[0]), Value(op.getInputs()[1]), Value(op.getResult())})
-    if (!cast<RankedTensorType>(v.getType()).getElementType().isF32())
-      return std::nullopt;
+  auto element = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); };
+  Type in = element(op.getInputs()[0]), out = element(op.getResult());
+  if (in != element(op.getInputs()[1]) || !(in.isF32() || in.isBF16()) || !(out.isF32() || out == in))
+    return std::nullopt;
   // Strides of every factor in a, b, c; -1 where absent.
   SmallVector<SmallVector<int64_t>> strides(3, SmallVector<int64_t>(rule.factors.size(), -1));
   ArrayRef<int> dims[3] = {rule.operands[0], rule.operands[1], rule.results[0]};

@@ -18,6 +18,11 @@ using namespace pc;
 
 namespace {
 
+int32_t dtypeOf(Value value) {
+  Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  return element.isF32() ? PCRT_F32 : element.isBF16() ? PCRT_BF16 : PCRT_I32;
+}
+
 class Generator {
 public:
   Generator(ModuleOp planned, ModuleOp output, KernelTarget target)
@@ -124,8 +129,8 @@ LogicalResult Generator::emitGemm(EinsumOp op, Value result, Value a, Value b, s
     gemmTable.push_back({Field::string("einsum " + sourceName(op)), Field::i64(g.batch), Field::i64(g.m),
                          Field::i64(g.n), Field::i64(g.k), Field::i64(g.aBatch), Field::i64(g.aM), Field::i64(g.aK),
                          Field::i64(g.bBatch), Field::i64(g.bK), Field::i64(g.bN), Field::i64(g.cBatch),
-                         Field::i64(g.cM), Field::i64(g.cN), Field::i32(PCRT_F32), Field::i32(PCRT_F32),
-                         Field::i32(PCRT_F32), Field::i32(accumulate), Field::i32(bias ? PCRT_EPILOGUE_BIAS : PCRT_EPILOGUE_NONE)});
+                         Field::i64(g.cM), Field::i64(g.cN), Field::i32(dtypeOf(a)), Field::i32(dtypeOf(b)),
+                         Field::i32(dtypeOf(result)), Field::i32(accumulate), Field::i32(bias ? PCRT_EPILOGUE_BIAS : PCRT_EPILOGUE_NONE)});
     return gemmTable.size() - 1;
   };
   int64_t first = entry(false), later = -1;
@@ -153,10 +158,9 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
     for (int64_t d = 0; d < whole.getRank(); ++d)
       (d < dim ? outer : d == dim ? extent : inner) *= whole.getDimSize(d);
   }
-  int64_t dtype = from.getElementType().isF32() ? PCRT_F32 : from.getElementType().isBF16() ? PCRT_BF16 : PCRT_I32;
   std::string name = moveName(kind).str() + " " + sourceName(op);
   moveTable.push_back({Field::string(name), Field::i32(static_cast<int>(kind)), Field::i32(groupOf(op.getMoveAxes())),
-                       Field::i32(dtype), Field::i32(op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM),
+                       Field::i32(dtypeOf(in)), Field::i32(op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM),
                        Field::i64(outer), Field::i64(extent), Field::i64(inner), Field::i64(1), Field::i64(1),
                        Field::string(stepPhaseName(stepPhase(op)))});
   return moveTable.size() - 1;
@@ -331,7 +335,7 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     if (failed(report))
       return signalPassFailure();
     OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
-    if (failed(Generator(planned, *output, {target == "cuda", lanes}).run(std::move(*report))))
+    if (failed(Generator(planned, *output, {target == "cuda", lanes, roundsToBf16}).run(std::move(*report))))
       return signalPassFailure();
     planned.getBody()->clear();
     planned.getBody()->getOperations().splice(planned.getBody()->begin(), output->getBody()->getOperations());

@@ -14,7 +14,7 @@ namespace pc {
 /// items are cut.
 struct Kernel {
   kernels::Emitter &e;
-  llvm::SmallVector<kernels::Ptr> operands, results; ///< of the op, in order (f32 or i32 elements)
+  llvm::SmallVector<kernels::Ptr> operands, results; ///< of the op, in order (f32, bf16 or i32 elements)
   kernels::Num lo, hi;
   kernels::Ptr scratch;    ///< this thread's memory, f32 elements, 64-byte aligned
   unsigned part = 0;       ///< which of the op's kernels this is

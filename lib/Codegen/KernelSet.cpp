@@ -73,7 +73,7 @@ LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
       b, loc, info.function, LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer}), LLVM::Linkage::Internal);
   Block *entry = function.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
-  kernels::Emitter e(b, loc, target.lanes);
+  kernels::Emitter e(b, loc, target.lanes, target.roundsToBf16);
   Kernel kernel{e,
                 {},
                 {},

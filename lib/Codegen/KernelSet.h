@@ -12,11 +12,13 @@ namespace pc {
 /// How kernels are written.
 struct KernelTarget {
   bool cuda = false;
-  int64_t lanes = 16; ///< CPU: f32 elements of a vector
+  int64_t lanes = 16;        ///< CPU: f32 elements of a vector
+  bool roundsToBf16 = false; ///< CPU: it has an instruction that does
 };
 
-/// Writes one function per distinct kernel: equal ops of different layers share one. CPU kernels are llvm.funcs of the C type
-/// pcrt_kernel_fn in `output`; CUDA kernels are gpu.funcs of the buffers' addresses in its `gpu.module @pc_kernels`.
+/// Writes one function per distinct kernel: equal ops of different layers share one. CPU kernels are llvm.funcs of the
+/// C type pcrt_kernel_fn in `output`; CUDA kernels are gpu.funcs of the buffers' addresses in its `gpu.module
+/// @pc_kernels`.
 class KernelSet {
 public:
   KernelSet(mlir::ModuleOp output, KernelTarget target) : output(output), target(target) {}

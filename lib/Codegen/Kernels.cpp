@@ -160,7 +160,8 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
     return emitRowKernel(op, kernel);
   if (auto einsum = dyn_cast<EinsumOp>(op)) {
     for (Value value : llvm::concat<const Value>(op->getOperands(), op->getResults()))
-      if (!cast<RankedTensorType>(value.getType()).getElementType().isF32())
+      if (Type element = cast<RankedTensorType>(value.getType()).getElementType();
+          !element.isF32() && !element.isBF16())
         return op->emitOpError() << "has no CPU kernel for " << value.getType();
     FactorRule rule = einsum.getFactorRule();
     for (int f : rule.results[0])

@@ -21,6 +21,11 @@ int64_t pc::nativeLanes() {
   return features.lookup("avx512f") ? 16 : 8;
 }
 
+bool pc::nativeRoundsToBf16() {
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  return features.lookup("avx512bf16") && features.lookup("avx512vl");
+}
+
 static std::unique_ptr<llvm::TargetMachine> hostMachine(std::string &error) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();

@@ -182,6 +182,9 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](SubOp x) { return define(0, binary('-', node(x.getA()), node(x.getB()))); })
       .Case([&](ScaleOp x) { return define(0, times(node(x.getX()), x.getFactor().convertToDouble())); })
       .Case([&](CopyOp x) { return define(0, times(node(x.getX()), 1.0)); })
+      .Case([&](CastOp x) { // stores round; inside a kernel everything is f32
+        return define(0, add({node(x.getX())}, [](ArrayRef<Num> a, const Position &) { return a[0]; }));
+      })
       .Case([&](ConstantOp x) {
         int n = constant(x.getNumber().convertToDouble());
         return define(0, shape.empty() ? n : full(n));

@@ -7,7 +7,11 @@ using namespace mlir;
 using namespace pc;
 
 static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
-static bool isF32(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isF32(); }
+/// f32 or bf16.
+static bool isFloat(Value value) {
+  Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  return element.isF32() || element.isBF16();
+}
 
 int64_t RowSpace::choose() const {
   int64_t rows = 1, best = -1;
@@ -94,8 +98,10 @@ bool pc::isColumnReduction(EinsumOp op) {
 
 std::optional<RowSpace> pc::rowSpace(Operation *op) {
   for (Value value : op->getResults())
-    if (!isF32(value))
+    if (!isFloat(value))
       return std::nullopt;
+  if (auto cast = dyn_cast<CastOp>(op); cast && !isFloat(cast.getX()))
+    return std::nullopt;
   auto any = [](ArrayRef<int64_t> shape) {
     return RowSpace{SmallVector<int64_t>(shape), (uint64_t(2) << shape.size()) - 1};
   };
@@ -103,7 +109,7 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
     return RowSpace{SmallVector<int64_t>(shape), uint64_t(1) << (shape.size() - 1)};
   };
   return llvm::TypeSwitch<Operation *, std::optional<RowSpace>>(op)
-      .Case<AddOp, SubOp, ScaleOp, CopyOp, LogOp, ExpOp, RecipOp, SqrtOp, ActivationOp, ActivationGradOp, ConstantOp>(
+      .Case<AddOp, SubOp, ScaleOp, CopyOp, CastOp, LogOp, ExpOp, RecipOp, SqrtOp, ActivationOp, ActivationGradOp, ConstantOp>(
           [&](Operation *) { return any(shapeOf(op->getResult(0))); })
       .Case([&](EinsumOp einsum) { return einsumSpace(einsum); })
       .Case([&](ReduceMaxOp max) -> std::optional<RowSpace> {

@@ -23,8 +23,8 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   case Phase::Model:
     return {};
 
-  case Phase::Step:
-    return {
+  case Phase::Step: {
+    SmallVector<Step> steps = {
         // Before differentiation, so that the padding has a gradient (zero) like everything else.
         {"pc-pad-vocabulary{multiple=" + std::to_string(plan.vocabularyRanks) + "}", PCRT_INFEASIBLE},
         // Backward needs no placement rules of its own because differentiation comes before placement.
@@ -32,12 +32,19 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
              " optimizer=" + (options.train ? options.optimizer : "none") + "}",
          PCRT_INFEASIBLE},
     };
+    // What is stored in bf16 depends on no placement; a placed program erased is then the step in bf16.
+    for (const std::string &tactic : plan.tactics)
+      if (Plan::isStepTactic(tactic))
+        steps.push_back({tactic, PCRT_INFEASIBLE});
+    return steps;
+  }
 
   case Phase::Placed: {
     SmallVector<Step> steps;
     steps.push_back({plan.mesh.empty() ? "pc-set-mesh" : "pc-set-mesh{mesh=" + plan.meshText() + "}", PCRT_INFEASIBLE});
     for (const std::string &tactic : plan.tactics)
-      steps.push_back({tactic, PCRT_INFEASIBLE});
+      if (!Plan::isStepTactic(tactic))
+        steps.push_back({tactic, PCRT_INFEASIBLE});
     // Chains of equal moves over several axes cost less as one.
     steps.push_back({"pc-fuse-moves", PCRT_INTERNAL});
     steps.push_back({"pc-verify-placed", PCRT_VERIFICATION});
@@ -69,7 +76,9 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     };
 
   case Phase::Kernels:
-    return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) + "}", PCRT_INTERNAL}};
+    return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) +
+                 (nativeRoundsToBf16() ? " rounds-to-bf16" : "") + "}",
+             PCRT_INTERNAL}};
 
   case Phase::Exe:
     return {}; // code generation and linking are not passes (Compile.cpp)

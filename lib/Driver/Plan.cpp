@@ -83,6 +83,10 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     return std::nullopt;
   };
   llvm::SmallVector<std::string> used;
+  if (flags.precision != "f32" && flags.precision != "bf16")
+    return refuse("--precision=" + flags.precision + " is not a precision (f32, bf16)");
+  if (flags.precision == "bf16")
+    plan.tactics.push_back("pc-mixed-precision{compute=bf16}");
   // What tensor parallelism splits does not depend on the batch; ZeRO takes the dims that the others leave.
   if (flags.tensorParallel || sizeOf("tp")) {
     auto [form, axis] = formAndAxis(flags.tensorParallel.value_or(""), "1d", "tp");
@@ -142,8 +146,6 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     return refuse("expert parallelism is not available yet");
   if (flags.recompute != "none")
     return refuse("--recompute=" + flags.recompute + " is not available yet; none is");
-  if (flags.precision != "f32")
-    return refuse("--precision=" + flags.precision + " is not available yet; f32 is");
   status = PCRT_USAGE;
   for (const auto &[axis, size] : plan.mesh)
     if (!llvm::is_contained(used, axis))

@@ -104,7 +104,7 @@ LogicalResult pc::detail::verifyFactorOp(Operation *op) {
   if (rule.operands.size() != op->getNumOperands() || rule.results.size() != op->getNumResults())
     return op->emitOpError() << "spec does not fit " << op->getNumOperands() << " operands and " << op->getNumResults()
                              << " results (F1)";
-  if (failed(verifySizes(op, rule)))
+  if (failed(verifySizes(op, rule)) || failed(verifyElementTypes(op)))
     return failure();
   int64_t placed = 0, total = 0;
   SmallVector<StringAttr> axes;

@@ -42,6 +42,7 @@ struct Interpret : pc::impl::InterpretBase<Interpret> {
     }
     RunOptions options;
     options.seed = seed;
+    options.exact = exact;
     if (print == "values")
       options.observe = [](Value value, const Tensor &tensor) {
         llvm::outs() << sourceName(value.getDefiningOp()) << " = " << value.getDefiningOp()->getName() << ": ";

@@ -27,7 +27,8 @@ public:
   /// With `erased`, moves and placements are ignored, as on one device. `arenaBytes`: see Store.
   Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased,
           int64_t arenaBytes)
-      : function(function), options(options), feeds(feeds), ranks(ranks), erased(erased),
+      : function(function), options(options),
+        rounds(!options.exact && hasBf16(function->getParentOfType<ModuleOp>())), feeds(feeds), ranks(ranks), erased(erased),
         store(ranks.count(), arenaBytes) {}
 
   std::vector<Tensor> *record = nullptr;         ///< where to leave the trace
@@ -88,6 +89,9 @@ private:
   }
 
   LogicalResult set(Value value, RankTensors tensors) {
+    if (rounds && !inFusion && cast<RankedTensorType>(value.getType()).getElementType().isBF16())
+      for (Tensor &tensor : tensors)
+        llvm::transform(tensor.data, tensor.data.begin(), roundToBf16);
     if (store.set(value, std::move(tensors)))
       return success();
     return emitError(value.getLoc()) << "a value of type " << value.getType() << " lies outside of the arena";
@@ -200,7 +204,10 @@ private:
     Block &body = fusion.getBody().front();
     for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs()))
       store.setElement(argument, store.get(input), 0);
-    if (failed(runBlock(body)))
+    inFusion = true;
+    LogicalResult ran = runBlock(body);
+    inFusion = false;
+    if (failed(ran))
       return failure();
     SmallVector<RankTensors> outs; // all of them are read before one is written
     for (Value value : body.getTerminator()->getOperands())
@@ -343,7 +350,7 @@ private:
     if (disagreement > options.tolerance)
       return op->emitOpError() << "ranks disagree about a value that they should share: relative difference "
                                << llvm::formatv("{0:e}", disagreement).str() << ", type " << value.getType();
-    if (difference > options.tolerance)
+    if (difference > options.tolerance && !rounds)
       return op->emitOpError() << "differs on " << ranks.count() << " ranks from one device: relative difference "
                                << llvm::formatv("{0:e}", difference).str() << ", type " << value.getType();
     return success();
@@ -363,9 +370,11 @@ private:
 
   func::FuncOp function;
   const RunOptions &options;
+  bool rounds; ///< values of type bf16
   const Feeds &feeds;
   Ranks ranks;
   bool erased;
+  bool inFusion = false; ///< whose values stay in registers, unrounded
   Store store;
   llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< by start: what its moves give
   SmallVector<UpdateOp> updates;                                  ///< whose leaves are read when the step ends
@@ -393,6 +402,17 @@ bool isPlaced(func::FuncOp function) {
 }
 
 } // namespace
+
+bool pc::hasBf16(ModuleOp module) {
+  return module
+      .walk([](Operation *op) {
+        return WalkResult(failure(llvm::any_of(op->getResultTypes(), [](Type type) {
+          auto tensor = dyn_cast<RankedTensorType>(type);
+          return tensor && tensor.getElementType().isBF16();
+        })));
+      })
+      .wasInterrupted();
+}
 
 Tensor *pc::find(Results &results, StringRef name) {
   auto it = llvm::find_if(results, [&](const NamedTensor &result) { return result.name == name; });

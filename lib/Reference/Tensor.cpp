@@ -15,6 +15,15 @@ int64_t pc::numElements(ArrayRef<int64_t> shape) {
   return n;
 }
 
+double pc::roundToBf16(double x) {
+  if (!std::isfinite(x) || x == 0)
+    return x;
+  // 8 significant bits; below 2^-126 the grid stays as it is there.
+  double grid = std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7);
+  double rounded = std::nearbyint(x / grid) * grid;
+  return std::abs(rounded) > 0x1.FEp127 ? std::copysign(INFINITY, x) : rounded;
+}
+
 Tensor::Tensor(ArrayRef<int64_t> shape, double value) : shape(shape), data(numElements(shape), value) {}
 
 /// Calls `visit(position in whole, position in part)` for every element of the part of shape `sizes` that begins at
@@ -42,15 +51,19 @@ void Tensor::merge(ArrayRef<int64_t> start, const Tensor &part, llvm::function_r
   visitBox(shape, start, part.shape, [&](int64_t whole, int64_t i) { combine(data[whole], part[i]); });
 }
 
-double pc::largestDifference(const Tensor &a, const Tensor &b) {
+double pc::largestElement(const Tensor &tensor) {
+  double largest = 0;
+  for (double x : tensor.data)
+    if (std::abs(x) < 1e20)
+      largest = std::max(largest, std::abs(x));
+  return largest;
+}
+
+double pc::largestDifference(const Tensor &a, const Tensor &b, double leastScale) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (a.shape != b.shape)
     return infinity;
-  double scale = 1e-6, largest = 0;
-  for (const Tensor *t : {&a, &b})
-    for (double x : t->data)
-      if (std::abs(x) < 1e20)
-        scale = std::max(scale, std::abs(x));
+  double scale = std::max({leastScale, largestElement(a), largestElement(b)}), largest = 0;
   for (auto [x, y] : llvm::zip(a.data, b.data)) {
     if (x == y || (std::isnan(x) && std::isnan(y)))
       continue;

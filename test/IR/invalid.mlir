@@ -364,3 +364,27 @@ func.func @waitType(%x: tensor<4xf32>) {
   %y = pc.wait %t : tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @indices(%table: tensor<8x4xf32>, %ids: tensor<2xf32>) {
+  // expected-error@+1 {{operand 1 must be i32, got 'tensor<2xf32>' (T1)}}
+  %y = pc.embedding %table, %ids : (tensor<8x4xf32>, tensor<2xf32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @data(%x: tensor<8xf32>) {
+  // expected-error@+1 {{result 0 must be f32 or bf16, got 'tensor<8xi32>' (T1)}}
+  %y = pc.exp %x : (tensor<8xf32>) -> tensor<8xi32>
+  return
+}
+
+// -----
+
+func.func @statistics(%x: tensor<2x8xbf16>, %g: tensor<8xf32>) {
+  // expected-error@+1 {{result 1 must be f32, got 'tensor<2xbf16>' (T2)}}
+  %y, %r = pc.rms_norm %x, %g eps 1.0e-5 : (tensor<2x8xbf16>, tensor<8xf32>) -> (tensor<2x8xbf16>, tensor<2xbf16>)
+  return
+}

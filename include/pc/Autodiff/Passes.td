@@ -31,4 +31,27 @@ def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
   let dependentDialects = ["mlir::func::FuncDialect"];
 }
 
+def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
+  let summary = "Activations and the operands of matrix products become bf16; parameters and their state stay f32";
+  let description = [{
+    Step program -> step program, before placement: the erasure of a placed program is the program of this pass. Every op computes in f32
+    and rounds what it stores to the type of its result, so the choice is only what is stored:
+
+    * bf16: both operands of matrix products and of attention, and their results; results of norms; activations and their
+      gradients; logits and their gradient. A parameter is cast once a step, before the accumulation.
+    * f32: parameters, optimizer state, statistics of norms, attention and loss, the loss, biases and weights of norms, and
+      everything that is summed over microbatches: a product that is a weight's gradient yields f32 directly.
+    * A sum has the wider type of its addends (a broadcast bias does not count). So the residual stream, which begins at an
+      embedding, is f32, or bf16 with `residual=bf16`; so is its gradient.
+
+    `gradients=bf16` rounds gradients after the accumulation: the sum over ranks then moves half the bytes (its addends are
+    added in f32 and rounded once).
+  }];
+  let options = [
+    Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16 or f32">,
+    Option<"residual", "residual", "std::string", "\"f32\"", "The residual stream: f32 or bf16">,
+    Option<"gradients", "gradients", "std::string", "\"f32\"", "What is sent of gradients: f32 or bf16">,
+  ];
+}
+
 #endif

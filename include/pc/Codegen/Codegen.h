@@ -9,6 +9,9 @@ namespace pc {
 /// f32 elements of a vector on this machine: 16 with AVX-512, else 8.
 int64_t nativeLanes();
 
+/// Whether this machine rounds vectors of f32 to bf16 by an instruction (AVX512-BF16).
+bool nativeRoundsToBf16();
+
 /// Translates a module of the kernels phase to an object file for this machine. The module is lowered in place. Fails with an
 /// error (an unwritable file, a module that is not of that phase).
 llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, llvm::StringRef path);

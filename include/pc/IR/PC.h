@@ -25,6 +25,8 @@
 namespace pc::detail {
 /// Shapes agree with the factors; either no operand and result is placed or all are; the placement of every axis is a legal row.
 llvm::LogicalResult verifyFactorOp(mlir::Operation *op);
+/// Element types are what the op computes with (constraints T1 and T2 of the dialect).
+llvm::LogicalResult verifyElementTypes(mlir::Operation *op);
 /// The transition of placements (or of local shapes) is exactly what the move says.
 llvm::LogicalResult verifyMoveOp(mlir::Operation *op);
 } // namespace pc::detail

@@ -19,6 +19,11 @@ def PC_Dialect : Dialect {
     (`#pc.place`): how the tensor lies on the mesh. Every op states its *factors* once (`FactorOpInterface`); that
     declaration drives verification, propagation, partial results, local shapes and costs. The only ops that change a
     placement are *moves*.
+
+    Elements are f32, bf16 or, where they are indices, i32. Every op computes in f32 and rounds each result to the nearest
+    value of its type, ties to even; operands of different float types may meet in one op. Inside of `pc.fusion` only what
+    it yields is rounded. Constraints of all ops with factors: (T1) data are f32, bf16 or f64, ids, targets and offsets i32;
+    (T2) statistics of norms, attention and loss, and what an optimizer keeps, are not bf16.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

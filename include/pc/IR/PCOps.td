@@ -262,7 +262,12 @@ def PC_ScaleOp : PC_Pointwise<"scale"> {
 def PC_CopyOp : PC_Unary<"copy"> {
   let summary = "The same value for other readers (they don't share moves); erased like a move; linear";
 }
-def PC_CastOp : PC_Unary<"cast"> { let summary = "Another element type; linear"; }
+def PC_CastOp : PC_Unary<"cast"> {
+  let summary = "Another element type; linear";
+  let description = [{
+    From f32 to bf16 it rounds to nearest even, from bf16 to f32 it is exact. Its gradient is the cast back.
+  }];
+}
 def PC_LogOp : PC_Unary<"log"> { let summary = "Natural logarithm"; }
 def PC_ExpOp : PC_Unary<"exp"> { let summary = "Exponential"; }
 def PC_RecipOp : PC_Unary<"recip"> { let summary = "1 / x"; }

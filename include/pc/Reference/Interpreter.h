@@ -14,14 +14,22 @@ namespace pc {
 
 struct RunOptions {
   uint64_t seed = 1;
+  /// bf16 values are not rounded: programs that compute the same in exact arithmetic then agree to 1e-9, whatever their
+  /// order of operations. Otherwise every result of type bf16 is rounded to nearest even, inside of fusions only what
+  /// they yield.
+  bool exact = false;
   /// Placed programs only: how far a value, put together from the ranks, may lie from the value of the same program on
-  /// one device. See `largestDifference`.
+  /// one device (see `largestDifference`). Not compared where values are rounded: two orders of operations round at
+  /// different places. That ranks agree about what they share is always checked.
   double tolerance = 1e-9;
   /// Changes what any leaf (parameter, state, input; its global tensor) reads.
   std::function<void(mlir::Operation *leaf, Tensor &)> feed;
   /// Sees every result of every op as one device computes it. Not called for local programs of several ranks.
   std::function<void(mlir::Value, const Tensor &)> observe;
 };
+
+/// Whether a program has values of type bf16.
+bool hasBf16(mlir::ModuleOp module);
 
 /// Outputs and updates by name ("loss loss", "gradient w", "update w", "update exp_avg of w"), in program order, global
 /// and without padding. What is observed once per microbatch is summed (loss) or put together along the batch (logits).

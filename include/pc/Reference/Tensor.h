@@ -33,13 +33,19 @@ struct Tensor {
   void merge(llvm::ArrayRef<int64_t> start, const Tensor &part, llvm::function_ref<void(double &, double)> combine);
 };
 
+/// The nearest bf16, ties to even; beyond the largest one infinity.
+double roundToBf16(double x);
+
 /// The number of elements of `shape`.
 int64_t numElements(llvm::ArrayRef<int64_t> shape);
 
 /// The largest difference of `a` and `b` relative to the largest element of both: 0 for equal tensors, infinity where
 /// shapes differ or one side alone is not a number. Elements beyond 1e20 (masked scores) do not set the scale, and a
-/// scale below 1e-6 counts as 1e-6, because what is zero in exact arithmetic is rounding noise on both sides.
-double largestDifference(const Tensor &a, const Tensor &b);
+/// scale below `leastScale` counts as that, because what is zero in exact arithmetic is rounding noise on both sides.
+double largestDifference(const Tensor &a, const Tensor &b, double leastScale = 1e-6);
+
+/// The largest absolute value of the elements that are below 1e20.
+double largestElement(const Tensor &tensor);
 
 } // namespace pc
 

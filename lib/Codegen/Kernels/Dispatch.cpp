@@ -11,14 +11,14 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   return isa<LayerNormGradOp, RMSNormGradOp>(op) ? 2 : 1;
 }
 
-/// Special kernels read and write whole static tensors of f32 and i32.
+/// Special kernels read and write whole static tensors of f32, bf16 and i32.
 static LogicalResult checkTypes(Operation *op) {
   for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
     auto tensor = cast<RankedTensorType>(type);
     Type element = tensor.getElementType();
-    if (!tensor.hasStaticShape() || !(element.isF32() || element.isInteger(32)))
+    if (!tensor.hasStaticShape() || !(element.isF32() || element.isBF16() || element.isInteger(32)))
       return op->emitOpError() << "has no CPU kernel for " << withEncoding(type, {})
-                               << ": only static tensors of f32 and i32";
+                               << ": only static tensors of f32, bf16 and i32";
     if (tensor.getNumElements() == 0)
       return op->emitOpError() << "has no CPU kernel for the empty tensor " << withEncoding(type, {});
   }

@@ -20,20 +20,59 @@ static void match(Num &a, Num &b) {
     a = a.e->splat(a, b.width());
 }
 
+/// Bytes of an element, which is all that is known of alignment.
+static unsigned bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
+
+/// A constant like `like`, a 32-bit integer or a vector of them.
+static Value bits(Emitter &e, Value like, int64_t value) {
+  Value c = arith::ConstantIntOp::create(e.b, e.loc, value, 32);
+  auto vector = dyn_cast<VectorType>(like.getType());
+  return vector ? e.splat(e.wrap(c), vector.getNumElements()).v : c;
+}
+
+Num pc::kernels::fromBf16(Emitter &e, Value halves) {
+  auto vector = dyn_cast<VectorType>(halves.getType());
+  int64_t width = vector ? vector.getNumElements() : 0;
+  Value whole = arith::ExtUIOp::create(e.b, e.loc, withWidth(e.b.getI32Type(), width), halves);
+  whole = arith::ShLIOp::create(e.b, e.loc, whole, bits(e, whole, 16));
+  return e.wrap(arith::BitcastOp::create(e.b, e.loc, withWidth(e.b.getF32Type(), width), whole));
+}
+
+Value pc::kernels::roundToBf16(Num x) {
+  Emitter &e = *x.e;
+  OpBuilder &b = e.b;
+  Location loc = e.loc;
+  Type narrow = withWidth(b.getI16Type(), x.width());
+  if (e.roundsToBf16)
+    return arith::BitcastOp::create(
+        b, loc, narrow, arith::TruncFOp::create(b, loc, withWidth(b.getBF16Type(), x.width()), x.v));
+  Value whole = arith::BitcastOp::create(b, loc, withWidth(b.getI32Type(), x.width()), x.v);
+  Value upper = arith::ShRUIOp::create(b, loc, whole, bits(e, whole, 16));
+  Value odd = arith::AndIOp::create(b, loc, upper, bits(e, whole, 1));
+  Value rounded = arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, whole, bits(e, whole, 0x7fff)), odd);
+  rounded = arith::ShRUIOp::create(b, loc, rounded, bits(e, whole, 16));
+  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x.v, x.v);
+  Value nan = arith::OrIOp::create(b, loc, upper, bits(e, whole, 0x40));
+  return arith::TruncIOp::create(b, loc, narrow, arith::SelectOp::create(b, loc, isNan, nan, rounded));
+}
+
 Num Ptr::load(Num index) const { return load(index, 0); }
 Num Ptr::load(Num index, int64_t width) const { return e->load(*this, index, width); }
 void Ptr::store(Num value, Num index) const { e->store(value, *this, index); }
 Num Emitter::load(Ptr from, Num index, int64_t width) {
   Ptr at = from + index;
-  return wrap(LLVM::LoadOp::create(b, loc, withWidth(from.element, width), at.base, /*alignment=*/4));
+  Type memory = from.element.isBF16() ? b.getI16Type() : from.element;
+  Value loaded = LLVM::LoadOp::create(b, loc, withWidth(memory, width), at.base, bytesOf(memory));
+  return from.element.isBF16() ? fromBf16(*this, loaded) : wrap(loaded);
 }
 void Emitter::store(Num value, Ptr to, Num index) {
   Ptr at = to + index;
-  LLVM::StoreOp::create(b, loc, value.v, at.base, /*alignment=*/4);
+  Value stored = to.element.isBF16() ? roundToBf16(value) : value.v;
+  LLVM::StoreOp::create(b, loc, stored, at.base, bytesOf(to.element));
 }
 void Ptr::clear(Num count) const {
   Value zero = arith::ConstantIntOp::create(e->b, e->loc, 0, 8);
-  LLVM::MemsetOp::create(e->b, e->loc, base, zero, (count * 4).v, /*isVolatile=*/false);
+  LLVM::MemsetOp::create(e->b, e->loc, base, zero, (count * bytesOf(element)).v, /*isVolatile=*/false);
 }
 Ptr Ptr::operator+(Num index) const {
   if (matchPattern(index.v, m_Zero()))

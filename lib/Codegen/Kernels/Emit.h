@@ -1,6 +1,6 @@
 //===- Emit.h - Numbers, addresses and loops for writing kernels --------------------===//
 // Kernels are written once, in C++ that reads like the loop nest it emits: `Num` is an SSA value with operators, `Ptr`
-// an address of f32 or i32 elements, `Emitter` makes constants, loops and vector operations. The Emitter itself is for
+// an address of f32, bf16 or i32 elements, `Emitter` makes constants, loops and vector operations. The Emitter itself is for
 // CPUs: shapes are static, so tails are vectors of the width that is left and never masks. SimtEmitter (Simt.h) writes
 // the same loops for the threads of a GPU.
 //===-----------------------------------------------------------------------------===//
@@ -30,7 +30,7 @@ struct Num {
   }
 };
 
-/// Address of an array of `element` (f32 or i32).
+/// Address of an array of `element` (f32, bf16 or i32). What is loaded of bf16 is f32; stores round to nearest even.
 struct Ptr {
   Emitter *e = nullptr;
   mlir::Value base;
@@ -50,13 +50,16 @@ struct Ptr {
 /// Writes into one block at a time, at the builder's insertion point.
 class Emitter {
 public:
-  Emitter(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes) : b(b), loc(loc), lanes(lanes) {}
+  Emitter(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes, bool roundsToBf16 = false)
+      : b(b), loc(loc), lanes(lanes), roundsToBf16(roundsToBf16) {}
   virtual ~Emitter() = default;
 
   mlir::OpBuilder &b;
   mlir::Location loc;
   /// f32 elements of a full vector: 16 for AVX-512, 8 for AVX2.
   const int64_t lanes;
+  /// Whether the target has an instruction that rounds f32 to bf16 (AVX512-BF16, sm_80); else integers do it.
+  const bool roundsToBf16;
 
   Num integer(int64_t value);
   Num real(double value);
@@ -109,6 +112,10 @@ protected:
   virtual Num load(Ptr from, Num index, int64_t width);
   virtual void store(Num value, Ptr to, Num index);
 };
+
+/// bf16 as 16-bit integers, which is how it lies in memory: to f32, and from f32 rounded to nearest even (NaN stays NaN).
+Num fromBf16(Emitter &e, mlir::Value halves);
+mlir::Value roundToBf16(Num x);
 
 mlir::Value emitBinary(Num a, Num b, char op);
 Num emitLess(Num a, Num b);

@@ -1,7 +1,7 @@
 //===- Kernels.h - Kernels that are written by hand, per op --------------------------===//
 // Ops whose loops no general rule finds. Each function sets items, scratch and kind and emits the loop over items [lo,
 // hi). Items write disjoint memory and add in a fixed order, so results do not depend on threads. Tensors are row
-// major; the caller (Dispatch.cpp) has checked that they are static, not empty, and f32 or i32.
+// major; the caller (Dispatch.cpp) has checked that they are static, not empty, and f32, bf16 or i32.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_KERNELS_H
 #define PC_LIB_CODEGEN_KERNELS_KERNELS_H

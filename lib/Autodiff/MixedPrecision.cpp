@@ -1,0 +1,200 @@
+//===- MixedPrecision.cpp - Which values of a step are bf16 ----------------------------===//
+// One walk over the body of the accumulation, in order: every op is given operands and results of the element types
+// that its row of the table below says. Ops compute in f32 whatever their types, so only what is stored changes.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Autodiff/Passes.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace pc {
+#define GEN_PASS_DEF_MIXEDPRECISION
+#include "pc/Autodiff/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
+
+/// The type of `value` with another element type.
+RankedTensorType withElement(Value value, Type element) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return RankedTensorType::get(type.getShape(), element, type.getEncoding());
+}
+
+/// Whether the op multiplies matrices: two operands, something summed over both, and rows or columns of their own.
+bool isMatrixProduct(EinsumOp op) {
+  if (op.getInputs().size() != 2)
+    return false;
+  FactorRule rule = op.getFactorRule();
+  ArrayRef<int> a = rule.operands[0], b = rule.operands[1], c = rule.results[0];
+  auto summed = [&](int f) { return llvm::is_contained(b, f) && !llvm::is_contained(c, f); };
+  auto own = [&](ArrayRef<int> one, ArrayRef<int> other) {
+    return llvm::any_of(one, [&](int f) { return !llvm::is_contained(other, f) && llvm::is_contained(c, f); });
+  };
+  return llvm::any_of(a, summed) && (own(a, b) || own(b, a));
+}
+
+/// Whether the op repeats its one operand along new dims (a bias, a table of positions).
+bool isBroadcast(Value value) {
+  auto op = value.getDefiningOp<EinsumOp>();
+  if (!op || op.getInputs().size() != 1)
+    return false;
+  FactorRule rule = op.getFactorRule();
+  return rule.results[0].size() > rule.operands[0].size();
+}
+
+bool sumsSomething(EinsumOp op) {
+  FactorRule rule = op.getFactorRule();
+  for (ArrayRef<int> dims : rule.operands)
+    for (int f : dims)
+      if (!llvm::is_contained(rule.results[0], f))
+        return true;
+  return false;
+}
+
+class Narrower {
+public:
+  Narrower(MLIRContext *context, bool narrowResidual)
+      : builder(context), f32(builder.getF32Type()), bf16(builder.getBF16Type()),
+        residual(narrowResidual ? Type(bf16) : Type(f32)) {}
+
+  void run(Block &body) {
+    markWide(*body.getTerminator());
+    for (Operation &op : llvm::make_early_inc_range(body))
+      visit(&op);
+  }
+
+  /// Sends `gradient` through bf16: what is reduced over ranks is half as long.
+  void roundGradient(Value gradient) {
+    builder.setInsertionPointAfterValue(gradient);
+    auto narrow = CastOp::create(builder, gradient.getLoc(), withElement(gradient, bf16), gradient);
+    auto wide = CastOp::create(builder, gradient.getLoc(), gradient.getType(), narrow);
+    gradient.replaceAllUsesExcept(wide, narrow);
+  }
+
+private:
+  /// What is summed over microbatches, and its addends, is f32.
+  void markWide(Operation &terminator) {
+    SmallVector<Value> work(terminator.getOperands());
+    while (!work.empty()) {
+      Value value = work.pop_back_val();
+      if (!wide.insert(value).second)
+        continue;
+      Operation *op = value.getDefiningOp();
+      if (op && op->getBlock() == terminator.getBlock() && isa<AddOp, SubOp, ScaleOp, CopyOp>(op))
+        llvm::append_range(work, op->getOperands());
+    }
+  }
+
+  void set(Value result, Type element) {
+    if (isa<FloatType>(elementOf(result)))
+      result.setType(withElement(result, wide.contains(result) ? f32 : element));
+  }
+
+  /// Operand `i` as bf16, by one cast right behind its definition for all who want it.
+  void narrow(Operation *op, unsigned i) {
+    Value value = op->getOperand(i);
+    if (!elementOf(value).isF32())
+      return;
+    Value &copy = casts[value];
+    if (!copy) {
+      builder.setInsertionPointAfterValue(value);
+      copy = CastOp::create(builder, value.getLoc(), withElement(value, bf16), value);
+    }
+    op->setOperand(i, copy);
+  }
+
+  /// f32 if one of `values` is.
+  Type promote(ValueRange values) {
+    return llvm::all_of(values, [&](Value v) { return elementOf(v).isBF16(); }) ? Type(bf16) : Type(f32);
+  }
+
+  void einsum(EinsumOp op) {
+    if (isMatrixProduct(op)) {
+      narrow(op, 0);
+      narrow(op, 1);
+      set(op.getResult(), bf16);
+    } else {
+      set(op.getResult(), sumsSomething(op) ? Type(f32) : promote(op.getInputs()));
+    }
+  }
+
+  /// A sum has the wider type of its operands; what is broadcast does not count.
+  void sum(Operation *op) {
+    SmallVector<Value> values;
+    for (Value operand : op->getOperands())
+      if (!isBroadcast(operand))
+        values.push_back(operand);
+    set(op->getResult(0), promote(values.empty() ? ValueRange(op->getOperands()) : ValueRange(values)));
+  }
+
+  void visit(Operation *op) {
+    auto sameAs = [&](Value result, Value operand) { set(result, elementOf(operand)); };
+    llvm::TypeSwitch<Operation *>(op)
+        .Case([&](EinsumOp x) { einsum(x); })
+        .Case<AddOp, SubOp>([&](auto) { sum(op); })
+        .Case<ScaleOp, CopyOp, MaskPaddingOp, ActivationOp, RopeOp>(
+            [&](auto) { sameAs(op->getResult(0), op->getOperand(0)); })
+        .Case([&](ActivationGradOp x) { sameAs(x.getResult(), x.getX()); })
+        .Case<LayerNormOp, RMSNormOp>([&](auto x) { set(x.getY(), bf16); })
+        .Case<LayerNormGradOp, RMSNormGradOp>([&](auto x) { sameAs(x.getDx(), x.getX()); })
+        .Case([&](AttentionOp x) {
+          for (unsigned i = 0; i < 3; ++i)
+            narrow(x, i);
+          set(x.getO(), bf16);
+        })
+        .Case([&](AttentionGradOp x) {
+          for (unsigned i : {0, 1, 2, 3, 5})
+            narrow(x, i);
+          for (Value result : x->getResults())
+            set(result, bf16);
+        })
+        .Case([&](EmbeddingOp x) { set(x.getResult(), residual); })
+        .Case([&](CrossEntropyGradOp x) { sameAs(x.getResult(), x.getLogits()); })
+        .Case([&](MoveOpInterface) { sameAs(op->getResult(0), op->getOperand(0)); });
+    // All others keep f32: leaves, statistics, the loss, gradients of tables.
+  }
+
+  OpBuilder builder;
+  Type f32, bf16, residual;
+  llvm::DenseSet<Value> wide;
+  llvm::DenseMap<Value, Value> casts;
+};
+
+struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
+  using MixedPrecisionBase::MixedPrecisionBase;
+
+  LogicalResult checkOption(StringRef name, StringRef value) {
+    if (value == "f32" || value == "bf16")
+      return success();
+    return getOperation().emitError() << "pc-mixed-precision: unknown " << name << " '" << value << "' (f32, bf16)";
+  }
+
+  void runOnOperation() override {
+    if (failed(checkOption("compute", compute)) || failed(checkOption("residual", residual)) ||
+        failed(checkOption("gradients", gradients)))
+      return signalPassFailure();
+    SmallVector<AccumulateOp> bodies;
+    getOperation().walk([&](AccumulateOp op) { bodies.push_back(op); });
+    if (bodies.empty()) {
+      getOperation().emitError() << "pc-mixed-precision: no pc.accumulate in this module; pc-differentiate comes first";
+      return signalPassFailure();
+    }
+    for (AccumulateOp accumulate : bodies) {
+      Narrower narrower(&getContext(), residual == "bf16");
+      if (compute == "bf16")
+        narrower.run(accumulate.getBody().front());
+      if (gradients != "bf16")
+        continue;
+      for (Value result : accumulate.getResults())
+        if (auto type = cast<RankedTensorType>(result.getType()); type.getRank() && type.getElementType().isF32())
+          narrower.roundGradient(result);
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,62 @@
+//===- ElementTypes.cpp - Which element types an op takes --------------------------===//
+// (T1) data are f32, bf16 or f64 (f64 for the interpreter only), indices i32; (T2) statistics and what an optimizer
+// keeps are not bf16. The table names what is not data; all ops with factors obey it.
+//===-----------------------------------------------------------------------------===//
+#include "pc/IR/PC.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+/// Numbers of operands and results that are not data.
+struct Kinds {
+  SmallVector<unsigned, 4> indexOperands, wideOperands, indexResults, wideResults;
+};
+} // namespace
+
+static Kinds kindsOf(Operation *op) {
+  return llvm::TypeSwitch<Operation *, Kinds>(op)
+      .Case([](IotaOp) { return Kinds{{0}, {}, {0}, {}}; })
+      .Case<EmbeddingOp, EmbeddingGradOp>([](auto) { return Kinds{{1, 2}, {}, {}, {}}; })
+      .Case([](LayerNormOp) { return Kinds{{}, {}, {}, {1, 2}}; })
+      .Case([](LayerNormGradOp) { return Kinds{{}, {2, 3}, {}, {}}; })
+      .Case([](RMSNormOp) { return Kinds{{}, {}, {}, {1}}; })
+      .Case([](RMSNormGradOp) { return Kinds{{}, {2}, {}, {}}; })
+      .Case([](AttentionOp) { return Kinds{{}, {}, {}, {1}}; })
+      .Case([](AttentionGradOp) { return Kinds{{}, {4}, {}, {}}; })
+      .Case([](CrossEntropyOp) { return Kinds{{1}, {}, {}, {0}}; })
+      .Case([](SumExpOp) { return Kinds{{}, {1}, {}, {0}}; })
+      .Case([](PickOp) { return Kinds{{1, 2}, {}, {}, {}}; })
+      .Case([](CrossEntropyGradOp) { return Kinds{{3, 5}, {1, 2}, {}, {}}; })
+      .Case([](MaskPaddingOp) { return Kinds{{1}, {}, {}, {}}; })
+      .Case([](ClipCoefficientOp) { return Kinds{{}, {0, 1}, {}, {0}}; })
+      .Case([](AdamWOp) { return Kinds{{}, {0, 2, 3, 4, 5}, {}, {0, 1, 2}}; })
+      .Case([](SGDOp) { return Kinds{{}, {0, 2, 3}, {}, {0}}; })
+      .Default([](Operation *) { return Kinds(); });
+}
+
+LogicalResult pc::detail::verifyElementTypes(Operation *op) {
+  Kinds kinds = kindsOf(op);
+  bool cast = isa<CastOp>(op);
+  auto check = [&](StringRef what, unsigned i, Type type, ArrayRef<unsigned> indices,
+                   ArrayRef<unsigned> wide) -> LogicalResult {
+    Type element = mlir::cast<RankedTensorType>(type).getElementType();
+    bool isIndex = element.isInteger(32), isWide = element.isF32() || element.isF64();
+    if (llvm::is_contained(indices, i) && !isIndex)
+      return op->emitOpError() << what << " " << i << " must be i32, got " << type << " (T1)";
+    if (llvm::is_contained(wide, i) && !isWide)
+      return op->emitOpError() << what << " " << i << " must be f32, got " << type << " (T2)";
+    if (!llvm::is_contained(indices, i) && !isWide && !element.isBF16() && !(cast && isIndex))
+      return op->emitOpError() << what << " " << i << " must be f32 or bf16, got " << type << " (T1)";
+    return success();
+  };
+  for (auto [i, type] : llvm::enumerate(op->getOperandTypes()))
+    if (failed(check("operand", i, type, kinds.indexOperands, kinds.wideOperands)))
+      return failure();
+  for (auto [i, type] : llvm::enumerate(op->getResultTypes()))
+    if (failed(check("result", i, type, kinds.indexResults, kinds.wideResults)))
+      return failure();
+  return success();
+}
