@@ -77,12 +77,13 @@ static CUresult copy(const char *function, const char *name, Side to, Side from,
   work.name = name;
   addAccesses(work.accesses, from, width, height, false);
   addAccesses(work.accesses, to, width, height, true);
-  if (from.isHost())
-    work.prepare = [=]() -> std::function<std::string()> {
+  if (from.isHost() && options().checkOrder)
+    work.prepare = [=](Item &item) {
       uint64_t before = checksum(from.at, width, height, from.pitch), written = workOnHost;
-      return [=] {
+      item.check = [=] {
         bool same = written != workOnHost || checksum(from.at, width, height, from.pitch) == before;
-        return same ? "" : "the host changed " + describeMemory(from.at, width) + " before the copy had read it";
+        return same ? std::string()
+                    : "the host changed " + describeMemory(from.at, width) + " before the copy had read it";
       };
     };
   bool toHost = to.isHost();

@@ -27,7 +27,9 @@ struct Scheduler {
   std::vector<ItemRef> waiting; ///< For predecessors; only to be able to forget them.
   /// What the host has waited for; shared by the items submitted since.
   std::shared_ptr<const OrderClock> host = std::make_shared<OrderClock>();
-  int waitingThreads = 0;
+  /// Per thread that waits in vain: the number of steps after which it last found that its wait is not over.
+  std::vector<const uint64_t *> waiters;
+  uint64_t resets = 0;
   std::function<std::string(int)> deadlockProbe;
 };
 
@@ -40,6 +42,7 @@ static Scheduler &scheduler() {
 }
 
 uint64_t pc::standin::drawNumber() { return mix(scheduler().seed ^ mix(++scheduler().drawn)); }
+uint64_t pc::standin::numResets() { return scheduler().resets; }
 bool pc::standin::insideItem() { return runsItem; }
 
 double pc::standin::seconds() {
@@ -54,8 +57,8 @@ void pc::standin::submit(const ItemRef &item) {
   Scheduler &s = scheduler();
   item->number = s.submitted++;
   item->host = s.host;
-  if (item->work->prepare && options().checkOrder)
-    item->check = item->work->prepare();
+  if (item->work->prepare)
+    item->work->prepare(*item);
   for (const ItemRef &before : item->after)
     if (!before->done) {
       before->next.push_back(item);
@@ -119,7 +122,7 @@ static void run(const ItemRef &item) {
     check(found);
     setWrittenBy(work);
   } else if (work.start) {
-    item->flight = work.start();
+    item->flight = work.start(*item);
   }
   runsItem = false;
   if (item->flight)
@@ -148,7 +151,7 @@ static bool step() {
     if (item->flight->isDone())
       consider(item);
   for (const ItemRef &item : s.ready)
-    if (!item->work->mayStart || item->work->mayStart())
+    if (!item->work->mayStart || item->work->mayStart(*item))
       consider(item);
   if (!best)
     return false;
@@ -197,7 +200,8 @@ static void waitForOthers(Lock &lock, double since) {
     for (const ItemRef &item : s.ready)
       what += "; " + item->work->name;
   } else if (s.deadlockProbe) {
-    what = s.deadlockProbe(s.waitingThreads);
+    what = s.deadlockProbe(static_cast<int>(
+        std::count_if(s.waiters.begin(), s.waiters.end(), [&](const uint64_t *seen) { return *seen == s.steps; })));
   }
   double limit = options().timeoutSeconds;
   if (what.empty() && limit > 0 && seconds() - since > limit)
@@ -215,15 +219,25 @@ static void waitForOthers(Lock &lock, double since) {
 template <typename Condition> static CUresult runUntil(Lock &lock, Condition isOver) {
   Scheduler &s = scheduler();
   double idleSince = 0;
-  bool counted = false;
+  uint64_t seen = 0;
+  bool waits = false;
+  auto stopWaiting = [&] {
+    if (!waits)
+      return;
+    std::erase(s.waiters, &seen);
+    waits = false;
+    if (s.deadlockProbe)
+      s.deadlockProbe(0);
+  };
   while (!isOver() && stickyError() == CUDA_SUCCESS) {
+    seen = s.steps;
     if (step()) {
-      if (counted)
-        --s.waitingThreads, counted = false;
+      stopWaiting();
       continue;
     }
-    if (!counted) {
-      ++s.waitingThreads, counted = true;
+    if (!waits) {
+      s.waiters.push_back(&seen);
+      waits = true;
       idleSince = seconds();
     }
     size_t reports = pc_standin_reports();
@@ -231,14 +245,14 @@ template <typename Condition> static CUresult runUntil(Lock &lock, Condition isO
     if (options().keepGoing && pc_standin_reports() > static_cast<int>(reports))
       break; // a deadlock: there is no way on
   }
-  if (counted)
-    --s.waitingThreads;
+  stopWaiting();
   return stickyError();
 }
 
 CUresult pc::standin::waitFor(Lock &lock, const std::vector<ItemRef> &items) {
   CUresult result = runUntil(lock, [&] { return areDone(items); });
-  letTimePass();
+  if (scheduler().seed != 0)
+    letTimePass();
   return result;
 }
 
@@ -253,7 +267,7 @@ CUresult pc::standin::waitForAll(Lock &lock) {
 void pc::standin::letTimePass() {
   if (stickyError() != CUDA_SUCCESS)
     return;
-  uint64_t count = scheduler().seed == 0 ? 0 : drawNumber() % 4;
+  uint64_t count = scheduler().seed == 0 ? 1 : drawNumber() % 4;
   while (count-- > 0 && step()) {
   }
 }
@@ -270,5 +284,6 @@ void pc::standin::resetScheduler(uint64_t seed) {
     list->clear();
   }
   s.seed = seed;
+  ++s.resets;
   s.drawn = s.steps = 0;
 }

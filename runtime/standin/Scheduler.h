@@ -30,6 +30,8 @@ struct Flight {
   virtual std::string finish() = 0;
 };
 
+struct Item;
+
 /// What an item does; a node of a graph shares it with all of its launches.
 struct Work {
   std::string name;
@@ -37,13 +39,12 @@ struct Work {
   /// Does the work. May add accesses that it found out. Returns an error or nothing. Null: no work.
   std::function<std::string(std::vector<Access> &found)> run;
   /// Instead of `run`: begins work that others complete, where `mayStart` allows.
-  std::function<std::shared_ptr<Flight>()> start;
-  std::function<bool()> mayStart;
-  /// Called when an item of this work is submitted; what it returns is called before the item runs, for an error.
-  std::function<std::function<std::string()>()> prepare;
+  std::function<std::shared_ptr<Flight>(const Item &)> start;
+  std::function<bool(const Item &)> mayStart;
+  /// Called when an item of this work is submitted; may set its `check` and `ticket`.
+  std::function<void(Item &)> prepare;
 };
 
-struct Item;
 using ItemRef = std::shared_ptr<Item>;
 
 struct Item {
@@ -59,7 +60,8 @@ struct Item {
   std::vector<ItemRef> next;
   std::shared_ptr<const OrderClock> host; ///< What the host had waited for at submission.
   std::shared_ptr<Flight> flight;
-  std::function<std::string()> check; ///< Of Work::prepare.
+  std::function<std::string()> check; ///< Called before the item runs, for an error.
+  uint64_t ticket = 0;                ///< For Work::mayStart and Work::start.
 };
 
 /// Adds the work to the program; its predecessors are set.
@@ -78,12 +80,15 @@ void letTimePass();
 /// Whether all of `items` are done; if so the host knows.
 bool areDone(const std::vector<ItemRef> &items);
 
-/// Called while all that this process could do waits for others, with the number of its threads that wait: a report if
-/// nobody can go on, else nothing.
+/// Called while all that this process could do waits for others, with the number of its threads that wait (0: a thread
+/// goes on): a report if nobody can go on, else nothing.
 void setDeadlockProbe(std::function<std::string(int waitingThreads)> probe);
 
 /// Forgets all items; priorities follow the new seed.
 void resetScheduler(uint64_t seed);
+
+/// How often all items were forgotten.
+uint64_t numResets();
 
 /// A random number of the current seed.
 uint64_t drawNumber();

@@ -6,10 +6,12 @@
 //===----------------------------------------------------------------------===//
 #include "standin/abi/CublasLt.h"
 #include "standin/abi/Driver.h"
+#include "standin/abi/Nccl.h"
 
 #define COMPARE(name, value) static_assert(static_cast<int>(name) == (value), #name);
 PC_CUDA_ERRORS(COMPARE)
 PC_CUDA_CONSTANTS(COMPARE)
 PC_CUBLASLT_CONSTANTS(COMPARE)
+PC_NCCL_CONSTANTS(COMPARE)
 
 int main() {}

@@ -1,0 +1,455 @@
+//===- Nccl.cpp - NCCL's functions ----------------------------------------===//
+//
+// Non-blocking communicators and groups as NCCL has them. Where NCCL may answer
+// "in progress", this one does so whenever it can: callers have to poll.
+//
+//===----------------------------------------------------------------------===//
+#include "standin/Capture.h"
+#include "standin/Memory.h"
+#include "standin/NcclComm.h"
+
+#include <cstring>
+#include <set>
+#include <unistd.h>
+#include <utility>
+
+using namespace pc::standin;
+
+struct ncclComm {
+  CommRef comm;
+};
+
+/// What a ncclUniqueId holds.
+struct WorldName {
+  char magic[16];
+  FileName file;
+};
+static constexpr char worldMagic[16] = "pc stand-in";
+
+static std::set<ncclComm_t> &handles() {
+  static auto *handles = new std::set<ncclComm_t>;
+  return *handles;
+}
+
+ncclComm_t pc::standin::handleOf(const CommRef &comm) {
+  pc_standin_name_memory(comm.get(), 1, ("the order of calls on " + describe(*comm)).c_str());
+  ncclComm_t handle = new ncclComm{comm};
+  handles().insert(handle);
+  return handle;
+}
+
+static thread_local std::string lastError;
+
+static ncclResult_t fail(ncclResult_t code, const std::string &why) {
+  lastError = why;
+  return code;
+}
+
+static CommRef find(ncclComm_t handle) { return handles().count(handle) ? handle->comm : nullptr; }
+
+#define FIND(comm, handle)                                                                                             \
+  CommRef comm = find(handle);                                                                                         \
+  if (!comm)                                                                                                           \
+  return fail(ncclInvalidArgument, std::string(__func__) + ": not a communicator")
+
+PC_EXPORT ncclResult_t ncclGetVersion(int *version) {
+  *version = 22809;
+  return ncclSuccess;
+}
+
+PC_EXPORT const char *ncclGetErrorString(ncclResult_t result) {
+  static const char *texts[] = {"no error",
+                                "unhandled cuda error",
+                                "unhandled system error",
+                                "internal error",
+                                "invalid argument",
+                                "invalid usage",
+                                "remote process exited or there was a network error",
+                                "NCCL operation in progress"};
+  return result >= 0 && result <= ncclInProgress ? texts[result] : "unknown result code";
+}
+
+PC_EXPORT const char *ncclGetLastError(ncclComm_t handle) {
+  Lock lock(driverMutex());
+  CommRef comm = find(handle);
+  return comm && !comm->errorText.empty() ? comm->errorText.c_str() : lastError.c_str();
+}
+
+//===----------------------------------------------------------------------===//
+// Groups
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Calls between ncclGroupStart and ncclGroupEnd.
+struct Group {
+  int depth = 0;
+  struct Queued {
+    CommRef comm;
+    CUstream stream;
+    Call call;
+  };
+  std::vector<Queued> calls;
+  std::vector<CommRef> begun; ///< Blocking communicators that join or split.
+};
+} // namespace
+
+static thread_local Group group;
+
+/// Waits, where `comm` is blocking, until what it has begun is done.
+static ncclResult_t settle(Lock &lock, const CommRef &comm) {
+  comm->advance();
+  while (comm->blocking && comm->isAdvancing()) {
+    lock.unlock();
+    usleep(50);
+    lock.lock();
+    comm->advance();
+  }
+  return comm->error != ncclSuccess ? fail(comm->error, comm->errorText)
+         : comm->isAdvancing()      ? ncclInProgress
+                                    : ncclSuccess;
+}
+
+/// Work that PC_STANDIN_FAULT=swap exchanges with the next.
+struct HeldCall {
+  CUstream stream = nullptr;
+  Work work;
+};
+
+static CUresult enqueueCalls(CUstream stream, Work work) {
+  static HeldCall held;
+  if (faultHere("swap")) {
+    held = {stream, std::move(work)};
+    return CUDA_SUCCESS;
+  }
+  if (!held.stream)
+    return enqueue(stream, std::move(work), "NCCL");
+  tellFault("'" + work.name + "' comes before '" + held.work.name + "'");
+  CUresult result = enqueue(stream, std::move(work), "NCCL");
+  enqueue(held.stream, std::move(held.work), "NCCL");
+  held = {};
+  return result;
+}
+
+/// Submits the calls of a group: one item per communicator.
+static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
+  ncclResult_t result = ncclSuccess;
+  while (!queued.empty()) {
+    CommRef comm = queued.front().comm;
+    CUstream stream = queued.front().stream;
+    std::vector<Call> calls;
+    for (const Group::Queued &q : queued) {
+      if (q.comm != comm)
+        continue;
+      if (q.stream != stream)
+        return fail(ncclInvalidUsage, "one communicator on several streams in a group");
+      calls.push_back(q.call);
+    }
+    std::erase_if(queued, [&](const Group::Queued &q) { return q.comm == comm; });
+    if (enqueueCalls(stream, makeWork(comm, std::move(calls))) != CUDA_SUCCESS)
+      return fail(ncclUnhandledCudaError, "cannot enqueue: " + explanation(stickyError()));
+    if (!comm->blocking && options().seed && drawNumber() % 4 == 0) { // NCCL may do so
+      comm->mustPoll = true;
+      result = ncclInProgress;
+    }
+  }
+  return result;
+}
+
+PC_EXPORT ncclResult_t ncclGroupStart() {
+  ++group.depth;
+  return ncclSuccess;
+}
+
+PC_EXPORT ncclResult_t ncclGroupEnd() {
+  Lock lock(driverMutex());
+  if (group.depth == 0)
+    return fail(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
+  if (--group.depth > 0)
+    return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  for (const CommRef &comm : std::exchange(group.begun, {}))
+    if (ncclResult_t r = settle(lock, comm); r != ncclSuccess)
+      result = r;
+  if (result != ncclSuccess && result != ncclInProgress)
+    return result;
+  ncclResult_t submitted = submitCalls(std::exchange(group.calls, {}));
+  return submitted != ncclSuccess ? submitted : result;
+}
+
+//===----------------------------------------------------------------------===//
+// Communicators
+//===----------------------------------------------------------------------===//
+
+PC_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+  Lock lock(driverMutex());
+  // Lives as long as the process: others open it at any time.
+  auto *world = new MappedFile;
+  if (!world->create(sizeof(World), sizeof(World)))
+    return fail(ncclSystemError, "no memory for a communicator");
+  WorldName name{};
+  memcpy(name.magic, worldMagic, sizeof worldMagic);
+  name.file = {getpid(), world->fd};
+  memset(id, 0, sizeof *id);
+  memcpy(id->internal, &name, sizeof name);
+  return ncclSuccess;
+}
+
+PC_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *handle, int size, ncclUniqueId id, int rank,
+                                              ncclConfig_t *config) {
+  Lock lock(driverMutex());
+  setDeadlockProbe(findDeadlock);
+  WorldName name;
+  memcpy(&name, id.internal, sizeof name);
+  if (memcmp(name.magic, worldMagic, sizeof worldMagic) != 0)
+    return fail(ncclInvalidArgument, "the id does not come from the stand-in's ncclGetUniqueId");
+  if (size < 1 || size > maxRanks || rank < 0 || rank >= size)
+    return fail(ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(size));
+  if (currentDevice() < 0)
+    return fail(ncclUnhandledCudaError, "this thread has no context");
+  auto world = std::make_shared<MappedFile>();
+  if (!world->open(name.file, sizeof(World), true))
+    return fail(ncclSystemError, "the process that made the id is gone, or on another machine");
+  std::string why;
+  CommRef comm = joinWorld(std::move(world), rank, size, currentDevice(), &why);
+  if (!comm)
+    return fail(ncclInvalidUsage, why);
+  if (config && config->blocking != NCCL_CONFIG_UNDEF_INT)
+    comm->blocking = config->blocking;
+  if (config && config->commName)
+    comm->name = config->commName;
+  *handle = handleOf(comm);
+  if (!comm->blocking)
+    return ncclInProgress;
+  if (group.depth > 0) {
+    group.begun.push_back(comm);
+    return ncclSuccess;
+  }
+  return settle(lock, comm);
+}
+
+PC_EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *handle, int size, ncclUniqueId id, int rank) {
+  return ncclCommInitRankConfig(handle, size, id, rank, nullptr);
+}
+
+/// Why a call on the communicator has to wait or cannot be.
+static ncclResult_t checkReady(const Comm &comm) {
+  if (comm.error != ncclSuccess)
+    return fail(comm.error, comm.errorText);
+  if (comm.aborted)
+    return fail(ncclInvalidUsage, "the communicator was aborted");
+  if (comm.isAdvancing() || comm.mustPoll)
+    return fail(ncclInvalidUsage, "a call before ncclCommGetAsyncError said that the last one is done");
+  return ncclSuccess;
+}
+
+PC_EXPORT ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t *result, ncclConfig_t *config) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  if (ncclResult_t why = checkReady(*comm); why != ncclSuccess)
+    return why;
+  ncclResult_t begun = beginSplit(comm, color, key, config, result);
+  if (begun != ncclInProgress || !comm->blocking)
+    return begun;
+  if (group.depth > 0) {
+    group.begun.push_back(comm);
+    return ncclSuccess;
+  }
+  return settle(lock, comm);
+}
+
+PC_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *error) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  comm->advance();
+  if (comm->finalizing && comm->queued > 0)
+    letTimePass();
+  comm->mustPoll = false;
+  *error = comm->error != ncclSuccess ? comm->error : comm->isAdvancing() ? ncclInProgress : ncclSuccess;
+  if (*error == ncclSuccess && stickyError() != CUDA_SUCCESS)
+    *error = fail(ncclUnhandledCudaError, explanation(stickyError()));
+  return ncclSuccess;
+}
+
+PC_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t handle) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  comm->finalizing = true;
+  if (!comm->blocking)
+    return comm->queued > 0 ? ncclInProgress : ncclSuccess;
+  return waitForAll(lock) == CUDA_SUCCESS ? ncclSuccess : fail(ncclUnhandledCudaError, explanation(stickyError()));
+}
+
+PC_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  ncclResult_t result = ncclSuccess;
+  if (comm->queued > 0 && !comm->aborted && waitForAll(lock) != CUDA_SUCCESS)
+    result = fail(ncclUnhandledCudaError, explanation(stickyError()));
+  comm->destroyed = true;
+  handles().erase(handle);
+  delete handle;
+  return result;
+}
+
+/// Calls in flight end; what they would have written is not written.
+PC_EXPORT ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  comm->aborted = true;
+  handles().erase(handle);
+  delete handle;
+  return ncclSuccess;
+}
+
+PC_EXPORT ncclResult_t ncclCommCount(ncclComm_t handle, int *count) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  *count = comm->size;
+  return ncclSuccess;
+}
+
+PC_EXPORT ncclResult_t ncclCommUserRank(ncclComm_t handle, int *rank) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  *rank = comm->rank;
+  return ncclSuccess;
+}
+
+PC_EXPORT ncclResult_t ncclCommCuDevice(ncclComm_t handle, int *device) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  *device = comm->device;
+  return ncclSuccess;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+PC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes);
+PC_EXPORT CUresult cuMemFree_v2(CUdeviceptr at);
+
+PC_EXPORT ncclResult_t ncclMemAlloc(void **at, size_t bytes) {
+  CUdeviceptr address;
+  if (cuMemAlloc_v2(&address, bytes) != CUDA_SUCCESS)
+    return ncclUnhandledCudaError;
+  *at = reinterpret_cast<void *>(address);
+  return ncclSuccess;
+}
+
+PC_EXPORT ncclResult_t ncclMemFree(void *at) {
+  return cuMemFree_v2(reinterpret_cast<CUdeviceptr>(at)) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+static ncclResult_t checkBuffer(const void *at, size_t bytes) {
+  if (isDeviceMemory(at, static_cast<int64_t>(bytes)))
+    return ncclSuccess;
+  return fail(ncclInvalidArgument, describeMemory(at, static_cast<int64_t>(bytes)) + " is not device memory");
+}
+
+PC_EXPORT ncclResult_t ncclCommRegister(ncclComm_t handle, void *at, size_t bytes, void **registration) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  *registration = at;
+  return checkBuffer(at, bytes);
+}
+
+PC_EXPORT ncclResult_t ncclCommDeregister(ncclComm_t, void *) { return ncclSuccess; }
+
+PC_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void *at, size_t bytes, ncclWindow_t *window, int) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  if (reinterpret_cast<uintptr_t>(at) % 4096)
+    return fail(ncclInvalidArgument, "a window has to be aligned to 4096 bytes");
+  *window = reinterpret_cast<ncclWindow_t>(at);
+  return checkBuffer(at, bytes);
+}
+
+PC_EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t) { return ncclSuccess; }
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+/// Whether the buffers overlap otherwise than in place.
+static bool overlapsBadly(const Call &call, const Comm &comm) {
+  auto *in = static_cast<const char *>(call.in);
+  auto *out = static_cast<char *>(call.out);
+  int64_t bytes = call.count * ncclElementBytes(call.dtype);
+  int64_t ins = inBytes(call, comm.rank, comm.size), outs = outBytes(call, comm.rank, comm.size);
+  if (!ins || !outs || in + ins <= out || out + outs <= in)
+    return false;
+  switch (call.kind) {
+  case Call::AllGather:
+    return in != out + comm.rank * bytes;
+  case Call::ReduceScatter:
+    return out != in + comm.rank * bytes;
+  case Call::AllToAll:
+    return true;
+  default:
+    return in != out;
+  }
+}
+
+static ncclResult_t issue(ncclComm_t handle, CUstream stream, Call call) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  if (ncclResult_t why = checkReady(*comm); why != ncclSuccess)
+    return why;
+  if (call.dtype < 0 || call.dtype > ncclBfloat16 || call.reduction < 0 || call.reduction > ncclAvg || call.count < 0)
+    return fail(ncclInvalidArgument, "a type, reduction or count that the stand-in does not have");
+  if (call.peer < 0 || call.peer >= comm->size)
+    return fail(ncclInvalidArgument, describe(call) + ": there is no rank " + std::to_string(call.peer));
+  if (call.dtype == ncclFloat16 && (call.kind == Call::AllReduce || call.kind == Call::ReduceScatter))
+    return fail(ncclInvalidArgument, "the stand-in adds no f16");
+  if (deviceOf(stream) != comm->device)
+    return fail(ncclInvalidArgument, describe(call) + ": the stream is not on the communicator's device");
+  if (call.count == 0)
+    return ncclSuccess;
+  for (auto [at, bytes] : {std::pair{call.in, inBytes(call, comm->rank, comm->size)},
+                           std::pair{static_cast<const void *>(call.out), outBytes(call, comm->rank, comm->size)}})
+    if (bytes && checkBuffer(at, bytes) != ncclSuccess)
+      return fail(ncclInvalidArgument, describe(call) + ": " + lastError);
+  if (overlapsBadly(call, *comm))
+    return fail(ncclInvalidArgument, describe(call) + ": the buffers overlap, and not in place");
+  if (group.depth > 0) {
+    group.calls.push_back({comm, stream, call});
+    return ncclSuccess;
+  }
+  return submitCalls({{comm, stream, call}});
+}
+
+static int64_t n(size_t count) { return static_cast<int64_t>(count); }
+
+PC_EXPORT ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                     ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Call::AllReduce, in, out, n(count), type, op, 0});
+}
+PC_EXPORT ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                     cudaStream_t stream) {
+  return issue(comm, stream, {Call::AllGather, in, out, n(count), type, 0, 0});
+}
+PC_EXPORT ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                         ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Call::ReduceScatter, in, out, n(count), type, op, 0});
+}
+PC_EXPORT ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root,
+                                     ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Call::Broadcast, in, out, n(count), type, 0, root});
+}
+PC_EXPORT ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                  int root, ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Call::Reduce, in, out, n(count), type, op, root});
+}
+PC_EXPORT ncclResult_t ncclAlltoAll(const void *in, void *out, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                    cudaStream_t stream) {
+  return issue(comm, stream, {Call::AllToAll, in, out, n(count), type, 0, 0});
+}
+PC_EXPORT ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                cudaStream_t stream) {
+  return issue(comm, stream, {Call::Send, in, nullptr, n(count), type, 0, peer});
+}
+PC_EXPORT ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                cudaStream_t stream) {
+  return issue(comm, stream, {Call::Receive, nullptr, out, n(count), type, 0, peer});
+}

@@ -1,0 +1,332 @@
+//===- collectives.cpp - the NCCL of the stand-in -------------------------===//
+//
+// usage: standin-collectives threads|processes
+// Every call on 1 to 4 ranks against expected values; split communicators,
+// groups, captured calls; then programs whose ranks disagree, wait for each
+// other in a circle, or are aborted: each ends with a report that names both.
+//
+//===----------------------------------------------------------------------===//
+#include "Cuda.h"
+#include "standin/Numbers.h"
+#include "standin/abi/Nccl.h"
+
+#include <functional>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+extern "C" {
+const char *ncclGetErrorString(ncclResult_t);
+const char *ncclGetLastError(ncclComm_t);
+ncclResult_t ncclGetUniqueId(ncclUniqueId *);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
+ncclResult_t ncclCommSplit(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *);
+ncclResult_t ncclCommFinalize(ncclComm_t);
+ncclResult_t ncclCommDestroy(ncclComm_t);
+ncclResult_t ncclCommAbort(ncclComm_t);
+ncclResult_t ncclCommCount(ncclComm_t, int *);
+ncclResult_t ncclCommUserRank(ncclComm_t, int *);
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();
+ncclResult_t ncclAllReduce(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t);
+ncclResult_t ncclAllGather(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+ncclResult_t ncclReduceScatter(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t);
+ncclResult_t ncclBroadcast(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+ncclResult_t ncclReduce(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t, cudaStream_t);
+ncclResult_t ncclAlltoAll(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+ncclResult_t ncclSend(const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+ncclResult_t ncclRecv(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+}
+
+namespace {
+
+ncclConfig_t config(const char *name, int blocking) {
+  ncclConfig_t c;
+  memset(&c, 0xff, sizeof c);
+  c.size = sizeof c, c.magic = 0xcafebeef, c.version = 22809;
+  c.blocking = blocking;
+  c.netName = nullptr, c.commName = name;
+  return c;
+}
+
+/// Polls until what `comm` has begun is done.
+ncclResult_t settle(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    usleep(20);
+    if (ncclCommGetAsyncError(comm, &state) != ncclSuccess)
+      return ncclInternalError;
+  }
+  return state;
+}
+
+/// A call that may be in progress when it returns.
+#define NCCL(comm, call)                                                                                               \
+  do {                                                                                                                 \
+    ncclResult_t code_ = (call);                                                                                       \
+    if (code_ == ncclInProgress)                                                                                       \
+      code_ = settle(comm);                                                                                            \
+    if (code_ != ncclSuccess) {                                                                                        \
+      fprintf(stderr, "error: line %d: %s: %s, %s\n", __LINE__, #call, ncclGetErrorString(code_),                      \
+              ncclGetLastError(nullptr));                                                                              \
+      exit(1);                                                                                                         \
+    }                                                                                                                  \
+  } while (0)
+
+struct Rank {
+  int rank, size;
+  ncclComm_t comm = nullptr;
+  CUstream stream = nullptr, other = nullptr;
+
+  Rank(int rank, int size, ncclUniqueId id, bool processes) : rank(rank), size(size) {
+    useDevice(processes ? rank % 4 : rank);
+    stream = makeStream();
+    other = makeStream();
+    ncclConfig_t c = config("dp", 0);
+    NCCL(comm, ncclCommInitRankConfig(&comm, size, id, rank, &c));
+  }
+};
+
+/// Ends a rank whose communicator was not aborted.
+void leave(Rank &r) {
+  if (r.comm)
+    ncclCommDestroy(r.comm);
+}
+
+float value(int rank, int i) { return static_cast<float>(rank * 1000 + i); }
+
+void testCalls(Rank &r) {
+  constexpr int n = 100;
+  int s = r.size, all = n * s;
+  float *in = deviceArray<float>(all), *out = deviceArray<float>(all);
+  auto *in16 = deviceArray<uint16_t>(n), *out16 = deviceArray<uint16_t>(n);
+  float *host = pinnedArray<float>(all);
+  auto *host16 = pinnedArray<uint16_t>(n);
+  for (int i = 0; i < all; ++i)
+    host[i] = value(r.rank, i);
+  for (int i = 0; i < n; ++i)
+    host16[i] = pc::standin::toBf16(static_cast<float>(r.rank + 1) / 3);
+  OK(cuMemcpyHtoDAsync_v2(address(in), host, all * 4, r.stream));
+  OK(cuMemcpyHtoDAsync_v2(address(in16), host16, n * 2, r.stream));
+  OK(cuStreamSynchronize(r.stream));
+  std::vector<float> got(all);
+  auto fetch = [&](int count) {
+    OK(cuMemcpyDtoHAsync_v2(host, address(out), count * 4, r.stream));
+    OK(cuStreamSynchronize(r.stream));
+    got.assign(host, host + count);
+  };
+  auto sum = [&](int i) {
+    float total = value(0, i);
+    for (int rank = 1; rank < s; ++rank)
+      total += value(rank, i);
+    return total;
+  };
+
+  NCCL(r.comm, ncclAllReduce(in, out, n, ncclFloat32, ncclSum, r.comm, r.stream));
+  fetch(n);
+  for (int i = 0; i < n; ++i)
+    CHECK(got[i] == sum(i));
+  NCCL(r.comm, ncclAllReduce(in, out, n, ncclFloat32, ncclMax, r.comm, r.stream));
+  fetch(n);
+  for (int i = 0; i < n; ++i)
+    CHECK(got[i] == value(s - 1, i));
+  NCCL(r.comm, ncclAllReduce(in16, out16, n, ncclBfloat16, ncclSum, r.comm, r.stream));
+  OK(cuMemcpyDtoHAsync_v2(host16, address(out16), n * 2, r.stream));
+  OK(cuStreamSynchronize(r.stream));
+  float total = 0; // in f32, in the order of the ranks, rounded once
+  for (int rank = 0; rank < s; ++rank)
+    total += pc::standin::fromBf16(pc::standin::toBf16(static_cast<float>(rank + 1) / 3));
+  CHECK(host16[n - 1] == pc::standin::toBf16(total));
+
+  NCCL(r.comm, ncclAllGather(in, out, n, ncclFloat32, r.comm, r.stream));
+  fetch(all);
+  for (int i = 0; i < all; ++i)
+    CHECK(got[i] == value(i / n, i % n));
+  NCCL(r.comm, ncclReduceScatter(in, out, n, ncclFloat32, ncclSum, r.comm, r.stream));
+  fetch(n);
+  for (int i = 0; i < n; ++i)
+    CHECK(got[i] == sum(r.rank * n + i));
+  NCCL(r.comm, ncclBroadcast(in, out, n, ncclFloat32, s - 1, r.comm, r.stream));
+  fetch(n);
+  CHECK(got[7] == value(s - 1, 7));
+  NCCL(r.comm, ncclReduce(in, r.rank == 0 ? out : nullptr, n, ncclFloat32, ncclSum, 0, r.comm, r.stream));
+  fetch(n);
+  CHECK(got[3] == (r.rank == 0 ? sum(3) : value(s - 1, 3)));
+  NCCL(r.comm, ncclAlltoAll(in, out, n, ncclFloat32, r.comm, r.stream));
+  fetch(all);
+  for (int i = 0; i < all; ++i)
+    CHECK(got[i] == value(i / n, r.rank * n + i % n));
+
+  // A ring of messages and a collective in one group, three times by a graph.
+  OK(cuStreamBeginCapture_v2(r.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  NCCL(r.comm, ncclGroupStart());
+  NCCL(r.comm, ncclSend(in, n, ncclFloat32, (r.rank + 1) % s, r.comm, r.stream));
+  NCCL(r.comm, ncclRecv(out, n, ncclFloat32, (r.rank + s - 1) % s, r.comm, r.stream));
+  NCCL(r.comm, ncclGroupEnd());
+  NCCL(r.comm, ncclAllReduce(out, out, n, ncclFloat32, ncclSum, r.comm, r.stream));
+  CUgraph graph;
+  CUgraphExec exec;
+  OK(cuStreamEndCapture(r.stream, &graph));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  for (int step = 0; step < 3; ++step) {
+    OK(cuGraphLaunch(exec, r.stream));
+    fetch(n);
+    for (int i = 0; i < n; ++i)
+      CHECK(got[i] == sum(i));
+  }
+
+  // Halves of the ranks, in reverse order; calls on two communicators on two streams that nothing orders.
+  ncclComm_t half = nullptr, none = nullptr;
+  ncclConfig_t c = config("half", 0);
+  NCCL(r.comm, ncclCommSplit(r.comm, r.rank % 2, -r.rank, &half, &c));
+  CHECK(half != nullptr);
+  int count = 0, place = -1;
+  NCCL(half, ncclCommCount(half, &count));
+  NCCL(half, ncclCommUserRank(half, &place));
+  CHECK(count == (s + 1 - r.rank % 2) / 2 && place == count - 1 - r.rank / 2);
+  NCCL(r.comm, ncclCommSplit(r.comm, NCCL_SPLIT_NOCOLOR, 0, &none, nullptr));
+  CHECK(none == nullptr);
+  float *out2 = deviceArray<float>(n);
+  NCCL(half, ncclAllReduce(in, out2, n, ncclFloat32, ncclSum, half, r.other));
+  OK(cuStreamSynchronize(r.other));
+  float expected = 0;
+  for (int rank = r.rank % 2; rank < s; rank += 2)
+    expected += value(rank, 5);
+  CHECK(out2[5] == expected);
+  NCCL(half, ncclCommFinalize(half));
+  CHECK(ncclCommDestroy(half) == ncclSuccess);
+  // Buffers that overlap, streams and types that do not fit.
+  CHECK(s == 1 || ncclAllGather(out + 1, out, n, ncclFloat32, r.comm, r.stream) == ncclInvalidArgument);
+  CHECK(ncclAllReduce(host, out, n, ncclFloat32, ncclSum, r.comm, r.stream) == ncclInvalidArgument);
+  CHECK(ncclAllReduce(in, out, n, ncclFloat32, ncclSum, r.comm, nullptr) == ncclInvalidArgument);
+  CHECK(pc_standin_reports() == 0);
+}
+
+/// Two communicators on two streams; the ranks agree on nothing but the communicators.
+void testCircle(Rank &r) {
+  ncclComm_t second = nullptr;
+  ncclConfig_t c = config("tp", 0);
+  NCCL(r.comm, ncclCommSplit(r.comm, 0, r.rank, &second, &c));
+  float *a = deviceArray<float>(8), *b = deviceArray<float>(8);
+  ncclComm_t comms[] = {r.comm, second};
+  float *arrays[] = {a, b};
+  for (int i = 0; i < 2; ++i) { // one stream, opposite orders
+    int which = r.rank == 1 ? 1 - i : i;
+    OK(cuMemsetD32Async(address(arrays[which]), 0, 8, r.stream));
+    NCCL(comms[which], ncclAllReduce(arrays[which], arrays[which], 8, ncclFloat32, ncclSum, comms[which], r.stream));
+  }
+  CHECK(cuStreamSynchronize(r.stream) == CUDA_ERROR_LAUNCH_FAILED);
+  CHECK(has(reports(), "deadlock: rank 0 waits in all_reduce sum of 8 f32 of 'dp'"));
+  CHECK(has(reports(), "rank 1 waits in all_reduce sum of 8 f32 of 'tp'"));
+}
+
+/// The ranks call different things at the same place.
+void testMismatch(Rank &r) {
+  float *a = deviceArray<float>(64);
+  OK(cuMemsetD32Async(address(a), 0, 64, r.stream));
+  NCCL(r.comm, r.rank == 1 ? ncclAllGather(a + 4, a, 4, ncclFloat32, r.comm, r.stream)
+                           : ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, r.comm, r.stream));
+  CHECK(cuStreamSynchronize(r.stream) == CUDA_ERROR_LAUNCH_FAILED);
+  CHECK(has(reports(), "all_reduce sum of 8 f32") && has(reports(), "all_gather of 4 f32"));
+  CHECK(has(reports(), "rank 0 calls") && has(reports(), "rank 1 calls"));
+}
+
+/// A message of another length than the other side expects.
+void testMessage(Rank &r) {
+  float *a = deviceArray<float>(64);
+  OK(cuMemsetD32Async(address(a), 0, 64, r.stream));
+  if (r.rank == 0)
+    NCCL(r.comm, ncclSend(a, 8, ncclFloat32, 1, r.comm, r.stream));
+  else
+    NCCL(r.comm, ncclRecv(a, 9, ncclFloat32, 0, r.comm, r.stream));
+  cuStreamSynchronize(r.stream);
+  if (r.rank == 1)
+    CHECK(has(reports(), "rank 1 calls receive of 9 f32 from rank 0, rank 0 calls send of 8 f32 to rank 1"));
+}
+
+/// Rank 1 never calls; the others are aborted from another thread.
+void testAbort(Rank &r) {
+  if (r.rank == 1)
+    return;
+  float *a = deviceArray<float>(8);
+  OK(cuMemsetD32Async(address(a), 0, 8, r.stream));
+  NCCL(r.comm, ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, r.comm, r.stream));
+  std::thread monitor([&] {
+    usleep(20000);
+    CHECK(ncclCommAbort(r.comm) == ncclSuccess);
+    r.comm = nullptr;
+  });
+  OK(cuStreamSynchronize(r.stream));
+  monitor.join();
+}
+
+/// Two calls on one communicator that nothing orders.
+void testUnordered(Rank &r) {
+  float *a = deviceArray<float>(8), *b = deviceArray<float>(8);
+  OK(cuMemsetD32Async(address(a), 0, 8, r.stream));
+  OK(cuMemsetD32Async(address(b), 0, 8, r.other));
+  NCCL(r.comm, ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, r.comm, r.stream));
+  NCCL(r.comm, ncclAllReduce(b, b, 8, ncclFloat32, ncclMax, r.comm, r.other));
+  cuCtxSynchronize();
+  CHECK(has(reports(), "all_reduce sum") && has(reports(), "all_reduce max") &&
+        has(reports(), "the order of calls on"));
+}
+
+bool processes;
+
+/// Runs `body` on `size` ranks.
+void run(const char *name, int size, std::function<void(Rank &)> body) {
+  pc_standin_reset(getenv("PC_STANDIN_SEED") ? strtoull(getenv("PC_STANDIN_SEED"), nullptr, 0) : 0);
+  useDevice(0);
+  ncclUniqueId id;
+  if (ncclGetUniqueId(&id) != ncclSuccess)
+    exit(1);
+  int before = failures;
+  if (processes) {
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < size; ++rank) {
+      pid_t child = fork();
+      if (child == 0) {
+        failures = 0;
+        Rank r(rank, size, id, true);
+        body(r);
+        leave(r);
+        _exit(failures != 0);
+      }
+      children.push_back(child);
+    }
+    for (pid_t child : children) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      failures += status != 0;
+    }
+  } else {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank)
+      threads.emplace_back([&, rank] {
+        Rank r(rank, size, id, false);
+        body(r);
+        leave(r);
+      });
+    for (auto &thread : threads)
+      thread.join();
+  }
+  printf("%s on %d ranks: %s\n", name, size, failures == before ? "ok" : "FAILED");
+  fflush(stdout);
+}
+
+} // namespace
+
+int main(int, char **argv) {
+  processes = argv[1] && !strcmp(argv[1], "processes");
+  for (int size = 1; size <= 4; ++size)
+    run("calls", size, testCalls);
+  run("a circle", 2, testCircle);
+  run("a mismatch", 2, testMismatch);
+  run("a wrong message", 2, testMessage);
+  run("an abort", 2, testAbort);
+  run("no order", 1, testUnordered);
+  printf("%d failed\n", failures);
+  return failures != 0;
+}
