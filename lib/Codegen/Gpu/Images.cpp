@@ -9,21 +9,27 @@
 using namespace mlir;
 using namespace pc::toolchain;
 
-/// Threads of a block, kernel by kernel, where the kernel states them.
-static llvm::StringMap<int64_t> statedThreads(const llvm::Module &module) {
-  llvm::StringMap<int64_t> threads;
-  for (const llvm::Function &function : module)
+/// Puts ptxas's figures into the order of the kernels and adds the threads of a block, where the kernel states them.
+static void complete(std::vector<pc::GpuKernelUse> &figures, const llvm::Module &module) {
+  llvm::StringMap<pc::GpuKernelUse> byName;
+  for (pc::GpuKernelUse &use : figures)
+    byName[use.kernel] = use;
+  figures.clear();
+  for (const llvm::Function &function : module) {
+    auto use = byName.find(function.getName());
+    if (use == byName.end())
+      continue;
     for (StringRef name : {"nvvm.maxntid", "nvvm.reqntid"})
       if (function.hasFnAttribute(name)) {
-        int64_t product = 1;
+        use->second.threads = 1;
         for (StringRef part : llvm::split(function.getFnAttribute(name).getValueAsString(), ',')) {
           int64_t dim = 1;
           part.trim().getAsInteger(10, dim);
-          product *= dim;
+          use->second.threads *= dim;
         }
-        threads[function.getName()] = product;
       }
-  return threads;
+    figures.push_back(use->second);
+  }
 }
 
 FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp module,
@@ -68,10 +74,8 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
     if (failed(assemble(module, toolkit.ptxas, archs, texts, images)))
       return failure();
   }
-  llvm::StringMap<int64_t> threads = statedThreads(*ir);
   for (GpuImage &image : images)
-    for (GpuKernelUse &use : image.use)
-      use.threads = threads.lookup(use.kernel);
+    complete(image.use, *ir);
   basePtx->push_back('\0');
   images.push_back({GpuImageKind::Ptx, base.number, false, std::move(*basePtx), {}});
   if (options.emitHostImage) {
