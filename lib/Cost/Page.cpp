@@ -166,7 +166,7 @@ json::Array Page::moves() {
       axes.push_back(axis.getValue());
     Traffic traffic = trafficOf(move, mesh);
     rows.push_back(json::Object{{"move", moveName(move.getMoveKind())},
-                                {"name", sourceName(issued)},
+                                {"name", sourceName(move)},
                                 {"axis", llvm::join(axes, "+")},
                                 {"ranks", mesh ? mesh.size(move.getMoveAxes()) : 1},
                                 {"phase", stepPhaseName(phase)},
