@@ -131,8 +131,8 @@ protected:
   virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                                const ParallelFor &parallelFor) = 0;
 
-  /// Announces the moves of `ticket` between two or more members, and ends them. Without support for moves under way all
-  /// happens at the wait.
+  /// Announces the moves of `ticket` between two or more members, and ends them. Without support for moves under way
+  /// all happens at the wait.
   virtual pcrt_status begin(Ticket &, const ParallelFor &) { return PCRT_OK; }
   virtual pcrt_status finish(Ticket &ticket, const ParallelFor &parallelFor);
 
@@ -152,8 +152,10 @@ pcrt_status connect(std::unique_ptr<Comm> *out, std::string *error);
 
 /// Calls `body` as every rank that this process is: once, connected as above, or with PCRT_TRANSPORT=virtual once per
 /// rank of the run, each on a thread of its own. `programRanks`: how many ranks the program has, used where nobody else
-/// says so. A body that fails has called Comm::abort. Returns its status, or connect's with a reason in `error`.
-pcrt_status runRanks(int programRanks, const std::function<pcrt_status(Comm &)> &body, std::string *error);
+/// says so. `onDevices`: moves are made by devices, so that `tcp` is the transport unless another one is chosen. A body
+/// that fails has called Comm::abort. Returns its status, or connect's with a reason in `error`.
+pcrt_status runRanks(int programRanks, bool onDevices, const std::function<pcrt_status(Comm &)> &body,
+                     std::string *error);
 
 /// Threads this rank may use: PCRT_THREADS, else the cores it is pinned to.
 int threadsOfThisRank();

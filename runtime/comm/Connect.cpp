@@ -71,10 +71,7 @@ static pcrt_status connectMpi(std::unique_ptr<Comm> *out, std::string *error) {
   return pcrt_status(status);
 }
 
-pcrt_status pcrt::connect(std::unique_ptr<Comm> *out, std::string *error) {
-  Place place;
-  if (!readPlace(&place, error))
-    return PCRT_USAGE;
+static pcrt_status connectPlace(const Place &place, std::unique_ptr<Comm> *out, std::string *error) {
   if (place.transport == "mpi")
     return connectMpi(out, error);
   if (place.transport == "tcp")
@@ -106,14 +103,23 @@ pcrt_status pcrt::connect(std::unique_ptr<Comm> *out, std::string *error) {
   return ShmComm::join(fd, place.rank, place.sharedFile >= 0, out, error);
 }
 
-pcrt_status pcrt::runRanks(int programRanks, const std::function<pcrt_status(Comm &)> &body, std::string *error) {
+pcrt_status pcrt::connect(std::unique_ptr<Comm> *out, std::string *error) {
+  Place place;
+  return readPlace(&place, error) ? connectPlace(place, out, error) : PCRT_USAGE;
+}
+
+pcrt_status pcrt::runRanks(int programRanks, bool onDevices, const std::function<pcrt_status(Comm &)> &body,
+                           std::string *error) {
   Place place;
   if (!readPlace(&place, error))
     return PCRT_USAGE;
   if (place.transport == "virtual")
     return VirtualWorld(place.launcher == "pc-run" ? place.size : programRanks).run(body);
+  // What devices move by themselves needs a control plane, no shared memory; and one that can end their waits.
+  if (onDevices && place.size > 1 && !getenv("PCRT_TRANSPORT"))
+    place.transport = "tcp";
   std::unique_ptr<Comm> comm;
-  if (pcrt_status status = connect(&comm, error); status != PCRT_OK)
+  if (pcrt_status status = connectPlace(place, &comm, error); status != PCRT_OK)
     return status;
   return body(*comm);
 }

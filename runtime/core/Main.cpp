@@ -70,7 +70,7 @@ static pcrt_status run(int argc, char **argv, Place &place) {
     }
     return failure.status;
   };
-  pcrt_status status = runRanks(program.mesh.ranks(), runRank, &error);
+  pcrt_status status = runRanks(program.mesh.ranks(), program.abi.target == PCRT_CUDA, runRank, &error);
   if (!error.empty())
     fail(status, error);
   return status;

@@ -508,7 +508,7 @@ int main(int argc, char **argv) {
     }
   }
   std::string error;
-  pcrt_status status = runRanks(ranks, tryRank, &error);
+  pcrt_status status = runRanks(ranks, onDevice, tryRank, &error);
   if (!error.empty())
     fprintf(stderr, "error: %s\n", error.c_str());
   return status;

@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
   if (mode == "sleep") // for signals to pc-run
     sleepSeconds(20);
   auto body = [&](Comm &comm) { return runRank(comm, mode, victim); };
-  pcrt_status status = runRanks(1, body, &error);
+  pcrt_status status = runRanks(1, false, body, &error);
   if (!error.empty())
     fprintf(stderr, "error: %s\n", error.c_str());
   return status;
