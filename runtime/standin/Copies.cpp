@@ -196,14 +196,16 @@ static CUresult fill(const char *function, CUdeviceptr at, Value value, size_t c
   int64_t bytes = static_cast<int64_t>(count * sizeof(Value));
   if (at % sizeof(Value))
     return refuse(CUDA_ERROR_INVALID_VALUE, std::string(function) + ": not aligned");
-  if (!isDeviceMemory(pointer(at), bytes))
-    return refuse(CUDA_ERROR_INVALID_VALUE,
-                  std::string(function) + ": " + describeMemory(pointer(at), bytes) + " is not device memory");
+  bool pinned = isPinnedMemory(pointer(at), bytes);
+  if (!pinned && !isDeviceMemory(pointer(at), bytes))
+    return refuse(CUDA_ERROR_INVALID_VALUE, std::string(function) + ": " + describeMemory(pointer(at), bytes) +
+                                                " is neither device nor pinned memory");
   Work work;
   work.name = "memset";
   work.accesses = {{pointer(at), bytes, 1}};
   work.run = [=](std::vector<Access> &) {
     std::fill_n(static_cast<Value *>(writable(pointer(at))), count, value);
+    workOnHost += pinned;
     return std::string();
   };
   return enqueue(stream, std::move(work), function);

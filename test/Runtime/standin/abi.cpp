@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "standin/abi/CublasLt.h"
+#include "standin/abi/Cudnn.h"
 #include "standin/abi/Driver.h"
 #include "standin/abi/Nccl.h"
 
@@ -12,6 +13,7 @@
 PC_CUDA_ERRORS(COMPARE)
 PC_CUDA_CONSTANTS(COMPARE)
 PC_CUBLASLT_CONSTANTS(COMPARE)
+PC_CUDNN_CONSTANTS(COMPARE)
 PC_NCCL_CONSTANTS(COMPARE)
 
 int main() {}
