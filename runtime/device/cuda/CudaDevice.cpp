@@ -22,6 +22,8 @@ CudaDevice::CudaDevice(const Program &program, int ordinal)
       blocking(switchedOn("PCRT_CUDA_BLOCKING", false)), graphs(!blocking && switchedOn("PCRT_CUDA_GRAPH", true)) {
   if (program.abi.num_gemms)
     products = std::make_unique<Products>(session, program.abi);
+  if (program.abi.num_attentions)
+    attentions = std::make_unique<Attentions>(session, program.abi);
   prepareInputs();
 }
 
@@ -95,7 +97,10 @@ void CudaDevice::prepare(pcrt_context &context) {
     tickets.resize(program.abi.num_tickets + 1);
     for (int i = 0; i <= program.abi.num_tickets; ++i)
       arrived.push_back(session.makeEvent());
+    groupMoves.resize(context.groups.size());
     context.require(enqueueStep(context, Mode::Listen));
+    for (const AttentionCall &call : attentionCalls)
+      attentions->prepare(call.index, call.args.data());
     scalars = static_cast<float *>(session.pinned(size_t(std::max<int64_t>(scalarsShown, 1)) * sizeof(float)));
     shown.reserve(scalarsShown);
   });
@@ -106,8 +111,10 @@ void CudaDevice::prepare(pcrt_context &context) {
       if (comm->registerArena(arena, arenaMemory.mappedBytes()) != PCRT_OK)
         fail(PCRT_RESOURCE, comm->error());
       for (size_t group = 0; group < groupStreams.size(); ++group)
-        if (ready[group] && comm->hasStreams())
+        if (groupMoves[group] && comm->hasStreams()) {
           groupStreams[group] = session.makeStream();
+          ready[group] = session.makeEvent();
+        }
     });
   }
   if (products) {
@@ -164,6 +171,8 @@ pcrt_status CudaDevice::begin(pcrt_context &context, int64_t step) {
       return status;
   }
   ++stepsRun;
+  while (context.profile.tracing() && int64_t(timers.size()) < 2 * callsMade)
+    timers.push_back(session.makeEvent(true));
   if (!graphs || stepsRun == 1 || context.profile.tracing())
     return enqueueStep(context, Mode::Run);
   if (!graph)
@@ -205,12 +214,6 @@ pcrt_status CudaDevice::done(pcrt_context &context, Result result, const char *w
                           (blocking ? "" : " (or something before it; PCRT_CUDA_BLOCKING=1 waits after every call)"));
 }
 
-Event CudaDevice::nextTimer() {
-  if (timersUsed == timers.size())
-    timers.push_back(session.makeEvent(true));
-  return timers[timersUsed++];
-}
-
 /// Enqueues with `f` what a call of pcrt.h means, between two events if the step is traced.
 template <typename F>
 pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream,
@@ -224,8 +227,8 @@ pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index
   bool timing = context.profile.tracing() && mode == Mode::Run;
   Timed times{call, index, nullptr, nullptr};
   if (timing) {
-    times.start = nextTimer();
-    times.end = nextTimer();
+    times.start = timers[timersUsed++];
+    times.end = timers[timersUsed++];
     if (Result result = session.driver.eventRecord(times.start, stream); result != Success)
       return done(context, result, what, name);
   }
@@ -279,9 +282,16 @@ pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, co
   });
 }
 
-pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const *) {
-  return context.fail(PCRT_INTERNAL, std::string("attention '") + program.abi.attentions[index].name +
-                                         "' by a library is not there yet");
+pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const *args) {
+  const char *name = program.abi.attentions[index].name;
+  if (mode == Mode::Listen)
+    attentionCalls.push_back({index, std::vector<void *>(args, args + (program.abi.attentions[index].backward ? 12 : 6))});
+  return run(context, Profile::Call::Attention, index, name, session.compute, [&] {
+    std::string problem = attentions->run(index, args);
+    return problem.empty()
+               ? PCRT_OK
+               : context.fail(PCRT_INTERNAL, std::string("attention '") + name + "': cuDNN says " + problem);
+  });
 }
 
 bool CudaDevice::isLocal(const pcrt_context &context, int move) const {
@@ -370,8 +380,8 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
   }
   outstanding[ticket] = true;
   if (mode == Mode::Listen) {
-    if (!ready[desc.group])
-      ready[desc.group] = session.makeEvent();
+    groupMoves[desc.group] = true;
+    ++callsMade;
     return PCRT_OK;
   }
   Stream stream = streamOf(desc.group);
@@ -460,6 +470,8 @@ Json CudaDevice::figures() {
     figures["cublaslt"] = products->library().version;
     figures["products_timed"] = products->timed();
   }
+  if (attentions)
+    figures["cudnn"] = describeCudnnVersion(attentions->library().version);
   if (comm)
     figures["moves"] = comm->name();
   figures["graph"] = graph != nullptr;

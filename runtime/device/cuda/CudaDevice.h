@@ -11,6 +11,7 @@
 
 #include "core/Context.h"
 #include "core/Device.h"
+#include "device/cuda/Attentions.h"
 #include "device/cuda/DeviceComm.h"
 #include "device/cuda/Kernels.h"
 #include "device/cuda/Memory.h"
@@ -53,6 +54,10 @@ private:
     int64_t microbatch;
     const float *value;
   };
+  struct AttentionCall {
+    int index;
+    std::vector<void *> args;
+  };
   /// A call between two events, for the trace.
   struct Timed {
     Profile::Call call;
@@ -74,7 +79,6 @@ private:
   Stream streamOf(int group);
   template <typename F>
   pcrt_status run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream, F &&f);
-  Event nextTimer();
   void bookTimes(pcrt_context &context);
 
   const Program &program;
@@ -83,6 +87,7 @@ private:
   Staging staging;
   Kernels kernels;
   std::unique_ptr<Products> products;
+  std::unique_ptr<Attentions> attentions;
   std::unique_ptr<DeviceComm> comm;
   char *arena = nullptr;
 
@@ -92,6 +97,8 @@ private:
   GraphExec graph = nullptr;
 
   std::vector<ProductCall> productCalls; ///< What listening found.
+  std::vector<AttentionCall> attentionCalls;
+  std::vector<bool> groupMoves; ///< Whether the step moves data within a group.
   int64_t scalarsShown = 0, callsMade = 0;
 
   char *inputMemory = nullptr; ///< Two slots of inputBytes.

@@ -79,10 +79,10 @@ int main(int argc, char **argv) {
         int64_t workspace = -1;
         std::string problem = planner->plan(desc, deterministic, &workspace);
         ++plans;
-        // What a plan may take besides the tensors that are bound: a little, and the gradients of the key heads apart.
-        int64_t most = 4096 + (backward && shape.heads != shape.keyHeads
-                                   ? 4 * shape.batch * shape.heads * shape.sequence * shape.headDim
-                                   : 0);
+        // What a plan may take besides the tensors that are bound: a little, the gradients of the key heads apart, and,
+        // on other devices than Hopper's, once more the addends of dQ.
+        int64_t addends = backward ? (shape.heads != shape.keyHeads) + (arch != 90) : 0;
+        int64_t most = 4096 + addends * 4 * shape.batch * shape.heads * shape.sequence * shape.headDim;
         if (deterministic) {
           int64_t rounded = (shape.sequence + 127) / 128 * 128;
           most += 2 * shape.batch * shape.heads * rounded * rounded;

@@ -1,0 +1,110 @@
+//===- Attentions.cpp - the attentions of a program on cuDNN --------------===//
+#include "device/cuda/Attentions.h"
+#include "core/Failure.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+Attentions::Attentions(Session &session, const pcrt_program &program)
+    : session(session), program(program), shapeOf(program.num_attentions) {
+  load(dnn, &opened);
+  DnnStatus status = dnn.create(&handle);
+  if (!status)
+    status = dnn.setStream(handle, session.compute);
+  if (status)
+    fail(PCRT_RESOURCE, "cuDNN (" + opened.path + ") does not start: " + dnn.getErrorString(status));
+  planner = std::make_unique<AttentionPlanner>(dnn, handle);
+}
+
+Attentions::~Attentions() {
+  for (auto &shape : shapes)
+    dnn.destroyDescriptor(shape->plan.descriptor);
+  planner.reset();
+  if (handle)
+    dnn.destroy(handle);
+}
+
+bool Attentions::deterministic(const pcrt_attention_desc &desc, void *const *args) {
+  return desc.backward && !args[9]; // no accumulator
+}
+
+/// Whether two descriptors differ in their names at most.
+static bool same(pcrt_attention_desc a, pcrt_attention_desc b) {
+  auto equal = [](const int64_t (&x)[4], const int64_t (&y)[4]) { return memcmp(x, y, sizeof x) == 0; };
+  bool good = a.backward == b.backward && a.causal == b.causal && a.dtype == b.dtype && a.batch == b.batch &&
+              a.q_heads == b.q_heads && a.kv_heads == b.kv_heads && a.q_length == b.q_length &&
+              a.kv_length == b.kv_length && a.head_dim == b.head_dim && a.scale == b.scale && equal(a.q, b.q) &&
+              equal(a.k, b.k) && equal(a.v, b.v) && equal(a.o, b.o);
+  return good && (!a.backward || (equal(a.d_o, b.d_o) && equal(a.dq, b.dq) && equal(a.dk, b.dk) && equal(a.dv, b.dv)));
+}
+
+void Attentions::prepare(int index, void *const *args) {
+  const pcrt_attention_desc &desc = program.attentions[index];
+  bool oneOrder = deterministic(desc, args);
+  if (shapeOf[index])
+    return;
+  for (auto &shape : shapes)
+    if (shape->deterministic == oneOrder && same(shape->desc, desc) &&
+        shape->plan.workspaceBytes <= desc.workspace_bytes) {
+      shapeOf[index] = shape.get();
+      return;
+    }
+  auto made = std::make_unique<Shape>(Shape{desc, oneOrder, {}});
+  std::string problem = planner->build(desc, oneOrder, desc.workspace_bytes, &made->plan);
+  if (!problem.empty())
+    fail(PCRT_INTERNAL, std::string("attention '") + desc.name + "': cuDNN " + describeCudnnVersion(opened.version) +
+                            " has no plan for it on " + session.name + ": " + problem);
+  shapes.push_back(std::move(made));
+  shapeOf[index] = shapes.back().get();
+}
+
+std::string Attentions::run(int index, void *const *args) {
+  static constexpr int64_t forwardIds[] = {AttentionQ, AttentionK, AttentionV, AttentionO, AttentionStatistics};
+  static constexpr int64_t backwardIds[] = {AttentionQ,          AttentionK,           AttentionV,  AttentionO,
+                                            AttentionStatistics, AttentionDO,          AttentionDQ, AttentionDK,
+                                            AttentionDV,         AttentionAccumulator, AttentionDot};
+  static float minusInfinity = -INFINITY, one = 1;
+  Shape &shape = *shapeOf[index];
+  const pcrt_attention_desc &desc = shape.desc;
+  int64_t ids[16], count = 0, tensors = desc.backward ? std::size(backwardIds) : std::size(forwardIds);
+  void *pointers[16];
+  auto bind = [&](int64_t id, void *at) {
+    ids[count] = id;
+    pointers[count++] = at;
+  };
+  for (int64_t i = 0; i < tensors; ++i)
+    if (int64_t id = desc.backward ? backwardIds[i] : forwardIds[i]; id != AttentionAccumulator || !shape.deterministic)
+      bind(id, args[i]);
+  bind(AttentionScale, &shape.desc.scale);
+  if (desc.causal)
+    bind(AttentionMinusInfinity, &minusInfinity);
+  if (desc.backward)
+    bind(AttentionOne, &one);
+  void *workspace = args[tensors];
+  DnnDescriptor pack = nullptr;
+  DnnStatus status = dnn.createDescriptor(dnn::VariantPack, &pack);
+  auto set = [&](int attribute, int type, int64_t number, const void *elements) {
+    if (!status)
+      status = dnn.setAttribute(pack, attribute, type, number, elements);
+  };
+  set(dnn::PackPointers, dnn::TypePointer, count, pointers);
+  set(dnn::PackIds, dnn::TypeInt64, count, ids);
+  set(dnn::PackWorkspace, dnn::TypePointer, 1, &workspace);
+  if (!status)
+    status = dnn.finalize(pack);
+  if (!status)
+    status = dnn.execute(handle, shape.plan.descriptor, pack);
+  std::string problem;
+  if (status) {
+    char text[1024] = "";
+    dnn.getLastErrorString(text, sizeof text);
+    problem = std::string(dnn.getErrorString(status)) + (text[0] ? ": " : "") + text;
+  }
+  if (pack)
+    dnn.destroyDescriptor(pack);
+  return problem;
+}

@@ -1,0 +1,48 @@
+//===- Attentions.h - the attentions of a program on cuDNN ----------------===//
+#ifndef PCRT_DEVICE_CUDA_ATTENTIONS_H
+#define PCRT_DEVICE_CUDA_ATTENTIONS_H
+
+#include "device/cuda/AttentionPlan.h"
+#include "device/cuda/Session.h"
+
+#include <memory>
+
+namespace pcrt::cuda {
+
+class Attentions {
+public:
+  /// Loads the library. Throws PCRT_RESOURCE.
+  Attentions(Session &session, const pcrt_program &program);
+  ~Attentions();
+
+  /// Makes the plan of attention `index` as it is called with `args`, once for all layers of one shape. Throws
+  /// PCRT_INTERNAL naming an attention that has no plan.
+  void prepare(int index, void *const *args);
+
+  /// Enqueues an attention on the compute stream; `args` as pcrt_attention has them. Returns "" or what the library
+  /// says.
+  std::string run(int index, void *const *args);
+
+  const Opened &library() const { return opened; }
+
+private:
+  struct Shape {
+    pcrt_attention_desc desc;
+    bool deterministic;
+    AttentionPlan plan;
+  };
+  static bool deterministic(const pcrt_attention_desc &desc, void *const *args);
+
+  Session &session;
+  const pcrt_program &program;
+  Cudnn dnn;
+  Opened opened;
+  DnnHandle handle = nullptr;
+  std::unique_ptr<AttentionPlanner> planner;
+  std::vector<std::unique_ptr<Shape>> shapes;
+  std::vector<Shape *> shapeOf; ///< By index in the program's table.
+};
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_DEVICE_CUDA_ATTENTIONS_H
