@@ -2,6 +2,7 @@
 #include "device/cuda/Session.h"
 #include "core/Failure.h"
 
+#include <cstdlib>
 #include <cstring>
 
 using namespace pcrt;
@@ -20,6 +21,10 @@ Session::Session(int ordinal) {
   if (count == 0)
     fail(PCRT_RESOURCE, "the CUDA driver (" + library.path +
                             ") finds no device; see nvidia-smi and CUDA_VISIBLE_DEVICES, or compile with --target=cpu");
+  // A stand-in is a device for every process; and NCCL can be tested with ranks that share one.
+  const char *share = getenv("PCRT_CUDA_SHARE_DEVICE");
+  if (standin || (share && *share && *share != '0'))
+    ordinal %= count;
   if (ordinal >= count)
     fail(PCRT_RESOURCE, "rank " + std::to_string(ordinal) + " of this machine has no device of its own: there are " +
                             std::to_string(count) + "; use as many ranks as devices, or more machines");
