@@ -89,6 +89,9 @@ void CudaDevice::clearArena() {
 
 void CudaDevice::prepare(pcrt_context &context) {
   Comm &control = context.comm;
+  if (session.driver.standinNameMemory)
+    session.driver.standinNameMemory(arena, arenaMemory.mappedBytes(),
+                                     ("the arena of rank " + std::to_string(control.rank())).c_str());
   session.check(session.driver.contextSetCurrent(session.context), "use the device");
   onAllRanks(control, [&] {
     groupStreams.resize(context.groups.size());
@@ -224,6 +227,8 @@ pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index
     ++callsMade;
     return PCRT_OK;
   }
+  if (session.driver.standinLabel)
+    session.driver.standinLabel(name);
   bool timing = context.profile.tracing() && mode == Mode::Run;
   Timed times{call, index, nullptr, nullptr};
   if (timing) {
@@ -285,7 +290,8 @@ pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, co
 pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const *args) {
   const char *name = program.abi.attentions[index].name;
   if (mode == Mode::Listen)
-    attentionCalls.push_back({index, std::vector<void *>(args, args + (program.abi.attentions[index].backward ? 12 : 6))});
+    attentionCalls.push_back(
+        {index, std::vector<void *>(args, args + (program.abi.attentions[index].backward ? 12 : 6))});
   return run(context, Profile::Call::Attention, index, name, session.compute, [&] {
     std::string problem = attentions->run(index, args);
     return problem.empty()

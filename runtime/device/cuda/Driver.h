@@ -154,7 +154,9 @@ struct Copy2D {
   X(Result, graphDestroy, cuGraphDestroy, Graph graph)
 
 #define PCRT_DRIVER_OPTIONAL_SYMBOLS(X) \
-  X(int, standinAbi, pc_standin_abi, ) /* exported by the stand-in alone */ \
+  X(int, standinAbi, pc_standin_abi, ) /* exported by the stand-in alone, as the next two */ \
+  X(void, standinLabel, pc_standin_label, const char *name) \
+  X(void, standinNameMemory, pc_standin_name_memory, const void *begin, int64_t bytes, const char *name) \
   X(Result, graphDebugDotPrint, cuGraphDebugDotPrint, Graph graph, const char *path, unsigned flags)
 // clang-format on
 
