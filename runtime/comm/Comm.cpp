@@ -36,17 +36,17 @@ pcrt_status Comm::start(Ticket &ticket, const ParallelFor &parallelFor) {
       return fail(PCRT_INTERNAL, "rank " + std::to_string(rank()) + ": " + problem + "; this is a bug of the compiler");
   }
   if (ticket.group->size() > 1)
-    return begin(ticket, parallelFor);
+    return beginMoves(ticket, parallelFor);
   for (int i = 0; i < ticket.count; ++i)
     localMove(ticket.moves[i], *ticket.group, ticket.ins[i], ticket.outs[i], parallelFor);
   return PCRT_OK;
 }
 
 pcrt_status Comm::wait(Ticket &ticket, const ParallelFor &parallelFor) {
-  return ticket.group->size() > 1 ? finish(ticket, parallelFor) : PCRT_OK;
+  return ticket.group->size() > 1 ? endMoves(ticket, parallelFor) : PCRT_OK;
 }
 
-pcrt_status Comm::finish(Ticket &ticket, const ParallelFor &parallelFor) {
+pcrt_status Comm::endMoves(Ticket &ticket, const ParallelFor &parallelFor) {
   for (int i = 0; i < ticket.count; ++i)
     if (pcrt_status status = exchange(ticket.moves[i], *ticket.group, ticket.ins[i], ticket.outs[i], parallelFor))
       return status;

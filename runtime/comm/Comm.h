@@ -67,6 +67,11 @@ struct Ticket {
   const Group *group = nullptr;
   const void *const *ins = nullptr;
   void *const *outs = nullptr;
+
+  /// The transport's own notes.
+  int announced = 0, done = 0; ///< Moves of these.
+  uint64_t last = 0;           ///< Number of the last one in its group.
+  Ticket *next = nullptr;
 };
 
 /// The ranks of one run. One thread at a time may use it. After a call returned
@@ -133,8 +138,8 @@ protected:
 
   /// Announces the moves of `ticket` between two or more members, and ends them. Without support for moves under way
   /// all happens at the wait.
-  virtual pcrt_status begin(Ticket &, const ParallelFor &) { return PCRT_OK; }
-  virtual pcrt_status finish(Ticket &ticket, const ParallelFor &parallelFor);
+  virtual pcrt_status beginMoves(Ticket &, const ParallelFor &) { return PCRT_OK; }
+  virtual pcrt_status endMoves(Ticket &ticket, const ParallelFor &parallelFor);
 
   /// Records `message` as error() and returns `status`.
   pcrt_status fail(pcrt_status status, std::string message);

@@ -28,7 +28,7 @@ static void markLeftAtExit() {
 
 ShmComm::ShmComm(int fd, ControlBlock &control, int rank, bool launched)
     : Comm(rank, control.size), fd(fd), control(control), launched(launched), timeout(timeoutSeconds()),
-      world(worldGroup(rank, control.size)), sequence(kMaxGroups), arenas(control.size), scratches(control.size),
+      world(worldGroup(rank, control.size)), queues(kMaxGroups), arenas(control.size), scratches(control.size),
       ins(control.size), outs(control.size) {}
 
 pcrt_status ShmComm::join(int fd, int rank, bool launched, std::unique_ptr<Comm> *out, std::string *error) {
@@ -178,47 +178,36 @@ int64_t ShmComm::peerResidentBytes() const {
 // Waiting
 //===----------------------------------------------------------------------===//
 
-pcrt_status ShmComm::arrive(const Group &group, const MoveKey &key, int64_t in, int64_t out) {
-  Slot &mine = slot(rank(), group.id);
-  mine.in = in;
-  mine.out = out;
-  mine.key = key;
-  uint64_t phase = 2 * ++sequence[group.id] - 1;
-  mine.phase.store(phase, std::memory_order_release);
-  if (pcrt_status status = waitForMembers(group, phase); status != PCRT_OK)
-    return status;
-  return compareKeys(group, key);
+bool ShmComm::reached(const Group &group, Goal goal) {
+  for (int peer : group.ranks)
+    if (!slot(peer, group.id).reached(goal))
+      return false;
+  return true;
 }
 
-pcrt_status ShmComm::leave(const Group &group) {
-  uint64_t phase = 2 * sequence[group.id];
-  slot(rank(), group.id).phase.store(phase, std::memory_order_release);
-  return waitForMembers(group, phase);
-}
-
-pcrt_status ShmComm::waitForMembers(const Group &group, uint64_t phase) {
+pcrt_status ShmComm::waitForMembers(const Group &group, Goal goal) {
   // Spinning is for ranks that have a core each.
   static const int cores = int(sysconf(_SC_NPROCESSORS_ONLN));
   const int spins = size() <= cores ? 2000 : 20;
   for (int peer : group.ranks) {
-    const std::atomic<uint64_t> &theirs = slot(peer, group.id).phase;
+    const Slot &theirs = slot(peer, group.id);
     int spin = 0;
-    while (theirs.load(std::memory_order_acquire) < phase && ++spin < spins)
+    while (!theirs.reached(goal) && ++spin < spins)
       __builtin_ia32_pause();
     if (spin == spins)
-      if (pcrt_status status = waitSlowly(group, peer, phase); status != PCRT_OK)
+      if (pcrt_status status = waitSlowly(group, peer, goal); status != PCRT_OK)
         return status;
   }
   return PCRT_OK;
 }
 
-pcrt_status ShmComm::waitSlowly(const Group &group, int peer, uint64_t phase) {
-  const std::atomic<uint64_t> &theirs = slot(peer, group.id).phase;
+pcrt_status ShmComm::waitSlowly(const Group &group, int peer, Goal goal) {
+  const Slot &theirs = slot(peer, group.id);
   RankBlock &me = control.rank(rank());
   double start = monotonicSeconds(), lost = 0, circle = 0;
   uint64_t circleWaits = 0;
   pcrt_status status = PCRT_OK;
-  while (theirs.load(std::memory_order_acquire) < phase) {
+  while (!theirs.reached(goal)) {
     double waited = monotonicSeconds() - start;
     if (waited < 0.02) {
       sched_yield();
@@ -226,27 +215,27 @@ pcrt_status ShmComm::waitSlowly(const Group &group, int peer, uint64_t phase) {
       usleep(100);
     }
     if (control.failed()) {
-      if (theirs.load(std::memory_order_acquire) < phase)
-        status = peerLost(doing(rank(), group.id));
+      if (!theirs.reached(goal))
+        status = peerLost(doing(rank(), group.id, goal.move));
       break;
     }
     // A peer that ended can still have arrived before. The launcher knows how it ended: let it speak first.
-    if (control.rank(peer).left.load() && theirs.load(std::memory_order_acquire) < phase) {
+    if (control.rank(peer).left.load() && !theirs.reached(goal)) {
       lost = lost ? lost : waited + (launched ? 0.2 : 0);
       if (waited >= lost) {
-        giveUp(PCRT_PEER_LOST, rankName(peer) + " ended before joining " + doing(rank(), group.id));
+        giveUp(PCRT_PEER_LOST, rankName(peer) + " ended before joining " + doing(rank(), group.id, goal.move));
         status = PCRT_PEER_LOST;
         break;
       }
     }
     if (waited > timeout) {
-      status = timedOut(group, phase);
+      status = timedOut(group, goal);
       break;
     }
     if (waited > 1 && !me.waitsFor.load()) {
       me.waits.fetch_add(1);
       me.waitGroup.store(group.id);
-      me.waitPhase.store(phase);
+      me.waitGoal.store(goal.encode());
       me.waitsFor.store(peer + 1);
     }
     // Ranks that wait in a circle wait for ever. Looked at twice, so that it is not a picture of different moments.
@@ -274,9 +263,10 @@ std::string ShmComm::deadlock() {
     RankBlock &block = control.rank(at);
     int next = block.waitsFor.load() - 1;
     int group = block.waitGroup.load();
-    if (next < 0 || slot(next, group).phase.load() >= block.waitPhase.load())
+    Goal goal = Goal::decode(block.waitGoal.load());
+    if (next < 0 || slot(next, group).reached(goal))
       return "";
-    text += (steps ? ", " : "") + rankName(at) + " waits for " + rankName(next) + " in " + doing(at, group);
+    text += (steps ? ", " : "") + rankName(at) + " waits for " + rankName(next) + " in " + doing(at, group, goal.move);
     at = next;
     if (at == rank())
       return text;
@@ -284,13 +274,14 @@ std::string ShmComm::deadlock() {
   return "";
 }
 
-pcrt_status ShmComm::compareKeys(const Group &group, const MoveKey &key) {
+pcrt_status ShmComm::compareKeys(const Group &group, uint64_t move) {
+  const MoveKey &key = slot(rank(), group.id).move(move).key;
   for (int peer : group.ranks) {
-    const MoveKey &theirs = slot(peer, group.id).key;
+    const MoveKey &theirs = slot(peer, group.id).move(move).key;
     if (memcmp(&theirs, &key, sizeof key) == 0)
       continue;
-    return giveUp(PCRT_INTERNAL, "ranks disagree on move " + std::to_string(sequence[group.id]) + " of " +
-                                     groupName(group) + ": " + describeMismatch(rank(), key, peer, theirs));
+    return giveUp(PCRT_INTERNAL, "ranks disagree on move " + std::to_string(move) + " of " + groupName(group) + ": " +
+                                     describeMismatch(rank(), key, peer, theirs));
   }
   return PCRT_OK;
 }
@@ -299,8 +290,8 @@ pcrt_status ShmComm::compareKeys(const Group &group, const MoveKey &key) {
 // Failures
 //===----------------------------------------------------------------------===//
 
-std::string ShmComm::doing(int rank, int group) {
-  std::string text = describeKey(slot(rank, group).key);
+std::string ShmComm::doing(int rank, int group, uint64_t move) {
+  std::string text = describeKey(slot(rank, group).move(move).key);
   return text.empty() ? "its first move" : text;
 }
 
@@ -318,21 +309,21 @@ pcrt_status ShmComm::peerLost(const std::string &doing) {
               rankName(rank()) + ": in " + doing + ": " + control.failure.message + "; the run is over");
 }
 
-pcrt_status ShmComm::timedOut(const Group &group, uint64_t phase) {
+pcrt_status ShmComm::timedOut(const Group &group, Goal goal) {
   std::string missing;
   for (int peer : group.ranks) {
-    const Slot &theirs = slot(peer, group.id);
-    if (theirs.phase.load(std::memory_order_acquire) >= phase)
+    if (slot(peer, group.id).reached(goal))
       continue;
     missing += (missing.empty() ? "" : ", ") + rankName(peer);
     RankBlock &block = control.rank(peer);
     if (!block.pid.load())
       missing += " (never started)";
     else if (int other = block.waitsFor.load())
-      missing += " (waiting for " + rankName(other - 1) + " in " + doing(peer, block.waitGroup.load()) + ")";
+      missing += " (waiting for " + rankName(other - 1) + " in " +
+                 doing(peer, block.waitGroup.load(), Goal::decode(block.waitGoal.load()).move) + ")";
   }
   return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + missing + " in " +
-                                  doing(rank(), group.id) + " of " + groupName(group) +
+                                  doing(rank(), group.id, goal.move) + " of " + groupName(group) +
                                   "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
 }
 
@@ -340,85 +331,4 @@ void ShmComm::abort(pcrt_status status, const char *message) {
   if (watcher)
     watcher->setReported(status);
   control.recordFailure(rank(), status, rankName(rank()) + " failed: " + message);
-}
-
-//===----------------------------------------------------------------------===//
-// Moves
-//===----------------------------------------------------------------------===//
-
-pcrt_status ShmComm::barrier() {
-  if (pcrt_status status = arrive(world, makeKey("barrier", world), 0, 0); status != PCRT_OK)
-    return status;
-  return leave(world);
-}
-
-pcrt_status ShmComm::allGatherBytes(const void *mine, int64_t n, void *all) {
-  char *scratch = ownScratch(n > 0 ? n : 1);
-  if (!scratch)
-    return giveUp(PCRT_RESOURCE, "no memory for " + std::to_string(n) + " bytes of control data");
-  if (n > 0)
-    memcpy(scratch, mine, n);
-  MoveKey key = makeKey("allGatherBytes", world);
-  key.outer = n;
-  if (pcrt_status status = arrive(world, key, scratchOffset(rank()), 0); status != PCRT_OK)
-    return status;
-  for (int peer = 0; peer < size() && n > 0; ++peer) {
-    const char *theirs = peerPointer(peer, slot(peer, world.id).in);
-    if (!theirs)
-      return giveUp(PCRT_RESOURCE, "cannot map the memory of " + rankName(peer));
-    memcpy(static_cast<char *>(all) + peer * n, theirs, n);
-  }
-  pcrt_status status = leave(world);
-  if (status == PCRT_OK)
-    releaseScratch();
-  return status;
-}
-
-pcrt_status ShmComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
-                              const ParallelFor &parallelFor) {
-  if (group.id < 0 || group.id >= kWorldGroup)
-    return giveUp(PCRT_INTERNAL, "group " + std::to_string(group.id) + " is beyond the " + std::to_string(kWorldGroup) +
-                                     " groups of a program");
-  int n = group.size();
-  int64_t bytes = elementBytes(desc.dtype), elements = outElements(desc, n);
-  int64_t inBytes = inElements(desc, n) * bytes, outBytes = elements * bytes;
-  bool reducesAll = desc.kind == PCRT_ALL_REDUCE; // others write into this rank's result
-
-  // What peers touch has to lie in the shared file; plain memory goes through scratch memory.
-  bool copyIn = !inArena(in, inBytes), copyOut = reducesAll && !inArena(out, outBytes);
-  char *scratch = copyIn || copyOut ? ownScratch(inBytes > outBytes ? inBytes + 1 : outBytes + 1) : nullptr;
-  if ((copyIn || copyOut) && !scratch)
-    return giveUp(PCRT_RESOURCE,
-                  "no memory to copy " + std::to_string(inBytes) + " bytes for " + describeMove(desc, n));
-  if (copyIn && inBytes)
-    memcpy(scratch, in, inBytes);
-  auto arenaAt = [&](const void *at) {
-    return arenaOffset(rank()) + (static_cast<const char *>(at) - arenas[rank()].base);
-  };
-  int64_t inAt = copyIn ? scratchOffset(rank()) : arenaAt(in);
-  // all_reduce reads each element before it writes it, so source and result may share the scratch memory.
-  int64_t outAt = !reducesAll ? 0 : copyOut ? scratchOffset(rank()) : arenaAt(out);
-
-  MoveKey key = makeKey(desc, group);
-  if (pcrt_status status = arrive(group, key, inAt, outAt); status != PCRT_OK)
-    return status;
-
-  for (int i = 0; i < n; ++i) {
-    int peer = group.ranks[i];
-    const Slot &theirs = slot(peer, group.id);
-    ins[i] = peerPointer(peer, theirs.in);
-    outs[i] = reducesAll ? peerPointer(peer, theirs.out) : nullptr;
-    if (!ins[i] || (reducesAll && !outs[i]))
-      return giveUp(PCRT_RESOURCE, "cannot map the memory of " + rankName(peer) + ": " + strerror(errno));
-  }
-  if (!reducesAll)
-    outs[group.me] = static_cast<char *>(out);
-  carryOutShare(desc, n, group.me, ins.data(), outs.data(), parallelFor);
-  if (pcrt_status status = leave(group); status != PCRT_OK)
-    return status;
-  if (copyOut && outBytes)
-    memcpy(out, scratch, outBytes);
-  if (copyIn || copyOut)
-    releaseScratch();
-  return PCRT_OK;
 }

@@ -1,8 +1,9 @@
 //===- ShmComm.h - ranks of one machine, zero copy ------------------------===//
 //
 // Members of a move announce where their buffers lie and read each other's
-// memory directly; two waits per move, no copies in between. All state lies in
-// one shared file (ShmControl.h).
+// memory directly; no copies in between. Moves that have been started are done
+// when a member comes by and all have announced them. All state lies in one
+// shared file (ShmControl.h).
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMCOMM_H
@@ -30,6 +31,8 @@ public:
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) override;
+  pcrt_status beginMoves(Ticket &ticket, const ParallelFor &parallelFor) override;
+  pcrt_status endMoves(Ticket &ticket, const ParallelFor &parallelFor) override;
 
 private:
   /// A part of the file that is mapped here.
@@ -42,22 +45,45 @@ private:
 
   Slot &slot(int rank, int group) { return control.rank(rank).slots[group]; }
 
-  /// Announces this rank's part of a move and waits until all members have arrived with the same one.
-  pcrt_status arrive(const Group &group, const MoveKey &key, int64_t in, int64_t out);
-  /// Waits until all members are done with the move.
+  /// Announces this rank's part of the next move of the group; returns its number.
+  uint64_t announce(const Group &group, const MoveKey &key, int64_t in, int64_t out);
+  bool reached(const Group &group, Goal goal);
+  pcrt_status waitForMembers(const Group &group, Goal goal);
+  pcrt_status waitSlowly(const Group &group, int peer, Goal goal);
+  /// All members have announced the same move.
+  pcrt_status compareKeys(const Group &group, uint64_t move);
+  /// Control data: announces and waits for all, and tells all that this rank is done and waits for them.
+  pcrt_status arrive(const Group &group, const MoveKey &key, int64_t in);
   pcrt_status leave(const Group &group);
-  pcrt_status waitForMembers(const Group &group, uint64_t phase);
-  pcrt_status waitSlowly(const Group &group, int peer, uint64_t phase);
-  pcrt_status compareKeys(const Group &group, const MoveKey &key);
+
+  /// Tickets of one group that are not done, in the order of their starts.
+  struct Queue {
+    Ticket *head = nullptr, *tail = nullptr;
+  };
+  pcrt_status enqueue(Ticket &ticket);
+  /// What peers touch has to lie in the shared file; plain memory goes through scratch memory.
+  struct Copies {
+    int64_t inBytes = 0, outBytes = 0;
+    bool in = false, out = false;
+    bool any() const { return in || out; }
+  };
+  Copies copiesOf(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) const;
+  /// Announces and carries out the moves of a queue in order, until those of `until` are done. Without it: as far as
+  /// nobody has to be waited for.
+  pcrt_status advance(Queue &queue, const Ticket *until, const ParallelFor &parallelFor);
+  pcrt_status advanceAll(const ParallelFor &parallelFor);
+  pcrt_status announceNext(Queue &queue, bool mayCopy);
+  pcrt_status carryOut(const pcrt_move_desc &desc, const Group &group, const void *in, void *out, uint64_t move,
+                       const ParallelFor &parallelFor);
 
   /// Errors. `giveUp` also tells the others.
   pcrt_status giveUp(pcrt_status status, const std::string &message);
   pcrt_status peerLost(const std::string &doing);
-  pcrt_status timedOut(const Group &group, uint64_t phase);
+  pcrt_status timedOut(const Group &group, Goal goal);
   /// The ranks that wait for each other in a circle that includes this one, described; empty if there is none.
   std::string deadlock();
-  /// What `rank` is waiting in, for messages.
-  std::string doing(int rank, int group);
+  /// A move of `rank`, for messages.
+  std::string doing(int rank, int group, uint64_t move);
 
   /// Maps [offset, offset + bytes) of the file over `mapping`, which may hold a smaller one.
   bool map(Mapping &mapping, int64_t offset, int64_t bytes);
@@ -74,7 +100,7 @@ private:
   bool launched;
   double timeout; ///< Seconds.
   Group world;
-  std::vector<uint64_t> sequence;         ///< Moves begun, per group.
+  std::vector<Queue> queues;              ///< Per group.
   std::vector<Mapping> arenas, scratches; ///< Per rank, own ones included.
   std::vector<const char *> ins;          ///< Sources and results of the current move, per member.
   std::vector<char *> outs;

@@ -16,14 +16,39 @@
 
 namespace pcrt {
 
-/// A rank's state in one of its groups. Written by the rank, read by the other members.
-struct alignas(128) Slot {
-  /// 2 s - 1: arrived at the s-th move of this group; 2 s: done with it. What follows belongs to that move and holds
-  /// still between the two.
-  std::atomic<uint64_t> phase;
-  int64_t in, out; ///< Where this rank's source and result lie, as offsets in the file.
+/// A rank's part of one move.
+struct Announcement {
+  int64_t in, out; ///< Where its source and result lie, as offsets in the file.
   MoveKey key;
 };
+
+constexpr uint64_t kMaxAnnounced = 32; ///< Moves of a group that can be under way; more wait their turn.
+
+/// A rank's state in one of its groups. Written by the rank, read by the other members. The moves of a group are
+/// numbered from 1, in the order in which all members start them.
+struct alignas(128) Slot {
+  /// How many moves this rank has announced, and with how many it is done: it does not touch the others' memory for
+  /// them any more.
+  std::atomic<uint64_t> announced, done;
+  Announcement ring[kMaxAnnounced];
+
+  /// Holds still from the announcement of the move until all members are done with it.
+  Announcement &move(uint64_t number) { return ring[number % kMaxAnnounced]; }
+  bool reached(struct Goal goal) const;
+};
+
+/// Something to wait for: that a member has announced a move, or is done with it.
+struct Goal {
+  uint64_t move;
+  bool done;
+
+  uint64_t encode() const { return move * 2 + done; }
+  static Goal decode(uint64_t code) { return {code / 2, (code & 1) != 0}; }
+};
+
+inline bool Slot::reached(Goal goal) const {
+  return (goal.done ? done : announced).load(std::memory_order_acquire) >= goal.move;
+}
 
 /// What the others need to know of one rank.
 struct alignas(128) RankBlock {
@@ -33,8 +58,8 @@ struct alignas(128) RankBlock {
   std::atomic<int64_t> scratch;  ///< Bytes of its scratch memory.
   std::atomic<int32_t> waitsFor; ///< 1 + the rank that it has been waiting for for a while, 0: none.
   std::atomic<int32_t> waitGroup;
-  std::atomic<uint64_t> waitPhase; ///< The phase of `waitsFor` in slot `waitGroup` that would end the wait.
-  std::atomic<uint64_t> waits;     ///< Counts the waits, to see whether it moved on.
+  std::atomic<uint64_t> waitGoal; ///< The goal (encoded) of `waitsFor` in slot `waitGroup` that would end the wait.
+  std::atomic<uint64_t> waits;    ///< Counts the waits, to see whether it moved on.
   Slot slots[kMaxGroups];
 };
 
@@ -58,7 +83,7 @@ struct ControlBlock {
   bool failed() const { return failure.state.load(std::memory_order_acquire) == 2; }
 };
 
-constexpr uint64_t kControlMagic = 0x70637274'00000001; // "pcrt", version of the layout
+constexpr uint64_t kControlMagic = 0x70637274'00000002; // "pcrt", version of the layout
 constexpr int64_t kRankBlocksOffset = 4096;
 constexpr int kMaxRanks = 1024;
 

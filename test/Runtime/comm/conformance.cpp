@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Mover.h"
+#include "Simulation.h"
 #include "core/Failure.h"
 
 #include <algorithm>
@@ -38,133 +39,8 @@ static void require(pcrt_status status) {
 }
 
 //===----------------------------------------------------------------------===//
-// The simulation: values as doubles would hide rounding, so as bits
-//===----------------------------------------------------------------------===//
-
-using Bits = uint32_t; // an element of any dtype
-
-static float widen(int32_t dtype, Bits bits) { return std::bit_cast<float>(dtype == PCRT_BF16 ? bits << 16 : bits); }
-
-static Bits narrow(int32_t dtype, float value) {
-  if (dtype == PCRT_F32)
-    return std::bit_cast<Bits>(value);
-  // The nearest of the two neighbours, the even one of a tie.
-  Bits bits = std::bit_cast<Bits>(value), low = bits >> 16, rest = bits & 0xffff;
-  return rest > 0x8000 || (rest == 0x8000 && (low & 1)) ? low + 1 : low;
-}
-
-/// Element `index` of rank `rank`'s source: magnitudes differ, so that the order of addends shows.
-static Bits element(int32_t dtype, int rank, int64_t index, uint64_t salt) {
-  uint64_t x = (uint64_t(rank) * 1000003 + uint64_t(index)) * 0x9e3779b97f4a7c15u + salt;
-  x ^= x >> 29;
-  x *= 0xbf58476d1ce4e5b9u;
-  x ^= x >> 32;
-  if (dtype == PCRT_I32)
-    return Bits(x);
-  float value = float(int32_t(x)) * 4.6e-10f * (x >> 40 & 1 ? 1.0f : 1000.0f);
-  return narrow(dtype, value);
-}
-
-/// The sum or maximum of `n` addends in order, each from `addend(i)`.
-template <typename F> static Bits combine(const pcrt_move_desc &desc, int64_t n, F addend) {
-  if (desc.dtype == PCRT_I32) {
-    int32_t result = int32_t(addend(0));
-    for (int64_t i = 1; i < n; ++i) {
-      int32_t next = int32_t(addend(i));
-      result = desc.reduction == PCRT_MAX ? std::max(result, next) : int32_t(uint32_t(result) + uint32_t(next));
-    }
-    return Bits(result);
-  }
-  float result = widen(desc.dtype, addend(0));
-  for (int64_t i = 1; i < n; ++i) {
-    float next = widen(desc.dtype, addend(i));
-    result = desc.reduction == PCRT_MAX ? std::max(result, next) : result + next;
-  }
-  return narrow(desc.dtype, result);
-}
-
-namespace {
-struct Expected {
-  int64_t inCount, outCount;
-  std::vector<Bits> out;
-};
-} // namespace
-
-static Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t salt) {
-  int64_t n = group.size(), me = group.me;
-  auto value = [&](int64_t member, int64_t index) { return element(d.dtype, group.ranks[member], index, salt); };
-  auto all = [&](int64_t index) { return combine(d, n, [&](int64_t member) { return value(member, index); }); };
-  int64_t whole = d.outer * d.extent * d.inner, part = d.extent / n;
-  Expected e;
-  auto &out = e.out;
-  auto loop = [&](int64_t extent, auto f) {
-    for (int64_t o = 0; o < d.outer; ++o)
-      for (int64_t x = 0; x < extent; ++x)
-        for (int64_t i = 0; i < d.inner; ++i)
-          out.push_back(f(o, x, i));
-  };
-  e.inCount = whole;
-  switch (d.kind) {
-  case PCRT_ALL_REDUCE:
-    loop(d.extent, [&](int64_t o, int64_t x, int64_t i) { return all((o * d.extent + x) * d.inner + i); });
-    break;
-  case PCRT_ALL_GATHER:
-    e.inCount = whole / n;
-    loop(d.extent,
-         [&](int64_t o, int64_t x, int64_t i) { return value(x / part, (o * part + x % part) * d.inner + i); });
-    break;
-  case PCRT_REDUCE_SCATTER:
-    loop(part, [&](int64_t o, int64_t x, int64_t i) { return all((o * d.extent + me * part + x) * d.inner + i); });
-    break;
-  case PCRT_SLICE:
-    loop(part,
-         [&](int64_t o, int64_t x, int64_t i) { return value(me, (o * d.extent + me * part + x) * d.inner + i); });
-    break;
-  case PCRT_MASK:
-    loop(d.extent,
-         [&](int64_t o, int64_t x, int64_t i) { return me ? 0 : value(0, (o * d.extent + x) * d.inner + i); });
-    break;
-  case PCRT_PAD:
-    e.inCount = whole / n;
-    loop(d.extent, [&](int64_t o, int64_t x, int64_t i) {
-      return x / part == me ? value(me, (o * part + x % part) * d.inner + i) : 0;
-    });
-    break;
-  case PCRT_ALL_TO_ALL:
-    whole *= d.middle * d.extent2;
-    e.inCount = whole / n;
-    // out[o, x, m, y, i] is element [o, x, m, me * part2 + y, i] of the whole tensor; x says who holds it.
-    for (int64_t o = 0; o < d.outer; ++o)
-      for (int64_t x = 0; x < d.extent; ++x)
-        for (int64_t m = 0; m < d.middle; ++m)
-          for (int64_t y = 0; y < d.extent2 / n; ++y)
-            for (int64_t i = 0; i < d.inner; ++i) {
-              int64_t at = (o * part + x % part) * d.middle + m;
-              at = (at * d.extent2 + me * (d.extent2 / n) + y) * d.inner + i;
-              out.push_back(value(x / part, at));
-            }
-    break;
-  default:
-    break;
-  }
-  e.outCount = int64_t(out.size());
-  return e;
-}
-
-//===----------------------------------------------------------------------===//
 // One row
 //===----------------------------------------------------------------------===//
-
-static void putBits(int32_t dtype, char *at, int64_t index, Bits bits) {
-  if (dtype == PCRT_BF16)
-    reinterpret_cast<uint16_t *>(at)[index] = uint16_t(bits);
-  else
-    reinterpret_cast<Bits *>(at)[index] = bits;
-}
-
-static Bits getBits(int32_t dtype, const char *at, int64_t index) {
-  return dtype == PCRT_BF16 ? reinterpret_cast<const uint16_t *>(at)[index] : reinterpret_cast<const Bits *>(at)[index];
-}
 
 enum class Where : uint8_t { Arena, InPlace, Plain, PlainInPlace };
 

@@ -61,6 +61,10 @@ expect 'different moves' 1 1500 "rank 0: ranks disagree on move 101 of group \(d
 expect 'different sizes' 1 1500 'rank 0 runs .*\[1000, 1, 1\].*rank 1 runs .*\[999, 1, 1\]' "$pc_run" -n 2 "$victim" size
 expect 'different order of groups' 1 3000 "deadlock: rank;rank 0 waits for rank 1 in 'all_reduce logits';rank 1 waits for rank 0 in 'all_reduce gradient';the ranks run their moves in different orders" \
   "$pc_run" -n 2 "$victim" cross
+expect 'different order of starts' 1 1500 "ranks disagree on move 101 of group \(dp: ranks 0, 1\): rank . runs 'all_reduce .*, rank . runs 'all_reduce" \
+  "$pc_run" -n 2 "$victim" start-order
+expect 'a start without a wait' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce (gradient|logits)' .*group \(dp: ranks 0, 1\)" \
+  "$pc_run" -n 2 --timeout 1 "$victim" start-no-wait
 expect 'timeout' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce gradient' .*group \(dp: ranks 0, 1\);PCRT_TIMEOUT_SECONDS" \
   "$pc_run" -n 2 --timeout 1 "$victim" sleep-4
 expect 'stopped' 8 3000 'rank 0: no answer within 1 s from rank 1' "$pc_run" -n 2 --timeout 1 "$victim" stop

@@ -86,6 +86,24 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
         status = comm.move(chosen ? logits : gradient, chosen ? pairs : all, arena, arena);
       continue;
     }
+    if (step == 100 && mode.starts_with("start-")) { // two under way, on one rank in the other order or without a wait
+      const void *in = arena;
+      void *out = arena;
+      const void *in2 = arena + 8192;
+      void *out2 = arena + 8192;
+      Ticket first{&gradient, 1, &all, &in, &out}, second{&logits, 1, &all, &in2, &out2};
+      bool crossed = chosen && mode == "start-order";
+      status = comm.start(crossed ? second : first);
+      if (status == PCRT_OK)
+        status = comm.start(crossed ? first : second);
+      if (status == PCRT_OK && chosen && mode == "start-no-wait")
+        sleepSeconds(1000);
+      if (status == PCRT_OK)
+        status = comm.wait(crossed ? second : first);
+      if (status == PCRT_OK)
+        status = comm.wait(crossed ? first : second);
+      continue;
+    }
     gradient.outer = other ? 999 : 1000;
     status = comm.move(swapped ? logits : gradient, all, arena, arena);
     if (status == PCRT_OK)
