@@ -28,7 +28,7 @@ struct Options {
   bool checkKernels = true;
   bool keepGoing = false; ///< Reports are no errors.
   bool trace = false;     ///< Tells each item on stderr as it runs.
-  int devices = 1;
+  int devices = 8;
   int64_t memoryBytes = int64_t(64) << 30;
   int inFlight = 1;          ///< Collectives that a device runs at the same time.
   double timeoutSeconds = 0; ///< Without progress anywhere, in a wait; 0: none.

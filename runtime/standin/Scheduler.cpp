@@ -30,12 +30,20 @@ struct Scheduler {
   /// Per thread that waits in vain: the number of steps after which it last found that its wait is not over.
   std::vector<const uint64_t *> waiters;
   uint64_t resets = 0;
+  /// A host that asks again and again, while nothing can run and it submits nothing, waits as well.
+  double pollingSince = 0;
+  int polls = 0;
   std::function<std::string(int)> deadlockProbe;
 };
 
 } // namespace
 
 static thread_local bool runsItem = false;
+
+/// Polls in vain, and seconds, after which a host that asks for the state of streams counts as one that waits.
+static constexpr int pollsThatWait = 20;
+static constexpr double secondsThatWait = 0.5;
+
 static Scheduler &scheduler() {
   static auto *scheduler = new Scheduler;
   return *scheduler;
@@ -53,9 +61,18 @@ void pc::standin::setDeadlockProbe(std::function<std::string(int)> probe) {
   scheduler().deadlockProbe = std::move(probe);
 }
 
+/// The host goes on, or something has run.
+static void stopPolling() {
+  Scheduler &s = scheduler();
+  if (s.polls >= pollsThatWait && s.deadlockProbe)
+    s.deadlockProbe(0);
+  s.polls = 0;
+}
+
 void pc::standin::submit(const ItemRef &item) {
   Scheduler &s = scheduler();
   item->number = s.submitted++;
+  stopPolling();
   item->host = s.host;
   if (item->work->prepare)
     item->work->prepare(*item);
@@ -192,6 +209,13 @@ bool pc::standin::areDone(const std::vector<ItemRef> &items) {
   return true;
 }
 
+/// Threads whose wait is not over, whatever has run.
+static int waitingThreads() {
+  Scheduler &s = scheduler();
+  return static_cast<int>(
+      std::count_if(s.waiters.begin(), s.waiters.end(), [&](const uint64_t *seen) { return *seen == s.steps; }));
+}
+
 /// Waits a moment for other ranks; a report if nobody can go on.
 static void waitForOthers(Lock &lock, double since) {
   Scheduler &s = scheduler();
@@ -200,8 +224,7 @@ static void waitForOthers(Lock &lock, double since) {
     for (const ItemRef &item : s.ready)
       what += "; " + item->work->name;
   } else if (s.deadlockProbe) {
-    what = s.deadlockProbe(static_cast<int>(
-        std::count_if(s.waiters.begin(), s.waiters.end(), [&](const uint64_t *seen) { return *seen == s.steps; })));
+    what = s.deadlockProbe(waitingThreads());
   }
   double limit = options().timeoutSeconds;
   if (what.empty() && limit > 0 && seconds() - since > limit)
@@ -265,10 +288,24 @@ CUresult pc::standin::waitForAll(Lock &lock) {
 }
 
 void pc::standin::letTimePass() {
+  Scheduler &s = scheduler();
   if (stickyError() != CUDA_SUCCESS)
     return;
-  uint64_t count = scheduler().seed == 0 ? 1 : drawNumber() % 4;
-  while (count-- > 0 && step()) {
+  uint64_t count = s.seed == 0 ? 1 : drawNumber() % 4;
+  while (count-- > 0) {
+    if (step()) {
+      stopPolling();
+      continue;
+    }
+    if (s.flying.empty())
+      return;
+    if (s.polls++ == 0)
+      s.pollingSince = seconds();
+    if (s.polls < pollsThatWait || seconds() - s.pollingSince < secondsThatWait || !s.deadlockProbe)
+      return;
+    if (std::string what = s.deadlockProbe(waitingThreads() + 1); !what.empty())
+      report("deadlock: " + what);
+    return;
   }
 }
 

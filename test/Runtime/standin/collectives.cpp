@@ -203,8 +203,8 @@ void testCalls(Rank &r) {
   CHECK(pc_standin_reports() == 0);
 }
 
-/// Two communicators on two streams; the ranks agree on nothing but the communicators.
-void testCircle(Rank &r) {
+/// Two communicators, called in opposite orders. `polls`: the host asks instead of waiting.
+void testCircle(Rank &r, bool polls) {
   ncclComm_t second = nullptr;
   ncclConfig_t c = config("tp", 0);
   NCCL(r.comm, ncclCommSplit(r.comm, 0, r.rank, &second, &c));
@@ -216,7 +216,12 @@ void testCircle(Rank &r) {
     OK(cuMemsetD32Async(address(arrays[which]), 0, 8, r.stream));
     NCCL(comms[which], ncclAllReduce(arrays[which], arrays[which], 8, ncclFloat32, ncclSum, comms[which], r.stream));
   }
-  CHECK(cuStreamSynchronize(r.stream) == CUDA_ERROR_LAUNCH_FAILED);
+  CUresult result = CUDA_ERROR_NOT_READY;
+  while (polls && result == CUDA_ERROR_NOT_READY) {
+    result = cuStreamQuery(r.stream);
+    usleep(100);
+  }
+  CHECK((polls ? result : cuStreamSynchronize(r.stream)) == CUDA_ERROR_LAUNCH_FAILED);
   CHECK(has(reports(), "deadlock: rank 0 waits in all_reduce sum of 8 f32 of 'dp'"));
   CHECK(has(reports(), "rank 1 waits in all_reduce sum of 8 f32 of 'tp'"));
 }
@@ -322,7 +327,9 @@ int main(int, char **argv) {
   processes = argv[1] && !strcmp(argv[1], "processes");
   for (int size = 1; size <= 4; ++size)
     run("calls", size, testCalls);
-  run("a circle", 2, testCircle);
+  run("a circle", 2, [](Rank &r) { testCircle(r, false); });
+  if (processes) // threads that ask count as one
+    run("a circle, polled", 2, [](Rank &r) { testCircle(r, true); });
   run("a mismatch", 2, testMismatch);
   run("a wrong message", 2, testMessage);
   run("an abort", 2, testAbort);
