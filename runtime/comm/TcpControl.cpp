@@ -239,11 +239,15 @@ void TcpControl::handle(const Header &header, Message message) {
     return;
   case Goodbye:
     leftRanks[header.from] = true;
-    if (myRank == 0)
+    if (myRank == 0) {
+      for (int rank = 1; rank < numRanks; ++rank)
+        if (!leftRanks[rank])
+          deliver(rank, message);
       finishGathers();
-    else if (current.kind != kNoGather && !result)
+    } else if (header.from == 0 && current.kind != kNoGather && !result) {
       recordFailure(header.from, PCRT_PEER_LOST,
                     rankName(header.from) + " ended before joining " + describeKey(current));
+    }
     return;
   case Question:
     if (myRank == 0)
@@ -397,6 +401,12 @@ void TcpControl::giveUp(pcrt_status status, const std::string &message) {
 std::string TcpControl::failure() {
   std::lock_guard<std::mutex> lock(mutex);
   return failedMessage;
+}
+
+int TcpControl::leftRank() {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto found = std::find(leftRanks.begin(), leftRanks.end(), true);
+  return found == leftRanks.end() ? -1 : int(found - leftRanks.begin());
 }
 
 /// The main thread gets a moment to notice by itself; then the process ends.

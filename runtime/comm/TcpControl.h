@@ -66,6 +66,9 @@ public:
   std::string failure();
   bool failed() const { return hasFailed.load(); }
 
+  /// A rank that ended in an orderly way while this one runs on; -1: none.
+  int leftRank();
+
   /// The main thread knows about the failure and is about to leave with `status`.
   void setReported(pcrt_status status) { reported.store(status); }
 

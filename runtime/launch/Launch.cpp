@@ -52,6 +52,7 @@ private:
   [[noreturn]] void becomeRank(int rank, pid_t launcher);
   void watch();
   void reap();
+  void noteFailure(int rank, int status);
   void forwardSignal(int signal);
   void forwardOutput();
   void killAll(int signal);
@@ -198,39 +199,47 @@ void Run::watch() {
 }
 
 void Run::reap() {
+  struct Ended {
+    int rank, status;
+  };
+  std::vector<Ended> ended;
   int status;
-  while (pid_t pid = waitpid(-1, &status, WNOHANG)) {
-    if (pid < 0)
-      return;
-    int rank = 0;
-    while (rank < processes && pids[rank] != pid)
-      ++rank;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    int rank = int(std::find(pids.begin(), pids.end(), pid) - pids.begin());
     if (rank == processes)
       continue; // adopted from a rank
     --running;
     pids[rank] = 0;
     exits[rank] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (exits[rank] == 0)
-      continue;
-    std::string name = "rank " + std::to_string(rank), message;
-    pcrt_status meaning = PCRT_PEER_LOST;
-    if (WIFSIGNALED(status)) {
-      message =
-          name + " was killed by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
-    } else {
-      message = name + " ended with exit code " + std::to_string(exits[rank]);
-      if (exits[rank] != PCRT_PEER_LOST) {
-        meaning = pcrt_status(exits[rank]);
-        firstBadExit = firstBadExit ? firstBadExit : exits[rank];
-      }
-    }
-    if (lastMessage.empty())
-      lastMessage = message;
-    control->recordFailure(rank, meaning, message);
-    // The others notice by themselves (ShmWatcher); this is for those that do not.
-    if (!killAt)
-      killAt = monotonicSeconds() + (interruptedBy ? 3 : 0.9);
+    ended.push_back({rank, status});
   }
+  // Of those that ended at the same time, the ones that only noticed come last.
+  std::stable_partition(ended.begin(), ended.end(),
+                        [&](const Ended &one) { return exits[one.rank] != PCRT_PEER_LOST; });
+  for (const Ended &one : ended)
+    if (exits[one.rank] != 0)
+      noteFailure(one.rank, one.status);
+}
+
+void Run::noteFailure(int rank, int status) {
+  std::string name = "rank " + std::to_string(rank), message;
+  pcrt_status meaning = PCRT_PEER_LOST;
+  if (WIFSIGNALED(status)) {
+    message =
+        name + " was killed by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
+  } else {
+    message = name + " ended with exit code " + std::to_string(exits[rank]);
+    if (exits[rank] != PCRT_PEER_LOST) {
+      meaning = pcrt_status(exits[rank]);
+      firstBadExit = firstBadExit ? firstBadExit : exits[rank];
+    }
+  }
+  if (lastMessage.empty())
+    lastMessage = message;
+  control->recordFailure(rank, meaning, message);
+  // The others notice by themselves (ShmWatcher); this is for those that do not.
+  if (!killAt)
+    killAt = monotonicSeconds() + (interruptedBy ? 3 : 0.9);
 }
 
 void Run::forwardSignal(int signal) {

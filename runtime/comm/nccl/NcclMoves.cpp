@@ -65,7 +65,7 @@ int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
 //===----------------------------------------------------------------------===//
 
 NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups)
-    : session(session), control(comm), timeout(timeoutSeconds()), members(groups.size()) {
+    : session(session), control(comm), program(program), timeout(timeoutSeconds()), members(groups.size()) {
   NcclUniqueId id{};
   onAllRanks(control, [&] {
     load(nccl, &library);
@@ -105,11 +105,17 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
     total += (member.stagingBytes + 511) / 512 * 512;
   }
   onAllRanks(control, [&] {
-    if (total) {
-      stagingMemory = std::make_unique<DeviceArena>(session);
-      staging = stagingMemory->allocate(total);
-    }
+    size_t count = size_t(program.num_moves) + 1;
+    stagingMemory = std::make_unique<DeviceArena>(session);
+    staging = stagingMemory->allocate(total + int64_t(count * sizeof(uint32_t)));
+    numbers = reinterpret_cast<Address>(staging + total);
     reached = static_cast<volatile uint32_t *>(session.pinned(sizeof(uint32_t)));
+    auto *values = static_cast<uint32_t *>(session.pinned(count * sizeof(uint32_t)));
+    for (size_t i = 0; i < count; ++i)
+      values[i] = uint32_t(i);
+    session.check(session.driver.memcpyToDevice(numbers, values, count * sizeof(uint32_t), session.compute),
+                  "copy the numbers of moves");
+    session.synchronize();
   });
 }
 
@@ -245,7 +251,8 @@ pcrt_status NcclMoves::enqueue(const pcrt_move_desc *moves, int count, const Gro
     while (!staged(first) && last < count && !staged(last))
       ++last;
     const char *name = moves[first].name;
-    mark(moves[first], group, stream);
+    if (pcrt_status status = mark(moves[first], stream); status != PCRT_OK)
+      return status;
     if (staged(first))
       if (pcrt_status status = check(copyBefore(moves[first], member, ins[first], stream), name); status != PCRT_OK)
         return status;
@@ -289,17 +296,14 @@ pcrt_status NcclMoves::check(NcclResult result, NcclComm on, const char *name) {
 // Waiting
 //===----------------------------------------------------------------------===//
 
-/// Lets the device note on the host that it has come to this call. Costs a tiny memset.
-void NcclMoves::mark(const pcrt_move_desc &move, const Group &group, Stream stream) {
-  uint32_t number;
-  {
-    std::lock_guard<std::mutex> lock(callsMutex);
-    auto [found, fresh] = numbers.try_emplace({&move, &group}, uint32_t(calls.size() + 1));
-    if (fresh)
-      calls.push_back({&move, &group});
-    number = found->second;
-  }
-  session.driver.memset32(reinterpret_cast<Address>(reached), number, 1, stream);
+/// Lets the device note on the host that it has come to this move: a copy of four bytes.
+pcrt_status NcclMoves::mark(const pcrt_move_desc &move, Stream stream) {
+  ptrdiff_t index = &move - program.moves;
+  if (index < 0 || index >= program.num_moves)
+    return PCRT_OK;
+  return check(session.driver.memcpyToHost(const_cast<uint32_t *>(reached), numbers + (index + 1) * sizeof(uint32_t),
+                                           sizeof(uint32_t), stream),
+               move.name);
 }
 
 pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
@@ -324,6 +328,13 @@ pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
     }
     if (now - since > timeout)
       return late();
+    if (int left = plane && now - since > 0.3 ? plane->leftRank() : -1; left >= 0) {
+      std::string text = rankName(left) + " ended before joining " + doing();
+      lastError = rankName(control.rank()) + ": " + text;
+      plane->giveUp(PCRT_PEER_LOST, rankName(control.rank()) + " gave up: " + text);
+      abortAll();
+      return PCRT_PEER_LOST;
+    }
     if (now - since > 0.02)
       for (const Member &member : members) {
         NcclResult state = NcclSuccess;
@@ -345,39 +356,47 @@ pcrt_status NcclMoves::lost() {
   return PCRT_PEER_LOST;
 }
 
-/// What this rank's device has come to, and where the others are.
+const Group *NcclMoves::waitingGroup() const {
+  uint32_t number = reached ? *reached : 0;
+  return number == 0 || int64_t(number) > program.num_moves ? nullptr : members[program.moves[number - 1].group].group;
+}
+
+std::string NcclMoves::doing() const {
+  const Group *group = waitingGroup();
+  if (!group)
+    return "the first move of step " + std::to_string(stepsWaited.load());
+  return describeMove(program.moves[*reached - 1], group->size()) + " of " + groupName(*group);
+}
+
+/// Called on the control plane's thread, too.
+void NcclMoves::tellProgress(Progress &progress) {
+  progress.counter = stepsWaited.load() << 32 | (reached ? *reached : 0);
+  snprintf(progress.doing, sizeof progress.doing, "%s %s", waitingGroup() ? "in" : "before", doing().c_str());
+}
+
+/// Names the ranks of the group that are elsewhere.
 pcrt_status NcclMoves::late() {
   TcpControl *plane = control.control();
   Progress mine{};
   tellProgress(mine);
-  std::string names;
   std::vector<Progress> all = plane ? plane->askProgress(0.4) : std::vector<Progress>(control.size(), mine);
-  for (int rank = 0; rank < control.size(); ++rank)
-    if (all[rank].counter < mine.counter || !all[rank].doing[0])
-      names += (names.empty() ? "" : ", ") + rankName(rank) + " (" +
-               (all[rank].doing[0] ? all[rank].doing : "it does not answer at all") + ")";
+  const Group *group = waitingGroup();
+  std::string names;
+  for (int rank = 0; rank < control.size(); ++rank) {
+    bool member = !group || std::find(group->ranks.begin(), group->ranks.end(), rank) != group->ranks.end();
+    if (!member || all[rank].counter == mine.counter)
+      continue;
+    names += (names.empty() ? "" : ", ") + rankName(rank) + " (" +
+             (all[rank].doing[0] ? all[rank].doing : "it does not answer at all") + ")";
+  }
   std::string text = "no answer within " + secondsText(timeout) + " s from " +
-                     (names.empty() ? "the other ranks" : names) + " " + mine.doing +
+                     (names.empty() ? "the other ranks" : names) + " in " + doing() +
                      "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
   lastError = rankName(control.rank()) + ": " + text;
   if (plane)
     plane->giveUp(PCRT_TIMEOUT, rankName(control.rank()) + " gave up: " + text);
   abortAll();
   return PCRT_TIMEOUT;
-}
-
-void NcclMoves::tellProgress(Progress &progress) {
-  uint32_t last = reached ? *reached : 0;
-  uint64_t step = stepsWaited.load();
-  progress.counter = step << 32 | last;
-  std::lock_guard<std::mutex> lock(callsMutex);
-  if (last == 0 || last > calls.size()) {
-    snprintf(progress.doing, sizeof progress.doing, "before the first move");
-    return;
-  }
-  auto [move, group] = calls[last - 1];
-  snprintf(progress.doing, sizeof progress.doing, "in %s of %s", describeMove(*move, group->size()).c_str(),
-           groupName(*group).c_str());
 }
 
 /// Makes kernels that wait for other ranks give up. Called by the control plane's thread, or by the main thread when it

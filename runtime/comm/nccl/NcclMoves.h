@@ -15,7 +15,8 @@
 #include "device/cuda/Memory.h"
 #include "device/cuda/Nccl.h"
 
-#include <map>
+#include <atomic>
+#include <mutex>
 
 namespace pcrt::cuda {
 
@@ -54,15 +55,20 @@ private:
   NcclResult call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream);
   Result copyBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream);
   Result copyAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream);
-  void mark(const pcrt_move_desc &move, const Group &group, Stream stream);
+  pcrt_status mark(const pcrt_move_desc &move, Stream stream);
 
   void abortAll();
   pcrt_status lost();
   pcrt_status late();
+  /// The move that the device is in, for messages.
+  std::string doing() const;
+  /// Its group; null before the first move.
+  const Group *waitingGroup() const;
   void tellProgress(Progress &progress);
 
   Session &session;
   Comm &control;
+  pcrt_program program; ///< Its tables live as long as the process.
   double timeout;
   Nccl nccl;
   Opened library;
@@ -74,11 +80,10 @@ private:
   std::mutex mutex; ///< Guards the communicators against the thread that aborts them.
   bool aborted = false;
 
-  /// Number of the call that the device has come to in this step, 0 before the first; the device writes it.
+  /// 1 + the index of the move that the device has come to in this step, 0 before the first; the device copies it there
+  /// from `numbers`, in its own memory.
   volatile uint32_t *reached = nullptr;
-  std::vector<std::pair<const pcrt_move_desc *, const Group *>> calls; ///< By number - 1.
-  std::map<std::pair<const pcrt_move_desc *, const Group *>, uint32_t> numbers;
-  std::mutex callsMutex;
+  Address numbers = 0;
   std::atomic<uint64_t> stepsWaited{0};
 };
 

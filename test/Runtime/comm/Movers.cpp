@@ -88,9 +88,11 @@ public:
     // As a step does it: captured once, then launched. What moves in place would not give the same twice.
     bool capture = way == Way::Threads && moves->canCapture() && from[0] != to[0];
     if (!capture) {
-      if (pcrt_status status = enqueue(); status != PCRT_OK)
+      if (pcrt_status status = enqueue(); status != PCRT_OK) {
+        text = moves->error();
         return status;
-      return moves->wait(session.driver, session.compute);
+      }
+      return wait();
     }
     const Driver &driver = session.driver;
     Graph graph = nullptr;
@@ -101,17 +103,26 @@ public:
     session.check(driver.graphInstantiate(&launchable, graph, 0), "instantiate");
     for (int launch = 0; launch < 2 && status == PCRT_OK; ++launch) {
       session.check(driver.graphLaunch(launchable, session.compute), "launch");
-      status = moves->wait(driver, session.compute);
+      status = wait();
     }
     driver.graphExecDestroy(launchable);
     driver.graphDestroy(graph);
     return status;
   }
 
-  std::string error() const override { return moves->error(); }
+  std::string error() const override { return text; }
 
 private:
+  pcrt_status wait() {
+    pcrt_status status = moves->wait(session.driver, session.compute);
+    Result result = status == PCRT_OK ? Success : session.driver.streamQuery(session.compute);
+    if (status != PCRT_OK)
+      text = moves->error().empty() ? session.name + ": " + session.describe(result) : moves->error();
+    return status;
+  }
+
   Comm &control;
+  std::string text;
   Session session;
   DeviceArena memory;
   Staging staging;

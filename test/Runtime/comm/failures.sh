@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# usage: failures.sh PC_RUN VICTIM: runs in which one rank fails; looks at exit codes, messages, the time it takes
+# usage: failures.sh PC_RUN VICTIM [STANDIN]: runs in which one rank fails; looks at exit codes, messages, the time it takes
 # and at what is left behind.
 set -u
-pc_run=$1 victim=$2
+pc_run=$1 victim=$2 standin=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
-shm_before=$(ls -A /dev/shm)
+# Other programs on the machine come and go: MPI's, torch's.
+shm_files() { ls -A /dev/shm | grep -Ev '^(vader_|torch_|sem\.|psm|open_mpi|pmix)'; }
+shm_before=$(shm_files)
 
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 
@@ -39,7 +41,7 @@ leftovers() {
     sleep 0.3
     ! pgrep -fa "^$victim" >>"$work/err" || complain "processes left behind"
   fi
-  [ "$(ls -A /dev/shm)" = "$shm_before" ] || complain "files left in /dev/shm"
+  [ "$(shm_files)" = "$shm_before" ] || complain "files left in /dev/shm"
 }
 
 expect 'all is well' 0 1000 '' "$pc_run" -n 2 "$victim" none
@@ -189,6 +191,27 @@ says "rank [02]: no answer within 1 s from rank 1 \(between moves\) in 'all_redu
 launcher=srun-two
 foreign 'several machines' 1 '0 0 0' 2000 none
 unset PCRT_TRANSPORT
+
+# The same on devices, by NCCL: what waits on a device is ended by the control plane.
+if [ -n "$standin" ]; then
+  export VICTIM_ON_DEVICE=1 PCRT_CUDA_LIBRARIES=standin:$standin PC_STANDIN_DEVICES=4
+  where="'all_reduce gradient' \(all_reduce f32 \[1000, 1, 1\], 3 ranks\) of group \(dp: ranks 0, 1, 2\)"
+  expect 'device: all is well' 0 3000 '' "$pc_run" -n 3 "$victim" none
+  expect 'device: killed' 7 4000 'rank 0: rank 2 died;rank 1: rank 2 died;pc-run: error: rank 2 was killed by signal 9' \
+    "$pc_run" -n 3 "$victim" kill 2
+  expect 'device: killed while others compute' 7 4000 'rank 0: rank 1 died;rank 2: rank 1 died' "$pc_run" -n 3 "$victim" kill-compute
+  expect 'device: gives up' 9 4000 'rank 0: rank 1 failed: token 70000;rank 2: rank 1 failed' "$pc_run" -n 3 "$victim" abort-9
+  expect 'device: ends early' 7 4000 "rank 1 ended before joining $where" "$pc_run" -n 3 "$victim" exit-0
+  expect 'device: different sizes' 1 4000 'rank 1 calls all_reduce sum of 999 f32; rank . calls all_reduce sum of 1000 f32' \
+    "$pc_run" -n 3 "$victim" size
+  expect 'device: late' 8 6000 "no answer within 1 s from rank 1 \(before the first move of step 200\) in $where" \
+    "$pc_run" -n 3 --timeout 1 "$victim" sleep-4
+  expect 'device: stopped' 8 8000 "no answer within 1 s from rank 1 \(it does not answer at all\) in $where" \
+    "$pc_run" -n 3 --timeout 1 "$victim" stop
+  expect 'device: different order of groups' 8 6000 'from rank 1 \(in .all_reduce gradient.*\) in .all_reduce logits. ' \
+    "$pc_run" -n 3 --timeout 1 "$victim" cross
+  unset VICTIM_ON_DEVICE PCRT_CUDA_LIBRARIES PC_STANDIN_DEVICES
+fi
 
 # Two machines, as far as the network is concerned: two network namespaces with a cable between them.
 name='two network namespaces'

@@ -2,10 +2,11 @@
 //
 // usage: comm-victim MODE [RANK]: all ranks run moves; rank RANK (default 1)
 // does what MODE says after a few of them. failures.sh looks at what the
-// others do then.
+// others do then. With VICTIM_ON_DEVICE set, the moves are a device's.
 //
 //===----------------------------------------------------------------------===//
-#include "comm/Comm.h"
+#include "Mover.h"
+#include "core/Failure.h"
 
 #include <chrono>
 #include <csignal>
@@ -20,8 +21,9 @@ using namespace pcrt;
 static void sleepSeconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
-  char *arena;
-  pcrt_status status = comm.allocateArena(mode == "huge" ? int64_t(300) << 40 : 1 << 20, &arena);
+  char *arena = nullptr;
+  bool onDevice = getenv("VICTIM_ON_DEVICE") != nullptr;
+  pcrt_status status = onDevice ? PCRT_OK : comm.allocateArena(mode == "huge" ? int64_t(300) << 40 : 1 << 20, &arena);
   bool chosen = comm.rank() == victim;
   Group all, pairs;
   for (int rank = 0; rank < comm.size(); ++rank)
@@ -34,6 +36,15 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
   pcrt_move_desc gradient{"all_reduce gradient", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1000, 1, 1, 1, 1, "backward"};
   pcrt_move_desc logits = gradient;
   logits.name = "all_reduce logits";
+  MeshMoves mesh{{all, pairs}, {gradient, logits}};
+  std::unique_ptr<Mover> mover = onDevice ? makeDeviceMover(comm, 1 << 20) : makeHostMover(comm, arena);
+  mover->prepare(mesh);
+  auto move = [&](const pcrt_move_desc &desc, const Group &group) {
+    int64_t at = 0;
+    pcrt_move_desc &known = mesh.moves[&desc == &logits];
+    known = desc;
+    return mover->move(&known, 1, mesh.groups[group.id], &at, &at, Mover::Way::Plain);
+  };
   int steps = mode == "count" ? 2000 : mode == "none" ? 10 : mode == "slow" ? 200 : 1000000;
   if (mode == "output") {
     printf("out %d\n", comm.rank());
@@ -81,9 +92,9 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
     bool swapped = now && mode == "order";
     bool other = now && mode == "size";
     if (step == 100 && mode == "cross") { // the two groups in different orders
-      status = comm.move(chosen ? gradient : logits, chosen ? all : pairs, arena, arena);
+      status = move(chosen ? gradient : logits, chosen ? all : pairs);
       if (status == PCRT_OK)
-        status = comm.move(chosen ? logits : gradient, chosen ? pairs : all, arena, arena);
+        status = move(chosen ? logits : gradient, chosen ? pairs : all);
       continue;
     }
     if (step == 100 && mode.starts_with("start-")) { // two under way, on one rank in the other order or without a wait
@@ -105,13 +116,13 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
       continue;
     }
     gradient.outer = other ? 999 : 1000;
-    status = comm.move(swapped ? logits : gradient, all, arena, arena);
+    status = move(swapped ? logits : gradient, all);
     if (status == PCRT_OK)
-      status = comm.move(swapped ? gradient : logits, pairs, arena, arena);
+      status = move(swapped ? gradient : logits, pairs);
   }
   if (status != PCRT_OK) {
-    fprintf(stderr, "error: %s\n", comm.error().c_str());
-    comm.abort(status, comm.error().c_str());
+    fprintf(stderr, "error: %s\n", mover->error().c_str());
+    comm.abort(status, mover->error().c_str());
   }
   return status;
 }
@@ -127,8 +138,16 @@ int main(int argc, char **argv) {
     return 4;
   if (mode == "sleep") // for signals to pc-run
     sleepSeconds(20);
-  auto body = [&](Comm &comm) { return runRank(comm, mode, victim); };
-  pcrt_status status = runRanks(1, false, body, &error);
+  auto body = [&](Comm &comm) {
+    try {
+      return runRank(comm, mode, victim);
+    } catch (const Failure &failure) {
+      fprintf(stderr, "error: %s\n", failure.message.c_str());
+      comm.abort(failure.status, failure.message.c_str());
+      return failure.status;
+    }
+  };
+  pcrt_status status = runRanks(1, getenv("VICTIM_ON_DEVICE") != nullptr, body, &error);
   if (!error.empty())
     fprintf(stderr, "error: %s\n", error.c_str());
   return status;
