@@ -5,6 +5,7 @@
 #include "KernelSet.h"
 #include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
+#include "pc/IR/Workspace.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -269,6 +270,7 @@ LogicalResult Generator::emitBlock(Block &block) {
 void Generator::emitTables(llvm::json::Value report) {
   int64_t arena = 0;
   planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
+  int64_t workspace = cuda ? libraryWorkspaceBytes(planned) : 0;
   std::string description;
   llvm::raw_string_ostream(description) << llvm::json::Value(
       describeProgram(planned, outputs, arena, std::move(report)));
@@ -289,7 +291,7 @@ void Generator::emitTables(llvm::json::Value report) {
        Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol(step),
        Field::i32(cuda ? PCRT_CUDA : PCRT_CPU), Field::i32(0), Field::i32(0), Field::i32(tickets.size()), Field::symbol(""),
        Field::symbol(tables.array("pc_device_kernels", deviceKernelTable)),
-       Field::symbol(""), Field::i64(0), Field::i64(0)});
+       Field::symbol(""), Field::i64(workspace ? arena - workspace : 0), Field::i64(workspace)});
 }
 
 LogicalResult Generator::run(llvm::json::Value report) {

@@ -34,22 +34,38 @@ std::string Tables::text(StringRef value) {
   return it->second;
 }
 
+Value Tables::build(OpBuilder &b, const Field &field) {
+  Location loc = module.getLoc();
+  if (field.kind == Field::I32)
+    return LLVM::ConstantOp::create(b, loc, b.getI32Type(), field.number);
+  if (field.kind == Field::I64)
+    return LLVM::ConstantOp::create(b, loc, b.getI64Type(), field.number);
+  if (field.text.empty() && field.kind == Field::Symbol)
+    return LLVM::ZeroOp::create(b, loc, typeOf(field));
+  return LLVM::AddressOfOp::create(b, loc, typeOf(field), field.kind == Field::Text ? text(field.text) : field.text);
+}
+
 Value Tables::build(OpBuilder &b, const Entry &entry) {
   Location loc = module.getLoc();
   Value result = LLVM::UndefOp::create(b, loc, typeOf(entry));
-  for (auto [i, field] : llvm::enumerate(entry)) {
-    Value value;
-    if (field.kind == Field::I32)
-      value = LLVM::ConstantOp::create(b, loc, b.getI32Type(), field.number);
-    else if (field.kind == Field::I64)
-      value = LLVM::ConstantOp::create(b, loc, b.getI64Type(), field.number);
-    else if (field.text.empty() && field.kind == Field::Symbol)
-      value = LLVM::ZeroOp::create(b, loc, typeOf(field));
-    else
-      value = LLVM::AddressOfOp::create(b, loc, typeOf(field), field.kind == Field::Text ? text(field.text) : field.text);
-    result = LLVM::InsertValueOp::create(b, loc, result, value, ArrayRef<int64_t>{static_cast<int64_t>(i)});
-  }
+  for (auto [i, field] : llvm::enumerate(entry))
+    result = LLVM::InsertValueOp::create(b, loc, result, build(b, field), ArrayRef<int64_t>{static_cast<int64_t>(i)});
   return result;
+}
+
+std::string Tables::bytes(StringRef name, StringRef value) {
+  auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), value.size());
+  LLVM::GlobalOp::create(builder, module.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Internal, name,
+                         builder.getStringAttr(value), /*alignment=*/64);
+  return name.str();
+}
+
+void Tables::replace(StringRef name, int64_t index, const Field &value) {
+  for (auto insert : module.lookupSymbol<LLVM::GlobalOp>(name).getOps<LLVM::InsertValueOp>())
+    if (insert.getPosition() == ArrayRef<int64_t>{index}) {
+      OpBuilder b(insert);
+      insert.getValueMutable().assign(build(b, value));
+    }
 }
 
 std::string Tables::array(StringRef name, ArrayRef<Entry> entries) {
@@ -57,7 +73,8 @@ std::string Tables::array(StringRef name, ArrayRef<Entry> entries) {
     return "";
   Location loc = module.getLoc();
   auto type = LLVM::LLVMArrayType::get(typeOf(entries[0]), entries.size());
-  auto global = LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, name, Attribute());
+  auto global =
+      LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, name, Attribute());
   OpBuilder b(module.getContext());
   b.createBlock(&global.getInitializerRegion());
   Value result = LLVM::UndefOp::create(b, loc, type);
@@ -69,7 +86,8 @@ std::string Tables::array(StringRef name, ArrayRef<Entry> entries) {
 
 void Tables::publish(StringRef name, const Entry &entry) {
   Location loc = module.getLoc();
-  auto global = LLVM::GlobalOp::create(builder, loc, typeOf(entry), /*isConstant=*/true, LLVM::Linkage::External, name, Attribute());
+  auto global = LLVM::GlobalOp::create(builder, loc, typeOf(entry), /*isConstant=*/true, LLVM::Linkage::External, name,
+                                       Attribute());
   OpBuilder b(module.getContext());
   b.createBlock(&global.getInitializerRegion());
   LLVM::ReturnOp::create(b, loc, build(b, entry));

@@ -30,6 +30,10 @@ public:
   explicit Tables(mlir::ModuleOp module);
   /// A global array of structs; all entries have the same kinds of fields. An empty one is a null pointer: returns "".
   std::string array(llvm::StringRef name, llvm::ArrayRef<Entry> entries);
+  /// A global constant of these bytes, at a multiple of 64; returns `name`.
+  std::string bytes(llvm::StringRef name, llvm::StringRef value);
+  /// Sets field `index` of the struct that was published as `name`.
+  void replace(llvm::StringRef name, int64_t index, const Field &value);
   /// A global struct that other objects see.
   void publish(llvm::StringRef name, const Entry &entry);
   /// A zero-terminated string constant.
@@ -38,6 +42,7 @@ public:
 private:
   mlir::Type typeOf(const Field &field);
   mlir::Type typeOf(const Entry &entry);
+  mlir::Value build(mlir::OpBuilder &b, const Field &field);
   mlir::Value build(mlir::OpBuilder &b, const Entry &entry);
 
   mlir::ModuleOp module;

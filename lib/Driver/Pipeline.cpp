@@ -69,13 +69,15 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
 
   case Phase::Planned:
     return {
-        {"pc-plan-memory", PCRT_INTERNAL},
+        {options.cuda ? "pc-plan-memory{target=cuda}" : "pc-plan-memory", PCRT_INTERNAL},
         {"pc-verify-memory", PCRT_VERIFICATION},
         // Once more: now values that share bytes must be kept apart by starts and waits too.
         {"pc-verify-scheduled", PCRT_VERIFICATION},
     };
 
   case Phase::Kernels:
+    if (options.cuda)
+      return {{"pc-generate-kernels{target=cuda}", PCRT_INTERNAL}};
     return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) +
                  (nativeRoundsToBf16() ? " rounds-to-bf16" : "") + "}",
              PCRT_INTERNAL}};

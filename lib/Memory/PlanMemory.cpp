@@ -1,5 +1,6 @@
 //===- PlanMemory.cpp - Give every value an offset in the device arena ------------------===//
 #include "Buffers.h"
+#include "pc/IR/Workspace.h"
 #include "pc/Memory/ArenaPlanner.h"
 #include "pc/Memory/Passes.h"
 
@@ -68,6 +69,8 @@ void sinkUpdates(Block &body) {
 }
 
 struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
+  using PlanMemoryBase::PlanMemoryBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
@@ -79,7 +82,13 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       arena.erase();
     if (failed(checkPlannable(functions[0])))
       return signalPassFailure();
+    if (target != "cpu" && target != "cuda") {
+      module.emitError() << "pc-plan-memory: '" << target << "' is not a target (cpu, cuda)";
+      return signalPassFailure();
+    }
     int64_t bytes = plan(functions[0].getBody().front());
+    if (target == "cuda")
+      bytes += libraryWorkspaceBytes(functions[0]);
     OpBuilder builder(functions[0]);
     ArenaOp::create(builder, functions[0].getLoc(), bytes);
   }
@@ -90,12 +99,13 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     Liveness liveness(body);
     SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness).take();
 
+    const int64_t alignment = target == "cuda" ? cudaAlignment : arenaAlignment;
     int64_t base = 0; // leaves, which live always, stand one behind the other
     auto settle = [&](auto isNext) {
       for (const Buffers::Buffer &buffer : buffers)
         if (buffer.leaf && isNext(buffer.leaf)) {
           setHome(buffer, base);
-          base += llvm::alignTo(buffer.bytes, arenaAlignment);
+          base += llvm::alignTo(buffer.bytes, alignment);
         }
     };
     settle([](Operation *leaf) { return isa<ParameterOp>(leaf); });
@@ -107,7 +117,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     for (const Buffers::Buffer &buffer : buffers)
       if (!buffer.leaf) {
         moving.push_back(&buffer);
-        problem.push_back({buffer.bytes, buffer.life.first, buffer.life.last});
+        problem.push_back({int64_t(llvm::alignTo(buffer.bytes, alignment)), buffer.life.first, buffer.life.last});
       }
     ArenaPlan solution = planArena(problem);
     for (auto [buffer, offset] : llvm::zip_equal(moving, solution.offsets))

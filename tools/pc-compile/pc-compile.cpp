@@ -39,7 +39,9 @@ static Flag<std::string> optimizer("optimizer", cl::desc("adamw (default) or sgd
                                    cl::cat(category));
 static Flag<std::string> plan("plan", cl::desc("A plan file in place of the strategy flags"), cl::cat(category));
 static Flag<std::string> target("target", cl::desc("cpu (default) or cuda"), cl::init("cpu"), cl::cat(category));
-static Flag<std::string> arch("arch", cl::desc("GPU architecture, as sm_90a"), cl::cat(category));
+static cl::list<std::string> archs("arch", cl::desc("GPU architectures (default: sm_80,sm_90a,sm_100a)"), cl::CommaSeparated,
+                                   cl::cat(category));
+static Flag<bool> standIn("stand-in", cl::desc("Also an image for the stand-in of the CUDA driver (for tests)"), cl::cat(category));
 static Flag<std::string> emitPlan("emit-plan", cl::desc("Write the plan that the flags mean"), cl::value_desc("file"),
                                   cl::cat(category));
 static Flag<std::string> report("report", cl::desc("Write predicted memory and traffic (.json, or a page: .html)"),
@@ -79,13 +81,14 @@ int main(int argc, char **argv) {
     return fail(PCRT_USAGE, "--mode=" + mode + " is not a mode (train, eval)");
   if (optimizer != "adamw" && optimizer != "sgd")
     return fail(PCRT_USAGE, "--optimizer=" + optimizer + " is not an optimizer (adamw, sgd)");
-  if (target != "cpu")
-    return target == "cuda" ? fail(PCRT_INFEASIBLE, "--target=cuda is not available yet; cpu is")
-                            : fail(PCRT_USAGE, "--target=" + target + " is not a target (cpu, cuda)");
+  if (target != "cpu" && target != "cuda")
+    return fail(PCRT_USAGE, "--target=" + target + " is not a target (cpu, cuda)");
   if (bucketBytes < 0 || prefetch < 0)
     return fail(PCRT_USAGE, "--bucket-bytes and --prefetch are at least 0");
-  if (arch.getNumOccurrences())
+  if (archs.getNumOccurrences() && target != "cuda")
     return fail(PCRT_USAGE, "--arch names a GPU; it needs --target=cuda");
+  if (standIn && target != "cuda")
+    return fail(PCRT_USAGE, "--stand-in takes the place of a GPU; it needs --target=cuda");
   if (interleave != 1)
     return fail(PCRT_INFEASIBLE, "--interleave=" + std::to_string(interleave) + " is not available yet; 1 is");
   if (to == Phase::Exe && output == "-")
@@ -123,5 +126,8 @@ int main(int argc, char **argv) {
   if (!module)
     return PCRT_BAD_INPUT;
   options = {*chosen, mode == "train", optimizer, to, output, emitPlan, report, bucketBytes, prefetch, memoryLimit, timing};
+  options.cuda = target == "cuda";
+  options.archs.assign(archs.begin(), archs.end());
+  options.standIn = standIn;
   return pc::compile(*module, options);
 }

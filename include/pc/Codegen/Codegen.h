@@ -12,6 +12,11 @@ int64_t nativeLanes();
 /// Whether this machine rounds vectors of f32 to bf16 by an instruction (AVX512-BF16).
 bool nativeRoundsToBf16();
 
+/// Compiles the gpu.module of a CUDA program for `archs` (sm_90a, ...; none: all that are supported) and puts the images in its
+/// place. `standIn`: also one for the stand-in of the CUDA driver. Does nothing to a CPU program. Fails with an error at an
+/// unknown architecture, or with ptxas's words.
+llvm::LogicalResult embedImages(mlir::ModuleOp module, llvm::ArrayRef<std::string> archs, bool standIn);
+
 /// Translates a module of the kernels phase to an object file for this machine. The module is lowered in place. Fails with an
 /// error (an unwritable file, a module that is not of that phase).
 llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, llvm::StringRef path);

@@ -19,6 +19,9 @@ struct CompileOptions {
   int64_t prefetch = 1;           ///< units of stored parameters that are gathered ahead
   int64_t memoryLimit = 0;        ///< bytes of one rank's arena; 0: none
   bool timing = false;            ///< print the time of every pass
+  bool cuda = false;              ///< for CUDA devices instead of CPUs
+  llvm::SmallVector<std::string> archs; ///< sm_90a, ...; empty: all that are supported
+  bool standIn = false;           ///< also an image for the stand-in of the CUDA driver
 };
 
 /// Runs the passes of `phase` on a module of the phase before it. On failure the error has been emitted and the status says of which
