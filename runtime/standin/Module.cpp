@@ -228,6 +228,8 @@ static CUresult launch(CUfunction function, std::array<uint32_t, 3> grid, std::a
     launch.params = pointers.data();
     launch.order = options().seed ? drawNumber() : 0;
     launch.checker = accessChecker();
+    if (options().fault.kind == "site")
+      launch.skippedSite = options().fault.index;
     std::string fault = pc_run_kernel(launch);
     if (launch.checker)
       for (const AccessRange &range : launch.checker->accesses())

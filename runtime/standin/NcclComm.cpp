@@ -71,10 +71,8 @@ static bool makeMailbox(Comm &comm, int size) {
   comm.own = std::make_shared<MappedFile>();
   if (!comm.own->create(headBytes(size), Comm::sendOffset(size, 0)))
     return false;
-  const char *host = getenv("NCCL_HOSTID");
   comm.ownBox().pid = getpid();
   comm.ownBox().device = comm.device;
-  comm.ownBox().host = std::hash<std::string>()(host ? host : "");
   return true;
 }
 
@@ -104,13 +102,12 @@ CommRef pc::standin::joinWorld(std::shared_ptr<MappedFile> world, int rank, int 
   return comm;
 }
 
-/// NCCL refuses two ranks on one device. Processes of the stand-in have devices of their own, where there is only one.
+/// NCCL refuses two ranks on one device. Processes of the stand-in have devices of their own.
 static void checkDevices(Comm &comm) {
   for (int i = 0; i < comm.size; ++i)
     for (int j = 0; j < i; ++j) {
       const Mailbox &a = comm.box(i), &b = comm.box(j);
-      bool sameMachine = a.pid == b.pid || (options().devices > 1 && a.host == b.host);
-      if (!sameMachine || a.device != b.device)
+      if (a.pid != b.pid || a.device != b.device)
         continue;
       comm.error = ncclInvalidUsage;
       comm.errorText = "Duplicate GPU detected: ranks " + std::to_string(j) + " and " + std::to_string(i) +

@@ -49,7 +49,6 @@ struct PeerBox {
 /// The head of a mailbox; PeerBoxes follow, then data.
 struct Mailbox {
   int32_t pid, device;
-  uint64_t host;                     ///< Hash of NCCL_HOSTID.
   std::atomic<uint32_t> joined;      ///< All mailboxes are open here.
   std::atomic<uint64_t> collectives; ///< Collective calls begun, ever.
   std::atomic<uint32_t> splits;      ///< Splits posted, ever.

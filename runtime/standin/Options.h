@@ -16,9 +16,9 @@
 
 namespace pc::standin {
 
-/// One call that is left out or moved, to see whether the checkers notice (PC_STANDIN_FAULT=kind:index[@rank]).
+/// One thing that is left out or moved, to see whether the checkers notice (PC_STANDIN_FAULT=kind:index[@rank]).
 struct Fault {
-  std::string kind; ///< wait, record, edge or swap; empty: none.
+  std::string kind; ///< wait, record, edge, swap or site (a barrier inside kernels); empty: none.
   int64_t index = 0;
 };
 
