@@ -50,9 +50,19 @@ private:
       int64_t bytes = 0;
     };
     std::map<std::pair<int64_t, int64_t>, Open> open; // by group and kind
+    std::map<std::pair<int64_t, int64_t>, SmallVector<size_t>> closed;
     auto close = [&](Open &o) {
-      if (!o.bucket.items.empty())
-        buckets.push_back(o.bucket);
+      if (o.bucket.items.empty())
+        return;
+      const MoveItem &first = items[o.bucket.items[0]];
+      SmallVector<size_t> &earlier = closed[{first.group, first.kind}];
+      if (!first.inPlace && earlier.size() >= 2) {
+        MoveBucket &old = buckets[earlier[earlier.size() - 2]];
+        if (old.start < o.bucket.start)
+          old.wait = std::min(old.wait, o.bucket.start);
+      }
+      earlier.push_back(buckets.size());
+      buckets.push_back(o.bucket);
       o = {};
     };
     for (unsigned i : sorted([](const MoveItem &item) { return item.patient; },

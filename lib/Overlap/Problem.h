@@ -20,6 +20,7 @@ struct MoveItem {
   int64_t needed = 0;   ///< the op before which it must be done
   int64_t last = 0;     ///< the last op that uses what it gives
   bool patient = false; ///< may wait for others to fill a bucket
+  bool inPlace = false; ///< its result may lie on its input, so that being under way costs no memory
   int64_t unit = -1;    ///< gathered ahead with the others of this unit, -1: not limited
 };
 
@@ -39,7 +40,8 @@ struct MoveBucket {
 /// Every item in one bucket, in the order of issue. Deterministic; independent of what the numbers stand for.
 /// * Patient items of one group and kind gather in buckets, in the order in which they are ready, and start when the
 /// last
-///   one is.
+///   one is. Where moves do not work in place, a bucket is waited for when the next but one starts, so that inputs do not
+///   pile up.
 /// * Items of a unit start when the unit `depth` + 1 before it (in order of use) has been used for the last time: at
 /// most
 ///   `depth` + 1 units are there at any time, where uses of units do not interleave.

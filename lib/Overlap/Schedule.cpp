@@ -5,6 +5,7 @@
 #include "Problem.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/Sharing.h"
 #include "pc/Overlap/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -87,6 +88,7 @@ private:
     item.kind = number(kinds, {static_cast<int>(move.getMoveKind()), static_cast<int>(move.getReduction()),
                                element.getIntOrFloatBitWidth()});
     item.bytes = trafficOf(move, mesh).payload;
+    item.inPlace = mayShareHome(op, 0, 0);
     item.place = position.lookup(op);
     // A move of a moved value starts where it stands, which is where the other one is needed.
     if (source && source->getBlock() == &block)

@@ -110,6 +110,37 @@ func.func @one_microbatch() {
 
 // -----
 
+// Gradients that are split by their sum: they would pile up, so the first bucket is waited for when the third one starts.
+pc.mesh <dp = 2>
+// CHECK-LABEL: func.func @split_gradients
+func.func @split_gradients() {
+  // CHECK: pc.exp
+  // CHECK-NEXT: %[[T:.*]] = pc.start
+  // CHECK: pc.log
+  // CHECK-NEXT: %[[U:.*]] = pc.start
+  // CHECK: pc.wait %[[T]]
+  // CHECK-NEXT: pc.recip
+  // CHECK-NEXT: %[[V:.*]] = pc.start
+  // CHECK: pc.wait %[[U]]
+  // CHECK-NEXT: pc.wait %[[V]]
+  // CHECK-NEXT: pc.yield
+  %tokens = pc.input tokens dims ["microbatch", "x"] global [1, 16] layout <[_, _]> : tensor<1x16xf32>
+  %r:3 = pc.accumulate (%t = %tokens : tensor<1x16xf32> -> tensor<16xf32>) {
+    %a = pc.exp %t : (tensor<16xf32>) -> tensor<16xf32>
+    %b = pc.log %t : (tensor<16xf32>) -> tensor<16xf32>
+    %c = pc.recip %t : (tensor<16xf32>) -> tensor<16xf32>
+    pc.yield %a, %b, %c : tensor<16xf32>, tensor<16xf32>, tensor<16xf32>
+  } : tensor<16xf32>, tensor<16xf32>, tensor<16xf32>
+  %a = pc.reduce_scatter sum %r#0 dim 0 on ["dp"] : (tensor<16xf32>) -> tensor<8xf32>
+  %b = pc.reduce_scatter sum %r#1 dim 0 on ["dp"] : (tensor<16xf32>) -> tensor<8xf32>
+  %c = pc.reduce_scatter sum %r#2 dim 0 on ["dp"] : (tensor<16xf32>) -> tensor<8xf32>
+  %s = pc.add %a, %b : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %e = pc.add %s, %c : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
 // Several microbatches: one move of the sum, behind it. While the second bucket is under way, the first is used.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @microbatches

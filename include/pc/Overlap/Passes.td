@@ -14,7 +14,8 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
       the gradient exists. With several, they stay behind the sum: one move of the sum is less traffic than one of each addend.
     * Moves that nothing computes with before the end of the block, and moves of sums over microbatches, share *buckets*: moves of one
       kind, group and element width, up to `bucket-bytes`, in the order in which their operands are ready (for gradients: backward).
-      A bucket starts when its last operand is ready. `pc.update`s of moved values come last, so that nothing waits for them.
+      A bucket starts when its last operand is ready; where the moves do not work in place, it is waited for when the next but one
+      starts, so that what they read does not pile up. `pc.update`s of moved values come last, so that nothing waits for them.
     * Gathers of stored tensors (parameters split over a data axis) come by *unit*: tensors whose names agree up to the first number
       ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so that at most `prefetch` + 1
       units are there at any time; fewer where their payload would be more than `prefetch-bytes`.
