@@ -26,10 +26,15 @@ struct Toolkit {
 };
 Toolkit findToolkit(llvm::StringRef cudaPath);
 
+/// exp, log, tanh, erf and a few more of libdevice's functions for f32, as LLVM IR in text form: what is linked where
+/// there is no libdevice.
+llvm::StringRef mathLibrary();
+
 /// The gpu.module in the LLVM and NVVM dialects, alone in a module of its own. The given one stays as it is.
 mlir::OwningOpRef<mlir::ModuleOp> lowerToNVVM(mlir::gpu::GPUModuleOp module);
 
-/// NVPTX LLVM IR, linked with libdevice and optimized for `arch` and all newer ones. Null after an error.
+/// NVPTX LLVM IR, linked with libdevice (or mathLibrary) and optimized for `arch` and all newer ones. Null after an
+/// error.
 std::unique_ptr<llvm::Module> deviceModule(mlir::gpu::GPUModuleOp lowered, const Arch &arch, const Toolkit &toolkit,
                                            llvm::LLVMContext &context);
 

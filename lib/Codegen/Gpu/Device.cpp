@@ -7,6 +7,7 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/DebugInfo.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IRReader/IRReader.h"
@@ -33,22 +34,25 @@ static std::unique_ptr<llvm::TargetMachine> deviceMachine(const pc::toolchain::A
                                   llvm::CodeGenOptLevel::Aggressive));
 }
 
-/// Links what `module` uses of libdevice; nothing is read where it uses none.
-static LogicalResult linkLibdevice(Operation *op, llvm::Module &module, const pc::toolchain::Toolkit &toolkit) {
-  SmallVector<StringRef> needed;
-  for (llvm::Function &function : module)
-    if (function.isDeclaration() && function.getName().starts_with("__nv_"))
-      needed.push_back(function.getName());
-  if (needed.empty())
+/// Links what `module` uses of libdevice or, where there is none, of our own functions. Nothing is read where it uses
+/// none.
+static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::toolchain::Toolkit &toolkit) {
+  auto missing = [&]() -> StringRef {
+    for (llvm::Function &function : module)
+      if (function.isDeclaration() && function.getName().starts_with("__nv_"))
+        return function.getName();
+    return "";
+  };
+  if (missing().empty())
     return success();
-  if (toolkit.libdevice.empty())
-    return op->emitError() << "the kernels call " << needed.front()
-                           << " of CUDA's libdevice, but libdevice.10.bc is missing (looked in " << toolkit.searched
-                           << "); install the CUDA toolkit, or point CUDA_HOME to it";
+  bool own = toolkit.libdevice.empty();
   llvm::SMDiagnostic diagnostic;
-  std::unique_ptr<llvm::Module> library = llvm::parseIRFile(toolkit.libdevice, diagnostic, module.getContext());
+  std::unique_ptr<llvm::Module> library =
+      own ? llvm::parseAssemblyString(pc::toolchain::mathLibrary(), diagnostic, module.getContext())
+          : llvm::parseIRFile(toolkit.libdevice, diagnostic, module.getContext());
   if (!library)
-    return op->emitError() << "cannot read " << toolkit.libdevice << ": " << diagnostic.getMessage();
+    return op->emitError() << "cannot read " << (own ? "the math library" : toolkit.libdevice) << ": "
+                           << diagnostic.getMessage();
   library->setTargetTriple(module.getTargetTriple());
   library->setDataLayout(module.getDataLayout());
   auto internalize = [](llvm::Module &linked, const llvm::StringSet<> &names) {
@@ -56,7 +60,11 @@ static LogicalResult linkLibdevice(Operation *op, llvm::Module &module, const pc
         linked, [&](const llvm::GlobalValue &value) { return !value.hasName() || !names.count(value.getName()); });
   };
   if (llvm::Linker::linkModules(module, std::move(library), llvm::Linker::LinkOnlyNeeded, internalize))
-    return op->emitError() << "cannot link " << toolkit.libdevice;
+    return op->emitError() << "cannot link " << (own ? "the math library" : toolkit.libdevice);
+  if (!missing().empty() && own)
+    return op->emitError() << "the kernels call " << missing()
+                           << " of CUDA's libdevice, but libdevice.10.bc is missing (looked in " << toolkit.searched
+                           << "); install the CUDA toolkit, or point CUDA_HOME to it";
   return success();
 }
 
@@ -101,7 +109,7 @@ std::unique_ptr<llvm::Module> pc::toolchain::deviceModule(mlir::gpu::GPUModuleOp
       global.setLinkage(llvm::GlobalValue::ExternalLinkage);
       global.setInitializer(nullptr);
     }
-  if (failed(linkLibdevice(lowered, *module, toolkit)))
+  if (failed(linkMath(lowered, *module, toolkit)))
     return nullptr;
   optimize(*module, *machine);
   return module;

@@ -287,6 +287,15 @@ struct Rewriter {
     instruction->eraseFromParent();
   }
 
+  /// A device clamps what does not fit into an integer; x86 does not.
+  void saturate(CastInst *instruction) {
+    IRBuilder<> builder(instruction);
+    Intrinsic::ID name = isa<FPToSIInst>(instruction) ? Intrinsic::fptosi_sat : Intrinsic::fptoui_sat;
+    Type *types[] = {instruction->getDestTy(), instruction->getSrcTy()};
+    instruction->replaceAllUsesWith(builder.CreateIntrinsic(name, types, {instruction->getOperand(0)}));
+    instruction->eraseFromParent();
+  }
+
   /// A call of pc_access before `at`. `log` is the alignment's binary logarithm.
   void access(IRBuilder<> &builder, Instruction *at, Value *address, Value *bytes, uint32_t kind, unsigned log,
               int32_t siteKind, const Twine &what, Value *value = nullptr) {
@@ -439,6 +448,8 @@ struct Rewriter {
       else if (callee && callee->getCalledFunction() &&
                callee->getCalledFunction()->getName().starts_with("llvm.nvvm."))
         intrinsic(callee, callee->getCalledFunction()->getName().drop_front(10));
+      else if (isa<FPToSIInst, FPToUIInst>(instruction))
+        saturate(cast<CastInst>(instruction));
       else if (check)
         checkAccess(instruction);
       if (!fault.empty())

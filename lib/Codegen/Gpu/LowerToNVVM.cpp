@@ -1,6 +1,6 @@
 //===- LowerToNVVM.cpp - gpu.module -> LLVM and NVVM dialects ----------------------------------===//
 // Upstream's GPU pipeline up to the point where it would call the code generator, with what it leaves out: reductions
-// of a subgroup become shuffles, and vector and math ops that need no libdevice become LLVM's own.
+// of a subgroup and masks.
 //===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
 
@@ -18,6 +18,7 @@
 #include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/Vector/Transforms/VectorRewritePatterns.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
@@ -25,21 +26,25 @@
 using namespace mlir;
 
 namespace {
-/// gpu.subgroup_reduce over all 32 lanes or clusters of them: butterflies of shuffles.
-struct ExpandSubgroupReductions : PassWrapper<ExpandSubgroupReductions, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandSubgroupReductions)
+/// Reductions over the 32 lanes of a subgroup, or clusters of them, become butterflies of shuffles; masks become
+/// comparisons.
+struct ExpandForNVVM : PassWrapper<ExpandForNVVM, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandForNVVM)
   void getDependentDialects(DialectRegistry &registry) const override {
     registry.insert<arith::ArithDialect, vector::VectorDialect, gpu::GPUDialect>();
   }
   void runOnOperation() override {
-    SmallVector<Operation *> reductions;
-    getOperation().walk([&](gpu::SubgroupReduceOp op) { reductions.push_back(op); });
-    if (reductions.empty())
+    WalkResult found = getOperation().walk([&](Operation *op) {
+      return isa<gpu::SubgroupReduceOp, vector::CreateMaskOp, vector::ConstantMaskOp>(op) ? WalkResult::interrupt()
+                                                                                          : WalkResult::advance();
+    });
+    if (!found.wasInterrupted())
       return;
     RewritePatternSet patterns(&getContext());
     populateGpuBreakDownSubgroupReducePatterns(patterns, /*maxShuffleBitwidth=*/32, PatternBenefit(3));
     populateGpuLowerSubgroupReduceToShufflePatterns(patterns, /*subgroupSize=*/32);
     populateGpuLowerClusteredSubgroupReduceToShufflePatterns(patterns, /*subgroupSize=*/32);
+    vector::populateVectorMaskMaterializationPatterns(patterns, /*force32BitVectorIndices=*/true);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
@@ -62,7 +67,7 @@ OwningOpRef<ModuleOp> pc::toolchain::lowerToNVVM(mlir::gpu::GPUModuleOp module) 
   lowered->getBody()->push_back(module->clone());
 
   PassManager passes(context);
-  passes.addPass(std::make_unique<ExpandSubgroupReductions>());
+  passes.addPass(std::make_unique<ExpandForNVVM>());
   passes.addPass(createConvertNVGPUToNVVMPass());
   passes.addPass(createConvertVectorToSCFPass());
   passes.addPass(createSCFToControlFlowPass());

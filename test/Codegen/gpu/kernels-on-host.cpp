@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Parser/Parser.h"
 #include <bit>
+#include <climits>
 #include <cmath>
 #include <functional>
 #include <sys/mman.h>
@@ -105,6 +106,15 @@ std::string wrongAt(size_t i, double got, double want) {
 }
 
 float sample(size_t i) { return float((i * 2654435761u >> 8) % 2001) / 500 - 2; }
+
+/// Both signs, all magnitudes from 1e-6 to 1e2, and special values.
+float spread(size_t i) {
+  const float special[] = {0, -0.f, INFINITY, -INFINITY, NAN, 1, 88.8f, -87.5f, -103.f, 1e-40f, 3e38f, -1};
+  if (i < std::size(special))
+    return special[i];
+  float magnitude = std::pow(10.f, float(i % 1024) / 128 - 6);
+  return (i & 1024 ? -1 : 1) * magnitude * (1 + float(i >> 11) / 3);
+}
 
 std::vector<Case> intactCases() {
   std::vector<Case> cases;
@@ -215,6 +225,37 @@ std::vector<Case> intactCases() {
          for (size_t i = 0; i < 64; ++i)
            if (w[1][i] != word(sample(i ^ 31)))
              return wrongAt(i, real(w[1][i]), sample(i ^ 31));
+         return "";
+       }});
+  cases.push_back({"functions", {16, 1, 1}, {256, 1, 1}, {reals(4096, spread), fresh(4 * 4096)}, [](const Words &w) {
+                     const char *names[] = {"exp", "log", "tanh", "erf"};
+                     double (*exact[])(double) = {std::exp, std::log, std::tanh, std::erf};
+                     for (size_t f = 0; f < 4; ++f) {
+                       double worst = 0;
+                       for (size_t i = 0; i < 4096; ++i) {
+                         float x = spread(i), got = real(w[1][4096 * f + i]), want = float(exact[f](x));
+                         if (std::isnan(want) ? std::isnan(got) : got == want)
+                           continue;
+                         double ulp = std::max(std::ldexp(1.0, std::ilogb(want) - 23), 1e-38);
+                         double error = std::fabs(got - exact[f](x)) / ulp;
+                         if (!(error <= 4))
+                           return std::string(names[f]) + " of " + std::to_string(x) + ": " + wrongAt(i, got, want) +
+                                  ", " + std::to_string(error) + " units";
+                         worst = std::max(worst, error);
+                       }
+                       if (getenv("PC_VERBOSE"))
+                         llvm::outs() << names[f] << ": at most " << worst << " units in the last place\n";
+                     }
+                     return std::string();
+                   }});
+  cases.push_back(
+      {"tail", {1, 1, 1}, {64, 1, 1}, {reals(250, sample), fresh(250), fresh(64)}, [](const Words &w) -> std::string {
+         for (size_t i = 0; i < 250; ++i)
+           if (real(w[1][i]) != -sample(i))
+             return wrongAt(i, real(w[1][i]), -sample(i));
+         for (size_t i = 0; i < 62; ++i)
+           if (float x = sample(4 * i); std::fabs(x) > 0.3f && w[2][i] != (x < 0 ? 0x80000000u : 0x7fffffffu))
+             return wrongAt(i, w[2][i], x < 0 ? INT_MIN : INT_MAX);
          return "";
        }});
   return cases;
@@ -360,7 +401,7 @@ void checkLaunches(const KernelImage &image) {
          "more shared memory than a block may have");
 }
 
-std::string hostImage(mlir::MLIRContext &context, llvm::StringRef path) {
+std::string hostImage(mlir::MLIRContext &context, llvm::StringRef path, llvm::StringRef cudaPath) {
   auto module = mlir::parseSourceFile<mlir::ModuleOp>(path, &context);
   if (!module)
     return "";
@@ -368,6 +409,7 @@ std::string hostImage(mlir::MLIRContext &context, llvm::StringRef path) {
   options.archs = {"sm_80"};
   options.emitCubins = false;
   options.emitHostImage = true;
+  options.cudaPath = cudaPath;
   auto images = pc::compileGpuModule(*module->getOps<mlir::gpu::GPUModuleOp>().begin(), options);
   return failed(images) ? "" : images->back().bytes;
 }
@@ -384,13 +426,13 @@ int main(int argc, char **argv) {
               mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::NVVM::NVVMDialect, mlir::nvgpu::NVGPUDialect,
               mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
   mlir::MLIRContext context(registry);
-  auto load = [&](const char *name, KernelImage &image) {
-    std::string bytes = hostImage(context, std::string(argv[1]) + "/" + name);
+  auto load = [&](const char *name, KernelImage &image, llvm::StringRef cudaPath = "") {
+    std::string bytes = hostImage(context, std::string(argv[1]) + "/" + name, cudaPath);
     std::string error = bytes.empty() ? "does not compile" : loadKernelImage(bytes.data(), bytes.size(), image);
     expect(error.empty(), std::string(name) + ": " + error);
     return error.empty();
   };
-  KernelImage intact, broken;
+  KernelImage intact, broken, withoutCuda;
   if (load("intact.mlir", intact)) {
     runIntact(intact);
     runWithoutEach(intact);
@@ -399,6 +441,8 @@ int main(int argc, char **argv) {
   }
   if (load("broken.mlir", broken))
     runBroken(broken);
+  if (load("intact.mlir", withoutCuda, "/nonexistent")) // our own functions instead of libdevice's
+    runIntact(withoutCuda);
   llvm::outs() << checks - failures << " passed, " << failures << " failed\n";
   return failures != 0;
 }

@@ -316,5 +316,48 @@ module {
       memref.store %w, %y[%t] : memref<64xf32>
       gpu.return
     }
+
+    // Rows of y: exp, log, tanh, erf of x.
+    gpu.func @functions(%x: memref<4096xf32>, %y: memref<4x4096xf32>) kernel attributes {nvvm.reqntid = array<i32: 256, 1, 1>} {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c2 = arith.constant 2 : index
+      %c3 = arith.constant 3 : index
+      %c256 = arith.constant 256 : index
+      %b = gpu.block_id x
+      %t = gpu.thread_id x
+      %base = arith.muli %b, %c256 : index
+      %i = arith.addi %base, %t : index
+      %v = memref.load %x[%i] : memref<4096xf32>
+      %e = math.exp %v : f32
+      memref.store %e, %y[%c0, %i] : memref<4x4096xf32>
+      %l = math.log %v : f32
+      memref.store %l, %y[%c1, %i] : memref<4x4096xf32>
+      %h = math.tanh %v : f32
+      memref.store %h, %y[%c2, %i] : memref<4x4096xf32>
+      %f = math.erf %v : f32
+      memref.store %f, %y[%c3, %i] : memref<4x4096xf32>
+      gpu.return
+    }
+
+    // 250 elements, four a thread: the last ones under a mask. Then as integers, too large ones clamped as a device does.
+    gpu.func @tail(%x: memref<250xf32>, %y: memref<250xf32>, %z: memref<64xi32>) kernel attributes {nvvm.reqntid = array<i32: 64, 1, 1>} {
+      %c4 = arith.constant 4 : index
+      %c250 = arith.constant 250 : index
+      %zero = arith.constant dense<0.0> : vector<4xf32>
+      %large = arith.constant 1.0e10 : f32
+      %t = gpu.thread_id x
+      %i = arith.muli %t, %c4 : index
+      %left = arith.subi %c250, %i : index
+      %mask = vector.create_mask %left : vector<4xi1>
+      %v = vector.maskedload %x[%i], %mask, %zero : memref<250xf32>, vector<4xi1>, vector<4xf32> into vector<4xf32>
+      %w = arith.negf %v : vector<4xf32>
+      vector.maskedstore %y[%i], %mask, %w : memref<250xf32>, vector<4xi1>, vector<4xf32>
+      %e = vector.extract %v[0] : f32 from vector<4xf32>
+      %l = arith.mulf %e, %large : f32
+      %n = arith.fptosi %l : f32 to i32
+      memref.store %n, %z[%t] : memref<64xi32>
+      gpu.return
+    }
   }
 }
