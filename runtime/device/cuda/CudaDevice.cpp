@@ -12,11 +12,6 @@
 using namespace pcrt;
 using namespace pcrt::cuda;
 
-static bool switchedOn(const char *variable, bool unset) {
-  const char *value = getenv(variable);
-  return value && *value ? strcmp(value, "0") != 0 : unset;
-}
-
 CudaDevice::CudaDevice(const Program &program, int ordinal)
     : program(program), session(ordinal), arenaMemory(session), staging(session), kernels(session, program.abi),
       blocking(switchedOn("PCRT_CUDA_BLOCKING", false)), graphs(!blocking && switchedOn("PCRT_CUDA_GRAPH", true)) {

@@ -152,14 +152,15 @@ Opened open(const Library &library) {
 
 void bind(const Library &library, const Opened &opened, const std::vector<Symbol> &symbols) {
   std::string missing;
+  int count = 0;
   for (const Symbol &symbol : symbols) {
     *symbol.address = dlsym(opened.handle, symbol.name);
-    if (!*symbol.address && symbol.required)
+    if (!*symbol.address && symbol.required && ++count <= 3)
       missing += (missing.empty() ? "" : ", ") + std::string(symbol.name);
   }
   if (!missing.empty())
-    fail(PCRT_RESOURCE,
-         std::string(library.name) + " (" + opened.path + ") is too old: it has no " + missing + "; " + library.advice);
+    fail(PCRT_RESOURCE, std::string(library.name) + " (" + opened.path + ") is too old: it has no " + missing +
+                            (count > 3 ? " and " + std::to_string(count - 3) + " more" : "") + "; " + library.advice);
 }
 
 void requireVersion(const Library &library, const Opened &opened, bool good, const std::string &found,

@@ -78,7 +78,8 @@ static std::string keyOf(const pcrt_gemm_desc &d, const ProductCall &call) {
 }
 
 Products::Products(Session &session, const pcrt_program &program)
-    : session(session), program(program), plansOf(program.num_gemms) {
+    : session(session), program(program), tune(switchedOn("PCRT_CUDA_TUNE", !session.standin)),
+      plansOf(program.num_gemms) {
   load(blas, &opened);
   if (int64_t cudart = int64_t(blas.getCudartVersion()); cudart / 1000 > session.library.version / 1000)
     fail(PCRT_RESOURCE, "cuBLASLt (" + opened.path + ") needs a driver for CUDA " + describeDriverVersion(cudart) +
@@ -202,7 +203,7 @@ std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall 
   if (call.aux)
     blas.descSet(plan.op, DescAuxPointer, &call.aux, sizeof call.aux);
   MatmulPreference preference = nullptr;
-  std::vector<MatmulHeuristic> results(session.standin ? 1 : 8);
+  std::vector<MatmulHeuristic> results(tune ? 8 : 1);
   int count = 0;
   BlasStatus status = blas.preferenceCreate(&preference);
   auto set = [&](int attribute, auto value) {
@@ -271,7 +272,7 @@ void Products::prepare(const std::vector<ProductCall> &calls, void *memory, cons
     if (plan.empty)
       continue;
     MatmulHeuristic checked;
-    if (!session.standin && cache.find(key, &plan.algorithm, sizeof plan.algorithm) &&
+    if (tune && cache.find(key, &plan.algorithm, sizeof plan.algorithm) &&
         blas.algorithmCheck(handle, plan.op, plan.a, plan.b, plan.c, plan.c, &plan.algorithm, &checked) == 0 &&
         int64_t(checked.workspaceBytes) <= program.workspace_bytes)
       continue;

@@ -69,6 +69,7 @@ private:
 
   Session &session;
   const pcrt_program &program;
+  bool tune; ///< PCRT_CUDA_TUNE=0: the library's first choice, untimed.
   CublasLt blas;
   Opened opened;
   BlasHandle handle = nullptr;

@@ -8,6 +8,11 @@
 using namespace pcrt;
 using namespace pcrt::cuda;
 
+bool pcrt::cuda::switchedOn(const char *variable, bool unset) {
+  const char *value = getenv(variable);
+  return value && *value ? strcmp(value, "0") != 0 : unset;
+}
+
 Session::Session(int ordinal) {
   load(driver, &library);
   standin = driver.standinAbi != nullptr;
@@ -22,8 +27,7 @@ Session::Session(int ordinal) {
     fail(PCRT_RESOURCE, "the CUDA driver (" + library.path +
                             ") finds no device; see nvidia-smi and CUDA_VISIBLE_DEVICES, or compile with --target=cpu");
   // A stand-in is a device for every process; and NCCL can be tested with ranks that share one.
-  const char *share = getenv("PCRT_CUDA_SHARE_DEVICE");
-  if (standin || (share && *share && *share != '0'))
+  if (switchedOn("PCRT_CUDA_SHARE_DEVICE", standin))
     ordinal %= count;
   if (ordinal >= count)
     fail(PCRT_RESOURCE, "rank " + std::to_string(ordinal) + " of this machine has no device of its own: there are " +

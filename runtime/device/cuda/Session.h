@@ -15,6 +15,9 @@
 
 namespace pcrt::cuda {
 
+/// Whether an environment variable is set to something else than 0; `unset` where it is not set.
+bool switchedOn(const char *variable, bool unset);
+
 class Session {
 public:
   /// Opens device `ordinal` of the process. Throws PCRT_RESOURCE where there is no driver or no such device.

@@ -2,9 +2,9 @@
 //
 // A library with the driver's and cuBLASLt's functions that the runtime calls:
 // everything runs where it is called, on host memory; a captured graph is a
-// list of functions. FAKE_DRIVER, FAKE_CUBLASLT: versions to claim. FAKE_FAIL=N:
-// launch N fails, as a fault of a kernel would. The stand-in finds errors in
-// programs; this one finds errors in the runtime's calls.
+// list of functions. FAKE_DRIVER, FAKE_CUBLASLT, FAKE_MAJOR, FAKE_DEVICES, FAKE_MEMORY, FAKE_INIT: what to claim.
+// FAKE_KERNELS=1: take any image. FAKE_FAIL=N: launch N fails, as a fault of a kernel would. The stand-in finds errors
+// in programs; this one finds errors in the runtime's calls.
 //
 //===----------------------------------------------------------------------===//
 #include "device/cuda/CublasLt.h"
@@ -30,7 +30,9 @@ using namespace pcrt::cuda;
   extern "C" __attribute__((visibility("default"))) result symbol(__VA_ARGS__);
 PCRT_DRIVER_SYMBOLS(DECLARE)
 PCRT_CUBLASLT_SYMBOLS(DECLARE)
+#ifndef FAKE_GPU // the other one does not say that it stands in: the runtime takes it for a GPU
 extern "C" __attribute__((visibility("default"))) int pc_standin_abi() { return 1; }
+#endif
 
 namespace pcrt::cuda {
 struct ContextObject {};
@@ -159,7 +161,7 @@ Result cuDeviceGetPCIBusId(char *id, int bytes, Ordinal ordinal) {
   return Success;
 }
 Result cuDeviceGetAttribute(int *value, int attribute, Ordinal) {
-  *value = attribute == AttributeMajor             ? 9
+  *value = attribute == AttributeMajor             ? number("FAKE_MAJOR", 9)
            : attribute == AttributeMinor           ? 0
            : attribute == AttributeMultiprocessors ? 132
            : attribute == AttributeVirtualMemory   ? 1
@@ -280,18 +282,23 @@ Result cuMemsetD32Async(Address at, unsigned value, size_t count, Stream stream)
 }
 Result cuModuleLoadDataEx(Module *module, const void *image, unsigned, int *, void **) {
   auto *bytes = static_cast<const char *>(image);
-  if (memcmp(bytes, "\177ELF", 4) != 0)
-    return ErrorNoBinaryForDevice;
+  static const pcrt_host_module noKernels = {};
+  if (memcmp(bytes, "\177ELF", 4) != 0) {
+    *module = new ModuleObject{nullptr, &noKernels};
+    return number("FAKE_KERNELS", 0) ? Success : ErrorNoBinaryForDevice;
+  }
   uint64_t headers;
   uint16_t entry, count;
   memcpy(&headers, bytes + 40, 8);
   memcpy(&entry, bytes + 58, 2);
   memcpy(&count, bytes + 60, 2);
   size_t size = headers + size_t(entry) * count;
-  int fd = memfd_create("image", 0);
+  char path[] = "/tmp/pc-fake-XXXXXX"; // there may be no /proc to find a memfd in
+  int fd = mkstemp(path);
   if (write(fd, bytes, size) != ssize_t(size))
     return 1;
-  void *handle = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  unlink(path);
   close(fd);
   if (!handle)
     return complain(dlerror());
@@ -299,7 +306,8 @@ Result cuModuleLoadDataEx(Module *module, const void *image, unsigned, int *, vo
   return outsideCapture();
 }
 Result cuModuleUnload(Module module) {
-  dlclose(module->handle);
+  if (module->handle)
+    dlclose(module->handle);
   delete module;
   return Success;
 }
@@ -309,7 +317,8 @@ Result cuModuleGetFunction(Function *function, Module module, const char *name) 
       *function = new FunctionObject{&module->table->kernels[i]};
       return Success;
     }
-  return 500;
+  *function = new FunctionObject{nullptr};
+  return number("FAKE_KERNELS", 0) ? Success : 500;
 }
 Result cuFuncGetAttribute(int *value, int, Function) {
   *value = 0;
