@@ -8,10 +8,13 @@
 
 using namespace mlir;
 
-LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, StringRef output) {
+LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, bool cuda,
+                                  StringRef output) {
   SmallString<256> runtime(libraries);
   llvm::sys::path::append(runtime, "libpcrt.a");
-  if (!llvm::sys::fs::exists(runtime))
+  SmallString<256> noOneDnn(libraries);
+  llvm::sys::path::append(noOneDnn, "libpcrt_no_onednn.a");
+  if (!llvm::sys::fs::exists(runtime) || !llvm::sys::fs::exists(noOneDnn))
     return module.emitError() << "the runtime " << runtime << " is missing; build the target pcrt";
   for (StringRef name : {"clang++-22", "c++", "g++"}) {
     auto driver = llvm::sys::findProgramByName(name);
@@ -20,7 +23,13 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
     SmallString<128> log;
     if (std::error_code code = llvm::sys::fs::createTemporaryFile("pc-link", "log", log))
       return module.emitError() << "cannot make a temporary file: " << code.message();
-    SmallVector<StringRef> arguments{*driver, object, runtime, "-o", output, "-ldnnl", "-lpthread", "-ldl"};
+    SmallVector<StringRef> arguments{*driver, object, "-o", output};
+    // On a CPU, matrix products are oneDNN's; a CUDA program needs nothing but the C++ library where it runs.
+    if (cuda)
+      arguments.append({"-Wl,--whole-archive", noOneDnn, "-Wl,--no-whole-archive", runtime});
+    else
+      arguments.append({runtime, "-ldnnl"});
+    arguments.append({"-lpthread", "-ldl"});
     if (name == "clang++-22" && llvm::sys::findProgramByName("ld.lld-22"))
       arguments.push_back("-fuse-ld=lld-22");
 #if defined(__has_feature)

@@ -21,9 +21,10 @@ llvm::LogicalResult embedImages(mlir::ModuleOp module, llvm::ArrayRef<std::strin
 /// error (an unwritable file, a module that is not of that phase).
 llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, llvm::StringRef path);
 
-/// Links `object` with the runtime (libpcrt.a in `libraries`) and oneDNN to the executable `output`, by the system's C++ driver. Fails with an error
+/// Links `object` with the runtime (libpcrt.a in `libraries`) to the executable `output`, by the system's C++ driver; a CPU program
+/// with oneDNN, too. Fails with an error
 /// that shows the linker's words.
-llvm::LogicalResult linkExecutable(mlir::ModuleOp module, llvm::StringRef object, llvm::StringRef libraries,
+llvm::LogicalResult linkExecutable(mlir::ModuleOp module, llvm::StringRef object, llvm::StringRef libraries, bool cuda,
                                    llvm::StringRef output);
 
 } // namespace pc
