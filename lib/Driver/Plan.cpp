@@ -87,6 +87,10 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     return refuse("--precision=" + flags.precision + " is not a precision (f32, bf16)");
   if (flags.precision == "bf16")
     plan.tactics.push_back("pc-mixed-precision{compute=bf16}");
+  if (flags.recompute == "full" || flags.recompute == "selective")
+    plan.tactics.push_back("pc-recompute{mode=" + flags.recompute + "}");
+  else if (flags.recompute != "none")
+    return refuse("--recompute=" + flags.recompute + " is not a mode (none, selective, full)");
   // What tensor parallelism splits does not depend on the batch; ZeRO takes the dims that the others leave.
   if (flags.tensorParallel || sizeOf("tp")) {
     auto [form, axis] = formAndAxis(flags.tensorParallel.value_or(""), "1d", "tp");
@@ -144,8 +148,6 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     return refuse("pipeline parallelism is not available yet");
   if (sizeOf("ep"))
     return refuse("expert parallelism is not available yet");
-  if (flags.recompute != "none")
-    return refuse("--recompute=" + flags.recompute + " is not available yet; none is");
   status = PCRT_USAGE;
   for (const auto &[axis, size] : plan.mesh)
     if (!llvm::is_contained(used, axis))

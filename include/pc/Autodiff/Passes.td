@@ -54,4 +54,18 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
   ];
 }
 
+def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
+  let summary = "Compute values of the forward pass again where the backward pass reads them, rather than keep them";
+  let description = [{
+    Step program -> step program, before placement: the erasure of a placed program is the program of this pass. A layer is the ops whose
+    source names agree through their first number ("h.3").
+
+    * `mode=full`: only what one layer hands to another is kept; before its backward pass a layer runs forward again, as far as the backward
+      pass reads it.
+    * `mode=selective`: matrix products and attention are kept (attention keeps one number per row, never the scores); results of
+      norms, activations and other cheap ops are computed again where what they read is kept anyway or is smaller.
+  }];
+  let options = [Option<"mode", "mode", "std::string", "\"full\"", "full or selective">];
+}
+
 #endif

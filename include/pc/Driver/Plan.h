@@ -30,8 +30,10 @@ struct Plan {
   int64_t microbatches = 1;
   int64_t vocabularyRanks = 1; ///< ranks among which a tactic splits the vocabulary
 
-  /// Whether a tactic changes the step before it is placed (pc-mixed-precision).
-  static bool isStepTactic(llvm::StringRef tactic) { return tactic.starts_with("pc-mixed-precision"); }
+  /// Whether a tactic changes the step before it is placed (pc-mixed-precision, pc-recompute).
+  static bool isStepTactic(llvm::StringRef tactic) {
+    return tactic.starts_with("pc-mixed-precision") || tactic.starts_with("pc-recompute");
+  }
 
   /// "dp=2,tp=2"
   std::string meshText() const;

@@ -1,0 +1,201 @@
+//===- Recompute.cpp - Compute again what need not be kept -----------------------------===//
+// Values of the forward pass that the backward pass reads live through both. This pass copies the ops that make them to
+// where they are first read, so that they live twice but briefly.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Autodiff/Passes.h"
+#include "pc/IR/Liveness.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace pc {
+#define GEN_PASS_DEF_RECOMPUTE
+#include "pc/Autodiff/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// The layer that an op belongs to: its source name through the first number ("h.3" of "h.3.mlp.c_fc"), or nothing.
+std::string layerOf(Operation *op) {
+  SmallVector<StringRef> parts;
+  std::string name = sourceName(op);
+  StringRef(name).split(parts, '.');
+  size_t length = 0;
+  for (StringRef part : parts) {
+    length += part.size();
+    if (!part.empty() && llvm::all_of(part, llvm::isDigit))
+      return name.substr(0, length);
+    ++length;
+  }
+  return "";
+}
+
+/// Whether the op costs more than reading its operands: a matrix product or attention.
+bool isExpensive(Operation *op) {
+  if (isa<AttentionOp>(op))
+    return true;
+  auto einsum = dyn_cast<EinsumOp>(op);
+  if (!einsum || einsum.getInputs().size() != 2)
+    return false;
+  FactorRule rule = einsum.getFactorRule();
+  return llvm::any_of(rule.operands[0], [&](int f) { return !llvm::is_contained(rule.results[0], f); });
+}
+
+class Recomputer {
+public:
+  explicit Recomputer(Block &body) : body(body) {
+    for (Operation &op : body) {
+      if (isa<SeedOp>(op))
+        break;
+      forward.insert(&op);
+      if (std::string layer = layerOf(&op); !layer.empty()) {
+        layers[layer].push_back(&op);
+        layerOfOp[&op] = layer;
+      }
+    }
+  }
+
+  /// All of a layer but what other layers read: only the inputs of layers are kept.
+  void full() {
+    for (auto &[layer, ops] : layers) {
+      llvm::SetVector<Value> kept;
+      for (Operation *op : ops)
+        for (Value value : op->getResults())
+          if (isReadBackward(value) && !leavesLayer(value))
+            kept.insert(value);
+      auto stop = [&, &layer = layer](Value value) {
+        Operation *op = value.getDefiningOp();
+        return !op || layerOfOp.lookup(op) != layer || leavesLayer(value);
+      };
+      again(kept.getArrayRef(), stop);
+    }
+  }
+
+  /// What norms, activations and the like yield, where what they read is kept anyway or is smaller.
+  void selective() {
+    llvm::DenseSet<Value> kept;
+    SmallVector<Value> cheap;
+    for (auto &[layer, ops] : layers)
+      for (Operation *op : ops)
+        for (Value value : op->getResults())
+          if (isReadBackward(value)) {
+            kept.insert(value);
+            if (!isExpensive(op) && !leavesLayer(value))
+              cheap.push_back(value);
+          }
+    for (Value value : cheap) {
+      auto stop = [&](Value v) {
+        Operation *op = v.getDefiningOp();
+        return !op || !layerOfOp.count(op) || isExpensive(op) || (v != value && kept.contains(v));
+      };
+      int64_t more = 0;
+      for (Value source : sources(value, stop))
+        if (Operation *op = source.getDefiningOp(); op && op->getBlock() == &body && !kept.contains(source))
+          more += byteSize(source.getType());
+      if (more >= byteSize(value.getType()))
+        continue;
+      again(value, stop);
+      kept.erase(value);
+      for (Value source : sources(value, stop))
+        kept.insert(source);
+    }
+  }
+
+private:
+  using Stop = llvm::function_ref<bool(Value)>;
+
+  bool isReadBackward(Value value) const {
+    return llvm::any_of(value.getUsers(), [&](Operation *user) { return !forward.contains(user); });
+  }
+  /// Whether the forward pass of another layer, or of none, reads the value.
+  bool leavesLayer(Value value) const {
+    std::string own = layerOfOp.lookup(value.getDefiningOp());
+    return llvm::any_of(value.getUsers(),
+                        [&](Operation *user) { return forward.contains(user) && layerOfOp.lookup(user) != own; });
+  }
+
+  /// The values at which the chain of ops behind `value` stops.
+  SmallVector<Value> sources(Value value, Stop stop) const {
+    llvm::SetVector<Value> found;
+    SmallVector<Value> work(value.getDefiningOp()->getOperands());
+    while (!work.empty()) {
+      Value next = work.pop_back_val();
+      if (stop(next))
+        found.insert(next);
+      else
+        llvm::append_range(work, next.getDefiningOp()->getOperands());
+    }
+    return found.takeVector();
+  }
+
+  /// Copies what makes `values` to their first reader in the backward pass, which then reads the copies.
+  void again(ArrayRef<Value> values, Stop stop) {
+    llvm::SetVector<Operation *> ops;
+    SmallVector<Operation *> work;
+    Operation *first = nullptr;
+    for (Value value : values) {
+      work.push_back(value.getDefiningOp());
+      for (Operation *user : value.getUsers())
+        if (!forward.contains(user) && (!first || user->isBeforeInBlock(first)))
+          first = user;
+    }
+    if (!first)
+      return;
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val();
+      if (!ops.insert(op))
+        continue;
+      for (Value operand : op->getOperands())
+        if (!stop(operand))
+          work.push_back(operand.getDefiningOp());
+    }
+    SmallVector<Operation *> inOrder = ops.takeVector();
+    llvm::sort(inOrder, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    OpBuilder builder(first);
+    IRMapping mapping;
+    for (Operation *op : inOrder)
+      copies.insert(builder.clone(*op, mapping));
+    for (Value value : values)
+      value.replaceUsesWithIf(mapping.lookup(value), [&](OpOperand &use) {
+        return !forward.contains(use.getOwner()) && !copies.contains(use.getOwner());
+      });
+  }
+
+  Block &body;
+  llvm::DenseSet<Operation *> forward, copies; ///< ops of the forward pass; what this pass made
+  llvm::MapVector<std::string, SmallVector<Operation *>, std::map<std::string, unsigned>>
+      layers; ///< of the forward pass
+  llvm::DenseMap<Operation *, std::string> layerOfOp;
+};
+
+struct Recompute : pc::impl::RecomputeBase<Recompute> {
+  using RecomputeBase::RecomputeBase;
+
+  void runOnOperation() override {
+    if (mode != "full" && mode != "selective") {
+      getOperation().emitError() << "pc-recompute: unknown mode '" << mode << "' (full, selective)";
+      return signalPassFailure();
+    }
+    SmallVector<AccumulateOp> bodies;
+    getOperation().walk([&](AccumulateOp op) { bodies.push_back(op); });
+    for (AccumulateOp accumulate : bodies) {
+      Block &body = accumulate.getBody().front();
+      if (llvm::none_of(body, [](Operation &op) { return isa<SeedOp>(op); }))
+        continue; // no backward pass
+      if (mode == "full")
+        Recomputer(body).full();
+      else
+        Recomputer(body).selective();
+    }
+    if (bodies.empty()) {
+      getOperation().emitError() << "pc-recompute: no pc.accumulate in this module; pc-differentiate comes first";
+      signalPassFailure();
+    }
+  }
+};
+
+} // namespace
