@@ -109,7 +109,7 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
     stagingMemory = std::make_unique<DeviceArena>(session);
     staging = stagingMemory->allocate(total + int64_t(count * sizeof(uint32_t)));
     numbers = reinterpret_cast<Address>(staging + total);
-    reached = static_cast<volatile uint32_t *>(session.pinned(sizeof(uint32_t)));
+    marks = static_cast<volatile uint32_t *>(session.pinned(members.size() * 64 * sizeof(uint32_t)));
     auto *values = static_cast<uint32_t *>(session.pinned(count * sizeof(uint32_t)));
     for (size_t i = 0; i < count; ++i)
       values[i] = uint32_t(i);
@@ -301,8 +301,8 @@ pcrt_status NcclMoves::mark(const pcrt_move_desc &move, Stream stream) {
   ptrdiff_t index = &move - program.moves;
   if (index < 0 || index >= program.num_moves)
     return PCRT_OK;
-  return check(session.driver.memcpyToHost(const_cast<uint32_t *>(reached), numbers + (index + 1) * sizeof(uint32_t),
-                                           sizeof(uint32_t), stream),
+  return check(session.driver.memcpyToHost(const_cast<uint32_t *>(marks + move.group * 64),
+                                           numbers + (index + 1) * sizeof(uint32_t), sizeof(uint32_t), stream),
                move.name);
 }
 
@@ -316,14 +316,15 @@ pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
       return lost();
     if (result == Success) {
       ++stepsWaited;
-      *reached = 0;
+      for (size_t group = 0; group < members.size(); ++group)
+        marks[group * 64] = 0;
       return PCRT_OK;
     }
     if (result != ErrorNotReady)
       return PCRT_INTERNAL;
     double now = monotonicSeconds();
-    if (seen != *reached) {
-      seen = *reached;
+    if (uint32_t number = reached(); seen != number) {
+      seen = number;
       since = now; // something moves
     }
     if (now - since > timeout)
@@ -356,8 +357,16 @@ pcrt_status NcclMoves::lost() {
   return PCRT_PEER_LOST;
 }
 
+/// The number of the furthest move that a stream has come to; 0: none.
+uint32_t NcclMoves::reached() const {
+  uint32_t number = 0;
+  for (size_t group = 0; marks && group < members.size(); ++group)
+    number = std::max(number, uint32_t(marks[group * 64]));
+  return number;
+}
+
 const Group *NcclMoves::waitingGroup() const {
-  uint32_t number = reached ? *reached : 0;
+  uint32_t number = reached();
   return number == 0 || int64_t(number) > program.num_moves ? nullptr : members[program.moves[number - 1].group].group;
 }
 
@@ -365,12 +374,12 @@ std::string NcclMoves::doing() const {
   const Group *group = waitingGroup();
   if (!group)
     return "the first move of step " + std::to_string(stepsWaited.load());
-  return describeMove(program.moves[*reached - 1], group->size()) + " of " + groupName(*group);
+  return describeMove(program.moves[reached() - 1], group->size()) + " of " + groupName(*group);
 }
 
 /// Called on the control plane's thread, too.
 void NcclMoves::tellProgress(Progress &progress) {
-  progress.counter = stepsWaited.load() << 32 | (reached ? *reached : 0);
+  progress.counter = stepsWaited.load() << 32 | reached();
   snprintf(progress.doing, sizeof progress.doing, "%s %s", waitingGroup() ? "in" : "before", doing().c_str());
 }
 

@@ -82,7 +82,9 @@ private:
 
   /// 1 + the index of the move that the device has come to in this step, 0 before the first; the device copies it there
   /// from `numbers`, in its own memory.
-  volatile uint32_t *reached = nullptr;
+  /// By group, so that streams that nothing orders write words of their own; 64 words apart.
+  volatile uint32_t *marks = nullptr;
+  uint32_t reached() const;
   Address numbers = 0;
   std::atomic<uint64_t> stepsWaited{0};
 };
