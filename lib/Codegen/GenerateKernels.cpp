@@ -150,9 +150,16 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   auto from = cast<RankedTensorType>(in.getType()), to = cast<RankedTensorType>(out.getType());
   MoveKind kind = op.getMoveKind();
   int64_t dim = op.getMoveDim(), outer = 1, extent = 1, inner = 1;
-  if (kind == MoveKind::AllToAll)
-    return op->emitOpError() << "is not available on CPU ranks yet";
-  if (dim < 0) {
+  int64_t middle = 1, extent2 = 1, reduction = op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
+  if (kind == MoveKind::AllToAll) {
+    // Seen as [outer, extent, middle, extent2, inner]; `reduction` says which of the two is split first.
+    int64_t low = std::min(dim, op.getOtherDim()), high = std::max(dim, op.getOtherDim());
+    reduction = dim > op.getOtherDim();
+    for (int64_t d = 0; d < from.getRank(); ++d) {
+      int64_t size = std::max(from.getDimSize(d), to.getDimSize(d)); // whole in one of them
+      (d < low ? outer : d == low ? extent : d < high ? middle : d == high ? extent2 : inner) *= size;
+    }
+  } else if (dim < 0) {
     outer = from.getNumElements();
   } else {
     RankedTensorType whole = kind == MoveKind::AllGather || kind == MoveKind::Pad ? to : from;
@@ -161,8 +168,8 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   }
   std::string name = moveName(kind).str() + " " + sourceName(op);
   moveTable.push_back({Field::string(name), Field::i32(static_cast<int>(kind)), Field::i32(groupOf(op.getMoveAxes())),
-                       Field::i32(dtypeOf(in)), Field::i32(op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM),
-                       Field::i64(outer), Field::i64(extent), Field::i64(inner), Field::i64(1), Field::i64(1),
+                       Field::i32(dtypeOf(in)), Field::i32(reduction), Field::i64(outer), Field::i64(extent), Field::i64(inner),
+                       Field::i64(middle), Field::i64(extent2),
                        Field::string(stepPhaseName(stepPhase(op)))});
   return moveTable.size() - 1;
 }

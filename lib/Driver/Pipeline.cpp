@@ -32,6 +32,9 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
              " optimizer=" + (options.train ? options.optimizer : "none") + "}",
          PCRT_INFEASIBLE},
     };
+    // What a tactic splits that a composite op needs whole. Before placement, so that erasure gives this program back.
+    if (plan.splitsEmbed())
+      steps.push_back({"pc-decompose-norms", PCRT_INTERNAL});
     // What is stored in bf16 depends on no placement; a placed program erased is then the step in bf16.
     for (const std::string &tactic : plan.tactics)
       if (Plan::isStepTactic(tactic))

@@ -14,6 +14,12 @@ std::string Plan::meshText() const {
   return text;
 }
 
+bool Plan::splitsEmbed() const {
+  return llvm::any_of(tactics, [](StringRef tactic) {
+    return tactic.contains("form=2d") || tactic.contains("form=2.5d") || tactic.contains("form=3d");
+  });
+}
+
 PlanOp Plan::build(OpBuilder &builder) const {
   SmallVector<StringAttr> names;
   SmallVector<int64_t> sizes;
@@ -93,23 +99,46 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     return refuse("--recompute=" + flags.recompute + " is not a mode (none, selective, full)");
   // What tensor parallelism splits does not depend on the batch; ZeRO takes the dims that the others leave.
   if (flags.tensorParallel || sizeOf("tp")) {
-    auto [form, axis] = formAndAxis(flags.tensorParallel.value_or(""), "1d", "tp");
+    auto [form, axis] = formAndAxis(flags.tensorParallel.value_or(""), "1d", "");
+    if (axis.empty())
+      axis = form == "2d" ? "row,col" : form == "2.5d" ? "depth,row,col" : form == "3d" ? "i,j,l" : "tp";
     if (form != "1d" && form != "2d" && form != "2.5d" && form != "3d")
       return refuse("--tensor-parallel=" + form + " is not a form (1d, 2d, 2.5d, 3d)");
-    if (form != "1d") {
-      status = PCRT_INFEASIBLE;
-      return refuse("--tensor-parallel=" + form + " is not available yet; 1d is");
+    SmallVector<StringRef> axes;
+    StringRef(axis).split(axes, ',');
+    size_t wanted = form == "1d" ? 1 : form == "2d" ? 2 : 3;
+    if (axes.size() != wanted)
+      return refuse("--tensor-parallel=" + form + " works over " + Twine(wanted) + " mesh axes, got '" + axis + "'");
+    for (StringRef name : axes) {
+      if (!sizeOf(name))
+        return refuse("--tensor-parallel needs the mesh axis '" + name + "'; add " + name + "=N to --mesh");
+      used.push_back(name.str());
     }
-    if (!sizeOf(axis))
-      return refuse("--tensor-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
-    plan.tactics.push_back("pc-tensor-parallel{axis=" + axis + " form=1d}");
-    plan.vocabularyRanks *= sizeOf(axis);
-    used.push_back(axis);
+    plan.tactics.push_back("pc-tensor-parallel{axis=" + axis + " form=" + form + "}");
+    plan.vocabularyRanks *= sizeOf(axes.back());
+    if (flags.sequenceParallel && form != "1d") {
+      status = PCRT_INFEASIBLE;
+      return refuse("--sequence-parallel goes with --tensor-parallel=1d; " + form +
+                    " splits those activations already");
+    }
     if (flags.sequenceParallel)
       plan.tactics.push_back("pc-sequence-parallel{axis=" + axis + "}");
   } else if (flags.sequenceParallel) {
     status = PCRT_INFEASIBLE;
     return refuse("--sequence-parallel goes with tensor parallelism; add tp=N to --mesh");
+  }
+  if (flags.contextParallel || sizeOf("cp")) {
+    auto [form, axis] = formAndAxis(flags.contextParallel.value_or(""), "heads", "cp");
+    if (form != "heads" && form != "ring")
+      return refuse("--context-parallel=" + form + " is not a form (heads, ring)");
+    if (form == "ring") {
+      status = PCRT_INFEASIBLE;
+      return refuse("--context-parallel=ring is not available yet; heads is");
+    }
+    if (!sizeOf(axis))
+      return refuse("--context-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+    plan.tactics.push_back("pc-context-parallel{axis=" + axis + " form=" + form + "}");
+    used.push_back(axis);
   }
   auto [stage, zeroAxis] = formAndAxis(flags.zero, "", "dp");
   if (stage != "0" && stage != "1" && stage != "2" && stage != "3")
@@ -142,8 +171,6 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   status = PCRT_INFEASIBLE;
   if (sizeOf("sp"))
     return refuse("sequence parallelism has no axis of its own; give --sequence-parallel with tp=N in --mesh");
-  if (flags.contextParallel || sizeOf("cp"))
-    return refuse("context parallelism is not available yet");
   if (flags.pipeline || sizeOf("pp"))
     return refuse("pipeline parallelism is not available yet");
   if (sizeOf("ep"))
@@ -173,11 +200,14 @@ std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file) {
     plan.mesh.push_back({name.str(), size});
   for (StringRef tactic : op.getTactics().getAsValueRange<StringAttr>()) {
     plan.tactics.push_back(tactic.str());
-    if (tactic.starts_with("pc-tensor-parallel"))
+    if (tactic.starts_with("pc-tensor-parallel")) {
+      // Every form splits the vocabulary over its last axis.
+      auto [before, after] = tactic.split("axis=");
+      StringRef axes = after.empty() ? "tp" : after.take_until([](char c) { return c == ' ' || c == '}'; });
       for (const auto &[axis, size] : plan.mesh)
-        if (tactic.contains("axis=" + axis + " ") || tactic.contains("axis=" + axis + "}") ||
-            (axis == "tp" && !tactic.contains("axis=")))
+        if (axis == (axes.contains(',') ? axes.rsplit(',').second : axes))
           plan.vocabularyRanks *= size;
+    }
   }
   return plan;
 }

@@ -16,8 +16,8 @@ public:
   /// The order of the mesh (outermost axes are major), but for data axes: those that split an input of `module`.
   explicit AxisOrder(mlir::ModuleOp module);
 
-  /// Makes `axis` a data axis: minor to all others on every dim but batch and sequence, so that its shards of weights
-  /// are gathered from, and gradients scattered to, what the other axes made of a weight.
+  /// Makes `axis` a data axis: major to all others on batch and sequence, minor on every other dim, so that its shards
+  /// of weights are gathered from, and gradients scattered to, what the other axes made of a weight.
   void setData(mlir::StringAttr axis) { data.insert(axis.getValue().str()); }
 
   /// Whether `a` is major to `b` on dims called `name` (null: dims that nothing names).
@@ -28,9 +28,8 @@ public:
 private:
   /// Ties between minor axes are broken by the mesh, which keeps the order strict.
   std::pair<bool, int64_t> key(mlir::StringAttr axis, mlir::StringAttr name) const {
-    bool isMinor =
-        name && name.getValue() != "batch" && name.getValue() != "sequence" && data.count(axis.getValue().str());
-    return {isMinor, mesh.index(axis)};
+    bool isData = data.count(axis.getValue().str()), ofData = name && (name == "batch" || name == "sequence");
+    return {isData != ofData, mesh.index(axis)};
   }
 
   MeshAttr mesh;

@@ -3,7 +3,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
 
-#include "Seeds.h"
+#include "Tactics.h"
 
 namespace pc {
 #define GEN_PASS_DEF_DATAPARALLEL
@@ -12,6 +12,16 @@ namespace pc {
 
 using namespace mlir;
 using namespace pc;
+
+LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) {
+  Seeds seeds(tactic, axis, AxisOrder(module));
+  seeds.order.setData(axis);
+  seeds.must.insert("batch");
+  seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
+    return {isa<InputOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
+  };
+  return propagate(module, seeds);
+}
 
 namespace {
 struct DataParallel : pc::impl::DataParallelBase<DataParallel> {
@@ -27,13 +37,7 @@ struct DataParallel : pc::impl::DataParallelBase<DataParallel> {
     StringAttr name = freshAxis(getOperation(), tactic, axis);
     if (!name)
       return signalPassFailure();
-    Seeds seeds(tactic, name, AxisOrder(getOperation()));
-    seeds.order.setData(name);
-    seeds.must.insert("batch");
-    seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
-      return {isa<InputOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
-    };
-    if (failed(propagate(getOperation(), seeds)))
+    if (failed(placeData(getOperation(), tactic, name)))
       signalPassFailure();
   }
 };

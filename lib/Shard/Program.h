@@ -66,6 +66,10 @@ private:
 mlir::ArrayAttr leafDims(mlir::Operation *leaf);
 /// What a message calls an op: the name of a leaf, else "pc.einsum" with the source name where there is one.
 std::string describe(mlir::Operation *op);
+/// The scale of a norm or of its gradient; null for other ops.
+mlir::Value normGamma(mlir::Operation *op);
+/// Whether a norm with this scale works on the dim that leaves call `dim`.
+bool normalizes(mlir::Value gamma, mlir::StringRef dim);
 /// The leaf or computed value of which `value` is a moved, copied or per-microbatch version.
 mlir::Value origin(mlir::Value value);
 

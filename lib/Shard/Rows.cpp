@@ -138,8 +138,9 @@ void Problem::outputRows(unsigned id) {
 
 /// Whether dims that the seeds say must be split bind this node.
 bool Problem::isBound(const Node &node) const {
-  return !node.operands.empty() && node.kind != NodeKind::Move && !isa<CopyOp>(node.op) &&
-         !seeds.only.count(node.section);
+  return !node.operands.empty() && node.kind != NodeKind::Move && node.kind != NodeKind::Argument &&
+         !isa<CopyOp>(node.op) && !seeds.only.count(node.section) &&
+         llvm::any_of(node.results, [&](unsigned value) { return seeds.binds(program.values[value]); });
 }
 
 /// Whether the seeds allow the axis on all dims of `factor`, and all divide. One that must be split but does not divide
@@ -154,7 +155,7 @@ bool Problem::isSplittable(const Node &node, int factor) {
         continue;
       StringAttr name = program.values[value].names[d];
       bool allowed = isa<CopyOp>(node.op) || (move ? seeds.allowsAnywhere(name) : seeds.allows(node.section, name));
-      if (!allowed)
+      if (!allowed || (name && !seeds.splits(program.values[value], d)))
         return false;
       // A move takes from and adds to the minor end of a dim's list; this axis has to be major to it.
       if (move && (static_cast<int64_t>(d) == move.getMoveDim() || static_cast<int64_t>(d) == move.getOtherDim()))

@@ -24,10 +24,14 @@ struct Seeds {
 
   /// Names of dims that are split wherever an op has one, but for cheap linear ops, which may wait on partials instead.
   llvm::StringSet<> must;
+  /// Whether an op that makes this value is bound by `must`: values too small to matter need not be.
+  std::function<bool(const ProgramValue &)> binds = [](const ProgramValue &) { return true; };
   /// Names of dims that may be split where that saves bytes. All others are never split on this axis.
   llvm::StringSet<> may;
   /// In these sections, the only names that may be split; none must be.
   std::map<Section, llvm::StringSet<>> only;
+  /// Of the dims so named, those that may be split.
+  std::function<bool(const ProgramValue &, int64_t dim)> splits = [](const ProgramValue &, int64_t) { return true; };
   /// Where a leaf lies; several states where the search may choose.
   std::function<llvm::SmallVector<AxisState, 2>(mlir::Operation *leaf)> leaf = [](mlir::Operation *) {
     return llvm::SmallVector<AxisState, 2>{AxisState::whole()};

@@ -5,7 +5,8 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
 
-#include "Seeds.h"
+#include "Tactics.h"
+#include "llvm/ADT/StringSwitch.h"
 #include <numeric>
 
 namespace pc {
@@ -71,14 +72,25 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
   using TensorParallelBase::TensorParallelBase;
 
   void runOnOperation() override {
-    if (form != "1d") {
-      bool known = form == "2d" || form == "2.5d" || form == "3d";
-      getOperation().emitError() << tactic << ": form '" << form << "' is "
-                                 << (known ? "not available yet; use 1d" : "unknown; there is 1d");
+    SmallVector<StringRef> names;
+    StringRef(axis).split(names, ',');
+    size_t wanted = llvm::StringSwitch<size_t>(form).Case("1d", 1).Case("2d", 2).Cases({"2.5d", "3d"}, 3).Default(0);
+    if (names.size() != wanted) {
+      InFlightDiagnostic diagnostic = getOperation().emitError() << tactic << ": form '" << form << "' ";
+      if (wanted)
+        diagnostic << "works over " << wanted << " axes, got '" << axis << "'";
+      else
+        diagnostic << "is unknown; there are 1d, 2d, 2.5d and 3d";
       return signalPassFailure();
     }
-    StringAttr name = freshAxis(getOperation(), tactic, axis);
-    if (!name || failed(place(name)))
+    SmallVector<StringAttr> axes;
+    for (StringRef name : names)
+      if (StringAttr fresh = freshAxis(getOperation(), tactic, name); fresh && !llvm::is_contained(axes, fresh))
+        axes.push_back(fresh);
+      else if (fresh)
+        getOperation().emitError() << tactic << ": axis '" << name << "' is named twice";
+    if (axes.size() < names.size() ||
+        failed(wanted == 1 ? place(axes[0]) : placeGrid(getOperation(), form, axes, regather)))
       signalPassFailure();
   }
 

@@ -5,7 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
 
-#include "Seeds.h"
+#include "Tactics.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -16,8 +16,6 @@ namespace pc {
 
 using namespace mlir;
 using namespace pc;
-
-static constexpr StringRef tactic = "pc-zero";
 
 /// The dim along which the shards of a parameter and of its optimizer state (`leaves`) lie: it divides, and the axis
 /// can be its minor end. One that no other axis splits is best, then the longest. Whole where there is none.
@@ -42,70 +40,72 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
   return best;
 }
 
+LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, int64_t stage,
+                            bool reshardAfterForward) {
+  Seeds seeds(tactic, name, AxisOrder(module));
+  seeds.order.setData(name);
+  MeshAttr mesh = meshOf(module);
+
+  llvm::MapVector<StringAttr, SmallVector<Operation *>> leaves; // of every parameter
+  llvm::StringSet<> allNames;
+  SmallVector<Value> parameters;
+  module.walk([&](ParameterOp parameter) {
+    leaves[parameter.getNameAttr()].push_back(parameter);
+    parameters.push_back(parameter.getValue());
+    for (StringRef dim : parameter.getDims().getAsValueRange<StringAttr>())
+      allNames.insert(dim);
+  });
+  module.walk([&](StateOp state) { leaves[state.getParameterAttr()].push_back(state); });
+  llvm::StringMap<AxisState> shards; // of parameters and of all that lies as they do
+  bool any = false;
+  for (auto &[parameter, list] : leaves)
+    any |= (shards[parameter] = shardOf(list, seeds, mesh)).isSplit();
+  if (!any && mesh.size(name) > 1)
+    return module.emitError() << tactic << ": no parameter has a dim that divides by " << name.getValue() << "="
+                              << mesh.size(name) << " and that no inner data axis splits";
+
+  seeds.must.insert("batch");
+  seeds.only[Section::Optimizer] = allNames;
+  if (stage >= 2)
+    seeds.only[Section::Accumulate] = allNames;
+  seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
+    if (auto parameter = dyn_cast<ParameterOp>(leaf))
+      return {stage == 3 ? shards.lookup(parameter.getName()) : AxisState::whole()};
+    if (auto state = dyn_cast<StateOp>(leaf))
+      return {shards.lookup(state.getParameter())};
+    return {splitByName(leaf, seeds.must)};
+  };
+  // Accumulated gradients lie as the shards do, and so do copies of parameters: what is gathered is not shared.
+  llvm::DenseMap<Value, AxisState> rest;
+  if (stage >= 2)
+    module.walk([&](OutputOp output) {
+      if (output.getKind() == OutputKind::Gradient && shards.lookup(output.getName()).isSplit())
+        rest[origin(output.getValue())] = shards.lookup(output.getName());
+    });
+  if (stage == 3 && reshardAfterForward)
+    for (Value copy : separateReaders(module, parameters))
+      rest[copy] = shards.lookup(cast<ParameterOp>(origin(copy).getDefiningOp()).getName());
+  seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
+    auto it = rest.find(v.value);
+    return it == rest.end() ? std::nullopt : std::optional(it->second);
+  };
+  return propagate(module, seeds);
+}
+
 namespace {
 struct Zero : pc::impl::ZeroBase<Zero> {
   using ZeroBase::ZeroBase;
 
   void runOnOperation() override {
+    constexpr StringRef tactic = "pc-zero";
     ModuleOp module = getOperation();
     if (stage < 1 || stage > 3) {
       module.emitError() << tactic << ": stage " << int64_t(stage) << " is unknown; there are 1, 2 and 3";
       return signalPassFailure();
     }
     StringAttr name = freshAxis(module, tactic, axis);
-    if (!name || failed(place(module, name)))
+    if (!name || failed(placeZero(module, tactic, name, stage, reshardAfterForward)))
       signalPassFailure();
-  }
-
-  LogicalResult place(ModuleOp module, StringAttr name) {
-    Seeds seeds(tactic, name, AxisOrder(module));
-    seeds.order.setData(name);
-    MeshAttr mesh = meshOf(module);
-
-    llvm::MapVector<StringAttr, SmallVector<Operation *>> leaves; // of every parameter
-    llvm::StringSet<> allNames;
-    SmallVector<Value> parameters;
-    module.walk([&](ParameterOp parameter) {
-      leaves[parameter.getNameAttr()].push_back(parameter);
-      parameters.push_back(parameter.getValue());
-      for (StringRef dim : parameter.getDims().getAsValueRange<StringAttr>())
-        allNames.insert(dim);
-    });
-    module.walk([&](StateOp state) { leaves[state.getParameterAttr()].push_back(state); });
-    llvm::StringMap<AxisState> shards; // of parameters and of all that lies as they do
-    bool any = false;
-    for (auto &[parameter, list] : leaves)
-      any |= (shards[parameter] = shardOf(list, seeds, mesh)).isSplit();
-    if (!any && mesh.size(name) > 1)
-      return module.emitError() << tactic << ": no parameter has a dim that divides by " << name.getValue() << "="
-                                << mesh.size(name) << " and that no inner data axis splits";
-
-    seeds.must.insert("batch");
-    seeds.only[Section::Optimizer] = allNames;
-    if (stage >= 2)
-      seeds.only[Section::Accumulate] = allNames;
-    seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
-      if (auto parameter = dyn_cast<ParameterOp>(leaf))
-        return {stage == 3 ? shards.lookup(parameter.getName()) : AxisState::whole()};
-      if (auto state = dyn_cast<StateOp>(leaf))
-        return {shards.lookup(state.getParameter())};
-      return {splitByName(leaf, seeds.must)};
-    };
-    // Accumulated gradients lie as the shards do, and so do copies of parameters: what is gathered is not shared.
-    llvm::DenseMap<Value, AxisState> rest;
-    if (stage >= 2)
-      module.walk([&](OutputOp output) {
-        if (output.getKind() == OutputKind::Gradient && shards.lookup(output.getName()).isSplit())
-          rest[origin(output.getValue())] = shards.lookup(output.getName());
-      });
-    if (stage == 3 && reshardAfterForward)
-      for (Value copy : separateReaders(module, parameters))
-        rest[copy] = shards.lookup(cast<ParameterOp>(origin(copy).getDefiningOp()).getName());
-    seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
-      auto it = rest.find(v.value);
-      return it == rest.end() ? std::nullopt : std::optional(it->second);
-    };
-    return propagate(module, seeds);
   }
 };
 } // namespace

@@ -215,6 +215,18 @@ void pcrt::pullReduceScatter(const pcrt_move_desc &desc, int n, int me, const ch
 void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo,
                         int64_t hi) {
   int64_t bytes = elementBytes(desc.dtype);
+  if (desc.reduction) { // from extent2 to extent: a gather of what `me` keeps of extent
+    int64_t kept = desc.extent / n * desc.middle * (desc.extent2 / n) * desc.inner; // in one source, per `outer`
+    int64_t wide = desc.extent2 / n * desc.inner;                                    // of one source, in a row of `out`
+    while (lo < hi) {
+      int64_t row = lo / (n * wide), source = lo / wide % n, at = lo % wide;
+      int64_t rowsKept = kept / wide, outer = row / rowsKept;
+      int64_t from = (outer * n + me) * kept + row % rowsKept * wide + at, count = std::min(wide - at, hi - lo);
+      copyElements(out, lo, ins[source], from, count, bytes);
+      lo += count;
+    }
+    return;
+  }
   int64_t block = desc.extent2 / n * desc.inner, rows = desc.extent / n;
   while (lo < hi) {
     int64_t row = lo / block, at = lo % block; // row of [outer, extent, middle]

@@ -28,7 +28,22 @@ private:
 };
 
 /// What a mesh axis is used for.
-enum class Role { Data, Tensor, OptimizerShards, GradientShards, ParameterShards, TensorAndSequence };
+enum class Role {
+  Data,
+  Tensor,
+  TensorAndSequence,
+  Context,
+  OptimizerShards,
+  GradientShards,
+  ParameterShards,
+  // Axes of a grid: 2D has rows and columns, 2.5D depth too; 3D has i, j and l.
+  Depth,
+  Row,
+  Column,
+  I,
+  J,
+  L,
+};
 
 struct Axis {
   std::string name;
@@ -38,34 +53,72 @@ struct Axis {
   bool isZero() const {
     return role == Role::OptimizerShards || role == Role::GradientShards || role == Role::ParameterShards;
   }
-  bool splitsBatch() const { return role == Role::Data || isZero(); }
-  bool splitsHeads() const { return role == Role::Tensor || role == Role::TensorAndSequence; }
-  /// Its tactics, to be applied in this order.
-  std::vector<std::string> tactics(Dice &dice) const;
+  bool isGrid() const { return role >= Role::Depth; }
+  bool splitsBatch() const { return role == Role::Data || isZero() || (isGrid() && role != Role::Column); }
+  bool splitsHeads() const {
+    return role == Role::Tensor || role == Role::TensorAndSequence || role == Role::Context || role == Role::Column ||
+           role == Role::L;
+  }
+  bool splitsSequence() const { return role == Role::TensorAndSequence || role == Role::Context; }
+  /// Weights are split over it along what is left of them.
+  bool splitsWidth() const { return isZero() || isGrid(); }
+  /// Its tactics, to be applied in this order; a grid's are those of one of its axes.
+  std::vector<std::string> tactics(Dice &dice, const std::string &grid) const;
 };
 
-std::vector<std::string> Axis::tactics(Dice &dice) const {
+std::vector<std::string> Axis::tactics(Dice &dice, const std::string &grid) const {
   switch (role) {
   case Role::Data:
     return {"pc-data-parallel{axis=" + name + "}"};
   case Role::Tensor:
     return {"pc-tensor-parallel{axis=" + name + "}"};
+  case Role::TensorAndSequence:
+    return {"pc-tensor-parallel{axis=" + name + "}", "pc-sequence-parallel{axis=" + name + "}"};
+  case Role::Context:
+    return {"pc-context-parallel{axis=" + name + " form=heads}"};
   case Role::OptimizerShards:
     return {"pc-zero{axis=" + name + " stage=1}"};
   case Role::GradientShards:
     return {"pc-zero{axis=" + name + " stage=2}"};
   case Role::ParameterShards:
     return {"pc-zero{axis=" + name + " stage=3" + (dice.chance(30) ? " reshard-after-forward=false}" : "}")};
-  case Role::TensorAndSequence:
-    return {"pc-tensor-parallel{axis=" + name + "}", "pc-sequence-parallel{axis=" + name + "}"};
+  case Role::Column:
+  case Role::L:
+    return {"pc-tensor-parallel{axis=" + grid + (dice.chance(30) ? " regather=false}" : "}")};
+  case Role::Depth:
+  case Role::Row:
+  case Role::I:
+  case Role::J:
+    return {};
   }
   return {};
 }
 
+/// A grid of 4 or 8 ranks, and what its tactic's option `axis` and those behind it are.
+std::vector<Axis> drawGrid(Dice &dice, std::string &tactic) {
+  switch (dice.between(1, 3)) {
+  case 1:
+    tactic = "row,col form=2d";
+    return {{"row", 2, Role::Row}, {"col", 2, Role::Column}};
+  case 2:
+    tactic = "depth,row,col form=2.5d";
+    return {{"depth", 2, Role::Depth}, {"row", 2, Role::Row}, {"col", 2, Role::Column}};
+  default:
+    tactic = "i,j,l form=3d";
+    return {{"i", 2, Role::I}, {"j", 2, Role::J}, {"l", 2, Role::L}};
+  }
+}
+
 /// One to three axes of 2 to 8 ranks in all; now and then one of a single rank.
-std::vector<Axis> drawMesh(Dice &dice) {
+std::vector<Axis> drawMesh(Dice &dice, std::string &grid) {
   std::vector<Axis> mesh;
   int64_t ranks = 1;
+  if (dice.chance(25)) {
+    mesh = drawGrid(dice, grid);
+    if (mesh.size() < 3 && dice.chance(50))
+      mesh.push_back({"x", 2, dice.oneOf({Role::Data, Role::OptimizerShards, Role::GradientShards, Role::Context})});
+    return mesh;
+  }
   for (const char *name : {"x", "y", "z"}) {
     int64_t size =
         ranks > 1 && dice.chance(10) ? 1 : (ranks == 1 ? dice.oneOf<int64_t>({2, 2, 3, 4}) : dice.between(2, 3));
@@ -74,7 +127,7 @@ std::vector<Axis> drawMesh(Dice &dice) {
     mesh.push_back({name, size,
                     dice.oneOf({Role::Data, Role::Data, Role::Tensor, Role::Tensor, Role::OptimizerShards,
                                 Role::GradientShards, Role::ParameterShards, Role::ParameterShards,
-                                Role::TensorAndSequence, Role::TensorAndSequence})});
+                                Role::TensorAndSequence, Role::TensorAndSequence, Role::Context})});
     ranks *= size;
     if (dice.chance(20))
       break;
@@ -93,13 +146,15 @@ std::vector<Axis> drawMesh(Dice &dice) {
 
 Triple::Triple(uint64_t seed) {
   Dice dice(seed);
-  std::vector<Axis> axes = drawMesh(dice);
-  int64_t data = 1, tensor = 1, shards = 1, sequenceRanks = 1, tensorAxes = 0;
+  std::string grid;
+  std::vector<Axis> axes = drawMesh(dice, grid);
+  int64_t data = 1, tensor = 1, shards = 1, sequenceRanks = 1, tensorAxes = 0, contextRanks = 1;
   for (const Axis &axis : axes) {
     data *= axis.splitsBatch() ? axis.size : 1;
-    shards *= axis.isZero() ? axis.size : 1;
+    shards *= axis.splitsWidth() ? axis.size : 1;
+    contextRanks *= axis.role == Role::Context ? axis.size : 1;
     tensor *= axis.splitsHeads() ? axis.size : 1;
-    sequenceRanks *= axis.role == Role::TensorAndSequence ? axis.size : 1;
+    sequenceRanks *= axis.splitsSequence() ? axis.size : 1;
     tensorAxes += axis.splitsHeads();
   }
   microbatches = dice.between(1, 3);
@@ -112,7 +167,7 @@ Triple::Triple(uint64_t seed) {
   int64_t heads = tensor * dice.between(1, 2), kvHeads = heads, headDim = 2 * dice.between(1, 2);
   if (family != "gpt2" && dice.chance(70)) {
     kvHeads = tensor;
-    if (tensorAxes == 1 && dice.chance(60))
+    if (tensorAxes == 1 && contextRanks == 1 && grid.empty() && dice.chance(60))
       do
         kvHeads = dice.between(1, tensor);
       while (tensor % kvHeads);
@@ -151,6 +206,8 @@ Triple::Triple(uint64_t seed) {
   optimizer = dice.oneOf<const char *>({"adamw", "adamw", "adamw", "sgd", "sgd", "none"});
   step = {"pc-pad-vocabulary{multiple=" + std::to_string(tensor) + "}",
           "pc-differentiate{microbatches=" + std::to_string(microbatches) + " optimizer=" + optimizer + "}"};
+  if (!grid.empty())
+    step.push_back("pc-decompose-norms");
   if (dice.chance(20))
     step.push_back("cse");
   dice.shuffle(axes);
@@ -160,7 +217,7 @@ Triple::Triple(uint64_t seed) {
   // ZeRO takes the dims that the others leave.
   llvm::stable_sort(axes, [](const Axis &a, const Axis &b) { return a.isZero() < b.isZero(); });
   for (const Axis &axis : axes)
-    for (std::string &tactic : axis.tactics(dice))
+    for (std::string &tactic : axis.tactics(dice, grid))
       tactics.push_back(std::move(tactic));
   placed = {"pc-set-mesh{mesh=" + mesh + "}"};
   placed.insert(placed.end(), tactics.begin(), tactics.end());

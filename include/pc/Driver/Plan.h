@@ -35,6 +35,8 @@ struct Plan {
     return tactic.starts_with("pc-mixed-precision") || tactic.starts_with("pc-recompute");
   }
 
+  /// Whether a tactic splits the dim that norms work on.
+  bool splitsEmbed() const;
   /// "dp=2,tp=2"
   std::string meshText() const;
   /// The plan as an op.

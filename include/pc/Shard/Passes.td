@@ -42,10 +42,33 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
     With more ranks than key/value heads the axis is split in the mesh into `<axis>.0` for kv_heads and `<axis>.1` for the query heads
     of a group: keys and values are replicated on the second, their gradients summed over it. `pc-fuse-moves` joins what is
     then reduced over both. Fails where heads, ffn or vocabulary do not divide.
+
+    The other forms split weights and activations both, over a grid; norms over embed are decomposed first (`pc-decompose-norms`). Weights are
+    gathered where they are used, as in ZeRO's third stage:
+    * `form=2d` (SUMMA; axes row,col of one size q): residual stream [batch:row, sequence, embed:col], weights [input:row, output:col].
+      Every linear gathers its activation on col and its weight on row; attention, activations and loss work on their own heads, ffn, vocabulary.
+    * `form=2.5d` (axes depth,row,col): the batch is split over depth too; gradients are summed over it.
+    * `form=3d` (axes i,j,l of one size): residual stream [batch:(i, l), sequence, embed:j]. Linears into heads, ffn and vocabulary gather
+      on l, contract embed and scatter on j; those back to embed do the reverse. Weights are split over all three.
   }];
   let options = [
-    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use">,
-    Option<"form", "form", "std::string", "\"1d\"", "1d">,
+    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use, or the axes of the grid: row,col; depth,row,col; i,j,l">,
+    Option<"form", "form", "std::string", "\"1d\"", "1d, 2d, 2.5d or 3d">,
+    Option<"regather", "regather", "bool", "true", "Grids: the backward pass gathers again what the forward pass gathered">,
+  ];
+}
+
+def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
+  let summary = "Split the sequence everywhere along one axis";
+  let description = [{
+    Every op that has the sequence works on its part; parameters are whole and their gradients summed, as in data parallelism.
+
+    `form=heads`: attention has its own heads of the whole sequence. Queries, keys, values and the result change from a split sequence to
+    split heads and back in eight all_to_alls a layer. Fails where sequence or key/value heads do not divide.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"cp\"", "The mesh axis to use">,
+    Option<"form", "form", "std::string", "\"heads\"", "heads">,
   ];
 }
 
@@ -82,6 +105,16 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
     Option<"stage", "stage", "int64_t", "1", "1, 2 or 3">,
     Option<"reshardAfterForward", "reshard-after-forward", "bool", "true", "stage 3: gather again in the backward pass">,
   ];
+}
+
+def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
+  let summary = "Norms over a dim that will be split -> primitives";
+  let description = [{
+    Step program -> step program, in front of `pc-set-mesh`: layer_norm, rms_norm and their gradients over the dim that parameters call `dim`
+    become sums, products and a reciprocal root. The composite ops need the whole dim; primitives work on a part of it and
+    sum what they found (2D and 3D tensor parallelism). Other norms, as that of each head, stay.
+  }];
+  let options = [Option<"dim", "dim", "std::string", "\"embed\"", "The normalized dim">];
 }
 
 def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {

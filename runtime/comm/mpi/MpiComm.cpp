@@ -269,7 +269,10 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
 
   // The other moves: a block for each member, then blocks or addends from each member.
   pcrt_move_desc block = desc; // the slice of `in` that goes to a member
-  if (desc.kind == PCRT_ALL_TO_ALL) {
+  bool back = desc.kind == PCRT_ALL_TO_ALL && desc.reduction; // split on extent2, to be split on extent
+  if (back) {
+    block.inner = desc.middle * (desc.extent2 / n) * desc.inner;
+  } else if (desc.kind == PCRT_ALL_TO_ALL) {
     block.outer = desc.outer * (desc.extent / n) * desc.middle;
     block.extent = desc.extent2;
   }
@@ -293,7 +296,9 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
   if (pcrt_status status = finish(group, key); status != PCRT_OK)
     return status;
   pcrt_move_desc blocks = desc; // how received blocks lie in `out`
-  if (desc.kind == PCRT_ALL_TO_ALL)
+  if (back)
+    blocks.outer = desc.outer * (desc.extent / n) * desc.middle, blocks.extent = desc.extent2;
+  else if (desc.kind == PCRT_ALL_TO_ALL)
     blocks.inner = desc.middle * (desc.extent2 / n) * desc.inner;
   if (elements > 0)
     parallelFor(elements, [&](int64_t lo, int64_t hi) {

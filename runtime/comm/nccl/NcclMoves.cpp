@@ -39,6 +39,10 @@ static Blocks blocksOf(const pcrt_move_desc &move, int n) {
     blocks.sendWidth = move.extent2 / n * move.inner * width;
     blocks.getRows = move.outer;
     blocks.getWidth = move.extent / n * move.middle * blocks.sendWidth;
+    if (move.reduction) { // the other way round
+      std::swap(blocks.sendRows, blocks.getRows);
+      std::swap(blocks.sendWidth, blocks.getWidth);
+    }
   } else {
     int64_t block = move.extent / n * move.inner * width;
     bool gathers = move.kind == PCRT_ALL_GATHER;

@@ -157,7 +157,10 @@ Result VirtualMoves::enqueueShare(const pcrt_move_desc &move, const Group &group
     }
     // all_to_all: rows of extent2 / n * inner, extent / n * middle of them in one step of `outer`.
     int64_t width = move.extent2 / n * move.inner * bytes, rows = move.extent / n * move.middle;
-    for (int64_t outer = 0; outer < move.outer && result == Success; ++outer)
+    for (int64_t outer = 0; move.reduction && outer < move.outer && result == Success; ++outer) // the other way round
+      result = copyRows(session.driver, to + outer * rows * n * width + peer * width, n * width,
+                        from + (outer * n + me) * rows * width, width, width, rows, stream);
+    for (int64_t outer = 0; !move.reduction && outer < move.outer && result == Success; ++outer)
       result = copyRows(session.driver, to + (outer * n + peer) * rows * width, width,
                         from + outer * rows * n * width + me * width, n * width, width, rows, stream);
   }

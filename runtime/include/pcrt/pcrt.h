@@ -127,7 +127,8 @@ typedef struct pcrt_gemm_desc {
  *  all_gather: in [outer, extent/n, inner] -> out [outer, extent, inner], blocks in coordinate order.
  *  reduce_scatter, slice: in [outer, extent, inner] -> out [outer, extent/n, inner].
  *  pad: in [outer, extent/n, inner] -> out [outer, extent, inner], other blocks zero.
- *  all_to_all: the tensor is [outer, extent, middle, extent2, inner]; `in` is split on extent, `out` on extent2.
+ *  all_to_all: the tensor is [outer, extent, middle, extent2, inner]; `in` is split on extent and `out` on extent2, or
+ *  with `reduction` = 1 the other way round.
  *  `in` may equal `out` for all_reduce and mask. Reductions add in coordinate order on every rank: all members get
  *  the same bits. */
 typedef struct pcrt_move_desc {

@@ -106,6 +106,18 @@ inline Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t s
   case PCRT_ALL_TO_ALL:
     whole *= d.middle * d.extent2;
     e.inCount = whole / n;
+    if (d.reduction) { // out[o, x, m, y, i] is element [o, me * part + x, m, y, i]; y says who holds it
+      int64_t part2 = d.extent2 / n;
+      for (int64_t o = 0; o < d.outer; ++o)
+        for (int64_t x = 0; x < part; ++x)
+          for (int64_t m = 0; m < d.middle; ++m)
+            for (int64_t y = 0; y < d.extent2; ++y)
+              for (int64_t i = 0; i < d.inner; ++i) {
+                int64_t at = (o * d.extent + me * part + x) * d.middle + m;
+                out.push_back(value(y / part2, (at * part2 + y % part2) * d.inner + i));
+              }
+      break;
+    }
     // out[o, x, m, y, i] is element [o, x, m, me * part2 + y, i] of the whole tensor; x says who holds it.
     for (int64_t o = 0; o < d.outer; ++o)
       for (int64_t x = 0; x < d.extent; ++x)

@@ -215,7 +215,7 @@ static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> 
     for (int32_t kind = PCRT_ALL_REDUCE; kind <= PCRT_PAD; ++kind)
       for (int32_t reduction : {PCRT_SUM, PCRT_MAX}) {
         bool reduces = kind == PCRT_ALL_REDUCE || kind == PCRT_REDUCE_SCATTER;
-        if (reduction == PCRT_MAX && !reduces)
+        if (reduction == PCRT_MAX && !reduces && kind != PCRT_ALL_TO_ALL) // there, the direction
           continue;
         int shape = 0;
         for (auto [outer, extent, inner] : shapes) {

@@ -1,0 +1,172 @@
+//===- GridParallel.cpp - 2D, 2.5D and 3D tensor parallelism -----------------------------------===//
+// Weights and activations are both split, so that nothing is whole on a rank but between a gather and its reader.
+// References: Q. Xu et al., "An efficient 2D method for training super-large deep learning models" (Optimus), 2021; B.
+// Wang et al., "Tesseract: parallelize the tensor parallelism efficiently" (2.5D), 2021; Z. Bian et al., "Maximizing
+// parallelism in distributed training for huge neural networks" (3D), 2021.
+//===-----------------------------------------------------------------------------===//
+#include "Tactics.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+using namespace mlir;
+using namespace pc;
+
+static constexpr StringRef tactic = "pc-tensor-parallel";
+
+namespace {
+
+/// What all axes of a grid have in common.
+class Grid {
+public:
+  Grid(ModuleOp module, bool regather) : module(module), hiddenNames(namesOf({"kv_heads", "ffn", "vocab"})) {
+    module.walk([&](ParameterOp parameter) {
+      for (StringRef dim : parameter.getDims().getAsValueRange<StringAttr>())
+        allNames.insert(dim);
+    });
+    if (regather)
+      separateActivations();
+  }
+
+  /// 2D's column axis: weights by their output dim; activations by embed, heads, ffn or vocab.
+  LogicalResult placeColumn(StringAttr axis) {
+    llvm::StringSet<> names = namesOf({"embed", "kv_heads", "ffn", "vocab"});
+    return place(axis, names, {}, [&](ParameterOp parameter) { return outputDim(parameter, names); }, "embed");
+  }
+  /// 3D's j: every weight and the residual stream by embed; what contracts it gets the batch in exchange.
+  LogicalResult placeInner(StringAttr axis) {
+    return place(
+        axis, namesOf({"embed", "batch"}), {},
+        [](ParameterOp parameter) { return splitByName(parameter, namesOf({"embed"})); }, "embed");
+  }
+  /// 3D's l: weights by heads, ffn or vocab; the residual stream by batch.
+  LogicalResult placeOuter(StringAttr axis) {
+    return place(
+        axis, hiddenNames, namesOf({"batch"}),
+        [&](ParameterOp parameter) { return splitByName(parameter, hiddenNames); }, "batch");
+  }
+
+private:
+  static llvm::StringSet<> namesOf(std::initializer_list<StringRef> list) {
+    llvm::StringSet<> names;
+    for (StringRef name : list)
+      names.insert(name);
+    return names;
+  }
+
+  LogicalResult place(StringAttr axis, llvm::StringSet<> must, llvm::StringSet<> may,
+                      llvm::function_ref<AxisState(ParameterOp)> weight, StringRef restSplit) {
+    Seeds seeds(tactic, axis, AxisOrder(module));
+    seeds.must = std::move(must);
+    seeds.may = std::move(may);
+    seeds.only[Section::Accumulate] = seeds.only[Section::Optimizer] = allNames;
+    llvm::StringMap<AxisState> weights;
+    module.walk([&](ParameterOp parameter) { weights[parameter.getName()] = weight(parameter); });
+    seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
+      if (auto parameter = dyn_cast<ParameterOp>(leaf))
+        return {weights.lookup(parameter.getName())};
+      if (auto state = dyn_cast<StateOp>(leaf))
+        return {weights.lookup(state.getParameter())};
+      return {AxisState::whole()};
+    };
+    // Statistics of norms and of the loss are summed where that is simplest.
+    seeds.binds = [](const ProgramValue &v) {
+      return llvm::any_of(
+          v.names, [](StringAttr name) { return name && name.getValue() != "batch" && name.getValue() != "sequence"; });
+    };
+    // What has copies is sent behind them.
+    seeds.fixed = [&](const ProgramValue &v) { return isWeight(v) || separated.contains(v.value); };
+    seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
+      if (v.section != Section::Forward || !v.isActivation("embed"))
+        return std::nullopt;
+      bool copy = isa_and_nonnull<CopyOp>(v.value.getDefiningOp());
+      return copy ? std::nullopt : std::optional(AxisState::split(v.find(restSplit)));
+    };
+    return propagate(module, seeds);
+  }
+
+  /// The dim of a weight that its linear has in the result, the vocabulary of tables, else the first of `names`.
+  static AxisState outputDim(ParameterOp parameter, const llvm::StringSet<> &names) {
+    if (AxisState vocabulary = splitByName(parameter, namesOf({"vocab"})); vocabulary.isSplit())
+      return vocabulary;
+    SmallVector<OpOperand *> uses(llvm::make_pointer_range(parameter.getValue().getUses()));
+    for (size_t i = 0; i < uses.size(); ++i) {
+      Operation *reader = uses[i]->getOwner();
+      if (isa<CopyOp, CastOp, MoveOpInterface>(reader))
+        llvm::append_range(uses, llvm::make_pointer_range(reader->getUses()));
+      auto einsum = dyn_cast<EinsumOp>(reader);
+      if (!einsum || stepPhase(einsum) != StepPhase::Forward)
+        continue;
+      FactorRule rule = einsum.getFactorRule();
+      ArrayRef<int> dims = rule.operands[uses[i]->getOperandNumber()];
+      for (auto [d, name] : llvm::enumerate(parameter.getDims().getAsValueRange<StringAttr>()))
+        if (names.contains(name) && llvm::is_contained(rule.results[0], dims[d]))
+          return AxisState::split(d);
+    }
+    return splitByName(parameter, names);
+  }
+
+  /// Copies per phase of the operands of linears, so that the gradient of a weight gathers its activation again.
+  void separateActivations() {
+    SmallVector<Value> values;
+    module.walk([&](EinsumOp einsum) {
+      auto isLeaf = [](Value value) { return isa_and_nonnull<ParameterOp>(origin(value).getDefiningOp()); };
+      if (stepPhase(einsum) != StepPhase::Forward || einsum.getInputs().size() != 2)
+        return;
+      for (auto [value, other] : {std::pair(einsum.getInputs()[0], einsum.getInputs()[1]),
+                                  std::pair(einsum.getInputs()[1], einsum.getInputs()[0])})
+        if (isLeaf(other) && !isLeaf(value) && separated.insert(value).second)
+          values.push_back(value);
+    });
+    separateReaders(module, values);
+  }
+
+  ModuleOp module;
+  llvm::StringSet<> hiddenNames, allNames;
+  llvm::DenseSet<Value> separated;
+};
+
+} // namespace
+
+/// The axes have one size.
+static LogicalResult checkSquare(ModuleOp module, StringRef form, ArrayRef<StringAttr> axes) {
+  MeshAttr mesh = meshOf(module);
+  int64_t least = mesh.size(axes[0]), most = least;
+  for (StringAttr axis : axes) {
+    least = std::min(least, mesh.size(axis));
+    most = std::max(most, mesh.size(axis));
+  }
+  if (least == most)
+    return success();
+  InFlightDiagnostic diagnostic = module.emitError() << tactic << ": form " << form << " needs axes of one size, got ";
+  llvm::interleaveComma(axes, diagnostic,
+                        [&](StringAttr axis) { diagnostic << axis.getValue() << "=" << mesh.size(axis); });
+  return diagnostic << "; " << least << " or " << most << " for all would fit";
+}
+
+LogicalResult pc::placeGrid(ModuleOp module, StringRef form, ArrayRef<StringAttr> axes, bool regather) {
+  if (failed(checkSquare(module, form, form == "2.5d" ? axes.drop_front() : axes)))
+    return failure();
+  WalkResult norms = module.walk([](Operation *op) {
+    if (Value gamma = normGamma(op); gamma && normalizes(gamma, "embed")) {
+      op->emitError() << tactic << ": " << describe(op)
+                      << " works on the dim that is split here; pc-decompose-norms comes first";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  if (norms.wasInterrupted())
+    return failure();
+
+  Grid grid(module, regather);
+  if (form == "3d") {
+    // j before l: else a sum over embed would have to leave the middle of the batch's list of axes.
+    if (failed(grid.placeInner(axes[1])) || failed(grid.placeOuter(axes[2])))
+      return failure();
+    return placeZero(module, tactic, axes[0], 3, regather);
+  }
+  if (failed(grid.placeColumn(axes.back())))
+    return failure();
+  if (form == "2.5d" && failed(placeData(module, tactic, axes[0])))
+    return failure();
+  return placeZero(module, tactic, axes[axes.size() - 2], 3, regather);
+}

@@ -1,0 +1,23 @@
+//===- Tactics.h - Tactics that other tactics are made of --------------------------------===//
+#ifndef PC_LIB_SHARD_TACTICS_H
+#define PC_LIB_SHARD_TACTICS_H
+
+#include "Seeds.h"
+
+namespace pc {
+
+/// Splits the batch along `axis`; gradients are summed over it.
+mlir::LogicalResult placeData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
+
+/// ZeRO of `stage` 1 to 3 along `axis`.
+mlir::LogicalResult placeZero(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis, int64_t stage,
+                              bool reshardAfterForward);
+
+/// 2D, 2.5D or 3D tensor parallelism over `axes` (row and col; depth, row and col; i, j and l). `regather`: the
+/// backward pass gathers activations and weights again. Fails with errors where the axes do not fit the form.
+mlir::LogicalResult placeGrid(mlir::ModuleOp module, mlir::StringRef form, mlir::ArrayRef<mlir::StringAttr> axes,
+                              bool regather);
+
+} // namespace pc
+
+#endif
