@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT-2 124M, batch 4, T 256, f32, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds.
+"""GPT-2 124M, batch 4, T 256, f32 or bf16, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds.
 
 bench/gpt2_124m.sh prepares everything and calls `drive`, which prints Markdown and writes bench/results/*.json.
 `work` is one PyTorch measurement in its own process, so that each starts with the environment that it is to be measured in.
@@ -91,7 +91,8 @@ def work(options):
     for step in range(options.warmup + options.steps):
         start = time.perf_counter()
         at = step * BATCH * SEQUENCE + (rank * local + torch.arange(local))[:, None] * SEQUENCE + torch.arange(SEQUENCE)
-        loss = trained(stream[at % len(stream)], stream[(at + 1) % len(stream)])
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
+            loss = trained(stream[at % len(stream)], stream[(at + 1) % len(stream)])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
         optimizer.step()
@@ -106,7 +107,8 @@ def work(options):
 
 
 def run_torch(options, ranks, compiled, tuned):
-    command = [sys.executable, __file__, "work", "--config", options.config, "--data", options.data, "--steps", str(options.steps)]
+    command = [sys.executable, __file__, "work", "--config", options.config, "--data", options.data, "--steps", str(options.steps),
+               "--precision", options.precision]
     if compiled:
         command += ["--compile", "--warmup", "2"]
     processes = []
@@ -142,31 +144,33 @@ def tokens_per_second(runs):
 
 
 def drive(options):
+    autocast = " autocast" if options.precision == "bf16" else ""
     variants = {
         "ours, 1 rank": lambda: run_ours(options, 1, options.one_rank),
-        "PyTorch eager, as installed": lambda: run_torch(options, 1, False, False),
-        "PyTorch eager, allocator tuned": lambda: run_torch(options, 1, False, True),
-        "torch.compile, as installed": lambda: run_torch(options, 1, True, False),
-        "torch.compile, allocator tuned": lambda: run_torch(options, 1, True, True),
+        f"PyTorch{autocast} eager, as installed": lambda: run_torch(options, 1, False, False),
+        f"PyTorch{autocast} eager, allocator tuned": lambda: run_torch(options, 1, False, True),
+        f"torch.compile{autocast}, as installed": lambda: run_torch(options, 1, True, False),
+        f"torch.compile{autocast}, allocator tuned": lambda: run_torch(options, 1, True, True),
         "ours, dp=2": lambda: run_ours(options, 2, options.two_ranks),
-        "PyTorch DDP gloo, as installed": lambda: run_torch(options, 2, False, False),
-        "PyTorch DDP gloo, allocator tuned": lambda: run_torch(options, 2, False, True),
+        f"PyTorch{autocast} DDP gloo, as installed": lambda: run_torch(options, 2, False, False),
+        f"PyTorch{autocast} DDP gloo, allocator tuned": lambda: run_torch(options, 2, False, True),
     }
     if options.only:
         variants = {name: run for name, run in variants.items() if any(part in name for part in options.only.split(","))}
     runs = {name: [] for name in variants}
     peaks = []
     for round in range(options.rounds):
-        peaks.append(json.loads(subprocess.run([options.fma_peak], check=True, capture_output=True, text=True).stdout))
+        peaks.append(json.loads(subprocess.run([options.peak], check=True, capture_output=True, text=True).stdout))
         for name, run in variants.items():
             runs[name].append(run())
             print(f"round {round + 1}: {name}: {tokens_per_second(runs[name][-1:])[0]:.0f} tokens/s", file=sys.stderr, flush=True)
 
     cpu = next(line.split(": ")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     peak = max(p["all_threads_gflops"] for p in peaks)
-    print(f"CPU {cpu}, {os.cpu_count()} threads; FMA peak {peak:.0f} GF/s (best of {options.rounds} rounds). "
+    what = "multiply-add peak" if options.precision == "f32" else "bf16 peak (a large oneDNN product)"
+    print(f"CPU {cpu}, {os.cpu_count()} threads; {options.precision}; {what} {peak:.0f} GF/s (best of {options.rounds} rounds). "
           f"Batch {BATCH}, T {SEQUENCE}; medians of {options.rounds} alternating rounds x {options.steps} steps.\n")
-    print("| variant | tokens/s | best | share of FMA peak | ours is |")
+    print("| variant | tokens/s | best | share of peak | ours is |")
     print("|---|---|---|---|---|")
     flops = 6 * options.matrix_parameters * BATCH * SEQUENCE + options.attention_flops
     for name in variants:
@@ -181,7 +185,7 @@ def drive(options):
             total = {kind: statistics.median(k[kind] for k in kinds) for kind in kinds[0]}
             print(f"\nWhere the time goes, {name} (rank 0): " + ", ".join(
                 f"{kind} {100 * seconds / sum(total.values()):.1f} %" for kind, seconds in sorted(total.items(), key=lambda x: -x[1])))
-    result = {"cpu": cpu, "threads": os.cpu_count(), "fma_peak": peaks, "flops_per_step": flops, "runs": runs}
+    result = {"cpu": cpu, "threads": os.cpu_count(), "precision": options.precision, "peak": peaks, "flops_per_step": flops, "runs": runs}
     path = Path(__file__).parent / "results" / (options.name + ".json")
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
@@ -197,10 +201,11 @@ def main():
         command.add_argument("--config", required=True)
         command.add_argument("--data", required=True)
         command.add_argument("--steps", type=int, default=4)
+        command.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     worker, driver = commands.choices["work"], commands.choices["drive"]
     worker.add_argument("--compile", action="store_true")
     worker.add_argument("--warmup", type=int, default=1)
-    for name in ("pc-run", "one-rank", "two-ranks", "fma-peak", "work", "name"):
+    for name in ("pc-run", "one-rank", "two-ranks", "peak", "work", "name"):
         driver.add_argument("--" + name, required=True)
     driver.add_argument("--rounds", type=int, default=3)
     driver.add_argument("--only", help="variants whose names hold one of these parts, separated by commas")

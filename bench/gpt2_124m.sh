@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# usage: bench/gpt2_124m.sh [NAME] [--rounds N] [--steps N] [--only PART,PART]
-# GPT-2 124M against PyTorch on this machine (bench/gpt2_124m.py says how); prints a table, writes bench/results/NAME.json.
+# usage: bench/gpt2_124m.sh [NAME] [--precision f32|bf16] [--rounds N] [--steps N] [--only PART,PART]
+# GPT-2 124M against PyTorch on this machine (bench/gpt2_124m.py says how); prints a table, writes bench/results/NAME.json. In bf16
+# PyTorch runs under autocast, and the peak is that of a large matrix product.
 # PyTorch comes from PyPI into a virtual environment outside the repository: $PC_VENV, by default ~/.cache/pc-bench-venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=gpt2_124m
 if [[ -n ${1:-} && $1 != --* ]]; then name=$1; shift; fi
+precision=f32
+if [[ ${1:-} == --precision ]]; then precision=$2; shift 2; fi
+if [[ $precision == bf16 && $name == gpt2_124m ]]; then name=gpt2_124m_bf16; fi
 
 scripts/build
 bin=$PWD/build/bin
@@ -24,11 +28,15 @@ if [[ ! -x $venv/bin/python ]]; then
   "$venv/bin/pip" install --quiet torch numpy
 fi
 
-clang++-22 -std=c++20 -O3 -march=native -ffp-contract=fast bench/fma_peak.cpp -o "$work/fma_peak" -pthread
+if [[ $precision == bf16 ]]; then
+  clang++-22 -std=c++20 -O2 bench/bf16_peak.cpp -o "$work/peak" -ldnnl -pthread
+else
+  clang++-22 -std=c++20 -O3 -march=native -ffp-contract=fast bench/fma_peak.cpp -o "$work/peak" -pthread
+fi
 find -L /usr/lib/llvm-22/include/llvm -name '*.h' -print0 | LC_ALL=C sort -z | xargs -0 cat >"$work/text"
 "$bin/pc-import" examples/gpt2-124m -o "$work/model.mlir" --batch 4 --seq 256
-"$bin/pc-compile" "$work/model.mlir" -o "$work/one-rank"
-"$bin/pc-compile" "$work/model.mlir" -o "$work/two-ranks" --mesh dp=2
+"$bin/pc-compile" "$work/model.mlir" -o "$work/one-rank" --precision="$precision"
+"$bin/pc-compile" "$work/model.mlir" -o "$work/two-ranks" --mesh dp=2 --precision="$precision"
 exec "$venv/bin/python" bench/gpt2_124m.py drive --config examples/gpt2-124m/config.json --data "$work/text" \
-  --pc-run "$bin/pc-run" --one-rank "$work/one-rank" --two-ranks "$work/two-ranks" --fma-peak "$work/fma_peak" --work "$work" \
+  --pc-run "$bin/pc-run" --one-rank "$work/one-rank" --two-ranks "$work/two-ranks" --peak "$work/peak" --precision "$precision" --work "$work" \
   --name "$name" "$@"

@@ -170,7 +170,13 @@ int RowProgram::pickFromMemory(PickOp op) {
 
 LogicalResult RowProgram::expand(Operation *op) {
   auto define = [&](unsigned i, int n) {
-    known[op->getResult(i)] = n;
+    // What the kernel stores in bf16 is rounded for its readers in the kernel, too.
+    Value result = op->getResult(i);
+    auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
+    if (cast<RankedTensorType>(result.getType()).getElementType().isBF16() &&
+        llvm::any_of(result.getUsers(), yielded) && !llvm::all_of(result.getUsers(), yielded))
+      n = add({n}, [this](ArrayRef<Num> x, const Position &) { return kernels::fromBf16(e, kernels::roundToBf16(x[0])); });
+    known[result] = n;
     return success();
   };
   auto unary = [&](Num (Emitter::*f)(Num)) {
@@ -183,7 +189,9 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](ScaleOp x) { return define(0, times(node(x.getX()), x.getFactor().convertToDouble())); })
       .Case([&](CopyOp x) { return define(0, times(node(x.getX()), 1.0)); })
       .Case([&](CastOp x) { // stores round; inside a kernel everything is f32
-        return define(0, add({node(x.getX())}, [](ArrayRef<Num> a, const Position &) { return a[0]; }));
+        return define(0, add({node(x.getX())}, [this](ArrayRef<Num> a, const Position &) {
+                        return a[0].isFloat() ? a[0] : e.toReal(a[0]);
+                      }));
       })
       .Case([&](ConstantOp x) {
         int n = constant(x.getNumber().convertToDouble());

@@ -7,11 +7,8 @@ using namespace mlir;
 using namespace pc;
 
 static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
-/// f32 or bf16.
-static bool isFloat(Value value) {
-  Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  return element.isF32() || element.isBF16();
-}
+static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
+static bool isFloat(Value value) { return elementOf(value).isF32() || elementOf(value).isBF16(); }
 
 int64_t RowSpace::choose() const {
   int64_t rows = 1, best = -1;
@@ -100,7 +97,7 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
   for (Value value : op->getResults())
     if (!isFloat(value))
       return std::nullopt;
-  if (auto cast = dyn_cast<CastOp>(op); cast && !isFloat(cast.getX()))
+  if (auto cast = dyn_cast<CastOp>(op); cast && !isFloat(cast.getX()) && !elementOf(cast.getX()).isInteger(32))
     return std::nullopt;
   auto any = [](ArrayRef<int64_t> shape) {
     return RowSpace{SmallVector<int64_t>(shape), (uint64_t(2) << shape.size()) - 1};

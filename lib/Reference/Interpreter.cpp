@@ -89,7 +89,9 @@ private:
   }
 
   LogicalResult set(Value value, RankTensors tensors) {
-    if (rounds && !inFusion && cast<RankedTensorType>(value.getType()).getElementType().isBF16())
+    auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
+    if (rounds && (!inFusion || llvm::any_of(value.getUsers(), yielded)) &&
+        cast<RankedTensorType>(value.getType()).getElementType().isBF16())
       for (Tensor &tensor : tensors)
         llvm::transform(tensor.data, tensor.data.begin(), roundToBf16);
     if (store.set(value, std::move(tensors)))

@@ -185,6 +185,9 @@ Num Emitter::maximum(Num x) {
 }
 
 Num Emitter::extend(Num x) { return wrap(arith::ExtSIOp::create(b, loc, b.getI64Type(), x.v)); }
+Num Emitter::toReal(Num x) {
+  return wrap(arith::SIToFPOp::create(b, loc, withWidth(b.getF32Type(), x.width()), x.v));
+}
 Num Emitter::inRange(Num x, Num end) {
   return wrap(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x.v, end.v));
 }

@@ -79,8 +79,9 @@ public:
   /// Sum and maximum of the elements of a vector; the maximum of a power of two of them.
   Num sum(Num x);
   Num maximum(Num x);
-  /// A 32-bit integer as i64.
+  /// A 32-bit integer as i64; i32 as f32.
   Num extend(Num x);
+  Num toReal(Num x);
   /// 0 <= x < end.
   Num inRange(Num x, Num end);
   /// Which of `width` elements from column `from` on lie before column `end`.

@@ -1,6 +1,7 @@
 //===- InProcess.cpp - A local program compiled and run in this process -----------------===//
 #include "InProcess.h"
 
+#include "device/PlainGemm.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/IR/PC.h"
 #include "pc/Reference/Interpreter.h"
@@ -25,10 +26,15 @@ struct pcrt_context {
   bool itemByItem;
   std::vector<char> scratch;
   std::vector<std::vector<std::vector<float>>> observed; ///< [output][call]
-  std::vector<int64_t> outputElements;
+  std::vector<std::pair<int64_t, bool>> outputs;         ///< elements; whether they are bf16
 };
 
 namespace {
+
+/// Element `i` of an array of f32 or bf16.
+float load(const void *data, int64_t i, bool isBf16) {
+  return isBf16 ? pcrt::bf16ToFloat(static_cast<const uint16_t *>(data)[i]) : static_cast<const float *>(data)[i];
+}
 
 pcrt_status launch(pcrt_context *context, int32_t index, void *const *args) {
   const pcrt_kernel &kernel = context->program->kernels[index];
@@ -48,9 +54,7 @@ pcrt_status launch(pcrt_context *context, int32_t index, void *const *args) {
 pcrt_status gemm(pcrt_context *context, int32_t index, const void *a, const void *b, void *c, const void *bias,
                  void *) {
   const pcrt_gemm_desc &g = context->program->gemms[index];
-  auto *x = static_cast<const float *>(a), *y = static_cast<const float *>(b),
-       *added = static_cast<const float *>(bias);
-  auto *z = static_cast<float *>(c);
+  auto *added = static_cast<const float *>(bias);
   if ((g.a_m_stride != 1 && g.a_k_stride != 1) || (g.b_k_stride != 1 && g.b_n_stride != 1) || g.c_n_stride != 1)
     return PCRT_INTERNAL;
   for (int64_t batch = 0; batch < g.batch; ++batch)
@@ -58,10 +62,15 @@ pcrt_status gemm(pcrt_context *context, int32_t index, const void *a, const void
       for (int64_t n = 0; n < g.n; ++n) {
         double sum = g.epilogue == PCRT_EPILOGUE_BIAS ? added[n] : 0;
         for (int64_t k = 0; k < g.k; ++k)
-          sum += double(x[batch * g.a_batch_stride + m * g.a_m_stride + k * g.a_k_stride]) *
-                 y[batch * g.b_batch_stride + k * g.b_k_stride + n * g.b_n_stride];
-        float &to = z[batch * g.c_batch_stride + m * g.c_m_stride + n * g.c_n_stride];
-        to = g.accumulate ? to + sum : sum;
+          sum += double(load(a, batch * g.a_batch_stride + m * g.a_m_stride + k * g.a_k_stride, g.a_dtype)) *
+                 load(b, batch * g.b_batch_stride + k * g.b_k_stride + n * g.b_n_stride, g.b_dtype);
+        int64_t to = batch * g.c_batch_stride + m * g.c_m_stride + n * g.c_n_stride;
+        if (g.accumulate)
+          sum += load(c, to, g.c_dtype);
+        if (g.c_dtype == PCRT_BF16)
+          static_cast<uint16_t *>(c)[to] = pcrt::floatToBf16(sum);
+        else
+          static_cast<float *>(c)[to] = sum;
       }
   return PCRT_OK;
 }
@@ -73,8 +82,10 @@ pcrt_status blockOffset(pcrt_context *, int32_t, int64_t, int32_t *to) {
 }
 
 pcrt_status observe(pcrt_context *context, int32_t index, int64_t, const void *data) {
-  auto *values = static_cast<const float *>(data);
-  context->observed[index].push_back({values, values + context->outputElements[index]});
+  auto [elements, isBf16] = context->outputs[index];
+  std::vector<float> &values = context->observed[index].emplace_back();
+  for (int64_t i = 0; i < elements; ++i)
+    values.push_back(load(data, i, isBf16));
   return PCRT_OK;
 }
 
@@ -82,18 +93,19 @@ int64_t offsetOf(Value value) {
   return cast<HomeAttr>(cast<RankedTensorType>(value.getType()).getEncoding()).getOffset();
 }
 bool isFloat(Value value) { return isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType()); }
+bool isBf16(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isBF16(); }
 
 /// What is read and written where.
 struct Layout {
   struct Leaf {
     int64_t offset;
-    bool isFloat;
+    bool isFloat, isBf16;
     Tensor value;
   };
   std::vector<Leaf> leaves;
   std::vector<std::pair<std::string, int64_t>> updates; ///< interpreter's name, offset of the leaf
   std::vector<std::pair<std::string, bool>> outputs;    ///< interpreter's name; whether it is the loss
-  std::vector<int64_t> outputElements;
+  std::vector<std::pair<int64_t, bool>> outputElements; ///< elements; whether they are bf16
 };
 
 /// Numbers the leaves of a module in program order.
@@ -111,7 +123,7 @@ Layout layoutOf(ModuleOp planned, const std::vector<Tensor> &feeds) {
   std::map<std::string, int64_t> offsets;
   for (auto [op, feed] : llvm::zip_equal(leavesOf(planned), feeds)) {
     Value value = op->getResult(0);
-    layout.leaves.push_back({offsetOf(value), isFloat(value), feed});
+    layout.leaves.push_back({offsetOf(value), isFloat(value), isBf16(value), feed});
     if (auto parameter = dyn_cast<ParameterOp>(op))
       offsets["update " + parameter.getName().str()] = offsetOf(value);
     if (auto state = dyn_cast<StateOp>(op))
@@ -127,7 +139,8 @@ Layout layoutOf(ModuleOp planned, const std::vector<Tensor> &feeds) {
     if (auto output = dyn_cast<OutputOp>(op)) {
       layout.outputs.push_back({(stringifyOutputKind(output.getKind()) + " " + output.getName()).str(),
                                 output.getKind() == OutputKind::Loss});
-      layout.outputElements.push_back(cast<RankedTensorType>(output.getValue().getType()).getNumElements());
+      auto type = cast<RankedTensorType>(output.getValue().getType());
+      layout.outputElements.push_back({type.getNumElements(), type.getElementType().isBF16()});
     }
   });
   return layout;
@@ -142,7 +155,9 @@ pcrt_status run(const pcrt_program &program, const Layout &layout, const Results
   char *arena = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   for (const Layout::Leaf &leaf : layout.leaves)
     for (int64_t i = 0; i < leaf.value.size(); ++i) {
-      if (leaf.isFloat)
+      if (leaf.isBf16)
+        reinterpret_cast<uint16_t *>(arena + leaf.offset)[i] = pcrt::floatToBf16(leaf.value[i]);
+      else if (leaf.isFloat)
         reinterpret_cast<float *>(arena + leaf.offset)[i] = leaf.value[i];
       else
         reinterpret_cast<int32_t *>(arena + leaf.offset)[i] = leaf.value[i];
@@ -189,8 +204,13 @@ Comparison compareWithInterpreter(ModuleOp local, bool fuse) {
     result.error = std::move(message);
     return result;
   };
+  // Where values are rounded to bf16, the interpreter rounds those that the kernels round.
+  OwningOpRef<ModuleOp> reference = local.clone();
+  if (fuse && hasBf16(local))
+    if (std::string error = passes(*reference, "pc-fuse"); !error.empty())
+      return fail(error);
   // Both sides read the same f32 numbers.
-  std::vector<Operation *> leaves = leavesOf(local);
+  std::vector<Operation *> leaves = leavesOf(*reference);
   std::vector<Tensor> feeds(leaves.size());
   RunOptions options;
   options.feed = [&](Operation *leaf, Tensor &tensor) {
@@ -199,7 +219,7 @@ Comparison compareWithInterpreter(ModuleOp local, bool fuse) {
     if (auto it = llvm::find(leaves, leaf); it != leaves.end())
       feeds[it - leaves.begin()] = tensor;
   };
-  FailureOr<Results> expected = interpret(local, options);
+  FailureOr<Results> expected = interpret(*reference, options);
   if (failed(expected))
     return fail("the interpreter failed");
 
@@ -209,7 +229,7 @@ Comparison compareWithInterpreter(ModuleOp local, bool fuse) {
   if (!error.empty())
     return fail(error);
   Layout layout = layoutOf(*module, feeds);
-  error = passes(*module, "pc-generate-kernels");
+  error = passes(*module, fuse && nativeRoundsToBf16() ? "pc-generate-kernels{rounds-to-bf16}" : "pc-generate-kernels");
   if (!error.empty())
     return fail(error);
   SmallString<128> object;
@@ -240,6 +260,11 @@ Comparison compareWithInterpreter(ModuleOp local, bool fuse) {
     return fail("the step returned " + std::to_string(status));
   if (pcrt_status status = run(program, layout, *expected, true, second))
     return fail("the step, item by item, returned " + std::to_string(status));
+  // Where values are rounded to bf16, what is small beside the other results may be nothing but rounding.
+  double leastScale = 1e-6;
+  if (hasBf16(local))
+    for (const NamedTensor &tensor : *expected)
+      leastScale = std::max(leastScale, largestElement(tensor.value) / 8);
   for (const NamedTensor &tensor : *expected) {
     const std::vector<float> &a = first[tensor.name], &b = second[tensor.name];
     if (a.size() != b.size() || memcmp(a.data(), b.data(), a.size() * sizeof(float)))
@@ -254,7 +279,7 @@ Comparison compareWithInterpreter(ModuleOp local, bool fuse) {
     if (llvm::all_of(tensor.value.data, [](double x) { return std::abs(x) < 1e-12; }) &&
         llvm::all_of(actual.data, [](double x) { return std::abs(x) < 1e-6; }))
       continue;
-    double difference = largestDifference(actual, tensor.value);
+    double difference = largestDifference(actual, tensor.value, leastScale);
     if (!(difference <= result.difference)) {
       result.difference = difference;
       result.where = tensor.name;

@@ -44,7 +44,8 @@ __attribute__((no_sanitize("function"))) int64_t JitKernel::run(const std::vecto
 }
 
 /// Emits kernel `part` of `op` as @kernel<part> at the builder's insertion point.
-static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t lanes) {
+static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t lanes,
+                          bool roundsToBf16) {
   Location loc = op->getLoc();
   Type pointer = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
   auto type = LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer});
@@ -52,7 +53,7 @@ static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t la
   OpBuilder::InsertionGuard guard(b);
   Block *entry = function.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
-  pc::kernels::Emitter e(b, loc, lanes);
+  pc::kernels::Emitter e(b, loc, lanes, roundsToBf16);
   pc::Kernel kernel{e, {}, {}, e.wrap(entry->getArgument(1)), e.wrap(entry->getArgument(2)), {}, part, 0, 0, {}, {}};
   kernel.scratch = {&e, entry->getArgument(3), b.getF32Type()};
   int32_t index = 0;
@@ -92,7 +93,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t 
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
 }
 
-std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes) {
+std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16) {
   static bool initialized = !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
   if (!initialized)
     fail("no native target");
@@ -111,7 +112,7 @@ std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes) {
   OpBuilder b = OpBuilder::atBlockEnd(module->getBody());
   std::vector<JitKernel> parts;
   for (unsigned part = 0; part < pc::numSpecialKernels(op, /*simt=*/false); ++part)
-    parts.push_back(emitPart(op, part, b, lanes));
+    parts.push_back(emitPart(op, part, b, lanes, roundsToBf16));
   if (failed(module->verify()))
     fail("the kernel does not verify");
   if (failed(pc::lowerToLLVM(*module)))

@@ -3,6 +3,7 @@
 // here.
 //===-----------------------------------------------------------------------------===//
 #include "Jit.h"
+#include "device/PlainGemm.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -294,7 +295,52 @@ void rope(int64_t b, int64_t s, std::vector<int64_t> heads, int64_t d) {
 }
 } // namespace
 
+/// Loads and stores of bf16, by way of an embedding that copies its table: all there is of special values, ties and
+/// random bits, against the runtime's conversion.
+static void conversions(int64_t lanes, bool byInstruction) {
+  const int64_t rows = 50, columns = 97; // with a narrower vector at the end of a row
+  std::vector<float> wide(rows * columns), back(rows * columns);
+  const uint32_t special[] = {0,          0x80000000, 0x3f800000, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001,
+                              0x7f800000, 0xff800000, 0x7f7fffff, 0x7f7f7fff, 0x7fc00000, 0x7f800001, 0xffc12345,
+                              0x00800000, 0x007fffff, 0x00008000, 0x00018000, 0x80000001};
+  for (size_t i = 0; i < wide.size(); ++i) {
+    uint32_t bits = i < std::size(special) ? special[i] : uint32_t(generator());
+    memcpy(&wide[i], &bits, 4);
+  }
+  std::vector<int32_t> ids(rows);
+  for (int32_t i = 0; i < rows; ++i)
+    ids[i] = i;
+  std::vector<uint16_t> narrow(rows * columns);
+  auto copy = [&](const char *from, const char *to, void *source, void *target) {
+    std::string shape = "tensor<50x97x", in = shape + from + ">", out = shape + to + ">";
+    jitOp("func.func @f(%0: " + in + ", %1: tensor<50xi32>) {\n  %r = pc.embedding %0, %1 : (" + in +
+              ", tensor<50xi32>) -> " + out + "\n  return\n}",
+          lanes, byInstruction)[0]
+        .run({source, ids.data(), target});
+  };
+  copy("f32", "bf16", wide.data(), narrow.data());
+  copy("bf16", "f32", narrow.data(), back.data());
+  for (size_t i = 0; i < wide.size(); ++i) {
+    uint16_t expected = pcrt::floatToBf16(wide[i]);
+    // The instruction takes subnormal numbers for zero.
+    bool flushed = byInstruction && std::fabs(wide[i]) < 0x1p-126f && (narrow[i] & 0x7fff) == 0;
+    bool isNan = std::isnan(wide[i]) && std::isnan(pcrt::bf16ToFloat(narrow[i]));
+    float exact = pcrt::bf16ToFloat(narrow[i]);
+    if ((narrow[i] != expected && !flushed && !isNan) || memcmp(&back[i], &exact, 4)) {
+      printf("bf16%s of %a is %#x, not %#x; back: %a\n", byInstruction ? " by instruction" : "", wide[i], narrow[i],
+             expected, back[i]);
+      ++failures;
+    }
+  }
+}
+
 int main() {
+  for (int64_t lanes : {8, 16})
+    if (lanes <= hostLanes()) {
+      conversions(lanes, false);
+      if (__builtin_cpu_supports("avx512bf16"))
+        conversions(lanes, true);
+    }
   for (bool causal : {true, false}) {
     attention(2, 33, 33, 2, 3, 10, causal);
     attention(2, 5, 5, 2, 1, 64, causal);
