@@ -61,7 +61,8 @@ public:
   std::string name() const override { return std::string(moves ? moves->name() : "?") + " on " + session.name; }
   bool isExact() const override { return strcmp(moves->name(), "nccl") != 0; }
   bool carries(const pcrt_move_desc &move, const Group &group) const override {
-    return move.kind <= PCRT_ALL_TO_ALL && group.size() > 1; // the device does the others
+    // The device does the others.
+    return move.kind <= PCRT_ALL_TO_ALL && (group.size() > 1 || (!isExact() && control.size() == 1));
   }
 
   void prepare(const MeshMoves &mesh) override {
