@@ -22,7 +22,8 @@ namespace {
 class Run {
 public:
   Run(const Program &program, const Options &options, Comm &comm)
-      : program(program), options(options), comm(comm), pool(threadsOfThisRank()) {}
+      : program(program), options(options), comm(comm), pool(program.abi.target == PCRT_CPU ? threadsOfThisRank() : 1) {
+  }
 
   void run() {
     checkRequest();
@@ -90,20 +91,23 @@ private:
   void fillArena() {
     if (device) {
       onAllRanks(comm, [&] { arena.base = device->allocateArena(program.abi.arena_bytes); });
-      onAllRanks(comm, [&] { device->prepare(*context); });
+      device->prepare(*context);
     } else {
       requireOk(comm, comm.allocateArena(program.abi.arena_bytes, &arena.base));
       touchArena();
       context->gemms.warmUp(arena.base, program.abi.arena_bytes);
     }
+    // On a device the host's threads have work only now; they would spin through the steps.
+    std::optional<Pool> helpers;
+    Pool &workers = device ? helpers.emplace(threadsOfThisRank()) : pool;
     onAllRanks(comm, [&] {
       if (!options.load.empty())
-        firstStep = loadCheckpoint(options.load, program, comm.rank(), arena, pool);
+        firstStep = loadCheckpoint(options.load, program, comm.rank(), arena, workers);
       else if (!options.init.empty() || !program.weights.empty())
         readParameters(program, Safetensors::open(options.init.empty() ? program.weights : options.init), comm.rank(),
-                       arena, pool);
+                       arena, workers);
       else
-        drawParameters(program, options.seed, comm.rank(), arena, pool);
+        drawParameters(program, options.seed, comm.rank(), arena, workers);
       fillConstants(program, comm.rank(), arena);
       if (firstStep > options.steps)
         fail(PCRT_USAGE, options.load + " is from step " + std::to_string(firstStep) + ", --steps " +

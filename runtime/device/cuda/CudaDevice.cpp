@@ -87,8 +87,8 @@ void CudaDevice::prepare(pcrt_context &context) {
   if (session.driver.standinNameMemory)
     session.driver.standinNameMemory(arena, arenaMemory.mappedBytes(),
                                      ("the arena of rank " + std::to_string(control.rank())).c_str());
-  session.check(session.driver.contextSetCurrent(session.context), "use the device");
   onAllRanks(control, [&] {
+    session.check(session.driver.contextSetCurrent(session.context), "use the device");
     groupStreams.resize(context.groups.size());
     ready.resize(context.groups.size());
     outstanding.resize(program.abi.num_tickets + 1);
@@ -143,6 +143,15 @@ pcrt_status CudaDevice::enqueueStep(pcrt_context &context, Mode wanted) {
   return status;
 }
 
+pcrt_status CudaDevice::runStep(pcrt_context &context) {
+  pcrt_status status = enqueueStep(context, Mode::Run);
+  if (status != PCRT_OK || !context.profile.tracing())
+    return status;
+  if (!stepEnd)
+    stepEnd = session.makeEvent(true);
+  return done(context, session.driver.eventRecord(stepEnd, session.compute), "time", "the step");
+}
+
 pcrt_status CudaDevice::captureStep(pcrt_context &context) {
   const Driver &driver = session.driver;
   Graph captured = nullptr;
@@ -172,7 +181,7 @@ pcrt_status CudaDevice::begin(pcrt_context &context, int64_t step) {
   while (context.profile.tracing() && int64_t(timers.size()) < 2 * callsMade)
     timers.push_back(session.makeEvent(true));
   if (!graphs || stepsRun == 1 || context.profile.tracing())
-    return enqueueStep(context, Mode::Run);
+    return runStep(context);
   if (!graph)
     if (pcrt_status status = captureStep(context); status != PCRT_OK)
       return status;
@@ -246,11 +255,10 @@ pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index
 void CudaDevice::bookTimes(pcrt_context &context) {
   if (timed.empty())
     return;
-  Event last = timed.back().end;
   int64_t now = nanoseconds();
   auto before = [&](Event event) {
     float milliseconds = 0;
-    session.check(session.driver.eventElapsedTime(&milliseconds, event, last), "read the times of the step");
+    session.check(session.driver.eventElapsedTime(&milliseconds, event, stepEnd), "read the times of the step");
     return now - int64_t(double(milliseconds) * 1e6);
   };
   for (const Timed &times : timed)

@@ -67,6 +67,7 @@ private:
 
   /// Runs the program's step in `mode`.
   pcrt_status enqueueStep(pcrt_context &context, Mode wanted);
+  pcrt_status runStep(pcrt_context &context);
   pcrt_status captureStep(pcrt_context &context);
   void fillWithNoise();
   void clearArena();
@@ -115,6 +116,7 @@ private:
   std::vector<int> tickets;         ///< The group of each.
 
   std::vector<Event> timers;
+  Event stepEnd = nullptr; ///< What timers are compared with.
   size_t timersUsed = 0;
   std::vector<Timed> timed;
 };

@@ -37,6 +37,11 @@ char *DeviceArena::allocate(int64_t wanted) {
   Result result = driver.memCreate(&handle, bytes, &properties, 0);
   if (result == ErrorOutOfMemory)
     tooMuch(" (" + session.describe(result) + ")");
+  if (result != Success) {
+    // Some containers forbid memory that other processes could open; NCCL then copies what it would have registered.
+    properties.handleTypes = 0;
+    result = driver.memCreate(&handle, bytes, &properties, 0);
+  }
   session.check(result, "allocate the arena");
   created = true;
   session.check(driver.memMap(base, bytes, 0, handle, 0), "map the arena");
