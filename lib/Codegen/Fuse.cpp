@@ -79,12 +79,13 @@ void splitFullSums(Block &block) {
 }
 
 /// Products whose result is only read by the sum with their bias.
-void fuseBiases(Block &block) {
+void fuseBiases(Block &block, bool cuda) {
   for (Operation &op : llvm::make_early_inc_range(block))
     if (auto sum = dyn_cast<AddOp>(op))
       if (std::optional<BiasedGemm> biased = asBiasedGemm(sum);
           biased && biased->product->hasOneUse() && biased->broadcast->hasOneUse() &&
-          biased->product->getBlock() == &block && biased->broadcast->getBlock() == &block)
+          biased->product->getBlock() == &block && biased->broadcast->getBlock() == &block &&
+          (!cuda || getElementTypeOrSelf(biased->broadcast.getInputs()[0].getType()) == getElementTypeOrSelf(sum.getType())))
         makeFusion({biased->product, biased->broadcast, sum}, sum);
 }
 
@@ -199,6 +200,8 @@ private:
 };
 
 struct Fuse : pc::impl::FuseBase<Fuse> {
+  using FuseBase::FuseBase;
+
   void runOnOperation() override {
     SmallVector<Block *> blocks;
     WalkResult placed = getOperation().walk([&](Operation *op) {
@@ -215,7 +218,7 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
     });
     for (Block *block : blocks) {
       splitFullSums(*block);
-      fuseBiases(*block);
+      fuseBiases(*block, target == "cuda");
       RowFuser(*block).run();
     }
   }

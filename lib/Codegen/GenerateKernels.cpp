@@ -3,6 +3,7 @@
 #include "Gemm.h"
 #include "HostProgram.h"
 #include "KernelSet.h"
+#include "Kernels/MultiTensor.h"
 #include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
 #include "pc/IR/Workspace.h"
@@ -26,8 +27,8 @@ int32_t dtypeOf(Value value) {
 
 class Generator {
 public:
-  Generator(ModuleOp planned, ModuleOp output, KernelTarget target)
-      : planned(planned), cuda(target.cuda), kernels(output, target), host(output), tables(output) {}
+  Generator(ModuleOp planned, ModuleOp output, KernelTarget target, bool libraryAttention)
+      : planned(planned), cuda(target.cuda), libraryAttention(libraryAttention), kernels(output, target), host(output), tables(output) {}
 
   LogicalResult run(llvm::json::Value report);
 
@@ -43,6 +44,13 @@ private:
   OpOperand *summedByProduct(Value product);
   FailureOr<int64_t> addMove(MoveOpInterface op);
   LogicalResult emitMove(MoveOpInterface op);
+  template <typename OpT> bool isLibraryAttention(OpT op);
+  void emitAttention(AttentionOp op);
+  void emitAttention(AttentionGradOp op);
+  Block::iterator emitTogether(Block::iterator first);
+  Block::iterator emitOptimizer(Block::iterator first);
+  Block::iterator emitSquares(Block::iterator first);
+  bool isIdle(Operation *op);
   LogicalResult emitStart(StartOp op);
   LogicalResult emitAccumulate(AccumulateOp op);
   void accumulateInto(Value yielded, Value result);
@@ -50,11 +58,12 @@ private:
   void emitTables(llvm::json::Value report);
 
   ModuleOp planned;
-  bool cuda;
+  bool cuda, libraryAttention;
+  int64_t arena = 0, workspace = 0; ///< bytes of the arena, and of the libraries' share at its end
   KernelSet kernels;
   HostProgram host;
   Tables tables;
-  SmallVector<Entry> kernelTable, deviceKernelTable, gemmTable, moveTable, groupTable;
+  SmallVector<Entry> kernelTable, deviceKernelTable, gemmTable, moveTable, groupTable, attentionTable;
   SmallVector<OutputOp> outputs;
   std::map<std::vector<int64_t>, int64_t> groups;
   llvm::DenseMap<Value, int64_t> tickets;
@@ -223,6 +232,188 @@ LogicalResult Generator::emitAccumulate(AccumulateOp op) {
   return success();
 }
 
+//===---------------------------------------------------------------------------===//
+// CUDA: library attention, and kernels of many ops
+//===---------------------------------------------------------------------------===//
+
+/// What cuDNN does: bf16, heads of at most 128 elements in whole vectors.
+template <typename OpT> bool Generator::isLibraryAttention(OpT op) {
+  auto q = cast<RankedTensorType>(op.getQ().getType());
+  int64_t d = q.getShape().back();
+  return cuda && libraryAttention && q.getElementType().isBF16() && d % 8 == 0 && d <= 128;
+}
+
+/// An entry of the table of attentions.
+template <typename OpT> static Entry attentionEntry(OpT op, bool backward) {
+  ArrayRef<int64_t> q = cast<RankedTensorType>(op.getQ().getType()).getShape(); // b s k g d
+  int64_t batch = q[0], s = q[1], keyHeads = q[2], heads = q[2] * q[3], d = q[4];
+  int64_t t = cast<RankedTensorType>(op.getK().getType()).getShape()[1];
+  float scale = op.getScale().convertToDouble();
+  Entry entry = {Field::string("attention " + sourceName(op)), Field::i32(backward), Field::i32(op.getCausal()),
+                 Field::i32(PCRT_BF16)};
+  for (int64_t n : {batch, heads, keyHeads, s, t, d})
+    entry.push_back(Field::i64(n));
+  entry.push_back(Field::i32(llvm::bit_cast<int32_t>(scale)));
+  auto strides = [&](int64_t length, int64_t heads, bool present) {
+    for (int64_t n : {length * heads * d, d, heads * d, int64_t(1)}) // batch, head, position, element
+      entry.push_back(Field::i64(present ? n : 0));
+  };
+  strides(s, heads, true);       // q
+  strides(t, keyHeads, true);    // k
+  strides(t, keyHeads, true);    // v
+  strides(s, heads, true);       // o
+  strides(s, heads, backward);   // do
+  strides(s, heads, backward);   // dq
+  strides(t, keyHeads, backward); // dk
+  strides(t, keyHeads, backward); // dv
+  entry.push_back(Field::i64(libraryScratchBytes));
+  return entry;
+}
+
+void Generator::emitAttention(AttentionOp op) {
+  attentionTable.push_back(attentionEntry(op, /*backward=*/false));
+  SmallVector<Address> arguments;
+  for (Value v : {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse()})
+    arguments.push_back(addressOf(v));
+  arguments.push_back({arena - workspace, 0});
+  host.attention(attentionTable.size() - 1, arguments);
+}
+
+void Generator::emitAttention(AttentionGradOp op) {
+  attentionTable.push_back(attentionEntry(op, /*backward=*/true));
+  SmallVector<Address> arguments;
+  for (Value v : {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()})
+    arguments.push_back(addressOf(v));
+  AttentionWorkspace at(op);
+  for (int64_t offset : {at.dqAccumulator, at.doDotO, at.scratch})
+    arguments.push_back({arena - workspace + offset, 0});
+  host.attention(attentionTable.size() - 1, arguments);
+}
+
+/// Whether nothing is called for `op`.
+bool Generator::isIdle(Operation *op) {
+  if (auto update = dyn_cast<UpdateOp>(op)) {
+    Value leaf = leaves.lookup({update.getNameAttr(), update.getParameterAttr()});
+    return leaf && homeOf(leaf) == homeOf(update.getValue());
+  }
+  return isa<ParameterOp, StateOp, InputOp, RopeTableOp>(op);
+}
+
+/// Emits the ops from `first` on that share one kernel; returns what comes behind them, or `first` if there are none.
+Block::iterator Generator::emitTogether(Block::iterator first) {
+  if (isa<AdamWOp>(*first))
+    return emitOptimizer(first);
+  if (isa<EinsumOp>(*first) && !current)
+    return emitSquares(first);
+  return first;
+}
+
+static bool isF32(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isF32(); }
+static int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
+
+Block::iterator Generator::emitOptimizer(Block::iterator first) {
+  auto leader = cast<AdamWOp>(*first);
+  auto joins = [&](AdamWOp op) {
+    bool inPlace = homeOf(op.getParameter()) == homeOf(op.getNewParameter()) &&
+                   homeOf(op.getExpAvg()) == homeOf(op.getNewExpAvg()) &&
+                   homeOf(op.getExpAvgSq()) == homeOf(op.getNewExpAvgSq());
+    return inPlace && op.getCoefficient() == leader.getCoefficient() && op.getHyper() == leader.getHyper() &&
+           llvm::all_of(op->getOperands(), isF32);
+  };
+  kernels::TensorList tensors;
+  Block::iterator behind = first;
+  for (auto it = first, end = first->getBlock()->end(); it != end; ++it) {
+    auto op = dyn_cast<AdamWOp>(*it);
+    if (op && joins(op)) {
+      tensors.add(elementsOf(op.getParameter()), {homeOf(op.getParameter()), homeOf(op.getGradient()),
+                                                  homeOf(op.getExpAvg()), homeOf(op.getExpAvgSq())});
+      behind = std::next(it);
+    } else if (!isIdle(&*it)) {
+      break;
+    }
+  }
+  if (tensors.elements.size() < 2)
+    return first;
+  KernelSet::Info info =
+      kernels.add("adamw_all", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
+        kernels::emitAdamW(e, buffers[0], tensors, homeOf(leader.getCoefficient()), homeOf(leader.getHyper()));
+      });
+  host.launch(addKernel("adamw of all parameters", info), {{0, 0}});
+  return behind;
+}
+
+/// The number that is the sum of squares of the operand of `op`; null if `op` is something else. `end` is the last op that belongs to it.
+static Value squareSum(EinsumOp op, Operation *&end) {
+  if (op.getInputs().size() != 2 || op.getInputs()[0] != op.getInputs()[1] || !isF32(op.getInputs()[0]))
+    return {};
+  FactorRule rule = op.getFactorRule();
+  ArrayRef<int> dims = rule.operands[0];
+  bool noDiagonal = llvm::all_of(dims, [&](int f) { return llvm::count(dims, f) == 1; });
+  if (!noDiagonal || ArrayRef<int>(rule.operands[1]) != dims)
+    return {};
+  end = op;
+  if (elementsOf(op.getResult()) == 1 && rule.results[0].empty())
+    return op.getResult();
+  // Per row, and then of the rows.
+  ArrayRef<int> rows = rule.results[0];
+  if (!op.getResult().hasOneUse() || rows.size() > dims.size() || dims.take_front(rows.size()) != rows)
+    return {};
+  auto total = dyn_cast<EinsumOp>(*op->user_begin());
+  if (!total || total != op->getNextNode() || total.getInputs().size() != 1 ||
+      cast<RankedTensorType>(total.getResult().getType()).getRank())
+    return {};
+  end = total;
+  return total.getResult();
+}
+
+Block::iterator Generator::emitSquares(Block::iterator first) {
+  kernels::TensorList tensors;
+  SmallVector<std::pair<int64_t, int64_t>> read; // homes of what is read
+  SmallVector<Operation *> shown;
+  Block::iterator behind = first;
+  for (auto it = first, blockEnd = first->getBlock()->end(); it != blockEnd; ++it) {
+    if (isa<OutputOp>(*it)) {
+      shown.push_back(&*it);
+      continue;
+    }
+    auto op = dyn_cast<EinsumOp>(*it);
+    Operation *end = nullptr;
+    Value sum = op ? squareSum(op, end) : Value();
+    if (!sum) {
+      if (isIdle(&*it))
+        continue;
+      break;
+    }
+    // All are read before any sum is written.
+    Value x = op.getInputs()[0];
+    read.push_back({homeOf(x), homeOf(x) + bytesOf(x.getType())});
+    int64_t home = homeOf(sum);
+    auto clashes = [&](int64_t at) {
+      return llvm::any_of(read, [&](auto range) { return at + 4 > range.first && at < range.second; });
+    };
+    if (clashes(home) || llvm::any_of(tensors.offsets, [&](const auto &roles) { return clashes(roles[1]); }))
+      break;
+    tensors.add(elementsOf(x), {homeOf(x), home});
+    it = Block::iterator(end);
+    behind = std::next(it);
+  }
+  if (tensors.elements.size() < 2 || tensors.numBlocks() * 4 > workspace)
+    return first;
+  for (Operation *output : shown)
+    if (output->isBeforeInBlock(&*std::prev(behind)))
+      (void)emitOp(output);
+  int64_t partials = arena - workspace;
+  KernelSet::Info parts = kernels.add("squares", "reduction", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
+    kernels::emitSquares(e, buffers[0], tensors, partials);
+  });
+  host.launch(addKernel("squares of the gradients", parts), {{0, 0}});
+  KernelSet::Info totals = kernels.add("square_sums", "reduction", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
+    kernels::emitSquareTotals(e, buffers[0], tensors, partials);
+  });
+  host.launch(addKernel("sums of the squares", totals), {{0, 0}});
+  return behind;
+}
+
 LogicalResult Generator::emitOp(Operation *op) {
   auto resultAddresses = [&] { return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); }); };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
@@ -259,6 +450,12 @@ LogicalResult Generator::emitOp(Operation *op) {
         }
         return emitKernels(op, op->getOperands(), resultAddresses());
       })
+      .Case<AttentionOp, AttentionGradOp>([&](auto attention) -> LogicalResult {
+        if (!isLibraryAttention(attention))
+          return emitKernels(op, op->getOperands(), resultAddresses());
+        emitAttention(attention);
+        return success();
+      })
       .Case([&](EinsumOp einsum) {
         if (asGemm(einsum))
           return emitGemm(einsum, einsum.getResult(), einsum.getInputs()[0], einsum.getInputs()[1], std::nullopt);
@@ -268,16 +465,19 @@ LogicalResult Generator::emitOp(Operation *op) {
 }
 
 LogicalResult Generator::emitBlock(Block &block) {
-  for (Operation &op : block)
-    if (failed(emitOp(&op)))
+  for (auto op = block.begin(); op != block.end();) {
+    if (Block::iterator next = cuda ? emitTogether(op) : op; next != op) {
+      op = next;
+      continue;
+    }
+    if (failed(emitOp(&*op)))
       return failure();
+    ++op;
+  }
   return success();
 }
 
 void Generator::emitTables(llvm::json::Value report) {
-  int64_t arena = 0;
-  planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
-  int64_t workspace = cuda ? libraryWorkspaceBytes(planned) : 0;
   std::string description;
   llvm::raw_string_ostream(description) << llvm::json::Value(
       describeProgram(planned, outputs, arena, std::move(report)));
@@ -296,9 +496,10 @@ void Generator::emitTables(llvm::json::Value report) {
        Field::symbol(tables.array("pc_groups", groupTable)), Field::symbol(tables.array("pc_kernel_table", kernelTable)),
        Field::symbol(tables.array("pc_gemms", gemmTable)), Field::symbol(tables.array("pc_moves", moveTable)),
        Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol(step),
-       Field::i32(cuda ? PCRT_CUDA : PCRT_CPU), Field::i32(0), Field::i32(0), Field::i32(tickets.size()), Field::symbol(""),
+       Field::i32(cuda ? PCRT_CUDA : PCRT_CPU), Field::i32(0), Field::i32(attentionTable.size()), Field::i32(tickets.size()),
+       Field::symbol(""),
        Field::symbol(tables.array("pc_device_kernels", deviceKernelTable)),
-       Field::symbol(""), Field::i64(workspace ? arena - workspace : 0), Field::i64(workspace)});
+       Field::symbol(tables.array("pc_attentions", attentionTable)), Field::i64(workspace ? arena - workspace : 0), Field::i64(workspace)});
 }
 
 LogicalResult Generator::run(llvm::json::Value report) {
@@ -325,6 +526,8 @@ LogicalResult Generator::run(llvm::json::Value report) {
     else if (auto state = dyn_cast<StateOp>(op))
       leaves[{state.getNameAttr(), state.getParameterAttr()}] = state.getValue();
   });
+  planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
+  workspace = cuda ? libraryWorkspaceBytes(planned) : 0;
   if (failed(emitBlock(step.getBody().front())))
     return failure();
   host.finish();
@@ -344,7 +547,7 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     if (failed(report))
       return signalPassFailure();
     OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
-    if (failed(Generator(planned, *output, {target == "cuda", lanes, roundsToBf16}).run(std::move(*report))))
+    if (failed(Generator(planned, *output, {target == "cuda", lanes, roundsToBf16}, attention == "library").run(std::move(*report))))
       return signalPassFailure();
     planned.getBody()->clear();
     planned.getBody()->getOperations().splice(planned.getBody()->begin(), output->getBody()->getOperations());

@@ -78,6 +78,10 @@ void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::op
   check(call("pcrt_gemm", b.getI32Type(), {context, product, address(a), address(bAt), address(c), biasAddress, aux}));
 }
 
+void HostProgram::attention(int64_t index, ArrayRef<Address> list) {
+  check(call("pcrt_attention", b.getI32Type(), {context, integer(index, 32), pass(list)}));
+}
+
 void HostProgram::move(int64_t index, Address in, Address out) {
   check(call("pcrt_move", b.getI32Type(), {context, integer(index, 32), address(in), address(out)}));
 }

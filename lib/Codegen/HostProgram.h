@@ -22,6 +22,7 @@ public:
   /// `later` (-1: the same) is the product of all microbatches but the first.
   void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias, int64_t later = -1);
   void move(int64_t index, Address in, Address out);
+  void attention(int64_t index, llvm::ArrayRef<Address> arguments);
   /// Starts moves `first`, `first` + 1, ..., one per address.
   void start(int64_t first, llvm::ArrayRef<Address> ins, llvm::ArrayRef<Address> outs, int64_t ticket);
   void wait(int64_t ticket);

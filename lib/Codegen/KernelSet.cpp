@@ -48,7 +48,7 @@ FailureOr<const KernelSet::Info *> KernelSet::get(Operation *op, unsigned part) 
   if (it != kernels.end())
     return &it->second;
   Info info;
-  info.function = "pc_" + op->getName().stripDialect().str() + "_" + std::to_string(kernels.size());
+  info.function = "pc_" + op->getName().stripDialect().str() + "_" + std::to_string(written++);
   if (failed(target.cuda ? writeForCuda(op, part, info) : writeForCpu(op, part, info)))
     return failure();
   return &(kernels[key] = std::move(info));
@@ -96,19 +96,40 @@ LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
   return success();
 }
 
-LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
-  MLIRContext *context = output.getContext();
+gpu::GPUFuncOp KernelSet::newCudaKernel(Location loc, StringRef name, int64_t numBuffers) {
   OpBuilder b = OpBuilder::atBlockEnd(output.getBody());
   if (!device)
     device = gpu::GPUModuleOp::create(b, output.getLoc(), "pc_kernels");
+  SmallVector<Type> pointers(numBuffers, LLVM::LLVMPointerType::get(b.getContext()));
+  b.setInsertionPointToEnd(&device.getBodyRegion().front());
+  auto function = gpu::GPUFuncOp::create(b, loc, name, b.getFunctionType(pointers, {}));
+  function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  return function;
+}
+
+KernelSet::Info KernelSet::add(StringRef name, StringRef kind, int64_t numBuffers,
+                               llvm::function_ref<void(kernels::SimtEmitter &, ValueRange)> write) {
+  Info info;
+  info.function = ("pc_" + name + "_" + std::to_string(written++)).str();
+  info.kind = kind.str();
+  info.numBuffers = numBuffers;
+  gpu::GPUFuncOp function = newCudaKernel(output.getLoc(), info.function, numBuffers);
+  Block *entry = &function.getBody().front();
+  OpBuilder b = OpBuilder::atBlockBegin(entry);
+  kernels::SimtEmitter e(b, output.getLoc(), function, /*lanes=*/4);
+  write(e, entry->getArguments());
+  gpu::ReturnOp::create(b, output.getLoc());
+  info.grid = e.grid;
+  info.block = e.block;
+  return info;
+}
+
+LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
   Location loc = op->getLoc();
   SmallVector<Type> elements = elementTypes(op);
-  SmallVector<Type> pointers(elements.size(), LLVM::LLVMPointerType::get(context));
-  b.setInsertionPointToEnd(&device.getBodyRegion().front());
-  auto function = gpu::GPUFuncOp::create(b, loc, info.function, b.getFunctionType(pointers, {}));
-  function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  gpu::GPUFuncOp function = newCudaKernel(loc, info.function, elements.size());
   Block *entry = &function.getBody().front();
-  b.setInsertionPointToStart(entry);
+  OpBuilder b = OpBuilder::atBlockBegin(entry);
   bool half = llvm::any_of(elements, [](Type type) { return type.isBF16(); });
   kernels::SimtEmitter e(b, loc, function, half ? 8 : 4);
   Kernel kernel{e, {}, {}, {}, {}, {}};

@@ -2,7 +2,7 @@
 #ifndef PC_LIB_CODEGEN_KERNELSET_H
 #define PC_LIB_CODEGEN_KERNELSET_H
 
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "Kernels/Simt.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringMap.h"
 #include <string>
@@ -30,17 +30,22 @@ public:
   };
   /// Kernel `part` of `op`; written if it is the first of its kind. Fails with an error at an op that has no kernel.
   llvm::FailureOr<const Info *> get(mlir::Operation *op, unsigned part);
+  /// A CUDA kernel that no single op becomes: `write` gets the emitter and the addresses of its `numBuffers` buffers.
+  Info add(llvm::StringRef name, llvm::StringRef kind, int64_t numBuffers,
+           llvm::function_ref<void(kernels::SimtEmitter &, mlir::ValueRange)> write);
   /// How many kernels `op` becomes.
   unsigned numParts(mlir::Operation *op) const;
 
 private:
   llvm::LogicalResult writeForCpu(mlir::Operation *op, unsigned part, Info &info);
+  mlir::gpu::GPUFuncOp newCudaKernel(mlir::Location loc, llvm::StringRef name, int64_t numBuffers);
   llvm::LogicalResult writeForCuda(mlir::Operation *op, unsigned part, Info &info);
 
   mlir::ModuleOp output;
   KernelTarget target;
   mlir::gpu::GPUModuleOp device;
   llvm::StringMap<Info> kernels;
+  int64_t written = 0;
 };
 
 } // namespace pc

@@ -63,7 +63,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   case Phase::Scheduled:
     return {
         // What is fused needs no buffer, so fusion comes before memory planning.
-        {"pc-fuse", PCRT_INTERNAL},
+        {options.cuda ? "pc-fuse{target=cuda}" : "pc-fuse", PCRT_INTERNAL},
         {"pc-schedule{bucket-bytes=" + std::to_string(options.bucketBytes) +
              " prefetch=" + std::to_string(options.prefetch) + "}",
          PCRT_INTERNAL},
@@ -80,7 +80,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
 
   case Phase::Kernels:
     if (options.cuda)
-      return {{"pc-generate-kernels{target=cuda}", PCRT_INTERNAL}};
+      return {{"pc-generate-kernels{target=cuda attention=" + options.attention + "}", PCRT_INTERNAL}};
     return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) +
                  (nativeRoundsToBf16() ? " rounds-to-bf16" : "") + "}",
              PCRT_INTERNAL}};

@@ -41,6 +41,8 @@ static Flag<std::string> plan("plan", cl::desc("A plan file in place of the stra
 static Flag<std::string> target("target", cl::desc("cpu (default) or cuda"), cl::init("cpu"), cl::cat(category));
 static cl::list<std::string> archs("arch", cl::desc("GPU architectures (default: sm_80,sm_90a,sm_100a)"), cl::CommaSeparated,
                                    cl::cat(category));
+static Flag<std::string> attention("attention", cl::desc("CUDA: library (cuDNN, default; bf16 only) or generated"), cl::init("library"),
+                                   cl::cat(category));
 static Flag<bool> standIn("stand-in", cl::desc("Also an image for the stand-in of the CUDA driver (for tests)"), cl::cat(category));
 static Flag<std::string> emitPlan("emit-plan", cl::desc("Write the plan that the flags mean"), cl::value_desc("file"),
                                   cl::cat(category));
@@ -87,6 +89,8 @@ int main(int argc, char **argv) {
     return fail(PCRT_USAGE, "--bucket-bytes and --prefetch are at least 0");
   if (archs.getNumOccurrences() && target != "cuda")
     return fail(PCRT_USAGE, "--arch names a GPU; it needs --target=cuda");
+  if (attention != "library" && attention != "generated")
+    return fail(PCRT_USAGE, "--attention=" + attention + " is not a way to do attention (library, generated)");
   if (standIn && target != "cuda")
     return fail(PCRT_USAGE, "--stand-in takes the place of a GPU; it needs --target=cuda");
   if (interleave != 1)
@@ -128,6 +132,7 @@ int main(int argc, char **argv) {
   options = {*chosen, mode == "train", optimizer, to, output, emitPlan, report, bucketBytes, prefetch, memoryLimit, timing};
   options.cuda = target == "cuda";
   options.archs.assign(archs.begin(), archs.end());
+  options.attention = attention;
   options.standIn = standIn;
   return pc::compile(*module, options);
 }

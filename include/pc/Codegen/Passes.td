@@ -10,8 +10,10 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
     Local program -> local program. A matrix product and the addition of its bias become one fusion; so do connected ops
     that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss). What is used
     only inside a fusion needs no buffer. Sums over a whole tensor are first cut into a sum per row and a sum of those, so that
-    they run on all threads with a fixed order of additions.
+    they run on all threads with a fixed order of additions. With `target=cuda` a bias joins its product only where it has the
+    result's type: cuBLASLt adds no other.
   }];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
 }
 
 def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
@@ -19,11 +21,13 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
   let description = [{
     Every op or fusion becomes a kernel (func, scf, vector, arith, math), a matrix product or move of the runtime, or nothing. Equal kernels of
     different layers are one function. With `target=cuda` kernels are `gpu.func`s of `gpu.module @pc_kernels` whose parameters are the buffers'
-    addresses; the module becomes images when the object file is written. `pc_step` calls them in program order; `pc_program` and its tables are constants with the layout of
+    addresses; the module becomes images when the object file is written. Neighbouring `pc.adamw`s that work in place share one kernel, and so do
+    neighbouring sums of squares. `pc_step` calls them in program order; `pc_program` and its tables are constants with the layout of
     runtime/include/pcrt/pcrt.h.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "cpu, or cuda: kernels are gpu.funcs of a gpu.module">,
+    Option<"attention", "attention", "std::string", "\"library\"", "CUDA: library (cuDNN, for bf16) or generated">,
     Option<"lanes", "lanes", "int64_t", "16", "f32 elements of a vector: 16 for AVX-512, 8 for AVX2">,
     Option<"roundsToBf16", "rounds-to-bf16", "bool", "false", "Whether the target rounds f32 to bf16 by an instruction (AVX512-BF16)">,
   ];

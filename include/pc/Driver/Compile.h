@@ -21,6 +21,7 @@ struct CompileOptions {
   bool timing = false;            ///< print the time of every pass
   bool cuda = false;              ///< for CUDA devices instead of CPUs
   llvm::SmallVector<std::string> archs; ///< sm_90a, ...; empty: all that are supported
+  std::string attention = "library"; ///< CUDA: library (cuDNN) or generated
   bool standIn = false;           ///< also an image for the stand-in of the CUDA driver
 };
 

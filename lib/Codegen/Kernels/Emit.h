@@ -1,8 +1,8 @@
 //===- Emit.h - Numbers, addresses and loops for writing kernels --------------------===//
 // Kernels are written once, in C++ that reads like the loop nest it emits: `Num` is an SSA value with operators, `Ptr`
-// an address of f32, bf16 or i32 elements, `Emitter` makes constants, loops and vector operations. The Emitter itself is for
-// CPUs: shapes are static, so tails are vectors of the width that is left and never masks. SimtEmitter (Simt.h) writes
-// the same loops for the threads of a GPU.
+// an address of f32, bf16 or i32 elements, `Emitter` makes constants, loops and vector operations. The Emitter itself
+// is for CPUs: shapes are static, so tails are vectors of the width that is left and never masks. SimtEmitter (Simt.h)
+// writes the same loops for the threads of a GPU.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_EMIT_H
 #define PC_LIB_CODEGEN_KERNELS_EMIT_H
@@ -114,7 +114,8 @@ protected:
   virtual void store(Num value, Ptr to, Num index);
 };
 
-/// bf16 as 16-bit integers, which is how it lies in memory: to f32, and from f32 rounded to nearest even (NaN stays NaN).
+/// bf16 as 16-bit integers, which is how it lies in memory: to f32, and from f32 rounded to nearest even (NaN stays
+/// NaN).
 Num fromBf16(Emitter &e, mlir::Value halves);
 mlir::Value roundToBf16(Num x);
 

@@ -2,6 +2,7 @@
 // The order of operations is torch.optim's. Results may be the operands' own memory: an element is read before it is
 // written.
 //===-----------------------------------------------------------------------------===//
+#include "Optimizer.h"
 #include "Kernels.h"
 
 using namespace mlir;
@@ -10,9 +11,6 @@ using namespace pc::kernels;
 
 /// Elements of one item.
 static constexpr int64_t blockSize = 4096;
-
-/// Where `hyper` holds what (pc.input).
-enum Hyper : int64_t { Rate, Beta1, Beta2, Epsilon, Decay, Bias1, Bias2 };
 
 /// Covers the elements of the kernel's items: element(first index, width).
 static void elements(Kernel &kernel, Value parameter, llvm::function_ref<void(Num, int64_t)> element) {
@@ -33,23 +31,31 @@ static void elements(Kernel &kernel, Value parameter, llvm::function_ref<void(Nu
            [&] { element(e.integer(full), count - full); });
 }
 
+AdamW::AdamW(Emitter &e, Ptr coefficientAt, Ptr hyperAt) : e(e) {
+  auto hyper = [&](Hyper h) { return hyperAt.load(e.integer(h)); };
+  coefficient = coefficientAt.load(e.integer(0));
+  beta1 = hyper(Beta1), beta2 = hyper(Beta2), epsilon = hyper(Epsilon);
+  keep = 1.0 - hyper(Rate) * hyper(Decay), rate = hyper(Rate) / hyper(Bias1), root2 = e.sqrt(hyper(Bias2));
+  rest1 = 1.0 - beta1, rest2 = 1.0 - beta2;
+}
+
+AdamW::State AdamW::step(State old, Num gradient) const {
+  Num g = gradient * coefficient;
+  Num m = old.first * beta1 + g * rest1;
+  Num v = old.second * beta2 + g * g * rest2;
+  Num denominator = e.sqrt(v) / root2 + epsilon;
+  return {old.parameter * keep - rate * (m / denominator), m, v};
+}
+
 LogicalResult pc::kernels::emit(AdamWOp op, Kernel &kernel) {
-  Emitter &e = kernel.e;
-  Ptr parameter = kernel.operands[0], gradient = kernel.operands[1], first = kernel.operands[2],
-      second = kernel.operands[3];
-  auto hyper = [&](Hyper h) { return kernel.operands[5].load(e.integer(h)); };
-  Num coefficient = kernel.operands[4].load(e.integer(0));
-  Num beta1 = hyper(Beta1), beta2 = hyper(Beta2), epsilon = hyper(Epsilon);
-  Num keep = 1.0 - hyper(Rate) * hyper(Decay), step = hyper(Rate) / hyper(Bias1), root2 = e.sqrt(hyper(Bias2));
-  Num rest1 = 1.0 - beta1, rest2 = 1.0 - beta2;
+  auto in = kernel.operands;
+  AdamW adam(kernel.e, in[4], in[5]);
   elements(kernel, op.getParameter(), [&](Num i, int64_t width) {
-    Num p = parameter.load(i, width), g = gradient.load(i, width) * coefficient;
-    Num m = first.load(i, width) * beta1 + g * rest1;
-    Num v = second.load(i, width) * beta2 + g * g * rest2;
-    Num denominator = e.sqrt(v) / root2 + epsilon;
-    kernel.results[0].store(p * keep - step * (m / denominator), i);
-    kernel.results[1].store(m, i);
-    kernel.results[2].store(v, i);
+    AdamW::State next =
+        adam.step({in[0].load(i, width), in[2].load(i, width), in[3].load(i, width)}, in[1].load(i, width));
+    kernel.results[0].store(next.parameter, i);
+    kernel.results[1].store(next.first, i);
+    kernel.results[2].store(next.second, i);
   });
   return success();
 }

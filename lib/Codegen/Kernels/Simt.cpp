@@ -236,6 +236,16 @@ Emitter::Carried SimtEmitter::choose(Num condition, const Carried &yes, llvm::fu
   return results;
 }
 
+Num SimtEmitter::pick(Num condition, llvm::function_ref<Num()> yes, llvm::function_ref<Num()> no) {
+  auto f = scf::IfOp::create(b, loc, TypeRange(b.getF32Type()), condition.v, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(f.thenBlock());
+  scf::YieldOp::create(b, loc, yes().v);
+  b.setInsertionPointToStart(f.elseBlock());
+  scf::YieldOp::create(b, loc, no().v);
+  return wrap(f.getResult(0));
+}
+
 Ptr SimtEmitter::shared(int64_t elements) {
   std::string name = (function.getName() + "_shared" + llvm::Twine(numShared++)).str();
   auto type = LLVM::LLVMArrayType::get(b.getF32Type(), elements);

@@ -16,7 +16,9 @@ public:
   /// Writes at `b`, inside of the entry block of `function`. `lanes` is the widest vector: 4 of f32, 8 where bf16 takes
   /// part. Vectors of 16 bytes are read and written at once: buffers start at multiples of 16 bytes.
   SimtEmitter(mlir::OpBuilder &b, mlir::Location loc, mlir::gpu::GPUFuncOp function, int64_t lanes)
-      : Emitter(b, loc, lanes), function(function) {}
+      : Emitter(b, loc, lanes, /*roundsToBf16=*/true), function(function) {}
+
+  mlir::gpu::GPUFuncOp function;
 
   /// Blocks of the grid and threads of a block, once the kernel is written.
   int64_t grid = 1, block = 1;
@@ -51,6 +53,8 @@ public:
   Num notBefore(Num x, Num y);
   /// `yes` where the condition holds, else what the body yields.
   Carried choose(Num condition, const Carried &yes, llvm::function_ref<Carried()> otherwise);
+  /// What one or the other yields.
+  Num pick(Num condition, llvm::function_ref<Num()> yes, llvm::function_ref<Num()> no);
   /// Elements of the vectors that cover [0, n) without a rest.
   int64_t widthFor(int64_t n) const;
   /// The larger one; NaN where one is.
@@ -69,7 +73,6 @@ private:
   llvm::ArrayRef<Piece> pieces(int64_t n);
   Num special(mlir::Value index);
 
-  mlir::gpu::GPUFuncOp function;
   int64_t perThread = 1;               ///< vectors of a row that one thread holds, where the row is cut over blocks
   int64_t chunks = 1;                  ///< blocks that share a row
   Num first;                           ///< the first vector of this thread

@@ -1,0 +1,28 @@
+//===- Optimizer.h - AdamW of one vector of elements --------------------------------===//
+#ifndef PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
+#define PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
+
+#include "Emit.h"
+
+namespace pc::kernels {
+
+/// Where `hyper` holds what (pc.input).
+enum Hyper : int64_t { Rate, Beta1, Beta2, Epsilon, Decay, Bias1, Bias2 };
+
+/// The scalars of AdamW, loaded once. The order of operations is torch.optim's.
+class AdamW {
+public:
+  AdamW(Emitter &e, Ptr coefficient, Ptr hyper);
+
+  struct State {
+    Num parameter, first, second;
+  };
+  State step(State old, Num gradient) const;
+
+private:
+  Emitter &e;
+  Num coefficient, beta1, beta2, epsilon, keep, rate, root2, rest1, rest2;
+};
+
+} // namespace pc::kernels
+#endif
