@@ -182,8 +182,9 @@ PC_EXPORT ncclResult_t ncclGroupEnd() {
 
 PC_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   Lock lock(driverMutex());
-  // Lives as long as the process: others open it at any time.
-  auto *world = new MappedFile;
+  // Others open it at any time: it lives as long as the process.
+  static auto *worlds = new std::vector<std::unique_ptr<MappedFile>>;
+  MappedFile *world = worlds->emplace_back(std::make_unique<MappedFile>()).get();
   if (!world->create(sizeof(World), sizeof(World)))
     return fail(ncclSystemError, "no memory for a communicator");
   WorldName name{};

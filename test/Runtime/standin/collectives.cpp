@@ -169,12 +169,14 @@ void testCalls(Rank &r) {
   CUgraphExec exec;
   OK(cuStreamEndCapture(r.stream, &graph));
   OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphDestroy(graph));
   for (int step = 0; step < 3; ++step) {
     OK(cuGraphLaunch(exec, r.stream));
     fetch(n);
     for (int i = 0; i < n; ++i)
       CHECK(got[i] == sum(i));
   }
+  OK(cuGraphExecDestroy(exec));
 
   // Halves of the ranks, in reverse order; calls on two communicators on two streams that nothing orders.
   ncclComm_t half = nullptr, none = nullptr;

@@ -16,6 +16,9 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *, cublasComputeTyp
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *,
                                               size_t);
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *, cudaDataType, uint64_t, uint64_t, int64_t);
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t);
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t);
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t);
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, const void *,
                                                 size_t);
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *);
@@ -49,7 +52,10 @@ struct Matrix {
     for (int64_t i = 0; i < stride * batch; ++i)
       set(i, static_cast<float>(i * 7919 % 257 - 128) / 64);
   }
-  ~Matrix() { OK(cuMemFree_v2(address(data))); }
+  ~Matrix() {
+    OK(cuMemFree_v2(address(data)));
+    OK(cublasLtMatrixLayoutDestroy(layout));
+  }
   void set(int64_t i, float value) {
     if (bf16)
       reinterpret_cast<uint16_t *>(data)[i] = toBf16(value);
@@ -168,6 +174,8 @@ void run(const Case &test) {
   }
   CHECK(cublasLtMatmul(handle, desc, &alpha, a.data, a.layout, b.data, b.layout, &test.beta, c.data, c.layout, c.data,
                        c.layout, &results[0].algo, workspace, 0, stream) != CUBLAS_STATUS_SUCCESS);
+  OK(cublasLtMatmulDescDestroy(desc));
+  OK(cublasLtMatmulPreferenceDestroy(preference));
 }
 
 /// Two products that share a workspace on two streams are reported, with both sides.
@@ -197,6 +205,8 @@ void testSharedWorkspace() {
   CHECK(has(reports(), "'matmul 16x16x16 (left)', which writes, and 'matmul 16x16x16 (right)', which writes, bytes [0, "
                        "1048576) of workspace"));
   pc_standin_reset(0);
+  OK(cublasLtMatmulDescDestroy(desc));
+  OK(cublasLtMatmulPreferenceDestroy(preference));
 }
 
 } // namespace

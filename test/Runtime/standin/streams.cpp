@@ -179,7 +179,8 @@ void testRefusals() {
   CUstream gone = makeStream();
   OK(cuStreamDestroy_v2(gone));
   CHECK(cuStreamSynchronize(gone) == CUDA_ERROR_INVALID_HANDLE);
-  CHECK(cuModuleLoadData(new CUmodule, "\177ELF and no more of it at all, not at all, not at all, not at all!") ==
+  CUmodule module;
+  CHECK(cuModuleLoadData(&module, "\177ELF and no more of it at all, not at all, not at all, not at all!") ==
         CUDA_ERROR_NO_BINARY_FOR_GPU);
 
   // Waiting, asking and allocating under capture; each ends the capture.
@@ -281,7 +282,8 @@ void testMemory() {
   CHECK(cuMemsetD32Async(base, 0, 1, stream) == CUDA_ERROR_INVALID_VALUE); // mapped, not accessible
   CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   OK(cuMemSetAccess(base, 2 * granule, &access, 1));
-  CHECK(*reinterpret_cast<unsigned *>(base + granule - 2) == 0xffffffffu); // poison, across the border
+  for (size_t at : {granule - 1, granule}) // poison, on both sides of the border
+    CHECK(*reinterpret_cast<unsigned char *>(base + at) == 0xff);
   OK(cuMemsetD32Async(base, 0, granule / 2, stream));
   CHECK(cuMemsetD32Async(base, 0, granule / 2 + 1, stream) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemAddressFree(base, 4 * granule) == CUDA_ERROR_INVALID_VALUE); // still mapped
