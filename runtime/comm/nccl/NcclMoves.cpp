@@ -71,6 +71,9 @@ int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
 NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups)
     : session(session), control(comm), program(program), timeout(timeoutSeconds()), members(groups.size()) {
   NcclUniqueId id{};
+  // Calls of several communicators that nothing else orders begin in the order of the host on every rank: without, ranks
+  // can wait for each other in a circle (the stand-in finds such orders).
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   onAllRanks(control, [&] {
     load(nccl, &library);
     if (control.rank() == 0)
