@@ -26,7 +26,7 @@
 
 namespace cl = llvm::cl;
 
-enum class Emit { Ptx, Cubin, Host, Table };
+enum class Emit { Ptx, Cubin, Host, Table, Sites };
 static cl::OptionCategory category("pc-kernels options");
 static cl::opt<std::string> input(cl::Positional, cl::desc("<file.mlir>"), cl::init("-"), cl::cat(category));
 static cl::opt<std::string> output("o", cl::desc("Where to write"), cl::init("-"), cl::cat(category));
@@ -34,12 +34,14 @@ static cl::list<std::string> archs("arch", cl::desc("Architectures (default: sm_
                                    cl::CommaSeparated, cl::cat(category));
 static cl::opt<std::string> cudaPath("cuda-path", cl::desc("The CUDA toolkit; looked for there and nowhere else"),
                                      cl::cat(category));
-static cl::opt<Emit> emit("emit", cl::desc("What to write"), cl::init(Emit::Ptx),
-                          cl::values(clEnumValN(Emit::Ptx, "ptx", "PTX for newer devices"),
-                                     clEnumValN(Emit::Cubin, "cubin", "the cubin of the first architecture"),
-                                     clEnumValN(Emit::Host, "host", "the shared object that the stand-in runs"),
-                                     clEnumValN(Emit::Table, "table", "ptxas's figures, one JSON line a kernel")),
-                          cl::cat(category));
+static cl::opt<Emit>
+    emit("emit", cl::desc("What to write"), cl::init(Emit::Ptx),
+         cl::values(clEnumValN(Emit::Ptx, "ptx", "PTX for newer devices"),
+                    clEnumValN(Emit::Cubin, "cubin", "the cubin of the first architecture"),
+                    clEnumValN(Emit::Host, "host", "the shared object that the stand-in runs"),
+                    clEnumValN(Emit::Table, "table", "ptxas's figures, one JSON line a kernel"),
+                    clEnumValN(Emit::Sites, "sites", "barriers and waits of the host image, by number")),
+         cl::cat(category));
 
 static void write(llvm::raw_ostream &os, const pc::GpuImage &image) {
   bool text = image.kind == pc::GpuImageKind::Ptx;
@@ -59,6 +61,12 @@ static void printTable(llvm::raw_ostream &os, llvm::ArrayRef<pc::GpuImage> image
                                                  {"spill_stores", use.spillStores},
                                                  {"spill_loads", use.spillLoads}})
          << "\n";
+}
+
+static void printSites(llvm::raw_ostream &os, const pc::GpuImage &image) {
+  for (const pc::GpuSite &site : image.sites)
+    os << llvm::json::Value(llvm::json::Object{{"site", site.number}, {"kernel", site.kernel}, {"text", site.text}})
+       << "\n";
 }
 
 int main(int argc, char **argv) {
@@ -86,7 +94,8 @@ int main(int argc, char **argv) {
   pc::GpuTargetOptions options;
   if (!archs.empty())
     options.archs.assign(archs.begin(), archs.end());
-  options.emitHostImage = emit == Emit::Host;
+  options.emitHostImage = emit == Emit::Host || emit == Emit::Sites;
+  options.emitCubins = emit == Emit::Cubin || emit == Emit::Table;
   options.cudaPath = cudaPath;
   std::error_code code;
   llvm::ToolOutputFile file(output, code, llvm::sys::fs::OF_None);
@@ -100,6 +109,10 @@ int main(int argc, char **argv) {
       return PCRT_BAD_INPUT;
     if (emit == Emit::Table) {
       printTable(file.os(), *images);
+      continue;
+    }
+    if (emit == Emit::Sites) {
+      printSites(file.os(), images->back());
       continue;
     }
     auto kind = emit == Emit::Ptx     ? pc::GpuImageKind::Ptx

@@ -3,6 +3,7 @@
 #define PC_LIB_CODEGEN_GPU_COMPILE_H
 
 #include "Images.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
 
@@ -48,8 +49,10 @@ llvm::LogicalResult assemble(mlir::Operation *op, llvm::StringRef ptxas, llvm::A
 /// The figures in the words of ptxas -v.
 std::vector<GpuKernelUse> parsePtxasFigures(llvm::StringRef words);
 
-/// The shared object that the stand-in runs, from the same IR; `module` is used up.
-llvm::FailureOr<std::string> emitHostImage(mlir::Operation *op, std::unique_ptr<llvm::Module> module);
+/// The shared object that the stand-in runs, from the same IR; `module` is used up. `sources` names what kernels were
+/// made for, for reports.
+llvm::FailureOr<GpuImage> emitHostImage(mlir::Operation *op, std::unique_ptr<llvm::Module> module,
+                                        const llvm::StringMap<std::string> &sources);
 
 } // namespace pc::toolchain
 

@@ -3,6 +3,7 @@
 //===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
 #include "HostPass.h"
+#include "pcrt/host_image.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -92,7 +93,8 @@ static FailureOr<std::string> linkShared(Operation *op, StringRef object) {
   return (*image)->getBuffer().str();
 }
 
-FailureOr<std::string> pc::toolchain::emitHostImage(Operation *op, std::unique_ptr<llvm::Module> module) {
+FailureOr<pc::GpuImage> pc::toolchain::emitHostImage(Operation *op, std::unique_ptr<llvm::Module> module,
+                                                     const llvm::StringMap<std::string> &sources) {
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = hostMachine(error);
   if (!machine)
@@ -104,7 +106,9 @@ FailureOr<std::string> pc::toolchain::emitHostImage(Operation *op, std::unique_p
   std::unique_ptr<llvm::Module> checked = llvm::CloneModule(*module);
   std::vector<HostSite> sites;
   std::vector<HostKernel> kernels;
+  size_t checkedSites = 0;
   for (bool check : {false, true}) {
+    checkedSites = sites.size();
     llvm::Module &variant = check ? *checked : *module;
     auto rewritten = rewriteForHost(variant, check, check ? ".checked" : "", sites);
     if (!rewritten)
@@ -112,6 +116,9 @@ FailureOr<std::string> pc::toolchain::emitHostImage(Operation *op, std::unique_p
     kernels = std::move(*rewritten);
     llvm::StripDebugInfo(variant);
   }
+  for (HostSite &site : sites)
+    if (auto source = sources.find(site.kernel); source != sources.end())
+      site.text += " of " + source->second;
   if (llvm::Linker::linkModules(*module, std::move(checked)))
     return op->emitError() << "cannot join the variants of the host image";
   addHostTable(*module, kernels, sites, "", ".checked");
@@ -125,5 +132,12 @@ FailureOr<std::string> pc::toolchain::emitHostImage(Operation *op, std::unique_p
   if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
     return op->emitError() << "x86-64's code generator cannot write object files";
   passes.run(*module);
-  return linkShared(op, object.str());
+  FailureOr<std::string> image = linkShared(op, object.str());
+  if (failed(image))
+    return failure();
+  GpuImage result{GpuImageKind::Host, 0, false, std::move(*image), {}, {}};
+  for (size_t i = checkedSites; i < sites.size(); ++i)
+    if (llvm::is_contained({PCRT_SITE_BARRIER, PCRT_SITE_SYNCWARP, PCRT_SITE_WAIT}, sites[i].kind))
+      result.sites.push_back({int64_t(i), sites[i].kernel, sites[i].text});
+  return result;
 }

@@ -32,6 +32,21 @@ static void complete(std::vector<pc::GpuKernelUse> &figures, const llvm::Module 
   }
 }
 
+/// The name of the program's op that a kernel was made for, kernel by kernel, where its location has one.
+static llvm::StringMap<std::string> sourceNames(mlir::gpu::GPUModuleOp module) {
+  llvm::StringMap<std::string> names;
+  module.walk([&](mlir::gpu::GPUFuncOp function) {
+    Location(function.getLoc())->walk([&](Location location) {
+      auto name = dyn_cast<NameLoc>(location);
+      if (!name)
+        return WalkResult::advance();
+      names[function.getName()] = name.getName().str();
+      return WalkResult::interrupt();
+    });
+  });
+  return names;
+}
+
 FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp module,
                                                           const GpuTargetOptions &options) {
   SmallVector<Arch> archs;
@@ -77,12 +92,12 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   for (GpuImage &image : images)
     complete(image.use, *ir);
   basePtx->push_back('\0');
-  images.push_back({GpuImageKind::Ptx, base.number, false, std::move(*basePtx), {}});
+  images.push_back({GpuImageKind::Ptx, base.number, false, std::move(*basePtx), {}, {}});
   if (options.emitHostImage) {
-    FailureOr<std::string> host = emitHostImage(module, std::move(ir));
+    FailureOr<GpuImage> host = emitHostImage(module, std::move(ir), sourceNames(module));
     if (failed(host))
       return failure();
-    images.push_back({GpuImageKind::Host, 0, false, std::move(*host), {}});
+    images.push_back(std::move(*host));
   }
   return images;
 }

@@ -33,12 +33,20 @@ struct GpuKernelUse {
   int64_t threads = 0;
 };
 
+/// A barrier, warp barrier or wait for asynchronous copies in a host image, by its number in the checked variant of its
+/// kernel: what a test leaves out (KernelLaunch::skippedSite, PC_STANDIN_FAULT=site:N).
+struct GpuSite {
+  int64_t number;
+  std::string kernel, text;
+};
+
 struct GpuImage {
   GpuImageKind kind;
   int32_t arch = 0;              ///< 90 for sm_90 and sm_90a; 0: host
   bool archSpecific = false;     ///< an 'a' variant
   std::string bytes;             ///< PTX ends with a zero byte, as the driver wants it
   std::vector<GpuKernelUse> use; ///< of cubins, in the order of the kernels
+  std::vector<GpuSite> sites;    ///< of host images
 };
 
 /// Compiles a module whose kernels (gpu.func, kernel) take pointers, scalars or static memrefs; the module is not

@@ -146,7 +146,7 @@ LogicalResult pc::toolchain::assemble(Operation *op, StringRef ptxas, ArrayRef<A
       continue;
     }
     images.push_back(
-        {GpuImageKind::Cubin, arch.number, arch.specific, (*cubin)->getBuffer().str(), parsePtxasFigures(words)});
+        {GpuImageKind::Cubin, arch.number, arch.specific, (*cubin)->getBuffer().str(), parsePtxasFigures(words), {}});
   }
   return result;
 }
