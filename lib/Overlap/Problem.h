@@ -5,6 +5,7 @@
 #ifndef PC_LIB_OVERLAP_PROBLEM_H
 #define PC_LIB_OVERLAP_PROBLEM_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include <cstdint>
 
