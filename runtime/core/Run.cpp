@@ -9,6 +9,7 @@
 #include "core/Metrics.h"
 #include "core/Outputs.h"
 #include "core/Summary.h"
+#include "device/cuda/Kernels.h"
 
 #include <cmath>
 #include <cstdio>
@@ -265,6 +266,9 @@ std::string pcrt::describeProgram(const Program &program) {
       line("vocabulary", std::to_string(program.vocabulary)) + line("parameters", std::to_string(elements)) +
       line("optimizer", program.training ? program.optimizer : "none") +
       line("arena", std::to_string(program.abi.arena_bytes) + " bytes a rank") +
+      line("target", program.abi.target == PCRT_CPU
+                         ? "cpu"
+                         : "cuda: " + cuda::describeImages(program.abi.images, program.abi.num_images)) +
       line("code", std::to_string(program.abi.num_kernels) + " kernels, " + std::to_string(program.abi.num_gemms) +
                        " matrix products, " + std::to_string(program.abi.num_moves) + " moves");
   return text;

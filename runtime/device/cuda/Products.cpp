@@ -163,7 +163,7 @@ std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, cons
     refuse("epilogue " + std::to_string(d.epilogue) + " is not known");
   }
   if (d.epilogue == PCRT_EPILOGUE_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_BIAS)
-    set(DescBiasType, int32_t(Real32F));
+    set(DescBiasType, int32_t(realType(d.c_dtype)));
   if (d.epilogue == PCRT_EPILOGUE_GELU_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_GRAD) {
     set(DescAuxLeading, int64_t(c.leading));
     set(DescAuxType, int32_t(realType(d.c_dtype)));

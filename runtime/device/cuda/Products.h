@@ -50,7 +50,7 @@ public:
   /// Makes all ranks that run the same products run them with the same algorithms. All ranks call it.
   pcrt_status agree(Comm &comm);
 
-  /// Enqueues a product on the compute stream.
+  /// Enqueues a product on the compute stream. A bias has the dtype of c (cuBLASLt knows no other).
   BlasStatus run(const ProductCall &call);
 
   std::string describe(BlasStatus status) const { return blas.getStatusString(status); }

@@ -101,6 +101,27 @@ check 6 'is too old: it has no cuInit, cuDriverGetVersion, cuGetErrorName and [0
 echo "no library" >root/broken/libcuda.so.1
 check 6 'looked for /broken/libcuda.so.1, libcuda.so.1, .*(invalid ELF|file too short)' "a driver that is no library" PCRT_CUDA_LIBRARIES=/broken -- "${run[@]}"
 
+# Where libraries are found: nothing runs, the products are timed. The same file is every library.
+found() {
+  local name=$1 directory=$2
+  shift 2
+  mkdir -p "root$directory"
+  cp root/cuda-fake-gpu.so "root$directory/libcublasLt.so.13"
+  check 0 '' "cuBLASLt $name" PCRT_CUDA_LIBRARIES=/only-driver FAKE_KERNELS=1 "$@" -- /cuda-program-1-1-1 --data text:/data --steps 0
+  rm "root$directory/libcublasLt.so.13"
+}
+found "in a directory of ours" /ours PCRT_CUDA_LIBRARIES=/nowhere:/ours:/only-driver
+found "where the loader looks" /lib
+found "in CUDA_HOME" /cuda/lib64 CUDA_HOME=/cuda
+found "in CUDA_PATH" /cuda/lib64 CUDA_PATH=/cuda
+found "in /usr/local/cuda" /usr/local/cuda/lib64
+found "in a virtual environment" /venv/lib/python3.12/site-packages/nvidia/cu13/lib VIRTUAL_ENV=/venv
+found "in a virtual environment, CUDA 12" /venv/lib/python3.12/site-packages/nvidia/cublas/lib VIRTUAL_ENV=/venv
+mkdir -p root/py/bin
+printf '#!/bin/sh\n' >root/py/bin/python3
+chmod +x root/py/bin/python3
+found "beside python3" /py/lib/python3.11/site-packages/nvidia/cu13/lib PATH=/nowhere:/py/bin
+
 # Faults of the device.
 check 1 'the step failed: CUDA_ERROR_ILLEGAL_ADDRESS.*|CUDA_ERROR_ILLEGAL_ADDRESS.*PCRT_CUDA_BLOCKING=1' "a fault" $fake FAKE_FAIL=9 -- "${run[@]}"
 check 1 "kernel 'cross_entropy' failed: CUDA_ERROR_ILLEGAL_ADDRESS" "a fault, found where it is" $fake FAKE_FAIL=2 PCRT_CUDA_BLOCKING=1 -- "${run[@]}"
