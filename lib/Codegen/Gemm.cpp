@@ -85,8 +85,8 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   if (!collapse(batch, rule, strides, gb) || !collapse(m, rule, strides, gm) || !collapse(n, rule, strides, gn) ||
       !collapse(k, rule, strides, gk))
     return std::nullopt;
-  if (gk.size == 1 && gm.size * gn.size == 1)
-    return std::nullopt; // an elementwise product
+  if (gm.size * gn.size == 1)
+    return std::nullopt; // an elementwise product, or dot products: one row of work each
   Gemm g;
   bool swap = gn.stride[2] != 1 && gn.size > 1;
   if (swap) {
