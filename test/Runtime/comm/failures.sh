@@ -7,6 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 # Other programs on the machine come and go: MPI's, torch's.
+# shellcheck disable=SC2010 # names as they are
 shm_files() { ls -A /dev/shm | grep -Ev '^(vader_|torch_|sem\.|psm|open_mpi|pmix)'; }
 shm_before=$(shm_files)
 
