@@ -65,14 +65,43 @@ int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
 }
 
 //===----------------------------------------------------------------------===//
+// Communicators
+//===----------------------------------------------------------------------===//
+
+void Communicators::add(NcclComm comm) {
+  std::lock_guard<std::mutex> lock(mutex);
+  all.push_back(comm);
+}
+
+void Communicators::abort() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (aborted)
+    return;
+  aborted = true;
+  for (size_t i = all.size(); i-- > 0;)
+    nccl.commAbort(all[i]);
+}
+
+NcclResult Communicators::state(NcclComm comm) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (aborted)
+    return NcclRemoteError;
+  NcclResult state = NcclSuccess;
+  NcclResult result = nccl.commGetAsyncError(comm, &state);
+  return result != NcclSuccess ? result : state;
+}
+
+//===----------------------------------------------------------------------===//
 // Start-up and end
 //===----------------------------------------------------------------------===//
 
 NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups)
-    : session(session), control(comm), program(program), timeout(timeoutSeconds()), members(groups.size()) {
+    : session(session), control(comm), program(program), timeout(timeoutSeconds()), members(groups.size()),
+      live(std::make_shared<Communicators>()) {
+  Nccl &nccl = live->nccl;
   NcclUniqueId id{};
-  // Calls of several communicators that nothing else orders begin in the order of the host on every rank: without, ranks
-  // can wait for each other in a circle (the stand-in finds such orders).
+  // Calls of several communicators that nothing else orders begin in the order of the host on every rank: without,
+  // ranks can wait for each other in a circle (the stand-in finds such orders).
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   onAllRanks(control, [&] {
     load(nccl, &library);
@@ -82,13 +111,16 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
   std::vector<NcclUniqueId> ids(control.size());
   requireOk(control, control.allGatherBytes(&id, sizeof id, ids.data()));
   if (TcpControl *plane = control.control())
-    plane->setHooks({[this](Progress &progress) { tellProgress(progress); }, [this] { abortAll(); }});
+    plane->setHooks({[this](Progress &progress) { tellProgress(progress); }, [live = live] { live->abort(); }});
+  NcclComm world = nullptr;
   onAllRanks(control, [&] {
     NcclConfig config;
     config.blocking = 0;
     config.commName = "all ranks";
-    require(nccl.commInitRankConfig(&world, control.size(), ids[0], control.rank(), &config), world,
-            "connect the devices of all ranks");
+    NcclResult result = nccl.commInitRankConfig(&world, control.size(), ids[0], control.rank(), &config);
+    if (world)
+      live->add(world);
+    require(result, world, "connect the devices of all ranks");
   });
   int64_t total = 0;
   for (const Group &group : groups) {
@@ -103,6 +135,8 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
       // Members of one group share its first rank, which no other group of this axis has.
       NcclResult result = nccl.commSplit(world, group.ranks[0], group.me, &member.comm, &config);
       require(result, world, "connect the devices of " + groupName(group));
+      if (member.comm)
+        live->add(member.comm);
       require(NcclInProgress, member.comm, "connect the devices of " + groupName(group));
     });
     for (int i = 0; i < program.num_moves; ++i)
@@ -129,23 +163,19 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
 NcclMoves::~NcclMoves() {
   if (TcpControl *plane = control.control())
     plane->setHooks({});
-  std::lock_guard<std::mutex> lock(mutex);
-  if (aborted)
-    return;
-  // All ranks come here after a good run, or none: abort does not wait for the others as destroy would.
-  for (Member &member : members) {
-    if (member.registered)
-      nccl.commDeregister(member.comm, member.registered);
-    if (member.comm)
-      nccl.commAbort(member.comm);
+  {
+    std::lock_guard<std::mutex> lock(live->mutex);
+    for (Member &member : members)
+      if (member.registered && !live->aborted)
+        live->nccl.commDeregister(member.comm, member.registered);
   }
-  if (world)
-    nccl.commAbort(world);
+  // All ranks come here after a good run, or none: abort does not wait for the others as destroy would.
+  live->abort();
 }
 
-std::string NcclMoves::describe(NcclResult result, NcclComm on) const {
-  std::string text = nccl.getErrorString(result);
-  const char *last = nccl.getLastError(on);
+std::string NcclMoves::describe(NcclResult result) const {
+  std::string text = live->nccl.getErrorString(result);
+  const char *last = live->nccl.getLastError(nullptr);
   return last && *last ? text + ": " + last : text;
 }
 
@@ -153,12 +183,10 @@ NcclResult NcclMoves::settle(NcclComm on) {
   double start = monotonicSeconds();
   TcpControl *plane = control.control();
   for (;;) {
-    NcclResult state = NcclSuccess;
-    NcclResult result = nccl.commGetAsyncError(on, &state);
-    if (result != NcclSuccess || state != NcclInProgress)
-      return result != NcclSuccess ? result : state;
     if ((plane && plane->failed()) || monotonicSeconds() - start > timeout)
       return NcclInProgress;
+    if (NcclResult state = live->state(on); state != NcclInProgress)
+      return state;
     usleep(monotonicSeconds() - start < 0.01 ? 20 : 500);
   }
 }
@@ -175,7 +203,7 @@ void NcclMoves::require(NcclResult result, NcclComm on, const std::string &doing
     fail(PCRT_TIMEOUT, rankName(control.rank()) + ": cannot " + doing + " within " + secondsText(timeout) +
                            " s; NCCL_DEBUG=INFO shows what it tries, PCRT_TIMEOUT_SECONDS sets the limit");
   fail(PCRT_RESOURCE, rankName(control.rank()) + ": NCCL (" + library.path + ") cannot " + doing + ": " +
-                          describe(result, on) + "; NCCL_DEBUG=WARN says more");
+                          describe(result) + "; NCCL_DEBUG=WARN says more");
 }
 
 pcrt_status NcclMoves::registerArena(void *base, int64_t bytes) {
@@ -183,7 +211,7 @@ pcrt_status NcclMoves::registerArena(void *base, int64_t bytes) {
   if (session.standin)
     return PCRT_OK;
   for (Member &member : members)
-    if (member.comm && nccl.commRegister(member.comm, base, size_t(bytes), &member.registered) != NcclSuccess)
+    if (member.comm && live->nccl.commRegister(member.comm, base, size_t(bytes), &member.registered) != NcclSuccess)
       member.registered = nullptr;
   return PCRT_OK;
 }
@@ -223,6 +251,7 @@ Result NcclMoves::copyAfter(const pcrt_move_desc &move, const Member &member, vo
 }
 
 NcclResult NcclMoves::call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream) {
+  const Nccl &nccl = live->nccl;
   int n = member.group->size(), type = ncclType(move.dtype);
   int reduction = move.reduction == PCRT_MAX ? NcclMax : NcclSum;
   int64_t width = elementBytes(move.dtype);
@@ -263,11 +292,11 @@ pcrt_status NcclMoves::enqueue(const pcrt_move_desc *moves, int count, const Gro
     if (staged(first))
       if (pcrt_status status = check(copyBefore(moves[first], member, ins[first], stream), name); status != PCRT_OK)
         return status;
-    NcclResult result = nccl.groupStart();
+    NcclResult result = live->nccl.groupStart();
     for (int i = first; i < last && (result == NcclSuccess || result == NcclInProgress); ++i)
       if (outElements(moves[i], group.size()) > 0)
         result = call(moves[i], member, ins[i], outs[i], stream);
-    NcclResult ended = nccl.groupEnd();
+    NcclResult ended = live->nccl.groupEnd();
     for (NcclResult one : {result, ended})
       if (pcrt_status status = check(one, member.comm, name); status != PCRT_OK)
         return status;
@@ -295,7 +324,7 @@ pcrt_status NcclMoves::check(NcclResult result, NcclComm on, const char *name) {
   TcpControl *plane = control.control();
   if (plane && plane->failed())
     return lost();
-  lastError = rankName(control.rank()) + ": NCCL refuses '" + name + "': " + describe(result, on);
+  lastError = rankName(control.rank()) + ": NCCL refuses '" + name + "': " + describe(result);
   return result == NcclInProgress ? PCRT_TIMEOUT : PCRT_INTERNAL;
 }
 
@@ -340,15 +369,14 @@ pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
       std::string text = rankName(left) + " ended before joining " + doing();
       lastError = rankName(control.rank()) + ": " + text;
       plane->giveUp(PCRT_PEER_LOST, rankName(control.rank()) + " gave up: " + text);
-      abortAll();
+      live->abort();
       return PCRT_PEER_LOST;
     }
     if (now - since > 0.02)
       for (const Member &member : members) {
-        NcclResult state = NcclSuccess;
-        if (member.comm && nccl.commGetAsyncError(member.comm, &state) == NcclSuccess && state != NcclSuccess &&
-            state != NcclInProgress) {
-          lastError = rankName(control.rank()) + ": " + groupName(*member.group) + ": " + describe(state, member.comm);
+        NcclResult state = member.comm ? live->state(member.comm) : NcclSuccess;
+        if (state != NcclSuccess && state != NcclInProgress && !(plane && plane->failed())) {
+          lastError = rankName(control.rank()) + ": " + groupName(*member.group) + ": " + describe(state);
           return PCRT_PEER_LOST;
         }
       }
@@ -411,20 +439,6 @@ pcrt_status NcclMoves::late() {
   lastError = rankName(control.rank()) + ": " + text;
   if (plane)
     plane->giveUp(PCRT_TIMEOUT, rankName(control.rank()) + " gave up: " + text);
-  abortAll();
+  live->abort();
   return PCRT_TIMEOUT;
-}
-
-/// Makes kernels that wait for other ranks give up. Called by the control plane's thread, or by the main thread when it
-/// gives up itself.
-void NcclMoves::abortAll() {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (aborted)
-    return;
-  aborted = true;
-  for (Member &member : members)
-    if (member.comm)
-      nccl.commAbort(member.comm);
-  if (world)
-    nccl.commAbort(world);
 }

@@ -20,6 +20,20 @@
 
 namespace pcrt::cuda {
 
+/// The library and its communicators, shared with the thread that aborts them.
+struct Communicators {
+  Nccl nccl;
+  std::mutex mutex;
+  std::vector<NcclComm> all; ///< The first is of all ranks.
+  bool aborted = false;
+
+  void add(NcclComm comm);
+  /// Makes kernels that wait for other ranks give up, and frees the communicators. Once.
+  void abort();
+  /// What goes on on `comm`; NcclRemoteError once it has been aborted.
+  NcclResult state(NcclComm comm);
+};
+
 class NcclMoves final : public DeviceComm {
 public:
   /// Connects the devices of all ranks. Throws a Failure: PCRT_RESOURCE where NCCL is missing or does not start,
@@ -49,7 +63,7 @@ private:
   pcrt_status check(Result result, const char *name);
   /// Waits until nothing is in progress on `on`.
   NcclResult settle(NcclComm on);
-  std::string describe(NcclResult result, NcclComm on) const;
+  std::string describe(NcclResult result) const;
 
   /// Enqueues one move between ncclGroupStart and ncclGroupEnd, and the copies before (or after) it.
   NcclResult call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream);
@@ -57,7 +71,6 @@ private:
   Result copyAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream);
   pcrt_status mark(const pcrt_move_desc &move, Stream stream);
 
-  void abortAll();
   pcrt_status lost();
   pcrt_status late();
   /// The move that the device is in, for messages.
@@ -70,15 +83,12 @@ private:
   Comm &control;
   pcrt_program program; ///< Its tables live as long as the process.
   double timeout;
-  Nccl nccl;
   Opened library;
-  NcclComm world = nullptr;
   std::vector<Member> members;
   std::unique_ptr<DeviceArena> stagingMemory;
   char *staging = nullptr;
 
-  std::mutex mutex; ///< Guards the communicators against the thread that aborts them.
-  bool aborted = false;
+  std::shared_ptr<Communicators> live;
 
   /// 1 + the index of the move that the device has come to in this step, 0 before the first; the device copies it there
   /// from `numbers`, in its own memory.
