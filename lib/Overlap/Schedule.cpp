@@ -179,6 +179,16 @@ private:
   SmallVector<Operation *> replaced;
 };
 
+/// A move of a sum over microbatches has the name of the sum, which is that of the program; the name of what is summed
+/// says more in messages and traces.
+void nameMoves(AccumulateOp accumulate) {
+  Operation *yield = accumulate.getBody().front().getTerminator();
+  for (auto [value, result] : llvm::zip_equal(yield->getOperands(), accumulate.getResults()))
+    for (Operation *user : result.getUsers())
+      if (isa<MoveOpInterface>(user) && user->getLoc() == accumulate.getLoc())
+        user->setLoc(value.getLoc());
+}
+
 struct Schedule : pc::impl::ScheduleBase<Schedule> {
   using ScheduleBase::ScheduleBase;
 
@@ -192,8 +202,10 @@ struct Schedule : pc::impl::ScheduleBase<Schedule> {
       if (!function.getBody().hasOneBlock())
         continue; // pc-verify-scheduled says so
       Block &body = function.getBody().front();
-      for (auto accumulate : llvm::make_early_inc_range(body.getOps<AccumulateOp>()))
+      for (auto accumulate : llvm::make_early_inc_range(body.getOps<AccumulateOp>())) {
+        nameMoves(accumulate);
         bringMovesIn(accumulate);
+      }
       for (auto accumulate : body.getOps<AccumulateOp>())
         BlockScheduler(accumulate.getBody().front(), mesh).run(limits);
       BlockScheduler(body, mesh).run(limits);
