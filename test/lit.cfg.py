@@ -10,7 +10,7 @@ config.test_source_root = os.path.dirname(__file__)
 config.environment["PATH"] = os.pathsep.join([config.pc_bin_dir, config.llvm_tools_dir, config.environment["PATH"]])
 config.substitutions.append(("%examples", os.path.join(config.pc_source_dir, "examples")))
 config.substitutions.append(("%scripts", os.path.join(config.pc_source_dir, "scripts")))
-config.substitutions.append(("%standin", os.path.join(config.pc_bin_dir, "..", "lib", "libpc_standin.so")))
+config.substitutions.append(("%libstandin", os.path.join(config.pc_bin_dir, "..", "lib", "libpc_standin.so")))
 config.substitutions.append(("%docs", os.path.join(config.pc_source_dir, "docs")))
 
 # Tests of kernels as the device gets them; without the CUDA toolkit they are skipped, by name.

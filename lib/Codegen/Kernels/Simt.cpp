@@ -164,7 +164,9 @@ Emitter::Carried SimtEmitter::across(ArrayRef<bool> isMax, Carried mine) {
   const int64_t warps = team / 32, count = mine.size();
   Ptr slots = shared(warps * count);
   Num warp = rank / integer(32), lane = rank % integer(32);
-  barrier(); // the slots may still be read by a reduction before
+  Operation *around = b.getInsertionBlock()->getParentOp();
+  if (isa<scf::ForOp>(around) || around->getParentOfType<scf::ForOp>())
+    barrier(); // the pass before may still read the slots
   when(lane < integer(1), [&] {
     for (auto [c, x] : llvm::enumerate(mine))
       slots.store(x, warp + static_cast<int64_t>(c) * warps);
