@@ -1,5 +1,6 @@
 //===- Copies.cpp - copies, memsets, host functions -----------------------===//
 #include "standin/Capture.h"
+#include "standin/HostGuard.h"
 #include "standin/Memory.h"
 
 #include <algorithm>
@@ -77,8 +78,16 @@ static CUresult copy(const char *function, const char *name, Side to, Side from,
   work.name = name;
   addAccesses(work.accesses, from, width, height, false);
   addAccesses(work.accesses, to, width, height, true);
-  if (from.isHost() && options().checkOrder)
+  bool toHost = to.isHost(), fromHost = from.isHost();
+  if (options().checkOrder && (fromHost || toHost))
     work.prepare = [=](Item &item) {
+      if (toHost)
+        for (size_t row = 0; row < height; ++row)
+          guardHostMemory(item.shared_from_this(), static_cast<const char *>(to.at) + row * to.pitch,
+                          static_cast<int64_t>(width));
+      if (!fromHost)
+        return;
+      GuardsOff mayLook;
       uint64_t before = checksum(from.at, width, height, from.pitch), written = workOnHost;
       item.check = [=] {
         bool same = written != workOnHost || checksum(from.at, width, height, from.pitch) == before;
@@ -86,7 +95,6 @@ static CUresult copy(const char *function, const char *name, Side to, Side from,
                     : "the host changed " + describeMemory(from.at, width) + " before the copy had read it";
       };
     };
-  bool toHost = to.isHost();
   work.run = [=](std::vector<Access> &) {
     for (size_t row = 0; row < height; ++row)
       memmove(static_cast<char *>(writable(to.at)) + row * to.pitch,

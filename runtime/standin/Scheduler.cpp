@@ -1,5 +1,6 @@
 //===- Scheduler.cpp - work on streams, in an adversarial order -----------===//
 #include "standin/Scheduler.h"
+#include "standin/HostGuard.h"
 #include "standin/Memory.h"
 
 #include <algorithm>
@@ -130,6 +131,7 @@ static void run(const ItemRef &item) {
         checkAccess(item->clock, work.name, access);
   };
   check(work.accesses);
+  GuardsOff mayLook;
   if (item->check)
     fail(*item, item->check());
   runsItem = true;
@@ -182,6 +184,7 @@ static bool step() {
     it = std::find_if(s.flying.begin(), s.flying.end(), isBest);
     ItemRef item = *it;
     s.flying.erase(it);
+    GuardsOff mayLook;
     fail(*item, item->flight->finish());
     setWrittenBy(*item->work);
     finish(item);
@@ -198,6 +201,7 @@ static void noticeDone(const Item &item) {
   auto joined = std::make_shared<OrderClock>(*s.host);
   joined->join(clock);
   s.host = std::move(joined);
+  releaseGuards(*s.host);
 }
 
 bool pc::standin::areDone(const std::vector<ItemRef> &items) {
@@ -320,6 +324,7 @@ void pc::standin::resetScheduler(uint64_t seed) {
     }
     list->clear();
   }
+  dropGuards();
   s.seed = seed;
   ++s.resets;
   s.drawn = s.steps = 0;

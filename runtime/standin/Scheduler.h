@@ -47,7 +47,7 @@ struct Work {
 
 using ItemRef = std::shared_ptr<Item>;
 
-struct Item {
+struct Item : std::enable_shared_from_this<Item> {
   std::shared_ptr<const Work> work;
   std::vector<ItemRef> after; ///< Predecessors; emptied when the item has run.
   uint64_t lane = 0;          ///< Items of a lane share a priority: a stream, or a branch of a graph.

@@ -229,6 +229,19 @@ void testHost() {
   OK(cuMemcpyDtoHAsync_v2(p.out, address(p.x), 4, p.a));
   OK(cuStreamSynchronize(p.a));
   CHECK(p.out[0] == 5);
+  // The host reads what a copy has not written, or what it does not know to be written; other bytes are its own.
+  for (bool ran : {false, true}) {
+    OK(cuMemcpyDtoHAsync_v2(p.out, address(p.x), 64, p.a));
+    for (int i = 0; ran && i < 5; ++i) // time passes
+      OK(cuStreamQuery(p.c));
+    p.in[0] = p.out[3];
+    CHECK(has(reports(), "the host uses bytes [0, 64) of pinned memory") && has(reports(), "'copy to host'"));
+    pc_standin_reset(0);
+  }
+  OK(cuMemcpyDtoHAsync_v2(p.out, address(p.x), 64, p.a));
+  p.in[0] = p.out[16];
+  OK(cuStreamSynchronize(p.a));
+  CHECK(p.out[0] == 5 && pc_standin_reports() == 0);
   // A copy that waits comes after nothing that the host did not wait for.
   scale("x = 0", p.x, p.x, 0, 0, p.a);
   float value;
