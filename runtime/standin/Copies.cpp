@@ -81,7 +81,7 @@ static CUresult copy(const char *function, const char *name, Side to, Side from,
   bool toHost = to.isHost(), fromHost = from.isHost();
   if (options().checkOrder && (fromHost || toHost))
     work.prepare = [=](Item &item) {
-      if (toHost)
+      if (toHost && !isPolled(to.at))
         for (size_t row = 0; row < height; ++row)
           guardHostMemory(item.shared_from_this(), static_cast<const char *>(to.at) + row * to.pitch,
                           static_cast<int64_t>(width));
@@ -210,9 +210,7 @@ static CUresult fill(const char *function, CUdeviceptr at, Value value, size_t c
                                                 " is neither device nor pinned memory");
   Work work;
   work.name = "memset";
-  // A word on the host is a mark of progress for who polls it: its writers need no order.
-  if (!pinned || bytes > 8)
-    work.accesses = {{pointer(at), bytes, 1}};
+  work.accesses = {{pointer(at), bytes, 1}};
   work.run = [=](std::vector<Access> &) {
     std::fill_n(static_cast<Value *>(writable(pointer(at))), count, value);
     workOnHost += pinned;

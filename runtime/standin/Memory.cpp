@@ -33,7 +33,7 @@ struct Mapping {
 };
 
 struct MemoryState {
-  Ranges device, pinned, reserved, named;
+  Ranges device, pinned, reserved, named, polled;
   std::map<uintptr_t, Mapping> mapped;
   std::map<unsigned long long, Physical> physical;
   std::map<uintptr_t, int64_t> hostAllocations; ///< Of cuMemHostAlloc.
@@ -100,6 +100,13 @@ std::string pc::standin::describeMemory(const void *begin, int64_t bytes) {
 PC_EXPORT void pc_standin_name_memory(const void *begin, int64_t bytes, const char *name) {
   Lock lock(driverMutex());
   memory().named[address(begin)] = {bytes, name};
+}
+
+bool pc::standin::isPolled(const void *at) { return covered(memory().polled, address(at)) > 0; }
+
+PC_EXPORT void pc_standin_polled(const void *begin, int64_t bytes) {
+  Lock lock(driverMutex());
+  memory().polled[address(begin)] = {bytes, "polled memory"};
 }
 
 /// Refuses what may not be called while this thread captures, what comes after a report, and bad arguments.
@@ -238,6 +245,8 @@ PC_EXPORT CUresult cuMemFreeHost(void *at) {
   if (CUresult result = waitForAll(lock))
     return result;
   closeMemory(address(at), it->second);
+  memory().polled.erase(memory().polled.lower_bound(address(at)),
+                        memory().polled.lower_bound(address(at) + it->second));
   munmap(at, it->second);
   memory().pinned.erase(it->first);
   memory().hostAllocations.erase(it);

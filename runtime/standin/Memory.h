@@ -27,6 +27,9 @@ int64_t bytesFrom(const void *begin);
 /// "bytes [0, 256) of the arena": for reports.
 std::string describeMemory(const void *begin, int64_t bytes);
 
+/// Whether the host polls this byte (pc_standin_polled).
+bool isPolled(const void *at);
+
 class AccessChecker;
 
 /// Knows all accessible memory, for kernels; null if nothing is checked.

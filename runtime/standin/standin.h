@@ -36,6 +36,9 @@ void pc_standin_label(const char *label);
 /** Names memory for reports ("arena of rank 1"). */
 void pc_standin_name_memory(const void *begin, int64_t bytes, const char *name);
 
+/** The host polls this memory for marks of progress: it may look without waiting, and writers need no order. */
+void pc_standin_polled(const void *begin, int64_t bytes);
+
 /* ---- for tests ---- */
 
 /** Reports so far: their number, and the text of one of them; null past the end. */

@@ -150,7 +150,10 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
     stagingMemory = std::make_unique<DeviceArena>(session);
     staging = stagingMemory->allocate(total + int64_t(count * sizeof(uint32_t)));
     numbers = reinterpret_cast<Address>(staging + total);
-    marks = static_cast<volatile uint32_t *>(session.pinned(members.size() * 64 * sizeof(uint32_t)));
+    size_t markBytes = members.size() * 64 * sizeof(uint32_t);
+    marks = static_cast<volatile uint32_t *>(session.pinned(markBytes));
+    if (session.driver.standinPolled)
+      session.driver.standinPolled(const_cast<uint32_t *>(marks), int64_t(markBytes));
     auto *values = static_cast<uint32_t *>(session.pinned(count * sizeof(uint32_t)));
     for (size_t i = 0; i < count; ++i)
       values[i] = uint32_t(i);

@@ -154,9 +154,10 @@ struct Copy2D {
   X(Result, graphDestroy, cuGraphDestroy, Graph graph)
 
 #define PCRT_DRIVER_OPTIONAL_SYMBOLS(X) \
-  X(int, standinAbi, pc_standin_abi, ) /* exported by the stand-in alone, as the next two */ \
+  X(int, standinAbi, pc_standin_abi, ) /* exported by the stand-in alone, as the next three */ \
   X(void, standinLabel, pc_standin_label, const char *name) \
   X(void, standinNameMemory, pc_standin_name_memory, const void *begin, int64_t bytes, const char *name) \
+  X(void, standinPolled, pc_standin_polled, const void *begin, int64_t bytes) \
   X(Result, graphDebugDotPrint, cuGraphDebugDotPrint, Graph graph, const char *path, unsigned flags)
 // clang-format on
 
