@@ -42,8 +42,15 @@ ranks() {
   echo $product
 }
 
-# mesh_flags MESH: the flags of pc-compile for it, none for one rank.
-mesh_flags() { [[ $1 == 1 ]] || echo "--mesh $1"; }
+# PC_TARGET=cuda: programs for CUDA devices, run on the stand-in; PC_STANDIN_SEED chooses an order of its streams.
+target_flags=
+if [[ ${PC_TARGET:-cpu} == cuda ]]; then
+  target_flags="--target=cuda --arch=sm_90a --stand-in"
+  export PCRT_CUDA_LIBRARIES=standin:$bin/../lib/libpc_standin.so PCRT_CACHE_DIR=
+fi
+
+# mesh_flags MESH: the flags of pc-compile for it (none for one rank) and for the target.
+mesh_flags() { echo "$([[ $1 == 1 ]] || echo "--mesh $1")" "$target_flags"; }
 
 # choose [MODEL|MESH]...: sets $models and $meshes to those named, or to all golden models and the usual meshes.
 choose() {
