@@ -48,6 +48,8 @@ public:
       if (sends(op))
         addItem(cast<MoveOpInterface>(op));
     SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);
+    if (advanceChains(buckets))
+      buckets = scheduleMoves(items, limits);
     for (const MoveBucket &bucket : buckets)
       if (!blocks(bucket, buckets))
         write(bucket);
@@ -101,13 +103,39 @@ private:
       item.needed = std::min(item.needed, at);
       item.last = i ? std::max(item.last, at) : at;
     }
-    item.patient = item.needed >= end || isa_and_nonnull<AccumulateOp>(source);
+    // What only moves at the end of the block need is not urgent either: sums over one axis after another.
+    bool feedsMoves = llvm::all_of(op->getUsers(), [&](Operation *user) {
+      return sends(user) && user->getBlock() == &block &&
+             llvm::all_of(user->getUsers(), [&](Operation *last) { return position.lookup(last) >= end; });
+    });
+    item.patient = item.needed >= end || feedsMoves || isa_and_nonnull<AccumulateOp>(source);
     if (isa<AllGatherOp>(op) && source && isLeaf(source)) {
       std::string name = unitName(sourceName(source));
       item.unit = number(units, {name, gathers[source]++});
       item.patient = false;
     }
     items.push_back(item);
+  }
+
+  /// A move of a moved value may start as soon as the first move is waited for. Moves of one group keep their places.
+  bool advanceChains(ArrayRef<MoveBucket> buckets) {
+    llvm::DenseMap<Operation *, unsigned> bucketOf;
+    for (auto [b, bucket] : llvm::enumerate(buckets))
+      for (unsigned i : bucket.items)
+        bucketOf[ops[items[i].place]] = b;
+    bool changed = false;
+    for (MoveItem &item : items) {
+      Operation *source = ops[item.place]->getOperand(0).getDefiningOp();
+      auto it = source ? bucketOf.find(source) : bucketOf.end();
+      if (it == bucketOf.end() || sends(source->getOperand(0).getDefiningOp()))
+        continue;
+      const MoveBucket &first = buckets[it->second];
+      if (items[first.items[0]].group == item.group || first.wait >= item.ready)
+        continue;
+      item.ready = first.wait;
+      changed = true;
+    }
+    return changed;
   }
 
   /// Whether the bucket is one move behind whose start nothing could run: it stays as it is, unless others of its group

@@ -141,6 +141,48 @@ func.func @split_gradients() {
 
 // -----
 
+// Hybrid sharding: a sum over one axis, then over the other. The second sums start when the first ones are waited for, in buckets of their
+// own; the first sums do not pile up until the end.
+pc.mesh <dp = 2, rep = 2>
+// CHECK-LABEL: func.func @two_axes
+func.func @two_axes() {
+  // CHECK: pc.exp
+  // CHECK-NEXT: %[[T:.*]] = pc.start
+  // CHECK: pc.log
+  // CHECK-NEXT: %[[U:.*]] = pc.start
+  // CHECK: %[[A:.*]] = pc.wait %[[T]]
+  // CHECK-NEXT: pc.recip
+  // CHECK-NEXT: %[[V:.*]] = pc.start
+  // CHECK: pc.scale
+  // CHECK: %[[B:.*]] = pc.wait %[[U]]
+  // CHECK-NEXT: %[[X:.*]] = pc.start (%{{.*}} = %[[A]] : tensor<8xf32> -> tensor<8xf32>, %{{.*}} = %[[B]] : tensor<8xf32> -> tensor<8xf32>)
+  // CHECK-NEXT: pc.all_reduce sum %{{.*}} on ["rep"]
+  // CHECK: %[[C:.*]] = pc.wait %[[V]]
+  // CHECK-NEXT: %[[Y:.*]] = pc.start (%{{.*}} = %[[C]]
+  // CHECK: pc.wait %[[X]]
+  // CHECK-NEXT: pc.wait %[[Y]]
+  // CHECK-NEXT: pc.yield
+  %tokens = pc.input tokens dims ["microbatch", "x"] global [1, 16] layout <[_, _]> : tensor<1x16xf32>
+  %r:4 = pc.accumulate (%t = %tokens : tensor<1x16xf32> -> tensor<16xf32>) {
+    %a = pc.exp %t : (tensor<16xf32>) -> tensor<16xf32>
+    %b = pc.log %t : (tensor<16xf32>) -> tensor<16xf32>
+    %c = pc.recip %t : (tensor<16xf32>) -> tensor<16xf32>
+    %d = pc.scale %c by 2.0 : (tensor<16xf32>) -> tensor<16xf32>
+    pc.yield %a, %b, %c, %d : tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>
+  } : tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>
+  %a = pc.reduce_scatter sum %r#0 dim 0 on ["dp"] : (tensor<16xf32>) -> tensor<8xf32>
+  %aa = pc.all_reduce sum %a on ["rep"] : (tensor<8xf32>) -> tensor<8xf32>
+  %b = pc.reduce_scatter sum %r#1 dim 0 on ["dp"] : (tensor<16xf32>) -> tensor<8xf32>
+  %bb = pc.all_reduce sum %b on ["rep"] : (tensor<8xf32>) -> tensor<8xf32>
+  %c = pc.reduce_scatter sum %r#2 dim 0 on ["dp"] : (tensor<16xf32>) -> tensor<8xf32>
+  %cc = pc.all_reduce sum %c on ["rep"] : (tensor<8xf32>) -> tensor<8xf32>
+  %s = pc.add %aa, %bb : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %e = pc.add %s, %cc : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
 // Several microbatches: one move of the sum, behind it. While the second bucket is under way, the first is used.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @microbatches
