@@ -8,6 +8,7 @@ Markdown table to DIR (out/<date>-<device>); ends with 1 if a check failed. --st
 
 import argparse
 import datetime
+import gzip
 import json
 import math
 import os
@@ -45,6 +46,16 @@ def run(command, seconds=600, **environment):
     except subprocess.TimeoutExpired as late:
         code, said = 124, f"no end within {seconds} s\n{(late.stderr or b'').decode(errors='replace')[-500:]}"
     return code, said.strip(), (datetime.datetime.now() - start).total_seconds()
+
+
+def program(options, name):
+    """A program of the pack, unpacked."""
+    path = options.out / "programs" / name
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.decompress((HERE / "programs" / f"{name}.gz").read_bytes()))
+        path.chmod(0o755)
+    return path
 
 
 def last_line(text):
@@ -98,6 +109,10 @@ def devices(options):
     return said.splitlines() if code == 0 else []
 
 
+def plans():
+    return json.loads((HERE / "plans.json").read_text())
+
+
 def part_machine(checks, options):
     facts = {"devices": devices(options), "cores": os.cpu_count(), "python": sys.version.split()[0]}
     if not options.stand_in:
@@ -110,8 +125,8 @@ def part_machine(checks, options):
             facts |= measure_roofs(torch)
     except ImportError:
         facts["torch"] = None
-    missing = sorted({line.split()[0] for program in [PC_RUN, *sorted((HERE / "programs").glob("*"))[:3]]
-                      for line in run(["ldd", program], 60)[1].splitlines() if "not found" in line})
+    missing = sorted({line.split()[0] for file in [PC_RUN, HERE / "bin/comm-conformance", program(options, plans()[0]["name"])]
+                      for line in run(["ldd", file], 60)[1].splitlines() if "not found" in line})
     checks.add("machine", "programs find their libraries", not missing, note=", ".join(missing) or ", ".join(facts["devices"]))
     return facts
 
@@ -166,14 +181,14 @@ def part_conformance(checks, options):
 def part_plans(checks, options):
     """Every plan on virtual ranks against PyTorch's golden figures and against the plan of one rank."""
     rows, alone = [], {}
-    for plan in json.loads((HERE / "plans.json").read_text()):
+    for plan in plans():
         name, model, bf16 = plan["name"], HERE / "models" / plan["model"], plan["precision"] == "bf16"
         out = options.out / "plans" / name
         out.mkdir(parents=True, exist_ok=True)
         steps = 3 if options.quick else 20
         ranks = ["--virtual", "-n", plan["ranks"]] if plan["ranks"] > 1 else ["-n", 1]
         code, said, seconds = run(
-            [PC_RUN, *ranks, HERE / "programs" / name, "--", "--data", model / "tokens.bin", "--init", model, "--steps", steps,
+            [PC_RUN, *ranks, program(options, name), "--", "--data", model / "tokens.bin", "--init", model, "--steps", steps,
              "--lr", "1e-3", "--weight-decay", "0.1", "--clip", "1.0", "--seed", "1", "--metrics", out / "metrics.jsonl",
              "--summary", out / "summary.json", "--dump-grads", out / "grads.safetensors", "--dump-logits", out / "logits.safetensors"],
             600)
@@ -219,7 +234,7 @@ def part_train(checks, options):
         out.mkdir(parents=True, exist_ok=True)
         steps = 3 if options.stand_in else 40
         flags = ["--data", bench["data"], "--steps", steps, "--lr", "3e-4", "--weight-decay", "0.1", "--clip", "1.0", "--seed", "1"]
-        code, said, _ = run([PC_RUN, "-n", 1, HERE / "programs" / name, "--", *flags, "--metrics", out / "metrics.jsonl", "--summary",
+        code, said, _ = run([PC_RUN, "-n", 1, program(options, name), "--", *flags, "--metrics", out / "metrics.jsonl", "--summary",
                              out / "summary.json", "--trace", out / "trace.json"], 900)
         row = {"name": name, "code": code, "batch": bench["batch"], "sequence": bench["sequence"], "precision": bench["precision"]}
         rows.append(row)
