@@ -142,9 +142,6 @@ Value pc::normGamma(Operation *op) {
 }
 
 bool pc::normalizes(Value gamma, StringRef dim) {
-  Operation *leaf = origin(gamma).getDefiningOp();
-  while (auto cast = dyn_cast<CastOp>(leaf))
-    leaf = origin(cast.getX()).getDefiningOp();
-  ArrayAttr dims = leafDims(leaf);
+  ArrayAttr dims = leafDims(source(gamma).getDefiningOp());
   return dims && dims.size() == 1 && mlir::cast<StringAttr>(dims[0]).getValue() == dim;
 }

@@ -29,9 +29,10 @@ public:
 
   /// 2D's column axis: weights by their output dim; activations by embed, heads, ffn or vocab.
   LogicalResult placeColumn(StringAttr axis) {
-    llvm::StringSet<> names = namesOf({"embed", "kv_heads", "ffn", "vocab"});
-    return place(axis, names, {}, [&](ParameterOp parameter) { return outputDim(parameter, names); }, "embed");
+    return place(axis, columnNames(), {}, [&](ParameterOp parameter) { return columnDim(parameter); }, "embed");
   }
+  /// The dim of a weight that its linear has in the result, the vocabulary of tables, else the first that a column splits.
+  static AxisState columnDim(ParameterOp parameter);
   /// 3D's j: every weight and the residual stream by embed; what contracts it gets the batch in exchange.
   LogicalResult placeInner(StringAttr axis) {
     return place(
@@ -84,26 +85,7 @@ private:
     return propagate(module, seeds);
   }
 
-  /// The dim of a weight that its linear has in the result, the vocabulary of tables, else the first of `names`.
-  static AxisState outputDim(ParameterOp parameter, const llvm::StringSet<> &names) {
-    if (AxisState vocabulary = splitByName(parameter, namesOf({"vocab"})); vocabulary.isSplit())
-      return vocabulary;
-    SmallVector<OpOperand *> uses(llvm::make_pointer_range(parameter.getValue().getUses()));
-    for (size_t i = 0; i < uses.size(); ++i) {
-      Operation *reader = uses[i]->getOwner();
-      if (isa<CopyOp, CastOp, MoveOpInterface>(reader))
-        llvm::append_range(uses, llvm::make_pointer_range(reader->getUses()));
-      auto einsum = dyn_cast<EinsumOp>(reader);
-      if (!einsum || stepPhase(einsum) != StepPhase::Forward)
-        continue;
-      FactorRule rule = einsum.getFactorRule();
-      ArrayRef<int> dims = rule.operands[uses[i]->getOperandNumber()];
-      for (auto [d, name] : llvm::enumerate(parameter.getDims().getAsValueRange<StringAttr>()))
-        if (names.contains(name) && llvm::is_contained(rule.results[0], dims[d]))
-          return AxisState::split(d);
-    }
-    return splitByName(parameter, names);
-  }
+  static llvm::StringSet<> columnNames() { return namesOf({"embed", "kv_heads", "ffn", "vocab"}); }
 
   /// Copies per phase of the operands of linears, so that the gradient of a weight gathers its activation again.
   void separateActivations() {
@@ -124,6 +106,27 @@ private:
   llvm::StringSet<> hiddenNames, allNames;
   llvm::DenseSet<Value> separated;
 };
+
+AxisState Grid::columnDim(ParameterOp parameter) {
+  llvm::StringSet<> names = columnNames();
+  if (AxisState vocabulary = splitByName(parameter, namesOf({"vocab"})); vocabulary.isSplit())
+    return vocabulary;
+  SmallVector<OpOperand *> uses(llvm::make_pointer_range(parameter.getValue().getUses()));
+  for (size_t i = 0; i < uses.size(); ++i) {
+    Operation *reader = uses[i]->getOwner();
+    if (isa<CopyOp, CastOp, MoveOpInterface>(reader))
+      llvm::append_range(uses, llvm::make_pointer_range(reader->getUses()));
+    auto einsum = dyn_cast<EinsumOp>(reader);
+    if (!einsum || stepPhase(einsum) != StepPhase::Forward)
+      continue;
+    FactorRule rule = einsum.getFactorRule();
+    ArrayRef<int> dims = rule.operands[uses[i]->getOperandNumber()];
+    for (auto [d, name] : llvm::enumerate(parameter.getDims().getAsValueRange<StringAttr>()))
+      if (names.contains(name) && llvm::is_contained(rule.results[0], dims[d]))
+        return AxisState::split(d);
+  }
+  return splitByName(parameter, names);
+}
 
 } // namespace
 
@@ -164,9 +167,13 @@ LogicalResult pc::placeGrid(ModuleOp module, StringRef form, ArrayRef<StringAttr
       return failure();
     return placeZero(module, tactic, axes[0], 3, regather);
   }
-  if (failed(grid.placeColumn(axes.back())))
-    return failure();
+  // Rows before columns: what a column sends then costs what it does on a rank.
   if (form == "2.5d" && failed(placeData(module, tactic, axes[0])))
     return failure();
-  return placeZero(module, tactic, axes[axes.size() - 2], 3, regather);
+  StringAttr row = axes[axes.size() - 2], column = axes.back();
+  int64_t q = meshOf(module).size(column);
+  auto later = [&](ParameterOp parameter, int64_t dim) -> int64_t {
+    return grid.columnDim(parameter) == AxisState::split(dim) ? q : 1;
+  };
+  return success(succeeded(placeZero(module, tactic, row, 3, regather, later)) && succeeded(grid.placeColumn(column)));
 }

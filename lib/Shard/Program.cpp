@@ -40,6 +40,16 @@ Value pc::origin(Value value) {
   }
 }
 
+Value pc::source(Value value) {
+  while (true) {
+    value = origin(value);
+    auto cast = value.getDefiningOp<CastOp>();
+    if (!cast)
+      return value;
+    value = cast.getX();
+  }
+}
+
 int64_t ProgramValue::find(StringRef name) const {
   for (auto [d, own] : llvm::enumerate(names))
     if (own && own.getValue() == name)

@@ -9,9 +9,13 @@ namespace pc {
 /// Splits the batch along `axis`; gradients are summed over it.
 mlir::LogicalResult placeData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
 
+/// How many ranks of axes that are not placed yet will split dim `dim` of a parameter.
+using LaterRanks = llvm::function_ref<int64_t(ParameterOp parameter, int64_t dim)>;
+
 /// ZeRO of `stage` 1 to 3 along `axis`.
-mlir::LogicalResult placeZero(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis, int64_t stage,
-                              bool reshardAfterForward);
+mlir::LogicalResult placeZero(
+    mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis, int64_t stage, bool reshardAfterForward,
+    LaterRanks later = [](ParameterOp, int64_t) -> int64_t { return 1; });
 
 /// 2D, 2.5D or 3D tensor parallelism over `axes` (row and col; depth, row and col; i, j and l). `regather`: the
 /// backward pass gathers activations and weights again. Fails with errors where the axes do not fit the form.

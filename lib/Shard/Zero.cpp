@@ -19,16 +19,17 @@ using namespace pc;
 
 /// The dim along which the shards of a parameter and of its optimizer state (`leaves`) lie: it divides, and the axis
 /// can be its minor end. One that no other axis splits is best, then the longest. Whole where there is none.
-static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshAttr mesh) {
+static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshAttr mesh, LaterRanks later) {
   auto shape = cast<RankedTensorType>(leaves[0]->getResult(0).getType()).getShape();
   AxisState best = AxisState::whole();
   std::pair<bool, int64_t> bestKey; // (unsplit, size)
   for (auto [d, name] : llvm::enumerate(leafDims(leaves[0]).getAsRange<StringAttr>())) {
-    bool legal = true, unsplit = true;
+    int64_t reserved = later(cast<ParameterOp>(leaves[0]), d);
+    bool legal = true, unsplit = reserved == 1;
     for (Operation *leaf : leaves) {
       SmallVector<StringAttr> others = placement(leaf->getResult(0)).axes(d);
       unsplit &= others.empty();
-      legal &= shape[d] % (mesh.size(seeds.axis) * mesh.size(others)) == 0 &&
+      legal &= shape[d] % (mesh.size(seeds.axis) * mesh.size(others) * reserved) == 0 &&
                llvm::none_of(others, [&](StringAttr other) { return seeds.order.isMajor(seeds.axis, other, name); });
     }
     if (!legal)
@@ -40,8 +41,19 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
   return best;
 }
 
-LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, int64_t stage,
-                            bool reshardAfterForward) {
+/// Whether the step works on what this parameter is rounded to, and only the optimizer on the parameter itself.
+static bool isMaster(ParameterOp parameter) {
+  bool rounded = false;
+  for (Operation *user : parameter->getUsers()) {
+    if (isa<AccumulateOp>(user->getParentOp()))
+      return false;
+    rounded |= isa<CastOp>(user);
+  }
+  return rounded;
+}
+
+LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, int64_t stage, bool reshardAfterForward,
+                            LaterRanks later) {
   Seeds seeds(tactic, name, AxisOrder(module));
   seeds.order.setData(name);
   MeshAttr mesh = meshOf(module);
@@ -59,7 +71,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
   llvm::StringMap<AxisState> shards; // of parameters and of all that lies as they do
   bool any = false;
   for (auto &[parameter, list] : leaves)
-    any |= (shards[parameter] = shardOf(list, seeds, mesh)).isSplit();
+    any |= (shards[parameter] = shardOf(list, seeds, mesh, later)).isSplit();
   if (!any && mesh.size(name) > 1)
     return module.emitError() << tactic << ": no parameter has a dim that divides by " << name.getValue() << "="
                               << mesh.size(name) << " and that no inner data axis splits";
@@ -70,21 +82,29 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     seeds.only[Section::Accumulate] = allNames;
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
     if (auto parameter = dyn_cast<ParameterOp>(leaf))
-      return {stage == 3 ? shards.lookup(parameter.getName()) : AxisState::whole()};
+      return {stage == 3 || isMaster(parameter) ? shards.lookup(parameter.getName()) : AxisState::whole()};
     if (auto state = dyn_cast<StateOp>(leaf))
       return {shards.lookup(state.getParameter())};
     return {splitByName(leaf, seeds.must)};
   };
-  // Accumulated gradients lie as the shards do, and so do copies of parameters: what is gathered is not shared.
+  // Accumulated gradients lie as the shards do, and so do copies of parameters: what is gathered is not shared. What
+  // masters are rounded to is whole in stages 1 and 2.
   llvm::DenseMap<Value, AxisState> rest;
   if (stage >= 2)
     module.walk([&](OutputOp output) {
       if (output.getKind() == OutputKind::Gradient && shards.lookup(output.getName()).isSplit())
-        rest[origin(output.getValue())] = shards.lookup(output.getName());
+        rest[source(output.getValue())] = shards.lookup(output.getName());
     });
+  for (size_t i = 0; i < parameters.size(); ++i)
+    for (Operation *user : parameters[i].getUsers())
+      if (isa<CastOp>(user)) {
+        parameters.push_back(user->getResult(0));
+        if (stage < 3 && isMaster(cast<ParameterOp>(source(parameters[i]).getDefiningOp())))
+          rest[user->getResult(0)] = AxisState::whole();
+      }
   if (stage == 3 && reshardAfterForward)
     for (Value copy : separateReaders(module, parameters))
-      rest[copy] = shards.lookup(cast<ParameterOp>(origin(copy).getDefiningOp()).getName());
+      rest[copy] = shards.lookup(cast<ParameterOp>(source(copy).getDefiningOp()).getName());
   seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
     auto it = rest.find(v.value);
     return it == rest.end() ? std::nullopt : std::optional(it->second);

@@ -58,3 +58,20 @@
 // Hybrid: shards within the inner axis, their gradients summed over the outer one.
 // HYBRID: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[dp, _]>>
 // HYBRID: pc.all_reduce sum {{.*}} on ["rep"] : (tensor<512x6xf32, #pc.place<[dp, _] sum(rep)>>)
+
+// With bf16 weights: stage 1 splits the f32 masters too, and gathers what they are rounded to once a step; stage 3 gathers it per use.
+// RUN: pc-opt %S/Inputs/mlp.mlir --pc-differentiate=microbatches=2 --pc-mixed-precision -o %t.bf16
+// RUN: pc-opt %t.bf16 --pc-set-mesh=mesh=dp=2 --pc-zero=stage=1 --pc-verify-placed --pc-interpret=print=none | tee %t.6 | FileCheck %s --check-prefix=MASTER
+// RUN: pc-opt %t.bf16 --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed --pc-interpret=print=none | tee %t.7 | FileCheck %s --check-prefix=BF16
+// RUN: for i in 6 7; do pc-opt %t.$i --pc-erase-placements | diff %t.bf16 - || exit 1; done
+// MASTER: %[[UP:.*]] = pc.parameter "up" {{.*}} : tensor<6x24xf32, #pc.place<[_, dp]>>
+// MASTER-NEXT: %[[LOW:.*]] = pc.cast %[[UP]]
+// MASTER-NEXT: pc.all_gather %[[LOW]] {{.*}} -> tensor<6x24xbf16, #pc.place<[_, _]>>
+// MASTER: pc.accumulate
+// MASTER-NOT: pc.all_gather
+// MASTER: pc.yield
+// BF16: pc.accumulate
+// BF16: pc.all_gather {{.*}} -> tensor<6x24xbf16, #pc.place<[_, _]>>
+// BF16: pc.seed
+// BF16: pc.all_gather {{.*}} -> tensor<6x24xbf16, #pc.place<[_, _]>>
+// BF16: pc.yield

@@ -19,6 +19,7 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
     * Gathers of stored tensors (parameters split over a data axis) come by *unit*: tensors whose names agree up to the first number
       ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so that at most `prefetch` + 1
       units are there at any time; fewer where their payload would be more than `prefetch-bytes`.
+    * Other gathers start one matrix product ahead: what they make is large.
     * All other moves start as soon as they can. A move stays as it is, and blocks, where nothing could run behind its start.
     * Waits stand as late as possible, in the order of the starts within a group.
 
