@@ -15,6 +15,9 @@
 // CHECK: .entry add4
 // CHECK: ld{{.*}}.v4.b32
 
+// The same input gives the same bytes.
+// RUN: pc-kernels %s --emit=host -o %t.a && pc-kernels %s --emit=host -o %t.b && cmp %t.a %t.b
+
 // RUN: not pc-kernels %s --arch=sm_75 2>&1 | FileCheck %s --check-prefix=ARCH
 // ARCH: error: unknown GPU architecture sm_75 (sm_80 or newer, as in sm_90a)
 
