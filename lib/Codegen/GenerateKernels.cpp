@@ -49,6 +49,7 @@ private:
   void emitAttention(AttentionGradOp op);
   Block::iterator emitTogether(Block::iterator first);
   Block::iterator emitOptimizer(Block::iterator first);
+  Block::iterator emitRounding(Block::iterator first);
   Block::iterator emitSquares(Block::iterator first);
   bool isIdle(Operation *op);
   LogicalResult emitStart(StartOp op);
@@ -303,6 +304,8 @@ bool Generator::isIdle(Operation *op) {
 Block::iterator Generator::emitTogether(Block::iterator first) {
   if (isa<AdamWOp>(*first))
     return emitOptimizer(first);
+  if (isa<CastOp>(*first) && !current)
+    return emitRounding(first);
   if (isa<EinsumOp>(*first) && !current)
     return emitSquares(first);
   return first;
@@ -339,6 +342,41 @@ Block::iterator Generator::emitOptimizer(Block::iterator first) {
         kernels::emitAdamW(e, buffers[0], tensors, homeOf(leader.getCoefficient()), homeOf(leader.getHyper()));
       });
   host.launch(addKernel("adamw of all parameters", info), {{0, 0}});
+  return behind;
+}
+
+/// Weights in f32 that the step wants in bf16.
+Block::iterator Generator::emitRounding(Block::iterator first) {
+  kernels::TensorList tensors;
+  SmallVector<std::pair<int64_t, int64_t>> read, written;
+  auto clashes = [](ArrayRef<std::pair<int64_t, int64_t>> ranges, std::pair<int64_t, int64_t> range) {
+    return llvm::any_of(ranges, [&](auto r) { return range.first < r.second && r.first < range.second; });
+  };
+  Block::iterator behind = first;
+  for (auto it = first, end = first->getBlock()->end(); it != end; ++it) {
+    auto op = dyn_cast<CastOp>(*it);
+    if (!op) {
+      if (isIdle(&*it))
+        continue;
+      break;
+    }
+    Value from = op.getX(), to = op.getResult();
+    auto rangeOf = [](Value v) { return std::pair(homeOf(v), homeOf(v) + bytesOf(v.getType())); };
+    // Blocks run in any order: nothing may be written where anything is read.
+    if (!isF32(from) || !cast<RankedTensorType>(to.getType()).getElementType().isBF16() ||
+        clashes(written, rangeOf(from)) || clashes(read, rangeOf(to)) || rangeOf(from).first == rangeOf(to).first)
+      break;
+    read.push_back(rangeOf(from));
+    written.push_back(rangeOf(to));
+    tensors.add(elementsOf(from), {homeOf(from), homeOf(to)});
+    behind = std::next(it);
+  }
+  if (tensors.elements.size() < 2)
+    return first;
+  KernelSet::Info info = kernels.add("round_all", "elementwise", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
+    kernels::emitRounding(e, buffers[0], tensors);
+  });
+  host.launch(addKernel("cast of the weights", info), {{0, 0}});
   return behind;
 }
 

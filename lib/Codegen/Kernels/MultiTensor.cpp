@@ -101,6 +101,17 @@ void pc::kernels::emitAdamW(SimtEmitter &e, Value arena, const TensorList &tenso
   });
 }
 
+void pc::kernels::emitRounding(SimtEmitter &e, Value arena, const TensorList &tensors) {
+  e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
+    Table table(e, e.function, tensors);
+    Num tensor = table.find(block);
+    Ptr from = behind(e, arena, table.offset(tensor, 0));
+    Ptr to{&e, behind(e, arena, table.offset(tensor, 1)).base, e.b.getBF16Type()};
+    Num first = (block - table.firstBlock(tensor)) * blockElements;
+    elementsOf(e, first, table.elements(tensor), [&](Num i, int64_t w) { to.store(from.load(i, w), i); });
+  });
+}
+
 void pc::kernels::emitSquares(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t partials) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
     Table table(e, e.function, tensors);

@@ -34,6 +34,8 @@ void SimtEmitter::teams(int64_t items, int64_t threads, int64_t perBlock, llvm::
   auto dims = [&](int64_t n) { return b.getDenseI32ArrayAttr({static_cast<int32_t>(n), 1, 1}); };
   function.setKnownBlockSizeAttr(dims(block));
   function.setKnownGridSizeAttr(dims(grid));
+  // One block a multiprocessor will do: else ptxas spills to fit more.
+  function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
   Num thread = special(gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x));
   Num group = special(gpu::BlockIdOp::create(b, loc, gpu::Dimension::x));
   Num chunk = chunks > 1 ? group % integer(chunks) : integer(0);
