@@ -17,6 +17,7 @@ declare float @llvm.maximum.f32(float, float)
 declare float @llvm.nvvm.ex2.approx.ftz.f32(float)
 declare float @llvm.nvvm.ex2.approx.f32(float)
 declare float @llvm.nvvm.rsqrt.approx.f(float)
+declare float @llvm.nvvm.sqrt.rn.f(float)
 
 define float @__nv_fmaf(float %x, float %y, float %z) alwaysinline {
   %r = call float @llvm.fma.f32(float %x, float %y, float %z)
@@ -50,6 +51,11 @@ define float @__nv_truncf(float %x) alwaysinline {
 
 define float @__nv_exp2f(float %x) alwaysinline {
   %y = call float @llvm.nvvm.ex2.approx.f32(float %x)
+  ret float %y
+}
+
+define float @__nv_sqrtf(float %x) alwaysinline {
+  %y = call float @llvm.nvvm.sqrt.rn.f(float %x)
   ret float %y
 }
 

@@ -36,7 +36,7 @@ pc::toolchain::Toolkit pc::toolchain::findToolkit(StringRef cudaPath) {
     roots.push_back(cudaPath.str());
   } else {
     for (const char *name : {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"})
-      if (std::optional<std::string> value = llvm::sys::Process::GetEnv(name))
+      if (std::optional<std::string> value = llvm::sys::Process::GetEnv(name); value && *value != "/usr/local/cuda")
         roots.push_back(*value);
     if (auto ptxas = llvm::sys::findProgramByName("ptxas")) {
       SmallString<128> real;
