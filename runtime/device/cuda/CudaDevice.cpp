@@ -476,7 +476,7 @@ Json CudaDevice::figures() {
   if (program.abi.num_kernels)
     figures["kernels"] = describeImages(&kernels.image(), 1);
   if (products) {
-    figures["cublaslt"] = products->library().version;
+    figures["cublaslt"] = describeCublasVersion(products->library().version);
     figures["products_timed"] = products->timed();
   }
   if (attentions)

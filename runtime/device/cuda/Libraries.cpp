@@ -181,6 +181,7 @@ std::string pcrt::cuda::describeCudnnVersion(int64_t version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
 }
+std::string pcrt::cuda::describeCublasVersion(int64_t version) { return describeCudnnVersion(version); }
 std::string pcrt::cuda::describeNcclVersion(int64_t version) { return describeCudnnVersion(version); }
 
 void pcrt::cuda::load(Driver &driver, Opened *out) {

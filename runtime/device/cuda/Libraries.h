@@ -34,8 +34,9 @@ void load(Nccl &nccl, Opened *opened = nullptr);
 /// Whether PCRT_CUDA_LIBRARIES names a stand-in.
 bool standinChosen();
 
-/// "12.9", from the driver's, cuDNN's or NCCL's way to number versions.
+/// "12.9", from the libraries' ways to number versions.
 std::string describeDriverVersion(int64_t version);
+std::string describeCublasVersion(int64_t version);
 std::string describeCudnnVersion(int64_t version);
 std::string describeNcclVersion(int64_t version);
 

@@ -225,7 +225,7 @@ std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall 
   results.resize(status ? 0 : count);
   std::erase_if(results, [](const MatmulHeuristic &result) { return result.state != 0; });
   if (results.empty())
-    fail(PCRT_INTERNAL, nameOf(plan.desc) + " (" + plan.key + "): cuBLASLt " + describeDriverVersion(opened.version) +
+    fail(PCRT_INTERNAL, nameOf(plan.desc) + " (" + plan.key + "): cuBLASLt " + describeCublasVersion(opened.version) +
                             " has no algorithm for it" + (status ? ": " + describe(status) : ""));
   return results;
 }
