@@ -162,6 +162,7 @@ def part_conformance(checks, options):
         checks.add("conformance", name, code == 0 and passed, note=last_line(said), seconds=seconds)
         rows.append({"name": name, "code": code, "said": said[-2000:], "seconds": seconds})
 
+    one("cuBLASLt and cuDNN", [HERE / "bin/cuda-conformance"])
     for ranks in (1, 2, 4) if options.quick else (1, 2, 3, 4, 6, 8):
         one(f"virtual, {ranks} ranks", [suite, "--device", "--transport=virtual", f"--ranks={ranks}"])
     local = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": 1, "NCCL_NET_PLUGIN": "none", "PCRT_TIMEOUT_SECONDS": 120}

@@ -332,6 +332,6 @@ int main(int argc, char **argv) {
     printf("FAILED: %s\n", failure.message.c_str());
     return failure.status;
   }
-  printf("%d rows, %d problems\n", rows, problems);
+  printf("%d checks passed, %d failed\n", rows - problems, problems);
   return problems != 0;
 }
