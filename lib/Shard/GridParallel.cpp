@@ -24,14 +24,15 @@ public:
         allNames.insert(dim);
     });
     if (regather)
-      separateActivations();
+      separated = separateLinearOperands(module);
   }
 
   /// 2D's column axis: weights by their output dim; activations by embed, heads, ffn or vocab.
   LogicalResult placeColumn(StringAttr axis) {
     return place(axis, columnNames(), {}, [&](ParameterOp parameter) { return columnDim(parameter); }, "embed");
   }
-  /// The dim of a weight that its linear has in the result, the vocabulary of tables, else the first that a column splits.
+  /// The dim of a weight that its linear has in the result, the vocabulary of tables, else the first that a column
+  /// splits.
   static AxisState columnDim(ParameterOp parameter);
   /// 3D's j: every weight and the residual stream by embed; what contracts it gets the batch in exchange.
   LogicalResult placeInner(StringAttr axis) {
@@ -86,21 +87,6 @@ private:
   }
 
   static llvm::StringSet<> columnNames() { return namesOf({"embed", "kv_heads", "ffn", "vocab"}); }
-
-  /// Copies per phase of the operands of linears, so that the gradient of a weight gathers its activation again.
-  void separateActivations() {
-    SmallVector<Value> values;
-    module.walk([&](EinsumOp einsum) {
-      auto isLeaf = [](Value value) { return isa_and_nonnull<ParameterOp>(origin(value).getDefiningOp()); };
-      if (stepPhase(einsum) != StepPhase::Forward || einsum.getInputs().size() != 2)
-        return;
-      for (auto [value, other] : {std::pair(einsum.getInputs()[0], einsum.getInputs()[1]),
-                                  std::pair(einsum.getInputs()[1], einsum.getInputs()[0])})
-        if (isLeaf(other) && !isLeaf(value) && separated.insert(value).second)
-          values.push_back(value);
-    });
-    separateReaders(module, values);
-  }
 
   ModuleOp module;
   llvm::StringSet<> hiddenNames, allNames;

@@ -7,6 +7,7 @@
 
 #include "AxisOrder.h"
 #include "Program.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include <functional>
@@ -73,6 +74,10 @@ void unplace(mlir::ModuleOp module, mlir::StringAttr axis);
 /// Gives the readers of each of `values` a `pc.copy` of their own per phase of the step's body, so that what is
 /// gathered for the forward pass is not kept for the backward pass. Returns the copies.
 llvm::SmallVector<mlir::Value> separateReaders(mlir::ModuleOp module, mlir::ArrayRef<mlir::Value> values);
+
+/// The same for the activations that linears read, so that the gradient of a weight gathers its activation again.
+/// Returns the activations.
+llvm::DenseSet<mlir::Value> separateLinearOperands(mlir::ModuleOp module);
 
 /// The axis `name` of the module's mesh, checked to be there and not yet in use; else an error that names `tactic`, and
 /// null.

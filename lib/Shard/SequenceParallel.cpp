@@ -45,8 +45,11 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
     }
     for (const Weights &weights : all)
       unplace(module, weights.axis);
+    llvm::DenseSet<Value> separated;
+    if (regather)
+      separated = separateLinearOperands(module);
     for (const Weights &weights : all)
-      if (failed(place(module, weights)))
+      if (failed(place(module, weights, separated)))
         return signalPassFailure();
   }
 
@@ -65,7 +68,7 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
   }
 
   /// The same weights, with activations between the linears split along the sequence.
-  static LogicalResult place(ModuleOp module, const Weights &weights) {
+  static LogicalResult place(ModuleOp module, const Weights &weights, const llvm::DenseSet<Value> &separated) {
     Seeds seeds(tactic, weights.axis, AxisOrder(module));
     seeds.must = weights.names;
     seeds.may.insert("sequence");
@@ -74,9 +77,9 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
       auto it = weights.states.find(leaf);
       return {it == weights.states.end() ? AxisState::whole() : it->second};
     };
-    seeds.fixed = isWeight;
+    seeds.fixed = [&](const ProgramValue &v) { return isWeight(v) || separated.contains(v.value); };
     seeds.pin = [](const ProgramValue &v) -> std::optional<AxisState> {
-      if (v.section != Section::Forward || !v.isActivation("embed"))
+      if (v.section != Section::Forward || !v.isActivation("embed") || isa_and_nonnull<CopyOp>(v.value.getDefiningOp()))
         return std::nullopt;
       return AxisState::split(v.find("sequence"));
     };

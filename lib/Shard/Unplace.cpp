@@ -53,3 +53,19 @@ SmallVector<Value> pc::separateReaders(ModuleOp module, ArrayRef<Value> values) 
   }
   return copies;
 }
+
+llvm::DenseSet<Value> pc::separateLinearOperands(ModuleOp module) {
+  auto isWeight = [](Value value) { return isa_and_nonnull<ParameterOp>(source(value).getDefiningOp()); };
+  llvm::DenseSet<Value> separated;
+  SmallVector<Value> values;
+  module.walk([&](EinsumOp einsum) {
+    if (stepPhase(einsum) != StepPhase::Forward || einsum.getInputs().size() != 2)
+      return;
+    for (unsigned i : {0, 1})
+      if (Value value = einsum.getInputs()[i];
+          isWeight(einsum.getInputs()[1 - i]) && !isWeight(value) && separated.insert(value).second)
+        values.push_back(value);
+  });
+  separateReaders(module, values);
+  return separated;
+}

@@ -5,6 +5,9 @@
 // RUN: pc-opt %t.placed --pc-localize --pc-verify-local > %t.local
 // RUN: pc-equal %t.step %t.local
 // RUN: grep -oE "pc.(all_reduce|all_gather|reduce_scatter|all_to_all).*" %t.placed | sed -E "s/%%[^ ]+ //; s/ : .*-> tensor/ tensor/" | sort | uniq -c | FileCheck %s --check-prefix=COUNT --match-full-lines
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-sequence-parallel=regather=true --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none -o %t.regather
+// RUN: pc-opt %t.regather --pc-erase-placements | diff %t.step -
+// RUN: grep -oE "pc.(all_gather|reduce_scatter).*" %t.regather | sed -E "s/%%[^ ]+ //; s/ : .*-> tensor/ tensor/" | sort | uniq -c | FileCheck %s --check-prefix=AGAIN --match-full-lines
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-sequence-parallel 2>&1 | FileCheck %s --check-prefix=FIRST
 // RUN: pc-opt %S/Inputs/llama.mlir --pc-differentiate -o %t.llama
 // RUN: pc-opt %t.llama --pc-set-mesh=mesh=tp=4 --pc-tensor-parallel --pc-sequence-parallel --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none -o %t.gqa
@@ -12,6 +15,10 @@
 // RUN: grep -oE "pc.(all_reduce|all_gather|reduce_scatter|all_to_all).*" %t.gqa | sed -E "s/%%[^ ]+ //; s/ : .*-> tensor/ tensor/" | sort | uniq -c | FileCheck %s --check-prefix=GQA --match-full-lines
 
 // FIRST: error: pc-sequence-parallel: axis 'tp' splits no weights; pc-tensor-parallel over it comes first
+
+// With regather, the input of each of the 2L + 1 = 5 groups of linears is gathered once more: 5/4 of the bytes.
+// AGAIN: {{ *}}15 pc.all_gather dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, _, _]>>
+// AGAIN-NEXT: {{ *}}10 pc.reduce_scatter sum dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, tp, _]>>
 
 // The embedding's partial rows go straight to the split residual stream; norms work on a part of the sequence; linears on all of it.
 // CHECK: pc.embedding {{.*}} -> tensor<4x8x16xf32, #pc.place<[_, _, _] sum(tp)>>

@@ -82,7 +82,10 @@ def SequenceParallel : Pass<"pc-sequence-parallel", "mlir::ModuleOp"> {
 
     Fails where the sequence does not divide, and where no weight is split over the axis.
   }];
-  let options = [Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis of tensor parallelism">];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis of tensor parallelism">,
+    Option<"regather", "regather", "bool", "false", "Gather what linears read again in the backward pass: 5/4 of the bytes, no whole activation is kept">,
+  ];
 }
 
 def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
