@@ -28,6 +28,9 @@ struct Capture {
 /// Appends work to a stream, or to the graph that it captures. `from` names the calling function in refusals.
 CUresult enqueue(CUstream stream, Work work, const char *from);
 
+/// What this thread said last by pc_standin_label.
+const std::string &currentSource();
+
 /// First thing of every call: refuses calls from inside items, before cuInit, and after a report.
 CUresult enter(const char *function);
 

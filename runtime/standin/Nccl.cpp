@@ -109,7 +109,7 @@ static ncclResult_t settle(Lock &lock, const CommRef &comm) {
                                     : ncclSuccess;
 }
 
-/// Work that PC_STANDIN_FAULT=swap exchanges with the next.
+/// A captured call that PC_STANDIN_FAULT=swap exchanges with the next.
 struct HeldCall {
   CUstream stream = nullptr;
   Work work;
@@ -117,13 +117,13 @@ struct HeldCall {
 
 static CUresult enqueueCalls(CUstream stream, Work work) {
   static HeldCall held;
-  if (faultHere("swap")) {
+  if (deviceOf(stream) >= 0 && stream->capture && faultHere("swap")) {
+    tellFault("'" + work.name + "' comes after the next call, or not at all");
     held = {stream, std::move(work)};
     return CUDA_SUCCESS;
   }
   if (!held.stream)
     return enqueue(stream, std::move(work), "NCCL");
-  tellFault("'" + work.name + "' comes before '" + held.work.name + "'");
   CUresult result = enqueue(stream, std::move(work), "NCCL");
   enqueue(held.stream, std::move(held.work), "NCCL");
   held = {};

@@ -5,6 +5,7 @@
 // in f32 and rounded once: all members get the same bits on every run.
 //
 //===----------------------------------------------------------------------===//
+#include "standin/Capture.h"
 #include "standin/Memory.h"
 #include "standin/NcclComm.h"
 #include "standin/Numbers.h"
@@ -193,14 +194,18 @@ struct NcclFlight final : Flight {
   uint64_t resets = numResets();
   bool left = false;
 
-  NcclFlight(CommRef comm, const std::vector<Call> &calls) : comm(std::move(comm)), calls(calls) {}
+  std::string source; ///< Of the calls: ranks that mean different things by the same call are told apart.
+
+  NcclFlight(CommRef comm, const std::vector<Call> &calls, std::string source)
+      : comm(std::move(comm)), calls(calls), source(std::move(source)) {}
   ~NcclFlight() override { leave(); }
 
   std::string signature() const {
-    std::string text;
+    std::string text = source.empty() ? "" : "'" + source + "': ";
+    bool first = true;
     for (const Call &call : calls)
       if (!call.isMessage())
-        text += (text.empty() ? "" : ", ") + describe(call);
+        text += (std::exchange(first, false) ? "" : ", ") + describe(call);
     return text.substr(0, sizeof(Mailbox::signatures[0]) - 1);
   }
 
@@ -366,13 +371,16 @@ struct NcclFlight final : Flight {
 
 Work pc::standin::makeWork(const CommRef &comm, std::vector<Call> calls) {
   Work work;
+  for (size_t i = 0; i < std::min<size_t>(calls.size(), 2); ++i) // groups can be long
+    work.name += (i ? ", " : "") + describe(calls[i]);
   for (const Call &call : calls) {
-    work.name += (work.name.empty() ? "" : ", ") + describe(call);
     if (int64_t bytes = inBytes(call, comm->rank, comm->size))
       work.accesses.push_back({call.in, bytes, 0});
     if (int64_t bytes = outBytes(call, comm->rank, comm->size))
       work.accesses.push_back({call.out, bytes, 1});
   }
+  if (calls.size() > 2)
+    work.name += " and " + std::to_string(calls.size() - 2) + " more";
   work.name += " on " + describe(*comm);
   // Calls on one communicator have to be ordered, as if each wrote to it.
   work.accesses.push_back({comm.get(), 1, 1});
@@ -389,9 +397,9 @@ Work pc::standin::makeWork(const CommRef &comm, std::vector<Call> calls) {
     return comm->aborted || (!comm->inFlight && d.flying[comm->device] < options().inFlight &&
                              (!inOrder || *d.waiting[comm->device].begin() == item.ticket));
   };
-  work.start = [comm, calls](const Item &item) {
+  work.start = [comm, calls, source = currentSource()](const Item &item) {
     devices().waiting[comm->device].erase(item.ticket);
-    auto flight = std::make_shared<NcclFlight>(comm, calls);
+    auto flight = std::make_shared<NcclFlight>(comm, calls, source);
     flight->begin();
     return flight;
   };

@@ -73,6 +73,8 @@ static CUresult checkEvent(CUevent event, const char *function) {
   return refuse(CUDA_ERROR_INVALID_HANDLE, std::string(function) + ": not an event");
 }
 
+const std::string &pc::standin::currentSource() { return currentLabel; }
+
 int pc::standin::deviceOf(CUstream stream) { return state().streams.count(stream) ? stream->device : -1; }
 
 CUresult pc::standin::enqueue(CUstream stream, Work work, const char *from) {
