@@ -30,7 +30,7 @@ def train(options):
     model = GPT2LMHeadModel.from_pretrained(options.weights, attn_implementation="sdpa")
     model.train()
     batch, length = options.batch, options.length
-    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, fused=True)
     stream = torch.from_numpy(np.fromfile(options.data, dtype="uint8")[: (options.steps + 1) * batch * length].astype("int64"))
     with open(options.out, "w") as out:
         for step in range(options.steps):
@@ -50,7 +50,7 @@ def losses(path):
 
 
 def table(options):
-    print("| bf16 against f32 | largest difference of a loss | mean | mean of the last 10 steps |")
+    print("| against f32 | largest difference of a loss | mean | mean of the last 10 steps |")
     print("|---|---|---|---|")
     for pair in options.pairs:
         name, narrow, wide = pair.split(":")
@@ -70,6 +70,7 @@ def main():
     command.add_argument("--weights", required=True)
     command.add_argument("--data", required=True)
     command.add_argument("--steps", type=int, default=100)
+    command.add_argument("--lr", type=float, default=6e-4)
     command.add_argument("--batch", type=int, default=8)
     command.add_argument("--length", type=int, default=256)
     command.add_argument("--precision", choices=["f32", "bf16"], required=True)
