@@ -110,7 +110,8 @@ private:
         bytes += units[--first].bytes;
       int64_t freed = -1;
       for (size_t before = 0; before < first; ++before)
-        freed = std::max(freed, units[before].last);
+        // One that is still used when this one is needed is there anyway: it counts from its first use on.
+        freed = std::max(freed, units[before].last < units[k].needed ? units[before].last : units[before].needed);
       split(units[k], freed);
     }
   }

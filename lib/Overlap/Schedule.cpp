@@ -95,14 +95,6 @@ private:
     // A move of a moved value starts where it stands, which is where the other one is needed.
     if (source && source->getBlock() == &block)
       item.ready = sends(source) ? item.place : position.lookup(source);
-    // A gather makes more than it takes: it starts one product ahead of its place, not where its operand is made, which may
-    // be in the phase before.
-    if (isa<AllGatherOp>(op)) {
-      int64_t product = item.place - 1;
-      while (product > item.ready && flopsOf(ops[product]) == 0)
-        --product;
-      item.ready = std::max(item.ready, product - 1);
-    }
     int64_t end = ops.size() - 1 - numLate;
     item.needed = item.last = ops.size() - 1;
     for (auto [i, user] : llvm::enumerate(op->getUsers())) {
@@ -121,6 +113,13 @@ private:
       std::string name = unitName(sourceName(source));
       item.unit = number(units, {name, gathers[source]++});
       item.patient = false;
+    } else if (isa<AllGatherOp>(op) && !item.patient) {
+      // A gather makes more than it takes: it starts one product ahead of its place, not where its operand is made,
+      // which may be in the phase before.
+      int64_t product = item.place - 1;
+      while (product > item.ready && flopsOf(ops[product]) == 0)
+        --product;
+      item.ready = std::max(item.ready, product - 1);
     }
     items.push_back(item);
   }

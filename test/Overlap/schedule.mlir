@@ -244,6 +244,35 @@ func.func @gathers(%x: tensor<4xf32>) {
 
 // -----
 
+// A unit that is used again at the end does not keep the others from being gathered ahead.
+pc.mesh <dp = 2>
+// CHECK-LABEL: func.func @long_lived
+func.func @long_lived(%x: tensor<4xf32>) {
+  // CHECK: pc.start
+  // CHECK: pc.start
+  // CHECK: pc.wait
+  // CHECK-NEXT: pc.add
+  // CHECK-NEXT: %[[T:.*]] = pc.start
+  // CHECK: pc.exp
+  // CHECK-NEXT: pc.wait
+  // CHECK-NEXT: pc.add
+  // CHECK-NEXT: pc.wait %[[T]]
+  %e = pc.parameter "wte" dims ["x"] init <fill, 1.0> source <"wte", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %w1 = pc.parameter "h.1.w" dims ["x"] init <fill, 1.0> source <"h.1.w", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %w2 = pc.parameter "h.2.w" dims ["x"] init <fill, 1.0> source <"h.2.w", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %g = pc.all_gather %e dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %1 = pc.add %x, %g : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %g1 = pc.all_gather %w1 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %e1 = pc.exp %1 : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = pc.add %e1, %g1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %g2 = pc.all_gather %w2 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %3 = pc.add %2, %g2 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %4 = pc.add %3, %g : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
 // Updated parameters that are gathered again: the updates come last, so the gathers go on while the next parameter is updated.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @updates

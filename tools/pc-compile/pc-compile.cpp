@@ -52,6 +52,8 @@ static Flag<int64_t> bucketBytes("bucket-bytes", cl::desc("Payload of moves that
                                  cl::init(25 << 20), cl::cat(category));
 static Flag<int64_t> prefetch("prefetch", cl::desc("Units of split parameters that are gathered ahead (default 1)"),
                               cl::init(1), cl::cat(category));
+static Flag<int64_t> prefetchBytes("prefetch-bytes", cl::desc("Most bytes of a gathered unit and those ahead of it (default: any)"),
+                                   cl::init(0), cl::cat(category));
 static Flag<int64_t> memoryLimit("memory-limit", cl::desc("Refuse a plan that needs more bytes per rank"), cl::init(0),
                                  cl::cat(category));
 static Flag<bool> timing("timing", cl::desc("Print the time of every pass"), cl::cat(category));
@@ -85,8 +87,8 @@ int main(int argc, char **argv) {
     return fail(PCRT_USAGE, "--optimizer=" + optimizer + " is not an optimizer (adamw, sgd)");
   if (target != "cpu" && target != "cuda")
     return fail(PCRT_USAGE, "--target=" + target + " is not a target (cpu, cuda)");
-  if (bucketBytes < 0 || prefetch < 0)
-    return fail(PCRT_USAGE, "--bucket-bytes and --prefetch are at least 0");
+  if (bucketBytes < 0 || prefetch < 0 || prefetchBytes < 0)
+    return fail(PCRT_USAGE, "--bucket-bytes, --prefetch and --prefetch-bytes are at least 0");
   if (archs.getNumOccurrences() && target != "cuda")
     return fail(PCRT_USAGE, "--arch names a GPU; it needs --target=cuda");
   if (attention != "library" && attention != "generated")
@@ -129,7 +131,7 @@ int main(int argc, char **argv) {
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(input, sources, &context);
   if (!module)
     return PCRT_BAD_INPUT;
-  options = {*chosen, mode == "train", optimizer, to, output, emitPlan, report, bucketBytes, prefetch, memoryLimit, timing};
+  options = {*chosen, mode == "train", optimizer, to, output, emitPlan, report, bucketBytes, prefetch, prefetchBytes, memoryLimit, timing};
   options.cuda = target == "cuda";
   options.archs.assign(archs.begin(), archs.end());
   options.attention = attention;

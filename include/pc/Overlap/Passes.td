@@ -18,7 +18,8 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
       starts, so that what they read does not pile up. `pc.update`s of moved values come last, so that nothing waits for them.
     * Gathers of stored tensors (parameters split over a data axis) come by *unit*: tensors whose names agree up to the first number
       ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so that at most `prefetch` + 1
-      units are there at any time; fewer where their payload would be more than `prefetch-bytes`.
+      units are there at any time; fewer where their payload would be more than `prefetch-bytes`. A unit that is still used then, like
+      an embedding that is the head too, counts from its first use on.
     * Other gathers start one matrix product ahead: what they make is large.
     * All other moves start as soon as they can. A move stays as it is, and blocks, where nothing could run behind its start.
     * Waits stand as late as possible, in the order of the starts within a group.
