@@ -78,15 +78,30 @@ void splitFullSums(Block &block) {
   }
 }
 
+/// Rounds the bias of a bf16 product where it is made: a kernel for all weights that are rounded does it, too.
+void roundBias(BiasedGemm &biased) {
+  Value bias = biased.broadcast.getInputs()[0];
+  auto type = cast<RankedTensorType>(bias.getType());
+  OpBuilder builder(bias.getContext());
+  builder.setInsertionPointAfterValue(bias);
+  Type rounded = RankedTensorType::get(type.getShape(), builder.getBF16Type());
+  biased.broadcast->setOperand(0, CastOp::create(builder, bias.getLoc(), rounded, bias));
+}
+
 /// Products whose result is only read by the sum with their bias.
 void fuseBiases(Block &block, bool cuda) {
-  for (Operation &op : llvm::make_early_inc_range(block))
-    if (auto sum = dyn_cast<AddOp>(op))
-      if (std::optional<BiasedGemm> biased = asBiasedGemm(sum);
-          biased && biased->product->hasOneUse() && biased->broadcast->hasOneUse() &&
-          biased->product->getBlock() == &block && biased->broadcast->getBlock() == &block &&
-          (!cuda || getElementTypeOrSelf(biased->broadcast.getInputs()[0].getType()) == getElementTypeOrSelf(sum.getType())))
-        makeFusion({biased->product, biased->broadcast, sum}, sum);
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    auto sum = dyn_cast<AddOp>(op);
+    std::optional<BiasedGemm> biased = sum ? asBiasedGemm(sum) : std::nullopt;
+    if (!biased || !biased->product->hasOneUse() || !biased->broadcast->hasOneUse() ||
+        biased->product->getBlock() != &block || biased->broadcast->getBlock() != &block)
+      continue;
+    auto elementOf = [](Value v) { return getElementTypeOrSelf(v.getType()); };
+    if (cuda && elementOf(biased->broadcast.getInputs()[0]).isF32() && elementOf(sum).isBF16())
+      roundBias(*biased);
+    if (takesBias(*biased, cuda))
+      makeFusion({biased->product, biased->broadcast, sum}, sum);
+  }
 }
 
 /// A growing group of row ops and the position (op number in the block) where it will stand.

@@ -112,6 +112,11 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   return g;
 }
 
+bool pc::takesBias(BiasedGemm biased, bool cuda) {
+  Type bias = getElementTypeOrSelf(biased.broadcast.getInputs()[0].getType());
+  return cuda ? bias == getElementTypeOrSelf(biased.broadcast.getResult().getType()) : bias.isF32();
+}
+
 std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
   auto product = sum.getA().getDefiningOp<EinsumOp>(), broadcast = sum.getB().getDefiningOp<EinsumOp>();
   if (!product || !broadcast || product == broadcast || broadcast.getInputs().size() != 1)
@@ -124,7 +129,7 @@ std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
   ArrayRef<int> dims = rule.operands[0], result = rule.results[0];
   auto bias = cast<RankedTensorType>(broadcast.getInputs()[0].getType());
   if (dims.empty() || dims.size() >= result.size() || result.take_back(dims.size()) != dims ||
-      bias.getNumElements() != gemm->n || !bias.getElementType().isF32())
+      bias.getNumElements() != gemm->n)
     return std::nullopt;
   return BiasedGemm{product, broadcast};
 }

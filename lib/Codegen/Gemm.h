@@ -23,6 +23,8 @@ struct BiasedGemm {
   EinsumOp product, broadcast;
 };
 std::optional<BiasedGemm> asBiasedGemm(AddOp sum);
+/// Whether the library adds a bias of this type: f32 on CPUs, the result's on CUDA devices.
+bool takesBias(BiasedGemm biased, bool cuda);
 /// The same where it is all that a fusion does.
 std::optional<BiasedGemm> asBiasedGemm(FusionOp fusion);
 

@@ -481,7 +481,7 @@ LogicalResult Generator::emitOp(Operation *op) {
         return success();
       })
       .Case([&](FusionOp fusion) {
-        if (std::optional<BiasedGemm> biased = asBiasedGemm(fusion)) {
+        if (std::optional<BiasedGemm> biased = asBiasedGemm(fusion); biased && takesBias(*biased, cuda)) {
           auto outside = [&](Value v) { return fusion.getInputs()[cast<BlockArgument>(v).getArgNumber()]; };
           return emitGemm(biased->product, fusion.getResult(0), outside(biased->product.getInputs()[0]),
                           outside(biased->product.getInputs()[1]), outside(biased->broadcast.getInputs()[0]));

@@ -10,8 +10,8 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
     Local program -> local program. A matrix product and the addition of its bias become one fusion; so do connected ops
     that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss). What is used
     only inside a fusion needs no buffer. Sums over a whole tensor are first cut into a sum per row and a sum of those, so that
-    they run on all threads with a fixed order of additions. With `target=cuda` a bias joins its product only where it has the
-    result's type: cuBLASLt adds no other.
+    they run on all threads with a fixed order of additions. With `target=cuda` the bias of a bf16 product is
+    rounded to bf16 first: cuBLASLt adds none but the result's type.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
 }

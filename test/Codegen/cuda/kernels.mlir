@@ -25,7 +25,6 @@ pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 // CHECK: scf.for
 // CHECK: arith.maximumf
 // CHECK: gpu.shuffle xor
-// CHECK: gpu.barrier
 // CHECK: llvm.store {{.*}} : f32, !llvm.ptr<3>
 // CHECK: gpu.barrier
 // CHECK: gpu.return
