@@ -131,7 +131,18 @@ int main(int argc, char **argv) {
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(input, sources, &context);
   if (!module)
     return PCRT_BAD_INPUT;
-  options = {*chosen, mode == "train", optimizer, to, output, emitPlan, report, bucketBytes, prefetch, prefetchBytes, memoryLimit, timing};
+  options.plan = *chosen;
+  options.train = mode == "train";
+  options.optimizer = optimizer;
+  options.to = to;
+  options.output = output;
+  options.emitPlan = emitPlan;
+  options.report = report;
+  options.bucketBytes = bucketBytes;
+  options.prefetch = prefetch;
+  options.prefetchBytes = prefetchBytes;
+  options.memoryLimit = memoryLimit;
+  options.timing = timing;
   options.cuda = target == "cuda";
   options.archs.assign(archs.begin(), archs.end());
   options.attention = attention;
