@@ -140,6 +140,8 @@ private:
       if (items[first.items[0]].group == item.group || first.wait >= item.ready)
         continue;
       item.ready = first.wait;
+      for (unsigned i : first.items) // the first must not be waited for later in the second schedule
+        items[i].needed = std::min(items[i].needed, first.wait);
       changed = true;
     }
     return changed;

@@ -71,11 +71,9 @@ mlir::LogicalResult propagate(mlir::ModuleOp module, const Seeds &seeds);
 /// Takes `axis` out of the program: moves over it go, every value is whole on it. Other axes stay as they are.
 void unplace(mlir::ModuleOp module, mlir::StringAttr axis);
 
-/// Gives the readers of each of `values` a `pc.copy` of their own per phase of the step's body, so that what is gathered
-/// for the forward pass is not kept for the backward pass; with `perUse` also where another of the values is read between
-/// two readers (tied embeddings). Returns the copies.
-llvm::SmallVector<mlir::Value> separateReaders(mlir::ModuleOp module, mlir::ArrayRef<mlir::Value> values,
-                                               bool perUse = false);
+/// Gives the readers of each of `values` a `pc.copy` of their own per phase of the step's body, so that what is
+/// gathered for the forward pass is not kept for the backward pass. Returns the copies.
+llvm::SmallVector<mlir::Value> separateReaders(mlir::ModuleOp module, mlir::ArrayRef<mlir::Value> values);
 
 /// The same for the activations that linears read, so that the gradient of a weight gathers its activation again.
 /// Returns the activations.

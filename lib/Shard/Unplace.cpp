@@ -26,46 +26,29 @@ void pc::unplace(ModuleOp module, StringAttr axis) {
   });
 }
 
-/// The readers of `value` in the step's body, in order.
-static SmallVector<OpOperand *> readersInBody(Value value) {
-  SmallVector<OpOperand *> uses;
-  for (OpOperand &use : value.getUses())
-    if (isa<AccumulateOp>(use.getOwner()->getParentOp()) && !isa<YieldOp>(use.getOwner()))
-      uses.push_back(&use);
-  llvm::stable_sort(uses, [](OpOperand *a, OpOperand *b) {
-    return a->getOwner() != b->getOwner() && a->getOwner()->isBeforeInBlock(b->getOwner());
-  });
-  return uses;
-}
-
-SmallVector<Value> pc::separateReaders(ModuleOp module, ArrayRef<Value> values, bool perUse) {
-  // Where any of the values is read: the readers of one of them are apart where another one is read in between.
-  SmallVector<std::pair<Operation *, Value>> reads;
-  for (Value value : values)
-    for (OpOperand *use : readersInBody(value))
-      reads.push_back({use->getOwner(), value});
-  llvm::stable_sort(reads, [](auto &a, auto &b) { return a.first != b.first && a.first->isBeforeInBlock(b.first); });
-  auto apart = [&](Operation *a, Operation *b, Value value) {
-    auto it = llvm::upper_bound(reads, a, [](Operation *op, auto &read) { return op->isBeforeInBlock(read.first); });
-    for (; it != reads.end() && it->first->isBeforeInBlock(b); ++it)
-      if (it->second != value)
-        return true;
-    return false;
-  };
+SmallVector<Value> pc::separateReaders(ModuleOp module, ArrayRef<Value> values) {
+  auto inBody = [](Operation *op) { return isa<AccumulateOp>(op->getParentOp()); };
   OpBuilder builder(module.getContext());
   SmallVector<Value> copies;
   for (Value value : values) {
-    Operation *last = nullptr;
-    Value copy;
-    for (OpOperand *use : readersInBody(value)) {
-      Operation *reader = use->getOwner();
-      if (!last || stepPhase(reader) != stepPhase(last) || (perUse && reader != last && apart(last, reader, value))) {
-        builder.setInsertionPoint(reader);
-        copy = CopyOp::create(builder, value.getLoc(), value.getType(), value);
-        copies.push_back(copy);
+    for (StepPhase phase : {StepPhase::Forward, StepPhase::Backward}) {
+      SmallVector<OpOperand *> uses;
+      Operation *first = nullptr;
+      for (OpOperand &use : value.getUses()) {
+        Operation *reader = use.getOwner();
+        if (!inBody(reader) || isa<YieldOp>(reader) || stepPhase(reader) != phase)
+          continue;
+        uses.push_back(&use);
+        if (!first || reader->isBeforeInBlock(first))
+          first = reader;
       }
-      use->set(copy);
-      last = reader;
+      if (uses.empty())
+        continue;
+      builder.setInsertionPoint(first);
+      Value copy = CopyOp::create(builder, value.getLoc(), value.getType(), value);
+      for (OpOperand *use : uses)
+        use->set(copy);
+      copies.push_back(copy);
     }
   }
   return copies;

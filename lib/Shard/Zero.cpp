@@ -103,7 +103,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
           rest[user->getResult(0)] = AxisState::whole();
       }
   if (stage == 3 && reshardAfterForward)
-    for (Value copy : separateReaders(module, parameters, /*perUse=*/true))
+    for (Value copy : separateReaders(module, parameters))
       rest[copy] = shards.lookup(cast<ParameterOp>(source(copy).getDefiningOp()).getName());
   seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
     auto it = rest.find(v.value);
