@@ -44,7 +44,7 @@ constexpr int kMaxRegions = 1024;
 Region regions[kMaxRegions];
 char *regionsBase = nullptr, *regionsEnd = nullptr;
 thread_local Region *current __attribute__((tls_model("initial-exec"))) = nullptr;
-thread_local bool betweenSteps __attribute__((tls_model("initial-exec"))) = false;
+thread_local bool counts __attribute__((tls_model("initial-exec"))) = false; ///< This thread works for a step.
 std::atomic<int> stepping{0}; ///< Ranks of this process that are in a step.
 std::atomic<int64_t> counted{0};
 std::mutex reserving;
@@ -81,14 +81,13 @@ void freeInRegion(void *block) {
 }
 
 void count() {
-  if (stepping.load(std::memory_order_relaxed) && !betweenSteps)
+  if (counts && stepping.load(std::memory_order_relaxed))
     counted.fetch_add(1, std::memory_order_relaxed);
 }
 
 } // namespace
 
 int pcrt::reserveLibraryMemory(int threads) {
-  betweenSteps = true;
   std::lock_guard<std::mutex> lock(reserving);
   if (!regionsBase) {
     // One range of addresses for all, so that a block is known by its address; it costs nothing yet.
@@ -110,14 +109,16 @@ int pcrt::reserveLibraryMemory(int threads) {
   return reserved - threads;
 }
 
+void pcrt::countAllocationsOfThread() { counts = true; }
+
 void pcrt::startCountingAllocations() {
-  betweenSteps = false;
+  counts = true;
   stepping.fetch_add(1);
 }
 
 int64_t pcrt::stopCountingAllocations() {
   stepping.fetch_sub(1);
-  betweenSteps = true;
+  counts = false;
   return counted.exchange(0);
 }
 
@@ -198,6 +199,7 @@ int posix_memalign(void **block, size_t alignment, size_t bytes) {
 #else
 
 int pcrt::reserveLibraryMemory(int) { return -1; }
+void pcrt::countAllocationsOfThread() {}
 void pcrt::startCountingAllocations() {}
 int64_t pcrt::stopCountingAllocations() { return 0; }
 LibraryCall::LibraryCall(int) {}

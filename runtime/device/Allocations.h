@@ -16,11 +16,15 @@ namespace pcrt {
 /// Called by each rank of the process, on the thread that will begin its steps, before its first LibraryCall.
 int reserveLibraryMemory(int threads);
 
+/// The calling thread works for steps only: its allocations count while a rank of this process is in one. Those of other
+/// threads (which watch peers, say) never do.
+void countAllocationsOfThread();
+
 /// A step of a rank of this process begins on this thread: allocations that reach the heap are counted.
 void startCountingAllocations();
 
 /// The step ends. Returns how many allocations (malloc, calloc, realloc, new, ...) reached the heap since an end was
-/// told last; those of threads between two steps of their rank do not count. Always 0 in builds with a sanitizer, which
+/// told last. Always 0 in builds with a sanitizer, which
 /// owns the allocator.
 int64_t stopCountingAllocations();
 

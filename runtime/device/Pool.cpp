@@ -1,5 +1,6 @@
 //===- Pool.cpp - the threads of one rank ---------------------------------===//
 #include "device/Pool.h"
+#include "device/Allocations.h"
 
 #include <csignal>
 #include <pthread.h>
@@ -45,6 +46,7 @@ Pool::Pool(int wanted) : numThreads(std::max(wanted, 1)) {
     threads.emplace_back([=, this] {
       if (known)
         pinToCore(allowed, thread, numThreads);
+      countAllocationsOfThread();
       work(thread);
     });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
