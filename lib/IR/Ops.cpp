@@ -195,6 +195,55 @@ LogicalResult WaitOp::verify() {
 }
 
 //===---------------------------------------------------------------------------===//
+// Stages
+//===---------------------------------------------------------------------------===//
+
+LogicalResult TaskOp::verify() {
+  bool optimizer = getKind() == TaskKind::Optimizer;
+  if (optimizer ? getChunk() || getMicrobatch() : !getChunk() || !getMicrobatch())
+    return emitOpError() << (optimizer ? "of the optimizer has no chunk or microbatch (C1)"
+                                       : "needs a chunk and a microbatch (C1)");
+  if (!optimizer && (static_cast<int64_t>(*getChunk()) < 0 || static_cast<int64_t>(*getMicrobatch()) < 0))
+    return emitOpError() << "has a negative chunk or microbatch (C1)";
+  return success();
+}
+
+LogicalResult MicrobatchOp::verify() {
+  auto stack = cast<RankedTensorType>(getStack().getType());
+  int64_t index = getIndex();
+  PlaceAttr place = placement(stack);
+  if (stack.getRank() < 1 || index < 0 || index >= stack.getDimSize(0) || (place && !place.axes(0).empty()))
+    return emitOpError() << "has no element " << index << " in " << stack << " (C1)";
+  Attribute encoding = place ? Attribute(place.dropFront()) : Attribute();
+  if (!sameUpToHome(RankedTensorType::get(stack.getShape().drop_front(), stack.getElementType(), encoding),
+                    getElement().getType()))
+    return emitOpError() << "cannot be " << getElement().getType() << ", an element of " << stack << " (C2)";
+  return success();
+}
+
+template <typename Op> static LogicalResult verifyMessage(Op op) {
+  for (int64_t number : {op.getStage(), op.getFlow(), op.getMessage(), op.getSlots() - 1})
+    if (number < 0)
+      return op.emitOpError() << "needs stage, flow and message of at least 0 and slots of at least 1 (C1)";
+  return success();
+}
+LogicalResult SendOp::verify() { return verifyMessage(*this); }
+LogicalResult ReceiveOp::verify() { return verifyMessage(*this); }
+
+LogicalResult AddendOp::verify() {
+  PlaceAttr place = placement(getX());
+  for (StringAttr axis : axisList(getAxes())) {
+    if (!place || !place.state(axis).isWhole() || place.getKind() == PartialKind::Max)
+      return emitOpError() << "needs a placed operand that is whole on '" << axis.getValue() << "', got "
+                           << getX().getType() << " (C1)";
+    place = place.with(axis, AxisState::sum());
+  }
+  if (getResult().getType() != withEncoding(getX().getType(), place))
+    return emitOpError() << "makes " << getResult().getType() << " of " << getX().getType() << " (C1)";
+  return success();
+}
+
+//===---------------------------------------------------------------------------===//
 // Leaves and sinks
 //===---------------------------------------------------------------------------===//
 

@@ -7,9 +7,9 @@
 
 using namespace mlir;
 
+#include "pc/IR/FactorOpInterface.cpp.inc"
 #include "pc/IR/PCDialect.cpp.inc"
 #include "pc/IR/PCEnums.cpp.inc"
-#include "pc/IR/FactorOpInterface.cpp.inc"
 
 #define GET_TYPEDEF_CLASSES
 #include "pc/IR/PCTypes.cpp.inc"
@@ -29,8 +29,8 @@ void PCDialect::initialize() {
 }
 
 StringRef moveName(MoveKind kind) {
-  static constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
-                                          "slice",      "mask",       "pad"};
+  static constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",
+                                          "mask",       "pad"};
   return names[static_cast<int>(kind)];
 }
 
@@ -59,6 +59,13 @@ MeshAttr meshOf(Operation *op) {
   return mesh ? mesh.getMesh() : MeshAttr();
 }
 
+/// What a pipeline's task is.
+static StepPhase phaseOf(TaskKind kind) {
+  if (kind == TaskKind::Optimizer)
+    return StepPhase::Optimizer;
+  return kind == TaskKind::Forward ? StepPhase::Forward : StepPhase::Backward;
+}
+
 StepPhase stepPhase(Operation *op) {
   Operation *inBody = op;
   while (inBody && !isa_and_nonnull<AccumulateOp>(inBody->getParentOp()))
@@ -69,6 +76,9 @@ StepPhase stepPhase(Operation *op) {
     while (top->getParentOp() && !isa<ModuleOp>(top->getParentOp()) && top->getParentOp()->getParentOp() &&
            !isa<ModuleOp>(top->getParentOp()->getParentOp()))
       top = top->getParentOp();
+    for (Operation *previous = top; previous; previous = previous->getPrevNode())
+      if (auto task = dyn_cast<TaskOp>(previous))
+        return phaseOf(task.getKind());
     for (Operation &other : *top->getBlock())
       if (isa<AccumulateOp>(other))
         return StepPhase::Optimizer;
@@ -88,8 +98,6 @@ std::string sourceName(Operation *op) {
   return op->getName().stripDialect().str();
 }
 
-SmallVector<StringAttr> axisList(ArrayAttr axes) {
-  return llvm::to_vector(axes.getAsRange<StringAttr>());
-}
+SmallVector<StringAttr> axisList(ArrayAttr axes) { return llvm::to_vector(axes.getAsRange<StringAttr>()); }
 
 } // namespace pc

@@ -87,7 +87,7 @@ private:
     auto init = InitAttr::get(context, normal ? InitKind::Normal : InitKind::Fill, builder.getF64FloatAttr(normal ? std : fill));
     auto full = builder.getStringAttr(tensor + suffix.str());
     return ParameterOp::create(builder, NameLoc::get(full), type(dims), full, builder.getStrArrayAttr(dims), init,
-                               SourceAttr::get(context, tensor, shape, start, size), nullptr, nullptr, nullptr);
+                               SourceAttr::get(context, tensor, shape, start, size), nullptr, nullptr, nullptr, nullptr);
   }
 
   /// A parameter that is a whole tensor; its Hugging Face shape merges dims: `merged` counts the dims of each merged group.

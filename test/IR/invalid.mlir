@@ -388,3 +388,43 @@ func.func @statistics(%x: tensor<2x8xbf16>, %g: tensor<8xf32>) {
   %y, %r = pc.rms_norm %x, %g eps 1.0e-5 : (tensor<2x8xbf16>, tensor<8xf32>) -> (tensor<2x8xbf16>, tensor<2xbf16>)
   return
 }
+
+// -----
+
+func.func @task() {
+  // expected-error @+1 {{'pc.task' op needs a chunk and a microbatch (C1)}}
+  pc.task weight
+  return
+}
+
+// -----
+
+func.func @microbatch(%s: tensor<2x8xf32>) {
+  // expected-error @+1 {{'pc.microbatch' op has no element 2 in 'tensor<2x8xf32>' (C1)}}
+  %m = pc.microbatch %s[2] : tensor<2x8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @microbatch(%s: tensor<2x8xf32>) {
+  // expected-error @+1 {{'pc.microbatch' op cannot be 'tensor<4xf32>', an element of 'tensor<2x8xf32>' (C2)}}
+  %m = pc.microbatch %s[1] : tensor<2x8xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @send(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'pc.send' op needs stage, flow and message of at least 0 and slots of at least 1 (C1)}}
+  pc.send %x to 1 flow 0 message 0 slots 0 : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @addend(%x: tensor<f32, #pc.place<[] sum(pp)>>) {
+  // expected-error @+1 {{'pc.addend' op needs a placed operand that is whole on 'pp'}}
+  %y = pc.addend %x on ["pp"] : (tensor<f32, #pc.place<[] sum(pp)>>) -> tensor<f32, #pc.place<[] sum(pp)>>
+  return
+}

@@ -39,3 +39,22 @@ func.func @bucket(%x: tensor<8xf32>, %y: tensor<4xf32>) {
   %z:2 = pc.wait %t : tensor<8xf32>, tensor<8xf32>
   return
 }
+
+// One stage of two: it receives, computes, and sends.
+// CHECK-LABEL: func.func @stage
+func.func @stage(%s: tensor<2x8x64xf32, #pc.place<[_, dp, _]>>, %l: tensor<f32, #pc.place<[]>>) {
+  // CHECK: pc.task forward chunk 1 microbatch 0
+  pc.task forward chunk 1 microbatch 0
+  // CHECK: pc.receive from 0 flow 2 message 0 slots 2 : tensor<8x64xf32
+  %x = pc.receive from 0 flow 2 message 0 slots 2 : tensor<8x64xf32, #pc.place<[dp, _]>>
+  // CHECK: pc.microbatch %{{.*}}[1] : tensor<2x8x64xf32, {{.*}}> -> tensor<8x64xf32
+  %m = pc.microbatch %s[1] : tensor<2x8x64xf32, #pc.place<[_, dp, _]>> -> tensor<8x64xf32, #pc.place<[dp, _]>>
+  %y = pc.add %x, %m : (tensor<8x64xf32, #pc.place<[dp, _]>>, tensor<8x64xf32, #pc.place<[dp, _]>>) -> tensor<8x64xf32, #pc.place<[dp, _]>>
+  // CHECK: pc.send %{{.*}} to 0 flow 3 message 0 slots 2 : tensor<8x64xf32
+  pc.send %y to 0 flow 3 message 0 slots 2 : tensor<8x64xf32, #pc.place<[dp, _]>>
+  // CHECK: pc.task optimizer
+  pc.task optimizer
+  // CHECK: pc.addend %{{.*}} on ["tp"]
+  %a = pc.addend %l on ["tp"] : (tensor<f32, #pc.place<[]>>) -> tensor<f32, #pc.place<[] sum(tp)>>
+  return
+}

@@ -44,7 +44,8 @@ inline PlaceAttr placement(mlir::Value value) { return placement(value.getType()
 mlir::RankedTensorType withEncoding(mlir::Type type, mlir::Attribute encoding);
 /// The mesh of the module that holds `op`, or null.
 MeshAttr meshOf(mlir::Operation *op);
-/// Forward, backward (behind `pc.seed` in its block) or optimizer (outside of accumulate, in a module that has one).
+/// Forward, backward (behind `pc.seed` in its block) or optimizer (outside of accumulate, in a module that has one); in
+/// programs of stages, what the last `pc.task` before it says.
 StepPhase stepPhase(mlir::Operation *op);
 /// The source name in a location ("h.0.attn.c_proj"), or the op's own name without the dialect's prefix.
 std::string sourceName(mlir::Operation *op);

@@ -68,6 +68,13 @@ def PC_TableKind : I32EnumAttr<"TableKind", "which rotary table", [
   let cppNamespace = "::pc";
 }
 
+def PC_TaskKind : I32EnumAttr<"TaskKind", "a task of a pipeline schedule, or what follows all of them", [
+    I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Recompute", 1, "recompute">,
+    I32EnumAttrCase<"Backward", 2, "backward">, I32EnumAttrCase<"Weight", 3, "weight">,
+    I32EnumAttrCase<"Optimizer", 4, "optimizer">]> {
+  let cppNamespace = "::pc";
+}
+
 def PC_MeshAttr : PC_Attr<"Mesh", "mesh"> {
   let summary = "Named axes of a device mesh, outermost first";
   let description = [{

@@ -114,7 +114,8 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
   let summary = "A parameter as it is at the start of the step";
   let description = [{
     `dims` names every dim. `valid` is the shape without padding, where there is padding. In local programs, `layout` and
-    `global` say which block of which tensor this rank holds.
+    `global` say which block of which tensor this rank holds. In the program of one stage, `key` is the parameter's position in
+    the whole program: initial elements are drawn by it, and stages that share a parameter know it by its key.
 
     Constraints: (C1) as many names as dims; (C2) `valid` has the rank of the tensor and is nowhere larger; (C3) the box of
     `source` has as many elements as `valid`.
@@ -123,12 +124,12 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
   }];
   let arguments = (ins StrAttr:$name, StrArrayAttr:$dims, PC_InitAttr:$init, PC_SourceAttr:$source,
                        OptionalAttr<DenseI64ArrayAttr>:$valid, OptionalAttr<DenseI64ArrayAttr>:$global,
-                       OptionalAttr<PC_PlaceAttr>:$layout);
+                       OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key);
   let results = (outs AnyRankedTensor:$value);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    $name `dims` $dims `init` $init `source` $source (`valid` $valid^)? (`global` $global^ `layout` $layout)? attr-dict
-    `:` type($value)
+    $name `dims` $dims `init` $init `source` $source (`key` $key^)? (`valid` $valid^)? (`global` $global^ `layout` $layout)?
+    attr-dict `:` type($value)
   }];
 }
 
@@ -477,6 +478,74 @@ def PC_MaskOp : PC_Move<"mask"> {
 }
 def PC_PadOp : PC_DimMove<"pad"> {
   let summary = "Split -> partial sum, without traffic: the own block inside zeros";
+}
+
+//===---------------------------------------------------------------------------===//
+// Stages
+//===---------------------------------------------------------------------------===//
+
+def PC_TaskOp : PC_Op<"task", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "What the ops behind it, up to the next one, are to the pipeline schedule";
+  let description = [{
+    Programs of stages only: every op that computes stands behind one. No effect at run time; errors, reports and timelines name it.
+    Constraint (C1): chunk and microbatch are at least 0, and both are there unless the kind is `optimizer`.
+    Example: `pc.task backward chunk 1 microbatch 3`
+  }];
+  let arguments = (ins PC_TaskKind:$kind, OptionalAttr<I64Attr>:$chunk, OptionalAttr<I64Attr>:$microbatch);
+  let assemblyFormat = "$kind (`chunk` $chunk^ `microbatch` $microbatch)? attr-dict";
+  let hasVerifier = 1;
+}
+
+def PC_MicrobatchOp : PC_Op<"microbatch", [Pure]> {
+  let summary = "One element of a stack of microbatches: `%y = pc.microbatch %stack[1] : tensor<2x8x64xi32> -> tensor<8x64xi32>`";
+  let description = [{
+    A view: it lies in the bytes of the stack. Constraints: (C1) the stack's first dim is unsplit and larger than `index`, which
+    is at least 0; (C2) the result is the stack without its first dim.
+  }];
+  let arguments = (ins AnyRankedTensor:$stack, I64Attr:$index);
+  let results = (outs AnyRankedTensor:$element);
+  let assemblyFormat = "$stack `[` $index `]` attr-dict `:` type($stack) `->` type($element)";
+  let hasVerifier = 1;
+}
+
+def PC_SendOp : PC_Op<"send", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Sends a value to another stage";
+  let description = [{
+    `stage` is the coordinate on the axis of stages; the partner is the rank with the same coordinates on all other axes. `flow` is a
+    number of its own for every source, destination, kind of task and chunk; `message` counts the flow's messages. The value is
+    copied into the flow's channel, which holds `slots` messages: a send waits only while all of them are full, and when it is
+    done its input may be overwritten. Sends and receives of one program are never reordered.
+
+    Constraints: (C1) stage, flow and message are at least 0, slots at least 1. Matching is checked by `pc-verify-staged`.
+    Example: `pc.send %x to 1 flow 0 message 2 slots 2 : tensor<8x64xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$stage, I64Attr:$flow, I64Attr:$message, I64Attr:$slots);
+  let assemblyFormat = "$x `to` $stage `flow` $flow `message` $message `slots` $slots attr-dict `:` type($x)";
+  let hasVerifier = 1;
+}
+
+def PC_ReceiveOp : PC_Op<"receive", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "The value that another stage sent";
+  let description = [{
+    Waits until the message is there. Attributes and constraints as `pc.send`.
+    Example: `%x = pc.receive from 0 flow 0 message 2 slots 2 : tensor<8x64xf32>`
+  }];
+  let arguments = (ins I64Attr:$stage, I64Attr:$flow, I64Attr:$message, I64Attr:$slots);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = "`from` $stage `flow` $flow `message` $message `slots` $slots attr-dict `:` type($value)";
+  let hasVerifier = 1;
+}
+
+def PC_AddendOp : PC_Op<"addend", [Pure]> {
+  let summary = "This stage's addend of a sum over stages: `%y = pc.addend %x on [\"pp\"] : (tensor<f32>) -> tensor<f32, #pc.place<[] sum(pp)>>`";
+  let description = [{
+    Placed programs of stages only: each stage says what its own part of a sum is (the loss, the squared norm of gradients), so that
+    an ordinary move adds them. Constraint (C1): the result is the operand, partial on `axes` too.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x `on` $axes attr-dict `:` functional-type($x, $result)";
+  let hasVerifier = 1;
 }
 
 //===---------------------------------------------------------------------------===//
