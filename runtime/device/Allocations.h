@@ -16,8 +16,8 @@ namespace pcrt {
 /// Called by each rank of the process, on the thread that will begin its steps, before its first LibraryCall.
 int reserveLibraryMemory(int threads);
 
-/// The calling thread works for steps only: its allocations count while a rank of this process is in one. Those of other
-/// threads (which watch peers, say) never do.
+/// The calling thread works for steps only: its allocations count while a rank of this process is in one. Those of
+/// other threads (which watch peers, say) never do.
 void countAllocationsOfThread();
 
 /// A step of a rank of this process begins on this thread: allocations that reach the heap are counted.

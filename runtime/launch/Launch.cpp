@@ -53,6 +53,8 @@ private:
   void watch();
   void reap();
   void noteFailure(int rank, int status);
+  /// Nothing explains why a rank lost another one: that is then what is known.
+  void acceptLoss();
   void forwardSignal(int signal);
   void forwardOutput();
   void killAll(int signal);
@@ -70,7 +72,8 @@ private:
   int interruptedBy = 0;   ///< Signal that ended the run from outside.
   double killAt = 0;       ///< When to kill what still runs; 0: not yet.
   int firstBadExit = 0;    ///< First exit code of a rank that says more than "peer lost".
-  std::string lastMessage; ///< What the launcher itself saw first.
+  std::string lastMessage; ///< The first end of a rank that explains a failure.
+  std::string lostMessage; ///< The first end of a rank that only lost another one.
 };
 
 } // namespace
@@ -193,8 +196,10 @@ void Run::watch() {
       if (info.ssi_signo != SIGCHLD)
         forwardSignal(info.ssi_signo);
     reap();
-    if (killAt && monotonicSeconds() >= killAt)
+    if (killAt && monotonicSeconds() >= killAt) {
+      acceptLoss();
       killAll(SIGKILL);
+    }
   }
 }
 
@@ -234,12 +239,23 @@ void Run::noteFailure(int rank, int status) {
       firstBadExit = firstBadExit ? firstBadExit : exits[rank];
     }
   }
-  if (lastMessage.empty())
-    lastMessage = message;
-  control->recordFailure(rank, meaning, message);
+  // A rank that lost another one may be gone before the system has buried the other: that one will say why.
+  bool isCause = WIFSIGNALED(status) || exits[rank] != PCRT_PEER_LOST;
+  std::string &place = isCause ? lastMessage : lostMessage;
+  if (place.empty())
+    place = message;
+  if (isCause)
+    control->recordFailure(rank, meaning, message);
   // The others notice by themselves (ShmWatcher); this is for those that do not.
   if (!killAt)
     killAt = monotonicSeconds() + (interruptedBy ? 3 : 0.9);
+}
+
+void Run::acceptLoss() {
+  if (!lastMessage.empty() || lostMessage.empty())
+    return;
+  lastMessage = lostMessage;
+  control->recordFailure(-1, PCRT_PEER_LOST, lostMessage);
 }
 
 void Run::forwardSignal(int signal) {
@@ -267,6 +283,7 @@ int Run::exitCode() {
     fprintf(stderr, "pc-run: ended by signal %d (%s)\n", interruptedBy, strsignal(interruptedBy));
     return 128 + interruptedBy;
   }
+  acceptLoss();
   if (lastMessage.empty())
     return 0;
   const FailureRecord &failure = control->failure;

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # usage: failures.sh PC_RUN VICTIM [STANDIN]: runs in which one rank fails; looks at exit codes, messages, the time it takes
-# and at what is left behind.
+# and at what is left behind. The limits in milliseconds are those of a machine that does nothing else; PC_TEST_SLACK (10)
+# multiplies them, so that a busy one fails only where ranks hang.
 set -u
+slack=${PC_TEST_SLACK:-10}
 pc_run=$1 victim=$2 standin=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -28,7 +30,7 @@ expect() {
   timeout 60 "$@" >"$work/out" 2>"$work/err"
   local got=$? took=$(($(milliseconds) - start))
   [ $got = "$code" ] || complain "exit code $got, not $code"
-  [ $took -le "$limit" ] || complain "took $took ms, not at most $limit"
+  [ $took -le $((limit * slack)) ] || complain "took $took ms, not at most $limit (x $slack)"
   local regex
   while IFS= read -r -d ';' regex; do
     [ -z "$regex" ] || grep -Eq -- "$regex" "$work/err" || complain "nothing like '$regex' in stderr"
@@ -38,10 +40,11 @@ expect() {
 }
 
 leftovers() {
-  if pgrep -f "^$victim" >/dev/null; then
+  for ((wait = 0; wait < slack; ++wait)); do
+    pgrep -f "^$victim" >/dev/null || break
     sleep 0.3
-    ! pgrep -fa "^$victim" >>"$work/err" || complain "processes left behind"
-  fi
+  done
+  ! pgrep -fa "^$victim" >>"$work/err" || complain "processes left behind"
   [ "$(shm_files)" = "$shm_before" ] || complain "files left in /dev/shm"
 }
 
@@ -117,7 +120,7 @@ kill -INT $!
 wait $!
 code=$?
 [ $code = 130 ] || complain "exit code $code, not 130"
-[ $(($(milliseconds) - start)) -le 1500 ] || complain 'the ranks did not get the signal'
+[ $(($(milliseconds) - start)) -le $((1500 * slack)) ] || complain 'the ranks did not get the signal'
 leftovers
 name='launcher killed'
 {
@@ -127,7 +130,6 @@ name='launcher killed'
   kill -KILL $!
   wait $!
 } 2>"$work/err"
-sleep 0.3
 leftovers
 
 # Without pc-run: every rank by itself, under the environment of another launcher. foreign NAME VICTIM-RANK 'codes' LIMIT-MS MODE
@@ -157,7 +159,7 @@ foreign() {
   done
   local took=$(($(milliseconds) - start))
   [[ $codes =~ ^$3\ $ ]] || complain "exit codes $codes, not $3"
-  [ $took -le "$4" ] || complain "took $took ms, not at most $4"
+  [ $took -le $(($4 * slack)) ] || complain "took $took ms, not at most $4 (x $slack)"
   leftovers
   echo "$name: $took ms"
 }
