@@ -24,8 +24,7 @@ void countAllocationsOfThread();
 void startCountingAllocations();
 
 /// The step ends. Returns how many allocations (malloc, calloc, realloc, new, ...) reached the heap since an end was
-/// told last. Always 0 in builds with a sanitizer, which
-/// owns the allocator.
+/// told last. Always 0 in builds with a sanitizer, which owns the allocator.
 int64_t stopCountingAllocations();
 
 /// While it lives, allocations of the calling thread are served from the memory with index `thread`; where that is
