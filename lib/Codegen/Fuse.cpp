@@ -88,20 +88,58 @@ void roundBias(BiasedGemm &biased) {
   biased.broadcast->setOperand(0, CastOp::create(builder, bias.getLoc(), rounded, bias));
 }
 
-/// Products whose result is only read by the sum with their bias.
+/// gelu_tanh of `sum`, where something else reads the sum, too; null if there is none.
+ActivationOp geluBeside(AddOp sum) {
+  for (Operation *user : sum->getUsers())
+    if (auto gelu = dyn_cast<ActivationOp>(user);
+        gelu && gelu->getBlock() == sum->getBlock() && !sum->hasOneUse() && biasedGeluOf(gelu))
+      return gelu;
+  return nullptr;
+}
+
+/// Products whose result is only read by the sum with their bias, and on CUDA devices their gelu.
 void fuseBiases(Block &block, bool cuda) {
-  for (Operation &op : llvm::make_early_inc_range(block)) {
-    auto sum = dyn_cast<AddOp>(op);
-    std::optional<BiasedGemm> biased = sum ? asBiasedGemm(sum) : std::nullopt;
+  for (AddOp sum : llvm::to_vector(block.getOps<AddOp>())) {
+    std::optional<BiasedGemm> biased = asBiasedGemm(sum);
     if (!biased || !biased->product->hasOneUse() || !biased->broadcast->hasOneUse() ||
         biased->product->getBlock() != &block || biased->broadcast->getBlock() != &block)
       continue;
     auto elementOf = [](Value v) { return getElementTypeOrSelf(v.getType()); };
+    if (cuda && elementOf(biased->product) != elementOf(sum))
+      continue;
     if (cuda && elementOf(biased->broadcast.getInputs()[0]).isF32() && elementOf(sum).isBF16())
       roundBias(*biased);
-    if (takesBias(*biased, cuda))
-      makeFusion({biased->product, biased->broadcast, sum}, sum);
+    if (!takesBias(*biased, cuda))
+      continue;
+    SmallVector<Operation *> ops = {biased->product, biased->broadcast, sum};
+    if (ActivationOp gelu = cuda ? geluBeside(sum) : nullptr)
+      ops.push_back(gelu);
+    makeFusion(ops, sum);
   }
+}
+
+/// CUDA: what cuBLASLt does with a product's result or operand while it has it at hand.
+void fuseGradients(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block))
+    if (auto gradient = dyn_cast<ActivationGradOp>(op))
+      if (EinsumOp product = geluGradOf(gradient); product && product->hasOneUse() && product->getBlock() == &block)
+        makeFusion({product, gradient}, gradient);
+  SmallVector<EinsumOp> sums;
+  for (auto sum : block.getOps<EinsumOp>())
+    if (sum.getInputs().size() == 1)
+      sums.push_back(sum);
+  for (EinsumOp sum : sums)
+    if (EinsumOp product = biasGradOf(sum)) {
+      // Where the first of the two stands, if the other one can: results are wanted early, operands are there.
+      bool sumFirst = sum->isBeforeInBlock(product);
+      Operation *first = sumFirst ? sum : product;
+      bool there = llvm::all_of(product->getOperands(), [&](Value operand) {
+        Operation *definition = operand.getDefiningOp();
+        return !definition || definition->getBlock() != &block || definition->isBeforeInBlock(first);
+      });
+      if (there)
+        makeFusion({product, sum}, first);
+    }
 }
 
 /// A growing group of row ops and the position (op number in the block) where it will stand.
@@ -234,6 +272,8 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
     for (Block *block : blocks) {
       splitFullSums(*block);
       fuseBiases(*block, target == "cuda");
+      if (target == "cuda")
+        fuseGradients(*block);
       RowFuser(*block).run();
     }
   }

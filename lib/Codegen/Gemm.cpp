@@ -1,5 +1,6 @@
 //===- Gemm.cpp - Einsums that are matrix products ------------------------------------------===//
 #include "Gemm.h"
+#include "pcrt/pcrt.h"
 
 using namespace mlir;
 using namespace pc;
@@ -112,9 +113,11 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   return g;
 }
 
+static Type elementOf(Value value) { return getElementTypeOrSelf(value.getType()); }
+
 bool pc::takesBias(BiasedGemm biased, bool cuda) {
-  Type bias = getElementTypeOrSelf(biased.broadcast.getInputs()[0].getType());
-  return cuda ? bias == getElementTypeOrSelf(biased.broadcast.getResult().getType()) : bias.isF32();
+  Type bias = elementOf(biased.broadcast.getInputs()[0]);
+  return cuda ? bias == elementOf(biased.product.getResult()) : bias.isF32();
 }
 
 std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
@@ -134,10 +137,98 @@ std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
   return BiasedGemm{product, broadcast};
 }
 
-std::optional<BiasedGemm> pc::asBiasedGemm(FusionOp fusion) {
+/// cuBLASLt reads and writes the auxiliary matrix in rows of whole vectors.
+static bool takesAux(const Gemm &gemm) { return gemm.batch == 1 && gemm.n % 8 == 0 && gemm.cM == gemm.n; }
+
+AddOp pc::biasedGeluOf(ActivationOp op) {
+  auto sum = op.getX().getDefiningOp<AddOp>();
+  if (op.getKind() != ActivationKind::GeluTanh || !sum || elementOf(sum) != elementOf(op.getResult()))
+    return nullptr;
+  std::optional<BiasedGemm> biased = asBiasedGemm(sum);
+  return biased && elementOf(biased->product) == elementOf(sum) && takesAux(*asGemm(biased->product)) ? sum : nullptr;
+}
+
+EinsumOp pc::geluGradOf(ActivationGradOp op) {
+  auto product = op.getDy().getDefiningOp<EinsumOp>();
+  if (op.getKind() != ActivationKind::GeluTanh || !product || elementOf(product) != elementOf(op.getResult()) ||
+      elementOf(op.getX()) != elementOf(op.getResult()))
+    return nullptr;
+  std::optional<Gemm> gemm = asGemm(product);
+  return gemm && takesAux(*gemm) ? product : nullptr;
+}
+
+/// Whether `sum` adds up matrix b of `product` over k.
+static bool sumsOverK(EinsumOp sum, EinsumOp product) {
+  std::optional<Gemm> gemm = asGemm(product);
+  unsigned b = gemm && gemm->swapped ? 0 : 1;
+  Value x = sum.getInputs()[0];
+  if (!gemm || gemm->batch != 1 || product.getInputs()[b] != x || product.getInputs()[1 - b] == x ||
+      elementOf(sum) != elementOf(product))
+    return false;
+  // The dims of x that the product keeps, in their order, are those that the sum keeps; dims of one element do not
+  // matter.
+  FactorRule of = sum.getFactorRule(), in = product.getFactorRule();
+  SmallVector<int> kept;
+  for (auto [summand, factor] : llvm::zip_equal(of.operands[0], in.operands[b])) {
+    if (of.factors[summand].size == 1)
+      continue;
+    if (llvm::is_contained(in.results[0], factor))
+      kept.push_back(summand);
+    if (llvm::count(of.operands[0], summand) > 1)
+      return false;
+  }
+  SmallVector<int> result = llvm::filter_to_vector(of.results[0], [&](int f) { return of.factors[f].size != 1; });
+  return kept == result;
+}
+
+EinsumOp pc::biasGradOf(EinsumOp sum) {
+  if (sum.getInputs().size() != 1)
+    return nullptr;
+  for (Operation *user : sum.getInputs()[0].getUsers())
+    if (auto product = dyn_cast<EinsumOp>(user);
+        product && product->getBlock() == sum->getBlock() && sumsOverK(sum, product))
+      return product;
+  return nullptr;
+}
+
+std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
   Block &body = fusion.getBody().front();
-  if (fusion->getNumResults() != 1 || body.getOperations().size() != 4) // product, broadcast, sum and the yield
+  Operation *yield = body.getTerminator();
+  auto outside = [&](Value v) -> Value {
+    if (auto argument = dyn_cast<BlockArgument>(v))
+      return fusion.getInputs()[argument.getArgNumber()];
+    for (auto [yielded, result] : llvm::zip_equal(yield->getOperands(), fusion.getResults()))
+      if (yielded == v)
+        return result;
+    return {};
+  };
+  auto make = [&](EinsumOp product, int32_t epilogue, Value c, Value bias, Value aux, Operation *rest) {
+    bool swapped = asGemm(product)->swapped;
+    return FusedProduct{product,
+                        epilogue,
+                        outside(product.getInputs()[swapped ? 1 : 0]),
+                        outside(product.getInputs()[swapped ? 0 : 1]),
+                        outside(c),
+                        bias ? outside(bias) : Value(),
+                        aux ? outside(aux) : Value(),
+                        rest};
+  };
+  size_t ops = body.getOperations().size() - 1, results = fusion->getNumResults();
+  Operation *last = ops ? yield->getPrevNode() : nullptr;
+  auto biasOf = [](AddOp sum) { return asBiasedGemm(sum)->broadcast.getInputs()[0]; };
+  if (auto sum = dyn_cast_or_null<AddOp>(last); sum && ops == 3 && results == 1)
+    if (std::optional<BiasedGemm> biased = asBiasedGemm(sum); biased && takesBias(*biased, cuda))
+      return make(biased->product, PCRT_EPILOGUE_BIAS, sum, biasOf(sum), {}, nullptr);
+  if (!cuda)
     return std::nullopt;
-  auto sum = body.getTerminator()->getOperand(0).getDefiningOp<AddOp>();
-  return sum ? asBiasedGemm(sum) : std::nullopt;
+  if (auto gelu = dyn_cast_or_null<ActivationOp>(last); gelu && ops == 4 && results == 2)
+    if (AddOp sum = biasedGeluOf(gelu))
+      return make(asBiasedGemm(sum)->product, PCRT_EPILOGUE_GELU_BIAS, gelu, biasOf(sum), sum, gelu);
+  if (auto gradient = dyn_cast_or_null<ActivationGradOp>(last); gradient && ops == 2 && results == 1)
+    if (EinsumOp product = geluGradOf(gradient))
+      return make(product, PCRT_EPILOGUE_GELU_GRAD, gradient, {}, gradient.getX(), gradient);
+  if (auto sum = dyn_cast_or_null<EinsumOp>(last); sum && ops == 2 && results == 2)
+    if (EinsumOp product = biasGradOf(sum))
+      return make(product, PCRT_EPILOGUE_BIAS_GRAD, product, sum, {}, sum);
+  return std::nullopt;
 }

@@ -3,7 +3,7 @@
 #include "Gemm.h"
 #include "HostProgram.h"
 #include "KernelSet.h"
-#include "Kernels/MultiTensor.h"
+#include "Together.h"
 #include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
 #include "pc/IR/Workspace.h"
@@ -40,7 +40,8 @@ private:
   LogicalResult emitOp(Operation *op);
   LogicalResult emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results);
   int64_t addKernel(StringRef name, const KernelSet::Info &info);
-  LogicalResult emitGemm(EinsumOp op, Value result, Value a, Value b, std::optional<Value> bias);
+  LogicalResult emitGemm(EinsumOp op);
+  LogicalResult emitGemm(const FusedProduct &product);
   OpOperand *summedByProduct(Value product);
   FailureOr<int64_t> addMove(MoveOpInterface op);
   LogicalResult emitMove(MoveOpInterface op);
@@ -48,9 +49,6 @@ private:
   void emitAttention(AttentionOp op);
   void emitAttention(AttentionGradOp op);
   Block::iterator emitTogether(Block::iterator first);
-  Block::iterator emitOptimizer(Block::iterator first);
-  Block::iterator emitRounding(Block::iterator first);
-  Block::iterator emitSquares(Block::iterator first);
   bool isIdle(Operation *op);
   LogicalResult emitStart(StartOp op);
   LogicalResult emitAccumulate(AccumulateOp op);
@@ -125,32 +123,49 @@ LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRe
 /// The yield that is all that reads this product, where there are several microbatches: then the product itself adds to
 /// the sum over them, which saves three passes over a gradient. Otherwise null.
 OpOperand *Generator::summedByProduct(Value product) {
-  auto einsum = product.getDefiningOp<EinsumOp>();
-  if (!current || current.getMicrobatches() == 1 || !einsum || !asGemm(einsum) || !product.hasOneUse() ||
+  auto isProduct = [&] {
+    if (auto einsum = product.getDefiningOp<EinsumOp>())
+      return asGemm(einsum).has_value();
+    auto fusion = product.getDefiningOp<FusionOp>();
+    std::optional<FusedProduct> fused = fusion ? asFusedProduct(fusion, cuda) : std::nullopt;
+    return fused && fused->epilogue == PCRT_EPILOGUE_BIAS_GRAD && fused->c == product;
+  };
+  if (!current || current.getMicrobatches() == 1 || !isProduct() || !product.hasOneUse() ||
       product.use_begin()->getOwner() != current.getBody().front().getTerminator())
     return nullptr;
   return &*product.use_begin();
 }
 
-LogicalResult Generator::emitGemm(EinsumOp op, Value result, Value a, Value b, std::optional<Value> bias) {
-  Gemm g = *asGemm(op);
-  if (g.swapped)
-    std::swap(a, b);
+LogicalResult Generator::emitGemm(EinsumOp op) {
+  bool swapped = asGemm(op)->swapped;
+  return emitGemm({op, PCRT_EPILOGUE_NONE, op.getInputs()[swapped ? 1 : 0], op.getInputs()[swapped ? 0 : 1], op.getResult(), {}, {}});
+}
+
+LogicalResult Generator::emitGemm(const FusedProduct &p) {
+  Gemm g = *asGemm(p.product);
+  int64_t rest = -1;
+  if (p.rest) {
+    FailureOr<const KernelSet::Info *> info = kernels.get(p.rest, 0);
+    if (failed(info))
+      return failure();
+    rest = addKernel(p.rest->getName().stripDialect().str() + " " + sourceName(p.rest), **info);
+  }
   auto entry = [&](bool accumulate) {
-    gemmTable.push_back({Field::string("einsum " + sourceName(op)), Field::i64(g.batch), Field::i64(g.m),
+    gemmTable.push_back({Field::string("einsum " + sourceName(p.product)), Field::i64(g.batch), Field::i64(g.m),
                          Field::i64(g.n), Field::i64(g.k), Field::i64(g.aBatch), Field::i64(g.aM), Field::i64(g.aK),
                          Field::i64(g.bBatch), Field::i64(g.bK), Field::i64(g.bN), Field::i64(g.cBatch),
-                         Field::i64(g.cM), Field::i64(g.cN), Field::i32(dtypeOf(a)), Field::i32(dtypeOf(b)),
-                         Field::i32(dtypeOf(result)), Field::i32(accumulate), Field::i32(bias ? PCRT_EPILOGUE_BIAS : PCRT_EPILOGUE_NONE)});
+                         Field::i64(g.cM), Field::i64(g.cN), Field::i32(dtypeOf(p.a)), Field::i32(dtypeOf(p.b)),
+                         Field::i32(dtypeOf(p.c)), Field::i32(accumulate), Field::i32(p.epilogue), Field::i32(rest)});
     return gemmTable.size() - 1;
   };
   int64_t first = entry(false), later = -1;
-  Address to = addressOf(result);
-  if (OpOperand *sum = summedByProduct(result)) {
+  Address to = addressOf(p.c);
+  if (OpOperand *sum = summedByProduct(p.c)) {
     to = {homeOf(current.getResult(sum->getOperandNumber())), 0};
     later = entry(true);
   }
-  host.gemm(first, addressOf(a), addressOf(b), to, bias ? std::optional(addressOf(*bias)) : std::nullopt, later);
+  auto ifThere = [&](Value v) { return v ? std::optional(addressOf(v)) : std::nullopt; };
+  host.gemm(first, addressOf(p.a), addressOf(p.b), to, ifThere(p.bias), ifThere(p.aux), later);
   return success();
 }
 
@@ -302,154 +317,16 @@ bool Generator::isIdle(Operation *op) {
 
 /// Emits the ops from `first` on that share one kernel; returns what comes behind them, or `first` if there are none.
 Block::iterator Generator::emitTogether(Block::iterator first) {
-  if (isa<AdamWOp>(*first))
-    return emitOptimizer(first);
-  if (isa<CastOp>(*first) && !current)
-    return emitRounding(first);
-  if (isa<EinsumOp>(*first) && !current)
-    return emitSquares(first);
-  return first;
-}
-
-static bool isF32(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isF32(); }
-static int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
-
-Block::iterator Generator::emitOptimizer(Block::iterator first) {
-  auto leader = cast<AdamWOp>(*first);
-  auto joins = [&](AdamWOp op) {
-    bool inPlace = homeOf(op.getParameter()) == homeOf(op.getNewParameter()) &&
-                   homeOf(op.getExpAvg()) == homeOf(op.getNewExpAvg()) &&
-                   homeOf(op.getExpAvgSq()) == homeOf(op.getNewExpAvgSq());
-    return inPlace && op.getCoefficient() == leader.getCoefficient() && op.getHyper() == leader.getHyper() &&
-           llvm::all_of(op->getOperands(), isF32);
-  };
-  kernels::TensorList tensors;
-  Block::iterator behind = first;
-  for (auto it = first, end = first->getBlock()->end(); it != end; ++it) {
-    auto op = dyn_cast<AdamWOp>(*it);
-    if (op && joins(op)) {
-      tensors.add(elementsOf(op.getParameter()), {homeOf(op.getParameter()), homeOf(op.getGradient()),
-                                                  homeOf(op.getExpAvg()), homeOf(op.getExpAvgSq())});
-      behind = std::next(it);
-    } else if (!isIdle(&*it)) {
-      break;
-    }
-  }
-  if (tensors.elements.size() < 2)
+  std::optional<Together> together =
+      current ? std::nullopt
+              : findTogether(first, kernels, arena - workspace, workspace, [&](Operation *op) { return isIdle(op); });
+  if (!together)
     return first;
-  KernelSet::Info info =
-      kernels.add("adamw_all", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
-        kernels::emitAdamW(e, buffers[0], tensors, homeOf(leader.getCoefficient()), homeOf(leader.getHyper()));
-      });
-  host.launch(addKernel("adamw of all parameters", info), {{0, 0}});
-  return behind;
-}
-
-/// Weights in f32 that the step wants in bf16.
-Block::iterator Generator::emitRounding(Block::iterator first) {
-  kernels::TensorList tensors;
-  SmallVector<std::pair<int64_t, int64_t>> read, written;
-  auto clashes = [](ArrayRef<std::pair<int64_t, int64_t>> ranges, std::pair<int64_t, int64_t> range) {
-    return llvm::any_of(ranges, [&](auto r) { return range.first < r.second && r.first < range.second; });
-  };
-  Block::iterator behind = first;
-  for (auto it = first, end = first->getBlock()->end(); it != end; ++it) {
-    auto op = dyn_cast<CastOp>(*it);
-    if (!op) {
-      if (isIdle(&*it))
-        continue;
-      break;
-    }
-    Value from = op.getX(), to = op.getResult();
-    auto rangeOf = [](Value v) { return std::pair(homeOf(v), homeOf(v) + bytesOf(v.getType())); };
-    // Blocks run in any order: nothing may be written where anything is read.
-    if (!isF32(from) || !cast<RankedTensorType>(to.getType()).getElementType().isBF16() ||
-        clashes(written, rangeOf(from)) || clashes(read, rangeOf(to)) || rangeOf(from).first == rangeOf(to).first)
-      break;
-    read.push_back(rangeOf(from));
-    written.push_back(rangeOf(to));
-    tensors.add(elementsOf(from), {homeOf(from), homeOf(to)});
-    behind = std::next(it);
-  }
-  if (tensors.elements.size() < 2)
-    return first;
-  KernelSet::Info info = kernels.add("round_all", "elementwise", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
-    kernels::emitRounding(e, buffers[0], tensors);
-  });
-  host.launch(addKernel("cast of the weights", info), {{0, 0}});
-  return behind;
-}
-
-/// The number that is the sum of squares of the operand of `op`; null if `op` is something else. `end` is the last op that belongs to it.
-static Value squareSum(EinsumOp op, Operation *&end) {
-  if (op.getInputs().size() != 2 || op.getInputs()[0] != op.getInputs()[1] || !isF32(op.getInputs()[0]))
-    return {};
-  FactorRule rule = op.getFactorRule();
-  ArrayRef<int> dims = rule.operands[0];
-  bool noDiagonal = llvm::all_of(dims, [&](int f) { return llvm::count(dims, f) == 1; });
-  if (!noDiagonal || ArrayRef<int>(rule.operands[1]) != dims)
-    return {};
-  end = op;
-  if (elementsOf(op.getResult()) == 1 && rule.results[0].empty())
-    return op.getResult();
-  // Per row, and then of the rows.
-  ArrayRef<int> rows = rule.results[0];
-  if (!op.getResult().hasOneUse() || rows.size() > dims.size() || dims.take_front(rows.size()) != rows)
-    return {};
-  auto total = dyn_cast<EinsumOp>(*op->user_begin());
-  if (!total || total != op->getNextNode() || total.getInputs().size() != 1 ||
-      cast<RankedTensorType>(total.getResult().getType()).getRank())
-    return {};
-  end = total;
-  return total.getResult();
-}
-
-Block::iterator Generator::emitSquares(Block::iterator first) {
-  kernels::TensorList tensors;
-  SmallVector<std::pair<int64_t, int64_t>> read; // homes of what is read
-  SmallVector<Operation *> shown;
-  Block::iterator behind = first;
-  for (auto it = first, blockEnd = first->getBlock()->end(); it != blockEnd; ++it) {
-    if (isa<OutputOp>(*it)) {
-      shown.push_back(&*it);
-      continue;
-    }
-    auto op = dyn_cast<EinsumOp>(*it);
-    Operation *end = nullptr;
-    Value sum = op ? squareSum(op, end) : Value();
-    if (!sum) {
-      if (isIdle(&*it))
-        continue;
-      break;
-    }
-    // All are read before any sum is written.
-    Value x = op.getInputs()[0];
-    read.push_back({homeOf(x), homeOf(x) + bytesOf(x.getType())});
-    int64_t home = homeOf(sum);
-    auto clashes = [&](int64_t at) {
-      return llvm::any_of(read, [&](auto range) { return at + 4 > range.first && at < range.second; });
-    };
-    if (clashes(home) || llvm::any_of(tensors.offsets, [&](const auto &roles) { return clashes(roles[1]); }))
-      break;
-    tensors.add(elementsOf(x), {homeOf(x), home});
-    it = Block::iterator(end);
-    behind = std::next(it);
-  }
-  if (tensors.elements.size() < 2 || tensors.numBlocks() * 4 > workspace)
-    return first;
-  for (Operation *output : shown)
-    if (output->isBeforeInBlock(&*std::prev(behind)))
-      (void)emitOp(output);
-  int64_t partials = arena - workspace;
-  KernelSet::Info parts = kernels.add("squares", "reduction", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
-    kernels::emitSquares(e, buffers[0], tensors, partials);
-  });
-  host.launch(addKernel("squares of the gradients", parts), {{0, 0}});
-  KernelSet::Info totals = kernels.add("square_sums", "reduction", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
-    kernels::emitSquareTotals(e, buffers[0], tensors, partials);
-  });
-  host.launch(addKernel("sums of the squares", totals), {{0, 0}});
-  return behind;
+  for (Operation *output : together->shown)
+    (void)emitOp(output);
+  for (const auto &[name, info] : together->launches)
+    host.launch(addKernel(name, info), {{0, 0}});
+  return together->behind;
 }
 
 LogicalResult Generator::emitOp(Operation *op) {
@@ -481,11 +358,8 @@ LogicalResult Generator::emitOp(Operation *op) {
         return success();
       })
       .Case([&](FusionOp fusion) {
-        if (std::optional<BiasedGemm> biased = asBiasedGemm(fusion); biased && takesBias(*biased, cuda)) {
-          auto outside = [&](Value v) { return fusion.getInputs()[cast<BlockArgument>(v).getArgNumber()]; };
-          return emitGemm(biased->product, fusion.getResult(0), outside(biased->product.getInputs()[0]),
-                          outside(biased->product.getInputs()[1]), outside(biased->broadcast.getInputs()[0]));
-        }
+        if (std::optional<FusedProduct> product = asFusedProduct(fusion, cuda))
+          return emitGemm(*product);
         return emitKernels(op, op->getOperands(), resultAddresses());
       })
       .Case<AttentionOp, AttentionGradOp>([&](auto attention) -> LogicalResult {
@@ -496,7 +370,7 @@ LogicalResult Generator::emitOp(Operation *op) {
       })
       .Case([&](EinsumOp einsum) {
         if (asGemm(einsum))
-          return emitGemm(einsum, einsum.getResult(), einsum.getInputs()[0], einsum.getInputs()[1], std::nullopt);
+          return emitGemm(einsum);
         return emitKernels(op, op->getOperands(), resultAddresses());
       })
       .Default([&](Operation *) { return emitKernels(op, op->getOperands(), resultAddresses()); });

@@ -66,16 +66,20 @@ void HostProgram::launch(int64_t kernel, ArrayRef<Address> list) {
   check(call("pcrt_launch", b.getI32Type(), {context, integer(kernel, 32), pass(list)}));
 }
 
-void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::optional<Address> bias, int64_t later) {
-  Value biasAddress =
-      bias ? address(*bias) : LLVM::ZeroOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext())).getResult();
+void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::optional<Address> bias,
+                       std::optional<Address> aux, int64_t later) {
+  auto orNull = [&](std::optional<Address> at) -> Value {
+    return at ? address(*at) : LLVM::ZeroOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext())).getResult();
+  };
+  Value biasAddress = orNull(bias);
   Value product = integer(index, 32);
   if (later >= 0 && microbatch) {
     Value isFirst = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, microbatch, integer(0));
     product = LLVM::SelectOp::create(b, loc, isFirst, product, integer(later, 32));
   }
-  Value aux = LLVM::ZeroOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()));
-  check(call("pcrt_gemm", b.getI32Type(), {context, product, address(a), address(bAt), address(c), biasAddress, aux}));
+  Value auxAddress = orNull(aux);
+  check(call("pcrt_gemm", b.getI32Type(),
+             {context, product, address(a), address(bAt), address(c), biasAddress, auxAddress}));
 }
 
 void HostProgram::attention(int64_t index, ArrayRef<Address> list) {

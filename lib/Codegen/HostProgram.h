@@ -8,7 +8,8 @@
 
 namespace pc {
 
-/// Writes `llvm.func @pc_step(ctx, arena) -> i32` call by call. Every call's status is checked; the first that is not zero is returned.
+/// Writes `llvm.func @pc_step(ctx, arena) -> i32` call by call. Every call's status is checked; the first that is not
+/// zero is returned.
 class HostProgram {
 public:
   explicit HostProgram(mlir::ModuleOp module);
@@ -20,7 +21,8 @@ public:
 
   void launch(int64_t kernel, llvm::ArrayRef<Address> arguments);
   /// `later` (-1: the same) is the product of all microbatches but the first.
-  void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias, int64_t later = -1);
+  void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias, std::optional<Address> aux,
+            int64_t later = -1);
   void move(int64_t index, Address in, Address out);
   void attention(int64_t index, llvm::ArrayRef<Address> arguments);
   /// Starts moves `first`, `first` + 1, ..., one per address.

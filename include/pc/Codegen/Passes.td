@@ -11,7 +11,9 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
     that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss). What is used
     only inside a fusion needs no buffer. Sums over a whole tensor are first cut into a sum per row and a sum of those, so that
     they run on all threads with a fixed order of additions. With `target=cuda` the bias of a bf16 product is
-    rounded to bf16 first: cuBLASLt adds none but the result's type.
+    rounded to bf16 first: cuBLASLt adds none but the result's type. It does more besides a product: gelu_tanh of the sum, which is
+    stored, too; the product times gelu_tanh's derivative; and the gradient of a bias with that of the weight, which read the same
+    rows. These become fusions as well. The exact gelu stays a kernel.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
 }

@@ -101,6 +101,18 @@ void pc::kernels::emitAdamW(SimtEmitter &e, Value arena, const TensorList &tenso
   });
 }
 
+void pc::kernels::emitSGD(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper) {
+  e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
+    Table table(e, e.function, tensors);
+    Num tensor = table.find(block);
+    Num first = (block - table.firstBlock(tensor)) * blockElements;
+    Ptr parameter = behind(e, arena, table.offset(tensor, 0)), gradient = behind(e, arena, table.offset(tensor, 1));
+    SGD sgd(e, behind(e, arena, e.integer(coefficient)), behind(e, arena, e.integer(hyper)));
+    elementsOf(e, first, table.elements(tensor),
+               [&](Num i, int64_t w) { parameter.store(sgd.step(parameter.load(i, w), gradient.load(i, w)), i); });
+  });
+}
+
 void pc::kernels::emitRounding(SimtEmitter &e, Value arena, const TensorList &tensors) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
     Table table(e, e.function, tensors);

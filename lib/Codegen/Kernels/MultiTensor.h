@@ -24,6 +24,8 @@ struct TensorList {
 
 /// AdamW in place: roles parameter, gradient, first and second moment. `arena` is the address of the arena.
 void emitAdamW(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper);
+/// SGD in place: roles parameter, gradient.
+void emitSGD(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper);
 /// Role 0, f32, rounded to bf16 at role 1.
 void emitRounding(SimtEmitter &e, mlir::Value arena, const TensorList &tensors);
 /// Sums of squares (role 0) of the part of each block, at `partials`, one f32 a block.

@@ -60,13 +60,15 @@ LogicalResult pc::kernels::emit(AdamWOp op, Kernel &kernel) {
   return success();
 }
 
+SGD::SGD(Emitter &e, Ptr coefficientAt, Ptr hyperAt)
+    : coefficient(coefficientAt.load(e.integer(0))), rate(hyperAt.load(e.integer(Rate))),
+      decay(hyperAt.load(e.integer(Decay))) {}
+
 LogicalResult pc::kernels::emit(SGDOp op, Kernel &kernel) {
-  Emitter &e = kernel.e;
-  Num coefficient = kernel.operands[2].load(e.integer(0));
-  Num rate = kernel.operands[3].load(e.integer(Rate)), decay = kernel.operands[3].load(e.integer(Decay));
+  auto in = kernel.operands;
+  SGD sgd(kernel.e, in[2], in[3]);
   elements(kernel, op.getParameter(), [&](Num i, int64_t width) {
-    Num p = kernel.operands[0].load(i, width), g = kernel.operands[1].load(i, width) * coefficient;
-    kernel.results[0].store(p - rate * (g + decay * p), i);
+    kernel.results[0].store(sgd.step(in[0].load(i, width), in[1].load(i, width)), i);
   });
   return success();
 }

@@ -1,4 +1,4 @@
-//===- Optimizer.h - AdamW of one vector of elements --------------------------------===//
+//===- Optimizer.h - AdamW and SGD of a vector of elements--------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
 #define PC_LIB_CODEGEN_KERNELS_OPTIMIZER_H
 
@@ -22,6 +22,18 @@ public:
 private:
   Emitter &e;
   Num coefficient, beta1, beta2, epsilon, keep, rate, root2, rest1, rest2;
+};
+
+/// The same for SGD without momentum.
+class SGD {
+public:
+  SGD(Emitter &e, Ptr coefficient, Ptr hyper);
+  Num step(Num parameter, Num gradient) const {
+    return parameter - rate * (gradient * coefficient + decay * parameter);
+  }
+
+private:
+  Num coefficient, rate, decay;
 };
 
 } // namespace pc::kernels

@@ -56,7 +56,7 @@ enum : int {
   EpilogueBias = 4,
   EpilogueGeluAuxBias = 164,
   EpilogueDGelu = 192,
-  EpilogueBiasGradientB = 512,
+  EpilogueBiasGradientA = 256,
 };
 enum : int { ReductionComputeType = 2 };
 

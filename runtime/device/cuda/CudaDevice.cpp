@@ -16,7 +16,7 @@ CudaDevice::CudaDevice(const Program &program, int ordinal)
     : program(program), session(ordinal), arenaMemory(session), staging(session), kernels(session, program.abi),
       blocking(switchedOn("PCRT_CUDA_BLOCKING", false)), graphs(!blocking && switchedOn("PCRT_CUDA_GRAPH", true)) {
   if (program.abi.num_gemms)
-    products = std::make_unique<Products>(session, program.abi);
+    products = std::make_unique<Products>(session, program.abi, &kernels);
   if (program.abi.num_attentions)
     attentions = std::make_unique<Attentions>(session, program.abi);
   prepareInputs();
@@ -478,6 +478,7 @@ Json CudaDevice::figures() {
   if (products) {
     figures["cublaslt"] = describeCublasVersion(products->library().version);
     figures["products_timed"] = products->timed();
+    figures["epilogues_apart"] = products->apart();
   }
   if (attentions)
     figures["cudnn"] = describeCudnnVersion(attentions->library().version);

@@ -35,14 +35,29 @@ struct Products::Plan {
   MatrixLayout a = nullptr, b = nullptr, c = nullptr; ///< As the library counts.
   int alignments[3] = {};                             ///< Of the library's A, B and C.
   int64_t leadingC = 0;
-  MatmulAlgorithm algorithm{};
-  bool empty = false; ///< Nothing to compute.
+  Choice choice;
+  std::unique_ptr<Plan> alone; ///< The product without an epilogue that a kernel can do as well.
+  bool empty = false;          ///< Nothing to compute.
 };
 
 /// The largest power of two up to 256 that divides an address.
 static int alignmentOf(const void *at) {
   auto address = reinterpret_cast<uintptr_t>(at);
   return int(std::min<uintptr_t>(256, address ? address & -address : 256));
+}
+
+/// Without an epilogue that the product's own kernel can do instead: the rest of the product, and its operands.
+static bool canBeApart(const pcrt_gemm_desc &desc) {
+  return desc.epilogue >= PCRT_EPILOGUE_GELU_BIAS && desc.rest >= 0;
+}
+static pcrt_gemm_desc alone(pcrt_gemm_desc desc) {
+  desc.epilogue = desc.epilogue == PCRT_EPILOGUE_GELU_BIAS ? PCRT_EPILOGUE_BIAS : PCRT_EPILOGUE_NONE;
+  return desc;
+}
+static ProductCall alone(const pcrt_gemm_desc &desc, const ProductCall &call) {
+  if (desc.epilogue == PCRT_EPILOGUE_GELU_BIAS)
+    return {call.index, call.a, call.b, call.aux, call.bias, nullptr};
+  return {call.index, call.a, call.b, call.c, nullptr, nullptr};
 }
 
 static int realType(int32_t dtype) { return dtype == PCRT_BF16 ? RealBF16 : Real32F; }
@@ -77,9 +92,9 @@ static std::string keyOf(const pcrt_gemm_desc &d, const ProductCall &call) {
   return key;
 }
 
-Products::Products(Session &session, const pcrt_program &program)
-    : session(session), program(program), tune(switchedOn("PCRT_CUDA_TUNE", !session.standin)),
-      plansOf(program.num_gemms) {
+Products::Products(Session &session, const pcrt_program &program, Kernels *kernels)
+    : session(session), program(program), kernels(kernels), tune(switchedOn("PCRT_CUDA_TUNE", !session.standin)),
+      epilogues(switchedOn("PCRT_CUDA_EPILOGUES", true)), plansOf(program.num_gemms) {
   load(blas, &opened);
   if (int64_t cudart = int64_t(blas.getCudartVersion()); cudart / 1000 > session.library.version / 1000)
     fail(PCRT_RESOURCE, "cuBLASLt (" + opened.path + ") needs a driver for CUDA " + describeDriverVersion(cudart) +
@@ -92,15 +107,28 @@ Products::Products(Session &session, const pcrt_program &program)
 }
 
 Products::~Products() {
-  for (auto &plan : plans) {
-    for (MatrixLayout layout : {plan->a, plan->b, plan->c})
+  auto destroy = [&](Plan &plan) {
+    for (MatrixLayout layout : {plan.a, plan.b, plan.c})
       if (layout)
         blas.layoutDestroy(layout);
-    if (plan->op)
-      blas.descDestroy(plan->op);
+    if (plan.op)
+      blas.descDestroy(plan.op);
+  };
+  for (auto &plan : plans) {
+    destroy(*plan);
+    if (plan->alone)
+      destroy(*plan->alone);
   }
   if (handle)
     blas.destroy(handle);
+}
+
+static bool usesBias(const pcrt_gemm_desc &d) {
+  return d.epilogue == PCRT_EPILOGUE_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_BIAS ||
+         d.epilogue == PCRT_EPILOGUE_BIAS_GRAD;
+}
+static bool usesAux(const pcrt_gemm_desc &d) {
+  return d.epilogue == PCRT_EPILOGUE_GELU_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_GRAD;
 }
 
 static std::string nameOf(const pcrt_gemm_desc &d) { return "matrix product '" + std::string(d.name) + "'"; }
@@ -159,12 +187,15 @@ std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, cons
   case PCRT_EPILOGUE_GELU_GRAD:
     set(DescEpilogue, uint32_t(EpilogueDGelu));
     break;
+  case PCRT_EPILOGUE_BIAS_GRAD: // our b is the library's A
+    set(DescEpilogue, uint32_t(EpilogueBiasGradientA));
+    break;
   default:
     refuse("epilogue " + std::to_string(d.epilogue) + " is not known");
   }
-  if (d.epilogue == PCRT_EPILOGUE_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_BIAS)
+  if (usesBias(d))
     set(DescBiasType, int32_t(realType(d.c_dtype)));
-  if (d.epilogue == PCRT_EPILOGUE_GELU_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_GRAD) {
+  if (usesAux(d)) {
     set(DescAuxLeading, int64_t(c.leading));
     set(DescAuxType, int32_t(realType(d.c_dtype)));
   }
@@ -184,10 +215,10 @@ std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, cons
 
 BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const MatmulAlgorithm &algorithm) {
   const pcrt_gemm_desc &d = plan.desc;
-  if (d.epilogue == PCRT_EPILOGUE_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_BIAS)
+  if (usesBias(d))
     if (BlasStatus status = blas.descSet(plan.op, DescBiasPointer, &call.bias, sizeof call.bias))
       return status;
-  if (d.epilogue == PCRT_EPILOGUE_GELU_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_GRAD)
+  if (usesAux(d))
     if (BlasStatus status = blas.descSet(plan.op, DescAuxPointer, &call.aux, sizeof call.aux))
       return status;
   float alpha = 1, beta = d.accumulate ? 1 : 0;
@@ -196,7 +227,21 @@ BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const MatmulAl
                      size_t(program.workspace_bytes), session.compute);
 }
 
-std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall &call) {
+BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const Choice &choice) {
+  constexpr BlasStatus executionFailed = 13;
+  if (!choice.apart)
+    return enqueue(plan, call, choice.algorithm);
+  if (BlasStatus status = enqueue(*plan.alone, alone(plan.desc, call), choice.algorithm))
+    return status;
+  void *geluBias[] = {call.aux, call.c}, *geluGrad[] = {call.c, call.aux, call.c};
+  void *biasGrad[] = {const_cast<void *>(call.b), const_cast<void *>(call.bias)};
+  void **args = plan.desc.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? geluBias
+                : plan.desc.epilogue == PCRT_EPILOGUE_GELU_GRAD ? geluGrad
+                                                                : biasGrad;
+  return kernels->launch(plan.desc.rest, args) == Success ? 0 : executionFailed;
+}
+
+std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall &call, bool needed) {
   // The library derives alignments of the epilogue's operands from the pointers it finds.
   if (call.bias)
     blas.descSet(plan.op, DescBiasPointer, &call.bias, sizeof call.bias);
@@ -224,20 +269,42 @@ std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall 
     blas.preferenceDestroy(preference);
   results.resize(status ? 0 : count);
   std::erase_if(results, [](const MatmulHeuristic &result) { return result.state != 0; });
-  if (results.empty())
+  if (results.empty() && needed)
     fail(PCRT_INTERNAL, nameOf(plan.desc) + " (" + plan.key + "): cuBLASLt " + describeCublasVersion(opened.version) +
                             " has no algorithm for it" + (status ? ": " + describe(status) : ""));
   return results;
 }
 
-float Products::milliseconds(Plan &plan, const ProductCall &call, const MatmulAlgorithm &algorithm) {
+std::vector<Products::Choice> Products::choices(Plan &plan, const ProductCall &call) {
+  std::vector<Choice> all;
+  if (epilogues || !plan.alone)
+    for (const MatmulHeuristic &found : candidates(plan, call, !plan.alone))
+      all.push_back({found.algorithm, 0});
+  if (plan.alone && (tune || all.empty()))
+    for (const MatmulHeuristic &found : candidates(*plan.alone, alone(plan.desc, call), all.empty()))
+      all.push_back({found.algorithm, 1});
+  return all;
+}
+
+bool Products::remembered(Plan &plan, const AlgorithmCache &cache, const std::string &key) {
+  MatmulHeuristic checked;
+  Choice choice;
+  if (!tune || !cache.find(key, &choice, sizeof choice) || (choice.apart && !plan.alone))
+    return false;
+  Plan &used = choice.apart ? *plan.alone : plan;
+  plan.choice = choice;
+  return blas.algorithmCheck(handle, used.op, used.a, used.b, used.c, used.c, &choice.algorithm, &checked) == 0 &&
+         int64_t(checked.workspaceBytes) <= program.workspace_bytes;
+}
+
+float Products::milliseconds(Plan &plan, const ProductCall &call, const Choice &choice) {
   constexpr int repetitions = 12;
   while (timers.size() < 2)
     timers.push_back(session.makeEvent(true));
   std::vector<float> times;
   for (int i = -2; i < repetitions; ++i) {
     session.check(session.driver.eventRecord(timers[0], session.compute), "time a matrix product");
-    if (enqueue(plan, call, algorithm))
+    if (enqueue(plan, call, choice))
       return INFINITY; // it was offered, but does not run
     session.check(session.driver.eventRecord(timers[1], session.compute), "time a matrix product");
     session.check(session.driver.eventSynchronize(timers[1]), "time matrix product " + plan.key);
@@ -271,26 +338,26 @@ void Products::prepare(const std::vector<ProductCall> &calls, void *memory, cons
     mine.push_back(&plan);
     if (plan.empty)
       continue;
-    MatmulHeuristic checked;
-    if (tune && cache.find(key, &plan.algorithm, sizeof plan.algorithm) &&
-        blas.algorithmCheck(handle, plan.op, plan.a, plan.b, plan.c, plan.c, &plan.algorithm, &checked) == 0 &&
-        int64_t(checked.workspaceBytes) <= program.workspace_bytes)
+    if (kernels && canBeApart(desc))
+      plan.alone = makePlan(alone(desc), alone(desc, call), key);
+    std::string remember = key + (epilogues ? "" : ",apart");
+    if (remembered(plan, cache, remember))
       continue;
-    std::vector<MatmulHeuristic> found = candidates(plan, call);
-    plan.algorithm = found[0].algorithm;
+    std::vector<Choice> found = choices(plan, call);
+    plan.choice = found[0];
     if (found.size() == 1)
       continue;
     if (!filled)
       fillArena();
     filled = true;
     float best = INFINITY;
-    for (const MatmulHeuristic &candidate : found)
-      if (float time = milliseconds(plan, call, candidate.algorithm); time < best) {
+    for (const Choice &choice : found)
+      if (float time = milliseconds(plan, call, choice); time < best) {
         best = time;
-        plan.algorithm = candidate.algorithm;
+        plan.choice = choice;
       }
     ++numTimed;
-    cache.insert(key, &plan.algorithm, sizeof plan.algorithm);
+    cache.insert(remember, &plan.choice, sizeof plan.choice);
   }
   cache.save();
 }
@@ -311,15 +378,19 @@ pcrt_status Products::agree(Comm &comm) {
   for (const Summary &other : all)
     if (other.count != mine.count || other.hash != mine.hash)
       return PCRT_OK; // ranks have programs of their own
-  std::vector<MatmulAlgorithm> own, gathered(plans.size() * comm.size());
+  std::vector<Choice> own, gathered(plans.size() * comm.size());
   for (auto &plan : plans)
-    own.push_back(plan->algorithm);
+    own.push_back(plan->choice);
   if (own.empty())
     return PCRT_OK;
   pcrt_status status = comm.allGatherBytes(own.data(), int64_t(own.size() * sizeof own[0]), gathered.data());
   for (size_t i = 0; status == PCRT_OK && i < plans.size(); ++i)
-    plans[i]->algorithm = gathered[i];
+    plans[i]->choice = gathered[i];
   return status;
+}
+
+int Products::apart() const {
+  return int(std::count_if(plans.begin(), plans.end(), [](auto &plan) { return plan->choice.apart; }));
 }
 
 BlasStatus Products::run(const ProductCall &call) {
@@ -327,7 +398,7 @@ BlasStatus Products::run(const ProductCall &call) {
   Plan *plan = planOf(call);
   if (plan && plan->empty)
     return 0;
-  return plan ? enqueue(*plan, call, plan->algorithm) : 1;
+  return plan ? enqueue(*plan, call, plan->choice) : 1;
 }
 
 Products::Plan *Products::planOf(const ProductCall &call) {

@@ -2,20 +2,23 @@
 //
 // Row-major products are column-major ones of the transposed result, so no
 // layout is ever converted. For every distinct product the library's best few
-// algorithms are timed at start-up on the buffers of the step; the choice is
-// remembered in a cache file, and all ranks take rank 0's.
+// algorithms are timed at start-up on the buffers of the step, epilogues also
+// against a kernel of our own after the product alone, which runs where the
+// library has none. The choice goes to a cache file; all ranks take rank 0's.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_CUDA_PRODUCTS_H
 #define PCRT_DEVICE_CUDA_PRODUCTS_H
 
 #include "comm/Comm.h"
-#include "device/cuda/Session.h"
+#include "device/cuda/Kernels.h"
 
 #include <functional>
 #include <memory>
 
 namespace pcrt::cuda {
+
+class AlgorithmCache;
 
 /// The operands of one call.
 struct ProductCall {
@@ -39,8 +42,8 @@ ColumnMajor columnMajor(int64_t rows, int64_t columns, int64_t rowStride, int64_
 
 class Products {
 public:
-  /// Loads the library. Throws PCRT_RESOURCE.
-  Products(Session &session, const pcrt_program &program);
+  /// Loads the library. Throws PCRT_RESOURCE. Without `kernels` the library must have every epilogue.
+  Products(Session &session, const pcrt_program &program, Kernels *kernels = nullptr);
   ~Products();
 
   /// Prepares the products that a step calls. `workspace` is the arena's. Throws PCRT_INTERNAL naming a product that
@@ -57,19 +60,32 @@ public:
   const Opened &library() const { return opened; }
   /// Products that were timed at this start, not taken from the cache.
   int timed() const { return numTimed; }
+  /// Products whose epilogue a kernel does.
+  int apart() const;
 
 private:
   struct Plan;
+  /// How a product is computed; the same on all ranks.
+  struct Choice {
+    MatmulAlgorithm algorithm{};
+    uint64_t apart = 0; ///< 1: the product alone, then a kernel does what its epilogue would.
+  };
 
   Plan *planOf(const ProductCall &call);
   std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, const ProductCall &call, const std::string &key);
-  std::vector<MatmulHeuristic> candidates(Plan &plan, const ProductCall &call);
-  float milliseconds(Plan &plan, const ProductCall &call, const MatmulAlgorithm &algorithm);
+  /// Nothing found is an error if `needed`.
+  std::vector<MatmulHeuristic> candidates(Plan &plan, const ProductCall &call, bool needed);
+  std::vector<Choice> choices(Plan &plan, const ProductCall &call);
+  bool remembered(Plan &plan, const AlgorithmCache &cache, const std::string &key);
+  float milliseconds(Plan &plan, const ProductCall &call, const Choice &choice);
   BlasStatus enqueue(Plan &plan, const ProductCall &call, const MatmulAlgorithm &algorithm);
+  BlasStatus enqueue(Plan &plan, const ProductCall &call, const Choice &choice);
 
   Session &session;
   const pcrt_program &program;
-  bool tune; ///< PCRT_CUDA_TUNE=0: the library's first choice, untimed.
+  Kernels *kernels;
+  bool tune;      ///< PCRT_CUDA_TUNE=0: the library's first choice, untimed.
+  bool epilogues; ///< PCRT_CUDA_EPILOGUES=0: none of the library's but the bias, if a kernel can do it.
   CublasLt blas;
   Opened opened;
   BlasHandle handle = nullptr;

@@ -38,13 +38,14 @@ typedef enum pcrt_reduction { PCRT_SUM = 0, PCRT_MAX = 1 } pcrt_reduction;
 /** What a program runs on. */
 typedef enum pcrt_target { PCRT_CPU = 0, PCRT_CUDA = 1 } pcrt_target;
 
-/** What a matrix product does with each element of its result. */
+/** What a matrix product does besides; from 2 on, on CUDA only. A bias is f32 on a CPU and has c's dtype on CUDA; aux has
+ *  c's dtype and layout. */
 typedef enum pcrt_epilogue {
   PCRT_EPILOGUE_NONE = 0,
   PCRT_EPILOGUE_BIAS = 1,          /* + bias[n] */
   PCRT_EPILOGUE_GELU_BIAS = 2,     /* gelu_tanh(x + bias[n]); x + bias[n] goes to aux */
   PCRT_EPILOGUE_GELU_GRAD = 3,     /* x * gelu_tanh'(aux) */
-  PCRT_EPILOGUE_BIAS_GRAD = 4,     /* sums over m go to bias[n] */
+  PCRT_EPILOGUE_BIAS_GRAD = 4,     /* sums of b over k go to bias[n] */
 } pcrt_epilogue;
 
 typedef enum pcrt_move_kind {
@@ -119,7 +120,9 @@ typedef struct pcrt_gemm_desc {
   int64_t c_batch_stride, c_m_stride, c_n_stride;
   int32_t a_dtype, b_dtype, c_dtype;
   int32_t accumulate; /* 1: add to what c holds */
-  int32_t epilogue;   /* pcrt_epilogue; bias[n] is f32 */
+  int32_t epilogue;   /* pcrt_epilogue */
+  int32_t rest;       /* epilogues from 2 on: the kernel that does the same after the product alone, with the arguments
+                         (aux, c) after a product with bias to aux, (c, aux, c), or (b, bias) */
 } pcrt_gemm_desc;
 
 /** A move of one value over one group of ranks. The group-global tensor is seen as [outer, extent, inner], row
@@ -182,7 +185,7 @@ extern const pcrt_program pc_program;
 /** Runs kernel `index` over all of its items on the thread pool and waits. */
 pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args);
 
-/** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them. */
+/** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them; BIAS_GRAD writes to bias. */
 pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias, void *aux);
 
 /** Runs attention `index`. Forward args: q k v o statistics workspace. Backward args: q k v o statistics do dq dk dv

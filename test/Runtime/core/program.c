@@ -182,9 +182,9 @@ static const pcrt_kernel kernels[] = {
 };
 
 static const pcrt_gemm_desc gemms[] = {
-    {"head", 1, ROWS, V, CL, 0, CL, 1, 0, V, 1, 0, V, 1, PCRT_F32, PCRT_F32, PCRT_F32, 0, 0},
-    {"head input gradient", 1, ROWS, CL, V, 0, V, 1, 0, 1, V, 0, CL, 1, PCRT_F32, PCRT_F32, PCRT_F32, 0, 0},
-    {"head weight gradient", 1, CL, V, ROWS, 0, 1, CL, 0, V, 1, 0, V, 1, PCRT_F32, PCRT_F32, PCRT_F32, 1, 0},
+    {"head", 1, ROWS, V, CL, 0, CL, 1, 0, V, 1, 0, V, 1, PCRT_F32, PCRT_F32, PCRT_F32, 0, 0, -1},
+    {"head input gradient", 1, ROWS, CL, V, 0, V, 1, 0, 1, V, 0, CL, 1, PCRT_F32, PCRT_F32, PCRT_F32, 0, 0, -1},
+    {"head weight gradient", 1, CL, V, ROWS, 0, 1, CL, 0, V, 1, 0, V, 1, PCRT_F32, PCRT_F32, PCRT_F32, 1, 0, -1},
 };
 
 static const pcrt_group groups[] = {{1, {0}}, {1, {1}}};

@@ -124,6 +124,9 @@ struct ProductRow {
   int32_t epilogue;
 };
 
+double gelu(double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+double geluDerivative(double x) { return (gelu(x + 1e-4) - gelu(x - 1e-4)) / 2e-4; }
+
 void checkProduct(Bench &bench, const ProductRow &row) {
   pcrt_gemm_desc d{};
   d.name = row.name;
@@ -141,14 +144,18 @@ void checkProduct(Bench &bench, const ProductRow &row) {
   program.workspace_bytes = 4 << 20;
   Numbers numbers;
   Data a(row.batch * row.m * row.k, row.in, &numbers), b(row.batch * row.k * row.n, row.in, &numbers);
-  Data c(row.batch * row.m * row.n, row.out, &numbers), bias(row.n, row.out, &numbers);
+  Data c(row.batch * row.m * row.n, row.out, &numbers), bias(row.n, row.out, &numbers), aux = c;
+  bool gradient = row.epilogue == PCRT_EPILOGUE_BIAS_GRAD;
   bench.forget();
   ProductCall call{0, bench.place(a), bench.place(b), bench.place(c), nullptr, nullptr};
-  if (row.epilogue == PCRT_EPILOGUE_BIAS)
-    call.bias = bench.place(bias);
+  void *biasAt = bench.place(bias), *auxAt = bench.place(aux);
+  if (row.epilogue == PCRT_EPILOGUE_BIAS || row.epilogue == PCRT_EPILOGUE_GELU_BIAS || gradient)
+    call.bias = biasAt;
+  if (row.epilogue == PCRT_EPILOGUE_GELU_BIAS || row.epilogue == PCRT_EPILOGUE_GELU_GRAD)
+    call.aux = auxAt;
   void *workspace = bench.room(program.workspace_bytes);
 
-  Data wanted = c;
+  Data wanted = c, wantedBias = bias, wantedAux = aux;
   for (int64_t batch = 0; batch < row.batch; ++batch)
     for (int64_t m = 0; m < row.m; ++m)
       for (int64_t n = 0; n < row.n; ++n) {
@@ -156,9 +163,21 @@ void checkProduct(Bench &bench, const ProductRow &row) {
         for (int64_t k = 0; k < row.k; ++k)
           sum += double(a.values[batch * d.a_batch_stride + m * d.a_m_stride + k * d.a_k_stride]) *
                  b.values[batch * d.b_batch_stride + k * d.b_k_stride + n * d.b_n_stride];
-        float &at = wanted.values[batch * d.c_batch_stride + m * row.n + n];
-        at = float(sum + (row.accumulate ? double(at) : 0) + (call.bias ? double(bias.values[n]) : 0));
+        int64_t i = batch * d.c_batch_stride + m * row.n + n;
+        float &at = wanted.values[i];
+        sum += (row.accumulate ? double(at) : 0) + (call.bias && !gradient ? double(bias.values[n]) : 0);
+        if (row.epilogue == PCRT_EPILOGUE_GELU_BIAS)
+          wantedAux.values[i] = float(sum);
+        at = float(row.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? gelu(sum)
+                   : row.epilogue == PCRT_EPILOGUE_GELU_GRAD ? sum * geluDerivative(aux.values[i])
+                                                             : sum);
       }
+  for (int64_t n = 0; gradient && n < row.n; ++n) {
+    double sum = 0;
+    for (int64_t k = 0; k < row.k; ++k)
+      sum += b.values[k * d.b_k_stride + n * d.b_n_stride];
+    wantedBias.values[n] = float(sum);
+  }
   Products products(bench.session, program);
   products.prepare({call}, workspace, [] {});
   bench.staging.write(call.c, c.bytes.data(), int64_t(c.bytes.size())); // timing added to it
@@ -169,11 +188,22 @@ void checkProduct(Bench &bench, const ProductRow &row) {
   std::string text = std::string(row.name) + ", " + std::to_string(row.batch) + " x " + std::to_string(row.m) + " " +
                      std::to_string(row.n) + " " + std::to_string(row.k) + (row.in == PCRT_BF16 ? " bf16" : " f32") +
                      (row.out == PCRT_BF16 ? " to bf16" : " to f32") + (row.accumulate ? ", added" : "");
-  report(text, difference(c.values, wanted.values), row.out == PCRT_BF16 ? 8e-3 : 2e-5);
+  double allowed = row.out == PCRT_BF16 ? 8e-3 : 2e-5;
+  report(text, difference(c.values, wanted.values), allowed);
+  if (row.epilogue == PCRT_EPILOGUE_GELU_BIAS) {
+    bench.fetch(aux, auxAt);
+    report(text + ": aux", difference(aux.values, wantedAux.values), allowed);
+  }
+  if (gradient) {
+    bench.fetch(bias, biasAt);
+    report(text + ": bias", difference(bias.values, wantedBias.values), allowed);
+  }
 }
 
 void checkProducts(Bench &bench) {
   constexpr int32_t f = PCRT_F32, h = PCRT_BF16, none = PCRT_EPILOGUE_NONE, bias = PCRT_EPILOGUE_BIAS;
+  constexpr int32_t gelu = PCRT_EPILOGUE_GELU_BIAS, geluGrad = PCRT_EPILOGUE_GELU_GRAD,
+                    biasGrad = PCRT_EPILOGUE_BIAS_GRAD;
   const ProductRow table[] = {
       {"a b", 1, 128, 96, 64, false, false, f, f, false, none},
       {"a b^T", 1, 64, 128, 96, false, true, f, f, false, none},
@@ -191,6 +221,13 @@ void checkProducts(Bench &bench) {
       {"a^T b", 1, 96, 64, 128, true, false, h, f, false, none},
       {"a^T b", 1, 96, 64, 128, true, false, h, f, true, none},
       {"batches", 4, 32, 64, 32, false, true, h, h, false, none},
+      {"gelu(a b + bias)", 1, 64, 96, 32, false, false, f, f, false, gelu},
+      {"gelu(a b + bias)", 1, 64, 96, 32, false, false, h, h, false, gelu},
+      {"a b^T gelu'", 1, 64, 96, 32, false, true, f, f, false, geluGrad},
+      {"a b^T gelu'", 1, 64, 96, 32, false, true, h, h, false, geluGrad},
+      {"a^T b, sums of b", 1, 96, 64, 128, true, false, f, f, false, biasGrad},
+      {"a^T b, sums of b", 1, 96, 64, 128, true, false, h, f, false, biasGrad},
+      {"a^T b, sums of b", 1, 96, 64, 128, true, false, h, f, true, biasGrad},
   };
   for (const ProductRow &row : table)
     checkProduct(bench, row);

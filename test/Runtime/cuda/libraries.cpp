@@ -53,7 +53,7 @@ static void checkDescriptors(const CublasLt &blas) {
   };
   set(DescTransposeA, int32_t(OperationT), "transpose a");
   set(DescTransposeB, int32_t(OperationN), "transpose b");
-  for (int epilogue : {EpilogueDefault, EpilogueBias, EpilogueGeluAuxBias, EpilogueDGelu, EpilogueBiasGradientB})
+  for (int epilogue : {EpilogueDefault, EpilogueBias, EpilogueGeluAuxBias, EpilogueDGelu, EpilogueBiasGradientA})
     set(DescEpilogue, uint32_t(epilogue), "epilogue");
   set(DescBiasPointer, reinterpret_cast<const void *>(0x10000), "bias");
   set(DescBiasType, int32_t(RealBF16), "type of the bias");
