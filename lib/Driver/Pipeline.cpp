@@ -46,7 +46,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     SmallVector<Step> steps;
     steps.push_back({plan.mesh.empty() ? "pc-set-mesh" : "pc-set-mesh{mesh=" + plan.meshText() + "}", PCRT_INFEASIBLE});
     for (const std::string &tactic : plan.tactics)
-      if (!Plan::isStepTactic(tactic))
+      if (!Plan::isStepTactic(tactic) && !Plan::isStageTactic(tactic))
         steps.push_back({tactic, PCRT_INFEASIBLE});
     // Chains of equal moves over several axes cost less as one.
     steps.push_back({"pc-fuse-moves", PCRT_INTERNAL});
@@ -54,8 +54,13 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     return steps;
   }
 
-  case Phase::Staged:
-    return {}; // one stage: nothing to cut
+  case Phase::Staged: {
+    SmallVector<Step> steps;
+    for (const std::string &tactic : plan.tactics)
+      if (Plan::isStageTactic(tactic))
+        steps = {{tactic, PCRT_INFEASIBLE}, {"pc-verify-staged", PCRT_VERIFICATION}};
+    return steps; // without one: one stage, nothing to cut
+  }
 
   case Phase::Local:
     return {{"pc-localize", PCRT_INTERNAL}, {"pc-verify-local", PCRT_VERIFICATION}};
@@ -92,20 +97,33 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   return {};
 }
 
-pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &options) {
-  for (const Step &step : passesOf(phase, options)) {
-    PassManager manager(module.getContext());
-    manager.enableVerifier(false); // tactics are verified by the phase's own verifier below
-    if (options.timing)
-      manager.enableTiming();
-    std::string message;
-    llvm::raw_string_ostream errors(message);
-    if (failed(parsePassPipeline(step.pass, manager, errors))) {
-      emitError(module.getLoc()) << "bad tactic '" << step.pass << "': " << StringRef(message).rtrim();
-      return PCRT_USAGE;
-    }
-    if (failed(manager.run(module)))
-      return step.failure;
+static pcrt_status runPass(const Step &step, ModuleOp module, const CompileOptions &options) {
+  PassManager manager(module.getContext());
+  manager.enableVerifier(false); // tactics are verified by the phase's own verifier below
+  if (options.timing)
+    manager.enableTiming();
+  std::string message;
+  llvm::raw_string_ostream errors(message);
+  if (failed(parsePassPipeline(step.pass, manager, errors))) {
+    emitError(module.getLoc()) << "bad tactic '" << step.pass << "': " << StringRef(message).rtrim();
+    return PCRT_USAGE;
   }
+  return succeeded(manager.run(module)) ? PCRT_OK : step.failure;
+}
+
+pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &options) {
+  // Behind `staged`, every stage's program goes its way as if it were the only one, up to its kernels, which stages
+  // share.
+  SmallVector<ModuleOp> programs = llvm::to_vector(module.getOps<ModuleOp>());
+  if (programs.empty() || phase == Phase::Kernels)
+    programs.assign({module});
+  for (const Step &step : passesOf(phase, options))
+    for (ModuleOp program : programs)
+      if (pcrt_status status = runPass(step, program, options))
+        return status;
+  // What was scheduled anew must still fit together.
+  if (phase == Phase::Scheduled && programs.front() != module)
+    if (pcrt_status status = runPass({"pc-verify-staged", PCRT_VERIFICATION}, module, options))
+      return status;
   return succeeded(module.verify()) ? PCRT_OK : PCRT_VERIFICATION;
 }

@@ -171,8 +171,24 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   status = PCRT_INFEASIBLE;
   if (sizeOf("sp"))
     return refuse("sequence parallelism has no axis of its own; give --sequence-parallel with tp=N in --mesh");
-  if (flags.pipeline || sizeOf("pp"))
-    return refuse("pipeline parallelism is not available yet");
+  if (flags.pipeline || sizeOf(flags.pipelineAxis)) {
+    std::string schedule = flags.pipeline.value_or("1f1b");
+    status = PCRT_USAGE;
+    if (!sizeOf(flags.pipelineAxis))
+      return refuse("--pipeline needs the mesh axis '" + flags.pipelineAxis + "'; add " + flags.pipelineAxis +
+                    "=N to --mesh");
+    if (flags.interleave > 1) {
+      if (flags.pipeline && schedule != "interleaved")
+        return refuse("--interleave goes with --pipeline=interleaved");
+      schedule = "interleaved:" + std::to_string(flags.interleave);
+    }
+    if (StringRef(schedule).contains(' '))
+      return refuse("--pipeline=" + schedule + ": a file's name must have no spaces");
+    plan.tactics.push_back("pc-pipeline-parallel{axis=" + flags.pipelineAxis + " schedule=" + schedule +
+                           " stages=" + flags.stages + "}");
+    used.push_back(flags.pipelineAxis);
+    status = PCRT_INFEASIBLE;
+  }
   if (sizeOf("ep"))
     return refuse("expert parallelism is not available yet");
   status = PCRT_USAGE;

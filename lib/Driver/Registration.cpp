@@ -7,6 +7,7 @@
 #include "pc/Localize/Passes.h"
 #include "pc/Memory/Passes.h"
 #include "pc/Overlap/Passes.h"
+#include "pc/Pipeline/Passes.h"
 #include "pc/Reference/Passes.h"
 #include "pc/Shard/Passes.h"
 
@@ -26,6 +27,7 @@ void pc::registerPasses() {
   registerAutodiffPasses();
   registerCostPasses();
   registerShardPasses();
+  registerPipelinePasses();
   registerLocalizePasses();
   registerOverlapPasses();
   registerMemoryPasses();

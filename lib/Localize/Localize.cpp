@@ -186,12 +186,12 @@ private:
     return success();
   }
 
-  /// Moves over one rank; copies, which only kept readers from sharing moves.
+  /// Moves over one rank; copies, which only kept readers from sharing moves; what said that a value is an addend.
   void dropWhatDoesNothing() {
     SmallVector<Operation *> nothing;
     function.walk([&](Operation *op) {
       auto move = dyn_cast<MoveOpInterface>(op);
-      if (isa<CopyOp>(op) || (move && blocks(move.getMoveAxes()) == 1))
+      if (isa<CopyOp, AddendOp>(op) || (move && blocks(move.getMoveAxes()) == 1))
         nothing.push_back(op);
     });
     for (Operation *op : nothing) {

@@ -172,8 +172,10 @@ private:
         for (const Part &part : instructions[i].parts) {
           int id = p.id(part.message);
           if (!part.send) {
-            receiveAt[id] = i;
-            received[part.channel].push_back(i);
+            if (part.input) {
+              receiveAt[id] = i;
+              received[part.channel].push_back(i);
+            }
             continue;
           }
           if (taskAt[id].first != d)

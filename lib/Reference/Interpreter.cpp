@@ -1,11 +1,12 @@
 //===- Interpreter.cpp - Runs programs of every phase ------------------------------------===//
 // A `Machine` runs one function on all ranks in lock step. A placed program runs twice: erased on one device, which
 // leaves a trace of all values, then on the ranks, whose values are compared with the trace. A planned program keeps
-// its values in one arena per rank.
+// its values in one arena per rank. Programs of stages have a machine each; one that must wait is resumed later.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Interpreter.h"
 
 #include "CheckProgram.h"
+#include "StageLink.h"
 #include "Store.h"
 #include "pc/Reference/Evaluate.h"
 #include "pc/Reference/Feeds.h"
@@ -33,14 +34,34 @@ public:
 
   std::vector<Tensor> *record = nullptr;         ///< where to leave the trace
   const std::vector<Tensor> *expected = nullptr; ///< what to compare with
+  StageLink *link = nullptr;                     ///< of programs of stages
+  int stage = 0;
 
   LogicalResult run() {
-    // With an arena, leaves are in their places before the step begins, and updates must be there when it ends.
-    if (store.hasArena() &&
-        function.walk([&](Operation *op) { return WalkResult(isLeaf(op) ? runLeaf(op) : success()); }).wasInterrupted())
+    if (failed(begin()) || failed(resume()))
       return failure();
-    if (failed(runBlock(function.getBody().front())))
-      return failure();
+    return finish();
+  }
+
+  /// With an arena, leaves are in their places before the step begins, and updates must be there when it ends.
+  LogicalResult begin() {
+    at = &function.getBody().front().front();
+    return failure(store.hasArena() && function
+                                           .walk([&](Operation *op) {
+                                             return WalkResult(isLeaf(op) ? runLeaf(op) : success());
+                                           })
+                                           .wasInterrupted());
+  }
+  /// Runs until the end, or until an op must wait for another stage: `waitingAt`.
+  LogicalResult resume() {
+    for (; at && canRun(at); at = at->getNextNode())
+      if (!at->hasTrait<OpTrait::IsTerminator>() && !(store.hasArena() && isLeaf(at)) && failed(runOp(at)))
+        return failure();
+    return success();
+  }
+  /// The op that cannot run yet; null at the end.
+  Operation *waitingAt() const { return at; }
+  LogicalResult finish() {
     for (UpdateOp update : updates)
       if (failed(collectUpdate(update, leafOf(update)->getResult(0))))
         return failure();
@@ -60,6 +81,34 @@ private:
     return success();
   }
 
+  /// Whether no other stage must do something first. A stage's part of a move over stages goes out here, once.
+  bool canRun(Operation *op) {
+    if (!link)
+      return true;
+    if (auto send = dyn_cast<SendOp>(op))
+      return link->canSend(stage, send);
+    if (auto receive = dyn_cast<ReceiveOp>(op))
+      return link->canReceive(stage, receive);
+    if (auto move = dyn_cast<MoveOpInterface>(op); move && link->isOver(move)) {
+      contribute(move, op->getOperand(0));
+      return link->isComplete(move, callOf[move]);
+    }
+    if (auto wait = dyn_cast<WaitOp>(op))
+      return llvm::all_of(wait.getStart().getMoves(), [&](MoveOpInterface move) {
+        return !link->isOver(move) || link->isComplete(move, callOf[move]);
+      });
+    return true;
+  }
+  void contribute(MoveOpInterface move, Value input) {
+    if (auto [it, first] = callOf.try_emplace(move, 0); first)
+      it->second = link->contribute(stage, move, store.get(input));
+  }
+  FailureOr<RankTensors> apply(MoveOpInterface move, Value input) {
+    if (link && link->isOver(move))
+      return link->result(stage, move, callOf[move]);
+    return ranks.apply(move, store.get(input));
+  }
+
   LogicalResult runOp(Operation *op) {
     auto dispatch = [&]() -> LogicalResult {
       if (auto accumulate = dyn_cast<AccumulateOp>(op))
@@ -71,9 +120,13 @@ private:
       if (auto output = dyn_cast<OutputOp>(op))
         return runOutput(output);
       if (auto move = dyn_cast<MoveOpInterface>(op)) {
-        const RankTensors &from = store.get(op->getOperand(0));
-        return set(op->getResult(0), erased ? from : ranks.apply(move, from));
+        if (erased)
+          return set(op->getResult(0), store.get(op->getOperand(0)));
+        FailureOr<RankTensors> moved = apply(move, op->getOperand(0));
+        return failed(moved) ? failure() : set(op->getResult(0), std::move(*moved));
       }
+      if (isa<SendOp, ReceiveOp, TaskOp, MicrobatchOp, AddendOp>(op))
+        return runStageOp(op);
       if (auto start = dyn_cast<StartOp>(op))
         return runStart(start);
       if (auto wait = dyn_cast<WaitOp>(op))
@@ -164,6 +217,24 @@ private:
         .Default([](Operation *) { return 0; });
   }
 
+  LogicalResult runStageOp(Operation *op) {
+    if (auto microbatch = dyn_cast<MicrobatchOp>(op))
+      return set(microbatch.getElement(), element(store.get(microbatch.getStack()), microbatch.getIndex()));
+    if (auto addend = dyn_cast<AddendOp>(op))
+      return set(addend.getResult(), store.get(addend.getX()));
+    if (isa<TaskOp>(op))
+      return success();
+    if (!link)
+      return op->emitOpError() << "needs the programs of all stages";
+    if (auto send = dyn_cast<SendOp>(op)) {
+      link->send(stage, send, store.get(send.getX()));
+      return success();
+    }
+    auto receive = cast<ReceiveOp>(op);
+    FailureOr<RankTensors> tensors = link->receive(stage, receive);
+    return failed(tensors) ? failure() : set(receive.getValue(), std::move(*tensors));
+  }
+
   LogicalResult runAccumulate(AccumulateOp accumulate) {
     Block &body = accumulate.getBody().front();
     int64_t microbatches = accumulate.getMicrobatches();
@@ -226,8 +297,12 @@ private:
     WaitOp wait = start.getWait();
     std::vector<RankTensors> &results = inFlight[start];
     results.clear();
-    for (auto [move, input] : llvm::zip_equal(start.getMoves(), start.getInputs()))
-      results.push_back(ranks.apply(move, store.get(input)));
+    for (auto [move, input] : llvm::zip_equal(start.getMoves(), start.getInputs())) {
+      bool overStages = link && link->isOver(move);
+      if (overStages) // its result is there when the wait runs
+        contribute(move, input);
+      results.push_back(overStages ? store.get(input) : ranks.apply(move, store.get(input)));
+    }
     for (Value result : wait->getResults())
       if (store.hasArena() &&
           failed(set(result, RankTensors(ranks.count(), Tensor(localShape(result.getType()), std::nan(""))))))
@@ -246,8 +321,15 @@ private:
         for (const Tensor &tensor : store.get(result))
           if (!llvm::all_of(tensor.data, [](double x) { return std::isnan(x); }))
             return wait.emitOpError() << "finds its result " << i << " written while the move was under way";
-      if (!inPlace && !isSame(ranks.apply(move, store.get(input)), results[i]))
+      bool overStages = link && link->isOver(move);
+      if (!inPlace && !isSame(overStages ? store.get(input) : ranks.apply(move, store.get(input)), results[i]))
         return wait.emitOpError() << "finds input " << i << " of its start changed while the move was under way";
+      if (!overStages)
+        continue;
+      FailureOr<RankTensors> moved = apply(move, input);
+      if (failed(moved))
+        return failure();
+      results[i] = std::move(*moved);
     }
     for (auto [result, tensors] : llvm::zip_equal(wait->getResults(), results))
       if (failed(set(result, std::move(tensors))))
@@ -324,7 +406,8 @@ private:
       return success();
     }
     auto output = dyn_cast<OutputOp>(op); // seen once per microbatch
-    if (!output || !isa<AccumulateOp>(op->getParentOp()))
+    bool perMicrobatch = isa<AccumulateOp>(op->getParentOp()) || link;
+    if (!output || !perMicrobatch)
       return op->emitOpError() << "gives '" << name << "' a second time";
     Tensor &seen = *before;
     if (output.getKind() == OutputKind::Logits) {
@@ -343,10 +426,16 @@ private:
       record->push_back(store.get(value)[0]);
     if (options.observe && ranks.count() == 1 && (record || !expected))
       options.observe(value, store.get(value)[0]);
+    double disagreement = 0;
+    if (link && placement(value)) // nothing to compare with but each other
+      ranks.assemble(store.get(value), cast<RankedTensorType>(value.getType()).getShape(), placement(value),
+                     disagreement);
+    if (disagreement > options.tolerance)
+      return op->emitOpError() << "ranks of a stage disagree about a value that they should share: relative difference "
+                               << llvm::formatv("{0:e}", disagreement).str() << ", type " << value.getType();
     if (!expected)
       return success();
     const Tensor &whole = (*expected)[next++];
-    double disagreement = 0;
     Tensor found = ranks.assemble(store.get(value), whole.shape, placement(value), disagreement);
     double difference = largestDifference(whole, found);
     if (disagreement > options.tolerance)
@@ -379,6 +468,8 @@ private:
   bool inFusion = false; ///< whose values stay in registers, unrounded
   Store store;
   llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< by start: what its moves give
+  llvm::DenseMap<Operation *, size_t> callOf;                     ///< of a move over stages: see StageLink
+  Operation *at = nullptr;                                        ///< the next op of the function
   SmallVector<UpdateOp> updates;                                  ///< whose leaves are read when the step ends
   Results results;
   size_t next = 0; ///< in `expected`
@@ -421,7 +512,81 @@ Tensor *pc::find(Results &results, StringRef name) {
   return it == results.end() ? nullptr : &it->value;
 }
 
+/// Puts the results of a stage to those of the others. What several stages give must be the same.
+static LogicalResult merge(Results &all, Results stage, func::FuncOp function, double tolerance) {
+  for (NamedTensor &result : stage) {
+    Tensor *known = find(all, result.name);
+    if (!known)
+      all.push_back(std::move(result));
+    else if (double difference = largestDifference(*known, result.value); difference > tolerance)
+      return function.emitError() << "gives another '" << result.name << "' than a stage before it: relative difference "
+                                  << llvm::formatv("{0:e}", difference).str();
+  }
+  return success();
+}
+
+/// Runs the programs of all stages: each until it must wait, in turns.
+static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &options) {
+  auto axis = module->getAttrOfType<StringAttr>("pc.stage_axis");
+  SmallVector<ModuleOp> stages = llvm::to_vector(module.getOps<ModuleOp>());
+  MeshAttr mesh = meshOf(stages.front());
+  if (!axis || !mesh || mesh.size(axis) != static_cast<int64_t>(stages.size()))
+    return module.emitError() << "expected one module per coordinate of the axis of stages";
+  StageLink link(mesh, axis);
+  std::vector<Feeds> feeds;
+  std::vector<func::FuncOp> functions;
+  for (ModuleOp stage : stages) {
+    func::FuncOp function = programOf(stage);
+    if (!function || !function.getBody().hasOneBlock() || function.getNumArguments())
+      return stage.emitError() << "expected a function @step of one block without arguments";
+    if (meshOf(stage) != mesh)
+      return stage.emitError() << "has another mesh than the first stage";
+    if (failed(checkProgram(function, mesh)))
+      return failure();
+    functions.push_back(function);
+    feeds.emplace_back(function, options.seed);
+  }
+  std::vector<std::unique_ptr<Machine>> machines;
+  for (auto [s, stage] : llvm::enumerate(stages)) {
+    int64_t arenaBytes = -1;
+    for (ArenaOp arena : stage.getOps<ArenaOp>())
+      arenaBytes = arena.getBytes();
+    machines.push_back(std::make_unique<Machine>(functions[s], options, feeds[s], Ranks(link.meshOfStage()),
+                                                 /*erased=*/false, arenaBytes));
+    machines.back()->link = &link;
+    machines.back()->stage = static_cast<int>(s);
+    if (failed(machines.back()->begin()))
+      return failure();
+  }
+  for (bool progress = true, waiting = true; waiting;) {
+    if (!progress) {
+      InFlightDiagnostic error = module.emitError() << "the stages wait for each other";
+      for (auto [s, machine] : llvm::enumerate(machines))
+        if (Operation *op = machine->waitingAt())
+          error.attachNote(op->getLoc()) << "stage " << s << " at '" << op->getName() << "'";
+      return error;
+    }
+    progress = waiting = false;
+    for (auto &machine : machines) {
+      Operation *before = machine->waitingAt();
+      if (failed(machine->resume()))
+        return failure();
+      progress |= machine->waitingAt() != before;
+      waiting |= machine->waitingAt() != nullptr;
+    }
+  }
+  if (Operation *send = link.leftOver())
+    return send->emitOpError() << "sends what no stage receives";
+  Results all;
+  for (auto [s, machine] : llvm::enumerate(machines))
+    if (failed(machine->finish()) || failed(merge(all, machine->takeResults(), functions[s], options.tolerance)))
+      return failure();
+  return all;
+}
+
 FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
+  if (!module.getOps<ModuleOp>().empty())
+    return interpretStages(module, options);
   func::FuncOp function = programOf(module);
   if (!function)
     return module.emitError() << "nothing to interpret: expected @step, @model or a single function";

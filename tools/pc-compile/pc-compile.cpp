@@ -29,9 +29,16 @@ static Flag<bool> sequenceParallel("sequence-parallel",
                                    cl::desc("Split the sequence where tensor parallelism is whole"), cl::cat(category));
 static Flag<std::string> zero("zero", cl::desc("ZeRO stage, 0 to 3, over axis dp or stage:axis"), cl::init("0"),
                               cl::cat(category));
-static Flag<std::string> pipeline("pipeline", cl::desc("Pipeline schedule"), cl::cat(category));
+static Flag<std::string> pipeline("pipeline",
+                                  cl::desc("Pipeline schedule over axis pp: naive, gpipe, 1f1b (default), 1f1b-eager, interleaved[:chunks], "
+                                           "zb-h1, zb-h2, zb-v, auto, or a file of tasks"),
+                                  cl::cat(category));
+static Flag<std::string> pipelineAxis("pipeline-axis", cl::desc("The mesh axis of stages (default pp)"), cl::init("pp"),
+                                      cl::cat(category));
+static Flag<std::string> stages("stages", cl::desc("Layers of the stages: by cost (default), layers, or numbers: 3,5,4"),
+                                cl::init("cost"), cl::cat(category));
 static Flag<int64_t> microbatches("microbatches", cl::desc("Microbatches per step"), cl::init(1), cl::cat(category));
-static Flag<int64_t> interleave("interleave", cl::desc("Virtual stages per rank"), cl::init(1), cl::cat(category));
+static Flag<int64_t> interleave("interleave", cl::desc("Chunks per stage of --pipeline=interleaved"), cl::init(1), cl::cat(category));
 static Flag<std::string> recompute("recompute", cl::desc("none, selective or full"), cl::init("none"),
                                    cl::cat(category));
 static Flag<std::string> precision("precision", cl::desc("f32 or bf16"), cl::init("f32"), cl::cat(category));
@@ -95,8 +102,8 @@ int main(int argc, char **argv) {
     return fail(PCRT_USAGE, "--attention=" + attention + " is not a way to do attention (library, generated)");
   if (standIn && target != "cuda")
     return fail(PCRT_USAGE, "--stand-in takes the place of a GPU; it needs --target=cuda");
-  if (interleave != 1)
-    return fail(PCRT_INFEASIBLE, "--interleave=" + std::to_string(interleave) + " is not available yet; 1 is");
+  if (interleave < 1)
+    return fail(PCRT_USAGE, "--interleave is at least 1");
   if (to == Phase::Exe && output == "-")
     return fail(PCRT_USAGE, "an executable needs a file: -o train");
 
@@ -121,7 +128,10 @@ int main(int argc, char **argv) {
                             sequenceParallel,
                             microbatches,
                             recompute,
-                            precision};
+                            precision,
+                            pipelineAxis,
+                            stages,
+                            interleave};
     chosen = pc::planFromFlags(flags, message, status);
     if (!chosen)
       return fail(status, message);

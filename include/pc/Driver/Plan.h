@@ -22,6 +22,8 @@ struct StrategyFlags {
   bool sequenceParallel = false;
   int64_t microbatches = 1;
   std::string recompute = "none", precision = "f32";
+  std::string pipelineAxis = "pp", stages = "cost";
+  int64_t interleave = 1; ///< chunks per stage; 1: as the schedule says
 };
 
 struct Plan {
@@ -34,6 +36,9 @@ struct Plan {
   static bool isStepTactic(llvm::StringRef tactic) {
     return tactic.starts_with("pc-mixed-precision") || tactic.starts_with("pc-recompute");
   }
+
+  /// Whether a tactic cuts the placed program into stages.
+  static bool isStageTactic(llvm::StringRef tactic) { return tactic.starts_with("pc-pipeline-parallel"); }
 
   /// Whether a tactic splits the dim that norms work on.
   bool splitsEmbed() const;

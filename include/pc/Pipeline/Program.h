@@ -13,11 +13,11 @@
 namespace pc::pipeline {
 
 /// One flow of messages: the results of F (to the next chunk) or B (to the one before) of one chunk, in microbatch
-/// order at both ends.
+/// order at both ends. Where a task hands on several values, each has a flow of its own.
 struct Channel {
   int source = 0, destination = 0;
   Kind kind = Kind::F;
-  int chunk = 0;
+  int chunk = 0, flow = 0;
   friend auto operator<=>(const Channel &, const Channel &) = default;
 };
 
@@ -26,6 +26,7 @@ struct Part {
   bool send = false;
   Channel channel;
   Task message;
+  bool input = true; ///< false: no task reads it (what stages exchange when all tasks are done)
 };
 
 struct Instruction {
@@ -59,6 +60,12 @@ std::optional<Task> consumer(const Problem &problem, const Task &task);
 /// producer, a receive as early as its slot allows (the consumer of the message `slots` before it is done). Free of
 /// deadlock for every order and slots >= 1; 2 reach the full overlap.
 Program placeTransfers(const Problem &problem, const Order &order, int slots);
+
+/// For one thread per device and channels that hold messages: receives right before their reader, sends right behind
+/// their producer, all on one stream.
+Program placeInline(const Problem &problem, const Order &order);
+/// The fewest messages that every channel must hold so that `program` does not stall, at least 2; 0 if it always does.
+int slotsFor(const Problem &problem, const Program &program);
 
 /// What is wrong with a program.
 struct Fault {

@@ -1,0 +1,15 @@
+//===- Passes.h - Passes of the Pipeline room ----------------------------------------===//
+#ifndef PC_PIPELINE_PASSES_H
+#define PC_PIPELINE_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+#include "pc/IR/PC.h"
+
+namespace pc {
+#define GEN_PASS_DECL
+#include "pc/Pipeline/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "pc/Pipeline/Passes.h.inc"
+} // namespace pc
+
+#endif

@@ -1,0 +1,50 @@
+//===- Passes.td - Passes of the Pipeline room ---------------------------------------===//
+#ifndef PC_PIPELINE_PASSES_TD
+#define PC_PIPELINE_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
+  let summary = "Placed program -> the programs of pipeline stages";
+  let description = [{
+    Cuts the model into chunks of layers, gives every stage its chunks, and writes each stage's program in the order of the schedule.
+    The module then holds one nested module `@stage<r>` per coordinate r of the axis, whose `@step` is the program of the ranks with that
+    coordinate. `pc.accumulate` is gone: behind every `pc.task` stand the ops of one chunk for one microbatch; gradients are added in
+    ascending order of microbatches.
+
+    * Layers are told by source names ("h.3." of "h.3.mlp.c_fc"); what comes before the first and behind the last may be a chunk, too.
+    * A value that another chunk reads goes from chunk to chunk by send and receive. What only parameters go into (casts, gathers)
+      is made again instead.
+    * `stages`: `cost` (the slowest chunk is as fast as possible), `layers` (as many layers in each), or a list of numbers of layers
+      ("3,5,4").
+    * `schedule`: naive, gpipe, 1f1b, 1f1b-eager, interleaved[:chunks per stage], zb-h1, zb-h2, zb-v (the last three compute gradients
+      of weights apart), auto, or a file with one line of tasks per stage ("F0.0 F0.1 B0.0 B0.1").
+    * Parameters of several stages are in each of them; gradients are exchanged and added in the order of stages.
+    * Loss and squared gradient norm are sums over stages (`pc.addend`).
+
+    Input: a verified placed program whose mesh has the axis, which no value uses. Post-condition: `pc-verify-staged`.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"pp\"", "The mesh axis of stages">,
+    Option<"schedule", "schedule", "std::string", "\"1f1b\"", "The order of tasks">,
+    Option<"stages", "stages", "std::string", "\"cost\"", "How layers are dealt out: cost, layers, or numbers of layers">,
+  ];
+}
+
+def VerifyStaged : Pass<"pc-verify-staged", "mlir::ModuleOp"> {
+  let summary = "Check the programs of all stages together";
+  let description = [{
+    Reads from the programs of all stages, at any phase from `staged` to `planned`, what each of them computes, sends, receives and
+    does with all others, and nothing else. A program without stages passes.
+
+    (P1) there is a module for every coordinate of the axis of stages, and all have one mesh; (P2) every op that computes stands behind
+    a `pc.task`; each task is there once, on the stage of its chunk, behind what it needs; (P3) the n-th send and receive of a flow carry the
+    same message of the same type; (P4) all stages call collectives over the axis of stages alike; (P5) nothing waits in a circle;
+    (P6) every task works on its own microbatch, and what is added up over microbatches and stages for a parameter, the loss and the
+    norm has each addend exactly once before anything else reads it.
+
+    Ranks that differ on other axes run the same text with partners at the same distance, so checking stages is checking all ranks.
+  }];
+}
+
+#endif

@@ -1,0 +1,97 @@
+//===- CutUnits.cpp - Units -> chunks ------------------------------------------------------===//
+#include "ChooseSchedule.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace llvm;
+using namespace pc::pipeline;
+
+/// Chunks with `sizes[c]` units each.
+static SmallVector<int> ofSizes(ArrayRef<int> sizes) {
+  SmallVector<int> chunkOf;
+  for (auto [c, size] : enumerate(sizes))
+    chunkOf.append(size, static_cast<int>(c));
+  return chunkOf;
+}
+
+/// The first and the last chunk also get the units around the layers.
+static SmallVector<int> ofLayers(SmallVector<int> layers) {
+  layers.front() += 1;
+  layers.back() += 1;
+  return ofSizes(layers);
+}
+
+/// best[c][j]: the least (largest chunk, sum of squares) of units 0 .. j-1 in c chunks, none empty. Lexicographic,
+/// which is not exact for the second figure, so the largest is found first and then bounds the second search.
+static SmallVector<int> balance(ArrayRef<double> seconds, int chunks) {
+  size_t n = seconds.size();
+  std::vector<double> before(n + 1);
+  for (size_t j = 0; j < n; ++j)
+    before[j + 1] = before[j] + seconds[j];
+  constexpr double infinity = 1e300;
+  double bound = infinity;
+  std::vector<std::vector<size_t>> from;
+  for (bool squares : {false, true}) {
+    std::vector<std::vector<double>> best(chunks + 1, std::vector<double>(n + 1, infinity));
+    from.assign(chunks + 1, std::vector<size_t>(n + 1));
+    best[0][0] = 0;
+    for (int c = 1; c <= chunks; ++c)
+      for (size_t j = c; j <= n; ++j)
+        for (size_t i = c - 1; i < j; ++i) {
+          double part = before[j] - before[i];
+          if (best[c - 1][i] >= infinity || part > bound * (1 + 1e-9))
+            continue;
+          double whole = squares ? best[c - 1][i] + part * part : std::max(best[c - 1][i], part);
+          if (whole < best[c][j]) {
+            best[c][j] = whole;
+            from[c][j] = i;
+          }
+        }
+    bound = best[chunks][n];
+  }
+  SmallVector<int> sizes(chunks);
+  for (size_t j = n, c = chunks; c > 0; --c) {
+    sizes[c - 1] = static_cast<int>(j - from[c][j]);
+    j = from[c][j];
+  }
+  return ofSizes(sizes);
+}
+
+std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, int chunks, StringRef stages,
+                                                       std::string &error) {
+  std::string pieces = std::to_string(chunks) + " chunks";
+  if (stages == "cost") {
+    if (chunks <= static_cast<int>(units.names.size()))
+      return balance(units.seconds, chunks);
+    error =
+        "the model has " + std::to_string(units.layers()) + " layers, an embedding and a head: too few for " + pieces;
+    return std::nullopt;
+  }
+  SmallVector<int> layers;
+  if (stages == "layers") {
+    for (int c = 0; c < chunks; ++c)
+      layers.push_back(units.layers() * (c + 1) / chunks - units.layers() * c / chunks);
+    if (units.layers() >= chunks)
+      return ofLayers(layers);
+    error = "the model has " + std::to_string(units.layers()) + " layers: too few for " + pieces;
+    return std::nullopt;
+  }
+  SmallVector<StringRef> parts;
+  stages.split(parts, ',');
+  int sum = 0;
+  for (StringRef part : parts) {
+    int number = 0;
+    if (part.trim().getAsInteger(10, number) || number < 0) {
+      error = "stages '" + stages.str() + "' is neither cost nor layers nor a list of numbers of layers";
+      return std::nullopt;
+    }
+    layers.push_back(number);
+    sum += number;
+  }
+  // A chunk without layers must be the embedding or the head alone.
+  bool empty = any_of(ArrayRef(layers).drop_front().drop_back(layers.size() > 1), [](int n) { return n == 0; });
+  if (static_cast<int>(layers.size()) == chunks && sum == units.layers() && !empty)
+    return ofLayers(layers);
+  error = "stages '" + stages.str() + "' must deal out " + std::to_string(units.layers()) + " layers to " + pieces;
+  return std::nullopt;
+}

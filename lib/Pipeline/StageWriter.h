@@ -1,0 +1,83 @@
+//===- StageWriter.h - The program of one stage --------------------------------------------===//
+#ifndef PC_LIB_PIPELINE_STAGEWRITER_H
+#define PC_LIB_PIPELINE_STAGEWRITER_H
+
+#include "StepTasks.h"
+#include "pc/Pipeline/Program.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+
+namespace pc::pipeline {
+
+/// Numbers flows in the order in which they are first asked for.
+class FlowNumbers {
+public:
+  /// `what`: F, B, or a letter for what is exchanged behind the tasks; `item`: chunk or yielded value; `index`: of
+  /// several values.
+  int of(int source, int destination, char what, int item, int index) {
+    return numbers.try_emplace({source, destination, what, item, index}, numbers.size()).first->second;
+  }
+
+private:
+  std::map<std::tuple<int, int, char, int, int>, int> numbers;
+};
+
+/// Writes a nested module: leaves, the tasks of one stage in their order, and what a caller adds behind them.
+class StageWriter {
+public:
+  /// What all stages have in common.
+  struct Step {
+    mlir::ModuleOp module;
+    mlir::func::FuncOp function;
+    AccumulateOp accumulate;
+    const StepTasks &tasks;
+    const Problem &problem;
+    int slots;
+    FlowNumbers &flows;
+  };
+
+  StageWriter(Step &step, int stage);
+
+  void writeTasks(const std::vector<Instruction> &instructions);
+  /// The sum over microbatches of what tasks of this stage contribute to a yielded value; null where they don't.
+  mlir::Value sum(unsigned yielded) const { return sums.lookup(yielded); }
+  /// The clone of a value from outside of the accumulation, which is made if need be.
+  mlir::Value outside(mlir::Value value);
+
+  mlir::Value receive(mlir::Location loc, mlir::Type type, int from, int flow, int message);
+  void send(mlir::Location loc, mlir::Value value, int to, int flow, int message);
+
+  /// Sorts leaves, ends the function and drops what nobody reads.
+  void finish();
+
+  int stage() const { return number; }
+  mlir::ModuleOp getModule() const { return module; }
+  mlir::OpBuilder builder;
+
+private:
+  /// The value that task ops of `microbatch` read for `value` of the step.
+  mlir::Value read(mlir::Value value, int microbatch);
+  void writeTask(const Task &task);
+  void receiveAll(const Task &message, int microbatch, int from);
+  void sendAll(const Task &message, int to);
+  void addUp(mlir::Operation *op, const Task &task);
+
+  Step &step;
+  int number;
+  mlir::ModuleOp module;
+  mlir::func::FuncOp function;
+  llvm::DenseMap<mlir::Value, mlir::Value> leaves;                     ///< outside values
+  std::vector<std::pair<mlir::Operation *, mlir::Operation *>> header; ///< original, clone
+  std::vector<llvm::DenseMap<mlir::Value, mlir::Value>> values;        ///< per microbatch: of the body
+  std::multimap<mlir::Operation *, std::pair<unsigned, const StepTasks::Addend *>> summed; ///< by the op that makes it
+  std::map<std::pair<unsigned, int>, mlir::Value> sumsOfChunks;                            ///< (yielded, chunk), so far
+  llvm::DenseMap<unsigned, mlir::Value> sums;
+};
+
+/// Writes what follows the accumulation into all stages: gradients' reductions, the norm, the optimizer.
+void writeUpdates(llvm::MutableArrayRef<StageWriter> stages, StageWriter::Step &step, mlir::StringAttr axis);
+
+} // namespace pc::pipeline
+
+#endif

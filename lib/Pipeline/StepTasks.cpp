@@ -1,0 +1,306 @@
+//===- StepTasks.cpp - A training step as tasks of chunks ----------------------------------===//
+// Program order and source names say where a layer begins, in the forward and in the backward pass; data flow says
+// everything else.
+//===-----------------------------------------------------------------------------===//
+#include "StepTasks.h"
+
+#include "pc/Cost/Cost.h"
+#include "pc/IR/Liveness.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::pipeline;
+
+//===---------------------------------------------------------------------------===//
+// Units
+//===---------------------------------------------------------------------------===//
+
+/// The layer that an op belongs to: its source name through the first number ("h.3" of "h.3.mlp.c_fc"), or nothing.
+static std::string layerOf(Operation *op) {
+  SmallVector<StringRef> parts;
+  std::string name = sourceName(op);
+  StringRef(name).split(parts, '.');
+  size_t length = 0;
+  for (StringRef part : parts) {
+    length += part.size();
+    if (!part.empty() && llvm::all_of(part, llvm::isDigit))
+      return name.substr(0, length);
+    ++length;
+  }
+  return "";
+}
+
+/// Seconds on a rank; moves are left out, their local size is not known yet.
+static double secondsAlone(Operation *op) { return isa<MoveOpInterface>(op) ? 0 : secondsOf(op, Machine::cpu()); }
+
+Units Units::find(AccumulateOp accumulate) {
+  Units units;
+  SmallVector<Operation *> forward, backward;
+  SmallVector<Operation *> *part = &forward;
+  for (Operation &op : accumulate.getBody().front().without_terminator()) {
+    if (isa<SeedOp>(op))
+      part = &backward;
+    part->push_back(&op);
+  }
+  units.names.push_back("embedding");
+  std::map<std::string, int> number;
+  Operation *lastOfLayers = nullptr;
+  for (Operation *op : forward)
+    if (std::string layer = layerOf(op); !layer.empty()) {
+      lastOfLayers = op;
+      if (number.try_emplace(layer, units.names.size()).second)
+        units.names.push_back(layer);
+    }
+  units.names.push_back("head");
+  int head = static_cast<int>(units.names.size()) - 1, now = 0;
+  bool behind = !lastOfLayers;
+  for (Operation *op : forward) {
+    auto it = number.find(layerOf(op));
+    now = it != number.end() ? std::max(now, it->second) : behind ? head : now;
+    behind |= op == lastOfLayers;
+    units.unit[op] = now;
+  }
+  lastOfLayers = nullptr;
+  for (Operation *op : backward)
+    if (number.count(layerOf(op)))
+      lastOfLayers = op;
+  now = head, behind = false;
+  for (Operation *op : backward) {
+    auto it = number.find(layerOf(op));
+    now = it != number.end() ? std::min(now, it->second) : behind ? 0 : now;
+    behind |= op == lastOfLayers;
+    units.unit[op] = now;
+  }
+  units.seconds.resize(units.names.size());
+  for (Operation &op : accumulate.getBody().front().without_terminator())
+    units.seconds[units.unit[&op]] += secondsAlone(&op);
+  return units;
+}
+
+//===---------------------------------------------------------------------------===//
+// Tasks
+//===---------------------------------------------------------------------------===//
+
+static bool isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp>(op); }
+
+/// Whether the op costs more than reading its operands: a matrix product or attention.
+static bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
+
+ArrayRef<Operation *> StepTasks::ops(Kind kind, int chunk) const {
+  auto it = tasks.find({kind, chunk});
+  return it == tasks.end() ? ArrayRef<Operation *>() : it->second;
+}
+
+ArrayRef<Value> StepTasks::handedOn(Kind kind, int chunk) const {
+  auto it = handed.find({kind, chunk});
+  return it == handed.end() ? ArrayRef<Value>() : it->second;
+}
+
+/// Cheap ops that nothing of the microbatch and no gradient goes into.
+void StepTasks::findMadeAgain() {
+  for (Operation &op : body().without_terminator())
+    if (!isa<SeedOp, OutputOp>(op) && !isExpensive(&op) && !isa<EmbeddingOp>(op) &&
+        llvm::all_of(op.getOperands(), [&](Value value) {
+          if (value.getParentBlock() != &body())
+            return true;
+          Operation *definition = value.getDefiningOp();
+          return definition && madeAgain.contains(definition);
+        }))
+      madeAgain.insert(&op);
+}
+
+/// An op that makes a value larger, or that reads what its readers' chunk gets anyway, goes to the chunk of its
+/// readers.
+void StepTasks::sinkGrowing() {
+  for (Operation &op : llvm::reverse(body())) {
+    if (!isUnaryLinear(&op) || madeAgain.contains(&op) || op.use_empty())
+      continue;
+    std::set<int> readers;
+    for (Operation *user : op.getUsers())
+      readers.insert(isa<YieldOp>(user) ? chunk[&op] : chunk[user]);
+    int to = *readers.begin();
+    if (readers.size() > 1 || to == chunk[&op])
+      continue;
+    Value from = op.getOperand(0);
+    bool there =
+        llvm::any_of(from.getUsers(), [&](Operation *user) { return user != &op && chunk.lookup(user) == to; });
+    bool grows = isa<AllGatherOp>(op) || byteSize(from.getType()) < byteSize(op.getResult(0).getType());
+    if (there || grows)
+      chunk[&op] = to;
+  }
+}
+
+/// Addends of `value` with their chunks; false if all of them lie in one chunk, where the value is taken as it is.
+bool StepTasks::collectAddends(Value value, SmallVector<Operation *, 2> through, SmallVectorImpl<Addend> &addends,
+                               SmallVectorImpl<Operation *> &inside) {
+  Operation *op = value.getDefiningOp();
+  if (op && value.hasOneUse() && (isa<AddOp>(op) || isUnaryLinear(op))) {
+    SmallVector<Operation *, 2> inner = through;
+    if (!isa<AddOp>(op))
+      inner.insert(inner.begin(), op);
+    size_t before = addends.size(), insideBefore = inside.size();
+    inside.push_back(op);
+    for (Value operand : op->getOperands())
+      collectAddends(operand, inner, addends, inside);
+    std::set<int> chunks;
+    for (const Addend &addend : llvm::drop_begin(addends, before))
+      chunks.insert(addend.chunk);
+    if (chunks.size() > 1)
+      return true;
+    addends.truncate(before);
+    inside.truncate(insideBefore);
+  }
+  addends.push_back({value, through, Kind::F, op ? chunk.lookup(op) : 0});
+  return false;
+}
+
+/// A parameter of several chunks gets the sum of what each of them computes: the sum leaves the body.
+void StepTasks::splitSums() {
+  for (Value value : body().getTerminator()->getOperands()) {
+    SmallVector<Operation *> inside;
+    collectAddends(value, {}, sums.emplace_back(), inside);
+    sumOps.insert(inside.begin(), inside.end());
+  }
+}
+
+void StepTasks::findKinds() {
+  bool behindSeed = false;
+  llvm::DenseSet<Operation *> last; // what only moves and casts follow before it is yielded
+  for (Operation &op : body().without_terminator()) {
+    behindSeed |= isa<SeedOp>(op);
+    if (madeAgain.contains(&op) || sumOps.contains(&op))
+      continue;
+    bool gradient = isa<SeedOp>(op) || llvm::any_of(op.getOperands(), [&](Value value) {
+                      return dependsOnSeed.contains(value.getDefiningOp());
+                    });
+    if (gradient)
+      dependsOnSeed.insert(&op);
+    kind[&op] = !behindSeed ? Kind::F : gradient ? Kind::B : Kind::R;
+  }
+  if (!split)
+    return;
+  for (Operation &op : llvm::reverse(body().without_terminator())) {
+    if (!dependsOnSeed.contains(&op) || op.use_empty())
+      continue;
+    bool isLast = llvm::all_of(
+        op.getUsers(), [&](Operation *user) { return isSummed(user) || (last.contains(user) && isUnaryLinear(user)); });
+    if (isLast)
+      last.insert(&op);
+    bool onlyWeights = llvm::all_of(op.getUsers(), [&](Operation *user) {
+      return isSummed(user) || (kind.lookup(user) == Kind::W && chunk.lookup(user) == chunk.lookup(&op));
+    });
+    if (onlyWeights && (isLast || !isExpensive(&op)))
+      kind[&op] = Kind::W;
+  }
+}
+
+/// Values that readers of other chunks need travel from chunk to chunk: forward ones up, gradients down.
+LogicalResult StepTasks::findHandedOn() {
+  for (Operation &op : body().without_terminator()) {
+    if (!kind.count(&op))
+      continue;
+    int at = chunk[&op];
+    for (Value value : op.getResults()) {
+      int lowest = at, highest = at;
+      for (Operation *user : value.getUsers()) {
+        auto it = kind.find(user);
+        if (it == kind.end() || chunk[user] == at)
+          continue;
+        bool up = chunk[user] > at;
+        if (up ? kind[&op] != Kind::F : it->second == Kind::F || it->second == Kind::R || kind[&op] == Kind::W) {
+          InFlightDiagnostic error = user->emitOpError()
+                                     << "of chunk " << chunk[user] << " needs a value of chunk " << at
+                                     << " that is not made before it; the model cannot be cut here";
+          error.attachNote(op.getLoc()) << "made by '" << op.getName() << "'";
+          return error;
+        }
+        lowest = std::min(lowest, chunk[user]);
+        highest = std::max(highest, chunk[user]);
+      }
+      for (int c = at; c < highest; ++c)
+        handed[{Kind::F, c}].push_back(value);
+      for (int c = at; c > lowest; --c)
+        handed[{Kind::B, c}].push_back(value);
+    }
+  }
+  return success();
+}
+
+FailureOr<StepTasks> StepTasks::find(AccumulateOp accumulate, const Units &units, ArrayRef<int> chunkOf, bool split) {
+  StepTasks result(accumulate, split);
+  result.numChunks = chunkOf.back() + 1;
+  for (auto [op, unit] : units.unit)
+    result.chunk[op] = chunkOf[unit];
+  result.findMadeAgain();
+  result.sinkGrowing();
+  result.splitSums();
+  result.findKinds();
+  if (failed(result.findHandedOn()))
+    return failure();
+  for (Operation &op : result.body().without_terminator())
+    if (auto it = result.kind.find(&op); it != result.kind.end())
+      result.tasks[{it->second, result.chunk[&op]}].push_back(&op);
+  for (auto &addends : result.sums)
+    for (Addend &addend : addends)
+      if (Operation *op = addend.value.getDefiningOp())
+        addend.kind = result.kind.lookup(op);
+  return result;
+}
+
+/// The bytes of one rank's part.
+static double localBytes(Value value, MeshAttr mesh) {
+  double bytes = static_cast<double>(byteSize(value.getType()));
+  if (PlaceAttr place = placement(value); place && mesh)
+    for (int64_t d = 0, e = place.getDims().size(); d < e; ++d)
+      bytes /= static_cast<double>(mesh.size(place.axes(d)));
+  return bytes;
+}
+
+Problem StepTasks::problem(MeshAttr mesh) const {
+  Problem p;
+  p.split = split;
+  Machine machine = Machine::cpu();
+  auto seconds = [&](Kind kind, int c) {
+    double sum = 0;
+    for (Operation *op : ops(kind, c))
+      sum += secondsAlone(op);
+    return sum;
+  };
+  for (int c = 0; c < numChunks; ++c) {
+    p.forward.push_back(seconds(Kind::F, c));
+    p.recompute.push_back(ops(Kind::R, c).empty() ? 0 : std::max(seconds(Kind::R, c), 1e-9));
+    p.backward.push_back(seconds(Kind::B, c));
+    p.weight.push_back(seconds(Kind::W, c));
+    double hop = machine.linkLatency;
+    for (Value value : handedOn(Kind::F, c))
+      hop += localBytes(value, mesh) / machine.linkBandwidth;
+    p.hop.push_back(hop);
+    // What F and R make, or F receives, and later tasks of the chunk read.
+    double held = 0, heldByR = 0, released = 0;
+    llvm::SetVector<Value> made;
+    if (c)
+      made.insert(handedOn(Kind::F, c - 1).begin(), handedOn(Kind::F, c - 1).end());
+    for (Kind k : {Kind::F, Kind::R})
+      for (Operation *op : ops(k, c))
+        made.insert(op->result_begin(), op->result_end());
+    for (Value value : made) {
+      bool later = false, weight = false, byR = kind.lookup(value.getDefiningOp()) == Kind::R;
+      for (Operation *user : value.getUsers())
+        if (auto it = kind.find(user); it != kind.end() && chunk.lookup(user) == c && it->second != Kind::F) {
+          later |= !byR || it->second != Kind::R;
+          weight |= it->second == Kind::W;
+        }
+      if (!later)
+        continue;
+      double bytes = localBytes(value, mesh);
+      (byR ? heldByR : held) += bytes;
+      released += weight ? 0 : bytes;
+    }
+    p.held.push_back(held);
+    p.heldByRecompute.push_back(heldByR);
+    p.releasedByBackward.push_back(released);
+  }
+  return p;
+}

@@ -1,0 +1,80 @@
+//===- StepTasks.h - A training step as tasks of chunks ------------------------------------===//
+// Which op of the body of `pc.accumulate` belongs to which task, what passes from chunk to chunk, and what is added up
+// over microbatches. Reads the step and changes nothing.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_PIPELINE_STEPTASKS_H
+#define PC_LIB_PIPELINE_STEPTASKS_H
+
+#include "pc/IR/PC.h"
+#include "pc/Pipeline/Schedule.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace pc::pipeline {
+
+/// What is never cut: the layers, and what comes before and behind them. Found by source names.
+struct Units {
+  std::vector<std::string> names;              ///< in model order: "embedding", "h.0", .., "head"
+  std::vector<double> seconds;                 ///< forward and backward of one microbatch
+  llvm::DenseMap<mlir::Operation *, int> unit; ///< of every op of the body
+
+  static Units find(AccumulateOp accumulate);
+  int layers() const { return static_cast<int>(names.size()) - 2; }
+};
+
+/// The ops of all tasks.
+class StepTasks {
+public:
+  /// `chunkOf`: of every unit. With `split`, gradients of weights are tasks of their own. Fails after an error where a
+  /// value would have to go back in time.
+  static mlir::FailureOr<StepTasks> find(AccumulateOp accumulate, const Units &units, llvm::ArrayRef<int> chunkOf,
+                                         bool split);
+
+  int chunks() const { return numChunks; }
+  /// Ops of a task, in program order. Where none of them is expensive there is no task R.
+  llvm::ArrayRef<mlir::Operation *> ops(Kind kind, int chunk) const;
+  /// Values that F of the chunk hands to the next chunk, or B to the one before, in program order.
+  llvm::ArrayRef<mlir::Value> handedOn(Kind kind, int chunk) const;
+  /// Whether `op` only depends on parameters and costs little: every task that reads it makes it for itself.
+  bool isMadeAgain(mlir::Operation *op) const { return madeAgain.contains(op); }
+
+  /// A part of what is yielded. Whole it is the sum of all, `through` (moves and casts) applied to each.
+  struct Addend {
+    mlir::Value value;
+    llvm::SmallVector<mlir::Operation *, 2> through;
+    Kind kind;
+    int chunk;
+  };
+  llvm::ArrayRef<Addend> addends(unsigned yielded) const { return sums[yielded]; }
+
+  /// Seconds, bytes and dependencies of the chunks; `device` and the number of microbatches are the caller's.
+  Problem problem(MeshAttr mesh) const;
+
+private:
+  StepTasks(AccumulateOp accumulate, bool split) : accumulate(accumulate), split(split) {}
+  mlir::Block &body() const { return accumulate->getRegion(0).front(); }
+
+  void findMadeAgain();
+  void sinkGrowing();
+  void splitSums();
+  bool collectAddends(mlir::Value value, llvm::SmallVector<mlir::Operation *, 2> through,
+                      llvm::SmallVectorImpl<Addend> &addends, llvm::SmallVectorImpl<mlir::Operation *> &inside);
+  void findKinds();
+  mlir::LogicalResult findHandedOn();
+  bool isSummed(mlir::Operation *user) const { return mlir::isa<YieldOp>(user) || sumOps.contains(user); }
+
+  mlir::Operation *accumulate;
+  bool split;
+  int numChunks = 0;
+  llvm::DenseMap<mlir::Operation *, int> chunk;
+  llvm::DenseMap<mlir::Operation *, Kind> kind;
+  llvm::DenseSet<mlir::Operation *> madeAgain, sumOps, dependsOnSeed;
+  std::map<std::pair<Kind, int>, llvm::SmallVector<mlir::Operation *>> tasks;
+  std::map<std::pair<Kind, int>, llvm::SmallVector<mlir::Value>> handed;
+  std::vector<llvm::SmallVector<Addend>> sums;
+};
+
+} // namespace pc::pipeline
+
+#endif

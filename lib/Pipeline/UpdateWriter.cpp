@@ -1,0 +1,162 @@
+//===- UpdateWriter.cpp - What follows the accumulation, in every stage --------------------===//
+// One pass over the ops behind the accumulation, for all stages at once. A value that depends on it is there on some
+// stages, either whole or as an addend of a sum over them. Linear ops keep a sum; anything else needs it added up.
+//===-----------------------------------------------------------------------------===//
+#include "StageWriter.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::pipeline;
+
+namespace {
+
+class UpdateWriter {
+public:
+  UpdateWriter(MutableArrayRef<StageWriter> stages, StageWriter::Step &step, StringAttr axis)
+      : stages(stages), step(step), axis(axis) {}
+
+  void run() {
+    for (Value result : step.accumulate.getResults()) {
+      Parts &parts = values[result];
+      for (StageWriter &stage : stages)
+        parts.on.push_back(stage.sum(cast<OpResult>(result).getResultNumber()));
+      parts.isSum = parts.count() > 1;
+      parts.gradient = cast<OpResult>(result).getResultNumber();
+    }
+    for (Operation *op = step.accumulate->getNextNode(); op != step.function.getBody().front().getTerminator();
+         op = op->getNextNode())
+      if (llvm::any_of(op->getOperands(), [&](Value value) { return values.count(value); }))
+        write(op);
+  }
+
+private:
+  /// A value of the step on the stages.
+  struct Parts {
+    SmallVector<Value> on; ///< per stage; null where it is not known
+    bool isSum = false;    ///< the value is the sum of those there are
+    int gradient = -1;     ///< only moves and casts lie between it and this result of the accumulation
+
+    int count() const {
+      return static_cast<int>(llvm::count_if(on, [](Value v) { return bool(v); }));
+    }
+  };
+
+  static bool isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp>(op); }
+  /// What everybody knows in the end.
+  static bool isFigure(Operation *op) {
+    auto output = dyn_cast<OutputOp>(op);
+    return output && (output.getKind() == OutputKind::Loss || output.getKind() == OutputKind::GradNorm);
+  }
+
+  void write(Operation *op) {
+    if (isUnaryLinear(op)) {
+      Parts &from = values[op->getOperand(0)];
+      bool isSum = from.isSum;
+      int gradient = from.gradient;
+      cloneWhereKnown(op);
+      values[op->getResult(0)].isSum = isSum;
+      values[op->getResult(0)].gradient = gradient;
+      return;
+    }
+    if (isa<AddOp>(op) && values.count(op->getOperand(0)) && values.count(op->getOperand(1)))
+      return add(op);
+    for (Value operand : op->getOperands())
+      if (auto it = values.find(operand); it != values.end()) {
+        bool everywhere = it->second.count() == static_cast<int>(stages.size());
+        if (it->second.gradient > 0 && it->second.isSum)
+          exchange(operand.getLoc(), it->second);
+        else if (it->second.isSum || (isFigure(op) && !everywhere))
+          reduce(operand.getLoc(), operand.getType(), it->second);
+      }
+    // What several stages know of one parameter counts once.
+    cloneWhereKnown(op, /*once=*/isa<OutputOp, EinsumOp>(op) && !isFigure(op));
+  }
+
+  void cloneWhereKnown(Operation *op, bool once = false) {
+    SmallVector<SmallVector<Value>> results(op->getNumResults(), SmallVector<Value>(stages.size()));
+    for (auto [s, stage] : llvm::enumerate(stages)) {
+      auto known = [&, s = s](Value operand) {
+        auto it = values.find(operand);
+        return it == values.end() || it->second.on[s];
+      };
+      if (!llvm::all_of(op->getOperands(), known))
+        continue;
+      IRMapping mapping;
+      for (Value operand : op->getOperands()) {
+        auto it = values.find(operand);
+        mapping.map(operand, it == values.end() ? stage.outside(operand) : it->second.on[s]);
+      }
+      Operation *clone = stage.builder.clone(*op, mapping);
+      for (auto [r, result] : llvm::enumerate(clone->getResults()))
+        results[r][s] = result;
+      if (once)
+        break;
+    }
+    for (auto [r, result] : llvm::enumerate(op->getResults()))
+      values[result].on = results[r];
+  }
+
+  /// A stage adds what it knows.
+  void add(Operation *op) {
+    Parts a = values[op->getOperand(0)], b = values[op->getOperand(1)], sum;
+    for (auto [s, stage] : llvm::enumerate(stages)) {
+      Value x = a.on[s], y = b.on[s];
+      sum.isSum |= !x != !y;
+      if (x && y)
+        x = AddOp::create(stage.builder, op->getLoc(), op->getResult(0).getType(), x, y);
+      sum.on.push_back(x ? x : y);
+    }
+    sum.isSum |= a.isSum || b.isSum;
+    values[op->getResult(0)] = sum;
+  }
+
+  /// Every stage that has an addend gets the sum, added in the order of stages by each of them.
+  void exchange(Location loc, Parts &parts) {
+    SmallVector<Value> whole(stages.size());
+    auto flow = [&](int from, int to) { return step.flows.of(from, to, 'T', parts.gradient, 0); };
+    for (StageWriter &to : stages)
+      for (StageWriter &from : stages)
+        if (Value own = parts.on[from.stage()]; own && parts.on[to.stage()] && from.stage() != to.stage())
+          from.send(loc, own, to.stage(), flow(from.stage(), to.stage()), 0);
+    for (StageWriter &to : stages)
+      for (StageWriter &from : stages) {
+        Value own = parts.on[to.stage()], part = own;
+        if (!own || !parts.on[from.stage()])
+          continue;
+        if (from.stage() != to.stage())
+          part = to.receive(loc, own.getType(), from.stage(), flow(from.stage(), to.stage()), 0);
+        Value &sum = whole[to.stage()];
+        sum = sum ? AddOp::create(to.builder, loc, own.getType(), sum, part).getResult() : part;
+      }
+    parts.on = whole;
+    parts.isSum = false;
+  }
+
+  /// All stages get the sum of the addends that there are.
+  void reduce(Location loc, Type type, Parts &parts) {
+    PlaceAttr place = placement(type).with(axis, AxisState::sum());
+    ArrayAttr axes = ArrayAttr::get(axis.getContext(), {axis});
+    for (auto [s, stage] : llvm::enumerate(stages)) {
+      OpBuilder &builder = stage.builder;
+      Value own =
+          parts.on[s] ? parts.on[s] : ConstantOp::create(builder, loc, type, builder.getF64FloatAttr(0)).getResult();
+      Value addend = AddendOp::create(builder, loc, withEncoding(type, place), own, axes);
+      parts.on[s] = AllReduceOp::create(builder, loc, type, PartialKind::Sum, addend, axes);
+    }
+    parts.isSum = false;
+    parts.gradient = -1;
+  }
+
+  MutableArrayRef<StageWriter> stages;
+  StageWriter::Step &step;
+  StringAttr axis;
+  llvm::DenseMap<Value, Parts> values;
+};
+
+} // namespace
+
+void pc::pipeline::writeUpdates(MutableArrayRef<StageWriter> stages, StageWriter::Step &step, StringAttr axis) {
+  UpdateWriter(stages, step, axis).run();
+}

@@ -1,0 +1,87 @@
+//===- StageLink.cpp - What simulated stages hand to each other ----------------------------===//
+#include "StageLink.h"
+
+using namespace mlir;
+using namespace pc;
+
+MeshAttr StageLink::meshOfStage() const {
+  SmallVector<int64_t> sizes(mesh.getSizes());
+  sizes[mesh.index(axis)] = 1;
+  return MeshAttr::get(mesh.getContext(), mesh.getNames(), sizes);
+}
+
+FailureOr<RankTensors> StageLink::receive(int stage, ReceiveOp receive) {
+  std::deque<Message> &messages = flow(receive.getStage(), stage, receive.getFlow());
+  Message message = std::move(messages.front());
+  messages.pop_front();
+  if (message.send.getMessage() != receive.getMessage() ||
+      withEncoding(message.send.getX().getType(), {}) != withEncoding(receive.getValue().getType(), {})) {
+    InFlightDiagnostic error = receive.emitOpError() << "expects message " << receive.getMessage() << " of type "
+                                                     << receive.getValue().getType() << " but gets another one";
+    error.attachNote(message.send.getLoc())
+        << "message " << message.send.getMessage() << " of type " << message.send.getX().getType() << " is sent here";
+    return error;
+  }
+  return std::move(message.tensors);
+}
+
+std::string StageLink::keyOf(MoveOpInterface move) {
+  std::string key;
+  for (StringAttr name : move.getMoveAxes())
+    key += name.str() + ",";
+  return key;
+}
+
+size_t StageLink::contribute(int stage, MoveOpInterface move, RankTensors tensors) {
+  std::vector<Call> &list = calls[keyOf(move)];
+  size_t n = 0;
+  while (n < list.size() && list[n].parts.count(stage))
+    ++n;
+  if (n == list.size())
+    list.emplace_back();
+  list[n].parts[stage] = {move, std::move(tensors)};
+  return n;
+}
+
+bool StageLink::isComplete(MoveOpInterface move, size_t call) {
+  return static_cast<int64_t>(calls[keyOf(move)][call].parts.size()) == stages;
+}
+
+int64_t StageLink::rankOf(int stage, int64_t rankInStage) const {
+  SmallVector<int64_t> coordinates = meshOfStage().coordinates(rankInStage);
+  coordinates[mesh.index(axis)] = stage;
+  int64_t rank = 0;
+  for (auto [coordinate, size] : llvm::zip_equal(coordinates, mesh.getSizes()))
+    rank = rank * size + coordinate;
+  return rank;
+}
+
+FailureOr<RankTensors> StageLink::result(int stage, MoveOpInterface move, size_t call) {
+  const Call &all = calls[keyOf(move)][call];
+  RankTensors whole(mesh.numRanks());
+  for (const auto &[other, part] : all.parts) {
+    auto theirs = cast<MoveOpInterface>(part.first);
+    bool same = theirs.getMoveKind() == move.getMoveKind() && theirs.getReduction() == move.getReduction() &&
+                theirs.getMoveDim() == move.getMoveDim() && theirs.getOtherDim() == move.getOtherDim() &&
+                withEncoding(theirs->getOperand(0).getType(), {}) == withEncoding(move->getOperand(0).getType(), {});
+    if (!same) {
+      InFlightDiagnostic error = move->emitOpError() << "meets another move of stage " << other;
+      error.attachNote(theirs.getLoc()) << "this one";
+      return error;
+    }
+    for (auto [rank, tensor] : llvm::enumerate(part.second))
+      whole[rankOf(other, rank)] = tensor;
+  }
+  whole = Ranks(mesh).apply(move, whole);
+  RankTensors own(meshOfStage().numRanks());
+  for (auto [rank, tensor] : llvm::enumerate(own))
+    tensor = whole[rankOf(stage, rank)];
+  return own;
+}
+
+Operation *StageLink::leftOver() const {
+  for (const auto &[key, messages] : flows)
+    if (!messages.empty())
+      return messages.front().send;
+  return nullptr;
+}
