@@ -2,6 +2,7 @@
 #include "core/Options.h"
 #include "core/Failure.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
@@ -20,6 +21,9 @@ Data
 
 Optimizer (torch.optim's defaults)
   --lr X                learning rate (1e-3)
+  --lr-warmup N         it rises linearly over the first N steps (0)
+  --lr-decay KIND       then falls to --min-lr at step --steps: none, linear or cosine (none)
+  --min-lr X            (0)
   --weight-decay X      decoupled weight decay (1e-2 for AdamW, 0 for SGD)
   --beta1 X --beta2 X   AdamW's averages (0.9, 0.999)
   --eps X               (1e-8)
@@ -79,11 +83,8 @@ Options pcrt::parseOptions(int argc, char **argv) {
   const struct {
     const char *flag;
     double *number;
-  } numbers[] = {{"--lr", &options.lr},
-                 {"--beta1", &options.beta1},
-                 {"--beta2", &options.beta2},
-                 {"--eps", &options.eps},
-                 {"--clip", &options.clip}};
+  } numbers[] = {{"--lr", &options.lr},   {"--beta1", &options.beta1},  {"--beta2", &options.beta2},
+                 {"--eps", &options.eps}, {"--min-lr", &options.minLr}, {"--clip", &options.clip}};
   const struct {
     const char *flag;
     bool *on;
@@ -129,6 +130,16 @@ Options pcrt::parseOptions(int argc, char **argv) {
     } else if (flag == "--steps") {
       takeValue();
       options.steps = int64_t(parseCount(flag, value, uint64_t(1) << 40));
+    } else if (flag == "--lr-warmup") {
+      takeValue();
+      options.lrWarmup = int64_t(parseCount(flag, value, uint64_t(1) << 40));
+    } else if (flag == "--lr-decay") {
+      takeValue();
+      if (value != "none" && value != "linear" && value != "cosine")
+        fail(PCRT_USAGE, "--lr-decay takes none, linear or cosine, not '" + value + "'");
+      options.lrDecay = value == "linear"   ? Options::Decay::Linear
+                        : value == "cosine" ? Options::Decay::Cosine
+                                            : Options::Decay::None;
     } else if (flag == "--seed") {
       takeValue();
       options.seed = parseCount(flag, value, UINT64_MAX);
@@ -138,7 +149,19 @@ Options pcrt::parseOptions(int argc, char **argv) {
   }
   if (options.beta1 >= 1 || options.beta2 >= 1)
     fail(PCRT_USAGE, std::string(options.beta1 >= 1 ? "--beta1" : "--beta2") + " must be less than 1");
+  if (options.minLr > options.lr)
+    fail(PCRT_USAGE, "--min-lr is more than --lr");
   if (!options.init.empty() && !options.load.empty())
     fail(PCRT_USAGE, "--init and --load exclude each other: --load brings its own parameters");
   return options;
+}
+
+double Options::rateAt(int64_t step) const {
+  if (step < lrWarmup)
+    return lr * double(step + 1) / double(lrWarmup);
+  if (lrDecay == Decay::None)
+    return lr;
+  double done = double(step - lrWarmup) / double(std::max<int64_t>(steps - lrWarmup, 1));
+  double left = lrDecay == Decay::Linear ? 1 - done : 0.5 * (1 + std::cos(M_PI * done));
+  return minLr + (lr - minLr) * left;
 }

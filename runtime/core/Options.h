@@ -17,8 +17,16 @@ struct Options {
   int64_t steps = 100; ///< Step at which the run ends, counted from the first step of training.
   uint64_t seed = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  int64_t lrWarmup = 0; ///< Steps over which the rate rises linearly to `lr`.
+  enum class Decay { None, Linear, Cosine };
+  Decay lrDecay = Decay::None; ///< How it falls from there to `minLr` at the end of the run.
+  double minLr = 0;
   double clip = std::numeric_limits<double>::infinity();
   std::optional<double> weightDecay; ///< Default: 1e-2 for AdamW, 0 for SGD.
+
+  /// The learning rate of step `step`, counted from 0. It depends on the flags and the step alone, so a run that goes
+  /// on from a checkpoint continues the curve.
+  double rateAt(int64_t step) const;
 };
 
 /// Reads the flags, as "--flag value" or "--flag=value". Throws PCRT_USAGE naming the flag and what it takes.

@@ -131,7 +131,7 @@ private:
   void writeHyper(int64_t step) {
     double t = double(step + 1);
     double decay = options.weightDecay.value_or(program.optimizer == "adamw" ? 1e-2 : 0);
-    const double values[8] = {options.lr,
+    const double values[8] = {options.rateAt(step),
                               options.beta1,
                               options.beta2,
                               options.eps,
@@ -190,7 +190,7 @@ private:
     if (outputs->gradNorm())
       checkFinite(step, "gradient norm", *outputs->gradNorm());
     if (metrics)
-      metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.lr : 0,
+      metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.rateAt(step) : 0,
                     program.batch * program.sequence, seconds});
   }
 

@@ -7,6 +7,7 @@
 #include "core/Data.h"
 #include "core/Failure.h"
 #include "core/Init.h"
+#include "core/Options.h"
 #include "core/SafetensorsWriter.h"
 #include "device/Gemm.h"
 #include "device/PlainGemm.h"
@@ -69,6 +70,19 @@ static void testPhilox() {
   }
   expect(std::fabs(sum / n) < 0.01 && std::fabs(squares / n - 1) < 0.01, "mean and variance of the normal values");
   expect(normalAt(5, 3, 0) != normalAt(5, 4, 0) && normalAt(5, 3, 0) != normalAt(6, 3, 0), "seed and key count");
+}
+
+/// The curve of learning rates: up to --lr, down to --min-lr.
+static void testRates() {
+  Options options;
+  options.lr = 2, options.steps = 12;
+  expect(options.rateAt(0) == 2 && options.rateAt(11) == 2, "a constant rate");
+  options.lrWarmup = 4, options.minLr = 1;
+  expect(options.rateAt(0) == 0.5 && options.rateAt(3) == 2 && options.rateAt(9) == 2, "warm-up");
+  options.lrDecay = Options::Decay::Linear;
+  expect(options.rateAt(4) == 2 && options.rateAt(8) == 1.5 && options.rateAt(12) == 1, "linear decay");
+  options.lrDecay = Options::Decay::Cosine;
+  expect(options.rateAt(4) == 2 && std::fabs(options.rateAt(8) - 1.5) < 1e-12 && options.rateAt(12) == 1, "cosine decay");
 }
 
 /// Over all ranks, the owners' pieces cover every element of a box once, and agree with the plain index arithmetic.
@@ -416,6 +430,7 @@ int main(int argc, char **argv) {
   if (argc != 2)
     return 2;
   testPhilox();
+  testRates();
   testPieces();
   testPool();
   testGemm(1);
