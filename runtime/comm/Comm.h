@@ -74,6 +74,24 @@ struct Ticket {
   Ticket *next = nullptr;
 };
 
+/// Messages of one size in one direction between two ranks, in order. Flows are independent of each other and of moves.
+struct Flow {
+  int peer = 0;       ///< The rank at the other end.
+  int id = 0;         ///< Tells the flows from one rank to another apart.
+  bool sends = false; ///< Whether this rank is the source.
+  int64_t bytes = 0;  ///< Of a message.
+  int slots = 1;      ///< Messages that can be under way.
+  int messages = 1;   ///< In a step: message n of the flow is told as number n % messages.
+  std::string name;   ///< "forward of chunk 1 from stage 0 to stage 1".
+
+  /// "message 3 of 'forward of chunk 1 ...'", of the n-th one, counted from 1.
+  std::string describe(uint64_t n) const;
+
+  /// Of the open flow: messages sent or received, and which flow of the peer it is.
+  uint64_t count = 0;
+  int partner = -1;
+};
+
 /// The ranks of one run. One thread at a time may use it. After a call returned
 /// anything but PCRT_OK, the run is over: the caller leaves with that status.
 class Comm {
@@ -104,6 +122,18 @@ public:
   /// group in the same order, and wait in the same order, other moves of the group included.
   pcrt_status start(Ticket &ticket, const ParallelFor &parallelFor = {});
   pcrt_status wait(Ticket &ticket, const ParallelFor &parallelFor = {});
+
+  /// Opens the flows of this rank, whose numbers are their positions. All ranks call it once. PCRT_INTERNAL, on all
+  /// ranks, where the two ends of a flow differ.
+  pcrt_status openFlows(std::vector<Flow> flows);
+  /// Copies a message into flow `flow`, and waits only while all of its slots are full: `data` is free afterwards.
+  pcrt_status send(int flow, const void *data);
+  /// Waits for the next message of flow `flow`, and copies it to `data`.
+  pcrt_status receive(int flow, void *data);
+  const std::vector<Flow> &openedFlows() const { return flows; }
+
+  /// What this rank does from now on, for the messages of other ranks: "forward of microbatch 3". Allocates nothing.
+  virtual void note(const char *) {}
 
   /// Returns when all ranks have called it.
   virtual pcrt_status barrier() = 0;
@@ -140,6 +170,13 @@ protected:
   /// all happens at the wait.
   virtual pcrt_status beginMoves(Ticket &, const ParallelFor &) { return PCRT_OK; }
   virtual pcrt_status endMoves(Ticket &ticket, const ParallelFor &parallelFor);
+
+  /// Prepares `flows`; the other ends have been checked. Allocates what send and receive need.
+  virtual pcrt_status prepareFlows() = 0;
+  /// Message flow.count (from 1) of an open flow.
+  virtual pcrt_status put(Flow &flow, int index, const void *data) = 0;
+  virtual pcrt_status take(Flow &flow, int index, void *data) = 0;
+  std::vector<Flow> flows; ///< Open ones.
 
   /// Records `message` as error() and returns `status`.
   pcrt_status fail(pcrt_status status, std::string message);

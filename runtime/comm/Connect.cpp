@@ -42,8 +42,13 @@ protected:
   pcrt_status exchange(const pcrt_move_desc &, const Group &, const void *, void *, const ParallelFor &) override {
     return fail(PCRT_INTERNAL, "a run of one rank has no groups of several");
   }
+  pcrt_status prepareFlows() override { return PCRT_OK; }
+  pcrt_status put(Flow &, int, const void *) override { return noFlows(); }
+  pcrt_status take(Flow &, int, void *) override { return noFlows(); }
 
 private:
+  pcrt_status noFlows() { return fail(PCRT_INTERNAL, "a run of one rank has no flows"); }
+
   HostArena arena;
 };
 

@@ -29,7 +29,7 @@ static void markLeftAtExit() {
 ShmComm::ShmComm(int fd, ControlBlock &control, int rank, bool launched)
     : Comm(rank, control.size), fd(fd), control(control), launched(launched), timeout(timeoutSeconds()),
       world(worldGroup(rank, control.size)), queues(kMaxGroups), arenas(control.size), scratches(control.size),
-      ins(control.size), outs(control.size) {}
+      flowMaps(control.size), ins(control.size), outs(control.size) {}
 
 pcrt_status ShmComm::join(int fd, int rank, bool launched, std::unique_ptr<Comm> *out, std::string *error) {
   ControlBlock *control = mapControl(fd, error);
@@ -63,7 +63,7 @@ ShmComm::~ShmComm() {
   watcher.reset();
   leftFlagAtExit.store(nullptr);
   control.rank(rank()).left.store(1);
-  for (const std::vector<Mapping> *mappings : {&arenas, &scratches})
+  for (const std::vector<Mapping> *mappings : {&arenas, &scratches, &flowMaps})
     for (const Mapping &mapping : *mappings)
       if (mapping.base)
         munmap(mapping.base, mapping.bytes);
@@ -143,10 +143,11 @@ void ShmComm::releaseScratch() {
 }
 
 char *ShmComm::peerPointer(int peer, int64_t offset) {
-  bool scratch = offset >= scratchOffset(peer);
-  Mapping &mapping = (scratch ? scratches : arenas)[peer];
-  int64_t start = scratch ? scratchOffset(peer) : arenaOffset(peer);
-  int64_t bytes = (scratch ? control.rank(peer).scratch : control.rank(peer).arena).load();
+  bool flow = offset >= flowsOffset(peer), scratch = !flow && offset >= scratchOffset(peer);
+  RankBlock &block = control.rank(peer);
+  Mapping &mapping = (flow ? flowMaps : scratch ? scratches : arenas)[peer];
+  int64_t start = flow ? flowsOffset(peer) : scratch ? scratchOffset(peer) : arenaOffset(peer);
+  int64_t bytes = (flow ? block.flows : scratch ? block.scratch : block.arena).load();
   if (peer != rank() && !map(mapping, start, bytes))
     return nullptr;
   return mapping.base + (offset - start);
@@ -164,7 +165,7 @@ int64_t ShmComm::peerResidentBytes() const {
     long kib;
     char mode[8];
     if (sscanf(line, "%lx-%lx %7s %lx", &from, &to, mode, &offset) == 4) {
-      int owner = int(offset / (2 * kWindowHalf)) - 1;
+      int owner = rankOfOffset(int64_t(offset));
       peers = strstr(line, "/memfd:pcrt") && owner >= 0 && owner != rank();
     } else if (peers && sscanf(line, "Rss: %ld kB", &kib) == 1) {
       total += kib * 1024;
@@ -185,57 +186,80 @@ bool ShmComm::reached(const Group &group, Goal goal) {
   return true;
 }
 
-pcrt_status ShmComm::waitForMembers(const Group &group, Goal goal) {
-  // Spinning is for ranks that have a core each.
+/// Spinning is for ranks that have a core each.
+static int spinsOf(int ranks) {
   static const int cores = int(sysconf(_SC_NPROCESSORS_ONLN));
-  const int spins = size() <= cores ? 2000 : 20;
+  return ranks <= cores ? 2000 : 20;
+}
+
+pcrt_status ShmComm::waitForMembers(const Group &group, Goal goal) {
+  const int spins = spinsOf(size());
   for (int peer : group.ranks) {
     const Slot &theirs = slot(peer, group.id);
     int spin = 0;
     while (!theirs.reached(goal) && ++spin < spins)
       __builtin_ia32_pause();
     if (spin == spins)
-      if (pcrt_status status = waitSlowly(group, peer, goal); status != PCRT_OK)
+      if (pcrt_status status = waitSlowly({peer, goal, &group}); status != PCRT_OK)
         return status;
   }
   return PCRT_OK;
 }
 
-pcrt_status ShmComm::waitSlowly(const Group &group, int peer, Goal goal) {
-  const Slot &theirs = slot(peer, group.id);
+pcrt_status ShmComm::waitAt(const FlowHeader &header, const Wait &wait) {
+  const int spins = spinsOf(size());
+  for (int spin = 0; spin < spins; ++spin) {
+    if (header.reached(wait.goal))
+      return PCRT_OK;
+    __builtin_ia32_pause();
+  }
+  return waitSlowly(wait);
+}
+
+bool ShmComm::reached(const Wait &wait) {
+  return wait.group ? slot(wait.peer, wait.group->id).reached(wait.goal) : flowAt(wait.flow).reached(wait.goal);
+}
+
+pcrt_status ShmComm::waitSlowly(const Wait &wait) {
+  const int peer = wait.peer;
   RankBlock &me = control.rank(rank());
   double start = monotonicSeconds(), lost = 0, circle = 0;
   uint64_t circleWaits = 0;
   pcrt_status status = PCRT_OK;
-  while (!theirs.reached(goal)) {
+  while (!reached(wait)) {
     double waited = monotonicSeconds() - start;
     if (waited < 0.02) {
       sched_yield();
     } else {
       usleep(100);
     }
+    // Others may wait for this rank's share of moves that are under way.
+    status = advanceAll(workers, wait.group ? wait.group->id : -1);
+    if (status != PCRT_OK)
+      break;
     if (control.failed()) {
-      if (!theirs.reached(goal))
-        status = peerLost(doing(rank(), group.id, goal.move));
+      if (!reached(wait))
+        status = peerLost(doing(rank(), wait));
       break;
     }
     // A peer that ended can still have arrived before. The launcher knows how it ended: let it speak first.
-    if (control.rank(peer).left.load() && !theirs.reached(goal)) {
+    if (control.rank(peer).left.load() && !reached(wait)) {
       lost = lost ? lost : waited + (launched ? 0.2 : 0);
       if (waited >= lost) {
-        giveUp(PCRT_PEER_LOST, rankName(peer) + " ended before joining " + doing(rank(), group.id, goal.move));
+        giveUp(PCRT_PEER_LOST, rankName(peer) + " ended before joining " + doing(rank(), wait));
         status = PCRT_PEER_LOST;
         break;
       }
     }
     if (waited > timeout) {
-      status = timedOut(group, goal);
+      status = timedOut(wait);
       break;
     }
     if (waited > 1 && !me.waitsFor.load()) {
       me.waits.fetch_add(1);
-      me.waitGroup.store(group.id);
-      me.waitGoal.store(goal.encode());
+      me.waitGroup.store(wait.group ? wait.group->id : 0);
+      me.waitFlow.store(wait.flow);
+      me.waitGoal.store(wait.goal.encode());
       me.waitsFor.store(peer + 1);
     }
     // Ranks that wait in a circle wait for ever. Looked at twice, so that it is not a picture of different moments.
@@ -256,18 +280,28 @@ pcrt_status ShmComm::waitSlowly(const Group &group, int peer, Goal goal) {
   return status;
 }
 
+ShmComm::Wait ShmComm::waitOf(int rank) {
+  RankBlock &block = control.rank(rank);
+  Wait wait{block.waitsFor.load() - 1, Goal::decode(block.waitGoal.load())};
+  wait.flow = block.waitFlow.load();
+  if (!wait.flow) {
+    // Of the group only the number is known here.
+    static thread_local Group numbered;
+    numbered.id = block.waitGroup.load();
+    wait.group = &numbered;
+  }
+  return wait;
+}
+
 std::string ShmComm::deadlock() {
   std::string text;
   int at = rank();
   for (int steps = 0; steps < size(); ++steps) {
-    RankBlock &block = control.rank(at);
-    int next = block.waitsFor.load() - 1;
-    int group = block.waitGroup.load();
-    Goal goal = Goal::decode(block.waitGoal.load());
-    if (next < 0 || slot(next, group).reached(goal))
+    Wait wait = waitOf(at);
+    if (wait.peer < 0 || reached(wait))
       return "";
-    text += (steps ? ", " : "") + rankName(at) + " waits for " + rankName(next) + " in " + doing(at, group, goal.move);
-    at = next;
+    text += (steps ? ", " : "") + rankName(at) + " waits for " + rankName(wait.peer) + " in " + doing(at, wait);
+    at = wait.peer;
     if (at == rank())
       return text;
   }
@@ -290,9 +324,23 @@ pcrt_status ShmComm::compareKeys(const Group &group, uint64_t move) {
 // Failures
 //===----------------------------------------------------------------------===//
 
-std::string ShmComm::doing(int rank, int group, uint64_t move) {
-  std::string text = describeKey(slot(rank, group).move(move).key);
+std::string ShmComm::doing(int rank, const Wait &wait) {
+  if (!wait.group) {
+    const FlowHeader &header = flowAt(wait.flow);
+    // A source waits until the message that has its slot was received.
+    uint64_t number = wait.goal.move + (wait.goal.done ? header.slots : 0);
+    Flow flow;
+    flow.name = header.name;
+    flow.messages = header.messages;
+    return (wait.goal.done ? "send of " : "receive of ") + flow.describe(number);
+  }
+  std::string text = describeKey(slot(rank, wait.group->id).move(wait.goal.move).key);
   return text.empty() ? "its first move" : text;
+}
+
+void ShmComm::note(const char *doing) {
+  char *to = control.rank(rank()).doing;
+  strncpy(to, doing, sizeof RankBlock::doing - 1);
 }
 
 pcrt_status ShmComm::giveUp(pcrt_status status, const std::string &message) {
@@ -309,21 +357,23 @@ pcrt_status ShmComm::peerLost(const std::string &doing) {
               rankName(rank()) + ": in " + doing + ": " + control.failure.message + "; the run is over");
 }
 
-pcrt_status ShmComm::timedOut(const Group &group, Goal goal) {
+pcrt_status ShmComm::timedOut(const Wait &wait) {
   std::string missing;
-  for (int peer : group.ranks) {
-    if (slot(peer, group.id).reached(goal))
+  for (int peer : wait.group ? wait.group->ranks : std::vector<int>{wait.peer}) {
+    if (reached({peer, wait.goal, wait.group, wait.flow}))
       continue;
     missing += (missing.empty() ? "" : ", ") + rankName(peer);
     RankBlock &block = control.rank(peer);
+    Wait theirs = waitOf(peer);
     if (!block.pid.load())
       missing += " (never started)";
-    else if (int other = block.waitsFor.load())
-      missing += " (waiting for " + rankName(other - 1) + " in " +
-                 doing(peer, block.waitGroup.load(), Goal::decode(block.waitGoal.load()).move) + ")";
+    else if (theirs.peer >= 0)
+      missing += " (waiting for " + rankName(theirs.peer) + " in " + doing(peer, theirs) + ")";
+    else if (block.doing[0])
+      missing += " (in " + std::string(block.doing) + ")";
   }
   return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + missing + " in " +
-                                  doing(rank(), group.id, goal.move) + " of " + groupName(group) +
+                                  doing(rank(), wait) + (wait.group ? " of " + groupName(*wait.group) : "") +
                                   "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
 }
 

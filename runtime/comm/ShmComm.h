@@ -27,12 +27,16 @@ public:
   pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) override;
   void abort(pcrt_status status, const char *message) override;
   int64_t peerResidentBytes() const override;
+  void note(const char *doing) override;
 
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) override;
   pcrt_status beginMoves(Ticket &ticket, const ParallelFor &parallelFor) override;
   pcrt_status endMoves(Ticket &ticket, const ParallelFor &parallelFor) override;
+  pcrt_status prepareFlows() override;
+  pcrt_status put(Flow &flow, int index, const void *data) override;
+  pcrt_status take(Flow &flow, int index, void *data) override;
 
 private:
   /// A part of the file that is mapped here.
@@ -49,7 +53,22 @@ private:
   uint64_t announce(const Group &group, const MoveKey &key, int64_t in, int64_t out);
   bool reached(const Group &group, Goal goal);
   pcrt_status waitForMembers(const Group &group, Goal goal);
-  pcrt_status waitSlowly(const Group &group, int peer, Goal goal);
+  /// A wait for one rank: in a group, or at the other end of a flow.
+  struct Wait {
+    int peer;
+    Goal goal;
+    const Group *group = nullptr; ///< Null: a flow.
+    int64_t flow = 0;             ///< Offset of its header in the file.
+  };
+  bool reached(const Wait &wait);
+  pcrt_status waitSlowly(const Wait &wait);
+  /// Spins, then waits slowly.
+  pcrt_status waitAt(const FlowHeader &header, const Wait &wait);
+  /// The wait that rank `rank` has told the others of; peer -1: none.
+  Wait waitOf(int rank);
+  FlowHeader &flowAt(int64_t offset) {
+    return *reinterpret_cast<FlowHeader *>(peerPointer(rankOfOffset(offset), offset));
+  }
   /// All members have announced the same move.
   pcrt_status compareKeys(const Group &group, uint64_t move);
   /// Control data: announces and waits for all, and tells all that this rank is done and waits for them.
@@ -71,7 +90,8 @@ private:
   /// Announces and carries out the moves of a queue in order, until those of `until` are done. Without it: as far as
   /// nobody has to be waited for.
   pcrt_status advance(Queue &queue, const Ticket *until, const ParallelFor &parallelFor);
-  pcrt_status advanceAll(const ParallelFor &parallelFor);
+  /// Of all groups but `except`.
+  pcrt_status advanceAll(const ParallelFor &parallelFor, int except = -1);
   pcrt_status announceNext(Queue &queue, bool mayCopy);
   pcrt_status carryOut(const pcrt_move_desc &desc, const Group &group, const void *in, void *out, uint64_t move,
                        const ParallelFor &parallelFor);
@@ -79,11 +99,11 @@ private:
   /// Errors. `giveUp` also tells the others.
   pcrt_status giveUp(pcrt_status status, const std::string &message);
   pcrt_status peerLost(const std::string &doing);
-  pcrt_status timedOut(const Group &group, Goal goal);
+  pcrt_status timedOut(const Wait &wait);
   /// The ranks that wait for each other in a circle that includes this one, described; empty if there is none.
   std::string deadlock();
-  /// A move of `rank`, for messages.
-  std::string doing(int rank, int group, uint64_t move);
+  /// What `rank` waits in, for messages; `wait.group` is used for its number alone.
+  std::string doing(int rank, const Wait &wait);
 
   /// Maps [offset, offset + bytes) of the file over `mapping`, which may hold a smaller one.
   bool map(Mapping &mapping, int64_t offset, int64_t bytes);
@@ -100,9 +120,10 @@ private:
   bool launched;
   double timeout; ///< Seconds.
   Group world;
-  std::vector<Queue> queues;              ///< Per group.
-  std::vector<Mapping> arenas, scratches; ///< Per rank, own ones included.
-  std::vector<const char *> ins;          ///< Sources and results of the current move, per member.
+  std::vector<Queue> queues;                        ///< Per group.
+  std::vector<Mapping> arenas, scratches, flowMaps; ///< Per rank, own ones included.
+  ParallelFor workers;                              ///< Of the last move.
+  std::vector<const char *> ins;                    ///< Sources and results of the current move, per member.
   std::vector<char *> outs;
   std::unique_ptr<ShmWatcher> watcher;
 };

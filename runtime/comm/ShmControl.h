@@ -50,16 +50,31 @@ inline bool Slot::reached(Goal goal) const {
   return (goal.done ? done : announced).load(std::memory_order_acquire) >= goal.move;
 }
 
+/// A flow, in the memory of the rank that receives. The ring of messages lies behind all headers.
+struct alignas(128) FlowHeader {
+  std::atomic<uint64_t> sent;                  ///< Messages in all; written by the source.
+  alignas(128) std::atomic<uint64_t> received; ///< Written by the destination.
+  alignas(128) int64_t ring;                   ///< Offset of the ring in the file.
+  int32_t slots, messages;                     ///< As in Flow.
+  char name[112];
+
+  bool reached(Goal goal) const { return (goal.done ? received : sent).load(std::memory_order_acquire) >= goal.move; }
+};
+
 /// What the others need to know of one rank.
 struct alignas(128) RankBlock {
   std::atomic<int32_t> pid;      ///< 0 until it has joined.
   std::atomic<int32_t> left;     ///< 1 once it ended in an orderly way.
   std::atomic<int64_t> arena;    ///< Bytes of its arena.
   std::atomic<int64_t> scratch;  ///< Bytes of its scratch memory.
+  std::atomic<int64_t> flows;    ///< Bytes of its flows.
   std::atomic<int32_t> waitsFor; ///< 1 + the rank that it has been waiting for for a while, 0: none.
   std::atomic<int32_t> waitGroup;
-  std::atomic<uint64_t> waitGoal; ///< The goal (encoded) of `waitsFor` in slot `waitGroup` that would end the wait.
-  std::atomic<uint64_t> waits;    ///< Counts the waits, to see whether it moved on.
+  std::atomic<int64_t> waitFlow; ///< Offset of the flow's header that it waits at, 0: in a group.
+  std::atomic<uint64_t>
+      waitGoal; ///< The goal (encoded) that would end the wait: of `waitsFor` in slot `waitGroup`, or of the flow.
+  std::atomic<uint64_t> waits; ///< Counts the waits, to see whether it moved on.
+  char doing[96];              ///< Where in the step it is, or empty.
   Slot slots[kMaxGroups];
 };
 
@@ -83,16 +98,18 @@ struct ControlBlock {
   bool failed() const { return failure.state.load(std::memory_order_acquire) == 2; }
 };
 
-constexpr uint64_t kControlMagic = 0x70637274'00000002; // "pcrt", version of the layout
+constexpr uint64_t kControlMagic = 0x70637274'00000003; // "pcrt", version of the layout
 constexpr int64_t kRankBlocksOffset = 4096;
 constexpr int kMaxRanks = 1024;
 
 constexpr int64_t controlBytes(int size) { return kRankBlocksOffset + size * int64_t(sizeof(RankBlock)); }
 
-/// Offsets in the file: rank r's arena, then its scratch memory, half a tebibyte each.
+/// Offsets in the file: rank r's arena (half a tebibyte), then its scratch memory and its flows (a quarter each).
 constexpr int64_t kWindowHalf = int64_t(1) << 39;
 constexpr int64_t arenaOffset(int rank) { return int64_t(rank + 1) * 2 * kWindowHalf; }
 constexpr int64_t scratchOffset(int rank) { return arenaOffset(rank) + kWindowHalf; }
+constexpr int64_t flowsOffset(int rank) { return scratchOffset(rank) + kWindowHalf / 2; }
+constexpr int rankOfOffset(int64_t offset) { return int(offset / (2 * kWindowHalf)) - 1; }
 
 /// Creates the file for `size` ranks and returns its descriptor (closed on exec), or -1 with errno set.
 int createSharedFile(int size);

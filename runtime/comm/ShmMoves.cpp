@@ -87,6 +87,7 @@ pcrt_status ShmComm::exchange(const pcrt_move_desc &desc, const Group &group, co
 }
 
 pcrt_status ShmComm::beginMoves(Ticket &ticket, const ParallelFor &parallelFor) {
+  workers = parallelFor;
   if (pcrt_status status = enqueue(ticket); status != PCRT_OK)
     return status;
   return advanceAll(parallelFor);
@@ -115,10 +116,11 @@ pcrt_status ShmComm::enqueue(Ticket &ticket) {
   return PCRT_OK;
 }
 
-pcrt_status ShmComm::advanceAll(const ParallelFor &parallelFor) {
+pcrt_status ShmComm::advanceAll(const ParallelFor &parallelFor, int except) {
   for (Queue &queue : queues)
-    if (pcrt_status status = advance(queue, nullptr, parallelFor); status != PCRT_OK)
-      return status;
+    if (&queue - queues.data() != except)
+      if (pcrt_status status = advance(queue, nullptr, parallelFor); status != PCRT_OK)
+        return status;
   return PCRT_OK;
 }
 

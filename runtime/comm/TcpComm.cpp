@@ -91,3 +91,24 @@ pcrt_status TcpComm::exchange(const pcrt_move_desc &desc, const Group &group, co
   carryOutShare(desc, n, group.me, ins.data(), outs.data(), parallelFor);
   return PCRT_OK;
 }
+
+//===----------------------------------------------------------------------===//
+// Flows
+//===----------------------------------------------------------------------===//
+
+pcrt_status TcpComm::prepareFlows() {
+  plane->openFlows(flows.size());
+  return barrier();
+}
+
+pcrt_status TcpComm::put(Flow &flow, int index, const void *data) {
+  std::string error;
+  pcrt_status status = plane->sendLetter(flow, index, data, &error);
+  return status == PCRT_OK ? status : fail(status, error);
+}
+
+pcrt_status TcpComm::take(Flow &flow, int index, void *data) {
+  std::string error;
+  pcrt_status status = plane->takeLetter(flow, index, data, &error);
+  return status == PCRT_OK ? status : fail(status, error);
+}

@@ -28,6 +28,10 @@ public:
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) override;
+  pcrt_status prepareFlows() override;
+  pcrt_status put(Flow &flow, int index, const void *data) override;
+  pcrt_status take(Flow &flow, int index, void *data) override;
+  void note(const char *doing) override { plane->note(doing); }
 
 private:
   TcpComm(const Place &place, std::unique_ptr<TcpControl> plane);

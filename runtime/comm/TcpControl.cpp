@@ -255,6 +255,17 @@ void TcpControl::handle(const Header &header, Message message) {
         if (rank != header.group)
           deliver(rank, message);
     return answer(header.group);
+  case Letter:
+  case Taken:
+    if (header.group != myRank)
+      return deliver(header.group, message);
+    while (boxes.size() <= header.sequence)
+      boxes.emplace_back();
+    if (header.kind == Taken)
+      ++boxes[header.sequence].taken;
+    else
+      boxes[header.sequence].letters.push_back(std::move(message));
+    return;
   case Answer:
     if (header.group != myRank)
       return deliver(header.group, message);
@@ -451,7 +462,11 @@ std::vector<Progress> TcpControl::askProgress(double seconds) {
 void TcpControl::answer(int asker) {
   Progress progress{};
   memcpy(progress.gathers, sequences, sizeof sequences);
-  std::string doing = current.kind == kNoGather ? "between moves" : "in " + describeKey(current);
+  std::string doing =
+      current.kind != kNoGather ? "in " + describeKey(current)
+      : letterFlow ? (letterFlow->sends ? "in send of " : "in receive of ") + letterFlow->describe(letterFlow->count)
+      : noted[0]   ? "in " + std::string(noted)
+                   : "between moves";
   snprintf(progress.doing, sizeof progress.doing, "%s", doing.c_str());
   if (hooks.progress)
     hooks.progress(progress);
@@ -473,4 +488,72 @@ std::string TcpControl::describeLate(const Group &group, uint64_t sequence) {
             (progress.doing[0] ? progress.doing : "it does not answer at all") + ")";
   }
   return text.empty() ? "the other ranks" : text;
+}
+
+//===----------------------------------------------------------------------===//
+// Flows
+//===----------------------------------------------------------------------===//
+
+void TcpControl::note(const char *doing) {
+  std::lock_guard<std::mutex> lock(mutex);
+  strncpy(noted, doing, sizeof noted - 1);
+}
+
+void TcpControl::openFlows(size_t count) {
+  std::lock_guard<std::mutex> lock(mutex);
+  while (boxes.size() < count)
+    boxes.emplace_back();
+}
+
+pcrt_status TcpControl::waitForLetter(std::unique_lock<std::mutex> &lock, const Flow &flow,
+                                      const std::function<bool()> &reached, std::string *error) {
+  auto what = [&] { return (flow.sends ? "send of " : "receive of ") + flow.describe(flow.count); };
+  letterFlow = &flow;
+  bool over = changed.wait_for(lock, std::chrono::duration<double>(timeout),
+                               [&] { return reached() || hasFailed || leftRanks[flow.peer] || leftRanks[0]; });
+  if (reached()) {
+    letterFlow = nullptr;
+    return PCRT_OK;
+  }
+  if (over && !hasFailed) {
+    int left = leftRanks[flow.peer] ? flow.peer : 0;
+    recordFailure(left, PCRT_PEER_LOST, rankName(left) + " ended before joining " + what());
+  }
+  if (over) {
+    *error = rankName(myRank) + ": in " + what() + ": " + failedMessage + "; the run is over";
+    setReported(PCRT_PEER_LOST);
+    return PCRT_PEER_LOST;
+  }
+  lock.unlock();
+  Progress theirs = askProgress(0.4)[flow.peer];
+  std::string text = "no answer within " + secondsText(timeout) + " s from " + rankName(flow.peer) + " (" +
+                     (theirs.doing[0] ? theirs.doing : "it does not answer at all") + ") in " + what() +
+                     "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
+  *error = rankName(myRank) + ": " + text;
+  giveUp(PCRT_TIMEOUT, rankName(myRank) + " gave up: " + text);
+  lock.lock();
+  return PCRT_TIMEOUT;
+}
+
+pcrt_status TcpControl::sendLetter(const Flow &flow, int index, const void *data, std::string *error) {
+  std::unique_lock<std::mutex> lock(mutex);
+  auto hasSpace = [&] { return flow.count <= boxes[index].taken + uint64_t(flow.slots); };
+  if (pcrt_status status = waitForLetter(lock, flow, hasSpace, error); status != PCRT_OK)
+    return status;
+  deliver(flow.peer, makeMessage(Letter, myRank, flow.peer, uint64_t(flow.partner), {{data, flow.bytes}}));
+  wake();
+  return PCRT_OK;
+}
+
+pcrt_status TcpControl::takeLetter(const Flow &flow, int index, void *data, std::string *error) {
+  std::unique_lock<std::mutex> lock(mutex);
+  Box &box = boxes[index];
+  if (pcrt_status status = waitForLetter(lock, flow, [&] { return !box.letters.empty(); }, error); status != PCRT_OK)
+    return status;
+  Message letter = std::move(box.letters.front());
+  box.letters.pop_front();
+  deliver(flow.peer, makeMessage(Taken, myRank, flow.peer, uint64_t(flow.partner), {}));
+  wake();
+  memcpy(data, letter->data() + sizeof(Header), flow.bytes);
+  return PCRT_OK;
 }

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -59,6 +60,13 @@ public:
   pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n, std::vector<Part> *parts,
                      std::string *error);
 
+  /// Messages of flows (Comm.h), through rank 0; `index` is the flow's. Errors as of gather.
+  void openFlows(size_t count);
+  pcrt_status sendLetter(const Flow &flow, int index, const void *data, std::string *error);
+  pcrt_status takeLetter(const Flow &flow, int index, void *data, std::string *error);
+  /// Where in its step this rank is, for the messages of others.
+  void note(const char *doing);
+
   /// Tells all ranks that this one has failed, unless somebody has before.
   void giveUp(pcrt_status status, const std::string &message);
 
@@ -78,11 +86,11 @@ public:
 private:
   struct Header {
     uint32_t magic, kind;
-    int32_t from, group; ///< group: of a gather; the rank that asks, of questions and answers.
-    uint64_t sequence;
+    int32_t from, group; ///< group: of a gather; the rank that asks, of questions and answers; the one a letter is for.
+    uint64_t sequence;   ///< Of a letter: the flow, on the rank that it is for.
     int64_t bytes;
   };
-  enum Kind : uint32_t { Gather, Gathered, Failed, Goodbye, Question, Answer };
+  enum Kind : uint32_t { Gather, Gathered, Failed, Goodbye, Question, Answer, Letter, Taken };
   using Bytes = std::vector<char>;
   using Message = std::shared_ptr<const Bytes>;
 
@@ -121,6 +129,9 @@ private:
   void beginEnd();
   void endProcess();
   std::string describeLate(const Group &group, uint64_t sequence);
+  /// Waits until `reached` or the run fails; under the lock.
+  pcrt_status waitForLetter(std::unique_lock<std::mutex> &lock, const Flow &flow, const std::function<bool()> &reached,
+                            std::string *error);
   Channel &channelTo(int rank) { return channels[myRank == 0 ? rank : 0]; }
 
   int myRank, numRanks;
@@ -136,6 +147,14 @@ private:
   std::vector<Open> open;
   Message result; ///< Of the current gather.
   std::vector<Progress> answers;
+  /// A flow's letters that are here, and how many the other end has taken.
+  struct Box {
+    std::deque<Message> letters;
+    uint64_t taken = 0;
+  };
+  std::deque<Box> boxes;            ///< By flow.
+  const Flow *letterFlow = nullptr; ///< The flow in which the main thread waits.
+  char noted[96] = "";
   std::vector<bool> leftRanks;
   int failedRank = -1;
   pcrt_status failedStatus = PCRT_OK;

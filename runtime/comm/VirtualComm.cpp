@@ -86,24 +86,29 @@ std::string VirtualComm::doing(int rank, int group) const {
 
 bool VirtualComm::standsStill() const {
   for (const VirtualWorld::Rank &other : shared.ranks)
-    if (!other.left && (!other.waitsIn || allReached(*other.waitsIn, other.waitPhase)))
+    if (!other.left &&
+        (!other.waits() || (other.waitsIn ? allReached(*other.waitsIn, other.waitPhase) : other.flowReached())))
       return false;
   return true;
 }
 
+std::string VirtualComm::describeWait(int rank) const {
+  const VirtualWorld::Rank &waiting = shared.ranks[rank];
+  if (waiting.waitsAt)
+    return rankName(waiting.waitFlow->peer) + " in " + (waiting.waitsForSpace ? "send of " : "receive of ") +
+           waiting.waitFlow->describe(waiting.waitFlow->count);
+  const Group &group = *waiting.waitsIn;
+  int missing = 0;
+  while (shared.ranks[group.ranks[missing]].slots[group.id].phase >= waiting.waitPhase)
+    ++missing;
+  return rankName(group.ranks[missing]) + " in " + doing(rank, group.id);
+}
+
 std::string VirtualComm::describeStandstill() const {
   std::string text;
-  for (int i = 0; i < size(); ++i) {
-    const VirtualWorld::Rank &other = shared.ranks[i];
-    if (other.left)
-      continue;
-    const Group &group = *other.waitsIn;
-    int missing = 0;
-    while (shared.ranks[group.ranks[missing]].slots[group.id].phase >= other.waitPhase)
-      ++missing;
-    text += (text.empty() ? "" : ", ") + rankName(i) + " waits for " + rankName(group.ranks[missing]) + " in " +
-            doing(i, group.id);
-  }
+  for (int i = 0; i < size(); ++i)
+    if (!shared.ranks[i].left)
+      text += (text.empty() ? "" : ", ") + rankName(i) + " waits for " + describeWait(i);
   return text;
 }
 
@@ -247,4 +252,71 @@ pcrt_status VirtualComm::exchange(const pcrt_move_desc &desc, const Group &group
     return status;
   carryOutShare(desc, group.size(), group.me, ins.data(), outs.data(), parallelFor);
   return leave(group);
+}
+
+//===----------------------------------------------------------------------===//
+// Flows
+//===----------------------------------------------------------------------===//
+
+pcrt_status VirtualComm::prepareFlows() {
+  {
+    std::lock_guard<std::mutex> lock(shared.mutex);
+    std::vector<VirtualWorld::Rank::Ring> &rings = shared.ranks[rank()].rings;
+    rings.resize(flows.size());
+    for (size_t i = 0; i < flows.size(); ++i)
+      if (!flows[i].sends)
+        rings[i].data.resize(flows[i].slots * flows[i].bytes);
+  }
+  return barrier();
+}
+
+pcrt_status VirtualComm::waitAt(const Flow &flow, const VirtualWorld::Rank::Ring &ring, uint64_t count, bool forSpace) {
+  std::unique_lock<std::mutex> lock(shared.mutex);
+  VirtualWorld::Rank &me = shared.ranks[rank()];
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(shared.timeout);
+  me.waitCount = count;
+  me.waitsForSpace = forSpace;
+  me.waitFlow = &flow;
+  me.waitsAt = &ring;
+  auto what = [&] { return (forSpace ? "send of " : "receive of ") + flow.describe(flow.count); };
+  pcrt_status status = PCRT_OK;
+  while (!me.flowReached() && status == PCRT_OK) {
+    if (shared.failure != PCRT_OK)
+      status = fail(PCRT_PEER_LOST,
+                    rankName(rank()) + ": in " + what() + ": " + shared.failureMessage + "; the run is over");
+    else if (shared.ranks[flow.peer].left)
+      status = giveUp(PCRT_PEER_LOST, rankName(flow.peer) + " ended before joining " + what());
+    else if (standsStill())
+      status = giveUp(PCRT_INTERNAL,
+                      "deadlock: " + describeStandstill() + "; the ranks run their moves in different orders");
+    else if (shared.changed.wait_until(lock, deadline) == std::cv_status::timeout && !me.flowReached())
+      status =
+          giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(shared.timeout) + " s from " + rankName(flow.peer) +
+                                   " in " + what() + "; PCRT_TIMEOUT_SECONDS sets the limit");
+  }
+  me.waitsAt = nullptr;
+  return status;
+}
+
+pcrt_status VirtualComm::put(Flow &flow, int, const void *data) {
+  VirtualWorld::Rank::Ring &ring = shared.ranks[flow.peer].rings[flow.partner];
+  if (flow.count > uint64_t(flow.slots))
+    if (pcrt_status status = waitAt(flow, ring, flow.count - flow.slots, true); status != PCRT_OK)
+      return status;
+  memcpy(ring.data.data() + int64_t((flow.count - 1) % flow.slots) * flow.bytes, data, flow.bytes);
+  std::lock_guard<std::mutex> lock(shared.mutex);
+  ring.sent = flow.count;
+  shared.changed.notify_all();
+  return PCRT_OK;
+}
+
+pcrt_status VirtualComm::take(Flow &flow, int index, void *data) {
+  VirtualWorld::Rank::Ring &ring = shared.ranks[rank()].rings[index];
+  if (pcrt_status status = waitAt(flow, ring, flow.count, false); status != PCRT_OK)
+    return status;
+  memcpy(data, ring.data.data() + int64_t((flow.count - 1) % flow.slots) * flow.bytes, flow.bytes);
+  std::lock_guard<std::mutex> lock(shared.mutex);
+  ring.received = flow.count;
+  shared.changed.notify_all();
+  return PCRT_OK;
 }

@@ -33,7 +33,21 @@ public:
     Slot slots[kMaxGroups];
     const Group *waitsIn = nullptr; ///< The group whose members it waits for.
     uint64_t waitPhase = 0;
+
+    /// The ring of a flow that this rank receives (by flow).
+    struct Ring {
+      uint64_t sent = 0, received = 0;
+      std::vector<char> data;
+    };
+    std::vector<Ring> rings;
+    const Ring *waitsAt = nullptr; ///< The flow at whose other end it waits, until `waitCount` were sent or received.
+    uint64_t waitCount = 0;
+    bool waitsForSpace = false;
+    const Flow *waitFlow = nullptr;
+
     bool left = false;
+    bool waits() const { return waitsIn || waitsAt; }
+    bool flowReached() const { return (waitsForSpace ? waitsAt->received : waitsAt->sent) >= waitCount; }
   };
 
   explicit VirtualWorld(int size);
@@ -77,6 +91,9 @@ public:
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) override;
+  pcrt_status prepareFlows() override;
+  pcrt_status put(Flow &flow, int index, const void *data) override;
+  pcrt_status take(Flow &flow, int index, void *data) override;
 
 private:
   using Slot = VirtualWorld::Rank::Slot;
@@ -87,7 +104,10 @@ private:
   /// Waits until all members are done with the move.
   pcrt_status leave(const Group &group);
   pcrt_status waitForMembers(std::unique_lock<std::mutex> &lock, const Group &group, uint64_t phase);
+  pcrt_status waitAt(const Flow &flow, const VirtualWorld::Rank::Ring &ring, uint64_t count, bool forSpace);
   bool allReached(const Group &group, uint64_t phase) const;
+  /// What `rank` waits in, and for whom; it waits.
+  std::string describeWait(int rank) const;
   /// No rank of the run can go on.
   bool standsStill() const;
   std::string describeStandstill() const;

@@ -244,6 +244,8 @@ void Run::noteFailure(int rank, int status) {
   std::string &place = isCause ? lastMessage : lostMessage;
   if (place.empty())
     place = message;
+  if (const char *doing = control->rank(rank).doing; doing[0])
+    message += " in " + std::string(doing);
   if (isCause)
     control->recordFailure(rank, meaning, message);
   // The others notice by themselves (ShmWatcher); this is for those that do not.

@@ -46,6 +46,12 @@ public:
   }
 
   ~MpiComm() override {
+    for (Ring &ring : rings)
+      for (MPI_Request &request : ring.requests)
+        if (request != MPI_REQUEST_NULL) { // a receive of a message that nobody will send
+          MPI_Cancel(&request);
+          MPI_Request_free(&request);
+        }
     plane.reset();
     endMpi(); // frees the communicator too
   }
@@ -84,8 +90,24 @@ public:
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) override;
+  pcrt_status prepareFlows() override;
+  pcrt_status put(Flow &flow, int index, const void *data) override;
+  pcrt_status take(Flow &flow, int index, void *data) override;
+
+  void note(const char *doing) override {
+    if (plane)
+      plane->note(doing);
+  }
 
 private:
+  /// The ring of a flow, on both ends: messages on their way, or to come.
+  struct Ring {
+    std::vector<char> data;
+    std::vector<MPI_Request> requests; ///< By slot.
+  };
+  pcrt_status waitFor(MPI_Request &request, const Flow &flow);
+  static int tagOf(const Flow &flow) { return kMaxGroups + flow.id; }
+
   /// All members announce `key`; returns when all have, and they agree.
   pcrt_status agree(const Group &group, const MoveKey &key);
   /// Starts sending to or receiving from member `index`, in pieces that MPI can count. Nothing for this rank itself.
@@ -113,6 +135,7 @@ private:
   std::vector<MoveKey> keys;
   std::vector<MPI_Request> requests;
   std::vector<int> requestPeers; ///< Rank behind each request.
+  std::vector<Ring> rings;       ///< By flow.
 };
 
 } // namespace
@@ -268,7 +291,7 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
   }
 
   // The other moves: a block for each member, then blocks or addends from each member.
-  pcrt_move_desc block = desc; // the slice of `in` that goes to a member
+  pcrt_move_desc block = desc;                                // the slice of `in` that goes to a member
   bool back = desc.kind == PCRT_ALL_TO_ALL && desc.reduction; // split on extent2, to be split on extent
   if (back) {
     block.inner = desc.middle * (desc.extent2 / n) * desc.inner;
@@ -307,6 +330,67 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
       else
         pullAllGather(blocks, n, sources.data(), to, lo, hi);
     });
+  return PCRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Flows
+//===----------------------------------------------------------------------===//
+
+pcrt_status MpiComm::prepareFlows() {
+  rings.resize(flows.size());
+  for (size_t i = 0; i < flows.size(); ++i) {
+    if (flows[i].bytes > INT32_MAX)
+      return fail(PCRT_INTERNAL, "a message of " + std::to_string(flows[i].bytes) + " bytes is too large for MPI");
+    rings[i].data.resize(flows[i].slots * flows[i].bytes);
+    rings[i].requests.assign(flows[i].slots, MPI_REQUEST_NULL);
+    for (int slot = 0; slot < flows[i].slots && !flows[i].sends; ++slot)
+      MPI_Irecv(rings[i].data.data() + slot * flows[i].bytes, int(flows[i].bytes), MPI_BYTE, flows[i].peer,
+                tagOf(flows[i]), messages, &rings[i].requests[slot]);
+  }
+  return barrier();
+}
+
+pcrt_status MpiComm::waitFor(MPI_Request &request, const Flow &flow) {
+  double start = monotonicSeconds();
+  auto what = [&] { return (flow.sends ? "send of " : "receive of ") + flow.describe(flow.count); };
+  for (int tries = 0;; ++tries) {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done)
+      return PCRT_OK;
+    if (tries > 200)
+      sched_yield();
+    if (plane && plane->failed()) {
+      plane->setReported(PCRT_PEER_LOST);
+      return fail(PCRT_PEER_LOST, rankName(rank()) + ": in " + what() + ": " + plane->failure() + "; the run is over");
+    }
+    if (monotonicSeconds() - start > timeout)
+      return fail(PCRT_TIMEOUT, rankName(rank()) + ": no answer within " + secondsText(timeout) + " s from " +
+                                    rankName(flow.peer) + " in " + what() +
+                                    "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+  }
+}
+
+pcrt_status MpiComm::put(Flow &flow, int index, const void *data) {
+  int slot = int((flow.count - 1) % flow.slots);
+  MPI_Request &request = rings[index].requests[slot];
+  if (pcrt_status status = waitFor(request, flow); status != PCRT_OK)
+    return status;
+  char *at = rings[index].data.data() + slot * flow.bytes;
+  memcpy(at, data, flow.bytes);
+  MPI_Isend(at, int(flow.bytes), MPI_BYTE, flow.peer, tagOf(flow), messages, &request);
+  return PCRT_OK;
+}
+
+pcrt_status MpiComm::take(Flow &flow, int index, void *data) {
+  int slot = int((flow.count - 1) % flow.slots);
+  MPI_Request &request = rings[index].requests[slot];
+  if (pcrt_status status = waitFor(request, flow); status != PCRT_OK)
+    return status;
+  char *at = rings[index].data.data() + slot * flow.bytes;
+  memcpy(data, at, flow.bytes);
+  MPI_Irecv(at, int(flow.bytes), MPI_BYTE, flow.peer, tagOf(flow), messages, &request);
   return PCRT_OK;
 }
 

@@ -71,6 +71,24 @@ expect 'different order of starts' 1 1500 "ranks disagree on move 101 of group \
   "$pc_run" -n 2 "$victim" start-order
 expect 'a start without a wait' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce (gradient|logits)' .*group \(dp: ranks 0, 1\)" \
   "$pc_run" -n 2 --timeout 1 "$victim" start-no-wait
+expect 'killed between messages' 7 1500 "rank 2: in receive of message 1 of 'forward of chunk 1': rank 1 was killed by signal 9 \(Killed\) in forward of microbatch 1 \(stage 1\)" \
+  "$pc_run" -n 3 "$victim" flow-kill
+expect 'stopped between messages' 8 3000 "rank 2: no answer within 1 s from rank 1 \(in forward of microbatch 1 \(stage 1\)\) in receive of message 1 of 'forward of chunk 1'" \
+  "$pc_run" -n 3 --timeout 1 "$victim" flow-stop
+expect 'ends between messages' 7 1500 "rank 1 ended before joining receive of message 1 of 'forward of chunk 1'" "$pc_run" -n 2 "$victim" flow-leave
+expect 'messages in a circle' 1 3000 "deadlock: rank;rank 1 waits for rank 0 in receive of message 1 of 'forward of chunk 1'" "$pc_run" -n 2 "$victim" flow-deadlock
+expect 'different messages' 1 1500 "'forward of chunk 1' .flow 0 from rank 1 to rank 2: 4 messages of 999 bytes, 1 slots. is .* of 1000 bytes, 1 slots. on rank 2" \
+  "$pc_run" -n 3 "$victim" flow-differs
+expect 'ends between messages of virtual ranks' 7 2500 "rank 1 ended before joining receive of message 1 of 'forward of chunk 1'" \
+  "$pc_run" -n 2 --virtual "$victim" flow-leave
+expect 'ends between messages over tcp' 7 2500 "rank 1 ended before joining receive of message 1 of 'forward of chunk 1'" \
+  env PCRT_TRANSPORT=tcp "$pc_run" -n 2 "$victim" flow-leave
+expect 'messages in a circle of virtual ranks' 1 1500 "deadlock: rank 0 waits for rank 1 in receive of message 1 of 'forward of chunk 1', rank 1 waits for rank 0" \
+  "$pc_run" -n 2 --virtual "$victim" flow-deadlock
+expect 'killed between messages over tcp' 7 2500 "rank 2: in receive of message [01] of 'forward of chunk 1': rank 1 (died|was killed)" \
+  env PCRT_TRANSPORT=tcp "$pc_run" -n 3 "$victim" flow-kill
+expect 'stopped between messages over tcp' 8 4000 "rank 2: no answer within 1 s from rank 1 \(.*\) in receive of message [01] of 'forward of chunk 1'" \
+  env PCRT_TRANSPORT=tcp "$pc_run" -n 3 --timeout 1 "$victim" flow-stop
 expect 'timeout' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce gradient' .*group \(dp: ranks 0, 1\);PCRT_TIMEOUT_SECONDS" \
   "$pc_run" -n 2 --timeout 1 "$victim" sleep-4
 expect 'stopped' 8 3000 'rank 0: no answer within 1 s from rank 1' "$pc_run" -n 2 --timeout 1 "$victim" stop

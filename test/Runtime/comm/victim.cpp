@@ -20,11 +20,47 @@ using namespace pcrt;
 
 static void sleepSeconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
+/// A ring of flows of one slot: everybody sends to the next rank and receives from the one before.
+static pcrt_status runFlows(Comm &comm, const std::string &mode, int victim) {
+  bool chosen = comm.rank() == victim;
+  int next = (comm.rank() + 1) % comm.size(), before = (comm.rank() + comm.size() - 1) % comm.size();
+  std::vector<char> out(1000), in(1000);
+  Flow to{next, 0, true, 1000, 1, 4, "forward of chunk 1"}, from{before, 0, false, 1000, 1, 4, "forward of chunk 1"};
+  if (chosen && mode == "flow-differs")
+    to.bytes = 999;
+  pcrt_status status = comm.openFlows({to, from});
+  for (int step = 0; step < 1000000 && status == PCRT_OK; ++step) {
+    if (step == 101 && chosen) {
+      comm.note("forward of microbatch 1 (stage 1)");
+      if (mode == "flow-kill")
+        raise(SIGKILL);
+      if (mode == "flow-stop")
+        raise(SIGSTOP);
+      if (mode == "flow-leave")
+        return PCRT_OK;
+    }
+    bool early = step == 101 && mode == "flow-deadlock"; // nobody has sent anything yet
+    if (!early)
+      status = comm.send(0, out.data());
+    if (status == PCRT_OK)
+      status = comm.receive(1, in.data());
+    if (early && status == PCRT_OK)
+      status = comm.send(0, out.data());
+  }
+  if (status != PCRT_OK) {
+    fprintf(stderr, "error: %s\n", comm.error().c_str());
+    comm.abort(status, comm.error().c_str());
+  }
+  return status;
+}
+
 static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
   char *arena = nullptr;
   bool onDevice = getenv("VICTIM_ON_DEVICE") != nullptr;
   pcrt_status status = onDevice ? PCRT_OK : comm.allocateArena(mode == "huge" ? int64_t(300) << 40 : 1 << 20, &arena);
   bool chosen = comm.rank() == victim;
+  if (mode.starts_with("flow-"))
+    return runFlows(comm, mode, victim);
   Group all, pairs;
   for (int rank = 0; rank < comm.size(); ++rank)
     all.ranks.push_back(rank);
