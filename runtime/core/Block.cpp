@@ -31,9 +31,9 @@ Block pcrt::blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, i
   return block;
 }
 
-bool pcrt::ownsBlock(const Mesh &mesh, const Layout &layout, int rank) {
+bool pcrt::ownsBlock(const Mesh &mesh, const Layout &layout, int rank, int stageAxis) {
   for (int axis = 0; axis < int(mesh.sizes.size()); ++axis) {
-    bool splits = false;
+    bool splits = axis == stageAxis;
     for (const std::vector<int> &axes : layout)
       splits |= std::find(axes.begin(), axes.end(), axis) != axes.end();
     if (!splits && mesh.coordinate(rank, axis) != 0)

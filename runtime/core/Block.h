@@ -48,8 +48,9 @@ struct Block {
 /// The block of `rank`; the layout divides the shape (checked when the program is read).
 Block blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, int rank);
 
-/// Whether `rank` is the one of those that hold the same block that writes it.
-bool ownsBlock(const Mesh &mesh, const Layout &layout, int rank);
+/// Whether `rank` is the one of those that hold the same block that writes it. `stageAxis`: the axis of pipeline
+/// stages, which is looked at elsewhere; -1: none.
+bool ownsBlock(const Mesh &mesh, const Layout &layout, int rank, int stageAxis = -1);
 
 /// A box of a larger row-major tensor.
 struct Box {

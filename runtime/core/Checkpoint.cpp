@@ -104,7 +104,7 @@ void pcrt::saveCheckpoint(const std::string &directory, const Program &program, 
   std::string path = plainPath(directory), temporary = path + ".tmp";
   auto writeBlock = [&](SafetensorsWriter &writer, const std::string &name, const Tensor &tensor,
                         const Parameter &parameter) {
-    if (!ownsBlock(program.mesh, tensor.layout, comm.rank()))
+    if (!program.writes(tensor, parameter, comm.rank()))
       return;
     Block block = blockOf(program.mesh, tensor.shape, tensor.layout, comm.rank());
     HostBlock host(arena, tensor.offset, block.elements() * dtypeBytes(tensor.dtype), HostBlock::Read);
@@ -125,8 +125,9 @@ void pcrt::saveCheckpoint(const std::string &directory, const Program &program, 
     writeTogether(
         model, comm,
         [&] {
-          for (const Parameter &parameter : program.parameters)
-            model.add(parameter.source, parameter.box.shape);
+          for (const Program *stage : program.stages)
+            for (const Parameter &parameter : stage->parameters)
+              model.add(parameter.source, parameter.box.shape);
         },
         [&] {
           for (const Parameter &parameter : program.parameters)
@@ -138,8 +139,9 @@ void pcrt::saveCheckpoint(const std::string &directory, const Program &program, 
     writeTogether(
         training, comm,
         [&] {
-          for (const State &state : program.states)
-            training.add(stateName(program, state), program.parameters[state.parameter].box.shape);
+          for (const Program *stage : program.stages)
+            for (const State &state : stage->states)
+              training.add(stateName(*stage, state), stage->parameters[state.parameter].box.shape);
         },
         [&] {
           for (const State &state : program.states)

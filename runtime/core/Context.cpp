@@ -3,6 +3,7 @@
 #include "core/Failure.h"
 #include "device/Allocations.h"
 
+#include <cstdio>
 #include <sys/mman.h>
 
 using namespace pcrt;
@@ -71,7 +72,7 @@ pcrt_context::pcrt_context(const Program &program, Comm &comm, Pool &pool)
     : program(program), comm(comm), pool(pool),
       gemms(pool, checkTables(program.abi).gemms, program.abi.target == PCRT_CPU ? program.abi.num_gemms : 0),
       profile(program.abi), groups(makeGroups(program, comm.rank())), moveCounts(program.abi.num_moves, 0),
-      started(program.abi.num_tickets) {
+      flowCounts(program.abi.num_flows, 0), started(program.abi.num_tickets) {
   for (int i = 0; i < program.abi.num_kernels; ++i)
     scratchStride = std::max(scratchStride, program.abi.kernels[i].scratch_bytes);
   scratchStride = (scratchStride + 4095) & ~int64_t(4095);
@@ -96,9 +97,11 @@ pcrt_status pcrt_context::fail(pcrt_status status, std::string message) {
 
 void pcrt_context::step(char *arena, int64_t *allocations) {
   std::fill(moveCounts.begin(), moveCounts.end(), 0);
+  std::fill(flowCounts.begin(), flowCounts.end(), 0);
   startCountingAllocations();
   pcrt_status status = program.abi.step(this, arena);
   *allocations += stopCountingAllocations();
+  profile.endTask();
   require(status);
 }
 
@@ -231,4 +234,32 @@ pcrt_status pcrt_wait(pcrt_context *ctx, int32_t index) {
   ctx->profile.book(Profile::Call::Wait, started.first, begin);
   started.first = -1;
   return status == PCRT_OK ? PCRT_OK : ctx->fail(status, ctx->comm.error());
+}
+
+pcrt_status pcrt_send(pcrt_context *ctx, int32_t index, const void *data) {
+  int64_t begin = nanoseconds();
+  ++ctx->flowCounts[index];
+  pcrt_status status = ctx->comm.send(index, data);
+  ctx->profile.book(Profile::Call::Send, index, begin);
+  return status == PCRT_OK ? PCRT_OK : ctx->fail(status, ctx->comm.error());
+}
+
+pcrt_status pcrt_receive(pcrt_context *ctx, int32_t index, void *data) {
+  int64_t begin = nanoseconds();
+  ++ctx->flowCounts[index];
+  pcrt_status status = ctx->comm.receive(index, data);
+  ctx->profile.book(Profile::Call::Receive, index, begin);
+  return status == PCRT_OK ? PCRT_OK : ctx->fail(status, ctx->comm.error());
+}
+
+pcrt_status pcrt_task(pcrt_context *ctx, int32_t kind, int32_t chunk, int32_t microbatch) {
+  ctx->profile.task(kind, chunk, microbatch);
+  char doing[96];
+  if (kind == PCRT_OPTIMIZER)
+    snprintf(doing, sizeof doing, "the optimizer's part (stage %d)", ctx->program.stage);
+  else
+    snprintf(doing, sizeof doing, "%s of microbatch %d, chunk %d (stage %d)", taskName(kind), microbatch, chunk,
+             ctx->program.stage);
+  ctx->comm.note(doing);
+  return PCRT_OK;
 }

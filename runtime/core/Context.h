@@ -55,6 +55,7 @@ struct pcrt_context {
   pcrt::Observer *observer = nullptr;
   std::vector<pcrt::Group> groups;
   std::vector<int64_t> moveCounts;         ///< Calls of every move since the step began.
+  std::vector<int64_t> flowCounts;         ///< Messages of every flow since the step began.
   std::vector<pcrt::StartedMoves> started; ///< By ticket.
   std::string error;                       ///< Why the last call failed.
 

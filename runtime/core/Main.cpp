@@ -56,14 +56,15 @@ static pcrt_status run(int argc, char **argv, Place &place) {
       fputs(helpText, stdout);
     return PCRT_OK;
   }
-  Program program(pc_program);
+  Programs programs(pc_program);
+  const Program &program = programs.first();
   if (options.info) {
     if (place.rank == 0)
       fputs(describeProgram(program).c_str(), stdout);
     return PCRT_OK;
   }
   auto runRank = [&](Comm &comm) {
-    Failure failure = attempt([&] { runProgram(program, options, comm); });
+    Failure failure = attempt([&] { runProgram(programs.of(comm.rank()), options, comm); });
     if (failure.status != PCRT_OK) {
       reportOnce(place, failure);
       comm.abort(failure.status, failure.message.c_str());

@@ -18,15 +18,16 @@ void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &p
   dump.writer = std::make_unique<SafetensorsWriter>(path);
   dumping = true;
   bool any = false;
-  for (const Output &output : program.outputs) {
-    if (output.kind != kind)
-      continue;
-    any = true;
-    if (kind == "logits")
-      dump.writer->add("logits", output.valid);
-    else
-      dump.writer->add(program.parameters[output.parameter].source, program.parameters[output.parameter].box.shape);
-  }
+  for (const Program *stage : program.stages)
+    for (const Output &output : stage->outputs) {
+      if (output.kind != kind)
+        continue;
+      any = true;
+      if (kind == "logits")
+        dump.writer->add("logits", output.valid);
+      else
+        dump.writer->add(stage->parameters[output.parameter].source, stage->parameters[output.parameter].box.shape);
+    }
   if (!any)
     fail(PCRT_USAGE, "this program shows no " + kind + (kind == "logits" ? "" : "s") + " that could be written to " +
                          path + (program.training ? "" : "; it was compiled with --mode=eval"));
@@ -40,7 +41,10 @@ void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &p
   });
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     const Output &output = program.outputs[i];
-    if (output.kind != kind || !ownsBlock(program.mesh, output.layout, comm.rank()))
+    if (output.kind != kind)
+      continue;
+    if (kind == "logits" ? !ownsBlock(program.mesh, output.layout, comm.rank(), program.stageAxis)
+                         : !program.writes(output, program.parameters[output.parameter], comm.rank()))
       continue;
     Target &target = targets[i];
     target.dump = &dump;

@@ -15,12 +15,38 @@ int64_t pcrt::nanoseconds() {
   return now.tv_sec * int64_t(1000000000) + now.tv_nsec;
 }
 
-Profile::Profile(const pcrt_program &program) : program(program) {
+Profile::Profile(const pcrt_program &program) {
   for (int i = 0; i < program.num_kernels; ++i)
     kindOfKernel.push_back(kindNamed(program.kernels[i].kind));
   gemmKind = kindNamed("gemm");
   moveKind = kindNamed("move");
   attentionKind = kindNamed("attention");
+  if (program.num_flows)
+    messageKind = kindNamed("message");
+}
+
+const char *pcrt::taskName(int32_t kind) {
+  static constexpr const char *names[] = {"forward", "recompute", "backward", "weight", "optimizer"};
+  return kind >= 0 && kind < 5 ? names[kind] : "task";
+}
+
+/// A task as the index of an event: 3 bits of kind, 10 of the chunk, the rest of the microbatch.
+static int32_t packTask(int32_t kind, int32_t chunk, int32_t microbatch) {
+  return kind | std::min(chunk, 1023) << 3 | microbatch << 13;
+}
+
+void Profile::task(int32_t kind, int32_t chunk, int32_t microbatch) {
+  int64_t now = nanoseconds();
+  if (currentTask >= 0 && numEvents < capacity)
+    events[numEvents++] = {int32_t(Call::Task), currentTask, taskStart, now};
+  currentTask = packTask(kind, chunk, microbatch);
+  taskStart = now;
+}
+
+void Profile::endTask() {
+  if (currentTask >= 0 && numEvents < capacity)
+    events[numEvents++] = {int32_t(Call::Task), currentTask, taskStart, nanoseconds()};
+  currentTask = -1;
 }
 
 int Profile::kindNamed(const char *name) {
@@ -34,10 +60,11 @@ int Profile::kindNamed(const char *name) {
 void Profile::book(Call call, int32_t index, int64_t start) { add(call, index, start, nanoseconds()); }
 
 void Profile::add(Call call, int32_t index, int64_t start, int64_t end) {
-  Kind &kind = all[call == Call::Kernel      ? kindOfKernel[index]
-                   : call == Call::Gemm      ? gemmKind
-                   : call == Call::Attention ? attentionKind
-                                             : moveKind];
+  Kind &kind = all[call == Call::Kernel                          ? kindOfKernel[index]
+                   : call == Call::Gemm                          ? gemmKind
+                   : call == Call::Attention                     ? attentionKind
+                   : call == Call::Send || call == Call::Receive ? messageKind
+                                                                 : moveKind];
   ++kind.calls;
   kind.nanoseconds += end - start;
   if (numEvents < capacity)
@@ -61,7 +88,44 @@ static std::string quoted(const char *name) {
   return text + "\"";
 }
 
-void Profile::writeTrace(const std::string &path, Comm &comm) const {
+namespace {
+/// How an event is shown.
+struct Shown {
+  std::string name, category;
+  int row = 0; ///< 1: above the calls.
+};
+} // namespace
+
+static Shown show(const pcrt_program &program, Profile::Call call, int32_t index) {
+  auto text = [](const char *name) { return std::string(name ? name : ""); };
+  switch (call) {
+  case Profile::Call::Kernel:
+    return {text(program.kernels[index].name), text(program.kernels[index].kind)};
+  case Profile::Call::Gemm:
+    return {text(program.gemms[index].name), "gemm"};
+  case Profile::Call::Attention:
+    return {text(program.attentions[index].name), "attention"};
+  case Profile::Call::Move:
+    return {text(program.moves[index].name), "move"};
+  case Profile::Call::Start:
+    return {"start " + text(program.moves[index].name), "move"};
+  case Profile::Call::Wait:
+    return {"wait for " + text(program.moves[index].name), "move"};
+  case Profile::Call::Send:
+    return {"send " + text(program.flows[index].name), "message"};
+  case Profile::Call::Receive:
+    return {"receive " + text(program.flows[index].name), "message"};
+  case Profile::Call::Task:
+    break;
+  }
+  std::string name = taskName(index & 7), chunk = std::to_string(index >> 3 & 1023);
+  if ((index & 7) == PCRT_OPTIMIZER)
+    return {name, name, 1};
+  return {name + " " + std::to_string(index >> 13) + (chunk == "0" ? "" : " of chunk " + chunk), name, 1};
+}
+
+void Profile::writeTrace(const std::string &path, Comm &comm,
+                         const std::function<const pcrt_program &(int)> &programOf) const {
   int64_t most = 0;
   std::vector<int64_t> counts(comm.size());
   requireOk(comm, comm.allGatherBytes(&numEvents, sizeof numEvents, counts.data()));
@@ -80,27 +144,24 @@ void Profile::writeTrace(const std::string &path, Comm &comm) const {
     if (event.call >= 0)
       origin = std::min(origin, event.start);
   fprintf(file, "{\"traceEvents\": [\n");
-  for (int rank = 0; rank < comm.size(); ++rank)
-    fprintf(file, "%s{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"rank %d\"}}",
-            rank ? ",\n" : "", rank, rank);
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const pcrt_program &theirs = programOf(rank);
+    std::string name = "rank " + std::to_string(rank);
+    if (theirs.num_stages)
+      name += " (stage " + std::to_string(theirs.stage) + ")";
+    fprintf(file, "%s{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"%s\"}}",
+            rank ? ",\n" : "", rank, name.c_str());
+  }
   for (int64_t i = 0; i < int64_t(gathered.size()); ++i) {
     const Event &event = gathered[i];
     if (event.call < 0)
       continue;
-    auto call = Call(event.call);
-    const char *name = call == Call::Kernel      ? program.kernels[event.index].name
-                       : call == Call::Gemm      ? program.gemms[event.index].name
-                       : call == Call::Attention ? program.attentions[event.index].name
-                                                 : program.moves[event.index].name;
-    const char *kind = call == Call::Kernel      ? program.kernels[event.index].kind
-                       : call == Call::Gemm      ? "gemm"
-                       : call == Call::Attention ? "attention"
-                                                 : "move";
-    std::string prefix = call == Call::Start ? "start " : call == Call::Wait ? "wait for " : "";
+    Shown shown = show(programOf(int(i / most)), Call(event.call), event.index);
     fprintf(file,
-            ",\n{\"ph\": \"X\", \"name\": %s, \"cat\": %s, \"pid\": %ld, \"tid\": 0, \"ts\": %.3f, \"dur\": %.3f}",
-            quoted((prefix + (name ? name : "")).c_str()).c_str(), quoted(kind).c_str(), long(i / most),
-            double(event.start - origin) / 1e3, double(event.end - event.start) / 1e3);
+            ",\n{\"ph\": \"X\", \"name\": %s, \"cat\": %s, \"pid\": %ld, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}",
+            quoted(shown.name.c_str()).c_str(), quoted(shown.category.c_str()).c_str(), long(i / most),
+            programOf(int(i / most)).num_stages && !shown.row, double(event.start - origin) / 1e3,
+            double(event.end - event.start) / 1e3);
   }
   fprintf(file, "\n]}\n");
   bool good = !ferror(file);

@@ -10,18 +10,23 @@
 #include "comm/Comm.h"
 #include "pcrt/pcrt.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace pcrt {
 
+/// "forward", "backward", ... of a pcrt_task_kind.
+const char *taskName(int32_t kind);
+
 /// Nanoseconds of a clock that never jumps, the same for all processes of a machine.
 int64_t nanoseconds();
 
 class Profile {
 public:
-  enum class Call { Kernel, Gemm, Move, Start, Wait, Attention }; ///< A start or wait is named by its first move.
+  enum class Call { Kernel, Gemm, Move, Start, Wait, Attention, Send, Receive, Task };
+  ///< A start or wait is named by its first move.
 
   explicit Profile(const pcrt_program &program);
 
@@ -31,15 +36,20 @@ public:
   /// Books a call whose beginning and end (nanoseconds) were measured elsewhere.
   void add(Call call, int32_t index, int64_t start, int64_t end);
 
+  /// What follows belongs to a task of a pipeline's schedule (pcrt_task), until endTask.
+  void task(int32_t kind, int32_t chunk, int32_t microbatch);
+  void endTask();
+
   /// Keeps the events of what follows, at most `capacity` of them.
   void startTrace(int64_t capacity);
   bool tracing() const { return events != nullptr; }
 
-  /// Writes the events of all ranks as a trace that Chrome and Perfetto show. All ranks call it; rank 0 writes.
-  void writeTrace(const std::string &path, Comm &comm) const;
+  /// Writes the events of all ranks as a trace that Chrome and Perfetto show: calls, and the tasks of a pipeline above
+  /// them. `programOf` gives the tables of a rank. All ranks call it; rank 0 writes.
+  void writeTrace(const std::string &path, Comm &comm, const std::function<const pcrt_program &(int)> &programOf) const;
 
   struct Kind {
-    std::string name; ///< A kernel's kind, "gemm", "move" (starts and waits too) or "attention".
+    std::string name; ///< A kernel's kind, "gemm", "move" (starts and waits too), "attention" or "message".
     int64_t calls = 0, nanoseconds = 0;
   };
   const std::vector<Kind> &kinds() const { return all; }
@@ -52,10 +62,11 @@ private:
 
   int kindNamed(const char *name);
 
-  const pcrt_program &program;
   std::vector<Kind> all;
   std::vector<int> kindOfKernel;
-  int gemmKind, moveKind, attentionKind;
+  int gemmKind, moveKind, attentionKind, messageKind = -1;
+  int32_t currentTask = -1; ///< As the index of its event.
+  int64_t taskStart = 0;
   std::unique_ptr<Event[]> events;
   int64_t numEvents = 0, capacity = 0;
 };

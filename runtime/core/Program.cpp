@@ -244,3 +244,64 @@ Program::Program(const pcrt_program &program) : abi(program) {
     wrong(error.what());
   }
 }
+
+static int64_t strideOf(const Mesh &mesh, int axis) {
+  int64_t stride = 1;
+  for (size_t inner = axis + 1; inner < mesh.sizes.size(); ++inner)
+    stride *= mesh.sizes[inner];
+  return stride;
+}
+
+bool Program::writes(const Tensor &tensor, const Parameter &parameter, int rank) const {
+  for (int lower = 0; lower < stage; ++lower)
+    for (const Parameter &other : stages[lower]->parameters)
+      if (other.name == parameter.name)
+        return false; // tied: the first stage that has it writes it
+  return ownsBlock(mesh, tensor.layout, rank, stageAxis);
+}
+
+std::vector<Flow> Program::flowsOf(int rank) const {
+  std::vector<Flow> flows;
+  for (int i = 0; i < abi.num_flows; ++i) {
+    const pcrt_flow &from = abi.flows[i];
+    if (from.stage < 0 || from.stage >= int(stages.size()) || from.stage == stage)
+      wrong("flow " + std::to_string(i) + " leads to stage " + std::to_string(from.stage));
+    Flow flow;
+    flow.peer = rank + int((from.stage - stage) * strideOf(mesh, stageAxis));
+    flow.id = from.id;
+    flow.sends = from.sends;
+    flow.bytes = from.bytes;
+    flow.slots = from.slots;
+    flow.messages = from.messages;
+    flow.name = from.name;
+    flows.push_back(std::move(flow));
+  }
+  return flows;
+}
+
+Programs::Programs(const pcrt_program &first) {
+  for (const pcrt_program *program = &first; program; program = program->next_stage)
+    all.push_back(std::make_unique<Program>(*program));
+  if (first.num_stages == 0)
+    return;
+  std::vector<const Program *> stages;
+  for (const std::unique_ptr<Program> &program : all)
+    stages.push_back(program.get());
+  for (size_t stage = 0; stage < all.size(); ++stage) {
+    Program &program = *all[stage];
+    program.stageAxis = program.abi.stage_axis;
+    program.stage = int(stage);
+    program.stages = stages;
+    const Mesh &mesh = program.mesh;
+    bool good = program.stageAxis >= 0 && program.stageAxis < int(mesh.sizes.size()) &&
+                mesh.sizes[program.stageAxis] == int64_t(all.size()) && mesh.sizes == all[0]->mesh.sizes &&
+                program.abi.stage == int(stage) && program.abi.num_stages == int(all.size());
+    if (!good)
+      wrong("stage " + std::to_string(stage) + " of " + std::to_string(all.size()) + " does not fit the mesh");
+  }
+}
+
+const Program &Programs::of(int rank) const {
+  const Program &one = first();
+  return one.stageAxis < 0 || rank >= one.mesh.ranks() ? one : *all[one.mesh.coordinate(rank, one.stageAxis)];
+}

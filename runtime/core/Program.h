@@ -7,9 +7,11 @@
 #ifndef PCRT_CORE_PROGRAM_H
 #define PCRT_CORE_PROGRAM_H
 
+#include "comm/Comm.h"
 #include "core/Block.h"
 #include "pcrt/pcrt.h"
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -73,7 +75,33 @@ struct Program {
   std::vector<Constant> constants;
   std::vector<Output> outputs;
   std::string weights; ///< Directory of the weights that the model was imported with, or empty.
-  Json config, report;
+  Json config, report; ///< Of a pipeline, stage 0 has the report of all.
+
+  /// Stages of a pipeline: this one's coordinate on mesh axis `stageAxis` (-1: there is one program for all ranks), and
+  /// all of them by coordinate, this one included.
+  int stageAxis = -1, stage = 0;
+  std::vector<const Program *> stages{this};
+
+  /// Whether `rank`, which runs this program, is the one that writes its block of a tensor that belongs to a parameter.
+  bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const;
+  /// The rank's flows, in the order of the table. The program is a stage's.
+  std::vector<Flow> flowsOf(int rank) const;
+
+  Program(const Program &) = delete;
+  Program &operator=(const Program &) = delete;
+};
+
+/// The programs of an executable: one, or one for each stage.
+class Programs {
+public:
+  /// Reads all of them; throws a Failure where one is wrong.
+  explicit Programs(const pcrt_program &first);
+
+  const Program &first() const { return *all.front(); }
+  const Program &of(int rank) const;
+
+private:
+  std::vector<std::unique_ptr<Program>> all;
 };
 
 /// "dp=2,tp=2", or "one rank".

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <set>
 
 using namespace pcrt;
 
@@ -95,6 +96,8 @@ private:
       device->prepare(*context);
     } else {
       requireOk(comm, comm.allocateArena(program.abi.arena_bytes, &arena.base));
+      if (program.stageAxis >= 0)
+        requireOk(comm, comm.openFlows(program.flowsOf(comm.rank())));
       touchArena();
       context->gemms.warmUp(arena.base, program.abi.arena_bytes);
     }
@@ -208,7 +211,12 @@ private:
     if (!options.save.empty())
       saveCheckpoint(options.save, program, std::max(options.steps, firstStep), arena, comm);
     if (!options.trace.empty())
-      onAllRanks(comm, [&] { context->profile.writeTrace(options.trace, comm); });
+      onAllRanks(comm, [&] {
+        context->profile.writeTrace(options.trace, comm, [&](int rank) -> const pcrt_program & {
+          int stage = program.stageAxis < 0 ? 0 : int(program.mesh.coordinate(rank, program.stageAxis));
+          return program.stages[stage]->abi;
+        });
+      });
     if (!options.summary.empty())
       onAllRanks(comm, [&] {
         Json summary = makeSummary(*context, figures);
@@ -252,9 +260,16 @@ std::string pcrt::describeProgram(const Program &program) {
   auto line = [](const char *key, const std::string &value) {
     return std::string(key) + std::string(14 - strlen(key), ' ') + value + "\n";
   };
-  int64_t elements = 0;
-  for (const Parameter &parameter : program.parameters)
-    elements += product(parameter.valid);
+  int64_t elements = 0, arena = 0, kernels = 0, products = 0, moves = 0;
+  std::set<std::string> seen; // tied parameters are in several stages
+  for (const Program *stage : program.stages) {
+    for (const Parameter &parameter : stage->parameters)
+      elements += seen.insert(parameter.name).second ? product(parameter.valid) : 0;
+    arena = std::max(arena, stage->abi.arena_bytes);
+    kernels += stage->abi.num_kernels;
+    products += stage->abi.num_gemms;
+    moves += stage->abi.num_moves;
+  }
   std::string text = line("model", program.name) + line("mode", program.training ? "train" : "eval") +
                      line("mesh", describeMesh(program.mesh));
   if (program.report.contains("plan"))
@@ -265,11 +280,12 @@ std::string pcrt::describeProgram(const Program &program) {
                         std::to_string(program.microbatches) + " microbatch" + (program.microbatches > 1 ? "es" : "")) +
       line("vocabulary", std::to_string(program.vocabulary)) + line("parameters", std::to_string(elements)) +
       line("optimizer", program.training ? program.optimizer : "none") +
-      line("arena", std::to_string(program.abi.arena_bytes) + " bytes a rank") +
+      line("arena",
+           std::string(program.stages.size() > 1 ? "at most " : "") + std::to_string(arena) + " bytes a rank") +
       line("target", program.abi.target == PCRT_CPU
                          ? "cpu"
                          : "cuda: " + cuda::describeImages(program.abi.images, program.abi.num_images)) +
-      line("code", std::to_string(program.abi.num_kernels) + " kernels, " + std::to_string(program.abi.num_gemms) +
-                       " matrix products, " + std::to_string(program.abi.num_moves) + " moves");
+      line("code", std::to_string(kernels) + " kernels, " + std::to_string(products) + " matrix products, " +
+                       std::to_string(moves) + " moves");
   return text;
 }

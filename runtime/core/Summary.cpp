@@ -42,7 +42,8 @@ int64_t pcrt::wireBytes(int32_t kind, int64_t payload, int64_t members) {
 }
 
 /// The moves of one step, added up by axes, kind and phase.
-static Json trafficOf(const pcrt_context &context, const int64_t *counts) {
+static Json trafficOf(const pcrt_context &context) {
+  const std::vector<int64_t> &counts = context.moveCounts;
   struct Row {
     std::string axis, move, phase;
     int64_t count = 0, payload = 0, wire = 0;
@@ -63,6 +64,16 @@ static Json trafficOf(const pcrt_context &context, const int64_t *counts) {
     row->payload += counts[i] * payloadBytes(move);
     row->wire += counts[i] * wireBytes(move.kind, payloadBytes(move), group.size());
   }
+  const pcrt_program &abi = context.program.abi;
+  Row sent;
+  for (int i = 0; i < abi.num_flows; ++i) {
+    if (!abi.flows[i].sends)
+      continue;
+    sent.count += context.flowCounts[i];
+    sent.payload += context.flowCounts[i] * abi.flows[i].bytes;
+  }
+  if (sent.count)
+    rows.push_back({abi.mesh_names[abi.stage_axis], "send", "p2p", sent.count, sent.payload, sent.payload});
   Json traffic = Json::array();
   for (const Row &row : rows)
     traffic.push_back({{"axis", row.axis},
@@ -98,15 +109,35 @@ static Json reportedMemory(const Json &report, int rank) {
   return Json::object();
 }
 
+/// A text of each rank.
+static std::vector<std::string> gatherTexts(Comm &comm, const std::string &mine) {
+  int64_t length = int64_t(mine.size()), most = 0;
+  std::vector<int64_t> lengths(comm.size());
+  requireOk(comm, comm.allGatherBytes(&length, sizeof length, lengths.data()));
+  for (int64_t other : lengths)
+    most = std::max(most, other);
+  std::string padded = mine, all(most * comm.size(), 0);
+  padded.resize(most);
+  requireOk(comm, comm.allGatherBytes(padded.data(), most, all.data()));
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < comm.size(); ++rank)
+    texts.push_back(all.substr(rank * most, lengths[rank]));
+  return texts;
+}
+
 Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
   const Program &program = context.program;
   Comm &comm = context.comm;
-  // Per rank: what the ranks may share, then what is measured.
-  int64_t moves = int64_t(context.moveCounts.size()), fields = 3 + moves;
-  std::vector<int64_t> mine = {peakResidentBytes(comm), figures.allocations, program.abi.arena_bytes};
-  mine.insert(mine.end(), context.moveCounts.begin(), context.moveCounts.end());
-  std::vector<int64_t> all(fields * comm.size());
-  requireOk(comm, comm.allGatherBytes(mine.data(), fields * int64_t(sizeof(int64_t)), all.data()));
+  int64_t measured[2] = {peakResidentBytes(comm), figures.allocations};
+  std::vector<int64_t> all(2 * comm.size());
+  requireOk(comm, comm.allGatherBytes(measured, sizeof measured, all.data()));
+  // What ranks may share: the bytes of messages lie beside the arena.
+  int64_t messages = 0;
+  for (int i = 0; i < program.abi.num_flows; ++i)
+    messages += program.abi.flows[i].sends ? 0 : program.abi.flows[i].slots * program.abi.flows[i].bytes;
+  Json mine = {{"arena_bytes", {{"device", program.abi.arena_bytes}, {"host", messages}}},
+               {"traffic", trafficOf(context)}};
+  std::vector<std::string> texts = gatherTexts(comm, mine.dump());
   if (comm.rank() != 0)
     return nullptr;
 
@@ -124,23 +155,19 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
   int64_t allocations = 0;
   std::vector<bool> done(comm.size(), false);
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const int64_t *row = &all[rank * fields];
-    peaks.push_back(row[0]);
-    allocations += row[1];
+    peaks.push_back(all[2 * rank]);
+    allocations += all[2 * rank + 1];
     if (done[rank])
       continue;
-    Json ranks = Json::array(), memory = reportedMemory(program.report, rank);
+    Json ranks = Json::array(), memory = reportedMemory(program.report, rank), shared = Json::parse(texts[rank]);
     for (int other = rank; other < comm.size(); ++other) {
-      if (!done[other] && std::equal(row + 2, row + fields, &all[other * fields] + 2) &&
-          reportedMemory(program.report, other) == memory) {
+      if (!done[other] && texts[rank] == texts[other] && reportedMemory(program.report, other) == memory) {
         done[other] = true;
         ranks.push_back(other);
       }
     }
-    summary["per_rank"].push_back({{"ranks", ranks},
-                                   {"arena_bytes", {{"device", row[2]}, {"host", 0}}},
-                                   {"memory", memory},
-                                   {"traffic", trafficOf(context, row + 3)}});
+    summary["per_rank"].push_back(
+        {{"ranks", ranks}, {"arena_bytes", shared["arena_bytes"]}, {"memory", memory}, {"traffic", shared["traffic"]}});
   }
   summary["step_allocations"] = allocations;
   summary["peak_rss_bytes"] = peaks;

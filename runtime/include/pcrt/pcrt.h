@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 2
+#define PCRT_ABI_VERSION 3
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -152,6 +152,27 @@ typedef struct pcrt_group {
   int32_t axes[8]; /* indices into the mesh axes, major to minor */
 } pcrt_group;
 
+/** Messages of one size, in order, in one direction between the ranks of two stages that differ in nothing else. `id`
+ *  tells the flows from one stage to another apart. */
+typedef struct pcrt_flow {
+  const char *name;  /* "forward of chunk 1 from stage 0 to stage 1" */
+  int32_t stage;     /* of the other end */
+  int32_t id;
+  int32_t sends;     /* 1: this stage is the source */
+  int32_t slots;     /* messages that can be under way */
+  int32_t messages;  /* in a step */
+  int64_t bytes;     /* of a message */
+} pcrt_flow;
+
+/** A task of a pipeline's schedule, or what follows all of them. */
+typedef enum pcrt_task_kind {
+  PCRT_FORWARD = 0,
+  PCRT_RECOMPUTE = 1,
+  PCRT_BACKWARD = 2, /* gradients of inputs, or all */
+  PCRT_WEIGHT = 3,   /* gradients of weights */
+  PCRT_OPTIMIZER = 4,
+} pcrt_task_kind;
+
 typedef struct pcrt_context pcrt_context;
 
 typedef struct pcrt_program {
@@ -175,9 +196,15 @@ typedef struct pcrt_program {
   const pcrt_device_kernel *device_kernels; /* CUDA only, num_kernels of them */
   const pcrt_attention_desc *attentions;
   int64_t workspace_offset, workspace_bytes; /* of matrix products, inside the arena; CUDA only */
+
+  /* Stages of a pipeline: a program for each coordinate of one mesh axis. All have the same mesh and groups. */
+  int32_t num_stages; /* 0: this is the only program */
+  int32_t stage_axis, stage, num_flows;
+  const pcrt_flow *flows;
+  const struct pcrt_program *next_stage; /* null: the last one */
 } pcrt_program;
 
-/** The one symbol that a program object defines. */
+/** The one symbol that a program object defines; of a pipeline, stage 0. */
 extern const pcrt_program pc_program;
 
 /* ---- called by the step ---- */
@@ -200,6 +227,15 @@ pcrt_status pcrt_move(pcrt_context *ctx, int32_t index, const void *in, void *ou
 pcrt_status pcrt_start(pcrt_context *ctx, int32_t first_move, int32_t count, const void *const *ins, void *const *outs,
                        int32_t ticket);
 pcrt_status pcrt_wait(pcrt_context *ctx, int32_t ticket);
+
+/** Copies the next message of flow `index` into the flow, and waits only while all of its slots are full. */
+pcrt_status pcrt_send(pcrt_context *ctx, int32_t index, const void *data);
+
+/** Waits for the next message of flow `index`, and copies it to `data`. */
+pcrt_status pcrt_receive(pcrt_context *ctx, int32_t index, void *data);
+
+/** What follows belongs to this task, for messages and traces. */
+pcrt_status pcrt_task(pcrt_context *ctx, int32_t kind, int32_t chunk, int32_t microbatch);
 
 /** Shows output `index` of the JSON description (loss, grad_norm, a gradient, logits) to the runtime, at the point of
  *  the step where it holds its value. `microbatch` is 0 outside the accumulation loop. */
