@@ -63,14 +63,15 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
   return object;
 }
 
-json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, int64_t arenaBytes, json::Value report) {
+json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, int64_t arenaBytes, int64_t microbatches,
+                                 json::Value report) {
   json::Array parameters, states, inputs, constants, outs, mesh;
-  int64_t microbatches = 1;
   bool adamw = false, sgd = false;
   json::Object object;
   module.walk([&](Operation *op) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
-      parameters.push_back(describeParameter(parameter, parameters.size()));
+      int64_t key = parameter.getKey() ? *parameter.getKey() : parameters.size();
+      parameters.push_back(describeParameter(parameter, key));
     } else if (auto state = dyn_cast<StateOp>(op)) {
       json::Object entry = describe(state, state.getValue(), true);
       entry["name"] = state.getName();

@@ -8,8 +8,9 @@
 namespace pc {
 
 /// Buffers, sources, inputs and outputs as runtime/README.md lays them down. `outputs` in the order of their numbers.
+/// `microbatches`: of a program without an accumulation.
 llvm::json::Object describeProgram(mlir::ModuleOp planned, llvm::ArrayRef<OutputOp> outputs, int64_t arenaBytes,
-                                   llvm::json::Value report);
+                                   int64_t microbatches, llvm::json::Value report);
 
 /// Byte offset of a value in the arena; its type must have a home.
 int64_t homeOf(mlir::Value value);

@@ -154,11 +154,13 @@ public:
   explicit RowFuser(Block &block) : block(block) {}
 
   void run() {
-    unsigned number = 0, moves = 0;
+    unsigned number = 0, moves = 0, task = 0;
     for (Operation &op : block) {
       order[&op] = number++;
       movesBefore.push_back(moves);
       moves += isa<MoveOpInterface>(op);
+      task += isa<TaskOp>(op);
+      tasksBefore.push_back(task);
     }
     for (Operation &op : block)
       visit(&op);
@@ -190,6 +192,9 @@ private:
   }
 
   bool join(Group &group, Operation *op, const RowSpace &space) {
+    // A kernel belongs to one task of a pipeline's schedule.
+    if (tasksBefore[order[op]] != tasksBefore[group.position])
+      return false;
     RowSpace merged = group.space;
     if (space.shape == group.space.shape) {
       merged.splits &= space.splits;
@@ -246,7 +251,7 @@ private:
   }
 
   Block &block;
-  SmallVector<unsigned> movesBefore; ///< by op number
+  SmallVector<unsigned> movesBefore, tasksBefore; ///< by op number
   llvm::DenseMap<Operation *, unsigned> order, groupOf;
   llvm::DenseMap<unsigned, Operation *> anchors;
   std::vector<Group> groups;

@@ -6,6 +6,7 @@
 #include "Together.h"
 #include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
+#include "pc/IR/Stages.h"
 #include "pc/IR/Workspace.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -25,12 +26,39 @@ int32_t dtypeOf(Value value) {
   return element.isF32() ? PCRT_F32 : element.isBF16() ? PCRT_BF16 : PCRT_I32;
 }
 
+/// From one stage to another, by number: a flow of messages.
+using FlowKey = std::tuple<int64_t, int64_t, int64_t>;
+
+/// What the programs of all stages share.
+struct Executable {
+  Executable(ModuleOp output, KernelTarget target, bool libraryAttention)
+      : module(output), target(target), libraryAttention(libraryAttention), kernels(output, target), tables(output) {}
+
+  ModuleOp module;
+  KernelTarget target;
+  bool libraryAttention;
+  KernelSet kernels;
+  Tables tables;
+  /// Members of a group know it by its number, in whichever stage they are.
+  std::map<std::vector<int64_t>, int64_t> groups;
+  SmallVector<Entry> groupTable;
+  std::map<FlowKey, std::string> flowNames;
+  int64_t numStages = 0; ///< 0: one program
+  int64_t stageAxis = 0, microbatches = 1;
+};
+
+/// Writes the step and the tables of one program.
 class Generator {
 public:
-  Generator(ModuleOp planned, ModuleOp output, KernelTarget target, bool libraryAttention)
-      : planned(planned), cuda(target.cuda), libraryAttention(libraryAttention), kernels(output, target), host(output), tables(output) {}
+  Generator(ModuleOp planned, Executable &all)
+      : planned(planned), cuda(all.target.cuda), libraryAttention(all.libraryAttention), all(all), kernels(all.kernels),
+        suffix(all.numStages && stageOf(planned) ? "_stage" + std::to_string(stageOf(planned)) : ""),
+        host(all.module, "pc_step" + suffix), tables(all.tables) {}
 
-  LogicalResult run(llvm::json::Value report);
+  /// The step.
+  LogicalResult run();
+  /// The tables, once all steps are there.
+  void emitTables(llvm::json::Value report);
 
 private:
   using Address = HostProgram::Address;
@@ -54,17 +82,24 @@ private:
   LogicalResult emitAccumulate(AccumulateOp op);
   void accumulateInto(Value yielded, Value result);
   int64_t groupOf(ArrayRef<StringAttr> axes);
-  void emitTables(llvm::json::Value report);
+  int64_t flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, Value message);
+  int64_t outputOf(OutputOp op);
+  /// The table of this program; the first program's if all have the same.
+  std::string table(StringRef name, ArrayRef<Entry> entries) { return tables.array((name + suffix).str(), entries); }
 
   ModuleOp planned;
   bool cuda, libraryAttention;
   int64_t arena = 0, workspace = 0; ///< bytes of the arena, and of the libraries' share at its end
-  KernelSet kernels;
+  Executable &all;
+  KernelSet &kernels;
+  std::string suffix; ///< of the names of this program's symbols
   HostProgram host;
-  Tables tables;
-  SmallVector<Entry> kernelTable, deviceKernelTable, gemmTable, moveTable, groupTable, attentionTable;
+  Tables &tables;
+  SmallVector<Entry> kernelTable, deviceKernelTable, gemmTable, moveTable, attentionTable;
+  SmallVector<Entry> flowTable;
+  std::map<std::pair<int64_t, int64_t>, int64_t> flows; ///< (stage of the other end, number) -> entry
   SmallVector<OutputOp> outputs;
-  std::map<std::vector<int64_t>, int64_t> groups;
+  int64_t microbatch = 0; ///< of the task
   llvm::DenseMap<Value, int64_t> tickets;
   llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves; ///< (name, parameter or null) -> leaf
   AccumulateOp current;
@@ -83,14 +118,35 @@ int64_t Generator::groupOf(ArrayRef<StringAttr> axes) {
   std::vector<int64_t> key;
   for (StringAttr axis : axes)
     key.push_back(meshOf(planned).index(axis));
-  auto [it, inserted] = groups.try_emplace(key, groupTable.size());
+  auto [it, inserted] = all.groups.try_emplace(key, all.groupTable.size());
   if (inserted) {
     Entry entry{Field::i32(key.size())};
     for (size_t i = 0; i < 8; ++i)
       entry.push_back(Field::i32(i < key.size() ? key[i] : 0));
-    groupTable.push_back(entry);
+    all.groupTable.push_back(entry);
   }
   return it->second;
+}
+
+/// The entry of a flow; counts a message.
+int64_t Generator::flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, Value message) {
+  int64_t stage = stageOf(planned);
+  auto [it, inserted] = flows.try_emplace({peer, id}, flowTable.size());
+  if (inserted)
+    flowTable.push_back({Field::string(all.flowNames.at(sends ? FlowKey{stage, peer, id} : FlowKey{peer, stage, id})),
+                         Field::i32(peer), Field::i32(id), Field::i32(sends), Field::i32(slots), Field::i32(0),
+                         Field::i64(bytesOf(message.getType()))});
+  ++flowTable[it->second][5].number;
+  return it->second;
+}
+
+/// The number of an output; one of several microbatches is shown several times.
+int64_t Generator::outputOf(OutputOp op) {
+  for (auto [i, other] : llvm::enumerate(outputs))
+    if (other.getKind() == op.getKind() && other.getName() == op.getName())
+      return i;
+  outputs.push_back(op);
+  return outputs.size() - 1;
 }
 
 /// Adds a use of a kernel to the tables; returns its index.
@@ -312,7 +368,7 @@ bool Generator::isIdle(Operation *op) {
     Value leaf = leaves.lookup({update.getNameAttr(), update.getParameterAttr()});
     return leaf && homeOf(leaf) == homeOf(update.getValue());
   }
-  return isa<ParameterOp, StateOp, InputOp, RopeTableOp>(op);
+  return isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(op);
 }
 
 /// Emits the ops from `first` on that share one kernel; returns what comes behind them, or `first` if there are none.
@@ -332,14 +388,13 @@ Block::iterator Generator::emitTogether(Block::iterator first) {
 LogicalResult Generator::emitOp(Operation *op) {
   auto resultAddresses = [&] { return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); }); };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<ParameterOp, StateOp, InputOp, RopeTableOp, YieldOp, func::ReturnOp>([](Operation *) { return success(); })
+      .Case<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp, YieldOp, func::ReturnOp>([](Operation *) { return success(); })
       .Case([&](BlockOffsetOp offset) {
         host.blockOffset(groupOf(axisList(offset.getAxes())), offset.getBlock(), addressOf(offset.getValue()));
         return success();
       })
       .Case([&](OutputOp out) {
-        host.observe(outputs.size(), addressOf(out.getValue()));
-        outputs.push_back(out);
+        host.observe(outputOf(out), addressOf(out.getValue()), microbatch);
         return success();
       })
       .Case([&](UpdateOp update) -> LogicalResult {
@@ -351,6 +406,21 @@ LogicalResult Generator::emitOp(Operation *op) {
         return emitKernels(op, op->getOperands(), {addressOf(leaf)});
       })
       .Case([&](AccumulateOp accumulate) { return emitAccumulate(accumulate); })
+      .Case([&](TaskOp task) {
+        microbatch = task.getMicrobatch().value_or(0);
+        host.task(static_cast<int64_t>(task.getKind()), task.getChunk().value_or(0), microbatch);
+        return success();
+      })
+      .Case([&](SendOp send) {
+        int64_t flow = flowOf(send.getStage(), send.getFlow(), true, send.getSlots(), send.getX());
+        host.send(flow, addressOf(send.getX()));
+        return success();
+      })
+      .Case([&](ReceiveOp receive) {
+        int64_t flow = flowOf(receive.getStage(), receive.getFlow(), false, receive.getSlots(), receive.getValue());
+        host.receive(flow, addressOf(receive.getValue()));
+        return success();
+      })
       .Case([&](MoveOpInterface move) { return emitMove(move); })
       .Case([&](StartOp start) { return emitStart(start); })
       .Case([&](WaitOp wait) {
@@ -392,29 +462,37 @@ LogicalResult Generator::emitBlock(Block &block) {
 void Generator::emitTables(llvm::json::Value report) {
   std::string description;
   llvm::raw_string_ostream(description) << llvm::json::Value(
-      describeProgram(planned, outputs, arena, std::move(report)));
+      describeProgram(planned, outputs, arena, all.microbatches, std::move(report)));
   MeshAttr mesh = meshOf(planned);
   SmallVector<Entry> sizes, names;
   for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes())) {
     sizes.push_back({Field::i64(size)});
     names.push_back({Field::string(name.getValue())});
   }
-  std::string step = "pc_step";
+  // Of all programs alike: the first one has it.
+  auto shared = [&](StringRef name, ArrayRef<Entry> entries) {
+    return Field::symbol(all.module.lookupSymbol(name) ? name.str() : tables.array(name, entries));
+  };
+  int64_t stage = stageOf(planned);
+  bool isLast = !all.numStages || stage + 1 == all.numStages;
   tables.publish(
-      "pc_program",
-      {Field::i32(PCRT_ABI_VERSION), Field::i32(sizes.size()), Field::symbol(tables.array("pc_mesh_sizes", sizes)),
-       Field::symbol(tables.array("pc_mesh_names", names)), Field::i32(groupTable.size()),
+      "pc_program" + suffix,
+      {Field::i32(PCRT_ABI_VERSION), Field::i32(sizes.size()), shared("pc_mesh_sizes", sizes),
+       shared("pc_mesh_names", names), Field::i32(all.groupTable.size()),
        Field::i32(kernelTable.size()), Field::i32(gemmTable.size()), Field::i32(moveTable.size()),
-       Field::symbol(tables.array("pc_groups", groupTable)), Field::symbol(tables.array("pc_kernel_table", kernelTable)),
-       Field::symbol(tables.array("pc_gemms", gemmTable)), Field::symbol(tables.array("pc_moves", moveTable)),
-       Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol(step),
+       shared("pc_groups", all.groupTable), Field::symbol(table("pc_kernel_table", kernelTable)),
+       Field::symbol(table("pc_gemms", gemmTable)), Field::symbol(table("pc_moves", moveTable)),
+       Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol("pc_step" + suffix),
        Field::i32(cuda ? PCRT_CUDA : PCRT_CPU), Field::i32(0), Field::i32(attentionTable.size()), Field::i32(tickets.size()),
        Field::symbol(""),
-       Field::symbol(tables.array("pc_device_kernels", deviceKernelTable)),
-       Field::symbol(tables.array("pc_attentions", attentionTable)), Field::i64(workspace ? arena - workspace : 0), Field::i64(workspace)});
+       Field::symbol(table("pc_device_kernels", deviceKernelTable)),
+       Field::symbol(table("pc_attentions", attentionTable)), Field::i64(workspace ? arena - workspace : 0), Field::i64(workspace),
+       Field::i32(all.numStages), Field::i32(all.stageAxis), Field::i32(stage), Field::i32(flowTable.size()),
+       Field::symbol(table("pc_flows", flowTable)),
+       Field::symbol(isLast ? "" : "pc_program_stage" + std::to_string(stage + 1))});
 }
 
-LogicalResult Generator::run(llvm::json::Value report) {
+LogicalResult Generator::run() {
   auto step = planned.lookupSymbol<func::FuncOp>("step");
   if (!step)
     return planned.emitError() << "pc-generate-kernels: no function @step in this module";
@@ -443,7 +521,41 @@ LogicalResult Generator::run(llvm::json::Value report) {
   if (failed(emitBlock(step.getBody().front())))
     return failure();
   host.finish();
-  emitTables(std::move(report));
+  return success();
+}
+
+/// Names every flow by the task whose result it carries: the sender's.
+static void nameFlows(ArrayRef<ModuleOp> stages, std::map<FlowKey, std::string> &names) {
+  for (ModuleOp stage : stages) {
+    TaskOp task;
+    stage.walk([&](Operation *op) {
+      if (auto next = dyn_cast<TaskOp>(op))
+        task = next;
+      auto send = dyn_cast<SendOp>(op);
+      if (!send)
+        return;
+      int64_t from = stageOf(stage), to = send.getStage();
+      std::string name = "shared gradient";
+      if (task && task.getKind() != TaskKind::Optimizer)
+        name = stringifyTaskKind(task.getKind()).str() + " of chunk " + std::to_string(*task.getChunk());
+      name += " from stage " + std::to_string(from) + " to stage " + std::to_string(to);
+      names.try_emplace({from, to, send.getFlow()}, name);
+    });
+  }
+}
+
+/// Every receive has a send in the stage that it names.
+static LogicalResult checkFlows(ArrayRef<ModuleOp> stages, const std::map<FlowKey, std::string> &names) {
+  for (ModuleOp stage : stages) {
+    WalkResult walked = stage.walk([&](ReceiveOp receive) {
+      if (names.count({receive.getStage(), stageOf(stage), receive.getFlow()}))
+        return WalkResult::advance();
+      receive.emitOpError() << "waits for messages that stage " << receive.getStage() << " does not send";
+      return WalkResult::interrupt();
+    });
+    if (walked.wasInterrupted())
+      return failure();
+  }
   return success();
 }
 
@@ -454,13 +566,34 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
   void runOnOperation() override {
     ModuleOp planned = getOperation();
     std::string plan;
-    planned.walk([&](PlanOp op) { plan = op.line(); });
-    FailureOr<llvm::json::Value> report = buildReport(planned, plan);
-    if (failed(report))
-      return signalPassFailure();
     OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
-    if (failed(Generator(planned, *output, {target == "cuda", lanes, roundsToBf16}, attention == "library").run(std::move(*report))))
+    Executable executable(*output, {target == "cuda", lanes, roundsToBf16}, attention == "library");
+    planned.walk([&](PlanOp op) {
+      plan = op.line();
+      executable.microbatches = op.getMicrobatches();
+    });
+    FailureOr<llvm::json::Value> report = buildReport(planned, plan);
+    SmallVector<ModuleOp> programs = programsOf(planned);
+    nameFlows(programs, executable.flowNames);
+    if (failed(report) || failed(checkFlows(programs, executable.flowNames)))
       return signalPassFailure();
+    if (StringAttr axis = stageAxisOf(planned)) {
+      executable.numStages = programs.size();
+      executable.stageAxis = meshOf(programs[0]).index(axis);
+      if (executable.target.cuda) {
+        planned.emitError() << "pipelines do not run on CUDA devices yet";
+        return signalPassFailure();
+      }
+    }
+    SmallVector<std::unique_ptr<Generator>> generators;
+    for (ModuleOp program : programs) {
+      generators.push_back(std::make_unique<Generator>(program, executable));
+      if (failed(generators.back()->run()))
+        return signalPassFailure();
+    }
+    // The first program describes what all of them cost.
+    for (auto [i, generator] : llvm::enumerate(generators))
+      generator->emitTables(i ? llvm::json::Value(llvm::json::Object()) : std::move(*report));
     planned.getBody()->clear();
     planned.getBody()->getOperations().splice(planned.getBody()->begin(), output->getBody()->getOperations());
   }

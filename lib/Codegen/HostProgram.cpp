@@ -4,11 +4,11 @@
 using namespace mlir;
 using namespace pc;
 
-HostProgram::HostProgram(ModuleOp module) : b(module.getContext()), loc(module.getLoc()), module(module) {
+HostProgram::HostProgram(ModuleOp module, StringRef name)
+    : b(module.getContext()), loc(module.getLoc()), module(module) {
   b.setInsertionPointToEnd(module.getBody());
   Type pointer = LLVM::LLVMPointerType::get(b.getContext());
-  function =
-      LLVM::LLVMFuncOp::create(b, loc, "pc_step", LLVM::LLVMFunctionType::get(b.getI32Type(), {pointer, pointer}));
+  function = LLVM::LLVMFuncOp::create(b, loc, name, LLVM::LLVMFunctionType::get(b.getI32Type(), {pointer, pointer}));
   Block *entry = function.addEntryBlock(b);
   context = entry->getArgument(0);
   arena = entry->getArgument(1);
@@ -98,9 +98,21 @@ void HostProgram::start(int64_t first, ArrayRef<Address> ins, ArrayRef<Address> 
 
 void HostProgram::wait(int64_t ticket) { check(call("pcrt_wait", b.getI32Type(), {context, integer(ticket, 32)})); }
 
-void HostProgram::observe(int64_t output, Address value) {
+void HostProgram::observe(int64_t output, Address value, int64_t of) {
   check(call("pcrt_observe", b.getI32Type(),
-             {context, integer(output, 32), microbatch ? microbatch : integer(0), address(value)}));
+             {context, integer(output, 32), microbatch ? microbatch : integer(of), address(value)}));
+}
+
+void HostProgram::send(int64_t flow, Address value) {
+  check(call("pcrt_send", b.getI32Type(), {context, integer(flow, 32), address(value)}));
+}
+
+void HostProgram::receive(int64_t flow, Address value) {
+  check(call("pcrt_receive", b.getI32Type(), {context, integer(flow, 32), address(value)}));
+}
+
+void HostProgram::task(int64_t kind, int64_t chunk, int64_t of) {
+  check(call("pcrt_task", b.getI32Type(), {context, integer(kind, 32), integer(chunk, 32), integer(of, 32)}));
 }
 
 void HostProgram::blockOffset(int64_t group, int64_t block, Address to) {

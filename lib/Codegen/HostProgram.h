@@ -8,11 +8,11 @@
 
 namespace pc {
 
-/// Writes `llvm.func @pc_step(ctx, arena) -> i32` call by call. Every call's status is checked; the first that is not
-/// zero is returned.
+/// Writes a step function, `llvm.func @pc_step(ctx, arena) -> i32`, call by call. Every call's status is checked; the
+/// first that is not zero is returned.
 class HostProgram {
 public:
-  explicit HostProgram(mlir::ModuleOp module);
+  HostProgram(mlir::ModuleOp module, llvm::StringRef name);
 
   /// An address: byte offset in the arena, plus `stride` times the number of the microbatch.
   struct Address {
@@ -28,7 +28,11 @@ public:
   /// Starts moves `first`, `first` + 1, ..., one per address.
   void start(int64_t first, llvm::ArrayRef<Address> ins, llvm::ArrayRef<Address> outs, int64_t ticket);
   void wait(int64_t ticket);
-  void observe(int64_t output, Address value);
+  /// `of`: the microbatch, where the step has no loop.
+  void observe(int64_t output, Address value, int64_t of = 0);
+  void send(int64_t flow, Address value);
+  void receive(int64_t flow, Address value);
+  void task(int64_t kind, int64_t chunk, int64_t microbatch);
   /// Stores coordinate-in-group times `block` as i32.
   void blockOffset(int64_t group, int64_t block, Address to);
   /// What is written until endLoop runs once per microbatch.

@@ -48,7 +48,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
     function.addFnAttr("prefer-vector-width", std::to_string(lanes * 32));
-    if (function.getName() == "pc_step") { // straight-line calls: nothing to gain
+    if (function.getName().starts_with("pc_step")) { // straight-line calls: nothing to gain
       function.addFnAttr(llvm::Attribute::OptimizeNone);
       function.addFnAttr(llvm::Attribute::NoInline);
     }

@@ -19,9 +19,39 @@ StringRef pc::memoryKindName(MemoryKind kind) {
 
 namespace {
 
+/// What the optimizer reads as gradients in a program of a stage, and what was moved or added to make them.
+void findStageGradients(Block &body, llvm::DenseSet<Value> &gradients) {
+  SmallVector<Value> open;
+  auto add = [&](Value value) {
+    if (isa<OpResult>(value) && !isLeaf(value.getDefiningOp()) && gradients.insert(value).second)
+      open.push_back(value);
+  };
+  for (Operation &op : body) {
+    if (auto adamw = dyn_cast<AdamWOp>(op))
+      add(adamw.getGradient());
+    else if (auto sgd = dyn_cast<SGDOp>(op))
+      add(sgd.getGradient());
+    else if (auto output = dyn_cast<OutputOp>(op); output && output.getKind() == OutputKind::Gradient)
+      add(output.getValue());
+  }
+  while (!open.empty()) {
+    auto value = cast<OpResult>(open.pop_back_val());
+    Operation *op = value.getOwner();
+    auto shapeOf = [](Value v) { return cast<RankedTensorType>(v.getType()).getShape(); };
+    if (isa<MoveOpInterface, AddOp>(op))
+      llvm::for_each(op->getOperands(), add);
+    else if (isa<FusionOp>(op))
+      llvm::for_each(op->getOperands(),
+                     [&](Value operand) { shapeOf(operand) == shapeOf(value) ? add(operand) : void(); });
+    else if (auto wait = dyn_cast<WaitOp>(op))
+      add(wait.getStart().getInputs()[value.getResultNumber()]);
+  }
+}
+
 /// The gradients: yielded tensors, results of accumulations, and what moves make of these.
 llvm::DenseSet<Value> findGradients(Block &body) {
   llvm::DenseSet<Value> gradients;
+  findStageGradients(body, gradients);
   auto isTensor = [](Value value) { return cast<RankedTensorType>(value.getType()).getRank() > 0; };
   for (Operation &op : body) {
     if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
@@ -42,7 +72,7 @@ llvm::DenseSet<Value> findGradients(Block &body) {
   return gradients;
 }
 
-MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients) {
+MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llvm::DenseSet<Operation *> &inTasks) {
   if (gradients.contains(value))
     return MemoryKind::Gradient;
   Operation *op = value.getDefiningOp();
@@ -58,7 +88,7 @@ MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients) {
     reader = moveOf(start, value.use_begin()->getOperandNumber());
   if (isa<AllGatherOp, AllToAllOp>(producer) || isa_and_nonnull<ReduceScatterOp, AllToAllOp>(reader))
     return MemoryKind::Communication;
-  return isa<AccumulateOp>(op->getParentOp()) ? MemoryKind::Activation : MemoryKind::Workspace;
+  return isa<AccumulateOp>(op->getParentOp()) || inTasks.contains(op) ? MemoryKind::Activation : MemoryKind::Workspace;
 }
 
 int64_t homeOf(Value value) {
@@ -71,11 +101,18 @@ int64_t homeOf(Value value) {
 MemoryProfile::MemoryProfile(Block &body) {
   Liveness liveness(body);
   llvm::DenseSet<Value> gradients = findGradients(body);
+  llvm::DenseSet<Operation *> inTasks; // of a pipeline, before the optimizer
+  for (auto [op, inTask] = std::pair(&body.front(), false); op; op = op->getNextNode()) {
+    if (auto task = dyn_cast<TaskOp>(op))
+      inTask = task.getKind() != TaskKind::Optimizer;
+    if (inTask)
+      inTasks.insert(op);
+  }
   llvm::DenseSet<int64_t> leafHomes;
   SmallVector<PlacedBuffer> single;
   auto add = [&](Value value) {
     single.push_back({value, homeOf(value), static_cast<int64_t>(llvm::alignTo(byteSize(value.getType()), 64)),
-                      liveness.lifetime(value), kindOf(value, gradients)});
+                      liveness.lifetime(value), kindOf(value, gradients, inTasks)});
   };
   for (Value value : liveness.values())
     if (isLeaf(value.getDefiningOp()) && leafHomes.insert(homeOf(value)).second)

@@ -4,6 +4,7 @@
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/Report.h"
+#include "pc/IR/Stages.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -99,13 +100,15 @@ void Page::visit(Block &block, StepPhase phase, int64_t times) {
   for (Operation &op : block) {
     if (isa<SeedOp>(op) && isa<AccumulateOp>(block.getParentOp()))
       phase = StepPhase::Backward;
+    if (isa<TaskOp>(op))
+      phase = stepPhase(&op);
     ops.push_back(&op);
     if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
       enter(StepPhase::Forward, op);
       visit(accumulate.getBody().front(), StepPhase::Forward, times * accumulate.getMicrobatches());
       continue;
     }
-    if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>() || op.getNumResults() == 0)
+    if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>() || op.getNumResults() == 0 || isa<MicrobatchOp>(op))
       continue;
     if (phase != StepPhase::Optimizer || !phases.empty()) // what comes before the first microbatch is none of these
       enter(phase, op);
@@ -255,7 +258,7 @@ json::Array Page::tensors() {
 }
 
 json::Object Page::data() {
-  bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp>(op); });
+  bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp, AdamWOp, SGDOp>(op); });
   visit(body, training ? StepPhase::Optimizer : StepPhase::Forward, 1);
   json::Array bands, works;
   for (auto [i, phase] : llvm::enumerate(phases))
@@ -269,7 +272,21 @@ json::Object Page::data() {
                       {"tensors", tensors()},       {"work", std::move(works)}};
 }
 
-LogicalResult pc::printReportPage(ModuleOp planned, json::Value report, llvm::raw_ostream &os) {
+/// The stage with the largest arena, or the one program.
+static ModuleOp fullestProgram(ModuleOp planned) {
+  auto bytesOf = [](ModuleOp program) {
+    int64_t bytes = 0;
+    for (auto arena : program.getOps<ArenaOp>())
+      bytes = arena.getBytes();
+    return bytes;
+  };
+  SmallVector<ModuleOp> programs = programsOf(planned);
+  return *std::max_element(programs.begin(), programs.end(),
+                           [&](ModuleOp a, ModuleOp b) { return bytesOf(a) < bytesOf(b); });
+}
+
+LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, llvm::raw_ostream &os) {
+  ModuleOp planned = fullestProgram(whole);
   auto functions = llvm::to_vector(planned.getOps<func::FuncOp>());
   auto programs = llvm::to_vector(planned.getOps<ProgramOp>());
   if (functions.size() != 1 || programs.empty())
@@ -279,7 +296,8 @@ LogicalResult pc::printReportPage(ModuleOp planned, json::Value report, llvm::ra
   int64_t microbatches = 1;
   for (auto accumulate : body.getOps<AccumulateOp>())
     microbatches = accumulate.getMicrobatches();
-  data["model"] = programs[0].getName();
+  data["model"] = programs[0].getName().str() +
+                  (planned == whole ? "" : ", stage " + std::to_string(stageOf(planned)));
   data["batch"] = programs[0].getBatch();
   data["sequence"] = programs[0].getSequence();
   data["microbatches"] = microbatches;

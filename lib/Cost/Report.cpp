@@ -3,6 +3,7 @@
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/Stages.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
@@ -20,10 +21,13 @@ struct Row {
   int64_t count = 0, payload = 0, wire = 0;
 };
 
+using Boxes = std::set<std::tuple<std::string, std::vector<int64_t>, std::vector<int64_t>>>;
+
 /// Sums over the ops of a step, in one walk.
 class Totals {
 public:
-  explicit Totals(MeshAttr mesh) : mesh(mesh) {}
+  /// `boxes`: the parameters that have been counted.
+  Totals(MeshAttr mesh, StringAttr stageAxis, Boxes &boxes) : mesh(mesh), stageAxis(stageAxis), boxes(boxes) {}
 
   void add(Block &body) {
     bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp>(op); });
@@ -31,7 +35,7 @@ public:
   }
 
   double flops = 0;
-  int64_t parameters = 0;
+  int64_t parameters = 0, messageBytes = 0;                             ///< messageBytes: of the flows that end here
   std::map<std::tuple<std::string, StringRef, StringRef>, Row> traffic; ///< by axis, move, phase
 
 private:
@@ -44,6 +48,13 @@ private:
         add(accumulate.getBody().front(), StepPhase::Forward, times * accumulate.getMicrobatches());
       if (auto start = dyn_cast<StartOp>(op))
         add(start.getBody().front(), phase, times);
+      if (isa<TaskOp>(op))
+        phase = stepPhase(&op);
+      if (auto send = dyn_cast<SendOp>(op))
+        add(send);
+      if (auto receive = dyn_cast<ReceiveOp>(op);
+          receive && flows.insert({receive.getStage(), receive.getFlow()}).second)
+        messageBytes += static_cast<int64_t>(receive.getSlots()) * byteSize(receive.getValue().getType());
       flops += static_cast<double>(times) * flopsOf(&op);
       if (auto parameter = dyn_cast<ParameterOp>(op))
         add(parameter);
@@ -62,6 +73,14 @@ private:
     parameters += elements;
   }
 
+  void add(SendOp send) {
+    Row &row = traffic[{stageAxis ? stageAxis.str() : "", "send", "p2p"}];
+    int64_t bytes = byteSize(send.getX().getType());
+    ++row.count;
+    row.payload += bytes;
+    row.wire += bytes;
+  }
+
   void add(MoveOpInterface move, StepPhase phase, int64_t times) {
     SmallVector<StringRef> axes;
     for (StringAttr axis : move.getMoveAxes())
@@ -76,7 +95,9 @@ private:
   }
 
   MeshAttr mesh;
-  std::set<std::tuple<std::string, std::vector<int64_t>, std::vector<int64_t>>> boxes;
+  StringAttr stageAxis;
+  Boxes &boxes;
+  std::set<std::pair<int64_t, int64_t>> flows; ///< that end here
 };
 
 /// An integer where it fits.
@@ -86,47 +107,87 @@ json::Value number(double value) {
   return value;
 }
 
+/// The ranks that run the program of a stage: all without stages.
+SmallVector<int64_t> ranksOf(MeshAttr mesh, StringAttr stageAxis, int64_t stage) {
+  SmallVector<int64_t> ranks;
+  int64_t inner = 1, size = 1, numRanks = mesh ? mesh.numRanks() : 1;
+  if (stageAxis) {
+    size = mesh.size(stageAxis);
+    for (int64_t n : mesh.getSizes().drop_front(mesh.index(stageAxis) + 1))
+      inner *= n;
+  }
+  for (int64_t rank = 0; rank < numRanks; ++rank)
+    if (!stageAxis || rank / inner % size == stage)
+      ranks.push_back(rank);
+  return ranks;
+}
+
+json::Array numbers(ArrayRef<int64_t> values) {
+  json::Array array;
+  llvm::append_range(array, values);
+  return array;
+}
+
 } // namespace
 
 FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
-  auto functions = llvm::to_vector(planned.getOps<func::FuncOp>());
-  auto arenas = llvm::to_vector(planned.getOps<ArenaOp>());
-  if (functions.size() != 1 || arenas.size() != 1 || !functions[0].getBody().hasOneBlock()) {
-    planned.emitError() << "a report needs a planned program: one function and one pc.arena (pc-plan-memory)";
-    return failure();
-  }
-  Block &body = functions[0].getBody().front();
-  MeshAttr mesh = meshOf(planned);
-  int64_t numRanks = mesh ? mesh.numRanks() : 1, arenaBytes = arenas[0].getBytes();
-  Totals totals(mesh);
-  totals.add(body);
-  MemoryUse use = MemoryProfile(body).atPeak(arenaBytes);
-  json::Object memory;
-  for (int kind = 0; kind < numMemoryKinds; ++kind)
-    memory[memoryKindName(static_cast<MemoryKind>(kind))] = use[kind];
-
+  StringAttr stageAxis = stageAxisOf(planned);
+  Boxes boxes;
+  int64_t parameters = 0;
+  double flops = 0;
   json::Object axes;
-  if (mesh)
-    for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes()))
-      axes[name.str()] = size;
-  json::Array ranks;
-  for (int64_t rank = 0; rank < numRanks; ++rank)
-    ranks.push_back(rank);
-  json::Array traffic;
-  for (auto &[key, row] : totals.traffic)
-    traffic.push_back(json::Object{{"axis", std::get<0>(key)},
-                                   {"move", std::get<1>(key)},
-                                   {"phase", std::get<2>(key)},
-                                   {"count", row.count},
-                                   {"payload_bytes", row.payload},
-                                   {"wire_bytes", row.wire}});
-  json::Object rank{{"ranks", std::move(ranks)},
-                    {"arena_bytes", json::Object{{"device", arenaBytes}, {"host", 0}}},
-                    {"memory", std::move(memory)},
-                    {"traffic", std::move(traffic)}};
+  /// Figures, and the ranks that share them.
+  SmallVector<std::pair<json::Object, SmallVector<int64_t>>> entries;
+  for (ModuleOp program : programsOf(planned)) {
+    auto functions = llvm::to_vector(program.getOps<func::FuncOp>());
+    auto arenas = llvm::to_vector(program.getOps<ArenaOp>());
+    if (functions.size() != 1 || arenas.size() != 1 || !functions[0].getBody().hasOneBlock()) {
+      program.emitError() << "a report needs a planned program: one function and one pc.arena (pc-plan-memory)";
+      return failure();
+    }
+    Block &body = functions[0].getBody().front();
+    MeshAttr mesh = meshOf(program);
+    int64_t arenaBytes = arenas[0].getBytes();
+    Totals totals(mesh, stageAxis, boxes);
+    totals.add(body);
+    MemoryUse use = MemoryProfile(body).atPeak(arenaBytes);
+    json::Object memory;
+    for (int kind = 0; kind < numMemoryKinds; ++kind)
+      memory[memoryKindName(static_cast<MemoryKind>(kind))] = use[kind];
+    if (mesh)
+      for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes()))
+        axes[name.str()] = size;
+    SmallVector<int64_t> ranks = ranksOf(mesh, stageAxis, stageOf(program));
+    parameters += totals.parameters;
+    flops += totals.flops * static_cast<double>(ranks.size());
+    json::Array traffic;
+    for (auto &[key, row] : totals.traffic)
+      traffic.push_back(json::Object{{"axis", std::get<0>(key)},
+                                     {"move", std::get<1>(key)},
+                                     {"phase", std::get<2>(key)},
+                                     {"count", row.count},
+                                     {"payload_bytes", row.payload},
+                                     {"wire_bytes", row.wire}});
+    json::Object figures{{"arena_bytes", json::Object{{"device", arenaBytes}, {"host", totals.messageBytes}}},
+                         {"memory", std::move(memory)},
+                         {"traffic", std::move(traffic)}};
+    auto same = llvm::find_if(entries, [&](const auto &entry) { return entry.first == figures; });
+    if (same == entries.end())
+      entries.push_back({std::move(figures), std::move(ranks)});
+    else
+      llvm::append_range(same->second, ranks);
+  }
+  for (auto &[figures, ranks] : entries) {
+    llvm::sort(ranks);
+    figures["ranks"] = numbers(ranks);
+  }
+  llvm::sort(entries, [](const auto &a, const auto &b) { return a.second.front() < b.second.front(); });
+  json::Array perRank;
+  for (auto &entry : entries)
+    perRank.push_back(std::move(entry.first));
   return json::Value(json::Object{{"plan", plan.str()},
                                   {"mesh", std::move(axes)},
-                                  {"parameters", totals.parameters},
-                                  {"flops_per_step", number(totals.flops * static_cast<double>(numRanks))},
-                                  {"per_rank", json::Array{std::move(rank)}}});
+                                  {"parameters", parameters},
+                                  {"flops_per_step", number(flops)},
+                                  {"per_rank", std::move(perRank)}});
 }

@@ -4,7 +4,7 @@
 #include "mlir/Support/FileUtilities.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/Cost/Report.h"
-#include "pc/IR/PC.h"
+#include "pc/IR/Stages.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
@@ -61,7 +61,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
     return PCRT_INTERNAL;
   if (options.memoryLimit > 0) {
     int64_t bytes = 0;
-    module.walk([&](ArenaOp arena) { bytes = arena.getBytes(); });
+    module.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
     if (bytes > options.memoryLimit) {
       module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows "
                          << options.memoryLimit << "; use more ranks, more microbatches or a smaller batch";
@@ -89,6 +89,10 @@ pcrt_status pc::compile(ModuleOp module, const CompileOptions &options) {
                                        [&](llvm::raw_ostream &os) { os << options.plan.text(module.getContext()); }))
       return status;
   for (const PhaseInfo &info : phases()) {
+    if (info.phase == Phase::Kernels && options.cuda && stageAxisOf(module)) {
+      module.emitError() << "pipelines do not run on CUDA devices yet; use --target=cpu, or a mesh without stages";
+      return PCRT_INFEASIBLE;
+    }
     if (info.phase == Phase::Kernels) { // the program's description quotes its plan
       OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
       options.plan.build(builder);

@@ -16,6 +16,8 @@ bool pc::isLeaf(Operation *op) {
 void Liveness::number(Block &block) {
   for (Operation &op : block) {
     positions[&op] = numPositions++;
+    if (isa<MicrobatchOp>(op)) // a view of a leaf
+      continue;
     for (Value result : op.getResults())
       if (!isa<TicketType>(result.getType()))
         order.push_back(result);

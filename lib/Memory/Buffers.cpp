@@ -40,6 +40,8 @@ Buffers::Buffers(Block &body, const Liveness &liveness) : liveness(liveness) {
     for (auto [argument, operand] : llvm::zip(accumulate.getBody().getArguments(), accumulate.getInputs()))
       number[argument] = number.lookup(operand);
   });
+  for (auto view : body.getOps<MicrobatchOp>())
+    number[view.getElement()] = number.lookup(view.getStack());
   shareYields(body);
   shareUpdates(body);
   body.walk<WalkOrder::PreOrder>([&](Operation *op) {

@@ -34,7 +34,7 @@ private:
   const Liveness &liveness;
   llvm::SmallVector<Buffer> buffers; ///< per value; the first one of a group holds what the group is
   mutable llvm::SmallVector<unsigned> parent;
-  llvm::DenseMap<mlir::Value, unsigned> number; ///< block arguments of accumulations: that of the stack
+  llvm::DenseMap<mlir::Value, unsigned> number; ///< block arguments of accumulations and microbatches: that of the stack
 };
 
 } // namespace pc

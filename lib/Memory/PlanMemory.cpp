@@ -126,6 +126,12 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     for (auto accumulate : body.getOps<AccumulateOp>())
       for (auto [argument, operand] : llvm::zip(accumulate.getBody().getArguments(), accumulate.getInputs()))
         argument.setType(withEncoding(argument.getType(), cast<RankedTensorType>(operand.getType()).getEncoding()));
+    for (auto view : body.getOps<MicrobatchOp>()) {
+      int64_t stack = cast<HomeAttr>(cast<RankedTensorType>(view.getStack().getType()).getEncoding()).getOffset();
+      Value element = view.getElement();
+      int64_t offset = stack + static_cast<int64_t>(view.getIndex()) * byteSize(element.getType());
+      element.setType(withEncoding(element.getType(), HomeAttr::get(&getContext(), offset)));
+    }
     return base + solution.bytes;
   }
 

@@ -185,6 +185,15 @@ private:
     return success();
   }
 
+  /// (A6) Leaves lie still, so nobody keeps track of who reads a view of one.
+  LogicalResult replay(MicrobatchOp view) {
+    Value stack = view.getStack(), element = view.getElement();
+    int64_t offset = static_cast<int64_t>(view.getIndex()) * byteSize(element.getType());
+    if (!stack.getDefiningOp() || !isLeaf(stack.getDefiningOp()) || homeOf(element) != homeOf(stack) + offset)
+      return view.emitOpError() << "does not lie in its stack, a leaf (A6)";
+    return success();
+  }
+
   /// (A2), and the results of an accumulation.
   LogicalResult replay(AccumulateOp accumulate) {
     bool once = accumulate.getMicrobatches() == 1;
@@ -265,6 +274,11 @@ private:
       }
       // Pending uses are from here on those that come later than this op.
       read(&op, later);
+      if (auto view = dyn_cast<MicrobatchOp>(op)) {
+        if (failed(replay(view)))
+          return failure();
+        continue;
+      }
       if (auto update = dyn_cast<UpdateOp>(op); update && failed(replay(update)))
         return failure();
       for (OpResult result : op.getResults())

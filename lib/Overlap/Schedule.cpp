@@ -6,6 +6,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Sharing.h"
+#include "pc/IR/Stages.h"
 #include "pc/Overlap/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -36,7 +37,7 @@ std::string unitName(StringRef tensor) {
 
 class BlockScheduler {
 public:
-  BlockScheduler(Block &block, MeshAttr mesh) : block(block), mesh(mesh) {}
+  BlockScheduler(Block &block, MeshAttr mesh, StringAttr stageAxis) : block(block), mesh(mesh), stageAxis(stageAxis) {}
 
   void run(const ScheduleLimits &limits) {
     sinkUpdates();
@@ -58,10 +59,11 @@ public:
   }
 
 private:
-  /// Whether `op` is a move between two or more ranks.
+  /// Whether `op` is a move between two or more ranks. Moves between stages stay as they are: each stage's program is
+  /// scheduled by itself, and all of them have to run these in one order.
   bool sends(Operation *op) const {
     auto move = dyn_cast_or_null<MoveOpInterface>(op);
-    return move && hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1;
+    return move && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) && hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1;
   }
 
   /// An update only names its value, so those of moved values can come last, and nothing in the block waits for them.
@@ -204,6 +206,7 @@ private:
 
   Block &block;
   MeshAttr mesh;
+  StringAttr stageAxis; ///< null: one program for all ranks
   SmallVector<Operation *> ops; ///< of the block, as it was
   llvm::DenseMap<Operation *, int64_t> position;
   int64_t numLate = 0; ///< updates behind everything else
@@ -231,6 +234,7 @@ struct Schedule : pc::impl::ScheduleBase<Schedule> {
 
   void runOnOperation() override {
     MeshAttr mesh = meshOf(getOperation());
+    StringAttr stageAxis = stageAxisOf(getOperation());
     ScheduleLimits limits;
     limits.bucketBytes = bucketBytes;
     limits.depth = prefetch;
@@ -244,8 +248,8 @@ struct Schedule : pc::impl::ScheduleBase<Schedule> {
         bringMovesIn(accumulate);
       }
       for (auto accumulate : body.getOps<AccumulateOp>())
-        BlockScheduler(accumulate.getBody().front(), mesh).run(limits);
-      BlockScheduler(body, mesh).run(limits);
+        BlockScheduler(accumulate.getBody().front(), mesh, stageAxis).run(limits);
+      BlockScheduler(body, mesh, stageAxis).run(limits);
     }
   }
 };

@@ -113,7 +113,7 @@ public:
 
   LogicalResult run(Block &block) {
     for (Operation &op : block) {
-      if (isLeaf(&op))
+      if (isLeaf(&op) || isa<MicrobatchOp>(op)) // a view of a leaf
         continue;
       LogicalResult result = success();
       if (auto accumulate = dyn_cast<AccumulateOp>(op))

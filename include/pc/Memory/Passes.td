@@ -35,7 +35,8 @@ def VerifyMemory : Pass<"pc-verify-memory", "mlir::ModuleOp"> {
     value outside of kernels at a multiple of 64 inside of it; (A2) block arguments of accumulations lie where their operands lie;
     (A3) a result overlaps no value with pending uses, except one that it may be written over, at the same offset; (A4) an update
     finds its value in the leaf's home, or copies when nothing reads the old one any more; (A5) what a started move reads is held until
-    its wait, and what it writes is free at its start, or the input of a move that works in place and is read by nothing else.
+    its wait, and what it writes is free at its start, or the input of a move that works in place and is read by nothing else; (A6) a microbatch
+    lies in its stack, which is a leaf.
   }];
 }
 
