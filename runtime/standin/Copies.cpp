@@ -211,8 +211,10 @@ static CUresult fill(const char *function, CUdeviceptr at, Value value, size_t c
   Work work;
   work.name = "memset";
   work.accesses = {{pointer(at), bytes, 1}};
+  work.fills = true;
   work.run = [=](std::vector<Access> &) {
-    std::fill_n(static_cast<Value *>(writable(pointer(at))), count, value);
+    if (!takeFresh(pointer(at), bytes) || value != 0)
+      std::fill_n(static_cast<Value *>(writable(pointer(at))), count, value);
     workOnHost += pinned;
     return std::string();
   };

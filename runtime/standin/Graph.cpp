@@ -76,7 +76,7 @@ PC_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
   Lock lock(driverMutex());
   if (CUresult result = checkExec(exec, __func__))
     return result;
-  return enqueue(stream, {"graph upload", {}, {}, {}, {}, {}}, __func__);
+  return enqueue(stream, {"graph upload", {}, {}, {}, {}, {}, false}, __func__);
 }
 
 PC_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
@@ -86,7 +86,7 @@ PC_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (deviceOf(stream) >= 0 && stream->capture)
     return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuGraphLaunch: graphs inside graphs");
   // The begin comes after the stream and after the graph's previous launch.
-  if (CUresult result = enqueue(stream, {"graph begin", {}, {}, {}, {}, {}}, __func__))
+  if (CUresult result = enqueue(stream, {"graph begin", {}, {}, {}, {}, {}, false}, __func__))
     return result;
   std::vector<ItemRef> begin = stream->heads;
   if (exec->last)
@@ -106,7 +106,7 @@ PC_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   stream->heads = begin;
   for (auto &[node, item] : launched)
     stream->heads.push_back(item);
-  if (CUresult result = enqueue(stream, {"graph end", {}, {}, {}, {}, {}}, __func__))
+  if (CUresult result = enqueue(stream, {"graph end", {}, {}, {}, {}, {}, false}, __func__))
     return result;
   exec->last = stream->heads.front();
   return CUDA_SUCCESS;

@@ -9,6 +9,7 @@
 #include <map>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace pc::standin;
 
@@ -24,7 +25,8 @@ using Ranges = std::map<uintptr_t, Range>; ///< By begin.
 struct Physical {
   int fd;
   int64_t bytes;
-  int uses = 1; ///< The handle itself and its mappings.
+  int uses = 1;      ///< The handle itself and its mappings.
+  bool fresh = true; ///< Zeros: it was never accessible.
 };
 
 struct Mapping {
@@ -35,6 +37,7 @@ struct Mapping {
 struct MemoryState {
   Ranges device, pinned, reserved, named, polled;
   std::map<uintptr_t, Mapping> mapped;
+  std::map<uintptr_t, int64_t> fresh; ///< Mapped, zeros, to be poisoned.
   std::map<unsigned long long, Physical> physical;
   std::map<uintptr_t, int64_t> hostAllocations; ///< Of cuMemHostAlloc.
   unsigned long long nextHandle = 1;
@@ -134,10 +137,28 @@ void pc::standin::setWritten(const void *begin, int64_t bytes) {
     checker->setState(begin, bytes, ByteState::Written);
 }
 
-/// Poisons memory that has become accessible, and forgets who used it before.
-static void openMemory(uintptr_t begin, int64_t bytes) {
+void pc::standin::poisonFresh() {
+  for (auto [begin, bytes] : std::exchange(memory().fresh, {}))
+    memset(reinterpret_cast<void *>(begin), 0xff, bytes);
+}
+
+bool pc::standin::takeFresh(const void *begin, int64_t bytes) {
+  auto it = memory().fresh.find(address(begin));
+  bool whole = it != memory().fresh.end() && it->second == bytes;
+  if (whole)
+    memory().fresh.erase(it);
+  else
+    poisonFresh();
+  return whole;
+}
+
+/// Poisons memory that has become accessible (`fresh`: later), and forgets who used it before.
+static void openMemory(uintptr_t begin, int64_t bytes, bool fresh = false) {
   void *at = reinterpret_cast<void *>(begin);
-  memset(at, 0xff, bytes);
+  if (fresh)
+    memory().fresh[begin] = bytes;
+  else
+    memset(at, 0xff, bytes);
   forgetAccesses(at, bytes);
   if (AccessChecker *checker = accessChecker()) {
     checker->addRegion(at, bytes);
@@ -148,6 +169,7 @@ static void openMemory(uintptr_t begin, int64_t bytes) {
 /// What was accessible is so no more.
 static void closeMemory(uintptr_t begin, int64_t bytes) {
   void *at = reinterpret_cast<void *>(begin);
+  memory().fresh.erase(begin);
   forgetAccesses(at, bytes);
   if (AccessChecker *checker = accessChecker())
     checker->removeRegion(at);
@@ -400,7 +422,8 @@ PC_EXPORT CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAcces
     mprotect(reinterpret_cast<void *>(begin), it->second.bytes, accessible ? PROT_READ | PROT_WRITE : PROT_NONE);
     if (accessible && !memory().device.count(begin)) {
       memory().device[begin] = {it->second.bytes, "mapped device memory"};
-      openMemory(begin, it->second.bytes);
+      Physical &physical = memory().physical.at(it->second.handle);
+      openMemory(begin, it->second.bytes, std::exchange(physical.fresh, false));
     } else if (!accessible) {
       if (memory().device.erase(begin))
         closeMemory(begin, it->second.bytes);

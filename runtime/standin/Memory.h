@@ -2,7 +2,7 @@
 //
 // Device memory is host memory that only items should touch: reserved ranges
 // without access rights, physical memory as anonymous files that are mapped into
-// them, poisoned with 0xff (NaN in every float type) when they become accessible.
+// them, poisoned with 0xff (NaN in every float type) before they are used.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PC_STANDIN_MEMORY_H
@@ -26,6 +26,12 @@ int64_t bytesFrom(const void *begin);
 
 /// "bytes [0, 256) of the arena": for reports.
 std::string describeMemory(const void *begin, int64_t bytes);
+
+/// Mapped memory is poisoned when the first work runs: a program most often begins by filling all of it.
+void poisonFresh();
+/// For a fill of [begin, begin + bytes): true where that is fresh memory as a whole, which is zeros then, and no longer
+/// to be poisoned. Otherwise poisons.
+bool takeFresh(const void *begin, int64_t bytes);
 
 /// Whether the host polls this byte (pc_standin_polled).
 bool isPolled(const void *at);

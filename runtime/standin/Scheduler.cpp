@@ -133,6 +133,8 @@ static void run(const ItemRef &item) {
   };
   check(work.accesses);
   GuardsOff mayLook;
+  if ((work.run || work.start) && !work.fills)
+    poisonFresh();
   if (item->check)
     fail(*item, item->check());
   runsItem = true;

@@ -43,6 +43,7 @@ struct Work {
   std::function<bool(const Item &)> mayStart;
   /// Called when an item of this work is submitted; may set its `check` and `ticket`.
   std::function<void(Item &)> prepare;
+  bool fills = false; ///< It takes fresh memory (Memory.h) by itself.
 };
 
 using ItemRef = std::shared_ptr<Item>;

@@ -51,7 +51,8 @@ struct Region {
   const uint8_t *begin;
   size_t bytes;
   Cell *cells;
-  ByteState *states;
+  ByteState *states; ///< Where Unallocated, the state is `base`.
+  ByteState base = ByteState::Unallocated;
   uint8_t *touched; ///< a line: 1 if the last launch was there
 
   Region(const void *begin, size_t bytes)
@@ -62,6 +63,22 @@ struct Region {
     munmap(cells, (bytes / 2 + 1) * sizeof(Cell));
     munmap(states, bytes / 2 + 1);
     munmap(touched, bytes / lineBytes + 1);
+  }
+  ByteState stateOf(size_t i) const { return states[i] == ByteState::Unallocated ? base : states[i]; }
+  /// Of a whole region nothing but `base` needs memory.
+  void setStates(size_t first, size_t end, ByteState value) {
+    size_t all = (bytes + 1) / 2;
+    if (first == 0 && end == all) {
+      base = value;
+      madvise(states, bytes / 2 + 1, MADV_DONTNEED);
+      return;
+    }
+    if (value == ByteState::Unallocated && base != ByteState::Unallocated) {
+      for (size_t i = 0; i < all; ++i)
+        states[i] = stateOf(i);
+      base = ByteState::Unallocated;
+    }
+    std::memset(states + first, int(value), end - first);
   }
   bool holds(const uint8_t *p, size_t n) const { return p >= begin && n <= bytes && p <= begin + (bytes - n); }
 };
@@ -185,7 +202,7 @@ void AccessChecker::setState(const void *begin, size_t bytes, ByteState value) {
     const uint8_t *low = std::max(from, region->begin), *high = std::min(from + bytes, region->begin + region->bytes);
     if (low < high) {
       size_t first = size_t(low - region->begin) / 2, end = (size_t(high - region->begin) + 1) / 2;
-      std::memset(region->states + first, int(value), end - first);
+      region->setStates(first, end, value);
     }
   }
 }
@@ -196,7 +213,7 @@ bool AccessChecker::unwritten(const void *begin, size_t bytes, const void **firs
   if (!region)
     return false;
   for (size_t i = size_t(p - region->begin) / 2, end = (size_t(p - region->begin) + bytes + 1) / 2; i < end; ++i)
-    if (region->states[i] != ByteState::Written) {
+    if (region->stateOf(i) != ByteState::Written) {
       if (first)
         *first = region->begin + 2 * i;
       return true;
@@ -315,7 +332,7 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
   size_t offset = size_t(p - region->begin);
   for (size_t i = offset / 2; i < (offset + bytes + 1) / 2; ++i) {
     Cell &cell = region->cells[i];
-    ByteState &known = region->states[i];
+    ByteState known = region->stateOf(i);
     const uint8_t *at = std::max(p, region->begin + 2 * i);
     if (known == ByteState::Unallocated)
       return report("out of bounds", at, ", where nothing is allocated");
@@ -328,7 +345,7 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
     if (write && !same && s.unordered(cell.read, thread, atomic, isShared))
       return report("data race", at, ", unordered with a read of " + s.name(cell.read));
     if (write) {
-      known = ByteState::Written;
+      region->states[i] = ByteState::Written;
       cell.write = mine;
     }
     if (read && !atomic)

@@ -295,8 +295,23 @@ void testMemory() {
   CHECK(cuMemsetD32Async(base, 0, 1, stream) == CUDA_ERROR_INVALID_VALUE); // mapped, not accessible
   CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   OK(cuMemSetAccess(base, 2 * granule, &access, 1));
-  for (size_t at : {granule - 1, granule}) // poison, on both sides of the border
-    CHECK(*reinterpret_cast<unsigned char *>(base + at) == 0xff);
+  unsigned char byte = 0;
+  // The second mapping is filled as a whole before anything else. The first one is poison then, up to the border.
+  OK(cuMemsetD32Async(base + granule, 0, granule / 4, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuMemcpyDtoH_v2(&byte, base + granule, 1));
+  CHECK(byte == 0);
+  for (size_t at : {size_t(0), granule - 1}) {
+    OK(cuMemcpyDtoH_v2(&byte, base + at, 1));
+    CHECK(byte == 0xff);
+  }
+  // Memory that was used before is poisoned again.
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  OK(cuMemSetAccess(base + granule, granule, &access, 1));
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  OK(cuMemSetAccess(base + granule, granule, &access, 1));
+  OK(cuMemcpyDtoH_v2(&byte, base + granule, 1));
+  CHECK(byte == 0xff);
   OK(cuMemsetD32Async(base, 0, granule / 2, stream));
   CHECK(cuMemsetD32Async(base, 0, granule / 2 + 1, stream) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemAddressFree(base, 4 * granule) == CUDA_ERROR_INVALID_VALUE); // still mapped
