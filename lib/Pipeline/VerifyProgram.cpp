@@ -17,7 +17,8 @@ std::string pc::pipeline::text(const Instruction &x) {
   }
   std::string all;
   for (const Part &part : x.parts)
-    all += (all.empty() ? "" : ", ") + std::string(part.send ? "send " : "receive ") + text(part.message) +
+    all += (all.empty() ? "" : ", ") + std::string(part.send ? "send " : "receive ") +
+           (part.input ? text(part.message) : "sum (flow " + std::to_string(part.channel.flow) + ")") +
            (part.send ? " -> stage " + std::to_string(part.channel.destination)
                       : " <- stage " + std::to_string(part.channel.source));
   return all;

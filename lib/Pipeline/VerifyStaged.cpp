@@ -1,5 +1,11 @@
 //===- VerifyStaged.cpp - Check the programs of all stages together ------------------------===//
+// Reads, has the schedule library check, and counts what is added up.
+//===-----------------------------------------------------------------------------===//
+#include "StagePrograms.h"
 #include "pc/Pipeline/Passes.h"
+
+#include "llvm/Support/Regex.h"
+#include <set>
 
 namespace pc {
 #define GEN_PASS_DEF_VERIFYSTAGED
@@ -8,9 +14,53 @@ namespace pc {
 
 using namespace mlir;
 using namespace pc;
+using namespace pc::pipeline;
+
+/// The constraint that a fault breaks.
+static StringRef constraintOf(StringRef fault) {
+  if (fault == "channel")
+    return "P3";
+  if (fault == "collective")
+    return "P4";
+  return fault == "deadlock" ? "P5" : "P2";
+}
+
+/// The fault, and the ops of the instructions that it names ("stage 2 #5").
+static LogicalResult report(const StagePrograms &stages, const Fault &fault) {
+  static llvm::Regex place("stage ([0-9]+) #([0-9]+)");
+  SmallVector<std::pair<int, int>> named;
+  StringRef rest = fault.text;
+  for (SmallVector<StringRef> match; place.match(rest, &match);) {
+    std::pair<int, int> at;
+    if (!match[1].getAsInteger(10, at.first) && !match[2].getAsInteger(10, at.second) && !llvm::is_contained(named, at))
+      named.push_back(at);
+    rest = rest.substr(match[0].end() - rest.begin());
+  }
+  Location loc = stages.steps.front()->getLoc();
+  if (!named.empty())
+    loc = stages.ops[named[0].first][named[0].second]->getLoc();
+  InFlightDiagnostic error = emitError(loc) << "the stages do not fit together: " << fault.kind << ": " << fault.text
+                                            << " (" << constraintOf(fault.kind) << ")";
+  for (auto [stage, index] : named) {
+    Operation *op = stages.ops[stage][index];
+    error.attachNote(op->getLoc()) << "stage " << stage << " #" << index << " is '" << op->getName() << "' of "
+                                   << sourceName(op);
+  }
+  return error;
+}
 
 namespace {
 struct VerifyStaged : pc::impl::VerifyStagedBase<VerifyStaged> {
-  void runOnOperation() override {}
+  void runOnOperation() override {
+    markAllAnalysesPreserved();
+    if (getOperation().getOps<ModuleOp>().empty())
+      return; // one stage
+    FailureOr<StagePrograms> stages = StagePrograms::read(getOperation());
+    if (failed(stages))
+      return signalPassFailure();
+    std::optional<Fault> fault = verify(stages->problem, stages->program, stages->options);
+    if (fault ? failed(report(*stages, *fault)) : failed(checkSums(*stages)))
+      signalPassFailure();
+  }
 };
 } // namespace

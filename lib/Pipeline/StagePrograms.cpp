@@ -1,0 +1,267 @@
+//===- StagePrograms.cpp - What stages do, read from their programs ------------------------===//
+// A task's receives stand behind its `pc.task`, its sends in front of the next one, so the tasks say which message a
+// send or receive is about.
+//===-----------------------------------------------------------------------------===//
+#include "StagePrograms.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::pipeline;
+
+namespace {
+
+std::optional<Kind> kindOf(TaskKind kind) {
+  switch (kind) {
+  case TaskKind::Forward:
+    return Kind::F;
+  case TaskKind::Recompute:
+    return Kind::R;
+  case TaskKind::Backward:
+    return Kind::B;
+  case TaskKind::Weight:
+    return Kind::W;
+  case TaskKind::Optimizer:
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+class Reader {
+public:
+  Reader(ModuleOp module, StagePrograms &all) : module(module), all(all) {}
+
+  LogicalResult run() {
+    all.axis = module->getAttrOfType<StringAttr>("pc.stage_axis");
+    if (!all.axis)
+      return module.emitError() << "has programs of stages but no attribute 'pc.stage_axis' (P1)";
+    for (ModuleOp stage : module.getOps<ModuleOp>())
+      if (failed(readModule(stage)))
+        return failure();
+    MeshAttr mesh = meshOf(all.steps.front());
+    if (!mesh || mesh.size(all.axis) != all.stages())
+      return module.emitError() << "has programs of " << all.stages() << " stages, the axis '" << all.axis.getValue()
+                                << "' has " << (mesh ? mesh.size(all.axis) : 0) << " (P1)";
+    if (failed(readProblem()))
+      return failure();
+    all.ops.resize(all.stages());
+    all.program.devices.resize(all.stages());
+    std::vector<int> everybody;
+    for (int stage = 0; stage < all.stages(); ++stage) {
+      everybody.push_back(stage);
+      if (failed(readStage(stage)))
+        return failure();
+    }
+    for (auto &instructions : all.program.devices)
+      for (Instruction &instruction : instructions)
+        if (instruction.type == Instruction::Collective)
+          all.program.groups[instruction.group] = everybody;
+    return checkEnds();
+  }
+
+private:
+  LogicalResult readModule(ModuleOp stage) {
+    auto number = stage->getAttrOfType<IntegerAttr>("pc.stage");
+    auto step = stage.lookupSymbol<func::FuncOp>("step");
+    if (!number || number.getInt() != all.stages())
+      return stage.emitError() << "expected 'pc.stage = " << all.stages() << "' here (P1)";
+    if (!step || !step.getBody().hasOneBlock())
+      return stage.emitError() << "expected a function @step of one block (P1)";
+    all.steps.push_back(step);
+    if (meshOf(stage) != meshOf(all.steps.front()))
+      return stage.emitError() << "has another mesh than stage 0 (P1)";
+    return success();
+  }
+
+  /// Which tasks there must be: those of the chunks that are named, for every microbatch that the inputs have.
+  LogicalResult readProblem() {
+    Problem &p = all.problem;
+    p.devices = all.stages();
+    for (auto [stage, step] : llvm::enumerate(all.steps)) {
+      for (auto element : step.getOps<MicrobatchOp>())
+        p.microbatches = std::max<int>(p.microbatches, cast<ShapedType>(element.getStack().getType()).getDimSize(0));
+      for (auto task : step.getOps<TaskOp>()) {
+        if (task.getKind() == TaskKind::Optimizer)
+          continue;
+        if (*task.getChunk() >= (1 << 16) || *task.getMicrobatch() >= (1 << 20))
+          return task.emitOpError() << "has a chunk or microbatch beyond all bounds (P2)";
+        size_t chunk = *task.getChunk();
+        if (chunk >= p.device.size()) {
+          p.device.resize(chunk + 1, -1);
+          p.recompute.resize(chunk + 1);
+        }
+        if (p.device[chunk] < 0)
+          p.device[chunk] = static_cast<int>(stage);
+        p.split |= task.getKind() == TaskKind::Weight;
+        p.recompute[chunk] += task.getKind() == TaskKind::Recompute;
+      }
+    }
+    p.forward = p.backward = p.weight = std::vector<double>(p.device.size());
+    if (auto none = llvm::find(p.device, -1); none != p.device.end() || p.device.empty())
+      return module.emitError() << "no stage has a task of chunk " << none - p.device.begin() << " (P2)";
+    return success();
+  }
+
+  int add(int stage, Operation *op, Instruction instruction) {
+    if (instruction.stream == "compute")
+      instruction.after = std::exchange(waitedFor, {});
+    all.program.devices[stage].push_back(std::move(instruction));
+    all.ops[stage].push_back(op);
+    return static_cast<int>(all.ops[stage].size()) - 1;
+  }
+
+  /// The task itself stands behind its receives.
+  void flush(int stage) {
+    if (!pending)
+      return;
+    if (std::optional<Kind> kind = kindOf(pending.getKind()))
+      add(stage, pending, Instruction::compute(*task));
+    pending = {};
+  }
+
+  LogicalResult readStage(int stage) {
+    task.reset();
+    pending = {};
+    waitedFor.clear();
+    std::map<Operation *, int> started;
+    bool optimizer = false;
+    for (Operation &op : all.steps[stage].getBody().front()) {
+      if (auto marker = dyn_cast<TaskOp>(op)) {
+        flush(stage);
+        pending = marker;
+        task.reset();
+        optimizer = marker.getKind() == TaskKind::Optimizer;
+        if (std::optional<Kind> kind = kindOf(marker.getKind()))
+          task = Task{*kind, static_cast<int>(*marker.getChunk()), static_cast<int>(*marker.getMicrobatch())};
+        continue;
+      }
+      if (isa<ReceiveOp, SendOp>(op)) {
+        if (!task && !optimizer)
+          return op.emitOpError() << "stands in front of the first task (P2)";
+        if (failed(isa<SendOp>(op) ? readSend(stage, cast<SendOp>(op)) : readReceive(stage, cast<ReceiveOp>(op))))
+          return failure();
+        continue;
+      }
+      // Leaves and what is made of them alone may stand anywhere.
+      if (!task && !optimizer && isa<UpdateOp, OutputOp, SeedOp>(op))
+        return op.emitOpError() << "stands in front of the first task (P2)";
+      if (auto wait = dyn_cast<WaitOp>(op)) {
+        if (auto it = started.find(wait.getStart()); it != started.end())
+          waitedFor.push_back(it->second);
+        continue;
+      }
+      MoveOpInterface move;
+      if (auto start = dyn_cast<StartOp>(op))
+        move = start.getMoves().front();
+      else
+        move = dyn_cast<MoveOpInterface>(op);
+      if (!move || !all.isOverStages(move))
+        continue; // within a stage every rank does the same: nothing to match
+      flush(stage);
+      std::string tag = std::string(moveName(move.getMoveKind())) + typeText(op.getOperand(0));
+      Instruction call = Instruction::collective(groupOf(move), tag);
+      if (isa<StartOp>(op)) {
+        call.stream = call.group;
+        if (!all.ops[stage].empty())
+          call.after.push_back(static_cast<int>(all.ops[stage].size()) - 1);
+      }
+      started[&op] = add(stage, &op, std::move(call));
+    }
+    flush(stage);
+    return success();
+  }
+
+  static std::string groupOf(MoveOpInterface move) {
+    std::string name;
+    for (StringAttr axis : move.getMoveAxes())
+      name += (name.empty() ? "" : "+") + axis.str();
+    return name;
+  }
+  static std::string typeText(Value value) {
+    std::string text = " of ";
+    llvm::raw_string_ostream(text) << withEncoding(value.getType(), {});
+    return text;
+  }
+
+  /// What stages exchange behind their tasks is named by the first task of the chunk that comes first on its source.
+  Part exchanged(bool send, int source, int destination, int flow) {
+    int chunk = static_cast<int>(llvm::find(all.problem.device, source) - all.problem.device.begin());
+    chunk = std::min(chunk, all.problem.chunks() - 1);
+    return {send, {source, destination, Kind::F, chunk, flow}, {Kind::F, chunk, 0}, /*input=*/false};
+  }
+
+  template <typename Op> LogicalResult addPart(int stage, Op op, Part part) {
+    if (static_cast<int64_t>(op.getStage()) >= all.stages() || static_cast<int64_t>(op.getStage()) == stage)
+      return op.emitOpError() << "names stage " << op.getStage() << " of " << all.stages() << ", on stage " << stage
+                              << " (P3)";
+    size_t &expected = positions[{part.channel, part.send}];
+    if (op.getMessage() != expected)
+      return op.emitOpError() << "is message " << op.getMessage() << " at place " << expected << " of flow "
+                              << op.getFlow() << (part.send ? " to" : " from") << " stage " << op.getStage() << " (P3)";
+    ++expected;
+    (part.send ? sends : receives)[part.channel].push_back(op);
+    all.options.buffered = std::min<int>(all.options.buffered, op.getSlots());
+    add(stage, op, {Instruction::Transfer, "compute", {}, {part}, "", "", {}});
+    return success();
+  }
+
+  LogicalResult readSend(int stage, SendOp send) {
+    flush(stage);
+    int to = static_cast<int>(send.getStage()), flow = static_cast<int>(send.getFlow());
+    if (!task)
+      return addPart(stage, send, exchanged(true, stage, to, flow));
+    return addPart(stage, send, {true, {stage, to, task->kind, task->chunk, flow}, *task});
+  }
+
+  LogicalResult readReceive(int stage, ReceiveOp receive) {
+    int from = static_cast<int>(receive.getStage()), flow = static_cast<int>(receive.getFlow());
+    if (!task)
+      return addPart(stage, receive, exchanged(false, from, stage, flow));
+    if (!pending)
+      return receive.emitOpError() << "stands behind a send of its task (P3)";
+    Task message = *task;
+    message.chunk += task->kind == Kind::F ? -1 : 1;
+    bool exists =
+        (task->kind == Kind::F || task->kind == Kind::B) && message.chunk >= 0 && message.chunk < all.problem.chunks();
+    if (!exists)
+      return receive.emitOpError() << "stands in " << text(*task) << ", which receives nothing (P3)";
+    return addPart(stage, receive, {false, {from, stage, message.kind, message.chunk, flow}, message});
+  }
+
+  /// Messages agree in type and in the room that their flow has.
+  LogicalResult checkEnds() {
+    for (auto &[channel, list] : sends)
+      for (auto [a, b] : llvm::zip(list, receives[channel])) {
+        auto send = cast<SendOp>(a);
+        auto receive = cast<ReceiveOp>(b);
+        if (withEncoding(send.getX().getType(), placement(send.getX())) !=
+                withEncoding(receive.getValue().getType(), placement(receive.getValue())) ||
+            send.getSlots() != receive.getSlots()) {
+          InFlightDiagnostic error = receive.emitOpError() << "receives " << receive.getValue().getType() << " into "
+                                                           << receive.getSlots() << " slots (P3)";
+          error.attachNote(send.getLoc())
+              << "sent: " << send.getX().getType() << " into " << send.getSlots() << " slots";
+          return error;
+        }
+      }
+    return success();
+  }
+
+  ModuleOp module;
+  StagePrograms &all;
+  std::optional<Task> task;
+  TaskOp pending;             ///< whose ops have not begun
+  std::vector<int> waitedFor; ///< instructions that the next one of the compute stream stands behind
+  std::map<std::pair<Channel, bool>, size_t> positions;
+  std::map<Channel, std::vector<Operation *>> sends, receives;
+};
+
+} // namespace
+
+FailureOr<StagePrograms> StagePrograms::read(ModuleOp module) {
+  StagePrograms all;
+  all.options.slots = 0; // what is received is copied
+  all.options.buffered = 1 << 20;
+  if (failed(Reader(module, all).run()))
+    return failure();
+  return all;
+}

@@ -1,0 +1,37 @@
+//===- StagePrograms.h - What stages do, read from their programs --------------------------===//
+#ifndef PC_LIB_PIPELINE_STAGEPROGRAMS_H
+#define PC_LIB_PIPELINE_STAGEPROGRAMS_H
+
+#include "pc/IR/PC.h"
+#include "pc/Pipeline/Program.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace pc::pipeline {
+
+/// The programs of all stages as IR, and as the schedule library checks them. Nothing in it comes from the scheduler.
+struct StagePrograms {
+  mlir::StringAttr axis;
+  std::vector<mlir::func::FuncOp> steps; ///< per stage
+  Problem problem;                       ///< no times, no memory: which tasks there must be, and where
+  Program program;
+  VerifyOptions options;
+  std::vector<std::vector<mlir::Operation *>> ops; ///< of every instruction
+
+  /// Reads the nested modules of `module`. Fails after an error at what cannot be read or does not agree in type.
+  static mlir::FailureOr<StagePrograms> read(mlir::ModuleOp module);
+
+  int stages() const { return static_cast<int>(steps.size()); }
+  /// The stage at which a chunk's tasks run.
+  int stageOf(int chunk) const { return problem.device[chunk]; }
+  bool isOverStages(MoveOpInterface move) const { return llvm::is_contained(move.getMoveAxes(), axis); }
+};
+
+/// Counts what is added up over microbatches, chunks and stages. Fails after an error where a task works on another
+/// microbatch than its own, or where the optimizer or an output reads a sum that lacks an addend or has one twice.
+/// `stages` have been verified otherwise: nothing waits forever, messages match.
+mlir::LogicalResult checkSums(const StagePrograms &stages);
+
+} // namespace pc::pipeline
+
+#endif
