@@ -188,13 +188,19 @@ private:
   LogicalResult visitFusion(Walk &walk, FusionOp fusion) {
     Block &body = fusion.getBody().front();
     for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs()))
-      walk.states[argument] = State(walk.states[input]);
+      walk.states[argument] = take(walk, input);
     for (Operation &op : body.without_terminator())
       if (failed(visit(walk, &op)))
         return failure();
     for (auto [result, value] : llvm::zip_equal(fusion.getResults(), body.getTerminator()->getOperands()))
-      walk.states[result] = State(walk.states[value]);
+      walk.states[result] = take(walk, value);
     return success();
+  }
+
+  /// The state of an operand, moved where nothing else reads it: sums are long.
+  static State take(Walk &walk, Value value) {
+    State &state = walk.states[value];
+    return state.isTracked() && value.hasOneUse() ? std::move(state) : State(state);
   }
 
   static State local(int chunk, int64_t microbatch) {
@@ -225,17 +231,17 @@ private:
     for (Value operand : op->getOperands())
       isLocal |= walk.states[operand].is == State::Local;
     if (isa<AddOp>(op)) {
-      State a = walk.states[op->getOperand(0)], b = walk.states[op->getOperand(1)];
+      State a = take(walk, op->getOperand(0)), b = take(walk, op->getOperand(1));
       bool sums = a.isTracked() || b.isTracked() ||
                   (a.is == State::Local && b.is == State::Local && a.microbatch != b.microbatch);
       if (sums) {
         walk.states[op->getResult(0)] =
-            merge(asSum(a, op->getOperand(0)), asSum(b, op->getOperand(1)), op->getResult(0));
+            merge(asSum(std::move(a), op->getOperand(0)), asSum(std::move(b), op->getOperand(1)), op->getResult(0));
         return success();
       }
     }
     if (isUnaryLinear(op) && walk.states[op->getOperand(0)].isTracked()) {
-      walk.states[op->getResult(0)] = State(walk.states[op->getOperand(0)]);
+      walk.states[op->getResult(0)] = take(walk, op->getOperand(0));
       return success();
     }
     if (isLocal && walk.task)
