@@ -97,14 +97,16 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   return {};
 }
 
-static pcrt_status runPass(const Step &step, ModuleOp module, const CompileOptions &options) {
+/// Runs a pass on a program, or on the programs of all stages side by side.
+static pcrt_status runPass(const Step &step, ModuleOp module, bool perStage, const CompileOptions &options) {
   PassManager manager(module.getContext());
   manager.enableVerifier(false); // tactics are verified by the phase's own verifier below
   if (options.timing)
     manager.enableTiming();
   std::string message;
   llvm::raw_string_ostream errors(message);
-  if (failed(parsePassPipeline(step.pass, manager, errors))) {
+  OpPassManager &passes = perStage ? manager.nest<ModuleOp>() : manager;
+  if (failed(parsePassPipeline(step.pass, passes, errors))) {
     emitError(module.getLoc()) << "bad tactic '" << step.pass << "': " << StringRef(message).rtrim();
     return PCRT_USAGE;
   }
@@ -114,16 +116,13 @@ static pcrt_status runPass(const Step &step, ModuleOp module, const CompileOptio
 pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &options) {
   // Behind `staged`, every stage's program goes its way as if it were the only one, up to its kernels, which stages
   // share.
-  SmallVector<ModuleOp> programs = llvm::to_vector(module.getOps<ModuleOp>());
-  if (programs.empty() || phase == Phase::Kernels)
-    programs.assign({module});
+  bool staged = !module.getOps<ModuleOp>().empty();
   for (const Step &step : passesOf(phase, options))
-    for (ModuleOp program : programs)
-      if (pcrt_status status = runPass(step, program, options))
-        return status;
+    if (pcrt_status status = runPass(step, module, staged && phase != Phase::Kernels, options))
+      return status;
   // What was scheduled anew must still fit together.
-  if (phase == Phase::Scheduled && programs.front() != module)
-    if (pcrt_status status = runPass({"pc-verify-staged", PCRT_VERIFICATION}, module, options))
+  if (phase == Phase::Scheduled && staged)
+    if (pcrt_status status = runPass({"pc-verify-staged", PCRT_VERIFICATION}, module, false, options))
       return status;
   return succeeded(module.verify()) ? PCRT_OK : PCRT_VERIFICATION;
 }

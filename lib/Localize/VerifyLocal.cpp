@@ -41,6 +41,8 @@ template <typename Op> LogicalResult verifyLayout(Op op, Value value, MeshAttr m
 struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
   void runOnOperation() override {
     mesh = meshOf(getOperation());
+    leaves.clear(); // the pass may run on several modules
+    updated.clear();
     bool failed = false;
     getOperation().walk([&](Operation *op) { failed |= mlir::failed(verifyTypes(op)) || mlir::failed(verifyOp(op)); });
     if (failed)
