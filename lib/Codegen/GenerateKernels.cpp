@@ -6,6 +6,7 @@
 #include "Together.h"
 #include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
+#include "pc/IR/Liveness.h"
 #include "pc/IR/Stages.h"
 #include "pc/IR/Workspace.h"
 
@@ -71,6 +72,7 @@ private:
   LogicalResult emitGemm(EinsumOp op);
   LogicalResult emitGemm(const FusedProduct &product);
   OpOperand *summedByProduct(Value product);
+  AddOp sumOfProduct(Value product);
   FailureOr<int64_t> addMove(MoveOpInterface op);
   LogicalResult emitMove(MoveOpInterface op);
   template <typename OpT> bool isLibraryAttention(OpT op);
@@ -192,6 +194,24 @@ OpOperand *Generator::summedByProduct(Value product) {
   return &*product.use_begin();
 }
 
+/// The sum that is all that reads this product, where it may take place in the product: in a stage's program, where
+/// the gradients of microbatches are added one by one. Null if there is none.
+AddOp Generator::sumOfProduct(Value product) {
+  auto einsum = product.getDefiningOp<EinsumOp>();
+  auto sum = product.hasOneUse() ? dyn_cast<AddOp>(*product.user_begin()) : AddOp();
+  if (current || !einsum || !sum || sum->getBlock() != einsum->getBlock() || !getElementTypeOrSelf(product.getType()).isF32())
+    return {};
+  Value before = sum->getOperand(sum->getOperand(0) == product ? 1 : 0);
+  // Nobody but the sum reads what was there, from the product on.
+  Operation *source = before.getDefiningOp();
+  bool isFree = source && source->getBlock() == einsum->getBlock() && source->isBeforeInBlock(einsum) && !isLeaf(source) &&
+                homeOf(before) == homeOf(sum.getResult()) &&
+                llvm::all_of(before.getUsers(), [&](Operation *user) {
+                  return user == sum || (user->getBlock() == einsum->getBlock() && user->isBeforeInBlock(einsum) && !isa<StartOp>(user));
+                });
+  return isFree ? sum : AddOp();
+}
+
 LogicalResult Generator::emitGemm(EinsumOp op) {
   bool swapped = asGemm(op)->swapped;
   return emitGemm({op, PCRT_EPILOGUE_NONE, op.getInputs()[swapped ? 1 : 0], op.getInputs()[swapped ? 0 : 1], op.getResult(), {}, {}});
@@ -214,8 +234,9 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
                          Field::i32(dtypeOf(p.c)), Field::i32(accumulate), Field::i32(p.epilogue), Field::i32(rest)});
     return gemmTable.size() - 1;
   };
-  int64_t first = entry(false), later = -1;
-  Address to = addressOf(p.c);
+  AddOp added = p.epilogue == PCRT_EPILOGUE_NONE ? sumOfProduct(p.c) : AddOp();
+  int64_t first = entry(added != nullptr), later = -1;
+  Address to = addressOf(added ? added.getResult() : p.c);
   if (OpOperand *sum = summedByProduct(p.c)) {
     to = {homeOf(current.getResult(sum->getOperandNumber())), 0};
     later = entry(true);
@@ -406,6 +427,13 @@ LogicalResult Generator::emitOp(Operation *op) {
         return emitKernels(op, op->getOperands(), {addressOf(leaf)});
       })
       .Case([&](AccumulateOp accumulate) { return emitAccumulate(accumulate); })
+      .Case([&](AddOp add) {
+        bool done = llvm::any_of(add->getOperands(), [&](Value operand) {
+          auto product = operand.getDefiningOp<EinsumOp>();
+          return product && asGemm(product) && sumOfProduct(operand) == add;
+        });
+        return done ? success() : emitKernels(op, op->getOperands(), resultAddresses());
+      })
       .Case([&](TaskOp task) {
         microbatch = task.getMicrobatch().value_or(0);
         host.task(static_cast<int64_t>(task.getKind()), task.getChunk().value_or(0), microbatch);

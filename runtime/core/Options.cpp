@@ -40,7 +40,7 @@ Output
   --summary FILE        what was counted and measured, in the schema of pc-compile --report
   --dump-grads FILE     gradients of the first step, before clipping (safetensors)
   --dump-logits FILE    logits of the first step (safetensors)
-  --trace FILE          every kernel, matrix product and move of the last step, for Perfetto or chrome://tracing
+  --trace FILE          calls and tasks of the last step, for Perfetto or chrome://tracing
   --info                what this program is; nothing is run
   --help
 

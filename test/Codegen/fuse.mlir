@@ -63,3 +63,21 @@ func.func @cycle(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %s = pc.add %a, %p : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return %s : tensor<4x4xf32>
 }
+
+// -----
+
+// A kernel belongs to one task of a pipeline's schedule: the forward pass is not drawn into the backward pass.
+// CHECK-LABEL: func.func @tasks
+// CHECK: pc.task forward
+// CHECK-NEXT: pc.scale
+// CHECK-NEXT: pc.task backward
+// CHECK-NEXT: pc.fusion
+// CHECK-NOT: pc.fusion
+func.func @tasks(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  pc.task forward chunk 0 microbatch 0
+  %a = pc.scale %x by 2.0 : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  pc.task backward chunk 0 microbatch 0
+  %b = pc.scale %a by 3.0 : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %c = pc.add %b, %x : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %c : tensor<2x8xf32>
+}

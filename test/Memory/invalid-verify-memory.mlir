@@ -147,3 +147,13 @@ func.func @update_too_early() {
   pc.output gradient "w" %w global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
   return
 }
+
+// -----
+
+pc.arena 128
+func.func @microbatch_elsewhere() {
+  %t = pc.input hyper dims ["microbatch", "batch"] global [2, 4] layout <[_, _]> : tensor<2x4xf32, #pc.home<0>>
+  // expected-error @below {{does not lie in its stack, a leaf (A6)}}
+  %1 = pc.microbatch %t[1] : tensor<2x4xf32, #pc.home<0>> -> tensor<4xf32, #pc.home<64>>
+  return
+}

@@ -157,3 +157,26 @@ func.func @broadcast() {
   pc.output gradient "x" %c global [2, 32] layout <[_, _]> : tensor<2x32xf32>
   return
 }
+
+// -----
+
+// A microbatch is a view: element 1 lies 16 bytes behind the stack of two, and has no bytes of its own: the stack (32, 64 with
+// alignment) and what is computed from both (16 each, 64 with alignment; both are needed by the sum, which lies over the first).
+// CHECK: pc.arena 192
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch() {
+  // CHECK: pc.input {{.*}} : tensor<2x4xf32, #pc.home<0>>
+  %t = pc.input hyper dims ["microbatch", "batch"] global [2, 4] layout <[_, _]> : tensor<2x4xf32>
+  pc.task forward chunk 0 microbatch 0
+  // CHECK: pc.microbatch {{.*}} -> tensor<4xf32, #pc.home<0>>
+  %0 = pc.microbatch %t[0] : tensor<2x4xf32> -> tensor<4xf32>
+  %a = pc.scale %0 by 2.0 : (tensor<4xf32>) -> tensor<4xf32>
+  pc.task forward chunk 0 microbatch 1
+  // CHECK: pc.microbatch {{.*}} -> tensor<4xf32, #pc.home<16>>
+  %1 = pc.microbatch %t[1] : tensor<2x4xf32> -> tensor<4xf32>
+  %b = pc.scale %1 by 2.0 : (tensor<4xf32>) -> tensor<4xf32>
+  // CHECK: pc.add {{.*}} -> tensor<4xf32, #pc.home<64>>
+  %s = pc.add %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  pc.output gradient "x" %s global [4] layout <[_]> : tensor<4xf32>
+  return
+}

@@ -294,3 +294,24 @@ func.func @updates(%x: tensor<2xf32>) {
   %c = pc.recip %x : (tensor<2xf32>) -> tensor<2xf32>
   return
 }
+
+// -----
+
+// Moves between the stages of a pipeline stay where they are: every stage is scheduled by itself, and all run them in one order.
+// CHECK-LABEL: func.func @stage
+module attributes {pc.stage_axis = "pp"} {
+  pc.mesh <pp = 2, dp = 2>
+  func.func @stage(%x: tensor<4xf32>, %y: tensor<4xf32>) {
+    // CHECK-NEXT: pc.start {{.*}} {
+    // CHECK-NEXT: pc.all_reduce sum {{.*}} on ["dp"]
+    // CHECK: pc.all_reduce sum %{{.*}} on ["pp"]
+    // CHECK-NEXT: pc.log
+    // CHECK: pc.wait
+    %a = pc.all_reduce sum %x on ["dp"] : (tensor<4xf32>) -> tensor<4xf32>
+    %b = pc.all_reduce sum %y on ["pp"] : (tensor<4xf32>) -> tensor<4xf32>
+    %c = pc.log %x : (tensor<4xf32>) -> tensor<4xf32>
+    pc.update "a" %a : tensor<4xf32>
+    pc.update "b" %b : tensor<4xf32>
+    return
+  }
+}
