@@ -35,55 +35,89 @@ static std::string layerOf(Operation *op) {
 /// Seconds on a rank; moves are left out, their local size is not known yet.
 static double secondsAlone(Operation *op) { return isa<MoveOpInterface>(op) ? 0 : secondsOf(op, Machine::cpu()); }
 
-Units Units::find(AccumulateOp accumulate) {
-  Units units;
-  SmallVector<Operation *> forward, backward;
-  SmallVector<Operation *> *part = &forward;
-  for (Operation &op : accumulate.getBody().front().without_terminator()) {
-    if (isa<SeedOp>(op))
-      part = &backward;
-    part->push_back(&op);
-  }
-  units.names.push_back("embedding");
-  std::map<std::string, int> number;
-  Operation *lastOfLayers = nullptr;
-  for (Operation *op : forward)
-    if (std::string layer = layerOf(op); !layer.empty()) {
-      lastOfLayers = op;
-      if (number.try_emplace(layer, units.names.size()).second)
-        units.names.push_back(layer);
+static bool isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp>(op); }
+
+namespace {
+
+/// Which layer an op belongs to, but for moves and casts, which are named for either side: they go with their operand.
+class UnitFinder {
+public:
+  explicit UnitFinder(Block &body) : body(body) {}
+
+  Units run() {
+    SmallVector<Operation *> forward, backward, again;
+    for (Operation &op : body.without_terminator())
+      if (isa<SeedOp>(op) || !backward.empty())
+        backward.push_back(&op);
+      else
+        forward.push_back(&op);
+    // Between the passes stand copies of forward ops (pc-recompute) and what parameters need; they belong to readers.
+    llvm::DenseSet<Operation *> gradients;
+    llvm::erase_if(backward, [&](Operation *op) {
+      bool reached = isa<SeedOp>(op) || llvm::any_of(op->getOperands(), [&](Value value) {
+                       return gradients.contains(value.getDefiningOp());
+                     });
+      reached ? (void)gradients.insert(op) : again.push_back(op);
+      return !reached;
+    });
+    units.names.push_back("embedding");
+    for (Operation *op : forward)
+      if (std::string layer = layerOf(op); !isUnaryLinear(op) && !layer.empty())
+        if (number.try_emplace(layer, units.names.size()).second)
+          units.names.push_back(layer);
+    units.names.push_back("head");
+    int head = static_cast<int>(units.names.size()) - 1;
+    walk(forward, 0, head, [](int a, int b) { return std::max(a, b); });
+    walk(backward, head, 0, [](int a, int b) { return std::min(a, b); });
+    for (Operation *op : llvm::reverse(again)) {
+      int unit = 0; // of the reader that comes first
+      for (Operation *user : op->getUsers())
+        unit = std::max(unit, units.unit.lookup(user));
+      units.unit[op] = unit;
     }
-  units.names.push_back("head");
-  int head = static_cast<int>(units.names.size()) - 1, now = 0;
-  bool behind = !lastOfLayers;
-  for (Operation *op : forward) {
-    auto it = number.find(layerOf(op));
-    now = it != number.end() ? std::max(now, it->second) : behind ? head : now;
-    behind |= op == lastOfLayers;
-    units.unit[op] = now;
+    units.seconds.resize(units.names.size());
+    for (Operation &op : body.without_terminator())
+      units.seconds[units.unit[&op]] += secondsAlone(&op);
+    return std::move(units);
   }
-  lastOfLayers = nullptr;
-  for (Operation *op : backward)
-    if (number.count(layerOf(op)))
-      lastOfLayers = op;
-  now = head, behind = false;
-  for (Operation *op : backward) {
-    auto it = number.find(layerOf(op));
-    now = it != number.end() ? std::min(now, it->second) : behind ? 0 : now;
-    behind |= op == lastOfLayers;
-    units.unit[op] = now;
+
+private:
+  /// The number of the op's layer, or nothing.
+  std::optional<int> layerNumber(Operation *op) const {
+    auto it = isUnaryLinear(op) ? number.end() : number.find(layerOf(op));
+    return it == number.end() ? std::nullopt : std::optional(it->second);
   }
-  units.seconds.resize(units.names.size());
-  for (Operation &op : accumulate.getBody().front().without_terminator())
-    units.seconds[units.unit[&op]] += secondsAlone(&op);
-  return units;
-}
+
+  /// Layers come one after another; what stands in front of all of them is `first`, what stands behind them `last`.
+  void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
+    Operation *end = nullptr;
+    for (Operation *op : ops)
+      if (layerNumber(op))
+        end = op;
+    int now = first;
+    bool behind = !end;
+    for (Operation *op : ops) {
+      std::optional<int> layer = layerNumber(op);
+      now = layer ? onward(now, *layer) : behind ? last : now;
+      behind |= op == end;
+      Operation *source = isUnaryLinear(op) ? op->getOperand(0).getDefiningOp() : nullptr;
+      auto it = source ? units.unit.find(source) : units.unit.end();
+      units.unit[op] = it != units.unit.end() ? it->second : now;
+    }
+  }
+
+  Block &body;
+  Units units;
+  std::map<std::string, int> number;
+};
+
+} // namespace
+
+Units Units::find(AccumulateOp accumulate) { return UnitFinder(accumulate.getBody().front()).run(); }
 
 //===---------------------------------------------------------------------------===//
 // Tasks
 //===---------------------------------------------------------------------------===//
-
-static bool isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp>(op); }
 
 /// Whether the op costs more than reading its operands: a matrix product or attention.
 static bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
