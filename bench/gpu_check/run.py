@@ -2,7 +2,7 @@
 """Checks and measures this compiler's programs on a machine with a GPU. scripts/gpu-check --pack makes the folder that this runs in.
 
 usage: run [--only PART,PART] [--out DIR] [--quick] [--stand-in FILE]
-Parts: machine, conformance, plans, train. Needs Python alone; with PyTorch, `train` compares with it. Writes raw JSON and one
+Parts: machine, conformance, kernels, plans, train. Needs Python alone; with PyTorch, `train` compares with it. Writes raw JSON and one
 Markdown table to DIR (out/<date>-<device>); ends with 1 if a check failed. --stand-in runs the same without a GPU: no figure counts.
 """
 
@@ -179,6 +179,30 @@ def part_conformance(checks, options):
     return rows
 
 
+def part_kernels(checks, options):
+    """Every generated kernel against the CPU's kernel of the same ops, every product against sums in double precision, with their
+    shares of what a large copy and a large product reach in the same run."""
+    rows = []
+    for one in json.loads((HERE / "kernels.json").read_text()):
+        if options.stand_in and not one["small"]:
+            continue
+        code, said, seconds = run([program(options, one["name"]), "--check-kernels"], 1800)
+        lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        roofs, cases = (lines or [{}])[0], lines[1:]
+        bad = [case for case in cases if not case["ok"]]
+        whole = code == 0 and cases and len(cases) == roofs["cases"]
+        checks.add("kernels", f"{one['name']}: {len(cases)} kernels and products as on the CPU", whole, seconds=seconds,
+                   note=", ".join(f"{case.get('kernel', case.get('product'))}: {case['error']}" for case in bad)
+                   or ("" if whole else last_line(said)))
+        for case in cases:
+            if "seconds" in case and case["seconds"] > 0:
+                done, roof = ((case["bytes"], roofs["copy_bytes_per_second"]) if "kernel" in case else
+                              (case["flops"], roofs["bf16_flops_per_second"]))
+                case["share"] = done / case["seconds"] / roof
+        rows.append({"name": one["name"], "small": one["small"], "roofs": roofs, "cases": cases})
+    return rows
+
+
 def part_plans(checks, options):
     """Every plan on virtual ranks against PyTorch's golden figures and against the plan of one rank."""
     rows, alone = [], {}
@@ -297,6 +321,15 @@ def table(results, checks):
     lines += ["", "| part | check | | |", "|---|---|---|---|"]
     lines += [f"| {row['part']} | {row['name']} | {'ok' if row['ok'] else '**FAILED**'} | {row.get('note', '').replace('|', '/')} |"
               for row in checks.rows]
+    for program in results.get("kernels") or []:
+        timed = [case for case in program["cases"] if "share" in case]
+        if program["small"] or not timed:
+            continue
+        roofs = program["roofs"]
+        lines += ["", f"{program['name']}: copy {roofs['copy_bytes_per_second']:.3g} bytes/s, bf16 product of 8192 "
+                  f"{roofs['bf16_flops_per_second']:.3g} flops/s", "", "| kernel or product | us | share | error |", "|---|---|---|---|"]
+        lines += [f"| {case.get('kernel') or case['product'] + ' ' + 'x'.join(map(str, case['shape']))} | {case['seconds'] * 1e6:.1f} | "
+                  f"{case['share']:.0%} | {case['error']:.1e} |" for case in sorted(timed, key=lambda case: -case["seconds"])]
     peak = facts.get("bf16_flops_per_second")
     if results.get("train"):
         lines += ["", "| training | tokens/s | eager | torch.compile | of the bf16 peak |", "|---|---|---|---|---|"]
@@ -315,7 +348,7 @@ def table(results, checks):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="machine,conformance,plans,train")
+    parser.add_argument("--only", default="machine,conformance,kernels,plans,train")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--stand-in", dest="stand_in")

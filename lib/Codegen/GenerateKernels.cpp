@@ -1,4 +1,5 @@
 //===- GenerateKernels.cpp - Planned program -> host program, tables, kernels -------------===//
+#include "CheckCases.h"
 #include "Description.h"
 #include "Gemm.h"
 #include "HostProgram.h"
@@ -44,6 +45,7 @@ struct Executable {
   std::map<std::vector<int64_t>, int64_t> groups;
   SmallVector<Entry> groupTable;
   std::map<FlowKey, std::string> flowNames;
+  std::optional<CheckCases> cases; ///< CUDA, of one program: to check its kernels
   int64_t numStages = 0; ///< 0: one program
   int64_t stageAxis = 0, microbatches = 1;
 };
@@ -68,7 +70,10 @@ private:
   LogicalResult emitBlock(Block &block);
   LogicalResult emitOp(Operation *op);
   LogicalResult emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results);
-  int64_t addKernel(StringRef name, const KernelSet::Info &info);
+  int64_t addKernel(StringRef name, const KernelSet::Info &info, bool ofHost = false);
+  LogicalResult addCase(StringRef name, const KernelSet::Info &info, ArrayRef<Operation *> ops, ArrayRef<CheckCases::Launch> launches,
+                        ArrayRef<Address> results);
+  LogicalResult addCase(StringRef name, const KernelSet::Info &info, Operation *op, int64_t kernel, ArrayRef<Value> buffers);
   LogicalResult emitGemm(EinsumOp op);
   LogicalResult emitGemm(const FusedProduct &product);
   OpOperand *summedByProduct(Value product);
@@ -152,14 +157,36 @@ int64_t Generator::outputOf(OutputOp op) {
 }
 
 /// Adds a use of a kernel to the tables; returns its index.
-int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info) {
-  kernelTable.push_back({Field::string(name), Field::string(info.kind), Field::symbol(cuda ? "" : info.function),
+int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info, bool ofHost) {
+  bool device = cuda && !ofHost;
+  kernelTable.push_back({Field::string(name), Field::string(info.kind), Field::symbol(device ? "" : info.function),
                          Field::i64(info.items), Field::i64(info.scratchBytes)});
   if (cuda)
-    deviceKernelTable.push_back({Field::string(info.function), Field::i32(info.grid), Field::i32(1), Field::i32(1),
+    deviceKernelTable.push_back({Field::string(device ? info.function : ""), Field::i32(info.grid), Field::i32(1), Field::i32(1),
                                  Field::i32(info.block), Field::i32(1), Field::i32(1), Field::i32(info.numBuffers),
                                  Field::i64(0)});
   return kernelTable.size() - 1;
+}
+
+/// A case for checking the kernels of `ops`, the first of which is `info`, if there is none yet. Results empty: at home.
+LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, ArrayRef<Operation *> ops,
+                                 ArrayRef<CheckCases::Launch> launches, ArrayRef<Address> results) {
+  if (!all.cases || !all.cases->isNew(info.function))
+    return success();
+  return all.cases->add(
+      name, info.kind, ops, launches, [&](Value v) { return addressOf(v).offset; },
+      llvm::map_to_vector(results, [](Address at) { return at.offset; }),
+      [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); });
+}
+
+/// The same for an op inside a fusion, whose operands and result are `buffers`.
+LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, Operation *op, int64_t kernel, ArrayRef<Value> buffers) {
+  if (!all.cases || !all.cases->isNew(info.function))
+    return success();
+  auto offsets = llvm::map_to_vector(buffers, [&](Value v) { return addressOf(v).offset; });
+  auto offsetOf = [&](Value v) { return offsets[std::distance(op->operand_begin(), llvm::find(op->getOperands(), v))]; };
+  return all.cases->add(name, info.kind, op, CheckCases::Launch{kernel, offsets}, offsetOf, offsets.back(),
+                        [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); });
 }
 
 LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results) {
@@ -169,13 +196,18 @@ LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRe
   arguments.append(results.begin(), results.end());
   if (arguments.size() > maxKernelArguments)
     return op->emitOpError() << "needs a kernel of " << arguments.size() << " buffers; at most " << maxKernelArguments;
+  SmallVector<CheckCases::Launch> launches;
+  const KernelSet::Info *first = nullptr;
+  std::string name = op->getName().stripDialect().str() + " " + sourceName(op);
   for (unsigned part = 0; part < kernels.numParts(op); ++part) {
     FailureOr<const KernelSet::Info *> info = kernels.get(op, part);
     if (failed(info))
       return failure();
-    host.launch(addKernel(op->getName().stripDialect().str() + " " + sourceName(op), **info), arguments);
+    first = part ? first : *info;
+    launches.push_back({addKernel(name, **info), llvm::map_to_vector(arguments, [](Address at) { return at.offset; })});
+    host.launch(launches.back().kernel, arguments);
   }
-  return success();
+  return first ? addCase(name, *first, op, launches, results) : success();
 }
 
 /// The yield that is all that reads this product, where there are several microbatches: then the product itself adds to
@@ -224,7 +256,13 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
     FailureOr<const KernelSet::Info *> info = kernels.get(p.rest, 0);
     if (failed(info))
       return failure();
-    rest = addKernel(p.rest->getName().stripDialect().str() + " " + sourceName(p.rest), **info);
+    std::string name = p.rest->getName().stripDialect().str() + " " + sourceName(p.rest);
+    rest = addKernel(name, **info);
+    SmallVector<Value> buffers = p.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? SmallVector<Value>{p.aux, p.c}
+                                 : p.epilogue == PCRT_EPILOGUE_GELU_GRAD ? SmallVector<Value>{p.c, p.aux, p.c}
+                                                                         : SmallVector<Value>{p.b, p.bias};
+    if (failed(addCase(name, **info, p.rest, rest, buffers)))
+      return failure();
   }
   auto entry = [&](bool accumulate) {
     gemmTable.push_back({Field::string("einsum " + sourceName(p.product)), Field::i64(g.batch), Field::i64(g.m),
@@ -242,6 +280,19 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
     later = entry(true);
   }
   auto ifThere = [&](Value v) { return v ? std::optional(addressOf(v)) : std::nullopt; };
+  auto offsetOf = [&](Value v) { return v ? addressOf(v).offset : int64_t(-1); };
+  std::string shape;
+  for (const Field &field : ArrayRef(gemmTable[first]).drop_front().drop_back())
+    shape += std::to_string(field.number) + " ";
+  if (all.cases && all.cases->isNew(shape)) {
+    SmallVector<Value> inputs = {p.a, p.b};
+    if (p.bias && p.epilogue != PCRT_EPILOGUE_BIAS_GRAD)
+      inputs.push_back(p.bias);
+    if (p.epilogue == PCRT_EPILOGUE_GELU_GRAD)
+      inputs.push_back(p.aux);
+    all.cases->addProduct("einsum " + sourceName(p.product), first, inputs,
+                          {offsetOf(p.a), offsetOf(p.b), offsetOf(p.c), offsetOf(p.bias), offsetOf(p.aux)}, offsetOf);
+  }
   host.gemm(first, addressOf(p.a), addressOf(p.b), to, ifThere(p.bias), ifThere(p.aux), later);
   return success();
 }
@@ -401,8 +452,16 @@ Block::iterator Generator::emitTogether(Block::iterator first) {
     return first;
   for (Operation *output : together->shown)
     (void)emitOp(output);
-  for (const auto &[name, info] : together->launches)
-    host.launch(addKernel(name, info), {{0, 0}});
+  SmallVector<CheckCases::Launch> launches;
+  for (const auto &[name, info] : together->launches) {
+    launches.push_back({addKernel(name, info), {0}});
+    host.launch(launches.back().kernel, {{0, 0}});
+  }
+  SmallVector<Operation *> ops;
+  for (auto op = first; op != together->behind; ++op)
+    if (!isIdle(&*op) && !isa<OutputOp>(*op))
+      ops.push_back(&*op);
+  (void)addCase(together->launches[0].first, together->launches[0].second, ops, launches, {});
   return together->behind;
 }
 
@@ -489,8 +548,10 @@ LogicalResult Generator::emitBlock(Block &block) {
 
 void Generator::emitTables(llvm::json::Value report) {
   std::string description;
-  llvm::raw_string_ostream(description) << llvm::json::Value(
-      describeProgram(planned, outputs, arena, all.microbatches, std::move(report)));
+  llvm::json::Object object = describeProgram(planned, outputs, arena, all.microbatches, std::move(report));
+  if (all.cases)
+    object["cases"] = all.cases->take();
+  llvm::raw_string_ostream(description) << llvm::json::Value(std::move(object));
   MeshAttr mesh = meshOf(planned);
   SmallVector<Entry> sizes, names;
   for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes())) {
@@ -596,6 +657,8 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     std::string plan;
     OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
     Executable executable(*output, {target == "cuda", lanes, roundsToBf16}, attention == "library");
+    if (checkKernels && executable.target.cuda)
+      executable.cases.emplace(*output);
     planned.walk([&](PlanOp op) {
       plan = op.line();
       executable.microbatches = op.getMicrobatches();

@@ -26,7 +26,7 @@ bool pc::nativeRoundsToBf16() {
   return features.lookup("avx512bf16") && features.lookup("avx512vl");
 }
 
-static std::unique_ptr<llvm::TargetMachine> hostMachine(std::string &error) {
+static std::unique_ptr<llvm::TargetMachine> hostMachine(bool portable, std::string &error) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
@@ -34,10 +34,11 @@ static std::unique_ptr<llvm::TargetMachine> hostMachine(std::string &error) {
   if (!target)
     return nullptr;
   std::string features;
-  for (const auto &feature : llvm::sys::getHostCPUFeatures())
+  bool any = portable && triple.getArch() == llvm::Triple::x86_64;
+  for (const auto &feature : any ? llvm::StringMap<bool>() : llvm::sys::getHostCPUFeatures())
     features += (features.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, llvm::sys::getHostCPUName(), features, llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt,
+      triple, any ? "x86-64-v3" : llvm::sys::getHostCPUName(), features, llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt,
       llvm::CodeGenOptLevel::Aggressive));
 }
 
@@ -66,7 +67,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
 }
 
-LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, StringRef path) {
+LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, StringRef path) {
   if (failed(lowerToLLVM(module)))
     return failure();
   DialectRegistry registry;
@@ -78,7 +79,7 @@ LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, StringRef path) {
   if (!llvmModule)
     return module.emitError() << "translation to LLVM IR failed";
   std::string error;
-  std::unique_ptr<llvm::TargetMachine> machine = hostMachine(error);
+  std::unique_ptr<llvm::TargetMachine> machine = hostMachine(portable, error);
   if (!machine)
     return module.emitError() << "no code generator for this machine: " << error;
   llvmModule->setTargetTriple(machine->getTargetTriple());

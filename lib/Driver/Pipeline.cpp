@@ -86,7 +86,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
 
   case Phase::Kernels:
     if (options.cuda)
-      return {{"pc-generate-kernels{target=cuda attention=" + options.attention + "}", PCRT_INTERNAL}};
+      return {{"pc-generate-kernels{target=cuda attention=" + options.attention + (options.checkKernels ? " check-kernels}" : "}"), PCRT_INTERNAL}};
     return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) +
                  (nativeRoundsToBf16() ? " rounds-to-bf16" : "") + "}",
              PCRT_INTERNAL}};

@@ -3,6 +3,7 @@
 #include "comm/ShmControl.h"
 #include "core/Failure.h"
 #include "core/Run.h"
+#include "device/cuda/KernelCheck.h"
 
 #include <atomic>
 #include <cstdio>
@@ -63,6 +64,8 @@ static pcrt_status run(int argc, char **argv, Place &place) {
       fputs(describeProgram(program).c_str(), stdout);
     return PCRT_OK;
   }
+  if (options.checkKernels)
+    return checkKernels(program);
   auto runRank = [&](Comm &comm) {
     Failure failure = attempt([&] { runProgram(programs.of(comm.rank()), options, comm); });
     if (failure.status != PCRT_OK) {

@@ -42,6 +42,7 @@ Output
   --dump-logits FILE    logits of the first step (safetensors)
   --trace FILE          calls and tasks of the last step, for Perfetto or chrome://tracing
   --info                what this program is; nothing is run
+  --check-kernels       runs its CUDA kernels beside the CPU's, one JSON line each (programs of pc-compile --check-kernels)
   --help
 
 Exit codes: 0 ok, 1 internal error, 2 usage, 6 resource (memory, disk), 7 peer lost, 8 timeout, 9 bad data or checkpoint,
@@ -88,8 +89,11 @@ Options pcrt::parseOptions(int argc, char **argv) {
   const struct {
     const char *flag;
     bool *on;
-  } switches[] = {
-      {"--help", &options.help}, {"-h", &options.help}, {"--info", &options.info}, {"--eval", &options.eval}};
+  } switches[] = {{"--help", &options.help},
+                  {"-h", &options.help},
+                  {"--info", &options.info},
+                  {"--eval", &options.eval},
+                  {"--check-kernels", &options.checkKernels}};
 
   for (int i = 1; i < argc; ++i) {
     std::string flag = argv[i], value;

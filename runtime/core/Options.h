@@ -10,7 +10,7 @@
 namespace pcrt {
 
 struct Options {
-  bool help = false, info = false, eval = false;
+  bool help = false, info = false, eval = false, checkKernels = false;
   std::string data;                                           ///< FILE or text:FILE.
   std::string init, load, save;                               ///< Empty: not given.
   std::string metrics, summary, dumpGrads, dumpLogits, trace; ///< Empty: not given.

@@ -50,6 +50,8 @@ static cl::list<std::string> archs("arch", cl::desc("GPU architectures (default:
                                    cl::cat(category));
 static Flag<std::string> attention("attention", cl::desc("CUDA: library (cuDNN, default; bf16 only) or generated"), cl::init("library"),
                                    cl::cat(category));
+static Flag<bool> checkKernels("check-kernels", cl::desc("CUDA, one rank: PROGRAM --check-kernels compares its kernels with the CPU's"),
+                               cl::cat(category));
 static Flag<bool> standIn("stand-in", cl::desc("Also an image for the stand-in of the CUDA driver (for tests)"), cl::cat(category));
 static Flag<std::string> emitPlan("emit-plan", cl::desc("Write the plan that the flags mean"), cl::value_desc("file"),
                                   cl::cat(category));
@@ -100,6 +102,8 @@ int main(int argc, char **argv) {
     return fail(PCRT_USAGE, "--arch names a GPU; it needs --target=cuda");
   if (attention != "library" && attention != "generated")
     return fail(PCRT_USAGE, "--attention=" + attention + " is not a way to do attention (library, generated)");
+  if (checkKernels && (target != "cuda" || !mesh.empty()))
+    return fail(PCRT_USAGE, "--check-kernels is for programs of one rank with --target=cuda");
   if (standIn && target != "cuda")
     return fail(PCRT_USAGE, "--stand-in takes the place of a GPU; it needs --target=cuda");
   if (interleave < 1)
@@ -156,6 +160,7 @@ int main(int argc, char **argv) {
   options.cuda = target == "cuda";
   options.archs.assign(archs.begin(), archs.end());
   options.attention = attention;
+  options.checkKernels = checkKernels;
   options.standIn = standIn;
   return pc::compile(*module, options);
 }

@@ -17,9 +17,10 @@ bool nativeRoundsToBf16();
 /// unknown architecture, or with ptxas's words.
 llvm::LogicalResult embedImages(mlir::ModuleOp module, llvm::ArrayRef<std::string> archs, bool standIn);
 
-/// Translates a module of the kernels phase to an object file for this machine. The module is lowered in place. Fails with an
-/// error (an unwritable file, a module that is not of that phase).
-llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, llvm::StringRef path);
+/// Translates a module of the kernels phase to an object file for this machine's CPU or, if `portable`, for any with AVX2
+/// (a CUDA program runs on another machine than this). The module is lowered in place. Fails with an error (an unwritable
+/// file, a module that is not of that phase).
+llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, bool portable, llvm::StringRef path);
 
 /// Links `object` with the runtime (libpcrt.a in `libraries`) to the executable `output`, by the system's C++ driver; a CPU program
 /// with oneDNN, too. Fails with an error

@@ -23,6 +23,7 @@ struct CompileOptions {
   bool cuda = false;              ///< for CUDA devices instead of CPUs
   llvm::SmallVector<std::string> archs; ///< sm_90a, ...; empty: all that are supported
   std::string attention = "library"; ///< CUDA: library (cuDNN) or generated
+  bool checkKernels = false;      ///< CUDA: a program that can compare its kernels with the CPU's
   bool standIn = false;           ///< also an image for the stand-in of the CUDA driver
 };
 

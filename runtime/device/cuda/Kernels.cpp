@@ -58,6 +58,10 @@ Kernels::Kernels(Session &session, const pcrt_program &program) : session(sessio
                 "ask for the shared memory");
   for (int i = 0; i < program.num_kernels; ++i) {
     const pcrt_device_kernel &kernel = program.device_kernels[i];
+    if (!kernel.entry[0]) { // the CPU's, for checks
+      functions.push_back(nullptr);
+      continue;
+    }
     std::string called = "'" + std::string(program.kernels[i].name) + "' (" + kernel.entry + ")";
     Function function = nullptr;
     session.check(session.driver.moduleGetFunction(&function, module, kernel.entry), "find kernel " + called);

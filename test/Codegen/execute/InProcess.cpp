@@ -234,7 +234,7 @@ Comparison compareWithInterpreter(ModuleOp local, bool fuse) {
     return fail(error);
   SmallString<128> object;
   if (llvm::sys::fs::createTemporaryFile("pc-execute", "o", object) ||
-      failed(emitObject(*module, nativeLanes(), object)))
+      failed(emitObject(*module, nativeLanes(), /*portable=*/false, object)))
     return fail("no object file");
 
   llvm::InitializeNativeTarget();

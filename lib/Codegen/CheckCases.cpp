@@ -1,0 +1,109 @@
+//===- CheckCases.cpp - Kernels of a CUDA program beside those of a CPU ----------------===//
+#include "CheckCases.h"
+#include "Description.h"
+
+using namespace mlir;
+using namespace pc;
+namespace json = llvm::json;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// Numbers that an i32 operand may hold: ids are below the rows of the table, or the classes, that they choose from.
+static int64_t limitOf(Value operand) {
+  int64_t limit = 1;
+  for (OpOperand &use : operand.getUses()) {
+    Operation *user = use.getOwner();
+    unsigned i = use.getOperandNumber();
+    if (auto fusion = dyn_cast<FusionOp>(user))
+      limit = std::max(limit, limitOf(fusion.getBody().front().getArgument(i)));
+    else if (auto embedding = dyn_cast<EmbeddingOp>(user); embedding && i == 1)
+      limit = std::max(limit, typeOf(embedding.getTable()).getDimSize(0));
+    else if (auto gradient = dyn_cast<EmbeddingGradOp>(user); gradient && i == 1)
+      limit = std::max(limit, typeOf(gradient.getResult()).getDimSize(0));
+    else if (isa<PickOp, CrossEntropyGradOp>(user) && typeOf(user->getOperand(0)).getRank())
+      limit = std::max(limit, typeOf(user->getOperand(0)).getShape().back());
+  }
+  return limit;
+}
+
+/// Whether an op is for positive numbers: roots, logarithms, reciprocals.
+static bool wantsPositive(Operation *op) {
+  return op
+      ->walk([](Operation *inner) {
+        return isa<LogOp, SqrtOp, RecipOp, AdamWOp>(inner) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+static json::Object buffer(Value value, int64_t offset) {
+  Type element = typeOf(value).getElementType();
+  return json::Object{{"offset", offset},
+                      {"elements", typeOf(value).getNumElements()},
+                      {"dtype", element.isF32()    ? "f32"
+                                : element.isBF16() ? "bf16"
+                                                   : "i32"}};
+}
+
+static json::Object input(Value value, int64_t offset, bool positive) {
+  json::Object entry = buffer(value, offset);
+  if (typeOf(value).getElementType().isInteger())
+    entry["below"] = limitOf(value);
+  entry["positive"] = positive;
+  return entry;
+}
+
+static json::Object launch(int64_t kernel, ArrayRef<int64_t> offsets) {
+  return json::Object{{"kernel", kernel}, {"offsets", json::Array(offsets)}};
+}
+
+LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation *> ops, ArrayRef<Launch> launches,
+                              OffsetOf offsetOf, ArrayRef<int64_t> results, AddToTable addToTable) {
+  json::Array device, host, inputs, outputs;
+  llvm::DenseSet<Value> made, read;
+  for (const Launch &one : launches)
+    device.push_back(launch(one.kernel, one.offsets));
+  for (Operation *op : ops) {
+    SmallVector<int64_t> offsets;
+    bool positive = wantsPositive(op);
+    for (Value operand : op->getOperands()) {
+      offsets.push_back(offsetOf(operand));
+      if (!made.contains(operand) && read.insert(operand).second)
+        inputs.push_back(input(operand, offsets.back(), positive));
+    }
+    SmallVector<int64_t> to(results);
+    for (Value result : op->getResults())
+      if (results.empty())
+        to.push_back(offsetOf(result));
+    offsets.append(to);
+    for (unsigned part = 0, parts = reference.numParts(op); part < parts; ++part) {
+      FailureOr<const KernelSet::Info *> info = reference.get(op, part);
+      if (failed(info))
+        return failure();
+      host.push_back(launch(addToTable(name, **info), offsets));
+    }
+    for (auto [result, offset] :
+         llvm::zip(op->getNumResults() ? ValueRange(op->getResults()) : op->getOperands(), to)) {
+      made.insert(result);
+      // What only the next op of the same case reads, the device keeps to itself.
+      bool inside = ops.size() > 1 && result.hasOneUse() && llvm::is_contained(ops, *result.user_begin());
+      if (!inside)
+        outputs.push_back(buffer(result, offset));
+    }
+  }
+  cases.push_back(json::Object{{"name", name.str()},
+                               {"kind", kind.str()},
+                               {"device", std::move(device)},
+                               {"host", std::move(host)},
+                               {"inputs", std::move(inputs)},
+                               {"outputs", std::move(outputs)}});
+  return success();
+}
+
+void CheckCases::addProduct(StringRef name, int64_t index, ArrayRef<Value> inputs, ArrayRef<int64_t> offsets,
+                            OffsetOf offsetOf) {
+  json::Array buffers;
+  for (Value value : inputs)
+    buffers.push_back(input(value, offsetOf(value), false));
+  cases.push_back(json::Object{
+      {"name", name.str()}, {"product", index}, {"offsets", json::Array(offsets)}, {"inputs", std::move(buffers)}});
+}
