@@ -4,6 +4,7 @@
 #include "mlir/Support/FileUtilities.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/Cost/Report.h"
+#include "pc/Cost/Simulate.h"
 #include "pc/IR/Stages.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -52,6 +53,14 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
   return ok ? PCRT_OK : PCRT_RESOURCE;
 }
 
+/// The pipeline's schedule as the plan names it.
+static StringRef scheduleOf(const Plan &plan) {
+  for (StringRef tactic : plan.tactics)
+    if (Plan::isStageTactic(tactic) && tactic.contains("schedule="))
+      return tactic.split("schedule=").second.take_until([](char c) { return c == ' ' || c == '}'; });
+  return "1f1b";
+}
+
 /// What the plan costs, and whether that is allowed.
 static pcrt_status report(ModuleOp module, const CompileOptions &options) {
   OpBuilder builder(module.getContext());
@@ -70,6 +79,12 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
   }
   if (options.report.empty())
     return PCRT_OK;
+  if (stageAxisOf(module)) {
+    FailureOr<llvm::json::Object> pipeline = simulatePipeline(module, scheduleOf(options.plan), Machine::cpu());
+    if (failed(pipeline))
+      return PCRT_INTERNAL;
+    (*value->getAsObject())["pipeline"] = std::move(*pipeline);
+  }
   if (!StringRef(options.report).ends_with(".html"))
     return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", *value); });
   std::string page;

@@ -1,0 +1,502 @@
+//===- Simulate.cpp - A pipeline's step in time, before anything runs ------------------------===//
+// Every stage's program becomes a list of steps with their seconds; the stages run in turns, each until it needs what
+// another has not done yet.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Cost/Simulate.h"
+#include "MemoryUse.h"
+#include "pc/Cost/Cost.h"
+#include "pc/IR/Stages.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <map>
+
+using namespace mlir;
+using namespace pc;
+namespace json = llvm::json;
+
+namespace {
+
+/// Where seconds go. The first five are those of pc.task.
+enum class Use { Forward, Recompute, Backward, Weight, Optimizer, Move, Message };
+constexpr int numUses = 7;
+StringRef useName(Use use) {
+  static constexpr StringRef names[numUses] = {"forward",   "recompute", "backward", "weight",
+                                               "optimizer", "moves",     "messages"};
+  return names[static_cast<int>(use)];
+}
+
+/// A stretch of time of one stage.
+struct Span {
+  Use use = Use::Optimizer;
+  std::string what; ///< of moves and messages
+  int64_t chunk = -1, microbatch = -1;
+  double start = 0, end = 0;
+  double moves = 0;      ///< seconds of collectives in it
+  int64_t liveBytes = 0; ///< activations, at most
+  bool isTask() const { return chunk >= 0; }
+};
+
+/// (from, to, flow).
+using FlowKey = std::tuple<int64_t, int64_t, int64_t>;
+
+struct Step {
+  enum Type { Work, Move, Start, Wait, StageMove, StageStart, StageWait, Send, Receive, Task } type = Work;
+  double seconds = 0;
+  Operation *op = nullptr;
+  int started = 0;       ///< Wait, StageWait: which start of the stage
+  FlowKey flow = {};     ///< Send, Receive
+  int64_t slots = 0;     ///< Send
+  int64_t liveBytes = 0; ///< Task: until the next
+};
+
+struct Flow {
+  std::vector<double> sent, taken; ///< by message
+};
+
+/// A collective of all stages.
+struct Meeting {
+  int arrived = 0;
+  double last = 0;
+};
+
+struct Stage {
+  std::vector<Step> steps;
+  size_t next = 0;
+  double clock = 0, linkFree = 0, idleSeconds = 0;
+  std::vector<double> startedEnd;   ///< by start: when its moves are done
+  std::vector<size_t> startedMeets; ///< by start: its meeting
+  size_t meetings = 0;              ///< that it has come to
+  bool waits = false;               ///< in a StageMove that it has come to
+  std::vector<Span> spans;
+  int open = -1;      ///< the span that work goes into; -1: none
+  bool begun = false; ///< whether there has been any
+  std::array<double, numUses> seconds = {};
+
+  void idle(double until);
+  void work(double seconds);
+  void spend(Use use, double until, StringRef what);
+  void close();
+};
+
+/// Waits for other stages. What follows outside of tasks is another stretch.
+void Stage::idle(double until) {
+  if (until <= clock)
+    return;
+  idleSeconds += until - clock;
+  clock = until;
+  if (open >= 0 && !spans[open].isTask())
+    open = -1;
+}
+
+/// Computes, for the open span: of a task, or of what stands outside of tasks.
+void Stage::work(double spent) {
+  if (open < 0) {
+    open = static_cast<int>(spans.size());
+    spans.emplace_back();
+    begun = false;
+  }
+  Span &span = spans[open];
+  if (!begun)
+    span.start = clock;
+  begun = true;
+  seconds[static_cast<int>(span.use)] += spent;
+  span.end = clock += spent;
+}
+
+/// Does nothing but wait for its own moves or for a message that is under way.
+void Stage::spend(Use use, double until, StringRef what) {
+  if (until <= clock)
+    return;
+  seconds[static_cast<int>(use)] += until - clock;
+  if (use == Use::Move && open >= 0 && spans[open].isTask()) {
+    Span &span = spans[open];
+    if (!begun)
+      span.start = clock;
+    begun = true;
+    span.moves += until - clock;
+    span.end = clock = until;
+    return;
+  }
+  // A task that has not begun comes behind it; what follows outside of tasks is another stretch.
+  bool waitsAhead = open >= 0 && !begun;
+  size_t place = waitsAhead ? open : spans.size();
+  if (Span *last = place ? &spans[place - 1] : nullptr;
+      last && last->use == use && last->end == clock && last->what == what) {
+    last->end = until;
+  } else {
+    spans.insert(spans.begin() + static_cast<int64_t>(place), {use, what.str(), -1, -1, clock, until});
+    open += waitsAhead;
+  }
+  clock = until;
+  if (open >= 0 && !spans[open].isTask())
+    open = -1;
+}
+
+/// A task without work begins and ends where it is passed.
+void Stage::close() {
+  if (open >= 0 && !begun)
+    spans[open].start = spans[open].end = clock;
+  open = -1;
+}
+
+class Simulation {
+public:
+  Simulation(ModuleOp planned, const Machine &machine) : planned(planned), machine(machine) {}
+
+  LogicalResult run();
+  json::Object report(StringRef schedule);
+
+private:
+  LogicalResult read(ModuleOp program);
+  void readMemory(Block &body, Stage &stage);
+  bool isOverStages(Operation *op);
+  double hop(int64_t bytes) const { return machine.linkLatency + static_cast<double>(bytes) / machine.linkBandwidth; }
+  bool advance(int number);
+  json::Object describe(int number, double end);
+  json::Value theory(StringRef schedule);
+  json::Array events();
+
+  ModuleOp planned;
+  Machine machine;
+  StringAttr axis;
+  std::vector<Stage> stages;
+  std::map<FlowKey, Flow> flows;
+  std::vector<Meeting> meetings;
+  int64_t chunks = 0, microbatches = 0, slots = 0;
+};
+
+bool Simulation::isOverStages(Operation *op) {
+  if (auto start = dyn_cast<StartOp>(op))
+    return llvm::any_of(start.getMoves(), [&](MoveOpInterface move) { return isOverStages(move); });
+  auto move = dyn_cast<MoveOpInterface>(op);
+  return move && hasTraffic(move.getMoveKind()) && llvm::is_contained(move.getMoveAxes(), axis);
+}
+
+LogicalResult Simulation::read(ModuleOp program) {
+  auto functions = llvm::to_vector(program.getOps<func::FuncOp>());
+  if (functions.size() != 1 || !functions[0].getBody().hasOneBlock())
+    return program.emitError() << "a timeline needs the planned program of a stage: one function of one block";
+  Block &body = functions[0].getBody().front();
+  Stage &stage = stages.emplace_back();
+  int64_t self = static_cast<int64_t>(stages.size()) - 1;
+  std::map<Operation *, int> starts;
+  for (Operation &op : body) {
+    Step step;
+    step.op = &op;
+    if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>() || isa<MicrobatchOp, OutputOp>(op))
+      continue;
+    if (auto task = dyn_cast<TaskOp>(op)) {
+      step.type = Step::Task;
+      chunks = std::max<int64_t>(chunks, task.getChunk().value_or(0) + 1);
+      microbatches = std::max<int64_t>(microbatches, task.getMicrobatch().value_or(0) + 1);
+    } else if (auto send = dyn_cast<SendOp>(op)) {
+      step.type = Step::Send;
+      step.seconds = hop(byteSize(send.getX().getType()));
+      step.flow = {self, send.getStage(), send.getFlow()};
+      step.slots = send.getSlots();
+      slots = std::max(slots, step.slots);
+    } else if (auto receive = dyn_cast<ReceiveOp>(op)) {
+      step.type = Step::Receive;
+      step.seconds = hop(byteSize(receive.getValue().getType()));
+      step.flow = {receive.getStage(), self, receive.getFlow()};
+    } else if (auto start = dyn_cast<StartOp>(op)) {
+      step.type = isOverStages(&op) ? Step::StageStart : Step::Start;
+      for (MoveOpInterface move : start.getMoves())
+        step.seconds += secondsOf(move, machine);
+      starts[&op] = static_cast<int>(starts.size());
+    } else if (auto wait = dyn_cast<WaitOp>(op)) {
+      step.type = isOverStages(wait.getStart()) ? Step::StageWait : Step::Wait;
+      step.started = starts.at(wait.getStart());
+    } else {
+      auto move = dyn_cast<MoveOpInterface>(op);
+      step.seconds = secondsOf(&op, machine);
+      step.type = isOverStages(&op)                        ? Step::StageMove
+                  : move && hasTraffic(move.getMoveKind()) ? Step::Move
+                                                           : Step::Work;
+      if (step.type == Step::Work && !stage.steps.empty() && stage.steps.back().type == Step::Work) {
+        stage.steps.back().seconds += step.seconds;
+        continue;
+      }
+    }
+    stage.steps.push_back(step);
+  }
+  readMemory(body, stage);
+  return success();
+}
+
+/// The most activations that are live in every task.
+void Simulation::readMemory(Block &body, Stage &stage) {
+  Liveness liveness(body);
+  std::vector<int64_t> change(liveness.size() + 1);
+  for (const PlacedBuffer &buffer : MemoryProfile(body).buffers())
+    if (buffer.kind == MemoryKind::Activation) {
+      change[buffer.life.first] += buffer.bytes;
+      change[buffer.life.last + 1] -= buffer.bytes;
+    }
+  int64_t live = 0, position = 0;
+  auto passUntil = [&](int64_t end) {
+    int64_t most = 0;
+    for (; position < end; ++position)
+      most = std::max(most, live += change[position]);
+    return most;
+  };
+  Step *task = nullptr;
+  for (Step &step : stage.steps)
+    if (step.type == Step::Task) {
+      int64_t most = passUntil(liveness.position(step.op));
+      if (task)
+        task->liveBytes = most;
+      task = &step;
+    }
+  if (task)
+    task->liveBytes = passUntil(liveness.size());
+}
+
+/// Runs a stage until it has to wait for another one; whether it did anything.
+bool Simulation::advance(int number) {
+  Stage &stage = stages[number];
+  auto meet = [&]() { // comes to the next meeting
+    if (stage.meetings == meetings.size())
+      meetings.emplace_back();
+    Meeting &meeting = meetings[stage.meetings];
+    ++meeting.arrived;
+    meeting.last = std::max(meeting.last, stage.clock);
+    return stage.meetings++;
+  };
+  auto isOpen = [&](size_t meeting) { return meetings[meeting].arrived == static_cast<int>(stages.size()); };
+  size_t before = stage.next;
+  for (; stage.next < stage.steps.size(); ++stage.next) {
+    const Step &step = stage.steps[stage.next];
+    switch (step.type) {
+    case Step::Task: {
+      stage.close();
+      auto task = cast<TaskOp>(step.op);
+      if (task.getKind() == TaskKind::Optimizer)
+        break;
+      stage.open = static_cast<int>(stage.spans.size());
+      stage.begun = false;
+      stage.spans.push_back({static_cast<Use>(task.getKind()), "", static_cast<int64_t>(*task.getChunk()),
+                             static_cast<int64_t>(*task.getMicrobatch()), stage.clock, stage.clock, 0, step.liveBytes});
+      break;
+    }
+    case Step::Work:
+      stage.work(step.seconds);
+      break;
+    case Step::Move:
+      stage.spend(Use::Move, std::max(stage.clock, stage.linkFree) + step.seconds, "moves");
+      stage.linkFree = stage.clock;
+      break;
+    case Step::Start:
+      stage.startedMeets.push_back(0);
+      stage.startedEnd.push_back(stage.linkFree = std::max(stage.clock, stage.linkFree) + step.seconds);
+      break;
+    case Step::Wait:
+      stage.spend(Use::Move, stage.startedEnd[step.started], "moves");
+      break;
+    case Step::StageStart:
+      stage.startedEnd.push_back(step.seconds);
+      stage.startedMeets.push_back(meet());
+      break;
+    case Step::StageMove:
+    case Step::StageWait: {
+      bool starts = step.type == Step::StageMove;
+      if (starts && !stage.waits)
+        meet();
+      stage.waits = starts;
+      size_t meeting = starts ? stage.meetings - 1 : stage.startedMeets[step.started];
+      if (!isOpen(meeting))
+        return stage.next > before;
+      stage.waits = false;
+      stage.idle(meetings[meeting].last);
+      stage.spend(Use::Move, meetings[meeting].last + (starts ? step.seconds : stage.startedEnd[step.started]),
+                  "sum over stages");
+      break;
+    }
+    case Step::Send: {
+      Flow &flow = flows[step.flow];
+      int64_t full = static_cast<int64_t>(flow.sent.size()) - step.slots;
+      if (full >= static_cast<int64_t>(flow.taken.size()))
+        return stage.next > before;
+      if (full >= 0)
+        stage.idle(flow.taken[full]);
+      flow.sent.push_back(stage.clock);
+      break;
+    }
+    case Step::Receive: {
+      Flow &flow = flows[step.flow];
+      size_t message = flow.taken.size();
+      if (message >= flow.sent.size())
+        return stage.next > before;
+      stage.idle(flow.sent[message]);
+      stage.spend(Use::Message, flow.sent[message] + step.seconds,
+                  "message from stage " + std::to_string(std::get<0>(step.flow)));
+      flow.taken.push_back(stage.clock);
+      break;
+    }
+    }
+  }
+  return stage.next > before;
+}
+
+LogicalResult Simulation::run() {
+  axis = stageAxisOf(planned);
+  if (!axis)
+    return planned.emitError() << "a timeline needs the programs of stages (pc-pipeline-parallel)";
+  for (ModuleOp program : programsOf(planned))
+    if (failed(read(program)))
+      return failure();
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t s = 0; s < stages.size(); ++s)
+      moved |= advance(static_cast<int>(s));
+  }
+  for (auto [number, stage] : llvm::enumerate(stages)) {
+    if (stage.next < stage.steps.size())
+      return stage.steps[stage.next].op->emitError()
+             << "stage " << number << " waits here forever; pc-verify-staged says for whom";
+    stage.close();
+    llvm::erase_if(stage.spans, [](const Span &span) { return !span.isTask() && span.end <= span.start; });
+  }
+  return success();
+}
+
+json::Object Simulation::describe(int number, double end) {
+  Stage &stage = stages[number];
+  json::Object seconds;
+  for (int use = 0; use < numUses; ++use)
+    seconds[useName(static_cast<Use>(use))] = stage.seconds[use];
+  seconds["idle"] = stage.idleSeconds + end - stage.clock;
+  std::map<int64_t, bool> own; // chunks, and whether weights have tasks of their own
+  for (const Span &span : stage.spans)
+    if (span.isTask())
+      own[span.chunk] |= span.use == Use::Weight;
+  int64_t live = 0, most = 0, bytes = 0; // in chunks
+  for (const Span &span : stage.spans) {
+    bytes = std::max(bytes, span.liveBytes);
+    if (!span.isTask())
+      continue;
+    live += span.use == Use::Forward;
+    most = std::max(most, live);
+    live -= span.use == (own[span.chunk] ? Use::Weight : Use::Backward);
+  }
+  json::Array chunkNumbers;
+  for (auto &[chunk, split] : own)
+    chunkNumbers.push_back(chunk);
+  return json::Object{{"stage", number},
+                      {"chunks", std::move(chunkNumbers)},
+                      {"seconds", std::move(seconds)},
+                      {"peak_microbatches", own.empty() ? 0.0 : static_cast<double>(most) / own.size()},
+                      {"peak_activation_bytes", bytes}};
+}
+
+/// Idle over ideal time for uniform stages and messages that take no time (for the sources see
+/// docs/rationale/pipeline.md).
+json::Value Simulation::theory(StringRef schedule) {
+  double p = static_cast<double>(stages.size()), m = static_cast<double>(microbatches),
+         v = static_cast<double>(chunks) / p;
+  std::array<double, numUses> mean = {}; // of a stage and microbatch
+  for (const Stage &stage : stages)
+    for (const Span &span : stage.spans)
+      if (span.isTask())
+        mean[static_cast<int>(span.use)] += (span.end - span.start) / p / m;
+  double f = mean[0], b = mean[1] + mean[2], w = mean[3], all = m * (f + b + w);
+  auto formula = [](StringRef text, double value) {
+    return json::Object{{"formula", text}, {"idle_over_ideal", value}};
+  };
+  StringRef name = schedule.split(':').first;
+  if (name == "naive")
+    return formula("p - 1", p - 1);
+  if (name == "gpipe" || name == "1f1b" || name == "1f1b-eager")
+    return formula("(p - 1) / m", (p - 1) / m);
+  if (name == "interleaved")
+    return m >= p ? formula("(p - 1) / (v m)", (p - 1) / (v * m))
+                  : formula("(p - 1 + (v - 1) (p - m)) / (v m)", (p - 1 + (v - 1) * (p - m)) / (v * m));
+  if (name == "zb-h1" && m >= p)
+    return formula("(p - 1) (B + max(0, F - W)) / (m (F + B + W))", (p - 1) * (b + std::max(0.0, f - w)) / all);
+  if (name == "zb-h2" && m >= 2 * p - 1)
+    return formula("(p - 1) max(0, F + B - 2 W, B - F) / (m (F + B + W))",
+                   (p - 1) * std::max({0.0, f + b - 2 * w, b - f}) / all);
+  if (name == "zb-v" && m >= 2 * p - 1)
+    return formula("0 where F = B = W", 0);
+  return nullptr;
+}
+
+json::Array Simulation::events() {
+  json::Array events;
+  for (size_t s = 0; s < stages.size(); ++s)
+    events.push_back(json::Object{{"ph", "M"},
+                                  {"name", "process_name"},
+                                  {"pid", static_cast<int64_t>(s)},
+                                  {"args", json::Object{{"name", "stage " + std::to_string(s)}}}});
+  auto microseconds = [](double seconds) { return std::round(seconds * 1e9) / 1e3; };
+  for (auto [number, stage] : llvm::enumerate(stages))
+    for (const Span &span : stage.spans) {
+      StringRef kind = useName(span.use);
+      std::string name = span.isTask() ? llvm::formatv("{0} {1}{2}", kind, span.microbatch,
+                                                       span.chunk ? " of chunk " + std::to_string(span.chunk) : "")
+                                             .str()
+                         : span.what.empty() ? kind.str()
+                                             : span.what;
+      json::Object event{{"ph", "X"},
+                         {"name", name},
+                         {"cat", kind},
+                         {"pid", static_cast<int64_t>(number)},
+                         {"tid", 0},
+                         {"ts", microseconds(span.start)},
+                         {"dur", microseconds(span.end) - microseconds(span.start)}};
+      if (span.isTask())
+        event["args"] = json::Object{{"chunk", span.chunk},
+                                     {"microbatch", span.microbatch},
+                                     {"live_bytes", span.liveBytes},
+                                     {"moves", microseconds(span.moves)}};
+      events.push_back(std::move(event));
+    }
+  return events;
+}
+
+json::Object Simulation::report(StringRef schedule) {
+  double end = 0, cost = 0, ideal = 0;
+  for (const Stage &stage : stages) {
+    double first = -1, last = 0, busy = 0;
+    for (const Span &span : stage.spans)
+      if (span.isTask()) {
+        first = first < 0 ? span.start : first;
+        last = std::max(last, span.end);
+        busy += span.end - span.start;
+      }
+    end = std::max(end, stage.clock);
+    cost = std::max(cost, last - first);
+    ideal = std::max(ideal, busy);
+  }
+  json::Array perStage;
+  for (size_t s = 0; s < stages.size(); ++s)
+    perStage.push_back(describe(static_cast<int>(s), end));
+  return json::Object{{"schedule", schedule},
+                      {"stages", static_cast<int64_t>(stages.size())},
+                      {"chunks", chunks},
+                      {"microbatches", microbatches},
+                      {"slots", slots},
+                      {"machine", json::Object{{"flops", machine.flops},
+                                               {"memory_bandwidth", machine.memoryBandwidth},
+                                               {"link_bandwidth", machine.linkBandwidth},
+                                               {"link_latency", machine.linkLatency}}},
+                      {"step_seconds", end},
+                      {"cost_seconds", cost},
+                      {"ideal_seconds", ideal},
+                      {"bubble", cost > 0 ? (cost - ideal) / cost : 0},
+                      {"idle_over_ideal", ideal > 0 ? (cost - ideal) / ideal : 0},
+                      {"theory", theory(schedule)},
+                      {"per_stage", std::move(perStage)},
+                      {"traceEvents", events()}};
+}
+
+} // namespace
+
+FailureOr<json::Object> pc::simulatePipeline(ModuleOp planned, StringRef schedule, const Machine &machine) {
+  Simulation simulation(planned, machine);
+  if (failed(simulation.run()))
+    return failure();
+  return simulation.report(schedule);
+}
