@@ -25,7 +25,8 @@ Value Gradients::product(Location loc, Value a, Value b) {
   return EinsumOp::create(builder, loc, a.getType(), x + ", " + x + " -> " + x, ValueRange{a, b});
 }
 
-/// d(operand i) = einsum(dy, the other operands) to the dims of operand i. Factors that only operand i has are broadcast.
+/// d(operand i) = einsum(dy, the other operands) to the dims of operand i. Factors that only operand i has are
+/// broadcast.
 void Gradients::einsum(EinsumOp op, Value dy) {
   FactorRule rule = op.getFactorRule();
   auto names = [&](ArrayRef<int> dims) {
@@ -131,8 +132,8 @@ LogicalResult Gradients::differentiate(Operation *op) {
         return success();
       })
       .Case([&](RMSNormOp norm) {
-        auto grad = RMSNormGradOp::create(builder, loc, norm.getX().getType(), norm.getGamma().getType(), dy, norm.getX(),
-                                          norm.getRstd(), norm.getGamma());
+        auto grad = RMSNormGradOp::create(builder, loc, norm.getX().getType(), norm.getGamma().getType(), dy,
+                                          norm.getX(), norm.getRstd(), norm.getGamma());
         add(norm.getX(), grad.getDx());
         add(norm.getGamma(), grad.getDgamma());
         return success();
@@ -145,7 +146,7 @@ LogicalResult Gradients::differentiate(Operation *op) {
       .Case([&](AttentionOp attention) {
         auto grad = AttentionGradOp::create(builder, loc, attention.getQ().getType(), attention.getK().getType(),
                                             attention.getV().getType(), attention.getQ(), attention.getK(),
-                                            attention.getV(), attention.getO(), attention.getLse(), dy,
+                                            attention.getV(), attention.getO(), attention.getLse(), dy, Value(),
                                             attention.getScale(), attention.getCausal());
         add(attention.getQ(), grad.getDq());
         add(attention.getK(), grad.getDk());

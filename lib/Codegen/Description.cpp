@@ -41,6 +41,12 @@ template <typename OpT> static json::Object describe(OpT op, Value value, bool h
     layout.push_back(std::move(axes));
   }
   object["layout"] = std::move(layout);
+  if (op.getLayout() && !op.getLayout()->getRoot().empty()) {
+    json::Array root;
+    for (StringAttr axis : op.getLayout()->getRoot())
+      root.push_back(axis.getValue());
+    object["root"] = std::move(root);
+  }
   if (hasHome)
     object["offset"] = homeOf(value);
   return object;
@@ -49,11 +55,13 @@ template <typename OpT> static json::Object describe(OpT op, Value value, bool h
 static json::Object describeParameter(ParameterOp op, int64_t key) {
   json::Object object = describe(op, op.getValue(), true);
   object["name"] = op.getName();
-  ArrayRef<int64_t> whole = op.getGlobal() ? *op.getGlobal() : cast<RankedTensorType>(op.getValue().getType()).getShape();
+  ArrayRef<int64_t> whole =
+      op.getGlobal() ? *op.getGlobal() : cast<RankedTensorType>(op.getValue().getType()).getShape();
   object["valid"] = numbers(op.getValid() ? *op.getValid() : whole);
   bool normal = op.getInit().getKind() == InitKind::Normal;
   double value = op.getInit().getValue().getValueAsDouble();
-  object["init"] = json::Object{{"kind", normal ? "normal" : "constant"}, {"std", normal ? value : 0.0}, {"value", normal ? 0.0 : value}};
+  object["init"] = json::Object{
+      {"kind", normal ? "normal" : "constant"}, {"std", normal ? value : 0.0}, {"value", normal ? 0.0 : value}};
   object["key"] = key;
   SourceAttr source = op.getSource();
   object["source"] = json::Object{{"tensor", source.getTensor()},
@@ -113,7 +121,9 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
     entry["kind"] = stringifyOutputKind(output.getKind());
     entry["name"] = output.getName();
     auto type = cast<RankedTensorType>(output.getValue().getType());
-    entry["valid"] = numbers(output.getValid() ? *output.getValid() : output.getGlobal() ? *output.getGlobal() : type.getShape());
+    entry["valid"] = numbers(output.getValid()    ? *output.getValid()
+                             : output.getGlobal() ? *output.getGlobal()
+                                                  : type.getShape());
     outs.push_back(std::move(entry));
   }
   if (MeshAttr m = meshOf(module))

@@ -315,7 +315,7 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   } else if (dim < 0) {
     outer = from.getNumElements();
   } else {
-    RankedTensorType whole = kind == MoveKind::AllGather || kind == MoveKind::Pad ? to : from;
+    RankedTensorType whole = kind == MoveKind::AllGather || kind == MoveKind::Pad || kind == MoveKind::Gather ? to : from;
     for (int64_t d = 0; d < whole.getRank(); ++d)
       (d < dim ? outer : d == dim ? extent : inner) *= whole.getDimSize(d);
   }

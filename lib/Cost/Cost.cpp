@@ -40,7 +40,7 @@ int64_t pc::bytesOf(Operation *op) {
   return sum;
 }
 
-Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh) {
+Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 1;
   int64_t operand = byteSize(move->getOperand(0).getType()), result = byteSize(move->getResult(0).getType());
   switch (move.getMoveKind()) {
@@ -52,6 +52,15 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh) {
     return {result, (n - 1) * result / n};
   case MoveKind::AllToAll:
     return {n * operand, (n - 1) * operand / n};
+  case MoveKind::Broadcast:
+  case MoveKind::Reduce:
+    return {operand, isRoot ? (n - 1) * operand : operand};
+  case MoveKind::Scatter:
+    return {operand, (isRoot ? n - 1 : 1) * operand / n};
+  case MoveKind::Gather:
+    return {result, (isRoot ? n - 1 : 1) * result / n};
+  case MoveKind::Permute:
+    return {n * operand, operand};
   case MoveKind::Slice:
   case MoveKind::Mask:
   case MoveKind::Pad:

@@ -26,8 +26,10 @@ using Boxes = std::set<std::tuple<std::string, std::vector<int64_t>, std::vector
 /// Sums over the ops of a step, in one walk.
 class Totals {
 public:
-  /// `boxes`: the parameters that have been counted.
-  Totals(MeshAttr mesh, StringAttr stageAxis, Boxes &boxes) : mesh(mesh), stageAxis(stageAxis), boxes(boxes) {}
+  /// As `rank` sees it. `boxes`: the parameters that have been counted.
+  Totals(MeshAttr mesh, int64_t rank, StringAttr stageAxis, Boxes &boxes)
+      : mesh(mesh), coordinates(mesh ? mesh.coordinates(rank) : SmallVector<int64_t>()), stageAxis(stageAxis),
+        boxes(boxes) {}
 
   void add(Block &body) {
     bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp>(op); });
@@ -88,13 +90,16 @@ private:
     if (!mesh || mesh.size(move.getMoveAxes()) == 1)
       return;
     Row &row = traffic[{llvm::join(axes, "+"), moveName(move.getMoveKind()), stepPhaseName(phase)}];
-    Traffic one = trafficOf(move, mesh);
+    bool isRoot =
+        llvm::all_of(move.getMoveAxes(), [&](StringAttr axis) { return coordinates[mesh.index(axis)] == 0; });
+    Traffic one = trafficOf(move, mesh, isRoot);
     row.count += times;
     row.payload += times * one.payload;
     row.wire += times * one.wire;
   }
 
   MeshAttr mesh;
+  SmallVector<int64_t> coordinates;
   StringAttr stageAxis;
   Boxes &boxes;
   std::set<std::pair<int64_t, int64_t>> flows; ///< that end here
@@ -120,6 +125,30 @@ SmallVector<int64_t> ranksOf(MeshAttr mesh, StringAttr stageAxis, int64_t stage)
     if (!stageAxis || rank / inner % size == stage)
       ranks.push_back(rank);
   return ranks;
+}
+
+/// `ranks`, those together that are the root in the same rooted moves of `body`.
+SmallVector<SmallVector<int64_t>> separateRoots(ArrayRef<int64_t> ranks, Block &body, MeshAttr mesh) {
+  std::set<std::vector<int64_t>> rooted; // lists of axes, by their numbers
+  body.walk([&](MoveOpInterface move) {
+    std::vector<int64_t> axes;
+    for (StringAttr axis : move.getMoveAxes())
+      axes.push_back(mesh.index(axis));
+    if (isRooted(move.getMoveKind()))
+      rooted.insert(axes);
+  });
+  std::map<std::vector<bool>, SmallVector<int64_t>> groups;
+  for (int64_t rank : ranks) {
+    SmallVector<int64_t> coordinates = mesh ? mesh.coordinates(rank) : SmallVector<int64_t>();
+    std::vector<bool> isRoot;
+    for (const std::vector<int64_t> &axes : rooted)
+      isRoot.push_back(llvm::all_of(axes, [&](int64_t axis) { return coordinates[axis] == 0; }));
+    groups[isRoot].push_back(rank);
+  }
+  SmallVector<SmallVector<int64_t>> result;
+  for (auto &group : groups)
+    result.push_back(std::move(group.second));
+  return result;
 }
 
 json::Array numbers(ArrayRef<int64_t> values) {
@@ -148,7 +177,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
     Block &body = functions[0].getBody().front();
     MeshAttr mesh = meshOf(program);
     int64_t arenaBytes = arenas[0].getBytes();
-    Totals totals(mesh, stageAxis, boxes);
+    SmallVector<int64_t> ranks = ranksOf(mesh, stageAxis, stageOf(program));
+    Totals totals(mesh, ranks.front(), stageAxis, boxes);
     totals.add(body);
     MemoryUse use = MemoryProfile(body).atPeak(arenaBytes);
     json::Object memory;
@@ -157,25 +187,28 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
     if (mesh)
       for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes()))
         axes[name.str()] = size;
-    SmallVector<int64_t> ranks = ranksOf(mesh, stageAxis, stageOf(program));
     parameters += totals.parameters;
     flops += totals.flops * static_cast<double>(ranks.size());
-    json::Array traffic;
-    for (auto &[key, row] : totals.traffic)
-      traffic.push_back(json::Object{{"axis", std::get<0>(key)},
-                                     {"move", std::get<1>(key)},
-                                     {"phase", std::get<2>(key)},
-                                     {"count", row.count},
-                                     {"payload_bytes", row.payload},
-                                     {"wire_bytes", row.wire}});
-    json::Object figures{{"arena_bytes", json::Object{{"device", arenaBytes}, {"host", totals.messageBytes}}},
-                         {"memory", std::move(memory)},
-                         {"traffic", std::move(traffic)}};
-    auto same = llvm::find_if(entries, [&](const auto &entry) { return entry.first == figures; });
-    if (same == entries.end())
-      entries.push_back({std::move(figures), std::move(ranks)});
-    else
-      llvm::append_range(same->second, ranks);
+    for (ArrayRef<int64_t> members : separateRoots(ranks, body, mesh)) {
+      Totals own(mesh, members.front(), stageAxis, boxes);
+      own.add(body);
+      json::Array traffic;
+      for (auto &[key, row] : own.traffic)
+        traffic.push_back(json::Object{{"axis", std::get<0>(key)},
+                                       {"move", std::get<1>(key)},
+                                       {"phase", std::get<2>(key)},
+                                       {"count", row.count},
+                                       {"payload_bytes", row.payload},
+                                       {"wire_bytes", row.wire}});
+      json::Object figures{{"arena_bytes", json::Object{{"device", arenaBytes}, {"host", totals.messageBytes}}},
+                           {"memory", json::Object(memory)},
+                           {"traffic", std::move(traffic)}};
+      auto same = llvm::find_if(entries, [&](const auto &entry) { return entry.first == figures; });
+      if (same == entries.end())
+        entries.push_back({std::move(figures), SmallVector<int64_t>(members)});
+      else
+        llvm::append_range(same->second, members);
+    }
   }
   for (auto &[figures, ranks] : entries) {
     llvm::sort(ranks);

@@ -153,14 +153,15 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     auto [mode, axis] = formAndAxis(flags.dataParallel.value_or(""), "ddp", "dp");
     if (mode != "ddp" && mode != "naive")
       return refuse("--data-parallel=" + mode + " is not a mode (ddp, naive)");
-    if (mode == "naive") {
+    if (mode == "naive" && axis == zeroAxis) {
       status = PCRT_INFEASIBLE;
-      return refuse("--data-parallel=naive is not available yet; ddp is");
+      return refuse("--data-parallel=naive keeps parameters and optimizer state on one rank, --zero=" + stage +
+                    " splits them over the same axis '" + axis + "'; give one of the two");
     }
     if (!sizeOf(axis))
       return refuse("--data-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
     if (axis != zeroAxis) { // ZeRO is data parallelism already
-      plan.tactics.push_back("pc-data-parallel{axis=" + axis + " mode=ddp}");
+      plan.tactics.push_back("pc-data-parallel{axis=" + axis + " mode=" + mode + "}");
       used.push_back(axis);
     }
   }

@@ -116,7 +116,7 @@ static ParseResult parseDim(AsmParser &parser, SmallVectorImpl<ArrayAttr> &dims)
 
 Attribute PlaceAttr::parse(AsmParser &parser, Type) {
   SmallVector<ArrayAttr> dims;
-  SmallVector<StringAttr> partial;
+  SmallVector<StringAttr> partial, root;
   PartialKind kind = PartialKind::None;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLess() ||
@@ -124,26 +124,29 @@ Attribute PlaceAttr::parse(AsmParser &parser, Type) {
     return {};
   StringRef word;
   SMLoc wordLoc = parser.getCurrentLocation();
-  if (succeeded(parser.parseOptionalKeyword(&word))) {
+  while (succeeded(parser.parseOptionalKeyword(&word))) {
+    bool isRoot = word == "root";
     auto parsed = symbolizePartialKind(word);
-    if (!parsed || *parsed == PartialKind::None) {
-      parser.emitError(wordLoc) << "expected 'sum' or 'max'";
+    if (!root.empty() || (!isRoot && (kind != PartialKind::None || !parsed || *parsed == PartialKind::None))) {
+      parser.emitError(wordLoc) << "expected 'sum' or 'max', then 'root'";
       return {};
     }
-    kind = *parsed;
+    if (!isRoot)
+      kind = *parsed;
     auto axis = [&]() -> ParseResult {
       std::string name;
       if (parser.parseKeywordOrString(&name))
         return failure();
-      partial.push_back(StringAttr::get(parser.getContext(), name));
+      (isRoot ? root : partial).push_back(StringAttr::get(parser.getContext(), name));
       return success();
     };
     if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, axis))
       return {};
+    wordLoc = parser.getCurrentLocation();
   }
   if (parser.parseGreater())
     return {};
-  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), dims, kind, partial);
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), dims, kind, partial, root);
 }
 
 void PlaceAttr::print(AsmPrinter &printer) const {
@@ -167,11 +170,18 @@ void PlaceAttr::print(AsmPrinter &printer) const {
     llvm::interleaveComma(getPartial(), printer, axis);
     printer << ')';
   }
+  if (!getRoot().empty()) {
+    printer << " root(";
+    llvm::interleaveComma(getRoot(), printer, axis);
+    printer << ')';
+  }
   printer << '>';
 }
 
-LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<ArrayAttr> dims, PartialKind kind,
-                                ArrayRef<StringAttr> partial) {
+static bool isBefore(StringAttr a, StringAttr b) { return a.getValue() < b.getValue(); }
+
+LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<ArrayAttr> dims,
+                                PartialKind kind, ArrayRef<StringAttr> partial, ArrayRef<StringAttr> root) {
   llvm::StringSet<> seen;
   auto once = [&](StringRef axis) -> LogicalResult {
     if (seen.insert(axis).second)
@@ -186,16 +196,18 @@ LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError, Ar
       if (failed(once(name.getValue())))
         return failure();
     }
-  for (StringAttr axis : partial)
+  for (StringAttr axis : llvm::concat<const StringAttr>(partial, root))
     if (failed(once(axis.getValue())))
       return failure();
-  if ((kind == PartialKind::None) != partial.empty() ||
-      !llvm::is_sorted(partial, [](StringAttr a, StringAttr b) { return a.getValue() < b.getValue(); }))
+  if ((kind == PartialKind::None) != partial.empty() || !llvm::is_sorted(partial, isBefore))
     return emitError() << "partial axes need a kind and alphabetical order (C3)";
+  if (!llvm::is_sorted(root, isBefore))
+    return emitError() << "root axes need alphabetical order (C3)";
   return success();
 }
 
-LogicalResult PlaceAttr::verifyEncoding(ArrayRef<int64_t> shape, Type, function_ref<InFlightDiagnostic()> emitError) const {
+LogicalResult PlaceAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
+                                        function_ref<InFlightDiagnostic()> emitError) const {
   if (shape.size() != getDims().size())
     return emitError() << "placement has " << getDims().size() << " dims, the tensor " << shape.size() << " (C1)";
   return success();
@@ -203,7 +215,7 @@ LogicalResult PlaceAttr::verifyEncoding(ArrayRef<int64_t> shape, Type, function_
 
 PlaceAttr PlaceAttr::replicated(MLIRContext *context, int64_t rank) {
   SmallVector<ArrayAttr> dims(rank, ArrayAttr::get(context, {}));
-  return get(context, dims, PartialKind::None, {});
+  return get(context, dims, PartialKind::None, {}, {});
 }
 
 SmallVector<StringAttr> PlaceAttr::axes(int64_t d) const { return axisList(getDims()[d]); }
@@ -214,6 +226,8 @@ AxisState PlaceAttr::state(StringAttr axis) const {
       return AxisState::split(d);
   if (llvm::is_contained(getPartial(), axis))
     return getKind() == PartialKind::Max ? AxisState::max() : AxisState::sum();
+  if (llvm::is_contained(getRoot(), axis))
+    return AxisState::root();
   return AxisState::whole();
 }
 
@@ -227,23 +241,30 @@ PlaceAttr PlaceAttr::with(StringAttr axis, AxisState state, int64_t position) co
       axes.insert(position < 0 ? axes.end() : axes.begin() + position, axis);
     dims.push_back(ArrayAttr::get(context, axes));
   }
-  SmallVector<StringAttr> partial(getPartial());
+  SmallVector<StringAttr> partial(getPartial()), root(getRoot());
   llvm::erase(partial, axis);
+  llvm::erase(root, axis);
   PartialKind kind = partial.empty() ? PartialKind::None : getKind();
   if (state.isPartial()) {
     partial.push_back(axis);
-    llvm::sort(partial, [](StringAttr a, StringAttr b) { return a.getValue() < b.getValue(); });
+    llvm::sort(partial, isBefore);
     kind = state.isMax() ? PartialKind::Max : PartialKind::Sum;
   }
-  return get(context, dims, kind, partial);
+  if (state.isRoot()) {
+    root.push_back(axis);
+    llvm::sort(root, isBefore);
+  }
+  return get(context, dims, kind, partial, root);
 }
 
-PlaceAttr PlaceAttr::dropFront() const { return get(getContext(), getDims().drop_front(), getKind(), getPartial()); }
+PlaceAttr PlaceAttr::dropFront() const {
+  return get(getContext(), getDims().drop_front(), getKind(), getPartial(), getRoot());
+}
 
 PlaceAttr PlaceAttr::addFront() const {
   SmallVector<ArrayAttr> dims{ArrayAttr::get(getContext(), {})};
   llvm::append_range(dims, getDims());
-  return get(getContext(), dims, getKind(), getPartial());
+  return get(getContext(), dims, getKind(), getPartial(), getRoot());
 }
 
 //===---------------------------------------------------------------------------===//

@@ -106,7 +106,8 @@ FactorRule LayerNormOp::getFactorRule() {
 }
 FactorRule LayerNormGradOp::getFactorRule() {
   std::string r = letters("r", rankOf(getX()) - 1);
-  return withLinear(make(*this, r + "e, " + r + "e, " + r + ", " + r + ", e -> " + r + "e, e, e").keepWhole({"e"}), {0});
+  return withLinear(make(*this, r + "e, " + r + "e, " + r + ", " + r + ", e -> " + r + "e, e, e").keepWhole({"e"}),
+                    {0});
 }
 FactorRule RMSNormOp::getFactorRule() {
   std::string r = letters("r", rankOf(getX()) - 1);
@@ -122,15 +123,27 @@ FactorRule RopeOp::getFactorRule() {
   return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
 }
 
+/// "s" where `sees` has an entry per query.
+static StringRef seesDims(Value sees) { return sees && rankOf(sees) ? ", s" : ""; }
+
+/// Keys stay together; queries too where a rank could not know their positions from the order of ranks.
+static FactorRule keepAttentionWhole(Operation *op, FactorRule rule) {
+  rule.keepWhole({"t", "d"});
+  return zigzagRanks(op) ? rule : rule.keepWhole({"s"});
+}
 FactorRule AttentionOp::getFactorRule() {
-  return make(*this, "b s k g d, b t k d, b t k d -> b s k g d, b k g s").keepWhole({"s", "t", "d"});
+  return keepAttentionWhole(
+      *this, make(*this, "b s k g d, b t k d, b t k d" + seesDims(getSees()) + " -> b s k g d, b k g s"));
 }
 FactorRule AttentionGradOp::getFactorRule() {
-  return withLinear(
-      make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d -> b s k g d, b t k d, b t k d")
-          .keepWhole({"s", "t", "d"}),
-      {5});
+  return withLinear(keepAttentionWhole(*this, make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d" +
+                                                              seesDims(getSees()) + " -> b s k g d, b t k d, b t k d")),
+                    {5});
 }
+FactorRule MergeAttentionOp::getFactorRule() {
+  return make(*this, "b s k g d, b k g s, b s k g d, b k g s -> b s k g d, b k g s");
+}
+FactorRule KeyCountsOp::getFactorRule() { return make(*this, " -> s").keepWhole({"s"}); }
 
 FactorRule CrossEntropyOp::getFactorRule() {
   std::string r = letters("r", rankOf(getTargets()));

@@ -116,5 +116,11 @@ SmallVector<Row, 8> pc::legalRows(const FactorRule &rule) {
       state = AxisState::max();
     rows.push_back(row);
   }
+  Row root = whole;
+  for (AxisState &state : root.operands)
+    state = AxisState::root();
+  for (AxisState &state : root.results)
+    state = AxisState::root();
+  rows.push_back(root);
   return rows;
 }

@@ -254,6 +254,12 @@ static int64_t product(ArrayRef<int64_t> sizes) {
   return result;
 }
 
+LogicalResult ProgramOp::verify() {
+  if (std::optional<int64_t> n = getZigzag(); n && (*n < 1 || getSequence() % (2 * *n)))
+    return emitOpError() << "a sequence of " << getSequence() << " does not divide into " << 2 * *n << " chunks (C1)";
+  return success();
+}
+
 LogicalResult ParameterOp::verify() {
   auto type = cast<RankedTensorType>(getValue().getType());
   if (static_cast<int64_t>(getDims().size()) != type.getRank())
@@ -290,15 +296,21 @@ PC_DIM_MOVE(ReduceScatterOp, ReduceScatter)
 PC_DIM_MOVE(AllGatherOp, AllGather)
 PC_DIM_MOVE(SliceOp, Slice)
 PC_DIM_MOVE(PadOp, Pad)
+PC_DIM_MOVE(ScatterOp, Scatter)
+PC_DIM_MOVE(GatherOp, Gather)
 #undef PC_DIM_MOVE
 
-MoveKind AllReduceOp::getMoveKind() { return MoveKind::AllReduce; }
-SmallVector<StringAttr> AllReduceOp::getMoveAxes() { return axisList(getAxes()); }
-int64_t AllReduceOp::getMoveDim() { return -1; }
+#define PC_WHOLE_MOVE(OP, KIND)                                                                                        \
+  MoveKind OP::getMoveKind() { return MoveKind::KIND; }                                                                \
+  SmallVector<StringAttr> OP::getMoveAxes() { return axisList(getAxes()); }                                            \
+  int64_t OP::getMoveDim() { return -1; }
 
-MoveKind MaskOp::getMoveKind() { return MoveKind::Mask; }
-SmallVector<StringAttr> MaskOp::getMoveAxes() { return axisList(getAxes()); }
-int64_t MaskOp::getMoveDim() { return -1; }
+PC_WHOLE_MOVE(AllReduceOp, AllReduce)
+PC_WHOLE_MOVE(MaskOp, Mask)
+PC_WHOLE_MOVE(BroadcastOp, Broadcast)
+PC_WHOLE_MOVE(ReduceOp, Reduce)
+PC_WHOLE_MOVE(PermuteOp, Permute)
+#undef PC_WHOLE_MOVE
 
 MoveKind AllToAllOp::getMoveKind() { return MoveKind::AllToAll; }
 SmallVector<StringAttr> AllToAllOp::getMoveAxes() { return axisList(getAxes()); }

@@ -30,13 +30,38 @@ void PCDialect::initialize() {
 
 StringRef moveName(MoveKind kind) {
   static constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",
-                                          "mask",       "pad"};
+                                          "mask",       "pad",        "broadcast",      "scatter",    "gather",
+                                          "reduce",     "permute"};
   return names[static_cast<int>(kind)];
 }
 
 StringRef stepPhaseName(StepPhase phase) {
   static constexpr const char *names[] = {"forward", "backward", "optimizer"};
   return names[static_cast<int>(phase)];
+}
+
+static ProgramOp programOf(Operation *op) {
+  if (auto module = op->getParentOfType<ModuleOp>())
+    for (auto program : module.getOps<ProgramOp>())
+      return program;
+  return {};
+}
+
+int64_t zigzagRanks(Operation *op) {
+  ProgramOp program = programOf(op);
+  return program ? program.getZigzag().value_or(0) : 0;
+}
+
+int64_t zigzagPosition(int64_t index, int64_t length, int64_t ranks) {
+  if (!ranks)
+    return index;
+  int64_t chunk = length / (2 * ranks), block = index / (2 * chunk), within = index % (2 * chunk);
+  return within < chunk ? block * chunk + within : (2 * ranks - 1 - block) * chunk + within - chunk;
+}
+
+int64_t sequencePosition(Operation *op, int64_t index) {
+  ProgramOp program = programOf(op);
+  return program ? zigzagPosition(index, program.getSequence(), program.getZigzag().value_or(0)) : index;
 }
 
 PlaceAttr placement(Type type) {

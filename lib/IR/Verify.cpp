@@ -20,7 +20,7 @@ static LogicalResult verifyOnMesh(Operation *op, Type type, MeshAttr mesh) {
       return success();
     return op->emitOpError() << "axis '" << axis.getValue() << "' is not in the mesh (F6)";
   };
-  for (StringAttr axis : place.getPartial())
+  for (StringAttr axis : llvm::concat<const StringAttr>(place.getPartial(), place.getRoot()))
     if (failed(known(axis)))
       return failure();
   for (auto [d, size] : llvm::enumerate(shape)) {
@@ -79,6 +79,8 @@ static LogicalResult verifyAxisLists(Operation *op, const FactorRule &rule) {
 static std::string describe(AxisState state) {
   if (state.isSplit())
     return "split on dim " + std::to_string(state.dim());
+  if (state.isRoot())
+    return "on the root";
   return state.isWhole() ? "whole" : state.isSum() ? "partial sum" : "partial max";
 }
 
@@ -121,6 +123,7 @@ LogicalResult pc::detail::verifyFactorOp(Operation *op) {
     for (int64_t d = 0, e = place.getDims().size(); d < e; ++d)
       llvm::for_each(place.axes(d), add);
     llvm::for_each(place.getPartial(), add);
+    llvm::for_each(place.getRoot(), add);
   };
   llvm::for_each(op->getOperandTypes(), visit);
   llvm::for_each(op->getResultTypes(), visit);
@@ -186,6 +189,16 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
     return all(AxisState::whole()) && from.getKind() != PartialKind::Max ? set(AxisState::sum()) : PlaceAttr();
   case MoveKind::Pad:
     return from.getKind() != PartialKind::Max && leave() ? set(AxisState::sum()) : PlaceAttr();
+  case MoveKind::Broadcast:
+    return all(AxisState::root()) ? set(AxisState::whole()) : PlaceAttr();
+  case MoveKind::Scatter:
+    return all(AxisState::root()) ? set(AxisState::split(dim)) : PlaceAttr();
+  case MoveKind::Gather:
+    return leave() ? set(AxisState::root()) : PlaceAttr();
+  case MoveKind::Reduce:
+    return all(partial) ? set(AxisState::root()) : PlaceAttr();
+  case MoveKind::Permute: // whose block a rank holds is not in its type: local programs only
+    return {};
   }
   return {};
 }
@@ -200,6 +213,7 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
     return move->emitOpError() << "dim out of range (M2)";
   switch (move.getMoveKind()) {
   case MoveKind::AllGather:
+  case MoveKind::Gather:
   case MoveKind::Pad:
     shape[dim] *= n;
     break;
@@ -208,6 +222,7 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
     dim = other;
     [[fallthrough]];
   case MoveKind::ReduceScatter:
+  case MoveKind::Scatter:
   case MoveKind::Slice:
     if (shape[dim] % n)
       return move->emitOpError() << "dim " << dim << " of " << from << " is not divisible by " << n << " (M2)";
@@ -215,6 +230,9 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
     break;
   case MoveKind::AllReduce:
   case MoveKind::Mask:
+  case MoveKind::Broadcast:
+  case MoveKind::Reduce:
+  case MoveKind::Permute:
     break;
   }
   if (ArrayRef(shape) != to.getShape())
@@ -231,7 +249,8 @@ LogicalResult pc::detail::verifyMoveOp(Operation *op) {
   if (move.getMoveAxes().empty())
     return op->emitOpError() << "needs at least one axis (M1)";
   MoveKind kind = move.getMoveKind();
-  if ((kind == MoveKind::AllReduce || kind == MoveKind::ReduceScatter) && move.getReduction() == PartialKind::None)
+  if ((kind == MoveKind::AllReduce || kind == MoveKind::ReduceScatter || kind == MoveKind::Reduce) &&
+      move.getReduction() == PartialKind::None)
     return op->emitOpError() << "needs 'sum' or 'max' (M3)";
   if (move.getMoveDim() < -1 || move.getOtherDim() < -1)
     return op->emitOpError() << "dim out of range (M2)";

@@ -1,6 +1,6 @@
 //===- Model.cpp - Builds the model program of a configuration ------------------------===//
-// One builder for GPT-2 and the Llama family. Parameters keep Hugging Face's layout, seen with `kv_heads`, `group` and `head_dim` as dims
-// of their own; the einsums name the order, so nothing is ever transposed.
+// One builder for GPT-2 and the Llama family. Parameters keep Hugging Face's layout, seen with `kv_heads`, `group` and
+// `head_dim` as dims of their own; the einsums name the order, so nothing is ever transposed.
 //===-----------------------------------------------------------------------------===//
 #include "Model.h"
 
@@ -56,7 +56,8 @@ public:
     at("loss");
     Value nll = CrossEntropyOp::create(builder, loc, type({"batch", "sequence"}), logits, targets);
     Value sum = einsum("b s ->", {nll}, {});
-    Value loss = ScaleOp::create(builder, loc, sum.getType(), sum, llvm::APFloat(1.0 / (double(batch) * double(sequence))));
+    Value loss =
+        ScaleOp::create(builder, loc, sum.getType(), sum, llvm::APFloat(1.0 / (double(batch) * double(sequence))));
     OutputOp::create(builder, loc, OutputKind::Loss, "loss", loss, nullptr, nullptr, nullptr);
   }
 
@@ -84,13 +85,15 @@ private:
     std::string tensor = prefix + name.str();
     MLIRContext *context = builder.getContext();
     bool normal = std > 0;
-    auto init = InitAttr::get(context, normal ? InitKind::Normal : InitKind::Fill, builder.getF64FloatAttr(normal ? std : fill));
+    auto init = InitAttr::get(context, normal ? InitKind::Normal : InitKind::Fill,
+                              builder.getF64FloatAttr(normal ? std : fill));
     auto full = builder.getStringAttr(tensor + suffix.str());
     return ParameterOp::create(builder, NameLoc::get(full), type(dims), full, builder.getStrArrayAttr(dims), init,
                                SourceAttr::get(context, tensor, shape, start, size), nullptr, nullptr, nullptr, nullptr);
   }
 
-  /// A parameter that is a whole tensor; its Hugging Face shape merges dims: `merged` counts the dims of each merged group.
+  /// A parameter that is a whole tensor; its Hugging Face shape merges dims: `merged` counts the dims of each merged
+  /// group.
   Value parameter(StringRef name, Dims dims, double std, ArrayRef<int64_t> merged = {}, double fill = 0) {
     SmallVector<int64_t> shape, all = sizes(dims);
     if (merged.empty()) {
@@ -111,8 +114,9 @@ private:
   void ropeTables() {
     auto table = [&](TableKind kind) {
       return RopeTableOp::create(builder, loc, RankedTensorType::get({sequence, config.headDim / 2}, f32),
-                                 TableKindAttr::get(builder.getContext(), kind), builder.getDenseF32ArrayAttr(config.inverseFrequencies), builder.getF64FloatAttr(1.0), nullptr,
-                                 nullptr);
+                                 TableKindAttr::get(builder.getContext(), kind),
+                                 builder.getDenseF32ArrayAttr(config.inverseFrequencies), builder.getF64FloatAttr(1.0),
+                                 nullptr, nullptr);
     };
     cos = table(TableKind::Cos);
     sin = table(TableKind::Sin);
@@ -150,8 +154,7 @@ private:
 
   Value positionEmbedding() {
     Value table = parameter("wpe.weight", {"position", "embed"}, config.initStd);
-    Value positions =
-        IotaOp::create(builder, loc, RankedTensorType::get({sequence}, builder.getI32Type()), Value());
+    Value positions = IotaOp::create(builder, loc, RankedTensorType::get({sequence}, builder.getI32Type()), Value());
     Value rows = EmbeddingOp::create(builder, loc, type({"sequence", "embed"}), table, positions, Value());
     return einsum("s e -> b s e", {rows}, {"batch", "sequence", "embed"});
   }
@@ -161,8 +164,8 @@ private:
     if (config.scaleByLayer)
       scale /= double(layer + 1);
     return AttentionOp::create(builder, loc, type({"batch", "sequence", "kv_heads", "group", "head_dim"}),
-                               type({"batch", "kv_heads", "group", "sequence"}), q, k, v, builder.getF64FloatAttr(scale),
-                               builder.getUnitAttr())
+                               type({"batch", "kv_heads", "group", "sequence"}), q, k, v, Value(),
+                               builder.getF64FloatAttr(scale), builder.getUnitAttr())
         .getO();
   }
 
@@ -195,7 +198,8 @@ private:
     in("attn");
     Value o = attention(q, k, v);
     in("attn.c_proj");
-    Value w = parameter(layerName("attn.c_proj.weight"), {"kv_heads", "group", "head_dim", "embed"}, projectionStd, {3, 1});
+    Value w =
+        parameter(layerName("attn.c_proj.weight"), {"kv_heads", "group", "head_dim", "embed"}, projectionStd, {3, 1});
     Value b = parameter(layerName("attn.c_proj.bias"), {"embed"}, 0);
     x = add(x, bias(einsum("b s k g d, k g d e -> b s e", {o, w}, X), b, "e -> b s e"));
     in("ln_2");
@@ -282,7 +286,7 @@ OwningOpRef<ModuleOp> pc::buildModel(MLIRContext *context, const ModelConfig &co
   Location loc = NameLoc::get(builder.getStringAttr(config.type));
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
   builder.setInsertionPointToEnd(module->getBody());
-  ProgramOp::create(builder, loc, config.type, options.batch, options.sequence, config.vocab, config.text,
+  ProgramOp::create(builder, loc, config.type, options.batch, options.sequence, config.vocab, config.text, nullptr,
                     nullptr);
   auto function = func::FuncOp::create(builder, loc, "model", builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(function.addEntryBlock());

@@ -92,6 +92,8 @@ private:
       }
       if (!llvm::all_of(known.getPartial(), inMesh))
         return op->emitOpError() << "lies on axes that the mesh lacks: " << type;
+      if (!llvm::all_of(known.getRoot(), inMesh))
+        return op->emitOpError() << "lies on axes that the mesh lacks: " << type;
     }
     return success();
   }
@@ -119,6 +121,7 @@ private:
         .Case([&](PickOp pick) { return addOffset(pick, pick.getLogits(), -1); })
         .Case([&](CrossEntropyGradOp gradient) { return addOffset(gradient, gradient.getLogits(), -1); })
         .Case([&](MaskPaddingOp mask) { return addOffset(mask, mask.getX(), -1); })
+        .Case<AttentionOp, AttentionGradOp>([&](auto attention) { return addOffset(attention, attention.getQ(), 1); })
         .Case([&](BlockOffsetOp offset) -> LogicalResult {
           return offset.emitOpError() << "is for local programs only; this one is not localized yet";
         })
@@ -152,7 +155,13 @@ private:
 
   /// Gives `op` the first global index of its block of dim `d` of `value` (-1: the last) where that dim is split.
   template <typename Op> LogicalResult addOffset(Op op, Value value, int64_t d) {
-    if (op.getOffset())
+    auto offsetOf = [&] {
+      if constexpr (requires { op.getSeesMutable(); })
+        return op.getSeesMutable();
+      else
+        return op.getOffsetMutable();
+    };
+    if (!offsetOf().empty())
       return op.emitOpError() << "has an offset already: the program is local";
     auto type = cast<RankedTensorType>(value.getType());
     if (d < 0)
@@ -171,7 +180,7 @@ private:
                                          axes, builder.getI64IntegerAttr(block));
       offset = lastOffset->getResult(0);
     }
-    op.getOffsetMutable().assign(offset);
+    offsetOf().assign(offset);
     return success();
   }
 

@@ -61,7 +61,7 @@ private:
       return success();
     if (place.getDims().size() != global.size())
       return refuse(op) << "its layout has " << place.getDims().size() << " dims, its shape " << global.size();
-    if (failed(checkAxes(op, place.getPartial())))
+    if (failed(checkAxes(op, place.getPartial())) || failed(checkAxes(op, place.getRoot())))
       return failure();
     for (auto [d, size] : llvm::enumerate(global)) {
       if (failed(checkAxes(op, place.axes(d))))

@@ -118,8 +118,6 @@ struct AttentionShape {
   int64_t q(int64_t b, int64_t s, int64_t k, int64_t g) const { return (((b * S + s) * K + k) * G + g) * D; }
   int64_t kv(int64_t b, int64_t t, int64_t k) const { return ((b * T + t) * K + k) * D; }
   int64_t lse(int64_t b, int64_t k, int64_t g, int64_t s) const { return ((b * K + k) * G + g) * S + s; }
-  /// The number of positions that s sees.
-  int64_t seen(int64_t s, bool causal) const { return causal ? std::min(s + 1, T) : T; }
   /// Calls `row(b, s, k, g)` for every query.
   template <typename F> void forEachQuery(F row) const {
     for (int64_t b = 0; b < B; ++b)
@@ -138,36 +136,39 @@ double dot(const double *a, const double *b, int64_t n) {
 }
 } // namespace
 
-Tensors pc::attention(Inputs in, double scale, bool causal) {
+Tensors pc::attention(Inputs in, double scale, const Sight &sees) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2];
   AttentionShape at(q, k);
   Tensor o(q.shape), lse(Shape{at.B, at.K, at.G, at.S});
   std::vector<double> scores(at.T);
   at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
     double largest = -INFINITY, sum = 0;
-    int64_t query = at.q(b, s, h, g), seen = at.seen(s, causal);
-    for (int64_t t = 0; t < seen; ++t) {
-      scores[t] = scale * dot(&q.data[query], &k.data[at.kv(b, t, h)], at.D);
+    int64_t query = at.q(b, s, h, g);
+    for (int64_t t = 0; t < at.T; ++t) {
+      scores[t] = sees(s, t) ? scale * dot(&q.data[query], &k.data[at.kv(b, t, h)], at.D) : -INFINITY;
       largest = std::max(largest, scores[t]);
     }
-    for (int64_t t = 0; t < seen; ++t)
-      sum += std::exp(scores[t] - largest);
+    for (int64_t t = 0; t < at.T; ++t)
+      if (sees(s, t))
+        sum += std::exp(scores[t] - largest);
     double &logSum = lse[at.lse(b, h, g, s)] = largest + std::log(sum);
-    for (int64_t t = 0; t < seen; ++t)
-      for (int64_t i = 0; i < at.D; ++i)
+    for (int64_t t = 0; t < at.T; ++t)
+      for (int64_t i = 0; i < at.D && sees(s, t); ++i)
         o[query + i] += std::exp(scores[t] - logSum) * v[at.kv(b, t, h) + i];
   });
   return {o, lse};
 }
 
-Tensors pc::attentionGrad(Inputs in, double scale, bool causal) {
+Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2], &o = *in[3], &lse = *in[4], &dout = *in[5];
   AttentionShape at(q, k);
   Tensor dq(q.shape), dk(k.shape), dv(v.shape);
   at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
     int64_t query = at.q(b, s, h, g);
     double doutO = dot(&dout.data[query], &o.data[query], at.D);
-    for (int64_t t = 0; t < at.seen(s, causal); ++t) {
+    for (int64_t t = 0; t < at.T; ++t) {
+      if (!sees(s, t))
+        continue;
       int64_t key = at.kv(b, t, h);
       double p = std::exp(scale * dot(&q.data[query], &k.data[key], at.D) - lse[at.lse(b, h, g, s)]);
       double dscore = p * (dot(&dout.data[query], &v.data[key], at.D) - doutO) * scale;
@@ -179,6 +180,21 @@ Tensors pc::attentionGrad(Inputs in, double scale, bool causal) {
     }
   });
   return {dq, dk, dv};
+}
+
+Tensors pc::mergeAttention(Inputs in) {
+  const Tensor &o1 = *in[0], &lse1 = *in[1], &o2 = *in[2], &lse2 = *in[3];
+  AttentionShape at(o1, o1);
+  Tensor o(o1.shape), lse(lse1.shape);
+  at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
+    int64_t row = at.lse(b, h, g, s), query = at.q(b, s, h, g);
+    double largest = std::max(lse1[row], lse2[row]);
+    double first = std::exp(lse1[row] - largest), second = std::exp(lse2[row] - largest);
+    lse[row] = largest + std::log(first + second);
+    for (int64_t i = 0; i < at.D; ++i)
+      o[query + i] = (o1[query + i] * first + o2[query + i] * second) / (first + second);
+  });
+  return {o, lse};
 }
 
 //===---------------------------------------------------------------------------===//

@@ -60,6 +60,20 @@ template <typename F> static Tensors pointwise(const Tensor &like, F f) {
   return {result};
 }
 
+/// Whether query s of this rank sees key t: by what `sees` counts, else by their positions.
+template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t offset) {
+  if (!attention.getCausal())
+    return [](int64_t, int64_t) { return true; };
+  if (attention.getSees() && !in.back()->shape.empty())
+    return [counts = in.back()](int64_t s, int64_t t) { return static_cast<double>(t) < (*counts)[s]; };
+  std::vector<int64_t> queries, keys;
+  for (int64_t s = 0; s < in[0]->shape[1]; ++s)
+    queries.push_back(sequencePosition(attention, offset + s));
+  for (int64_t t = 0; t < in[1]->shape[1]; ++t)
+    keys.push_back(sequencePosition(attention, t));
+  return [queries = std::move(queries), keys = std::move(keys)](int64_t s, int64_t t) { return keys[t] <= queries[s]; };
+}
+
 FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
   if (isa<ClipCoefficientOp, AdamWOp, SGDOp>(op) && in.back()->size() != 8)
     return op->emitOpError() << "needs 8 hyper-parameters, got " << in.back()->size();
@@ -68,9 +82,19 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](IotaOp) {
         Tensor indices(context.shapes[0]);
         for (int64_t i = 0; i < indices.size(); ++i)
-          indices[i] = offset + i;
+          indices[i] = sequencePosition(op, offset + i);
         return Tensors{indices};
       })
+      .Case([&](KeyCountsOp counts) {
+        Tensor result(context.shapes[0]);
+        int64_t n = counts.getRanks(), me = static_cast<int64_t>((*in[0])[0]), length = result.size();
+        int64_t keys = ((me - counts.getShift()) % n + n) % n * length;
+        for (int64_t s = 0; s < length; ++s)
+          for (int64_t t = 0; t < length; ++t)
+            result[s] += zigzagPosition(keys + t, n * length, n) <= zigzagPosition(me * length + s, n * length, n);
+        return Tensors{result};
+      })
+      .Case([&](MergeAttentionOp) { return mergeAttention(in); })
       .Case([&](EinsumOp einsum) -> FailureOr<Tensors> {
         FactorRule rule = einsum.getFactorRule();
         if (rule.results.empty())
@@ -115,8 +139,9 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
           return op.emitOpError() << "has tables of another width than half a head";
         return rope(in, op.getInverse());
       })
-      .Case([&](AttentionOp a) { return attention(in, a.getScale().convertToDouble(), a.getCausal()); })
-      .Case([&](AttentionGradOp a) { return attentionGrad(in, a.getScale().convertToDouble(), a.getCausal()); })
+      .Case([&](AttentionOp a) { return attention(in, a.getScale().convertToDouble(), sightOf(a, in, offset)); })
+      .Case(
+          [&](AttentionGradOp a) { return attentionGrad(in, a.getScale().convertToDouble(), sightOf(a, in, offset)); })
       .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {
         for (double target : in[1]->data)
           if (target < 0 || target >= in[0]->shape.back())

@@ -4,6 +4,8 @@
 
 #include "pc/Reference/Evaluate.h"
 
+#include <functional>
+
 namespace pc {
 using Tensors = llvm::SmallVector<Tensor, 3>;
 using Inputs = llvm::ArrayRef<const Tensor *>;
@@ -18,10 +20,14 @@ Tensors rmsNorm(Inputs in, double eps);
 Tensors rmsNormGrad(Inputs in);
 /// x (b, s, heads..., d), cos, sin (s, d/2).
 Tensors rope(Inputs in, bool inverse);
+/// Whether query s sees key t.
+using Sight = std::function<bool(int64_t s, int64_t t)>;
 /// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s).
-Tensors attention(Inputs in, double scale, bool causal);
+Tensors attention(Inputs in, double scale, const Sight &sees);
 /// q, k, v, o, lse, dout -> dq, dk, dv.
-Tensors attentionGrad(Inputs in, double scale, bool causal);
+Tensors attentionGrad(Inputs in, double scale, const Sight &sees);
+/// o1, lse1, o2, lse2 -> o, lse.
+Tensors mergeAttention(Inputs in);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).
 Tensors crossEntropy(Inputs in);
 /// table (v, e), ids (ids...) -> (ids..., e); `offset` is the id of row 0.

@@ -73,6 +73,20 @@ Tensor Feeds::draw(StringRef name, ArrayRef<int64_t> shape, const Shape *valid,
   return padded;
 }
 
+Tensor pc::reorderSequence(Operation *op, const Tensor &x, int64_t dim, bool back) {
+  if (!zigzagRanks(op))
+    return x;
+  Tensor result(x.shape);
+  int64_t inner = 1, length = x.shape[dim];
+  for (int64_t size : ArrayRef(x.shape).drop_front(dim + 1))
+    inner *= size;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    int64_t index = i / inner % length, other = i + (sequencePosition(op, index) - index) * inner;
+    back ? result[other] = x[i] : result[i] = x[other];
+  }
+  return result;
+}
+
 FailureOr<Tensor> Feeds::read(Operation *leaf) const {
   Shape shape = leafLayout(leaf, leaf->getResult(0)).global;
   return llvm::TypeSwitch<Operation *, FailureOr<Tensor>>(leaf)
@@ -103,8 +117,9 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
         if (!vocabulary)
           return op.emitOpError() << "has unknown bounds: the interpreter needs pc.program or a parameter with a dim "
                                      "named \"vocab\"";
-        return draw(stringifyInputKind(op.getKind()), shape, nullptr,
-                    [&](uint64_t bits) { return std::floor(uniform(bits) * vocabulary); });
+        Tensor ids = draw(stringifyInputKind(op.getKind()), shape, nullptr,
+                          [&](uint64_t bits) { return std::floor(uniform(bits) * vocabulary); });
+        return reorderSequence(op, ids, shape.size() - 1, /*back=*/false);
       })
       .Case([&](RopeTableOp op) -> FailureOr<Tensor> {
         if (shape.size() != 2 || shape[1] != static_cast<int64_t>(op.getInvFreq().size()))
@@ -112,7 +127,7 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
         Tensor table(shape);
         double scale = op.getScale().convertToDouble();
         for (int64_t i = 0; i < table.size(); ++i) {
-          double angle = static_cast<double>(i / shape[1]) * op.getInvFreq()[i % shape[1]];
+          double angle = static_cast<double>(sequencePosition(op, i / shape[1])) * op.getInvFreq()[i % shape[1]];
           table[i] = scale * (op.getKind() == TableKind::Cos ? std::cos(angle) : std::sin(angle));
         }
         return table;

@@ -28,9 +28,8 @@ public:
   /// With `erased`, moves and placements are ignored, as on one device. `arenaBytes`: see Store.
   Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased,
           int64_t arenaBytes)
-      : function(function), options(options),
-        rounds(!options.exact && hasBf16(function->getParentOfType<ModuleOp>())), feeds(feeds), ranks(ranks), erased(erased),
-        store(ranks.count(), arenaBytes) {}
+      : function(function), options(options), rounds(!options.exact && hasBf16(function->getParentOfType<ModuleOp>())),
+        feeds(feeds), ranks(ranks), erased(erased), store(ranks.count(), arenaBytes) {}
 
   std::vector<Tensor> *record = nullptr;         ///< where to leave the trace
   const std::vector<Tensor> *expected = nullptr; ///< what to compare with
@@ -214,6 +213,10 @@ private:
         .Case([&](PickOp pick) { return offset(pick.getOffset(), pick.getLogits(), -1); })
         .Case([&](CrossEntropyGradOp e) { return offset(e.getOffset(), e.getLogits(), -1); })
         .Case([&](MaskPaddingOp mask) { return offset(mask.getOffset(), mask.getX(), -1); })
+        .Case<AttentionOp, AttentionGradOp>([&](auto attention) -> int64_t {
+          Value sees = attention.getSees();
+          return sees && cast<RankedTensorType>(sees.getType()).getRank() ? 0 : offset(sees, attention.getQ(), 1);
+        })
         .Default([](Operation *) { return 0; });
   }
 
@@ -400,6 +403,8 @@ private:
                                << llvm::formatv("{0:e}", disagreement).str();
     if (valid)
       whole = whole.box(Shape(valid->size(), 0), *valid);
+    if (auto output = dyn_cast<OutputOp>(op); output && output.getKind() == OutputKind::Logits)
+      whole = reorderSequence(op, whole, 1, /*back=*/true);
     Tensor *before = find(results, name);
     if (!before) {
       results.push_back({name, std::move(whole)});

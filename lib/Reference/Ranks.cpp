@@ -45,7 +45,10 @@ Shape Ranks::blockStart(int64_t rank, ArrayRef<int64_t> global, PlaceAttr place)
 RankTensors Ranks::split(const Tensor &global, PlaceAttr place) const {
   RankTensors parts;
   for (int64_t rank = 0; rank < count(); ++rank)
-    parts.push_back(global.box(blockStart(rank, global.shape, place), localShape(global.shape, place)));
+    if (!place || index(rank, place.getRoot()) == 0)
+      parts.push_back(global.box(blockStart(rank, global.shape, place), localShape(global.shape, place)));
+    else // undefined
+      parts.push_back(Tensor(localShape(global.shape, place), NAN));
   return parts;
 }
 
@@ -58,10 +61,13 @@ Tensor Ranks::assemble(ArrayRef<Tensor> parts, ArrayRef<int64_t> global, PlaceAt
         copyAxes.push_back(axis);
   bool largest = place && place.getKind() == PartialKind::Max;
   std::vector<Tensor> copies(count(copyAxes), Tensor(global, largest ? -INFINITY : 0));
-  for (int64_t rank = 0; rank < count(); ++rank)
+  for (int64_t rank = 0; rank < count(); ++rank) {
+    if (place && index(rank, place.getRoot()) != 0)
+      continue; // undefined
     copies[index(rank, copyAxes)].merge(blockStart(rank, global, place), parts[rank], [&](double &whole, double part) {
       whole = largest ? std::max(whole, part) : whole + part;
     });
+  }
   disagreement = 0;
   for (const Tensor &copy : copies)
     disagreement = std::max(disagreement, largestDifference(copies[0], copy));
@@ -136,6 +142,23 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts) const {
       results.push_back(std::move(padded));
       break;
     }
+    case MoveKind::Broadcast:
+      results.push_back(*group[0]);
+      break;
+    case MoveKind::Scatter:
+      results.push_back(block(*group[0], dim, at, n));
+      break;
+    case MoveKind::Gather: {
+      Tensor all = concatenate(group, dim);
+      results.push_back(at == 0 ? all : Tensor(all.shape, NAN));
+      break;
+    }
+    case MoveKind::Reduce:
+      results.push_back(at == 0 ? reduce(group, move.getReduction()) : Tensor(own.shape, NAN));
+      break;
+    case MoveKind::Permute:
+      results.push_back(*group[(at + n - 1) % n]);
+      break;
     }
   }
   return results;

@@ -23,21 +23,76 @@ LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) 
   return propagate(module, seeds);
 }
 
+/// Per token: the loss's addends and the gradient of the loss, the first value of the backward pass that has a batch.
+static llvm::DenseSet<Value> findLossTerms(ModuleOp module) {
+  llvm::DenseSet<Value> terms;
+  auto rankOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getRank(); };
+  module.walk([&](OutputOp output) {
+    if (output.getKind() != OutputKind::Loss)
+      return;
+    Value value = output.getValue();
+    if (auto accumulate = value.getDefiningOp<AccumulateOp>())
+      value = accumulate.getBody().front().getTerminator()->getOperand(cast<OpResult>(value).getResultNumber());
+    while (rankOf(value) == 0 && isa_and_nonnull<EinsumOp, ScaleOp>(value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
+    if (rankOf(value))
+      terms.insert(value);
+  });
+  module.walk([&](SeedOp seed) {
+    SmallVector<Value> scalars{seed.getValue()};
+    while (!scalars.empty())
+      for (Operation *user : scalars.pop_back_val().getUsers())
+        for (Value result : user->getResults())
+          if (rankOf(result))
+            terms.insert(result);
+          else
+            scalars.push_back(result);
+  });
+  return terms;
+}
+
+LogicalResult pc::placeNaiveData(ModuleOp module, StringRef tactic, StringAttr axis) {
+  Seeds seeds(tactic, axis, AxisOrder(module));
+  seeds.order.setData(axis);
+  seeds.must.insert("batch");
+  seeds.rooted = true;
+  llvm::DenseSet<Value> terms = findLossTerms(module);
+  seeds.binds = [&](const ProgramValue &v) { return !v.names.empty() && !terms.contains(v.value); };
+  seeds.leaf = [](Operation *leaf) -> SmallVector<AxisState, 2> {
+    if (isa<ParameterOp, StateOp, InputOp>(leaf))
+      return {AxisState::root()};
+    return {AxisState::whole(), AxisState::root()};
+  };
+  seeds.pin = [&](const ProgramValue &v) {
+    return terms.contains(v.value) ? std::optional(AxisState::root()) : std::nullopt;
+  };
+  if (failed(propagate(module, seeds)))
+    return failure();
+  // Parameters are the same for all microbatches.
+  SmallVector<BroadcastOp> broadcasts;
+  module.walk([&](BroadcastOp broadcast) { broadcasts.push_back(broadcast); });
+  for (BroadcastOp broadcast : broadcasts)
+    if (auto accumulate = dyn_cast<AccumulateOp>(broadcast->getParentOp());
+        accumulate && broadcast.getX().getParentBlock() != broadcast->getBlock())
+      broadcast->moveBefore(accumulate);
+  return success();
+}
+
 namespace {
 struct DataParallel : pc::impl::DataParallelBase<DataParallel> {
   using DataParallelBase::DataParallelBase;
 
   void runOnOperation() override {
     constexpr StringRef tactic = "pc-data-parallel";
-    if (mode != "ddp") {
-      getOperation().emitError() << tactic << ": mode '" << mode << "' is "
-                                 << (mode == "naive" ? "not available yet; use ddp" : "unknown; there is ddp");
+    if (mode != "ddp" && mode != "naive") {
+      getOperation().emitError() << tactic << ": mode '" << mode << "' is unknown; there are ddp and naive";
       return signalPassFailure();
     }
     StringAttr name = freshAxis(getOperation(), tactic, axis);
     if (!name)
       return signalPassFailure();
-    if (failed(placeData(getOperation(), tactic, name)))
+    auto place = mode == "naive" ? placeNaiveData : placeData;
+    if (failed(place(getOperation(), tactic, name)))
       signalPassFailure();
   }
 };

@@ -37,6 +37,11 @@ static SmallVector<StringAttr> jointAxes(MoveOpInterface first, MoveOpInterface 
     b.append(a);
     return b;
   case MoveKind::AllToAll: // leaves one dim in the reverse of the order in which it joins the other
+  case MoveKind::Broadcast:
+  case MoveKind::Scatter:
+  case MoveKind::Gather:
+  case MoveKind::Reduce:
+  case MoveKind::Permute:
     return {};
   }
   return {};

@@ -8,7 +8,7 @@ using llvm::SmallVector;
 
 SmallVector<AxisState, 6> StateSet::states() const {
   SmallVector<AxisState, 6> result;
-  for (int code = -3; code < 61; ++code)
+  for (int code = -4; code < 60; ++code)
     if (contains(AxisState{static_cast<int8_t>(code)}))
       result.push_back(AxisState{static_cast<int8_t>(code)});
   return result;
@@ -21,6 +21,14 @@ std::optional<MoveKind> Moves::kind(const MoveTerms &terms, AxisState from, Axis
   // Sums and maxima never meet in one value: the maximum of sums is not the sum of maxima.
   if (from == to || to.isMax() || (to.isSum() && (terms.max || from.isMax())))
     return std::nullopt;
+  if (from.isRoot())
+    return to.isWhole()   ? std::optional(MoveKind::Broadcast)
+           : to.isSplit() ? std::optional(MoveKind::Scatter)
+                          : std::nullopt;
+  if (to.isRoot())
+    return from.isPartial() ? std::optional(MoveKind::Reduce)
+           : from.isSplit() ? std::optional(MoveKind::Gather)
+                            : std::nullopt;
   if (from.isPartial())
     return to.isWhole() ? MoveKind::AllReduce : MoveKind::ReduceScatter;
   if (from.isSplit())
@@ -42,6 +50,12 @@ Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
     return Price::move(once);
   case MoveKind::AllToAll:
     return Price::move(once / size);
+  case MoveKind::Scatter: // what the root sends or gets
+  case MoveKind::Gather:
+    return Price::move(once);
+  case MoveKind::Broadcast:
+  case MoveKind::Reduce:
+    return Price::move(once * size);
   default:
     return Price::move(0);
   }

@@ -28,7 +28,7 @@ public:
 
 private:
   explicit StateSet(uint64_t bits) : bits(bits) {}
-  static uint64_t bit(AxisState state) { return uint64_t(1) << (state.code + 3); }
+  static uint64_t bit(AxisState state) { return uint64_t(1) << (state.code + 4); }
   uint64_t bits = 0;
 };
 

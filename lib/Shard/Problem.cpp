@@ -168,6 +168,8 @@ static std::string stateName(AxisState state, const ProgramValue &v) {
   if (state.isSplit())
     return "split along dim " + std::to_string(state.dim()) +
            (v.names[state.dim()] ? " (" + v.names[state.dim()].getValue().str() + ")" : std::string());
+  if (state.isRoot())
+    return "on the root";
   return state.isWhole() ? "whole" : state.isSum() ? "a partial sum" : "a partial maximum";
 }
 

@@ -126,6 +126,16 @@ Value Rewriter::move(const ProgramValue &v, unsigned value, Value from, AxisStat
     return MaskOp::create(builder, loc, type, from, axes);
   case MoveKind::Pad:
     return PadOp::create(builder, loc, type, from, source.dim(), axes);
+  case MoveKind::Broadcast:
+    return BroadcastOp::create(builder, loc, type, from, axes);
+  case MoveKind::Scatter:
+    return ScatterOp::create(builder, loc, type, from, target.dim(), axes);
+  case MoveKind::Gather:
+    return GatherOp::create(builder, loc, type, from, source.dim(), axes);
+  case MoveKind::Reduce:
+    return ReduceOp::create(builder, loc, type, kind, from, axes);
+  case MoveKind::Permute: // never between two placements
+    break;
   }
   return {};
 }

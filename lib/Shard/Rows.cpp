@@ -134,6 +134,8 @@ void Problem::outputRows(unsigned id) {
   for (auto [d, name] : llvm::enumerate(v.names))
     if (seeds.allows(node.section, name) && divides(node.operands[0], d))
       rows[id].push_back(Row{{AxisState::split(d)}, {}, -1});
+  if (seeds.rooted)
+    rows[id].push_back(Row{{AxisState::root()}, {}, -1});
 }
 
 /// Whether dims that the seeds say must be split bind this node.
@@ -183,8 +185,9 @@ bool Problem::isSplittable(const Node &node, int factor) {
 
 void Problem::factorRows(unsigned id) {
   const Node &node = program.nodes[id];
+  auto isRooted = [](AxisState state) { return state.isRoot(); };
   for (Row &row : legalRows(node.rule))
-    if (row.factor < 0 || isSplittable(node, row.factor))
+    if ((row.factor < 0 || isSplittable(node, row.factor)) && (seeds.rooted || llvm::none_of(row.results, isRooted)))
       rows[id].push_back(std::move(row));
   // What accumulates over microbatches does so where it rests: that is what a pin on it is for.
   if (node.kind == NodeKind::Yield && pins[node.results[0]])

@@ -40,6 +40,8 @@ struct Seeds {
   /// Where a value rests: it is brought there right after it was computed and all readers start from there. Asked of
   /// one version of each value only (`ProgramValue::rest`).
   std::function<std::optional<AxisState>(const ProgramValue &)> pin = [](const ProgramValue &) { return std::nullopt; };
+  /// Whether values may lie on coordinate 0 alone.
+  bool rooted = false;
   /// Values that are never sent along the axis.
   std::function<bool(const ProgramValue &)> fixed = [](const ProgramValue &) { return false; };
 

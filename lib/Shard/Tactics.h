@@ -9,6 +9,10 @@ namespace pc {
 /// Splits the batch along `axis`; gradients are summed over it.
 mlir::LogicalResult placeData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
 
+/// The same from rank 0: it holds the data, parameters and optimizer's state, scatters the batch, broadcasts the
+/// parameters, gathers the loss's terms, scatters their gradients, gets the sums of gradients and updates.
+mlir::LogicalResult placeNaiveData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
+
 /// How many ranks of axes that are not placed yet will split dim `dim` of a parameter.
 using LaterRanks = llvm::function_ref<int64_t(ParameterOp parameter, int64_t dim)>;
 

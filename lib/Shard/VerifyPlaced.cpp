@@ -21,7 +21,7 @@ StringAttr unknownAxis(PlaceAttr place, MeshAttr mesh) {
     for (StringAttr axis : place.axes(d))
       if (mesh.index(axis) < 0)
         return axis;
-  for (StringAttr axis : place.getPartial())
+  for (StringAttr axis : llvm::concat<const StringAttr>(place.getPartial(), place.getRoot()))
     if (mesh.index(axis) < 0)
       return axis;
   return {};

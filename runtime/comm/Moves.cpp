@@ -14,9 +14,9 @@ using namespace pcrt;
 int64_t pcrt::elementBytes(int32_t dtype) { return dtype == PCRT_BF16 ? 2 : 4; }
 
 const char *pcrt::moveKindName(int32_t kind) {
-  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",
-                                      "mask",       "pad"};
-  return kind >= PCRT_ALL_REDUCE && kind <= PCRT_PAD ? names[kind] : "unknown move";
+  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",  "mask",
+                                      "pad",        "broadcast",  "scatter",        "gather",     "reduce", "permute"};
+  return kind >= PCRT_ALL_REDUCE && kind <= PCRT_PERMUTE ? names[kind] : "unknown move";
 }
 
 static int64_t wholeElements(const pcrt_move_desc &desc) {
@@ -25,12 +25,14 @@ static int64_t wholeElements(const pcrt_move_desc &desc) {
 }
 
 int64_t pcrt::inElements(const pcrt_move_desc &desc, int n) {
-  bool split = desc.kind == PCRT_ALL_GATHER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_PAD;
+  bool split =
+      desc.kind == PCRT_ALL_GATHER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_PAD || desc.kind == PCRT_GATHER;
   return split ? wholeElements(desc) / n : wholeElements(desc);
 }
 
 int64_t pcrt::outElements(const pcrt_move_desc &desc, int n) {
-  bool split = desc.kind == PCRT_REDUCE_SCATTER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_SLICE;
+  bool split = desc.kind == PCRT_REDUCE_SCATTER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_SLICE ||
+               desc.kind == PCRT_SCATTER;
   return split ? wholeElements(desc) / n : wholeElements(desc);
 }
 
@@ -48,11 +50,11 @@ std::string pcrt::describeMove(const pcrt_move_desc &desc, int n) {
 std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) {
   int n = group.size();
   auto bad = [&](const std::string &why) { return "malformed move " + describeMove(desc, n) + ": " + why; };
-  if (desc.kind < PCRT_ALL_REDUCE || desc.kind > PCRT_PAD)
+  if (desc.kind < PCRT_ALL_REDUCE || desc.kind > PCRT_PERMUTE)
     return bad("unknown kind " + std::to_string(desc.kind));
   if (desc.dtype < PCRT_F32 || desc.dtype > PCRT_I32)
     return bad("unknown dtype " + std::to_string(desc.dtype));
-  bool reduces = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_REDUCE_SCATTER;
+  bool reduces = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_REDUCE_SCATTER || desc.kind == PCRT_REDUCE;
   if (reduces && desc.reduction != PCRT_SUM && desc.reduction != PCRT_MAX)
     return bad("unknown reduction " + std::to_string(desc.reduction));
   if (n < 1 || group.me < 0 || group.me >= n)
@@ -62,7 +64,9 @@ std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, cons
   for (int i = 0; i < (desc.kind == PCRT_ALL_TO_ALL ? 5 : 3); ++i)
     if (sizes[i] < 0 || __builtin_mul_overflow(whole, sizes[i], &whole))
       return bad("impossible sizes");
-  if (desc.kind != PCRT_ALL_REDUCE && desc.kind != PCRT_MASK && desc.extent % n)
+  bool keepsShape = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK || desc.kind == PCRT_BROADCAST ||
+                    desc.kind == PCRT_REDUCE || desc.kind == PCRT_PERMUTE;
+  if (!keepsShape && desc.extent % n)
     return bad("extent " + std::to_string(desc.extent) + " is not a multiple of " + std::to_string(n));
   if (desc.kind == PCRT_ALL_TO_ALL && desc.extent2 % n)
     return bad("extent " + std::to_string(desc.extent2) + " is not a multiple of " + std::to_string(n));
@@ -217,7 +221,7 @@ void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *c
   int64_t bytes = elementBytes(desc.dtype);
   if (desc.reduction) { // from extent2 to extent: a gather of what `me` keeps of extent
     int64_t kept = desc.extent / n * desc.middle * (desc.extent2 / n) * desc.inner; // in one source, per `outer`
-    int64_t wide = desc.extent2 / n * desc.inner;                                    // of one source, in a row of `out`
+    int64_t wide = desc.extent2 / n * desc.inner;                                   // of one source, in a row of `out`
     while (lo < hi) {
       int64_t row = lo / (n * wide), source = lo / wide % n, at = lo % wide;
       int64_t rowsKept = kept / wide, outer = row / rowsKept;
@@ -239,6 +243,17 @@ void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *c
   }
 }
 
+/// Block `me` of the root's value.
+static void pullScatter(const pcrt_move_desc &desc, int n, int me, const char *root, char *out, int64_t lo,
+                        int64_t hi) {
+  int64_t block = desc.extent / n * desc.inner;
+  while (lo < hi) {
+    int64_t at = lo % block, count = std::min(block - at, hi - lo), row = lo / block;
+    copyElements(out, lo, root, row * n * block + me * block + at, count, elementBytes(desc.dtype));
+    lo += count;
+  }
+}
+
 void pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *const *outs,
                          const ParallelFor &parallelFor) {
   int64_t first = 0, last = outElements(desc, n);
@@ -256,6 +271,16 @@ void pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *
       return pullReduceScatter(desc, n, me, ins, outs[me], lo, hi);
     case PCRT_ALL_TO_ALL:
       return pullAllToAll(desc, n, me, ins, outs[me], lo, hi);
+    case PCRT_BROADCAST:
+      return copyElements(outs[me], lo, ins[0], lo, hi - lo, elementBytes(desc.dtype));
+    case PCRT_PERMUTE:
+      return copyElements(outs[me], lo, ins[(me + n - 1) % n], lo, hi - lo, elementBytes(desc.dtype));
+    case PCRT_SCATTER:
+      return pullScatter(desc, n, me, ins[0], outs[me], lo, hi);
+    case PCRT_GATHER:
+      return me ? void() : pullAllGather(desc, n, ins, outs[me], lo, hi);
+    case PCRT_REDUCE:
+      return me ? void() : reduceElements(desc.dtype, desc.reduction, ins, n, outs, 1, lo, hi);
     default:
       return; // the others are local
     }

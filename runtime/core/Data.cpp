@@ -41,7 +41,8 @@ TokenFile::TokenFile(const std::string &spec) {
 
 BatchLoader::BatchLoader(const Program &program, const TokenFile &file, int rank) : program(program), file(file) {
   for (const Input &input : program.inputs)
-    blocks.push_back(blockOf(program.mesh, input.shape, input.layout, rank));
+    blocks.push_back(input.isOn(program.mesh, rank) ? blockOf(program.mesh, input.shape, input.layout, rank)
+                                                    : Block{{0, 0, 0}, {0, 0, 0}});
 }
 
 void BatchLoader::fill(int64_t step, char *const *inputs) const {

@@ -46,6 +46,8 @@ static void storeFloat(char *out, int32_t dtype, int64_t index, float value) {
 
 void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, const Arena &arena, Pool &pool) {
   for (const Parameter &parameter : program.parameters) {
+    if (!parameter.isOn(program.mesh, rank))
+      continue;
     Block block = blockOf(program.mesh, parameter.shape, parameter.layout, rank);
     HostBlock host(arena, parameter.offset, block.elements() * dtypeBytes(parameter.dtype), HostBlock::Write);
     char *out = host.data();
@@ -92,6 +94,8 @@ const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::str
 
 void pcrt::readBlock(const Tensor &tensor, const Dims &valid, const Box &box, const StoredTensor &stored,
                      const Mesh &mesh, int rank, const Arena &arena) {
+  if (!tensor.isOn(mesh, rank))
+    return;
   Block block = blockOf(mesh, tensor.shape, tensor.layout, rank);
   HostBlock host(arena, tensor.offset, block.elements() * dtypeBytes(tensor.dtype), HostBlock::Write);
   char *out = host.data();

@@ -75,6 +75,8 @@ bool Outputs::wants(int index) const {
 
 pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, std::string *error) {
   const Output &output = program.outputs[index];
+  if (!output.isOn(program.mesh, comm.rank()))
+    return PCRT_OK;
   if (output.kind == "loss") {
     lossSum += *static_cast<const float *>(data);
     return PCRT_OK;

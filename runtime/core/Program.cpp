@@ -44,6 +44,8 @@ public:
       for (const std::string &name : axes.get<std::vector<std::string>>())
         dim.push_back(axisNamed(name));
     }
+    for (const std::string &name : json.value("root", std::vector<std::string>()))
+      tensor.root.push_back(axisNamed(name));
     tensor.offset = json.value("offset", int64_t(0));
   }
 

@@ -12,6 +12,7 @@
 #include "pcrt/pcrt.h"
 
 #include <memory>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -26,7 +27,13 @@ struct Tensor {
   int32_t dtype = PCRT_F32;
   Dims shape;
   Layout layout;      ///< Per dim, the mesh axes that split it, major to minor.
-  int64_t offset = 0; ///< In the arena; unused for outputs.
+  std::vector<int> root; ///< Mesh axes on which coordinate 0 alone holds the value.
+  int64_t offset = 0;    ///< In the arena; unused for outputs.
+
+  /// Whether `rank` holds its block; else what is there is undefined.
+  bool isOn(const Mesh &mesh, int rank) const {
+    return std::all_of(root.begin(), root.end(), [&](int axis) { return mesh.coordinate(rank, axis) == 0; });
+  }
 };
 
 /// A parameter: a box of a Hugging Face tensor.

@@ -18,17 +18,36 @@ static const char *moveName(int32_t kind) {
     return "reduce_scatter";
   case PCRT_ALL_TO_ALL:
     return "all_to_all";
+  case PCRT_BROADCAST:
+    return "broadcast";
+  case PCRT_SCATTER:
+    return "scatter";
+  case PCRT_GATHER:
+    return "gather";
+  case PCRT_REDUCE:
+    return "reduce";
+  case PCRT_PERMUTE:
+    return "permute";
   default:
     return nullptr; // no traffic
   }
 }
 
-int64_t pcrt::payloadBytes(const pcrt_move_desc &move) {
-  return move.outer * move.extent * move.inner * move.middle * move.extent2 * dtypeBytes(move.dtype);
+int64_t pcrt::payloadBytes(const pcrt_move_desc &move, int64_t members) {
+  int64_t own = move.outer * move.extent * move.inner * move.middle * move.extent2 * dtypeBytes(move.dtype);
+  return move.kind == PCRT_PERMUTE ? members * own : own;
 }
 
-int64_t pcrt::wireBytes(int32_t kind, int64_t payload, int64_t members) {
+int64_t pcrt::wireBytes(int32_t kind, int64_t payload, int64_t members, bool isRoot) {
   switch (kind) {
+  case PCRT_BROADCAST:
+  case PCRT_REDUCE:
+    return isRoot ? (members - 1) * payload : payload;
+  case PCRT_SCATTER:
+  case PCRT_GATHER:
+    return (isRoot ? members - 1 : 1) * payload / members;
+  case PCRT_PERMUTE:
+    return payload / members;
   case PCRT_ALL_REDUCE:
     return 2 * (members - 1) * payload / members;
   case PCRT_ALL_GATHER:
@@ -61,8 +80,9 @@ static Json trafficOf(const pcrt_context &context) {
     if (row == rows.end())
       row = rows.insert(rows.end(), {group.name, moveName(move.kind), phase});
     row->count += counts[i];
-    row->payload += counts[i] * payloadBytes(move);
-    row->wire += counts[i] * wireBytes(move.kind, payloadBytes(move), group.size());
+    int64_t payload = payloadBytes(move, group.size());
+    row->payload += counts[i] * payload;
+    row->wire += counts[i] * wireBytes(move.kind, payload, group.size(), group.me == 0);
   }
   const pcrt_program &abi = context.program.abi;
   Row sent;

@@ -23,11 +23,11 @@ struct RunFigures {
 Json makeSummary(const pcrt_context &context, const RunFigures &figures);
 
 /// Bytes that a rank of a group of `members` sends under the bandwidth-optimal algorithm, given the bytes of the
-/// group's full tensor.
-int64_t wireBytes(int32_t kind, int64_t payload, int64_t members);
+/// group's full tensor; of a rooted move, what it sends or gets.
+int64_t wireBytes(int32_t kind, int64_t payload, int64_t members, bool isRoot);
 
-/// Bytes of the full tensor of a move.
-int64_t payloadBytes(const pcrt_move_desc &move);
+/// Bytes of the full tensor of a move in a group of `members`.
+int64_t payloadBytes(const pcrt_move_desc &move, int64_t members);
 
 } // namespace pcrt
 

@@ -48,6 +48,9 @@ def rows():
     for n in (2, 4):
         ar = 2 * (n - 1)
         yield "DDP", f"dp={n}", "", "2(n-1)/n P + 1 scalar", DP, ar * (P + 1) / n
+        # Root: parameters and gradients to and from n - 1 ranks; tokens, targets, the loss's terms and their gradients.
+        yield ("naive DP, root", f"dp={n}", "--data-parallel=naive", "2(n-1) P + 4(n-1)/n bs", "nn.DataParallel (PyTorch)",
+               2 * (n - 1) * P + 4 * (n - 1) * T / n)
         yield "ZeRO-1", f"dp={n}", "--zero=1", "2(n-1)/n P", ZERO, ar * P / n
         yield "ZeRO-2", f"dp={n}", "--zero=2", "2(n-1)/n P", ZERO, ar * P / n
         yield "ZeRO-2, M = 4", f"dp={n}", "--zero=2 --microbatches=4", "(M+1)(n-1)/n P", ZERO, 5 * (n - 1) * P / n

@@ -38,6 +38,14 @@ func.func @step() {
   %x1 = pc.reduce_max "x y -> y" %w : (tensor<16x8xf32, #pc.place<[(c, a), b]>>) -> tensor<8xf32, #pc.place<[b] max(a, c)>>
   %x2 = pc.all_reduce max %x1 on ["a"] : (tensor<8xf32, #pc.place<[b] max(a, c)>>) -> tensor<8xf32, #pc.place<[b] max(c)>>
   %x3 = pc.reduce_scatter max %x2 dim 0 on ["c"] : (tensor<8xf32, #pc.place<[b] max(c)>>) -> tensor<8xf32, #pc.place<[(b, c)]>>
+  // On the root and back.
+  %o1 = pc.reduce sum %p1 on ["a"] : (tensor<8xf32, #pc.place<[b] sum(a, c)>>) -> tensor<8xf32, #pc.place<[b] sum(c) root(a)>>
+  %o2 = pc.all_reduce sum %o1 on ["c"] : (tensor<8xf32, #pc.place<[b] sum(c) root(a)>>) -> tensor<8xf32, #pc.place<[b] root(a)>>
+  %o3 = pc.broadcast %o2 on ["a"] : (tensor<8xf32, #pc.place<[b] root(a)>>) -> tensor<8xf32, #pc.place<[b]>>
+  %o4 = pc.gather %w dim 0 on ["a"] : (tensor<16x8xf32, #pc.place<[(c, a), b]>>) -> tensor<16x8xf32, #pc.place<[c, b] root(a)>>
+  %o5 = pc.scatter %o4 dim 0 on ["a"] : (tensor<16x8xf32, #pc.place<[c, b] root(a)>>) -> tensor<16x8xf32, #pc.place<[(c, a), b]>>
+  pc.output gradient "o3" %o3 : tensor<8xf32, #pc.place<[b]>>
+  pc.output gradient "o5" %o5 : tensor<16x8xf32, #pc.place<[(c, a), b]>>
   pc.output gradient "g1" %g1 : tensor<16x8xf32, #pc.place<[c, b]>>
   pc.output gradient "s1" %s1 : tensor<16x8xf32, #pc.place<[(c, a), b]>>
   pc.output gradient "s3" %s3 : tensor<16x8xf32, #pc.place<[_, (b, a, c)]>>

@@ -4,13 +4,17 @@
 // RUN: FileCheck %s < %t.placed --check-prefix=COUNT
 // RUN: pc-opt %t.placed --pc-erase-placements | diff %t.step -
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=3 --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=DIVIDE
-// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel="mode=naive" 2>&1 | FileCheck %s --check-prefix=NAIVE
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel="mode=naive" --pc-verify-placed --pc-interpret=print=none -o %t.naive
+// RUN: FileCheck %s --check-prefix=NAIVE < %t.naive
+// RUN: pc-opt %t.naive --pc-erase-placements | diff %t.step -
+// RUN: pc-opt %t.naive --pc-localize --pc-verify-local -o %t.local && pc-equal %t.step %t.local
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel="mode=x" 2>&1 | FileCheck %s --check-prefix=MODE
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel="axis=x" 2>&1 | FileCheck %s --check-prefix=AXIS
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=USED
 // RUN: not pc-opt %t.step --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=MESH
 
 // DIVIDE: error: pc-data-parallel: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
-// NAIVE: error: pc-data-parallel: mode 'naive' is not available yet; use ddp
+// MODE: error: pc-data-parallel: mode 'x' is unknown; there are ddp and naive
 // AXIS: error: pc-data-parallel: axis 'x' is not in the mesh, which has 'dp'
 // USED: error: pc-data-parallel: axis 'dp' is used by an earlier tactic
 // MESH: error: pc-data-parallel: the module has no mesh (pc-set-mesh comes first)
@@ -40,3 +44,17 @@
 // One all_reduce for the loss and one per parameter, 2(n-1)/n of its bytes; nothing else.
 // COUNT-COUNT-4: pc.all_reduce
 // COUNT-NOT: {{pc\.(all_reduce|all_gather|reduce_scatter|all_to_all|slice|mask|pad)}}
+
+// The baseline: coordinate 0 scatters the batch, broadcasts the parameters once for all microbatches, gathers the loss of every
+// token, scatters its gradient, gets the sums of the gradients. The other ranks' parts are not numbers to the interpreter.
+// NAIVE-DAG: pc.parameter "wte" {{.*}} : tensor<512x6xf32, #pc.place<[_, _] root(dp)>>
+// NAIVE-DAG: pc.scatter {{.*}} dim 1 on ["dp"] : {{.*}} -> tensor<2x4x8xi32, #pc.place<[_, dp, _]>>
+// NAIVE-DAG: pc.broadcast {{.*}} -> tensor<512x6xf32, #pc.place<[_, _]>>
+// NAIVE: pc.accumulate
+// NAIVE-NOT: pc.broadcast
+// NAIVE: pc.gather {{.*}} dim 0 on ["dp"] : {{.*}} -> tensor<4x8xf32, #pc.place<[_, _] root(dp)>>
+// NAIVE: pc.scatter {{.*}} dim 0 on ["dp"] : {{.*}} -> tensor<4x8xf32, #pc.place<[dp, _]>>
+// NAIVE: pc.yield
+// NAIVE-NOT: pc.all_reduce
+// NAIVE: pc.reduce sum {{.*}} on ["dp"] : {{.*}} -> tensor<512x6xf32, #pc.place<[_, _] root(dp)>>
+// NAIVE: pc.adamw {{.*}} root(dp)

@@ -21,15 +21,17 @@ int64_t bytesOf(mlir::Operation *op);
 /// What one execution of a move sends, with n ranks in the group.
 struct Traffic {
   /// The bytes of the group's full tensor: of the operand (all_reduce, reduce_scatter), of the result (all_gather), of
-  /// n operands (all_to_all).
+  /// n operands (all_to_all, permute).
   int64_t payload = 0;
   /// What this rank sends under the bandwidth-optimal algorithm, rounded down: all_reduce 2 (n-1) / n of the payload,
-  /// all_gather and reduce_scatter (n-1) / n, all_to_all (n-1) / n^2.
+  /// all_gather and reduce_scatter (n-1) / n, all_to_all (n-1) / n^2, permute 1 / n. Of a rooted move, what this rank
+  /// sends or gets: n-1 payloads at the root and one elsewhere (broadcast, reduce), (n-1) / n and 1 / n (scatter,
+  /// gather).
   int64_t wire = 0;
 };
 
-/// The traffic of a move in a local program; zeros for slice, mask and pad.
-Traffic trafficOf(MoveOpInterface move, MeshAttr mesh);
+/// The traffic of a move in a local program; zeros for slice, mask and pad. `isRoot`: of the rank with coordinate 0.
+Traffic trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot = true);
 
 /// Seconds of one execution on one rank: the larger of computing and reading, or sending.
 double secondsOf(mlir::Operation *op, const Machine &machine);

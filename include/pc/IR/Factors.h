@@ -12,18 +12,20 @@
 
 namespace pc {
 
-/// What a value is on one mesh axis: split along a dim, whole on every rank, or partial.
+/// What a value is on one mesh axis: split along a dim, whole on every rank, partial, or on coordinate 0 alone.
 struct AxisState {
   int8_t code = -1;
   static constexpr AxisState whole() { return {-1}; }
   static constexpr AxisState sum() { return {-2}; }
   static constexpr AxisState max() { return {-3}; }
+  static constexpr AxisState root() { return {-4}; }
   static constexpr AxisState split(int64_t dim) { return {static_cast<int8_t>(dim)}; }
   constexpr bool isSplit() const { return code >= 0; }
   constexpr bool isWhole() const { return code == -1; }
   constexpr bool isSum() const { return code == -2; }
   constexpr bool isMax() const { return code == -3; }
-  constexpr bool isPartial() const { return code <= -2; }
+  constexpr bool isPartial() const { return isSum() || isMax(); }
+  constexpr bool isRoot() const { return code == -4; }
   constexpr int64_t dim() const { return code; }
   constexpr bool operator==(AxisState o) const { return code == o.code; }
   constexpr bool operator!=(AxisState o) const { return code != o.code; }
@@ -61,7 +63,8 @@ struct Row {
   int factor = -1; ///< the factor that is split, or -1 (all whole, or a linear group)
 };
 
-/// All legal rows of `rule` on one axis, divisibility aside: all whole; each splittable factor; each linear group.
+/// All legal rows of `rule` on one axis, divisibility aside: all whole; each splittable factor; each linear group; all
+/// on the root (the other ranks compute something that nobody reads).
 llvm::SmallVector<Row, 8> legalRows(const FactorRule &rule);
 
 } // namespace pc

@@ -44,6 +44,12 @@ inline PlaceAttr placement(mlir::Value value) { return placement(value.getType()
 mlir::RankedTensorType withEncoding(mlir::Type type, mlir::Attribute encoding);
 /// The mesh of the module that holds `op`, or null.
 MeshAttr meshOf(mlir::Operation *op);
+/// The ranks of the zigzag order that the sequence is in (`pc.program`), or 0 where it is in its own order.
+int64_t zigzagRanks(mlir::Operation *op);
+/// The position of index `index` of a sequence of `length` in the zigzag order of `ranks` (0: its own order).
+int64_t zigzagPosition(int64_t index, int64_t length, int64_t ranks);
+/// The position of index `index` of a sequence dim of the program that `op` is in.
+int64_t sequencePosition(mlir::Operation *op, int64_t index);
 /// Forward, backward (behind `pc.seed` in its block) or optimizer (outside of accumulate, in a module that has one); in
 /// programs of stages, what the last `pc.task` before it says.
 StepPhase stepPhase(mlir::Operation *op);

@@ -103,16 +103,17 @@ def PC_PlaceAttr : PC_Attr<"Place", "place",
   let summary = "How a tensor lies on the mesh";
   let description = [{
     Per dim, the mesh axes that split it, major to minor, then the axes on which the value is partial (every rank holds an
-    addend of a sum, or an operand of a max). An axis named nowhere replicates.
-    `#pc.place<[dp, _, (row, col)] sum(tp)>`.
+    addend of a sum, or an operand of a max), then the axes whose coordinate 0 alone holds the value (on the other ranks the
+    buffer is undefined). An axis named nowhere replicates. `#pc.place<[dp, _, (row, col)] sum(tp) root(cp)>`.
 
-    Constraints: (C1) one entry per dim of the tensor; (C2) an axis occurs at most once; (C3) partial axes are listed in
-    alphabetical order, and only with a kind.
+    Constraints: (C1) one entry per dim of the tensor; (C2) an axis occurs at most once; (C3) partial axes and root axes are
+    listed in alphabetical order, partial ones only with a kind.
   }];
   let parameters = (ins
     ArrayRefParameter<"::mlir::ArrayAttr", "per dim: array of axis names (StringAttr)">:$dims,
     "::pc::PartialKind":$kind,
-    ArrayRefParameter<"::mlir::StringAttr">:$partial);
+    ArrayRefParameter<"::mlir::StringAttr">:$partial,
+    ArrayRefParameter<"::mlir::StringAttr">:$root);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{

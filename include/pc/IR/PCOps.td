@@ -30,12 +30,17 @@ def PC_ProgramOp : PC_Op<"program"> {
   let description = [{
     One per module. `config` is the text of config.json, carried to the checkpoint. `batch` is the global batch. `weights` is the directory of
     the safetensors that the model was imported with: a run starts from them unless it is told otherwise.
+
+    `zigzag n`: index i of every sequence dim is not position i but `zigzagPosition(i)`: cut into 2n chunks, the order is chunk 0, 2n-1, 1, 2n-2,
+    ..., so that each of n ranks has as much to do in causal attention. Tokens, targets, position tables, attention and
+    what is shown to the runtime mean positions; all other ops don't care. Constraint (C1): the sequence divides into 2n chunks.
     Example: `pc.program "gpt2" batch 8 sequence 256 vocabulary 50257 config "{...}"`
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$batch, I64Attr:$sequence, I64Attr:$vocabulary, StrAttr:$config,
-                       OptionalAttr<StrAttr>:$weights);
+                       OptionalAttr<StrAttr>:$weights, OptionalAttr<I64Attr>:$zigzag);
+  let hasVerifier = 1;
   let assemblyFormat = [{
-    $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary `config` $config (`weights` $weights^)? attr-dict
+    $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary `config` $config (`weights` $weights^)? (`zigzag` $zigzag^)? attr-dict
   }];
 }
 
@@ -349,23 +354,47 @@ def PC_AttentionOp : PC_Compute<"attention"> {
   let summary = "softmax(scale q k^T + mask) v; also log-sum-exp of the scores";
   let description = [{
     q: [b, s, k, g, d] (g query heads share a key/value head), k, v: [b, t, k, d] -> o: [b, s, k, g, d], lse: [b, k, g, s].
-    `causal`: position s sees t <= s. Factors `b s k g d, b t k d, b t k d -> b s k g d, b k g s`; s, t, d whole.
+    `causal`: position s sees t <= s. Factors `b s k g d, b t k d, b t k d -> b s k g d, b k g s`; t, d whole, and s too unless the
+    program is in zigzag order. `sees` (local programs): a scalar is the global index of the first query; [s] counts, by query, how
+    many of the keys it sees, the first ones. A query that sees none has o = 0 and lse = -infinity.
   }];
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, F64Attr:$scale, UnitAttr:$causal);
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$sees, F64Attr:$scale,
+                       UnitAttr:$causal);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v `scale` $scale attr-dict `:` functional-type(operands, results)
+    (`causal` $causal^)? $q `,` $k `,` $v (`sees` $sees^)? `scale` $scale attr-dict `:` functional-type(operands, results)
   }];
 }
 def PC_AttentionGradOp : PC_Compute<"attention_grad"> {
   let summary = "dq, dk, dv of attention; linear in dout";
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$o,
-                       AnyRankedTensor:$lse, AnyRankedTensor:$dout, F64Attr:$scale, UnitAttr:$causal);
+                       AnyRankedTensor:$lse, AnyRankedTensor:$dout, Optional<AnyRankedTensor>:$sees, F64Attr:$scale, UnitAttr:$causal);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout `scale` $scale attr-dict
+    (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`sees` $sees^)? `scale` $scale attr-dict
     `:` functional-type(operands, results)
   }];
+}
+def PC_MergeAttentionOp : PC_Compute<"merge_attention"> {
+  let summary = "Attention to the keys of both: o and log-sum-exp of two disjoint sets of keys; local programs only";
+  let description = [{
+    With w = exp(lse2 - lse1): o = (o1 + w o2) / (1 + w), lse = lse1 + log(1 + w), computed so that nothing overflows. Every query sees a
+    key of the first set. Factors `b s k g d, b k g s, b s k g d, b k g s -> b s k g d, b k g s`.
+  }];
+  let arguments = (ins AnyRankedTensor:$o1, AnyRankedTensor:$lse1, AnyRankedTensor:$o2, AnyRankedTensor:$lse2);
+  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+def PC_KeyCountsOp : PC_Leaf<"key_counts", [DeclareOpInterfaceMethods<PC_FactorOpInterface>]> {
+  let summary = "How many keys of another rank's block each own query sees (i32, [s]); local programs only";
+  let description = [{
+    The sequence in zigzag order over `ranks` ranks; this rank is `coordinate` (i32 scalar), the keys are those of rank (coordinate - shift) mod
+    ranks. In that order the keys that a query sees are always the first ones of a block. Factors ` -> s`, s whole.
+    Example: `%n = pc.key_counts of %me ranks 4 shift 1 : tensor<i32> -> tensor<8xi32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$coordinate, I64Attr:$ranks, I64Attr:$shift);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = "`of` $coordinate `ranks` $ranks `shift` $shift attr-dict `:` type($coordinate) `->` type($value)";
 }
 
 def PC_CrossEntropyOp : PC_Compute<"cross_entropy"> {
@@ -478,6 +507,32 @@ def PC_MaskOp : PC_Move<"mask"> {
 }
 def PC_PadOp : PC_DimMove<"pad"> {
   let summary = "Split -> partial sum, without traffic: the own block inside zeros";
+}
+
+class PC_WholeMove<string name> : PC_Move<name> {
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes);
+  let assemblyFormat = "$x `on` $axes attr-dict `:` functional-type($x, $result)";
+}
+def PC_BroadcastOp : PC_WholeMove<"broadcast"> {
+  let summary = "On the root -> whole: coordinate 0 sends the value to all";
+}
+def PC_ScatterOp : PC_DimMove<"scatter"> {
+  let summary = "On the root -> split: coordinate 0 sends each rank its block; `axes` are added at the minor end of dim";
+}
+def PC_GatherOp : PC_DimMove<"gather"> {
+  let summary = "Split -> on the root: coordinate 0 gets all blocks; `axes` leave the minor end of dim";
+}
+def PC_ReduceOp : PC_Move<"reduce"> {
+  let summary = "Partial -> on the root: coordinate 0 gets the sum or maximum";
+  let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, StrArrayAttr:$axes);
+  let assemblyFormat = "$reduction $x `on` $axes attr-dict `:` functional-type($x, $result)";
+}
+def PC_PermuteOp : PC_WholeMove<"permute"> {
+  let summary = "Round the ring: each rank sends its value to the next and gets the previous one's; local programs only";
+  let description = [{
+    The result on coordinate i is the operand of coordinate (i - 1) mod n. One batch of a send and a receive, so that a ring cannot wait in a
+    circle. The steps of a windowed move (`pc-window-moves`).
+  }];
 }
 
 //===---------------------------------------------------------------------------===//

@@ -19,6 +19,10 @@ struct LeafLayout {
 };
 LeafLayout leafLayout(mlir::Operation *op, mlir::Value value);
 
+/// `x`, whose dim `dim` is the sequence in its own order, in the order that the program of `op` keeps it in; `back`:
+/// the other way round.
+Tensor reorderSequence(mlir::Operation *op, const Tensor &x, int64_t dim, bool back);
+
 class Feeds {
 public:
   Feeds(mlir::func::FuncOp program, uint64_t seed);

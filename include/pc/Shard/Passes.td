@@ -24,11 +24,16 @@ def DataParallel : Pass<"pc-data-parallel", "mlir::ModuleOp"> {
     of the accumulation as partial sums and are reduced once a step: 2(n-1)/n of the parameters' bytes per rank. Means need no
     division by the axis size, because a step program divides by the global count.
 
-    `mode=ddp` is this; `mode=naive` (rank 0 updates for all) is not available yet. Fails where the batch does not divide.
+    `mode=ddp` is this. `mode=naive` is the baseline that people meet first (nn.DataParallel): coordinate 0 of the axis alone holds data,
+    parameters and optimizer state (`root(axis)`). It scatters the batch, broadcasts the parameters, gathers the loss of every token, scatters
+    the gradient of that, gets the sums of the gradients and updates: five exchanges, 2(n-1) of the parameters' bytes at the root. The
+    other ranks' buffers are as large, and undefined; they compute the update too, and nobody reads it.
+
+    Fails where the batch does not divide.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"dp\"", "The mesh axis to use">,
-    Option<"mode", "mode", "std::string", "\"ddp\"", "ddp">,
+    Option<"mode", "mode", "std::string", "\"ddp\"", "ddp or naive">,
   ];
 }
 

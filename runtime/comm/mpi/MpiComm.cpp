@@ -290,6 +290,51 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
     return finish(group, key);
   }
 
+  if (desc.kind >= PCRT_BROADCAST) {
+    // Between neighbours, or between the root and each member.
+    int64_t inBytes = inElements(desc, n) * width, outBytes = elements * width,
+            blockBytes = std::min(inBytes, outBytes);
+    char *blocks = stagingOf(n * inBytes);
+    const char *own = from;
+    if (desc.kind == PCRT_PERMUTE) {
+      receive(group, (me + n - 1) % n, to, outBytes);
+      send(group, (me + 1) % n, from, inBytes);
+      return finish(group, key);
+    }
+    bool toRoot = desc.kind == PCRT_GATHER || desc.kind == PCRT_REDUCE;
+    if (me != 0) {
+      toRoot ? send(group, 0, from, inBytes) : receive(group, 0, to, outBytes);
+      return finish(group, key);
+    }
+    pcrt_move_desc slice = desc;
+    slice.kind = PCRT_SLICE;
+    Group member = group;
+    for (int peer = 0; peer < n; ++peer) {
+      const char *toPeer = from;
+      if (desc.kind == PCRT_SCATTER) {
+        member.me = peer;
+        localMove(slice, member, in, blocks + peer * blockBytes, parallelFor);
+        toPeer = blocks + peer * blockBytes;
+      }
+      own = peer == 0 ? toPeer : own;
+      sources[peer] = peer == 0 ? from : blocks + peer * inBytes;
+      if (peer != 0)
+        toRoot ? receive(group, peer, blocks + peer * inBytes, inBytes) : send(group, peer, toPeer, outBytes);
+    }
+    if (pcrt_status status = finish(group, key); status != PCRT_OK)
+      return status;
+    if (elements > 0)
+      parallelFor(elements, [&](int64_t lo, int64_t hi) {
+        if (desc.kind == PCRT_GATHER)
+          pullAllGather(desc, n, sources.data(), to, lo, hi);
+        else if (desc.kind == PCRT_REDUCE)
+          reduceElements(desc.dtype, desc.reduction, sources.data(), n, &to, 1, lo, hi);
+        else
+          memcpy(to + lo * width, own + lo * width, (hi - lo) * width);
+      });
+    return PCRT_OK;
+  }
+
   // The other moves: a block for each member, then blocks or addends from each member.
   pcrt_move_desc block = desc;                                // the slice of `in` that goes to a member
   bool back = desc.kind == PCRT_ALL_TO_ALL && desc.reduction; // split on extent2, to be split on extent

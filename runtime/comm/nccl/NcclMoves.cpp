@@ -45,7 +45,7 @@ static Blocks blocksOf(const pcrt_move_desc &move, int n) {
     }
   } else {
     int64_t block = move.extent / n * move.inner * width;
-    bool gathers = move.kind == PCRT_ALL_GATHER;
+    bool gathers = move.kind == PCRT_ALL_GATHER || move.kind == PCRT_GATHER;
     blocks.sendRows = gathers ? 1 : move.outer;
     blocks.getRows = gathers ? move.outer : 1;
     blocks.sendWidth = gathers ? move.outer * block : block;
@@ -58,7 +58,8 @@ static Blocks blocksOf(const pcrt_move_desc &move, int n) {
 }
 
 int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
-  if (move.kind > PCRT_ALL_TO_ALL || move.kind == PCRT_ALL_REDUCE)
+  if (move.kind == PCRT_ALL_REDUCE ||
+      (move.kind > PCRT_ALL_TO_ALL && move.kind != PCRT_SCATTER && move.kind != PCRT_GATHER))
     return 0;
   Blocks blocks = blocksOf(move, n);
   return (int64_t(blocks.packs()) + int64_t(blocks.unpacks())) * n * blocks.bytes;
@@ -260,6 +261,22 @@ NcclResult NcclMoves::call(const pcrt_move_desc &move, const Member &member, con
   int64_t width = elementBytes(move.dtype);
   if (move.kind == PCRT_ALL_REDUCE)
     return nccl.allReduce(in, out, size_t(outElements(move, n)), type, reduction, member.comm, stream);
+  size_t elements = size_t(outElements(move, n));
+  if (move.kind == PCRT_BROADCAST)
+    return nccl.broadcast(in, out, elements, type, 0, member.comm, stream);
+  if (move.kind == PCRT_REDUCE)
+    return nccl.reduce(in, out, elements, type, reduction, 0, member.comm, stream);
+  NcclResult result = NcclSuccess;
+  auto note = [&](NcclResult one) {
+    if (one != NcclSuccess && one != NcclInProgress)
+      result = one;
+  };
+  int me = member.group->me;
+  if (move.kind == PCRT_PERMUTE) {
+    note(nccl.send(in, elements, type, (me + 1) % n, member.comm, stream));
+    note(nccl.recv(out, elements, type, (me + n - 1) % n, member.comm, stream));
+    return result;
+  }
   Blocks blocks = blocksOf(move, n);
   char *packed = staging + member.stagingOffset;
   const char *from = blocks.packs() ? packed : static_cast<const char *>(in);
@@ -269,13 +286,24 @@ NcclResult NcclMoves::call(const pcrt_move_desc &move, const Member &member, con
     return nccl.allGather(from, to, count, type, member.comm, stream);
   if (move.kind == PCRT_REDUCE_SCATTER)
     return nccl.reduceScatter(from, to, count, type, reduction, member.comm, stream);
-  NcclResult result = NcclSuccess;
+  if (move.kind == PCRT_SCATTER || move.kind == PCRT_GATHER) { // between the root and each member, itself among them
+    bool gathers = move.kind == PCRT_GATHER;
+    if (me != 0 && gathers)
+      note(nccl.send(from, count, type, 0, member.comm, stream));
+    else if (me != 0)
+      note(nccl.recv(to, count, type, 0, member.comm, stream));
+    for (int peer = 0; peer < n && me == 0; ++peer) {
+      bool sends = !gathers || peer == 0, gets = gathers || peer == 0;
+      if (sends)
+        note(nccl.send(from + (gathers ? 0 : peer) * blocks.bytes, count, type, peer, member.comm, stream));
+      if (gets)
+        note(nccl.recv(to + (gathers ? peer : 0) * blocks.bytes, count, type, peer, member.comm, stream));
+    }
+    return result;
+  }
   for (int peer = 0; peer < n; ++peer) {
-    NcclResult sent = nccl.send(from + peer * blocks.bytes, count, type, peer, member.comm, stream);
-    NcclResult got = nccl.recv(to + peer * blocks.bytes, count, type, peer, member.comm, stream);
-    for (NcclResult one : {sent, got})
-      if (one != NcclSuccess && one != NcclInProgress)
-        result = one;
+    note(nccl.send(from + peer * blocks.bytes, count, type, peer, member.comm, stream));
+    note(nccl.recv(to + peer * blocks.bytes, count, type, peer, member.comm, stream));
   }
   return result;
 }

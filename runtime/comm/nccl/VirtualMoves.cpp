@@ -143,14 +143,30 @@ Result VirtualMoves::enqueueShare(const pcrt_move_desc &move, const Group &group
     allReducePart(elements, n, me, &first, &last);
     return reduce(move, group, parts, true, 1, last - first, 0, first, first, stream);
   }
+  auto copyWhole = [&](int peer) {
+    return copyRows(session.driver, parts[me]->out, elements * bytes, parts[peer]->in, elements * bytes,
+                    elements * bytes, 1, stream);
+  };
+  if (move.kind == PCRT_BROADCAST)
+    return copyWhole(0);
+  if (move.kind == PCRT_PERMUTE)
+    return copyWhole((me + n - 1) % n);
+  if (me != 0 && (move.kind == PCRT_GATHER || move.kind == PCRT_REDUCE))
+    return Success;
+  if (move.kind == PCRT_REDUCE)
+    return reduce(move, group, parts, false, 1, elements, 0, 0, 0, stream);
   int64_t block = move.extent / n * move.inner; // elements of one member in one row of `outer`
+  if (move.kind == PCRT_SCATTER)
+    return copyRows(session.driver, parts[me]->out, block * bytes,
+                    static_cast<const char *>(parts[0]->in) + me * block * bytes, n * block * bytes, block * bytes,
+                    move.outer, stream);
   if (move.kind == PCRT_REDUCE_SCATTER)
     return reduce(move, group, parts, false, move.outer, block, n * block, me * block, 0, stream);
   Result result = Success;
   for (int peer = 0; peer < n && result == Success; ++peer) {
     const char *from = static_cast<const char *>(parts[peer]->in);
     char *to = static_cast<char *>(parts[me]->out);
-    if (move.kind == PCRT_ALL_GATHER) {
+    if (move.kind == PCRT_ALL_GATHER || move.kind == PCRT_GATHER) {
       result = copyRows(session.driver, to + peer * block * bytes, n * block * bytes, from, block * bytes,
                         block * bytes, move.outer, stream);
       continue;

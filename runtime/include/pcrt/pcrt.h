@@ -56,6 +56,11 @@ typedef enum pcrt_move_kind {
   PCRT_SLICE = 4, /* own block of a whole value; no traffic */
   PCRT_MASK = 5,  /* coordinate 0 keeps the value, the others hold zeros; no traffic */
   PCRT_PAD = 6,   /* own block inside zeros; no traffic */
+  PCRT_BROADCAST = 7, /* coordinate 0's value to all */
+  PCRT_SCATTER = 8,   /* coordinate 0's blocks, one to each */
+  PCRT_GATHER = 9,    /* all blocks to coordinate 0; the others' results are undefined */
+  PCRT_REDUCE = 10,   /* all addends to coordinate 0; the others' results are undefined */
+  PCRT_PERMUTE = 11,  /* to the next coordinate, from the previous one */
 } pcrt_move_kind;
 
 /** One generated kernel. Its work is `items` independent items; the runtime calls it with disjoint ranges
@@ -126,10 +131,11 @@ typedef struct pcrt_gemm_desc {
 } pcrt_gemm_desc;
 
 /** A move of one value over one group of ranks. The group-global tensor is seen as [outer, extent, inner], row
- *  major, where `extent` is the full size of the moved dim (1 for all_reduce and mask: outer = elements).
+ *  major, where `extent` is the full size of the moved dim (1 for all_reduce, mask, broadcast, reduce
+ *  and permute: outer = elements).
  *  all_gather: in [outer, extent/n, inner] -> out [outer, extent, inner], blocks in coordinate order.
- *  reduce_scatter, slice: in [outer, extent, inner] -> out [outer, extent/n, inner].
- *  pad: in [outer, extent/n, inner] -> out [outer, extent, inner], other blocks zero.
+ *  reduce_scatter, slice, scatter: in [outer, extent, inner] -> out [outer, extent/n, inner].
+ *  gather, pad: in [outer, extent/n, inner] -> out [outer, extent, inner], other blocks zero.
  *  all_to_all: the tensor is [outer, extent, middle, extent2, inner]; `in` is split on extent and `out` on extent2, or
  *  with `reduction` = 1 the other way round.
  *  `in` may equal `out` for all_reduce and mask. Reductions add in coordinate order on every rank: all members get

@@ -62,7 +62,8 @@ public:
   bool isExact() const override { return strcmp(moves->name(), "nccl") != 0; }
   bool carries(const pcrt_move_desc &move, const Group &group) const override {
     // The device does the others.
-    return move.kind <= PCRT_ALL_TO_ALL && (group.size() > 1 || (!isExact() && control.size() == 1));
+    return (move.kind <= PCRT_ALL_TO_ALL || move.kind >= PCRT_BROADCAST) &&
+           (group.size() > 1 || (!isExact() && control.size() == 1));
   }
 
   void prepare(const MeshMoves &mesh) override {

@@ -61,6 +61,7 @@ template <typename F> Bits combine(const pcrt_move_desc &desc, int64_t n, F adde
 struct Expected {
   int64_t inCount, outCount;
   std::vector<Bits> out;
+  bool isDefined = true; ///< on this rank
 };
 
 inline Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t salt) {
@@ -128,6 +129,26 @@ inline Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t s
               at = (at * d.extent2 + me * (d.extent2 / n) + y) * d.inner + i;
               out.push_back(value(x / part, at));
             }
+    break;
+  case PCRT_BROADCAST:
+    loop(d.extent, [&](int64_t o, int64_t x, int64_t i) { return value(0, (o * d.extent + x) * d.inner + i); });
+    break;
+  case PCRT_SCATTER:
+    loop(part, [&](int64_t o, int64_t x, int64_t i) { return value(0, (o * d.extent + me * part + x) * d.inner + i); });
+    break;
+  case PCRT_GATHER:
+    e.inCount = whole / n;
+    loop(d.extent,
+         [&](int64_t o, int64_t x, int64_t i) { return value(x / part, (o * part + x % part) * d.inner + i); });
+    e.isDefined = me == 0;
+    break;
+  case PCRT_REDUCE:
+    loop(d.extent, [&](int64_t o, int64_t x, int64_t i) { return all((o * d.extent + x) * d.inner + i); });
+    e.isDefined = me == 0;
+    break;
+  case PCRT_PERMUTE:
+    loop(d.extent,
+         [&](int64_t o, int64_t x, int64_t i) { return value((me + n - 1) % n, (o * d.extent + x) * d.inner + i); });
     break;
   default:
     break;
