@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""GPT-2 124M, batch 4, T 256, f32 or bf16, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds.
+"""GPT-2 124M, batch 4, T 256, f32 or bf16, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds: one rank and
+data parallelism, or with --forms the two-rank forms that split the model: ZeRO-3 (PyTorch: FSDP2) and pipelines (torch.distributed.pipelining).
 
 bench/gpt2_124m.sh prepares everything and calls `drive`, which prints Markdown and writes bench/results/*.json.
 `work` is one PyTorch measurement in its own process, so that each starts with the environment that it is to be measured in.
@@ -15,6 +16,9 @@ import time
 from pathlib import Path
 
 BATCH, SEQUENCE = 4, 256
+# A pipeline's batch is 8 microbatches of one sequence. Its embedding and head are not tied: PyTorch's pipelines do not sum a weight
+# that two stages use. The first stage has 9 of 12 layers: the head costs as much as five, and so the stages take the same time.
+PIPELINE_BATCH, PIPELINE_CUT = 8, 9
 # What keeps glibc from giving memory back and faulting it in again; PyTorch's own advice for CPU training goes as far.
 TUNED = {
     "MALLOC_ARENA_MAX": "1",
@@ -28,8 +32,9 @@ TUNED = {
 # --- one PyTorch measurement ------------------------------------------------
 
 
-def gpt2(config):
-    """GPT-2 as plain modules with scaled_dot_product_attention; weights tied, gelu_new."""
+def gpt2(config, layers=None, tied=True):
+    """GPT-2 as plain modules with scaled_dot_product_attention; gelu_new. With `layers` a stage of a pipeline: those of these layers, the
+    embedding if the first is among them, the head and no loss if the last is."""
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
@@ -51,24 +56,37 @@ def gpt2(config):
             return x + self.proj_2(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
 
     class Model(nn.Module):
-        def __init__(self):
+        def __init__(self, layers):
             super().__init__()
-            self.wte, self.wpe = nn.Embedding(config["vocab_size"], width), nn.Embedding(config["n_positions"], width)
-            self.blocks = nn.ModuleList(Block() for _ in range(config["n_layer"]))
-            self.ln_f = nn.LayerNorm(width)
+            self.first, self.last = 0 in layers, config["n_layer"] - 1 in layers
+            if self.first:
+                self.wte, self.wpe = nn.Embedding(config["vocab_size"], width), nn.Embedding(config["n_positions"], width)
+            self.blocks = nn.ModuleList(Block() for _ in layers)
+            if self.last:
+                self.ln_f = nn.LayerNorm(width)
+                if not (tied and self.first):
+                    self.head = nn.Linear(width, config["vocab_size"], bias=False)
             for parameter in self.parameters():
                 if parameter.dim() > 1:
                     nn.init.normal_(parameter, std=0.02)
 
-        def forward(self, tokens, targets):
-            x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+        def forward(self, x, targets=None):
+            if self.first:
+                x = self.wte(x) + self.wpe.weight[: x.shape[1]]
             for block in self.blocks:
                 x = block(x)
-            logits = F.linear(self.ln_f(x), self.wte.weight)
-            return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+            if self.last:
+                x = F.linear(self.ln_f(x), self.head.weight if hasattr(self, "head") else self.wte.weight)
+            return x if targets is None else cross_entropy(x, targets)
 
     torch.manual_seed(1)
-    return Model()
+    return Model(range(config["n_layer"]) if layers is None else layers)
+
+
+def cross_entropy(logits, targets):
+    import torch.nn.functional as F
+
+    return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
 def work(options):
@@ -77,38 +95,88 @@ def work(options):
 
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     torch.set_num_threads(max(1, os.cpu_count() // world))
-    model = gpt2(json.loads(Path(options.config).read_text()))
-    trained = model
+    config = json.loads(Path(options.config).read_text())
     if world > 1:
         torch.distributed.init_process_group("gloo")
-        trained = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-    if options.compile:
-        trained = torch.compile(trained)
+    if options.form == "pp":
+        cut = [range(PIPELINE_CUT), range(PIPELINE_CUT, config["n_layer"])]
+        model, step = pipeline(gpt2(config, cut[rank], tied=False), rank, world)
+        batch, first, local = PIPELINE_BATCH, 0, PIPELINE_BATCH
+    else:
+        model = gpt2(config)
+        step = whole(model, options, world)
+        batch, local = BATCH, BATCH // world
+        first = rank * local
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
     stream = torch.from_numpy(np.fromfile(options.data, dtype="uint8").astype("int64"))
-    local = BATCH // world
     seconds, losses = [], []
-    for step in range(options.warmup + options.steps):
+    for number in range(options.warmup + options.steps):
         start = time.perf_counter()
-        at = step * BATCH * SEQUENCE + (rank * local + torch.arange(local))[:, None] * SEQUENCE + torch.arange(SEQUENCE)
+        at = number * batch * SEQUENCE + (first + torch.arange(local))[:, None] * SEQUENCE + torch.arange(SEQUENCE)
         with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
-            loss = trained(stream[at % len(stream)], stream[(at + 1) % len(stream)])
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+            losses.append(step(stream[at % len(stream)], stream[(at + 1) % len(stream)]))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
         seconds.append(time.perf_counter() - start)
     if rank == 0:
         print(json.dumps({"step_seconds": seconds[options.warmup:], "losses": losses, "torch": torch.__version__}))
 
 
+def whole(model, options, world):
+    """A step of forward, backward and clipping of a model that every rank has, or has a shard of: from tokens and targets to the loss."""
+    import torch
+
+    trained = model
+    if options.form == "fsdp":
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (world,))
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    elif world > 1:
+        trained = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if options.compile:
+        trained = torch.compile(trained)
+
+    def step(tokens, targets):
+        loss = trained(tokens, targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        return loss.item()
+
+    return step
+
+
+def pipeline(stage, rank, world):
+    """The same of one stage under 1F1B; the norm is over both stages."""
+    import torch
+    import torch.distributed.pipelining as pipelining
+
+    place = pipelining.PipelineStage(stage, rank, world, torch.device("cpu"))
+    schedule = pipelining.Schedule1F1B(place, PIPELINE_BATCH, loss_fn=cross_entropy)
+
+    def step(tokens, targets):
+        losses = []
+        if rank == 0:
+            schedule.step(tokens)
+        else:
+            schedule.step(target=targets, losses=losses)
+        squares = torch.stack([p.grad.square().sum() for p in stage.parameters()]).sum()
+        torch.distributed.all_reduce(squares)
+        scale = (1.0 / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+        torch._foreach_mul_([p.grad for p in stage.parameters()], scale)
+        return float(torch.stack(losses).detach().mean()) if losses else 0.0
+
+    return stage, step
+
+
 # --- the rounds ---------------------------------------------------------------
 
 
-def run_torch(options, ranks, compiled, tuned):
+def run_torch(options, ranks, compiled, tuned, form="ddp"):
     command = [sys.executable, __file__, "work", "--config", options.config, "--data", options.data, "--steps", str(options.steps),
-               "--precision", options.precision]
+               "--precision", options.precision, "--form", form]
     if compiled:
         command += ["--compile", "--warmup", "2"]
     processes = []
@@ -137,10 +205,19 @@ def run_ours(options, ranks, program):
             "summary": json.loads(summary.read_text())}
 
 
-def tokens_per_second(runs):
+def tokens_per_second(name, runs):
     """Median and best over all timed steps of all rounds."""
     seconds = [s for run in runs for s in run["step_seconds"]]
-    return BATCH * SEQUENCE / statistics.median(seconds), BATCH * SEQUENCE / min(seconds)
+    tokens = batch_of(name) * SEQUENCE
+    return tokens / statistics.median(seconds), tokens / min(seconds)
+
+
+def batch_of(name):
+    return PIPELINE_BATCH if "pipeline" in name else BATCH
+
+
+# What of ours is compared with what of PyTorch.
+OURS = {"DDP": "ours, dp=2", "FSDP2": "ours, dp=2 ZeRO-3", "pipeline": "ours, pp=2 pipeline"}
 
 
 def drive(options):
@@ -155,6 +232,15 @@ def drive(options):
         f"PyTorch{autocast} DDP gloo, as installed": lambda: run_torch(options, 2, False, False),
         f"PyTorch{autocast} DDP gloo, allocator tuned": lambda: run_torch(options, 2, False, True),
     }
+    if options.forms:
+        variants = {
+            "ours, dp=2 ZeRO-3": lambda: run_ours(options, 2, options.zero3),
+            f"PyTorch{autocast} FSDP2 gloo, as installed": lambda: run_torch(options, 2, False, False, "fsdp"),
+            f"PyTorch{autocast} FSDP2 gloo, allocator tuned": lambda: run_torch(options, 2, False, True, "fsdp"),
+            "ours, pp=2 pipeline": lambda: run_ours(options, 2, options.pipeline),
+            f"PyTorch{autocast} 1F1B pipeline gloo, as installed": lambda: run_torch(options, 2, False, False, "pp"),
+            f"PyTorch{autocast} 1F1B pipeline gloo, allocator tuned": lambda: run_torch(options, 2, False, True, "pp"),
+        }
     if options.only:
         variants = {name: run for name, run in variants.items() if any(part in name for part in options.only.split(","))}
     runs = {name: [] for name in variants}
@@ -163,7 +249,7 @@ def drive(options):
         peaks.append(json.loads(subprocess.run([options.peak], check=True, capture_output=True, text=True).stdout))
         for name, run in variants.items():
             runs[name].append(run())
-            print(f"round {round + 1}: {name}: {tokens_per_second(runs[name][-1:])[0]:.0f} tokens/s", file=sys.stderr, flush=True)
+            print(f"round {round + 1}: {name}: {tokens_per_second(name, runs[name][-1:])[0]:.0f} tokens/s", file=sys.stderr, flush=True)
 
     cpu = next(line.split(": ")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     peak = max(p["all_threads_gflops"] for p in peaks)
@@ -174,9 +260,9 @@ def drive(options):
     print("|---|---|---|---|---|")
     flops = 6 * options.matrix_parameters * BATCH * SEQUENCE + options.attention_flops
     for name in variants:
-        median, best = tokens_per_second(runs[name])
-        ours = "ours, dp=2" if "DDP" in name else "ours, 1 rank"
-        ratio = f"{tokens_per_second(runs[ours])[0] / median:.2f}x" if name != ours and not name.startswith("ours") and ours in runs else ""
+        median, best = tokens_per_second(name, runs[name])
+        ours = next((own for theirs, own in OURS.items() if theirs in name), "ours, 1 rank")
+        ratio = f"{tokens_per_second(ours, runs[ours])[0] / median:.2f}x" if not name.startswith("ours") and ours in runs else ""
         share = flops * median / (BATCH * SEQUENCE) / (peak * 1e9)
         print(f"| {name} | {median:.0f} | {best:.0f} | {100 * share:.0f} % | {ratio} |")
     for name in variants:
@@ -205,8 +291,10 @@ def main():
     worker, driver = commands.choices["work"], commands.choices["drive"]
     worker.add_argument("--compile", action="store_true")
     worker.add_argument("--warmup", type=int, default=1)
-    for name in ("pc-run", "one-rank", "two-ranks", "peak", "work", "name"):
+    worker.add_argument("--form", choices=["ddp", "fsdp", "pp"], default="ddp")
+    for name in ("pc-run", "one-rank", "two-ranks", "zero3", "pipeline", "peak", "work", "name"):
         driver.add_argument("--" + name, required=True)
+    driver.add_argument("--forms", action="store_true", help="ZeRO-3 and pipelines in place of one rank and data parallelism")
     driver.add_argument("--rounds", type=int, default=3)
     driver.add_argument("--only", help="variants whose names hold one of these parts, separated by commas")
     options = parser.parse_args()
