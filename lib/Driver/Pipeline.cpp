@@ -57,8 +57,12 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   case Phase::Staged: {
     SmallVector<Step> steps;
     for (const std::string &tactic : plan.tactics)
-      if (Plan::isStageTactic(tactic))
-        steps = {{tactic, PCRT_INFEASIBLE}, {"pc-verify-staged", PCRT_VERIFICATION}};
+      if (Plan::isStageTactic(tactic)) {
+        std::string pass = tactic;
+        if (options.memoryLimit > 0 && StringRef(pass).ends_with("}"))
+          pass.insert(pass.size() - 1, " memory=" + std::to_string(options.memoryLimit));
+        steps = {{pass, PCRT_INFEASIBLE}, {"pc-verify-staged", PCRT_VERIFICATION}};
+      }
     return steps; // without one: one stage, nothing to cut
   }
 

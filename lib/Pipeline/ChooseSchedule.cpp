@@ -9,23 +9,26 @@ using namespace pc::pipeline;
 
 namespace {
 
-/// Where chunks lie and what their tasks are.
-struct Shape {
-  std::vector<int> device;
-  bool split;
-};
-
-using ProblemFor = function_ref<std::optional<Problem>(int chunks, bool split, std::string &error)>;
-
-std::optional<Problem> problemOf(const Shape &shape, int stages, int microbatches, ProblemFor problemFor,
-                                 std::string &error) {
-  std::optional<Problem> problem = problemFor(static_cast<int>(shape.device.size()), shape.split, error);
-  if (!problem)
-    return std::nullopt;
-  problem->devices = stages;
-  problem->microbatches = microbatches;
-  problem->device = shape.device;
+std::optional<Problem> problemOf(const Shape &shape, int microbatches, ProblemFor problemFor, std::string &error) {
+  std::optional<Problem> problem = problemFor(shape, error);
+  if (problem)
+    problem->microbatches = microbatches;
   return problem;
+}
+
+/// Microbatches that each stage holds at most, where a stage has one chunk.
+std::vector<double> inFlight(StringRef name, int stages, int microbatches) {
+  std::vector<double> most;
+  for (int d = 0; d < stages; ++d) {
+    int n = name == "naive"        ? 1
+            : name == "1f1b"       ? stages - d
+            : name == "1f1b-eager" ? 2 * (stages - d) - 1
+            : name == "zb-h1"      ? stages
+            : name == "zb-h2"      ? 2 * stages - 1
+                                   : microbatches;
+    most.push_back(std::min(n, microbatches));
+  }
+  return most;
 }
 
 /// "W12.3" -> a task.
@@ -76,7 +79,7 @@ std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, P
             std::to_string(stages);
     return std::nullopt;
   }
-  Shape shape{{}, false};
+  Shape shape;
   for (auto [stage, tasks] : enumerate(*order))
     for (const Task &task : tasks) {
       if (task.chunk >= stages * 64) {
@@ -87,30 +90,57 @@ std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, P
       shape.device[task.chunk] = static_cast<int>(stage);
       shape.split |= task.kind == Kind::W;
     }
-  std::optional<Problem> problem = problemOf(shape, stages, microbatches, problemFor, error);
+  std::optional<Problem> problem = problemOf(shape, microbatches, problemFor, error);
   if (!problem)
     return std::nullopt;
+  problem->limit.clear();
   return Schedule{path.str(), *problem, *order};
 }
 
-/// The best of all chunk maps.
+/// The best of all chunk maps. Without a limit: of those that are at most a hundredth slower than the fastest, the one
+/// that holds least.
 std::optional<Schedule> best(int stages, int microbatches, ProblemFor problemFor, std::string &error) {
-  std::optional<Schedule> found;
-  double least = 0;
-  std::string refused; // deeper cuts of a model with few layers
-  for (const Shape &shape : {Shape{roundRobin(stages, 1), true}, Shape{roundRobin(stages, 1), false},
-                             Shape{roundRobin(stages, 2), true}, Shape{vShape(stages), true}}) {
-    std::optional<Problem> problem = problemOf(shape, stages, microbatches, problemFor, refused);
-    std::optional<AutoOrder> order = problem ? autoOrder(*problem, Goal::Span, refused) : std::nullopt;
-    std::optional<Measure> figures = order ? measure(*problem, order->order) : std::nullopt;
-    if (figures && (!found || figures->span < least)) {
-      least = figures->span;
-      found = Schedule{"auto: " + order->name, *problem, order->order};
+  struct Candidate {
+    Schedule schedule;
+    double span, memory;
+  };
+  std::vector<Candidate> found;
+  std::string refused; // also deeper cuts of a model with few layers
+  for (const Shape &shape : {Shape{roundRobin(stages, 1), true, {}}, Shape{roundRobin(stages, 1), false, {}},
+                             Shape{roundRobin(stages, 2), true, {}}, Shape{vShape(stages), true, {}}}) {
+    std::optional<Problem> problem = problemOf(shape, microbatches, problemFor, refused);
+    if (!problem)
+      continue;
+    // Enough for as many microbatches as there are stages, for twice that, and for any.
+    bool limited = !problem->limit.empty();
+    for (int times : limited ? std::vector{0} : std::vector{stages, 2 * stages - 1, 0}) {
+      for (int d = 0; d < stages && times; ++d) {
+        problem->limit.resize(stages);
+        problem->limit[d] = times * problem->floor(d);
+      }
+      if (!limited && !times)
+        problem->limit.clear();
+      std::optional<AutoOrder> order = autoOrder(*problem, Goal::Span, refused);
+      if (std::optional<Measure> figures = order ? measure(*problem, order->order) : std::nullopt)
+        found.push_back({{"auto: " + order->name, *problem, order->order},
+                         figures->span,
+                         *std::max_element(figures->memory.begin(), figures->memory.end())});
     }
-    if (!found)
-      error = refused;
   }
-  return found;
+  if (found.empty()) { // what needs least; whether that is too much is known when memory is planned
+    std::optional<Schedule> naive = chooseSchedule("naive", stages, microbatches, problemFor, error);
+    if (!naive && error.empty())
+      error = refused;
+    return naive;
+  }
+  double fastest = found.front().span;
+  for (const Candidate &candidate : found)
+    fastest = std::min(fastest, candidate.span);
+  const Candidate *chosen = nullptr;
+  for (const Candidate &candidate : found)
+    if (candidate.span <= 1.01 * fastest && (!chosen || candidate.memory < chosen->memory))
+      chosen = &candidate;
+  return chosen->schedule;
 }
 
 } // namespace
@@ -127,10 +157,13 @@ std::optional<Schedule> pc::pipeline::chooseSchedule(StringRef schedule, int sta
     error = "interleaved:" + number.str() + ": expected a number of chunks per stage, 1 to 64";
     return std::nullopt;
   }
-  Shape shape{name == "zb-v" ? vShape(stages) : roundRobin(stages, perStage), name.starts_with("zb-")};
-  std::optional<Problem> problem = problemOf(shape, stages, microbatches, problemFor, error);
+  Shape shape{name == "zb-v" ? vShape(stages) : roundRobin(stages, perStage), name.starts_with("zb-"), {}};
+  if (static_cast<int>(shape.device.size()) == stages)
+    shape.inFlight = inFlight(name, stages, microbatches);
+  std::optional<Problem> problem = problemOf(shape, microbatches, problemFor, error);
   std::optional<Order> order = problem ? namedOrder(*problem, name.str(), error) : std::nullopt;
   if (!order)
     return std::nullopt;
+  problem->limit.clear();
   return Schedule{name.str(), *problem, *order};
 }

@@ -8,11 +8,18 @@
 
 namespace pc::pipeline {
 
+/// What a cut should need on one rank. A guess: memory is planned much later.
+struct Budget {
+  double bytes = 0;             ///< 0: any
+  std::vector<double> inFlight; ///< per chunk: microbatches whose activations it holds at most; empty: not known
+};
+
 /// The chunk of every unit, ascending. `stages`: "cost" (the slowest chunk is as fast as possible, then the chunks as
-/// equal as possible; exact), "layers" (numbers of layers differ by at most one; embedding and head go with the first
-/// and the last) or a list of numbers of layers. Nothing, with the reason, where that is not possible.
+/// equal as possible; exact, within the budget if any cut is), "layers" (numbers of layers differ by at most one; embedding and head
+/// go with the first and the last) or a list of numbers of layers. Nothing, with the reason, where that is not
+/// possible.
 std::optional<llvm::SmallVector<int>> cutUnits(const Units &units, int chunks, llvm::StringRef stages,
-                                               std::string &error);
+                                               const Budget &budget, std::string &error);
 
 /// A schedule for a step.
 struct Schedule {
@@ -21,13 +28,18 @@ struct Schedule {
   Order order;
 };
 
-/// `schedule` as in pc-pipeline-parallel. `problemFor` gives the problem of a number of chunks, with or without
-/// gradients of weights apart (without devices and microbatches), or fails after an error. Nothing where the schedule
-/// does not suit; `error` is then empty if one was emitted.
-std::optional<Schedule>
-chooseSchedule(llvm::StringRef schedule, int stages, int microbatches,
-               llvm::function_ref<std::optional<Problem>(int chunks, bool split, std::string &error)> problemFor,
-               std::string &error);
+/// How the model is cut for a schedule.
+struct Shape {
+  std::vector<int> device;      ///< per chunk
+  bool split = false;           ///< whether gradients of weights are tasks of their own
+  std::vector<double> inFlight; ///< as in Budget
+};
+/// The problem of a shape but for the number of microbatches; nothing, with the reason unless it was emitted.
+using ProblemFor = llvm::function_ref<std::optional<Problem>(const Shape &, std::string &error)>;
+
+/// `schedule` as in pc-pipeline-parallel. Nothing where it does not suit, with the reason unless it was emitted.
+std::optional<Schedule> chooseSchedule(llvm::StringRef schedule, int stages, int microbatches, ProblemFor problemFor,
+                                       std::string &error);
 
 } // namespace pc::pipeline
 

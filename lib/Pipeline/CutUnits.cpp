@@ -23,11 +23,20 @@ static SmallVector<int> ofLayers(SmallVector<int> layers) {
 
 /// best[c][j]: the least (largest chunk, sum of squares) of units 0 .. j-1 in c chunks, none empty. Lexicographic,
 /// which is not exact for the second figure, so the largest is found first and then bounds the second search.
-static SmallVector<int> balance(ArrayRef<double> seconds, int chunks) {
-  size_t n = seconds.size();
-  std::vector<double> before(n + 1);
-  for (size_t j = 0; j < n; ++j)
-    before[j + 1] = before[j] + seconds[j];
+/// Empty where no cut keeps the budget.
+static SmallVector<int> balance(const Units &units, int chunks, const Budget &budget) {
+  size_t n = units.seconds.size();
+  auto sums = [&](ArrayRef<double> values) {
+    std::vector<double> before(n + 1);
+    for (size_t j = 0; j < n; ++j)
+      before[j + 1] = before[j] + values[j];
+    return before;
+  };
+  std::vector<double> before = sums(units.seconds), held = sums(units.held), fixed = sums(units.fixed);
+  auto fits = [&](int c, size_t i, size_t j) {
+    double times = budget.inFlight.empty() ? 1 : budget.inFlight[c];
+    return budget.bytes <= 0 || fixed[j] - fixed[i] + times * (held[j] - held[i]) <= budget.bytes;
+  };
   constexpr double infinity = 1e300;
   double bound = infinity;
   std::vector<std::vector<size_t>> from;
@@ -39,7 +48,7 @@ static SmallVector<int> balance(ArrayRef<double> seconds, int chunks) {
       for (size_t j = c; j <= n; ++j)
         for (size_t i = c - 1; i < j; ++i) {
           double part = before[j] - before[i];
-          if (best[c - 1][i] >= infinity || part > bound * (1 + 1e-9))
+          if (best[c - 1][i] >= infinity || part > bound * (1 + 1e-9) || !fits(c - 1, i, j))
             continue;
           double whole = squares ? best[c - 1][i] + part * part : std::max(best[c - 1][i], part);
           if (whole < best[c][j]) {
@@ -48,6 +57,8 @@ static SmallVector<int> balance(ArrayRef<double> seconds, int chunks) {
           }
         }
     bound = best[chunks][n];
+    if (bound >= infinity)
+      return {};
   }
   SmallVector<int> sizes(chunks);
   for (size_t j = n, c = chunks; c > 0; --c) {
@@ -58,11 +69,13 @@ static SmallVector<int> balance(ArrayRef<double> seconds, int chunks) {
 }
 
 std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, int chunks, StringRef stages,
-                                                       std::string &error) {
+                                                       const Budget &budget, std::string &error) {
   std::string pieces = std::to_string(chunks) + " chunks";
   if (stages == "cost") {
-    if (chunks <= static_cast<int>(units.names.size()))
-      return balance(units.seconds, chunks);
+    if (chunks <= static_cast<int>(units.names.size())) {
+      SmallVector<int> cut = balance(units, chunks, budget);
+      return cut.empty() ? balance(units, chunks, {}) : cut;
+    }
     error =
         "the model has " + std::to_string(units.layers()) + " layers, an embedding and a head: too few for " + pieces;
     return std::nullopt;

@@ -36,20 +36,36 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     if (accumulate.getBody().getOps<SeedOp>().empty())
       return fail("a program without a backward pass cannot be cut into stages yet; use --mode=train");
 
-    Units units = Units::find(accumulate);
-    std::map<std::pair<int, bool>, StepTasks> cuts; // by number of chunks and whether weights are apart
-    auto problemFor = [&](int chunks, bool split, std::string &error) -> std::optional<Problem> {
-      auto it = cuts.find({chunks, split});
+    Units units = Units::find(accumulate, mesh);
+    std::map<std::pair<size_t, bool>, StepTasks> cuts; // by number of chunks and whether weights are apart
+    auto problemFor = [&](const Shape &shape, std::string &error) -> std::optional<Problem> {
+      int chunks = static_cast<int>(shape.device.size());
+      auto chunkOf = cutUnits(units, chunks, this->stages, {static_cast<double>(memory), shape.inFlight}, error);
+      if (!chunkOf)
+        return std::nullopt;
+      auto it = cuts.find({chunks, shape.split});
       if (it == cuts.end()) {
-        auto chunkOf = cutUnits(units, chunks, this->stages, error);
-        FailureOr<StepTasks> tasks = failure();
-        if (chunkOf)
-          tasks = StepTasks::find(accumulate, units, *chunkOf, split);
+        FailureOr<StepTasks> tasks = StepTasks::find(accumulate, units, *chunkOf, shape.split);
         if (failed(tasks))
           return std::nullopt;
-        it = cuts.try_emplace({chunks, split}, std::move(*tasks)).first;
+        it = cuts.try_emplace({chunks, shape.split}, std::move(*tasks)).first;
       }
-      return it->second.problem(mesh);
+      Problem problem = it->second.problem(mesh);
+      problem.device = shape.device;
+      problem.devices = stages;
+      if (memory > 0) {
+        problem.limit.assign(stages, static_cast<double>(memory));
+        for (auto [unit, chunk] : llvm::enumerate(*chunkOf))
+          problem.limit[shape.device[chunk]] -= units.fixed[unit];
+        std::vector<double> workspace(stages);
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+          double &most = workspace[shape.device[chunk]];
+          most = std::max(most, it->second.workspace(chunk, mesh));
+        }
+        for (int stage = 0; stage < stages; ++stage)
+          problem.limit[stage] -= workspace[stage];
+      }
+      return problem;
     };
     std::string error;
     auto chosen = chooseSchedule(schedule, stages, static_cast<int>(accumulate.getMicrobatches()), problemFor, error);
@@ -66,7 +82,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       return fail("schedule '" + chosen->name + "': " + fault->kind + ": " + fault->text);
 
     FlowNumbers flows;
-    StageWriter::Step step{module,  function, accumulate, cuts.at({problem.chunks(), problem.split}),
+    StageWriter::Step step{module,  function, accumulate, cuts.at({problem.device.size(), problem.split}),
                            problem, slots,    flows};
     SmallVector<StageWriter> writers;
     for (int stage = 0; stage < stages; ++stage) {

@@ -35,6 +35,15 @@ static std::string layerOf(Operation *op) {
 /// Seconds on a rank; moves are left out, their local size is not known yet.
 static double secondsAlone(Operation *op) { return isa<MoveOpInterface>(op) ? 0 : secondsOf(op, Machine::cpu()); }
 
+/// The bytes of one rank's part.
+static double localBytes(Value value, MeshAttr mesh) {
+  double bytes = static_cast<double>(byteSize(value.getType()));
+  if (PlaceAttr place = placement(value); place && mesh)
+    for (int64_t d = 0, e = place.getDims().size(); d < e; ++d)
+      bytes /= static_cast<double>(mesh.size(place.axes(d)));
+  return bytes;
+}
+
 static bool isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp>(op); }
 
 namespace {
@@ -42,7 +51,8 @@ namespace {
 /// Which layer an op belongs to, but for moves and casts, which are named for either side: they go with their operand.
 class UnitFinder {
 public:
-  explicit UnitFinder(Block &body) : body(body) {}
+  UnitFinder(AccumulateOp accumulate, MeshAttr mesh)
+      : accumulate(accumulate), body(accumulate.getBody().front()), mesh(mesh) {}
 
   Units run() {
     SmallVector<Operation *> forward, backward, again;
@@ -78,6 +88,7 @@ public:
     units.seconds.resize(units.names.size());
     for (Operation &op : body.without_terminator())
       units.seconds[units.unit[&op]] += secondsAlone(&op);
+    countBytes(forward);
     return std::move(units);
   }
 
@@ -106,14 +117,44 @@ private:
     }
   }
 
+  void countBytes(ArrayRef<Operation *> forward) {
+    units.held.resize(units.names.size());
+    units.fixed.resize(units.names.size());
+    llvm::DenseSet<Operation *> isForward(forward.begin(), forward.end());
+    for (Operation *op : forward)
+      for (Value value : op->getResults())
+        if (llvm::any_of(value.getUsers(),
+                         [&](Operation *user) { return !isForward.contains(user) && !isa<YieldOp>(user); }))
+          units.held[units.unit[op]] += localBytes(value, mesh);
+    // A parameter, and what is made of it outside, belongs to the units that read it.
+    llvm::DenseMap<Value, double> bytes;
+    std::map<std::string, double> states;
+    for (auto state : accumulate->getBlock()->getOps<StateOp>())
+      states[state.getParameter().str()] += localBytes(state.getValue(), mesh);
+    for (Operation *op = &accumulate->getBlock()->front(); op != accumulate; op = op->getNextNode()) {
+      if (auto parameter = dyn_cast<ParameterOp>(op))
+        bytes[parameter.getValue()] = 2 * localBytes(parameter.getValue(), mesh) + states[parameter.getName().str()];
+      else if (op->getNumOperands() == 1 && op->getNumResults() == 1 && bytes.count(op->getOperand(0)))
+        bytes[op->getResult(0)] = bytes[op->getOperand(0)] + localBytes(op->getResult(0), mesh);
+    }
+    std::set<std::pair<int, void *>> counted;
+    for (Operation *op : forward)
+      for (Value operand : op->getOperands())
+        if (auto it = bytes.find(operand); it != bytes.end())
+          if (counted.insert({units.unit[op], operand.getAsOpaquePointer()}).second)
+            units.fixed[units.unit[op]] += it->second;
+  }
+
+  AccumulateOp accumulate;
   Block &body;
+  MeshAttr mesh;
   Units units;
   std::map<std::string, int> number;
 };
 
 } // namespace
 
-Units Units::find(AccumulateOp accumulate) { return UnitFinder(accumulate.getBody().front()).run(); }
+Units Units::find(AccumulateOp accumulate, MeshAttr mesh) { return UnitFinder(accumulate, mesh).run(); }
 
 //===---------------------------------------------------------------------------===//
 // Tasks
@@ -283,15 +324,6 @@ FailureOr<StepTasks> StepTasks::find(AccumulateOp accumulate, const Units &units
   return result;
 }
 
-/// The bytes of one rank's part.
-static double localBytes(Value value, MeshAttr mesh) {
-  double bytes = static_cast<double>(byteSize(value.getType()));
-  if (PlaceAttr place = placement(value); place && mesh)
-    for (int64_t d = 0, e = place.getDims().size(); d < e; ++d)
-      bytes /= static_cast<double>(mesh.size(place.axes(d)));
-  return bytes;
-}
-
 Problem StepTasks::problem(MeshAttr mesh) const {
   Problem p;
   p.split = split;
@@ -332,9 +364,48 @@ Problem StepTasks::problem(MeshAttr mesh) const {
       (byR ? heldByR : held) += bytes;
       released += weight ? 0 : bytes;
     }
+    // What B makes or receives for W is there from B to W; the model of memory knows F to W only, which is more.
+    if (split) {
+      llvm::SetVector<Value> gradients;
+      if (c + 1 < numChunks)
+        gradients.insert(handedOn(Kind::B, c + 1).begin(), handedOn(Kind::B, c + 1).end());
+      for (Operation *op : ops(Kind::B, c))
+        gradients.insert(op->result_begin(), op->result_end());
+      for (Value value : gradients)
+        if (llvm::any_of(value.getUsers(), [&](Operation *user) {
+              return kind.lookup(user) == Kind::W && chunk.lookup(user) == c && kind.count(user);
+            }))
+          held += localBytes(value, mesh);
+    }
     p.held.push_back(held);
     p.heldByRecompute.push_back(heldByR);
     p.releasedByBackward.push_back(released);
   }
   return p;
+}
+
+double StepTasks::workspace(int of, MeshAttr mesh) const {
+  double most = 0;
+  for (Kind k : {Kind::F, Kind::R, Kind::B, Kind::W}) {
+    llvm::DenseMap<Operation *, double> frees; // by the last reader, in the task
+    double now = 0;
+    for (Operation *op : ops(k, of)) {
+      for (Value value : op->getResults()) {
+        Operation *last = nullptr;
+        bool inside = true;
+        for (Operation *user : value.getUsers()) {
+          auto it = kind.find(user);
+          inside &= it != kind.end() && it->second == k && chunk.lookup(user) == of;
+          last = !last || last->isBeforeInBlock(user) ? user : last;
+        }
+        if (!inside || !last)
+          continue;
+        now += localBytes(value, mesh);
+        frees[last] += localBytes(value, mesh);
+      }
+      most = std::max(most, now);
+      now -= frees.lookup(op);
+    }
+  }
+  return most;
 }

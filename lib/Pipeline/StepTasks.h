@@ -17,9 +17,11 @@ namespace pc::pipeline {
 struct Units {
   std::vector<std::string> names;              ///< in model order: "embedding", "h.0", .., "head"
   std::vector<double> seconds;                 ///< forward and backward of one microbatch
+  std::vector<double> held;                    ///< bytes on a rank that the forward pass leaves for the backward pass
+  std::vector<double> fixed;                   ///< bytes on a rank: parameters, their gradients and states
   llvm::DenseMap<mlir::Operation *, int> unit; ///< of every op of the body
 
-  static Units find(AccumulateOp accumulate);
+  static Units find(AccumulateOp accumulate, MeshAttr mesh);
   int layers() const { return static_cast<int>(names.size()) - 2; }
 };
 
@@ -48,6 +50,8 @@ public:
   };
   llvm::ArrayRef<Addend> addends(unsigned yielded) const { return sums[yielded]; }
 
+  /// The most bytes on a rank that live within one task of a chunk only.
+  double workspace(int chunk, MeshAttr mesh) const;
   /// Seconds, bytes and dependencies of the chunks; `device` and the number of microbatches are the caller's.
   Problem problem(MeshAttr mesh) const;
 

@@ -28,6 +28,7 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
     Option<"axis", "axis", "std::string", "\"pp\"", "The mesh axis of stages">,
     Option<"schedule", "schedule", "std::string", "\"1f1b\"", "The order of tasks">,
     Option<"stages", "stages", "std::string", "\"cost\"", "How layers are dealt out: cost, layers, or numbers of layers">,
+    Option<"memory", "memory", "int64_t", "0", "Bytes per rank that cuts by cost and the schedule auto keep to, as far as they can know; 0: any">,
   ];
 }
 
