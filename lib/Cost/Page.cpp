@@ -296,8 +296,11 @@ LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, llvm::raw_
   int64_t microbatches = 1;
   for (auto accumulate : body.getOps<AccumulateOp>())
     microbatches = accumulate.getMicrobatches();
-  data["model"] = programs[0].getName().str() +
-                  (planned == whole ? "" : ", stage " + std::to_string(stageOf(planned)));
+  for (auto task : body.getOps<TaskOp>())
+    microbatches = std::max<int64_t>(microbatches, task.getMicrobatch().value_or(0) + 1);
+  data["model"] = programs[0].getName();
+  if (planned != whole)
+    data["stage"] = stageOf(planned);
   data["batch"] = programs[0].getBatch();
   data["sequence"] = programs[0].getSequence();
   data["microbatches"] = microbatches;

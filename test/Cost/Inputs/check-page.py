@@ -4,7 +4,7 @@ import re
 import sys
 
 page, report = open(sys.argv[1]).read(), json.load(open(sys.argv[2]))
-assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\(""", page), "not self-contained"
+assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\((?!#)""", page), "not self-contained"
 data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S).group(1))
 print(data["model"], data["batch"], "x", data["sequence"], "in", data["microbatches"], "microbatches")
 print("phases", *[name for name, _, _ in data["phases"]])
