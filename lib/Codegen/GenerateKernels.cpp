@@ -4,6 +4,7 @@
 #include "Gemm.h"
 #include "HostProgram.h"
 #include "KernelSet.h"
+#include "LibraryAttention.h"
 #include "Together.h"
 #include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
@@ -33,12 +34,12 @@ using FlowKey = std::tuple<int64_t, int64_t, int64_t>;
 
 /// What the programs of all stages share.
 struct Executable {
-  Executable(ModuleOp output, KernelTarget target, bool libraryAttention)
-      : module(output), target(target), libraryAttention(libraryAttention), kernels(output, target), tables(output) {}
+  Executable(ModuleOp output, KernelTarget target, CudaLibraries libraries)
+      : module(output), target(target), libraries(libraries), kernels(output, target), tables(output) {}
 
   ModuleOp module;
   KernelTarget target;
-  bool libraryAttention;
+  CudaLibraries libraries;
   KernelSet kernels;
   Tables tables;
   /// Members of a group know it by its number, in whichever stage they are.
@@ -54,7 +55,7 @@ struct Executable {
 class Generator {
 public:
   Generator(ModuleOp planned, Executable &all)
-      : planned(planned), cuda(all.target.cuda), libraryAttention(all.libraryAttention), all(all), kernels(all.kernels),
+      : planned(planned), cuda(all.target.cuda), all(all), kernels(all.kernels),
         suffix(all.numStages && stageOf(planned) ? "_stage" + std::to_string(stageOf(planned)) : ""),
         host(all.module, "pc_step" + suffix), tables(all.tables) {}
 
@@ -80,7 +81,6 @@ private:
   AddOp sumOfProduct(Value product);
   FailureOr<int64_t> addMove(MoveOpInterface op);
   LogicalResult emitMove(MoveOpInterface op);
-  template <typename OpT> bool isLibraryAttention(OpT op);
   void emitAttention(AttentionOp op);
   void emitAttention(AttentionGradOp op);
   Block::iterator emitTogether(Block::iterator first);
@@ -95,7 +95,7 @@ private:
   std::string table(StringRef name, ArrayRef<Entry> entries) { return tables.array((name + suffix).str(), entries); }
 
   ModuleOp planned;
-  bool cuda, libraryAttention;
+  bool cuda;
   int64_t arena = 0, workspace = 0; ///< bytes of the arena, and of the libraries' share at its end
   Executable &all;
   KernelSet &kernels;
@@ -380,42 +380,8 @@ LogicalResult Generator::emitAccumulate(AccumulateOp op) {
 // CUDA: library attention, and kernels of many ops
 //===---------------------------------------------------------------------------===//
 
-/// What cuDNN does: bf16, heads of at most 128 elements in whole vectors.
-template <typename OpT> bool Generator::isLibraryAttention(OpT op) {
-  auto q = cast<RankedTensorType>(op.getQ().getType());
-  int64_t d = q.getShape().back();
-  return cuda && libraryAttention && q.getElementType().isBF16() && d % 8 == 0 && d <= 128;
-}
-
-/// An entry of the table of attentions.
-template <typename OpT> static Entry attentionEntry(OpT op, bool backward) {
-  ArrayRef<int64_t> q = cast<RankedTensorType>(op.getQ().getType()).getShape(); // b s k g d
-  int64_t batch = q[0], s = q[1], keyHeads = q[2], heads = q[2] * q[3], d = q[4];
-  int64_t t = cast<RankedTensorType>(op.getK().getType()).getShape()[1];
-  float scale = op.getScale().convertToDouble();
-  Entry entry = {Field::string("attention " + sourceName(op)), Field::i32(backward), Field::i32(op.getCausal()),
-                 Field::i32(PCRT_BF16)};
-  for (int64_t n : {batch, heads, keyHeads, s, t, d})
-    entry.push_back(Field::i64(n));
-  entry.push_back(Field::i32(llvm::bit_cast<int32_t>(scale)));
-  auto strides = [&](int64_t length, int64_t heads, bool present) {
-    for (int64_t n : {length * heads * d, d, heads * d, int64_t(1)}) // batch, head, position, element
-      entry.push_back(Field::i64(present ? n : 0));
-  };
-  strides(s, heads, true);       // q
-  strides(t, keyHeads, true);    // k
-  strides(t, keyHeads, true);    // v
-  strides(s, heads, true);       // o
-  strides(s, heads, backward);   // do
-  strides(s, heads, backward);   // dq
-  strides(t, keyHeads, backward); // dk
-  strides(t, keyHeads, backward); // dv
-  entry.push_back(Field::i64(libraryScratchBytes));
-  return entry;
-}
-
 void Generator::emitAttention(AttentionOp op) {
-  attentionTable.push_back(attentionEntry(op, /*backward=*/false));
+  attentionTable.push_back(attentionEntry("attention " + sourceName(op), describeAttention(op, workspace)));
   SmallVector<Address> arguments;
   for (Value v : {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse()})
     arguments.push_back(addressOf(v));
@@ -424,11 +390,11 @@ void Generator::emitAttention(AttentionOp op) {
 }
 
 void Generator::emitAttention(AttentionGradOp op) {
-  attentionTable.push_back(attentionEntry(op, /*backward=*/true));
+  AttentionWorkspace at(op, all.libraries);
+  attentionTable.push_back(attentionEntry("attention " + sourceName(op), describeAttention(op, workspace - at.scratch)));
   SmallVector<Address> arguments;
   for (Value v : {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()})
     arguments.push_back(addressOf(v));
-  AttentionWorkspace at(op);
   for (int64_t offset : {at.dqAccumulator, at.doDotO, at.scratch})
     arguments.push_back({arena - workspace + offset, 0});
   host.attention(attentionTable.size() - 1, arguments);
@@ -520,7 +486,7 @@ LogicalResult Generator::emitOp(Operation *op) {
         return emitKernels(op, op->getOperands(), resultAddresses());
       })
       .Case<AttentionOp, AttentionGradOp>([&](auto attention) -> LogicalResult {
-        if (!isLibraryAttention(attention))
+        if (!cuda || !all.libraries.takes(attention))
           return emitKernels(op, op->getOperands(), resultAddresses());
         emitAttention(attention);
         return success();
@@ -606,7 +572,7 @@ LogicalResult Generator::run() {
       leaves[{state.getNameAttr(), state.getParameterAttr()}] = state.getValue();
   });
   planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
-  workspace = cuda ? libraryWorkspaceBytes(planned) : 0;
+  workspace = cuda ? libraryWorkspaceBytes(planned, all.libraries) : 0;
   if (failed(emitBlock(step.getBody().front())))
     return failure();
   host.finish();
@@ -656,7 +622,7 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     ModuleOp planned = getOperation();
     std::string plan;
     OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
-    Executable executable(*output, {target == "cuda", lanes, roundsToBf16}, attention == "library");
+    Executable executable(*output, {target == "cuda", lanes, roundsToBf16}, CudaLibraries(attention, archs));
     if (checkKernels && executable.target.cuda)
       executable.cases.emplace(*output);
     planned.walk([&](PlanOp op) {

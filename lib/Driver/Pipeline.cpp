@@ -8,6 +8,8 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "llvm/ADT/Twine.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 using namespace mlir;
 using namespace pc;
 
@@ -16,6 +18,14 @@ struct Step {
   std::string pass;
   pcrt_status failure;
 };
+
+/// What passes of a CUDA program need to know of its libraries.
+static std::string cudaOptions(const CompileOptions &options) {
+  std::string text = "target=cuda attention=" + options.attention;
+  if (!options.archs.empty())
+    text += " archs=" + llvm::join(options.archs, ",");
+  return text;
+}
 
 static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   const Plan &plan = options.plan;
@@ -82,7 +92,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
 
   case Phase::Planned:
     return {
-        {options.cuda ? "pc-plan-memory{target=cuda}" : "pc-plan-memory", PCRT_INTERNAL},
+        {"pc-plan-memory" + (options.cuda ? "{" + cudaOptions(options) + "}" : ""), PCRT_INTERNAL},
         {"pc-verify-memory", PCRT_VERIFICATION},
         // Once more: now values that share bytes must be kept apart by starts and waits too.
         {"pc-verify-scheduled", PCRT_VERIFICATION},
@@ -90,7 +100,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
 
   case Phase::Kernels:
     if (options.cuda)
-      return {{"pc-generate-kernels{target=cuda attention=" + options.attention + (options.checkKernels ? " check-kernels}" : "}"), PCRT_INTERNAL}};
+      return {{"pc-generate-kernels{" + cudaOptions(options) + (options.checkKernels ? " check-kernels}" : "}"), PCRT_INTERNAL}};
     return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) +
                  (nativeRoundsToBf16() ? " rounds-to-bf16" : "") + "}",
              PCRT_INTERNAL}};

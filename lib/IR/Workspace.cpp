@@ -5,22 +5,44 @@
 using namespace mlir;
 using namespace pc;
 
-AttentionWorkspace::AttentionWorkspace(AttentionGradOp op) {
-  auto floats = [](Value value) {
-    return llvm::alignTo(cast<RankedTensorType>(value.getType()).getNumElements() * 4, cudaAlignment);
-  };
-  doDotO = dqAccumulator + floats(op.getQ());
-  scratch = doDotO + floats(op.getLse());
-  bytes = scratch + libraryScratchBytes;
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+static int64_t floatBytes(Value value) { return llvm::alignTo(typeOf(value).getNumElements() * 4, cudaAlignment); }
+
+CudaLibraries::CudaLibraries(StringRef attention, ArrayRef<std::string> archs)
+    : attention(attention == "library"),
+      hopperOnly(!archs.empty() && llvm::all_of(archs, [](StringRef arch) { return arch.starts_with("sm_90"); })) {}
+
+static bool isForCudnn(Value q) {
+  int64_t d = typeOf(q).getShape().back();
+  return typeOf(q).getElementType().isBF16() && d % 8 == 0 && d <= 128;
+}
+bool CudaLibraries::takes(AttentionOp op) const { return attention && isForCudnn(op.getQ()); }
+bool CudaLibraries::takes(AttentionGradOp op) const { return attention && isForCudnn(op.getQ()); }
+
+constexpr int64_t little = 512;
+
+int64_t pc::attentionScratchBytes(AttentionOp, CudaLibraries) { return little; }
+
+int64_t pc::attentionScratchBytes(AttentionGradOp op, CudaLibraries libraries) {
+  bool shared = typeOf(op.getQ()).getDimSize(3) > 1; // b s k g d: g query heads share key head k
+  return little + (int64_t(shared) + !libraries.hopperOnly) * floatBytes(op.getQ());
 }
 
-int64_t pc::libraryWorkspaceBytes(Operation *step) {
+AttentionWorkspace::AttentionWorkspace(AttentionGradOp op, CudaLibraries libraries) {
+  doDotO = dqAccumulator + floatBytes(op.getQ());
+  scratch = doDotO + floatBytes(op.getLse());
+  bytes = scratch + attentionScratchBytes(op, libraries);
+}
+
+int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
   int64_t bytes = 0;
   step->walk([&](Operation *op) {
-    if (isa<EinsumOp, AttentionOp>(op))
-      bytes = std::max(bytes, libraryScratchBytes);
-    if (auto gradient = dyn_cast<AttentionGradOp>(op))
-      bytes = std::max(bytes, AttentionWorkspace(gradient).bytes);
+    if (isa<EinsumOp>(op))
+      bytes = std::max(bytes, productScratchBytes);
+    if (auto attention = dyn_cast<AttentionOp>(op); attention && libraries.takes(attention))
+      bytes = std::max(bytes, attentionScratchBytes(attention, libraries));
+    if (auto gradient = dyn_cast<AttentionGradOp>(op); gradient && libraries.takes(gradient))
+      bytes = std::max(bytes, AttentionWorkspace(gradient, libraries).bytes);
   });
-  return bytes;
+  return llvm::alignTo(bytes, cudaAlignment);
 }

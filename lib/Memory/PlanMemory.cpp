@@ -88,7 +88,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     }
     int64_t bytes = plan(functions[0].getBody().front());
     if (target == "cuda")
-      bytes += libraryWorkspaceBytes(functions[0]);
+      bytes += libraryWorkspaceBytes(functions[0], CudaLibraries(attention, archs));
     OpBuilder builder(functions[0]);
     ArenaOp::create(builder, functions[0].getLoc(), bytes);
   }

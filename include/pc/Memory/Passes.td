@@ -20,11 +20,16 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
     * Buffers of started moves are taken from `pc.start` to `pc.wait`, inputs and results; a result lies on its input where the move
       works in place and nothing else reads the input from the start on.
 
-    With `target=cuda` homes are multiples of 256, and the arena ends in the workspace of library calls (`pc::libraryWorkspaceBytes`).
+    With `target=cuda` homes are multiples of 256, and the arena ends in the workspace of library calls (`pc::libraryWorkspaceBytes`):
+    32 MiB for matrix products, or what the largest gradient of attention takes in cuDNN.
 
     Offsets come from `pc::planArena` (ArenaPlanner.h), which knows nothing of IR. Post-condition: `pc-verify-memory`.
   }];
-  let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
+    Option<"attention", "attention", "std::string", "\"library\"", "CUDA: library (cuDNN, for bf16) or generated">,
+    ListOption<"archs", "archs", "std::string", "CUDA: sm_90a, ...: what the program runs on; any if empty">,
+  ];
   let dependentDialects = ["mlir::func::FuncDialect"];
 }
 

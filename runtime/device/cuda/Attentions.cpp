@@ -2,6 +2,7 @@
 #include "device/cuda/Attentions.h"
 #include "core/Failure.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -57,9 +58,18 @@ void Attentions::prepare(int index, void *const *args) {
   std::string problem = planner->build(desc, oneOrder, desc.workspace_bytes, &made->plan);
   if (!problem.empty())
     fail(PCRT_INTERNAL, std::string("attention '") + desc.name + "': cuDNN " + describeCudnnVersion(opened.version) +
-                            " has no plan for it on " + session.name + ": " + problem);
+                            " has no plan for it on " + session.name + " with " +
+                            std::to_string(desc.workspace_bytes) + " bytes of workspace: " + problem +
+                            "; compile with --attention=generated, or with the --arch of this device");
   shapes.push_back(std::move(made));
   shapeOf[index] = shapes.back().get();
+}
+
+int64_t Attentions::workspaceBytes() const {
+  int64_t bytes = 0;
+  for (auto &shape : shapes)
+    bytes = std::max(bytes, shape->plan.workspaceBytes);
+  return bytes;
 }
 
 std::string Attentions::run(int index, void *const *args) {

@@ -24,6 +24,8 @@ public:
   std::string run(int index, void *const *args);
 
   const Opened &library() const { return opened; }
+  /// The largest workspace of all plans.
+  int64_t workspaceBytes() const;
 
 private:
   struct Shape {

@@ -480,8 +480,10 @@ Json CudaDevice::figures() {
     figures["products_timed"] = products->timed();
     figures["epilogues_apart"] = products->apart();
   }
-  if (attentions)
+  if (attentions) {
     figures["cudnn"] = describeCudnnVersion(attentions->library().version);
+    figures["attention_workspace_bytes"] = attentions->workspaceBytes();
+  }
   if (comm)
     figures["moves"] = comm->name();
   figures["graph"] = graph != nullptr;
