@@ -32,7 +32,11 @@ LogicalResult pc::embedImages(ModuleOp module, ArrayRef<std::string> archs, bool
     table.push_back({Field::i32(static_cast<int>(image.kind)), Field::i32(image.arch), Field::i32(image.archSpecific),
                      Field::symbol(data), Field::i64(image.bytes.size())});
   }
-  tables.replace("pc_program", numImagesField, Field::i32(table.size()));
-  tables.replace("pc_program", imagesField, Field::symbol(tables.array("pc_images", table)));
+  std::string symbol = tables.array("pc_images", table);
+  for (auto global : module.getOps<LLVM::GlobalOp>()) // of every stage
+    if (global.getSymName().starts_with("pc_program")) {
+      tables.replace(global.getSymName(), numImagesField, Field::i32(table.size()));
+      tables.replace(global.getSymName(), imagesField, Field::symbol(symbol));
+    }
   return success();
 }

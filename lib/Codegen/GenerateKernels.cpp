@@ -637,10 +637,6 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     if (StringAttr axis = stageAxisOf(planned)) {
       executable.numStages = programs.size();
       executable.stageAxis = meshOf(programs[0]).index(axis);
-      if (executable.target.cuda) {
-        planned.emitError() << "pipelines do not run on CUDA devices yet";
-        return signalPassFailure();
-      }
     }
     SmallVector<std::unique_ptr<Generator>> generators;
     for (ModuleOp program : programs) {

@@ -104,10 +104,6 @@ pcrt_status pc::compile(ModuleOp module, const CompileOptions &options) {
                                        [&](llvm::raw_ostream &os) { os << options.plan.text(module.getContext()); }))
       return status;
   for (const PhaseInfo &info : phases()) {
-    if (info.phase == Phase::Kernels && options.cuda && stageAxisOf(module)) {
-      module.emitError() << "pipelines do not run on CUDA devices yet; use --target=cpu, or a mesh without stages";
-      return PCRT_INFEASIBLE;
-    }
     if (info.phase == Phase::Kernels) { // the program's description quotes its plan
       OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
       options.plan.build(builder);

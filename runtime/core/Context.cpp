@@ -237,6 +237,8 @@ pcrt_status pcrt_wait(pcrt_context *ctx, int32_t index) {
 }
 
 pcrt_status pcrt_send(pcrt_context *ctx, int32_t index, const void *data) {
+  if (ctx->device)
+    return ctx->device->send(*ctx, index, data);
   int64_t begin = nanoseconds();
   ++ctx->flowCounts[index];
   pcrt_status status = ctx->comm.send(index, data);
@@ -245,6 +247,8 @@ pcrt_status pcrt_send(pcrt_context *ctx, int32_t index, const void *data) {
 }
 
 pcrt_status pcrt_receive(pcrt_context *ctx, int32_t index, void *data) {
+  if (ctx->device)
+    return ctx->device->receive(*ctx, index, data);
   int64_t begin = nanoseconds();
   ++ctx->flowCounts[index];
   pcrt_status status = ctx->comm.receive(index, data);
@@ -253,6 +257,8 @@ pcrt_status pcrt_receive(pcrt_context *ctx, int32_t index, void *data) {
 }
 
 pcrt_status pcrt_task(pcrt_context *ctx, int32_t kind, int32_t chunk, int32_t microbatch) {
+  if (ctx->device)
+    return ctx->device->task(*ctx, kind, chunk, microbatch);
   ctx->profile.task(kind, chunk, microbatch);
   char doing[96];
   if (kind == PCRT_OPTIMIZER)

@@ -30,11 +30,6 @@ const char *pcrt::taskName(int32_t kind) {
   return kind >= 0 && kind < 5 ? names[kind] : "task";
 }
 
-/// A task as the index of an event: 3 bits of kind, 10 of the chunk, the rest of the microbatch.
-static int32_t packTask(int32_t kind, int32_t chunk, int32_t microbatch) {
-  return kind | std::min(chunk, 1023) << 3 | microbatch << 13;
-}
-
 void Profile::task(int32_t kind, int32_t chunk, int32_t microbatch) {
   int64_t now = nanoseconds();
   if (currentTask >= 0 && numEvents < capacity)
@@ -60,13 +55,15 @@ int Profile::kindNamed(const char *name) {
 void Profile::book(Call call, int32_t index, int64_t start) { add(call, index, start, nanoseconds()); }
 
 void Profile::add(Call call, int32_t index, int64_t start, int64_t end) {
-  Kind &kind = all[call == Call::Kernel                          ? kindOfKernel[index]
-                   : call == Call::Gemm                          ? gemmKind
-                   : call == Call::Attention                     ? attentionKind
-                   : call == Call::Send || call == Call::Receive ? messageKind
-                                                                 : moveKind];
-  ++kind.calls;
-  kind.nanoseconds += end - start;
+  if (call != Call::Task) {
+    Kind &kind = all[call == Call::Kernel                          ? kindOfKernel[index]
+                     : call == Call::Gemm                          ? gemmKind
+                     : call == Call::Attention                     ? attentionKind
+                     : call == Call::Send || call == Call::Receive ? messageKind
+                                                                   : moveKind];
+    ++kind.calls;
+    kind.nanoseconds += end - start;
+  }
   if (numEvents < capacity)
     events[numEvents++] = {int32_t(call), index, start, end};
 }

@@ -10,6 +10,7 @@
 #include "comm/Comm.h"
 #include "pcrt/pcrt.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,6 +40,11 @@ public:
   /// What follows belongs to a task of a pipeline's schedule (pcrt_task), until endTask.
   void task(int32_t kind, int32_t chunk, int32_t microbatch);
   void endTask();
+
+  /// A task as the index of an event: 3 bits of kind, 10 of the chunk, the rest of the microbatch.
+  static int32_t packTask(int32_t kind, int32_t chunk, int32_t microbatch) {
+    return kind | std::min(chunk, 1023) << 3 | microbatch << 13;
+  }
 
   /// Keeps the events of what follows, at most `capacity` of them.
   void startTrace(int64_t capacity);

@@ -174,6 +174,7 @@ ncclResult_t pc::standin::beginSplit(const CommRef &parent, int color, int key, 
       child->blocking = config->blocking;
     if (config && config->commName)
       child->name = config->commName;
+    child->isSmall = config && config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs <= smallCtas;
     if (!makeMailbox(*child, parent->size))
       return ncclSystemError;
     post.mailbox = {getpid(), child->own->fd};

@@ -92,6 +92,9 @@ struct PendingSplit {
   ncclComm_t *result;
 };
 
+/// Calls of communicators with at most this many CTAs do not count among those that a device can run at the same time.
+constexpr int smallCtas = 4;
+
 struct Comm {
   int rank = 0, size = 0, device = 0;
   int worldRank = 0;
@@ -106,6 +109,7 @@ struct Comm {
   std::vector<PendingSplit> splits;
   int splitsBegun = 0;
   bool inFlight = false; ///< A call has begun and not ended.
+  bool isSmall = false;  ///< Its calls take so few of a device's multiprocessors (maxCTAs) that others can go on.
   bool mustPoll = false; ///< The last call is not known to have succeeded.
   std::string current;   ///< The call that is in flight.
   uint64_t collectives = 0, generationRead = 0;

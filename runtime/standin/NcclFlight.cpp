@@ -212,7 +212,7 @@ struct NcclFlight final : Flight {
   /// Arrives: what this rank contributes lies ready for the others.
   void begin() {
     comm->inFlight = true;
-    ++devices().flying[comm->device];
+    devices().flying[comm->device] += !comm->isSmall;
     numbers.resize(calls.size());
     done.resize(calls.size());
     posted.resize(calls.size());
@@ -353,7 +353,7 @@ struct NcclFlight final : Flight {
     comm->inFlight = false;
     comm->current.clear();
     if (resets == numResets())
-      --devices().flying[comm->device];
+      devices().flying[comm->device] -= !comm->isSmall;
     --comm->queued;
   }
 
@@ -394,7 +394,7 @@ Work pc::standin::makeWork(const CommRef &comm, std::vector<Call> calls) {
   };
   work.mayStart = [comm, inOrder](const Item &item) {
     Devices &d = devices();
-    return comm->aborted || (!comm->inFlight && d.flying[comm->device] < options().inFlight &&
+    return comm->aborted || (!comm->inFlight && (comm->isSmall || d.flying[comm->device] < options().inFlight) &&
                              (!inOrder || *d.waiting[comm->device].begin() == item.ticket));
   };
   work.start = [comm, calls, source = currentSource()](const Item &item) {

@@ -30,7 +30,7 @@ struct Options {
   bool trace = false;     ///< Tells each item on stderr as it runs.
   int devices = 8;
   int64_t memoryBytes = int64_t(64) << 30;
-  int inFlight = 1;          ///< Collectives that a device runs at the same time.
+  int inFlight = 1;          ///< Collectives that a device runs at the same time, those of small communicators aside.
   double timeoutSeconds = 0; ///< Without progress anywhere, in a wait; 0: none.
   Fault fault;
 };

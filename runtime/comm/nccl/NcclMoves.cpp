@@ -148,6 +148,8 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
   }
   onAllRanks(control, [&] {
     size_t count = size_t(program.num_moves) + 1;
+    for (int flow = 0; flow < program.num_flows; ++flow)
+      count = std::max(count, size_t(program.flows[flow].messages) + 1);
     stagingMemory = std::make_unique<DeviceArena>(session);
     staging = stagingMemory->allocate(total + int64_t(count * sizeof(uint32_t)));
     numbers = reinterpret_cast<Address>(staging + total);
@@ -339,6 +341,59 @@ pcrt_status NcclMoves::enqueue(const pcrt_move_desc *moves, int count, const Gro
   return PCRT_OK;
 }
 
+//===----------------------------------------------------------------------===//
+// Flows
+//===----------------------------------------------------------------------===//
+
+void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
+  flows.resize(program.num_flows);
+  onAllRanks(control, [&] {
+    size_t bytes = (program.num_flows + 1) * 64 * sizeof(uint32_t);
+    passed = static_cast<volatile uint32_t *>(session.pinned(bytes));
+    if (session.driver.standinPolled)
+      session.driver.standinPolled(const_cast<uint32_t *>(passed), int64_t(bytes));
+  });
+  for (const DeviceFlow &one : all)
+    for (int lane = 0; lane < lanesOf(*one.flow); ++lane)
+      onAllRanks(control, [&] {
+        NcclConfig config;
+        config.blocking = 0;
+        config.commName = one.flow->name;
+        config.maxCtas = 4; // a receive is posted long before its message: it leaves room for everything else
+        NcclComm comm = nullptr;
+        std::string doing = std::string("connect the ends of '") + one.flow->name + "'";
+        NcclResult result = live->nccl.commSplit(live->all[0], one.source < 0 ? NcclSplitNoColor : one.source,
+                                                 one.source >= 0 && !one.sends, &comm, &config);
+        require(result, live->all[0], doing);
+        if (!comm)
+          return;
+        live->add(comm);
+        require(NcclInProgress, comm, doing);
+        flows[one.index].push_back(comm);
+      });
+}
+
+pcrt_status NcclMoves::enqueueMessage(int index, int number, void *at, Stream stream) {
+  const pcrt_flow &flow = program.flows[index];
+  NcclComm comm = flows[index][number % lanesOf(flow)];
+  size_t count = size_t(flow.bytes / 2);
+  NcclResult result = flow.sends ? live->nccl.send(at, count, NcclBfloat16, 1, comm, stream)
+                                 : live->nccl.recv(at, count, NcclBfloat16, 0, comm, stream);
+  if (pcrt_status status = check(result, comm, flow.name); status != PCRT_OK)
+    return status;
+  return check(session.driver.memcpyToHost(const_cast<uint32_t *>(passed + index * 64),
+                                           numbers + (number + 1) * sizeof(uint32_t), sizeof(uint32_t), stream),
+               flow.name);
+}
+
+/// Changes whenever the device comes further in its step.
+uint32_t NcclMoves::progress() const {
+  uint32_t sum = reached();
+  for (int flow = 0; passed && flow < program.num_flows; ++flow)
+    sum += passed[flow * 64] << 16;
+  return sum;
+}
+
 pcrt_status NcclMoves::check(Result result, const char *name) {
   if (result == Success)
     return PCRT_OK;
@@ -385,12 +440,14 @@ pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
       ++stepsWaited;
       for (size_t group = 0; group < members.size(); ++group)
         marks[group * 64] = 0;
+      for (int flow = 0; passed && flow < program.num_flows; ++flow)
+        passed[flow * 64] = 0;
       return PCRT_OK;
     }
     if (result != ErrorNotReady)
       return PCRT_INTERNAL;
     double now = monotonicSeconds();
-    if (uint32_t number = reached(); seen != number) {
+    if (uint32_t number = progress(); seen != number) {
       seen = number;
       since = now; // something moves
     }
@@ -438,14 +495,18 @@ const Group *NcclMoves::waitingGroup() const {
 
 std::string NcclMoves::doing() const {
   const Group *group = waitingGroup();
-  if (!group)
-    return "the first move of step " + std::to_string(stepsWaited.load());
-  return describeMove(program.moves[reached() - 1], group->size()) + " of " + groupName(*group);
+  std::string text = group ? describeMove(program.moves[reached() - 1], group->size()) + " of " + groupName(*group)
+                           : "the first move of step " + std::to_string(stepsWaited.load());
+  for (int flow = 0; passed && flow < program.num_flows; ++flow)
+    if (uint32_t count = passed[flow * 64]; int64_t(count) < program.flows[flow].messages)
+      text += std::string(", ") + (program.flows[flow].sends ? "before sending" : "before receiving") + " message " +
+              std::to_string(count) + " of '" + program.flows[flow].name + "'";
+  return text;
 }
 
 /// Called on the control plane's thread, too.
 void NcclMoves::tellProgress(Progress &progress) {
-  progress.counter = stepsWaited.load() << 32 | reached();
+  progress.counter = stepsWaited.load() << 32 | this->progress();
   snprintf(progress.doing, sizeof progress.doing, "%s %s", waitingGroup() ? "in" : "before", doing().c_str());
 }
 

@@ -45,6 +45,8 @@ public:
   pcrt_status registerArena(void *base, int64_t bytes) override;
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                       void *const *outs, Stream stream) override;
+  void openFlows(const std::vector<DeviceFlow> &all) override;
+  pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) override;
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
@@ -85,10 +87,16 @@ private:
   double timeout;
   Opened library;
   std::vector<Member> members;
+  std::vector<std::vector<NcclComm>>
+      flows; ///< By flow of this rank's program and lane: the two ends, the source first.
   std::unique_ptr<DeviceArena> stagingMemory;
   char *staging = nullptr;
 
   std::shared_ptr<Communicators> live;
+
+  /// Messages that each flow has passed in this step, in words 64 apart; the device copies them there.
+  volatile uint32_t *passed = nullptr;
+  uint32_t progress() const;
 
   /// 1 + the index of the move that the device has come to in this step, 0 before the first; the device copies it there
   /// from `numbers`, in its own memory.

@@ -105,6 +105,8 @@ void CudaDevice::prepare(pcrt_context &context) {
   if (control.size() > 1) {
     comm = openDeviceComm(session, control, program.abi, context.groups);
     graphs = graphs && comm->canCapture();
+    if (program.stageAxis >= 0)
+      flows = std::make_unique<StageFlows>(session, program, control, *comm);
     onAllRanks(control, [&] {
       if (comm->registerArena(arena, arenaMemory.mappedBytes()) != PCRT_OK)
         fail(PCRT_RESOURCE, comm->error());
@@ -135,7 +137,14 @@ pcrt_status CudaDevice::enqueueStep(pcrt_context &context, Mode wanted) {
   shown.clear();
   timed.clear();
   timersUsed = 0;
-  pcrt_status status = program.abi.step(&context, arena);
+  std::fill(context.flowCounts.begin(), context.flowCounts.end(), 0);
+  openTask.start = nullptr;
+  bool sends = flows && mode != Mode::Listen;
+  pcrt_status status = sends ? flowDone(context, flows->begin(), "the step's messages") : PCRT_OK;
+  if (status == PCRT_OK)
+    status = program.abi.step(&context, arena);
+  if (status == PCRT_OK && sends)
+    status = flowDone(context, flows->end(), "the step's messages");
   // What was started and never waited for is part of the step, too.
   for (size_t ticket = 0; status == PCRT_OK && ticket < outstanding.size(); ++ticket)
     if (outstanding[ticket])
@@ -149,6 +158,10 @@ pcrt_status CudaDevice::runStep(pcrt_context &context) {
     return status;
   if (!stepEnd)
     stepEnd = session.makeEvent(true);
+  if (openTask.start) {
+    openTask.end = stepEnd;
+    timed.push_back(openTask);
+  }
   return done(context, session.driver.eventRecord(stepEnd, session.compute), "time", "the step");
 }
 
@@ -225,8 +238,11 @@ pcrt_status CudaDevice::done(pcrt_context &context, Result result, const char *w
 template <typename F>
 pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream,
                             F &&f) {
-  constexpr const char *calls[] = {"kernel", "matrix product", "move", "attention"};
-  const char *what = calls[int(call)];
+  const char *what = call == Profile::Call::Kernel      ? "kernel"
+                     : call == Profile::Call::Gemm      ? "matrix product"
+                     : call == Profile::Call::Attention ? "attention"
+                     : call == Profile::Call::Move      ? "move"
+                                                        : "message";
   if (mode == Mode::Listen) {
     ++callsMade;
     return PCRT_OK;
@@ -427,6 +443,43 @@ pcrt_status CudaDevice::move(pcrt_context &context, int index, const void *in, v
   int ticket = program.abi.num_tickets; // one more than the program's
   pcrt_status status = start(context, index, 1, &in, &out, ticket);
   return status == PCRT_OK ? wait(context, ticket) : status;
+}
+
+pcrt_status CudaDevice::flowDone(pcrt_context &context, pcrt_status status, const char *name) {
+  if (status == PCRT_OK)
+    return PCRT_OK;
+  if (flows->result != Success)
+    return done(context, flows->result, "message", name);
+  return context.fail(status, std::string("'") + name + "' over " + comm->name() + ": " + comm->error());
+}
+
+pcrt_status CudaDevice::send(pcrt_context &context, int flow, const void *data) {
+  const char *name = program.abi.flows[flow].name;
+  ++context.flowCounts[flow];
+  return run(context, Profile::Call::Send, flow, name, session.compute,
+             [&] { return flowDone(context, flows->send(flow, data), name); });
+}
+
+pcrt_status CudaDevice::receive(pcrt_context &context, int flow, void *data) {
+  const char *name = program.abi.flows[flow].name;
+  ++context.flowCounts[flow];
+  return run(context, Profile::Call::Receive, flow, name, session.compute,
+             [&] { return flowDone(context, flows->receive(flow, data), name); });
+}
+
+/// In a traced step, a task ends where the next one begins.
+pcrt_status CudaDevice::task(pcrt_context &context, int kind, int chunk, int microbatch) {
+  if (mode == Mode::Listen)
+    ++callsMade;
+  if (mode != Mode::Run || !context.profile.tracing())
+    return PCRT_OK;
+  Event now = timers[timersUsed++];
+  if (openTask.start) {
+    openTask.end = now;
+    timed.push_back(openTask);
+  }
+  openTask = {Profile::Call::Task, Profile::packTask(kind, chunk, microbatch), now, nullptr};
+  return done(context, session.driver.eventRecord(now, session.compute), "time", "a task");
 }
 
 pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microbatch, const void *data) {

@@ -16,6 +16,7 @@
 #include "device/cuda/Kernels.h"
 #include "device/cuda/Memory.h"
 #include "device/cuda/Products.h"
+#include "device/cuda/StageFlows.h"
 
 namespace pcrt::cuda {
 
@@ -41,6 +42,9 @@ public:
   pcrt_status start(pcrt_context &context, int first, int count, const void *const *ins, void *const *outs,
                     int ticket) override;
   pcrt_status wait(pcrt_context &context, int ticket) override;
+  pcrt_status send(pcrt_context &context, int flow, const void *data) override;
+  pcrt_status receive(pcrt_context &context, int flow, void *data) override;
+  pcrt_status task(pcrt_context &context, int kind, int chunk, int microbatch) override;
   pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, const void *data) override;
   pcrt_status blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) override;
   Json figures() override;
@@ -81,6 +85,8 @@ private:
   template <typename F>
   pcrt_status run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream, F &&f);
   void bookTimes(pcrt_context &context);
+  /// The outcome of what `flows` did.
+  pcrt_status flowDone(pcrt_context &context, pcrt_status status, const char *name);
 
   const Program &program;
   Session session;
@@ -90,6 +96,7 @@ private:
   std::unique_ptr<Products> products;
   std::unique_ptr<Attentions> attentions;
   std::unique_ptr<DeviceComm> comm;
+  std::unique_ptr<StageFlows> flows; ///< Of a pipeline.
   char *arena = nullptr;
 
   Mode mode = Mode::Listen;
@@ -119,6 +126,7 @@ private:
   Event stepEnd = nullptr; ///< What timers are compared with.
   size_t timersUsed = 0;
   std::vector<Timed> timed;
+  Timed openTask{}; ///< That goes on in a traced step; start is null: none.
 };
 
 } // namespace pcrt::cuda

@@ -17,6 +17,20 @@
 
 namespace pcrt::cuda {
 
+/// A flow between two ranks as all ranks of a run see it: they open all flows in one order.
+struct DeviceFlow {
+  int source = -1;                 ///< The rank that sends, where this rank is one of the two; else -1.
+  bool sends = false;              ///< This rank is the source.
+  int index = -1;                  ///< In the table of this rank's program.
+  const pcrt_flow *flow = nullptr; ///< In the source's.
+};
+
+/// Calls of a communicator begin one behind the other, and calls that come later in the program wait for that. So a flow
+/// has as many lanes, each with a stream and a communicator, as messages may be under way beyond the one that is read:
+/// message n goes by lane n % lanes. With one receive posted ahead on each, a device waits only where a program that
+/// sends into `slots` slots would.
+inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
+
 class DeviceComm {
 public:
   virtual ~DeviceComm() = default;
@@ -42,6 +56,16 @@ public:
   /// calls in the same order. On failure error() says why.
   virtual pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                               void *const *outs, Stream stream) = 0;
+
+  /// Connects the ends of all flows of the run. Called once, before the first step, by all ranks. Throws a Failure.
+  virtual void openFlows(const std::vector<DeviceFlow> &all);
+
+  /// Enqueues message `number` of the step in flow `index` of the program on `stream`, the one of its lane: sends or
+  /// receives `at`, on the device.
+  virtual pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) {
+    (void)index, (void)number, (void)at, (void)stream;
+    return PCRT_INTERNAL;
+  }
 
   /// Waits until what was enqueued on `stream` is done, watching for lost peers and timeouts. The default asks the
   /// driver alone. PCRT_PEER_LOST and PCRT_TIMEOUT name rank, op and axis in error(); other failures are the driver's
