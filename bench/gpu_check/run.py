@@ -272,8 +272,16 @@ def part_train(checks, options):
         row["losses"] = [line["loss"] for line in metrics]
         row["flops_per_step"] = json.loads((out / "summary.json").read_text()).get("flops_per_step")
         row["by_name"] = times_by_name(out / "trace.json")
+        if not bench["small"]: # gelu and bias gradients by kernels of their own
+            code, said, _ = run([PC_RUN, "-n", 1, program(options, name), "--", *flags, "--metrics", out / "apart.jsonl"], 900,
+                                PCRT_CUDA_EPILOGUES=0)
+            seconds = [line["step_seconds"] for line in read_metrics(out / "apart.jsonl")[10:]]
+            row["epilogues_apart"] = ({"tokens_per_second": bench["batch"] * bench["sequence"] / statistics.median(seconds)}
+                                      if code == 0 and seconds else {"failed": last_line(said)})
         for mode in () if bench["small"] else ("eager", "compile"):
             row[f"torch_{mode}"] = run_torch(bench, mode, steps, out)
+            if "failed" in row[f"torch_{mode}"]:
+                checks.add("train", f"{name} beside PyTorch, {mode}", False, note=row[f"torch_{mode}"]["failed"])
         texts = [f"{row['tokens_per_second']:.0f} tokens/s"]
         for mode in ("eager", "compile"):
             theirs = row.get(f"torch_{mode}") or {}
@@ -297,11 +305,7 @@ def times_by_name(path):
 
 
 def run_torch(bench, mode, steps, out):
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        return {"skipped": "no PyTorch"}
-    code, said, _ = run([sys.executable, HERE / "torch_gpt2.py", "--config", HERE / bench["config"], "--data", HERE / "text", "--batch",
+    code, said, _ = run([sys.executable, HERE / "torch_train.py", "--config", HERE / bench["config"], "--data", HERE / "text", "--batch",
                          bench["batch"], "--sequence", bench["sequence"], "--precision", bench["precision"], "--steps", steps,
                          *(["--compile"] if mode == "compile" else [])], 900)
     (out / f"torch_{mode}.log").write_text(said)
