@@ -1,7 +1,7 @@
 //===- ArenaPlanner.h - Buffers with lifetimes -> offsets in one arena ----------------===//
 // Dynamic storage allocation offline: problem, algorithm and check, free of IR. The algorithm is greedy with best fit
 // (by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020), most crowded moments
-// first.
+// first; in order of time where that is as good.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_MEMORY_ARENAPLANNER_H
 #define PC_MEMORY_ARENAPLANNER_H
