@@ -23,7 +23,7 @@ enum class Use { Forward, Recompute, Backward, Weight, Optimizer, Move, Message 
 constexpr int numUses = 7;
 StringRef useName(Use use) {
   static constexpr StringRef names[numUses] = {"forward",   "recompute", "backward", "weight",
-                                               "optimizer", "moves",     "messages"};
+                                               "optimizer", "move",      "message"};
   return names[static_cast<int>(use)];
 }
 

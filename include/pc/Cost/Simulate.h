@@ -15,12 +15,12 @@ namespace pc {
 ///   end of its last, without the optimizer. ideal_seconds: the tasks of the busiest stage. bubble: (cost - ideal) /
 ///   cost. idle_over_ideal: (cost - ideal) / ideal. theory: the latter in closed form, where one is known for stages
 ///   that take equally long and messages that take no time.
-/// * per_stage: the chunks; seconds by what they went into, which add up to step_seconds (moves: what a stage does not
-///   overlap of its collectives; messages: waits for one that is under way; idle: waits for other stages);
+/// * per_stage: the chunks; seconds by what they went into, which add up to step_seconds (move: what a stage does not
+///   overlap of its collectives; message: waits for one that is under way; idle: waits for other stages);
 ///   peak_microbatches: most microbatches between their first forward and the end of their gradients, a chunk of v
 ///   counting 1/v; peak_activation_bytes.
 /// * traceEvents: the timeline in the format of the runtime's --trace, one process per stage, times in microseconds;
-///   args: live_bytes (most activations during the task) and moves (microseconds of collectives in it).
+///   args of tasks: live_bytes (most activations during the task) and moves (microseconds of collectives in it).
 ///
 /// Time: an op takes `secondsOf`, a message linkLatency + bytes / linkBandwidth, during which sender and receiver go
 /// on; moves between start and wait go on one after another beside the work. Ranks of a stage do everything at once.
