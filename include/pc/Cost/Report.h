@@ -24,8 +24,9 @@ namespace pc {
 /// Fails, with an error on the op, if the module is not planned.
 llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::StringRef plan);
 
-/// Writes `report` (of buildReport) as one self-contained HTML page: mesh, memory over the step with its peak explained, what a rank holds,
-/// traffic, work. Fails, with an error, if the module is not planned.
+/// Writes `report` (of buildReport, with simulatePipeline's as "pipeline" where there are stages) as one self-contained
+/// HTML page: mesh, the pipeline in time, memory over the step with its peak explained, what a rank holds, traffic,
+/// work. Fails, with an error, if the module is not planned.
 llvm::LogicalResult printReportPage(mlir::ModuleOp planned, llvm::json::Value report, llvm::raw_ostream &os);
 
 } // namespace pc
