@@ -33,8 +33,6 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     if (accumulates.size() != 1)
       return fail("needs a step with one pc.accumulate");
     AccumulateOp accumulate = accumulates[0];
-    if (accumulate.getBody().getOps<SeedOp>().empty())
-      return fail("a program without a backward pass cannot be cut into stages yet; use --mode=train");
 
     Units units = Units::find(accumulate, mesh);
     std::map<std::pair<size_t, bool>, StepTasks> cuts; // by number of chunks and whether weights are apart
@@ -72,7 +70,12 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     if (!chosen)
       return error.empty() ? signalPassFailure() : fail(error);
 
-    const Problem &problem = chosen->problem;
+    Problem &problem = chosen->problem;
+    if (accumulate.getBody().getOps<SeedOp>().empty()) { // evaluation: what remains of the order
+      problem.training = false;
+      for (auto &tasks : chosen->order)
+        std::erase_if(tasks, [](const Task &task) { return task.kind != Kind::F; });
+    }
     Program program = placeInline(problem, chosen->order);
     int slots = slotsFor(problem, program);
     VerifyOptions options;

@@ -47,6 +47,8 @@ Problem pc::pipeline::uniform(int microbatches, std::vector<int> device, double 
 }
 
 bool Problem::has(Kind kind, int chunk) const {
+  if (!training)
+    return kind == Kind::F;
   return kind == Kind::R ? at(recompute, chunk) > 0 : kind != Kind::W || split;
 }
 

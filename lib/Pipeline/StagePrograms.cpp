@@ -76,6 +76,7 @@ private:
   LogicalResult readProblem() {
     Problem &p = all.problem;
     p.devices = all.stages();
+    p.training = false;
     for (auto [stage, step] : llvm::enumerate(all.steps)) {
       for (auto element : step.getOps<MicrobatchOp>())
         p.microbatches = std::max<int>(p.microbatches, cast<ShapedType>(element.getStack().getType()).getDimSize(0));
@@ -91,6 +92,7 @@ private:
         }
         if (p.device[chunk] < 0)
           p.device[chunk] = static_cast<int>(stage);
+        p.training |= task.getKind() != TaskKind::Forward;
         p.split |= task.getKind() == TaskKind::Weight;
         p.recompute[chunk] += task.getKind() == TaskKind::Recompute;
       }

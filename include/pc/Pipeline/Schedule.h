@@ -37,6 +37,7 @@ struct Problem {
   int devices = 1, microbatches = 1;
   std::vector<int> device;                       ///< of every chunk, chunks in model order
   std::vector<double> forward, backward, weight; ///< seconds; `backward` without the gradient of the weights
+  bool training = true;                          ///< false: there are tasks F only
   bool split = false;                            ///< false: one task B takes backward + weight, and there is no W
   std::vector<double> recompute;                 ///< seconds; 0: the chunk keeps what it needs
   std::vector<double> hop;                       ///< seconds from chunk c to c + 1 where their devices differ
