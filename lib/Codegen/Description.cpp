@@ -106,6 +106,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
       object["batch"] = program.getBatch();
       object["sequence"] = program.getSequence();
       object["vocabulary"] = program.getVocabulary();
+      if (program.getZigzag())
+        object["zigzag"] = *program.getZigzag();
       if (program.getWeights())
         object["weights"] = *program.getWeights();
       auto config = json::parse(program.getConfig());

@@ -140,6 +140,64 @@ static LogicalResult emitIota(IotaOp op, Kernel &k) {
   return success();
 }
 
+/// The position of `index` (i64 scalars) of a sequence of `length` in zigzag order.
+static Num emitZigzag(Emitter &e, Num index, int64_t length, int64_t ranks) {
+  int64_t chunk = length / (2 * ranks);
+  Num block = index / (2 * chunk), within = index % (2 * chunk);
+  return e.select(within < e.integer(chunk), block * chunk + within,
+                  (e.integer(2 * ranks - 1) - block) * chunk + within - chunk);
+}
+
+static Num toI32(Num x) { return x.e->wrap(arith::TruncIOp::create(x.e->b, x.e->loc, x.e->b.getI32Type(), x.v)); }
+
+static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
+  k.kind = "index";
+  Emitter &e = k.e;
+  auto program = *op->getParentOfType<ModuleOp>().getOps<ProgramOp>().begin();
+  int64_t length = program.getSequence();
+  k.forItems(elementsOf(op.getValue()), 1, /*reduces=*/false, [&](Num i) {
+    Num first = op.getOffset() ? e.extend(k.operands[0].load(e.integer(0))) : e.integer(0);
+    k.results[0].store(toI32(emitZigzag(e, first + i, length, ranks)), i);
+  });
+  return success();
+}
+
+static LogicalResult emitKeyCounts(KeyCountsOp op, Kernel &k) {
+  k.kind = "index";
+  Emitter &e = k.e;
+  int64_t ranks = op.getRanks(), block = elementsOf(op.getValue()), chunk = block / 2;
+  k.forItems(block, 1, /*reduces=*/false, [&](Num i) {
+    Num me = e.extend(k.operands[0].load(e.integer(0)));
+    Num other = (me + (ranks - op.getShift() % ranks)) % e.integer(ranks);
+    Num position = emitZigzag(e, me * block + i, ranks * block, ranks);
+    auto seen = [&](Num first) { return e.min(e.max(position - first + 1, e.integer(0)), e.integer(chunk)); };
+    k.results[0].store(toI32(seen(other * chunk) + seen((e.integer(2 * ranks - 1) - other) * chunk)), i);
+  });
+  return success();
+}
+
+/// One query of one head at a time; o: [b, s, heads, d], lse: [b, heads, s].
+static LogicalResult emitMergeAttention(MergeAttentionOp op, Kernel &k) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getO().getType()).getShape();
+  int64_t s = shape[1], heads = shape[2] * shape[3], d = shape[4];
+  k.kind = "attention";
+  Emitter &e = k.e;
+  k.forItems(shape[0] * s * heads, d, /*reduces=*/false, [&](Num item) {
+    Num row = (item / (s * heads) * heads + item % heads) * s + item / heads % s;
+    Num first = k.operands[1].load(row), second = k.operands[3].load(row), largest = e.max(first, second);
+    // A query that sees nothing of the second set has o = 0 there.
+    auto weight = [&](Num logSum) { return e.exp(e.max(logSum - largest, e.real(-80))); };
+    Num w1 = weight(first), w2 = weight(second), sum = w1 + w2;
+    Num f1 = w1 / sum, f2 = w2 / sum;
+    e.vectors(d, [&](Num j, int64_t width) {
+      Num at = item * d + j;
+      k.results[0].store(k.operands[0].load(at, width) * f1 + k.operands[2].load(at, width) * f2, at);
+    });
+    e.once([&] { k.results[1].store(largest + e.log(sum), row); });
+  });
+  return success();
+}
+
 unsigned pc::numKernels(Operation *op, bool simt) { return numSpecialKernels(op, simt); }
 
 LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
@@ -149,8 +207,14 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
     return emitRowKernel(op, kernel);
   if (auto update = dyn_cast<UpdateOp>(op))
     return emitCopy(elementsOf(update.getValue()), kernel);
-  if (auto iota = dyn_cast<IotaOp>(op))
-    return emitIota(iota, kernel);
+  if (auto iota = dyn_cast<IotaOp>(op)) {
+    int64_t ranks = zigzagRanks(op);
+    return ranks ? emitZigzagIota(iota, kernel, ranks) : emitIota(iota, kernel);
+  }
+  if (auto counts = dyn_cast<KeyCountsOp>(op))
+    return emitKeyCounts(counts, kernel);
+  if (auto merge = dyn_cast<MergeAttentionOp>(op))
+    return emitMergeAttention(merge, kernel);
   if (isa<SeedOp>(op)) {
     kernel.kind = "elementwise";
     kernel.forItems(1, 1, /*reduces=*/false, [&](Num i) { kernel.results[0].store(kernel.e.real(1), i); });

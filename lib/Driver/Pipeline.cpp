@@ -81,11 +81,12 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
 
   case Phase::Scheduled:
     return {
+        // Gathers that feed attention over a split sequence; while every op still stands alone.
+        {"pc-window-moves", PCRT_INTERNAL},
         // What is fused needs no buffer, so fusion comes before memory planning.
         {options.cuda ? "pc-fuse{target=cuda}" : "pc-fuse", PCRT_INTERNAL},
-        {"pc-schedule{bucket-bytes=" + std::to_string(options.bucketBytes) +
-             " prefetch=" + std::to_string(options.prefetch) +
-             " prefetch-bytes=" + std::to_string(options.prefetchBytes) + "}",
+        {"pc-schedule{bucket-bytes=" + std::to_string(options.bucketBytes) + " prefetch=" +
+             std::to_string(options.prefetch) + " prefetch-bytes=" + std::to_string(options.prefetchBytes) + "}",
          PCRT_INTERNAL},
         {"pc-verify-scheduled", PCRT_VERIFICATION},
     };

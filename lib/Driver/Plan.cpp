@@ -131,12 +131,10 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     auto [form, axis] = formAndAxis(flags.contextParallel.value_or(""), "heads", "cp");
     if (form != "heads" && form != "ring")
       return refuse("--context-parallel=" + form + " is not a form (heads, ring)");
-    if (form == "ring") {
-      status = PCRT_INFEASIBLE;
-      return refuse("--context-parallel=ring is not available yet; heads is");
-    }
     if (!sizeOf(axis))
       return refuse("--context-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+    if (form == "ring")
+      plan.tactics.push_back("pc-zigzag{ranks=" + std::to_string(sizeOf(axis)) + "}");
     plan.tactics.push_back("pc-context-parallel{axis=" + axis + " form=" + form + "}");
     used.push_back(axis);
   }

@@ -16,8 +16,8 @@ static bool isForCudnn(Value q) {
   int64_t d = typeOf(q).getShape().back();
   return typeOf(q).getElementType().isBF16() && d % 8 == 0 && d <= 128;
 }
-bool CudaLibraries::takes(AttentionOp op) const { return attention && isForCudnn(op.getQ()); }
-bool CudaLibraries::takes(AttentionGradOp op) const { return attention && isForCudnn(op.getQ()); }
+bool CudaLibraries::takes(AttentionOp op) const { return attention && !op.getSees() && isForCudnn(op.getQ()); }
+bool CudaLibraries::takes(AttentionGradOp op) const { return attention && !op.getSees() && isForCudnn(op.getQ()); }
 
 constexpr int64_t little = 512;
 

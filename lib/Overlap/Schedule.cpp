@@ -115,8 +115,8 @@ private:
       std::string name = unitName(sourceName(source));
       item.unit = number(units, {name, gathers[source]++});
       item.patient = false;
-    } else if (isa<AllGatherOp>(op) && !item.patient) {
-      // A gather makes more than it takes: it starts one product ahead of its place, not where its operand is made,
+    } else if (isa<AllGatherOp, PermuteOp>(op) && !item.patient) {
+      // A gather makes more than it takes, and what comes round a ring is one more value: it starts one product ahead of its place, not where its operand is made,
       // which may be in the phase before.
       int64_t product = item.place - 1;
       while (product > item.ready && flopsOf(ops[product]) == 0)

@@ -1,6 +1,7 @@
 //===- ContextParallel.cpp - Split the sequence everywhere -----------------------------------===//
 // Attention needs all of the sequence: by heads, it works on its own heads of the whole sequence, and what it reads and
-// makes changes places in all_to_alls. Reference: S. A. Jacobs et al., "DeepSpeed Ulysses", 2023.
+// makes changes places in all_to_alls. Reference: S. A. Jacobs et al., "DeepSpeed Ulysses", 2023. By ring, it works on
+// its own queries, and keys and values come to it. Reference: H. Liu et al., "Ring attention", 2023.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
 
@@ -20,18 +21,29 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
 
   void runOnOperation() override {
     constexpr StringRef tactic = "pc-context-parallel";
-    if (form != "heads") {
-      getOperation().emitError() << tactic << ": form '" << form << "' is "
-                                 << (form == "ring" ? "not available yet; use heads" : "unknown; there is heads");
+    bool isRing = form == "ring";
+    if (form != "heads" && !isRing) {
+      getOperation().emitError() << tactic << ": form '" << form << "' is unknown; there are heads and ring";
       return signalPassFailure();
     }
     StringAttr name = freshAxis(getOperation(), tactic, axis);
     if (!name)
       return signalPassFailure();
+    int64_t size = meshOf(getOperation()).size(name), ranks = 0;
+    getOperation().walk([&](ProgramOp program) { ranks = program.getZigzag().value_or(0); });
+    if (ranks != (isRing ? size : 0)) {
+      getOperation().emitError() << tactic << ": form '" << form << "' over " << name.getValue() << "=" << size
+                                 << " needs the sequence in " << (isRing ? "zigzag" : "its own") << " order"
+                                 << (isRing ? " of as many ranks (pc-zigzag{ranks=" + std::to_string(size) + "})" : "")
+                                 << ", it is in "
+                                 << (ranks ? "that of " + std::to_string(ranks) + " ranks" : "its own");
+      return signalPassFailure();
+    }
     Seeds seeds(tactic, name, AxisOrder(getOperation()));
     seeds.order.setData(name);
     seeds.must.insert("sequence");
-    seeds.may.insert("kv_heads");
+    if (!isRing)
+      seeds.may.insert("kv_heads");
     // Activations by heads only: weights have no sequence.
     seeds.splits = [](const ProgramValue &v, int64_t dim) {
       return v.names[dim].getValue() != "kv_heads" || v.find("sequence") >= 0;
@@ -39,8 +51,8 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
       return {isa<InputOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
     };
-    seeds.pin = [](const ProgramValue &v) -> std::optional<AxisState> {
-      if (isa_and_nonnull<AttentionOp>(v.value.getDefiningOp()))
+    seeds.pin = [=](const ProgramValue &v) -> std::optional<AxisState> {
+      if (!isRing && isa_and_nonnull<AttentionOp>(v.value.getDefiningOp()))
         return AxisState::split(v.find("kv_heads"));
       return std::nullopt;
     };

@@ -67,7 +67,7 @@ void BatchLoader::fill(int64_t step, char *const *inputs) const {
       for (int64_t row = 0; row < block.size[1]; ++row)
         for (int64_t column = 0; column < block.size[2]; ++column) {
           int64_t globalRow = (microbatch + block.start[0]) * input.shape[1] + row + block.start[1];
-          *out++ = file.at(start + globalRow * length + column + block.start[2] + shift);
+          *out++ = file.at(start + globalRow * length + program.position(column + block.start[2]) + shift);
         }
   }
 }

@@ -131,7 +131,7 @@ void pcrt::fillConstants(const Program &program, int rank, const Arena &arena) {
     HostBlock host(arena, constant.offset, block.elements() * dtypeBytes(constant.dtype), HostBlock::Write);
     for (int64_t row = 0; row < block.size[0]; ++row)
       for (int64_t column = 0; column < block.size[1]; ++column) {
-        float angle = float(row + block.start[0]) * float(constant.invFreq[column + block.start[1]]);
+        float angle = float(program.position(row + block.start[0])) * float(constant.invFreq[column + block.start[1]]);
         float value = constant.kind == "rope_cos" ? std::cos(angle) : std::sin(angle);
         storeFloat(host.data(), constant.dtype, row * block.size[1] + column, value * float(constant.scale));
       }

@@ -91,8 +91,22 @@ pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, st
   int64_t shift = output.kind == "logits" ? microbatch * (output.shape[0] / program.microbatches) : 0;
   if (shift)
     target.block.start[0] += shift;
-  pcrt_status status =
-      target.dump->writer->write(target.place, output.valid, target.block, target.box, output.dtype, data);
+  pcrt_status status = PCRT_OK;
+  if (output.kind == "logits" && program.zigzag) {
+    // Position by position, to where it belongs.
+    const auto *bytes = static_cast<const char *>(data);
+    Block one = target.block;
+    one.size[0] = one.size[1] = 1;
+    for (int64_t row = 0; row < target.block.size[0]; ++row)
+      for (int64_t s = 0; s < target.block.size[1] && status == PCRT_OK; ++s) {
+        one.start[0] = target.block.start[0] + row;
+        one.start[1] = program.position(target.block.start[1] + s);
+        status = target.dump->writer->write(target.place, output.valid, one, target.box, output.dtype, bytes);
+        bytes += one.size[2] * dtypeBytes(output.dtype);
+      }
+  } else {
+    status = target.dump->writer->write(target.place, output.valid, target.block, target.box, output.dtype, data);
+  }
   if (shift)
     target.block.start[0] -= shift;
   if (status != PCRT_OK)

@@ -215,6 +215,9 @@ void readAll(Program &program, const Json &json) {
   program.microbatches = json.value("microbatches", int64_t(1));
   program.batch = json.at("batch");
   program.sequence = json.at("sequence");
+  program.zigzag = json.value("zigzag", int64_t(0));
+  if (program.zigzag < 0 || (program.zigzag && program.sequence % (2 * program.zigzag)))
+    wrong("the sequence is in the zigzag order of " + std::to_string(program.zigzag) + " ranks");
   program.vocabulary = json.at("vocabulary");
   if (program.microbatches < 1 || program.batch < 1 || program.sequence < 1 || program.vocabulary < 1 ||
       program.batch % program.microbatches)

@@ -11,8 +11,8 @@
 #include "core/Block.h"
 #include "pcrt/pcrt.h"
 
-#include <memory>
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ struct Tensor {
   std::string name;
   int32_t dtype = PCRT_F32;
   Dims shape;
-  Layout layout;      ///< Per dim, the mesh axes that split it, major to minor.
+  Layout layout;         ///< Per dim, the mesh axes that split it, major to minor.
   std::vector<int> root; ///< Mesh axes on which coordinate 0 alone holds the value.
   int64_t offset = 0;    ///< In the arena; unused for outputs.
 
@@ -73,6 +73,16 @@ struct Program {
 
   const pcrt_program &abi;
   Mesh mesh;
+  int64_t zigzag = 0; ///< Ranks of the zigzag order that the sequence is in; 0: its own.
+
+  /// The position of index `index` of the sequence.
+  int64_t position(int64_t index) const {
+    if (!zigzag)
+      return index;
+    int64_t chunk = sequence / (2 * zigzag), block = index / (2 * chunk), within = index % (2 * chunk);
+    return within < chunk ? block * chunk + within : (2 * zigzag - 1 - block) * chunk + within - chunk;
+  }
+
   bool training = true;
   int64_t microbatches = 1, batch = 0, sequence = 0, vocabulary = 0;
   std::string name, optimizer;

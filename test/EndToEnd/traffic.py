@@ -18,6 +18,7 @@ ZERO = "S. Rajbhandari et al., SC 2020, section 7"
 MEGATRON = "M. Shoeybi et al., 2019"
 SP = "V. Korthikanti et al., MLSys 2023"
 ULYSSES = "S. A. Jacobs et al., 2023"
+RING = "H. Liu et al., 2023 (Ring attention)"
 OPTIMUS = "Q. Xu et al., 2021 (Optimus)"
 TESSERACT = "B. Wang et al., 2021 (Tesseract)"
 THREE = "Z. Bian et al., 2021 (3D)"
@@ -63,6 +64,9 @@ def rows():
                ar * ((4 * L + 2) * T * h + 2 * T + norms + 1) / n)
         yield ("CP by heads", f"cp={n}", "", "8L(n-1)/n^2 bsh + 2(n-1)/n P + 1 scalar", ULYSSES,
                8 * L * (n - 1) * T * h / n**2 + ar * (P + 1) / n)
+        # Keys and values go round forward and backward, their gradients backward.
+        yield ("CP by ring", f"cp={n}", "--context-parallel=ring", "6L(n-1)/n bs kv + 2(n-1)/n P + 1 scalar", RING,
+               6 * L * (n - 1) * T * h / n + ar * (P + 1) / n)
     # Statistics: 2 sums a norm forward and backward together, and the loss's two, of [b, s] over columns.
     q = 2
     stats = 2 * (q - 1) * T * (2 * (2 * L + 1) + 2) / q**2

@@ -34,7 +34,8 @@ struct Plan {
 
   /// Whether a tactic changes the step before it is placed (pc-mixed-precision, pc-recompute).
   static bool isStepTactic(llvm::StringRef tactic) {
-    return tactic.starts_with("pc-mixed-precision") || tactic.starts_with("pc-recompute");
+    return tactic.starts_with("pc-mixed-precision") || tactic.starts_with("pc-recompute") ||
+           tactic.starts_with("pc-zigzag");
   }
 
   /// Whether a tactic cuts the placed program into stages.

@@ -22,7 +22,8 @@ struct CudaLibraries {
   /// From options of passes: "library" or "generated"; sm_80, sm_90a, ..., empty: any.
   CudaLibraries(llvm::StringRef attention, llvm::ArrayRef<std::string> archs);
 
-  /// Whether an attention or its gradient is cuDNN's: bf16, heads of at most 128 elements in whole vectors.
+  /// Whether an attention or its gradient is cuDNN's: bf16, heads of at most 128 elements in whole vectors,
+  /// and no part of a ring.
   bool takes(AttentionOp op) const;
   bool takes(AttentionGradOp op) const;
 };

@@ -4,6 +4,21 @@
 
 include "mlir/Pass/PassBase.td"
 
+def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
+  let summary = "Gathers that feed attention -> steps round a ring, each with a part of the attention";
+  let description = [{
+    Local program -> local program, in front of `pc-fuse`. Attention whose queries are split over the n ranks of the zigzag order, with keys
+    and values gathered over them, becomes n attentions: to the own block and to those that come round the ring by n - 1
+    `pc.permute`s, put together by `pc.merge_attention` (running maxima and sums). What is gathered never exists as a whole, and the next
+    block is on its way while one is worked on. The gradient likewise: keys and values come round again, and the sums of their
+    gradients travel with them, in place of the reduce_scatters. The bytes are those of the moves that go.
+
+    In zigzag order rank r has chunks r and 2n-1-r of the sequence, so that every rank sees half of each other rank's keys, and the keys
+    that a query sees are the first ones of a block (`pc.key_counts`). The text is unrolled over the steps. Fails where the
+    queries are split but keys and values are not gathered so.
+  }];
+}
+
 def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
   let summary = "Local program -> scheduled program: moves go on while the ranks compute";
   let description = [{
@@ -20,7 +35,7 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
       ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so that at most `prefetch` + 1
       units are there at any time; fewer where their payload would be more than `prefetch-bytes`. A unit that is still used then, like
       an embedding that is the head too, counts from its first use on.
-    * Other gathers start one matrix product ahead: what they make is large.
+    * Other gathers, and steps round a ring, start one matrix product ahead: what they make is large.
     * All other moves start as soon as they can. A move stays as it is, and blocks, where nothing could run behind its start.
     * Waits stand as late as possible, in the order of the starts within a group.
 

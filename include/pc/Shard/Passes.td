@@ -63,6 +63,17 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
   ];
 }
 
+def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
+  let summary = "Put the sequence in an order in which causal attention is as much work on every rank";
+  let description = [{
+    Step program -> step program, in front of `pc-set-mesh`: `pc.program` says `zigzag <ranks>`, and with that tokens, targets, position tables and
+    attention take index i of the sequence for position `zigzagPosition(i)`: cut into 2n chunks, rank r's block holds chunks r and 2n-1-r. Results are the same
+    as before, also to the runtime, which is shown logits in the sequence's own order. For `pc-context-parallel{form=ring}`. Fails where the
+    sequence does not divide into 2n chunks.
+  }];
+  let options = [Option<"ranks", "ranks", "int64_t", "0", "n">];
+}
+
 def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
   let summary = "Split the sequence everywhere along one axis";
   let description = [{
@@ -70,10 +81,14 @@ def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
 
     `form=heads`: attention has its own heads of the whole sequence. Queries, keys, values and the result change from a split sequence to
     split heads and back in eight all_to_alls a layer. Fails where sequence or key/value heads do not divide.
+
+    `form=ring` (after `pc-zigzag`): every rank keeps its queries. Keys and values are gathered and their gradients scattered, which
+    `pc-window-moves` makes steps round a ring: 4(n-1)/n of the bytes of the keys a layer. Any number of heads. Fails where the program is
+    not in zigzag order of as many ranks as the axis has.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"cp\"", "The mesh axis to use">,
-    Option<"form", "form", "std::string", "\"heads\"", "heads">,
+    Option<"form", "form", "std::string", "\"heads\"", "heads or ring">,
   ];
 }
 

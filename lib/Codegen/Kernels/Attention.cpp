@@ -33,6 +33,7 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
   Emitter &e = kernel.e;
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
+  Ptr counts = a.counted ? kernel.operands[3] : Ptr();
   Ptr o = kernel.results[0], lse = kernel.results[1];
   Scratch scratch{kernel.scratch};
   Layout at(scratch, a, lanes);
@@ -54,11 +55,7 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
 
     e.loop(zero, e.integer(a.s), block, [&](Num first) {
       Num rows = e.min(e.integer(block), e.integer(a.s) - first);
-      // Columns that some row of the block sees, in whole tiles.
-      Num columns = a.causal
-                        ? e.min((first + block + (tileColumns(lanes) - 1)) / tileColumns(lanes) * tileColumns(lanes),
-                                e.integer(paddedT))
-                        : e.integer(paddedT);
+      Num columns = a.columns(e, first, counts, lanes);
       Num blockOffset = queryOffset + first * a.queryStride();
       copyPadded(e, rows, e.integer(block), a.d, paddedD, {q + blockOffset, a.queryStride()}, {at.queries, paddedD});
       product(e, e.integer(block), columns, false, e.integer(a.d), {at.queries, paddedD}, {at.keys, strideT},
@@ -66,7 +63,7 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
 
       e.loop(zero, e.integer(block), 1, [&](Num r) {
         Ptr row = at.scores + r * strideT;
-        Num end = a.causal ? e.min(first + r + 1, e.integer(a.t)) : e.integer(a.t);
+        Num end = a.seen(e, first + r, counts);
         Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);
         Num maximum = e.maximum(e.loop(zero, columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
           Num x = e.select(e.before(j, end, lanes), row.load(j, lanes), minusInfinity);
@@ -87,8 +84,13 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
       e.loop(zero, e.integer(roundUp(block, lanes)), lanes,
              [&](Num r) { at.maxima.store(at.maxima.load(r, lanes) + e.log(at.sums.load(r, lanes)), r); });
       e.loop(zero, rows, 1, [&](Num r) {
-        Num factor = e.real(1) / at.sums.load(r);
-        lseRow.store(at.maxima.load(r), first + r);
+        Num factor = e.real(1) / at.sums.load(r), logSum = at.maxima.load(r);
+        if (a.counted) { // a query may see nothing
+          Num any = e.real(0) < at.sums.load(r);
+          factor = e.select(any, factor, e.real(0));
+          logSum = e.select(any, logSum, e.real(-std::numeric_limits<double>::infinity()));
+        }
+        lseRow.store(logSum, first + r);
         Ptr from = at.out + r * paddedD, to = o + (blockOffset + r * a.queryStride());
         e.vectors(a.d, [&](Num j, int64_t width) { to.store(from.load(j, width) * factor, j); });
       });

@@ -11,7 +11,7 @@ namespace pc::kernels {
 struct AttentionShape {
   int64_t batch, s, t, heads, groups, d;
   double scale;
-  bool causal;
+  bool causal, counted;
 
   template <typename OpT> explicit AttentionShape(OpT op) {
     llvm::ArrayRef<int64_t> q = llvm::cast<mlir::RankedTensorType>(op.getQ().getType()).getShape();
@@ -19,6 +19,23 @@ struct AttentionShape {
     t = llvm::cast<mlir::RankedTensorType>(op.getK().getType()).getShape()[1];
     scale = op.getScale().convertToDouble();
     causal = op.getCausal();
+    counted = op.getSees() && llvm::cast<mlir::RankedTensorType>(op.getSees().getType()).getRank() == 1;
+  }
+
+  /// How many keys query `row` sees; a row behind the last query counts as that. `counts`: the op's, where it has some.
+  Num seen(Emitter &e, Num row, Ptr counts) const {
+    if (counted)
+      return e.extend(counts.load(e.min(row, e.integer(s - 1))));
+    return causal ? e.min(row + 1, e.integer(t)) : e.integer(t);
+  }
+  /// Columns that some of the `block` rows from `first` on see, in whole tiles. No row sees less than the one before.
+  Num columns(Emitter &e, Num first, Ptr counts, int64_t lanes) const {
+    Num padded = e.integer(paddedT(lanes));
+    if (!causal)
+      return padded;
+    const int64_t tile = tileColumns(lanes);
+    Num end = counted ? seen(e, first + (block(lanes) - 1), counts) : first + block(lanes);
+    return e.min((end + (tile - 1)) / tile * tile, padded);
   }
 
   int64_t queryStride() const { return heads * groups * d; }

@@ -40,6 +40,7 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2], o = kernel.operands[3];
   Ptr lse = kernel.operands[4], dout = kernel.operands[5];
+  Ptr counts = a.counted ? kernel.operands[6] : Ptr();
   Ptr dq = kernel.results[0], dk = kernel.results[1], dv = kernel.results[2];
   Scratch scratch{kernel.scratch};
   Layout at(scratch, a, lanes);
@@ -74,10 +75,7 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
       Ptr lseRow = lse + (item * a.groups + group) * a.s;
       e.loop(zero, e.integer(a.s), block, [&](Num first) {
         Num rows = e.min(e.integer(block), e.integer(a.s) - first);
-        Num columns = a.causal
-                          ? e.min((first + block + (tileColumns(lanes) - 1)) / tileColumns(lanes) * tileColumns(lanes),
-                                  e.integer(paddedT))
-                          : e.integer(paddedT);
+        Num columns = a.columns(e, first, counts, lanes);
         Num blockOffset = queryOffset + first * a.queryStride(), m = e.integer(block);
         copyPadded(e, rows, m, a.d, paddedD, {q + blockOffset, a.queryStride()}, {at.queries, paddedD});
         copyPadded(e, rows, m, a.d, paddedD, {dout + blockOffset, a.queryStride()}, {at.outGradients, paddedD});
@@ -92,7 +90,7 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
             return Emitter::Carried{outRow.load(j, width) * outGradient.load(j, width)};
           })[0];
           Num minusLse = e.real(0) - lseRow.load(first + r);
-          Num end = a.causal ? e.min(first + r + 1, e.integer(a.t)) : e.integer(a.t);
+          Num end = a.seen(e, first + r, counts);
           Ptr weight = at.weights + r * strideT, gradient = at.gradients + r * strideT;
           e.loop(zero, columns, lanes, [&](Num j) {
             Num visible = e.before(j, end, lanes);

@@ -28,8 +28,13 @@ static LogicalResult checkTypes(Operation *op) {
 std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, LayerNormGradOp, RMSNormGradOp, EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp,
-            RopeOp>([&](auto special) -> LogicalResult {
-        return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
-      })
+            RopeOp>(
+          [&](auto special) -> LogicalResult {
+            if constexpr (requires { special.getSees(); })
+              if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)
+                return special.emitOpError()
+                       << "has a part of the queries; pc-window-moves makes steps of it that have kernels";
+            return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
+          })
       .Default([](Operation *) { return std::nullopt; });
 }

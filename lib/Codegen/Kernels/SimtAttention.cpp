@@ -93,7 +93,7 @@ LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
   if (!at.fits())
     return refuse(op);
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
-  Ptr o = kernel.results[0], lse = kernel.results[1];
+  Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counted ? kernel.operands[3] : Ptr();
   constexpr int64_t together = 8; // keys that share one rescaling
   const int64_t blocks = llvm::divideCeil(a.s, at.perBlock()), tile = at.tile();
   kernel.kind = "attention";
@@ -105,11 +105,11 @@ LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
     Num query = firstQuery + at.member(), exists = query < e.integer(a.s);
     Num row = at.queryRow(batch, e.min(query, e.integer(a.s - 1)), head);
     Slice mine = at.load(q, row);
-    Num end = a.causal ? e.min(firstQuery + at.perBlock(), e.integer(a.t)) : e.integer(a.t);
+    Num end = a.seen(e, firstQuery + (at.perBlock() - 1), counts), mySight = a.seen(e, query, counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
 
-    // carried: maximum, sum, output
-    Emitter::Carried init = {e.real(-std::numeric_limits<float>::infinity()), e.real(0)};
+    // carried: maximum (of nothing: less than any score, but a number), sum, output
+    Emitter::Carried init = {e.real(-1e30), e.real(0)};
     init.append(at.zeros());
     auto done = e.loop(e.integer(0), end, tile, init, [&](Num first, const Emitter::Carried &carried) {
       e.barrier(); // the tile before is no longer read
@@ -122,9 +122,7 @@ LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
         SmallVector<Num> scores;
         for (int64_t u = 0; u < together; ++u) {
           Num key = first + j + u;
-          Num visible = key < e.integer(a.t);
-          if (a.causal)
-            visible = visible & e.notBefore(query, key);
+          Num visible = key < mySight;
           Num score = at.dot(mine, at.load(keys, (j + u) * a.d)) * a.scale;
           scores.push_back(e.select(visible, score, e.real(-std::numeric_limits<float>::infinity())));
         }
@@ -147,11 +145,15 @@ LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
     });
     e.when(exists, [&] {
       Slice output(done.begin() + 2, done.end());
-      for (Num &x : output)
+      Num logSum = done[0] + e.log(done[1]), any = e.real(0) < done[1];
+      for (Num &x : output) {
         x = x / done[1];
+        x = a.counted ? e.select(any, x, e.zeros(at.width)) : x;
+      }
+      if (a.counted) // a query may see nothing
+        logSum = e.select(any, logSum, e.real(-std::numeric_limits<float>::infinity()));
       at.store(output, o, row);
-      e.when(at.part() < e.integer(1),
-             [&] { lse.store(done[0] + e.log(done[1]), (batch * at.heads() + head) * a.s + query); });
+      e.when(at.part() < e.integer(1), [&] { lse.store(logSum, (batch * at.heads() + head) * a.s + query); });
     });
   });
   return success();
@@ -159,7 +161,7 @@ LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
 
 namespace {
 struct GradBuffers {
-  Ptr q, k, v, o, lse, dout, dq, dk, dv;
+  Ptr q, k, v, o, lse, dout, dq, dk, dv, counts;
 };
 } // namespace
 
@@ -178,7 +180,7 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const GradBuffers &in
     Slice mine = at.load(in.q, row), gradient = at.load(in.dout, row);
     Num correction = at.dot(gradient, at.load(in.o, row));
     Num lse = in.lse.load((batch * at.heads() + head) * a.s + inside);
-    Num end = a.causal ? e.min(firstQuery + at.perBlock(), e.integer(a.t)) : e.integer(a.t);
+    Num end = a.seen(e, firstQuery + (at.perBlock() - 1), in.counts), mySight = a.seen(e, query, in.counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
     Slice zeros = at.zeros();
     auto done = e.loop(e.integer(0), end, tile, zeros, [&](Num first, const Emitter::Carried &carried) {
@@ -188,9 +190,7 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const GradBuffers &in
       e.barrier();
       return e.loop(e.integer(0), e.integer(tile), 1, carried, [&](Num j, const Emitter::Carried &carried) {
         Slice sums = carried, keyVector = at.load(keys, j * a.d);
-        Num key = first + j, visible = key < e.integer(a.t);
-        if (a.causal)
-          visible = visible & e.notBefore(query, key);
+        Num key = first + j, visible = key < mySight;
         Num p = e.exp(at.dot(mine, keyVector) * a.scale - lse);
         Num ds = p * (at.dot(gradient, at.load(values, j * a.d)) - correction) * a.scale;
         at.add(sums, e.select(visible, ds, e.real(0)), keyVector);
@@ -215,7 +215,7 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const GradBuffers &in) {
     Num key = firstKey + at.member();
     Num row = at.keyRow(batch, e.min(key, e.integer(a.t - 1)), keyHead);
     Slice myKey = at.load(in.k, row), myValue = at.load(in.v, row);
-    Num begin = a.causal ? e.min(firstKey, e.integer(a.s)) / e.integer(tile) * tile : e.integer(0);
+    Num begin = a.causal && !a.counted ? e.min(firstKey, e.integer(a.s)) / e.integer(tile) * tile : e.integer(0);
     Emitter::Carried init = at.zeros();
     init.append(at.zeros());
     auto done = e.loop(e.integer(0), e.integer(a.groups), 1, init, [&](Num group, const Emitter::Carried &carried) {
@@ -245,7 +245,7 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const GradBuffers &in) {
           Slice queryVector = at.load(queries, j * d), gradient = at.load(gradients, j * d);
           Num query = first + j, visible = query < e.integer(a.s);
           if (a.causal)
-            visible = visible & e.notBefore(query, key);
+            visible = visible & (key < a.seen(e, query, in.counts));
           Num p = e.exp(at.dot(queryVector, myKey) * a.scale - statistics.load(j + tile));
           p = e.select(visible, p, e.real(0));
           Num ds = p * (at.dot(gradient, myValue) - statistics.load(j)) * a.scale;
@@ -270,7 +270,7 @@ LogicalResult pc::kernels::emitSimt(AttentionGradOp op, Kernel &kernel) {
   if (!at.fits())
     return refuse(op);
   auto in = kernel.operands, out = kernel.results;
-  GradBuffers buffers{in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2]};
+  GradBuffers buffers{in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], a.counted ? in[6] : Ptr()};
   kernel.kind = "attention";
   if (kernel.part == 0)
     emitQueries(at, kernel, buffers);

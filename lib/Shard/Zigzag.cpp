@@ -1,0 +1,36 @@
+//===- Zigzag.cpp - The sequence in an order that balances causal attention ------------------===//
+#include "pc/Shard/Passes.h"
+
+namespace pc {
+#define GEN_PASS_DEF_ZIGZAG
+#include "pc/Shard/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
+  using ZigzagBase::ZigzagBase;
+
+  void runOnOperation() override {
+    for (auto program : getOperation().getOps<ProgramOp>()) {
+      int64_t length = program.getSequence(), unit = 2 * ranks;
+      if (ranks < 1 || length % unit) {
+        InFlightDiagnostic diagnostic = program.emitError()
+                                        << "pc-zigzag: a sequence of " << length << " does not divide into " << unit
+                                        << " chunks, two for each of " << int64_t(ranks) << " ranks";
+        if (ranks >= 1)
+          diagnostic << "; nearest legal sizes: "
+                     << (length > unit ? std::to_string(length / unit * unit) + " and " : "")
+                     << (length / unit + 1) * unit;
+        return signalPassFailure();
+      }
+      program.setZigzag(ranks);
+      return;
+    }
+    getOperation().emitError() << "pc-zigzag: the module has no pc.program";
+    signalPassFailure();
+  }
+};
+} // namespace
