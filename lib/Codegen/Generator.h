@@ -1,0 +1,110 @@
+//===- Generator.h - Writes the step and the tables of one program ------------------------===//
+// GenerateKernels.cpp has the step op by op and the tables; LibraryCalls.cpp matrix products, attention, and kernels of
+// several ops.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_GENERATOR_H
+#define PC_LIB_CODEGEN_GENERATOR_H
+
+#include "CheckCases.h"
+#include "Description.h"
+#include "Gemm.h"
+#include "HostProgram.h"
+#include "KernelSet.h"
+#include "pc/IR/Stages.h"
+#include "pc/IR/Workspace.h"
+
+namespace pc {
+
+/// pcrt_dtype of a tensor's elements.
+int32_t dtypeOf(mlir::Value value);
+
+/// From one stage to another, by number: a flow of messages.
+using FlowKey = std::tuple<int64_t, int64_t, int64_t>;
+
+/// What the programs of all stages share.
+struct Executable {
+  Executable(mlir::ModuleOp output, KernelTarget target, CudaLibraries libraries)
+      : module(output), target(target), libraries(libraries), kernels(output, target), tables(output) {}
+
+  mlir::ModuleOp module;
+  KernelTarget target;
+  CudaLibraries libraries;
+  KernelSet kernels;
+  Tables tables;
+  /// Members of a group know it by its number, in whichever stage they are.
+  std::map<std::vector<int64_t>, int64_t> groups;
+  llvm::SmallVector<Entry> groupTable;
+  std::map<FlowKey, std::string> flowNames;
+  std::optional<CheckCases> cases; ///< CUDA, of one program: to check its kernels
+  int64_t numStages = 0;           ///< 0: one program
+  int64_t stageAxis = 0, microbatches = 1;
+};
+
+/// Writes the step and the tables of one program.
+class Generator {
+public:
+  Generator(mlir::ModuleOp planned, Executable &all)
+      : planned(planned), cuda(all.target.cuda), all(all), kernels(all.kernels),
+        suffix(all.numStages && stageOf(planned) ? "_stage" + std::to_string(stageOf(planned)) : ""),
+        host(all.module, "pc_step" + suffix), tables(all.tables) {}
+
+  /// The step.
+  llvm::LogicalResult run();
+  /// The tables, once all steps are there.
+  void emitTables(llvm::json::Value report);
+
+private:
+  using Address = HostProgram::Address;
+
+  Address addressOf(mlir::Value value);
+  llvm::LogicalResult emitBlock(mlir::Block &block);
+  llvm::LogicalResult emitOp(mlir::Operation *op);
+  llvm::LogicalResult emitKernels(mlir::Operation *op, mlir::ValueRange operands, llvm::ArrayRef<Address> results);
+  int64_t addKernel(llvm::StringRef name, const KernelSet::Info &info, bool ofHost = false);
+  llvm::LogicalResult addCase(llvm::StringRef name, const KernelSet::Info &info, llvm::ArrayRef<mlir::Operation *> ops,
+                              llvm::ArrayRef<CheckCases::Launch> launches, llvm::ArrayRef<Address> results);
+  llvm::LogicalResult addCase(llvm::StringRef name, const KernelSet::Info &info, mlir::Operation *op, int64_t kernel,
+                              llvm::ArrayRef<mlir::Value> buffers);
+  llvm::LogicalResult emitGemm(EinsumOp op);
+  llvm::LogicalResult emitGemm(const FusedProduct &product);
+  mlir::OpOperand *summedByProduct(mlir::Value product);
+  AddOp sumOfProduct(mlir::Value product);
+  llvm::FailureOr<int64_t> addMove(MoveOpInterface op);
+  llvm::LogicalResult emitMove(MoveOpInterface op);
+  void emitAttention(AttentionOp op);
+  void emitAttention(AttentionGradOp op);
+  mlir::Block::iterator emitTogether(mlir::Block::iterator first);
+  bool isIdle(mlir::Operation *op);
+  llvm::LogicalResult emitStart(StartOp op);
+  llvm::LogicalResult emitAccumulate(AccumulateOp op);
+  void accumulateInto(mlir::Value yielded, mlir::Value result);
+  int64_t groupOf(llvm::ArrayRef<mlir::StringAttr> axes);
+  int64_t flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, mlir::Value message);
+  int64_t outputOf(OutputOp op);
+  /// The table of this program; the first program's if all have the same.
+  std::string table(llvm::StringRef name, llvm::ArrayRef<Entry> entries) {
+    return tables.array((name + suffix).str(), entries);
+  }
+
+  mlir::ModuleOp planned;
+  bool cuda;
+  int64_t arena = 0, workspace = 0; ///< bytes of the arena, and of the libraries' share at its end
+  Executable &all;
+  KernelSet &kernels;
+  std::string suffix; ///< of the names of this program's symbols
+  HostProgram host;
+  Tables &tables;
+  llvm::SmallVector<Entry> kernelTable, deviceKernelTable, gemmTable, moveTable, attentionTable;
+  llvm::SmallVector<Entry> flowTable;
+  std::map<std::pair<int64_t, int64_t>, int64_t> flows; ///< (stage of the other end, number) -> entry
+  llvm::SmallVector<OutputOp> outputs;
+  int64_t microbatch = 0; ///< of the task
+  llvm::DenseMap<mlir::Value, int64_t> tickets;
+  llvm::DenseMap<std::pair<mlir::StringAttr, mlir::StringAttr>, mlir::Value>
+      leaves; ///< (name, parameter or null) -> leaf
+  AccumulateOp current;
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,188 @@
+//===- LibraryCalls.cpp - Matrix products, attention, and kernels of several ops ----------===//
+#include "Generator.h"
+#include "LibraryAttention.h"
+#include "Together.h"
+#include "pc/IR/Liveness.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// A case for checking the kernels of `ops`, the first of which is `info`, if there is none yet. Results empty: at
+/// home.
+LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, ArrayRef<Operation *> ops,
+                                 ArrayRef<CheckCases::Launch> launches, ArrayRef<Address> results) {
+  if (!all.cases || !all.cases->isNew(info.function))
+    return success();
+  return all.cases->add(
+      name, info.kind, ops, launches, [&](Value v) { return addressOf(v).offset; },
+      llvm::map_to_vector(results, [](Address at) { return at.offset; }),
+      [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); });
+}
+
+/// The same for an op inside a fusion, whose operands and result are `buffers`.
+LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, Operation *op, int64_t kernel,
+                                 ArrayRef<Value> buffers) {
+  if (!all.cases || !all.cases->isNew(info.function))
+    return success();
+  auto offsets = llvm::map_to_vector(buffers, [&](Value v) { return addressOf(v).offset; });
+  auto offsetOf = [&](Value v) {
+    return offsets[std::distance(op->operand_begin(), llvm::find(op->getOperands(), v))];
+  };
+  return all.cases->add(
+      name, info.kind, op, CheckCases::Launch{kernel, offsets}, offsetOf, offsets.back(),
+      [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); });
+}
+
+/// The yield that is all that reads this product, where there are several microbatches: then the product itself adds to
+/// the sum over them, which saves three passes over a gradient. Otherwise null.
+OpOperand *Generator::summedByProduct(Value product) {
+  auto isProduct = [&] {
+    if (auto einsum = product.getDefiningOp<EinsumOp>())
+      return asGemm(einsum).has_value();
+    auto fusion = product.getDefiningOp<FusionOp>();
+    std::optional<FusedProduct> fused = fusion ? asFusedProduct(fusion, cuda) : std::nullopt;
+    return fused && fused->epilogue == PCRT_EPILOGUE_BIAS_GRAD && fused->c == product;
+  };
+  if (!current || current.getMicrobatches() == 1 || !isProduct() || !product.hasOneUse() ||
+      product.use_begin()->getOwner() != current.getBody().front().getTerminator())
+    return nullptr;
+  return &*product.use_begin();
+}
+
+/// The sum that is all that reads this product, where it may take place in the product: in a stage's program, where
+/// the gradients of microbatches are added one by one. Null if there is none.
+AddOp Generator::sumOfProduct(Value product) {
+  auto einsum = product.getDefiningOp<EinsumOp>();
+  auto sum = product.hasOneUse() ? dyn_cast<AddOp>(*product.user_begin()) : AddOp();
+  if (current || !einsum || !sum || sum->getBlock() != einsum->getBlock() ||
+      !getElementTypeOrSelf(product.getType()).isF32())
+    return {};
+  Value before = sum->getOperand(sum->getOperand(0) == product ? 1 : 0);
+  // Nobody but the sum reads what was there, from the product on.
+  Operation *source = before.getDefiningOp();
+  bool isFree =
+      source && source->getBlock() == einsum->getBlock() && source->isBeforeInBlock(einsum) && !isLeaf(source) &&
+      homeOf(before) == homeOf(sum.getResult()) && llvm::all_of(before.getUsers(), [&](Operation *user) {
+        return user == sum ||
+               (user->getBlock() == einsum->getBlock() && user->isBeforeInBlock(einsum) && !isa<StartOp>(user));
+      });
+  return isFree ? sum : AddOp();
+}
+
+LogicalResult Generator::emitGemm(EinsumOp op) {
+  bool swapped = asGemm(op)->swapped;
+  return emitGemm({op,
+                   PCRT_EPILOGUE_NONE,
+                   op.getInputs()[swapped ? 1 : 0],
+                   op.getInputs()[swapped ? 0 : 1],
+                   op.getResult(),
+                   {},
+                   {}});
+}
+
+LogicalResult Generator::emitGemm(const FusedProduct &p) {
+  Gemm g = *asGemm(p.product);
+  int64_t rest = -1;
+  if (p.rest) {
+    FailureOr<const KernelSet::Info *> info = kernels.get(p.rest, 0);
+    if (failed(info))
+      return failure();
+    std::string name = p.rest->getName().stripDialect().str() + " " + sourceName(p.rest);
+    rest = addKernel(name, **info);
+    SmallVector<Value> buffers = p.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? SmallVector<Value>{p.aux, p.c}
+                                 : p.epilogue == PCRT_EPILOGUE_GELU_GRAD ? SmallVector<Value>{p.c, p.aux, p.c}
+                                                                         : SmallVector<Value>{p.b, p.bias};
+    if (failed(addCase(name, **info, p.rest, rest, buffers)))
+      return failure();
+  }
+  auto entry = [&](bool accumulate) {
+    gemmTable.push_back({Field::string("einsum " + sourceName(p.product)),
+                         Field::i64(g.batch),
+                         Field::i64(g.m),
+                         Field::i64(g.n),
+                         Field::i64(g.k),
+                         Field::i64(g.aBatch),
+                         Field::i64(g.aM),
+                         Field::i64(g.aK),
+                         Field::i64(g.bBatch),
+                         Field::i64(g.bK),
+                         Field::i64(g.bN),
+                         Field::i64(g.cBatch),
+                         Field::i64(g.cM),
+                         Field::i64(g.cN),
+                         Field::i32(dtypeOf(p.a)),
+                         Field::i32(dtypeOf(p.b)),
+                         Field::i32(dtypeOf(p.c)),
+                         Field::i32(accumulate),
+                         Field::i32(p.epilogue),
+                         Field::i32(rest)});
+    return gemmTable.size() - 1;
+  };
+  AddOp added = p.epilogue == PCRT_EPILOGUE_NONE ? sumOfProduct(p.c) : AddOp();
+  int64_t first = entry(added != nullptr), later = -1;
+  Address to = addressOf(added ? added.getResult() : p.c);
+  if (OpOperand *sum = summedByProduct(p.c)) {
+    to = {homeOf(current.getResult(sum->getOperandNumber())), 0};
+    later = entry(true);
+  }
+  auto ifThere = [&](Value v) { return v ? std::optional(addressOf(v)) : std::nullopt; };
+  auto offsetOf = [&](Value v) { return v ? addressOf(v).offset : int64_t(-1); };
+  std::string shape;
+  for (const Field &field : ArrayRef(gemmTable[first]).drop_front().drop_back())
+    shape += std::to_string(field.number) + " ";
+  if (all.cases && all.cases->isNew(shape)) {
+    SmallVector<Value> inputs = {p.a, p.b};
+    if (p.bias && p.epilogue != PCRT_EPILOGUE_BIAS_GRAD)
+      inputs.push_back(p.bias);
+    if (p.epilogue == PCRT_EPILOGUE_GELU_GRAD)
+      inputs.push_back(p.aux);
+    all.cases->addProduct("einsum " + sourceName(p.product), first, inputs,
+                          {offsetOf(p.a), offsetOf(p.b), offsetOf(p.c), offsetOf(p.bias), offsetOf(p.aux)}, offsetOf);
+  }
+  host.gemm(first, addressOf(p.a), addressOf(p.b), to, ifThere(p.bias), ifThere(p.aux), later);
+  return success();
+}
+
+void Generator::emitAttention(AttentionOp op) {
+  attentionTable.push_back(attentionEntry("attention " + sourceName(op), describeAttention(op, workspace)));
+  SmallVector<Address> arguments;
+  for (Value v : {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse()})
+    arguments.push_back(addressOf(v));
+  arguments.push_back({arena - workspace, 0});
+  host.attention(attentionTable.size() - 1, arguments);
+}
+
+void Generator::emitAttention(AttentionGradOp op) {
+  AttentionWorkspace at(op, all.libraries);
+  attentionTable.push_back(
+      attentionEntry("attention " + sourceName(op), describeAttention(op, workspace - at.scratch)));
+  SmallVector<Address> arguments;
+  for (Value v :
+       {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()})
+    arguments.push_back(addressOf(v));
+  for (int64_t offset : {at.dqAccumulator, at.doDotO, at.scratch})
+    arguments.push_back({arena - workspace + offset, 0});
+  host.attention(attentionTable.size() - 1, arguments);
+}
+
+/// Emits the ops from `first` on that share one kernel; returns what comes behind them, or `first` if there are none.
+Block::iterator Generator::emitTogether(Block::iterator first) {
+  std::optional<Together> together =
+      current ? std::nullopt
+              : findTogether(first, kernels, arena - workspace, workspace, [&](Operation *op) { return isIdle(op); });
+  if (!together)
+    return first;
+  for (Operation *output : together->shown)
+    (void)emitOp(output);
+  SmallVector<CheckCases::Launch> launches;
+  for (const auto &[name, info] : together->launches) {
+    launches.push_back({addKernel(name, info), {0}});
+    host.launch(launches.back().kernel, {{0, 0}});
+  }
+  SmallVector<Operation *> ops;
+  for (auto op = first; op != together->behind; ++op)
+    if (!isIdle(&*op) && !isa<OutputOp>(*op))
+      ops.push_back(&*op);
+  (void)addCase(together->launches[0].first, together->launches[0].second, ops, launches, {});
+  return together->behind;
+}
