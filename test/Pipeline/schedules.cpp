@@ -157,7 +157,7 @@ static void interleaving() {
 
 static void randomProblems() {
   Random random(1);
-  int accepted = 0, refused = 0, worse = 0, broken = 0, passed = 0, otherReason = 0;
+  int accepted = 0, refused = 0, worse = 0, broken = 0, passed = 0, otherReason = 0, inOneThread = 0, moreSlots = 0;
   for (int n = 0; n < 500; ++n) {
     Problem limited = randomProblem(random), free = limited;
     free.limit.clear();
@@ -190,6 +190,13 @@ static void randomProblems() {
         continue;
       }
       ++accepted;
+      Program thread = placeInline(problem, order);
+      int slots = slotsFor(problem, thread);
+      if (std::optional<Fault> fault = verify(problem, thread, {0, slots}); fault || !slots)
+        std::printf("problem %d in one thread with %d slots: %s\n", n, slots, fault ? fault->text.c_str() : "stalls");
+      else
+        ++inOneThread;
+      moreSlots += slots > 2;
       for (int i = 0; i < 3; ++i) {
         Problem changed = problem;
         Mutant mutant;
@@ -207,6 +214,7 @@ static void randomProblems() {
   }
   std::printf("random problems: 500, %d programs accepted, %d refused, auto worse than a named order in %d\n", accepted,
               refused, worse);
+  std::printf("in one thread: %d programs accepted, %d need more than 2 slots\n", inOneThread, moreSlots);
   std::printf("broken programs: %d, %d accepted, %d refused for another reason\n", broken, passed, otherReason);
 }
 
@@ -215,22 +223,7 @@ static void randomProblems() {
 static void rendezvous() {
   Problem p = uniform(4, roundRobin(2, 1), 1, 1, 1, false);
   Order order = named(p, "1f1b");
-  Program program;
-  for (int d = 0; d < p.devices; ++d) {
-    auto &list = program.devices.emplace_back();
-    auto transfer = [&](bool send, int source, int destination, const Task &task) {
-      Channel channel{source, destination, task.kind, task.chunk};
-      list.push_back({Instruction::Transfer, "compute", {}, {{send, channel, task}}, "", "", {}});
-    };
-    for (const Task &task : order[d]) {
-      for (const auto &[needed, delay] : p.inputs(task))
-        if (p.device[needed.chunk] != d)
-          transfer(false, p.device[needed.chunk], d, needed);
-      list.push_back(Instruction::compute(task));
-      if (std::optional<Task> reader = consumer(p, task))
-        transfer(true, d, p.device[reader->chunk], task);
-    }
-  }
+  Program program = placeInline(p, order);
   std::optional<Fault> fault = verify(p, program, {0, 0});
   std::printf("rendezvous in one thread:\n%s\n", fault ? fault->text.c_str() : "no fault");
 }
