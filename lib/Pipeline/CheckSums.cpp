@@ -211,7 +211,7 @@ private:
     return state;
   }
 
-  static bool isUnaryLinear(Operation *op) {
+  static bool isLinear(Operation *op) {
     return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp, AddendOp, MaskPaddingOp>(op);
   }
 
@@ -240,7 +240,7 @@ private:
         return success();
       }
     }
-    if (isUnaryLinear(op) && walk.states[op->getOperand(0)].isTracked()) {
+    if (isLinear(op) && walk.states[op->getOperand(0)].isTracked()) {
       walk.states[op->getResult(0)] = take(walk, op->getOperand(0));
       return success();
     }
@@ -275,7 +275,7 @@ private:
       result.parameters = parameters;
     } else if (isa<AddOp>(op)) {
       result = merge(operands[0], operands[1], op->getResult(0));
-    } else if (tracked == 1 && (isUnaryLinear(op) || isa<EinsumOp>(op))) {
+    } else if (tracked == 1 && (isLinear(op) || isa<EinsumOp>(op))) {
       result = *llvm::find_if(operands, [](const State &s) { return s.isTracked(); });
     } else if (isa<EinsumOp>(op)) {
       result.is = State::Norm;

@@ -13,6 +13,13 @@
 
 namespace pc::pipeline {
 
+/// The bytes of one rank's part.
+double localBytes(mlir::Value value, MeshAttr mesh);
+/// Seconds on a rank: of what ranks split, one rank's part; of a move, what it sends.
+double secondsOnRank(mlir::Operation *op, MeshAttr mesh);
+/// Moves, casts and copies.
+bool isUnaryLinear(mlir::Operation *op);
+
 /// What is never cut: the layers, and what comes before and behind them. Found by source names.
 struct Units {
   std::vector<std::string> names;              ///< in model order: "embedding", "h.0", .., "head"

@@ -43,7 +43,7 @@ private:
     }
   };
 
-  static bool isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp>(op); }
+  static bool isLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp>(op); }
   /// What everybody knows in the end.
   static bool isFigure(Operation *op) {
     auto output = dyn_cast<OutputOp>(op);
@@ -51,7 +51,7 @@ private:
   }
 
   void write(Operation *op) {
-    if (isUnaryLinear(op)) {
+    if (isLinear(op)) {
       Parts &from = values[op->getOperand(0)];
       bool isSum = from.isSum;
       int gradient = from.gradient;

@@ -1,0 +1,167 @@
+//===- Units.cpp - What is never cut ---------------------------------------------------------===//
+// Program order and source names say where a layer begins, in the forward and in the backward pass.
+//===-----------------------------------------------------------------------------===//
+#include "StepTasks.h"
+
+#include "pc/Cost/Cost.h"
+#include "pc/IR/Liveness.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::pipeline;
+
+/// The layer that an op belongs to: its source name through the first number ("h.3" of "h.3.mlp.c_fc"), or nothing.
+static std::string layerOf(Operation *op) {
+  SmallVector<StringRef> parts;
+  std::string name = sourceName(op);
+  StringRef(name).split(parts, '.');
+  size_t length = 0;
+  for (StringRef part : parts) {
+    length += part.size();
+    if (!part.empty() && llvm::all_of(part, llvm::isDigit))
+      return name.substr(0, length);
+    ++length;
+  }
+  return "";
+}
+
+double pc::pipeline::localBytes(Value value, MeshAttr mesh) {
+  double bytes = static_cast<double>(byteSize(value.getType()));
+  if (PlaceAttr place = placement(value); place && mesh)
+    for (int64_t d = 0, e = place.getDims().size(); d < e; ++d)
+      bytes /= static_cast<double>(mesh.size(place.axes(d)));
+  return bytes;
+}
+
+double pc::pipeline::secondsOnRank(Operation *op, MeshAttr mesh) {
+  Machine machine = Machine::cpu();
+  SmallVector<Value> values(op->getOperands());
+  llvm::append_range(values, op->getResults());
+  auto move = dyn_cast<MoveOpInterface>(op);
+  if (move && hasTraffic(move.getMoveKind()) && mesh) {
+    double most = 0, n = static_cast<double>(mesh.size(move.getMoveAxes()));
+    for (Value value : values)
+      most = std::max(most, localBytes(value, mesh));
+    double rounds = move.getMoveKind() == MoveKind::AllReduce ? 2 : 1;
+    return n < 2 ? 0 : machine.linkLatency + rounds * (n - 1) / n * most / machine.linkBandwidth;
+  }
+  double parts = 1;
+  for (Value value : values)
+    if (double local = localBytes(value, mesh); local > 0)
+      parts = std::max(parts, static_cast<double>(byteSize(value.getType())) / local);
+  return move ? 0 : secondsOf(op, machine) / parts;
+}
+
+bool pc::pipeline::isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp>(op); }
+
+namespace {
+
+/// Which layer an op belongs to, but for moves and casts, which are named for either side: they go with their operand.
+class UnitFinder {
+public:
+  UnitFinder(AccumulateOp accumulate, MeshAttr mesh)
+      : accumulate(accumulate), body(accumulate.getBody().front()), mesh(mesh) {}
+
+  Units run() {
+    SmallVector<Operation *> forward, backward, again;
+    for (Operation &op : body.without_terminator())
+      if (isa<SeedOp>(op) || !backward.empty())
+        backward.push_back(&op);
+      else
+        forward.push_back(&op);
+    // Between the passes stand copies of forward ops (pc-recompute) and what parameters need; they belong to readers.
+    llvm::DenseSet<Operation *> gradients;
+    llvm::erase_if(backward, [&](Operation *op) {
+      bool reached = isa<SeedOp>(op) || llvm::any_of(op->getOperands(), [&](Value value) {
+                       return gradients.contains(value.getDefiningOp());
+                     });
+      reached ? (void)gradients.insert(op) : again.push_back(op);
+      return !reached;
+    });
+    units.names.push_back("embedding");
+    for (Operation *op : forward)
+      if (std::string layer = layerOf(op); !isUnaryLinear(op) && !layer.empty())
+        if (number.try_emplace(layer, units.names.size()).second)
+          units.names.push_back(layer);
+    units.names.push_back("head");
+    int head = static_cast<int>(units.names.size()) - 1;
+    walk(forward, 0, head, [](int a, int b) { return std::max(a, b); });
+    walk(backward, head, 0, [](int a, int b) { return std::min(a, b); });
+    for (Operation *op : llvm::reverse(again)) {
+      int unit = 0; // of the reader that comes first
+      for (Operation *user : op->getUsers())
+        unit = std::max(unit, units.unit.lookup(user));
+      units.unit[op] = unit;
+    }
+    units.seconds.resize(units.names.size());
+    for (Operation &op : body.without_terminator())
+      units.seconds[units.unit[&op]] += secondsOnRank(&op, mesh);
+    countBytes(forward);
+    return std::move(units);
+  }
+
+private:
+  /// The number of the op's layer, or nothing.
+  std::optional<int> layerNumber(Operation *op) const {
+    auto it = isUnaryLinear(op) ? number.end() : number.find(layerOf(op));
+    return it == number.end() ? std::nullopt : std::optional(it->second);
+  }
+
+  /// Layers come one after another; what stands in front of all of them is `first`, what stands behind them `last`.
+  void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
+    Operation *end = nullptr;
+    for (Operation *op : ops)
+      if (layerNumber(op))
+        end = op;
+    int now = first;
+    bool behind = !end;
+    for (Operation *op : ops) {
+      std::optional<int> layer = layerNumber(op);
+      now = layer ? onward(now, *layer) : behind ? last : now;
+      behind |= op == end;
+      Operation *source = isUnaryLinear(op) ? op->getOperand(0).getDefiningOp() : nullptr;
+      auto it = source ? units.unit.find(source) : units.unit.end();
+      units.unit[op] = it != units.unit.end() ? it->second : now;
+    }
+  }
+
+  void countBytes(ArrayRef<Operation *> forward) {
+    units.held.resize(units.names.size());
+    units.fixed.resize(units.names.size());
+    llvm::DenseSet<Operation *> isForward(forward.begin(), forward.end());
+    for (Operation *op : forward)
+      for (Value value : op->getResults())
+        if (llvm::any_of(value.getUsers(),
+                         [&](Operation *user) { return !isForward.contains(user) && !isa<YieldOp>(user); }))
+          units.held[units.unit[op]] += localBytes(value, mesh);
+    // A parameter, and what is made of it outside, belongs to the units that read it.
+    llvm::DenseMap<Value, double> bytes;
+    std::map<std::string, double> states;
+    for (auto state : accumulate->getBlock()->getOps<StateOp>())
+      states[state.getParameter().str()] += localBytes(state.getValue(), mesh);
+    for (Operation *op = &accumulate->getBlock()->front(); op != accumulate; op = op->getNextNode()) {
+      if (auto parameter = dyn_cast<ParameterOp>(op))
+        bytes[parameter.getValue()] = 2 * localBytes(parameter.getValue(), mesh) + states[parameter.getName().str()];
+      else if (op->getNumOperands() == 1 && op->getNumResults() == 1 && bytes.count(op->getOperand(0)))
+        bytes[op->getResult(0)] = bytes[op->getOperand(0)] + localBytes(op->getResult(0), mesh);
+    }
+    std::set<std::pair<int, void *>> counted;
+    for (Operation *op : forward)
+      for (Value operand : op->getOperands())
+        if (auto it = bytes.find(operand); it != bytes.end())
+          if (counted.insert({units.unit[op], operand.getAsOpaquePointer()}).second)
+            units.fixed[units.unit[op]] += it->second;
+  }
+
+  AccumulateOp accumulate;
+  Block &body;
+  MeshAttr mesh;
+  Units units;
+  std::map<std::string, int> number;
+};
+
+} // namespace
+
+Units Units::find(AccumulateOp accumulate, MeshAttr mesh) { return UnitFinder(accumulate, mesh).run(); }
