@@ -156,6 +156,11 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
       return refuse("--data-parallel=naive keeps parameters and optimizer state on one rank, --zero=" + stage +
                     " splits them over the same axis '" + axis + "'; give one of the two");
     }
+    if (mode == "naive" && (flags.pipeline || sizeOf(flags.pipelineAxis))) {
+      status = PCRT_INFEASIBLE;
+      return refuse(
+          "--data-parallel=naive does not go with a pipeline, whose stages take microbatches one by one; ddp does");
+    }
     if (!sizeOf(axis))
       return refuse("--data-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
     if (axis != zeroAxis) { // ZeRO is data parallelism already
