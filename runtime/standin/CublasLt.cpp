@@ -107,6 +107,8 @@ static std::string check(Product &p) {
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && !hasBias(epilogue) && !hasBiasGradient(epilogue) &&
       epilogue != CUBLASLT_EPILOGUE_GELU && epilogue != CUBLASLT_EPILOGUE_GELU_AUX && !isGeluGradient(epilogue))
     return "epilogue " + std::to_string(epilogue);
+  if (options().fewEpilogues && epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_BIAS)
+    return "an epilogue other than the bias";
   if ((hasBias(epilogue) || hasBiasGradient(epilogue)) && desc.biasType != -1 && desc.biasType != p.d.type)
     return "a bias of another type than the result";
   if (hasAux(epilogue)) {

@@ -49,6 +49,7 @@ Options &pc::standin::options() {
     o->memoryBytes = number("PC_STANDIN_MEMORY", o->memoryBytes);
     o->inFlight = number("PC_STANDIN_IN_FLIGHT", o->inFlight);
     o->timeoutSeconds = number("PC_STANDIN_TIMEOUT", 0);
+    o->fewEpilogues = number("PC_STANDIN_FEW_EPILOGUES", 0);
     o->fault = parseFault();
     return o;
   }();

@@ -32,6 +32,7 @@ struct Options {
   int64_t memoryBytes = int64_t(64) << 30;
   int inFlight = 1;          ///< Collectives that a device runs at the same time, those of small communicators aside.
   double timeoutSeconds = 0; ///< Without progress anywhere, in a wait; 0: none.
+  bool fewEpilogues = false; ///< cuBLASLt has no epilogue but the bias.
   Fault fault;
 };
 
