@@ -264,15 +264,17 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
     }
     // Ranks that wait in a circle wait for ever. Looked at twice, so that it is not a picture of different moments.
     if (waited > 1 && waited > circle) {
-      std::string text = deadlock();
+      bool inCircle = waitsInCircle();
       uint64_t waits = 0;
       for (int i = 0; i < size(); ++i)
         waits += control.rank(i).waits.load();
-      if (!text.empty() && circle && waits == circleWaits) {
+      if (inCircle && circle && waits == circleWaits) {
+        std::string text;
+        waitsInCircle(&text);
         status = giveUp(PCRT_INTERNAL, "deadlock: " + text + "; the ranks run their moves in different orders");
         break;
       }
-      circleWaits = text.empty() ? ~uint64_t(0) : waits;
+      circleWaits = inCircle ? waits : ~uint64_t(0);
       circle = waited + 0.3;
     }
   }
@@ -286,26 +288,25 @@ ShmComm::Wait ShmComm::waitOf(int rank) {
   wait.flow = block.waitFlow.load();
   if (!wait.flow) {
     // Of the group only the number is known here.
-    static thread_local Group numbered;
     numbered.id = block.waitGroup.load();
     wait.group = &numbered;
   }
   return wait;
 }
 
-std::string ShmComm::deadlock() {
-  std::string text;
+bool ShmComm::waitsInCircle(std::string *text) {
   int at = rank();
   for (int steps = 0; steps < size(); ++steps) {
     Wait wait = waitOf(at);
     if (wait.peer < 0 || reached(wait))
-      return "";
-    text += (steps ? ", " : "") + rankName(at) + " waits for " + rankName(wait.peer) + " in " + doing(at, wait);
+      return false;
+    if (text)
+      *text += (steps ? ", " : "") + rankName(at) + " waits for " + rankName(wait.peer) + " in " + doing(at, wait);
     at = wait.peer;
     if (at == rank())
-      return text;
+      return true;
   }
-  return "";
+  return false;
 }
 
 pcrt_status ShmComm::compareKeys(const Group &group, uint64_t move) {

@@ -100,8 +100,9 @@ private:
   pcrt_status giveUp(pcrt_status status, const std::string &message);
   pcrt_status peerLost(const std::string &doing);
   pcrt_status timedOut(const Wait &wait);
-  /// The ranks that wait for each other in a circle that includes this one, described; empty if there is none.
-  std::string deadlock();
+  /// Whether ranks wait for each other in a circle that includes this one; appends to `text` who waits for whom in
+  /// what. Without a text it does not allocate: steps call it when a peer is late.
+  bool waitsInCircle(std::string *text = nullptr);
   /// What `rank` waits in, for messages; `wait.group` is used for its number alone.
   std::string doing(int rank, const Wait &wait);
 
@@ -125,6 +126,7 @@ private:
   ParallelFor workers;                              ///< Of the last move.
   std::vector<const char *> ins;                    ///< Sources and results of the current move, per member.
   std::vector<char *> outs;
+  Group numbered; ///< What waitOf knows of a group: its number.
   std::unique_ptr<ShmWatcher> watcher;
 };
 
