@@ -34,6 +34,8 @@ def train(options):
     stream = torch.from_numpy(np.fromfile(options.data, dtype="uint8")[: (options.steps + 1) * batch * length].astype("int64"))
     with open(options.out, "w") as out:
         for step in range(options.steps):
+            for group in optimizer.param_groups:
+                group["lr"] = options.lr * min(1, (step + 1) / max(options.warmup, 1))
             at = step * batch * length + torch.arange(batch)[:, None] * length + torch.arange(length)
             with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
                 logits = model(stream[at]).logits
@@ -71,6 +73,7 @@ def main():
     command.add_argument("--data", required=True)
     command.add_argument("--steps", type=int, default=100)
     command.add_argument("--lr", type=float, default=6e-4)
+    command.add_argument("--warmup", type=int, default=0)
     command.add_argument("--batch", type=int, default=8)
     command.add_argument("--length", type=int, default=256)
     command.add_argument("--precision", choices=["f32", "bf16"], required=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: bench/precision.sh [STEPS] [LR]
+# usage: bench/precision.sh [STEPS] [LR] [WARMUP]
 # How far training in bf16 lies from training in f32: examples/gpt2-14m on the demo's text, batch 8, T 256, AdamW, by this compiler and by
 # PyTorch (bf16 autocast), all from the same weights. Prints a table; 100 steps at 6e-4 unless told. At
 # that rate, without warm-up, training is chaotic after some 20 steps: a control shows how far f32 lies from f32 when the rate is 0.05 % larger.
@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 steps=${1:-100}
 lr=${2:-6e-4}
+warmup=${3:-0}
 
 scripts/build
 bin=$PWD/build/bin
@@ -23,7 +24,7 @@ find -L /usr/lib/llvm-22/include/llvm -name '*.h' -print0 | LC_ALL=C sort -z | x
 
 # train PRECISION LR NAME
 train() {
-  "$bin/pc-run" -n 1 "$work/$1" -- --data "text:$work/text" --init "$work/weights" --steps "$steps" --lr "$2" --clip 1.0 \
+  "$bin/pc-run" -n 1 "$work/$1" -- --data "text:$work/text" --init "$work/weights" --steps "$steps" --lr "$2" --lr-warmup "$warmup" --clip 1.0 \
     --metrics "$work/$3.jsonl" >/dev/null
 }
 
@@ -31,7 +32,7 @@ for precision in f32 bf16; do
   "$bin/pc-compile" "$work/model.mlir" -o "$work/$precision" --precision=$precision
   train $precision "$lr" ours.$precision
   "$venv/bin/python" bench/precision.py train --weights "$work/weights" --data "$work/text" --steps "$steps" \
-    --precision $precision --lr "$lr" --out "$work/torch.$precision.jsonl"
+    --precision $precision --lr "$lr" --warmup "$warmup" --out "$work/torch.$precision.jsonl"
 done
 train f32 "$(awk "BEGIN { print $lr * 1.0005 }")" ours.control
 "$venv/bin/python" bench/precision.py table "ours, bf16:$work/ours.bf16.jsonl:$work/ours.f32.jsonl" \

@@ -3,6 +3,7 @@
 // where they are first read, so that they live twice but briefly.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Autodiff/Passes.h"
+#include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -18,21 +19,6 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-
-/// The layer that an op belongs to: its source name through the first number ("h.3" of "h.3.mlp.c_fc"), or nothing.
-std::string layerOf(Operation *op) {
-  SmallVector<StringRef> parts;
-  std::string name = sourceName(op);
-  StringRef(name).split(parts, '.');
-  size_t length = 0;
-  for (StringRef part : parts) {
-    length += part.size();
-    if (!part.empty() && llvm::all_of(part, llvm::isDigit))
-      return name.substr(0, length);
-    ++length;
-  }
-  return "";
-}
 
 /// Whether the op costs more than reading its operands: a matrix product or attention.
 bool isExpensive(Operation *op) {
@@ -52,7 +38,7 @@ public:
       if (isa<SeedOp>(op))
         break;
       forward.insert(&op);
-      if (std::string layer = layerOf(&op); !layer.empty()) {
+      if (std::string layer = layerOf(sourceName(&op)).str(); !layer.empty()) {
         layers[layer].push_back(&op);
         layerOfOp[&op] = layer;
       }

@@ -4,6 +4,7 @@
 #include "BringMovesIn.h"
 #include "Problem.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Sharing.h"
 #include "pc/IR/Stages.h"
@@ -24,15 +25,10 @@ using namespace pc;
 
 namespace {
 
-/// What is gathered together: the name of a tensor up to its first number ("model.layers.3.mlp.up_proj.weight" belongs
-/// to "model.layers.3"), or the whole name.
+/// What is gathered together: the tensors of a layer, or a tensor of none.
 std::string unitName(StringRef tensor) {
-  SmallVector<StringRef> parts;
-  tensor.split(parts, '.');
-  for (auto [i, part] : llvm::enumerate(parts))
-    if (!part.empty() && llvm::all_of(part, llvm::isDigit))
-      return llvm::join(ArrayRef(parts).take_front(i + 1), ".");
-  return tensor.str();
+  StringRef layer = layerOf(tensor);
+  return (layer.empty() ? tensor : layer).str();
 }
 
 class BlockScheduler {
@@ -63,7 +59,8 @@ private:
   /// scheduled by itself, and all of them have to run these in one order.
   bool sends(Operation *op) const {
     auto move = dyn_cast_or_null<MoveOpInterface>(op);
-    return move && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) && hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1;
+    return move && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) &&
+           hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1;
   }
 
   /// An update only names its value, so those of moved values can come last, and nothing in the block waits for them.
@@ -116,8 +113,8 @@ private:
       item.unit = number(units, {name, gathers[source]++});
       item.patient = false;
     } else if (isa<AllGatherOp, PermuteOp>(op) && !item.patient) {
-      // A gather makes more than it takes, and what comes round a ring is one more value: it starts one product ahead of its place, not where its operand is made,
-      // which may be in the phase before.
+      // A gather makes more than it takes, and what comes round a ring is one more value: it starts one product ahead
+      // of its place, not where its operand is made, which may be in the phase before.
       int64_t product = item.place - 1;
       while (product > item.ready && flopsOf(ops[product]) == 0)
         --product;
@@ -206,7 +203,7 @@ private:
 
   Block &block;
   MeshAttr mesh;
-  StringAttr stageAxis; ///< null: one program for all ranks
+  StringAttr stageAxis;         ///< null: one program for all ranks
   SmallVector<Operation *> ops; ///< of the block, as it was
   llvm::DenseMap<Operation *, int64_t> position;
   int64_t numLate = 0; ///< updates behind everything else

@@ -4,6 +4,7 @@
 #include "StepTasks.h"
 
 #include "pc/Cost/Cost.h"
+#include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
 
 #include <set>
@@ -11,21 +12,6 @@
 using namespace mlir;
 using namespace pc;
 using namespace pc::pipeline;
-
-/// The layer that an op belongs to: its source name through the first number ("h.3" of "h.3.mlp.c_fc"), or nothing.
-static std::string layerOf(Operation *op) {
-  SmallVector<StringRef> parts;
-  std::string name = sourceName(op);
-  StringRef(name).split(parts, '.');
-  size_t length = 0;
-  for (StringRef part : parts) {
-    length += part.size();
-    if (!part.empty() && llvm::all_of(part, llvm::isDigit))
-      return name.substr(0, length);
-    ++length;
-  }
-  return "";
-}
 
 double pc::pipeline::localBytes(Value value, MeshAttr mesh) {
   double bytes = static_cast<double>(byteSize(value.getType()));
@@ -82,7 +68,7 @@ public:
     });
     units.names.push_back("embedding");
     for (Operation *op : forward)
-      if (std::string layer = layerOf(op); !isUnaryLinear(op) && !layer.empty())
+      if (std::string layer = layerOf(sourceName(op)).str(); !isUnaryLinear(op) && !layer.empty())
         if (number.try_emplace(layer, units.names.size()).second)
           units.names.push_back(layer);
     units.names.push_back("head");
@@ -105,7 +91,7 @@ public:
 private:
   /// The number of the op's layer, or nothing.
   std::optional<int> layerNumber(Operation *op) const {
-    auto it = isUnaryLinear(op) ? number.end() : number.find(layerOf(op));
+    auto it = isUnaryLinear(op) ? number.end() : number.find(layerOf(sourceName(op)).str());
     return it == number.end() ? std::nullopt : std::optional(it->second);
   }
 
