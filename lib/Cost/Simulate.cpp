@@ -230,7 +230,8 @@ LogicalResult Simulation::read(ModuleOp program) {
 void Simulation::readMemory(Block &body, Stage &stage) {
   Liveness liveness(body);
   std::vector<int64_t> change(liveness.size() + 1);
-  for (const PlacedBuffer &buffer : MemoryProfile(body).buffers())
+  MemoryProfile profile(body);
+  for (const PlacedBuffer &buffer : profile.buffers())
     if (buffer.kind == MemoryKind::Activation) {
       change[buffer.life.first] += buffer.bytes;
       change[buffer.life.last + 1] -= buffer.bytes;

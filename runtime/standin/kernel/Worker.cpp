@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <sys/mman.h>
 
 extern "C" {
@@ -27,6 +28,12 @@ Worker::Worker() : copies(maxThreads), started(maxThreads) {
   fibers = static_cast<Fiber *>(std::calloc(maxThreads, sizeof(Fiber)));
   stacks = reserve(size_t(maxThreads) * stackBytes);
   shared = reserve(sharedCapacity);
+}
+
+Worker::~Worker() {
+  munmap(stacks, size_t(maxThreads) * stackBytes);
+  munmap(shared, sharedCapacity);
+  std::free(fibers);
 }
 
 uint64_t Worker::draw() { // xorshift
@@ -226,9 +233,10 @@ std::string Worker::run(const KernelLaunch &request) {
 }
 
 std::string pc_run_kernel(const KernelLaunch &launch) {
-  static thread_local Worker *worker; // on the heap: little fits into a library's static thread-local block
+  static thread_local std::unique_ptr<Worker>
+      worker; // on the heap: little fits into a library's static thread-local block
   if (!worker)
-    worker = new Worker();
+    worker = std::make_unique<Worker>();
   return worker->run(launch);
 }
 

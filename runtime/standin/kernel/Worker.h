@@ -68,6 +68,9 @@ struct Worker {
   jmp_buf leave;
 
   Worker();
+  ~Worker();
+  Worker(const Worker &) = delete;
+  Worker &operator=(const Worker &) = delete;
   /// Runs all blocks; the fault or "".
   std::string run(const KernelLaunch &launch);
   void push(unsigned thread) { queue[tail++ % (2 * maxThreads)] = uint16_t(thread); }
