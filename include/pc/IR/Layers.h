@@ -1,0 +1,26 @@
+//===- Layers.h - Which layer a name belongs to ---------------------------------------------===//
+#ifndef PC_IR_LAYERS_H
+#define PC_IR_LAYERS_H
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include <algorithm>
+
+namespace pc {
+
+/// A Hugging Face name through its first number: "model.layers.3" of "model.layers.3.mlp.up_proj.weight"; empty where
+/// it has none. It is part of `name`.
+inline llvm::StringRef layerOf(llvm::StringRef name) {
+  for (size_t begin = 0; begin < name.size();) {
+    size_t end = std::min(name.find('.', begin), name.size());
+    if (end > begin && llvm::all_of(name.slice(begin, end), llvm::isDigit))
+      return name.take_front(end);
+    begin = end + 1;
+  }
+  return "";
+}
+
+} // namespace pc
+
+#endif
