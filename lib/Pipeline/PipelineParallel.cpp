@@ -84,6 +84,9 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     if (std::optional<Fault> fault = verify(problem, program, options))
       return fail("schedule '" + chosen->name + "': " + fault->kind + ": " + fault->text);
 
+    // A stage has some of the parameters; the key of each is its place among all.
+    for (auto [key, parameter] : llvm::enumerate(function.getOps<ParameterOp>()))
+      parameter.setKey(static_cast<int64_t>(key));
     FlowNumbers flows;
     StageWriter::Step step{module,  function, accumulate, cuts.at({problem.device.size(), problem.split}),
                            problem, slots,    flows};

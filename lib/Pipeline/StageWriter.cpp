@@ -47,15 +47,6 @@ Value StageWriter::outside(Value value) {
     mapping.map(operand, outside(operand));
   OpBuilder top = OpBuilder::atBlockBegin(&function.getBody().front());
   Operation *clone = top.clone(*op, mapping);
-  if (auto parameter = dyn_cast<ParameterOp>(clone)) {
-    int64_t key = 0;
-    for (ParameterOp other : step.function.getOps<ParameterOp>()) {
-      if (other == op)
-        break;
-      ++key;
-    }
-    parameter.setKey(key);
-  }
   header.push_back({op, clone});
   for (auto [original, result] : llvm::zip_equal(op->getResults(), clone->getResults()))
     leaves[original] = result;
