@@ -6,7 +6,7 @@
 // of it at a pace of its own.
 //
 //===----------------------------------------------------------------------===//
-#include "comm/Comm.h"
+#include "ThisRank.h"
 
 #include <chrono>
 #include <cstdio>
@@ -17,19 +17,6 @@
 #include <thread>
 
 using namespace pcrt;
-
-static thread_local Comm *comm = nullptr;
-
-[[noreturn]] static void leave(pcrt_status status, const std::string &message) {
-  fprintf(stderr, "error: rank %d: %s\n", comm->rank(), message.c_str());
-  comm->abort(status, message.c_str());
-  _Exit(status);
-}
-
-static void require(pcrt_status status) {
-  if (status != PCRT_OK)
-    leave(status, comm->error());
-}
 
 namespace {
 

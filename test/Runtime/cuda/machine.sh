@@ -16,11 +16,9 @@ failed=0 passed=0
 unset PCRT_CUDA_LIBRARIES CUDA_HOME CUDA_PATH VIRTUAL_ENV LD_LIBRARY_PATH
 export PCRT_CACHE_DIR=
 
-# expect CODE REGEX NAME COMMAND...: the command ends with CODE and says REGEX (in one error message, unless it succeeds).
-expect() {
-  local code=$1 regex=$2 name=$3 got=0
-  shift 3
-  timeout 60 "$@" >out 2>err || got=$?
+# judge CODE REGEX NAME GOT: whether a command that ended with GOT, and wrote the files out and err, did what was expected.
+judge() {
+  local code=$1 regex=$2 name=$3 got=$4
   cat out err >both
   if ((got == code)) && grep -Eq -- "$regex" both && (((code == 0) || $(grep -c 'error: ' err) == 1)); then
     passed=$((passed + 1))
@@ -29,6 +27,14 @@ expect() {
   echo "FAILED $name: exit $got, not $code, or no single message with '$regex':"
   head -5 both
   failed=$((failed + 1))
+}
+
+# expect CODE REGEX NAME COMMAND...: the command ends with CODE and says REGEX (in one error message, unless it succeeds).
+expect() {
+  local code=$1 regex=$2 name=$3 got=0
+  shift 3
+  timeout 60 "$@" >out 2>err || got=$?
+  judge "$code" "$regex" "$name" "$got"
 }
 
 # What the files need beside themselves.
@@ -53,7 +59,7 @@ if ! unshare -r chroot root /cuda-program-1-1-1 --info >/dev/null 2>err; then
 else
   in_root() { env -i PCRT_CACHE_DIR= LD_LIBRARY_PATH=/lib:/lib64 "${variables[@]}" "$(command -v unshare)" -r "$(command -v chroot)" root "$@"; }
 fi
-# in FAKE [VARIABLE=VALUE...] -- ...: expect, in the root, with libraries from there.
+# check CODE REGEX NAME [VARIABLE=VALUE...] -- COMMAND...: expect, in the root.
 check() {
   local code=$1 regex=$2 name=$3
   shift 3
@@ -65,14 +71,7 @@ check() {
   shift
   local got=0
   in_root "$@" >out 2>err || got=$?
-  cat out err >both
-  if ((got == code)) && grep -Eq -- "$regex" both && (((code == 0) || $(grep -c 'error: ' err) == 1)); then
-    passed=$((passed + 1))
-    return
-  fi
-  echo "FAILED $name: exit $got, not $code, or no single message with '$regex':"
-  head -5 both
-  failed=$((failed + 1))
+  judge "$code" "$regex" "$name" "$got"
 }
 run=(/cuda-program-1-1-1 --data text:/data --steps 3)
 fake=PCRT_CUDA_LIBRARIES=standin:/cuda-fake.so
