@@ -8,8 +8,7 @@
 
 using namespace mlir;
 
-LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, bool cuda,
-                                  StringRef output) {
+LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, bool cuda, StringRef output) {
   SmallString<256> runtime(libraries);
   llvm::sys::path::append(runtime, "libpcrt.a");
   SmallString<256> noOneDnn(libraries);

@@ -38,8 +38,8 @@ static std::unique_ptr<llvm::TargetMachine> hostMachine(bool portable, std::stri
   for (const auto &feature : any ? llvm::StringMap<bool>() : llvm::sys::getHostCPUFeatures())
     features += (features.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, any ? "x86-64-v3" : llvm::sys::getHostCPUName(), features, llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt,
-      llvm::CodeGenOptLevel::Aggressive));
+      triple, any ? "x86-64-v3" : llvm::sys::getHostCPUName(), features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t lanes) {

@@ -47,7 +47,8 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
   std::string self = llvm::sys::fs::getMainExecutable(nullptr, &anchor);
   SmallString<256> libraries(llvm::sys::path::parent_path(llvm::sys::path::parent_path(self)));
   llvm::sys::path::append(libraries, "lib");
-  bool ok = succeeded(embedImages(module, options.archs, options.standIn)) && succeeded(emitObject(module, options.cuda ? 8 : nativeLanes(), options.cuda, object)) &&
+  bool ok = succeeded(embedImages(module, options.archs, options.standIn)) &&
+            succeeded(emitObject(module, options.cuda ? 8 : nativeLanes(), options.cuda, object)) &&
             succeeded(linkExecutable(module, object, libraries, options.cuda, options.output));
   llvm::sys::fs::remove(object);
   return ok ? PCRT_OK : PCRT_RESOURCE;

@@ -101,7 +101,8 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
 
   case Phase::Kernels:
     if (options.cuda)
-      return {{"pc-generate-kernels{" + cudaOptions(options) + (options.checkKernels ? " check-kernels}" : "}"), PCRT_INTERNAL}};
+      return {{"pc-generate-kernels{" + cudaOptions(options) + (options.checkKernels ? " check-kernels}" : "}"),
+               PCRT_INTERNAL}};
     return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) +
                  (nativeRoundsToBf16() ? " rounds-to-bf16" : "") + "}",
              PCRT_INTERNAL}};

@@ -321,8 +321,9 @@ private:
   /// Every microbatch of `chunks` once, and nothing else.
   LogicalResult isWhole(Operation *op, const State &sum, const std::set<int> &chunks) {
     auto refuse = [&](int chunk, int microbatch, int count) {
-      return op->emitOpError() << "of " << sourceName(op) << " reads a sum that holds microbatch " << microbatch << " of chunk " << chunk
-                               << " (stage " << all.stageOf(chunk) << ") " << count << " times, not once (P6)";
+      return op->emitOpError() << "of " << sourceName(op) << " reads a sum that holds microbatch " << microbatch
+                               << " of chunk " << chunk << " (stage " << all.stageOf(chunk) << ") " << count
+                               << " times, not once (P6)";
     };
     for (int chunk : chunks)
       for (int i = 0; i < all.problem.microbatches; ++i) {
@@ -332,8 +333,9 @@ private:
       }
     for (const auto &[part, count] : sum.parts)
       if (!chunks.count(part.first))
-        return op->emitOpError() << "of " << sourceName(op) << " reads a sum that holds a part of chunk " << part.first << " (stage "
-                                 << all.stageOf(part.first) << "), which does not read the parameter (P6)";
+        return op->emitOpError() << "of " << sourceName(op) << " reads a sum that holds a part of chunk " << part.first
+                                 << " (stage " << all.stageOf(part.first)
+                                 << "), which does not read the parameter (P6)";
     return success();
   }
 

@@ -29,16 +29,19 @@ static Flag<bool> sequenceParallel("sequence-parallel",
                                    cl::desc("Split the sequence where tensor parallelism is whole"), cl::cat(category));
 static Flag<std::string> zero("zero", cl::desc("ZeRO stage, 0 to 3, over axis dp or stage:axis"), cl::init("0"),
                               cl::cat(category));
-static Flag<std::string> pipeline("pipeline",
-                                  cl::desc("Pipeline schedule over axis pp: naive, gpipe, 1f1b (default), 1f1b-eager, interleaved[:chunks], "
-                                           "zb-h1, zb-h2, zb-v, auto, or a file of tasks"),
-                                  cl::cat(category));
+static Flag<std::string>
+    pipeline("pipeline",
+             cl::desc("Pipeline schedule over axis pp: naive, gpipe, 1f1b (default), 1f1b-eager, interleaved[:chunks], "
+                      "zb-h1, zb-h2, zb-v, auto, or a file of tasks"),
+             cl::cat(category));
 static Flag<std::string> pipelineAxis("pipeline-axis", cl::desc("The mesh axis of stages (default pp)"), cl::init("pp"),
                                       cl::cat(category));
-static Flag<std::string> stages("stages", cl::desc("Layers of the stages: by cost (default), layers, or numbers: 3,5,4"),
+static Flag<std::string> stages("stages",
+                                cl::desc("Layers of the stages: by cost (default), layers, or numbers: 3,5,4"),
                                 cl::init("cost"), cl::cat(category));
 static Flag<int64_t> microbatches("microbatches", cl::desc("Microbatches per step"), cl::init(1), cl::cat(category));
-static Flag<int64_t> interleave("interleave", cl::desc("Chunks per stage of --pipeline=interleaved"), cl::init(1), cl::cat(category));
+static Flag<int64_t> interleave("interleave", cl::desc("Chunks per stage of --pipeline=interleaved"), cl::init(1),
+                                cl::cat(category));
 static Flag<std::string> recompute("recompute", cl::desc("none, selective or full"), cl::init("none"),
                                    cl::cat(category));
 static Flag<std::string> precision("precision", cl::desc("f32 or bf16"), cl::init("f32"), cl::cat(category));
@@ -46,22 +49,26 @@ static Flag<std::string> optimizer("optimizer", cl::desc("adamw (default) or sgd
                                    cl::cat(category));
 static Flag<std::string> plan("plan", cl::desc("A plan file in place of the strategy flags"), cl::cat(category));
 static Flag<std::string> target("target", cl::desc("cpu (default) or cuda"), cl::init("cpu"), cl::cat(category));
-static cl::list<std::string> archs("arch", cl::desc("GPU architectures (default: sm_80,sm_90a,sm_100a)"), cl::CommaSeparated,
-                                   cl::cat(category));
-static Flag<std::string> attention("attention", cl::desc("CUDA: library (cuDNN, default; bf16 only) or generated"), cl::init("library"),
-                                   cl::cat(category));
-static Flag<bool> checkKernels("check-kernels", cl::desc("CUDA, one rank: PROGRAM --check-kernels compares its kernels with the CPU's"),
+static cl::list<std::string> archs("arch", cl::desc("GPU architectures (default: sm_80,sm_90a,sm_100a)"),
+                                   cl::CommaSeparated, cl::cat(category));
+static Flag<std::string> attention("attention", cl::desc("CUDA: library (cuDNN, default; bf16 only) or generated"),
+                                   cl::init("library"), cl::cat(category));
+static Flag<bool> checkKernels("check-kernels",
+                               cl::desc("CUDA, one rank: PROGRAM --check-kernels compares its kernels with the CPU's"),
                                cl::cat(category));
-static Flag<bool> standIn("stand-in", cl::desc("Also an image for the stand-in of the CUDA driver (for tests)"), cl::cat(category));
+static Flag<bool> standIn("stand-in", cl::desc("Also an image for the stand-in of the CUDA driver (for tests)"),
+                          cl::cat(category));
 static Flag<std::string> emitPlan("emit-plan", cl::desc("Write the plan that the flags mean"), cl::value_desc("file"),
                                   cl::cat(category));
 static Flag<std::string> report("report", cl::desc("Write predicted memory and traffic (.json, or a page: .html)"),
                                 cl::value_desc("file"), cl::cat(category));
-static Flag<int64_t> bucketBytes("bucket-bytes", cl::desc("Payload of moves that are started together (default 25 MiB)"),
+static Flag<int64_t> bucketBytes("bucket-bytes",
+                                 cl::desc("Payload of moves that are started together (default 25 MiB)"),
                                  cl::init(25 << 20), cl::cat(category));
 static Flag<int64_t> prefetch("prefetch", cl::desc("Units of split parameters that are gathered ahead (default 1)"),
                               cl::init(1), cl::cat(category));
-static Flag<int64_t> prefetchBytes("prefetch-bytes", cl::desc("Most bytes of a gathered unit and those ahead of it (default: any)"),
+static Flag<int64_t> prefetchBytes("prefetch-bytes",
+                                   cl::desc("Most bytes of a gathered unit and those ahead of it (default: any)"),
                                    cl::init(0), cl::cat(category));
 static Flag<int64_t> memoryLimit("memory-limit", cl::desc("Refuse a plan that needs more bytes per rank"), cl::init(0),
                                  cl::cat(category));
