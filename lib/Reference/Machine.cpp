@@ -1,0 +1,423 @@
+//===- Machine.cpp - One op after the other, on all ranks -------------------------------------===//
+#include "Machine.h"
+
+#include "pc/Reference/Evaluate.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
+#include <cstring>
+
+using namespace mlir;
+using namespace pc;
+
+LogicalResult Machine::run() {
+  if (failed(begin()) || failed(resume()))
+    return failure();
+  return finish();
+}
+
+LogicalResult Machine::begin() {
+  at = &function.getBody().front().front();
+  return failure(
+      store.hasArena() &&
+      function.walk([&](Operation *op) { return WalkResult(isLeaf(op) ? runLeaf(op) : success()); }).wasInterrupted());
+}
+
+LogicalResult Machine::resume() {
+  for (; at && canRun(at); at = at->getNextNode())
+    if (!at->hasTrait<OpTrait::IsTerminator>() && !(store.hasArena() && isLeaf(at)) && failed(runOp(at)))
+      return failure();
+  return success();
+}
+
+LogicalResult Machine::finish() {
+  for (UpdateOp update : updates)
+    if (failed(collectUpdate(update, leafOf(update)->getResult(0))))
+      return failure();
+  return success();
+}
+
+bool Machine::isLeaf(Operation *op) {
+  return isa<ParameterOp, StateOp, InputOp, RopeTableOp, ConstantOp, BlockOffsetOp>(op);
+}
+
+LogicalResult Machine::runBlock(Block &block) {
+  for (Operation &op : block)
+    if (!op.hasTrait<OpTrait::IsTerminator>() && !(store.hasArena() && isLeaf(&op)) && failed(runOp(&op)))
+      return failure();
+  return success();
+}
+
+bool Machine::canRun(Operation *op) {
+  if (!link)
+    return true;
+  if (auto send = dyn_cast<SendOp>(op))
+    return link->canSend(stage, send);
+  if (auto receive = dyn_cast<ReceiveOp>(op))
+    return link->canReceive(stage, receive);
+  if (auto move = dyn_cast<MoveOpInterface>(op); move && link->isOver(move)) {
+    contribute(move, op->getOperand(0));
+    return link->isComplete(move, callOf[move]);
+  }
+  if (auto wait = dyn_cast<WaitOp>(op))
+    return llvm::all_of(wait.getStart().getMoves(), [&](MoveOpInterface move) {
+      return !link->isOver(move) || link->isComplete(move, callOf[move]);
+    });
+  return true;
+}
+
+void Machine::contribute(MoveOpInterface move, Value input) {
+  if (auto [it, first] = callOf.try_emplace(move, 0); first)
+    it->second = link->contribute(stage, move, store.get(input));
+}
+
+FailureOr<RankTensors> Machine::apply(MoveOpInterface move, Value input) {
+  if (link && link->isOver(move))
+    return link->result(stage, move, callOf[move]);
+  return ranks.apply(move, store.get(input));
+}
+
+LogicalResult Machine::runOp(Operation *op) {
+  auto dispatch = [&]() -> LogicalResult {
+    if (auto accumulate = dyn_cast<AccumulateOp>(op))
+      return runAccumulate(accumulate);
+    if (auto fusion = dyn_cast<FusionOp>(op))
+      return runFusion(fusion);
+    if (auto update = dyn_cast<UpdateOp>(op))
+      return runUpdate(update);
+    if (auto output = dyn_cast<OutputOp>(op))
+      return runOutput(output);
+    if (auto move = dyn_cast<MoveOpInterface>(op)) {
+      if (erased)
+        return set(op->getResult(0), store.get(op->getOperand(0)));
+      FailureOr<RankTensors> moved = apply(move, op->getOperand(0));
+      return failed(moved) ? failure() : set(op->getResult(0), std::move(*moved));
+    }
+    if (isa<SendOp, ReceiveOp, TaskOp, MicrobatchOp, AddendOp>(op))
+      return runStageOp(op);
+    if (auto start = dyn_cast<StartOp>(op))
+      return runStart(start);
+    if (auto wait = dyn_cast<WaitOp>(op))
+      return runWait(wait);
+    return isLeaf(op) || isa<SeedOp>(op) ? runLeaf(op) : compute(op);
+  };
+  if (failed(dispatch()))
+    return failure();
+  for (Value result : op->getResults())
+    if (!isa<TicketType>(result.getType()) && failed(check(op, result)))
+      return failure();
+  return success();
+}
+
+LogicalResult Machine::set(Value value, RankTensors tensors) {
+  auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
+  if (rounds && (!inFusion || llvm::any_of(value.getUsers(), yielded)) &&
+      cast<RankedTensorType>(value.getType()).getElementType().isBF16())
+    for (Tensor &tensor : tensors)
+      llvm::transform(tensor.data, tensor.data.begin(), roundToBf16);
+  if (store.set(value, std::move(tensors)))
+    return success();
+  return emitError(value.getLoc()) << "a value of type " << value.getType() << " lies outside of the arena";
+}
+
+LogicalResult Machine::runLeaf(Operation *leaf) {
+  if (auto offset = dyn_cast<BlockOffsetOp>(leaf)) {
+    RankTensors tensors(ranks.count());
+    for (auto [rank, tensor] : llvm::enumerate(tensors))
+      tensor[0] = ranks.index(rank, axisList(offset.getAxes())) * offset.getBlock();
+    return set(offset.getValue(), std::move(tensors));
+  }
+  FailureOr<Tensor> global = feeds.read(leaf);
+  if (failed(global))
+    return failure();
+  if (options.feed)
+    options.feed(leaf, *global);
+  Value value = leaf->getResult(0);
+  return set(value, ranks.split(*global, layoutOf(leaf, value).place));
+}
+
+LogicalResult Machine::compute(Operation *op) {
+  EvaluateContext context;
+  for (Type type : op->getResultTypes())
+    context.shapes.push_back(localShape(type));
+  SmallVector<const RankTensors *> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(&store.get(operand));
+  SmallVector<RankTensors> outs(op->getNumResults());
+  for (int64_t rank = 0; rank < ranks.count(); ++rank) {
+    SmallVector<const Tensor *> in;
+    for (const RankTensors *operand : operands)
+      in.push_back(&(*operand)[rank]);
+    context.offset = offsetOf(op, rank);
+    auto tensors = evaluate(op, in, context);
+    if (failed(tensors))
+      return failure();
+    for (auto [i, tensor] : llvm::enumerate(*tensors)) {
+      if (tensor.shape != context.shapes[i])
+        return op->emitOpError() << "result " << i << " has another shape on rank " << rank << " than its type says";
+      outs[i].push_back(std::move(tensor));
+    }
+  }
+  for (auto [result, tensors] : llvm::zip_equal(op->getResults(), outs))
+    if (failed(set(result, std::move(tensors))))
+      return failure();
+  return success();
+}
+
+int64_t Machine::offsetOf(Operation *op, int64_t rank) {
+  auto offset = [&](Value operand, Value indexed, int64_t dim) -> int64_t {
+    if (operand)
+      return store.get(operand)[rank][0];
+    PlaceAttr place = erased ? PlaceAttr() : placement(indexed);
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(indexed.getType()).getShape();
+    return ranks.blockStart(rank, shape, place)[dim < 0 ? dim + shape.size() : dim];
+  };
+  return llvm::TypeSwitch<Operation *, int64_t>(op)
+      .Case([&](IotaOp iota) { return offset(iota.getOffset(), iota.getValue(), 0); })
+      .Case([&](EmbeddingOp e) { return offset(e.getOffset(), e.getTable(), 0); })
+      .Case([&](EmbeddingGradOp e) { return offset(e.getOffset(), e.getResult(), 0); })
+      .Case([&](PickOp pick) { return offset(pick.getOffset(), pick.getLogits(), -1); })
+      .Case([&](CrossEntropyGradOp e) { return offset(e.getOffset(), e.getLogits(), -1); })
+      .Case([&](MaskPaddingOp mask) { return offset(mask.getOffset(), mask.getX(), -1); })
+      .Case<AttentionOp, AttentionGradOp>([&](auto attention) -> int64_t {
+        Value sees = attention.getSees();
+        return sees && cast<RankedTensorType>(sees.getType()).getRank() ? 0 : offset(sees, attention.getQ(), 1);
+      })
+      .Default([](Operation *) { return 0; });
+}
+
+/// Part `m` of every rank's stack.
+static RankTensors element(ArrayRef<Tensor> stacks, int64_t m) {
+  RankTensors elements;
+  for (const Tensor &stack : stacks) {
+    Shape start(stack.rank(), 0), sizes = stack.shape;
+    start[0] = m;
+    sizes[0] = 1;
+    elements.push_back(stack.box(start, sizes));
+    elements.back().shape.erase(elements.back().shape.begin());
+  }
+  return elements;
+}
+
+LogicalResult Machine::runStageOp(Operation *op) {
+  if (auto microbatch = dyn_cast<MicrobatchOp>(op))
+    return set(microbatch.getElement(), element(store.get(microbatch.getStack()), microbatch.getIndex()));
+  if (auto addend = dyn_cast<AddendOp>(op))
+    return set(addend.getResult(), store.get(addend.getX()));
+  if (isa<TaskOp>(op))
+    return success();
+  if (!link)
+    return op->emitOpError() << "needs the programs of all stages";
+  if (auto send = dyn_cast<SendOp>(op)) {
+    link->send(stage, send, store.get(send.getX()));
+    return success();
+  }
+  auto receive = cast<ReceiveOp>(op);
+  FailureOr<RankTensors> tensors = link->receive(stage, receive);
+  return failed(tensors) ? failure() : set(receive.getValue(), std::move(*tensors));
+}
+
+LogicalResult Machine::runAccumulate(AccumulateOp accumulate) {
+  Block &body = accumulate.getBody().front();
+  int64_t microbatches = accumulate.getMicrobatches();
+  if (microbatches > 1) // the sums have their homes from the start
+    for (Value result : accumulate.getResults())
+      if (failed(set(result, RankTensors(ranks.count(), Tensor(localShape(result.getType()))))))
+        return failure();
+  for (int64_t m = 0; m < microbatches; ++m) {
+    for (auto [argument, input] : llvm::zip_equal(body.getArguments(), accumulate.getInputs()))
+      store.setElement(argument, element(store.get(input), m), m);
+    if (failed(runBlock(body)))
+      return failure();
+    for (auto [result, value] : llvm::zip_equal(accumulate.getResults(), body.getTerminator()->getOperands())) {
+      RankTensors sum = store.get(value);
+      if (microbatches > 1)
+        for (auto [s, before] : llvm::zip_equal(sum, store.get(result)))
+          for (int64_t i = 0; i < s.size(); ++i)
+            s[i] += before[i];
+      if (failed(set(result, std::move(sum))))
+        return failure();
+    }
+  }
+  return success();
+}
+
+LogicalResult Machine::runFusion(FusionOp fusion) {
+  Block &body = fusion.getBody().front();
+  for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs()))
+    store.setElement(argument, store.get(input), 0);
+  inFusion = true;
+  LogicalResult ran = runBlock(body);
+  inFusion = false;
+  if (failed(ran))
+    return failure();
+  SmallVector<RankTensors> outs; // all of them are read before one is written
+  for (Value value : body.getTerminator()->getOperands())
+    outs.push_back(store.get(value));
+  for (auto [result, tensors] : llvm::zip_equal(fusion.getResults(), outs))
+    if (failed(set(result, std::move(tensors))))
+      return failure();
+  return success();
+}
+
+LogicalResult Machine::runStart(StartOp start) {
+  WaitOp wait = start.getWait();
+  std::vector<RankTensors> &results = inFlight[start];
+  results.clear();
+  for (auto [move, input] : llvm::zip_equal(start.getMoves(), start.getInputs())) {
+    bool overStages = link && link->isOver(move);
+    if (overStages) // its result is there when the wait runs
+      contribute(move, input);
+    results.push_back(overStages ? store.get(input) : ranks.apply(move, store.get(input)));
+  }
+  for (Value result : wait->getResults())
+    if (store.hasArena() &&
+        failed(set(result, RankTensors(ranks.count(), Tensor(localShape(result.getType()), std::nan(""))))))
+      return failure();
+  return success();
+}
+
+/// Bit by bit.
+static bool isSame(const RankTensors &a, const RankTensors &b) {
+  return llvm::all_of(llvm::zip_equal(a, b), [](auto pair) {
+    auto &[x, y] = pair;
+    return x.data.size() == y.data.size() && !std::memcmp(x.data.data(), y.data.data(), x.data.size() * sizeof(double));
+  });
+}
+
+LogicalResult Machine::runWait(WaitOp wait) {
+  StartOp start = wait.getStart();
+  std::vector<RankTensors> results = inFlight.lookup(start);
+  for (auto [i, move] : llvm::enumerate(start.getMoves())) {
+    Value input = start.getInputs()[i], result = wait.getResult(i);
+    bool inPlace = store.hasArena() && store.homeOf(input) == store.homeOf(result);
+    if (store.hasArena())
+      for (const Tensor &tensor : store.get(result))
+        if (!llvm::all_of(tensor.data, [](double x) { return std::isnan(x); }))
+          return wait.emitOpError() << "finds its result " << i << " written while the move was under way";
+    bool overStages = link && link->isOver(move);
+    if (!inPlace && !isSame(overStages ? store.get(input) : ranks.apply(move, store.get(input)), results[i]))
+      return wait.emitOpError() << "finds input " << i << " of its start changed while the move was under way";
+    if (!overStages)
+      continue;
+    FailureOr<RankTensors> moved = apply(move, input);
+    if (failed(moved))
+      return failure();
+    results[i] = std::move(*moved);
+  }
+  for (auto [result, tensors] : llvm::zip_equal(wait->getResults(), results))
+    if (failed(set(result, std::move(tensors))))
+      return failure();
+  return success();
+}
+
+Operation *Machine::leafOf(UpdateOp update) {
+  Operation *leaf = nullptr;
+  function.walk([&](Operation *op) {
+    if (auto p = dyn_cast<ParameterOp>(op); p && !update.getParameter() && p.getName() == update.getName())
+      leaf = op;
+    if (auto s = dyn_cast<StateOp>(op);
+        s && update.getParameter() && s.getName() == update.getName() && s.getParameter() == *update.getParameter())
+      leaf = op;
+  });
+  return leaf;
+}
+
+LogicalResult Machine::runUpdate(UpdateOp update) {
+  Operation *leaf = leafOf(update);
+  if (!leaf)
+    return update.emitOpError() << "sets '" << update.getName() << "', which is no parameter or state of this program";
+  if (!store.hasArena())
+    return collectUpdate(update, update.getValue());
+  updates.push_back(update);
+  return set(leaf->getResult(0), store.get(update.getValue()));
+}
+
+LogicalResult Machine::collectUpdate(UpdateOp update, Value value) {
+  StringRef parameter = update.getParameter().value_or(update.getName());
+  std::string name = ("update " + update.getName()).str();
+  if (update.getParameter())
+    name += (" of " + *update.getParameter()).str();
+  Operation *leaf = leafOf(update); // in local programs only the leaf knows where the value lies
+  return collect(update, value, layoutOf(leaf, leaf->getResult(0)), name, feeds.validShape(parameter));
+}
+
+LogicalResult Machine::runOutput(OutputOp output) {
+  std::string name = (stringifyOutputKind(output.getKind()) + " " + output.getName()).str();
+  Shape valid(output.getValid().value_or(ArrayRef<int64_t>()));
+  return collect(output, output.getValue(), layoutOf(output, output.getValue()), name,
+                 output.getValid() ? &valid : nullptr);
+}
+
+LogicalResult Machine::collect(Operation *op, Value value, const LeafLayout &layout, const std::string &name,
+                               const Shape *valid) {
+  double disagreement = 0;
+  const RankTensors &parts = store.get(value);
+  if (parts[0].shape != ranks.localShape(layout.global, layout.place))
+    return op->emitOpError() << "value does not have the shape of a rank's block of " << name;
+  Tensor whole = ranks.assemble(parts, layout.global, layout.place, disagreement);
+  if (disagreement > options.tolerance)
+    return op->emitOpError() << "ranks disagree about " << name << ": relative difference "
+                             << llvm::formatv("{0:e}", disagreement).str();
+  if (valid)
+    whole = whole.box(Shape(valid->size(), 0), *valid);
+  if (auto output = dyn_cast<OutputOp>(op); output && output.getKind() == OutputKind::Logits)
+    whole = reorderSequence(op, whole, 1, /*back=*/true);
+  Tensor *before = find(results, name);
+  if (!before) {
+    results.push_back({name, std::move(whole)});
+    return success();
+  }
+  auto output = dyn_cast<OutputOp>(op); // seen once per microbatch
+  bool perMicrobatch = isa<AccumulateOp>(op->getParentOp()) || link;
+  if (!output || !perMicrobatch)
+    return op->emitOpError() << "gives '" << name << "' a second time";
+  Tensor &seen = *before;
+  if (output.getKind() == OutputKind::Logits) {
+    seen.data.insert(seen.data.end(), whole.data.begin(), whole.data.end());
+    seen.shape[0] += whole.shape[0];
+  } else {
+    for (int64_t i = 0; i < seen.size(); ++i)
+      seen[i] += whole[i];
+  }
+  return success();
+}
+
+LogicalResult Machine::check(Operation *op, Value value) {
+  if (record)
+    record->push_back(store.get(value)[0]);
+  if (options.observe && ranks.count() == 1 && (record || !expected))
+    options.observe(value, store.get(value)[0]);
+  double disagreement = 0;
+  if (link && placement(value)) // nothing to compare with but each other
+    ranks.assemble(store.get(value), cast<RankedTensorType>(value.getType()).getShape(), placement(value),
+                   disagreement);
+  if (disagreement > options.tolerance)
+    return op->emitOpError() << "ranks of a stage disagree about a value that they should share: relative difference "
+                             << llvm::formatv("{0:e}", disagreement).str() << ", type " << value.getType();
+  if (!expected)
+    return success();
+  const Tensor &whole = (*expected)[next++];
+  Tensor found = ranks.assemble(store.get(value), whole.shape, placement(value), disagreement);
+  double difference = largestDifference(whole, found);
+  if (disagreement > options.tolerance)
+    return op->emitOpError() << "ranks disagree about a value that they should share: relative difference "
+                             << llvm::formatv("{0:e}", disagreement).str() << ", type " << value.getType();
+  if (difference > options.tolerance && !rounds)
+    return op->emitOpError() << "differs on " << ranks.count() << " ranks from one device: relative difference "
+                             << llvm::formatv("{0:e}", difference).str() << ", type " << value.getType();
+  return success();
+}
+
+LeafLayout Machine::layoutOf(Operation *op, Value value) const {
+  LeafLayout layout = leafLayout(op, value);
+  if (erased)
+    layout.place = {};
+  return layout;
+}
+
+Shape Machine::localShape(Type type) const {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();
+  return erased ? Shape(shape) : ranks.localShape(shape, placement(type));
+}

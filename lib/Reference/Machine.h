@@ -1,0 +1,101 @@
+//===- Machine.h - Runs one function on all ranks in lock step --------------------------------===//
+#ifndef PC_REFERENCE_MACHINE_H
+#define PC_REFERENCE_MACHINE_H
+
+#include "StageLink.h"
+#include "Store.h"
+#include "pc/Reference/Feeds.h"
+#include "pc/Reference/Interpreter.h"
+#include "pc/Reference/Ranks.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace pc {
+using namespace mlir;
+
+/// A function, the values of all ranks, and the next op.
+class Machine {
+public:
+  /// With `erased`, moves and placements are ignored, as on one device. `arenaBytes`: see Store.
+  Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased,
+          int64_t arenaBytes)
+      : function(function), options(options), rounds(!options.exact && hasBf16(function->getParentOfType<ModuleOp>())),
+        feeds(feeds), ranks(ranks), erased(erased), store(ranks.count(), arenaBytes) {}
+
+  std::vector<Tensor> *record = nullptr;         ///< where to leave the trace
+  const std::vector<Tensor> *expected = nullptr; ///< what to compare with
+  StageLink *link = nullptr;                     ///< of programs of stages
+  int stage = 0;
+
+  LogicalResult run();
+  /// With an arena, leaves are in their places before the step begins, and updates must be there when it ends.
+  LogicalResult begin();
+  /// Runs until the end, or until an op must wait for another stage: `waitingAt`.
+  LogicalResult resume();
+  /// The op that cannot run yet; null at the end.
+  Operation *waitingAt() const { return at; }
+  LogicalResult finish();
+  Results takeResults() { return std::move(results); }
+
+private:
+  static bool isLeaf(Operation *op);
+
+  // How ops run, by kind.
+  LogicalResult runBlock(Block &block);
+  LogicalResult runOp(Operation *op);
+  LogicalResult runLeaf(Operation *leaf);
+  LogicalResult runAccumulate(AccumulateOp accumulate);
+  LogicalResult runFusion(FusionOp fusion);
+  LogicalResult runStageOp(Operation *op);
+  LogicalResult runUpdate(UpdateOp update);
+  LogicalResult runOutput(OutputOp output);
+  /// A move under way may read its input and write its result at any moment: with an arena, the buffer of the result is
+  /// no number until the wait.
+  LogicalResult runStart(StartOp start);
+  /// The moves happen now, which must make no difference.
+  LogicalResult runWait(WaitOp wait);
+  /// An op that every rank computes from its own tensors.
+  LogicalResult compute(Operation *op);
+  /// The first global index of the block that `op` indexes: its operand in local programs, by the placement in placed
+  /// ones.
+  int64_t offsetOf(Operation *op, int64_t rank);
+
+  // Moves, and what stages wait for.
+  /// Whether no other stage must do something first. A stage's part of a move over stages goes out here, once.
+  bool canRun(Operation *op);
+  void contribute(MoveOpInterface move, Value input);
+  FailureOr<RankTensors> apply(MoveOpInterface move, Value input);
+
+  // Values: they are rounded and stored, compared, and put together from the ranks.
+  LogicalResult set(Value value, RankTensors tensors);
+  /// Compares `value`, put together from the ranks, with the trace of one device.
+  LogicalResult check(Operation *op, Value value);
+  /// Adds a value, put together and without padding, to the results.
+  LogicalResult collect(Operation *op, Value value, const LeafLayout &layout, const std::string &name,
+                        const Shape *valid);
+  /// Takes what `update` made of its leaf from `value`.
+  LogicalResult collectUpdate(UpdateOp update, Value value);
+  /// The parameter or state that `update` sets, or null.
+  Operation *leafOf(UpdateOp update);
+  LeafLayout layoutOf(Operation *op, Value value) const;
+  Shape localShape(Type type) const;
+
+  func::FuncOp function;
+  const RunOptions &options;
+  bool rounds; ///< values of type bf16
+  const Feeds &feeds;
+  Ranks ranks;
+  bool erased;
+  bool inFusion = false; ///< whose values stay in registers, unrounded
+  Store store;
+  llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< by start: what its moves give
+  llvm::DenseMap<Operation *, size_t> callOf;                     ///< of a move over stages: see StageLink
+  Operation *at = nullptr;                                        ///< the next op of the function
+  SmallVector<UpdateOp> updates;                                  ///< whose leaves are read when the step ends
+  Results results;
+  size_t next = 0; ///< in `expected`
+};
+
+} // namespace pc
+
+#endif
