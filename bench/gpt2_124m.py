@@ -217,7 +217,7 @@ def batch_of(name):
 
 
 # What of ours is compared with what of PyTorch.
-OURS = {"DDP": "ours, dp=2", "FSDP2": "ours, dp=2 ZeRO-3", "pipeline": "ours, pp=2 pipeline"}
+OURS = {"DDP": ["ours, dp=2"], "FSDP2": ["ours, dp=2 ZeRO-3"], "pipeline": ["ours, pp=2 pipeline, 1F1B", "ours, pp=2 pipeline, auto"]}
 
 
 def drive(options):
@@ -237,7 +237,8 @@ def drive(options):
             "ours, dp=2 ZeRO-3": lambda: run_ours(options, 2, options.zero3),
             f"PyTorch{autocast} FSDP2 gloo, as installed": lambda: run_torch(options, 2, False, False, "fsdp"),
             f"PyTorch{autocast} FSDP2 gloo, allocator tuned": lambda: run_torch(options, 2, False, True, "fsdp"),
-            "ours, pp=2 pipeline": lambda: run_ours(options, 2, options.pipeline),
+            "ours, pp=2 pipeline, 1F1B": lambda: run_ours(options, 2, options.pipeline),
+            "ours, pp=2 pipeline, auto": lambda: run_ours(options, 2, options.pipeline_auto),
             f"PyTorch{autocast} 1F1B pipeline gloo, as installed": lambda: run_torch(options, 2, False, False, "pp"),
             f"PyTorch{autocast} 1F1B pipeline gloo, allocator tuned": lambda: run_torch(options, 2, False, True, "pp"),
         }
@@ -261,8 +262,8 @@ def drive(options):
     flops = 6 * options.matrix_parameters * BATCH * SEQUENCE + options.attention_flops
     for name in variants:
         median, best = tokens_per_second(name, runs[name])
-        ours = next((own for theirs, own in OURS.items() if theirs in name), "ours, 1 rank")
-        ratio = f"{tokens_per_second(ours, runs[ours])[0] / median:.2f}x" if not name.startswith("ours") and ours in runs else ""
+        ours = [] if name.startswith("ours") else next((own for theirs, own in OURS.items() if theirs in name), ["ours, 1 rank"])
+        ratio = ", ".join(f"{tokens_per_second(own, runs[own])[0] / median:.2f}x" for own in ours if own in runs)
         share = flops * median / (BATCH * SEQUENCE) / (peak * 1e9)
         print(f"| {name} | {median:.0f} | {best:.0f} | {100 * share:.0f} % | {ratio} |")
     for name in variants:
@@ -292,7 +293,7 @@ def main():
     worker.add_argument("--compile", action="store_true")
     worker.add_argument("--warmup", type=int, default=1)
     worker.add_argument("--form", choices=["ddp", "fsdp", "pp"], default="ddp")
-    for name in ("pc-run", "one-rank", "two-ranks", "zero3", "pipeline", "peak", "work", "name"):
+    for name in ("pc-run", "one-rank", "two-ranks", "zero3", "pipeline", "pipeline-auto", "peak", "work", "name"):
         driver.add_argument("--" + name, required=True)
     driver.add_argument("--forms", action="store_true", help="ZeRO-3 and pipelines in place of one rank and data parallelism")
     driver.add_argument("--rounds", type=int, default=3)

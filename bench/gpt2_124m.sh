@@ -10,7 +10,7 @@ if [[ -n ${1:-} && $1 != --* ]]; then name=$1; shift; fi
 precision=f32
 if [[ ${1:-} == --precision ]]; then precision=$2; shift 2; fi
 if [[ $precision == bf16 && $name == gpt2_124m ]]; then name=gpt2_124m_bf16; fi
-if [[ ${1:-} == --forms && $name == gpt2_124m* ]]; then name+=_forms; fi
+if [[ ${1:-} == --forms && $name != *_forms ]]; then name+=_forms; fi
 
 scripts/build
 bin=$PWD/build/bin
@@ -44,7 +44,8 @@ mkdir -p "$work/untied"
 sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' examples/gpt2-124m/config.json >"$work/untied/config.json"
 "$bin/pc-import" "$work/untied" -o "$work/untied.mlir" --batch 8 --seq 256
 "$bin/pc-compile" "$work/untied.mlir" -o "$work/pipeline" --mesh pp=2 --pipeline=1f1b --microbatches=8 --precision="$precision"
+"$bin/pc-compile" "$work/untied.mlir" -o "$work/pipeline-auto" --mesh pp=2 --pipeline=auto --microbatches=8 --precision="$precision"
 exec "$venv/bin/python" bench/gpt2_124m.py drive --config examples/gpt2-124m/config.json --data "$work/text" \
   --pc-run "$bin/pc-run" --one-rank "$work/one-rank" --two-ranks "$work/two-ranks" \
-  --zero3 "$work/zero3" --pipeline "$work/pipeline" --peak "$work/peak" --precision "$precision" --work "$work" \
+  --zero3 "$work/zero3" --pipeline "$work/pipeline" --pipeline-auto "$work/pipeline-auto" --peak "$work/peak" --precision "$precision" --work "$work" \
   --name "$name" "$@"
