@@ -1,5 +1,6 @@
 //===- GenerateKernels.cpp - Planned program -> host program, tables, kernels -------------===//
 #include "Generator.h"
+#include "Kernel.h"
 #include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
 #include "pc/IR/Liveness.h"
@@ -78,6 +79,8 @@ LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRe
   for (Value operand : operands)
     arguments.push_back(addressOf(operand));
   arguments.append(results.begin(), results.end());
+  if (cuda && kernelWorkspaceBytes(op))
+    arguments.push_back({arena - workspace, 0});
   if (arguments.size() > maxKernelArguments)
     return op->emitOpError() << "needs a kernel of " << arguments.size() << " buffers; at most " << maxKernelArguments;
   SmallVector<CheckCases::Launch> launches;

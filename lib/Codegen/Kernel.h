@@ -22,6 +22,7 @@ struct Kernel {
   int64_t scratchBytes = 0; ///< out
   std::string kind = {};   ///< out: "elementwise", "norm", "attention", "embedding", "loss", "optimizer", "reduction", "copy"
   kernels::Num status = {}; ///< out: i64, 0 or 1 + index of the first bad element; null means 0 (CPU only)
+  kernels::Ptr workspace = {}; ///< on a GPU, where the op's kernels hand something on there: its address
   kernels::SimtEmitter *simt = nullptr; ///< `e` where the kernel is for a GPU; then lo, hi and scratch are null
 
   /// Runs `body` for every item: on a CPU for those of [lo, hi) one by one, on a GPU for each by a team of threads that suits rows of
@@ -37,6 +38,9 @@ struct Kernel {
 
 /// How many kernels the op becomes on a GPU or a CPU, run one after the other (layer_norm_grad: rows, then columns).
 unsigned numKernels(mlir::Operation *op, bool simt);
+
+/// Bytes of the workspace that the op's kernels on a GPU hand on to each other; their last argument is its address. 0: they get none.
+int64_t kernelWorkspaceBytes(mlir::Operation *op);
 
 /// Emits kernel `kernel.part` of `op` at the emitter's insertion point. Fails with an error at an op that has no kernel.
 llvm::LogicalResult emitKernel(mlir::Operation *op, Kernel &kernel);

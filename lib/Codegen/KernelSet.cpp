@@ -127,7 +127,9 @@ KernelSet::Info KernelSet::add(StringRef name, StringRef kind, int64_t numBuffer
 LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
   Location loc = op->getLoc();
   SmallVector<Type> elements = elementTypes(op);
-  gpu::GPUFuncOp function = newCudaKernel(loc, info.function, elements.size());
+  const bool handsOn = kernelWorkspaceBytes(op);
+  info.numBuffers = elements.size() + handsOn;
+  gpu::GPUFuncOp function = newCudaKernel(loc, info.function, info.numBuffers);
   Block *entry = &function.getBody().front();
   OpBuilder b = OpBuilder::atBlockBegin(entry);
   bool half = llvm::any_of(elements, [](Type type) { return type.isBF16(); });
@@ -139,12 +141,13 @@ LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) 
     kernels::Ptr buffer{&e, entry->getArgument(i), element};
     (i < op->getNumOperands() ? kernel.operands : kernel.results).push_back(buffer);
   }
+  if (handsOn)
+    kernel.workspace = {&e, entry->getArguments().back(), b.getF32Type()};
   if (failed(emitKernel(op, kernel)))
     return failure();
   gpu::ReturnOp::create(b, loc);
   info.kind = kernel.kind;
   info.grid = e.grid;
   info.block = e.block;
-  info.numBuffers = elements.size();
   return success();
 }

@@ -18,7 +18,7 @@ void pc::registerDialects(mlir::DialectRegistry &registry) {
   registry.insert<pc::PCDialect, mlir::func::FuncDialect>();
   // The kernels phase speaks these.
   registry.insert<mlir::arith::ArithDialect, mlir::gpu::GPUDialect, mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
-                  mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
+                  mlir::NVVM::NVVMDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
 }
 
 void pc::registerPasses() {

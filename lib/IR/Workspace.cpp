@@ -34,6 +34,13 @@ AttentionWorkspace::AttentionWorkspace(AttentionGradOp op, CudaLibraries librari
   bytes = scratch + attentionScratchBytes(op, libraries);
 }
 
+bool pc::isForTensorCores(Value q) {
+  int64_t d = typeOf(q).getShape().back();
+  return typeOf(q).getElementType().isBF16() && d % 16 == 0 && d <= 128;
+}
+
+int64_t pc::attentionDotsBytes(AttentionGradOp op) { return isForTensorCores(op.getQ()) ? floatBytes(op.getLse()) : 0; }
+
 int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
   int64_t bytes = 0;
   step->walk([&](Operation *op) {
@@ -41,8 +48,9 @@ int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
       bytes = std::max(bytes, productScratchBytes);
     if (auto attention = dyn_cast<AttentionOp>(op); attention && libraries.takes(attention))
       bytes = std::max(bytes, attentionScratchBytes(attention, libraries));
-    if (auto gradient = dyn_cast<AttentionGradOp>(op); gradient && libraries.takes(gradient))
-      bytes = std::max(bytes, AttentionWorkspace(gradient, libraries).bytes);
+    if (auto gradient = dyn_cast<AttentionGradOp>(op))
+      bytes = std::max(bytes, libraries.takes(gradient) ? AttentionWorkspace(gradient, libraries).bytes
+                                                        : attentionDotsBytes(gradient));
   });
   return llvm::alignTo(bytes, cudaAlignment);
 }

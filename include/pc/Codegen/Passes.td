@@ -36,7 +36,8 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
     Option<"roundsToBf16", "rounds-to-bf16", "bool", "false", "Whether the target rounds f32 to bf16 by an instruction (AVX512-BF16)">,
   ];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect", "mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect",
-                           "mlir::math::MathDialect", "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
+                           "mlir::math::MathDialect", "mlir::NVVM::NVVMDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
 }
 
 #endif

@@ -1,6 +1,6 @@
 //===- Workspace.h - Memory that library calls of a CUDA program need ---------------------===//
-// Matrix products and attention of the CUDA libraries work in memory beside their operands. They run one after the
-// other, so one region at the end of the arena serves them all.
+// Matrix products and attention of the CUDA libraries, and our own gradient of attention, work in memory beside their
+// operands. They run one after the other, so one region at the end of the arena serves them all.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_WORKSPACE_H
 #define PC_IR_WORKSPACE_H
@@ -43,7 +43,15 @@ struct AttentionWorkspace {
   AttentionWorkspace(AttentionGradOp op, CudaLibraries libraries);
 };
 
-/// Bytes of the workspace of a step, a multiple of cudaAlignment; 0 if it calls no library.
+/// Whether our own kernels do an attention of these queries, or its gradient, on tensor cores: bf16, heads of at most
+/// 128 elements in pieces of 16.
+bool isForTensorCores(mlir::Value q);
+
+/// What those of the gradient hand from one to the next at the start of the workspace: f32 rowsum(dout * o), the
+/// elements of lse; 0 for other kernels.
+int64_t attentionDotsBytes(AttentionGradOp op);
+
+/// Bytes of the workspace of a step, a multiple of cudaAlignment; 0 if it needs none.
 int64_t libraryWorkspaceBytes(mlir::Operation *step, CudaLibraries libraries);
 
 } // namespace pc

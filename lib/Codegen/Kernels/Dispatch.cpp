@@ -1,5 +1,6 @@
 //===- Dispatch.cpp - Which ops have a special kernel --------------------------------===//
 #include "Kernels.h"
+#include "pc/IR/Workspace.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -9,6 +10,11 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   if (simt && isa<EmbeddingGradOp, AttentionGradOp>(op))
     return 2;
   return isa<LayerNormGradOp, RMSNormGradOp>(op) ? 2 : 1;
+}
+
+int64_t pc::kernelWorkspaceBytes(Operation *op) {
+  auto gradient = dyn_cast<AttentionGradOp>(op);
+  return gradient ? attentionDotsBytes(gradient) : 0;
 }
 
 /// Special kernels read and write whole static tensors of f32, bf16 and i32.

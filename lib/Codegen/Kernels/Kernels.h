@@ -30,6 +30,9 @@ llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 /// Attention for GPUs; the gradient's part 0 is dq, part 1 dk and dv.
 llvm::LogicalResult emitSimt(AttentionOp op, Kernel &kernel);
 llvm::LogicalResult emitSimt(AttentionGradOp op, Kernel &kernel);
+/// The same on tensor cores, where pc::isForTensorCores; part 0 hands rowsum(dout * o) on to part 1.
+void emitMma(AttentionOp op, Kernel &kernel);
+void emitMma(AttentionGradOp op, Kernel &kernel);
 
 /// For GPUs: totals over all rows of the `count` vectors that terms(row, column, width) yields, written by
 /// finish(column, totals). The order of additions is fixed.

@@ -1,6 +1,7 @@
 //===- Simt.cpp - The Emitter for the threads of a GPU ------------------------------===//
 #include "Simt.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"
@@ -12,7 +13,7 @@ using namespace pc::kernels;
 static constexpr int64_t registerElements = 32;
 static constexpr int64_t blockThreads = 256;
 
-static constexpr auto sharedSpace = 3;
+static constexpr auto globalSpace = 1, sharedSpace = 3;
 
 //===---------------------------------------------------------------------------===//
 // Teams
@@ -190,6 +191,11 @@ Emitter::Carried SimtEmitter::across(ArrayRef<bool> isMax, Carried mine) {
 
 Num SimtEmitter::exp(Num x) { return wrap(math::ExpOp::create(b, loc, x.v)); }
 
+Num SimtEmitter::exp2(Num x) {
+  auto name = b.getStringAttr("llvm.nvvm.ex2.approx.ftz");
+  return wrap(LLVM::CallIntrinsicOp::create(b, loc, x.v.getType(), name, ValueRange{x.v}).getResult(0));
+}
+
 Num SimtEmitter::maximumOf(Num x, Num y) { return wrap(arith::MaximumFOp::create(b, loc, x.v, y.v)); }
 
 void SimtEmitter::once(llvm::function_ref<void()> body) {
@@ -250,9 +256,10 @@ Num SimtEmitter::pick(Num condition, llvm::function_ref<Num()> yes, llvm::functi
   return wrap(f.getResult(0));
 }
 
-Ptr SimtEmitter::shared(int64_t elements) {
+Ptr SimtEmitter::shared(int64_t elements, Type element) {
+  element = element ? element : b.getF32Type();
   std::string name = (function.getName() + "_shared" + llvm::Twine(numShared++)).str();
-  auto type = LLVM::LLVMArrayType::get(b.getF32Type(), elements);
+  auto type = LLVM::LLVMArrayType::get(element, elements);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(function);
@@ -260,10 +267,22 @@ Ptr SimtEmitter::shared(int64_t elements) {
                            /*alignment=*/16, sharedSpace);
   }
   auto pointer = LLVM::LLVMPointerType::get(b.getContext(), sharedSpace);
-  return {this, LLVM::AddressOfOp::create(b, loc, pointer, name), b.getF32Type()};
+  return {this, LLVM::AddressOfOp::create(b, loc, pointer, name), element};
 }
 
 void SimtEmitter::barrier() { gpu::BarrierOp::create(b, loc); }
+
+void SimtEmitter::copyAsync(Ptr from, Ptr to, int64_t bytes) {
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext(), globalSpace);
+  Value source = LLVM::AddrSpaceCastOp::create(b, loc, pointer, from.base);
+  // Only whole vectors can pass by the first cache.
+  auto cached = bytes == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
+  NVVM::CpAsyncOp::create(b, loc, to.base, source, static_cast<uint32_t>(bytes), cached, Value());
+}
+
+void SimtEmitter::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b, loc); }
+
+void SimtEmitter::waitForCopies() { NVVM::CpAsyncWaitGroupOp::create(b, loc, 0u); }
 
 /// What is known of the alignment of `width` elements: vectors start at multiples of their width, up to 16 bytes.
 static unsigned alignmentOf(Type element, int64_t width) {

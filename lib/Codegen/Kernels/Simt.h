@@ -43,9 +43,16 @@ public:
   Carried across(llvm::ArrayRef<bool> isMax, Carried mine);
   /// The value of the thread whose number in the warp differs by `mask` (i32 or f32).
   Num shuffle(Num value, int64_t mask);
-  /// `elements` f32 of this block's memory, at a multiple of 16 bytes.
-  Ptr shared(int64_t elements);
+  /// `elements` f32, or others, of this block's memory, at a multiple of 16 bytes.
+  Ptr shared(int64_t elements, mlir::Type element = {});
   void barrier();
+  /// Starts to copy `bytes` (4 or 16) of global memory to shared memory while this thread goes on.
+  void copyAsync(Ptr from, Ptr to, int64_t bytes);
+  /// The copies started since the last call belong together; waits until all groups of this thread have arrived.
+  void commitCopies();
+  void waitForCopies();
+  /// 2^x by the device's own instruction: relative error below 2^-22; below 2^-126 it is 0.
+  Num exp2(Num x);
   /// One bit per thread of the warp: whether its condition holds (i32).
   Num matches(Num condition);
   /// Whether bit `bit` (i64) of the i32 `bits` is 0.

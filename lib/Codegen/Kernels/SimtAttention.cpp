@@ -1,11 +1,13 @@
 //===- SimtAttention.cpp - Attention and its gradient for the threads of a GPU ------===//
-// For what no library does (f32, odd shapes): a few threads share a query (or, for dk and dv, a key) and hold its
-// vectors in registers; the other side passes through shared memory tile by tile. Softmax is online, so no row of
-// scores is ever stored. The gradient recomputes P = exp(scale q k^T - lse): with D = rowsum(dout * o),
+// For what neither a library nor MmaAttention.cpp does (f32, odd shapes): a few threads share a query (or, for dk and
+// dv, a key) and hold its vectors in registers; the other side passes through shared memory tile by tile. Softmax is
+// online, so no row of scores is ever stored. The gradient recomputes P = exp(scale q k^T - lse): with D = rowsum(dout
+// * o),
 //   dS = scale P * (dout v^T - D);  dq = dS k  (part 0);  dv = P^T dout;  dk = dS^T q  (part 1).
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 #include "Kernels.h"
+#include "pc/IR/Workspace.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -87,6 +89,8 @@ public:
 static LogicalResult refuse(Operation *op) { return op->emitOpError() << "has no CUDA kernel for heads of this size"; }
 
 LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
+  if (isForTensorCores(op.getQ()))
+    return emitMma(op, kernel), success();
   SimtEmitter &e = *kernel.simt;
   const AttentionShape a(op);
   SimtAttention at(e, a);
@@ -265,6 +269,8 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const GradBuffers &in) {
 }
 
 LogicalResult pc::kernels::emitSimt(AttentionGradOp op, Kernel &kernel) {
+  if (isForTensorCores(op.getQ()))
+    return emitMma(op, kernel), success();
   const AttentionShape a(op);
   SimtAttention at(*kernel.simt, a);
   if (!at.fits())

@@ -1,0 +1,251 @@
+//===- MmaAttention.cpp - Attention on tensor cores ----------------------------------===//
+// A block has 64 queries, a warp 16 of them in registers; keys and values pass through shared memory tile by tile, the
+// next tile being copied while this one is worked on. Softmax is online, in powers of two, and its weights never leave
+// registers: what a product leaves in them is the left operand of the next one.
+//===-----------------------------------------------------------------------------===//
+#include "MmaAttention.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+//===---------------------------------------------------------------------------===//
+// Pieces
+//===---------------------------------------------------------------------------===//
+
+void MmaAttention::begin() {
+  Num lane = e.rank % 32, line = lane % 8, matrix = lane / 8;
+  warp = e.rank / 32;
+  row = lane / 4;
+  column = lane % 4 * 2;
+  Num odd = matrix % 2 * 8, upper = matrix / 2 * 8;
+  rowsFirst = (odd + line) * pitch + upper;
+  columnsFirst = (upper + line) * pitch + odd;
+}
+
+MmaAttention::TwoRows MmaAttention::rows(Num first, int64_t count) {
+  TwoRows two;
+  for (int64_t r = 0; r < 2; ++r) {
+    two.number[r] = first + warp * 16 + row + 8 * r;
+    two.inside[r] = e.min(two.number[r], e.integer(count - 1));
+    two.exists[r] = two.number[r] < e.integer(count);
+  }
+  return two;
+}
+
+void MmaAttention::stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(Num)> rowAt) {
+  constexpr int64_t vector = 8;
+  const int64_t inRow = a.d / vector, all = rows * inRow;
+  for (int64_t first = 0; first < all; first += threads) {
+    Num i = e.rank + first;
+    auto copy = [&] {
+      Num line = i / inRow, at = i % inRow * vector;
+      e.copyAsync(from + (rowAt(line) + at), to + (line * pitch + at), 16);
+    };
+    if (first + threads <= all)
+      copy();
+    else
+      e.when(i < e.integer(all), copy);
+  }
+}
+
+Value MmaAttention::word(Ptr from, Num at) {
+  return LLVM::LoadOp::create(e.b, e.loc, e.b.getI32Type(), (from + at).base, 4);
+}
+
+SmallVector<MmaAttention::Words> MmaAttention::left(Ptr from, const Num (&at)[2]) {
+  SmallVector<Words> words;
+  for (int64_t p = 0; p < pieces; ++p) {
+    Words piece;
+    for (int64_t half = 0; half < 2; ++half)
+      for (int64_t r = 0; r < 2; ++r)
+        piece.push_back(word(from, at[r] + column + (16 * p + 8 * half)));
+    words.push_back(piece);
+  }
+  return words;
+}
+
+SmallVector<MmaAttention::Words> MmaAttention::left(Ptr tile) {
+  SmallVector<Words> words;
+  Ptr at = tile + (warp * (16 * pitch) + rowsFirst);
+  for (int64_t p = 0; p < pieces; ++p)
+    words.push_back(matrices(at + e.integer(16 * p), /*transposed=*/false));
+  return words;
+}
+
+SmallVector<MmaAttention::Words> MmaAttention::left(ArrayRef<Num> sums) {
+  SmallVector<Words> words;
+  auto pairType = VectorType::get(2, e.b.getF32Type()), halfType = VectorType::get(2, e.b.getBF16Type());
+  for (size_t i = 0; i < sums.size(); i += 8) {
+    Words piece;
+    for (size_t pair = i; pair < i + 8; pair += 2) {
+      Value both = vector::FromElementsOp::create(e.b, e.loc, pairType, ValueRange{sums[pair].v, sums[pair + 1].v});
+      both = arith::TruncFOp::create(e.b, e.loc, halfType, both);
+      piece.push_back(LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), both));
+    }
+    words.push_back(piece);
+  }
+  return words;
+}
+
+MmaAttention::Words MmaAttention::matrices(Ptr at, bool transposed) {
+  MLIRContext *context = e.b.getContext();
+  auto type = LLVM::LLVMStructType::getLiteral(context, SmallVector<Type>(4, e.b.getI32Type()));
+  Value all =
+      NVVM::LdMatrixOp::create(e.b, e.loc, type, at.base, 4u, transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+                               NVVM::LdStMatrixShapeAttr::get(context, 8, 8), NVVM::LdStMatrixEltType::B16);
+  Words words;
+  for (int64_t i = 0; i < 4; ++i)
+    words.push_back(LLVM::ExtractValueOp::create(e.b, e.loc, all, i));
+  return words;
+}
+
+void MmaAttention::multiply(MutableArrayRef<Num> sums, ArrayRef<Value> a, ArrayRef<Value> b) {
+  auto type = LLVM::LLVMStructType::getLiteral(e.b.getContext(), SmallVector<Type>(4, e.b.getF32Type()));
+  auto before = llvm::map_to_vector(sums, [](Num sum) { return sum.v; });
+  Value all = NVVM::MmaOp::create(e.b, e.loc, type, a, b, before, ArrayRef<int64_t>{16, 8, 16}, std::nullopt,
+                                  std::nullopt, std::array{NVVM::MMATypes::bf16, NVVM::MMATypes::bf16},
+                                  std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  for (auto [i, sum] : llvm::enumerate(sums))
+    sum = e.wrap(LLVM::ExtractValueOp::create(e.b, e.loc, all, i));
+}
+
+MmaAttention::Carried MmaAttention::timesTransposed(ArrayRef<Words> left, Ptr tile, int64_t rows) {
+  Carried sums = zeros(rows / 2);
+  Ptr at = tile + columnsFirst;
+  for (int64_t p = 0; p < pieces; ++p)
+    for (int64_t n = 0; n < rows / 16; ++n) {
+      Words right = matrices(at + e.integer(16 * (n * pitch + p)), /*transposed=*/false);
+      for (int64_t half = 0; half < 2; ++half)
+        multiply(MutableArrayRef(sums).slice(8 * n + 4 * half, 4), left[p], ArrayRef(right).slice(2 * half, 2));
+    }
+  return sums;
+}
+
+void MmaAttention::add(MutableArrayRef<Num> sums, ArrayRef<Words> left, Ptr tile) {
+  Ptr at = tile + rowsFirst;
+  for (auto [k, piece] : llvm::enumerate(left))
+    for (int64_t n = 0; n < pieces; ++n) {
+      Words right = matrices(at + e.integer(16 * (int64_t(k) * pitch + n)), /*transposed=*/true);
+      for (int64_t half = 0; half < 2; ++half)
+        multiply(sums.slice(8 * n + 4 * half, 4), piece, ArrayRef(right).slice(2 * half, 2));
+    }
+}
+
+Num MmaAttention::sumOfRow(Num x) {
+  x = x + e.shuffle(x, 1);
+  return x + e.shuffle(x, 2);
+}
+
+Num MmaAttention::maximumOfRow(Num x) {
+  x = e.maximumOf(x, e.shuffle(x, 1));
+  return e.maximumOf(x, e.shuffle(x, 2));
+}
+
+void MmaAttention::store(ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&at)[2], const Num (&exists)[2]) {
+  auto pairType = VectorType::get(2, e.b.getF32Type());
+  for (int64_t r = 0; r < 2; ++r)
+    e.when(exists[r], [&] {
+      for (int64_t n = 0; n < 2 * pieces; ++n) {
+        Num low = sums[4 * n + 2 * r] * factor[r], high = sums[4 * n + 2 * r + 1] * factor[r];
+        Value pair = vector::FromElementsOp::create(e.b, e.loc, pairType, ValueRange{low.v, high.v});
+        to.store(e.wrap(pair), at[r] + column + 8 * n);
+      }
+    });
+}
+
+//===---------------------------------------------------------------------------===//
+// The forward pass
+//===---------------------------------------------------------------------------===//
+
+void pc::kernels::emitMma(AttentionOp op, Kernel &kernel) {
+  SimtEmitter &e = *kernel.simt;
+  const AttentionShape a(op);
+  MmaAttention at(e, a);
+  Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
+  Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counted ? kernel.operands[3] : Ptr();
+  const int64_t blocks = llvm::divideCeil(a.s, at.perBlock), tile = a.d <= 64 ? 64 : 32;
+  const double factor = a.scale * at.log2e;
+  kernel.kind = "attention";
+  kernel.items = a.batch * at.numHeads * blocks;
+  Ptr keys = at.tile(2 * tile), values = at.tile(2 * tile); // this one and the next
+  e.teams(kernel.items, at.threads, 1, [&](Num item) {
+    at.begin();
+    // Blocks with the most keys begin first.
+    Num firstQuery = (e.integer(blocks - 1) - item % blocks) * at.perBlock;
+    Num head = item / blocks % at.numHeads, batch = item / (blocks * at.numHeads), keyHead = head / a.groups;
+    auto query = at.rows(firstQuery, a.s);
+    Num rows[2], sight[2];
+    for (int64_t r = 0; r < 2; ++r) {
+      rows[r] = at.queryRow(batch, query.inside[r], head);
+      sight[r] = a.seen(e, query.number[r], counts);
+    }
+    auto queries = at.left(q, rows);
+    // Some query of the block sees the keys before `end`, all of them those before `shared`.
+    Num end = a.seen(e, firstQuery + (at.perBlock - 1), counts), shared = a.seen(e, firstQuery, counts);
+    auto half = [&](Num first) { return first / tile % 2 * (tile * at.pitch); };
+    auto stage = [&](Num first) {
+      auto keyRow = [&](Num line) { return at.keyRow(batch, e.min(first + line, e.integer(a.t - 1)), keyHead); };
+      at.stage(k, keys + half(first), tile, keyRow);
+      at.stage(v, values + half(first), tile, keyRow);
+      e.commitCopies();
+    };
+    e.when(e.integer(0) < end, [&] { stage(e.integer(0)); });
+
+    // carried: maxima (of nothing: less than any score, but a number), sums, output
+    Emitter::Carried init = {e.real(-1e30), e.real(-1e30), e.real(0), e.real(0)};
+    init.append(at.zeros(8 * at.pieces));
+    auto done = e.loop(e.integer(0), end, tile, init, [&](Num first, const Emitter::Carried &carried) {
+      e.waitForCopies();
+      e.barrier(); // this tile is there, and nobody reads the one before
+      Num next = first + tile;
+      e.when(next < end, [&] { stage(next); });
+      Emitter::Carried scores = at.timesTransposed(queries, keys + half(first), tile);
+      if (a.causal || a.t % tile)
+        scores = e.choose(e.notBefore(shared, next), scores, [&] {
+          Emitter::Carried masked;
+          for (auto [i, score] : llvm::enumerate(scores)) {
+            Num key = first + at.column + int64_t(i / 4 * 8 + i % 2);
+            masked.push_back(e.select(key < sight[i % 4 / 2], score, e.real(-std::numeric_limits<float>::infinity())));
+          }
+          return masked;
+        });
+      Emitter::Carried following, output(carried.begin() + 4, carried.end());
+      Num sums[2];
+      for (int64_t r = 0; r < 2; ++r) {
+        Num larger = carried[r];
+        for (size_t i = 2 * r; i < scores.size(); i += i % 2 ? 3 : 1)
+          larger = e.maximumOf(larger, scores[i]);
+        larger = at.maximumOfRow(larger);
+        Num shrink = e.exp2((carried[r] - larger) * factor), minus = larger * -factor;
+        sums[r] = carried[2 + r] * shrink;
+        for (size_t i = 2 * r; i < scores.size(); i += i % 2 ? 3 : 1) {
+          scores[i] = e.exp2(e.fma(scores[i], e.real(factor), minus));
+          sums[r] = sums[r] + scores[i];
+        }
+        for (size_t i = 2 * r; i < output.size(); i += i % 2 ? 3 : 1)
+          output[i] = output[i] * shrink;
+        following.push_back(larger);
+      }
+      following.append({sums[0], sums[1]});
+      at.add(output, at.left(scores), values + half(first));
+      following.append(output);
+      return following;
+    });
+    Num inverse[2];
+    for (int64_t r = 0; r < 2; ++r) {
+      Num sum = at.sumOfRow(done[2 + r]), logSum = done[r] * a.scale + e.log(sum);
+      inverse[r] = e.real(1) / sum;
+      if (a.counted) { // a query may see nothing
+        Num any = e.real(0) < sum;
+        inverse[r] = e.select(any, inverse[r], e.real(0));
+        logSum = e.select(any, logSum, e.real(-std::numeric_limits<float>::infinity()));
+      }
+      e.when(query.exists[r] & (at.column < e.integer(2)),
+             [&] { lse.store(logSum, at.statistic(batch, query.inside[r], head)); });
+    }
+    at.store(ArrayRef(done).drop_front(4), inverse, o, rows, query.exists);
+  });
+}

@@ -1,0 +1,79 @@
+//===- MmaAttention.h - Products of tiles on tensor cores, for attention -------------===//
+// A warp multiplies pieces of 16 x 16 bf16 by mma.sync m16n8k16 with sums in f32. Of 16 rows of sums, this thread has
+// two, `row` and `row` + 8, of each 8 columns two, from `column` on: sums[4 n + 2 r + c] is of row r and column
+// 8 n + `column` + c. What comes from shared memory comes by ldmatrix; rows there are padded by 16 bytes, so that eight
+// of them lie on different banks.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_KERNELS_MMAATTENTION_H
+#define PC_LIB_CODEGEN_KERNELS_MMAATTENTION_H
+
+#include "Attention.h"
+#include "Kernels.h"
+
+namespace pc::kernels {
+
+class MmaAttention {
+public:
+  using Carried = Emitter::Carried;
+  using Words = llvm::SmallVector<mlir::Value, 4>; ///< i32 registers of two bf16 each
+
+  static constexpr int64_t warps = 4, threads = 32 * warps, perBlock = 16 * warps; ///< rows of a block: 16 a warp
+  static constexpr double log2e = 1.4426950408889634;
+
+  MmaAttention(SimtEmitter &e, const AttentionShape &a)
+      : e(e), a(a), pitch(a.d + 8), pieces(a.d / 16), numHeads(a.heads * a.groups) {}
+  /// To be called inside of the kernel, before all else.
+  void begin();
+
+  SimtEmitter &e;
+  const AttentionShape &a;
+  const int64_t pitch;  ///< elements from row to row in shared memory
+  const int64_t pieces; ///< of 16 elements, in a row of d
+  const int64_t numHeads;
+  Num warp, row, column;
+
+  /// The two rows of this thread among the block's from `first` on; `inside` repeats the last of `count` rows.
+  struct TwoRows {
+    Num number[2], inside[2], exists[2];
+  };
+  TwoRows rows(Num first, int64_t count);
+
+  Num queryRow(Num batch, Num s, Num head) { return ((batch * a.s + s) * numHeads + head) * a.d; }
+  Num keyRow(Num batch, Num t, Num keyHead) { return ((batch * a.t + t) * a.heads + keyHead) * a.d; }
+  Num statistic(Num batch, Num s, Num head) { return (batch * numHeads + head) * a.s + s; }
+
+  /// `rows` x d bf16 in shared memory.
+  Ptr tile(int64_t rows) { return e.shared(rows * pitch, e.b.getBF16Type()); }
+  /// Starts to copy `rows` rows of d elements, from rowAt(number), into a tile. The whole block takes part.
+  void stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(Num)> rowAt);
+
+  /// This warp's 16 rows as left operand: those that begin at `from` + at[0] and at[1] in this thread, or those of a
+  /// tile.
+  llvm::SmallVector<Words> left(Ptr from, const Num (&at)[2]);
+  llvm::SmallVector<Words> left(Ptr tile);
+  /// Sums as left operand, rounded to bf16.
+  llvm::SmallVector<Words> left(llvm::ArrayRef<Num> sums);
+
+  /// left tile^T, for `rows` rows of the tile.
+  Carried timesTransposed(llvm::ArrayRef<Words> left, Ptr tile, int64_t rows);
+  /// sums += left tile; left has 16 columns a piece, the tile as many rows.
+  void add(llvm::MutableArrayRef<Num> sums, llvm::ArrayRef<Words> left, Ptr tile);
+
+  Carried zeros(int64_t count) { return Carried(count, e.real(0)); }
+  /// Of the four threads that share a row.
+  Num sumOfRow(Num x);
+  Num maximumOfRow(Num x);
+  /// Writes factor * sums to two rows of d elements, those that exist.
+  void store(llvm::ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&at)[2], const Num (&exists)[2]);
+
+private:
+  Words matrices(Ptr at, bool transposed);
+  void multiply(llvm::MutableArrayRef<Num> sums, llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b);
+  mlir::Value word(Ptr from, Num at);
+
+  /// Where this thread's row of four 8 x 8 matrices begins: rows vary first from matrix to matrix, or columns do.
+  Num rowsFirst, columnsFirst;
+};
+
+} // namespace pc::kernels
+#endif

@@ -1,0 +1,209 @@
+//===- MmaAttentionGrad.cpp - The gradient of attention on tensor cores ---------------===//
+// With P = exp(scale q k^T - lse) recomputed tile by tile and D = rowsum(dout * o):
+//   dS = P * (dout v^T - D);  dq = scale dS k  (part 0, like the forward pass; hands D on);
+//   dv = P^T dout;  dk = scale dS^T q  (part 1: warps have keys, queries pass by, of all heads that share the keys).
+//===-----------------------------------------------------------------------------===//
+#include "MmaAttention.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+namespace {
+struct GradBuffers {
+  Ptr q, k, v, o, lse, dout, dq, dk, dv, dots, counts;
+};
+} // namespace
+
+static void emitQueries(MmaAttention &at, Kernel &kernel, const GradBuffers &in) {
+  SimtEmitter &e = at.e;
+  const AttentionShape &a = at.a;
+  const int64_t blocks = llvm::divideCeil(a.s, at.perBlock), tile = a.d <= 64 ? 64 : 32;
+  kernel.items = a.batch * at.numHeads * blocks;
+  Ptr keys = at.tile(2 * tile), values = at.tile(2 * tile); // this one and the next
+  e.teams(kernel.items, at.threads, 1, [&](Num item) {
+    at.begin();
+    Num firstQuery = (e.integer(blocks - 1) - item % blocks) * at.perBlock;
+    Num head = item / blocks % at.numHeads, batch = item / (blocks * at.numHeads), keyHead = head / a.groups;
+    auto query = at.rows(firstQuery, a.s);
+    Num rows[2], sight[2], minusLse[2], dots[2];
+    for (int64_t r = 0; r < 2; ++r) {
+      rows[r] = at.queryRow(batch, query.inside[r], head);
+      sight[r] = a.seen(e, query.number[r], in.counts);
+      Num statistic = at.statistic(batch, query.inside[r], head);
+      minusLse[r] = in.lse.load(statistic) * -at.log2e;
+      Num dot = e.zeros(2);
+      for (int64_t n = 0; n < 2 * at.pieces; ++n) {
+        Num place = rows[r] + at.column + 8 * n;
+        dot = e.fma(in.o.load(place, 2), in.dout.load(place, 2), dot);
+      }
+      dots[r] = at.sumOfRow(e.sum(dot));
+      e.when(query.exists[r] & (at.column < e.integer(2)), [&] { in.dots.store(dots[r], statistic); });
+    }
+    auto queries = at.left(in.q, rows), gradients = at.left(in.dout, rows);
+    Num end = a.seen(e, firstQuery + (at.perBlock - 1), in.counts), shared = a.seen(e, firstQuery, in.counts);
+    auto half = [&](Num first) { return first / tile % 2 * (tile * at.pitch); };
+    auto stage = [&](Num first) {
+      auto keyRow = [&](Num line) { return at.keyRow(batch, e.min(first + line, e.integer(a.t - 1)), keyHead); };
+      at.stage(in.k, keys + half(first), tile, keyRow);
+      at.stage(in.v, values + half(first), tile, keyRow);
+      e.commitCopies();
+    };
+    e.when(e.integer(0) < end, [&] { stage(e.integer(0)); });
+    auto done = e.loop(e.integer(0), end, tile, at.zeros(8 * at.pieces), [&](Num first, const Emitter::Carried &dq) {
+      e.waitForCopies();
+      e.barrier(); // this tile is there, and nobody reads the one before
+      Num next = first + tile;
+      e.when(next < end, [&] { stage(next); });
+      Emitter::Carried weights = at.timesTransposed(queries, keys + half(first), tile);
+      Emitter::Carried changes = at.timesTransposed(gradients, values + half(first), tile);
+      for (auto [i, change] : llvm::enumerate(changes)) {
+        Num p = e.exp2(e.fma(weights[i], e.real(a.scale * at.log2e), minusLse[i % 4 / 2]));
+        change = p * (change - dots[i % 4 / 2]);
+      }
+      if (a.causal || a.t % tile)
+        changes = e.choose(e.notBefore(shared, next), changes, [&] {
+          Emitter::Carried masked;
+          for (auto [i, change] : llvm::enumerate(changes)) {
+            Num key = first + at.column + int64_t(i / 4 * 8 + i % 2);
+            masked.push_back(e.select(key < sight[i % 4 / 2], change, e.real(0)));
+          }
+          return masked;
+        });
+      Emitter::Carried sums = dq;
+      at.add(sums, at.left(changes), keys + half(first));
+      return sums;
+    });
+    Num scales[2] = {e.real(a.scale), e.real(a.scale)};
+    at.store(done, scales, in.dq, rows, query.exists);
+  });
+}
+
+static void emitKeys(MmaAttention &at, Kernel &kernel, const GradBuffers &in) {
+  SimtEmitter &e = at.e;
+  const AttentionShape &a = at.a;
+  // Wide values stay in shared memory: beside two rows of sums there are no registers for them.
+  const bool wide = a.d > 64;
+  const int64_t blocks = llvm::divideCeil(a.t, at.perBlock), tile = wide ? 16 : 32;
+  kernel.items = a.batch * a.heads * blocks;
+  Ptr queries = at.tile(2 * tile), gradients = at.tile(2 * tile); // this one and the next
+  Ptr lses = e.shared(2 * tile), dots = e.shared(2 * tile);
+  Ptr values = wide ? at.tile(at.perBlock) : Ptr();
+  e.teams(kernel.items, at.threads, 1, [&](Num item) {
+    at.begin();
+    Num firstKey = item % blocks * at.perBlock, keyHead = item / blocks % a.heads, batch = item / (blocks * a.heads);
+    auto key = at.rows(firstKey, a.t);
+    Num rows[2];
+    for (int64_t r = 0; r < 2; ++r)
+      rows[r] = at.keyRow(batch, key.inside[r], keyHead);
+    auto myKeys = at.left(in.k, rows);
+    SmallVector<MmaAttention::Words> myValues;
+    if (!wide)
+      myValues = at.left(in.v, rows);
+    // A turn is a tile of queries of one head.
+    Num begin = a.causal && !a.counted ? e.min(firstKey, e.integer(a.s)) / tile * tile : e.integer(0);
+    Num turns = (e.integer(a.s) - begin + (tile - 1)) / tile * a.groups;
+    auto stage = [&](Num turn, Num first, Num head) {
+      Num half = turn % 2 * tile;
+      auto inside = [&](Num line) { return e.min(first + line, e.integer(a.s - 1)); };
+      auto queryRow = [&](Num line) { return at.queryRow(batch, inside(line), head); };
+      at.stage(in.q, queries + half * at.pitch, tile, queryRow);
+      at.stage(in.dout, gradients + half * at.pitch, tile, queryRow);
+      e.when(e.rank < e.integer(tile), [&] {
+        Num statistic = at.statistic(batch, inside(e.rank), head);
+        e.copyAsync(in.lse + statistic, lses + (half + e.rank), 4);
+        e.copyAsync(in.dots + statistic, dots + (half + e.rank), 4);
+      });
+      e.commitCopies();
+    };
+    Num firstHead = keyHead * a.groups;
+    e.when(e.integer(0) < turns, [&] {
+      if (wide)
+        at.stage(in.v, values, at.perBlock,
+                 [&](Num line) { return at.keyRow(batch, e.min(firstKey + line, e.integer(a.t - 1)), keyHead); });
+      stage(e.integer(0), begin, firstHead);
+    });
+
+    // carried: the turn's queries and head, dk, dv
+    const int64_t count = 8 * at.pieces;
+    Emitter::Carried init = {begin, firstHead};
+    init.append(at.zeros(2 * count));
+    auto done = e.loop(e.integer(0), turns, 1, init, [&](Num turn, const Emitter::Carried &carried) {
+      e.waitForCopies();
+      e.barrier(); // this tile is there, and nobody reads the one before
+      Num first = carried[0], head = carried[1], next = first + tile;
+      Num lastOfHead = e.notBefore(next, e.integer(a.s));
+      Num nextFirst = e.select(lastOfHead, begin, next), nextHead = e.select(lastOfHead, head + 1, head);
+      e.when(turn + 1 < turns, [&] { stage(turn + 1, nextFirst, nextHead); });
+      Num half = turn % 2 * tile;
+      auto work = [&] {
+        Ptr queriesNow = queries + half * at.pitch, gradientsNow = gradients + half * at.pitch;
+        Emitter::Carried weights = at.timesTransposed(myKeys, queriesNow, tile);
+        Emitter::Carried changes = at.timesTransposed(wide ? at.left(values) : myValues, gradientsNow, tile);
+        for (int64_t n = 0; n < tile / 8; ++n)
+          for (int64_t c = 0; c < 2; ++c) {
+            Num place = half + at.column + (8 * n + c);
+            Num minusLse = lses.load(place) * -at.log2e, dot = dots.load(place);
+            for (int64_t i : {4 * n + c, 4 * n + 2 + c}) {
+              weights[i] = e.exp2(e.fma(weights[i], e.real(a.scale * at.log2e), minusLse));
+              changes[i] = weights[i] * (changes[i] - dot);
+            }
+          }
+        if (a.causal || a.s % tile) {
+          // Every query of the tile is one, and sees all keys of the block.
+          Num whole = e.notBefore(e.integer(a.s), next);
+          if (a.causal)
+            whole = whole & e.notBefore(a.seen(e, first, in.counts), firstKey + at.perBlock);
+          Emitter::Carried both = weights;
+          both.append(changes);
+          both = e.choose(whole, both, [&] {
+            Emitter::Carried masked(both.size());
+            for (int64_t n = 0; n < tile / 8; ++n)
+              for (int64_t c = 0; c < 2; ++c) {
+                Num query = first + at.column + (8 * n + c), exists = query < e.integer(a.s);
+                Num sight = a.seen(e, query, in.counts);
+                for (int64_t r = 0; r < 2; ++r) {
+                  Num visible = a.causal ? exists & (key.number[r] < sight) : exists;
+                  for (size_t i : {size_t(4 * n + 2 * r + c), weights.size() + 4 * n + 2 * r + c})
+                    masked[i] = e.select(visible, both[i], e.real(0));
+                }
+              }
+            return masked;
+          });
+          weights.assign(both.begin(), both.begin() + weights.size());
+          changes.assign(both.begin() + weights.size(), both.end());
+        }
+        Emitter::Carried sums(carried.begin() + 2, carried.end());
+        at.add(MutableArrayRef(sums).take_front(count), at.left(changes), queriesNow);
+        at.add(MutableArrayRef(sums).drop_front(count), at.left(weights), gradientsNow);
+        return sums;
+      };
+      Emitter::Carried following = {nextFirst, nextHead}, before(carried.begin() + 2, carried.end());
+      if (a.counted) { // perhaps no query of the tile sees a key of the block
+        Num last = a.seen(e, first + (tile - 1), in.counts);
+        following.append(e.choose(e.notBefore(firstKey, last), before, work));
+      } else {
+        following.append(work());
+      }
+      return following;
+    });
+    Num scales[2] = {e.real(a.scale), e.real(a.scale)}, ones[2] = {e.real(1), e.real(1)};
+    auto sums = ArrayRef(done).drop_front(2);
+    at.store(sums.take_front(count), scales, in.dk, rows, key.exists);
+    at.store(sums.drop_front(count), ones, in.dv, rows, key.exists);
+  });
+}
+
+void pc::kernels::emitMma(AttentionGradOp op, Kernel &kernel) {
+  const AttentionShape a(op);
+  MmaAttention at(*kernel.simt, a);
+  auto in = kernel.operands, out = kernel.results;
+  GradBuffers buffers{
+      in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], kernel.workspace, a.counted ? in[6] : Ptr()};
+  kernel.kind = "attention";
+  if (kernel.part == 0)
+    emitQueries(at, kernel, buffers);
+  else
+    emitKeys(at, kernel, buffers);
+}
