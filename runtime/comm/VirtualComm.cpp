@@ -298,25 +298,36 @@ pcrt_status VirtualComm::waitAt(const Flow &flow, const VirtualWorld::Rank::Ring
   return status;
 }
 
-pcrt_status VirtualComm::put(Flow &flow, int, const void *data) {
-  VirtualWorld::Rank::Ring &ring = shared.ranks[flow.peer].rings[flow.partner];
-  if (flow.count > uint64_t(flow.slots))
-    if (pcrt_status status = waitAt(flow, ring, flow.count - flow.slots, true); status != PCRT_OK)
-      return status;
-  memcpy(ring.data.data() + int64_t((flow.count - 1) % flow.slots) * flow.bytes, data, flow.bytes);
+pcrt_status VirtualComm::awaitSpace(const Flow &flow, uint64_t count) {
+  if (count <= uint64_t(flow.slots))
+    return PCRT_OK;
+  return waitAt(flow, shared.ranks[flow.peer].rings[flow.partner], count - flow.slots, true);
+}
+
+void VirtualComm::endSend(int flow) {
   std::lock_guard<std::mutex> lock(shared.mutex);
-  ring.sent = flow.count;
+  ringOf(flow).sent = flows[flow].count;
   shared.changed.notify_all();
+}
+
+void VirtualComm::endReceive(int flow) {
+  std::lock_guard<std::mutex> lock(shared.mutex);
+  ringOf(flow).received = flows[flow].count;
+  shared.changed.notify_all();
+}
+
+pcrt_status VirtualComm::put(Flow &flow, int index, const void *data) {
+  if (pcrt_status status = awaitSpace(flow, flow.count); status != PCRT_OK)
+    return status;
+  memcpy(ringOf(index).data.data() + int64_t((flow.count - 1) % flow.slots) * flow.bytes, data, flow.bytes);
+  endSend(index);
   return PCRT_OK;
 }
 
 pcrt_status VirtualComm::take(Flow &flow, int index, void *data) {
-  VirtualWorld::Rank::Ring &ring = shared.ranks[rank()].rings[index];
-  if (pcrt_status status = waitAt(flow, ring, flow.count, false); status != PCRT_OK)
+  if (pcrt_status status = waitAt(flow, ringOf(index), flow.count, false); status != PCRT_OK)
     return status;
-  memcpy(data, ring.data.data() + int64_t((flow.count - 1) % flow.slots) * flow.bytes, flow.bytes);
-  std::lock_guard<std::mutex> lock(shared.mutex);
-  ring.received = flow.count;
-  shared.changed.notify_all();
+  memcpy(data, ringOf(index).data.data() + int64_t((flow.count - 1) % flow.slots) * flow.bytes, flow.bytes);
+  endReceive(index);
   return PCRT_OK;
 }

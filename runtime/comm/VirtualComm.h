@@ -88,6 +88,14 @@ public:
   pcrt_status meet(const Group &group, const MoveKey &key, const void *mine, const void *const **theirs);
   pcrt_status part(const Group &group) { return leave(group); }
 
+  /// For messages that a device carries, in the place of send and receive: `begin` waits until a slot of the flow is
+  /// free, or its next message is there; `end` says that the copy to or from the slot has been enqueued. The number of
+  /// the message, from 0, is openedFlows()[flow].count - 1 in between.
+  pcrt_status beginSend(int flow) { return awaitSpace(flows[flow], ++flows[flow].count); }
+  pcrt_status beginReceive(int flow) { return waitAt(flows[flow], ringOf(flow), ++flows[flow].count, false); }
+  void endSend(int flow);
+  void endReceive(int flow);
+
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) override;
@@ -105,6 +113,13 @@ private:
   pcrt_status leave(const Group &group);
   pcrt_status waitForMembers(std::unique_lock<std::mutex> &lock, const Group &group, uint64_t phase);
   pcrt_status waitAt(const Flow &flow, const VirtualWorld::Rank::Ring &ring, uint64_t count, bool forSpace);
+  /// Until a slot is free for message `count`.
+  pcrt_status awaitSpace(const Flow &flow, uint64_t count);
+  /// The ring of a flow, which is the receiver's.
+  VirtualWorld::Rank::Ring &ringOf(int flow) {
+    const Flow &one = flows[flow];
+    return one.sends ? shared.ranks[one.peer].rings[one.partner] : shared.ranks[rank()].rings[flow];
+  }
   bool allReached(const Group &group, uint64_t phase) const;
   /// What `rank` waits in, and for whom; it waits.
   std::string describeWait(int rank) const;

@@ -46,6 +46,7 @@ public:
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                       void *const *outs, Stream stream) override;
   void openFlows(const std::vector<DeviceFlow> &all) override;
+  bool hasLanes() const override { return true; }
   pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) override;
   pcrt_status wait(const Driver &driver, Stream stream) override;
 

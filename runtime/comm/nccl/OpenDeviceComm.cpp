@@ -11,11 +11,6 @@
 using namespace pcrt;
 using namespace pcrt::cuda;
 
-void DeviceComm::openFlows(const std::vector<DeviceFlow> &) {
-  fail(PCRT_INFEASIBLE, std::string("the stages of a pipeline on CUDA devices send by NCCL; moves over '") + name() +
-                            "' cannot do it yet");
-}
-
 std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
                                                        const std::vector<Group> &groups) {
   const char *chosen = getenv("PCRT_CUDA_COMM");

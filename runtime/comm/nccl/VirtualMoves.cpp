@@ -2,7 +2,7 @@
 #include "comm/nccl/VirtualMoves.h"
 #include "comm/Moves.h"
 #include "comm/nccl/Rows.h"
-#include "core/Failure.h"
+#include "core/Collective.h"
 #include "standin/standin.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ const char reducePtx[] =
 } // namespace
 
 VirtualMoves::VirtualMoves(Session &session, VirtualComm &comm, const std::vector<Group> &groups)
-    : session(session), comm(comm) {
+    : session(session), comm(comm), slots(session) {
   for (const Group &group : groups) {
     if (group.size() > kMaxVirtualMembers)
       fail(PCRT_USAGE, "virtual ranks move data between at most " + std::to_string(kMaxVirtualMembers) + " of them, " +
@@ -222,4 +222,80 @@ Result VirtualMoves::reduce(const pcrt_move_desc &move, const Group &group, cons
   void *parameters[] = {&arguments};
   return session.driver.launchKernel(kernels[move.dtype][move.reduction], unsigned(blocks), 1, 1, threads, 1, 1, 0,
                                      stream, parameters, nullptr);
+}
+
+//===----------------------------------------------------------------------===//
+// Messages between stages
+//===----------------------------------------------------------------------===//
+
+void VirtualMoves::openFlows(const std::vector<DeviceFlow> &) {
+  const std::vector<Flow> &flows = comm.openedFlows();
+  ends.resize(flows.size());
+  onAllRanks(comm, [&] {
+    int64_t total = 0;
+    for (size_t i = 0; i < flows.size(); ++i) {
+      ends[i].stride = (flows[i].bytes + 511) / 512 * 512;
+      for (int slot = 0; slot < flows[i].slots; ++slot)
+        ends[i].passed.push_back(session.makeEvent());
+      total += flows[i].sends ? 0 : flows[i].slots * ends[i].stride;
+    }
+    if (total == 0)
+      return;
+    char *at = slots.allocate(total);
+    if (session.driver.standinNameMemory)
+      session.driver.standinNameMemory(at, slots.mappedBytes(),
+                                       ("the messages of rank " + std::to_string(comm.rank())).c_str());
+    for (size_t i = 0; i < flows.size(); ++i)
+      if (!flows[i].sends) {
+        ends[i].slots = at;
+        at += flows[i].slots * ends[i].stride;
+      }
+  });
+  Group world = worldGroup(comm.rank(), comm.size());
+  const void *const *theirs = nullptr;
+  requireOk(comm, comm.meet(world, makeKey("openFlows", world), ends.data(), &theirs));
+  for (size_t i = 0; i < flows.size(); ++i)
+    ends[i].other = static_cast<const End *>(theirs[flows[i].peer]) + flows[i].partner;
+  requireOk(comm, comm.part(world));
+}
+
+pcrt_status VirtualMoves::enqueueSend(int index, const void *data, Stream stream) {
+  const Driver &driver = session.driver;
+  if (pcrt_status status = comm.beginSend(index); status != PCRT_OK) {
+    lastError = comm.error();
+    return status;
+  }
+  const Flow &flow = comm.openedFlows()[index];
+  const End &mine = ends[index], &theirs = *mine.other;
+  uint64_t number = flow.count - 1, slot = number % flow.slots;
+  Result result = Success;
+  if (number >= uint64_t(flow.slots))
+    result = driver.streamWaitEvent(stream, theirs.passed[slot], 0);
+  if (result == Success)
+    result = driver.memcpyOnDevice(reinterpret_cast<Address>(theirs.slots + slot * theirs.stride),
+                                   reinterpret_cast<Address>(data), size_t(flow.bytes), stream);
+  if (result == Success)
+    result = driver.eventRecord(mine.passed[slot], stream);
+  comm.endSend(index);
+  return check(result, flow.name.c_str());
+}
+
+pcrt_status VirtualMoves::enqueueReceive(int index, void *data, Stream stream) {
+  const Driver &driver = session.driver;
+  if (pcrt_status status = comm.beginReceive(index); status != PCRT_OK) {
+    lastError = comm.error();
+    return status;
+  }
+  const Flow &flow = comm.openedFlows()[index];
+  const End &mine = ends[index];
+  uint64_t slot = (flow.count - 1) % flow.slots;
+  Result result = driver.streamWaitEvent(stream, mine.other->passed[slot], 0);
+  if (result == Success)
+    result =
+        driver.memcpyOnDevice(reinterpret_cast<Address>(data),
+                              reinterpret_cast<Address>(mine.slots + slot * mine.stride), size_t(flow.bytes), stream);
+  if (result == Success)
+    result = driver.eventRecord(mine.passed[slot], stream);
+  comm.endReceive(index);
+  return check(result, flow.name.c_str());
 }

@@ -3,7 +3,8 @@
 // The ranks are threads of one process and their arenas lie on one device, so
 // a move is copies and sums between arenas. Every member enqueues its share on
 // its own stream; events say that all sources are there before, and that all
-// shares are done after. No NCCL, and the same bits as on a CPU.
+// shares are done after. No NCCL, and the same bits as on a CPU. Messages between
+// stages are copies into and out of slots of the rank that receives.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_NCCL_VIRTUALMOVES_H
@@ -11,7 +12,7 @@
 
 #include "comm/VirtualComm.h"
 #include "device/cuda/DeviceComm.h"
-#include "device/cuda/Session.h"
+#include "device/cuda/Memory.h"
 
 namespace pcrt::cuda {
 
@@ -29,6 +30,9 @@ public:
   bool canCapture() const override { return false; }
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                       void *const *outs, Stream stream) override;
+  void openFlows(const std::vector<DeviceFlow> &all) override;
+  pcrt_status enqueueSend(int index, const void *data, Stream stream) override;
+  pcrt_status enqueueReceive(int index, void *data, Stream stream) override;
 
 private:
   /// What a member tells the others of a move.
@@ -37,6 +41,15 @@ private:
     void *out;
     Event ready; ///< Its source is there.
     Event done;  ///< Its share is done.
+  };
+
+  /// One end of a flow of this rank. Threads enqueue in the order in which a CPU's ranks would send and receive, so an
+  /// event has been recorded before the other end waits for it.
+  struct End {
+    char *slots = nullptr;      ///< On the device; of the end that receives.
+    int64_t stride = 0;         ///< Bytes from slot to slot.
+    std::vector<Event> passed;  ///< By slot: it holds the message (the sender's), or is free again (the receiver's).
+    const End *other = nullptr; ///< The same flow on the other rank.
   };
 
   pcrt_status enqueueOne(const pcrt_move_desc &move, const Group &group, const void *in, void *out, Stream stream);
@@ -50,6 +63,8 @@ private:
   Session &session;
   VirtualComm &comm;
   std::vector<Event> ready, done; ///< By group.
+  DeviceArena slots;
+  std::vector<End> ends; ///< By flow.
   Module module = nullptr;
   Function kernels[3][2] = {}; ///< By dtype and reduction.
   /// The stand-in's way to enqueue work of libraries; null on a device.

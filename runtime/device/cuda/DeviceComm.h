@@ -57,13 +57,29 @@ public:
   virtual pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                               void *const *outs, Stream stream) = 0;
 
-  /// Connects the ends of all flows of the run. Called once, before the first step, by all ranks. Throws a Failure.
-  virtual void openFlows(const std::vector<DeviceFlow> &all);
+  /// Connects the ends of all flows of the run, which the control plane has opened. Called once, before the first step,
+  /// by all ranks. Throws a Failure.
+  virtual void openFlows(const std::vector<DeviceFlow> &all) = 0;
+
+  /// Whether messages pass through lanes, with slots and events that StageFlows keeps: then enqueueMessage is called,
+  /// else enqueueSend and enqueueReceive.
+  virtual bool hasLanes() const { return false; }
 
   /// Enqueues message `number` of the step in flow `index` of the program on `stream`, the one of its lane: sends or
   /// receives `at`, on the device.
   virtual pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) {
     (void)index, (void)number, (void)at, (void)stream;
+    return PCRT_INTERNAL;
+  }
+
+  /// Enqueues the next message of flow `index` on `stream`: what comes behind may overwrite what was sent, and finds what
+  /// was received. `data` lies on the device.
+  virtual pcrt_status enqueueSend(int index, const void *data, Stream stream) {
+    (void)index, (void)data, (void)stream;
+    return PCRT_INTERNAL;
+  }
+  virtual pcrt_status enqueueReceive(int index, void *data, Stream stream) {
+    (void)index, (void)data, (void)stream;
     return PCRT_INTERNAL;
   }
 

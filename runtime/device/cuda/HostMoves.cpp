@@ -49,12 +49,54 @@ pcrt_status HostMoves::enqueue(const pcrt_move_desc *moves, int count, const Gro
       result = driver.launchHostFunction(stream, carryOut, callOf(move, group));
     if (result == Success)
       result = driver.memcpyToDevice(addressOf(outs[i]), out, outElements(move, members) * bytes, stream);
-    if (result != Success) {
-      lastError = session.describe(result);
-      return PCRT_INTERNAL;
-    }
+    if (result != Success)
+      return check(result);
   }
   return PCRT_OK;
+}
+
+pcrt_status HostMoves::check(Result result) {
+  if (result == Success)
+    return PCRT_OK;
+  lastError = session.describe(result);
+  return PCRT_INTERNAL;
+}
+
+void HostMoves::openFlows(const std::vector<DeviceFlow> &) {
+  onAllRanks(comm, [&] {
+    for (const Flow &flow : comm.openedFlows())
+      letters.push_back({this, int(letters.size()), session.pinned(size_t(std::max<int64_t>(flow.bytes, 1)))});
+  });
+}
+
+pcrt_status HostMoves::enqueueSend(int index, const void *data, Stream stream) {
+  const Driver &driver = session.driver;
+  Letter &letter = letters[index];
+  auto carryOut = [](void *argument) {
+    auto *letter = static_cast<Letter *>(argument);
+    HostMoves &owner = *letter->owner;
+    if (owner.status == PCRT_OK)
+      owner.status = owner.comm.send(letter->flow, letter->memory);
+  };
+  Result result = driver.memcpyToHost(letter.memory, addressOf(data), size_t(comm.openedFlows()[index].bytes), stream);
+  if (result == Success)
+    result = driver.launchHostFunction(stream, carryOut, &letter);
+  return check(result);
+}
+
+pcrt_status HostMoves::enqueueReceive(int index, void *data, Stream stream) {
+  const Driver &driver = session.driver;
+  Letter &letter = letters[index];
+  auto carryOut = [](void *argument) {
+    auto *letter = static_cast<Letter *>(argument);
+    HostMoves &owner = *letter->owner;
+    if (owner.status == PCRT_OK)
+      owner.status = owner.comm.receive(letter->flow, letter->memory);
+  };
+  Result result = driver.launchHostFunction(stream, carryOut, &letter);
+  if (result == Success)
+    result = driver.memcpyToDevice(addressOf(data), letter.memory, size_t(comm.openedFlows()[index].bytes), stream);
+  return check(result);
 }
 
 pcrt_status HostMoves::wait(const Driver &driver, Stream stream) {

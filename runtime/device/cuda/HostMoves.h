@@ -1,9 +1,9 @@
 //===- HostMoves.h - moves through host memory ----------------------------===//
 //
 // Carries out device moves with the ranks' control plane: copy to pinned
-// memory, Comm::move in a host function of the stream, copy back. Slow, but it
-// needs neither NCCL nor a GPU of its own for every rank, and it is captured
-// like everything else. PCRT_CUDA_COMM=host chooses it.
+// memory, Comm::move (send, receive) in a host function of the stream, copy back.
+// Slow, but it needs neither NCCL nor a GPU of its own for every rank, and it is
+// captured like everything else. PCRT_CUDA_COMM=host chooses it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_CUDA_HOSTMOVES_H
@@ -28,6 +28,9 @@ public:
   bool hasStreams() const override { return false; }
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                       void *const *outs, Stream stream) override;
+  void openFlows(const std::vector<DeviceFlow> &all) override;
+  pcrt_status enqueueSend(int index, const void *data, Stream stream) override;
+  pcrt_status enqueueReceive(int index, void *data, Stream stream) override;
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
@@ -36,12 +39,21 @@ private:
     const pcrt_move_desc *move;
     const Group *group;
   };
+  /// The messages of a flow, which pass through `memory` one after the other.
+  struct Letter {
+    HostMoves *owner;
+    int flow;
+    void *memory;
+  };
+  /// The outcome of calls of the driver.
+  pcrt_status check(Result result);
   Call *callOf(const pcrt_move_desc &move, const Group &group);
 
   Session &session;
   Comm &comm;
   char *in = nullptr, *out = nullptr;
   std::vector<std::unique_ptr<Call>> calls; ///< By move and group; graphs keep their addresses.
+  std::vector<Letter> letters;              ///< By flow; likewise.
   pcrt_status status = PCRT_OK;             ///< The first failure of a host function.
 };
 

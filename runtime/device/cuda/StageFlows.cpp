@@ -38,6 +38,8 @@ StageFlows::StageFlows(Session &session, const Program &program, Comm &control, 
   // The control plane compares the ends.
   requireOk(control, control.openFlows(program.flowsOf(control.rank())));
   comm.openFlows(allFlows(program, control.rank()));
+  if (!comm.hasLanes())
+    return;
   onAllRanks(control, [&] {
     begun = session.makeEvent();
     int64_t total = 0;
@@ -88,6 +90,8 @@ pcrt_status StageFlows::post(int index, int number) {
 }
 
 pcrt_status StageFlows::begin() {
+  if (!comm.hasLanes())
+    return PCRT_OK;
   if (pcrt_status status = check(session.driver.eventRecord(begun, session.compute)); status != PCRT_OK)
     return status;
   for (size_t i = 0; i < rings.size(); ++i) {
@@ -112,6 +116,8 @@ pcrt_status StageFlows::end() {
 }
 
 pcrt_status StageFlows::send(int index, const void *data) {
+  if (!comm.hasLanes())
+    return comm.enqueueSend(index, data, session.compute);
   const Driver &driver = session.driver;
   Ring &ring = rings[index];
   int number = ring.count++, slot = ring.slotOf(number);
@@ -131,6 +137,8 @@ pcrt_status StageFlows::send(int index, const void *data) {
 }
 
 pcrt_status StageFlows::receive(int index, void *data) {
+  if (!comm.hasLanes())
+    return comm.enqueueReceive(index, data, session.compute);
   const Driver &driver = session.driver;
   Ring &ring = rings[index];
   int number = ring.count++, slot = ring.slotOf(number), next = number + int(ring.lanes.size());

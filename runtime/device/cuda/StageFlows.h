@@ -1,9 +1,10 @@
 //===- StageFlows.h - messages between stages, on a CUDA device -----------===//
 //
-// Each flow has streams (lanes) and a ring of slots on the device. A send copies
-// into a slot on the compute stream and goes on; a lane sends the slot.
+// By NCCL each flow has streams (lanes) and a ring of slots on the device. A send
+// copies into a slot on the compute stream and goes on; a lane sends the slot.
 // Receives are posted as soon as their slot is free, ahead of the step that
-// reads them. Events order the two, so that a step can be captured.
+// reads them. Events order the two, so that a step can be captured. Between
+// virtual ranks and through host memory messages need none of this.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_CUDA_STAGEFLOWS_H
@@ -52,8 +53,8 @@ private:
   Session &session;
   DeviceComm &comm;
   DeviceArena memory;
-  std::vector<Ring> rings;
-  Event begun;
+  std::vector<Ring> rings; ///< By flow; none without lanes.
+  Event begun = nullptr;
 };
 
 } // namespace pcrt::cuda
