@@ -33,16 +33,21 @@ bool isExpensive(Operation *op) {
 
 class Recomputer {
 public:
-  explicit Recomputer(Block &body) : body(body) {
+  /// Works on the layers whose number `chosen` accepts.
+  Recomputer(Block &body, llvm::function_ref<bool(int64_t)> chosen) : body(body) {
+    std::map<std::string, int64_t> numbers;
     for (Operation &op : body) {
       if (isa<SeedOp>(op))
         break;
       forward.insert(&op);
       if (std::string layer = layerOf(sourceName(&op)).str(); !layer.empty()) {
-        layers[layer].push_back(&op);
+        auto [number, isNew] = numbers.try_emplace(layer, numbers.size());
+        if (chosen(number->second))
+          layers[layer].push_back(&op);
         layerOfOp[&op] = layer;
       }
     }
+    numLayers = static_cast<int64_t>(numbers.size());
   }
 
   /// All of a layer but what other layers read: only the inputs of layers are kept.
@@ -90,6 +95,8 @@ public:
         kept.insert(source);
     }
   }
+
+  int64_t numLayers; ///< of the model
 
 private:
   using Stop = llvm::function_ref<bool(Value)>;
@@ -166,16 +173,39 @@ struct Recompute : pc::impl::RecomputeBase<Recompute> {
       getOperation().emitError() << "pc-recompute: unknown mode '" << mode << "' (full, selective)";
       return signalPassFailure();
     }
+    SmallVector<std::pair<int64_t, int64_t>> ranges; // first and last
+    int64_t last = -1;
+    for (StringRef text : layers) {
+      auto [from, to] = text.split('-');
+      std::pair<int64_t, int64_t> range;
+      if (from.getAsInteger(10, range.first) || (to.empty() ? from : to).getAsInteger(10, range.second) ||
+          range.first < 0 || range.second < range.first) {
+        getOperation().emitError() << "pc-recompute: '" << text << "' is no number and no range of layers, as in 0-3,7";
+        return signalPassFailure();
+      }
+      ranges.push_back(range);
+      last = std::max(last, range.second);
+    }
+    auto chosen = [&](int64_t layer) {
+      return ranges.empty() ||
+             llvm::any_of(ranges, [&](auto range) { return range.first <= layer && layer <= range.second; });
+    };
     SmallVector<AccumulateOp> bodies;
     getOperation().walk([&](AccumulateOp op) { bodies.push_back(op); });
     for (AccumulateOp accumulate : bodies) {
       Block &body = accumulate.getBody().front();
       if (llvm::none_of(body, [](Operation &op) { return isa<SeedOp>(op); }))
         continue; // no backward pass
+      Recomputer recomputer(body, chosen);
+      if (last >= recomputer.numLayers) {
+        getOperation().emitError() << "pc-recompute: there is no layer " << last << "; the model has "
+                                   << recomputer.numLayers << ", from 0";
+        return signalPassFailure();
+      }
       if (mode == "full")
-        Recomputer(body).full();
+        recomputer.full();
       else
-        Recomputer(body).selective();
+        recomputer.selective();
     }
     if (bodies.empty()) {
       getOperation().emitError() << "pc-recompute: no pc.accumulate in this module; pc-differentiate comes first";

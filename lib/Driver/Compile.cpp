@@ -1,5 +1,6 @@
 //===- Compile.cpp - From a model program to an executable ---------------------------------===//
 #include "pc/Driver/Compile.h"
+#include "ChooseRecompute.h"
 
 #include "mlir/Support/FileUtilities.h"
 #include "pc/Codegen/Codegen.h"
@@ -95,11 +96,13 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
   return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << page; });
 }
 
-pcrt_status pc::compile(ModuleOp module, const CompileOptions &options) {
+pcrt_status pc::compile(ModuleOp module, CompileOptions options) {
   if (!module.lookupSymbol("model")) {
     module.emitError() << "no function @model in this module; pc-import makes one";
     return PCRT_BAD_INPUT;
   }
+  if (pcrt_status status = chooseRecompute(module, options))
+    return status;
   if (!options.emitPlan.empty())
     if (pcrt_status status = writeFile(module, options.emitPlan,
                                        [&](llvm::raw_ostream &os) { os << options.plan.text(module.getContext()); }))

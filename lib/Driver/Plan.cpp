@@ -93,10 +93,10 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     return refuse("--precision=" + flags.precision + " is not a precision (f32, bf16)");
   if (flags.precision == "bf16")
     plan.tactics.push_back("pc-mixed-precision{compute=bf16}");
-  if (flags.recompute == "full" || flags.recompute == "selective")
+  if (flags.recompute == "full" || flags.recompute == "selective" || flags.recompute == "auto")
     plan.tactics.push_back("pc-recompute{mode=" + flags.recompute + "}");
   else if (flags.recompute != "none")
-    return refuse("--recompute=" + flags.recompute + " is not a mode (none, selective, full)");
+    return refuse("--recompute=" + flags.recompute + " is not a mode (none, selective, full, auto)");
   // What tensor parallelism splits does not depend on the batch; ZeRO takes the dims that the others leave.
   if (flags.tensorParallel || sizeOf("tp")) {
     auto [form, axis] = formAndAxis(flags.tensorParallel.value_or(""), "1d", "");

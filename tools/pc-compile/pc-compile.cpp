@@ -42,8 +42,9 @@ static Flag<std::string> stages("stages",
 static Flag<int64_t> microbatches("microbatches", cl::desc("Microbatches per step"), cl::init(1), cl::cat(category));
 static Flag<int64_t> interleave("interleave", cl::desc("Chunks per stage of --pipeline=interleaved"), cl::init(1),
                                 cl::cat(category));
-static Flag<std::string> recompute("recompute", cl::desc("none, selective or full"), cl::init("none"),
-                                   cl::cat(category));
+static Flag<std::string> recompute("recompute",
+                                   cl::desc("none, selective, full, or auto: as little as --memory-limit allows"),
+                                   cl::init("none"), cl::cat(category));
 static Flag<std::string> precision("precision", cl::desc("f32 or bf16"), cl::init("f32"), cl::cat(category));
 static Flag<std::string> optimizer("optimizer", cl::desc("adamw (default) or sgd"), cl::init("adamw"),
                                    cl::cat(category));
@@ -113,6 +114,8 @@ int main(int argc, char **argv) {
     return fail(PCRT_USAGE, "--check-kernels is for programs of one rank with --target=cuda");
   if (standIn && target != "cuda")
     return fail(PCRT_USAGE, "--stand-in takes the place of a GPU; it needs --target=cuda");
+  if (recompute == "auto" && memoryLimit <= 0)
+    return fail(PCRT_USAGE, "--recompute=auto recomputes as little as a limit allows; add --memory-limit");
   if (interleave < 1)
     return fail(PCRT_USAGE, "--interleave is at least 1");
   if (to == Phase::Exe && output == "-")

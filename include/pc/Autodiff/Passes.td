@@ -64,8 +64,14 @@ def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
       pass reads it.
     * `mode=selective`: matrix products and attention are kept (attention keeps one number per row, never the scores); results of
       norms, activations and other cheap ops are computed again where what they read is kept anyway or is smaller.
+
+    `layers` names some layers by their numbers in the model, from 0; the pass can run once with each mode. In a plan, `mode=auto` stands
+    for the passes that pc-compile chooses by `--memory-limit`.
   }];
-  let options = [Option<"mode", "mode", "std::string", "\"full\"", "full or selective">];
+  let options = [
+    Option<"mode", "mode", "std::string", "\"full\"", "full or selective">,
+    ListOption<"layers", "layers", "std::string", "Numbers and ranges of layers: 0-3,7; all if there are none">,
+  ];
 }
 
 #endif

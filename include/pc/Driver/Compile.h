@@ -32,7 +32,7 @@ struct CompileOptions {
 pcrt_status runPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
 /// Takes a model program to `options.to` and writes what was asked for.
-pcrt_status compile(mlir::ModuleOp module, const CompileOptions &options);
+pcrt_status compile(mlir::ModuleOp module, CompileOptions options);
 
 } // namespace pc
 

@@ -1,0 +1,309 @@
+//===- ChooseRecompute.cpp - The cheapest recomputation that fits a memory limit -----------===//
+// Compiles the program up to its arenas with one choice after another: what fits is never an estimate. A layer keeps
+// all, is recomputed selectively, or in full. The layers of a stage turn selective one by one, first ones first (their
+// values live longest), then full, until the stage fits; then those that are selective without need keep all again.
+//===-----------------------------------------------------------------------------===//
+#include "ChooseRecompute.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "pc/IR/Layers.h"
+#include "pc/IR/Stages.h"
+#include <map>
+#include <set>
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+constexpr StringRef tacticName = "pc-recompute{mode=auto}";
+
+enum Level { Keep, Selective, Full };
+
+/// What a choice leads to.
+struct Trial {
+  SmallVector<int64_t> arenas;          ///< bytes, by stage
+  SmallVector<SmallVector<int>> layers; ///< numbers of the layers of each stage, in the model's order
+  std::string cut;                      ///< numbers of layers of the chunks, "3,5,4"; empty without stages
+};
+
+/// "0-3,7" for {0, 1, 2, 3, 7}.
+std::string rangesOf(ArrayRef<int> numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1)
+      ++end;
+    text += (text.empty() ? "" : ",") + std::to_string(numbers[i]);
+    if (end - i > 1)
+      text += "-" + std::to_string(numbers[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+class Chooser {
+public:
+  Chooser(ModuleOp model, const CompileOptions &options) : model(model), options(options) {
+    this->options.to = Phase::Planned;
+  }
+
+  /// Sets `tactics` to those of the choice.
+  pcrt_status run(SmallVector<std::string> &tactics) {
+    if (pcrt_status status = countLayers())
+      return status;
+    levels.assign(numLayers, Keep);
+    Trial kept;
+    if (pcrt_status status = tryLevels(kept))
+      return status;
+    if (!fits(kept))
+      if (pcrt_status status = search())
+        return status;
+    tactics = withTactics();
+    return PCRT_OK;
+  }
+
+private:
+  bool fits(int64_t bytes) const { return bytes <= options.memoryLimit; }
+  bool fits(const Trial &trial) const {
+    return llvm::all_of(trial.arenas, [&](int64_t bytes) { return fits(bytes); });
+  }
+
+  /// The plan's tactics for `levels`.
+  SmallVector<std::string> withTactics() const {
+    SmallVector<std::string> tactics;
+    for (const std::string &tactic : options.plan.tactics) {
+      if (tactic == tacticName) {
+        for (Level level : {Selective, Full}) {
+          SmallVector<int> numbers;
+          for (int layer = 0; layer < numLayers; ++layer)
+            if (levels[layer] == level)
+              numbers.push_back(layer);
+          if (!numbers.empty())
+            tactics.push_back(
+                (level == Full ? "pc-recompute{mode=full layers=" : "pc-recompute{mode=selective layers=") +
+                rangesOf(numbers) + "}");
+        }
+      } else {
+        tactics.push_back(tactic);
+        size_t at = tactic.find("stages=cost");
+        if (Plan::isStageTactic(tactic) && !cut.empty() && at != std::string::npos)
+          tactics.back().replace(at, StringRef("stages=cost").size(), "stages=" + cut);
+      }
+    }
+    return tactics;
+  }
+
+  /// Calls `visit` for every matrix product of the forward passes in `body`, with its layer and chunk. Smaller ops can
+  /// be named for a layer and stand with the readers of another one.
+  static void visitLayers(Block &body, llvm::function_ref<void(StringRef, int64_t)> visit) {
+    int64_t chunk = 0;
+    bool forward = true;
+    for (Operation &op : body) {
+      if (auto task = dyn_cast<TaskOp>(op)) {
+        forward = task.getKind() == TaskKind::Forward;
+        chunk = task.getChunk().value_or(0);
+      } else if (isa<SeedOp>(op)) {
+        forward = false;
+      } else if (isa<EinsumOp>(op) && op.getNumOperands() == 2 && forward) {
+        std::string name = sourceName(&op);
+        if (StringRef layer = layerOf(name); !layer.empty())
+          visit(layer, chunk);
+      }
+    }
+  }
+
+  pcrt_status countLayers() {
+    OwningOpRef<ModuleOp> module(model.clone());
+    CompileOptions step = options;
+    llvm::erase(step.plan.tactics, tacticName);
+    for (Phase phase : {Phase::Model, Phase::Step})
+      if (pcrt_status status = runPhase(*module, phase, step))
+        return status;
+    module->walk([&](AccumulateOp accumulate) {
+      visitLayers(accumulate.getBody().front(),
+                  [&](StringRef layer, int64_t) { numLayers += numberOf.try_emplace(layer.str(), numLayers).second; });
+    });
+    return PCRT_OK;
+  }
+
+  /// Compiles with `levels`, once for each choice.
+  pcrt_status tryLevels(Trial &trial) {
+    SmallVector<std::string> tactics = withTactics();
+    auto [known, isNew] = trials.try_emplace({tactics.begin(), tactics.end()});
+    if (!isNew) {
+      trial = known->second;
+      return PCRT_OK;
+    }
+    OwningOpRef<ModuleOp> module(model.clone());
+    CompileOptions chosen = options;
+    chosen.plan.tactics = tactics;
+    trial = Trial();
+    for (const PhaseInfo &info : phases()) {
+      if (pcrt_status status = runPhase(*module, info.phase, chosen))
+        return status;
+      if (info.phase == Phase::Staged)
+        readStages(*module, trial);
+      if (info.phase == Phase::Planned)
+        break;
+    }
+    for (ModuleOp program : programsOf(*module))
+      for (ArenaOp arena : program.getOps<ArenaOp>())
+        trial.arenas.push_back(arena.getBytes());
+    known->second = trial;
+    return PCRT_OK;
+  }
+
+  void readStages(ModuleOp module, Trial &trial) {
+    if (!stageAxisOf(module)) {
+      trial.layers.push_back(llvm::to_vector(llvm::seq(0, numLayers)));
+      return;
+    }
+    std::map<int64_t, std::set<int>> chunks;
+    for (ModuleOp program : programsOf(module)) {
+      std::set<int> layers;
+      program.walk([&](func::FuncOp function) {
+        visitLayers(function.getBody().front(), [&](StringRef layer, int64_t chunk) {
+          if (auto it = numberOf.find(layer.str()); it != numberOf.end()) {
+            layers.insert(it->second);
+            chunks[chunk].insert(it->second);
+          }
+        });
+        for (TaskOp task : function.getOps<TaskOp>())
+          if (task.getKind() == TaskKind::Forward)
+            chunks[*task.getChunk()];
+      });
+      trial.layers.emplace_back(layers.begin(), layers.end());
+    }
+    for (auto &[chunk, layers] : chunks)
+      trial.cut += (trial.cut.empty() ? "" : ",") + std::to_string(layers.size());
+  }
+
+  /// The layers of a stage in a choice: the first `full` in full, `selective` more selectively.
+  struct Choice {
+    int full = 0, selective = 0;
+  };
+
+  void setLevels(ArrayRef<int> layers, Choice choice) {
+    for (auto [i, layer] : llvm::enumerate(layers))
+      levels[layer] = int(i) < choice.full ? Full : int(i) < choice.full + choice.selective ? Selective : Keep;
+  }
+
+  /// For every stage the least position at which it fits, in (lo, hi]: it is known not to at lo, or lo is -1, and known
+  /// to fit at hi.
+  pcrt_status bisect(ArrayRef<SmallVector<int>> stages, SmallVector<int> lo, SmallVector<int> &hi,
+                     llvm::function_ref<Choice(int stage, int position)> choiceOf) {
+    while (true) {
+      bool open = false;
+      SmallVector<int> middle(hi);
+      for (size_t stage = 0; stage < stages.size(); ++stage) {
+        if (hi[stage] - lo[stage] > 1) {
+          middle[stage] = lo[stage] + (hi[stage] - lo[stage]) / 2;
+          open = true;
+        }
+        setLevels(stages[stage], choiceOf(int(stage), middle[stage]));
+      }
+      if (!open)
+        return PCRT_OK;
+      Trial trial;
+      if (pcrt_status status = tryLevels(trial))
+        return status;
+      for (size_t stage = 0; stage < stages.size(); ++stage)
+        if (hi[stage] - lo[stage] > 1)
+          (fits(trial.arenas[stage]) ? hi : lo)[stage] = middle[stage];
+    }
+  }
+
+  pcrt_status refuse(int64_t bytes) {
+    model.emitError() << "even with recomputation the plan needs " << bytes << " bytes per rank, --memory-limit allows "
+                      << options.memoryLimit << "; use more ranks, more microbatches or a smaller batch";
+    return PCRT_RESOURCE;
+  }
+
+  /// Leaves the cheapest levels that fit.
+  pcrt_status search() {
+    Trial full, selective, kept;
+    levels.assign(numLayers, Full);
+    if (pcrt_status status = tryLevels(full))
+      return status;
+    cut = full.cut; // from here on what a stage holds depends on its own layers
+    levels.assign(numLayers, Selective);
+    if (pcrt_status status = tryLevels(selective))
+      return status;
+    levels.assign(numLayers, Keep);
+    if (pcrt_status status = tryLevels(kept))
+      return status;
+
+    // Positions on a stage's chain: at 0 all layers keep all, at n they are selective, at 2n full.
+    ArrayRef<SmallVector<int>> stages = full.layers;
+    auto chain = [&](int stage, int position) {
+      int n = int(stages[stage].size()), inFull = std::max(0, position - n);
+      return Choice{inFull, position - 2 * inFull};
+    };
+    SmallVector<int> lo, hi;
+    int64_t least = 0;
+    for (auto [stage, layers] : llvm::enumerate(stages)) {
+      int n = int(layers.size());
+      bool keeps = fits(kept.arenas[stage]), isSelective = fits(selective.arenas[stage]);
+      lo.push_back(keeps ? -1 : isSelective ? 0 : n);
+      hi.push_back(keeps ? 0 : isSelective ? n : 2 * n);
+      least = std::max(least, std::min({kept.arenas[stage], selective.arenas[stage], full.arenas[stage]}));
+    }
+    if (!fits(least))
+      return refuse(least);
+    if (pcrt_status status = bisect(stages, lo, hi, chain))
+      return status;
+    SmallVector<int> inFull, more;
+    for (size_t stage = 0; stage < stages.size(); ++stage) {
+      Choice choice = chain(int(stage), hi[stage]);
+      inFull.push_back(choice.full);
+      more.push_back(choice.selective);
+      lo[stage] = choice.full == 0 ? choice.selective - 1 : -1;
+    }
+    auto fewer = [&](int stage, int position) { return Choice{inFull[stage], position}; };
+    if (pcrt_status status = bisect(stages, lo, more, fewer))
+      return status;
+
+    // Stages were tried together; should one hold more beside the others' last choice, more of its layers are
+    // recomputed.
+    while (true) {
+      Trial trial;
+      if (pcrt_status status = tryLevels(trial))
+        return status;
+      if (fits(trial))
+        return PCRT_OK;
+      for (size_t stage = 0; stage < stages.size(); ++stage) {
+        int n = int(stages[stage].size());
+        if (fits(trial.arenas[stage]))
+          continue;
+        if (inFull[stage] == n)
+          return refuse(trial.arenas[stage]);
+        if (inFull[stage] + more[stage] < n)
+          ++more[stage];
+        else
+          more[stage] = n - ++inFull[stage];
+        setLevels(stages[stage], {inFull[stage], more[stage]});
+      }
+    }
+  }
+
+  ModuleOp model;
+  CompileOptions options;
+  int numLayers = 0;
+  std::map<std::string, int> numberOf;              ///< of layers
+  std::vector<Level> levels;                        ///< by layer
+  std::string cut;                                  ///< what takes the place of `stages=cost`; empty: nothing
+  std::map<std::vector<std::string>, Trial> trials; ///< by tactics
+};
+
+} // namespace
+
+pcrt_status pc::chooseRecompute(ModuleOp model, CompileOptions &options) {
+  if (!llvm::is_contained(options.plan.tactics, tacticName))
+    return PCRT_OK;
+  if (options.memoryLimit <= 0) {
+    model.emitError() << "--recompute=auto recomputes as little as a limit allows; add --memory-limit";
+    return PCRT_USAGE;
+  }
+  return Chooser(model, options).run(options.plan.tactics);
+}
