@@ -114,9 +114,20 @@ static void closedForms() {
   std::printf("closed forms: %d checked, %d differ\n", checked, differ);
 }
 
-static void published(const char *path) {
+/// A bubble of the table of published ones beside the simulated one.
+struct Bubble {
+  std::string name;
+  double published, simulated, tolerance;
+};
+struct PublishedRow {
+  std::string model;
+  int p, m, v;
+  std::vector<Bubble> bubbles;
+};
+
+static std::vector<PublishedRow> readPublished(const char *path) {
+  std::vector<PublishedRow> rows;
   std::ifstream file(path);
-  int rows = 0, beyond = 0;
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#' || line.rfind("model", 0) == 0)
       continue;
@@ -124,23 +135,71 @@ static void published(const char *path) {
     std::stringstream cells(line);
     for (std::string word; std::getline(cells, word, ',');)
       cell.push_back(std::atof(word.c_str()));
-    int p = static_cast<int>(cell[5]), m = static_cast<int>(cell[7]), v = static_cast<int>(cell[16]);
-    auto check = [&](const char *name, std::vector<int> device, bool split, double bubble, double tolerance) {
-      Problem problem = uniform(m, std::move(device), cell[8], cell[9], cell[10], split, cell[11]);
-      double got = measure(problem, named(problem, name))->bubble();
-      if (std::abs(got - bubble) > tolerance) {
-        ++beyond;
-        std::printf("%s p %d m %d: bubble %.5f, published %.5f\n", name, p, m, got, bubble);
-      }
+    PublishedRow row{line.substr(0, line.find(',')),
+                     static_cast<int>(cell[5]),
+                     static_cast<int>(cell[7]),
+                     static_cast<int>(cell[16]),
+                     {}};
+    auto add = [&](const char *name, std::vector<int> device, bool split, double bubble, double tolerance) {
+      Problem problem = uniform(row.m, std::move(device), cell[8], cell[9], cell[10], split, cell[11]);
+      row.bubbles.push_back({name, bubble, measure(problem, named(problem, name))->bubble(), tolerance});
     };
-    check("1f1b", roundRobin(p, 1), false, cell[12], 5e-5);
-    check("interleaved", roundRobin(p, v), false, cell[13], 3.5e-3);
-    check("zb-h1", roundRobin(p, 1), true, cell[14], 5e-5);
-    check("zb-h2", roundRobin(p, 1), true, cell[15], 5e-5);
-    ++rows;
+    add("1f1b", roundRobin(row.p, 1), false, cell[12], 5e-5);
+    add("interleaved", roundRobin(row.p, row.v), false, cell[13], 3.5e-3);
+    add("zb-h1", roundRobin(row.p, 1), true, cell[14], 5e-5);
+    add("zb-h2", roundRobin(row.p, 1), true, cell[15], 5e-5);
+    rows.push_back(std::move(row));
   }
-  std::printf("published bubbles: %d rows, %d beyond 5e-5 (1f1b, zb-h1, zb-h2) or 0.0035 (interleaved)\n", rows,
-              beyond);
+  return rows;
+}
+
+static void published(const char *path) {
+  std::vector<PublishedRow> rows = readPublished(path);
+  int beyond = 0;
+  for (const PublishedRow &row : rows)
+    for (const Bubble &bubble : row.bubbles)
+      if (std::abs(bubble.simulated - bubble.published) > bubble.tolerance) {
+        ++beyond;
+        std::printf("%s p %d m %d: bubble %.5f, published %.5f\n", bubble.name.c_str(), row.p, row.m, bubble.simulated,
+                    bubble.published);
+      }
+  std::printf("published bubbles: %d rows, %d beyond 5e-5 (1f1b, zb-h1, zb-h2) or 0.0035 (interleaved)\n",
+              static_cast<int>(rows.size()), beyond);
+}
+
+/// The tables of docs/rationale/pipeline.md.
+static void tables(const char *path) {
+  const int p = 8, m = 32;
+  struct Row {
+    const char *name, *formula, *source;
+    std::vector<int> device;
+    bool split;
+  };
+  const Row rows[] = {
+      {"naive", "1", "one microbatch at a time", roundRobin(p, 1), false},
+      {"gpipe", "m", "GPipe (Huang et al. 2019); Narayanan et al. 2021, section 2.2", roundRobin(p, 1), false},
+      {"1f1b", "min(m, p - d), at most p", "Narayanan et al. 2021, section 2.2; Zero Bubble, table 2", roundRobin(p, 1),
+       false},
+      {"1f1b-eager", "min(m, 2(p - d) - 1)", "own count", roundRobin(p, 1), false},
+      {"interleaved", "at most p + (p - 1) / v, v = 2",
+       "Narayanan et al. 2021, section 2.2; Megatron-LM's estimate of memory", roundRobin(p, 2), false},
+      {"zb-h1", "min(m, p)", "Zero Bubble, table 2", roundRobin(p, 1), true},
+      {"zb-h2", "at most 2p - 1", "Zero Bubble, table 2", roundRobin(p, 1), true},
+      {"zb-v", "p", "Zero Bubble (arXiv 2401.10241) and its authors' repository", vShape(p), true},
+  };
+  for (const Row &row : rows) {
+    Problem problem = uniform(m, row.device, 1, 1, 1, row.split);
+    std::printf("| %s | %s |", row.name, row.formula);
+    for (double memory : peaks(problem, named(problem, row.name)))
+      std::printf(" %g", memory * p / static_cast<double>(row.device.size()));
+    std::printf(" | %s |\n", row.source);
+  }
+  for (const PublishedRow &row : readPublished(path)) {
+    std::printf("| %s, p = %d, m = %d |", row.model.c_str(), row.p, row.m);
+    for (const Bubble &bubble : row.bubbles)
+      std::printf(" %.4f | %.4f |", bubble.published, bubble.simulated);
+    std::printf("\n");
+  }
 }
 
 /// Any number of microbatches; the usual grouping deadlocks in 54 of these.
@@ -228,7 +287,12 @@ static void rendezvous() {
   std::printf("rendezvous in one thread:\n%s\n", fault ? fault->text.c_str() : "no fault");
 }
 
-int main(int, char **argv) {
+/// usage: pc-schedules-test TABLE-OF-PUBLISHED-BUBBLES [--tables]
+int main(int argc, char **argv) {
+  if (argc > 2) {
+    tables(argv[1]);
+    return 0;
+  }
   goldenOrders();
   closedForms();
   published(argv[1]);
