@@ -64,6 +64,9 @@ TcpControl::TcpControl(const Place &place, std::vector<Peer> peers)
   channels.resize(peers.size());
   for (size_t i = 0; i < peers.size(); ++i)
     channels[i].peer = std::move(peers[i]);
+  std::string ignored;
+  if (place.sharedFile >= 0)
+    launcher = mapControl(place.sharedFile, &ignored);
   // The thread inherits a full signal mask: handlers run on the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -86,6 +89,8 @@ TcpControl::~TcpControl() {
   for (Channel &channel : channels)
     if (channel.peer.socket >= 0)
       close(channel.peer.socket);
+  if (launcher)
+    unmapControl(launcher);
   close(wakeEvent);
 }
 
@@ -477,6 +482,13 @@ void TcpControl::answer(int asker) {
     deliver(myRank == 0 ? asker : 0, message);
 }
 
+std::string TcpControl::describeProgress(int rank, const Progress &progress) {
+  if (progress.doing[0])
+    return progress.doing;
+  const char *last = launcher ? launcher->rank(rank).doing : "";
+  return std::string("it does not answer at all") + (last[0] ? ", in " : "") + last;
+}
+
 std::string TcpControl::describeLate(const Group &group, uint64_t sequence) {
   std::vector<Progress> all = askProgress(0.4);
   std::string text;
@@ -484,8 +496,7 @@ std::string TcpControl::describeLate(const Group &group, uint64_t sequence) {
     const Progress &progress = all[rank];
     if (progress.doing[0] && progress.gathers[group.id] >= sequence)
       continue;
-    text += (text.empty() ? "" : ", ") + rankName(rank) + " (" +
-            (progress.doing[0] ? progress.doing : "it does not answer at all") + ")";
+    text += (text.empty() ? "" : ", ") + rankName(rank) + " (" + describeProgress(rank, progress) + ")";
   }
   return text.empty() ? "the other ranks" : text;
 }
@@ -497,6 +508,8 @@ std::string TcpControl::describeLate(const Group &group, uint64_t sequence) {
 void TcpControl::note(const char *doing) {
   std::lock_guard<std::mutex> lock(mutex);
   strncpy(noted, doing, sizeof noted - 1);
+  if (launcher)
+    strncpy(launcher->rank(myRank).doing, doing, sizeof RankBlock::doing - 1);
 }
 
 void TcpControl::openFlows(size_t count) {
@@ -527,7 +540,7 @@ pcrt_status TcpControl::waitForLetter(std::unique_lock<std::mutex> &lock, const 
   lock.unlock();
   Progress theirs = askProgress(0.4)[flow.peer];
   std::string text = "no answer within " + secondsText(timeout) + " s from " + rankName(flow.peer) + " (" +
-                     (theirs.doing[0] ? theirs.doing : "it does not answer at all") + ") in " + what() +
+                     describeProgress(flow.peer, theirs) + ") in " + what() +
                      "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
   *error = rankName(myRank) + ": " + text;
   giveUp(PCRT_TIMEOUT, rankName(myRank) + " gave up: " + text);

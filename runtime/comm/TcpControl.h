@@ -21,6 +21,8 @@
 
 namespace pcrt {
 
+struct ControlBlock;
+
 /// How far a rank has come, for messages about those that are late.
 struct Progress {
   uint64_t gathers[kMaxGroups]; ///< Gathers it has begun, per group.
@@ -129,6 +131,8 @@ private:
   void beginEnd();
   void endProcess();
   std::string describeLate(const Group &group, uint64_t sequence);
+  /// Of a rank whose answer is `progress`: "in ...", or where it was last if it does not answer.
+  std::string describeProgress(int rank, const Progress &progress);
   /// Waits until `reached` or the run fails; under the lock.
   pcrt_status waitForLetter(std::unique_lock<std::mutex> &lock, const Flow &flow, const std::function<bool()> &reached,
                             std::string *error);
@@ -155,6 +159,7 @@ private:
   std::deque<Box> boxes;            ///< By flow.
   const Flow *letterFlow = nullptr; ///< The flow in which the main thread waits.
   char noted[96] = "";
+  ControlBlock *launcher = nullptr; ///< What pc-run shares with all ranks, where it started them.
   std::vector<bool> leftRanks;
   int failedRank = -1;
   pcrt_status failedStatus = PCRT_OK;
