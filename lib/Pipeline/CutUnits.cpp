@@ -14,11 +14,24 @@ static SmallVector<int> ofSizes(ArrayRef<int> sizes) {
   return chunkOf;
 }
 
-/// The first and the last chunk also get the units around the layers.
-static SmallVector<int> ofLayers(SmallVector<int> layers) {
-  layers.front() += 1;
-  layers.back() += 1;
-  return ofSizes(layers);
+/// The chunk of every unit, from the chunk of every layer (of the embedding and the head, too).
+static SmallVector<int> ofLayers(const Units &units, ArrayRef<int> chunkOfLayer) {
+  return map_to_vector(units.layer, [&](int layer) { return chunkOfLayer[layer]; });
+}
+
+/// Whole layers as units.
+static Units wholeLayers(const Units &units) {
+  Units whole;
+  size_t n = units.layer.back() + 1;
+  whole.names.resize(n);
+  for (auto member : {&Units::seconds, &Units::held, &Units::fixed})
+    (whole.*member).resize(n);
+  for (auto [unit, layer] : enumerate(units.layer)) {
+    whole.seconds[layer] += units.seconds[unit];
+    whole.held[layer] += units.held[unit];
+    whole.fixed[layer] += units.fixed[unit];
+  }
+  return whole;
 }
 
 /// best[c][j]: the least (largest chunk, sum of squares) of units 0 .. j-1 in c chunks, none empty. Lexicographic,
@@ -68,24 +81,49 @@ static SmallVector<int> balance(const Units &units, int chunks, const Budget &bu
   return ofSizes(sizes);
 }
 
+/// The seconds of the slowest chunk.
+static double slowest(const Units &units, ArrayRef<int> chunkOf) {
+  std::vector<double> seconds(chunkOf.back() + 1);
+  for (auto [unit, chunk] : enumerate(chunkOf))
+    seconds[chunk] += units.seconds[unit];
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+
+/// A layer is cut in half only where the slowest chunk gains this share: stages of whole layers are easier to read.
+static constexpr double worthHalves = 0.02;
+
+static SmallVector<int> cutByCost(const Units &units, int chunks, const Budget &budget) {
+  SmallVector<int> layers = balance(wholeLayers(units), chunks, budget), halves = balance(units, chunks, budget);
+  if (layers.empty())
+    return halves;
+  layers = ofLayers(units, layers);
+  return slowest(units, halves) < (1 - worthHalves) * slowest(units, layers) ? halves : layers;
+}
+
 std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, int chunks, StringRef stages,
                                                        const Budget &budget, std::string &error) {
   std::string pieces = std::to_string(chunks) + " chunks";
   if (stages == "cost") {
-    if (chunks <= static_cast<int>(units.names.size())) {
-      SmallVector<int> cut = balance(units, chunks, budget);
-      return cut.empty() ? balance(units, chunks, {}) : cut;
+    if (chunks <= units.layers() + 2) {
+      SmallVector<int> cut = cutByCost(units, chunks, budget);
+      return cut.empty() ? cutByCost(units, chunks, {}) : cut;
     }
     error =
         "the model has " + std::to_string(units.layers()) + " layers, an embedding and a head: too few for " + pieces;
     return std::nullopt;
   }
+  // The first and the last chunk also get what is around the layers.
+  auto dealt = [&](SmallVector<int> layers) {
+    layers.front() += 1;
+    layers.back() += 1;
+    return ofLayers(units, ofSizes(layers));
+  };
   SmallVector<int> layers;
   if (stages == "layers") {
     for (int c = 0; c < chunks; ++c)
       layers.push_back(units.layers() * (c + 1) / chunks - units.layers() * c / chunks);
     if (units.layers() >= chunks)
-      return ofLayers(layers);
+      return dealt(layers);
     error = "the model has " + std::to_string(units.layers()) + " layers: too few for " + pieces;
     return std::nullopt;
   }
@@ -104,7 +142,7 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, int c
   // A chunk without layers must be the embedding or the head alone.
   bool empty = any_of(ArrayRef(layers).drop_front().drop_back(layers.size() > 1), [](int n) { return n == 0; });
   if (static_cast<int>(layers.size()) == chunks && sum == units.layers() && !empty)
-    return ofLayers(layers);
+    return dealt(layers);
   error = "stages '" + stages.str() + "' must deal out " + std::to_string(units.layers()) + " layers to " + pieces;
   return std::nullopt;
 }

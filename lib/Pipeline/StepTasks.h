@@ -20,16 +20,18 @@ double secondsOnRank(mlir::Operation *op, MeshAttr mesh);
 /// Moves, casts and copies.
 bool isUnaryLinear(mlir::Operation *op);
 
-/// What is never cut: the layers, and what comes before and behind them. Found by source names.
+/// What is never cut: the halves of layers (attention, feed-forward, each with its norm), and what comes before and
+/// behind the layers. Found by source names; a layer of fewer than four parts is one unit.
 struct Units {
-  std::vector<std::string> names;              ///< in model order: "embedding", "h.0", .., "head"
+  std::vector<std::string> names;              ///< in model order: "embedding", "h.0.ln_1", "h.0.ln_2", .., "head"
+  std::vector<int> layer;                      ///< of every unit: 0 the embedding, then layers, the last the head
   std::vector<double> seconds;                 ///< forward and backward of one microbatch
   std::vector<double> held;                    ///< bytes on a rank that the forward pass leaves for the backward pass
   std::vector<double> fixed;                   ///< bytes on a rank: parameters, their gradients and states
   llvm::DenseMap<mlir::Operation *, int> unit; ///< of every op of the body
 
   static Units find(AccumulateOp accumulate, MeshAttr mesh);
-  int layers() const { return static_cast<int>(names.size()) - 2; }
+  int layers() const { return layer.back() - 1; }
 };
 
 /// The ops of all tasks.

@@ -1,5 +1,5 @@
 //===- Units.cpp - What is never cut ---------------------------------------------------------===//
-// Program order and source names say where a layer begins, in the forward and in the backward pass.
+// Program order and source names say where a layer and its second half begin, in the forward and in the backward pass.
 //===-----------------------------------------------------------------------------===//
 #include "StepTasks.h"
 
@@ -44,7 +44,15 @@ bool pc::pipeline::isUnaryLinear(Operation *op) { return isa<MoveOpInterface, Co
 
 namespace {
 
-/// Which layer an op belongs to, but for moves and casts, which are named for either side: they go with their operand.
+/// The part of a layer that a name belongs to, as "h.3.attn" of "h.3.attn.c_attn:q"; empty outside of layers.
+StringRef partOf(StringRef name) {
+  StringRef layer = layerOf(name), rest = name.drop_front(layer.size());
+  if (layer.empty() || !rest.consume_front("."))
+    return "";
+  return name.take_front(layer.size() + 1 + rest.take_until([](char c) { return c == '.' || c == ':'; }).size());
+}
+
+/// Which unit an op belongs to, but for moves and casts, which are named for either side: they go with their operand.
 class UnitFinder {
 public:
   UnitFinder(AccumulateOp accumulate, MeshAttr mesh)
@@ -66,12 +74,7 @@ public:
       reached ? (void)gradients.insert(op) : again.push_back(op);
       return !reached;
     });
-    units.names.push_back("embedding");
-    for (Operation *op : forward)
-      if (std::string layer = layerOf(sourceName(op)).str(); !isUnaryLinear(op) && !layer.empty())
-        if (number.try_emplace(layer, units.names.size()).second)
-          units.names.push_back(layer);
-    units.names.push_back("head");
+    nameUnits(forward, again);
     int head = static_cast<int>(units.names.size()) - 1;
     walk(forward, 0, head, [](int a, int b) { return std::max(a, b); });
     walk(backward, head, 0, [](int a, int b) { return std::min(a, b); });
@@ -89,23 +92,56 @@ public:
   }
 
 private:
-  /// The number of the op's layer, or nothing.
-  std::optional<int> layerNumber(Operation *op) const {
-    auto it = isUnaryLinear(op) ? number.end() : number.find(layerOf(sourceName(op)).str());
+  /// Norm, attention, norm, feed-forward: where a layer has four parts or more, the third begins its second half. A
+  /// layer that is made `again` from its input is one unit.
+  void nameUnits(ArrayRef<Operation *> forward, ArrayRef<Operation *> again) {
+    std::set<std::string> whole;
+    for (Operation *op : again)
+      if (isa<EinsumOp>(op))
+        whole.insert(layerOf(sourceName(op)).str());
+    std::vector<std::string> layers; // in order
+    std::map<std::string, std::vector<std::string>> partsOf;
+    for (Operation *op : forward) {
+      std::string name = sourceName(op), part = partOf(name).str(), layer = layerOf(name).str();
+      if (isUnaryLinear(op) || part.empty())
+        continue;
+      std::vector<std::string> &parts = partsOf[layer];
+      if (parts.empty())
+        layers.push_back(layer);
+      if (!llvm::is_contained(parts, part))
+        parts.push_back(part);
+    }
+    auto begin = [&](const std::string &name, int layer) {
+      units.names.push_back(name);
+      units.layer.push_back(layer);
+    };
+    begin("embedding", 0);
+    for (auto [layer, name] : llvm::enumerate(layers))
+      for (auto [i, part] : llvm::enumerate(partsOf[name])) {
+        if (i == 0 || (i == 2 && partsOf[name].size() >= 4 && !whole.count(name)))
+          begin(part, static_cast<int>(layer) + 1);
+        number[part] = static_cast<int>(units.names.size()) - 1;
+      }
+    begin("head", static_cast<int>(layers.size()) + 1);
+  }
+
+  /// The number of the op's unit, or nothing.
+  std::optional<int> unitNumber(Operation *op) const {
+    auto it = isUnaryLinear(op) ? number.end() : number.find(partOf(sourceName(op)).str());
     return it == number.end() ? std::nullopt : std::optional(it->second);
   }
 
-  /// Layers come one after another; what stands in front of all of them is `first`, what stands behind them `last`.
+  /// Units come one after another; what stands in front of all layers is `first`, what stands behind them `last`.
   void walk(ArrayRef<Operation *> ops, int first, int last, llvm::function_ref<int(int, int)> onward) {
     Operation *end = nullptr;
     for (Operation *op : ops)
-      if (layerNumber(op))
+      if (unitNumber(op))
         end = op;
     int now = first;
     bool behind = !end;
     for (Operation *op : ops) {
-      std::optional<int> layer = layerNumber(op);
-      now = layer ? onward(now, *layer) : behind ? last : now;
+      std::optional<int> unit = unitNumber(op);
+      now = unit ? onward(now, *unit) : behind ? last : now;
       behind |= op == end;
       Operation *source = isUnaryLinear(op) ? op->getOperand(0).getDefiningOp() : nullptr;
       auto it = source ? units.unit.find(source) : units.unit.end();
@@ -145,7 +181,7 @@ private:
   Block &body;
   MeshAttr mesh;
   Units units;
-  std::map<std::string, int> number;
+  std::map<std::string, int> number; ///< of a unit, by part of a layer
 };
 
 } // namespace
