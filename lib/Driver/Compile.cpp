@@ -79,8 +79,13 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
       return PCRT_RESOURCE;
     }
   }
+  llvm::json::Array remarks = remarksOn(*value, options.plan.tactics, options.plan.microbatches);
+  for (const llvm::json::Value &remark : remarks)
+    module.emitRemark() << *remark.getAsString();
   if (options.report.empty())
     return PCRT_OK;
+  if (!remarks.empty())
+    (*value->getAsObject())["remarks"] = std::move(remarks);
   if (stageAxisOf(module)) {
     FailureOr<llvm::json::Object> pipeline = simulatePipeline(module, scheduleOf(options.plan), Machine::cpu());
     if (failed(pipeline))

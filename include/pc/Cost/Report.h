@@ -24,6 +24,10 @@ namespace pc {
 /// Fails, with an error on the op, if the module is not planned.
 llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::StringRef plan);
 
+/// What a user should know of a plan, a sentence or two each: today ZeRO-2 and 3 with a pipeline. `report` is
+/// buildReport's, `tactics` are passes with their options.
+llvm::json::Array remarksOn(const llvm::json::Value &report, llvm::ArrayRef<std::string> tactics, int64_t microbatches);
+
 /// Writes `report` (of buildReport, with simulatePipeline's as "pipeline" where there are stages) as one self-contained
 /// HTML page: mesh, the pipeline in time, memory over the step with its peak explained, what a rank holds, traffic,
 /// work. Fails, with an error, if the module is not planned.
