@@ -92,6 +92,8 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
       return PCRT_INTERNAL;
     (*value->getAsObject())["pipeline"] = std::move(*pipeline);
   }
+  if (options.cuda)
+    (*value->getAsObject())["beside_arena"] = besideArena(module);
   if (!StringRef(options.report).ends_with(".html"))
     return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", *value); });
   std::string page;

@@ -320,6 +320,15 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
     if (mapped < arena || mapped >= arena + (int64_t(2) << 20))
       complain("the device has an arena of " + std::to_string(mapped) + " bytes, predicted " + std::to_string(arena));
   }
+  // What NCCL's moves need besides, counted where moves go by NCCL; stages may need less than the one that needs most.
+  if (report.contains("beside_arena") && summary.contains("device") && summary["device"].contains("staging_bytes"))
+    for (const char *figure : {"communicators", "staging_bytes"}) {
+      int64_t want = report["beside_arena"].value(figure, int64_t(-1)),
+              got = summary["device"].value(figure, int64_t(-1));
+      if (report.contains("pipeline") ? got > want : got != want)
+        complain(std::string(figure) + " beside the arena: predicted " + std::to_string(want) + ", counted " +
+                 std::to_string(got));
+    }
   // One number, or one a rank.
   Json peaks = summary.value("peak_rss_bytes", Json());
   if (peaks.is_number())

@@ -28,6 +28,14 @@ llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::Str
 /// buildReport's, `tactics` are passes with their options.
 llvm::json::Array remarksOn(const llvm::json::Value &report, llvm::ArrayRef<std::string> tactics, int64_t microbatches);
 
+/// What a rank of a CUDA program that moves data by NCCL holds on the device besides its arena, and no part of any figure
+/// above:
+/// * communicators: of its groups of several ranks, and one of all ranks; those of a pipeline's messages are not counted.
+/// * staging_bytes: where the runtime makes blocks contiguous for NCCL; exact.
+/// * nccl_bytes_estimated: NCCL's own buffers; what it takes depends on the machine. Here: for each communicator in use
+///   16 channels of one receiving end with a buffer for each of its protocols.
+llvm::json::Object besideArena(mlir::ModuleOp planned);
+
 /// Writes `report` (of buildReport, with simulatePipeline's as "pipeline" where there are stages) as one self-contained
 /// HTML page: mesh, the pipeline in time, memory over the step with its peak explained, what a rank holds, traffic,
 /// work. Fails, with an error, if the module is not planned.

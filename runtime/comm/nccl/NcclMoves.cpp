@@ -123,12 +123,13 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
       live->add(world);
     require(result, world, "connect the devices of all ranks");
   });
-  int64_t total = 0;
+  int64_t &total = stagingTotal;
   for (const Group &group : groups) {
     Member &member = members[group.id];
     member.group = &group;
     if (group.size() == 1 && control.size() > 1)
       continue; // the device does these; a run of one rank is a test of NCCL's calls
+    ++numCommunicators;
     onAllRanks(control, [&] {
       NcclConfig config;
       config.blocking = 0;

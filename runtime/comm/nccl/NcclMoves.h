@@ -43,6 +43,8 @@ public:
 
   const char *name() const override { return "nccl"; }
   pcrt_status registerArena(void *base, int64_t bytes) override;
+  int64_t communicators() const override { return numCommunicators; }
+  int64_t stagingMemoryBytes() const override { return stagingTotal; }
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                       void *const *outs, Stream stream) override;
   void openFlows(const std::vector<DeviceFlow> &all) override;
@@ -92,6 +94,7 @@ private:
       flows; ///< By flow of this rank's program and lane: the two ends, the source first.
   std::unique_ptr<DeviceArena> stagingMemory;
   char *staging = nullptr;
+  int64_t stagingTotal = 0, numCommunicators = 1; ///< Of the groups, and one of all ranks.
 
   std::shared_ptr<Communicators> live;
 

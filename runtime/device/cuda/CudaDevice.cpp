@@ -539,6 +539,10 @@ Json CudaDevice::figures() {
   }
   if (comm)
     figures["moves"] = comm->name();
+  if (comm && comm->communicators()) {
+    figures["communicators"] = comm->communicators();
+    figures["staging_bytes"] = comm->stagingMemoryBytes();
+  }
   figures["graph"] = graph != nullptr;
   return figures;
 }

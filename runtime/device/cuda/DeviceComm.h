@@ -25,10 +25,10 @@ struct DeviceFlow {
   const pcrt_flow *flow = nullptr; ///< In the source's.
 };
 
-/// Calls of a communicator begin one behind the other, and calls that come later in the program wait for that. So a flow
-/// has as many lanes, each with a stream and a communicator, as messages may be under way beyond the one that is read:
-/// message n goes by lane n % lanes. With one receive posted ahead on each, a device waits only where a program that
-/// sends into `slots` slots would.
+/// Calls of a communicator begin one behind the other, and calls that come later in the program wait for that. So a
+/// flow has as many lanes, each with a stream and a communicator, as messages may be under way beyond the one that is
+/// read: message n goes by lane n % lanes. With one receive posted ahead on each, a device waits only where a program
+/// that sends into `slots` slots would.
 inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
 
 class DeviceComm {
@@ -89,6 +89,10 @@ public:
   virtual pcrt_status wait(const Driver &driver, Stream stream) {
     return driver.streamSynchronize(stream) == Success ? PCRT_OK : PCRT_INTERNAL;
   }
+
+  /// Communicators, and bytes of device memory beside the arena that this allocated itself (0 where there is none).
+  virtual int64_t communicators() const { return 0; }
+  virtual int64_t stagingMemoryBytes() const { return 0; }
 
   const std::string &error() const { return lastError; }
 
