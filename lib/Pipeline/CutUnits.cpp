@@ -2,6 +2,7 @@
 #include "ChooseSchedule.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include <set>
 
 using namespace llvm;
 using namespace pc::pipeline;
@@ -81,32 +82,84 @@ static SmallVector<int> balance(const Units &units, int chunks, const Budget &bu
   return ofSizes(sizes);
 }
 
-/// The seconds of the slowest chunk.
-static double slowest(const Units &units, ArrayRef<int> chunkOf) {
-  std::vector<double> seconds(chunkOf.back() + 1);
+/// The seconds of the slowest stage; the stage of every chunk is `device`.
+static double slowest(const Units &units, ArrayRef<int> chunkOf, ArrayRef<int> device) {
+  std::vector<double> seconds(*std::max_element(device.begin(), device.end()) + 1);
   for (auto [unit, chunk] : enumerate(chunkOf))
-    seconds[chunk] += units.seconds[unit];
+    seconds[device[chunk]] += units.seconds[unit];
   return *std::max_element(seconds.begin(), seconds.end());
+}
+
+/// Moves ends of chunks, one or two at a time, as long as the slowest stage gets faster: a chunk that cannot be small
+/// (a head) is made up for by the other chunks of its stage.
+static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<int> device) {
+  auto n = static_cast<int>(chunkOf.size()), chunks = static_cast<int>(device.size());
+  // Whether the end of `chunk` could move by one unit; then it has.
+  auto moved = [&](SmallVector<int> &cut, int chunk, bool onward) {
+    auto end = static_cast<int>(upper_bound(cut, chunk) - cut.begin());
+    if (onward) {
+      if (end + 1 >= n || cut[end + 1] != chunk + 1)
+        return false;
+      cut[end] = chunk;
+    } else {
+      if (end < 2 || cut[end - 2] != chunk)
+        return false;
+      cut[end - 1] = chunk + 1;
+    }
+    return true;
+  };
+  double best = slowest(units, chunkOf, device);
+  for (bool better = true; better;) {
+    better = false;
+    SmallVector<int> next = chunkOf;
+    auto consider = [&](const SmallVector<int> &cut) {
+      if (double seconds = slowest(units, cut, device); seconds < best * (1 - 1e-9)) {
+        best = seconds;
+        next = cut;
+        better = true;
+      }
+    };
+    for (int a = 0; a + 1 < chunks; ++a)
+      for (bool aOnward : {false, true}) {
+        SmallVector<int> one = chunkOf;
+        if (!moved(one, a, aOnward))
+          continue;
+        consider(one);
+        for (int b = a + 1; b + 1 < chunks; ++b)
+          for (bool bOnward : {false, true})
+            if (SmallVector<int> two = one; moved(two, b, bOnward))
+              consider(two);
+      }
+    chunkOf = next;
+  }
 }
 
 /// A layer is cut in half only where the slowest chunk gains this share: stages of whole layers are easier to read.
 static constexpr double worthHalves = 0.02;
 
-static SmallVector<int> cutByCost(const Units &units, int chunks, const Budget &budget) {
-  SmallVector<int> layers = balance(wholeLayers(units), chunks, budget), halves = balance(units, chunks, budget);
+static SmallVector<int> cutByCost(const Units &units, ArrayRef<int> device, const Budget &budget) {
+  auto chunks = static_cast<int>(device.size());
+  Units whole = wholeLayers(units);
+  SmallVector<int> layers = balance(whole, chunks, budget), halves = balance(units, chunks, budget);
+  bool several = std::set<int>(device.begin(), device.end()).size() < device.size();
+  if (several && budget.bytes <= 0) {
+    evenStages(whole, layers, device);
+    evenStages(units, halves, device);
+  }
   if (layers.empty())
     return halves;
   layers = ofLayers(units, layers);
-  return slowest(units, halves) < (1 - worthHalves) * slowest(units, layers) ? halves : layers;
+  return slowest(units, halves, device) < (1 - worthHalves) * slowest(units, layers, device) ? halves : layers;
 }
 
-std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, int chunks, StringRef stages,
+std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, ArrayRef<int> device, StringRef stages,
                                                        const Budget &budget, std::string &error) {
+  auto chunks = static_cast<int>(device.size());
   std::string pieces = std::to_string(chunks) + " chunks";
   if (stages == "cost") {
     if (chunks <= units.layers() + 2) {
-      SmallVector<int> cut = cutByCost(units, chunks, budget);
-      return cut.empty() ? cutByCost(units, chunks, {}) : cut;
+      SmallVector<int> cut = cutByCost(units, device, budget);
+      return cut.empty() ? cutByCost(units, device, {}) : cut;
     }
     error =
         "the model has " + std::to_string(units.layers()) + " layers, an embedding and a head: too few for " + pieces;

@@ -35,18 +35,18 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     AccumulateOp accumulate = accumulates[0];
 
     Units units = Units::find(accumulate, mesh);
-    std::map<std::pair<size_t, bool>, StepTasks> cuts; // by number of chunks and whether weights are apart
+    std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts; // by devices of chunks and whether weights are apart
     auto problemFor = [&](const Shape &shape, std::string &error) -> std::optional<Problem> {
       int chunks = static_cast<int>(shape.device.size());
-      auto chunkOf = cutUnits(units, chunks, this->stages, {static_cast<double>(memory), shape.inFlight}, error);
+      auto chunkOf = cutUnits(units, shape.device, this->stages, {static_cast<double>(memory), shape.inFlight}, error);
       if (!chunkOf)
         return std::nullopt;
-      auto it = cuts.find({chunks, shape.split});
+      auto it = cuts.find({shape.device, shape.split});
       if (it == cuts.end()) {
         FailureOr<StepTasks> tasks = StepTasks::find(accumulate, units, *chunkOf, shape.split);
         if (failed(tasks))
           return std::nullopt;
-        it = cuts.try_emplace({chunks, shape.split}, std::move(*tasks)).first;
+        it = cuts.try_emplace({shape.device, shape.split}, std::move(*tasks)).first;
       }
       Problem problem = it->second.problem(mesh);
       problem.device = shape.device;
@@ -88,7 +88,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     for (auto [key, parameter] : llvm::enumerate(function.getOps<ParameterOp>()))
       parameter.setKey(static_cast<int64_t>(key));
     FlowNumbers flows;
-    StageWriter::Step step{module,  function, accumulate, cuts.at({problem.device.size(), problem.split}),
+    StageWriter::Step step{module,  function, accumulate, cuts.at({problem.device, problem.split}),
                            problem, slots,    flows};
     SmallVector<StageWriter> writers;
     for (int stage = 0; stage < stages; ++stage) {
