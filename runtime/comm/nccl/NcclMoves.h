@@ -43,6 +43,7 @@ public:
 
   const char *name() const override { return "nccl"; }
   pcrt_status registerArena(void *base, int64_t bytes) override;
+  std::string lastBegun() const override { return waitingGroup() ? doing() : ""; }
   int64_t communicators() const override { return numCommunicators; }
   int64_t stagingMemoryBytes() const override { return stagingTotal; }
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,

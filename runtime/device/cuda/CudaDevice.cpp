@@ -209,8 +209,7 @@ pcrt_status CudaDevice::finish(pcrt_context &context) {
       return context.fail(status, comm->error());
   }
   if (Result result = session.driver.streamSynchronize(session.compute); result != Success)
-    return context.fail(PCRT_INTERNAL, session.name + ": the step failed: " + session.describe(result) +
-                                           (blocking ? "" : "; run it with PCRT_CUDA_BLOCKING=1 to see where"));
+    return context.fail(PCRT_INTERNAL, session.name + ": the step failed: " + session.describe(result) + howToFind());
   if (status != PCRT_OK)
     return context.fail(status, std::string("moves over ") + comm->name() + " failed");
   bookTimes(context);
@@ -231,7 +230,26 @@ pcrt_status CudaDevice::done(pcrt_context &context, Result result, const char *w
     return PCRT_OK;
   return context.fail(result == ErrorOutOfMemory ? PCRT_RESOURCE : PCRT_INTERNAL,
                       session.name + ": " + what + " '" + name + "'" + when + ": " + session.describe(result) +
-                          (blocking ? "" : " (or something before it; PCRT_CUDA_BLOCKING=1 waits after every call)"));
+                          (result == ErrorOutOfMemory ? "" : howToFind()));
+}
+
+/// What a message says of a fault that may be of any call before the one that learned of it.
+std::string CudaDevice::howToFind() const {
+  if (blocking)
+    return "";
+  std::string text = comm ? comm->lastBegun() : "";
+  if (!text.empty())
+    text = "; the last move that it began is " + text;
+  return text +
+         "; a device tells late: the same run with PCRT_CUDA_BLOCKING=1 waits after every call and names the one "
+         "that fails";
+}
+
+/// A library refused a call: perhaps only because the device had a fault before.
+pcrt_status CudaDevice::refused(pcrt_context &context, const std::string &text) {
+  Result result = mode == Mode::Run ? session.driver.streamQuery(session.compute) : Success;
+  bool fault = result != Success && result != ErrorNotReady;
+  return context.fail(PCRT_INTERNAL, text + (fault ? ", after " + session.describe(result) + howToFind() : ""));
 }
 
 /// Enqueues with `f` what a call of pcrt.h means, between two events if the step is traced.
@@ -301,8 +319,8 @@ pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, co
   return run(context, Profile::Call::Gemm, index, name, session.compute, [&] {
     BlasStatus status = products->run(call);
     return status == 0 ? PCRT_OK
-                       : context.fail(PCRT_INTERNAL, std::string("matrix product '") + name + "': cuBLASLt says " +
-                                                         products->describe(status));
+                       : refused(context, std::string("matrix product '") + name + "': cuBLASLt says " +
+                                              products->describe(status));
   });
 }
 
@@ -313,9 +331,7 @@ pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const 
         {index, std::vector<void *>(args, args + (program.abi.attentions[index].backward ? 12 : 6))});
   return run(context, Profile::Call::Attention, index, name, session.compute, [&] {
     std::string problem = attentions->run(index, args);
-    return problem.empty()
-               ? PCRT_OK
-               : context.fail(PCRT_INTERNAL, std::string("attention '") + name + "': cuDNN says " + problem);
+    return problem.empty() ? PCRT_OK : refused(context, std::string("attention '") + name + "': cuDNN says " + problem);
   });
 }
 

@@ -78,6 +78,8 @@ private:
   void prepareInputs();
   /// The outcome of a call of the driver about entry `name` of a table; in blocking mode, waits for it first.
   pcrt_status done(pcrt_context &context, Result result, const char *what, const char *name);
+  std::string howToFind() const;
+  pcrt_status refused(pcrt_context &context, const std::string &text);
   pcrt_status localMove(pcrt_context &context, int index, const void *in, void *out);
   Result copyRows(void *to, int64_t toPitch, const void *from, int64_t fromPitch, int64_t width, int64_t rows);
   bool isLocal(const pcrt_context &context, int move) const;

@@ -90,6 +90,9 @@ public:
     return driver.streamSynchronize(stream) == Success ? PCRT_OK : PCRT_INTERNAL;
   }
 
+  /// The move of the step that the device began last, for the message of a fault; "" where that is not known.
+  virtual std::string lastBegun() const { return ""; }
+
   /// Communicators, and bytes of device memory beside the arena that this allocated itself (0 where there is none).
   virtual int64_t communicators() const { return 0; }
   virtual int64_t stagingMemoryBytes() const { return 0; }

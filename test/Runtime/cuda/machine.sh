@@ -126,7 +126,9 @@ chmod +x root/py/bin/python3
 found "beside python3" /py/lib/python3.11/site-packages/nvidia/cu13/lib PATH=/nowhere:/py/bin
 
 # Faults of the device.
-check 1 'the step failed: CUDA_ERROR_ILLEGAL_ADDRESS.*|CUDA_ERROR_ILLEGAL_ADDRESS.*PCRT_CUDA_BLOCKING=1' "a fault" $fake FAKE_FAIL=9 -- "${run[@]}"
+for launch in 2 9; do # of the first step, which is made call by call, and of a graph
+  check 1 'CUDA_ERROR_ILLEGAL_ADDRESS.*the same run with PCRT_CUDA_BLOCKING=1 waits after every call' "a fault" $fake FAKE_FAIL=$launch -- "${run[@]}"
+done
 check 1 "kernel 'cross_entropy' failed: CUDA_ERROR_ILLEGAL_ADDRESS" "a fault, found where it is" $fake FAKE_FAIL=2 PCRT_CUDA_BLOCKING=1 -- "${run[@]}"
 check 1 "rank 0: .*kernel '.*' failed: CUDA_ERROR_ILLEGAL_ADDRESS|rank 1: .*kernel '.*' failed: CUDA_ERROR_ILLEGAL_ADDRESS" "a fault of a rank" $fake FAKE_FAIL=2 \
   PCRT_CUDA_BLOCKING=1 PCRT_CUDA_COMM=host PCRT_TRANSPORT=shm -- /pc-run -n 2 /cuda-program-2-1-1 -- --data text:/data --steps 3
