@@ -196,8 +196,8 @@ def part_kernels(checks, options):
                    or ("" if whole else last_line(said)))
         for case in cases:
             if "seconds" in case and case["seconds"] > 0:
-                done, roof = ((case["bytes"], roofs["copy_bytes_per_second"]) if "kernel" in case else
-                              (case["flops"], roofs["bf16_flops_per_second"]))
+                done, roof = ((case["flops"], roofs["bf16_flops_per_second"]) if "flops" in case else
+                              (case["bytes"], roofs["copy_bytes_per_second"]))
                 case["share"] = done / case["seconds"] / roof
         rows.append({"name": one["name"], "small": one["small"], "roofs": roofs, "cases": cases})
     return rows

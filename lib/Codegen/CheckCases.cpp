@@ -1,6 +1,7 @@
 //===- CheckCases.cpp - Kernels of a CUDA program beside those of a CPU ----------------===//
 #include "CheckCases.h"
 #include "Description.h"
+#include "pc/Cost/Cost.h"
 
 using namespace mlir;
 using namespace pc;
@@ -35,6 +36,15 @@ static bool wantsPositive(Operation *op) {
       .wasInterrupted();
 }
 
+/// Operations of tensor cores: half of the rectangle of scores where attention is causal.
+static double flopsOfAttention(Operation *op) {
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    return flopsOf(op) / (attention.getCausal() ? 2 : 1);
+  if (auto gradient = dyn_cast<AttentionGradOp>(op))
+    return flopsOf(op) / (gradient.getCausal() ? 2 : 1);
+  return 0;
+}
+
 static json::Object buffer(Value value, int64_t offset) {
   Type element = typeOf(value).getElementType();
   return json::Object{{"offset", offset},
@@ -62,7 +72,9 @@ LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation
   llvm::DenseSet<Value> made, read;
   for (const Launch &one : launches)
     device.push_back(launch(one.kernel, one.offsets));
+  double flops = 0;
   for (Operation *op : ops) {
+    flops += flopsOfAttention(op);
     SmallVector<int64_t> offsets;
     bool positive = wantsPositive(op);
     for (Value operand : op->getOperands()) {
@@ -92,6 +104,7 @@ LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation
   }
   cases.push_back(json::Object{{"name", name.str()},
                                {"kind", kind.str()},
+                               {"flops", flops},
                                {"device", std::move(device)},
                                {"host", std::move(host)},
                                {"inputs", std::move(inputs)},

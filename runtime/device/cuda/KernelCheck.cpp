@@ -215,6 +215,8 @@ private:
       for (auto [offset, size] : *ranges)
         bytes += size;
     Json line = {{"kernel", one.at("name")}, {"kind", one.at("kind")}, {"bytes", bytes}};
+    if (double flops = one.value("flops", 0.0); flops > 0)
+      line["flops"] = flops;
     finish(line, compare(outputs), half ? 2e-2 : 1e-4);
     if (!session.standin)
       line["seconds"] = seconds([&] { launch(one.at("device")); });
