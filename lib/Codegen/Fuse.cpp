@@ -154,13 +154,15 @@ public:
   explicit RowFuser(Block &block) : block(block) {}
 
   void run() {
-    unsigned number = 0, moves = 0, task = 0;
+    unsigned number = 0, moves = 0, task = 0, seeds = 0;
     for (Operation &op : block) {
       order[&op] = number++;
       movesBefore.push_back(moves);
       moves += isa<MoveOpInterface>(op);
       task += isa<TaskOp>(op);
       tasksBefore.push_back(task);
+      seeds += isa<SeedOp>(op);
+      seedsBefore.push_back(seeds);
     }
     for (Operation &op : block)
       visit(&op);
@@ -209,7 +211,11 @@ private:
     // Hoist the op to the group if all it needs is there already; else sink the group to the op if nobody needs the
     // group before.
     unsigned here = order[op], position = group.position;
-    if (!definedBefore(op, group)) {
+    if (definedBefore(op, group)) {
+      // What the backward pass computes again is not kept from the forward pass.
+      if (seedsBefore[here] != seedsBefore[position])
+        return false;
+    } else {
       // A gathered value is there for its reader alone and freed after it: the reader does not wait for the next move.
       if (movesBefore[here] != movesBefore[position] && readsGathered(group))
         return false;
@@ -251,7 +257,7 @@ private:
   }
 
   Block &block;
-  SmallVector<unsigned> movesBefore, tasksBefore; ///< by op number
+  SmallVector<unsigned> movesBefore, tasksBefore, seedsBefore; ///< by op number
   llvm::DenseMap<Operation *, unsigned> order, groupOf;
   llvm::DenseMap<unsigned, Operation *> anchors;
   std::vector<Group> groups;

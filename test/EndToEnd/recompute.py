@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/recompute.py BIN TABLE [--write]
+
+What a layer of GPT-2 keeps from its forward for its backward pass in bf16, tensor by tensor, beside the published formulas: with and
+without tensor and sequence parallelism and recomputation. Tensors are read from the planned programs; that they are all there is follows from
+the compiler's report: three layers hold as many bytes more than two. TABLE is the committed page; it fails where that is not what comes out.
+--write makes it anew.
+"""
+import json, os, re, subprocess, sys, tempfile
+
+# 22B of the paper's table 3, with a batch so large that activations decide where the peak is.
+H, A, S, B, T = 6144, 64, 2048, 64, 8
+SBH, SCORES, ROWS = S * B * H, A * S * S * B, S * B
+
+# Of the formulas: name, bytes, whether tensor parallelism splits it, and whether recomputation of attention drops it.
+ITEMS = [
+    ("input of ln_1", 2 * SBH, False, False), ("output of ln_1", 2 * SBH, False, False),
+    ("queries", 2 * SBH, True, False), ("keys", 2 * SBH, True, False), ("values", 2 * SBH, True, False),
+    ("softmax", 2 * SCORES, True, True), ("mask of its dropout", SCORES, True, True), ("softmax after dropout", 2 * SCORES, True, True),
+    ("output of attention", 2 * SBH, True, False), ("mask of the dropout behind attention", SBH, False, False),
+    ("input of ln_2", 2 * SBH, False, False), ("output of ln_2", 2 * SBH, False, False),
+    ("input of gelu", 8 * SBH, True, False), ("output of gelu", 8 * SBH, True, False),
+    ("mask of the dropout behind the MLP", SBH, False, False)]
+# Only of ours.
+OWN = ["log-sum-exp of attention", "statistics of the norms", "output of the projection behind attention"]
+
+
+def formula(item, tensor, sequence, mode):
+    name, size, split, attention = item
+    if mode == "full":
+        return size if name == "input of ln_1" else 0
+    if mode == "selective" and attention:
+        return 0
+    return size // T if sequence or (tensor and split) else size
+
+
+def published(tensor, sequence, mode, h, a, s):
+    """Bytes a layer over sbh (V. Korthikanti et al., MLSys 2023, table 2)."""
+    t, scores = T if tensor else 1, 0 if mode != "none" else 5 * a * s / h
+    return 2 if mode == "full" else (34 + scores) / t if sequence else 10 + 24 / t + scores / t
+
+
+class Compiler:
+    def __init__(self, bin):
+        self.bin, self.folder = bin, tempfile.mkdtemp()
+        for layers in (2, 3):
+            folder = f"{self.folder}/{layers}"
+            os.mkdir(folder)
+            json.dump(dict(model_type="gpt2", vocab_size=512, n_embd=H, n_layer=layers, n_head=A, n_positions=S), open(f"{folder}/config.json", "w"))
+            self.run(f"{bin}/pc-import", folder, "-o", f"{folder}.mlir", "--batch", str(B), "--seq", str(S))
+
+    def run(self, *command):
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+    def plan(self, layers, flags):
+        """The planned program, and bytes of activations and of what moves make."""
+        base = f"{self.folder}/{layers}"
+        self.run(f"{self.bin}/pc-compile", f"{base}.mlir", "--precision=bf16", *flags, "--to=planned", "-o", f"{base}.planned", f"--report={base}.json")
+        memory = json.load(open(f"{base}.json"))["per_rank"][0]["memory"]
+        return open(f"{base}.planned").read().split("\n"), memory["activations"], memory["communication"]
+
+
+def kept(lines):
+    """Of the values made before pc.seed and read behind it: op, name, dims, element type."""
+    names = {match[1]: match[2] for line in lines if (match := re.match(r'(#loc\d*) = loc\("([^"]*)"', line))}
+    start = next(i for i, line in enumerate(lines) if "pc.accumulate (" in line) + 1
+    made, read, behind = [], set(), False
+    while not re.match(r"    \}", lines[start]):
+        last = start # of the op's lines, if it has a region
+        if lines[start].endswith("{"):
+            last = next(i for i in range(start + 1, len(lines)) if re.match(r"      \}", lines[i]))
+        text, tail = lines[start], lines[last]
+        behind |= "pc.seed" in text
+        results, _, op = text.partition(" = ")
+        if behind:
+            read.update(re.findall(r"%\w+(?:#\d+)?", op if op else text))
+        elif op and "!pc.ticket" not in tail:
+            values = []
+            for word in results.split(", "):
+                value, _, count = word.strip().partition(":")
+                values += [f"{value}#{i}" for i in range(int(count))] if count else [value]
+            name = names.get((re.findall(r"loc\((#loc\d*)\)", tail) or [""])[-1], "")
+            types = re.findall(r"tensor<([\dx]*x)?(\w+), #pc.home", tail.split(" -> ")[-1] if start == last else tail)[-len(values):]
+            assert len(types) == len(values), (text, tail)
+            for value, (dims, element) in zip(values, types):
+                made.append((value, re.match(r"pc\.(\w+)", op)[1], name, [int(d) for d in dims.split("x")[:-1]], element))
+        start = last + 1
+    return [entry[1:] for entry in made if entry[0] in read]
+
+
+def label(op, name, dims, element):
+    """Which item of ITEMS or OWN a tensor of a layer is."""
+    part = name.split(".", 2)[-1]
+    if norm := re.fullmatch(r"(ln_[12])", part):
+        return "statistics of the norms" if len(dims) == 2 else f"{'input' if element == 'f32' else 'output'} of {norm[1]}"
+    return {"attn.c_attn:q": "queries", "attn.c_attn:k": "keys", "attn.c_attn:v": "values", "attn.c_proj": OWN[2],
+            "attn": "output of attention" if element == "bf16" else OWN[0],
+            "mlp.c_fc": "output of gelu" if op == "activation" else "input of gelu"}[part]
+
+
+WHY = {"input of ln_1": "the residual stream is f32", "softmax": "scores are never stored", "softmax after dropout": "scores are never stored"}
+
+
+def why(name, difference, sequence, mode):
+    if name in WHY or name == "input of ln_2" and difference > 0:
+        return WHY.get(name, WHY["input of ln_1"])
+    if "mask" in name:
+        return "no dropout"
+    if name == OWN[2]:
+        return "what the input of ln_2 is made of, again"
+    if name in OWN:
+        return "one number a row, f32"
+    return "gathered for the product, and kept for its gradient" if difference > 0 else "computed again" if difference else ""
+
+
+def tables(compiler):
+    """A row of the summary and a table for every plan."""
+    for plan, tensor, sequence, flags in [("1 rank", False, False, []), ("`tp=8`", True, False, ["--mesh", "tp=8"]),
+                                          ("`tp=8 --sequence-parallel`", True, True, ["--mesh", "tp=8", "--sequence-parallel"])]:
+        for mode in ("none", "selective", "full"):
+            all = flags + [f"--recompute={mode}"]
+            _, *two = compiler.plan(2, all)
+            lines, *three = compiler.plan(3, all)
+            ours = {}
+            for op, name, dims, element in kept(lines):
+                if ".h.1." in f".{name}":
+                    size = {"f32": 4, "bf16": 2}[element]
+                    for dim in dims:
+                        size *= dim
+                    item = label(op, name, dims, element)
+                    ours[item] = ours.get(item, 0) + size
+            counted = sum(three) - sum(two)
+            assert sum(ours.values()) == counted, (plan, mode, ours, counted)
+            theirs = {item[0]: formula(item, tensor, sequence, mode) for item in ITEMS}
+            assert abs(sum(theirs.values()) / SBH - published(tensor, sequence, mode, H, A, S)) < 1e-9
+            rows = []
+            for name in [item[0] for item in ITEMS] + OWN:
+                a, b = theirs.get(name, 0), ours.get(name, 0)
+                if a or b:
+                    rows.append(f"| {name} | {a} | {b} | {b - a:+d} | {why(name, b - a, sequence, mode)} |")
+            total = sum(theirs.values())
+            rows.append(f"| **a layer** | {total} | {counted} | {counted - total:+d} | |")
+            share = lambda x: f"{x / SBH:.2f}"
+            yield (f"| {plan} | {mode} | {share(total)} | {share(counted)} |",
+                   f"### {plan}, --recompute={mode}\n\n| tensor | formula | counted | difference | why |\n|---|---|---|---|---|\n" + "\n".join(rows))
+
+
+# Figure 7 of the paper: percent of tensor parallelism alone, for 22B and 175B.
+FIGURE = [("sequence parallelism", True, "none", 66.84, 62.04), ("selective recomputation", False, "selective", 49.42, 56.53),
+          ("both", True, "selective", 16.18, 18.49), ("full recomputation", False, "full", 7.64, 8.71)]
+
+
+def figure():
+    for what, sequence, mode, *percents in FIGURE:
+        row = f"| {what} |"
+        for (h, a), percent in zip([(6144, 64), (12288, 96)], percents):
+            share = 100 * published(True, sequence, mode, h, a, S) / published(True, False, "none", h, a, S)
+            assert abs(share - percent) < 0.1, (what, share, percent)
+            row += f" {share:.2f} | {percent:.2f} |"
+        yield row
+
+
+def page(bin):
+    summary, details = zip(*tables(Compiler(bin)))
+    newline = "\n"
+    return f"""# Recomputation: what a layer keeps, tensor by tensor
+
+Bytes that a layer of GPT-2 keeps on a rank from its forward for its backward pass, in bf16 with an f32 residual stream, beside the formulas of
+*Reducing Activation Recomputation in Large Transformer Models* (V. Korthikanti et al., MLSys 2023, table 2): a layer of h = {H}, a = {A} heads,
+s = {S}, b = {B} and t = {T} ranks. Made by `test/EndToEnd/recompute.py`, which fails where this page is not what comes out. *Counted* is the
+compiler's report (activations, and what moves make) of three layers less that of two; the tensors are those that the planned program
+makes before the gradient's seed and reads behind it. They add up to it exactly.
+
+In units of sbh bytes:
+
+| plan | `--recompute` | formula | counted |
+|---|---|---|---|
+{newline.join(summary)}
+
+* *Attention never stores its scores*: forward and backward pass compute them block by block and keep one number a row. So what the paper calls
+  selective recomputation, dropping 5as²b, is there without a flag; `--recompute=selective` goes further, to outputs of norms and activations.
+* *There is no dropout*, so there are no masks.
+* *The residual stream is f32*: 4 bytes where the formula has 2. Full recomputation keeps nothing else of a layer.
+* *With sequence parallelism* the paper keeps the shard of a norm's output and gathers it once more in the backward pass. So do `selective`
+  and `full`; without recomputation the gathered tensor is kept, which needs no second gather and counts as communication in the report.
+  What a layer hands to the next one is split, too, in full recomputation; the paper's 2sbh is whole.
+
+The formulas against the paper's own figure 7, in percent of tensor parallelism alone (formula, published; the published ones have the rest of the
+model in them):
+
+| | 22B | published | 175B | published |
+|---|---|---|---|---|
+{newline.join(figure())}
+
+## How much to recompute
+
+`--recompute=auto --memory-limit=BYTES` recomputes as little as fits, exactly: the compiler plans the arena of one choice after another. The layers
+of a stage turn selective one by one, the first ones first, then full, until the arena fits; then those that are selective without need keep all
+again. Selective recomputation makes no matrix product anew, so a second of it frees most; of layers alike, the first ones keep their values
+longest. In a pipeline every stage has a choice of its own, since the first ones hold more microbatches; a cut by cost is then held where full recomputation has it. Where
+nothing fits, pc-compile ends with exit code 6. The plan (`--emit-plan`, the report) says what was chosen.
+
+## Every tensor
+
+Bytes of a layer on a rank.
+
+{(newline * 2).join(details)}
+"""
+
+
+if __name__ == "__main__":
+    text = page(sys.argv[1])
+    if "--write" in sys.argv:
+        open(sys.argv[2], "w").write(text)
+    same = open(sys.argv[2]).read() == text
+    if not same:
+        print("FAIL  the committed page differs; --write makes it anew")
+    print(f"{int(same)} passed, {int(not same)} failed")
+    sys.exit(not same)
