@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "pc/IR/Layers.h"
 #include "pc/IR/Stages.h"
+#include <limits>
 #include <map>
 #include <set>
 
@@ -159,24 +160,33 @@ private:
       trial.layers.push_back(llvm::to_vector(llvm::seq(0, numLayers)));
       return;
     }
-    std::map<int64_t, std::set<int>> chunks;
+    std::map<int64_t, int64_t> layersOf; // by chunk; a layer that is cut counts where it begins
+    std::vector<int64_t> chunkOf(numLayers, std::numeric_limits<int64_t>::max());
     for (ModuleOp program : programsOf(module)) {
       std::set<int> layers;
       program.walk([&](func::FuncOp function) {
         visitLayers(function.getBody().front(), [&](StringRef layer, int64_t chunk) {
           if (auto it = numberOf.find(layer.str()); it != numberOf.end()) {
             layers.insert(it->second);
-            chunks[chunk].insert(it->second);
+            chunkOf[it->second] = std::min(chunkOf[it->second], chunk);
           }
         });
         for (TaskOp task : function.getOps<TaskOp>())
           if (task.getKind() == TaskKind::Forward)
-            chunks[*task.getChunk()];
+            layersOf.try_emplace(*task.getChunk());
       });
       trial.layers.emplace_back(layers.begin(), layers.end());
     }
-    for (auto &[chunk, layers] : chunks)
-      trial.cut += (trial.cut.empty() ? "" : ",") + std::to_string(layers.size());
+    for (int64_t chunk : chunkOf)
+      ++layersOf[chunk];
+    for (auto &[chunk, layers] : layersOf) {
+      bool inside = chunk != layersOf.begin()->first && chunk != layersOf.rbegin()->first;
+      if (inside && layers == 0) { // half a layer: no cut by hand says that
+        trial.cut.clear();
+        return;
+      }
+      trial.cut += (trial.cut.empty() ? "" : ",") + std::to_string(layers);
+    }
   }
 
   /// The layers of a stage in a choice: the first `full` in full, `selective` more selectively.
@@ -227,6 +237,8 @@ private:
     if (pcrt_status status = tryLevels(full))
       return status;
     cut = full.cut; // from here on what a stage holds depends on its own layers
+    if (pcrt_status status = tryLevels(full))
+      return status;
     levels.assign(numLayers, Selective);
     if (pcrt_status status = tryLevels(selective))
       return status;
