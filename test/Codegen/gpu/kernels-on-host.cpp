@@ -341,12 +341,14 @@ void runBroken(const KernelImage &image) {
       {"early", 1, {"threads wait for others that do not come", "200 at barrier", "56 returned"}, true},
       {"arms", 1, {"barriers in divergent code", "barrier #"}, true},
       {"some_lanes", 1, {"threads wait for others that do not come", "20 at shuffle"}, true},
+      {"some_lanes_mma", 1, {"threads wait for others that do not come", "20 at mma"}, true},
       {"lost_update", 1, {"data race", "byte 0 of shared memory"}, false},
       {"misaligned", 1, {"misaligned", "16 bytes", "load #"}, false},
       {"past_the_end", 1, {"out of bounds", "thread 255,0,0", "load #"}, false},
       {"past_shared", 1, {"out of bounds", "thread 255,0,0", "shared memory", "store #"}, false},
       {"never_written", 1, {"never written", "load #"}, false},
       {"no_wait", 1, {"missing wait", "asynchronous copy #"}, false},
+      {"no_group", 1, {"missing wait", "asynchronous copy #"}, false},
       {"warp_only", 1, {"shared memory", "load #"}, false},
   };
   Arena arena;

@@ -96,6 +96,20 @@ module {
       }
       gpu.return
     }
+    // An mma that 20 of 32 lanes of the first warp reach.
+    gpu.func @some_lanes_mma(%x: memref<1024xf32>, %y: memref<1024xf32>) kernel {
+      %c20 = arith.constant 20 : index
+      %a = arith.constant 0 : i32
+      %zero = arith.constant 0.0 : f32
+      %t = gpu.thread_id x
+      %p = arith.cmpi slt, %t, %c20 : index
+      scf.if %p {
+        %d = nvvm.mma.sync A[%a, %a, %a, %a] B[%a, %a] C[%zero, %zero, %zero, %zero] {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<bf16>, multiplicandBPtxType = #nvvm.mma_type<bf16>, shape = #nvvm.shape<m = 16, n = 8, k = 16>} : (i32, i32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
+        %e = llvm.extractvalue %d[0] : !llvm.struct<(f32, f32, f32, f32)>
+        memref.store %e, %y[%t] : memref<1024xf32>
+      }
+      gpu.return
+    }
     // All threads add to one word without an atomic.
     gpu.func @lost_update(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<1xf32, #gpu.address_space<workgroup>>) kernel {
       %c0 = arith.constant 0 : index
@@ -162,6 +176,18 @@ module {
       %i = arith.muli %t, %c4 : index
       %k = nvgpu.device_async_copy %x[%i], %s[%i], 4 {bypassL1} : memref<1024xf32> to memref<1024xf32, #gpu.address_space<workgroup>>
       %g = nvgpu.device_async_create_group %k
+      gpu.barrier
+      %v = memref.load %s[%t] : memref<1024xf32, #gpu.address_space<workgroup>>
+      memref.store %v, %y[%t] : memref<1024xf32>
+      gpu.return
+    }
+    // A copy that is waited for, but in no group.
+    gpu.func @no_group(%x: memref<1024xf32>, %y: memref<1024xf32>) workgroup(%s: memref<1024xf32, #gpu.address_space<workgroup>>) kernel {
+      %c4 = arith.constant 4 : index
+      %t = gpu.thread_id x
+      %i = arith.muli %t, %c4 : index
+      %k = nvgpu.device_async_copy %x[%i], %s[%i], 4 {bypassL1} : memref<1024xf32> to memref<1024xf32, #gpu.address_space<workgroup>>
+      nvvm.cp.async.wait.group 0
       gpu.barrier
       %v = memref.load %s[%t] : memref<1024xf32, #gpu.address_space<workgroup>>
       memref.store %v, %y[%t] : memref<1024xf32>
