@@ -115,7 +115,7 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   } else if (dim < 0) {
     outer = from.getNumElements();
   } else {
-    RankedTensorType whole = kind == MoveKind::AllGather || kind == MoveKind::Pad || kind == MoveKind::Gather ? to : from;
+    RankedTensorType whole = kind == MoveKind::AllGather || kind == MoveKind::Pad || kind == MoveKind::Gather || kind == MoveKind::Insert ? to : from;
     for (int64_t d = 0; d < whole.getRank(); ++d)
       (d < dim ? outer : d == dim ? extent : inner) *= whole.getDimSize(d);
   }
@@ -123,11 +123,14 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   moveTable.push_back({Field::string(name), Field::i32(static_cast<int>(kind)), Field::i32(groupOf(op.getMoveAxes())),
                        Field::i32(dtypeOf(in)), Field::i32(reduction), Field::i64(outer), Field::i64(extent), Field::i64(inner),
                        Field::i64(middle), Field::i64(extent2),
-                       Field::string(stepPhaseName(stepPhase(op)))});
+                       Field::string(stepPhaseName(stepPhase(op))), Field::i32(op.getMoveShift())});
   return moveTable.size() - 1;
 }
 
 LogicalResult Generator::emitMove(MoveOpInterface op) {
+  if (auto insert = dyn_cast<InsertOp>(*op);
+      insert && insert.getBase() && homeOf(insert.getBase()) != homeOf(insert.getResult()))
+    return insert.emitOpError() << "does not lie where its base does, which something else still reads";
   FailureOr<int64_t> index = addMove(op);
   if (failed(index))
     return failure();

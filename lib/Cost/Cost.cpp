@@ -64,6 +64,7 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   case MoveKind::Slice:
   case MoveKind::Mask:
   case MoveKind::Pad:
+  case MoveKind::Insert:
     return {};
   }
   return {};

@@ -56,7 +56,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     SmallVector<Step> steps;
     steps.push_back({plan.mesh.empty() ? "pc-set-mesh" : "pc-set-mesh{mesh=" + plan.meshText() + "}", PCRT_INFEASIBLE});
     for (const std::string &tactic : plan.tactics)
-      if (!Plan::isStepTactic(tactic) && !Plan::isStageTactic(tactic))
+      if (!Plan::isStepTactic(tactic) && !Plan::isStageTactic(tactic) && !Plan::isWindowTactic(tactic))
         steps.push_back({tactic, PCRT_INFEASIBLE});
     // Chains of equal moves over several axes cost less as one.
     steps.push_back({"pc-fuse-moves", PCRT_INTERNAL});
@@ -79,10 +79,15 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   case Phase::Local:
     return {{"pc-localize", PCRT_INTERNAL}, {"pc-verify-local", PCRT_VERIFICATION}};
 
-  case Phase::Scheduled:
+  case Phase::Scheduled: {
+    // Gathers that feed attention over a split sequence, or products as the plan says; while every op still stands
+    // alone.
+    Step windows{"pc-window-moves", PCRT_INTERNAL};
+    for (const std::string &tactic : plan.tactics)
+      if (Plan::isWindowTactic(tactic))
+        windows = {tactic, PCRT_INFEASIBLE};
     return {
-        // Gathers that feed attention over a split sequence; while every op still stands alone.
-        {"pc-window-moves", PCRT_INTERNAL},
+        windows,
         // What is fused needs no buffer, so fusion comes before memory planning.
         {options.cuda ? "pc-fuse{target=cuda}" : "pc-fuse", PCRT_INTERNAL},
         {"pc-schedule{bucket-bytes=" + std::to_string(options.bucketBytes) + " prefetch=" +
@@ -90,6 +95,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
          PCRT_INTERNAL},
         {"pc-verify-scheduled", PCRT_VERIFICATION},
     };
+  }
 
   case Phase::Planned:
     return {

@@ -3,6 +3,7 @@
 
 #include "mlir/Parser/Parser.h"
 #include "pc/IR/PC.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace pc;
@@ -195,6 +196,13 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   }
   if (sizeOf("ep"))
     return refuse("expert parallelism is not available yet");
+  SmallVector<StringRef> windows;
+  StringRef(flags.window).split(windows, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef axis : windows)
+    if (!sizeOf(axis))
+      return refuse("--window=" + flags.window + ": the mesh has no axis '" + axis + "'");
+  if (!windows.empty())
+    plan.tactics.push_back("pc-window-moves{axes=" + llvm::join(windows, ",") + "}");
   status = PCRT_USAGE;
   for (const auto &[axis, size] : plan.mesh)
     if (!llvm::is_contained(used, axis))

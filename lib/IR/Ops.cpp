@@ -298,6 +298,7 @@ PC_DIM_MOVE(SliceOp, Slice)
 PC_DIM_MOVE(PadOp, Pad)
 PC_DIM_MOVE(ScatterOp, Scatter)
 PC_DIM_MOVE(GatherOp, Gather)
+PC_DIM_MOVE(InsertOp, Insert)
 #undef PC_DIM_MOVE
 
 #define PC_WHOLE_MOVE(OP, KIND)                                                                                        \

@@ -31,7 +31,7 @@ void PCDialect::initialize() {
 StringRef moveName(MoveKind kind) {
   static constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",
                                           "mask",       "pad",        "broadcast",      "scatter",    "gather",
-                                          "reduce",     "permute"};
+                                          "reduce",     "permute",    "insert"};
   return names[static_cast<int>(kind)];
 }
 

@@ -98,6 +98,8 @@ bool pc::mayShareHome(Operation *op, unsigned operand, unsigned result) {
     return false;
   if (isa<AllReduceOp, MaskOp>(op))
     return true;
+  if (isa<InsertOp>(op))
+    return operand == 1;
   if (auto fusion = dyn_cast<FusionOp>(op))
     return mayShareInFusion(fusion, operand, result);
   if (!fitsLoop(op, cast<RankedTensorType>(op->getResult(result).getType()).getShape()))

@@ -198,6 +198,7 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
   case MoveKind::Reduce:
     return all(partial) ? set(AxisState::root()) : PlaceAttr();
   case MoveKind::Permute: // whose block a rank holds is not in its type: local programs only
+  case MoveKind::Insert:
     return {};
   }
   return {};
@@ -215,6 +216,7 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
   case MoveKind::AllGather:
   case MoveKind::Gather:
   case MoveKind::Pad:
+  case MoveKind::Insert:
     shape[dim] *= n;
     break;
   case MoveKind::AllToAll:
@@ -237,6 +239,11 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
   }
   if (ArrayRef(shape) != to.getShape())
     return move->emitOpError() << "result of " << from << " over " << n << " ranks cannot be " << to << " (M2)";
+  if (move.getMoveShift() < 0 || move.getMoveShift() >= n)
+    return move->emitOpError() << "shift must be at least 0 and below the " << n << " ranks (M2)";
+  auto insert = dyn_cast<InsertOp>(*move);
+  if (insert && insert.getBase() && withEncoding(insert.getBase().getType(), {}) != withEncoding(to, {}))
+    return insert.emitOpError() << "base " << insert.getBase().getType() << " must be as the result (C1)";
   return success();
 }
 
@@ -263,6 +270,8 @@ LogicalResult pc::detail::verifyMoveOp(Operation *op) {
   PlaceAttr expected = transition(move, a);
   if (!expected)
     return op->emitOpError() << "does not apply to " << from << " (M3)";
+  if (move.getMoveShift())
+    return op->emitOpError() << "has a shift, which is for local programs (M3)";
   if (expected != b)
     return op->emitOpError() << "makes " << expected << " of " << a << ", not " << b << " (M3)";
   return verifyOnMesh(op, to, mesh);

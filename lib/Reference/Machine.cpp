@@ -91,6 +91,8 @@ LogicalResult Machine::runOp(Operation *op) {
     if (auto move = dyn_cast<MoveOpInterface>(op)) {
       if (erased)
         return set(op->getResult(0), store.get(op->getOperand(0)));
+      if (auto insert = dyn_cast<InsertOp>(op); insert && insert.getBase())
+        return set(insert.getResult(), ranks.apply(move, store.get(insert.getX()), store.get(insert.getBase())));
       FailureOr<RankTensors> moved = apply(move, op->getOperand(0));
       return failed(moved) ? failure() : set(op->getResult(0), std::move(*moved));
     }

@@ -104,9 +104,9 @@ static Tensor block(const Tensor &x, int64_t d, int64_t i, int64_t n) {
   return x.box(start, sizes);
 }
 
-RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts) const {
+RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<Tensor> base) const {
   SmallVector<StringAttr> axes = move.getMoveAxes();
-  int64_t dim = move.getMoveDim(), n = count(axes);
+  int64_t dim = move.getMoveDim(), n = count(axes), shift = move.getMoveShift();
   RankTensors results;
   for (int64_t rank = 0; rank < count(); ++rank) {
     const Tensor &own = parts[rank];
@@ -128,7 +128,7 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts) const {
       results.push_back(block(concatenate(group, dim), move.getOtherDim(), at, n));
       break;
     case MoveKind::Slice:
-      results.push_back(block(own, dim, at, n));
+      results.push_back(block(own, dim, (at + n - shift) % n, n));
       break;
     case MoveKind::Mask:
       results.push_back(at == 0 ? own : Tensor(own.shape));
@@ -159,6 +159,15 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts) const {
     case MoveKind::Permute:
       results.push_back(*group[(at + n - 1) % n]);
       break;
+    case MoveKind::Insert: {
+      Shape shape = own.shape, start(shape.size(), 0);
+      start[dim] = (at + n - shift) % n * shape[dim];
+      shape[dim] *= n;
+      Tensor whole = base.empty() ? Tensor(shape, NAN) : base[rank];
+      whole.merge(start, own, [](double &before, double x) { before = x; });
+      results.push_back(std::move(whole));
+      break;
+    }
     }
   }
   return results;

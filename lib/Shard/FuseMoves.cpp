@@ -42,6 +42,7 @@ static SmallVector<StringAttr> jointAxes(MoveOpInterface first, MoveOpInterface 
   case MoveKind::Gather:
   case MoveKind::Reduce:
   case MoveKind::Permute:
+  case MoveKind::Insert:
     return {};
   }
   return {};

@@ -135,6 +135,7 @@ Value Rewriter::move(const ProgramValue &v, unsigned value, Value from, AxisStat
   case MoveKind::Reduce:
     return ReduceOp::create(builder, loc, type, kind, from, axes);
   case MoveKind::Permute: // never between two placements
+  case MoveKind::Insert:
     break;
   }
   return {};

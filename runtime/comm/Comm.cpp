@@ -11,16 +11,12 @@ pcrt_status Comm::fail(pcrt_status status, std::string message) {
   return status;
 }
 
-static bool isLocal(const pcrt_move_desc &desc, const Group &group) {
-  return desc.kind == PCRT_SLICE || desc.kind == PCRT_MASK || desc.kind == PCRT_PAD || group.size() == 1;
-}
-
 pcrt_status Comm::move(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) {
   std::string problem = checkMove(desc, group, in, out);
   if (!problem.empty())
     return fail(PCRT_INTERNAL, "rank " + std::to_string(rank()) + ": " + problem + "; this is a bug of the compiler");
-  if (isLocal(desc, group)) {
+  if (isLocalMove(desc, group)) {
     localMove(desc, group, in, out, parallelFor);
     return PCRT_OK;
   }
@@ -30,7 +26,7 @@ pcrt_status Comm::move(const pcrt_move_desc &desc, const Group &group, const voi
 pcrt_status Comm::start(Ticket &ticket, const ParallelFor &parallelFor) {
   for (int i = 0; i < ticket.count; ++i) {
     std::string problem = checkMove(ticket.moves[i], *ticket.group, ticket.ins[i], ticket.outs[i]);
-    if (problem.empty() && isLocal(ticket.moves[i], *ticket.group) && ticket.group->size() > 1)
+    if (problem.empty() && isLocalMove(ticket.moves[i], *ticket.group) && ticket.group->size() > 1)
       problem = "malformed start: " + describeMove(ticket.moves[i], ticket.group->size()) + " has no traffic";
     if (!problem.empty())
       return fail(PCRT_INTERNAL, "rank " + std::to_string(rank()) + ": " + problem + "; this is a bug of the compiler");

@@ -61,7 +61,7 @@ std::string pcrt::describeKey(const MoveKey &key) {
   if (key.kind < 0)
     return key.name;
   pcrt_move_desc desc{key.name,   key.kind,  0,          key.dtype,   key.reduction, key.outer,
-                      key.extent, key.inner, key.middle, key.extent2, nullptr};
+                      key.extent, key.inner, key.middle, key.extent2, nullptr,       0};
   return describeMove(desc, key.members);
 }
 

@@ -14,9 +14,10 @@ using namespace pcrt;
 int64_t pcrt::elementBytes(int32_t dtype) { return dtype == PCRT_BF16 ? 2 : 4; }
 
 const char *pcrt::moveKindName(int32_t kind) {
-  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",  "mask",
-                                      "pad",        "broadcast",  "scatter",        "gather",     "reduce", "permute"};
-  return kind >= PCRT_ALL_REDUCE && kind <= PCRT_PERMUTE ? names[kind] : "unknown move";
+  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",
+                                      "mask",       "pad",        "broadcast",      "scatter",    "gather",
+                                      "reduce",     "permute",    "insert"};
+  return kind >= PCRT_ALL_REDUCE && kind <= PCRT_INSERT ? names[kind] : "unknown move";
 }
 
 static int64_t wholeElements(const pcrt_move_desc &desc) {
@@ -25,8 +26,8 @@ static int64_t wholeElements(const pcrt_move_desc &desc) {
 }
 
 int64_t pcrt::inElements(const pcrt_move_desc &desc, int n) {
-  bool split =
-      desc.kind == PCRT_ALL_GATHER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_PAD || desc.kind == PCRT_GATHER;
+  bool split = desc.kind == PCRT_ALL_GATHER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_PAD ||
+               desc.kind == PCRT_GATHER || desc.kind == PCRT_INSERT;
   return split ? wholeElements(desc) / n : wholeElements(desc);
 }
 
@@ -50,7 +51,7 @@ std::string pcrt::describeMove(const pcrt_move_desc &desc, int n) {
 std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) {
   int n = group.size();
   auto bad = [&](const std::string &why) { return "malformed move " + describeMove(desc, n) + ": " + why; };
-  if (desc.kind < PCRT_ALL_REDUCE || desc.kind > PCRT_PERMUTE)
+  if (desc.kind < PCRT_ALL_REDUCE || desc.kind > PCRT_INSERT)
     return bad("unknown kind " + std::to_string(desc.kind));
   if (desc.dtype < PCRT_F32 || desc.dtype > PCRT_I32)
     return bad("unknown dtype " + std::to_string(desc.dtype));
@@ -64,6 +65,8 @@ std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, cons
   for (int i = 0; i < (desc.kind == PCRT_ALL_TO_ALL ? 5 : 3); ++i)
     if (sizes[i] < 0 || __builtin_mul_overflow(whole, sizes[i], &whole))
       return bad("impossible sizes");
+  if (desc.shift && (desc.shift < 0 || desc.shift >= n || (desc.kind != PCRT_SLICE && desc.kind != PCRT_INSERT)))
+    return bad("shift " + std::to_string(desc.shift));
   bool keepsShape = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK || desc.kind == PCRT_BROADCAST ||
                     desc.kind == PCRT_REDUCE || desc.kind == PCRT_PERMUTE;
   if (!keepsShape && desc.extent % n)
@@ -290,7 +293,9 @@ void pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *
 void pcrt::localMove(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                      const ParallelFor &parallelFor) {
   int n = group.size(), me = group.me;
-  int64_t bytes = elementBytes(desc.dtype), elements = outElements(desc, n);
+  int block = (me + n - desc.shift) % n; // whose block a slice or an insert means
+  int64_t bytes = elementBytes(desc.dtype);
+  int64_t elements = desc.kind == PCRT_INSERT ? inElements(desc, n) : outElements(desc, n);
   const auto *from = static_cast<const char *>(in);
   auto *to = static_cast<char *>(out);
   bool whole = n == 1 || (desc.kind == PCRT_MASK && me == 0);
@@ -303,13 +308,15 @@ void pcrt::localMove(const pcrt_move_desc &desc, const Group &group, const void 
       memset(to + lo * bytes, 0, (hi - lo) * bytes);
       return;
     }
-    int64_t block = desc.extent / n * desc.inner;
+    int64_t size = desc.extent / n * desc.inner;
     while (lo < hi) {
-      int64_t at = lo % block, count = std::min(block - at, hi - lo), row = lo / block;
+      int64_t at = lo % size, count = std::min(size - at, hi - lo), row = lo / size;
       if (desc.kind == PCRT_SLICE)
-        copyElements(to, lo, from, row * n * block + me * block + at, count, bytes);
+        copyElements(to, lo, from, (row * n + block) * size + at, count, bytes);
+      else if (desc.kind == PCRT_INSERT)
+        copyElements(to, (row * n + block) * size + at, from, lo, count, bytes);
       else if (row % n == me) // pad
-        copyElements(to, lo, from, row / n * block + at, count, bytes);
+        copyElements(to, lo, from, row / n * size + at, count, bytes);
       else
         memset(to + lo * bytes, 0, count * bytes);
       lo += count;

@@ -28,7 +28,11 @@ std::string describeMove(const pcrt_move_desc &desc, int n);
 /// Why this call is malformed; empty if it is not. Total: any bytes in `desc`.
 std::string checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out);
 
-/// slice, mask, pad, and any move within a group of one: no traffic.
+/// Whether a move has no traffic: slice, mask, pad, insert, and any move within a group of one.
+inline bool isLocalMove(const pcrt_move_desc &desc, const Group &group) {
+  return desc.kind == PCRT_SLICE || desc.kind == PCRT_MASK || desc.kind == PCRT_PAD || desc.kind == PCRT_INSERT ||
+         group.size() == 1;
+}
 void localMove(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                const ParallelFor &parallelFor);
 

@@ -428,3 +428,30 @@ func.func @addend(%x: tensor<f32, #pc.place<[] sum(pp)>>) {
   %y = pc.addend %x on ["pp"] : (tensor<f32, #pc.place<[] sum(pp)>>) -> tensor<f32, #pc.place<[] sum(pp)>>
   return
 }
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @shift(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'pc.slice' op shift must be at least 0 and below the 2 ranks (M2)}}
+  %y = pc.slice %x dim 0 shift 2 on ["tp"] : (tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @shift_placed(%x: tensor<8xf32, #pc.place<[_]>>) {
+  // expected-error @+1 {{'pc.slice' op has a shift, which is for local programs (M3)}}
+  %y = pc.slice %x dim 0 shift 1 on ["tp"] : (tensor<8xf32, #pc.place<[_]>>) -> tensor<8xf32, #pc.place<[tp]>>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
+func.func @insert(%x: tensor<4xf32>, %base: tensor<4xf32>) {
+  // expected-error @+1 {{'pc.insert' op base 'tensor<4xf32>' must be as the result (C1)}}
+  %y = pc.insert %x into %base dim 0 on ["tp"] : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+  return
+}

@@ -42,6 +42,9 @@ static Flag<std::string> stages("stages",
 static Flag<int64_t> microbatches("microbatches", cl::desc("Microbatches per step"), cl::init(1), cl::cat(category));
 static Flag<int64_t> interleave("interleave", cl::desc("Chunks per stage of --pipeline=interleaved"), cl::init(1),
                                 cl::cat(category));
+static Flag<std::string> window("window",
+                                cl::desc("Axes whose gathers and reduce_scatters go step by step with products"),
+                                cl::cat(category));
 static Flag<std::string> recompute("recompute",
                                    cl::desc("none, selective, full, or auto: as little as --memory-limit allows"),
                                    cl::init("none"), cl::cat(category));
@@ -145,7 +148,8 @@ int main(int argc, char **argv) {
                             precision,
                             pipelineAxis,
                             stages,
-                            interleave};
+                            interleave,
+                            window};
     chosen = pc::planFromFlags(flags, message, status);
     if (!chosen)
       return fail(status, message);

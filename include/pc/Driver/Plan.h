@@ -4,11 +4,11 @@
 #ifndef PC_DRIVER_PLAN_H
 #define PC_DRIVER_PLAN_H
 
-#include "llvm/ADT/SmallVector.h"
-#include "llvm/Support/LogicalResult.h"
 #include "mlir/IR/Builders.h"
 #include "pc/IR/PC.h"
 #include "pcrt/pcrt.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/LogicalResult.h"
 #include <optional>
 #include <string>
 
@@ -24,6 +24,7 @@ struct StrategyFlags {
   std::string recompute = "none", precision = "f32";
   std::string pipelineAxis = "pp", stages = "cost";
   int64_t interleave = 1; ///< chunks per stage; 1: as the schedule says
+  std::string window;     ///< axes: "tp,row"
 };
 
 struct Plan {
@@ -40,6 +41,9 @@ struct Plan {
 
   /// Whether a tactic cuts the placed program into stages.
   static bool isStageTactic(llvm::StringRef tactic) { return tactic.starts_with("pc-pipeline-parallel"); }
+
+  /// Whether a tactic says how moves of the local program are made (pc-window-moves).
+  static bool isWindowTactic(llvm::StringRef tactic) { return tactic.starts_with("pc-window-moves"); }
 
   /// Whether a tactic splits the dim that norms work on.
   bool splitsEmbed() const;

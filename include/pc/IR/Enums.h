@@ -19,12 +19,15 @@ enum class MoveKind {
   Scatter,
   Gather,
   Reduce,
-  Permute
+  Permute,
+  Insert
 };
 /// The name of a move as ops, reports and messages spell it: "all_reduce", ...
 llvm::StringRef moveName(MoveKind kind);
 /// Whether the move sends anything.
-inline bool hasTraffic(MoveKind kind) { return kind <= MoveKind::AllToAll || kind >= MoveKind::Broadcast; }
+inline bool hasTraffic(MoveKind kind) {
+  return kind <= MoveKind::AllToAll || (kind >= MoveKind::Broadcast && kind <= MoveKind::Permute);
+}
 /// Whether coordinate 0 of the group sends to, or gets from, all others.
 inline bool isRooted(MoveKind kind) { return kind >= MoveKind::Broadcast && kind <= MoveKind::Reduce; }
 /// The part of a training step that an op belongs to.

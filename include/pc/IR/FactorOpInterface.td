@@ -34,6 +34,8 @@ def PC_MoveOpInterface : OpInterface<"MoveOpInterface"> {
                     /*methodBody=*/"", /*defaultImplementation=*/"return -1;">,
     InterfaceMethod<"How addends combine; None where nothing is reduced.", "::pc::PartialKind", "getReduction", (ins),
                     /*methodBody=*/"", /*defaultImplementation=*/"return ::pc::PartialKind::None;">,
+    InterfaceMethod<"slice, insert: on coordinate i the block is that of coordinate (i - shift) mod n.", "int64_t", "getMoveShift",
+                    (ins), /*methodBody=*/"", /*defaultImplementation=*/"return 0;">,
   ];
   let verify = "return ::pc::detail::verifyMoveOp($_op);";
 }

@@ -497,8 +497,14 @@ def PC_AllToAllOp : PC_Move<"all_to_all"> {
   let extraClassDeclaration = [{ int64_t getOtherDim() { return getTo(); } }];
   let assemblyFormat = "$x `from` $from `to` $to `on` $axes attr-dict `:` functional-type($x, $result)";
 }
-def PC_SliceOp : PC_DimMove<"slice"> {
+def PC_SliceOp : PC_Move<"slice"> {
   let summary = "Whole -> split, without traffic: `axes` are added at the minor end of dim";
+  let description = [{
+    In local programs also the block of another rank: that of coordinate (i - `shift`) mod n on coordinate i.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes, DefaultValuedAttr<I64Attr, "0">:$shift);
+  let extraClassDeclaration = [{ int64_t getMoveShift() { return getShift(); } }];
+  let assemblyFormat = "$x `dim` $dim (`shift` $shift^)? `on` $axes attr-dict `:` functional-type($x, $result)";
 }
 def PC_MaskOp : PC_Move<"mask"> {
   let summary = "Whole -> partial sum, without traffic: coordinate 0 keeps the value, the others hold zeros";
@@ -532,6 +538,20 @@ def PC_PermuteOp : PC_WholeMove<"permute"> {
   let description = [{
     The result on coordinate i is the operand of coordinate (i - 1) mod n. One batch of a send and a receive, so that a ring cannot wait in a
     circle. The steps of a windowed move (`pc-window-moves`).
+  }];
+}
+def PC_InsertOp : PC_Move<"insert"> {
+  let summary = "One more block of a value that arrives block by block; local programs only";
+  let description = [{
+    On coordinate i, `x` is the block of coordinate (i - `shift`) mod n along `dim`. The other blocks are those of `base`, over which the result is
+    written; without a base they are not there yet. Without traffic. Constraint (C1): base and result have one type, homes aside.
+    Example: `%y = pc.insert %x into %base dim 1 shift 1 on ["tp"] : (tensor<8x4xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$base, I64Attr:$dim, StrArrayAttr:$axes,
+                       DefaultValuedAttr<I64Attr, "0">:$shift);
+  let extraClassDeclaration = [{ int64_t getMoveShift() { return getShift(); } }];
+  let assemblyFormat = [{
+    $x (`into` $base^)? `dim` $dim (`shift` $shift^)? `on` $axes attr-dict `:` functional-type(operands, $result)
   }];
 }
 

@@ -5,7 +5,7 @@
 include "mlir/Pass/PassBase.td"
 
 def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
-  let summary = "Gathers that feed attention -> steps round a ring, each with a part of the attention";
+  let summary = "Gathers and reduce_scatters -> steps round a ring, each with a part of the attention or of a matrix product";
   let description = [{
     Local program -> local program, in front of `pc-fuse`. Attention whose queries are split over the n ranks of the zigzag order, with keys
     and values gathered over them, becomes n attentions: to the own block and to those that come round the ring by n - 1
@@ -16,7 +16,15 @@ def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
     In zigzag order rank r has chunks r and 2n-1-r of the sequence, so that every rank sees half of each other rank's keys, and the keys
     that a query sees are the first ones of a block (`pc.key_counts`). The text is unrolled over the steps. Fails where the
     queries are split but keys and values are not gathered so.
+
+    With `axes`, the same for matrix products. A gather over such axes that feeds a product becomes n - 1 `pc.permute`s: coordinate i has its own
+    block, then those of i - 1, i - 2, ... What is computed from it is computed block by block: where the gathered dim is summed, as a sum of
+    products with slices of the other operand; where it stays, as blocks of the result, on which pointwise ops work as well, and which
+    `pc.insert` puts together where something needs all of them. A reduce_scatter of a product becomes a sum that travels: each
+    rank adds the product for the block at hand, its own last. A gather that something needs whole stays. The bytes are those of the moves that go.
+    Fails where nothing over an axis can be done so.
   }];
+  let options = [ListOption<"axes", "axes", "std::string", "Mesh axes whose moves meet matrix products step by step">];
 }
 
 def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {

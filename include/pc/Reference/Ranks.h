@@ -36,8 +36,8 @@ public:
   Tensor assemble(llvm::ArrayRef<Tensor> parts, llvm::ArrayRef<int64_t> global, PlaceAttr place,
                   double &disagreement) const;
 
-  /// What `move` makes of every rank's part.
-  RankTensors apply(MoveOpInterface move, llvm::ArrayRef<Tensor> parts) const;
+  /// What `move` makes of every rank's part. `base`: what an insert inserts into, if anything.
+  RankTensors apply(MoveOpInterface move, llvm::ArrayRef<Tensor> parts, llvm::ArrayRef<Tensor> base = {}) const;
 
 private:
   MeshAttr mesh;

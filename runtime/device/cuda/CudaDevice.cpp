@@ -337,8 +337,7 @@ pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const 
 
 bool CudaDevice::isLocal(const pcrt_context &context, int move) const {
   const pcrt_move_desc &desc = program.abi.moves[move];
-  return desc.kind == PCRT_SLICE || desc.kind == PCRT_MASK || desc.kind == PCRT_PAD ||
-         context.groups[desc.group].size() == 1;
+  return isLocalMove(desc, context.groups[desc.group]);
 }
 
 Stream CudaDevice::streamOf(int group) { return groupStreams[group] ? groupStreams[group] : session.compute; }
@@ -374,6 +373,7 @@ pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *
   const Group &group = context.groups[desc.group];
   int64_t n = group.size(), bytes = outElements(desc, int(n)) * elementBytes(desc.dtype);
   int64_t row = desc.extent * desc.inner * elementBytes(desc.dtype), block = row / n;
+  int64_t at = (group.me + n - desc.shift) % n * block; // of a slice or an insert, in each row
   return run(context, Profile::Call::Move, index, desc.name, session.compute, [&] {
     Result result = Success;
     auto clear = [&] { return session.driver.memset8(addressOf(out), 0, size_t(bytes), session.compute); };
@@ -385,7 +385,9 @@ pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *
     } else if (desc.kind == PCRT_MASK) {
       result = clear();
     } else if (desc.kind == PCRT_SLICE) {
-      result = copyRows(out, block, static_cast<const char *>(in) + group.me * block, row, block, desc.outer);
+      result = copyRows(out, block, static_cast<const char *>(in) + at, row, block, desc.outer);
+    } else if (desc.kind == PCRT_INSERT) {
+      result = copyRows(static_cast<char *>(out) + at, row, in, block, block, desc.outer);
     } else { // pad
       result = clear();
       if (result == Success)

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 3
+#define PCRT_ABI_VERSION 4
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -53,7 +53,7 @@ typedef enum pcrt_move_kind {
   PCRT_ALL_GATHER = 1,
   PCRT_REDUCE_SCATTER = 2,
   PCRT_ALL_TO_ALL = 3,
-  PCRT_SLICE = 4, /* own block of a whole value; no traffic */
+  PCRT_SLICE = 4, /* own block (or another's) of a whole value; no traffic */
   PCRT_MASK = 5,  /* coordinate 0 keeps the value, the others hold zeros; no traffic */
   PCRT_PAD = 6,   /* own block inside zeros; no traffic */
   PCRT_BROADCAST = 7, /* coordinate 0's value to all */
@@ -61,6 +61,7 @@ typedef enum pcrt_move_kind {
   PCRT_GATHER = 9,    /* all blocks to coordinate 0; the others' results are undefined */
   PCRT_REDUCE = 10,   /* all addends to coordinate 0; the others' results are undefined */
   PCRT_PERMUTE = 11,  /* to the next coordinate, from the previous one */
+  PCRT_INSERT = 12,   /* a block of a whole value, whose other blocks stay as they are; no traffic */
 } pcrt_move_kind;
 
 /** One generated kernel. Its work is `items` independent items; the runtime calls it with disjoint ranges
@@ -136,6 +137,8 @@ typedef struct pcrt_gemm_desc {
  *  all_gather: in [outer, extent/n, inner] -> out [outer, extent, inner], blocks in coordinate order.
  *  reduce_scatter, slice, scatter: in [outer, extent, inner] -> out [outer, extent/n, inner].
  *  gather, pad: in [outer, extent/n, inner] -> out [outer, extent, inner], other blocks zero.
+ *  insert: in [outer, extent/n, inner] -> one block of out [outer, extent, inner].
+ *  slice, insert: on coordinate i the block is that of coordinate (i - shift) mod n.
  *  all_to_all: the tensor is [outer, extent, middle, extent2, inner]; `in` is split on extent and `out` on extent2, or
  *  with `reduction` = 1 the other way round.
  *  `in` may equal `out` for all_reduce and mask. Reductions add in coordinate order on every rank: all members get
@@ -149,6 +152,7 @@ typedef struct pcrt_move_desc {
   int64_t outer, extent, inner;
   int64_t middle, extent2; /* all_to_all only, else 1 and 1 */
   const char *phase;       /* "forward", "backward" or "optimizer": how the traffic is booked */
+  int32_t shift;           /* slice and insert only, else 0 */
 } pcrt_move_desc;
 
 /** Ranks that differ only in the coordinates of these mesh axes. The coordinate of a rank in the group is the mixed-

@@ -62,7 +62,7 @@ public:
   bool isExact() const override { return strcmp(moves->name(), "nccl") != 0; }
   bool carries(const pcrt_move_desc &move, const Group &group) const override {
     // The device does the others.
-    return (move.kind <= PCRT_ALL_TO_ALL || move.kind >= PCRT_BROADCAST) &&
+    return (move.kind <= PCRT_ALL_TO_ALL || (move.kind >= PCRT_BROADCAST && move.kind <= PCRT_PERMUTE)) &&
            (group.size() > 1 || (!isExact() && control.size() == 1));
   }
 

@@ -65,7 +65,7 @@ struct Expected {
 };
 
 inline Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t salt) {
-  int64_t n = group.size(), me = group.me;
+  int64_t n = group.size(), me = group.me, block = (me + n - d.shift) % n;
   auto value = [&](int64_t member, int64_t index) { return element(d.dtype, group.ranks[member], index, salt); };
   auto all = [&](int64_t index) { return combine(d, n, [&](int64_t member) { return value(member, index); }); };
   int64_t whole = d.outer * d.extent * d.inner, part = d.extent / n;
@@ -92,7 +92,14 @@ inline Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t s
     break;
   case PCRT_SLICE:
     loop(part,
-         [&](int64_t o, int64_t x, int64_t i) { return value(me, (o * d.extent + me * part + x) * d.inner + i); });
+         [&](int64_t o, int64_t x, int64_t i) { return value(me, (o * d.extent + block * part + x) * d.inner + i); });
+    break;
+  case PCRT_INSERT: // the rest of the result is as the tests fill memory
+    e.inCount = whole / n;
+    loop(d.extent, [&](int64_t o, int64_t x, int64_t i) {
+      return x / part == block ? value(me, (o * part + x % part) * d.inner + i)
+                               : Bits(d.dtype == PCRT_BF16 ? 0x5555 : 0x55555555);
+    });
     break;
   case PCRT_MASK:
     loop(d.extent,

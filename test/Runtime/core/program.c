@@ -190,10 +190,10 @@ static const pcrt_gemm_desc gemms[] = {
 static const pcrt_group groups[] = {{1, {0}}, {1, {1}}};
 
 static const pcrt_move_desc moves[] = {
-    {"all_reduce logits", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, ROWS *V, 1, 1, 1, 1, "forward"},
-    {"all_reduce loss", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "forward"},
-    {"all_reduce gradients", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, PARAMS, 1, 1, 1, 1, "backward"},
-    {"all_reduce norm", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "optimizer"},
+    {"all_reduce logits", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, ROWS *V, 1, 1, 1, 1, "forward", 0},
+    {"all_reduce loss", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "forward", 0},
+    {"all_reduce gradients", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, PARAMS, 1, 1, 1, 1, "backward", 0},
+    {"all_reduce norm", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "optimizer", 0},
 };
 
 static const int64_t meshSizes[] = {DP, TP};

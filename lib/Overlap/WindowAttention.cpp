@@ -1,0 +1,179 @@
+//===- WindowAttention.cpp - Gathers that feed attention become steps round a ring -----------===//
+// What is gathered never exists as a whole: block by block it travels round the ring while the ranks work on the block
+// that they have. Reference: H. Liu et al., "Ring attention with blockwise transformers", 2023; the zigzag order:
+// W. Brandon et al., "Striped attention", 2023, and its followers.
+//===-----------------------------------------------------------------------------===//
+#include "Windows.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace pc;
+
+Type pc::inF32(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getElementType().isBF16()
+             ? RankedTensorType::get(tensor.getShape(), Float32Type::get(type.getContext()))
+             : type;
+}
+
+namespace {
+
+class Windows {
+public:
+  Windows(func::FuncOp function, MeshAttr mesh) : function(function), mesh(mesh), builder(function.getContext()) {}
+
+  LogicalResult run() {
+    SmallVector<Operation *> attentions;
+    function.walk([&](Operation *op) {
+      if (isa<AttentionOp, AttentionGradOp>(op))
+        attentions.push_back(op);
+    });
+    for (Operation *op : attentions)
+      if (failed(isa<AttentionOp>(op) ? rewrite(cast<AttentionOp>(op)) : rewrite(cast<AttentionGradOp>(op))))
+        return failure();
+    return success();
+  }
+
+private:
+  /// The gather along the keys that made `value`; null if it is something else.
+  static AllGatherOp gatherOf(Value value) {
+    auto gather = value.getDefiningOp<AllGatherOp>();
+    return gather && gather.getDim() == 1 ? gather : AllGatherOp();
+  }
+
+  /// The axes of the ring, where queries are split and keys and values gathered over the same axes.
+  template <typename Op> FailureOr<ArrayAttr> ringOf(Op op) {
+    AllGatherOp keys = gatherOf(op.getK()), values = gatherOf(op.getV());
+    int64_t n = keys ? mesh.size(keys.getMoveAxes()) : 0;
+    if (!keys || !values || keys.getAxes() != values.getAxes() || n != zigzagRanks(op))
+      return op.emitOpError()
+             << "has a part of the queries, so that its keys and values must be gathered over the ranks "
+                "of the zigzag order ("
+             << zigzagRanks(op) << ")";
+    return keys.getAxes();
+  }
+
+  /// How many keys of the block that came from `shift` ranks before this rank's queries see.
+  Value keyCounts(ArrayAttr axes, int64_t queries, int64_t n, int64_t shift) {
+    Value &counts = counted[{axes, {queries, shift}}];
+    if (counts)
+      return counts;
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&function.getBody().front());
+    Type i32 = builder.getI32Type();
+    Value &me = coordinates[axes];
+    if (!me)
+      me = BlockOffsetOp::create(builder, function.getLoc(), RankedTensorType::get({}, i32), axes,
+                                 builder.getI64IntegerAttr(1));
+    builder.setInsertionPointAfterValue(me);
+    counts = KeyCountsOp::create(builder, function.getLoc(), RankedTensorType::get({queries}, i32), me, n, shift);
+    return counts;
+  }
+
+  Value permute(Value x, ArrayAttr axes) { return PermuteOp::create(builder, x.getLoc(), x.getType(), x, axes); }
+  Value add(Value a, Value b) { return AddOp::create(builder, a.getLoc(), a.getType(), a, b); }
+  Value rounded(Value x, Type type) {
+    return x.getType() == type ? x : Value(CastOp::create(builder, x.getLoc(), type, x));
+  }
+  static void eraseIfUnused(Operation *op) {
+    if (op->use_empty())
+      op->erase();
+  }
+
+  LogicalResult rewrite(AttentionOp op) {
+    if (!op.getSees())
+      return success();
+    FailureOr<ArrayAttr> axes = ringOf(op);
+    if (failed(axes))
+      return failure();
+    int64_t n = zigzagRanks(op), queries = cast<RankedTensorType>(op.getQ().getType()).getDimSize(1);
+    AllGatherOp keys = gatherOf(op.getK()), values = gatherOf(op.getV());
+    Value k = keys.getX(), v = values.getX(), o, lse;
+    Type partial = inF32(op.getO().getType());
+    builder.setInsertionPoint(op);
+    for (int64_t t = 0; t < n; ++t) {
+      // The next block is on its way while this one is worked on.
+      Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
+      Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
+      auto part = AttentionOp::create(builder, op.getLoc(), partial, op.getLse().getType(), op.getQ(), k, v, sees,
+                                      op.getScaleAttr(), op.getCausalAttr());
+      if (t == 0) {
+        o = part.getO(), lse = part.getLse();
+      } else {
+        auto merged =
+            MergeAttentionOp::create(builder, op.getLoc(), partial, lse.getType(), o, lse, part.getO(), part.getLse());
+        o = merged.getO(), lse = merged.getLse();
+      }
+      k = nextK, v = nextV;
+    }
+    op.getO().replaceAllUsesWith(rounded(o, op.getO().getType()));
+    op.getLse().replaceAllUsesWith(lse);
+    op.erase();
+    eraseIfUnused(keys);
+    if (values != keys)
+      eraseIfUnused(values);
+    return success();
+  }
+
+  /// The one reader of a gradient of gathered keys or values: the sum over the ring, of which each rank keeps its
+  /// block.
+  static ReduceScatterOp scatterOf(Value gradient, ArrayAttr axes) {
+    auto scatter = gradient.hasOneUse() ? dyn_cast<ReduceScatterOp>(*gradient.user_begin()) : ReduceScatterOp();
+    return scatter && scatter.getDim() == 1 && scatter.getAxes() == axes ? scatter : ReduceScatterOp();
+  }
+
+  LogicalResult rewrite(AttentionGradOp op) {
+    if (!op.getSees())
+      return success();
+    FailureOr<ArrayAttr> axes = ringOf(op);
+    if (failed(axes))
+      return failure();
+    ReduceScatterOp keySum = scatterOf(op.getDk(), *axes), valueSum = scatterOf(op.getDv(), *axes);
+    if (!keySum || !valueSum)
+      return op.emitOpError() << "has gradients of keys or values that are not scattered over the ranks of the ring";
+    int64_t n = zigzagRanks(op), queries = cast<RankedTensorType>(op.getQ().getType()).getDimSize(1);
+    AllGatherOp keys = gatherOf(op.getK()), values = gatherOf(op.getV());
+    Value k = keys.getX(), v = values.getX(), ownK, ownV, dq, dk, dv;
+    Type partial = inF32(op.getDq().getType());
+    builder.setInsertionPoint(op);
+    for (int64_t t = 0; t < n; ++t) {
+      Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
+      // The sums of the block that arrives: the rank before has added its part.
+      Value sumK = t > 1 ? permute(dk, *axes) : Value(), sumV = t > 1 ? permute(dv, *axes) : Value();
+      Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
+      auto part =
+          AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(), op.getQ(), k, v, op.getO(),
+                                  op.getLse(), op.getDout(), sees, op.getScaleAttr(), op.getCausalAttr());
+      dq = t == 0 ? part.getDq() : add(dq, part.getDq());
+      if (t == 0)
+        ownK = part.getDk(), ownV = part.getDv();
+      else
+        dk = sumK ? add(sumK, part.getDk()) : part.getDk(), dv = sumV ? add(sumV, part.getDv()) : part.getDv();
+      k = nextK, v = nextV;
+    }
+    // The sums come home, where the own part is the last addend.
+    dk = dk ? add(permute(dk, *axes), ownK) : ownK;
+    dv = dv ? add(permute(dv, *axes), ownV) : ownV;
+    op.getDq().replaceAllUsesWith(rounded(dq, op.getDq().getType()));
+    keySum.getResult().replaceAllUsesWith(dk);
+    valueSum.getResult().replaceAllUsesWith(dv);
+    keySum.erase();
+    valueSum.erase();
+    op.erase();
+    eraseIfUnused(keys);
+    if (values != keys)
+      eraseIfUnused(values);
+    return success();
+  }
+
+  func::FuncOp function;
+  MeshAttr mesh;
+  OpBuilder builder;
+  llvm::DenseMap<ArrayAttr, Value> coordinates;
+  llvm::DenseMap<std::pair<ArrayAttr, std::pair<int64_t, int64_t>>, Value> counted; ///< axes, queries, shift
+};
+
+} // namespace
+
+LogicalResult pc::windowAttention(func::FuncOp function, MeshAttr mesh) { return Windows(function, mesh).run(); }
