@@ -18,14 +18,14 @@ RankBlock &ControlBlock::rank(int index) {
   return reinterpret_cast<RankBlock *>(reinterpret_cast<char *>(this) + kRankBlocksOffset)[index];
 }
 
-bool ControlBlock::recordFailure(int rank, pcrt_status status, const std::string &message) {
+bool FailureRecord::record(int who, pcrt_status what, const std::string &text) {
   int32_t none = 0;
-  if (!failure.state.compare_exchange_strong(none, 1))
+  if (!state.compare_exchange_strong(none, 1))
     return false;
-  failure.rank = rank;
-  failure.status = status;
-  snprintf(failure.message, sizeof failure.message, "%s", message.c_str());
-  failure.state.store(2, std::memory_order_release);
+  rank = who;
+  status = what;
+  snprintf(message, sizeof message, "%s", text.c_str());
+  state.store(2, std::memory_order_release);
   return true;
 }
 

@@ -84,6 +84,10 @@ struct FailureRecord {
   int32_t rank;               ///< Who failed; -1: the launcher ends the run.
   int32_t status;             ///< pcrt_status.
   char message[500];
+
+  /// Writes it unless it has been written; true if this call did it.
+  bool record(int who, pcrt_status status, const std::string &text);
+  bool isThere() const { return state.load(std::memory_order_acquire) == 2; }
 };
 
 /// Start of the file; RankBlocks follow at kRankBlocksOffset.
@@ -91,14 +95,17 @@ struct ControlBlock {
   uint64_t magic;
   int32_t size; ///< Ranks of the run.
   FailureRecord failure;
+  FailureRecord witness; ///< What the first rank that lost another one was doing then.
 
   RankBlock &rank(int index);
   /// Records a failure unless there is one; true if this call did it.
-  bool recordFailure(int rank, pcrt_status status, const std::string &message);
-  bool failed() const { return failure.state.load(std::memory_order_acquire) == 2; }
+  bool recordFailure(int rank, pcrt_status status, const std::string &message) {
+    return failure.record(rank, status, message);
+  }
+  bool failed() const { return failure.isThere(); }
 };
 
-constexpr uint64_t kControlMagic = 0x70637274'00000003; // "pcrt", version of the layout
+constexpr uint64_t kControlMagic = 0x70637274'00000004; // "pcrt", version of the layout
 constexpr int64_t kRankBlocksOffset = 4096;
 constexpr int kMaxRanks = 1024;
 

@@ -16,7 +16,8 @@ static void report(const Place &place, const Failure &failure) {
   std::string ignored;
   if (place.sharedFile >= 0) {
     if (ControlBlock *control = mapControl(place.sharedFile, &ignored)) {
-      control->recordFailure(place.rank, failure.status, failure.message);
+      if (!control->recordFailure(place.rank, failure.status, failure.message) && failure.status == PCRT_PEER_LOST)
+        control->witness.record(place.rank, failure.status, failure.message);
       unmapControl(control);
       return;
     }

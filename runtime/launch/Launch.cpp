@@ -293,7 +293,12 @@ int Run::exitCode() {
   // "A peer is gone" is what the others see; the exit code of the one that left says why.
   if (code == PCRT_PEER_LOST && firstBadExit)
     code = firstBadExit;
-  fprintf(stderr, "pc-run: error: %s\n", control->failed() ? failure.message : lastMessage.c_str());
+  std::string message = control->failed() ? failure.message : lastMessage;
+  // Where a lost rank was is known from itself, or else from one that waited for it.
+  if (control->failed() && failure.status == PCRT_PEER_LOST && failure.rank >= 0 && control->witness.isThere() &&
+      !control->rank(failure.rank).doing[0])
+    message += std::string("; ") + control->witness.message;
+  fprintf(stderr, "pc-run: error: %s\n", message.c_str());
   return code;
 }
 

@@ -477,7 +477,8 @@ pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
 pcrt_status NcclMoves::lost() {
   TcpControl *plane = control.control();
   plane->setReported(PCRT_PEER_LOST);
-  lastError = rankName(control.rank()) + ": " + plane->failure() + "; the run is over";
+  lastError = rankName(control.rank()) + ": " + plane->failure() + "; the run is over, " +
+              (waitingGroup() ? "in " : "before ") + doing();
   return PCRT_PEER_LOST;
 }
 
