@@ -62,8 +62,11 @@ public:
       : builder(context), f32(builder.getF32Type()), bf16(builder.getBF16Type()),
         residual(narrowResidual ? Type(bf16) : Type(f32)) {}
 
-  void run(Block &body) {
-    markWide(*body.getTerminator());
+  /// `sums`: what the body yields is added up.
+  void run(Block &body, bool sums) {
+    for (Value value : body.getTerminator()->getOperands())
+      if (sums || !cast<RankedTensorType>(value.getType()).getRank())
+        markWide(value);
     for (Operation &op : llvm::make_early_inc_range(body))
       visit(&op);
   }
@@ -76,16 +79,30 @@ public:
     gradient.replaceAllUsesExcept(wide, narrow);
   }
 
+  /// Yields the gradients of one microbatch, which nothing is added to, in bf16.
+  void yieldNarrow(AccumulateOp accumulate) {
+    Operation *yield = accumulate.getBody().front().getTerminator();
+    builder.setInsertionPoint(yield);
+    for (auto [operand, result] : llvm::zip_equal(yield->getOpOperands(), accumulate.getResults())) {
+      if (!cast<RankedTensorType>(result.getType()).getRank())
+        continue;
+      if (elementOf(operand.get()).isF32())
+        operand.set(CastOp::create(builder, operand.get().getLoc(), withElement(operand.get(), bf16), operand.get()));
+      result.setType(operand.get().getType());
+    }
+  }
+
 private:
   /// What is summed over microbatches, and its addends, is f32.
-  void markWide(Operation &terminator) {
-    SmallVector<Value> work(terminator.getOperands());
+  void markWide(Value sum) {
+    SmallVector<Value> work{sum};
+    Block *body = sum.getParentBlock();
     while (!work.empty()) {
       Value value = work.pop_back_val();
       if (!wide.insert(value).second)
         continue;
       Operation *op = value.getDefiningOp();
-      if (op && op->getBlock() == terminator.getBlock() && isa<AddOp, SubOp, ScaleOp, CopyOp>(op))
+      if (op && op->getBlock() == body && isa<AddOp, SubOp, ScaleOp, CopyOp>(op))
         llvm::append_range(work, op->getOperands());
     }
   }
@@ -186,9 +203,12 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
     }
     for (AccumulateOp accumulate : bodies) {
       Narrower narrower(&getContext(), residual == "bf16");
+      bool stored = gradients == "bf16" && accumulate.getMicrobatches() == 1;
       if (compute == "bf16")
-        narrower.run(accumulate.getBody().front());
-      if (gradients != "bf16")
+        narrower.run(accumulate.getBody().front(), !stored);
+      if (stored)
+        narrower.yieldNarrow(accumulate);
+      if (gradients != "bf16" || stored)
         continue;
       for (Value result : accumulate.getResults())
         if (auto type = cast<RankedTensorType>(result.getType()); type.getRank() && type.getElementType().isF32())

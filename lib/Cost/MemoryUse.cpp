@@ -88,6 +88,10 @@ MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llv
     reader = moveOf(start, value.use_begin()->getOperandNumber());
   if (isa<AllGatherOp, AllToAllOp>(producer) || isa_and_nonnull<ReduceScatterOp, AllToAllOp>(reader))
     return MemoryKind::Communication;
+  // A weight as the model reads it, of one that is stored with padding.
+  if (auto resize = dyn_cast<ResizeOp>(op))
+    return isa_and_nonnull<AllGatherOp, WaitOp>(resize.getX().getDefiningOp()) ? MemoryKind::Communication
+                                                                               : MemoryKind::Workspace;
   return isa<AccumulateOp>(op->getParentOp()) || inTasks.contains(op) ? MemoryKind::Activation : MemoryKind::Workspace;
 }
 

@@ -63,6 +63,22 @@ static StringRef scheduleOf(const Plan &plan) {
   return "1f1b";
 }
 
+/// What ZeRO could not split: of every axis, the parameters whose optimizer state is whole on it.
+static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
+  llvm::json::Array entries;
+  for (const std::string &axis : plan.shardAxes()) {
+    auto name = StringAttr::get(module.getContext(), axis);
+    module.walk([&](StateOp state) {
+      if (state.getName() == "exp_avg" && state.getLayout() && state.getLayout()->state(name).isWhole())
+        entries.push_back(
+            llvm::json::Object{{"axis", axis},
+                               {"parameter", state.getParameter()},
+                               {"elements", cast<RankedTensorType>(state.getValue().getType()).getNumElements()}});
+    });
+  }
+  return entries;
+}
+
 /// What the plan costs, and whether that is allowed.
 static pcrt_status report(ModuleOp module, const CompileOptions &options) {
   OpBuilder builder(module.getContext());
@@ -86,6 +102,8 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
     return PCRT_OK;
   if (!remarks.empty())
     (*value->getAsObject())["remarks"] = std::move(remarks);
+  if (llvm::json::Array whole = wholeStates(module, options.plan); !whole.empty())
+    (*value->getAsObject())["whole_states"] = std::move(whole);
   if (stageAxisOf(module)) {
     FailureOr<llvm::json::Object> pipeline = simulatePipeline(module, scheduleOf(options.plan), Machine::cpu());
     if (failed(pipeline))

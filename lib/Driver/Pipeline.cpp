@@ -49,6 +49,9 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     for (const std::string &tactic : plan.tactics)
       if (Plan::isStepTactic(tactic))
         steps.push_back({tactic, PCRT_INFEASIBLE});
+    // Shards of what does not divide; behind what decides how often and in which type a parameter is read.
+    if (std::string padding = plan.padding(); !padding.empty())
+      steps.push_back({padding, PCRT_INTERNAL});
     return steps;
   }
 

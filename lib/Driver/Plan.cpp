@@ -21,6 +21,39 @@ bool Plan::splitsEmbed() const {
   });
 }
 
+/// The option `axis` of a tactic.
+static StringRef axisOf(StringRef tactic, StringRef otherwise) {
+  StringRef text = tactic.split("axis=").second;
+  return text.empty() ? otherwise : text.take_until([](char c) { return c == ' ' || c == '}'; });
+}
+
+SmallVector<std::string> Plan::shardAxes() const {
+  SmallVector<std::string> axes;
+  for (StringRef tactic : tactics)
+    if (tactic.starts_with("pc-zero"))
+      axes.push_back(axisOf(tactic, "dp").str());
+  return axes;
+}
+
+std::string Plan::padding() const {
+  int64_t ranks = 1, taken = 1;
+  auto sizeOf = [&](StringRef axis) {
+    for (const auto &[name, size] : mesh)
+      if (name == axis)
+        return size;
+    return int64_t(1);
+  };
+  for (StringRef axis : shardAxes())
+    ranks *= sizeOf(axis);
+  for (StringRef tactic : tactics)
+    if (tactic.starts_with("pc-tensor-parallel"))
+      taken *= sizeOf(axisOf(tactic, "tp"));
+  if (ranks == 1 || splitsEmbed() || llvm::any_of(tactics, [](StringRef tactic) { return isStageTactic(tactic); }))
+    return "";
+  return "pc-pad-shards{ranks=" + std::to_string(ranks) +
+         (taken > 1 ? " taken=kv_heads,group,ffn,vocab taken-ranks=" + std::to_string(taken) : "") + "}";
+}
+
 PlanOp Plan::build(OpBuilder &builder) const {
   SmallVector<StringAttr> names;
   SmallVector<int64_t> sizes;
@@ -69,6 +102,10 @@ static std::pair<std::string, std::string> formAndAxis(StringRef value, StringRe
   return {form.empty() ? defaultForm.str() : form.str(), axis.empty() ? defaultAxis.str() : axis.str()};
 }
 
+/// What naive data parallelism has no meaning with.
+static constexpr StringRef naiveInPipeline =
+    "naive data parallelism does not go with a pipeline, whose stages take microbatches one by one; ddp does";
+
 std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status) {
   Plan plan;
   status = PCRT_USAGE;
@@ -92,7 +129,11 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   llvm::SmallVector<std::string> used;
   if (flags.precision != "f32" && flags.precision != "bf16")
     return refuse("--precision=" + flags.precision + " is not a precision (f32, bf16)");
-  if (flags.precision == "bf16")
+  if (flags.gradientPrecision != "f32" && flags.gradientPrecision != "bf16")
+    return refuse("--gradient-precision=" + flags.gradientPrecision + " is not a precision (f32, bf16)");
+  if (flags.gradientPrecision == "bf16")
+    plan.tactics.push_back("pc-mixed-precision{compute=" + flags.precision + " gradients=bf16}");
+  else if (flags.precision == "bf16")
     plan.tactics.push_back("pc-mixed-precision{compute=bf16}");
   if (flags.recompute == "full" || flags.recompute == "selective" || flags.recompute == "auto")
     plan.tactics.push_back("pc-recompute{mode=" + flags.recompute + "}");
@@ -159,8 +200,7 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     }
     if (mode == "naive" && (flags.pipeline || sizeOf(flags.pipelineAxis))) {
       status = PCRT_INFEASIBLE;
-      return refuse(
-          "--data-parallel=naive does not go with a pipeline, whose stages take microbatches one by one; ddp does");
+      return refuse("--data-parallel=naive: " + naiveInPipeline);
     }
     if (!sizeOf(axis))
       return refuse("--data-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
@@ -212,7 +252,25 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   return plan;
 }
 
-std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file) {
+/// Why tactics of a plan do not go together, or "". What one tactic finds out by itself, as that an axis is used
+/// already, it says itself.
+static std::string conflictOf(const Plan &plan) {
+  StringRef pipeline;
+  for (StringRef tactic : plan.tactics) {
+    if (!Plan::isStageTactic(tactic))
+      continue;
+    if (!pipeline.empty())
+      return ("a program is cut into stages once; give '" + pipeline + "' or '" + tactic + "'").str();
+    pipeline = tactic;
+  }
+  for (StringRef tactic : plan.tactics)
+    if (!pipeline.empty() && tactic.starts_with("pc-data-parallel") && tactic.contains("mode=naive"))
+      return naiveInPipeline.str();
+  return "";
+}
+
+std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file, pcrt_status &status) {
+  status = PCRT_BAD_INPUT;
   context->loadDialect<PCDialect>();
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(file, context);
   if (!module)
@@ -230,12 +288,17 @@ std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file) {
     plan.tactics.push_back(tactic.str());
     if (tactic.starts_with("pc-tensor-parallel")) {
       // Every form splits the vocabulary over its last axis.
-      auto [before, after] = tactic.split("axis=");
-      StringRef axes = after.empty() ? "tp" : after.take_until([](char c) { return c == ' ' || c == '}'; });
+      StringRef axes = axisOf(tactic, "tp");
       for (const auto &[axis, size] : plan.mesh)
         if (axis == (axes.contains(',') ? axes.rsplit(',').second : axes))
           plan.vocabularyRanks *= size;
     }
   }
+  if (std::string conflict = conflictOf(plan); !conflict.empty()) {
+    op.emitError() << conflict;
+    status = PCRT_INFEASIBLE;
+    return std::nullopt;
+  }
+  status = PCRT_OK;
   return plan;
 }

@@ -166,6 +166,15 @@ FactorRule MaskPaddingOp::getFactorRule() {
   return getValue().isZero() ? withLinear(std::move(rule), {0}) : rule;
 }
 
+FactorRule ResizeOp::getFactorRule() {
+  int64_t rank = rankOf(getX()), dim = getDim();
+  if (dim < 0 || dim >= rank)
+    return {};
+  std::string front = letters("x", dim), back = letters("y", rank - dim - 1);
+  return withLinear(
+      make(*this, Twine(front) + "from " + back + "-> " + front + "to " + back).keepWhole({"from", "to"}), {0});
+}
+
 FactorRule ClipCoefficientOp::getFactorRule() { return make(*this, ", h -> ").keepWhole({"h"}); }
 
 FactorRule AdamWOp::getFactorRule() {

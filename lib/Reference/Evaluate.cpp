@@ -88,7 +88,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](KeyCountsOp counts) {
         Tensor result(context.shapes[0]);
         int64_t n = counts.getRanks(), me = static_cast<int64_t>((*in[0])[0]), length = result.size();
-        int64_t keys = ((me - counts.getShift()) % n + n) % n * length;
+        int64_t shift = counts.getShift(); // the attribute is unsigned, and 2^64 is no multiple of most n
+        int64_t keys = ((me - shift) % n + n) % n * length;
         for (int64_t s = 0; s < length; ++s)
           for (int64_t t = 0; t < length; ++t)
             result[s] += zigzagPosition(keys + t, n * length, n) <= zigzagPosition(me * length + s, n * length, n);
@@ -179,6 +180,15 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
         int64_t last = in[0]->shape.back(), valid = mask.getValid();
         double value = mask.getValue().convertToDouble();
         return pointwise(*in[0], [&](int64_t i) { return offset + i % last >= valid ? value : (*in[0])[i]; });
+      })
+      .Case([&](ResizeOp) {
+        Tensor result(context.shapes[0]);
+        Shape common(in[0]->shape);
+        for (auto [n, to] : llvm::zip_equal(common, result.shape))
+          n = std::min(n, to);
+        Shape origin(common.size(), 0);
+        result.merge(origin, in[0]->box(origin, common), [](double &to, double x) { to = x; });
+        return Tensors{result};
       })
       .Case([&](ClipCoefficientOp) {
         Tensor coefficient;

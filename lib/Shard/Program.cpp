@@ -43,10 +43,9 @@ Value pc::origin(Value value) {
 Value pc::source(Value value) {
   while (true) {
     value = origin(value);
-    auto cast = value.getDefiningOp<CastOp>();
-    if (!cast)
+    if (!isa_and_nonnull<CastOp, ResizeOp>(value.getDefiningOp()))
       return value;
-    value = cast.getX();
+    value = value.getDefiningOp()->getOperand(0);
   }
 }
 
@@ -190,6 +189,13 @@ void Reader::nameDims(func::FuncOp function) {
     if (ArrayAttr dims = isa<BlockArgument>(v.value) ? ArrayAttr() : leafDims(v.value.getDefiningOp()))
       for (auto [d, name] : llvm::enumerate(dims.getAsRange<StringAttr>()))
         nameOf.try_emplace(classes.classOf(v.value, d), name);
+  // A resized dim keeps its name.
+  function.walk([&](ResizeOp op) {
+    unsigned from = classes.classOf(op.getX(), op.getDim()), to = classes.classOf(op.getResult(), op.getDim());
+    StringAttr name = nameOf.lookup(from) ? nameOf.lookup(from) : nameOf.lookup(to);
+    if (name)
+      nameOf.try_emplace(from, name), nameOf.try_emplace(to, name);
+  });
   for (ProgramValue &v : program.values)
     for (int64_t d = 0, e = rankOf(v.value); d < e; ++d)
       v.names.push_back(nameOf.lookup(classes.classOf(v.value, d)));

@@ -72,7 +72,7 @@ mlir::Value normGamma(mlir::Operation *op);
 bool normalizes(mlir::Value gamma, mlir::StringRef dim);
 /// The leaf or computed value of which `value` is a moved, copied or per-microbatch version.
 mlir::Value origin(mlir::Value value);
-/// The same, through casts too: what a value is rounded from.
+/// The same, through casts and resizes too: what a value is rounded or cut from.
 mlir::Value source(mlir::Value value);
 
 } // namespace pc

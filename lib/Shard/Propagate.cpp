@@ -169,7 +169,10 @@ AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
 }
 
 bool pc::isWeight(const ProgramValue &v) {
-  return isa_and_nonnull<ParameterOp, StateOp>(origin(v.value).getDefiningOp());
+  Value value = origin(v.value);
+  while (auto resize = value.getDefiningOp<ResizeOp>())
+    value = origin(resize.getX());
+  return isa_and_nonnull<ParameterOp, StateOp>(value.getDefiningOp());
 }
 
 AxisState pc::splitByName(Operation *leaf, const llvm::StringSet<> &names) {

@@ -2,6 +2,10 @@
 // RUN: pc-opt %t.step --pc-mixed-precision | FileCheck %s
 // RUN: pc-opt %t.step --pc-mixed-precision=residual=bf16 | FileCheck %s --check-prefix=RESIDUAL
 // RUN: pc-opt %t.step --pc-mixed-precision=gradients=bf16 | FileCheck %s --check-prefix=GRADIENTS
+// RUN: pc-opt %s --pc-differentiate -o %t.one
+// RUN: pc-opt %t.one --pc-mixed-precision=gradients=bf16 | tee %t.stored | FileCheck %s --check-prefix=STORED
+// RUN: pc-equal %t.one %t.stored --exact | FileCheck %s --check-prefix=EQUAL
+// RUN: pc-equal %t.one %t.stored | FileCheck %s --check-prefix=EQUAL
 // RUN: pc-opt %t.step --pc-mixed-precision=compute=f32 | diff - %t.step
 // RUN: not pc-opt %t.step --pc-mixed-precision=compute=fp8 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
@@ -44,6 +48,12 @@
 // GRADIENTS: %[[SUM:.*]]:{{.*}} = pc.accumulate
 // GRADIENTS: %[[G:.*]] = pc.cast %[[SUM]]#1 : (tensor<10x8xf32>) -> tensor<10x8xbf16>
 // GRADIENTS-NEXT: pc.cast %[[G]] : (tensor<10x8xbf16>) -> tensor<10x8xf32>
+
+// One microbatch: products yield bf16, what else makes a gradient is rounded where it leaves the passes.
+// STORED: pc.einsum "b s f, b s e -> e f" {{.*}} -> tensor<8x16xbf16>
+// STORED: pc.cast {{.*}} : (tensor<8xf32>) -> tensor<8xbf16>
+// STORED: pc.yield {{.*}} : tensor<f32>, tensor<10x8xbf16>, tensor<8xbf16>, tensor<8x16xbf16>
+// STORED: pc.adamw {{.*}} tensor<10x8xbf16>
 
 pc.program "m" batch 4 sequence 4 vocabulary 10 config "{}"
 func.func @model() {

@@ -35,10 +35,11 @@ def zero(compiler):
     compiler.load(4096, 36, 32, 50304, 128, 1024)
     n = 64
     for stage, formula in enumerate([lambda p: 16 * p, lambda p: 4 * p + 12 * p / n, lambda p: 2 * p + 14 * p / n, lambda p: 16 * p / n]):
-        for microbatches in (1, 2):
-            p, m = compiler.report(f"dp={n}", f"--zero={stage}", "--precision=bf16", f"--microbatches={microbatches}")
+        for microbatches, gradients in ((1, "bf16"), (1, "f32"), (2, "f32")):
+            p, m = compiler.report(f"dp={n}", f"--zero={stage}", "--precision=bf16", f"--gradient-precision={gradients}",
+                                   f"--microbatches={microbatches}")
             state = sum(m.values()) - m["activations"]
-            yield (f"| {stage} | {microbatches} | {gigabytes(formula(p))} | {gigabytes(state)} | {gigabytes(m['parameters'])} | {gigabytes(m['optimizer'])} | "
+            yield (f"| {stage} | {microbatches} | {gradients} | {gigabytes(formula(p))} | {gigabytes(state)} | {gigabytes(m['parameters'])} | {gigabytes(m['optimizer'])} | "
                    f"{gigabytes(m['gradients'])} | {gigabytes(m['communication'])} | {gigabytes(m['workspace'])} | {gigabytes(m['activations'])} |")
 
 
@@ -69,13 +70,14 @@ What a rank holds at the moment of the largest demand, in GB (10^9 bytes), as th
 divides by the ranks what a stage splits: 120, 31.4, 16.6 and 1.9 GB. *Counted* is the arena without activations; the columns behind it add
 up to it, and to the arena with the last one.
 
-| stage | microbatches | formula | counted | parameters | optimizer | gradients | communication | workspace | activations |
-|---|---|---|---|---|---|---|---|---|---|
+| stage | microbatches | gradients in | formula | counted | parameters | optimizer | gradients | communication | workspace | activations |
+|---|---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(zero(compiler))}
 
 Where they differ:
-* *Gradients are f32*, summed over microbatches and ranks in it: 4 bytes a parameter in place of 2, 14.9 GB more where they are whole (stage 0, and
-  stage 1 with several microbatches), 0.2 GB where they are split.
+* *Gradients in bf16* (`--gradient-precision=bf16`) are the formula's: stage 0 then is what it says. They are f32 unless asked for, and where microbatches are
+  summed in any case: 4 bytes a parameter in place of 2, 14.9 GB more where they are whole (stage 0, and stage 1 with several microbatches), 0.2 GB
+  where they are split.
 * *With several microbatches* the gradients of the one at work and the sums have buffers of their own, so whole gradients are there twice: 29.8 GB more in
   stages 0 and 1. The formula has one. (Adding to the sums in place would save that.)
 * *Stage 1 with one microbatch needs less than the formula.* A gradient is scattered as soon as it is there, in the backward pass, so stages 1 and 2 are the

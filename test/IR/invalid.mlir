@@ -455,3 +455,30 @@ func.func @insert(%x: tensor<4xf32>, %base: tensor<4xf32>) {
   %y = pc.insert %x into %base dim 0 on ["tp"] : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @resize(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'pc.resize' op spec does not fit 1 operands and 1 results (F1)}}
+  %y = pc.resize %x dim 2 : (tensor<4x8xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @resize(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'pc.resize' op factor 'x0' has sizes 4 and 3 (F2)}}
+  %y = pc.resize %x dim 1 : (tensor<4x8xf32>) -> tensor<3x6xf32>
+  return
+}
+
+// -----
+
+module {
+  pc.mesh <tp = 2>
+  func.func @resize(%x: tensor<4x8xf32, #pc.place<[_, tp]>>) {
+    // expected-error @+1 {{'pc.resize' op}}
+    %y = pc.resize %x dim 1 : (tensor<4x8xf32, #pc.place<[_, tp]>>) -> tensor<4x6xf32, #pc.place<[_, tp]>>
+    return
+  }
+}

@@ -49,6 +49,9 @@ static Flag<std::string> recompute("recompute",
                                    cl::desc("none, selective, full, or auto: as little as --memory-limit allows"),
                                    cl::init("none"), cl::cat(category));
 static Flag<std::string> precision("precision", cl::desc("f32 or bf16"), cl::init("f32"), cl::cat(category));
+static Flag<std::string> gradientPrecision("gradient-precision",
+                                           cl::desc("f32, or bf16: what ranks send, and with one microbatch store"),
+                                           cl::init("f32"), cl::cat(category));
 static Flag<std::string> optimizer("optimizer", cl::desc("adamw (default) or sgd"), cl::init("adamw"),
                                    cl::cat(category));
 static Flag<std::string> plan("plan", cl::desc("A plan file in place of the strategy flags"), cl::cat(category));
@@ -131,10 +134,10 @@ int main(int argc, char **argv) {
   llvm::SourceMgr sources;
   pc::ToolDiagnostics diagnostics("pc-compile", sources, &context);
 
-  pcrt_status status = PCRT_BAD_INPUT;
+  pcrt_status status = PCRT_OK;
   std::optional<pc::Plan> chosen;
   if (plan.getNumOccurrences()) {
-    chosen = pc::planFromFile(&context, plan);
+    chosen = pc::planFromFile(&context, plan, status);
   } else {
     pc::StrategyFlags flags{mesh,
                             given(dataParallel),
@@ -146,6 +149,7 @@ int main(int argc, char **argv) {
                             microbatches,
                             recompute,
                             precision,
+                            gradientPrecision,
                             pipelineAxis,
                             stages,
                             interleave,

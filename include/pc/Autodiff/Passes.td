@@ -45,12 +45,12 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
       embedding, is f32, or bf16 with `residual=bf16`; so is its gradient.
 
     `gradients=bf16` rounds gradients after the accumulation: the sum over ranks then moves half the bytes (its addends are
-    added in f32 and rounded once).
+    added in f32 and rounded once). With one microbatch, which nothing is added to, they are stored in bf16 as well.
   }];
   let options = [
     Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16 or f32">,
     Option<"residual", "residual", "std::string", "\"f32\"", "The residual stream: f32 or bf16">,
-    Option<"gradients", "gradients", "std::string", "\"f32\"", "What is sent of gradients: f32 or bf16">,
+    Option<"gradients", "gradients", "std::string", "\"f32\"", "What is sent of gradients, and with one microbatch stored: f32 or bf16">,
   ];
 }
 

@@ -21,7 +21,7 @@ struct StrategyFlags {
   std::string zero = "0"; ///< "3" or "3:axis"
   bool sequenceParallel = false;
   int64_t microbatches = 1;
-  std::string recompute = "none", precision = "f32";
+  std::string recompute = "none", precision = "f32", gradientPrecision = "f32";
   std::string pipelineAxis = "pp", stages = "cost";
   int64_t interleave = 1; ///< chunks per stage; 1: as the schedule says
   std::string window;     ///< axes: "tp,row"
@@ -47,6 +47,11 @@ struct Plan {
 
   /// Whether a tactic splits the dim that norms work on.
   bool splitsEmbed() const;
+  /// The axes of ZeRO.
+  llvm::SmallVector<std::string> shardAxes() const;
+  /// The pass that pads parameters for what splits them over a data axis, or "" where no tactic does or the plan allows
+  /// no padding: grids split every dim, and a pipeline's stages know no padded parameters.
+  std::string padding() const;
   /// "dp=2,tp=2"
   std::string meshText() const;
   /// The plan as an op.
@@ -59,8 +64,9 @@ struct Plan {
 /// (PCRT_USAGE) or ask for something that does not exist (PCRT_INFEASIBLE).
 std::optional<Plan> planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status);
 
-/// The plan in `file`, or null after an error was emitted.
-std::optional<Plan> planFromFile(mlir::MLIRContext *context, llvm::StringRef file);
+/// The plan in `file`, or null after an error was emitted; `status` says whether the file holds no plan
+/// (PCRT_BAD_INPUT) or one whose tactics do not go together (PCRT_INFEASIBLE).
+std::optional<Plan> planFromFile(mlir::MLIRContext *context, llvm::StringRef file, pcrt_status &status);
 
 } // namespace pc
 

@@ -437,6 +437,17 @@ def PC_MaskPaddingOp : PC_Compute<"mask_padding"> {
   }];
 }
 
+def PC_ResizeOp : PC_Compute<"resize"> {
+  let summary = "The first entries along dim `dim`, or all of them and zeros behind; linear";
+  let description = [{
+    How a tensor whose dim does not divide is stored in one that does, and read from it. The dim is whole on every rank; the others
+    may be split.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x `dim` $dim attr-dict `:` functional-type($x, $result)";
+}
+
 def PC_ClipCoefficientOp : PC_Compute<"clip_coefficient"> {
   let summary = "min(1, clip / (norm + 1e-6)) from the norm and hyper (torch.nn.utils.clip_grad_norm_)";
   let arguments = (ins AnyRankedTensor:$norm, AnyRankedTensor:$hyper);

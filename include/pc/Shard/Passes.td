@@ -130,6 +130,22 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
   ];
 }
 
+def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
+  let summary = "Parameters whose dims do not divide -> padded ones, for pc-zero";
+  let description = [{
+    Step program -> step program, in front of `pc-set-mesh` and behind what else changes the step. A parameter without a dim that divides by
+    `ranks` gets zeros at the end of one (the one that grows least), and so do its optimizer state and its gradient; `valid` keeps the true shape.
+    `pc.resize` gives the readers of each pass what they read before, and the gradient its zeros, so the padding of everything stays 0: no
+    loss, norm, update or checkpoint sees it. Dims in `taken`, which other tactics split, are not padded; a parameter without another one, or
+    with fewer than `ranks` entries along each, stays as it is.
+  }];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", "1", "What a dim has to divide by">,
+    ListOption<"taken", "taken", "std::string", "Names of dims that other tactics split">,
+    Option<"takenRanks", "taken-ranks", "int64_t", "1", "Among how many ranks those do so">,
+  ];
+}
+
 def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
   let summary = "Norms over a dim that will be split -> primitives";
   let description = [{

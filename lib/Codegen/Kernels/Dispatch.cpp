@@ -34,7 +34,7 @@ static LogicalResult checkTypes(Operation *op) {
 std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, LayerNormGradOp, RMSNormGradOp, EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp,
-            RopeOp>(
+            RopeOp, ResizeOp>(
           [&](auto special) -> LogicalResult {
             if constexpr (requires { special.getSees(); })
               if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)

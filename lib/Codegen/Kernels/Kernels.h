@@ -27,6 +27,9 @@ llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
 /// An item is one head of one token. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 
+/// An item is a stretch of the result, on a GPU an element.
+llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
+
 /// Attention for GPUs; the gradient's part 0 is dq, part 1 dk and dv.
 llvm::LogicalResult emitSimt(AttentionOp op, Kernel &kernel);
 llvm::LogicalResult emitSimt(AttentionGradOp op, Kernel &kernel);

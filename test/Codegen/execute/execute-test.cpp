@@ -160,6 +160,18 @@ void pointwise(MLIRContext &context, const std::vector<int64_t> &shape) {
   check(context, "pointwise " + t, p.text(), false);
 }
 
+/// Dim `dim` of `shape` becomes `size`.
+void resize(MLIRContext &context, std::vector<int64_t> shape, int64_t dim, int64_t size) {
+  std::vector<int64_t> resized = shape;
+  resized[dim] = size;
+  Program p;
+  std::string x = p.parameter(shape);
+  p.op("%a = pc.scale " + x + " by 2.0 : (" + type(shape) + ") -> " + type(shape));
+  p.op("%b = pc.resize %a dim " + std::to_string(dim) + " : (" + type(shape) + ") -> " + type(resized));
+  p.output("%b", resized);
+  check(context, "resize " + type(shape) + " -> " + type(resized), p.text(), false);
+}
+
 void norms(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
   std::vector<int64_t> shape = rows, bias = {columns};
   shape.push_back(columns);
@@ -385,6 +397,14 @@ int main(int argc, char **argv) {
     pointwise(context, {1});
     pointwise(context, {2, 1, 3});
     pointwise(context, {4099});
+    for (int64_t size : {1, 4, 7, 9, 40}) {
+      resize(context, {7}, 0, size);
+      resize(context, {7, 5}, 0, size);
+      resize(context, {3, 7}, 1, size);
+      resize(context, {2, 7, 1, 3}, 1, size);
+    }
+    for (int64_t size : {3, 4097, 8191, 8192, 8193, 20000})
+      resize(context, {2, 8192}, 1, size);
     norms(context, {300}, 100);
     norms(context, {1, 1}, 20);
     loss(context, {20}, 300);

@@ -1,0 +1,137 @@
+//===- PadShards.cpp - Parameters whose dims do not divide get zeros at an end ------------------===//
+// Only what is stored and updated is padded: readers in the model see the tensor that they saw before. Applied to the
+// step program, so that erasing the placements gives its result back.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Shard/Passes.h"
+
+#include "Program.h"
+#include "mlir/IR/Builders.h"
+
+namespace pc {
+#define GEN_PASS_DEF_PADSHARDS
+#include "pc/Shard/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// Padding of one parameter, its optimizer state and its gradient along one dim.
+class Padding {
+public:
+  Padding(ParameterOp parameter, int64_t dim, int64_t size) : parameter(parameter), dim(dim), size(size) {}
+
+  void apply(ModuleOp module) {
+    auto type = cast<RankedTensorType>(parameter.getValue().getType());
+    valid = SmallVector<int64_t>(parameter.getValid().value_or(type.getShape()));
+    parameter.setValid(valid);
+    before = SmallVector<int64_t>(type.getShape());
+    grow(parameter.getValue());
+    module.walk([&](StateOp state) {
+      if (state.getParameter() == parameter.getName())
+        grow(state.getValue());
+    });
+    module.walk([&](OutputOp output) {
+      if (output.getKind() != OutputKind::Gradient || output.getName() != parameter.getName())
+        return;
+      output.setValid(valid);
+      Value gradient = output.getValue();
+      while (auto cast = gradient.getDefiningOp<CastOp>())
+        gradient = cast.getX();
+      if (auto accumulate = gradient.getDefiningOp<AccumulateOp>())
+        yieldPadded(accumulate, cast<OpResult>(gradient).getResultNumber());
+    });
+  }
+
+private:
+  RankedTensorType padded(Type type) const {
+    auto tensor = cast<RankedTensorType>(type);
+    SmallVector<int64_t> shape(tensor.getShape());
+    shape[dim] = size;
+    return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
+  }
+
+  /// Pads `value` and what the step, outside of the passes, computes of it element by element; its readers in the
+  /// passes get it as it was.
+  void grow(Value value) {
+    Type type = value.getType();
+    value.setType(padded(type));
+    for (StepPhase phase : {StepPhase::Forward, StepPhase::Backward})
+      readAs(type, value, phase);
+    for (Operation *user : value.getUsers())
+      if (isa<CastOp, AdamWOp, SGDOp>(user) && !isInPass(user))
+        for (Value result : user->getResults())
+          if (cast<RankedTensorType>(result.getType()).getShape() == ArrayRef(before))
+            grow(result);
+  }
+
+  static bool isInPass(Operation *op) { return isa<AccumulateOp>(op->getParentOp()); }
+
+  void readAs(Type type, Value value, StepPhase phase) {
+    SmallVector<OpOperand *> uses;
+    Operation *first = nullptr;
+    for (OpOperand &use : value.getUses()) {
+      Operation *reader = use.getOwner();
+      if (!isInPass(reader) || isa<YieldOp>(reader) || stepPhase(reader) != phase)
+        continue;
+      uses.push_back(&use);
+      if (!first || reader->isBeforeInBlock(first))
+        first = reader;
+    }
+    if (uses.empty())
+      return;
+    OpBuilder builder(first);
+    Value read = ResizeOp::create(builder, value.getLoc(), type, value, builder.getI64IntegerAttr(dim));
+    for (OpOperand *use : uses)
+      use->set(read);
+  }
+
+  void yieldPadded(AccumulateOp accumulate, unsigned number) {
+    Operation *yield = accumulate.getBody().front().getTerminator();
+    OpBuilder builder(yield);
+    Value gradient = yield->getOperand(number);
+    yield->setOperand(number, ResizeOp::create(builder, gradient.getLoc(), padded(gradient.getType()), gradient,
+                                               builder.getI64IntegerAttr(dim)));
+    grow(accumulate.getResult(number));
+  }
+
+  ParameterOp parameter;
+  int64_t dim, size;
+  SmallVector<int64_t> valid, before;
+};
+
+struct PadShards : pc::impl::PadShardsBase<PadShards> {
+  using PadShardsBase::PadShardsBase;
+
+  void runOnOperation() override {
+    if (ranks < 1 || takenRanks < 1) {
+      getOperation().emitError() << "pc-pad-shards: ranks and taken-ranks must be positive, got " << int64_t(ranks)
+                                 << " and " << int64_t(takenRanks);
+      return signalPassFailure();
+    }
+    SmallVector<ParameterOp> parameters;
+    getOperation().walk([&](ParameterOp parameter) { parameters.push_back(parameter); });
+    for (ParameterOp parameter : parameters)
+      if (int64_t dim = dimToPad(parameter); dim >= 0) {
+        int64_t extent = cast<RankedTensorType>(parameter.getValue().getType()).getDimSize(dim);
+        Padding(parameter, dim, llvm::alignTo(extent, ranks)).apply(getOperation());
+      }
+  }
+
+  /// The dim that grows least, or -1 where one divides as it is or none can be padded.
+  int64_t dimToPad(ParameterOp parameter) {
+    auto shape = cast<RankedTensorType>(parameter.getValue().getType()).getShape();
+    int64_t best = -1;
+    for (auto [d, name] : llvm::enumerate(parameter.getDims().getAsValueRange<StringAttr>())) {
+      bool isTaken = llvm::is_contained(taken, name);
+      if (shape[d] % (isTaken ? ranks * takenRanks : ranks) == 0)
+        return -1;
+      auto grown = [&](int64_t dim) { return static_cast<double>(llvm::alignTo(shape[dim], ranks)) / shape[dim]; };
+      if (!isTaken && shape[d] >= ranks && (best < 0 || grown(d) < grown(best)))
+        best = d;
+    }
+    return best;
+  }
+};
+} // namespace
