@@ -14,6 +14,7 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
 #include <map>
+#include <set>
 
 namespace pc {
 #define GEN_PASS_DEF_SCHEDULE
@@ -44,6 +45,8 @@ public:
     for (Operation *op : ops)
       if (sends(op))
         addItem(cast<MoveOpInterface>(op));
+    for (auto accumulate : block.getOps<AccumulateOp>())
+      keepOutOf(accumulate);
     SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);
     if (advanceChains(buckets))
       buckets = scheduleMoves(items, limits);
@@ -74,6 +77,28 @@ private:
     numLate = late.size();
   }
 
+  /// Nothing is under way on a communicator while the body of an accumulation uses it.
+  void keepOutOf(AccumulateOp accumulate) {
+    std::set<int64_t> used;
+    accumulate.getBody().walk([&](MoveOpInterface move) {
+      if (sends(move))
+        used.insert(number(groups, axesOf(move)));
+    });
+    int64_t at = position.lookup(accumulate);
+    for (MoveItem &item : items)
+      if (used.count(item.group) && item.place > at)
+        item.ready = std::max(item.ready, at);
+      else if (used.count(item.group))
+        item.needed = std::min(item.needed, at);
+  }
+
+  static std::vector<std::string> axesOf(MoveOpInterface move) {
+    std::vector<std::string> axes;
+    for (StringAttr axis : move.getMoveAxes())
+      axes.push_back(axis.str());
+    return axes;
+  }
+
   template <typename Key> static int64_t number(std::map<Key, int64_t> &numbers, Key key) {
     return numbers.try_emplace(std::move(key), numbers.size()).first->second;
   }
@@ -81,10 +106,7 @@ private:
   void addItem(MoveOpInterface move) {
     Operation *op = move, *source = op->getOperand(0).getDefiningOp();
     MoveItem item;
-    std::vector<std::string> axes;
-    for (StringAttr axis : move.getMoveAxes())
-      axes.push_back(axis.str());
-    item.group = number(groups, axes);
+    item.group = number(groups, axesOf(move));
     Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
     item.kind = number(kinds, {static_cast<int>(move.getMoveKind()), static_cast<int>(move.getReduction()),
                                element.getIntOrFloatBitWidth()});
