@@ -29,6 +29,16 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       return fail("needs a placed program with @step, and the mesh axis '" + axis + "'");
     if (stages == 1)
       return;
+    WalkResult rooted = module.walk([](Operation *op) {
+      bool any = llvm::any_of(op->getResultTypes(), [](Type type) {
+        PlaceAttr place = placement(type);
+        return place && !place.getRoot().empty();
+      });
+      return any ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (rooted.wasInterrupted())
+      return fail("naive data parallelism keeps everything on one rank, stages take microbatches one by one; ddp goes "
+                  "with a pipeline");
     auto accumulates = llvm::to_vector(function.getOps<AccumulateOp>());
     if (accumulates.size() != 1)
       return fail("needs a step with one pc.accumulate");

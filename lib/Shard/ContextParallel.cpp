@@ -39,6 +39,8 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
                                  << (ranks ? "that of " + std::to_string(ranks) + " ranks" : "its own");
       return signalPassFailure();
     }
+    if (isRing && size > 1 && failed(checkAlone(name)))
+      return signalPassFailure();
     Seeds seeds(tactic, name, AxisOrder(getOperation()));
     seeds.order.setData(name);
     seeds.must.insert("sequence");
@@ -58,6 +60,21 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     };
     if (failed(propagate(getOperation(), seeds)))
       signalPassFailure();
+  }
+
+  /// A ring's order of the sequence is that of its own ranks.
+  LogicalResult checkAlone(StringAttr name) {
+    WalkResult split = getOperation().walk([&](InputOp input) {
+      for (auto [d, dim] : llvm::enumerate(input.getDims().getAsValueRange<StringAttr>()))
+        if (PlaceAttr place = placement(input.getValue()); dim == "sequence" && !place.axes(d).empty()) {
+          input.emitError() << "pc-context-parallel: form 'ring' over '" << name.getValue()
+                            << "': the sequence is split over '" << place.axes(d)[0].getValue()
+                            << "' already; there is one ring";
+          return WalkResult::interrupt();
+        }
+      return WalkResult::advance();
+    });
+    return failure(split.wasInterrupted());
   }
 };
 } // namespace

@@ -55,7 +55,9 @@ Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
     return Price::move(once);
   case MoveKind::Broadcast:
   case MoveKind::Reduce:
-    return Price::move(once * size);
+    // The root sends or gets n times `once`, but as two moves (scatter and gather) the same costs 2: more would make
+    // the price of a tree depend on what else it passes through.
+    return Price::move(2 * once);
   default:
     return Price::move(0);
   }

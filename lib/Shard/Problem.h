@@ -43,6 +43,7 @@ private:
   mlir::LogicalResult updateRows(unsigned node);
   void outputRows(unsigned node);
   void factorRows(unsigned node);
+  bool isVersion(const Node &node) const;
   bool isBound(const Node &node) const;
   bool isSplittable(const Node &node, int factor);
   void applyPolicies(unsigned node);

@@ -138,10 +138,15 @@ void Problem::outputRows(unsigned id) {
     rows[id].push_back(Row{{AxisState::root()}, {}, -1});
 }
 
+/// Copies lie as what they copy, and so does what a weight is rounded to.
+bool Problem::isVersion(const Node &node) const {
+  return isa<CopyOp>(node.op) || (isa<CastOp>(node.op) && isWeight(program.values[node.operands[0]]));
+}
+
 /// Whether dims that the seeds say must be split bind this node.
 bool Problem::isBound(const Node &node) const {
-  return !node.operands.empty() && node.kind != NodeKind::Move && node.kind != NodeKind::Argument &&
-         !isa<CopyOp>(node.op) && !seeds.only.count(node.section) &&
+  return !node.operands.empty() && node.kind != NodeKind::Move && node.kind != NodeKind::Argument && !isVersion(node) &&
+         !seeds.only.count(node.section) &&
          llvm::any_of(node.results, [&](unsigned value) { return seeds.binds(program.values[value]); });
 }
 
@@ -151,14 +156,12 @@ bool Problem::isSplittable(const Node &node, int factor) {
   bool must = false;
   std::optional<std::pair<unsigned, int64_t>> indivisible;
   auto move = node.kind == NodeKind::Move ? cast<MoveOpInterface>(node.op) : MoveOpInterface();
-  // Copies lie as what they copy, and so does what a weight is rounded to.
-  bool isVersion = isa<CopyOp>(node.op) || (isa<CastOp>(node.op) && isWeight(program.values[node.operands[0]]));
   auto visit = [&](unsigned value, ArrayRef<int> dims) {
     for (auto [d, f] : llvm::enumerate(dims)) {
       if (f != factor)
         continue;
       StringAttr name = program.values[value].names[d];
-      bool allowed = isVersion || (move ? seeds.allowsAnywhere(name) : seeds.allows(node.section, name));
+      bool allowed = isVersion(node) || (move ? seeds.allowsAnywhere(name) : seeds.allows(node.section, name));
       if (!allowed || (name && !seeds.splits(program.values[value], d)))
         return false;
       // A move takes from and adds to the minor end of a dim's list; this axis has to be major to it.
