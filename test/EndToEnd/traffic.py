@@ -114,6 +114,10 @@ twice.
 |---|---|---|---|---|---|
 """
     tail = """
+ZeRO-3 gathers every weight twice, the last layer's too, which other implementations keep from the end of the forward to the start of the
+backward pass: so the count is the published one whatever the number of layers. `pc-zero{stage=3 reshard-after-forward=false}` in a plan keeps all of
+them, 2(n-1)/n P. Parameters whose dims do not divide are padded, and the padding is sent and counted too.
+
 ZeRO-3 of 65 billion parameters in bf16 sends 3 x 2 bytes x parameters = 390 GB a step and rank (times (n-1)/n), 312 s over 10 Gbit
 Ethernet; the widely quoted 195 GB count one byte a parameter, 156 s.
 """

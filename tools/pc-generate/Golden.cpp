@@ -139,6 +139,9 @@ LogicalResult writeGolden(MLIRContext *context, const Triple &triple, StringRef 
   PassManager manager(context);
   std::string pass =
       "pc-differentiate{microbatches=" + std::to_string(triple.microbatches) + " optimizer=" + triple.optimizer + "}";
+  for (StringRef tactic : triple.tactics)
+    if (tactic.starts_with("pc-mixed-precision"))
+      pass += "," + tactic.str();
   if (!module || failed(parsePassPipeline(pass, manager)) || failed(manager.run(*module)))
     return failure();
   Trainer trainer(triple);

@@ -1,6 +1,7 @@
 //===- Triple.cpp - A random model, mesh and order of tactics ------------------------------===//
 #include "Triple.h"
 
+#include "pc/Driver/Plan.h"
 #include "pc/Import/Import.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -8,6 +9,7 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 #include <random>
+#include <utility>
 
 namespace {
 
@@ -33,6 +35,8 @@ enum class Role {
   Tensor,
   TensorAndSequence,
   Context,
+  Ring,
+  Naive,
   OptimizerShards,
   GradientShards,
   ParameterShards,
@@ -54,12 +58,14 @@ struct Axis {
     return role == Role::OptimizerShards || role == Role::GradientShards || role == Role::ParameterShards;
   }
   bool isGrid() const { return role >= Role::Depth; }
-  bool splitsBatch() const { return role == Role::Data || isZero() || (isGrid() && role != Role::Column); }
+  bool splitsBatch() const {
+    return role == Role::Data || role == Role::Naive || isZero() || (isGrid() && role != Role::Column);
+  }
   bool splitsHeads() const {
     return role == Role::Tensor || role == Role::TensorAndSequence || role == Role::Context || role == Role::Column ||
            role == Role::L;
   }
-  bool splitsSequence() const { return role == Role::TensorAndSequence || role == Role::Context; }
+  bool splitsSequence() const { return role == Role::TensorAndSequence || role == Role::Context || role == Role::Ring; }
   /// Weights are split over it along what is left of them.
   bool splitsWidth() const { return isZero() || isGrid(); }
   /// Its tactics, to be applied in this order; a grid's are those of one of its axes.
@@ -76,6 +82,10 @@ std::vector<std::string> Axis::tactics(Dice &dice, const std::string &grid) cons
     return {"pc-tensor-parallel{axis=" + name + "}", "pc-sequence-parallel{axis=" + name + "}"};
   case Role::Context:
     return {"pc-context-parallel{axis=" + name + " form=heads}"};
+  case Role::Ring: // behind pc-zigzag, a tactic of the step
+    return {"pc-context-parallel{axis=" + name + " form=ring}"};
+  case Role::Naive:
+    return {"pc-data-parallel{axis=" + name + " mode=naive}"};
   case Role::OptimizerShards:
     return {"pc-zero{axis=" + name + " stage=1}"};
   case Role::GradientShards:
@@ -109,25 +119,38 @@ std::vector<Axis> drawGrid(Dice &dice, std::string &tactic) {
   }
 }
 
-/// One to three axes of 2 to 8 ranks in all; now and then one of a single rank.
+/// One axis splits the sequence everywhere, and there is one root.
+void keepOneOfAKind(std::vector<Axis> &mesh) {
+  bool context = false, root = false;
+  for (Axis &axis : mesh) {
+    bool isContext = axis.role == Role::Context || axis.role == Role::Ring;
+    if ((isContext && std::exchange(context, true)) || (axis.role == Role::Naive && std::exchange(root, true)))
+      axis.role = Role::Data;
+  }
+}
+
+/// One to three axes of 2 to 8 ranks in all (12 now and then); now and then one of a single rank.
 std::vector<Axis> drawMesh(Dice &dice, std::string &grid) {
   std::vector<Axis> mesh;
-  int64_t ranks = 1;
+  int64_t ranks = 1, most = dice.chance(10) ? 12 : 8;
   if (dice.chance(25)) {
     mesh = drawGrid(dice, grid);
     if (mesh.size() < 3 && dice.chance(50))
-      mesh.push_back({"x", 2, dice.oneOf({Role::Data, Role::OptimizerShards, Role::GradientShards, Role::Context})});
+      mesh.push_back({"x", 2,
+                      dice.oneOf({Role::Data, Role::OptimizerShards, Role::GradientShards, Role::ParameterShards,
+                                  Role::Context, Role::Ring, Role::Naive})});
     return mesh;
   }
   for (const char *name : {"x", "y", "z"}) {
     int64_t size =
         ranks > 1 && dice.chance(10) ? 1 : (ranks == 1 ? dice.oneOf<int64_t>({2, 2, 3, 4}) : dice.between(2, 3));
-    if (ranks * size > 8)
+    if (ranks * size > most)
       break;
-    mesh.push_back({name, size,
-                    dice.oneOf({Role::Data, Role::Data, Role::Tensor, Role::Tensor, Role::OptimizerShards,
-                                Role::GradientShards, Role::ParameterShards, Role::ParameterShards,
-                                Role::TensorAndSequence, Role::TensorAndSequence, Role::Context})});
+    mesh.push_back(
+        {name, size,
+         dice.oneOf({Role::Data, Role::Data, Role::Tensor, Role::Tensor, Role::OptimizerShards, Role::GradientShards,
+                     Role::ParameterShards, Role::ParameterShards, Role::TensorAndSequence, Role::TensorAndSequence,
+                     Role::Context, Role::Ring, Role::Ring, Role::Naive})});
     ranks *= size;
     if (dice.chance(20))
       break;
@@ -139,6 +162,7 @@ std::vector<Axis> drawMesh(Dice &dice, std::string &grid) {
       axis.role = Role::Data;
     zero |= axis.isZero();
   }
+  keepOneOfAKind(mesh);
   return mesh;
 }
 
@@ -148,7 +172,7 @@ Triple::Triple(uint64_t seed) {
   Dice dice(seed);
   std::string grid;
   std::vector<Axis> axes = drawMesh(dice, grid);
-  int64_t data = 1, tensor = 1, shards = 1, sequenceRanks = 1, tensorAxes = 0, contextRanks = 1;
+  int64_t data = 1, tensor = 1, shards = 1, sequenceRanks = 1, tensorAxes = 0, contextRanks = 1, ringRanks = 0;
   for (const Axis &axis : axes) {
     data *= axis.splitsBatch() ? axis.size : 1;
     shards *= axis.splitsWidth() ? axis.size : 1;
@@ -156,7 +180,9 @@ Triple::Triple(uint64_t seed) {
     tensor *= axis.splitsHeads() ? axis.size : 1;
     sequenceRanks *= axis.splitsSequence() ? axis.size : 1;
     tensorAxes += axis.splitsHeads();
+    ringRanks = axis.role == Role::Ring ? axis.size : ringRanks;
   }
+  sequenceRanks *= ringRanks ? 2 : 1; // two chunks a rank
   microbatches = dice.between(1, 3);
   batch = data * microbatches * (data * microbatches <= 4 ? dice.between(1, 2) : 1);
   sequence = sequenceRanks * dice.between(sequenceRanks > 1 ? 1 : 3, sequenceRanks > 1 ? 2 : 6);
@@ -175,9 +201,11 @@ Triple::Triple(uint64_t seed) {
   int64_t layers = dice.between(1, 2), ffn = tensor * dice.between(1, 3);
   vocabulary = dice.between(9, 21);
 
-  int64_t embed = shards * 2 * dice.between(2, 5);
+  // What ZeRO splits is padded where it does not divide, if no grid splits it too.
+  int64_t width = grid.empty() && dice.chance(40) ? 1 : shards;
+  int64_t embed = width * 2 * dice.between(2, 5) + (width == 1 ? dice.between(0, 1) : 0);
   if (family == "gpt2") { // whose heads make up the width
-    heads *= shards;
+    heads *= width;
     kvHeads = heads;
     while (heads * headDim < 6) // a norm of two elements forgets them
       headDim *= 2;
@@ -210,6 +238,16 @@ Triple::Triple(uint64_t seed) {
     step.push_back("pc-decompose-norms");
   if (dice.chance(20))
     step.push_back("cse");
+  bf16 = dice.chance(25);
+  if (bf16)
+    tactics.push_back("pc-mixed-precision{compute=bf16" + std::string(dice.chance(25) ? " residual=bf16" : "") +
+                      (optimizer != "none" && dice.chance(25) ? " gradients=bf16}" : "}"));
+  if (optimizer != "none" && dice.chance(25))
+    tactics.push_back(std::string("pc-recompute{mode=") + dice.oneOf<const char *>({"full", "selective"}) + "}");
+  if (ringRanks)
+    tactics.push_back("pc-zigzag{ranks=" + std::to_string(ringRanks) + "}");
+  step.insert(step.end(), tactics.begin(), tactics.end());
+  size_t ofStep = tactics.size();
   dice.shuffle(axes);
   for (const Axis &axis : axes)
     mesh += (mesh.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
@@ -219,10 +257,26 @@ Triple::Triple(uint64_t seed) {
   for (const Axis &axis : axes)
     for (std::string &tactic : axis.tactics(dice, grid))
       tactics.push_back(std::move(tactic));
+  pc::Plan plan;
+  for (const Axis &axis : axes)
+    plan.mesh.push_back({axis.name, axis.size});
+  plan.tactics.assign(tactics.begin(), tactics.end());
+  if (std::string padding = plan.padding(); !padding.empty())
+    step.push_back(padding);
   placed = {"pc-set-mesh{mesh=" + mesh + "}"};
-  placed.insert(placed.end(), tactics.begin(), tactics.end());
+  placed.insert(placed.end(), tactics.begin() + ofStep, tactics.end());
   placed.push_back("pc-fuse-moves");
   placed.push_back("pc-verify-placed");
+  late = {"pc-localize",
+          "pc-verify-local",
+          "pc-window-moves",
+          "pc-fuse",
+          "pc-schedule{bucket-bytes=" + std::to_string(dice.between(0, 20000)) +
+              " prefetch=" + std::to_string(dice.between(0, 2)) + "}",
+          "pc-verify-scheduled",
+          "pc-plan-memory",
+          "pc-verify-memory",
+          "pc-verify-scheduled"};
 }
 
 mlir::OwningOpRef<mlir::ModuleOp> Triple::model(mlir::MLIRContext *context) const {

@@ -30,10 +30,6 @@ static cl::opt<std::string> golden("write",
 static cl::opt<double> tolerance("tolerance", cl::desc("Largest relative difference"), cl::init(1e-9),
                                  cl::cat(category));
 
-/// Passes behind the placed phase; those that are not registered (yet) are left out.
-static constexpr const char *lateFlow[] = {"pc-localize", "pc-verify-local", "pc-fuse",
-                                           "pc-schedule", "pc-plan-memory",  "pc-verify-memory"};
-
 namespace {
 
 /// One triple on its way through the passes.
@@ -59,10 +55,9 @@ public:
       if (failed(runPass(*erased, "pc-erase-placements")) || textOf(*erased) != step)
         return "after " + pass + ": the erased program is not the step program";
     }
-    for (const char *pass : lateFlow)
-      if (PassInfo::lookup(StringRef(pass)))
-        if (std::string error = apply(pass); !error.empty())
-          return error;
+    for (const std::string &pass : triple.late)
+      if (std::string error = apply(pass); !error.empty())
+        return error;
     return "";
   }
 
@@ -88,6 +83,7 @@ private:
   std::string interpretNow(StringRef pass) {
     pc::RunOptions options;
     options.tolerance = tolerance;
+    options.exact = true; // bf16 rounds differently in every order of operations
     auto results = pc::interpret(*module, options);
     if (failed(results))
       return "after " + pass.str() + ": the interpreter fails";
@@ -145,7 +141,8 @@ int main(int argc, char **argv) {
     if (!golden.empty()) {
       if (failed(writeGolden(&context, triple, golden)))
         return PCRT_RESOURCE;
-      llvm::outs() << triple.batch << " " << triple.sequence << " " << triple.optimizer << " " << triple.mesh << "\n";
+      llvm::outs() << triple.batch << " " << triple.sequence << " " << triple.optimizer << " "
+                   << (triple.bf16 ? "bf16" : "f32") << " " << triple.mesh << "\n";
       return PCRT_OK;
     }
     if (print) {
