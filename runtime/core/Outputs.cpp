@@ -95,15 +95,17 @@ pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, st
   if (output.kind == "logits" && program.zigzag) {
     // Position by position, to where it belongs.
     const auto *bytes = static_cast<const char *>(data);
-    Block one = target.block;
+    Block &one = target.block; // as a whole again below: a step allocates nothing
+    int64_t rows = one.size[0], columns = one.size[1], row = one.start[0], column = one.start[1];
     one.size[0] = one.size[1] = 1;
-    for (int64_t row = 0; row < target.block.size[0]; ++row)
-      for (int64_t s = 0; s < target.block.size[1] && status == PCRT_OK; ++s) {
-        one.start[0] = target.block.start[0] + row;
-        one.start[1] = program.position(target.block.start[1] + s);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t s = 0; s < columns && status == PCRT_OK; ++s) {
+        one.start[0] = row + r;
+        one.start[1] = program.position(column + s);
         status = target.dump->writer->write(target.place, output.valid, one, target.box, output.dtype, bytes);
         bytes += one.size[2] * dtypeBytes(output.dtype);
       }
+    one.size[0] = rows, one.size[1] = columns, one.start[0] = row, one.start[1] = column;
   } else {
     status = target.dump->writer->write(target.place, output.valid, target.block, target.box, output.dtype, data);
   }
