@@ -245,8 +245,7 @@ LogicalResult Generator::emitOp(Operation *op) {
       .Case<AttentionOp, AttentionGradOp>([&](auto attention) -> LogicalResult {
         if (!cuda || !all.libraries.takes(attention))
           return emitKernels(op, op->getOperands(), resultAddresses());
-        emitAttention(attention);
-        return success();
+        return emitAttention(attention);
       })
       .Case([&](EinsumOp einsum) {
         if (asGemm(einsum))

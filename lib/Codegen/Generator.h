@@ -71,8 +71,9 @@ private:
   AddOp sumOfProduct(mlir::Value product);
   llvm::FailureOr<int64_t> addMove(MoveOpInterface op);
   llvm::LogicalResult emitMove(MoveOpInterface op);
-  void emitAttention(AttentionOp op);
-  void emitAttention(AttentionGradOp op);
+  llvm::LogicalResult emitAttention(AttentionOp op);
+  llvm::LogicalResult emitAttention(AttentionGradOp op);
+  llvm::LogicalResult addOwnKernels(mlir::Operation *attention, pcrt_attention_desc &desc);
   mlir::Block::iterator emitTogether(mlir::Block::iterator first);
   bool isIdle(mlir::Operation *op);
   llvm::LogicalResult emitStart(StartOp op);

@@ -48,5 +48,7 @@ Entry pc::attentionEntry(StringRef name, const pcrt_attention_desc &desc) {
     for (int i = 0; i < 4; ++i)
       entry.push_back(Field::i64(strides[i]));
   entry.push_back(Field::i64(desc.workspace_bytes));
+  for (int32_t kernel : desc.own)
+    entry.push_back(Field::i32(kernel));
   return entry;
 }

@@ -143,26 +143,47 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
   return success();
 }
 
-void Generator::emitAttention(AttentionOp op) {
-  attentionTable.push_back(attentionEntry("attention " + sourceName(op), describeAttention(op, workspace)));
+/// Adds the kernels of ours that do what is asked of cuDNN, for machines without it; there are some for most heads.
+LogicalResult Generator::addOwnKernels(Operation *attention, pcrt_attention_desc &desc) {
+  if (desc.head_dim > 64 && !isForTensorCores(attention->getOperand(0)))
+    return success();
+  for (unsigned part = 0; part < kernels.numParts(attention); ++part) {
+    FailureOr<const KernelSet::Info *> info = kernels.get(attention, part);
+    if (failed(info))
+      return failure();
+    std::string name = attention->getName().stripDialect().str() + " " + sourceName(attention);
+    desc.own[part] = 1 + static_cast<int32_t>(addKernel(name, **info));
+  }
+  return success();
+}
+
+LogicalResult Generator::emitAttention(AttentionOp op) {
+  pcrt_attention_desc desc = describeAttention(op, workspace);
+  if (failed(addOwnKernels(op, desc)))
+    return failure();
+  attentionTable.push_back(attentionEntry("attention " + sourceName(op), desc));
   SmallVector<Address> arguments;
   for (Value v : {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse()})
     arguments.push_back(addressOf(v));
   arguments.push_back({arena - workspace, 0});
   host.attention(attentionTable.size() - 1, arguments);
+  return success();
 }
 
-void Generator::emitAttention(AttentionGradOp op) {
+LogicalResult Generator::emitAttention(AttentionGradOp op) {
   AttentionWorkspace at(op, all.libraries);
-  attentionTable.push_back(
-      attentionEntry("attention " + sourceName(op), describeAttention(op, workspace - at.scratch)));
+  pcrt_attention_desc desc = describeAttention(op, workspace - at.scratch);
+  if (failed(addOwnKernels(op, desc)))
+    return failure();
+  attentionTable.push_back(attentionEntry("attention " + sourceName(op), desc));
   SmallVector<Address> arguments;
   for (Value v :
        {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()})
     arguments.push_back(addressOf(v));
   for (int64_t offset : {at.dqAccumulator, at.doDotO, at.scratch})
-    arguments.push_back({arena - workspace + offset, 0});
+    arguments.push_back({arena - workspace + offset, 0}); // own kernels hand on in the first of them
   host.attention(attentionTable.size() - 1, arguments);
+  return success();
 }
 
 /// Emits the ops from `first` on that share one kernel; returns what comes behind them, or `first` if there are none.

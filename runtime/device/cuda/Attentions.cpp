@@ -5,14 +5,29 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 
 using namespace pcrt;
 using namespace pcrt::cuda;
 
-Attentions::Attentions(Session &session, const pcrt_program &program)
-    : session(session), program(program), shapeOf(program.num_attentions) {
-  load(dnn, &opened);
+Attentions::Attentions(Session &session, const pcrt_program &program, Kernels *kernels)
+    : session(session), program(program), kernels(kernels), shapeOf(program.num_attentions) {
+  bool allOwn = std::all_of(program.attentions, program.attentions + program.num_attentions,
+                            [](const pcrt_attention_desc &desc) { return desc.own[0]; });
+  const char *wanted = getenv("PCRT_CUDA_ATTENTION");
+  if (allOwn && wanted && !strcmp(wanted, "own")) {
+    reason = "PCRT_CUDA_ATTENTION=own";
+    return;
+  }
+  try {
+    load(dnn, &opened);
+  } catch (const Failure &failure) {
+    if (!allOwn)
+      throw;
+    reason = failure.message;
+    return;
+  }
   DnnStatus status = dnn.create(&handle);
   if (!status)
     status = dnn.setStream(handle, session.compute);
@@ -23,7 +38,8 @@ Attentions::Attentions(Session &session, const pcrt_program &program)
 
 Attentions::~Attentions() {
   for (auto &shape : shapes)
-    dnn.destroyDescriptor(shape->plan.descriptor);
+    if (shape->plan.descriptor)
+      dnn.destroyDescriptor(shape->plan.descriptor);
   planner.reset();
   if (handle)
     dnn.destroy(handle);
@@ -46,7 +62,7 @@ static bool same(pcrt_attention_desc a, pcrt_attention_desc b) {
 void Attentions::prepare(int index, void *const *args) {
   const pcrt_attention_desc &desc = program.attentions[index];
   bool oneOrder = deterministic(desc, args);
-  if (shapeOf[index])
+  if (shapeOf[index] || !planner)
     return;
   for (auto &shape : shapes)
     if (shape->deterministic == oneOrder && same(shape->desc, desc) &&
@@ -56,11 +72,15 @@ void Attentions::prepare(int index, void *const *args) {
     }
   auto made = std::make_unique<Shape>(Shape{desc, oneOrder, {}});
   std::string problem = planner->build(desc, oneOrder, desc.workspace_bytes, &made->plan);
-  if (!problem.empty())
-    fail(PCRT_INTERNAL, std::string("attention '") + desc.name + "': cuDNN " + describeCudnnVersion(opened.version) +
-                            " has no plan for it on " + session.name + " with " +
-                            std::to_string(desc.workspace_bytes) + " bytes of workspace: " + problem +
-                            "; compile with --attention=generated, or with the --arch of this device");
+  if (!problem.empty()) {
+    std::string text = std::string("attention '") + desc.name + "': cuDNN " + describeCudnnVersion(opened.version) +
+                       " has no plan for it on " + session.name + " with " + std::to_string(desc.workspace_bytes) +
+                       " bytes of workspace: " + problem;
+    if (!desc.own[0])
+      fail(PCRT_INTERNAL, text + "; compile with --attention=generated, or with the --arch of this device");
+    reason = text;
+    return;
+  }
   shapes.push_back(std::move(made));
   shapeOf[index] = shapes.back().get();
 }
@@ -78,6 +98,12 @@ std::string Attentions::run(int index, void *const *args) {
                                             AttentionStatistics, AttentionDO,          AttentionDQ, AttentionDK,
                                             AttentionDV,         AttentionAccumulator, AttentionDot};
   static float minusInfinity = -INFINITY, one = 1;
+  if (!shapeOf[index]) {
+    for (int32_t own : program.attentions[index].own)
+      if (Result result = own ? kernels->launch(own - 1, args) : Success; result != Success)
+        return session.describe(result);
+    return "";
+  }
   Shape &shape = *shapeOf[index];
   const pcrt_attention_desc &desc = shape.desc;
   int64_t ids[16], count = 0, tensors = desc.backward ? std::size(backwardIds) : std::size(forwardIds);

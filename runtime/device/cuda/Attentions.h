@@ -3,6 +3,7 @@
 #define PCRT_DEVICE_CUDA_ATTENTIONS_H
 
 #include "device/cuda/AttentionPlan.h"
+#include "device/cuda/Kernels.h"
 #include "device/cuda/Session.h"
 
 #include <memory>
@@ -11,12 +12,13 @@ namespace pcrt::cuda {
 
 class Attentions {
 public:
-  /// Loads the library. Throws PCRT_RESOURCE.
-  Attentions(Session &session, const pcrt_program &program);
+  /// Loads the library. Throws PCRT_RESOURCE where it is missing and some attention has no kernels of the program's
+  /// own. `kernels`: the program's; may be null where no attention has some.
+  Attentions(Session &session, const pcrt_program &program, Kernels *kernels);
   ~Attentions();
 
   /// Makes the plan of attention `index` as it is called with `args`, once for all layers of one shape. Throws
-  /// PCRT_INTERNAL naming an attention that has no plan.
+  /// PCRT_INTERNAL naming an attention that has neither a plan nor kernels of the program's own.
   void prepare(int index, void *const *args);
 
   /// Enqueues an attention on the compute stream; `args` as pcrt_attention has them. Returns "" or what the library
@@ -24,6 +26,8 @@ public:
   std::string run(int index, void *const *args);
 
   const Opened &library() const { return opened; }
+  /// Why attentions run on the program's own kernels; "" if none does.
+  const std::string &whyOwn() const { return reason; }
   /// The largest workspace of all plans.
   int64_t workspaceBytes() const;
 
@@ -37,6 +41,8 @@ private:
 
   Session &session;
   const pcrt_program &program;
+  Kernels *kernels;
+  std::string reason;
   Cudnn dnn;
   Opened opened;
   DnnHandle handle = nullptr;

@@ -6,6 +6,7 @@
 #include "device/Gemm.h"
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -18,7 +19,7 @@ CudaDevice::CudaDevice(const Program &program, int ordinal)
   if (program.abi.num_gemms)
     products = std::make_unique<Products>(session, program.abi, &kernels);
   if (program.abi.num_attentions)
-    attentions = std::make_unique<Attentions>(session, program.abi);
+    attentions = std::make_unique<Attentions>(session, program.abi, &kernels);
   prepareInputs();
 }
 
@@ -99,6 +100,8 @@ void CudaDevice::prepare(pcrt_context &context) {
     context.require(enqueueStep(context, Mode::Listen));
     for (const AttentionCall &call : attentionCalls)
       attentions->prepare(call.index, call.args.data());
+    if (attentions && !attentions->whyOwn().empty() && control.rank() == 0)
+      fprintf(stderr, "pc: attention runs on the program's own kernels: %s\n", attentions->whyOwn().c_str());
     scalars = static_cast<float *>(session.pinned(size_t(std::max<int64_t>(scalarsShown, 1)) * sizeof(float)));
     shown.reserve(scalarsShown);
   });
@@ -331,7 +334,7 @@ pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const 
         {index, std::vector<void *>(args, args + (program.abi.attentions[index].backward ? 12 : 6))});
   return run(context, Profile::Call::Attention, index, name, session.compute, [&] {
     std::string problem = attentions->run(index, args);
-    return problem.empty() ? PCRT_OK : refused(context, std::string("attention '") + name + "': cuDNN says " + problem);
+    return problem.empty() ? PCRT_OK : refused(context, std::string("attention '") + name + "' fails: " + problem);
   });
 }
 
@@ -552,8 +555,11 @@ Json CudaDevice::figures() {
     figures["epilogues_apart"] = products->apart();
   }
   if (attentions) {
-    figures["cudnn"] = describeCudnnVersion(attentions->library().version);
+    if (attentions->library().version)
+      figures["cudnn"] = describeCudnnVersion(attentions->library().version);
     figures["attention_workspace_bytes"] = attentions->workspaceBytes();
+    if (!attentions->whyOwn().empty())
+      figures["own_attention"] = attentions->whyOwn();
   }
   if (comm)
     figures["moves"] = comm->name();

@@ -114,6 +114,8 @@ typedef struct pcrt_attention_desc {
   int64_t q[4], k[4], v[4], o[4];     /* strides */
   int64_t d_o[4], dq[4], dk[4], dv[4]; /* backward only */
   int64_t workspace_bytes;
+  int32_t own[2]; /* 1 + index of the program's own kernels that do the same, in order, where the library is missing or
+                     refuses; they take the first arguments of the call. 0: none */
 } pcrt_attention_desc;
 
 /** c[b, m, n] (+)= sum_k a[b, m, k] * b[b, k, n], then the epilogue. Strides are in elements; one of the last two

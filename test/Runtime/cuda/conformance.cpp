@@ -315,7 +315,7 @@ void checkAttention(Bench &bench, const AttentionRow &row) {
   char *k = q + 2 * H * D, *v = k + 2 * G * D, *dk = dq + 2 * H * D, *dv = dk + 2 * G * D;
   void *forwardArgs[] = {q, k, v, o, l, workspace};
   void *backwardArgs[] = {q, k, v, o, l, g, dq, dk, dv, sums, dots, workspace};
-  Attentions attentions(bench.session, program);
+  Attentions attentions(bench.session, program, nullptr);
   attentions.prepare(0, forwardArgs);
   attentions.prepare(1, backwardArgs);
   for (std::string problem : {attentions.run(0, forwardArgs), attentions.run(1, backwardArgs)})
