@@ -59,8 +59,8 @@ for name in names:
         lines = [json.loads(line) for line in (work / f"{name}.{round}.jsonl").read_text().splitlines()]
         runs.append({"step_seconds": [line["step_seconds"] for line in lines][1:], "losses": [line["loss"] for line in lines],
                      "summary": json.loads((work / f"{name}.{round}.summary.json").read_text())})
-    report = json.loads((work / f"{name}.report.json").read_text())
-    result[name] = {"runs": runs, "arena_bytes": report["memory"]["arena_bytes"], "wire_bytes": sum(row["wire_bytes"] for row in report["traffic"])}
+    rank = json.loads((work / f"{name}.report.json").read_text())["per_rank"][0]
+    result[name] = {"runs": runs, "arena_bytes": rank["arena_bytes"]["device"], "wire_bytes": sum(row["wire_bytes"] for row in rank["traffic"])}
     medians[name] = statistics.median(s for run in runs for s in run["step_seconds"])
 print("| plan | step, ms | best | of plain | arena, MB | sent, MB | last loss |")
 print("|---|---|---|---|---|---|---|")

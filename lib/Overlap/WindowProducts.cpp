@@ -217,7 +217,9 @@ public:
     for (Operation *op : llvm::to_vector(llvm::make_pointer_range(block))) {
       builder.setInsertionPoint(op);
       if (isa<TaskOp, SeedOp>(op)) {
-        finish();
+        slices.clear(); // made again rather than kept
+        if (isa<TaskOp>(op))
+          finish();
         continue;
       }
       auto scatter = dyn_cast<ReduceScatterOp>(op);
@@ -245,13 +247,12 @@ public:
   }
 
 private:
-  /// A phase, or a task of a pipeline, ends: what stands in it is made in it.
+  /// A task of a pipeline ends: what stands in it is made in it.
   void finish() {
     for (Value value : pending)
       for (int64_t t = 0, n = decisions.blocked(value)->n; t < n; ++t)
         makeBlock(value, t, true);
     pending.clear();
-    slices.clear();
   }
 
   Value permute(Value x, ArrayAttr axes) { return PermuteOp::create(builder, x.getLoc(), x.getType(), x, axes); }
@@ -391,7 +392,7 @@ private:
   llvm::DenseMap<Value, SmallVector<Value>> blocks; ///< by t; null: not made yet
   llvm::DenseMap<Value, SmallVector<Value>> wholes; ///< by the number of blocks in place
   llvm::DenseMap<std::pair<std::pair<Value, Attribute>, std::pair<int64_t, int64_t>>, Value> slices; ///< axes; dim, t
-  SmallVector<Value> pending;              ///< blocked values of this phase
+  SmallVector<Value> pending;              ///< blocked values of this task
   llvm::SetVector<Operation *> broadcasts; ///< of which there are blocks
 };
 
