@@ -255,6 +255,8 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
 /// Why tactics of a plan do not go together, or "". What one tactic finds out by itself, as that an axis is used
 /// already, it says itself.
 static std::string conflictOf(const Plan &plan) {
+  if (llvm::count_if(plan.tactics, Plan::isWindowTactic) > 1)
+    return "pc-window-moves is given twice; one takes a list of axes: pc-window-moves{axes=tp,dp}";
   StringRef pipeline;
   for (StringRef tactic : plan.tactics) {
     if (!Plan::isStageTactic(tactic))
