@@ -3,6 +3,7 @@
 #include "Kernel.h"
 #include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
+#include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -387,6 +388,9 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     });
     FailureOr<llvm::json::Value> report = buildReport(planned, plan);
     SmallVector<ModuleOp> programs = programsOf(planned);
+    // Kernels are written once in any case; the calls of the runtime stand one behind the other.
+    for (ModuleOp program : programs)
+      inlineCalls(program);
     nameFlows(programs, executable.flowNames);
     if (failed(report) || failed(checkFlows(programs, executable.flowNames)))
       return signalPassFailure();

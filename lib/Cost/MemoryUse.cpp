@@ -1,5 +1,6 @@
 //===- MemoryUse.cpp - What lies in the arena, when --------------------------------------------===//
 #include "MemoryUse.h"
+#include "pc/IR/Calls.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -20,7 +21,7 @@ StringRef pc::memoryKindName(MemoryKind kind) {
 namespace {
 
 /// What the optimizer reads as gradients in a program of a stage, and what was moved or added to make them.
-void findStageGradients(Block &body, llvm::DenseSet<Value> &gradients) {
+void findStageGradients(Block &body, TaskFunctions &functions, llvm::DenseSet<Value> &gradients) {
   SmallVector<Value> open;
   auto add = [&](Value value) {
     if (isa<OpResult>(value) && !isLeaf(value.getDefiningOp()) && gradients.insert(value).second)
@@ -45,13 +46,16 @@ void findStageGradients(Block &body, llvm::DenseSet<Value> &gradients) {
                      [&](Value operand) { shapeOf(operand) == shapeOf(value) ? add(operand) : void(); });
     else if (auto wait = dyn_cast<WaitOp>(op))
       add(wait.getStart().getInputs()[value.getResultNumber()]);
+    else if (auto call = dyn_cast<CallOp>(op)) // the sum so far
+      if (int argument = functions.of(call).inPlace[value.getResultNumber()]; argument >= 0)
+        add(call.getInputs()[argument]);
   }
 }
 
 /// The gradients: yielded tensors, results of accumulations, and what moves make of these.
-llvm::DenseSet<Value> findGradients(Block &body) {
+llvm::DenseSet<Value> findGradients(Block &body, TaskFunctions &functions) {
   llvm::DenseSet<Value> gradients;
-  findStageGradients(body, gradients);
+  findStageGradients(body, functions, gradients);
   auto isTensor = [](Value value) { return cast<RankedTensorType>(value.getType()).getRank() > 0; };
   for (Operation &op : body) {
     if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
@@ -104,7 +108,8 @@ int64_t homeOf(Value value) {
 
 MemoryProfile::MemoryProfile(Block &body) {
   Liveness liveness(body);
-  llvm::DenseSet<Value> gradients = findGradients(body);
+  TaskFunctions functions;
+  llvm::DenseSet<Value> gradients = findGradients(body, functions);
   llvm::DenseSet<Operation *> inTasks; // of a pipeline, before the optimizer
   for (auto [op, inTask] = std::pair(&body.front(), false); op; op = op->getNextNode()) {
     if (auto task = dyn_cast<TaskOp>(op))
@@ -124,6 +129,12 @@ MemoryProfile::MemoryProfile(Block &body) {
   for (Value value : liveness.values())
     if (!isLeaf(value.getDefiningOp()) && !leafHomes.contains(homeOf(value))) // an updated leaf lies in the leaf's home
       add(value);
+  for (auto call : body.getOps<CallOp>())
+    if (int64_t bytes = functions.of(call).frameBytes; call.getFrame() && call.getNumResults() && bytes > 0) {
+      int64_t at = liveness.position(call);
+      single.push_back(
+          {call.getResult(0), static_cast<int64_t>(*call.getFrame()), bytes, {at, at}, MemoryKind::Activation});
+    }
 
   auto key = [](const PlacedBuffer &b) { return std::tuple(b.offset, b.life.first, b.life.last, b.kind, b.bytes); };
   llvm::sort(single, [&](const PlacedBuffer &a, const PlacedBuffer &b) { return key(a) < key(b); });

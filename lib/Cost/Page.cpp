@@ -4,6 +4,7 @@
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/Report.h"
+#include "pc/IR/Calls.h"
 #include "pc/IR/Stages.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -67,6 +68,7 @@ public:
 
 private:
   void visit(Block &block, StepPhase phase, int64_t times);
+  void addWork(Operation *op, int64_t times);
   json::Array memory();
   json::Array moves();
   json::Object peak();
@@ -88,6 +90,8 @@ private:
   SmallVector<std::pair<StepPhase, int64_t>> phases;     ///< where each begins
   SmallVector<std::pair<Operation *, StepPhase>> phased; ///< what computes or moves
   llvm::MapVector<StringRef, Work> work;
+  TaskFunctions functions;
+  llvm::MapVector<Block *, int64_t> calls; ///< of functions
 };
 
 } // namespace
@@ -113,11 +117,18 @@ void Page::visit(Block &block, StepPhase phase, int64_t times) {
     if (phase != StepPhase::Optimizer || !phases.empty()) // what comes before the first microbatch is none of these
       enter(phase, op);
     phased.push_back({&op, phase});
-    Work &sum = work[workName(&op)];
-    sum.count += times;
-    sum.flops += static_cast<double>(times) * flopsOf(&op);
-    sum.bytes += static_cast<double>(times) * static_cast<double>(bytesOf(&op));
+    if (auto call = dyn_cast<CallOp>(op))
+      calls[functions.of(call).body] += times;
+    else
+      addWork(&op, times);
   }
+}
+
+void Page::addWork(Operation *op, int64_t times) {
+  Work &sum = work[workName(op)];
+  sum.count += times;
+  sum.flops += static_cast<double>(times) * flopsOf(op);
+  sum.bytes += static_cast<double>(times) * static_cast<double>(bytesOf(op));
 }
 
 /// Rows [position, bytes by kind in the order of the page, op], one where something changes; at most about 1500, each
@@ -260,6 +271,10 @@ json::Array Page::tensors() {
 json::Object Page::data() {
   bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp, AdamWOp, SGDOp>(op); });
   visit(body, training ? StepPhase::Optimizer : StepPhase::Forward, 1);
+  for (auto &[function, times] : calls)
+    for (Operation &op : *function)
+      if (op.getNumResults())
+        addWork(&op, times);
   json::Array bands, works;
   for (auto [i, phase] : llvm::enumerate(phases))
     bands.push_back(json::Array{stepPhaseName(phase.first), phase.second,
@@ -287,11 +302,11 @@ static ModuleOp fullestProgram(ModuleOp planned) {
 
 LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, llvm::raw_ostream &os) {
   ModuleOp planned = fullestProgram(whole);
-  auto functions = llvm::to_vector(planned.getOps<func::FuncOp>());
+  SmallVector<func::FuncOp> steps = stepsOf(planned);
   auto programs = llvm::to_vector(planned.getOps<ProgramOp>());
-  if (functions.size() != 1 || programs.empty())
+  if (steps.size() != 1 || programs.empty())
     return planned.emitError() << "a report needs a planned program (pc-plan-memory)";
-  Block &body = functions[0].getBody().front();
+  Block &body = steps[0].getBody().front();
   json::Object data = Page(body).data();
   int64_t microbatches = 1;
   for (auto accumulate : body.getOps<AccumulateOp>())

@@ -2,10 +2,12 @@
 #include "pc/Cost/Report.h"
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Stages.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include <map>
 #include <set>
@@ -34,6 +36,8 @@ public:
   void add(Block &body) {
     bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp>(op); });
     add(body, training ? StepPhase::Optimizer : StepPhase::Forward, 1);
+    for (auto &[called, times] : calls)
+      add(*called.first, called.second, times);
   }
 
   double flops = 0;
@@ -50,6 +54,8 @@ private:
         add(accumulate.getBody().front(), StepPhase::Forward, times * accumulate.getMicrobatches());
       if (auto start = dyn_cast<StartOp>(op))
         add(start.getBody().front(), phase, times);
+      if (auto call = dyn_cast<CallOp>(op))
+        calls[{functions.of(call).body, phase}] += times;
       if (isa<TaskOp>(op))
         phase = stepPhase(&op);
       if (auto send = dyn_cast<SendOp>(op))
@@ -90,8 +96,7 @@ private:
     if (!mesh || mesh.size(move.getMoveAxes()) == 1)
       return;
     Row &row = traffic[{llvm::join(axes, "+"), moveName(move.getMoveKind()), stepPhaseName(phase)}];
-    bool isRoot =
-        llvm::all_of(move.getMoveAxes(), [&](StringAttr axis) { return coordinates[mesh.index(axis)] == 0; });
+    bool isRoot = llvm::all_of(move.getMoveAxes(), [&](StringAttr axis) { return coordinates[mesh.index(axis)] == 0; });
     Traffic one = trafficOf(move, mesh, isRoot);
     row.count += times;
     row.payload += times * one.payload;
@@ -103,6 +108,8 @@ private:
   StringAttr stageAxis;
   Boxes &boxes;
   std::set<std::pair<int64_t, int64_t>> flows; ///< that end here
+  TaskFunctions functions;
+  llvm::MapVector<std::pair<Block *, StepPhase>, int64_t> calls; ///< of functions, by phase
 };
 
 /// An integer where it fits.
@@ -127,10 +134,10 @@ SmallVector<int64_t> ranksOf(MeshAttr mesh, StringAttr stageAxis, int64_t stage)
   return ranks;
 }
 
-/// `ranks`, those together that are the root in the same rooted moves of `body`.
-SmallVector<SmallVector<int64_t>> separateRoots(ArrayRef<int64_t> ranks, Block &body, MeshAttr mesh) {
+/// `ranks`, those together that are the root in the same rooted moves of `program`.
+SmallVector<SmallVector<int64_t>> separateRoots(ArrayRef<int64_t> ranks, ModuleOp program, MeshAttr mesh) {
   std::set<std::vector<int64_t>> rooted; // lists of axes, by their numbers
-  body.walk([&](MoveOpInterface move) {
+  program.walk([&](MoveOpInterface move) {
     std::vector<int64_t> axes;
     for (StringAttr axis : move.getMoveAxes())
       axes.push_back(mesh.index(axis));
@@ -168,13 +175,13 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   /// Figures, and the ranks that share them.
   SmallVector<std::pair<json::Object, SmallVector<int64_t>>> entries;
   for (ModuleOp program : programsOf(planned)) {
-    auto functions = llvm::to_vector(program.getOps<func::FuncOp>());
+    SmallVector<func::FuncOp> steps = stepsOf(program);
     auto arenas = llvm::to_vector(program.getOps<ArenaOp>());
-    if (functions.size() != 1 || arenas.size() != 1 || !functions[0].getBody().hasOneBlock()) {
+    if (steps.size() != 1 || arenas.size() != 1 || !steps[0].getBody().hasOneBlock()) {
       program.emitError() << "a report needs a planned program: one function and one pc.arena (pc-plan-memory)";
       return failure();
     }
-    Block &body = functions[0].getBody().front();
+    Block &body = steps[0].getBody().front();
     MeshAttr mesh = meshOf(program);
     int64_t arenaBytes = arenas[0].getBytes();
     SmallVector<int64_t> ranks = ranksOf(mesh, stageAxis, stageOf(program));
@@ -189,7 +196,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
         axes[name.str()] = size;
     parameters += totals.parameters;
     flops += totals.flops * static_cast<double>(ranks.size());
-    for (ArrayRef<int64_t> members : separateRoots(ranks, body, mesh)) {
+    for (ArrayRef<int64_t> members : separateRoots(ranks, program, mesh)) {
       Totals own(mesh, members.front(), stageAxis, boxes);
       own.add(body);
       json::Array traffic;

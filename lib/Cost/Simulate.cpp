@@ -5,6 +5,7 @@
 #include "pc/Cost/Simulate.h"
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/Calls.h"
 #include "pc/IR/Stages.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -63,6 +64,7 @@ struct Meeting {
 
 struct Stage {
   std::vector<Step> steps;
+  int starts = 0;
   size_t next = 0;
   double clock = 0, linkFree = 0, idleSeconds = 0;
   std::vector<double> startedEnd;   ///< by start: when its moves are done
@@ -150,6 +152,14 @@ public:
 
 private:
   LogicalResult read(ModuleOp program);
+  void readBlock(Block &body, int64_t self, std::vector<Step> &steps, int &numStarts);
+  /// Work joins the work before it.
+  static void append(std::vector<Step> &steps, const Step &step) {
+    if (step.type == Step::Work && !steps.empty() && steps.back().type == Step::Work)
+      steps.back().seconds += step.seconds;
+    else
+      steps.push_back(step);
+  }
   void readMemory(Block &body, Stage &stage);
   bool isOverStages(Operation *op);
   double hop(int64_t bytes) const { return machine.linkLatency + static_cast<double>(bytes) / machine.linkBandwidth; }
@@ -164,6 +174,13 @@ private:
   std::vector<Stage> stages;
   std::map<FlowKey, Flow> flows;
   std::vector<Meeting> meetings;
+  /// What a function does.
+  struct Called {
+    std::vector<Step> steps;
+    int starts = 0;
+  };
+  TaskFunctions functions;
+  llvm::DenseMap<Block *, Called> called;
   int64_t chunks = 0, microbatches = 0, slots = 0;
 };
 
@@ -175,14 +192,31 @@ bool Simulation::isOverStages(Operation *op) {
 }
 
 LogicalResult Simulation::read(ModuleOp program) {
-  auto functions = llvm::to_vector(program.getOps<func::FuncOp>());
-  if (functions.size() != 1 || !functions[0].getBody().hasOneBlock())
+  SmallVector<func::FuncOp> steps = stepsOf(program);
+  if (steps.size() != 1 || !steps[0].getBody().hasOneBlock())
     return program.emitError() << "a timeline needs the planned program of a stage: one function of one block";
-  Block &body = functions[0].getBody().front();
+  Block &body = steps[0].getBody().front();
   Stage &stage = stages.emplace_back();
-  int64_t self = static_cast<int64_t>(stages.size()) - 1;
+  readBlock(body, static_cast<int64_t>(stages.size()) - 1, stage.steps, stage.starts);
+  readMemory(body, stage);
+  return success();
+}
+
+/// Appends the steps of a block. `starts` counts its starts.
+void Simulation::readBlock(Block &body, int64_t self, std::vector<Step> &steps, int &numStarts) {
   std::map<Operation *, int> starts;
   for (Operation &op : body) {
+    if (auto call = dyn_cast<CallOp>(op)) { // the same steps each time
+      auto [it, first] = called.try_emplace(functions.of(call).body);
+      if (first)
+        readBlock(*functions.of(call).body, self, it->second.steps, it->second.starts);
+      for (Step step : it->second.steps) {
+        step.started += numStarts;
+        append(steps, step);
+      }
+      numStarts += it->second.starts;
+      continue;
+    }
     Step step;
     step.op = &op;
     if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>() || isa<MicrobatchOp, OutputOp>(op))
@@ -205,7 +239,7 @@ LogicalResult Simulation::read(ModuleOp program) {
       step.type = isOverStages(&op) ? Step::StageStart : Step::Start;
       for (MoveOpInterface move : start.getMoves())
         step.seconds += secondsOf(move, machine);
-      starts[&op] = static_cast<int>(starts.size());
+      starts[&op] = numStarts++;
     } else if (auto wait = dyn_cast<WaitOp>(op)) {
       step.type = isOverStages(wait.getStart()) ? Step::StageWait : Step::Wait;
       step.started = starts.at(wait.getStart());
@@ -215,15 +249,9 @@ LogicalResult Simulation::read(ModuleOp program) {
       step.type = isOverStages(&op)                        ? Step::StageMove
                   : move && hasTraffic(move.getMoveKind()) ? Step::Move
                                                            : Step::Work;
-      if (step.type == Step::Work && !stage.steps.empty() && stage.steps.back().type == Step::Work) {
-        stage.steps.back().seconds += step.seconds;
-        continue;
-      }
     }
-    stage.steps.push_back(step);
+    append(steps, step);
   }
-  readMemory(body, stage);
-  return success();
 }
 
 /// The most activations that are live in every task.

@@ -72,8 +72,12 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     for (const std::string &tactic : plan.tactics)
       if (Plan::isStageTactic(tactic)) {
         std::string pass = tactic;
-        if (options.memoryLimit > 0 && StringRef(pass).ends_with("}"))
-          pass.insert(pass.size() - 1, " memory=" + std::to_string(options.memoryLimit));
+        if (StringRef(pass).ends_with("}")) {
+          std::string limits = " inline-ops=" + std::to_string(options.inlineOps);
+          if (options.memoryLimit > 0)
+            limits += " memory=" + std::to_string(options.memoryLimit);
+          pass.insert(pass.size() - 1, limits);
+        }
         steps = {{pass, PCRT_INFEASIBLE}, {"pc-verify-staged", PCRT_VERIFICATION}};
       }
     return steps; // without one: one stage, nothing to cut

@@ -2,6 +2,7 @@
 // Two sweeps over the ops: the first reads placements (leaves, outputs, offsets, updates) and changes no type; the
 // second replaces every type by its local shape.
 //===-----------------------------------------------------------------------------===//
+#include "pc/IR/Calls.h"
 #include "pc/Localize/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -223,6 +224,7 @@ struct Localize : pc::impl::LocalizeBase<Localize> {
     for (func::FuncOp function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() && failed(Localizer(function, mesh).run()))
         return signalPassFailure();
+    tidyCalls(getOperation());
   }
 };
 

@@ -29,7 +29,13 @@ void Buffers::join(unsigned a, unsigned b) {
     buffers[a].leaf = buffers[b].leaf;
 }
 
-Buffers::Buffers(Block &body, const Liveness &liveness) : liveness(liveness) {
+Buffers::Buffers(Block &body, const Liveness &liveness, TaskFunctions &functions, ArrayRef<BlockArgument> dying)
+    : liveness(liveness), functions(functions) {
+  for (BlockArgument argument : body.getArguments()) {
+    number[argument] = parent.size();
+    parent.push_back(parent.size());
+    buffers.push_back({{argument}, byteSize(argument.getType()), {0, liveness.size() - 1}, body.getParentOp()});
+  }
   for (Value value : liveness.values()) {
     Operation *op = value.getDefiningOp();
     number[value] = parent.size();
@@ -44,9 +50,12 @@ Buffers::Buffers(Block &body, const Liveness &liveness) : liveness(liveness) {
     number[view.getElement()] = number.lookup(view.getStack());
   shareYields(body);
   shareUpdates(body);
+  shareArguments(dying, body.getTerminator());
   body.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (auto start = dyn_cast<StartOp>(op))
       shareStarted(start);
+    else if (auto call = dyn_cast<CallOp>(op))
+      shareCalled(call);
     else
       shareOperands(op);
     return isa<FusionOp, StartOp>(op) ? WalkResult::skip() : WalkResult::advance();
@@ -93,6 +102,31 @@ void Buffers::shareUpdates(Block &body) {
     if (legal && buffers[of(result)].bytes == buffers[of(leaf->getResult(0))].bytes)
       join(number.lookup(leaf->getResult(0)), number.lookup(result));
   }
+}
+
+/// A function writes a result over an argument that no caller needs any more: sums grow in place.
+void Buffers::shareArguments(ArrayRef<BlockArgument> dying, Operation *terminator) {
+  for (Value value : terminator->getOperands()) {
+    auto result = dyn_cast<OpResult>(value);
+    if (!result || isLeaf(result.getOwner()) || isa<WaitOp>(result.getOwner()) || buffers[of(result)].leaf)
+      continue;
+    Operation *producer = result.getOwner();
+    for (OpOperand &use : producer->getOpOperands()) {
+      auto argument = dyn_cast<BlockArgument>(use.get());
+      bool free = argument && llvm::is_contained(dying, argument) && argument.hasOneUse() &&
+                  buffers[of(argument)].values.size() == 1 && buffers[of(argument)].bytes == buffers[of(result)].bytes;
+      if (!free || !mayShareHome(producer, use.getOperandNumber(), result.getResultNumber()))
+        continue;
+      join(number.lookup(argument), number.lookup(result));
+      break;
+    }
+  }
+}
+
+void Buffers::shareCalled(CallOp call) {
+  for (auto [result, argument] : llvm::zip_equal(call.getResults(), functions.of(call).inPlace))
+    if (argument >= 0)
+      join(number.lookup(call.getInputs()[argument]), number.lookup(result));
 }
 
 /// A result is written over an operand that nothing needs any more.

@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace pc {
@@ -22,7 +23,7 @@ namespace {
 LogicalResult checkPlannable(func::FuncOp function) {
   if (!function.getBody().hasOneBlock())
     return function.emitOpError() << "must have one block to be planned";
-  if (function.getNumArguments())
+  if (function.getNumArguments() && !function.isPrivate())
     return function.emitOpError() << "has arguments, which have no home; a step has leaves (pc.input) instead";
   bool failed = false;
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -73,33 +74,85 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
-    if (functions.size() != 1) {
-      module.emitError() << "pc-plan-memory: expected one function, the step, got " << functions.size();
+    SmallVector<func::FuncOp> steps = stepsOf(module);
+    if (steps.size() != 1) {
+      module.emitError() << "pc-plan-memory: expected one function, the step, got " << steps.size();
       return signalPassFailure();
     }
     for (ArenaOp arena : llvm::make_early_inc_range(module.getOps<ArenaOp>()))
       arena.erase();
-    if (failed(checkPlannable(functions[0])))
-      return signalPassFailure();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(checkPlannable(function)))
+        return signalPassFailure();
     if (target != "cpu" && target != "cuda") {
       module.emitError() << "pc-plan-memory: '" << target << "' is not a target (cpu, cuda)";
       return signalPassFailure();
     }
-    int64_t bytes = plan(functions[0].getBody().front());
+    alignment = target == "cuda" ? cudaAlignment : arenaAlignment;
+    planFunctions(steps[0]);
+    int64_t bytes = plan(steps[0].getBody().front());
     if (target == "cuda")
-      bytes += libraryWorkspaceBytes(functions[0], CudaLibraries(attention, archs));
-    OpBuilder builder(functions[0]);
-    ArenaOp::create(builder, functions[0].getLoc(), bytes);
+      bytes += libraryWorkspaceBytes(module, CudaLibraries(attention, archs));
+    OpBuilder builder(steps[0]);
+    ArenaOp::create(builder, steps[0].getLoc(), bytes);
+  }
+
+  /// Every function that the step calls, on addresses of its own: the frame, the arguments, the results.
+  void planFunctions(func::FuncOp step) {
+    llvm::MapVector<Operation *, SmallVector<BlockArgument>> dying; // which no call needs any more
+    TaskFunctions functions;
+    for (auto call : step.getOps<CallOp>()) {
+      const TaskFunction &function = functions.of(call);
+      auto [it, first] = dying.insert({function.function, {}});
+      if (first)
+        it->second.assign(function.body->args_begin(), function.body->args_end());
+      llvm::erase_if(it->second, [&](BlockArgument argument) {
+        Value input = call.getInputs()[argument.getArgNumber()];
+        return !input.hasOneUse() || isLeaf(input.getDefiningOp()) || isa<MicrobatchOp>(input.getDefiningOp());
+      });
+    }
+    for (auto &[op, arguments] : dying)
+      planFunction(cast<func::FuncOp>(op), arguments, functions);
+  }
+
+  void planFunction(func::FuncOp function, ArrayRef<BlockArgument> dying, TaskFunctions &functions) {
+    Block &body = function.getBody().front();
+    Liveness liveness(body);
+    SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness, functions, dying).take();
+    auto returned = [&](const Buffers::Buffer &buffer) {
+      return llvm::any_of(buffer.values,
+                          [&](Value value) { return llvm::is_contained(value.getUsers(), body.getTerminator()); });
+    };
+    SmallVector<const Buffers::Buffer *> inFrame, arguments, results;
+    SmallVector<ArenaBuffer> problem;
+    for (const Buffers::Buffer &buffer : buffers)
+      if (buffer.leaf == function) {
+        arguments.push_back(&buffer);
+      } else if (returned(buffer)) {
+        results.push_back(&buffer);
+      } else {
+        inFrame.push_back(&buffer);
+        problem.push_back({int64_t(llvm::alignTo(buffer.bytes, alignment)), buffer.life.first, buffer.life.last});
+      }
+    ArenaPlan frame = planArena(problem);
+    for (auto [buffer, offset] : llvm::zip_equal(inFrame, frame.offsets))
+      setHome(*buffer, offset);
+    int64_t end = frame.bytes;
+    for (const Buffers::Buffer *buffer : llvm::concat<const Buffers::Buffer *>(arguments, results)) {
+      setHome(*buffer, end);
+      end += llvm::alignTo(buffer->bytes, alignment);
+    }
+    function.setType(FunctionType::get(&getContext(), body.getArgumentTypes(),
+                                       ValueRange(body.getTerminator()->getOperands()).getTypes()));
   }
 
   /// Sets the homes; returns the size of the arena.
   int64_t plan(Block &body) {
     sinkUpdates(body);
     Liveness liveness(body);
-    SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness).take();
+    TaskFunctions functions;
+    SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness, functions).take();
 
-    const int64_t alignment = target == "cuda" ? cudaAlignment : arenaAlignment;
     int64_t base = 0; // leaves, which live always, stand one behind the other
     auto settle = [&](auto isNext) {
       for (const Buffers::Buffer &buffer : buffers)
@@ -119,9 +172,16 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
         moving.push_back(&buffer);
         problem.push_back({int64_t(llvm::alignTo(buffer.bytes, alignment)), buffer.life.first, buffer.life.last});
       }
+    SmallVector<CallOp> calls(body.getOps<CallOp>());
+    for (CallOp call : calls) {
+      int64_t at = liveness.position(call);
+      problem.push_back({functions.of(call).frameBytes, at, at});
+    }
     ArenaPlan solution = planArena(problem);
-    for (auto [buffer, offset] : llvm::zip_equal(moving, solution.offsets))
+    for (auto [buffer, offset] : llvm::zip(moving, solution.offsets))
       setHome(*buffer, base + offset);
+    for (auto [call, offset] : llvm::zip_equal(calls, ArrayRef(solution.offsets).take_back(calls.size())))
+      call.setFrame(base + offset);
 
     for (auto accumulate : body.getOps<AccumulateOp>())
       for (auto [argument, operand] : llvm::zip(accumulate.getBody().getArguments(), accumulate.getInputs()))
@@ -134,6 +194,8 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     }
     return base + solution.bytes;
   }
+
+  int64_t alignment = arenaAlignment;
 
   void setHome(const Buffers::Buffer &buffer, int64_t offset) {
     auto home = HomeAttr::get(&getContext(), offset);

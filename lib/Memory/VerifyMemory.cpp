@@ -3,6 +3,7 @@
 // is done; uses inside an accumulation of values from outside are done when the accumulation ends, because its body
 // repeats. A started move writes its result from the start on and reads its input until the wait.
 //===-----------------------------------------------------------------------------===//
+#include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Sharing.h"
 #include "pc/Memory/Passes.h"
@@ -22,7 +23,41 @@ namespace {
 
 class Replay {
 public:
-  explicit Replay(int64_t arenaBytes) : arenaBytes(arenaBytes) {}
+  /// `functions`: those that the step calls.
+  Replay(int64_t arenaBytes, TaskFunctions &functions) : arenaBytes(arenaBytes), functions(functions) {}
+
+  /// (A7) A function, on its own addresses: arguments are there, and stay unless a result takes the place of one; all
+  /// results are there in the end, and the rest lies in the frame.
+  LogicalResult run(const TaskFunction &called) {
+    Operation *op = called.function, *terminator = called.body->getTerminator();
+    for (BlockArgument argument : called.body->getArguments()) {
+      if (failed(checkHome(op, argument)))
+        return failure();
+      if (!overlapping(argument).empty())
+        return op->emitOpError() << "has arguments that overlap (A7)";
+      hold(argument);
+      pending[argument] = llvm::range_size(argument.getUses());
+      if (!llvm::is_contained(called.inPlace, static_cast<int>(argument.getArgNumber())))
+        permanent.insert(homeOf(argument));
+    }
+    if (failed(runBlock(*called.body, nullptr)))
+      return failure();
+    for (Value result : called.results())
+      if (!holds(result))
+        return terminator->emitOpError() << "does not find its result at " << homeOf(result) << " (A7)";
+    // Behind the frame lie arguments and results alone.
+    llvm::DenseMap<int64_t, int64_t> outside; // bytes, by home
+    SmallVector<Value> values(called.body->getArguments());
+    llvm::append_range(values, called.results());
+    for (Value value : values)
+      outside[homeOf(value)] = byteSize(value.getType());
+    for (Operation &inner : *called.body)
+      for (Value value : inner.getResults())
+        if (!isa<TicketType>(value.getType()) && homeOf(value) + byteSize(value.getType()) > called.frameBytes &&
+            outside.lookup(homeOf(value)) != byteSize(value.getType()))
+          return inner.emitOpError() << "has a value outside of the frame of " << called.frameBytes << " bytes (A7)";
+    return success();
+  }
 
   LogicalResult run(Block &body) {
     WalkResult entered =
@@ -113,8 +148,13 @@ private:
           return update && leafOf(update) == old;
         }))
       return false; // only the leaf's own new value
+    auto call = dyn_cast<CallOp>(op);
     return llvm::all_of(op->getOpOperands(), [&](OpOperand &use) {
-      return use.get() != old || mayShareHome(op, use.getOperandNumber(), result.getResultNumber());
+      if (use.get() != old)
+        return true;
+      if (call)
+        return functions.of(call).inPlace[result.getResultNumber()] == static_cast<int>(use.getOperandNumber());
+      return mayShareHome(op, use.getOperandNumber(), result.getResultNumber());
     });
   }
 
@@ -185,6 +225,30 @@ private:
     return success();
   }
 
+  /// (A7) The results that its function writes over arguments lie on their operands; the frame is free.
+  LogicalResult replay(CallOp call) {
+    const TaskFunction &called = functions.of(call);
+    if (!call.getFrame())
+      return call.emitOpError() << "has no frame (A7)";
+    int64_t frame = *call.getFrame(), end = frame + called.frameBytes;
+    if (frame < 0 || frame % 64 || end > arenaBytes)
+      return call.emitOpError() << "has a frame outside of the arena (A7)";
+    for (auto [result, argument] : llvm::zip_equal(call.getResults(), called.inPlace))
+      if (argument >= 0 && homeOf(result) != homeOf(call.getInputs()[argument]))
+        return call.emitOpError() << "has a result apart from the operand that it is written over (A7)";
+    for (OpResult result : call->getResults())
+      if (failed(write(call, result)))
+        return failure();
+    auto it = held.upper_bound(frame);
+    bool taken = called.frameBytes > 0 &&
+                 ((it != held.begin() && std::prev(it)->second.end > frame) || (it != held.end() && it->first < end));
+    if (taken)
+      return call.emitOpError() << "has its frame at " << frame << " over a value that is still needed (A7)";
+    releaseDead(call.getInputs(), call->getBlock());
+    releaseDead(call.getResults(), call->getBlock());
+    return success();
+  }
+
   /// (A6) Leaves lie still, so nobody keeps track of who reads a view of one.
   LogicalResult replay(MicrobatchOp view) {
     Value stack = view.getStack(), element = view.getElement();
@@ -236,8 +300,8 @@ private:
   /// Books the uses by `op`: those of values of its own block now, others when the accumulation around it ends.
   void read(Operation *op, SmallVectorImpl<Value> *later) {
     for (Value operand : op->getOperands()) {
-      if (isa<BlockArgument>(operand))
-        continue; // part of an operand of the accumulation
+      if (isPart(operand))
+        continue;
       if (operand.getParentBlock() == op->getBlock())
         --pending[operand];
       else
@@ -245,15 +309,22 @@ private:
     }
   }
 
+  /// Part of an operand of the accumulation.
+  static bool isPart(Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    return argument && isa<AccumulateOp>(argument.getOwner()->getParentOp());
+  }
+
   void releaseDead(ValueRange values, Block *block) {
     for (Value value : values)
-      if (!isa<BlockArgument>(value) && value.getParentBlock() == block && !pending[value])
+      if (!isPart(value) && value.getParentBlock() == block && !pending[value])
         release(value);
   }
 
   LogicalResult runBlock(Block &block, SmallVectorImpl<Value> *later) {
     for (Operation &op : block) {
-      if (isLeaf(&op) || isa<YieldOp>(op)) // there already; booked by the accumulation
+      if (isLeaf(&op) ||
+          op.hasTrait<OpTrait::IsTerminator>()) // there already; booked by the accumulation or the caller
         continue;
       if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
         if (later)
@@ -279,6 +350,11 @@ private:
           return failure();
         continue;
       }
+      if (auto call = dyn_cast<CallOp>(op)) {
+        if (failed(replay(call)))
+          return failure();
+        continue;
+      }
       if (auto update = dyn_cast<UpdateOp>(op); update && failed(replay(update)))
         return failure();
       for (OpResult result : op.getResults())
@@ -291,6 +367,7 @@ private:
   }
 
   int64_t arenaBytes;
+  TaskFunctions &functions;
   Map held;                               ///< by offset
   llvm::DenseMap<Value, int64_t> pending; ///< uses still to come
   llvm::DenseSet<int64_t> permanent;      ///< homes of leaves
@@ -299,14 +376,20 @@ private:
 
 struct VerifyMemory : pc::impl::VerifyMemoryBase<VerifyMemory> {
   void runOnOperation() override {
-    auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
+    SmallVector<func::FuncOp> steps = stepsOf(getOperation());
     auto arenas = llvm::to_vector(getOperation().getOps<ArenaOp>());
-    if (functions.size() != 1 || arenas.size() != 1 || !functions[0].getBody().hasOneBlock()) {
+    if (steps.size() != 1 || arenas.size() != 1 || !steps[0].getBody().hasOneBlock()) {
       getOperation().emitError()
           << "pc-verify-memory: a planned program has one function of one block and one pc.arena (A1)";
       return signalPassFailure();
     }
-    if (failed(Replay(arenas[0].getBytes()).run(functions[0].getBody().front())))
+    TaskFunctions functions;
+    llvm::DenseSet<Operation *> seen;
+    bool failed = false;
+    for (auto call : steps[0].getOps<CallOp>())
+      if (const TaskFunction &called = functions.of(call); seen.insert(called.function).second)
+        failed |= mlir::failed(Replay(INT64_MAX, functions).run(called));
+    if (failed || mlir::failed(Replay(arenas[0].getBytes(), functions).run(steps[0].getBody().front())))
       signalPassFailure();
   }
 };

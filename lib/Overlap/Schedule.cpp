@@ -42,9 +42,15 @@ public:
       position[&op] = ops.size();
       ops.push_back(&op);
     }
-    for (Operation *op : ops)
-      if (sends(op))
+    int64_t lastCall = -1; // no move is under way while a task moves
+    for (Operation *op : ops) {
+      if (isa<CallOp>(op))
+        lastCall = position.lookup(op);
+      if (sends(op)) {
         addItem(cast<MoveOpInterface>(op));
+        items.back().ready = std::max(items.back().ready, lastCall);
+      }
+    }
     for (auto accumulate : block.getOps<AccumulateOp>())
       keepOutOf(accumulate);
     SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);

@@ -3,6 +3,7 @@
 // from what has been computed so far to its communicator, a wait the edge back, and there are no other edges. Two
 // accesses to the same bytes, one of them a write, need a path of edges. Knows nothing of how the schedule was made.
 //===-----------------------------------------------------------------------------===//
+#include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 #include "pc/Overlap/Passes.h"
 
@@ -103,7 +104,8 @@ private:
 
 class Streams {
 public:
-  explicit Streams(Block &body) {
+  /// `functions`: those that `body` calls.
+  Streams(Block &body, TaskFunctions &functions) : functions(functions) {
     for (Operation &op : body)
       if (auto parameter = dyn_cast<ParameterOp>(op))
         leaves[{parameter.getNameAttr(), StringAttr()}] = parameter.getValue();
@@ -122,6 +124,8 @@ public:
         result = run(start);
       else if (auto wait = dyn_cast<WaitOp>(op))
         result = run(wait);
+      else if (auto call = dyn_cast<CallOp>(op))
+        result = run(call);
       else if (auto move = dyn_cast<MoveOpInterface>(op); move && hasTraffic(move.getMoveKind()))
         result = runBlocking(move);
       else
@@ -160,6 +164,19 @@ private:
                           << sourceName(other) << "' may still be working on: no wait lies between (S4)";
     diagnostic.attachNote(other->getLoc()) << "the other one";
     return diagnostic;
+  }
+
+  /// A task of a pipeline, which begins and ends with nothing under way; its own ops are checked by themselves.
+  LogicalResult run(CallOp call) {
+    for (auto &[axes, communicator] : communicators)
+      if (!communicator.underWay.empty())
+        return call.emitOpError() << "is made while a start is under way (S3)";
+    if (failed(compute(call)))
+      return failure();
+    if (!call.getFrame())
+      return success();
+    int64_t frame = *call.getFrame(), end = frame + functions.of(call).frameBytes;
+    return failure(memory.access(frame, end, true, {0, computed[0], call}, computed) != nullptr);
   }
 
   LogicalResult compute(Operation *op) {
@@ -249,6 +266,7 @@ private:
     return success();
   }
 
+  TaskFunctions &functions;
   Memory memory;
   Clock computed;
   std::map<std::string, Communicator> communicators;
@@ -262,11 +280,12 @@ struct VerifyScheduled : pc::impl::VerifyScheduledBase<VerifyScheduled> {
     getOperation().walk([&](Operation *op) { failed |= mlir::failed(verifyLine(op)); });
     if (failed)
       return signalPassFailure();
+    TaskFunctions functions;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
       Block &body = function.getBody().front();
-      if (mlir::failed(Streams(body).run(body)))
+      if (mlir::failed(Streams(body, functions).run(body)))
         failed = true;
     }
     if (failed)

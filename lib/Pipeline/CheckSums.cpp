@@ -4,6 +4,7 @@
 // which parts its gradient must hold.
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
+#include "pc/IR/Calls.h"
 
 #include <deque>
 #include <set>
@@ -166,6 +167,8 @@ private:
       }
     } else if (auto fusion = dyn_cast<FusionOp>(op)) {
       return visitFusion(walk, fusion);
+    } else if (auto call = dyn_cast<CallOp>(op)) {
+      return visitCall(walk, call);
     } else if (auto start = dyn_cast<StartOp>(op)) {
       for (auto [move, input] : llvm::zip_equal(start.getMoves(), start.getInputs()))
         if (all.isOverStages(move))
@@ -194,6 +197,68 @@ private:
         return failure();
     for (auto [result, value] : llvm::zip_equal(fusion.getResults(), body.getTerminator()->getOperands()))
       walk.states[result] = take(walk, value);
+    return success();
+  }
+
+  /// What a function does once is what it does in every call: the first one is run on stand-ins, sum i of which holds
+  /// "microbatch i of chunk -1" once; the others have what they give put in.
+  LogicalResult visitCall(Walk &walk, CallOp call) {
+    const Task task = *walk.task;
+    SmallVector<State> operands, standIns;
+    for (auto [i, value] : llvm::enumerate(call.getInputs())) {
+      State operand = take(walk, value);
+      if (operand.is == State::Local && operand.microbatch != task.microbatch)
+        operand = asSum(std::move(operand), value);
+      State &standIn = standIns.emplace_back();
+      standIn.is = operand.is;
+      standIn.parameters = operand.parameters;
+      if (operand.is == State::Local)
+        standIn = local(task.chunk, 0);
+      else if (operand.isTracked())
+        standIn.parts[{-1, static_cast<int>(i)}] = 1;
+      operands.push_back(std::move(operand));
+    }
+    const TaskFunction &function = functions.of(call);
+    Effect &effect = effects[function.function];
+    auto same = [](const State &a, const State &b) { return a.is == b.is && a.parameters == b.parameters; };
+    if (effect.chunk != task.chunk || !llvm::equal(effect.operands, standIns, same)) {
+      Walk inside;
+      inside.stage = walk.stage;
+      inside.task = Task{Kind::F, task.chunk, 0};
+      for (auto [argument, state] : llvm::zip_equal(function.body->getArguments(), standIns))
+        inside.states[argument] = state;
+      for (Operation &op : function.body->without_terminator())
+        if (failed(visit(inside, &op)))
+          return failure();
+      effect = {task.chunk, std::move(standIns), {}, {}};
+      for (Value value : function.results()) {
+        effect.results.push_back(inside.states[value]);
+        for (const auto &entry : effect.results.back().parts)
+          effect.users[entry.first.second] += entry.first.first < 0;
+      }
+    }
+    for (auto [value, result] : llvm::zip_equal(call.getResults(), effect.results)) {
+      State state;
+      state.is = result.is;
+      state.parameters = result.parameters;
+      if (result.is == State::Local)
+        state = local(task.chunk, task.microbatch);
+      state.root = value;
+      for (const auto &[part, count] : result.parts) { // stand-ins come first
+        if (part.first >= 0) {
+          state.parts[{part.first, task.microbatch}] += count;
+          continue;
+        }
+        State &sum = operands[part.second];
+        if (state.parts.empty() && count == 1 && effect.users[part.second] == 1) { // sums are long
+          state.parts.swap(sum.parts);
+          continue;
+        }
+        for (const auto &[inner, times] : sum.parts)
+          state.parts[inner] += times * count;
+      }
+      walk.states[value] = std::move(state);
+    }
     return success();
   }
 
@@ -368,8 +433,17 @@ private:
     return "";
   }
 
+  /// What a function makes of stand-ins.
+  struct Effect {
+    int chunk = -1;
+    SmallVector<State> operands, results;
+    std::map<int, int> users; ///< results that a stand-in is in
+  };
+
   const StagePrograms &all;
   std::vector<Walk> walks;
+  TaskFunctions functions;
+  std::map<Operation *, Effect> effects;            ///< of the call before, by function
   llvm::StringMap<int64_t> names;                   ///< of parameters: their keys
   std::map<int64_t, std::set<int>> readers;         ///< chunks that read a parameter
   std::map<int64_t, SmallVector<Value>> gradients;  ///< roots of what the optimizer takes for a parameter's gradient

@@ -3,6 +3,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "ChooseSchedule.h"
 #include "StageWriter.h"
+#include "pc/IR/Calls.h"
 #include "pc/Pipeline/Passes.h"
 
 namespace pc {
@@ -100,14 +101,22 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     FlowNumbers flows;
     StageWriter::Step step{module,  function, accumulate, cuts.at({problem.device, problem.split}),
                            problem, slots,    flows};
-    SmallVector<StageWriter> writers;
+    std::vector<StageWriter> writers;
+    writers.reserve(stages);
     for (int stage = 0; stage < stages; ++stage) {
       writers.emplace_back(step, stage);
       writers.back().writeTasks(program.devices[stage]);
     }
     writeUpdates(writers, step, name);
-    for (StageWriter &writer : writers)
+    int64_t ops = 0;
+    for (StageWriter &writer : writers) {
       writer.finish();
+      ops += writer.numOps();
+    }
+    // Steps round a ring work on what tasks before have gathered, which they have to see.
+    if (ops <= inlineOps || zigzagRanks(function))
+      for (StageWriter &writer : writers)
+        inlineCalls(writer.getModule());
     for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
       if (!isa<ModuleOp>(op))
         op.erase();

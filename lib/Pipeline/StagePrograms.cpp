@@ -3,6 +3,9 @@
 // send or receive is about.
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
+#include "pc/IR/Calls.h"
+
+#include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
 using namespace pc;
@@ -143,6 +146,11 @@ private:
           return failure();
         continue;
       }
+      if (auto call = dyn_cast<CallOp>(op)) {
+        if (!task || failed(checkFunction(call)))
+          return call.emitOpError() << "stands outside of tasks, or does what a task's function may not do (P2)";
+        continue;
+      }
       // Leaves and what is made of them alone may stand anywhere.
       if (!task && !optimizer && isa<UpdateOp, OutputOp, SeedOp>(op))
         return op.emitOpError() << "stands in front of the first task (P2)";
@@ -170,6 +178,22 @@ private:
     }
     flush(stage);
     return success();
+  }
+
+  /// Functions compute, and move within a stage.
+  LogicalResult checkFunction(CallOp call) {
+    func::FuncOp function = functions.of(call).function;
+    if (!checked.insert(function).second)
+      return success();
+    return failure(function
+                       .walk([&](Operation *op) {
+                         auto move = dyn_cast<MoveOpInterface>(op);
+                         return isa<TaskOp, SendOp, ReceiveOp, CallOp, MicrobatchOp, ParameterOp, UpdateOp>(op) ||
+                                        (move && all.isOverStages(move))
+                                    ? WalkResult::interrupt()
+                                    : WalkResult::advance();
+                       })
+                       .wasInterrupted());
   }
 
   static std::string groupOf(MoveOpInterface move) {
@@ -250,6 +274,8 @@ private:
 
   ModuleOp module;
   StagePrograms &all;
+  TaskFunctions functions;
+  llvm::DenseSet<Operation *> checked; ///< functions
   std::optional<Task> task;
   TaskOp pending;             ///< whose ops have not begun
   std::vector<int> waitedFor; ///< instructions that the next one of the compute stream stands behind

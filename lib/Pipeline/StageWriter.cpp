@@ -1,5 +1,6 @@
 //===- StageWriter.cpp - The program of one stage ------------------------------------------===//
 #include "StageWriter.h"
+#include "pc/IR/Calls.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -21,21 +22,25 @@ static TaskKind taskKind(Kind kind) {
   return TaskKind::Forward;
 }
 
-StageWriter::StageWriter(Step &step, int stage)
-    : builder(step.module.getContext()), step(step), number(stage), values(step.problem.microbatches) {
-  Location loc = step.function.getLoc();
-  builder.setInsertionPointToEnd(step.module.getBody());
-  module = ModuleOp::create(builder, loc, "stage" + std::to_string(stage));
+/// The module of a stage, empty but for what all programs have.
+static ModuleOp newModule(StageWriter::Step &step, int stage) {
+  OpBuilder builder = OpBuilder::atBlockEnd(step.module.getBody());
+  ModuleOp module = ModuleOp::create(builder, step.function.getLoc(), "stage" + std::to_string(stage));
   module->setAttr("pc.stage", builder.getI64IntegerAttr(stage));
   builder.setInsertionPointToStart(module.getBody());
   for (Operation &op : *step.module.getBody())
     if (isa<MeshOp, ProgramOp, PlanOp>(op))
       builder.clone(op);
-  function = func::FuncOp::create(builder, loc, step.function.getName(), builder.getFunctionType({}, {}));
+  return module;
+}
+
+StageWriter::StageWriter(Step &step, int stage)
+    : builder(step.module.getContext()), step(step), number(stage), module(newModule(step, stage)),
+      values(step.problem.microbatches), functions(module, step.accumulate, step.tasks) {
+  builder.setInsertionPointToEnd(module.getBody());
+  function =
+      func::FuncOp::create(builder, step.function.getLoc(), step.function.getName(), builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
-  for (unsigned yielded = 0, e = step.accumulate.getNumResults(); yielded < e; ++yielded)
-    for (const StepTasks::Addend &addend : step.tasks.addends(yielded))
-      summed.insert({addend.value.getDefiningOp(), {yielded, &addend}});
 }
 
 Value StageWriter::outside(Value value) {
@@ -59,20 +64,9 @@ Value StageWriter::read(Value value, int microbatch) {
     return outside(value);
   if (Value known = values[microbatch].lookup(value))
     return known;
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    Value stack = outside(step.accumulate.getInputs()[argument.getArgNumber()]);
-    return values[microbatch][value] =
-               MicrobatchOp::create(builder, stack.getLoc(), value.getType(), stack, microbatch);
-  }
-  // Made again, here where it is first read.
-  Operation *op = value.getDefiningOp();
-  IRMapping mapping;
-  for (Value operand : op->getOperands())
-    mapping.map(operand, read(operand, microbatch));
-  Operation *clone = builder.clone(*op, mapping);
-  for (auto [original, result] : llvm::zip_equal(op->getResults(), clone->getResults()))
-    values[microbatch][original] = result;
-  return values[microbatch][value];
+  auto argument = cast<BlockArgument>(value); // what tasks make is known: they come in order
+  Value stack = outside(step.accumulate.getInputs()[argument.getArgNumber()]);
+  return values[microbatch][value] = MicrobatchOp::create(builder, stack.getLoc(), value.getType(), stack, microbatch);
 }
 
 void StageWriter::send(Location loc, Value value, int to, int flow, int message) {
@@ -96,33 +90,23 @@ void StageWriter::receiveAll(const Task &message, int microbatch, int from) {
                 step.flows.of(from, number, "FRBW"[static_cast<int>(message.kind)], message.chunk, i), microbatch);
 }
 
-/// Gradients and the loss join their sums as soon as they are there. Each chunk has its own, so that the order of
-/// additions is that of the microbatches whatever the schedule.
-void StageWriter::addUp(Operation *op, const Task &task) {
-  auto [first, last] = summed.equal_range(op);
-  for (const auto &[yielded, addend] :
-       llvm::map_range(llvm::make_range(first, last), [](auto &x) { return x.second; })) {
-    Value value = read(addend->value, task.microbatch);
-    for (Operation *op : addend->through) {
-      IRMapping mapping;
-      mapping.map(op->getOperand(0), value);
-      value = builder.clone(*op, mapping)->getResult(0);
-    }
-    Value &sum = sumsOfChunks[{yielded, task.chunk}];
-    sum = sum ? AddOp::create(builder, value.getLoc(), value.getType(), sum, value).getResult() : value;
-  }
-}
-
+/// Gradients and the loss are added up by the tasks. Each chunk has its own sums, so that the order of additions is
+/// that of the microbatches whatever the schedule.
 void StageWriter::writeTask(const Task &task) {
-  for (Operation *op : step.tasks.ops(task.kind, task.chunk)) {
-    IRMapping mapping;
-    for (Value operand : op->getOperands())
-      mapping.map(operand, read(operand, task.microbatch));
-    Operation *clone = builder.clone(*op, mapping);
-    for (auto [original, result] : llvm::zip_equal(op->getResults(), clone->getResults()))
-      values[task.microbatch][original] = result;
-    addUp(op, task);
-  }
+  const WrittenTask &written = functions.get(
+      task.kind, task.chunk, [&](unsigned yielded) { return sumsOfChunks.count({yielded, task.chunk}) > 0; });
+  if (!written.function)
+    return;
+  SmallVector<Value> inputs;
+  for (const WrittenTask::Input &input : written.inputs)
+    inputs.push_back(input.value ? read(input.value, task.microbatch) : sumsOfChunks.at({input.yielded, task.chunk}));
+  func::FuncOp callee = written.function;
+  auto call =
+      CallOp::create(builder, callee.getLoc(), callee.getResultTypes(), callee.getName(), inputs, IntegerAttr());
+  for (auto [value, result] : written.made)
+    values[task.microbatch][value] = call.getResult(result);
+  for (auto [yielded, result] : written.summed)
+    sumsOfChunks[{yielded, task.chunk}] = call.getResult(result);
 }
 
 void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
@@ -159,4 +143,23 @@ void StageWriter::finish() {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (isOpTriviallyDead(&op))
       op.erase();
+}
+
+int64_t StageWriter::numOps() {
+  auto opsOf = [](func::FuncOp function) {
+    int64_t ops = 0;
+    function.walk([&](Operation *) { ++ops; });
+    return ops;
+  };
+  TaskFunctions known;
+  llvm::DenseMap<Operation *, int64_t> ops;
+  int64_t sum = opsOf(function);
+  for (auto call : function.getOps<CallOp>()) {
+    func::FuncOp callee = known.of(call).function;
+    auto [it, first] = ops.try_emplace(callee, 0);
+    if (first)
+      it->second = opsOf(callee);
+    sum += it->second;
+  }
+  return sum;
 }

@@ -2,7 +2,7 @@
 #ifndef PC_LIB_PIPELINE_STAGEWRITER_H
 #define PC_LIB_PIPELINE_STAGEWRITER_H
 
-#include "StepTasks.h"
+#include "TaskWriter.h"
 #include "pc/Pipeline/Program.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,7 +23,7 @@ private:
   std::map<std::tuple<int, int, char, int, int>, int> numbers;
 };
 
-/// Writes a nested module: leaves, the tasks of one stage in their order, and what a caller adds behind them.
+/// Writes a nested module: leaves, calls of the tasks of one stage in their order, and what a caller adds behind them.
 class StageWriter {
 public:
   /// What all stages have in common.
@@ -50,18 +50,19 @@ public:
 
   /// Sorts leaves, ends the function and drops what nobody reads.
   void finish();
+  /// The ops that the step would have if tasks were written where they are called.
+  int64_t numOps();
 
   int stage() const { return number; }
   mlir::ModuleOp getModule() const { return module; }
   mlir::OpBuilder builder;
 
 private:
-  /// The value that task ops of `microbatch` read for `value` of the step.
+  /// The value that tasks of `microbatch` read for `value` of the step.
   mlir::Value read(mlir::Value value, int microbatch);
   void writeTask(const Task &task);
   void receiveAll(const Task &message, int microbatch, int from);
   void sendAll(const Task &message, int to);
-  void addUp(mlir::Operation *op, const Task &task);
 
   Step &step;
   int number;
@@ -70,8 +71,8 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> leaves;                     ///< outside values
   std::vector<std::pair<mlir::Operation *, mlir::Operation *>> header; ///< original, clone
   std::vector<llvm::DenseMap<mlir::Value, mlir::Value>> values;        ///< per microbatch: of the body
-  std::multimap<mlir::Operation *, std::pair<unsigned, const StepTasks::Addend *>> summed; ///< by the op that makes it
-  std::map<std::pair<unsigned, int>, mlir::Value> sumsOfChunks;                            ///< (yielded, chunk), so far
+  TaskWriter functions;
+  std::map<std::pair<unsigned, int>, mlir::Value> sumsOfChunks; ///< (yielded, chunk), so far
   llvm::DenseMap<unsigned, mlir::Value> sums;
 };
 

@@ -4,6 +4,8 @@
 // a Machine each; one that must wait is resumed later.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Interpreter.h"
+#include "pc/IR/Calls.h"
+#include "pc/IR/Stages.h"
 
 #include "CheckProgram.h"
 #include "Machine.h"
@@ -126,6 +128,12 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
 }
 
 FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
+  if (module.walk([](CallOp) { return WalkResult::interrupt(); }).wasInterrupted()) {
+    OwningOpRef<ModuleOp> written = module.clone();
+    for (ModuleOp program : programsOf(*written))
+      inlineCalls(program);
+    return interpret(*written, options);
+  }
   if (!module.getOps<ModuleOp>().empty())
     return interpretStages(module, options);
   func::FuncOp function = programOf(module);

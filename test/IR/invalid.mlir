@@ -399,6 +399,25 @@ func.func @task() {
 
 // -----
 
+func.func @call(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'pc.call' op calls 'call', which is no private function of one block (C1)}}
+  pc.call @call(%x) : (tensor<8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func private @task(%x: tensor<8xf32>) {
+  return
+}
+func.func @call(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'pc.call' op has another type than 'task': '(tensor<8xf32>) -> ()' (C2)}}
+  pc.call @task(%x) : (tensor<4xf32>) -> ()
+  return
+}
+
+// -----
+
 func.func @microbatch(%s: tensor<2x8xf32>) {
   // expected-error @+1 {{'pc.microbatch' op has no element 2 in 'tensor<2x8xf32>' (C1)}}
   %m = pc.microbatch %s[2] : tensor<2x8xf32> -> tensor<8xf32>

@@ -58,3 +58,14 @@ func.func @stage(%s: tensor<2x8x64xf32, #pc.place<[_, dp, _]>>, %l: tensor<f32, 
   %a = pc.addend %l on ["tp"] : (tensor<f32, #pc.place<[]>>) -> tensor<f32, #pc.place<[] sum(tp)>>
   return
 }
+
+func.func private @task(%x: tensor<8xf32, #pc.home<64>>) -> tensor<8xf32, #pc.home<128>> {
+  %y = pc.scale %x by 2.0 : (tensor<8xf32, #pc.home<64>>) -> tensor<8xf32, #pc.home<128>>
+  return %y : tensor<8xf32, #pc.home<128>>
+}
+// CHECK-LABEL: func.func @calls
+func.func @calls(%x: tensor<8xf32, #pc.home<0>>) {
+  // CHECK: pc.call @task(%{{.*}}) frame 64 : (tensor<8xf32, #pc.home<0>>) -> tensor<8xf32, #pc.home<192>>
+  %y = pc.call @task(%x) frame 64 : (tensor<8xf32, #pc.home<0>>) -> tensor<8xf32, #pc.home<192>>
+  return
+}

@@ -157,3 +157,98 @@ func.func @microbatch_elsewhere() {
   %1 = pc.microbatch %t[1] : tensor<2x4xf32, #pc.home<0>> -> tensor<4xf32, #pc.home<64>>
   return
 }
+
+// -----
+
+pc.arena 1024
+func.func private @task(%x: tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<128>> {
+  // expected-error @below {{writes result 0 at 64 over a value that is still needed (A3)}}
+  %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<64>>
+  %b = pc.scale %a by 2.0 : (tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<128>>
+  return %b : tensor<4xf32, #pc.home<128>>
+}
+func.func @step() {
+  %x = pc.input hyper dims ["n"] global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
+  %y = pc.call @task(%x) frame 512 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<256>>
+  pc.output loss "loss" %y global [4] layout <[_]> : tensor<4xf32, #pc.home<256>>
+  return
+}
+
+// -----
+
+pc.arena 1024
+func.func private @task(%x: tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<128>> {
+  // expected-error @below {{has a value outside of the frame of 64 bytes (A7)}}
+  %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<192>>
+  %b = pc.scale %a by 2.0 : (tensor<4xf32, #pc.home<192>>) -> tensor<4xf32, #pc.home<128>>
+  return %b : tensor<4xf32, #pc.home<128>>
+}
+func.func @step() {
+  %x = pc.input hyper dims ["n"] global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
+  %y = pc.call @task(%x) frame 512 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<256>>
+  pc.output loss "loss" %y global [4] layout <[_]> : tensor<4xf32, #pc.home<256>>
+  return
+}
+
+// -----
+
+pc.arena 1024
+func.func private @task(%x: tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<128>> {
+  %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<0>>
+  %b = pc.scale %a by 2.0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<128>>
+  return %b : tensor<4xf32, #pc.home<128>>
+}
+func.func @step() {
+  %x = pc.input hyper dims ["n"] global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
+  // expected-error @below {{has its frame at 0 over a value that is still needed (A7)}}
+  %y = pc.call @task(%x) frame 0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<256>>
+  pc.output loss "loss" %y global [4] layout <[_]> : tensor<4xf32, #pc.home<256>>
+  return
+}
+
+// -----
+
+pc.arena 1024
+func.func private @task(%x: tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<128>> {
+  %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<64>>) -> tensor<4xf32, #pc.home<0>>
+  %b = pc.scale %a by 2.0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<128>>
+  return %b : tensor<4xf32, #pc.home<128>>
+}
+func.func @step() {
+  %x = pc.input hyper dims ["n"] global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
+  // expected-error @below {{has its frame at 256 over a value that is still needed (A7)}}
+  %y = pc.call @task(%x) frame 256 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<256>>
+  pc.output loss "loss" %y global [4] layout <[_]> : tensor<4xf32, #pc.home<256>>
+  return
+}
+
+// -----
+
+pc.arena 1024
+func.func private @task(%x: tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<0>> {
+  %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<0>>
+  return %a : tensor<4xf32, #pc.home<0>>
+}
+func.func @step() {
+  %x = pc.input hyper dims ["n"] global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
+  %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<128>>
+  // expected-error @below {{has a result apart from the operand that it is written over (A7)}}
+  %y = pc.call @task(%a) frame 512 : (tensor<4xf32, #pc.home<128>>) -> tensor<4xf32, #pc.home<256>>
+  return
+}
+
+// -----
+
+pc.arena 1024
+func.func private @task(%x: tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<0>> {
+  %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<0>>
+  return %a : tensor<4xf32, #pc.home<0>>
+}
+func.func @step() {
+  %x = pc.input hyper dims ["n"] global [4] layout <[_]> : tensor<4xf32, #pc.home<0>>
+  %a = pc.scale %x by 2.0 : (tensor<4xf32, #pc.home<0>>) -> tensor<4xf32, #pc.home<128>>
+  // expected-error @below {{writes result 0 at 128 over a value that is still needed (A3)}}
+  %y = pc.call @task(%a) frame 512 : (tensor<4xf32, #pc.home<128>>) -> tensor<4xf32, #pc.home<128>>
+  pc.output loss "loss" %a global [4] layout <[_]> : tensor<4xf32, #pc.home<128>>
+  return
+}

@@ -77,6 +77,9 @@ static Flag<int64_t> prefetch("prefetch", cl::desc("Units of split parameters th
 static Flag<int64_t> prefetchBytes("prefetch-bytes",
                                    cl::desc("Most bytes of a gathered unit and those ahead of it (default: any)"),
                                    cl::init(0), cl::cat(category));
+static Flag<int64_t> inlineOps("inline-tasks",
+                               cl::desc("Write out the tasks of a pipeline of up to so many ops (default 50000)"),
+                               cl::init(50000), cl::cat(category));
 static Flag<int64_t> memoryLimit("memory-limit", cl::desc("Refuse a plan that needs more bytes per rank"), cl::init(0),
                                  cl::cat(category));
 static Flag<bool> timing("timing", cl::desc("Print the time of every pass"), cl::cat(category));
@@ -172,6 +175,7 @@ int main(int argc, char **argv) {
   options.report = report;
   options.bucketBytes = bucketBytes;
   options.prefetch = prefetch;
+  options.inlineOps = inlineOps;
   options.prefetchBytes = prefetchBytes;
   options.memoryLimit = memoryLimit;
   options.timing = timing;

@@ -18,6 +18,7 @@ struct CompileOptions {
   int64_t bucketBytes = 25 << 20; ///< payload of moves that are started together
   int64_t prefetch = 1;           ///< units of stored parameters that are gathered ahead
   int64_t prefetchBytes = 0;      ///< payload of a unit and those gathered ahead of it; 0: any
+  int64_t inlineOps = 50000;      ///< tasks of a pipeline of more ops than this stay functions up to the kernels
   int64_t memoryLimit = 0;        ///< bytes of one rank's arena; 0: none
   bool timing = false;            ///< print the time of every pass
   bool cuda = false;              ///< for CUDA devices instead of CPUs

@@ -8,6 +8,7 @@ include "pc/IR/PCBase.td"
 include "pc/IR/FactorOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/IR/SymbolInterfaces.td"
 
 class PC_Op<string name, list<Trait> traits = []> : Op<PC_Dialect, name, traits>;
 
@@ -580,6 +581,24 @@ def PC_TaskOp : PC_Op<"task", [MemoryEffects<[MemRead, MemWrite]>]> {
   let arguments = (ins PC_TaskKind:$kind, OptionalAttr<I64Attr>:$chunk, OptionalAttr<I64Attr>:$microbatch);
   let assemblyFormat = "$kind (`chunk` $chunk^ `microbatch` $microbatch)? attr-dict";
   let hasVerifier = 1;
+}
+
+def PC_CallOp : PC_Op<"call", [MemoryEffects<[MemRead, MemWrite]>, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Runs a task's function: its ops, as if they stood here";
+  let description = [{
+    Programs of stages only. The function is private and has one block; what microbatches have in common is written once in it.
+    It computes and moves within the stage, and does nothing else: no task, send, receive, leaf or update.
+
+    In planned programs a function has addresses of its own, from 0: its *frame* (what lives only in the call), then each argument, then
+    each result; a result that has the address of an argument is written over it. The call says where these are: the frame at `frame`,
+    arguments and results where the call's operands and results lie.
+
+    Constraints: (C1) the symbol is a private function of one block; (C2) its type is that of the call, homes aside.
+    Example: `%y:2 = pc.call @forward0(%w, %x) : (tensor<64x64xf32>, tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8x64xf32>)`
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyRankedTensor>:$inputs, OptionalAttr<I64Attr>:$frame);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = "$callee `(` $inputs `)` (`frame` $frame^)? attr-dict `:` functional-type($inputs, $results)";
 }
 
 def PC_MicrobatchOp : PC_Op<"microbatch", [Pure]> {

@@ -19,6 +19,8 @@ def PlanMemory : Pass<"pc-plan-memory", "mlir::ModuleOp"> {
     * A result takes the home of an operand that dies at its op where `pc::mayShareHome` allows it.
     * Buffers of started moves are taken from `pc.start` to `pc.wait`, inputs and results; a result lies on its input where the move
       works in place and nothing else reads the input from the start on.
+    * Functions of tasks (`pc.call`) are planned one by one on addresses of their own: the frame, the arguments, the results. A result is
+      written over an argument where no call needs the argument any more. Their frames are buffers of the step for the time of a call.
 
     With `target=cuda` homes are multiples of 256, and the arena ends in the workspace of library calls (`pc::libraryWorkspaceBytes`):
     32 MiB for matrix products, or what the largest gradient of attention takes in cuDNN.
@@ -41,7 +43,8 @@ def VerifyMemory : Pass<"pc-verify-memory", "mlir::ModuleOp"> {
     (A3) a result overlaps no value with pending uses, except one that it may be written over, at the same offset; (A4) an update
     finds its value in the leaf's home, or copies when nothing reads the old one any more; (A5) what a started move reads is held until
     its wait, and what it writes is free at its start, or the input of a move that works in place and is read by nothing else; (A6) a microbatch
-    lies in its stack, which is a leaf.
+    lies in its stack, which is a leaf; (A7) a function leaves its arguments alone but for those that results replace, and keeps to its frame;
+    the frame of a call lies over nothing that is still needed, and results lie on the operands that they replace.
   }];
 }
 

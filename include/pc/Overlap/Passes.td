@@ -67,7 +67,8 @@ def VerifyScheduled : Pass<"pc-verify-scheduled", "mlir::ModuleOp"> {
     move stands in a kernel (`pc.fusion`): all ranks issue the same moves in the same order. (S2) Every start has one wait behind it in
     its block. (S3) Waits of one group come in the order of its starts, and no move blocks while an earlier one of its group is under
     way: that is how a communicator works. (S4) Two ops that use the same bytes, one of them writing, are ordered by edges. Bytes are those
-    of the arena in planned programs, and otherwise the value's own.
+    of the arena in planned programs, and otherwise the value's own. Functions of tasks (`pc.call`) are run by themselves; a call is made
+    with nothing under way (S3) and uses its operands, its results and its frame.
   }];
 }
 

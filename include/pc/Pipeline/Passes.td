@@ -9,8 +9,9 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
   let description = [{
     Cuts the model into chunks of layers, gives every stage its chunks, and writes each stage's program in the order of the schedule.
     The module then holds one nested module `@stage<r>` per coordinate r of the axis, whose `@step` is the program of the ranks with that
-    coordinate. `pc.accumulate` is gone: behind every `pc.task` stand the ops of one chunk for one microbatch; gradients are added in
-    ascending order of microbatches.
+    coordinate. `pc.accumulate` is gone: behind every `pc.task` stand the ops of one chunk for one microbatch, or a call of the private
+    function that holds them (`pc.call`), where the text would get long (`inline-ops`); gradients are added in ascending order of
+    microbatches.
 
     * Layers are told by source names ("h.3." of "h.3.mlp.c_fc"); what comes before the first and behind the last may be a chunk, too.
     * A value that another chunk reads goes from chunk to chunk by send and receive. What only parameters go into (casts, gathers)
@@ -28,8 +29,17 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
     Option<"axis", "axis", "std::string", "\"pp\"", "The mesh axis of stages">,
     Option<"schedule", "schedule", "std::string", "\"1f1b\"", "The order of tasks">,
     Option<"stages", "stages", "std::string", "\"cost\"", "How layers are dealt out: cost, layers, or numbers of layers">,
+    Option<"inlineOps", "inline-ops", "int64_t", "50000", "Programs of up to so many ops, of all stages, have their tasks written out">,
     Option<"memory", "memory", "int64_t", "0", "Bytes per rank that cuts by cost and the schedule auto keep to, as far as they can know; 0: any">,
   ];
+}
+
+def InlineTasks : Pass<"pc-inline-tasks", "mlir::ModuleOp"> {
+  let summary = "The ops of tasks in place of their calls";
+  let description = [{
+    Programs of stages, at any phase from `staged` to `planned`. Every `pc.call` becomes the ops of its function, in planned programs with
+    the homes that they have in this call; the functions go. What is behind `planned` (code generation) sees no calls.
+  }];
 }
 
 def VerifyStaged : Pass<"pc-verify-staged", "mlir::ModuleOp"> {

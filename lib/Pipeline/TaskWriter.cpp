@@ -1,0 +1,142 @@
+//===- TaskWriter.cpp - Tasks of a stage as functions --------------------------------------===//
+#include "TaskWriter.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::pipeline;
+
+TaskWriter::TaskWriter(ModuleOp module, AccumulateOp accumulate, const StepTasks &tasks)
+    : module(module), accumulate(accumulate), tasks(tasks) {
+  for (unsigned yielded = 0, e = accumulate.getNumResults(); yielded < e; ++yielded)
+    for (const StepTasks::Addend &addend : tasks.addends(yielded))
+      addends.insert({addend.value.getDefiningOp(), {yielded, &addend}});
+}
+
+/// Backwards from what is summed, seen outside or read by later tasks of the chunk or by other chunks.
+const TaskWriter::Live &TaskWriter::live(Kind kind, int chunk) {
+  auto [it, isNew] = lives.try_emplace({kind, chunk});
+  Live &result = it->second;
+  if (!isNew)
+    return result;
+  Values needed;
+  needed.insert(tasks.handedOn(kind, chunk).begin(), tasks.handedOn(kind, chunk).end());
+  for (Kind later : {Kind::R, Kind::B, Kind::W})
+    if (later > kind)
+      needed.insert(live(later, chunk).reads.begin(), live(later, chunk).reads.end());
+  llvm::DenseSet<Operation *> own(tasks.ops(kind, chunk).begin(), tasks.ops(kind, chunk).end());
+  llvm::DenseSet<Value> inside;
+  std::function<void(Value)> read = [&](Value value) {
+    Operation *op = value.getDefiningOp();
+    if (value.getParentBlock() != &accumulate.getBody().front())
+      return;
+    if (op && own.contains(op))
+      inside.insert(value);
+    else if (op && tasks.isMadeAgain(op))
+      llvm::for_each(op->getOperands(), read);
+    else if (op)
+      result.reads.insert(value);
+  };
+  for (Operation *op : llvm::reverse(tasks.ops(kind, chunk))) {
+    bool matters = !wouldOpBeTriviallyDead(op) || addends.count(op) || llvm::any_of(op->getResults(), [&](Value value) {
+      return needed.contains(value) || inside.contains(value);
+    });
+    if (!matters)
+      continue;
+    result.ops.push_back(op);
+    llvm::for_each(op->getOperands(), read);
+    for (Value value : op->getResults())
+      if (needed.contains(value))
+        result.made.insert(value);
+  }
+  std::reverse(result.ops.begin(), result.ops.end());
+  return result;
+}
+
+const WrittenTask &TaskWriter::get(Kind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum) {
+  std::vector<bool> sums;
+  for (unsigned yielded = 0, e = accumulate.getNumResults(); yielded < e; ++yielded)
+    for (const StepTasks::Addend &addend : tasks.addends(yielded))
+      if (addend.kind == kind && addend.chunk == chunk)
+        sums.push_back(hasSum(yielded));
+  auto [it, isNew] = written.try_emplace({kind, chunk, sums});
+  if (isNew) {
+    static constexpr StringRef kinds[] = {"forward", "recompute", "backward", "weight"};
+    std::string name = kinds[static_cast<int>(kind)].str() + std::to_string(chunk);
+    if (llvm::is_contained(sums, false)) // there is one such task for each chunk, with the first microbatch
+      name += "_first";
+    for (std::string base = name; module.lookupSymbol(name);)
+      name = base + "_" + std::to_string(written.size());
+    it->second = write(kind, chunk, name, hasSum);
+  }
+  return it->second;
+}
+
+WrittenTask TaskWriter::write(Kind kind, int chunk, StringRef name, llvm::function_ref<bool(unsigned)> hasSum) {
+  const Live &part = live(kind, chunk);
+  WrittenTask task;
+  if (part.ops.empty())
+    return task;
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  Location loc = part.ops.front()->getLoc();
+  task.function = func::FuncOp::create(builder, loc, name, builder.getFunctionType({}, {}));
+  task.function.setPrivate();
+  Block *block = task.function.addEntryBlock();
+  builder.setInsertionPointToStart(block);
+  IRMapping values;
+  auto argument = [&](WrittenTask::Input input, Type type, Location at) {
+    task.inputs.push_back(input);
+    return block->addArgument(type, at);
+  };
+  auto clone = [&](Operation *op) { builder.clone(*op, values); };
+  std::function<void(Value)> read = [&](Value value) {
+    if (values.contains(value))
+      return;
+    Operation *op = value.getDefiningOp();
+    bool ofBody = value.getParentBlock() == &accumulate.getBody().front();
+    if (ofBody && op && tasks.isMadeAgain(op)) {
+      llvm::for_each(op->getOperands(), read);
+      clone(op);
+    } else {
+      values.map(value, argument({value}, value.getType(), value.getLoc()));
+    }
+  };
+  SmallVector<Value> results;
+  auto resultOf = [&](Value value) {
+    auto known = llvm::find(results, value);
+    if (known == results.end()) {
+      results.push_back(value);
+      return static_cast<int>(results.size()) - 1;
+    }
+    return static_cast<int>(known - results.begin());
+  };
+  llvm::MapVector<unsigned, Value> sums;
+  for (Operation *op : part.ops) {
+    llvm::for_each(op->getOperands(), read);
+    clone(op);
+    // Gradients and the loss join their sums as soon as they are there.
+    auto [first, last] = addends.equal_range(op);
+    for (const auto &[yielded, addend] :
+         llvm::map_range(llvm::make_range(first, last), [](auto &x) { return x.second; })) {
+      Value value = values.lookup(addend->value);
+      for (Operation *through : addend->through) {
+        IRMapping mapping;
+        mapping.map(through->getOperand(0), value);
+        value = builder.clone(*through, mapping)->getResult(0);
+      }
+      Value &sum = sums[yielded];
+      if (!sum && hasSum(yielded))
+        sum = argument({{}, static_cast<int>(yielded)}, value.getType(), value.getLoc());
+      sum = sum ? AddOp::create(builder, value.getLoc(), value.getType(), sum, value).getResult() : value;
+    }
+  }
+  for (Value value : part.made)
+    task.made.push_back({value, resultOf(values.lookup(value))});
+  for (auto [yielded, sum] : sums)
+    task.summed.push_back({yielded, resultOf(sum)});
+  func::ReturnOp::create(builder, loc, results);
+  task.function.setType(builder.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
+  return task;
+}

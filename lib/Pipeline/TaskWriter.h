@@ -1,0 +1,55 @@
+//===- TaskWriter.h - Tasks of a stage as functions ----------------------------------------===//
+#ifndef PC_LIB_PIPELINE_TASKWRITER_H
+#define PC_LIB_PIPELINE_TASKWRITER_H
+
+#include "StepTasks.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace pc::pipeline {
+
+/// A task of a chunk, for any microbatch. Values are those of the step: leaves, arguments of the accumulation's body,
+/// and what other tasks of the microbatch make. Numbers in place of values are those of yielded values: sums so far.
+struct WrittenTask {
+  mlir::func::FuncOp function; ///< null: there is nothing to do
+  struct Input {
+    mlir::Value value;
+    int yielded = -1; ///< the sum of this, where there is no value
+  };
+  llvm::SmallVector<Input> inputs;                     ///< by argument
+  llvm::SmallVector<std::pair<mlir::Value, int>> made; ///< what later tasks or stages read, and which result it is
+  llvm::SmallVector<std::pair<unsigned, int>> summed;  ///< sums with this task's addends, and which result it is
+};
+
+/// Writes the functions of one stage, each when it is first asked for.
+class TaskWriter {
+public:
+  TaskWriter(mlir::ModuleOp module, AccumulateOp accumulate, const StepTasks &tasks);
+
+  /// `hasSum`: whether there is a sum for a yielded value already, that of earlier microbatches of the chunk.
+  const WrittenTask &get(Kind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum);
+
+private:
+  using Values = llvm::SmallSetVector<mlir::Value, 16>;
+  struct Live {
+    llvm::SmallVector<mlir::Operation *> ops; ///< those that matter, in program order
+    Values reads;                             ///< what other tasks of the chunk or other chunks make
+    Values made;                              ///< what later tasks of the chunk or other chunks read
+  };
+  const Live &live(Kind kind, int chunk);
+  WrittenTask write(Kind kind, int chunk, llvm::StringRef name, llvm::function_ref<bool(unsigned)> hasSum);
+
+  mlir::ModuleOp module;
+  AccumulateOp accumulate;
+  const StepTasks &tasks;
+  /// By the op that makes it.
+  std::multimap<mlir::Operation *, std::pair<unsigned, const StepTasks::Addend *>> addends;
+  std::map<std::pair<Kind, int>, Live> lives;
+  std::map<std::tuple<Kind, int, std::vector<bool>>, WrittenTask> written;
+};
+
+} // namespace pc::pipeline
+
+#endif
