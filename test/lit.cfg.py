@@ -20,6 +20,10 @@ if cuda or shutil.which("ptxas"):
     config.available_features.add("ptxas")
     config.environment["CUDA_HOME"] = cuda[0] if cuda else os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("ptxas"))))
 
+# What takes minutes: scripts/test --long.
+if os.environ.get("PC_LONG"):
+    config.available_features.add("long")
+
 # CUDA programs run on the stand-in of the driver and its libraries, where it was built.
 standin = os.path.join(os.path.dirname(config.pc_bin_dir), "lib", "libpc_standin.so")
 config.substitutions.append(("%standin", "env PCRT_CUDA_LIBRARIES=standin:" + standin))
