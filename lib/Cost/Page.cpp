@@ -313,6 +313,11 @@ LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, llvm::raw_
     microbatches = accumulate.getMicrobatches();
   for (auto task : body.getOps<TaskOp>())
     microbatches = std::max<int64_t>(microbatches, task.getMicrobatch().value_or(0) + 1);
+  json::Array axes; // outermost first, which an object of JSON does not keep
+  if (MeshAttr mesh = meshOf(planned))
+    for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes()))
+      axes.push_back(json::Array{name.str(), size});
+  data["axes"] = std::move(axes);
   data["model"] = programs[0].getName();
   if (planned != whole)
     data["stage"] = stageOf(planned);
