@@ -69,9 +69,9 @@ int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info, bool o
   kernelTable.push_back({Field::string(name), Field::string(info.kind), Field::symbol(device ? "" : info.function),
                          Field::i64(info.items), Field::i64(info.scratchBytes)});
   if (cuda)
-    deviceKernelTable.push_back({Field::string(device ? info.function : ""), Field::i32(info.grid), Field::i32(1), Field::i32(1),
-                                 Field::i32(info.block), Field::i32(1), Field::i32(1), Field::i32(info.numBuffers),
-                                 Field::i64(0)});
+    deviceKernelTable.push_back({Field::string(device ? info.function : ""), Field::i32(info.grid), Field::i32(1),
+                                 Field::i32(1), Field::i32(info.block), Field::i32(1), Field::i32(1),
+                                 Field::i32(info.numBuffers), Field::i64(0)});
   return kernelTable.size() - 1;
 }
 
@@ -116,14 +116,17 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   } else if (dim < 0) {
     outer = from.getNumElements();
   } else {
-    RankedTensorType whole = kind == MoveKind::AllGather || kind == MoveKind::Pad || kind == MoveKind::Gather || kind == MoveKind::Insert ? to : from;
+    RankedTensorType whole =
+        kind == MoveKind::AllGather || kind == MoveKind::Pad || kind == MoveKind::Gather || kind == MoveKind::Insert
+            ? to
+            : from;
     for (int64_t d = 0; d < whole.getRank(); ++d)
       (d < dim ? outer : d == dim ? extent : inner) *= whole.getDimSize(d);
   }
   std::string name = moveName(kind).str() + " " + sourceName(op);
   moveTable.push_back({Field::string(name), Field::i32(static_cast<int>(kind)), Field::i32(groupOf(op.getMoveAxes())),
-                       Field::i32(dtypeOf(in)), Field::i32(reduction), Field::i64(outer), Field::i64(extent), Field::i64(inner),
-                       Field::i64(middle), Field::i64(extent2),
+                       Field::i32(dtypeOf(in)), Field::i32(reduction), Field::i64(outer), Field::i64(extent),
+                       Field::i64(inner), Field::i64(middle), Field::i64(extent2),
                        Field::string(stepPhaseName(stepPhase(op))), Field::i32(op.getMoveShift())});
   return moveTable.size() - 1;
 }
@@ -145,7 +148,9 @@ LogicalResult Generator::emitStart(StartOp op) {
   for (MoveOpInterface move : op.getMoves())
     if (failed(addMove(move)))
       return failure();
-  auto addresses = [&](ValueRange values) { return llvm::map_to_vector(values, [&](Value v) { return addressOf(v); }); };
+  auto addresses = [&](ValueRange values) {
+    return llvm::map_to_vector(values, [&](Value v) { return addressOf(v); });
+  };
   host.start(first, addresses(op.getInputs()), addresses(op.getWait().getResults()), ticket);
   return success();
 }
@@ -192,7 +197,8 @@ bool Generator::isIdle(Operation *op) {
 LogicalResult Generator::emitOp(Operation *op) {
   auto resultAddresses = [&] { return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); }); };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp, YieldOp, func::ReturnOp>([](Operation *) { return success(); })
+      .Case<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp, YieldOp, func::ReturnOp>(
+          [](Operation *) { return success(); })
       .Case([&](BlockOffsetOp offset) {
         host.blockOffset(groupOf(axisList(offset.getAxes())), offset.getBlock(), addressOf(offset.getValue()));
         return success();
@@ -287,21 +293,37 @@ void Generator::emitTables(llvm::json::Value report) {
   };
   int64_t stage = stageOf(planned);
   bool isLast = !all.numStages || stage + 1 == all.numStages;
-  tables.publish(
-      "pc_program" + suffix,
-      {Field::i32(PCRT_ABI_VERSION), Field::i32(sizes.size()), shared("pc_mesh_sizes", sizes),
-       shared("pc_mesh_names", names), Field::i32(all.groupTable.size()),
-       Field::i32(kernelTable.size()), Field::i32(gemmTable.size()), Field::i32(moveTable.size()),
-       shared("pc_groups", all.groupTable), Field::symbol(table("pc_kernel_table", kernelTable)),
-       Field::symbol(table("pc_gemms", gemmTable)), Field::symbol(table("pc_moves", moveTable)),
-       Field::i64(arena), Field::string(description), Field::i64(description.size()), Field::symbol("pc_step" + suffix),
-       Field::i32(cuda ? PCRT_CUDA : PCRT_CPU), Field::i32(0), Field::i32(attentionTable.size()), Field::i32(tickets.size()),
-       Field::symbol(""),
-       Field::symbol(table("pc_device_kernels", deviceKernelTable)),
-       Field::symbol(table("pc_attentions", attentionTable)), Field::i64(workspace ? arena - workspace : 0), Field::i64(workspace),
-       Field::i32(all.numStages), Field::i32(all.stageAxis), Field::i32(stage), Field::i32(flowTable.size()),
-       Field::symbol(table("pc_flows", flowTable)),
-       Field::symbol(isLast ? "" : "pc_program_stage" + std::to_string(stage + 1))});
+  tables.publish("pc_program" + suffix, {Field::i32(PCRT_ABI_VERSION),
+                                         Field::i32(sizes.size()),
+                                         shared("pc_mesh_sizes", sizes),
+                                         shared("pc_mesh_names", names),
+                                         Field::i32(all.groupTable.size()),
+                                         Field::i32(kernelTable.size()),
+                                         Field::i32(gemmTable.size()),
+                                         Field::i32(moveTable.size()),
+                                         shared("pc_groups", all.groupTable),
+                                         Field::symbol(table("pc_kernel_table", kernelTable)),
+                                         Field::symbol(table("pc_gemms", gemmTable)),
+                                         Field::symbol(table("pc_moves", moveTable)),
+                                         Field::i64(arena),
+                                         Field::string(description),
+                                         Field::i64(description.size()),
+                                         Field::symbol("pc_step" + suffix),
+                                         Field::i32(cuda ? PCRT_CUDA : PCRT_CPU),
+                                         Field::i32(0),
+                                         Field::i32(attentionTable.size()),
+                                         Field::i32(tickets.size()),
+                                         Field::symbol(""),
+                                         Field::symbol(table("pc_device_kernels", deviceKernelTable)),
+                                         Field::symbol(table("pc_attentions", attentionTable)),
+                                         Field::i64(workspace ? arena - workspace : 0),
+                                         Field::i64(workspace),
+                                         Field::i32(all.numStages),
+                                         Field::i32(all.stageAxis),
+                                         Field::i32(stage),
+                                         Field::i32(flowTable.size()),
+                                         Field::symbol(table("pc_flows", flowTable)),
+                                         Field::symbol(isLast ? "" : "pc_program_stage" + std::to_string(stage + 1))});
 }
 
 LogicalResult Generator::run() {

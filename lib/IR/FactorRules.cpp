@@ -171,8 +171,8 @@ FactorRule ResizeOp::getFactorRule() {
   if (dim < 0 || dim >= rank)
     return {};
   std::string front = letters("x", dim), back = letters("y", rank - dim - 1);
-  return withLinear(
-      make(*this, Twine(front) + "from " + back + "-> " + front + "to " + back).keepWhole({"from", "to"}), {0});
+  return withLinear(make(*this, Twine(front) + "from " + back + "-> " + front + "to " + back).keepWhole({"from", "to"}),
+                    {0});
 }
 
 FactorRule ClipCoefficientOp::getFactorRule() { return make(*this, ", h -> ").keepWhole({"h"}); }

@@ -30,7 +30,8 @@ struct Traffic {
   int64_t wire = 0;
 };
 
-/// The traffic of a move in a local program; zeros for slice, mask, pad and insert. `isRoot`: of the rank with coordinate 0.
+/// The traffic of a move in a local program; zeros for slice, mask, pad and insert. `isRoot`: of the rank with
+/// coordinate 0.
 Traffic trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot = true);
 
 /// Seconds of one execution on one rank: the larger of computing and reading, or sending.

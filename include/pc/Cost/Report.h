@@ -13,14 +13,12 @@ namespace pc {
 /// * flops_per_step: matrix products (`flopsOf`) of all ranks.
 /// * arena_bytes.device: the arena of `pc.arena`.
 /// * memory: that arena by what lies in it at the moment of the largest demand, so that the six figures add up to it.
-/// parameters and
-///   optimizer: the leaves. gradients: what accumulations yield (scalars aside), and what moves make of it.
-///   communication: full buffers that exist for a move only (results of all_gather and all_to_all, operands of
+///   parameters and optimizer: the leaves. gradients: what accumulations yield (scalars aside), and what moves make of
+///   it. communication: full buffers that exist for a move only (results of all_gather and all_to_all, operands of
 ///   reduce_scatter). activations: other values of the forward and backward pass. workspace: the rest (inputs, tables,
 ///   other values of the optimizer, gaps).
 /// * traffic: moves that send something, by axis (several joined by "+"), move and phase; moves in an accumulation
-/// count once per
-///   microbatch.
+///   count once per microbatch.
 /// Fails, with an error on the op, if the module is not planned.
 llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::StringRef plan);
 
@@ -28,9 +26,10 @@ llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::Str
 /// buildReport's, `tactics` are passes with their options.
 llvm::json::Array remarksOn(const llvm::json::Value &report, llvm::ArrayRef<std::string> tactics, int64_t microbatches);
 
-/// What a rank of a CUDA program that moves data by NCCL holds on the device besides its arena, and no part of any figure
-/// above:
-/// * communicators: of its groups of several ranks, and one of all ranks; those of a pipeline's messages are not counted.
+/// What a rank of a CUDA program that moves data by NCCL holds on the device besides its arena, and no part of any
+/// figure above:
+/// * communicators: of its groups of several ranks, and one of all ranks; those of a pipeline's messages are not
+///   counted.
 /// * staging_bytes: where the runtime makes blocks contiguous for NCCL; exact.
 /// * nccl_bytes_estimated: NCCL's own buffers; what it takes depends on the machine. Here: for each communicator in use
 ///   16 channels of one receiving end with a buffer for each of its protocols.

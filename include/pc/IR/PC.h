@@ -24,7 +24,8 @@
 #include "pc/IR/PCTypes.h.inc"
 
 namespace pc::detail {
-/// Shapes agree with the factors; either no operand and result is placed or all are; the placement of every axis is a legal row.
+/// Shapes agree with the factors; either no operand and result is placed or all are; the placement of every axis is a
+/// legal row.
 llvm::LogicalResult verifyFactorOp(mlir::Operation *op);
 /// Element types are what the op computes with (constraints T1 and T2 of the dialect).
 llvm::LogicalResult verifyElementTypes(mlir::Operation *op);

@@ -8,12 +8,13 @@ namespace pc {
 
 /// Whether the kernel of `op` may write result `result` over operand `operand`, that is: every element of the operand
 /// is read for the same element of the result only, and before that is written. True for
-/// * pointwise ops, and einsums without summation or broadcast, for an operand that has the dims of the result, in that order;
+/// * pointwise ops, and einsums without summation or broadcast, for an operand that has the dims of the result, in that
+/// order;
 /// * adamw and sgd: any tensor operand of the parameter's shape;
 /// * all_reduce and mask; insert, for what it inserts into;
-/// * kernels (`pc.fusion`) of such ops and of broadcasts, where the operand and the result have the shape of the whole kernel.
-/// Shape and width of the element type are always the same. Generated kernels must be right when this says so and both
-/// are one buffer.
+/// * kernels (`pc.fusion`) of such ops and of broadcasts, where the operand and the result have the shape of the whole
+/// kernel. Shape and width of the element type are always the same. Generated kernels must be right when this says so
+/// and both are one buffer.
 bool mayShareHome(mlir::Operation *op, unsigned operand, unsigned result);
 
 } // namespace pc

@@ -72,8 +72,8 @@ public:
     return PCRT_INTERNAL;
   }
 
-  /// Enqueues the next message of flow `index` on `stream`: what comes behind may overwrite what was sent, and finds what
-  /// was received. `data` lies on the device.
+  /// Enqueues the next message of flow `index` on `stream`: what comes behind may overwrite what was sent, and finds
+  /// what was received. `data` lies on the device.
   virtual pcrt_status enqueueSend(int index, const void *data, Stream stream) {
     (void)index, (void)data, (void)stream;
     return PCRT_INTERNAL;
