@@ -4,7 +4,9 @@
 Plans GPT-2 shapes under every stage of ZeRO and every form of tensor parallelism and puts the arena, as the compiler's report divides
 it, beside the published formulas. TABLE is the committed table; it fails where that is not what comes out. --write makes it anew.
 """
-import json, subprocess, sys, tempfile
+import json, subprocess, tempfile
+
+import pages
 
 
 class Compiler:
@@ -101,11 +103,4 @@ are whole on every rank, and values of one layer at work.
 
 
 if __name__ == "__main__":
-    text = page(sys.argv[1])
-    if "--write" in sys.argv:
-        open(sys.argv[2], "w").write(text)
-    same = open(sys.argv[2]).read() == text
-    if not same:
-        print("FAIL  the committed table differs; --write makes it anew")
-    print(f"{int(same)} passed, {int(not same)} failed")
-    sys.exit(not same)
+    pages.main(page)
