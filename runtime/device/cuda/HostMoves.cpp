@@ -69,31 +69,26 @@ void HostMoves::openFlows(const std::vector<DeviceFlow> &) {
   });
 }
 
+template <auto transfer> void HostMoves::carryOut(void *argument) {
+  auto *letter = static_cast<Letter *>(argument);
+  HostMoves &owner = *letter->owner;
+  if (owner.status == PCRT_OK)
+    owner.status = (owner.comm.*transfer)(letter->flow, letter->memory);
+}
+
 pcrt_status HostMoves::enqueueSend(int index, const void *data, Stream stream) {
   const Driver &driver = session.driver;
   Letter &letter = letters[index];
-  auto carryOut = [](void *argument) {
-    auto *letter = static_cast<Letter *>(argument);
-    HostMoves &owner = *letter->owner;
-    if (owner.status == PCRT_OK)
-      owner.status = owner.comm.send(letter->flow, letter->memory);
-  };
   Result result = driver.memcpyToHost(letter.memory, addressOf(data), size_t(comm.openedFlows()[index].bytes), stream);
   if (result == Success)
-    result = driver.launchHostFunction(stream, carryOut, &letter);
+    result = driver.launchHostFunction(stream, carryOut<&Comm::send>, &letter);
   return check(result);
 }
 
 pcrt_status HostMoves::enqueueReceive(int index, void *data, Stream stream) {
   const Driver &driver = session.driver;
   Letter &letter = letters[index];
-  auto carryOut = [](void *argument) {
-    auto *letter = static_cast<Letter *>(argument);
-    HostMoves &owner = *letter->owner;
-    if (owner.status == PCRT_OK)
-      owner.status = owner.comm.receive(letter->flow, letter->memory);
-  };
-  Result result = driver.launchHostFunction(stream, carryOut, &letter);
+  Result result = driver.launchHostFunction(stream, carryOut<&Comm::receive>, &letter);
   if (result == Success)
     result = driver.memcpyToDevice(addressOf(data), letter.memory, size_t(comm.openedFlows()[index].bytes), stream);
   return check(result);

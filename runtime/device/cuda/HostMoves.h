@@ -45,6 +45,8 @@ private:
     int flow;
     void *memory;
   };
+  /// A host function: sends or receives a Letter, unless something failed before.
+  template <auto transfer> static void carryOut(void *letter);
   /// The outcome of calls of the driver.
   pcrt_status check(Result result);
   Call *callOf(const pcrt_move_desc &move, const Group &group);
