@@ -1,6 +1,7 @@
 //===- Compile.cpp - From a model program to an executable ---------------------------------===//
 #include "pc/Driver/Compile.h"
 #include "ChooseRecompute.h"
+#include "Remarks.h"
 
 #include "mlir/Support/FileUtilities.h"
 #include "pc/Codegen/Codegen.h"
@@ -58,8 +59,8 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
 /// The pipeline's schedule as the plan names it.
 static StringRef scheduleOf(const Plan &plan) {
   for (StringRef tactic : plan.tactics)
-    if (Plan::isStageTactic(tactic) && tactic.contains("schedule="))
-      return tactic.split("schedule=").second.take_until([](char c) { return c == ' ' || c == '}'; });
+    if (Plan::isStageTactic(tactic))
+      return Plan::option(tactic, "schedule", "1f1b");
   return "1f1b";
 }
 
@@ -95,7 +96,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
       return PCRT_RESOURCE;
     }
   }
-  llvm::json::Array remarks = remarksOn(*value, options.plan.tactics, options.plan.microbatches);
+  llvm::json::Array remarks = remarksOn(*value, options.plan);
   for (const llvm::json::Value &remark : remarks)
     module.emitRemark() << *remark.getAsString();
   if (options.report.empty())

@@ -21,9 +21,8 @@ bool Plan::splitsEmbed() const {
   });
 }
 
-/// The option `axis` of a tactic.
-static StringRef axisOf(StringRef tactic, StringRef otherwise) {
-  StringRef text = tactic.split("axis=").second;
+StringRef Plan::option(StringRef tactic, StringRef name, StringRef otherwise) {
+  StringRef text = tactic.split((name + "=").str()).second;
   return text.empty() ? otherwise : text.take_until([](char c) { return c == ' ' || c == '}'; });
 }
 
@@ -31,7 +30,7 @@ SmallVector<std::string> Plan::shardAxes() const {
   SmallVector<std::string> axes;
   for (StringRef tactic : tactics)
     if (tactic.starts_with("pc-zero"))
-      axes.push_back(axisOf(tactic, "dp").str());
+      axes.push_back(option(tactic, "axis", "dp").str());
   return axes;
 }
 
@@ -47,7 +46,7 @@ std::string Plan::padding() const {
     ranks *= sizeOf(axis);
   for (StringRef tactic : tactics)
     if (tactic.starts_with("pc-tensor-parallel"))
-      taken *= sizeOf(axisOf(tactic, "tp"));
+      taken *= sizeOf(option(tactic, "axis", "tp"));
   if (ranks == 1 || splitsEmbed() || llvm::any_of(tactics, [](StringRef tactic) { return isStageTactic(tactic); }))
     return "";
   return "pc-pad-shards{ranks=" + std::to_string(ranks) +
@@ -290,7 +289,7 @@ std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file, pcrt_
     plan.tactics.push_back(tactic.str());
     if (tactic.starts_with("pc-tensor-parallel")) {
       // Every form splits the vocabulary over its last axis.
-      StringRef axes = axisOf(tactic, "tp");
+      StringRef axes = Plan::option(tactic, "axis", "tp");
       for (const auto &[axis, size] : plan.mesh)
         if (axis == (axes.contains(',') ? axes.rsplit(',').second : axes))
           plan.vocabularyRanks *= size;

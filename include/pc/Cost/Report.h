@@ -22,10 +22,6 @@ namespace pc {
 /// Fails, with an error on the op, if the module is not planned.
 llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::StringRef plan);
 
-/// What a user should know of a plan, a sentence or two each: today ZeRO-2 and 3 with a pipeline. `report` is
-/// buildReport's, `tactics` are passes with their options.
-llvm::json::Array remarksOn(const llvm::json::Value &report, llvm::ArrayRef<std::string> tactics, int64_t microbatches);
-
 /// What a rank of a CUDA program that moves data by NCCL holds on the device besides its arena, and no part of any
 /// figure above:
 /// * communicators: of its groups of several ranks, and one of all ranks; those of a pipeline's messages are not

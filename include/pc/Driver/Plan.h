@@ -33,6 +33,9 @@ struct Plan {
   int64_t microbatches = 1;
   int64_t vocabularyRanks = 1; ///< ranks among which a tactic splits the vocabulary
 
+  /// The value of an option of a tactic, "dp" of "pc-zero{axis=dp stage=3}", or `otherwise`.
+  static llvm::StringRef option(llvm::StringRef tactic, llvm::StringRef name, llvm::StringRef otherwise = "");
+
   /// Whether a tactic changes the step before it is placed (pc-mixed-precision, pc-recompute).
   static bool isStepTactic(llvm::StringRef tactic) {
     return tactic.starts_with("pc-mixed-precision") || tactic.starts_with("pc-recompute") ||

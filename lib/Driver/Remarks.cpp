@@ -1,0 +1,42 @@
+//===- Remarks.cpp - What a user should know of a plan ------------------------------------------===//
+#include "Remarks.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace pc;
+namespace json = llvm::json;
+
+/// Bytes that the fullest rank sends over `axis` in a step.
+static int64_t sentOver(const json::Object &report, llvm::StringRef axis) {
+  int64_t most = 0;
+  for (const json::Value &rank : *report.getArray("per_rank")) {
+    int64_t sent = 0;
+    for (const json::Value &row : *rank.getAsObject()->getArray("traffic"))
+      if (row.getAsObject()->getString("axis") == axis)
+        sent += *row.getAsObject()->getInteger("wire_bytes");
+    most = std::max(most, sent);
+  }
+  return most;
+}
+
+json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
+  json::Array remarks;
+  bool pipeline = llvm::any_of(plan.tactics, [](llvm::StringRef tactic) { return Plan::isStageTactic(tactic); });
+  for (llvm::StringRef tactic : plan.tactics) {
+    if (!pipeline || plan.microbatches < 2 || !tactic.starts_with("pc-zero"))
+      continue;
+    llvm::StringRef stage = Plan::option(tactic, "stage"), axis = Plan::option(tactic, "axis");
+    if (stage != "2" && stage != "3")
+      continue;
+    std::string what = stage == "3" ? "gathers a stage's parameters for every pass of every microbatch and scatters "
+                                      "its gradients after each"
+                                    : "scatters a stage's gradients after every microbatch";
+    remarks.push_back(llvm::formatv("ZeRO-{0} with a pipeline {1}: {2} microbatches send {3} bytes a step over '{4}' "
+                                    "from a rank. Stage 1 sends gradients and parameters once a step; it is the usual "
+                                    "choice where its memory fits.",
+                                    stage, what, plan.microbatches, sentOver(*report.getAsObject(), axis), axis)
+                          .str());
+  }
+  return remarks;
+}
