@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: bench/windows.sh [NAME] [--rounds N] [--steps N] [--only PART]
 # GPT-2 124M (batch 4, T 256) with tensor and sequence parallelism over 2 ranks, its moves whole or as windows (--window=tp), and with 2D
-# tensor parallelism over 4 ranks (a core has two then), plain or with windows over rows or columns; f32 and bf16, alternating rounds in one run.
-# --only: plans whose name holds PART. Prints a table, writes bench/results/NAME.json.
+# tensor parallelism over 4 ranks (a core has two then), plain or with windows over rows, columns or both; f32 and bf16, alternating rounds in one run.
+# --only: plans whose name holds PART ("2d-"). Prints a table, writes bench/results/NAME.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=windows
@@ -32,8 +32,8 @@ plans=$(
     echo "tp-plain-$precision 2 --precision=$precision --mesh tp=2 --sequence-parallel"
     echo "tp-window-$precision 2 --precision=$precision --mesh tp=2 --sequence-parallel --window=tp"
   done
-  for window in plain row col; do
-    echo "2d-$window-f32 4 --mesh row=2,col=2 --tensor-parallel=2d $([[ $window == plain ]] || echo --window=$window)"
+  for window in plain row col row,col; do
+    echo "2d-${window/,/+}-f32 4 --mesh row=2,col=2 --tensor-parallel=2d $([[ $window == plain ]] || echo --window=$window)"
   done
 )
 plans=$(grep -e "^[^ ]*$only" <<<"$plans")

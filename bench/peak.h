@@ -1,0 +1,35 @@
+// What the programs that measure a peak share: how long work takes on one thread and on all of them, and the line of
+// JSON.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+/// The best rate of five runs on `threads` threads, GF/s. Each makes a `Work` of its own, which is not timed, and calls
+/// its run(), which does Work::flops; the slowest thread counts.
+template <typename Work> double peakRate(int threads) {
+  double best = 0;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    std::vector<double> seconds(threads);
+    std::vector<std::thread> team;
+    for (int t = 0; t < threads; ++t)
+      team.emplace_back([&seconds, t] {
+        Work work;
+        auto start = std::chrono::steady_clock::now();
+        work.run();
+        seconds[t] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      });
+    for (std::thread &thread : team)
+      thread.join();
+    best = std::max(best, Work::flops * threads / *std::max_element(seconds.begin(), seconds.end()) / 1e9);
+  }
+  return best;
+}
+
+template <typename Work> void printPeak() {
+  int threads = int(std::thread::hardware_concurrency());
+  double one = peakRate<Work>(1), all = peakRate<Work>(threads);
+  printf("{\"threads\": %d, \"one_thread_gflops\": %.1f, \"all_threads_gflops\": %.1f}\n", threads, one, all);
+}
