@@ -60,7 +60,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
   }
 
   std::string nearestDivisors(int64_t batch) {
-    int64_t below = microbatches, above = microbatches;
+    int64_t below = std::min<int64_t>(microbatches, batch), above = microbatches;
     while (below > 1 && batch % below)
       --below;
     while (above < batch && batch % above)

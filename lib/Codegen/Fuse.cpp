@@ -142,6 +142,49 @@ void fuseGradients(Block &block) {
     }
 }
 
+/// Whether no task of a pipeline's schedule begins between two ops of a block.
+bool inOneTask(Operation *first, Operation *last) {
+  for (Operation *op = first; op != last; op = op->getNextNode())
+    if (isa<TaskOp>(op))
+      return false;
+  return true;
+}
+
+/// The gradient of an embedding that is added to another value (the gradient of a tied head, those of earlier
+/// microbatches) is added row by row and needs no table of its own.
+void fuseTableSums(Block &block) {
+  auto isF32 = [](Value v) { return getElementTypeOrSelf(v.getType()).isF32(); };
+  for (AddOp sum : llvm::to_vector(block.getOps<AddOp>()))
+    for (Value addend : sum->getOperands()) {
+      auto gradient = addend.getDefiningOp<EmbeddingGradOp>();
+      if (!gradient || !addend.hasOneUse() || gradient->getBlock() != &block ||
+          !llvm::all_of(sum->getOperands(), isF32) || !isF32(sum))
+        continue;
+      if (!inOneTask(gradient, sum))
+        continue;
+      makeFusion({gradient, sum}, sum);
+      break;
+    }
+}
+
+/// Sums of products, of a window's steps for example: the later one adds to what the earlier one made and nothing else
+/// reads, and does not exist by itself.
+void fuseSums(Block &block, bool cuda) {
+  for (AddOp sum : llvm::to_vector(block.getOps<AddOp>())) {
+    std::optional<SummedGemm> summed = asSummedGemm(sum);
+    Operation *before = summed ? summed->base.getDefiningOp() : nullptr;
+    if (!before || !summed->base.hasOneUse() || before->getBlock() != &block || summed->product->getBlock() != &block ||
+        !before->isBeforeInBlock(summed->product))
+      continue;
+    auto einsum = dyn_cast<EinsumOp>(before);
+    auto fusion = dyn_cast<FusionOp>(before);
+    if (!(einsum && asGemm(einsum)) && !(fusion && asFusedProduct(fusion, cuda)))
+      continue;
+    if (inOneTask(summed->product, sum))
+      makeFusion({summed->product, sum}, summed->product);
+  }
+}
+
 /// A growing group of row ops and the position (op number in the block) where it will stand.
 struct Group {
   SmallVector<Operation *> ops;
@@ -285,6 +328,8 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
       fuseBiases(*block, target == "cuda");
       if (target == "cuda")
         fuseGradients(*block);
+      fuseTableSums(*block);
+      fuseSums(*block, target == "cuda");
       RowFuser(*block).run();
     }
   }

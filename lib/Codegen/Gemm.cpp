@@ -137,6 +137,23 @@ std::optional<BiasedGemm> pc::asBiasedGemm(AddOp sum) {
   return BiasedGemm{product, broadcast};
 }
 
+std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
+  Value base = sum.getA(), last = sum.getB();
+  auto productOf = [](Value value) {
+    auto product = value.getDefiningOp<EinsumOp>();
+    std::optional<Gemm> gemm = product && value.hasOneUse() ? asGemm(product) : std::nullopt;
+    return gemm && gemm->m > 1 && gemm->n > 1 ? product : EinsumOp();
+  };
+  EinsumOp product = productOf(last), other = productOf(base);
+  if (!product || (other && other->getBlock() == product->getBlock() && product->isBeforeInBlock(other))) {
+    std::swap(base, last);
+    std::swap(product, other);
+  }
+  if (!product || base == last || !elementOf(base).isF32() || !elementOf(last).isF32() || !elementOf(sum).isF32())
+    return std::nullopt;
+  return SummedGemm{product, base};
+}
+
 /// cuBLASLt reads and writes the auxiliary matrix in rows of whole vectors.
 static bool takesAux(const Gemm &gemm) { return gemm.batch == 1 && gemm.n % 8 == 0 && gemm.cM == gemm.n; }
 
@@ -219,6 +236,13 @@ std::optional<FusedProduct> pc::asFusedProduct(FusionOp fusion, bool cuda) {
   if (auto sum = dyn_cast_or_null<AddOp>(last); sum && ops == 3 && results == 1)
     if (std::optional<BiasedGemm> biased = asBiasedGemm(sum); biased && takesBias(*biased, cuda))
       return make(biased->product, PCRT_EPILOGUE_BIAS, sum, biasOf(sum), {}, nullptr);
+  if (auto sum = dyn_cast_or_null<AddOp>(last); sum && ops == 2 && results == 1)
+    if (std::optional<SummedGemm> summed = asSummedGemm(sum)) {
+      FusedProduct fused = make(summed->product, PCRT_EPILOGUE_NONE, sum, {}, {}, nullptr);
+      fused.sum = sum;
+      fused.base = outside(summed->base);
+      return fused;
+    }
   if (!cuda)
     return std::nullopt;
   if (auto gelu = dyn_cast_or_null<ActivationOp>(last); gelu && ops == 4 && results == 2)

@@ -27,6 +27,14 @@ std::optional<BiasedGemm> asBiasedGemm(AddOp sum);
 /// Whether the library adds a bias of this type: f32 on CPUs, the result's on CUDA devices.
 bool takesBias(BiasedGemm biased, bool cuda);
 
+/// A sum of a product and `base`, f32 both, as the product itself can make it in the bytes of `base`. Of two products the
+/// later one adds.
+struct SummedGemm {
+  EinsumOp product;
+  mlir::Value base;
+};
+std::optional<SummedGemm> asSummedGemm(AddOp sum);
+
 /// cuBLASLt's further epilogues. Each finds the product that `op` can join, or null.
 ///
 /// gelu_tanh of a biased product: the sum, which the backward pass reads, is stored, too.
@@ -42,6 +50,8 @@ struct FusedProduct {
   int32_t epilogue; ///< pcrt_epilogue
   mlir::Value a, b, c, bias, aux;
   mlir::Operation *rest = nullptr; ///< What is left of it where the library has no such epilogue; null for a bias.
+  AddOp sum = nullptr;             ///< It adds to `base`, in place where both have one home.
+  mlir::Value base = nullptr;
 };
 std::optional<FusedProduct> asFusedProduct(FusionOp fusion, bool cuda);
 

@@ -124,10 +124,12 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
       (d < dim ? outer : d == dim ? extent : inner) *= whole.getDimSize(d);
   }
   std::string name = moveName(kind).str() + " " + sourceName(op);
+  SmallVector<StringAttr> with = op.getMoveWith();
   moveTable.push_back({Field::string(name), Field::i32(static_cast<int>(kind)), Field::i32(groupOf(op.getMoveAxes())),
                        Field::i32(dtypeOf(in)), Field::i32(reduction), Field::i64(outer), Field::i64(extent),
                        Field::i64(inner), Field::i64(middle), Field::i64(extent2),
-                       Field::string(stepPhaseName(stepPhase(op))), Field::i32(op.getMoveShift())});
+                       Field::string(stepPhaseName(stepPhase(op))), Field::i32(op.getMoveShift()),
+                       Field::i32(with.empty() ? 0 : 1 + groupOf(with))});
   return moveTable.size() - 1;
 }
 

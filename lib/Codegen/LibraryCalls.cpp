@@ -118,8 +118,9 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
                          Field::i32(rest)});
     return gemmTable.size() - 1;
   };
-  AddOp added = p.epilogue == PCRT_EPILOGUE_NONE ? sumOfProduct(p.c) : AddOp();
-  int64_t first = entry(added != nullptr), later = -1;
+  AddOp added = p.epilogue == PCRT_EPILOGUE_NONE && !p.sum ? sumOfProduct(p.c) : AddOp();
+  bool inPlace = p.sum && homeOf(p.base) == homeOf(p.c), accumulates = added || inPlace;
+  int64_t first = entry(accumulates), later = -1;
   Address to = addressOf(added ? added.getResult() : p.c);
   if (OpOperand *sum = summedByProduct(p.c)) {
     to = {homeOf(current.getResult(sum->getOperandNumber())), 0};
@@ -136,10 +137,16 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
       inputs.push_back(p.bias);
     if (p.epilogue == PCRT_EPILOGUE_GELU_GRAD)
       inputs.push_back(p.aux);
-    all.cases->addProduct("einsum " + sourceName(p.product), first, inputs,
+    all.cases->addProduct("einsum " + sourceName(p.product), accumulates ? entry(false) : first, inputs,
                           {offsetOf(p.a), offsetOf(p.b), offsetOf(p.c), offsetOf(p.bias), offsetOf(p.aux)}, offsetOf);
   }
   host.gemm(first, addressOf(p.a), addressOf(p.b), to, ifThere(p.bias), ifThere(p.aux), later);
+  if (!p.sum || inPlace)
+    return success();
+  FailureOr<const KernelSet::Info *> info = kernels.get(p.sum, 0);
+  if (failed(info))
+    return failure();
+  host.launch(addKernel("add " + sourceName(p.sum), **info), {addressOf(p.base), to, to});
   return success();
 }
 

@@ -1,4 +1,5 @@
 //===- Object.cpp - LLVM dialect -> object file ----------------------------------------------===//
+#include "LlvmPasses.h"
 #include "Lower.h"
 #include "pc/Codegen/Codegen.h"
 
@@ -6,12 +7,9 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/LegacyPassManager.h"
-#include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
@@ -54,17 +52,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t
       function.addFnAttr(llvm::Attribute::NoInline);
     }
   }
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graph;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(graph);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, graph, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+  pc::runLlvmPasses(module, &machine, llvm::OptimizationLevel::O3);
 }
 
 LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, StringRef path) {

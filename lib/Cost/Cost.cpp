@@ -2,6 +2,11 @@
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Liveness.h"
 
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+#include <map>
+#include <set>
+
 using namespace mlir;
 using namespace pc;
 
@@ -60,7 +65,8 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   case MoveKind::Gather:
     return {result, (isRoot ? n - 1 : 1) * result / n};
   case MoveKind::Permute:
-    return {n * operand, operand};
+    // Of the n exchanges of a window one is with the rank itself, another one on every rank; here it is the first.
+    return {n * operand, move.getMoveShift() ? operand : 0};
   case MoveKind::Slice:
   case MoveKind::Mask:
   case MoveKind::Pad:
@@ -70,10 +76,123 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   return {};
 }
 
-double pc::secondsOf(Operation *op, const Machine &machine) {
-  double device = std::max(flopsOf(op) / machine.flops, bytesOf(op) / machine.memoryBandwidth);
+/// Ranks with numbers base + offsets, for all bases that are `residues` modulo the ranks of a node.
+static Way wayOf(ArrayRef<int64_t> offsets, const std::set<int64_t> &residues, int64_t nodeRanks) {
+  Way way;
+  way.fewest = static_cast<int64_t>(offsets.size());
+  for (int64_t base : residues) {
+    std::map<int64_t, int64_t> members; // by node
+    for (int64_t offset : offsets)
+      ++members[(base + offset) / nodeRanks];
+    way.inNode &= members.size() == 1;
+    for (auto [node, count] : members)
+      way.fewest = std::min(way.fewest, count);
+  }
+  return way;
+}
+
+/// The ranks on a node of `mesh`; 0: all.
+static int64_t nodeRanksOf(MeshAttr mesh, const MachineModel &machine) {
+  return mesh && mesh.numRanks() > machine.nodeRanks ? machine.nodeRanks : 0;
+}
+
+/// Distances between ranks that differ by one on an axis.
+static SmallVector<int64_t> stridesOf(MeshAttr mesh) {
+  SmallVector<int64_t> strides(mesh.getSizes().size(), 1);
+  for (size_t axis = strides.size() - 1; axis > 0; --axis)
+    strides[axis - 1] = strides[axis] * mesh.getSizes()[axis];
+  return strides;
+}
+
+/// What is left modulo `modulus` of the ranks whose coordinates on `axes` are 0.
+static std::set<int64_t> basesOf(MeshAttr mesh, ArrayRef<StringAttr> axes, int64_t modulus) {
+  std::set<int64_t> bases{0};
+  for (auto [name, size, stride] : llvm::zip_equal(mesh.getNames(), mesh.getSizes(), stridesOf(mesh))) {
+    if (llvm::is_contained(axes, name))
+      continue;
+    std::set<int64_t> more;
+    for (int64_t base : bases)
+      for (int64_t i = 0; i < std::min(size, modulus); ++i)
+        more.insert((base + i * stride) % modulus);
+    bases = std::move(more);
+  }
+  return bases;
+}
+
+Way Way::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const MachineModel &machine) {
+  int64_t nodeRanks = nodeRanksOf(mesh, machine);
+  if (!nodeRanks)
+    return {true, mesh ? mesh.size(axes) : 1};
+  SmallVector<int64_t> strides = stridesOf(mesh), offsets{0};
+  for (StringAttr axis : axes) {
+    SmallVector<int64_t> more;
+    for (int64_t offset : offsets)
+      for (int64_t i = 0; i < mesh.size(axis); ++i)
+        more.push_back(offset + i * strides[mesh.index(axis)]);
+    offsets = std::move(more);
+  }
+  return wayOf(offsets, basesOf(mesh, axes, nodeRanks), nodeRanks);
+}
+
+Way Way::between(MeshAttr mesh, StringAttr axis, int64_t from, int64_t to, const MachineModel &machine) {
+  int64_t nodeRanks = nodeRanksOf(mesh, machine);
+  if (!nodeRanks)
+    return {true, 2};
+  int64_t stride = stridesOf(mesh)[mesh.index(axis)];
+  return wayOf({from * stride, to * stride}, basesOf(mesh, axis, nodeRanks), nodeRanks);
+}
+
+double pc::messageSeconds(double bytes, const Way &way, const MachineModel &machine) {
+  const Link &link = way.inNode ? machine.node : machine.network;
+  return machine.moveSeconds + link.latency + bytes / (link.bandwidth * machine.linkShare);
+}
+
+/// In a tree of n ranks; all_reduce goes up and down.
+static double hops(MoveKind kind, int64_t n) {
+  return (kind == MoveKind::AllReduce ? 2 : 1) * static_cast<double>(llvm::Log2_64_Ceil(static_cast<uint64_t>(n)));
+}
+
+double pc::moveSeconds(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<StringAttr> axes,
+                       const MachineModel &machine) {
+  if (!mesh)
+    return machine.moveSeconds;
+  Way way = Way::ofGroups(mesh, axes, machine);
+  double bandwidth = machine.node.bandwidth;
+  // Rings enter and leave a node by as many adapters as they have members there. What goes from rank to rank has its
+  // own one.
+  bool rings = kind == MoveKind::AllReduce || kind == MoveKind::AllGather || kind == MoveKind::ReduceScatter;
+  if (!way.inNode)
+    bandwidth = std::min(bandwidth, static_cast<double>(rings ? way.fewest : 1) * machine.network.bandwidth);
+  return machine.moveSeconds + hops(kind, mesh.size(axes)) * (way.inNode ? machine.node : machine.network).latency +
+         wire / (bandwidth * machine.linkShare);
+}
+
+/// Seconds of the products in `op`, at the rate of what they read.
+static double productSeconds(Operation *op, const MachineModel &machine) {
+  double sum = 0;
+  if (auto fusion = dyn_cast<FusionOp>(op))
+    for (Operation &inner : fusion.getBody().front())
+      sum += productSeconds(&inner, machine);
+  else if (double flops = flopsOf(op)) {
+    double rate = getElementTypeOrSelf(op->getOperand(0)).isBF16() ? machine.bf16Flops : machine.f32Flops;
+    auto attention = dyn_cast<AttentionOp>(op);
+    auto gradient = dyn_cast<AttentionGradOp>(op);
+    // Half of a causal one is masked, and left out by kernels.
+    if ((attention && attention.getCausal()) || (gradient && gradient.getCausal()))
+      flops /= 2;
+    sum = flops / (rate * (attention || gradient ? machine.attentionShare : machine.productShare));
+  }
+  return sum;
+}
+
+double pc::secondsOf(Operation *op, const MachineModel &machine) {
+  double bytes = static_cast<double>(bytesOf(op));
+  double device = machine.opSeconds +
+                  std::max(productSeconds(op, machine), bytes / (machine.memoryBandwidth * machine.memoryShare));
   auto move = dyn_cast<MoveOpInterface>(op);
   if (!move || !hasTraffic(move.getMoveKind()))
     return device;
-  return std::max(device, machine.linkLatency + trafficOf(move, meshOf(op)).wire / machine.linkBandwidth);
+  MeshAttr mesh = meshOf(op);
+  double wire = static_cast<double>(trafficOf(move, mesh).wire);
+  return std::max(device, moveSeconds(move.getMoveKind(), wire, mesh, move.getMoveAxes(), machine));
 }

@@ -1,4 +1,4 @@
-//===- Simulate.cpp - A pipeline's step in time, before anything runs ------------------------===//
+//===- Simulate.cpp - A step in time, before anything runs -----------------------------------===//
 // Every stage's program becomes a list of steps with their seconds; the stages run in turns, each until it needs what
 // another has not done yet.
 //===-----------------------------------------------------------------------------===//
@@ -145,9 +145,11 @@ void Stage::close() {
 
 class Simulation {
 public:
-  Simulation(ModuleOp planned, const Machine &machine) : planned(planned), machine(machine) {}
+  Simulation(ModuleOp planned, const MachineModel &machine) : planned(planned), machine(machine) {}
 
   LogicalResult run();
+  double stepSeconds() const;
+  /// Of stages.
   json::Object report(StringRef schedule);
 
 private:
@@ -162,15 +164,20 @@ private:
   }
   void readMemory(Block &body, Stage &stage);
   bool isOverStages(Operation *op);
-  double hop(int64_t bytes) const { return machine.linkLatency + static_cast<double>(bytes) / machine.linkBandwidth; }
+  /// Seconds of a message between two stages.
+  double hop(int64_t from, int64_t to, Value message) const {
+    return messageSeconds(static_cast<double>(byteSize(message.getType())), Way::between(mesh, axis, from, to, machine),
+                          machine);
+  }
   bool advance(int number);
   json::Object describe(int number, double end);
   json::Value theory(StringRef schedule);
   json::Array events();
 
   ModuleOp planned;
-  Machine machine;
-  StringAttr axis;
+  MachineModel machine;
+  StringAttr axis; ///< Of stages; null: there are none.
+  MeshAttr mesh;
   std::vector<Stage> stages;
   std::map<FlowKey, Flow> flows;
   std::vector<Meeting> meetings;
@@ -194,11 +201,12 @@ bool Simulation::isOverStages(Operation *op) {
 LogicalResult Simulation::read(ModuleOp program) {
   SmallVector<func::FuncOp> steps = stepsOf(program);
   if (steps.size() != 1 || !steps[0].getBody().hasOneBlock())
-    return program.emitError() << "a timeline needs the planned program of a stage: one function of one block";
+    return program.emitError() << "a timeline needs a planned program: one function of one block";
   Block &body = steps[0].getBody().front();
   Stage &stage = stages.emplace_back();
   readBlock(body, static_cast<int64_t>(stages.size()) - 1, stage.steps, stage.starts);
-  readMemory(body, stage);
+  if (axis)
+    readMemory(body, stage);
   return success();
 }
 
@@ -206,15 +214,20 @@ LogicalResult Simulation::read(ModuleOp program) {
 void Simulation::readBlock(Block &body, int64_t self, std::vector<Step> &steps, int &numStarts) {
   std::map<Operation *, int> starts;
   for (Operation &op : body) {
-    if (auto call = dyn_cast<CallOp>(op)) { // the same steps each time
-      auto [it, first] = called.try_emplace(functions.of(call).body);
+    auto call = dyn_cast<CallOp>(op);
+    auto accumulate = dyn_cast<AccumulateOp>(op);
+    if (call || accumulate) { // the same steps each time
+      Block *inner = call ? functions.of(call).body : &accumulate.getBody().front();
+      auto [it, first] = called.try_emplace(inner);
       if (first)
-        readBlock(*functions.of(call).body, self, it->second.steps, it->second.starts);
-      for (Step step : it->second.steps) {
-        step.started += numStarts;
-        append(steps, step);
+        readBlock(*inner, self, it->second.steps, it->second.starts);
+      for (int64_t i = 0, times = accumulate ? accumulate.getMicrobatches() : 1; i < times; ++i) {
+        for (Step step : it->second.steps) {
+          step.started += numStarts;
+          append(steps, step);
+        }
+        numStarts += it->second.starts;
       }
-      numStarts += it->second.starts;
       continue;
     }
     Step step;
@@ -227,13 +240,13 @@ void Simulation::readBlock(Block &body, int64_t self, std::vector<Step> &steps, 
       microbatches = std::max<int64_t>(microbatches, task.getMicrobatch().value_or(0) + 1);
     } else if (auto send = dyn_cast<SendOp>(op)) {
       step.type = Step::Send;
-      step.seconds = hop(byteSize(send.getX().getType()));
+      step.seconds = hop(self, send.getStage(), send.getX());
       step.flow = {self, send.getStage(), send.getFlow()};
       step.slots = send.getSlots();
       slots = std::max(slots, step.slots);
     } else if (auto receive = dyn_cast<ReceiveOp>(op)) {
       step.type = Step::Receive;
-      step.seconds = hop(byteSize(receive.getValue().getType()));
+      step.seconds = hop(receive.getStage(), self, receive.getValue());
       step.flow = {receive.getStage(), self, receive.getFlow()};
     } else if (auto start = dyn_cast<StartOp>(op)) {
       step.type = isOverStages(&op) ? Step::StageStart : Step::Start;
@@ -371,11 +384,11 @@ bool Simulation::advance(int number) {
 
 LogicalResult Simulation::run() {
   axis = stageAxisOf(planned);
-  if (!axis)
-    return planned.emitError() << "a timeline needs the programs of stages (pc-pipeline-parallel)";
-  for (ModuleOp program : programsOf(planned))
+  for (ModuleOp program : programsOf(planned)) {
+    mesh = meshOf(program);
     if (failed(read(program)))
       return failure();
+  }
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t s = 0; s < stages.size(); ++s)
@@ -485,8 +498,15 @@ json::Array Simulation::events() {
   return events;
 }
 
+double Simulation::stepSeconds() const {
+  double end = 0;
+  for (const Stage &stage : stages)
+    end = std::max(end, stage.clock);
+  return end;
+}
+
 json::Object Simulation::report(StringRef schedule) {
-  double end = 0, cost = 0, ideal = 0;
+  double end = stepSeconds(), cost = 0, ideal = 0;
   for (const Stage &stage : stages) {
     double first = -1, last = 0, busy = 0;
     for (const Span &span : stage.spans)
@@ -495,7 +515,6 @@ json::Object Simulation::report(StringRef schedule) {
         last = std::max(last, span.end);
         busy += span.end - span.start;
       }
-    end = std::max(end, stage.clock);
     cost = std::max(cost, last - first);
     ideal = std::max(ideal, busy);
   }
@@ -507,10 +526,7 @@ json::Object Simulation::report(StringRef schedule) {
                       {"chunks", chunks},
                       {"microbatches", microbatches},
                       {"slots", slots},
-                      {"machine", json::Object{{"flops", machine.flops},
-                                               {"memory_bandwidth", machine.memoryBandwidth},
-                                               {"link_bandwidth", machine.linkBandwidth},
-                                               {"link_latency", machine.linkLatency}}},
+                      {"machine", machine.name},
                       {"step_seconds", end},
                       {"cost_seconds", cost},
                       {"ideal_seconds", ideal},
@@ -523,9 +539,12 @@ json::Object Simulation::report(StringRef schedule) {
 
 } // namespace
 
-FailureOr<json::Object> pc::simulatePipeline(ModuleOp planned, StringRef schedule, const Machine &machine) {
+FailureOr<Prediction> pc::predictStep(ModuleOp planned, StringRef schedule, const MachineModel &machine) {
   Simulation simulation(planned, machine);
   if (failed(simulation.run()))
     return failure();
-  return simulation.report(schedule);
+  Prediction prediction{simulation.stepSeconds(), std::nullopt};
+  if (stageAxisOf(planned))
+    prediction.pipeline = simulation.report(schedule);
+  return prediction;
 }

@@ -17,7 +17,7 @@ using namespace pc;
 
 namespace {
 
-constexpr StringRef tacticName = "pc-recompute{mode=auto}";
+bool isAuto(const Tactic &tactic) { return tactic.text() == "pc-recompute{mode=auto}"; }
 
 enum Level { Keep, Selective, Full };
 
@@ -50,7 +50,7 @@ public:
   }
 
   /// Sets `tactics` to those of the choice.
-  pcrt_status run(SmallVector<std::string> &tactics) {
+  pcrt_status run(SmallVector<Tactic> &tactics) {
     if (pcrt_status status = countLayers())
       return status;
     levels.assign(numLayers, Keep);
@@ -71,10 +71,10 @@ private:
   }
 
   /// The plan's tactics for `levels`.
-  SmallVector<std::string> withTactics() const {
-    SmallVector<std::string> tactics;
-    for (const std::string &tactic : options.plan.tactics) {
-      if (tactic == tacticName) {
+  SmallVector<Tactic> withTactics() const {
+    SmallVector<Tactic> tactics;
+    for (const Tactic &tactic : options.plan.tactics) {
+      if (isAuto(tactic)) {
         for (Level level : {Selective, Full}) {
           SmallVector<int> numbers;
           for (int layer = 0; layer < numLayers; ++layer)
@@ -85,11 +85,10 @@ private:
                 (level == Full ? "pc-recompute{mode=full layers=" : "pc-recompute{mode=selective layers=") +
                 rangesOf(numbers) + "}");
         }
+      } else if (tactic.cutsStages() && !cut.empty() && tactic.option("stages", "cost") == "cost") {
+        tactics.push_back(tactic.with("stages", cut));
       } else {
         tactics.push_back(tactic);
-        size_t at = tactic.find("stages=cost");
-        if (Plan::isStageTactic(tactic) && !cut.empty() && at != std::string::npos)
-          tactics.back().replace(at, StringRef("stages=cost").size(), "stages=" + cut);
       }
     }
     return tactics;
@@ -117,7 +116,7 @@ private:
   pcrt_status countLayers() {
     OwningOpRef<ModuleOp> module(model.clone());
     CompileOptions step = options;
-    llvm::erase(step.plan.tactics, tacticName);
+    llvm::erase_if(step.plan.tactics, isAuto);
     for (Phase phase : {Phase::Model, Phase::Step})
       if (pcrt_status status = runPhase(*module, phase, step))
         return status;
@@ -130,7 +129,7 @@ private:
 
   /// Compiles with `levels`, once for each choice.
   pcrt_status tryLevels(Trial &trial) {
-    SmallVector<std::string> tactics = withTactics();
+    SmallVector<Tactic> tactics = withTactics();
     auto [known, isNew] = trials.try_emplace({tactics.begin(), tactics.end()});
     if (!isNew) {
       trial = known->second;
@@ -302,16 +301,16 @@ private:
   ModuleOp model;
   CompileOptions options;
   int numLayers = 0;
-  std::map<std::string, int> numberOf;              ///< of layers
-  std::vector<Level> levels;                        ///< by layer
-  std::string cut;                                  ///< what takes the place of `stages=cost`; empty: nothing
-  std::map<std::vector<std::string>, Trial> trials; ///< by tactics
+  std::map<std::string, int> numberOf;         ///< of layers
+  std::vector<Level> levels;                   ///< by layer
+  std::string cut;                             ///< what takes the place of `stages=cost`; empty: nothing
+  std::map<std::vector<Tactic>, Trial> trials; ///< by tactics
 };
 
 } // namespace
 
 pcrt_status pc::chooseRecompute(ModuleOp model, CompileOptions &options) {
-  if (!llvm::is_contained(options.plan.tactics, tacticName))
+  if (llvm::none_of(options.plan.tactics, isAuto))
     return PCRT_OK;
   if (options.memoryLimit <= 0) {
     model.emitError() << "--recompute=auto recomputes as little as a limit allows; add --memory-limit";

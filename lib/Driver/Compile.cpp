@@ -9,6 +9,7 @@
 #include "pc/Cost/Simulate.h"
 #include "pc/IR/Stages.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
@@ -58,10 +59,7 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
 
 /// The pipeline's schedule as the plan names it.
 static StringRef scheduleOf(const Plan &plan) {
-  for (StringRef tactic : plan.tactics)
-    if (Plan::isStageTactic(tactic))
-      return Plan::option(tactic, "schedule", "1f1b");
-  return "1f1b";
+  return plan.pipeline() ? plan.pipeline()->option("schedule", "1f1b") : "1f1b";
 }
 
 /// What ZeRO could not split: of every axis, the parameters whose optimizer state is whole on it.
@@ -78,6 +76,32 @@ static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
     });
   }
   return entries;
+}
+
+/// Adds to the report how long a step takes on the machine.
+static pcrt_status predict(ModuleOp module, const CompileOptions &options, llvm::json::Object &report) {
+  std::string error;
+  std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
+  if (!machine) {
+    module.emitError() << error;
+    return PCRT_USAGE;
+  }
+  FailureOr<Prediction> prediction = predictStep(module, scheduleOf(options.plan), *machine);
+  if (failed(prediction))
+    return PCRT_INTERNAL;
+  MeshAttr mesh = meshOf(programsOf(module).front());
+  double ranks = mesh ? static_cast<double>(mesh.numRanks()) : 1, seconds = prediction->stepSeconds;
+  double rate = seconds > 0 ? report.getNumber("flops_per_step").value_or(0) / ranks / seconds : 0;
+  if (options.tellPrediction) {
+    std::string text;
+    llvm::raw_string_ostream(text) << llvm::format("a step takes %.3g s, %.3g Tflop/s a rank", seconds, rate / 1e12);
+    module.emitRemark() << "predicted, not measured: on " << machine->name << " (" << machine->device << ") " << text;
+  }
+  report["predicted"] =
+      llvm::json::Object{{"machine", machine->json()}, {"step_seconds", seconds}, {"flops_per_second_per_rank", rate}};
+  if (prediction->pipeline)
+    report["pipeline"] = std::move(*prediction->pipeline);
+  return PCRT_OK;
 }
 
 /// What the plan costs, and whether that is allowed.
@@ -99,18 +123,16 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
   llvm::json::Array remarks = remarksOn(*value, options.plan);
   for (const llvm::json::Value &remark : remarks)
     module.emitRemark() << *remark.getAsString();
-  if (options.report.empty())
+  if (options.report.empty() && !options.tellPrediction)
     return PCRT_OK;
   if (!remarks.empty())
     (*value->getAsObject())["remarks"] = std::move(remarks);
   if (llvm::json::Array whole = wholeStates(module, options.plan); !whole.empty())
     (*value->getAsObject())["whole_states"] = std::move(whole);
-  if (stageAxisOf(module)) {
-    FailureOr<llvm::json::Object> pipeline = simulatePipeline(module, scheduleOf(options.plan), Machine::cpu());
-    if (failed(pipeline))
-      return PCRT_INTERNAL;
-    (*value->getAsObject())["pipeline"] = std::move(*pipeline);
-  }
+  if (pcrt_status status = predict(module, options, *value->getAsObject()))
+    return status;
+  if (options.report.empty())
+    return PCRT_OK;
   if (options.cuda)
     (*value->getAsObject())["beside_arena"] = besideArena(module);
   if (!StringRef(options.report).ends_with(".html"))

@@ -36,7 +36,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   case Phase::Step: {
     SmallVector<Step> steps = {
         // Before differentiation, so that the padding has a gradient (zero) like everything else.
-        {"pc-pad-vocabulary{multiple=" + std::to_string(plan.vocabularyRanks) + "}", PCRT_INFEASIBLE},
+        {"pc-pad-vocabulary{multiple=" + std::to_string(plan.vocabularyRanks()) + "}", PCRT_INFEASIBLE},
         // Backward needs no placement rules of its own because differentiation comes before placement.
         {"pc-differentiate{microbatches=" + std::to_string(plan.microbatches) +
              " optimizer=" + (options.train ? options.optimizer : "none") + "}",
@@ -46,9 +46,9 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     if (plan.splitsEmbed())
       steps.push_back({"pc-decompose-norms", PCRT_INTERNAL});
     // What is stored in bf16 depends on no placement; a placed program erased is then the step in bf16.
-    for (const std::string &tactic : plan.tactics)
-      if (Plan::isStepTactic(tactic))
-        steps.push_back({tactic, PCRT_INFEASIBLE});
+    for (const Tactic &tactic : plan.tactics)
+      if (tactic.isOfStep())
+        steps.push_back({tactic.text(), PCRT_INFEASIBLE});
     // Shards of what does not divide; behind what decides how often and in which type a parameter is read.
     if (std::string padding = plan.padding(); !padding.empty())
       steps.push_back({padding, PCRT_INTERNAL});
@@ -58,9 +58,9 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   case Phase::Placed: {
     SmallVector<Step> steps;
     steps.push_back({plan.mesh.empty() ? "pc-set-mesh" : "pc-set-mesh{mesh=" + plan.meshText() + "}", PCRT_INFEASIBLE});
-    for (const std::string &tactic : plan.tactics)
-      if (!Plan::isStepTactic(tactic) && !Plan::isStageTactic(tactic) && !Plan::isWindowTactic(tactic))
-        steps.push_back({tactic, PCRT_INFEASIBLE});
+    for (const Tactic &tactic : plan.tactics)
+      if (!tactic.isOfStep() && !tactic.cutsStages() && !tactic.isOfMoves())
+        steps.push_back({tactic.text(), PCRT_INFEASIBLE});
     // Chains of equal moves over several axes cost less as one.
     steps.push_back({"pc-fuse-moves", PCRT_INTERNAL});
     steps.push_back({"pc-verify-placed", PCRT_VERIFICATION});
@@ -68,19 +68,13 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   }
 
   case Phase::Staged: {
-    SmallVector<Step> steps;
-    for (const std::string &tactic : plan.tactics)
-      if (Plan::isStageTactic(tactic)) {
-        std::string pass = tactic;
-        if (StringRef(pass).ends_with("}")) {
-          std::string limits = " inline-ops=" + std::to_string(options.inlineOps);
-          if (options.memoryLimit > 0)
-            limits += " memory=" + std::to_string(options.memoryLimit);
-          pass.insert(pass.size() - 1, limits);
-        }
-        steps = {{pass, PCRT_INFEASIBLE}, {"pc-verify-staged", PCRT_VERIFICATION}};
-      }
-    return steps; // without one: one stage, nothing to cut
+    if (!plan.pipeline())
+      return {}; // one stage, nothing to cut
+    Tactic tactic =
+        plan.pipeline()->with("machine", options.machine).with("inline-ops", std::to_string(options.inlineOps));
+    if (options.memoryLimit > 0)
+      tactic = tactic.with("memory", std::to_string(options.memoryLimit));
+    return {{tactic.text(), PCRT_INFEASIBLE}, {"pc-verify-staged", PCRT_VERIFICATION}};
   }
 
   case Phase::Local:
@@ -90,9 +84,9 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
     // Gathers that feed attention over a split sequence, or products as the plan says; while every op still stands
     // alone.
     Step windows{"pc-window-moves", PCRT_INTERNAL};
-    for (const std::string &tactic : plan.tactics)
-      if (Plan::isWindowTactic(tactic))
-        windows = {tactic, PCRT_INFEASIBLE};
+    for (const Tactic &tactic : plan.tactics)
+      if (tactic.isOfMoves())
+        windows = {tactic.text(), PCRT_INFEASIBLE};
     return {
         windows,
         // What is fused needs no buffer, so fusion comes before memory planning.
@@ -142,6 +136,28 @@ static pcrt_status runPass(const Step &step, ModuleOp module, bool perStage, con
   return succeeded(manager.run(module)) ? PCRT_OK : step.failure;
 }
 
+/// Every axis of windows has one in some stage; one program alone is asked by the pass itself.
+static LogicalResult checkWindows(ModuleOp module, const Plan &plan) {
+  for (const Tactic &tactic : plan.tactics) {
+    SmallVector<StringRef> axes;
+    if (tactic.isOfMoves())
+      tactic.option("axes").split(axes, ',');
+    for (StringRef axis : axes) {
+      WalkResult found = module.walk([&](PermuteOp step) {
+        bool here = llvm::any_of(step.getAxes().getAsRange<StringAttr>(), [&](StringAttr name) {
+          return name == axis || name.getValue().starts_with((axis + ".").str()); // or a part of it
+        });
+        return here ? WalkResult::interrupt() : WalkResult::advance();
+      });
+      if (!found.wasInterrupted())
+        return module.emitError() << "pc-window-moves: nothing to do over axis '" << axis
+                                  << "' in any stage: no gather over it feeds a matrix product, and no product is "
+                                     "scattered over it";
+    }
+  }
+  return success();
+}
+
 pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &options) {
   // Behind `staged`, every stage's program goes its way as if it were the only one, up to its kernels, which stages
   // share.
@@ -149,6 +165,8 @@ pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &opt
   for (const Step &step : passesOf(phase, options))
     if (pcrt_status status = runPass(step, module, staged && phase != Phase::Kernels, options))
       return status;
+  if (phase == Phase::Scheduled && staged && failed(checkWindows(module, options.plan)))
+    return PCRT_INFEASIBLE;
   // What was scheduled anew must still fit together.
   if (phase == Phase::Scheduled && staged)
     if (pcrt_status status = runPass({"pc-verify-staged", PCRT_VERIFICATION}, module, false, options))

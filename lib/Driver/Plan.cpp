@@ -4,6 +4,7 @@
 #include "mlir/Parser/Parser.h"
 #include "pc/IR/PC.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace pc;
@@ -15,42 +16,53 @@ std::string Plan::meshText() const {
   return text;
 }
 
-bool Plan::splitsEmbed() const {
-  return llvm::any_of(tactics, [](StringRef tactic) {
-    return tactic.contains("form=2d") || tactic.contains("form=2.5d") || tactic.contains("form=3d");
-  });
+int64_t Plan::sizeOf(StringRef axis) const {
+  for (const auto &[name, size] : mesh)
+    if (name == axis)
+      return size;
+  return 0;
 }
 
-StringRef Plan::option(StringRef tactic, StringRef name, StringRef otherwise) {
-  StringRef text = tactic.split((name + "=").str()).second;
-  return text.empty() ? otherwise : text.take_until([](char c) { return c == ' ' || c == '}'; });
+int64_t Plan::vocabularyRanks() const {
+  int64_t ranks = 1;
+  for (const Tactic &tactic : tactics)
+    if (tactic.pass() == "pc-tensor-parallel") {
+      // Every form splits the vocabulary over its last axis.
+      StringRef axes = tactic.option("axis", "tp");
+      ranks *= std::max<int64_t>(sizeOf(axes.contains(',') ? axes.rsplit(',').second : axes), 1);
+    }
+  return ranks;
+}
+
+const Tactic *Plan::pipeline() const {
+  const Tactic *it = llvm::find_if(tactics, [](const Tactic &tactic) { return tactic.cutsStages(); });
+  return it == tactics.end() ? nullptr : it;
+}
+
+bool Plan::splitsEmbed() const {
+  return llvm::any_of(tactics, [](const Tactic &tactic) {
+    return tactic.pass() == "pc-tensor-parallel" && tactic.option("form", "1d") != "1d";
+  });
 }
 
 SmallVector<std::string> Plan::shardAxes() const {
   SmallVector<std::string> axes;
-  for (StringRef tactic : tactics)
-    if (tactic.starts_with("pc-zero"))
-      axes.push_back(option(tactic, "axis", "dp").str());
+  for (const Tactic &tactic : tactics)
+    if (tactic.pass() == "pc-zero")
+      axes.push_back(tactic.option("axis", "dp").str());
   return axes;
 }
 
 std::string Plan::padding() const {
-  int64_t ranks = 1, taken = 1;
-  auto sizeOf = [&](StringRef axis) {
-    for (const auto &[name, size] : mesh)
-      if (name == axis)
-        return size;
-    return int64_t(1);
-  };
+  int64_t ranks = 1, taken = vocabularyRanks(); // of one axis: no form but 1d comes here
   for (StringRef axis : shardAxes())
-    ranks *= sizeOf(axis);
-  for (StringRef tactic : tactics)
-    if (tactic.starts_with("pc-tensor-parallel"))
-      taken *= sizeOf(option(tactic, "axis", "tp"));
-  if (ranks == 1 || splitsEmbed() || llvm::any_of(tactics, [](StringRef tactic) { return isStageTactic(tactic); }))
+    ranks *= std::max<int64_t>(sizeOf(axis), 1);
+  if (ranks == 1 || splitsEmbed())
     return "";
+  // On an axis of one rank, too, tensor parallelism takes its dims as the model has them.
+  bool takes = llvm::any_of(tactics, [](const Tactic &tactic) { return tactic.pass() == "pc-tensor-parallel"; });
   return "pc-pad-shards{ranks=" + std::to_string(ranks) +
-         (taken > 1 ? " taken=kv_heads,group,ffn,vocab taken-ranks=" + std::to_string(taken) : "") + "}";
+         (takes ? " taken=kv_heads,group,ffn,vocab taken-ranks=" + std::to_string(taken) : "") + "}";
 }
 
 PlanOp Plan::build(OpBuilder &builder) const {
@@ -60,7 +72,7 @@ PlanOp Plan::build(OpBuilder &builder) const {
     names.push_back(builder.getStringAttr(axis));
     sizes.push_back(size);
   }
-  SmallVector<StringRef> list(tactics.begin(), tactics.end());
+  auto list = llvm::map_to_vector(tactics, [](const Tactic &tactic) -> StringRef { return tactic.text(); });
   return PlanOp::create(builder, builder.getUnknownLoc(), MeshAttr::get(builder.getContext(), names, sizes),
                         builder.getStrArrayAttr(list), builder.getI64IntegerAttr(microbatches));
 }
@@ -85,6 +97,11 @@ static bool parseMesh(StringRef text, Plan &plan, std::string &error) {
       error = "bad mesh entry '" + part.str() + "'; expected axis=size, as in --mesh dp=2,tp=2";
       return false;
     }
+    if (llvm::isDigit(axis[0]) || !llvm::all_of(axis, [](char c) { return llvm::isAlnum(c) || c == '_'; })) {
+      error =
+          "'" + axis.str() + "' is no name of a mesh axis; letters, digits and '_' make one, as in --mesh dp=2,tp=2";
+      return false;
+    }
     for (const auto &other : plan.mesh)
       if (other.first == axis) {
         error = "mesh axis '" + axis.str() + "' is named twice";
@@ -101,10 +118,6 @@ static std::pair<std::string, std::string> formAndAxis(StringRef value, StringRe
   return {form.empty() ? defaultForm.str() : form.str(), axis.empty() ? defaultAxis.str() : axis.str()};
 }
 
-/// What naive data parallelism has no meaning with.
-static constexpr StringRef naiveInPipeline =
-    "naive data parallelism does not go with a pipeline, whose stages take microbatches one by one; ddp does";
-
 std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status) {
   Plan plan;
   status = PCRT_USAGE;
@@ -115,12 +128,7 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
     return std::nullopt;
   }
   plan.microbatches = flags.microbatches;
-  auto sizeOf = [&](StringRef axis) -> int64_t {
-    for (const auto &[name, size] : plan.mesh)
-      if (name == axis)
-        return size;
-    return 0;
-  };
+  auto sizeOf = [&](StringRef axis) { return plan.sizeOf(axis); };
   auto refuse = [&](const Twine &message) {
     error = message.str();
     return std::nullopt;
@@ -156,7 +164,6 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
       used.push_back(name.str());
     }
     plan.tactics.push_back("pc-tensor-parallel{axis=" + axis + " form=" + form + "}");
-    plan.vocabularyRanks *= sizeOf(axes.back());
     if (flags.sequenceParallel && form != "1d") {
       status = PCRT_INFEASIBLE;
       return refuse("--sequence-parallel goes with --tensor-parallel=1d; " + form +
@@ -197,10 +204,6 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
       return refuse("--data-parallel=naive keeps parameters and optimizer state on one rank, --zero=" + stage +
                     " splits them over the same axis '" + axis + "'; give one of the two");
     }
-    if (mode == "naive" && (flags.pipeline || sizeOf(flags.pipelineAxis))) {
-      status = PCRT_INFEASIBLE;
-      return refuse("--data-parallel=naive: " + naiveInPipeline);
-    }
     if (!sizeOf(axis))
       return refuse("--data-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
     if (axis != zeroAxis) { // ZeRO is data parallelism already
@@ -208,8 +211,13 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
       used.push_back(axis);
     }
   }
+  if (!flags.zeroKeep.empty() && stage != "3")
+    return refuse("--zero-keep goes with --zero=3: only there are parameters gathered");
+  if (StringRef(flags.zeroKeep).find_first_of(" {}'\"") != StringRef::npos)
+    return refuse("--zero-keep=" + flags.zeroKeep + ": patterns must have no spaces, braces or quotes");
   if (!zeroAxis.empty()) {
-    plan.tactics.push_back("pc-zero{axis=" + zeroAxis + " stage=" + stage + "}");
+    std::string keep = flags.zeroKeep.empty() ? "" : " keep=" + flags.zeroKeep;
+    plan.tactics.push_back("pc-zero{axis=" + zeroAxis + " stage=" + stage + keep + "}");
     used.push_back(zeroAxis);
   }
   status = PCRT_INFEASIBLE;
@@ -226,12 +234,18 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
         return refuse("--interleave goes with --pipeline=interleaved");
       schedule = "interleaved:" + std::to_string(flags.interleave);
     }
-    if (StringRef(schedule).contains(' '))
-      return refuse("--pipeline=" + schedule + ": a file's name must have no spaces");
+    if (StringRef(schedule).find_first_of(" {}'\"") != StringRef::npos)
+      return refuse("--pipeline=" + schedule + ": a file's name must have no spaces, quotes or braces");
+    if (StringRef(flags.stages).find_first_of(" {}'\"") != StringRef::npos)
+      return refuse("--stages=" + flags.stages + " is neither cost nor layers nor a list like 3,5,4");
     plan.tactics.push_back("pc-pipeline-parallel{axis=" + flags.pipelineAxis + " schedule=" + schedule +
                            " stages=" + flags.stages + "}");
     used.push_back(flags.pipelineAxis);
     status = PCRT_INFEASIBLE;
+  } else if (flags.pipelineAxis != "pp" || flags.interleave > 1 || flags.stages != "cost") {
+    status = PCRT_USAGE;
+    return refuse("--interleave, --stages and --pipeline-axis are about a pipeline; add " + flags.pipelineAxis +
+                  "=N to --mesh");
   }
   if (sizeOf("ep"))
     return refuse("expert parallelism is not available yet");
@@ -251,22 +265,65 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   return plan;
 }
 
+/// The passes that are tactics, and the mesh axis of each where it does not say.
+struct Kind {
+  StringRef pass, axis;
+};
+static constexpr Kind kinds[] = {{"pc-mixed-precision", ""},
+                                 {"pc-recompute", ""},
+                                 {"pc-zigzag", ""},
+                                 {"pc-tensor-parallel", "tp"},
+                                 {"pc-sequence-parallel", "tp"},
+                                 {"pc-context-parallel", "cp"},
+                                 {"pc-data-parallel", "dp"},
+                                 {"pc-zero", "dp"},
+                                 {"pc-propagate", ""},
+                                 {"pc-pipeline-parallel", "pp"},
+                                 {"pc-window-moves", ""}};
+
+/// Why `text` is not one tactic with its options, or "".
+static std::string whyNoTactic(StringRef text) {
+  StringRef options = text.drop_until([](char c) { return c == '{'; });
+  int depth = 0;
+  bool isOne = llvm::all_of(llvm::enumerate(options), [&](auto one) {
+    depth += (one.value() == '{') - (one.value() == '}');
+    return depth > 0 || one.index() + 1 == options.size();
+  });
+  std::string names;
+  for (const Kind &kind : kinds) {
+    if (isOne && depth == 0 && text.drop_back(options.size()) == kind.pass)
+      return "";
+    names += (names.empty() ? "" : ", ") + kind.pass.str();
+  }
+  return ("'" + text + "' is no tactic with its options, as in 'pc-zero{axis=dp stage=3}'; tactics are " + names).str();
+}
+
+/// An axis of the mesh that no tactic works over, or "".
+static std::string unusedAxis(const Plan &plan) {
+  llvm::StringSet<> used;
+  for (const Tactic &tactic : plan.tactics)
+    for (const Kind &kind : kinds) {
+      SmallVector<StringRef> axes;
+      if (tactic.pass() == kind.pass)
+        tactic.option("axis", kind.axis).split(axes, ',');
+      used.insert(axes.begin(), axes.end());
+    }
+  for (const auto &[axis, size] : plan.mesh)
+    if (!used.contains(axis))
+      return axis;
+  return "";
+}
+
 /// Why tactics of a plan do not go together, or "". What one tactic finds out by itself, as that an axis is used
 /// already, it says itself.
 static std::string conflictOf(const Plan &plan) {
-  if (llvm::count_if(plan.tactics, Plan::isWindowTactic) > 1)
+  if (std::string axis = unusedAxis(plan); !axis.empty())
+    return "no tactic uses the mesh axis '" + axis + "'";
+  if (llvm::count_if(plan.tactics, [](const Tactic &tactic) { return tactic.isOfMoves(); }) > 1)
     return "pc-window-moves is given twice; one takes a list of axes: pc-window-moves{axes=tp,dp}";
-  StringRef pipeline;
-  for (StringRef tactic : plan.tactics) {
-    if (!Plan::isStageTactic(tactic))
-      continue;
-    if (!pipeline.empty())
-      return ("a program is cut into stages once; give '" + pipeline + "' or '" + tactic + "'").str();
-    pipeline = tactic;
-  }
-  for (StringRef tactic : plan.tactics)
-    if (!pipeline.empty() && tactic.starts_with("pc-data-parallel") && tactic.contains("mode=naive"))
-      return naiveInPipeline.str();
+  for (const Tactic &tactic : plan.tactics)
+    if (tactic.cutsStages() && &tactic != plan.pipeline())
+      return "a program is cut into stages once; give '" + plan.pipeline()->text() + "' or '" + tactic.text() + "'";
   return "";
 }
 
@@ -286,14 +343,11 @@ std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file, pcrt_
   for (auto [name, size] : llvm::zip_equal(op.getMesh().getNames(), op.getMesh().getSizes()))
     plan.mesh.push_back({name.str(), size});
   for (StringRef tactic : op.getTactics().getAsValueRange<StringAttr>()) {
-    plan.tactics.push_back(tactic.str());
-    if (tactic.starts_with("pc-tensor-parallel")) {
-      // Every form splits the vocabulary over its last axis.
-      StringRef axes = Plan::option(tactic, "axis", "tp");
-      for (const auto &[axis, size] : plan.mesh)
-        if (axis == (axes.contains(',') ? axes.rsplit(',').second : axes))
-          plan.vocabularyRanks *= size;
+    if (std::string why = whyNoTactic(tactic); !why.empty()) {
+      op.emitError() << why;
+      return std::nullopt;
     }
+    plan.tactics.push_back(tactic.str());
   }
   if (std::string conflict = conflictOf(plan); !conflict.empty()) {
     op.emitError() << conflict;

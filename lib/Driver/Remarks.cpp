@@ -22,11 +22,12 @@ static int64_t sentOver(const json::Object &report, llvm::StringRef axis) {
 
 json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
   json::Array remarks;
-  bool pipeline = llvm::any_of(plan.tactics, [](llvm::StringRef tactic) { return Plan::isStageTactic(tactic); });
-  for (llvm::StringRef tactic : plan.tactics) {
-    if (!pipeline || plan.microbatches < 2 || !tactic.starts_with("pc-zero"))
+  if (!plan.pipeline() || plan.microbatches < 2)
+    return remarks;
+  for (const Tactic &tactic : plan.tactics) {
+    if (tactic.pass() != "pc-zero")
       continue;
-    llvm::StringRef stage = Plan::option(tactic, "stage"), axis = Plan::option(tactic, "axis");
+    llvm::StringRef stage = tactic.option("stage"), axis = tactic.option("axis", "dp");
     if (stage != "2" && stage != "3")
       continue;
     std::string what = stage == "3" ? "gathers a stage's parameters for every pass of every microbatch and scatters "

@@ -77,7 +77,46 @@ static bool fitsLoop(Operation *op, ArrayRef<int64_t> shape) {
   });
 }
 
+/// What a fusion of one op and a sum adds to `base`, an argument that nothing else in it reads; null if it is none.
+static Value addendOnto(FusionOp fusion, BlockArgument base) {
+  Block &body = fusion.getBody().front();
+  if (fusion.getNumResults() != 1 || body.getOperations().size() != 3 || !base.hasOneUse())
+    return {};
+  auto sum = body.getTerminator()->getOperand(0).getDefiningOp<AddOp>();
+  if (!sum || (sum.getA() != base && sum.getB() != base))
+    return {};
+  return sum.getA() == base ? sum.getB() : sum.getA();
+}
+
+std::optional<TableSum> pc::asTableSum(FusionOp fusion) {
+  for (BlockArgument base : fusion.getBody().front().getArguments())
+    if (Value addend = addendOnto(fusion, base))
+      if (auto gradient = addend.getDefiningOp<EmbeddingGradOp>())
+        return TableSum{gradient, base};
+  return std::nullopt;
+}
+
+/// Whether a fusion is a matrix product and its sum with `operand`, to which the product adds in place.
+static bool isProductOnto(FusionOp fusion, unsigned operand) {
+  Value addend = addendOnto(fusion, fusion.getBody().front().getArgument(operand));
+  auto product = addend ? addend.getDefiningOp<EinsumOp>() : EinsumOp();
+  if (!product || product.getInputs().size() != 2)
+    return false;
+  // Each factor has a dim of the result that the other one lacks: no kernel of rows.
+  FactorRule rule = product.getFactorRule();
+  auto keeps = [&](unsigned own, unsigned other) {
+    return llvm::any_of(rule.results[0], [&](int f) {
+      return llvm::is_contained(rule.operands[own], f) && !llvm::is_contained(rule.operands[other], f);
+    });
+  };
+  return keeps(0, 1) && keeps(1, 0);
+}
+
 static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result) {
+  if (std::optional<TableSum> sum = asTableSum(fusion))
+    return sum->base.getArgNumber() == operand;
+  if (isProductOnto(fusion, operand))
+    return true;
   Block &body = fusion.getBody().front();
   auto shape = cast<RankedTensorType>(fusion.getResult(result).getType()).getShape();
   if (!llvm::all_of(body.without_terminator(), [&](Operation &op) { return fitsLoop(&op, shape); }))

@@ -239,8 +239,16 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
   }
   if (ArrayRef(shape) != to.getShape())
     return move->emitOpError() << "result of " << from << " over " << n << " ranks cannot be " << to << " (M2)";
-  if (move.getMoveShift() < 0 || move.getMoveShift() >= n)
+  int64_t ranks =
+      move.getMoveKind() == MoveKind::Permute ? std::max<int64_t>(n, 2) : n; // one rank, too, has a next one
+  if (move.getMoveShift() < 0 || move.getMoveShift() >= ranks)
     return move->emitOpError() << "shift must be at least 0 and below the " << n << " ranks (M2)";
+  if (SmallVector<StringAttr> with = move.getMoveWith(); !with.empty()) {
+    if (mesh.size(with) != n)
+      return move->emitOpError() << "needs as many ranks on the axes behind 'with' as on its own, " << n << " (M2)";
+    if (llvm::any_of(with, [&](StringAttr axis) { return llvm::is_contained(move.getMoveAxes(), axis); }))
+      return move->emitOpError() << "needs other axes behind 'with' than its own (M1)";
+  }
   auto insert = dyn_cast<InsertOp>(*move);
   if (insert && insert.getBase() && withEncoding(insert.getBase().getType(), {}) != withEncoding(to, {}))
     return insert.emitOpError() << "base " << insert.getBase().getType() << " must be as the result (C1)";
@@ -270,7 +278,7 @@ LogicalResult pc::detail::verifyMoveOp(Operation *op) {
   PlaceAttr expected = transition(move, a);
   if (!expected)
     return op->emitOpError() << "does not apply to " << from << " (M3)";
-  if (move.getMoveShift())
+  if (move.getMoveShift() || !move.getMoveWith().empty())
     return op->emitOpError() << "has a shift, which is for local programs (M3)";
   if (expected != b)
     return op->emitOpError() << "makes " << expected << " of " << a << ", not " << b << " (M3)";

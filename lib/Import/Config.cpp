@@ -2,6 +2,7 @@
 // Every key is either used, known not to change the numbers, refused with its name, or warned about.
 //===-----------------------------------------------------------------------------===//
 #include "Config.h"
+#include "ReadJson.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -180,6 +181,17 @@ void readGPT2(Reader &reader, ModelConfig &config) {
   config.headDim = config.embed / config.heads;
 }
 
+/// Larger heads are a mistake, and so are models of more parameters.
+constexpr int64_t mostHeadDim = 1 << 16;
+constexpr double mostParameters = 1e15;
+
+/// About how many, counted where nothing overflows.
+double parametersOf(const ModelConfig &config) {
+  double heads = double(config.headDim) * double(config.heads + config.kvHeads);
+  return double(config.embed) *
+         (double(config.layers) * (2 * heads + 3 * double(config.ffn)) + 2 * double(config.vocab));
+}
+
 /// Inverse frequencies of rotary embeddings, in f32 as transformers computes them.
 void readRope(Reader &reader, ModelConfig &config) {
   double theta = reader.positive("rope_theta", 10000.0);
@@ -229,6 +241,8 @@ void readRope(Reader &reader, ModelConfig &config) {
     reader.fail() << "head size " << config.headDim << " is odd; rotary embeddings need pairs";
     return;
   }
+  if (config.headDim > mostHeadDim)
+    return; // refused below, without its table
   for (int64_t i = 0; i < config.headDim / 2; ++i) {
     float frequency = 1.0f / std::pow(static_cast<float>(theta), static_cast<float>(2 * i) / config.headDim);
     if (type == "linear") {
@@ -308,7 +322,7 @@ void readLlamaLike(Reader &reader, ModelConfig &config, int64_t sequence) {
 
 FailureOr<ModelConfig> pc::parseConfig(StringRef text, int64_t sequence, function_ref<InFlightDiagnostic()> emitError,
                                        function_ref<InFlightDiagnostic()> emitWarning) {
-  auto parsed = llvm::json::parse(text);
+  auto parsed = readJson(text);
   if (!parsed) {
     emitError() << "not JSON: " << llvm::toString(parsed.takeError());
     return failure();
@@ -342,8 +356,10 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, int64_t sequence, functio
   if (reader.failed)
     return failure();
   constexpr int64_t mostLayers = 100000;
-  if (config.layers > mostLayers || config.embed > (1 << 24) || config.ffn > (1 << 26)) {
-    emitError() << "absurd size: " << config.layers << " layers of width " << config.embed << ", hidden " << config.ffn;
+  if (config.layers > mostLayers || config.embed > (1 << 24) || config.ffn > (1 << 26) ||
+      config.headDim > mostHeadDim || parametersOf(config) > mostParameters) {
+    emitError() << "absurd size: " << config.layers << " layers of width " << config.embed << ", hidden " << config.ffn
+                << ", " << config.heads << " heads of " << config.headDim << ", vocabulary " << config.vocab;
     return failure();
   }
   reader.warnUnused(emitWarning);

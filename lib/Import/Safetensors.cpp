@@ -1,5 +1,6 @@
 //===- Safetensors.cpp - Headers of safetensors files -------------------------------===//
 #include "Safetensors.h"
+#include "ReadJson.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -64,7 +65,7 @@ static LogicalResult readFile(StringRef path, TensorIndex &index, ErrorFn emitEr
   uint64_t length = llvm::support::endian::read64le(bytes.data());
   if (length > bytes.size() - 8 || length > (uint64_t(100) << 20))
     return emitError(path) << "header length " << length << " does not fit a file of " << bytes.size() << " bytes";
-  auto header = llvm::json::parse(bytes.substr(8, length));
+  auto header = readJson(bytes.substr(8, length));
   if (!header)
     return emitError(path) << "header is not JSON: " << llvm::toString(header.takeError());
   const llvm::json::Object *object = header->getAsObject();
@@ -106,7 +107,7 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
     return emitError(path) << "cannot be read: " << buffer.getError().message();
-  auto parsed = llvm::json::parse((*buffer)->getBuffer());
+  auto parsed = readJson((*buffer)->getBuffer());
   const llvm::json::Object *object = parsed ? parsed->getAsObject() : nullptr;
   const llvm::json::Object *map = object ? object->getObject("weight_map") : nullptr;
   if (!map) {

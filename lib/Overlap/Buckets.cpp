@@ -19,10 +19,11 @@ public:
     for (auto [i, item] : llvm::enumerate(items))
       if (!item.patient && item.unit < 0)
         buckets.push_back({{static_cast<unsigned>(i)}, item.ready, item.needed});
-    llvm::stable_sort(buckets, [&](const MoveBucket &a, const MoveBucket &b) {
-      return std::tuple(a.start, a.wait, items[a.items[0]].place) <
-             std::tuple(b.start, b.wait, items[b.items[0]].place);
-    });
+    auto key = [&](const MoveBucket &bucket) {
+      unsigned first = bucket.items[0];
+      return std::tuple(bucket.start, bucket.wait, items[first].place, first);
+    };
+    llvm::sort(buckets, [&](const MoveBucket &a, const MoveBucket &b) { return key(a) < key(b); });
     // A communicator ends its moves in the order in which it began them: waiting for a later one waits for this one
     // too.
     std::map<int64_t, int64_t> next;
@@ -40,7 +41,8 @@ private:
     for (unsigned i = 0; i < items.size(); ++i)
       if (include(items[i]))
         order.push_back(i);
-    llvm::stable_sort(order, [&](unsigned a, unsigned b) { return key(items[a]) < key(items[b]); });
+    llvm::sort(order,
+               [&](unsigned a, unsigned b) { return std::pair(key(items[a]), a) < std::pair(key(items[b]), b); });
     return order;
   }
 

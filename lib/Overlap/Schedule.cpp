@@ -51,6 +51,15 @@ public:
         items.back().ready = std::max(items.back().ready, lastCall);
       }
     }
+    int64_t nextCall = ops.size() - 1;
+    for (int64_t at = ops.size() - 1, left = items.size(); at >= 0; --at) {
+      if (isa<CallOp>(ops[at]))
+        nextCall = at;
+      if (!left || items[left - 1].place != at)
+        continue;
+      --left;
+      items[left].needed = std::min(items[left].needed, nextCall);
+    }
     for (auto accumulate : block.getOps<AccumulateOp>())
       keepOutOf(accumulate);
     SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);
@@ -98,6 +107,16 @@ private:
         item.needed = std::min(item.needed, at);
   }
 
+  /// Whether `op` is a stored tensor, or what one is rounded to for the passes. (What is gathered in front of all
+  /// microbatches is needed at once, and comes as it is ready.)
+  bool isStored(Operation *op) const {
+    if (!isa_and_nonnull<CastOp>(op))
+      return op && isLeaf(op);
+    Operation *rounded = op->getOperand(0).getDefiningOp();
+    bool inFront = op->getBlock() == &block && !block.getOps<AccumulateOp>().empty();
+    return rounded && isLeaf(rounded) && !inFront;
+  }
+
   static std::vector<std::string> axesOf(MoveOpInterface move) {
     std::vector<std::string> axes;
     for (StringAttr axis : move.getMoveAxes())
@@ -136,7 +155,7 @@ private:
              llvm::all_of(user->getUsers(), [&](Operation *last) { return position.lookup(last) >= end; });
     });
     item.patient = item.needed >= end || feedsMoves || isa_and_nonnull<AccumulateOp>(source);
-    if (isa<AllGatherOp>(op) && source && isLeaf(source)) {
+    if (isa<AllGatherOp>(op) && isStored(source)) {
       std::string name = unitName(sourceName(source));
       item.unit = number(units, {name, gathers[source]++});
       item.patient = false;
@@ -174,10 +193,10 @@ private:
     return changed;
   }
 
-  /// Whether the bucket is one move behind whose start nothing could run: it stays as it is, unless others of its group
-  /// are under way, which it then would have to wait for.
+  /// Whether the bucket is one move behind whose start nothing could run: it stays as it is, unless it is to start
+  /// behind where it stands, or others of its group are under way, which it then would have to wait for.
   bool blocks(const MoveBucket &bucket, ArrayRef<MoveBucket> buckets) const {
-    if (bucket.items.size() > 1)
+    if (bucket.items.size() > 1 || items[bucket.items[0]].place < bucket.start)
       return false;
     for (int64_t at = bucket.start + 1; at < bucket.wait; ++at)
       if (!sends(ops[at]) && !isLeaf(ops[at]) && !isa<UpdateOp>(ops[at]))

@@ -71,7 +71,9 @@ private:
     return counts;
   }
 
-  Value permute(Value x, ArrayAttr axes) { return PermuteOp::create(builder, x.getLoc(), x.getType(), x, axes); }
+  Value permute(Value x, ArrayAttr axes) {
+    return PermuteOp::create(builder, x.getLoc(), x.getType(), x, axes, 1, nullptr);
+  }
   Value add(Value a, Value b) { return AddOp::create(builder, a.getLoc(), a.getType(), a, b); }
   Value rounded(Value x, Type type) {
     return x.getType() == type ? x : Value(CastOp::create(builder, x.getLoc(), type, x));

@@ -3,6 +3,9 @@
 #include "pc/IR/Stages.h"
 #include "pc/Overlap/Passes.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include <map>
+
 namespace pc {
 #define GEN_PASS_DEF_WINDOWMOVES
 #include "pc/Overlap/Passes.h.inc"
@@ -27,6 +30,20 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
     if (!mesh)
       return;
     SmallVector<ArrayAttr> windowed;
+    struct Staying {
+      Location loc;
+      std::string tensor, product;
+      int64_t more = 0;
+    };
+    std::map<std::pair<std::string, std::string>, Staying> staying; // the first by kind and axes, and why
+    auto stays = [&](StayingMove one) {
+      std::string axes =
+          llvm::join(llvm::map_range(one.move.getMoveAxes(), [](StringAttr axis) { return axis.str(); }), "+");
+      std::string what = (moveName(one.move.getMoveKind()) + " over '" + axes + "'").str();
+      auto [it, isFirst] = staying.try_emplace(
+          {what, one.why.str()}, Staying{one.move.getLoc(), sourceName(one.move), sourceName(one.product)});
+      it->second.more += !isFirst;
+    };
     for (func::FuncOp function : module.getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
@@ -36,8 +53,15 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
         continue;
       Block &body = function.getBody().front();
       for (auto accumulate : body.getOps<AccumulateOp>())
-        windowed.append(windowProducts(accumulate.getBody().front(), mesh, axes));
-      windowed.append(windowProducts(body, mesh, axes));
+        windowProducts(accumulate.getBody().front(), mesh, axes, windowed, stays);
+      windowProducts(body, mesh, axes, windowed, stays);
+    }
+    for (const auto &[what, first] : staying) {
+      InFlightDiagnostic remark = emitRemark(first.loc)
+                                  << "pc-window-moves: the " << what.first << " of '" << first.tensor
+                                  << "' stays whole: '" << first.product << "' " << what.second;
+      if (first.more)
+        remark << "; so do " << first.more << " more";
     }
     if (stageAxisOf(module)) // another stage may have what this one lacks
       return;
@@ -46,7 +70,8 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
             return llvm::any_of(list.getAsRange<StringAttr>(), [&](StringAttr name) { return isAxisOf(name, axis); });
           })) {
         module.emitError() << "pc-window-moves: nothing to do over axis '" << axis
-                           << "': no gather over it feeds a matrix product, and no product is scattered over it";
+                           << "': no gather over it feeds a matrix product, and no product is scattered over it"
+                           << (windowed.empty() ? "" : ", but for those that go step by step over another axis");
         return signalPassFailure();
       }
   }

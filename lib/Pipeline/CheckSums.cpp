@@ -277,7 +277,7 @@ private:
   }
 
   static bool isLinear(Operation *op) {
-    return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp, AddendOp, MaskPaddingOp>(op);
+    return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp, AddendOp, MaskPaddingOp, ResizeOp>(op);
   }
 
   /// A task works on whole values of its own microbatch.

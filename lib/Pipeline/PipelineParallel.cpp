@@ -30,22 +30,31 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       return fail("needs a placed program with @step, and the mesh axis '" + axis + "'");
     if (stages == 1)
       return;
-    WalkResult rooted = module.walk([](Operation *op) {
-      bool any = llvm::any_of(op->getResultTypes(), [](Type type) {
-        PlaceAttr place = placement(type);
-        return place && !place.getRoot().empty();
+    auto anyPlace = [&](llvm::function_ref<bool(PlaceAttr)> holds) {
+      WalkResult found = module.walk([&](Operation *op) {
+        bool any = llvm::any_of(op->getResultTypes(), [&](Type type) {
+          PlaceAttr place = placement(type);
+          return place && holds(place);
+        });
+        return any ? WalkResult::interrupt() : WalkResult::advance();
       });
-      return any ? WalkResult::interrupt() : WalkResult::advance();
-    });
-    if (rooted.wasInterrupted())
-      return fail("naive data parallelism keeps everything on one rank, stages take microbatches one by one; ddp goes "
-                  "with a pipeline");
+      return found.wasInterrupted();
+    };
+    if (anyPlace([&](PlaceAttr place) { return !place.state(name).isWhole(); }))
+      return fail("axis '" + axis + "' is used by an earlier tactic");
+    if (anyPlace([](PlaceAttr place) { return !place.getRoot().empty(); }))
+      return fail("naive data parallelism does not go with a pipeline, whose stages take microbatches one by one; ddp "
+                  "does");
     auto accumulates = llvm::to_vector(function.getOps<AccumulateOp>());
     if (accumulates.size() != 1)
       return fail("needs a step with one pc.accumulate");
     AccumulateOp accumulate = accumulates[0];
 
-    Units units = Units::find(accumulate, mesh);
+    std::string error;
+    std::optional<MachineModel> machine = MachineModel::find(this->machine, error);
+    if (!machine)
+      return fail(error);
+    Units units = Units::find(accumulate, mesh, *machine);
     std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts; // by devices of chunks and whether weights are apart
     auto problemFor = [&](const Shape &shape, std::string &error) -> std::optional<Problem> {
       int chunks = static_cast<int>(shape.device.size());
@@ -59,7 +68,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
           return std::nullopt;
         it = cuts.try_emplace({shape.device, shape.split}, std::move(*tasks)).first;
       }
-      Problem problem = it->second.problem(mesh);
+      Problem problem = it->second.problem(mesh, name, *machine);
       problem.device = shape.device;
       problem.devices = stages;
       if (memory > 0) {
@@ -76,7 +85,6 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       }
       return problem;
     };
-    std::string error;
     auto chosen = chooseSchedule(schedule, stages, static_cast<int>(accumulate.getMicrobatches()), problemFor, error);
     if (!chosen)
       return error.empty() ? signalPassFailure() : fail(error);

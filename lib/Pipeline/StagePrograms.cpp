@@ -3,6 +3,7 @@
 // send or receive is about.
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
+#include "TaskKinds.h"
 #include "pc/IR/Calls.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -12,22 +13,6 @@ using namespace pc;
 using namespace pc::pipeline;
 
 namespace {
-
-std::optional<Kind> kindOf(TaskKind kind) {
-  switch (kind) {
-  case TaskKind::Forward:
-    return Kind::F;
-  case TaskKind::Recompute:
-    return Kind::R;
-  case TaskKind::Backward:
-    return Kind::B;
-  case TaskKind::Weight:
-    return Kind::W;
-  case TaskKind::Optimizer:
-    return std::nullopt;
-  }
-  return std::nullopt;
-}
 
 class Reader {
 public:

@@ -1,5 +1,6 @@
 //===- StageWriter.cpp - The program of one stage ------------------------------------------===//
 #include "StageWriter.h"
+#include "TaskKinds.h"
 #include "pc/IR/Calls.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -7,20 +8,6 @@
 using namespace mlir;
 using namespace pc;
 using namespace pc::pipeline;
-
-static TaskKind taskKind(Kind kind) {
-  switch (kind) {
-  case Kind::F:
-    return TaskKind::Forward;
-  case Kind::R:
-    return TaskKind::Recompute;
-  case Kind::B:
-    return TaskKind::Backward;
-  case Kind::W:
-    return TaskKind::Weight;
-  }
-  return TaskKind::Forward;
-}
 
 /// The module of a stage, empty but for what all programs have.
 static ModuleOp newModule(StageWriter::Step &step, int stage) {

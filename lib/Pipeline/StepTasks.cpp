@@ -176,14 +176,14 @@ FailureOr<StepTasks> StepTasks::find(AccumulateOp accumulate, const Units &units
   return result;
 }
 
-Problem StepTasks::problem(MeshAttr mesh) const {
+Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &machine) const {
   Problem p;
   p.split = split;
-  Machine machine = Machine::cpu();
+  Way way = Way::ofGroups(mesh, axis, machine); // which stages send to each other is not known yet
   auto seconds = [&](Kind kind, int c) {
     double sum = 0;
     for (Operation *op : ops(kind, c))
-      sum += secondsOnRank(op, mesh);
+      sum += secondsOnRank(op, mesh, machine);
     return sum;
   };
   for (int c = 0; c < numChunks; ++c) {
@@ -191,10 +191,10 @@ Problem StepTasks::problem(MeshAttr mesh) const {
     p.recompute.push_back(ops(Kind::R, c).empty() ? 0 : std::max(seconds(Kind::R, c), 1e-9));
     p.backward.push_back(seconds(Kind::B, c));
     p.weight.push_back(seconds(Kind::W, c));
-    double hop = machine.linkLatency;
+    double handed = 0;
     for (Value value : handedOn(Kind::F, c))
-      hop += localBytes(value, mesh) / machine.linkBandwidth;
-    p.hop.push_back(hop);
+      handed += localBytes(value, mesh);
+    p.hop.push_back(messageSeconds(handed, way, machine));
     // What F and R make, or F receives, and later tasks of the chunk read.
     double held = 0, heldByR = 0, released = 0;
     llvm::SetVector<Value> made;

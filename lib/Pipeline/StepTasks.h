@@ -5,6 +5,7 @@
 #ifndef PC_LIB_PIPELINE_STEPTASKS_H
 #define PC_LIB_PIPELINE_STEPTASKS_H
 
+#include "pc/Cost/Machine.h"
 #include "pc/IR/PC.h"
 #include "pc/Pipeline/Schedule.h"
 #include "llvm/ADT/DenseMap.h"
@@ -16,8 +17,8 @@ namespace pc::pipeline {
 /// The bytes of one rank's part.
 double localBytes(mlir::Value value, MeshAttr mesh);
 /// Seconds on a rank: of what ranks split, one rank's part; of a move, what it sends.
-double secondsOnRank(mlir::Operation *op, MeshAttr mesh);
-/// Moves, casts and copies.
+double secondsOnRank(mlir::Operation *op, MeshAttr mesh, const MachineModel &machine);
+/// Moves, casts, copies and resizes.
 bool isUnaryLinear(mlir::Operation *op);
 
 /// What is never cut: the halves of layers (attention, feed-forward, each with its norm), and what comes before and
@@ -30,7 +31,7 @@ struct Units {
   std::vector<double> fixed;                   ///< bytes on a rank: parameters, their gradients and states
   llvm::DenseMap<mlir::Operation *, int> unit; ///< of every op of the body
 
-  static Units find(AccumulateOp accumulate, MeshAttr mesh);
+  static Units find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine);
   int layers() const { return layer.back() - 1; }
 };
 
@@ -61,8 +62,9 @@ public:
 
   /// The most bytes on a rank that live within one task of a chunk only.
   double workspace(int chunk, MeshAttr mesh) const;
-  /// Seconds, bytes and dependencies of the chunks; `device` and the number of microbatches are the caller's.
-  Problem problem(MeshAttr mesh) const;
+  /// Seconds on `machine`, bytes and dependencies of the chunks, in stages over `axis`; `device` and the number of
+  /// microbatches are the caller's.
+  Problem problem(MeshAttr mesh, mlir::StringAttr axis, const MachineModel &machine) const;
 
 private:
   StepTasks(AccumulateOp accumulate, bool split) : accumulate(accumulate), split(split) {}

@@ -21,8 +21,7 @@ double pc::pipeline::localBytes(Value value, MeshAttr mesh) {
   return bytes;
 }
 
-double pc::pipeline::secondsOnRank(Operation *op, MeshAttr mesh) {
-  Machine machine = Machine::cpu();
+double pc::pipeline::secondsOnRank(Operation *op, MeshAttr mesh, const MachineModel &machine) {
   SmallVector<Value> values(op->getOperands());
   llvm::append_range(values, op->getResults());
   auto move = dyn_cast<MoveOpInterface>(op);
@@ -31,16 +30,16 @@ double pc::pipeline::secondsOnRank(Operation *op, MeshAttr mesh) {
     for (Value value : values)
       most = std::max(most, localBytes(value, mesh));
     double rounds = move.getMoveKind() == MoveKind::AllReduce ? 2 : 1;
-    return n < 2 ? 0 : machine.linkLatency + rounds * (n - 1) / n * most / machine.linkBandwidth;
+    return n < 2 ? 0 : moveSeconds(move.getMoveKind(), rounds * (n - 1) / n * most, mesh, move.getMoveAxes(), machine);
   }
   double parts = 1;
   for (Value value : values)
     if (double local = localBytes(value, mesh); local > 0)
       parts = std::max(parts, static_cast<double>(byteSize(value.getType())) / local);
-  return move ? 0 : secondsOf(op, machine) / parts;
+  return move ? 0 : machine.opSeconds + (secondsOf(op, machine) - machine.opSeconds) / parts;
 }
 
-bool pc::pipeline::isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp>(op); }
+bool pc::pipeline::isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp, ResizeOp>(op); }
 
 namespace {
 
@@ -55,8 +54,8 @@ StringRef partOf(StringRef name) {
 /// Which unit an op belongs to, but for moves and casts, which are named for either side: they go with their operand.
 class UnitFinder {
 public:
-  UnitFinder(AccumulateOp accumulate, MeshAttr mesh)
-      : accumulate(accumulate), body(accumulate.getBody().front()), mesh(mesh) {}
+  UnitFinder(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine)
+      : accumulate(accumulate), body(accumulate.getBody().front()), mesh(mesh), machine(machine) {}
 
   Units run() {
     SmallVector<Operation *> forward, backward, again;
@@ -86,7 +85,7 @@ public:
     }
     units.seconds.resize(units.names.size());
     for (Operation &op : body.without_terminator())
-      units.seconds[units.unit[&op]] += secondsOnRank(&op, mesh);
+      units.seconds[units.unit[&op]] += secondsOnRank(&op, mesh, machine);
     countBytes(forward);
     return std::move(units);
   }
@@ -180,10 +179,13 @@ private:
   AccumulateOp accumulate;
   Block &body;
   MeshAttr mesh;
+  const MachineModel &machine;
   Units units;
   std::map<std::string, int> number; ///< of a unit, by part of a layer
 };
 
 } // namespace
 
-Units Units::find(AccumulateOp accumulate, MeshAttr mesh) { return UnitFinder(accumulate, mesh).run(); }
+Units Units::find(AccumulateOp accumulate, MeshAttr mesh, const MachineModel &machine) {
+  return UnitFinder(accumulate, mesh, machine).run();
+}

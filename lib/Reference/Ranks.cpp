@@ -106,11 +106,14 @@ static Tensor block(const Tensor &x, int64_t d, int64_t i, int64_t n) {
 
 RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<Tensor> base) const {
   SmallVector<StringAttr> axes = move.getMoveAxes();
+  SmallVector<StringAttr> with = move.getMoveWith();
   int64_t dim = move.getMoveDim(), n = count(axes), shift = move.getMoveShift();
   RankTensors results;
   for (int64_t rank = 0; rank < count(); ++rank) {
     const Tensor &own = parts[rank];
     int64_t at = index(rank, axes);
+    // Whose block a slice, an insert or a permute means.
+    int64_t other = with.empty() ? (at + n - shift) % n : (shift + 2 * n - at - index(rank, with)) % n;
     SmallVector<const Tensor *> group;
     for (int64_t member : this->group(rank, axes))
       group.push_back(&parts[member]);
@@ -128,7 +131,7 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<
       results.push_back(block(concatenate(group, dim), move.getOtherDim(), at, n));
       break;
     case MoveKind::Slice:
-      results.push_back(block(own, dim, (at + n - shift) % n, n));
+      results.push_back(block(own, dim, other, n));
       break;
     case MoveKind::Mask:
       results.push_back(at == 0 ? own : Tensor(own.shape));
@@ -157,11 +160,11 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<
       results.push_back(at == 0 ? reduce(group, move.getReduction()) : Tensor(own.shape, NAN));
       break;
     case MoveKind::Permute:
-      results.push_back(*group[(at + n - 1) % n]);
+      results.push_back(*group[other]);
       break;
     case MoveKind::Insert: {
       Shape shape = own.shape, start(shape.size(), 0);
-      start[dim] = (at + n - shift) % n * shape[dim];
+      start[dim] = other * shape[dim];
       shape[dim] *= n;
       Tensor whole = base.empty() ? Tensor(shape, NAN) : base[rank];
       whole.merge(start, own, [](double &before, double x) { before = x; });

@@ -13,12 +13,20 @@ namespace pc {
 
 class AxisOrder {
 public:
-  /// The order of the mesh (outermost axes are major), but for data axes: those that split an input of `module`.
+  /// The order of the mesh (outermost axes are major), but for data axes, which split an input of `module`, and those
+  /// at whose root one lies.
   explicit AxisOrder(mlir::ModuleOp module);
 
   /// Makes `axis` a data axis: major to all others on batch and sequence, minor on every other dim, so that its shards
   /// of weights are gathered from, and gradients scattered to, what the other axes made of a weight.
   void setData(mlir::StringAttr axis) { data.insert(axis.getValue().str()); }
+
+  /// Makes `axis` a data axis that is minor to all other data axes: what its root scatters becomes the minor end of the
+  /// batch, and what it gathers has to be that.
+  void setRooted(mlir::StringAttr axis) {
+    setData(axis);
+    rooted.insert(axis.getValue().str());
+  }
 
   /// Whether `a` is major to `b` on dims called `name` (null: dims that nothing names).
   bool isMajor(mlir::StringAttr a, mlir::StringAttr b, mlir::StringAttr name) const {
@@ -27,13 +35,13 @@ public:
 
 private:
   /// Ties between minor axes are broken by the mesh, which keeps the order strict.
-  std::pair<bool, int64_t> key(mlir::StringAttr axis, mlir::StringAttr name) const {
+  std::tuple<bool, bool, int64_t> key(mlir::StringAttr axis, mlir::StringAttr name) const {
     bool isData = data.count(axis.getValue().str()), ofData = name && (name == "batch" || name == "sequence");
-    return {isData != ofData, mesh.index(axis)};
+    return {isData != ofData, rooted.count(axis.getValue().str()) > 0, mesh.index(axis)};
   }
 
   MeshAttr mesh;
-  std::set<std::string> data;
+  std::set<std::string> data, rooted;
 };
 
 } // namespace pc

@@ -53,7 +53,7 @@ static llvm::DenseSet<Value> findLossTerms(ModuleOp module) {
 
 LogicalResult pc::placeNaiveData(ModuleOp module, StringRef tactic, StringAttr axis) {
   Seeds seeds(tactic, axis, AxisOrder(module));
-  seeds.order.setData(axis);
+  seeds.order.setRooted(axis);
   seeds.must.insert("batch");
   seeds.rooted = true;
   llvm::DenseSet<Value> terms = findLossTerms(module);

@@ -121,7 +121,7 @@ Value Rewriter::move(const ProgramValue &v, unsigned value, Value from, AxisStat
   case MoveKind::AllToAll:
     return AllToAllOp::create(builder, loc, type, from, source.dim(), target.dim(), axes);
   case MoveKind::Slice:
-    return SliceOp::create(builder, loc, type, from, target.dim(), axes);
+    return SliceOp::create(builder, loc, type, from, target.dim(), axes, 0, nullptr);
   case MoveKind::Mask:
     return MaskOp::create(builder, loc, type, from, axes);
   case MoveKind::Pad:
@@ -165,14 +165,13 @@ AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
     for (int64_t d = 0, e = place ? place.getDims().size() : 0; d < e; ++d)
       for (StringAttr axis : place.axes(d))
         setData(axis);
+    if (place)
+      llvm::for_each(place.getRoot(), [&](StringAttr axis) { setRooted(axis); });
   });
 }
 
 bool pc::isWeight(const ProgramValue &v) {
-  Value value = origin(v.value);
-  while (auto resize = value.getDefiningOp<ResizeOp>())
-    value = origin(resize.getX());
-  return isa_and_nonnull<ParameterOp, StateOp>(value.getDefiningOp());
+  return isa_and_nonnull<ParameterOp, StateOp>(source(v.value).getDefiningOp());
 }
 
 AxisState pc::splitByName(Operation *leaf, const llvm::StringSet<> &names) {

@@ -60,7 +60,8 @@ struct Seeds {
   }
 };
 
-/// Whether `v` is a parameter or optimizer state, or a version of one: what tensor parallelism never sends.
+/// Whether `v` is a parameter or optimizer state, or one that was moved, copied, rounded or cut: what tensor
+/// parallelism never sends.
 bool isWeight(const ProgramValue &v);
 
 /// Split along the first dim of `leaf` whose name is in `names`, else whole.

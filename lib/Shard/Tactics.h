@@ -16,10 +16,11 @@ mlir::LogicalResult placeNaiveData(mlir::ModuleOp module, mlir::StringRef tactic
 /// How many ranks of axes that are not placed yet will split dim `dim` of a parameter.
 using LaterRanks = llvm::function_ref<int64_t(ParameterOp parameter, int64_t dim)>;
 
-/// ZeRO of `stage` 1 to 3 along `axis`.
+/// ZeRO of `stage` 1 to 3 along `axis`. `keep`: globs joined by `|`, on names of parameters that stage 3 gathers once a
+/// step. Fails with errors where no parameter can be split, or a glob matches none.
 mlir::LogicalResult placeZero(
     mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis, int64_t stage, bool reshardAfterForward,
-    LaterRanks later = [](ParameterOp, int64_t) -> int64_t { return 1; });
+    LaterRanks later = [](ParameterOp, int64_t) -> int64_t { return 1; }, mlir::StringRef keep = "");
 
 /// 2D, 2.5D or 3D tensor parallelism over `axes` (row and col; depth, row and col; i, j and l). `regather`: the
 /// backward pass gathers activations and weights again. Fails with errors where the axes do not fit the form.

@@ -8,6 +8,7 @@
 #include "Tactics.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/GlobPattern.h"
 
 namespace pc {
 #define GEN_PASS_DEF_ZERO
@@ -52,8 +53,48 @@ static bool isMaster(ParameterOp parameter) {
   return rounded;
 }
 
+/// The parameters that a glob of `keep` matches: all of their Hugging Face name, or what follows one of its dots.
+static LogicalResult findKept(ModuleOp module, StringRef tactic, StringRef keep, llvm::DenseSet<Operation *> &kept) {
+  SmallVector<StringRef> globs;
+  keep.split(globs, '|');
+  for (StringRef text : globs) {
+    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(text);
+    if (!glob)
+      return module.emitError() << tactic << ": keep: bad pattern '" << text
+                                << "': " << llvm::toString(glob.takeError());
+    bool any = false;
+    StringRef first;
+    module.walk([&](ParameterOp parameter) {
+      first = first.empty() ? parameter.getSource().getTensor() : first;
+      for (StringRef rest = parameter.getSource().getTensor(); !rest.empty(); rest = rest.split('.').second)
+        if (glob->match(rest)) {
+          kept.insert(parameter);
+          any = true;
+        }
+    });
+    if (!any)
+      return module.emitError() << tactic << ": keep: pattern '" << text << "' matches no parameter (there is '"
+                                << first << "', for instance)";
+  }
+  return success();
+}
+
+/// What stays gathered is so for all microbatches. With one, the gather stays in front of its first reader.
+static void gatherOnce(ModuleOp module, const llvm::DenseSet<Operation *> &kept) {
+  SmallVector<AllGatherOp> gathers;
+  module.walk([&](AllGatherOp gather) { gathers.push_back(gather); });
+  for (AllGatherOp gather : gathers)
+    if (auto accumulate = dyn_cast<AccumulateOp>(gather->getParentOp());
+        accumulate && accumulate.getMicrobatches() > 1 && gather.getX().getParentBlock() != gather->getBlock() &&
+        kept.contains(source(gather.getX()).getDefiningOp()))
+      gather->moveBefore(accumulate);
+}
+
 LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, int64_t stage, bool reshardAfterForward,
-                            LaterRanks later) {
+                            LaterRanks later, StringRef keep) {
+  llvm::DenseSet<Operation *> kept;
+  if (!keep.empty() && failed(findKept(module, tactic, keep, kept)))
+    return failure();
   Seeds seeds(tactic, name, AxisOrder(module));
   seeds.order.setData(name);
   MeshAttr mesh = meshOf(module);
@@ -102,14 +143,19 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
         if (stage < 3 && isMaster(cast<ParameterOp>(source(parameters[i]).getDefiningOp())))
           rest[user->getResult(0)] = AxisState::whole();
       }
-  if (stage == 3 && reshardAfterForward)
+  if (stage == 3 && reshardAfterForward) {
+    llvm::erase_if(parameters, [&](Value value) { return kept.contains(source(value).getDefiningOp()); });
     for (Value copy : separateReaders(module, parameters))
       rest[copy] = shards.lookup(cast<ParameterOp>(source(copy).getDefiningOp()).getName());
+  }
   seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
     auto it = rest.find(v.value);
     return it == rest.end() ? std::nullopt : std::optional(it->second);
   };
-  return propagate(module, seeds);
+  if (failed(propagate(module, seeds)))
+    return failure();
+  gatherOnce(module, kept);
+  return success();
 }
 
 namespace {
@@ -123,8 +169,14 @@ struct Zero : pc::impl::ZeroBase<Zero> {
       module.emitError() << tactic << ": stage " << int64_t(stage) << " is unknown; there are 1, 2 and 3";
       return signalPassFailure();
     }
+    if (stage != 3 && !keep.empty()) {
+      module.emitError() << tactic << ": keep goes with stage 3; in stage " << int64_t(stage)
+                         << " parameters are whole all the time";
+      return signalPassFailure();
+    }
     StringAttr name = freshAxis(module, tactic, axis);
-    if (!name || failed(placeZero(module, tactic, name, stage, reshardAfterForward)))
+    auto later = [](ParameterOp, int64_t) -> int64_t { return 1; };
+    if (!name || failed(placeZero(module, tactic, name, stage, reshardAfterForward, later, keep)))
       signalPassFailure();
   }
 };

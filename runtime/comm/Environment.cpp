@@ -2,6 +2,7 @@
 #include "comm/Environment.h"
 #include "comm/Comm.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -128,8 +129,9 @@ double pcrt::timeoutSeconds() {
 
 int pcrt::threadsOfThisRank() {
   Reader read;
+  constexpr int most = 1024; // more are a mistake, and take minutes to start
   if (int threads = read.integer("PCRT_THREADS", 0, 1))
-    return threads;
+    return std::min(threads, most);
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) != 0)
     return 1;

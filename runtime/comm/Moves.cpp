@@ -65,7 +65,8 @@ std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, cons
   for (int i = 0; i < (desc.kind == PCRT_ALL_TO_ALL ? 5 : 3); ++i)
     if (sizes[i] < 0 || __builtin_mul_overflow(whole, sizes[i], &whole))
       return bad("impossible sizes");
-  if (desc.shift && (desc.shift < 0 || desc.shift >= n || (desc.kind != PCRT_SLICE && desc.kind != PCRT_INSERT)))
+  bool shifts = desc.kind == PCRT_SLICE || desc.kind == PCRT_INSERT || desc.kind == PCRT_PERMUTE;
+  if ((desc.shift || desc.with) && (!shifts || desc.shift < 0 || (desc.shift >= n && n > 1)))
     return bad("shift " + std::to_string(desc.shift));
   bool keepsShape = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK || desc.kind == PCRT_BROADCAST ||
                     desc.kind == PCRT_REDUCE || desc.kind == PCRT_PERMUTE;
@@ -277,7 +278,7 @@ void pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *
     case PCRT_BROADCAST:
       return copyElements(outs[me], lo, ins[0], lo, hi - lo, elementBytes(desc.dtype));
     case PCRT_PERMUTE:
-      return copyElements(outs[me], lo, ins[(me + n - 1) % n], lo, hi - lo, elementBytes(desc.dtype));
+      return copyElements(outs[me], lo, ins[sourceOf(desc, n, me)], lo, hi - lo, elementBytes(desc.dtype));
     case PCRT_SCATTER:
       return pullScatter(desc, n, me, ins[0], outs[me], lo, hi);
     case PCRT_GATHER:
@@ -293,7 +294,7 @@ void pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *
 void pcrt::localMove(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                      const ParallelFor &parallelFor) {
   int n = group.size(), me = group.me;
-  int block = (me + n - desc.shift) % n; // whose block a slice or an insert means
+  int block = sourceOf(desc, n, me);
   int64_t bytes = elementBytes(desc.dtype);
   int64_t elements = desc.kind == PCRT_INSERT ? inElements(desc, n) : outElements(desc, n);
   const auto *from = static_cast<const char *>(in);

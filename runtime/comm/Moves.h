@@ -28,6 +28,16 @@ std::string describeMove(const pcrt_move_desc &desc, int n);
 /// Why this call is malformed; empty if it is not. Total: any bytes in `desc`.
 std::string checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out);
 
+/// The coordinate whose block a slice or an insert means on coordinate `me`, and which member `me` of a permute gets
+/// the value of. `desc.shift` is without the coordinate on `desc.with`.
+inline int sourceOf(const pcrt_move_desc &desc, int n, int me) {
+  return desc.with ? (desc.shift + n - me) % n : (me + n - desc.shift) % n;
+}
+/// The member that gets `me`'s value of a permute.
+inline int targetOf(const pcrt_move_desc &desc, int n, int me) {
+  return desc.with ? sourceOf(desc, n, me) : (me + desc.shift) % n;
+}
+
 /// Whether a move has no traffic: slice, mask, pad, insert, and any move within a group of one.
 inline bool isLocalMove(const pcrt_move_desc &desc, const Group &group) {
   return desc.kind == PCRT_SLICE || desc.kind == PCRT_MASK || desc.kind == PCRT_PAD || desc.kind == PCRT_INSERT ||

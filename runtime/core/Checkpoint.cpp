@@ -19,11 +19,31 @@ static std::string stateName(const Program &program, const State &state) {
   return state.name + "." + program.parameters[state.parameter].source;
 }
 
-/// "a/b/" and "a/b" name the same directory.
+/// "a/b/" and "a/b" name the same directory, and so does a link to it: what it leads to is replaced, not the link.
 static std::string plainPath(std::string path) {
   while (path.size() > 1 && path.back() == '/')
     path.pop_back();
-  return path;
+  std::error_code error;
+  fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : fs::path();
+  return target.empty() ? path : target.string();
+}
+
+/// Removes a directory that a save has made or taken the place of. Files in it that are none of a checkpoint's are
+/// somebody's own: they move to `home`; what cannot move stays, and is told.
+static void removeOurs(const std::string &directory, const std::string &home) {
+  std::error_code error;
+  std::string kept;
+  for (const fs::directory_entry &entry : fs::directory_iterator(directory, error)) {
+    std::string name = entry.path().filename().string();
+    if (name == "config.json" || name == "model.safetensors" || name == "training_state.safetensors")
+      continue;
+    fs::path there = fs::path(home) / name;
+    if (fs::exists(there, error) || rename(entry.path().c_str(), there.c_str()) != 0)
+      kept = name;
+  }
+  if (!kept.empty())
+    fail(PCRT_RESOURCE, directory + " is in the way: '" + kept + "' in it is not from a checkpoint");
+  fs::remove_all(directory, error);
 }
 
 void pcrt::checkSaveDirectory(const std::string &directory, Comm &comm) {
@@ -32,12 +52,22 @@ void pcrt::checkSaveDirectory(const std::string &directory, Comm &comm) {
       return;
     std::string path = plainPath(directory);
     std::error_code error;
-    if (fs::exists(path, error) && !fs::is_directory(path, error))
-      fail(PCRT_RESOURCE, "cannot save to " + path + ": it is not a directory");
+    auto refuse = [&](const std::string &why) { fail(PCRT_RESOURCE, "cannot save to " + path + ": " + why); };
+    if (fs::exists(path, error)) {
+      if (!fs::is_directory(path, error))
+        refuse("it is not a directory");
+      // A save puts a new directory in the place of this one. Found out now, not after the last step.
+      fs::path own = fs::canonical(path, error), here = fs::current_path(error);
+      if (std::mismatch(own.begin(), own.end(), here.begin(), here.end()).first == own.end())
+        refuse("the program runs in it; name a directory in it, as in " + path + "/checkpoint");
+      struct stat it, parent;
+      if (stat(own.c_str(), &it) == 0 && stat(own.parent_path().c_str(), &parent) == 0 && it.st_dev != parent.st_dev)
+        refuse("it is a mount point; name a directory in it, as in " + path + "/checkpoint");
+    }
     fs::create_directories(path + ".tmp", error);
     if (error)
-      fail(PCRT_RESOURCE, "cannot save to " + path + ": " + error.message());
-    fs::remove_all(path + ".tmp", error);
+      refuse(error.message());
+    removeOurs(path + ".tmp", path);
   });
 }
 
@@ -69,14 +99,14 @@ static void takePlace(const std::string &from, const std::string &to) {
     if (rename(from.c_str(), to.c_str()) != 0)
       fail(PCRT_RESOURCE, withErrno("cannot rename " + from + " to " + to));
   } else if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(from, error); // the old checkpoint, now under the other name
+    removeOurs(from, to); // the old checkpoint, now under the other name
   } else {
     // File systems that cannot exchange: the old checkpoint keeps another name for a moment.
     std::string old = to + ".old";
     fs::remove_all(old, error);
     if (rename(to.c_str(), old.c_str()) != 0 || rename(from.c_str(), to.c_str()) != 0)
       fail(PCRT_RESOURCE, withErrno("cannot rename " + from + " to " + to));
-    fs::remove_all(old, error);
+    removeOurs(old, to);
   }
   std::string parent = fs::path(to).parent_path().string();
   syncDirectory(parent.empty() ? "." : parent);

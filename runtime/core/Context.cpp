@@ -62,17 +62,34 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
   for (int i = 0; cpu && i < program.num_kernels; ++i)
     if (!program.kernels[i].fn || program.kernels[i].items < 0 || program.kernels[i].scratch_bytes < 0)
       wrong("kernel '" + std::string(program.kernels[i].name) + "' is malformed");
-  for (int i = 0; i < program.num_moves; ++i)
-    if (program.moves[i].group < 0 || program.moves[i].group >= program.num_groups)
-      wrong("move '" + std::string(program.moves[i].name) + "' has no group");
+  for (int i = 0; i < program.num_moves; ++i) {
+    const pcrt_move_desc &move = program.moves[i];
+    if (move.group < 0 || move.group >= program.num_groups || move.with < 0 || move.with > program.num_groups)
+      wrong("move '" + std::string(move.name) + "' has no group");
+  }
   return program;
+}
+
+/// The moves as this rank sees them: shifts without its coordinate in another group.
+static std::vector<pcrt_move_desc> makeMoves(const pcrt_program &program, const std::vector<Group> &groups) {
+  std::vector<pcrt_move_desc> moves(program.moves, program.moves + program.num_moves);
+  for (pcrt_move_desc &move : moves) {
+    if (!move.with)
+      continue;
+    const Group &with = groups[move.with - 1];
+    if (with.size() != groups[move.group].size())
+      fail(PCRT_INTERNAL,
+           "move '" + std::string(move.name) + "' is over groups of two sizes; this is a bug of the compiler");
+    move.shift = (move.shift + with.size() - with.me) % with.size();
+  }
+  return moves;
 }
 
 pcrt_context::pcrt_context(const Program &program, Comm &comm, Pool &pool)
     : program(program), comm(comm), pool(pool),
       gemms(pool, checkTables(program.abi).gemms, program.abi.target == PCRT_CPU ? program.abi.num_gemms : 0),
-      profile(program.abi), groups(makeGroups(program, comm.rank())), moveCounts(program.abi.num_moves, 0),
-      flowCounts(program.abi.num_flows, 0), started(program.abi.num_tickets) {
+      profile(program.abi), groups(makeGroups(program, comm.rank())), moves(makeMoves(program.abi, groups)),
+      moveCounts(program.abi.num_moves, 0), flowCounts(program.abi.num_flows, 0), started(program.abi.num_tickets) {
   for (int i = 0; i < program.abi.num_kernels; ++i)
     scratchStride = std::max(scratchStride, program.abi.kernels[i].scratch_bytes);
   scratchStride = (scratchStride + 4095) & ~int64_t(4095);
@@ -164,7 +181,7 @@ static ParallelFor parallelForOf(pcrt_context *ctx) {
 pcrt_status pcrt_move(pcrt_context *ctx, int32_t index, const void *in, void *out) {
   if (ctx->device)
     return ctx->device->move(*ctx, index, in, out);
-  const pcrt_move_desc &move = ctx->program.abi.moves[index];
+  const pcrt_move_desc &move = ctx->moves[index];
   int64_t start = nanoseconds();
   ++ctx->moveCounts[index];
   pcrt_status status = ctx->comm.move(move, ctx->groups[move.group], in, out, parallelForOf(ctx));
@@ -206,7 +223,7 @@ pcrt_status pcrt_start(pcrt_context *ctx, int32_t first, int32_t count, const vo
                      "malformed start with ticket " + std::to_string(index) + "; this is a bug of the compiler");
   int64_t begin = nanoseconds();
   StartedMoves &started = ctx->started[index];
-  const pcrt_move_desc *moves = abi.moves + first;
+  const pcrt_move_desc *moves = ctx->moves.data() + first;
   started.first = first;
   started.ticket = {moves, count, &ctx->groups[moves[0].group], started.ins, started.outs};
   for (int i = 0; i < count; ++i) {
@@ -261,11 +278,7 @@ pcrt_status pcrt_task(pcrt_context *ctx, int32_t kind, int32_t chunk, int32_t mi
     return ctx->device->task(*ctx, kind, chunk, microbatch);
   ctx->profile.task(kind, chunk, microbatch);
   char doing[96];
-  if (kind == PCRT_OPTIMIZER)
-    snprintf(doing, sizeof doing, "the optimizer's part (stage %d)", ctx->program.stage);
-  else
-    snprintf(doing, sizeof doing, "%s of microbatch %d, chunk %d (stage %d)", taskName(kind), microbatch, chunk,
-             ctx->program.stage);
+  describeTask(doing, kind, chunk, microbatch, ctx->program.stage);
   ctx->comm.note(doing);
   return PCRT_OK;
 }

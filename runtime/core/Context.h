@@ -54,6 +54,7 @@ struct pcrt_context {
   pcrt::Device *device = nullptr; ///< Null: the CPU.
   pcrt::Observer *observer = nullptr;
   std::vector<pcrt::Group> groups;
+  std::vector<pcrt_move_desc> moves;       ///< The program's, as this rank sees them.
   std::vector<int64_t> moveCounts;         ///< Calls of every move since the step began.
   std::vector<int64_t> flowCounts;         ///< Messages of every flow since the step began.
   std::vector<pcrt::StartedMoves> started; ///< By ticket.

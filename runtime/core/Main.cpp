@@ -50,8 +50,10 @@ static void reportOnce(const Place &place, const Failure &failure) {
 
 static pcrt_status run(int argc, char **argv, Place &place) {
   std::string error;
-  if (!readPlace(&place, &error))
+  if (!readPlace(&place, &error)) {
+    place = {}; // whichever rank it is, it alone knows
     fail(PCRT_USAGE, error);
+  }
   Options options = parseOptions(argc, argv);
   if (options.help) {
     if (place.rank == 0)

@@ -30,6 +30,13 @@ const char *pcrt::taskName(int32_t kind) {
   return kind >= 0 && kind < 5 ? names[kind] : "task";
 }
 
+void pcrt::describeTask(char (&text)[96], int32_t kind, int32_t chunk, int32_t microbatch, int32_t stage) {
+  if (kind == PCRT_OPTIMIZER)
+    snprintf(text, sizeof text, "the optimizer's part (stage %d)", stage);
+  else
+    snprintf(text, sizeof text, "%s of microbatch %d, chunk %d (stage %d)", taskName(kind), microbatch, chunk, stage);
+}
+
 void Profile::task(int32_t kind, int32_t chunk, int32_t microbatch) {
   int64_t now = nanoseconds();
   if (currentTask >= 0 && numEvents < capacity)

@@ -21,6 +21,9 @@ namespace pcrt {
 /// "forward", "backward", ... of a pcrt_task_kind.
 const char *taskName(int32_t kind);
 
+/// Writes "backward of microbatch 3, chunk 0 (stage 1)" to `text`, for messages.
+void describeTask(char (&text)[96], int32_t kind, int32_t chunk, int32_t microbatch, int32_t stage);
+
 /// Nanoseconds of a clock that never jumps, the same for all processes of a machine.
 int64_t nanoseconds();
 

@@ -31,6 +31,9 @@ public:
     checkRequest();
     openFiles();
     fillArena();
+    if (firstStep >= options.steps && (!options.dumpGrads.empty() || !options.dumpLogits.empty()))
+      fail(PCRT_USAGE, "no step is run before --steps " + std::to_string(options.steps) +
+                           ": there is nothing for --dump-grads or --dump-logits");
     double evaluated = 0;
     for (int64_t step = firstStep; step < options.steps; ++step) {
       runStep(step);

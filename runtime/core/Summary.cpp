@@ -38,8 +38,8 @@ int64_t pcrt::payloadBytes(const pcrt_move_desc &move, int64_t members) {
   return move.kind == PCRT_PERMUTE ? members * own : own;
 }
 
-int64_t pcrt::wireBytes(int32_t kind, int64_t payload, int64_t members, bool isRoot) {
-  switch (kind) {
+int64_t pcrt::wireBytes(const pcrt_move_desc &move, int64_t payload, int64_t members, bool isRoot) {
+  switch (move.kind) {
   case PCRT_BROADCAST:
   case PCRT_REDUCE:
     return isRoot ? (members - 1) * payload : payload;
@@ -47,7 +47,7 @@ int64_t pcrt::wireBytes(int32_t kind, int64_t payload, int64_t members, bool isR
   case PCRT_GATHER:
     return (isRoot ? members - 1 : 1) * payload / members;
   case PCRT_PERMUTE:
-    return payload / members;
+    return move.shift ? payload / members : 0; // of n exchanges a rank has one with itself; which one does not matter
   case PCRT_ALL_REDUCE:
     return 2 * (members - 1) * payload / members;
   case PCRT_ALL_GATHER:
@@ -82,7 +82,7 @@ static Json trafficOf(const pcrt_context &context) {
     row->count += counts[i];
     int64_t payload = payloadBytes(move, group.size());
     row->payload += counts[i] * payload;
-    row->wire += counts[i] * wireBytes(move.kind, payload, group.size(), group.me == 0);
+    row->wire += counts[i] * wireBytes(move, payload, group.size(), group.me == 0);
   }
   const pcrt_program &abi = context.program.abi;
   Row sent;

@@ -24,7 +24,7 @@ Json makeSummary(const pcrt_context &context, const RunFigures &figures);
 
 /// Bytes that a rank of a group of `members` sends under the bandwidth-optimal algorithm, given the bytes of the
 /// group's full tensor; of a rooted move, what it sends or gets.
-int64_t wireBytes(int32_t kind, int64_t payload, int64_t members, bool isRoot);
+int64_t wireBytes(const pcrt_move_desc &move, int64_t payload, int64_t members, bool isRoot);
 
 /// Bytes of the full tensor of a move in a group of `members`.
 int64_t payloadBytes(const pcrt_move_desc &move, int64_t members);

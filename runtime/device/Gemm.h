@@ -1,8 +1,8 @@
 //===- Gemm.h - the matrix products of a program on the CPU ---------------===//
 //
 // Every product is cut over the batch, the rows or the columns, never over k,
-// and each thread of the pool runs its own oneDNN primitive on its part. What
-// oneDNN does not take (k = 0, odd strides, bf16 on old CPUs) a plain loop does.
+// and each thread of the pool calls oneDNN on its part by itself. What oneDNN
+// does not take (k = 0, odd strides, bf16 on old CPUs) a plain loop does.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_DEVICE_GEMM_H

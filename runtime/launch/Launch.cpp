@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,9 @@ using namespace pcrt;
 
 /// Why `command` cannot be run; empty if it can, as far as one can tell before.
 static std::string checkExecutable(const std::string &command) {
+  struct stat file;
+  if (command.find('/') != std::string::npos && stat(command.c_str(), &file) == 0 && S_ISDIR(file.st_mode))
+    return strerror(EISDIR);
   if (command.find('/') != std::string::npos)
     return access(command.c_str(), X_OK) == 0 ? "" : strerror(errno);
   const char *path = getenv("PATH");
@@ -219,11 +223,10 @@ void Run::reap() {
     ended.push_back({rank, status});
   }
   // Of those that ended at the same time, the ones that only noticed come last.
-  std::stable_partition(ended.begin(), ended.end(),
-                        [&](const Ended &one) { return exits[one.rank] != PCRT_PEER_LOST; });
-  for (const Ended &one : ended)
-    if (exits[one.rank] != 0)
-      noteFailure(one.rank, one.status);
+  for (bool onlyNoticed : {false, true})
+    for (const Ended &one : ended)
+      if (exits[one.rank] != 0 && (exits[one.rank] == PCRT_PEER_LOST) == onlyNoticed)
+        noteFailure(one.rank, one.status);
 }
 
 void Run::noteFailure(int rank, int status) {

@@ -53,6 +53,23 @@ func.func @bias(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %c: tensor<8xf32>) -> 
 
 // -----
 
+// The gradient of an embedding is added row by row to what else there is of its table (a tied head), also beside row ops.
+// CHECK-LABEL: func.func @tied
+// CHECK: %[[T:.*]] = pc.fusion
+// CHECK-NEXT: pc.embedding_grad
+// CHECK-NEXT: pc.add
+// CHECK-NEXT: pc.yield
+// CHECK: return %[[T]]
+func.func @tied(%l: tensor<6x16xf32>, %y: tensor<6x8xf32>, %dx: tensor<6x8xf32>, %dy: tensor<6x8xf32>, %ids: tensor<6xi32>) -> tensor<16x8xf32> {
+  %h = pc.einsum "b v, b e -> v e" %l, %y : (tensor<6x16xf32>, tensor<6x8xf32>) -> tensor<16x8xf32>
+  %d = pc.add %dx, %dy : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+  %g = pc.embedding_grad %d, %ids : (tensor<6x8xf32>, tensor<6xi32>) -> tensor<16x8xf32>
+  %s = pc.add %h, %g : (tensor<16x8xf32>, tensor<16x8xf32>) -> tensor<16x8xf32>
+  return %s : tensor<16x8xf32>
+}
+
+// -----
+
 // What a matrix product between two row ops needs and makes keeps them apart: a kernel happens at one point of the program.
 // CHECK-LABEL: func.func @cycle
 // CHECK-NOT: pc.fusion
@@ -80,4 +97,51 @@ func.func @tasks(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
   %b = pc.scale %a by 3.0 : (tensor<2x8xf32>) -> tensor<2x8xf32>
   %c = pc.add %b, %x : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
   return %c : tensor<2x8xf32>
+}
+
+// -----
+
+// A sum of products is a chain: each adds to what the one before it made, which nothing else reads.
+// CHECK-LABEL: func.func @sum
+// CHECK: %[[A:.*]] = pc.einsum "b e, e f -> b f" %arg0, %arg1
+// CHECK-NEXT: %[[B:.*]] = pc.fusion
+// CHECK-SAME: %[[A]]
+// CHECK-NEXT: pc.einsum
+// CHECK-NEXT: pc.add
+// CHECK-NEXT: pc.yield
+// CHECK: %[[C:.*]] = pc.fusion
+// CHECK-SAME: %[[B]]
+// CHECK-NEXT: pc.einsum
+// CHECK-NEXT: pc.add
+// CHECK-NEXT: pc.yield
+// CHECK: return %[[C]]
+func.func @sum(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %v: tensor<6x4xf32>, %u: tensor<4x8xf32>) -> tensor<6x8xf32> {
+  %a = pc.einsum "b e, e f -> b f" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %b = pc.einsum "b e, e f -> b f" %v, %u : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %s = pc.add %b, %a : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+  %c = pc.einsum "b e, e f -> b f" %x, %u : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %t = pc.add %s, %c : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+  return %t : tensor<6x8xf32>
+}
+
+// -----
+
+// Not where the earlier product is read elsewhere, in bf16, or of what is sent round a ring: the product would wait for it.
+// CHECK-LABEL: func.func @no_sum
+// CHECK-NOT: pc.fusion
+// CHECK: return
+pc.mesh <tp = 2>
+func.func @no_sum(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %h: tensor<6x4xbf16>, %v: tensor<4x8xbf16>)
+    -> (tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xbf16>, tensor<6x8xf32>) {
+  %a = pc.einsum "b e, e f -> b f" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %b = pc.einsum "b e, e f -> b f" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %s = pc.add %a, %b : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+  %c = pc.einsum "b e, e f -> b f" %h, %v : (tensor<6x4xbf16>, tensor<4x8xbf16>) -> tensor<6x8xbf16>
+  %d = pc.einsum "b e, e f -> b f" %h, %v : (tensor<6x4xbf16>, tensor<4x8xbf16>) -> tensor<6x8xbf16>
+  %t = pc.add %c, %d : (tensor<6x8xbf16>, tensor<6x8xbf16>) -> tensor<6x8xbf16>
+  %e = pc.einsum "b e, e f -> b f" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %p = pc.permute %e on ["tp"] : (tensor<6x8xf32>) -> tensor<6x8xf32>
+  %g = pc.einsum "b e, e f -> b f" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %u = pc.add %p, %g : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+  return %a, %s, %t, %u : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xbf16>, tensor<6x8xf32>
 }

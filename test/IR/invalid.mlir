@@ -468,6 +468,24 @@ func.func @shift_placed(%x: tensor<8xf32, #pc.place<[_]>>) {
 
 // -----
 
+pc.mesh <row = 2, col = 4>
+func.func @with_size(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'pc.permute' op needs as many ranks on the axes behind 'with' as on its own, 2 (M2)}}
+  %y = pc.permute %x shift 0 on ["row"] with ["col"] : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+pc.mesh <row = 2, col = 2>
+func.func @with_own(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'pc.slice' op needs other axes behind 'with' than its own (M1)}}
+  %y = pc.slice %x dim 0 on ["row"] with ["row"] : (tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
 pc.mesh <tp = 2>
 func.func @insert(%x: tensor<4xf32>, %base: tensor<4xf32>) {
   // expected-error @+1 {{'pc.insert' op base 'tensor<4xf32>' must be as the result (C1)}}

@@ -81,6 +81,9 @@ func.func @localMoves(%x: tensor<4x6xf32>) {
   %2 = pc.all_gather %1 dim 0 on ["dp"] : (tensor<4x3xf32>) -> tensor<8x3xf32>
   %3 = pc.all_to_all %2 from 1 to 0 on ["tp"] : (tensor<8x3xf32>) -> tensor<4x6xf32>
   %4 = pc.slice %3 dim 0 on ["dp", "tp"] : (tensor<4x6xf32>) -> tensor<1x6xf32>
+  %own = pc.slice %3 dim 0 shift 1 on ["dp"] with ["tp"] : (tensor<4x6xf32>) -> tensor<2x6xf32>
+  %sent = pc.permute %own shift 0 on ["tp"] with ["dp"] : (tensor<2x6xf32>) -> tensor<2x6xf32>
+  %put = pc.insert %sent into %3 dim 0 shift 1 on ["dp"] with ["tp"] : (tensor<2x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
   %5 = pc.mask %4 on ["tp"] : (tensor<1x6xf32>) -> tensor<1x6xf32>
   %6 = pc.pad %5 dim 0 on ["tp"] : (tensor<1x6xf32>) -> tensor<2x6xf32>
   return

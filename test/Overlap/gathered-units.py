@@ -15,6 +15,9 @@ for at, line in enumerate(text):
         name = match[2]
         number = re.search(r"\.\d+(?=\.)", name)
         unit[match[1]] = name[: number.end()] if number else name
+    elif match := re.match(r"\s*(%\w+) = pc.cast (%\w+)", line):  # what is rounded is of its unit
+        if match[2] in unit:
+            unit[match[1]] = unit[match[2]]
     for value in set(re.findall(r"%\w+(?:#\d+)?", line.split(" = ", 1)[-1])):
         if value in buffers:
             buffers[value][2] = at

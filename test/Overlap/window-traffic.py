@@ -8,7 +8,9 @@ import json, subprocess, sys
 
 PLANS = [("tp=2", "--sequence-parallel", "tp"), ("tp=2", "--sequence-parallel --precision=bf16 --microbatches=2", "tp"),
          ("dp=2,tp=2", "--zero=3 --sequence-parallel", "tp,dp"), ("row=2,col=2", "--tensor-parallel=2d", "row"),
-         ("row=2,col=2", "--tensor-parallel=2d", "col"), ("i=2,j=2,l=2", "--tensor-parallel=3d", "i,j,l")]
+         ("row=2,col=2", "--tensor-parallel=2d", "col"), ("row=2,col=2", "--tensor-parallel=2d", "row,col"),
+         ("row=4,col=4", "--tensor-parallel=2d", "row,col"), ("row=4,col=4", "--tensor-parallel=2d --precision=bf16", "row,col"),
+         ("i=2,j=2,l=2", "--tensor-parallel=3d", "i,j,l"), ("i=2,j=2,l=2", "--tensor-parallel=3d", "j,l")]
 
 
 def report(model, directory, flags):

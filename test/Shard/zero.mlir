@@ -75,3 +75,42 @@
 // BF16: pc.seed
 // BF16: pc.all_gather {{.*}} -> tensor<6x24xbf16, #pc.place<[_, _]>>
 // BF16: pc.yield
+
+// What is kept is gathered once a step, in front of all microbatches; with one, in front of its first reader.
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte|d?wn" --pc-verify-placed --pc-interpret=print=none | tee %t.8 | FileCheck %s --check-prefix=ONCE
+// RUN: pc-opt %S/Inputs/mlp.mlir --pc-differentiate -o %t.single
+// RUN: pc-opt %t.single --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte" --pc-verify-placed --pc-interpret=print=none | tee %t.9 | FileCheck %s --check-prefix=SINGLE
+// RUN: pc-opt %t.bf16 --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte" --pc-verify-placed --pc-interpret=print=none | tee %t.10 | FileCheck %s --check-prefix=BF16ONCE
+// RUN: for i in 8 10; do pc-opt %t.$i --pc-erase-placements > %t.erased && pc-opt %t.$i --pc-localize --pc-verify-local > %t.local && \
+// RUN:   pc-equal --exact %t.erased %t.local || exit 1; done
+// RUN: pc-opt %t.8 --pc-erase-placements | diff %t.step -
+// RUN: pc-opt %t.9 --pc-erase-placements | diff %t.single -
+// RUN: pc-opt %t.9 --pc-localize --pc-verify-local > %t.local && pc-equal %t.single %t.local
+// ONCE: %[[WTE:.*]] = pc.parameter "wte"
+// ONCE: %[[UP:.*]] = pc.parameter "up"
+// ONCE: %[[DOWN:.*]] = pc.parameter "down"
+// ONCE-DAG: pc.all_gather %[[WTE]] dim 0 on ["dp"]
+// ONCE-DAG: pc.all_gather %[[DOWN]] dim 0 on ["dp"]
+// ONCE: pc.accumulate
+// ONCE-COUNT-2: pc.all_gather
+// ONCE-NOT: pc.all_gather
+// SINGLE: pc.accumulate
+// SINGLE: %[[WHOLE:.*]] = pc.all_gather {{.*}} -> tensor<512x6xf32, #pc.place<[_, _]>>
+// SINGLE-NEXT: pc.embedding %[[WHOLE]]
+// SINGLE-NOT: -> tensor<512x6xf32, #pc.place<[_, _]>>
+// SINGLE: pc.einsum {{.*}} %[[WHOLE]]
+// SINGLE: pc.seed
+// SINGLE: pc.einsum {{.*}} %[[WHOLE]]
+// A table in f32 for the lookup and in bf16 for the head is gathered in f32.
+// BF16ONCE: %[[WTE:.*]] = pc.parameter "wte"
+// BF16ONCE: %[[WHOLE:.*]] = pc.all_gather %[[WTE]]
+// BF16ONCE: pc.cast %[[WHOLE]]
+// BF16ONCE: pc.accumulate
+// BF16ONCE-NOT: -> tensor<512x6x{{b?}}f{{16|32}}, #pc.place<[_, _]>>
+
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=wte|wpe" 2>&1 | FileCheck %s --check-prefix=NOMATCH
+// NOMATCH: error: pc-zero: keep: pattern 'wpe' matches no parameter (there is 'wte', for instance)
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=3 keep=[" 2>&1 | FileCheck %s --check-prefix=BADGLOB
+// BADGLOB: error: pc-zero: keep: bad pattern '[':
+// RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-zero="stage=2 keep=wte" 2>&1 | FileCheck %s --check-prefix=KEEPSTAGE
+// KEEPSTAGE: error: pc-zero: keep goes with stage 3; in stage 2 parameters are whole all the time

@@ -1,4 +1,5 @@
 //===- pc-compile.cpp - Model program -> executable, or any phase before it ---------------===//
+#include "pc/Cost/Machine.h"
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
@@ -29,6 +30,9 @@ static Flag<bool> sequenceParallel("sequence-parallel",
                                    cl::desc("Split the sequence where tensor parallelism is whole"), cl::cat(category));
 static Flag<std::string> zero("zero", cl::desc("ZeRO stage, 0 to 3, over axis dp or stage:axis"), cl::init("0"),
                               cl::cat(category));
+static Flag<std::string> zeroKeep("zero-keep",
+                                  cl::desc("Parameters that ZeRO-3 gathers once a step: globs as in wte.*|h.11.*"),
+                                  cl::cat(category));
 static Flag<std::string>
     pipeline("pipeline",
              cl::desc("Pipeline schedule over axis pp: naive, gpipe, 1f1b (default), 1f1b-eager, interleaved[:chunks], "
@@ -82,11 +86,23 @@ static Flag<int64_t> inlineOps("inline-tasks",
                                cl::init(50000), cl::cat(category));
 static Flag<int64_t> memoryLimit("memory-limit", cl::desc("Refuse a plan that needs more bytes per rank"), cl::init(0),
                                  cl::cat(category));
+static Flag<std::string> machine("machine",
+                                 cl::desc("On which times are predicted: cpu, a100, h100, h200, b200, or a file *.json "
+                                          "(default: by --target and the first --arch)"),
+                                 cl::cat(category));
 static Flag<bool> timing("timing", cl::desc("Print the time of every pass"), cl::cat(category));
 
 static int fail(pcrt_status status, const llvm::Twine &message) {
   llvm::errs() << "pc-compile: error: " << message << "\n";
   return status;
+}
+
+/// The flags that `flag` makes no sense with or without: the first one that was given, or "".
+static llvm::StringRef firstGiven(std::initializer_list<const cl::Option *> flags) {
+  for (const cl::Option *flag : flags)
+    if (flag->getNumOccurrences())
+      return flag->ArgStr;
+  return "";
 }
 
 template <typename T> static std::optional<std::string> given(const T &flag) {
@@ -123,10 +139,25 @@ int main(int argc, char **argv) {
     return fail(PCRT_USAGE, "--check-kernels is for programs of one rank with --target=cuda");
   if (standIn && target != "cuda")
     return fail(PCRT_USAGE, "--stand-in takes the place of a GPU; it needs --target=cuda");
-  if (recompute == "auto" && memoryLimit <= 0)
-    return fail(PCRT_USAGE, "--recompute=auto recomputes as little as a limit allows; add --memory-limit");
+  options.machine = machine.getNumOccurrences() ? machine
+                    : target == "cuda" ? pc::MachineModel::nameFor(archs.empty() ? "sm_80" : archs.front()).str()
+                                       : "cpu";
+  options.tellPrediction = machine.getNumOccurrences();
+  if (!pc::MachineModel::find(options.machine, message))
+    return fail(PCRT_USAGE, "--machine: " + message);
+  if (llvm::StringRef(options.machine).contains(' '))
+    return fail(PCRT_USAGE, "--machine=" + options.machine + ": a file's name must have no spaces");
   if (interleave < 1)
     return fail(PCRT_USAGE, "--interleave is at least 1");
+  if (memoryLimit < 0 || inlineOps < 0)
+    return fail(PCRT_USAGE, "--memory-limit and --inline-tasks are at least 0");
+  llvm::StringRef strategy = firstGiven({&mesh, &dataParallel, &tensorParallel, &contextParallel, &sequenceParallel,
+                                         &zero, &zeroKeep, &pipeline, &pipelineAxis, &stages, &interleave,
+                                         &microbatches, &window, &recompute, &precision, &gradientPrecision});
+  if (plan.getNumOccurrences() && !strategy.empty())
+    return fail(PCRT_USAGE, "--plan takes the place of --" + strategy + "; give one of the two");
+  if (!report.empty() && to < Phase::Planned)
+    return fail(PCRT_USAGE, "--report says what was planned; it needs --to=planned, kernels or exe");
   if (to == Phase::Exe && output == "-")
     return fail(PCRT_USAGE, "an executable needs a file: -o train");
 
@@ -156,7 +187,8 @@ int main(int argc, char **argv) {
                             pipelineAxis,
                             stages,
                             interleave,
-                            window};
+                            window,
+                            zeroKeep};
     chosen = pc::planFromFlags(flags, message, status);
     if (!chosen)
       return fail(status, message);

@@ -66,6 +66,11 @@ struct Axis {
            role == Role::L;
   }
   bool splitsSequence() const { return role == Role::TensorAndSequence || role == Role::Context || role == Role::Ring; }
+  /// Moves over it meet matrix products: gathers of weights or activations, sums of activations.
+  bool feedsProducts() const {
+    return size > 1 &&
+           (role == Role::TensorAndSequence || role == Role::ParameterShards || (isGrid() && role != Role::Depth));
+  }
   /// Weights are split over it along what is left of them.
   bool splitsWidth() const { return isZero() || isGrid(); }
   /// Its tactics, to be applied in this order; a grid's are those of one of its axes.
@@ -117,6 +122,16 @@ std::vector<Axis> drawGrid(Dice &dice, std::string &tactic) {
     tactic = "i,j,l form=3d";
     return {{"i", 2, Role::I}, {"j", 2, Role::J}, {"l", 2, Role::L}};
   }
+}
+
+/// Stage 3 keeps some parameters gathered.
+void keepSome(Dice &dice, llvm::StringRef family, std::vector<std::string> &tactics) {
+  std::string keep = dice.oneOf<const char *>({"*", "*.0.*", "TABLE.*|*.0.*", "TABLE.*"});
+  if (size_t at = keep.find("TABLE"); at != std::string::npos)
+    keep.replace(at, 5, family == "gpt2" ? "wte" : "embed_tokens");
+  for (std::string &tactic : tactics)
+    if (llvm::StringRef(tactic).contains(" stage=3"))
+      tactic.insert(tactic.size() - 1, " keep=" + keep);
 }
 
 /// One axis splits the sequence everywhere, and there is one root.
@@ -252,14 +267,22 @@ Triple::Triple(uint64_t seed) {
   for (const Axis &axis : axes)
     mesh += (mesh.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
   dice.shuffle(axes);
-  // ZeRO takes the dims that the others leave.
-  llvm::stable_sort(axes, [](const Axis &a, const Axis &b) { return a.isZero() < b.isZero(); });
-  for (const Axis &axis : axes)
-    for (std::string &tactic : axis.tactics(dice, grid))
-      tactics.push_back(std::move(tactic));
   pc::Plan plan;
-  for (const Axis &axis : axes)
-    plan.mesh.push_back({axis.name, axis.size});
+  for (bool isZero : {false, true}) // ZeRO takes the dims that the others leave
+    for (const Axis &axis : axes)
+      if (axis.isZero() == isZero) {
+        plan.mesh.push_back({axis.name, axis.size});
+        for (std::string &tactic : axis.tactics(dice, grid))
+          tactics.push_back(std::move(tactic));
+      }
+  int64_t bucketBytes = dice.between(0, 20000), prefetch = dice.between(0, 2);
+  if (dice.chance(30))
+    keepSome(dice, family, tactics);
+  std::string windows;
+  if (dice.chance(30))
+    for (const Axis &axis : axes)
+      if (axis.feedsProducts() && dice.chance(70))
+        windows += (windows.empty() ? "" : ",") + axis.name;
   plan.tactics.assign(tactics.begin(), tactics.end());
   if (std::string padding = plan.padding(); !padding.empty())
     step.push_back(padding);
@@ -269,14 +292,15 @@ Triple::Triple(uint64_t seed) {
   placed.push_back("pc-verify-placed");
   late = {"pc-localize",
           "pc-verify-local",
-          "pc-window-moves",
+          windows.empty() ? "pc-window-moves" : "pc-window-moves{axes=" + windows + "}",
           "pc-fuse",
-          "pc-schedule{bucket-bytes=" + std::to_string(dice.between(0, 20000)) +
-              " prefetch=" + std::to_string(dice.between(0, 2)) + "}",
+          "pc-schedule{bucket-bytes=" + std::to_string(bucketBytes) + " prefetch=" + std::to_string(prefetch) + "}",
           "pc-verify-scheduled",
           "pc-plan-memory",
           "pc-verify-memory",
           "pc-verify-scheduled"};
+  if (!windows.empty())
+    tactics.push_back(late[2]);
 }
 
 mlir::OwningOpRef<mlir::ModuleOp> Triple::model(mlir::MLIRContext *context) const {
@@ -295,5 +319,5 @@ mlir::OwningOpRef<mlir::ModuleOp> Triple::model(mlir::MLIRContext *context) cons
 
 std::string Triple::text() const {
   return config + " batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) + "; " +
-         llvm::join(step, ", ") + "; " + llvm::join(placed, ", ");
+         llvm::join(step, ", ") + "; " + llvm::join(placed, ", ") + "; " + llvm::join(late, ", ");
 }

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
 
 static const char usage[] =
     R"(usage: pc-run [-n N] [options] PROGRAM [--] [ARGUMENTS...]
@@ -36,7 +38,17 @@ static int badUsage(const char *what, const char *value) {
   return PCRT_USAGE;
 }
 
+/// Files that are opened later must not take the numbers of standard input, output and error where these are closed.
+static void holdStandardFiles() {
+  int file = open("/dev/null", O_RDWR);
+  while (file >= 0 && file <= 2)
+    file = open("/dev/null", O_RDWR);
+  if (file > 2)
+    close(file);
+}
+
 int main(int argc, char **argv) {
+  holdStandardFiles();
   pcrt::LaunchOptions options;
   int at = 1;
   // The value of an option given as "--name value" or "--name=value"; null if argv[at] is another option.

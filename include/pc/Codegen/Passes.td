@@ -10,7 +10,8 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
     Local program -> local program. A matrix product and the addition of its bias become one fusion; so do connected ops
     that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss). What is used
     only inside a fusion needs no buffer. Sums over a whole tensor are first cut into a sum per row and a sum of those, so that
-    they run on all threads with a fixed order of additions. With `target=cuda` the bias of a bf16 product is
+    they run on all threads with a fixed order of additions. A sum of f32 products, of a window's steps for example, is a chain of fusions, each of which
+    adds a product in place to what nothing else reads any more. With `target=cuda` the bias of a bf16 product is
     rounded to bf16 first: cuBLASLt adds none but the result's type. It does more besides a product: gelu_tanh of the sum, which is
     stored, too; the product times gelu_tanh's derivative; and the gradient of a bias with that of the weight, which read the same
     rows. These become fusions as well. The exact gelu stays a kernel.

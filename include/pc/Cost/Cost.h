@@ -24,9 +24,9 @@ struct Traffic {
   /// n operands (all_to_all, permute).
   int64_t payload = 0;
   /// What this rank sends under the bandwidth-optimal algorithm, rounded down: all_reduce 2 (n-1) / n of the payload,
-  /// all_gather and reduce_scatter (n-1) / n, all_to_all (n-1) / n^2, permute 1 / n. Of a rooted move, what this rank
-  /// sends or gets: n-1 payloads at the root and one elsewhere (broadcast, reduce), (n-1) / n and 1 / n (scatter,
-  /// gather).
+  /// all_gather and reduce_scatter (n-1) / n, all_to_all (n-1) / n^2, permute 1 / n (0 with a shift of 0: of a window's
+  /// n exchanges a rank has one with itself). Of a rooted move, what this rank sends or gets: n-1 payloads at the root
+  /// and one elsewhere (broadcast, reduce), (n-1) / n and 1 / n (scatter, gather).
   int64_t wire = 0;
 };
 
@@ -34,8 +34,27 @@ struct Traffic {
 /// coordinate 0.
 Traffic trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot = true);
 
-/// Seconds of one execution on one rank: the larger of computing and reading, or sending.
-double secondsOf(mlir::Operation *op, const Machine &machine);
+/// Ranks of one group, or two that send each other something, on the nodes of a machine. Ranks fill nodes in the order
+/// of their numbers; of all groups alike, the one that is worst off.
+struct Way {
+  bool inNode = true; ///< all of them on one node
+  int64_t fewest = 1; ///< of them on one node: so many network adapters carry what goes from node to node
+
+  /// The groups over `axes`.
+  static Way ofGroups(MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes, const MachineModel &machine);
+  /// All pairs of ranks with the same coordinates but on `axis`, where one has `from` and the other `to`.
+  static Way between(MeshAttr mesh, mlir::StringAttr axis, int64_t from, int64_t to, const MachineModel &machine);
+};
+
+/// Seconds of a message of `bytes`.
+double messageSeconds(double bytes, const Way &way, const MachineModel &machine);
+
+/// Seconds of a move of which a rank sends `wire` bytes, in groups of n ranks over `axes`.
+double moveSeconds(MoveKind kind, double wire, MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes,
+                   const MachineModel &machine);
+
+/// Seconds of one execution of a local op on one rank: the larger of computing and reading, or sending.
+double secondsOf(mlir::Operation *op, const MachineModel &machine);
 
 } // namespace pc
 

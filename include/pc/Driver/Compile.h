@@ -20,6 +20,8 @@ struct CompileOptions {
   int64_t prefetchBytes = 0;            ///< payload of a unit and those gathered ahead of it; 0: any
   int64_t inlineOps = 50000;            ///< tasks of a pipeline of more ops than this stay functions up to the kernels
   int64_t memoryLimit = 0;              ///< bytes of one rank's arena; 0: none
+  std::string machine = "cpu";          ///< of predicted times: a name of pc::MachineModel, or a file
+  bool tellPrediction = false;          ///< a remark says how long a step takes
   bool timing = false;                  ///< print the time of every pass
   bool cuda = false;                    ///< for CUDA devices instead of CPUs
   llvm::SmallVector<std::string> archs; ///< sm_90a, ...; empty: all that are supported

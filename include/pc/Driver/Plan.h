@@ -5,6 +5,7 @@
 #define PC_DRIVER_PLAN_H
 
 #include "mlir/IR/Builders.h"
+#include "pc/Driver/Tactic.h"
 #include "pc/IR/PC.h"
 #include "pcrt/pcrt.h"
 #include "llvm/ADT/SmallVector.h"
@@ -25,35 +26,26 @@ struct StrategyFlags {
   std::string pipelineAxis = "pp", stages = "cost";
   int64_t interleave = 1; ///< chunks per stage; 1: as the schedule says
   std::string window;     ///< axes: "tp,row"
+  std::string zeroKeep;   ///< parameters that stage 3 gathers once: "wte.*|h.11.*"
 };
 
 struct Plan {
   llvm::SmallVector<std::pair<std::string, int64_t>> mesh; ///< axes, outermost first
-  llvm::SmallVector<std::string> tactics;                  ///< passes with options, in order
+  llvm::SmallVector<Tactic> tactics;                       ///< in order
   int64_t microbatches = 1;
-  int64_t vocabularyRanks = 1; ///< ranks among which a tactic splits the vocabulary
 
-  /// The value of an option of a tactic, "dp" of "pc-zero{axis=dp stage=3}", or `otherwise`.
-  static llvm::StringRef option(llvm::StringRef tactic, llvm::StringRef name, llvm::StringRef otherwise = "");
-
-  /// Whether a tactic changes the step before it is placed (pc-mixed-precision, pc-recompute).
-  static bool isStepTactic(llvm::StringRef tactic) {
-    return tactic.starts_with("pc-mixed-precision") || tactic.starts_with("pc-recompute") ||
-           tactic.starts_with("pc-zigzag");
-  }
-
-  /// Whether a tactic cuts the placed program into stages.
-  static bool isStageTactic(llvm::StringRef tactic) { return tactic.starts_with("pc-pipeline-parallel"); }
-
-  /// Whether a tactic says how moves of the local program are made (pc-window-moves).
-  static bool isWindowTactic(llvm::StringRef tactic) { return tactic.starts_with("pc-window-moves"); }
-
+  /// The size of an axis, 0 where there is none of this name.
+  int64_t sizeOf(llvm::StringRef axis) const;
+  /// Ranks among which a tactic splits the vocabulary.
+  int64_t vocabularyRanks() const;
+  /// The tactic that cuts the program into stages, or null.
+  const Tactic *pipeline() const;
   /// Whether a tactic splits the dim that norms work on.
   bool splitsEmbed() const;
   /// The axes of ZeRO.
   llvm::SmallVector<std::string> shardAxes() const;
-  /// The pass that pads parameters for what splits them over a data axis, or "" where no tactic does or the plan allows
-  /// no padding: grids split every dim, and a pipeline's stages know no padded parameters.
+  /// The pass that pads parameters for what splits them over a data axis, or "" where no tactic does or a grid splits
+  /// every dim.
   std::string padding() const;
   /// "dp=2,tp=2"
   std::string meshText() const;

@@ -34,8 +34,11 @@ def PC_MoveOpInterface : OpInterface<"MoveOpInterface"> {
                     /*methodBody=*/"", /*defaultImplementation=*/"return -1;">,
     InterfaceMethod<"How addends combine; None where nothing is reduced.", "::pc::PartialKind", "getReduction", (ins),
                     /*methodBody=*/"", /*defaultImplementation=*/"return ::pc::PartialKind::None;">,
-    InterfaceMethod<"slice, insert: on coordinate i the block is that of coordinate (i - shift) mod n.", "int64_t", "getMoveShift",
-                    (ins), /*methodBody=*/"", /*defaultImplementation=*/"return 0;">,
+    InterfaceMethod<"slice, insert, permute: on coordinate i the block is that of coordinate (i - shift) mod n.", "int64_t",
+                    "getMoveShift", (ins), /*methodBody=*/"", /*defaultImplementation=*/"return 0;">,
+    InterfaceMethod<"slice, insert, permute: axes; with coordinate j on them the block is that of coordinate (shift - i - j) mod n.",
+                    "::llvm::SmallVector<::mlir::StringAttr>", "getMoveWith", (ins), /*methodBody=*/"",
+                    /*defaultImplementation=*/"return {};">,
   ];
   let verify = "return ::pc::detail::verifyMoveOp($_op);";
 }

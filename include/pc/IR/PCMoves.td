@@ -40,14 +40,26 @@ def PC_AllToAllOp : PC_Move<"all_to_all"> {
   let extraClassDeclaration = [{ int64_t getOtherDim() { return getTo(); } }];
   let assemblyFormat = "$x `from` $from `to` $to `on` $axes attr-dict `:` functional-type($x, $result)";
 }
+/// Of slices, inserts and permutes: whose block.
+defvar moveOrder = [{
+  int64_t getMoveShift() { return getShift(); }
+  ::llvm::SmallVector<::mlir::StringAttr> getMoveWith() {
+    return getWith() ? ::llvm::to_vector(getWith()->getAsRange<::mlir::StringAttr>()) : ::llvm::SmallVector<::mlir::StringAttr>();
+  }
+}];
+
 def PC_SliceOp : PC_Move<"slice"> {
   let summary = "Whole -> split, without traffic: `axes` are added at the minor end of dim";
   let description = [{
-    In local programs also the block of another rank: that of coordinate (i - `shift`) mod n on coordinate i.
+    In local programs also the block of another rank: that of coordinate (i - `shift`) mod n on coordinate i, or with `with` that of
+    coordinate (`shift` - i - j) mod n, j being the coordinate on those axes (`pc.permute`).
   }];
-  let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes, DefaultValuedAttr<I64Attr, "0">:$shift);
-  let extraClassDeclaration = [{ int64_t getMoveShift() { return getShift(); } }];
-  let assemblyFormat = "$x `dim` $dim (`shift` $shift^)? `on` $axes attr-dict `:` functional-type($x, $result)";
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes, DefaultValuedAttr<I64Attr, "0">:$shift,
+                       OptionalAttr<StrArrayAttr>:$with);
+  let extraClassDeclaration = moveOrder;
+  let assemblyFormat = [{
+    $x `dim` $dim (`shift` $shift^)? `on` $axes (`with` $with^)? attr-dict `:` functional-type($x, $result)
+  }];
 }
 def PC_MaskOp : PC_Move<"mask"> {
   let summary = "Whole -> partial sum, without traffic: coordinate 0 keeps the value, the others hold zeros";
@@ -76,25 +88,34 @@ def PC_ReduceOp : PC_Move<"reduce"> {
   let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, StrArrayAttr:$axes);
   let assemblyFormat = "$reduction $x `on` $axes attr-dict `:` functional-type($x, $result)";
 }
-def PC_PermuteOp : PC_WholeMove<"permute"> {
-  let summary = "Round the ring: each rank sends its value to the next and gets the previous one's; local programs only";
+def PC_PermuteOp : PC_Move<"permute"> {
+  let summary = "Each rank sends its value to one and gets that of one: round the ring, or between pairs; local programs only";
   let description = [{
-    The result on coordinate i is the operand of coordinate (i - 1) mod n. One batch of a send and a receive, so that a ring cannot wait in a
-    circle. The steps of a windowed move (`pc-window-moves`).
+    The result on coordinate i is the operand of coordinate (i - `shift`) mod n: with shift 1, as it is if none is given, the previous one's. One
+    batch of a send and a receive, so that a ring cannot wait in a circle. The steps of a windowed move (`pc-window-moves`).
+
+    With `with`, axes of the same number of ranks on which this rank has coordinate j, pairs exchange: it is the operand of coordinate
+    (`shift` - i - j) mod n, so that rank (i, j) gets block k with i + j + k = `shift` mod n whichever of the two axes is the one of the move. Where
+    k = i a rank copies its own, which is so for one of the n shifts: all n together send what an all_gather sends.
+    Example: `%y = pc.permute %x shift 2 on ["col"] with ["row"] : (tensor<8x4xf32>) -> tensor<8x4xf32>`
   }];
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, DefaultValuedAttr<I64Attr, "1">:$shift,
+                       OptionalAttr<StrArrayAttr>:$with);
+  let extraClassDeclaration = moveOrder;
+  let assemblyFormat = "$x (`shift` $shift^)? `on` $axes (`with` $with^)? attr-dict `:` functional-type($x, $result)";
 }
 def PC_InsertOp : PC_Move<"insert"> {
   let summary = "One more block of a value that arrives block by block; local programs only";
   let description = [{
-    On coordinate i, `x` is the block of coordinate (i - `shift`) mod n along `dim`. The other blocks are those of `base`, over which the result is
+    On coordinate i, `x` is the block of coordinate (i - `shift`) mod n along `dim`, or with `with` as of `pc.slice`. The other blocks are those of `base`, over which the result is
     written; without a base they are not there yet. Without traffic. Constraint (C1): base and result have one type, homes aside.
     Example: `%y = pc.insert %x into %base dim 1 shift 1 on ["tp"] : (tensor<8x4xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$base, I64Attr:$dim, StrArrayAttr:$axes,
-                       DefaultValuedAttr<I64Attr, "0">:$shift);
-  let extraClassDeclaration = [{ int64_t getMoveShift() { return getShift(); } }];
+                       DefaultValuedAttr<I64Attr, "0">:$shift, OptionalAttr<StrArrayAttr>:$with);
+  let extraClassDeclaration = moveOrder;
   let assemblyFormat = [{
-    $x (`into` $base^)? `dim` $dim (`shift` $shift^)? `on` $axes attr-dict `:` functional-type(operands, $result)
+    $x (`into` $base^)? `dim` $dim (`shift` $shift^)? `on` $axes (`with` $with^)? attr-dict `:` functional-type(operands, $result)
   }];
 }
 

@@ -21,8 +21,15 @@ def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
     block, then those of i - 1, i - 2, ... What is computed from it is computed block by block: where the gathered dim is summed, as a sum of
     products with slices of the other operand; where it stays, as blocks of the result, on which pointwise ops work as well, and which
     `pc.insert` puts together where something needs all of them. A reduce_scatter of a product becomes a sum that travels: each
-    rank adds the product for the block at hand, its own last. A gather that something needs whole stays. The bytes are those of the moves that go.
-    Fails where nothing over an axis can be done so.
+    rank adds the product for the block at hand, its own last.
+
+    Where two such moves over two axes of one size meet in a product, along one of its factors (2D and 3D: both operands of a product are
+    gathered, or one is and the result is scattered), both become n exchanges (`pc.permute ... with`): on coordinates (i, j) step t works on
+    block k with i + j + k = t mod n, gets it from the ranks that have it, and sends the product to the ranks that it is for, which add as
+    addends come. That is Cannon's order without its skew: blocks do not go round but come from where they lie.
+
+    The bytes are those of the moves that go. A gather that something needs whole stays; where it meets a product, as where a scattered
+    product cannot be made in the order of its scatter, a remark says why. Fails where nothing over an axis can be done so.
   }];
   let options = [ListOption<"axes", "axes", "std::string", "Mesh axes whose moves meet matrix products step by step">];
 }
@@ -39,7 +46,7 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
       kind, group and element width, up to `bucket-bytes`, in the order in which their operands are ready (for gradients: backward).
       A bucket starts when its last operand is ready; where the moves do not work in place, it is waited for when the next but one
       starts, so that what they read does not pile up. `pc.update`s of moved values come last, so that nothing waits for them.
-    * Gathers of stored tensors (parameters split over a data axis) come by *unit*: tensors whose names agree up to the first number
+    * Gathers of stored tensors (parameters split over a data axis, or what they are rounded to) come by *unit*: tensors whose names agree up to the first number
       ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so that at most `prefetch` + 1
       units are there at any time; fewer where their payload would be more than `prefetch-bytes`. A unit that is still used then, like
       an embedding that is the head too, counts from its first use on.

@@ -117,16 +117,19 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
       parameters are gathered.
     * `stage=2`: also what gradients accumulate in, so they are reduce_scattered in every microbatch, right behind the op that makes them.
     * `stage=3` (FSDP): also the parameters. They are gathered in front of their first reader and freed behind the last. With
-      `reshard-after-forward` (a `pc.copy` per parameter and phase) the backward pass gathers again, else what the forward pass gathered is kept.
+      `reshard-after-forward` (a `pc.copy` per parameter and phase) the backward pass gathers again, else what the forward pass gathered is kept. Parameters that a
+      glob of `keep` matches (their Hugging Face name, or what follows one of its dots: `wte.*|h.11.*`) are gathered once a step and
+      stay so from their first reader to the last; with several microbatches, in front of all of them.
 
     The shard of a parameter is a dim that no other axis splits, the longest that divides; a parameter without one stays whole.
     Hybrid sharding (HSDP) is this over an inner axis and `pc-data-parallel` over an outer one. ZeRO goes last: it takes the dims that
-    other tactics leave. Fails where the batch does not divide.
+    other tactics leave. Fails where the batch does not divide and where a glob of `keep` matches no parameter.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"dp\"", "The mesh axis to use">,
     Option<"stage", "stage", "int64_t", "1", "1, 2 or 3">,
     Option<"reshardAfterForward", "reshard-after-forward", "bool", "true", "stage 3: gather again in the backward pass">,
+    Option<"keep", "keep", "std::string", "\"\"", "stage 3: globs, joined by |, on names of parameters that are gathered once a step">,
   ];
 }
 

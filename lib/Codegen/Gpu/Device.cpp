@@ -1,4 +1,5 @@
 //===- Device.cpp - NVVM -> NVPTX LLVM IR -> PTX ----------------------------------------------===//
+#include "../LlvmPasses.h"
 #include "Compile.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -13,7 +14,6 @@
 #include "llvm/IRReader/IRReader.h"
 #include "llvm/Linker/Linker.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Transforms/IPO/Internalize.h"
@@ -68,20 +68,6 @@ static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::too
   return success();
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graph;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(graph);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, graph, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
-}
-
 std::unique_ptr<llvm::Module> pc::toolchain::deviceModule(mlir::gpu::GPUModuleOp lowered, const Arch &arch,
                                                           const Toolkit &toolkit, llvm::LLVMContext &context) {
   DialectRegistry registry;
@@ -111,7 +97,7 @@ std::unique_ptr<llvm::Module> pc::toolchain::deviceModule(mlir::gpu::GPUModuleOp
     }
   if (failed(linkMath(lowered, *module, toolkit)))
     return nullptr;
-  optimize(*module, *machine);
+  pc::runLlvmPasses(*module, machine.get(), llvm::OptimizationLevel::O3);
   return module;
 }
 

@@ -1,6 +1,8 @@
 //===- HostImage.cpp - NVPTX LLVM IR -> a shared object for this machine ----------------------===//
-// x86-64-v3 whatever this machine is: no AVX-512 BF16, whose conversion flushes subnormals, which no GPU does.
+// x86-64-v3 whatever this machine is: no AVX-512 BF16, whose conversion flushes subnormals, which no GPU does. The IR
+// has been optimized for NVPTX; what comes behind is fast rather than good, since most images run once, in tests.
 //===------------------------------------------------------------------------------------------===//
+#include "../LlvmPasses.h"
 #include "Compile.h"
 #include "HostPass.h"
 #include "pcrt/host_image.h"
@@ -12,7 +14,6 @@
 #include "llvm/IR/Verifier.h"
 #include "llvm/Linker/Linker.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
@@ -33,28 +34,7 @@ static std::unique_ptr<llvm::TargetMachine> hostMachine(std::string &error) {
   if (!target)
     return nullptr;
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, "x86-64-v3", "", llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
-}
-
-/// Runs -O2, or (`scalarize`) only takes masked loads and stores apart into plain ones, as NVPTX does.
-static void runPasses(llvm::Module &module, llvm::TargetMachine *machine, bool scalarize) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graph;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(graph);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, graph, modules);
-  if (!scalarize) {
-    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
-    return;
-  }
-  llvm::ModulePassManager passes;
-  passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::ScalarizeMaskedMemIntrinPass()));
-  passes.run(module, modules);
+      triple, "x86-64-v3", "", llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::None));
 }
 
 /// Links an object to a shared object by ld.lld.
@@ -100,7 +80,12 @@ FailureOr<pc::GpuImage> pc::toolchain::emitHostImage(Operation *op, std::unique_
   if (!machine)
     return op->emitError() << "this LLVM has no code generator for x86-64, which host images are compiled for: "
                            << error;
-  runPasses(*module, nullptr, /*scalarize=*/true);
+  pc::runLlvmPasses(*module, nullptr,
+                    [](llvm::PassBuilder &) { // masked loads and stores become plain ones, as for NVPTX
+                      llvm::ModulePassManager passes;
+                      passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::ScalarizeMaskedMemIntrinPass()));
+                      return passes;
+                    });
   module->setTargetTriple(machine->getTargetTriple());
   module->setDataLayout(machine->createDataLayout());
   std::unique_ptr<llvm::Module> checked = llvm::CloneModule(*module);
@@ -125,7 +110,6 @@ FailureOr<pc::GpuImage> pc::toolchain::emitHostImage(Operation *op, std::unique_
   llvm::raw_string_ostream broken(error);
   if (llvm::verifyModule(*module, &broken))
     return op->emitError() << "internal error: the host pass wrote wrong IR: " << error;
-  runPasses(*module, machine.get(), /*scalarize=*/false);
   SmallString<0> object;
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager passes;

@@ -1,5 +1,6 @@
 //===- Dispatch.cpp - Which ops have a special kernel --------------------------------===//
 #include "Kernels.h"
+#include "pc/IR/Sharing.h"
 #include "pc/IR/Workspace.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -7,7 +8,8 @@ using namespace mlir;
 using namespace pc;
 
 unsigned pc::numSpecialKernels(Operation *op, bool simt) {
-  if (simt && isa<EmbeddingGradOp, AttentionGradOp>(op))
+  auto fusion = dyn_cast<FusionOp>(op);
+  if (simt && (isa<EmbeddingGradOp, AttentionGradOp>(op) || (fusion && asTableSum(fusion))))
     return 2;
   return isa<LayerNormGradOp, RMSNormGradOp>(op) ? 2 : 1;
 }
@@ -31,6 +33,15 @@ static LogicalResult checkTypes(Operation *op) {
   return success();
 }
 
+/// The kernel of a gradient with the buffers of the fusion that it stands in.
+static LogicalResult emitTableSum(TableSum sum, Kernel &kernel) {
+  kernels::Ptr base = kernel.operands[sum.base.getArgNumber()];
+  kernel.operands = llvm::map_to_vector(sum.gradient->getOperands(), [&](Value operand) {
+    return kernel.operands[cast<BlockArgument>(operand).getArgNumber()];
+  });
+  return failed(checkTypes(sum.gradient)) ? failure() : kernels::emit(sum.gradient, kernel, base);
+}
+
 std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, LayerNormGradOp, RMSNormGradOp, EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp,
@@ -42,5 +53,9 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
                        << "has a part of the queries; pc-window-moves makes steps of it that have kernels";
             return failed(checkTypes(op)) ? failure() : kernels::emit(special, kernel);
           })
+      .Case([&](FusionOp fusion) -> std::optional<LogicalResult> {
+        std::optional<TableSum> sum = asTableSum(fusion);
+        return sum ? std::optional(emitTableSum(*sum, kernel)) : std::nullopt;
+      })
       .Default([](Operation *) { return std::nullopt; });
 }

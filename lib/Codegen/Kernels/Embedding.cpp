@@ -1,6 +1,7 @@
 //===- Embedding.cpp - Rows of a table by id, and the sum of gradients per id --------===//
 #include "../RowMath.h"
 #include "Kernels.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -14,6 +15,11 @@ static Num localRow(Kernel &kernel, Num i, bool hasOffset) {
   Emitter &e = kernel.e;
   Num row = e.extend(kernel.operands[1].load(i));
   return hasOffset ? row - e.extend(kernel.operands[2].load(e.integer(0))) : row;
+}
+
+/// Whether two buffers lie in different places.
+static Num areApart(Ptr a, Ptr b) {
+  return a.e->wrap(LLVM::ICmpOp::create(a.e->b, a.e->loc, LLVM::ICmpPredicate::ne, a.base, b.base));
 }
 
 LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
@@ -53,8 +59,9 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
   return success();
 }
 
-/// Part 0 clears the table. In part 1 the first of all equal ids sums their rows, in order: no atomics.
-static LogicalResult emitGradSimt(EmbeddingGradOp op, Kernel &kernel) {
+/// Part 0 clears the table, or copies `base` into it. In part 1 the first of all equal ids sums their rows, in order:
+/// no atomics.
+static LogicalResult emitGradSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
   const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
   const int64_t ids = tensorOf(op.getIds()).getNumElements();
   const bool hasOffset = bool(op.getOffset());
@@ -62,8 +69,13 @@ static LogicalResult emitGradSimt(EmbeddingGradOp op, Kernel &kernel) {
   Ptr dy = kernel.operands[0], idAt = kernel.operands[1], table = kernel.results[0];
   kernel.kind = "embedding";
   if (kernel.part == 0) {
-    kernel.forItems(1, rows * width, /*reduces=*/false,
-                    [&](Num) { e.vectors(rows * width, [&](Num i, int64_t w) { table.store(e.zeros(w), i); }); });
+    kernel.forItems(1, rows * width, /*reduces=*/false, [&](Num) {
+      if (base.e)
+        e.when(areApart(base, table),
+               [&] { e.vectors(rows * width, [&](Num i, int64_t w) { table.store(base.load(i, w), i); }); });
+      else
+        e.vectors(rows * width, [&](Num i, int64_t w) { table.store(e.zeros(w), i); });
+    });
     return success();
   }
   const int64_t threads = 128, vector = e.widthFor(width), pieces = llvm::divideCeil(width / vector, threads);
@@ -102,15 +114,18 @@ static LogicalResult emitGradSimt(EmbeddingGradOp op, Kernel &kernel) {
             });
           });
       for (int64_t p = 0; p < pieces; ++p)
-        e.when(exists[p], [&] { table.store(sums[p], row * width + columns[p]); });
+        e.when(exists[p], [&] {
+          Num at = row * width + columns[p];
+          table.store(base.e ? table.load(at, vector) + sums[p] : sums[p], at);
+        });
     });
   });
   return success();
 }
 
-LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel) {
+LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
   if (kernel.simt)
-    return emitGradSimt(op, kernel);
+    return emitGradSimt(op, kernel, base);
   const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
   const int64_t ids = tensorOf(op.getIds()).getNumElements();
   const bool hasOffset = bool(op.getOffset());
@@ -127,7 +142,14 @@ LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel) {
 
   auto rectangle = [&](Num start, Num end, Num column, int64_t columns) {
     Ptr dy = kernel.operands[0] + column, table = kernel.results[0] + column;
-    if (columns == width)
+    if (base.e)
+      e.when(areApart(base, kernel.results[0]), [&] {
+        e.loop(start, end, 1, [&](Num row) {
+          Ptr source = base + column + row * width, target = table + row * width;
+          e.vectors(columns, [&](Num j, int64_t w) { target.store(source.load(j, w), j); });
+        });
+      });
+    else if (columns == width)
       (table + start * width).clear((end - start) * width);
     else
       e.loop(start, end, 1, [&](Num row) { (table + row * width).clear(e.integer(columns)); });

@@ -19,8 +19,9 @@ llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(RMSNormGradOp op, Kernel &kernel);
 /// An item is one id.
 llvm::LogicalResult emit(EmbeddingOp op, Kernel &kernel);
-/// An item is a rectangle of the table. On a GPU part 0 clears the table and part 1 has one item per id.
-llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel);
+/// An item is a rectangle of the table. On a GPU part 0 clears the table and part 1 has one item per id. With a `base`
+/// the table starts from that, which may be its own memory, and not from zeros.
+llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel, Ptr base = {});
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);

@@ -157,6 +157,68 @@ void MmaAttention::store(ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&
 }
 
 //===---------------------------------------------------------------------------===//
+// Queries that keys and values pass
+//===---------------------------------------------------------------------------===//
+
+QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts)
+    : tile(at.a.d <= 64 ? 64 : 32), at(at), k(k), v(v), counts(counts), keys(at.tile(2 * tile)),
+      values(at.tile(2 * tile)), blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
+  kernel.items = at.a.batch * at.numHeads * blocks;
+}
+
+void QueryBlock::begin(Num item) {
+  SimtEmitter &e = at.e;
+  at.begin();
+  // Blocks with the most keys begin first.
+  firstQuery = (e.integer(blocks - 1) - item % blocks) * at.perBlock;
+  head = item / blocks % at.numHeads;
+  batch = item / (blocks * at.numHeads);
+  keyHead = head / at.a.groups;
+  query = at.rows(firstQuery, at.a.s);
+  for (int64_t r = 0; r < 2; ++r) {
+    rows[r] = at.queryRow(batch, query.inside[r], head);
+    sight[r] = at.a.seen(e, query.number[r], counts);
+  }
+}
+
+QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
+                                         llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet) {
+  SimtEmitter &e = at.e;
+  // Some query of the block sees the keys before `end`, all of them those before `shared`.
+  Num end = at.a.seen(e, firstQuery + (at.perBlock - 1), counts);
+  shared = at.a.seen(e, firstQuery, counts);
+  auto half = [&](Num first) { return first / tile % 2 * (tile * at.pitch); }; // this tile or the next
+  auto stage = [&](Num first) {
+    auto keyRow = [&](Num line) { return at.keyRow(batch, e.min(first + line, e.integer(at.a.t - 1)), keyHead); };
+    at.stage(k, keys + half(first), tile, keyRow);
+    at.stage(v, values + half(first), tile, keyRow);
+    e.commitCopies();
+  };
+  e.when(e.integer(0) < end, [&] { stage(e.integer(0)); });
+  return e.loop(e.integer(0), end, tile, init(), [&](Num first, const Carried &carried) {
+    e.waitForCopies();
+    e.barrier(); // this tile is there, and nobody reads the one before
+    Num next = first + tile;
+    e.when(next < end, [&] { stage(next); });
+    return meet(first, keys + half(first), values + half(first), carried);
+  });
+}
+
+QueryBlock::Carried QueryBlock::masked(Num first, const Carried &values, double unseen) {
+  SimtEmitter &e = at.e;
+  if (!at.a.causal && at.a.t % tile == 0)
+    return values;
+  return e.choose(e.notBefore(shared, first + tile), values, [&] {
+    Carried masked;
+    for (auto [i, value] : llvm::enumerate(values)) {
+      Num key = first + at.column + int64_t(i / 4 * 8 + i % 2);
+      masked.push_back(e.select(key < sight[i % 4 / 2], value, e.real(unseen)));
+    }
+    return masked;
+  });
+}
+
+//===---------------------------------------------------------------------------===//
 // The forward pass
 //===---------------------------------------------------------------------------===//
 
@@ -164,54 +226,23 @@ void pc::kernels::emitMma(AttentionOp op, Kernel &kernel) {
   SimtEmitter &e = *kernel.simt;
   const AttentionShape a(op);
   MmaAttention at(e, a);
+  constexpr double nothing = -std::numeric_limits<double>::infinity();
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
   Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counted ? kernel.operands[3] : Ptr();
-  const int64_t blocks = llvm::divideCeil(a.s, at.perBlock), tile = a.d <= 64 ? 64 : 32;
   const double factor = a.scale * at.log2e;
   kernel.kind = "attention";
-  kernel.items = a.batch * at.numHeads * blocks;
-  Ptr keys = at.tile(2 * tile), values = at.tile(2 * tile); // this one and the next
+  QueryBlock block(at, kernel, k, v, counts);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
-    at.begin();
-    // Blocks with the most keys begin first.
-    Num firstQuery = (e.integer(blocks - 1) - item % blocks) * at.perBlock;
-    Num head = item / blocks % at.numHeads, batch = item / (blocks * at.numHeads), keyHead = head / a.groups;
-    auto query = at.rows(firstQuery, a.s);
-    Num rows[2], sight[2];
-    for (int64_t r = 0; r < 2; ++r) {
-      rows[r] = at.queryRow(batch, query.inside[r], head);
-      sight[r] = a.seen(e, query.number[r], counts);
-    }
-    auto queries = at.left(q, rows);
-    // Some query of the block sees the keys before `end`, all of them those before `shared`.
-    Num end = a.seen(e, firstQuery + (at.perBlock - 1), counts), shared = a.seen(e, firstQuery, counts);
-    auto half = [&](Num first) { return first / tile % 2 * (tile * at.pitch); };
-    auto stage = [&](Num first) {
-      auto keyRow = [&](Num line) { return at.keyRow(batch, e.min(first + line, e.integer(a.t - 1)), keyHead); };
-      at.stage(k, keys + half(first), tile, keyRow);
-      at.stage(v, values + half(first), tile, keyRow);
-      e.commitCopies();
-    };
-    e.when(e.integer(0) < end, [&] { stage(e.integer(0)); });
-
+    block.begin(item);
+    auto queries = at.left(q, block.rows);
     // carried: maxima (of nothing: less than any score, but a number), sums, output
-    Emitter::Carried init = {e.real(-1e30), e.real(-1e30), e.real(0), e.real(0)};
-    init.append(at.zeros(8 * at.pieces));
-    auto done = e.loop(e.integer(0), end, tile, init, [&](Num first, const Emitter::Carried &carried) {
-      e.waitForCopies();
-      e.barrier(); // this tile is there, and nobody reads the one before
-      Num next = first + tile;
-      e.when(next < end, [&] { stage(next); });
-      Emitter::Carried scores = at.timesTransposed(queries, keys + half(first), tile);
-      if (a.causal || a.t % tile)
-        scores = e.choose(e.notBefore(shared, next), scores, [&] {
-          Emitter::Carried masked;
-          for (auto [i, score] : llvm::enumerate(scores)) {
-            Num key = first + at.column + int64_t(i / 4 * 8 + i % 2);
-            masked.push_back(e.select(key < sight[i % 4 / 2], score, e.real(-std::numeric_limits<float>::infinity())));
-          }
-          return masked;
-        });
+    auto init = [&] {
+      Emitter::Carried first = {e.real(-1e30), e.real(-1e30), e.real(0), e.real(0)};
+      first.append(at.zeros(8 * at.pieces));
+      return first;
+    };
+    auto done = block.passKeys(init, [&](Num first, Ptr keys, Ptr values, const Emitter::Carried &carried) {
+      Emitter::Carried scores = block.masked(first, at.timesTransposed(queries, keys, block.tile), nothing);
       Emitter::Carried following, output(carried.begin() + 4, carried.end());
       Num sums[2];
       for (int64_t r = 0; r < 2; ++r) {
@@ -230,7 +261,7 @@ void pc::kernels::emitMma(AttentionOp op, Kernel &kernel) {
         following.push_back(larger);
       }
       following.append({sums[0], sums[1]});
-      at.add(output, at.left(scores), values + half(first));
+      at.add(output, at.left(scores), values);
       following.append(output);
       return following;
     });
@@ -241,11 +272,11 @@ void pc::kernels::emitMma(AttentionOp op, Kernel &kernel) {
       if (a.counted) { // a query may see nothing
         Num any = e.real(0) < sum;
         inverse[r] = e.select(any, inverse[r], e.real(0));
-        logSum = e.select(any, logSum, e.real(-std::numeric_limits<float>::infinity()));
+        logSum = e.select(any, logSum, e.real(nothing));
       }
-      e.when(query.exists[r] & (at.column < e.integer(2)),
-             [&] { lse.store(logSum, at.statistic(batch, query.inside[r], head)); });
+      e.when(block.query.exists[r] & (at.column < e.integer(2)),
+             [&] { lse.store(logSum, at.statistic(block.batch, block.query.inside[r], block.head)); });
     }
-    at.store(ArrayRef(done).drop_front(4), inverse, o, rows, query.exists);
+    at.store(ArrayRef(done).drop_front(4), inverse, o, block.rows, block.query.exists);
   });
 }

@@ -75,5 +75,35 @@ private:
   Num rowsFirst, columnsFirst;
 };
 
+/// A block's queries, of one head, which the keys and values that they see pass tile by tile.
+class QueryBlock {
+public:
+  using Carried = Emitter::Carried;
+
+  /// Says how many blocks the kernel has, and takes shared memory for two tiles each of keys and values.
+  QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts);
+  /// To be called inside of the kernel, before all else, with the number of the block.
+  void begin(Num item);
+
+  const int64_t tile; ///< keys in one
+  Num head, batch;
+  MmaAttention::TwoRows query;
+  Num rows[2]; ///< where this thread's two queries begin
+
+  /// The loop over tiles: meet(first key, tile of keys, tile of values, carried) gives what is carried on. Starts with
+  /// `init()`, which is emitted behind the first copies.
+  Carried passKeys(llvm::function_ref<Carried()> init,
+                   llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet);
+  /// `values`, laid out as a tile's scores, with `unseen` where a query does not see the key. Inside of `meet` only.
+  Carried masked(Num first, const Carried &values, double unseen);
+
+private:
+  MmaAttention &at;
+  Ptr k, v, counts, keys, values;
+  const int64_t blocks;
+  Num firstQuery, keyHead, sight[2];
+  Num shared; ///< every query of the block sees the keys before this one
+};
+
 } // namespace pc::kernels
 #endif

@@ -19,64 +19,37 @@ struct GradBuffers {
 static void emitQueries(MmaAttention &at, Kernel &kernel, const GradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
-  const int64_t blocks = llvm::divideCeil(a.s, at.perBlock), tile = a.d <= 64 ? 64 : 32;
-  kernel.items = a.batch * at.numHeads * blocks;
-  Ptr keys = at.tile(2 * tile), values = at.tile(2 * tile); // this one and the next
+  QueryBlock block(at, kernel, in.k, in.v, in.counts);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
-    at.begin();
-    Num firstQuery = (e.integer(blocks - 1) - item % blocks) * at.perBlock;
-    Num head = item / blocks % at.numHeads, batch = item / (blocks * at.numHeads), keyHead = head / a.groups;
-    auto query = at.rows(firstQuery, a.s);
-    Num rows[2], sight[2], minusLse[2], dots[2];
+    block.begin(item);
+    Num minusLse[2], dots[2];
     for (int64_t r = 0; r < 2; ++r) {
-      rows[r] = at.queryRow(batch, query.inside[r], head);
-      sight[r] = a.seen(e, query.number[r], in.counts);
-      Num statistic = at.statistic(batch, query.inside[r], head);
+      Num statistic = at.statistic(block.batch, block.query.inside[r], block.head);
       minusLse[r] = in.lse.load(statistic) * -at.log2e;
       Num dot = e.zeros(2);
       for (int64_t n = 0; n < 2 * at.pieces; ++n) {
-        Num place = rows[r] + at.column + 8 * n;
+        Num place = block.rows[r] + at.column + 8 * n;
         dot = e.fma(in.o.load(place, 2), in.dout.load(place, 2), dot);
       }
       dots[r] = at.sumOfRow(e.sum(dot));
-      e.when(query.exists[r] & (at.column < e.integer(2)), [&] { in.dots.store(dots[r], statistic); });
+      e.when(block.query.exists[r] & (at.column < e.integer(2)), [&] { in.dots.store(dots[r], statistic); });
     }
-    auto queries = at.left(in.q, rows), gradients = at.left(in.dout, rows);
-    Num end = a.seen(e, firstQuery + (at.perBlock - 1), in.counts), shared = a.seen(e, firstQuery, in.counts);
-    auto half = [&](Num first) { return first / tile % 2 * (tile * at.pitch); };
-    auto stage = [&](Num first) {
-      auto keyRow = [&](Num line) { return at.keyRow(batch, e.min(first + line, e.integer(a.t - 1)), keyHead); };
-      at.stage(in.k, keys + half(first), tile, keyRow);
-      at.stage(in.v, values + half(first), tile, keyRow);
-      e.commitCopies();
-    };
-    e.when(e.integer(0) < end, [&] { stage(e.integer(0)); });
-    auto done = e.loop(e.integer(0), end, tile, at.zeros(8 * at.pieces), [&](Num first, const Emitter::Carried &dq) {
-      e.waitForCopies();
-      e.barrier(); // this tile is there, and nobody reads the one before
-      Num next = first + tile;
-      e.when(next < end, [&] { stage(next); });
-      Emitter::Carried weights = at.timesTransposed(queries, keys + half(first), tile);
-      Emitter::Carried changes = at.timesTransposed(gradients, values + half(first), tile);
+    auto queries = at.left(in.q, block.rows), gradients = at.left(in.dout, block.rows);
+    auto init = [&] { return at.zeros(8 * at.pieces); };
+    auto done = block.passKeys(init, [&](Num first, Ptr keys, Ptr values, const Emitter::Carried &dq) {
+      Emitter::Carried weights = at.timesTransposed(queries, keys, block.tile);
+      Emitter::Carried changes = at.timesTransposed(gradients, values, block.tile);
       for (auto [i, change] : llvm::enumerate(changes)) {
         Num p = e.exp2(e.fma(weights[i], e.real(a.scale * at.log2e), minusLse[i % 4 / 2]));
         change = p * (change - dots[i % 4 / 2]);
       }
-      if (a.causal || a.t % tile)
-        changes = e.choose(e.notBefore(shared, next), changes, [&] {
-          Emitter::Carried masked;
-          for (auto [i, change] : llvm::enumerate(changes)) {
-            Num key = first + at.column + int64_t(i / 4 * 8 + i % 2);
-            masked.push_back(e.select(key < sight[i % 4 / 2], change, e.real(0)));
-          }
-          return masked;
-        });
+      changes = block.masked(first, changes, 0);
       Emitter::Carried sums = dq;
-      at.add(sums, at.left(changes), keys + half(first));
+      at.add(sums, at.left(changes), keys);
       return sums;
     });
     Num scales[2] = {e.real(a.scale), e.real(a.scale)};
-    at.store(done, scales, in.dq, rows, query.exists);
+    at.store(done, scales, in.dq, block.rows, block.query.exists);
   });
 }
 

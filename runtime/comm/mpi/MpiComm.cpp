@@ -297,8 +297,10 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
     char *blocks = stagingOf(n * inBytes);
     const char *own = from;
     if (desc.kind == PCRT_PERMUTE) {
-      receive(group, (me + n - 1) % n, to, outBytes);
-      send(group, (me + 1) % n, from, inBytes);
+      if (sourceOf(desc, n, me) == me && to != from)
+        memcpy(to, from, outBytes);
+      receive(group, sourceOf(desc, n, me), to, outBytes);
+      send(group, targetOf(desc, n, me), from, inBytes);
       return finish(group, key);
     }
     bool toRoot = desc.kind == PCRT_GATHER || desc.kind == PCRT_REDUCE;

@@ -276,8 +276,8 @@ NcclResult NcclMoves::call(const pcrt_move_desc &move, const Member &member, con
   };
   int me = member.group->me;
   if (move.kind == PCRT_PERMUTE) {
-    note(nccl.send(in, elements, type, (me + 1) % n, member.comm, stream));
-    note(nccl.recv(out, elements, type, (me + n - 1) % n, member.comm, stream));
+    note(nccl.send(in, elements, type, targetOf(move, n, me), member.comm, stream));
+    note(nccl.recv(out, elements, type, sourceOf(move, n, me), member.comm, stream));
     return result;
   }
   Blocks blocks = blocksOf(move, n);
@@ -429,12 +429,41 @@ pcrt_status NcclMoves::mark(const pcrt_move_desc &move, Stream stream) {
                move.name);
 }
 
+void NcclMoves::openTasks(std::vector<std::string> names) {
+  taskNames = std::move(names);
+  if (taskNames.empty())
+    return;
+  task = static_cast<volatile uint32_t *>(session.pinned(sizeof(uint32_t)));
+  *task = 0;
+  if (session.driver.standinPolled)
+    session.driver.standinPolled(const_cast<uint32_t *>(task), sizeof(uint32_t));
+  size_t bytes = taskNames.size() * sizeof(uint32_t);
+  auto *values = static_cast<uint32_t *>(session.pinned(bytes));
+  for (size_t i = 0; i < taskNames.size(); ++i)
+    values[i] = uint32_t(i + 1);
+  taskNumbers = std::make_unique<DeviceArena>(session);
+  firstTaskNumber = reinterpret_cast<Address>(taskNumbers->allocate(int64_t(bytes)));
+  session.check(session.driver.memcpyToDevice(firstTaskNumber, values, bytes, session.compute),
+                "copy the numbers of tasks");
+  session.synchronize();
+}
+
+pcrt_status NcclMoves::enqueueTask(int number, Stream stream) {
+  return check(session.driver.memcpyToHost(const_cast<uint32_t *>(task), firstTaskNumber + number * sizeof(uint32_t),
+                                           sizeof(uint32_t), stream),
+               taskNames[number].c_str());
+}
+
 pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
   TcpControl *plane = control.control();
   double start = monotonicSeconds(), since = start;
-  uint32_t seen = 0;
+  uint32_t seen = 0, noted = 0;
   for (;;) {
     Result result = driver.streamQuery(stream);
+    if (uint32_t now = task ? *task : 0; now != noted && now > 0) {
+      noted = now;
+      control.note(taskNames[now - 1].c_str());
+    }
     if (plane && plane->failed() && result != Success)
       return lost();
     if (result == Success) {
@@ -443,6 +472,8 @@ pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
         marks[group * 64] = 0;
       for (int flow = 0; passed && flow < program.num_flows; ++flow)
         passed[flow * 64] = 0;
+      if (task)
+        *task = 0;
       return PCRT_OK;
     }
     if (result != ErrorNotReady)
@@ -512,6 +543,11 @@ void NcclMoves::tellProgress(Progress &progress) {
   snprintf(progress.doing, sizeof progress.doing, "%s %s", waitingGroup() ? "in" : "before", doing().c_str());
 }
 
+/// What is known of a rank that does not answer.
+static std::string silentRank(const std::string &note) {
+  return "it does not answer at all" + (note.empty() ? "" : ", and was last seen in " + note);
+}
+
 /// Names the ranks of the group that are elsewhere.
 pcrt_status NcclMoves::late() {
   TcpControl *plane = control.control();
@@ -525,7 +561,7 @@ pcrt_status NcclMoves::late() {
     if (!member || all[rank].counter == mine.counter)
       continue;
     names += (names.empty() ? "" : ", ") + rankName(rank) + " (" +
-             (all[rank].doing[0] ? all[rank].doing : "it does not answer at all") + ")";
+             (all[rank].doing[0] ? all[rank].doing : silentRank(control.lastNote(rank))) + ")";
   }
   std::string text = "no answer within " + secondsText(timeout) + " s from " +
                      (names.empty() ? "the other ranks" : names) + " in " + doing() +

@@ -51,6 +51,8 @@ public:
   void openFlows(const std::vector<DeviceFlow> &all) override;
   bool hasLanes() const override { return true; }
   pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) override;
+  void openTasks(std::vector<std::string> names) override;
+  pcrt_status enqueueTask(int number, Stream stream) override;
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
@@ -87,7 +89,7 @@ private:
 
   Session &session;
   Comm &control;
-  pcrt_program program; ///< Its tables live as long as the process.
+  pcrt_program program; ///< Its tables live at least as long as this.
   double timeout;
   Opened library;
   std::vector<Member> members;
@@ -102,6 +104,13 @@ private:
   /// Messages that each flow has passed in this step, in words 64 apart; the device copies them there.
   volatile uint32_t *passed = nullptr;
   uint32_t progress() const;
+
+  /// 1 + the number of the task that the device is in, 0 before the first; copied there like the others, from a table
+  /// of its own. This rank notes it for the launcher while it waits.
+  volatile uint32_t *task = nullptr;
+  std::vector<std::string> taskNames;
+  std::unique_ptr<DeviceArena> taskNumbers;
+  Address firstTaskNumber = 0;
 
   /// 1 + the index of the move that the device has come to in this step, 0 before the first; the device copies it there
   /// from `numbers`, in its own memory.

@@ -17,12 +17,17 @@ std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &c
   bool host = chosen && !strcmp(chosen, "host");
   if (chosen && *chosen && !host && strcmp(chosen, "nccl") != 0)
     fail(PCRT_USAGE, std::string("PCRT_CUDA_COMM='") + chosen + "' is not one of host, nccl");
-  // A stand-in that is only a driver.
+  bool isVirtual = !strcmp(comm.transport(), "virtual");
+  if (isVirtual && host)
+    fail(PCRT_USAGE, "PCRT_CUDA_COMM=host does not go with virtual ranks: a driver may run the host functions of a "
+                     "process one after the other, and that of a rank would wait for another's for ever; without it "
+                     "they move data on their device");
+  // A stand-in that is only a driver: it runs host functions on the thread that enqueues them.
   if (!chosen && session.standin && !dlsym(session.library.handle, "ncclGetVersion"))
-    host = comm.transport() != std::string("virtual") || !dlsym(session.library.handle, "pc_standin_enqueue");
+    host = !isVirtual || !dlsym(session.library.handle, "pc_standin_enqueue");
   if (host)
     return std::make_unique<HostMoves>(session, comm, program, groups);
-  if (!strcmp(comm.transport(), "virtual"))
+  if (isVirtual)
     return std::make_unique<VirtualMoves>(session, static_cast<VirtualComm &>(comm), groups);
   return std::make_unique<NcclMoves>(session, comm, program, groups);
 }

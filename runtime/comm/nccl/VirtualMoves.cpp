@@ -150,7 +150,7 @@ Result VirtualMoves::enqueueShare(const pcrt_move_desc &move, const Group &group
   if (move.kind == PCRT_BROADCAST)
     return copyWhole(0);
   if (move.kind == PCRT_PERMUTE)
-    return copyWhole((me + n - 1) % n);
+    return copyWhole(sourceOf(move, n, me));
   if (me != 0 && (move.kind == PCRT_GATHER || move.kind == PCRT_REDUCE))
     return Success;
   if (move.kind == PCRT_REDUCE)

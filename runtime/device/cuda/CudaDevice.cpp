@@ -106,13 +106,16 @@ void CudaDevice::prepare(pcrt_context &context) {
     shown.reserve(scalarsShown);
   });
   if (control.size() > 1) {
-    comm = openDeviceComm(session, control, program.abi, context.groups);
+    pcrt_program ofThisRank = program.abi;
+    ofThisRank.moves = context.moves.data();
+    comm = openDeviceComm(session, control, ofThisRank, context.groups);
     graphs = graphs && comm->canCapture();
     if (program.stageAxis >= 0)
       flows = std::make_unique<StageFlows>(session, program, control, *comm);
     onAllRanks(control, [&] {
       if (comm->registerArena(arena, arenaMemory.mappedBytes()) != PCRT_OK)
         fail(PCRT_RESOURCE, comm->error());
+      comm->openTasks(taskNames);
       for (size_t group = 0; group < groupStreams.size(); ++group)
         if (groupMoves[group] && comm->hasStreams()) {
           groupStreams[group] = session.makeStream();
@@ -142,6 +145,7 @@ pcrt_status CudaDevice::enqueueStep(pcrt_context &context, Mode wanted) {
   timersUsed = 0;
   std::fill(context.flowCounts.begin(), context.flowCounts.end(), 0);
   openTask.start = nullptr;
+  tasksBegun = 0;
   bool sends = flows && mode != Mode::Listen;
   pcrt_status status = sends ? flowDone(context, flows->begin(), "the step's messages") : PCRT_OK;
   if (status == PCRT_OK)
@@ -339,7 +343,7 @@ pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const 
 }
 
 bool CudaDevice::isLocal(const pcrt_context &context, int move) const {
-  const pcrt_move_desc &desc = program.abi.moves[move];
+  const pcrt_move_desc &desc = context.moves[move];
   return isLocalMove(desc, context.groups[desc.group]);
 }
 
@@ -372,11 +376,11 @@ Result CudaDevice::copyRows(void *to, int64_t toPitch, const void *from, int64_t
 
 /// Moves without traffic: what pcrt::localMove does, by copies of the device.
 pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *in, void *out) {
-  const pcrt_move_desc &desc = program.abi.moves[index];
+  const pcrt_move_desc &desc = context.moves[index];
   const Group &group = context.groups[desc.group];
   int64_t n = group.size(), bytes = outElements(desc, int(n)) * elementBytes(desc.dtype);
   int64_t row = desc.extent * desc.inner * elementBytes(desc.dtype), block = row / n;
-  int64_t at = (group.me + n - desc.shift) % n * block; // of a slice or an insert, in each row
+  int64_t at = sourceOf(desc, int(n), group.me) * block; // of a slice or an insert, in each row
   return run(context, Profile::Call::Move, index, desc.name, session.compute, [&] {
     Result result = Success;
     auto clear = [&] { return session.driver.memset8(addressOf(out), 0, size_t(bytes), session.compute); };
@@ -414,9 +418,9 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
         return status;
     return PCRT_OK;
   }
-  const pcrt_move_desc &desc = program.abi.moves[first];
+  const pcrt_move_desc &desc = context.moves[first];
   for (int i = first; i < first + count; ++i) {
-    const pcrt_move_desc &other = program.abi.moves[i];
+    const pcrt_move_desc &other = context.moves[i];
     if (other.group != desc.group || isLocal(context, i))
       return context.fail(PCRT_INTERNAL, std::string("moves '") + desc.name + "' and '" + other.name +
                                              "' cannot be started together; this is a bug of the compiler");
@@ -440,7 +444,8 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
   if (result != Success)
     return done(context, result, "move", desc.name);
   pcrt_status status = run(context, Profile::Call::Move, first, desc.name, stream, [&] {
-    pcrt_status status = comm->enqueue(program.abi.moves + first, count, context.groups[desc.group], ins, outs, stream);
+    pcrt_status status =
+        comm->enqueue(context.moves.data() + first, count, context.groups[desc.group], ins, outs, stream);
     return status == PCRT_OK ? PCRT_OK
                              : context.fail(status, std::string("move '") + desc.name + "' over " + comm->name() +
                                                         ": " + comm->error());
@@ -490,8 +495,16 @@ pcrt_status CudaDevice::receive(pcrt_context &context, int flow, void *data) {
 
 /// In a traced step, a task ends where the next one begins.
 pcrt_status CudaDevice::task(pcrt_context &context, int kind, int chunk, int microbatch) {
-  if (mode == Mode::Listen)
+  if (mode == Mode::Listen) {
+    char name[96];
+    describeTask(name, kind, chunk, microbatch, program.stage);
+    taskNames.emplace_back(name);
     ++callsMade;
+    return PCRT_OK;
+  }
+  if (comm)
+    if (pcrt_status status = comm->enqueueTask(tasksBegun++, session.compute); status != PCRT_OK)
+      return context.fail(status, "task '" + taskNames[tasksBegun - 1] + "': " + comm->error());
   if (mode != Mode::Run || !context.profile.tracing())
     return PCRT_OK;
   Event now = timers[timersUsed++];

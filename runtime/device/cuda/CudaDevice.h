@@ -110,6 +110,8 @@ private:
   std::vector<AttentionCall> attentionCalls;
   std::vector<bool> groupMoves; ///< Whether the step moves data within a group.
   int64_t scalarsShown = 0, callsMade = 0;
+  std::vector<std::string> taskNames;
+  int tasksBegun = 0; ///< In this step.
 
   char *inputMemory = nullptr; ///< Two slots of inputBytes.
   std::vector<int64_t> inputOffsets, inputSizes;

@@ -83,6 +83,12 @@ public:
     return PCRT_INTERNAL;
   }
 
+  /// What the tasks of a step are, in its order, for messages. Called once, before the first step. Throws a Failure.
+  virtual void openTasks(std::vector<std::string> names) { (void)names; }
+
+  /// Enqueues on `stream` that the device notes for the host that it has come to a task, by its number.
+  virtual pcrt_status enqueueTask(int number, Stream stream) { return (void)number, (void)stream, PCRT_OK; }
+
   /// Waits until what was enqueued on `stream` is done, watching for lost peers and timeouts. The default asks the
   /// driver alone. PCRT_PEER_LOST and PCRT_TIMEOUT name rank, op and axis in error(); other failures are the driver's
   /// (PCRT_INTERNAL, empty error()).

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 4
+#define PCRT_ABI_VERSION 5
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -60,7 +60,7 @@ typedef enum pcrt_move_kind {
   PCRT_SCATTER = 8,   /* coordinate 0's blocks, one to each */
   PCRT_GATHER = 9,    /* all blocks to coordinate 0; the others' results are undefined */
   PCRT_REDUCE = 10,   /* all addends to coordinate 0; the others' results are undefined */
-  PCRT_PERMUTE = 11,  /* to the next coordinate, from the previous one */
+  PCRT_PERMUTE = 11,  /* to another coordinate, from another one */
   PCRT_INSERT = 12,   /* a block of a whole value, whose other blocks stay as they are; no traffic */
 } pcrt_move_kind;
 
@@ -140,7 +140,8 @@ typedef struct pcrt_gemm_desc {
  *  reduce_scatter, slice, scatter: in [outer, extent, inner] -> out [outer, extent/n, inner].
  *  gather, pad: in [outer, extent/n, inner] -> out [outer, extent, inner], other blocks zero.
  *  insert: in [outer, extent/n, inner] -> one block of out [outer, extent, inner].
- *  slice, insert: on coordinate i the block is that of coordinate (i - shift) mod n.
+ *  slice, insert: on coordinate i the block is that of coordinate (i - shift) mod n; permute: the result is the operand
+ *  of that coordinate. With a group `with`, in which this rank has coordinate j: of coordinate (shift - i - j) mod n.
  *  all_to_all: the tensor is [outer, extent, middle, extent2, inner]; `in` is split on extent and `out` on extent2, or
  *  with `reduction` = 1 the other way round.
  *  `in` may equal `out` for all_reduce and mask. Reductions add in coordinate order on every rank: all members get
@@ -154,7 +155,9 @@ typedef struct pcrt_move_desc {
   int64_t outer, extent, inner;
   int64_t middle, extent2; /* all_to_all only, else 1 and 1 */
   const char *phase;       /* "forward", "backward" or "optimizer": how the traffic is booked */
-  int32_t shift;           /* slice and insert only, else 0 */
+  int32_t shift;           /* slice, insert and permute only, else 0 */
+  int32_t with;            /* 1 + index into pcrt_program.groups, of as many ranks; 0: none. To transports and devices the runtime
+                              shows moves whose shift has the coordinate j taken off */
 } pcrt_move_desc;
 
 /** Ranks that differ only in the coordinates of these mesh axes. The coordinate of a rank in the group is the mixed-

@@ -5,6 +5,7 @@
 // times, too.
 //===------------------------------------------------------------------------------------------===//
 #include "AccessChecker.h"
+#include "Worker.h"
 
 #include <algorithm>
 #include <array>
@@ -32,10 +33,12 @@ struct Access {
 /// Shadow of two bytes.
 struct Cell {
   Access write, read;
+  bool operator==(const Cell &other) const { return write.bits == other.write.bits && read.bits == other.read.bits; }
 };
 
 constexpr size_t lineBytes = 256;
-constexpr size_t sharedBytes = 512 << 10;
+/// No more than is reserved: behind it may lie other memory.
+constexpr size_t sharedBytes = sharedCapacity;
 
 template <class T> T *reserve(size_t count) {
   void *p = mmap(nullptr, std::max<size_t>(count * sizeof(T), 1), PROT_READ | PROT_WRITE,
@@ -330,9 +333,19 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
   bool same = (kind & PCRT_ACCESS_VALUE) && !std::memcmp(p, &value, bytes);
   Access mine = Access::make(s.now, thread, atomic, site);
   size_t offset = size_t(p - region->begin);
+  Cell before{}, after{}; // the cell in front of this one: most of an access have one past, and then one future
+  ByteState stateBefore = ByteState::Unallocated;
   for (size_t i = offset / 2; i < (offset + bytes + 1) / 2; ++i) {
     Cell &cell = region->cells[i];
     ByteState known = region->stateOf(i);
+    if (i != offset / 2 && known == stateBefore && cell == before) {
+      cell = after;
+      if (write)
+        region->states[i] = ByteState::Written;
+      continue;
+    }
+    before = cell;
+    stateBefore = known;
     const uint8_t *at = std::max(p, region->begin + 2 * i);
     if (known == ByteState::Unallocated)
       return report("out of bounds", at, ", where nothing is allocated");
@@ -350,6 +363,7 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
     }
     if (read && !atomic)
       cell.read = s.merge(cell.read, mine, thread, isShared);
+    after = cell;
   }
   if (!isShared)
     for (size_t line = offset / lineBytes; line <= (offset + bytes - 1) / lineBytes; ++line)

@@ -1,6 +1,7 @@
 //===- Jit.cpp - One op compiled to its special kernels, in this process --------------===//
 #include "Jit.h"
 #include "../../../lib/Codegen/Kernel.h"
+#include "../../../lib/Codegen/LlvmPasses.h"
 #include "../../../lib/Codegen/Lower.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -11,9 +12,7 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 #include <cstdlib>
 #include <cstring>
@@ -44,8 +43,7 @@ __attribute__((no_sanitize("function"))) int64_t JitKernel::run(const std::vecto
 }
 
 /// Emits kernel `part` of `op` as @kernel<part> at the builder's insertion point.
-static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t lanes,
-                          bool roundsToBf16) {
+static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t lanes, bool roundsToBf16) {
   Location loc = op->getLoc();
   Type pointer = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
   auto type = LLVM::LLVMFunctionType::get(i64, {pointer, i64, i64, pointer});
@@ -80,17 +78,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t 
     f.addFnAttr("target-features", target.getTargetFeatureString());
     f.addFnAttr("prefer-vector-width", std::to_string(lanes * 32));
   }
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graphs;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&target);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(graphs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, graphs, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+  pc::runLlvmPasses(module, &target, llvm::OptimizationLevel::O3);
 }
 
 std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16) {

@@ -65,7 +65,7 @@ struct Expected {
 };
 
 inline Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t salt) {
-  int64_t n = group.size(), me = group.me, block = (me + n - d.shift) % n;
+  int64_t n = group.size(), me = group.me, block = d.with ? (d.shift + n - me) % n : (me + n - d.shift) % n;
   auto value = [&](int64_t member, int64_t index) { return element(d.dtype, group.ranks[member], index, salt); };
   auto all = [&](int64_t index) { return combine(d, n, [&](int64_t member) { return value(member, index); }); };
   int64_t whole = d.outer * d.extent * d.inner, part = d.extent / n;
@@ -154,8 +154,7 @@ inline Expected simulate(const pcrt_move_desc &d, const Group &group, uint64_t s
     e.isDefined = me == 0;
     break;
   case PCRT_PERMUTE:
-    loop(d.extent,
-         [&](int64_t o, int64_t x, int64_t i) { return value((me + n - 1) % n, (o * d.extent + x) * d.inner + i); });
+    loop(d.extent, [&](int64_t o, int64_t x, int64_t i) { return value(block, (o * d.extent + x) * d.inner + i); });
     break;
   default:
     break;

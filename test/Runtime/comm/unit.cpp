@@ -152,7 +152,7 @@ static void testRun() {
   auto run = [&] {
     for (int kind = PCRT_ALL_REDUCE; kind <= PCRT_PAD; ++kind) {
       pcrt_move_desc desc{"move", kind,         0,         PCRT_F32, PCRT_SUM, 16, comm->size() * 16, 64,
-                          1,      comm->size(), "forward", 0};
+                          1,      comm->size(), "forward", 0,        0};
       CHECK(comm->move(desc, all, arena, arena + bytes / 2) == PCRT_OK);
     }
     CHECK(comm->barrier() == PCRT_OK);
@@ -163,7 +163,8 @@ static void testRun() {
     run();
   CHECK(allocations == before);
   // An all_gather reads all of the peers' sources: they are resident here now.
-  pcrt_move_desc gather{"gather", PCRT_ALL_GATHER, 0, PCRT_F32, PCRT_SUM, 1, comm->size(), 1 << 18, 1, 1, "forward", 0};
+  pcrt_move_desc gather{"gather", PCRT_ALL_GATHER, 0, PCRT_F32, PCRT_SUM, 1, comm->size(), 1 << 18, 1,
+                        1,        "forward",       0, 0};
   CHECK(comm->move(gather, all, arena, arena + bytes / 2) == PCRT_OK);
   int64_t read = (comm->size() - 1) * (int64_t(1) << 20);
   CHECK(comm->peerResidentBytes() >= read && comm->peerResidentBytes() <= (comm->size() - 1) * bytes);

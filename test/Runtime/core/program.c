@@ -190,10 +190,10 @@ static const pcrt_gemm_desc gemms[] = {
 static const pcrt_group groups[] = {{1, {0}}, {1, {1}}};
 
 static const pcrt_move_desc moves[] = {
-    {"all_reduce logits", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, ROWS *V, 1, 1, 1, 1, "forward", 0},
-    {"all_reduce loss", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "forward", 0},
-    {"all_reduce gradients", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, PARAMS, 1, 1, 1, 1, "backward", 0},
-    {"all_reduce norm", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "optimizer", 0},
+    {"all_reduce logits", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, ROWS *V, 1, 1, 1, 1, "forward", 0, 0},
+    {"all_reduce loss", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "forward", 0, 0},
+    {"all_reduce gradients", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, PARAMS, 1, 1, 1, 1, "backward", 0, 0},
+    {"all_reduce norm", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "optimizer", 0, 0},
 };
 
 static const int64_t meshSizes[] = {DP, TP};
@@ -337,13 +337,35 @@ static const pcrt_image images[] = {{PCRT_HOST_IMAGE, 0, 0, image, 0}, {PCRT_CUB
 static const pcrt_device_kernel deviceKernels[] = {
     DEVICE(embed, 4),      DEVICE(lossGrad, 3), DEVICE(sumLoss, 2), DEVICE(embedGrad, 4),
     DEVICE(sumSquares, 2), DEVICE(clip, 2),     DEVICE(adamw, 6),   DEVICE(clear, 1)};
-#define TARGET PCRT_CUDA, 2, 0, 0, images, deviceKernels, 0, END, 1 << 16
-#define ARENA END + (1 << 16)
-#else
-#define TARGET PCRT_CPU, 0, 0, 0, 0, 0, 0, 0, 0
-#define ARENA END
 #endif
 
-const pcrt_program pc_program = {PCRT_ABI_VERSION, 2,     meshSizes, meshNames,          2,    8, 3, 4, groups,
-                                 kernels,          gemms, moves,     ARENA, json, sizeof json - 1, step, TARGET};
+const pcrt_program pc_program = {
+    .abi_version = PCRT_ABI_VERSION,
+    .num_mesh_axes = 2,
+    .mesh_sizes = meshSizes,
+    .mesh_names = meshNames,
+    .num_groups = 2,
+    .num_kernels = 8,
+    .num_gemms = 3,
+    .num_moves = 4,
+    .groups = groups,
+    .kernels = kernels,
+    .gemms = gemms,
+    .moves = moves,
+    .json = json,
+    .json_bytes = sizeof json - 1,
+    .step = step,
+#ifdef CUDA_IMAGE
+    .arena_bytes = END + (1 << 16),
+    .target = PCRT_CUDA,
+    .num_images = 2,
+    .images = images,
+    .device_kernels = deviceKernels,
+    .workspace_offset = END,
+    .workspace_bytes = 1 << 16,
+#else
+    .arena_bytes = END,
+    .target = PCRT_CPU,
+#endif
+};
 #endif

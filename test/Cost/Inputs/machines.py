@@ -1,0 +1,67 @@
+"""usage: machines.py WORK PAGE.md: WORK/m.mlir compiled for machines; figures beside the page's, times beside figures."""
+import json
+import subprocess
+import sys
+
+work, page = sys.argv[1], open(sys.argv[2]).read()
+
+
+def report(*flags):
+    subprocess.run(["pc-compile", work + "/m.mlir", *flags, "--to=planned", "-o", work + "/p", "--report=" + work + "/r.json"],
+                   check=True, stderr=subprocess.DEVNULL)
+    return json.load(open(work + "/r.json"))
+
+
+def seconds(members, *flags):
+    """Of a step on a machine that is infinitely fast but for `members`."""
+    fast = {"like": "cpu", "f32_flops": 1e30, "memory_bandwidth": 1e30, "node_bandwidth": 1e30, "network_bandwidth": 1e30,
+            "move_seconds": 0}
+    json.dump(fast | members, open(work + "/machine.json", "w"))
+    return report("--machine=" + work + "/machine.json", *flags)["predicted"]["step_seconds"]
+
+
+def near(a, b):
+    assert abs(a - b) <= 1e-3 * abs(b), (a, b)
+
+
+names = ["cpu", "a100", "h100", "h200", "b200"]
+for name in names:
+    m = report("--machine=" + name)["predicted"]["machine"]
+    cells = [name, m["device"], f"{m['f32_flops'] / 1e12:g}", f"{m['bf16_flops'] / 1e12:g}", m["product_share"], m["attention_share"],
+             f"{m['memory_bandwidth'] / 1e9:g}", m["memory_share"], m["node_ranks"] or "all", f"{m['node_bandwidth'] / 1e9:g}",
+             f"{m['network_bandwidth'] / 1e9:g}", m["link_share"]]
+    row = "| " + " | ".join(map(str, cells)) + " |\n"
+    assert row in page, row
+print(*names, end=": as on the page\n")
+chosen = [report(*flags)["predicted"]["machine"]["name"] for flags in
+          ([], ["--target=cuda"], ["--target=cuda", "--arch=sm_90a"], ["--target=cuda", "--arch=sm_100a,sm_80"])]
+print("by default: {}; {} for cuda; {} for sm_90a; {} for sm_100a".format(*chosen))
+
+# Scores under the mask are not counted: take them from the sum of all flops.
+layers, batch, heads, tokens, head = 2, 8, 4, 64, 8
+attention = layers * (2 + 5) * 2 * batch * heads * tokens * tokens * head
+whole = report()["flops_per_step"]
+near(seconds({"f32_flops": 1e9, "product_share": 0.5, "attention_share": 0.25}), (whole - attention) / 0.5e9 + attention / 2 / 0.25e9)
+print("products alone: flops over rate and share")
+near(seconds({"memory_bandwidth": 1e9}), 2 * seconds({"memory_bandwidth": 2e9}))
+print("memory alone: bandwidth doubles, time halves")
+
+
+def sent(report):
+    return max(sum(row["wire_bytes"] for row in entry["traffic"]) for entry in report["per_rank"])
+
+
+slow = {"node_bandwidth": 2e6, "network_bandwidth": 1e6, "link_share": 0.5}
+# Nothing is under way beside work that takes no time.
+two = sent(report("--mesh=dp=2"))
+near(seconds(slow, "--mesh=dp=2"), two / 1e6)
+near(seconds(slow | {"node_ranks": 2}, "--mesh=dp=2"), two / 1e6)
+near(seconds(slow | {"node_ranks": 1}, "--mesh=dp=2"), two / 0.5e6)
+print("dp=2 in a node and between nodes: bytes over bandwidth")
+four = sent(report("--mesh=dp=4"))
+near(seconds(slow | {"node_ranks": 2}, "--mesh=dp=4"), four / 1e6)
+near(seconds(slow | {"node_ranks": 3}, "--mesh=dp=4"), four / 0.5e6)
+print("dp=4 on two nodes: two adapters carry a ring")
+hops = [seconds({"node_latency": 1e-3}, "--mesh=dp=" + str(n)) for n in (2, 4)]
+near(2 * hops[0], hops[1])
+print("latency alone: twice as many hops")
