@@ -107,7 +107,7 @@ void TcpControl::wake() { eventfd_write(wakeEvent, 1); }
 
 void TcpControl::run() {
   std::vector<pollfd> entries(channels.size() + 1);
-  double flushUntil = 0;
+  double stopBy = 0;
   for (;;) {
     bool pending = false;
     {
@@ -117,11 +117,15 @@ void TcpControl::run() {
         pending |= writes;
         entries[i] = {channels[i].peer.socket, short(POLLIN | (writes ? POLLOUT : 0)), 0};
       }
-      if (stopping) {
-        flushUntil = flushUntil ? flushUntil : monotonicSeconds() + 1;
-        if (!pending || monotonicSeconds() > flushUntil)
-          return;
-      }
+      if (stopping && !stopBy)
+        stopBy = monotonicSeconds() + 1;
+      if (stopping && (monotonicSeconds() > stopBy || allClosed()))
+        return;
+      // All is said. The peer closes when it has read it: closing first could destroy what is on its way.
+      if (stopping && !pending)
+        for (Channel &channel : channels)
+          if (channel.peer.socket >= 0)
+            shutdown(channel.peer.socket, SHUT_WR);
     }
     entries.back() = {wakeEvent, POLLIN, 0};
     double wait = endAt ? std::max(0.0, endAt - monotonicSeconds()) : stopping ? 0.05 : 60;
@@ -133,9 +137,9 @@ void TcpControl::run() {
     for (size_t i = 0; i < channels.size(); ++i) {
       Channel &channel = channels[i];
       int rank = myRank == 0 ? int(i) : 0;
-      if ((entries[i].revents & POLLOUT) && !writeTo(channel))
-        connectionClosed(channel, rank);
-      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) && channel.peer.socket >= 0 && !readFrom(channel))
+      if (entries[i].revents & POLLOUT)
+        writeTo(channel);
+      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) && !readFrom(channel))
         connectionClosed(channel, rank);
     }
     changed.notify_all();
@@ -144,23 +148,32 @@ void TcpControl::run() {
   }
 }
 
-/// False once the connection is at its end.
-bool TcpControl::writeTo(Channel &channel) {
+bool TcpControl::allClosed() const {
+  return std::all_of(channels.begin(), channels.end(), [](const Channel &channel) { return channel.peer.socket < 0; });
+}
+
+/// Where nobody reads any more, drops what is left: why is for readFrom to find out, behind the peer's last words.
+void TcpControl::writeTo(Channel &channel) {
   while (!channel.out.empty()) {
     const Bytes &bytes = *channel.out.front();
     ssize_t count = send(channel.peer.socket, bytes.data() + channel.sent, bytes.size() - channel.sent,
                          MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count < 0)
-      return errno == EAGAIN || errno == EINTR;
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (count < 0) {
+      channel.out.clear();
+      channel.sent = 0;
+      return;
+    }
     channel.sent += count;
     if (channel.sent < bytes.size())
-      return true;
+      return;
     channel.sent = 0;
     channel.out.erase(channel.out.begin());
   }
-  return true;
 }
 
+/// False once the connection is at its end.
 bool TcpControl::readFrom(Channel &channel) {
   for (;;) {
     // The rest of this message, no more: the next one then begins at the start of `in`.

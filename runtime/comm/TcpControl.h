@@ -99,7 +99,6 @@ private:
   /// One connection.
   struct Channel {
     Peer peer;
-    bool left = false; ///< It said goodbye.
     Bytes in;
     std::vector<Message> out;
     size_t sent = 0; ///< Of the first message in `out`.
@@ -119,7 +118,8 @@ private:
   void run();
   void wake();
   bool readFrom(Channel &channel);
-  bool writeTo(Channel &channel);
+  void writeTo(Channel &channel);
+  bool allClosed() const;
   void connectionClosed(Channel &channel, int rank);
   void handle(const Header &header, Message message);
   /// Sends `message` to `rank`: by its connection, or here.

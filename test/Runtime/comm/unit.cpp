@@ -6,13 +6,15 @@
 //===----------------------------------------------------------------------===//
 #include "comm/Comm.h"
 #include "comm/Environment.h"
-#include "comm/TcpMeeting.h"
+#include "comm/TcpControl.h"
 #include "launch/Launch.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
+#include <unistd.h>
 
 using namespace pcrt;
 
@@ -131,6 +133,40 @@ static void testMeetingPoints() {
   CHECK(!findMeetingPoint(place, &point, &error) && error.find("set MASTER_ADDR") != std::string::npos);
 }
 
+/// Ranks that end at once are not taken for dead by one that runs on, though what rank 0 passes on meets closed ears.
+static void testGoodbyes() {
+  clearenv();
+  constexpr int size = 4;
+  for (int round = 0; round < 60; ++round) {
+    Place place;
+    place.size = place.localSize = size;
+    place.run = "goodbyes " + std::to_string(getpid()) + "/" + std::to_string(round);
+    MeetingPoint point = meetingPointAt("127.0.0.1", place);
+    std::unique_ptr<TcpControl> planes[size];
+    auto forRanks = [](int first, auto function) {
+      std::vector<std::thread> threads;
+      for (int rank = first; rank < size; ++rank)
+        threads.emplace_back([=] { function(rank); });
+      for (std::thread &thread : threads)
+        thread.join();
+    };
+    forRanks(0, [&](int rank) {
+      Place mine = place;
+      mine.rank = mine.localRank = rank;
+      std::string error;
+      if (TcpControl::connect(mine, point, &planes[rank], &error) != PCRT_OK)
+        fprintf(stderr, "error: %s\n", error.c_str());
+    });
+    for (const auto &plane : planes)
+      if (!plane)
+        ++failures;
+    if (failures)
+      return;
+    forRanks(1, [&](int rank) { planes[rank].reset(); });
+    CHECK(planes[0]->leftRank() == 1 && planes[0]->failure().empty());
+  }
+}
+
 static void testRun() {
   std::unique_ptr<Comm> comm;
   std::string error;
@@ -186,6 +222,7 @@ int main() {
     testCores();
     testEnvironments();
     testMeetingPoints();
+    testGoodbyes();
   }
   return failures ? PCRT_VERIFICATION : PCRT_OK;
 }
