@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -107,7 +108,7 @@ void TcpControl::wake() { eventfd_write(wakeEvent, 1); }
 
 void TcpControl::run() {
   std::vector<pollfd> entries(channels.size() + 1);
-  double stopBy = 0;
+  double stopBy = HUGE_VAL;
   for (;;) {
     bool pending = false;
     {
@@ -117,8 +118,9 @@ void TcpControl::run() {
         pending |= writes;
         entries[i] = {channels[i].peer.socket, short(POLLIN | (writes ? POLLOUT : 0)), 0};
       }
-      if (stopping && !stopBy)
-        stopBy = monotonicSeconds() + 1;
+      // Who is slow to read has the time that it has in moves; then the others have a second to close.
+      if (stopping)
+        stopBy = std::min(stopBy, monotonicSeconds() + (pending && !hasFailed ? timeout : 1));
       if (stopping && (monotonicSeconds() > stopBy || allClosed()))
         return;
       // All is said. The peer closes when it has read it: closing first could destroy what is on its way.

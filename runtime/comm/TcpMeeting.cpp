@@ -20,9 +20,9 @@ using namespace pcrt;
 
 namespace {
 
-constexpr uint64_t kHelloMagic = 0x70637274'74637001; // "pcrttcp", version of the protocol
+constexpr uint64_t kHelloMagic = 0x70637274'74637002; // "pcrttcp", version of the protocol
 
-/// What both sides say first.
+/// What both sides say first. A rank that is welcome then says that it is in: it may have stopped waiting before.
 struct Hello {
   uint64_t magic, run;
   int32_t rank, size, process;
@@ -135,16 +135,21 @@ static bool sendHello(int fd, const Hello &hello) {
   return send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == ssize_t(sizeof hello);
 }
 
-static bool receiveHello(int fd, Hello *hello, double deadline) {
-  size_t got = 0;
-  while (got < sizeof *hello) {
+static bool receiveBytes(int fd, void *to, size_t bytes, double deadline) {
+  for (size_t got = 0; got < bytes;) {
     if (!waitFor(fd, POLLIN, deadline))
       return false;
-    ssize_t count = recv(fd, reinterpret_cast<char *>(hello) + got, sizeof *hello - got, 0);
+    ssize_t count = recv(fd, static_cast<char *>(to) + got, bytes - got, 0);
     if (count <= 0)
       return false;
     got += count;
   }
+  return true;
+}
+
+static bool receiveHello(int fd, Hello *hello, double deadline) {
+  if (!receiveBytes(fd, hello, sizeof *hello, deadline))
+    return false;
   hello->host[sizeof hello->host - 1] = 0;
   return hello->magic == kHelloMagic;
 }
@@ -211,7 +216,8 @@ static pcrt_status welcomeOthers(const Place &place, const MeetingPoint &point, 
       reply.verdict = OtherSize;
     else if ((*peers)[hello.rank].socket >= 0)
       reply.verdict = RankTaken;
-    if (!sendHello(peer.fd, reply) || reply.verdict != Welcome)
+    char isIn;
+    if (!sendHello(peer.fd, reply) || reply.verdict != Welcome || !receiveBytes(peer.fd, &isIn, 1, deadline))
       continue;
     configure(peer.fd);
     (*peers)[hello.rank] = {peer.release(), hello.process, hello.host};
@@ -265,14 +271,17 @@ static pcrt_status joinRankZero(const Place &place, const MeetingPoint &point, s
         continue;
       }
       if (!sendHello(peer.fd, makeHello(place, point)) || !receiveHello(peer.fd, &reply, soon) ||
-          reply.run != point.run)
-        continue; // somebody else's port
+          reply.run != point.run || reply.rank != 0)
+        continue; // somebody else's port, or an echo of this rank
       if (reply.verdict != Welcome) {
         *error = rankName(place.rank) + ": rank 0 refused it: " +
                  (reply.verdict == OtherSize ? "it is in a run of " + std::to_string(reply.size) + " ranks"
                                              : "there is already a rank " + std::to_string(place.rank));
         return PCRT_PEER_LOST;
       }
+      constexpr char isIn = 1;
+      if (send(peer.fd, &isIn, 1, MSG_NOSIGNAL) != 1)
+        continue;
       configure(peer.fd);
       peers->assign(1, {peer.release(), reply.process, reply.host});
       return PCRT_OK;

@@ -111,8 +111,9 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
   });
   std::vector<NcclUniqueId> ids(control.size());
   requireOk(control, control.allGatherBytes(&id, sizeof id, ids.data()));
-  if (TcpControl *plane = control.control())
-    plane->setHooks({[this](Progress &progress) { tellProgress(progress); }, [live = live] { live->abort(); }});
+  hooked.plane = control.control();
+  if (hooked.plane)
+    hooked.plane->setHooks({[this](Progress &progress) { tellProgress(progress); }, [live = live] { live->abort(); }});
   NcclComm world = nullptr;
   onAllRanks(control, [&] {
     NcclConfig config;
@@ -168,8 +169,6 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
 }
 
 NcclMoves::~NcclMoves() {
-  if (TcpControl *plane = control.control())
-    plane->setHooks({});
   {
     std::lock_guard<std::mutex> lock(live->mutex);
     for (Member &member : members)

@@ -119,6 +119,15 @@ private:
   uint32_t reached() const;
   Address numbers = 0;
   std::atomic<uint64_t> stepsWaited{0};
+
+  /// While it lives, the control plane calls this object. The last member: a constructor that throws ends it first.
+  struct Hooked {
+    TcpControl *plane = nullptr;
+    ~Hooked() {
+      if (plane)
+        plane->setHooks({});
+    }
+  } hooked;
 };
 
 /// Bytes of staging memory that `move` needs between `n` members: none where its blocks are contiguous already.

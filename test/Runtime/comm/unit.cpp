@@ -9,10 +9,14 @@
 #include "comm/TcpControl.h"
 #include "launch/Launch.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <netinet/in.h>
 #include <new>
+#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 
@@ -133,37 +137,136 @@ static void testMeetingPoints() {
   CHECK(!findMeetingPoint(place, &point, &error) && error.find("set MASTER_ADDR") != std::string::npos);
 }
 
-/// Ranks that end at once are not taken for dead by one that runs on, though what rank 0 passes on meets closed ears.
-static void testGoodbyes() {
-  clearenv();
-  constexpr int size = 4;
-  for (int round = 0; round < 60; ++round) {
+namespace {
+/// The control planes of a run whose ranks are threads of this process.
+struct Planes {
+  static constexpr int most = 4;
+  std::unique_ptr<TcpControl> of[most];
+
+  static Place placeOf(int size, const std::string &name) {
     Place place;
     place.size = place.localSize = size;
-    place.run = "goodbyes " + std::to_string(getpid()) + "/" + std::to_string(round);
-    MeetingPoint point = meetingPointAt("127.0.0.1", place);
-    std::unique_ptr<TcpControl> planes[size];
-    auto forRanks = [](int first, auto function) {
-      std::vector<std::thread> threads;
-      for (int rank = first; rank < size; ++rank)
-        threads.emplace_back([=] { function(rank); });
-      for (std::thread &thread : threads)
-        thread.join();
-    };
-    forRanks(0, [&](int rank) {
+    place.run = name + " " + std::to_string(getpid());
+    return place;
+  }
+
+  /// Calls `function` for the ranks from `first` on, each on a thread.
+  static void forRanks(int first, int size, const std::function<void(int)> &function) {
+    std::vector<std::thread> threads;
+    for (int rank = first; rank < size; ++rank)
+      threads.emplace_back(function, rank);
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+
+  bool connect(const Place &place, const MeetingPoint &point) {
+    std::atomic<bool> good{true};
+    forRanks(0, place.size, [&](int rank) {
       Place mine = place;
       mine.rank = mine.localRank = rank;
       std::string error;
-      if (TcpControl::connect(mine, point, &planes[rank], &error) != PCRT_OK)
+      if (TcpControl::connect(mine, point, &of[rank], &error) != PCRT_OK) {
         fprintf(stderr, "error: %s\n", error.c_str());
+        good = false;
+      }
     });
-    for (const auto &plane : planes)
-      if (!plane)
-        ++failures;
-    if (failures)
+    return good;
+  }
+};
+} // namespace
+
+/// Ranks that end at once are not taken for dead by one that runs on, though what rank 0 passes on meets closed ears.
+static void testGoodbyes() {
+  clearenv();
+  for (int round = 0; round < 60; ++round) {
+    Place place = Planes::placeOf(4, "goodbyes " + std::to_string(round));
+    Planes planes;
+    bool connected = planes.connect(place, meetingPointAt("127.0.0.1", place));
+    CHECK(connected);
+    if (!connected)
       return;
-    forRanks(1, [&](int rank) { planes[rank].reset(); });
-    CHECK(planes[0]->leftRank() == 1 && planes[0]->failure().empty());
+    Planes::forRanks(1, place.size, [&](int rank) { planes.of[rank].reset(); });
+    CHECK(planes.of[0]->leftRank() == 1 && planes.of[0]->failure().empty());
+  }
+}
+
+/// A rank that ends waits until one that is slow to read has got all that it has sent.
+static void testSlowReader() {
+  clearenv();
+  Place place = Planes::placeOf(2, "slow reader");
+  Planes planes;
+  bool connected = planes.connect(place, meetingPointAt("127.0.0.1", place));
+  CHECK(connected);
+  if (!connected)
+    return;
+  constexpr int messages = 32; // more than sockets hold
+  constexpr int64_t bytes = 1 << 20;
+  Flow to{0, 0, true, bytes, messages, messages, "forward"}, from{1, 0, false, bytes, messages, messages, "forward"};
+  to.partner = from.partner = 0;
+  for (int rank : {0, 1})
+    planes.of[rank]->openFlows(1);
+  planes.of[0]->setHooks({[](Progress &) { sleep(2); }, nullptr});
+  planes.of[1]->askProgress(0.01);
+  std::vector<char> letter(bytes);
+  std::string error;
+  for (int i = 0; i < messages; ++i) {
+    ++to.count;
+    letter[0] = char(i);
+    CHECK(planes.of[1]->sendLetter(to, 0, letter.data(), &error) == PCRT_OK);
+  }
+  planes.of[1].reset();
+  for (int i = 0; i < messages; ++i) {
+    ++from.count;
+    CHECK(planes.of[0]->takeLetter(from, 0, letter.data(), &error) == PCRT_OK && letter[0] == char(i));
+  }
+  CHECK(planes.of[0]->failure().empty());
+}
+
+/// Somebody on one of the run's ports repeats what it hears: to rank 0, where it hangs up like a rank that has stopped
+/// waiting, and to the rank itself.
+static void testStrangers() {
+  clearenv();
+  setenv("PCRT_TIMEOUT_SECONDS", "20", 1);
+  Place place = Planes::placeOf(2, "strangers");
+  MeetingPoint point = meetingPointAt("127.0.0.1", place);
+  auto addressOf = [](int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(uint16_t(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+  };
+  int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = addressOf(0);
+  socklen_t length = sizeof address;
+  CHECK(bind(listener, reinterpret_cast<sockaddr *>(&address), length) == 0 && listen(listener, 8) == 0 &&
+        getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) == 0);
+  std::thread stranger([&, ports = point.ports] {
+    int peer = accept(listener, nullptr, nullptr);
+    char heard[1024];
+    ssize_t count = recv(peer, heard, sizeof heard, 0);
+    bool repeated = false;
+    for (int tries = 0; tries < 2000 && !repeated; ++tries, usleep(1000)) // until rank 0 listens
+      for (size_t i = 0; i < ports.size() && !repeated; ++i) {
+        sockaddr_in rankZero = addressOf(ports[i]);
+        int caller = socket(AF_INET, SOCK_STREAM, 0);
+        repeated = connect(caller, reinterpret_cast<sockaddr *>(&rankZero), sizeof rankZero) == 0 &&
+                   send(caller, heard, count, MSG_NOSIGNAL) == count;
+        close(caller);
+      }
+    CHECK(repeated);
+    CHECK(send(peer, heard, count, MSG_NOSIGNAL) == count);
+    close(peer);
+    close(listener);
+  });
+  point.ports.insert(point.ports.begin(), ntohs(address.sin_port));
+  Planes planes;
+  bool connected = planes.connect(place, point);
+  CHECK(connected);
+  stranger.join();
+  if (connected) {
+    planes.of[1].reset();
+    CHECK(planes.of[0]->leftRank() == 1 && planes.of[0]->failure().empty());
   }
 }
 
@@ -223,6 +326,8 @@ int main() {
     testEnvironments();
     testMeetingPoints();
     testGoodbyes();
+    testSlowReader();
+    testStrangers();
   }
   return failures ? PCRT_VERIFICATION : PCRT_OK;
 }
