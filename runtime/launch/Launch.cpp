@@ -72,6 +72,8 @@ private:
   std::vector<int> cores = coresOfProcess();
   ControlBlock *control = nullptr;
   int sharedFile = -1, signals = -1;
+  /// Process ids alone are not unique where containers share a network.
+  std::string runName = std::to_string(getpid()) + "/" + std::to_string(int64_t(monotonicSeconds() * 1e9));
   int running = 0;
   int interruptedBy = 0;   ///< Signal that ended the run from outside.
   double killAt = 0;       ///< When to kill what still runs; 0: not yet.
@@ -117,6 +119,8 @@ bool Run::start() {
     fprintf(stderr, "pc-run: error: %s\n", error.c_str());
     return false;
   }
+  // Where the parent had it ignored, the ends of children would go by unseen.
+  ::signal(SIGCHLD, SIG_DFL);
   // Signals are read from a descriptor, in the same loop as the output.
   sigset_t set;
   sigemptyset(&set);
@@ -168,7 +172,7 @@ void Run::becomeRank(int rank, pid_t launcher) {
   setVariable("PCRT_RANK", std::to_string(rank));
   setVariable("PCRT_SIZE", std::to_string(options.ranks));
   setVariable("PCRT_SHM_FD", std::to_string(sharedFile));
-  setVariable("PCRT_RUN", std::to_string(launcher));
+  setVariable("PCRT_RUN", runName);
   if (options.virtualRanks)
     setVariable("PCRT_TRANSPORT", "virtual");
   else if (!getenv("PCRT_THREADS"))

@@ -38,7 +38,8 @@ void LineRelay::write(size_t length) {
 void LineRelay::forward() {
   constexpr size_t longest = 64 << 10;
   char buffer[16 << 10];
-  while (ends[0] >= 0) {
+  // No more than a pipe holds: a rank that writes without end must not keep the launcher from all else.
+  for (size_t total = 0; ends[0] >= 0 && total < longest;) {
     ssize_t count = read(ends[0], buffer, sizeof buffer);
     if (count < 0)
       return; // nothing there now
@@ -47,6 +48,7 @@ void LineRelay::forward() {
       ends[0] = -1;
       break;
     }
+    total += count;
     pending.append(buffer, count);
     size_t end;
     while ((end = pending.find('\n')) != std::string::npos)

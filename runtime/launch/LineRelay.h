@@ -18,7 +18,7 @@ public:
   int writeEnd() const { return ends[1]; }
   void closeWriteEnd();
 
-  /// Passes on what is there without waiting; closes the pipe at its end.
+  /// Passes on what is there without waiting, a pipe's worth at most; closes the pipe at its end.
   void forward();
   /// Passes on what is left, a last line without an end included.
   void finish();

@@ -17,7 +17,7 @@ milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 
 complain() {
   echo "FAILED $name: $1"
-  sed 's/^/    /' "$work/err"
+  sed 's/^/    /; 40q' "$work/err"
   failed=$((failed + 1))
 }
 
@@ -27,7 +27,7 @@ expect() {
   local code=$2 limit=$3 words=$4
   shift 4
   local start=$(milliseconds)
-  timeout 60 "$@" >"$work/out" 2>"$work/err"
+  timeout -k 5 60 "$@" >"$work/out" 2>"$work/err"
   local got=$? took=$(($(milliseconds) - start))
   [ $got = "$code" ] || complain "exit code $got, not $code"
   [ $took -le $((limit * slack)) ] || complain "took $took ms, not at most $limit (x $slack)"
@@ -99,6 +99,10 @@ expect 'slow is not dead' 0 4000 '' "$pc_run" -n 3 "$victim" slow
 expect 'arenas too large' 6 1500 'rank 0: the arenas of the ranks on this machine need 614400.00 GiB, it has' "$pc_run" -n 2 "$victim" huge
 expect 'arena too large' 6 1500 'error: the arenas .* need 307200.00 GiB' "$pc_run" "$victim" huge
 expect 'lone rank fails' 4 1000 'pc-run: error: rank 0 ended with exit code 4' "$pc_run" "$victim" exit-code-only
+expect 'ends of children ignored' 0 1000 '' env --ignore-signal=CHLD "$pc_run" -n 2 "$victim" none
+# shellcheck disable=SC2016 # the rank's variable
+expect 'writes without end' 3 1500 'pc-run: error: rank 0 ended with exit code 3' \
+  "$pc_run" -n 2 bash -c '[ "$PCRT_RANK" = 0 ] && exit 3; exec yes'
 expect 'no such program' 2 1000 "cannot run './no-such-program'" "$pc_run" -n 2 ./no-such-program
 expect 'not in PATH' 2 1000 "not found in PATH" "$pc_run" -n 2 no-such-program
 expect 'bad -n' 2 1000 "'many'.*--help" "$pc_run" -n many "$victim"
@@ -130,11 +134,20 @@ expect 'virtual under another launcher' 2 1500 'PCRT_TRANSPORT=virtual runs all 
 expect 'output' 0 1000 '^err 0$;^\[rank 1\] err 1$;^\[rank 1\] out 1$' "$pc_run" -n 2 "$victim" output
 [ "$(cat "$work/out")" = 'out 0' ] || complain "stdout is '$(cat "$work/out")'"
 
+# Waits until COUNT ranks run (MODE of the victim), half a minute at most.
+wait_for_ranks() { # COUNT MODE
+  for ((wait = 0; wait < 300; ++wait)); do
+    (($(pgrep -fc "^$victim $2") == $1)) && return
+    sleep 0.1
+  done
+  complain 'did not start'
+}
+
 # Signals reach the ranks; nothing survives the launcher.
 name='interrupted'
-start=$(milliseconds)
 "$pc_run" -n 2 "$victim" sleep 2>"$work/err" &
-sleep 0.3
+wait_for_ranks 2 sleep
+start=$(milliseconds)
 kill -INT $!
 wait $!
 code=$?
@@ -144,8 +157,7 @@ leftovers
 name='launcher killed'
 {
   "$pc_run" -n 3 "$victim" kill 99 &
-  sleep 0.5
-  pgrep -f "^$victim" >/dev/null || complain 'did not start'
+  wait_for_ranks 3 kill
   kill -KILL $!
   wait $!
 } 2>"$work/err"
@@ -245,6 +257,7 @@ if ip netns add "$one" 2>/dev/null && ip netns add "$two" 2>/dev/null &&
   ip -n "$two" addr add 10.213.7.2/24 dev pv2 && ip -n "$two" link set pv2 up && ip -n "$two" link set lo up
   machines() { # MODE: rank 0 on one, ranks 1 and 2 on the other
     : >"$work/err"
+    : >"$work/out"
     local rank pids=() codes='' start=$(milliseconds)
     for rank in 0 1 2; do
       env RANK=$rank WORLD_SIZE=3 LOCAL_RANK=$((rank / 2)) LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.213.7.1 MASTER_PORT=29500 \
@@ -253,7 +266,7 @@ if ip netns add "$one" 2>/dev/null && ip netns add "$two" 2>/dev/null &&
       pids[rank]=$!
     done
     if [ "$2" = cut ]; then
-      sleep 0.5
+      until grep -q counts "$work/out" || ! kill -0 "${pids[0]}" 2>/dev/null; do sleep 0.1; done
       ip -n "$one" link set pv1 down
     fi
     for rank in 0 1 2; do

@@ -124,8 +124,11 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
       sleepSeconds(4);
     if (now && mode == "slow")
       sleepSeconds(2);
-    if (mode == "count-slowly")
+    if (mode == "count-slowly") {
       sleepSeconds(0.01);
+      if (step == 0 && comm.rank() == 0 && puts("counts") >= 0)
+        fflush(stdout);
+    }
     bool swapped = now && mode == "order";
     bool other = now && mode == "size";
     if (step == 100 && mode == "cross") { // the two groups in different orders
