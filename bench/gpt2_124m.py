@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT-2 124M, batch 4, T 256, f32 or bf16, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds: one rank and
+"""GPT-2 124M, by default batch 4 and T 256, f32 or bf16, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds: one rank and
 data parallelism, or with --forms the two-rank forms that split the model: ZeRO-3 (PyTorch: FSDP2) and pipelines (torch.distributed.pipelining).
 
 bench/gpt2_124m.sh prepares everything and calls `drive`, which prints Markdown and writes bench/results/*.json.
@@ -15,7 +15,6 @@ import sys
 import time
 from pathlib import Path
 
-BATCH, SEQUENCE = 4, 256
 # A pipeline's batch is 8 microbatches of one sequence. Its embedding and head are not tied: PyTorch's pipelines do not sum a weight
 # that two stages use. The first stage has 9 of 12 layers: the head costs as much as five, and so the stages take the same time.
 PIPELINE_BATCH, PIPELINE_CUT = 8, 9
@@ -105,14 +104,14 @@ def work(options):
     else:
         model = gpt2(config)
         step = whole(model, options, world)
-        batch, local = BATCH, BATCH // world
+        batch, local = options.batch, options.batch // world
         first = rank * local
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
     stream = torch.from_numpy(np.fromfile(options.data, dtype="uint8").astype("int64"))
     seconds, losses = [], []
     for number in range(options.warmup + options.steps):
         start = time.perf_counter()
-        at = number * batch * SEQUENCE + (first + torch.arange(local))[:, None] * SEQUENCE + torch.arange(SEQUENCE)
+        at = (number * batch + first + torch.arange(local))[:, None] * options.sequence + torch.arange(options.sequence)
         with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
             losses.append(step(stream[at % len(stream)], stream[(at + 1) % len(stream)]))
         optimizer.step()
@@ -176,7 +175,7 @@ def pipeline(stage, rank, world):
 
 def run_torch(options, ranks, compiled, tuned, form="ddp"):
     command = [sys.executable, __file__, "work", "--config", options.config, "--data", options.data, "--steps", str(options.steps),
-               "--precision", options.precision, "--form", form]
+               "--precision", options.precision, "--batch", str(options.batch), "--sequence", str(options.sequence), "--form", form]
     if compiled:
         command += ["--compile", "--warmup", "2"]
     processes = []
@@ -205,15 +204,11 @@ def run_ours(options, ranks, program):
             "summary": json.loads(summary.read_text())}
 
 
-def tokens_per_second(name, runs):
+def tokens_per_second(options, name, runs):
     """Median and best over all timed steps of all rounds."""
     seconds = [s for run in runs for s in run["step_seconds"]]
-    tokens = batch_of(name) * SEQUENCE
+    tokens = (PIPELINE_BATCH if "pipeline" in name else options.batch) * options.sequence
     return tokens / statistics.median(seconds), tokens / min(seconds)
-
-
-def batch_of(name):
-    return PIPELINE_BATCH if "pipeline" in name else BATCH
 
 
 # What of ours is compared with what of PyTorch.
@@ -250,21 +245,21 @@ def drive(options):
         peaks.append(json.loads(subprocess.run([options.peak], check=True, capture_output=True, text=True).stdout))
         for name, run in variants.items():
             runs[name].append(run())
-            print(f"round {round + 1}: {name}: {tokens_per_second(name, runs[name][-1:])[0]:.0f} tokens/s", file=sys.stderr, flush=True)
+            print(f"round {round + 1}: {name}: {tokens_per_second(options, name, runs[name][-1:])[0]:.0f} tokens/s", file=sys.stderr, flush=True)
 
     cpu = next(line.split(": ")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     peak = max(p["all_threads_gflops"] for p in peaks)
     what = "multiply-add peak" if options.precision == "f32" else "bf16 peak (a large oneDNN product)"
     print(f"CPU {cpu}, {os.cpu_count()} threads; {options.precision}; {what} {peak:.0f} GF/s (best of {options.rounds} rounds). "
-          f"Batch {BATCH}, T {SEQUENCE}; medians of {options.rounds} alternating rounds x {options.steps} steps.\n")
+          f"Batch {options.batch}, T {options.sequence}; medians of {options.rounds} alternating rounds x {options.steps} steps.\n")
     print("| variant | tokens/s | best | share of peak | ours is |")
     print("|---|---|---|---|---|")
-    flops = 6 * options.matrix_parameters * BATCH * SEQUENCE + options.attention_flops
+    flops = 6 * options.matrix_parameters * options.batch * options.sequence + options.attention_flops
     for name in variants:
-        median, best = tokens_per_second(name, runs[name])
+        median, best = tokens_per_second(options, name, runs[name])
         ours = [] if name.startswith("ours") else next((own for theirs, own in OURS.items() if theirs in name), ["ours, 1 rank"])
-        ratio = ", ".join(f"{tokens_per_second(own, runs[own])[0] / median:.2f}x" for own in ours if own in runs)
-        share = flops * median / (BATCH * SEQUENCE) / (peak * 1e9)
+        ratio = ", ".join(f"{tokens_per_second(options, own, runs[own])[0] / median:.2f}x" for own in ours if own in runs)
+        share = flops * median / (options.batch * options.sequence) / (peak * 1e9)
         print(f"| {name} | {median:.0f} | {best:.0f} | {100 * share:.0f} % | {ratio} |")
     for name in variants:
         kinds = [run["summary"].get("time_by_kind", {}) for run in runs[name] if "summary" in run]
@@ -272,7 +267,8 @@ def drive(options):
             total = {kind: statistics.median(k[kind] for k in kinds) for kind in kinds[0]}
             print(f"\nWhere the time goes, {name} (rank 0): " + ", ".join(
                 f"{kind} {100 * seconds / sum(total.values()):.1f} %" for kind, seconds in sorted(total.items(), key=lambda x: -x[1])))
-    result = {"cpu": cpu, "threads": os.cpu_count(), "precision": options.precision, "peak": peaks, "flops_per_step": flops, "runs": runs}
+    result = {"cpu": cpu, "threads": os.cpu_count(), "precision": options.precision, "batch": options.batch,
+              "sequence": options.sequence, "peak": peaks, "flops_per_step": flops, "runs": runs}
     path = Path(__file__).parent / "results" / (options.name + ".json")
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
@@ -288,6 +284,8 @@ def main():
         command.add_argument("--config", required=True)
         command.add_argument("--data", required=True)
         command.add_argument("--steps", type=int, default=4)
+        command.add_argument("--batch", type=int, default=4, help="sequences a step, over all ranks; of pipelines 8")
+        command.add_argument("--sequence", type=int, default=256)
         command.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     worker, driver = commands.choices["work"], commands.choices["drive"]
     worker.add_argument("--compile", action="store_true")
@@ -304,7 +302,7 @@ def main():
         width, layers = config["n_embd"], config["n_layer"]
         options.matrix_parameters = 12 * layers * width * width + config["vocab_size"] * width
         # Causal attention, forward and backward: 7 products of T x T/2 x head size a head.
-        options.attention_flops = 7 * layers * BATCH * SEQUENCE * SEQUENCE * width
+        options.attention_flops = 7 * layers * options.batch * options.sequence**2 * width
     options.action(options)
 
 

@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
-# usage: bench/gpt2_124m.sh [NAME] [--precision f32|bf16] [--forms] [--rounds N] [--steps N] [--only PART,PART]
+# usage: bench/gpt2_124m.sh [NAME] [--precision f32|bf16] [--forms] [--batch N] [--seq N] [--rounds N] [--steps N] [--only PART,PART]
 # GPT-2 124M against PyTorch on this machine (bench/gpt2_124m.py says how); prints a table, writes bench/results/NAME.json. In bf16
 # PyTorch runs under autocast, and the peak is that of a large matrix product.
 # PyTorch comes from PyPI into a virtual environment outside the repository: $PC_VENV, by default ~/.cache/pc-bench-venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-name=gpt2_124m
-if [[ -n ${1:-} && $1 != --* ]]; then name=$1; shift; fi
-precision=f32
-if [[ ${1:-} == --precision ]]; then precision=$2; shift 2; fi
-if [[ $precision == bf16 && $name == gpt2_124m ]]; then name=gpt2_124m_bf16; fi
-if [[ ${1:-} == --forms && $name != *_forms ]]; then name+=_forms; fi
+name="" precision=f32 batch=4 seq=256 forms="" rest=()
+while (($#)); do
+  case $1 in
+  --precision) precision=$2; shift ;;
+  --batch) batch=$2; shift ;;
+  --seq) seq=$2; shift ;;
+  --forms) forms=_forms; rest+=("$1") ;;
+  --*) rest+=("$1" "$2"); shift ;;
+  *) name=$1 ;;
+  esac
+  shift
+done
+[[ -n $name ]] || name=gpt2_124m$([[ $precision == f32 ]] || echo "_$precision")$forms
 
 scripts/build
 bin=$PWD/build/bin
@@ -35,7 +42,7 @@ else
   clang++-22 -std=c++20 -O3 -march=native -ffp-contract=fast bench/fma_peak.cpp -o "$work/peak" -pthread
 fi
 find -L /usr/lib/llvm-22/include/llvm -name '*.h' -print0 | LC_ALL=C sort -z | xargs -0 cat >"$work/text"
-"$bin/pc-import" examples/gpt2-124m -o "$work/model.mlir" --batch 4 --seq 256
+"$bin/pc-import" examples/gpt2-124m -o "$work/model.mlir" --batch "$batch" --seq "$seq"
 "$bin/pc-compile" "$work/model.mlir" -o "$work/one-rank" --precision="$precision"
 "$bin/pc-compile" "$work/model.mlir" -o "$work/two-ranks" --mesh dp=2 --precision="$precision"
 # FSDP2 keeps what belongs to no block gathered through the step (the root module's default); so does this plan.
@@ -43,10 +50,10 @@ find -L /usr/lib/llvm-22/include/llvm -name '*.h' -print0 | LC_ALL=C sort -z | x
 # The pipeline's model: embedding and head not tied, 8 microbatches of one sequence.
 mkdir -p "$work/untied"
 sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' examples/gpt2-124m/config.json >"$work/untied/config.json"
-"$bin/pc-import" "$work/untied" -o "$work/untied.mlir" --batch 8 --seq 256
+"$bin/pc-import" "$work/untied" -o "$work/untied.mlir" --batch 8 --seq "$seq"
 "$bin/pc-compile" "$work/untied.mlir" -o "$work/pipeline" --mesh pp=2 --pipeline=1f1b --microbatches=8 --precision="$precision"
 "$bin/pc-compile" "$work/untied.mlir" -o "$work/pipeline-auto" --mesh pp=2 --pipeline=auto --microbatches=8 --precision="$precision"
 exec "$venv/bin/python" bench/gpt2_124m.py drive --config examples/gpt2-124m/config.json --data "$work/text" \
   --pc-run "$bin/pc-run" --one-rank "$work/one-rank" --two-ranks "$work/two-ranks" \
-  --zero3 "$work/zero3" --pipeline "$work/pipeline" --pipeline-auto "$work/pipeline-auto" --peak "$work/peak" --precision "$precision" --work "$work" \
-  --name "$name" "$@"
+  --zero3 "$work/zero3" --pipeline "$work/pipeline" --pipeline-auto "$work/pipeline-auto" --peak "$work/peak" --precision "$precision" --batch "$batch" \
+  --sequence "$seq" --work "$work" --name "$name" "${rest[@]}"
