@@ -75,32 +75,44 @@ ShmComm::~ShmComm() {
 // Memory
 //===----------------------------------------------------------------------===//
 
+constexpr int64_t kHugePage = 2 << 20;
+
 bool ShmComm::map(Mapping &mapping, int64_t offset, int64_t bytes) {
-  constexpr int64_t page = 2 << 20;
   if (mapping.bytes >= bytes)
     return true;
-  bytes = (bytes + page - 1) / page * page;
+  bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   if (bytes > kWindowHalf)
     return false;
   // Reserve with room to align, map over the aligned part, give the rest back.
-  void *reserved = mmap(nullptr, bytes + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *reserved = mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED)
     return false;
   char *start = static_cast<char *>(reserved);
-  int64_t before = -reinterpret_cast<uintptr_t>(start) & (page - 1);
+  int64_t before = -reinterpret_cast<uintptr_t>(start) & (kHugePage - 1);
   char *base = start + before;
   if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, offset) == MAP_FAILED) {
-    munmap(reserved, bytes + page);
+    munmap(reserved, bytes + kHugePage);
     return false;
   }
   if (before)
     munmap(start, before);
-  munmap(base + bytes, page - before);
-  madvise(base, bytes, MADV_HUGEPAGE); // a wish: shared huge pages are off on most machines
+  munmap(base + bytes, kHugePage - before);
   if (mapping.base)
     munmap(mapping.base, mapping.bytes);
   mapping = {base, bytes};
   return true;
+}
+
+/// Gives shared memory that nobody has touched yet huge pages, where the kernel has them (Linux 6.1): shared memory
+/// gets none by itself on most machines. A page of each is needed first. This takes half of the time of touching small
+/// ones.
+static void takeHugePages(char *base, int64_t bytes) {
+#ifndef MADV_COLLAPSE
+  constexpr int MADV_COLLAPSE = 25;
+#endif
+  for (int64_t at = 0; at + kHugePage <= bytes; at += kHugePage)
+    *static_cast<volatile char *>(base + at) = 0;
+  madvise(base, bytes / kHugePage * kHugePage, MADV_COLLAPSE);
 }
 
 pcrt_status ShmComm::allocateArena(int64_t bytes, char **base) {
@@ -117,6 +129,7 @@ pcrt_status ShmComm::allocateArena(int64_t bytes, char **base) {
     return giveUp(PCRT_RESOURCE, problem);
   if (!map(own, arenaOffset(rank()), bytes > 0 ? bytes : 1))
     return giveUp(PCRT_RESOURCE, "cannot map an arena of " + std::to_string(bytes) + " bytes: " + strerror(errno));
+  takeHugePages(own.base, bytes);
   *base = own.base;
   return PCRT_OK;
 }
