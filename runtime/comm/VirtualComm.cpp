@@ -120,8 +120,7 @@ pcrt_status VirtualComm::waitForMembers(std::unique_lock<std::mutex> &lock, cons
   pcrt_status status = PCRT_OK;
   while (!allReached(group, phase)) {
     if (shared.failure != PCRT_OK) {
-      status = fail(PCRT_PEER_LOST, rankName(rank()) + ": in " + doing(rank(), group.id) + ": " +
-                                        shared.failureMessage + "; the run is over");
+      status = lost("in " + doing(rank(), group.id));
       break;
     }
     std::string missing;
@@ -152,7 +151,18 @@ pcrt_status VirtualComm::waitForMembers(std::unique_lock<std::mutex> &lock, cons
     }
   }
   me.waitsIn = nullptr;
+  if (status != PCRT_OK)
+    waitForReaders(lock, group);
   return status;
+}
+
+void VirtualComm::waitForReaders(std::unique_lock<std::mutex> &lock, const Group &group) {
+  shared.changed.wait(lock, [&] {
+    return std::none_of(group.ranks.begin(), group.ranks.end(), [&](int peer) {
+      const VirtualWorld::Rank &other = shared.ranks[peer];
+      return peer != rank() && !other.left && other.slots[group.id].reads;
+    });
+  });
 }
 
 pcrt_status VirtualComm::arrive(const Group &group, const MoveKey &key, const void *in, void *out) {
@@ -165,6 +175,11 @@ pcrt_status VirtualComm::arrive(const Group &group, const MoveKey &key, const vo
   shared.changed.notify_all();
   if (pcrt_status status = waitForMembers(lock, group, mine.phase); status != PCRT_OK)
     return status;
+  // A member that has arrived may have left with the failure since, and others may have begun before it.
+  if (shared.failure != PCRT_OK) {
+    waitForReaders(lock, group);
+    return lost("in " + doing(rank(), group.id));
+  }
   for (int i = 0; i < group.size(); ++i) {
     const Slot &theirs = shared.ranks[group.ranks[i]].slots[group.id];
     if (memcmp(&theirs.key, &key, sizeof key) != 0)
@@ -174,15 +189,22 @@ pcrt_status VirtualComm::arrive(const Group &group, const MoveKey &key, const vo
     ins[i] = static_cast<const char *>(theirs.in);
     outs[i] = static_cast<char *>(theirs.out);
   }
+  mine.reads = true;
   return PCRT_OK;
 }
 
 pcrt_status VirtualComm::leave(const Group &group) {
   std::unique_lock<std::mutex> lock(shared.mutex);
   Slot &mine = shared.ranks[rank()].slots[group.id];
+  mine.reads = false;
   ++mine.phase;
   shared.changed.notify_all();
   return waitForMembers(lock, group, mine.phase);
+}
+
+/// Somebody has failed; under the lock.
+pcrt_status VirtualComm::lost(const std::string &doing) {
+  return fail(PCRT_PEER_LOST, rankName(rank()) + ": " + doing + ": " + shared.failureMessage + "; the run is over");
 }
 
 /// Under the lock.
@@ -282,8 +304,7 @@ pcrt_status VirtualComm::waitAt(const Flow &flow, const VirtualWorld::Rank::Ring
   pcrt_status status = PCRT_OK;
   while (!me.flowReached() && status == PCRT_OK) {
     if (shared.failure != PCRT_OK)
-      status = fail(PCRT_PEER_LOST,
-                    rankName(rank()) + ": in " + what() + ": " + shared.failureMessage + "; the run is over");
+      status = lost("in " + what());
     else if (shared.ranks[flow.peer].left)
       status = giveUp(PCRT_PEER_LOST, rankName(flow.peer) + " ended before joining " + what());
     else if (standsStill())

@@ -29,6 +29,7 @@ public:
       const void *in = nullptr;
       void *out = nullptr;
       MoveKey key{};
+      bool reads = false; ///< Between its two phases: it touches the others' memory.
     };
     Slot slots[kMaxGroups];
     const Group *waitsIn = nullptr; ///< The group whose members it waits for.
@@ -112,6 +113,8 @@ private:
   /// Waits until all members are done with the move.
   pcrt_status leave(const Group &group);
   pcrt_status waitForMembers(std::unique_lock<std::mutex> &lock, const Group &group, uint64_t phase);
+  /// Before this rank leaves a move that has failed, and its memory goes.
+  void waitForReaders(std::unique_lock<std::mutex> &lock, const Group &group);
   pcrt_status waitAt(const Flow &flow, const VirtualWorld::Rank::Ring &ring, uint64_t count, bool forSpace);
   /// Until a slot is free for message `count`.
   pcrt_status awaitSpace(const Flow &flow, uint64_t count);
@@ -128,6 +131,7 @@ private:
   std::string describeStandstill() const;
   std::string doing(int rank, int group) const;
   pcrt_status giveUp(pcrt_status status, const std::string &message);
+  pcrt_status lost(const std::string &doing);
 
   VirtualWorld &shared;
   Group world;

@@ -7,6 +7,7 @@
 #include "comm/Comm.h"
 #include "comm/Environment.h"
 #include "comm/TcpControl.h"
+#include "comm/VirtualComm.h"
 #include "launch/Launch.h"
 
 #include <atomic>
@@ -270,6 +271,52 @@ static void testStrangers() {
   }
 }
 
+/// A virtual rank that leaves with somebody's failure takes its memory with it: nobody reads it any more.
+static void testVirtualFailures(bool comesLate) {
+  clearenv();
+  VirtualWorld shared(3);
+  std::atomic<bool> fails{comesLate}; ///< Rank 1 may fail.
+  auto inState = [&](auto state) {
+    for (;; usleep(100))
+      if (std::lock_guard<std::mutex> lock(shared.mutex); state())
+        return;
+  };
+  pcrt_move_desc sum{"sum", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1 << 16, 1, 1, 1, 1, "forward", 0, 0};
+  pcrt_status status = shared.run([&](Comm &comm) -> pcrt_status {
+    char *arena;
+    CHECK(comm.allocateArena(1 << 20, &arena) == PCRT_OK);
+    memset(arena, 0, 1 << 20);
+    if (comm.rank() == 1) { // once rank 0 is in its move
+      inState([&] { return shared.ranks[0].waitsIn && shared.ranks[0].slots[0].phase > 0 && fails; });
+      comm.abort(PCRT_BAD_DATA, "a bad token");
+      return PCRT_BAD_DATA;
+    }
+    Group pair;
+    pair.ranks = {0, 2};
+    pair.me = comm.rank() / 2;
+    pair.name = "tp";
+    if (comm.rank() == 2 && comesLate)
+      inState([&] { return shared.ranks[0].left; });
+    std::function<void()> meanwhile = [&] { // rank 2 still reads while rank 1 fails
+      if (comm.rank() == 0)
+        return;
+      fails = true;
+      inState([&] { return shared.failure != PCRT_OK; });
+      usleep(100000);
+      inState([&] {
+        CHECK(!shared.ranks[0].left);
+        return true;
+      });
+    };
+    ParallelFor slowly(&meanwhile, [](void *pool, int64_t items, ParallelFor::Body body, void *arg) {
+      (*static_cast<std::function<void()> *>(pool))();
+      body(arg, 0, items);
+    });
+    return comm.move(sum, pair, arena, arena + (1 << 19), slowly);
+  });
+  CHECK(status == PCRT_BAD_DATA);
+}
+
 static void testRun() {
   std::unique_ptr<Comm> comm;
   std::string error;
@@ -328,6 +375,8 @@ int main() {
     testGoodbyes();
     testSlowReader();
     testStrangers();
+    testVirtualFailures(true);
+    testVirtualFailures(false);
   }
   return failures ? PCRT_VERIFICATION : PCRT_OK;
 }
