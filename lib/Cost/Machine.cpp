@@ -29,6 +29,7 @@ static std::vector<MachineModel> makeAll() {
   a100.f32Flops = 19.5e12;
   a100.bf16Flops = 312e12;
   a100.productShare = 0.87;
+  a100.memoryBytes = 80e9;
   a100.memoryBandwidth = 2.039e12;
   a100.node.bandwidth = 300e9;
   a100.network.bandwidth = 25e9;
@@ -37,6 +38,7 @@ static std::vector<MachineModel> makeAll() {
   h100.f32Flops = 67e12;
   h100.bf16Flops = 989e12;
   h100.productShare = 0.80;
+  h100.memoryBytes = 80e9;
   h100.memoryBandwidth = 3.35e12;
   h100.node.bandwidth = 450e9;
   h100.network.bandwidth = 50e9;
@@ -44,12 +46,14 @@ static std::vector<MachineModel> makeAll() {
   MachineModel h200 = h100;
   h200.name = "h200";
   h200.device = "NVIDIA H200 SXM 141 GB, 8 in a DGX H200";
+  h200.memoryBytes = 141e9;
   h200.memoryBandwidth = 4.8e12;
 
   MachineModel b200 = gpu("b200", "NVIDIA B200 SXM 180 GB, 8 in a DGX B200");
   b200.f32Flops = 75e12;
   b200.bf16Flops = 2250e12;
   b200.productShare = 0.78;
+  b200.memoryBytes = 180e9;
   b200.memoryBandwidth = 7.7e12;
   b200.node.bandwidth = 900e9;
   b200.network.bandwidth = 50e9;
@@ -85,6 +89,7 @@ static const Figure figures[] = {
     {"bf16_flops", [](MachineModel &m) -> double & { return m.bf16Flops; }, any},
     {"product_share", [](MachineModel &m) -> double & { return m.productShare; }, 1},
     {"attention_share", [](MachineModel &m) -> double & { return m.attentionShare; }, 1},
+    {"memory_bytes", [](MachineModel &m) -> double & { return m.memoryBytes; }, any},
     {"memory_bandwidth", [](MachineModel &m) -> double & { return m.memoryBandwidth; }, any},
     {"memory_share", [](MachineModel &m) -> double & { return m.memoryShare; }, 1},
     {"op_seconds", [](MachineModel &m) -> double & { return m.opSeconds; }, any},
@@ -128,10 +133,12 @@ static bool set(MachineModel &machine, llvm::StringRef key, const json::Value &v
     if (figure.name != key)
       continue;
     std::optional<double> number = value.getAsNumber();
-    bool mayBeZero = key.ends_with("_seconds") || key.ends_with("_latency");
+    bool isSeconds = key.ends_with("_seconds") || key.ends_with("_latency");
+    bool mayBeZero = isSeconds || key == "memory_bytes";
     if (!number || *number > figure.most || !(mayBeZero ? *number >= 0 : *number > 0))
       return refuse(figure.most == 1 ? "is a number above 0 and at most 1"
-                    : mayBeZero      ? "is a number of seconds"
+                    : isSeconds      ? "is a number of seconds"
+                    : mayBeZero      ? "is a number of bytes, or 0 if it is not known"
                                      : "is a number above 0, per second");
     figure.of(machine) = *number;
     return true;

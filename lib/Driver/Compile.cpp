@@ -79,14 +79,9 @@ static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
 }
 
 /// Adds to the report how long a step takes on the machine.
-static pcrt_status predict(ModuleOp module, const CompileOptions &options, llvm::json::Object &report) {
-  std::string error;
-  std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
-  if (!machine) {
-    module.emitError() << error;
-    return PCRT_USAGE;
-  }
-  FailureOr<Prediction> prediction = predictStep(module, scheduleOf(options.plan), *machine);
+static pcrt_status predict(ModuleOp module, const CompileOptions &options, const MachineModel &machine,
+                           llvm::json::Object &report) {
+  FailureOr<Prediction> prediction = predictStep(module, scheduleOf(options.plan), machine);
   if (failed(prediction))
     return PCRT_INTERNAL;
   MeshAttr mesh = meshOf(programsOf(module).front());
@@ -95,10 +90,10 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, llvm:
   if (options.tellPrediction) {
     std::string text;
     llvm::raw_string_ostream(text) << llvm::format("a step takes %.3g s, %.3g Tflop/s a rank", seconds, rate / 1e12);
-    module.emitRemark() << "predicted, not measured: on " << machine->name << " (" << machine->device << ") " << text;
+    module.emitRemark() << "predicted, not measured: on " << machine.name << " (" << machine.device << ") " << text;
   }
   report["predicted"] =
-      llvm::json::Object{{"machine", machine->json()}, {"step_seconds", seconds}, {"flops_per_second_per_rank", rate}};
+      llvm::json::Object{{"machine", machine.json()}, {"step_seconds", seconds}, {"flops_per_second_per_rank", rate}};
   if (prediction->pipeline)
     report["pipeline"] = std::move(*prediction->pipeline);
   return PCRT_OK;
@@ -111,25 +106,33 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
   FailureOr<llvm::json::Value> value = buildReport(module, plan->line());
   if (failed(value))
     return PCRT_INTERNAL;
-  if (options.memoryLimit > 0) {
-    int64_t bytes = 0;
-    module.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
-    if (bytes > options.memoryLimit) {
-      module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows "
-                         << options.memoryLimit << "; use more ranks, more microbatches or a smaller batch";
-      return PCRT_RESOURCE;
-    }
+  std::string error;
+  std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
+  if (!machine) {
+    module.emitError() << error;
+    return PCRT_USAGE;
+  }
+  int64_t bytes = 0;
+  module.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
+  if (options.memoryLimit > 0 && bytes > options.memoryLimit) {
+    module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows " << options.memoryLimit
+                       << "; use more ranks, more microbatches or a smaller batch";
+    return PCRT_RESOURCE;
   }
   llvm::json::Array remarks = remarksOn(*value, options.plan);
   for (const llvm::json::Value &remark : remarks)
     module.emitRemark() << *remark.getAsString();
+  if (std::string text = memoryWarning(bytes, *machine); !text.empty()) {
+    module.emitWarning() << text;
+    remarks.insert(remarks.begin(), text);
+  }
   if (options.report.empty() && !options.tellPrediction)
     return PCRT_OK;
   if (!remarks.empty())
     (*value->getAsObject())["remarks"] = std::move(remarks);
   if (llvm::json::Array whole = wholeStates(module, options.plan); !whole.empty())
     (*value->getAsObject())["whole_states"] = std::move(whole);
-  if (pcrt_status status = predict(module, options, *value->getAsObject()))
+  if (pcrt_status status = predict(module, options, *machine, *value->getAsObject()))
     return status;
   if (options.report.empty())
     return PCRT_OK;

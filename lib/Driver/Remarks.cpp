@@ -41,3 +41,14 @@ json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
   }
   return remarks;
 }
+
+std::string pc::memoryWarning(int64_t bytes, const MachineModel &machine) {
+  double needed = static_cast<double>(bytes);
+  if (machine.memoryBytes == 0 || needed <= machine.memoryBytes)
+    return "";
+  return llvm::formatv("a rank needs {0:f1} GB, a device of {1} ({2}) has {3:f1} GB: split more (ZeRO, tensor "
+                       "parallelism, stages), use more microbatches, or recompute (--recompute=auto "
+                       "--memory-limit=BYTES)",
+                       needed / 1e9, machine.name, machine.device, machine.memoryBytes / 1e9)
+      .str();
+}

@@ -26,6 +26,7 @@ struct MachineModel {
   double f32Flops = 1.0e11, bf16Flops = 1.0e11; ///< operations per second of matrix products, at most
   double productShare = 1;                      ///< of these, what large products reach
   double attentionShare = 0.5;                  ///< of these, what attention reaches, masked scores not counted
+  double memoryBytes = 0;                       ///< of device memory; 0: not known
   double memoryBandwidth = 2.0e10;              ///< bytes per second of device memory, at most
   double memoryShare = 1;                       ///< of it, what kernels that only read and write reach
   double opSeconds = 0;                         ///< that every operation takes, whatever its size

@@ -28,7 +28,7 @@ names = ["cpu", "a100", "h100", "h200", "b200"]
 for name in names:
     m = report("--machine=" + name)["predicted"]["machine"]
     cells = [name, m["device"], f"{m['f32_flops'] / 1e12:g}", f"{m['bf16_flops'] / 1e12:g}", m["product_share"], m["attention_share"],
-             f"{m['memory_bandwidth'] / 1e9:g}", m["memory_share"], m["node_ranks"] or "all", f"{m['node_bandwidth'] / 1e9:g}",
+             f"{m['memory_bytes'] / 1e9:g}" if m["memory_bytes"] else "-", f"{m['memory_bandwidth'] / 1e9:g}", m["memory_share"], m["node_ranks"] or "all", f"{m['node_bandwidth'] / 1e9:g}",
              f"{m['network_bandwidth'] / 1e9:g}", m["link_share"]]
     row = "| " + " | ".join(map(str, cells)) + " |\n"
     assert row in page, row
