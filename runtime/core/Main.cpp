@@ -11,12 +11,16 @@
 
 using namespace pcrt;
 
-/// Says once why the run ends: through the launcher where it listens, else on stderr.
+/// Says once why the run ends: through the launcher where it listens, else on stderr. A rank that lost another one is
+/// a witness: why that one is gone, the launcher knows better, but perhaps later.
 static void report(const Place &place, const Failure &failure) {
   std::string ignored;
   if (place.sharedFile >= 0) {
     if (ControlBlock *control = mapControl(place.sharedFile, &ignored)) {
-      if (!control->recordFailure(place.rank, failure.status, failure.message) && failure.status == PCRT_PEER_LOST)
+      bool lostAnother = failure.status == PCRT_PEER_LOST, isProcess = place.transport != "virtual";
+      bool explained =
+          !(lostAnother && isProcess) && control->recordFailure(place.rank, failure.status, failure.message);
+      if (lostAnother && !explained)
         control->witness.record(place.rank, failure.status, failure.message);
       unmapControl(control);
       return;

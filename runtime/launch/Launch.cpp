@@ -263,8 +263,8 @@ void Run::noteFailure(int rank, int status) {
 void Run::acceptLoss() {
   if (!lastMessage.empty() || lostMessage.empty())
     return;
-  lastMessage = lostMessage;
-  control->recordFailure(-1, PCRT_PEER_LOST, lostMessage);
+  lastMessage = control->witness.isThere() ? control->witness.message : lostMessage;
+  control->recordFailure(-1, PCRT_PEER_LOST, lastMessage);
 }
 
 void Run::forwardSignal(int signal) {

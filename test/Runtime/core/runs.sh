@@ -172,6 +172,21 @@ if [[ $prefix = core-program ]]; then # the kernels of a device report nothing
   # Token 50 is in row 6 of the first batch, which only rank 1 of two holds: rows 4 to 7, 8 tokens each.
   expect 9 "rank 1: 'embed wte': element 18 is out of range" "a kernel's bad element, on one rank" program 2-1-1LOOSE --data range.bin
 fi
+# The launcher says why a rank is gone though another one has noticed before it.
+killed_unseen() {
+  local launcher ranks
+  : >killed.out
+  PCRT_TRANSPORT=tcp "$pc_run" -n 2 "$programs/$prefix-2-1-1" --data tokens.bin --steps 100000000 >killed.out &
+  launcher=$!
+  until grep -q step killed.out || ! kill -0 $launcher; do sleep 0.05; done
+  read -ra ranks <"/proc/$launcher/task/$launcher/children"
+  kill -STOP $launcher
+  kill -KILL "${ranks[1]}"
+  until [[ $(ps -o stat= -p "${ranks[0]}") == Z* ]]; do sleep 0.05; done
+  kill -CONT $launcher
+  wait $launcher
+}
+expect 7 'rank 1 was killed by signal 9' "a rank killed before the eyes of another one" killed_unseen
 expect 2 'needs 4 ranks, but the run has 3' "mesh against ranks" "$pc_run" -n 3 "$programs/$prefix-2-2-2" -- --data tokens.bin
 expect 2 'needs 4 ranks, but the run has 1' "mesh against one rank" "$programs/$prefix-2-2-2" --data tokens.bin
 expect 2 'no gradients' "gradients of an evaluation" "$programs/$prefix-1-1-1EVAL" --data tokens.bin --dump-grads g
