@@ -136,7 +136,7 @@ double dot(const double *a, const double *b, int64_t n) {
 }
 } // namespace
 
-Tensors pc::attention(Inputs in, double scale, const Sight &sees) {
+Tensors pc::attention(Inputs in, double scale, const Sight &sees, Rounding factor) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2];
   AttentionShape at(q, k);
   Tensor o(q.shape), lse(Shape{at.B, at.K, at.G, at.S});
@@ -151,15 +151,15 @@ Tensors pc::attention(Inputs in, double scale, const Sight &sees) {
     for (int64_t t = 0; t < at.T; ++t)
       if (sees(s, t))
         sum += std::exp(scores[t] - largest);
-    double &logSum = lse[at.lse(b, h, g, s)] = largest + std::log(sum);
+    lse[at.lse(b, h, g, s)] = largest + std::log(sum);
     for (int64_t t = 0; t < at.T; ++t)
       for (int64_t i = 0; i < at.D && sees(s, t); ++i)
-        o[query + i] += std::exp(scores[t] - logSum) * v[at.kv(b, t, h) + i];
+        o[query + i] += factor(std::exp(scores[t] - largest)) / sum * v[at.kv(b, t, h) + i];
   });
   return {o, lse};
 }
 
-Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees) {
+Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2], &o = *in[3], &lse = *in[4], &dout = *in[5];
   AttentionShape at(q, k);
   Tensor dq(q.shape), dk(k.shape), dv(v.shape);
@@ -171,9 +171,9 @@ Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees) {
         continue;
       int64_t key = at.kv(b, t, h);
       double p = std::exp(scale * dot(&q.data[query], &k.data[key], at.D) - lse[at.lse(b, h, g, s)]);
-      double dscore = p * (dot(&dout.data[query], &v.data[key], at.D) - doutO) * scale;
+      double dscore = factor(p * (dot(&dout.data[query], &v.data[key], at.D) - doutO) * scale);
       for (int64_t i = 0; i < at.D; ++i) {
-        dv[key + i] += p * dout[query + i];
+        dv[key + i] += factor(p) * dout[query + i];
         dq[query + i] += dscore * k[key + i];
         dk[key + i] += dscore * q[query + i];
       }

@@ -74,6 +74,15 @@ template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t off
   return [queries = std::move(queries), keys = std::move(keys)](int64_t s, int64_t t) { return keys[t] <= queries[s]; };
 }
 
+/// Attention of bf16 multiplies weights and scores' gradients that are rounded to bf16.
+template <typename Op> static Rounding roundingOf(Op attention, bool rounds) {
+  auto narrow = [](Value x) { return getElementTypeOrSelf(x).isBF16(); };
+  rounds &= narrow(attention.getQ()) && narrow(attention.getK()) && narrow(attention.getV());
+  if constexpr (requires { attention.getDout(); })
+    rounds &= narrow(attention.getDout());
+  return rounds ? roundToBf16 : [](double x) { return x; };
+}
+
 FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
   if (isa<ClipCoefficientOp, AdamWOp, SGDOp>(op) && in.back()->size() != 8)
     return op->emitOpError() << "needs 8 hyper-parameters, got " << in.back()->size();
@@ -140,9 +149,12 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
           return op.emitOpError() << "has tables of another width than half a head";
         return rope(in, op.getInverse());
       })
-      .Case([&](AttentionOp a) { return attention(in, a.getScale().convertToDouble(), sightOf(a, in, offset)); })
-      .Case(
-          [&](AttentionGradOp a) { return attentionGrad(in, a.getScale().convertToDouble(), sightOf(a, in, offset)); })
+      .Case([&](AttentionOp a) {
+        return attention(in, a.getScale().convertToDouble(), sightOf(a, in, offset), roundingOf(a, context.rounds));
+      })
+      .Case([&](AttentionGradOp a) {
+        return attentionGrad(in, a.getScale().convertToDouble(), sightOf(a, in, offset), roundingOf(a, context.rounds));
+      })
       .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {
         for (double target : in[1]->data)
           if (target < 0 || target >= in[0]->shape.back())

@@ -22,10 +22,12 @@ Tensors rmsNormGrad(Inputs in);
 Tensors rope(Inputs in, bool inverse);
 /// Whether query s sees key t.
 using Sight = std::function<bool(int64_t s, int64_t t)>;
+/// What attention does to weights and scores' gradients before it multiplies them.
+using Rounding = double (*)(double);
 /// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s).
-Tensors attention(Inputs in, double scale, const Sight &sees);
+Tensors attention(Inputs in, double scale, const Sight &sees, Rounding factor);
 /// q, k, v, o, lse, dout -> dq, dk, dv.
-Tensors attentionGrad(Inputs in, double scale, const Sight &sees);
+Tensors attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor);
 /// o1, lse1, o2, lse2 -> o, lse.
 Tensors mergeAttention(Inputs in);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).

@@ -141,6 +141,7 @@ LogicalResult Machine::runLeaf(Operation *leaf) {
 
 LogicalResult Machine::compute(Operation *op) {
   EvaluateContext context;
+  context.rounds = rounds;
   for (Type type : op->getResultTypes())
     context.shapes.push_back(localShape(type));
   SmallVector<const RankTensors *> operands;

@@ -15,6 +15,8 @@ struct EvaluateContext {
   llvm::SmallVector<Shape, 3> shapes;
   /// The first global index of this rank's block of the dim that the op indexes: rows of a table, columns of logits.
   int64_t offset = 0;
+  /// Whether values of type bf16 are rounded: then attention of bf16 rounds what it multiplies inside, too.
+  bool rounds = false;
 };
 
 /// The results of `op` (not a leaf, a move or a region) on one rank, or failure after an error at the op.

@@ -1,6 +1,7 @@
 //===- Attention.cpp - softmax(scale q k^T + mask) v, one head at a time ------------===//
 // Per head: K transposed and V in scratch, then blocks of 32 queries. A block's scores exist in scratch only; causal
-// blocks stop at the diagonal. Seven-product form and tiles: see AttentionGrad.cpp for the backward pass.
+// blocks stop at the diagonal. Attention of bf16 rounds exp(scores - maximum) to bf16; sums are of the f32 values.
+// Seven-product form and tiles: see AttentionGrad.cpp for the backward pass.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 #include "Kernels.h"
@@ -15,9 +16,9 @@ struct Layout {
 
   Layout(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
     int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
-    keys = scratch.take(d * strideT);
-    values = scratch.take(t * d);
-    queries = scratch.take(block * d);
+    keys = scratch.take(a.depth() * strideT);
+    values = scratch.take(t * d / a.perElement());
+    queries = scratch.take(block * a.paddedDepth(lanes));
     scores = scratch.take(block * strideT);
     out = scratch.take(block * d);
     maxima = scratch.take(roundUp(block, lanes));
@@ -29,10 +30,11 @@ struct Layout {
 LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
   if (kernel.simt)
     return emitSimt(op, kernel);
-  const AttentionShape a(op);
+  AttentionShape a(op);
   Emitter &e = kernel.e;
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
+  a.chooseFactors(e, {q, k, v});
   Ptr counts = a.counted ? kernel.operands[3] : Ptr();
   Ptr o = kernel.results[0], lse = kernel.results[1];
   Scratch scratch{kernel.scratch};
@@ -41,7 +43,7 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
   const int64_t block = a.block(lanes), paddedT = a.paddedT(lanes), strideT = a.strideT(lanes),
-                paddedD = a.paddedD(lanes);
+                paddedD = a.paddedD(lanes), depth = a.depth(), paddedDepth = a.paddedDepth(lanes);
   Num zero = e.integer(0);
 
   e.loop(kernel.lo, kernel.hi, 1, [&](Num item) {
@@ -49,20 +51,22 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
     Num queryOffset = batch * (a.s * a.queryStride()) + head * a.d;
     Num keyOffset = batch * (a.t * a.keyStride()) + head / a.groups * a.d;
     Ptr lseRow = lse + item * a.s;
-    transposePadded(e, a.t, a.d, {k + keyOffset, a.keyStride()}, {at.keys, strideT});
-    copyPadded(e, e.integer(a.t), e.integer(paddedT), a.d, paddedD, {v + keyOffset, a.keyStride()},
+    transposePadded(e, a.t, depth, a.alongD(e, k + keyOffset, a.keyStride()), {at.keys, strideT});
+    packPadded(e, a.factors, e.integer(a.t), e.integer(paddedT), a.d, paddedD, {v + keyOffset, a.keyStride()},
                {at.values, paddedD});
 
     e.loop(zero, e.integer(a.s), block, [&](Num first) {
       Num rows = e.min(e.integer(block), e.integer(a.s) - first);
       Num columns = a.columns(e, first, counts, lanes);
       Num blockOffset = queryOffset + first * a.queryStride();
-      copyPadded(e, rows, e.integer(block), a.d, paddedD, {q + blockOffset, a.queryStride()}, {at.queries, paddedD});
-      product(e, e.integer(block), columns, false, e.integer(a.d), {at.queries, paddedD}, {at.keys, strideT},
-              {at.scores, strideT}, false);
+      copyPadded(e, rows, e.integer(block), depth, paddedDepth, a.alongD(e, q + blockOffset, a.queryStride()),
+                 {at.queries, paddedDepth});
+      product(e, a.factors, e.integer(block), columns, false, e.integer(depth), {at.queries, paddedDepth},
+              {at.keys, strideT}, {at.scores, strideT}, false);
 
       e.loop(zero, e.integer(block), 1, [&](Num r) {
-        Ptr row = at.scores + r * strideT;
+        // The weights take the place of scores that have been read.
+        Ptr row = at.scores + r * strideT, weights = a.factors == Factors::words ? row.as(e.b.getBF16Type()) : row;
         Num end = a.seen(e, first + r, counts);
         Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);
         Num maximum = e.maximum(e.loop(zero, columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
@@ -72,14 +76,14 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
         Num sum = e.sum(e.loop(zero, columns, lanes, {e.zeros(lanes)}, [&](Num j, const Emitter::Carried &sums) {
           Num p = e.exp(e.fma(row.load(j, lanes), e.real(a.scale), e.real(0) - maximum));
           p = e.select(e.before(j, end, lanes), p, e.real(0));
-          row.store(p, j);
+          weights.store(a.rounded(p), j);
           return Emitter::Carried{sums[0] + p};
         })[0]);
         at.maxima.store(maximum, r);
         at.sums.store(sum, r);
       });
-      product(e, e.integer(block), e.integer(a.tiledD(lanes)), a.oddD(lanes), columns, {at.scores, strideT},
-              {at.values, paddedD}, {at.out, paddedD}, false);
+      product(e, a.factors, e.integer(block), e.integer(a.tiledD(lanes)), a.oddD(lanes), columns / a.perElement(),
+              {at.scores, strideT}, {at.values, paddedD}, {at.out, paddedD}, false);
 
       e.loop(zero, e.integer(roundUp(block, lanes)), lanes,
              [&](Num r) { at.maxima.store(at.maxima.load(r, lanes) + e.log(at.sums.load(r, lanes)), r); });

@@ -12,6 +12,8 @@ struct AttentionShape {
   int64_t batch, s, t, heads, groups, d;
   double scale;
   bool causal, counted;
+  bool narrow = false;                ///< all that is multiplied is bf16, the weights and scores' gradients, too
+  Factors factors = Factors::numbers; ///< of the products on a CPU
 
   template <typename OpT> explicit AttentionShape(OpT op) {
     llvm::ArrayRef<int64_t> q = llvm::cast<mlir::RankedTensorType>(op.getQ().getType()).getShape();
@@ -36,6 +38,24 @@ struct AttentionShape {
     const int64_t tile = tileColumns(lanes);
     Num end = counted ? seen(e, first + (block(lanes) - 1), counts) : first + block(lanes);
     return e.min((end + (tile - 1)) / tile * tile, padded);
+  }
+
+  /// Products of words, where `matrices` (q, k, v, dout) consist of them and the CPU multiplies those.
+  void chooseFactors(const Emitter &e, llvm::ArrayRef<Ptr> matrices) {
+    narrow = llvm::all_of(matrices, [](Ptr m) { return m.element.isBF16(); });
+    factors = narrow && d % 2 == 0 && e.roundsToBf16 ? Factors::words : Factors::numbers;
+  }
+  /// A weight or a score's gradient where it is multiplied as a number.
+  Num rounded(Num x) const { return narrow && factors == Factors::numbers ? fromBf16(*x.e, roundToBf16(x)) : x; }
+  /// Factors in an element of a product's matrices.
+  int64_t perElement() const { return factors == Factors::words ? 2 : 1; }
+  /// Elements of a row of q, k, v or dout as a product along d reads it, and such a row padded to full vectors.
+  int64_t depth() const { return d / perElement(); }
+  int64_t paddedDepth(int64_t lanes) const { return roundUp(depth(), lanes); }
+  /// A tensor of rows `stride` numbers apart, for a product along d.
+  Matrix alongD(Emitter &e, Ptr tensor, int64_t stride) const {
+    bool words = factors == Factors::words;
+    return {words ? tensor.as(e.b.getF32Type()) : tensor, stride / perElement()};
   }
 
   int64_t queryStride() const { return heads * groups * d; }

@@ -2,7 +2,7 @@
 // With P = exp(scale q k^T - lse) recomputed per block of queries and D = rowsum(dout * o):
 //   dv += P^T dout;  dS = scale P * (dout v^T - D);  dq = dS k;  dk += dS^T q.
 // dk and dv are summed in scratch over the blocks and over the query heads that share them, so no other thread is
-// involved.
+// involved. Attention of bf16 rounds P and dS to bf16.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 #include "Kernels.h"
@@ -15,19 +15,25 @@ namespace {
 struct Layout {
   Ptr keysAcross, valuesAcross, keys, keyGradients, valueGradients, queries, outGradients, queryGradients, weights,
       gradients;
+  Ptr packedQueries, packedOutGradients; ///< as right sides of products
+  Ptr gradientRows;                      ///< as left side of dq's product
 
   Layout(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
     int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
-    keysAcross = scratch.take(d * strideT);
-    valuesAcross = scratch.take(d * strideT);
-    keys = scratch.take(t * d);
+    keysAcross = scratch.take(a.depth() * strideT);
+    valuesAcross = scratch.take(a.depth() * strideT);
+    keys = scratch.take(t * d / a.perElement());
     keyGradients = scratch.take(t * d);
     valueGradients = scratch.take(t * d);
-    queries = scratch.take(block * d);
-    outGradients = scratch.take(block * d);
+    queries = scratch.take(block * a.paddedDepth(lanes));
+    outGradients = scratch.take(block * a.paddedDepth(lanes));
     queryGradients = scratch.take(block * d);
     weights = scratch.take(block * strideT);
     gradients = scratch.take(block * strideT);
+    bool words = a.factors == Factors::words;
+    packedQueries = words ? scratch.take(block / 2 * d) : queries;
+    packedOutGradients = words ? scratch.take(block / 2 * d) : outGradients;
+    gradientRows = words ? scratch.take(block * strideT / 2) : gradients;
   }
 };
 } // namespace
@@ -35,13 +41,14 @@ struct Layout {
 LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
   if (kernel.simt)
     return emitSimt(op, kernel);
-  const AttentionShape a(op);
+  AttentionShape a(op);
   Emitter &e = kernel.e;
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2], o = kernel.operands[3];
   Ptr lse = kernel.operands[4], dout = kernel.operands[5];
   Ptr counts = a.counted ? kernel.operands[6] : Ptr();
   Ptr dq = kernel.results[0], dk = kernel.results[1], dv = kernel.results[2];
+  a.chooseFactors(e, {q, k, v, dout});
   Scratch scratch{kernel.scratch};
   Layout at(scratch, a, lanes);
   kernel.items = a.batch * a.heads;
@@ -49,8 +56,8 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
   kernel.kind = "attention";
   const int64_t block = a.block(lanes), paddedT = a.paddedT(lanes), strideT = a.strideT(lanes),
                 paddedD = a.paddedD(lanes);
-  const int64_t tiledD = a.tiledD(lanes);
-  const bool oddD = a.oddD(lanes);
+  const int64_t tiledD = a.tiledD(lanes), depth = a.depth(), paddedDepth = a.paddedDepth(lanes), per = a.perElement();
+  const bool oddD = a.oddD(lanes), words = a.factors == Factors::words;
   Num zero = e.integer(0);
   auto writeRows = [&](Num rows, Ptr from, Ptr to, int64_t stride) {
     e.loop(zero, rows, 1, [&](Num r) {
@@ -62,10 +69,10 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
   e.loop(kernel.lo, kernel.hi, 1, [&](Num item) {
     Num batch = item / a.heads, head = item % a.heads;
     Num keyOffset = batch * (a.t * a.keyStride()) + head * a.d;
-    Matrix keys{k + keyOffset, a.keyStride()};
-    transposePadded(e, a.t, a.d, keys, {at.keysAcross, strideT});
-    transposePadded(e, a.t, a.d, {v + keyOffset, a.keyStride()}, {at.valuesAcross, strideT});
-    copyPadded(e, e.integer(a.t), e.integer(paddedT), a.d, paddedD, keys, {at.keys, paddedD});
+    transposePadded(e, a.t, depth, a.alongD(e, k + keyOffset, a.keyStride()), {at.keysAcross, strideT});
+    transposePadded(e, a.t, depth, a.alongD(e, v + keyOffset, a.keyStride()), {at.valuesAcross, strideT});
+    packPadded(e, a.factors, e.integer(a.t), e.integer(paddedT), a.d, paddedD, {k + keyOffset, a.keyStride()},
+               {at.keys, paddedD});
     zeroFill(e, at.keyGradients, paddedT * paddedD);
     zeroFill(e, at.valueGradients, paddedT * paddedD);
 
@@ -77,40 +84,60 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
         Num rows = e.min(e.integer(block), e.integer(a.s) - first);
         Num columns = a.columns(e, first, counts, lanes);
         Num blockOffset = queryOffset + first * a.queryStride(), m = e.integer(block);
-        copyPadded(e, rows, m, a.d, paddedD, {q + blockOffset, a.queryStride()}, {at.queries, paddedD});
-        copyPadded(e, rows, m, a.d, paddedD, {dout + blockOffset, a.queryStride()}, {at.outGradients, paddedD});
-        product(e, m, columns, false, e.integer(a.d), {at.queries, paddedD}, {at.keysAcross, strideT},
+        Ptr blockQ = q + blockOffset, blockOut = o + blockOffset, blockDout = dout + blockOffset;
+        copyPadded(e, rows, m, depth, paddedDepth, a.alongD(e, blockQ, a.queryStride()), {at.queries, paddedDepth});
+        copyPadded(e, rows, m, depth, paddedDepth, a.alongD(e, blockDout, a.queryStride()),
+                   {at.outGradients, paddedDepth});
+        if (words) {
+          packPadded(e, a.factors, rows, m, a.d, paddedD, {blockQ, a.queryStride()}, {at.packedQueries, paddedD});
+          packPadded(e, a.factors, rows, m, a.d, paddedD, {blockDout, a.queryStride()},
+                     {at.packedOutGradients, paddedD});
+        }
+        product(e, a.factors, m, columns, false, e.integer(depth), {at.queries, paddedDepth}, {at.keysAcross, strideT},
                 {at.weights, strideT}, false);
-        product(e, m, columns, false, e.integer(a.d), {at.outGradients, paddedD}, {at.valuesAcross, strideT},
-                {at.gradients, strideT}, false);
+        product(e, a.factors, m, columns, false, e.integer(depth), {at.outGradients, paddedDepth},
+                {at.valuesAcross, strideT}, {at.gradients, strideT}, false);
 
-        e.loop(zero, rows, 1, [&](Num r) {
-          Ptr outRow = o + (blockOffset + r * a.queryStride()), outGradient = at.outGradients + r * paddedD;
-          Num correction = e.sums(a.d, 1, [&](Num j, int64_t width) {
-            return Emitter::Carried{outRow.load(j, width) * outGradient.load(j, width)};
-          })[0];
-          Num minusLse = e.real(0) - lseRow.load(first + r);
-          Num end = a.seen(e, first + r, counts);
-          Ptr weight = at.weights + r * strideT, gradient = at.gradients + r * strideT;
+        // P and dS, of as many rows at once as a word has; a row behind the last query sees nothing.
+        Num steps = (rows + (per - 1)) / per;
+        e.loop(zero, steps, 1, [&](Num step) {
+          struct Row {
+            Num correction, minusLse, end;
+            Ptr weight, gradient;
+          };
+          SmallVector<Row> taken;
+          for (int64_t i = 0; i < per; ++i) {
+            Num r = step * per + i, known = e.min(r, rows - 1);
+            Ptr outRow = blockOut + known * a.queryStride(), outGradient = blockDout + known * a.queryStride();
+            Num correction = e.sums(a.d, 1, [&](Num j, int64_t width) {
+              return Emitter::Carried{outRow.load(j, width) * outGradient.load(j, width)};
+            })[0];
+            taken.push_back({correction, e.real(0) - lseRow.load(first + known),
+                             e.select(r < rows, a.seen(e, first + known, counts), zero), at.weights + r * strideT,
+                             at.gradients + r * strideT});
+          }
           e.loop(zero, columns, lanes, [&](Num j) {
-            Num visible = e.before(j, end, lanes);
-            Num p = e.exp(e.fma(weight.load(j, lanes), e.real(a.scale), minusLse));
-            Num ds = p * (gradient.load(j, lanes) - correction) * a.scale;
-            weight.store(e.select(visible, p, e.real(0)), j);
-            gradient.store(e.select(visible, ds, e.real(0)), j);
+            SmallVector<Num> p, ds;
+            for (const Row &row : taken) {
+              Num visible = e.before(j, row.end, lanes);
+              Num weight = e.exp(e.fma(row.weight.load(j, lanes), e.real(a.scale), row.minusLse));
+              Num gradient = weight * (row.gradient.load(j, lanes) - row.correction) * a.scale;
+              p.push_back(e.select(visible, weight, e.real(0)));
+              ds.push_back(e.select(visible, gradient, e.real(0)));
+            }
+            taken[0].weight.store(words ? e.words(p[0], p[1]) : a.rounded(p[0]), j);
+            taken[0].gradient.store(words ? e.words(ds[0], ds[1]) : a.rounded(ds[0]), j);
+            for (int64_t i = 0; words && i < per; ++i)
+              (at.gradientRows.as(e.b.getBF16Type()) + (step * per + i) * strideT).store(ds[i], j);
           });
         });
-        // Rows that pad the last block take no part.
-        e.loop(rows, m, 1, [&](Num r) {
-          e.loop(zero, columns, lanes, [&](Num j) { at.gradients.store(e.zeros(lanes), r * strideT + j); });
-        });
-        product(e, m, e.integer(tiledD), oddD, columns, {at.gradients, strideT}, {at.keys, paddedD},
-                {at.queryGradients, paddedD}, false);
+        product(e, a.factors, m, e.integer(tiledD), oddD, columns / per, {at.gradientRows, strideT / per},
+                {at.keys, paddedD}, {at.queryGradients, paddedD}, false);
         writeRows(rows, at.queryGradients, dq + blockOffset, a.queryStride());
-        product(e, columns, e.integer(tiledD), oddD, rows, {at.gradients, 1, strideT}, {at.queries, paddedD},
-                {at.keyGradients, paddedD}, true);
-        product(e, columns, e.integer(tiledD), oddD, rows, {at.weights, 1, strideT}, {at.outGradients, paddedD},
-                {at.valueGradients, paddedD}, true);
+        product(e, a.factors, columns, e.integer(tiledD), oddD, steps, {at.gradients, 1, per * strideT},
+                {at.packedQueries, paddedD}, {at.keyGradients, paddedD}, true);
+        product(e, a.factors, columns, e.integer(tiledD), oddD, steps, {at.weights, 1, per * strideT},
+                {at.packedOutGradients, paddedD}, {at.valueGradients, paddedD}, true);
       });
     });
     writeRows(e.integer(a.t), at.keyGradients, dk + keyOffset, a.keyStride());

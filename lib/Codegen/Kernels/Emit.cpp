@@ -44,8 +44,8 @@ Value pc::kernels::roundToBf16(Num x) {
   Location loc = e.loc;
   Type narrow = withWidth(b.getI16Type(), x.width());
   if (e.roundsToBf16)
-    return arith::BitcastOp::create(
-        b, loc, narrow, arith::TruncFOp::create(b, loc, withWidth(b.getBF16Type(), x.width()), x.v));
+    return arith::BitcastOp::create(b, loc, narrow,
+                                    arith::TruncFOp::create(b, loc, withWidth(b.getBF16Type(), x.width()), x.v));
   Value whole = arith::BitcastOp::create(b, loc, withWidth(b.getI32Type(), x.width()), x.v);
   Value upper = arith::ShRUIOp::create(b, loc, whole, bits(e, whole, 16));
   Value odd = arith::AndIOp::create(b, loc, upper, bits(e, whole, 1));
@@ -134,6 +134,22 @@ Num Emitter::fma(Num x, Num y, Num z) {
     return wrap(vector::FMAOp::create(b, loc, x.v, y.v, z.v));
   return wrap(math::FmaOp::create(b, loc, x.v, y.v, z.v));
 }
+Num Emitter::words(Num first, Num second) {
+  auto wide = [&](Num x) -> Value {
+    return arith::ExtUIOp::create(b, loc, withWidth(b.getI32Type(), x.width()), roundToBf16(x));
+  };
+  Value low = wide(first), high = wide(second);
+  Value word = arith::OrIOp::create(b, loc, low, arith::ShLIOp::create(b, loc, high, bits(*this, high, 16)));
+  return wrap(arith::BitcastOp::create(b, loc, first.v.getType(), word));
+}
+Num Emitter::addProducts(Num a, Num b, Num sums) {
+  Type pairs = VectorType::get(2 * lanes, this->b.getBF16Type());
+  auto halves = [&](Num x) -> Value { return vector::BitCastOp::create(this->b, loc, pairs, x.v); };
+  std::string name = "llvm.x86.avx512bf16.dpbf16ps." + std::to_string(32 * lanes);
+  return wrap(LLVM::CallIntrinsicOp::create(this->b, loc, sums.v.getType(), this->b.getStringAttr(name),
+                                            ValueRange{sums.v, halves(a), halves(b)})
+                  .getResult(0));
+}
 Num Emitter::select(Num condition, Num yes, Num no) {
   match(yes, no);
   return wrap(arith::SelectOp::create(b, loc, condition.v, yes.v, no.v));
@@ -185,9 +201,7 @@ Num Emitter::maximum(Num x) {
 }
 
 Num Emitter::extend(Num x) { return wrap(arith::ExtSIOp::create(b, loc, b.getI64Type(), x.v)); }
-Num Emitter::toReal(Num x) {
-  return wrap(arith::SIToFPOp::create(b, loc, withWidth(b.getF32Type(), x.width()), x.v));
-}
+Num Emitter::toReal(Num x) { return wrap(arith::SIToFPOp::create(b, loc, withWidth(b.getF32Type(), x.width()), x.v)); }
 Num Emitter::inRange(Num x, Num end) {
   return wrap(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x.v, end.v));
 }

@@ -45,6 +45,8 @@ struct Ptr {
   void clear(Num count) const;
   /// The address `index` elements further on.
   Ptr operator+(Num index) const;
+  /// The same memory as elements of another type.
+  Ptr as(mlir::Type other) const { return {e, base, other}; }
 };
 
 /// Writes into one block at a time, at the builder's insertion point.
@@ -58,7 +60,8 @@ public:
   mlir::Location loc;
   /// f32 elements of a full vector: 16 for AVX-512, 8 for AVX2.
   const int64_t lanes;
-  /// Whether the target has an instruction that rounds f32 to bf16 (AVX512-BF16, sm_80); else integers do it.
+  /// Whether the target has an instruction that rounds f32 to bf16 (AVX512-BF16, sm_80); else integers do it. A CPU
+  /// that has it multiplies pairs of bf16, too (addProducts).
   const bool roundsToBf16;
 
   Num integer(int64_t value);
@@ -69,6 +72,11 @@ public:
   Num zeros(int64_t width) { return splat(real(0), width); }
 
   Num fma(Num a, Num b, Num c);
+  /// Words are vectors of f32 whose bits are two bf16 each, the first one in the low half; they are moved, never
+  /// computed with. The words of two vectors of f32, rounded to nearest even.
+  Num words(Num first, Num second);
+  /// sums + the two products of each word of a and b, in f32 (AVX512-BF16 on a CPU; full vectors).
+  Num addProducts(Num a, Num b, Num sums);
   Num min(Num a, Num b);
   Num max(Num a, Num b);
   Num select(Num condition, Num yes, Num no);

@@ -5,7 +5,8 @@ using namespace mlir;
 using namespace pc::kernels;
 
 /// One register tile at (i, j): `columns` vectors wide.
-static void tile(Emitter &e, Num i, Num j, int64_t columns, Num k, Matrix a, Matrix b, Matrix c, bool accumulate) {
+static void tile(Emitter &e, Factors factors, Num i, Num j, int64_t columns, Num k, Matrix a, Matrix b, Matrix c,
+                 bool accumulate) {
   const int64_t rows = tileRows(e.lanes);
   auto at = [&](int64_t r, int64_t v) { return (i + r) * c.rowStride + j + v * e.lanes; };
   Emitter::Carried sums;
@@ -21,7 +22,8 @@ static void tile(Emitter &e, Num i, Num j, int64_t columns, Num k, Matrix a, Mat
     for (int64_t r = 0; r < rows; ++r) {
       Num value = e.splat(aColumn.load(e.integer(r * a.rowStride)), e.lanes);
       for (int64_t v = 0; v < columns; ++v)
-        next.push_back(e.fma(value, bs[v], carried[r * columns + v]));
+        next.push_back(factors == Factors::words ? e.addProducts(value, bs[v], carried[r * columns + v])
+                                                 : e.fma(value, bs[v], carried[r * columns + v]));
     }
     return next;
   });
@@ -30,13 +32,15 @@ static void tile(Emitter &e, Num i, Num j, int64_t columns, Num k, Matrix a, Mat
       c.data.store(sums[r * columns + v], at(r, v));
 }
 
-void pc::kernels::product(Emitter &e, Num m, Num n, bool oddVector, Num k, Matrix a, Matrix b, Matrix c,
-                          bool accumulate) {
+void pc::kernels::product(Emitter &e, Factors factors, Num m, Num n, bool oddVector, Num k, Matrix a, Matrix b,
+                          Matrix c, bool accumulate) {
   Num zero = e.integer(0);
-  e.loop(zero, n, tileColumns(e.lanes),
-         [&](Num j) { e.loop(zero, m, tileRows(e.lanes), [&](Num i) { tile(e, i, j, 2, k, a, b, c, accumulate); }); });
+  auto column = [&](Num j, int64_t vectors) {
+    e.loop(zero, m, tileRows(e.lanes), [&](Num i) { tile(e, factors, i, j, vectors, k, a, b, c, accumulate); });
+  };
+  e.loop(zero, n, tileColumns(e.lanes), [&](Num j) { column(j, 2); });
   if (oddVector)
-    e.loop(zero, m, tileRows(e.lanes), [&](Num i) { tile(e, i, n, 1, k, a, b, c, accumulate); });
+    column(n, 1);
 }
 
 void pc::kernels::copyPadded(Emitter &e, Num rows, Num paddedRows, int64_t columns, int64_t paddedColumns, Matrix from,
@@ -48,6 +52,24 @@ void pc::kernels::copyPadded(Emitter &e, Num rows, Num paddedRows, int64_t colum
       target.store(e.zeros(paddedColumns - columns), e.integer(columns));
   });
   e.loop(rows, paddedRows, 1, [&](Num i) { zeroFill(e, to.data + i * to.rowStride, paddedColumns); });
+}
+
+void pc::kernels::packPadded(Emitter &e, Factors factors, Num rows, Num paddedRows, int64_t columns,
+                             int64_t paddedColumns, Matrix from, Matrix to) {
+  if (factors == Factors::numbers)
+    return copyPadded(e, rows, paddedRows, columns, paddedColumns, from, to);
+  e.loop(e.integer(0), paddedRows / 2, 1, [&](Num i) {
+    Ptr target = to.data + i * to.rowStride;
+    auto load = [&](Num row, Num j, int64_t width) {
+      Ptr source = from.data + e.min(row, rows - 1) * from.rowStride;
+      return e.select(row < rows, source.load(j, width), e.zeros(width));
+    };
+    e.vectors(columns, [&](Num j, int64_t width) {
+      target.store(e.words(load(2 * i, j, width), load(2 * i + 1, j, width)), j);
+    });
+    if (columns < paddedColumns)
+      target.store(e.zeros(paddedColumns - columns), e.integer(columns));
+  });
 }
 
 /// Transposes `lanes` vectors of `lanes` elements in place: log2(lanes) rounds that exchange blocks of doubling size.

@@ -15,17 +15,26 @@ struct Matrix {
   int64_t rowStride, columnStride = 1;
 };
 
+/// What a product multiplies: numbers one by one, or the bf16 of words two by two. Matrices of words count and address
+/// words: those of `a` hold neighbours in a row, those of `b` neighbours in a column.
+enum class Factors { numbers, words };
+
 /// Rows of a register tile; its columns are two full vectors.
 inline int64_t tileRows(int64_t lanes) { return lanes >= 16 ? 8 : 4; }
 inline int64_t tileColumns(int64_t lanes) { return 2 * lanes; }
 inline int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /// c[m, n] (+)= a[m, k] b[k, n]. `m` is a multiple of tileRows. `n` is a multiple of tileColumns, and one more vector
-/// follows where `oddVector` says so. Columns of b and c are contiguous; a has any strides.
-void product(Emitter &e, Num m, Num n, bool oddVector, Num k, Matrix a, Matrix b, Matrix c, bool accumulate);
+/// follows where `oddVector` says so. Columns of b and c are contiguous; a has any strides. c holds f32.
+void product(Emitter &e, Factors factors, Num m, Num n, bool oddVector, Num k, Matrix a, Matrix b, Matrix c,
+             bool accumulate);
 
 /// to[0..paddedRows, 0..paddedColumns] = from[0..rows, 0..columns] and zeros.
 void copyPadded(Emitter &e, Num rows, Num paddedRows, int64_t columns, int64_t paddedColumns, Matrix from, Matrix to);
+
+/// The same for the right side of a product: words of rows 2i and 2i + 1 are row i of `to`. `paddedRows` is even.
+void packPadded(Emitter &e, Factors factors, Num rows, Num paddedRows, int64_t columns, int64_t paddedColumns,
+                Matrix from, Matrix to);
 
 /// to[columns, rows] = transposed from[rows, columns]; the rest of each row of `to`, whose stride is a multiple of full
 /// vectors, is filled with zeros.

@@ -11,9 +11,9 @@
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "pc/Codegen/Codegen.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/TargetParser/Host.h"
 #include <cstdlib>
 #include <cstring>
 
@@ -24,7 +24,8 @@ using namespace mlir;
   exit(1);
 }
 
-int64_t hostLanes() { return llvm::sys::getHostCPUFeatures().lookup("avx512f") ? 16 : 8; }
+int64_t hostLanes() { return pc::nativeLanes(); }
+bool hostRoundsToBf16() { return pc::nativeRoundsToBf16(); }
 
 // UBSan's check of called functions reads in front of the function, where compiled code need not have a page.
 __attribute__((no_sanitize("function"))) int64_t JitKernel::run(const std::vector<void *> &args, int64_t range) const {

@@ -28,5 +28,7 @@ std::vector<JitKernel> jitOp(const std::string &function, int64_t lanes, bool ro
 
 /// f32 elements of a full vector on this machine: 16 with AVX-512, else 8.
 int64_t hostLanes();
+/// Whether this machine has AVX512-BF16.
+bool hostRoundsToBf16();
 
 #endif

@@ -19,7 +19,8 @@ std::mt19937 generator(1);
 struct Tensor {
   std::vector<int64_t> shape;
   std::vector<float> data;
-  std::vector<int32_t> ids; ///< instead of data
+  std::vector<int32_t> ids;     ///< instead of data
+  std::vector<uint16_t> halves; ///< what kernels see of data, if they see bf16
 
   explicit Tensor(std::vector<int64_t> shape, double deviation = 1) : shape(shape), data(size() + 1) {
     std::normal_distribution<float> normal(0, float(deviation));
@@ -33,6 +34,17 @@ struct Tensor {
       t.ids.push_back(uniform(generator));
     return t;
   }
+  /// Rounds the data to bf16.
+  void narrow() {
+    halves.clear();
+    for (float &x : data)
+      halves.push_back(pcrt::floatToBf16(x)), x = pcrt::bf16ToFloat(halves.back());
+  }
+  /// Takes over what a kernel has written.
+  void widen() {
+    for (size_t i = 0; i < halves.size(); ++i)
+      data[i] = pcrt::bf16ToFloat(halves[i]);
+  }
   int64_t size() const {
     int64_t n = 1;
     for (int64_t d : shape)
@@ -43,9 +55,11 @@ struct Tensor {
     std::string s = "tensor<";
     for (int64_t d : shape)
       s += std::to_string(d) + "x";
-    return s + (ids.empty() ? "f32>" : "i32>");
+    return s + (!ids.empty() ? "i32>" : halves.empty() ? "f32>" : "bf16>");
   }
-  void *address() { return ids.empty() ? static_cast<void *>(data.data()) : static_cast<void *>(ids.data()); }
+  void *address() {
+    return !ids.empty() ? ids.data() : halves.empty() ? static_cast<void *>(data.data()) : halves.data();
+  }
 };
 
 std::string text(const std::string &op, const std::vector<Tensor *> &operands, const std::vector<Tensor *> &results,
@@ -65,9 +79,10 @@ std::string text(const std::string &op, const std::vector<Tensor *> &operands, c
 double error(const Tensor &got, const Reals &want) {
   double largest = 0, difference = 0;
   for (size_t i = 0; i < want.size(); ++i) {
-    double d = std::fabs(got.data[i] - want[i]);
+    double d = got.data[i] == want[i] ? 0 : std::fabs(got.data[i] - want[i]);
     difference = std::isnan(d) ? INFINITY : std::max(difference, d);
-    largest = std::max(largest, std::fabs(want[i]));
+    if (std::isfinite(want[i]))
+      largest = std::max(largest, std::fabs(want[i]));
   }
   return largest > 0 ? difference / largest : difference;
 }
@@ -79,15 +94,17 @@ void report(const std::string &what, bool ok, const std::string &detail) {
   }
 }
 
-/// Runs the op with both vector widths and compares. `inPlace[r]` is the operand whose memory result r takes, or -1.
+/// Runs the op with both vector widths, without and with the CPU's instructions for bf16, and compares. `inPlace[r]` is
+/// the operand whose memory result r takes, or -1.
 void check(const std::string &op, const std::vector<Tensor *> &operands, const std::vector<Tensor *> &results,
            const std::string &format, const std::vector<Reals> &want, double tolerance, std::vector<int> inPlace = {},
            int64_t status = 0) {
   std::string source = text(op, operands, results, format);
-  for (int64_t lanes : {8, 16}) {
-    if (lanes > hostLanes())
+  bool bf16 = source.find("bf16") != std::string::npos;
+  for (auto [lanes, byInstruction] : {std::pair{8, false}, {16, false}, {8, true}, {16, true}}) {
+    if (lanes > hostLanes() || (byInstruction && !(bf16 && hostRoundsToBf16())))
       continue;
-    std::vector<JitKernel> kernels = jitOp(source, lanes);
+    std::vector<JitKernel> kernels = jitOp(source, lanes, byInstruction);
     std::vector<std::vector<float>> first;
     for (int64_t range : {0, 1, 3}) {
       std::vector<void *> args;
@@ -100,6 +117,8 @@ void check(const std::string &op, const std::vector<Tensor *> &operands, const s
         if (alias)
           std::copy_n(operands[inPlace[r]]->data.begin(), t->size(), t->data.begin());
         t->data.back() = 42;
+        if (!t->halves.empty())
+          t->narrow();
         args.push_back(t->address());
         if (alias)
           args[inPlace[r]] = t->address();
@@ -107,7 +126,10 @@ void check(const std::string &op, const std::vector<Tensor *> &operands, const s
       int64_t got = 0;
       for (const JitKernel &kernel : kernels)
         got = std::max(got, kernel.run(args, range));
-      std::string what = source + "lanes " + std::to_string(lanes) + ", range " + std::to_string(range);
+      for (Tensor *t : results)
+        t->widen();
+      std::string what = source + "lanes " + std::to_string(lanes) + (byInstruction ? " with bf16" : "") + ", range " +
+                         std::to_string(range);
       report(what, got == status, "status " + std::to_string(got));
       for (size_t r = 0; r < results.size(); ++r) {
         double e = error(*results[r], want[r]);
@@ -124,10 +146,22 @@ void check(const std::string &op, const std::vector<Tensor *> &operands, const s
   }
 }
 
-void attention(int64_t b, int64_t s, int64_t t, int64_t heads, int64_t groups, int64_t d, bool causal,
+enum class Sees { all, causal, counts };
+
+/// `bf16`: all but lse; results and what is multiplied (the weights, the scores' gradients) are rounded to 2^-9 then.
+void attention(int64_t b, int64_t s, int64_t t, int64_t heads, int64_t groups, int64_t d, Sees sees, bool bf16 = false,
                double deviation = 1) {
   Tensor q({b, s, heads, groups, d}, deviation), k({b, t, heads, d}, deviation), v({b, t, heads, d});
   Tensor o(q.shape), lse({b, heads, groups, s}), dout(q.shape), dq(q.shape), dk(k.shape), dv(v.shape);
+  if (bf16)
+    for (Tensor *x : {&q, &k, &v, &o, &dout, &dq, &dk, &dv})
+      x->narrow();
+  Tensor counts = Tensor::integers({s}, 0, int32_t(t));
+  std::sort(counts.ids.begin(), counts.ids.end());
+  counts.ids[0] = 0; // the first query sees nothing
+  auto seen = [&](int64_t i) {
+    return sees == Sees::counts ? counts.ids[i] : sees == Sees::causal ? std::min(i + 1, t) : t;
+  };
   const double scale = 0.125;
   Reals wantO(o.size()), wantLse(lse.size()), wantDq(q.size()), wantDk(k.size()), wantDv(v.size());
   auto query = [&](int64_t batch, int64_t i, int64_t head) { return ((batch * s + i) * heads * groups + head) * d; };
@@ -142,7 +176,7 @@ void attention(int64_t b, int64_t s, int64_t t, int64_t heads, int64_t groups, i
     for (int64_t batch = 0; batch < b; ++batch)
       for (int64_t head = 0; head < heads * groups; ++head)
         for (int64_t i = 0; i < s; ++i) {
-          Reals p(causal ? std::min(i + 1, t) : t);
+          Reals p(seen(i));
           double maximum = -INFINITY, sum = 0;
           for (size_t j = 0; j < p.size(); ++j) {
             p[j] = scale * dot(&q.data[query(batch, i, head)], &k.data[key(batch, j, head)]);
@@ -162,13 +196,25 @@ void attention(int64_t b, int64_t s, int64_t t, int64_t heads, int64_t groups, i
       for (int64_t c = 0; c < d; ++c)
         wantO[query(batch, i, head) + c] += p[j] * v.data[key(batch, j, head) + c];
   });
-  std::string flag = causal ? "causal " : "", attribute = " scale " + std::to_string(scale);
-  check("attention", {&q, &k, &v}, {&o, &lse}, flag + "%0, %1, %2" + attribute, {wantO, wantLse}, 4e-6 * deviation);
+  std::string flag = sees == Sees::all ? "" : "causal ", attribute = " scale " + std::to_string(scale);
+  std::vector<Tensor *> operands = {&q, &k, &v}, gradientOperands = {&q, &k, &v, &o, &lse, &dout};
+  if (sees == Sees::counts)
+    operands.push_back(&counts), gradientOperands.push_back(&counts);
+  auto format = [&](const std::string &matrices, int last) {
+    return flag + matrices + (sees == Sees::counts ? " sees %" + std::to_string(last) : "") + attribute;
+  };
+  check("attention", operands, {&o, &lse}, format("%0, %1, %2", 3), {wantO, wantLse}, bf16 ? 4e-3 : 4e-6 * deviation);
+  for (int64_t i = 0; i < o.size(); ++i)
+    o.data[i] = float(wantO[i]);
+  for (int64_t i = 0; i < lse.size(); ++i)
+    lse.data[i] = float(wantLse[i]);
+  if (bf16)
+    o.narrow();
   forEachRow([&](int64_t batch, int64_t head, int64_t i, const Reals &p, double) {
     int64_t at = query(batch, i, head);
     double correction = 0;
     for (int64_t c = 0; c < d; ++c)
-      correction += wantO[at + c] * dout.data[at + c];
+      correction += double(o.data[at + c]) * dout.data[at + c];
     for (size_t j = 0; j < p.size(); ++j) {
       int64_t from = key(batch, j, head);
       double ds = p[j] * (dot(&dout.data[at], &v.data[from]) - correction) * scale;
@@ -179,12 +225,8 @@ void attention(int64_t b, int64_t s, int64_t t, int64_t heads, int64_t groups, i
       }
     }
   });
-  for (int64_t i = 0; i < o.size(); ++i)
-    o.data[i] = float(wantO[i]);
-  for (int64_t i = 0; i < lse.size(); ++i)
-    lse.data[i] = float(wantLse[i]);
-  check("attention_grad", {&q, &k, &v, &o, &lse, &dout}, {&dq, &dk, &dv}, flag + "%0, %1, %2, %3, %4, %5" + attribute,
-        {wantDq, wantDk, wantDv}, 6e-6 * deviation);
+  check("attention_grad", gradientOperands, {&dq, &dk, &dv}, format("%0, %1, %2, %3, %4, %5", 6),
+        {wantDq, wantDk, wantDv}, bf16 ? 6e-3 : 6e-6 * deviation);
 }
 
 void normGrad(int64_t rows, int64_t columns, bool layerNorm) {
@@ -341,15 +383,21 @@ int main() {
       if (__builtin_cpu_supports("avx512bf16"))
         conversions(lanes, true);
     }
-  for (bool causal : {true, false}) {
-    attention(2, 33, 33, 2, 3, 10, causal);
-    attention(2, 5, 5, 2, 1, 64, causal);
-    attention(1, 33, 50, 1, 2, 16, causal);
-    attention(1, 50, 33, 1, 2, 17, causal);
+  for (Sees sees : {Sees::causal, Sees::all}) {
+    attention(2, 33, 33, 2, 3, 10, sees);
+    attention(2, 5, 5, 2, 1, 64, sees);
+    attention(1, 33, 50, 1, 2, 16, sees);
+    attention(1, 50, 33, 1, 2, 17, sees);
   }
-  attention(1, 1, 1, 1, 1, 8, true);
-  attention(1, 32, 32, 1, 1, 80, true);
-  attention(1, 70, 70, 2, 2, 64, true, 6); // scores of +-150: their f32 rounding shows in e^x
+  for (bool bf16 : {false, true}) {
+    attention(2, 33, 50, 1, 2, 16, Sees::counts, bf16);
+    attention(1, 1, 1, 1, 1, 8, Sees::causal, bf16);
+    attention(1, 32, 32, 1, 1, 80, Sees::causal, bf16);
+    attention(1, 70, 70, 2, 2, 64, Sees::causal, bf16, 6); // scores of +-150: their f32 rounding shows in e^x
+  }
+  attention(2, 33, 33, 2, 3, 10, Sees::causal, true);
+  attention(1, 50, 33, 1, 2, 17, Sees::causal, true); // rows of d do not consist of pairs
+  attention(1, 45, 77, 2, 1, 128, Sees::all, true);
   for (bool layerNorm : {true, false})
     for (auto [rows, columns] : {std::pair{1, 64}, {5, 10}, {33, 200}, {130, 129}, {70, 1}, {9, 3}})
       normGrad(rows, columns, layerNorm);
