@@ -87,6 +87,7 @@ private:
   Liveness liveness;
   MemoryProfile profile;
   SmallVector<Operation *> ops;                          ///< by position
+  bool inFront = false;                                  ///< of the first microbatch: the drawing begins with it
   SmallVector<std::pair<StepPhase, int64_t>> phases;     ///< where each begins
   SmallVector<std::pair<Operation *, StepPhase>> phased; ///< what computes or moves
   llvm::MapVector<StringRef, Work> work;
@@ -102,10 +103,10 @@ void Page::visit(Block &block, StepPhase phase, int64_t times) {
       phases.push_back({next, liveness.position(&op)});
   };
   for (Operation &op : block) {
-    if (isa<SeedOp>(op) && isa<AccumulateOp>(block.getParentOp()))
-      phase = StepPhase::Backward;
-    if (isa<TaskOp>(op))
-      phase = stepPhase(&op);
+    if (std::optional<StepPhase> begun = phaseBegunBy(&op)) {
+      phase = *begun;
+      inFront = false;
+    }
     ops.push_back(&op);
     if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
       enter(StepPhase::Forward, op);
@@ -114,7 +115,7 @@ void Page::visit(Block &block, StepPhase phase, int64_t times) {
     }
     if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>() || op.getNumResults() == 0 || isa<MicrobatchOp>(op))
       continue;
-    if (phase != StepPhase::Optimizer || !phases.empty()) // what comes before the first microbatch is none of these
+    if (!inFront)
       enter(phase, op);
     phased.push_back({&op, phase});
     if (auto call = dyn_cast<CallOp>(op))
@@ -270,7 +271,8 @@ json::Array Page::tensors() {
 
 json::Object Page::data() {
   bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp, AdamWOp, SGDOp>(op); });
-  visit(body, training ? StepPhase::Optimizer : StepPhase::Forward, 1);
+  inFront = training;
+  visit(body, StepPhase::Forward, 1);
   for (auto &[function, times] : calls)
     for (Operation &op : *function)
       if (op.getNumResults())

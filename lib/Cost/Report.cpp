@@ -34,8 +34,7 @@ public:
         boxes(boxes) {}
 
   void add(Block &body) {
-    bool training = llvm::any_of(body, [](Operation &op) { return isa<AccumulateOp>(op); });
-    add(body, training ? StepPhase::Optimizer : StepPhase::Forward, 1);
+    add(body, StepPhase::Forward, 1);
     for (auto &[called, times] : calls)
       add(*called.first, called.second, times);
   }
@@ -45,19 +44,16 @@ public:
   std::map<std::tuple<std::string, StringRef, StringRef>, Row> traffic; ///< by axis, move, phase
 
 private:
-  /// The phases of `pc::stepPhase`, without looking for the seed again at every op.
+  /// `phase`: that in which the block begins.
   void add(Block &block, StepPhase phase, int64_t times) {
     for (Operation &op : block) {
-      if (isa<SeedOp>(op) && isa<AccumulateOp>(block.getParentOp()))
-        phase = StepPhase::Backward;
+      phase = phaseBegunBy(&op).value_or(phase);
       if (auto accumulate = dyn_cast<AccumulateOp>(op))
         add(accumulate.getBody().front(), StepPhase::Forward, times * accumulate.getMicrobatches());
       if (auto start = dyn_cast<StartOp>(op))
         add(start.getBody().front(), phase, times);
       if (auto call = dyn_cast<CallOp>(op))
         calls[{functions.of(call).body, phase}] += times;
-      if (isa<TaskOp>(op))
-        phase = stepPhase(&op);
       if (auto send = dyn_cast<SendOp>(op))
         add(send);
       if (auto receive = dyn_cast<ReceiveOp>(op);

@@ -1,6 +1,7 @@
 //===- PCDialect.cpp - Registration and small queries of the pc dialect --------===//
 #include "pc/IR/PC.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -84,34 +85,26 @@ MeshAttr meshOf(Operation *op) {
   return mesh ? mesh.getMesh() : MeshAttr();
 }
 
-/// What a pipeline's task is.
-static StepPhase phaseOf(TaskKind kind) {
-  if (kind == TaskKind::Optimizer)
+std::optional<StepPhase> phaseBegunBy(Operation *op) {
+  if (isa<SeedOp>(op))
+    return StepPhase::Backward;
+  if (isa<AccumulateOp>(op))
     return StepPhase::Optimizer;
-  return kind == TaskKind::Forward ? StepPhase::Forward : StepPhase::Backward;
+  auto task = dyn_cast<TaskOp>(op);
+  if (!task)
+    return std::nullopt;
+  if (task.getKind() == TaskKind::Optimizer)
+    return StepPhase::Optimizer;
+  return task.getKind() == TaskKind::Forward ? StepPhase::Forward : StepPhase::Backward;
 }
 
 StepPhase stepPhase(Operation *op) {
-  Operation *inBody = op;
-  while (inBody && !isa_and_nonnull<AccumulateOp>(inBody->getParentOp()))
-    inBody = inBody->getParentOp();
-  if (!inBody) {
-    // Without an accumulation the whole program is a forward pass.
-    Operation *top = op;
-    while (top->getParentOp() && !isa<ModuleOp>(top->getParentOp()) && top->getParentOp()->getParentOp() &&
-           !isa<ModuleOp>(top->getParentOp()->getParentOp()))
-      top = top->getParentOp();
-    for (Operation *previous = top; previous; previous = previous->getPrevNode())
-      if (auto task = dyn_cast<TaskOp>(previous))
-        return phaseOf(task.getKind());
-    for (Operation &other : *top->getBlock())
-      if (isa<AccumulateOp>(other))
-        return StepPhase::Optimizer;
-    return StepPhase::Forward;
-  }
-  for (Operation *previous = inBody->getPrevNode(); previous; previous = previous->getPrevNode())
-    if (isa<SeedOp>(previous))
-      return StepPhase::Backward;
+  for (Operation *parent = op->getParentOp(); parent && !isa<AccumulateOp, func::FuncOp>(parent);
+       parent = op->getParentOp())
+    op = parent;
+  for (; op; op = op->getPrevNode())
+    if (std::optional<StepPhase> begun = phaseBegunBy(op))
+      return *begun;
   return StepPhase::Forward;
 }
 

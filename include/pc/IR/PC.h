@@ -52,8 +52,10 @@ int64_t zigzagRanks(mlir::Operation *op);
 int64_t zigzagPosition(int64_t index, int64_t length, int64_t ranks);
 /// The position of index `index` of a sequence dim of the program that `op` is in.
 int64_t sequencePosition(mlir::Operation *op, int64_t index);
-/// Forward, backward (behind `pc.seed` in its block) or optimizer (outside of accumulate, in a module that has one); in
-/// programs of stages, what the last `pc.task` before it says.
+/// The phase that `op` begins in its block: backward (`pc.seed`), optimizer (`pc.accumulate`, for what stands behind it)
+/// or what a `pc.task` says; nothing where the phase before goes on. Every block of a step begins with forward.
+std::optional<StepPhase> phaseBegunBy(mlir::Operation *op);
+/// The phase of `op` in its step, or in the function of a task.
 StepPhase stepPhase(mlir::Operation *op);
 /// The source name in a location ("h.0.attn.c_proj"), or the op's own name without the dialect's prefix.
 std::string sourceName(mlir::Operation *op);
