@@ -6,7 +6,7 @@ llvm::ArrayRef<pc::PhaseInfo> pc::phases() {
       {Phase::Model, "model", "the forward pass and loss, as if for one device"},
       {Phase::Step, "step", "one training step: backward, microbatches, clipping, optimizer"},
       {Phase::Placed, "placed", "a placement in every type, explicit moves"},
-      {Phase::Staged, "staged", "stages and the pipeline schedule (one stage today)"},
+      {Phase::Staged, "staged", "with a pipeline: one program per stage, tasks in the order of the schedule"},
       {Phase::Local, "local", "one rank's program, local shapes"},
       {Phase::Scheduled, "scheduled", "fused kernels, issue order of collectives"},
       {Phase::Planned, "planned", "every buffer has a home in the arena"},
