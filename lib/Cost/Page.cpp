@@ -302,7 +302,8 @@ static ModuleOp fullestProgram(ModuleOp planned) {
                            [&](ModuleOp a, ModuleOp b) { return bytesOf(a) < bytesOf(b); });
 }
 
-LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, llvm::raw_ostream &os) {
+LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, const StepTimeline &timeline,
+                                  llvm::raw_ostream &os) {
   ModuleOp planned = fullestProgram(whole);
   SmallVector<func::FuncOp> steps = stepsOf(planned);
   auto programs = llvm::to_vector(planned.getOps<ProgramOp>());
@@ -328,7 +329,9 @@ LogicalResult pc::printReportPage(ModuleOp whole, json::Value report, llvm::raw_
   data["microbatches"] = microbatches;
   data["report"] = std::move(report);
   std::string text;
-  llvm::raw_string_ostream(text) << json::Value(std::move(data));
+  llvm::raw_string_ostream stream(text);
+  json::OStream out(stream);
+  writeWithTimeline(std::move(data), timeline, out);
   // Inside a script element "</" would end it.
   for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3)
     text.replace(at, 2, "<\\/");

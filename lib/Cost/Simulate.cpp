@@ -19,25 +19,13 @@ namespace json = llvm::json;
 
 namespace {
 
-/// Where seconds go. The first five are those of pc.task.
-enum class Use { Forward, Recompute, Backward, Weight, Optimizer, Move, Message };
+using Use = StageSpan::Use;
 constexpr int numUses = 7;
 StringRef useName(Use use) {
   static constexpr StringRef names[numUses] = {"forward",   "recompute", "backward", "weight",
                                                "optimizer", "move",      "message"};
-  return names[static_cast<int>(use)];
+  return names[use];
 }
-
-/// A stretch of time of one stage.
-struct Span {
-  Use use = Use::Optimizer;
-  std::string what; ///< of moves and messages
-  int64_t chunk = -1, microbatch = -1;
-  double start = 0, end = 0;
-  double moves = 0;      ///< seconds of collectives in it
-  int64_t liveBytes = 0; ///< activations, at most
-  bool isTask() const { return chunk >= 0; }
-};
 
 /// (from, to, flow).
 using FlowKey = std::tuple<int64_t, int64_t, int64_t>;
@@ -47,12 +35,13 @@ struct Step {
   double seconds = 0;
   Operation *op = nullptr;
   int started = 0;       ///< Wait, StageWait: which start of the stage
-  FlowKey flow = {};     ///< Send, Receive
+  int flow = 0;          ///< Send, Receive
   int64_t slots = 0;     ///< Send
   int64_t liveBytes = 0; ///< Task: until the next
 };
 
 struct Flow {
+  int64_t from = 0;
   std::vector<double> sent, taken; ///< by message
 };
 
@@ -71,14 +60,15 @@ struct Stage {
   std::vector<size_t> startedMeets; ///< by start: its meeting
   size_t meetings = 0;              ///< that it has come to
   bool waits = false;               ///< in a StageMove that it has come to
-  std::vector<Span> spans;
+  std::vector<StageSpan> spans;
   int open = -1;      ///< the span that work goes into; -1: none
   bool begun = false; ///< whether there has been any
   std::array<double, numUses> seconds = {};
 
   void idle(double until);
   void work(double seconds);
-  void spend(Use use, double until, StringRef what);
+  /// `what`: the use of moves, with what they are; or of a message, with where it comes from.
+  void spend(double until, const StageSpan &what);
   void close();
 };
 
@@ -99,21 +89,21 @@ void Stage::work(double spent) {
     spans.emplace_back();
     begun = false;
   }
-  Span &span = spans[open];
+  StageSpan &span = spans[open];
   if (!begun)
     span.start = clock;
   begun = true;
-  seconds[static_cast<int>(span.use)] += spent;
+  seconds[span.use] += spent;
   span.end = clock += spent;
 }
 
 /// Does nothing but wait for its own moves or for a message that is under way.
-void Stage::spend(Use use, double until, StringRef what) {
+void Stage::spend(double until, const StageSpan &what) {
   if (until <= clock)
     return;
-  seconds[static_cast<int>(use)] += until - clock;
-  if (use == Use::Move && open >= 0 && spans[open].isTask()) {
-    Span &span = spans[open];
+  seconds[what.use] += until - clock;
+  if (what.use == Use::Move && open >= 0 && spans[open].isTask()) {
+    StageSpan &span = spans[open];
     if (!begun)
       span.start = clock;
     begun = true;
@@ -124,11 +114,13 @@ void Stage::spend(Use use, double until, StringRef what) {
   // A task that has not begun comes behind it; what follows outside of tasks is another stretch.
   bool waitsAhead = open >= 0 && !begun;
   size_t place = waitsAhead ? open : spans.size();
-  if (Span *last = place ? &spans[place - 1] : nullptr;
-      last && last->use == use && last->end == clock && last->what == what) {
+  if (StageSpan *last = place ? &spans[place - 1] : nullptr;
+      last && last->use == what.use && last->end == clock && last->what == what.what && last->from == what.from) {
     last->end = until;
   } else {
-    spans.insert(spans.begin() + static_cast<int64_t>(place), {use, what.str(), -1, -1, clock, until});
+    auto span = spans.insert(spans.begin() + static_cast<int64_t>(place), what);
+    span->start = clock;
+    span->end = until;
     open += waitsAhead;
   }
   clock = until;
@@ -151,6 +143,8 @@ public:
   double stepSeconds() const;
   /// Of stages.
   json::Object report(StringRef schedule);
+  /// Of stages; what remains is not to be used.
+  StepTimeline takeTimeline();
 
 private:
   LogicalResult read(ModuleOp program);
@@ -172,14 +166,15 @@ private:
   bool advance(int number);
   json::Object describe(int number, double end);
   json::Value theory(StringRef schedule);
-  json::Array events();
+  int flowOf(int64_t from, int64_t to, int64_t number);
 
   ModuleOp planned;
   MachineModel machine;
   StringAttr axis; ///< Of stages; null: there are none.
   MeshAttr mesh;
   std::vector<Stage> stages;
-  std::map<FlowKey, Flow> flows;
+  std::vector<Flow> flows;
+  std::map<FlowKey, int> numbersOfFlows;
   std::vector<Meeting> meetings;
   /// What a function does.
   struct Called {
@@ -190,6 +185,13 @@ private:
   llvm::DenseMap<Block *, Called> called;
   int64_t chunks = 0, microbatches = 0, slots = 0;
 };
+
+int Simulation::flowOf(int64_t from, int64_t to, int64_t number) {
+  auto [it, first] = numbersOfFlows.try_emplace({from, to, number}, flows.size());
+  if (first)
+    flows.push_back({from, {}, {}});
+  return it->second;
+}
 
 bool Simulation::isOverStages(Operation *op) {
   if (auto start = dyn_cast<StartOp>(op))
@@ -241,13 +243,13 @@ void Simulation::readBlock(Block &body, int64_t self, std::vector<Step> &steps, 
     } else if (auto send = dyn_cast<SendOp>(op)) {
       step.type = Step::Send;
       step.seconds = hop(self, send.getStage(), send.getX());
-      step.flow = {self, send.getStage(), send.getFlow()};
+      step.flow = flowOf(self, send.getStage(), send.getFlow());
       step.slots = send.getSlots();
       slots = std::max(slots, step.slots);
     } else if (auto receive = dyn_cast<ReceiveOp>(op)) {
       step.type = Step::Receive;
       step.seconds = hop(receive.getStage(), self, receive.getValue());
-      step.flow = {receive.getStage(), self, receive.getFlow()};
+      step.flow = flowOf(receive.getStage(), self, receive.getFlow());
     } else if (auto start = dyn_cast<StartOp>(op)) {
       step.type = isOverStages(&op) ? Step::StageStart : Step::Start;
       for (MoveOpInterface move : start.getMoves())
@@ -319,7 +321,7 @@ bool Simulation::advance(int number) {
         break;
       stage.open = static_cast<int>(stage.spans.size());
       stage.begun = false;
-      stage.spans.push_back({static_cast<Use>(task.getKind()), "", static_cast<int64_t>(*task.getChunk()),
+      stage.spans.push_back({static_cast<Use>(task.getKind()), "", -1, static_cast<int64_t>(*task.getChunk()),
                              static_cast<int64_t>(*task.getMicrobatch()), stage.clock, stage.clock, 0, step.liveBytes});
       break;
     }
@@ -327,7 +329,7 @@ bool Simulation::advance(int number) {
       stage.work(step.seconds);
       break;
     case Step::Move:
-      stage.spend(Use::Move, std::max(stage.clock, stage.linkFree) + step.seconds, "moves");
+      stage.spend(std::max(stage.clock, stage.linkFree) + step.seconds, {Use::Move, "moves"});
       stage.linkFree = stage.clock;
       break;
     case Step::Start:
@@ -335,7 +337,7 @@ bool Simulation::advance(int number) {
       stage.startedEnd.push_back(stage.linkFree = std::max(stage.clock, stage.linkFree) + step.seconds);
       break;
     case Step::Wait:
-      stage.spend(Use::Move, stage.startedEnd[step.started], "moves");
+      stage.spend(stage.startedEnd[step.started], {Use::Move, "moves"});
       break;
     case Step::StageStart:
       stage.startedEnd.push_back(step.seconds);
@@ -352,8 +354,8 @@ bool Simulation::advance(int number) {
         return stage.next > before;
       stage.waits = false;
       stage.idle(meetings[meeting].last);
-      stage.spend(Use::Move, meetings[meeting].last + (starts ? step.seconds : stage.startedEnd[step.started]),
-                  "sum over stages");
+      stage.spend(meetings[meeting].last + (starts ? step.seconds : stage.startedEnd[step.started]),
+                  {Use::Move, "sum over stages"});
       break;
     }
     case Step::Send: {
@@ -372,8 +374,7 @@ bool Simulation::advance(int number) {
       if (message >= flow.sent.size())
         return stage.next > before;
       stage.idle(flow.sent[message]);
-      stage.spend(Use::Message, flow.sent[message] + step.seconds,
-                  "message from stage " + std::to_string(std::get<0>(step.flow)));
+      stage.spend(flow.sent[message] + step.seconds, {Use::Message, "", flow.from});
       flow.taken.push_back(stage.clock);
       break;
     }
@@ -399,7 +400,7 @@ LogicalResult Simulation::run() {
       return stage.steps[stage.next].op->emitError()
              << "stage " << number << " waits here forever; pc-verify-staged says for whom";
     stage.close();
-    llvm::erase_if(stage.spans, [](const Span &span) { return !span.isTask() && span.end <= span.start; });
+    llvm::erase_if(stage.spans, [](const StageSpan &span) { return !span.isTask() && span.end <= span.start; });
   }
   return success();
 }
@@ -411,11 +412,11 @@ json::Object Simulation::describe(int number, double end) {
     seconds[useName(static_cast<Use>(use))] = stage.seconds[use];
   seconds["idle"] = stage.idleSeconds + end - stage.clock;
   std::map<int64_t, bool> own; // chunks, and whether weights have tasks of their own
-  for (const Span &span : stage.spans)
+  for (const StageSpan &span : stage.spans)
     if (span.isTask())
       own[span.chunk] |= span.use == Use::Weight;
   int64_t live = 0, most = 0, bytes = 0; // in chunks
-  for (const Span &span : stage.spans) {
+  for (const StageSpan &span : stage.spans) {
     bytes = std::max(bytes, span.liveBytes);
     if (!span.isTask())
       continue;
@@ -440,7 +441,7 @@ json::Value Simulation::theory(StringRef schedule) {
          v = static_cast<double>(chunks) / p;
   std::array<double, numUses> mean = {}; // of a stage and microbatch
   for (const Stage &stage : stages)
-    for (const Span &span : stage.spans)
+    for (const StageSpan &span : stage.spans)
       if (span.isTask())
         mean[static_cast<int>(span.use)] += (span.end - span.start) / p / m;
   double f = mean[0], b = mean[1] + mean[2], w = mean[3], all = m * (f + b + w);
@@ -465,39 +466,6 @@ json::Value Simulation::theory(StringRef schedule) {
   return nullptr;
 }
 
-json::Array Simulation::events() {
-  json::Array events;
-  for (size_t s = 0; s < stages.size(); ++s)
-    events.push_back(json::Object{{"ph", "M"},
-                                  {"name", "process_name"},
-                                  {"pid", static_cast<int64_t>(s)},
-                                  {"args", json::Object{{"name", "stage " + std::to_string(s)}}}});
-  auto microseconds = [](double seconds) { return std::round(seconds * 1e9) / 1e3; };
-  for (auto [number, stage] : llvm::enumerate(stages))
-    for (const Span &span : stage.spans) {
-      StringRef kind = useName(span.use);
-      std::string name = span.isTask() ? llvm::formatv("{0} {1}{2}", kind, span.microbatch,
-                                                       span.chunk ? " of chunk " + std::to_string(span.chunk) : "")
-                                             .str()
-                         : span.what.empty() ? kind.str()
-                                             : span.what;
-      json::Object event{{"ph", "X"},
-                         {"name", name},
-                         {"cat", kind},
-                         {"pid", static_cast<int64_t>(number)},
-                         {"tid", 0},
-                         {"ts", microseconds(span.start)},
-                         {"dur", microseconds(span.end) - microseconds(span.start)}};
-      if (span.isTask())
-        event["args"] = json::Object{{"chunk", span.chunk},
-                                     {"microbatch", span.microbatch},
-                                     {"live_bytes", span.liveBytes},
-                                     {"moves", microseconds(span.moves)}};
-      events.push_back(std::move(event));
-    }
-  return events;
-}
-
 double Simulation::stepSeconds() const {
   double end = 0;
   for (const Stage &stage : stages)
@@ -509,7 +477,7 @@ json::Object Simulation::report(StringRef schedule) {
   double end = stepSeconds(), cost = 0, ideal = 0;
   for (const Stage &stage : stages) {
     double first = -1, last = 0, busy = 0;
-    for (const Span &span : stage.spans)
+    for (const StageSpan &span : stage.spans)
       if (span.isTask()) {
         first = first < 0 ? span.start : first;
         last = std::max(last, span.end);
@@ -534,17 +502,87 @@ json::Object Simulation::report(StringRef schedule) {
                       {"idle_over_ideal", ideal > 0 ? (cost - ideal) / ideal : 0},
                       {"theory", theory(schedule)},
                       {"per_stage", std::move(perStage)},
-                      {"traceEvents", events()}};
+                      {"traceEvents", nullptr}};
+}
+
+StepTimeline Simulation::takeTimeline() {
+  StepTimeline timeline;
+  for (Stage &stage : stages)
+    timeline.push_back(std::move(stage.spans));
+  return timeline;
+}
+
+std::string nameOf(const StageSpan &span) {
+  if (span.isTask())
+    return llvm::formatv("{0} {1}{2}", useName(span.use), span.microbatch,
+                         span.chunk ? " of chunk " + std::to_string(span.chunk) : "");
+  if (span.use == Use::Message)
+    return "message from stage " + std::to_string(span.from);
+  return (span.what.empty() ? useName(span.use) : span.what).str();
+}
+
+/// Keys in order, as elsewhere.
+void writeEvents(const StepTimeline &timeline, json::OStream &out) {
+  for (size_t s = 0; s < timeline.size(); ++s)
+    out.value(json::Object{{"ph", "M"},
+                           {"name", "process_name"},
+                           {"pid", static_cast<int64_t>(s)},
+                           {"args", json::Object{{"name", "stage " + std::to_string(s)}}}});
+  auto microseconds = [](double seconds) { return std::round(seconds * 1e9) / 1e3; };
+  for (auto [number, spans] : llvm::enumerate(timeline))
+    for (const StageSpan &span : spans)
+      out.object([&, number = number] {
+        if (span.isTask())
+          out.attributeObject("args", [&] {
+            out.attribute("chunk", span.chunk);
+            out.attribute("live_bytes", span.liveBytes);
+            out.attribute("microbatch", span.microbatch);
+            out.attribute("moves", microseconds(span.moves));
+          });
+        out.attribute("cat", useName(span.use));
+        out.attribute("dur", microseconds(span.end) - microseconds(span.start));
+        out.attribute("name", nameOf(span));
+        out.attribute("ph", "X");
+        out.attribute("pid", static_cast<int64_t>(number));
+        out.attribute("tid", 0);
+        out.attribute("ts", microseconds(span.start));
+      });
 }
 
 } // namespace
+
+void pc::writeWithTimeline(const json::Value &value, const StepTimeline &timeline, json::OStream &out) {
+  if (const json::Array *array = value.getAsArray())
+    return out.array([&] {
+      for (const json::Value &element : *array)
+        writeWithTimeline(element, timeline, out);
+    });
+  const json::Object *object = value.getAsObject();
+  if (!object)
+    return out.value(value);
+  std::map<StringRef, const json::Value *> sorted;
+  for (const auto &[key, element] : *object)
+    sorted[key] = &element;
+  out.object([&] {
+    for (auto [key, element] : sorted) {
+      out.attributeBegin(key);
+      if (key == "traceEvents")
+        out.array([&] { writeEvents(timeline, out); });
+      else
+        writeWithTimeline(*element, timeline, out);
+      out.attributeEnd();
+    }
+  });
+}
 
 FailureOr<Prediction> pc::predictStep(ModuleOp planned, StringRef schedule, const MachineModel &machine) {
   Simulation simulation(planned, machine);
   if (failed(simulation.run()))
     return failure();
-  Prediction prediction{simulation.stepSeconds(), std::nullopt};
-  if (stageAxisOf(planned))
+  Prediction prediction{simulation.stepSeconds(), std::nullopt, {}};
+  if (stageAxisOf(planned)) {
     prediction.pipeline = simulation.report(schedule);
+    prediction.timeline = simulation.takeTimeline();
+  }
   return prediction;
 }

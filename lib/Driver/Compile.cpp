@@ -10,7 +10,6 @@
 #include "pc/IR/Stages.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
 
@@ -80,7 +79,7 @@ static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
 
 /// Adds to the report how long a step takes on the machine.
 static pcrt_status predict(ModuleOp module, const CompileOptions &options, const MachineModel &machine,
-                           llvm::json::Object &report) {
+                           llvm::json::Object &report, StepTimeline &timeline) {
   FailureOr<Prediction> prediction = predictStep(module, scheduleOf(options.plan), machine);
   if (failed(prediction))
     return PCRT_INTERNAL;
@@ -96,6 +95,7 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
       llvm::json::Object{{"machine", machine.json()}, {"step_seconds", seconds}, {"flops_per_second_per_rank", rate}};
   if (prediction->pipeline)
     report["pipeline"] = std::move(*prediction->pipeline);
+  timeline = std::move(prediction->timeline);
   return PCRT_OK;
 }
 
@@ -132,17 +132,22 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
     (*value->getAsObject())["remarks"] = std::move(remarks);
   if (llvm::json::Array whole = wholeStates(module, options.plan); !whole.empty())
     (*value->getAsObject())["whole_states"] = std::move(whole);
-  if (pcrt_status status = predict(module, options, *machine, *value->getAsObject()))
+  StepTimeline timeline;
+  if (pcrt_status status = predict(module, options, *machine, *value->getAsObject(), timeline))
     return status;
   if (options.report.empty())
     return PCRT_OK;
   if (options.cuda)
     (*value->getAsObject())["beside_arena"] = besideArena(module);
   if (!StringRef(options.report).ends_with(".html"))
-    return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", *value); });
+    return writeFile(module, options.report, [&](llvm::raw_ostream &os) {
+      llvm::json::OStream out(os, /*IndentSize=*/2);
+      writeWithTimeline(*value, timeline, out);
+      os << "\n";
+    });
   std::string page;
   llvm::raw_string_ostream os(page);
-  if (failed(printReportPage(module, std::move(*value), os)))
+  if (failed(printReportPage(module, std::move(*value), timeline, os)))
     return PCRT_INTERNAL;
   return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << page; });
 }

@@ -55,9 +55,65 @@ static SmallVector<int64_t> crowds(ArrayRef<ArenaBuffer> buffers) {
 }
 
 namespace {
-/// A buffer that has its place; kept in the order of offsets.
+/// A buffer that has its place.
 struct Placed {
   int64_t begin, end, first, last;
+};
+
+/// Buffers that have their places, in the order of offsets; of equal ones, in that in which they came. In a long
+/// program most buffers live briefly, so time is divided into windows that overlap by half of what they are long: a
+/// brief buffer lies in one of them, whose list is all that it has to be compared with.
+class PlacedBuffers {
+public:
+  explicit PlacedBuffers(ArrayRef<ArenaBuffer> buffers) {
+    start = INT64_MAX;
+    int64_t end = 0;
+    SmallVector<int64_t> lengths;
+    for (const ArenaBuffer &buffer : buffers) {
+      start = std::min(start, buffer.first);
+      end = std::max(end, buffer.last + 1);
+      lengths.push_back(buffer.last + 1 - buffer.first);
+    }
+    if (buffers.empty())
+      return;
+    auto most = lengths.begin() + static_cast<int64_t>(lengths.size() * 9 / 10); // nine in ten are no longer
+    std::nth_element(lengths.begin(), most, lengths.end());
+    half = std::max(*most, (end - start) / 256 + 1);
+    if (end - start > 8 * half)
+      windows.resize((end - start) / half + 1);
+  }
+
+  void add(const Placed &placed) {
+    if (windows.empty())
+      return insert(all, placed);
+    recent.push_back(placed);
+    size_t last = (placed.last - start) / half, first = (placed.first - start) / half;
+    for (size_t w = first ? first - 1 : 0; w <= last; ++w)
+      insert(windows[w], placed);
+  }
+
+  /// At least those that share a position with `buffer`.
+  ArrayRef<Placed> near(const ArenaBuffer &buffer) {
+    size_t w = (buffer.first - start) / std::max<int64_t>(half, 1);
+    if (!windows.empty() && buffer.last < start + static_cast<int64_t>(w + 2) * half)
+      return windows[w];
+    auto middle = static_cast<int64_t>(all.size());
+    llvm::stable_sort(recent, isBelow);
+    all.append(recent);
+    recent.clear();
+    std::inplace_merge(all.begin(), all.begin() + middle, all.end(), isBelow);
+    return all;
+  }
+
+private:
+  static bool isBelow(const Placed &a, const Placed &b) { return a.begin < b.begin; }
+  static void insert(SmallVector<Placed> &list, const Placed &placed) {
+    list.insert(llvm::upper_bound(list, placed, isBelow), placed);
+  }
+
+  int64_t start = 0, half = 0;              ///< window w is from start + w half to start + (w + 2) half
+  SmallVector<Placed> all, recent;          ///< recent: not yet in `all`, where there are windows
+  std::vector<SmallVector<Placed>> windows; ///< none where most buffers live long
 };
 } // namespace
 
@@ -81,16 +137,13 @@ static int64_t bestFit(ArrayRef<Placed> placed, const ArenaBuffer &buffer, int64
 static ArenaPlan placeInOrder(ArrayRef<ArenaBuffer> buffers, ArrayRef<unsigned> order) {
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());
-  SmallVector<Placed> placed;
-  placed.reserve(buffers.size());
+  PlacedBuffers placed(buffers);
   for (unsigned i : order) {
     int64_t bytes = alignedBytes(buffers[i]);
-    int64_t offset = bestFit(placed, buffers[i], bytes);
+    int64_t offset = bestFit(placed.near(buffers[i]), buffers[i], bytes);
     plan.offsets[i] = offset;
     plan.bytes = std::max(plan.bytes, offset + bytes);
-    Placed mine{offset, offset + bytes, buffers[i].first, buffers[i].last};
-    placed.insert(llvm::upper_bound(placed, mine, [](const Placed &a, const Placed &b) { return a.begin < b.begin; }),
-                  mine);
+    placed.add({offset, offset + bytes, buffers[i].first, buffers[i].last});
   }
   return plan;
 }

@@ -49,28 +49,32 @@ class Memory {
 public:
   /// The accesses to [begin, end) that conflict with this one and are not over at `clock`; records this one.
   Operation *access(int64_t begin, int64_t end, bool write, const Access &by, const Clock &clock) {
-    cut(begin);
-    cut(end);
+    auto it = pieces.lower_bound(begin);
+    if (it != pieces.begin() && std::prev(it)->second.end > begin)
+      it = cut(std::prev(it), begin);
     Operation *conflict = nullptr;
     auto check = [&](ArrayRef<Access> earlier) {
       for (const Access &access : earlier)
         if (access.stamp > clock[access.stream] && access.op != by.op)
           conflict = access.op;
     };
-    auto it = pieces.lower_bound(begin);
+    auto first = it;
     for (int64_t at = begin; at < end; at = it->second.end, ++it) {
       if (it == pieces.end() || it->first > at) // nobody has been here
         it = pieces.insert(it, {at, {it == pieces.end() ? end : std::min(end, it->first), {}, {}}});
+      if (at == begin)
+        first = it;
+      if (it->second.end > end)
+        cut(it, end);
       Piece &piece = it->second;
       check(piece.writes);
       if (write)
         check(piece.reads);
       note(write ? piece.writes : piece.reads, by);
     }
-    if (write && !conflict) { // what was before is over: one piece again
-      pieces.erase(pieces.lower_bound(begin), pieces.lower_bound(end));
-      if (end > begin)
-        pieces[begin] = {end, {}, {by}};
+    if (write && !conflict && begin < end) { // what was before is over: one piece again
+      pieces.erase(std::next(first), it);
+      first->second = {end, {}, {by}};
     }
     return conflict;
   }
@@ -89,14 +93,11 @@ private:
       *it = by;
   }
 
-  /// No piece lies across `at`.
-  void cut(int64_t at) {
-    auto it = pieces.lower_bound(at);
-    if (it == pieces.begin() || std::prev(it)->second.end <= at)
-      return;
-    Piece right = std::prev(it)->second;
-    std::prev(it)->second.end = at;
-    pieces.insert({at, std::move(right)});
+  /// Ends a piece at `at`; the rest of it is a piece of its own, the one that is returned.
+  std::map<int64_t, Piece>::iterator cut(std::map<int64_t, Piece>::iterator piece, int64_t at) {
+    Piece right = piece->second;
+    piece->second.end = at;
+    return pieces.insert(std::next(piece), {at, std::move(right)});
   }
 
   std::map<int64_t, Piece> pieces; ///< by first byte

@@ -15,13 +15,77 @@ using namespace pc::pipeline;
 
 namespace {
 
+/// How often a sum holds the part of each (chunk, microbatch). Microbatches in a row that are held equally often are
+/// one run, so that sums over many of them stay short.
+class Parts {
+public:
+  struct Run {
+    int chunk, first, last, count;
+    bool isBefore(const Run &other) const { return std::pair(chunk, last) < std::pair(other.chunk, other.first); }
+  };
+
+  ArrayRef<Run> runs() const { return list; }
+
+  int count(int chunk, int microbatch) const {
+    for (const Run &run : list)
+      if (run.chunk == chunk && run.first <= microbatch && microbatch <= run.last)
+        return run.count;
+    return 0;
+  }
+
+  void add(Run run) {
+    if (list.empty() || list.back().isBefore(run))
+      return put(run);
+    for (const Run &own : std::exchange(list, {})) {
+      if (own.isBefore(run)) {
+        put(own);
+        continue;
+      }
+      int both = std::max(run.first, own.first), end = std::min(run.last, own.last);
+      if (run.chunk != own.chunk || both > end) { // `run` comes before it
+        put(run);
+        run.first = run.last + 1;
+        put(own);
+        continue;
+      }
+      put({run.chunk, run.first, both - 1, run.count});
+      put({run.chunk, own.first, both - 1, own.count});
+      put({run.chunk, both, end, run.count + own.count});
+      put({run.chunk, end + 1, own.last, own.count});
+      run.first = end + 1;
+    }
+    put(run);
+  }
+
+  void add(const Parts &other, int times = 1) {
+    for (Run run : other.list) {
+      run.count *= times;
+      add(run);
+    }
+  }
+
+private:
+  /// `run` comes behind all others, or is empty.
+  void put(const Run &run) {
+    if (run.first > run.last)
+      return;
+    Run *last = list.empty() ? nullptr : &list.back();
+    if (last && last->chunk == run.chunk && last->last + 1 == run.first && last->count == run.count)
+      last->last = run.last;
+    else
+      list.push_back(run);
+  }
+
+  SmallVector<Run, 1> list; ///< by chunk and microbatch
+};
+
 struct State {
   enum Class { Fixed, Local, Sum, Norm } is = Fixed;
-  std::set<int64_t> parameters;             ///< Fixed: keys of those it is made of
-  int chunk = 0, microbatch = 0;            ///< Local
-  std::map<std::pair<int, int>, int> parts; ///< Sum: (chunk, microbatch) -> how often
-  Value root;                               ///< Sum: the value where it became what it is; moves and casts keep it
-  std::map<void *, int> squares;            ///< Norm: root of what was squared -> how often
+  int chunk = 0, microbatch = 0;      ///< Local
+  SmallVector<int64_t, 1> parameters; ///< Fixed: keys of those it is made of, ascending
+  Parts parts;                        ///< Sum
+  Value root;                         ///< Sum: the value where it became what it is; moves and casts keep it
+  llvm::DenseMap<Value, int> squares; ///< Norm: root of what was squared -> how often
 
   bool isTracked() const { return is == Sum || is == Norm; }
 };
@@ -32,7 +96,7 @@ State asSum(State x, Value root) {
     return x;
   State sum;
   sum.is = State::Sum;
-  sum.parts[{x.chunk, x.microbatch}] = 1;
+  sum.parts.add({x.chunk, x.microbatch, x.microbatch, 1});
   sum.root = root;
   return sum;
 }
@@ -40,12 +104,17 @@ State asSum(State x, Value root) {
 State merge(State a, const State &b, Value root) {
   if (a.is == State::Fixed)
     return b;
-  for (const auto &[part, count] : b.parts)
-    a.parts[part] += count;
+  a.parts.add(b.parts);
   for (const auto &[square, count] : b.squares)
     a.squares[square] += count;
   a.root = root;
   return a;
+}
+
+void unite(SmallVectorImpl<int64_t> &keys, ArrayRef<int64_t> more) {
+  for (int64_t key : more)
+    if (auto it = llvm::lower_bound(keys, key); it == keys.end() || *it != key)
+      keys.insert(it, key);
 }
 
 class SumChecker {
@@ -191,12 +260,12 @@ private:
   LogicalResult visitFusion(Walk &walk, FusionOp fusion) {
     Block &body = fusion.getBody().front();
     for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs()))
-      walk.states[argument] = take(walk, input);
+      walk.states[argument] = State(walk.states[input]);
     for (Operation &op : body.without_terminator())
       if (failed(visit(walk, &op)))
         return failure();
     for (auto [result, value] : llvm::zip_equal(fusion.getResults(), body.getTerminator()->getOperands()))
-      walk.states[result] = take(walk, value);
+      walk.states[result] = State(walk.states[value]);
     return success();
   }
 
@@ -204,68 +273,64 @@ private:
   /// "microbatch i of chunk -1" once; the others have what they give put in.
   LogicalResult visitCall(Walk &walk, CallOp call) {
     const Task task = *walk.task;
-    SmallVector<State> operands, standIns;
-    for (auto [i, value] : llvm::enumerate(call.getInputs())) {
-      State operand = take(walk, value);
-      if (operand.is == State::Local && operand.microbatch != task.microbatch)
-        operand = asSum(std::move(operand), value);
-      State &standIn = standIns.emplace_back();
-      standIn.is = operand.is;
-      standIn.parameters = operand.parameters;
-      if (operand.is == State::Local)
-        standIn = local(task.chunk, 0);
-      else if (operand.isTracked())
-        standIn.parts[{-1, static_cast<int>(i)}] = 1;
-      operands.push_back(std::move(operand));
-    }
+    size_t numInputs = call.getInputs().size();
+    for (Value value : call.getInputs())
+      walk.states.try_emplace(value);
+    SmallVector<const State *> operands; // until a state of the walk is added
+    for (Value value : call.getInputs())
+      operands.push_back(&walk.states.find(value)->second);
+    auto classOf = [&](const State &operand) {
+      bool other = operand.is == State::Local && operand.microbatch != task.microbatch;
+      return other ? State::Sum : operand.is;
+    };
     const TaskFunction &function = functions.of(call);
     Effect &effect = effects[function.function];
-    auto same = [](const State &a, const State &b) { return a.is == b.is && a.parameters == b.parameters; };
-    if (effect.chunk != task.chunk || !llvm::equal(effect.operands, standIns, same)) {
+    bool known = effect.chunk == task.chunk && effect.operands.size() == numInputs;
+    for (size_t i = 0; known && i < numInputs; ++i)
+      known =
+          effect.operands[i].is == classOf(*operands[i]) && effect.operands[i].parameters == operands[i]->parameters;
+    if (!known) {
+      effect = {task.chunk, SmallVector<State>(numInputs), {}};
       Walk inside;
       inside.stage = walk.stage;
       inside.task = Task{Kind::F, task.chunk, 0};
-      for (auto [argument, state] : llvm::zip_equal(function.body->getArguments(), standIns))
-        inside.states[argument] = state;
+      for (auto [i, standIn] : llvm::enumerate(effect.operands)) {
+        standIn.is = classOf(*operands[i]);
+        standIn.parameters = operands[i]->parameters;
+        int number = static_cast<int>(i);
+        if (standIn.is == State::Local)
+          standIn = local(task.chunk, 0);
+        else if (standIn.isTracked())
+          standIn.parts.add({-1, number, number, 1});
+        inside.states[function.body->getArgument(i)] = standIn;
+      }
       for (Operation &op : function.body->without_terminator())
         if (failed(visit(inside, &op)))
           return failure();
-      effect = {task.chunk, std::move(standIns), {}, {}};
-      for (Value value : function.results()) {
+      for (Value value : function.results())
         effect.results.push_back(inside.states[value]);
-        for (const auto &entry : effect.results.back().parts)
-          effect.users[entry.first.second] += entry.first.first < 0;
-      }
     }
+    SmallVector<State> results;
     for (auto [value, result] : llvm::zip_equal(call.getResults(), effect.results)) {
-      State state;
+      State &state = results.emplace_back();
       state.is = result.is;
       state.parameters = result.parameters;
       if (result.is == State::Local)
         state = local(task.chunk, task.microbatch);
       state.root = value;
-      for (const auto &[part, count] : result.parts) { // stand-ins come first
-        if (part.first >= 0) {
-          state.parts[{part.first, task.microbatch}] += count;
-          continue;
-        }
-        State &sum = operands[part.second];
-        if (state.parts.empty() && count == 1 && effect.users[part.second] == 1) { // sums are long
-          state.parts.swap(sum.parts);
-          continue;
-        }
-        for (const auto &[inner, times] : sum.parts)
-          state.parts[inner] += times * count;
-      }
-      walk.states[value] = std::move(state);
+      for (const Parts::Run &run : result.parts.runs())
+        if (run.chunk >= 0)
+          state.parts.add({run.chunk, task.microbatch, task.microbatch, run.count});
+        else
+          for (int i = run.first; i <= run.last; ++i)
+            state.parts.add(asSum(*operands[i], {}).parts, run.count);
     }
+    for (Value value : call.getInputs())
+      if (value.hasOneUse())
+        walk.states.erase(value);
+    for (auto [value, state] : llvm::zip_equal(call.getResults(), results))
+      walk.states[value] = std::move(state);
     return success();
-  }
-
-  /// The state of an operand, moved where nothing else reads it: sums are long.
-  static State take(Walk &walk, Value value) {
-    State &state = walk.states[value];
-    return state.isTracked() && value.hasOneUse() ? std::move(state) : State(state);
   }
 
   static State local(int chunk, int64_t microbatch) {
@@ -296,7 +361,7 @@ private:
     for (Value operand : op->getOperands())
       isLocal |= walk.states[operand].is == State::Local;
     if (isa<AddOp>(op)) {
-      State a = take(walk, op->getOperand(0)), b = take(walk, op->getOperand(1));
+      State a = walk.states[op->getOperand(0)], b = walk.states[op->getOperand(1)];
       bool sums = a.isTracked() || b.isTracked() ||
                   (a.is == State::Local && b.is == State::Local && a.microbatch != b.microbatch);
       if (sums) {
@@ -306,7 +371,7 @@ private:
       }
     }
     if (isLinear(op) && walk.states[op->getOperand(0)].isTracked()) {
-      walk.states[op->getResult(0)] = take(walk, op->getOperand(0));
+      walk.states[op->getResult(0)] = State(walk.states[op->getOperand(0)]);
       return success();
     }
     if (isLocal && walk.task)
@@ -319,7 +384,7 @@ private:
         for (int64_t key : from.parameters)
           readers[key].insert(walk.task->chunk);
       else
-        result.parameters.insert(from.parameters.begin(), from.parameters.end());
+        unite(result.parameters, from.parameters);
     }
     for (Value value : op->getResults())
       walk.states[value] = result;
@@ -329,11 +394,11 @@ private:
   LogicalResult visitBehind(Walk &walk, Operation *op) {
     SmallVector<State> operands;
     int tracked = 0;
-    std::set<int64_t> parameters;
+    SmallVector<int64_t, 1> parameters;
     for (Value operand : op->getOperands()) {
       operands.push_back(asSum(walk.states[operand], operand));
       tracked += operands.back().isTracked();
-      parameters.insert(operands.back().parameters.begin(), operands.back().parameters.end());
+      unite(parameters, operands.back().parameters);
     }
     State result;
     if (!tracked) {
@@ -346,7 +411,7 @@ private:
       result.is = State::Norm;
       for (const State &operand : operands)
         if (operand.is == State::Sum)
-          result.squares[operand.root.getAsOpaquePointer()] = 1;
+          result.squares[operand.root] = 1;
     } else if (failed(consume(walk, op, operands, parameters))) {
       return failure();
     }
@@ -359,7 +424,7 @@ private:
   // What must be whole
   //===-------------------------------------------------------------------------===//
 
-  LogicalResult consume(Walk &walk, Operation *op, ArrayRef<State> operands, const std::set<int64_t> &parameters) {
+  LogicalResult consume(Walk &walk, Operation *op, ArrayRef<State> operands, ArrayRef<int64_t> parameters) {
     for (const State &operand : operands) {
       if (operand.is == State::Norm) {
         norms.push_back({op, operand});
@@ -372,10 +437,10 @@ private:
       if (output && output.getKind() == OutputKind::Gradient) {
         chunks = readers[names.lookup(output.getName())];
       } else if (!output && parameters.size() == 1) {
-        chunks = readers[*parameters.begin()];
-        gradients[*parameters.begin()].push_back(operand.root);
+        chunks = readers[parameters.front()];
+        gradients[parameters.front()].push_back(operand.root);
       } else {
-        chunks = {operand.parts.begin()->first.first};
+        chunks = {operand.parts.runs().front().chunk};
       }
       if (failed(isWhole(op, operand, chunks)))
         return failure();
@@ -391,16 +456,13 @@ private:
                                << " times, not once (P6)";
     };
     for (int chunk : chunks)
-      for (int i = 0; i < all.problem.microbatches; ++i) {
-        auto it = sum.parts.find({chunk, i});
-        if (it == sum.parts.end() || it->second != 1)
-          return refuse(chunk, i, it == sum.parts.end() ? 0 : it->second);
-      }
-    for (const auto &[part, count] : sum.parts)
-      if (!chunks.count(part.first))
-        return op->emitOpError() << "of " << sourceName(op) << " reads a sum that holds a part of chunk " << part.first
-                                 << " (stage " << all.stageOf(part.first)
-                                 << "), which does not read the parameter (P6)";
+      for (int i = 0; i < all.problem.microbatches; ++i)
+        if (int count = sum.parts.count(chunk, i); count != 1)
+          return refuse(chunk, i, count);
+    for (const Parts::Run &run : sum.parts.runs())
+      if (!chunks.count(run.chunk))
+        return op->emitOpError() << "of " << sourceName(op) << " reads a sum that holds a part of chunk " << run.chunk
+                                 << " (stage " << all.stageOf(run.chunk) << "), which does not read the parameter (P6)";
     return success();
   }
 
@@ -410,10 +472,9 @@ private:
       size_t known = 0;
       for (auto &[key, roots] : gradients) {
         int count = 0;
-        std::set<void *> seen;
+        llvm::DenseSet<Value> seen;
         for (Value root : roots)
-          if (auto it = norm.squares.find(root.getAsOpaquePointer());
-              it != norm.squares.end() && seen.insert(it->first).second) {
+          if (auto it = norm.squares.find(root); it != norm.squares.end() && seen.insert(root).second) {
             count += it->second;
             ++known;
           }
@@ -437,7 +498,6 @@ private:
   struct Effect {
     int chunk = -1;
     SmallVector<State> operands, results;
-    std::map<int, int> users; ///< results that a stand-in is in
   };
 
   const StagePrograms &all;

@@ -99,24 +99,28 @@ double Problem::ideal() const {
   return *std::max_element(busy.begin(), busy.end());
 }
 
-std::vector<Problem::Input> Problem::inputs(const Task &task) const {
+Problem::Inputs Problem::inputs(const Task &task) const {
+  Inputs needed;
   auto delay = [&](int from) { return device[from] == device[from + 1] ? 0 : at(hop, from); };
   auto [kind, c, i] = task;
   switch (kind) {
   case Kind::F:
-    return c ? std::vector<Input>{{{Kind::F, c - 1, i}, delay(c - 1)}} : std::vector<Input>{};
+    if (c)
+      needed.add({{Kind::F, c - 1, i}, delay(c - 1)});
+    break;
   case Kind::R:
-    return {{{Kind::F, c, i}, 0}};
+    needed.add({{Kind::F, c, i}, 0});
+    break;
   case Kind::W:
-    return {{{Kind::B, c, i}, 0}};
-  case Kind::B: {
-    std::vector<Input> needed{{{has(Kind::R, c) ? Kind::R : Kind::F, c, i}, 0}};
+    needed.add({{Kind::B, c, i}, 0});
+    break;
+  case Kind::B:
+    needed.add({{has(Kind::R, c) ? Kind::R : Kind::F, c, i}, 0});
     if (c + 1 < chunks())
-      needed.push_back({{Kind::B, c + 1, i}, delay(c)});
-    return needed;
+      needed.add({{Kind::B, c + 1, i}, delay(c)});
+    break;
   }
-  }
-  return {};
+  return needed;
 }
 
 std::vector<Task> Problem::all() const {

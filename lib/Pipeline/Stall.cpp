@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 
 using namespace pc::pipeline;
 
@@ -20,16 +21,16 @@ public:
     first.push_back(0);
     for (const auto &instructions : program.devices)
       first.push_back(first.back() + static_cast<int>(instructions.size()));
-    edges.resize(2 * first.back());
     incoming.resize(2 * first.back());
     build();
+    sortEdges();
   }
 
   StallResult run() {
-    std::vector<double> when(edges.size());
+    std::vector<double> when(incoming.size());
     std::vector<int> ready;
-    finished.assign(edges.size(), false);
-    for (size_t n = 0; n < edges.size(); ++n)
+    finished.assign(incoming.size(), false);
+    for (size_t n = 0; n < incoming.size(); ++n)
       if (!incoming[n])
         ready.push_back(static_cast<int>(n));
     size_t count = 0;
@@ -40,13 +41,14 @@ public:
       finished[node] = true;
       ++count;
       result.finish = std::max(result.finish, when[node]);
-      for (auto [to, seconds] : edges[node]) {
-        when[to] = std::max(when[to], when[node] + seconds);
+      for (int e = firstEdge[node]; e < firstEdge[node + 1]; ++e) {
+        auto [from, to, seconds] = edges[e];
+        when[to] = std::max(when[to], when[from] + seconds);
         if (!--incoming[to])
           ready.push_back(to);
       }
     }
-    if (count < edges.size())
+    if (count < incoming.size())
       explain(result);
     return result;
   }
@@ -56,7 +58,7 @@ private:
   int done(Place at) const { return reached(at) + 1; }
   const Instruction &of(Place at) const { return program.devices[at.device][at.index]; }
   void edge(int from, int to, double seconds = 0) {
-    edges[from].push_back({to, seconds});
+    edges.push_back({from, to, seconds});
     ++incoming[to];
   }
 
@@ -92,8 +94,7 @@ private:
     for (auto &[group, calls] : collectives) {
       size_t members = program.groups.at(group).size();
       for (auto &[number, places] : calls) {
-        int hub = static_cast<int>(edges.size());
-        edges.emplace_back();
+        int hub = static_cast<int>(incoming.size());
         incoming.push_back(places.size() < members ? 1 : 0); // somebody never comes
         for (Place at : places) {
           edge(reached(at), hub);
@@ -101,6 +102,19 @@ private:
         }
       }
     }
+  }
+
+  /// By their sources, in one list: there are millions.
+  void sortEdges() {
+    firstEdge.resize(incoming.size() + 1);
+    for (const Edge &edge : edges)
+      ++firstEdge[edge.from + 1];
+    std::partial_sum(firstEdge.begin(), firstEdge.end(), firstEdge.begin());
+    std::vector<int> place(firstEdge);
+    std::vector<Edge> sorted(edges.size());
+    for (const Edge &edge : edges)
+      sorted[place[edge.from]++] = edge;
+    edges = std::move(sorted);
   }
 
   /// One wait of the head of a stopped stream: for `target`, which stands at or behind the head of stream `to`.
@@ -199,8 +213,13 @@ private:
   const Program &program;
   int buffered;
   std::vector<int> first; ///< per device: number of its first instruction
-  std::vector<std::vector<std::pair<int, double>>> edges;
-  std::vector<int> incoming;
+  struct Edge {
+    int from, to;
+    double seconds;
+  };
+  std::vector<Edge> edges;
+  std::vector<int> firstEdge; ///< per node, of those that it is the source of
+  std::vector<int> incoming;  ///< per node: edges from what is not finished
   std::vector<bool> finished;
   std::map<Channel, std::vector<Place>> sends, receives;
   std::map<std::string, std::map<int, std::vector<Place>>> collectives; ///< by group and number of the call

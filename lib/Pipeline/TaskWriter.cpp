@@ -11,8 +11,10 @@ using namespace pc::pipeline;
 TaskWriter::TaskWriter(ModuleOp module, AccumulateOp accumulate, const StepTasks &tasks)
     : module(module), accumulate(accumulate), tasks(tasks) {
   for (unsigned yielded = 0, e = accumulate.getNumResults(); yielded < e; ++yielded)
-    for (const StepTasks::Addend &addend : tasks.addends(yielded))
+    for (const StepTasks::Addend &addend : tasks.addends(yielded)) {
       addends.insert({addend.value.getDefiningOp(), {yielded, &addend}});
+      yieldedBy[{addend.kind, addend.chunk}].push_back(yielded);
+    }
 }
 
 /// Backwards from what is summed, seen outside or read by later tasks of the chunk or by other chunks.
@@ -57,10 +59,8 @@ const TaskWriter::Live &TaskWriter::live(Kind kind, int chunk) {
 
 const WrittenTask &TaskWriter::get(Kind kind, int chunk, llvm::function_ref<bool(unsigned)> hasSum) {
   std::vector<bool> sums;
-  for (unsigned yielded = 0, e = accumulate.getNumResults(); yielded < e; ++yielded)
-    for (const StepTasks::Addend &addend : tasks.addends(yielded))
-      if (addend.kind == kind && addend.chunk == chunk)
-        sums.push_back(hasSum(yielded));
+  for (unsigned yielded : yieldedBy[{kind, chunk}])
+    sums.push_back(hasSum(yielded));
   auto [it, isNew] = written.try_emplace({kind, chunk, sums});
   if (isNew) {
     static constexpr StringRef kinds[] = {"forward", "recompute", "backward", "weight"};

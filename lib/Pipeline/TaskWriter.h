@@ -46,6 +46,7 @@ private:
   const StepTasks &tasks;
   /// By the op that makes it.
   std::multimap<mlir::Operation *, std::pair<unsigned, const StepTasks::Addend *>> addends;
+  std::map<std::pair<Kind, int>, llvm::SmallVector<unsigned>> yieldedBy; ///< what a task has addends of, ascending
   std::map<std::pair<Kind, int>, Live> lives;
   std::map<std::tuple<Kind, int, std::vector<bool>>, WrittenTask> written;
 };

@@ -139,29 +139,29 @@ private:
   void makeClocks(int d) {
     const auto &instructions = program.devices[d];
     std::map<std::string, int> index;
-    std::vector<int> last;
     streamOf.clear();
     number.clear();
-    clocks.clear();
     for (const Instruction &x : instructions)
       streamOf.push_back(index.try_emplace(x.stream, static_cast<int>(index.size())).first->second);
-    last.assign(index.size(), -1);
-    std::vector<int> count(index.size());
+    streams = index.size();
+    clocks.assign(instructions.size() * streams, 0);
+    std::vector<int> last(streams, -1), count(streams);
     for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
-      int stream = streamOf[i];
+      int stream = streamOf[i], *clock = clockOf(i);
       number.push_back(count[stream]++);
-      std::vector<int> clock = last[stream] < 0 ? std::vector<int>(index.size()) : clocks[last[stream]];
+      if (last[stream] >= 0)
+        std::copy_n(clockOf(last[stream]), streams, clock);
       clock[stream] = number[i];
       for (int after : instructions[i].after) {
-        for (size_t s = 0; s < clock.size(); ++s)
-          clock[s] = std::max(clock[s], clocks[after][s]);
+        for (size_t s = 0; s < streams; ++s)
+          clock[s] = std::max(clock[s], clockOf(after)[s]);
         clock[streamOf[after]] = std::max(clock[streamOf[after]], number[after] + 1);
       }
       last[stream] = i;
-      clocks.push_back(std::move(clock));
     }
   }
-  bool before(int a, int b) const { return clocks[b][streamOf[a]] > number[a]; }
+  int *clockOf(int i) { return &clocks[i * streams]; }
+  bool before(int a, int b) { return clockOf(b)[streamOf[a]] > number[a]; }
 
   bool dependencies() {
     for (int d = 0; d < static_cast<int>(program.devices.size()); ++d) {
@@ -255,7 +255,8 @@ private:
   Fault fault;
   std::vector<Place> taskAt;         ///< by task id
   std::vector<int> streamOf, number; ///< of one device
-  std::vector<std::vector<int>> clocks;
+  size_t streams = 0;                ///< that it has
+  std::vector<int> clocks;           ///< of its instructions, one behind the other
 };
 
 } // namespace

@@ -70,6 +70,20 @@ int main() {
   }
   std::printf("training step of %zu buffers, %.2f of the bound\n", step.size(), solve(step));
 
+  // A stage of a pipeline: most buffers live for a few microbatches of many, some for all.
+  for (int64_t inFlight : {1, 12, 60}) {
+    llvm::SmallVector<ArenaBuffer> stage = {{1 << 20, 0, 6400}, {1 << 18, 100, 6200}};
+    for (int64_t microbatch = 0; microbatch < 600; ++microbatch) {
+      int64_t forward = microbatch * 10, backward = std::min<int64_t>(6400, forward + inFlight * 10 + 5);
+      for (int64_t i = 0; i < 3; ++i)
+        stage.push_back({4096 << below(4), forward + i, backward});
+      stage.push_back({65536, forward, forward});
+      stage.push_back({32768 + 64 * below(9), backward, backward});
+    }
+    std::printf("stage with %lld of 600 microbatches in flight, %.3f of the bound\n", static_cast<long long>(inFlight),
+                solve(stage));
+  }
+
   llvm::SmallVector<ArenaBuffer> pair = {{64, 0, 1}, {64, 1, 2}};
   expectMistake(pair, {{0, 0}, 128});                       // both at position 1
   expectMistake(pair, {{0, 64}, 64});                       // outside

@@ -2,8 +2,7 @@
 #ifndef PC_COST_REPORT_H
 #define PC_COST_REPORT_H
 
-#include "pc/IR/PC.h"
-#include "llvm/Support/JSON.h"
+#include "pc/Cost/Simulate.h"
 
 namespace pc {
 
@@ -31,10 +30,11 @@ llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::Str
 ///   16 channels of one receiving end with a buffer for each of its protocols.
 llvm::json::Object besideArena(mlir::ModuleOp planned);
 
-/// Writes `report` (of buildReport, with simulatePipeline's as "pipeline" where there are stages) as one self-contained
-/// HTML page: mesh, the pipeline in time, memory over the step with its peak explained, what a rank holds, traffic,
-/// work. Fails, with an error, if the module is not planned.
-llvm::LogicalResult printReportPage(mlir::ModuleOp planned, llvm::json::Value report, llvm::raw_ostream &os);
+/// Writes `report` (of buildReport, with predictStep's `pipeline` and its timeline where there are stages) as one
+/// self-contained HTML page: mesh, the pipeline in time, memory over the step with its peak explained, what a rank
+/// holds, traffic, work. Fails, with an error, if the module is not planned.
+llvm::LogicalResult printReportPage(mlir::ModuleOp planned, llvm::json::Value report, const StepTimeline &timeline,
+                                    llvm::raw_ostream &os);
 
 } // namespace pc
 

@@ -8,6 +8,21 @@
 
 namespace pc {
 
+/// What a stage does in a stretch of time.
+struct StageSpan {
+  /// The first five are those of pc.task.
+  enum Use { Forward, Recompute, Backward, Weight, Optimizer, Move, Message } use = Optimizer;
+  llvm::StringRef what;                ///< of moves: a literal
+  int64_t from = -1;                   ///< of messages: the stage that sent it
+  int64_t chunk = -1, microbatch = -1; ///< of tasks
+  double start = 0, end = 0;
+  double moves = 0;      ///< seconds of collectives in it
+  int64_t liveBytes = 0; ///< activations, at most
+  bool isTask() const { return chunk >= 0; }
+};
+/// Per stage, in the order of time.
+using StepTimeline = std::vector<std::vector<StageSpan>>;
+
 /// How long a step takes, by the machine model: a prediction, not a measurement.
 struct Prediction {
   double stepSeconds = 0;
@@ -21,9 +36,10 @@ struct Prediction {
   ///   overlap of its collectives; message: waits for one that is under way; idle: waits for other stages);
   ///   peak_microbatches: most microbatches between their first forward and the end of their gradients, a chunk of v
   ///   counting 1/v; peak_activation_bytes.
-  /// * traceEvents: the timeline in the format of the runtime's --trace, one process per stage, times in microseconds;
-  ///   args of tasks: live_bytes (most activations during the task) and moves (microseconds of collectives in it).
+  /// * traceEvents: null, the place of `timeline` (writeWithTimeline).
   std::optional<llvm::json::Object> pipeline;
+  /// Of programs of stages. There can be a million spans, so they become text when they are written.
+  StepTimeline timeline;
 };
 
 /// Runs the planned program, or those of all stages, against the clock of `machine`, op by op.
@@ -32,6 +48,11 @@ struct Prediction {
 /// start and wait go on one after another beside the work. Ranks of a stage do everything at once. Fails, with an
 /// error, where stages wait for each other forever or a program is not planned.
 llvm::FailureOr<Prediction> predictStep(mlir::ModuleOp planned, llvm::StringRef schedule, const MachineModel &machine);
+
+/// Writes `value` with its keys in order, as LLVM does, and in place of every `traceEvents` in it the timeline in the
+/// format of the runtime's --trace: one process per stage, times in microseconds; args of tasks: live_bytes (most
+/// activations during the task) and moves (microseconds of collectives in it).
+void writeWithTimeline(const llvm::json::Value &value, const StepTimeline &timeline, llvm::json::OStream &out);
 
 } // namespace pc
 

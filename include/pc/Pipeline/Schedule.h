@@ -6,6 +6,7 @@
 #ifndef PC_PIPELINE_SCHEDULE_H
 #define PC_PIPELINE_SCHEDULE_H
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -62,8 +63,19 @@ struct Problem {
     Task task;
     double delay; ///< seconds until its result is there
   };
-  /// What a task needs done before it: at most two.
-  std::vector<Input> inputs(const Task &task) const;
+  /// At most two.
+  class Inputs {
+  public:
+    void add(const Input &input) { list[count++] = input; }
+    const Input *begin() const { return list.data(); }
+    const Input *end() const { return list.data() + count; }
+
+  private:
+    std::array<Input, 2> list = {};
+    int count = 0;
+  };
+  /// What a task needs done before it.
+  Inputs inputs(const Task &task) const;
   /// A number below tasks() for every task.
   int id(const Task &task) const {
     return (static_cast<int>(task.kind) * chunks() + task.chunk) * microbatches + task.microbatch;
