@@ -34,7 +34,7 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
     ListOption<"archs", "archs", "std::string", "CUDA: sm_90a, ...: what the program runs on; any if empty">,
     Option<"checkKernels", "check-kernels", "bool", "false", "CUDA: the CPU's kernels of the same ops, too, and what to compare">,
     Option<"lanes", "lanes", "int64_t", "16", "f32 elements of a vector: 16 for AVX-512, 8 for AVX2">,
-    Option<"roundsToBf16", "rounds-to-bf16", "bool", "false", "Whether the target rounds f32 to bf16 by an instruction (AVX512-BF16)">,
+    Option<"roundsToBf16", "rounds-to-bf16", "bool", "false", "Whether the target rounds f32 to bf16 and multiplies pairs of bf16 by instructions (AVX512-BF16)">,
   ];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect", "mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect",
                            "mlir::math::MathDialect", "mlir::NVVM::NVVMDialect", "mlir::scf::SCFDialect",

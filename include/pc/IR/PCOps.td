@@ -359,6 +359,7 @@ def PC_AttentionOp : PC_Compute<"attention"> {
     `causal`: position s sees t <= s. Factors `b s k g d, b t k d, b t k d -> b s k g d, b k g s`; t, d whole, and s too unless the
     program is in zigzag order. `sees` (local programs): a scalar is the global index of the first query; [s] counts, by query, how
     many of the keys it sees, the first ones. A query that sees none has o = 0 and lse = -infinity.
+    Where q, k and v are bf16, exp(score - maximum) is rounded to bf16 before it multiplies v; sums, maxima and lse are not.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$sees, F64Attr:$scale,
                        UnitAttr:$causal);
@@ -369,6 +370,9 @@ def PC_AttentionOp : PC_Compute<"attention"> {
 }
 def PC_AttentionGradOp : PC_Compute<"attention_grad"> {
   let summary = "dq, dk, dv of attention; linear in dout";
+  let description = [{
+    Where q, k, v and dout are bf16, the weights and the gradients of scores are rounded to bf16 before they are multiplied.
+  }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$o,
                        AnyRankedTensor:$lse, AnyRankedTensor:$dout, Optional<AnyRankedTensor>:$sees, F64Attr:$scale, UnitAttr:$causal);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
