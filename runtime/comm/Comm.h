@@ -134,9 +134,6 @@ public:
 
   /// What this rank does from now on, for the messages of other ranks: "forward of microbatch 3". Allocates nothing.
   virtual void note(const char *) {}
-  /// What `rank` has noted last, where that is known even if it does not answer: beside it on one machine, from pc-run.
-  /// Else "".
-  virtual std::string lastNote(int rank) const { return (void)rank, ""; }
 
   /// Returns when all ranks have called it.
   virtual pcrt_status barrier() = 0;

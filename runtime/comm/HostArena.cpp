@@ -17,14 +17,13 @@ HostArena::~HostArena() {
 }
 
 pcrt_status HostArena::allocate(int64_t bytes, int ranks, char **base, std::string *error) {
-  constexpr int64_t page = 2 << 20;
   if (memory || bytes < 0) {
     *error = memory ? "the arena was allocated twice" : "negative arena size";
     return PCRT_INTERNAL;
   }
   if (*error = checkMemory(double(bytes) * ranks); !error->empty())
     return PCRT_RESOURCE;
-  mapped = bytes + page;
+  mapped = bytes + kHugePage;
   void *at = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) {
     *error = "cannot map an arena of " + std::to_string(bytes) + " bytes: " + strerror(errno);
@@ -32,7 +31,7 @@ pcrt_status HostArena::allocate(int64_t bytes, int ranks, char **base, std::stri
   }
   memory = at;
   madvise(memory, mapped, MADV_HUGEPAGE);
-  *base = static_cast<char *>(memory) + (-reinterpret_cast<uintptr_t>(memory) & (page - 1));
+  *base = static_cast<char *>(memory) + (-reinterpret_cast<uintptr_t>(memory) & (kHugePage - 1));
   return PCRT_OK;
 }
 

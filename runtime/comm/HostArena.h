@@ -8,6 +8,9 @@
 
 namespace pcrt {
 
+/// Arenas begin at one of these, so that the kernel can give them huge pages.
+constexpr int64_t kHugePage = 2 << 20;
+
 /// Anonymous memory, aligned to 2 MiB, zeros until it is written.
 class HostArena {
 public:

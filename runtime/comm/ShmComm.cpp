@@ -75,8 +75,6 @@ ShmComm::~ShmComm() {
 // Memory
 //===----------------------------------------------------------------------===//
 
-constexpr int64_t kHugePage = 2 << 20;
-
 bool ShmComm::map(Mapping &mapping, int64_t offset, int64_t bytes) {
   if (mapping.bytes >= bytes)
     return true;

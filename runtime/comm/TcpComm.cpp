@@ -8,26 +8,7 @@ using namespace pcrt;
 
 TcpComm::TcpComm(const Place &place, std::unique_ptr<TcpControl> plane)
     : Comm(place.rank, place.size), world(worldGroup(place.rank, place.size)), localRanks(place.localSize),
-      plane(std::move(plane)) {
-  std::string ignored;
-  if (place.sharedFile >= 0)
-    launcher = mapControl(place.sharedFile, &ignored);
-}
-
-TcpComm::~TcpComm() {
-  if (launcher)
-    unmapControl(launcher);
-}
-
-void TcpComm::note(const char *doing) {
-  plane->note(doing);
-  if (!launcher)
-    return;
-  char *to = launcher->rank(rank()).doing;
-  strncpy(to, doing, sizeof RankBlock::doing - 1);
-}
-
-std::string TcpComm::lastNote(int rank) const { return launcher ? launcher->rank(rank).doing : ""; }
+      plane(std::move(plane)) {}
 
 pcrt_status TcpComm::join(const Place &place, std::unique_ptr<Comm> *out, std::string *error) {
   MeetingPoint point;

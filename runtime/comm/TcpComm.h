@@ -9,7 +9,6 @@
 #define PCRT_COMM_TCPCOMM_H
 
 #include "comm/HostArena.h"
-#include "comm/ShmControl.h"
 #include "comm/TcpControl.h"
 
 namespace pcrt {
@@ -19,16 +18,13 @@ public:
   /// Connects to the other ranks and waits for all of them.
   static pcrt_status join(const Place &place, std::unique_ptr<Comm> *out, std::string *error);
 
-  ~TcpComm() override;
-
   const char *transport() const override { return "tcp"; }
   pcrt_status allocateArena(int64_t bytes, char **base) override;
   pcrt_status barrier() override;
   pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) override;
   void abort(pcrt_status status, const char *message) override;
   TcpControl *control() override { return plane.get(); }
-  void note(const char *doing) override;
-  std::string lastNote(int rank) const override;
+  void note(const char *doing) override { plane->note(doing); }
 
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
@@ -49,7 +45,6 @@ private:
   std::vector<TcpControl::Part> parts;
   std::vector<const char *> ins;
   std::unique_ptr<TcpControl> plane;
-  ControlBlock *launcher = nullptr; ///< pc-run's, where it has started the ranks.
 };
 
 } // namespace pcrt

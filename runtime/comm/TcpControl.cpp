@@ -500,7 +500,7 @@ void TcpControl::answer(int asker) {
 std::string TcpControl::describeProgress(int rank, const Progress &progress) {
   if (progress.doing[0])
     return progress.doing;
-  const char *last = launcher ? launcher->rank(rank).doing : "";
+  const char *last = lastNote(rank);
   return std::string("it does not answer at all") + (last[0] ? ", in " : "") + last;
 }
 
@@ -526,6 +526,8 @@ void TcpControl::note(const char *doing) {
   if (launcher)
     strncpy(launcher->rank(myRank).doing, doing, sizeof RankBlock::doing - 1);
 }
+
+const char *TcpControl::lastNote(int rank) const { return launcher ? launcher->rank(rank).doing : ""; }
 
 void TcpControl::openFlows(size_t count) {
   std::lock_guard<std::mutex> lock(mutex);

@@ -68,6 +68,8 @@ public:
   pcrt_status takeLetter(const Flow &flow, int index, void *data, std::string *error);
   /// Where in its step this rank is, for the messages of others.
   void note(const char *doing);
+  /// What `rank` has noted last, even if it does not answer: known where pc-run has started the ranks. Else "".
+  const char *lastNote(int rank) const;
 
   /// Tells all ranks that this one has failed, unless somebody has before.
   void giveUp(pcrt_status status, const std::string &message);

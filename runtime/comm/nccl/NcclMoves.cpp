@@ -560,7 +560,7 @@ pcrt_status NcclMoves::late() {
     if (!member || all[rank].counter == mine.counter)
       continue;
     names += (names.empty() ? "" : ", ") + rankName(rank) + " (" +
-             (all[rank].doing[0] ? all[rank].doing : silentRank(control.lastNote(rank))) + ")";
+             (all[rank].doing[0] ? all[rank].doing : silentRank(plane->lastNote(rank))) + ")";
   }
   std::string text = "no answer within " + secondsText(timeout) + " s from " +
                      (names.empty() ? "the other ranks" : names) + " in " + doing() +
