@@ -157,9 +157,10 @@ LogicalResult Generator::emitStart(StartOp op) {
   return success();
 }
 
-/// result = yielded in the first microbatch, result + yielded later.
-void Generator::accumulateInto(Value yielded, Value result) {
+/// The result of the accumulation = what is yielded in the first microbatch, the result + that later.
+void Generator::addToSum(OpOperand &use) {
   OpBuilder b(planned.getContext());
+  Value yielded = use.get(), result = current.getResult(use.getOperandNumber());
   Address from = addressOf(yielded), to{homeOf(result), 0};
   OwningOpRef<UpdateOp> copy = UpdateOp::create(b, yielded.getLoc(), "accumulate", nullptr, yielded);
   auto launch = [&](Operation *op, ArrayRef<Address> arguments) {
@@ -175,12 +176,12 @@ LogicalResult Generator::emitAccumulate(AccumulateOp op) {
   host.beginLoop(op.getMicrobatches());
   if (failed(emitBlock(op.getBody().front())))
     return failure();
-  for (auto [yielded, result] : llvm::zip(op.getBody().front().getTerminator()->getOperands(), op.getResults())) {
-    Address from = addressOf(yielded);
-    if (summedByProduct(yielded))
-      continue;
-    if (op.getMicrobatches() > 1 || from.stride || from.offset != homeOf(result))
-      accumulateInto(yielded, result);
+  for (OpOperand &use : op.getBody().front().getTerminator()->getOpOperands()) {
+    Address from = addressOf(use.get());
+    bool done =
+        op.getMicrobatches() == 1 && !from.stride && from.offset == homeOf(op.getResult(use.getOperandNumber()));
+    if (!done && !addedBehind(use))
+      addToSum(use);
   }
   host.endLoop();
   current = {};
@@ -272,6 +273,9 @@ LogicalResult Generator::emitBlock(Block &block) {
     }
     if (failed(emitOp(&*op)))
       return failure();
+    for (OpOperand &use : op->getUses())
+      if (addedBehind(use) && !summedByProduct(use.get()))
+        addToSum(use);
     ++op;
   }
   return success();

@@ -78,7 +78,7 @@ private:
   bool isIdle(mlir::Operation *op);
   llvm::LogicalResult emitStart(StartOp op);
   llvm::LogicalResult emitAccumulate(AccumulateOp op);
-  void accumulateInto(mlir::Value yielded, mlir::Value result);
+  void addToSum(mlir::OpOperand &yielded);
   int64_t groupOf(llvm::ArrayRef<mlir::StringAttr> axes);
   int64_t flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, mlir::Value message);
   int64_t outputOf(OutputOp op);

@@ -13,6 +13,13 @@ bool pc::isLeaf(Operation *op) {
   return isa<ParameterOp, StateOp, InputOp, RopeTableOp, ConstantOp, BlockOffsetOp>(op);
 }
 
+Operation *pc::addedBehind(OpOperand &use) {
+  Operation *user = use.getOwner(), *source = use.get().getDefiningOp();
+  auto accumulate = isa<YieldOp>(user) ? dyn_cast_or_null<AccumulateOp>(user->getParentOp()) : AccumulateOp();
+  bool made = accumulate && source && source->getBlock() == user->getBlock() && !isLeaf(source);
+  return made && accumulate.getMicrobatches() > 1 ? source : nullptr;
+}
+
 void Liveness::number(Block &block) {
   for (Operation &op : block) {
     positions[&op] = numPositions++;
@@ -27,6 +34,8 @@ void Liveness::number(Block &block) {
 }
 
 int64_t Liveness::position(OpOperand &use) const {
+  if (Operation *source = addedBehind(use))
+    return position(source);
   Operation *user = use.getOwner();
   Operation *last = isa<AccumulateOp>(user) ? user : nullptr;
   Block *block = use.get().getParentBlock();

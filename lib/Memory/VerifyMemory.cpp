@@ -1,7 +1,8 @@
 //===- VerifyMemory.cpp - Replay the step on its arena ------------------------------------===//
 // Walks the program like a rank does and keeps a map of who holds which bytes. A value goes when its last pending use
 // is done; uses inside an accumulation of values from outside are done when the accumulation ends, because its body
-// repeats. A started move writes its result from the start on and reads its input until the wait.
+// repeats; what is added to a sum over microbatches is read behind the op that makes it. A started move writes its
+// result from the start on and reads its input until the wait.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
@@ -205,6 +206,7 @@ private:
       if (!holds(result))
         return wait.emitOpError() << "does not find its result at " << homeOf(result) << " (A5)";
     read(start, later);
+    readAdded(wait);
     releaseDead(start.getInputs(), wait->getBlock());
     releaseDead(wait->getResults(), wait->getBlock());
     return success();
@@ -299,14 +301,22 @@ private:
 
   /// Books the uses by `op`: those of values of its own block now, others when the accumulation around it ends.
   void read(Operation *op, SmallVectorImpl<Value> *later) {
-    for (Value operand : op->getOperands()) {
-      if (isPart(operand))
+    for (OpOperand &use : op->getOpOperands()) {
+      Value operand = use.get();
+      if (isPart(operand) || addedBehind(use))
         continue;
       if (operand.getParentBlock() == op->getBlock())
         --pending[operand];
       else
         later->push_back(operand);
     }
+  }
+
+  /// Books the uses of what `op` has made by sums over microbatches.
+  void readAdded(Operation *op) {
+    for (OpOperand &use : op->getUses())
+      if (addedBehind(use))
+        --pending[use.get()];
   }
 
   /// Part of an operand of the accumulation.
@@ -360,6 +370,7 @@ private:
       for (OpResult result : op.getResults())
         if (failed(write(&op, result)))
           return failure();
+      readAdded(&op);
       releaseDead(op.getOperands(), &block);
       releaseDead(op.getResults(), &block);
     }

@@ -131,7 +131,7 @@ public:
         result = runBlocking(move);
       else
         result = compute(&op);
-      if (failed(result))
+      if (failed(result) || failed(add(&op)))
         return failure();
     }
     return success();
@@ -180,10 +180,21 @@ private:
     return failure(memory.access(frame, end, true, {0, computed[0], call}, computed) != nullptr);
   }
 
+  /// What `op` has made goes to sums over microbatches.
+  LogicalResult add(Operation *op) {
+    for (OpOperand &use : op->getUses())
+      if (addedBehind(use)) {
+        Value sum = use.getOwner()->getParentOp()->getResult(use.getOperandNumber());
+        if (failed(access(op, use.get(), false, 0, computed)) || failed(access(op, sum, true, 0, computed)))
+          return failure();
+      }
+    return success();
+  }
+
   LogicalResult compute(Operation *op) {
     computed.advance(0);
-    for (Value operand : op->getOperands())
-      if (failed(access(op, operand, false, 0, computed)))
+    for (OpOperand &use : op->getOpOperands())
+      if (!addedBehind(use) && failed(access(op, use.get(), false, 0, computed)))
         return failure();
     for (Value result : op->getResults())
       if (failed(access(op, result, true, 0, computed)))
@@ -260,8 +271,9 @@ private:
     for (int64_t round = 0; round < std::min<int64_t>(2, accumulate.getMicrobatches()); ++round) {
       if (failed(run(inner)))
         return failure();
-      for (Value result : accumulate.getResults())
-        if (failed(access(accumulate, result, true, 0, computed)))
+      for (OpOperand &use : inner.getTerminator()->getOpOperands())
+        if (!addedBehind(use) &&
+            failed(access(accumulate, accumulate.getResult(use.getOperandNumber()), true, 0, computed)))
           return failure();
     }
     return success();

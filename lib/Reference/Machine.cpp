@@ -1,6 +1,7 @@
 //===- Machine.cpp - One op after the other, on all ranks -------------------------------------===//
 #include "Machine.h"
 
+#include "pc/IR/Liveness.h"
 #include "pc/Reference/Evaluate.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -36,10 +37,6 @@ LogicalResult Machine::finish() {
     if (failed(collectUpdate(update, leafOf(update)->getResult(0))))
       return failure();
   return success();
-}
-
-bool Machine::isLeaf(Operation *op) {
-  return isa<ParameterOp, StateOp, InputOp, RopeTableOp, ConstantOp, BlockOffsetOp>(op);
 }
 
 LogicalResult Machine::runBlock(Block &block) {
@@ -108,6 +105,9 @@ LogicalResult Machine::runOp(Operation *op) {
     return failure();
   for (Value result : op->getResults())
     if (!isa<TicketType>(result.getType()) && failed(check(op, result)))
+      return failure();
+  for (OpOperand &use : op->getUses())
+    if (addedBehind(use) && failed(addToSum(use)))
       return failure();
   return success();
 }
@@ -233,17 +233,22 @@ LogicalResult Machine::runAccumulate(AccumulateOp accumulate) {
       store.setElement(argument, element(store.get(input), m), m);
     if (failed(runBlock(body)))
       return failure();
-    for (auto [result, value] : llvm::zip_equal(accumulate.getResults(), body.getTerminator()->getOperands())) {
-      RankTensors sum = store.get(value);
-      if (microbatches > 1)
-        for (auto [s, before] : llvm::zip_equal(sum, store.get(result)))
-          for (int64_t i = 0; i < s.size(); ++i)
-            s[i] += before[i];
-      if (failed(set(result, std::move(sum))))
+    for (OpOperand &use : body.getTerminator()->getOpOperands())
+      if (!addedBehind(use) && failed(addToSum(use)))
         return failure();
-    }
   }
   return success();
+}
+
+LogicalResult Machine::addToSum(OpOperand &yielded) {
+  auto accumulate = cast<AccumulateOp>(yielded.getOwner()->getParentOp());
+  Value result = accumulate.getResult(yielded.getOperandNumber());
+  RankTensors sum = store.get(yielded.get());
+  if (accumulate.getMicrobatches() > 1)
+    for (auto [s, before] : llvm::zip_equal(sum, store.get(result)))
+      for (int64_t i = 0; i < s.size(); ++i)
+        s[i] += before[i];
+  return set(result, std::move(sum));
 }
 
 LogicalResult Machine::runFusion(FusionOp fusion) {

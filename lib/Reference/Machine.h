@@ -38,13 +38,13 @@ public:
   Results takeResults() { return std::move(results); }
 
 private:
-  static bool isLeaf(Operation *op);
-
   // How ops run, by kind.
   LogicalResult runBlock(Block &block);
   LogicalResult runOp(Operation *op);
   LogicalResult runLeaf(Operation *leaf);
   LogicalResult runAccumulate(AccumulateOp accumulate);
+  /// The sum over microbatches = itself + what is yielded; with one microbatch, what is yielded.
+  LogicalResult addToSum(OpOperand &yielded);
   LogicalResult runFusion(FusionOp fusion);
   LogicalResult runStageOp(Operation *op);
   LogicalResult runUpdate(UpdateOp update);

@@ -93,6 +93,27 @@ func.func @two_microbatches() {
 
 // -----
 
+// Two microbatches, two sums: each takes its addend as soon as that is there, so that the second addend lies where the first was.
+// w 0, x 128 (2 x 32 x 4 = 256), two sums and one addend: 384 + 3 x 128 = 768.
+// CHECK: pc.arena 768
+// CHECK-LABEL: func.func @sums_at_once
+func.func @sums_at_once() {
+  %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [32], start = [0], size = [32]> global [32] layout <[_]> : tensor<32xf32>
+  %x = pc.input tokens dims ["microbatch", "a"] global [2, 32] layout <[_, _]> : tensor<2x32xi32>
+  %r:2 = pc.accumulate (%t = %x : tensor<2x32xi32> -> tensor<32xi32>) {
+    // CHECK: pc.cast {{.*}} -> tensor<32xf32, #pc.home<[[A:.*]]>>
+    %a = pc.cast %t : (tensor<32xi32>) -> tensor<32xf32>
+    // CHECK: pc.scale {{.*}} -> tensor<32xf32, #pc.home<[[A]]>>
+    %b = pc.scale %w by 2.0 : (tensor<32xf32>) -> tensor<32xf32>
+    pc.yield %a, %b : tensor<32xf32>, tensor<32xf32>
+  } : tensor<32xf32>, tensor<32xf32>
+  pc.output gradient "a" %r#0 global [32] layout <[_]> : tensor<32xf32>
+  pc.output gradient "b" %r#1 global [32] layout <[_]> : tensor<32xf32>
+  return
+}
+
+// -----
+
 // Bytes are used again: x 0 (64 x 4 = 256); a 256 until the sum at 512 (4 bytes, 64) is made of it; b lies where a was.
 // CHECK: pc.arena 576
 // CHECK-LABEL: func.func @reuse

@@ -18,6 +18,11 @@ int64_t byteSize(mlir::Type tensor);
 /// block_offset.
 bool isLeaf(mlir::Operation *op);
 
+/// What the body of an accumulation over several microbatches yields is added to its sum as soon as it is there, behind
+/// the op that makes it: that op, if `use` is such a yield's. Else null; what the body does not make is added at its
+/// end.
+mlir::Operation *addedBehind(mlir::OpOperand &use);
+
 /// Positions from the definition to the last use, both included.
 struct Lifetime {
   int64_t first = 0, last = 0;
@@ -26,6 +31,7 @@ struct Lifetime {
 /// Lifetimes of all values that need a home: results of ops in a function and in the bodies of its accumulations.
 /// * Leaves live through the whole step.
 /// * The body of an accumulation repeats, so what it uses from outside, and its operands, live to its end.
+/// * Adding to a sum (addedBehind) ends with the op that makes what is added.
 /// * Results of an accumulation live from its start, or from its end where there is one microbatch.
 /// * Results of a wait live from its start, where moves may begin to write them; inputs of a start live to its wait.
 class Liveness {
