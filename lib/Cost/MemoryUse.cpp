@@ -76,11 +76,21 @@ llvm::DenseSet<Value> findGradients(Block &body, TaskFunctions &functions) {
   return gradients;
 }
 
+/// Whether `value` is a weight as the whole step reads it: the parameter, or that rounded, gathered or without padding.
+bool isWeight(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (auto wait = dyn_cast_or_null<WaitOp>(op))
+    return isa<AllGatherOp>(wait.getStart().getMoves()[cast<OpResult>(value).getResultNumber()]) &&
+           isWeight(wait.getStart().getInputs()[cast<OpResult>(value).getResultNumber()]);
+  return isa_and_nonnull<ParameterOp>(op) ||
+         (isa_and_nonnull<CastOp, AllGatherOp, ResizeOp>(op) && isWeight(op->getOperand(0)));
+}
+
 MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llvm::DenseSet<Operation *> &inTasks) {
   if (gradients.contains(value))
     return MemoryKind::Gradient;
   Operation *op = value.getDefiningOp();
-  if (isa<ParameterOp>(op))
+  if (isa<func::FuncOp>(op->getParentOp()) && !inTasks.contains(op) && isWeight(value))
     return MemoryKind::Parameter;
   if (isa<StateOp>(op))
     return MemoryKind::Optimizer;
@@ -148,17 +158,23 @@ MemoryProfile::MemoryProfile(Block &body) {
     }
   }
 
-  std::map<int64_t, int64_t> change;
+  std::map<int64_t, MemoryUse> change;
   for (const PlacedBuffer &buffer : placed) {
-    change[buffer.life.first] += buffer.bytes;
-    change[buffer.life.last + 1] -= buffer.bytes;
+    change[buffer.life.first][static_cast<int>(buffer.kind)] += buffer.bytes;
+    change[buffer.life.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;
   }
-  int64_t live = 0, most = -1;
-  for (auto [position, bytes] : change)
-    if ((live += bytes) > most) {
-      most = live;
+  MemoryUse live = {};
+  int64_t largest = -1;
+  for (const auto &[position, bytes] : change) {
+    for (int kind = 0; kind < numMemoryKinds; ++kind) {
+      live[kind] += bytes[kind];
+      most[kind] = std::max(most[kind], live[kind]);
+    }
+    if (int64_t total = std::accumulate(live.begin(), live.end(), int64_t(0)); total > largest) {
+      largest = total;
       fullest = position;
     }
+  }
 }
 
 MemoryUse MemoryProfile::at(int64_t position) const {

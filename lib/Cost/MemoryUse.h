@@ -37,12 +37,15 @@ public:
   MemoryUse at(int64_t position) const;
   /// The position at which most is live.
   int64_t peak() const { return fullest; }
+  /// The most that is live of each kind, whenever that is.
+  const MemoryUse &atMost() const { return most; }
   /// What lies in an arena of `arenaBytes` at the peak; gaps count as workspace, so that the figures add up to it.
   MemoryUse atPeak(int64_t arenaBytes) const;
 
 private:
   llvm::SmallVector<PlacedBuffer> placed;
   int64_t fullest = 0;
+  MemoryUse most = {};
 };
 
 } // namespace pc

@@ -162,6 +162,13 @@ json::Array numbers(ArrayRef<int64_t> values) {
 
 } // namespace
 
+static json::Object byKind(const MemoryUse &use) {
+  json::Object object;
+  for (int kind = 0; kind < numMemoryKinds; ++kind)
+    object[memoryKindName(static_cast<MemoryKind>(kind))] = use[kind];
+  return object;
+}
+
 FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   StringAttr stageAxis = stageAxisOf(planned);
   Boxes boxes;
@@ -183,10 +190,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
     SmallVector<int64_t> ranks = ranksOf(mesh, stageAxis, stageOf(program));
     Totals totals(mesh, ranks.front(), stageAxis, boxes);
     totals.add(body);
-    MemoryUse use = MemoryProfile(body).atPeak(arenaBytes);
-    json::Object memory;
-    for (int kind = 0; kind < numMemoryKinds; ++kind)
-      memory[memoryKindName(static_cast<MemoryKind>(kind))] = use[kind];
+    MemoryProfile profile(body);
+    json::Object memory = byKind(profile.atPeak(arenaBytes)), most = byKind(profile.atMost());
     if (mesh)
       for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes()))
         axes[name.str()] = size;
@@ -205,6 +210,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
                                        {"wire_bytes", row.wire}});
       json::Object figures{{"arena_bytes", json::Object{{"device", arenaBytes}, {"host", totals.messageBytes}}},
                            {"memory", json::Object(memory)},
+                           {"memory_at_most", json::Object(most)},
                            {"traffic", std::move(traffic)}};
       auto same = llvm::find_if(entries, [&](const auto &entry) { return entry.first == figures; });
       if (same == entries.end())

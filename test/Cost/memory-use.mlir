@@ -9,6 +9,10 @@
 // CHECK-NEXT: "optimizer": 256,
 // CHECK-NEXT: "parameters": 256,
 // CHECK-NEXT: "workspace": 64
+// CHECK-NEXT: },
+// CHECK-NEXT: "memory_at_most": {
+// CHECK-NEXT: "activations": 256,
+// CHECK-NEXT: "communication": 512,
 pc.mesh <tp = 2>
 func.func @step() {
   %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [64], start = [0], size = [64]> global [64] layout <[_]> : tensor<64xf32>

@@ -12,10 +12,13 @@ namespace pc {
 /// * flops_per_step: matrix products (`flopsOf`) of all ranks.
 /// * arena_bytes.device: the arena of `pc.arena`.
 /// * memory: that arena by what lies in it at the moment of the largest demand, so that the six figures add up to it.
-///   parameters and optimizer: the leaves. gradients: what accumulations yield (scalars aside), and what moves make of
-///   it. communication: full buffers that exist for a move only (results of all_gather and all_to_all, operands of
-///   reduce_scatter). activations: other values of the forward and backward pass. workspace: the rest (inputs, tables,
-///   other values of the optimizer, gaps).
+///   parameters: the leaves, and what the whole step reads in their place (rounded, gathered). optimizer: the states.
+///   gradients: what accumulations yield (scalars aside), and what moves make of it. communication: full buffers that
+///   exist for a move only (results of other all_gather and of all_to_all, operands of reduce_scatter). activations:
+///   other values of the forward and backward pass. workspace: the rest (inputs, tables, other values of the optimizer,
+///   gaps).
+/// * memory_at_most: the most of each of these at any moment of the step; what the step holds in the end (parameters,
+///   optimizer, gradients) is what published formulas count.
 /// * traffic: moves that send something, by axis (several joined by "+"), move and phase; moves in an accumulation
 ///   count once per microbatch.
 /// Fails, with an error on the op, if the module is not planned.
