@@ -113,7 +113,7 @@ private:
            });
   }
 
-  /// False if it has to be decided again, knowing more: a gather is needed whole, or moves have met others.
+  /// False if it has to be decided again, knowing more of which moves have met others.
   bool decideAll() {
     values.clear();
     steps.clear();
@@ -141,33 +141,48 @@ private:
     return first(a) < first(b) ? Window{a, b, n} : Window{b, a, n};
   }
 
-  /// `reader` is what needs it, null where it meets no product.
-  void keepWhole(AllGatherOp gather, Operation *reader) {
-    if (!whole.insert({gather, reader}).second)
-      return;
-    met.clear(); // perhaps it did not meet anything after all
-    again = true;
+  /// From the gathers on. Where one turns out to be needed whole, what followed from its blocks is forgotten.
+  void followGathers() {
+    for (Block::iterator at = block.begin(); at != block.end();) {
+      Operation *op = &*at++;
+      if (auto gather = dyn_cast<AllGatherOp>(op); gather && isWindow(gather) && !whole.contains(gather)) {
+        if (llvm::any_of(gather->getUsers(), isProduct))
+          values[gather.getResult()] = {windowOf(gather, gather.getAxes()), int64_t(gather.getDim())};
+        else
+          whole.insert({gather, nullptr});
+      } else if (!decide(op)) {
+        if (auto [gather, reader] = neededWhole(op); gather) {
+          whole.insert({gather, reader});
+          again |= !met.empty();
+          met.clear(); // perhaps it did not meet anything after all
+          at = gather->getIterator();
+          forget(at, std::next(op->getIterator()));
+        }
+      }
+    }
   }
 
-  /// From the gathers on.
-  void followGathers() {
-    for (Operation &op : block) {
-      if (auto gather = dyn_cast<AllGatherOp>(op); gather && isWindow(gather) && !whole.contains(gather)) {
-        values[gather.getResult()] = {windowOf(gather, gather.getAxes()), int64_t(gather.getDim())};
-        if (llvm::none_of(gather->getUsers(), isProduct))
-          keepWhole(gather, nullptr);
-        continue;
+  /// A gather that `op` reads otherwise than block by block, and the op in it that does.
+  std::pair<AllGatherOp, Operation *> neededWhole(Operation *op) const {
+    const Step *step = this->step(op);
+    std::pair<AllGatherOp, Operation *> found;
+    op->walk([&](Operation *inner) { // an op with a region reads what the ops in it read
+      for (OpOperand &use : inner->getOpOperands()) {
+        const Blocked *operand = blocked(use.get());
+        auto gather = use.get().getDefiningOp<AllGatherOp>();
+        if (operand && gather && !(inner == op && step && step->reads(use.getOperandNumber(), *operand)))
+          found = {gather, inner};
       }
-      if (decide(&op))
-        continue;
-      const Step *step = this->step(&op);
-      op.walk([&](Operation *inner) { // an op with a region reads what the ops in it read
-        for (OpOperand &use : inner->getOpOperands())
-          if (const Blocked *operand = blocked(use.get()))
-            if (auto gather = use.get().getDefiningOp<AllGatherOp>();
-                gather && !(inner == &op && step && step->reads(use.getOperandNumber(), *operand)))
-              keepWhole(gather, inner);
-      });
+      return found.first ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    return found;
+  }
+
+  void forget(Block::iterator begin, Block::iterator end) {
+    for (auto op = begin; op != end; ++op) {
+      steps.erase(&*op);
+      for (Value result : op->getResults())
+        values.erase(result);
     }
   }
 
