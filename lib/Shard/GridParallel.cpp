@@ -34,6 +34,10 @@ public:
   /// The dim of a weight that its linear has in the result, the vocabulary of tables, else the first that a column
   /// splits.
   static AxisState columnDim(ParameterOp parameter);
+  /// Whether 2D's column axis splits activations by this dim.
+  static bool splitsInActivations(ParameterOp parameter, int64_t dim) {
+    return columnNames().contains(cast<StringAttr>(parameter.getDims()[dim]).getValue());
+  }
   /// 3D's j: every weight and the residual stream by embed; what contracts it gets the batch in exchange.
   LogicalResult placeInner(StringAttr axis) {
     return place(
@@ -158,8 +162,9 @@ LogicalResult pc::placeGrid(ModuleOp module, StringRef form, ArrayRef<StringAttr
     return failure();
   StringAttr row = axes[axes.size() - 2], column = axes.back();
   int64_t q = meshOf(module).size(column);
-  auto later = [&](ParameterOp parameter, int64_t dim) -> int64_t {
-    return grid.columnDim(parameter) == AxisState::split(dim) ? q : 1;
+  auto later = [&](ParameterOp parameter, int64_t dim) -> LaterSplit {
+    bool splits = grid.columnDim(parameter) == AxisState::split(dim);
+    return {splits ? q : 1, !splits && grid.splitsInActivations(parameter, dim)};
   };
   return success(succeeded(placeZero(module, tactic, row, 3, regather, later)) && succeeded(grid.placeColumn(column)));
 }

@@ -13,14 +13,18 @@ mlir::LogicalResult placeData(mlir::ModuleOp module, mlir::StringRef tactic, mli
 /// parameters, gathers the loss's terms, scatters their gradients, gets the sums of gradients and updates.
 mlir::LogicalResult placeNaiveData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
 
-/// How many ranks of axes that are not placed yet will split dim `dim` of a parameter.
-using LaterRanks = llvm::function_ref<int64_t(ParameterOp parameter, int64_t dim)>;
+/// What an axis that is not placed yet will do along a dim of a parameter.
+struct LaterSplit {
+  int64_t ranks = 1;         ///< That split the parameter.
+  bool ofActivation = false; ///< It splits what a product sums there with the parameter.
+};
+using LaterSplits = llvm::function_ref<LaterSplit(ParameterOp parameter, int64_t dim)>;
 
 /// ZeRO of `stage` 1 to 3 along `axis`. `keep`: globs joined by `|`, on names of parameters that stage 3 gathers once a
 /// step. Fails with errors where no parameter can be split, or a glob matches none.
 mlir::LogicalResult placeZero(
     mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis, int64_t stage, bool reshardAfterForward,
-    LaterRanks later = [](ParameterOp, int64_t) -> int64_t { return 1; }, mlir::StringRef keep = "");
+    LaterSplits later = [](ParameterOp, int64_t) { return LaterSplit(); }, mlir::StringRef keep = "");
 
 /// 2D, 2.5D or 3D tensor parallelism over `axes` (row and col; depth, row and col; i, j and l). `regather`: the
 /// backward pass gathers activations and weights again. Fails with errors where the axes do not fit the form.

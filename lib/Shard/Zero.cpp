@@ -19,23 +19,25 @@ using namespace mlir;
 using namespace pc;
 
 /// The dim along which the shards of a parameter and of its optimizer state (`leaves`) lie: it divides, and the axis
-/// can be its minor end. One that no other axis splits is best, then the longest. Whole where there is none.
-static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshAttr mesh, LaterRanks later) {
+/// can be its minor end. One that no other axis splits is best, then one that meets a split activation (both gathers of
+/// the product lie along one dim then, and can go block by block together), then the longest. Whole where there is
+/// none.
+static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshAttr mesh, LaterSplits later) {
   auto shape = cast<RankedTensorType>(leaves[0]->getResult(0).getType()).getShape();
   AxisState best = AxisState::whole();
-  std::pair<bool, int64_t> bestKey; // (unsplit, size)
+  std::tuple<bool, bool, int64_t> bestKey; // (unsplit, meets a split activation, size)
   for (auto [d, name] : llvm::enumerate(leafDims(leaves[0]).getAsRange<StringAttr>())) {
-    int64_t reserved = later(cast<ParameterOp>(leaves[0]), d);
-    bool legal = true, unsplit = reserved == 1;
+    LaterSplit split = later(cast<ParameterOp>(leaves[0]), d);
+    bool legal = true, unsplit = split.ranks == 1;
     for (Operation *leaf : leaves) {
       SmallVector<StringAttr> others = placement(leaf->getResult(0)).axes(d);
       unsplit &= others.empty();
-      legal &= shape[d] % (mesh.size(seeds.axis) * mesh.size(others) * reserved) == 0 &&
+      legal &= shape[d] % (mesh.size(seeds.axis) * mesh.size(others) * split.ranks) == 0 &&
                llvm::none_of(others, [&](StringAttr other) { return seeds.order.isMajor(seeds.axis, other, name); });
     }
     if (!legal)
       continue;
-    std::pair<bool, int64_t> key{unsplit, shape[d]};
+    std::tuple<bool, bool, int64_t> key{unsplit, split.ofActivation, shape[d]};
     if (best.isWhole() || bestKey < key)
       best = AxisState::split(d), bestKey = key;
   }
@@ -91,7 +93,7 @@ static void gatherOnce(ModuleOp module, const llvm::DenseSet<Operation *> &kept)
 }
 
 LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, int64_t stage, bool reshardAfterForward,
-                            LaterRanks later, StringRef keep) {
+                            LaterSplits later, StringRef keep) {
   llvm::DenseSet<Operation *> kept;
   if (!keep.empty() && failed(findKept(module, tactic, keep, kept)))
     return failure();
@@ -175,7 +177,7 @@ struct Zero : pc::impl::ZeroBase<Zero> {
       return signalPassFailure();
     }
     StringAttr name = freshAxis(module, tactic, axis);
-    auto later = [](ParameterOp, int64_t) -> int64_t { return 1; };
+    auto later = [](ParameterOp, int64_t) { return LaterSplit(); };
     if (!name || failed(placeZero(module, tactic, name, stage, reshardAfterForward, later, keep)))
       signalPassFailure();
   }
