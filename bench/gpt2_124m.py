@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT-2 124M, by default batch 4 and T 256, f32 or bf16, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds: one rank and
+"""GPT-2 124M, f32 or bf16, AdamW, clip 1.0: this compiler and PyTorch side by side, in alternating rounds: one rank and
 data parallelism, or with --forms the two-rank forms that split the model: ZeRO-3 (PyTorch: FSDP2) and pipelines (torch.distributed.pipelining).
 
 bench/gpt2_124m.sh prepares everything and calls `drive`, which prints Markdown and writes bench/results/*.json.
@@ -284,8 +284,8 @@ def main():
         command.add_argument("--config", required=True)
         command.add_argument("--data", required=True)
         command.add_argument("--steps", type=int, default=4)
-        command.add_argument("--batch", type=int, default=4, help="sequences a step, over all ranks; of pipelines 8")
-        command.add_argument("--sequence", type=int, default=256)
+        command.add_argument("--batch", type=int, default=2, help="sequences a step, over all ranks; of pipelines 8")
+        command.add_argument("--sequence", type=int, default=1024)
         command.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     worker, driver = commands.choices["work"], commands.choices["drive"]
     worker.add_argument("--compile", action="store_true")

@@ -5,7 +5,7 @@
 # PyTorch comes from PyPI into a virtual environment outside the repository: $PC_VENV, by default ~/.cache/pc-bench-venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-name="" precision=f32 batch=4 seq=256 forms="" rest=()
+name="" precision=f32 batch="" seq="" forms="" rest=()
 while (($#)); do
   case $1 in
   --precision) precision=$2; shift ;;
@@ -17,6 +17,8 @@ while (($#)); do
   esac
   shift
 done
+# GPT-2's own context; of --forms, whose pipelines take 8 sequences a step, a quarter of it.
+: "${batch:=$([[ -n $forms ]] && echo 4 || echo 2)}" "${seq:=$([[ -n $forms ]] && echo 256 || echo 1024)}"
 [[ -n $name ]] || name=gpt2_124m$([[ $precision == f32 ]] || echo "_$precision")$forms
 
 scripts/build
