@@ -17,9 +17,13 @@ public:
   /// at whose root one lies.
   explicit AxisOrder(mlir::ModuleOp module);
 
-  /// Makes `axis` a data axis: major to all others on batch and sequence, minor on every other dim, so that its shards
-  /// of weights are gathered from, and gradients scattered to, what the other axes made of a weight.
-  void setData(mlir::StringAttr axis) { data.insert(axis.getValue().str()); }
+  /// Makes `axis`, which the program is about to be split over, a data axis: major to all others on batch and sequence,
+  /// where data axes have the order of the mesh; minor on every other dim, also to the data axes before it, so that its
+  /// shards of weights are gathered from, and gradients scattered to, what the other axes made of a weight.
+  void setData(mlir::StringAttr axis) {
+    data.insert(axis.getValue().str());
+    newest = axis;
+  }
 
   /// Makes `axis` a data axis that is minor to all other data axes: what its root scatters becomes the minor end of the
   /// batch, and what it gathers has to be that.
@@ -35,13 +39,14 @@ public:
 
 private:
   /// Ties between minor axes are broken by the mesh, which keeps the order strict.
-  std::tuple<bool, bool, int64_t> key(mlir::StringAttr axis, mlir::StringAttr name) const {
+  std::tuple<bool, bool, bool, int64_t> key(mlir::StringAttr axis, mlir::StringAttr name) const {
     bool isData = data.count(axis.getValue().str()), ofData = name && (name == "batch" || name == "sequence");
-    return {isData != ofData, rooted.count(axis.getValue().str()) > 0, mesh.index(axis)};
+    return {isData != ofData, rooted.count(axis.getValue().str()) > 0, axis == newest && !ofData, mesh.index(axis)};
   }
 
   MeshAttr mesh;
   std::set<std::string> data, rooted;
+  mlir::StringAttr newest; ///< of the data axes
 };
 
 } // namespace pc

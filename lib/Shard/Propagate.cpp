@@ -168,6 +168,7 @@ AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
     if (place)
       llvm::for_each(place.getRoot(), [&](StringAttr axis) { setRooted(axis); });
   });
+  newest = nullptr; // those are split over already
 }
 
 bool pc::isWeight(const ProgramValue &v) {

@@ -18,22 +18,20 @@ namespace pc {
 using namespace mlir;
 using namespace pc;
 
-/// The dim along which the shards of a parameter and of its optimizer state (`leaves`) lie: it divides, and the axis
-/// can be its minor end. One that no other axis splits is best, then one that meets a split activation (both gathers of
-/// the product lie along one dim then, and can go block by block together), then the longest. Whole where there is
-/// none.
+/// The dim along which the shards of a parameter and of its optimizer state (`leaves`) lie: it divides. One that no
+/// other axis splits is best, then one that meets a split activation (both gathers of the product lie along one dim
+/// then, and can go block by block together), then the longest. Whole where there is none.
 static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshAttr mesh, LaterSplits later) {
   auto shape = cast<RankedTensorType>(leaves[0]->getResult(0).getType()).getShape();
   AxisState best = AxisState::whole();
   std::tuple<bool, bool, int64_t> bestKey; // (unsplit, meets a split activation, size)
-  for (auto [d, name] : llvm::enumerate(leafDims(leaves[0]).getAsRange<StringAttr>())) {
+  for (int64_t d : llvm::seq<int64_t>(0, shape.size())) {
     LaterSplit split = later(cast<ParameterOp>(leaves[0]), d);
     bool legal = true, unsplit = split.ranks == 1;
     for (Operation *leaf : leaves) {
       SmallVector<StringAttr> others = placement(leaf->getResult(0)).axes(d);
       unsplit &= others.empty();
-      legal &= shape[d] % (mesh.size(seeds.axis) * mesh.size(others) * split.ranks) == 0 &&
-               llvm::none_of(others, [&](StringAttr other) { return seeds.order.isMajor(seeds.axis, other, name); });
+      legal &= shape[d] % (mesh.size(seeds.axis) * mesh.size(others) * split.ranks) == 0;
     }
     if (!legal)
       continue;
@@ -116,8 +114,8 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
   for (auto &[parameter, list] : leaves)
     any |= (shards[parameter] = shardOf(list, seeds, mesh, later)).isSplit();
   if (!any && mesh.size(name) > 1)
-    return module.emitError() << tactic << ": no parameter has a dim that divides by " << name.getValue() << "="
-                              << mesh.size(name) << " and that no inner data axis splits";
+    return module.emitError() << tactic << ": no parameter has a dim whose part on a rank divides by "
+                              << name.getValue() << "=" << mesh.size(name);
 
   seeds.must.insert("batch");
   seeds.only[Section::Optimizer] = allNames;

@@ -12,7 +12,7 @@
 
 // STAGE: error: pc-zero: stage 4 is unknown; there are 1, 2 and 3
 // DIVIDE: error: pc-zero: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
-// NONE: error: pc-zero: no parameter has a dim that divides by dp=5 and that no inner data axis splits
+// NONE: error: pc-zero: no parameter has a dim whose part on a rank divides by dp=5
 
 // Stage 1: the longest dim of each state is split; gradients add up whole over the microbatches, are scattered once, and the new parameters
 // are gathered.
