@@ -61,17 +61,27 @@ static StringRef scheduleOf(const Plan &plan) {
   return plan.pipeline() ? plan.pipeline()->option("schedule", "1f1b") : "1f1b";
 }
 
-/// What ZeRO could not split: of every axis, the parameters whose optimizer state is whole on it.
+/// What ZeRO could not split: of every axis, the parameters that are whole on it (stage 3), or whose optimizer state
+/// is.
 static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
   llvm::json::Array entries;
-  for (const std::string &axis : plan.shardAxes()) {
-    auto name = StringAttr::get(module.getContext(), axis);
-    module.walk([&](StateOp state) {
-      if (state.getName() == "exp_avg" && state.getLayout() && state.getLayout()->state(name).isWhole())
+  for (const Tactic &tactic : plan.tactics) {
+    if (tactic.pass() != "pc-zero")
+      continue;
+    auto axis = StringAttr::get(module.getContext(), tactic.option("axis", "dp"));
+    auto note = [&](auto leaf, StringRef parameter) {
+      if (leaf.getLayout() && leaf.getLayout()->state(axis).isWhole())
         entries.push_back(
-            llvm::json::Object{{"axis", axis},
-                               {"parameter", state.getParameter()},
-                               {"elements", cast<RankedTensorType>(state.getValue().getType()).getNumElements()}});
+            llvm::json::Object{{"axis", axis.getValue()},
+                               {"parameter", parameter},
+                               {"elements", cast<RankedTensorType>(leaf.getValue().getType()).getNumElements()}});
+    };
+    bool ofParameters = tactic.option("stage", "1") == "3";
+    module.walk([&](Operation *op) {
+      if (auto parameter = dyn_cast<ParameterOp>(op); parameter && ofParameters)
+        note(parameter, parameter.getName());
+      if (auto state = dyn_cast<StateOp>(op); state && !ofParameters && state.getName() == "exp_avg")
+        note(state, state.getParameter());
     });
   }
   return entries;

@@ -53,16 +53,30 @@ SmallVector<std::string> Plan::shardAxes() const {
   return axes;
 }
 
+/// The axis over which a form of tensor parallelism shards weights as ZeRO does: row of a grid, i of 3d; or "".
+static StringRef rowAxis(const Tactic &tactic) {
+  SmallVector<StringRef> axes;
+  tactic.option("axis", "tp").split(axes, ',');
+  if (axes.size() < 2)
+    return "";
+  return tactic.option("form", "1d") == "3d" ? axes.front() : axes[axes.size() - 2];
+}
+
 std::string Plan::padding() const {
-  int64_t ranks = 1, taken = vocabularyRanks(); // of one axis: no form but 1d comes here
+  int64_t ranks = 1, taken = vocabularyRanks();
   for (StringRef axis : shardAxes())
     ranks *= std::max<int64_t>(sizeOf(axis), 1);
-  if (ranks == 1 || splitsEmbed())
+  if (ranks == 1)
     return "";
   // On an axis of one rank, too, tensor parallelism takes its dims as the model has them.
-  bool takes = llvm::any_of(tactics, [](const Tactic &tactic) { return tactic.pass() == "pc-tensor-parallel"; });
+  SmallVector<StringRef> forms;
+  for (const Tactic &tactic : tactics)
+    if (tactic.pass() == "pc-tensor-parallel") {
+      forms.push_back(tactic.option("form", "1d"));
+      ranks *= std::max<int64_t>(sizeOf(rowAxis(tactic)), 1);
+    }
   return "pc-pad-shards{ranks=" + std::to_string(ranks) +
-         (takes ? " taken=kv_heads,group,ffn,vocab taken-ranks=" + std::to_string(taken) : "") + "}";
+         (forms.empty() ? "" : " forms=" + llvm::join(forms, ",") + " taken-ranks=" + std::to_string(taken)) + "}";
 }
 
 PlanOp Plan::build(OpBuilder &builder) const {

@@ -18,7 +18,7 @@ namespace {
 /// What all axes of a grid have in common.
 class Grid {
 public:
-  Grid(ModuleOp module, bool regather) : module(module), hiddenNames(namesOf({"kv_heads", "ffn", "vocab"})) {
+  Grid(ModuleOp module, bool regather) : module(module) {
     module.walk([&](ParameterOp parameter) {
       for (StringRef dim : parameter.getDims().getAsValueRange<StringAttr>())
         allNames.insert(dim);
@@ -41,15 +41,15 @@ public:
   /// 3D's j: every weight and the residual stream by embed; what contracts it gets the batch in exchange.
   LogicalResult placeInner(StringAttr axis) {
     return place(
-        axis, namesOf({"embed", "batch"}), {},
-        [](ParameterOp parameter) { return splitByName(parameter, namesOf({"embed"})); }, "embed");
+        axis, namesOf({"embed", "batch"}), {}, [](ParameterOp parameter) { return innerDim(parameter); }, "embed");
   }
+  static AxisState innerDim(ParameterOp parameter) { return splitByName(parameter, namesOf({"embed"})); }
   /// 3D's l: weights by heads, ffn or vocab; the residual stream by batch.
   LogicalResult placeOuter(StringAttr axis) {
     return place(
-        axis, hiddenNames, namesOf({"batch"}),
-        [&](ParameterOp parameter) { return splitByName(parameter, hiddenNames); }, "batch");
+        axis, hiddenNames(), namesOf({"batch"}), [&](ParameterOp parameter) { return outerDim(parameter); }, "batch");
   }
+  static AxisState outerDim(ParameterOp parameter) { return splitByName(parameter, hiddenNames()); }
 
 private:
   static llvm::StringSet<> namesOf(std::initializer_list<StringRef> list) {
@@ -90,10 +90,11 @@ private:
     return propagate(module, seeds);
   }
 
+  static llvm::StringSet<> hiddenNames() { return namesOf({"kv_heads", "ffn", "vocab"}); }
   static llvm::StringSet<> columnNames() { return namesOf({"embed", "kv_heads", "ffn", "vocab"}); }
 
   ModuleOp module;
-  llvm::StringSet<> hiddenNames, allNames;
+  llvm::StringSet<> allNames;
   llvm::DenseSet<Value> separated;
 };
 
@@ -104,7 +105,7 @@ AxisState Grid::columnDim(ParameterOp parameter) {
   SmallVector<OpOperand *> uses(llvm::make_pointer_range(parameter.getValue().getUses()));
   for (size_t i = 0; i < uses.size(); ++i) {
     Operation *reader = uses[i]->getOwner();
-    if (isa<CopyOp, CastOp, MoveOpInterface>(reader))
+    if (isa<CopyOp, CastOp, ResizeOp, MoveOpInterface>(reader))
       llvm::append_range(uses, llvm::make_pointer_range(reader->getUses()));
     auto einsum = dyn_cast<EinsumOp>(reader);
     if (!einsum || stepPhase(einsum) != StepPhase::Forward)
@@ -134,6 +135,12 @@ static LogicalResult checkSquare(ModuleOp module, StringRef form, ArrayRef<Strin
   llvm::interleaveComma(axes, diagnostic,
                         [&](StringAttr axis) { diagnostic << axis.getValue() << "=" << mesh.size(axis); });
   return diagnostic << "; " << least << " or " << most << " for all would fit";
+}
+
+bool pc::gridTakesDim(StringRef form, ParameterOp parameter, int64_t dim) {
+  AxisState split = AxisState::split(dim);
+  return form == "3d" ? Grid::innerDim(parameter) == split || Grid::outerDim(parameter) == split
+                      : Grid::columnDim(parameter) == split;
 }
 
 LogicalResult pc::placeGrid(ModuleOp module, StringRef form, ArrayRef<StringAttr> axes, bool regather) {

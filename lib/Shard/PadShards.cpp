@@ -5,6 +5,7 @@
 #include "pc/Shard/Passes.h"
 
 #include "Program.h"
+#include "Tactics.h"
 #include "mlir/IR/Builders.h"
 
 namespace pc {
@@ -110,6 +111,11 @@ struct PadShards : pc::impl::PadShardsBase<PadShards> {
                                  << " and " << int64_t(takenRanks);
       return signalPassFailure();
     }
+    for (StringRef form : forms)
+      if (!llvm::is_contained({"1d", "2d", "2.5d", "3d"}, form)) {
+        getOperation().emitError() << "pc-pad-shards: form '" << form << "' is unknown; there are 1d, 2d, 2.5d and 3d";
+        return signalPassFailure();
+      }
     SmallVector<ParameterOp> parameters;
     getOperation().walk([&](ParameterOp parameter) { parameters.push_back(parameter); });
     for (ParameterOp parameter : parameters)
@@ -123,8 +129,8 @@ struct PadShards : pc::impl::PadShardsBase<PadShards> {
   int64_t dimToPad(ParameterOp parameter) {
     auto shape = cast<RankedTensorType>(parameter.getValue().getType()).getShape();
     int64_t best = -1;
-    for (auto [d, name] : llvm::enumerate(parameter.getDims().getAsValueRange<StringAttr>())) {
-      bool isTaken = llvm::is_contained(taken, name);
+    for (int64_t d : llvm::seq<int64_t>(0, shape.size())) {
+      bool isTaken = llvm::any_of(forms, [&](StringRef form) { return takesDim(form, parameter, d); });
       if (shape[d] % (isTaken ? ranks * takenRanks : ranks) == 0)
         return -1;
       auto grown = [&](int64_t dim) { return static_cast<double>(llvm::alignTo(shape[dim], ranks)) / shape[dim]; };

@@ -31,6 +31,11 @@ mlir::LogicalResult placeZero(
 mlir::LogicalResult placeGrid(mlir::ModuleOp module, mlir::StringRef form, mlir::ArrayRef<mlir::StringAttr> axes,
                               bool regather);
 
+/// Whether tensor parallelism of `form` (1d, 2d, 2.5d, 3d) splits dim `dim` of a parameter over an axis of its own, not
+/// over one that it shards as ZeRO does (row; i of 3d).
+bool takesDim(mlir::StringRef form, ParameterOp parameter, int64_t dim);
+bool gridTakesDim(mlir::StringRef form, ParameterOp parameter, int64_t dim); ///< of the forms but 1d
+
 } // namespace pc
 
 #endif

@@ -67,6 +67,13 @@ static std::pair<StringAttr, StringAttr> splitAxis(ModuleOp module, StringAttr a
   return {first, second};
 }
 
+bool pc::takesDim(StringRef form, ParameterOp parameter, int64_t dim) {
+  if (form != "1d")
+    return gridTakesDim(form, parameter, dim);
+  StringRef name = cast<StringAttr>(parameter.getDims()[dim]).getValue();
+  return llvm::is_contained({"kv_heads", "group", "ffn", "vocab"}, name);
+}
+
 namespace {
 struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
   using TensorParallelBase::TensorParallelBase;

@@ -44,8 +44,7 @@ struct Plan {
   bool splitsEmbed() const;
   /// The axes of ZeRO.
   llvm::SmallVector<std::string> shardAxes() const;
-  /// The pass that pads parameters for what splits them over a data axis, or "" where no tactic does or a grid splits
-  /// every dim.
+  /// The pass that pads parameters for what splits them over a data axis, or "" where no tactic does.
   std::string padding() const;
   /// "dp=2,tp=2"
   std::string meshText() const;

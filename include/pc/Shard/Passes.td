@@ -139,13 +139,14 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
     Step program -> step program, in front of `pc-set-mesh` and behind what else changes the step. A parameter without a dim that divides by
     `ranks` gets zeros at the end of one (the one that grows least), and so do its optimizer state and its gradient; `valid` keeps the true shape.
     `pc.resize` gives the readers of each pass what they read before, and the gradient its zeros, so the padding of everything stays 0: no
-    loss, norm, update or checkpoint sees it. Dims in `taken`, which other tactics split, are not padded; a parameter without another one, or
-    with fewer than `ranks` entries along each, stays as it is.
+    loss, norm, update or checkpoint sees it. Dims that tensor parallelism of one of `forms` splits over axes of its own are not padded; a
+    parameter without another one, or with fewer than `ranks` entries along each, stays as it is. In 2D and 2.5D rows shard weights as
+    ZeRO does, and so does i in 3D: their ranks count in `ranks`.
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "What a dim has to divide by">,
-    ListOption<"taken", "taken", "std::string", "Names of dims that other tactics split">,
-    Option<"takenRanks", "taken-ranks", "int64_t", "1", "Among how many ranks those do so">,
+    ListOption<"forms", "forms", "std::string", "Forms of tensor parallelism in the plan: 1d, 2d, 2.5d, 3d">,
+    Option<"takenRanks", "taken-ranks", "int64_t", "1", "Among how many ranks those split a dim">,
   ];
 }
 
