@@ -167,20 +167,27 @@ void fuseTableSums(Block &block) {
     }
 }
 
-/// Sums of products, of a window's steps for example: the later one adds to what the earlier one made and nothing else
-/// reads, and does not exist by itself.
+/// Whether `base` is a sum that `product` may add to in place: what a product in front of it has made, or the sum over
+/// microbatches so far that a function of a task is given and gives back (`sum` is returned).
+bool isSumSoFar(Value base, EinsumOp product, AddOp sum, bool cuda) {
+  if (auto argument = dyn_cast<BlockArgument>(base))
+    return argument.getOwner() == product->getBlock() && sum.getResult().hasOneUse() &&
+           isa<func::ReturnOp>(*sum.getResult().user_begin());
+  Operation *before = base.getDefiningOp();
+  if (before->getBlock() != product->getBlock() || !before->isBeforeInBlock(product))
+    return false;
+  auto einsum = dyn_cast<EinsumOp>(before);
+  auto fusion = dyn_cast<FusionOp>(before);
+  return (einsum && asGemm(einsum)) || (fusion && asFusedProduct(fusion, cuda));
+}
+
+/// Sums of products, of a window's steps or of microbatches for example: the later one adds to what the earlier one
+/// made and nothing else reads, and does not exist by itself.
 void fuseSums(Block &block, bool cuda) {
   for (AddOp sum : llvm::to_vector(block.getOps<AddOp>())) {
     std::optional<SummedGemm> summed = asSummedGemm(sum);
-    Operation *before = summed ? summed->base.getDefiningOp() : nullptr;
-    if (!before || !summed->base.hasOneUse() || before->getBlock() != &block || summed->product->getBlock() != &block ||
-        !before->isBeforeInBlock(summed->product))
-      continue;
-    auto einsum = dyn_cast<EinsumOp>(before);
-    auto fusion = dyn_cast<FusionOp>(before);
-    if (!(einsum && asGemm(einsum)) && !(fusion && asFusedProduct(fusion, cuda)))
-      continue;
-    if (inOneTask(summed->product, sum))
+    if (summed && summed->product->getBlock() == &block && summed->base.hasOneUse() &&
+        isSumSoFar(summed->base, summed->product, sum, cuda) && inOneTask(summed->product, sum))
       makeFusion({summed->product, sum}, summed->product);
   }
 }

@@ -219,13 +219,6 @@ LogicalResult Generator::emitOp(Operation *op) {
         return emitKernels(op, op->getOperands(), {addressOf(leaf)});
       })
       .Case([&](AccumulateOp accumulate) { return emitAccumulate(accumulate); })
-      .Case([&](AddOp add) {
-        bool done = llvm::any_of(add->getOperands(), [&](Value operand) {
-          auto product = operand.getDefiningOp<EinsumOp>();
-          return product && asGemm(product) && sumOfProduct(operand) == add;
-        });
-        return done ? success() : emitKernels(op, op->getOperands(), resultAddresses());
-      })
       .Case([&](TaskOp task) {
         microbatch = task.getMicrobatch().value_or(0);
         host.task(static_cast<int64_t>(task.getKind()), task.getChunk().value_or(0), microbatch);

@@ -68,7 +68,6 @@ private:
   llvm::LogicalResult emitGemm(EinsumOp op);
   llvm::LogicalResult emitGemm(const FusedProduct &product);
   mlir::OpOperand *summedByProduct(mlir::Value product);
-  AddOp sumOfProduct(mlir::Value product);
   llvm::FailureOr<int64_t> addMove(MoveOpInterface op);
   llvm::LogicalResult emitMove(MoveOpInterface op);
   llvm::LogicalResult emitAttention(AttentionOp op);

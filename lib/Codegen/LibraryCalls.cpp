@@ -49,26 +49,6 @@ OpOperand *Generator::summedByProduct(Value product) {
   return &*product.use_begin();
 }
 
-/// The sum that is all that reads this product, where it may take place in the product: in a stage's program, where
-/// the gradients of microbatches are added one by one. Null if there is none.
-AddOp Generator::sumOfProduct(Value product) {
-  auto einsum = product.getDefiningOp<EinsumOp>();
-  auto sum = product.hasOneUse() ? dyn_cast<AddOp>(*product.user_begin()) : AddOp();
-  if (current || !einsum || !sum || sum->getBlock() != einsum->getBlock() ||
-      !getElementTypeOrSelf(product.getType()).isF32())
-    return {};
-  Value before = sum->getOperand(sum->getOperand(0) == product ? 1 : 0);
-  // Nobody but the sum reads what was there, from the product on.
-  Operation *source = before.getDefiningOp();
-  bool isFree =
-      source && source->getBlock() == einsum->getBlock() && source->isBeforeInBlock(einsum) && !isLeaf(source) &&
-      homeOf(before) == homeOf(sum.getResult()) && llvm::all_of(before.getUsers(), [&](Operation *user) {
-        return user == sum ||
-               (user->getBlock() == einsum->getBlock() && user->isBeforeInBlock(einsum) && !isa<StartOp>(user));
-      });
-  return isFree ? sum : AddOp();
-}
-
 LogicalResult Generator::emitGemm(EinsumOp op) {
   bool swapped = asGemm(op)->swapped;
   return emitGemm({op,
@@ -118,10 +98,9 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
                          Field::i32(rest)});
     return gemmTable.size() - 1;
   };
-  AddOp added = p.epilogue == PCRT_EPILOGUE_NONE && !p.sum ? sumOfProduct(p.c) : AddOp();
-  bool inPlace = p.sum && homeOf(p.base) == homeOf(p.c), accumulates = added || inPlace;
-  int64_t first = entry(accumulates), later = -1;
-  Address to = addressOf(added ? added.getResult() : p.c);
+  bool inPlace = p.sum && homeOf(p.base) == homeOf(p.c);
+  int64_t first = entry(inPlace), later = -1;
+  Address to = addressOf(p.c);
   if (OpOperand *sum = summedByProduct(p.c)) {
     to = {homeOf(current.getResult(sum->getOperandNumber())), 0};
     later = entry(true);
@@ -137,7 +116,7 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
       inputs.push_back(p.bias);
     if (p.epilogue == PCRT_EPILOGUE_GELU_GRAD)
       inputs.push_back(p.aux);
-    all.cases->addProduct("einsum " + sourceName(p.product), accumulates ? entry(false) : first, inputs,
+    all.cases->addProduct("einsum " + sourceName(p.product), inPlace ? entry(false) : first, inputs,
                           {offsetOf(p.a), offsetOf(p.b), offsetOf(p.c), offsetOf(p.bias), offsetOf(p.aux)}, offsetOf);
   }
   host.gemm(first, addressOf(p.a), addressOf(p.b), to, ifThere(p.bias), ifThere(p.aux), later);

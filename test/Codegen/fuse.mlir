@@ -126,6 +126,30 @@ func.func @sum(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %v: tensor<6x4xf32>, %u
 
 // -----
 
+// A task's function is given the sum over earlier microbatches and gives it back with its own product added; what it works on
+// otherwise, the residual stream for example, is not added to in place.
+// CHECK-LABEL: func.func @handed_on
+// CHECK: %[[S:.*]] = pc.fusion
+// CHECK-SAME: %arg0
+// CHECK-NEXT: pc.einsum
+// CHECK-NEXT: pc.add
+// CHECK-NEXT: pc.yield
+// CHECK: pc.einsum
+// CHECK-NEXT: %[[R:.*]] = pc.fusion
+// CHECK-NEXT: pc.add
+// CHECK-NEXT: pc.activation
+// CHECK: return %[[S]], %[[R]]
+func.func @handed_on(%sum: tensor<6x8xf32>, %stream: tensor<6x8xf32>, %x: tensor<6x4xf32>, %w: tensor<4x8xf32>) -> (tensor<6x8xf32>, tensor<6x8xf32>) {
+  %a = pc.einsum "b e, e f -> b f" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %s = pc.add %sum, %a : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+  %b = pc.einsum "b e, e f -> b f" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %t = pc.add %stream, %b : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+  %r = pc.activation relu %t : (tensor<6x8xf32>) -> tensor<6x8xf32>
+  return %s, %r : tensor<6x8xf32>, tensor<6x8xf32>
+}
+
+// -----
+
 // Not where the earlier product is read elsewhere, in bf16, or of what is sent round a ring: the product would wait for it.
 // CHECK-LABEL: func.func @no_sum
 // CHECK-NOT: pc.fusion

@@ -88,7 +88,7 @@ module attributes {pc.stage_axis = "pp"} {
 
 // -----
 
-// The gradient of the second microbatch is added to the first one's by its product: two products, no kernel for the sum.
+// The gradient of the second microbatch is added to the first one's by its product (pc-fuse has joined them): two products, no kernel for the sum.
 // CHECK: llvm.func @pc_step(
 // CHECK-COUNT-2: llvm.call @pcrt_gemm
 // CHECK-NOT: llvm.call @pcrt_launch
@@ -104,8 +104,11 @@ module attributes {pc.stage_axis = "pp"} {
       pc.task weight chunk 0 microbatch 0
       %a = pc.einsum "i e, i f -> e f" %t, %t : (tensor<4x4xf32, #pc.home<0>>, tensor<4x4xf32, #pc.home<0>>) -> tensor<4x4xf32, #pc.home<128>>
       pc.task weight chunk 0 microbatch 1
-      %b = pc.einsum "i e, i f -> e f" %t, %t : (tensor<4x4xf32, #pc.home<0>>, tensor<4x4xf32, #pc.home<0>>) -> tensor<4x4xf32, #pc.home<192>>
-      %s = pc.add %a, %b : (tensor<4x4xf32, #pc.home<128>>, tensor<4x4xf32, #pc.home<192>>) -> tensor<4x4xf32, #pc.home<128>>
+      %s = pc.fusion (%x = %t : tensor<4x4xf32, #pc.home<0>> -> tensor<4x4xf32>, %sum = %a : tensor<4x4xf32, #pc.home<128>> -> tensor<4x4xf32>) {
+        %b = pc.einsum "i e, i f -> e f" %x, %x : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+        %c = pc.add %sum, %b : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+        pc.yield %c : tensor<4x4xf32>
+      } : tensor<4x4xf32, #pc.home<128>>
       pc.task optimizer
       pc.output gradient "w" %s global [4, 4] layout <[_, _]> : tensor<4x4xf32, #pc.home<128>>
       return
