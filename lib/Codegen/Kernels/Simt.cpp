@@ -58,7 +58,8 @@ void SimtEmitter::teams(int64_t items, int64_t threads, int64_t perBlock, llvm::
 void SimtEmitter::items(int64_t items, int64_t columns, bool reduces, llvm::function_ref<void(Num)> body) {
   const int64_t width = widthFor(columns), vectors = columns / width;
   chunks = perThread = 1;
-  if (!reduces) { // any thread may do any vector
+  independent = !reduces;
+  if (independent) { // any thread may do any vector
     perThread = vectors >= 4 * blockThreads ? 2 : 1;
     bool whole = vectors <= 2 * blockThreads && vectors % 32 == 0;
     int64_t threads = whole ? vectors : std::min<int64_t>(blockThreads, llvm::PowerOf2Ceil(vectors));
@@ -103,6 +104,11 @@ void SimtEmitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body
   const int64_t width = widthFor(n), count = n / width;
   if (chunks > 1 || llvm::divideCeil(count, team) * width <= registerElements) {
     for (Piece piece : pieces(n)) {
+      // Such kernels work in place: what lies at the index of a piece outside is another thread's to read and to write.
+      if (independent && piece.inside.v) {
+        when(piece.inside, [&] { body(piece.index, width); });
+        continue;
+      }
       inside = piece.inside;
       body(piece.index, width);
       inside = {};

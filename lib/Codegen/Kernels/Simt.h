@@ -81,6 +81,7 @@ private:
   Num special(mlir::Value index);
 
   int64_t perThread = 1;               ///< vectors of a row that one thread holds, where the row is cut over blocks
+  bool independent = false;            ///< any thread may do any vector: no pass uses what another one has read
   int64_t chunks = 1;                  ///< blocks that share a row
   Num first;                           ///< the first vector of this thread
   Num inside;                          ///< where stores take place; null: everywhere
