@@ -8,6 +8,17 @@
 
 using namespace mlir;
 
+/// lld writes through mapped pages, and a disk that fills up meanwhile ends it with a signal and no word of the disk.
+static bool diskFilledUp(StringRef words, StringRef output, ArrayRef<StringRef> inputs) {
+  uint64_t needed = 0, bytes = 0;
+  for (StringRef input : inputs)
+    if (!llvm::sys::fs::file_size(input, bytes))
+      needed += bytes;
+  StringRef folder = llvm::sys::path::parent_path(output);
+  auto space = llvm::sys::fs::disk_space(folder.empty() ? "." : folder);
+  return words.contains("due to signal") && space && space->available < needed;
+}
+
 LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, bool cuda, StringRef output) {
   SmallString<256> runtime(libraries);
   llvm::sys::path::append(runtime, "libpcrt.a");
@@ -43,6 +54,8 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
     llvm::sys::fs::remove(log);
     if (status == 0)
       return success();
+    if (diskFilledUp(message, output, {object, cuda ? noOneDnn : runtime}))
+      message = "No space left on device";
     return module.emitError() << "cannot link " << output << ": " << message;
   }
   return module.emitError() << "no C++ driver to link with (clang++-22, c++ or g++ in PATH)";
