@@ -111,9 +111,9 @@ static bool parseMesh(StringRef text, Plan &plan, std::string &error) {
       error = "bad mesh entry '" + part.str() + "'; expected axis=size, as in --mesh dp=2,tp=2";
       return false;
     }
-    if (llvm::isDigit(axis[0]) || !llvm::all_of(axis, [](char c) { return llvm::isAlnum(c) || c == '_'; })) {
-      error =
-          "'" + axis.str() + "' is no name of a mesh axis; letters, digits and '_' make one, as in --mesh dp=2,tp=2";
+    if (!llvm::isAlpha(axis[0]) || !llvm::all_of(axis, [](char c) { return llvm::isAlnum(c) || c == '_'; })) {
+      error = "'" + axis.str() +
+              "' is no name of a mesh axis; a letter and then letters, digits and '_' make one, as in --mesh dp=2,tp=2";
       return false;
     }
     for (const auto &other : plan.mesh)

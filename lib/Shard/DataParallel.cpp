@@ -56,6 +56,8 @@ LogicalResult pc::placeNaiveData(ModuleOp module, StringRef tactic, StringAttr a
   seeds.order.setRooted(axis);
   seeds.must.insert("batch");
   seeds.rooted = true;
+  seeds.instead = "what lies on the root alone cannot be dealt out along a dim that another axis gathers, as 3D tensor "
+                  "parallelism does the batch; mode=ddp would fit";
   llvm::DenseSet<Value> terms = findLossTerms(module);
   seeds.binds = [&](const ProgramValue &v) { return !v.names.empty() && !terms.contains(v.value); };
   seeds.leaf = [](Operation *leaf) -> SmallVector<AxisState, 2> {

@@ -189,6 +189,8 @@ void Problem::explain() {
         diagnostic.attachNote(program.nodes[node].op->getLoc())
             << describe(program.nodes[node].op) << " needs it " << stateName(need, v);
     }
+    if (!seeds.instead.empty())
+      diagnostic.attachNote() << seeds.instead;
   }
   if (!reported)
     program.nodes[0].op->emitError() << seeds.tactic << ": no legal placement on axis '" << seeds.axis.getValue()

@@ -40,6 +40,8 @@ struct Seeds {
   /// Where a value rests: it is brought there right after it was computed and all readers start from there. Asked of
   /// one version of each value only (`ProgramValue::rest`).
   std::function<std::optional<AxisState>(const ProgramValue &)> pin = [](const ProgramValue &) { return std::nullopt; };
+  /// What would fit where the program lets no placement be legal, for messages; empty where that is not known.
+  std::string instead;
   /// Whether values may lie on coordinate 0 alone.
   bool rooted = false;
   /// Values that are never sent along the axis.
