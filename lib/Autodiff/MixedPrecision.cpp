@@ -201,6 +201,12 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
       getOperation().emitError() << "pc-mixed-precision: no pc.accumulate in this module; pc-differentiate comes first";
       return signalPassFailure();
     }
+    WalkResult fused = getOperation().walk([](FusionOp fusion) {
+      fusion.emitError() << "pc-mixed-precision: comes before pc-fuse";
+      return WalkResult::interrupt();
+    });
+    if (fused.wasInterrupted())
+      return signalPassFailure();
     for (AccumulateOp accumulate : bodies) {
       Narrower narrower(&getContext(), residual == "bf16");
       bool stored = gradients == "bf16" && accumulate.getMicrobatches() == 1;

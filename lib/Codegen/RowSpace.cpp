@@ -75,9 +75,8 @@ static std::optional<RowSpace> einsumSpace(EinsumOp op) {
     if (reduces && p != static_cast<int64_t>(result.size()))
       continue;
     int64_t period;
-    if (llvm::all_of(rule.operands, [&](const auto &dims) {
-          return viewOf(dims, space, rows.shape, p, period) != View::None;
-        }))
+    if (llvm::all_of(rule.operands,
+                     [&](const auto &dims) { return viewOf(dims, space, rows.shape, p, period) != View::None; }))
       rows.splits |= uint64_t(1) << p;
   }
   if (!rows.splits)
@@ -87,7 +86,8 @@ static std::optional<RowSpace> einsumSpace(EinsumOp op) {
 
 bool pc::isColumnReduction(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
-  ArrayRef<int> result = rule.results[0], first = rule.operands.empty() ? ArrayRef<int>() : ArrayRef<int>(rule.operands[0]);
+  ArrayRef<int> result = rule.results[0],
+                first = rule.operands.empty() ? ArrayRef<int>() : ArrayRef<int>(rule.operands[0]);
   return !result.empty() && first.size() > result.size() && first.take_back(result.size()) == result &&
          llvm::all_of(rule.operands, [&](const auto &dims) { return ArrayRef<int>(dims) == first; }) &&
          llvm::all_of(first, [&](int f) { return llvm::count(first, f) == 1; });
@@ -95,7 +95,7 @@ bool pc::isColumnReduction(EinsumOp op) {
 
 std::optional<RowSpace> pc::rowSpace(Operation *op) {
   for (Value value : op->getResults())
-    if (!isFloat(value))
+    if (!isa<RankedTensorType>(value.getType()) || !isFloat(value))
       return std::nullopt;
   if (auto cast = dyn_cast<CastOp>(op); cast && !isFloat(cast.getX()) && !elementOf(cast.getX()).isInteger(32))
     return std::nullopt;
@@ -106,8 +106,8 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
     return RowSpace{SmallVector<int64_t>(shape), uint64_t(1) << (shape.size() - 1)};
   };
   return llvm::TypeSwitch<Operation *, std::optional<RowSpace>>(op)
-      .Case<AddOp, SubOp, ScaleOp, CopyOp, CastOp, LogOp, ExpOp, RecipOp, SqrtOp, ActivationOp, ActivationGradOp, ConstantOp>(
-          [&](Operation *) { return any(shapeOf(op->getResult(0))); })
+      .Case<AddOp, SubOp, ScaleOp, CopyOp, CastOp, LogOp, ExpOp, RecipOp, SqrtOp, ActivationOp, ActivationGradOp,
+            ConstantOp>([&](Operation *) { return any(shapeOf(op->getResult(0))); })
       .Case([&](EinsumOp einsum) { return einsumSpace(einsum); })
       .Case([&](ReduceMaxOp max) -> std::optional<RowSpace> {
         FactorRule rule = max.getFactorRule();

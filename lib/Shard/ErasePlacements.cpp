@@ -14,6 +14,12 @@ using namespace pc;
 namespace {
 struct ErasePlacements : pc::impl::ErasePlacementsBase<ErasePlacements> {
   void runOnOperation() override {
+    WalkResult started = getOperation().walk([](StartOp start) {
+      start.emitError() << "pc-erase-placements: works on placed programs; this one is scheduled";
+      return WalkResult::interrupt();
+    });
+    if (started.wasInterrupted())
+      return signalPassFailure();
     SmallVector<Operation *> erased;
     getOperation().walk([&](Operation *op) {
       if (isa<MoveOpInterface, CopyOp>(op)) {

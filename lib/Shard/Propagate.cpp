@@ -197,6 +197,15 @@ StringAttr pc::freshAxis(ModuleOp module, StringRef tactic, StringRef name) {
                           [&](StringAttr known) { diagnostic << "'" << known.getValue() << "'"; });
     return {};
   }
+  WalkResult bare = module.walk([&](ParameterOp parameter) {
+    if (placement(parameter.getValue()))
+      return WalkResult::advance();
+    parameter.emitError() << tactic << ": tactics need a placed program (pc-set-mesh comes first); '"
+                          << parameter.getName() << "' has type " << parameter.getValue().getType();
+    return WalkResult::interrupt();
+  });
+  if (bare.wasInterrupted())
+    return {};
   WalkResult used = module.walk([&](Operation *op) {
     for (Type type : op->getResultTypes())
       if (PlaceAttr place = placement(type); place && !place.state(axis).isWhole())

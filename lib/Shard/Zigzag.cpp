@@ -14,16 +14,19 @@ struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
   using ZigzagBase::ZigzagBase;
 
   void runOnOperation() override {
+    constexpr int64_t mostRanks = 1 << 20;
+    if (ranks < 1 || ranks > mostRanks) {
+      getOperation().emitError() << "pc-zigzag: ranks is from 1 to " << mostRanks << ", got " << int64_t(ranks);
+      return signalPassFailure();
+    }
     for (auto program : getOperation().getOps<ProgramOp>()) {
       int64_t length = program.getSequence(), unit = 2 * ranks;
-      if (ranks < 1 || length % unit) {
-        InFlightDiagnostic diagnostic = program.emitError()
-                                        << "pc-zigzag: a sequence of " << length << " does not divide into " << unit
-                                        << " chunks, two for each of " << int64_t(ranks) << " ranks";
-        if (ranks >= 1)
-          diagnostic << "; nearest legal sizes: "
-                     << (length > unit ? std::to_string(length / unit * unit) + " and " : "")
-                     << (length / unit + 1) * unit;
+      if (length % unit) {
+        InFlightDiagnostic diagnostic =
+            program.emitError() << "pc-zigzag: a sequence of " << length << " does not divide into " << unit
+                                << " chunks, two for each of " << int64_t(ranks) << " ranks; nearest legal sizes: ";
+        diagnostic << (length > unit ? std::to_string(length / unit * unit) + " and " : "")
+                   << (length / unit + 1) * unit;
         return signalPassFailure();
       }
       program.setZigzag(ranks);

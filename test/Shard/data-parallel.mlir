@@ -18,11 +18,19 @@
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel="axis=x" 2>&1 | FileCheck %s --check-prefix=AXIS
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=dp=2 --pc-data-parallel --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=USED
 // RUN: not pc-opt %t.step --pc-data-parallel 2>&1 | FileCheck %s --check-prefix=MESH
+// Passes that meet a program of a later phase say so.
+// RUN: for tactic in --pc-data-parallel --pc-zero; do not pc-opt %t.local $tactic 2>&1 | FileCheck %s --check-prefix=LOCAL || exit 1; done
+// RUN: pc-opt %t.local --pc-fuse --pc-schedule --pc-fuse -o %t.scheduled
+// RUN: not pc-opt %t.scheduled --pc-erase-placements 2>&1 | FileCheck %s --check-prefix=SCHEDULED
+// RUN: not pc-opt %t.scheduled --pc-mixed-precision 2>&1 | FileCheck %s --check-prefix=FUSED
 
 // DIVIDE: error: pc-data-parallel: 'tokens': dim "batch" of size 4 in 'tensor<2x4x8xi32>' does not divide by dp=3; nearest legal sizes of the dim: 3 and 6
 // MODE: error: pc-data-parallel: mode 'x' is unknown; there are ddp and naive
 // AXIS: error: pc-data-parallel: axis 'x' is not in the mesh, which has 'dp'
 // USED: error: pc-data-parallel: axis 'dp' is used by an earlier tactic
+// LOCAL: error: {{.*}}: tactics need a placed program (pc-set-mesh comes first); '{{.*}}' has type
+// SCHEDULED: error: pc-erase-placements: works on placed programs; this one is scheduled
+// FUSED: error: pc-mixed-precision: comes before pc-fuse
 // MESH: error: pc-data-parallel: the module has no mesh (pc-set-mesh comes first)
 
 // Parameters and state stay whole, the data is split along the batch, never along the microbatches.

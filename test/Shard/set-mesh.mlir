@@ -6,6 +6,9 @@
 // RUN: not pc-opt %s --pc-set-mesh="mesh=dp:2" 2>&1 | FileCheck %s --check-prefix=SYNTAX
 // RUN: not pc-opt %s --pc-set-mesh="mesh=dp=2" --pc-set-mesh="mesh=tp=2" 2>&1 | FileCheck %s --check-prefix=MESH
 
+// RUN: echo 'module {}' | pc-opt --pc-set-mesh="mesh=dp=2" | FileCheck %s --check-prefix=EMPTY
+// EMPTY: pc.mesh <dp = 2>
+
 // TWICE: error: pc-set-mesh: mesh axis 'dp' is named twice (C1)
 // SIZE: error: pc-set-mesh: mesh axis 'dp' has size 0 (C2)
 // SYNTAX: error: pc-set-mesh: expected axes and sizes like "dp=2,tp=2", got "dp:2"

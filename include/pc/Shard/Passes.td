@@ -14,6 +14,7 @@ def SetMesh : Pass<"pc-set-mesh", "mlir::ModuleOp"> {
 
     Example: `--pc-set-mesh="mesh=dp=2,tp=2"`, axes outermost first. Without axes there is one rank.
   }];
+  let dependentDialects = ["pc::PCDialect"]; // a module may have no op of it
   let options = [Option<"mesh", "mesh", "std::string", "\"\"", "Axes and sizes, outermost first: dp=2,tp=2">];
 }
 
