@@ -256,6 +256,10 @@ void readRope(Reader &reader, ModelConfig &config) {
         frequency = static_cast<float>((1 - smooth) * frequency / factor + smooth * frequency);
       }
     }
+    if (!std::isfinite(frequency)) {
+      reader.fail() << "'rope_theta' and the scaling of '" << key << "' make frequencies that are no numbers in f32";
+      return;
+    }
     config.inverseFrequencies.push_back(frequency);
   }
 }
