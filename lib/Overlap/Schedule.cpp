@@ -194,9 +194,11 @@ private:
   }
 
   /// Whether the bucket is one move behind whose start nothing could run: it stays as it is, unless it is to start
-  /// behind where it stands, or others of its group are under way, which it then would have to wait for.
+  /// behind where it stands or to be done before (what is made of it may start there), or others of its group are under
+  /// way, which it then would have to wait for.
   bool blocks(const MoveBucket &bucket, ArrayRef<MoveBucket> buckets) const {
-    if (bucket.items.size() > 1 || items[bucket.items[0]].place < bucket.start)
+    int64_t place = items[bucket.items[0]].place;
+    if (bucket.items.size() > 1 || place < bucket.start || place > bucket.wait)
       return false;
     for (int64_t at = bucket.start + 1; at < bucket.wait; ++at)
       if (!sends(ops[at]) && !isLeaf(ops[at]) && !isa<UpdateOp>(ops[at]))

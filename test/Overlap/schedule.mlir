@@ -244,6 +244,33 @@ func.func @gathers(%x: tensor<4xf32>) {
 
 // -----
 
+// %r is taken to be done in front of %d, as %g was once to start behind it: so it starts there, though nothing could run meanwhile, and
+// what takes its result is right to start with %t.
+pc.mesh <row = 2, dp = 2>
+// CHECK-LABEL: func.func @done_before_its_place
+func.func @done_before_its_place(%x: tensor<8xf32>, %u: tensor<4xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<8xf32>) {
+  // CHECK: pc.reduce_scatter sum %{{.*}} dim 0 on ["row"]
+  // CHECK: %[[R:.*]] = pc.wait %{{.*}} : tensor<4xf32>
+  // CHECK-NEXT: pc.exp
+  // CHECK-NEXT: pc.start (%{{.*}} = %arg1 {{.*}}, %{{.*}} = %[[R]]
+  %w = pc.parameter "w" dims ["e"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> global [8] layout <[(row, dp)]> : tensor<2xf32>
+  %e0 = pc.exp %x : (tensor<8xf32>) -> tensor<8xf32>
+  %z = pc.all_reduce sum %e0 on ["dp"] : (tensor<8xf32>) -> tensor<8xf32>
+  %e1 = pc.exp %z : (tensor<8xf32>) -> tensor<8xf32>
+  %e2 = pc.exp %e1 : (tensor<8xf32>) -> tensor<8xf32>
+  %q = pc.all_reduce sum %e2 on ["row"] : (tensor<8xf32>) -> tensor<8xf32>
+  %a = pc.exp %q : (tensor<8xf32>) -> tensor<8xf32>
+  %y = pc.all_gather %w dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %g = pc.all_gather %y dim 0 on ["row"] : (tensor<4xf32>) -> tensor<8xf32>
+  %d = pc.exp %g : (tensor<8xf32>) -> tensor<8xf32>
+  %r = pc.reduce_scatter sum %a dim 0 on ["row"] : (tensor<8xf32>) -> tensor<4xf32>
+  %s = pc.reduce_scatter sum %r dim 0 on ["dp"] : (tensor<4xf32>) -> tensor<2xf32>
+  %t = pc.reduce_scatter sum %u dim 0 on ["dp"] : (tensor<4xf32>) -> tensor<2xf32>
+  return %s, %t, %d : tensor<2xf32>, tensor<2xf32>, tensor<8xf32>
+}
+
+// -----
+
 // A unit that is used again at the end does not keep the others from being gathered ahead.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @long_lived
