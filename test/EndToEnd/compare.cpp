@@ -57,11 +57,38 @@ double relativeDifference(const std::string &name, const FileTensor &want, const
   return difference == 0 ? 0 : difference / largest;
 }
 
+double rmsDifference(const FileTensor &a, const FileTensor *b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    double difference = double(a.values[i]) - (b ? b->values[i] : 0);
+    sum += difference * difference;
+  }
+  return std::sqrt(sum / double(a.values.size()));
+}
+
+/// How far `got` lies from `want`, in root mean square, over how far `rounded` does, or over `floor` of `want` itself.
+/// Infinite where a value is not finite.
+double distanceOverRounding(const FileTensor &want, const FileTensor &rounded, const FileTensor &got, double floor) {
+  double rounding = std::max(rmsDifference(want, &rounded), floor * rmsDifference(want, nullptr));
+  double distance = rmsDifference(want, &got);
+  return distance == 0 ? 0 : std::isfinite(distance) ? distance / rounding : INFINITY;
+}
+
+/// So many times as far from exact values may a tensor be as another one that was rounded as much, at other places.
+constexpr double allowedRounding = 4;
+
 /// Every tensor of `want` that begins with the prefix against the tensor of the same name without it, both ways.
-/// `only`, where not empty, is the one tensor that counts.
-int compareTensors(const std::string &wantPath, const std::string &gotPath, double tolerance, const std::string &prefix,
-                   const std::string &only, const std::vector<Skip> &skips) {
+/// `only`, where not empty, is the one tensor that counts. `roundedPath`, where not empty, is what another run has
+/// written whose values are rounded as those of `got` are; by it is measured what a distance from `want` means, with
+/// `tolerance` as the floor.
+int compareTensors(const std::string &wantPath, const std::string &gotPath, const std::string &roundedPath,
+                   double tolerance, const std::string &prefix, const std::string &only,
+                   const std::vector<Skip> &skips) {
   auto want = readTensors(wantPath), got = readTensors(gotPath);
+  bool rounds = !roundedPath.empty();
+  std::map<std::string, FileTensor> rounded;
+  if (rounds)
+    rounded = readTensors(roundedPath);
   double worst = 0;
   std::string worstName;
   int compared = 0, bad = 0;
@@ -83,10 +110,16 @@ int compareTensors(const std::string &wantPath, const std::string &gotPath, doub
       complain(name + " has shape " + Json(found->second.shape).dump() + ", not " + Json(tensor.shape).dump());
       continue;
     }
-    double relative = relativeDifference(name, tensor, found->second, skips);
-    if (!(relative <= tolerance)) {
-      char text[64];
-      snprintf(text, sizeof text, " differs by %.2e", relative);
+    if (rounds && (!rounded.count(name) || rounded[name].shape != tensor.shape)) {
+      complain(name + " is not in " + roundedPath + ", or has another shape there");
+      continue;
+    }
+    double relative = rounds ? distanceOverRounding(tensor, rounded[name], found->second, tolerance)
+                             : relativeDifference(name, tensor, found->second, skips);
+    if (!(relative <= (rounds ? allowedRounding : tolerance))) {
+      char text[96];
+      snprintf(text, sizeof text, rounds ? " is %.2f times as far off as the other rounded run" : " differs by %.2e",
+               relative);
       complain(name + text);
     }
     if (relative >= worst) {
@@ -98,7 +131,9 @@ int compareTensors(const std::string &wantPath, const std::string &gotPath, doub
   for (auto &[name, tensor] : got)
     if (!want.count(prefix + name))
       complain(name + " was not expected");
-  printf("%d tensors, largest difference %.2e in %s\n", compared, worst, worstName.c_str());
+  printf(rounds ? "%d tensors, at most %.2f times as far off as the other rounded run, in %s\n"
+                : "%d tensors, largest difference %.2e in %s\n",
+         compared, worst, worstName.c_str());
   return bad || !compared ? Different : Equal;
 }
 
@@ -352,7 +387,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
 }
 
 const char *usage =
-    R"(usage: pc-compare tensors WANT GOT [--tolerance X] [--prefix P] [--only NAME] [--skip REGEX[:BEGIN:END]]...
+    R"(usage: pc-compare tensors WANT GOT [--tolerance X] [--prefix P] [--only NAME] [--skip REGEX[:BEGIN:END]]... [--rounded FILE]
        pc-compare losses A B [--tolerance X] [--first N]     (metrics, or FILE.safetensors:NAME)
        pc-compare curves A B                                 (draws two metrics files)
        pc-compare reports REPORT SUMMARY [--table]           (pc-compile --report, pc-run --summary)
@@ -364,7 +399,7 @@ int main(int argc, char **argv) {
   std::vector<std::string> positional;
   std::vector<Skip> skips;
   double tolerance = 0;
-  std::string prefix, only;
+  std::string prefix, only, rounded;
   size_t first = SIZE_MAX;
   bool table = false;
   for (int i = 1; i < argc; ++i) {
@@ -386,6 +421,8 @@ int main(int argc, char **argv) {
       prefix = value;
     } else if (arg == "--only") {
       only = value;
+    } else if (arg == "--rounded") {
+      rounded = value;
     } else if (arg == "--first") {
       first = strtoull(value.c_str(), nullptr, 10);
     } else if (arg == "--skip") {
@@ -403,7 +440,7 @@ int main(int argc, char **argv) {
     die(Usage, usage);
   const std::string &a = positional[1], &b = positional[2];
   if (positional[0] == "tensors")
-    return compareTensors(a, b, tolerance, prefix, only, skips);
+    return compareTensors(a, b, rounded, tolerance, prefix, only, skips);
   if (positional[0] == "losses")
     return compareLosses(a, b, tolerance, first);
   if (positional[0] == "curves")

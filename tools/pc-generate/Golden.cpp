@@ -134,18 +134,23 @@ private:
 
 } // namespace
 
-LogicalResult writeGolden(MLIRContext *context, const Triple &triple, StringRef directory) {
+/// Trains the one-device program, stored in the types of the triple or, if `exact`, all in f32.
+static LogicalResult train(MLIRContext *context, const Triple &triple, bool exact, Trainer &trainer) {
   OwningOpRef<ModuleOp> module = triple.model(context);
   PassManager manager(context);
   std::string pass =
       "pc-differentiate{microbatches=" + std::to_string(triple.microbatches) + " optimizer=" + triple.optimizer + "}";
   for (StringRef tactic : triple.tactics)
-    if (tactic.starts_with("pc-mixed-precision"))
+    if (tactic.starts_with("pc-mixed-precision") && !exact)
       pass += "," + tactic.str();
   if (!module || failed(parsePassPipeline(pass, manager)) || failed(manager.run(*module)))
     return failure();
-  Trainer trainer(triple);
-  if (failed(trainer.train(*module, triple.optimizer == "none" ? 1 : 3)))
+  return trainer.train(*module, triple.optimizer == "none" ? 1 : 3);
+}
+
+LogicalResult writeGolden(MLIRContext *context, const Triple &triple, StringRef directory) {
+  Trainer trainer(triple), exact(triple);
+  if (failed(train(context, triple, false, trainer)) || failed(train(context, triple, true, exact)))
     return failure();
   std::string plan = "pc.plan <";
   for (char c : triple.mesh)
@@ -157,5 +162,6 @@ LogicalResult writeGolden(MLIRContext *context, const Triple &triple, StringRef 
                  succeeded(writeFile(context, directory, "plan.mlir", plan)) &&
                  succeeded(writeFile(context, directory, "tokens.bin", stream)) &&
                  succeeded(writeFile(context, directory, "model.safetensors", safetensors(trainer.weights))) &&
-                 succeeded(writeFile(context, directory, "golden.safetensors", safetensors(trainer.golden))));
+                 succeeded(writeFile(context, directory, "golden.safetensors", safetensors(trainer.golden))) &&
+                 succeeded(writeFile(context, directory, "exact.safetensors", safetensors(exact.golden))));
 }

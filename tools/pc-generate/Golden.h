@@ -11,6 +11,7 @@
 /// * golden.safetensors by the interpreter: `logits` and `grad.<tensor>` of the first batch, `losses` of three steps of
 /// the optimizer with
 ///   learning rate 1e-3, weight decay 0.1 and clip 1.0 (of one step in evaluation, without gradients).
+/// * exact.safetensors: the same where nothing is stored in bf16.
 /// Fails after an error.
 llvm::LogicalResult writeGolden(mlir::MLIRContext *context, const Triple &triple, llvm::StringRef directory);
 
