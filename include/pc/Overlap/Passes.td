@@ -29,7 +29,7 @@ def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
     addends come. That is Cannon's order without its skew: blocks do not go round but come from where they lie.
 
     The bytes are those of the moves that go. A gather that something needs whole stays; where it meets a product, as where a scattered
-    product cannot be made in the order of its scatter, a remark says why. Fails where nothing over an axis can be done so.
+    product cannot be made in the order of its scatter, a remark says why. Fails over an axis where no move meets a product.
   }];
   let options = [ListOption<"axes", "axes", "std::string", "Mesh axes whose moves meet matrix products step by step">];
 }
