@@ -58,9 +58,9 @@ bool sumsSomething(EinsumOp op) {
 
 class Narrower {
 public:
-  Narrower(MLIRContext *context, bool narrowResidual)
+  Narrower(MLIRContext *context, bool narrowResidual, bool narrowTables)
       : builder(context), f32(builder.getF32Type()), bf16(builder.getBF16Type()),
-        residual(narrowResidual ? Type(bf16) : Type(f32)) {}
+        residual(narrowResidual ? Type(bf16) : Type(f32)), narrowTables(narrowTables) {}
 
   /// `sums`: what the body yields is added up.
   void run(Block &body, bool sums) {
@@ -170,7 +170,11 @@ private:
           for (Value result : x->getResults())
             set(result, bf16);
         })
-        .Case([&](EmbeddingOp x) { set(x.getResult(), residual); })
+        .Case([&](EmbeddingOp x) {
+          if (narrowTables)
+            narrow(x, 0);
+          set(x.getResult(), residual);
+        })
         .Case([&](CrossEntropyGradOp x) { sameAs(x.getResult(), x.getLogits()); })
         .Case([&](MoveOpInterface) { sameAs(op->getResult(0), op->getOperand(0)); });
     // All others keep f32: leaves, statistics, the loss, gradients of tables.
@@ -178,6 +182,7 @@ private:
 
   OpBuilder builder;
   Type f32, bf16, residual;
+  bool narrowTables;
   llvm::DenseSet<Value> wide;
   llvm::DenseMap<Value, Value> casts;
 };
@@ -193,7 +198,7 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
 
   void runOnOperation() override {
     if (failed(checkOption("compute", compute)) || failed(checkOption("residual", residual)) ||
-        failed(checkOption("gradients", gradients)))
+        failed(checkOption("gradients", gradients)) || failed(checkOption("tables", tables)))
       return signalPassFailure();
     SmallVector<AccumulateOp> bodies;
     getOperation().walk([&](AccumulateOp op) { bodies.push_back(op); });
@@ -208,7 +213,7 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
     if (fused.wasInterrupted())
       return signalPassFailure();
     for (AccumulateOp accumulate : bodies) {
-      Narrower narrower(&getContext(), residual == "bf16");
+      Narrower narrower(&getContext(), residual == "bf16", tables == "bf16");
       bool stored = gradients == "bf16" && accumulate.getMicrobatches() == 1;
       if (compute == "bf16")
         narrower.run(accumulate.getBody().front(), !stored);

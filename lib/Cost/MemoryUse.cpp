@@ -90,8 +90,12 @@ MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llv
   if (gradients.contains(value))
     return MemoryKind::Gradient;
   Operation *op = value.getDefiningOp();
-  if (isa<func::FuncOp>(op->getParentOp()) && !inTasks.contains(op) && isWeight(value))
-    return MemoryKind::Parameter;
+  if (isa<func::FuncOp>(op->getParentOp()) && !inTasks.contains(op) && isWeight(value)) {
+    bool gatheredOnce = isa<CastOp>(op) && llvm::all_of(op->getUsers(), [&](Operation *user) {
+                          return isa<AllGatherOp, StartOp>(user) && user->getBlock() == op->getBlock();
+                        });
+    return gatheredOnce ? MemoryKind::Communication : MemoryKind::Parameter;
+  }
   if (isa<StateOp>(op))
     return MemoryKind::Optimizer;
   auto moveOf = [](StartOp start, unsigned i) { return start.getMoves()[i]; };

@@ -2,6 +2,7 @@
 // RUN: pc-opt %t.step --pc-mixed-precision | FileCheck %s
 // RUN: pc-opt %t.step --pc-mixed-precision=residual=bf16 | FileCheck %s --check-prefix=RESIDUAL
 // RUN: pc-opt %t.step --pc-mixed-precision=gradients=bf16 | FileCheck %s --check-prefix=GRADIENTS
+// RUN: pc-opt %t.step --pc-mixed-precision=tables=bf16 | FileCheck %s --check-prefix=TABLES
 // RUN: pc-opt %s --pc-differentiate -o %t.one
 // RUN: pc-opt %t.one --pc-mixed-precision=gradients=bf16 | tee %t.stored | FileCheck %s --check-prefix=STORED
 // RUN: pc-equal %t.one %t.stored --exact | FileCheck %s --check-prefix=EQUAL
@@ -10,7 +11,7 @@
 // RUN: not pc-opt %t.step --pc-mixed-precision=compute=fp8 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
 // In exact arithmetic it is the program it was; rounded, it is near it.
-// RUN: pc-opt %t.step --pc-mixed-precision="residual=bf16 gradients=bf16" -o %t
+// RUN: pc-opt %t.step --pc-mixed-precision="residual=bf16 gradients=bf16 tables=bf16" -o %t
 // RUN: pc-equal %t.step %t --exact | FileCheck %s --check-prefix=EQUAL
 // RUN: pc-equal %t.step %t | FileCheck %s --check-prefix=EQUAL
 
@@ -41,6 +42,9 @@
 // CHECK: pc.yield
 // CHECK-NOT: bf16
 // CHECK: pc.adamw
+
+// TABLES: %[[TABLE:.*]] = pc.cast {{.*}} : (tensor<10x8xf32>) -> tensor<10x8xbf16>
+// TABLES: pc.embedding %[[TABLE]], {{.*}} -> tensor<2x4x8xf32>
 
 // RESIDUAL: pc.embedding {{.*}} -> tensor<2x4x8xbf16>
 // RESIDUAL: pc.rms_norm_grad {{.*}} -> (tensor<2x4x8xbf16>, tensor<8xf32>)

@@ -29,6 +29,12 @@ class Compiler:
         report = json.load(open(f"{self.folder}/r.json"))
         return report["parameters"], report["per_rank"][0]
 
+    def planned(self, mesh, *tactics, microbatches):
+        """The report of a plan file."""
+        with open(f"{self.folder}/m.plan", "w") as file:
+            file.write(f"pc.plan {mesh} {json.dumps(tactics)} microbatches {microbatches}\n")
+        return self.report("", f"--plan={self.folder}/m.plan")
+
 
 def gigabytes(n):
     return f"{n / 1e9:.2f}"
@@ -38,22 +44,23 @@ def zero(compiler):
     """Stages on 64 ranks; bytes a parameter: 2 weights, 2 gradients, K = 12 master, exp_avg and exp_avg_sq, in f32."""
     width, vocabulary, sequence, n = 4096, 50304, 1024, 64
     compiler.load(width, 36, 32, vocabulary, 128, sequence)
-    tables = (vocabulary + sequence) * width
+    in_tables = (vocabulary + sequence) * width
     for stage in range(4):
-        for microbatches, gradients in ((1, "bf16"), (1, "f32"), (2, "f32")):
-            p, rank = compiler.report(f"dp={n}", f"--zero={stage}", "--precision=bf16", f"--gradient-precision={gradients}",
-                                      f"--microbatches={microbatches}")
+        for microbatches, tables, gradients in ((1, "bf16", "bf16"), (1, "f32", "f32"), (2, "f32", "f32")):
+            p, rank = compiler.planned(
+                f"<dp = {n}>", f"pc-mixed-precision{{compute=bf16 tables={tables} gradients={gradients}}}",
+                f"pc-zero{{axis=dp stage={stage}}}" if stage else "pc-data-parallel{axis=dp}", microbatches=microbatches)
             part = lambda split: p / n if split else p
             formula = 2 * part(stage == 3) + 2 * part(stage >= 2) + 12 * part(stage >= 1)
-            here = (2 * part(stage == 3) + (4 * tables * (1 - 1 / n) if stage in (1, 2) else 0) +
+            here = (2 * part(stage == 3) + (4 * in_tables * (1 - 1 / n) if tables == "f32" and stage in (1, 2) else 0) +
                     (2 if gradients == "bf16" else 4) * part(stage >= 2 or stage == 1 and microbatches == 1) + 12 * part(stage >= 1))
             most, peak = rank["memory_at_most"], rank["memory"]
             states = [most[kind] for kind in ("parameters", "optimizer", "gradients")]
-            near.append(abs(sum(states) / here - 1) < 0.03)
+            near.append(abs(sum(states) / here - 1) < (0.001 if microbatches == 1 else 0.03))
             if not near[-1]:
                 print(f"FAIL  stage {stage}, {microbatches} microbatches, {gradients}: {gigabytes(sum(states))} GB, not {gigabytes(here)}")
             row = [formula, here, sum(states), *states, peak["communication"], peak["workspace"], peak["activations"], rank["arena_bytes"]["device"]]
-            yield f"| {stage} | {microbatches} | {gradients} | {' | '.join(map(gigabytes, row))} |"
+            yield f"| {stage} | {microbatches} | {tables} | {gradients} | {' | '.join(map(gigabytes, row))} |"
 
 
 def activations(compiler):
@@ -84,20 +91,20 @@ weight and Adam's two moments, divided by the ranks where a stage splits them: 1
 does otherwise (below). *States* are the three columns behind it, each at the moment when there is most of it (`memory_at_most` of the report);
 the columns behind them say what else lies in the arena at the moment of the largest demand.
 
-| stage | microbatches | gradients in | formula | here | states | parameters | optimizer | gradients | communication | workspace | activations | arena |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|
+| stage | microbatches | tables | gradients | formula | here | states | parameters | optimizer | gradients | communication | workspace | activations | arena |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(zero(compiler))}
 
-States are within 3 % of *here* (the driver checks it). What *here* has in place of the formula's terms:
+With one microbatch states are within 0.1 % of *here*, with several within 3 % (the driver checks it). What *here* has in place of the formula's terms:
 * *Gradients in f32* are 4 bytes a parameter. They are in bf16, as in the formula, with `--gradient-precision=bf16`; sums over microbatches are f32 in any
   case.
+* *The tables of words and positions* are read in f32 (as under PyTorch's autocast), and in stages 1 and 2 every rank keeps them whole: 0.83 GB. With
+  `pc-mixed-precision{{tables=bf16}}` they are weights like the others.
 * *Stage 1 with one microbatch* splits the gradients: each is scattered in the backward pass as soon as it is there, as in stage 2. With several, the
   sums are whole.
-* *The tables of words and positions* are read in f32 (as under PyTorch's autocast), and in stages 1 and 2 every rank keeps them whole: 0.83 GB.
 
-And what states have beyond *here*: of a sum over microbatches, the one gradient that is being added (at most 1.1 GB, the table's); the rounded shards of
-weights until they have been gathered (0.2 GB). In stage 3, communication has the gathered weights of two units (the one at work and the next)
-and the gradients that are on their way.
+States have beyond *here*, of a sum over microbatches, the one gradient that is being added: at most 1.1 GB, the table's. In stage 3, communication
+has the gathered weights of two units (the one at work and the next) and the gradients that are on their way.
 
 ## Activations
 

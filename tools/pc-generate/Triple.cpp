@@ -256,6 +256,7 @@ Triple::Triple(uint64_t seed) {
   bf16 = dice.chance(25);
   if (bf16)
     tactics.push_back("pc-mixed-precision{compute=bf16" + std::string(dice.chance(25) ? " residual=bf16" : "") +
+                      (seed % 3 == 0 ? " tables=bf16" : "") +
                       (optimizer != "none" && dice.chance(25) ? " gradients=bf16}" : "}"));
   if (optimizer != "none" && dice.chance(25))
     tactics.push_back(std::string("pc-recompute{mode=") + dice.oneOf<const char *>({"full", "selective"}) + "}");

@@ -39,7 +39,7 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
 
     * bf16: both operands of matrix products and of attention, and their results; results of norms; activations and their
       gradients; logits and their gradient. A parameter is cast once a step, before the accumulation.
-    * f32: parameters, optimizer state, statistics of norms, attention and loss, the loss, biases and weights of norms, and
+    * f32: parameters, optimizer state, what is looked up in tables (bf16 with `tables=bf16`), statistics of norms, attention and loss, the loss, biases and weights of norms, and
       everything that is summed over microbatches: a product that is a weight's gradient yields f32 directly.
     * A sum has the wider type of its addends (a broadcast bias does not count). So the residual stream, which begins at an
       embedding, is f32, or bf16 with `residual=bf16`; so is its gradient.
@@ -50,6 +50,7 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
   let options = [
     Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16 or f32">,
     Option<"residual", "residual", "std::string", "\"f32\"", "The residual stream: f32 or bf16">,
+    Option<"tables", "tables", "std::string", "\"f32\"", "The tables of embeddings, as they are read: f32 or bf16">,
     Option<"gradients", "gradients", "std::string", "\"f32\"", "What is sent of gradients, and with one microbatch stored: f32 or bf16">,
   ];
 }
