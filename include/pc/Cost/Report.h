@@ -14,8 +14,8 @@ namespace pc {
 /// * memory: that arena by what lies in it at the moment of the largest demand, so that the six figures add up to it.
 ///   parameters: the leaves, and what the whole step reads in their place (rounded, gathered). optimizer: the states.
 ///   gradients: what accumulations yield (scalars aside), and what moves make of it. communication: full buffers that
-///   exist for a move only (results of other all_gather and of all_to_all, operands of reduce_scatter, rounded shards of
-///   what is gathered once a step). activations: other values of the forward and backward pass. workspace: the rest
+///   exist for a move only (results of other all_gather and of all_to_all, operands of reduce_scatter, rounded shards
+///   of what is gathered once a step). activations: other values of the forward and backward pass. workspace: the rest
 ///   (inputs, tables, other values of the optimizer, gaps).
 /// * memory_at_most: the most of each of these at any moment of the step; what the step holds in the end (parameters,
 ///   optimizer, gradients) is what published formulas count.
