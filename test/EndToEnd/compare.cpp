@@ -74,9 +74,8 @@ double distanceOverRounding(const FileTensor &want, const FileTensor &rounded, c
   return distance == 0 ? 0 : std::isfinite(distance) ? distance / rounding : INFINITY;
 }
 
-/// So many times as far from exact values may a tensor be as another one that was rounded as much, at other places: an
-/// attention that is nearly one-hot multiplies what partial sums of its queries and keys are rounded by.
-constexpr double allowedRounding = 10;
+/// So many times as far from exact values may a tensor be as another one that was rounded as much, at other places.
+constexpr double allowedRounding = 4;
 
 /// Every tensor of `want` that begins with the prefix against the tensor of the same name without it, both ways.
 /// `only`, where not empty, is the one tensor that counts. `roundedPath`, where not empty, is what another run has
