@@ -63,12 +63,13 @@ struct alignas(128) FlowHeader {
 
 /// What the others need to know of one rank.
 struct alignas(128) RankBlock {
-  std::atomic<int32_t> pid;      ///< 0 until it has joined.
-  std::atomic<int32_t> left;     ///< 1 once it ended in an orderly way.
-  std::atomic<int64_t> arena;    ///< Bytes of its arena.
-  std::atomic<int64_t> scratch;  ///< Bytes of its scratch memory.
-  std::atomic<int64_t> flows;    ///< Bytes of its flows.
-  std::atomic<int32_t> waitsFor; ///< 1 + the rank that it has been waiting for for a while, 0: none.
+  std::atomic<int32_t> pid;            ///< 0 until it has joined.
+  std::atomic<int32_t> left;           ///< 1 once it ended in an orderly way.
+  std::atomic<int32_t> savesOnSignals; ///< 1: SIGTERM, SIGINT and SIGUSR1 make it save and end with 128 + n.
+  std::atomic<int64_t> arena;          ///< Bytes of its arena.
+  std::atomic<int64_t> scratch;        ///< Bytes of its scratch memory.
+  std::atomic<int64_t> flows;          ///< Bytes of its flows.
+  std::atomic<int32_t> waitsFor;       ///< 1 + the rank that it has been waiting for for a while, 0: none.
   std::atomic<int32_t> waitGroup;
   std::atomic<int64_t> waitFlow; ///< Offset of the flow's header that it waits at, 0: in a group.
   std::atomic<uint64_t>
@@ -83,7 +84,7 @@ struct FailureRecord {
   std::atomic<int32_t> state; ///< 0 none, 1 being written, 2 there.
   int32_t rank;               ///< Who failed; -1: the launcher ends the run.
   int32_t status;             ///< pcrt_status.
-  char message[500];
+  char message[1500];
 
   /// Writes it unless it has been written; true if this call did it.
   bool record(int who, pcrt_status status, const std::string &text);
@@ -105,7 +106,7 @@ struct ControlBlock {
   bool failed() const { return failure.isThere(); }
 };
 
-constexpr uint64_t kControlMagic = 0x70637274'00000004; // "pcrt", version of the layout
+constexpr uint64_t kControlMagic = 0x70637274'00000005; // "pcrt", version of the layout
 constexpr int64_t kRankBlocksOffset = 4096;
 constexpr int kMaxRanks = 1024;
 

@@ -7,68 +7,57 @@
 #include "device/Gemm.h"
 
 #include <cstdio>
-#include <fcntl.h>
 #include <filesystem>
-#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace pcrt;
 namespace fs = std::filesystem;
 
+constexpr const char *modelFile = "model.safetensors";
+constexpr const char *stateFile = "training_state.safetensors";
+constexpr const char *configFile = "config.json";
+
 static std::string stateName(const Program &program, const State &state) {
   return state.name + "." + program.parameters[state.parameter].source;
 }
 
-/// "a/b/" and "a/b" name the same directory, and so does a link to it: what it leads to is replaced, not the link.
-static std::string plainPath(std::string path) {
-  while (path.size() > 1 && path.back() == '/')
-    path.pop_back();
-  std::error_code error;
-  fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : fs::path();
-  return target.empty() ? path : target.string();
-}
-
-/// Removes a directory that a save has made or taken the place of. Files in it that are none of a checkpoint's are
-/// somebody's own: they move to `home`; what cannot move stays, and is told.
-static void removeOurs(const std::string &directory, const std::string &home) {
-  std::error_code error;
-  std::string kept;
-  for (const fs::directory_entry &entry : fs::directory_iterator(directory, error)) {
-    std::string name = entry.path().filename().string();
-    if (name == "config.json" || name == "model.safetensors" || name == "training_state.safetensors")
-      continue;
-    fs::path there = fs::path(home) / name;
-    if (fs::exists(there, error) || rename(entry.path().c_str(), there.c_str()) != 0)
-      kept = name;
+/// Adds up what the ranks have of the sums of tensors, all of which have the same names.
+static void addUp(TensorSums &sums, Comm &comm) {
+  std::vector<TensorSum> mine, all(sums.size() * comm.size());
+  for (auto &[name, sum] : sums)
+    mine.push_back(sum);
+  requireOk(comm, comm.allGatherBytes(mine.data(), int64_t(mine.size() * sizeof mine[0]), all.data()));
+  size_t tensor = 0;
+  for (auto &[name, sum] : sums) {
+    sum = {};
+    for (int rank = 0; rank < comm.size(); ++rank)
+      sum += all[rank * mine.size() + tensor];
+    ++tensor;
   }
-  if (!kept.empty())
-    fail(PCRT_RESOURCE, directory + " is in the way: '" + kept + "' in it is not from a checkpoint");
-  fs::remove_all(directory, error);
 }
 
-void pcrt::checkSaveDirectory(const std::string &directory, Comm &comm) {
+/// Rank 0's text, of at most 99 characters, on all ranks.
+static std::string textOfFirst(Comm &comm, const std::string &text) {
+  struct Text {
+    char bytes[100];
+  };
+  Text mine{};
+  snprintf(mine.bytes, sizeof mine.bytes, "%s", text.c_str());
+  std::vector<Text> all(comm.size());
+  requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
+  return all[0].bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// Saving
+//===----------------------------------------------------------------------===//
+
+CheckpointWriter::CheckpointWriter(const std::string &to, Comm &comm) : comm(comm), path(plainPath(to)) {
   onAllRanks(comm, [&] {
-    if (comm.rank() != 0)
-      return;
-    std::string path = plainPath(directory);
-    std::error_code error;
-    auto refuse = [&](const std::string &why) { fail(PCRT_RESOURCE, "cannot save to " + path + ": " + why); };
-    if (fs::exists(path, error)) {
-      if (!fs::is_directory(path, error))
-        refuse("it is not a directory");
-      // A save puts a new directory in the place of this one. Found out now, not after the last step.
-      fs::path own = fs::canonical(path, error), here = fs::current_path(error);
-      if (std::mismatch(own.begin(), own.end(), here.begin(), here.end()).first == own.end())
-        refuse("the program runs in it; name a directory in it, as in " + path + "/checkpoint");
-      struct stat it, parent;
-      if (stat(own.c_str(), &it) == 0 && stat(own.parent_path().c_str(), &parent) == 0 && it.st_dev != parent.st_dev)
-        refuse("it is a mount point; name a directory in it, as in " + path + "/checkpoint");
-    }
-    fs::create_directories(path + ".tmp", error);
-    if (error)
-      refuse(error.message());
-    removeOurs(path + ".tmp", path);
+    if (comm.rank() == 0)
+      directory.emplace(to);
   });
+  temporary = SaveDirectory::temporaryOf(path, textOfFirst(comm, directory ? directory->tag() : ""));
 }
 
 /// Writes a small file and brings it to the disk.
@@ -83,140 +72,213 @@ static void writeFile(const std::string &path, const std::string &text) {
     fail(PCRT_RESOURCE, message);
 }
 
-static void syncDirectory(const std::string &path) {
-  int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) {
-    fsync(fd);
-    close(fd);
+namespace {
+
+/// One file of a checkpoint, which all ranks write together.
+class TensorFile {
+public:
+  TensorFile(const std::string &path, const Program &program, const Arena &arena, Comm &comm)
+      : writer(path), program(program), arena(arena), comm(comm) {}
+
+  SafetensorsWriter writer;
+
+  void add(const std::string &name, const Dims &shape) {
+    writer.add(name, shape);
+    sums[name] = {};
   }
-}
 
-/// Puts the complete directory `from` in the place of `to`.
-static void takePlace(const std::string &from, const std::string &to) {
-  syncDirectory(from);
-  std::error_code error;
-  if (!fs::exists(to, error)) {
-    if (rename(from.c_str(), to.c_str()) != 0)
-      fail(PCRT_RESOURCE, withErrno("cannot rename " + from + " to " + to));
-  } else if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-    removeOurs(from, to); // the old checkpoint, now under the other name
-  } else {
-    // File systems that cannot exchange: the old checkpoint keeps another name for a moment.
-    std::string old = to + ".old";
-    fs::remove_all(old, error);
-    if (rename(to.c_str(), old.c_str()) != 0 || rename(from.c_str(), to.c_str()) != 0)
-      fail(PCRT_RESOURCE, withErrno("cannot rename " + from + " to " + to));
-    removeOurs(old, to);
+  /// Makes the file. All tensors have been added.
+  void create() {
+    onAllRanks(comm, [&] {
+      if (comm.rank() == 0)
+        writer.create();
+    });
+    onAllRanks(comm, [&] {
+      if (comm.rank() != 0)
+        writer.open();
+    });
   }
-  std::string parent = fs::path(to).parent_path().string();
-  syncDirectory(parent.empty() ? "." : parent);
-}
 
-/// All ranks write their blocks of the tensors to `writer`'s file.
-template <typename AddAll, typename WriteAll>
-static void writeTogether(SafetensorsWriter &writer, Comm &comm, AddAll addAll, WriteAll writeAll) {
-  addAll();
-  onAllRanks(comm, [&] {
-    if (comm.rank() == 0)
-      writer.create();
-  });
-  onAllRanks(comm, [&] {
-    if (comm.rank() != 0)
-      writer.open();
-    writeAll();
-    writer.sync();
-    writer.close();
-  });
-}
-
-void pcrt::saveCheckpoint(const std::string &directory, const Program &program, int64_t step, const Arena &arena,
-                          Comm &comm) {
-  std::string path = plainPath(directory), temporary = path + ".tmp";
-  auto writeBlock = [&](SafetensorsWriter &writer, const std::string &name, const Tensor &tensor,
-                        const Parameter &parameter) {
+  /// Writes this rank's block of a tensor, if it is the one that writes it.
+  void writeBlock(const std::string &name, const Tensor &tensor, const Parameter &parameter) {
     if (!program.writes(tensor, parameter, comm.rank()))
       return;
     Block block = blockOf(program.mesh, tensor.shape, tensor.layout, comm.rank());
     HostBlock host(arena, tensor.offset, block.elements() * dtypeBytes(tensor.dtype), HostBlock::Read);
-    if (writer.write(writer.placeOf(name), parameter.valid, block, parameter.box, tensor.dtype, host.data()) != PCRT_OK)
-      fail(PCRT_RESOURCE, withErrno("cannot save to " + path));
-  };
+    if (writer.write(writer.placeOf(name), parameter.valid, block, parameter.box, tensor.dtype, host.data(),
+                     &sums[name]) != PCRT_OK)
+      fail(PCRT_RESOURCE, withErrno("cannot write " + writer.file()));
+  }
+
+  /// Brings the file to the disk and says what is in it.
+  void finish(const std::string &name, Trajectory &trajectory) {
+    onAllRanks(comm, [&] {
+      writer.sync();
+      writer.close();
+    });
+    trajectory.files[name] = writer.bytes();
+    addUp(sums, comm);
+    for (auto &[tensor, sum] : sums)
+      trajectory.tensors[name][tensor] = {writer.shapeOf(tensor), sum.text()};
+  }
+
+private:
+  const Program &program;
+  const Arena &arena;
+  Comm &comm;
+  TensorSums sums;
+};
+
+} // namespace
+
+void CheckpointWriter::writeFiles(const Program &program, Trajectory &trajectory, const Arena &arena) {
+  TensorFile model(temporary + "/" + modelFile, program, arena, comm);
+  TensorFile training(temporary + "/" + stateFile, program, arena, comm);
+  model.writer.addMetadata("format", "pt");
+  training.writer.addMetadata("step", std::to_string(trajectory.step));
+  training.writer.addMetadata("optimizer", program.optimizer);
+  for (const Program *stage : program.stages) {
+    for (const Parameter &parameter : stage->parameters)
+      model.add(parameter.source, parameter.box.shape);
+    for (const State &state : stage->states)
+      training.add(stateName(*stage, state), stage->parameters[state.parameter].box.shape);
+  }
+  model.create();
+  training.create();
+  onAllRanks(comm, [&] {
+    for (const Parameter &parameter : program.parameters)
+      model.writeBlock(parameter.source, parameter, parameter);
+    for (const State &state : program.states)
+      training.writeBlock(stateName(program, state), state, program.parameters[state.parameter]);
+  });
+  model.finish(modelFile, trajectory);
+  training.finish(stateFile, trajectory);
+}
+
+void CheckpointWriter::write(const Program &program, Trajectory trajectory, const Arena &arena) {
+  bool older = directory && directory->hasOlder();
   try {
     onAllRanks(comm, [&] {
-      if (comm.rank() != 0)
-        return;
-      std::error_code error;
-      fs::remove_all(temporary, error);
-      if (!fs::create_directories(temporary, error) || error)
-        fail(PCRT_RESOURCE, "cannot save to " + path + ": " + error.message());
+      if (directory)
+        directory->begin();
     });
-    SafetensorsWriter model(temporary + "/model.safetensors");
-    model.addMetadata("format", "pt");
-    writeTogether(
-        model, comm,
-        [&] {
-          for (const Program *stage : program.stages)
-            for (const Parameter &parameter : stage->parameters)
-              model.add(parameter.source, parameter.box.shape);
-        },
-        [&] {
-          for (const Parameter &parameter : program.parameters)
-            writeBlock(model, parameter.source, parameter, parameter);
-        });
-    SafetensorsWriter training(temporary + "/training_state.safetensors");
-    training.addMetadata("step", std::to_string(step));
-    training.addMetadata("optimizer", program.optimizer);
-    writeTogether(
-        training, comm,
-        [&] {
-          for (const Program *stage : program.stages)
-            for (const State &state : stage->states)
-              training.add(stateName(*stage, state), stage->parameters[state.parameter].box.shape);
-        },
-        [&] {
-          for (const State &state : program.states)
-            writeBlock(training, stateName(program, state), state, program.parameters[state.parameter]);
-        });
+    writeFiles(program, trajectory, arena);
     onAllRanks(comm, [&] {
-      if (comm.rank() != 0)
+      if (!directory)
         return;
-      writeFile(temporary + "/config.json", program.config.dump(2) + "\n");
-      takePlace(temporary, path);
+      std::string config = program.config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      writeFile(temporary + "/" + configFile, config);
+      trajectory.files[configFile] = int64_t(config.size());
+      writeFile(temporary + "/" + trajectoryName, trajectory.text());
+      directory->commit();
     });
   } catch (const Failure &failure) {
-    std::error_code ignored;
-    if (comm.rank() == 0)
-      fs::remove_all(temporary, ignored);
-    if (failure.status == PCRT_RESOURCE)
-      fail(PCRT_RESOURCE,
-           "saving the checkpoint failed: " + failure.message + "; an older one in " + path + " is as it was");
-    throw;
+    if (directory && !directory->committed())
+      directory->discard();
+    if (failure.status != PCRT_RESOURCE)
+      throw;
+    // Rank 0 knows what is there now; whichever rank speaks first says it.
+    const char *left = !directory               ? ""
+                       : directory->committed() ? "the new one has taken its place, but may not be on the disk yet"
+                       : older                  ? "the older one is as it was"
+                                                : "nothing was saved";
+    fail(PCRT_RESOURCE,
+         "saving the checkpoint failed: " + failure.message + "; " + path + ": " + textOfFirst(comm, left));
   }
 }
 
-int64_t pcrt::loadCheckpoint(const std::string &directory, const Program &program, int rank, const Arena &arena,
-                             Pool &pool) {
-  std::string path = plainPath(directory);
-  readParameters(program, Safetensors::open(path + "/model.safetensors"), rank, arena, pool);
-  std::string statePath = path + "/training_state.safetensors";
-  Safetensors training = Safetensors::open(statePath);
-  auto text = [&](const char *key) {
-    auto found = training.metadata().find(key);
-    return found == training.metadata().end() ? std::string() : found->second;
-  };
-  std::string steps = text("step");
-  char *end = nullptr;
-  int64_t step = strtoll(steps.c_str(), &end, 10);
-  if (steps.empty() || *end || step < 0)
-    fail(PCRT_BAD_DATA, statePath + ": no number of steps in its metadata");
-  if (program.training && text("optimizer") != program.optimizer)
-    fail(PCRT_BAD_DATA, statePath + ": it was saved by optimizer '" + text("optimizer") + "', this program runs '" +
-                            program.optimizer + "'");
+//===----------------------------------------------------------------------===//
+// Loading
+//===----------------------------------------------------------------------===//
+
+/// Throws unless the file has as many bytes as when it was saved.
+static void checkSize(const std::string &directory, const std::string &name, const Trajectory &trajectory) {
+  std::string path = directory + "/" + name;
+  std::error_code error;
+  int64_t bytes = int64_t(fs::file_size(path, error));
+  auto saved = trajectory.files.find(name);
+  if (error)
+    fail(PCRT_BAD_DATA, "cannot read " + path + ": " + error.message());
+  if (saved == trajectory.files.end() || saved->second != bytes)
+    fail(PCRT_BAD_DATA, path + " is not the file that " + trajectoryName + " beside it tells of: it has " +
+                            std::to_string(bytes) + " bytes" +
+                            (saved == trajectory.files.end() ? "" : ", not " + std::to_string(saved->second)));
+}
+
+/// Compares what the ranks have read of the tensors of a file with what was saved. All ranks throw the same.
+static void checkSums(const std::string &directory, const std::string &file, const Trajectory &trajectory,
+                      TensorSums sums, Comm &comm) {
+  addUp(sums, comm);
+  auto records = trajectory.tensors.find(file);
+  for (auto &[name, sum] : sums) {
+    const TensorRecord *record = nullptr;
+    if (records != trajectory.tensors.end())
+      if (auto found = records->second.find(name); found != records->second.end())
+        record = &found->second;
+    if (!record || record->sum != sum.text())
+      fail(PCRT_BAD_DATA, directory + "/" + file + ": tensor '" + name + "' is not what was saved: " +
+                              (record ? "its sum is " + sum.text() + ", it was " + record->sum
+                                      : std::string(trajectoryName) + " does not know it"));
+  }
+}
+
+/// The tensors of the model, in all stages.
+static TensorSums modelSums(const Program &program) {
+  TensorSums sums;
+  for (const Program *stage : program.stages)
+    for (const Parameter &parameter : stage->parameters)
+      sums[parameter.source] = {};
+  return sums;
+}
+
+/// Reads the optimizer's states, adding to `sums`.
+static void readStates(const std::string &path, const Program &program, int rank, const Arena &arena,
+                       TensorSums &sums) {
+  Safetensors training = Safetensors::open(path);
   for (const State &state : program.states) {
     const Parameter &parameter = program.parameters[state.parameter];
     std::string name = stateName(program, state);
-    const StoredTensor &stored = checkStored(training.find(name), name, parameter.box, statePath);
-    readBlock(state, parameter.valid, parameter.box, stored, program.mesh, rank, arena);
+    const StoredTensor &stored = checkStored(training.find(name), name, parameter.box, path);
+    readBlock(state, parameter, stored, program, rank, arena, &sums[name]);
   }
-  return step;
+}
+
+void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
+                          const Arena &arena, Pool &pool, Comm &comm) {
+  TensorSums model = modelSums(program), states;
+  for (const Program *stage : program.stages)
+    for (const State &state : stage->states)
+      states[stateName(*stage, state)] = {};
+  onAllRanks(comm, [&] {
+    checkConfig(program, directory);
+    if (program.training && trajectory.optimizer != program.optimizer)
+      fail(PCRT_BAD_DATA, directory + " was saved by optimizer '" + trajectory.optimizer + "', this program runs '" +
+                              program.optimizer + "'");
+    checkSize(directory, modelFile, trajectory);
+    readParameters(program, Safetensors::open(directory + "/" + modelFile), comm.rank(), arena, pool, &model);
+    if (program.states.empty())
+      return;
+    checkSize(directory, stateFile, trajectory);
+    readStates(directory + "/" + stateFile, program, comm.rank(), arena, states);
+  });
+  checkSums(directory, modelFile, trajectory, model, comm);
+  checkSums(directory, stateFile, trajectory, states, comm);
+}
+
+void pcrt::loadWeights(const std::string &path, const Program &program, const Arena &arena, Pool &pool, Comm &comm) {
+  TensorSums sums = modelSums(program);
+  std::error_code ignored;
+  bool isDirectory = fs::is_directory(path, ignored);
+  std::string directory = isDirectory ? path : fs::path(path).parent_path().string();
+  directory = directory.empty() ? "." : directory;
+  std::optional<Trajectory> trajectory;
+  onAllRanks(comm, [&] {
+    checkConfig(program, directory);
+    if ((isDirectory || fs::path(path).filename() == modelFile) &&
+        fs::exists(directory + "/" + trajectoryName, ignored))
+      trajectory = Trajectory::read(directory);
+    readParameters(program, Safetensors::open(path), comm.rank(), arena, pool, &sums);
+  });
+  if (trajectory)
+    checkSums(directory, modelFile, *trajectory, sums, comm);
 }

@@ -1,9 +1,8 @@
 //===- Checkpoint.h - saving and loading the state of training ------------===//
 //
 // A checkpoint is a directory that Hugging Face loads (config.json and
-// model.safetensors), and training_state.safetensors beside it. It is written
-// under another name and then takes the old one's place in one step, so that
-// a full disk or a kill leaves the old one as it was.
+// model.safetensors), with training_state.safetensors and trajectory.json
+// beside it. SaveDirectory says how it takes the place of an older one.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CORE_CHECKPOINT_H
@@ -11,19 +10,38 @@
 
 #include "comm/Comm.h"
 #include "core/Device.h"
-#include "core/Program.h"
+#include "core/SaveDirectory.h"
+#include "core/Trajectory.h"
 #include "device/Pool.h"
 
 namespace pcrt {
 
-/// Checks, before the run, that DIR can be written: throws PCRT_RESOURCE. All ranks call it.
-void checkSaveDirectory(const std::string &directory, Comm &comm);
+class CheckpointWriter {
+public:
+  /// Takes DIR for this run, before its first step. All ranks make one. Throws PCRT_RESOURCE (SaveDirectory).
+  CheckpointWriter(const std::string &directory, Comm &comm);
 
-/// Writes parameters and optimizer states after `step` steps. All ranks call it. Throws PCRT_RESOURCE.
-void saveCheckpoint(const std::string &directory, const Program &program, int64_t step, const Arena &arena, Comm &comm);
+  /// Writes parameters, optimizer states and `trajectory`, whose files and tensors are filled in. All ranks call it.
+  /// Throws PCRT_RESOURCE.
+  void write(const Program &program, Trajectory trajectory, const Arena &arena);
 
-/// Reads what saveCheckpoint wrote, on any mesh. Returns the number of steps done. Throws PCRT_BAD_DATA.
-int64_t loadCheckpoint(const std::string &directory, const Program &program, int rank, const Arena &arena, Pool &pool);
+private:
+  void writeFiles(const Program &program, Trajectory &trajectory, const Arena &arena);
+
+  Comm &comm;
+  std::optional<SaveDirectory> directory; ///< Rank 0.
+  std::string path, temporary;
+};
+
+/// Reads what a CheckpointWriter wrote to DIR, of which `trajectory` is the trajectory.json, on any mesh. All ranks
+/// call it. Throws PCRT_BAD_DATA, naming the tensor if one is damaged, or the key of config.json if it is another
+/// model.
+void loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
+                    const Arena &arena, Pool &pool, Comm &comm);
+
+/// Reads the parameters alone from a file or directory of safetensors; beside a trajectory.json their sums, and beside
+/// a config.json the model, are checked, too. All ranks call it. Throws PCRT_BAD_DATA.
+void loadWeights(const std::string &path, const Program &program, const Arena &arena, Pool &pool, Comm &comm);
 
 } // namespace pcrt
 

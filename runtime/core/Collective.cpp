@@ -14,7 +14,7 @@ void pcrt::requireOk(const Comm &comm, pcrt_status status) {
 void pcrt::agree(Comm &comm, const Failure *mine) {
   struct Verdict {
     int32_t status;
-    char message[476];
+    char message[1020];
   };
   Verdict verdict{};
   if (mine) {

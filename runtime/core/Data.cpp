@@ -45,10 +45,10 @@ BatchLoader::BatchLoader(const Program &program, const TokenFile &file, int rank
                                                     : Block{{0, 0, 0}, {0, 0, 0}});
 }
 
-void BatchLoader::fill(int64_t step, char *const *inputs) const {
+void BatchLoader::fill(int64_t sample, char *const *inputs) const {
   int64_t rows = program.batch, length = program.sequence;
-  // Modulo first: step * B * T may be beyond int64 in an absurdly long run.
-  int64_t start = int64_t(__int128(step) * rows * length % file.count());
+  // Modulo first: sample * T may be beyond int64 in an absurdly long run.
+  int64_t start = int64_t(__int128(sample) * length % file.count());
   for (int64_t i = 0; i <= rows * length; ++i) {
     int32_t token = file.at(start + i);
     if (token >= program.vocabulary)

@@ -1,7 +1,7 @@
 //===- Data.h - tokens to train on ----------------------------------------===//
 //
 // A token file is llm.c's .bin format, raw little-endian uint16, or any file's
-// bytes (text:FILE). The batch of step s reads tokens [s*B*T, (s+1)*B*T),
+// bytes (text:FILE). Sample g, a row of a batch, reads tokens [g*T, (g+1)*T),
 // targets one further; positions count modulo the tokens of the file.
 //
 //===----------------------------------------------------------------------===//
@@ -38,10 +38,10 @@ class BatchLoader {
 public:
   BatchLoader(const Program &program, const TokenFile &file, int rank);
 
-  /// Checks the batch of step `step` (all of it, so that every rank finds the same error) and writes this rank's part
-  /// to `inputs`, one address for each input of the program. Throws PCRT_BAD_DATA naming file, position, token and
-  /// vocabulary.
-  void fill(int64_t step, char *const *inputs) const;
+  /// Checks the batch whose first row is sample `sample` (all of it, so that every rank finds the same error) and
+  /// writes this rank's part to `inputs`, one address for each input of the program. Throws PCRT_BAD_DATA naming file,
+  /// position, token and vocabulary.
+  void fill(int64_t sample, char *const *inputs) const;
 
 private:
   const Program &program;

@@ -92,37 +92,43 @@ const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::str
   return *stored;
 }
 
-void pcrt::readBlock(const Tensor &tensor, const Dims &valid, const Box &box, const StoredTensor &stored,
-                     const Mesh &mesh, int rank, const Arena &arena) {
-  if (!tensor.isOn(mesh, rank))
+void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const StoredTensor &stored,
+                     const Program &program, int rank, const Arena &arena, TensorSum *sum) {
+  if (!tensor.isOn(program.mesh, rank))
     return;
-  Block block = blockOf(mesh, tensor.shape, tensor.layout, rank);
+  if (!program.writes(tensor, parameter, rank))
+    sum = nullptr;
+  Block block = blockOf(program.mesh, tensor.shape, tensor.layout, rank);
   HostBlock host(arena, tensor.offset, block.elements() * dtypeBytes(tensor.dtype), HostBlock::Write);
   char *out = host.data();
   std::vector<float> piece;
-  forEachPiece(valid, block, box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
-    if (tensor.dtype == PCRT_F32)
-      return loadFloats(stored, tensorOffset, count, reinterpret_cast<float *>(out) + blockOffset);
-    piece.resize(count);
-    loadFloats(stored, tensorOffset, count, piece.data());
-    for (int64_t i = 0; i < count; ++i)
+  bool direct = tensor.dtype == PCRT_F32;
+  forEachPiece(parameter.valid, block, parameter.box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
+    if (!direct)
+      piece.resize(count);
+    float *values = direct ? reinterpret_cast<float *>(out) + blockOffset : piece.data();
+    loadFloats(stored, tensorOffset, count, values);
+    if (sum)
+      sum->add(tensorOffset, values, count);
+    for (int64_t i = 0; !direct && i < count; ++i)
       storeFloat(out, tensor.dtype, blockOffset + i, piece[i]);
   });
   host.store();
 }
 
-void pcrt::readParameters(const Program &program, const Safetensors &weights, int rank, const Arena &arena,
-                          Pool &pool) {
+void pcrt::readParameters(const Program &program, const Safetensors &weights, int rank, const Arena &arena, Pool &pool,
+                          TensorSums *sums) {
   std::string where = weights.tensors().empty() ? "the checkpoint" : weights.tensors().begin()->second.file;
   std::vector<const StoredTensor *> stored;
   for (const Parameter &parameter : program.parameters)
     stored.push_back(&checkStored(weights.findModelTensor(parameter.source), parameter.source, parameter.box, where));
+  std::vector<TensorSum> read(stored.size()); // several parameters can be boxes of one tensor
   pool.ranges(int64_t(stored.size()), [&](int, int64_t lo, int64_t hi) {
-    for (int64_t i = lo; i < hi; ++i) {
-      const Parameter &parameter = program.parameters[i];
-      readBlock(parameter, parameter.valid, parameter.box, *stored[i], program.mesh, rank, arena);
-    }
+    for (int64_t i = lo; i < hi; ++i)
+      readBlock(program.parameters[i], program.parameters[i], *stored[i], program, rank, arena, &read[i]);
   });
+  for (size_t i = 0; i < read.size(); ++i)
+    (*sums)[program.parameters[i].source] += read[i];
 }
 
 void pcrt::fillConstants(const Program &program, int rank, const Arena &arena) {

@@ -11,6 +11,7 @@
 #include "core/Device.h"
 #include "core/Program.h"
 #include "core/Safetensors.h"
+#include "core/TensorSum.h"
 #include "device/Pool.h"
 
 #include <array>
@@ -27,12 +28,14 @@ float normalAt(uint64_t seed, uint64_t key, uint64_t index);
 void drawParameters(const Program &program, uint64_t seed, int rank, const Arena &arena, Pool &pool);
 
 /// Reads this rank's blocks of all parameters. Throws PCRT_BAD_DATA naming a tensor that is missing, has another shape
-/// or a dtype that is not a float.
-void readParameters(const Program &program, const Safetensors &weights, int rank, const Arena &arena, Pool &pool);
+/// or a dtype that is not a float. Adds to `sums` what this rank would write of them.
+void readParameters(const Program &program, const Safetensors &weights, int rank, const Arena &arena, Pool &pool,
+                    TensorSums *sums);
 
-/// Reads a rank's block of one tensor, a box of `stored`, to its place in the arena.
-void readBlock(const Tensor &tensor, const Dims &valid, const Box &box, const StoredTensor &stored, const Mesh &mesh,
-               int rank, const Arena &arena);
+/// Reads a rank's block of a tensor that belongs to `parameter` to its place in the arena: a box of `stored`, as f32.
+/// Adds it to `sum` if this rank is the one that would write it.
+void readBlock(const Tensor &tensor, const Parameter &parameter, const StoredTensor &stored, const Program &program,
+               int rank, const Arena &arena, TensorSum *sum);
 
 /// The tensor that a parameter or state is read from; throws PCRT_BAD_DATA as readParameters does.
 const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Box &box,

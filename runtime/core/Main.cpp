@@ -3,6 +3,7 @@
 #include "comm/ShmControl.h"
 #include "core/Failure.h"
 #include "core/Run.h"
+#include "core/Stop.h"
 #include "device/cuda/KernelCheck.h"
 
 #include <atomic>
@@ -52,6 +53,17 @@ static void reportOnce(const Place &place, const Failure &failure) {
     report(place, failure);
 }
 
+/// A signal ends the run behind a step, with a save; the launcher is told that it is worth waiting for.
+static void expectSignals(const Place &place) {
+  noteSignals();
+  std::string ignored;
+  ControlBlock *control = place.sharedFile >= 0 ? mapControl(place.sharedFile, &ignored) : nullptr;
+  if (!control)
+    return;
+  control->rank(place.rank).savesOnSignals = 1;
+  unmapControl(control);
+}
+
 static pcrt_status run(int argc, char **argv, Place &place) {
   std::string error;
   if (!readPlace(&place, &error)) {
@@ -73,6 +85,8 @@ static pcrt_status run(int argc, char **argv, Place &place) {
   }
   if (options.checkKernels)
     return checkKernels(program);
+  if (!options.save.empty())
+    expectSignals(place);
   auto runRank = [&](Comm &comm) {
     Failure failure = attempt([&] { runProgram(programs.of(comm.rank()), options, comm); });
     if (failure.status != PCRT_OK) {
@@ -92,7 +106,7 @@ int main(int argc, char **argv) {
   pcrt_status status = PCRT_OK;
   Failure failure = attempt([&] { status = run(argc, argv, place); });
   if (failure.status == PCRT_OK)
-    return status;
+    return status == PCRT_OK && stoppedBy() ? 128 + stoppedBy() : status;
   reportOnce(place, failure);
   return failure.status;
 }

@@ -1,10 +1,12 @@
 //===- Metrics.cpp - what is told about every step ------------------------===//
 #include "core/Metrics.h"
 #include "core/Failure.h"
+#include "core/MappedFile.h"
 #include "core/Profile.h"
 
 #include <cstdio>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace pcrt;
@@ -13,8 +15,37 @@ Metrics::Metrics(const std::string &path, int64_t steps)
     : path(path), steps(steps), terminal(isatty(STDOUT_FILENO) == 1) {
   if (path.empty())
     return;
-  fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0)
+    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+}
+
+/// The bytes of the lines of steps before `firstStep` at the beginning of `text`. -1: one is no line of metrics.
+static int64_t bytesBefore(const std::string &text, int64_t firstStep) {
+  size_t at = 0;
+  for (size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+    long long step = -1;
+    if (sscanf(text.c_str() + at, "{\"step\": %lld,", &step) != 1)
+      return -1;
+    if (step >= firstStep)
+      break;
+  }
+  return int64_t(at);
+}
+
+void Metrics::begin(int64_t firstStep) {
+  struct stat info;
+  if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) // a pipe or a terminal has no lines of before
+    return;
+  int64_t keep = 0;
+  if (firstStep > 0) {
+    MappedFile before(path);
+    keep = bytesBefore(std::string(reinterpret_cast<const char *>(before.data()), before.size()), firstStep);
+    if (keep < 0)
+      fail(PCRT_USAGE, "--metrics " + path + ": the file holds other things than the metrics of the steps before " +
+                           std::to_string(firstStep) + ", behind which they would be written");
+  }
+  if (ftruncate(fd, keep) != 0 || lseek(fd, keep, SEEK_SET) != keep)
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
 }
 

@@ -24,12 +24,15 @@ struct StepFigures {
 
 class Metrics {
 public:
-  /// `path` empty: progress only. Throws PCRT_RESOURCE.
+  /// `path` empty: progress only. What is in the file stays until begin. Throws PCRT_RESOURCE.
   Metrics(const std::string &path, int64_t steps);
   ~Metrics();
   Metrics(const Metrics &) = delete;
   Metrics &operator=(const Metrics &) = delete;
 
+  /// Before the first step: lines of the steps before `firstStep` stay. Throws PCRT_RESOURCE, and PCRT_USAGE if the
+  /// file holds anything else than metrics and would lose it.
+  void begin(int64_t firstStep);
   /// Throws PCRT_RESOURCE if the line cannot be written.
   void add(const StepFigures &figures);
   /// Ends the progress line.

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <type_traits>
 
 using namespace pcrt;
 
@@ -16,13 +17,14 @@ const char *const pcrt::helpText =
 
 Data
   --data FILE           tokens: llm.c's .bin, or raw little-endian uint16; text:FILE takes the bytes of any file
-  --steps N             train until step N (default 100); the batch of step s starts at token s * batch * sequence
+  --steps N             train until step N (default 100); every batch goes on where the one before ended
   --eval                only evaluate: the loss of every batch (for programs compiled with --mode=eval)
 
 Optimizer (torch.optim's defaults)
   --lr X                learning rate (1e-3)
   --lr-warmup N         it rises linearly over the first N steps (0)
-  --lr-decay KIND       then falls to --min-lr at step --steps: none, linear or cosine (none)
+  --lr-decay KIND       then falls to --min-lr at step --lr-steps: none, linear or cosine (none)
+  --lr-steps N          (--steps, of the first run where a run goes on from a checkpoint)
   --min-lr X            (0)
   --weight-decay X      decoupled weight decay (1e-2 for AdamW, 0 for SGD)
   --beta1 X --beta2 X   AdamW's averages (0.9, 0.999)
@@ -32,11 +34,13 @@ Optimizer (torch.optim's defaults)
 Parameters
   --seed N              of the drawn initial values (0); every plan draws the same ones
   --init DIR|FILE       initial values from safetensors: a file, or a Hugging Face directory
-  --save DIR            after the last step: a directory that Hugging Face loads, and the state of training
-  --load DIR            go on from such a directory, on any mesh, bit by bit
+  --save DIR            after the last step: a directory that Hugging Face loads, and the state of training. Also where
+                        SIGTERM, SIGINT or SIGUSR1 ends the run, and where numbers are not finite: the state before that
+  --load DIR            go on from such a directory, on any mesh, with any batch, bit by bit
+  --change LIST         what may differ from the run that saved it, with commas between: lr,clip,data
 
 Output
-  --metrics FILE        one line of JSON a step
+  --metrics FILE        one line of JSON a step; with --load they are added behind those of the steps before
   --summary FILE        what was counted and measured, in the schema of pc-compile --report
   --dump-grads FILE     gradients of the first step, before clipping (safetensors)
   --dump-logits FILE    logits of the first step (safetensors)
@@ -67,105 +71,171 @@ static uint64_t parseCount(const std::string &flag, const std::string &text, uin
   return value;
 }
 
-Options pcrt::parseOptions(int argc, char **argv) {
-  Options options;
-  const struct {
-    const char *flag;
-    std::string *text;
-  } texts[] = {{"--data", &options.data},
-               {"--init", &options.init},
-               {"--load", &options.load},
-               {"--save", &options.save},
-               {"--metrics", &options.metrics},
-               {"--summary", &options.summary},
-               {"--dump-grads", &options.dumpGrads},
-               {"--dump-logits", &options.dumpLogits},
-               {"--trace", &options.trace}};
-  const struct {
-    const char *flag;
-    double *number;
-  } numbers[] = {{"--lr", &options.lr},   {"--beta1", &options.beta1},  {"--beta2", &options.beta2},
-                 {"--eps", &options.eps}, {"--min-lr", &options.minLr}, {"--clip", &options.clip}};
-  const struct {
-    const char *flag;
-    bool *on;
-  } switches[] = {{"--help", &options.help},
-                  {"-h", &options.help},
-                  {"--info", &options.info},
-                  {"--eval", &options.eval},
-                  {"--check-kernels", &options.checkKernels}};
+/// What the value of a flag is for.
+enum class Concerns {
+  Numbers, ///< What training computes.
+  Ranks,   ///< What all ranks do together; of a path, whether there is one.
+  Rank     ///< Nobody else.
+};
 
-  for (int i = 1; i < argc; ++i) {
-    std::string flag = argv[i], value;
-    bool known = false, joined = false;
-    for (auto &entry : switches)
-      if (flag == entry.flag)
-        known = *entry.on = true;
-    if (known)
-      continue;
-    if (size_t equals = flag.find('='); equals != std::string::npos && flag.compare(0, 2, "--") == 0) {
-      value = flag.substr(equals + 1);
-      flag.resize(equals);
-      joined = true;
-    }
-    auto takeValue = [&] {
-      known = true;
-      if (joined)
-        return;
-      if (i + 1 >= argc)
-        fail(PCRT_USAGE, flag + " needs a value; see --help");
-      value = argv[++i];
-    };
-    for (auto &entry : texts)
-      if (flag == entry.flag) {
-        takeValue();
-        if (value.empty())
-          fail(PCRT_USAGE, flag + " needs a value; see --help");
-        *entry.text = value;
-      }
-    for (auto &entry : numbers)
-      if (flag == entry.flag) {
-        takeValue();
-        *entry.number = parseNumber(flag, value, 0);
-      }
-    if (flag == "--weight-decay") {
-      takeValue();
-      options.weightDecay = parseNumber(flag, value, 0);
-    } else if (flag == "--steps") {
-      takeValue();
-      options.steps = int64_t(parseCount(flag, value, uint64_t(1) << 40));
-    } else if (flag == "--lr-warmup") {
-      takeValue();
-      options.lrWarmup = int64_t(parseCount(flag, value, uint64_t(1) << 40));
-    } else if (flag == "--lr-decay") {
-      takeValue();
-      if (value != "none" && value != "linear" && value != "cosine")
-        fail(PCRT_USAGE, "--lr-decay takes none, linear or cosine, not '" + value + "'");
-      options.lrDecay = value == "linear"   ? Options::Decay::Linear
-                        : value == "cosine" ? Options::Decay::Cosine
-                                            : Options::Decay::None;
-    } else if (flag == "--seed") {
-      takeValue();
-      options.seed = parseCount(flag, value, UINT64_MAX);
-    }
-    if (!known)
-      fail(PCRT_USAGE, "unknown flag '" + flag + "'; see --help");
+/// Every flag, once: f(flag, where its value is, whom it concerns).
+template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &options, F f) {
+  f("--help", options.help, Concerns::Rank);
+  f("-h", options.help, Concerns::Rank);
+  f("--info", options.info, Concerns::Rank);
+  f("--check-kernels", options.checkKernels, Concerns::Rank);
+  f("--eval", options.eval, Concerns::Ranks);
+  f("--data", options.data, Concerns::Ranks);
+  f("--steps", options.steps, Concerns::Ranks);
+  f("--lr", options.lr, Concerns::Numbers);
+  f("--lr-warmup", options.lrWarmup, Concerns::Numbers);
+  f("--lr-decay", options.lrDecay, Concerns::Numbers);
+  f("--lr-steps", options.lrSteps, Concerns::Numbers);
+  f("--min-lr", options.minLr, Concerns::Numbers);
+  f("--weight-decay", options.weightDecay, Concerns::Numbers);
+  f("--beta1", options.beta1, Concerns::Numbers);
+  f("--beta2", options.beta2, Concerns::Numbers);
+  f("--eps", options.eps, Concerns::Numbers);
+  f("--clip", options.clip, Concerns::Numbers);
+  f("--seed", options.seed, Concerns::Numbers);
+  f("--init", options.init, Concerns::Ranks);
+  f("--save", options.save, Concerns::Ranks);
+  f("--load", options.load, Concerns::Ranks);
+  f("--change", options.change, Concerns::Ranks);
+  f("--metrics", options.metrics, Concerns::Rank);
+  f("--summary", options.summary, Concerns::Ranks);
+  f("--dump-grads", options.dumpGrads, Concerns::Ranks);
+  f("--dump-logits", options.dumpLogits, Concerns::Ranks);
+  f("--trace", options.trace, Concerns::Ranks);
+}
+
+static void parseInto(double &number, const std::string &flag, const std::string &text) {
+  number = parseNumber(flag, text, 0);
+}
+static void parseInto(std::optional<double> &number, const std::string &flag, const std::string &text) {
+  number = parseNumber(flag, text, 0);
+}
+static void parseInto(int64_t &count, const std::string &flag, const std::string &text) {
+  count = int64_t(parseCount(flag, text, uint64_t(1) << 40));
+}
+static void parseInto(std::optional<int64_t> &count, const std::string &flag, const std::string &text) {
+  count = int64_t(parseCount(flag, text, uint64_t(1) << 40));
+}
+static void parseInto(uint64_t &count, const std::string &flag, const std::string &text) {
+  count = parseCount(flag, text, UINT64_MAX);
+}
+static void parseInto(std::string &value, const std::string &flag, const std::string &text) {
+  if (text.empty())
+    fail(PCRT_USAGE, flag + " needs a value; see --help");
+  value = text;
+}
+
+static std::string show(double number) {
+  char text[32];
+  snprintf(text, sizeof text, "%.17g", number);
+  for (int digits = 1; digits < 17; ++digits) { // the shortest one that is read back as the same number
+    char shorter[32];
+    snprintf(shorter, sizeof shorter, "%.*g", digits, number);
+    if (strtod(shorter, nullptr) == number)
+      return shorter;
   }
+  return text;
+}
+static std::string show(bool on) { return on ? "on" : "off"; }
+static std::string show(int64_t count) { return std::to_string(count); }
+static std::string show(uint64_t count) { return std::to_string(count); }
+static std::string show(const std::string &text) { return text; }
+template <typename T> static std::string show(const std::optional<T> &value) {
+  return value ? show(*value) : "default";
+}
+
+/// Of the flags that concern `whom`.
+static std::vector<FlagValue> valuesOf(const Options &options, Concerns whom) {
+  std::vector<FlagValue> values;
+  forEachFlag(options, [&](const char *flag, const auto &value, Concerns concerns) {
+    if (concerns == whom)
+      values.push_back({flag + 2, show(value)});
+  });
+  return values;
+}
+
+std::vector<FlagValue> pcrt::trajectoryFlags(const Options &options) { return valuesOf(options, Concerns::Numbers); }
+
+std::vector<FlagValue> pcrt::sharedFlags(const Options &options) {
+  std::vector<FlagValue> values = valuesOf(options, Concerns::Ranks);
+  // Ranks on several machines may know the same files by different paths; what is in them is compared elsewhere.
+  forEachFlag(options, [&](const char *flag, const auto &value, Concerns) {
+    if constexpr (std::is_same_v<decltype(value), const std::string &>)
+      for (FlagValue &shared : values)
+        if (shared.first == flag + 2 && shared.first != "change")
+          shared.second = value.empty() ? "not given" : "given";
+  });
+  return values;
+}
+
+/// Throws PCRT_USAGE where flags do not go together.
+static void checkTogether(const Options &options) {
+  if (options.lrDecay != "none" && options.lrDecay != "linear" && options.lrDecay != "cosine")
+    fail(PCRT_USAGE, "--lr-decay takes none, linear or cosine, not '" + options.lrDecay + "'");
   if (options.beta1 >= 1 || options.beta2 >= 1)
     fail(PCRT_USAGE, std::string(options.beta1 >= 1 ? "--beta1" : "--beta2") + " must be less than 1");
   if (options.minLr > options.lr)
     fail(PCRT_USAGE, "--min-lr is more than --lr");
   if (!options.init.empty() && !options.load.empty())
     fail(PCRT_USAGE, "--init and --load exclude each other: --load brings its own parameters");
+  std::vector<FlagValue> flags = trajectoryFlags(options);
+  flags.insert(flags.end(), {{"data", ""}, {"sequence", ""}});
+  for (size_t at = 0; at < options.change.size();) {
+    size_t end = std::min(options.change.find(',', at), options.change.size());
+    std::string name = options.change.substr(at, end - at), known;
+    for (const FlagValue &flag : flags)
+      known += (known.empty() ? "" : ", ") + flag.first;
+    if (std::none_of(flags.begin(), flags.end(), [&](const FlagValue &flag) { return flag.first == name; }))
+      fail(PCRT_USAGE, "--change takes names with commas between, of " + known + "; not '" + name + "'");
+    at = end + 1;
+  }
+}
+
+Options pcrt::parseOptions(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    std::string flag = argv[i], value;
+    bool known = false, joined = false;
+    if (size_t equals = flag.find('='); equals != std::string::npos && flag.compare(0, 2, "--") == 0) {
+      value = flag.substr(equals + 1);
+      flag.resize(equals);
+      joined = true;
+    }
+    forEachFlag(options, [&](const char *name, auto &place, Concerns) {
+      if (flag != name)
+        return;
+      if constexpr (std::is_same_v<decltype(place), bool &>) {
+        known = place = !joined;
+      } else {
+        known = true;
+        if (!joined && i + 1 >= argc)
+          fail(PCRT_USAGE, flag + " needs a value; see --help");
+        parseInto(place, flag, joined ? value : argv[++i]);
+      }
+    });
+    if (!known)
+      fail(PCRT_USAGE, "unknown flag '" + std::string(argv[i]) + "'; see --help");
+  }
+  checkTogether(options);
   return options;
+}
+
+bool Options::mayChange(const std::string &name) const {
+  return ("," + change + ",").find("," + name + ",") != std::string::npos;
 }
 
 double Options::rateAt(int64_t step) const {
   if (step < lrWarmup)
     return lr * double(step + 1) / double(lrWarmup);
-  if (lrDecay == Decay::None)
+  if (lrDecay == "none")
     return lr;
-  double done = double(step - lrWarmup) / double(std::max<int64_t>(steps - lrWarmup, 1));
-  double left = lrDecay == Decay::Linear ? 1 - done : 0.5 * (1 + std::cos(M_PI * done));
+  double done = double(step - lrWarmup) / double(std::max<int64_t>(lrSteps.value_or(steps) - lrWarmup, 1));
+  done = std::min(done, 1.0);
+  double left = lrDecay == "linear" ? 1 - done : 0.5 * (1 + std::cos(M_PI * done));
   return minLr + (lr - minLr) * left;
 }

@@ -6,20 +6,23 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace pcrt {
 
 struct Options {
   bool help = false, info = false, eval = false, checkKernels = false;
-  std::string data;                                           ///< FILE or text:FILE.
+  std::string data;                                           ///< FILE, with what it holds before it: text:FILE.
   std::string init, load, save;                               ///< Empty: not given.
+  std::string change;                                         ///< Names with commas between; empty: not given.
   std::string metrics, summary, dumpGrads, dumpLogits, trace; ///< Empty: not given.
   int64_t steps = 100; ///< Step at which the run ends, counted from the first step of training.
   uint64_t seed = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  int64_t lrWarmup = 0; ///< Steps over which the rate rises linearly to `lr`.
-  enum class Decay { None, Linear, Cosine };
-  Decay lrDecay = Decay::None; ///< How it falls from there to `minLr` at the end of the run.
+  int64_t lrWarmup = 0;           ///< Steps over which the rate rises linearly to `lr`.
+  std::string lrDecay = "none";   ///< How it falls from there to `minLr`: "none", "linear" or "cosine".
+  std::optional<int64_t> lrSteps; ///< The step at which it gets there. Default: that of the checkpoint, else `steps`.
   double minLr = 0;
   double clip = std::numeric_limits<double>::infinity();
   std::optional<double> weightDecay; ///< Default: 1e-2 for AdamW, 0 for SGD.
@@ -27,7 +30,20 @@ struct Options {
   /// The learning rate of step `step`, counted from 0. It depends on the flags and the step alone, so a run that goes
   /// on from a checkpoint continues the curve.
   double rateAt(int64_t step) const;
+
+  /// Whether --change names this flag (without "--") or part of a trajectory.
+  bool mayChange(const std::string &name) const;
 };
+
+/// A flag as messages and files show it: its name without "--", and what was given or is the default.
+using FlagValue = std::pair<std::string, std::string>;
+
+/// The flags that the numbers of training depend on, one by one. Whether those are the same that a checkpoint was made
+/// with, and on all ranks, is compared by these texts.
+std::vector<FlagValue> trajectoryFlags(const Options &options);
+
+/// The flags that all ranks must be given alike for other reasons: how long the run is, and what ranks do together.
+std::vector<FlagValue> sharedFlags(const Options &options);
 
 /// Reads the flags, as "--flag value" or "--flag=value". Throws PCRT_USAGE naming the flag and what it takes.
 Options parseOptions(int argc, char **argv);

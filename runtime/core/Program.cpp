@@ -224,6 +224,7 @@ void readAll(Program &program, const Json &json) {
     wrong("batch, sequence, vocabulary or microbatches");
   program.weights = json.value("weights", "");
   program.config = json.value("config", Json::object());
+  program.configMeans = json.value("config_means", Json::array());
   program.report = json.value("report", Json::object());
   Reader reader(program);
   auto readEach = [&](const char *key, void (Reader::*read)(const Json &)) {
@@ -255,6 +256,13 @@ static int64_t strideOf(const Mesh &mesh, int axis) {
   for (size_t inner = axis + 1; inner < mesh.sizes.size(); ++inner)
     stride *= mesh.sizes[inner];
   return stride;
+}
+
+std::string Program::plan() const {
+  const Json &report = stages[0]->report;
+  if (!report.contains("plan"))
+    return "";
+  return report["plan"].is_string() ? report["plan"].get<std::string>() : report["plan"].dump();
 }
 
 bool Program::writes(const Tensor &tensor, const Parameter &parameter, int rank) const {

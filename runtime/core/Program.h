@@ -93,12 +93,15 @@ struct Program {
   std::vector<Output> outputs;
   std::string weights; ///< Directory of the weights that the model was imported with, or empty.
   Json config, report; ///< Of a pipeline, stage 0 has the report of all.
+  Json configMeans; ///< Which keys of a config.json decide what weights compute, and their values (runtime/README.md).
 
   /// Stages of a pipeline: this one's coordinate on mesh axis `stageAxis` (-1: there is one program for all ranks), and
   /// all of them by coordinate, this one included.
   int stageAxis = -1, stage = 0;
   std::vector<const Program *> stages{this};
 
+  /// The line of the report that says the plan, or an empty one.
+  std::string plan() const;
   /// Whether `rank`, which runs this program, is the one that writes its block of a tensor that belongs to a parameter.
   bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const;
   /// The rank's flows, in the order of the table. The program is a stage's.

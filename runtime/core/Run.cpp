@@ -8,6 +8,8 @@
 #include "core/Init.h"
 #include "core/Metrics.h"
 #include "core/Outputs.h"
+#include "core/SameRun.h"
+#include "core/Stop.h"
 #include "core/Summary.h"
 #include "device/cuda/Kernels.h"
 
@@ -25,18 +27,30 @@ class Run {
 public:
   Run(const Program &program, const Options &options, Comm &comm)
       : program(program), options(options), comm(comm), pool(program.abi.target == PCRT_CPU ? threadsOfThisRank() : 1) {
+    this->options.weightDecay = options.weightDecay.value_or(program.optimizer == "adamw" ? 1e-2 : 0);
   }
 
   void run() {
+    onAllRanks(comm, [&] { programSum = sumOfProgram(); });
+    requireSame(comm,
+                {{"program", programSum, program.name + ", " + describeMesh(program.mesh) + ", sum " + programSum}});
     checkRequest();
+    openData();
+    requireSame(comm, sharedFacts());
+    followTrajectory();
     openFiles();
     fillArena();
     if (firstStep >= options.steps && (!options.dumpGrads.empty() || !options.dumpLogits.empty()))
       fail(PCRT_USAGE, "no step is run before --steps " + std::to_string(options.steps) +
                            ": there is nothing for --dump-grads or --dump-logits");
+    if (metrics)
+      metrics->begin(firstStep);
     double evaluated = 0;
-    for (int64_t step = firstStep; step < options.steps; ++step) {
-      runStep(step);
+    StopCheck stop(comm);
+    for (updates = firstStep; updates < options.steps; ++updates) {
+      if (saver && stop.isDue(updates))
+        break;
+      runStep(updates);
       evaluated += outputs->loss();
     }
     if (metrics)
@@ -61,19 +75,91 @@ private:
       fail(PCRT_USAGE, "--save needs a program compiled with --mode=train");
   }
 
-  /// Every file is opened before the first step, so that nothing is found missing after hours.
-  void openFiles() {
+  /// What the run reads.
+  void openData() {
     onAllRanks(comm, [&] {
       tokens.emplace(options.data);
       loader.emplace(program, *tokens, comm.rank());
+      data = {options.data, tokens->count(), FileIdentity::of(tokens->path())};
+      if (!options.load.empty()) {
+        loadFrom = whereCheckpointIs(options.load);
+        before = Trajectory::read(loadFrom);
+      } else {
+        weights = options.init.empty() ? program.weights : options.init;
+      }
+    });
+  }
+
+  /// What has to be the same on all ranks: flags, and what is in the files that are read.
+  std::vector<SharedFact> sharedFacts() {
+    std::vector<SharedFact> facts;
+    for (auto &flags : {trajectoryFlags(options), sharedFlags(options)})
+      for (const FlagValue &flag : flags)
+        facts.push_back({"--" + flag.first, flag.second, ""});
+    auto addFile = [&](const std::string &name, const std::string &path, const FileIdentity &file) {
+      std::string bytes = std::to_string(file.bytes) + " bytes, sum " + file.sum;
+      facts.push_back({name, bytes, path + " (" + bytes + ")"});
+    };
+    addFile("data", data.file, data.identity);
+    FileIdentity checkpoint, init;
+    onAllRanks(comm, [&] {
+      if (before)
+        checkpoint = FileIdentity::of(loadFrom + "/" + trajectoryName);
+      else if (!weights.empty() && comm.size() > 1)
+        init = identityOfWeights(weights);
+    });
+    addFile("checkpoint", options.load, checkpoint);
+    addFile("weights", weights, init);
+    return facts;
+  }
+
+  /// Where the run begins, and whether it may go on with these flags.
+  void followTrajectory() {
+    if (!before || !program.training) {
+      options.lrSteps = options.lrSteps.value_or(options.steps);
+      return;
+    }
+    for (const FlagValue &flag : before->flags)
+      if (flag.first == "lr-steps" && !options.lrSteps)
+        options.lrSteps = strtoll(flag.second.c_str(), nullptr, 10);
+    checkSameTrajectory(*before, trajectoryAt(before->step), options);
+    firstStep = before->step;
+    // With another length of sequences: the first sample that holds nothing of what was read.
+    firstSample = int64_t((__int128(before->samples) * before->sequence + program.sequence - 1) / program.sequence);
+    if (firstStep > options.steps)
+      fail(PCRT_USAGE, options.load + " is from step " + std::to_string(firstStep) + ", --steps " +
+                           std::to_string(options.steps) + " is before that");
+  }
+
+  /// What a checkpoint behind `step` updates says.
+  Trajectory trajectoryAt(int64_t step) const {
+    Trajectory result;
+    result.step = step;
+    result.samples = sampleOf(step);
+    result.batch = program.batch;
+    result.sequence = program.sequence;
+    result.optimizer = program.optimizer;
+    result.plan = program.plan();
+    result.program = programSum;
+    result.flags = trajectoryFlags(options);
+    result.data = {data};
+    return result;
+  }
+
+  /// The first sample of step `step`.
+  int64_t sampleOf(int64_t step) const { return firstSample + (step - firstStep) * program.batch; }
+
+  /// Every file is opened before the first step, so that nothing is found missing after hours.
+  void openFiles() {
+    if (!options.save.empty())
+      saver.emplace(options.save, comm);
+    onAllRanks(comm, [&] {
       if (comm.rank() == 0) {
         metrics.emplace(options.metrics, options.steps);
         for (const std::string &path : {options.summary, options.trace})
           checkWritable(path);
       }
     });
-    if (!options.save.empty())
-      checkSaveDirectory(options.save, comm);
     onAllRanks(comm, [&] {
       context.emplace(program, comm, pool);
       if (program.abi.target == PCRT_CUDA)
@@ -107,21 +193,15 @@ private:
     // On a device the host's threads have work only now; they would spin through the steps.
     std::optional<Pool> helpers;
     Pool &workers = device ? helpers.emplace(threadsOfThisRank()) : pool;
+    if (before)
+      loadCheckpoint(loadFrom, *before, program, arena, workers, comm);
+    else if (!weights.empty())
+      loadWeights(weights, program, arena, workers, comm);
     onAllRanks(comm, [&] {
-      if (!options.load.empty())
-        firstStep = loadCheckpoint(options.load, program, comm.rank(), arena, workers);
-      else if (!options.init.empty() || !program.weights.empty())
-        readParameters(program, Safetensors::open(options.init.empty() ? program.weights : options.init), comm.rank(),
-                       arena, workers);
-      else
+      if (!before && weights.empty())
         drawParameters(program, options.seed, comm.rank(), arena, workers);
       fillConstants(program, comm.rank(), arena);
-      if (firstStep > options.steps)
-        fail(PCRT_USAGE, options.load + " is from step " + std::to_string(firstStep) + ", --steps " +
-                             std::to_string(options.steps) + " is before that");
     });
-    if (!program.training)
-      firstStep = 0;
   }
 
   /// Takes the arena's memory now: no step waits for pages, and a machine that has too little of it is found at once.
@@ -136,12 +216,11 @@ private:
   /// lr, beta1, beta2, eps, weight_decay, 1 - beta1^t, 1 - beta2^t, clip.
   void writeHyper(int64_t step) {
     double t = double(step + 1);
-    double decay = options.weightDecay.value_or(program.optimizer == "adamw" ? 1e-2 : 0);
     const double values[8] = {options.rateAt(step),
                               options.beta1,
                               options.beta2,
                               options.eps,
-                              decay,
+                              *options.weightDecay,
                               1 - std::pow(options.beta1, t),
                               1 - std::pow(options.beta2, t),
                               options.clip};
@@ -156,7 +235,7 @@ private:
     inputs.resize(program.inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i)
       inputs[i] = device ? device->input(step, int(i)) : arena.base + program.inputs[i].offset;
-    loader->fill(step, inputs.data());
+    loader->fill(sampleOf(step), inputs.data());
     writeHyper(step);
   }
 
@@ -192,27 +271,38 @@ private:
     ++figures.steps;
     if (step == firstStep)
       outputs->finishDumps();
-    checkFinite(step, "loss", outputs->loss());
-    if (outputs->gradNorm())
-      checkFinite(step, "gradient norm", *outputs->gradNorm());
+    if (std::string bad = whatIsNotFinite(); !bad.empty())
+      endNonFinite(step, bad);
     if (metrics)
       metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.rateAt(step) : 0,
                     program.batch * program.sequence, seconds});
   }
 
-  /// The loss and the norm are the same on all ranks, so all fail together.
-  static void checkFinite(int64_t step, const char *what, double value) {
-    if (!std::isfinite(value))
-      fail(PCRT_NON_FINITE, "step " + std::to_string(step) + ": the " + what + " is not finite (" +
-                                (std::isnan(value) ? "nan"
-                                 : value > 0       ? "inf"
-                                                   : "-inf") +
-                                "); a smaller --lr or --clip may help");
+  /// "loss is not finite (nan)", or nothing.
+  std::string whatIsNotFinite() const {
+    auto describe = [](const char *what, double value) {
+      return std::string(what) + " is not finite (" + (std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf") + ")";
+    };
+    if (!std::isfinite(outputs->loss()))
+      return describe("loss", outputs->loss());
+    return outputs->gradNorm() && !std::isfinite(*outputs->gradNorm()) ? describe("gradient norm", *outputs->gradNorm())
+                                                                       : "";
+  }
+
+  /// The loss and the norm are the same on all ranks, so all come here together. A step whose norm is not finite has
+  /// updated nothing.
+  [[noreturn]] void endNonFinite(int64_t step, const std::string &what) {
+    std::string message = "step " + std::to_string(step) + ": the " + what + "; a smaller --lr or --clip may help";
+    if (saver && outputs->gradNorm()) {
+      saver->write(program, trajectoryAt(std::isfinite(*outputs->gradNorm()) ? step + 1 : step), arena);
+      message += "; the state before this step is saved in " + options.save;
+    }
+    fail(PCRT_NON_FINITE, message);
   }
 
   void writeResults() {
-    if (!options.save.empty())
-      saveCheckpoint(options.save, program, std::max(options.steps, firstStep), arena, comm);
+    if (saver && (!stoppedBy() || updates > firstStep))
+      saver->write(program, trajectoryAt(updates), arena);
     if (!options.trace.empty())
       onAllRanks(comm, [&] {
         context->profile.writeTrace(options.trace, comm, [&](int rank) -> const pcrt_program & {
@@ -239,7 +329,7 @@ private:
   }
 
   const Program &program;
-  const Options &options;
+  Options options; ///< As given, with what their defaults are in this run.
   Comm &comm;
   Pool pool;
   std::optional<TokenFile> tokens;
@@ -251,7 +341,13 @@ private:
   Arena arena;
   std::vector<char *> inputs;         ///< By input of the program.
   std::optional<Failure> nextFailure; ///< Of the next step's inputs.
-  int64_t firstStep = 0;
+  std::string programSum;
+  DataIdentity data;
+  std::string loadFrom, weights;    ///< What the parameters are read from; both empty: they are drawn.
+  std::optional<Trajectory> before; ///< Of the checkpoint that the run goes on from.
+  std::optional<CheckpointWriter> saver;
+  int64_t firstStep = 0, firstSample = 0;
+  int64_t updates = 0; ///< That were made, those of the checkpoint included.
   RunFigures figures;
 };
 
@@ -275,9 +371,8 @@ std::string pcrt::describeProgram(const Program &program) {
   }
   std::string text = line("model", program.name) + line("mode", program.training ? "train" : "eval") +
                      line("mesh", describeMesh(program.mesh));
-  if (program.report.contains("plan"))
-    text += line("plan", program.report["plan"].is_string() ? program.report["plan"].get<std::string>()
-                                                            : program.report["plan"].dump());
+  if (!program.plan().empty())
+    text += line("plan", program.plan());
   text +=
       line("batch", std::to_string(program.batch) + " sequences of " + std::to_string(program.sequence) + " tokens, " +
                         std::to_string(program.microbatches) + " microbatch" + (program.microbatches > 1 ? "es" : "")) +

@@ -34,6 +34,7 @@ const std::string &SafetensorsWriter::header() const {
   for (auto &[name, shape] : tensors) {
     int64_t end = offset + 4 * product(shape);
     json[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {offset, end}}};
+    places[name] = offset;
     offset = end;
   }
   std::string text = json.dump();
@@ -45,13 +46,18 @@ const std::string &SafetensorsWriter::header() const {
 }
 
 int64_t SafetensorsWriter::placeOf(const std::string &name) const {
-  int64_t place = int64_t(header().size());
-  for (auto &[other, shape] : tensors) {
-    if (other == name)
-      return place;
-    place += 4 * product(shape);
-  }
-  fail(PCRT_INTERNAL, "tensor " + name + " was not added to " + path);
+  int64_t data = int64_t(header().size());
+  auto found = places.find(name);
+  if (found == places.end())
+    fail(PCRT_INTERNAL, "tensor " + name + " was not added to " + path);
+  return data + found->second;
+}
+
+int64_t SafetensorsWriter::bytes() const {
+  int64_t bytes = int64_t(header().size());
+  for (auto &[name, shape] : tensors)
+    bytes += 4 * product(shape);
+  return bytes;
 }
 
 /// Writes all of it, or returns false with errno set.
@@ -72,9 +78,7 @@ static bool writeAll(int fd, const void *data, int64_t bytes, int64_t offset) {
 
 void SafetensorsWriter::create() {
   const std::string &head = header();
-  int64_t bytes = int64_t(head.size());
-  for (auto &[name, shape] : tensors)
-    bytes += 4 * product(shape);
+  int64_t bytes = this->bytes();
   fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0)
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
@@ -97,21 +101,24 @@ void SafetensorsWriter::open() {
 }
 
 pcrt_status SafetensorsWriter::write(int64_t place, const Dims &valid, const Block &block, const Box &box,
-                                     int32_t dtype, const void *data) const {
+                                     int32_t dtype, const void *data, TensorSum *sum) const {
   bool good = true;
   forEachPiece(valid, block, box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
     if (!good)
       return;
-    if (dtype == PCRT_F32) {
-      good = writeAll(fd, static_cast<const float *>(data) + blockOffset, 4 * count, place + 4 * tensorOffset);
-      return;
-    }
+    auto writePiece = [&](const float *values, int64_t first, int64_t size) {
+      if (sum)
+        sum->add(first, values, size);
+      good = writeAll(fd, values, 4 * size, place + 4 * first);
+    };
+    if (dtype == PCRT_F32)
+      return writePiece(static_cast<const float *>(data) + blockOffset, tensorOffset, count);
     float converted[1024];
     for (int64_t done = 0; good && done < count; done += 1024) {
       int64_t now = std::min<int64_t>(count - done, 1024);
       for (int64_t i = 0; i < now; ++i)
         converted[i] = bf16ToFloat(static_cast<const uint16_t *>(data)[blockOffset + done + i]);
-      good = writeAll(fd, converted, 4 * now, place + 4 * (tensorOffset + done));
+      writePiece(converted, tensorOffset + done, now);
     }
   });
   return good ? PCRT_OK : PCRT_RESOURCE;

@@ -8,6 +8,7 @@
 #define PCRT_CORE_SAFETENSORSWRITER_H
 
 #include "core/Program.h"
+#include "core/TensorSum.h"
 
 #include <map>
 #include <string>
@@ -31,12 +32,16 @@ public:
   /// The other ranks, after create(): opens the file. Throws PCRT_RESOURCE.
   void open();
 
-  /// Writes the part of a rank's block that belongs to the value to its place. `data` is the block in `dtype`. Returns
-  /// PCRT_OK, or PCRT_RESOURCE (errno says why). Allocates nothing.
+  /// Writes the part of a rank's block that belongs to the value to its place, and adds it to `sum` if there is one.
+  /// `data` is the block in `dtype`. Returns PCRT_OK, or PCRT_RESOURCE (errno says why). Allocates nothing.
   pcrt_status write(int64_t place, const Dims &valid, const Block &block, const Box &box, int32_t dtype,
-                    const void *data) const;
+                    const void *data, TensorSum *sum = nullptr) const;
   /// Where a tensor lies in the file, for write. Valid once all tensors were added.
   int64_t placeOf(const std::string &name) const;
+  const Dims &shapeOf(const std::string &name) const { return tensors.at(name); }
+  /// Of the whole file.
+  int64_t bytes() const;
+  const std::string &file() const { return path; }
 
   /// Writes everything to the disk. Throws PCRT_RESOURCE.
   void sync();
@@ -48,7 +53,8 @@ private:
   std::string path;
   std::map<std::string, Dims> tensors;
   std::map<std::string, std::string> metadata;
-  mutable std::string cachedHeader; ///< Empty: not made yet.
+  mutable std::string cachedHeader;              ///< Empty: not made yet.
+  mutable std::map<std::string, int64_t> places; ///< Of the tensors behind the header.
   int fd = -1;
 };
 

@@ -60,6 +60,8 @@ private:
   /// Nothing explains why a rank lost another one: that is then what is known.
   void acceptLoss();
   void forwardSignal(int signal);
+  /// Whether this rank answers the signal by saving.
+  bool savesOn(int rank, int signal) const;
   void forwardOutput();
   void killAll(int signal);
   int exitCode();
@@ -75,7 +77,8 @@ private:
   /// Process ids alone are not unique where containers share a network.
   std::string runName = std::to_string(getpid()) + "/" + std::to_string(int64_t(monotonicSeconds() * 1e9));
   int running = 0;
-  int interruptedBy = 0;   ///< Signal that ended the run from outside.
+  int interruptedBy = 0; ///< Signal that ended the run from outside.
+  double interruptedAt = 0;
   double killAt = 0;       ///< When to kill what still runs; 0: not yet.
   int firstBadExit = 0;    ///< First exit code of a rank that says more than "peer lost".
   std::string lastMessage; ///< The first end of a rank that explains a failure.
@@ -124,7 +127,7 @@ bool Run::start() {
   // Signals are read from a descriptor, in the same loop as the output.
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT})
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGQUIT})
     sigaddset(&set, signal);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -155,7 +158,7 @@ void Run::becomeRank(int rank, pid_t launcher) {
   if (getppid() != launcher)
     _exit(PCRT_PEER_LOST);
   // What this process forwards has to work, even where a shell in the background had it ignored.
-  for (int signal : {SIGINT, SIGTERM, SIGQUIT})
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGQUIT})
     ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -233,7 +236,16 @@ void Run::reap() {
         noteFailure(one.rank, one.status);
 }
 
+bool Run::savesOn(int rank, int signal) const {
+  return control->rank(rank).savesOnSignals && (signal == SIGTERM || signal == SIGINT || signal == SIGUSR1);
+}
+
 void Run::noteFailure(int rank, int status) {
+  // It has saved, as all do behind the same step, whoever sent the signal.
+  if (!WIFSIGNALED(status) && savesOn(rank, exits[rank] - 128)) {
+    interruptedBy = exits[rank] - 128;
+    return;
+  }
   std::string name = "rank " + std::to_string(rank), message;
   pcrt_status meaning = PCRT_PEER_LOST;
   if (WIFSIGNALED(status)) {
@@ -268,11 +280,22 @@ void Run::acceptLoss() {
 }
 
 void Run::forwardSignal(int signal) {
+  double now = monotonicSeconds();
+  bool saves = true;
+  for (int rank = 0; rank < processes; ++rank)
+    saves &= savesOn(rank, signal);
   if (!interruptedBy) {
     interruptedBy = signal;
-    control->recordFailure(-1, PCRT_PEER_LOST, std::string("the run was ended by ") + strsignal(signal));
-    killAt = monotonicSeconds() + 3;
+    interruptedAt = now;
+    if (!saves)
+      killAt = now + 3;
+    else if (options.grace > 0)
+      killAt = now + options.grace;
+  } else if (saves && now - interruptedAt > 1) { // not the same one, sent to a process and to its group
+    killAt = now;
   }
+  if (!saves || killAt == now)
+    control->recordFailure(-1, PCRT_PEER_LOST, std::string("the run was ended by ") + strsignal(signal));
   killAll(signal);
 }
 
@@ -288,7 +311,7 @@ void Run::killAll(int signal) {
 }
 
 int Run::exitCode() {
-  if (interruptedBy) {
+  if (interruptedBy && !(control->failed() && control->failure.rank >= 0)) {
     fprintf(stderr, "pc-run: ended by signal %d (%s)\n", interruptedBy, strsignal(interruptedBy));
     return 128 + interruptedBy;
   }

@@ -17,6 +17,7 @@ struct LaunchOptions {
   int ranks = 1;
   bool virtualRanks = false; ///< One process that is all ranks.
   std::string timeout;       ///< Seconds for PCRT_TIMEOUT_SECONDS; empty: as the environment says.
+  double grace = 0;          ///< Seconds that ranks have to save after a signal; 0: as long as it takes.
   bool pin = true;           ///< Give each rank cores of its own.
   std::vector<std::string> command;
 };

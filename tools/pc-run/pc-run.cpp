@@ -15,6 +15,7 @@ Runs PROGRAM as N ranks on this machine and waits for them.
 
   -n N               number of ranks (default 1); the product of the program's mesh axes
   --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)
+  --grace SECONDS    how long ranks may take to save after a signal (default: as long as it takes)
   --virtual          all ranks as threads of one process on one device, with the real program
   --no-pin           let the system choose the cores; by default the ranks share them evenly
   --help             show this text
@@ -22,8 +23,9 @@ Runs PROGRAM as N ranks on this machine and waits for them.
 ARGUMENTS go to the program: try 'pc-run PROGRAM -- --help'.
 
 Rank 0 has the standard output of pc-run; what the other ranks print appears on standard error with
-their number before each line. SIGINT and SIGTERM are passed on. The same program also runs under
-torchrun, mpirun and srun.
+their number before each line. SIGINT, SIGTERM and SIGUSR1 are passed on: a program that was given
+--save saves and ends, any other ends at once; a second signal kills. The same program also runs
+under torchrun, mpirun and srun.
 
 exit codes: that of the first rank that fails: 1 internal, 2 usage, 3 bad model, 5 verification, 6 resource,
 7 a rank was lost (killed, or ended early), 8 timeout, 9 bad data, 10 non-finite numbers; 128 + n if
@@ -84,6 +86,10 @@ int main(int argc, char **argv) {
       if (!(strtod(value, &end) > 0) || *end)
         return badUsage("--timeout takes a positive number of seconds, not", value);
       options.timeout = value;
+    } else if (isOption("--grace")) {
+      options.grace = strtod(value, &end);
+      if (!(options.grace > 0) || *end)
+        return badUsage("--grace takes a positive number of seconds, not", value);
     } else {
       return badUsage("unknown option", argv[at]);
     }

@@ -115,7 +115,7 @@ static int64_t clip(void *const *args, int64_t lo, int64_t hi, void *scratch) {
   const float *hyper = args[1];
   (void)lo, (void)hi, (void)scratch;
   scalars[1] = sqrtf(scalars[1]);
-  scalars[2] = fminf(1, hyper[7] / (scalars[1] + 1e-6f));
+  scalars[2] = isfinite(scalars[1]) ? fminf(1, hyper[7] / (scalars[1] + 1e-6f)) : NAN;
   return 0;
 }
 
@@ -123,6 +123,8 @@ static int64_t adamw(void *const *args, int64_t lo, int64_t hi, void *scratch) {
   float *p = args[0], *m = args[2], *v = args[3];
   const float *g = args[1], *hyper = args[4], *scalars = args[5];
   (void)scratch;
+  if (isnan(scalars[2])) /* the norm is not finite: everything stays as it is */
+    return 0;
   for (int64_t i = lo; i < hi; ++i) {
     float grad = g[i] * scalars[2];
     m[i] = hyper[1] * m[i] + (1 - hyper[1]) * grad;
@@ -326,6 +328,8 @@ static const char json[] =
 #endif
     "],"
     " \"config\": {\"model_type\": \"linear\", \"vocab_size\": 32, \"eps\": 1e-05},"
+    " \"config_means\": [{\"at\": [\"vocab_size\"], \"values\": [32], \"default\": null},"
+    "  {\"at\": [\"norm.eps\", \"eps\"], \"values\": [1e-05], \"default\": 1e-06}],"
     " \"report\": {\"plan\": \"by hand\", \"parameters\": 1152, \"per_rank\": [{\"ranks\": [0], \"memory\": "
     "{\"parameters\": 4608}}]}}";
 

@@ -70,7 +70,7 @@ for mesh in $meshes; do
   good "$mesh again" program $mesh --steps 20 --save $mesh-again
   good "$mesh same bits again" cmp $mesh/model.safetensors $mesh-again/model.safetensors
   good "$mesh half" program $mesh --steps 8 --save $mesh-half
-  good "$mesh rest" program $mesh --steps 20 --load $mesh-half --seed 99 --save $mesh-rest
+  good "$mesh rest" program $mesh --steps 20 --load $mesh-half --save $mesh-rest
   good "$mesh resumed bits" cmp $mesh/model.safetensors $mesh-rest/model.safetensors
   good "$mesh resumed state" cmp $mesh/training_state.safetensors $mesh-rest/training_state.safetensors
   # Through another mesh and back.
@@ -102,7 +102,7 @@ expect 2 'needs 4 ranks, but the run has 3' "virtual ranks, too few" "$pc_run" -
 expect 9 'cannot read nosuch' "virtual ranks, no data" "$pc_run" --virtual -n 4 "$programs/$prefix-2-2-2" -- --data nosuch
 
 good "config.json" grep -q '"model_type": "linear"' 2-2-2/config.json
-good "no other files" test "$(cd 2-2-2 && echo *)" = "config.json model.safetensors training_state.safetensors"
+good "no other files" test "$(cd 2-2-2 && echo *)" = "config.json model.safetensors training_state.safetensors trajectory.json"
 good "twenty lines" test "$(wc -l <2-2-2.jsonl)" = 20
 good "one thread, same losses" env PCRT_THREADS=1 "$programs/$prefix-1-1-1" --data tokens.bin --seed 3 --lr=0.01 --clip=0.3 \
   --steps 20 --metrics one-thread.jsonl
@@ -146,7 +146,7 @@ for mesh in $one $four; do
   expect 9 'nosuch' "$mesh no checkpoint" program $mesh --load nosuch
   mkdir -p half
   cp $mesh/model.safetensors half
-  expect 9 'training_state' "$mesh weights are no checkpoint" program $mesh --load half
+  expect 9 'half is no checkpoint.*--init' "$mesh weights are no checkpoint" program $mesh --load half
   mkdir -p wrong
   for edit in 's/lm_head.weight/lm_head.weighs/;/lm_head.weight.*missing' 's/"shape":\[16,32\]/"shape":[32,16]/;/lm_head.weight.*shape \[32, 16\]' \
     's/"dtype":"F32","shape":\[16,32\]/"dtype":"I32","shape":[16,32]/;/lm_head.weight.*I32'; do
@@ -166,7 +166,7 @@ for mesh in $one $four; do
   expect 6 'saving the checkpoint failed.*too large' "$mesh full disk" "$pc_run" -n $([[ $mesh = "$one" ]] && echo 1 || echo 4) bash -c \
     'ulimit -f 4; trap "" XFSZ; exec "$@"' limited "$programs/$prefix-$mesh" --data tokens.bin --steps 1 --save survivor-$mesh
   good "$mesh the old checkpoint survives" diff -r $mesh survivor-$mesh
-  good "$mesh nothing is left of the new one" test ! -e survivor-$mesh.tmp
+  good "$mesh nothing is left of the new one" test "$(echo survivor-$mesh*)" = survivor-$mesh
 done
 if [[ $prefix = core-program ]]; then # the kernels of a device report nothing
   # Token 50 is in row 6 of the first batch, which only rank 1 of two holds: rows 4 to 7, 8 tokens each.

@@ -79,10 +79,11 @@ static void testRates() {
   expect(options.rateAt(0) == 2 && options.rateAt(11) == 2, "a constant rate");
   options.lrWarmup = 4, options.minLr = 1;
   expect(options.rateAt(0) == 0.5 && options.rateAt(3) == 2 && options.rateAt(9) == 2, "warm-up");
-  options.lrDecay = Options::Decay::Linear;
+  options.lrDecay = "linear";
   expect(options.rateAt(4) == 2 && options.rateAt(8) == 1.5 && options.rateAt(12) == 1, "linear decay");
-  options.lrDecay = Options::Decay::Cosine;
-  expect(options.rateAt(4) == 2 && std::fabs(options.rateAt(8) - 1.5) < 1e-12 && options.rateAt(12) == 1, "cosine decay");
+  options.lrDecay = "cosine";
+  expect(options.rateAt(4) == 2 && std::fabs(options.rateAt(8) - 1.5) < 1e-12 && options.rateAt(12) == 1,
+         "cosine decay");
 }
 
 /// Over all ranks, the owners' pieces cover every element of a box once, and agree with the plain index arithmetic.

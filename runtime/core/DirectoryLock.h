@@ -1,0 +1,41 @@
+//===- DirectoryLock.h - one run at a time saves to a directory ------------===//
+//
+// DIR.lock says who saves to DIR: host, process, boot. The process holds an
+// flock on it for as long as it lives, so that on one machine a dead holder is
+// known; where the holder was on another machine, people have to decide.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_DIRECTORYLOCK_H
+#define PCRT_CORE_DIRECTORYLOCK_H
+
+#include <string>
+
+namespace pcrt {
+
+class DirectoryLock {
+public:
+  /// Takes the lock of `directory` for this process. Throws PCRT_RESOURCE naming the holder if there is one, or if
+  /// DIR.lock is a file of somebody else.
+  explicit DirectoryLock(const std::string &directory);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock &) = delete;
+  DirectoryLock &operator=(const DirectoryLock &) = delete;
+
+  /// Names beside the directory that this holder may use, and no other one ever: DIR.tmp-<tag>.
+  const std::string &tag() const { return own; }
+  /// The tag of a holder that died, or empty: what is left under its names may be removed.
+  const std::string &deadTag() const { return dead; }
+
+  /// The tag in the lock of `directory`, whoever holds it; empty if there is none.
+  static std::string tagOf(const std::string &directory);
+
+private:
+  bool takeOver();
+
+  std::string directory, path, own, dead;
+  int fd = -1;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_DIRECTORYLOCK_H

@@ -1,0 +1,261 @@
+//===- SaveDirectory.cpp - a directory that is replaced as a whole ---------===//
+#include "core/SaveDirectory.h"
+#include "core/Failure.h"
+#include "core/Trajectory.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <filesystem>
+#include <functional>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace pcrt;
+namespace fs = std::filesystem;
+
+/// What a checkpoint consists of: nothing else is ever removed.
+constexpr const char *checkpointFiles[] = {"config.json", "model.safetensors", "training_state.safetensors",
+                                           trajectoryName};
+
+static bool isCheckpointFile(const std::string &name) {
+  return std::find(std::begin(checkpointFiles), std::end(checkpointFiles), name) != std::end(checkpointFiles);
+}
+
+std::string pcrt::plainPath(std::string path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.pop_back();
+  std::error_code error;
+  fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : fs::path();
+  return target.empty() ? path : target.string();
+}
+
+/// What is at `path` itself; false: nothing.
+static bool look(const std::string &path, struct stat *found) { return lstat(path.c_str(), found) == 0; }
+
+static bool exists(const std::string &path) {
+  struct stat ignored;
+  return look(path, &ignored);
+}
+
+std::string pcrt::whereCheckpointIs(const std::string &directory) {
+  std::string home = plainPath(directory);
+  if (exists(home))
+    return home;
+  std::string tag = DirectoryLock::tagOf(home);
+  std::string next = tag.empty() ? "" : SaveDirectory::temporaryOf(home, tag);
+  return !tag.empty() && exists(next + "/" + trajectoryName) ? next : home;
+}
+
+/// Calls f with every name in `directory`. False, with errno: it cannot be read.
+static bool forEachEntry(const std::string &directory, const std::function<void(const std::string &)> &f) {
+  DIR *open = opendir(directory.c_str());
+  if (!open)
+    return false;
+  std::vector<std::string> names;
+  errno = 0;
+  while (dirent *entry = readdir(open)) {
+    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+      names.push_back(entry->d_name);
+    errno = 0;
+  }
+  int error = errno;
+  closedir(open);
+  errno = error;
+  if (error)
+    return false;
+  for (const std::string &name : names)
+    f(name);
+  return true;
+}
+
+/// Lets `to` have what `from` has besides a checkpoint: directories of the same names, links to the same files. What
+/// cannot be linked (another owner's, on some file systems anything) is moved behind the exchange instead.
+static void mirror(const std::string &from, const std::string &to, bool top) {
+  struct stat original;
+  if (look(from, &original)) {
+    chmod(to.c_str(), original.st_mode & 07777);
+    // Somebody else's directory stays theirs as far as this process may say so.
+    if (lchown(to.c_str(), original.st_uid, original.st_gid) != 0)
+      errno = 0;
+  }
+  bool read = forEachEntry(from, [&](const std::string &name) {
+    std::string source = from + "/" + name, copy = to + "/" + name;
+    struct stat found;
+    if ((top && isCheckpointFile(name)) || !look(source, &found))
+      return;
+    if (S_ISDIR(found.st_mode)) {
+      if (mkdir(copy.c_str(), 0777) != 0)
+        fail(PCRT_RESOURCE, withErrno("cannot make " + copy));
+      mirror(source, copy, false);
+    } else if (link(source.c_str(), copy.c_str()) != 0 &&
+               (errno == EIO || errno == ENOSPC || errno == EDQUOT || errno == ENOMEM)) {
+      fail(PCRT_RESOURCE, withErrno("cannot link " + source + " to " + copy));
+    }
+  });
+  if (!read)
+    fail(PCRT_RESOURCE, withErrno("cannot read " + from));
+}
+
+/// Removes a directory that a save has made or taken the place of: a checkpoint's files, and links to what is in
+/// `home`, too. What `home` has not, somebody else has put there: it goes home. Returns what stays, or an empty string.
+static std::string removeLeft(const std::string &directory, const std::string &home, bool top) {
+  std::string stays;
+  bool read = forEachEntry(directory, [&](const std::string &name) {
+    std::string path = directory + "/" + name, there = home + "/" + name;
+    struct stat mine, theirs;
+    if (!look(path, &mine))
+      return;
+    bool gone = false;
+    if (top && isCheckpointFile(name))
+      gone = unlink(path.c_str()) == 0;
+    else if (!look(there, &theirs))
+      gone = renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, there.c_str(), RENAME_NOREPLACE) == 0 ||
+             (errno == EINVAL && rename(path.c_str(), there.c_str()) == 0);
+    else if (S_ISDIR(mine.st_mode) && S_ISDIR(theirs.st_mode))
+      gone = removeLeft(path, there, false).empty();
+    else if (mine.st_ino == theirs.st_ino && mine.st_dev == theirs.st_dev)
+      gone = unlink(path.c_str()) == 0;
+    if (!gone)
+      stays = path;
+  });
+  if (!read && errno == ENOENT)
+    return "";
+  if (stays.empty() && rmdir(directory.c_str()) != 0)
+    stays = directory;
+  return stays;
+}
+
+/// Says so if something is left of a directory that should be gone.
+static void removeOrTell(const std::string &directory, const std::string &home) {
+  std::string stays = removeLeft(directory, home, true);
+  if (!stays.empty())
+    fprintf(stderr, "pc: warning: %s could not be removed; what a save left is in %s\n", stays.c_str(),
+            directory.c_str());
+}
+
+/// Whether what is in `directory` was saved by a program like this one, and is no other model.
+static bool isCheckpoint(const std::string &directory) {
+  try {
+    Trajectory::read(directory);
+  } catch (const Failure &) {
+    return false;
+  }
+  return true;
+}
+
+static std::string oldOf(const std::string &home, const std::string &tag) { return home + ".old-" + tag; }
+
+SaveDirectory::SaveDirectory(const std::string &directory) : home(plainPath(directory)) {
+  std::error_code error;
+  auto refuse = [&](const std::string &why) { fail(PCRT_RESOURCE, "cannot save to " + home + ": " + why); };
+  if (std::string parent = fs::path(home).parent_path(); !parent.empty())
+    fs::create_directories(parent, error);
+  if (error)
+    refuse(error.message());
+  if (exists(home) && !fs::is_directory(home, error))
+    refuse("it is not a directory");
+  lock.emplace(home);
+  work = temporaryOf(home, lock->tag());
+  recover();
+  if (exists(home))
+    checkHome();
+  begin(); // whether it can be made is found out now, not after the last step
+  discard();
+}
+
+void SaveDirectory::checkHome() {
+  std::error_code error;
+  auto refuse = [&](const std::string &why) { fail(PCRT_RESOURCE, "cannot save to " + home + ": " + why); };
+  // A save puts a new directory in the place of this one.
+  fs::path own = fs::canonical(home, error), here = fs::current_path(error);
+  if (std::mismatch(own.begin(), own.end(), here.begin(), here.end()).first == own.end())
+    refuse("the program runs in it; name a directory in it, as in " + home + "/checkpoint");
+  struct stat it, parent;
+  if (stat(own.c_str(), &it) == 0 && stat(own.parent_path().c_str(), &parent) == 0 && it.st_dev != parent.st_dev)
+    refuse("it is a mount point; name a directory in it, as in " + home + "/checkpoint");
+  for (const char *name : checkpointFiles)
+    if (exists(home + "/" + name) && !isCheckpoint(home))
+      refuse("its " + std::string(name) + " is not from a checkpoint of this program; name another directory");
+}
+
+/// Ends what a holder of the lock has begun that was killed.
+void SaveDirectory::recover() {
+  const std::string &tag = lock->deadTag();
+  if (tag.empty())
+    return;
+  std::string left = temporaryOf(home, tag);
+  if (!exists(home) && exists(left + "/" + trajectoryName) && rename(left.c_str(), home.c_str()) != 0)
+    fail(PCRT_RESOURCE, withErrno("cannot rename " + left + " to " + home));
+  removeOrTell(left, home);
+  removeOrTell(oldOf(home, tag), home);
+}
+
+bool SaveDirectory::hasOlder() const { return exists(home + "/" + trajectoryName); }
+
+void SaveDirectory::begin() {
+  inPlace = false;
+  if (mkdir(work.c_str(), 0777) != 0)
+    fail(PCRT_RESOURCE, withErrno("cannot make " + work));
+  try {
+    if (exists(home))
+      mirror(home, work, true);
+  } catch (const Failure &) {
+    discard();
+    throw;
+  }
+}
+
+static void syncDirectory(const std::string &path) {
+  int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Some file systems have nothing to sync in directories.
+  bool good = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP);
+  std::string message = withErrno("cannot write " + path);
+  if (fd >= 0)
+    close(fd);
+  if (!good)
+    fail(PCRT_RESOURCE, message);
+}
+
+/// Lets the new directory have the name of the old one. Returns where the old one is now, or an empty string.
+std::string SaveDirectory::swap() {
+  auto refuse = [&] { fail(PCRT_RESOURCE, withErrno("cannot rename " + work + " to " + home)); };
+  if (!exists(home)) {
+    if (rename(work.c_str(), home.c_str()) != 0)
+      refuse();
+    return "";
+  }
+  if (renameat2(AT_FDCWD, work.c_str(), AT_FDCWD, home.c_str(), RENAME_EXCHANGE) == 0)
+    return work;
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
+    refuse();
+  // File systems that cannot exchange: for a moment neither has the name, and whereCheckpointIs finds the new one.
+  std::string old = oldOf(home, lock->tag());
+  if (rename(home.c_str(), old.c_str()) != 0)
+    refuse();
+  if (rename(work.c_str(), home.c_str()) != 0) {
+    int error = errno;
+    rename(old.c_str(), home.c_str());
+    errno = error;
+    refuse();
+  }
+  return old;
+}
+
+void SaveDirectory::commit() {
+  syncDirectory(work);
+  std::string old = swap();
+  inPlace = true;
+  std::string parent = fs::path(home).parent_path();
+  try {
+    syncDirectory(parent.empty() ? "." : parent);
+  } catch (const Failure &failure) {
+    fail(PCRT_RESOURCE, failure.message + (old.empty() ? "" : "; the older one is now " + old));
+  }
+  if (!old.empty())
+    removeOrTell(old, home);
+}
+
+void SaveDirectory::discard() { removeOrTell(work, home); }

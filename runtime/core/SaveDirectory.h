@@ -1,0 +1,60 @@
+//===- SaveDirectory.h - a directory that is replaced as a whole -----------===//
+//
+// A checkpoint is written to DIR.tmp-<tag> and then takes the place of DIR in
+// one step: a full disk, a kill or an error at any moment leaves the old one or
+// the new one. Other files in DIR stay there at every moment: both directories
+// hold links to them. Nothing else than a checkpoint's files is ever removed.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_SAVEDIRECTORY_H
+#define PCRT_CORE_SAVEDIRECTORY_H
+
+#include "core/DirectoryLock.h"
+
+#include <optional>
+
+namespace pcrt {
+
+/// "a/b/" and "a/b" name the same directory, and so does a link to it: what it leads to is replaced, not the link.
+std::string plainPath(std::string path);
+
+/// Where a checkpoint of that name is now: `directory`, unless a save was killed on a file system that cannot exchange
+/// two directories, at the moment when the new one has no name yet.
+std::string whereCheckpointIs(const std::string &directory);
+
+/// Rank 0's, from before the first step to the end of the run.
+class SaveDirectory {
+public:
+  /// Locks `directory`, removes what a killed run has left, and throws PCRT_RESOURCE if nothing can be saved there: in
+  /// use, not a directory, the current one, a mount point, or with a model that is not a checkpoint's.
+  explicit SaveDirectory(const std::string &directory);
+
+  /// Of the names that belong to this run: the others compute the name of the directory from it.
+  const std::string &tag() const { return lock->tag(); }
+  static std::string temporaryOf(const std::string &plainPath, const std::string &tag) {
+    return plainPath + ".tmp-" + tag;
+  }
+
+  /// Whether there is a checkpoint that stays as it is until commit.
+  bool hasOlder() const;
+  /// Makes the empty temporary directory. Throws PCRT_RESOURCE.
+  void begin();
+  /// Puts it, complete, in the place of the directory. Throws PCRT_RESOURCE; `committed` says then which one is there.
+  void commit();
+  bool committed() const { return inPlace; }
+  /// Removes what begin has made.
+  void discard();
+
+private:
+  void checkHome();
+  void recover();
+  std::string swap();
+
+  std::string home, work;
+  bool inPlace = false;
+  std::optional<DirectoryLock> lock;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_SAVEDIRECTORY_H

@@ -1,0 +1,61 @@
+//===- Stop.cpp - a signal ends a run behind a step ------------------------===//
+#include "core/Stop.h"
+#include "core/Collective.h"
+#include "core/Profile.h"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <unistd.h>
+#include <vector>
+
+using namespace pcrt;
+
+static std::atomic<int> noted{0}, agreed{0};
+static std::atomic<int64_t> notedAt{0};
+
+/// A terminal sends a signal to the launcher and to the ranks, and the launcher passes it on: within a second it is the
+/// same one.
+static void note(int signal) {
+  int before = 0;
+  if (noted.compare_exchange_strong(before, signal))
+    notedAt = nanoseconds();
+  else if (notedAt && nanoseconds() - notedAt > 1'000'000'000)
+    _exit(128 + signal);
+}
+
+void pcrt::noteSignals() {
+  struct sigaction action{};
+  action.sa_handler = note;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1})
+    sigaction(signal, &action, nullptr);
+}
+
+int pcrt::stoppedBy() { return agreed; }
+
+bool StopCheck::isDue(int64_t step) {
+  if (step < nextStep)
+    return false;
+  struct Word {
+    int64_t signal, nanosecondsPerStep;
+  };
+  int64_t now = nanoseconds();
+  Word mine{noted, lastStep < 0 ? 0 : (now - lastTime) / std::max<int64_t>(step - lastStep, 1)};
+  std::vector<Word> all(comm.size());
+  requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
+  int64_t signal = 0, slowest = 0;
+  for (const Word &word : all) {
+    signal = signal ? signal : word.signal;
+    slowest = std::max(slowest, word.nanosecondsPerStep);
+  }
+  // The first two steps tell how long one takes; then every quarter of a second, or every step that takes longer.
+  int64_t steps = slowest ? std::clamp<int64_t>(250'000'000 / slowest, 1, 1 << 20) : 1;
+  lastStep = step;
+  lastTime = nanoseconds();
+  nextStep = step + steps;
+  if (signal)
+    agreed = int(signal);
+  return signal != 0;
+}

@@ -1,0 +1,37 @@
+//===- Stop.h - a signal ends a run behind a step --------------------------===//
+//
+// A run that saves answers SIGTERM, SIGINT and SIGUSR1 by saving: all ranks
+// stop behind the same step, whichever of them got the signal. They ask each
+// other a few times a second, at steps that all know beforehand.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_STOP_H
+#define PCRT_CORE_STOP_H
+
+#include "comm/Comm.h"
+
+namespace pcrt {
+
+/// From now on the signals are noted instead of ending the process; a second one, a second later, ends it.
+void noteSignals();
+
+/// The signal that all ranks of this process have agreed to stop for; 0: none.
+int stoppedBy();
+
+/// Asks, between steps, whether a rank got a signal.
+class StopCheck {
+public:
+  explicit StopCheck(Comm &comm) : comm(comm) {}
+
+  /// Whether the run ends before step `step`: the same on all ranks, which call it before every step.
+  bool isDue(int64_t step);
+
+private:
+  Comm &comm;
+  int64_t lastStep = -1, nextStep = -1; ///< When it was asked, and when it will be.
+  int64_t lastTime = 0;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_STOP_H

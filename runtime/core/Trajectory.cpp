@@ -1,0 +1,216 @@
+//===- Trajectory.cpp - how a checkpoint came about ------------------------===//
+#include "core/Trajectory.h"
+#include "core/Failure.h"
+#include "core/MappedFile.h"
+#include "core/TensorSum.h"
+
+#include <filesystem>
+
+using namespace pcrt;
+
+constexpr int64_t formatVersion = 1;
+constexpr int64_t MiB = int64_t(1) << 20;
+
+FileIdentity FileIdentity::of(const std::string &path) {
+  MappedFile file(path);
+  int64_t bytes = file.size(), part = std::min(bytes, MiB);
+  TensorSum sum = sumOfBytes(file.data(), part);
+  sum += sumOfBytes(file.data() + bytes - part, part);
+  return {bytes, sum.text()};
+}
+
+FileIdentity pcrt::identityOfWeights(const std::string &path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error))
+    return FileIdentity::of(path);
+  std::map<std::string, FileIdentity> files; // in an order that is the same everywhere
+  for (const std::filesystem::directory_entry &entry : std::filesystem::directory_iterator(path, error))
+    if (entry.path().extension() == ".safetensors" || entry.path().filename() == "config.json")
+      files[entry.path().filename()] = FileIdentity::of(entry.path());
+  FileIdentity all;
+  std::string sums;
+  for (auto &[name, file] : files) {
+    all.bytes += file.bytes;
+    sums += name + file.sum;
+  }
+  all.sum = sumOfBytes(sums.data(), int64_t(sums.size())).text();
+  return all;
+}
+
+//===----------------------------------------------------------------------===//
+// The file
+//===----------------------------------------------------------------------===//
+
+/// Numbers as numbers, all else as text.
+static Json valueOf(const std::string &text) {
+  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_number() ? value : Json(text);
+}
+
+/// Names of files can be no UTF-8; what is not shows as U+FFFD.
+static std::string dump(const Json &json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+static Json toJson(const DataIdentity &data) {
+  return {{"file", data.file},
+          {"bytes", data.identity.bytes},
+          {"tokens", data.tokens},
+          {"sum", data.identity.sum},
+          {"weight", 1}};
+}
+
+std::string Trajectory::text() const {
+  Json json = {{"format", formatVersion},      {"step", step},   {"samples", samples},
+               {"tokens", samples * sequence}, {"batch", batch}, {"sequence", sequence},
+               {"optimizer", optimizer},       {"plan", plan},   {"program", program}};
+  for (const FlagValue &flag : flags)
+    json["flags"][flag.first] = valueOf(flag.second);
+  json["data"] = Json::array();
+  for (const DataIdentity &file : data)
+    json["data"].push_back(toJson(file));
+  json["skipped"] = Json::array();
+  for (auto &[name, bytes] : files) {
+    Json &file = json["files"][name] = {{"bytes", bytes}};
+    auto found = tensors.find(name);
+    if (found == tensors.end())
+      continue;
+    file["tensors"] = Json::object();
+    for (auto &[tensor, record] : found->second)
+      file["tensors"][tensor] = {{"dtype", "F32"}, {"shape", record.shape}, {"sum", record.sum}};
+  }
+  std::string body = dump(json);
+  json["sum"] = sumOfBytes(body.data(), int64_t(body.size())).text();
+  return dump(json, 1) + "\n";
+}
+
+/// What `json` says of a trajectory. Throws Json::exception where it says something else.
+static Trajectory parse(const Json &json) {
+  Trajectory result;
+  result.step = json.at("step");
+  result.samples = json.at("samples");
+  result.batch = json.at("batch");
+  result.sequence = json.at("sequence");
+  result.optimizer = json.at("optimizer");
+  result.plan = json.at("plan");
+  result.program = json.at("program");
+  for (auto &[name, value] : json.at("flags").items())
+    result.flags.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+  for (const Json &file : json.at("data"))
+    result.data.push_back({file.at("file"), file.at("tokens"), {file.at("bytes"), file.at("sum")}});
+  for (auto &[name, file] : json.at("files").items()) {
+    result.files[name] = file.at("bytes");
+    const Json tensors = file.value("tensors", Json::object());
+    for (auto &[tensor, record] : tensors.items())
+      result.tensors[name][tensor] = {record.at("shape").get<Dims>(), record.at("sum").get<std::string>()};
+  }
+  return result;
+}
+
+Trajectory Trajectory::read(const std::string &directory) {
+  std::string path = directory + "/" + trajectoryName;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(directory, ignored) && !std::filesystem::exists(path, ignored))
+    fail(PCRT_BAD_DATA, directory + " is no checkpoint: it has no " + trajectoryName +
+                            "; to start from its weights alone use --init " + directory);
+  MappedFile file(path);
+  try {
+    Json json = Json::parse(file.data(), file.data() + file.size());
+    std::string sum = json.at("sum");
+    json.erase("sum");
+    std::string body = dump(json);
+    if (sumOfBytes(body.data(), int64_t(body.size())).text() != sum)
+      fail(PCRT_BAD_DATA, path + " is damaged: its sum is another one");
+    if (int64_t format = json.at("format"); format != formatVersion)
+      fail(PCRT_BAD_DATA, path + ": format " + std::to_string(format) + " is not known to this program, only " +
+                              std::to_string(formatVersion));
+    Trajectory result = parse(json);
+    if (result.step < 0 || result.samples < 0 || result.batch < 1 || result.sequence < 1)
+      fail(PCRT_BAD_DATA, path + ": step, samples, batch or sequence is out of range");
+    return result;
+  } catch (const Json::exception &error) {
+    fail(PCRT_BAD_DATA, path + " is damaged: " + error.what());
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The same trajectory, the same model
+//===----------------------------------------------------------------------===//
+
+static bool sameData(const std::vector<DataIdentity> &a, const std::vector<DataIdentity> &b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const DataIdentity &x, const DataIdentity &y) {
+    return x.tokens == y.tokens && x.identity.bytes == y.identity.bytes && x.identity.sum == y.identity.sum;
+  });
+}
+
+static std::string showData(const std::vector<DataIdentity> &data) {
+  std::string text;
+  for (const DataIdentity &file : data)
+    text += (text.empty() ? "" : ", ") + file.file + " (" + std::to_string(file.tokens) + " tokens, sum " +
+            file.identity.sum + ")";
+  return text;
+}
+
+void pcrt::checkSameTrajectory(const Trajectory &before, const Trajectory &now, const Options &options) {
+  std::string differences, names;
+  auto compare = [&](const std::string &name, const std::string &then, const std::string &given, bool same) {
+    if (same || options.mayChange(name))
+      return;
+    differences += (differences.empty() ? "" : "; ") + name + ": " + then + " there, " + given + " here";
+    names += (names.empty() ? "" : ",") + name;
+  };
+  std::map<std::string, std::string> recorded(before.flags.begin(), before.flags.end());
+  for (const FlagValue &flag : now.flags) {
+    auto found = recorded.find(flag.first);
+    std::string then = found == recorded.end() ? "not known" : found->second;
+    compare(flag.first, then, flag.second, valueOf(then) == valueOf(flag.second));
+  }
+  compare("data", showData(before.data), showData(now.data), sameData(before.data, now.data));
+  compare("sequence", std::to_string(before.sequence), std::to_string(now.sequence), before.sequence == now.sequence);
+  if (!differences.empty())
+    fail(PCRT_USAGE, options.load + " was trained otherwise (" + differences +
+                         "); to go on with what is given here, add --change " + names);
+}
+
+/// The value at "a.b" in `config`, or null.
+static Json valueAt(const Json &config, const std::string &place) {
+  const Json *at = &config;
+  for (size_t begin = 0; begin <= place.size();) {
+    size_t end = std::min(place.find('.', begin), place.size());
+    std::string key = place.substr(begin, end - begin);
+    if (!at->is_object() || !at->contains(key))
+      return nullptr;
+    at = &(*at)[key];
+    begin = end + 1;
+  }
+  return *at;
+}
+
+void pcrt::checkConfig(const Program &program, const std::string &directory) {
+  std::string path = directory + "/config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    return;
+  MappedFile file(path);
+  Json config = Json::parse(file.data(), file.data() + file.size(), nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object())
+    fail(PCRT_BAD_DATA, path + ": not a JSON object");
+  for (const Json &meaning : program.configMeans) {
+    Json there = nullptr;
+    std::string key;
+    for (const Json &place : meaning.at("at"))
+      if (there.is_null()) {
+        there = valueAt(config, place);
+        key = key.empty() || !there.is_null() ? place.get<std::string>() : key;
+      }
+    bool given = !there.is_null();
+    if (!given)
+      there = meaning.at("default");
+    std::string what =
+        given ? "is " + there.dump() : "is not given" + (there.is_null() ? "" : ", which means " + there.dump());
+    const Json &values = meaning.at("values");
+    if (std::find(values.begin(), values.end(), there) == values.end())
+      fail(PCRT_BAD_DATA, path + ": '" + key + "' " + what + ", but the program was compiled for " +
+                              values.at(0).dump() + "; compile it from this directory");
+  }
+}

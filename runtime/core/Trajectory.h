@@ -1,0 +1,70 @@
+//===- Trajectory.h - how a checkpoint came about --------------------------===//
+//
+// trajectory.json in a checkpoint: which step it is, what the numbers depend on
+// (flags, data, optimizer), and the sum of every tensor. Written last: without
+// it a directory is no checkpoint. runtime/README.md describes the file.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_TRAJECTORY_H
+#define PCRT_CORE_TRAJECTORY_H
+
+#include "core/Options.h"
+#include "core/Program.h"
+
+namespace pcrt {
+
+/// What tells a file from others without reading all of it.
+struct FileIdentity {
+  int64_t bytes = 0;
+  std::string sum; ///< Of the first and the last MiB.
+
+  /// Throws PCRT_BAD_DATA if the file cannot be read.
+  static FileIdentity of(const std::string &path);
+};
+
+/// Of all files of weights at `path`, a file or a directory, together.
+FileIdentity identityOfWeights(const std::string &path);
+
+/// A file of tokens that a run reads.
+struct DataIdentity {
+  std::string file; ///< As given to --data.
+  int64_t tokens = 0;
+  FileIdentity identity;
+};
+
+/// A tensor of a file of the checkpoint.
+struct TensorRecord {
+  Dims shape;
+  std::string sum; ///< TensorSum::text of all of its elements.
+};
+
+struct Trajectory {
+  int64_t step = 0;    ///< Updates that were made.
+  int64_t samples = 0; ///< Sequences that were read for them: the next batch begins with this one.
+  int64_t batch = 0, sequence = 0;
+  std::string optimizer, plan;
+  std::string program;          ///< Sum of the executable.
+  std::vector<FlagValue> flags; ///< Those that the numbers depend on.
+  std::vector<DataIdentity> data;
+  std::map<std::string, int64_t> files;                               ///< Bytes, by name in the directory.
+  std::map<std::string, std::map<std::string, TensorRecord>> tensors; ///< By file and name.
+
+  /// The text of trajectory.json, with a sum of its own.
+  std::string text() const;
+  /// Reads DIRECTORY/trajectory.json. Throws PCRT_BAD_DATA if it is missing, damaged or of a newer version.
+  static Trajectory read(const std::string &directory);
+};
+
+constexpr const char *trajectoryName = "trajectory.json";
+
+/// Throws PCRT_USAGE with a list where what `now` says differs from what `before` was made with, but for what
+/// --change names.
+void checkSameTrajectory(const Trajectory &before, const Trajectory &now, const Options &options);
+
+/// Throws PCRT_BAD_DATA, naming the key, unless DIRECTORY/config.json means the model of `program`. Without that file:
+/// nothing is checked.
+void checkConfig(const Program &program, const std::string &directory);
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_TRAJECTORY_H

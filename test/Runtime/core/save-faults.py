@@ -1,0 +1,92 @@
+"""usage: save-faults.py PC_RUN PROGRAMS: each system call of a run that saves, from the lock on, fails with EIO, EMFILE or ENOSPC, or
+the process is killed there (strace does it; PC_LONG=1: every call, else some). The directory holds the old checkpoint or the new one,
+a user's files are what they were, and the next run saves and leaves nothing behind."""
+import collections
+import glob
+import re
+import shutil
+
+from harness import *
+
+work_in("save-faults.work")
+CALLS = ("openat,write,pwrite64,pread64,fsync,rename,renameat2,link,mkdir,unlink,rmdir,fallocate,flock,close,getdents64,newfstatat,"
+         "chmod,lchown,readlink")
+FILES = ["config.json", "model.safetensors", "training_state.safetensors", "trajectory.json"]
+OWN = ["DIR/tokenizer.json", "DIR/notes/deep/er.txt", "DIR.tmp/config.json"]
+
+
+def contents(directory):
+    return {name: read(f"{directory}/{name}") for name in FILES if os.path.exists(f"{directory}/{name}")}
+
+
+def prepare():
+    for path in glob.glob("DIR*"):
+        shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+    shutil.copytree("old", "DIR")
+    for path in OWN:
+        write(path, "a user's own")
+
+
+def save(*strace):
+    arguments = [program("1-1-1"), "--data", "tokens.bin", "--steps", "4", "--save", "DIR"]
+    return finish(start((["strace", "-f", "-o", "trace", "-e", f"trace={CALLS}", *strace] if strace else []) + arguments, PCRT_THREADS="1"))
+
+
+def loads():
+    """Whether --load finds a checkpoint, wherever it is."""
+    return finish(start([program("1-1-1"), "--data", "tokens.bin", "--steps", "4", "--load", "DIR", "--lr-steps", "4", "--change", "lr-steps"]))
+
+
+succeeds("the old one", "1-1-1", "--steps", 2, "--save", "old", "--seed", "0", "--lr", "0.001", "--clip", "inf")
+OLD = contents("old")
+prepare()
+code, said = save("-q")
+good("without a fault", code == 0, said)
+NEW = contents("DIR")
+good("they differ", all(NEW[name] != OLD[name] for name in FILES[1:]))
+
+# Which calls there are: the how-manieth of its kind each one is, from the lock on.
+calls, seen, saving = [], collections.Counter(), False
+for line in open("trace"):
+    found = re.match(r"\d+ +(\w+)\(", line)
+    if not found:
+        continue
+    seen[found[1]] += 1
+    saving = saving or ".lock-" in line
+    if saving:
+        calls.append((found[1], seen[found[1]]))
+good("calls of a save", len(calls) > 80, len(calls))
+
+FAULTS = ["error=EIO", "error=EMFILE", "error=ENOSPC", "signal=KILL"]
+cases = [(call, number, fault, exchange) for call, number in calls for fault in FAULTS for exchange in (True, False)
+         if exchange or (call != "renameat2" and fault in ("error=EIO", "signal=KILL"))]
+if not LONG:
+    # Those around the exchange always.
+    cases = [case for i, case in enumerate(cases) if i % 53 == 0 or (case[0] in ("renameat2", "rename") and case[2] == "signal=KILL")]
+for call, number, fault, exchange in cases:
+    name = f"{call} {number} with {fault}" + ("" if exchange else ", no exchange")
+    prepare()
+    numbers = [os.lstat(path).st_ino for path in OWN]
+    plain = [] if exchange else ["-e", "inject=renameat2:error=EINVAL"]
+    code, said = save(*plain, "-e", f"inject={call}:{fault}:when={number}")
+    killed = fault == "signal=KILL"
+    good(f"{name}: exit code", (code in (-9, 137) if killed else code in (0, 6)) or code == 0, f"{code}: {said}")
+    left = contents("DIR")
+    if exchange or os.path.exists("DIR"):
+        good(f"{name}: old or new", left in (OLD, NEW), {file: len(text) for file, text in left.items()})
+        good(f"{name}: as said", (code != 0 or left == NEW) and ("the older one is as it was" not in said or left == OLD), said)
+        good(f"{name}: a user's files", [os.path.exists(path) and os.lstat(path).st_ino for path in OWN] == numbers, glob.glob("DIR*/**", recursive=True))
+    else:
+        good(f"{name}: is found", loads()[0] == 0, loads())
+    # A lock of a process that is gone is taken over; a killed one may also leave directories, which the next run removes.
+    left = set(glob.glob("DIR*")) - {"DIR", "DIR.tmp", "DIR.lock", *glob.glob("DIR.lock-*")}
+    told = "could not be removed" in said or "the older one is now" in said
+    good(f"{name}: what is left is told", killed or told or not left, f"{left} {said}")
+    if killed or os.path.exists("DIR.lock"):
+        code, said = save()
+        good(f"{name}: the next run", code == 0 and contents("DIR") == NEW, f"{code}: {said}")
+        # (A lock that never got its name is a file of 150 bytes that nobody looks at.)
+        good(f"{name}: leaves nothing", set(glob.glob("DIR*")) - set(glob.glob("DIR.lock-*")) == {"DIR", "DIR.tmp"} or told, glob.glob("DIR*"))
+        good(f"{name}: a user's files again", all(read(path) == b"a user's own" for path in OWN))
+
+end()
