@@ -4,6 +4,7 @@
 #include "RowGraph.h"
 #include "RowMath.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace pc;
@@ -175,7 +176,8 @@ LogicalResult RowProgram::expand(Operation *op) {
     auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
     if (cast<RankedTensorType>(result.getType()).getElementType().isBF16() &&
         llvm::any_of(result.getUsers(), yielded) && !llvm::all_of(result.getUsers(), yielded))
-      n = add({n}, [this](ArrayRef<Num> x, const Position &) { return kernels::fromBf16(e, kernels::roundToBf16(x[0])); });
+      n = add({n},
+              [this](ArrayRef<Num> x, const Position &) { return kernels::fromBf16(e, kernels::roundToBf16(x[0])); });
     known[result] = n;
     return success();
   };
@@ -263,8 +265,8 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](ClipCoefficientOp x) {
         Ptr hyper = buffers.lookup(x.getHyper());
         return define(0, add({node(x.getNorm())}, [this, hyper](ArrayRef<Num> a, const Position &) {
-                        Num clip = hyper.load(e.integer(7));
-                        return e.min(e.real(1), clip / (a[0] + 1e-6));
+                        Num clip = hyper.load(e.integer(7)), factor = e.min(e.real(1), clip / (a[0] + 1e-6));
+                        return e.select(a[0] < e.real(INFINITY), factor, e.real(NAN)); // a norm is no less than 0
                       }));
       })
       .Default([](Operation *other) { return other->emitOpError() << "has no row kernel"; });

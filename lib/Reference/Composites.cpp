@@ -249,6 +249,8 @@ Tensors pc::adamw(Inputs in) {
   const Tensor &gradient = *in[1], &coefficient = *in[4], &hyper = *in[5];
   double lr = hyper[0], beta1 = hyper[1], beta2 = hyper[2], eps = hyper[3], decay = hyper[4];
   double correction1 = hyper[5], correction2 = hyper[6];
+  if (std::isnan(coefficient[0]))
+    return {p, m, v};
   for (int64_t i = 0; i < p.size(); ++i) {
     double g = coefficient[0] * gradient[i];
     p[i] -= lr * decay * p[i];
@@ -262,6 +264,8 @@ Tensors pc::adamw(Inputs in) {
 Tensors pc::sgd(Inputs in) {
   Tensor p = *in[0];
   const Tensor &gradient = *in[1], &coefficient = *in[2], &hyper = *in[3];
+  if (std::isnan(coefficient[0]))
+    return {p};
   for (int64_t i = 0; i < p.size(); ++i)
     p[i] -= hyper[0] * (coefficient[0] * gradient[i] + hyper[4] * p[i]);
   return {p};

@@ -204,7 +204,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       })
       .Case([&](ClipCoefficientOp) {
         Tensor coefficient;
-        coefficient[0] = std::min(1.0, (*in[1])[7] / ((*in[0])[0] + 1e-6));
+        double norm = (*in[0])[0], clip = (*in[1])[7];
+        coefficient[0] = std::isfinite(norm) ? std::min(1.0, clip / (norm + 1e-6)) : NAN;
         return Tensors{coefficient};
       })
       .Case([&](AdamWOp) { return adamw(in); })

@@ -455,7 +455,11 @@ def PC_ResizeOp : PC_Compute<"resize"> {
 }
 
 def PC_ClipCoefficientOp : PC_Compute<"clip_coefficient"> {
-  let summary = "min(1, clip / (norm + 1e-6)) from the norm and hyper (torch.nn.utils.clip_grad_norm_)";
+  let summary = "min(1, clip / (norm + 1e-6)) from the norm and hyper (torch.nn.utils.clip_grad_norm_); NaN for none";
+  let description = [{
+    Of a norm that is no finite number the coefficient is NaN, whatever `clip` is: updates then leave the state as it is. The norm is
+    that of all gradients and the same on all ranks, so all of them skip the step or none.
+  }];
   let arguments = (ins AnyRankedTensor:$norm, AnyRankedTensor:$hyper);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$norm `,` $hyper attr-dict `:` functional-type(operands, $result)";
@@ -463,7 +467,8 @@ def PC_ClipCoefficientOp : PC_Compute<"clip_coefficient"> {
 def PC_AdamWOp : PC_Compute<"adamw"> {
   let summary = "One step of torch.optim.AdamW on coefficient * gradient; pointwise";
   let description = [{
-    `decay`: whether this parameter is decayed (all are, as in torch.optim). Results: parameter, exp_avg, exp_avg_sq after the step.
+    Results: parameter, exp_avg, exp_avg_sq after the step; where the coefficient is NaN, the operands bit for bit (a gradient of zeros
+    would still decay the parameter and its averages).
   }];
   let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$exp_avg,
                        AnyRankedTensor:$exp_avg_sq, AnyRankedTensor:$coefficient, AnyRankedTensor:$hyper);
@@ -472,6 +477,7 @@ def PC_AdamWOp : PC_Compute<"adamw"> {
 }
 def PC_SGDOp : PC_Compute<"sgd"> {
   let summary = "One step of torch.optim.SGD without momentum on coefficient * gradient: p - lr (c g + weight_decay p)";
+  let description = "Where the coefficient is NaN, the parameter bit for bit.";
   let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$coefficient,
                        AnyRankedTensor:$hyper);
   let results = (outs AnyRankedTensor:$new_parameter);

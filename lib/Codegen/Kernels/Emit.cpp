@@ -51,7 +51,7 @@ Value pc::kernels::roundToBf16(Num x) {
   Value odd = arith::AndIOp::create(b, loc, upper, bits(e, whole, 1));
   Value rounded = arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, whole, bits(e, whole, 0x7fff)), odd);
   rounded = arith::ShRUIOp::create(b, loc, rounded, bits(e, whole, 16));
-  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x.v, x.v);
+  Value isNan = e.isNan(x).v;
   Value nan = arith::OrIOp::create(b, loc, upper, bits(e, whole, 0x40));
   return arith::TruncIOp::create(b, loc, narrow, arith::SelectOp::create(b, loc, isNan, nan, rounded));
 }
@@ -154,6 +154,7 @@ Num Emitter::select(Num condition, Num yes, Num no) {
   match(yes, no);
   return wrap(arith::SelectOp::create(b, loc, condition.v, yes.v, no.v));
 }
+Num Emitter::isNan(Num x) { return wrap(arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x.v, x.v)); }
 // The comparison is false for NaN: min(NaN, y) and max(NaN, y) are y, min(x, NaN) and max(x, NaN) are NaN.
 Num Emitter::min(Num x, Num y) { return select(x < y, x, y); }
 Num Emitter::max(Num x, Num y) { return select(y < x, x, y); }

@@ -80,6 +80,7 @@ public:
   Num min(Num a, Num b);
   Num max(Num a, Num b);
   Num select(Num condition, Num yes, Num no);
+  Num isNan(Num x);
   Num sqrt(Num x);
   Num log(Num x);
   /// e^x for x <= 88, relative error below 2e-7; at most 1.2e-38 for x <= -87.33; NaN stays NaN.

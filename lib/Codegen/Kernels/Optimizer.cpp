@@ -33,7 +33,7 @@ static void elements(Kernel &kernel, Value parameter, llvm::function_ref<void(Nu
 
 AdamW::AdamW(Emitter &e, Ptr coefficientAt, Ptr hyperAt) : e(e) {
   auto hyper = [&](Hyper h) { return hyperAt.load(e.integer(h)); };
-  coefficient = coefficientAt.load(e.integer(0));
+  coefficient = coefficientAt.load(e.integer(0)), skips = e.isNan(coefficient);
   beta1 = hyper(Beta1), beta2 = hyper(Beta2), epsilon = hyper(Epsilon);
   keep = 1.0 - hyper(Rate) * hyper(Decay), rate = hyper(Rate) / hyper(Bias1), root2 = e.sqrt(hyper(Bias2));
   rest1 = 1.0 - beta1, rest2 = 1.0 - beta2;
@@ -44,7 +44,8 @@ AdamW::State AdamW::step(State old, Num gradient) const {
   Num m = old.first * beta1 + g * rest1;
   Num v = old.second * beta2 + g * g * rest2;
   Num denominator = e.sqrt(v) / root2 + epsilon;
-  return {old.parameter * keep - rate * (m / denominator), m, v};
+  Num p = old.parameter * keep - rate * (m / denominator);
+  return {e.select(skips, old.parameter, p), e.select(skips, old.first, m), e.select(skips, old.second, v)};
 }
 
 LogicalResult pc::kernels::emit(AdamWOp op, Kernel &kernel) {
@@ -61,8 +62,12 @@ LogicalResult pc::kernels::emit(AdamWOp op, Kernel &kernel) {
 }
 
 SGD::SGD(Emitter &e, Ptr coefficientAt, Ptr hyperAt)
-    : coefficient(coefficientAt.load(e.integer(0))), rate(hyperAt.load(e.integer(Rate))),
-      decay(hyperAt.load(e.integer(Decay))) {}
+    : e(e), coefficient(coefficientAt.load(e.integer(0))), skips(e.isNan(coefficient)),
+      rate(hyperAt.load(e.integer(Rate))), decay(hyperAt.load(e.integer(Decay))) {}
+
+Num SGD::step(Num parameter, Num gradient) const {
+  return e.select(skips, parameter, parameter - rate * (gradient * coefficient + decay * parameter));
+}
 
 LogicalResult pc::kernels::emit(SGDOp op, Kernel &kernel) {
   auto in = kernel.operands;

@@ -9,7 +9,7 @@ namespace pc::kernels {
 /// Where `hyper` holds what (pc.input).
 enum Hyper : int64_t { Rate, Beta1, Beta2, Epsilon, Decay, Bias1, Bias2 };
 
-/// The scalars of AdamW, loaded once. The order of operations is torch.optim's.
+/// The scalars of AdamW, loaded once. The order of operations is torch.optim's. A coefficient of NaN skips the step.
 class AdamW {
 public:
   AdamW(Emitter &e, Ptr coefficient, Ptr hyper);
@@ -21,19 +21,18 @@ public:
 
 private:
   Emitter &e;
-  Num coefficient, beta1, beta2, epsilon, keep, rate, root2, rest1, rest2;
+  Num coefficient, skips, beta1, beta2, epsilon, keep, rate, root2, rest1, rest2;
 };
 
 /// The same for SGD without momentum.
 class SGD {
 public:
   SGD(Emitter &e, Ptr coefficient, Ptr hyper);
-  Num step(Num parameter, Num gradient) const {
-    return parameter - rate * (gradient * coefficient + decay * parameter);
-  }
+  Num step(Num parameter, Num gradient) const;
 
 private:
-  Num coefficient, rate, decay;
+  Emitter &e;
+  Num coefficient, skips, rate, decay;
 };
 
 } // namespace pc::kernels

@@ -312,6 +312,16 @@ void optimizers(std::vector<int64_t> shape) {
     check("sgd", {&p, &g, &coefficient, &hyper}, {&newP}, "%0, %1, %2, %3", {sgdP}, 1e-6,
           inPlace ? std::vector<int>{0} : std::vector<int>{});
   }
+  // A coefficient of NaN: every bit stays, whatever the gradient is.
+  coefficient.data[0] = NAN;
+  g.data[g.size() / 2] = NAN;
+  auto kept = [](const Tensor &t) { return Reals(t.data.begin(), t.data.begin() + t.size()); };
+  for (bool inPlace : {false, true}) {
+    check("adamw", {&p, &g, &m, &v, &coefficient, &hyper}, {&newP, &newM, &newV}, "%0, %1, %2, %3, %4, %5",
+          {kept(p), kept(m), kept(v)}, 0, inPlace ? std::vector<int>{0, 2, 3} : std::vector<int>{});
+    check("sgd", {&p, &g, &coefficient, &hyper}, {&newP}, "%0, %1, %2, %3", {kept(p)}, 0,
+          inPlace ? std::vector<int>{0} : std::vector<int>{});
+  }
 }
 
 void rope(int64_t b, int64_t s, std::vector<int64_t> heads, int64_t d) {
