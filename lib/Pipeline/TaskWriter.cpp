@@ -54,6 +54,9 @@ const TaskWriter::Live &TaskWriter::live(Kind kind, int chunk) {
         result.made.insert(value);
   }
   std::reverse(result.ops.begin(), result.ops.end());
+  for (Value value : tasks.handedOn(kind, chunk)) // maybe made by a task before this one: down go also forward values
+    if (!own.contains(value.getDefiningOp()))
+      read(value);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include "StagePrograms.h"
 #include "pc/Pipeline/Passes.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/Support/Regex.h"
 #include <set>
 
@@ -49,6 +50,27 @@ static LogicalResult report(const StagePrograms &stages, const Fault &fault) {
   return error;
 }
 
+/// A stage sets what it holds.
+static LogicalResult checkUpdates(const StagePrograms &stages) {
+  for (auto [stage, function] : llvm::enumerate(stages.steps)) {
+    func::FuncOp step = function;
+    llvm::DenseSet<std::pair<StringAttr, StringAttr>> held; // parameter, state or null
+    for (auto parameter : step.getOps<ParameterOp>())
+      held.insert({parameter.getNameAttr(), {}});
+    for (auto state : step.getOps<StateOp>())
+      held.insert({state.getParameterAttr(), state.getNameAttr()});
+    for (auto update : step.getOps<UpdateOp>()) {
+      bool isState = bool(update.getParameter());
+      if (!held.contains(isState ? std::pair(update.getParameterAttr(), update.getNameAttr())
+                                 : std::pair(update.getNameAttr(), StringAttr())))
+        return update.emitOpError() << "sets '" << update.getName() << "'" << (isState ? " of '" : "")
+                                    << update.getParameter().value_or("") << (isState ? "'" : "") << ", which stage "
+                                    << stage << " does not hold: its new value depends on another stage's alone (P7)";
+    }
+  }
+  return success();
+}
+
 namespace {
 struct VerifyStaged : pc::impl::VerifyStagedBase<VerifyStaged> {
   void runOnOperation() override {
@@ -59,7 +81,7 @@ struct VerifyStaged : pc::impl::VerifyStagedBase<VerifyStaged> {
     if (failed(stages))
       return signalPassFailure();
     std::optional<Fault> fault = verify(stages->problem, stages->program, stages->options);
-    if (fault ? failed(report(*stages, *fault)) : failed(checkSums(*stages)))
+    if (fault ? failed(report(*stages, *fault)) : failed(checkSums(*stages)) || failed(checkUpdates(*stages)))
       signalPassFailure();
   }
 };

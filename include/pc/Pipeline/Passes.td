@@ -53,7 +53,7 @@ def VerifyStaged : Pass<"pc-verify-staged", "mlir::ModuleOp"> {
     a `pc.task`; each task is there once, on the stage of its chunk, behind what it needs; (P3) the n-th send and receive of a flow carry the
     same message of the same type; (P4) all stages call collectives over the axis of stages alike; (P5) nothing waits in a circle;
     (P6) every task works on its own microbatch, and what is added up over microbatches and stages for a parameter, the loss and the
-    norm has each addend exactly once before anything else reads it.
+    norm has each addend exactly once before anything else reads it; (P7) a stage updates the parameters and states that it holds.
 
     Ranks that differ on other axes run the same text with partners at the same distance, so checking stages is checking all ranks.
   }];
