@@ -1,7 +1,8 @@
 //===- Nccl.cpp - NCCL's functions ----------------------------------------===//
 //
-// Non-blocking communicators and groups as NCCL has them. Where NCCL may answer
-// "in progress", this one does so whenever it can: callers have to poll.
+// Non-blocking communicators and groups as NCCL 2.28.9 has them; the functions
+// named in comments are those of its src/init.cc, group.cc and enqueue.cc. Where
+// NCCL may answer "in progress", this one always does: callers have to poll.
 //
 //===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
@@ -9,6 +10,8 @@
 #include "standin/NcclComm.h"
 
 #include <cstring>
+#include <functional>
+#include <optional>
 #include <set>
 #include <unistd.h>
 #include <utility>
@@ -38,10 +41,11 @@ ncclComm_t pc::standin::handleOf(const CommRef &comm) {
   return handle;
 }
 
-static thread_local std::string lastError;
+/// One of the whole process, as ncclLastError is.
+static char lastError[1024];
 
 static ncclResult_t fail(ncclResult_t code, const std::string &why) {
-  lastError = why;
+  snprintf(lastError, sizeof lastError, "%s", why.c_str());
   return code;
 }
 
@@ -69,11 +73,7 @@ PC_EXPORT const char *ncclGetErrorString(ncclResult_t result) {
   return result >= 0 && result <= ncclInProgress ? texts[result] : "unknown result code";
 }
 
-PC_EXPORT const char *ncclGetLastError(ncclComm_t handle) {
-  Lock lock(driverMutex());
-  CommRef comm = find(handle);
-  return comm && !comm->errorText.empty() ? comm->errorText.c_str() : lastError.c_str();
-}
+PC_EXPORT const char *ncclGetLastError(ncclComm_t) { return lastError; }
 
 //===----------------------------------------------------------------------===//
 // Groups
@@ -83,30 +83,77 @@ namespace {
 /// Calls between ncclGroupStart and ncclGroupEnd.
 struct Group {
   int depth = 0;
+  ncclResult_t error = ncclSuccess; ///< ncclGroupError: of the last call in the group that failed.
+  std::optional<bool> blocking;     ///< ncclGroupBlocking: of all communicators in it.
   struct Queued {
     CommRef comm;
     CUstream stream;
     Call call;
   };
   std::vector<Queued> calls;
-  std::vector<CommRef> begun; ///< Blocking communicators that join or split.
+  struct Job {
+    CommRef comm;
+    std::function<ncclResult_t()> start;
+  };
+  std::vector<Job> jobs; ///< Joins and splits, which the end of the group begins (ncclAsyncLaunch).
 };
 } // namespace
 
 static thread_local Group group;
 
-/// Waits, where `comm` is blocking, until what it has begun is done.
+/// Notes what a call inside a group returns: if it is an error, the group's end returns it and does nothing
+/// (ncclGroupErrCheck, ncclGroupEndInternal).
+static ncclResult_t noteInGroup(ncclResult_t result) {
+  if (group.depth > 0 && result != ncclSuccess && result != ncclInProgress)
+    group.error = result;
+  return result;
+}
+
+/// Refuses groups whose communicators are of both kinds (ncclAsyncLaunch, ncclGroupCommJoin).
+static ncclResult_t joinGroup(const Comm &comm) {
+  if (group.blocking.value_or(comm.blocking) != comm.blocking)
+    return fail(ncclInvalidArgument, "Blocking and nonblocking communicators are not allowed in the same group.");
+  group.blocking = comm.blocking;
+  return ncclSuccess;
+}
+
+/// Waits until what a blocking communicator has begun is done.
 static ncclResult_t settle(Lock &lock, const CommRef &comm) {
   comm->advance();
-  while (comm->blocking && comm->isAdvancing()) {
+  while (comm->isAdvancing()) {
     lock.unlock();
     usleep(50);
     lock.lock();
     comm->advance();
   }
-  return comm->error != ncclSuccess ? fail(comm->error, comm->errorText)
-         : comm->isAdvancing()      ? ncclInProgress
-                                    : ncclSuccess;
+  return comm->error != ncclSuccess ? fail(comm->error, comm->errorText) : ncclSuccess;
+}
+
+/// Begins jobs, and waits for those of blocking communicators (ncclGroupEndInternal).
+static ncclResult_t launch(Lock &lock, const std::vector<Group::Job> &jobs) {
+  for (const Group::Job &job : jobs)
+    if (ncclResult_t result = job.start(); result != ncclSuccess)
+      return result;
+  ncclResult_t result = ncclSuccess;
+  for (const Group::Job &job : jobs) {
+    if (!job.comm->blocking) {
+      job.comm->mustPoll = true;
+      result = ncclInProgress;
+    } else if (ncclResult_t settled = settle(lock, job.comm); settled != ncclSuccess) {
+      return settled;
+    }
+  }
+  return result;
+}
+
+/// Begins a job, or leaves it to the end of the group.
+static ncclResult_t launchInGroup(Lock &lock, Group::Job job) {
+  if (group.depth == 0)
+    return launch(lock, {std::move(job)});
+  if (ncclResult_t why = joinGroup(*job.comm); why != ncclSuccess)
+    return noteInGroup(why);
+  group.jobs.push_back(std::move(job));
+  return ncclSuccess;
 }
 
 /// A captured call that PC_STANDIN_FAULT=swap exchanges with the next.
@@ -147,7 +194,7 @@ static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
     std::erase_if(queued, [&](const Group::Queued &q) { return q.comm == comm; });
     if (enqueueCalls(stream, makeWork(comm, std::move(calls))) != CUDA_SUCCESS)
       return fail(ncclUnhandledCudaError, "cannot enqueue: " + explanation(stickyError()));
-    if (!comm->blocking && options().seed && drawNumber() % 4 == 0) { // NCCL may do so
+    if (!comm->blocking) { // a thread of NCCL's launches them
       comm->mustPoll = true;
       result = ncclInProgress;
     }
@@ -166,13 +213,13 @@ PC_EXPORT ncclResult_t ncclGroupEnd() {
     return fail(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
   if (--group.depth > 0)
     return ncclSuccess;
-  ncclResult_t result = ncclSuccess;
-  for (const CommRef &comm : std::exchange(group.begun, {}))
-    if (ncclResult_t r = settle(lock, comm); r != ncclSuccess)
-      result = r;
+  Group ended = std::exchange(group, {});
+  if (ended.error != ncclSuccess)
+    return ended.error;
+  ncclResult_t result = launch(lock, ended.jobs);
   if (result != ncclSuccess && result != ncclInProgress)
     return result;
-  ncclResult_t submitted = submitCalls(std::exchange(group.calls, {}));
+  ncclResult_t submitted = submitCalls(std::move(ended.calls));
   return submitted != ncclSuccess ? submitted : result;
 }
 
@@ -218,44 +265,54 @@ PC_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *handle, int size, nccl
     comm->blocking = config->blocking;
   if (config && config->commName)
     comm->name = config->commName;
+  // Set at once, other than a split's: and this function reads the state again instead of returning success
+  // (ncclCommInitRankDev, ncclCommInitRankConfig).
   *handle = handleOf(comm);
-  if (!comm->blocking)
-    return ncclInProgress;
-  if (group.depth > 0) {
-    group.begun.push_back(comm);
-    return ncclSuccess;
-  }
-  return settle(lock, comm);
+  return launchInGroup(lock, {comm, [] { return ncclSuccess; }});
 }
 
 PC_EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *handle, int size, ncclUniqueId id, int rank) {
   return ncclCommInitRankConfig(handle, size, id, rank, nullptr);
 }
 
-/// Why a call on the communicator has to wait or cannot be.
-static ncclResult_t checkReady(const Comm &comm) {
+/// ncclCommEnsureReady: a communicator with an error returns it, one on which something goes on refuses. NCCL looks
+/// whether that has ended meanwhile; here only ncclCommGetAsyncError does, since nothing promises that it has.
+static ncclResult_t ensureReady(const Comm &comm) {
   if (comm.error != ncclSuccess)
     return fail(comm.error, comm.errorText);
   if (comm.aborted)
     return fail(ncclInvalidUsage, "the communicator was aborted");
   if (comm.isAdvancing() || comm.mustPoll)
-    return fail(ncclInvalidUsage, "a call before ncclCommGetAsyncError said that the last one is done");
+    return fail(ncclInvalidArgument, "Attempt to use communicator before the previous operation returned ncclSuccess");
   return ncclSuccess;
 }
 
+/// What a call does that fails on a non-blocking communicator: the communicator keeps the error, and is only good for
+/// ncclCommAbort then (ncclEnqueueCheck, ncclCommFinalize).
+static ncclResult_t keepError(Comm &comm, ncclResult_t result) {
+  if (result != ncclSuccess && !comm.blocking && comm.error == ncclSuccess) {
+    comm.error = result;
+    comm.errorText = lastError;
+  }
+  return noteInGroup(result);
+}
+
+/// Of a parent that does not block, NCCL returns success while *result is null and nothing is known yet: NCCLCHECK
+/// (checks.h) drops the ncclInProgress that ncclGroupEndInternal returns. The parent is in progress until
+/// ncclCommGetAsyncError says otherwise; until then it refuses everything, and *result says nothing, not even that
+/// there is no colour.
 PC_EXPORT ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t *result, ncclConfig_t *config) {
   Lock lock(driverMutex());
   FIND(comm, handle);
-  if (ncclResult_t why = checkReady(*comm); why != ncclSuccess)
-    return why;
-  ncclResult_t begun = beginSplit(comm, color, key, config, result);
-  if (begun != ncclInProgress || !comm->blocking)
-    return begun;
-  if (group.depth > 0) {
-    group.begun.push_back(comm);
-    return ncclSuccess;
-  }
-  return settle(lock, comm);
+  if (ncclResult_t why = ensureReady(*comm); why != ncclSuccess)
+    return noteInGroup(why);
+  *result = nullptr;
+  std::optional<ncclConfig_t> copy;
+  if (config)
+    copy = *config;
+  ncclResult_t begun =
+      launchInGroup(lock, {comm, [=] { return beginSplit(comm, color, key, copy ? &*copy : nullptr, result); }});
+  return begun == ncclInProgress ? ncclSuccess : begun;
 }
 
 PC_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *error) {
@@ -265,7 +322,9 @@ PC_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *er
   if (comm->finalizing && comm->queued > 0)
     letTimePass();
   comm->mustPoll = false;
-  *error = comm->error != ncclSuccess ? comm->error : comm->isAdvancing() ? ncclInProgress : ncclSuccess;
+  *error = comm->error != ncclSuccess ? fail(comm->error, comm->errorText)
+           : comm->isAdvancing()      ? ncclInProgress
+                                      : ncclSuccess;
   if (*error == ncclSuccess && stickyError() != CUDA_SUCCESS)
     *error = fail(ncclUnhandledCudaError, explanation(stickyError()));
   return ncclSuccess;
@@ -274,15 +333,25 @@ PC_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *er
 PC_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   Lock lock(driverMutex());
   FIND(comm, handle);
+  if (ncclResult_t why = ensureReady(*comm); why != ncclSuccess)
+    return keepError(*comm, why);
+  if (comm->finalizing)
+    return keepError(*comm, fail(ncclInvalidArgument, "ncclCommFinalize: called twice"));
   comm->finalizing = true;
-  if (!comm->blocking)
-    return comm->queued > 0 ? ncclInProgress : ncclSuccess;
+  if (!comm->blocking) {
+    comm->mustPoll = true;
+    return ncclInProgress;
+  }
   return waitForAll(lock) == CUDA_SUCCESS ? ncclSuccess : fail(ncclUnhandledCudaError, explanation(stickyError()));
 }
 
 PC_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   Lock lock(driverMutex());
   FIND(comm, handle);
+  if (ncclResult_t why = ensureReady(*comm); why != ncclSuccess) {
+    ++group.depth; // NCCL, too, returns between ncclGroupStartInternal and ncclGroupEndInternal, and destroys nothing
+    return noteInGroup(why);
+  }
   ncclResult_t result = ncclSuccess;
   if (comm->queued > 0 && !comm->aborted && waitForAll(lock) != CUDA_SUCCESS)
     result = fail(ncclUnhandledCudaError, explanation(stickyError()));
@@ -292,11 +361,13 @@ PC_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   return result;
 }
 
-/// Calls in flight end; what they would have written is not written.
+/// Calls in flight end; what they would have written is not written. Whatever goes on is no obstacle, and the state
+/// does not matter. Splits end now, and write their results.
 PC_EXPORT ncclResult_t ncclCommAbort(ncclComm_t handle) {
   Lock lock(driverMutex());
   FIND(comm, handle);
   comm->aborted = true;
+  endSplits(*comm);
   handles().erase(handle);
   delete handle;
   return ncclSuccess;
@@ -305,6 +376,8 @@ PC_EXPORT ncclResult_t ncclCommAbort(ncclComm_t handle) {
 PC_EXPORT ncclResult_t ncclCommCount(ncclComm_t handle, int *count) {
   Lock lock(driverMutex());
   FIND(comm, handle);
+  if (ncclResult_t why = ensureReady(*comm); why != ncclSuccess)
+    return why;
   *count = comm->size;
   return ncclSuccess;
 }
@@ -312,6 +385,8 @@ PC_EXPORT ncclResult_t ncclCommCount(ncclComm_t handle, int *count) {
 PC_EXPORT ncclResult_t ncclCommUserRank(ncclComm_t handle, int *rank) {
   Lock lock(driverMutex());
   FIND(comm, handle);
+  if (ncclResult_t why = ensureReady(*comm); why != ncclSuccess)
+    return why;
   *rank = comm->rank;
   return ncclSuccess;
 }
@@ -319,6 +394,8 @@ PC_EXPORT ncclResult_t ncclCommUserRank(ncclComm_t handle, int *rank) {
 PC_EXPORT ncclResult_t ncclCommCuDevice(ncclComm_t handle, int *device) {
   Lock lock(driverMutex());
   FIND(comm, handle);
+  if (ncclResult_t why = ensureReady(*comm); why != ncclSuccess)
+    return why;
   *device = comm->device;
   return ncclSuccess;
 }
@@ -392,10 +469,8 @@ static bool overlapsBadly(const Call &call, const Comm &comm) {
   }
 }
 
-static ncclResult_t issue(ncclComm_t handle, CUstream stream, Call call) {
-  Lock lock(driverMutex());
-  FIND(comm, handle);
-  if (ncclResult_t why = checkReady(*comm); why != ncclSuccess)
+static ncclResult_t checkCall(const CommRef &comm, CUstream stream, const Call &call) {
+  if (ncclResult_t why = ensureReady(*comm); why != ncclSuccess)
     return why;
   if (call.dtype < 0 || call.dtype > ncclBfloat16 || call.reduction < 0 || call.reduction > ncclAvg || call.count < 0)
     return fail(ncclInvalidArgument, "a type, reduction or count that the stand-in does not have");
@@ -405,14 +480,22 @@ static ncclResult_t issue(ncclComm_t handle, CUstream stream, Call call) {
     return fail(ncclInvalidArgument, "the stand-in adds no f16");
   if (deviceOf(stream) != comm->device)
     return fail(ncclInvalidArgument, describe(call) + ": the stream is not on the communicator's device");
-  if (call.count == 0)
-    return ncclSuccess;
   for (auto [at, bytes] : {std::pair{call.in, inBytes(call, comm->rank, comm->size)},
                            std::pair{static_cast<const void *>(call.out), outBytes(call, comm->rank, comm->size)}})
     if (bytes && checkBuffer(at, bytes) != ncclSuccess)
       return fail(ncclInvalidArgument, describe(call) + ": " + lastError);
   if (overlapsBadly(call, *comm))
     return fail(ncclInvalidArgument, describe(call) + ": the buffers overlap, and not in place");
+  return group.depth > 0 ? joinGroup(*comm) : ncclSuccess;
+}
+
+static ncclResult_t issue(ncclComm_t handle, CUstream stream, Call call) {
+  Lock lock(driverMutex());
+  FIND(comm, handle);
+  if (ncclResult_t why = checkCall(comm, stream, call); why != ncclSuccess)
+    return keepError(*comm, why);
+  if (call.count == 0)
+    return ncclSuccess;
   if (group.depth > 0) {
     group.calls.push_back({comm, stream, call});
     return ncclSuccess;

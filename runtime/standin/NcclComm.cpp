@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 using namespace pc::standin;
 
@@ -162,16 +163,15 @@ ncclResult_t pc::standin::beginSplit(const CommRef &parent, int color, int key, 
     return ncclInvalidUsage;
   }
   PendingSplit split{parent->splitsBegun++, nullptr, result};
-  *result = nullptr;
   SplitPost post{color, key, {0, 0}};
   if (color != NCCL_SPLIT_NOCOLOR) {
     auto child = std::make_shared<Comm>();
     child->device = parent->device;
     child->world = parent->world;
     child->worldRank = parent->worldRank;
-    child->blocking = parent->blocking;
-    if (config && config->blocking != NCCL_CONFIG_UNDEF_INT)
-      child->blocking = config->blocking;
+    // The parent's configuration only without one of its own (copyCommConfig), which blocks unless it says otherwise
+    // (parseCommConfig).
+    child->blocking = config ? config->blocking != 0 : parent->blocking;
     if (config && config->commName)
       child->name = config->commName;
     child->isSmall = config && config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs <= smallCtas;
@@ -181,15 +181,37 @@ ncclResult_t pc::standin::beginSplit(const CommRef &parent, int color, int key, 
     comms().push_back(child);
     split.child = std::move(child);
   }
-  parent->ownBox().posts[split.index] = post;
-  parent->ownBox().splits.store(split.index + 1);
-  ++parent->shared().generation;
+  if (faultHere("split")) {
+    tellFault("split " + std::to_string(split.index) + " of " + describe(*parent) + " never begins");
+  } else {
+    parent->ownBox().posts[split.index] = post;
+    parent->ownBox().splits.store(split.index + 1);
+    ++parent->shared().generation;
+  }
   parent->splits.push_back(std::move(split));
-  return ncclInProgress;
+  return ncclSuccess;
+}
+
+/// Gives the caller a communicator that is none: ncclCommInitRankFunc assigns it at its end, whether it has failed or
+/// not.
+static void endSplit(PendingSplit &split, ncclResult_t error) {
+  if (split.child)
+    split.child->error = error;
+  *split.result = split.child ? handleOf(split.child) : nullptr;
+}
+
+void pc::standin::endSplits(Comm &parent) {
+  for (PendingSplit &split : std::exchange(parent.splits, {})) {
+    if (split.child)
+      split.child->aborted = true;
+    endSplit(split, ncclInternalError);
+  }
 }
 
 /// True when the split is complete, or has failed.
 static bool advanceSplit(Comm &parent, PendingSplit &split) {
+  if (!std::exchange(split.asked, true))
+    return false;
   for (int i = 0; i < parent.size; ++i)
     if (parent.box(i).splits.load() <= static_cast<uint32_t>(split.index))
       return false;
@@ -209,9 +231,12 @@ static bool advanceSplit(Comm &parent, PendingSplit &split) {
   child.sends.resize(child.size);
   child.receives.resize(child.size);
   if (!openMailboxes(child, parent.size, [&](int i) { return postOf(members[i]).mailbox; })) {
+    if (child.error == ncclSuccess)
+      return false;
     parent.error = child.error;
     parent.errorText = child.errorText;
-    return parent.error != ncclSuccess;
+    endSplit(split, child.error);
+    return true;
   }
   child.ready = true;
   *split.result = handleOf(split.child);

@@ -90,6 +90,7 @@ struct PendingSplit {
   int index;
   CommRef child; ///< Null without colour.
   ncclComm_t *result;
+  bool asked = false; ///< Somebody has asked since: the first answer is always that it goes on.
 };
 
 /// Calls of communicators with at most this many CTAs do not count among those that a device can run at the same time.
@@ -110,7 +111,7 @@ struct Comm {
   int splitsBegun = 0;
   bool inFlight = false; ///< A call has begun and not ended.
   bool isSmall = false;  ///< Its calls take so few of a device's multiprocessors (maxCTAs) that others can go on.
-  bool mustPoll = false; ///< The last call is not known to have succeeded.
+  bool mustPoll = false; ///< ncclCommGetAsyncError has not said yet that the last call succeeded.
   std::string current;   ///< The call that is in flight.
   uint64_t collectives = 0, generationRead = 0;
   std::vector<uint64_t> sends, receives; ///< Begun, by peer.
@@ -163,8 +164,12 @@ Work makeWork(const CommRef &comm, std::vector<Call> calls);
 /// A new communicator of `size` ranks that meets the others through `world`.
 CommRef joinWorld(std::shared_ptr<MappedFile> world, int rank, int size, int device, std::string *error);
 
-/// Begins a split; `result` is set when all ranks have called.
+/// Begins a split. `result` is written when all ranks have called and the parent is asked, and at the latest when the
+/// parent is aborted: it has to live until then.
 ncclResult_t beginSplit(const CommRef &parent, int color, int key, const ncclConfig_t *config, ncclComm_t *result);
+
+/// Ends what goes on on an aborted communicator.
+void endSplits(Comm &parent);
 
 /// The handle of a communicator.
 ncclComm_t handleOf(const CommRef &comm);

@@ -18,7 +18,7 @@ namespace pc::standin {
 
 /// One thing that is left out or moved, to see whether the checkers notice (PC_STANDIN_FAULT=kind:index[@rank]).
 struct Fault {
-  std::string kind; ///< wait, record, edge, swap or site (a barrier inside kernels); empty: none.
+  std::string kind; ///< wait, record, edge, swap, split or site (a barrier inside kernels); empty: none.
   int64_t index = 0;
 };
 

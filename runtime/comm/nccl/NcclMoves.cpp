@@ -66,33 +66,6 @@ int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
 }
 
 //===----------------------------------------------------------------------===//
-// Communicators
-//===----------------------------------------------------------------------===//
-
-void Communicators::add(NcclComm comm) {
-  std::lock_guard<std::mutex> lock(mutex);
-  all.push_back(comm);
-}
-
-void Communicators::abort() {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (aborted)
-    return;
-  aborted = true;
-  for (size_t i = all.size(); i-- > 0;)
-    nccl.commAbort(all[i]);
-}
-
-NcclResult Communicators::state(NcclComm comm) {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (aborted)
-    return NcclRemoteError;
-  NcclResult state = NcclSuccess;
-  NcclResult result = nccl.commGetAsyncError(comm, &state);
-  return result != NcclSuccess ? result : state;
-}
-
-//===----------------------------------------------------------------------===//
 // Start-up and end
 //===----------------------------------------------------------------------===//
 
@@ -114,16 +87,7 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
   hooked.plane = control.control();
   if (hooked.plane)
     hooked.plane->setHooks({[this](Progress &progress) { tellProgress(progress); }, [live = live] { live->abort(); }});
-  NcclComm world = nullptr;
-  onAllRanks(control, [&] {
-    NcclConfig config;
-    config.blocking = 0;
-    config.commName = "all ranks";
-    NcclResult result = nccl.commInitRankConfig(&world, control.size(), ids[0], control.rank(), &config);
-    if (world)
-      live->add(world);
-    require(result, world, "connect the devices of all ranks");
-  });
+  onAllRanks(control, [&] { connectAll(ids[0]); });
   int64_t &total = stagingTotal;
   for (const Group &group : groups) {
     Member &member = members[group.id];
@@ -133,14 +97,9 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
     ++numCommunicators;
     onAllRanks(control, [&] {
       NcclConfig config;
-      config.blocking = 0;
       config.commName = group.name.c_str();
       // Members of one group share its first rank, which no other group of this axis has.
-      NcclResult result = nccl.commSplit(world, group.ranks[0], group.me, &member.comm, &config);
-      require(result, world, "connect the devices of " + groupName(group));
-      if (member.comm)
-        live->add(member.comm);
-      require(NcclInProgress, member.comm, "connect the devices of " + groupName(group));
+      member.comm = connectSome(group.ranks[0], group.me, config, "connect the devices of " + groupName(group));
     });
     for (int i = 0; i < program.num_moves; ++i)
       if (program.moves[i].group == group.id)
@@ -183,33 +142,6 @@ std::string NcclMoves::describe(NcclResult result) const {
   std::string text = live->nccl.getErrorString(result);
   const char *last = live->nccl.getLastError(nullptr);
   return last && *last ? text + ": " + last : text;
-}
-
-NcclResult NcclMoves::settle(NcclComm on) {
-  double start = monotonicSeconds();
-  TcpControl *plane = control.control();
-  for (;;) {
-    if ((plane && plane->failed()) || monotonicSeconds() - start > timeout)
-      return NcclInProgress;
-    if (NcclResult state = live->state(on); state != NcclInProgress)
-      return state;
-    usleep(monotonicSeconds() - start < 0.01 ? 20 : 500);
-  }
-}
-
-void NcclMoves::require(NcclResult result, NcclComm on, const std::string &doing) {
-  if (result == NcclInProgress && on)
-    result = settle(on);
-  if (result == NcclSuccess)
-    return;
-  TcpControl *plane = control.control();
-  if (plane && plane->failed())
-    fail(PCRT_PEER_LOST, rankName(control.rank()) + ": " + plane->failure() + "; the run is over");
-  if (result == NcclInProgress)
-    fail(PCRT_TIMEOUT, rankName(control.rank()) + ": cannot " + doing + " within " + secondsText(timeout) +
-                           " s; NCCL_DEBUG=INFO shows what it tries, PCRT_TIMEOUT_SECONDS sets the limit");
-  fail(PCRT_RESOURCE, rankName(control.rank()) + ": NCCL (" + library.path + ") cannot " + doing + ": " +
-                          describe(result) + "; NCCL_DEBUG=WARN says more");
 }
 
 pcrt_status NcclMoves::registerArena(void *base, int64_t bytes) {
@@ -357,19 +289,12 @@ void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
     for (int lane = 0; lane < lanesOf(*one.flow); ++lane)
       onAllRanks(control, [&] {
         NcclConfig config;
-        config.blocking = 0;
         config.commName = one.flow->name;
         config.maxCtas = 4; // a receive is posted long before its message: it leaves room for everything else
-        NcclComm comm = nullptr;
-        std::string doing = std::string("connect the ends of '") + one.flow->name + "'";
-        NcclResult result = live->nccl.commSplit(live->all[0], one.source < 0 ? NcclSplitNoColor : one.source,
-                                                 one.source >= 0 && !one.sends, &comm, &config);
-        require(result, live->all[0], doing);
-        if (!comm)
-          return;
-        live->add(comm);
-        require(NcclInProgress, comm, doing);
-        flows[one.index].push_back(comm);
+        int color = one.source < 0 ? NcclSplitNoColor : one.source;
+        if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,
+                                        std::string("connect the ends of '") + one.flow->name + "'"))
+          flows[one.index].push_back(comm);
       });
 }
 
@@ -408,10 +333,10 @@ pcrt_status NcclMoves::check(NcclResult result, NcclComm on, const char *name) {
   if (result == NcclSuccess)
     return PCRT_OK;
   TcpControl *plane = control.control();
-  if (plane && plane->failed())
-    return lost();
+  if (result == NcclInProgress || (plane && plane->failed()))
+    return unsettled(std::string("begin '") + name + "'");
   lastError = rankName(control.rank()) + ": NCCL refuses '" + name + "': " + describe(result);
-  return result == NcclInProgress ? PCRT_TIMEOUT : PCRT_INTERNAL;
+  return PCRT_INTERNAL;
 }
 
 //===----------------------------------------------------------------------===//
@@ -484,13 +409,8 @@ pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
     }
     if (now - since > timeout)
       return late();
-    if (int left = plane && now - since > 0.3 ? plane->leftRank() : -1; left >= 0) {
-      std::string text = rankName(left) + " ended before joining " + doing();
-      lastError = rankName(control.rank()) + ": " + text;
-      plane->giveUp(PCRT_PEER_LOST, rankName(control.rank()) + " gave up: " + text);
-      live->abort();
-      return PCRT_PEER_LOST;
-    }
+    if (int left = plane && now - since > 0.3 ? plane->leftRank() : -1; left >= 0)
+      return giveUp(PCRT_PEER_LOST, rankName(left) + " ended before joining " + doing());
     if (now - since > 0.02)
       for (const Member &member : members) {
         NcclResult state = member.comm ? live->state(member.comm) : NcclSuccess;
@@ -538,6 +458,12 @@ std::string NcclMoves::doing() const {
 
 /// Called on the control plane's thread, too.
 void NcclMoves::tellProgress(Progress &progress) {
+  std::lock_guard<std::mutex> lock(connectingMutex);
+  if (!connecting.empty()) {
+    progress.counter = connections;
+    snprintf(progress.doing, sizeof progress.doing, "waiting to %s", connecting.c_str());
+    return;
+  }
   progress.counter = stepsWaited.load() << 32 | this->progress();
   snprintf(progress.doing, sizeof progress.doing, "%s %s", waitingGroup() ? "in" : "before", doing().c_str());
 }
@@ -547,13 +473,11 @@ static std::string silentRank(const std::string &note) {
   return "it does not answer at all" + (note.empty() ? "" : ", and was last seen in " + note);
 }
 
-/// Names the ranks of the group that are elsewhere.
-pcrt_status NcclMoves::late() {
+std::string NcclMoves::whoIsLate(const Group *group) {
   TcpControl *plane = control.control();
   Progress mine{};
   tellProgress(mine);
   std::vector<Progress> all = plane ? plane->askProgress(0.4) : std::vector<Progress>(control.size(), mine);
-  const Group *group = waitingGroup();
   std::string names;
   for (int rank = 0; rank < control.size(); ++rank) {
     bool member = !group || std::find(group->ranks.begin(), group->ranks.end(), rank) != group->ranks.end();
@@ -562,12 +486,20 @@ pcrt_status NcclMoves::late() {
     names += (names.empty() ? "" : ", ") + rankName(rank) + " (" +
              (all[rank].doing[0] ? all[rank].doing : silentRank(plane->lastNote(rank))) + ")";
   }
-  std::string text = "no answer within " + secondsText(timeout) + " s from " +
-                     (names.empty() ? "the other ranks" : names) + " in " + doing() +
-                     "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
-  lastError = rankName(control.rank()) + ": " + text;
-  if (plane)
-    plane->giveUp(PCRT_TIMEOUT, rankName(control.rank()) + " gave up: " + text);
+  return names.empty() ? "the other ranks" : names;
+}
+
+/// Names the ranks of the group that are elsewhere.
+pcrt_status NcclMoves::late() {
+  return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + whoIsLate(waitingGroup()) +
+                                  " in " + doing() +
+                                  "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+}
+
+pcrt_status NcclMoves::giveUp(pcrt_status status, const std::string &why) {
+  lastError = rankName(control.rank()) + ": " + why;
+  if (TcpControl *plane = control.control())
+    plane->giveUp(status, rankName(control.rank()) + " gave up: " + why);
   live->abort();
-  return PCRT_TIMEOUT;
+  return status;
 }

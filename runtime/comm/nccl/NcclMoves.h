@@ -32,6 +32,8 @@ struct Communicators {
   void abort();
   /// What goes on on `comm`; NcclRemoteError once it has been aborted.
   NcclResult state(NcclComm comm);
+  /// Begins to split the first communicator; likewise. NCCL writes `made` later, or when it is aborted.
+  NcclResult split(int color, int key, NcclComm *made, NcclConfig &config);
 };
 
 class NcclMoves final : public DeviceComm {
@@ -64,12 +66,16 @@ private:
     void *registered = nullptr;
   };
 
-  /// Throws unless the call succeeds, perhaps after a while.
+  /// Adds the communicator of all ranks; throws as the constructor does.
+  void connectAll(const NcclUniqueId &id);
+  /// One of those ranks that give this colour; null without colour. All ranks call it, in the same order.
+  NcclComm connectSome(int color, int key, NcclConfig &config, const std::string &doing);
+  /// Throws unless the call succeeds, perhaps after a while. `doing`: "connect the devices of all ranks".
   void require(NcclResult result, NcclComm on, const std::string &doing);
   /// The outcome of a call inside steps, as a status with lastError.
   pcrt_status check(NcclResult result, NcclComm on, const char *name);
   pcrt_status check(Result result, const char *name);
-  /// Waits until nothing is in progress on `on`.
+  /// Waits until nothing is in progress on `on`; NcclInProgress where that takes too long or will never be.
   NcclResult settle(NcclComm on);
   std::string describe(NcclResult result) const;
 
@@ -79,8 +85,14 @@ private:
   Result copyAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream);
   pcrt_status mark(const pcrt_move_desc &move, Stream stream);
 
+  /// Ends the run since NCCL does not come to the end of something.
+  pcrt_status unsettled(const std::string &doing);
   pcrt_status lost();
   pcrt_status late();
+  /// Ends the run for this reason, on all ranks.
+  pcrt_status giveUp(pcrt_status status, const std::string &why);
+  /// The ranks of `group`, null: all, that are elsewhere than this one, and where.
+  std::string whoIsLate(const Group *group);
   /// The move that the device is in, for messages.
   std::string doing() const;
   /// Its group; null before the first move.
@@ -119,6 +131,12 @@ private:
   uint32_t reached() const;
   Address numbers = 0;
   std::atomic<uint64_t> stepsWaited{0};
+
+  /// What is being connected, empty: nothing; and how often that has changed.
+  struct Connecting;
+  std::mutex connectingMutex;
+  std::string connecting;
+  uint64_t connections = 0;
 
   /// While it lives, the control plane calls this object. The last member: a constructor that throws ends it first.
   struct Hooked {

@@ -246,6 +246,19 @@ if [ -n "$standin" ]; then
   # The stand-in sees what a GPU would wait for until the time is up.
   expect 'device: different order of groups' 1 6000 "deadlock: rank 0 waits in all_reduce sum of 1000 f32 of 'tp'.*; rank 1 waits in all_reduce" \
     "$pc_run" -n 3 --timeout 10 "$victim" cross
+  # A rank whose split never begins: its own NCCL does not know, either. Then it is stopped, or killed, meanwhile.
+  group='cannot connect the devices of group \(dp: ranks 0, 1, 2\)'
+  export PC_STANDIN_FAULT=split:0@1
+  expect 'device: a split that does not begin' 8 4000 "rank [012]: $group: no answer within 1 s from the other ranks;NCCL_DEBUG=INFO shows" \
+    "$pc_run" -n 3 --timeout 1 "$victim" none
+  # shellcheck disable=SC2016 # the rank's variables
+  while_splitting='[ "$PCRT_RANK" != 1 ] || { : >"$2"; exec 2>"$2"
+    (until grep -q "never begins" "$2"; do sleep 0.05; done; kill "-$3" $$) & }; exec "$1" none'
+  expect 'device: stopped in a split' 8 6000 "rank [02]: $group: no answer within 2 s from rank 1 \(it does not answer at all\)" \
+    "$pc_run" -n 3 --timeout 2 bash -c "$while_splitting" - "$victim" "$work/one" STOP
+  expect 'device: killed in a split' 7 4000 'rank 0: rank 1 died;rank 2: rank 1 died' \
+    "$pc_run" -n 3 --timeout 20 bash -c "$while_splitting" - "$victim" "$work/one" KILL
+  unset PC_STANDIN_FAULT
   unset VICTIM_ON_DEVICE PCRT_CUDA_LIBRARIES PC_STANDIN_DEVICES
 fi
 

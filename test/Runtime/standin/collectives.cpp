@@ -2,8 +2,9 @@
 //
 // usage: standin-collectives threads|processes
 // Every call on 1 to 4 ranks against expected values; split communicators,
-// groups, captured calls; then programs whose ranks disagree, wait for each
-// other in a circle, or are aborted: each ends with a report that names both.
+// groups, captured calls; what NCCL refuses while something goes on; then
+// programs whose ranks disagree, wait for each other in a circle, or are
+// aborted: each ends with a report that names both.
 //
 //===----------------------------------------------------------------------===//
 #include "Cuda.h"
@@ -14,6 +15,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 extern "C" {
 const char *ncclGetErrorString(ncclResult_t);
@@ -27,6 +29,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t);
 ncclResult_t ncclCommAbort(ncclComm_t);
 ncclResult_t ncclCommCount(ncclComm_t, int *);
 ncclResult_t ncclCommUserRank(ncclComm_t, int *);
+ncclResult_t ncclCommCuDevice(ncclComm_t, int *);
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 ncclResult_t ncclAllReduce(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t);
@@ -74,6 +77,16 @@ ncclResult_t settle(ncclComm_t comm) {
     }                                                                                                                  \
   } while (0)
 
+/// A split of a parent that does not block: success and nothing else, until the parent has settled.
+ncclComm_t split(ncclComm_t parent, int color, int key, ncclConfig_t *config) {
+  ncclComm_t made = parent;
+  CHECK(ncclCommSplit(parent, color, key, &made, config) == ncclSuccess);
+  CHECK(made == nullptr);
+  CHECK(settle(parent) == ncclSuccess);
+  CHECK(!made || settle(made) == ncclSuccess);
+  return made;
+}
+
 struct Rank {
   int rank, size;
   ncclComm_t comm = nullptr;
@@ -88,10 +101,12 @@ struct Rank {
   }
 };
 
-/// Ends a rank whose communicator was not aborted.
+/// Ends a rank whose communicator was not aborted. One with an error cannot be destroyed.
 void leave(Rank &r) {
-  if (r.comm)
+  if (r.comm && settle(r.comm) == ncclSuccess)
     ncclCommDestroy(r.comm);
+  else if (r.comm)
+    ncclCommAbort(r.comm);
 }
 
 float value(int rank, int i) { return static_cast<float>(rank * 1000 + i); }
@@ -179,16 +194,14 @@ void testCalls(Rank &r) {
   OK(cuGraphExecDestroy(exec));
 
   // Halves of the ranks, in reverse order; calls on two communicators on two streams that nothing orders.
-  ncclComm_t half = nullptr, none = nullptr;
   ncclConfig_t c = config("half", 0);
-  NCCL(r.comm, ncclCommSplit(r.comm, r.rank % 2, -r.rank, &half, &c));
+  ncclComm_t half = split(r.comm, r.rank % 2, -r.rank, &c);
   CHECK(half != nullptr);
   int count = 0, place = -1;
   NCCL(half, ncclCommCount(half, &count));
   NCCL(half, ncclCommUserRank(half, &place));
   CHECK(count == (s + 1 - r.rank % 2) / 2 && place == count - 1 - r.rank / 2);
-  NCCL(r.comm, ncclCommSplit(r.comm, NCCL_SPLIT_NOCOLOR, 0, &none, nullptr));
-  CHECK(none == nullptr);
+  CHECK(split(r.comm, NCCL_SPLIT_NOCOLOR, 0, nullptr) == nullptr);
   float *out2 = deviceArray<float>(n);
   NCCL(half, ncclAllReduce(in, out2, n, ncclFloat32, ncclSum, half, r.other));
   OK(cuStreamSynchronize(r.other));
@@ -198,18 +211,80 @@ void testCalls(Rank &r) {
   CHECK(out2[5] == expected);
   NCCL(half, ncclCommFinalize(half));
   CHECK(ncclCommDestroy(half) == ncclSuccess);
-  // Buffers that overlap, streams and types that do not fit.
-  CHECK(s == 1 || ncclAllGather(out + 1, out, n, ncclFloat32, r.comm, r.stream) == ncclInvalidArgument);
-  CHECK(ncclAllReduce(host, out, n, ncclFloat32, ncclSum, r.comm, r.stream) == ncclInvalidArgument);
-  CHECK(ncclAllReduce(in, out, n, ncclFloat32, ncclSum, r.comm, nullptr) == ncclInvalidArgument);
+  // Buffers that overlap, streams and types that do not fit. The communicator keeps the error.
+  auto isRefused = [&](const std::function<ncclResult_t(ncclComm_t)> &call) {
+    ncclComm_t comm = split(r.comm, 0, r.rank, &c);
+    CHECK(call(comm) == ncclInvalidArgument);
+    CHECK(settle(comm) == ncclInvalidArgument);
+    CHECK(ncclAllReduce(in, out, n, ncclFloat32, ncclSum, comm, r.stream) == ncclInvalidArgument);
+    CHECK(ncclCommAbort(comm) == ncclSuccess);
+  };
+  if (s > 1)
+    isRefused([&](ncclComm_t comm) { return ncclAllGather(out + 1, out, n, ncclFloat32, comm, r.stream); });
+  isRefused([&](ncclComm_t comm) { return ncclAllReduce(host, out, n, ncclFloat32, ncclSum, comm, r.stream); });
+  isRefused([&](ncclComm_t comm) { return ncclAllReduce(in, out, n, ncclFloat32, ncclSum, comm, nullptr); });
+  CHECK(pc_standin_reports() == 0);
+}
+
+/// What NCCL says of communicators on which something goes on.
+void testUnsettled(Rank &r) {
+  ncclConfig_t c = config("tp", 0), blocks = config("blocks", 1);
+  ncclComm_t first = nullptr, second = nullptr, kept = r.comm;
+  int number = -1;
+  ncclResult_t state;
+  CHECK(ncclCommSplit(r.comm, 0, r.rank, &first, &c) == ncclSuccess && !first);
+  CHECK(ncclCommSplit(r.comm, 0, r.rank, &kept, &c) == ncclInvalidArgument && kept == r.comm);
+  CHECK(has(ncclGetLastError(nullptr), "before the previous operation returned ncclSuccess"));
+  CHECK(ncclCommCount(r.comm, &number) == ncclInvalidArgument && number == -1);
+  CHECK(ncclCommUserRank(r.comm, &number) == ncclInvalidArgument && number == -1);
+  CHECK(ncclCommCuDevice(r.comm, &number) == ncclInvalidArgument && number == -1);
+  CHECK(ncclCommGetAsyncError(r.comm, &state) == ncclSuccess && state == ncclInProgress && !first);
+  CHECK(settle(r.comm) == ncclSuccess && first);
+  CHECK(ncclCommCount(first, &number) == ncclSuccess && number == r.size);
+
+  // In a group all splits begin at its end, which does say that they go on. Both kinds do not go together.
+  ncclComm_t third = nullptr;
+  CHECK(ncclGroupStart() == ncclSuccess);
+  CHECK(ncclCommSplit(r.comm, 0, r.rank, &second, &c) == ncclSuccess);
+  CHECK(ncclCommSplit(r.comm, NCCL_SPLIT_NOCOLOR, 0, &third, nullptr) == ncclSuccess);
+  CHECK(ncclGroupEnd() == ncclInProgress && !second);
+  CHECK(settle(r.comm) == ncclSuccess && second && !third);
+  ncclComm_t blocking = split(r.comm, 0, r.rank, &blocks);
+  CHECK(ncclGroupStart() == ncclSuccess);
+  CHECK(ncclCommSplit(r.comm, 0, r.rank, &third, &c) == ncclSuccess);
+  CHECK(ncclCommSplit(blocking, 0, r.rank, &third, &c) == ncclInvalidArgument);
+  CHECK(ncclGroupEnd() == ncclInvalidArgument && !third);
+  CHECK(ncclCommSplit(blocking, 0, r.rank, &third, nullptr) == ncclSuccess && third);
+  CHECK(ncclCommDestroy(third) == ncclSuccess && ncclCommDestroy(blocking) == ncclSuccess);
+
+  // A call that is refused leaves its error behind; only an abort goes on from there.
+  float *a = deviceArray<float>(8);
+  OK(cuMemsetD32Async(address(a), 0, 8, r.stream));
+  CHECK(ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, first, r.stream) == ncclInProgress);
+  CHECK(ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, first, r.stream) == ncclInvalidArgument);
+  CHECK(settle(first) == ncclInvalidArgument);
+  OK(cuStreamSynchronize(r.stream));
+  CHECK(ncclCommAbort(first) == ncclSuccess);
+  CHECK(ncclCommFinalize(second) == ncclInProgress);
+  CHECK(settle(second) == ncclSuccess);
+  CHECK(ncclCommFinalize(second) == ncclInvalidArgument);
+  CHECK(ncclCommAbort(second) == ncclSuccess);
+
+  // A split that goes on when its parent is aborted still writes its result.
+  first = nullptr;
+  CHECK(ncclCommSplit(r.comm, 0, r.rank, &first, &c) == ncclSuccess && !first);
+  CHECK(ncclCommDestroy(r.comm) == ncclInvalidArgument);
+  CHECK(ncclGroupEnd() == ncclInvalidArgument); // that ncclCommDestroy has left open
+  CHECK(ncclCommAbort(std::exchange(r.comm, nullptr)) == ncclSuccess);
+  CHECK(first && ncclCommGetAsyncError(first, &state) == ncclSuccess && state == ncclInternalError);
+  CHECK(ncclCommAbort(first) == ncclSuccess);
   CHECK(pc_standin_reports() == 0);
 }
 
 /// Two communicators, called in opposite orders. `polls`: the host asks instead of waiting.
 void testCircle(Rank &r, bool polls) {
-  ncclComm_t second = nullptr;
   ncclConfig_t c = config("tp", 0);
-  NCCL(r.comm, ncclCommSplit(r.comm, 0, r.rank, &second, &c));
+  ncclComm_t second = split(r.comm, 0, r.rank, &c);
   float *a = deviceArray<float>(8), *b = deviceArray<float>(8);
   ncclComm_t comms[] = {r.comm, second};
   float *arrays[] = {a, b};
@@ -232,8 +307,9 @@ void testCircle(Rank &r, bool polls) {
 void testMismatch(Rank &r) {
   float *a = deviceArray<float>(64);
   OK(cuMemsetD32Async(address(a), 0, 64, r.stream));
-  NCCL(r.comm, r.rank == 1 ? ncclAllGather(a + 4, a, 4, ncclFloat32, r.comm, r.stream)
-                           : ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, r.comm, r.stream));
+  ncclResult_t begun = r.rank == 1 ? ncclAllGather(a + 4, a, 4, ncclFloat32, r.comm, r.stream)
+                                   : ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, r.comm, r.stream);
+  CHECK(begun == ncclInProgress); // another thread may have found it out before this one settles
   CHECK(cuStreamSynchronize(r.stream) == CUDA_ERROR_LAUNCH_FAILED);
   CHECK(has(reports(), "all_reduce sum of 8 f32") && has(reports(), "all_gather of 4 f32"));
   CHECK(has(reports(), "rank 0 calls") && has(reports(), "rank 1 calls"));
@@ -244,9 +320,9 @@ void testMessage(Rank &r) {
   float *a = deviceArray<float>(64);
   OK(cuMemsetD32Async(address(a), 0, 64, r.stream));
   if (r.rank == 0)
-    NCCL(r.comm, ncclSend(a, 8, ncclFloat32, 1, r.comm, r.stream));
+    CHECK(ncclSend(a, 8, ncclFloat32, 1, r.comm, r.stream) == ncclInProgress);
   else
-    NCCL(r.comm, ncclRecv(a, 9, ncclFloat32, 0, r.comm, r.stream));
+    CHECK(ncclRecv(a, 9, ncclFloat32, 0, r.comm, r.stream) == ncclInProgress);
   cuStreamSynchronize(r.stream);
   if (r.rank == 1)
     CHECK(has(reports(), "rank 1 calls receive of 9 f32 from rank 0, rank 0 calls send of 8 f32 to rank 1"));
@@ -329,6 +405,8 @@ int main(int, char **argv) {
   processes = argv[1] && !strcmp(argv[1], "processes");
   for (int size = 1; size <= 4; ++size)
     run("calls", size, testCalls);
+  for (int size = 1; size <= 3; ++size)
+    run("what goes on", size, testUnsettled);
   run("a circle", 2, [](Rank &r) { testCircle(r, false); });
   if (processes) // threads that ask count as one
     run("a circle, polled", 2, [](Rank &r) { testCircle(r, true); });
