@@ -1,13 +1,27 @@
 //===- Comm.cpp - what all transports share --------------------------------===//
 #include "comm/Comm.h"
+#include "comm/FreeMemory.h"
 #include "comm/Moves.h"
 
+#include <unistd.h>
 #include <utility>
 
 using namespace pcrt;
 
 pcrt_status Comm::fail(pcrt_status status, std::string message) {
   lastError = std::move(message);
+  return status;
+}
+
+pcrt_status Comm::checkArenas(int64_t bytes, std::string *problem) {
+  MemoryWish mine;
+  gethostname(mine.machine, sizeof mine.machine - 1);
+  mine.bytes = double(bytes);
+  mine.free = freeMemory();
+  std::vector<MemoryWish> all(size());
+  pcrt_status status = allGatherBytes(&mine, sizeof mine, all.data());
+  if (status == PCRT_OK)
+    *problem = lackOfMemory(all, rank());
   return status;
 }
 

@@ -178,6 +178,11 @@ protected:
   virtual pcrt_status take(Flow &flow, int index, void *data) = 0;
   std::vector<Flow> flows; ///< Open ones.
 
+  /// Says in `problem` why the arenas of all ranks, `bytes` on this one, do not fit into the memory that is available
+  /// on their machines; empty if they do. All ranks call it before any of them touches its arena: all get the same
+  /// answer.
+  pcrt_status checkArenas(int64_t bytes, std::string *problem);
+
   /// Records `message` as error() and returns `status`.
   pcrt_status fail(pcrt_status status, std::string message);
 

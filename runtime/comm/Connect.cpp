@@ -24,7 +24,8 @@ public:
 
   pcrt_status allocateArena(int64_t bytes, char **base) override {
     std::string error;
-    pcrt_status status = arena.allocate(bytes, 1, base, &error);
+    checkArenas(bytes, &error);
+    pcrt_status status = error.empty() ? arena.allocate(bytes, base, &error) : PCRT_RESOURCE;
     return status == PCRT_OK ? status : fail(status, error);
   }
 

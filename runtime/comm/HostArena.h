@@ -19,18 +19,13 @@ public:
   HostArena(const HostArena &) = delete;
   HostArena &operator=(const HostArena &) = delete;
 
-  /// Takes `bytes` bytes, once. `ranks` arenas of this size have to fit on the machine. On failure returns
-  /// PCRT_RESOURCE or PCRT_INTERNAL with a message.
-  pcrt_status allocate(int64_t bytes, int ranks, char **base, std::string *error);
+  /// Takes `bytes` bytes, once. On failure returns PCRT_RESOURCE or PCRT_INTERNAL with a message.
+  pcrt_status allocate(int64_t bytes, char **base, std::string *error);
 
 private:
   void *memory = nullptr;
   int64_t mapped = 0;
 };
-
-/// Why arenas of `bytes` bytes in all cannot be had on this machine or within this container's limit; empty if they
-/// can.
-std::string checkMemory(double bytes);
 
 } // namespace pcrt
 

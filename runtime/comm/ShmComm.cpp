@@ -120,10 +120,10 @@ pcrt_status ShmComm::allocateArena(int64_t bytes, char **base) {
   control.rank(rank()).arena.store(bytes);
   if (pcrt_status status = barrier(); status != PCRT_OK)
     return status;
-  double wanted = 0;
-  for (int i = 0; i < size(); ++i)
-    wanted += double(control.rank(i).arena.load());
-  if (std::string problem = checkMemory(wanted); !problem.empty())
+  std::string problem;
+  if (pcrt_status status = checkArenas(bytes, &problem); status != PCRT_OK)
+    return status;
+  if (!problem.empty())
     return giveUp(PCRT_RESOURCE, problem);
   if (!map(own, arenaOffset(rank()), bytes > 0 ? bytes : 1))
     return giveUp(PCRT_RESOURCE, "cannot map an arena of " + std::to_string(bytes) + " bytes: " + strerror(errno));

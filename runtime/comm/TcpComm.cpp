@@ -7,8 +7,7 @@
 using namespace pcrt;
 
 TcpComm::TcpComm(const Place &place, std::unique_ptr<TcpControl> plane)
-    : Comm(place.rank, place.size), world(worldGroup(place.rank, place.size)), localRanks(place.localSize),
-      plane(std::move(plane)) {}
+    : Comm(place.rank, place.size), world(worldGroup(place.rank, place.size)), plane(std::move(plane)) {}
 
 pcrt_status TcpComm::join(const Place &place, std::unique_ptr<Comm> *out, std::string *error) {
   MeetingPoint point;
@@ -43,7 +42,9 @@ pcrt_status TcpComm::gather(const Group &group, const MoveKey &key, const void *
 
 pcrt_status TcpComm::allocateArena(int64_t bytes, char **base) {
   std::string error;
-  pcrt_status status = arena.allocate(bytes, localRanks, base, &error);
+  if (pcrt_status status = checkArenas(bytes, &error); status != PCRT_OK)
+    return status;
+  pcrt_status status = error.empty() ? arena.allocate(bytes, base, &error) : PCRT_RESOURCE;
   if (status == PCRT_OK)
     return barrier();
   plane->giveUp(status, rankName(rank()) + " gave up: " + error);

@@ -40,7 +40,6 @@ private:
   pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n);
 
   Group world;
-  int localRanks; ///< On this machine.
   HostArena arena;
   std::vector<TcpControl::Part> parts;
   std::vector<const char *> ins;

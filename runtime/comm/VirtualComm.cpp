@@ -224,7 +224,9 @@ void VirtualComm::abort(pcrt_status status, const char *message) {
 
 pcrt_status VirtualComm::allocateArena(int64_t bytes, char **base) {
   std::string error;
-  pcrt_status status = arena.allocate(bytes, size(), base, &error);
+  if (pcrt_status status = checkArenas(bytes, &error); status != PCRT_OK)
+    return status;
+  pcrt_status status = error.empty() ? arena.allocate(bytes, base, &error) : PCRT_RESOURCE;
   if (status == PCRT_OK)
     return barrier();
   std::lock_guard<std::mutex> lock(shared.mutex);

@@ -59,9 +59,11 @@ public:
   const char *transport() const override { return "mpi"; }
 
   pcrt_status allocateArena(int64_t bytes, char **base) override {
-    std::string error;
-    pcrt_status status = arena.allocate(bytes, 1, base, &error);
-    return status == PCRT_OK ? status : fail(status, error);
+    std::string problem;
+    if (pcrt_status status = checkArenas(bytes, &problem); status != PCRT_OK)
+      return status;
+    pcrt_status status = problem.empty() ? arena.allocate(bytes, base, &problem) : PCRT_RESOURCE;
+    return status == PCRT_OK ? status : fail(status, rankName(rank()) + ": " + problem);
   }
 
   pcrt_status barrier() override { return agree(world, makeKey("barrier", world)); }

@@ -99,6 +99,9 @@ expect 'never joins' 8 3000 'no answer within 1 s from rank 1 \(never started\) 
 expect 'slow is not dead' 0 4000 '' "$pc_run" -n 3 "$victim" slow
 expect 'arenas too large' 6 1500 'rank 0: the arenas of the ranks on this machine need 614400.00 GiB, it has' "$pc_run" -n 2 "$victim" huge
 expect 'arena too large' 6 1500 'error: the arenas .* need 307200.00 GiB' "$pc_run" "$victim" huge
+# What is installed is not what is available: this program runs, and so does the kernel.
+expect 'all memory of the machine' 6 1500 'error: the arenas .* need [0-9.]+ GiB, it has [0-9.]+ GiB available of its [0-9.]+ GiB; end other programs' \
+  "$victim" all-memory
 expect 'lone rank fails' 4 1000 'pc-run: error: rank 0 ended with exit code 4' "$pc_run" "$victim" exit-code-only
 expect 'ends of children ignored' 0 1000 '' env --ignore-signal=CHLD "$pc_run" -n 2 "$victim" none
 # shellcheck disable=SC2016 # the rank's variable

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "comm/Comm.h"
 #include "comm/Environment.h"
+#include "comm/FreeMemory.h"
 #include "comm/TcpControl.h"
 #include "comm/VirtualComm.h"
 #include "launch/Launch.h"
@@ -14,6 +15,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <netinet/in.h>
 #include <new>
@@ -54,6 +57,78 @@ static void testCores() {
   CHECK(coresOfRank({0, 1, 2}, 0, 2) == (Cores{0}) && coresOfRank({0, 1, 2}, 1, 2) == (Cores{1, 2}));
   CHECK(coresOfRank({0, 1}, 1, 2) == (Cores{1}));
   CHECK(coresOfRank({0, 1}, 3, 4) == (Cores{1}) && coresOfRank({0, 1}, 2, 4) == (Cores{0}));
+}
+
+/// A machine of files in a folder of its own.
+struct FakeMachine {
+  std::string root;
+  FakeMachine() {
+    char name[] = "/tmp/pc-unit-XXXXXX";
+    root = mkdtemp(name);
+    write("/proc/meminfo", "MemTotal:       26500000 kB\nMemFree:         9000000 kB\nMemAvailable:   20000000 kB\n");
+  }
+  ~FakeMachine() { std::filesystem::remove_all(root); }
+  void write(const std::string &path, const std::string &text) const {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << text;
+  }
+};
+
+static void testFreeMemory() {
+  constexpr double gib = double(1 << 30), kib = 1024;
+  FakeMachine machine;
+  FreeMemory free = freeMemory(machine.root); // no control groups
+  CHECK(free.available == 20000000 * kib && free.total == 26500000 * kib && !free.isLimited);
+
+  // Version 2: the group around this one has the limit; what the kernel can drop is free.
+  machine.write("/proc/self/cgroup", "0::/jobs/7\n");
+  machine.write("/sys/fs/cgroup/jobs/7/memory.max", "max\n");
+  machine.write("/sys/fs/cgroup/jobs/7/memory.current", "1000\n");
+  machine.write("/sys/fs/cgroup/jobs/memory.max", std::to_string(int64_t(8) << 30));
+  machine.write("/sys/fs/cgroup/jobs/memory.current", std::to_string(int64_t(5) << 30));
+  machine.write("/sys/fs/cgroup/jobs/memory.stat",
+                "anon 3\nfile 9\ninactive_anon 77\ninactive_file 1073741824\nactive_file 1073741824\n");
+  free = freeMemory(machine.root);
+  CHECK(free.available == 5 * gib && free.total == 8 * gib && free.isLimited);
+  machine.write("/sys/fs/cgroup/jobs/memory.current", std::to_string(int64_t(11) << 30)); // above a limit set later
+  CHECK(freeMemory(machine.root).available == 0);
+
+  // In a container the path is that of the machine, and only the mount's own files are seen.
+  machine.write("/proc/self/cgroup", "0::/docker/abc\n");
+  machine.write("/sys/fs/cgroup/memory.max", std::to_string(int64_t(4) << 30));
+  machine.write("/sys/fs/cgroup/memory.current", std::to_string(int64_t(1) << 30));
+  CHECK(freeMemory(machine.root).available == 3 * gib);
+
+  // Version 1, with its number for no limit; a limit beyond what the machine has left is none.
+  FakeMachine older;
+  older.write("/proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/job\n0::/\n");
+  older.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  older.write("/sys/fs/cgroup/memory/memory.usage_in_bytes", "9000525824\n");
+  CHECK(!freeMemory(older.root).isLimited);
+  older.write("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", std::to_string(int64_t(2) << 30));
+  older.write("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", std::to_string(int64_t(1) << 30));
+  older.write("/sys/fs/cgroup/memory/job/memory.stat", "inactive_file 5\ntotal_inactive_file 536870912\n");
+  free = freeMemory(older.root);
+  CHECK(free.available == 1.5 * gib && free.total == 2 * gib && free.isLimited);
+}
+
+static void testLackOfMemory() {
+  constexpr double gib = double(1 << 30);
+  auto wish = [&](const char *host, double wanted, double available, int isLimited = 0) {
+    MemoryWish wish;
+    snprintf(wish.machine, sizeof wish.machine, "%s", host);
+    wish.bytes = wanted * gib;
+    wish.free = {available * gib, 26 * gib, isLimited};
+    return wish;
+  };
+  CHECK(lackOfMemory({wish("a", 11.9, 24), wish("b", 20, 24), wish("a", 11.9, 23.8)}, 0).empty());
+  // The ranks of one host together, by what the last of them found.
+  std::string text = lackOfMemory({wish("a", 11.9, 24), wish("b", 20, 24), wish("a", 11.9, 23.7)}, 2);
+  CHECK(text.starts_with("the arenas of the ranks on this machine need 23.80 GiB, it has 23.70 GiB available of its "
+                         "26.00 GiB; end other programs"));
+  text = lackOfMemory({wish("a", 11.9, 24), wish("b", 25, 24, 1)}, 0);
+  CHECK(text.starts_with("the arenas of the ranks on machine b need 25.00 GiB, it has 24.00 GiB available of its "
+                         "container's limit of 26.00 GiB"));
 }
 
 /// Reads a Place from exactly these variables.
@@ -370,6 +445,8 @@ int main() {
   } else {
     testRun();
     testCores();
+    testFreeMemory();
+    testLackOfMemory();
     testEnvironments();
     testMeetingPoints();
     testGoodbyes();

@@ -57,7 +57,10 @@ static pcrt_status runFlows(Comm &comm, const std::string &mode, int victim) {
 static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
   char *arena = nullptr;
   bool onDevice = getenv("VICTIM_ON_DEVICE") != nullptr;
-  pcrt_status status = onDevice ? PCRT_OK : comm.allocateArena(mode == "huge" ? int64_t(300) << 40 : 1 << 20, &arena);
+  int64_t bytes = mode == "huge"         ? int64_t(300) << 40
+                  : mode == "all-memory" ? int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE)
+                                         : 1 << 20;
+  pcrt_status status = onDevice ? PCRT_OK : comm.allocateArena(bytes, &arena);
   bool chosen = comm.rank() == victim;
   if (mode.starts_with("flow-"))
     return runFlows(comm, mode, victim);
@@ -82,7 +85,7 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
     known = desc;
     return mover->move(&known, 1, mesh.groups[group.id], &at, &at, Mover::Way::Plain);
   };
-  int steps = mode == "count" ? 2000 : mode == "none" ? 10 : mode == "slow" ? 200 : 1000000;
+  int steps = mode == "count" ? 2000 : mode == "none" || mode == "all-memory" ? 10 : mode == "slow" ? 200 : 1000000;
   if (mode == "output") {
     printf("out %d\n", comm.rank());
     fprintf(stderr, "err %d\n", comm.rank());
