@@ -216,6 +216,8 @@ public:
     }
     for (Operation &op : block)
       visit(&op);
+    for (MaskPaddingOp mask : llvm::to_vector(block.getOps<MaskPaddingOp>()))
+      repeat(mask);
     for (Group &group : groups)
       if (group.ops.size() > 1)
         makeFusion(group.ops, anchors.lookup(group.position));
@@ -280,6 +282,23 @@ private:
     group.space = merged;
     group.position = position;
     return true;
+  }
+
+  /// Gives each other group that reads `mask` one of its own: to mask what is masked costs less than to write it and to
+  /// read it again, and of logits there is one copy in memory instead of two.
+  void repeat(MaskPaddingOp mask) {
+    unsigned home = groupOf.lookup(mask);
+    for (unsigned id = 0; id < groups.size(); ++id) {
+      SmallVector<Operation *> &ops = groups[id].ops;
+      auto *reader =
+          llvm::find_if(ops, [&](Operation *op) { return llvm::is_contained(op->getOperands(), mask.getResult()); });
+      if (id == home || reader == ops.end() || groups[id].space.shape != groups[home].space.shape)
+        continue;
+      Operation *copy = OpBuilder(*reader).clone(*mask);
+      for (Operation *op : ops)
+        op->replaceUsesOfWith(mask.getResult(), copy->getResult(0));
+      ops.insert(reader, copy);
+    }
   }
 
   /// Where an op will stand: with its group, if it is in one.

@@ -36,7 +36,7 @@ static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
   case Phase::Step: {
     SmallVector<Step> steps = {
         // Before differentiation, so that the padding has a gradient (zero) like everything else.
-        {"pc-pad-vocabulary{multiple=" + std::to_string(plan.vocabularyRanks()) + "}", PCRT_INFEASIBLE},
+        {"pc-pad-vocabulary{multiple=" + std::to_string(plan.vocabularyMultiple(options.cuda)) + "}", PCRT_INFEASIBLE},
         // Backward needs no placement rules of its own because differentiation comes before placement.
         {"pc-differentiate{microbatches=" + std::to_string(plan.microbatches) +
              " optimizer=" + (options.train ? options.optimizer : "none") + "}",

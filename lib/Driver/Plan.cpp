@@ -5,6 +5,7 @@
 #include "pc/IR/PC.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace pc;
@@ -32,6 +33,12 @@ int64_t Plan::vocabularyRanks() const {
       ranks *= std::max<int64_t>(sizeOf(axes.contains(',') ? axes.rsplit(',').second : axes), 1);
     }
   return ranks;
+}
+
+int64_t Plan::vocabularyMultiple(bool cuda) const {
+  // Kernels of products copy and load 16 bytes at once, 8 elements in bf16: every rank's rows are whole numbers of
+  // them. 64 is the width of their smallest tiles.
+  return cuda ? std::lcm<int64_t>(8 * vocabularyRanks(), 64) : vocabularyRanks();
 }
 
 const Tactic *Plan::pipeline() const {

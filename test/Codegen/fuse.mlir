@@ -169,3 +169,31 @@ func.func @no_sum(%x: tensor<6x4xf32>, %w: tensor<4x8xf32>, %h: tensor<6x4xbf16>
   %u = pc.add %p, %g : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
   return %a, %s, %t, %u : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xbf16>, tensor<6x8xf32>
 }
+
+// -----
+
+// Padded logits: whatever reads them masked masks them itself, and what is written are the logits alone.
+// CHECK-LABEL: func.func @padded
+// CHECK: %[[L:.*]] = pc.einsum "r e, v e -> r v"
+// CHECK: pc.fusion (%[[A:.*]] = %[[L]] :
+// CHECK-NEXT: %[[M:.*]] = pc.mask_padding %[[A]] valid 7
+// CHECK-NEXT: %[[MAX:.*]] = pc.reduce_max "r v -> r" %[[M]]
+// CHECK-NEXT: %[[SUM:.*]] = pc.sum_exp %[[M]], %[[MAX]]
+// CHECK-NEXT: pc.yield %[[MAX]], %[[SUM]]
+// CHECK: pc.seed
+// CHECK: pc.fusion (%[[B:.*]] = %[[L]] :
+// CHECK-NEXT: %[[N:.*]] = pc.mask_padding %[[B]] valid 7
+// CHECK-NEXT: %[[G:.*]] = pc.cross_entropy_grad %[[N]]
+// CHECK-NEXT: %[[Z:.*]] = pc.mask_padding %[[G]] valid 7 value 0
+// CHECK-NEXT: pc.yield %[[Z]]
+func.func @padded(%x: tensor<6x4xf32>, %w: tensor<9x4xf32>, %t: tensor<6xi32>) -> (tensor<f32>, tensor<6x9xf32>) {
+  %l = pc.einsum "r e, v e -> r v" %x, %w : (tensor<6x4xf32>, tensor<9x4xf32>) -> tensor<6x9xf32>
+  %masked = pc.mask_padding %l valid 7 value -1.0e30 : (tensor<6x9xf32>) -> tensor<6x9xf32>
+  %max = pc.reduce_max "r v -> r" %masked : (tensor<6x9xf32>) -> tensor<6xf32>
+  %sum = pc.sum_exp %masked, %max : (tensor<6x9xf32>, tensor<6xf32>) -> tensor<6xf32>
+  %loss = pc.einsum "r ->" %sum : (tensor<6xf32>) -> tensor<f32>
+  %d = pc.seed : tensor<6xf32>
+  %g = pc.cross_entropy_grad %masked, %max, %sum, %t, %d : (tensor<6x9xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xi32>, tensor<6xf32>) -> tensor<6x9xf32>
+  %z = pc.mask_padding %g valid 7 value 0.0 : (tensor<6x9xf32>) -> tensor<6x9xf32>
+  return %loss, %z : tensor<f32>, tensor<6x9xf32>
+}

@@ -38,6 +38,8 @@ struct Plan {
   int64_t sizeOf(llvm::StringRef axis) const;
   /// Ranks among which a tactic splits the vocabulary.
   int64_t vocabularyRanks() const;
+  /// What a padded vocabulary is a multiple of: these ranks; for CUDA devices also what their tensor cores need.
+  int64_t vocabularyMultiple(bool cuda) const;
   /// The tactic that cuts the program into stages, or null.
   const Tactic *pipeline() const;
   /// Whether a tactic splits the dim that norms work on.
