@@ -69,7 +69,7 @@ double geluTanh(double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 *
 class Check {
 public:
   explicit Check(const Program &program)
-      : program(program.abi), session(deviceOrdinal()), memory(session), staging(session),
+      : program(program.abi), session(deviceOrdinal()), memory(session), beside(session), staging(session),
         kernels(session, program.abi), pool(int(std::max(1u, std::thread::hardware_concurrency()))),
         device(memory.allocate(program.abi.arena_bytes)) {
     host = static_cast<char *>(mmap(nullptr, size_t(this->program.arena_bytes), PROT_READ | PROT_WRITE,
@@ -85,8 +85,10 @@ public:
 
   pcrt_status run(const Json &cases) {
     Json roofs = {{"device", session.name}, {"cases", cases.size()}};
-    if (!session.standin)
+    if (!session.standin) {
+      evicting = beside.allocate(evictedBytes);
       measureRoofs(roofs);
+    }
     print(roofs);
     for (const Json &one : cases)
       one.contains("product") ? checkProduct(one) : checkKernel(one);
@@ -156,46 +158,45 @@ private:
     }
   }
 
-  /// Largest difference of the results, relative to the largest element of each.
+  /// Of all results the largest difference.
   double compare(const std::vector<Buffer> &outputs) {
     double worst = 0;
     for (const Buffer &buffer : outputs) {
       std::vector<char> got(size_t(buffer.bytes()));
       staging.read(got.data(), device + buffer.offset, buffer.bytes());
-      std::vector<double> apart(size_t(pool.size())), largest(size_t(pool.size()));
-      pool.ranges(buffer.elements, [&](int thread, int64_t lo, int64_t hi) {
-        for (int64_t i = lo; i < hi; ++i) {
-          double want = load(host + buffer.offset, buffer.dtype, i), have = load(got.data(), buffer.dtype, i);
-          if (want == have || (std::isnan(want) && std::isnan(have)))
-            continue;
-          double difference = std::fabs(want - have); // kept where it is no number
-          apart[thread] = difference <= apart[thread] ? apart[thread] : difference;
-          if (std::isnan(difference) || std::isinf(difference))
-            apart[thread] = INFINITY;
-          largest[thread] = std::max(largest[thread], std::fabs(want));
-        }
-      });
-      double most = *std::max_element(apart.begin(), apart.end());
-      worst = std::max(worst, most == 0 ? 0 : most / *std::max_element(largest.begin(), largest.end()));
+      worst = std::max(worst, largestDifference(pool, buffer.dtype, buffer.elements, host + buffer.offset, got.data()));
     }
     return worst;
   }
 
-  /// Median seconds of what `enqueue` enqueues.
-  template <typename F> double seconds(F &&enqueue) {
-    std::vector<float> times;
-    for (int i = -2; i < 15; ++i) {
+  struct Times {
+    double median, low, high; ///< Seconds; low and high are the 10th and the 90th percentile.
+  };
+
+  /// Times what `enqueue` enqueues. Each time the operands come from memory: what is written before takes their place
+  /// in the cache.
+  template <typename F> Times seconds(F &&enqueue) {
+    constexpr int warm = 3, timed = 20;
+    std::vector<double> times;
+    for (int i = 0; i < warm + timed; ++i) {
+      session.check(session.driver.memset32(addressOf(evicting), uint32_t(i), evictedBytes / 4, session.compute),
+                    "time a kernel");
       session.check(session.driver.eventRecord(start, session.compute), "time a kernel");
       enqueue();
       session.check(session.driver.eventRecord(end, session.compute), "time a kernel");
       session.check(session.driver.eventSynchronize(end), "time a kernel");
       float milliseconds = 0;
       session.check(session.driver.eventElapsedTime(&milliseconds, start, end), "time a kernel");
-      if (i >= 0)
-        times.push_back(milliseconds);
+      if (i >= warm)
+        times.push_back(double(milliseconds) * 1e-3);
     }
-    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-    return double(times[times.size() / 2]) * 1e-3;
+    std::sort(times.begin(), times.end());
+    return {times[timed / 2], times[timed / 10], times[timed - 1 - timed / 10]};
+  }
+
+  void addTimes(Json &line, const Times &times) {
+    line["seconds"] = times.median;
+    line["seconds_spread"] = {times.low, times.high};
   }
 
   void checkKernel(const Json &one) {
@@ -219,7 +220,7 @@ private:
       line["flops"] = flops;
     finish(line, compare(outputs), half ? 2e-2 : 1e-4);
     if (!session.standin)
-      line["seconds"] = seconds([&] { launch(one.at("device")); });
+      addTimes(line, seconds([&] { launch(one.at("device")); }));
     print(line);
   }
 
@@ -255,7 +256,7 @@ private:
     finish(line, sample(d, call, on(host, 0), on(host, 1), on(host, 3), on(host, 4)),
            d.c_dtype == PCRT_BF16 ? 2e-2 : 1e-4);
     if (!session.standin)
-      line["seconds"] = seconds(enqueue);
+      addTimes(line, seconds(enqueue));
     print(line);
   }
 
@@ -306,11 +307,12 @@ private:
     constexpr int64_t size = 8192, matrix = 2 * size * size, scratch = 64 << 20;
     DeviceArena own(session);
     char *base = own.allocate(3 * matrix + scratch);
-    double copy = seconds([&] {
+    auto copyOnce = [&] {
       session.check(
           session.driver.memcpyOnDevice(addressOf(base), addressOf(base + matrix), size_t(matrix), session.compute),
           "copy");
-    });
+    };
+    double copy = seconds(copyOnce).median;
     roofs["copy_bytes_per_second"] = 2 * double(matrix) / copy;
     std::vector<uint16_t> noise(size_t(size * size));
     for (size_t i = 0; i < noise.size(); ++i)
@@ -328,22 +330,41 @@ private:
     ProductCall call{0, base, base + matrix, base + 2 * matrix, nullptr, nullptr};
     large.prepare({call}, base + 3 * matrix, [] {});
     roofs["bf16_flops_per_second"] =
-        2.0 * double(size) * double(size) * double(size) / seconds([&] { (void)large.run(call); });
+        2.0 * double(size) * double(size) * double(size) / seconds([&] { (void)large.run(call); }).median;
   }
 
   const pcrt_program &program;
   Session session;
-  DeviceArena memory;
+  DeviceArena memory, beside;
   Staging staging;
   Kernels kernels;
   std::unique_ptr<Products> products;
   Pool pool;
-  char *device, *host = nullptr;
+  static constexpr int64_t evictedBytes = 256 << 20; ///< More than any device's cache.
+  char *device, *host = nullptr, *evicting = nullptr;
   Event start = nullptr, end = nullptr;
   bool failed = false;
 };
 
 } // namespace
+
+double pcrt::largestDifference(Pool &pool, const std::string &dtype, int64_t elements, const char *want,
+                               const char *got) {
+  std::vector<double> apart(size_t(pool.size())), largest(size_t(pool.size()));
+  pool.ranges(elements, [&](int thread, int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i) {
+      double expected = load(want, dtype, i), have = load(got, dtype, i);
+      if (std::isfinite(expected))
+        largest[thread] = std::max(largest[thread], std::fabs(expected));
+      if (expected == have || (std::isnan(expected) && std::isnan(have)))
+        continue;
+      double difference = std::fabs(expected - have);
+      apart[thread] = std::isfinite(difference) ? std::max(apart[thread], difference) : INFINITY;
+    }
+  });
+  double most = *std::max_element(apart.begin(), apart.end());
+  return most == 0 ? 0 : most / *std::max_element(largest.begin(), largest.end());
+}
 
 pcrt_status pcrt::checkKernels(const Program &program) {
   Json json = Json::parse(program.abi.json, program.abi.json + program.abi.json_bytes);
