@@ -119,7 +119,8 @@ LogicalResult Gradients::differentiate(Operation *op) {
       })
       .Case([&](EmbeddingOp embedding) {
         add(embedding.getTable(),
-            EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy, embedding.getIds(), Value()));
+            EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy, embedding.getIds(), Value(),
+                                    embedding.getPaddingAttr()));
         return success();
       })
       .Case([&](LayerNormOp norm) {

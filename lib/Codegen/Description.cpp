@@ -60,8 +60,11 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
   object["valid"] = numbers(op.getValid() ? *op.getValid() : whole);
   bool normal = op.getInit().getKind() == InitKind::Normal;
   double value = op.getInit().getValue().getValueAsDouble();
-  object["init"] = json::Object{
+  json::Object init{
       {"kind", normal ? "normal" : "constant"}, {"std", normal ? value : 0.0}, {"value", normal ? 0.0 : value}};
+  if (op.getInit().getZeroRow() != -1)
+    init["zero_row"] = op.getInit().getZeroRow();
+  object["init"] = std::move(init);
   object["key"] = key;
   SourceAttr source = op.getSource();
   object["source"] = json::Object{{"tensor", source.getTensor()},

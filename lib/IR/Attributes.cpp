@@ -274,20 +274,27 @@ PlaceAttr PlaceAttr::addFront() const {
 Attribute InitAttr::parse(AsmParser &parser, Type) {
   StringRef word;
   double value;
+  int64_t zeroRow = -1;
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseLess() || parser.parseKeyword(&word) || parser.parseComma() || parser.parseFloat(value) ||
-      parser.parseGreater())
+  if (parser.parseLess() || parser.parseKeyword(&word) || parser.parseComma() || parser.parseFloat(value))
+    return {};
+  if (succeeded(parser.parseOptionalComma()) &&
+      (parser.parseKeyword("zero_row") || parser.parseEqual() || parser.parseInteger(zeroRow)))
+    return {};
+  if (parser.parseGreater())
     return {};
   auto kind = symbolizeInitKind(word);
   if (!kind) {
     parser.emitError(loc) << "expected 'normal' or 'fill'";
     return {};
   }
-  return get(parser.getContext(), *kind, FloatAttr::get(Float64Type::get(parser.getContext()), value));
+  return get(parser.getContext(), *kind, FloatAttr::get(Float64Type::get(parser.getContext()), value), zeroRow);
 }
 
 void InitAttr::print(AsmPrinter &printer) const {
   printer << '<' << stringifyInitKind(getKind()) << ", ";
   printer.printAttributeWithoutType(getValue());
+  if (getZeroRow() != -1)
+    printer << ", zero_row = " << getZeroRow();
   printer << '>';
 }

@@ -274,6 +274,8 @@ LogicalResult ParameterOp::verify() {
   if (product(getSource().getSize()) != product(valid))
     return emitOpError() << "source box has " << product(getSource().getSize()) << " elements, the parameter "
                          << product(valid) << " (C3)";
+  if (int64_t row = getInit().getZeroRow(); row != -1 && (row < 0 || valid.empty() || row >= valid[0]))
+    return emitOpError() << "has no row " << row << " to start as zeros (C4)";
   return success();
 }
 
@@ -282,6 +284,23 @@ LogicalResult OutputOp::verify() {
     return emitOpError() << "value is partial: " << getValue().getType() << " (C1)";
   return success();
 }
+
+//===---------------------------------------------------------------------------===//
+// Computation: what factor rules and element types do not say
+//===---------------------------------------------------------------------------===//
+
+/// (C1) of embedding and its gradient.
+template <typename Op> static LogicalResult verifyPadding(Op op, Value table) {
+  std::optional<int64_t> padding = op.getPadding();
+  auto type = cast<RankedTensorType>(table.getType());
+  if (!padding || type.getRank() < 1) // factors say what is wrong with a scalar
+    return success();
+  if (*padding < 0 || (!op.getOffset() && *padding >= type.getDimSize(0)))
+    return op.emitOpError() << "has padding id " << *padding << ", which is no row of " << type << " (C1)";
+  return success();
+}
+LogicalResult EmbeddingOp::verify() { return verifyPadding(*this, getTable()); }
+LogicalResult EmbeddingGradOp::verify() { return verifyPadding(*this, getResult()); }
 
 //===---------------------------------------------------------------------------===//
 // Moves

@@ -2,22 +2,24 @@
 #ifndef PC_LIB_IMPORT_CONFIG_H
 #define PC_LIB_IMPORT_CONFIG_H
 
-#include "llvm/Support/JSON.h"
 #include "mlir/IR/Diagnostics.h"
 #include "pc/IR/PC.h"
+#include "llvm/Support/JSON.h"
 
 namespace pc {
 
 /// What the model builder needs to know; sizes in elements.
 struct ModelConfig {
-  std::string type;          ///< "gpt2", "llama", ...
-  std::string text;          ///< config.json, compact
+  std::string type;  ///< "gpt2", "llama", ...
+  std::string text;  ///< config.json, compact
+  std::string means; ///< what its keys may say beside other weights (`config_means`), JSON
   int64_t vocab = 0, embed = 0, layers = 0, heads = 0, kvHeads = 0, headDim = 0, ffn = 0, positions = 0;
   ActivationKind activation = ActivationKind::Silu;
   double normEps = 1e-5, initStd = 0.02;
   bool tied = false, qkvBias = false, outBias = false, mlpBias = false, qkNorm = false;
-  bool scaleByLayer = false;                  ///< GPT-2: scores also divided by layer + 1
-  bool scaleScores = true;                    ///< scores divided by sqrt(head_dim)
+  int64_t padding = -1;                        ///< the row of the embedding without a gradient; -1: none
+  bool scaleByLayer = false;                   ///< GPT-2: scores also divided by layer + 1
+  bool scaleScores = true;                     ///< scores divided by sqrt(head_dim)
   llvm::SmallVector<float> inverseFrequencies; ///< rotary; head_dim / 2 entries
 };
 

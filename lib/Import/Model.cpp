@@ -34,9 +34,10 @@ public:
     Value tokens = input(InputKind::Tokens), targets = input(InputKind::Targets);
     bool gpt2 = config.type == "gpt2";
     prefix = gpt2 ? "transformer." : "model.";
-    Value table = parameter(gpt2 ? "wte.weight" : "embed_tokens.weight", {"vocab", "embed"}, config.initStd);
+    Value table = tokenTable(gpt2 ? "wte.weight" : "embed_tokens.weight");
     at("embedding");
-    Value x = EmbeddingOp::create(builder, loc, type({"batch", "sequence", "embed"}), table, tokens, Value());
+    Value x = EmbeddingOp::create(builder, loc, type({"batch", "sequence", "embed"}), table, tokens, Value(),
+                                  config.padding < 0 ? IntegerAttr() : builder.getI64IntegerAttr(config.padding));
     if (gpt2)
       x = add(x, positionEmbedding());
     else
@@ -86,10 +87,11 @@ private:
     MLIRContext *context = builder.getContext();
     bool normal = std > 0;
     auto init = InitAttr::get(context, normal ? InitKind::Normal : InitKind::Fill,
-                              builder.getF64FloatAttr(normal ? std : fill));
+                              builder.getF64FloatAttr(normal ? std : fill), /*zeroRow=*/-1);
     auto full = builder.getStringAttr(tensor + suffix.str());
     return ParameterOp::create(builder, NameLoc::get(full), type(dims), full, builder.getStrArrayAttr(dims), init,
-                               SourceAttr::get(context, tensor, shape, start, size), nullptr, nullptr, nullptr, nullptr);
+                               SourceAttr::get(context, tensor, shape, start, size), nullptr, nullptr, nullptr,
+                               nullptr);
   }
 
   /// A parameter that is a whole tensor; its Hugging Face shape merges dims: `merged` counts the dims of each merged
@@ -109,6 +111,14 @@ private:
       }
     }
     return box(name, "", dims, std, fill, shape, SmallVector<int64_t>(shape.size(), 0), shape);
+  }
+
+  /// The table of the tokens' rows; that of padding starts as zeros, of a tied head too.
+  Value tokenTable(StringRef name) {
+    auto op = parameter(name, {"vocab", "embed"}, config.initStd).getDefiningOp<ParameterOp>();
+    InitAttr init = op.getInit();
+    op.setInitAttr(InitAttr::get(builder.getContext(), init.getKind(), init.getValue(), config.padding));
+    return op.getValue();
   }
 
   void ropeTables() {
@@ -155,7 +165,8 @@ private:
   Value positionEmbedding() {
     Value table = parameter("wpe.weight", {"position", "embed"}, config.initStd);
     Value positions = IotaOp::create(builder, loc, RankedTensorType::get({sequence}, builder.getI32Type()), Value());
-    Value rows = EmbeddingOp::create(builder, loc, type({"sequence", "embed"}), table, positions, Value());
+    Value rows =
+        EmbeddingOp::create(builder, loc, type({"sequence", "embed"}), table, positions, Value(), IntegerAttr());
     return einsum("s e -> b s e", {rows}, {"batch", "sequence", "embed"});
   }
 

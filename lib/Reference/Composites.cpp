@@ -229,12 +229,12 @@ Tensors pc::embedding(Inputs in, int64_t offset) {
   return {y};
 }
 
-Tensors pc::embeddingGrad(Inputs in, const Shape &shape, int64_t offset) {
+Tensors pc::embeddingGrad(Inputs in, const Shape &shape, int64_t offset, std::optional<int64_t> padding) {
   const Tensor &dy = *in[0], &ids = *in[1];
   int64_t v = shape[0], e = shape[1];
   Tensor gradient(shape);
   for (int64_t r = 0; r < ids.size(); ++r)
-    if (int64_t row = static_cast<int64_t>(ids[r]) - offset; row >= 0 && row < v)
+    if (int64_t id = static_cast<int64_t>(ids[r]), row = id - offset; row >= 0 && row < v && id != padding)
       for (int64_t i = 0; i < e; ++i)
         gradient[row * e + i] += dy[r * e + i];
   return {gradient};

@@ -35,7 +35,7 @@ Tensors crossEntropy(Inputs in);
 /// table (v, e), ids (ids...) -> (ids..., e); `offset` is the id of row 0.
 Tensors embedding(Inputs in, int64_t offset);
 /// dy (ids..., e), ids (ids...) -> (v, e) of shape `shape`.
-Tensors embeddingGrad(Inputs in, const Shape &shape, int64_t offset);
+Tensors embeddingGrad(Inputs in, const Shape &shape, int64_t offset, std::optional<int64_t> padding);
 /// parameter, gradient, exp_avg, exp_avg_sq, coefficient, hyper -> parameter, exp_avg, exp_avg_sq.
 Tensors adamw(Inputs in);
 /// parameter, gradient, coefficient, hyper -> parameter.

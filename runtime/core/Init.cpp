@@ -51,11 +51,17 @@ void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, const
     Block block = blockOf(program.mesh, parameter.shape, parameter.layout, rank);
     HostBlock host(arena, parameter.offset, block.elements() * dtypeBytes(parameter.dtype), HostBlock::Write);
     char *out = host.data();
+    auto zeros = [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
+      int64_t lo = std::max(parameter.zeroBegin - valueOffset, int64_t(0));
+      int64_t hi = std::min(parameter.zeroEnd - valueOffset, count);
+      for (int64_t i = lo; i < hi; ++i)
+        storeFloat(out, parameter.dtype, blockOffset + i, 0);
+    };
     forEachRun(parameter.valid, block, [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
       if (parameter.initKind != "normal") {
         for (int64_t i = 0; i < count; ++i)
           storeFloat(out, parameter.dtype, blockOffset + i, float(parameter.value));
-        return;
+        return zeros(blockOffset, valueOffset, count);
       }
       auto draw = [&](int, int64_t lo, int64_t hi) {
         std::array<float, 4> four;
@@ -74,6 +80,7 @@ void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, const
         draw(0, 0, count);
       else
         pool.ranges(count, draw);
+      zeros(blockOffset, valueOffset, count);
     });
     host.store();
   }

@@ -97,6 +97,13 @@ public:
       wrong(parameter.name + " is drawn as '" + parameter.initKind + "'");
     if (parameter.initKind == "ones")
       parameter.value = 1;
+    if (init.contains("zero_row")) {
+      int64_t row = init["zero_row"];
+      if (parameter.valid.empty() || row < 0 || row >= parameter.valid[0])
+        wrong(parameter.name + " has no row " + std::to_string(row) + " to start as zeros");
+      int64_t size = product(parameter.valid) / parameter.valid[0];
+      parameter.zeroBegin = row * size, parameter.zeroEnd = (row + 1) * size;
+    }
     parameter.key = json.at("key");
     const Json &source = json.at("source");
     parameter.source = source.at("tensor");

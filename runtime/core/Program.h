@@ -41,6 +41,7 @@ struct Parameter : Tensor {
   Dims valid;
   std::string initKind; ///< "normal" or "constant".
   double std = 0, value = 0;
+  int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: a row, or none.
   uint64_t key = 0;
   std::string source; ///< Name of the Hugging Face tensor.
   Box box;

@@ -375,6 +375,30 @@ func.func @indices(%table: tensor<8x4xf32>, %ids: tensor<2xf32>) {
 
 // -----
 
+func.func @padding_below(%table: tensor<8x4xf32>, %ids: tensor<2xi32>, %o: tensor<i32>) {
+  // expected-error@+1 {{has padding id -1, which is no row of 'tensor<8x4xf32>' (C1)}}
+  %y = pc.embedding %table, %ids offset %o padding -1 : (tensor<8x4xf32>, tensor<2xi32>, tensor<i32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @padding_behind(%dy: tensor<2x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error@+1 {{has padding id 8, which is no row of 'tensor<8x4xf32>' (C1)}}
+  %y = pc.embedding_grad %dy, %ids padding 8 : (tensor<2x4xf32>, tensor<2xi32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @zero_row() {
+  // expected-error@+1 {{has no row 15 to start as zeros (C4)}}
+  %p = pc.parameter "p" dims ["vocab"] init <normal, 2.0e-02, zero_row = 15> source <"p", shape = [15], start = [0], size = [15]> valid [15] : tensor<16xf32>
+  return
+}
+
+// -----
+
 func.func @data(%x: tensor<8xf32>) {
   // expected-error@+1 {{result 0 must be f32 or bf16, got 'tensor<8xi32>' (T1)}}
   %y = pc.exp %x : (tensor<8xf32>) -> tensor<8xi32>

@@ -9,6 +9,8 @@ pc.plan <dp = 2, tp = 2> ["pc-tensor-parallel{axis=tp form=1d}"] microbatches 2
 func.func @leaves() {
   %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02> source <"w", shape = [15, 6], start = [0, 0], size = [15, 6]>
     valid [15, 6] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
+  %p = pc.parameter "p" dims ["vocab", "embed"] init <normal, 2.0e-02, zero_row = 14> source <"p", shape = [15, 6], start = [0, 0], size = [15, 6]>
+    valid [15, 6] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
   %m = pc.state "exp_avg" of "w" dims ["vocab", "embed"] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
   %t = pc.input tokens dims ["microbatch", "batch", "sequence"] global [2, 2, 8] layout <[_, dp, _]> : tensor<2x1x8xi32>
   %c = pc.rope_table cos inv_freq [1.0, 0.5] scale 1.0 : tensor<8x2xf32>
@@ -21,6 +23,8 @@ func.func @leaves() {
     %e = pc.embedding %w, %arg offset %o : (tensor<8x6xf32>, tensor<1x8xi32>, tensor<i32>) -> tensor<1x8x6xf32>
     %one = pc.seed : tensor<f32>
     %g = pc.embedding_grad %e, %arg offset %o : (tensor<1x8x6xf32>, tensor<1x8xi32>, tensor<i32>) -> tensor<8x6xf32>
+    %f = pc.embedding %w, %arg offset %o padding 14 : (tensor<8x6xf32>, tensor<1x8xi32>, tensor<i32>) -> tensor<1x8x6xf32>
+    %h = pc.embedding_grad %f, %arg padding 0 : (tensor<1x8x6xf32>, tensor<1x8xi32>) -> tensor<8x6xf32>
     pc.yield %g : tensor<8x6xf32>
   } : tensor<8x6xf32>
   pc.output gradient "w" %n valid [15, 6] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>

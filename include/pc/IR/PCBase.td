@@ -134,7 +134,10 @@ def PC_PlaceAttr : PC_Attr<"Place", "place",
 
 def PC_InitAttr : PC_Attr<"Init", "init"> {
   let summary = "How a parameter starts: `#pc.init<normal, 2.0e-02>` (standard deviation) or `#pc.init<fill, 1.0>`";
-  let parameters = (ins "::pc::InitKind":$kind, "::mlir::FloatAttr":$value);
+  let description = [{
+    `#pc.init<normal, 2.0e-02, zero_row = 3>`: index 3 of the first dim starts as zeros, as the row of a padding token does.
+  }];
+  let parameters = (ins "::pc::InitKind":$kind, "::mlir::FloatAttr":$value, DefaultValuedParameter<"int64_t", "-1">:$zeroRow);
   let hasCustomAssemblyFormat = 1;
 }
 

@@ -125,7 +125,7 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
     the whole program: initial elements are drawn by it, and stages that share a parameter know it by its key.
 
     Constraints: (C1) as many names as dims; (C2) `valid` has the rank of the tensor and is nowhere larger; (C3) the box of
-    `source` has as many elements as `valid`.
+    `source` has as many elements as `valid`; (C4) a zero row of `init` is an index of the first dim of `valid`.
 
     Example: `%w = pc.parameter "h.0.mlp.c_fc.weight" dims ["embed", "ffn"] init <normal, 2.0e-02> source <...> : tensor<64x256xf32>`
   }];
@@ -303,16 +303,28 @@ def PC_EmbeddingOp : PC_Compute<"embedding"> {
   let description = [{
     The same as one_hot(ids) times table: v is a summed factor, so a rank that holds a block of the table yields zero for ids
     outside it (`offset` = first id of the block). Linear in the table. Factors `v e, i0 i1 -> i0 i1 e`.
+
+    `padding n`: id n, counted from the start of the whole table, is a filler (PyTorch's padding_idx). Its row is read like any other, but
+    the gradient of the table has nothing of it. Constraint (C1): n is at least 0 and, without an offset, below the rows of the table.
   }];
-  let arguments = (ins AnyRankedTensor:$table, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset);
+  let arguments = (ins AnyRankedTensor:$table, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset,
+                       OptionalAttr<I64Attr>:$padding);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$table `,` $ids (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $table `,` $ids (`offset` $offset^)? (`padding` $padding^)? attr-dict `:` functional-type(operands, $result)
+  }];
 }
 def PC_EmbeddingGradOp : PC_Compute<"embedding_grad"> {
   let summary = "Sum of dy rows per id: [ids..., e], [ids...] -> [v, e]; linear in dy";
-  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset);
+  let description = [{ Rows of id `padding` are not added: see `pc.embedding`, whose constraint (C1) holds here, too. }];
+  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset,
+                       OptionalAttr<I64Attr>:$padding);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$dy `,` $ids (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $dy `,` $ids (`offset` $offset^)? (`padding` $padding^)? attr-dict `:` functional-type(operands, $result)
+  }];
 }
 
 def PC_LayerNormOp : PC_Compute<"layer_norm"> {

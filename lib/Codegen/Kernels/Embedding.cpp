@@ -17,6 +17,16 @@ static Num localRow(Kernel &kernel, Num i, bool hasOffset) {
   return hasOffset ? row - e.extend(kernel.operands[2].load(e.integer(0))) : row;
 }
 
+/// Whether the id at `i`, if `inside`, counts in a gradient: padding does not.
+static Num counts(Kernel &kernel, EmbeddingGradOp op, Num i, Num inside) {
+  std::optional<int64_t> padding = op.getPadding();
+  if (!padding)
+    return inside;
+  Emitter &e = kernel.e;
+  Value id = kernel.operands[1].load(i).v, filler = integer32(e, *padding).v;
+  return inside & e.wrap(arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, id, filler));
+}
+
 /// Whether two buffers lie in different places.
 static Num areApart(Ptr a, Ptr b) {
   return a.e->wrap(LLVM::ICmpOp::create(a.e->b, a.e->loc, LLVM::ICmpPredicate::ne, a.base, b.base));
@@ -88,7 +98,7 @@ static LogicalResult emitGradSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base) 
       return Emitter::Carried{e.select(equal(idAt.load(j), mine), e.real(1), found[0])};
     })[0];
     Num isFirst = e.across({true}, {earlier})[0] < e.real(0.5);
-    e.when(isFirst & e.inRange(row, e.integer(rows)), [&] {
+    e.when(counts(kernel, op, i, isFirst & e.inRange(row, e.integer(rows))), [&] {
       SmallVector<Num> columns, exists;
       for (int64_t p = 0; p < pieces; ++p) {
         Num at = e.rank + p * threads;
@@ -155,7 +165,7 @@ LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
       e.loop(start, end, 1, [&](Num row) { (table + row * width).clear(e.integer(columns)); });
     e.loop(e.integer(0), e.integer(ids), 1, [&](Num i) {
       Num row = localRow(kernel, i, hasOffset);
-      e.when(e.inRange(row - start, end - start), [&] {
+      e.when(counts(kernel, op, i, e.inRange(row - start, end - start)), [&] {
         Ptr source = dy + i * width, target = table + row * width;
         e.vectors(columns, [&](Num j, int64_t w) { target.store(target.load(j, w) + source.load(j, w), j); });
       });

@@ -362,7 +362,9 @@ void microbatches(MLIRContext &context) {
     %sum = pc.einsum "i e, i e -> " %e, %e : (tensor<4x7xf32>, tensor<4x7xf32>) -> tensor<f32>
     %g = pc.einsum "i v, i e -> v e" %p1, %e : (tensor<4x5xf32>, tensor<4x7xf32>) -> tensor<5x7xf32>
     %d = pc.scale %e by 2.0 : (tensor<4x7xf32>) -> tensor<4x7xf32>
-    pc.yield %sum, %g, %d : tensor<f32>, tensor<5x7xf32>, tensor<4x7xf32>
+    %rows = pc.embedding_grad %d, %ids padding 2 : (tensor<4x7xf32>, tensor<4xi32>) -> tensor<5x7xf32>
+    %all = pc.add %rows, %g : (tensor<5x7xf32>, tensor<5x7xf32>) -> tensor<5x7xf32>
+    pc.yield %sum, %all, %d : tensor<f32>, tensor<5x7xf32>, tensor<4x7xf32>
   } : tensor<f32>, tensor<5x7xf32>, tensor<4x7xf32>
 )";
   p.output("%loss", {});

@@ -266,12 +266,14 @@ void embedding(int64_t rows, int64_t width, int64_t ids) {
     Tensor table({rows, width}), index = Tensor::integers({1, ids}, 0, int32_t(offset < 0 ? rows - 1 : rows + 9));
     Tensor start({}), out({1, ids, width}), dy({1, ids, width}), gradient({rows, width});
     start.ids = {int32_t(offset)};
-    Reals want(out.size()), wantGradient(table.size());
+    Reals want(out.size()), wantGradient(table.size()), wantPadded(table.size());
+    const int64_t padding = index.ids[ids / 2];
     for (int64_t i = 0; i < ids; ++i) {
       int64_t row = index.ids[i] - std::max<int64_t>(offset, 0);
       for (int64_t c = 0; c < width && row >= 0 && row < rows; ++c) {
         want[i * width + c] = table.data[row * width + c];
         wantGradient[row * width + c] += dy.data[i * width + c];
+        wantPadded[row * width + c] += index.ids[i] == padding ? 0 : dy.data[i * width + c];
       }
     }
     std::vector<Tensor *> in = {&table, &index}, inGradient = {&dy, &index};
@@ -280,6 +282,8 @@ void embedding(int64_t rows, int64_t width, int64_t ids) {
     std::string format = offset < 0 ? "%0, %1" : "%0, %1 offset %2";
     check("embedding", in, {&out}, format, {want}, 0);
     check("embedding_grad", inGradient, {&gradient}, format, {wantGradient}, 1e-6);
+    check("embedding_grad", inGradient, {&gradient}, format + " padding " + std::to_string(padding), {wantPadded},
+          1e-6);
     for (int32_t bad : {-1, int32_t(rows)}) { // the first bad id is named, and read nowhere
       if (offset >= 0)
         continue;
