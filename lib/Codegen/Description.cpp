@@ -74,6 +74,15 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
   return object;
 }
 
+/// The JSON that an attribute holds, or null.
+static json::Value parsed(StringRef text) {
+  auto value = json::parse(text);
+  if (value)
+    return std::move(*value);
+  llvm::consumeError(value.takeError());
+  return nullptr;
+}
+
 json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, int64_t arenaBytes, int64_t microbatches,
                                  json::Value report) {
   json::Array parameters, states, inputs, constants, outs, mesh;
@@ -113,10 +122,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
         object["zigzag"] = *program.getZigzag();
       if (program.getWeights())
         object["weights"] = *program.getWeights();
-      auto config = json::parse(program.getConfig());
-      object["config"] = config ? std::move(*config) : json::Value(nullptr);
-      if (!config)
-        llvm::consumeError(config.takeError());
+      object["config"] = parsed(program.getConfig());
+      object["config_means"] = parsed(program.getMeans().value_or("[]"));
     }
     adamw |= isa<AdamWOp>(op);
     sgd |= isa<SGDOp>(op);

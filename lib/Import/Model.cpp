@@ -297,8 +297,8 @@ OwningOpRef<ModuleOp> pc::buildModel(MLIRContext *context, const ModelConfig &co
   Location loc = NameLoc::get(builder.getStringAttr(config.type));
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
   builder.setInsertionPointToEnd(module->getBody());
-  ProgramOp::create(builder, loc, config.type, options.batch, options.sequence, config.vocab, config.text, nullptr,
-                    nullptr);
+  ProgramOp::create(builder, loc, config.type, options.batch, options.sequence, config.vocab, config.text,
+                    builder.getStringAttr(config.means), nullptr, nullptr);
   auto function = func::FuncOp::create(builder, loc, "model", builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
   ModelBuilder(builder, config, options).build();

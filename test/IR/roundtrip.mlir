@@ -3,7 +3,7 @@
 
 // Every op once, unplaced (a local program of a mesh of four).
 pc.mesh <dp = 2, tp = 2>
-pc.program "toy" batch 4 sequence 8 vocabulary 16 config "{\22model_type\22: \22toy\22}"
+pc.program "toy" batch 4 sequence 8 vocabulary 16 config "{\22model_type\22: \22toy\22}" means "[]" weights "toy"
 pc.plan <dp = 2, tp = 2> ["pc-tensor-parallel{axis=tp form=1d}"] microbatches 2
 
 func.func @leaves() {

@@ -243,6 +243,8 @@ Triple::Triple(uint64_t seed) {
       os << ", \"sliding_window\": null";
     if (family == "llama" && dice.chance(40))
       os << ", \"attention_bias\": true, \"mlp_bias\": true";
+    if (seed % 3 == 1) // an id, or how far from the last
+      os << ", \"pad_token_id\": " << int64_t(seed % vocabulary) - (seed % 2 ? vocabulary : 0);
     os << "}";
   }
 

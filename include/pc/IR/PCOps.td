@@ -30,8 +30,10 @@ def PC_MeshOp : PC_Op<"mesh"> {
 def PC_ProgramOp : PC_Op<"program"> {
   let summary = "What the module is: model name, data shape and the Hugging Face configuration";
   let description = [{
-    One per module. `config` is the text of config.json, carried to the checkpoint. `batch` is the global batch. `weights` is the directory of
-    the safetensors that the model was imported with: a run starts from them unless it is told otherwise.
+    One per module. `config` is the text of config.json, carried to the checkpoint; `means` is JSON too: what each of its keys that
+    decides what given weights compute may say beside weights that a run is to start from (`config_means` in runtime/README.md).
+    `batch` is the global batch. `weights` is the directory of the safetensors that the model was imported with: a run starts from them
+    unless it is told otherwise.
 
     `zigzag n`: index i of every sequence dim is not position i but `zigzagPosition(i)`: cut into 2n chunks, the order is chunk 0, 2n-1, 1, 2n-2,
     ..., so that each of n ranks has as much to do in causal attention. Tokens, targets, position tables, attention and
@@ -39,10 +41,10 @@ def PC_ProgramOp : PC_Op<"program"> {
     Example: `pc.program "gpt2" batch 8 sequence 256 vocabulary 50257 config "{...}"`
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$batch, I64Attr:$sequence, I64Attr:$vocabulary, StrAttr:$config,
-                       OptionalAttr<StrAttr>:$weights, OptionalAttr<I64Attr>:$zigzag);
+                       OptionalAttr<StrAttr>:$means, OptionalAttr<StrAttr>:$weights, OptionalAttr<I64Attr>:$zigzag);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary `config` $config (`weights` $weights^)? (`zigzag` $zigzag^)? attr-dict
+    $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary `config` $config (`means` $means^)? (`weights` $weights^)? (`zigzag` $zigzag^)? attr-dict
   }];
 }
 

@@ -41,10 +41,11 @@ MODELS = {
     "gpt2": (transformers.GPT2Config, GPT2),
     # A vocabulary that divides by no mesh axis.
     "gpt2-odd": (transformers.GPT2Config, GPT2 | dict(vocab_size=89, n_layer=1)),
-    "llama": (transformers.LlamaConfig, DECODER | dict(rope_parameters=LLAMA3_ROPE)),
-    # Fewer KV heads than four ranks; tied; biases everywhere; an odd vocabulary.
+    # A padding row, of the token that the first batch has most of.
+    "llama": (transformers.LlamaConfig, DECODER | dict(rope_parameters=LLAMA3_ROPE, pad_token_id=63)),
+    # Fewer KV heads than four ranks; tied, with the last row for padding; biases everywhere; an odd vocabulary.
     "llama-tied": (transformers.LlamaConfig, DECODER | dict(
-        vocab_size=89, tie_word_embeddings=True, num_key_value_heads=2, attention_bias=True, mlp_bias=True,
+        vocab_size=89, tie_word_embeddings=True, num_key_value_heads=2, attention_bias=True, mlp_bias=True, pad_token_id=-1,
         rope_parameters=dict(rope_type="default", rope_theta=500.0))),
     "mistral": (transformers.MistralConfig, DECODER | dict(
         sliding_window=None, num_key_value_heads=1, head_dim=8, rope_parameters=dict(rope_type="default", rope_theta=1e4))),

@@ -1,0 +1,158 @@
+//===- ConfigReader.cpp - One key of a config.json after the other --------------------===//
+#include "ConfigReader.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace pc;
+namespace json = llvm::json;
+
+/// What stands at a dotted place; null if there is nothing.
+static const json::Value *at(const json::Object &object, StringRef place) {
+  auto [first, rest] = place.split('.');
+  const json::Value *value = object.get(first);
+  if (rest.empty() || !value)
+    return value;
+  const json::Object *inner = value->getAsObject();
+  return inner ? at(*inner, rest) : nullptr;
+}
+
+const json::Value *ConfigReader::find(const ConfigKey &key) const {
+  for (StringRef place : key.places)
+    if (const json::Value *value = at(object, place); value && value->kind() != json::Value::Null)
+      return value;
+  return nullptr;
+}
+
+const json::Value *ConfigReader::raw(ConfigKey key) {
+  for (StringRef place : key.places)
+    used.insert(place);
+  return find(key);
+}
+
+std::string ConfigReader::name(const ConfigKey &key) const {
+  StringRef best = key.places.front();
+  for (StringRef place : llvm::reverse(key.places)) // where it stands, else where the object of its place does
+    if (at(object, place.rsplit('.').first))
+      best = place;
+  for (StringRef place : llvm::reverse(key.places))
+    if (const json::Value *value = at(object, place); value && value->kind() != json::Value::Null)
+      best = place;
+  return "'" + best.str() + "'";
+}
+
+std::string ConfigReader::show(const json::Value &value) {
+  std::string s;
+  llvm::raw_string_ostream(s) << value;
+  return s.size() > 40 ? s.substr(0, 40) + "..." : s;
+}
+
+void ConfigReader::means(ConfigKey key, std::vector<json::Value> values, json::Value absent) {
+  json::Array places;
+  for (StringRef place : key.places)
+    places.push_back(place);
+  written.push_back(json::Object{{"at", std::move(places)}, {"values", values}, {"default", std::move(absent)}});
+}
+
+int64_t ConfigReader::size(ConfigKey key, std::optional<int64_t> absent, KeyRole role) {
+  int64_t result = std::max<int64_t>(absent.value_or(1), 1);
+  if (const json::Value *value = raw(key)) {
+    auto number = value->getAsInteger();
+    if (number && *number >= 1 && *number < (int64_t(1) << 31))
+      result = *number;
+    else
+      fail() << name(key) << " must be a positive integer, got " << show(*value);
+  } else if (!absent) {
+    miss(key);
+  }
+  if (role == KeyRole::Computes)
+    means(key, {result}, absent ? json::Value(*absent) : json::Value(nullptr));
+  return result;
+}
+
+double ConfigReader::real(ConfigKey key, std::optional<double> absent, KeyRole role) {
+  double result = absent.value_or(1);
+  if (const json::Value *value = raw(key)) {
+    auto number = value->getAsNumber();
+    if (number && std::isfinite(*number))
+      result = *number;
+    else
+      fail() << name(key) << " must be a finite number, got " << show(*value);
+  } else if (!absent) {
+    miss(key);
+  }
+  if (role == KeyRole::Computes)
+    means(key, {result}, absent ? json::Value(*absent) : json::Value(nullptr));
+  return result;
+}
+
+double ConfigReader::positive(ConfigKey key, std::optional<double> absent, KeyRole role) {
+  double value = real(key, absent, role);
+  if (value <= 0)
+    fail() << name(key) << " must be positive, got " << value;
+  return value;
+}
+
+bool ConfigReader::flag(ConfigKey key, bool absent, KeyRole role) {
+  bool result = absent;
+  if (const json::Value *value = raw(key)) {
+    if (auto b = value->getAsBoolean())
+      result = *b;
+    else
+      fail() << name(key) << " must be true or false, got " << show(*value);
+  }
+  if (role == KeyRole::Computes)
+    means(key, {result}, absent);
+  return result;
+}
+
+std::string ConfigReader::text(ConfigKey key, StringRef absent, ArrayRef<ArrayRef<StringRef>> synonyms) {
+  std::string result = absent.str();
+  if (const json::Value *value = raw(key)) {
+    if (auto s = value->getAsString())
+      result = s->str();
+    else
+      fail() << name(key) << " must be a string, got " << show(*value);
+  }
+  std::vector<json::Value> values;
+  for (ArrayRef<StringRef> set : synonyms)
+    if (llvm::is_contained(set, result))
+      for (StringRef same : set)
+        values.emplace_back(same);
+  if (values.empty())
+    values.emplace_back(result);
+  means(key, std::move(values), absent.empty() ? json::Value(nullptr) : json::Value(absent));
+  return result;
+}
+
+void ConfigReader::onlyZero(ConfigKey key, StringRef hint) {
+  if (real(key, 0.0, KeyRole::Aside) != 0.0)
+    fail() << name(key) << " is " << show(*find(key)) << ", which is not supported; " << hint;
+}
+
+void ConfigReader::onlyOne(ConfigKey key) {
+  if (double value = real(key, 1.0); value != 1.0)
+    fail() << name(key) << " = " << value << " is not supported";
+}
+
+void ConfigReader::onlyFlag(ConfigKey key, bool allowed, KeyRole role) {
+  if (flag(key, allowed, role) != allowed)
+    fail() << name(key) << " = " << (allowed ? "false" : "true") << " is not supported";
+}
+
+std::vector<std::string> ConfigReader::unused() const {
+  std::vector<std::string> result;
+  auto visit = [&](const json::Object &of, std::string prefix) {
+    for (const auto &entry : of)
+      if (std::string place = prefix + entry.first.str(); !used.contains(place))
+        result.push_back(place);
+  };
+  visit(object, "");
+  for (const auto &entry : object)
+    if (const json::Object *inner = entry.second.getAsObject())
+      if (std::string prefix = entry.first.str() + ".";
+          llvm::any_of(used.keys(), [&](StringRef place) { return place.starts_with(prefix); }))
+        visit(*inner, prefix);
+  llvm::sort(result);
+  return result;
+}

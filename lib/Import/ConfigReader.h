@@ -1,0 +1,82 @@
+//===- ConfigReader.h - One key of a config.json after the other ----------------------===//
+// Every getter says what is wrong by the key's name and goes on. What a key that decides what given weights compute may
+// say is written down as it is read: a checkpoint that says otherwise is refused when a run starts (config_means).
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_IMPORT_CONFIGREADER_H
+#define PC_LIB_IMPORT_CONFIGREADER_H
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/JSON.h"
+
+namespace pc {
+
+/// Where a key can stand in a config.json: "rope_parameters.rope_theta" is inside of an object. The first place that
+/// holds something other than null counts.
+struct ConfigKey {
+  llvm::SmallVector<llvm::StringRef, 4> places;
+  ConfigKey(const char *place) : places{place} {}
+  ConfigKey(llvm::StringRef place) : places{place} {}
+  ConfigKey(std::initializer_list<const char *> list) : places(list.begin(), list.end()) {}
+};
+
+/// What a key is about: what given weights compute, or only how they are trained, drawn or used.
+enum class KeyRole { Computes, Aside };
+
+class ConfigReader {
+public:
+  using Emit = llvm::function_ref<mlir::InFlightDiagnostic()>;
+  ConfigReader(const llvm::json::Object &object, Emit error) : object(object), error(error) {}
+
+  bool failed = false;
+
+  /// A positive integer below 2^31; without `absent` the key is required.
+  int64_t size(ConfigKey key, std::optional<int64_t> absent = std::nullopt, KeyRole role = KeyRole::Computes);
+  /// A finite number, and one above zero; without `absent` the key is required.
+  double real(ConfigKey key, std::optional<double> absent, KeyRole role = KeyRole::Computes);
+  double positive(ConfigKey key, std::optional<double> absent, KeyRole role = KeyRole::Computes);
+  bool flag(ConfigKey key, bool absent, KeyRole role = KeyRole::Computes);
+  /// A string; `synonyms` are sets of strings that mean the same.
+  std::string text(ConfigKey key, llvm::StringRef absent,
+                   llvm::ArrayRef<llvm::ArrayRef<llvm::StringRef>> synonyms = {});
+
+  /// Options that change the numbers: only zero (one, `allowed`) is supported.
+  void onlyZero(ConfigKey key, llvm::StringRef hint);
+  void onlyOne(ConfigKey key);
+  void onlyFlag(ConfigKey key, bool allowed, KeyRole role = KeyRole::Computes);
+
+  /// The value, if it is there and not null.
+  const llvm::json::Value *raw(ConfigKey key);
+  bool has(ConfigKey key) const { return find(key); }
+  /// Whether the key is there, be it null.
+  bool isGiven(llvm::StringRef key) const { return object.get(key); }
+
+  /// Writes down what the key may say; `absent` is what a config without it says.
+  void means(ConfigKey key, std::vector<llvm::json::Value> values, llvm::json::Value absent);
+  llvm::json::Array takeMeans() { return std::move(written); }
+
+  mlir::InFlightDiagnostic fail() {
+    failed = true;
+    return error();
+  }
+  /// The key as messages call it: the place where it stands, or should stand, in quotes.
+  std::string name(const ConfigKey &key) const;
+  static std::string show(const llvm::json::Value &value);
+
+  /// The keys that nobody asked for, sorted: of the config and of the objects in it that were looked into.
+  std::vector<std::string> unused() const;
+
+private:
+  const llvm::json::Value *find(const ConfigKey &key) const;
+  /// Fails because the key is missing.
+  void miss(const ConfigKey &key) { fail() << name(key) << " is missing"; }
+
+  const llvm::json::Object &object;
+  Emit error;
+  llvm::StringSet<> used;
+  llvm::json::Array written;
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Writes lib/Import/HarmlessKeys.inc: keys of config.json that change nothing of what transformers computes.
+
+usage: harmless_keys.py [--check]      (torch and transformers from PyPI)
+
+For every family, a tiny random model is built from a config, and again with each key at each of its values, with the same
+weights; loss and every gradient must be the same (1e-5: attention kernels round differently). A key that makes a difference, or that a family refuses, is named, and nothing is written: refuse it in
+lib/Import/Config.cpp. The importer's own test is harmless-keys.test beside this.
+"""
+
+import json
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+import transformers
+
+DECODER = dict(vocab_size=23, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+               num_key_value_heads=2, head_dim=4, max_position_embeddings=16, attention_dropout=0.0,
+               bos_token_id=None, eos_token_id=None)
+FAMILIES = {
+    "gpt2": dict(vocab_size=23, n_positions=16, n_embd=16, n_layer=2, n_head=4, attn_pdrop=0.0, embd_pdrop=0.0,
+                 resid_pdrop=0.0, bos_token_id=None, eos_token_id=None),
+    "llama": DECODER,
+    "mistral": DECODER | dict(sliding_window=None),
+    # A window that no token leaves: max_window_layers says which layers have it.
+    "qwen2": {key: value for key, value in DECODER.items() if key != "head_dim"} |
+             dict(use_sliding_window=True, sliding_window=16),
+    "qwen3": DECODER | dict(use_sliding_window=True, sliding_window=16),
+}
+
+# Each key with values that are not what a config has without it.
+VALUES = {
+    "architectures": [["BertModel"], None],
+    "transformers_version": ["4.0.0"],
+    "torch_dtype": ["bfloat16", "float16"],
+    "dtype": ["bfloat16", "float16"],
+    "_name_or_path": ["somewhere/else"],
+    "use_cache": [False],
+    "bos_token_id": [3],
+    "eos_token_id": [4, [4, 5]],
+    "sep_token_id": [5],
+    "decoder_start_token_id": [6],
+    "task_specific_params": [{"text-generation": {"do_sample": True, "max_length": 50}}],
+    "_attn_implementation": ["eager", "sdpa"],
+    "attn_implementation": ["eager", "sdpa"],
+    "_attn_implementation_autoset": [True],
+    "summary_type": ["last", "mean"],
+    "summary_use_proj": [False],
+    "summary_activation": ["tanh"],
+    "summary_first_dropout": [0.5],
+    "summary_proj_to_labels": [False],
+    "summary_num_labels": [5],
+    "output_hidden_states": [True],
+    "output_attentions": [True],
+    "id2label": [{"0": "no", "1": "yes", "2": "maybe"}],
+    "label2id": [{"no": 0, "yes": 1}],
+    "problem_type": ["regression", "multi_label_classification"],
+    "is_decoder": [True, False],
+    "is_encoder_decoder": [True],
+    "chunk_size_feed_forward": [2],
+    "tokenizer_class": ["BertTokenizer"],
+    "prefix": ["once upon a time"],
+    "finetuning_task": ["mnli"],
+    "tf_legacy_loss": [True],
+    "use_bfloat16": [True],
+    "gradient_checkpointing": [True],
+    "n_ctx": [4, 1024],
+    "cross_attention_hidden_size": [8],
+    "tie_encoder_decoder": [True],
+    "reorder_and_upcast_attn": [True],
+    "max_window_layers": [0, 1],
+    "auto_map": [{"AutoModelForCausalLM": "modeling_mine.Mine"}],
+    "keys_to_ignore_at_inference": [["past_key_values"]],
+    "base_model_tp_plan": [{"layers.*.self_attn.q_proj": "colwise"}],
+    "base_model_pp_plan": [{"norm": [["hidden_states"], ["hidden_states"]]}],
+    "temperature": [0.5],
+    "top_k": [3],
+    "top_p": [0.5],
+    "typical_p": [0.5],
+    "repetition_penalty": [1.5],
+    "length_penalty": [2.0],
+    "no_repeat_ngram_size": [2],
+    "encoder_no_repeat_ngram_size": [2],
+    "bad_words_ids": [[[1, 2]]],
+    "num_return_sequences": [2],
+    "max_length": [8],
+    "min_length": [4],
+    "do_sample": [True],
+    "early_stopping": [True],
+    "num_beams": [4],
+    "num_beam_groups": [2],
+    "diversity_penalty": [0.5],
+    "forced_bos_token_id": [1],
+    "forced_eos_token_id": [2],
+    "remove_invalid_values": [True],
+    "exponential_decay_length_penalty": [[3, 1.5]],
+    "suppress_tokens": [[1, 2]],
+    "begin_suppress_tokens": [[3]],
+    "output_scores": [True],
+    "return_dict_in_generate": [True],
+}
+# Keys that are refused or used, so that the script must see their difference: it tells whether it looks at all.
+SEEN = [("llama", dict(is_causal=False)), ("llama", dict(rms_norm_eps=0.5)), ("gpt2", dict(scale_attn_weights=False)),
+        ("mistral", dict(sliding_window=4)), ("qwen3", dict(pad_token_id=7)),
+        ("qwen2", dict(sliding_window=4, max_window_layers=0))]
+
+
+# And one that a single family does not look at.
+ALONE = [("gpt2", dict(pad_token_id=7))]
+
+
+def figures(family, changes):
+    """Loss and gradients of the family's model; read from a directory's config.json, as a user has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps({"model_type": family} | FAMILIES[family] | changes))
+        config = transformers.AutoConfig.from_pretrained(folder)
+    # The dtype says how weights are stored; how a step computes is --precision.
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).train()
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    tokens = torch.randint(0, 23, (2, 9), generator=generator)
+    tokens[0, 3] = 7
+    logits = model(input_ids=tokens[:, :-1], use_cache=False, return_dict=True).logits
+    loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    loss.backward()
+    return {"loss": loss.detach()} | {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def difference(want, got):
+    if want.keys() != got.keys():
+        return float("inf")
+    return max(((want[name] - got[name]).abs().max() / want[name].abs().max().clamp(min=1e-3)).item() for name in want)
+
+
+def main():
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    plain = {family: figures(family, {}) for family in FAMILIES}
+    bad = []
+    for family, changes in SEEN:
+        if difference(plain[family], figures(family, changes)) < 1e-3:
+            bad.append(f"{family}: {changes} makes no difference, but must")
+    cases = [(family, {key: value}) for key, values in VALUES.items() for value in values for family in FAMILIES]
+    for family, changes in cases + ALONE:
+        try:
+            by = difference(plain[family], figures(family, changes))
+            if not by < 1e-5:
+                bad.append(f"{family}: {changes} makes a difference of {by:.1e}")
+        except Exception as error:  # pylint: disable=broad-except
+            bad.append(f"{family}: {changes}: {type(error).__name__}: {error}")
+    print(f"{len(VALUES)} keys, transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}")
+    for line in bad:
+        print(line)
+    if bad:
+        sys.exit(1)
+    path = Path(__file__).parents[2] / "lib/Import/HarmlessKeys.inc"
+    text = ("// Keys of config.json, with values that change neither the loss nor a gradient of transformers "
+            f"{transformers.__version__}\n// in any family. Written by test/Import/harmless_keys.py.\n")
+    for key, values in VALUES.items():
+        text += "".join(f'HARMLESS("{key}", R"({json.dumps(value)})")\n' for value in values)
+    if "--check" in sys.argv:
+        sys.exit(path.read_text() != text)
+    path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
