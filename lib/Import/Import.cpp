@@ -20,7 +20,8 @@ static bool isHarmless(StringRef name, const ModelConfig &config) {
 }
 
 /// Every parameter's tensor is there, with the expected shape and a floating-point dtype; no other tensor is.
-static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, const TensorIndex &index, StringRef directory) {
+static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, const TensorIndex &index,
+                                  StringRef directory) {
   llvm::StringSet<> expected;
   WalkResult result = module.walk([&](ParameterOp parameter) {
     StringRef name = parameter.getSource().getTensor();
@@ -87,9 +88,22 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
   status = PCRT_BAD_DATA;
   FailureOr<TensorIndex> index =
       readTensorIndex(directory, [&](StringRef file) { return emitError(fileLocation(context, file)); });
-  if (failed(index) || (!index->empty() && failed(checkWeights(*module, *config, *index, directory))))
+  if (failed(index))
     return {};
+  if (std::string other = index->empty() ? otherWeights(directory) : ""; !other.empty()) {
+    status = PCRT_BAD_INPUT;
+    path = directory;
+    llvm::sys::path::append(path, other);
+    emitError(fileLocation(context, path))
+        << "holds weights in a form that is not read; model.safetensors, or the shards that "
+           "model.safetensors.index.json "
+           "names, would be: transformers writes them (from_pretrained, then save_pretrained). To draw weights, give a "
+           "directory with config.json alone";
+    return {};
+  }
   if (!index->empty()) {
+    if (failed(checkWeights(*module, *config, *index, directory)))
+      return {};
     SmallString<256> weights;
     if (!llvm::sys::fs::real_path(directory, weights))
       cast<ProgramOp>(module->getBody()->front()).setWeights(weights.str());

@@ -136,3 +136,24 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
       return emitError(path) << "tensor '" << StringRef(name) << "' is not in its shard";
   return index;
 }
+
+/// Whether a file's name says that it holds weights: of PyTorch, TensorFlow, Flax, llama.cpp, ..., or safetensors of a
+/// name that nothing points to. Other .bin files may be tokens.
+static bool isNamedAsWeights(StringRef name) {
+  if (name.ends_with(".bin"))
+    return name.starts_with("pytorch_model") || name.starts_with("model") || name.contains("-of-");
+  constexpr StringRef endings[] = {".safetensors", ".bin.index.json", ".pt",   ".pth",  ".ckpt", ".ckpt.index", ".h5",
+                                   ".msgpack",     ".gguf",           ".ggml", ".onnx", ".npz",  ".ot"};
+  return llvm::any_of(endings, [&](StringRef ending) { return name.ends_with(ending); });
+}
+
+std::string pc::otherWeights(StringRef directory) {
+  std::string first;
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator entry(directory, error), end; entry != end && !error; entry.increment(error)) {
+    StringRef name = llvm::sys::path::filename(entry->path());
+    if (isNamedAsWeights(name) && (first.empty() || name < first))
+      first = name;
+  }
+  return first;
+}

@@ -19,6 +19,10 @@ using TensorIndex = llvm::StringMap<TensorEntry>;
 llvm::FailureOr<TensorIndex> readTensorIndex(llvm::StringRef directory,
                                              llvm::function_ref<mlir::InFlightDiagnostic(llvm::StringRef file)> emitError);
 
+/// A file of `directory`, which has no safetensors to read, that holds weights of another kind (the first by name); empty
+/// if none does.
+std::string otherWeights(llvm::StringRef directory);
+
 } // namespace pc
 
 #endif

@@ -1,5 +1,6 @@
 //===- pc-import.cpp - Hugging Face directory -> model program ------------------------===//
 #include "pc/IR/Diagnostics.h"
+#include "pc/IR/PC.h"
 #include "pc/Import/Import.h"
 
 #include "mlir/IR/Verifier.h"
@@ -27,7 +28,8 @@ int main(int argc, char **argv) {
           argc, argv,
           "pc-import: a Hugging Face directory becomes a model program\n\n"
           "Architectures: gpt2, llama, mistral, qwen2, qwen3. A config.json alone is enough: weights are\n"
-          "then drawn when the compiled program starts. Safetensors beside it are checked and stay in place.\n",
+          "then drawn when the compiled program starts. Safetensors beside it are checked and stay in place;\n"
+          "weights of another form are an error.\n",
           &errors)) {
     llvm::errs() << message;
     return PCRT_USAGE;
@@ -45,6 +47,10 @@ int main(int argc, char **argv) {
     return status;
   if (failed(mlir::verify(*module)))
     return PCRT_INTERNAL;
+  for (auto program : module->getOps<pc::ProgramOp>())
+    if (!program.getWeights())
+      mlir::emitRemark(mlir::FileLineColLoc::get(&context, directory.getValue(), 0, 0))
+          << "no weights here: a run draws them, unless it is given --init or --load";
   std::unique_ptr<llvm::ToolOutputFile> file = mlir::openOutputFile(output, &message);
   if (!file) {
     llvm::errs() << "error: " << message << "\n";
