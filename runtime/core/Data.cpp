@@ -2,36 +2,180 @@
 #include "core/Data.h"
 #include "core/Failure.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 using namespace pcrt;
 
+/// llm.c's .bin files: 256 words of header (magic, version, number of tokens), then the tokens.
+static constexpr struct {
+  int32_t magic, version;
+  int bytes;
+} binFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
+
+static constexpr char npyMagic[] = "\x93NUMPY";
+
+namespace {
+
+/// The value that belongs to a key of the dictionary in a .npy header, as Python writes it; a string without its
+/// quotes.
+std::string npyField(const std::string &header, const std::string &key) {
+  size_t at = header.find("'" + key + "'");
+  if (at == std::string::npos)
+    return "";
+  at = header.find_first_not_of(" :", at + key.size() + 2);
+  if (at == std::string::npos)
+    return "";
+  char first = header[at];
+  if (first == '\'' || first == '(')
+    return header.substr(at + 1, header.find(first == '(' ? ')' : '\'', at + 1) - at - 1);
+  return header.substr(at, header.find_first_of(",}", at) - at);
+}
+
+/// The array of a .npy file: one dim of integers.
+TokenFormat openNpy(const InputFile &file, int64_t *count) {
+  auto refuse = [&](const std::string &why) { fail(PCRT_BAD_DATA, file.path() + ": " + why); };
+  unsigned char start[12] = {};
+  file.read(0, std::min<int64_t>(sizeof start, file.size()), start);
+  int64_t version = start[6], prefix = version == 1 ? 10 : 12, length = start[8] | start[9] << 8;
+  if (version < 1 || version > 3)
+    refuse("version " + std::to_string(version) + " of the .npy format is not supported, only 1 to 3");
+  if (version > 1)
+    length |= int64_t(start[10]) << 16 | int64_t(start[11]) << 24;
+  if (length > file.size() - prefix)
+    refuse("the .npy header is longer than the file (" + std::to_string(file.size()) + " bytes)");
+  std::string header = file.read(prefix, length);
+  std::string dtype = npyField(header, "descr"), shape = npyField(header, "shape");
+  if (dtype.size() == 3 && dtype[0] == '>' && dtype[2] != '1')
+    refuse("the array is big-endian ('" + dtype + "'); save it after .astype('<" + dtype.substr(1) + "')");
+  if (dtype.size() != 3 || !strchr("<|>", dtype[0]) || !strchr("iu", dtype[1]) || !strchr("1248", dtype[2]))
+    refuse("the array holds no integers but '" + dtype + "'; save it after .astype('<u4')");
+  if (npyField(header, "fortran_order") != "False")
+    refuse("the array is in Fortran's order; save it after .ravel()");
+  char *end = nullptr;
+  errno = 0;
+  *count = strtoll(shape.c_str(), &end, 10);
+  if (shape.empty() || end == shape.c_str() || errno || *count < 0 ||
+      std::string(end).find_first_not_of(", ") != std::string::npos)
+    refuse("the array has shape (" + shape + "), not one dim; save it after .ravel()");
+  TokenFormat format{prefix + length, dtype[2] - '0', dtype[1] == 'i'};
+  int64_t data = file.size() - format.start;
+  if (*count != data / format.bytes || data % format.bytes)
+    refuse("the header says " + std::to_string(*count) + " tokens of " + std::to_string(format.bytes) +
+           " bytes, but the file has " + std::to_string(data) + " bytes of them");
+  return format;
+}
+
+/// Whether numbers of `bytes` bytes are probably halves of wider ones: of those in the first MiB every second one is
+/// zero, and others are not. `which` is the half: 1 the upper one of little-endian numbers, 0 that of big-endian ones.
+bool looksWider(const InputFile &file, int bytes, int which) {
+  constexpr int64_t fewest = 16; // fewer say nothing
+  std::string head = file.read(0, std::min<int64_t>(file.size(), 1 << 20));
+  int64_t pairs = int64_t(head.size()) / (2 * bytes);
+  const std::string zero(size_t(bytes), '\0');
+  bool others = false;
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    if (head.compare(size_t((2 * pair + which) * bytes), size_t(bytes), zero) != 0)
+      return false;
+    others |= head.compare(size_t((2 * pair + 1 - which) * bytes), size_t(bytes), zero) != 0;
+  }
+  return pairs >= fewest && others;
+}
+
+/// Raw numbers have no header that says how wide they are: what looks like others is refused.
+TokenFormat openRaw(const InputFile &file, int bytes) {
+  std::string bits = std::to_string(8 * bytes), twice = std::to_string(16 * bytes);
+  auto refuse = [&](const std::string &why) { fail(PCRT_BAD_DATA, file.path() + ": " + why); };
+  if (file.size() % bytes)
+    refuse(std::to_string(file.size()) + " bytes are no whole number of " + bits +
+           "-bit tokens; for text use text:" + file.path());
+  std::string asRead = "every second " + bits + "-bit number is zero, ";
+  if (looksWider(file, bytes, 0))
+    refuse(asRead + "as in a file of big-endian " + twice + "-bit numbers; tokens are little-endian");
+  if (looksWider(file, 4, 1))
+    refuse("every second 32-bit number is zero, as in a file of 64-bit numbers; save them as .npy, or as uint32 for "
+           "u32:FILE");
+  if (looksWider(file, bytes, 1))
+    refuse(asRead + "as in a file of " + twice + "-bit numbers; use u32:" + file.path());
+  return {0, bytes, false};
+}
+
+/// Converts n numbers. Returns the index of the first one that is no token of the vocabulary, n if there is none.
+template <typename T> int64_t convert(const char *raw, int64_t n, int64_t vocabulary, int32_t *out) {
+  for (int64_t i = 0; i < n; ++i) {
+    T value;
+    memcpy(&value, raw + i * sizeof value, sizeof value);
+    if (uint64_t(int64_t(value)) >= uint64_t(vocabulary)) // negative ones are large ones, then
+      return i;
+    out[i] = int32_t(value);
+  }
+  return n;
+}
+
+int64_t convert(const TokenFormat &format, const char *raw, int64_t n, int64_t vocabulary, int32_t *out) {
+  switch (format.bytes * 2 + format.isSigned) {
+  case 2:
+    return convert<uint8_t>(raw, n, vocabulary, out);
+  case 3:
+    return convert<int8_t>(raw, n, vocabulary, out);
+  case 4:
+    return convert<uint16_t>(raw, n, vocabulary, out);
+  case 5:
+    return convert<int16_t>(raw, n, vocabulary, out);
+  case 8:
+    return convert<uint32_t>(raw, n, vocabulary, out);
+  case 9:
+    return convert<int32_t>(raw, n, vocabulary, out);
+  case 16:
+    return convert<uint64_t>(raw, n, vocabulary, out);
+  default:
+    return convert<int64_t>(raw, n, vocabulary, out);
+  }
+}
+
+/// A number as a message shows it; an unsigned one that could be a negative one, as that, too.
+std::string describeToken(const TokenFormat &format, const char *raw) {
+  uint64_t bits = 0;
+  memcpy(&bits, raw, size_t(format.bytes));
+  int unused = 64 - 8 * format.bytes;
+  int64_t asSigned = int64_t(bits << unused) >> unused;
+  if (format.isSigned)
+    return std::to_string(asSigned);
+  return std::to_string(bits) +
+         (format.bytes >= 4 && asSigned < 0 ? " (" + std::to_string(asSigned) + " if signed)" : "");
+}
+
+} // namespace
+
 TokenFile::TokenFile(const std::string &spec) {
-  constexpr int32_t magic = 20240520;
-  constexpr int64_t headerBytes = 256 * 4;
-  bool text = spec.compare(0, 5, "text:") == 0;
-  file = MappedFile(text ? spec.substr(5) : spec);
-  data = file.data();
+  auto has = [&](const char *prefix) { return spec.compare(0, strlen(prefix), prefix) == 0; };
+  bool text = has("text:"), wide = has("u32:");
+  file = InputFile(text || wide ? spec.substr(spec.find(':') + 1) : spec);
   int32_t header[3] = {};
-  if (file.size() >= int64_t(sizeof header))
-    memcpy(header, data, sizeof header);
+  file.read(0, std::min<int64_t>(sizeof header, file.size()), header);
+  const auto *bin = std::find_if(std::begin(binFormats), std::end(binFormats),
+                                 [&](const auto &known) { return known.magic == header[0]; });
   if (text) {
-    bytesPerToken = 1;
+    format = {0, 1, false};
     tokens = file.size();
-  } else if (header[0] == magic) {
-    if (header[1] != 1)
-      fail(PCRT_BAD_DATA,
-           path() + ": version " + std::to_string(header[1]) + " of the .bin format is not supported, only 1");
-    int64_t expected = headerBytes + 2 * int64_t(header[2]);
-    if (header[2] < 0 || file.size() < expected)
-      fail(PCRT_BAD_DATA, path() + ": the header says " + std::to_string(header[2]) + " tokens, but the file has " +
-                              std::to_string(file.size()) + " bytes");
-    data += headerBytes;
+  } else if (wide) {
+    format = openRaw(file, 4);
+    tokens = file.size() / 4;
+  } else if (bin != std::end(binFormats)) {
+    if (header[1] != bin->version)
+      fail(PCRT_BAD_DATA, path() + ": version " + std::to_string(header[1]) +
+                              " of the .bin format is not supported, only " + std::to_string(bin->version));
+    format = {256 * 4, bin->bytes, false};
     tokens = header[2];
+    if (tokens < 0 || file.size() < format.start + tokens * format.bytes)
+      fail(PCRT_BAD_DATA, path() + ": the header says " + std::to_string(tokens) + " tokens, but the file has " +
+                              std::to_string(file.size()) + " bytes");
+  } else if (memcmp(header, npyMagic, sizeof npyMagic - 1) == 0) {
+    format = openNpy(file, &tokens);
   } else {
-    if (file.size() % 2)
-      fail(PCRT_BAD_DATA, path() + ": " + std::to_string(file.size()) +
-                              " bytes are no whole number of 16-bit tokens; for text use text:" + path());
+    format = openRaw(file, 2);
     tokens = file.size() / 2;
   }
   if (tokens < 2)
@@ -39,23 +183,37 @@ TokenFile::TokenFile(const std::string &spec) {
                             " tokens; a token and its target are needed)");
 }
 
-BatchLoader::BatchLoader(const Program &program, const TokenFile &file, int rank) : program(program), file(file) {
+void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out) const {
+  char raw[1 << 15];
+  for (int64_t done = 0; done < n;) {
+    int64_t at = (position + done) % tokens;
+    int64_t now = std::min({n - done, tokens - at, int64_t(sizeof raw) / format.bytes});
+    file.read(format.start + at * format.bytes, now * format.bytes, raw);
+    int64_t good = convert(format, raw, now, vocabulary, out + done);
+    if (good < now)
+      fail(PCRT_BAD_DATA, file.path() + ": token " + describeToken(format, raw + good * format.bytes) +
+                              " at position " + std::to_string(at + good) + " is not in the vocabulary of " +
+                              std::to_string(vocabulary));
+    done += now;
+  }
+}
+
+BatchLoader::BatchLoader(const Program &program, const TokenFile &file, int rank)
+    : program(program), file(file), window(size_t(program.batch * program.sequence + 1)) {
   for (const Input &input : program.inputs)
     blocks.push_back(input.isOn(program.mesh, rank) ? blockOf(program.mesh, input.shape, input.layout, rank)
                                                     : Block{{0, 0, 0}, {0, 0, 0}});
 }
 
-void BatchLoader::fill(int64_t sample, char *const *inputs) const {
-  int64_t rows = program.batch, length = program.sequence;
+void BatchLoader::fill(int64_t sample, char *const *inputs) {
+  int64_t length = program.sequence, all = int64_t(window.size());
   // Modulo first: sample * T may be beyond int64 in an absurdly long run.
   int64_t start = int64_t(__int128(sample) * length % file.count());
-  for (int64_t i = 0; i <= rows * length; ++i) {
-    int32_t token = file.at(start + i);
-    if (token >= program.vocabulary)
-      fail(PCRT_BAD_DATA, file.path() + ": token " + std::to_string(token) + " at position " +
-                              std::to_string((start + i) % file.count()) + " is not in the vocabulary of " +
-                              std::to_string(program.vocabulary));
-  }
+  // A file that is shorter than the batch is read once, and repeated.
+  int64_t once = std::min(all, file.count());
+  file.read(start, once, program.vocabulary, window.data());
+  for (int64_t i = once; i < all; ++i)
+    window[size_t(i)] = window[size_t(i - once)];
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const Input &input = program.inputs[i];
     if (input.kind != "tokens" && input.kind != "targets")
@@ -67,7 +225,7 @@ void BatchLoader::fill(int64_t sample, char *const *inputs) const {
       for (int64_t row = 0; row < block.size[1]; ++row)
         for (int64_t column = 0; column < block.size[2]; ++column) {
           int64_t globalRow = (microbatch + block.start[0]) * input.shape[1] + row + block.start[1];
-          *out++ = file.at(start + globalRow * length + program.position(column + block.start[2]) + shift);
+          *out++ = window[size_t(globalRow * length + program.position(column + block.start[2]) + shift)];
         }
   }
 }

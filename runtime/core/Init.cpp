@@ -109,12 +109,13 @@ void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const Sto
   HostBlock host(arena, tensor.offset, block.elements() * dtypeBytes(tensor.dtype), HostBlock::Write);
   char *out = host.data();
   std::vector<float> piece;
+  FloatReader floats(stored);
   bool direct = tensor.dtype == PCRT_F32;
   forEachPiece(parameter.valid, block, parameter.box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
     if (!direct)
       piece.resize(count);
     float *values = direct ? reinterpret_cast<float *>(out) + blockOffset : piece.data();
-    loadFloats(stored, tensorOffset, count, values);
+    floats.read(tensorOffset, count, values);
     if (sum)
       sum->add(tensorOffset, values, count);
     for (int64_t i = 0; !direct && i < count; ++i)

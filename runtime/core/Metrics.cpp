@@ -1,7 +1,7 @@
 //===- Metrics.cpp - what is told about every step ------------------------===//
 #include "core/Metrics.h"
 #include "core/Failure.h"
-#include "core/MappedFile.h"
+#include "core/InputFile.h"
 #include "core/Profile.h"
 
 #include <cstdio>
@@ -39,8 +39,7 @@ void Metrics::begin(int64_t firstStep) {
     return;
   int64_t keep = 0;
   if (firstStep > 0) {
-    MappedFile before(path);
-    keep = bytesBefore(std::string(reinterpret_cast<const char *>(before.data()), before.size()), firstStep);
+    keep = bytesBefore(InputFile(path).text(), firstStep);
     if (keep < 0)
       fail(PCRT_USAGE, "--metrics " + path + ": the file holds other things than the metrics of the steps before " +
                            std::to_string(firstStep) + ", behind which they would be written");

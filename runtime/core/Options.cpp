@@ -16,7 +16,8 @@ const char *const pcrt::helpText =
        pc-run -n N PROGRAM -- --data FILE [flags]   on the N ranks of its mesh
 
 Data
-  --data FILE           tokens: llm.c's .bin, or raw little-endian uint16; text:FILE takes the bytes of any file
+  --data FILE           tokens: llm.c's .bin, a NumPy array of integers (.npy), or raw little-endian uint16; u32:FILE is raw
+                        uint32, text:FILE takes the bytes of any file
   --steps N             train until step N (default 100); every batch goes on where the one before ended
   --eval                only evaluate: the loss of every batch (for programs compiled with --mode=eval)
 

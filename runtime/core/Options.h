@@ -13,7 +13,7 @@ namespace pcrt {
 
 struct Options {
   bool help = false, info = false, eval = false, checkKernels = false;
-  std::string data;                                           ///< FILE, with what it holds before it: text:FILE.
+  std::string data;                                           ///< As TokenFile takes it: FILE, u32:FILE or text:FILE.
   std::string init, load, save;                               ///< Empty: not given.
   std::string change;                                         ///< Names with commas between; empty: not given.
   std::string metrics, summary, dumpGrads, dumpLogits, trace; ///< Empty: not given.

@@ -24,10 +24,41 @@ int64_t elementBytes(const std::string &dtype) {
   return found == sizes.end() ? 0 : found->second;
 }
 
+/// Looks through a header, before it becomes a tree: finds nesting that is none of the format's, and names that are
+/// there twice. (A filter given to Json::parse does so in a time that is quadratic in the number of tensors.)
+struct HeaderScan : nlohmann::json_sax<Json> {
+  std::set<std::string> names;
+  std::string twice, error;
+  int depth = 0, deepest = 0;
+
+  bool open() { return (deepest = std::max(deepest, ++depth)) < 8; }
+  bool close() { return --depth >= 0; }
+  bool start_object(size_t) override { return open(); }
+  bool start_array(size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string &name) override {
+    if (depth == 1 && !names.insert(name).second)
+      twice = name;
+    return true;
+  }
+  bool parse_error(size_t, const std::string &, const Json::exception &what) override {
+    error = what.what();
+    return false;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string &) override { return true; }
+  bool string(std::string &) override { return true; }
+  bool binary(Json::binary_t &) override { return true; }
+};
+
 /// Checks one file's header and lists its tensors.
 class HeaderReader {
 public:
-  explicit HeaderReader(const MappedFile &file) : file(file) {}
+  explicit HeaderReader(const InputFile &file) : file(file) {}
 
   std::map<std::string, StoredTensor> tensors;
   std::map<std::string, std::string> metadata;
@@ -36,14 +67,14 @@ public:
     if (file.size() < 8)
       wrong("the file is too short for a safetensors header (" + std::to_string(file.size()) + " bytes)");
     uint64_t headerBytes;
-    memcpy(&headerBytes, file.data(), 8);
+    file.read(0, 8, &headerBytes);
     constexpr uint64_t largest = 100'000'000; // the limit of the format's own reader
     if (headerBytes > largest || headerBytes > uint64_t(file.size() - 8))
       wrong("the header length " + std::to_string(headerBytes) + " is larger than the file (" +
             std::to_string(file.size()) + " bytes)");
-    data = file.data() + 8 + headerBytes;
-    dataBytes = file.size() - 8 - int64_t(headerBytes);
-    Json header = parse(file.data() + 8, file.data() + 8 + headerBytes);
+    data = 8 + int64_t(headerBytes);
+    dataBytes = file.size() - data;
+    Json header = parse(file.read(8, int64_t(headerBytes)));
     for (auto &[name, entry] : header.items()) {
       if (name == "__metadata__")
         readMetadata(entry);
@@ -59,26 +90,16 @@ private:
     wrong("tensor '" + tensor + "': " + what);
   }
 
-  Json parse(const unsigned char *begin, const unsigned char *end) {
-    std::set<std::string> names;
-    std::string twice;
-    int deepest = 0;
-    auto callback = [&](int depth, Json::parse_event_t event, Json &value) {
-      deepest = std::max(deepest, depth);
-      if (event == Json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second)
-        twice = value.get<std::string>();
-      return depth < 8;
-    };
-    Json header;
-    try {
-      header = Json::parse(begin, end, callback);
-    } catch (const Json::exception &error) {
-      wrong(std::string("the header is not JSON: ") + error.what());
-    }
-    if (!header.is_object() || deepest >= 8)
+  Json parse(const std::string &text) {
+    HeaderScan scan;
+    Json::sax_parse(text, &scan);
+    if (!scan.error.empty())
+      wrong("the header is not JSON: " + scan.error);
+    Json header = scan.deepest < 8 ? Json::parse(text) : Json();
+    if (!header.is_object())
       wrong("the header is not a JSON object of tensors");
-    if (!twice.empty())
-      wrong(twice, "the header names it twice");
+    if (!scan.twice.empty())
+      wrong(scan.twice, "the header names it twice");
     return header;
   }
 
@@ -121,7 +142,8 @@ private:
     if (overflow || bytes != end - begin)
       wrong(name, tensor.dtype + " " + describe(tensor.shape) + " does not fit its " + std::to_string(end - begin) +
                       " bytes");
-    tensor.data = data + begin;
+    tensor.from = &file;
+    tensor.offset = data + begin;
     tensor.bytes = end - begin;
     tensors.emplace(name, std::move(tensor));
   }
@@ -131,15 +153,14 @@ private:
     for (auto &[name, tensor] : tensors)
       if (tensor.bytes > 0)
         order.push_back({&tensor, &name});
-    std::sort(order.begin(), order.end(), [](auto &a, auto &b) { return a.first->data < b.first->data; });
+    std::sort(order.begin(), order.end(), [](auto &a, auto &b) { return a.first->offset < b.first->offset; });
     for (size_t i = 1; i < order.size(); ++i)
-      if (order[i - 1].first->data + order[i - 1].first->bytes > order[i].first->data)
+      if (order[i - 1].first->offset + order[i - 1].first->bytes > order[i].first->offset)
         wrong("the data of tensors '" + *order[i - 1].second + "' and '" + *order[i].second + "' overlap");
   }
 
-  const MappedFile &file;
-  const unsigned char *data = nullptr;
-  int64_t dataBytes = 0;
+  const InputFile &file;
+  int64_t data = 0, dataBytes = 0; ///< Where the data begin, and how many there are.
 };
 
 float halfToFloat(uint16_t bits) {
@@ -154,10 +175,10 @@ float halfToFloat(uint16_t bits) {
 
 /// The shards that an index names.
 std::set<std::string> shardsOf(const std::string &path) {
-  MappedFile file(path);
+  InputFile file(path);
   Json index;
   try {
-    index = Json::parse(file.data(), file.data() + file.size());
+    index = Json::parse(file.text());
   } catch (const Json::exception &error) {
     fail(PCRT_BAD_DATA, path + ": not JSON: " + error.what());
   }
@@ -227,22 +248,45 @@ bool pcrt::isFloatDtype(const std::string &dtype) {
   return dtype == "F32" || dtype == "F16" || dtype == "BF16" || dtype == "F64";
 }
 
-void pcrt::loadFloats(const StoredTensor &tensor, int64_t first, int64_t count, float *out) {
-  // Data in files is aligned to nothing: memcpy element by element.
-  auto convert = [&](auto zero, auto toFloat) {
-    const unsigned char *from = tensor.data + first * int64_t(sizeof zero);
+FloatReader::FloatReader(const StoredTensor &tensor) : tensor(tensor), width(elementBytes(tensor.dtype)) {}
+
+/// Elements from wherever they lie to f32.
+static void convert(const std::string &dtype, const unsigned char *raw, int64_t count, float *out) {
+  auto each = [&](auto zero, auto toFloat) {
     for (int64_t i = 0; i < count; ++i) {
       auto value = zero;
-      memcpy(&value, from + i * sizeof value, sizeof value);
+      memcpy(&value, raw + i * int64_t(sizeof value), sizeof value);
       out[i] = toFloat(value);
     }
   };
-  if (tensor.dtype == "F32")
-    memcpy(out, tensor.data + first * 4, count * 4);
-  else if (tensor.dtype == "BF16")
-    convert(uint16_t(), bf16ToFloat);
-  else if (tensor.dtype == "F16")
-    convert(uint16_t(), halfToFloat);
+  if (dtype == "F32")
+    memcpy(out, raw, size_t(count) * 4);
+  else if (dtype == "BF16")
+    each(uint16_t(), bf16ToFloat);
+  else if (dtype == "F16")
+    each(uint16_t(), halfToFloat);
   else
-    convert(double(), [](double value) { return float(value); });
+    each(double(), [](double value) { return float(value); });
+}
+
+void FloatReader::read(int64_t first, int64_t count, float *out) {
+  constexpr int64_t most = sizeof window;
+  if (tensor.dtype == "F32" && 4 * count > most / 2)
+    return tensor.from->read(tensor.offset + 4 * first, 4 * count, out);
+  while (count > 0) {
+    int64_t at = first * width;
+    int64_t wanted = std::min(count * width, most);
+    if (at < start || at + wanted > start + bytes) {
+      bytes = 0; // nothing, if the read fails
+      int64_t here = std::min(most, tensor.bytes - at);
+      tensor.from->read(tensor.offset + at, here, window);
+      start = at;
+      bytes = here;
+    }
+    int64_t now = wanted / width;
+    convert(tensor.dtype, window + (at - start), now, out);
+    first += now;
+    count -= now;
+    out += now;
+  }
 }

@@ -2,28 +2,29 @@
 //
 // A file is 8 bytes of header length, a JSON header and the data. Files lie:
 // everything the header says is checked when a file is opened. The data stays
-// in the file, mapped.
+// in the file until it is asked for.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CORE_SAFETENSORS_H
 #define PCRT_CORE_SAFETENSORS_H
 
 #include "core/Block.h"
-#include "core/MappedFile.h"
+#include "core/InputFile.h"
 
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
 
 namespace pcrt {
 
-/// A tensor in a mapped file.
+/// A tensor in a file that is open.
 struct StoredTensor {
   std::string dtype; ///< As the format writes it: "F32", "BF16", ...
   Dims shape;
-  const unsigned char *data = nullptr;
-  int64_t bytes = 0;
-  std::string file; ///< For messages.
+  const InputFile *from = nullptr; ///< Of the Safetensors that the tensor belongs to.
+  int64_t offset = 0, bytes = 0;   ///< Its data there.
+  std::string file;                ///< For messages.
 };
 
 /// The tensors of one file or of one checkpoint.
@@ -47,7 +48,7 @@ public:
 private:
   void addFile(const std::string &path);
 
-  std::vector<MappedFile> files;
+  std::deque<InputFile> files; ///< Tensors point to them.
   std::map<std::string, StoredTensor> all;
   std::map<std::string, std::string> meta;
 };
@@ -55,8 +56,26 @@ private:
 /// Whether `dtype` can be converted to f32 here: F32, F16, BF16 or F64.
 bool isFloatDtype(const std::string &dtype);
 
-/// Converts `count` elements of `tensor` from element `first` on to f32. The dtype is one of isFloatDtype.
-void loadFloats(const StoredTensor &tensor, int64_t first, int64_t count, float *out);
+/// Reads a tensor's elements as f32, in pieces. Small ones that lie near each other, as those of a split row, cost one
+/// call of the system together.
+class FloatReader {
+public:
+  /// Of a dtype of isFloatDtype.
+  explicit FloatReader(const StoredTensor &tensor);
+  /// Reads `count` elements from element `first` on. Throws PCRT_BAD_DATA where the file cannot be read any more.
+  void read(int64_t first, int64_t count, float *out);
+
+private:
+  const StoredTensor &tensor;
+  int64_t width;                ///< Bytes of an element.
+  int64_t start = 0, bytes = 0; ///< What of the tensor `window` holds.
+  unsigned char window[1 << 14];
+};
+
+/// One piece.
+inline void loadFloats(const StoredTensor &tensor, int64_t first, int64_t count, float *out) {
+  FloatReader(tensor).read(first, count, out);
+}
 
 } // namespace pcrt
 

@@ -1,7 +1,7 @@
 //===- SameRun.cpp - the ranks of a run do the same ------------------------===//
 #include "core/SameRun.h"
 #include "core/Collective.h"
-#include "core/MappedFile.h"
+#include "core/InputFile.h"
 #include "core/TensorSum.h"
 
 #include <cstdio>
@@ -9,8 +9,8 @@
 using namespace pcrt;
 
 std::string pcrt::sumOfProgram() {
-  MappedFile file("/proc/self/exe");
-  return sumOfBytes(file.data(), file.size()).text();
+  std::string bytes = InputFile("/proc/self/exe").text();
+  return sumOfBytes(bytes.data(), int64_t(bytes.size())).text();
 }
 
 /// "0.001 on ranks 0, 2; 0.002 on rank 1".

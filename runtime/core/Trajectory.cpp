@@ -1,7 +1,7 @@
 //===- Trajectory.cpp - how a checkpoint came about ------------------------===//
 #include "core/Trajectory.h"
 #include "core/Failure.h"
-#include "core/MappedFile.h"
+#include "core/InputFile.h"
 #include "core/TensorSum.h"
 
 #include <filesystem>
@@ -12,10 +12,11 @@ constexpr int64_t formatVersion = 1;
 constexpr int64_t MiB = int64_t(1) << 20;
 
 FileIdentity FileIdentity::of(const std::string &path) {
-  MappedFile file(path);
+  InputFile file(path);
   int64_t bytes = file.size(), part = std::min(bytes, MiB);
-  TensorSum sum = sumOfBytes(file.data(), part);
-  sum += sumOfBytes(file.data() + bytes - part, part);
+  TensorSum sum;
+  for (int64_t offset : {int64_t(0), bytes - part})
+    sum += sumOfBytes(file.read(offset, part).data(), part);
   return {bytes, sum.text()};
 }
 
@@ -113,9 +114,9 @@ Trajectory Trajectory::read(const std::string &directory) {
   if (std::filesystem::is_directory(directory, ignored) && !std::filesystem::exists(path, ignored))
     fail(PCRT_BAD_DATA, directory + " is no checkpoint: it has no " + trajectoryName +
                             "; to start from its weights alone use --init " + directory);
-  MappedFile file(path);
+  std::string text = InputFile(path).text();
   try {
-    Json json = Json::parse(file.data(), file.data() + file.size());
+    Json json = Json::parse(text);
     std::string sum = json.at("sum");
     json.erase("sum");
     std::string body = dump(json);
@@ -191,8 +192,7 @@ void pcrt::checkConfig(const Program &program, const std::string &directory) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
     return;
-  MappedFile file(path);
-  Json config = Json::parse(file.data(), file.data() + file.size(), nullptr, /*allow_exceptions=*/false);
+  Json config = Json::parse(InputFile(path).text(), nullptr, /*allow_exceptions=*/false);
   if (!config.is_object())
     fail(PCRT_BAD_DATA, path + ": not a JSON object");
   for (const Json &meaning : program.configMeans) {

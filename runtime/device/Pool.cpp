@@ -5,6 +5,7 @@
 #include <csignal>
 #include <pthread.h>
 #include <sched.h>
+#include <utility>
 
 using namespace pcrt;
 
@@ -68,8 +69,22 @@ void Pool::run(Task newTask, void *newArg) {
   arg = newArg;
   unfinished.store(numThreads - 1, std::memory_order_relaxed);
   generation.fetch_add(1, std::memory_order_release);
-  newTask(newArg, 0);
+  call(0);
   spinUntil([this] { return unfinished.load(std::memory_order_acquire) == 0; });
+  if (hasThrown.load(std::memory_order_relaxed)) {
+    hasThrown.store(false, std::memory_order_relaxed);
+    std::rethrow_exception(std::exchange(thrown, nullptr));
+  }
+}
+
+/// This thread's part of the task. What it throws waits until all threads are done.
+void Pool::call(int thread) {
+  try {
+    task(arg, thread);
+  } catch (...) {
+    if (!hasThrown.exchange(true, std::memory_order_relaxed))
+      thrown = std::current_exception();
+  }
 }
 
 void Pool::work(int thread) {
@@ -78,7 +93,7 @@ void Pool::work(int thread) {
     ++seen;
     if (stopping.load())
       return;
-    task(arg, thread);
+    call(thread);
     unfinished.fetch_sub(1, std::memory_order_release);
   }
 }

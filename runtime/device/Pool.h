@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -30,7 +31,8 @@ public:
 
   int size() const { return numThreads; }
 
-  /// Calls task(arg, t) on every thread t of the pool and waits. Only the owner may call it, not from inside a task.
+  /// Calls task(arg, t) on every thread t of the pool and waits. Throws what a task has thrown, the first one if
+  /// several have. Only the owner may call it, not from inside a task.
   void run(Task task, void *arg);
 
   /// Calls f(thread) on every thread and waits.
@@ -62,13 +64,15 @@ public:
 
 private:
   void work(int thread);
+  void call(int thread);
 
   int numThreads;
   alignas(64) std::atomic<uint32_t> generation{0};
   alignas(64) std::atomic<int> unfinished{0};
   Task task = nullptr;
   void *arg = nullptr;
-  std::atomic<bool> stopping{false};
+  std::atomic<bool> stopping{false}, hasThrown{false};
+  std::exception_ptr thrown; ///< By a task, if hasThrown.
   std::vector<std::thread> threads;
 };
 

@@ -1,0 +1,225 @@
+//===- data.cpp - files of tokens and weights ---------------------------------===//
+//
+// usage: core-data DIRECTORY   (an empty one, for files). Prints what is wrong; the exit status says whether anything
+// is.
+//
+//===----------------------------------------------------------------------===//
+#include "core/Data.h"
+#include "Checks.h"
+#include "core/Safetensors.h"
+#include "device/Pool.h"
+
+#include <filesystem>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/// The bytes of `values` as numbers of type T.
+template <typename T> static std::string numbers(std::initializer_list<int64_t> values) {
+  std::string bytes;
+  for (int64_t value : values) {
+    T number = T(value);
+    bytes.append(reinterpret_cast<const char *>(&number), sizeof number);
+  }
+  return bytes;
+}
+
+/// A .npy file, as numpy.save writes it.
+static std::string npy(const std::string &dtype, const std::string &shape, const std::string &data, int version = 1,
+                       const std::string &order = "False") {
+  std::string header = "{'descr': '" + dtype + "', 'fortran_order': " + order + ", 'shape': (" + shape + "), }";
+  header += std::string(117 - header.size(), ' ') + "\n";
+  std::string length = numbers<uint16_t>({int64_t(header.size())}) + (version > 1 ? std::string(2, '\0') : "");
+  return "\x93NUMPY" + std::string{char(version), '\0'} + length + header + data;
+}
+
+/// All tokens of a file, then the first one again.
+static std::vector<int32_t> tokensOf(const std::string &spec, int64_t vocabulary = 100000) {
+  TokenFile file(spec);
+  std::vector<int32_t> tokens(size_t(file.count() + 1));
+  file.read(0, file.count() + 1, vocabulary, tokens.data());
+  return tokens;
+}
+
+static void testTokens(const std::string &folder) {
+  using Tokens = std::vector<int32_t>;
+  std::string path = folder + "/tokens";
+  auto reads = [&](const std::string &bytes, const Tokens &tokens, const std::string &what, const char *prefix = "") {
+    writeFile(path, bytes);
+    std::string message = failureOf([&] { expect(tokensOf(prefix + path) == tokens, what); });
+    expect(message.empty(), what + ": " + message);
+  };
+  auto refused = [&](const std::string &bytes, const std::string &word, const char *prefix = "") {
+    writeFile(path, bytes);
+    std::string message = failureOf([&] { tokensOf(prefix + path); });
+    expect(message.find(word) != std::string::npos && message.find(path) == 0, "'" + word + "' in: " + message);
+  };
+  auto bin = [](std::initializer_list<int64_t> words) { return numbers<int32_t>(words) + std::string(1012, '\0'); };
+  auto shorts = numbers<uint16_t>;
+  // llm.c's files, of both widths.
+  reads(bin({20240520, 1, 3}) + shorts({5, 60000, 7}), {5, 60000, 7, 5}, ".bin format, wrapped");
+  reads(bin({20240801, 7, 3}) + numbers<uint32_t>({5, 99999, 7}), {5, 99999, 7, 5}, ".bin format of 32 bits");
+  refused(bin({20240520, 1, 3}) + shorts({1, 2}), "3 tokens");
+  refused(bin({20240801, 7, 3}) + shorts({1, 2, 3}), "3 tokens");
+  refused(bin({20240520, 2, 3}) + shorts({1, 2, 3}), "version 2 of the .bin format is not supported, only 1");
+  refused(bin({20240801, 1, 3}) + shorts({1, 2, 3}), "version 1 of the .bin format is not supported, only 7");
+  refused(bin({20240801, 7, -3}), "-3 tokens");
+  // Raw numbers.
+  reads(shorts({1, 2, 300}), {1, 2, 300, 1}, "raw tokens");
+  reads(shorts({1, 2, 300}), {1, 0, 2, 0, 44, 1, 1}, "bytes as tokens", "text:");
+  reads(numbers<uint32_t>({1, 70000, 3}), {1, 70000, 3, 1}, "raw tokens of 32 bits", "u32:");
+  refused("", "empty");
+  refused("a", "whole number of 16-bit");
+  refused("abcdef", "whole number of 32-bit", "u32:");
+  refused(shorts({1}), "too small");
+  refused(numbers<int32_t>({5, -100, 7}),
+          "token 4294967196 (-100 if signed) at position 1 is not in the vocabulary of 100000", "u32:");
+  // Wider ones that nobody has announced. There have to be enough of them to tell.
+  auto repeat = [](const std::string &bytes, int times) {
+    std::string all;
+    while (times-- > 0)
+      all += bytes;
+    return all;
+  };
+  std::string ofWider = "every second 16-bit number is zero, as in a file of 32-bit numbers; use u32:" + path;
+  refused(repeat(numbers<int32_t>({5, 6}), 8), ofWider);
+  refused(repeat(numbers<int32_t>({5}), 1 << 19) + shorts({3, 3}), ofWider);
+  refused(repeat(numbers<int64_t>({5}), 16), "64-bit numbers");
+  refused(repeat(numbers<int64_t>({5}), 16), "64-bit numbers", "u32:");
+  refused(repeat(shorts({0, 5 << 8}), 16), "big-endian 32-bit");
+  auto readable = [&](const std::string &bytes, const char *what) {
+    writeFile(path, bytes);
+    expect(failureOf([&] { tokensOf(path); }).empty(), what);
+  };
+  readable(repeat(numbers<int32_t>({5}), 15), "15 pairs may be anything");
+  readable(repeat(numbers<int32_t>({5}), 15) + shorts({5, 1, 5, 0}), "one that is not zero");
+  readable(std::string(100, '\0'), "zeros are zeros");
+  readable(std::string(1 << 20, '\0') + repeat(numbers<int32_t>({5}), 16), "zeros in the first MiB");
+  // NumPy's arrays.
+  for (int version : {1, 2, 3}) {
+    reads(npy("<u2", "3,", shorts({5, 60000, 7}), version), {5, 60000, 7, 5}, ".npy of u2");
+    reads(npy("<i8", "3,", numbers<int64_t>({5, 70000, 7}), version), {5, 70000, 7, 5}, ".npy of i8");
+  }
+  reads(npy("|u1", "2,", "\x05\xff"), {5, 255, 5}, ".npy of u1");
+  reads(npy("|i1", "2,", "\x05\x7f"), {5, 127, 5}, ".npy of i1");
+  reads(npy("<i2", "2,", shorts({5, 32767})), {5, 32767, 5}, ".npy of i2");
+  reads(npy("<u4", "2,", numbers<uint32_t>({5, 70000})), {5, 70000, 5}, ".npy of u4");
+  reads(npy("<i4", "2,", numbers<int32_t>({5, 70000})), {5, 70000, 5}, ".npy of i4");
+  reads(npy("<u8", "2,", numbers<uint64_t>({5, 70000})), {5, 70000, 5}, ".npy of u8");
+  refused(npy("<i8", "2,", numbers<int64_t>({5, -100})), "token -100 at position 1");
+  refused(npy("|i1", "2,", "\x05\xff"), "token -1 at position 1");
+  refused(npy("<i8", "2,", numbers<int64_t>({int64_t(1) << 32, 0})), "token 4294967296 at position 0");
+  refused(npy("<u8", "2,", numbers<uint64_t>({5, -1})), "token 18446744073709551615 (-1 if signed)");
+  refused(npy(">u4", "2,", numbers<uint32_t>({5, 6})), "big-endian ('>u4'); save it after .astype('<u4')");
+  refused(npy("<f4", "2,", numbers<uint32_t>({5, 6})), "no integers but '<f4'");
+  refused(npy("|b1", "2,", "\x01\x01"), "no integers but '|b1'");
+  refused(npy("<u2", "2,", shorts({5, 6}), 1, "True"), "Fortran");
+  refused(npy("<u2", "1, 2", shorts({5, 6})), "shape (1, 2), not one dim");
+  refused(npy("<u2", "", shorts({5})), "shape (), not one dim");
+  refused(npy("<u2", "99999999999999999999,", shorts({5, 6})), "not one dim");
+  refused(npy("<u2", "3,", shorts({5, 6})), "3 tokens of 2 bytes, but the file has 4 bytes");
+  refused(npy("<u2", "1,", shorts({5, 6})), "1 tokens of 2 bytes, but the file has 4 bytes");
+  refused(npy("<u2", "2,", shorts({5, 6}), 4), "version 4");
+  refused(npy("<u2", "2,", shorts({5, 6})).substr(0, 20), "longer than the file");
+  refused(std::string("\x93NUMPY\x01", 7), "longer than the file");
+  // Any bytes behind the magic: refused or read, never a crash.
+  std::string good = npy("<i4", "20,", repeat(numbers<int32_t>({5}), 20));
+  for (int round = 0; round < 2000; ++round) {
+    std::string bytes = good;
+    for (int change = pick(1, 3); change > 0; --change)
+      bytes[size_t(pick(6, int(bytes.size()) - 1))] = "0123456789{}(),:'<>|iuf\0\xff"[pick(0, 24)];
+    if (pick(0, 9) == 0)
+      bytes.resize(size_t(pick(6, int(bytes.size()))));
+    writeFile(path, bytes);
+    failureOf([&] { tokensOf(path); });
+  }
+}
+
+/// Pieces of a tensor, in any order and of any size, are its elements.
+static void testPieces(const std::string &folder) {
+  std::string path = folder + "/pieces", data;
+  const int64_t count = 30000;
+  std::vector<float> values;
+  for (const char *dtype : {"F32", "BF16"}) {
+    int64_t width = dtype[0] == 'F' ? 4 : 2;
+    data.clear();
+    values.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      float value = float(i % 251) - 100; // of 8 bits: exact in both
+      values.push_back(value);
+      uint32_t bits;
+      memcpy(&bits, &value, 4);
+      data.append(reinterpret_cast<char *>(&bits) + 4 - width, size_t(width));
+    }
+    writeFile(path, safetensors("{\"w\":{\"dtype\":\"" + std::string(dtype) +
+                                    "\",\"shape\":[30000],\"data_offsets\":[0," + std::to_string(count * width) + "]}}",
+                                data));
+    Safetensors file = Safetensors::open(path);
+    FloatReader reader(*file.find("w"));
+    std::vector<float> read(count);
+    bool good = true;
+    for (int round = 0; round < 3000; ++round) {
+      int64_t first = round % 2 ? pick(0, count - 1) : round * 10 % count;
+      int64_t some = std::min<int64_t>(round % 10 ? pick(0, 300) : pick(0, count), count - first);
+      reader.read(first, some, read.data());
+      good &= memcmp(read.data(), values.data() + first, size_t(some) * 4) == 0;
+    }
+    expect(good, std::string("pieces of ") + dtype);
+  }
+}
+
+/// Files that change while they are read, and what is no file.
+static void testInputFiles(const std::string &folder) {
+  std::string path = folder + "/input";
+  auto says = [&](const std::string &word, const std::string &message) {
+    expect(message.find(word) != std::string::npos && message.find(path) != std::string::npos,
+           "'" + word + "' in: " + message);
+  };
+  std::filesystem::remove_all(path); // of a run before
+  writeFile(path, std::string(10000, '\5'));
+  TokenFile tokens(path);
+  writeFile(path, safetensors("{\"w\":{\"dtype\":\"BF16\",\"shape\":[9000],\"data_offsets\":[0,18000]}}",
+                              std::string(18000, '\1')));
+  Safetensors weights = Safetensors::open(path);
+  // Within the last page, where a mapping would have shown zeros.
+  std::filesystem::resize_file(path, 17999);
+  std::vector<float> values(9000);
+  says("became shorter", failureOf([&] { loadFloats(*weights.find("w"), 0, 9000, values.data()); }));
+  says("became shorter", failureOf([&] {
+         Pool(3).ranges(3, [&](int, int64_t lo, int64_t hi) {
+           loadFloats(*weights.find("w"), 3000 * lo, 3000 * (hi - lo), values.data() + 3000 * lo);
+         });
+       }));
+  std::filesystem::resize_file(path, 9999);
+  std::vector<int32_t> read(5000);
+  says("became shorter", failureOf([&] { tokens.read(0, 5000, 70000, read.data()); }));
+
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  says("not a file but a directory", failureOf([&] { InputFile file(path); }));
+  std::filesystem::remove(path);
+  mkfifo(path.c_str(), 0600);
+  says("not a file but a pipe", failureOf([&] { InputFile file(path); }));
+  says("not a file but a pipe", failureOf([&] { Safetensors::open(path); }));
+  says("not a file but a pipe", failureOf([&] { TokenFile file("text:" + path); }));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("/dev/zero", path);
+  says("not a file but a device", failureOf([&] { InputFile file(path); }));
+  std::filesystem::remove(path);
+  int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{AF_UNIX, {}};
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
+  if (bind(listener, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0) // not in a deep folder
+    says("not a file but a socket", failureOf([&] { InputFile file(path); }));
+  close(listener);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2)
+    return 2;
+  testTokens(argv[1]);
+  testPieces(argv[1]);
+  testInputFiles(argv[1]);
+  return finishChecks();
+}

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# usage: files.sh PC_RUN DIRECTORY: the hand-written program (DIRECTORY/core-program-<dp>-<tp>-<microbatches>) with every kind of token
+# file, and with files that shrink under it or are no files. Exit codes and messages.
+# shellcheck disable=SC2015,SC2086 # names of meshes have no spaces
+set -u
+pc_run=$(realpath "$1") programs=$(realpath "$2")
+work=$programs/files.work
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work" || exit 1
+failed=0 passed=0
+
+good() { # NAME COMMAND...
+  local name=$1
+  shift
+  if "$@" >out 2>err; then
+    passed=$((passed + 1))
+  else
+    echo "FAILED $name (exit $?)"
+    cat out err | head -20
+    failed=$((failed + 1))
+  fi
+}
+
+# expect CODES REGEX NAME COMMAND...: the command ends with CODES (an extended regex), and stderr says REGEX, without control characters.
+expect() {
+  local codes=$1 regex=$2 name=$3 got=0
+  shift 3
+  "$@" >out 2>err || got=$?
+  if [[ $got =~ ^($codes)$ ]] && grep -Eq -- "$regex" err && ! grep -q '[[:cntrl:]]' err; then
+    passed=$((passed + 1))
+    return
+  fi
+  echo "FAILED $name: exit $got, not $codes, or no message with '$regex':"
+  cat -v err | head -20
+  failed=$((failed + 1))
+}
+
+# program MESH FLAGS...: one run. MESH: dp-tp-microbatches.
+program() {
+  local mesh=$1 dp tp
+  shift
+  IFS=- read -r dp tp _ <<<"$mesh"
+  timeout 60 "$pc_run" ${virtual:+--virtual} -n $((dp * tp)) "$programs/core-program-$mesh" -- "$@"
+}
+
+# integers BYTES VALUES...: little-endian, on standard output.
+integers() {
+  local bytes=$1 value text='' i
+  shift
+  for value; do
+    for ((i = 0; i < bytes; ++i)); do
+      text+=$(printf '\\x%02x' $((value >> (8 * (i < 8 ? i : 7)) & 255)))
+    done
+  done
+  # shellcheck disable=SC2059
+  printf "$text"
+}
+zeros() { head -c "$1" /dev/zero; }
+
+# 150 tokens below 32: more than a batch, and none that it is a multiple of.
+tokens=() x=1
+for ((i = 0; i < 150; i++)); do
+  x=$(((x * 1103515245 + 12345) % 2147483648))
+  tokens+=($((x >> 16 & 31)))
+done
+integers 2 "${tokens[@]}" >u16.bin
+integers 4 "${tokens[@]}" >i32.bin
+integers 8 "${tokens[@]}" >i64.bin
+{ integers 4 20240520 1 150; zeros 1012; cat u16.bin; } >version1.bin
+{ integers 4 20240801 7 150; zeros 1012; cat i32.bin; } >version7.bin
+npy() { # DTYPE FILE
+  printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '$1', 'fortran_order': False, 'shape': (150,), }"
+  cat "$2"
+}
+npy '<u2' u16.bin >u2.npy
+npy '<i4' i32.bin >i4.npy
+npy '<i8' i64.bin >i8.npy
+
+# Every kind of file trains the same bits.
+good "raw 16-bit tokens" program 1-1-1 --data u16.bin --steps 5 --save reference
+for data in version1.bin version7.bin u32:i32.bin u2.npy i4.npy i8.npy; do
+  for mesh in 1-1-1 2-2-2; do
+    good "$mesh $data" program $mesh --data $data --steps 5 --save other-$mesh
+  done
+  good "$data is the same" cmp reference/model.safetensors other-1-1-1/model.safetensors
+  good "a step does not allocate" program 2-1-1 --data $data --steps 5 --summary summary.json
+  good "a step does not allocate" grep -q '"step_allocations": 0,' summary.json
+done
+for mesh in 1-1-1 2-2-2; do
+  expect 9 'i32.bin: every second 16-bit number is zero, as in a file of 32-bit numbers; use u32:i32.bin' "$mesh 32 bits read as 16" \
+    program $mesh --data i32.bin
+  expect 9 'i64.bin: every second 32-bit number is zero, as in a file of 64-bit numbers' "$mesh 64 bits read as 16" program $mesh --data i64.bin
+  { head -c 40 i32.bin; integers 4 -100; tail -c +45 i32.bin; } >negative.bin
+  expect 9 'negative.bin: token 4294967196 \(-100 if signed\) at position 10 is not in the vocabulary of 32' "$mesh a negative token" \
+    program $mesh --data u32:negative.bin
+  expect 9 'u16.bin: 300 bytes|u16.bin: token [0-9]+ at' "$mesh 16 bits read as 32" program $mesh --data u32:u16.bin
+done
+
+# A data file that shrinks while the run reads it. At its end only, as well: where a mapping would show zeros.
+shrink() { # BYTES COMMAND...
+  local bytes=$1 run code=0
+  shift
+  cp u16.bin shrinks.bin
+  : >running
+  "$@" >running &
+  run=$!
+  until grep -q step running || ! kill -0 $run; do sleep 0.02; done 2>/dev/null
+  truncate -s "$bytes" shrinks.bin
+  wait $run || code=$?
+  return $code
+}
+message='shrinks.bin became shorter while it was read: it had 300 bytes'
+endless=(--data shrinks.bin --steps 1000000000)
+for bytes in 0 200; do
+  expect 9 "$message" "one rank, to $bytes bytes" shrink $bytes "$programs/core-program-1-1-1" "${endless[@]}"
+  for transport in shm tcp; do
+    expect 9 "pc-run: error: .*$message" "$transport, to $bytes bytes" env PCRT_TRANSPORT=$transport bash -c "
+      $(declare -f shrink program); pc_run=$pc_run programs=$programs; shrink $bytes program 2-2-2 ${endless[*]}"
+  done
+done
+virtual=1
+expect 9 "pc-run: error: .*$message" "virtual ranks" shrink 0 program 2-2-2 "${endless[@]}"
+virtual=
+# Under another launcher each rank finds it, or hears of it.
+torchrun() { # BYTES
+  local rank pids=() code codes=''
+  for rank in 0 1; do
+    env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) \
+      timeout 60 "$programs/core-program-2-1-1" "${endless[@]}" &
+    pids+=($!)
+  done
+  for rank in 0 1; do
+    code=0
+    wait ${pids[rank]} || code=$?
+    codes+=$code
+  done
+  [[ $codes == *9* ]] && return 9 || return $((10#$codes % 256))
+}
+for transport in shm tcp; do
+  expect 9 "$message" "torchrun's environment, $transport" env PCRT_TRANSPORT=$transport bash -c "
+    $(declare -f shrink torchrun); programs=$programs endless=(${endless[*]}); shrink 0 torchrun"
+done
+
+# What is no file is refused, not waited for.
+mkfifo pipe
+for what in "pipe pipe" "/dev/zero device" ". directory"; do
+  read -r path kind <<<"$what"
+  for flag in "--data $path" "--data text:$path" "--data u32:$path"; do
+    expect 9 "cannot read $path: it is not a file but a $kind" "a $kind as tokens: $flag" program 1-1-1 $flag
+  done
+  [[ $kind = directory ]] ||
+    expect 9 "cannot read $path: it is not a file but a $kind" "a $kind as weights" program 2-1-1 --data u16.bin --init $path
+done
+mkdir model
+mkfifo model/model.safetensors
+expect 9 'cannot read model/model.safetensors: it is not a file but a pipe' "a pipe in a directory of weights" program 1-1-1 --data u16.bin --init model
+
+echo "$passed passed, $failed failed"
+((failed == 0))
