@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <sched.h>
+#include <unistd.h>
 
 using namespace pcrt;
 
@@ -117,6 +120,16 @@ void pcrt::pinToCores(const std::vector<int> &cores) {
     CPU_SET(core, &set);
   sched_setaffinity(0, sizeof set, &set);
 }
+
+void pcrt::holdStandardFiles() {
+  int file = open("/dev/null", O_RDWR);
+  while (file >= 0 && file <= 2)
+    file = open("/dev/null", O_RDWR);
+  if (file > 2)
+    close(file);
+}
+
+bool pcrt::standardOutputWritten() { return fflush(stdout) == 0 && !ferror(stdout); }
 
 double pcrt::timeoutSeconds() {
   const char *text = getenv("PCRT_TIMEOUT_SECONDS");

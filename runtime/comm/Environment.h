@@ -37,6 +37,13 @@ std::vector<int> coresOfRank(const std::vector<int> &cores, int rank, int ranks)
 /// Keeps the calling thread, and those it starts, on these cores.
 void pinToCores(const std::vector<int> &cores);
 
+/// Opens standard input, output and error where they are closed: files that are opened later must not take their
+/// numbers. Called first.
+void holdStandardFiles();
+
+/// Whether all that was printed is where it was to go.
+bool standardOutputWritten();
+
 /// PCRT_TIMEOUT_SECONDS: how long a rank waits for another one; 300 if unset or malformed.
 double timeoutSeconds();
 

@@ -21,6 +21,10 @@ struct Failure {
 
 [[noreturn]] inline void fail(pcrt_status status, std::string message) { throw Failure{status, std::move(message)}; }
 
+/// `text` on one line, fit for a terminal and of bounded length: messages quote names from files, which may hold
+/// anything. Control characters, and bytes that are no UTF-8, become "\x1b".
+std::string printable(const std::string &text);
+
 /// "file: No such file or directory", from errno.
 std::string withErrno(const std::string &what);
 

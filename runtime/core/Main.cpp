@@ -7,6 +7,7 @@
 #include "device/cuda/KernelCheck.h"
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <new>
 
@@ -31,16 +32,17 @@ static void report(const Place &place, const Failure &failure) {
     fprintf(stderr, "pc: error: %s\n", failure.message.c_str());
 }
 
-/// Calls f, and turns what it throws into a Failure.
+/// Calls f, and turns what it throws into a Failure. Every message of this process, for the terminal or for the other
+/// ranks, passes here.
 template <typename F> static Failure attempt(F f) {
   try {
     f();
   } catch (const Failure &thrown) {
-    return thrown;
+    return {thrown.status, printable(thrown.message)};
   } catch (const std::bad_alloc &) {
     return {PCRT_RESOURCE, "out of memory"};
   } catch (const std::exception &unexpected) {
-    return {PCRT_INTERNAL, unexpected.what()};
+    return {PCRT_INTERNAL, printable(unexpected.what())};
   }
   return {PCRT_OK, ""};
 }
@@ -102,9 +104,16 @@ static pcrt_status run(int argc, char **argv, Place &place) {
 }
 
 int main(int argc, char **argv) {
+  holdStandardFiles();
+  // A file that is larger than the system allows (ulimit -f) is an error of its write, which names the file.
+  signal(SIGXFSZ, SIG_IGN);
   Place place;
   pcrt_status status = PCRT_OK;
-  Failure failure = attempt([&] { status = run(argc, argv, place); });
+  Failure failure = attempt([&] {
+    status = run(argc, argv, place);
+    if (status == PCRT_OK && !standardOutputWritten())
+      fail(PCRT_RESOURCE, "cannot write to standard output: some of what was printed is lost; is its disk full?");
+  });
   if (failure.status == PCRT_OK)
     return status == PCRT_OK && stoppedBy() ? 128 + stoppedBy() : status;
   reportOnce(place, failure);

@@ -1,12 +1,12 @@
 //===- pc-run.cpp - runs a compiled program on the ranks of this machine --===//
+#include "comm/Environment.h"
 #include "comm/ShmControl.h"
 #include "launch/Launch.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <unistd.h>
 
 static const char usage[] =
     R"(usage: pc-run [-n N] [options] PROGRAM [--] [ARGUMENTS...]
@@ -40,17 +40,9 @@ static int badUsage(const char *what, const char *value) {
   return PCRT_USAGE;
 }
 
-/// Files that are opened later must not take the numbers of standard input, output and error where these are closed.
-static void holdStandardFiles() {
-  int file = open("/dev/null", O_RDWR);
-  while (file >= 0 && file <= 2)
-    file = open("/dev/null", O_RDWR);
-  if (file > 2)
-    close(file);
-}
-
 int main(int argc, char **argv) {
-  holdStandardFiles();
+  pcrt::holdStandardFiles();
+  signal(SIGXFSZ, SIG_IGN); // shared memory beyond `ulimit -f` is an error
   pcrt::LaunchOptions options;
   int at = 1;
   // The value of an option given as "--name value" or "--name=value"; null if argv[at] is another option.
@@ -71,7 +63,10 @@ int main(int argc, char **argv) {
     char *end;
     if (!strcmp(argv[at], "--help") || !strcmp(argv[at], "-h")) {
       fputs(usage, stdout);
-      return 0;
+      if (pcrt::standardOutputWritten())
+        return PCRT_OK;
+      fprintf(stderr, "pc-run: error: cannot write to standard output\n");
+      return PCRT_RESOURCE;
     }
     if (!strcmp(argv[at], "--no-pin")) {
       options.pin = false;

@@ -1,4 +1,4 @@
-//===- data.cpp - files of tokens and weights ---------------------------------===//
+//===- data.cpp - files of tokens and weights, and what is said of them ----===//
 //
 // usage: core-data DIRECTORY   (an empty one, for files). Prints what is wrong; the exit status says whether anything
 // is.
@@ -215,11 +215,30 @@ static void testInputFiles(const std::string &folder) {
   close(listener);
 }
 
+static void testPrintable() {
+  auto becomes = [](const std::string &text, const std::string &shown) {
+    expect(printable(text) == shown, "'" + printable(text) + "', not '" + shown + "'");
+  };
+  becomes("tensor 'h.0': fine", "tensor 'h.0': fine");
+  becomes("a\x1b[2Jb\r\nc\td\x7f", "a\\x1b[2Jb\\x0d\\x0ac\\x09d\\x7f");
+  becomes(std::string("a\0b", 3), "a\\x00b");
+  becomes("größe 張量 \U0001f642", "größe 張量 \U0001f642");
+  becomes("\xc2\x9b"
+          "2J\xc2\xa0",
+          "\\xc2\\x9b"
+          "2J\xc2\xa0");                      // a control character of 8-bit terminals
+  becomes("\xff\x80\xc3", "\\xff\\x80\\xc3"); // no characters
+  becomes("\xc0\x9b\xe0\x80\x9b\xf0\x80\x80\x9b\xed\xa0\x80",
+          "\\xc0\\x9b\\xe0\\x80\\x9b\\xf0\\x80\\x80\\x9b\\xed\\xa0\\x80");
+  expect(printable(std::string(1 << 20, 'x')).size() < 5000, "messages have an end");
+}
+
 int main(int argc, char **argv) {
   if (argc != 2)
     return 2;
   testTokens(argv[1]);
   testPieces(argv[1]);
   testInputFiles(argv[1]);
+  testPrintable();
   return finishChecks();
 }

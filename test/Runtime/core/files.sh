@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: files.sh PC_RUN DIRECTORY: the hand-written program (DIRECTORY/core-program-<dp>-<tp>-<microbatches>) with every kind of token
-# file, and with files that shrink under it or are no files. Exit codes and messages.
+# file, with files that shrink under it or are no files, and where its own output cannot be written. Exit codes and messages.
 # shellcheck disable=SC2015,SC2086 # names of meshes have no spaces
 set -u
 pc_run=$(realpath "$1") programs=$(realpath "$2")
@@ -155,6 +155,38 @@ done
 mkdir model
 mkfifo model/model.safetensors
 expect 9 'cannot read model/model.safetensors: it is not a file but a pipe' "a pipe in a directory of weights" program 1-1-1 --data u16.bin --init model
+
+# What a file says is shown, not obeyed.
+header='{"\u001b[2Jw\u0007\r":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}}'
+{ integers 8 ${#header}; printf %s "$header"; zeros 4; } >names.safetensors
+expect 9 "tensor '.x1b\[2Jw.x07.x0d': unknown dtype" "control characters in a name" program 1-1-1 --data u16.bin --init names.safetensors
+expect 9 "tensor '.x1b\[2Jw.x07.x0d': unknown dtype" "control characters in a name, of four ranks" program 2-2-2 --data u16.bin --init names.safetensors
+
+# Output that cannot be written.
+for command in --help --info "--data u16.bin --steps 2"; do
+  expect 6 'cannot write to standard output' "full standard output: $command" bash -c "'$programs/core-program-1-1-1' $command >/dev/full"
+  expect 6 'cannot write to standard output' "full standard output of ranks: $command" \
+    bash -c "'$pc_run' -n 4 '$programs/core-program-2-2-2' -- $command >/dev/full"
+done
+expect 6 'pc-run: error: cannot write to standard output' "full standard output of pc-run" bash -c "'$pc_run' --help >/dev/full"
+good "what was to be saved is saved" cmp reference/model.safetensors <(
+  "$programs/core-program-1-1-1" --data u16.bin --steps 5 --save full >/dev/full 2>/dev/null
+  cat full/model.safetensors)
+good "closed standard output" bash -c "'$programs/core-program-1-1-1' --data u16.bin --steps 2 --metrics closed.jsonl >&-"
+good "nothing else in the metrics" test "$(grep -vc '^{.*}$' closed.jsonl)" = 0
+# limited RANKS MESH FLAGS...: a run whose ranks can write no more than 4 KiB to a file.
+limited() {
+  local ranks=$1 mesh=$2
+  shift 2
+  # shellcheck disable=SC2016 # for the inner shell
+  timeout 60 "$pc_run" -n $ranks bash -c 'ulimit -f 4; exec "$@"' limited "$programs/core-program-$mesh" --data u16.bin "$@"
+}
+for run in "1 1-1-1" "4 2-2-2"; do
+  expect 6 'saved.*model.safetensors.*File too large' "limit of file sizes: $run" limited $run --steps 1 --save saved
+  expect 6 'cannot write limited.jsonl' "limit of file sizes, metrics: $run" limited $run --steps 1000 --metrics limited.jsonl
+  expect 6 'cannot create shared memory: File too large' "limit of file sizes, pc-run: $run" \
+    bash -c "ulimit -f 4; '$pc_run' -n 1 '$programs/core-program-1-1-1' -- --data u16.bin"
+done
 
 echo "$passed passed, $failed failed"
 ((failed == 0))
