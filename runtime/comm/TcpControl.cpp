@@ -373,20 +373,18 @@ pcrt_status TcpControl::gather(const Group &group, const MoveKey &key, const voi
   Message got = result;
   result = nullptr;
   if (!over) {
-    lock.unlock();
-    std::string text = "no answer within " + secondsText(timeout) + " s from " + describeLate(group, sequence) +
-                       " in " + describeKey(key) + " of " + groupName(group) +
-                       "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
-    *error = rankName(myRank) + ": " + text;
-    giveUp(PCRT_TIMEOUT, rankName(myRank) + " gave up: " + text);
-    return PCRT_TIMEOUT;
+    auto notThere = [&](const std::vector<Progress> &all) {
+      std::vector<int> late;
+      for (int rank : group.ranks)
+        if (!all[rank].doing[0] || all[rank].gathers[group.id] < sequence)
+          late.push_back(rank);
+      return late;
+    };
+    return giveUpWaiting(lock, describeKey(key) + " of " + groupName(group), notThere, error);
   }
   current.kind = kNoGather;
-  if (!got) {
-    *error = rankName(myRank) + ": in " + describeKey(key) + ": " + failedMessage + "; the run is over";
-    setReported(PCRT_PEER_LOST);
-    return PCRT_PEER_LOST;
-  }
+  if (!got)
+    return runIsOver(describeKey(key), error);
   lock.unlock();
   for (size_t at = sizeof(Header); at < got->size();) {
     auto part = readAt<PartHead>(*got, at);
@@ -420,6 +418,9 @@ void TcpControl::recordFailure(int rank, pcrt_status status, const std::string &
 
 void TcpControl::giveUp(pcrt_status status, const std::string &message) {
   setReported(status);
+  // For the launcher the first word counts. Why a lost rank is gone, it knows better.
+  if (launcher && status != PCRT_PEER_LOST)
+    launcher->recordFailure(myRank, status, message);
   std::unique_lock<std::mutex> lock(mutex);
   recordFailure(myRank, status, message);
   wake();
@@ -474,7 +475,8 @@ std::vector<Progress> TcpControl::askProgress(double seconds) {
     deliver(0, question);
   wake();
   changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] {
-    return std::all_of(answers.begin(), answers.end(), [](const Progress &answer) { return answer.doing[0] != 0; });
+    return hasFailed ||
+           std::all_of(answers.begin(), answers.end(), [](const Progress &answer) { return answer.doing[0] != 0; });
   });
   return answers;
 }
@@ -497,93 +499,61 @@ void TcpControl::answer(int asker) {
     deliver(myRank == 0 ? asker : 0, message);
 }
 
-std::string TcpControl::describeProgress(int rank, const Progress &progress) {
-  if (progress.doing[0])
-    return progress.doing;
-  const char *last = lastNote(rank);
-  return std::string("it does not answer at all") + (last[0] ? ", in " : "") + last;
-}
-
-std::string TcpControl::describeLate(const Group &group, uint64_t sequence) {
-  std::vector<Progress> all = askProgress(0.4);
-  std::string text;
-  for (int rank : group.ranks) {
-    const Progress &progress = all[rank];
-    if (progress.doing[0] && progress.gathers[group.id] >= sequence)
-      continue;
-    text += (text.empty() ? "" : ", ") + rankName(rank) + " (" + describeProgress(rank, progress) + ")";
-  }
-  return text.empty() ? "the other ranks" : text;
-}
-
-//===----------------------------------------------------------------------===//
-// Flows
-//===----------------------------------------------------------------------===//
-
-void TcpControl::note(const char *doing) {
+std::string TcpControl::describeLate(const std::vector<int> &late, const std::vector<Progress> &all) {
   std::lock_guard<std::mutex> lock(mutex);
-  strncpy(noted, doing, sizeof noted - 1);
-  if (launcher)
-    strncpy(launcher->rank(myRank).doing, doing, sizeof RankBlock::doing - 1);
+  auto describe = [&](int rank) {
+    if (all[rank].doing[0])
+      return rankName(rank) + " (" + all[rank].doing + ")";
+    // What it has noted last is known where pc-run has started the ranks.
+    const char *last = launcher ? launcher->rank(rank).doing : "";
+    return rankName(rank) + " (it does not answer at all" + (last[0] ? ", in " : "") + last + ")";
+  };
+  auto list = [&](const std::vector<int> &ranks) {
+    std::string text;
+    for (int rank : ranks)
+      text += (text.empty() ? "" : ", ") + describe(rank);
+    return text;
+  };
+  // All that ranks say passes rank 0: where it is silent, nothing is known of the others.
+  if (!all[0].doing[0])
+    return describe(0);
+  std::vector<int> silent;
+  for (int rank = 0; rank < numRanks; ++rank)
+    if (!all[rank].doing[0] && !leftRanks[rank])
+      silent.push_back(rank);
+  if (silent.empty())
+    return late.empty() ? "the other ranks" : list(late);
+  // A rank that answers waits for a silent one, whichever of the two this one waits for.
+  bool direct = late.empty() || std::any_of(late.begin(), late.end(), [&](int rank) { return !all[rank].doing[0]; });
+  return list(silent) + (direct ? "" : ", by way of " + list(late));
 }
 
-const char *TcpControl::lastNote(int rank) const { return launcher ? launcher->rank(rank).doing : ""; }
-
-void TcpControl::openFlows(size_t count) {
-  std::lock_guard<std::mutex> lock(mutex);
-  while (boxes.size() < count)
-    boxes.emplace_back();
+pcrt_status TcpControl::runIsOver(const std::string &what, std::string *error) {
+  *error = rankName(myRank) + ": in " + what + ": " + failedMessage + "; the run is over";
+  setReported(PCRT_PEER_LOST);
+  return PCRT_PEER_LOST;
 }
 
-pcrt_status TcpControl::waitForLetter(std::unique_lock<std::mutex> &lock, const Flow &flow,
-                                      const std::function<bool()> &reached, std::string *error) {
-  auto what = [&] { return (flow.sends ? "send of " : "receive of ") + flow.describe(flow.count); };
-  letterFlow = &flow;
-  bool over = changed.wait_for(lock, std::chrono::duration<double>(timeout),
-                               [&] { return reached() || hasFailed || leftRanks[flow.peer] || leftRanks[0]; });
-  if (reached()) {
-    letterFlow = nullptr;
-    return PCRT_OK;
-  }
-  if (over && !hasFailed) {
-    int left = leftRanks[flow.peer] ? flow.peer : 0;
-    recordFailure(left, PCRT_PEER_LOST, rankName(left) + " ended before joining " + what());
-  }
-  if (over) {
-    *error = rankName(myRank) + ": in " + what() + ": " + failedMessage + "; the run is over";
-    setReported(PCRT_PEER_LOST);
-    return PCRT_PEER_LOST;
-  }
+pcrt_status TcpControl::giveUpWaiting(std::unique_lock<std::mutex> &lock, const std::string &what,
+                                      const std::function<std::vector<int>(const std::vector<Progress> &)> &late,
+                                      std::string *error) {
   lock.unlock();
-  Progress theirs = askProgress(0.4)[flow.peer];
-  std::string text = "no answer within " + secondsText(timeout) + " s from " + rankName(flow.peer) + " (" +
-                     describeProgress(flow.peer, theirs) + ") in " + what() +
-                     "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
+  std::vector<Progress> all = askProgress();
+  lock.lock();
+  if (hasFailed)
+    return runIsOver(what, error);
+  lock.unlock();
+  std::string text = "no answer within " + secondsText(timeout) + " s from " + describeLate(late(all), all) + " in " +
+                     what + "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit";
   *error = rankName(myRank) + ": " + text;
   giveUp(PCRT_TIMEOUT, rankName(myRank) + " gave up: " + text);
   lock.lock();
   return PCRT_TIMEOUT;
 }
 
-pcrt_status TcpControl::sendLetter(const Flow &flow, int index, const void *data, std::string *error) {
-  std::unique_lock<std::mutex> lock(mutex);
-  auto hasSpace = [&] { return flow.count <= boxes[index].taken + uint64_t(flow.slots); };
-  if (pcrt_status status = waitForLetter(lock, flow, hasSpace, error); status != PCRT_OK)
-    return status;
-  deliver(flow.peer, makeMessage(Letter, myRank, flow.peer, uint64_t(flow.partner), {{data, flow.bytes}}));
-  wake();
-  return PCRT_OK;
-}
-
-pcrt_status TcpControl::takeLetter(const Flow &flow, int index, void *data, std::string *error) {
-  std::unique_lock<std::mutex> lock(mutex);
-  Box &box = boxes[index];
-  if (pcrt_status status = waitForLetter(lock, flow, [&] { return !box.letters.empty(); }, error); status != PCRT_OK)
-    return status;
-  Message letter = std::move(box.letters.front());
-  box.letters.pop_front();
-  deliver(flow.peer, makeMessage(Taken, myRank, flow.peer, uint64_t(flow.partner), {}));
-  wake();
-  memcpy(data, letter->data() + sizeof(Header), flow.bytes);
-  return PCRT_OK;
+void TcpControl::note(const char *doing) {
+  std::lock_guard<std::mutex> lock(mutex);
+  strncpy(noted, doing, sizeof noted - 1);
+  if (launcher)
+    strncpy(launcher->rank(myRank).doing, doing, sizeof RankBlock::doing - 1);
 }

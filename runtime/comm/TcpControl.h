@@ -68,8 +68,6 @@ public:
   pcrt_status takeLetter(const Flow &flow, int index, void *data, std::string *error);
   /// Where in its step this rank is, for the messages of others.
   void note(const char *doing);
-  /// What `rank` has noted last, even if it does not answer: known where pc-run has started the ranks. Else "".
-  const char *lastNote(int rank) const;
 
   /// Tells all ranks that this one has failed, unless somebody has before.
   void giveUp(pcrt_status status, const std::string &message);
@@ -85,7 +83,11 @@ public:
   void setReported(pcrt_status status) { reported.store(status); }
 
   /// Asks all ranks how far they are; those that do not answer within `seconds` have no entry (empty `doing`).
-  std::vector<Progress> askProgress(double seconds);
+  std::vector<Progress> askProgress(double seconds = 1);
+
+  /// The ranks to blame where this one has waited too long for `late`, some of which are where they are because they
+  /// wait for others themselves: "rank 2 (it does not answer at all)". `all` is askProgress's.
+  std::string describeLate(const std::vector<int> &late, const std::vector<Progress> &all);
 
 private:
   struct Header {
@@ -132,9 +134,13 @@ private:
   void answer(int asker);
   void beginEnd();
   void endProcess();
-  std::string describeLate(const Group &group, uint64_t sequence);
-  /// Of a rank whose answer is `progress`: "in ...", or where it was last if it does not answer.
-  std::string describeProgress(int rank, const Progress &progress);
+  /// The status, and in `error` why, of a wait for `what` in a run that has failed; under the lock.
+  pcrt_status runIsOver(const std::string &what, std::string *error);
+  /// Ends the wait for `what` that took too long because of `late`, which are found out without the lock: the members
+  /// of a group that are elsewhere, or the other end of a flow. PCRT_PEER_LOST where the run has failed meanwhile.
+  pcrt_status giveUpWaiting(std::unique_lock<std::mutex> &lock, const std::string &what,
+                            const std::function<std::vector<int>(const std::vector<Progress> &)> &late,
+                            std::string *error);
   /// Waits until `reached` or the run fails; under the lock.
   pcrt_status waitForLetter(std::unique_lock<std::mutex> &lock, const Flow &flow, const std::function<bool()> &reached,
                             std::string *error);

@@ -468,31 +468,27 @@ void NcclMoves::tellProgress(Progress &progress) {
   snprintf(progress.doing, sizeof progress.doing, "%s %s", waitingGroup() ? "in" : "before", doing().c_str());
 }
 
-/// What is known of a rank that does not answer.
-static std::string silentRank(const std::string &note) {
-  return "it does not answer at all" + (note.empty() ? "" : ", and was last seen in " + note);
-}
-
 std::string NcclMoves::whoIsLate(const Group *group) {
   TcpControl *plane = control.control();
+  if (!plane)
+    return "the other ranks";
   Progress mine{};
   tellProgress(mine);
-  std::vector<Progress> all = plane ? plane->askProgress(0.4) : std::vector<Progress>(control.size(), mine);
-  std::string names;
-  for (int rank = 0; rank < control.size(); ++rank) {
-    bool member = !group || std::find(group->ranks.begin(), group->ranks.end(), rank) != group->ranks.end();
-    if (!member || all[rank].counter == mine.counter)
-      continue;
-    names += (names.empty() ? "" : ", ") + rankName(rank) + " (" +
-             (all[rank].doing[0] ? all[rank].doing : silentRank(plane->lastNote(rank))) + ")";
-  }
-  return names.empty() ? "the other ranks" : names;
+  std::vector<Progress> all = plane->askProgress();
+  std::vector<int> elsewhere;
+  for (int rank = 0; rank < control.size(); ++rank)
+    if ((!group || std::find(group->ranks.begin(), group->ranks.end(), rank) != group->ranks.end()) &&
+        (!all[rank].doing[0] || all[rank].counter != mine.counter))
+      elsewhere.push_back(rank);
+  return plane->describeLate(elsewhere, all);
 }
 
 /// Names the ranks of the group that are elsewhere.
 pcrt_status NcclMoves::late() {
-  return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + whoIsLate(waitingGroup()) +
-                                  " in " + doing() +
+  std::string who = whoIsLate(waitingGroup());
+  if (control.control() && control.control()->failed())
+    return lost();
+  return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + who + " in " + doing() +
                                   "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
 }
 

@@ -91,6 +91,21 @@ expect 'killed between messages over tcp' 7 2500 "rank 2: in (send|receive) of m
   env PCRT_TRANSPORT=tcp "$pc_run" -n 3 "$victim" flow-kill
 expect 'stopped between messages over tcp' 8 4000 "rank [02]: no answer within 1 s from rank 1 \(.*\) in (send|receive) of message [0-2] of 'forward of chunk 1'" \
   env PCRT_TRANSPORT=tcp "$pc_run" -n 3 --timeout 1 "$victim" flow-stop
+# Over tcp everything passes rank 0. Whoever is stopped, and whoever speaks first: it alone is blamed.
+blamed_alone() { # RANK
+  grep -o 'no answer within 1 s from rank [0-9]*' "$work/err" | grep -qv "rank $1\$" && complain "another one than rank $1 is blamed"
+  grep -Eq "from rank $1 \([^)]*(\([^)]*\))?\), rank" "$work/err" && complain "others are blamed beside rank $1"
+}
+for rank in 0 ${PC_LONG:+1 2 3}; do
+  expect "rank $rank stopped over tcp" 8 4000 "pc-run: error: rank . gave up: no answer within 1 s from rank $rank \(it does not answer at all\) in " \
+    env PCRT_TRANSPORT=tcp "$pc_run" -n 4 --timeout 1 "$victim" stop "$rank"
+  blamed_alone "$rank"
+done
+for rank in 3 ${PC_LONG:+0 1 2}; do
+  expect "rank $rank stopped between messages over tcp" 8 4000 "pc-run: error: rank . gave up: no answer within 1 s from rank $rank \(it does not answer at all, in forward" \
+    env PCRT_TRANSPORT=tcp "$pc_run" -n 4 --timeout 1 "$victim" flow-stop "$rank"
+  blamed_alone "$rank"
+done
 expect 'timeout' 8 3000 "rank 0: no answer within 1 s from rank 1 in 'all_reduce gradient' .*group \(dp: ranks 0, 1\);PCRT_TIMEOUT_SECONDS" \
   "$pc_run" -n 2 --timeout 1 "$victim" sleep-4
 expect 'stopped' 8 3000 'rank 0: no answer within 1 s from rank 1' "$pc_run" -n 2 --timeout 1 "$victim" stop
@@ -167,6 +182,26 @@ name='launcher killed'
 } 2>"$work/err"
 leftovers
 
+# Stopped at any time, from outside.
+stopped_anytime() { # RANK
+  name="rank $1 stopped at a random time over tcp"
+  local launcher pid code=0
+  PCRT_TRANSPORT=tcp "$pc_run" -n 4 --timeout 1 "$victim" kill 99 2>"$work/err" &
+  launcher=$!
+  wait_for_ranks 4 kill
+  sleep 0.$((RANDOM % 900 + 100))
+  for pid in $(pgrep -P $launcher); do
+    grep -qzx "PCRT_RANK=$1" "/proc/$pid/environ" && kill -STOP "$pid"
+  done
+  wait $launcher || code=$?
+  [ $code = 8 ] || complain "exit code $code, not 8"
+  grep -Eq "pc-run: error: rank . gave up: no answer within 1 s from rank $1 \(it does not answer at all" "$work/err" || complain "rank $1 is not named"
+  blamed_alone "$1"
+  leftovers
+  echo "$name: done"
+}
+for ((i = 0; i < ${PC_LONG:+4}0 + 2; ++i)); do stopped_anytime $((i % 2 ? RANDOM % 3 + 1 : 0)); done
+
 # Without pc-run: every rank by itself, under the environment of another launcher. foreign NAME VICTIM-RANK 'codes' LIMIT-MS MODE
 launcher=torchrun
 rank_environment() {
@@ -226,6 +261,30 @@ foreign 'different moves' 1 '1 1 1' 1500 order
 says "ranks disagree in group \(dp: ranks 0, 1, 2\): rank 0 runs 'all_reduce gradient' .*, rank 1 runs 'all_reduce logits'"
 PCRT_TIMEOUT_SECONDS=1 foreign 'late' 1 '(8 7 7|7 7 8|8 7 8)' 6000 sleep-4
 says "rank [02]: no answer within 1 s from rank 1 \(between moves\) in 'all_reduce gradient' .* of group \(dp: ranks 0, 1, 2\)"
+# A stopped rank stays: nobody is there to kill it.
+PCRT_TIMEOUT_SECONDS=1
+export PCRT_TIMEOUT_SECONDS
+for stopped in 0 ${PC_LONG:+1 2 3}; do
+  name="rank $stopped stopped (torchrun's environment, tcp)"
+  : >"$work/err"
+  pids=()
+  for rank in 0 1 2 3; do
+    # shellcheck disable=SC2046 # a list of words
+    env $(rank_environment $rank 4) "$victim" stop "$stopped" >>"$work/out" 2>>"$work/err" &
+    pids[rank]=$!
+  done
+  codes=''
+  for rank in 0 1 2 3; do
+    [ "$rank" = "$stopped" ] || { wait "${pids[rank]}"; codes+=$?; }
+  done
+  { kill -KILL "${pids[stopped]}"; wait "${pids[stopped]}"; } 2>/dev/null
+  [[ $codes =~ ^[78]*8[78]*$ ]] || complain "exit codes $codes"
+  says "no answer within 1 s from rank $stopped \(it does not answer at all\) in"
+  blamed_alone "$stopped"
+  leftovers
+  echo "$name: done"
+done
+unset PCRT_TIMEOUT_SECONDS
 launcher=srun-two
 foreign 'several machines' 1 '0 0 0' 2000 none
 unset PCRT_TRANSPORT
@@ -246,6 +305,11 @@ if [ -n "$standin" ]; then
     "$pc_run" -n 3 --timeout 1 "$victim" sleep-4
   expect 'device: stopped' 8 8000 "no answer within 1 s from rank 1 \(it does not answer at all\) in $where" \
     "$pc_run" -n 3 --timeout 1 "$victim" stop
+  for rank in 0 ${PC_LONG:+2}; do
+    expect "device: rank $rank stopped" 8 8000 "pc-run: error: rank . gave up: no answer within 1 s from rank $rank \(it does not answer at all\) in $where" \
+      "$pc_run" -n 3 --timeout 1 "$victim" stop "$rank"
+    blamed_alone "$rank"
+  done
   # The stand-in sees what a GPU would wait for until the time is up.
   expect 'device: different order of groups' 1 6000 "deadlock: rank 0 waits in all_reduce sum of 1000 f32 of 'tp'.*; rank 1 waits in all_reduce" \
     "$pc_run" -n 3 --timeout 10 "$victim" cross
