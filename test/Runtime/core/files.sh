@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# usage: files.sh PC_RUN DIRECTORY: the hand-written program (DIRECTORY/core-program-<dp>-<tp>-<microbatches>) with every kind of token
+# usage: files.sh PC_RUN DIRECTORY FAILING_READS: the hand-written program (DIRECTORY/core-program-<dp>-<tp>-<microbatches>) with every kind of token
 # file, with files that shrink under it or are no files, and where its own output cannot be written. Exit codes and messages.
 # shellcheck disable=SC2015,SC2086 # names of meshes have no spaces
 set -u
-pc_run=$(realpath "$1") programs=$(realpath "$2")
+pc_run=$(realpath "$1") programs=$(realpath "$2") failing_reads=$(realpath "$3")
 work=$programs/files.work
 rm -rf "$work"
 mkdir -p "$work"
@@ -141,6 +141,29 @@ for transport in shm tcp; do
   expect 9 "$message" "torchrun's environment, $transport" env PCRT_TRANSPORT=$transport bash -c "
     $(declare -f shrink torchrun); programs=$programs endless=(${endless[*]}); shrink 0 torchrun"
 done
+
+# Weights that shrink while they are loaded, tokens behind which the disk fails: at a read of every rank's own.
+failing() { # FILE READS COMMAND...
+  local file=$1 reads=$2
+  shift 2
+  env LD_PRELOAD="$failing_reads" ASAN_OPTIONS=verify_asan_link_order=0 FAIL_FILE=$file FAIL_AFTER=$reads PCRT_THREADS=1 PC_RUN=$pc_run \
+    bash -c "$(declare -f program); pc_run=\$PC_RUN programs=$programs virtual=$virtual; program $*"
+}
+for virtual in '' 1; do
+  for mesh in 1-1-1 2-2-2; do
+    rm -rf weights
+    cp -r reference weights
+    expect 9 'error: .*cannot read .*weights/model.safetensors: Input/output error' "a disk that fails under weights: $mesh $virtual" \
+      failing weights/model.safetensors 3 $mesh --data u16.bin --init weights --steps 1
+    # Virtual ranks may open the file when it has shrunk already.
+    expect 9 'error: .*model.safetensors(: .*may be truncated| became shorter while it was read)' "weights that shrink: $mesh $virtual" \
+      env FAIL_SHRINK=1 bash -c "$(declare -f failing program); failing_reads=$failing_reads pc_run=$pc_run programs=$programs virtual=$virtual
+        failing weights/model.safetensors 2 $mesh --data u16.bin --init weights --steps 1"
+    expect 9 'error: .*cannot read u16.bin: Input/output error' "a disk that fails under tokens: $mesh $virtual" \
+      failing /u16.bin 10 $mesh --data u16.bin --steps 100
+  done
+done
+virtual=
 
 # What is no file is refused, not waited for.
 mkfifo pipe
