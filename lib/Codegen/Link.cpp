@@ -5,18 +5,25 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include <sys/resource.h>
 
 using namespace mlir;
 
-/// lld writes through mapped pages, and a disk that fills up meanwhile ends it with a signal and no word of the disk.
-static bool diskFilledUp(StringRef words, StringRef output, ArrayRef<StringRef> inputs) {
+/// lld writes through mapped pages, and a disk that fills up meanwhile ends it with a signal and no word of the disk, as
+/// does a limit on the sizes of files. Why there was no room for `output`, or "".
+static StringRef whyNoRoom(StringRef words, StringRef output, ArrayRef<StringRef> inputs) {
   uint64_t needed = 0, bytes = 0;
   for (StringRef input : inputs)
     if (!llvm::sys::fs::file_size(input, bytes))
       needed += bytes;
   StringRef folder = llvm::sys::path::parent_path(output);
   auto space = llvm::sys::fs::disk_space(folder.empty() ? "." : folder);
-  return words.contains("due to signal") && space && space->available < needed;
+  rlimit limit;
+  if (!words.contains("due to signal"))
+    return "";
+  if (space && space->available < needed)
+    return "No space left on device";
+  return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < needed ? "File too large" : "";
 }
 
 LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef libraries, bool cuda, StringRef output) {
@@ -54,8 +61,8 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
     llvm::sys::fs::remove(log);
     if (status == 0)
       return success();
-    if (diskFilledUp(message, output, {object, cuda ? noOneDnn : runtime}))
-      message = "No space left on device";
+    if (StringRef why = whyNoRoom(message, output, {object, cuda ? noOneDnn : runtime}); !why.empty())
+      message = why.str();
     return module.emitError() << "cannot link " << output << ": " << message;
   }
   return module.emitError() << "no C++ driver to link with (clang++-22, c++ or g++ in PATH)";

@@ -1,9 +1,10 @@
 //===- Machine.cpp - The machines that are known --------------------------------------------===//
 #include "pc/Cost/Machine.h"
+#include "pc/IR/ReadJson.h"
+#include "pc/IR/Source.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace pc;
 namespace json = llvm::json;
@@ -166,10 +167,11 @@ std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string
     error = (name + ": " + message).str();
     return std::nullopt;
   };
-  auto buffer = llvm::MemoryBuffer::getFile(name);
+  std::string why;
+  std::unique_ptr<llvm::MemoryBuffer> buffer = readFile(name, why);
   if (!buffer)
-    return fail(buffer.getError().message());
-  llvm::Expected<json::Value> value = json::parse((*buffer)->getBuffer());
+    return fail(why);
+  llvm::Expected<json::Value> value = readJson(buffer->getBuffer());
   if (!value)
     return fail(llvm::toString(value.takeError()));
   json::Object *object = value->getAsObject();

@@ -27,7 +27,8 @@ static pcrt_status writeFile(ModuleOp module, StringRef path, llvm::function_ref
   write(file->os());
   file->os().flush();
   if (file->os().has_error()) {
-    emitError(UnknownLoc::get(module.getContext())) << "cannot write " << path << ": " << file->os().error().message();
+    emitError(UnknownLoc::get(module.getContext()))
+        << "cannot write " << (path == "-" ? "to standard output" : path) << ": " << file->os().error().message();
     file->os().clear_error();
     return PCRT_RESOURCE;
   }

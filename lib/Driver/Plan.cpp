@@ -1,8 +1,8 @@
 //===- Plan.cpp - The mesh and the ordered tactics ----------------------------------------===//
 #include "pc/Driver/Plan.h"
 
-#include "mlir/Parser/Parser.h"
 #include "pc/IR/PC.h"
+#include "pc/IR/Source.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include <numeric>
@@ -351,7 +351,8 @@ static std::string conflictOf(const Plan &plan) {
 std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file, pcrt_status &status) {
   status = PCRT_BAD_INPUT;
   context->loadDialect<PCDialect>();
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(file, context);
+  llvm::SourceMgr sources;
+  OwningOpRef<ModuleOp> module = parseProgram(file, sources, context);
   if (!module)
     return std::nullopt;
   if (!llvm::hasSingleElement(*module->getBody()) || !isa<PlanOp>(module->getBody()->front())) {

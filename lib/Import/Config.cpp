@@ -3,7 +3,8 @@
 //===-----------------------------------------------------------------------------===//
 #include "Config.h"
 #include "ConfigReader.h"
-#include "ReadJson.h"
+#include "pc/IR/Diagnostics.h"
+#include "pc/IR/ReadJson.h"
 
 #include <cmath>
 
@@ -31,7 +32,7 @@ void readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef absent,
       config.activation = kind;
       return;
     }
-  reader.fail() << reader.name(key) << " = \"" << name
+  reader.fail() << reader.name(key) << " = \"" << escaped(name)
                 << "\" is not supported (gelu, gelu_new, gelu_pytorch_tanh, silu, relu)";
 }
 
@@ -112,7 +113,7 @@ Rope readRopeKeys(ConfigReader &reader, int64_t usualPositions) {
   ConfigKey type{ROPE("rope_type"), ROPE("type")};
   rope.type = reader.text(type, "default");
   if (rope.type != "default" && rope.type != "linear" && rope.type != "llama3")
-    reader.fail() << "rope type \"" << rope.type << "\" in " << reader.name(type)
+    reader.fail() << "rope type \"" << escaped(rope.type) << "\" in " << reader.name(type)
                   << " is not supported (default, linear, llama3)";
   reader.onlyOne({ROPE("partial_rotary_factor"), "partial_rotary_factor"});
   if (rope.type == "linear" || rope.type == "llama3")
@@ -314,7 +315,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, int64_t sequence, functio
   } else if (llvm::is_contained({"llama", "mistral", "qwen2", "qwen3"}, config.type)) {
     readLlamaLike(reader, config, sequence);
   } else {
-    reader.fail() << "architecture '" << config.type << "' is not supported (gpt2, llama, mistral, qwen2, qwen3)";
+    reader.fail() << "architecture '" << escaped(config.type) << "' is not supported (gpt2, llama, mistral, qwen2, qwen3)";
   }
   refuseOthers(reader);
   if (reader.failed)
@@ -328,7 +329,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, int64_t sequence, functio
   }
   for (const std::string &key : reader.unused())
     if (!llvm::is_contained(harmless, StringRef(key)))
-      emitWarning() << "key '" << key << "' is not known and was not used";
+      emitWarning() << "key '" << escaped(key) << "' is not known and was not used";
   llvm::raw_string_ostream(config.means) << llvm::json::Value(reader.takeMeans());
   return config;
 }

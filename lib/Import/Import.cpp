@@ -3,9 +3,10 @@
 
 #include "Model.h"
 #include "Safetensors.h"
+#include "pc/IR/Diagnostics.h"
+#include "pc/IR/Source.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -59,8 +60,8 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
     return success();
   llvm::sort(unexpected);
   return emitError(fileLocation(module.getContext(), directory))
-         << "tensor '" << unexpected.front() << "' belongs to nothing in this architecture (" << unexpected.size()
-         << " such tensors)";
+         << "tensor '" << escaped(unexpected.front()) << "' belongs to nothing in this architecture ("
+         << unexpected.size() << " such tensors)";
 }
 
 OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory, const ImportOptions &options,
@@ -76,12 +77,13 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
             << options.sequence;
     return {};
   }
-  auto buffer = llvm::MemoryBuffer::getFile(path);
+  std::string why;
+  std::unique_ptr<llvm::MemoryBuffer> buffer = readFile(path, why);
   if (!buffer) {
-    error() << "cannot be read: " << buffer.getError().message();
+    error() << "cannot be read: " << why;
     return {};
   }
-  FailureOr<ModelConfig> config = parseConfig((*buffer)->getBuffer(), options.sequence, error, warning);
+  FailureOr<ModelConfig> config = parseConfig(buffer->getBuffer(), options.sequence, error, warning);
   if (failed(config))
     return {};
   OwningOpRef<ModuleOp> module = buildModel(context, *config, options);

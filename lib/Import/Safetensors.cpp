@@ -1,13 +1,14 @@
 //===- Safetensors.cpp - Headers of safetensors files -------------------------------===//
 #include "Safetensors.h"
-#include "ReadJson.h"
+#include "pc/IR/Diagnostics.h"
+#include "pc/IR/ReadJson.h"
+#include "pc/IR/Source.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -31,35 +32,36 @@ static LogicalResult readEntry(StringRef file, StringRef name, const llvm::json:
   const llvm::json::Array *offsets = object ? object->getArray("data_offsets") : nullptr;
   auto dtype = object ? object->getString("dtype") : std::nullopt;
   if (!shape || !offsets || !dtype || offsets->size() != 2)
-    return emitError(file) << "tensor '" << name << "' lacks dtype, shape or data_offsets";
+    return emitError(file) << "tensor '" << escaped(name) << "' lacks dtype, shape or data_offsets";
   entry.dtype = dtype->str();
   int64_t size = bytesOf(*dtype);
   if (!size)
-    return emitError(file) << "tensor '" << name << "' has unknown dtype '" << *dtype << "'";
+    return emitError(file) << "tensor '" << escaped(name) << "' has unknown dtype '" << escaped(*dtype) << "'";
   uint64_t bytes = size;
   for (const llvm::json::Value &dim : *shape) {
     auto n = dim.getAsInteger();
     if (!n || *n < 0 || (*n && bytes > (uint64_t(1) << 62) / *n))
-      return emitError(file) << "tensor '" << name << "' has an impossible shape";
+      return emitError(file) << "tensor '" << escaped(name) << "' has an impossible shape";
     bytes *= *n;
     entry.shape.push_back(*n);
   }
   auto begin = (*offsets)[0].getAsUINT64(), end = (*offsets)[1].getAsUINT64();
   if (!begin || !end || *begin > *end || *end > dataBytes)
-    return emitError(file) << "tensor '" << name << "' has data_offsets outside of the file's " << dataBytes
+    return emitError(file) << "tensor '" << escaped(name) << "' has data_offsets outside of the file's " << dataBytes
                            << " bytes of data (truncated?)";
   if (*end - *begin != bytes)
-    return emitError(file) << "tensor '" << name << "' has " << *end - *begin << " bytes, its shape and dtype need "
-                           << bytes;
+    return emitError(file) << "tensor '" << escaped(name) << "' has " << *end - *begin
+                           << " bytes, its shape and dtype need " << bytes;
   range = {*begin, *end};
   return success();
 }
 
-static LogicalResult readFile(StringRef path, TensorIndex &index, ErrorFn emitError) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emitError) {
+  std::string why;
+  std::unique_ptr<llvm::MemoryBuffer> buffer = readFile(path, why);
   if (!buffer)
-    return emitError(path) << "cannot be read: " << buffer.getError().message();
-  StringRef bytes = (*buffer)->getBuffer();
+    return emitError(path) << "cannot be read: " << why;
+  StringRef bytes = buffer->getBuffer();
   if (bytes.size() < 8)
     return emitError(path) << "too short for a safetensors header (" << bytes.size() << " bytes)";
   uint64_t length = llvm::support::endian::read64le(bytes.data());
@@ -82,7 +84,7 @@ static LogicalResult readFile(StringRef path, TensorIndex &index, ErrorFn emitEr
       return failure();
     ranges.push_back(range);
     if (!index.try_emplace(name, std::move(entry)).second)
-      return emitError(path) << "tensor '" << name << "' is in two files";
+      return emitError(path) << "tensor '" << escaped(name) << "' is in two files";
   }
   llvm::sort(ranges);
   for (size_t i = 1; i < ranges.size(); ++i)
@@ -96,7 +98,7 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   SmallString<256> path(directory);
   llvm::sys::path::append(path, "model.safetensors");
   if (llvm::sys::fs::exists(path)) {
-    if (failed(readFile(path, index, emitError)))
+    if (failed(readHeader(path, index, emitError)))
       return failure();
     return index;
   }
@@ -104,10 +106,11 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   llvm::sys::path::append(path, "model.safetensors.index.json");
   if (!llvm::sys::fs::exists(path))
     return index;
-  auto buffer = llvm::MemoryBuffer::getFile(path);
+  std::string why;
+  std::unique_ptr<llvm::MemoryBuffer> buffer = readFile(path, why);
   if (!buffer)
-    return emitError(path) << "cannot be read: " << buffer.getError().message();
-  auto parsed = readJson((*buffer)->getBuffer());
+    return emitError(path) << "cannot be read: " << why;
+  auto parsed = readJson(buffer->getBuffer());
   const llvm::json::Object *object = parsed ? parsed->getAsObject() : nullptr;
   const llvm::json::Object *map = object ? object->getObject("weight_map") : nullptr;
   if (!map) {
@@ -120,7 +123,7 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   for (const auto &[name, file] : *map) {
     auto text = file.getAsString();
     if (!text || text->contains('/') || text->contains(".."))
-      return emitError(path) << "bad file name for tensor '" << StringRef(name) << "'";
+      return emitError(path) << "bad file name for tensor '" << escaped(StringRef(name)) << "'";
     if (seen.insert(*text).second)
       shards.push_back(text->str());
   }
@@ -128,12 +131,12 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   for (const std::string &shard : shards) {
     SmallString<256> file(directory);
     llvm::sys::path::append(file, shard);
-    if (failed(readFile(file, index, emitError)))
+    if (failed(readHeader(file, index, emitError)))
       return failure();
   }
   for (const auto &[name, file] : *map)
     if (!index.contains(StringRef(name)))
-      return emitError(path) << "tensor '" << StringRef(name) << "' is not in its shard";
+      return emitError(path) << "tensor '" << escaped(StringRef(name)) << "' is not in its shard";
   return index;
 }
 

@@ -1,8 +1,8 @@
 //===- ChooseSchedule.cpp - Which chunks, on which stages, in which order ------------------===//
 #include "ChooseSchedule.h"
+#include "pc/IR/Source.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace llvm;
 using namespace pc::pipeline;
@@ -66,12 +66,13 @@ std::optional<Order> readOrder(StringRef text, std::string &error) {
 
 std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, ProblemFor problemFor,
                                  std::string &error) {
-  auto buffer = MemoryBuffer::getFile(path);
+  std::string why;
+  std::unique_ptr<MemoryBuffer> buffer = pc::readFile(path, why);
   std::optional<Order> order;
   if (!buffer)
-    error = "'" + path.str() + "' is neither a schedule nor a file (" + buffer.getError().message() + ")";
+    error = "'" + path.str() + "' is neither a schedule nor a file (" + why + ")";
   else
-    order = readOrder((*buffer)->getBuffer(), error);
+    order = readOrder(buffer->getBuffer(), error);
   if (!order)
     return std::nullopt;
   if (static_cast<int>(order->size()) != stages) {

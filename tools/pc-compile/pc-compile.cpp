@@ -3,10 +3,10 @@
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
+#include "pc/IR/Source.h"
+#include "pc/IR/ToolMain.h"
 
-#include "mlir/Parser/Parser.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/InitLLVM.h"
 
 namespace cl = llvm::cl;
 using pc::Phase;
@@ -93,7 +93,7 @@ static Flag<std::string> machine("machine",
 static Flag<bool> timing("timing", cl::desc("Print the time of every pass"), cl::cat(category));
 
 static int fail(pcrt_status status, const llvm::Twine &message) {
-  llvm::errs() << "pc-compile: error: " << message << "\n";
+  pc::errs() << "pc-compile: error: " << message << "\n";
   return status;
 }
 
@@ -110,7 +110,7 @@ template <typename T> static std::optional<std::string> given(const T &flag) {
 }
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
+  pc::ToolMain tool(argc, argv, "pc-compile");
   pc::CompileOptions options;
   cl::opt<Phase> to("to", cl::desc("Stop after this phase and print its IR"), cl::init(Phase::Exe), cl::cat(category));
   for (const pc::PhaseInfo &info : pc::phases())
@@ -120,7 +120,7 @@ int main(int argc, char **argv) {
   llvm::raw_string_ostream errors(message);
   if (!cl::ParseCommandLineOptions(argc, argv, "pc-compile: a model program becomes an executable for N ranks\n",
                                    &errors)) {
-    llvm::errs() << message;
+    pc::errs() << message;
     return PCRT_USAGE;
   }
   if (mode != "train" && mode != "eval")
@@ -195,7 +195,7 @@ int main(int argc, char **argv) {
   }
   if (!chosen)
     return status;
-  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(input, sources, &context);
+  mlir::OwningOpRef<mlir::ModuleOp> module = pc::parseProgram(input, sources, &context);
   if (!module)
     return PCRT_BAD_INPUT;
   options.plan = *chosen;

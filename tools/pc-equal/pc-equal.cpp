@@ -1,25 +1,25 @@
 //===- pc-equal.cpp - Do two programs compute the same? ---------------------------------===//
 // Interprets two programs of any phase on the same feeds and compares their outputs and updates by name.
+#include "pc/IR/Diagnostics.h"
+#include "pc/IR/Source.h"
+#include "pc/IR/ToolMain.h"
 #include "pc/Reference/Interpreter.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Diagnostics.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/SourceMgr.h"
 
 namespace cl = llvm::cl;
 
 static cl::OptionCategory category("pc-equal options");
 static cl::list<std::string> inputs(cl::Positional, cl::desc("<a.mlir> <b.mlir>"), cl::cat(category));
 static cl::opt<uint64_t> seed("seed", cl::desc("Of parameters, states and tokens"), cl::init(1), cl::cat(category));
-static cl::opt<double> toleranceFlag("tolerance",
-                                     cl::desc("Largest relative difference (default: 1e-9; 0.1 where values of type bf16 "
-                                              "are rounded)"),
-                                     cl::init(-1), cl::cat(category));
+static cl::opt<double>
+    toleranceFlag("tolerance",
+                  cl::desc("Largest relative difference (default: 1e-9; 0.1 where values of type bf16 "
+                           "are rounded)"),
+                  cl::init(-1), cl::cat(category));
 static cl::opt<bool> exact("exact", cl::desc("Do not round values of type bf16"), cl::cat(category));
 static cl::opt<bool> common("common", cl::desc("Ignore results that only one program has"), cl::cat(category));
 
@@ -27,8 +27,8 @@ static cl::opt<bool> common("common", cl::desc("Ignore results that only one pro
 static std::optional<pc::Results> run(mlir::MLIRContext &context, llvm::StringRef path, pcrt_status &status,
                                       bool &rounded) {
   llvm::SourceMgr sources;
-  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
-  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(path, sources, &context);
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context, pc::errs());
+  mlir::OwningOpRef<mlir::ModuleOp> module = pc::parseProgram(path, sources, &context);
   status = PCRT_BAD_INPUT;
   if (!module)
     return std::nullopt;
@@ -46,7 +46,7 @@ static std::optional<pc::Results> run(mlir::MLIRContext &context, llvm::StringRe
 }
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
+  pc::ToolMain tool(argc, argv, "pc-equal");
   cl::HideUnrelatedOptions(category);
   std::string message;
   llvm::raw_string_ostream errors(message);
@@ -54,13 +54,14 @@ int main(int argc, char **argv) {
           argc, argv,
           "pc-equal: do two programs compute the same?\n\n"
           "Programs of any phase, each on as many simulated ranks as its mesh has, in double precision, on\n"
-          "the same parameters and tokens; values of type bf16 are rounded. Exit code 0: equal; 5: they differ or one contradicts itself.\n",
+          "the same parameters and tokens; values of type bf16 are rounded. Exit code 0: equal; 5: they differ or one "
+          "contradicts itself.\n",
           &errors)) {
-    llvm::errs() << message;
+    pc::errs() << message;
     return PCRT_USAGE;
   }
   if (inputs.size() != 2) {
-    llvm::errs() << "pc-equal: error: expected two programs, got " << inputs.size() << "\n";
+    pc::errs() << "pc-equal: error: expected two programs, got " << inputs.size() << "\n";
     return PCRT_USAGE;
   }
   mlir::DialectRegistry registry;
@@ -94,7 +95,7 @@ int main(int argc, char **argv) {
     if (common)
       return;
     equal = false;
-    llvm::errs() << "pc-equal: " << file << " has no " << name << "\n";
+    pc::errs() << "pc-equal: " << file << " has no " << name << "\n";
   };
   for (auto &[name, value] : *a) {
     pc::Tensor *other = pc::find(*b, name);
@@ -106,8 +107,8 @@ int main(int argc, char **argv) {
     double difference = pc::largestDifference(value, *other, leastScale(name));
     if (difference > tolerance) {
       equal = false;
-      llvm::errs() << "pc-equal: " << name << " differs: relative difference " << llvm::format("%.1e", difference)
-                   << "\n";
+      pc::errs() << "pc-equal: " << name << " differs: relative difference " << llvm::format("%.1e", difference)
+                 << "\n";
     }
     std::string kind = llvm::StringRef(name).split(' ').first.str();
     auto it = llvm::find_if(classes, [&](const auto &c) { return c.first == kind; });
@@ -121,7 +122,7 @@ int main(int argc, char **argv) {
   for (const auto &[kind, difference] : classes)
     llvm::outs() << kind << ": largest relative difference " << llvm::format("%.1e", difference) << "\n";
   if (!compared) {
-    llvm::errs() << "pc-equal: the programs have no result in common\n";
+    pc::errs() << "pc-equal: the programs have no result in common\n";
     equal = false;
   }
   llvm::outs() << (equal ? "equal" : "different") << "\n";

@@ -4,6 +4,8 @@
 #include "Golden.h"
 #include "Triple.h"
 #include "pc/Driver/Registration.h"
+#include "pc/IR/Diagnostics.h"
+#include "pc/IR/ToolMain.h"
 #include "pc/Reference/Interpreter.h"
 #include "pcrt/pcrt.h"
 
@@ -13,7 +15,6 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
 
 namespace cl = llvm::cl;
@@ -142,7 +143,7 @@ private:
 } // namespace
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
+  pc::ToolMain tool(argc, argv, "pc-generate");
   cl::HideUnrelatedOptions(category);
   std::string message;
   llvm::raw_string_ostream errors(message);
@@ -151,7 +152,7 @@ int main(int argc, char **argv) {
           "pc-generate: random models and plans through every pass, checked by the interpreter\n\n"
           "Exit code 5 where a pass changes what a program computes; the seed is printed.\n",
           &errors)) {
-    llvm::errs() << message;
+    pc::errs() << message;
     return PCRT_USAGE;
   }
   DialectRegistry registry;
@@ -161,7 +162,7 @@ int main(int argc, char **argv) {
   context.loadAllAvailableDialects();
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
-  SourceMgrDiagnosticHandler handler(sources, &context);
+  SourceMgrDiagnosticHandler handler(sources, &context, pc::errs());
   int64_t failures = 0;
   for (uint64_t s = seed; s < seed + count; ++s) {
     Triple triple(s);

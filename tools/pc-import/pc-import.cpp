@@ -1,12 +1,12 @@
 //===- pc-import.cpp - Hugging Face directory -> model program ------------------------===//
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/PC.h"
+#include "pc/IR/ToolMain.h"
 #include "pc/Import/Import.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
@@ -20,7 +20,7 @@ static cl::opt<int64_t> batch("batch", cl::desc("Global batch, in sequences"), c
 static cl::opt<int64_t> sequence("seq", cl::desc("Tokens per sequence"), cl::value_desc("N"), cl::cat(category));
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
+  pc::ToolMain tool(argc, argv, "pc-import");
   cl::HideUnrelatedOptions(category);
   std::string message;
   llvm::raw_string_ostream errors(message);
@@ -31,11 +31,11 @@ int main(int argc, char **argv) {
           "then drawn when the compiled program starts. Safetensors beside it are checked and stay in place;\n"
           "weights of another form are an error.\n",
           &errors)) {
-    llvm::errs() << message;
+    pc::errs() << message;
     return PCRT_USAGE;
   }
   if (!batch.getNumOccurrences() || !sequence.getNumOccurrences()) {
-    llvm::errs() << "pc-import: error: the size of a step is missing; for example --batch 8 --seq 1024\n";
+    pc::errs() << "pc-import: error: the size of a step is missing; for example --batch 8 --seq 1024\n";
     return PCRT_USAGE;
   }
   mlir::MLIRContext context;
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
           << "no weights here: a run draws them, unless it is given --init or --load";
   std::unique_ptr<llvm::ToolOutputFile> file = mlir::openOutputFile(output, &message);
   if (!file) {
-    llvm::errs() << "error: " << message << "\n";
+    pc::errs() << "error: " << message << "\n";
     return PCRT_RESOURCE;
   }
   // Names of layers travel as locations: reports and messages speak of them.
@@ -63,7 +63,8 @@ int main(int argc, char **argv) {
   file->os() << "\n";
   file->os().flush();
   if (file->os().has_error()) {
-    llvm::errs() << "error: cannot write " << output << ": " << file->os().error().message() << "\n";
+    pc::errs() << "error: cannot write " << (output == "-" ? "to standard output" : output.getValue()) << ": "
+               << file->os().error().message() << "\n";
     file->os().clear_error();
     return PCRT_RESOURCE;
   }

@@ -1,7 +1,10 @@
 //===- pc-kernels.cpp - Compiles the gpu.module of an IR file ----------------------------------===//
 // A text for people and tests: what pc-compile --target=cuda puts into an executable, one image at a time.
 #include "Gpu/Images.h"
+#include "pc/IR/Diagnostics.h"
 #include "pc/IR/PC.h"
+#include "pc/IR/Source.h"
+#include "pc/IR/ToolMain.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -16,12 +19,9 @@
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
@@ -70,13 +70,13 @@ static void printSites(llvm::raw_ostream &os, const pc::GpuImage &image) {
 }
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
+  pc::ToolMain tool(argc, argv, "pc-kernels");
   cl::HideUnrelatedOptions(category);
   std::string message;
   llvm::raw_string_ostream errors(message);
   if (!cl::ParseCommandLineOptions(
           argc, argv, "pc-kernels: compiles the gpu.module of an IR file (phase kernels, or by hand)\n", &errors)) {
-    llvm::errs() << message;
+    pc::errs() << message;
     return PCRT_USAGE;
   }
   mlir::DialectRegistry registry;
@@ -87,8 +87,8 @@ int main(int argc, char **argv) {
   mlir::MLIRContext context(registry);
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
-  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
-  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(input, sources, &context);
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context, pc::errs());
+  mlir::OwningOpRef<mlir::ModuleOp> module = pc::parseProgram(input, sources, &context);
   if (!module)
     return PCRT_BAD_INPUT;
   pc::GpuTargetOptions options;
@@ -100,7 +100,7 @@ int main(int argc, char **argv) {
   std::error_code code;
   llvm::ToolOutputFile file(output, code, llvm::sys::fs::OF_None);
   if (code) {
-    llvm::errs() << "pc-kernels: error: cannot write " << output << ": " << code.message() << "\n";
+    pc::errs() << "pc-kernels: error: cannot write " << output << ": " << code.message() << "\n";
     return PCRT_RESOURCE;
   }
   for (auto kernels : module->getOps<mlir::gpu::GPUModuleOp>()) {
@@ -120,10 +120,16 @@ int main(int argc, char **argv) {
                                       : pc::GpuImageKind::Host;
     const auto *image = llvm::find_if(*images, [&](const pc::GpuImage &i) { return i.kind == kind; });
     if (image == images->end()) {
-      llvm::errs() << "pc-kernels: error: there is no such image\n";
+      pc::errs() << "pc-kernels: error: there is no such image\n";
       return PCRT_USAGE;
     }
     write(file.os(), *image);
+  }
+  file.os().flush();
+  if (file.os().has_error()) {
+    pc::errs() << "pc-kernels: error: cannot write " << output << ": " << file.os().error().message() << "\n";
+    file.os().clear_error();
+    return PCRT_RESOURCE;
   }
   file.keep();
   return PCRT_OK;

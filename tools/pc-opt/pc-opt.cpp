@@ -1,22 +1,27 @@
 //===- pc-opt.cpp - Runs the passes of every room on IR files ----------------------===//
 // MlirOptMain with the exit codes of the other tools: 2 for a bad command line, 3 for bad IR or a pass that refuses it.
 #include "pc/Driver/Registration.h"
+#include "pc/IR/Diagnostics.h"
+#include "pc/IR/Source.h"
+#include "pc/IR/ToolMain.h"
 #include "pcrt/pcrt.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Support/Timing.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
+  pc::ToolMain tool(argc, argv, "pc-opt");
   mlir::DialectRegistry registry;
   pc::registerDialects(registry);
+  pc::escapeDiagnostics(registry);
   pc::registerPasses();
 
   cl::opt<std::string> input(cl::Positional, cl::desc("<input file>"), cl::init("-"));
@@ -35,15 +40,37 @@ int main(int argc, char **argv) {
   std::string message;
   llvm::raw_string_ostream errors(message);
   if (!cl::ParseCommandLineOptions(argc, argv, "pc-opt: runs passes on IR files\n", &errors)) {
-    llvm::errs() << message;
+    pc::errs() << message;
     return PCRT_USAGE;
   }
+  mlir::MlirOptMainConfig config = mlir::MlirOptMainConfig::createFromCLOptions();
   // A bad pass option is met when the pipeline is built, which MlirOptMain does after it has read the file.
   {
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
     mlir::PassManager passes(&context);
-    if (mlir::failed(mlir::MlirOptMainConfig::createFromCLOptions().setupPassPipeline(passes)))
+    if (mlir::failed(config.setupPassPipeline(passes)))
       return PCRT_USAGE;
   }
-  return mlir::succeeded(mlir::MlirOptMain(argc, argv, input, output, registry)) ? PCRT_OK : PCRT_BAD_INPUT;
+  if (config.shouldShowDialects() || config.shouldListPasses()) // which reads nothing
+    return mlir::succeeded(mlir::MlirOptMain(argc, argv, input, output, registry)) ? PCRT_OK : PCRT_BAD_INPUT;
+  std::unique_ptr<llvm::MemoryBuffer> buffer = pc::readSource(input, config.inputSplitMarker());
+  if (!buffer)
+    return PCRT_BAD_INPUT;
+  auto fail = [](const llvm::Twine &why) {
+    pc::errs() << "pc-opt: error: " << why << "\n";
+    return PCRT_RESOURCE;
+  };
+  std::unique_ptr<llvm::ToolOutputFile> file = mlir::openOutputFile(output, &message);
+  if (!file)
+    return fail(message);
+  if (mlir::failed(mlir::MlirOptMain(file->os(), std::move(buffer), registry, config)))
+    return PCRT_BAD_INPUT;
+  file->os().flush();
+  if (file->os().has_error()) {
+    message = file->os().error().message();
+    file->os().clear_error();
+    return fail("cannot write " + (output == "-" ? "to standard output" : output.getValue()) + ": " + message);
+  }
+  file->keep();
+  return PCRT_OK;
 }

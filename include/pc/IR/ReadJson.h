@@ -1,8 +1,8 @@
 //===- ReadJson.h - JSON of somebody else ---------------------------------------------===//
 // llvm::json::parse calls itself for every level, so a file of brackets alone would end it; what we read is shallow.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_LIB_IMPORT_READJSON_H
-#define PC_LIB_IMPORT_READJSON_H
+#ifndef PC_IR_READJSON_H
+#define PC_IR_READJSON_H
 
 #include "llvm/Support/JSON.h"
 

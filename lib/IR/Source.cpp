@@ -1,0 +1,317 @@
+//===- Source.cpp - Files that a user names, and IR in them ------------------------------===//
+#include "pc/IR/Source.h"
+#include "pc/IR/Diagnostics.h"
+
+#include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+using Buffer = std::unique_ptr<llvm::MemoryBuffer>;
+
+static Buffer take(llvm::ErrorOr<Buffer> buffer, std::string &error) {
+  if (buffer)
+    return std::move(*buffer);
+  error = buffer.getError().message();
+  return nullptr;
+}
+
+/// `terminated`: with a zero behind the end, for which files of whole pages are copied.
+static Buffer read(StringRef path, bool terminated, std::string &error) {
+  llvm::sys::fs::file_status status;
+  if (std::error_code code = llvm::sys::fs::status(path, status))
+    error = code.message();
+  else if (is_directory(status))
+    error = "it is a directory";
+  else if (!is_regular_file(status))
+    error = "it is a FIFO, a socket or a device, and no file";
+  else
+    return take(llvm::MemoryBuffer::getFile(path, /*IsText=*/false, terminated), error);
+  return nullptr;
+}
+
+Buffer pc::readFile(StringRef path, std::string &error) { return read(path, /*terminated=*/false, error); }
+
+namespace {
+
+/// What no program needs, and what MLIR's parser survives on a stack of 8 MiB, also with a sanitizer's frames.
+constexpr int maxDepth = 256;
+constexpr uint64_t maxDigits = 1000, maxWidth = 1024, maxAffine = 4096, maxExpanded = 1 << 20;
+
+/// Reads text as MLIR's lexer does and stops at the first place that its parser cannot take. One pass; what is not IR
+/// at all is left to the parser.
+class Scan {
+public:
+  explicit Scan(StringRef text) : text(text) {}
+
+  /// Whether the parser may see the text.
+  bool run() {
+    if (text.starts_with("ML\xefR")) // bytecode
+      return true;
+    while (at < text.size() && why.empty())
+      token();
+    return why.empty();
+  }
+
+  std::string why;
+  size_t where = 0; ///< offset
+
+private:
+  /// An alias of an attribute or a type: how deep it is, and how much it stands for.
+  struct Alias {
+    int depth = 0;
+    uint64_t size = 0;
+  };
+
+  char peek(size_t ahead = 0) const { return at + ahead < text.size() ? text[at + ahead] : '\0'; }
+  static bool isWord(char c) { return llvm::isAlnum(c) || c == '_' || c == '$' || c == '.'; }
+  static bool isControl(char c) {
+    return (static_cast<unsigned char>(c) < 0x20 && !llvm::is_contained({'\n', '\r', '\t', '\0'}, c)) || c == 0x7f;
+  }
+
+  void refuse(size_t offset, const Twine &reason) {
+    if (!why.empty())
+      return;
+    where = offset;
+    why = reason.str();
+  }
+
+  StringRef take(llvm::function_ref<bool(char)> holds) {
+    size_t start = at;
+    while (at < text.size() && holds(text[at]))
+      ++at;
+    return text.slice(start, at);
+  }
+
+  void token() {
+    char c = peek();
+    if (isControl(c))
+      return refuse(at, "a control character (" + pc::escaped(StringRef(&c, 1)) + "), which no IR has");
+    if (c == '\n')
+      return line();
+    if (c == ' ' || c == '\t' || c == '\r' || c == '\0') {
+      ++at;
+      return;
+    }
+    if (c == '/' && peek(1) == '/')
+      return comment();
+    count(1, depth);
+    if (c == '"')
+      return string();
+    if (llvm::isDigit(c))
+      return number();
+    if (llvm::isAlpha(c) || c == '_')
+      return word();
+    if (c == '%' || c == '@' || c == '^' || c == '#' || c == '!')
+      return sigil(c);
+    punctuation(c);
+  }
+
+  void comment() {
+    size_t start = at;
+    StringRef rest = take([](char c) { return c != '\n'; });
+    if (const char *bad = llvm::find_if(rest, isControl); bad != rest.end())
+      refuse(start + (bad - rest.begin()), "a control character in a comment");
+  }
+
+  void string() {
+    size_t start = at++;
+    for (char c = peek(); at < text.size() && c != '"' && c != '\n'; c = peek()) {
+      if (isControl(c))
+        return refuse(at, "a control character in a string; write it as \\" + llvm::toHex(StringRef(&c, 1)));
+      at += c == '\\' ? 2 : 1;
+    }
+    ++at;
+    // A resource begins with the alignment of its bytes.
+    if (inMetadata && text.substr(start + 1).starts_with("0x00000000"))
+      refuse(start, "a resource with an alignment of 0");
+  }
+
+  void number() {
+    size_t start = at;
+    size_t digits = take(llvm::isDigit).size();
+    if (digits <= maxDigits && peek() == 'x') { // hexadecimal digits, or the dims of a shape
+      ++at;
+      if (digits == 1 && text[start] == '0' && llvm::isHexDigit(peek()))
+        digits = text.substr(at).take_while(llvm::isHexDigit).size();
+      else if (llvm::isAlpha(peek()))
+        word();
+    }
+    if (digits > maxDigits)
+      refuse(start, "a number of " + Twine(digits) + " digits");
+  }
+
+  void word() {
+    size_t start = at;
+    StringRef name = take(isWord);
+    if (start && llvm::is_contained({']', '?', '*'}, text[start - 1]))
+      name.consume_front("x"); // between dims and the type of elements
+    StringRef digits = name;
+    if ((digits.consume_front("i") || digits.consume_front("si") || digits.consume_front("ui")) && digits.size() > 3 &&
+        llvm::all_of(digits, llvm::isDigit)) {
+      uint64_t width;
+      if (digits.getAsInteger(10, width) || width > maxWidth)
+        refuse(start, "an integer type of more than " + Twine(maxWidth) + " bits");
+    }
+    if ((name == "affine_map" || name == "affine_set") && affine == npos)
+      affine = start, affineDepth = depth;
+  }
+
+  void sigil(char c) {
+    size_t start = at++;
+    StringRef name = take([](char x) { return isWord(x) || x == '-'; });
+    if (c == '%') {
+      value = name;
+      return;
+    }
+    if (c == '#' && inMetadata && name == "-" && peek() == '}') {
+      inMetadata = false;
+      return;
+    }
+    if (StringRef digits = name.take_while(llvm::isDigit); c == '#' && !digits.empty())
+      return resultNumber(start, digits);
+    if ((c == '#' || c == '!') && peek() != '<' && !name.contains('.'))
+      alias(start, text.slice(start, at));
+  }
+
+  /// The parser keeps a list with a place for every result of a name up to the largest that it has met. Each result
+  /// has a type in the text, so there are fewer than bytes.
+  void resultNumber(size_t start, StringRef digits) {
+    uint64_t number, &known = results[value];
+    if (digits.getAsInteger(10, number) || number >= text.size())
+      return refuse(start, "'%" + value + "' would have more results than this file has bytes");
+    if (number + 1 <= known)
+      return;
+    places += number + 1 - known;
+    known = number + 1;
+    if (places > text.size() + 4096)
+      refuse(start, "the ops up to here would have more results than this file has bytes");
+  }
+
+  void alias(size_t start, StringRef name) {
+    StringRef rest = text.substr(at).ltrim(" \t");
+    if (depth == 0 && rest.starts_with("=")) {
+      endDefinition();
+      defined = name;
+      definition = Alias();
+      return;
+    }
+    if (auto it = aliases.find(name); it != aliases.end()) {
+      count(it->second.size, depth + it->second.depth);
+      checkDepth(start, depth + it->second.depth);
+    }
+  }
+
+  void count(uint64_t size, int deep) {
+    if (defined.empty())
+      return;
+    definition.size = llvm::SaturatingAdd(definition.size, size);
+    definition.depth = std::max(definition.depth, deep);
+    if (definition.size > maxExpanded)
+      refuse(at, "the alias '" + defined + "' stands for more than " + Twine(maxExpanded) + " words");
+  }
+
+  /// A definition ends with its line, unless what follows can only belong to it.
+  void line() {
+    ++at;
+    if (defined.empty() || depth > 0 || definition.size < 2)
+      return;
+    StringRef before = text.take_front(at).rtrim();
+    if (before.ends_with("->") || before.ends_with(":") || before.ends_with("="))
+      return;
+    size_t next = at;
+    while (next < text.size() && (llvm::isSpace(text[next]) || text.substr(next).starts_with("//")))
+      next = text[next] == '/' ? std::min(text.find('\n', next), text.size()) : next + 1;
+    if (next < text.size() && StringRef("(<[{-:").contains(text[next]))
+      at = next;
+    else
+      endDefinition();
+  }
+
+  void endDefinition() {
+    if (!defined.empty())
+      aliases[defined] = definition;
+    defined = "";
+  }
+
+  void punctuation(char c) {
+    size_t start = at++;
+    if (c == '-' && peek() == '>') {
+      ++at;
+    } else if (c == '{' && peek() == '-' && peek(1) == '#') {
+      inMetadata = true;
+      ++depth;
+      at += 2;
+    } else if (StringRef("([{<").contains(c)) {
+      ++depth;
+      count(0, depth);
+      checkDepth(start, depth);
+    } else if (StringRef(")]}").contains(c) || (c == '>' && peek() != '=')) {
+      depth = std::max(depth - 1, 0);
+    }
+    if (affine == npos)
+      return;
+    if (at - affine > maxAffine)
+      refuse(affine, "an affine expression of more than " + Twine(maxAffine) + " characters");
+    if (depth <= affineDepth && c == '>')
+      affine = npos;
+  }
+
+  void checkDepth(size_t offset, int deep) {
+    if (deep > maxDepth)
+      refuse(offset, "more than " + Twine(maxDepth) + " levels of brackets");
+  }
+
+  static constexpr size_t npos = StringRef::npos;
+  StringRef text;
+  size_t at = 0;
+  int depth = 0, affineDepth = 0;
+  size_t affine = npos; ///< where the affine expression begins that this is
+  bool inMetadata = false;
+  StringRef value, defined; ///< the last `%name`; the alias whose definition this is
+  Alias definition;
+  llvm::StringMap<Alias> aliases;
+  llvm::StringMap<uint64_t> results; ///< by name of a value
+  uint64_t places = 0;
+};
+
+} // namespace
+
+/// Prints the error and returns false where a chunk of the text may not be parsed.
+static bool mayBeParsed(StringRef path, StringRef text, StringRef splitMarker) {
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = splitMarker.empty() ? StringRef::npos : text.find(splitMarker, begin);
+    Scan scan(text.slice(begin, end));
+    if (!scan.run()) {
+      StringRef before = text.take_front(begin + scan.where);
+      size_t line = before.count('\n') + 1, column = before.size() - (before.rfind('\n') + 1) + 1;
+      pc::errs() << pc::escaped(path) << ":" << line << ":" << column << ": error: " << scan.why << "\n";
+      return false;
+    }
+    if (end == StringRef::npos)
+      break;
+    begin = end + splitMarker.size();
+  }
+  return true;
+}
+
+Buffer pc::readSource(StringRef path, StringRef splitMarker) {
+  std::string error;
+  Buffer buffer = path == "-" ? take(llvm::MemoryBuffer::getSTDIN(), error) : read(path, /*terminated=*/true, error);
+  if (!buffer) {
+    errs() << escaped(path) << ": error: cannot be read: " << error << "\n";
+    return nullptr;
+  }
+  return mayBeParsed(buffer->getBufferIdentifier(), buffer->getBuffer(), splitMarker) ? std::move(buffer) : nullptr;
+}
+
+OwningOpRef<ModuleOp> pc::parseProgram(StringRef path, llvm::SourceMgr &sources, MLIRContext *context) {
+  Buffer buffer = readSource(path);
+  if (!buffer)
+    return {};
+  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+  return parseSourceFile<ModuleOp>(sources, context);
+}
