@@ -9,8 +9,8 @@
 
 using namespace mlir;
 
-/// lld writes through mapped pages, and a disk that fills up meanwhile ends it with a signal and no word of the disk, as
-/// does a limit on the sizes of files. Why there was no room for `output`, or "".
+/// lld writes through mapped pages, and a disk that fills up meanwhile ends it with a signal and no word of the disk,
+/// as does a limit on the sizes of files. Why there was no room for `output`, or "".
 static StringRef whyNoRoom(StringRef words, StringRef output, ArrayRef<StringRef> inputs) {
   uint64_t needed = 0, bytes = 0;
   for (StringRef input : inputs)

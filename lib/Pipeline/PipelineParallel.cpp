@@ -115,7 +115,8 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       writers.emplace_back(step, stage);
       writers.back().writeTasks(program.devices[stage]);
     }
-    writeUpdates(writers, step, name);
+    if (failed(writeUpdates(writers, step, name)))
+      return signalPassFailure();
     int64_t ops = 0;
     for (StageWriter &writer : writers) {
       writer.finish();

@@ -76,8 +76,10 @@ private:
   llvm::DenseMap<unsigned, mlir::Value> sums;
 };
 
-/// Writes what follows the accumulation into all stages: gradients' reductions, the norm, the optimizer.
-void writeUpdates(llvm::MutableArrayRef<StageWriter> stages, StageWriter::Step &step, mlir::StringAttr axis);
+/// Writes what follows the accumulation into all stages: gradients' reductions, the norm, the optimizer. Fails after an
+/// error where an update or an output can be written on no stage.
+llvm::LogicalResult writeUpdates(llvm::MutableArrayRef<StageWriter> stages, StageWriter::Step &step,
+                                 mlir::StringAttr axis);
 
 } // namespace pc::pipeline
 

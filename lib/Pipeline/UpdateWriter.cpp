@@ -17,7 +17,7 @@ public:
   UpdateWriter(MutableArrayRef<StageWriter> stages, StageWriter::Step &step, StringAttr axis)
       : stages(stages), step(step), axis(axis) {}
 
-  void run() {
+  LogicalResult run() {
     for (Value result : step.accumulate.getResults()) {
       Parts &parts = values[result];
       for (StageWriter &stage : stages)
@@ -26,9 +26,16 @@ public:
       parts.gradient = cast<OpResult>(result).getResultNumber();
     }
     for (Operation *op = step.accumulate->getNextNode(); op != step.function.getBody().front().getTerminator();
-         op = op->getNextNode())
-      if (llvm::any_of(op->getOperands(), [&](Value value) { return values.count(value); }))
+         op = op->getNextNode()) {
+      bool depends = llvm::any_of(op->getOperands(), [&](Value value) { return values.count(value); });
+      isWritten = false;
+      if (depends)
         write(op);
+      if (isa<UpdateOp, OutputOp>(op) && !isWritten)
+        return op->emitOpError() << "of " << sourceName(op) << " is known to no stage: it depends on "
+                                 << (depends ? "parameters of several stages" : "nothing that the microbatches make");
+    }
+    return success();
   }
 
 private:
@@ -89,6 +96,7 @@ private:
         mapping.map(operand, it == values.end() ? stage.outside(operand) : it->second.on[s]);
       }
       Operation *clone = stage.builder.clone(*op, mapping);
+      isWritten = true;
       for (auto [r, result] : llvm::enumerate(clone->getResults()))
         results[r][s] = result;
       if (once)
@@ -153,10 +161,12 @@ private:
   StageWriter::Step &step;
   StringAttr axis;
   llvm::DenseMap<Value, Parts> values;
+  bool isWritten = false; ///< the op at hand, on some stage
 };
 
 } // namespace
 
-void pc::pipeline::writeUpdates(MutableArrayRef<StageWriter> stages, StageWriter::Step &step, StringAttr axis) {
-  UpdateWriter(stages, step, axis).run();
+LogicalResult pc::pipeline::writeUpdates(MutableArrayRef<StageWriter> stages, StageWriter::Step &step,
+                                         StringAttr axis) {
+  return UpdateWriter(stages, step, axis).run();
 }
