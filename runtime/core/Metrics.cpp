@@ -4,6 +4,7 @@
 #include "core/InputFile.h"
 #include "core/Profile.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -63,7 +64,10 @@ void Metrics::add(const StepFigures &figures) {
                           "\"step_seconds\": %.6g, \"tokens_per_second\": %.6g}\n",
                           (long long)figures.step, figures.loss, figures.gradNorm.value_or(0), figures.lr,
                           (long long)figures.tokens, figures.seconds, rate);
-    if (write(fd, line, length) != length)
+    ssize_t written = write(fd, line, length);
+    if (written >= 0 && written < length)
+      errno = ENOSPC; // a part of it
+    if (written != length)
       fail(PCRT_RESOURCE, withErrno("cannot write " + path));
   }
   int64_t now = nanoseconds();

@@ -9,6 +9,12 @@ Outputs::Outputs(const Program &program, Comm &comm, const std::string &gradsPat
     : program(program), comm(comm), targets(program.outputs.size()) {
   makeDump(grads, "gradient", gradsPath);
   makeDump(logits, "logits", logitsPath);
+  for (const Program *stage : program.stages)
+    for (const Output &output : stage->outputs)
+      if (output.kind == "loss" || output.kind == "grad_norm") {
+        rooted |= !output.root.empty();
+        sees &= output.isOn(program.mesh, comm.rank());
+      }
 }
 
 void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &path) {
@@ -66,6 +72,24 @@ void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &p
 void Outputs::beginStep() {
   lossSum = 0;
   norm.reset();
+}
+
+void Outputs::endStep() {
+  if (!rooted)
+    return;
+  struct Seen {
+    double loss, norm;
+    int32_t hasNorm, isThere;
+  };
+  Seen mine{lossSum, norm.value_or(0), norm.has_value(), sees};
+  std::vector<Seen> all(comm.size());
+  requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
+  auto first = std::find_if(all.begin(), all.end(), [](const Seen &seen) { return seen.isThere != 0; });
+  if (first == all.end())
+    return;
+  lossSum = first->loss;
+  if (first->hasNorm)
+    norm = first->norm;
 }
 
 bool Outputs::wants(int index) const {

@@ -25,8 +25,10 @@ public:
   bool wants(int index) const override;
   pcrt_status observe(int index, int64_t microbatch, const void *data, std::string *error) override;
 
-  /// Before every step.
+  /// Before and after every step. All ranks call them; afterwards all know loss and norm, also where the first rank of
+  /// an axis alone computes them (naive data parallelism).
   void beginStep();
+  void endStep();
   /// After the first step: the files are complete. All ranks call it.
   void finishDumps();
 
@@ -53,6 +55,8 @@ private:
   Dump grads, logits;
   std::vector<Target> targets; ///< By output.
   bool dumping = false;
+  bool rooted = false; ///< Some ranks do not see the loss or the norm.
+  bool sees = true;    ///< This one does.
   double lossSum = 0;
   std::optional<double> norm;
 };

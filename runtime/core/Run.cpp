@@ -31,7 +31,7 @@ public:
   }
 
   void run() {
-    onAllRanks(comm, [&] { programSum = sumOfProgram(); });
+    programSum = sumOfProgram();
     requireSame(comm,
                 {{"program", programSum, program.name + ", " + describeMesh(program.mesh) + ", sum " + programSum}});
     checkRequest();
@@ -266,6 +266,7 @@ private:
       fillInputs(step);
       context->step(arena.base, &figures.allocations);
     }
+    outputs->endStep();
     double seconds = double(nanoseconds() - start) * 1e-9;
     figures.seconds += seconds;
     ++figures.steps;

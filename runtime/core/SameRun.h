@@ -21,7 +21,7 @@ struct SharedFact {
   std::string shown; ///< How messages say it; empty: `value`.
 };
 
-/// The sum of this process's executable file.
+/// The sum of this process's program: of its code and constants, as they are in memory.
 std::string sumOfProgram();
 
 /// Throws PCRT_USAGE on all ranks, with the names, the values and whose they are, where a fact differs between ranks.

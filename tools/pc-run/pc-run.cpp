@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
       fputs(usage, stdout);
       if (pcrt::standardOutputWritten())
         return PCRT_OK;
-      fprintf(stderr, "pc-run: error: cannot write to standard output\n");
+      perror("pc-run: error: cannot write to standard output");
       return PCRT_RESOURCE;
     }
     if (!strcmp(argv[at], "--no-pin")) {
