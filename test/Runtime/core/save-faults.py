@@ -70,7 +70,8 @@ for call, number, fault, exchange in cases:
     plain = [] if exchange else ["-e", "inject=renameat2:error=EINVAL"]
     code, said = save(*plain, "-e", f"inject={call}:{fault}:when={number}")
     killed = fault == "signal=KILL"
-    good(f"{name}: exit code", (code in (-9, 137) if killed else code in (0, 6)) or code == 0, f"{code}: {said}")
+    unread = code == 9 and "cannot read tokens.bin" in said # a call of a step
+    good(f"{name}: exit code", code == 0 or unread or code in ((-9, 137) if killed else (6,)), f"{code}: {said}")
     left = contents("DIR")
     if exchange or os.path.exists("DIR"):
         good(f"{name}: old or new", left in (OLD, NEW), {file: len(text) for file, text in left.items()})
