@@ -75,18 +75,20 @@ static bool forEachEntry(const std::string &directory, const std::function<void(
 /// cannot be linked (another owner's, on some file systems anything) is moved behind the exchange instead.
 static void mirror(const std::string &from, const std::string &to, bool top) {
   struct stat original;
-  if (look(from, &original)) {
-    chmod(to.c_str(), original.st_mode & 07777);
-    // Somebody else's directory stays theirs as far as this process may say so.
-    if (lchown(to.c_str(), original.st_uid, original.st_gid) != 0)
-      errno = 0;
-  }
+  if (!look(from, &original))
+    fail(PCRT_RESOURCE, withErrno("cannot read " + from));
+  chmod(to.c_str(), original.st_mode & 07777);
+  // Somebody else's directory stays theirs as far as this process may say so.
+  if (lchown(to.c_str(), original.st_uid, original.st_gid) != 0)
+    errno = 0;
   bool read = forEachEntry(from, [&](const std::string &name) {
     std::string source = from + "/" + name, copy = to + "/" + name;
     struct stat found;
     if ((top && isCheckpointFile(name)) || !look(source, &found))
       return;
     if (S_ISDIR(found.st_mode)) {
+      if (found.st_dev != original.st_dev)
+        fail(PCRT_RESOURCE, source + " is a mount point, and would not be in a new directory");
       if (mkdir(copy.c_str(), 0777) != 0)
         fail(PCRT_RESOURCE, withErrno("cannot make " + copy));
       mirror(source, copy, false);

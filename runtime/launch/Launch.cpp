@@ -60,6 +60,8 @@ private:
   /// Nothing explains why a rank lost another one: that is then what is known.
   void acceptLoss();
   void forwardSignal(int signal);
+  /// Nothing that ranks do from now on is why the run ended.
+  void noteInterruption();
   /// Whether this rank answers the signal by saving.
   bool savesOn(int rank, int signal) const;
   void forwardOutput();
@@ -209,6 +211,8 @@ void Run::watch() {
     reap();
     if (killAt && monotonicSeconds() >= killAt) {
       acceptLoss();
+      if (interruptedBy)
+        noteInterruption();
       killAll(SIGKILL);
     }
   }
@@ -295,8 +299,12 @@ void Run::forwardSignal(int signal) {
     killAt = now;
   }
   if (!saves || killAt == now)
-    control->recordFailure(-1, PCRT_PEER_LOST, std::string("the run was ended by ") + strsignal(signal));
+    noteInterruption();
   killAll(signal);
+}
+
+void Run::noteInterruption() {
+  control->recordFailure(-1, PCRT_PEER_LOST, std::string("the run was ended by ") + strsignal(interruptedBy));
 }
 
 void Run::forwardOutput() {
