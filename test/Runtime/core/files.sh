@@ -3,25 +3,13 @@
 # file, with files that shrink under it or are no files, and where its own output cannot be written. Exit codes and messages.
 # shellcheck disable=SC2015,SC2086 # names of meshes have no spaces
 set -u
+# shellcheck source=test/Runtime/core/checks.sh
+source "$(dirname "$0")/checks.sh"
 pc_run=$(realpath "$1") programs=$(realpath "$2") failing_reads=$(realpath "$3")
 work=$programs/files.work
 rm -rf "$work"
 mkdir -p "$work"
 cd "$work" || exit 1
-failed=0 passed=0
-
-good() { # NAME COMMAND...
-  local name=$1
-  shift
-  if "$@" >out 2>err; then
-    passed=$((passed + 1))
-  else
-    echo "FAILED $name (exit $?)"
-    cat out err | head -20
-    failed=$((failed + 1))
-  fi
-}
-
 # expect CODES REGEX NAME COMMAND...: the command ends with CODES (an extended regex), and stderr says REGEX, without control characters.
 expect() {
   local codes=$1 regex=$2 name=$3 got=0

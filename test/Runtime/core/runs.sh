@@ -3,27 +3,14 @@
 # cuda-program) on several meshes, and with every kind of bad input. Exit codes, messages, files.
 # shellcheck disable=SC2046,SC2086 # names of meshes have no spaces
 set -u
+# shellcheck source=test/Runtime/core/checks.sh
+source "$(dirname "$0")/checks.sh"
 pc_run=$1 programs=$2 prefix=${3:-core-program}
 compare=$(dirname "$(dirname "$programs")")/Runtime/core/core-compare
 work=$programs/runs.work
 rm -rf "$work"
 mkdir -p "$work"
 cd "$work" || exit 1
-failed=0 passed=0
-
-# good NAME COMMAND... / same NAME A B: the command succeeds.
-good() {
-  local name=$1
-  shift
-  if "$@" >out 2>err; then
-    passed=$((passed + 1))
-  else
-    echo "FAILED $name (exit $?)"
-    cat out err | head -20
-    failed=$((failed + 1))
-  fi
-}
-
 # program MESH FLAGS...: one run. MESH: dp-tp-microbatches.
 program() {
   local mesh=$1 dp tp
