@@ -118,9 +118,8 @@ LogicalResult Gradients::differentiate(Operation *op) {
         return success();
       })
       .Case([&](EmbeddingOp embedding) {
-        add(embedding.getTable(),
-            EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy, embedding.getIds(), Value(),
-                                    embedding.getPaddingAttr()));
+        add(embedding.getTable(), EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy,
+                                                          embedding.getIds(), Value(), embedding.getPaddingAttr()));
         return success();
       })
       .Case([&](LayerNormOp norm) {

@@ -315,7 +315,8 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, int64_t sequence, functio
   } else if (llvm::is_contained({"llama", "mistral", "qwen2", "qwen3"}, config.type)) {
     readLlamaLike(reader, config, sequence);
   } else {
-    reader.fail() << "architecture '" << escaped(config.type) << "' is not supported (gpt2, llama, mistral, qwen2, qwen3)";
+    reader.fail() << "architecture '" << escaped(config.type)
+                  << "' is not supported (gpt2, llama, mistral, qwen2, qwen3)";
   }
   refuseOthers(reader);
   if (reader.failed)

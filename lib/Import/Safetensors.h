@@ -2,9 +2,9 @@
 #ifndef PC_LIB_IMPORT_SAFETENSORS_H
 #define PC_LIB_IMPORT_SAFETENSORS_H
 
-#include "llvm/ADT/StringMap.h"
 #include "mlir/IR/Diagnostics.h"
 #include "pc/IR/PC.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace pc {
 
@@ -14,13 +14,15 @@ struct TensorEntry {
 };
 using TensorIndex = llvm::StringMap<TensorEntry>;
 
-/// The tensors of `directory`: model.safetensors, or the shards of model.safetensors.index.json; empty if there is neither. Checks every
-/// header (length, offsets in range and without overlap, sizes that fit shape and dtype); fails with an error that names the file.
-llvm::FailureOr<TensorIndex> readTensorIndex(llvm::StringRef directory,
-                                             llvm::function_ref<mlir::InFlightDiagnostic(llvm::StringRef file)> emitError);
+/// The tensors of `directory`: model.safetensors, or the shards of model.safetensors.index.json; empty if there is
+/// neither. Checks every header (length, offsets in range and without overlap, sizes that fit shape and dtype); fails
+/// with an error that names the file.
+llvm::FailureOr<TensorIndex>
+readTensorIndex(llvm::StringRef directory,
+                llvm::function_ref<mlir::InFlightDiagnostic(llvm::StringRef file)> emitError);
 
-/// A file of `directory`, which has no safetensors to read, that holds weights of another kind (the first by name); empty
-/// if none does.
+/// A file of `directory`, which has no safetensors to read, that holds weights of another kind (the first by name);
+/// empty if none does.
 std::string otherWeights(llvm::StringRef directory);
 
 } // namespace pc

@@ -139,9 +139,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
         return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] * activationSlope(a.getKind(), (*in[1])[i]); });
       })
       .Case([&](EmbeddingOp) { return embedding(in, offset); })
-      .Case([&](EmbeddingGradOp gradient) {
-        return embeddingGrad(in, context.shapes[0], offset, gradient.getPadding());
-      })
+      .Case(
+          [&](EmbeddingGradOp gradient) { return embeddingGrad(in, context.shapes[0], offset, gradient.getPadding()); })
       .Case([&](LayerNormOp norm) { return layerNorm(in, norm.getEps().convertToDouble()); })
       .Case([&](LayerNormGradOp) { return layerNormGrad(in); })
       .Case([&](RMSNormOp norm) { return rmsNorm(in, norm.getEps().convertToDouble()); })

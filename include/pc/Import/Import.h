@@ -1,6 +1,6 @@
 //===- Import.h - Hugging Face directory -> model program ----------------------------===//
-// Reads config.json (as transformers 4 and 5 write it) and checks the safetensors beside it, if any. The weights stay where
-// they are: parameters remember which box of which tensor they are.
+// Reads config.json (as transformers 4 and 5 write it) and checks the safetensors beside it, if any. The weights stay
+// where they are: parameters remember which box of which tensor they are.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IMPORT_IMPORT_H
 #define PC_IMPORT_IMPORT_H
@@ -16,9 +16,10 @@ struct ImportOptions {
   int64_t sequence = 0; ///< tokens per sequence
 };
 
-/// The model program of the directory, or null after an error was emitted; `status` then is PCRT_BAD_INPUT (configuration, or weights of
-/// another form than safetensors) or PCRT_BAD_DATA (weights). Without weights the program's `weights` is not set: a run draws them. Architectures: gpt2, llama, mistral, qwen2, qwen3. An option that changes the numbers and is not
-/// supported is an error; a key that is not known is a warning.
+/// The model program of the directory, or null after an error was emitted; `status` then is PCRT_BAD_INPUT
+/// (configuration, or weights of another form than safetensors) or PCRT_BAD_DATA (weights). Without weights the
+/// program's `weights` is not set: a run draws them. Architectures: gpt2, llama, mistral, qwen2, qwen3. An option that
+/// changes the numbers and is not supported is an error; a key that is not known is a warning.
 mlir::OwningOpRef<mlir::ModuleOp> importModel(mlir::MLIRContext *context, llvm::StringRef directory,
                                               const ImportOptions &options, pcrt_status &status);
 
