@@ -5,4 +5,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/build
-exec test/EndToEnd/compile-limits --all --time
+exec test/EndToEnd/compile-limits.py --all --time

@@ -5,11 +5,12 @@ import lit.formats
 config.name = "pc"
 config.test_format = lit.formats.ShTest(True)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["EndToEnd", "Inputs", "golden"]
+config.excludes = ["Inputs", "golden"]
 config.test_source_root = os.path.dirname(__file__)
 config.environment["PATH"] = os.pathsep.join([config.pc_bin_dir, config.llvm_tools_dir, config.environment["PATH"]])
 config.substitutions.append(("%examples", os.path.join(config.pc_source_dir, "examples")))
 config.substitutions.append(("%scripts", os.path.join(config.pc_source_dir, "scripts")))
+config.substitutions.append(("%{build}", os.path.dirname(config.pc_bin_dir)))
 config.substitutions.append(("%libstandin", os.path.join(config.pc_bin_dir, "..", "lib", "libpc_standin.so")))
 config.substitutions.append(("%docs", os.path.join(config.pc_source_dir, "docs")))
 
@@ -23,6 +24,9 @@ if cuda or shutil.which("ptxas"):
 # What takes minutes: scripts/test --long.
 if os.environ.get("PC_LONG"):
     config.available_features.add("long")
+
+if os.path.exists("/usr/local/cuda/lib64/libcudnn.so.9"):
+    config.available_features.add("cudnn")
 
 # CUDA programs run on the stand-in of the driver and its libraries, where it was built.
 standin = os.path.join(os.path.dirname(config.pc_bin_dir), "lib", "libpc_standin.so")

@@ -1,10 +1,11 @@
 //===- Differentiate.cpp - Forward pass and loss -> one training step -----------------===//
-// The model's ops become the body of `pc.accumulate` (types shrunk to one microbatch), reverse mode appends the backward pass behind
-// `pc.seed`, and the optimizer follows the accumulation.
+// The model's ops become the body of `pc.accumulate`, with the batch of one microbatch. Reverse mode appends the
+// backward pass behind `pc.seed`, and the optimizer follows the accumulation.
 //===-----------------------------------------------------------------------------===//
 #include "Gradients.h"
 #include "pc/Autodiff/Passes.h"
 #include "pc/IR/DimClasses.h"
+#include "pcrt/description.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
@@ -37,7 +38,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
     model.erase();
   }
 
-  /// Changes the batch to that of one microbatch in every type.
+  /// Divides the batch by the number of microbatches in every type.
   LogicalResult shrinkBatch(func::FuncOp model) {
     if (microbatches < 1)
       return model.emitError() << "microbatches must be positive, got " << int64_t(microbatches);
@@ -69,14 +70,14 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
   }
 
   LogicalResult buildStep(func::FuncOp model);
-  LogicalResult buildBody(func::FuncOp model, OpBuilder &body, IRMapping &mapping, MutableArrayRef<ParameterOp> parameters,
-                          SmallVectorImpl<Value> &yields);
+  LogicalResult buildBody(func::FuncOp model, OpBuilder &body, IRMapping &mapping,
+                          MutableArrayRef<ParameterOp> parameters, SmallVectorImpl<Value> &yields);
   void optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients);
 
   Location location(StringRef name) { return NameLoc::get(StringAttr::get(&getContext(), name)); }
 };
 
-/// The expansion of one cross-entropy, kept for its gradient.
+/// The values of one expanded cross-entropy that its gradient reads.
 struct Loss {
   Value logits, max, sumExp, targets, result;
 };
@@ -96,7 +97,7 @@ Loss expandLoss(OpBuilder &builder, CrossEntropyOp op, const IRMapping &mapping)
   return loss;
 }
 
-/// Everything that depends on a parameter, which is what gradients flow through.
+/// All values that depend on a parameter: gradients flow through them.
 llvm::DenseSet<Value> dependents(Block &block, ArrayRef<Value> parameters) {
   llvm::DenseSet<Value> live(parameters.begin(), parameters.end());
   for (Operation &op : block)
@@ -133,7 +134,7 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
     }
   }
 
-  // The body is built first, in a detached accumulate, because its results are known only then.
+  // The body is built before the op, whose result types depend on what the body yields.
   OperationState state(model.getLoc(), AccumulateOp::getOperationName());
   Block *bodyBlock = new Block;
   std::unique_ptr<Region> region = std::make_unique<Region>();
@@ -151,7 +152,8 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
   state.addRegion(std::move(region));
   auto accumulate = cast<AccumulateOp>(builder.create(state));
 
-  OutputOp::create(builder, location("loss"), OutputKind::Loss, "loss", accumulate.getResult(0), nullptr, nullptr, nullptr);
+  OutputOp::create(builder, location("loss"), OutputKind::Loss, "loss", accumulate.getResult(0), nullptr, nullptr,
+                   nullptr);
   if (optimizer != "none")
     optimize(builder, parameters, accumulate.getResults().drop_front());
   func::ReturnOp::create(builder, model.getLoc());
@@ -204,7 +206,7 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
     tape.push_back(&op);
   gradients.add(loss, SeedOp::create(body, location("loss"), loss.getType()));
   llvm::DenseMap<Operation *, Loss *> lossOf;
-  llvm::DenseSet<Operation *> inside; // ops of an expansion: their gradient is the loss's
+  llvm::DenseSet<Operation *> inside; // ops of an expanded cross-entropy, which are differentiated as one
   for (Loss &l : losses) {
     lossOf[l.result.getDefiningOp()] = &l;
     for (Operation *op = l.max.getDefiningOp(); op != l.result.getDefiningOp(); op = op->getNextNode())
@@ -233,14 +235,15 @@ void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> pa
   Value squares;
   for (auto [parameter, gradient] : llvm::zip_equal(parameters, gradients)) {
     Location loc = parameter.getLoc();
-    OutputOp::create(builder, loc, OutputKind::Gradient, parameter.getName(), gradient, parameter.getValidAttr(), nullptr,
-                     nullptr);
+    OutputOp::create(builder, loc, OutputKind::Gradient, parameter.getName(), gradient, parameter.getValidAttr(),
+                     nullptr, nullptr);
     std::string x = dimLetters(gradient);
     Value square = EinsumOp::create(builder, loc, scalar, x + ", " + x + " ->", ValueRange{gradient, gradient});
     squares = squares ? AddOp::create(builder, loc, scalar, squares, square).getResult() : square;
   }
-  Value hyper = InputOp::create(builder, location("hyper"), RankedTensorType::get({8}, builder.getF32Type()),
-                                InputKind::Hyper, builder.getStrArrayAttr({"hyper"}), nullptr, nullptr);
+  Value hyper =
+      InputOp::create(builder, location("hyper"), RankedTensorType::get({PCRT_HYPER_COUNT}, builder.getF32Type()),
+                      InputKind::Hyper, builder.getStrArrayAttr({"hyper"}), nullptr, nullptr);
   Value norm = SqrtOp::create(builder, location("grad_norm"), scalar, squares);
   OutputOp::create(builder, location("grad_norm"), OutputKind::GradNorm, "grad_norm", norm, nullptr, nullptr, nullptr);
   Value coefficient = ClipCoefficientOp::create(builder, location("clip"), scalar, norm, hyper);
@@ -254,13 +257,14 @@ void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> pa
       continue;
     }
     auto state = [&](StringRef stateName) {
-      return StateOp::create(builder, loc, type, builder.getStringAttr(stateName), name, parameter.getDims(), nullptr, nullptr);
+      return StateOp::create(builder, loc, type, builder.getStringAttr(stateName), name, parameter.getDims(), nullptr,
+                             nullptr);
     };
-    Value first = state("exp_avg"), second = state("exp_avg_sq");
+    Value first = state(PCRT_EXP_AVG), second = state(PCRT_EXP_AVG_SQ);
     auto adamw = AdamWOp::create(builder, loc, type, first.getType(), second.getType(), parameter.getValue(), gradient,
                                  first, second, coefficient, hyper);
     UpdateOp::create(builder, loc, name, nullptr, adamw.getNewParameter());
-    UpdateOp::create(builder, loc, builder.getStringAttr("exp_avg"), name, adamw.getNewExpAvg());
-    UpdateOp::create(builder, loc, builder.getStringAttr("exp_avg_sq"), name, adamw.getNewExpAvgSq());
+    UpdateOp::create(builder, loc, builder.getStringAttr(PCRT_EXP_AVG), name, adamw.getNewExpAvg());
+    UpdateOp::create(builder, loc, builder.getStringAttr(PCRT_EXP_AVG_SQ), name, adamw.getNewExpAvgSq());
   }
 }

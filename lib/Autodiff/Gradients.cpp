@@ -25,8 +25,8 @@ Value Gradients::product(Location loc, Value a, Value b) {
   return EinsumOp::create(builder, loc, a.getType(), x + ", " + x + " -> " + x, ValueRange{a, b});
 }
 
-/// d(operand i) = einsum(dy, the other operands) to the dims of operand i. Factors that only operand i has are
-/// broadcast.
+/// The gradient of operand i is einsum(dy, the other operands) -> the dims of operand i. It is broadcast along factors
+/// that only operand i has.
 void Gradients::einsum(EinsumOp op, Value dy) {
   FactorRule rule = op.getFactorRule();
   auto names = [&](ArrayRef<int> dims) {

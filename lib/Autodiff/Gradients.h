@@ -7,13 +7,13 @@
 
 namespace pc {
 
-/// Reverse mode over a straight-line block: visit ops last to first with `differentiate`.
+/// Reverse mode over a straight-line block: call `differentiate` on its ops from last to first.
 class Gradients {
 public:
-  /// `live`: values whose gradient is wanted or leads to one that is.
+  /// `live`: values that depend on a parameter; others get no gradient.
   Gradients(mlir::OpBuilder &builder, const llvm::DenseSet<mlir::Value> &live) : builder(builder), live(live) {}
 
-  /// Adds to the gradient of `value`; ignored where it is not live.
+  /// Adds `gradient` to the gradient of `value`, if that is live.
   void add(mlir::Value value, mlir::Value gradient);
   /// The gradient of `value`, or null if nothing reached it.
   mlir::Value of(mlir::Value value) const { return gradients.lookup(value); }

@@ -1,8 +1,9 @@
 //===- MixedPrecision.cpp - Which values of a step are bf16 ----------------------------===//
-// One walk over the body of the accumulation, in order: every op is given operands and results of the element types
-// that its row of the table below says. Ops compute in f32 whatever their types, so only what is stored changes.
+// One walk over the body of the accumulation, in program order: `visit` sets the element types of every op's operands
+// and results. Ops compute in f32 whatever their types, so only what is stored changes.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Autodiff/Passes.h"
+#include "pc/IR/Contraction.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -25,20 +26,7 @@ RankedTensorType withElement(Value value, Type element) {
   return RankedTensorType::get(type.getShape(), element, type.getEncoding());
 }
 
-/// Whether the op multiplies matrices: two operands, something summed over both, and rows or columns of their own.
-bool isMatrixProduct(EinsumOp op) {
-  if (op.getInputs().size() != 2)
-    return false;
-  FactorRule rule = op.getFactorRule();
-  ArrayRef<int> a = rule.operands[0], b = rule.operands[1], c = rule.results[0];
-  auto summed = [&](int f) { return llvm::is_contained(b, f) && !llvm::is_contained(c, f); };
-  auto own = [&](ArrayRef<int> one, ArrayRef<int> other) {
-    return llvm::any_of(one, [&](int f) { return !llvm::is_contained(other, f) && llvm::is_contained(c, f); });
-  };
-  return llvm::any_of(a, summed) && (own(a, b) || own(b, a));
-}
-
-/// Whether the op repeats its one operand along new dims (a bias, a table of positions).
+/// Whether `value` is broadcast along new dims (a bias, a table of positions).
 bool isBroadcast(Value value) {
   auto op = value.getDefiningOp<EinsumOp>();
   if (!op || op.getInputs().size() != 1)
@@ -47,22 +35,13 @@ bool isBroadcast(Value value) {
   return rule.results[0].size() > rule.operands[0].size();
 }
 
-bool sumsSomething(EinsumOp op) {
-  FactorRule rule = op.getFactorRule();
-  for (ArrayRef<int> dims : rule.operands)
-    for (int f : dims)
-      if (!llvm::is_contained(rule.results[0], f))
-        return true;
-  return false;
-}
-
 class Narrower {
 public:
   Narrower(MLIRContext *context, bool narrowResidual, bool narrowTables)
       : builder(context), f32(builder.getF32Type()), bf16(builder.getBF16Type()),
         residual(narrowResidual ? Type(bf16) : Type(f32)), narrowTables(narrowTables) {}
 
-  /// `sums`: what the body yields is added up.
+  /// `sums`: what the body yields is summed over microbatches, so it stays f32.
   void run(Block &body, bool sums) {
     for (Value value : body.getTerminator()->getOperands())
       if (sums || !cast<RankedTensorType>(value.getType()).getRank())
@@ -71,7 +50,7 @@ public:
       visit(&op);
   }
 
-  /// Sends `gradient` through bf16: what is reduced over ranks is half as long.
+  /// Casts `gradient` to bf16 and back: the reduction over ranks goes between the casts and sends half the bytes.
   void roundGradient(Value gradient) {
     builder.setInsertionPointAfterValue(gradient);
     auto narrow = CastOp::create(builder, gradient.getLoc(), withElement(gradient, bf16), gradient);
@@ -79,7 +58,7 @@ public:
     gradient.replaceAllUsesExcept(wide, narrow);
   }
 
-  /// Yields the gradients of one microbatch, which nothing is added to, in bf16.
+  /// With one microbatch, where nothing is added to the gradients: yields them in bf16.
   void yieldNarrow(AccumulateOp accumulate) {
     Operation *yield = accumulate.getBody().front().getTerminator();
     builder.setInsertionPoint(yield);
@@ -93,7 +72,7 @@ public:
   }
 
 private:
-  /// What is summed over microbatches, and its addends, is f32.
+  /// Keeps a value that is summed over microbatches, and its addends, in f32.
   void markWide(Value sum) {
     SmallVector<Value> work{sum};
     Block *body = sum.getParentBlock();
@@ -102,7 +81,7 @@ private:
       if (!wide.insert(value).second)
         continue;
       Operation *op = value.getDefiningOp();
-      if (op && op->getBlock() == body && isa<AddOp, SubOp, ScaleOp, CopyOp>(op))
+      if (op && op->getBlock() == body && op->hasTrait<Pointwise>() && isLinearMap(op) && !isa<CastOp>(op))
         llvm::append_range(work, op->getOperands());
     }
   }
@@ -112,7 +91,7 @@ private:
       result.setType(withElement(result, wide.contains(result) ? f32 : element));
   }
 
-  /// Operand `i` as bf16, by one cast right behind its definition for all who want it.
+  /// Makes operand `i` bf16, by a cast right behind its definition that all such readers share.
   void narrow(Operation *op, unsigned i) {
     Value value = op->getOperand(i);
     if (!elementOf(value).isF32())
@@ -125,23 +104,24 @@ private:
     op->setOperand(i, copy);
   }
 
-  /// f32 if one of `values` is.
+  /// bf16 if all of `values` are, else f32.
   Type promote(ValueRange values) {
     return llvm::all_of(values, [&](Value v) { return elementOf(v).isBF16(); }) ? Type(bf16) : Type(f32);
   }
 
   void einsum(EinsumOp op) {
-    if (isMatrixProduct(op)) {
+    Contraction factors(op);
+    if (factors.isMatrixProduct()) {
       narrow(op, 0);
       narrow(op, 1);
       set(op.getResult(), bf16);
     } else {
-      set(op.getResult(), sumsSomething(op) ? Type(f32) : promote(op.getInputs()));
+      set(op.getResult(), factors.summed.empty() ? promote(op.getInputs()) : Type(f32));
     }
   }
 
-  /// A sum has the wider type of its operands; what is broadcast does not count.
-  void sum(Operation *op) {
+  /// The result has the wider type of the operands; broadcast operands do not count.
+  void pointwise(Operation *op) {
     SmallVector<Value> values;
     for (Value operand : op->getOperands())
       if (!isBroadcast(operand))
@@ -153,9 +133,7 @@ private:
     auto sameAs = [&](Value result, Value operand) { set(result, elementOf(operand)); };
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](EinsumOp x) { einsum(x); })
-        .Case<AddOp, SubOp>([&](auto) { sum(op); })
-        .Case<ScaleOp, CopyOp, MaskPaddingOp, ActivationOp, RopeOp>(
-            [&](auto) { sameAs(op->getResult(0), op->getOperand(0)); })
+        .Case<MaskPaddingOp, RopeOp>([&](auto) { sameAs(op->getResult(0), op->getOperand(0)); })
         .Case([&](ActivationGradOp x) { sameAs(x.getResult(), x.getX()); })
         .Case<LayerNormOp, RMSNormOp>([&](auto x) { set(x.getY(), bf16); })
         .Case<LayerNormGradOp, RMSNormGradOp>([&](auto x) { sameAs(x.getDx(), x.getX()); })
@@ -176,7 +154,12 @@ private:
           set(x.getResult(), residual);
         })
         .Case([&](CrossEntropyGradOp x) { sameAs(x.getResult(), x.getLogits()); })
-        .Case([&](MoveOpInterface) { sameAs(op->getResult(0), op->getOperand(0)); });
+        .Case([&](MoveOpInterface) { sameAs(op->getResult(0), op->getOperand(0)); })
+        .Case<CastOp, LogOp, ExpOp, RecipOp, SqrtOp>([](auto) {}) // of norms and of the loss
+        .Default([&](Operation *) {
+          if (op->hasTrait<Pointwise>())
+            pointwise(op);
+        });
     // All others keep f32: leaves, statistics, the loss, gradients of tables.
   }
 

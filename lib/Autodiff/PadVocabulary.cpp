@@ -42,9 +42,8 @@ struct PadVocabulary : pc::impl::PadVocabularyBase<PadVocabulary> {
             output.setValid(type.getShape());
     });
     int64_t valid = 0;
-    getOperation().walk([&](CrossEntropyOp loss) {
-      valid = cast<RankedTensorType>(loss.getLogits().getType()).getShape().back();
-    });
+    getOperation().walk(
+        [&](CrossEntropyOp loss) { valid = cast<RankedTensorType>(loss.getLogits().getType()).getShape().back(); });
     for (auto [id, size] : padded)
       classes.resize(id, size);
     getOperation().walk([&](CrossEntropyOp loss) {

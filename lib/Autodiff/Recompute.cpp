@@ -1,6 +1,6 @@
-//===- Recompute.cpp - Compute again what need not be kept -----------------------------===//
-// Values of the forward pass that the backward pass reads live through both. This pass copies the ops that make them to
-// where they are first read, so that they live twice but briefly.
+//===- Recompute.cpp - Activation checkpointing: compute values again, keep fewer ------===//
+// Values of the forward pass that the backward pass reads are live through both. This pass clones the ops that make
+// them in front of their first reader in the backward pass: two short live ranges in the place of a long one.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Autodiff/Passes.h"
 #include "pc/IR/Layers.h"
@@ -50,7 +50,7 @@ public:
     numLayers = static_cast<int64_t>(numbers.size());
   }
 
-  /// All of a layer but what other layers read: only the inputs of layers are kept.
+  /// mode=full: recomputes all values of a layer that the backward pass reads and no other layer does.
   void full() {
     for (auto &[layer, ops] : layers) {
       llvm::SetVector<Value> kept;
@@ -66,7 +66,7 @@ public:
     }
   }
 
-  /// What norms, activations and the like yield, where what they read is kept anyway or is smaller.
+  /// mode=selective: recomputes results of cheap ops (norms, activations) whose inputs are kept anyway or are smaller.
   void selective() {
     llvm::DenseSet<Value> kept;
     SmallVector<Value> cheap;
@@ -125,7 +125,8 @@ private:
     return found.takeVector();
   }
 
-  /// Copies what makes `values` to their first reader in the backward pass, which then reads the copies.
+  /// Clones the ops that make `values`, as far back as `stop`, in front of the first reader in the backward pass.
+  /// Readers in the backward pass then read the clones.
   void again(ArrayRef<Value> values, Stop stop) {
     llvm::SetVector<Operation *> ops;
     SmallVector<Operation *> work;
@@ -159,7 +160,7 @@ private:
   }
 
   Block &body;
-  llvm::DenseSet<Operation *> forward, copies; ///< ops of the forward pass; what this pass made
+  llvm::DenseSet<Operation *> forward, copies; ///< ops of the forward pass; clones
   llvm::MapVector<std::string, SmallVector<Operation *>, std::map<std::string, unsigned>>
       layers; ///< of the forward pass
   llvm::DenseMap<Operation *, std::string> layerOfOp;

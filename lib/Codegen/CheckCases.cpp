@@ -9,7 +9,7 @@ namespace json = llvm::json;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// Numbers that an i32 operand may hold: ids are below the rows of the table, or the classes, that they choose from.
+/// An upper bound of the elements of an i32 operand: the number of rows of the table, or of classes, that they index.
 static int64_t limitOf(Value operand) {
   int64_t limit = 1;
   for (OpOperand &use : operand.getUses()) {
@@ -27,7 +27,7 @@ static int64_t limitOf(Value operand) {
   return limit;
 }
 
-/// Whether an op is for positive numbers: roots, logarithms, reciprocals.
+/// Whether an op should be tested with positive numbers: roots, logarithms, reciprocals.
 static bool wantsPositive(Operation *op) {
   return op
       ->walk([](Operation *inner) {
@@ -36,7 +36,7 @@ static bool wantsPositive(Operation *op) {
       .wasInterrupted();
 }
 
-/// Operations of tensor cores: half of the rectangle of scores where attention is causal.
+/// Flops of attention, of which causal attention computes half of the scores; 0 for other ops.
 static double flopsOfAttention(Operation *op) {
   if (auto attention = dyn_cast<AttentionOp>(op))
     return flopsOf(op) / (attention.getCausal() ? 2 : 1);
@@ -96,7 +96,7 @@ LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation
     for (auto [result, offset] :
          llvm::zip(op->getNumResults() ? ValueRange(op->getResults()) : op->getOperands(), to)) {
       made.insert(result);
-      // What only the next op of the same case reads, the device keeps to itself.
+      // The device does not store a value that only another op of the same case reads.
       bool inside = ops.size() > 1 && result.hasOneUse() && llvm::is_contained(ops, *result.user_begin());
       if (!inside)
         outputs.push_back(buffer(result, offset));

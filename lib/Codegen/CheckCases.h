@@ -1,7 +1,7 @@
-//===- CheckCases.h - Kernels of a CUDA program beside those of a CPU ------------------===//
-// With pc-compile --check-kernels a program holds, for every distinct kernel of the device, the CPU's kernels of the
-// same ops and what to run both on: its --check-kernels compares and times them where the device is. Matrix products
-// are listed, too.
+//===- CheckCases.h - Tests of a CUDA program's kernels against the CPU's --------------===//
+// With pc-compile --check-kernels a program has a test case for every distinct kernel of the device: CPU kernels of the
+// same ops, and buffers to run both on. Its own --check-kernels then compares and times them on the device. Matrix
+// products have cases, too.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_CHECKCASES_H
 #define PC_LIB_CODEGEN_CHECKCASES_H
@@ -27,15 +27,15 @@ public:
   /// CPU kernels are written to `output`, for any CPU with AVX2.
   explicit CheckCases(mlir::ModuleOp output) : reference(output, {/*cuda=*/false, /*lanes=*/8}) {}
 
-  /// Whether `key` (a kernel's name, a product's shape) has no case yet; from now on it has.
+  /// Whether `key` (a kernel's name, a product's shape) is new; remembers it.
   bool isNew(llvm::StringRef key) { return known.insert(key).second; }
 
-  /// `launches` on the device against the CPU's kernels of `ops`, one after the other. `results`: where those of the
-  /// only op go, if not to their homes.
+  /// Adds a case: `launches` on the device against the CPU's kernels of `ops`, one after the other. `results`: offsets
+  /// of the results if there is only one op and they do not lie at their homes.
   llvm::LogicalResult add(llvm::StringRef name, llvm::StringRef kind, llvm::ArrayRef<mlir::Operation *> ops,
                           llvm::ArrayRef<Launch> launches, OffsetOf offsetOf, llvm::ArrayRef<int64_t> results,
                           AddToTable addToTable);
-  /// Product `index` of the program's table; `offsets` of a, b, c, bias and aux, -1 where it has none.
+  /// Adds a case for product `index` of the program's table; `offsets` of a, b, c, bias and aux, -1 if it has none.
   void addProduct(llvm::StringRef name, int64_t index, llvm::ArrayRef<mlir::Value> inputs,
                   llvm::ArrayRef<int64_t> offsets, OffsetOf offsetOf);
 

@@ -1,5 +1,6 @@
 //===- Description.cpp - The JSON description of a program ------------------------------===//
 #include "Description.h"
+#include "pcrt/description.h"
 
 using namespace mlir;
 using namespace pc;
@@ -60,8 +61,9 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
   object["valid"] = numbers(op.getValid() ? *op.getValid() : whole);
   bool normal = op.getInit().getKind() == InitKind::Normal;
   double value = op.getInit().getValue().getValueAsDouble();
-  json::Object init{
-      {"kind", normal ? "normal" : "constant"}, {"std", normal ? value : 0.0}, {"value", normal ? 0.0 : value}};
+  json::Object init{{"kind", normal ? PCRT_INIT_NORMAL : PCRT_INIT_CONSTANT},
+                    {"std", normal ? value : 0.0},
+                    {"value", normal ? 0.0 : value}};
   if (op.getInit().getZeroRow() != -1)
     init["zero_row"] = op.getInit().getZeroRow();
   object["init"] = std::move(init);
@@ -141,7 +143,7 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
   if (MeshAttr m = meshOf(module))
     for (auto [name, size] : llvm::zip_equal(m.getNames(), m.getSizes()))
       mesh.push_back(json::Array{name.getValue(), size});
-  object["abi"] = 1;
+  object["abi"] = PCRT_DESCRIPTION_VERSION;
   object["mode"] = adamw || sgd ? "train" : "eval";
   object["optimizer"] = adamw ? "adamw" : sgd ? "sgd" : "none";
   object["microbatches"] = microbatches;

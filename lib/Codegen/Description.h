@@ -2,8 +2,8 @@
 #ifndef PC_LIB_CODEGEN_DESCRIPTION_H
 #define PC_LIB_CODEGEN_DESCRIPTION_H
 
-#include "llvm/Support/JSON.h"
 #include "pc/IR/PC.h"
+#include "llvm/Support/JSON.h"
 
 namespace pc {
 

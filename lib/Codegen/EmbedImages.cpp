@@ -10,9 +10,6 @@ static_assert(static_cast<int>(pc::GpuImageKind::Cubin) == PCRT_CUBIN &&
               static_cast<int>(pc::GpuImageKind::Ptx) == PCRT_PTX &&
               static_cast<int>(pc::GpuImageKind::Host) == PCRT_HOST_IMAGE);
 
-/// Fields of pcrt_program, counted from 0.
-static constexpr int64_t numImagesField = 17, imagesField = 20;
-
 LogicalResult pc::embedImages(ModuleOp module, ArrayRef<std::string> archs, bool standIn) {
   auto devices = llvm::to_vector(module.getOps<gpu::GPUModuleOp>());
   if (devices.empty())
@@ -26,17 +23,18 @@ LogicalResult pc::embedImages(ModuleOp module, ArrayRef<std::string> archs, bool
     return failure();
   devices[0].erase();
   Tables tables(module);
-  SmallVector<Entry> table;
-  for (auto [i, image] : llvm::enumerate(*images)) {
-    std::string data = tables.bytes("pc_image" + std::to_string(i), image.bytes);
-    table.push_back({Field::i32(static_cast<int>(image.kind)), Field::i32(image.arch), Field::i32(image.archSpecific),
-                     Field::symbol(data), Field::i64(image.bytes.size())});
-  }
-  std::string symbol = tables.array("pc_images", table);
+  SmallVector<pcrt_image> table;
+  for (auto [i, image] : llvm::enumerate(*images))
+    table.push_back({.kind = static_cast<int>(image.kind),
+                     .arch = image.arch,
+                     .arch_specific = image.archSpecific,
+                     .data = tables.bytes("pc_image" + std::to_string(i), image.bytes),
+                     .bytes = static_cast<int64_t>(image.bytes.size())});
+  const pcrt_image *rows = tables.array<pcrt_image>("pc_images", table);
   for (auto global : module.getOps<LLVM::GlobalOp>()) // of every stage
     if (global.getSymName().starts_with("pc_program")) {
-      tables.replace(global.getSymName(), numImagesField, Field::i32(table.size()));
-      tables.replace(global.getSymName(), imagesField, Field::symbol(symbol));
+      tables.set(global.getSymName(), &pcrt_program::num_images, table.size());
+      tables.set(global.getSymName(), &pcrt_program::images, rows);
     }
   return success();
 }

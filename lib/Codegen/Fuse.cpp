@@ -1,4 +1,15 @@
 //===- Fuse.cpp - Group ops that become one kernel into pc.fusion -----------------------===//
+// Per block: first fixed patterns around matrix products and embedding gradients, then groups of row ops (RowFuser).
+// What holds, and why the result is correct:
+//  1. Only pure ops are fused. Moves, tasks and updates keep their order, and a fusion is in one task.
+//  2. A fusion computes its ops in their old order. It stands where all its inputs are computed and before all readers
+//     of its results: patterns pick such a place, groups keep `position` so.
+//  3. A group has a row space, in whose `splits` is at least one that all of its ops allow.
+//  4. An op joins the group of an operand in one of two ways. It moves up to `position` if its operands are computed
+//     before, or the group moves down to the op if nothing in between reads the group. So 2 holds after each join.
+//  5. It ends: each op is visited once and joins at most one group; only mask_padding is cloned, once per group.
+// In exact arithmetic the results are the same; bf16 values that stay inside of a fusion are no longer rounded.
+//===-----------------------------------------------------------------------------===//
 #include "Gemm.h"
 #include "RowSpace.h"
 #include "pc/Codegen/Passes.h"
@@ -16,7 +27,7 @@ using namespace pc;
 
 namespace {
 
-/// Replaces `ops` (in block order) by one fusion at the place of `anchor`.
+/// Replaces `ops` (in block order) by one fusion in front of `anchor`.
 void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
   llvm::DenseSet<Operation *> inside(ops.begin(), ops.end());
   SmallVector<Value> inputs, outputs;
@@ -30,7 +41,7 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
       if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); }))
         outputs.push_back(result);
   OpBuilder builder(anchor);
-  // The name of a fusion is that of its last op: what it is there for.
+  // A fusion is named after its last op, whose result it is made for.
   OperationState state(ops.back()->getLoc(), FusionOp::getOperationName());
   state.addOperands(inputs);
   state.addTypes(ValueRange(outputs).getTypes());
@@ -55,7 +66,7 @@ void makeFusion(ArrayRef<Operation *> ops, Operation *anchor) {
     op->erase();
 }
 
-/// "x0 x1, x0 x1 ->" becomes "x0 x1, x0 x1 -> x0" and "x0 ->".
+/// Splits full sums, so that their larger part is a row op: "x0 x1, x0 x1 ->" becomes "x0 x1, x0 x1 -> x0" and "x0 ->".
 void splitFullSums(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto sum = dyn_cast<EinsumOp>(op);
@@ -78,7 +89,7 @@ void splitFullSums(Block &block) {
   }
 }
 
-/// Rounds the bias of a bf16 product where it is made: a kernel for all weights that are rounded does it, too.
+/// Rounds the bias of a bf16 product right where it is defined, with the other weights: one kernel rounds them all.
 void roundBias(BiasedGemm &biased) {
   Value bias = biased.broadcast.getInputs()[0];
   auto type = cast<RankedTensorType>(bias.getType());
@@ -88,7 +99,7 @@ void roundBias(BiasedGemm &biased) {
   biased.broadcast->setOperand(0, CastOp::create(builder, bias.getLoc(), rounded, bias));
 }
 
-/// gelu_tanh of `sum`, where something else reads the sum, too; null if there is none.
+/// The gelu_tanh of `sum` if it has other readers, too; else null.
 ActivationOp geluBeside(AddOp sum) {
   for (Operation *user : sum->getUsers())
     if (auto gelu = dyn_cast<ActivationOp>(user);
@@ -97,7 +108,8 @@ ActivationOp geluBeside(AddOp sum) {
   return nullptr;
 }
 
-/// Products whose result is only read by the sum with their bias, and on CUDA devices their gelu.
+/// Fuses products with the addition of their bias, if nothing else reads the product; on CUDA devices also with the
+/// gelu of that sum.
 void fuseBiases(Block &block, bool cuda) {
   for (AddOp sum : llvm::to_vector(block.getOps<AddOp>())) {
     std::optional<BiasedGemm> biased = asBiasedGemm(sum);
@@ -118,7 +130,8 @@ void fuseBiases(Block &block, bool cuda) {
   }
 }
 
-/// CUDA: what cuBLASLt does with a product's result or operand while it has it at hand.
+/// CUDA: fuses products with the epilogues of cuBLASLt for the backward pass: the derivative of gelu, the gradient of a
+/// bias.
 void fuseGradients(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block))
     if (auto gradient = dyn_cast<ActivationGradOp>(op))
@@ -130,7 +143,7 @@ void fuseGradients(Block &block) {
       sums.push_back(sum);
   for (EinsumOp sum : sums)
     if (EinsumOp product = biasGradOf(sum)) {
-      // Where the first of the two stands, if the other one can: results are wanted early, operands are there.
+      // At the earlier of the two, if the operands of the other one are computed by then.
       bool sumFirst = sum->isBeforeInBlock(product);
       Operation *first = sumFirst ? sum : product;
       bool there = llvm::all_of(product->getOperands(), [&](Value operand) {
@@ -150,8 +163,8 @@ bool inOneTask(Operation *first, Operation *last) {
   return true;
 }
 
-/// The gradient of an embedding that is added to another value (the gradient of a tied head, those of earlier
-/// microbatches) is added row by row and needs no table of its own.
+/// Fuses gradients of embeddings with their addition to another value (the gradient of a tied head, the sum over
+/// earlier microbatches): their rows are added in place, without a table of their own.
 void fuseTableSums(Block &block) {
   auto isF32 = [](Value v) { return getElementTypeOrSelf(v.getType()).isF32(); };
   for (AddOp sum : llvm::to_vector(block.getOps<AddOp>()))
@@ -167,8 +180,8 @@ void fuseTableSums(Block &block) {
     }
 }
 
-/// Whether `base` is a sum that `product` may add to in place: what a product in front of it has made, or the sum over
-/// microbatches so far that a function of a task is given and gives back (`sum` is returned).
+/// Whether `product` may accumulate into the buffer of `base`: that is the result of an earlier product, or an argument
+/// of a task's function that the function returns with the product added (`sum`).
 bool isSumSoFar(Value base, EinsumOp product, AddOp sum, bool cuda) {
   if (auto argument = dyn_cast<BlockArgument>(base))
     return argument.getOwner() == product->getBlock() && sum.getResult().hasOneUse() &&
@@ -181,8 +194,8 @@ bool isSumSoFar(Value base, EinsumOp product, AddOp sum, bool cuda) {
   return (einsum && asGemm(einsum)) || (fusion && asFusedProduct(fusion, cuda));
 }
 
-/// Sums of products, of a window's steps or of microbatches for example: the later one adds to what the earlier one
-/// made and nothing else reads, and does not exist by itself.
+/// Fuses a product with its addition to an earlier one that has no other reader (steps of a collective matmul,
+/// microbatches): it accumulates in place, and its own result is never stored.
 void fuseSums(Block &block, bool cuda) {
   for (AddOp sum : llvm::to_vector(block.getOps<AddOp>())) {
     std::optional<SummedGemm> summed = asSummedGemm(sum);
@@ -193,7 +206,7 @@ void fuseSums(Block &block, bool cuda) {
 }
 
 /// A growing group of row ops and the position (op number in the block) where it will stand.
-struct Group {
+struct RowGroup {
   SmallVector<Operation *> ops;
   RowSpace space;
   unsigned position;
@@ -218,7 +231,7 @@ public:
       visit(&op);
     for (MaskPaddingOp mask : llvm::to_vector(block.getOps<MaskPaddingOp>()))
       repeat(mask);
-    for (Group &group : groups)
+    for (RowGroup &group : groups)
       if (group.ops.size() > 1)
         makeFusion(group.ops, anchors.lookup(group.position));
   }
@@ -229,7 +242,7 @@ private:
     std::optional<RowSpace> space = rowSpace(op);
     if (!space)
       return;
-    // The group of an operand, latest first.
+    // Candidates are the groups of the operands, latest first.
     SmallVector<unsigned> candidates;
     for (Value operand : op->getOperands())
       if (auto it = groupOf.find(operand.getDefiningOp()); operand.getDefiningOp() && it != groupOf.end())
@@ -245,8 +258,8 @@ private:
     groups.push_back({{op}, *space, order[op]});
   }
 
-  bool join(Group &group, Operation *op, const RowSpace &space) {
-    // A kernel belongs to one task of a pipeline's schedule.
+  bool join(RowGroup &group, Operation *op, const RowSpace &space) {
+    // A kernel must not span two tasks of a pipeline's schedule.
     if (tasksBefore[order[op]] != tasksBefore[group.position])
       return false;
     RowSpace merged = group.space;
@@ -260,15 +273,15 @@ private:
     }
     if (!merged.splits || group.ops.size() >= 64)
       return false;
-    // Hoist the op to the group if all it needs is there already; else sink the group to the op if nobody needs the
-    // group before.
+    // Move the op up to the group if its operands are computed before the group; else move the group down to the op if
+    // nothing in between reads the group.
     unsigned here = order[op], position = group.position;
     if (definedBefore(op, group)) {
-      // What the backward pass computes again is not kept from the forward pass.
+      // An op of the backward pass does not move into the forward pass: its result would be kept over both.
       if (seedsBefore[here] != seedsBefore[position])
         return false;
     } else {
-      // A gathered value is there for its reader alone and freed after it: the reader does not wait for the next move.
+      // A gathered value is freed after its reader, so the reader does not move down across another move.
       if (movesBefore[here] != movesBefore[position] && readsGathered(group))
         return false;
       for (Operation *member : group.ops)
@@ -284,8 +297,8 @@ private:
     return true;
   }
 
-  /// Gives each other group that reads `mask` one of its own: to mask what is masked costs less than to write it and to
-  /// read it again, and of logits there is one copy in memory instead of two.
+  /// Clones `mask` into each other group that reads it: masking again costs less than to store masked logits and read
+  /// them back, and saves a second copy of the logits in memory.
   void repeat(MaskPaddingOp mask) {
     unsigned home = groupOf.lookup(mask);
     for (unsigned id = 0; id < groups.size(); ++id) {
@@ -301,16 +314,16 @@ private:
     }
   }
 
-  /// Where an op will stand: with its group, if it is in one.
+  /// The position at which `op` will stand: its group's, if it is in one.
   unsigned positionOf(Operation *op) {
     auto it = groupOf.find(op);
     return it == groupOf.end() ? order[op] : groups[it->second].position;
   }
-  bool isMember(const Group &group, Operation *op) {
+  bool isMember(const RowGroup &group, Operation *op) {
     auto it = groupOf.find(op);
     return it != groupOf.end() && &groups[it->second] == &group;
   }
-  bool definedBefore(Operation *op, const Group &group) {
+  bool definedBefore(Operation *op, const RowGroup &group) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
       Operation *definition = operand.getDefiningOp();
       if (!definition || definition->getBlock() != &block || isMember(group, definition))
@@ -319,7 +332,7 @@ private:
     });
   }
 
-  static bool readsGathered(const Group &group) {
+  static bool readsGathered(const RowGroup &group) {
     return llvm::any_of(group.ops, [](Operation *op) {
       return llvm::any_of(op->getOperands(), [](Value operand) { return operand.getDefiningOp<AllGatherOp>(); });
     });
@@ -329,7 +342,7 @@ private:
   SmallVector<unsigned> movesBefore, tasksBefore, seedsBefore; ///< by op number
   llvm::DenseMap<Operation *, unsigned> order, groupOf;
   llvm::DenseMap<unsigned, Operation *> anchors;
-  std::vector<Group> groups;
+  std::vector<RowGroup> groups;
 };
 
 struct Fuse : pc::impl::FuseBase<Fuse> {

@@ -1,5 +1,6 @@
 //===- Gemm.cpp - Einsums that are matrix products ------------------------------------------===//
 #include "Gemm.h"
+#include "pc/IR/Contraction.h"
 #include "pcrt/pcrt.h"
 
 using namespace mlir;
@@ -57,34 +58,13 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
       stride *= rule.factors[f].size;
     }
   }
-  SmallVector<int> batch, m, n, k;
-  auto classify = [&](int f) {
-    bool a = strides[0][f] >= 0, b = strides[1][f] >= 0, c = strides[2][f] >= 0;
-    if (rule.factors[f].size == 1)
-      return true; // no stride matters
-    if (a && b && c)
-      batch.push_back(f);
-    else if (a && c)
-      m.push_back(f);
-    else if (b && c)
-      n.push_back(f);
-    else if (a && b)
-      k.push_back(f);
-    else
-      return false; // summed or broadcast alone
-    return true;
-  };
-  SmallVector<bool> seen(rule.factors.size());
-  for (ArrayRef<int> list : {dims[2], dims[0], dims[1]})
-    for (int f : list)
-      if (!seen[f]) {
-        seen[f] = true;
-        if (!classify(f))
-          return std::nullopt;
-      }
+  Contraction factors(rule);
+  for (SmallVector<int> *group : {&factors.batch, &factors.m, &factors.n, &factors.k, &factors.alone})
+    llvm::erase_if(*group, [&](int f) { return rule.factors[f].size == 1; }); // no stride matters
   Group gb, gm, gn, gk;
-  if (!collapse(batch, rule, strides, gb) || !collapse(m, rule, strides, gm) || !collapse(n, rule, strides, gn) ||
-      !collapse(k, rule, strides, gk))
+  if (!factors.alone.empty() || !collapse(factors.batch, rule, strides, gb) ||
+      !collapse(factors.m, rule, strides, gm) || !collapse(factors.n, rule, strides, gn) ||
+      !collapse(factors.k, rule, strides, gk))
     return std::nullopt;
   if (gm.size * gn.size == 1)
     return std::nullopt; // an elementwise product, or dot products: one row of work each
@@ -99,14 +79,14 @@ std::optional<Gemm> pc::asGemm(EinsumOp op) {
   }
   g.swapped = swap;
   g.batch = gb.size, g.m = gm.size, g.n = gn.size, g.k = gk.size;
-  // A group of one element has no stride of its own: any that keeps the operand dense will do.
-  auto or1 = [](int64_t stride, int64_t fallback) { return stride ? stride : fallback; };
-  g.aK = or1(gk.stride[0], gm.stride[0] == 1 ? gm.size : 1);
-  g.aM = or1(gm.stride[0], g.aK == 1 ? g.k : 1);
-  g.bN = or1(gn.stride[1], gk.stride[1] == 1 ? gk.size : 1);
-  g.bK = or1(gk.stride[1], g.bN == 1 ? g.n : 1);
-  g.cN = or1(gn.stride[2], 1);
-  g.cM = or1(gm.stride[2], g.n);
+  // A group of one element has stride 0 here; give it one with which the operand is still dense.
+  auto strideOr = [](int64_t stride, int64_t fallback) { return stride ? stride : fallback; };
+  g.aK = strideOr(gk.stride[0], gm.stride[0] == 1 ? gm.size : 1);
+  g.aM = strideOr(gm.stride[0], g.aK == 1 ? g.k : 1);
+  g.bN = strideOr(gn.stride[1], gk.stride[1] == 1 ? gk.size : 1);
+  g.bK = strideOr(gk.stride[1], g.bN == 1 ? g.n : 1);
+  g.cN = strideOr(gn.stride[2], 1);
+  g.cM = strideOr(gm.stride[2], g.n);
   g.aBatch = gb.stride[0], g.bBatch = gb.stride[1], g.cBatch = gb.stride[2];
   if ((g.aK != 1 && g.aM != 1) || (g.bN != 1 && g.bK != 1) || g.cN != 1)
     return std::nullopt;
@@ -154,7 +134,7 @@ std::optional<SummedGemm> pc::asSummedGemm(AddOp sum) {
   return SummedGemm{product, base};
 }
 
-/// cuBLASLt reads and writes the auxiliary matrix in rows of whole vectors.
+/// Whether cuBLASLt can read and write the auxiliary matrix, whose rows must be whole vectors.
 static bool takesAux(const Gemm &gemm) { return gemm.batch == 1 && gemm.n % 8 == 0 && gemm.cM == gemm.n; }
 
 AddOp pc::biasedGeluOf(ActivationOp op) {
@@ -174,7 +154,7 @@ EinsumOp pc::geluGradOf(ActivationGradOp op) {
   return gemm && takesAux(*gemm) ? product : nullptr;
 }
 
-/// Whether `sum` adds up matrix b of `product` over k.
+/// Whether `sum` is the sum over k of matrix b of `product`.
 static bool sumsOverK(EinsumOp sum, EinsumOp product) {
   std::optional<Gemm> gemm = asGemm(product);
   unsigned b = gemm && gemm->swapped ? 0 : 1;

@@ -16,6 +16,12 @@ namespace pc {
 using namespace mlir;
 using namespace pc;
 
+static_assert(static_cast<int>(TaskKind::Forward) == PCRT_FORWARD &&
+              static_cast<int>(TaskKind::Recompute) == PCRT_RECOMPUTE &&
+              static_cast<int>(TaskKind::Backward) == PCRT_BACKWARD &&
+              static_cast<int>(TaskKind::Weight) == PCRT_WEIGHT &&
+              static_cast<int>(TaskKind::Optimizer) == PCRT_OPTIMIZER);
+
 int32_t pc::dtypeOf(Value value) {
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
   return element.isF32() ? PCRT_F32 : element.isBF16() ? PCRT_BF16 : PCRT_I32;
@@ -28,16 +34,15 @@ HostProgram::Address Generator::addressOf(Value value) {
   return {homeOf(value), 0};
 }
 
-int64_t Generator::groupOf(ArrayRef<StringAttr> axes) {
+int32_t Generator::groupOf(ArrayRef<StringAttr> axes) {
   std::vector<int64_t> key;
   for (StringAttr axis : axes)
     key.push_back(meshOf(planned).index(axis));
   auto [it, inserted] = all.groups.try_emplace(key, all.groupTable.size());
   if (inserted) {
-    Entry entry{Field::i32(key.size())};
-    for (size_t i = 0; i < 8; ++i)
-      entry.push_back(Field::i32(i < key.size() ? key[i] : 0));
-    all.groupTable.push_back(entry);
+    pcrt_group group{.num_axes = static_cast<int32_t>(key.size()), .axes = {}};
+    llvm::copy(ArrayRef(key).take_front(std::size(group.axes)), group.axes);
+    all.groupTable.push_back(group);
   }
   return it->second;
 }
@@ -47,14 +52,19 @@ int64_t Generator::flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, V
   int64_t stage = stageOf(planned);
   auto [it, inserted] = flows.try_emplace({peer, id}, flowTable.size());
   if (inserted)
-    flowTable.push_back({Field::string(all.flowNames.at(sends ? FlowKey{stage, peer, id} : FlowKey{peer, stage, id})),
-                         Field::i32(peer), Field::i32(id), Field::i32(sends), Field::i32(slots), Field::i32(0),
-                         Field::i64(bytesOf(message.getType()))});
-  ++flowTable[it->second][5].number;
+    flowTable.push_back(
+        {.name = tables.text(all.flowNames.at(sends ? FlowKey{stage, peer, id} : FlowKey{peer, stage, id})),
+         .stage = static_cast<int32_t>(peer),
+         .id = static_cast<int32_t>(id),
+         .sends = sends,
+         .slots = static_cast<int32_t>(slots),
+         .messages = 0,
+         .bytes = bytesOf(message.getType())});
+  ++flowTable[it->second].messages;
   return it->second;
 }
 
-/// The number of an output; one of several microbatches is shown several times.
+/// The number of an output, the same for all microbatches.
 int64_t Generator::outputOf(OutputOp op) {
   for (auto [i, other] : llvm::enumerate(outputs))
     if (other.getKind() == op.getKind() && other.getName() == op.getName())
@@ -66,12 +76,17 @@ int64_t Generator::outputOf(OutputOp op) {
 /// Adds a use of a kernel to the tables; returns its index.
 int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info, bool ofHost) {
   bool device = cuda && !ofHost;
-  kernelTable.push_back({Field::string(name), Field::string(info.kind), Field::symbol(device ? "" : info.function),
-                         Field::i64(info.items), Field::i64(info.scratchBytes)});
+  kernelTable.push_back({.name = tables.text(name),
+                         .kind = tables.text(info.kind),
+                         .fn = tables.symbol<pcrt_kernel_fn>(device ? "" : info.function),
+                         .items = info.items,
+                         .scratch_bytes = info.scratchBytes});
   if (cuda)
-    deviceKernelTable.push_back({Field::string(device ? info.function : ""), Field::i32(info.grid), Field::i32(1),
-                                 Field::i32(1), Field::i32(info.block), Field::i32(1), Field::i32(1),
-                                 Field::i32(info.numBuffers), Field::i64(0)});
+    deviceKernelTable.push_back({.entry = tables.text(device ? info.function : ""),
+                                 .grid = {static_cast<int32_t>(info.grid), 1, 1},
+                                 .block = {static_cast<int32_t>(info.block), 1, 1},
+                                 .num_args = static_cast<int32_t>(info.numBuffers),
+                                 .shared_bytes = 0});
   return kernelTable.size() - 1;
 }
 
@@ -100,36 +115,24 @@ LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRe
 
 /// Adds `op` to the table of moves; returns its index.
 FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
-  Value in = op->getOperand(0), out = op->getResult(0);
-  auto from = cast<RankedTensorType>(in.getType()), to = cast<RankedTensorType>(out.getType());
   MoveKind kind = op.getMoveKind();
-  int64_t dim = op.getMoveDim(), outer = 1, extent = 1, inner = 1;
-  int64_t middle = 1, extent2 = 1, reduction = op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
-  if (kind == MoveKind::AllToAll) {
-    // Seen as [outer, extent, middle, extent2, inner]; `reduction` says which of the two is split first.
-    int64_t low = std::min(dim, op.getOtherDim()), high = std::max(dim, op.getOtherDim());
-    reduction = dim > op.getOtherDim();
-    for (int64_t d = 0; d < from.getRank(); ++d) {
-      int64_t size = std::max(from.getDimSize(d), to.getDimSize(d)); // whole in one of them
-      (d < low ? outer : d == low ? extent : d < high ? middle : d == high ? extent2 : inner) *= size;
-    }
-  } else if (dim < 0) {
-    outer = from.getNumElements();
-  } else {
-    RankedTensorType whole =
-        kind == MoveKind::AllGather || kind == MoveKind::Pad || kind == MoveKind::Gather || kind == MoveKind::Insert
-            ? to
-            : from;
-    for (int64_t d = 0; d < whole.getRank(); ++d)
-      (d < dim ? outer : d == dim ? extent : inner) *= whole.getDimSize(d);
-  }
+  pcrt_move_shape shape = moveShape(op);
+  int32_t reduction = shape.back ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
   std::string name = moveName(kind).str() + " " + sourceName(op);
   SmallVector<StringAttr> with = op.getMoveWith();
-  moveTable.push_back({Field::string(name), Field::i32(static_cast<int>(kind)), Field::i32(groupOf(op.getMoveAxes())),
-                       Field::i32(dtypeOf(in)), Field::i32(reduction), Field::i64(outer), Field::i64(extent),
-                       Field::i64(inner), Field::i64(middle), Field::i64(extent2),
-                       Field::string(stepPhaseName(stepPhase(op))), Field::i32(op.getMoveShift()),
-                       Field::i32(with.empty() ? 0 : 1 + groupOf(with))});
+  moveTable.push_back({.name = tables.text(name),
+                       .kind = static_cast<int32_t>(kind),
+                       .group = groupOf(op.getMoveAxes()),
+                       .dtype = dtypeOf(op->getOperand(0)),
+                       .reduction = reduction,
+                       .outer = shape.outer,
+                       .extent = shape.extent,
+                       .inner = shape.inner,
+                       .middle = shape.middle,
+                       .extent2 = shape.extent2,
+                       .phase = tables.text(stepPhaseName(stepPhase(op))),
+                       .shift = static_cast<int32_t>(op.getMoveShift()),
+                       .with = with.empty() ? 0 : 1 + groupOf(with)});
   return moveTable.size() - 1;
 }
 
@@ -157,7 +160,7 @@ LogicalResult Generator::emitStart(StartOp op) {
   return success();
 }
 
-/// The result of the accumulation = what is yielded in the first microbatch, the result + that later.
+/// Adds a yielded value to the sum over microbatches: copies it in the first microbatch, adds it in later ones.
 void Generator::addToSum(OpOperand &use) {
   OpBuilder b(planned.getContext());
   Value yielded = use.get(), result = current.getResult(use.getOperandNumber());
@@ -188,7 +191,7 @@ LogicalResult Generator::emitAccumulate(AccumulateOp op) {
   return success();
 }
 
-/// Whether nothing is called for `op`.
+/// Whether `op` needs no call.
 bool Generator::isIdle(Operation *op) {
   if (auto update = dyn_cast<UpdateOp>(op)) {
     Value leaf = leaves.lookup({update.getNameAttr(), update.getParameterAttr()});
@@ -281,48 +284,50 @@ void Generator::emitTables(llvm::json::Value report) {
     object["cases"] = all.cases->take();
   llvm::raw_string_ostream(description) << llvm::json::Value(std::move(object));
   MeshAttr mesh = meshOf(planned);
-  SmallVector<Entry> sizes, names;
-  for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes())) {
-    sizes.push_back({Field::i64(size)});
-    names.push_back({Field::string(name.getValue())});
-  }
+  SmallVector<const char *> names;
+  for (StringAttr name : mesh.getNames())
+    names.push_back(tables.text(name.getValue()));
   // Of all programs alike: the first one has it.
-  auto shared = [&](StringRef name, ArrayRef<Entry> entries) {
-    return Field::symbol(all.module.lookupSymbol(name) ? name.str() : tables.array(name, entries));
+  auto shared = [&]<typename T>(StringRef name, ArrayRef<T> rows) {
+    return all.module.lookupSymbol(name) ? tables.symbol<const T *>(name) : tables.array(name, rows);
   };
   int64_t stage = stageOf(planned);
   bool isLast = !all.numStages || stage + 1 == all.numStages;
-  tables.publish("pc_program" + suffix, {Field::i32(PCRT_ABI_VERSION),
-                                         Field::i32(sizes.size()),
-                                         shared("pc_mesh_sizes", sizes),
-                                         shared("pc_mesh_names", names),
-                                         Field::i32(all.groupTable.size()),
-                                         Field::i32(kernelTable.size()),
-                                         Field::i32(gemmTable.size()),
-                                         Field::i32(moveTable.size()),
-                                         shared("pc_groups", all.groupTable),
-                                         Field::symbol(table("pc_kernel_table", kernelTable)),
-                                         Field::symbol(table("pc_gemms", gemmTable)),
-                                         Field::symbol(table("pc_moves", moveTable)),
-                                         Field::i64(arena),
-                                         Field::string(description),
-                                         Field::i64(description.size()),
-                                         Field::symbol("pc_step" + suffix),
-                                         Field::i32(cuda ? PCRT_CUDA : PCRT_CPU),
-                                         Field::i32(0),
-                                         Field::i32(attentionTable.size()),
-                                         Field::i32(tickets.size()),
-                                         Field::symbol(""),
-                                         Field::symbol(table("pc_device_kernels", deviceKernelTable)),
-                                         Field::symbol(table("pc_attentions", attentionTable)),
-                                         Field::i64(workspace ? arena - workspace : 0),
-                                         Field::i64(workspace),
-                                         Field::i32(all.numStages),
-                                         Field::i32(all.stageAxis),
-                                         Field::i32(stage),
-                                         Field::i32(flowTable.size()),
-                                         Field::symbol(table("pc_flows", flowTable)),
-                                         Field::symbol(isLast ? "" : "pc_program_stage" + std::to_string(stage + 1))});
+  auto count = [](const auto &rows) { return static_cast<int32_t>(rows.size()); };
+  pcrt_program program{
+      .abi_version = PCRT_ABI_VERSION,
+      .num_mesh_axes = count(names),
+      .mesh_sizes = shared("pc_mesh_sizes", mesh.getSizes()),
+      .mesh_names = shared("pc_mesh_names", ArrayRef<const char *>(names)),
+      .num_groups = count(all.groupTable),
+      .num_kernels = count(kernelTable),
+      .num_gemms = count(gemmTable),
+      .num_moves = count(moveTable),
+      .groups = shared("pc_groups", ArrayRef<pcrt_group>(all.groupTable)),
+      .kernels = table<pcrt_kernel>("pc_kernel_table", kernelTable),
+      .gemms = table<pcrt_gemm_desc>("pc_gemms", gemmTable),
+      .moves = table<pcrt_move_desc>("pc_moves", moveTable),
+      .arena_bytes = arena,
+      .json = tables.text(description),
+      .json_bytes = static_cast<int64_t>(description.size()),
+      .step = tables.symbol<decltype(pcrt_program::step)>("pc_step" + suffix),
+      .target = cuda ? PCRT_CUDA : PCRT_CPU,
+      .num_images = 0, // until embedImages
+      .num_attentions = count(attentionTable),
+      .num_tickets = count(tickets),
+      .images = nullptr,
+      .device_kernels = table<pcrt_device_kernel>("pc_device_kernels", deviceKernelTable),
+      .attentions = table<pcrt_attention_desc>("pc_attentions", attentionTable),
+      .workspace_offset = workspace ? arena - workspace : 0,
+      .workspace_bytes = workspace,
+      .num_stages = static_cast<int32_t>(all.numStages),
+      .stage_axis = static_cast<int32_t>(all.stageAxis),
+      .stage = static_cast<int32_t>(stage),
+      .num_flows = count(flowTable),
+      .flows = table<pcrt_flow>("pc_flows", flowTable),
+      .next_stage = tables.symbol<const pcrt_program *>(isLast ? "" : "pc_program_stage" + std::to_string(stage + 1)),
+  };
+  tables.publish("pc_program" + suffix, program);
 }
 
 LogicalResult Generator::run() {
@@ -357,7 +362,7 @@ LogicalResult Generator::run() {
   return success();
 }
 
-/// Names every flow by the task whose result it carries: the sender's.
+/// Names every flow after the sender's task whose result it carries.
 static void nameFlows(ArrayRef<ModuleOp> stages, std::map<FlowKey, std::string> &names) {
   for (ModuleOp stage : stages) {
     TaskOp task;
@@ -377,7 +382,7 @@ static void nameFlows(ArrayRef<ModuleOp> stages, std::map<FlowKey, std::string> 
   }
 }
 
-/// Every receive has a send in the stage that it names.
+/// Checks that every receive has a send in the stage that it names.
 static LogicalResult checkFlows(ArrayRef<ModuleOp> stages, const std::map<FlowKey, std::string> &names) {
   for (ModuleOp stage : stages) {
     WalkResult walked = stage.walk([&](ReceiveOp receive) {
@@ -409,7 +414,8 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     });
     FailureOr<llvm::json::Value> report = buildReport(planned, plan);
     SmallVector<ModuleOp> programs = programsOf(planned);
-    // Kernels are written once in any case; the calls of the runtime stand one behind the other.
+    // Calls of task functions are inlined: a step function is a straight line of calls of the runtime. Equal kernels
+    // are written once all the same.
     for (ModuleOp program : programs)
       inlineCalls(program);
     nameFlows(programs, executable.flowNames);

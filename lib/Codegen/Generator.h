@@ -1,6 +1,6 @@
 //===- Generator.h - Writes the step and the tables of one program ------------------------===//
-// GenerateKernels.cpp has the step op by op and the tables; LibraryCalls.cpp matrix products, attention, and kernels of
-// several ops.
+// GenerateKernels.cpp writes the step op by op, and the tables; LibraryCalls.cpp matrix products, attention, and
+// kernels that several ops share.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GENERATOR_H
 #define PC_LIB_CODEGEN_GENERATOR_H
@@ -18,7 +18,7 @@ namespace pc {
 /// pcrt_dtype of a tensor's elements.
 int32_t dtypeOf(mlir::Value value);
 
-/// From one stage to another, by number: a flow of messages.
+/// A flow of messages: from a stage, to a stage, number.
 using FlowKey = std::tuple<int64_t, int64_t, int64_t>;
 
 /// What the programs of all stages share.
@@ -31,11 +31,11 @@ struct Executable {
   CudaLibraries libraries;
   KernelSet kernels;
   Tables tables;
-  /// Members of a group know it by its number, in whichever stage they are.
+  /// Numbers of groups of ranks, the same in the programs of all stages.
   std::map<std::vector<int64_t>, int64_t> groups;
-  llvm::SmallVector<Entry> groupTable;
+  std::vector<pcrt_group> groupTable;
   std::map<FlowKey, std::string> flowNames;
-  std::optional<CheckCases> cases; ///< CUDA, of one program: to check its kernels
+  std::optional<CheckCases> cases; ///< CUDA: test cases of the kernels
   int64_t numStages = 0;           ///< 0: one program
   int64_t stageAxis = 0, microbatches = 1;
 };
@@ -48,9 +48,9 @@ public:
         suffix(all.numStages && stageOf(planned) ? "_stage" + std::to_string(stageOf(planned)) : ""),
         host(all.module, "pc_step" + suffix), tables(all.tables) {}
 
-  /// The step.
+  /// Writes the step.
   llvm::LogicalResult run();
-  /// The tables, once all steps are there.
+  /// Writes the tables; call it when all steps are written.
   void emitTables(llvm::json::Value report);
 
 private:
@@ -78,24 +78,28 @@ private:
   llvm::LogicalResult emitStart(StartOp op);
   llvm::LogicalResult emitAccumulate(AccumulateOp op);
   void addToSum(mlir::OpOperand &yielded);
-  int64_t groupOf(llvm::ArrayRef<mlir::StringAttr> axes);
+  int32_t groupOf(llvm::ArrayRef<mlir::StringAttr> axes);
   int64_t flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, mlir::Value message);
   int64_t outputOf(OutputOp op);
-  /// The table of this program; the first program's if all have the same.
-  std::string table(llvm::StringRef name, llvm::ArrayRef<Entry> entries) {
-    return tables.array((name + suffix).str(), entries);
+  /// A table of this program, under a name of its own.
+  template <typename T> const T *table(llvm::StringRef name, llvm::ArrayRef<T> rows) {
+    return tables.array((name + suffix).str(), rows);
   }
 
   mlir::ModuleOp planned;
   bool cuda;
-  int64_t arena = 0, workspace = 0; ///< bytes of the arena, and of the libraries' share at its end
+  int64_t arena = 0, workspace = 0; ///< bytes of the arena, and of the libraries' workspace at its end
   Executable &all;
   KernelSet &kernels;
   std::string suffix; ///< of the names of this program's symbols
   HostProgram host;
   Tables &tables;
-  llvm::SmallVector<Entry> kernelTable, deviceKernelTable, gemmTable, moveTable, attentionTable;
-  llvm::SmallVector<Entry> flowTable;
+  std::vector<pcrt_kernel> kernelTable;
+  std::vector<pcrt_device_kernel> deviceKernelTable;
+  std::vector<pcrt_gemm_desc> gemmTable;
+  std::vector<pcrt_move_desc> moveTable;
+  std::vector<pcrt_attention_desc> attentionTable;
+  std::vector<pcrt_flow> flowTable;
   std::map<std::pair<int64_t, int64_t>, int64_t> flows; ///< (stage of the other end, number) -> entry
   llvm::SmallVector<OutputOp> outputs;
   int64_t microbatch = 0; ///< of the task

@@ -33,13 +33,13 @@ Value HostProgram::address(Address at) {
   return LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), result, ValueRange{offset});
 }
 
-Value HostProgram::call(StringRef name, Type result, ValueRange arguments) {
+Value HostProgram::callFunction(StringRef name, ValueRange arguments) {
   auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
   if (!callee) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
-    callee = LLVM::LLVMFuncOp::create(b, loc, name,
-                                      LLVM::LLVMFunctionType::get(result, llvm::to_vector(arguments.getTypes())));
+    callee = LLVM::LLVMFuncOp::create(
+        b, loc, name, LLVM::LLVMFunctionType::get(b.getI32Type(), llvm::to_vector(arguments.getTypes())));
   }
   return LLVM::CallOp::create(b, loc, callee, arguments).getResult();
 }
@@ -63,7 +63,7 @@ Value HostProgram::pass(ArrayRef<Address> list, int32_t at) {
 }
 
 void HostProgram::launch(int64_t kernel, ArrayRef<Address> list) {
-  check(call("pcrt_launch", b.getI32Type(), {context, integer(kernel, 32), pass(list)}));
+  call<decltype(pcrt_launch)>("pcrt_launch", kernel, list);
 }
 
 void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::optional<Address> bias,
@@ -78,45 +78,41 @@ void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::op
     product = LLVM::SelectOp::create(b, loc, isFirst, product, integer(later, 32));
   }
   Value auxAddress = orNull(aux);
-  check(call("pcrt_gemm", b.getI32Type(),
-             {context, product, address(a), address(bAt), address(c), biasAddress, auxAddress}));
+  call<decltype(pcrt_gemm)>("pcrt_gemm", product, a, bAt, c, biasAddress, auxAddress);
 }
 
 void HostProgram::attention(int64_t index, ArrayRef<Address> list) {
-  check(call("pcrt_attention", b.getI32Type(), {context, integer(index, 32), pass(list)}));
+  call<decltype(pcrt_attention)>("pcrt_attention", index, list);
 }
 
 void HostProgram::move(int64_t index, Address in, Address out) {
-  check(call("pcrt_move", b.getI32Type(), {context, integer(index, 32), address(in), address(out)}));
+  call<decltype(pcrt_move)>("pcrt_move", index, in, out);
 }
 
 void HostProgram::start(int64_t first, ArrayRef<Address> ins, ArrayRef<Address> outs, int64_t ticket) {
   Value in = pass(ins), out = pass(outs, ins.size());
-  check(call("pcrt_start", b.getI32Type(),
-             {context, integer(first, 32), integer(ins.size(), 32), in, out, integer(ticket, 32)}));
+  call<decltype(pcrt_start)>("pcrt_start", first, ins.size(), in, out, ticket);
 }
 
-void HostProgram::wait(int64_t ticket) { check(call("pcrt_wait", b.getI32Type(), {context, integer(ticket, 32)})); }
+void HostProgram::wait(int64_t ticket) { call<decltype(pcrt_wait)>("pcrt_wait", ticket); }
 
 void HostProgram::observe(int64_t output, Address value, int64_t of) {
-  check(call("pcrt_observe", b.getI32Type(),
-             {context, integer(output, 32), microbatch ? microbatch : integer(of), address(value)}));
+  if (microbatch)
+    call<decltype(pcrt_observe)>("pcrt_observe", output, microbatch, value);
+  else
+    call<decltype(pcrt_observe)>("pcrt_observe", output, of, value);
 }
 
-void HostProgram::send(int64_t flow, Address value) {
-  check(call("pcrt_send", b.getI32Type(), {context, integer(flow, 32), address(value)}));
-}
+void HostProgram::send(int64_t flow, Address value) { call<decltype(pcrt_send)>("pcrt_send", flow, value); }
 
-void HostProgram::receive(int64_t flow, Address value) {
-  check(call("pcrt_receive", b.getI32Type(), {context, integer(flow, 32), address(value)}));
-}
+void HostProgram::receive(int64_t flow, Address value) { call<decltype(pcrt_receive)>("pcrt_receive", flow, value); }
 
 void HostProgram::task(int64_t kind, int64_t chunk, int64_t of) {
-  check(call("pcrt_task", b.getI32Type(), {context, integer(kind, 32), integer(chunk, 32), integer(of, 32)}));
+  call<decltype(pcrt_task)>("pcrt_task", kind, chunk, of);
 }
 
 void HostProgram::blockOffset(int64_t group, int64_t block, Address to) {
-  check(call("pcrt_block_offset", b.getI32Type(), {context, integer(group, 32), integer(block), address(to)}));
+  call<decltype(pcrt_block_offset)>("pcrt_block_offset", group, block, to);
 }
 
 void HostProgram::beginLoop(int64_t microbatches) {

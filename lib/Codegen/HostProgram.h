@@ -8,8 +8,8 @@
 
 namespace pc {
 
-/// Writes a step function, `llvm.func @pc_step(ctx, arena) -> i32`, call by call. Every call's status is checked; the
-/// first that is not zero is returned.
+/// Writes a step function, `llvm.func @pc_step(ctx, arena) -> i32`, call by call. It returns at the first call whose
+/// status is not zero, with that status.
 class HostProgram {
 public:
   HostProgram(mlir::ModuleOp module, llvm::StringRef name);
@@ -20,12 +20,12 @@ public:
   };
 
   void launch(int64_t kernel, llvm::ArrayRef<Address> arguments);
-  /// `later` (-1: the same) is the product of all microbatches but the first.
+  /// `later` is the table entry for all microbatches but the first; -1: the same.
   void gemm(int64_t index, Address a, Address b, Address c, std::optional<Address> bias, std::optional<Address> aux,
             int64_t later = -1);
   void move(int64_t index, Address in, Address out);
   void attention(int64_t index, llvm::ArrayRef<Address> arguments);
-  /// Starts moves `first`, `first` + 1, ..., one per address.
+  /// Starts the moves `first`, `first` + 1, ... of the table, one per address.
   void start(int64_t first, llvm::ArrayRef<Address> ins, llvm::ArrayRef<Address> outs, int64_t ticket);
   void wait(int64_t ticket);
   /// `of`: the microbatch, where the step has no loop.
@@ -33,9 +33,9 @@ public:
   void send(int64_t flow, Address value);
   void receive(int64_t flow, Address value);
   void task(int64_t kind, int64_t chunk, int64_t microbatch);
-  /// Stores coordinate-in-group times `block` as i32.
+  /// Stores the rank's index in the group times `block`, as i32.
   void blockOffset(int64_t group, int64_t block, Address to);
-  /// What is written until endLoop runs once per microbatch.
+  /// Calls written from here to endLoop run once per microbatch.
   void beginLoop(int64_t microbatches);
   void endLoop();
   /// Inside the loop: `first` for microbatch 0, `later` for the others.
@@ -45,9 +45,30 @@ public:
 private:
   mlir::Value integer(int64_t value, unsigned bits = 64);
   mlir::Value address(Address at);
-  mlir::Value call(llvm::StringRef name, mlir::Type result, mlir::ValueRange arguments);
+  /// An argument of a function of the runtime that takes a ParameterT.
+  template <typename ParameterT, typename T> mlir::Value argument(const T &value) {
+    if constexpr (std::is_same_v<T, mlir::Value>)
+      return value;
+    else if constexpr (std::is_same_v<T, Address>)
+      return address(value);
+    else if constexpr (std::is_convertible_v<T, llvm::ArrayRef<Address>>)
+      return pass(value);
+    else
+      return integer(value, 8 * sizeof(ParameterT));
+  }
+  /// Calls the runtime's function `name`, declared in pcrt.h as `FunctionT`, behind the context, and checks its status.
+  template <typename FunctionT, typename... Ts> void call(llvm::StringRef name, const Ts &...values) {
+    callWithContext(static_cast<FunctionT *>(nullptr), name, values...);
+  }
+  template <typename... ParameterTs, typename... Ts>
+  void callWithContext(pcrt_status (*)(pcrt_context *, ParameterTs...), llvm::StringRef name, const Ts &...values) {
+    static_assert(
+        ((std::is_same_v<Ts, mlir::Value> || std::is_pointer_v<ParameterTs> != std::is_arithmetic_v<Ts>) && ...));
+    check(callFunction(name, {context, argument<ParameterTs>(values)...}));
+  }
+  mlir::Value callFunction(llvm::StringRef name, mlir::ValueRange arguments);
   void check(mlir::Value status);
-  /// Puts addresses into the array of arguments, from element `at` on; returns where.
+  /// Stores addresses in the array of arguments, from element `at` on; returns the address of that element.
   mlir::Value pass(llvm::ArrayRef<Address> list, int32_t at = 0);
   mlir::Block *newBlock() { return &function.getBody().emplaceBlock(); }
 

@@ -1,7 +1,6 @@
 //===- Kernel.h - One kernel under construction ------------------------------------------===//
-// An op or fusion becomes one or more kernels: on a CPU functions of the C type pcrt_kernel_fn, which run any range of
-// the work; on a GPU gpu.funcs of the buffers' addresses. Emitters get buffers as addresses and write loops with the
-// Emitter.
+// An op or fusion becomes one kernel or several: on a CPU, functions of the C type pcrt_kernel_fn that run any range of
+// the work; on a GPU, gpu.funcs that get the addresses of the buffers. Emitters write loops with the Emitter.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNEL_H
 #define PC_LIB_CODEGEN_KERNEL_H
@@ -11,8 +10,8 @@
 
 namespace pc {
 
-/// What an emitter fills in. The work is [0, items); the kernel runs any sub-range [lo, hi), and its results don't
-/// depend on how the items are cut.
+/// A kernel that an emitter writes; it sets the fields marked `out`. The work is [0, items). The kernel runs any range
+/// [lo, hi) of it, and its results do not depend on how the items are divided into ranges.
 struct Kernel {
   kernels::Emitter &e;
   llvm::SmallVector<kernels::Ptr> operands, results; ///< of the op, in order (f32, bf16 or i32 elements)
@@ -23,12 +22,12 @@ struct Kernel {
   int64_t scratchBytes = 0; ///< out
   std::string kind =
       {}; ///< out: "elementwise", "norm", "attention", "embedding", "loss", "optimizer", "reduction", "copy"
-  kernels::Num status = {};             ///< out: i64, 0 or 1 + index of the first bad element; null means 0 (CPU only)
-  kernels::Ptr workspace = {};          ///< on a GPU, where the op's kernels hand something on there: its address
-  kernels::SimtEmitter *simt = nullptr; ///< `e` where the kernel is for a GPU; then lo, hi and scratch are null
+  kernels::Num status = {};             ///< out, CPU only: i64, 0 or 1 + the index of the first bad element; null: 0
+  kernels::Ptr workspace = {};          ///< GPU: memory that the op's kernels share, if they need any
+  kernels::SimtEmitter *simt = nullptr; ///< GPU: `e`, with its own type; lo, hi and scratch are null
 
-  /// Runs `body` for every item: on a CPU for those of [lo, hi) one by one, on a GPU for each by a team of threads that
-  /// suits rows of `columns` elements. `reduces`: the body uses sums or reductions.
+  /// Runs `body` for every item: on a CPU one by one for those of [lo, hi), on a GPU each by a team of threads whose
+  /// size suits rows of `columns` elements. `reduces`: the body uses sums or reductions.
   void forItems(int64_t count, int64_t columns, bool reduces, llvm::function_ref<void(kernels::Num)> body) {
     items = count;
     if (simt)
@@ -38,19 +37,20 @@ struct Kernel {
   }
 };
 
-/// How many kernels the op becomes on a GPU or a CPU, run one after the other (layer_norm_grad: rows, then columns).
+/// How many kernels the op becomes on a GPU (`simt`) or CPU; they run one after the other (layer_norm_grad: one over
+/// rows, one over columns).
 unsigned numKernels(mlir::Operation *op, bool simt);
 
-/// Bytes of the workspace that the op's kernels on a GPU hand on to each other; their last argument is its address. 0:
-/// they get none.
+/// Bytes of workspace by which the op's kernels on a GPU pass data to each other; its address is their last argument. 0
+/// if they need none.
 int64_t kernelWorkspaceBytes(mlir::Operation *op);
 
 /// Emits kernel `kernel.part` of `op` at the emitter's insertion point. Fails with an error at an op that has no
 /// kernel.
 llvm::LogicalResult emitKernel(mlir::Operation *op, Kernel &kernel);
 
-/// The same for the special kernels (attention, gradients of norms, embeddings, optimizers, rope); std::nullopt if `op`
-/// is not one of them.
+/// As emitKernel, for the special kernels (attention, gradients of norms, embeddings, optimizers, rope); std::nullopt
+/// if `op` is not one of them.
 std::optional<llvm::LogicalResult> emitSpecialKernel(mlir::Operation *op, Kernel &kernel);
 unsigned numSpecialKernels(mlir::Operation *op, bool simt);
 

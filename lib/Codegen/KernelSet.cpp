@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// What two ops must share to share a kernel: everything but homes, names and locations.
+/// A text that is equal for two ops if they can share a kernel: all of the op but homes, names and locations.
 static std::string kernelKey(Operation *op, unsigned part) {
   std::string key;
   llvm::raw_string_ostream os(key);

@@ -9,11 +9,11 @@
 
 namespace pc {
 
-/// How kernels are written.
+/// What kernels are written for.
 struct KernelTarget {
   bool cuda = false;
   int64_t lanes = 16;        ///< CPU: f32 elements of a vector
-  bool roundsToBf16 = false; ///< CPU: it has an instruction that does
+  bool roundsToBf16 = false; ///< CPU: it has an instruction for that
 };
 
 /// Writes one function per distinct kernel: equal ops of different layers share one. CPU kernels are llvm.funcs of the
@@ -28,9 +28,10 @@ public:
     int64_t items = 0, scratchBytes = 0;         ///< CPU
     int64_t grid = 0, block = 0, numBuffers = 0; ///< CUDA
   };
-  /// Kernel `part` of `op`; written if it is the first of its kind. Fails with an error at an op that has no kernel.
+  /// Kernel `part` of `op`, which is written if the set has no equal one. Fails with an error at an op that has no
+  /// kernel.
   llvm::FailureOr<const Info *> get(mlir::Operation *op, unsigned part);
-  /// A CUDA kernel that no single op becomes: `write` gets the emitter and the addresses of its `numBuffers` buffers.
+  /// Adds a CUDA kernel for several ops: `write` gets the emitter and the addresses of its `numBuffers` buffers.
   Info add(llvm::StringRef name, llvm::StringRef kind, int64_t numBuffers,
            llvm::function_ref<void(kernels::SimtEmitter &, mlir::ValueRange)> write);
   /// How many kernels `op` becomes.

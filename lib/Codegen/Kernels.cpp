@@ -1,9 +1,10 @@
 //===- Kernels.cpp - Which kernel an op becomes ---------------------------------------------===//
-#include "Kernel.h"
 #include "Kernels/Kernels.h"
+#include "Kernel.h"
 #include "RowMath.h"
 #include "RowProgram.h"
 #include "RowSpace.h"
+#include "pc/IR/Contraction.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -14,7 +15,7 @@ using kernels::Num;
 
 static int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
 
-/// "b s f -> f": items are blocks of columns; each walks all rows in order.
+/// "b s f -> f": an item is a block of columns, and sums all rows in order.
 static LogicalResult emitColumnReduction(EinsumOp op, Kernel &k) {
   Emitter &e = k.e;
   int64_t columns = elementsOf(op.getResult()), rows = elementsOf(op.getInputs()[0]) / columns;
@@ -66,17 +67,13 @@ static LogicalResult emitColumnReduction(EinsumOp op, Kernel &k) {
   return success();
 }
 
-/// Any einsum, element by element: for the few that are neither a matrix product nor a row op.
+/// Any einsum, element by element; used for those that are neither a matrix product nor a row op.
 static LogicalResult emitLoops(EinsumOp op, Kernel &k) {
   Emitter &e = k.e;
   FactorRule rule = op.getFactorRule();
   k.kind = "einsum";
   k.items = elementsOf(op.getResult());
-  SmallVector<int> summed;
-  for (ArrayRef<int> dims : rule.operands)
-    for (int f : dims)
-      if (!llvm::is_contained(rule.results[0], f) && !llvm::is_contained(summed, f))
-        summed.push_back(f);
+  SmallVector<int> summed = Contraction(rule).summed;
   SmallVector<Num> index(rule.factors.size());
   auto product = [&] {
     Num value = e.real(1);

@@ -38,17 +38,3 @@ pcrt_attention_desc pc::describeAttention(AttentionOp op, int64_t workspaceBytes
 pcrt_attention_desc pc::describeAttention(AttentionGradOp op, int64_t workspaceBytes) {
   return describe(op, /*backward=*/true, workspaceBytes);
 }
-
-Entry pc::attentionEntry(StringRef name, const pcrt_attention_desc &desc) {
-  Entry entry = {Field::string(name), Field::i32(desc.backward), Field::i32(desc.causal), Field::i32(desc.dtype)};
-  for (int64_t n : {desc.batch, desc.q_heads, desc.kv_heads, desc.q_length, desc.kv_length, desc.head_dim})
-    entry.push_back(Field::i64(n));
-  entry.push_back(Field::i32(llvm::bit_cast<int32_t>(desc.scale)));
-  for (const auto &strides : {desc.q, desc.k, desc.v, desc.o, desc.d_o, desc.dq, desc.dk, desc.dv})
-    for (int i = 0; i < 4; ++i)
-      entry.push_back(Field::i64(strides[i]));
-  entry.push_back(Field::i64(desc.workspace_bytes));
-  for (int32_t kernel : desc.own)
-    entry.push_back(Field::i32(kernel));
-  return entry;
-}

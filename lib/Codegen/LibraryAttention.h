@@ -2,7 +2,6 @@
 #ifndef PC_LIB_CODEGEN_LIBRARYATTENTION_H
 #define PC_LIB_CODEGEN_LIBRARYATTENTION_H
 
-#include "Tables.h"
 #include "pc/IR/PC.h"
 #include "pcrt/pcrt.h"
 
@@ -11,9 +10,6 @@ namespace pc {
 /// What an attention or its gradient is; its name is null.
 pcrt_attention_desc describeAttention(AttentionOp op, int64_t workspaceBytes);
 pcrt_attention_desc describeAttention(AttentionGradOp op, int64_t workspaceBytes);
-
-/// Its entry in the program's table.
-Entry attentionEntry(llvm::StringRef name, const pcrt_attention_desc &desc);
 
 } // namespace pc
 

@@ -7,8 +7,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// A case for checking the kernels of `ops`, the first of which is `info`, if there is none yet. Results empty: at
-/// home.
+/// Adds a test case for the kernels of `ops`, of which `info` is the first, if that has none yet. Without `results`,
+/// the ops' results lie at their homes.
 LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, ArrayRef<Operation *> ops,
                                  ArrayRef<CheckCases::Launch> launches, ArrayRef<Address> results) {
   if (!all.cases || !all.cases->isNew(info.function))
@@ -33,8 +33,8 @@ LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, Op
       [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); });
 }
 
-/// The yield that is all that reads this product, where there are several microbatches: then the product itself adds to
-/// the sum over them, which saves three passes over a gradient. Otherwise null.
+/// With several microbatches: the yield of `product`, if nothing else reads it. The product then accumulates into the
+/// sum over microbatches itself, which saves three passes over a gradient. Otherwise null.
 OpOperand *Generator::summedByProduct(Value product) {
   auto isProduct = [&] {
     if (auto einsum = product.getDefiningOp<EinsumOp>())
@@ -62,7 +62,7 @@ LogicalResult Generator::emitGemm(EinsumOp op) {
 
 LogicalResult Generator::emitGemm(const FusedProduct &p) {
   Gemm g = *asGemm(p.product);
-  int64_t rest = -1;
+  int32_t rest = -1;
   if (p.rest) {
     FailureOr<const KernelSet::Info *> info = kernels.get(p.rest, 0);
     if (failed(info))
@@ -76,26 +76,26 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
       return failure();
   }
   auto entry = [&](bool accumulate) {
-    gemmTable.push_back({Field::string("einsum " + sourceName(p.product)),
-                         Field::i64(g.batch),
-                         Field::i64(g.m),
-                         Field::i64(g.n),
-                         Field::i64(g.k),
-                         Field::i64(g.aBatch),
-                         Field::i64(g.aM),
-                         Field::i64(g.aK),
-                         Field::i64(g.bBatch),
-                         Field::i64(g.bK),
-                         Field::i64(g.bN),
-                         Field::i64(g.cBatch),
-                         Field::i64(g.cM),
-                         Field::i64(g.cN),
-                         Field::i32(dtypeOf(p.a)),
-                         Field::i32(dtypeOf(p.b)),
-                         Field::i32(dtypeOf(p.c)),
-                         Field::i32(accumulate),
-                         Field::i32(p.epilogue),
-                         Field::i32(rest)});
+    gemmTable.push_back({.name = tables.text("einsum " + sourceName(p.product)),
+                         .batch = g.batch,
+                         .m = g.m,
+                         .n = g.n,
+                         .k = g.k,
+                         .a_batch_stride = g.aBatch,
+                         .a_m_stride = g.aM,
+                         .a_k_stride = g.aK,
+                         .b_batch_stride = g.bBatch,
+                         .b_k_stride = g.bK,
+                         .b_n_stride = g.bN,
+                         .c_batch_stride = g.cBatch,
+                         .c_m_stride = g.cM,
+                         .c_n_stride = g.cN,
+                         .a_dtype = dtypeOf(p.a),
+                         .b_dtype = dtypeOf(p.b),
+                         .c_dtype = dtypeOf(p.c),
+                         .accumulate = accumulate,
+                         .epilogue = p.epilogue,
+                         .rest = rest});
     return gemmTable.size() - 1;
   };
   bool inPlace = p.sum && homeOf(p.base) == homeOf(p.c);
@@ -107,10 +107,10 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
   }
   auto ifThere = [&](Value v) { return v ? std::optional(addressOf(v)) : std::nullopt; };
   auto offsetOf = [&](Value v) { return v ? addressOf(v).offset : int64_t(-1); };
-  std::string shape;
-  for (const Field &field : ArrayRef(gemmTable[first]).drop_front().drop_back())
-    shape += std::to_string(field.number) + " ";
-  if (all.cases && all.cases->isNew(shape)) {
+  pcrt_gemm_desc unnamed = gemmTable[first];
+  unnamed.name = nullptr, unnamed.rest = -1;
+  static_assert(std::has_unique_object_representations_v<pcrt_gemm_desc>);
+  if (all.cases && all.cases->isNew({reinterpret_cast<const char *>(&unnamed), sizeof unnamed})) {
     SmallVector<Value> inputs = {p.a, p.b};
     if (p.bias && p.epilogue != PCRT_EPILOGUE_BIAS_GRAD)
       inputs.push_back(p.bias);
@@ -129,7 +129,7 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
   return success();
 }
 
-/// Adds the kernels of ours that do what is asked of cuDNN, for machines without it; there are some for most heads.
+/// Adds our own kernels of an attention for machines without cuDNN; they exist for most head sizes.
 LogicalResult Generator::addOwnKernels(Operation *attention, pcrt_attention_desc &desc) {
   if (desc.head_dim > 64 && !isForTensorCores(attention->getOperand(0)))
     return success();
@@ -147,7 +147,8 @@ LogicalResult Generator::emitAttention(AttentionOp op) {
   pcrt_attention_desc desc = describeAttention(op, workspace);
   if (failed(addOwnKernels(op, desc)))
     return failure();
-  attentionTable.push_back(attentionEntry("attention " + sourceName(op), desc));
+  desc.name = tables.text("attention " + sourceName(op));
+  attentionTable.push_back(desc);
   SmallVector<Address> arguments;
   for (Value v : {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse()})
     arguments.push_back(addressOf(v));
@@ -161,7 +162,8 @@ LogicalResult Generator::emitAttention(AttentionGradOp op) {
   pcrt_attention_desc desc = describeAttention(op, workspace - at.scratch);
   if (failed(addOwnKernels(op, desc)))
     return failure();
-  attentionTable.push_back(attentionEntry("attention " + sourceName(op), desc));
+  desc.name = tables.text("attention " + sourceName(op));
+  attentionTable.push_back(desc);
   SmallVector<Address> arguments;
   for (Value v :
        {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()})
@@ -172,7 +174,7 @@ LogicalResult Generator::emitAttention(AttentionGradOp op) {
   return success();
 }
 
-/// Emits the ops from `first` on that share one kernel; returns what comes behind them, or `first` if there are none.
+/// Emits the ops from `first` on that share one kernel; returns the op behind them, or `first` if there are none.
 Block::iterator Generator::emitTogether(Block::iterator first) {
   std::optional<Together> together =
       current ? std::nullopt

@@ -9,8 +9,8 @@
 
 using namespace mlir;
 
-/// lld writes through mapped pages, and a disk that fills up meanwhile ends it with a signal and no word of the disk,
-/// as does a limit on the sizes of files. Why there was no room for `output`, or "".
+/// Why there was no room for `output`, or "". lld writes through mapped pages, so a full disk or a limit on file sizes
+/// ends it with a signal, and its message does not say so.
 static StringRef whyNoRoom(StringRef words, StringRef output, ArrayRef<StringRef> inputs) {
   uint64_t needed = 0, bytes = 0;
   for (StringRef input : inputs)
@@ -46,7 +46,7 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
       arguments.append({"-Wl,--whole-archive", noOneDnn, "-Wl,--no-whole-archive", runtime});
     else
       arguments.append({runtime, "-ldnnl"});
-    arguments.append({"-lpthread", "-ldl"});
+    arguments.append({"-lpthread", "-ldl", "-Xlinker", "-rpath", "-Xlinker", libraries}); // for the runtime's plug-ins
     if (name == "clang++-22" && llvm::sys::findProgramByName("ld.lld-22"))
       arguments.push_back("-fuse-ld=lld-22");
 #if defined(__has_feature)

@@ -7,7 +7,7 @@
 #include "llvm/Target/TargetMachine.h"
 
 namespace pc {
-/// Runs what `passes` makes of a builder for the machine (may be null).
+/// Runs the passes that `passes` returns; it gets a builder for `machine`, which may be null.
 void runLlvmPasses(llvm::Module &module, llvm::TargetMachine *machine,
                    llvm::function_ref<llvm::ModulePassManager(llvm::PassBuilder &)> passes);
 /// Runs LLVM's passes of this level.

@@ -11,7 +11,7 @@
 using namespace mlir;
 
 namespace {
-/// exp, log and erf as polynomials: LLVM would call libm element by element.
+/// Expands exp, log and erf to polynomials, because LLVM would call libm for each element.
 struct ApproximateMath : PassWrapper<ApproximateMath, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ApproximateMath)
   void getDependentDialects(DialectRegistry &registry) const override {
@@ -20,7 +20,7 @@ struct ApproximateMath : PassWrapper<ApproximateMath, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     populateMathPolynomialApproximationPatterns(patterns);
-    // Only kernels hold math; folding the constant tables would be a waste.
+    // Applied to math ops only: a greedy rewrite of the whole module would also try to fold the constant tables.
     GreedyRewriteConfig config;
     SmallVector<Operation *> math;
     getOperation().walk([&](Operation *op) {

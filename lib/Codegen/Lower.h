@@ -6,7 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 
 namespace pc {
-/// scf, vector, math and arith inside llvm.func become the LLVM dialect, in place.
+/// Lowers scf, vector, math and arith ops in llvm.funcs to the LLVM dialect, in place.
 llvm::LogicalResult lowerToLLVM(mlir::ModuleOp module);
 } // namespace pc
 

@@ -2,10 +2,13 @@
 #include "LlvmPasses.h"
 #include "Lower.h"
 #include "pc/Codegen/Codegen.h"
+#include "pcrt/pcrt.h"
+#include "pcrt/version.h"
 
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/FileSystem.h"
@@ -66,12 +69,20 @@ LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, Stri
   std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(module, context);
   if (!llvmModule)
     return module.emitError() << "translation to LLVM IR failed";
+  // Not part of the phase `kernels`, which is the same from every commit.
+  auto *compiler =
+      llvm::ConstantDataArray::getString(context, pcrt_version + std::string(", LLVM " LLVM_VERSION_STRING));
+  new llvm::GlobalVariable(*llvmModule, compiler->getType(), /*isConstant=*/true, llvm::GlobalValue::ExternalLinkage,
+                           compiler, "pc_compiler");
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = hostMachine(portable, error);
   if (!machine)
     return module.emitError() << "no code generator for this machine: " << error;
   llvmModule->setTargetTriple(machine->getTargetTriple());
   llvmModule->setDataLayout(machine->createDataLayout());
+  const llvm::GlobalVariable *program = llvmModule->getGlobalVariable("pc_program");
+  if (program && llvmModule->getDataLayout().getTypeAllocSize(program->getValueType()) != sizeof(pcrt_program))
+    return module.emitError() << "this machine lays out the program's tables otherwise than the compiler's own";
   optimize(*llvmModule, *machine, lanes);
   std::error_code code;
   llvm::raw_fd_ostream file(path, code, llvm::sys::fs::OF_None);

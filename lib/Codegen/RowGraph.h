@@ -1,6 +1,7 @@
 //===- RowGraph.h - The nodes of a row kernel and their segments ----------------------------===//
-// Ops are expanded into a graph of nodes (loads, arithmetic, reductions along the row; RowProgram.cpp). Nodes are put
-// into segments: one loop over the columns each; what a reduction yields is known after its segment (RowSegments.cpp).
+// Ops are expanded into a graph of nodes: loads, arithmetic, reductions along the row (RowProgram.cpp). Nodes are
+// divided into segments of one loop over the columns each. The result of a reduction is known in the segments after its
+// own (RowSegments.cpp).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_ROWGRAPH_H
 #define PC_LIB_CODEGEN_ROWGRAPH_H
@@ -13,13 +14,13 @@ namespace pc::rowprogram {
 using kernels::Num;
 using kernels::Ptr;
 
-/// Where a vector of the row stands: the row, its first column and its width (0: a scalar, outside of any column loop).
+/// A vector of a row: the row, its first column and its width (0: a scalar, outside of any column loop).
 struct Position {
   Num row, column;
   int64_t width = 0;
 };
 
-/// Level of a node's value: known before the rows, per row, or per element.
+/// How often a node has a value: once for all rows, per row, or per element.
 enum class Space { Scalar, Row, Full };
 enum class Reduction { None, Sum, Max };
 
@@ -28,10 +29,11 @@ struct Node {
   llvm::SmallVector<int> args;
   std::function<Num(llvm::ArrayRef<Num>, const Position &)> eval;
   Reduction reduction = Reduction::None;
-  int segment = 0; ///< the column loop that computes it (Full and reductions), or after which it is known (Row)
-  llvm::SmallVector<Ptr> stores; ///< results that this node is
-  int scratch = -1;              ///< scratch row that keeps it for later segments
-  bool recompute = false;        ///< so cheap that later segments compute it again
+  int segment =
+      0; ///< the column loop that computes it (Full and reductions), or in front of which it is computed (Row)
+  llvm::SmallVector<Ptr> stores; ///< results of the kernel that this node is the value of
+  int scratch = -1;              ///< number of the scratch row that keeps it for later segments; -1: none
+  bool recompute = false;        ///< later segments compute it again, because it is cheap
 };
 
 class RowProgram {
@@ -90,8 +92,6 @@ private:
   /// The node of an operand that has the shape of the space, of its rows, or is a scalar.
   int node(mlir::Value value);
   int einsum(EinsumOp op);
-  int activation(ActivationKind kind, int x);
-  int activationGrad(ActivationKind kind, int dy, int x);
   int pickFromMemory(PickOp op);
   int columnIndex(mlir::Value offset); ///< i32 vector of global column numbers
 
@@ -100,7 +100,7 @@ private:
   void emitSegment(int segment, Num row);
   Num value(int n, const Position &at, llvm::SmallVectorImpl<Num> &cache, int segment);
 
-  /// What is known at a column of the row, by the SSA value of its index.
+  /// Values of nodes that were computed in the column loops of this row, by the SSA value of the column's index.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Num>> atColumn;
 
   Kernel &k;

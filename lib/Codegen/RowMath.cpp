@@ -1,9 +1,12 @@
-//===- RowMath.cpp - What row kernels need beside the Emitter ---------------------------===//
+//===- RowMath.cpp - Operations of row kernels that the Emitter lacks -------------------===//
 #include "RowMath.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "pc/IR/PC.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace pc;
 using namespace pc::kernels;
 
 Num pc::kernels::integer32(Emitter &e, int64_t value) {
@@ -36,3 +39,71 @@ Num pc::kernels::expAny(Emitter &e, Num x) {
   return root * root;
 }
 Num pc::kernels::gate(Emitter &e, Num x, Num z) { return x / (e.exp(e.min(e.real(88), z * -1.0)) + 1.0); }
+
+//===---------------------------------------------------------------------------===//
+// Pointwise ops, in the order of PCOps.td
+//===---------------------------------------------------------------------------===//
+
+static Num activation(Emitter &e, ActivationKind kind, Num x) {
+  switch (kind) {
+  case ActivationKind::GeluTanh: { // x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+    Num u = x * (x * x * 0.044715 + 1.0) * 0.7978845608028654;
+    return gate(e, x, u * 2.0);
+  }
+  case ActivationKind::Gelu:
+    return x * (erf(e, x * 0.70710678118654752) + 1.0) * 0.5;
+  case ActivationKind::Silu:
+    return gate(e, x, x);
+  case ActivationKind::Relu:
+    return e.max(e.real(0), x); // keeps NaN
+  }
+  llvm_unreachable("unknown activation");
+}
+
+static Num activationGrad(Emitter &e, ActivationKind kind, Num dy, Num x) {
+  Num one = e.real(1);
+  switch (kind) {
+  case ActivationKind::GeluTanh: { // s = sigmoid(2u): d = s + x s (1 - s) 2 u'
+    Num square = x * x;
+    Num u = x * (square * 0.044715 + 1.0) * 0.7978845608028654;
+    Num s = gate(e, one, u * 2.0);
+    Num du = (square * 0.134145 + 1.0) * 0.7978845608028654;
+    return dy * (s + x * s * (one - s) * du * 2.0);
+  }
+  case ActivationKind::Gelu: { // Phi(x) + x phi(x)
+    Num phi = e.exp(x * x * -0.5) * 0.3989422804014327;
+    return dy * ((erf(e, x * 0.70710678118654752) + 1.0) * 0.5 + x * phi);
+  }
+  case ActivationKind::Silu: {
+    Num s = gate(e, one, x);
+    return dy * (s + x * s * (one - s));
+  }
+  case ActivationKind::Relu:
+    return e.select(e.real(0) < x, dy, e.real(0));
+  }
+  llvm_unreachable("unknown activation");
+}
+
+PointwiseMath pc::kernels::pointwiseMath(Operation *op) {
+  return llvm::TypeSwitch<Operation *, PointwiseMath>(op)
+      .Case([](AddOp) { return [](Emitter &, ArrayRef<Num> x) { return x[0] + x[1]; }; })
+      .Case([](SubOp) { return [](Emitter &, ArrayRef<Num> x) { return x[0] - x[1]; }; })
+      .Case([](ScaleOp scale) {
+        return [c = scale.getFactor().convertToDouble()](Emitter &, ArrayRef<Num> x) { return x[0] * c; };
+      })
+      .Case([](CopyOp) { return [](Emitter &, ArrayRef<Num> x) { return x[0] * 1.0; }; })
+      .Case([](CastOp) { // stores round; inside a kernel everything is f32
+        return [](Emitter &e, ArrayRef<Num> x) { return x[0].isFloat() ? x[0] : e.toReal(x[0]); };
+      })
+      .Case([](LogOp) { return [](Emitter &e, ArrayRef<Num> x) { return e.log(x[0]); }; })
+      .Case([](ExpOp) { return [](Emitter &e, ArrayRef<Num> x) { return expAny(e, x[0]); }; })
+      .Case([](RecipOp) { return [](Emitter &, ArrayRef<Num> x) { return 1.0 / x[0]; }; })
+      .Case([](SqrtOp) { return [](Emitter &e, ArrayRef<Num> x) { return e.sqrt(x[0]); }; })
+      .Case([](ActivationOp op) {
+        return [kind = op.getKind()](Emitter &e, ArrayRef<Num> x) { return activation(e, kind, x[0]); };
+      })
+      .Case([](ActivationGradOp op) {
+        return [kind = op.getKind()](Emitter &e, ArrayRef<Num> x) { return activationGrad(e, kind, x[0], x[1]); };
+      })
+      .Default(PointwiseMath());
+}

@@ -1,10 +1,16 @@
-//===- RowMath.h - What row kernels need beside the Emitter ---------------------------===//
+//===- RowMath.h - Operations of row kernels that the Emitter lacks -------------------===//
 #ifndef PC_LIB_CODEGEN_ROWMATH_H
 #define PC_LIB_CODEGEN_ROWMATH_H
 
 #include "Kernels/Emit.h"
+#include <functional>
 
 namespace pc::kernels {
+
+/// An element of the result of a pointwise op, from those of its operands (f32; of a cast perhaps i32).
+using PointwiseMath = std::function<Num(Emitter &, llvm::ArrayRef<Num>)>;
+/// How `op`, which is pointwise, is computed; null if it has no kernel.
+PointwiseMath pointwiseMath(mlir::Operation *op);
 
 /// An i32 constant.
 Num integer32(Emitter &e, int64_t value);
@@ -14,7 +20,7 @@ Num indices(Emitter &e, Num first, int64_t width);
 Num equal(Num a, Num b);
 /// The error function.
 Num erf(Emitter &e, Num x);
-/// e^x for any x: infinite where f32 overflows, NaN for NaN. (Emitter::exp is right up to 88 only.)
+/// e^x for any x: infinity where f32 overflows, NaN for NaN. (Emitter::exp is correct up to 88 only.)
 Num expAny(Emitter &e, Num x);
 /// x / (1 + e^-z), for any z.
 Num gate(Emitter &e, Num x, Num z);

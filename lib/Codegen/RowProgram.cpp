@@ -3,6 +3,7 @@
 
 #include "RowGraph.h"
 #include "RowMath.h"
+#include "pcrt/description.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
@@ -59,8 +60,8 @@ int RowProgram::node(Value value) {
 
 int RowProgram::einsum(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
-  // The dims of the space in this op's factors: the widest operand where something is summed, else the result. An op on
-  // rows only (shape of the rows) sees everything as Row or Scalar.
+  // The dims of the space as factors of this op: those of its widest operand if it sums, else of the result. An op
+  // whose shape is that of the rows reads its operands as Row or Scalar.
   SmallVector<int> space(rule.results[0].begin(), rule.results[0].end());
   for (ArrayRef<int> dims : rule.operands)
     if (dims.size() > space.size())
@@ -98,52 +99,6 @@ int RowProgram::einsum(EinsumOp op) {
   return product;
 }
 
-int RowProgram::activation(ActivationKind kind, int x) {
-  return add({x}, [this, kind](ArrayRef<Num> a, const Position &) -> Num {
-    Num x = a[0];
-    switch (kind) {
-    case ActivationKind::GeluTanh: { // x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
-      Num u = x * (x * x * 0.044715 + 1.0) * 0.7978845608028654;
-      return kernels::gate(e, x, u * 2.0);
-    }
-    case ActivationKind::Gelu:
-      return x * (kernels::erf(e, x * 0.70710678118654752) + 1.0) * 0.5;
-    case ActivationKind::Silu:
-      return kernels::gate(e, x, x);
-    case ActivationKind::Relu:
-      return e.max(e.real(0), x); // keeps NaN
-    }
-    llvm_unreachable("unknown activation");
-  });
-}
-
-int RowProgram::activationGrad(ActivationKind kind, int dy, int x) {
-  return add({dy, x}, [this, kind](ArrayRef<Num> a, const Position &) -> Num {
-    Num dy = a[0], x = a[1];
-    Num one = e.real(1);
-    switch (kind) {
-    case ActivationKind::GeluTanh: { // s = sigmoid(2u): d = s + x s (1 - s) 2 u'
-      Num square = x * x;
-      Num u = x * (square * 0.044715 + 1.0) * 0.7978845608028654;
-      Num s = kernels::gate(e, one, u * 2.0);
-      Num du = (square * 0.134145 + 1.0) * 0.7978845608028654;
-      return dy * (s + x * s * (one - s) * du * 2.0);
-    }
-    case ActivationKind::Gelu: { // Phi(x) + x phi(x)
-      Num phi = e.exp(x * x * -0.5) * 0.3989422804014327;
-      return dy * ((kernels::erf(e, x * 0.70710678118654752) + 1.0) * 0.5 + x * phi);
-    }
-    case ActivationKind::Silu: {
-      Num s = kernels::gate(e, one, x);
-      return dy * (s + x * s * (one - s));
-    }
-    case ActivationKind::Relu:
-      return e.select(e.real(0) < x, dy, e.real(0));
-    }
-    llvm_unreachable("unknown activation");
-  });
-}
-
 int RowProgram::columnIndex(Value offset) {
   int first =
       offset ? node(offset) : add({}, [this](ArrayRef<Num>, const Position &) { return kernels::integer32(e, 0); });
@@ -154,7 +109,7 @@ int RowProgram::columnIndex(Value offset) {
   return n;
 }
 
-/// One element a row instead of a pass over the columns, where the logits lie in memory.
+/// Loads one element per row, instead of a pass over the columns; for logits that are a buffer.
 int RowProgram::pickFromMemory(PickOp op) {
   Ptr logits = buffers.lookup(op.getLogits());
   SmallVector<int> args = {node(op.getTargets())};
@@ -171,7 +126,7 @@ int RowProgram::pickFromMemory(PickOp op) {
 
 LogicalResult RowProgram::expand(Operation *op) {
   auto define = [&](unsigned i, int n) {
-    // What the kernel stores in bf16 is rounded for its readers in the kernel, too.
+    // A value that the kernel stores in bf16 is also rounded for its readers in the kernel.
     Value result = op->getResult(i);
     auto yielded = [](Operation *user) { return isa<YieldOp>(user); };
     if (cast<RankedTensorType>(result.getType()).getElementType().isBF16() &&
@@ -181,35 +136,20 @@ LogicalResult RowProgram::expand(Operation *op) {
     known[result] = n;
     return success();
   };
-  auto unary = [&](Num (Emitter::*f)(Num)) {
-    return define(
-        0, add({node(op->getOperand(0))}, [this, f](ArrayRef<Num> x, const Position &) { return (e.*f)(x[0]); }));
-  };
+  if (op->hasTrait<Pointwise>()) {
+    kernels::PointwiseMath math = kernels::pointwiseMath(op);
+    if (!math)
+      return op->emitOpError() << "has no row kernel";
+    SmallVector<int> args;
+    for (Value operand : op->getOperands())
+      args.push_back(node(operand));
+    return define(0, add(args, [this, math](ArrayRef<Num> x, const Position &) { return math(e, x); }));
+  }
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](AddOp x) { return define(0, binary('+', node(x.getA()), node(x.getB()))); })
-      .Case([&](SubOp x) { return define(0, binary('-', node(x.getA()), node(x.getB()))); })
-      .Case([&](ScaleOp x) { return define(0, times(node(x.getX()), x.getFactor().convertToDouble())); })
-      .Case([&](CopyOp x) { return define(0, times(node(x.getX()), 1.0)); })
-      .Case([&](CastOp x) { // stores round; inside a kernel everything is f32
-        return define(0, add({node(x.getX())}, [this](ArrayRef<Num> a, const Position &) {
-                        return a[0].isFloat() ? a[0] : e.toReal(a[0]);
-                      }));
-      })
       .Case([&](ConstantOp x) {
         int n = constant(x.getNumber().convertToDouble());
         return define(0, shape.empty() ? n : full(n));
       })
-      .Case([&](LogOp) { return unary(&Emitter::log); })
-      .Case([&](ExpOp x) {
-        return define(
-            0, add({node(x.getX())}, [this](ArrayRef<Num> a, const Position &) { return kernels::expAny(e, a[0]); }));
-      })
-      .Case([&](SqrtOp) { return unary(&Emitter::sqrt); })
-      .Case([&](RecipOp x) {
-        return define(0, add({node(x.getX())}, [](ArrayRef<Num> a, const Position &) { return 1.0 / a[0]; }));
-      })
-      .Case([&](ActivationOp x) { return define(0, activation(x.getKind(), node(x.getX()))); })
-      .Case([&](ActivationGradOp x) { return define(0, activationGrad(x.getKind(), node(x.getDy()), node(x.getX()))); })
       .Case([&](EinsumOp x) { return define(0, einsum(x)); })
       .Case([&](ReduceMaxOp x) { return define(0, reduce(Reduction::Max, node(x.getX()))); })
       .Case([&](SumExpOp x) {
@@ -265,7 +205,8 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](ClipCoefficientOp x) {
         Ptr hyper = buffers.lookup(x.getHyper());
         return define(0, add({node(x.getNorm())}, [this, hyper](ArrayRef<Num> a, const Position &) {
-                        Num clip = hyper.load(e.integer(7)), factor = e.min(e.real(1), clip / (a[0] + 1e-6));
+                        Num clip = hyper.load(e.integer(PCRT_HYPER_CLIP)),
+                            factor = e.min(e.real(1), clip / (a[0] + 1e-6));
                         return e.select(a[0] < e.real(INFINITY), factor, e.real(NAN)); // a norm is no less than 0
                       }));
       })
@@ -280,7 +221,7 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
       ops.push_back(&inner);
   else
     ops.push_back(op);
-  // The widest space rules; ops on its rows have no constraint of their own.
+  // The space of the kernel is the largest one; ops of smaller spaces work on its rows.
   RowSpace space;
   for (Operation *inner : ops) {
     std::optional<RowSpace> s = rowSpace(inner);

@@ -10,13 +10,13 @@ void RowProgram::schedule() {
   for (Node &n : nodes) {
     for (int a : n.args) {
       const Node &arg = nodes[a];
-      // A reduction is known one segment later than the loop that computes it; so is all that is made of it per row.
+      // The result of a reduction is known one segment after the loop that computes it.
       n.segment = std::max(n.segment, arg.segment + (arg.reduction != Reduction::None ? 1 : 0));
     }
   }
-  // What a later segment reads of an element is kept: in a result where it is one, else in a scratch row. Loads are
-  // repeated. On a GPU registers keep it, or it is computed again from what was loaded (no fusion that reduces works in
-  // place, see mayShareHome).
+  // CPU: an element that a later segment reads is kept, in a result if it is one, else in a scratch row; loads are
+  // repeated. GPU: it stays in registers or is computed again from the operands, which still exist, because no fusion
+  // that reduces works in place (mayShareHome).
   if (k.simt)
     return;
   for (Node &n : nodes)
@@ -118,7 +118,7 @@ void RowProgram::emitRow(Num row) {
 }
 
 void RowProgram::emit() {
-  // A space without dims has one row, and everything is on it.
+  // A space without dims has one row, and all values are per row.
   if (shape.empty())
     for (Node &n : nodes)
       n.space = Space::Row;

@@ -1,5 +1,6 @@
 //===- RowSpace.cpp - Ops that work row by row ----------------------------------------------===//
 #include "RowSpace.h"
+#include "pc/IR/Contraction.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -44,17 +45,13 @@ View pc::viewOf(ArrayRef<int> dims, ArrayRef<int> space, ArrayRef<int64_t> shape
   return View::None;
 }
 
-/// An einsum without contraction (product and broadcast), or one that sums trailing dims.
+/// The space of an einsum without contraction (product and broadcast), or of one that sums trailing dims.
 static std::optional<RowSpace> einsumSpace(EinsumOp op) {
   FactorRule rule = op.getFactorRule();
   ArrayRef<int> result = rule.results[0];
   SmallVector<int> space(result);
-  // Summed factors must be the trailing dims of one operand that has everything.
-  SmallVector<int> summed;
-  for (ArrayRef<int> dims : rule.operands)
-    for (int f : dims)
-      if (!llvm::is_contained(result, f) && !llvm::is_contained(summed, f))
-        summed.push_back(f);
+  // Summed factors must be the trailing dims of an operand that has all factors.
+  SmallVector<int> summed = Contraction(rule).summed;
   bool reduces = !summed.empty();
   if (reduces) {
     ArrayRef<int> widest;
@@ -105,9 +102,12 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
   auto last = [](ArrayRef<int64_t> shape) {
     return RowSpace{SmallVector<int64_t>(shape), uint64_t(1) << (shape.size() - 1)};
   };
+  if (op->hasTrait<Pointwise>())
+    return any(shapeOf(op->getResult(0)));
+  if (op->hasTrait<Rowwise>())
+    return last(shapeOf(op->getOperand(0)));
   return llvm::TypeSwitch<Operation *, std::optional<RowSpace>>(op)
-      .Case<AddOp, SubOp, ScaleOp, CopyOp, CastOp, LogOp, ExpOp, RecipOp, SqrtOp, ActivationOp, ActivationGradOp,
-            ConstantOp>([&](Operation *) { return any(shapeOf(op->getResult(0))); })
+      .Case([&](ConstantOp) { return any(shapeOf(op->getResult(0))); })
       .Case([&](EinsumOp einsum) { return einsumSpace(einsum); })
       .Case([&](ReduceMaxOp max) -> std::optional<RowSpace> {
         FactorRule rule = max.getFactorRule();
@@ -116,8 +116,6 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
           return std::nullopt;
         return RowSpace{SmallVector<int64_t>(shapeOf(max.getX())), uint64_t(1) << r.size()};
       })
-      .Case<LayerNormOp, RMSNormOp, SumExpOp, PickOp, CrossEntropyGradOp, MaskPaddingOp>(
-          [&](Operation *) { return last(shapeOf(op->getOperand(0))); })
       .Case([&](ClipCoefficientOp) { return any({}); })
       .Default([](Operation *) { return std::nullopt; });
 }

@@ -11,7 +11,8 @@ using IsIdle = llvm::function_ref<bool(Operation *)>;
 static bool isF32(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isF32(); }
 static int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
 
-/// The arena offsets of what an optimizer op works on, by role; empty where it does not work in place.
+/// The arena offsets of an optimizer op's buffers, by role (parameter, gradient, ...); empty if it does not work in
+/// place.
 static SmallVector<int64_t> inPlace(AdamWOp op) {
   if (homeOf(op.getParameter()) != homeOf(op.getNewParameter()) ||
       homeOf(op.getExpAvg()) != homeOf(op.getNewExpAvg()) || homeOf(op.getExpAvgSq()) != homeOf(op.getNewExpAvgSq()))
@@ -56,7 +57,7 @@ static std::optional<Together> findOptimizer(Block::iterator first, KernelSet &k
   return Together{behind, {}, {{name + " of all parameters", info}}};
 }
 
-/// Weights in f32 that the step wants in bf16.
+/// Casts of weights from f32 to bf16.
 static std::optional<Together> findRounding(Block::iterator first, KernelSet &kernels, IsIdle isIdle) {
   kernels::TensorList tensors;
   SmallVector<std::pair<int64_t, int64_t>> read, written;
@@ -73,7 +74,7 @@ static std::optional<Together> findRounding(Block::iterator first, KernelSet &ke
     }
     Value from = op.getX(), to = op.getResult();
     auto rangeOf = [](Value v) { return std::pair(homeOf(v), homeOf(v) + bytesOf(v.getType())); };
-    // Blocks run in any order: nothing may be written where anything is read.
+    // Thread blocks run in any order, so no result may overlap any operand.
     if (!isF32(from) || !cast<RankedTensorType>(to.getType()).getElementType().isBF16() ||
         clashes(written, rangeOf(from)) || clashes(read, rangeOf(to)) || rangeOf(from).first == rangeOf(to).first)
       break;
@@ -90,8 +91,8 @@ static std::optional<Together> findRounding(Block::iterator first, KernelSet &ke
   return Together{behind, {}, {{"cast of the weights", info}}};
 }
 
-/// The number that is the sum of squares of the operand of `op`; null if `op` is something else. `end` is the last op
-/// that belongs to it.
+/// The scalar sum of squares that `op` computes, alone or with the op behind it; null if it computes none. Sets `end`
+/// to the last op of the computation.
 static Value squareSum(EinsumOp op, Operation *&end) {
   if (op.getInputs().size() != 2 || op.getInputs()[0] != op.getInputs()[1] || !isF32(op.getInputs()[0]))
     return {};
@@ -103,7 +104,7 @@ static Value squareSum(EinsumOp op, Operation *&end) {
   end = op;
   if (elementsOf(op.getResult()) == 1 && rule.results[0].empty())
     return op.getResult();
-  // Per row, and then of the rows.
+  // In two steps: sums per row, then their sum.
   ArrayRef<int> rows = rule.results[0];
   if (!op.getResult().hasOneUse() || rows.size() > dims.size() || dims.take_front(rows.size()) != rows)
     return {};
@@ -134,7 +135,7 @@ static std::optional<Together> findSquares(Block::iterator first, KernelSet &ker
         continue;
       break;
     }
-    // All are read before any sum is written.
+    // The kernel reads all tensors before it writes any sum, and a sum must not overlap a tensor.
     Value x = op.getInputs()[0];
     read.push_back({homeOf(x), homeOf(x) + bytesOf(x.getType())});
     int64_t home = homeOf(sum);

@@ -16,32 +16,12 @@ static constexpr int64_t channelBytes = 4194304 + 4915200 + 524288;
 /// Of a communicator; NCCL takes 2 to 32, by topology.
 static constexpr int64_t channels = 16;
 
-/// Bytes of the runtime's memory that a move of NCCL needs between `members` ranks, as
-/// runtime/comm/nccl/NcclMoves.cpp does it: NCCL wants each member's block in one piece.
+/// Bytes of the runtime's memory that a move of NCCL needs between `members` ranks.
 static int64_t stagingBytes(MoveOpInterface move, int64_t members) {
-  MoveKind kind = move.getMoveKind();
-  bool gathers = kind == MoveKind::AllGather || kind == MoveKind::Gather;
-  bool scatters = kind == MoveKind::ReduceScatter || kind == MoveKind::Scatter;
-  auto from = cast<RankedTensorType>(move->getOperand(0).getType());
-  auto to = cast<RankedTensorType>(move->getResult(0).getType());
-  auto product = [](ArrayRef<int64_t> sizes) {
-    int64_t n = 1;
-    for (int64_t size : sizes)
-      n *= size;
-    return n;
-  };
-  if (gathers || scatters) {
-    RankedTensorType whole = gathers ? to : from;
-    return product(whole.getShape().take_front(move.getMoveDim())) > 1 ? byteSize(whole) : 0;
-  }
-  if (kind != MoveKind::AllToAll)
-    return 0;
-  // [outer, split, middle, split, inner]: blocks are in one piece where no dim stands before what cuts them.
-  int64_t low = std::min(move.getMoveDim(), move.getOtherDim()), high = std::max(move.getMoveDim(), move.getOtherDim());
-  int64_t first = std::max(from.getDimSize(low), to.getDimSize(low)) / members;
-  int64_t outer = product(from.getShape().take_front(low));
-  int64_t middle = product(from.getShape().slice(low + 1, high - low - 1));
-  return (int64_t(outer * first * middle > 1) + int64_t(outer > 1)) * byteSize(from);
+  pcrt_move_shape shape = moveShape(move);
+  auto type = cast<RankedTensorType>(move->getOperand(0).getType());
+  return pcrt_staging_bytes_of_move(static_cast<int32_t>(move.getMoveKind()), &shape, members,
+                                    type.getElementTypeBitWidth() / 8);
 }
 
 llvm::json::Object pc::besideArena(ModuleOp planned) {

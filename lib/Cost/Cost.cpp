@@ -1,5 +1,6 @@
 //===- Cost.cpp - Operations, bytes and traffic of one op -----------------------------------===//
 #include "pc/Cost/Cost.h"
+#include "pc/IR/Contraction.h"
 #include "pc/IR/Liveness.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -33,8 +34,7 @@ double pc::flopsOf(Operation *op) {
     return 2 * 2 * points(rule);
   if (isa<AttentionGradOp>(op))
     return 5 * 2 * points(rule);
-  auto isSummed = [&](int f) { return !llvm::is_contained(rule.results[0], f); };
-  bool contracts = rule.operands.size() > 1 && llvm::any_of(llvm::seq<int>(0, rule.factors.size()), isSummed);
+  bool contracts = rule.operands.size() > 1 && !Contraction(rule).summed.empty();
   return contracts ? static_cast<double>(rule.operands.size()) * points(rule) : 0;
 }
 
@@ -45,6 +45,8 @@ int64_t pc::bytesOf(Operation *op) {
   return sum;
 }
 
+// Computed a second time, on purpose: runtime/core/Summary.cpp counts what a run did from the compiled tables, and the
+// end-to-end tests compare the two. So the rows of pcrt/moves.h do not say it.
 Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 1;
   int64_t operand = byteSize(move->getOperand(0).getType()), result = byteSize(move->getResult(0).getType());
@@ -65,30 +67,27 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   case MoveKind::Gather:
     return {result, (isRoot ? n - 1 : 1) * result / n};
   case MoveKind::Permute:
-    // Of the n exchanges of a window one is with the rank itself, another one on every rank; here it is the first.
+    // In one of the n permutes of a windowed move a rank keeps its own block. Which one depends on the rank; it is
+    // counted as the one with shift 0.
     return {n * operand, move.getMoveShift() ? operand : 0};
-  case MoveKind::Slice:
-  case MoveKind::Mask:
-  case MoveKind::Pad:
-  case MoveKind::Insert:
+  default: // no traffic
     return {};
   }
-  return {};
 }
 
 /// Ranks with numbers base + offsets, for all bases that are `residues` modulo the ranks of a node.
-static Way wayOf(ArrayRef<int64_t> offsets, const std::set<int64_t> &residues, int64_t nodeRanks) {
-  Way way;
-  way.fewest = static_cast<int64_t>(offsets.size());
+static NodeSpread spreadOf(ArrayRef<int64_t> offsets, const std::set<int64_t> &residues, int64_t nodeRanks) {
+  NodeSpread spread;
+  spread.fewest = static_cast<int64_t>(offsets.size());
   for (int64_t base : residues) {
     std::map<int64_t, int64_t> members; // by node
     for (int64_t offset : offsets)
       ++members[(base + offset) / nodeRanks];
-    way.inNode &= members.size() == 1;
+    spread.inNode &= members.size() == 1;
     for (auto [node, count] : members)
-      way.fewest = std::min(way.fewest, count);
+      spread.fewest = std::min(spread.fewest, count);
   }
-  return way;
+  return spread;
 }
 
 /// The ranks on a node of `mesh`; 0: all.
@@ -104,7 +103,7 @@ static SmallVector<int64_t> stridesOf(MeshAttr mesh) {
   return strides;
 }
 
-/// What is left modulo `modulus` of the ranks whose coordinates on `axes` are 0.
+/// The ranks whose coordinates on `axes` are 0, modulo `modulus`.
 static std::set<int64_t> basesOf(MeshAttr mesh, ArrayRef<StringAttr> axes, int64_t modulus) {
   std::set<int64_t> bases{0};
   for (auto [name, size, stride] : llvm::zip_equal(mesh.getNames(), mesh.getSizes(), stridesOf(mesh))) {
@@ -119,7 +118,7 @@ static std::set<int64_t> basesOf(MeshAttr mesh, ArrayRef<StringAttr> axes, int64
   return bases;
 }
 
-Way Way::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const MachineModel &machine) {
+NodeSpread NodeSpread::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const MachineModel &machine) {
   int64_t nodeRanks = nodeRanksOf(mesh, machine);
   if (!nodeRanks)
     return {true, mesh ? mesh.size(axes) : 1};
@@ -131,23 +130,23 @@ Way Way::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const MachineModel &
         more.push_back(offset + i * strides[mesh.index(axis)]);
     offsets = std::move(more);
   }
-  return wayOf(offsets, basesOf(mesh, axes, nodeRanks), nodeRanks);
+  return spreadOf(offsets, basesOf(mesh, axes, nodeRanks), nodeRanks);
 }
 
-Way Way::between(MeshAttr mesh, StringAttr axis, int64_t from, int64_t to, const MachineModel &machine) {
+NodeSpread NodeSpread::between(MeshAttr mesh, StringAttr axis, int64_t from, int64_t to, const MachineModel &machine) {
   int64_t nodeRanks = nodeRanksOf(mesh, machine);
   if (!nodeRanks)
     return {true, 2};
   int64_t stride = stridesOf(mesh)[mesh.index(axis)];
-  return wayOf({from * stride, to * stride}, basesOf(mesh, axis, nodeRanks), nodeRanks);
+  return spreadOf({from * stride, to * stride}, basesOf(mesh, axis, nodeRanks), nodeRanks);
 }
 
-double pc::messageSeconds(double bytes, const Way &way, const MachineModel &machine) {
-  const Link &link = way.inNode ? machine.node : machine.network;
+double pc::messageSeconds(double bytes, const NodeSpread &spread, const MachineModel &machine) {
+  const Link &link = spread.inNode ? machine.node : machine.network;
   return machine.moveSeconds + link.latency + bytes / (link.bandwidth * machine.linkShare);
 }
 
-/// In a tree of n ranks; all_reduce goes up and down.
+/// Hops of a move over a tree of n ranks; an all_reduce goes up and down.
 static double hops(MoveKind kind, int64_t n) {
   return (kind == MoveKind::AllReduce ? 2 : 1) * static_cast<double>(llvm::Log2_64_Ceil(static_cast<uint64_t>(n)));
 }
@@ -156,18 +155,17 @@ double pc::moveSeconds(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<Strin
                        const MachineModel &machine) {
   if (!mesh)
     return machine.moveSeconds;
-  Way way = Way::ofGroups(mesh, axes, machine);
+  NodeSpread spread = NodeSpread::ofGroups(mesh, axes, machine);
   double bandwidth = machine.node.bandwidth;
-  // Rings enter and leave a node by as many adapters as they have members there. What goes from rank to rank has its
-  // own one.
-  bool rings = kind == MoveKind::AllReduce || kind == MoveKind::AllGather || kind == MoveKind::ReduceScatter;
-  if (!way.inNode)
-    bandwidth = std::min(bandwidth, static_cast<double>(rings ? way.fewest : 1) * machine.network.bandwidth);
-  return machine.moveSeconds + hops(kind, mesh.size(axes)) * (way.inNode ? machine.node : machine.network).latency +
+  // A ring uses as many network adapters of a node as it has members there. Moves between two ranks use one.
+  bool rings = factsOf(kind).way == PCRT_WAY_RING;
+  if (!spread.inNode)
+    bandwidth = std::min(bandwidth, static_cast<double>(rings ? spread.fewest : 1) * machine.network.bandwidth);
+  return machine.moveSeconds + hops(kind, mesh.size(axes)) * (spread.inNode ? machine.node : machine.network).latency +
          wire / (bandwidth * machine.linkShare);
 }
 
-/// Seconds of the products in `op`, at the rate of what they read.
+/// Seconds of the matrix products in `op`, at the rate for the dtype of their operands.
 static double productSeconds(Operation *op, const MachineModel &machine) {
   double sum = 0;
   if (auto fusion = dyn_cast<FusionOp>(op))
@@ -177,7 +175,7 @@ static double productSeconds(Operation *op, const MachineModel &machine) {
     double rate = getElementTypeOrSelf(op->getOperand(0)).isBF16() ? machine.bf16Flops : machine.f32Flops;
     auto attention = dyn_cast<AttentionOp>(op);
     auto gradient = dyn_cast<AttentionGradOp>(op);
-    // Half of a causal one is masked, and left out by kernels.
+    // Kernels skip the masked half of causal attention.
     if ((attention && attention.getCausal()) || (gradient && gradient.getCausal()))
       flops /= 2;
     sum = flops / (rate * (attention || gradient ? machine.attentionShare : machine.productShare));

@@ -79,7 +79,7 @@ namespace {
 struct Figure {
   llvm::StringLiteral name;
   double &(*of)(MachineModel &);
-  double most; ///< that it may be
+  double most; ///< largest valid value
 };
 
 } // namespace

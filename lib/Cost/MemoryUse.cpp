@@ -20,7 +20,8 @@ StringRef pc::memoryKindName(MemoryKind kind) {
 
 namespace {
 
-/// What the optimizer reads as gradients in a program of a stage, and what was moved or added to make them.
+/// Finds the gradients in a stage's program: the operands that the optimizer reads as gradients, and all values that
+/// moves and sums make them of.
 void findStageGradients(Block &body, TaskFunctions &functions, llvm::DenseSet<Value> &gradients) {
   SmallVector<Value> open;
   auto add = [&](Value value) {
@@ -76,7 +77,7 @@ llvm::DenseSet<Value> findGradients(Block &body, TaskFunctions &functions) {
   return gradients;
 }
 
-/// Whether `value` is a weight as the whole step reads it: the parameter, or that rounded, gathered or without padding.
+/// Whether `value` is a parameter, or a rounded, gathered or unpadded copy of one that the whole step reads.
 bool isWeight(Value value) {
   Operation *op = value.getDefiningOp();
   if (auto wait = dyn_cast_or_null<WaitOp>(op))
@@ -106,7 +107,7 @@ MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llv
     reader = moveOf(start, value.use_begin()->getOperandNumber());
   if (isa<AllGatherOp, AllToAllOp>(producer) || isa_and_nonnull<ReduceScatterOp, AllToAllOp>(reader))
     return MemoryKind::Communication;
-  // A weight as the model reads it, of one that is stored with padding.
+  // A copy without padding of a weight that is stored with padding.
   if (auto resize = dyn_cast<ResizeOp>(op))
     return isa_and_nonnull<AllGatherOp, WaitOp>(resize.getX().getDefiningOp()) ? MemoryKind::Communication
                                                                                : MemoryKind::Workspace;

@@ -9,7 +9,8 @@
 
 namespace pc {
 
-/// What a buffer is for (Report.h says what each holds). A buffer of several values is the last of what these are.
+/// What a buffer is for (Report.h says what each holds). A buffer that holds values of several kinds has the last of
+/// their kinds.
 enum class MemoryKind { Workspace, Activation, Communication, Gradient, Parameter, Optimizer };
 constexpr int numMemoryKinds = 6;
 /// "workspace", "activations", "communication", "gradients", "parameters", "optimizer".

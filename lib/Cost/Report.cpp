@@ -19,7 +19,7 @@ namespace json = llvm::json;
 
 namespace {
 
-struct Row {
+struct TrafficRow {
   int64_t count = 0, payload = 0, wire = 0;
 };
 
@@ -40,8 +40,8 @@ public:
   }
 
   double flops = 0;
-  int64_t parameters = 0, messageBytes = 0;                             ///< messageBytes: of the flows that end here
-  std::map<std::tuple<std::string, StringRef, StringRef>, Row> traffic; ///< by axis, move, phase
+  int64_t parameters = 0, messageBytes = 0; ///< messageBytes: of the flows that end here
+  std::map<std::tuple<std::string, StringRef, StringRef>, TrafficRow> traffic; ///< by axis, move, phase
 
 private:
   /// `phase`: that in which the block begins.
@@ -78,7 +78,7 @@ private:
   }
 
   void add(SendOp send) {
-    Row &row = traffic[{stageAxis ? stageAxis.str() : "", "send", "p2p"}];
+    TrafficRow &row = traffic[{stageAxis ? stageAxis.str() : "", "send", "p2p"}];
     int64_t bytes = byteSize(send.getX().getType());
     ++row.count;
     row.payload += bytes;
@@ -91,7 +91,7 @@ private:
       axes.push_back(axis.getValue());
     if (!mesh || mesh.size(move.getMoveAxes()) == 1)
       return;
-    Row &row = traffic[{llvm::join(axes, "+"), moveName(move.getMoveKind()), stepPhaseName(phase)}];
+    TrafficRow &row = traffic[{llvm::join(axes, "+"), moveName(move.getMoveKind()), stepPhaseName(phase)}];
     bool isRoot = llvm::all_of(move.getMoveAxes(), [&](StringAttr axis) { return coordinates[mesh.index(axis)] == 0; });
     Traffic one = trafficOf(move, mesh, isRoot);
     row.count += times;
@@ -130,7 +130,7 @@ SmallVector<int64_t> ranksOf(MeshAttr mesh, StringAttr stageAxis, int64_t stage)
   return ranks;
 }
 
-/// `ranks`, those together that are the root in the same rooted moves of `program`.
+/// Splits `ranks` into groups that are root in the same rooted moves of `program`.
 SmallVector<SmallVector<int64_t>> separateRoots(ArrayRef<int64_t> ranks, ModuleOp program, MeshAttr mesh) {
   std::set<std::vector<int64_t>> rooted; // lists of axes, by their numbers
   program.walk([&](MoveOpInterface move) {

@@ -65,7 +65,7 @@ public:
   }
 
 private:
-  bool fits(int64_t bytes) const { return bytes <= options.memoryLimit; }
+  bool fits(int64_t bytes) const { return bytes <= options.stages.memory; }
   bool fits(const Trial &trial) const {
     return llvm::all_of(trial.arenas, [&](int64_t bytes) { return fits(bytes); });
   }
@@ -85,7 +85,7 @@ private:
                 (level == Full ? "pc-recompute{mode=full layers=" : "pc-recompute{mode=selective layers=") +
                 rangesOf(numbers) + "}");
         }
-      } else if (tactic.cutsStages() && !cut.empty() && tactic.option("stages", "cost") == "cost") {
+      } else if (&tactic == options.plan.pipeline() && !cut.empty() && tactic.option("stages") == "cost") {
         tactics.push_back(tactic.with("stages", cut));
       } else {
         tactics.push_back(tactic);
@@ -225,7 +225,7 @@ private:
 
   pcrt_status refuse(int64_t bytes) {
     model.emitError() << "even with recomputation the plan needs " << bytes << " bytes per rank, --memory-limit allows "
-                      << options.memoryLimit << "; use more ranks, more microbatches or a smaller batch";
+                      << options.stages.memory << "; use more ranks, more microbatches or a smaller batch";
     return PCRT_RESOURCE;
   }
 
@@ -312,7 +312,7 @@ private:
 pcrt_status pc::chooseRecompute(ModuleOp model, CompileOptions &options) {
   if (llvm::none_of(options.plan.tactics, isAuto))
     return PCRT_OK;
-  if (options.memoryLimit <= 0) {
+  if (options.stages.memory <= 0) {
     model.emitError() << "--recompute=auto recomputes as little as a limit allows; add --memory-limit";
     return PCRT_USAGE;
   }

@@ -6,7 +6,7 @@
 
 namespace pc {
 
-/// Puts what fits `options.memoryLimit` in the place of the plan's tactic `pc-recompute{mode=auto}`, where it has one;
+/// Puts what fits the limit on memory in the place of the plan's tactic `pc-recompute{mode=auto}`, where it has one;
 /// a cut of stages by cost then becomes one by hand. After an error PCRT_RESOURCE where nothing fits, PCRT_USAGE
 /// without a limit, or what a phase failed with.
 pcrt_status chooseRecompute(mlir::ModuleOp model, CompileOptions &options);

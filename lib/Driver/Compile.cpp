@@ -7,7 +7,11 @@
 #include "pc/Codegen/Codegen.h"
 #include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
+#include "pc/Cost/Streams.h"
+#include "pc/IR/Calls.h"
 #include "pc/IR/Stages.h"
+#include "pc/Pipeline/PipelineReport.h"
+#include "pcrt/description.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
@@ -50,17 +54,15 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
   std::string self = llvm::sys::fs::getMainExecutable(nullptr, &anchor);
   SmallString<256> libraries(llvm::sys::path::parent_path(llvm::sys::path::parent_path(self)));
   llvm::sys::path::append(libraries, "lib");
-  bool ok = succeeded(embedImages(module, options.archs, options.standIn)) &&
-            succeeded(emitObject(module, options.cuda ? 8 : nativeLanes(), options.cuda, object)) &&
-            succeeded(linkExecutable(module, object, libraries, options.cuda, options.output));
+  bool ok = succeeded(embedImages(module, options.kernels.archs, options.standIn)) &&
+            succeeded(emitObject(module, options.cuda() ? 8 : nativeLanes(), options.cuda(), object)) &&
+            succeeded(linkExecutable(module, object, libraries, options.cuda(), options.output));
   llvm::sys::fs::remove(object);
   return ok ? PCRT_OK : PCRT_RESOURCE;
 }
 
 /// The pipeline's schedule as the plan names it.
-static StringRef scheduleOf(const Plan &plan) {
-  return plan.pipeline() ? plan.pipeline()->option("schedule", "1f1b") : "1f1b";
-}
+static StringRef scheduleOf(const Plan &plan) { return plan.pipeline() ? plan.pipeline()->option("schedule") : ""; }
 
 /// What ZeRO could not split: of every axis, the parameters that are whole on it (stage 3), or whose optimizer state
 /// is.
@@ -69,7 +71,7 @@ static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
   for (const Tactic &tactic : plan.tactics) {
     if (tactic.pass() != "pc-zero")
       continue;
-    auto axis = StringAttr::get(module.getContext(), tactic.option("axis", "dp"));
+    auto axis = StringAttr::get(module.getContext(), tactic.option("axis"));
     auto note = [&](auto leaf, StringRef parameter) {
       if (leaf.getLayout() && leaf.getLayout()->state(axis).isWhole())
         entries.push_back(
@@ -77,11 +79,11 @@ static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
                                {"parameter", parameter},
                                {"elements", cast<RankedTensorType>(leaf.getValue().getType()).getNumElements()}});
     };
-    bool ofParameters = tactic.option("stage", "1") == "3";
+    bool ofParameters = tactic.option("stage") == "3";
     module.walk([&](Operation *op) {
       if (auto parameter = dyn_cast<ParameterOp>(op); parameter && ofParameters)
         note(parameter, parameter.getName());
-      if (auto state = dyn_cast<StateOp>(op); state && !ofParameters && state.getName() == "exp_avg")
+      if (auto state = dyn_cast<StateOp>(op); state && !ofParameters && state.getName() == PCRT_EXP_AVG)
         note(state, state.getParameter());
     });
   }
@@ -91,7 +93,7 @@ static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
 /// Adds to the report how long a step takes on the machine.
 static pcrt_status predict(ModuleOp module, const CompileOptions &options, const MachineModel &machine,
                            llvm::json::Object &report, StepTimeline &timeline) {
-  FailureOr<Prediction> prediction = predictStep(module, scheduleOf(options.plan), machine);
+  FailureOr<Prediction> prediction = predictStep(module, machine);
   if (failed(prediction))
     return PCRT_INTERNAL;
   MeshAttr mesh = meshOf(programsOf(module).front());
@@ -104,8 +106,8 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
   }
   report["predicted"] =
       llvm::json::Object{{"machine", machine.json()}, {"step_seconds", seconds}, {"flops_per_second_per_rank", rate}};
-  if (prediction->pipeline)
-    report["pipeline"] = std::move(*prediction->pipeline);
+  if (stageAxisOf(module))
+    report["pipeline"] = pipeline::reportPipeline(module, *prediction, scheduleOf(options.plan), machine.name);
   timeline = std::move(prediction->timeline);
   return PCRT_OK;
 }
@@ -118,16 +120,16 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
   if (failed(value))
     return PCRT_INTERNAL;
   std::string error;
-  std::optional<MachineModel> machine = MachineModel::find(options.machine, error);
+  std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
   if (!machine) {
     module.emitError() << error;
     return PCRT_USAGE;
   }
   int64_t bytes = 0;
   module.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
-  if (options.memoryLimit > 0 && bytes > options.memoryLimit) {
-    module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows " << options.memoryLimit
-                       << "; use more ranks, more microbatches or a smaller batch";
+  if (options.stages.memory > 0 && bytes > options.stages.memory) {
+    module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows "
+                       << options.stages.memory << "; use more ranks, more microbatches or a smaller batch";
     return PCRT_RESOURCE;
   }
   llvm::json::Array remarks = remarksOn(*value, options.plan);
@@ -148,7 +150,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
     return status;
   if (options.report.empty())
     return PCRT_OK;
-  if (options.cuda)
+  if (options.cuda())
     (*value->getAsObject())["beside_arena"] = besideArena(module);
   if (!StringRef(options.report).ends_with(".html"))
     return writeFile(module, options.report, [&](llvm::raw_ostream &os) {
@@ -156,6 +158,12 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
       writeWithTimeline(*value, timeline, out);
       os << "\n";
     });
+  if (!stageAxisOf(module)) {
+    FailureOr<llvm::json::Value> streams = stepStreams(module, *machine);
+    if (failed(streams))
+      return PCRT_INTERNAL;
+    (*value->getAsObject())["streams"] = std::move(*streams);
+  }
   std::string page;
   llvm::raw_string_ostream os(page);
   if (failed(printReportPage(module, std::move(*value), timeline, os)))

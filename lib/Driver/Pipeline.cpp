@@ -3,173 +3,218 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/Codegen.h"
 #include "pc/Driver/Compile.h"
+#include "pc/Driver/Flags.h"
+#include "pc/Localize/Passes.h"
 
+#include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
-#include "llvm/ADT/Twine.h"
-
-#include "llvm/ADT/StringExtras.h"
+#include "mlir/Support/Timing.h"
 
 using namespace mlir;
 using namespace pc;
 
-/// One pass of the pipeline, and what it means when it fails.
-struct Step {
-  std::string pass;
-  pcrt_status failure;
-};
+namespace {
 
-/// What passes of a CUDA program need to know of its libraries.
-static std::string cudaOptions(const CompileOptions &options) {
-  std::string text = "target=cuda attention=" + options.attention;
-  if (!options.archs.empty())
-    text += " archs=" + llvm::join(options.archs, ",");
-  return text;
-}
+class PhaseBuilder {
+public:
+  PhaseBuilder(OpPassManager &program, const CompileOptions &options, PhaseFailures &failures)
+      : program(program), options(options), plan(options.plan), failures(failures) {}
 
-static SmallVector<Step> passesOf(Phase phase, const CompileOptions &options) {
-  const Plan &plan = options.plan;
-  switch (phase) {
-  case Phase::Model:
-    return {};
+  void build(Phase phase) {
+    // After `staged` the programs of stages are compiled independently, up to their kernels, which stages share.
+    bool perStage = plan.pipeline() && phase > Phase::Staged && phase < Phase::Kernels;
+    OpPassManager &rank = perStage ? program.nest<ModuleOp>() : program;
+    to = &rank;
+    switch (phase) {
+    case Phase::Model:
+      return;
 
-  case Phase::Step: {
-    SmallVector<Step> steps = {
-        // Before differentiation, so that the padding has a gradient (zero) like everything else.
-        {"pc-pad-vocabulary{multiple=" + std::to_string(plan.vocabularyMultiple(options.cuda)) + "}", PCRT_INFEASIBLE},
-        // Backward needs no placement rules of its own because differentiation comes before placement.
-        {"pc-differentiate{microbatches=" + std::to_string(plan.microbatches) +
-             " optimizer=" + (options.train ? options.optimizer : "none") + "}",
-         PCRT_INFEASIBLE},
-    };
-    // What a tactic splits that a composite op needs whole. Before placement, so that erasure gives this program back.
-    if (plan.splitsEmbed())
-      steps.push_back({"pc-decompose-norms", PCRT_INTERNAL});
-    // What is stored in bf16 depends on no placement; a placed program erased is then the step in bf16.
-    for (const Tactic &tactic : plan.tactics)
-      if (tactic.isOfStep())
-        steps.push_back({tactic.text(), PCRT_INFEASIBLE});
-    // Shards of what does not divide; behind what decides how often and in which type a parameter is read.
-    if (std::string padding = plan.padding(); !padding.empty())
-      steps.push_back({padding, PCRT_INTERNAL});
-    return steps;
-  }
+    case Phase::Step: {
+      // Before differentiation, so that the padding has a gradient (zero) like everything else.
+      add(createPadVocabulary({.multiple = plan.vocabularyMultiple(options.cuda())}), PCRT_INFEASIBLE);
+      // Backward needs no placement rules of its own because differentiation comes before placement.
+      DifferentiateOptions step = options.step;
+      step.microbatches = plan.microbatches;
+      if (!options.train)
+        step.optimizer = "none";
+      add(createDifferentiate(step), PCRT_INFEASIBLE);
+      // Some tactics split a dim that a norm needs whole. Before placement, so that the placed program without
+      // placements is still the verified step.
+      if (plan.splitsEmbed())
+        add(createDecomposeNorms(), PCRT_INTERNAL);
+      // Dtypes do not depend on placement: without placements, the placed program is the step in bf16.
+      addTactics(Phase::Step);
+      // Pads parameters whose dims the axes do not divide. After the tactics, which decide how often and in which dtype
+      // parameters are read.
+      if (std::optional<PadShardsOptions> padding = plan.padding())
+        add(createPadShards(*padding), PCRT_INTERNAL);
+      return add(createVerifyStep(), PCRT_VERIFICATION);
+    }
 
-  case Phase::Placed: {
-    SmallVector<Step> steps;
-    steps.push_back({plan.mesh.empty() ? "pc-set-mesh" : "pc-set-mesh{mesh=" + plan.meshText() + "}", PCRT_INFEASIBLE});
-    for (const Tactic &tactic : plan.tactics)
-      if (!tactic.isOfStep() && !tactic.cutsStages() && !tactic.isOfMoves())
-        steps.push_back({tactic.text(), PCRT_INFEASIBLE});
-    // Chains of equal moves over several axes cost less as one.
-    steps.push_back({"pc-fuse-moves", PCRT_INTERNAL});
-    steps.push_back({"pc-verify-placed", PCRT_VERIFICATION});
-    return steps;
-  }
+    case Phase::Placed:
+      add(createSetMesh({.mesh = plan.meshText()}), PCRT_INFEASIBLE);
+      addTactics(Phase::Placed);
+      // A chain of moves of one kind over several axes becomes one move over all of them, which costs less.
+      add(createFuseMoves(), PCRT_INTERNAL);
+      return add(createVerifyPlaced(), PCRT_VERIFICATION);
 
-  case Phase::Staged: {
-    if (!plan.pipeline())
-      return {}; // one stage, nothing to cut
-    Tactic tactic =
-        plan.pipeline()->with("machine", options.machine).with("inline-ops", std::to_string(options.inlineOps));
-    if (options.memoryLimit > 0)
-      tactic = tactic.with("memory", std::to_string(options.memoryLimit));
-    return {{tactic.text(), PCRT_INFEASIBLE}, {"pc-verify-staged", PCRT_VERIFICATION}};
-  }
+    case Phase::Staged:
+      if (!plan.pipeline())
+        return; // one stage, nothing to cut
+      addTactic(plan.pipeline()
+                    ->with("machine", options.stages.machine)
+                    .with("inline-ops", std::to_string(options.stages.inlineOps))
+                    .with("memory", std::to_string(options.stages.memory)));
+      return add(createVerifyStaged(), PCRT_VERIFICATION);
 
-  case Phase::Local:
-    return {{"pc-localize", PCRT_INTERNAL}, {"pc-verify-local", PCRT_VERIFICATION}};
+    case Phase::Local:
+      add(createLocalize(), PCRT_INTERNAL);
+      return add(createVerifyLocal(), PCRT_VERIFICATION);
 
-  case Phase::Scheduled: {
-    // Gathers that feed attention over a split sequence, or products as the plan says; while every op still stands
-    // alone.
-    Step windows{"pc-window-moves", PCRT_INTERNAL};
-    for (const Tactic &tactic : plan.tactics)
-      if (tactic.isOfMoves())
-        windows = {tactic.text(), PCRT_INFEASIBLE};
-    return {
-        windows,
-        // What is fused needs no buffer, so fusion comes before memory planning.
-        {options.cuda ? "pc-fuse{target=cuda}" : "pc-fuse", PCRT_INTERNAL},
-        {"pc-schedule{bucket-bytes=" + std::to_string(options.bucketBytes) + " prefetch=" +
-             std::to_string(options.prefetch) + " prefetch-bytes=" + std::to_string(options.prefetchBytes) + "}",
-         PCRT_INTERNAL},
-        {"pc-verify-scheduled", PCRT_VERIFICATION},
-    };
-  }
+    case Phase::Scheduled: {
+      // Gathers that feed attention over a split sequence, or products as the plan says; while every op still stands
+      // alone.
+      if (!addTactics(Phase::Scheduled))
+        add(createWindowMoves(), PCRT_INTERNAL);
+      // What is fused needs no buffer, so fusion comes before memory planning.
+      FuseOptions fuse = options.fuse;
+      fuse.target = options.kernels.target;
+      add(createFuse(fuse), PCRT_INTERNAL);
+      add(createSchedule(options.schedule), PCRT_INTERNAL);
+      add(createVerifyScheduled(), PCRT_VERIFICATION);
+      if (!perStage)
+        return;
+      to = &program;
+      // pc-window-moves checks the axes itself where there is one program; an axis may have its windows in one stage
+      // only.
+      add(createVerifyWindows({.axes = windowAxes()}), PCRT_INFEASIBLE);
+      // Scheduling moves sends and receives: the stages' programs must still match.
+      return add(createVerifyStaged(), PCRT_VERIFICATION);
+    }
 
-  case Phase::Planned:
-    return {
-        {"pc-plan-memory" + (options.cuda ? "{" + cudaOptions(options) + "}" : ""), PCRT_INTERNAL},
-        {"pc-verify-memory", PCRT_VERIFICATION},
-        // Once more: now values that share bytes must be kept apart by starts and waits too.
-        {"pc-verify-scheduled", PCRT_VERIFICATION},
-    };
+    case Phase::Planned: {
+      PlanMemoryOptions arena = options.arena;
+      arena.target = options.kernels.target;
+      arena.attention = options.kernels.attention;
+      arena.archs = options.kernels.archs;
+      add(createPlanMemory(arena), PCRT_INTERNAL);
+      add(createVerifyMemory(), PCRT_VERIFICATION);
+      // Again, since values now share bytes: starts and waits must keep their accesses apart.
+      return add(createVerifyScheduled(), PCRT_VERIFICATION);
+    }
 
-  case Phase::Kernels:
-    if (options.cuda)
-      return {{"pc-generate-kernels{" + cudaOptions(options) + (options.checkKernels ? " check-kernels}" : "}"),
-               PCRT_INTERNAL}};
-    return {{"pc-generate-kernels{lanes=" + std::to_string(nativeLanes()) +
-                 (nativeRoundsToBf16() ? " rounds-to-bf16" : "") + "}",
-             PCRT_INTERNAL}};
+    case Phase::Kernels: {
+      GenerateKernelsOptions kernels = options.kernels;
+      if (!options.cuda()) {
+        kernels.lanes = nativeLanes();
+        kernels.roundsToBf16 = nativeRoundsToBf16();
+      }
+      add(createGenerateKernels(kernels), PCRT_INTERNAL);
+      return add(createVerifyKernels(), PCRT_VERIFICATION);
+    }
 
-  case Phase::Exe:
-    return {}; // code generation and linking are not passes (Compile.cpp)
-  }
-  return {};
-}
-
-/// Runs a pass on a program, or on the programs of all stages side by side.
-static pcrt_status runPass(const Step &step, ModuleOp module, bool perStage, const CompileOptions &options) {
-  PassManager manager(module.getContext());
-  manager.enableVerifier(false); // tactics are verified by the phase's own verifier below
-  if (options.timing)
-    manager.enableTiming();
-  std::string message;
-  llvm::raw_string_ostream errors(message);
-  OpPassManager &passes = perStage ? manager.nest<ModuleOp>() : manager;
-  if (failed(parsePassPipeline(step.pass, passes, errors))) {
-    emitError(module.getLoc()) << "bad tactic '" << step.pass << "': " << StringRef(message).rtrim();
-    return PCRT_USAGE;
-  }
-  return succeeded(manager.run(module)) ? PCRT_OK : step.failure;
-}
-
-/// Every axis of windows has one in some stage; one program alone is asked by the pass itself.
-static LogicalResult checkWindows(ModuleOp module, const Plan &plan) {
-  for (const Tactic &tactic : plan.tactics) {
-    SmallVector<StringRef> axes;
-    if (tactic.isOfMoves())
-      tactic.option("axes").split(axes, ',');
-    for (StringRef axis : axes) {
-      WalkResult found = module.walk([&](PermuteOp step) {
-        bool here = llvm::any_of(step.getAxes().getAsRange<StringAttr>(), [&](StringAttr name) {
-          return name == axis || name.getValue().starts_with((axis + ".").str()); // or a part of it
-        });
-        return here ? WalkResult::interrupt() : WalkResult::advance();
-      });
-      if (!found.wasInterrupted())
-        return module.emitError() << "pc-window-moves: nothing to do over axis '" << axis
-                                  << "' in any stage: no gather over it feeds a matrix product, and no product is "
-                                     "scattered over it";
+    case Phase::Exe:
+      return; // code generation and linking are not passes (Compile.cpp)
     }
   }
-  return success();
+
+  std::string error; ///< of a tactic whose options are wrong
+
+private:
+  void add(std::unique_ptr<Pass> pass, pcrt_status failure) {
+    failures[pass->getArgument().str()] = failure;
+    to->addPass(std::move(pass));
+  }
+
+  void addTactic(const Tactic &tactic) {
+    std::string message;
+    llvm::raw_string_ostream errors(message);
+    failures[tactic.pass().str()] = PCRT_INFEASIBLE;
+    if (failed(parsePassPipeline(tactic.text(), *to, errors)) && error.empty())
+      error = "bad tactic '" + tactic.text() + "': " + StringRef(message).rtrim().str();
+  }
+
+  /// Adds the plan's tactics of a phase; false if there are none.
+  bool addTactics(Phase phase) {
+    SmallVector<Tactic> tactics = plan.tacticsOf(phase);
+    llvm::for_each(tactics, [&](const Tactic &tactic) { addTactic(tactic); });
+    return !tactics.empty();
+  }
+
+  SmallVector<std::string> windowAxes() const {
+    SmallVector<std::string> axes;
+    for (const Tactic &tactic : plan.tacticsOf(Phase::Scheduled))
+      for (StringRef axis : tactic.list("axes"))
+        axes.push_back(axis.str());
+    return axes;
+  }
+
+  OpPassManager &program, *to = nullptr; ///< the pipeline; where passes are added: it, or its nest for every stage
+  const CompileOptions &options;
+  const Plan &plan;
+  PhaseFailures &failures;
+};
+
+/// Sets the status that belongs to the first pass that failed.
+struct FirstFailure : PassInstrumentation {
+  FirstFailure(const PhaseFailures &failures, pcrt_status &status) : failures(failures), status(status) {}
+
+  void runAfterPassFailed(Pass *pass, Operation *) override {
+    if (auto it = failures.find(pass->getArgument().str()); it != failures.end() && !status)
+      status = it->second;
+  }
+
+  const PhaseFailures &failures;
+  pcrt_status &status;
+};
+
+} // namespace
+
+std::string pc::buildPhase(OpPassManager &passes, Phase phase, const CompileOptions &options, PhaseFailures &failures) {
+  PhaseBuilder builder(passes, options, failures);
+  builder.build(phase);
+  return builder.error;
 }
 
 pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &options) {
-  // Behind `staged`, every stage's program goes its way as if it were the only one, up to its kernels, which stages
-  // share.
-  bool staged = !module.getOps<ModuleOp>().empty();
-  for (const Step &step : passesOf(phase, options))
-    if (pcrt_status status = runPass(step, module, staged && phase != Phase::Kernels, options))
-      return status;
-  if (phase == Phase::Scheduled && staged && failed(checkWindows(module, options.plan)))
-    return PCRT_INFEASIBLE;
-  // What was scheduled anew must still fit together.
-  if (phase == Phase::Scheduled && staged)
-    if (pcrt_status status = runPass({"pc-verify-staged", PCRT_VERIFICATION}, module, false, options))
-      return status;
+  TimingScope timing = options.timing ? options.timing->nest(nameOf(phase)) : TimingScope();
+  PassManager manager = PassManager::on<ModuleOp>(module.getContext());
+  manager.enableVerifier(false); // each phase ends in a verifier of its own, and the ops are verified below
+  PhaseFailures failures;
+  if (std::string error = buildPhase(manager, phase, options, failures); !error.empty()) {
+    emitError(module.getLoc()) << error;
+    return PCRT_USAGE;
+  }
+  pcrt_status status = PCRT_OK;
+  manager.addInstrumentation(std::make_unique<FirstFailure>(failures, status));
+  // A tool that has MLIR's flags of pass managers counts times, too.
+  if (options.timing && failed(applyPassManagerCLOptions(manager)))
+    return PCRT_USAGE;
+  manager.enableTiming(timing);
+  if (failed(manager.run(module)))
+    return status ? status : PCRT_INTERNAL;
   return succeeded(module.verify()) ? PCRT_OK : PCRT_VERIFICATION;
+}
+
+void pc::registerPhasePipelines() {
+  for (const PhaseInfo &info : phases()) {
+    if (info.phase == Phase::Model || info.phase == Phase::Exe)
+      continue;
+    auto build = [phase = info.phase](OpPassManager &passes, StringRef text,
+                                      function_ref<LogicalResult(const Twine &)> refuse) -> LogicalResult {
+      std::string error;
+      llvm::raw_string_ostream errors(error);
+      CompileFlags flags;
+      CompileOptions options;
+      PhaseFailures failures;
+      if (failed(flags.parseFromString(text, errors)) || flags.resolve(nullptr, options, error))
+        return refuse(error);
+      error = buildPhase(passes, phase, options, failures);
+      return error.empty() ? success() : refuse(error);
+    };
+    registerPassPipeline(("pc-phase-" + info.name).str(),
+                         ("The passes of the phase " + info.name + "; options are flags of pc-compile").str(), build,
+                         [](auto) {}); // whose help shows them
+  }
 }

@@ -1,5 +1,6 @@
 //===- Registration.cpp - Dialects and passes of the whole compiler ----------------===//
 #include "pc/Driver/Registration.h"
+#include "pc/Driver/Compile.h"
 
 #include "pc/Autodiff/Passes.h"
 #include "pc/Codegen/Passes.h"
@@ -33,4 +34,5 @@ void pc::registerPasses() {
   registerMemoryPasses();
   registerCodegenPasses();
   registerReferencePasses();
+  registerPhasePipelines();
 }

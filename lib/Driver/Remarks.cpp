@@ -27,7 +27,7 @@ json::Array pc::remarksOn(const json::Value &report, const Plan &plan) {
   for (const Tactic &tactic : plan.tactics) {
     if (tactic.pass() != "pc-zero")
       continue;
-    llvm::StringRef stage = tactic.option("stage"), axis = tactic.option("axis", "dp");
+    llvm::StringRef stage = tactic.option("stage"), axis = tactic.option("axis");
     if (stage != "2" && stage != "3")
       continue;
     std::string what = stage == "3" ? "gathers a stage's parameters for every pass of every microbatch and scatters "

@@ -1,7 +1,11 @@
 //===- Tactic.cpp - A pass of a plan, with its options -------------------------------------===//
 #include "pc/Driver/Tactic.h"
 
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "llvm/ADT/STLExtras.h"
+#include <map>
+#include <mutex>
 
 using namespace llvm;
 using namespace pc;
@@ -24,9 +28,39 @@ Tactic::Tactic(std::string text) : written(std::move(text)) {
   }
 }
 
-StringRef Tactic::option(StringRef key, StringRef otherwise) const {
+const Tactic::Option *Tactic::find(StringRef key) const {
   const auto *it = find_if(options, [&](const Option &option) { return option.key == key; });
-  return it == options.end() ? otherwise : StringRef(it->value);
+  return it == options.end() ? nullptr : it;
+}
+
+const Tactic &Tactic::defaultsOf(StringRef pass) {
+  static std::mutex mutex;
+  static std::map<std::string, Tactic> known;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (auto it = known.find(pass.str()); it != known.end())
+    return it->second;
+  std::string text = pass.str();
+  mlir::OpPassManager passes;
+  if (const auto *info = mlir::PassInfo::lookup(pass))
+    if (succeeded(info->addToPipeline(passes, "", [](const Twine &) { return failure(); }))) {
+      raw_string_ostream os(text);
+      text.clear();
+      passes.begin()->printAsTextualPipeline(os);
+    }
+  return known.emplace(pass.str(), Tactic(text)).first->second;
+}
+
+StringRef Tactic::option(StringRef key) const {
+  if (const Option *given = find(key))
+    return given->value;
+  const Option *otherwise = defaultsOf(name).find(key);
+  return otherwise ? StringRef(otherwise->value) : "";
+}
+
+SmallVector<StringRef> Tactic::list(StringRef key) const {
+  SmallVector<StringRef> values;
+  option(key).split(values, ',', -1, /*KeepEmpty=*/false);
+  return values;
 }
 
 Tactic Tactic::with(StringRef key, StringRef value) const {

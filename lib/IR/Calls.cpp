@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace pc;
 
-/// The same but for homes.
+/// Whether two types are equal but for homes.
 static bool agree(Type a, Type b) {
   auto s = cast<RankedTensorType>(a), t = cast<RankedTensorType>(b);
   return s.getShape() == t.getShape() && s.getElementType() == t.getElementType() && placement(a) == placement(b);
@@ -86,7 +86,8 @@ static SmallVector<Called> calledIn(ModuleOp program) {
   return all;
 }
 
-/// What the leaves of `body` are becomes a value of `step`; returns these, one for each argument that `body` gets.
+/// Replaces the leaves of `body` by new arguments. Returns, for each of them, the leaf of `step` to pass; adds leaves
+/// to `step` that it lacks.
 static SmallVector<Value> takeLeavesOut(Block &body, Block &step) {
   SmallVector<Value> outside;
   for (Operation &op : llvm::make_early_inc_range(body)) {
@@ -102,7 +103,7 @@ static SmallVector<Value> takeLeavesOut(Block &body, Block &step) {
       }
     if (!same)
       same = OpBuilder::atBlockBegin(&step).clone(op);
-    auto known = llvm::find(outside, same->getResult(0));
+    auto *known = llvm::find(outside, same->getResult(0));
     Value argument = known == outside.end() ? body.addArgument(op.getResult(0).getType(), op.getLoc())
                                             : body.getArgument(body.getNumArguments() - (outside.end() - known));
     if (known == outside.end())
@@ -117,7 +118,7 @@ void pc::tidyCalls(ModuleOp program) {
   for (Called &called : calledIn(program)) {
     Block &body = called.function.getBody().front();
     SmallVector<Value> outside = takeLeavesOut(body, *called.calls.front()->getBlock());
-    // Of the results those that are new.
+    // Keep results that are neither arguments nor earlier results.
     SmallVector<Value> returned(body.getTerminator()->getOperands()), kept;
     for (Value value : returned)
       if (!isa<BlockArgument>(value) && !llvm::is_contained(kept, value))
@@ -150,7 +151,8 @@ void pc::inlineCalls(ModuleOp program) {
       OpBuilder builder(call);
       IRMapping mapping;
       mapping.map(function.body->getArguments(), call.getInputs());
-      std::map<int64_t, int64_t> places; // address in the function -> in the arena, from there on
+      std::map<int64_t, int64_t>
+          places; // for each range of the function's addresses, by its begin: where it lies in the arena
       if (call.getFrame()) {
         places[0] = *call.getFrame();
         auto add = [&](ValueRange inside, ValueRange outside) {

@@ -9,7 +9,7 @@
 
 using namespace mlir;
 
-/// How many bytes of `text` are one character that may be printed; 0: the first byte may not.
+/// The length in bytes of the first character of `text`, if it may be printed; else 0.
 static size_t printable(StringRef text) {
   const auto *bytes = text.bytes_begin();
   if (bytes[0] < 0x80)
@@ -38,7 +38,7 @@ std::string pc::escaped(StringRef text) {
 }
 
 namespace {
-/// Passes on what is written piece by piece; colors are no part of the text.
+/// Writes to standard error with control characters escaped; colors are passed on as they are.
 class EscapedErrors : public llvm::raw_ostream {
 public:
   EscapedErrors() : raw_ostream(/*unbuffered=*/true) {}
@@ -65,7 +65,7 @@ llvm::raw_ostream &pc::errs() {
   return stream;
 }
 
-/// The handlers behind this one get the message with its text escaped.
+/// A diagnostic handler that escapes the text of a message and leaves it to the next handler.
 static LogicalResult escapeMessage(Diagnostic &diagnostic) {
   auto write = [](Diagnostic &from, Diagnostic &to) {
     std::string text;

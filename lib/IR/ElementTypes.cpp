@@ -1,6 +1,6 @@
 //===- ElementTypes.cpp - Which element types an op takes --------------------------===//
 // (T1) data are f32, bf16 or f64 (f64 for the interpreter only), indices i32; (T2) statistics and what an optimizer
-// keeps are not bf16. The table names what is not data; all ops with factors obey it.
+// keeps are not bf16. The table lists the operands and results that are not data; it is for all ops with factors.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/PC.h"
 
@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-/// Numbers of operands and results that are not data.
+/// Numbers of the operands and results that are indices (T1) or wide, that is, not bf16 (T2).
 struct Kinds {
   SmallVector<unsigned, 4> indexOperands, wideOperands, indexResults, wideResults;
 };

@@ -1,5 +1,6 @@
 //===- FactorRules.cpp - The factor rule of every op ------------------------------===//
-// One function per op, in the order of PCOps.td. This file is the only place that knows how an op may be split.
+// One function per op that is not pointwise, in the order of PCOps.td. This file is the only place that knows how an op
+// may be split.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/PC.h"
 
@@ -45,16 +46,22 @@ static std::string letters(StringRef prefix, int64_t n) {
   return text;
 }
 
-/// Operands of the result's shape, pointwise; the last `scalars` operands have no dims.
-static FactorRule pointwise(Operation *op, unsigned scalars = 0) {
+/// The first `operands` operands have the results' shape, the others none.
+static FactorRule pointwise(Operation *op, unsigned operands) {
   std::string dims = letters("x", rankOf(op->getResult(0)));
-  std::string spec;
-  for (unsigned i = 0; i + scalars < op->getNumOperands(); ++i)
-    spec += (i ? ", " : "") + dims;
-  spec += " -> ";
-  for (unsigned i = 0; i < op->getNumResults(); ++i)
-    spec += (i ? ", " : "") + dims;
-  return make(op, spec);
+  auto repeated = [&](unsigned n) {
+    std::string text;
+    for (unsigned i = 0; i < n; ++i)
+      text += (i ? ", " : "") + dims;
+    return text;
+  };
+  return make(op, repeated(operands) + " -> " + repeated(op->getNumResults()));
+}
+
+FactorRule pc::detail::pointwiseRule(Operation *op, std::initializer_list<unsigned> linear, bool max) {
+  FactorRule rule = pointwise(op, op->getNumOperands());
+  rule.maxTransparent = max;
+  return linear.size() ? withLinear(std::move(rule), linear) : rule;
 }
 
 FactorRule RopeTableOp::getFactorRule() { return make(*this, "-> s h").keepWhole({"h"}); }
@@ -66,22 +73,6 @@ FactorRule EinsumOp::getFactorRule() {
     rule = withLinear(std::move(rule), {i});
   return rule;
 }
-
-FactorRule AddOp::getFactorRule() { return withLinear(pointwise(*this), {0, 1}); }
-FactorRule SubOp::getFactorRule() { return withLinear(pointwise(*this), {0, 1}); }
-FactorRule ScaleOp::getFactorRule() { return withLinear(pointwise(*this), {0}); }
-FactorRule CopyOp::getFactorRule() {
-  FactorRule rule = withLinear(pointwise(*this), {0});
-  rule.maxTransparent = true;
-  return rule;
-}
-FactorRule CastOp::getFactorRule() { return withLinear(pointwise(*this), {0}); }
-FactorRule LogOp::getFactorRule() { return pointwise(*this); }
-FactorRule ExpOp::getFactorRule() { return pointwise(*this); }
-FactorRule RecipOp::getFactorRule() { return pointwise(*this); }
-FactorRule SqrtOp::getFactorRule() { return pointwise(*this); }
-FactorRule ActivationOp::getFactorRule() { return pointwise(*this); }
-FactorRule ActivationGradOp::getFactorRule() { return withLinear(pointwise(*this), {0}); }
 
 FactorRule ReduceMaxOp::getFactorRule() {
   FactorRule rule = make(*this, getSpec());
@@ -123,10 +114,10 @@ FactorRule RopeOp::getFactorRule() {
   return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
 }
 
-/// "s" where `sees` has an entry per query.
+/// The dims of `sees` in a spec: ", s" if it has an entry per query.
 static StringRef seesDims(Value sees) { return sees && rankOf(sees) ? ", s" : ""; }
 
-/// Keys stay together; queries too where a rank could not know their positions from the order of ranks.
+/// Keys are never split. Queries are only in the zigzag order, where ranks know the positions of their queries.
 static FactorRule keepAttentionWhole(Operation *op, FactorRule rule) {
   rule.keepWhole({"t", "d"});
   return zigzagRanks(op) ? rule : rule.keepWhole({"s"});
@@ -162,7 +153,7 @@ FactorRule CrossEntropyGradOp::getFactorRule() {
   return withLinear(make(*this, r + "v, " + r + ", " + r + ", " + r + ", " + r + " -> " + r + "v"), {4});
 }
 FactorRule MaskPaddingOp::getFactorRule() {
-  FactorRule rule = pointwise(*this, getOffset() ? 1 : 0);
+  FactorRule rule = pointwise(*this, 1);
   return getValue().isZero() ? withLinear(std::move(rule), {0}) : rule;
 }
 
@@ -184,4 +175,23 @@ FactorRule AdamWOp::getFactorRule() {
 FactorRule SGDOp::getFactorRule() {
   std::string x = letters("x", rankOf(getParameter()));
   return make(*this, x + ", " + x + ", , h -> " + x).keepWhole({"h"});
+}
+
+//===---------------------------------------------------------------------------===//
+// What follows from the rules
+//===---------------------------------------------------------------------------===//
+
+static bool hasGroup(const FactorRule &rule, ArrayRef<unsigned> group) {
+  return llvm::any_of(rule.linear, [&](const auto &linear) { return ArrayRef<unsigned>(linear) == group; });
+}
+
+bool pc::isLinearIn(Operation *op, unsigned operand) {
+  auto factored = dyn_cast<FactorOpInterface>(op);
+  return isa<MoveOpInterface>(op) || (factored && hasGroup(factored.getFactorRule(), operand));
+}
+
+bool pc::isLinearMap(Operation *op) {
+  auto factored = dyn_cast<FactorOpInterface>(op);
+  unsigned n = factored ? factored.getNumElementwise() : 0;
+  return n && hasGroup(factored.getFactorRule(), llvm::to_vector(llvm::seq(n)));
 }

@@ -306,32 +306,50 @@ LogicalResult EmbeddingGradOp::verify() { return verifyPadding(*this, getResult(
 // Moves
 //===---------------------------------------------------------------------------===//
 
-#define PC_DIM_MOVE(OP, KIND)                                                                                          \
-  MoveKind OP::getMoveKind() { return MoveKind::KIND; }                                                                \
-  SmallVector<StringAttr> OP::getMoveAxes() { return axisList(getAxes()); }                                            \
-  int64_t OP::getMoveDim() { return getDim(); }
+// Every row of pcrt/moves.h is an op.
+#define PC_ROW(Kind, KIND, NAME, ...)                                                                                  \
+  static_assert(std::string_view(Kind##Op::getOperationName()) == "pc." NAME);                                         \
+  static_assert(static_cast<int>(MoveKind::Kind) == PCRT_##KIND);
+PCRT_MOVES(PC_ROW)
+#undef PC_ROW
 
-PC_DIM_MOVE(ReduceScatterOp, ReduceScatter)
-PC_DIM_MOVE(AllGatherOp, AllGather)
-PC_DIM_MOVE(SliceOp, Slice)
-PC_DIM_MOVE(PadOp, Pad)
-PC_DIM_MOVE(ScatterOp, Scatter)
-PC_DIM_MOVE(GatherOp, Gather)
-PC_DIM_MOVE(InsertOp, Insert)
-#undef PC_DIM_MOVE
+pcrt_move_shape pc::moveShape(MoveOpInterface move) {
+  auto from = cast<RankedTensorType>(move->getOperand(0).getType());
+  auto to = cast<RankedTensorType>(move->getResult(0).getType());
+  pcrt_move_shape shape{1, 1, 1, 1, 1, 0};
+  int64_t dim = move.getMoveDim(), other = move.getOtherDim();
+  if (dim < 0) {
+    shape.outer = from.getNumElements();
+    return shape;
+  }
+  // [outer, extent, inner], or [outer, extent, middle, extent2, inner] where blocks of one dim become blocks of
+  // another.
+  int64_t low = other < 0 ? dim : std::min(dim, other), high = other < 0 ? dim : std::max(dim, other);
+  shape.back = other >= 0 && dim > other;
+  for (int64_t d = 0; d < from.getRank(); ++d) {
+    int64_t size = std::max(from.getDimSize(d), to.getDimSize(d)); // the whole one, where one of them is a block
+    (d < low     ? shape.outer
+     : d == low  ? shape.extent
+     : d < high  ? shape.middle
+     : d == high ? shape.extent2
+                 : shape.inner) *= size;
+  }
+  return shape;
+}
 
-#define PC_WHOLE_MOVE(OP, KIND)                                                                                        \
-  MoveKind OP::getMoveKind() { return MoveKind::KIND; }                                                                \
-  SmallVector<StringAttr> OP::getMoveAxes() { return axisList(getAxes()); }                                            \
-  int64_t OP::getMoveDim() { return -1; }
-
-PC_WHOLE_MOVE(AllReduceOp, AllReduce)
-PC_WHOLE_MOVE(MaskOp, Mask)
-PC_WHOLE_MOVE(BroadcastOp, Broadcast)
-PC_WHOLE_MOVE(ReduceOp, Reduce)
-PC_WHOLE_MOVE(PermuteOp, Permute)
-#undef PC_WHOLE_MOVE
-
-MoveKind AllToAllOp::getMoveKind() { return MoveKind::AllToAll; }
-SmallVector<StringAttr> AllToAllOp::getMoveAxes() { return axisList(getAxes()); }
-int64_t AllToAllOp::getMoveDim() { return getFrom(); }
+MoveOpInterface pc::createMove(OpBuilder &builder, Location loc, MoveKind kind, Type result, Value x,
+                               PartialKind reduction, int64_t dim, int64_t otherDim, ArrayAttr axes) {
+  OperationState state(loc, ("pc." + moveName(kind)).str());
+  state.addOperands(x);
+  state.addTypes(result);
+  state.addAttribute("axes", axes);
+  if (factsOf(kind).needs == PCRT_STATE_PARTIAL)
+    state.addAttribute("reduction", PartialKindAttr::get(builder.getContext(), reduction));
+  if (takesBlocks(kind) && makesBlocks(kind)) {
+    state.addAttribute("from", builder.getI64IntegerAttr(dim));
+    state.addAttribute("to", builder.getI64IntegerAttr(otherDim));
+  } else if (takesBlocks(kind) || makesBlocks(kind)) {
+    state.addAttribute("dim", builder.getI64IntegerAttr(dim));
+  }
+  return cast<MoveOpInterface>(builder.create(state));
+}

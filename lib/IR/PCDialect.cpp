@@ -29,13 +29,6 @@ void PCDialect::initialize() {
       >();
 }
 
-StringRef moveName(MoveKind kind) {
-  static constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",
-                                          "mask",       "pad",        "broadcast",      "scatter",    "gather",
-                                          "reduce",     "permute",    "insert"};
-  return names[static_cast<int>(kind)];
-}
-
 StringRef stepPhaseName(StepPhase phase) {
   static constexpr const char *names[] = {"forward", "backward", "optimizer"};
   return names[static_cast<int>(phase)];

@@ -1,5 +1,6 @@
 //===- Sharing.cpp - When a result may be written over an operand ----------------------===//
 #include "pc/IR/Sharing.h"
+#include "pc/IR/Contraction.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -11,21 +12,11 @@ static bool sameShapeAndWidth(Value a, Value b) {
   return s.getShape() == t.getShape() && s.getElementTypeBitWidth() == t.getElementTypeBitWidth();
 }
 
-/// Ops whose every result element depends on the elements of their operands at the same index (an operand may lack
-/// dims).
-static bool isPointwise(Operation *op) {
-  return isa<EinsumOp, AddOp, SubOp, ScaleOp, CopyOp, CastOp, LogOp, ExpOp, RecipOp, SqrtOp, ActivationOp,
-             ActivationGradOp, CrossEntropyGradOp, MaskPaddingOp, AdamWOp, SGDOp>(op);
-}
-
-/// How operand `i` of a pointwise op is read.
-enum class Read { Pointwise, Broadcast, Other };
-static Read readOf(Operation *op, const FactorRule &rule, unsigned i) {
-  // The small operands of these are read at any index.
-  if (isa<AdamWOp>(op) && i >= 4)
-    return Read::Broadcast;
-  if (isa<SGDOp>(op) && i >= 2)
-    return Read::Broadcast;
+/// How operand `i` of an op that is computed element by element is read.
+enum class Read { Same, Broadcast, Other };
+static Read readOf(FactorOpInterface op, const FactorRule &rule, unsigned i) {
+  if (i >= op.getNumElementwise())
+    return Read::Broadcast; // at any index
   if (i >= rule.operands.size() || rule.results.empty())
     return Read::Other;
   ArrayRef<int> from = rule.operands[i], to = rule.results[0];
@@ -33,7 +24,7 @@ static Read readOf(Operation *op, const FactorRule &rule, unsigned i) {
     if (llvm::is_contained(to.drop_front(d + 1), f))
       return Read::Other;
   if (from == to)
-    return Read::Pointwise;
+    return Read::Same;
   size_t at = 0;
   for (int f : from) { // a subsequence of the result's dims
     while (at < to.size() && to[at] != f)
@@ -46,7 +37,7 @@ static Read readOf(Operation *op, const FactorRule &rule, unsigned i) {
 
 /// Whether an einsum may become a library matrix product (with m, n or k of 1), which does not promise to work in
 /// place: alone, one that broadcasts; in a kernel, where it may get a bias, one that broadcasts a single element.
-static bool mayBecomeProduct(Operation *op, const FactorRule &rule) {
+static bool mayBecomeProduct(FactorOpInterface op, const FactorRule &rule) {
   if (!isa<EinsumOp>(op) || op->getNumOperands() < 2)
     return false;
   bool inKernel = isa_and_nonnull<FusionOp>(op->getParentOp());
@@ -60,13 +51,14 @@ static bool mayBecomeProduct(Operation *op, const FactorRule &rule) {
 /// Whether a kernel whose loop runs over `shape` may hold `op`: it sums nothing, and no value has more dims than the
 /// loop.
 static bool fitsLoop(Operation *op, ArrayRef<int64_t> shape) {
-  if (!isPointwise(op))
+  auto factored = dyn_cast<FactorOpInterface>(op);
+  if (!factored || !factored.getNumElementwise())
     return false;
-  FactorRule rule = cast<FactorOpInterface>(op).getFactorRule();
+  FactorRule rule = factored.getFactorRule();
   for (unsigned i = 0, e = op->getNumOperands(); i < e; ++i)
-    if (readOf(op, rule, i) == Read::Other)
+    if (readOf(factored, rule, i) == Read::Other)
       return false;
-  if (mayBecomeProduct(op, rule))
+  if (mayBecomeProduct(factored, rule))
     return false;
   int64_t elements = 1;
   for (int64_t size : shape)
@@ -103,13 +95,8 @@ static bool isProductOnto(FusionOp fusion, unsigned operand) {
   if (!product || product.getInputs().size() != 2)
     return false;
   // Each factor has a dim of the result that the other one lacks: no kernel of rows.
-  FactorRule rule = product.getFactorRule();
-  auto keeps = [&](unsigned own, unsigned other) {
-    return llvm::any_of(rule.results[0], [&](int f) {
-      return llvm::is_contained(rule.operands[own], f) && !llvm::is_contained(rule.operands[other], f);
-    });
-  };
-  return keeps(0, 1) && keeps(1, 0);
+  Contraction factors(product);
+  return !factors.m.empty() && !factors.n.empty();
 }
 
 static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result) {
@@ -125,8 +112,8 @@ static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result)
     Operation *user = use.getOwner();
     if (isa<YieldOp>(user))
       continue; // copied element by element
-    FactorRule rule = cast<FactorOpInterface>(user).getFactorRule();
-    if (readOf(user, rule, use.getOperandNumber()) != Read::Pointwise)
+    auto factored = cast<FactorOpInterface>(user);
+    if (readOf(factored, factored.getFactorRule(), use.getOperandNumber()) != Read::Same)
       return false;
   }
   return true;
@@ -135,7 +122,7 @@ static bool mayShareInFusion(FusionOp fusion, unsigned operand, unsigned result)
 bool pc::mayShareHome(Operation *op, unsigned operand, unsigned result) {
   if (!sameShapeAndWidth(op->getOperand(operand), op->getResult(result)))
     return false;
-  if (isa<AllReduceOp, MaskOp>(op))
+  if (auto move = dyn_cast<MoveOpInterface>(op); move && factsOf(move.getMoveKind()).flags & PCRT_MOVE_IN_PLACE)
     return true;
   if (isa<InsertOp>(op))
     return operand == 1;
@@ -143,5 +130,6 @@ bool pc::mayShareHome(Operation *op, unsigned operand, unsigned result) {
     return mayShareInFusion(fusion, operand, result);
   if (!fitsLoop(op, cast<RankedTensorType>(op->getResult(result).getType()).getShape()))
     return false;
-  return readOf(op, cast<FactorOpInterface>(op).getFactorRule(), operand) == Read::Pointwise;
+  auto factored = cast<FactorOpInterface>(op);
+  return readOf(factored, factored.getFactorRule(), operand) == Read::Same;
 }

@@ -19,7 +19,7 @@ static Buffer take(llvm::ErrorOr<Buffer> buffer, std::string &error) {
   return nullptr;
 }
 
-/// `terminated`: with a zero behind the end, for which files of whole pages are copied.
+/// `terminated`: zero-terminated, for which files that end at a page boundary are copied rather than mapped.
 static Buffer read(StringRef path, bool terminated, std::string &error) {
   llvm::sys::fs::file_status status;
   if (std::error_code code = llvm::sys::fs::status(path, status))
@@ -37,12 +37,13 @@ Buffer pc::readFile(StringRef path, std::string &error) { return read(path, /*te
 
 namespace {
 
-/// What no program needs, and what MLIR's parser survives on a stack of 8 MiB, also with a sanitizer's frames.
+/// Limits that no program reaches, and within which MLIR's parser gets along with a stack of 8 MiB, even with the
+/// larger frames of a sanitizer.
 constexpr int maxDepth = 256;
 constexpr uint64_t maxDigits = 1000, maxWidth = 1024, maxAffine = 4096, maxExpanded = 1 << 20;
 
-/// Reads text as MLIR's lexer does and stops at the first place that its parser cannot take. One pass; what is not IR
-/// at all is left to the parser.
+/// Reads text as MLIR's lexer does, in one pass, and stops at the first place that its parser cannot take. Other syntax
+/// errors are left to the parser.
 class Scan {
 public:
   explicit Scan(StringRef text) : text(text) {}
@@ -60,7 +61,7 @@ public:
   size_t where = 0; ///< offset
 
 private:
-  /// An alias of an attribute or a type: how deep it is, and how much it stands for.
+  /// An alias of an attribute or a type: its depth and size when expanded.
   struct Alias {
     int depth = 0;
     uint64_t size = 0;
@@ -177,8 +178,8 @@ private:
       alias(start, text.slice(start, at));
   }
 
-  /// The parser keeps a list with a place for every result of a name up to the largest that it has met. Each result
-  /// has a type in the text, so there are fewer than bytes.
+  /// The parser keeps, per name, a list as long as the largest result number that it has met. As each result has a type
+  /// in the text, a correct program has fewer results than bytes.
   void resultNumber(size_t start, StringRef digits) {
     uint64_t number, &known = results[value];
     if (digits.getAsInteger(10, number) || number >= text.size())
@@ -214,7 +215,7 @@ private:
       refuse(at, "the alias '" + defined + "' stands for more than " + Twine(maxExpanded) + " words");
   }
 
-  /// A definition ends with its line, unless what follows can only belong to it.
+  /// The definition of an alias ends with its line, unless the next line can only continue it.
   void line() {
     ++at;
     if (defined.empty() || depth > 0 || definition.size < 2)
@@ -269,9 +270,9 @@ private:
   StringRef text;
   size_t at = 0;
   int depth = 0, affineDepth = 0;
-  size_t affine = npos; ///< where the affine expression begins that this is
+  size_t affine = npos; ///< where the current affine expression begins; npos: none
   bool inMetadata = false;
-  StringRef value, defined; ///< the last `%name`; the alias whose definition this is
+  StringRef value, defined; ///< the last `%name`; the alias that is being defined
   Alias definition;
   llvm::StringMap<Alias> aliases;
   llvm::StringMap<uint64_t> results; ///< by name of a value
@@ -280,7 +281,7 @@ private:
 
 } // namespace
 
-/// Prints the error and returns false where a chunk of the text may not be parsed.
+/// Whether all chunks of the text may be parsed; prints an error if not.
 static bool mayBeParsed(StringRef path, StringRef text, StringRef splitMarker) {
   for (size_t begin = 0; begin <= text.size();) {
     size_t end = splitMarker.empty() ? StringRef::npos : text.find(splitMarker, begin);

@@ -22,3 +22,7 @@ int64_t pc::stageOf(ModuleOp program) {
   auto stage = program->getAttrOfType<IntegerAttr>("pc.stage");
   return stage ? stage.getInt() : 0;
 }
+
+bool pc::isOverStages(MoveOpInterface move, StringAttr axis) {
+  return axis && llvm::is_contained(move.getMoveAxes(), axis);
+}

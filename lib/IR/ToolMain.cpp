@@ -2,14 +2,17 @@
 #include "pc/IR/ToolMain.h"
 #include "pc/IR/Diagnostics.h"
 #include "pcrt/pcrt.h"
+#include "pcrt/version.h"
 
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/CommandLine.h"
 #include <csignal>
 #include <cstdlib>
 #include <unistd.h>
 
 static const char *name = "";
 
-/// Runs behind everything that prints, and in front of the destructor of llvm::outs(), which would end with 1.
+/// Runs at exit, before the destructor of llvm::outs(), which would end the process with exit code 1.
 static void checkStandardOutput() {
   llvm::raw_fd_ostream &out = llvm::outs();
   out.flush();
@@ -21,8 +24,10 @@ static void checkStandardOutput() {
 }
 
 pc::ToolMain::ToolMain(int &argc, const char **&argv, const char *tool) : init(argc, argv) {
-  std::signal(SIGXFSZ, SIG_IGN); // behind InitLLVM, which takes it for a crash
+  std::signal(SIGXFSZ, SIG_IGN); // after InitLLVM, which handles the signal as a crash
   name = tool;
+  llvm::cl::SetVersionPrinter(
+      [](llvm::raw_ostream &os) { os << name << " " << pcrt_version << " (LLVM " LLVM_VERSION_STRING ")\n"; });
   llvm::outs(), pc::errs(); // made before the check is registered, so destroyed after it
   std::atexit(checkStandardOutput);
 }

@@ -148,14 +148,21 @@ LogicalResult pc::detail::verifyFactorOp(Operation *op) {
 // Moves
 //===---------------------------------------------------------------------------===//
 
+/// The dim that the move splits; -1: none.
+static int64_t targetDim(MoveOpInterface move) {
+  bool both = takesBlocks(move.getMoveKind()) && makesBlocks(move.getMoveKind());
+  return both ? move.getOtherDim() : move.getMoveDim();
+}
+
 /// The placement that the move makes of `from`, or null if it does not apply.
 static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
-  MoveKind kind = move.getMoveKind();
-  int64_t dim = move.getMoveDim(), other = move.getOtherDim(), rank = from.getDims().size();
-  if (dim >= rank || other >= rank)
-    return {};
+  const pcrt_move_facts &facts = factsOf(move.getMoveKind());
+  int64_t dim = move.getMoveDim(), target = targetDim(move);
   SmallVector<StringAttr> axes = move.getMoveAxes();
   AxisState partial = move.getReduction() == PartialKind::Max ? AxisState::max() : AxisState::sum();
+  auto all = [&](AxisState state) {
+    return llvm::all_of(axes, [&](StringAttr axis) { return from.state(axis) == state; });
+  };
   // Splits join and leave at the minor end only: the last axis of the list is the most minor one.
   auto leave = [&]() {
     for (StringAttr axis : llvm::reverse(axes)) {
@@ -166,42 +173,40 @@ static PlaceAttr transition(MoveOpInterface move, PlaceAttr from) {
     }
     return true;
   };
-  auto all = [&](AxisState state) {
-    return llvm::all_of(axes, [&](StringAttr axis) { return from.state(axis) == state; });
+  auto applies = [&]() {
+    switch (facts.needs) {
+    case PCRT_STATE_WHOLE:
+      return all(AxisState::whole());
+    case PCRT_STATE_SPLIT:
+      return (!makesBlocks(move.getMoveKind()) || dim != target) && leave();
+    case PCRT_STATE_PARTIAL:
+      return all(partial);
+    case PCRT_STATE_ROOT:
+      return all(AxisState::root());
+    }
+    return false;
   };
-  auto set = [&](AxisState state) {
-    for (StringAttr axis : axes)
-      from = from.with(axis, state);
-    return from;
+  auto made = [&]() {
+    switch (facts.makes) {
+    case PCRT_STATE_WHOLE:
+      return AxisState::whole();
+    case PCRT_STATE_SPLIT:
+      return AxisState::split(target);
+    case PCRT_STATE_PARTIAL:
+      return AxisState::sum();
+    case PCRT_STATE_ROOT:
+      return AxisState::root();
+    }
+    return AxisState::whole();
   };
-  switch (kind) {
-  case MoveKind::AllReduce:
-    return all(partial) ? set(AxisState::whole()) : PlaceAttr();
-  case MoveKind::ReduceScatter:
-    return all(partial) ? set(AxisState::split(dim)) : PlaceAttr();
-  case MoveKind::AllGather:
-    return leave() ? from : PlaceAttr();
-  case MoveKind::AllToAll:
-    return dim != other && leave() ? set(AxisState::split(other)) : PlaceAttr();
-  case MoveKind::Slice:
-    return all(AxisState::whole()) ? set(AxisState::split(dim)) : PlaceAttr();
-  case MoveKind::Mask:
-    return all(AxisState::whole()) && from.getKind() != PartialKind::Max ? set(AxisState::sum()) : PlaceAttr();
-  case MoveKind::Pad:
-    return from.getKind() != PartialKind::Max && leave() ? set(AxisState::sum()) : PlaceAttr();
-  case MoveKind::Broadcast:
-    return all(AxisState::root()) ? set(AxisState::whole()) : PlaceAttr();
-  case MoveKind::Scatter:
-    return all(AxisState::root()) ? set(AxisState::split(dim)) : PlaceAttr();
-  case MoveKind::Gather:
-    return leave() ? set(AxisState::root()) : PlaceAttr();
-  case MoveKind::Reduce:
-    return all(partial) ? set(AxisState::root()) : PlaceAttr();
-  case MoveKind::Permute: // whose block a rank holds is not in its type: local programs only
-  case MoveKind::Insert:
+  // Whose block a rank holds is not in its type.
+  bool placed = !(facts.flags & PCRT_MOVE_UNPLACED);
+  bool addsToMax = facts.makes == PCRT_STATE_PARTIAL && from.getKind() == PartialKind::Max;
+  if (!placed || addsToMax || !applies())
     return {};
-  }
-  return {};
+  for (StringAttr axis : axes)
+    from = from.with(axis, made());
+  return from;
 }
 
 static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from, RankedTensorType to, MeshAttr mesh) {
@@ -209,38 +214,17 @@ static LogicalResult verifyLocalMove(MoveOpInterface move, RankedTensorType from
   if (!n)
     return move->emitOpError() << "needs a mesh with the axes it names (M1)";
   SmallVector<int64_t> shape(from.getShape());
-  int64_t dim = move.getMoveDim(), other = move.getOtherDim(), rank = shape.size();
-  if (dim >= rank || other >= rank)
-    return move->emitOpError() << "dim out of range (M2)";
-  switch (move.getMoveKind()) {
-  case MoveKind::AllGather:
-  case MoveKind::Gather:
-  case MoveKind::Pad:
-  case MoveKind::Insert:
-    shape[dim] *= n;
-    break;
-  case MoveKind::AllToAll:
-    shape[dim] *= n;
-    dim = other;
-    [[fallthrough]];
-  case MoveKind::ReduceScatter:
-  case MoveKind::Scatter:
-  case MoveKind::Slice:
+  MoveKind kind = move.getMoveKind();
+  if (takesBlocks(kind))
+    shape[move.getMoveDim()] *= n;
+  if (int64_t dim = targetDim(move); makesBlocks(kind)) {
     if (shape[dim] % n)
       return move->emitOpError() << "dim " << dim << " of " << from << " is not divisible by " << n << " (M2)";
     shape[dim] /= n;
-    break;
-  case MoveKind::AllReduce:
-  case MoveKind::Mask:
-  case MoveKind::Broadcast:
-  case MoveKind::Reduce:
-  case MoveKind::Permute:
-    break;
   }
   if (ArrayRef(shape) != to.getShape())
     return move->emitOpError() << "result of " << from << " over " << n << " ranks cannot be " << to << " (M2)";
-  int64_t ranks =
-      move.getMoveKind() == MoveKind::Permute ? std::max<int64_t>(n, 2) : n; // one rank, too, has a next one
+  int64_t ranks = kind == MoveKind::Permute ? std::max<int64_t>(n, 2) : n; // one rank, too, has a next one
   if (move.getMoveShift() < 0 || move.getMoveShift() >= ranks)
     return move->emitOpError() << "shift must be at least 0 and below the " << n << " ranks (M2)";
   if (SmallVector<StringAttr> with = move.getMoveWith(); !with.empty()) {
@@ -264,10 +248,10 @@ LogicalResult pc::detail::verifyMoveOp(Operation *op) {
   if (move.getMoveAxes().empty())
     return op->emitOpError() << "needs at least one axis (M1)";
   MoveKind kind = move.getMoveKind();
-  if ((kind == MoveKind::AllReduce || kind == MoveKind::ReduceScatter || kind == MoveKind::Reduce) &&
-      move.getReduction() == PartialKind::None)
+  if (factsOf(kind).needs == PCRT_STATE_PARTIAL && move.getReduction() == PartialKind::None)
     return op->emitOpError() << "needs 'sum' or 'max' (M3)";
-  if (move.getMoveDim() < -1 || move.getOtherDim() < -1)
+  auto inRange = [&](int64_t dim) { return dim >= 0 && dim < from.getRank(); };
+  if ((takesBlocks(kind) && !inRange(move.getMoveDim())) || (makesBlocks(kind) && !inRange(targetDim(move))))
     return op->emitOpError() << "dim out of range (M2)";
   PlaceAttr a = placement(from), b = placement(to);
   MeshAttr mesh = meshOf(op);

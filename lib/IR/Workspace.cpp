@@ -19,13 +19,13 @@ static bool isForCudnn(Value q) {
 bool CudaLibraries::takes(AttentionOp op) const { return attention && !op.getSees() && isForCudnn(op.getQ()); }
 bool CudaLibraries::takes(AttentionGradOp op) const { return attention && !op.getSees() && isForCudnn(op.getQ()); }
 
-constexpr int64_t little = 512;
+constexpr int64_t otherScratchBytes = 512;
 
-int64_t pc::attentionScratchBytes(AttentionOp, CudaLibraries) { return little; }
+int64_t pc::attentionScratchBytes(AttentionOp, CudaLibraries) { return otherScratchBytes; }
 
 int64_t pc::attentionScratchBytes(AttentionGradOp op, CudaLibraries libraries) {
   bool shared = typeOf(op.getQ()).getDimSize(3) > 1; // b s k g d: g query heads share key head k
-  return little + (int64_t(shared) + !libraries.hopperOnly) * floatBytes(op.getQ());
+  return otherScratchBytes + (int64_t(shared) + !libraries.hopperOnly) * floatBytes(op.getQ());
 }
 
 AttentionWorkspace::AttentionWorkspace(AttentionGradOp op, CudaLibraries libraries) {

@@ -1,5 +1,5 @@
 //===- Config.cpp - config.json of the supported families -----------------------------===//
-// Every key is either used, known not to change the numbers, refused with its name, or warned about.
+// Every key of a config.json is used, known not to change the numbers, refused by its name, or warned about.
 //===-----------------------------------------------------------------------------===//
 #include "Config.h"
 #include "ConfigReader.h"
@@ -53,33 +53,61 @@ void readGPT2(ConfigReader &reader, ModelConfig &config) {
   for (const char *key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
     reader.onlyZero(key, "set it to 0 to train without dropout");
   reader.onlyFlag("add_cross_attention", false);
-  reader.raw("pad_token_id"); // its table has no padding row
+  reader.raw("pad_token_id"); // ignored: GPT-2's embedding table has no padding row
   if (!reader.failed && config.embed % config.heads)
     reader.fail() << "'n_embd' = " << config.embed << " is not divisible by 'n_head' = " << config.heads;
   config.headDim = config.embed / config.heads;
 }
 
-/// Larger heads are a mistake, and so are models of more parameters.
+/// Limits beyond which a config is taken to be a mistake.
 constexpr int64_t mostHeadDim = 1 << 16;
 constexpr double mostParameters = 1e15;
 
-/// About how many, counted where nothing overflows.
+/// About how many parameters the model has; in floating point, which does not overflow.
 double parametersOf(const ModelConfig &config) {
   double heads = double(config.headDim) * double(config.heads + config.kvHeads);
   return double(config.embed) *
          (double(config.layers) * (2 * heads + 3 * double(config.ffn)) + 2 * double(config.vocab));
 }
 
-/// What the keys of rotary embeddings say.
+/// What sets a family of decoders with rotary embeddings, RMS norms and gated MLPs apart from the others: its row.
+struct LlamaLike {
+  llvm::StringRef type;
+  int64_t positions;       ///< max_position_embeddings where it is absent
+  int64_t kvHeads;         ///< num_key_value_heads where it is absent; 0: as many as query heads
+  int64_t headDim = 0;     ///< head_dim where it is absent; 0: hidden_size / num_attention_heads
+  bool biasOfQKV = false;  ///< of queries, keys and values, always
+  bool biasKey = false;    ///< attention_bias: of all projections of attention
+  bool mlpBiasKey = false; ///< mlp_bias, and pretraining_tp beside it
+  bool qkNorm = false;     ///< RMS norms of every head's queries and keys
+  enum { NoWindow, AlwaysWindow, SwitchedWindow } window = NoWindow; ///< sliding_window; or if use_sliding_window
+};
+
+constexpr LlamaLike llamaLike[] = {
+    {.type = "llama", .positions = 2048, .kvHeads = 0, .biasKey = true, .mlpBiasKey = true},
+    {.type = "mistral", .positions = 131072, .kvHeads = 8, .window = LlamaLike::AlwaysWindow},
+    {.type = "qwen2", .positions = 32768, .kvHeads = 32, .biasOfQKV = true, .window = LlamaLike::SwitchedWindow},
+    {.type = "qwen3",
+     .positions = 32768,
+     .kvHeads = 32,
+     .headDim = 128,
+     .biasKey = true,
+     .qkNorm = true,
+     .window = LlamaLike::SwitchedWindow},
+};
+
+/// The values of the keys of rotary embeddings.
 struct Rope {
   std::string type;
   double theta = 10000, factor = 1, low = 1, high = 4, original = 8192;
 };
 
-/// Places of a key of rotary embeddings: transformers 4 writes 'rope_scaling' and 'rope_theta', 5 'rope_parameters'.
+/// The places where a key of rotary embeddings can stand: transformers 4 writes 'rope_scaling' and 'rope_theta',
+/// transformers 5 'rope_parameters'.
 #define ROPE(KEY) "rope_scaling." KEY, "rope_parameters." KEY
 
-/// The objects are flat, and say the same where both are there: transformers reads the first one alone.
+/// Checks that the objects of rotary embeddings are flat and, if both are given, equal: transformers reads the first
+/// one only.
 bool checkRopeObjects(ConfigReader &reader) {
   const llvm::json::Object *first = nullptr;
   for (const char *key : {"rope_scaling", "rope_parameters"}) {
@@ -143,7 +171,7 @@ void readRope(ConfigReader &reader, ModelConfig &config, int64_t usualPositions)
     return;
   }
   if (config.headDim > mostHeadDim)
-    return; // refused below, without its table
+    return; // parseConfig refuses it; do not build its table
   for (int64_t i = 0; i < config.headDim / 2; ++i) {
     float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), static_cast<float>(2 * i) / config.headDim);
     if (rope.type == "linear") {
@@ -165,11 +193,11 @@ void readRope(ConfigReader &reader, ModelConfig &config, int64_t usualPositions)
   }
 }
 
-/// A window that a sequence of `sequence` tokens never leaves changes nothing; any other is refused.
-void readWindow(ConfigReader &reader, const ModelConfig &config, int64_t sequence) {
-  bool mistral = config.type == "mistral";
-  bool used = mistral || reader.flag("use_sliding_window", false, KeyRole::Aside);
-  // A config without the key has a window, one that says null has none.
+/// A sliding window changes nothing if it is no shorter than the sequence; a shorter one is refused.
+void readWindow(ConfigReader &reader, const LlamaLike &family, int64_t sequence) {
+  bool always = family.window == LlamaLike::AlwaysWindow;
+  bool used = always || reader.flag("use_sliding_window", false, KeyRole::Aside);
+  // Without the key the window has the usual size; a null key means that there is none.
   constexpr int64_t usual = 4096;
   bool none = reader.isGiven("sliding_window") && !reader.has("sliding_window");
   int64_t window = none ? 0 : reader.size("sliding_window", usual, KeyRole::Aside);
@@ -195,7 +223,7 @@ void readWindow(ConfigReader &reader, const ModelConfig &config, int64_t sequenc
       windows.emplace_back(usual);
     reader.means("sliding_window", std::move(windows), usual >= sequence ? llvm::json::Value(usual) : nullptr);
   }
-  if (mistral)
+  if (always)
     return;
   std::vector<llvm::json::Value> flags{false};
   if (used)
@@ -203,10 +231,10 @@ void readWindow(ConfigReader &reader, const ModelConfig &config, int64_t sequenc
   reader.means("use_sliding_window", std::move(flags), false);
 }
 
-/// A config that says null has as many as query heads.
-void readKVHeads(ConfigReader &reader, ModelConfig &config) {
+/// Key/value heads: null means as many as query heads.
+void readKVHeads(ConfigReader &reader, const LlamaLike &family, ModelConfig &config) {
   const char *key = "num_key_value_heads";
-  int64_t absent = config.type == "mistral" ? 8 : config.type == "llama" ? config.heads : 32;
+  int64_t absent = family.kvHeads ? family.kvHeads : config.heads;
   bool null = reader.isGiven(key) && !reader.has(key);
   config.kvHeads = null ? config.heads : reader.size(key, absent, KeyRole::Aside);
   if (null)
@@ -218,7 +246,7 @@ void readKVHeads(ConfigReader &reader, ModelConfig &config) {
                   << " is not divisible by 'num_key_value_heads' = " << config.kvHeads;
 }
 
-/// The row of the embedding that gets no gradient, as nn.Embedding resolves it: -1 is the last one.
+/// The padding row of the embedding, which gets no gradient; as in nn.Embedding, negative rows count from the end.
 void readPadding(ConfigReader &reader, ModelConfig &config) {
   const char *key = "pad_token_id";
   const llvm::json::Value *value = reader.raw(key);
@@ -236,43 +264,40 @@ void readPadding(ConfigReader &reader, ModelConfig &config) {
   reader.means(key, {config.padding, config.padding - config.vocab}, nullptr);
 }
 
-void readLlamaLike(ConfigReader &reader, ModelConfig &config, int64_t sequence) {
-  llvm::StringRef type = config.type;
+void readLlamaLike(ConfigReader &reader, const LlamaLike &family, ModelConfig &config, int64_t sequence) {
   config.vocab = reader.size("vocab_size");
   config.embed = reader.size("hidden_size");
   config.ffn = reader.size("intermediate_size");
   config.layers = reader.size("num_hidden_layers");
   config.heads = reader.size("num_attention_heads");
-  readKVHeads(reader, config);
-  const int64_t usualPositions = type == "llama" ? 2048 : type == "mistral" ? 131072 : 32768;
-  config.positions = reader.size("max_position_embeddings", usualPositions, KeyRole::Aside);
+  readKVHeads(reader, family, config);
+  config.positions = reader.size("max_position_embeddings", family.positions, KeyRole::Aside);
   config.normEps = reader.positive("rms_norm_eps", 1e-6);
   config.initStd = reader.positive("initializer_range", 0.02, KeyRole::Aside);
   config.tied = reader.flag("tie_word_embeddings", false);
   readActivation(reader, "hidden_act", "silu", config);
   readPadding(reader, config);
   reader.onlyZero("attention_dropout", "set it to 0 to train without dropout");
-  if (!reader.failed && !reader.has("head_dim") && type != "qwen3" && config.embed % config.heads)
+  if (!reader.failed && !reader.has("head_dim") && !family.headDim && config.embed % config.heads)
     reader.fail() << "'hidden_size' = " << config.embed
                   << " is not divisible by 'num_attention_heads' = " << config.heads;
-  config.headDim = reader.size("head_dim", type == "qwen3" ? 128 : std::max<int64_t>(1, config.embed / config.heads));
-  if (type == "llama") {
+  config.headDim =
+      reader.size("head_dim", family.headDim ? family.headDim : std::max<int64_t>(1, config.embed / config.heads));
+  config.qkvBias = family.biasOfQKV;
+  if (family.biasKey)
     config.qkvBias = config.outBias = reader.flag("attention_bias", false);
+  if (family.mlpBiasKey) {
     config.mlpBias = reader.flag("mlp_bias", false);
     if (int64_t tp = reader.size("pretraining_tp", 1, KeyRole::Aside); tp != 1)
       reader.fail() << "'pretraining_tp' = " << tp << " is not supported; it only reorders sums, set it to 1";
-  } else if (type == "qwen2") {
-    config.qkvBias = true;
-  } else if (type == "qwen3") {
-    config.qkvBias = config.outBias = reader.flag("attention_bias", false);
-    config.qkNorm = true;
   }
-  if (type != "llama")
-    readWindow(reader, config, sequence);
-  readRope(reader, config, usualPositions);
+  config.qkNorm = family.qkNorm;
+  if (family.window != LlamaLike::NoWindow)
+    readWindow(reader, family, sequence);
+  readRope(reader, config, family.positions);
 }
 
-/// What no family computes otherwise, and nothing here computes at all.
+/// Refuses options of transformers that are not supported for any family.
 void refuseOthers(ConfigReader &reader) {
   reader.onlyFlag("is_causal", true);
   reader.onlyFlag("torchscript", false, KeyRole::Aside); // unties a tied head
@@ -308,15 +333,19 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, int64_t sequence, functio
       emitError() << "'model_type' is missing";
     return failure();
   }
+  auto isOfType = [&](const LlamaLike &family) { return family.type == config.type; };
   if (config.type == "gpt2") {
     readGPT2(reader, config);
     if (!reader.failed && sequence > config.positions)
       reader.fail() << "a sequence of " << sequence << " tokens is longer than 'n_positions' = " << config.positions;
-  } else if (llvm::is_contained({"llama", "mistral", "qwen2", "qwen3"}, config.type)) {
-    readLlamaLike(reader, config, sequence);
+  } else if (const LlamaLike *family = llvm::find_if(llamaLike, isOfType); family != std::end(llamaLike)) {
+    readLlamaLike(reader, *family, config, sequence);
   } else {
-    reader.fail() << "architecture '" << escaped(config.type)
-                  << "' is not supported (gpt2, llama, mistral, qwen2, qwen3)";
+    InFlightDiagnostic diagnostic = reader.fail()
+                                    << "architecture '" << escaped(config.type) << "' is not supported (gpt2";
+    for (const LlamaLike &known : llamaLike)
+      diagnostic << ", " << known.type;
+    diagnostic << ")";
   }
   refuseOthers(reader);
   if (reader.failed)

@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace pc;
 namespace json = llvm::json;
 
-/// What stands at a dotted place; null if there is nothing.
+/// The value at a dotted place; null if there is none.
 static const json::Value *at(const json::Object &object, StringRef place) {
   auto [first, rest] = place.split('.');
   const json::Value *value = object.get(first);
@@ -32,7 +32,7 @@ const json::Value *ConfigReader::raw(ConfigKey key) {
 
 std::string ConfigReader::name(const ConfigKey &key) const {
   StringRef best = key.places.front();
-  for (StringRef place : llvm::reverse(key.places)) // where it stands, else where the object of its place does
+  for (StringRef place : llvm::reverse(key.places)) // where the key stands; else a place whose object exists
     if (at(object, place.rsplit('.').first))
       best = place;
   for (StringRef place : llvm::reverse(key.places))

@@ -1,6 +1,7 @@
 //===- ConfigReader.h - One key of a config.json after the other ----------------------===//
-// Every getter says what is wrong by the key's name and goes on. What a key that decides what given weights compute may
-// say is written down as it is read: a checkpoint that says otherwise is refused when a run starts (config_means).
+// Every getter reports errors by the key's name and goes on. Of keys that decide what a model with given weights
+// computes, it also notes which values mean the same (config_means): a run refuses checkpoints whose config.json has
+// others.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_IMPORT_CONFIGREADER_H
 #define PC_LIB_IMPORT_CONFIGREADER_H
@@ -20,7 +21,7 @@ struct ConfigKey {
   ConfigKey(std::initializer_list<const char *> list) : places(list.begin(), list.end()) {}
 };
 
-/// What a key is about: what given weights compute, or only how they are trained, drawn or used.
+/// Whether a key decides what a model with given weights computes, or only how it is trained, initialized or used.
 enum class KeyRole { Computes, Aside };
 
 class ConfigReader {
@@ -51,7 +52,7 @@ public:
   /// Whether the key is there, be it null.
   bool isGiven(llvm::StringRef key) const { return object.get(key); }
 
-  /// Writes down what the key may say; `absent` is what a config without it says.
+  /// Notes the values of the key that mean the same (config_means); `absent` is the value if a config lacks the key.
   void means(ConfigKey key, std::vector<llvm::json::Value> values, llvm::json::Value absent);
   llvm::json::Array takeMeans() { return std::move(written); }
 
@@ -59,11 +60,11 @@ public:
     failed = true;
     return error();
   }
-  /// The key as messages call it: the place where it stands, or should stand, in quotes.
+  /// The key for messages: the place where it stands, or should stand, in quotes.
   std::string name(const ConfigKey &key) const;
   static std::string show(const llvm::json::Value &value);
 
-  /// The keys that nobody asked for, sorted: of the config and of the objects in it that were looked into.
+  /// The keys that were not read, sorted: of the config, and of objects in it of which some key was read.
   std::vector<std::string> unused() const;
 
 private:

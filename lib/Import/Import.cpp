@@ -14,13 +14,14 @@ using namespace pc;
 
 static Location fileLocation(MLIRContext *context, StringRef path) { return FileLineColLoc::get(context, path, 0, 0); }
 
-/// Tensors that checkpoints carry beside the parameters and that hold nothing a step needs.
+/// Whether `name` is a tensor that checkpoints have beside the parameters and that a step does not need.
 static bool isHarmless(StringRef name, const ModelConfig &config) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq") ||
          (config.tied && name == "lm_head.weight");
 }
 
-/// Every parameter's tensor is there, with the expected shape and a floating-point dtype; no other tensor is.
+/// Checks that every parameter's tensor exists, with the expected shape and a floating-point dtype, and that no other
+/// tensor does.
 static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, const TensorIndex &index,
                                   StringRef directory) {
   llvm::StringSet<> expected;

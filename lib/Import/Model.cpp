@@ -1,6 +1,6 @@
 //===- Model.cpp - Builds the model program of a configuration ------------------------===//
-// One builder for GPT-2 and the Llama family. Parameters keep Hugging Face's layout, seen with `kv_heads`, `group` and
-// `head_dim` as dims of their own; the einsums name the order, so nothing is ever transposed.
+// One builder for GPT-2 and the Llama family. Parameters keep Hugging Face's layout, with `kv_heads`, `group` and
+// `head_dim` as separate dims. Einsums name the dims of their operands in that order, so nothing is transposed.
 //===-----------------------------------------------------------------------------===//
 #include "Model.h"
 
@@ -80,7 +80,7 @@ private:
                            builder.getStrArrayAttr({"batch", "sequence"}), nullptr, nullptr);
   }
 
-  /// A parameter that is the box `start`, `size` of the Hugging Face tensor `name` of shape `shape`.
+  /// A parameter that is a part of the Hugging Face tensor `name` of shape `shape`: `size` elements from `start` on.
   Value box(StringRef name, StringRef suffix, Dims dims, double std, double fill, ArrayRef<int64_t> shape,
             ArrayRef<int64_t> start, ArrayRef<int64_t> size) {
     std::string tensor = prefix + name.str();
@@ -94,8 +94,8 @@ private:
                                nullptr);
   }
 
-  /// A parameter that is a whole tensor; its Hugging Face shape merges dims: `merged` counts the dims of each merged
-  /// group.
+  /// A parameter that is a whole tensor. `merged`: how many of `dims` each dim of the Hugging Face tensor is made of;
+  /// one each if empty.
   Value parameter(StringRef name, Dims dims, double std, ArrayRef<int64_t> merged = {}, double fill = 0) {
     SmallVector<int64_t> shape, all = sizes(dims);
     if (merged.empty()) {
@@ -113,7 +113,7 @@ private:
     return box(name, "", dims, std, fill, shape, SmallVector<int64_t>(shape.size(), 0), shape);
   }
 
-  /// The table of the tokens' rows; that of padding starts as zeros, of a tied head too.
+  /// The token embedding, which may also be the head. The padding row is initialized with zeros.
   Value tokenTable(StringRef name) {
     auto op = parameter(name, {"vocab", "embed"}, config.initStd).getDefiningOp<ParameterOp>();
     InitAttr init = op.getInit();

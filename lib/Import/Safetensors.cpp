@@ -140,8 +140,8 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
   return index;
 }
 
-/// Whether a file's name says that it holds weights: of PyTorch, TensorFlow, Flax, llama.cpp, ..., or safetensors of a
-/// name that nothing points to. Other .bin files may be tokens.
+/// Whether a file is named like weights of PyTorch, TensorFlow, Flax, llama.cpp, ..., or is a safetensors file with a
+/// name that no index mentions. Other .bin files may be tokens.
 static bool isNamedAsWeights(StringRef name) {
   if (name.ends_with(".bin"))
     return name.starts_with("pytorch_model") || name.starts_with("model") || name.contains("-of-");

@@ -21,8 +21,8 @@ llvm::FailureOr<TensorIndex>
 readTensorIndex(llvm::StringRef directory,
                 llvm::function_ref<mlir::InFlightDiagnostic(llvm::StringRef file)> emitError);
 
-/// A file of `directory`, which has no safetensors to read, that holds weights of another kind (the first by name);
-/// empty if none does.
+/// In a `directory` without safetensors to read: the first file, by name, that holds weights of another kind; else
+/// empty.
 std::string otherWeights(llvm::StringRef directory);
 
 } // namespace pc

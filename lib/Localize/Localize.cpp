@@ -1,5 +1,5 @@
 //===- Localize.cpp - Placed program -> the program of one rank ---------------------===//
-// Two sweeps over the ops: the first reads placements (leaves, outputs, offsets, updates) and changes no type; the
+// Two walks over the ops: the first reads placements (of leaves, outputs, offsets, updates) and changes no type; the
 // second replaces every type by its local shape.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Calls.h"
@@ -26,7 +26,7 @@ public:
 
   LogicalResult run() {
     bool failed = false;
-    // Only errors on the way down: types change when all of them have been read.
+    // This walk may fail. It changes no type, because it reads the placements of other ops' types.
     function.walk([&](Operation *op) {
       if (op != function)
         failed |= mlir::failed(check(op)) || mlir::failed(annotate(op));
@@ -48,7 +48,7 @@ private:
   int64_t numRanks() const { return mesh ? mesh.numRanks() : 1; }
   int64_t blocks(ArrayRef<StringAttr> axes) const { return mesh ? mesh.size(axes) : 1; }
 
-  /// Where a tensor lies; an unplaced one (of a lone rank) is whole.
+  /// The placement of a tensor; an unplaced one, in the program of a single rank, is whole.
   PlaceAttr place(Type type) const {
     if (PlaceAttr known = placement(type))
       return known;
@@ -99,7 +99,8 @@ private:
     return success();
   }
 
-  /// What one rank must know and its types will no longer say.
+  /// Writes into attributes and operands what the local types will no longer say: placements of leaves and outputs, and
+  /// offsets.
   LogicalResult annotate(Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case([&](ParameterOp leaf) {
@@ -112,17 +113,8 @@ private:
         })
         .Case<InputOp, RopeTableOp>([&](auto leaf) { return annotateLeaf(leaf); })
         .Case<ConstantOp, SeedOp>([&](auto leaf) { return checkLeaf(leaf, leaf.getValue()); })
-        .Case([&](IotaOp iota) {
-          if (failed(checkLeaf(iota, iota.getValue())))
-            return failure();
-          return addOffset(iota, iota.getValue(), 0);
-        })
-        .Case([&](EmbeddingOp embedding) { return addOffset(embedding, embedding.getTable(), 0); })
-        .Case([&](EmbeddingGradOp gradient) { return addOffset(gradient, gradient.getResult(), 0); })
-        .Case([&](PickOp pick) { return addOffset(pick, pick.getLogits(), -1); })
-        .Case([&](CrossEntropyGradOp gradient) { return addOffset(gradient, gradient.getLogits(), -1); })
-        .Case([&](MaskPaddingOp mask) { return addOffset(mask, mask.getX(), -1); })
-        .Case<AttentionOp, AttentionGradOp>([&](auto attention) { return addOffset(attention, attention.getQ(), 1); })
+        .Case([&](IotaOp iota) { return failed(checkLeaf(iota, iota.getValue())) ? failure() : addOffset(iota); })
+        .Case([&](IndexedOpInterface indexed) { return addOffset(indexed); })
         .Case([&](BlockOffsetOp offset) -> LogicalResult {
           return offset.emitOpError() << "is for local programs only; this one is not localized yet";
         })
@@ -154,19 +146,14 @@ private:
     op.setLayoutAttr(place(value.getType()));
   }
 
-  /// Gives `op` the first global index of its block of dim `d` of `value` (-1: the last) where that dim is split.
-  template <typename Op> LogicalResult addOffset(Op op, Value value, int64_t d) {
-    auto offsetOf = [&] {
-      if constexpr (requires { op.getSeesMutable(); })
-        return op.getSeesMutable();
-      else
-        return op.getOffsetMutable();
-    };
-    if (!offsetOf().empty())
-      return op.emitOpError() << "has an offset already: the program is local";
-    auto type = cast<RankedTensorType>(value.getType());
+  /// Gives `op` the first global index of its block of the dim that it indexes where that dim is split.
+  LogicalResult addOffset(IndexedOpInterface op) {
+    if (!op.getOffsetMutable().empty())
+      return op->emitOpError() << "has an offset already: the program is local";
+    auto [value, d] = op.getIndexedDim();
     if (d < 0)
-      d += type.getRank();
+      return success();
+    auto type = cast<RankedTensorType>(value.getType());
     ArrayAttr axes = place(type).getDims()[d];
     int64_t n = blocks(axisList(axes));
     if (n == 1)
@@ -181,7 +168,7 @@ private:
                                          axes, builder.getI64IntegerAttr(block));
       offset = lastOffset->getResult(0);
     }
-    offsetOf().assign(offset);
+    op.getOffsetMutable().assign(offset);
     return success();
   }
 
@@ -196,7 +183,8 @@ private:
     return success();
   }
 
-  /// Moves over one rank; copies, which only kept readers from sharing moves; what said that a value is an addend.
+  /// Drops moves over one rank, copies (they only kept readers from sharing a move), and pc.addend (it only changed the
+  /// placement).
   void dropWhatDoesNothing() {
     SmallVector<Operation *> nothing;
     function.walk([&](Operation *op) {

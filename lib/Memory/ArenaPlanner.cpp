@@ -14,7 +14,7 @@ using llvm::SmallVector;
 
 static int64_t alignedBytes(const ArenaBuffer &buffer) { return llvm::alignTo(buffer.bytes, arenaAlignment); }
 
-/// Positions where anything begins or ends, and the bytes that are live from each to the next.
+/// The positions where live ranges begin or end, and the bytes that are live from each position to the next.
 static std::pair<SmallVector<int64_t>, SmallVector<int64_t>> liveProfile(ArrayRef<ArenaBuffer> buffers) {
   std::map<int64_t, int64_t> change;
   for (const ArenaBuffer &buffer : buffers) {
@@ -33,7 +33,7 @@ int64_t pc::maxLiveBytes(ArrayRef<ArenaBuffer> buffers) {
   return buffers.empty() ? 0 : *llvm::max_element(liveProfile(buffers).second);
 }
 
-/// Per buffer, the largest sum of bytes that are live together while it lives.
+/// Per buffer, the largest sum of live bytes at any position of its live range.
 static SmallVector<int64_t> crowds(ArrayRef<ArenaBuffer> buffers) {
   auto [positions, live] = liveProfile(buffers);
   SmallVector<SmallVector<int64_t>> most = {live}; // most[k][i]: over i .. i + 2^k - 1
@@ -55,14 +55,14 @@ static SmallVector<int64_t> crowds(ArrayRef<ArenaBuffer> buffers) {
 }
 
 namespace {
-/// A buffer that has its place.
+/// A buffer that has its offset.
 struct Placed {
   int64_t begin, end, first, last;
 };
 
-/// Buffers that have their places, in the order of offsets; of equal ones, in that in which they came. In a long
-/// program most buffers live briefly, so time is divided into windows that overlap by half of what they are long: a
-/// brief buffer lies in one of them, whose list is all that it has to be compared with.
+/// The buffers placed so far, sorted by offset, equal ones by the order of insertion. In a long program most live
+/// ranges are short, so time is divided into windows, each of which overlaps the next by half its length: a short live
+/// range lies within one window, and has to be compared with the buffers of that window only.
 class PlacedBuffers {
 public:
   explicit PlacedBuffers(ArrayRef<ArenaBuffer> buffers) {
@@ -76,7 +76,8 @@ public:
     }
     if (buffers.empty())
       return;
-    auto most = lengths.begin() + static_cast<int64_t>(lengths.size() * 9 / 10); // nine in ten are no longer
+    auto most =
+        lengths.begin() + static_cast<int64_t>(lengths.size() * 9 / 10); // nine in ten live ranges are no longer
     std::nth_element(lengths.begin(), most, lengths.end());
     half = std::max(*most, (end - start) / 256 + 1);
     if (end - start > 8 * half)
@@ -92,7 +93,7 @@ public:
       insert(windows[w], placed);
   }
 
-  /// At least those that share a position with `buffer`.
+  /// A list that contains all placed buffers whose live ranges overlap that of `buffer`, and possibly others.
   ArrayRef<Placed> near(const ArenaBuffer &buffer) {
     size_t w = (buffer.first - start) / std::max<int64_t>(half, 1);
     if (!windows.empty() && buffer.last < start + static_cast<int64_t>(w + 2) * half)
@@ -112,13 +113,13 @@ private:
   }
 
   int64_t start = 0, half = 0;              ///< window w is from start + w half to start + (w + 2) half
-  SmallVector<Placed> all, recent;          ///< recent: not yet in `all`, where there are windows
-  std::vector<SmallVector<Placed>> windows; ///< none where most buffers live long
+  SmallVector<Placed> all, recent;          ///< recent: not yet merged into `all`; used with windows only
+  std::vector<SmallVector<Placed>> windows; ///< empty if most live ranges are long
 };
 } // namespace
 
-/// The start of the smallest gap of at least `bytes` among buffers that share a position with `buffer`, or behind all
-/// of them.
+/// The start of the smallest gap of at least `bytes` between the placed buffers that are live together with `buffer`,
+/// or the end of the last of them.
 static int64_t bestFit(ArrayRef<Placed> placed, const ArenaBuffer &buffer, int64_t bytes) {
   int64_t top = 0, best = -1, bestGap = INT64_MAX;
   for (const Placed &other : placed) {
@@ -148,12 +149,13 @@ static ArenaPlan placeInOrder(ArrayRef<ArenaBuffer> buffers, ArrayRef<unsigned> 
   return plan;
 }
 
-/// Places buffers in the order in which they begin, each in the smallest free gap of its time. Takes n log n, the
-/// others n^2; a long program of equal parts (microbatches) comes close to the bound this way.
+/// Places buffers in the order in which their live ranges begin, each in the smallest gap that is free then. Takes
+/// O(n log n), placeInOrder O(n^2). Close to the lower bound for long programs of equal parts (microbatches).
 static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());
-  std::vector<std::tuple<int64_t, bool, int64_t, unsigned>> events; // position, begins, -bytes, buffer: ends come first
+  std::vector<std::tuple<int64_t, bool, int64_t, unsigned>>
+      events; // position, begins, -bytes, buffer; at a position, ends come first
   for (auto [i, buffer] : llvm::enumerate(buffers)) {
     events.push_back({buffer.first, true, -buffer.bytes, i});
     events.push_back({buffer.last + 1, false, 0, i});
@@ -173,7 +175,7 @@ static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
   };
   for (auto [position, begins, order, i] : events) {
     int64_t bytes = alignedBytes(buffers[i]);
-    if (!begins) { // joins its neighbours
+    if (!begins) { // a freed range merges with the gaps beside it
       int64_t begin = plan.offsets[i], end = begin + bytes;
       auto next = gaps.lower_bound(begin);
       if (next != gaps.begin() && std::prev(next)->second == begin) {
@@ -193,7 +195,7 @@ static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
       begin = fit->second;
       end = begin + fit->first;
       remove(gaps.find(begin));
-    } else if (!gaps.empty() && gaps.rbegin()->second == plan.bytes) { // the last gap grows
+    } else if (!gaps.empty() && gaps.rbegin()->second == plan.bytes) { // extend the gap at the end of the arena
       begin = gaps.rbegin()->first;
       remove(std::prev(gaps.end()));
     }
@@ -206,7 +208,7 @@ static ArenaPlan placeInTime(ArrayRef<ArenaBuffer> buffers) {
 
 ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
   int64_t bound = maxLiveBytes(buffers);
-  // Thousands of buffers: what takes longer must promise to save more than half a percent.
+  // With thousands of buffers, the slow attempts are made only if they can save more than half a percent.
   bool large = buffers.size() > 8192;
   ArenaPlan inTime = placeInTime(buffers);
   if (large && static_cast<double>(inTime.bytes) <= 1.005 * static_cast<double>(bound))
@@ -223,8 +225,8 @@ ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
     if (best.offsets.empty() || plan.bytes < best.bytes)
       best = std::move(plan);
   };
-  // Those at the peak go first: they stack without gaps, up to the bound, and the others fill what they leave at other
-  // times.
+  // Buffers that are live at the memory peak go first: they stack without gaps up to the bound. The others fit into
+  // the gaps before and after.
   attempt([&](unsigned i) { return std::tuple(-crowd[i], -buffers[i].bytes, -length(i)); });
   attempt([&](unsigned i) { return std::tuple(-crowd[i], -length(i), -buffers[i].bytes); });
   attempt([&](unsigned i) { return std::tuple(-buffers[i].bytes, -length(i)); });
@@ -234,7 +236,7 @@ ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
 std::string pc::checkArena(ArrayRef<ArenaBuffer> buffers, const ArenaPlan &plan) {
   if (plan.offsets.size() != buffers.size())
     return "not every buffer has an offset";
-  // Sweep over positions; the live buffers by offset.
+  // Sweeps over positions and keeps the live buffers by offset.
   SmallVector<std::tuple<int64_t, bool, unsigned>> events; // (position, begins, buffer): ends come first
   for (auto [i, buffer] : llvm::enumerate(buffers)) {
     if (plan.offsets[i] < 0 || plan.offsets[i] % arenaAlignment || plan.offsets[i] + buffer.bytes > plan.bytes)

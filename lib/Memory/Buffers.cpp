@@ -62,7 +62,7 @@ Buffers::Buffers(Block &body, const Liveness &liveness, TaskFunctions &functions
   });
 }
 
-/// With one microbatch, what the body yields is the result.
+/// With one microbatch, a result of pc.accumulate shares the home of the value that the body yields for it.
 void Buffers::shareYields(Block &body) {
   for (auto accumulate : body.getOps<AccumulateOp>()) {
     if (accumulate.getMicrobatches() != 1)
@@ -77,7 +77,7 @@ void Buffers::shareYields(Block &body) {
   }
 }
 
-/// The new value of a leaf is written over the old one.
+/// The new value of a leaf shares the home of the old one, if all readers of the old value come before it is written.
 void Buffers::shareUpdates(Block &body) {
   llvm::DenseMap<std::pair<StringAttr, StringAttr>, Operation *> leaves; // (parameter, state or null)
   for (Operation &op : body) {
@@ -104,7 +104,8 @@ void Buffers::shareUpdates(Block &body) {
   }
 }
 
-/// A function writes a result over an argument that no caller needs any more: sums grow in place.
+/// A function's result shares the home of an argument that no caller reads after the call, for instance a sum to which
+/// the function adds.
 void Buffers::shareArguments(ArrayRef<BlockArgument> dying, Operation *terminator) {
   for (Value value : terminator->getOperands()) {
     auto result = dyn_cast<OpResult>(value);
@@ -129,7 +130,7 @@ void Buffers::shareCalled(CallOp call) {
       join(number.lookup(call.getInputs()[argument]), number.lookup(result));
 }
 
-/// A result is written over an operand that nothing needs any more.
+/// A result shares the home of an operand whose live range ends at the op.
 void Buffers::shareOperands(Operation *op) {
   if (isLeaf(op) || isa<AccumulateOp, WaitOp>(op))
     return;

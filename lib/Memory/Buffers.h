@@ -7,13 +7,14 @@
 
 namespace pc {
 
-/// The values of a step in groups that get one home each: an updated leaf with its leaf, a yielded value with the
-/// result of its accumulation, a result with an operand that dies at its op, the result of a started move with its
-/// input where the move works in place and nothing else reads the input from the start on. The results of a call lie in
-/// its operands as its function, which has been planned, says.
+/// Groups the values of a step into buffers, each of which gets one home (arena offset). Values that share a buffer:
+/// the new value of a leaf and the leaf; a yielded value and the result of its accumulation; a result and an operand
+/// whose live range ends at the op; the result and the input of a started move that works in place, if nothing else
+/// reads the input from the start on; a result of a call and the operand over which the function, planned before,
+/// writes it.
 class Buffers {
 public:
-  /// `dying`: arguments of `body`, of a function, that no caller needs any more.
+  /// `dying`: if `body` is a function's, the arguments that no caller reads after the call.
   Buffers(mlir::Block &body, const Liveness &liveness, TaskFunctions &functions,
           llvm::ArrayRef<mlir::BlockArgument> dying = {});
 
@@ -21,7 +22,7 @@ public:
     llvm::SmallVector<mlir::Value, 2> values;
     int64_t bytes = 0;
     Lifetime life;
-    mlir::Operation *leaf = nullptr; ///< lives through the whole step; the function, for its arguments
+    mlir::Operation *leaf = nullptr; ///< the leaf, live through the whole step; for an argument, its function
   };
   /// All buffers, in the order of their first values.
   llvm::SmallVector<Buffer> take();
@@ -39,10 +40,10 @@ private:
 
   const Liveness &liveness;
   TaskFunctions &functions;
-  llvm::SmallVector<Buffer> buffers; ///< per value; the first one of a group holds what the group is
+  llvm::SmallVector<Buffer> buffers; ///< per value; the first value of a group has the group's data
   mutable llvm::SmallVector<unsigned> parent;
   llvm::DenseMap<mlir::Value, unsigned>
-      number; ///< block arguments of accumulations and microbatches: that of the stack
+      number; ///< block arguments of accumulations, and microbatches, have that of the stack
 };
 
 } // namespace pc

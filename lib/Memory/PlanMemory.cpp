@@ -19,7 +19,7 @@ using namespace pc;
 
 namespace {
 
-/// What the planner cannot place is refused here.
+/// Fails with errors at values and functions that the planner cannot place.
 LogicalResult checkPlannable(func::FuncOp function) {
   if (!function.getBody().hasOneBlock())
     return function.emitOpError() << "must have one block to be planned";
@@ -28,7 +28,7 @@ LogicalResult checkPlannable(func::FuncOp function) {
   bool failed = false;
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (isa<StartOp>(op))
-      return WalkResult::skip(); // a ticket; the results of the moves are those of the wait
+      return WalkResult::skip(); // its only result is a ticket; the wait has the results of the moves
     for (Type type : op->getResultTypes())
       if (auto tensor = dyn_cast<RankedTensorType>(type); !tensor || !tensor.hasStaticShape() || placement(type)) {
         op->emitOpError() << "has a result of type " << type << "; memory is planned for local programs (pc-localize)";
@@ -43,8 +43,8 @@ LogicalResult checkPlannable(func::FuncOp function) {
   return failure(failed);
 }
 
-/// An update copies where its value could not be written over the leaf. A copy must not come before a reader of the old
-/// value.
+/// Moves updates behind all readers of the old value. An update whose value does not share the leaf's home is a copy,
+/// and a copy must not come before a reader of the old value.
 void sinkUpdates(Block &body) {
   llvm::DenseMap<Operation *, int64_t> last; // the last reader of a leaf
   llvm::DenseMap<std::pair<StringAttr, StringAttr>, Operation *> leaves;
@@ -97,9 +97,9 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     ArenaOp::create(builder, steps[0].getLoc(), bytes);
   }
 
-  /// Every function that the step calls, on addresses of its own: the frame, the arguments, the results.
+  /// Plans every function that the step calls, in an address space of its own: the frame, the arguments, the results.
   void planFunctions(func::FuncOp step) {
-    llvm::MapVector<Operation *, SmallVector<BlockArgument>> dying; // which no call needs any more
+    llvm::MapVector<Operation *, SmallVector<BlockArgument>> dying; // arguments that no caller reads after a call
     TaskFunctions functions;
     for (auto call : step.getOps<CallOp>()) {
       const TaskFunction &function = functions.of(call);
@@ -153,7 +153,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
     TaskFunctions functions;
     SmallVector<Buffers::Buffer> buffers = Buffers(body, liveness, functions).take();
 
-    int64_t base = 0; // leaves, which live always, stand one behind the other
+    int64_t base = 0; // leaves are live throughout, so they lie one behind the other
     auto settle = [&](auto isNext) {
       for (const Buffers::Buffer &buffer : buffers)
         if (buffer.leaf && isNext(buffer.leaf)) {

@@ -1,8 +1,8 @@
 //===- VerifyMemory.cpp - Replay the step on its arena ------------------------------------===//
-// Walks the program like a rank does and keeps a map of who holds which bytes. A value goes when its last pending use
-// is done; uses inside an accumulation of values from outside are done when the accumulation ends, because its body
-// repeats; what is added to a sum over microbatches is read behind the op that makes it. A started move writes its
-// result from the start on and reads its input until the wait.
+// Walks the program like a rank does and keeps a map from bytes to the value that they hold. A value is released when
+// its last pending use is done. Uses in the body of an accumulation of values from outside count as done when the
+// accumulation ends, because the body repeats. A value that is added to a sum over microbatches is read right behind
+// the op that makes it. A started move writes its result from the start on and reads its input until the wait.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
@@ -27,8 +27,8 @@ public:
   /// `functions`: those that the step calls.
   Replay(int64_t arenaBytes, TaskFunctions &functions) : arenaBytes(arenaBytes), functions(functions) {}
 
-  /// (A7) A function, on its own addresses: arguments are there, and stay unless a result takes the place of one; all
-  /// results are there in the end, and the rest lies in the frame.
+  /// (A7) A function, in its own address space: it holds its arguments, and keeps those that no result is written over;
+  /// it holds all results at the end; all other values lie in the frame.
   LogicalResult run(const TaskFunction &called) {
     Operation *op = called.function, *terminator = called.body->getTerminator();
     for (BlockArgument argument : called.body->getArguments()) {
@@ -46,7 +46,7 @@ public:
     for (Value result : called.results())
       if (!holds(result))
         return terminator->emitOpError() << "does not find its result at " << homeOf(result) << " (A7)";
-    // Behind the frame lie arguments and results alone.
+    // Only arguments and results lie behind the frame.
     llvm::DenseMap<int64_t, int64_t> outside; // bytes, by home
     SmallVector<Value> values(called.body->getArguments());
     llvm::append_range(values, called.results());
@@ -61,11 +61,10 @@ public:
   }
 
   LogicalResult run(Block &body) {
-    WalkResult entered =
-        body.walk([&](Operation *op) { // also those of accumulations: they hold their values all the time
-          return isLeaf(op) && !isa<FusionOp, StartOp>(op->getParentOp()) ? WalkResult(enterLeaf(op))
-                                                                          : WalkResult::advance();
-        });
+    WalkResult entered = body.walk([&](Operation *op) { // also leaves in accumulations: they are live all the time
+      return isLeaf(op) && !isa<FusionOp, StartOp>(op->getParentOp()) ? WalkResult(enterLeaf(op))
+                                                                      : WalkResult::advance();
+    });
     return entered.wasInterrupted() ? failure() : runBlock(body, nullptr);
   }
 
@@ -137,7 +136,8 @@ private:
                                  : leaves.lookup({update.getNameAttr(), StringAttr()});
   }
 
-  /// Whether `op` may write `result` where `old` lies, which it may read itself but nobody may read later.
+  /// Whether `op` may write `result` over `old`: same place, no reader of `old` after `op`, and `op` works in place if
+  /// it reads `old` itself.
   bool mayReplace(Operation *op, OpResult result, Value old) {
     if (homeOf(old) != homeOf(result) || byteSize(old.getType()) != byteSize(result.getType()) || pending[old])
       return false;
@@ -148,7 +148,7 @@ private:
           auto update = dyn_cast<UpdateOp>(user);
           return update && leafOf(update) == old;
         }))
-      return false; // only the leaf's own new value
+      return false; // over a leaf only its own new value may be written
     auto call = dyn_cast<CallOp>(op);
     return llvm::all_of(op->getOpOperands(), [&](OpOperand &use) {
       if (use.get() != old)
@@ -197,7 +197,7 @@ private:
     return success();
   }
 
-  /// The inputs of the start have been read. (A5) Its results are where they were.
+  /// (A5) Counts the inputs of the start as read; checks that the results still lie where the start put them.
   LogicalResult replay(WaitOp wait, SmallVectorImpl<Value> *later) {
     StartOp start = wait.getStart();
     if (!start)
@@ -251,7 +251,7 @@ private:
     return success();
   }
 
-  /// (A6) Leaves lie still, so nobody keeps track of who reads a view of one.
+  /// (A6) Views of leaves need no pending uses, because leaves are never released.
   LogicalResult replay(MicrobatchOp view) {
     Value stack = view.getStack(), element = view.getElement();
     int64_t offset = static_cast<int64_t>(view.getIndex()) * byteSize(element.getType());
@@ -299,7 +299,8 @@ private:
     return success();
   }
 
-  /// Books the uses by `op`: those of values of its own block now, others when the accumulation around it ends.
+  /// Counts the uses by `op` as done: those of values of its own block now, others when the accumulation around it
+  /// ends.
   void read(Operation *op, SmallVectorImpl<Value> *later) {
     for (OpOperand &use : op->getOpOperands()) {
       Value operand = use.get();
@@ -312,14 +313,14 @@ private:
     }
   }
 
-  /// Books the uses of what `op` has made by sums over microbatches.
+  /// Counts the uses of `op`'s results by sums over microbatches as done.
   void readAdded(Operation *op) {
     for (OpOperand &use : op->getUses())
       if (addedBehind(use))
         --pending[use.get()];
   }
 
-  /// Part of an operand of the accumulation.
+  /// Whether `value` is a block argument of an accumulation, which is a part of an operand.
   static bool isPart(Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
     return argument && isa<AccumulateOp>(argument.getOwner()->getParentOp());
@@ -333,8 +334,8 @@ private:
 
   LogicalResult runBlock(Block &block, SmallVectorImpl<Value> *later) {
     for (Operation &op : block) {
-      if (isLeaf(&op) ||
-          op.hasTrait<OpTrait::IsTerminator>()) // there already; booked by the accumulation or the caller
+      if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>()) // leaves are held already; the accumulation or caller
+                                                               // counts a terminator's uses
         continue;
       if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
         if (later)
@@ -353,7 +354,7 @@ private:
           return failure();
         continue;
       }
-      // Pending uses are from here on those that come later than this op.
+      // From here on, pending uses are those after this op.
       read(&op, later);
       if (auto view = dyn_cast<MicrobatchOp>(op)) {
         if (failed(replay(view)))

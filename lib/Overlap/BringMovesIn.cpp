@@ -11,7 +11,7 @@ void pc::bringMovesIn(AccumulateOp accumulate) {
     return;
   Operation *yield = accumulate.getBody().front().getTerminator();
   OpBuilder inside(yield);
-  SmallVector<Value> outer(accumulate.getResults()); // per result: the value outside that the yielded one is
+  SmallVector<Value> outer(accumulate.getResults()); // per result: the value outside of the body that it replaces
   SmallVector<Operation *> moved;
   for (auto [i, value] : llvm::enumerate(outer)) {
     while (value.hasOneUse() && isa<MoveOpInterface>(*value.user_begin()) &&

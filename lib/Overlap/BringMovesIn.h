@@ -6,9 +6,9 @@
 
 namespace pc {
 
-/// With one microbatch the sum over microbatches is the one addend, so a move of a result of `accumulate` may as well
-/// move what the body yields, as soon as it is there: rewrites the op where such moves are all that reads a result.
-/// With several microbatches nothing changes: one move of the sum is less traffic than one of each addend.
+/// With one microbatch, each result of `accumulate` is the value that the body yields. A move that is the only reader
+/// of a result goes into the body, where it can start as soon as that value is computed. With several microbatches
+/// nothing changes, because one move of the sum has less traffic than one of each addend.
 void bringMovesIn(AccumulateOp accumulate);
 
 } // namespace pc

@@ -17,15 +17,15 @@ public:
     fillBuckets();
     gatherAhead();
     for (auto [i, item] : llvm::enumerate(items))
-      if (!item.patient && item.unit < 0)
+      if (!item.mayWait && item.unit < 0)
         buckets.push_back({{static_cast<unsigned>(i)}, item.ready, item.needed});
     auto key = [&](const MoveBucket &bucket) {
       unsigned first = bucket.items[0];
       return std::tuple(bucket.start, bucket.wait, items[first].place, first);
     };
     llvm::sort(buckets, [&](const MoveBucket &a, const MoveBucket &b) { return key(a) < key(b); });
-    // A communicator ends its moves in the order in which it began them: waiting for a later one waits for this one
-    // too.
+    // A communicator finishes its moves in the order in which they started, so no bucket is waited for later than the
+    // next one of its group.
     std::map<int64_t, int64_t> next;
     for (MoveBucket &bucket : llvm::reverse(buckets)) {
       auto [it, isLast] = next.try_emplace(items[bucket.items[0]].group, bucket.wait);
@@ -67,7 +67,7 @@ private:
       buckets.push_back(o.bucket);
       o = {};
     };
-    for (unsigned i : sorted([](const MoveItem &item) { return item.patient; },
+    for (unsigned i : sorted([](const MoveItem &item) { return item.mayWait; },
                              [](const MoveItem &item) { return std::tuple(item.ready, item.needed, item.place); })) {
       const MoveItem &item = items[i];
       Open &o = open[{item.group, item.kind}];
@@ -86,7 +86,7 @@ private:
       close(o);
   }
 
-  /// Items of one unit that stand next to each other in the order of use.
+  /// A run of items of one unit in the order in which items are needed.
   struct Unit {
     SmallVector<unsigned> items;
     int64_t bytes = 0, needed = 0, last = 0;
@@ -94,7 +94,7 @@ private:
 
   void gatherAhead() {
     SmallVector<Unit> units;
-    for (unsigned i : sorted([](const MoveItem &item) { return !item.patient && item.unit >= 0; },
+    for (unsigned i : sorted([](const MoveItem &item) { return !item.mayWait && item.unit >= 0; },
                              [](const MoveItem &item) { return std::tuple(item.needed, item.place); })) {
       if (units.empty() || items[units.back().items[0]].unit != items[i].unit)
         units.push_back({{}, 0, items[i].needed, 0});
@@ -104,7 +104,7 @@ private:
       unit.last = std::max(unit.last, items[i].last);
     }
     for (size_t k = 0; k < units.size(); ++k) {
-      // The first unit that is still there when this one is gathered.
+      // The units from `first` to this one are in memory together, within the limits of number and bytes.
       size_t first = k;
       int64_t bytes = units[k].bytes;
       while (first > 0 && k - first < static_cast<size_t>(limits.depth) &&
@@ -112,18 +112,18 @@ private:
         bytes += units[--first].bytes;
       int64_t freed = -1;
       for (size_t before = 0; before < first; ++before)
-        // One that is still used when this one is needed is there anyway: it counts from its first use on.
+        // An earlier unit that is read even after this one is needed is not freed before: its first use counts.
         freed = std::max(freed, units[before].last < units[k].needed ? units[before].last : units[before].needed);
       split(units[k], freed);
     }
   }
 
-  /// Buckets of a unit: by group and kind, no larger than allowed; none starts before op `freed` is done.
+  /// Makes buckets of a unit's items by group and kind, within the limits; none starts before op `freed` is done.
   void split(const Unit &unit, int64_t freed) {
     std::map<std::pair<int64_t, int64_t>, std::pair<unsigned, int64_t>> open; // the bucket and its bytes
     for (unsigned i : unit.items) {
       const MoveItem &item = items[i];
-      // Where uses interleave, the item comes right before its own.
+      // If `freed` is not before the item is needed, the item starts right before that.
       int64_t start = std::max(item.ready, std::min(freed, item.needed - 1));
       auto it = open.find({item.group, item.kind});
       bool fits = it != open.end() && it->second.second + item.bytes <= limits.bucketBytes &&

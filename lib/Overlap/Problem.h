@@ -1,10 +1,12 @@
 //===- Problem.h - Moves that may be started ahead -----------------------------------===//
-// Problem, algorithm, verifier: a block as a line of positions with moves that have some freedom on it; buckets with a
-// start and a wait each (Buckets.cpp, free of IR); and VerifyScheduled.cpp, which knows of neither.
+// The problem: a block as a line of positions, and moves with some freedom on it. The answer: buckets of moves with one
+// start and one wait each (Buckets.cpp, free of IR). VerifyScheduled.cpp checks the program that is made of it, and
+// includes neither.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_OVERLAP_PROBLEM_H
 #define PC_LIB_OVERLAP_PROBLEM_H
 
+#include "pcrt/pcrt.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include <cstdint>
@@ -13,23 +15,23 @@ namespace pc {
 
 /// A move. Positions number the ops of its block; -1 is before the first one.
 struct MoveItem {
-  int64_t group = 0;    ///< ranks it works over: equal numbers may share a bucket and do share a communicator
-  int64_t kind = 0;     ///< equal numbers may share a bucket
+  int64_t group = 0;    ///< number of the axes it works over; equal numbers share a communicator
+  int64_t kind = 0;     ///< only moves of equal group and kind share a bucket
   int64_t bytes = 0;    ///< payload
   int64_t ready = -1;   ///< the op after which it may start
-  int64_t place = 0;    ///< the op that it is
+  int64_t place = 0;    ///< where it stands in the block
   int64_t needed = 0;   ///< the op before which it must be done
-  int64_t last = 0;     ///< the last op that uses what it gives
-  bool patient = false; ///< may wait for others to fill a bucket
-  bool inPlace = false; ///< its result may lie on its input, so that being under way costs no memory
-  int64_t unit = -1;    ///< gathered ahead with the others of this unit, -1: not limited
+  int64_t last = 0;     ///< the last op that reads its result
+  bool mayWait = false; ///< may wait for others to fill a bucket
+  bool inPlace = false; ///< its result may overwrite its input, so that it needs no memory while it is under way
+  int64_t unit = -1;    ///< the unit that it is gathered ahead with; -1: none
 };
 
 struct ScheduleLimits {
-  int64_t bucketBytes = 25 << 20; ///< payload of a bucket; a single larger move is a bucket of its own
-  int64_t mostMoves = 64;         ///< in a bucket
-  int64_t depth = 1;              ///< units that are gathered ahead of the one in use
-  int64_t aheadBytes = 0;         ///< payload of a unit and those gathered ahead of it; 0: any
+  int64_t bucketBytes;                   ///< payload of a bucket; a single larger move is a bucket of its own
+  int64_t depth;                         ///< prefetch: units that are gathered ahead of the one in use
+  int64_t aheadBytes;                    ///< most payload of a unit and those gathered ahead of it; 0: any
+  int64_t mostMoves = PCRT_MOST_STARTED; ///< in a bucket
 };
 
 /// Moves that are started behind op `start`, all at once, and waited for in front of op `wait`.
@@ -38,16 +40,14 @@ struct MoveBucket {
   int64_t start = -1, wait = 0;
 };
 
-/// Every item in one bucket, in the order of issue. Deterministic; independent of what the numbers stand for.
-/// * Patient items of one group and kind gather in buckets, in the order in which they are ready, and start when the
-/// last
-///   one is. Where moves do not work in place, a bucket is waited for when the next but one starts, so that inputs do not
-///   pile up.
-/// * Items of a unit start when the unit `depth` + 1 before it (in order of use) has been used for the last time: at
-/// most
-///   `depth` + 1 units are there at any time, where uses of units do not interleave.
+/// Puts every item into one bucket; buckets are in the order of issue. Deterministic; knows nothing of IR.
+/// * Items that may wait are put into buckets by group and kind, in the order in which they are ready. A bucket starts
+///   when its last item is ready. Unless its moves work in place, it is waited for when the second one after it starts,
+///   to limit the inputs that are held.
+/// * Items of a unit start when the unit `depth` + 1 before it (in order of use) has been read for the last time, so at
+///   most `depth` + 1 units are in memory, where uses of units do not interleave.
 /// * All others start as soon as they are ready.
-/// * Waits are as late as possible, but in the order of the starts within a group, as its communicator works.
+/// * Waits are as late as possible, but within a group in the order of the starts, as communicators work.
 llvm::SmallVector<MoveBucket> scheduleMoves(llvm::ArrayRef<MoveItem> items, const ScheduleLimits &limits);
 
 } // namespace pc

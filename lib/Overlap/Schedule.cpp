@@ -1,5 +1,5 @@
 //===- Schedule.cpp - Local program -> scheduled program ------------------------------===//
-// Reads a block as a problem of Problem.h, and writes the solution: `pc.start` and `pc.wait`.
+// Reads a block as a problem of Problem.h, has it solved, and writes the solution as `pc.start` and `pc.wait`.
 //===-----------------------------------------------------------------------------===//
 #include "BringMovesIn.h"
 #include "Problem.h"
@@ -26,7 +26,7 @@ using namespace pc;
 
 namespace {
 
-/// What is gathered together: the tensors of a layer, or a tensor of none.
+/// The unit that a tensor is gathered with: its layer, or itself if it belongs to none.
 std::string unitName(StringRef tensor) {
   StringRef layer = layerOf(tensor);
   return (layer.empty() ? tensor : layer).str();
@@ -42,7 +42,7 @@ public:
       position[&op] = ops.size();
       ops.push_back(&op);
     }
-    int64_t lastCall = -1; // no move is under way while a task moves
+    int64_t lastCall = -1; // a task (pc.call) may send, so no move is under way across it
     for (Operation *op : ops) {
       if (isa<CallOp>(op))
         lastCall = position.lookup(op);
@@ -81,7 +81,8 @@ private:
            hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1;
   }
 
-  /// An update only names its value, so those of moved values can come last, and nothing in the block waits for them.
+  /// Puts updates whose values are results of moves at the end of the block, where the moves are waited for last.
+  /// Nothing reads an update.
   void sinkUpdates() {
     SmallVector<UpdateOp> late;
     for (auto update : block.getOps<UpdateOp>())
@@ -92,7 +93,7 @@ private:
     numLate = late.size();
   }
 
-  /// Nothing is under way on a communicator while the body of an accumulation uses it.
+  /// Keeps moves from being under way across `accumulate` if its body uses their communicator.
   void keepOutOf(AccumulateOp accumulate) {
     std::set<int64_t> used;
     accumulate.getBody().walk([&](MoveOpInterface move) {
@@ -107,8 +108,8 @@ private:
         item.needed = std::min(item.needed, at);
   }
 
-  /// Whether `op` is a stored tensor, or what one is rounded to for the passes. (What is gathered in front of all
-  /// microbatches is needed at once, and comes as it is ready.)
+  /// Whether `op` is a stored tensor (a leaf) or the rounded copy of one. A rounded copy in front of the accumulation
+  /// does not count: its gather serves all microbatches, and starts as soon as it is ready.
   bool isStored(Operation *op) const {
     if (!isa_and_nonnull<CastOp>(op))
       return op && isLeaf(op);
@@ -138,7 +139,7 @@ private:
     item.bytes = trafficOf(move, mesh).payload;
     item.inPlace = mayShareHome(op, 0, 0);
     item.place = position.lookup(op);
-    // A move of a moved value starts where it stands, which is where the other one is needed.
+    // If the operand is the result of another move, this one is ready where it stands, and the other is needed there.
     if (source && source->getBlock() == &block)
       item.ready = sends(source) ? item.place : position.lookup(source);
     int64_t end = ops.size() - 1 - numLate;
@@ -149,19 +150,19 @@ private:
       item.needed = std::min(item.needed, at);
       item.last = i ? std::max(item.last, at) : at;
     }
-    // What only moves at the end of the block need is not urgent either: sums over one axis after another.
+    // A move that is read only by moves that are themselves needed at the end may wait, too: sums over several axes.
     bool feedsMoves = llvm::all_of(op->getUsers(), [&](Operation *user) {
       return sends(user) && user->getBlock() == &block &&
              llvm::all_of(user->getUsers(), [&](Operation *last) { return position.lookup(last) >= end; });
     });
-    item.patient = item.needed >= end || feedsMoves || isa_and_nonnull<AccumulateOp>(source);
+    item.mayWait = item.needed >= end || feedsMoves || isa_and_nonnull<AccumulateOp>(source);
     if (isa<AllGatherOp>(op) && isStored(source)) {
       std::string name = unitName(sourceName(source));
       item.unit = number(units, {name, gathers[source]++});
-      item.patient = false;
-    } else if (isa<AllGatherOp, PermuteOp>(op) && !item.patient) {
-      // A gather makes more than it takes, and what comes round a ring is one more value: it starts one product ahead
-      // of its place, not where its operand is made, which may be in the phase before.
+      item.mayWait = false;
+    } else if (isa<AllGatherOp, PermuteOp>(op) && !item.mayWait) {
+      // The result of a gather is larger than its operand, and a permute's result lives beside its operand. So they
+      // start one matrix product ahead of where they stand, and not as early as the operand allows.
       int64_t product = item.place - 1;
       while (product > item.ready && flopsOf(ops[product]) == 0)
         --product;
@@ -170,7 +171,8 @@ private:
     items.push_back(item);
   }
 
-  /// A move of a moved value may start as soon as the first move is waited for. Moves of one group keep their places.
+  /// Where a move reads the result of another move of a different group: it becomes ready when the first one is waited
+  /// for. True if that changed an item, so that the problem has to be solved again.
   bool advanceChains(ArrayRef<MoveBucket> buckets) {
     llvm::DenseMap<Operation *, unsigned> bucketOf;
     for (auto [b, bucket] : llvm::enumerate(buckets))
@@ -186,16 +188,15 @@ private:
       if (items[first.items[0]].group == item.group || first.wait >= item.ready)
         continue;
       item.ready = first.wait;
-      for (unsigned i : first.items) // the first must not be waited for later in the second schedule
+      for (unsigned i : first.items) // nor may the first be waited for later in the second solution
         items[i].needed = std::min(items[i].needed, first.wait);
       changed = true;
     }
     return changed;
   }
 
-  /// Whether the bucket is one move behind whose start nothing could run: it stays as it is, unless it is to start
-  /// behind where it stands or to be done before (what is made of it may start there), or others of its group are under
-  /// way, which it then would have to wait for.
+  /// Whether `bucket` stays a blocking move: it is one move, no computation stands between its start and its wait, it
+  /// stands within them, and no other bucket of its group is under way then.
   bool blocks(const MoveBucket &bucket, ArrayRef<MoveBucket> buckets) const {
     int64_t place = items[bucket.items[0]].place;
     if (bucket.items.size() > 1 || place < bucket.start || place > bucket.wait)
@@ -253,20 +254,20 @@ private:
   Block &block;
   MeshAttr mesh;
   StringAttr stageAxis;         ///< null: one program for all ranks
-  SmallVector<Operation *> ops; ///< of the block, as it was
+  SmallVector<Operation *> ops; ///< of the block, before anything is written
   llvm::DenseMap<Operation *, int64_t> position;
-  int64_t numLate = 0; ///< updates behind everything else
+  int64_t numLate = 0; ///< updates at the end of the block
   SmallVector<MoveItem> items;
   std::map<std::vector<std::string>, int64_t> groups;
   std::map<std::tuple<int, int, unsigned>, int64_t> kinds;
   std::map<std::pair<std::string, int64_t>, int64_t> units;
-  llvm::DenseMap<Operation *, int64_t> gathers;   ///< of a leaf so far
-  llvm::DenseMap<int64_t, Operation *> lastStart; ///< by the position that it stands behind
+  llvm::DenseMap<Operation *, int64_t> gathers;   ///< of each tensor: how many so far
+  llvm::DenseMap<int64_t, Operation *> lastStart; ///< by position: the last start written behind it
   SmallVector<Operation *> replaced;
 };
 
-/// A move of a sum over microbatches has the name of the sum, which is that of the program; the name of what is summed
-/// says more in messages and traces.
+/// Names moves of results of `accumulate` after the values that it sums, for messages and traces. They have the
+/// location of `accumulate` itself otherwise.
 void nameMoves(AccumulateOp accumulate) {
   Operation *yield = accumulate.getBody().front().getTerminator();
   for (auto [value, result] : llvm::zip_equal(yield->getOperands(), accumulate.getResults()))
@@ -281,10 +282,7 @@ struct Schedule : pc::impl::ScheduleBase<Schedule> {
   void runOnOperation() override {
     MeshAttr mesh = meshOf(getOperation());
     StringAttr stageAxis = stageAxisOf(getOperation());
-    ScheduleLimits limits;
-    limits.bucketBytes = bucketBytes;
-    limits.depth = prefetch;
-    limits.aheadBytes = prefetchBytes;
+    const ScheduleLimits limits = {.bucketBytes = bucketBytes, .depth = prefetch, .aheadBytes = prefetchBytes};
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (!function.getBody().hasOneBlock())
         continue; // pc-verify-scheduled says so

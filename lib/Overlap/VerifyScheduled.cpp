@@ -1,7 +1,7 @@
 //===- VerifyScheduled.cpp - Check the order of moves and that its edges suffice -------===//
-// Runs a scheduled or planned program as streams would: one that computes, one per communicator. A start is the edge
-// from what has been computed so far to its communicator, a wait the edge back, and there are no other edges. Two
-// accesses to the same bytes, one of them a write, need a path of edges. Knows nothing of how the schedule was made.
+// Runs a scheduled or planned program as streams would: one for computation and one per communicator. `pc.start` is an
+// edge from the computation so far to its communicator, `pc.wait` an edge back; there are no others. Two accesses to
+// the same bytes, one of them a write, must be ordered by edges. Shares nothing with the code that makes schedules.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
@@ -22,7 +22,7 @@ using namespace pc;
 
 namespace {
 
-/// How much of every stream is known to be over; missing streams count 0.
+/// A vector clock: per stream, how many of its ops are known to be done; missing streams count 0.
 struct Clock {
   SmallVector<int64_t, 4> over;
 
@@ -47,7 +47,8 @@ struct Access {
 /// The last accesses to bytes, by stream.
 class Memory {
 public:
-  /// The accesses to [begin, end) that conflict with this one and are not over at `clock`; records this one.
+  /// Records an access to [begin, end). Returns the op of an earlier access that conflicts with it and is not done at
+  /// `clock`, or null.
   Operation *access(int64_t begin, int64_t end, bool write, const Access &by, const Clock &clock) {
     auto it = pieces.lower_bound(begin);
     if (it != pieces.begin() && std::prev(it)->second.end > begin)
@@ -60,7 +61,7 @@ public:
     };
     auto first = it;
     for (int64_t at = begin; at < end; at = it->second.end, ++it) {
-      if (it == pieces.end() || it->first > at) // nobody has been here
+      if (it == pieces.end() || it->first > at) // no access to these bytes yet
         it = pieces.insert(it, {at, {it == pieces.end() ? end : std::min(end, it->first), {}, {}}});
       if (at == begin)
         first = it;
@@ -72,7 +73,7 @@ public:
         check(piece.reads);
       note(write ? piece.writes : piece.reads, by);
     }
-    if (write && !conflict && begin < end) { // what was before is over: one piece again
+    if (write && !conflict && begin < end) { // all earlier accesses are done: one piece again
       pieces.erase(std::next(first), it);
       first->second = {end, {}, {by}};
     }
@@ -93,7 +94,7 @@ private:
       *it = by;
   }
 
-  /// Ends a piece at `at`; the rest of it is a piece of its own, the one that is returned.
+  /// Splits a piece at `at`; returns the second part.
   std::map<int64_t, Piece>::iterator cut(std::map<int64_t, Piece>::iterator piece, int64_t at) {
     Piece right = piece->second;
     piece->second.end = at;
@@ -167,7 +168,7 @@ private:
     return diagnostic;
   }
 
-  /// A task of a pipeline, which begins and ends with nothing under way; its own ops are checked by themselves.
+  /// A task of a pipeline. It begins and ends with no move under way; the ops of its function are checked separately.
   LogicalResult run(CallOp call) {
     for (auto &[axes, communicator] : communicators)
       if (!communicator.underWay.empty())
@@ -180,7 +181,7 @@ private:
     return failure(memory.access(frame, end, true, {0, computed[0], call}, computed) != nullptr);
   }
 
-  /// What `op` has made goes to sums over microbatches.
+  /// Adds results of `op` that the body yields to the sums over microbatches, right behind `op`.
   LogicalResult add(Operation *op) {
     for (OpOperand &use : op->getUses())
       if (addedBehind(use)) {
@@ -206,7 +207,7 @@ private:
     return success();
   }
 
-  /// A communicator: its stream, and the starts that nobody has waited for.
+  /// A communicator: its stream, and the starts that have not been waited for.
   struct Communicator {
     size_t stream;
     Clock clock;
@@ -267,7 +268,7 @@ private:
 
   LogicalResult run(AccumulateOp accumulate) {
     Block &inner = accumulate.getBody().front();
-    // The second round meets what the first one has left under way.
+    // Twice, because the second microbatch may conflict with moves that the first one left under way.
     for (int64_t round = 0; round < std::min<int64_t>(2, accumulate.getMicrobatches()); ++round) {
       if (failed(run(inner)))
         return failure();

@@ -1,7 +1,8 @@
 //===- WindowAttention.cpp - Gathers that feed attention become steps round a ring -----------===//
-// What is gathered never exists as a whole: block by block it travels round the ring while the ranks work on the block
-// that they have. Reference: H. Liu et al., "Ring attention with blockwise transformers", 2023; the zigzag order:
-// W. Brandon et al., "Striped attention", 2023, and its followers.
+// Gathered keys and values never exist as a whole: blocks of them travel round the ring, and each rank attends to the
+// block that it has while the next one arrives. References: H. Liu et al., "Ring attention with blockwise
+// transformers", 2023; for orders that balance causal attention, W. Brandon et al., "Striped attention", 2023, and its
+// followers.
 //===-----------------------------------------------------------------------------===//
 #include "Windows.h"
 
@@ -42,7 +43,8 @@ private:
     return gather && gather.getDim() == 1 ? gather : AllGatherOp();
   }
 
-  /// The axes of the ring, where queries are split and keys and values gathered over the same axes.
+  /// The axes of the ring: those over which keys and values are gathered. Fails unless that is one ring of as many
+  /// ranks as the zigzag order has.
   template <typename Op> FailureOr<ArrayAttr> ringOf(Op op) {
     AllGatherOp keys = gatherOf(op.getK()), values = gatherOf(op.getV());
     int64_t n = keys ? mesh.size(keys.getMoveAxes()) : 0;
@@ -54,7 +56,8 @@ private:
     return keys.getAxes();
   }
 
-  /// How many keys of the block that came from `shift` ranks before this rank's queries see.
+  /// For each of this rank's queries: how many keys it sees of the block that belongs to the rank `shift` before this
+  /// one.
   Value keyCounts(ArrayAttr axes, int64_t queries, int64_t n, int64_t shift) {
     Value &counts = counted[{axes, {queries, shift}}];
     if (counts)
@@ -95,7 +98,7 @@ private:
     Type partial = inF32(op.getO().getType());
     builder.setInsertionPoint(op);
     for (int64_t t = 0; t < n; ++t) {
-      // The next block is on its way while this one is worked on.
+      // The permutes of the next block come first: they are under way during this block's attention.
       Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto part = AttentionOp::create(builder, op.getLoc(), partial, op.getLse().getType(), op.getQ(), k, v, sees,
@@ -118,8 +121,8 @@ private:
     return success();
   }
 
-  /// The one reader of a gradient of gathered keys or values: the sum over the ring, of which each rank keeps its
-  /// block.
+  /// The reduce_scatter over the ring that is the only reader of a gradient of gathered keys or values; null if there
+  /// is none.
   static ReduceScatterOp scatterOf(Value gradient, ArrayAttr axes) {
     auto scatter = gradient.hasOneUse() ? dyn_cast<ReduceScatterOp>(*gradient.user_begin()) : ReduceScatterOp();
     return scatter && scatter.getDim() == 1 && scatter.getAxes() == axes ? scatter : ReduceScatterOp();
@@ -141,7 +144,7 @@ private:
     builder.setInsertionPoint(op);
     for (int64_t t = 0; t < n; ++t) {
       Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
-      // The sums of the block that arrives: the rank before has added its part.
+      // The gradient of a block travels with it: from the rank before comes the sum of the addends so far.
       Value sumK = t > 1 ? permute(dk, *axes) : Value(), sumV = t > 1 ? permute(dv, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto part =
@@ -154,7 +157,7 @@ private:
         dk = sumK ? add(sumK, part.getDk()) : part.getDk(), dv = sumV ? add(sumV, part.getDv()) : part.getDv();
       k = nextK, v = nextV;
     }
-    // The sums come home, where the own part is the last addend.
+    // The last permute brings each block's sum to the rank that owns the block, which adds its own part.
     dk = dk ? add(permute(dk, *axes), ownK) : ownK;
     dv = dv ? add(permute(dv, *axes), ownV) : ownV;
     op.getDq().replaceAllUsesWith(rounded(dq, op.getDq().getType()));

@@ -1,4 +1,4 @@
-//===- WindowMoves.cpp - Moves become steps round a ring, each with a part of the work -------===//
+//===- WindowMoves.cpp - Ring attention and collective matmuls -------------------------------===//
 #include "Windows.h"
 #include "pc/IR/Stages.h"
 #include "pc/Overlap/Passes.h"

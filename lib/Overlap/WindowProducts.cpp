@@ -1,8 +1,18 @@
 //===- WindowProducts.cpp - Gathers and reduce_scatters become steps with partial products ----===//
-// A gathered value exists as blocks, as they come, and so does what is computed from it block by block, up to what
-// needs all of it: a sum over the blocks, a reduce_scatter, or an op that is not linear in blocks. First it is decided
-// which values are blocked; then blocks are made where their first reader stands. Reference: S. Wang et al., "Overlap
-// communication with dependent computation via decomposition in large deep learning models", ASPLOS 2023.
+// Collective matmul. A gathered value exists as n blocks along the gathered dim, and so do values that are computed
+// from it block by block, up to a sum over the blocks, a reduce_scatter, or an op that needs the whole value.
+// What holds, and why the result is correct:
+//  1. `Decisions` says which values are blocked (window: order of the blocks; dim) and which ops are steps. A step has
+//     a legal row of its factor rule: on blocks of its split operands it gives a block of the result, or an addend.
+//  2. A blocked gather is read by steps only, block by block. One that is read otherwise goes to `whole`, and stays.
+//  3. A step reads blocks of one window; its other split operands are sliced. Moves over two axes of one size that meet
+//     in a product are noted in `met`, and have one window in the next round.
+//  4. It ends: if `whole` grows, decisions go back to that gather; if `met` changes, to the beginning. `whole` never
+//     shrinks, and `met` is emptied only when `whole` grows. When neither changes any more, 1 to 3 hold for all ops.
+//  5. `Writer` makes each block once, where its first reader stands, in the order of the ring. What needs a whole value
+//     reads it put together by `pc.insert`. After: no blocked gather, and no scatter that has a window, is left.
+// Reference: S. Wang et al., "Overlap communication with dependent computation via decomposition in large deep learning
+// models", ASPLOS 2023.
 //===-----------------------------------------------------------------------------===//
 #include "Windows.h"
 #include "pc/Cost/Cost.h"
@@ -17,16 +27,17 @@ using namespace pc;
 
 namespace {
 
-/// In which order n blocks come. Round a ring: block t is, on coordinate i of `axes`, that of coordinate (i - t) mod n.
-/// Where moves over two axes meet in a product (`with` is the minor one), by exchanges: on coordinates (i, j) block t
-/// is that of coordinate k, i + j + k = t mod n, whichever of the two a block comes over or goes to. Rings would need a
-/// skew first, as Cannon's algorithm does, which sends more.
+/// The order in which n blocks are worked on. A ring (`with` is null): on coordinate i of `axes`, step t works on the
+/// block of coordinate (i - t) mod n. Two axes whose moves meet in a product (`with` is the minor one): on coordinates
+/// (i, j), step t works on the block of coordinate k with i + j + k = t mod n, for the moves over either axis. Blocks
+/// are then sent directly from their owners, because rings would need the initial skew of Cannon's algorithm, which
+/// sends more.
 struct Window {
   ArrayAttr axes, with;
   int64_t n = 0;
   bool operator==(const Window &other) const { return axes == other.axes && with == other.with; }
 
-  /// Seen from a move over `own`, one of the two: the other one.
+  /// Of the two axes, the one that is not `own`.
   ArrayAttr other(ArrayAttr own) const { return own == axes ? with : axes; }
 };
 
@@ -36,8 +47,8 @@ struct Blocked {
   int64_t dim = 0;
 };
 
-/// How an op is computed block by block: which operands and results are blocked, and along which dim.
-struct Step {
+/// How an op is computed block by block: the row says which operands and results are blocked, and along which dim.
+struct BlockStep {
   Window window;
   Row row;
 
@@ -56,20 +67,20 @@ RankedTensorType blockType(Type whole, int64_t dim, int64_t n) {
 
 /// Whether `op` may be computed block by block as `row` says: results are blocked, or sums over the blocks.
 bool takesBlocks(Operation *op, const Row &row) {
-  if (!isa<EinsumOp, AddOp, SubOp, ScaleOp, CastOp, ExpOp, LogOp, RecipOp, SqrtOp, ActivationOp, ActivationGradOp,
-           ReduceMaxOp, SumExpOp, PickOp, CrossEntropyGradOp, MaskPaddingOp>(op))
+  if (!op->hasTrait<Pointwise>() && !op->hasTrait<Rowwise>() && !isa<EinsumOp, ReduceMaxOp>(op))
     return false;
-  auto type = cast<RankedTensorType>(op->getOperand(0).getType());
-  // These know the last dim's global index by their offset.
-  if (isa<PickOp, CrossEntropyGradOp, MaskPaddingOp>(op) && row.operands[0] == AxisState::split(type.getRank() - 1))
-    return false;
+  // An offset says where the rank's block begins, not a block of that.
+  if (auto indexed = dyn_cast<IndexedOpInterface>(op))
+    for (auto [operand, state] : llvm::zip_equal(op->getOperands(), row.operands))
+      if (IndexedDim dim = indexed.getIndexedDim(); operand == dim.value && state == AxisState::split(dim.dim))
+        return false;
   return row.results[0].isSplit() || (isa<EinsumOp>(op) && row.results[0].isSum());
 }
 
 bool isProduct(Operation *op) { return isa<EinsumOp>(op) && flopsOf(op) > 0; }
 
 //===---------------------------------------------------------------------------===//
-// What is blocked
+// Which values are blocked
 //===---------------------------------------------------------------------------===//
 
 class Decisions {
@@ -84,7 +95,7 @@ public:
     auto it = values.find(value);
     return it == values.end() ? nullptr : &it->second;
   }
-  const Step *step(Operation *op) const {
+  const BlockStep *step(Operation *op) const {
     auto it = steps.find(op);
     return it == steps.end() ? nullptr : &it->second;
   }
@@ -94,7 +105,7 @@ public:
     return it == scatters.end() ? nullptr : &it->second;
   }
 
-  /// Calls `stays` for moves that meet products and stay.
+  /// Calls `stays` for gathers that feed products, and reduce_scatters of products, that are not rewritten.
   void forStaying(llvm::function_ref<void(StayingMove)> stays) const {
     for (const auto &[gather, reader] : whole)
       if (reader)
@@ -113,7 +124,7 @@ private:
            });
   }
 
-  /// False if it has to be decided again, knowing more of which moves have met others.
+  /// One round. False if `met` changed, so that another round is needed.
   bool decideAll() {
     values.clear();
     steps.clear();
@@ -128,7 +139,7 @@ private:
     return !again;
   }
 
-  /// The window of a move by itself, or with those that it has met.
+  /// The window of a move over `axes`: a ring, or exchanges over two axes if it met a move over another one.
   Window windowOf(Operation *move, ArrayAttr axes) const {
     int64_t n = 1;
     for (StringAttr axis : axes.getAsRange<StringAttr>())
@@ -141,7 +152,8 @@ private:
     return first(a) < first(b) ? Window{a, b, n} : Window{b, a, n};
   }
 
-  /// From the gathers on. Where one turns out to be needed whole, what followed from its blocks is forgotten.
+  /// Decides ops from gathers on, in program order. At an op that needs a gather whole, goes back to the gather and
+  /// forgets what was decided since.
   void followGathers() {
     for (Block::iterator at = block.begin(); at != block.end();) {
       Operation *op = &*at++;
@@ -154,7 +166,7 @@ private:
         if (auto [gather, reader] = neededWhole(op); gather) {
           whole.insert({gather, reader});
           again |= !met.empty();
-          met.clear(); // perhaps it did not meet anything after all
+          met.clear(); // some of it may have followed from this gather's blocks
           at = gather->getIterator();
           forget(at, std::next(op->getIterator()));
         }
@@ -162,9 +174,9 @@ private:
     }
   }
 
-  /// A gather that `op` reads otherwise than block by block, and the op in it that does.
+  /// A blocked gather that `op`, or an op in its region, reads otherwise than block by block; and that op.
   std::pair<AllGatherOp, Operation *> neededWhole(Operation *op) const {
-    const Step *step = this->step(op);
+    const BlockStep *step = this->step(op);
     std::pair<AllGatherOp, Operation *> found;
     op->walk([&](Operation *inner) { // an op with a region reads what the ops in it read
       for (OpOperand &use : inner->getOpOperands()) {
@@ -186,8 +198,8 @@ private:
     }
   }
 
-  /// The step of an op that reads blocks, if it can work on them. True if moves meet here that did not know of each
-  /// other.
+  /// Makes `op` a step if it can work on the blocks that it reads. True if that let moves meet which had not met
+  /// before.
   bool decide(Operation *op) {
     auto factored = dyn_cast<FactorOpInterface>(op);
     if (!factored || op->getNumResults() != 1)
@@ -203,7 +215,7 @@ private:
               if (std::optional<Window> window = common(from->window, second->window)) {
                 take(operand, *window);
                 take(other, *window);
-                meets |= again; // the next time they know
+                meets |= again; // the next round uses their common window
               }
           Window window = from->window;
           steps[op] = {window, row};
@@ -214,7 +226,7 @@ private:
     return false;
   }
 
-  /// The window in which blocks of both come in one order, where there is one and they do not yet.
+  /// The window in which moves of both orders can meet, if there is one and they differ so far.
   std::optional<Window> common(const Window &a, const Window &b) const {
     if (a == b || a.n != b.n || (a.with && b.with))
       return std::nullopt;
@@ -225,7 +237,8 @@ private:
     return disjoint ? std::optional(pair(one.axes, two.axes, one.n)) : std::nullopt;
   }
 
-  /// The gathers that the blocks of `value` come from are to be windows of this kind, if they have met no other.
+  /// Notes in `met` that the gathers from which the blocks of `value` come meet a move of `window`'s other axis. A
+  /// gather that met another move before keeps that one.
   void take(Value value, const Window &window) {
     SmallVector<Value> list = {value};
     llvm::DenseSet<Value> seen;
@@ -233,7 +246,7 @@ private:
       Operation *op = list.pop_back_val().getDefiningOp();
       if (auto gather = dyn_cast_or_null<AllGatherOp>(op))
         take(gather, gather.getAxes(), window);
-      else if (const Step *step = op ? this->step(op) : nullptr)
+      else if (const BlockStep *step = op ? this->step(op) : nullptr)
         for (auto [i, operand] : llvm::enumerate(op->getOperands()))
           if (const Blocked *from = blocked(operand); from && step->reads(i, *from) && seen.insert(operand).second)
             list.push_back(operand);
@@ -243,11 +256,11 @@ private:
     again |= met.try_emplace(move, window.other(axes)).second;
   }
 
-  /// From a scattered value back to the products that it is the sum of.
+  /// Decides ops from a reduce_scatter backwards, up to the products whose results it sums.
   void followScatter(ReduceScatterOp scatter) {
     Blocked wanted{windowOf(scatter, scatter.getAxes()), int64_t(scatter.getDim())};
     bool found = false;
-    SmallVector<std::pair<Operation *, Step>> made;
+    SmallVector<std::pair<Operation *, BlockStep>> made;
     if (!follow(scatter.getX(), wanted, made, found)) {
       const Blocked *known = blocked(scatter.getX());
       if (known && found && known->dim == wanted.dim)
@@ -266,7 +279,8 @@ private:
     }
   }
 
-  bool follow(Value value, const Blocked &wanted, SmallVectorImpl<std::pair<Operation *, Step>> &made, bool &found) {
+  bool follow(Value value, const Blocked &wanted, SmallVectorImpl<std::pair<Operation *, BlockStep>> &made,
+              bool &found) {
     Operation *op = value.getDefiningOp();
     if (const Blocked *known = blocked(value)) {
       found |= isMadeByProduct(value);
@@ -278,18 +292,18 @@ private:
     for (const Row &row : legalRows(factored.getFactorRule())) {
       if (row.results[0] != AxisState::split(wanted.dim) || !takesBlocks(op, row))
         continue;
-      Step step{wanted.window, row};
+      BlockStep step{wanted.window, row};
       for (auto [i, operand] : llvm::enumerate(op->getOperands()))
         if (const Blocked *known = blocked(operand);
             known && operand.getDefiningOp<AllGatherOp>() && !step.reads(i, *known))
-          return false; // a gather that does not exist whole
+          return false; // `op` needs it otherwise than block by block, see 2
       made.push_back({op, step});
       if (isProduct(op)) {
         found = true;
-        return true; // its operands are sliced
+        return true; // reads slices of its operands
       }
       for (auto [i, operand] : llvm::enumerate(op->getOperands()))
-        if (row.operands[i].isSplit() && !blocked(operand)) // else it is sliced
+        if (row.operands[i].isSplit() && !blocked(operand)) // if this fails, the operand is sliced
           (void)follow(operand, {wanted.window, row.operands[i].dim()}, made, found);
       return true;
     }
@@ -317,14 +331,14 @@ private:
   ArrayRef<std::string> axes;
   bool again = false;
   llvm::DenseMap<Value, Blocked> values;
-  llvm::DenseMap<Operation *, Step> steps;
+  llvm::DenseMap<Operation *, BlockStep> steps;
   llvm::DenseMap<Operation *, Window> scatters;
-  llvm::DenseMap<Operation *, ArrayAttr> met;      ///< of a move: the axes of those that it meets in products
-  llvm::MapVector<Operation *, Operation *> whole; ///< gathers that stay, and what needs them so
+  llvm::DenseMap<Operation *, ArrayAttr> met;      ///< per move: the axes of the moves that it meets in products
+  llvm::MapVector<Operation *, Operation *> whole; ///< gathers that stay, and the op that needs each, if any
 };
 
 //===---------------------------------------------------------------------------===//
-// The steps
+// Writing the steps
 //===---------------------------------------------------------------------------===//
 
 class Writer {
@@ -337,7 +351,7 @@ public:
     for (Operation *op : llvm::to_vector(llvm::make_pointer_range(block))) {
       builder.setInsertionPoint(op);
       if (isa<TaskOp, SeedOp>(op)) {
-        slices.clear(); // made again rather than kept
+        slices.clear(); // slice again in the next pass or task, rather than keep slices for it
         if (isa<TaskOp>(op))
           finish();
         continue;
@@ -366,7 +380,7 @@ public:
   }
 
 private:
-  /// A task of a pipeline ends: what stands in it is made in it.
+  /// At the end of a pipeline task: makes the blocks that stand in this task and have no reader yet.
   void finish() {
     for (Value value : pending)
       for (int64_t t = 0, n = decisions.blocked(value)->window.n; t < n; ++t)
@@ -379,19 +393,19 @@ private:
   }
   Value add(Value a, Value b) { return AddOp::create(builder, a.getLoc(), a.getType(), a, b); }
 
-  /// Block `t`. The order in which blocks come round the ring is the order in which they can be worked on; a
-  /// reduce_scatter wants its addends in another one (`inOrder` false), but what these are made of can be there before.
+  /// Block `t` of `value`, made if it does not exist. With `inOrder`, blocks 0 to t - 1 are made first, which is the
+  /// order in which they come round the ring. A reduce_scatter needs its addends in another order and passes false.
   Value makeBlock(Value value, int64_t t, bool inOrder) {
     Operation *op = value.getDefiningOp();
     if (auto gather = dyn_cast<AllGatherOp>(op)) {
       const Window &window = decisions.blocked(value)->window;
       SmallVector<Value> &made = blocks[value];
       made.resize(window.n);
-      if (window.with && !made[t]) // each from where it lies: pc-schedule starts it one product ahead
+      if (window.with && !made[t]) // directly from its owner; pc-schedule starts it one product ahead
         made[t] = permute(gather.getX(), gather.getAxes(), gather.getLoc(), t, window.other(gather.getAxes()));
       if (window.with)
         return made[t];
-      // The next block is on its way while this one is worked on.
+      // The permute of block t + 1 comes before the work on block t, to be under way meanwhile.
       made[0] = gather.getX();
       for (int64_t u = 1; u < std::min(window.n, t + 2); ++u)
         if (!made[u])
@@ -413,9 +427,9 @@ private:
     return known() = made;
   }
 
-  /// `op` on the blocks `t` of what it reads.
+  /// A clone of `op` that reads block `t` of its split operands.
   Value cloneFor(Operation *op, int64_t t, Type type, bool inOrder) {
-    const Step &step = *decisions.step(op);
+    const BlockStep &step = *decisions.step(op);
     SmallVector<Value> operands;
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
       operands.push_back(step.row.operands[i].isSplit() ? blockOf(operand, step, i, t, inOrder || isProduct(op))
@@ -426,13 +440,13 @@ private:
     return clone->getResult(0);
   }
 
-  Value blockOf(Value operand, const Step &step, unsigned number, int64_t t, bool inOrder) {
+  Value blockOf(Value operand, const BlockStep &step, unsigned number, int64_t t, bool inOrder) {
     if (const Blocked *blocked = decisions.blocked(operand); blocked && step.reads(number, *blocked))
       return makeBlock(operand, t, inOrder);
     int64_t dim = step.row.operands[number].dim();
     RankedTensorType type = blockType(operand.getType(), dim, step.window.n);
     Value whole = wholeOf(operand);
-    // Of a broadcast all blocks are equal.
+    // All blocks of a broadcast along `dim` are equal: broadcast to the size of a block, rather than slice.
     if (auto einsum = whole.getDefiningOp<EinsumOp>();
         einsum && einsum.getInputs().size() == 1 && !decisions.step(einsum))
       for (const Row &row : legalRows(einsum.getFactorRule()))
@@ -450,7 +464,7 @@ private:
     return slice;
   }
 
-  /// The whole value, which is put together from its blocks where it is blocked.
+  /// The whole value; if it is blocked, put together from its blocks.
   Value wholeOf(Value value) {
     const Blocked *blocked = decisions.blocked(value);
     if (!blocked)
@@ -460,7 +474,7 @@ private:
     return wholes[value].back();
   }
 
-  /// The value with its blocks 0 to `t` in place.
+  /// Makes the whole value with blocks 0 to `t` in place: `wholes[value][t]`.
   void insert(Value value, int64_t t) {
     if (static_cast<int64_t>(wholes[value].size()) > t)
       return;
@@ -471,7 +485,7 @@ private:
                                     blocked.dim, blocked.window.axes, t, blocked.window.with));
   }
 
-  /// `op`, which works on whole values.
+  /// Lets `op`, which is no step, read whole values.
   void giveWhole(Operation *op) {
     SmallVector<OpOperand *> uses;
     op->walk([&](Operation *inner) {
@@ -482,7 +496,7 @@ private:
     int64_t most = 0;
     for (OpOperand *use : uses)
       most = std::max(most, decisions.blocked(use->get())->window.n);
-    for (int64_t t = 0; t < most; ++t) // all work on a block that has arrived before the next one is waited for
+    for (int64_t t = 0; t < most; ++t) // block by block over all operands, so that no insert waits for a later block
       for (OpOperand *use : uses)
         if (t < decisions.blocked(use->get())->window.n)
           insert(use->get(), t);
@@ -490,7 +504,7 @@ private:
       use->set(wholes[use->get()].back());
   }
 
-  /// The sum over the blocks.
+  /// The sum of what `op` gives on each of its blocks.
   Value sumOf(Operation *op) {
     Type type = op->getResult(0).getType(), partial = inF32(type);
     Value sum;
@@ -501,7 +515,8 @@ private:
     return partial == type ? sum : Value(CastOp::create(builder, op->getLoc(), type, sum));
   }
 
-  /// The sum of a block travels to the rank that it is for, which adds the last addend.
+  /// A reduce_scatter round the ring: the sum for each rank travels towards it, every rank on the way adds its product,
+  /// and the rank itself adds the last one.
   Value ringOf(ReduceScatterOp scatter) {
     Value sum;
     for (int64_t j = 1, n = decisions.blocked(scatter.getX())->window.n; j <= n; ++j) {
@@ -512,7 +527,8 @@ private:
     return sum;
   }
 
-  /// Addends go to the ranks that they are for one by one, each while the next one is computed.
+  /// A reduce_scatter by exchanges: step t sends one product to the rank that it is for, while the next one is
+  /// computed.
   Value exchangedSum(ReduceScatterOp scatter, const Window &window) {
     Value sum, arriving;
     for (int64_t t = 0; t < window.n; ++t) {
@@ -533,7 +549,7 @@ private:
   llvm::DenseMap<std::pair<std::pair<Value, std::pair<Attribute, Attribute>>, std::pair<int64_t, int64_t>>, Value>
       slices;                              ///< axes, with; dim, t
   SmallVector<Value> pending;              ///< blocked values of this task
-  llvm::SetVector<Operation *> broadcasts; ///< of which there are blocks
+  llvm::SetVector<Operation *> broadcasts; ///< of which block-sized clones were made
 };
 
 } // namespace

@@ -1,6 +1,7 @@
 //===- Windows.h - Moves that become steps round a ring -------------------------------===//
-// What a gather would make never exists as a whole: its blocks come round the ring by `pc.permute`s while the ranks
-// work on those that are there already. Local programs only, so placements, types and erasure are what they were.
+// Collective matmul, and ring attention: the gathered tensor never exists as a whole; its blocks come round the ring by
+// `pc.permute`s while the ranks work on those that have arrived. Works on local programs, so it does not touch
+// placements, and erasure is not concerned.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_OVERLAP_WINDOWS_H
 #define PC_LIB_OVERLAP_WINDOWS_H
@@ -11,19 +12,19 @@
 
 namespace pc {
 
-/// Attention to keys and values that are gathered becomes attention to one block after another, its gradient too.
+/// Attention to gathered keys and values becomes attention to one block after another; its gradient likewise.
 llvm::LogicalResult windowAttention(mlir::func::FuncOp function, MeshAttr mesh);
 
-/// A move that meets a product, or what it moves does, and yet stays: what `product` does that needs it whole.
+/// A gather or reduce_scatter over a windowed axis that stays one, although a matrix product reads or makes its value.
 struct StayingMove {
   MoveOpInterface move;
-  mlir::Operation *product;
-  llvm::StringRef why;
+  mlir::Operation *product; ///< the op because of which it stays
+  llvm::StringRef why;      ///< what `product` does; the end of a sentence that begins with its name
 };
 
-/// Gathers that feed matrix products, and reduce_scatters of their results, over any of `axes` (or what is left of an
-/// axis that was split in two: "tp.0"). Adds the axes of every move that became steps to `windowed` and calls `stays`,
-/// before anything is written, for every other one that meets a product.
+/// Rewrites gathers that feed matrix products, and reduce_scatters of their results, over any of `axes` (or a part of
+/// one that was split in two: "tp.0"). Adds the axes of every move that it rewrites to `windowed`. Calls `stays`,
+/// before anything is written, for every other such move.
 void windowProducts(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes,
                     llvm::SmallVectorImpl<mlir::ArrayAttr> &windowed, llvm::function_ref<void(StayingMove)> stays);
 
@@ -32,7 +33,7 @@ inline bool isAxisOf(mlir::StringAttr axis, llvm::StringRef name) {
   return axis.getValue() == name || (axis.getValue().starts_with(name) && axis.getValue()[name.size()] == '.');
 }
 
-/// Partial results are summed in f32.
+/// The type of `type`'s shape in which partial results are summed: f32 for bf16, else `type` itself.
 mlir::Type inF32(mlir::Type type);
 
 } // namespace pc

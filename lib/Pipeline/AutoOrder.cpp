@@ -32,18 +32,18 @@ public:
   }
 
   void run() {
-    for (std::string_view name : orderNames()) {
-      std::string ignored;
-      std::optional<Order> order = namedOrder(p, name, ignored);
+    for (const NamedSchedule &schedule : namedSchedules()) {
+      std::string name(schedule.name), ignored;
+      std::optional<Order> order = schedule.order(p, ignored);
       if (!order)
         continue;
-      offer(std::string(name), order);
+      offer(name, order);
       for (double gap : {1.0, 0.5, 0.0})
         if (p.split) {
           ListRule rule;
           rule.gap = gap;
           rule.fixed = &*order;
-          offer(std::string(name) + ", weight gradients in gaps", listSchedule(p, rule));
+          offer(name + ", weight gradients in gaps", listSchedule(p, rule));
         }
     }
     std::vector<ListRule> all = rules();
@@ -66,10 +66,10 @@ public:
 private:
   std::vector<ListRule> rules() const {
     std::vector<std::vector<int>> caps(4);
-    for (int d = 0; d < p.devices; ++d) {
-      caps[1].push_back(std::min(p.microbatches, p.devices - d));
-      caps[2].push_back(std::min(p.microbatches, 2 * (p.devices - d) - 1));
-      caps[3].push_back(p.devices);
+    for (int d = 0; d < p.stages; ++d) {
+      caps[1].push_back(std::min(p.microbatches, p.stages - d));
+      caps[2].push_back(std::min(p.microbatches, 2 * (p.stages - d) - 1));
+      caps[3].push_back(p.stages);
     }
     std::vector<ListRule> list;
     for (ListRule::Prefer prefer : {ListRule::Backward, ListRule::Forward, ListRule::Alternate})
@@ -94,10 +94,10 @@ private:
 } // namespace
 
 std::optional<AutoOrder> pc::pipeline::autoOrder(const Problem &problem, Goal goal, std::string &error) {
-  for (int d = 0; d < problem.devices && !problem.limit.empty(); ++d)
+  for (int d = 0; d < problem.stages && !problem.limit.empty(); ++d)
     if (problem.floor(d) > problem.limit[d] * (1 + 1e-12)) {
       char text[160];
-      snprintf(text, sizeof text, "device %d needs %.6g of memory for one microbatch, its limit is %.6g", d,
+      snprintf(text, sizeof text, "stage %d needs %.6g of memory for one microbatch, its limit is %.6g", d,
                problem.floor(d), problem.limit[d]);
       error = text;
       return std::nullopt;

@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/StageRunner.h"
 
 #include <deque>
 #include <set>
@@ -117,92 +118,63 @@ void unite(SmallVectorImpl<int64_t> &keys, ArrayRef<int64_t> more) {
       keys.insert(it, key);
 }
 
-class SumChecker {
+class SumChecker : public StageRunner::Visitor {
 public:
-  explicit SumChecker(const StagePrograms &all) : all(all), walks(all.stages()) {
-    for (auto [stage, walk] : llvm::enumerate(walks)) {
+  explicit SumChecker(const StagePrograms &all) : all(all), runner(all.axis), walks(all.stages()) {
+    for (auto [stage, walk] : llvm::enumerate(walks))
       walk.stage = static_cast<int>(stage);
-      walk.at = &all.steps[stage]->getRegion(0).front().front();
-    }
     for (func::FuncOp step : all.steps)
       for (auto parameter : step.getOps<ParameterOp>())
         names[parameter.getName()] = keyOf(parameter);
   }
 
   LogicalResult run() {
-    // All tasks first: they say which chunks read which parameters.
-    for (Walk &walk : walks)
-      for (; walk.at && !walk.optimizer; walk.at = walk.at->getNextNode())
-        if (failed(visit(walk, walk.at)))
-          return failure();
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (Walk &walk : walks)
-        for (; walk.at && isReady(walk, walk.at); walk.at = walk.at->getNextNode(), progress = true)
-          if (failed(visit(walk, walk.at)))
-            return failure();
-    }
-    return checkNorms();
+    SmallVector<Block *> programs;
+    for (func::FuncOp step : all.steps)
+      programs.push_back(&step.getBody().front());
+    if (failed(runner.run(programs, *this)))
+      return failure();
+    for (int stage = 0; stage < all.stages(); ++stage)
+      if (Operation *op = runner.waitingAt(stage))
+        return op->emitOpError() << "of stage " << stage << " waits forever (P5)";
+    return success(succeeded(checkReads()) && succeeded(checkNorms()));
   }
 
 private:
   /// Where the run of one stage is.
   struct Walk {
     int stage = 0;
-    Operation *at = nullptr;
     std::optional<Task> task;
     bool optimizer = false;
     llvm::DenseMap<Value, State> states;
-    std::map<std::string, size_t> calls;        ///< over stages so far, by axes
-    llvm::DenseMap<Operation *, size_t> callOf; ///< its number
   };
-  /// A call over stages: what each of them puts in.
-  using Call = std::map<int, State>;
+  /// An op behind the tasks that is more than a sum of what it reads.
+  struct Read {
+    Operation *op;
+    SmallVector<State> operands;
+    SmallVector<int64_t, 1> parameters;
+  };
 
   static int64_t keyOf(ParameterOp parameter) {
     return parameter.getKey() ? static_cast<int64_t>(*parameter.getKey()) : -1;
   }
 
   //===-------------------------------------------------------------------------===//
-  // Between stages, behind all tasks
+  // Between stages
   //===-------------------------------------------------------------------------===//
 
-  std::string groupOf(MoveOpInterface move) const {
-    std::string name;
-    for (StringAttr axis : move.getMoveAxes())
-      name += axis.str() + "+";
-    return name;
+  void arrive(int stage, MoveOpInterface, Value input, int meeting) override {
+    meetings[meeting][stage] = asSum(walks[stage].states[input], input);
   }
-  void contribute(Walk &walk, MoveOpInterface move, const State &state) {
-    std::string group = groupOf(move);
-    auto [it, first] = walk.callOf.try_emplace(move, 0);
-    if (!first)
-      return;
-    it->second = walk.calls[group]++;
-    calls[{group, it->second}][walk.stage] = state;
-  }
-  bool isComplete(Walk &walk, MoveOpInterface move) {
-    return static_cast<int>(calls[{groupOf(move), walk.callOf.lookup(move)}].size()) == all.stages();
-  }
-  State resultOf(Walk &walk, MoveOpInterface move, Value root) {
+  /// Of a move over stages.
+  State resultOf(MoveOpInterface move, Value root) {
     State sum;
-    for (auto &[stage, part] : calls[{groupOf(move), walk.callOf.lookup(move)}])
+    for (auto &[stage, part] : meetings[runner.meetingOf(move)])
       if (part.is != State::Fixed)
         sum = merge(sum, part, root);
     return sum;
   }
-  bool isReady(Walk &walk, Operation *op) {
-    if (auto receive = dyn_cast<ReceiveOp>(op))
-      return !flows[{receive.getStage(), walk.stage, receive.getFlow()}].empty();
-    if (auto move = dyn_cast<MoveOpInterface>(op); move && all.isOverStages(move)) {
-      contribute(walk, move, asSum(walk.states[op->getOperand(0)], op->getOperand(0)));
-      return isComplete(walk, move);
-    }
-    if (auto wait = dyn_cast<WaitOp>(op))
-      return llvm::all_of(wait.getStart().getMoves(),
-                          [&](MoveOpInterface move) { return !all.isOverStages(move) || isComplete(walk, move); });
-    return true;
-  }
+  LogicalResult visit(int stage, Operation *op) override { return visit(walks[stage], op); }
 
   //===-------------------------------------------------------------------------===//
   // One op
@@ -223,34 +195,28 @@ private:
       state(element.getElement()) = local(walk.task ? walk.task->chunk : 0, element.getIndex());
     } else if (auto send = dyn_cast<SendOp>(op)) {
       State sent = state(send.getX());
-      if (!walk.optimizer)
-        return works(walk, op, sent);
-      flows[{walk.stage, send.getStage(), send.getFlow()}].push_back(asSum(sent, send.getX()));
+      if (!walk.optimizer && failed(works(walk, op, sent)))
+        return failure();
+      flows[StageFlow(walk.stage, send)].push_back(asSum(std::move(sent), send.getX()));
     } else if (auto receive = dyn_cast<ReceiveOp>(op)) {
-      if (walk.task) {
-        state(receive.getValue()) = local(walk.task->chunk, walk.task->microbatch);
-      } else {
-        auto &flow = flows[{receive.getStage(), walk.stage, receive.getFlow()}];
-        state(receive.getValue()) = flow.front();
-        flow.pop_front();
-      }
+      std::deque<State> &flow = flows[StageFlow(walk.stage, receive)];
+      state(receive.getValue()) = walk.task ? local(walk.task->chunk, walk.task->microbatch) : std::move(flow.front());
+      flow.pop_front();
     } else if (auto fusion = dyn_cast<FusionOp>(op)) {
       return visitFusion(walk, fusion);
     } else if (auto call = dyn_cast<CallOp>(op)) {
       return visitCall(walk, call);
-    } else if (auto start = dyn_cast<StartOp>(op)) {
-      for (auto [move, input] : llvm::zip_equal(start.getMoves(), start.getInputs()))
-        if (all.isOverStages(move))
-          contribute(walk, move, asSum(state(input), input));
+    } else if (isa<StartOp>(op)) {
+      return success();
     } else if (auto wait = dyn_cast<WaitOp>(op)) {
       StartOp start = wait.getStart();
       for (auto [i, move] : llvm::enumerate(start.getMoves()))
         state(wait.getResult(i)) =
-            all.isOverStages(move) ? resultOf(walk, move, wait.getResult(i)) : State(state(start.getInputs()[i]));
+            all.isOverStages(move) ? resultOf(move, wait.getResult(i)) : State(state(start.getInputs()[i]));
     } else if (auto move = dyn_cast<MoveOpInterface>(op); move && all.isOverStages(move)) {
       if (!walk.optimizer)
         return op->emitOpError() << "adds up over stages within a task (P6)";
-      state(op->getResult(0)) = resultOf(walk, move, op->getResult(0));
+      state(op->getResult(0)) = resultOf(move, op->getResult(0));
     } else {
       return walk.optimizer ? visitBehind(walk, op) : visitInTask(walk, op);
     }
@@ -341,8 +307,14 @@ private:
     return state;
   }
 
+  /// Whether an op is linear in its first operand and reads nothing besides but where a block begins.
   static bool isLinear(Operation *op) {
-    return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp, AddendOp, MaskPaddingOp, ResizeOp>(op);
+    auto isOffset = [](Value value) {
+      auto type = cast<RankedTensorType>(value.getType());
+      return type.getRank() == 0 && type.getElementType().isInteger(32);
+    };
+    return isa<MoveOpInterface, AddendOp>(op) ||
+           (op->getNumOperands() && isLinearIn(op, 0) && llvm::all_of(llvm::drop_begin(op->getOperands()), isOffset));
   }
 
   /// A task works on whole values of its own microbatch.
@@ -405,15 +377,16 @@ private:
       result.parameters = parameters;
     } else if (isa<AddOp>(op)) {
       result = merge(operands[0], operands[1], op->getResult(0));
-    } else if (tracked == 1 && (isLinear(op) || isa<EinsumOp>(op))) {
-      result = *llvm::find_if(operands, [](const State &s) { return s.isTracked(); });
+    } else if (auto *sum = llvm::find_if(operands, [](const State &s) { return s.isTracked(); });
+               tracked == 1 && (isa<AddendOp>(op) || isLinearIn(op, sum - operands.begin()))) {
+      result = *sum;
     } else if (isa<EinsumOp>(op)) {
       result.is = State::Norm;
       for (const State &operand : operands)
         if (operand.is == State::Sum)
           result.squares[operand.root] = 1;
-    } else if (failed(consume(walk, op, operands, parameters))) {
-      return failure();
+    } else {
+      reads.push_back({op, operands, parameters});
     }
     for (Value value : op->getResults())
       walk.states[value] = result;
@@ -424,28 +397,27 @@ private:
   // What must be whole
   //===-------------------------------------------------------------------------===//
 
-  LogicalResult consume(Walk &walk, Operation *op, ArrayRef<State> operands, ArrayRef<int64_t> parameters) {
-    for (const State &operand : operands) {
-      if (operand.is == State::Norm) {
-        norms.push_back({op, operand});
-        continue;
-      }
-      if (operand.is != State::Sum)
-        continue;
-      auto output = dyn_cast<OutputOp>(op);
-      std::set<int> chunks;
-      if (output && output.getKind() == OutputKind::Gradient) {
-        chunks = readers[names.lookup(output.getName())];
-      } else if (!output && parameters.size() == 1) {
-        chunks = readers[parameters.front()];
-        gradients[parameters.front()].push_back(operand.root);
-      } else {
-        chunks = {operand.parts.runs().front().chunk};
-      }
-      if (failed(isWhole(op, operand, chunks)))
-        return failure();
-    }
+  /// Behind all tasks: they say which chunks read which parameters.
+  LogicalResult checkReads() {
+    for (const Read &read : reads)
+      for (const State &operand : read.operands)
+        if (operand.is == State::Sum && failed(checkRead(read, operand)))
+          return failure();
     return success();
+  }
+
+  LogicalResult checkRead(const Read &read, const State &sum) {
+    auto output = dyn_cast<OutputOp>(read.op);
+    std::set<int> chunks;
+    if (output && output.getKind() == OutputKind::Gradient) {
+      chunks = readers[names.lookup(output.getName())];
+    } else if (!output && read.parameters.size() == 1) {
+      chunks = readers[read.parameters.front()];
+      gradients[read.parameters.front()].push_back(sum.root);
+    } else {
+      chunks = {sum.parts.runs().front().chunk};
+    }
+    return isWhole(read.op, sum, chunks);
   }
 
   /// Every microbatch of `chunks` once, and nothing else.
@@ -468,23 +440,28 @@ private:
 
   /// The norm holds the square of the gradient of every parameter once, whichever stage counts it.
   LogicalResult checkNorms() {
-    for (auto &[op, norm] : norms) {
-      size_t known = 0;
-      for (auto &[key, roots] : gradients) {
-        int count = 0;
-        llvm::DenseSet<Value> seen;
-        for (Value root : roots)
-          if (auto it = norm.squares.find(root); it != norm.squares.end() && seen.insert(root).second) {
-            count += it->second;
-            ++known;
-          }
-        if (count != 1)
-          return op->emitOpError() << "reads a norm that counts the gradient of '" << nameOf(key) << "' " << count
-                                   << " times, not once (P6)";
-      }
-      if (known != norm.squares.size())
-        return op->emitOpError() << "reads a norm that counts what is no gradient (P6)";
+    for (const Read &read : reads)
+      for (const State &operand : read.operands)
+        if (operand.is == State::Norm && failed(checkNorm(read.op, operand)))
+          return failure();
+    return success();
+  }
+  LogicalResult checkNorm(Operation *op, const State &norm) {
+    size_t known = 0;
+    for (auto &[key, roots] : gradients) {
+      int count = 0;
+      llvm::DenseSet<Value> seen;
+      for (Value root : roots)
+        if (auto it = norm.squares.find(root); it != norm.squares.end() && seen.insert(root).second) {
+          count += it->second;
+          ++known;
+        }
+      if (count != 1)
+        return op->emitOpError() << "reads a norm that counts the gradient of '" << nameOf(key) << "' " << count
+                                 << " times, not once (P6)";
     }
+    if (known != norm.squares.size())
+      return op->emitOpError() << "reads a norm that counts what is no gradient (P6)";
     return success();
   }
   StringRef nameOf(int64_t key) const {
@@ -501,15 +478,16 @@ private:
   };
 
   const StagePrograms &all;
+  StageRunner runner;
   std::vector<Walk> walks;
   TaskFunctions functions;
-  std::map<Operation *, Effect> effects;            ///< of the call before, by function
-  llvm::StringMap<int64_t> names;                   ///< of parameters: their keys
-  std::map<int64_t, std::set<int>> readers;         ///< chunks that read a parameter
-  std::map<int64_t, SmallVector<Value>> gradients;  ///< roots of what the optimizer takes for a parameter's gradient
-  std::vector<std::pair<Operation *, State>> norms; ///< where a norm is read
-  std::map<std::tuple<int64_t, int64_t, int64_t>, std::deque<State>> flows; ///< behind the tasks
-  std::map<std::pair<std::string, size_t>, Call> calls;
+  std::map<Operation *, Effect> effects;           ///< of the call before, by function
+  llvm::StringMap<int64_t> names;                  ///< of parameters: their keys
+  std::map<int64_t, std::set<int>> readers;        ///< chunks that read a parameter
+  std::map<int64_t, SmallVector<Value>> gradients; ///< roots of what the optimizer takes for a parameter's gradient
+  std::vector<Read> reads;
+  std::map<StageFlow, std::deque<State>> flows;
+  std::map<int, std::map<int, State>> meetings; ///< what each stage puts in
 };
 
 } // namespace

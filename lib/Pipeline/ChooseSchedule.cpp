@@ -16,21 +16,6 @@ std::optional<Problem> problemOf(const Shape &shape, int microbatches, ProblemFo
   return problem;
 }
 
-/// Microbatches that each stage holds at most, where a stage has one chunk.
-std::vector<double> inFlight(StringRef name, int stages, int microbatches) {
-  std::vector<double> most;
-  for (int d = 0; d < stages; ++d) {
-    int n = name == "naive"        ? 1
-            : name == "1f1b"       ? stages - d
-            : name == "1f1b-eager" ? 2 * (stages - d) - 1
-            : name == "zb-h1"      ? stages
-            : name == "zb-h2"      ? 2 * stages - 1
-                                   : microbatches;
-    most.push_back(std::min(n, microbatches));
-  }
-  return most;
-}
-
 /// "W12.3" -> a task.
 bool parseTask(StringRef word, Task &task) {
   static constexpr StringLiteral kinds = "FRBW";
@@ -87,8 +72,8 @@ std::optional<Schedule> fromFile(StringRef path, int stages, int microbatches, P
         error = "'" + text(task) + "': more than 64 chunks a stage";
         return std::nullopt;
       }
-      shape.device.resize(std::max<size_t>(shape.device.size(), task.chunk + 1), 0);
-      shape.device[task.chunk] = static_cast<int>(stage);
+      shape.stageOf.resize(std::max<size_t>(shape.stageOf.size(), task.chunk + 1), 0);
+      shape.stageOf[task.chunk] = static_cast<int>(stage);
       shape.split |= task.kind == Kind::W;
     }
   std::optional<Problem> problem = problemOf(shape, microbatches, problemFor, error);
@@ -151,18 +136,20 @@ std::optional<Schedule> pc::pipeline::chooseSchedule(StringRef schedule, int sta
   if (schedule == "auto")
     return best(stages, microbatches, problemFor, error);
   auto [name, number] = schedule.split(':');
-  if (!is_contained(orderNames(), std::string_view(name)) || (!number.empty() && name != "interleaved"))
+  const NamedSchedule *named = findSchedule(name);
+  if (!named || (!number.empty() && !named->anyChunks))
     return fromFile(schedule, stages, microbatches, problemFor, error);
-  int perStage = name == "interleaved" ? 2 : 1;
+  int perStage = 0;
   if (!number.empty() && (number.getAsInteger(10, perStage) || perStage < 1 || perStage > 64)) {
-    error = "interleaved:" + number.str() + ": expected a number of chunks per stage, 1 to 64";
+    error = schedule.str() + ": expected a number of chunks per stage, 1 to 64";
     return std::nullopt;
   }
-  Shape shape{name == "zb-v" ? vShape(stages) : roundRobin(stages, perStage), name.starts_with("zb-"), {}};
-  if (static_cast<int>(shape.device.size()) == stages)
-    shape.inFlight = inFlight(name, stages, microbatches);
+  Shape shape{named->stageOfChunks(stages, perStage), named->split, {}};
+  if (static_cast<int>(shape.stageOf.size()) == stages)
+    for (int d = 0; d < stages; ++d)
+      shape.inFlight.push_back(named->inFlight ? std::min(named->inFlight(stages, d), microbatches) : microbatches);
   std::optional<Problem> problem = problemOf(shape, microbatches, problemFor, error);
-  std::optional<Order> order = problem ? namedOrder(*problem, name.str(), error) : std::nullopt;
+  std::optional<Order> order = problem ? named->order(*problem, error) : std::nullopt;
   if (!order)
     return std::nullopt;
   problem->limit.clear();

@@ -14,12 +14,12 @@ struct Budget {
   std::vector<double> inFlight; ///< per chunk: microbatches whose activations it holds at most; empty: not known
 };
 
-/// The chunk of every unit, ascending. `device`: of every chunk. `stages`: "cost" (the slowest chunk is as fast as
+/// The chunk of every unit, ascending. `stageOf`: of every chunk. `stages`: "cost" (the slowest chunk is as fast as
 /// possible, then the chunks as equal as possible; exact, within the budget if any cut is; stages of several chunks are
 /// then made even, as far as moving ends of chunks does it), "layers" (numbers of layers differ by at most one;
 /// embedding and head go with the first and the last) or a list of numbers of layers. Nothing, with the reason, where
 /// that is not possible.
-std::optional<llvm::SmallVector<int>> cutUnits(const Units &units, llvm::ArrayRef<int> device, llvm::StringRef stages,
+std::optional<llvm::SmallVector<int>> cutUnits(const Units &units, llvm::ArrayRef<int> stageOf, llvm::StringRef stages,
                                                const Budget &budget, std::string &error);
 
 /// A schedule for a step.
@@ -31,7 +31,7 @@ struct Schedule {
 
 /// How the model is cut for a schedule.
 struct Shape {
-  std::vector<int> device;      ///< per chunk
+  std::vector<int> stageOf;     ///< per chunk
   bool split = false;           ///< whether gradients of weights are tasks of their own
   std::vector<double> inFlight; ///< as in Budget
 };

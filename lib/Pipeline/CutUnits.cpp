@@ -82,18 +82,18 @@ static SmallVector<int> balance(const Units &units, int chunks, const Budget &bu
   return ofSizes(sizes);
 }
 
-/// The seconds of the slowest stage; the stage of every chunk is `device`.
-static double slowest(const Units &units, ArrayRef<int> chunkOf, ArrayRef<int> device) {
-  std::vector<double> seconds(*std::max_element(device.begin(), device.end()) + 1);
+/// The seconds of the slowest stage; the stage of every chunk is `stageOf`.
+static double slowest(const Units &units, ArrayRef<int> chunkOf, ArrayRef<int> stageOf) {
+  std::vector<double> seconds(*std::max_element(stageOf.begin(), stageOf.end()) + 1);
   for (auto [unit, chunk] : enumerate(chunkOf))
-    seconds[device[chunk]] += units.seconds[unit];
+    seconds[stageOf[chunk]] += units.seconds[unit];
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
 /// Moves ends of chunks, one or two at a time, as long as the slowest stage gets faster: a chunk that cannot be small
 /// (a head) is made up for by the other chunks of its stage.
-static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<int> device) {
-  auto n = static_cast<int>(chunkOf.size()), chunks = static_cast<int>(device.size());
+static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<int> stageOf) {
+  auto n = static_cast<int>(chunkOf.size()), chunks = static_cast<int>(stageOf.size());
   // Whether the end of `chunk` could move by one unit; then it has.
   auto moved = [&](SmallVector<int> &cut, int chunk, bool onward) {
     auto end = static_cast<int>(upper_bound(cut, chunk) - cut.begin());
@@ -108,12 +108,12 @@ static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<i
     }
     return true;
   };
-  double best = slowest(units, chunkOf, device);
+  double best = slowest(units, chunkOf, stageOf);
   for (bool better = true; better;) {
     better = false;
     SmallVector<int> next = chunkOf;
     auto consider = [&](const SmallVector<int> &cut) {
-      if (double seconds = slowest(units, cut, device); seconds < best * (1 - 1e-9)) {
+      if (double seconds = slowest(units, cut, stageOf); seconds < best * (1 - 1e-9)) {
         best = seconds;
         next = cut;
         better = true;
@@ -137,29 +137,29 @@ static void evenStages(const Units &units, SmallVector<int> &chunkOf, ArrayRef<i
 /// A layer is cut in half only where the slowest chunk gains this share: stages of whole layers are easier to read.
 static constexpr double worthHalves = 0.02;
 
-static SmallVector<int> cutByCost(const Units &units, ArrayRef<int> device, const Budget &budget) {
-  auto chunks = static_cast<int>(device.size());
+static SmallVector<int> cutByCost(const Units &units, ArrayRef<int> stageOf, const Budget &budget) {
+  auto chunks = static_cast<int>(stageOf.size());
   Units whole = wholeLayers(units);
   SmallVector<int> layers = balance(whole, chunks, budget), halves = balance(units, chunks, budget);
-  bool several = std::set<int>(device.begin(), device.end()).size() < device.size();
+  bool several = std::set<int>(stageOf.begin(), stageOf.end()).size() < stageOf.size();
   if (several && budget.bytes <= 0) {
-    evenStages(whole, layers, device);
-    evenStages(units, halves, device);
+    evenStages(whole, layers, stageOf);
+    evenStages(units, halves, stageOf);
   }
   if (layers.empty())
     return halves;
   layers = ofLayers(units, layers);
-  return slowest(units, halves, device) < (1 - worthHalves) * slowest(units, layers, device) ? halves : layers;
+  return slowest(units, halves, stageOf) < (1 - worthHalves) * slowest(units, layers, stageOf) ? halves : layers;
 }
 
-std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, ArrayRef<int> device, StringRef stages,
+std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, ArrayRef<int> stageOf, StringRef stages,
                                                        const Budget &budget, std::string &error) {
-  auto chunks = static_cast<int>(device.size());
+  auto chunks = static_cast<int>(stageOf.size());
   std::string pieces = std::to_string(chunks) + " chunks";
   if (stages == "cost") {
     if (chunks <= units.layers() + 2) {
-      SmallVector<int> cut = cutByCost(units, device, budget);
-      return cut.empty() ? cutByCost(units, device, {}) : cut;
+      SmallVector<int> cut = cutByCost(units, stageOf, budget);
+      return cut.empty() ? cutByCost(units, stageOf, {}) : cut;
     }
     error =
         "the model has " + std::to_string(units.layers()) + " layers, an embedding and a head: too few for " + pieces;

@@ -15,30 +15,30 @@ constexpr double slack = 1e-9;
 class Greedy {
 public:
   Greedy(const Problem &problem, const ListRule &rule)
-      : p(problem), rule(rule), end(p.tasks(), -1), next(numKinds, std::vector<int>(p.chunks())), devices(p.devices),
-        order(p.devices), jitter(rule.noise > 0 ? p.tasks() : 0) {
+      : p(problem), rule(rule), end(p.tasks(), -1), next(numKinds, std::vector<int>(p.chunks())), stages(p.stages),
+        order(p.stages), jitter(rule.noise > 0 ? p.tasks() : 0) {
     for (double &value : jitter)
       value = std::uniform_real_distribution<double>(0, rule.noise)(*rule.random);
-    for (int d = 0; d < p.devices; ++d)
-      devices[d].floor = p.floor(d);
+    for (int d = 0; d < p.stages; ++d)
+      stages[d].floor = p.floor(d);
     for (int c = 0; c < p.chunks(); ++c)
-      devices[p.device[c]].chunks.push_back(c);
+      stages[p.stageOf[c]].chunks.push_back(c);
     if (rule.fixed)
-      for (int d = 0; d < p.devices; ++d)
-        std::copy_if((*rule.fixed)[d].begin(), (*rule.fixed)[d].end(), std::back_inserter(devices[d].fixed),
+      for (int d = 0; d < p.stages; ++d)
+        std::copy_if((*rule.fixed)[d].begin(), (*rule.fixed)[d].end(), std::back_inserter(stages[d].fixed),
                      [](const Task &task) { return task.kind != Kind::W; });
   }
 
   std::optional<Order> run() {
     for (size_t left = p.all().size(); left--;) {
       int best = -1;
-      for (int d = 0; d < p.devices; ++d) {
-        Device &device = devices[d];
-        if (!device.known) {
-          device.choice = choose(d);
-          device.known = true;
+      for (int d = 0; d < p.stages; ++d) {
+        Stage &stage = stages[d];
+        if (!stage.known) {
+          stage.choice = choose(d);
+          stage.known = true;
         }
-        if (device.choice && (best < 0 || device.choice->first < devices[best].choice->first - slack))
+        if (stage.choice && (best < 0 || stage.choice->first < stages[best].choice->first - slack))
           best = d;
       }
       if (best < 0)
@@ -49,12 +49,12 @@ public:
   }
 
 private:
-  /// What a live microbatch holds on a device, and what it still has to take there.
+  /// What a live microbatch holds on a stage, and what it still has to take there.
   struct Live {
     double held = 0, needed = 0;
   };
   using Choice = std::pair<double, Task>; ///< start
-  struct Device {
+  struct Stage {
     double clock = 0, used = 0, floor = 0;
     std::vector<int> chunks;
     std::map<int, Live> live; ///< by microbatch
@@ -82,18 +82,18 @@ private:
   bool fits(int d, const Task &task) const {
     if (task.kind != Kind::F && task.kind != Kind::R)
       return true;
-    const Device &device = devices[d];
-    if (!rule.inFlight.empty() && task.kind == Kind::F && !device.live.count(task.microbatch) &&
-        static_cast<int>(device.live.size()) >= rule.inFlight[d])
+    const Stage &stage = stages[d];
+    if (!rule.inFlight.empty() && task.kind == Kind::F && !stage.live.count(task.microbatch) &&
+        static_cast<int>(stage.live.size()) >= rule.inFlight[d])
       return false;
     if (p.limit.empty())
       return true;
-    double taken = p.takes(task), room = p.limit[d] - device.used - taken;
+    double taken = p.takes(task), room = p.limit[d] - stage.used - taken;
     if (room < -slack)
       return false;
     // Oldest first: each live microbatch must be able to finish with what is free and what the older ones give back.
-    std::map<int, Live> live = device.live;
-    Live &own = live.try_emplace(task.microbatch, Live{0, device.floor}).first->second;
+    std::map<int, Live> live = stage.live;
+    Live &own = live.try_emplace(task.microbatch, Live{0, stage.floor}).first->second;
     own.held += taken;
     own.needed -= taken;
     for (const auto &[microbatch, of] : live) {
@@ -104,12 +104,11 @@ private:
     return true;
   }
 
-  std::vector<Task> candidates(const Device &device) {
+  std::vector<Task> candidates(const Stage &stage) {
     if (rule.fixed)
-      return device.atFixed < device.fixed.size() ? std::vector<Task>{device.fixed[device.atFixed]}
-                                                  : std::vector<Task>{};
+      return stage.atFixed < stage.fixed.size() ? std::vector<Task>{stage.fixed[stage.atFixed]} : std::vector<Task>{};
     std::vector<Task> tasks;
-    for (int c : device.chunks)
+    for (int c : stage.chunks)
       for (Kind kind : {Kind::F, Kind::R, Kind::B})
         if (p.has(kind, c) && counter(kind, c) < p.microbatches)
           tasks.push_back({kind, c, counter(kind, c)});
@@ -117,11 +116,11 @@ private:
   }
 
   std::optional<Choice> choose(int d) {
-    const Device &device = devices[d];
+    const Stage &stage = stages[d];
     using Key = std::tuple<double, double, int, int>;
     std::optional<std::pair<Key, Task>> best;
     bool blocked = false;
-    for (const Task &task : candidates(device)) {
+    for (const Task &task : candidates(stage)) {
       std::optional<double> when = ready(task);
       if (!when)
         continue;
@@ -132,9 +131,9 @@ private:
       bool forward = task.kind == Kind::F;
       bool later = rule.prefer == ListRule::Backward  ? forward
                    : rule.prefer == ListRule::Forward ? !forward
-                                                      : forward == (device.last == Kind::F);
+                                                      : forward == (stage.last == Kind::F);
       int chunk = rule.deepestFirst ? -task.chunk : task.chunk;
-      Key key{std::max(*when, device.clock), later + (jitter.empty() ? 0 : jitter[p.id(task)]),
+      Key key{std::max(*when, stage.clock), later + (jitter.empty() ? 0 : jitter[p.id(task)]),
               forward ? chunk : task.microbatch, forward ? task.microbatch : task.chunk};
       if (!best || key < best->first)
         best = {key, task};
@@ -142,44 +141,44 @@ private:
     if (p.split) {
       // The oldest weight gradient that waits, of the deepest chunk.
       int chunk = -1;
-      for (int c : device.chunks)
+      for (int c : stage.chunks)
         if (counter(Kind::W, c) < counter(Kind::B, c) && (chunk < 0 || counter(Kind::W, c) <= counter(Kind::W, chunk)))
           chunk = c;
       if (chunk >= 0 && (blocked || !best ||
-                         std::get<0>(best->first) - device.clock >= rule.gap * p.seconds({Kind::W, chunk, 0}) - slack))
-        return Choice{device.clock, {Kind::W, chunk, counter(Kind::W, chunk)}};
+                         std::get<0>(best->first) - stage.clock >= rule.gap * p.seconds({Kind::W, chunk, 0}) - slack))
+        return Choice{stage.clock, {Kind::W, chunk, counter(Kind::W, chunk)}};
     }
     return best ? std::optional(Choice{std::get<0>(best->first), best->second}) : std::nullopt;
   }
 
   void take(int d) {
-    Device &device = devices[d];
-    auto [start, task] = *device.choice;
-    device.clock = end[p.id(task)] = start + p.seconds(task);
+    Stage &stage = stages[d];
+    auto [start, task] = *stage.choice;
+    stage.clock = end[p.id(task)] = start + p.seconds(task);
     order[d].push_back(task);
     counter(task.kind, task.chunk) = task.microbatch + 1;
-    device.atFixed += task.kind != Kind::W;
+    stage.atFixed += task.kind != Kind::W;
     if (task.kind == Kind::F || task.kind == Kind::B)
-      device.last = task.kind;
+      stage.last = task.kind;
     double taken = p.takes(task), freed = p.frees(task);
-    device.used += taken - freed;
-    Live &own = device.live.try_emplace(task.microbatch, Live{0, device.floor}).first->second;
+    stage.used += taken - freed;
+    Live &own = stage.live.try_emplace(task.microbatch, Live{0, stage.floor}).first->second;
     own.held += taken - freed;
     own.needed -= taken;
     if (own.held <= slack && own.needed <= slack)
-      device.live.erase(task.microbatch);
-    device.known = false;
+      stage.live.erase(task.microbatch);
+    stage.known = false;
     if (task.kind == Kind::F && task.chunk + 1 < p.chunks())
-      devices[p.device[task.chunk + 1]].known = false;
+      stages[p.stageOf[task.chunk + 1]].known = false;
     if (task.kind == Kind::B && task.chunk > 0)
-      devices[p.device[task.chunk - 1]].known = false;
+      stages[p.stageOf[task.chunk - 1]].known = false;
   }
 
   const Problem &p;
   const ListRule &rule;
   std::vector<double> end;            ///< by task id; -1: not yet
   std::vector<std::vector<int>> next; ///< by kind and chunk: the next microbatch
-  std::vector<Device> devices;
+  std::vector<Stage> stages;
   Order order;
   std::vector<double> jitter;
 };

@@ -1,7 +1,8 @@
 //===- Orders.cpp - The named pipeline schedules -------------------------------------------===//
 // naive and GPipe (Huang et al., 2019), 1F1B (Narayanan et al., 2019), interleaved (Narayanan et al., 2021), zero
 // bubble H1, H2 (Qi et al., 2023) and V (Qi et al., 2024). All but naive and GPipe are one merge of a sequence of
-// forwards and one of backwards.
+// forwards and one of backwards. A new schedule is a row of `namedSchedules` and its function: the flag and its help,
+// the documentation, `auto`, the report and the tests read the rows.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Pipeline/Schedule.h"
 
@@ -16,10 +17,10 @@ namespace {
 using Item = std::pair<int, int>;
 using Tasks = std::vector<Task>;
 
-std::vector<int> chunksOf(const Problem &p, int device) {
+std::vector<int> chunksOf(const Problem &p, int stage) {
   std::vector<int> chunks;
   for (int c = 0; c < p.chunks(); ++c)
-    if (p.device[c] == device)
+    if (p.stageOf[c] == stage)
       chunks.push_back(c);
   return chunks;
 }
@@ -105,24 +106,24 @@ Tasks gpipe(const Problem &p, int d) {
 
 /// Group by group; inside a group chunk by chunk (backwards: from the last chunk); inside a chunk its microbatches.
 Tasks interleaved(const Problem &p, int d) {
-  int perDevice = p.chunks() / p.devices, first = 0, largest = 0;
+  int perStage = p.chunks() / p.stages, first = 0, largest = 0;
   std::vector<Item> forwards, backwards;
-  for (int size : interleavingGroups(p.devices, p.microbatches)) {
-    for (int v = 0; v < perDevice; ++v)
+  for (int size : interleavingGroups(p.stages, p.microbatches)) {
+    for (int v = 0; v < perStage; ++v)
       for (int i = first; i < first + size; ++i) {
-        forwards.push_back({v * p.devices + d, i});
-        backwards.push_back({(perDevice - 1 - v) * p.devices + d, i});
+        forwards.push_back({v * p.stages + d, i});
+        backwards.push_back({(perStage - 1 - v) * p.stages + d, i});
       }
     first += size;
     largest = std::max(largest, size);
   }
-  return merge(p, forwards, backwards, 2 * (p.devices - 1 - d) + (perDevice - 1) * largest, 0);
+  return merge(p, forwards, backwards, 2 * (p.stages - 1 - d) + (perStage - 1) * largest, 0);
 }
 
-/// Two chunks a device, front (0) and back (1). Written for at least 2p - 1 microbatches; those beyond m are left out,
+/// Two chunks a stage, front (0) and back (1). Written for at least 2p - 1 microbatches; those beyond m are left out,
 /// which keeps an order legal.
 Tasks zeroBubbleV(const Problem &p, int d) {
-  int n = std::max(p.microbatches, 2 * p.devices - 1), chunk[2] = {d, 2 * p.devices - 1 - d};
+  int n = std::max(p.microbatches, 2 * p.stages - 1), chunk[2] = {d, 2 * p.stages - 1 - d};
   std::array<std::array<int, 2>, numKinds> count = {};
   Tasks out;
   auto put = [&](Kind kind, int side) {
@@ -136,13 +137,13 @@ Tasks zeroBubbleV(const Problem &p, int d) {
     put(Kind::W, side);
   };
   auto &forwards = count[static_cast<int>(Kind::F)], &weights = count[static_cast<int>(Kind::W)];
-  for (int i = 0; i < 2 * (p.devices - d) - 1; ++i)
+  for (int i = 0; i < 2 * (p.stages - d) - 1; ++i)
     put(Kind::F, 0);
   for (int i = 0; i < d; ++i) {
     put(Kind::F, 1);
     put(Kind::F, 0);
   }
-  for (int i = 0; i < p.devices - d; ++i)
+  for (int i = 0; i < p.stages - d; ++i)
     all(1);
   while (forwards[1] < n) {
     if (forwards[0] < n)
@@ -155,7 +156,7 @@ Tasks zeroBubbleV(const Problem &p, int d) {
     put(Kind::B, 0);
     put(Kind::B, 1);
   }
-  for (int i = 0; i < p.devices - d; ++i) {
+  for (int i = 0; i < p.stages - d; ++i) {
     put(Kind::B, 0);
     put(Kind::W, 0);
   }
@@ -165,43 +166,30 @@ Tasks zeroBubbleV(const Problem &p, int d) {
   return out;
 }
 
-enum class Map { Any, RoundRobin, OneChunk, V };
-
-/// One named schedule: what it needs of the problem, and a device's tasks.
-struct Named {
-  std::string_view name;
-  Map map;
-  bool split;
-  Tasks (*tasks)(const Problem &, int device);
-};
-
-template <int perStage, int lagPerDevice> Tasks oneChunk(const Problem &p, int d) {
-  return merge(p, allOf(p, d), allOf(p, d), perStage * (p.devices - 1 - d), lagPerDevice * d);
+template <int perStage, int lagPerStage> Tasks oneChunk(const Problem &p, int d) {
+  return merge(p, allOf(p, d), allOf(p, d), perStage * (p.stages - 1 - d), lagPerStage * d);
 }
 
-const Named schedules[] = {
-    {"naive", Map::Any, false, naive},
-    {"gpipe", Map::RoundRobin, false, gpipe},
-    {"1f1b", Map::OneChunk, false, oneChunk<1, 0>},
-    {"1f1b-eager", Map::OneChunk, false,
-     oneChunk<2, 0>}, // two more in flight per device: hides hops up to half of F + B + W
-    {"interleaved", Map::RoundRobin, false, interleaved},
-    {"zb-h1", Map::OneChunk, true, oneChunk<1, 1>},
-    {"zb-h2", Map::OneChunk, true, oneChunk<2, 2>},
-    {"zb-v", Map::V, true, zeroBubbleV},
-};
+using Stages = UniformStages;
+bool always(const Stages &) { return true; }
+bool manyMicrobatches(const Stages &s) { return s.m >= s.p; }
+bool twiceAsMany(const Stages &s) { return s.m >= 2 * s.p - 1; }
+double fillAndDrain(const Stages &s) { return (s.p - 1) / (s.v * s.m); }
+
+constexpr const char *gpipePaper = "GPipe (Huang et al. 2019); Narayanan et al. 2021, section 2.2";
+constexpr const char *megatronPaper = "Narayanan et al. 2021, section 2.2";
 
 /// Why the problem does not suit, or nothing.
-std::string mismatch(const Problem &p, const Named &schedule) {
+std::string mismatch(const Problem &p, const NamedSchedule &schedule) {
   std::string name(schedule.name);
-  bool whole = p.chunks() % p.devices == 0,
-       roundRobinMap = whole && p.device == roundRobin(p.devices, p.chunks() / p.devices);
-  if (schedule.map == Map::OneChunk && p.device != roundRobin(p.devices, 1))
-    return "schedule '" + name + "' has one chunk on every device; use interleaved or zb-v for more";
-  if (schedule.map == Map::RoundRobin && !roundRobinMap)
-    return "schedule '" + name + "' has chunk c on device c mod " + std::to_string(p.devices);
-  if (schedule.map == Map::V && p.device != vShape(p.devices))
-    return "schedule '" + name + "' has two chunks on every device, folded as a V";
+  bool whole = p.chunks() % p.stages == 0,
+       roundRobinMap = whole && p.stageOf == roundRobin(p.stages, p.chunks() / p.stages);
+  if (schedule.chunkMap == ChunkMap::OneChunk && p.stageOf != roundRobin(p.stages, 1))
+    return "schedule '" + name + "' has one chunk on every stage; use interleaved or zb-v for more";
+  if (schedule.chunkMap == ChunkMap::RoundRobin && !roundRobinMap)
+    return "schedule '" + name + "' has chunk c on stage c mod " + std::to_string(p.stages);
+  if (schedule.chunkMap == ChunkMap::V && p.stageOf != vShape(p.stages))
+    return "schedule '" + name + "' has two chunks on every stage, folded as a V";
   if (schedule.split && !p.split)
     return "schedule '" + name + "' runs gradients of weights apart from those of inputs";
   return "";
@@ -209,35 +197,110 @@ std::string mismatch(const Problem &p, const Named &schedule) {
 
 } // namespace
 
-std::vector<int> pc::pipeline::interleavingGroups(int devices, int microbatches) {
-  int n = std::max(1, microbatches / devices);
+std::vector<int> pc::pipeline::interleavingGroups(int stages, int microbatches) {
+  int n = std::max(1, microbatches / stages);
   std::vector<int> sizes;
   for (int j = 0; j < n; ++j)
     sizes.push_back(microbatches / n + (j < microbatches % n));
   return sizes;
 }
 
-const std::vector<std::string_view> &pc::pipeline::orderNames() {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> list;
-    for (const Named &schedule : schedules)
-      list.push_back(schedule.name);
-    return list;
-  }();
-  return names;
+const std::vector<NamedSchedule> &pc::pipeline::namedSchedules() {
+  static const std::vector<NamedSchedule> schedules = {
+      {.name = "naive",
+       .chunkMap = ChunkMap::Any,
+       .tasks = naive,
+       .inFlight = [](int, int) { return 1; },
+       .memory = {"1", "one microbatch at a time"},
+       .idle = {{"p - 1", always, [](const Stages &s) { return s.p - 1; }, "one stage works at a time"}}},
+      {.name = "gpipe",
+       .chunkMap = ChunkMap::RoundRobin,
+       .tasks = gpipe,
+       .memory = {"m", gpipePaper},
+       .idle = {{"(p - 1) / m", always, fillAndDrain, gpipePaper}}},
+      {.name = "1f1b",
+       .tasks = oneChunk<1, 0>,
+       .inFlight = [](int stages, int stage) { return stages - stage; },
+       .memory = {"min(m, p - d), at most p", "Narayanan et al. 2021, section 2.2; Zero Bubble, table 2"},
+       .idle = {{"(p - 1) / m", always, fillAndDrain, "PipeDream-flush (Narayanan et al. 2021, section 2.2)"}}},
+      // Two more in flight per stage: hides hops up to half of F + B + W.
+      {.name = "1f1b-eager",
+       .tasks = oneChunk<2, 0>,
+       .inFlight = [](int stages, int stage) { return 2 * (stages - stage) - 1; },
+       .memory = {"min(m, 2(p - d) - 1)", "own count"},
+       .idle = {{"(p - 1) / m", always, fillAndDrain, "as 1f1b"}}},
+      {.name = "interleaved",
+       .chunkMap = ChunkMap::RoundRobin,
+       .chunksPerStage = 2,
+       .anyChunks = true,
+       .tasks = interleaved,
+       .memory = {"at most p + (p - 1) / v, v = 2",
+                  "Narayanan et al. 2021, section 2.2; Megatron-LM's estimate of memory"},
+       .idle = {{"(p - 1) / (v m)", manyMicrobatches, fillAndDrain, megatronPaper, "m >= p"},
+                {"(p - 1 + (v - 1) (p - m)) / (v m)", always,
+                 [](const Stages &s) { return (s.p - 1 + (s.v - 1) * (s.p - s.m)) / (s.v * s.m); },
+                 "own, checked by `test/Pipeline`", "m < p"}}},
+      {.name = "zb-h1",
+       .split = true,
+       .tasks = oneChunk<1, 1>,
+       .inFlight = [](int stages, int) { return stages; },
+       .memory = {"min(m, p)", "Zero Bubble, table 2"},
+       .idle = {{"(p - 1) (B + max(0, F - W)) / (m (F + B + W))", manyMicrobatches,
+                 [](const Stages &s) { return (s.p - 1) * (s.b + std::max(0.0, s.f - s.w)) / s.work(); },
+                 "Zero Bubble (Qi et al., arXiv 2401.10241), table 2: (p - 1)(F + B - W), for F >= W; the rest is own",
+                 "m >= p"}}},
+      {.name = "zb-h2",
+       .split = true,
+       .tasks = oneChunk<2, 2>,
+       .inFlight = [](int stages, int) { return 2 * stages - 1; },
+       .memory = {"at most 2p - 1", "Zero Bubble, table 2"},
+       .idle = {{"(p - 1) max(0, F + B - 2 W, B - F) / (m (F + B + W))", twiceAsMany,
+                 [](const Stages &s) { return (s.p - 1) * std::max({0.0, s.f + s.b - 2 * s.w, s.b - s.f}) / s.work(); },
+                 "Zero Bubble, table 2: (p - 1)(F + B - 2W), where that is the largest; the rest is own",
+                 "m >= 2p - 1"}}},
+      {.name = "zb-v",
+       .chunkMap = ChunkMap::V,
+       .chunksPerStage = 2,
+       .split = true,
+       .tasks = zeroBubbleV,
+       .memory = {"p", "Zero Bubble (arXiv 2401.10241) and its authors' repository"},
+       .idle = {{"0 where F = B = W", twiceAsMany, [](const Stages &) { return 0.0; },
+                 "Zero Bubble's version with ZB-V, and its authors' repository", "m >= 2p - 1",
+                 /*equalTimes=*/true}}},
+  };
+  return schedules;
 }
 
-std::optional<Order> pc::pipeline::namedOrder(const Problem &problem, std::string_view name, std::string &error) {
-  for (const Named &schedule : schedules) {
-    if (schedule.name != name)
-      continue;
-    if (error = mismatch(problem, schedule); !error.empty())
-      return std::nullopt;
-    Order order;
-    for (int d = 0; d < problem.devices; ++d)
-      order.push_back(withRecompute(problem, schedule.tasks(problem, d)));
-    return order;
-  }
-  error = "'" + std::string(name) + "' is not a pipeline schedule";
-  return std::nullopt;
+const NamedSchedule *pc::pipeline::findSchedule(std::string_view name) {
+  for (const NamedSchedule &schedule : namedSchedules())
+    if (schedule.name == name)
+      return &schedule;
+  return nullptr;
+}
+
+std::string pc::pipeline::scheduleNames() {
+  std::string names;
+  for (const NamedSchedule &schedule : namedSchedules())
+    names += std::string(schedule.name) + (schedule.anyChunks ? "[:chunks], " : ", ");
+  return names + "auto, or a file of tasks";
+}
+
+std::vector<int> NamedSchedule::stageOfChunks(int stages, int chunks) const {
+  return chunkMap == ChunkMap::V ? vShape(stages) : roundRobin(stages, chunks ? chunks : chunksPerStage);
+}
+
+const ClosedForm *NamedSchedule::closedForm(const UniformStages &stages) const {
+  for (const ClosedForm &form : idle)
+    if (form.applies(stages))
+      return &form;
+  return nullptr;
+}
+
+std::optional<Order> NamedSchedule::order(const Problem &problem, std::string &error) const {
+  if (error = mismatch(problem, *this); !error.empty())
+    return std::nullopt;
+  Order order;
+  for (int d = 0; d < problem.stages; ++d)
+    order.push_back(withRecompute(problem, tasks(problem, d)));
+  return order;
 }

@@ -55,29 +55,29 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     if (!machine)
       return fail(error);
     Units units = Units::find(accumulate, mesh, *machine);
-    std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts; // by devices of chunks and whether weights are apart
+    std::map<std::pair<std::vector<int>, bool>, StepTasks> cuts; // by stages of chunks and whether weights are apart
     auto problemFor = [&](const Shape &shape, std::string &error) -> std::optional<Problem> {
-      int chunks = static_cast<int>(shape.device.size());
-      auto chunkOf = cutUnits(units, shape.device, this->stages, {static_cast<double>(memory), shape.inFlight}, error);
+      int chunks = static_cast<int>(shape.stageOf.size());
+      auto chunkOf = cutUnits(units, shape.stageOf, this->stages, {static_cast<double>(memory), shape.inFlight}, error);
       if (!chunkOf)
         return std::nullopt;
-      auto it = cuts.find({shape.device, shape.split});
+      auto it = cuts.find({shape.stageOf, shape.split});
       if (it == cuts.end()) {
         FailureOr<StepTasks> tasks = StepTasks::find(accumulate, units, *chunkOf, shape.split);
         if (failed(tasks))
           return std::nullopt;
-        it = cuts.try_emplace({shape.device, shape.split}, std::move(*tasks)).first;
+        it = cuts.try_emplace({shape.stageOf, shape.split}, std::move(*tasks)).first;
       }
       Problem problem = it->second.problem(mesh, name, *machine);
-      problem.device = shape.device;
-      problem.devices = stages;
+      problem.stageOf = shape.stageOf;
+      problem.stages = stages;
       if (memory > 0) {
         problem.limit.assign(stages, static_cast<double>(memory));
         for (auto [unit, chunk] : llvm::enumerate(*chunkOf))
-          problem.limit[shape.device[chunk]] -= units.fixed[unit];
+          problem.limit[shape.stageOf[chunk]] -= units.fixed[unit];
         std::vector<double> workspace(stages);
         for (int chunk = 0; chunk < chunks; ++chunk) {
-          double &most = workspace[shape.device[chunk]];
+          double &most = workspace[shape.stageOf[chunk]];
           most = std::max(most, it->second.workspace(chunk, mesh));
         }
         for (int stage = 0; stage < stages; ++stage)
@@ -107,13 +107,13 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
     for (auto [key, parameter] : llvm::enumerate(function.getOps<ParameterOp>()))
       parameter.setKey(static_cast<int64_t>(key));
     FlowNumbers flows;
-    StageWriter::Step step{module,  function, accumulate, cuts.at({problem.device, problem.split}),
+    StageWriter::Step step{module,  function, accumulate, cuts.at({problem.stageOf, problem.split}),
                            problem, slots,    flows};
     std::vector<StageWriter> writers;
     writers.reserve(stages);
     for (int stage = 0; stage < stages; ++stage) {
       writers.emplace_back(step, stage);
-      writers.back().writeTasks(program.devices[stage]);
+      writers.back().writeTasks(program.stages[stage]);
     }
     if (failed(writeUpdates(writers, step, name)))
       return signalPassFailure();

@@ -1,6 +1,6 @@
-//===- PlaceInline.cpp - One thread per device ---------------------------------------------===//
+//===- PlaceInline.cpp - One thread per stage ---------------------------------------------===//
 // Receives right before their reader, sends right behind their producer, all in the order of the tasks. Whether that
-// stalls depends on how many messages a channel holds: found by trying.
+// stalls depends on how many messages a flow holds: found by trying.
 //===-----------------------------------------------------------------------------===//
 #include "Stall.h"
 
@@ -9,19 +9,19 @@ using namespace pc::pipeline;
 Program pc::pipeline::placeInline(const Problem &problem, const Order &order) {
   Program program;
   auto transfer = [&](bool send, const Task &message) {
-    Channel channel{problem.device[message.chunk], problem.device[consumer(problem, message)->chunk], message.kind,
-                    message.chunk};
-    return Instruction{Instruction::Transfer, "compute", {}, {{send, channel, message}}, "", "", {}};
+    Flow flow{problem.stageOf[message.chunk], problem.stageOf[consumer(problem, message)->chunk], message.kind,
+              message.chunk};
+    return Instruction{Instruction::Transfer, "compute", {}, {{send, flow, message}}, "", "", {}};
   };
   for (const auto &tasks : order) {
-    std::vector<Instruction> &device = program.devices.emplace_back();
+    std::vector<Instruction> &stage = program.stages.emplace_back();
     for (const Task &task : tasks) {
       for (const auto &[needed, delay] : problem.inputs(task))
-        if (problem.device[needed.chunk] != problem.device[task.chunk])
-          device.push_back(transfer(false, needed));
-      device.push_back(Instruction::compute(task));
+        if (problem.stageOf[needed.chunk] != problem.stageOf[task.chunk])
+          stage.push_back(transfer(false, needed));
+      stage.push_back(Instruction::compute(task));
       if (consumer(problem, task))
-        device.push_back(transfer(true, task));
+        stage.push_back(transfer(true, task));
     }
   }
   return program;

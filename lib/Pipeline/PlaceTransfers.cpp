@@ -11,7 +11,7 @@ std::optional<Task> pc::pipeline::consumer(const Problem &problem, const Task &t
   if (task.kind != Kind::F && task.kind != Kind::B)
     return std::nullopt;
   int chunk = task.chunk + (task.kind == Kind::F ? 1 : -1);
-  if (chunk < 0 || chunk >= problem.chunks() || problem.device[chunk] == problem.device[task.chunk])
+  if (chunk < 0 || chunk >= problem.chunks() || problem.stageOf[chunk] == problem.stageOf[task.chunk])
     return std::nullopt;
   return Task{task.kind, chunk, task.microbatch};
 }
@@ -32,7 +32,7 @@ class Placer {
 public:
   Placer(const Problem &problem, const Order &order, int slots)
       : p(problem), slots(slots), time(*simulate(problem, order)) {
-    program.devices.resize(p.devices);
+    program.stages.resize(p.stages);
     taskAt.assign(p.tasks(), -1);
     receiveAt.assign(p.tasks(), -1);
   }
@@ -63,55 +63,55 @@ private:
     return list;
   }
 
-  int add(int device, Instruction instruction) {
-    program.devices[device].push_back(std::move(instruction));
-    return static_cast<int>(program.devices[device].size()) - 1;
+  int add(int stage, Instruction instruction) {
+    program.stages[stage].push_back(std::move(instruction));
+    return static_cast<int>(program.stages[stage].size()) - 1;
   }
 
   void compute(const Task &task) {
-    int device = p.device[task.chunk];
+    int stage = p.stageOf[task.chunk];
     std::vector<int> after;
     for (const auto &[needed, delay] : p.inputs(task))
-      if (p.device[needed.chunk] != device)
+      if (p.stageOf[needed.chunk] != stage)
         after.push_back(receiveAt[p.id(needed)]);
     int id = p.id(task);
-    taskAt[id] = add(device, Instruction::compute(task, std::move(after)));
+    taskAt[id] = add(stage, Instruction::compute(task, std::move(after)));
     // Receives that waited for this task's slot are issued now: an event must be recorded before it is waited for.
-    for (const auto &[channel, message] : waiting[id])
-      receive(channel, message, {taskAt[id]});
+    for (const auto &[flow, message] : waiting[id])
+      receive(flow, message, {taskAt[id]});
     waiting.erase(id);
   }
 
   void transfer(const Task &message) {
     Task reader = *consumer(p, message);
-    Channel channel{p.device[message.chunk], p.device[reader.chunk], message.kind, message.chunk};
-    add(channel.source, {Instruction::Transfer,
-                         stream("to", channel.destination, message),
-                         {},
-                         {{true, channel, message}},
-                         "",
-                         "",
-                         {taskAt[p.id(message)]}});
-    std::vector<Task> &sent = flows[channel];
+    Flow flow{p.stageOf[message.chunk], p.stageOf[reader.chunk], message.kind, message.chunk};
+    add(flow.source, {Instruction::Transfer,
+                      stream("to", flow.destination, message),
+                      {},
+                      {{true, flow, message}},
+                      "",
+                      "",
+                      {taskAt[p.id(message)]}});
+    std::vector<Task> &sent = flows[flow];
     size_t n = sent.size();
     sent.push_back(message);
     if (n < static_cast<size_t>(slots))
-      return receive(channel, message, {});
+      return receive(flow, message, {});
     int frees = p.id(*consumer(p, sent[n - slots]));
     if (taskAt[frees] < 0)
-      waiting[frees].push_back({channel, message});
+      waiting[frees].push_back({flow, message});
     else
-      receive(channel, message, {taskAt[frees]});
+      receive(flow, message, {taskAt[frees]});
   }
 
-  void receive(const Channel &channel, const Task &message, std::vector<int> after) {
-    receiveAt[p.id(message)] = add(channel.destination, {Instruction::Transfer,
-                                                         stream("from", channel.source, message),
-                                                         {},
-                                                         {{false, channel, message}},
-                                                         "",
-                                                         "",
-                                                         std::move(after)});
+  void receive(const Flow &flow, const Task &message, std::vector<int> after) {
+    receiveAt[p.id(message)] = add(flow.destination, {Instruction::Transfer,
+                                                      stream("from", flow.source, message),
+                                                      {},
+                                                      {{false, flow, message}},
+                                                      "",
+                                                      "",
+                                                      std::move(after)});
   }
 
   static std::string stream(const char *direction, int peer, const Task &message) {
@@ -122,9 +122,9 @@ private:
   int slots;
   Timeline time;
   Program program;
-  std::vector<int> taskAt, receiveAt; ///< by task id: index in its device's program; of messages: the receive
-  std::map<Channel, std::vector<Task>> flows;
-  std::map<int, std::vector<std::pair<Channel, Task>>> waiting; ///< by the task that frees the slot
+  std::vector<int> taskAt, receiveAt; ///< by task id: index in its stage's program; of messages: the receive
+  std::map<Flow, std::vector<Task>> flows;
+  std::map<int, std::vector<std::pair<Flow, Task>>> waiting; ///< by the task that frees the slot
 };
 
 } // namespace

@@ -14,30 +14,30 @@ std::string pc::pipeline::text(const Task &task) {
   return "FRBW"[static_cast<int>(task.kind)] + std::to_string(task.chunk) + "." + std::to_string(task.microbatch);
 }
 
-std::vector<int> pc::pipeline::roundRobin(int devices, int chunksPerDevice) {
-  std::vector<int> device;
-  for (int c = 0; c < devices * chunksPerDevice; ++c)
-    device.push_back(c % devices);
-  return device;
+std::vector<int> pc::pipeline::roundRobin(int stages, int chunksPerStage) {
+  std::vector<int> stageOf;
+  for (int c = 0; c < stages * chunksPerStage; ++c)
+    stageOf.push_back(c % stages);
+  return stageOf;
 }
 
-std::vector<int> pc::pipeline::vShape(int devices) {
-  std::vector<int> device;
-  for (int d = 0; d < devices; ++d)
-    device.push_back(d);
-  for (int d = devices; d-- > 0;)
-    device.push_back(d);
-  return device;
+std::vector<int> pc::pipeline::vShape(int stages) {
+  std::vector<int> stageOf;
+  for (int d = 0; d < stages; ++d)
+    stageOf.push_back(d);
+  for (int d = stages; d-- > 0;)
+    stageOf.push_back(d);
+  return stageOf;
 }
 
-Problem pc::pipeline::uniform(int microbatches, std::vector<int> device, double forward, double backward, double weight,
-                              bool split, double hop) {
+Problem pc::pipeline::uniform(int microbatches, std::vector<int> stageOf, double forward, double backward,
+                              double weight, bool split, double hop) {
   Problem p;
-  p.devices = *std::max_element(device.begin(), device.end()) + 1;
+  p.stages = *std::max_element(stageOf.begin(), stageOf.end()) + 1;
   p.microbatches = microbatches;
-  size_t n = device.size();
-  double share = static_cast<double>(p.devices) / static_cast<double>(n);
-  p.device = std::move(device);
+  size_t n = stageOf.size();
+  double share = static_cast<double>(p.stages) / static_cast<double>(n);
+  p.stageOf = std::move(stageOf);
   p.forward.assign(n, forward * share);
   p.backward.assign(n, backward * share);
   p.weight.assign(n, weight * share);
@@ -87,21 +87,21 @@ double Problem::frees(const Task &task) const {
 double Problem::floor(int of) const {
   double sum = 0;
   for (int c = 0; c < chunks(); ++c)
-    if (device[c] == of)
+    if (stageOf[c] == of)
       sum += heldOf(*this, c);
   return sum;
 }
 
 double Problem::ideal() const {
-  std::vector<double> busy(devices);
+  std::vector<double> busy(stages);
   for (const Task &task : all())
-    busy[device[task.chunk]] += seconds(task);
+    busy[stageOf[task.chunk]] += seconds(task);
   return *std::max_element(busy.begin(), busy.end());
 }
 
 Problem::Inputs Problem::inputs(const Task &task) const {
   Inputs needed;
-  auto delay = [&](int from) { return device[from] == device[from + 1] ? 0 : at(hop, from); };
+  auto delay = [&](int from) { return stageOf[from] == stageOf[from + 1] ? 0 : at(hop, from); };
   auto [kind, c, i] = task;
   switch (kind) {
   case Kind::F:
@@ -136,7 +136,7 @@ std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Ord
   Timeline time{std::vector<double>(problem.tasks()), std::vector<double>(problem.tasks(), -1), {}};
   std::vector<double> clock(order.size());
   std::vector<size_t> next(order.size());
-  std::vector<std::vector<int>> waiting(problem.tasks()); // devices that wait for a task
+  std::vector<std::vector<int>> waiting(problem.tasks()); // stages that wait for a task
   std::deque<int> runnable;
   for (size_t d = 0; d < order.size(); ++d)
     runnable.push_back(static_cast<int>(d));

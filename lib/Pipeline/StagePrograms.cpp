@@ -14,9 +14,9 @@ using namespace pc::pipeline;
 
 namespace {
 
-class Reader {
+class StageReader {
 public:
-  Reader(ModuleOp module, StagePrograms &all) : module(module), all(all) {}
+  StageReader(ModuleOp module, StagePrograms &all) : module(module), all(all) {}
 
   LogicalResult run() {
     all.axis = module->getAttrOfType<StringAttr>("pc.stage_axis");
@@ -32,14 +32,14 @@ public:
     if (failed(readProblem()))
       return failure();
     all.ops.resize(all.stages());
-    all.program.devices.resize(all.stages());
+    all.program.stages.resize(all.stages());
     std::vector<int> everybody;
     for (int stage = 0; stage < all.stages(); ++stage) {
       everybody.push_back(stage);
       if (failed(readStage(stage)))
         return failure();
     }
-    for (auto &instructions : all.program.devices)
+    for (auto &instructions : all.program.stages)
       for (Instruction &instruction : instructions)
         if (instruction.type == Instruction::Collective)
           all.program.groups[instruction.group] = everybody;
@@ -63,7 +63,7 @@ private:
   /// Which tasks there must be: those of the chunks that are named, for every microbatch that the inputs have.
   LogicalResult readProblem() {
     Problem &p = all.problem;
-    p.devices = all.stages();
+    p.stages = all.stages();
     p.training = false;
     for (auto [stage, step] : llvm::enumerate(all.steps)) {
       for (auto element : step.getOps<MicrobatchOp>())
@@ -74,27 +74,27 @@ private:
         if (*task.getChunk() >= (1 << 16) || *task.getMicrobatch() >= (1 << 20))
           return task.emitOpError() << "has a chunk or microbatch beyond all bounds (P2)";
         size_t chunk = *task.getChunk();
-        if (chunk >= p.device.size()) {
-          p.device.resize(chunk + 1, -1);
+        if (chunk >= p.stageOf.size()) {
+          p.stageOf.resize(chunk + 1, -1);
           p.recompute.resize(chunk + 1);
         }
-        if (p.device[chunk] < 0)
-          p.device[chunk] = static_cast<int>(stage);
+        if (p.stageOf[chunk] < 0)
+          p.stageOf[chunk] = static_cast<int>(stage);
         p.training |= task.getKind() != TaskKind::Forward;
         p.split |= task.getKind() == TaskKind::Weight;
         p.recompute[chunk] += task.getKind() == TaskKind::Recompute;
       }
     }
-    p.forward = p.backward = p.weight = std::vector<double>(p.device.size());
-    if (auto none = llvm::find(p.device, -1); none != p.device.end() || p.device.empty())
-      return module.emitError() << "no stage has a task of chunk " << none - p.device.begin() << " (P2)";
+    p.forward = p.backward = p.weight = std::vector<double>(p.stageOf.size());
+    if (auto none = llvm::find(p.stageOf, -1); none != p.stageOf.end() || p.stageOf.empty())
+      return module.emitError() << "no stage has a task of chunk " << none - p.stageOf.begin() << " (P2)";
     return success();
   }
 
   int add(int stage, Operation *op, Instruction instruction) {
     if (instruction.stream == "compute")
       instruction.after = std::exchange(waitedFor, {});
-    all.program.devices[stage].push_back(std::move(instruction));
+    all.program.stages[stage].push_back(std::move(instruction));
     all.ops[stage].push_back(op);
     return static_cast<int>(all.ops[stage].size()) - 1;
   }
@@ -195,7 +195,7 @@ private:
 
   /// What stages exchange behind their tasks is named by the first task of the chunk that comes first on its source.
   Part exchanged(bool send, int source, int destination, int flow) {
-    int chunk = static_cast<int>(llvm::find(all.problem.device, source) - all.problem.device.begin());
+    int chunk = static_cast<int>(llvm::find(all.problem.stageOf, source) - all.problem.stageOf.begin());
     chunk = std::min(chunk, all.problem.chunks() - 1);
     return {send, {source, destination, Kind::F, chunk, flow}, {Kind::F, chunk, 0}, /*input=*/false};
   }
@@ -204,12 +204,12 @@ private:
     if (static_cast<int64_t>(op.getStage()) >= all.stages() || static_cast<int64_t>(op.getStage()) == stage)
       return op.emitOpError() << "names stage " << op.getStage() << " of " << all.stages() << ", on stage " << stage
                               << " (P3)";
-    size_t &expected = positions[{part.channel, part.send}];
+    size_t &expected = positions[{part.flow, part.send}];
     if (op.getMessage() != expected)
       return op.emitOpError() << "is message " << op.getMessage() << " at place " << expected << " of flow "
                               << op.getFlow() << (part.send ? " to" : " from") << " stage " << op.getStage() << " (P3)";
     ++expected;
-    (part.send ? sends : receives)[part.channel].push_back(op);
+    (part.send ? sends : receives)[part.flow].push_back(op);
     all.options.buffered = std::min<int>(all.options.buffered, op.getSlots());
     add(stage, op, {Instruction::Transfer, "compute", {}, {part}, "", "", {}});
     return success();
@@ -240,8 +240,8 @@ private:
 
   /// Messages agree in type and in the room that their flow has.
   LogicalResult checkEnds() {
-    for (auto &[channel, list] : sends)
-      for (auto [a, b] : llvm::zip(list, receives[channel])) {
+    for (auto &[flow, list] : sends)
+      for (auto [a, b] : llvm::zip(list, receives[flow])) {
         auto send = cast<SendOp>(a);
         auto receive = cast<ReceiveOp>(b);
         if (withEncoding(send.getX().getType(), placement(send.getX())) !=
@@ -264,8 +264,8 @@ private:
   std::optional<Task> task;
   TaskOp pending;             ///< whose ops have not begun
   std::vector<int> waitedFor; ///< instructions that the next one of the compute stream stands behind
-  std::map<std::pair<Channel, bool>, size_t> positions;
-  std::map<Channel, std::vector<Operation *>> sends, receives;
+  std::map<std::pair<Flow, bool>, size_t> positions;
+  std::map<Flow, std::vector<Operation *>> sends, receives;
 };
 
 } // namespace
@@ -274,7 +274,7 @@ FailureOr<StagePrograms> StagePrograms::read(ModuleOp module) {
   StagePrograms all;
   all.options.slots = 0; // what is received is copied
   all.options.buffered = 1 << 20;
-  if (failed(Reader(module, all).run()))
+  if (failed(StageReader(module, all).run()))
     return failure();
   return all;
 }

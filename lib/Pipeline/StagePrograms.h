@@ -2,7 +2,7 @@
 #ifndef PC_LIB_PIPELINE_STAGEPROGRAMS_H
 #define PC_LIB_PIPELINE_STAGEPROGRAMS_H
 
-#include "pc/IR/PC.h"
+#include "pc/IR/Stages.h"
 #include "pc/Pipeline/Program.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,8 +23,8 @@ struct StagePrograms {
 
   int stages() const { return static_cast<int>(steps.size()); }
   /// The stage at which a chunk's tasks run.
-  int stageOf(int chunk) const { return problem.device[chunk]; }
-  bool isOverStages(MoveOpInterface move) const { return llvm::is_contained(move.getMoveAxes(), axis); }
+  int stageOf(int chunk) const { return problem.stageOf[chunk]; }
+  bool isOverStages(MoveOpInterface move) const { return pc::isOverStages(move, axis); }
 };
 
 /// Counts what is added up over microbatches, chunks and stages. Fails after an error where a task works on another

@@ -101,7 +101,7 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
   for (const Instruction &instruction : instructions) {
     for (const Part &part : instruction.parts)
       if (part.send)
-        sendAll(part.message, part.channel.destination);
+        sendAll(part.message, part.flow.destination);
       else
         received.push_back(&part);
     if (instruction.type != Instruction::Compute)
@@ -110,7 +110,7 @@ void StageWriter::writeTasks(const std::vector<Instruction> &instructions) {
     TaskOp::create(builder, step.accumulate.getLoc(), taskKind(task.kind), builder.getI64IntegerAttr(task.chunk),
                    builder.getI64IntegerAttr(task.microbatch));
     for (const Part *part : received) // what a task reads arrives in it
-      receiveAll(part->message, task.microbatch, part->channel.source);
+      receiveAll(part->message, task.microbatch, part->flow.source);
     received.clear();
     writeTask(task);
   }

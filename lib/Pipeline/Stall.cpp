@@ -9,9 +9,9 @@ using namespace pc::pipeline;
 
 namespace {
 
-/// An instruction: device and index.
+/// An instruction: stage and index.
 struct Place {
-  int device = 0, index = 0;
+  int stage = 0, index = 0;
 };
 
 class WaitGraph {
@@ -19,7 +19,7 @@ public:
   WaitGraph(const Problem &problem, const Program &program, int buffered)
       : p(problem), program(program), buffered(buffered) {
     first.push_back(0);
-    for (const auto &instructions : program.devices)
+    for (const auto &instructions : program.stages)
       first.push_back(first.back() + static_cast<int>(instructions.size()));
     incoming.resize(2 * first.back());
     build();
@@ -54,19 +54,19 @@ public:
   }
 
 private:
-  int reached(Place at) const { return 2 * (first[at.device] + at.index); }
+  int reached(Place at) const { return 2 * (first[at.stage] + at.index); }
   int done(Place at) const { return reached(at) + 1; }
-  const Instruction &of(Place at) const { return program.devices[at.device][at.index]; }
+  const Instruction &of(Place at) const { return program.stages[at.stage][at.index]; }
   void edge(int from, int to, double seconds = 0) {
     edges.push_back({from, to, seconds});
     ++incoming[to];
   }
 
   void build() {
-    for (int d = 0; d < static_cast<int>(program.devices.size()); ++d) {
+    for (int d = 0; d < static_cast<int>(program.stages.size()); ++d) {
       std::map<std::string, int> previous;
       std::map<std::string, int> calls;
-      for (int i = 0; i < static_cast<int>(program.devices[d].size()); ++i) {
+      for (int i = 0; i < static_cast<int>(program.stages[d].size()); ++i) {
         Place at{d, i};
         const Instruction &x = of(at);
         edge(reached(at), done(at), x.type == Instruction::Compute ? p.seconds(x.task) : 0);
@@ -76,14 +76,14 @@ private:
         for (int after : x.after)
           edge(done({d, after}), reached(at));
         for (const Part &part : x.parts)
-          (part.send ? sends : receives)[part.channel].push_back(at);
+          (part.send ? sends : receives)[part.flow].push_back(at);
         if (x.type == Instruction::Collective)
           collectives[x.group][calls[x.group]++].push_back(at);
       }
     }
-    for (const auto &[channel, list] : sends) {
-      const std::vector<Place> &other = receives[channel];
-      double hop = p.hop.empty() ? 0 : p.hop[channel.kind == Kind::F ? channel.chunk : channel.chunk - 1];
+    for (const auto &[flow, list] : sends) {
+      const std::vector<Place> &other = receives[flow];
+      double hop = p.hop.empty() ? 0 : p.hop[flow.kind == Kind::F ? flow.chunk : flow.chunk - 1];
       for (size_t n = 0; n < std::min(list.size(), other.size()); ++n) {
         edge(reached(list[n]), done(other[n]), hop);
         if (n >= static_cast<size_t>(buffered))
@@ -126,15 +126,15 @@ private:
   void explain(StallResult &result) {
     std::vector<Place> heads;
     std::map<std::pair<int, std::string>, int> headOf;
-    for (int d = 0; d < static_cast<int>(program.devices.size()); ++d)
-      for (int i = 0; i < static_cast<int>(program.devices[d].size()); ++i)
+    for (int d = 0; d < static_cast<int>(program.stages.size()); ++d)
+      for (int i = 0; i < static_cast<int>(program.stages[d].size()); ++i)
         if (Place at{d, i}; !finished[done(at)] && headOf.try_emplace({d, of(at).stream}, heads.size()).second)
           heads.push_back(at);
     std::vector<std::vector<Wait>> waits(heads.size());
     for (size_t h = 0; h < heads.size(); ++h)
       for (Place target : waitsOf(heads[h]))
         if (!finished[done(target)])
-          waits[h].push_back({headOf.at({target.device, of(target).stream}), target});
+          waits[h].push_back({headOf.at({target.stage, of(target).stream}), target});
     std::vector<std::pair<int, Place>> best; // head, and what it waits for
     for (size_t h = 0; h < heads.size(); ++h) {
       std::vector<int> from(heads.size(), -1);
@@ -166,13 +166,13 @@ private:
     result.circle = "cycle of " + std::to_string(best.size());
     for (auto &[head, target] : best) {
       Place at = heads[head];
-      result.circle += "\n  stage " + std::to_string(at.device) + " #" + std::to_string(at.index) + " " + text(of(at)) +
-                       " waits for stage " + std::to_string(target.device) + " #" + std::to_string(target.index) + " " +
+      result.circle += "\n  stage " + std::to_string(at.stage) + " #" + std::to_string(at.index) + " " + text(of(at)) +
+                       " waits for stage " + std::to_string(target.stage) + " #" + std::to_string(target.index) + " " +
                        text(of(target));
     }
     if (best.empty()) { // not a circle: somebody waits for what never comes
       Place at = heads.front();
-      result.circle = "stage " + std::to_string(at.device) + " #" + std::to_string(at.index) + " " + text(of(at)) +
+      result.circle = "stage " + std::to_string(at.stage) + " #" + std::to_string(at.index) + " " + text(of(at)) +
                       " waits for something that never happens";
     }
   }
@@ -181,17 +181,17 @@ private:
     const Instruction &x = of(at);
     std::vector<Place> targets;
     for (int after : x.after)
-      targets.push_back({at.device, after});
-    std::map<std::pair<bool, Channel>, int> seen;
+      targets.push_back({at.stage, after});
+    std::map<std::pair<bool, Flow>, int> seen;
     for (const Part &part : x.parts) {
-      const auto &own = (part.send ? sends : receives).at(part.channel);
+      const auto &own = (part.send ? sends : receives).at(part.flow);
       const auto &otherSide = part.send ? receives : sends;
-      auto other = otherSide.find(part.channel);
+      auto other = otherSide.find(part.flow);
       if (other == otherSide.end())
         continue;
-      int skip = seen[{part.send, part.channel}]++;
+      int skip = seen[{part.send, part.flow}]++;
       for (size_t n = 0; n < own.size(); ++n)
-        if (own[n].device == at.device && own[n].index == at.index && skip-- == 0) {
+        if (own[n].stage == at.stage && own[n].index == at.index && skip-- == 0) {
           int partner = static_cast<int>(n) - (part.send ? buffered : 0);
           if (partner >= 0 && partner < static_cast<int>(other->second.size()) &&
               !finished[reached(other->second[partner])])
@@ -202,9 +202,9 @@ private:
     if (x.type == Instruction::Collective)
       for (const auto &[number, places] : collectives.at(x.group))
         if (std::any_of(places.begin(), places.end(),
-                        [&](Place o) { return o.device == at.device && o.index == at.index; }))
+                        [&](Place o) { return o.stage == at.stage && o.index == at.index; }))
           for (Place other : places)
-            if (other.device != at.device && !finished[reached(other)])
+            if (other.stage != at.stage && !finished[reached(other)])
               targets.push_back(other);
     return targets;
   }
@@ -212,7 +212,7 @@ private:
   const Problem &p;
   const Program &program;
   int buffered;
-  std::vector<int> first; ///< per device: number of its first instruction
+  std::vector<int> first; ///< per stage: number of its first instruction
   struct Edge {
     int from, to;
     double seconds;
@@ -221,7 +221,7 @@ private:
   std::vector<int> firstEdge; ///< per node, of those that it is the source of
   std::vector<int> incoming;  ///< per node: edges from what is not finished
   std::vector<bool> finished;
-  std::map<Channel, std::vector<Place>> sends, receives;
+  std::map<Flow, std::vector<Place>> sends, receives;
   std::map<std::string, std::map<int, std::vector<Place>>> collectives; ///< by group and number of the call
 };
 

@@ -179,7 +179,7 @@ FailureOr<StepTasks> StepTasks::find(AccumulateOp accumulate, const Units &units
 Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &machine) const {
   Problem p;
   p.split = split;
-  Way way = Way::ofGroups(mesh, axis, machine); // which stages send to each other is not known yet
+  NodeSpread spread = NodeSpread::ofGroups(mesh, axis, machine); // which stages send to each other is not known yet
   auto seconds = [&](Kind kind, int c) {
     double sum = 0;
     for (Operation *op : ops(kind, c))
@@ -194,7 +194,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
     double handed = 0;
     for (Value value : handedOn(Kind::F, c))
       handed += localBytes(value, mesh);
-    p.hop.push_back(messageSeconds(handed, way, machine));
+    p.hop.push_back(messageSeconds(handed, spread, machine));
     // What F and R make, or F receives, and later tasks of the chunk read.
     double held = 0, heldByR = 0, released = 0;
     llvm::SetVector<Value> made;

@@ -62,7 +62,7 @@ public:
 
   /// The most bytes on a rank that live within one task of a chunk only.
   double workspace(int chunk, MeshAttr mesh) const;
-  /// Seconds on `machine`, bytes and dependencies of the chunks, in stages over `axis`; `device` and the number of
+  /// Seconds on `machine`, bytes and dependencies of the chunks, in stages over `axis`; `stageOf` and the number of
   /// microbatches are the caller's.
   Problem problem(MeshAttr mesh, mlir::StringAttr axis, const MachineModel &machine) const;
 

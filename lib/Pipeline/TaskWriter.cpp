@@ -54,7 +54,7 @@ const TaskWriter::Live &TaskWriter::live(Kind kind, int chunk) {
         result.made.insert(value);
   }
   std::reverse(result.ops.begin(), result.ops.end());
-  for (Value value : tasks.handedOn(kind, chunk)) // maybe made by a task before this one: down go also forward values
+  for (Value value : tasks.handedOn(kind, chunk)) // may be of an earlier task: forward values are handed down, too
     if (!own.contains(value.getDefiningOp()))
       read(value);
   return result;
@@ -68,7 +68,7 @@ const WrittenTask &TaskWriter::get(Kind kind, int chunk, llvm::function_ref<bool
   if (isNew) {
     static constexpr StringRef kinds[] = {"forward", "recompute", "backward", "weight"};
     std::string name = kinds[static_cast<int>(kind)].str() + std::to_string(chunk);
-    if (llvm::is_contained(sums, false)) // there is one such task for each chunk, with the first microbatch
+    if (llvm::is_contained(sums, false)) // a chunk has one such task, for its first microbatch
       name += "_first";
     for (std::string base = name; module.lookupSymbol(name);)
       name = base + "_" + std::to_string(written.size());

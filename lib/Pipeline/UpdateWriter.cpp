@@ -51,7 +51,7 @@ private:
   };
 
   static bool isLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp, ScaleOp>(op); }
-  /// What everybody knows in the end.
+  /// Outputs that all stages get.
   static bool isFigure(Operation *op) {
     auto output = dyn_cast<OutputOp>(op);
     return output && (output.getKind() == OutputKind::Loss || output.getKind() == OutputKind::GradNorm);
@@ -77,7 +77,7 @@ private:
         else if (it->second.isSum || (isFigure(op) && !everywhere))
           reduce(operand.getLoc(), operand.getType(), it->second);
       }
-    // What several stages know of one parameter counts once.
+    // If several stages have a value of one parameter, it is used once.
     cloneWhereKnown(op, /*once=*/isa<OutputOp, EinsumOp>(op) && !isFigure(op));
   }
 
@@ -106,7 +106,7 @@ private:
       values[result].on = results[r];
   }
 
-  /// A stage adds what it knows.
+  /// Every stage adds the operands that it has; if one is missing on some stages, the result is a sum over stages.
   void add(Operation *op) {
     Parts a = values[op->getOperand(0)], b = values[op->getOperand(1)], sum;
     for (auto [s, stage] : llvm::enumerate(stages)) {

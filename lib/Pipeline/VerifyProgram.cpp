@@ -1,4 +1,4 @@
-//===- VerifyProgram.cpp - Whether programs of all devices are right -----------------------===//
+//===- VerifyProgram.cpp - Whether programs of all stages are right -----------------------===//
 #include "Stall.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ std::string pc::pipeline::text(const Instruction &x) {
   std::string all;
   for (const Part &part : x.parts)
     all += (all.empty() ? "" : ", ") + std::string(part.send ? "send " : "receive ") +
-           (part.input ? text(part.message) : "sum (flow " + std::to_string(part.channel.flow) + ")") +
-           (part.send ? " -> stage " + std::to_string(part.channel.destination)
-                      : " <- stage " + std::to_string(part.channel.source));
+           (part.input ? text(part.message) : "sum (flow " + std::to_string(part.flow.number) + ")") +
+           (part.send ? " -> stage " + std::to_string(part.flow.destination)
+                      : " <- stage " + std::to_string(part.flow.source));
   return all;
 }
 
@@ -32,7 +32,7 @@ public:
       : p(problem), program(program), options(options) {}
 
   std::optional<Fault> run() {
-    for (auto check : {&Verifier::channels, &Verifier::collectives, &Verifier::tasks, &Verifier::dependencies,
+    for (auto check : {&Verifier::flows, &Verifier::collectives, &Verifier::tasks, &Verifier::dependencies,
                        &Verifier::missing, &Verifier::memory})
       if (!(this->*check)())
         return fault;
@@ -42,53 +42,52 @@ public:
   }
 
 private:
-  using Place = std::pair<int, int>; ///< device, index
+  using Place = std::pair<int, int>; ///< stage, index
 
   bool fail(std::string kind, std::string why) {
     fault = {std::move(kind), std::move(why)};
     return false;
   }
-  std::string at(int device, int index) const {
-    return "stage " + std::to_string(device) + " #" + std::to_string(index) + " " +
-           text(program.devices[device][index]);
+  std::string at(int stage, int index) const {
+    return "stage " + std::to_string(stage) + " #" + std::to_string(index) + " " + text(program.stages[stage][index]);
   }
   void each(const std::function<void(int, int, const Instruction &)> &visit) const {
-    for (int d = 0; d < static_cast<int>(program.devices.size()); ++d)
-      for (int i = 0; i < static_cast<int>(program.devices[d].size()); ++i)
-        visit(d, i, program.devices[d][i]);
+    for (int d = 0; d < static_cast<int>(program.stages.size()); ++d)
+      for (int i = 0; i < static_cast<int>(program.stages[d].size()); ++i)
+        visit(d, i, program.stages[d][i]);
   }
 
-  bool channels() {
+  bool flows() {
     struct End {
       Place place;
       Task message;
     };
-    std::map<Channel, std::pair<std::vector<End>, std::vector<End>>> ends;
+    std::map<Flow, std::pair<std::vector<End>, std::vector<End>>> ends;
     bool good = true;
     each([&](int d, int i, const Instruction &x) {
       for (int after : x.after)
         if (good && (after < 0 || after >= i))
           good = fail("order", at(d, i) + " waits for #" + std::to_string(after) + ", which is not issued before it");
       for (const Part &part : x.parts) {
-        if (good && (part.send ? part.channel.source : part.channel.destination) != d)
-          good = fail("channel", at(d, i) + " is not an end of its channel");
-        (part.send ? ends[part.channel].first : ends[part.channel].second).push_back({{d, i}, part.message});
+        if (good && (part.send ? part.flow.source : part.flow.destination) != d)
+          good = fail("flow", at(d, i) + " is not an end of its flow");
+        (part.send ? ends[part.flow].first : ends[part.flow].second).push_back({{d, i}, part.message});
       }
     });
-    for (auto &[channel, both] : ends)
+    for (auto &[flow, both] : ends)
       for (size_t n = 0; good && n < std::max(both.first.size(), both.second.size()); ++n) {
         if (n >= both.first.size() || n >= both.second.size()) {
           const End &alone = (n < both.first.size() ? both.first : both.second)[n];
-          good = fail("channel", at(alone.place.first, alone.place.second) + " has no partner on the other side");
+          good = fail("flow", at(alone.place.first, alone.place.second) + " has no partner on the other side");
         } else if (const End &a = both.first[n], &b = both.second[n]; !(a.message == b.message)) {
-          good = fail("channel", at(a.place.first, a.place.second) + " meets " + at(b.place.first, b.place.second));
+          good = fail("flow", at(a.place.first, a.place.second) + " meets " + at(b.place.first, b.place.second));
         }
       }
     return good;
   }
 
   bool collectives() {
-    std::map<std::string, std::map<int, std::vector<int>>> calls; // indices by group and device
+    std::map<std::string, std::map<int, std::vector<int>>> calls; // indices by group and stage
     bool good = true;
     each([&](int d, int i, const Instruction &x) {
       if (x.type != Instruction::Collective || !good)
@@ -107,7 +106,7 @@ private:
                       b = n < other.size() ? at(members.front(), other[n])
                                            : "stage " + std::to_string(members.front()) + " nothing";
           if (n >= own.size() || n >= other.size() ||
-              program.devices[d][own[n]].tag != program.devices[members.front()][other[n]].tag)
+              program.stages[d][own[n]].tag != program.stages[members.front()][other[n]].tag)
             good = fail("collective", "call " + std::to_string(n) + " of " + name + ": " + b + ", but " + a);
         }
       }
@@ -125,8 +124,8 @@ private:
       if (t.chunk < 0 || t.chunk >= p.chunks() || t.microbatch < 0 || t.microbatch >= p.microbatches ||
           !p.has(t.kind, t.chunk))
         good = fail("unknown", at(d, i) + " is no task of this problem");
-      else if (p.device[t.chunk] != d)
-        good = fail("device", at(d, i) + " belongs to stage " + std::to_string(p.device[t.chunk]));
+      else if (p.stageOf[t.chunk] != d)
+        good = fail("stage", at(d, i) + " belongs to stage " + std::to_string(p.stageOf[t.chunk]));
       else if (Place &place = taskAt[p.id(t)]; place.first >= 0)
         good = fail("duplicate", at(d, i) + " also is " + at(place.first, place.second));
       else
@@ -135,9 +134,9 @@ private:
     return good;
   }
 
-  /// What is known to be done when an instruction starts: how many of each stream of its device.
+  /// What is known to be done when an instruction starts: how many of each stream of its stage.
   void makeClocks(int d) {
-    const auto &instructions = program.devices[d];
+    const auto &instructions = program.stages[d];
     std::map<std::string, int> index;
     streamOf.clear();
     number.clear();
@@ -164,18 +163,18 @@ private:
   bool before(int a, int b) { return clockOf(b)[streamOf[a]] > number[a]; }
 
   bool dependencies() {
-    for (int d = 0; d < static_cast<int>(program.devices.size()); ++d) {
+    for (int d = 0; d < static_cast<int>(program.stages.size()); ++d) {
       makeClocks(d);
-      const auto &instructions = program.devices[d];
+      const auto &instructions = program.stages[d];
       std::vector<int> receiveAt(p.tasks(), -1);
-      std::map<Channel, std::vector<int>> received;
+      std::map<Flow, std::vector<int>> received;
       for (int i = 0; i < static_cast<int>(instructions.size()); ++i)
         for (const Part &part : instructions[i].parts) {
           int id = p.id(part.message);
           if (!part.send) {
             if (part.input) {
               receiveAt[id] = i;
-              received[part.channel].push_back(i);
+              received[part.flow].push_back(i);
             }
             continue;
           }
@@ -194,9 +193,9 @@ private:
   }
 
   bool inputsOf(int d, int i, const std::vector<int> &receiveAt) {
-    for (const auto &[needed, delay] : p.inputs(program.devices[d][i].task)) {
+    for (const auto &[needed, delay] : p.inputs(program.stages[d][i].task)) {
       int id = p.id(needed);
-      if (p.device[needed.chunk] != d) {
+      if (p.stageOf[needed.chunk] != d) {
         if (receiveAt[id] < 0 || !before(receiveAt[id], i))
           return fail("input", at(d, i) + " does not wait for the receive of " + text(needed));
       } else if (taskAt[id].first < 0) {
@@ -209,16 +208,16 @@ private:
   }
 
   /// Message n lands in the slot of message n - slots: its consumer must be done.
-  bool slots(int d, const std::map<Channel, std::vector<int>> &received) {
-    auto messageOf = [&](int i, const Channel &channel) {
-      for (const Part &part : program.devices[d][i].parts)
-        if (!part.send && part.channel == channel)
+  bool slots(int d, const std::map<Flow, std::vector<int>> &received) {
+    auto messageOf = [&](int i, const Flow &flow) {
+      for (const Part &part : program.stages[d][i].parts)
+        if (!part.send && part.flow == flow)
           return part.message;
       return Task{};
     };
-    for (const auto &[channel, list] : received)
+    for (const auto &[flow, list] : received)
       for (size_t n = options.slots; n < list.size(); ++n) {
-        Task old = messageOf(list[n - options.slots], channel);
+        Task old = messageOf(list[n - options.slots], flow);
         std::optional<Task> reader = consumer(p, old);
         if (reader && taskAt[p.id(*reader)].first == d && !before(taskAt[p.id(*reader)].second, list[n]))
           return fail("slot", at(d, list[n]) + " lands where " + text(old) + " lies, which " + text(*reader) +
@@ -230,15 +229,15 @@ private:
   bool missing() {
     for (const Task &task : p.all())
       if (taskAt[p.id(task)].first < 0)
-        return fail("missing", "stage " + std::to_string(p.device[task.chunk]) + " never runs " + text(task));
+        return fail("missing", "stage " + std::to_string(p.stageOf[task.chunk]) + " never runs " + text(task));
     return true;
   }
 
   bool memory() {
-    for (int d = 0; d < static_cast<int>(program.devices.size()) && !p.limit.empty(); ++d) {
+    for (int d = 0; d < static_cast<int>(program.stages.size()) && !p.limit.empty(); ++d) {
       double used = 0;
-      for (int i = 0; i < static_cast<int>(program.devices[d].size()); ++i)
-        if (const Instruction &x = program.devices[d][i]; x.type == Instruction::Compute) {
+      for (int i = 0; i < static_cast<int>(program.stages[d].size()); ++i)
+        if (const Instruction &x = program.stages[d][i]; x.type == Instruction::Compute) {
           used += p.takes(x.task);
           if (used > p.limit[d] * (1 + 1e-12) + 1e-9)
             return fail("memory", at(d, i) + " needs " + std::to_string(used) + " of memory, the limit is " +
@@ -254,7 +253,7 @@ private:
   const VerifyOptions &options;
   Fault fault;
   std::vector<Place> taskAt;         ///< by task id
-  std::vector<int> streamOf, number; ///< of one device
+  std::vector<int> streamOf, number; ///< of one stage
   size_t streams = 0;                ///< that it has
   std::vector<int> clocks;           ///< of its instructions, one behind the other
 };

@@ -19,7 +19,7 @@ using namespace pc::pipeline;
 
 /// The constraint that a fault breaks.
 static StringRef constraintOf(StringRef fault) {
-  if (fault == "channel")
+  if (fault == "flow")
     return "P3";
   if (fault == "collective")
     return "P4";
@@ -50,7 +50,7 @@ static LogicalResult report(const StagePrograms &stages, const Fault &fault) {
   return error;
 }
 
-/// A stage sets what it holds.
+/// Updates of a stage are of parameters and states that it holds.
 static LogicalResult checkUpdates(const StagePrograms &stages) {
   for (auto [stage, function] : llvm::enumerate(stages.steps)) {
     func::FuncOp step = function;

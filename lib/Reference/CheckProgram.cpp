@@ -19,7 +19,7 @@ public:
 
   LogicalResult check(Operation *op) {
     SmallVector<Value> values;
-    if (!isa<StartOp>(op)) // its ticket
+    if (!isa<StartOp>(op)) // whose result is a ticket
       llvm::append_range(values, op->getResults());
     for (Region &region : op->getRegions())
       llvm::append_range(values, region.getArguments());
@@ -51,7 +51,7 @@ private:
     return success();
   }
 
-  /// `place` (or null) divides a tensor of shape `global`.
+  /// Checks that `place` (or null) divides a tensor of shape `global`.
   LogicalResult checkLayout(Operation *op, ArrayRef<int64_t> global, PlaceAttr place) {
     int64_t elements = 1;
     for (int64_t size : global)
@@ -72,7 +72,7 @@ private:
     return success();
   }
 
-  /// `global` and `layout` of a local program give the shape of `value`.
+  /// Checks that `global` and `layout` of a local program give the shape of `value`.
   LogicalResult checkLocal(Operation *op, Value value) {
     LeafLayout layout = leafLayout(op, value);
     if (failed(checkLayout(op, layout.global, layout.place)))

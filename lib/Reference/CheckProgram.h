@@ -6,9 +6,9 @@
 #include "pc/IR/PC.h"
 
 namespace pc {
-/// Every value is a tensor of static shape, small enough to simulate; placements and layouts name axes of `mesh` (null:
-/// none) that divide the dims; the arena is small enough. These hold behind the phases' own verifiers, which need not
-/// have run. Fails after an error at the op.
+/// Checks that every value is a tensor of static shape and small enough to simulate, that placements and layouts name
+/// axes of `mesh` (null: none) that divide the dims, and that the arena is small enough. The verifiers of the phases
+/// check most of this, but need not have run. Fails after an error at the op.
 llvm::LogicalResult checkProgram(mlir::func::FuncOp function, MeshAttr mesh);
 } // namespace pc
 

@@ -1,5 +1,6 @@
 //===- Composites.cpp - Norms, attention, rope, tables, losses, optimizers -------------------===//
 #include "Evaluators.h"
+#include "pcrt/description.h"
 
 #include <cmath>
 
@@ -111,9 +112,9 @@ Tensors pc::rope(Inputs in, bool inverse) {
 
 namespace {
 /// Positions of the elements of q (b, s, k, g, d), k and v (b, t, k, d) and lse (b, k, g, s).
-struct AttentionShape {
+struct AttentionIndex {
   int64_t B, S, T, K, G, D;
-  AttentionShape(const Tensor &q, const Tensor &k)
+  AttentionIndex(const Tensor &q, const Tensor &k)
       : B(q.shape[0]), S(q.shape[1]), T(k.shape[1]), K(q.shape[2]), G(q.shape[3]), D(q.shape[4]) {}
   int64_t q(int64_t b, int64_t s, int64_t k, int64_t g) const { return (((b * S + s) * K + k) * G + g) * D; }
   int64_t kv(int64_t b, int64_t t, int64_t k) const { return ((b * T + t) * K + k) * D; }
@@ -138,7 +139,7 @@ double dot(const double *a, const double *b, int64_t n) {
 
 Tensors pc::attention(Inputs in, double scale, const Sight &sees, Rounding factor) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2];
-  AttentionShape at(q, k);
+  AttentionIndex at(q, k);
   Tensor o(q.shape), lse(Shape{at.B, at.K, at.G, at.S});
   std::vector<double> scores(at.T);
   at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
@@ -161,7 +162,7 @@ Tensors pc::attention(Inputs in, double scale, const Sight &sees, Rounding facto
 
 Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2], &o = *in[3], &lse = *in[4], &dout = *in[5];
-  AttentionShape at(q, k);
+  AttentionIndex at(q, k);
   Tensor dq(q.shape), dk(k.shape), dv(v.shape);
   at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
     int64_t query = at.q(b, s, h, g);
@@ -184,7 +185,7 @@ Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees, Rounding f
 
 Tensors pc::mergeAttention(Inputs in) {
   const Tensor &o1 = *in[0], &lse1 = *in[1], &o2 = *in[2], &lse2 = *in[3];
-  AttentionShape at(o1, o1);
+  AttentionIndex at(o1, o1);
   Tensor o(o1.shape), lse(lse1.shape);
   at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
     int64_t row = at.lse(b, h, g, s), query = at.q(b, s, h, g);
@@ -247,8 +248,9 @@ Tensors pc::embeddingGrad(Inputs in, const Shape &shape, int64_t offset, std::op
 Tensors pc::adamw(Inputs in) {
   Tensor p = *in[0], m = *in[2], v = *in[3];
   const Tensor &gradient = *in[1], &coefficient = *in[4], &hyper = *in[5];
-  double lr = hyper[0], beta1 = hyper[1], beta2 = hyper[2], eps = hyper[3], decay = hyper[4];
-  double correction1 = hyper[5], correction2 = hyper[6];
+  double lr = hyper[PCRT_HYPER_LR], beta1 = hyper[PCRT_HYPER_BETA1], beta2 = hyper[PCRT_HYPER_BETA2];
+  double eps = hyper[PCRT_HYPER_EPS], decay = hyper[PCRT_HYPER_WEIGHT_DECAY];
+  double correction1 = hyper[PCRT_HYPER_CORRECTION1], correction2 = hyper[PCRT_HYPER_CORRECTION2];
   if (std::isnan(coefficient[0]))
     return {p, m, v};
   for (int64_t i = 0; i < p.size(); ++i) {
@@ -267,7 +269,7 @@ Tensors pc::sgd(Inputs in) {
   if (std::isnan(coefficient[0]))
     return {p};
   for (int64_t i = 0; i < p.size(); ++i)
-    p[i] -= hyper[0] * (coefficient[0] * gradient[i] + hyper[4] * p[i]);
+    p[i] -= hyper[PCRT_HYPER_LR] * (coefficient[0] * gradient[i] + hyper[PCRT_HYPER_WEIGHT_DECAY] * p[i]);
   return {p};
 }
 

@@ -1,5 +1,6 @@
 //===- Evaluate.cpp - One case per computing op, in the order of PCOps.td ---------------------===//
 #include "Evaluators.h"
+#include "pcrt/description.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -7,8 +8,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// The product of the operands, combined (summed, or the largest) over the factors that the result lacks: one odometer
-/// over all factors, those of the result outermost.
+/// The product of the operands, summed (`largest`: their maximum) over the factors that the result lacks. Counts
+/// through all combinations of factors, those of the result outermost.
 static Tensor contract(const FactorRule &rule, Inputs in, const Shape &shape, bool largest) {
   size_t n = rule.factors.size(), values = in.size() + 1; // the last value is the result
   SmallVector<int64_t> sizes(n, 1), order;
@@ -60,7 +61,7 @@ template <typename F> static Tensors pointwise(const Tensor &like, F f) {
   return {result};
 }
 
-/// Whether query s of this rank sees key t: by what `sees` counts, else by their positions.
+/// Whether query s of this rank sees key t: by the counts of `sees` if it has one per query, else by their positions.
 template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t offset) {
   if (!attention.getCausal())
     return [](int64_t, int64_t) { return true; };
@@ -74,7 +75,7 @@ template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t off
   return [queries = std::move(queries), keys = std::move(keys)](int64_t s, int64_t t) { return keys[t] <= queries[s]; };
 }
 
-/// Attention of bf16 multiplies weights and scores' gradients that are rounded to bf16.
+/// Attention of bf16 rounds weights and gradients of scores to bf16 before it multiplies them.
 template <typename Op> static Rounding roundingOf(Op attention, bool rounds) {
   auto narrow = [](Value x) { return getElementTypeOrSelf(x).isBF16(); };
   rounds &= narrow(attention.getQ()) && narrow(attention.getK()) && narrow(attention.getV());
@@ -84,8 +85,8 @@ template <typename Op> static Rounding roundingOf(Op attention, bool rounds) {
 }
 
 FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
-  if (isa<ClipCoefficientOp, AdamWOp, SGDOp>(op) && in.back()->size() != 8)
-    return op->emitOpError() << "needs 8 hyper-parameters, got " << in.back()->size();
+  if (isa<ClipCoefficientOp, AdamWOp, SGDOp>(op) && in.back()->size() != PCRT_HYPER_COUNT)
+    return op->emitOpError() << "needs " << int(PCRT_HYPER_COUNT) << " hyper-parameters, got " << in.back()->size();
   int64_t offset = context.offset;
   return llvm::TypeSwitch<Operation *, FailureOr<Tensors>>(op)
       .Case([&](IotaOp) {
@@ -205,7 +206,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       })
       .Case([&](ClipCoefficientOp) {
         Tensor coefficient;
-        double norm = (*in[0])[0], clip = (*in[1])[7];
+        double norm = (*in[0])[0], clip = (*in[1])[PCRT_HYPER_CLIP];
         coefficient[0] = std::isfinite(norm) ? std::min(1.0, clip / (norm + 1e-6)) : NAN;
         return Tensors{coefficient};
       })

@@ -22,7 +22,7 @@ Tensors rmsNormGrad(Inputs in);
 Tensors rope(Inputs in, bool inverse);
 /// Whether query s sees key t.
 using Sight = std::function<bool(int64_t s, int64_t t)>;
-/// What attention does to weights and scores' gradients before it multiplies them.
+/// How attention rounds weights and gradients of scores before it multiplies them.
 using Rounding = double (*)(double);
 /// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s).
 Tensors attention(Inputs in, double scale, const Sight &sees, Rounding factor);

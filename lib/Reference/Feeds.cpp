@@ -1,5 +1,6 @@
-//===- Feeds.cpp - What a program reads, drawn from names and global indices ------------------===//
+//===- Feeds.cpp - Values of leaves, drawn from names and global indices ----------------------===//
 #include "pc/Reference/Feeds.h"
+#include "pcrt/description.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -15,15 +16,15 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// In (0, 1).
+/// Uniform in (0, 1).
 static double uniform(uint64_t bits) { return ((bits >> 11) + 0.5) * 0x1p-53; }
 
-/// Of mean 0 and deviation 1 (Box and Muller).
+/// Normal with mean 0 and deviation 1 (Box and Muller).
 static double normal(uint64_t bits) {
   return std::sqrt(-2 * std::log(uniform(mix(bits)))) * std::cos(2 * M_PI * uniform(mix(bits + 1)));
 }
 
-/// FNV-1a: the same on every machine.
+/// FNV-1a, which is the same on every machine.
 static uint64_t hashOf(StringRef name) {
   uint64_t hash = 0xcbf29ce484222325ull;
   for (unsigned char c : name)
@@ -108,10 +109,13 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
       .Case([&](InputOp op) -> FailureOr<Tensor> {
         if (op.getKind() == InputKind::Hyper) {
           Tensor hyper(shape);
-          constexpr double values[] = {1e-2, .9, .99, 1e-8, .1, 1 - .9, 1 - .99, .05};
-          if (hyper.size() != std::size(values))
-            return op.emitOpError() << "needs " << std::size(values) << " hyper-parameters";
-          llvm::copy(values, hyper.data.begin());
+          if (hyper.size() != PCRT_HYPER_COUNT)
+            return op.emitOpError() << "needs " << int(PCRT_HYPER_COUNT) << " hyper-parameters";
+          constexpr double beta1 = .9, beta2 = .99;
+          hyper[PCRT_HYPER_LR] = 1e-2;
+          hyper[PCRT_HYPER_BETA1] = beta1, hyper[PCRT_HYPER_CORRECTION1] = 1 - beta1;
+          hyper[PCRT_HYPER_BETA2] = beta2, hyper[PCRT_HYPER_CORRECTION2] = 1 - beta2;
+          hyper[PCRT_HYPER_EPS] = 1e-8, hyper[PCRT_HYPER_WEIGHT_DECAY] = .1, hyper[PCRT_HYPER_CLIP] = .05;
           return hyper;
         }
         if (!vocabulary)

@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Interpreter.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/StageRunner.h"
 #include "pc/IR/Stages.h"
 
 #include "CheckProgram.h"
@@ -54,7 +55,7 @@ Tensor *pc::find(Results &results, StringRef name) {
   return it == results.end() ? nullptr : &it->value;
 }
 
-/// Puts the results of a stage to those of the others. What several stages give must be the same.
+/// Adds the results of a stage to those of the others. Results that several stages give must agree.
 static LogicalResult merge(Results &all, Results stage, func::FuncOp function, double tolerance) {
   for (NamedTensor &result : stage) {
     Tensor *known = find(all, result.name);
@@ -68,7 +69,18 @@ static LogicalResult merge(Results &all, Results stage, func::FuncOp function, d
   return success();
 }
 
-/// Runs the programs of all stages: each until it must wait, in turns.
+namespace {
+/// The machines of all stages.
+struct Stages : StageRunner::Visitor {
+  std::vector<std::unique_ptr<Machine>> machines;
+
+  void arrive(int stage, MoveOpInterface move, Value input, int meeting) override {
+    machines[stage]->contribute(move, input, meeting);
+  }
+  LogicalResult visit(int stage, Operation *op) override { return machines[stage]->step(op); }
+};
+} // namespace
+
 static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &options) {
   auto axis = module->getAttrOfType<StringAttr>("pc.stage_axis");
   SmallVector<ModuleOp> stages = llvm::to_vector(module.getOps<ModuleOp>());
@@ -78,6 +90,7 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
   StageLink link(mesh, axis);
   std::vector<Feeds> feeds;
   std::vector<func::FuncOp> functions;
+  SmallVector<Block *> programs;
   for (ModuleOp stage : stages) {
     func::FuncOp function = programOf(stage);
     if (!function || !function.getBody().hasOneBlock() || function.getNumArguments())
@@ -87,44 +100,38 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
     if (failed(checkProgram(function, mesh)))
       return failure();
     functions.push_back(function);
+    programs.push_back(&function.getBody().front());
     feeds.emplace_back(function, options.seed);
   }
-  std::vector<std::unique_ptr<Machine>> machines;
+  Stages all;
   for (auto [s, stage] : llvm::enumerate(stages)) {
     int64_t arenaBytes = -1;
     for (ArenaOp arena : stage.getOps<ArenaOp>())
       arenaBytes = arena.getBytes();
-    machines.push_back(std::make_unique<Machine>(functions[s], options, feeds[s], Ranks(link.meshOfStage()),
-                                                 /*erased=*/false, arenaBytes));
-    machines.back()->link = &link;
-    machines.back()->stage = static_cast<int>(s);
-    if (failed(machines.back()->begin()))
+    all.machines.push_back(std::make_unique<Machine>(functions[s], options, feeds[s], Ranks(link.meshOfStage()),
+                                                     /*erased=*/false, arenaBytes));
+    all.machines.back()->link = &link;
+    all.machines.back()->stage = static_cast<int>(s);
+    if (failed(all.machines.back()->begin()))
       return failure();
   }
-  for (bool progress = true, waiting = true; waiting;) {
-    if (!progress) {
-      InFlightDiagnostic error = module.emitError() << "the stages wait for each other";
-      for (auto [s, machine] : llvm::enumerate(machines))
-        if (Operation *op = machine->waitingAt())
-          error.attachNote(op->getLoc()) << "stage " << s << " at '" << op->getName() << "'";
-      return error;
-    }
-    progress = waiting = false;
-    for (auto &machine : machines) {
-      Operation *before = machine->waitingAt();
-      if (failed(machine->resume()))
-        return failure();
-      progress |= machine->waitingAt() != before;
-      waiting |= machine->waitingAt() != nullptr;
-    }
+  StageRunner runner(axis);
+  if (failed(runner.run(programs, all)))
+    return failure();
+  if (llvm::any_of(llvm::seq(all.machines.size()), [&](int s) { return runner.waitingAt(s); })) {
+    InFlightDiagnostic error = module.emitError() << "the stages wait for each other";
+    for (size_t s = 0; s < stages.size(); ++s)
+      if (Operation *op = runner.waitingAt(s))
+        error.attachNote(op->getLoc()) << "stage " << s << " at '" << op->getName() << "'";
+    return error;
   }
   if (Operation *send = link.leftOver())
     return send->emitOpError() << "sends what no stage receives";
-  Results all;
-  for (auto [s, machine] : llvm::enumerate(machines))
-    if (failed(machine->finish()) || failed(merge(all, machine->takeResults(), functions[s], options.tolerance)))
+  Results results;
+  for (auto [s, machine] : llvm::enumerate(all.machines))
+    if (failed(machine->finish()) || failed(merge(results, machine->takeResults(), functions[s], options.tolerance)))
       return failure();
-  return all;
+  return results;
 }
 
 FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {

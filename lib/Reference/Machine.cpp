@@ -4,7 +4,6 @@
 #include "pc/IR/Liveness.h"
 #include "pc/Reference/Evaluate.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 #include <cstring>
@@ -13,23 +12,15 @@ using namespace mlir;
 using namespace pc;
 
 LogicalResult Machine::run() {
-  if (failed(begin()) || failed(resume()))
+  if (failed(begin()) || failed(runBlock(function.getBody().front())))
     return failure();
   return finish();
 }
 
 LogicalResult Machine::begin() {
-  at = &function.getBody().front().front();
   return failure(
       store.hasArena() &&
       function.walk([&](Operation *op) { return WalkResult(isLeaf(op) ? runLeaf(op) : success()); }).wasInterrupted());
-}
-
-LogicalResult Machine::resume() {
-  for (; at && canRun(at); at = at->getNextNode())
-    if (!at->hasTrait<OpTrait::IsTerminator>() && !(store.hasArena() && isLeaf(at)) && failed(runOp(at)))
-      return failure();
-  return success();
 }
 
 LogicalResult Machine::finish() {
@@ -41,37 +32,19 @@ LogicalResult Machine::finish() {
 
 LogicalResult Machine::runBlock(Block &block) {
   for (Operation &op : block)
-    if (!op.hasTrait<OpTrait::IsTerminator>() && !(store.hasArena() && isLeaf(&op)) && failed(runOp(&op)))
+    if (failed(step(&op)))
       return failure();
   return success();
 }
 
-bool Machine::canRun(Operation *op) {
-  if (!link)
-    return true;
-  if (auto send = dyn_cast<SendOp>(op))
-    return link->canSend(stage, send);
-  if (auto receive = dyn_cast<ReceiveOp>(op))
-    return link->canReceive(stage, receive);
-  if (auto move = dyn_cast<MoveOpInterface>(op); move && link->isOver(move)) {
-    contribute(move, op->getOperand(0));
-    return link->isComplete(move, callOf[move]);
-  }
-  if (auto wait = dyn_cast<WaitOp>(op))
-    return llvm::all_of(wait.getStart().getMoves(), [&](MoveOpInterface move) {
-      return !link->isOver(move) || link->isComplete(move, callOf[move]);
-    });
-  return true;
-}
-
-void Machine::contribute(MoveOpInterface move, Value input) {
-  if (auto [it, first] = callOf.try_emplace(move, 0); first)
-    it->second = link->contribute(stage, move, store.get(input));
+LogicalResult Machine::step(Operation *op) {
+  bool isThere = op->hasTrait<OpTrait::IsTerminator>() || (store.hasArena() && isLeaf(op));
+  return isThere ? success() : runOp(op);
 }
 
 FailureOr<RankTensors> Machine::apply(MoveOpInterface move, Value input) {
   if (link && link->isOver(move))
-    return link->result(stage, move, callOf[move]);
+    return link->result(stage, move);
   return ranks.apply(move, store.get(input));
 }
 
@@ -169,25 +142,16 @@ LogicalResult Machine::compute(Operation *op) {
 }
 
 int64_t Machine::offsetOf(Operation *op, int64_t rank) {
-  auto offset = [&](Value operand, Value indexed, int64_t dim) -> int64_t {
-    if (operand)
-      return store.get(operand)[rank][0];
-    PlaceAttr place = erased ? PlaceAttr() : placement(indexed);
-    ArrayRef<int64_t> shape = cast<RankedTensorType>(indexed.getType()).getShape();
-    return ranks.blockStart(rank, shape, place)[dim < 0 ? dim + shape.size() : dim];
-  };
-  return llvm::TypeSwitch<Operation *, int64_t>(op)
-      .Case([&](IotaOp iota) { return offset(iota.getOffset(), iota.getValue(), 0); })
-      .Case([&](EmbeddingOp e) { return offset(e.getOffset(), e.getTable(), 0); })
-      .Case([&](EmbeddingGradOp e) { return offset(e.getOffset(), e.getResult(), 0); })
-      .Case([&](PickOp pick) { return offset(pick.getOffset(), pick.getLogits(), -1); })
-      .Case([&](CrossEntropyGradOp e) { return offset(e.getOffset(), e.getLogits(), -1); })
-      .Case([&](MaskPaddingOp mask) { return offset(mask.getOffset(), mask.getX(), -1); })
-      .Case<AttentionOp, AttentionGradOp>([&](auto attention) -> int64_t {
-        Value sees = attention.getSees();
-        return sees && cast<RankedTensorType>(sees.getType()).getRank() ? 0 : offset(sees, attention.getQ(), 1);
-      })
-      .Default([](Operation *) { return 0; });
+  auto indexed = dyn_cast<IndexedOpInterface>(op);
+  if (!indexed)
+    return 0;
+  if (MutableOperandRange offset = indexed.getOffsetMutable(); !offset.empty()) {
+    Value start = offset[0].get(); // of attention also the keys that each query sees, which is no offset
+    return cast<RankedTensorType>(start.getType()).getRank() ? 0 : store.get(start)[rank][0];
+  }
+  auto [value, dim] = indexed.getIndexedDim();
+  PlaceAttr place = erased ? PlaceAttr() : placement(value);
+  return dim < 0 ? 0 : ranks.blockStart(rank, cast<RankedTensorType>(value.getType()).getShape(), place)[dim];
 }
 
 /// Part `m` of every rank's stack.
@@ -224,7 +188,7 @@ LogicalResult Machine::runStageOp(Operation *op) {
 LogicalResult Machine::runAccumulate(AccumulateOp accumulate) {
   Block &body = accumulate.getBody().front();
   int64_t microbatches = accumulate.getMicrobatches();
-  if (microbatches > 1) // the sums have their homes from the start
+  if (microbatches > 1) // the buffers of the sums are live from the start
     for (Value result : accumulate.getResults())
       if (failed(set(result, RankTensors(ranks.count(), Tensor(localShape(result.getType()))))))
         return failure();
@@ -260,7 +224,7 @@ LogicalResult Machine::runFusion(FusionOp fusion) {
   inFusion = false;
   if (failed(ran))
     return failure();
-  SmallVector<RankTensors> outs; // all of them are read before one is written
+  SmallVector<RankTensors> outs; // all sources are read before a result is written
   for (Value value : body.getTerminator()->getOperands())
     outs.push_back(store.get(value));
   for (auto [result, tensors] : llvm::zip_equal(fusion.getResults(), outs))
@@ -274,9 +238,7 @@ LogicalResult Machine::runStart(StartOp start) {
   std::vector<RankTensors> &results = inFlight[start];
   results.clear();
   for (auto [move, input] : llvm::zip_equal(start.getMoves(), start.getInputs())) {
-    bool overStages = link && link->isOver(move);
-    if (overStages) // its result is there when the wait runs
-      contribute(move, input);
+    bool overStages = link && link->isOver(move); // other stages may not have contributed yet: runWait takes the result
     results.push_back(overStages ? store.get(input) : ranks.apply(move, store.get(input)));
   }
   for (Value result : wait->getResults())
@@ -286,7 +248,7 @@ LogicalResult Machine::runStart(StartOp start) {
   return success();
 }
 
-/// Bit by bit.
+/// Compares all bits.
 static bool isSame(const RankTensors &a, const RankTensors &b) {
   return llvm::all_of(llvm::zip_equal(a, b), [](auto pair) {
     auto &[x, y] = pair;
@@ -398,7 +360,7 @@ LogicalResult Machine::check(Operation *op, Value value) {
   if (options.observe && ranks.count() == 1 && (record || !expected))
     options.observe(value, store.get(value)[0]);
   double disagreement = 0;
-  if (link && placement(value)) // nothing to compare with but each other
+  if (link && placement(value)) // there is no trace to compare with: the ranks have to agree with each other
     ranks.assemble(store.get(value), cast<RankedTensorType>(value.getType()).getShape(), placement(value),
                    disagreement);
   if (disagreement > options.tolerance)

@@ -28,12 +28,15 @@ public:
   int stage = 0;
 
   LogicalResult run();
-  /// With an arena, leaves are in their places before the step begins, and updates must be there when it ends.
+  /// Before the first op: with an arena, writes the leaves to their places in it.
   LogicalResult begin();
-  /// Runs until the end, or until an op must wait for another stage: `waitingAt`.
-  LogicalResult resume();
-  /// The op that cannot run yet; null at the end.
-  Operation *waitingAt() const { return at; }
+  /// Runs the next op of the function, which waits for nothing.
+  LogicalResult step(Operation *op);
+  /// Gives this stage's operand of a move over the stage axis to the link.
+  void contribute(MoveOpInterface move, Value input, int meeting) {
+    link->contribute(stage, move, meeting, store.get(input));
+  }
+  /// After the last op: takes the updated leaves from where they are stored.
   LogicalResult finish();
   Results takeResults() { return std::move(results); }
 
@@ -49,10 +52,10 @@ private:
   LogicalResult runStageOp(Operation *op);
   LogicalResult runUpdate(UpdateOp update);
   LogicalResult runOutput(OutputOp output);
-  /// A move under way may read its input and write its result at any moment: with an arena, the buffer of the result is
-  /// no number until the wait.
+  /// A move under way may read its input and write its result at any moment: with an arena, the buffer of the result
+  /// holds NaNs until the wait.
   LogicalResult runStart(StartOp start);
-  /// The moves happen now, which must make no difference.
+  /// Carries out the moves. The result must not depend on when, between start and wait, they happen.
   LogicalResult runWait(WaitOp wait);
   /// An op that every rank computes from its own tensors.
   LogicalResult compute(Operation *op);
@@ -60,10 +63,6 @@ private:
   /// ones.
   int64_t offsetOf(Operation *op, int64_t rank);
 
-  // Moves, and what stages wait for.
-  /// Whether no other stage must do something first. A stage's part of a move over stages goes out here, once.
-  bool canRun(Operation *op);
-  void contribute(MoveOpInterface move, Value input);
   FailureOr<RankTensors> apply(MoveOpInterface move, Value input);
 
   // Values: they are rounded and stored, compared, and put together from the ranks.
@@ -73,7 +72,7 @@ private:
   /// Adds a value, put together and without padding, to the results.
   LogicalResult collect(Operation *op, Value value, const LeafLayout &layout, const std::string &name,
                         const Shape *valid);
-  /// Takes what `update` made of its leaf from `value`.
+  /// Adds `value`, the new value of `update`'s leaf, to the results.
   LogicalResult collectUpdate(UpdateOp update, Value value);
   /// The parameter or state that `update` sets, or null.
   Operation *leafOf(UpdateOp update);
@@ -82,16 +81,14 @@ private:
 
   func::FuncOp function;
   const RunOptions &options;
-  bool rounds; ///< values of type bf16
+  bool rounds; ///< round values of type bf16
   const Feeds &feeds;
   Ranks ranks;
   bool erased;
-  bool inFusion = false; ///< whose values stay in registers, unrounded
+  bool inFusion = false; ///< in a fusion, values are neither rounded nor stored
   Store store;
-  llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< by start: what its moves give
-  llvm::DenseMap<Operation *, size_t> callOf;                     ///< of a move over stages: see StageLink
-  Operation *at = nullptr;                                        ///< the next op of the function
-  SmallVector<UpdateOp> updates;                                  ///< whose leaves are read when the step ends
+  llvm::DenseMap<Operation *, std::vector<RankTensors>> inFlight; ///< by start: the results of its moves
+  SmallVector<UpdateOp> updates;                                  ///< finish() reads their leaves
   Results results;
   size_t next = 0; ///< in `expected`
 };

@@ -53,7 +53,7 @@ RankTensors Ranks::split(const Tensor &global, PlaceAttr place) const {
 }
 
 Tensor Ranks::assemble(ArrayRef<Tensor> parts, ArrayRef<int64_t> global, PlaceAttr place, double &disagreement) const {
-  // Axes that the placement does not name replicate: every coordinate on them has a whole copy of the tensor.
+  // The tensor is replicated over axes that the placement does not name: one copy per coordinate on them.
   SmallVector<StringAttr> copyAxes;
   if (mesh)
     for (StringAttr axis : mesh.getNames())
@@ -112,7 +112,7 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<
   for (int64_t rank = 0; rank < count(); ++rank) {
     const Tensor &own = parts[rank];
     int64_t at = index(rank, axes);
-    // Whose block a slice, an insert or a permute means.
+    // The coordinate of the rank whose block a slice, an insert or a permute is about.
     int64_t other = with.empty() ? (at + n - shift) % n : (shift + 2 * n - at - index(rank, with)) % n;
     SmallVector<const Tensor *> group;
     for (int64_t member : this->group(rank, axes))

@@ -11,7 +11,7 @@ MeshAttr StageLink::meshOfStage() const {
 }
 
 FailureOr<RankTensors> StageLink::receive(int stage, ReceiveOp receive) {
-  std::deque<Message> &messages = flow(receive.getStage(), stage, receive.getFlow());
+  std::deque<Message> &messages = flows[StageFlow(stage, receive)];
   Message message = std::move(messages.front());
   messages.pop_front();
   if (message.send.getMessage() != receive.getMessage() ||
@@ -25,26 +25,9 @@ FailureOr<RankTensors> StageLink::receive(int stage, ReceiveOp receive) {
   return std::move(message.tensors);
 }
 
-std::string StageLink::keyOf(MoveOpInterface move) {
-  std::string key;
-  for (StringAttr name : move.getMoveAxes())
-    key += name.str() + ",";
-  return key;
-}
-
-size_t StageLink::contribute(int stage, MoveOpInterface move, RankTensors tensors) {
-  std::vector<Call> &list = calls[keyOf(move)];
-  size_t n = 0;
-  while (n < list.size() && list[n].parts.count(stage))
-    ++n;
-  if (n == list.size())
-    list.emplace_back();
-  list[n].parts[stage] = {move, std::move(tensors)};
-  return n;
-}
-
-bool StageLink::isComplete(MoveOpInterface move, size_t call) {
-  return static_cast<int64_t>(calls[keyOf(move)][call].parts.size()) == stages;
+void StageLink::contribute(int stage, MoveOpInterface move, int meeting, RankTensors tensors) {
+  meetings[move] = meeting;
+  parts[meeting][stage] = {move, std::move(tensors)};
 }
 
 int64_t StageLink::rankOf(int stage, int64_t rankInStage) const {
@@ -56,10 +39,9 @@ int64_t StageLink::rankOf(int stage, int64_t rankInStage) const {
   return rank;
 }
 
-FailureOr<RankTensors> StageLink::result(int stage, MoveOpInterface move, size_t call) {
-  const Call &all = calls[keyOf(move)][call];
+FailureOr<RankTensors> StageLink::result(int stage, MoveOpInterface move) {
   RankTensors whole(mesh.numRanks());
-  for (const auto &[other, part] : all.parts) {
+  for (const auto &[other, part] : parts[meetings.lookup(move)]) {
     auto theirs = cast<MoveOpInterface>(part.first);
     bool same = theirs.getMoveKind() == move.getMoveKind() && theirs.getReduction() == move.getReduction() &&
                 theirs.getMoveDim() == move.getMoveDim() && theirs.getOtherDim() == move.getOtherDim() &&

@@ -8,7 +8,7 @@ using namespace pc;
 static int64_t width(Value value) { return (cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() + 7) / 8; }
 
 Store::Store(int64_t ranks, int64_t arenaBytes) : arenaBytes(arenaBytes) {
-  if (hasArena()) // what nobody has written is not a number
+  if (hasArena()) // bytes that were never written are NaN
     arenas.assign(ranks, std::vector<double>(arenaBytes, std::numeric_limits<double>::quiet_NaN()));
 }
 

@@ -1,6 +1,6 @@
 //===- Store.h - Where the interpreter keeps values --------------------------------------===//
-// A tensor per value and rank. In planned programs a value lives where its type says, in an arena per rank: reading it
-// gives what is there now, even if something else has been written over it.
+// A tensor per value and rank. In planned programs a value lies at its home in an arena per rank: reading it gives the
+// current bytes there, also if another value has been written over it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_REFERENCE_STORE_H
 #define PC_LIB_REFERENCE_STORE_H
@@ -11,16 +11,17 @@ namespace pc {
 
 class Store {
 public:
-  /// `arenaBytes` of a planned program; -1 where values have no homes.
+  /// `arenaBytes`: of a planned program; -1 if values have no homes.
   Store(int64_t ranks, int64_t arenaBytes);
 
   bool hasArena() const { return arenaBytes >= 0; }
-  /// What `value` is now, one tensor per rank. The reference holds until the next `get` of the same value.
+  /// The current elements of `value`, one tensor per rank. The reference is valid until the next `get` of the same
+  /// value.
   const RankTensors &get(mlir::Value value);
   /// Sets `value`; returns false where its home is outside of the arena.
   bool set(mlir::Value value, RankTensors tensors);
-  /// Binds an element of a stack to a block argument. In an arena nothing is written: the argument is part `index` of
-  /// its operand.
+  /// Binds an element of a stack to a block argument. Writes nothing into an arena, where the argument is part `index`
+  /// of its operand.
   void setElement(mlir::Value argument, RankTensors tensors, int64_t index);
   /// The first byte of `value` in the arena, or -1.
   int64_t homeOf(mlir::Value value) const;
@@ -28,7 +29,7 @@ public:
 private:
   int64_t arenaBytes;
   llvm::DenseMap<mlir::Value, std::unique_ptr<RankTensors>>
-      values;                                          ///< with an arena: the shapes, and a copy of the elements
+      values; ///< with an arena: shapes, and copies of elements that `get` refreshes
   llvm::DenseMap<mlir::Value, int64_t> elementOffsets; ///< bytes from the home of a block argument
   std::vector<std::vector<double>> arenas;             ///< per rank; the element that begins at byte i is number i
 };

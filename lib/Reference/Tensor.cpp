@@ -18,7 +18,7 @@ int64_t pc::numElements(ArrayRef<int64_t> shape) {
 double pc::roundToBf16(double x) {
   if (!std::isfinite(x) || x == 0)
     return x;
-  // 8 significant bits; below 2^-126 the grid stays as it is there.
+  // 8 significant bits; subnormals, below 2^-126, have the grid of the smallest normal numbers.
   double grid = std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7);
   double rounded = std::nearbyint(x / grid) * grid;
   return std::abs(rounded) > 0x1.FEp127 ? std::copysign(INFINITY, x) : rounded;

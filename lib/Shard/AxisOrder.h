@@ -1,7 +1,7 @@
 //===- AxisOrder.h - In which order axes split one dim -----------------------------------===//
-// One strict total order per dim name, read from the program and so shared by all tactics: all values agree on every
-// dim. Only the minor end of a dim's list can be gathered or scattered, so the order decides which tactic may move
-// what.
+// One strict total order of the axes per dim name, read from the program and shared by all tactics: several axes that
+// split one dim do so in the same order in every value. Only the minor end of a dim's list of axes can be gathered or
+// scattered, so the order decides which tactic may move what.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_AXISORDER_H
 #define PC_LIB_SHARD_AXISORDER_H
@@ -13,20 +13,21 @@ namespace pc {
 
 class AxisOrder {
 public:
-  /// The order of the mesh (outermost axes are major), but for data axes, which split an input of `module`, and those
-  /// at whose root one lies.
+  /// The order of the mesh (outermost axes are major), except for the data axes: those over which an input of `module`
+  /// is split or rooted.
   explicit AxisOrder(mlir::ModuleOp module);
 
-  /// Makes `axis`, which the program is about to be split over, a data axis: major to all others on batch and sequence,
-  /// where data axes have the order of the mesh; minor on every other dim, also to the data axes before it, so that its
-  /// shards of weights are gathered from, and gradients scattered to, what the other axes made of a weight.
+  /// Makes `axis`, which the tactic at work places, a data axis. On batch and sequence data axes are major to all
+  /// others and among themselves in mesh order. On other dims they are minor, and this one also to earlier data axes:
+  /// its all_gather of a weight gives the block that the other axes left, and its reduce_scatter starts from such a
+  /// block.
   void setData(mlir::StringAttr axis) {
     data.insert(axis.getValue().str());
     newest = axis;
   }
 
-  /// Makes `axis` a data axis that is minor to all other data axes: what its root scatters becomes the minor end of the
-  /// batch, and what it gathers has to be that.
+  /// Makes `axis` a data axis that is minor to all other data axes, because the scatter from its root adds the axis at
+  /// the minor end of the batch's list, and the gather to the root removes it there.
   void setRooted(mlir::StringAttr axis) {
     setData(axis);
     rooted.insert(axis.getValue().str());
@@ -46,7 +47,7 @@ private:
 
   MeshAttr mesh;
   std::set<std::string> data, rooted;
-  mlir::StringAttr newest; ///< of the data axes
+  mlir::StringAttr newest; ///< the data axis that was set last
 };
 
 } // namespace pc

@@ -1,7 +1,8 @@
 //===- ContextParallel.cpp - Split the sequence everywhere -----------------------------------===//
-// Attention needs all of the sequence: by heads, it works on its own heads of the whole sequence, and what it reads and
-// makes changes places in all_to_alls. Reference: S. A. Jacobs et al., "DeepSpeed Ulysses", 2023. By ring, it works on
-// its own queries, and keys and values come to it. Reference: H. Liu et al., "Ring attention", 2023.
+// Attention needs the whole sequence. form=heads: each rank attends with its heads over the whole sequence, and
+// all_to_alls before and after it change a split sequence to split heads and back (S. A. Jacobs et al., "DeepSpeed
+// Ulysses", 2023). form=ring: each rank attends with its queries; keys and values are gathered, which pc-window-moves
+// makes steps round a ring (H. Liu et al., "Ring attention", 2023).
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
 
@@ -46,14 +47,14 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     seeds.must.insert("sequence");
     if (!isRing)
       seeds.may.insert("kv_heads");
-    // Activations by heads only: weights have no sequence.
-    seeds.splits = [](const ProgramValue &v, int64_t dim) {
+    // Heads are split in activations only; those have a sequence, and weights have none.
+    seeds.splits = [](const PlacementValue &v, int64_t dim) {
       return v.names[dim].getValue() != "kv_heads" || v.find("sequence") >= 0;
     };
     seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
       return {isa<InputOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
     };
-    seeds.pin = [=](const ProgramValue &v) -> std::optional<AxisState> {
+    seeds.pin = [=](const PlacementValue &v) -> std::optional<AxisState> {
       if (!isRing && isa_and_nonnull<AttentionOp>(v.value.getDefiningOp()))
         return AxisState::split(v.find("kv_heads"));
       return std::nullopt;
@@ -62,7 +63,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       signalPassFailure();
   }
 
-  /// A ring's order of the sequence is that of its own ranks.
+  /// The zigzag order is that of one ring's ranks, so no other axis may split the sequence.
   LogicalResult checkAlone(StringAttr name) {
     WalkResult split = getOperation().walk([&](InputOp input) {
       for (auto [d, dim] : llvm::enumerate(input.getDims().getAsValueRange<StringAttr>()))

@@ -23,7 +23,8 @@ LogicalResult pc::placeData(ModuleOp module, StringRef tactic, StringAttr axis) 
   return propagate(module, seeds);
 }
 
-/// Per token: the loss's addends and the gradient of the loss, the first value of the backward pass that has a batch.
+/// The values with one number per token that pass through the root: the addends of the loss, and in the backward pass
+/// the gradients of those, the first values that are no scalars.
 static llvm::DenseSet<Value> findLossTerms(ModuleOp module) {
   llvm::DenseSet<Value> terms;
   auto rankOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getRank(); };
@@ -59,18 +60,18 @@ LogicalResult pc::placeNaiveData(ModuleOp module, StringRef tactic, StringAttr a
   seeds.instead = "what lies on the root alone cannot be dealt out along a dim that another axis gathers, as 3D tensor "
                   "parallelism does the batch; mode=ddp would fit";
   llvm::DenseSet<Value> terms = findLossTerms(module);
-  seeds.binds = [&](const ProgramValue &v) { return !v.names.empty() && !terms.contains(v.value); };
+  seeds.binds = [&](const PlacementValue &v) { return !v.names.empty() && !terms.contains(v.value); };
   seeds.leaf = [](Operation *leaf) -> SmallVector<AxisState, 2> {
     if (isa<ParameterOp, StateOp, InputOp>(leaf))
       return {AxisState::root()};
     return {AxisState::whole(), AxisState::root()};
   };
-  seeds.pin = [&](const ProgramValue &v) {
+  seeds.pin = [&](const PlacementValue &v) {
     return terms.contains(v.value) ? std::optional(AxisState::root()) : std::nullopt;
   };
   if (failed(propagate(module, seeds)))
     return failure();
-  // Parameters are the same for all microbatches.
+  // Parameters do not change between microbatches: their broadcasts move in front of the accumulation.
   SmallVector<BroadcastOp> broadcasts;
   module.walk([&](BroadcastOp broadcast) { broadcasts.push_back(broadcast); });
   for (BroadcastOp broadcast : broadcasts)

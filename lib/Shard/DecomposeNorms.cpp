@@ -1,10 +1,10 @@
 //===- DecomposeNorms.cpp - Norms over a dim that will be split -> primitives -------------------===//
-// Sums over the normalized dim become einsums of their own, which may be partial where the dim is split. Applied to the
-// step program, so that erasing the placements gives its result back.
+// Sums over the normalized dim become einsums, whose results are partial where the dim is split. Works on the step
+// program, before placement: erasing the placements gives back the program that this pass made.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
 
-#include "Program.h"
+#include "PlacementGraph.h"
 #include "mlir/IR/Builders.h"
 
 namespace pc {
@@ -17,7 +17,7 @@ using namespace pc;
 
 namespace {
 
-/// Builds primitives at the place of one norm of x: [r.., e].
+/// Builds primitives in front of a norm of x: [r.., e], whose rows have length e.
 class Norm {
 public:
   Norm(Operation *op, Value x) : op(op), builder(op), full(cast<RankedTensorType>(x.getType())) {
@@ -82,7 +82,7 @@ void decompose(LayerNormOp op) {
   op.getY().replaceAllUsesWith(n.add(scaled, n.overColumns(op.getBeta())));
 }
 
-/// With h the normalized x and g = dy * gamma: dx = (g - h mean(g h) [- mean(g)]) * rstd.
+/// With h = x * rstd (layer norm: (x - mean) * rstd) and g = dy * gamma: dx = (g - h mean(g h) [- mean(g)]) * rstd.
 void decompose(RMSNormGradOp op) {
   Norm n(op, op.getX());
   Value h = n.timesRows(op.getX(), op.getRstd()), g = n.timesColumns(op.getDy(), op.getGamma());

@@ -1,7 +1,7 @@
 //===- FuseMoves.cpp - Chains of equal moves -> one move over several axes -------------===//
-// Two moves in a row become one over the concatenation of their axis lists. Which of the two comes first in the joint
-// list follows from the order of a dim's axes (major to minor) and from moves taking from and adding to the minor end
-// only.
+// Two moves in a row become one over the concatenation of their axis lists. A dim's list of axes is ordered major to
+// minor, and moves remove and add axes at its minor end only; so a second slice adds the more minor axis, and a second
+// gather removes the more major one. The joint list is in that order.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
 
@@ -22,30 +22,18 @@ static SmallVector<StringAttr> jointAxes(MoveOpInterface first, MoveOpInterface 
       first.getReduction() != second.getReduction())
     return {};
   SmallVector<StringAttr> a = first.getMoveAxes(), b = second.getMoveAxes();
-  switch (kind) {
-  case MoveKind::AllReduce:
-  case MoveKind::Mask: // no dim: the order of the mesh
-    a.append(b);
-    llvm::sort(a, [&](StringAttr x, StringAttr y) { return mesh.index(x) < mesh.index(y); });
-    return a;
-  case MoveKind::ReduceScatter:
-  case MoveKind::Slice: // the second list is added behind (minor to) the first
-    a.append(b);
-    return a;
-  case MoveKind::AllGather:
-  case MoveKind::Pad: // what leaves last was the more major
+  // An all_to_all leaves its one dim and joins its other dim in opposite orders.
+  bool splits = makesBlocks(kind), gathers = takesBlocks(kind);
+  if (isRooted(kind) || (factsOf(kind).flags & PCRT_MOVE_UNPLACED) || (splits && gathers))
+    return {};
+  if (gathers) { // the axes that the second one removes were major to those of the first
     b.append(a);
     return b;
-  case MoveKind::AllToAll: // leaves one dim in the reverse of the order in which it joins the other
-  case MoveKind::Broadcast:
-  case MoveKind::Scatter:
-  case MoveKind::Gather:
-  case MoveKind::Reduce:
-  case MoveKind::Permute:
-  case MoveKind::Insert:
-    return {};
   }
-  return {};
+  a.append(b);
+  if (!splits) // no dim: the order of the mesh; else the second list is added behind (minor to) the first
+    llvm::sort(a, [&](StringAttr x, StringAttr y) { return mesh.index(x) < mesh.index(y); });
+  return a;
 }
 
 namespace {
@@ -58,7 +46,7 @@ struct FuseMoves : pc::impl::FuseMovesBase<FuseMoves> {
     getOperation().walk([&](MoveOpInterface move) { moves.push_back(move); });
     for (Operation *op : moves) {
       auto first = op->getOperand(0).getDefiningOp<MoveOpInterface>();
-      // Moving the first into the body of a loop would repeat it there.
+      // Fused into the body of pc.accumulate, a first move in front of it would be repeated per microbatch.
       if (!first || !first->hasOneUse() || first->getBlock() != op->getBlock())
         continue;
       SmallVector<StringAttr> axes = jointAxes(first, cast<MoveOpInterface>(op), mesh);

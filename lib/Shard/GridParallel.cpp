@@ -1,8 +1,8 @@
 //===- GridParallel.cpp - 2D, 2.5D and 3D tensor parallelism -----------------------------------===//
-// Weights and activations are both split, so that nothing is whole on a rank but between a gather and its reader.
-// References: Q. Xu et al., "An efficient 2D method for training super-large deep learning models" (Optimus), 2021; B.
-// Wang et al., "Tesseract: parallelize the tensor parallelism efficiently" (2.5D), 2021; Z. Bian et al., "Maximizing
-// parallelism in distributed training for huge neural networks" (3D), 2021.
+// Weights and activations are both split; whole tensors exist only between a gather and its reader. References: Q. Xu
+// et al., "An efficient 2D method for training super-large deep learning models" (Optimus), 2021; B. Wang et al.,
+// "Tesseract: parallelize the tensor parallelism efficiently" (2.5D), 2021; Z. Bian et al., "Maximizing parallelism in
+// distributed training for huge neural networks" (3D), 2021.
 //===-----------------------------------------------------------------------------===//
 #include "Tactics.h"
 
@@ -15,7 +15,7 @@ static constexpr StringRef tactic = "pc-tensor-parallel";
 
 namespace {
 
-/// What all axes of a grid have in common.
+/// Places one axis of the grid after another.
 class Grid {
 public:
   Grid(ModuleOp module, bool regather) : module(module) {
@@ -31,20 +31,21 @@ public:
   LogicalResult placeColumn(StringAttr axis) {
     return place(axis, columnNames(), {}, [&](ParameterOp parameter) { return columnDim(parameter); }, "embed");
   }
-  /// The dim of a weight that its linear has in the result, the vocabulary of tables, else the first that a column
-  /// splits.
+  /// The dim of a parameter that the column axis splits: the vocabulary of an embedding table; else a dim that is also
+  /// in the result of the linear that reads the parameter; else the first one with a name that the column axis splits.
   static AxisState columnDim(ParameterOp parameter);
   /// Whether 2D's column axis splits activations by this dim.
   static bool splitsInActivations(ParameterOp parameter, int64_t dim) {
     return columnNames().contains(cast<StringAttr>(parameter.getDims()[dim]).getValue());
   }
-  /// 3D's j: every weight and the residual stream by embed; what contracts it gets the batch in exchange.
+  /// 3D's axis j: every weight and the residual stream by embed. Results of products that contract embed are
+  /// reduce_scattered along the batch instead.
   LogicalResult placeInner(StringAttr axis) {
     return place(
         axis, namesOf({"embed", "batch"}), {}, [](ParameterOp parameter) { return innerDim(parameter); }, "embed");
   }
   static AxisState innerDim(ParameterOp parameter) { return splitByName(parameter, namesOf({"embed"})); }
-  /// 3D's l: weights by heads, ffn or vocab; the residual stream by batch.
+  /// 3D's axis l: weights by heads, ffn or vocab; the residual stream by batch.
   LogicalResult placeOuter(StringAttr axis) {
     return place(
         axis, hiddenNames(), namesOf({"batch"}), [&](ParameterOp parameter) { return outerDim(parameter); }, "batch");
@@ -74,14 +75,14 @@ private:
         return {weights.lookup(state.getParameter())};
       return {AxisState::whole()};
     };
-    // Statistics of norms and of the loss are summed where that is simplest.
-    seeds.binds = [](const ProgramValue &v) {
+    // Statistics of norms and of the loss, which have no dims but batch and sequence, may be whole or split.
+    seeds.binds = [](const PlacementValue &v) {
       return llvm::any_of(
           v.names, [](StringAttr name) { return name && name.getValue() != "batch" && name.getValue() != "sequence"; });
     };
-    // What has copies is sent behind them.
-    seeds.fixed = [&](const ProgramValue &v) { return isWeight(v) || separated.contains(v.value); };
-    seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
+    // Weights are never sent along this axis. Values of separateLinearOperands are not sent either: their copies are.
+    seeds.fixed = [&](const PlacementValue &v) { return isWeight(v) || separated.contains(v.value); };
+    seeds.pin = [&](const PlacementValue &v) -> std::optional<AxisState> {
       if (v.section != Section::Forward || !v.isActivation("embed"))
         return std::nullopt;
       bool copy = isa_and_nonnull<CopyOp>(v.value.getDefiningOp());
@@ -121,7 +122,7 @@ AxisState Grid::columnDim(ParameterOp parameter) {
 
 } // namespace
 
-/// The axes have one size.
+/// Checks that all axes have the same size.
 static LogicalResult checkSquare(ModuleOp module, StringRef form, ArrayRef<StringAttr> axes) {
   MeshAttr mesh = meshOf(module);
   int64_t least = mesh.size(axes[0]), most = least;
@@ -159,12 +160,13 @@ LogicalResult pc::placeGrid(ModuleOp module, StringRef form, ArrayRef<StringAttr
 
   Grid grid(module, regather);
   if (form == "3d") {
-    // j before l: else a sum over embed would have to leave the middle of the batch's list of axes.
+    // j before l: otherwise the reduce_scatter of sums over embed along the batch would work in the middle of the
+    // batch's list of axes.
     if (failed(grid.placeInner(axes[1])) || failed(grid.placeOuter(axes[2])))
       return failure();
     return placeZero(module, tactic, axes[0], 3, regather);
   }
-  // Rows before columns: what a column sends then costs what it does on a rank.
+  // Rows before columns: the bytes of moves over columns are then known per rank.
   if (form == "2.5d" && failed(placeData(module, tactic, axes[0])))
     return failure();
   StringAttr row = axes[axes.size() - 2], column = axes.back();

@@ -21,19 +21,17 @@ std::optional<MoveKind> Moves::kind(const MoveTerms &terms, AxisState from, Axis
   // Sums and maxima never meet in one value: the maximum of sums is not the sum of maxima.
   if (from == to || to.isMax() || (to.isSum() && (terms.max || from.isMax())))
     return std::nullopt;
-  if (from.isRoot())
-    return to.isWhole()   ? std::optional(MoveKind::Broadcast)
-           : to.isSplit() ? std::optional(MoveKind::Scatter)
-                          : std::nullopt;
-  if (to.isRoot())
-    return from.isPartial() ? std::optional(MoveKind::Reduce)
-           : from.isSplit() ? std::optional(MoveKind::Gather)
-                            : std::nullopt;
-  if (from.isPartial())
-    return to.isWhole() ? MoveKind::AllReduce : MoveKind::ReduceScatter;
-  if (from.isSplit())
-    return to.isWhole() ? MoveKind::AllGather : to.isSplit() ? MoveKind::AllToAll : MoveKind::Pad;
-  return to.isSplit() ? MoveKind::Slice : MoveKind::Mask;
+  auto stateOf = [](AxisState state) {
+    return state.isRoot()      ? PCRT_STATE_ROOT
+           : state.isPartial() ? PCRT_STATE_PARTIAL
+           : state.isSplit()   ? PCRT_STATE_SPLIT
+                               : PCRT_STATE_WHOLE;
+  };
+  for (int32_t kind = 0; kind < PCRT_NUM_MOVE_KINDS; ++kind)
+    if (const pcrt_move_facts *facts = pcrt_facts_of_move(kind);
+        facts->needs == stateOf(from) && facts->makes == stateOf(to) && !(facts->flags & PCRT_MOVE_UNPLACED))
+      return static_cast<MoveKind>(kind);
+  return std::nullopt;
 }
 
 Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {

@@ -1,6 +1,7 @@
 //===- MoveTree.h - Moves along one axis and the cheapest tree of them ------------------===//
-// A value is produced in one state and needed in several. It pays the cheapest tree of moves from the one to the
-// others, which is how "sum first, reduce once", shared gathers and reduce_scatter + all_gather come about.
+// A value is produced in one state and needed in several. It pays for the cheapest tree of moves from the produced
+// state to the needed ones. Readers that share a gather, and a reduce_scatter with an all_gather in the place of an
+// all_reduce, are such trees.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_MOVETREE_H
 #define PC_LIB_SHARD_MOVETREE_H
@@ -32,11 +33,11 @@ private:
   uint64_t bits = 0;
 };
 
-/// What the moves of a value along one axis depend on; values that agree in it share their trees.
+/// All that the price of a value's moves along one axis depends on; values with equal terms share their trees.
 struct MoveTerms {
-  int64_t bytes = 0;  ///< per rank, the axis itself aside
+  int64_t bytes = 0;  ///< on a rank before the value is split over this axis
   int64_t times = 1;  ///< how often a step computes the value (microbatches)
-  uint64_t dims = 0;  ///< bit d: the axis may join and leave dim d (at the minor end; the size divides)
+  uint64_t dims = 0;  ///< bit d: dim d may be split over the axis (it divides, and its other axes are major)
   bool sum = false;   ///< partial sum on another axis
   bool max = false;   ///< partial max on another axis
   bool fixed = false; ///< must not be sent

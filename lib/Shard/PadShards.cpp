@@ -1,10 +1,11 @@
 //===- PadShards.cpp - Parameters whose dims do not divide get zeros at an end ------------------===//
-// Only what is stored and updated is padded: readers in the model see the tensor that they saw before. Applied to the
-// step program, so that erasing the placements gives its result back.
+// Only the stored parameter, its optimizer state and its gradient are padded; the forward and backward pass read the
+// tensor without padding. Works on the step program, before placement: erasing the placements gives back the program
+// that this pass made.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
 
-#include "Program.h"
+#include "PlacementGraph.h"
 #include "Tactics.h"
 #include "mlir/IR/Builders.h"
 
@@ -53,8 +54,8 @@ private:
     return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
   }
 
-  /// Pads `value` and what the step, outside of the passes, computes of it element by element; its readers in the
-  /// passes get it as it was.
+  /// Pads `value` and, outside of pc.accumulate, the results of casts and optimizer ops that read it. Readers in
+  /// the forward and backward pass get the value without padding, by pc.resize.
   void grow(Value value) {
     Type type = value.getType();
     value.setType(padded(type));
@@ -125,7 +126,8 @@ struct PadShards : pc::impl::PadShardsBase<PadShards> {
       }
   }
 
-  /// The dim that grows least, or -1 where one divides as it is or none can be padded.
+  /// The dim to pad, which is the one that grows least in relation; -1 if some dim divides already or none can be
+  /// padded.
   int64_t dimToPad(ParameterOp parameter) {
     auto shape = cast<RankedTensorType>(parameter.getValue().getType()).getShape();
     int64_t best = -1;

@@ -1,7 +1,7 @@
 //===- Price.h - What a choice of placements costs -------------------------------------===//
 // Lexicographic: illegal choices, bytes on the wire, moves with traffic, moves without, elements computed per rank,
-// lateness of reductions. Integers throughout, hence the same choice on every machine; 128 bits, because real models
-// overflow 64.
+// ops that read partial sums. Integers, for the same choice on every machine; 128 bits, because the bytes of large
+// models overflow 64.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_PRICE_H
 #define PC_LIB_SHARD_PRICE_H
@@ -15,7 +15,7 @@ namespace pc {
 struct Price {
   __int128 traffic = 0; ///< illegal * 2^108 + bytes * 2^40 + traffic moves * 2^20 + free moves
   int64_t work = 0;     ///< elements that a rank computes
-  int64_t late = 0;     ///< ops that work on partials: reductions sit as early as equal cost allows
+  int64_t late = 0;     ///< ops that read partial sums: at equal cost, the earlier reduction wins
 
   static constexpr Price illegal() { return {static_cast<__int128>(1) << 108, 0, 0}; }
   /// One move that sends `bytes` (in units of 1/n of a byte on an axis of size n).

@@ -1,9 +1,16 @@
 //===- Propagate.cpp - Read, solve, rewrite: one axis of a placed program ------------------===//
-// Types change in place. In a body, reductions go right behind what they reduce; other moves right in front of the
-// first reader of what they make, in the reader's block if all readers are in one body and else outside of it. So
-// gathers for the body stay in the body, sums over microbatches are reduced once, and large values live shortly.
+// What holds, and why the result is correct:
+//  1. Before: every value is whole on the axis. Reading and solving change nothing.
+//  2. The solution: a legal row per node and a move tree per value, from the state that it is produced in to those that
+//     its readers' rows need. Trees depend on numbers read before, not on the IR, so rewriting does not change them.
+//  3. Values are rewritten once each, in program order. After one, its type has the produced state, each node of its
+//     tree is one move, and each reader reads the version that its row needs. Other values are as they were.
+//  4. A version stands in front of its first reader or the first move of it, so it dominates them.
+//  5. After: every op has a legal row. Only types and moves were added, so erasure gives the step program back.
+// In the body of pc.accumulate a reduction stands right behind its operand. Other moves stand in front of their first
+// reader, and inside the body only if all readers are: gathers for the body are freed in it, sums are reduced once.
 //===-----------------------------------------------------------------------------===//
-#include "Problem.h"
+#include "PlacementProblem.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -14,41 +21,41 @@ namespace {
 
 class Rewriter {
 public:
-  Rewriter(Program &program, Problem &problem, const Seeds &seeds)
-      : program(program), problem(problem), seeds(seeds), builder(seeds.axis.getContext()),
+  Rewriter(PlacementGraph &graph, PlacementProblem &problem, const Seeds &seeds)
+      : graph(graph), problem(problem), seeds(seeds), builder(seeds.axis.getContext()),
         axes(builder.getArrayAttr({seeds.axis})) {}
 
   void run() {
-    // Trees are read before anything changes.
-    for (unsigned value = 0; value < program.values.size(); ++value)
+    for (unsigned value = 0; value < graph.values.size(); ++value)
       place(value);
   }
 
 private:
-  /// Where something stands: the number of its node orders it in the program.
+  /// A position in the program: an op, and the number of its node, by which positions are compared.
   struct Spot {
     unsigned node = ~0u;
     Operation *op = nullptr;
   };
 
-  Operation *opOf(unsigned node) const { return program.nodes[node].op; }
+  Operation *opOf(unsigned node) const { return graph.nodes[node].op; }
   void place(unsigned value);
-  RankedTensorType typeIn(const ProgramValue &v, AxisState state);
-  Value move(const ProgramValue &v, unsigned value, Value from, AxisState source, AxisState target, Operation *before);
+  RankedTensorType typeIn(const PlacementValue &v, AxisState state);
+  Value move(const PlacementValue &v, unsigned value, Value from, AxisState source, AxisState target,
+             Operation *before);
   Spot join(Spot a, Spot b) const;
   static Operation *behind(Value value);
   static bool isInBody(Operation *op) { return isa<AccumulateOp>(op->getParentOp()); }
   static bool isInBody(Value value) { return isa<AccumulateOp>(value.getParentBlock()->getParentOp()); }
 
-  Program &program;
-  Problem &problem;
+  PlacementGraph &graph;
+  PlacementProblem &problem;
   const Seeds &seeds;
   OpBuilder builder;
   ArrayAttr axes;
 };
 
-/// The type of `v` with the axis in `state`, at its place in the order of axes.
-RankedTensorType Rewriter::typeIn(const ProgramValue &v, AxisState state) {
+/// The type of `v` in `state` on the axis; a split goes to the axis's place in the order of the dim's axes.
+RankedTensorType Rewriter::typeIn(const PlacementValue &v, AxisState state) {
   PlaceAttr place = placement(v.value).with(seeds.axis, AxisState::whole());
   int64_t position = -1;
   if (state.isSplit())
@@ -58,7 +65,7 @@ RankedTensorType Rewriter::typeIn(const ProgramValue &v, AxisState state) {
   return withEncoding(v.value.getType(), place.with(seeds.axis, state, position));
 }
 
-/// The earlier of two spots in one block; if only one is in a body, the body's op stands for it.
+/// The earlier of two spots; if one of them is in the body of pc.accumulate and the other is not, that op replaces it.
 Rewriter::Spot Rewriter::join(Spot a, Spot b) const {
   if (!a.op || !b.op)
     return a.op ? a : b;
@@ -69,7 +76,7 @@ Rewriter::Spot Rewriter::join(Spot a, Spot b) const {
   return a.node < b.node ? a : b;
 }
 
-/// The op that follows the computation of `value`.
+/// The first op that `value` may be read at.
 Operation *Rewriter::behind(Value value) {
   if (Operation *producer = value.getDefiningOp())
     return producer->getNextNode();
@@ -77,10 +84,10 @@ Operation *Rewriter::behind(Value value) {
 }
 
 void Rewriter::place(unsigned value) {
-  ProgramValue &v = program.values[value];
+  PlacementValue &v = graph.values[value];
   AxisState produced = problem.produced(value), rest = problem.rest(value);
   MoveTree tree = problem.tree(value);
-  // Where every state is first needed: children of the tree before their parents.
+  // Where each state is first needed. Children come before their parents, whose spots depend on theirs.
   std::map<AxisState, Spot> spots;
   auto need = [&](AxisState state, Spot spot) { spots[state] = join(spots[state], spot); };
   for (auto [node, operand] : v.readers)
@@ -98,47 +105,22 @@ void Rewriter::place(unsigned value) {
     versions[state] = move(v, value, versions[parent], parent, state, at);
   }
   for (auto [id, operand] : v.readers) {
-    const Node &node = program.nodes[id];
+    const PlacementNode &node = graph.nodes[id];
     unsigned position = node.kind == NodeKind::Argument || node.kind == NodeKind::Yield ? node.number : operand;
     node.op->setOperand(position, versions[problem.row(id).operands[operand]]);
   }
   v.value.setType(own);
 }
 
-Value Rewriter::move(const ProgramValue &v, unsigned value, Value from, AxisState source, AxisState target,
+Value Rewriter::move(const PlacementValue &v, unsigned value, Value from, AxisState source, AxisState target,
                      Operation *before) {
   builder.setInsertionPoint(before);
   Location loc = v.value.getLoc();
   RankedTensorType type = typeIn(v, target);
   auto kind = source.isMax() ? PartialKind::Max : PartialKind::Sum;
-  switch (*problem.moves().kind(problem.terms(value), source, target)) {
-  case MoveKind::AllReduce:
-    return AllReduceOp::create(builder, loc, type, kind, from, axes);
-  case MoveKind::ReduceScatter:
-    return ReduceScatterOp::create(builder, loc, type, kind, from, target.dim(), axes);
-  case MoveKind::AllGather:
-    return AllGatherOp::create(builder, loc, type, from, source.dim(), axes);
-  case MoveKind::AllToAll:
-    return AllToAllOp::create(builder, loc, type, from, source.dim(), target.dim(), axes);
-  case MoveKind::Slice:
-    return SliceOp::create(builder, loc, type, from, target.dim(), axes, 0, nullptr);
-  case MoveKind::Mask:
-    return MaskOp::create(builder, loc, type, from, axes);
-  case MoveKind::Pad:
-    return PadOp::create(builder, loc, type, from, source.dim(), axes);
-  case MoveKind::Broadcast:
-    return BroadcastOp::create(builder, loc, type, from, axes);
-  case MoveKind::Scatter:
-    return ScatterOp::create(builder, loc, type, from, target.dim(), axes);
-  case MoveKind::Gather:
-    return GatherOp::create(builder, loc, type, from, source.dim(), axes);
-  case MoveKind::Reduce:
-    return ReduceOp::create(builder, loc, type, kind, from, axes);
-  case MoveKind::Permute: // never between two placements
-  case MoveKind::Insert:
-    break;
-  }
-  return {};
+  MoveKind move = *problem.moves().kind(problem.terms(value), source, target);
+  int64_t dim = (takesBlocks(move) ? source : target).dim();
+  return createMove(builder, loc, move, type, from, kind, dim, target.dim(), axes)->getResult(0);
 }
 
 } // namespace
@@ -148,13 +130,13 @@ LogicalResult pc::propagate(ModuleOp module, const Seeds &seeds) {
   for (auto function : module.getOps<func::FuncOp>()) {
     if (function.isDeclaration())
       continue;
-    FailureOr<Program> program = Program::read(function);
-    if (failed(program))
+    FailureOr<PlacementGraph> graph = PlacementGraph::read(function);
+    if (failed(graph))
       return failure();
-    FailureOr<Problem> problem = Problem::build(*program, seeds, mesh);
+    FailureOr<PlacementProblem> problem = PlacementProblem::build(*graph, seeds, mesh);
     if (failed(problem) || failed(problem->solve()))
       return failure();
-    Rewriter(*program, *problem, seeds).run();
+    Rewriter(*graph, *problem, seeds).run();
   }
   return success();
 }
@@ -168,10 +150,10 @@ AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
     if (place)
       llvm::for_each(place.getRoot(), [&](StringAttr axis) { setRooted(axis); });
   });
-  newest = nullptr; // those are split over already
+  newest = nullptr; // only a data axis of the tactic at work is new
 }
 
-bool pc::isWeight(const ProgramValue &v) {
+bool pc::isWeight(const PlacementValue &v) {
   return isa_and_nonnull<ParameterOp, StateOp>(source(v.value).getDefiningOp());
 }
 

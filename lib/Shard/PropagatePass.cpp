@@ -42,7 +42,7 @@ struct Propagate : pc::impl::PropagateBase<Propagate> {
     };
     if (fixed)
       seeds.fixed = isWeight;
-    seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
+    seeds.pin = [&](const PlacementValue &v) -> std::optional<AxisState> {
       if (rest.empty() || rest.size() != v.names.size())
         return std::nullopt;
       AxisState state = AxisState::whole();

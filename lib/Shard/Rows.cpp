@@ -1,30 +1,31 @@
 //===- Rows.cpp - The rows that a node may choose from on one axis -------------------------===//
-// legalRows, less what the seeds do not name, what does not divide, and three policies: dims that must be split are;
-// zeros (mask, pad) are only made for an addend next to a real partial, else the search emulates forbidden splits by
-// zero padding; a value that an op reads twice is not partial in one of the two.
+// Starts from legalRows and removes rows that split a dim that the seeds do not name or that does not divide. Then
+// three policies: (a) a dim that must be split is; (b) zeros (mask, pad) are only made for an addend next to a real
+// partial sum, because otherwise the search would emulate a forbidden split by zero padding; (c) an op that reads a
+// value twice does not take it partial once and whole once.
 //===-----------------------------------------------------------------------------===//
-#include "Problem.h"
+#include "PlacementProblem.h"
 
 using namespace mlir;
 using namespace pc;
 
-/// Of a parameter or state and of their updates: how leafStates calls them.
+/// The key of a parameter or state, and of its update, in leafStates.
 static std::string leafKey(StringRef name, std::optional<StringRef> parameter) {
   return parameter ? (name + " of " + *parameter).str() : name.str();
 }
 
-int64_t Problem::otherSplits(unsigned value, int64_t dim) const {
-  PlaceAttr place = placement(program.values[value].value);
-  return mesh.size(place.axes(dim)); // the axis itself is fresh, so all are others
+int64_t PlacementProblem::otherSplits(unsigned value, int64_t dim) const {
+  PlaceAttr place = placement(graph.values[value].value);
+  return mesh.size(place.axes(dim)); // never this axis, which is not in use yet
 }
 
-bool Problem::divides(unsigned value, int64_t dim) const {
-  auto type = cast<RankedTensorType>(program.values[value].value.getType());
+bool PlacementProblem::divides(unsigned value, int64_t dim) const {
+  auto type = cast<RankedTensorType>(graph.values[value].value.getType());
   return type.getDimSize(dim) % (size * otherSplits(value, dim)) == 0;
 }
 
-void Problem::readTerms() {
-  for (auto [id, v] : llvm::enumerate(program.values)) {
+void PlacementProblem::readTerms() {
+  for (auto [id, v] : llvm::enumerate(graph.values)) {
     auto type = cast<RankedTensorType>(v.value.getType());
     PlaceAttr place = placement(type);
     MoveTerms terms;
@@ -49,10 +50,10 @@ void Problem::readTerms() {
   }
 }
 
-LogicalResult Problem::chooseRows() {
-  rows.resize(program.nodes.size());
-  mayBePartial.resize(program.values.size());
-  for (auto [id, node] : llvm::enumerate(program.nodes)) {
+LogicalResult PlacementProblem::chooseRows() {
+  rows.resize(graph.nodes.size());
+  mayBePartial.resize(graph.values.size());
+  for (auto [id, node] : llvm::enumerate(graph.nodes)) {
     LogicalResult chosen = success();
     if (node.kind == NodeKind::Leaf)
       chosen = leafRows(id);
@@ -73,10 +74,10 @@ LogicalResult Problem::chooseRows() {
   return success();
 }
 
-InFlightDiagnostic Problem::indivisible(unsigned value, int64_t dim) const {
-  const ProgramValue &v = program.values[value];
+InFlightDiagnostic PlacementProblem::indivisible(unsigned value, int64_t dim) const {
+  const PlacementValue &v = graph.values[value];
   auto type = cast<RankedTensorType>(v.value.getType());
-  Operation *op = program.nodes[v.producer].op;
+  Operation *op = graph.nodes[v.producer].op;
   int64_t extent = type.getDimSize(dim), others = otherSplits(value, dim), unit = size * others;
   InFlightDiagnostic diagnostic = op->emitError() << seeds.tactic << ": " << describe(op) << ": dim ";
   if (v.names[dim])
@@ -94,8 +95,8 @@ InFlightDiagnostic Problem::indivisible(unsigned value, int64_t dim) const {
   return diagnostic;
 }
 
-LogicalResult Problem::leafRows(unsigned id) {
-  const Node &node = program.nodes[id];
+LogicalResult PlacementProblem::leafRows(unsigned id) {
+  const PlacementNode &node = graph.nodes[id];
   unsigned value = node.results[0];
   for (AxisState state : seeds.leaf(node.op)) {
     if (state.isSplit() && !divides(value, state.dim()))
@@ -109,8 +110,8 @@ LogicalResult Problem::leafRows(unsigned id) {
   return success();
 }
 
-LogicalResult Problem::updateRows(unsigned id) {
-  auto update = cast<UpdateOp>(program.nodes[id].op);
+LogicalResult PlacementProblem::updateRows(unsigned id) {
+  auto update = cast<UpdateOp>(graph.nodes[id].op);
   auto it = leafStates.find(leafKey(update.getName(), update.getParameter()));
   if (it == leafStates.end())
     return update.emitError() << seeds.tactic << ": updates '" << leafKey(update.getName(), update.getParameter())
@@ -120,16 +121,16 @@ LogicalResult Problem::updateRows(unsigned id) {
 }
 
 /// Whether an op costs so little that its operands may stay partial although it could be split.
-static bool isCheapLinear(const Node &node) {
+static bool isCheapLinear(const PlacementNode &node) {
   if (auto einsum = dyn_cast<EinsumOp>(node.op))
     return einsum.getInputs().size() == 1;
-  return isa<AddOp, SubOp, ScaleOp, CastOp, MaskPaddingOp, AccumulateOp, YieldOp>(node.op);
+  return isLinearMap(node.op) || isa<AccumulateOp, YieldOp>(node.op);
 }
 
-/// Whatever the value is, but not partial.
-void Problem::outputRows(unsigned id) {
-  const Node &node = program.nodes[id];
-  const ProgramValue &v = program.values[node.operands[0]];
+/// An output takes its value in any state but partial.
+void PlacementProblem::outputRows(unsigned id) {
+  const PlacementNode &node = graph.nodes[id];
+  const PlacementValue &v = graph.values[node.operands[0]];
   rows[id] = {Row{{AxisState::whole()}, {}, -1}};
   for (auto [d, name] : llvm::enumerate(v.names))
     if (seeds.allows(node.section, name) && divides(node.operands[0], d))
@@ -138,21 +139,21 @@ void Problem::outputRows(unsigned id) {
     rows[id].push_back(Row{{AxisState::root()}, {}, -1});
 }
 
-/// Copies lie as what they copy, and so does what a weight is rounded to.
-bool Problem::isVersion(const Node &node) const {
-  return isa<CopyOp>(node.op) || (isa<CastOp>(node.op) && isWeight(program.values[node.operands[0]]));
+/// Whether `node` only copies or rounds: a copy, or the cast of a weight. Its result has the placement of its operand.
+bool PlacementProblem::isVersion(const PlacementNode &node) const {
+  return isa<CopyOp>(node.op) || (isa<CastOp>(node.op) && isWeight(graph.values[node.operands[0]]));
 }
 
-/// Whether dims that the seeds say must be split bind this node.
-bool Problem::isBound(const Node &node) const {
+/// Whether `seeds.must` applies to this node.
+bool PlacementProblem::isBound(const PlacementNode &node) const {
   return !node.operands.empty() && node.kind != NodeKind::Move && node.kind != NodeKind::Argument && !isVersion(node) &&
          !seeds.only.count(node.section) &&
-         llvm::any_of(node.results, [&](unsigned value) { return seeds.binds(program.values[value]); });
+         llvm::any_of(node.results, [&](unsigned value) { return seeds.binds(graph.values[value]); });
 }
 
-/// Whether the seeds allow the axis on all dims of `factor`, and all divide. One that must be split but does not divide
-/// is noted.
-bool Problem::isSplittable(const Node &node, int factor) {
+/// Whether the seeds allow the axis on all dims of `factor`, and all divide. A dim that must be split but does not
+/// divide is added to `refused`.
+bool PlacementProblem::isSplittable(const PlacementNode &node, int factor) {
   bool must = false;
   std::optional<std::pair<unsigned, int64_t>> indivisible;
   auto move = node.kind == NodeKind::Move ? cast<MoveOpInterface>(node.op) : MoveOpInterface();
@@ -160,11 +161,11 @@ bool Problem::isSplittable(const Node &node, int factor) {
     for (auto [d, f] : llvm::enumerate(dims)) {
       if (f != factor)
         continue;
-      StringAttr name = program.values[value].names[d];
+      StringAttr name = graph.values[value].names[d];
       bool allowed = isVersion(node) || (move ? seeds.allowsAnywhere(name) : seeds.allows(node.section, name));
-      if (!allowed || (name && !seeds.splits(program.values[value], d)))
+      if (!allowed || (name && !seeds.splits(graph.values[value], d)))
         return false;
-      // A move takes from and adds to the minor end of a dim's list; this axis has to be major to it.
+      // A move over another axis changes the minor end of a dim's list of axes, so this axis has to be major to it.
       if (move && (static_cast<int64_t>(d) == move.getMoveDim() || static_cast<int64_t>(d) == move.getOtherDim()))
         for (StringAttr other : move.getMoveAxes())
           if (!seeds.order.isMajor(seeds.axis, other, name))
@@ -186,27 +187,27 @@ bool Problem::isSplittable(const Node &node, int factor) {
   return !indivisible;
 }
 
-void Problem::factorRows(unsigned id) {
-  const Node &node = program.nodes[id];
+void PlacementProblem::factorRows(unsigned id) {
+  const PlacementNode &node = graph.nodes[id];
   auto isRooted = [](AxisState state) { return state.isRoot(); };
   for (Row &row : legalRows(node.rule))
     if ((row.factor < 0 || isSplittable(node, row.factor)) && (seeds.rooted || llvm::none_of(row.results, isRooted)))
       rows[id].push_back(std::move(row));
-  // What accumulates over microbatches does so where it rests: that is what a pin on it is for.
+  // A pin on a result of pc.accumulate says where the accumulator lies, so every microbatch adds in that state.
   if (node.kind == NodeKind::Yield && pins[node.results[0]])
     llvm::erase_if(rows[id], [&](const Row &row) { return row.results[0] != *pins[node.results[0]]; });
   applyPolicies(id);
 }
 
-void Problem::applyPolicies(unsigned id) {
-  const Node &node = program.nodes[id];
+void PlacementProblem::applyPolicies(unsigned id) {
+  const PlacementNode &node = graph.nodes[id];
   bool einsum = isa<EinsumOp>(node.op);
   auto isMust = [&](int factor) {
     if (factor < 0)
       return false;
     auto named = [&](unsigned value, ArrayRef<int> dims) {
       for (auto [d, f] : llvm::enumerate(dims))
-        if (f == factor && program.values[value].names[d] && seeds.must.contains(program.values[value].names[d]))
+        if (f == factor && graph.values[value].names[d] && seeds.must.contains(graph.values[value].names[d]))
           return true;
       return false;
     };
@@ -228,7 +229,7 @@ void Problem::applyPolicies(unsigned id) {
     bool any = false, all = true;
     for (auto [i, state] : llvm::enumerate(row.operands)) {
       unsigned value = node.operands[i];
-      // x times x as partial x times whole x is right, but needs both.
+      // x * x with x partial once and whole once would be correct, but needs both versions of x.
       for (auto [j, other] : llvm::enumerate(row.operands))
         if (node.operands[j] == value && other != state)
           return true;

@@ -1,6 +1,6 @@
 //===- SequenceParallel.cpp - Split the sequence where tensor parallelism leaves activations whole ---===//
-// Residual stream and norms rest split along the sequence; a gather in front of each pair of linears and a
-// reduce_scatter behind it take the place of the all_reduce. Reference: V. Korthikanti et al., "Reducing activation
+// Residual stream and norms are split along the sequence. Around each pair of linears, an all_gather in front and a
+// reduce_scatter behind replace the all_reduce. Reference: V. Korthikanti et al., "Reducing activation
 // recomputation in large transformer models", MLSys 2023.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Shard/Passes.h"
@@ -67,7 +67,7 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
     return weights;
   }
 
-  /// The same weights, with activations between the linears split along the sequence.
+  /// Places the axis again: weights as they were, activations between the linears split along the sequence.
   static LogicalResult place(ModuleOp module, const Weights &weights, const llvm::DenseSet<Value> &separated) {
     Seeds seeds(tactic, weights.axis, AxisOrder(module));
     seeds.must = weights.names;
@@ -77,8 +77,8 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
       auto it = weights.states.find(leaf);
       return {it == weights.states.end() ? AxisState::whole() : it->second};
     };
-    seeds.fixed = [&](const ProgramValue &v) { return isWeight(v) || separated.contains(v.value); };
-    seeds.pin = [](const ProgramValue &v) -> std::optional<AxisState> {
+    seeds.fixed = [&](const PlacementValue &v) { return isWeight(v) || separated.contains(v.value); };
+    seeds.pin = [](const PlacementValue &v) -> std::optional<AxisState> {
       if (v.section != Section::Forward || !v.isActivation("embed") || isa_and_nonnull<CopyOp>(v.value.getDefiningOp()))
         return std::nullopt;
       return AxisState::split(v.find("sequence"));

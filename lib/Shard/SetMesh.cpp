@@ -33,7 +33,7 @@ struct SetMesh : pc::impl::SetMeshBase<SetMesh> {
     MeshOp::create(builder, module.getLoc(), attribute);
   }
 
-  /// "dp=2,tp=2" (nothing at all: one rank), or an error at `module`.
+  /// Parses "dp=2,tp=2" (an empty text is a mesh of one rank); null after an error at `module`.
   MeshAttr parse(ModuleOp module) {
     SmallVector<StringAttr> names;
     SmallVector<int64_t> sizes;

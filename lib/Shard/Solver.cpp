@@ -1,4 +1,13 @@
 //===- Solver.cpp - Dead-end elimination and variable elimination -----------------------===//
+// What holds, and why the result is exact:
+//  1. Every step keeps the minimum of `base` + the sum of `tables` over the choices that are `alive`.
+//  2. Dead end: choice d of a variable goes if another one c is never dearer, which is so if the least difference d - c
+//     of each table, added up, is more than 0 (or is 0 and c has the lower number). c must be legal wherever d is.
+//  3. Elimination of v: one table over its neighbours replaces its tables. It has the price of v's best choice for each
+//     of their combinations; a record keeps which choice that is. When no variable is left, the minimum is in `base`.
+//  4. Records are read in reverse order: each finds its neighbours decided, by choices that were alive at its time.
+//  5. It ends: a dead end removes a choice, and each round of `run` eliminates a variable (its width is within the cap)
+//     or gives up. Variables with wide tables wait, because dead ends may still narrow them.
 // R. Desmet et al., "The dead-end elimination theorem", Nature 356 (1992); U. Bertele and F. Brioschi, "Nonserial
 // dynamic programming" (1972).
 //===-----------------------------------------------------------------------------===//
@@ -18,7 +27,7 @@ namespace {
 
 using Choices = SmallVector<unsigned, 4>;
 
-/// Dead ends are not looked for in larger tables.
+/// Variables with larger tables are not searched for dead ends.
 constexpr size_t largestForDeadEnds = 1 << 12;
 
 class Solver {
@@ -93,7 +102,7 @@ size_t Solver::stride(const PriceTable &table, unsigned v) const {
   return 0;
 }
 
-/// Whether `dear` is never cheaper than `cheap`, whatever the neighbours do.
+/// Whether choice `dear` of `v` can go because `cheap` is at least as good for every choice of the neighbours.
 bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap) const {
   Price total;
   for (unsigned id : tablesOf[v]) {
@@ -114,7 +123,7 @@ bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap) const {
         first = false;
       }
     if (first)
-      return true; // never legal at all
+      return true; // `dear` is illegal throughout this table
     total += least;
   }
   return Price() < total || (total == Price() && cheap < dear);
@@ -151,7 +160,7 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
     todo.pop_back();
     queued[v] = false;
     if (llvm::any_of(tablesOf[v], [&](unsigned id) { return tables[id].entries.size() > largestForDeadEnds; }))
-      continue; // only saves work, and here would not
+      continue; // removing dead ends only saves time, and the search would take longer than it saves
     for (int dead; alive[v].size() > 1 && (dead = findDead(v)) >= 0;) {
       removeChoice(v, dead);
       for (unsigned id : tablesOf[v])

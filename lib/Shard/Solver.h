@@ -1,7 +1,7 @@
 //===- Solver.h - The cheapest assignment of variables under a sum of tables ------------===//
-// Exact: dead-end elimination and variable elimination in turns. Knows nothing of programs or placements. Time is
-// linear in the number of variables where the width that is left after dead ends is bounded, as it is for layers in a
-// row.
+// Exact: alternates dead-end elimination and variable elimination. Knows nothing of programs or placements. Time is
+// linear in the number of variables if the width (the entries of the tables that elimination makes) is bounded, as it
+// is for a chain of layers.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_SOLVER_H
 #define PC_LIB_SHARD_SOLVER_H
@@ -26,10 +26,9 @@ struct Assignment {
   size_t largestTable = 1; ///< entries of the largest table on the way
 };
 
-/// Minimizes the sum of `tables`, variable v having `choices[v]` (at least one) choices. Of equally cheap choices lower
-/// numbers are preferred. Entries with an illegal price exclude each other's combination unless nothing else is left;
-/// `countIllegal` makes the solver minimize their number instead, to explain why nothing is legal. No value if a table
-/// would exceed `limit` entries.
+/// Minimizes the sum of `tables`, where variable v has `choices[v]` (at least one) choices. Of equally cheap choices
+/// lower numbers are preferred. The result has an illegal price only if every assignment does; `countIllegal` then
+/// finds one with the fewest illegal entries, for an error message. No value if a table would exceed `limit` entries.
 std::optional<Assignment> minimize(llvm::ArrayRef<unsigned> choices, std::vector<PriceTable> tables,
                                    bool countIllegal = false, size_t limit = size_t(1) << 20);
 

@@ -1,4 +1,4 @@
-//===- Tactics.h - Tactics that other tactics are made of --------------------------------===//
+//===- Tactics.h - Tactics that other tactics are composed of ----------------------------===//
 #ifndef PC_LIB_SHARD_TACTICS_H
 #define PC_LIB_SHARD_TACTICS_H
 
@@ -9,14 +9,15 @@ namespace pc {
 /// Splits the batch along `axis`; gradients are summed over it.
 mlir::LogicalResult placeData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
 
-/// The same from rank 0: it holds the data, parameters and optimizer's state, scatters the batch, broadcasts the
-/// parameters, gathers the loss's terms, scatters their gradients, gets the sums of gradients and updates.
+/// Data parallelism with a root: rank 0 of the axis holds data, parameters and optimizer state. It scatters the batch,
+/// broadcasts the parameters, gathers the terms of the loss, scatters their gradients, receives the summed gradients of
+/// the parameters and updates.
 mlir::LogicalResult placeNaiveData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
 
-/// What an axis that is not placed yet will do along a dim of a parameter.
+/// How an axis that is placed later will split along a dim of a parameter.
 struct LaterSplit {
-  int64_t ranks = 1;         ///< That split the parameter.
-  bool ofActivation = false; ///< It splits what a product sums there with the parameter.
+  int64_t ranks = 1;         ///< over how many ranks it splits this dim of the parameter
+  bool ofActivation = false; ///< it splits the dim of the activation that products contract with this one
 };
 using LaterSplits = llvm::function_ref<LaterSplit(ParameterOp parameter, int64_t dim)>;
 
@@ -31,10 +32,10 @@ mlir::LogicalResult placeZero(
 mlir::LogicalResult placeGrid(mlir::ModuleOp module, mlir::StringRef form, mlir::ArrayRef<mlir::StringAttr> axes,
                               bool regather);
 
-/// Whether tensor parallelism of `form` (1d, 2d, 2.5d, 3d) splits dim `dim` of a parameter over an axis of its own, not
-/// over one that it shards as ZeRO does (row; i of 3d).
+/// Whether tensor parallelism of `form` (1d, 2d, 2.5d, 3d) splits dim `dim` of a parameter. The axes over which a grid
+/// shards parameters as ZeRO does (row of 2d and 2.5d; i of 3d) do not count.
 bool takesDim(mlir::StringRef form, ParameterOp parameter, int64_t dim);
-bool gridTakesDim(mlir::StringRef form, ParameterOp parameter, int64_t dim); ///< of the forms but 1d
+bool gridTakesDim(mlir::StringRef form, ParameterOp parameter, int64_t dim); ///< for all forms but 1d
 
 } // namespace pc
 

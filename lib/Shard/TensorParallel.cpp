@@ -19,12 +19,13 @@ using namespace pc;
 
 static constexpr StringRef tactic = "pc-tensor-parallel";
 
-/// One axis: weights are split along `names` and never moved, activations wherever one of them occurs.
+/// Places one axis: weights are split along `names` and never sent; activations are split wherever they have such a
+/// dim.
 static LogicalResult splitWeights(ModuleOp module, StringAttr axis, ArrayRef<StringRef> names) {
   Seeds seeds(tactic, axis, AxisOrder(module));
   for (StringRef name : names)
     seeds.must.insert(name);
-  // The optimizer works on the shards it is given; a norm over all of them may wait on partials.
+  // The optimizer works on shards of weights; the norm over all gradients may add up partial sums.
   seeds.only[Section::Accumulate] = seeds.only[Section::Optimizer] = seeds.must;
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
     return {isa<ParameterOp, StateOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
@@ -108,8 +109,8 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     int64_t shared = heads ? std::gcd(heads, ranks) : ranks;
     if (shared == ranks)
       return splitWeights(module, name, {"kv_heads", "ffn", "vocab"});
-    // More ranks than key/value heads: those are replicated on an axis of their own, which splits the query heads of a
-    // group.
+    // More ranks than key/value heads: on a second axis key/value heads are replicated, and the query heads of each
+    // group are split.
     auto [group, query] = sizeOf(module, "group");
     if (group % (ranks / shared))
       return parameter->emitError() << tactic << ": '" << sourceName(parameter) << "': " << heads << " kv_heads of "

@@ -1,5 +1,5 @@
 //===- Unplace.cpp - Undo one axis; separate readers ---------------------------------------===//
-// What tactics need besides propagation: axes are independent of each other, so one can be taken out of a placed
+// Helpers of tactics besides propagation. Axes are independent of each other, so one can be removed from a placed
 // program; copies keep readers from sharing a gather.
 //===-----------------------------------------------------------------------------===//
 #include "Retype.h"

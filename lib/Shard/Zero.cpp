@@ -1,5 +1,5 @@
 //===- Zero.cpp - Data parallelism without redundancy ----------------------------------------===//
-// Stage 1 splits the optimizer's state along the data axis, 2 also what gradients accumulate in, 3 also parameters.
+// Stage 1 splits the optimizer state over the data axis, 2 also the accumulators of gradients, 3 also the parameters.
 // Reference: S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", SC 2020;
 // stage 3: Y. Zhao et al., "PyTorch FSDP: experiences on scaling fully sharded data parallel", VLDB 2023.
 //===-----------------------------------------------------------------------------===//
@@ -18,9 +18,10 @@ namespace pc {
 using namespace mlir;
 using namespace pc;
 
-/// The dim along which the shards of a parameter and of its optimizer state (`leaves`) lie: it divides. One that no
-/// other axis splits is best, then one that meets a split activation (both gathers of the product lie along one dim
-/// then, and can go block by block together), then the longest. Whole where there is none.
+/// The dim along which a parameter and its optimizer state (`leaves`) are sharded, of those that divide; whole if there
+/// is none. Preferred are, in this order: dims that no other axis splits; dims whose counterpart in the activation is
+/// split (both operands of the product are then gathered along one factor, so they can be windowed together); longer
+/// dims.
 static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshAttr mesh, LaterSplits later) {
   auto shape = cast<RankedTensorType>(leaves[0]->getResult(0).getType()).getShape();
   AxisState best = AxisState::whole();
@@ -42,7 +43,7 @@ static AxisState shardOf(ArrayRef<Operation *> leaves, const Seeds &seeds, MeshA
   return best;
 }
 
-/// Whether the step works on what this parameter is rounded to, and only the optimizer on the parameter itself.
+/// Whether `parameter` is the f32 master of a rounded copy: only the optimizer reads it, the passes read the copy.
 static bool isMaster(ParameterOp parameter) {
   bool rounded = false;
   for (Operation *user : parameter->getUsers()) {
@@ -53,7 +54,8 @@ static bool isMaster(ParameterOp parameter) {
   return rounded;
 }
 
-/// The parameters that a glob of `keep` matches: all of their Hugging Face name, or what follows one of its dots.
+/// Adds the parameters that a glob of `keep` matches to `kept`. A glob is matched against the Hugging Face name and
+/// against every part of it that follows a dot.
 static LogicalResult findKept(ModuleOp module, StringRef tactic, StringRef keep, llvm::DenseSet<Operation *> &kept) {
   SmallVector<StringRef> globs;
   keep.split(globs, '|');
@@ -79,7 +81,8 @@ static LogicalResult findKept(ModuleOp module, StringRef tactic, StringRef keep,
   return success();
 }
 
-/// What stays gathered is so for all microbatches. With one, the gather stays in front of its first reader.
+/// Moves the gathers of `kept` parameters in front of all microbatches. With one microbatch they stay in front of their
+/// first readers.
 static void gatherOnce(ModuleOp module, const llvm::DenseSet<Operation *> &kept) {
   SmallVector<AllGatherOp> gathers;
   module.walk([&](AllGatherOp gather) { gathers.push_back(gather); });
@@ -109,7 +112,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
       allNames.insert(dim);
   });
   module.walk([&](StateOp state) { leaves[state.getParameterAttr()].push_back(state); });
-  llvm::StringMap<AxisState> shards; // of parameters and of all that lies as they do
+  llvm::StringMap<AxisState> shards; // of each parameter, its state and its gradient
   bool any = false;
   for (auto &[parameter, list] : leaves)
     any |= (shards[parameter] = shardOf(list, seeds, mesh, later)).isSplit();
@@ -128,8 +131,8 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
       return {shards.lookup(state.getParameter())};
     return {splitByName(leaf, seeds.must)};
   };
-  // Accumulated gradients lie as the shards do, and so do copies of parameters: what is gathered is not shared. What
-  // masters are rounded to is whole in stages 1 and 2.
+  // Pins: accumulated gradients and copies of parameters are split as the shards are (each copy is then gathered by
+  // itself); the rounded copies of masters are whole in stages 1 and 2.
   llvm::DenseMap<Value, AxisState> rest;
   if (stage >= 2)
     module.walk([&](OutputOp output) {
@@ -148,7 +151,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     for (Value copy : separateReaders(module, parameters))
       rest[copy] = shards.lookup(cast<ParameterOp>(source(copy).getDefiningOp()).getName());
   }
-  seeds.pin = [&](const ProgramValue &v) -> std::optional<AxisState> {
+  seeds.pin = [&](const PlacementValue &v) -> std::optional<AxisState> {
     auto it = rest.find(v.value);
     return it == rest.end() ? std::nullopt : std::optional(it->second);
   };

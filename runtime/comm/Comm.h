@@ -69,7 +69,7 @@ struct Ticket {
   void *const *outs = nullptr;
 
   /// The transport's own notes.
-  int announced = 0, done = 0; ///< Moves of these.
+  int announced = 0, done = 0; ///< How many of `moves` have been announced and done.
   uint64_t last = 0;           ///< Number of the last one in its group.
   Ticket *next = nullptr;
 };
@@ -81,7 +81,7 @@ struct Flow {
   bool sends = false; ///< Whether this rank is the source.
   int64_t bytes = 0;  ///< Of a message.
   int slots = 1;      ///< Messages that can be under way.
-  int messages = 1;   ///< In a step: message n of the flow is told as number n % messages.
+  int messages = 1;   ///< In a step; errors name message n as number n % messages.
   std::string name;   ///< "forward of chunk 1 from stage 0 to stage 1".
 
   /// "message 3 of 'forward of chunk 1 ...'", of the n-th one, counted from 1.
@@ -132,7 +132,7 @@ public:
   pcrt_status receive(int flow, void *data);
   const std::vector<Flow> &openedFlows() const { return flows; }
 
-  /// What this rank does from now on, for the messages of other ranks: "forward of microbatch 3". Allocates nothing.
+  /// What this rank does from now on, for error messages of other ranks: "forward of microbatch 3". Allocates nothing.
   virtual void note(const char *) {}
 
   /// Returns when all ranks have called it.

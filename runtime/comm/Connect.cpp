@@ -55,10 +55,11 @@ private:
 
 } // namespace
 
-/// The MPI transport is a plug-in, so that programs need no MPI library unless they use it.
+/// The MPI transport is a plug-in, so that programs need no MPI library unless they use it. By name alone it is found
+/// in the library folder of the runtime, which is in the DT_RUNPATH of every program that pc-compile links.
 static pcrt_status connectMpi(std::unique_ptr<Comm> *out, std::string *error) {
   const char *chosen = getenv("PCRT_MPI_PLUGIN");
-  const char *path = chosen ? chosen : PCRT_MPI_PLUGIN_PATH;
+  const char *path = chosen ? chosen : "pcrt_mpi.so";
   // OpenMPI finds its own plug-ins only if its symbols are global.
   void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
   if (!library) {
@@ -121,7 +122,8 @@ pcrt_status pcrt::runRanks(int programRanks, bool onDevices, const std::function
     return PCRT_USAGE;
   if (place.transport == "virtual")
     return VirtualWorld(place.launcher == "pc-run" ? place.size : programRanks).run(body);
-  // What devices move by themselves needs a control plane, no shared memory; and one that can end their waits.
+  // Devices move their data by themselves: the ranks need a control plane that can end their waits, and no shared
+  // memory.
   if (onDevices && place.size > 1 && !getenv("PCRT_TRANSPORT"))
     place.transport = "tcp";
   std::unique_ptr<Comm> comm;

@@ -61,7 +61,7 @@ pcrt_status Comm::openFlows(std::vector<Flow> wanted) {
     mine[i] = endOf(flows[i], rank());
   if (pcrt_status status = allGatherBytes(mine.data(), most * int64_t(sizeof(End)), all.data()); status != PCRT_OK)
     return status;
-  // Every rank looks at every flow, so that all of them find what is wrong.
+  // Every rank checks every flow, so that all of them fail alike.
   auto wrong = [&](const End &end, const std::string &what) {
     return fail(PCRT_INTERNAL, end.describe() + " " + what + "; this is a bug of the compiler");
   };

@@ -21,15 +21,15 @@ struct FreeMemory {
 /// `root` stands before all paths.
 FreeMemory freeMemory(const std::string &root = "");
 
-/// What a rank wants to take, and finds on its machine.
+/// The memory that a rank needs, and what its machine has.
 struct MemoryWish {
   char machine[64] = ""; ///< The name of its host.
   double bytes = 0;
   FreeMemory free;
 };
 
-/// Why the wishes of all ranks, rank 0's first, cannot be had, for rank `rank`; empty if they can. Ranks of one host
-/// are added up.
+/// Why the machines lack memory for the wishes of all ranks (in the order of the ranks), as rank `rank` says it; empty
+/// if they do not. Ranks of one host are added up.
 std::string lackOfMemory(const std::vector<MemoryWish> &wishes, int rank);
 
 } // namespace pcrt

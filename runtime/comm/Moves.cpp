@@ -11,13 +11,9 @@ using namespace pcrt;
 // Shapes and checks
 //===----------------------------------------------------------------------===//
 
-int64_t pcrt::elementBytes(int32_t dtype) { return dtype == PCRT_BF16 ? 2 : 4; }
-
 const char *pcrt::moveKindName(int32_t kind) {
-  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "slice",
-                                      "mask",       "pad",        "broadcast",      "scatter",    "gather",
-                                      "reduce",     "permute",    "insert"};
-  return kind >= PCRT_ALL_REDUCE && kind <= PCRT_INSERT ? names[kind] : "unknown move";
+  const pcrt_move_facts *facts = pcrt_facts_of_move(kind);
+  return facts ? facts->name : "unknown move";
 }
 
 static int64_t wholeElements(const pcrt_move_desc &desc) {
@@ -26,15 +22,11 @@ static int64_t wholeElements(const pcrt_move_desc &desc) {
 }
 
 int64_t pcrt::inElements(const pcrt_move_desc &desc, int n) {
-  bool split = desc.kind == PCRT_ALL_GATHER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_PAD ||
-               desc.kind == PCRT_GATHER || desc.kind == PCRT_INSERT;
-  return split ? wholeElements(desc) / n : wholeElements(desc);
+  return wholeElements(desc) / (pcrt_facts_of_move(desc.kind)->needs == PCRT_STATE_SPLIT ? n : 1);
 }
 
 int64_t pcrt::outElements(const pcrt_move_desc &desc, int n) {
-  bool split = desc.kind == PCRT_REDUCE_SCATTER || desc.kind == PCRT_ALL_TO_ALL || desc.kind == PCRT_SLICE ||
-               desc.kind == PCRT_SCATTER;
-  return split ? wholeElements(desc) / n : wholeElements(desc);
+  return wholeElements(desc) / (pcrt_facts_of_move(desc.kind)->makes == PCRT_STATE_SPLIT ? n : 1);
 }
 
 std::string pcrt::describeMove(const pcrt_move_desc &desc, int n) {
@@ -51,12 +43,12 @@ std::string pcrt::describeMove(const pcrt_move_desc &desc, int n) {
 std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) {
   int n = group.size();
   auto bad = [&](const std::string &why) { return "malformed move " + describeMove(desc, n) + ": " + why; };
-  if (desc.kind < PCRT_ALL_REDUCE || desc.kind > PCRT_INSERT)
+  const pcrt_move_facts *facts = pcrt_facts_of_move(desc.kind);
+  if (!facts)
     return bad("unknown kind " + std::to_string(desc.kind));
   if (desc.dtype < PCRT_F32 || desc.dtype > PCRT_I32)
     return bad("unknown dtype " + std::to_string(desc.dtype));
-  bool reduces = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_REDUCE_SCATTER || desc.kind == PCRT_REDUCE;
-  if (reduces && desc.reduction != PCRT_SUM && desc.reduction != PCRT_MAX)
+  if (facts->needs == PCRT_STATE_PARTIAL && desc.reduction != PCRT_SUM && desc.reduction != PCRT_MAX)
     return bad("unknown reduction " + std::to_string(desc.reduction));
   if (n < 1 || group.me < 0 || group.me >= n)
     return bad("this rank is not a member of the group");
@@ -65,16 +57,15 @@ std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, cons
   for (int i = 0; i < (desc.kind == PCRT_ALL_TO_ALL ? 5 : 3); ++i)
     if (sizes[i] < 0 || __builtin_mul_overflow(whole, sizes[i], &whole))
       return bad("impossible sizes");
-  bool shifts = desc.kind == PCRT_SLICE || desc.kind == PCRT_INSERT || desc.kind == PCRT_PERMUTE;
+  bool shifts = facts->flags & PCRT_MOVE_SHIFTS;
   if ((desc.shift || desc.with) && (!shifts || desc.shift < 0 || (desc.shift >= n && n > 1)))
     return bad("shift " + std::to_string(desc.shift));
-  bool keepsShape = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK || desc.kind == PCRT_BROADCAST ||
-                    desc.kind == PCRT_REDUCE || desc.kind == PCRT_PERMUTE;
+  bool keepsShape = facts->needs != PCRT_STATE_SPLIT && facts->makes != PCRT_STATE_SPLIT;
   if (!keepsShape && desc.extent % n)
     return bad("extent " + std::to_string(desc.extent) + " is not a multiple of " + std::to_string(n));
   if (desc.kind == PCRT_ALL_TO_ALL && desc.extent2 % n)
     return bad("extent " + std::to_string(desc.extent2) + " is not a multiple of " + std::to_string(n));
-  bool mayAlias = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK || n == 1;
+  bool mayAlias = (facts->flags & PCRT_MOVE_IN_PLACE) || n == 1;
   auto inAt = reinterpret_cast<uintptr_t>(in), outAt = reinterpret_cast<uintptr_t>(out);
   uintptr_t inEnd = inAt + inElements(desc, n) * elementBytes(desc.dtype);
   uintptr_t outEnd = outAt + outElements(desc, n) * elementBytes(desc.dtype);
@@ -137,7 +128,7 @@ struct Max {
 template <typename T, typename Op>
 static void reduceTiles(const char *const *ins, int numIns, char *const *outs, int numOuts, int64_t lo, int64_t hi,
                         int64_t shift) {
-  using Stored = typename T::Stored;
+  using Stored = T::Stored;
   constexpr int64_t tile = 2048;
   typename T::Value sums[tile];
   Stored results[tile];

@@ -8,12 +8,10 @@
 #ifndef PCRT_COMM_MOVES_H
 #define PCRT_COMM_MOVES_H
 
+#include "base/Types.h"
 #include "comm/Comm.h"
 
 namespace pcrt {
-
-/// Bytes of one element.
-int64_t elementBytes(int32_t dtype);
 
 /// "all_reduce" and so on.
 const char *moveKindName(int32_t kind);
@@ -25,11 +23,11 @@ int64_t outElements(const pcrt_move_desc &desc, int n);
 /// "op (f32 [outer, extent, inner] over 4 ranks)" for messages.
 std::string describeMove(const pcrt_move_desc &desc, int n);
 
-/// Why this call is malformed; empty if it is not. Total: any bytes in `desc`.
+/// Why this call is malformed; empty if it is not. `desc` may hold any bytes.
 std::string checkMove(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out);
 
-/// The coordinate whose block a slice or an insert means on coordinate `me`, and which member `me` of a permute gets
-/// the value of. `desc.shift` is without the coordinate on `desc.with`.
+/// The coordinate whose block member `me` takes (slice) or fills (insert); in a permute, the member whose value `me`
+/// gets. `desc.shift` is without the coordinate on `desc.with`.
 inline int sourceOf(const pcrt_move_desc &desc, int n, int me) {
   return desc.with ? (desc.shift + n - me) % n : (me + n - desc.shift) % n;
 }
@@ -38,10 +36,9 @@ inline int targetOf(const pcrt_move_desc &desc, int n, int me) {
   return desc.with ? sourceOf(desc, n, me) : (me + desc.shift) % n;
 }
 
-/// Whether a move has no traffic: slice, mask, pad, insert, and any move within a group of one.
+/// Whether a move has no traffic, by its row or because its group is one rank. Its kind is known (checkMove).
 inline bool isLocalMove(const pcrt_move_desc &desc, const Group &group) {
-  return desc.kind == PCRT_SLICE || desc.kind == PCRT_MASK || desc.kind == PCRT_PAD || desc.kind == PCRT_INSERT ||
-         group.size() == 1;
+  return pcrt_facts_of_move(desc.kind)->way == PCRT_WAY_LOCAL || group.size() == 1;
 }
 void localMove(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                const ParallelFor &parallelFor);

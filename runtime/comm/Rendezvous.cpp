@@ -132,7 +132,7 @@ static pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error
     if (peer.fd < 0 || getsockopt(peer.fd, SOL_SOCKET, SO_PEERCRED, &owner, &ownerLength) != 0 ||
         owner.uid != getuid() || !readable(peer.fd, std::min(deadline, monotonicSeconds() + 5)) ||
         recv(peer.fd, &hello, sizeof hello, 0) != ssize_t(sizeof hello))
-      continue; // a stranger
+      continue; // not a rank of this program
     std::string refusal;
     if (hello.magic != kControlMagic)
       refusal = "rank 0 runs another version of the runtime";

@@ -102,8 +102,8 @@ bool ShmComm::map(Mapping &mapping, int64_t offset, int64_t bytes) {
 }
 
 /// Gives shared memory that nobody has touched yet huge pages, where the kernel has them (Linux 6.1): shared memory
-/// gets none by itself on most machines. A page of each is needed first. This takes half of the time of touching small
-/// ones.
+/// gets none by itself on most machines. One small page of each has to be there first. This takes half the time of
+/// touching all small pages.
 static void takeHugePages(char *base, int64_t bytes) {
 #ifndef MADV_COLLAPSE
   constexpr int MADV_COLLAPSE = 25;
@@ -273,7 +273,7 @@ pcrt_status ShmComm::waitSlowly(const Wait &wait) {
       me.waitGoal.store(wait.goal.encode());
       me.waitsFor.store(peer + 1);
     }
-    // Ranks that wait in a circle wait for ever. Looked at twice, so that it is not a picture of different moments.
+    // Ranks that wait in a circle wait for ever. Checked twice: one look may combine the states of different moments.
     if (waited > 1 && waited > circle) {
       bool inCircle = waitsInCircle();
       uint64_t waits = 0;

@@ -1,9 +1,9 @@
 //===- ShmComm.h - ranks of one machine, zero copy ------------------------===//
 //
 // Members of a move announce where their buffers lie and read each other's
-// memory directly; no copies in between. Moves that have been started are done
-// when a member comes by and all have announced them. All state lies in one
-// shared file (ShmControl.h).
+// memory directly; no copies in between. Once all members have announced a
+// started move, each carries out its share in a later call. All state lies in
+// one shared file (ShmControl.h).
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_SHMCOMM_H
@@ -80,7 +80,8 @@ private:
     Ticket *head = nullptr, *tail = nullptr;
   };
   pcrt_status enqueue(Ticket &ticket);
-  /// What peers touch has to lie in the shared file; plain memory goes through scratch memory.
+  /// Bytes of a source and a result that lie outside of the shared file, and are copied through scratch memory that
+  /// peers can access.
   struct Copies {
     int64_t inBytes = 0, outBytes = 0;
     bool in = false, out = false;
@@ -90,7 +91,7 @@ private:
   /// Announces and carries out the moves of a queue in order, until those of `until` are done. Without it: as far as
   /// nobody has to be waited for.
   pcrt_status advance(Queue &queue, const Ticket *until, const ParallelFor &parallelFor);
-  /// Of all groups but `except`.
+  /// Advances the queues of all groups but `except`, without waiting.
   pcrt_status advanceAll(const ParallelFor &parallelFor, int except = -1);
   pcrt_status announceNext(Queue &queue, bool mayCopy);
   pcrt_status carryOut(const pcrt_move_desc &desc, const Group &group, const void *in, void *out, uint64_t move,

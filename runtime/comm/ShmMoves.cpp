@@ -99,7 +99,7 @@ pcrt_status ShmComm::endMoves(Ticket &ticket, const ParallelFor &parallelFor) {
     if (pcrt_status status = advance(queues[group.id], &ticket, parallelFor); status != PCRT_OK)
       return status;
   Goal end{ticket.last, true};
-  if (!reached(group, end)) // time for something else
+  if (!reached(group, end)) // do other moves in the meantime
     if (pcrt_status status = advanceAll(parallelFor); status != PCRT_OK)
       return status;
   return waitForMembers(group, end);
@@ -136,7 +136,7 @@ pcrt_status ShmComm::announceNext(Queue &queue, bool mayCopy) {
       if (before >= kMaxAnnounced && !reached(group, {before + 1 - kMaxAnnounced, true}))
         return PCRT_OK; // the ring is full
       Copies copies = copiesOf(desc, group, in, out);
-      // There is one scratch memory: such a move goes alone, and only while this rank waits.
+      // A rank has one scratch memory: a move that needs it is under way alone, and only while this rank waits.
       if (copies.any() && !(mayCopy && mine.done.load(std::memory_order_relaxed) == before))
         return PCRT_OK;
       char *scratch = copies.any() ? ownScratch(std::max(copies.inBytes, copies.outBytes) + 1) : nullptr;
@@ -165,7 +165,7 @@ pcrt_status ShmComm::advance(Queue &queue, const Ticket *until, const ParallelFo
     Slot &mine = slot(rank(), group.id);
     uint64_t number = mine.done.load(std::memory_order_relaxed) + 1;
     bool announced = ticket->announced > ticket->done;
-    // Its turn to be announced comes when all members are done with the move that has its place in the ring.
+    // It can be announced once all members are done with the move that occupies its place in the ring.
     Goal goal = announced ? Goal{number, false} : Goal{number - std::min(number, kMaxAnnounced), true};
     if (!until && (!announced || !reached(group, goal)))
       return PCRT_OK;

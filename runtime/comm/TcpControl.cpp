@@ -111,6 +111,7 @@ void TcpControl::run() {
   double stopBy = HUGE_VAL;
   for (;;) {
     bool pending = false;
+    double wait;
     {
       std::lock_guard<std::mutex> lock(mutex);
       for (size_t i = 0; i < channels.size(); ++i) {
@@ -118,19 +119,20 @@ void TcpControl::run() {
         pending |= writes;
         entries[i] = {channels[i].peer.socket, short(POLLIN | (writes ? POLLOUT : 0)), 0};
       }
-      // Who is slow to read has the time that it has in moves; then the others have a second to close.
+      // While something is left to send, slow peers have as long as in a move; after that, peers have a second to
+      // close.
       if (stopping)
         stopBy = std::min(stopBy, monotonicSeconds() + (pending && !hasFailed ? timeout : 1));
       if (stopping && (monotonicSeconds() > stopBy || allClosed()))
         return;
-      // All is said. The peer closes when it has read it: closing first could destroy what is on its way.
+      // Everything is sent. The peer closes when it has read it; closing before it does could discard data in transit.
       if (stopping && !pending)
         for (Channel &channel : channels)
           if (channel.peer.socket >= 0)
             shutdown(channel.peer.socket, SHUT_WR);
+      wait = endAt ? std::max(0.0, endAt - monotonicSeconds()) : stopping ? 0.05 : 60;
     }
     entries.back() = {wakeEvent, POLLIN, 0};
-    double wait = endAt ? std::max(0.0, endAt - monotonicSeconds()) : stopping ? 0.05 : 60;
     poll(entries.data(), entries.size(), int(wait * 1000) + 1);
     eventfd_t count;
     if (entries.back().revents)
@@ -154,7 +156,7 @@ bool TcpControl::allClosed() const {
   return std::all_of(channels.begin(), channels.end(), [](const Channel &channel) { return channel.peer.socket < 0; });
 }
 
-/// Where nobody reads any more, drops what is left: why is for readFrom to find out, behind the peer's last words.
+/// If the peer does not read any more, drops what is left; readFrom finds out why, after the peer's last messages.
 void TcpControl::writeTo(Channel &channel) {
   while (!channel.out.empty()) {
     const Bytes &bytes = *channel.out.front();
@@ -418,13 +420,13 @@ void TcpControl::recordFailure(int rank, pcrt_status status, const std::string &
 
 void TcpControl::giveUp(pcrt_status status, const std::string &message) {
   setReported(status);
-  // For the launcher the first word counts. Why a lost rank is gone, it knows better.
+  // The launcher keeps the first failure that is recorded, and knows by itself how a lost rank died.
   if (launcher && status != PCRT_PEER_LOST)
     launcher->recordFailure(myRank, status, message);
   std::unique_lock<std::mutex> lock(mutex);
   recordFailure(myRank, status, message);
   wake();
-  // The process may end at once: the others should have heard before.
+  // The process may end right after this: give the messages time to leave.
   changed.wait_for(lock, std::chrono::milliseconds(200), [&] {
     return std::all_of(channels.begin(), channels.end(), [](const Channel &channel) { return channel.out.empty(); });
   });
@@ -459,7 +461,7 @@ void TcpControl::endProcess() {
     fflush(stderr);
     _exit(PCRT_PEER_LOST);
   }
-  // The main thread is leaving; it may hang in what it does on the way out.
+  // The main thread is on its way out of the process, but destructors and exit handlers may hang.
   if (lastMoment)
     _exit(reported.load());
   lastMoment = true;
@@ -504,7 +506,7 @@ std::string TcpControl::describeLate(const std::vector<int> &late, const std::ve
   auto describe = [&](int rank) {
     if (all[rank].doing[0])
       return rankName(rank) + " (" + all[rank].doing + ")";
-    // What it has noted last is known where pc-run has started the ranks.
+    // Under pc-run, what the rank noted last is in memory that it shares with the launcher.
     const char *last = launcher ? launcher->rank(rank).doing : "";
     return rankName(rank) + " (it does not answer at all" + (last[0] ? ", in " : "") + last + ")";
   };
@@ -514,7 +516,7 @@ std::string TcpControl::describeLate(const std::vector<int> &late, const std::ve
       text += (text.empty() ? "" : ", ") + describe(rank);
     return text;
   };
-  // All that ranks say passes rank 0: where it is silent, nothing is known of the others.
+  // All messages pass through rank 0: if it is silent, nothing is known of the others.
   if (!all[0].doing[0])
     return describe(0);
   std::vector<int> silent;
@@ -523,7 +525,7 @@ std::string TcpControl::describeLate(const std::vector<int> &late, const std::ve
       silent.push_back(rank);
   if (silent.empty())
     return late.empty() ? "the other ranks" : list(late);
-  // A rank that answers waits for a silent one, whichever of the two this one waits for.
+  // If this rank waits for one that answers, that one in turn waits for a silent one.
   bool direct = late.empty() || std::any_of(late.begin(), late.end(), [&](int rank) { return !all[rank].doing[0]; });
   return list(silent) + (direct ? "" : ", by way of " + list(late));
 }

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint64_t kHelloMagic = 0x70637274'74637002; // "pcrttcp", version of the protocol
 
-/// What both sides say first. A rank that is welcome then says that it is in: it may have stopped waiting before.
+/// The first message of both sides. A rank that rank 0 welcomes then confirms, since it may have stopped waiting.
 struct Hello {
   uint64_t magic, run;
   int32_t rank, size, process;
@@ -211,7 +211,7 @@ static pcrt_status welcomeOthers(const Place &place, const MeetingPoint &point, 
     Hello hello{}, reply = makeHello(place, point);
     if (peer.fd < 0 || !receiveHello(peer.fd, &hello, std::min(deadline, monotonicSeconds() + 2)) ||
         hello.run != point.run || hello.rank < 1 || hello.rank >= place.size)
-      continue; // a stranger
+      continue; // not a rank of this run
     if (hello.size != place.size)
       reply.verdict = OtherSize;
     else if ((*peers)[hello.rank].socket >= 0)

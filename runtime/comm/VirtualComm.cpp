@@ -175,7 +175,8 @@ pcrt_status VirtualComm::arrive(const Group &group, const MoveKey &key, const vo
   shared.changed.notify_all();
   if (pcrt_status status = waitForMembers(lock, group, mine.phase); status != PCRT_OK)
     return status;
-  // A member that has arrived may have left with the failure since, and others may have begun before it.
+  // The run may have failed meanwhile: members that arrived may have left, and others may have begun to read this
+  // rank's memory.
   if (shared.failure != PCRT_OK) {
     waitForReaders(lock, group);
     return lost("in " + doing(rank(), group.id));
@@ -202,7 +203,7 @@ pcrt_status VirtualComm::leave(const Group &group) {
   return waitForMembers(lock, group, mine.phase);
 }
 
-/// Somebody has failed; under the lock.
+/// The status of a call in a run that has failed; under the lock.
 pcrt_status VirtualComm::lost(const std::string &doing) {
   return fail(PCRT_PEER_LOST, rankName(rank()) + ": " + doing + ": " + shared.failureMessage + "; the run is over");
 }

@@ -84,7 +84,7 @@ public:
   int64_t peerResidentBytes() const override;
 
   /// For moves that a device carries out: gives `mine` to the members of `group` and returns theirs, in coordinate
-  /// order, once all have come with the same key. What the pointers lead to stays as it is until all have called
+  /// order, once all have come with the same key. What the pointers point to must not change until all have called
   /// part().
   pcrt_status meet(const Group &group, const MoveKey &key, const void *mine, const void *const **theirs);
   pcrt_status part(const Group &group) { return leave(group); }
@@ -113,7 +113,7 @@ private:
   /// Waits until all members are done with the move.
   pcrt_status leave(const Group &group);
   pcrt_status waitForMembers(std::unique_lock<std::mutex> &lock, const Group &group, uint64_t phase);
-  /// Before this rank leaves a move that has failed, and its memory goes.
+  /// Waits, before this rank leaves a failed move and frees its memory, until no member reads that.
   void waitForReaders(std::unique_lock<std::mutex> &lock, const Group &group);
   pcrt_status waitAt(const Flow &flow, const VirtualWorld::Rank::Ring &ring, uint64_t count, bool forSpace);
   /// Until a slot is free for message `count`.
@@ -124,9 +124,9 @@ private:
     return one.sends ? shared.ranks[one.peer].rings[one.partner] : shared.ranks[rank()].rings[flow];
   }
   bool allReached(const Group &group, uint64_t phase) const;
-  /// What `rank` waits in, and for whom; it waits.
+  /// What `rank`, which is waiting, waits in, and for whom.
   std::string describeWait(int rank) const;
-  /// No rank of the run can go on.
+  /// Whether the ranks are deadlocked: none can go on.
   bool standsStill() const;
   std::string describeStandstill() const;
   std::string doing(int rank, int group) const;

@@ -1,10 +1,10 @@
 //===- Checkpoint.cpp - saving and loading the state of training ----------===//
 #include "core/Checkpoint.h"
-#include "core/Collective.h"
-#include "core/Failure.h"
+#include "base/Failure.h"
+#include "base/SafetensorsWriter.h"
+#include "base/Types.h"
+#include "comm/Collective.h"
 #include "core/Init.h"
-#include "core/SafetensorsWriter.h"
-#include "device/Gemm.h"
 
 #include <cstdio>
 #include <filesystem>
@@ -21,7 +21,7 @@ static std::string stateName(const Program &program, const State &state) {
   return state.name + "." + program.parameters[state.parameter].source;
 }
 
-/// Adds up what the ranks have of the sums of tensors, all of which have the same names.
+/// Adds up the ranks' parts of every tensor's sum. All ranks have the same names.
 static void addUp(TensorSums &sums, Comm &comm) {
   std::vector<TensorSum> mine, all(sums.size() * comm.size());
   for (auto &[name, sum] : sums)
@@ -60,7 +60,7 @@ CheckpointWriter::CheckpointWriter(const std::string &to, Comm &comm) : comm(com
   temporary = SaveDirectory::temporaryOf(path, textOfFirst(comm, directory ? directory->tag() : ""));
 }
 
-/// Writes a small file and brings it to the disk.
+/// Writes a small file and syncs it to the disk.
 static void writeFile(const std::string &path, const std::string &text) {
   FILE *file = fopen(path.c_str(), "we");
   bool good =
@@ -77,8 +77,8 @@ namespace {
 /// One file of a checkpoint, which all ranks write together.
 class TensorFile {
 public:
-  TensorFile(const std::string &path, const Program &program, const Arena &arena, Comm &comm)
-      : writer(path), program(program), arena(arena), comm(comm) {}
+  TensorFile(const std::string &path, const Program &program, Device &device, Comm &comm)
+      : writer(path), program(program), device(device), comm(comm) {}
 
   SafetensorsWriter writer;
 
@@ -104,13 +104,13 @@ public:
     if (!program.writes(tensor, parameter, comm.rank()))
       return;
     Block block = blockOf(program.mesh, tensor.shape, tensor.layout, comm.rank());
-    HostBlock host(arena, tensor.offset, block.elements() * dtypeBytes(tensor.dtype), HostBlock::Read);
+    HostBlock host(device, tensor.offset, block.elements() * elementBytes(tensor.dtype), HostBlock::Read);
     if (writer.write(writer.placeOf(name), parameter.valid, block, parameter.box, tensor.dtype, host.data(),
                      &sums[name]) != PCRT_OK)
       fail(PCRT_RESOURCE, withErrno("cannot write " + writer.file()));
   }
 
-  /// Brings the file to the disk and says what is in it.
+  /// Syncs the file to the disk and notes its size and sums in `trajectory`.
   void finish(const std::string &name, Trajectory &trajectory) {
     onAllRanks(comm, [&] {
       writer.sync();
@@ -124,16 +124,16 @@ public:
 
 private:
   const Program &program;
-  const Arena &arena;
+  Device &device;
   Comm &comm;
   TensorSums sums;
 };
 
 } // namespace
 
-void CheckpointWriter::writeFiles(const Program &program, Trajectory &trajectory, const Arena &arena) {
-  TensorFile model(temporary + "/" + modelFile, program, arena, comm);
-  TensorFile training(temporary + "/" + stateFile, program, arena, comm);
+void CheckpointWriter::writeFiles(const Program &program, Trajectory &trajectory, Device &device) {
+  TensorFile model(temporary + "/" + modelFile, program, device, comm);
+  TensorFile training(temporary + "/" + stateFile, program, device, comm);
   model.writer.addMetadata("format", "pt");
   training.writer.addMetadata("step", std::to_string(trajectory.step));
   training.writer.addMetadata("optimizer", program.optimizer);
@@ -155,14 +155,14 @@ void CheckpointWriter::writeFiles(const Program &program, Trajectory &trajectory
   training.finish(stateFile, trajectory);
 }
 
-void CheckpointWriter::write(const Program &program, Trajectory trajectory, const Arena &arena) {
+void CheckpointWriter::write(const Program &program, Trajectory trajectory, Device &device) {
   bool older = directory && directory->hasOlder();
   try {
     onAllRanks(comm, [&] {
       if (directory)
         directory->begin();
     });
-    writeFiles(program, trajectory, arena);
+    writeFiles(program, trajectory, device);
     onAllRanks(comm, [&] {
       if (!directory)
         return;
@@ -177,7 +177,7 @@ void CheckpointWriter::write(const Program &program, Trajectory trajectory, cons
       directory->discard();
     if (failure.status != PCRT_RESOURCE)
       throw;
-    // Rank 0 knows what is there now; whichever rank speaks first says it.
+    // Only rank 0 knows which checkpoint is on the disk now; any rank may be the one whose message is shown.
     const char *left = !directory               ? ""
                        : directory->committed() ? "the new one has taken its place, but may not be on the disk yet"
                        : older                  ? "the older one is as it was"
@@ -232,19 +232,18 @@ static TensorSums modelSums(const Program &program) {
 }
 
 /// Reads the optimizer's states, adding to `sums`.
-static void readStates(const std::string &path, const Program &program, int rank, const Arena &arena,
-                       TensorSums &sums) {
+static void readStates(const std::string &path, const Program &program, int rank, Device &device, TensorSums &sums) {
   Safetensors training = Safetensors::open(path);
   for (const State &state : program.states) {
     const Parameter &parameter = program.parameters[state.parameter];
     std::string name = stateName(program, state);
     const StoredTensor &stored = checkStored(training.find(name), name, parameter.box, path);
-    readBlock(state, parameter, stored, program, rank, arena, &sums[name]);
+    readBlock(state, parameter, stored, program, rank, device, &sums[name]);
   }
 }
 
 void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
-                          const Arena &arena, Pool &pool, Comm &comm) {
+                          Device &device, Pool &pool, Comm &comm) {
   TensorSums model = modelSums(program), states;
   for (const Program *stage : program.stages)
     for (const State &state : stage->states)
@@ -255,17 +254,17 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
       fail(PCRT_BAD_DATA, directory + " was saved by optimizer '" + trajectory.optimizer + "', this program runs '" +
                               program.optimizer + "'");
     checkSize(directory, modelFile, trajectory);
-    readParameters(program, Safetensors::open(directory + "/" + modelFile), comm.rank(), arena, pool, &model);
+    readParameters(program, Safetensors::open(directory + "/" + modelFile), comm.rank(), device, pool, &model);
     if (program.states.empty())
       return;
     checkSize(directory, stateFile, trajectory);
-    readStates(directory + "/" + stateFile, program, comm.rank(), arena, states);
+    readStates(directory + "/" + stateFile, program, comm.rank(), device, states);
   });
   checkSums(directory, modelFile, trajectory, model, comm);
   checkSums(directory, stateFile, trajectory, states, comm);
 }
 
-void pcrt::loadWeights(const std::string &path, const Program &program, const Arena &arena, Pool &pool, Comm &comm) {
+void pcrt::loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm) {
   TensorSums sums = modelSums(program);
   std::error_code ignored;
   bool isDirectory = fs::is_directory(path, ignored);
@@ -277,7 +276,7 @@ void pcrt::loadWeights(const std::string &path, const Program &program, const Ar
     if ((isDirectory || fs::path(path).filename() == modelFile) &&
         fs::exists(directory + "/" + trajectoryName, ignored))
       trajectory = Trajectory::read(directory);
-    readParameters(program, Safetensors::open(path), comm.rank(), arena, pool, &sums);
+    readParameters(program, Safetensors::open(path), comm.rank(), device, pool, &sums);
   });
   if (trajectory)
     checkSums(directory, modelFile, *trajectory, sums, comm);

@@ -9,24 +9,24 @@
 #define PCRT_CORE_CHECKPOINT_H
 
 #include "comm/Comm.h"
-#include "core/Device.h"
 #include "core/SaveDirectory.h"
 #include "core/Trajectory.h"
-#include "device/Pool.h"
+#include "cpu/Pool.h"
+#include "device/Device.h"
 
 namespace pcrt {
 
 class CheckpointWriter {
 public:
-  /// Takes DIR for this run, before its first step. All ranks make one. Throws PCRT_RESOURCE (SaveDirectory).
+  /// Locks DIR for this run. All ranks make one, before the first step. Throws PCRT_RESOURCE (SaveDirectory).
   CheckpointWriter(const std::string &directory, Comm &comm);
 
   /// Writes parameters, optimizer states and `trajectory`, whose files and tensors are filled in. All ranks call it.
   /// Throws PCRT_RESOURCE.
-  void write(const Program &program, Trajectory trajectory, const Arena &arena);
+  void write(const Program &program, Trajectory trajectory, Device &device);
 
 private:
-  void writeFiles(const Program &program, Trajectory &trajectory, const Arena &arena);
+  void writeFiles(const Program &program, Trajectory &trajectory, Device &device);
 
   Comm &comm;
   std::optional<SaveDirectory> directory; ///< Rank 0.
@@ -36,12 +36,12 @@ private:
 /// Reads what a CheckpointWriter wrote to DIR, of which `trajectory` is the trajectory.json, on any mesh. All ranks
 /// call it. Throws PCRT_BAD_DATA, naming the tensor if one is damaged, or the key of config.json if it is another
 /// model.
-void loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
-                    const Arena &arena, Pool &pool, Comm &comm);
+void loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program, Device &device,
+                    Pool &pool, Comm &comm);
 
 /// Reads the parameters alone from a file or directory of safetensors; beside a trajectory.json their sums, and beside
 /// a config.json the model, are checked, too. All ranks call it. Throws PCRT_BAD_DATA.
-void loadWeights(const std::string &path, const Program &program, const Arena &arena, Pool &pool, Comm &comm);
+void loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm);
 
 } // namespace pcrt
 

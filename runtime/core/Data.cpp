@@ -1,6 +1,6 @@
 //===- Data.cpp - tokens to train on --------------------------------------===//
 #include "core/Data.h"
-#include "core/Failure.h"
+#include "base/Failure.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -84,7 +84,7 @@ bool looksWider(const InputFile &file, int bytes, int which) {
   return pairs >= fewest && others;
 }
 
-/// Raw numbers have no header that says how wide they are: what looks like others is refused.
+/// Raw numbers have no header that says how wide they are: a file that looks like wider numbers is refused.
 TokenFormat openRaw(const InputFile &file, int bytes) {
   std::string bits = std::to_string(8 * bytes), twice = std::to_string(16 * bytes);
   auto refuse = [&](const std::string &why) { fail(PCRT_BAD_DATA, file.path() + ": " + why); };
@@ -107,7 +107,7 @@ template <typename T> int64_t convert(const char *raw, int64_t n, int64_t vocabu
   for (int64_t i = 0; i < n; ++i) {
     T value;
     memcpy(&value, raw + i * sizeof value, sizeof value);
-    if (uint64_t(int64_t(value)) >= uint64_t(vocabulary)) // negative ones are large ones, then
+    if (uint64_t(int64_t(value)) >= uint64_t(vocabulary)) // as unsigned numbers, negative ones are too large
       return i;
     out[i] = int32_t(value);
   }
@@ -135,7 +135,7 @@ int64_t convert(const TokenFormat &format, const char *raw, int64_t n, int64_t v
   }
 }
 
-/// A number as a message shows it; an unsigned one that could be a negative one, as that, too.
+/// A number as a message shows it; an unsigned one with its highest bit set is also shown as a negative one.
 std::string describeToken(const TokenFormat &format, const char *raw) {
   uint64_t bits = 0;
   memcpy(&bits, raw, size_t(format.bytes));

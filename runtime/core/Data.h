@@ -9,8 +9,8 @@
 #ifndef PCRT_CORE_DATA_H
 #define PCRT_CORE_DATA_H
 
-#include "core/InputFile.h"
-#include "core/Program.h"
+#include "base/InputFile.h"
+#include "base/Program.h"
 
 namespace pcrt {
 

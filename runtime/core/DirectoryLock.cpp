@@ -1,7 +1,7 @@
 //===- DirectoryLock.cpp - one run at a time saves to a directory ----------===//
 #include "core/DirectoryLock.h"
-#include "core/Failure.h"
-#include "core/TensorSum.h"
+#include "base/Failure.h"
+#include "base/TensorSum.h"
 
 #include <cerrno>
 #include <csignal>
@@ -32,7 +32,7 @@ struct Holder {
 
 } // namespace
 
-/// The bytes of a small file; what cannot be read is empty.
+/// The text of a small file; empty if it cannot be read.
 static std::string readAll(int file) {
   char text[4096];
   ssize_t length = file < 0 ? 0 : pread(file, text, sizeof text, 0);
@@ -56,7 +56,7 @@ static Holder thisProcess() {
   return self;
 }
 
-/// Reads a lock; false if it is none.
+/// Parses the text of a lock file; false if it is something else.
 static bool parse(const std::string &text, Holder &holder) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   auto isText = [&](const char *key) { return json.contains(key) && json[key].is_string(); };
@@ -77,12 +77,12 @@ static bool isAt(int file, const std::string &path) {
 DirectoryLock::DirectoryLock(const std::string &directory) : directory(directory), path(directory + ".lock") {
   Holder self = thisProcess();
   own = self.tag;
-  // Nobody ever sees the lock without its text, or not held: both come before its name.
+  // The file is written and locked before it gets its name: no other process sees it empty or unlocked.
   std::string unnamed = path + "-" + own, text = self.text();
   fd = open(unnamed.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0)
     fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + unnamed));
-  flock(fd, LOCK_EX | LOCK_NB); // where a file system has none, the process id has to do
+  flock(fd, LOCK_EX | LOCK_NB); // on file systems without flock, takeOver looks at the process id
   try {
     if (write(fd, text.data(), text.size()) != ssize_t(text.size()))
       fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + unnamed));
@@ -101,7 +101,7 @@ DirectoryLock::DirectoryLock(const std::string &directory) : directory(directory
   }
 }
 
-/// Takes the lock of a holder that is dead. False: it is gone by now, try again. Throws if the holder may live.
+/// Takes the lock of a holder that is dead. False: the lock is gone by now, try again. Throws if the holder may live.
 bool DirectoryLock::takeOver() {
   struct File {
     int fd;

@@ -1,8 +1,8 @@
 //===- DirectoryLock.h - one run at a time saves to a directory ------------===//
 //
 // DIR.lock says who saves to DIR: host, process, boot. The process holds an
-// flock on it for as long as it lives, so that on one machine a dead holder is
-// known; where the holder was on another machine, people have to decide.
+// flock on it for as long as it lives, so that a lock whose holder died on this
+// machine is taken over; one of another machine has to be removed by the user.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CORE_DIRECTORYLOCK_H

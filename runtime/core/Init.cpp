@@ -1,8 +1,8 @@
 //===- Init.cpp - the first values of parameters and constants ------------===//
 #include "core/Init.h"
-#include "core/Failure.h"
-#include "device/Gemm.h"
-#include "device/PlainGemm.h"
+#include "base/Failure.h"
+#include "base/Types.h"
+#include "pcrt/description.h"
 
 #include <cmath>
 #include <cstring>
@@ -44,12 +44,12 @@ static void storeFloat(char *out, int32_t dtype, int64_t index, float value) {
     reinterpret_cast<float *>(out)[index] = value;
 }
 
-void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, const Arena &arena, Pool &pool) {
+void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, Device &device, Pool &pool) {
   for (const Parameter &parameter : program.parameters) {
     if (!parameter.isOn(program.mesh, rank))
       continue;
     Block block = blockOf(program.mesh, parameter.shape, parameter.layout, rank);
-    HostBlock host(arena, parameter.offset, block.elements() * dtypeBytes(parameter.dtype), HostBlock::Write);
+    HostBlock host(device, parameter.offset, block.elements() * elementBytes(parameter.dtype), HostBlock::Write);
     char *out = host.data();
     auto zeros = [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
       int64_t lo = std::max(parameter.zeroBegin - valueOffset, int64_t(0));
@@ -58,7 +58,7 @@ void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, const
         storeFloat(out, parameter.dtype, blockOffset + i, 0);
     };
     forEachRun(parameter.valid, block, [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
-      if (parameter.initKind != "normal") {
+      if (parameter.initKind != PCRT_INIT_NORMAL) {
         for (int64_t i = 0; i < count; ++i)
           storeFloat(out, parameter.dtype, blockOffset + i, float(parameter.value));
         return zeros(blockOffset, valueOffset, count);
@@ -100,13 +100,13 @@ const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::str
 }
 
 void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const StoredTensor &stored,
-                     const Program &program, int rank, const Arena &arena, TensorSum *sum) {
+                     const Program &program, int rank, Device &device, TensorSum *sum) {
   if (!tensor.isOn(program.mesh, rank))
     return;
   if (!program.writes(tensor, parameter, rank))
     sum = nullptr;
   Block block = blockOf(program.mesh, tensor.shape, tensor.layout, rank);
-  HostBlock host(arena, tensor.offset, block.elements() * dtypeBytes(tensor.dtype), HostBlock::Write);
+  HostBlock host(device, tensor.offset, block.elements() * elementBytes(tensor.dtype), HostBlock::Write);
   char *out = host.data();
   std::vector<float> piece;
   FloatReader floats(stored);
@@ -124,7 +124,7 @@ void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const Sto
   host.store();
 }
 
-void pcrt::readParameters(const Program &program, const Safetensors &weights, int rank, const Arena &arena, Pool &pool,
+void pcrt::readParameters(const Program &program, const Safetensors &weights, int rank, Device &device, Pool &pool,
                           TensorSums *sums) {
   std::string where = weights.tensors().empty() ? "the checkpoint" : weights.tensors().begin()->second.file;
   std::vector<const StoredTensor *> stored;
@@ -133,16 +133,16 @@ void pcrt::readParameters(const Program &program, const Safetensors &weights, in
   std::vector<TensorSum> read(stored.size()); // several parameters can be boxes of one tensor
   pool.ranges(int64_t(stored.size()), [&](int, int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i)
-      readBlock(program.parameters[i], program.parameters[i], *stored[i], program, rank, arena, &read[i]);
+      readBlock(program.parameters[i], program.parameters[i], *stored[i], program, rank, device, &read[i]);
   });
   for (size_t i = 0; i < read.size(); ++i)
     (*sums)[program.parameters[i].source] += read[i];
 }
 
-void pcrt::fillConstants(const Program &program, int rank, const Arena &arena) {
+void pcrt::fillConstants(const Program &program, int rank, Device &device) {
   for (const Constant &constant : program.constants) {
     Block block = blockOf(program.mesh, constant.shape, constant.layout, rank);
-    HostBlock host(arena, constant.offset, block.elements() * dtypeBytes(constant.dtype), HostBlock::Write);
+    HostBlock host(device, constant.offset, block.elements() * elementBytes(constant.dtype), HostBlock::Write);
     for (int64_t row = 0; row < block.size[0]; ++row)
       for (int64_t column = 0; column < block.size[1]; ++column) {
         float angle = float(program.position(row + block.start[0])) * float(constant.invFreq[column + block.start[1]]);

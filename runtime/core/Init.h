@@ -8,11 +8,11 @@
 #ifndef PCRT_CORE_INIT_H
 #define PCRT_CORE_INIT_H
 
-#include "core/Device.h"
-#include "core/Program.h"
-#include "core/Safetensors.h"
-#include "core/TensorSum.h"
-#include "device/Pool.h"
+#include "base/Program.h"
+#include "base/Safetensors.h"
+#include "base/TensorSum.h"
+#include "cpu/Pool.h"
+#include "device/Device.h"
 
 #include <array>
 
@@ -25,24 +25,24 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
 float normalAt(uint64_t seed, uint64_t key, uint64_t index);
 
 /// Draws this rank's blocks of all parameters into the arena.
-void drawParameters(const Program &program, uint64_t seed, int rank, const Arena &arena, Pool &pool);
+void drawParameters(const Program &program, uint64_t seed, int rank, Device &device, Pool &pool);
 
 /// Reads this rank's blocks of all parameters. Throws PCRT_BAD_DATA naming a tensor that is missing, has another shape
 /// or a dtype that is not a float. Adds to `sums` what this rank would write of them.
-void readParameters(const Program &program, const Safetensors &weights, int rank, const Arena &arena, Pool &pool,
+void readParameters(const Program &program, const Safetensors &weights, int rank, Device &device, Pool &pool,
                     TensorSums *sums);
 
 /// Reads a rank's block of a tensor that belongs to `parameter` to its place in the arena: a box of `stored`, as f32.
 /// Adds it to `sum` if this rank is the one that would write it.
 void readBlock(const Tensor &tensor, const Parameter &parameter, const StoredTensor &stored, const Program &program,
-               int rank, const Arena &arena, TensorSum *sum);
+               int rank, Device &device, TensorSum *sum);
 
 /// The tensor that a parameter or state is read from; throws PCRT_BAD_DATA as readParameters does.
 const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Box &box,
                                 const std::string &where);
 
 /// Fills the constants (RoPE tables).
-void fillConstants(const Program &program, int rank, const Arena &arena);
+void fillConstants(const Program &program, int rank, Device &device);
 
 } // namespace pcrt
 

@@ -1,10 +1,11 @@
 //===- Main.cpp - the main function of every compiled program -------------===//
+#include "base/Failure.h"
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
-#include "core/Failure.h"
+#include "core/Info.h"
 #include "core/Run.h"
 #include "core/Stop.h"
-#include "device/cuda/KernelCheck.h"
+#include "cuda/KernelCheck.h"
 
 #include <atomic>
 #include <csignal>
@@ -13,8 +14,8 @@
 
 using namespace pcrt;
 
-/// Says once why the run ends: through the launcher where it listens, else on stderr. A rank that lost another one is
-/// a witness: why that one is gone, the launcher knows better, but perhaps later.
+/// Reports why the run ends: to the launcher if there is one, else on stderr. A rank that only lost another rank is
+/// recorded as a witness, not as the cause: the launcher learns how that rank died, perhaps later.
 static void report(const Place &place, const Failure &failure) {
   std::string ignored;
   if (place.sharedFile >= 0) {
@@ -69,7 +70,7 @@ static void expectSignals(const Place &place) {
 static pcrt_status run(int argc, char **argv, Place &place) {
   std::string error;
   if (!readPlace(&place, &error)) {
-    place = {}; // whichever rank it is, it alone knows
+    place = {}; // the rank is unknown: report as rank 0 does
     fail(PCRT_USAGE, error);
   }
   Options options = parseOptions(argc, argv);
@@ -80,9 +81,12 @@ static pcrt_status run(int argc, char **argv, Place &place) {
   }
   Programs programs(pc_program);
   const Program &program = programs.first();
-  if (options.info) {
+  if (options.version || options.info != Options::Info::No) {
+    std::string text = options.version                       ? describeVersions(program)
+                       : options.info == Options::Info::Json ? describeAsJson(program).dump(1) + "\n"
+                                                             : describeProgram(program);
     if (place.rank == 0)
-      fputs(describeProgram(program).c_str(), stdout);
+      fputs(text.c_str(), stdout);
     return PCRT_OK;
   }
   if (options.checkKernels)
@@ -111,7 +115,7 @@ int main(int argc, char **argv) {
   pcrt_status status = PCRT_OK;
   Failure failure = attempt([&] {
     status = run(argc, argv, place);
-    if (status == PCRT_OK && !standardOutputWritten())
+    if (status == PCRT_OK && stoppedBy() != SIGPIPE && !standardOutputWritten())
       fail(PCRT_RESOURCE, "cannot write to standard output: some of what was printed is lost; is its disk full?");
   });
   if (failure.status == PCRT_OK)

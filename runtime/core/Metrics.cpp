@@ -1,8 +1,8 @@
 //===- Metrics.cpp - what is told about every step ------------------------===//
 #include "core/Metrics.h"
-#include "core/Failure.h"
-#include "core/InputFile.h"
-#include "core/Profile.h"
+#include "base/Failure.h"
+#include "base/InputFile.h"
+#include "device/Profile.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -66,7 +66,7 @@ void Metrics::add(const StepFigures &figures) {
                           (long long)figures.tokens, figures.seconds, rate);
     ssize_t written = write(fd, line, length);
     if (written >= 0 && written < length)
-      errno = ENOSPC; // a part of it
+      errno = ENOSPC; // a short write
     if (written != length)
       fail(PCRT_RESOURCE, withErrno("cannot write " + path));
   }

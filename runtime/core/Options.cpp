@@ -1,6 +1,6 @@
 //===- Options.cpp - the command line of a compiled program ---------------===//
 #include "core/Options.h"
-#include "core/Failure.h"
+#include "base/Failure.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -36,7 +36,7 @@ Parameters
   --seed N              of the drawn initial values (0); every plan draws the same ones
   --init DIR|FILE       initial values from safetensors: a file, or a Hugging Face directory
   --save DIR            after the last step: a directory that Hugging Face loads, and the state of training. Also where
-                        SIGTERM, SIGINT or SIGUSR1 ends the run, and where numbers are not finite: the state before that
+                        SIGTERM, SIGINT, SIGUSR1 or SIGPIPE ends the run, and where numbers are not finite: the state before that
   --load DIR            go on from such a directory, on any mesh, with any batch, bit by bit
   --change LIST         what may differ from the run that saved it, with commas between: lr,clip,data
 
@@ -46,12 +46,15 @@ Output
   --dump-grads FILE     gradients of the first step, before clipping (safetensors)
   --dump-logits FILE    logits of the first step (safetensors)
   --trace FILE          calls and tasks of the last step, for Perfetto or chrome://tracing
-  --info                what this program is; nothing is run
+
+Instead of a run
+  --info                what this program is; --info=json for other programs
+  --version             which version compiled it, and that of its runtime
   --check-kernels       runs its CUDA kernels beside the CPU's, one JSON line each (programs of pc-compile --check-kernels)
   --help
 
-Exit codes: 0 ok, 1 internal error, 2 usage, 6 resource (memory, disk), 7 peer lost, 8 timeout, 9 bad data or checkpoint,
-10 non-finite numbers.
+Exit codes: 0 ok, 1 internal error, 2 usage, 3 a program for another runtime, 6 resource (memory, disk), 7 peer lost, 8 timeout,
+9 bad data or checkpoint, 10 non-finite numbers, 128 + n ended by signal n (141: nobody reads what it prints).
 )";
 
 static double parseNumber(const std::string &flag, const std::string &text, double least) {
@@ -83,6 +86,7 @@ enum class Concerns {
 template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &options, F f) {
   f("--help", options.help, Concerns::Rank);
   f("-h", options.help, Concerns::Rank);
+  f("--version", options.version, Concerns::Rank);
   f("--info", options.info, Concerns::Rank);
   f("--check-kernels", options.checkKernels, Concerns::Rank);
   f("--eval", options.eval, Concerns::Ranks);
@@ -143,6 +147,7 @@ static std::string show(double number) {
   return text;
 }
 static std::string show(bool on) { return on ? "on" : "off"; }
+static std::string show(Options::Info info) { return show(info != Options::Info::No); }
 static std::string show(int64_t count) { return std::to_string(count); }
 static std::string show(uint64_t count) { return std::to_string(count); }
 static std::string show(const std::string &text) { return text; }
@@ -212,6 +217,11 @@ Options pcrt::parseOptions(int argc, char **argv) {
         return;
       if constexpr (std::is_same_v<decltype(place), bool &>) {
         known = place = !joined;
+      } else if constexpr (std::is_same_v<decltype(place), Options::Info &>) {
+        known = true;
+        place = joined ? Options::Info::Json : Options::Info::Text;
+        if (joined && value != "json")
+          fail(PCRT_USAGE, "--info takes json or nothing, not '" + value + "'");
       } else {
         known = true;
         if (!joined && i + 1 >= argc)

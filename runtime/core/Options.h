@@ -12,7 +12,10 @@
 namespace pcrt {
 
 struct Options {
-  bool help = false, info = false, eval = false, checkKernels = false;
+  /// How --info is to be answered.
+  enum class Info { No, Text, Json };
+  bool help = false, version = false, eval = false, checkKernels = false;
+  Info info = Info::No;
   std::string data;                                           ///< As TokenFile takes it: FILE, u32:FILE or text:FILE.
   std::string init, load, save;                               ///< Empty: not given.
   std::string change;                                         ///< Names with commas between; empty: not given.

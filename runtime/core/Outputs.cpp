@@ -1,7 +1,8 @@
 //===- Outputs.cpp - what a step shows ------------------------------------===//
 #include "core/Outputs.h"
-#include "core/Collective.h"
-#include "core/Failure.h"
+#include "base/Failure.h"
+#include "base/Types.h"
+#include "comm/Collective.h"
 
 using namespace pcrt;
 
@@ -117,9 +118,9 @@ pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, st
     target.block.start[0] += shift;
   pcrt_status status = PCRT_OK;
   if (output.kind == "logits" && program.zigzag) {
-    // Position by position, to where it belongs.
+    // In zigzag order neighbours are apart in the file: position by position.
     const auto *bytes = static_cast<const char *>(data);
-    Block &one = target.block; // as a whole again below: a step allocates nothing
+    Block &one = target.block; // changed here and restored below: a step allocates nothing
     int64_t rows = one.size[0], columns = one.size[1], row = one.start[0], column = one.start[1];
     one.size[0] = one.size[1] = 1;
     for (int64_t r = 0; r < rows; ++r)
@@ -127,7 +128,7 @@ pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, st
         one.start[0] = row + r;
         one.start[1] = program.position(column + s);
         status = target.dump->writer->write(target.place, output.valid, one, target.box, output.dtype, bytes);
-        bytes += one.size[2] * dtypeBytes(output.dtype);
+        bytes += one.size[2] * elementBytes(output.dtype);
       }
     one.size[0] = rows, one.size[1] = columns, one.start[0] = row, one.start[1] = column;
   } else {

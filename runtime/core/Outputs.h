@@ -8,8 +8,8 @@
 #ifndef PCRT_CORE_OUTPUTS_H
 #define PCRT_CORE_OUTPUTS_H
 
-#include "core/Context.h"
-#include "core/SafetensorsWriter.h"
+#include "base/SafetensorsWriter.h"
+#include "device/Context.h"
 
 #include <memory>
 #include <optional>
@@ -55,8 +55,8 @@ private:
   Dump grads, logits;
   std::vector<Target> targets; ///< By output.
   bool dumping = false;
-  bool rooted = false; ///< Some ranks do not see the loss or the norm.
-  bool sees = true;    ///< This one does.
+  bool rooted = false; ///< Only some ranks get the loss and the norm.
+  bool sees = true;    ///< This rank gets them.
   double lossSum = 0;
   std::optional<double> norm;
 };

@@ -1,22 +1,23 @@
 //===- Run.cpp - one run of a compiled program ----------------------------===//
 #include "core/Run.h"
+#include "base/Failure.h"
+#include "comm/Collective.h"
 #include "core/Checkpoint.h"
-#include "core/Collective.h"
-#include "core/Context.h"
 #include "core/Data.h"
-#include "core/Failure.h"
 #include "core/Init.h"
 #include "core/Metrics.h"
 #include "core/Outputs.h"
 #include "core/SameRun.h"
 #include "core/Stop.h"
 #include "core/Summary.h"
-#include "device/cuda/Kernels.h"
+#include "cpu/CpuDevice.h"
+#include "cuda/CudaDevice.h"
+#include "device/Context.h"
+#include "pcrt/description.h"
 
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <set>
 
 using namespace pcrt;
 
@@ -25,8 +26,7 @@ namespace {
 /// Everything that a run holds, made in the order of the members.
 class Run {
 public:
-  Run(const Program &program, const Options &options, Comm &comm)
-      : program(program), options(options), comm(comm), pool(program.abi.target == PCRT_CPU ? threadsOfThisRank() : 1) {
+  Run(const Program &program, const Options &options, Comm &comm) : program(program), options(options), comm(comm) {
     this->options.weightDecay = options.weightDecay.value_or(program.optimizer == "adamw" ? 1e-2 : 0);
   }
 
@@ -61,7 +61,7 @@ public:
   }
 
 private:
-  /// What can be said before anything is read.
+  /// Checks of the flags that need no file.
   void checkRequest() {
     if (program.mesh.ranks() != comm.size())
       fail(PCRT_USAGE, "the program's mesh " + describeMesh(program.mesh) + " needs " +
@@ -75,7 +75,7 @@ private:
       fail(PCRT_USAGE, "--save needs a program compiled with --mode=train");
   }
 
-  /// What the run reads.
+  /// Opens the files that the run reads.
   void openData() {
     onAllRanks(comm, [&] {
       tokens.emplace(options.data);
@@ -113,7 +113,7 @@ private:
     return facts;
   }
 
-  /// Where the run begins, and whether it may go on with these flags.
+  /// Sets the first step; checks that the run may continue the checkpoint with these flags.
   void followTrajectory() {
     if (!before || !program.training) {
       options.lrSteps = options.lrSteps.value_or(options.steps);
@@ -124,7 +124,7 @@ private:
         options.lrSteps = strtoll(flag.second.c_str(), nullptr, 10);
     checkSameTrajectory(*before, trajectoryAt(before->step), options);
     firstStep = before->step;
-    // With another length of sequences: the first sample that holds nothing of what was read.
+    // The sequence length may have changed: the first sample all of whose tokens are new.
     firstSample = int64_t((__int128(before->samples) * before->sequence + program.sequence - 1) / program.sequence);
     if (firstStep > options.steps)
       fail(PCRT_USAGE, options.load + " is from step " + std::to_string(firstStep) + ", --steps " +
@@ -161,10 +161,9 @@ private:
       }
     });
     onAllRanks(comm, [&] {
-      context.emplace(program, comm, pool);
-      if (program.abi.target == PCRT_CUDA)
-        device = openCudaDevice(program, comm);
-      arena.device = context->device = device.get();
+      context.emplace(program, comm);
+      device = program.abi.target == PCRT_CPU ? openCpuDevice(program) : openCudaDevice(program);
+      context->device = device.get();
     });
     outputs.emplace(program, comm, options.dumpGrads, options.dumpLogits);
     context->observer = &*outputs;
@@ -180,67 +179,51 @@ private:
   }
 
   void fillArena() {
-    if (device) {
-      onAllRanks(comm, [&] { arena.base = device->allocateArena(program.abi.arena_bytes); });
-      device->prepare(*context);
-    } else {
-      requireOk(comm, comm.allocateArena(program.abi.arena_bytes, &arena.base));
-      if (program.stageAxis >= 0)
-        requireOk(comm, comm.openFlows(program.flowsOf(comm.rank())));
-      touchArena();
-      context->gemms.warmUp(arena.base, program.abi.arena_bytes);
-    }
-    // On a device the host's threads have work only now; they would spin through the steps.
+    device->prepare(*context);
+    // If steps do not need the host's threads, these have work only during set-up: a pool that lived longer would spin
+    // during the steps.
     std::optional<Pool> helpers;
-    Pool &workers = device ? helpers.emplace(threadsOfThisRank()) : pool;
+    Pool &workers = device->threads() ? *device->threads() : helpers.emplace(threadsOfThisRank());
     if (before)
-      loadCheckpoint(loadFrom, *before, program, arena, workers, comm);
+      loadCheckpoint(loadFrom, *before, program, *device, workers, comm);
     else if (!weights.empty())
-      loadWeights(weights, program, arena, workers, comm);
+      loadWeights(weights, program, *device, workers, comm);
     onAllRanks(comm, [&] {
       if (!before && weights.empty())
-        drawParameters(program, options.seed, comm.rank(), arena, workers);
-      fillConstants(program, comm.rank(), arena);
+        drawParameters(program, options.seed, comm.rank(), *device, workers);
+      fillConstants(program, comm.rank(), *device);
     });
   }
 
-  /// Takes the arena's memory now: no step waits for pages, and a machine that has too little of it is found at once.
-  void touchArena() {
-    constexpr int64_t page = 4096;
-    pool.ranges((program.abi.arena_bytes + page - 1) / page, [&](int, int64_t lo, int64_t hi) {
-      for (int64_t i = lo; i < hi; ++i)
-        static_cast<volatile char *>(arena.base)[i * page] = 0;
-    });
-  }
-
-  /// lr, beta1, beta2, eps, weight_decay, 1 - beta1^t, 1 - beta2^t, clip.
   void writeHyper(int64_t step) {
     double t = double(step + 1);
-    const double values[8] = {options.rateAt(step),
-                              options.beta1,
-                              options.beta2,
-                              options.eps,
-                              *options.weightDecay,
-                              1 - std::pow(options.beta1, t),
-                              1 - std::pow(options.beta2, t),
-                              options.clip};
-    for (size_t input = 0; input < program.inputs.size(); ++input)
-      if (program.inputs[input].kind == "hyper")
-        for (int i = 0; i < 8; ++i)
-          reinterpret_cast<float *>(inputs[input])[i] = float(values[i]);
+    for (size_t input = 0; input < program.inputs.size(); ++input) {
+      if (program.inputs[input].kind != "hyper")
+        continue;
+      auto *hyper = reinterpret_cast<float *>(inputs[input]);
+      hyper[PCRT_HYPER_LR] = float(options.rateAt(step));
+      hyper[PCRT_HYPER_BETA1] = float(options.beta1);
+      hyper[PCRT_HYPER_BETA2] = float(options.beta2);
+      hyper[PCRT_HYPER_EPS] = float(options.eps);
+      hyper[PCRT_HYPER_WEIGHT_DECAY] = float(*options.weightDecay);
+      hyper[PCRT_HYPER_CORRECTION1] = float(1 - std::pow(options.beta1, t));
+      hyper[PCRT_HYPER_CORRECTION2] = float(1 - std::pow(options.beta2, t));
+      hyper[PCRT_HYPER_CLIP] = float(options.clip);
+    }
   }
 
-  /// Writes what step `step` reads: into the arena, or where the device will copy it from.
+  /// Writes what step `step` reads.
   void fillInputs(int64_t step) {
     inputs.resize(program.inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i)
-      inputs[i] = device ? device->input(step, int(i)) : arena.base + program.inputs[i].offset;
+      inputs[i] = device->input(step, int(i));
     loader->fill(sampleOf(step), inputs.data());
     writeHyper(step);
   }
 
-  /// A step on a device; while it runs, the host prepares the next one. What is wrong with the next batch is said then.
-  void runOnDevice(int64_t step) {
+  /// Runs a step. While a device runs it, the host prepares the next step's inputs; an error in those is thrown when
+  /// their step comes.
+  void callStep(int64_t step) {
     if (step == firstStep)
       fillInputs(step);
     else if (nextFailure)
@@ -260,12 +243,7 @@ private:
       context->profile.startTrace(int64_t(1) << 22);
     outputs->beginStep();
     int64_t start = nanoseconds();
-    if (device) {
-      runOnDevice(step);
-    } else {
-      fillInputs(step);
-      context->step(arena.base, &figures.allocations);
-    }
+    callStep(step);
     outputs->endStep();
     double seconds = double(nanoseconds() - start) * 1e-9;
     figures.seconds += seconds;
@@ -295,7 +273,7 @@ private:
   [[noreturn]] void endNonFinite(int64_t step, const std::string &what) {
     std::string message = "step " + std::to_string(step) + ": the " + what + "; a smaller --lr or --clip may help";
     if (saver && outputs->gradNorm()) {
-      saver->write(program, trajectoryAt(std::isfinite(*outputs->gradNorm()) ? step + 1 : step), arena);
+      saver->write(program, trajectoryAt(std::isfinite(*outputs->gradNorm()) ? step + 1 : step), *device);
       message += "; the state before this step is saved in " + options.save;
     }
     fail(PCRT_NON_FINITE, message);
@@ -303,7 +281,7 @@ private:
 
   void writeResults() {
     if (saver && (!stoppedBy() || updates > firstStep))
-      saver->write(program, trajectoryAt(updates), arena);
+      saver->write(program, trajectoryAt(updates), *device);
     if (!options.trace.empty())
       onAllRanks(comm, [&] {
         context->profile.writeTrace(options.trace, comm, [&](int rank) -> const pcrt_program & {
@@ -330,16 +308,14 @@ private:
   }
 
   const Program &program;
-  Options options; ///< As given, with what their defaults are in this run.
+  Options options; ///< As given; defaults that depend on the run are filled in.
   Comm &comm;
-  Pool pool;
   std::optional<TokenFile> tokens;
   std::optional<BatchLoader> loader;
   std::optional<Metrics> metrics; ///< Rank 0.
   std::optional<pcrt_context> context;
   std::optional<Outputs> outputs;
-  std::unique_ptr<Device> device; ///< Null: the CPU.
-  Arena arena;
+  std::unique_ptr<Device> device;
   std::vector<char *> inputs;         ///< By input of the program.
   std::optional<Failure> nextFailure; ///< Of the next step's inputs.
   std::string programSum;
@@ -348,43 +324,10 @@ private:
   std::optional<Trajectory> before; ///< Of the checkpoint that the run goes on from.
   std::optional<CheckpointWriter> saver;
   int64_t firstStep = 0, firstSample = 0;
-  int64_t updates = 0; ///< That were made, those of the checkpoint included.
+  int64_t updates = 0; ///< Updates made so far, those before the checkpoint included.
   RunFigures figures;
 };
 
 } // namespace
 
 void pcrt::runProgram(const Program &program, const Options &options, Comm &comm) { Run(program, options, comm).run(); }
-
-std::string pcrt::describeProgram(const Program &program) {
-  auto line = [](const char *key, const std::string &value) {
-    return std::string(key) + std::string(14 - strlen(key), ' ') + value + "\n";
-  };
-  int64_t elements = 0, arena = 0, kernels = 0, products = 0, moves = 0;
-  std::set<std::string> seen; // tied parameters are in several stages
-  for (const Program *stage : program.stages) {
-    for (const Parameter &parameter : stage->parameters)
-      elements += seen.insert(parameter.name).second ? product(parameter.valid) : 0;
-    arena = std::max(arena, stage->abi.arena_bytes);
-    kernels += stage->abi.num_kernels;
-    products += stage->abi.num_gemms;
-    moves += stage->abi.num_moves;
-  }
-  std::string text = line("model", program.name) + line("mode", program.training ? "train" : "eval") +
-                     line("mesh", describeMesh(program.mesh));
-  if (!program.plan().empty())
-    text += line("plan", program.plan());
-  text +=
-      line("batch", std::to_string(program.batch) + " sequences of " + std::to_string(program.sequence) + " tokens, " +
-                        std::to_string(program.microbatches) + " microbatch" + (program.microbatches > 1 ? "es" : "")) +
-      line("vocabulary", std::to_string(program.vocabulary)) + line("parameters", std::to_string(elements)) +
-      line("optimizer", program.training ? program.optimizer : "none") +
-      line("arena",
-           std::string(program.stages.size() > 1 ? "at most " : "") + std::to_string(arena) + " bytes a rank") +
-      line("target", program.abi.target == PCRT_CPU
-                         ? "cpu"
-                         : "cuda: " + cuda::describeImages(program.abi.images, program.abi.num_images)) +
-      line("code", std::to_string(kernels) + " kernels, " + std::to_string(products) + " matrix products, " +
-                       std::to_string(moves) + " moves");
-  return text;
-}

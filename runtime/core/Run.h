@@ -2,18 +2,15 @@
 #ifndef PCRT_CORE_RUN_H
 #define PCRT_CORE_RUN_H
 
+#include "base/Program.h"
 #include "comm/Comm.h"
 #include "core/Options.h"
-#include "core/Program.h"
 
 namespace pcrt {
 
 /// Sets up, runs the steps and writes what was asked for. Throws a Failure; one that not all ranks have seen says which
 /// rank it is from.
 void runProgram(const Program &program, const Options &options, Comm &comm);
-
-/// What --info prints.
-std::string describeProgram(const Program &program);
 
 } // namespace pcrt
 

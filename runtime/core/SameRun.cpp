@@ -1,7 +1,7 @@
 //===- SameRun.cpp - the ranks of a run do the same ------------------------===//
 #include "core/SameRun.h"
-#include "core/Collective.h"
-#include "core/TensorSum.h"
+#include "base/TensorSum.h"
+#include "comm/Collective.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 using namespace pcrt;
 
-/// Copies what AddressSanitizer would not let us read: the gaps that it leaves between constants.
+/// A copy of memory with redzones of AddressSanitizer between its constants, which instrumented code may not read.
 __attribute__((no_sanitize("address"), no_builtin("memcpy"))) static std::vector<char> copyOf(const char *from,
                                                                                               size_t bytes) {
   std::vector<char> copy(bytes);
@@ -21,7 +21,7 @@ __attribute__((no_sanitize("address"), no_builtin("memcpy"))) static std::vector
 
 std::string pcrt::sumOfProgram() {
   TensorSum sum;
-  // The first object is the program itself; what cannot be written is as in its file.
+  // The first object is the program itself. Its read-only segments are as in its file.
   dl_iterate_phdr(
       [](dl_phdr_info *object, size_t, void *sum) {
         for (int i = 0; i < object->dlpi_phnum; ++i) {

@@ -1,6 +1,6 @@
 //===- SaveDirectory.cpp - a directory that is replaced as a whole ---------===//
 #include "core/SaveDirectory.h"
-#include "core/Failure.h"
+#include "base/Failure.h"
 #include "core/Trajectory.h"
 
 #include <cerrno>
@@ -71,14 +71,15 @@ static bool forEachEntry(const std::string &directory, const std::function<void(
   return true;
 }
 
-/// Lets `to` have what `from` has besides a checkpoint: directories of the same names, links to the same files. What
-/// cannot be linked (another owner's, on some file systems anything) is moved behind the exchange instead.
+/// Mirrors everything but the checkpoint of `from` in `to`: makes the same directories, with hard links to the same
+/// files. Files that cannot be linked (of another owner; on some file systems any) are moved after the exchange, by
+/// removeLeft.
 static void mirror(const std::string &from, const std::string &to, bool top) {
   struct stat original;
   if (!look(from, &original))
     fail(PCRT_RESOURCE, withErrno("cannot read " + from));
   chmod(to.c_str(), original.st_mode & 07777);
-  // Somebody else's directory stays theirs as far as this process may say so.
+  // The new directory gets the owner of the old one, if this process may set it.
   if (lchown(to.c_str(), original.st_uid, original.st_gid) != 0)
     errno = 0;
   bool read = forEachEntry(from, [&](const std::string &name) {
@@ -101,8 +102,8 @@ static void mirror(const std::string &from, const std::string &to, bool top) {
     fail(PCRT_RESOURCE, withErrno("cannot read " + from));
 }
 
-/// Removes a directory that a save has made or taken the place of: a checkpoint's files, and links to what is in
-/// `home`, too. What `home` has not, somebody else has put there: it goes home. Returns what stays, or an empty string.
+/// Removes a directory that a save has made or replaced, with its checkpoint and its links to files of `home`. Other
+/// files, which `home` lacks, are moved there. Returns a path that could not be removed, or an empty string.
 static std::string removeLeft(const std::string &directory, const std::string &home, bool top) {
   std::string stays;
   bool read = forEachEntry(directory, [&](const std::string &name) {
@@ -130,7 +131,7 @@ static std::string removeLeft(const std::string &directory, const std::string &h
   return stays;
 }
 
-/// Says so if something is left of a directory that should be gone.
+/// Removes a directory, and warns if something of it is left.
 static void removeOrTell(const std::string &directory, const std::string &home) {
   std::string stays = removeLeft(directory, home, true);
   if (!stays.empty())
@@ -183,7 +184,8 @@ void SaveDirectory::checkHome() {
       refuse("its " + std::string(name) + " is not from a checkpoint of this program; name another directory");
 }
 
-/// Ends what a holder of the lock has begun that was killed.
+/// Cleans up after a holder of the lock that was killed during a save; completes the exchange if the old directory is
+/// already moved away.
 void SaveDirectory::recover() {
   const std::string &tag = lock->deadTag();
   if (tag.empty())
@@ -221,7 +223,7 @@ static void syncDirectory(const std::string &path) {
     fail(PCRT_RESOURCE, message);
 }
 
-/// Lets the new directory have the name of the old one. Returns where the old one is now, or an empty string.
+/// Gives the new directory the name of the old one. Returns where the old one is now, or an empty string.
 std::string SaveDirectory::swap() {
   auto refuse = [&] { fail(PCRT_RESOURCE, withErrno("cannot rename " + work + " to " + home)); };
   if (!exists(home)) {

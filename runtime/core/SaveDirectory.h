@@ -22,24 +22,25 @@ std::string plainPath(std::string path);
 /// two directories, at the moment when the new one has no name yet.
 std::string whereCheckpointIs(const std::string &directory);
 
-/// Rank 0's, from before the first step to the end of the run.
+/// Held by rank 0, from before the first step to the end of the run.
 class SaveDirectory {
 public:
   /// Locks `directory`, removes what a killed run has left, and throws PCRT_RESOURCE if nothing can be saved there: in
   /// use, not a directory, the current one, a mount point, or with a model that is not a checkpoint's.
   explicit SaveDirectory(const std::string &directory);
 
-  /// Of the names that belong to this run: the others compute the name of the directory from it.
+  /// Part of the names of this run's temporary directories: other ranks compute the directory's name from it.
   const std::string &tag() const { return lock->tag(); }
   static std::string temporaryOf(const std::string &plainPath, const std::string &tag) {
     return plainPath + ".tmp-" + tag;
   }
 
-  /// Whether there is a checkpoint that stays as it is until commit.
+  /// Whether DIR holds a checkpoint already; it stays as it is until commit.
   bool hasOlder() const;
   /// Makes the empty temporary directory. Throws PCRT_RESOURCE.
   void begin();
-  /// Puts it, complete, in the place of the directory. Throws PCRT_RESOURCE; `committed` says then which one is there.
+  /// Puts the temporary directory, now complete, in the place of DIR. Throws PCRT_RESOURCE; committed() then says which
+  /// of the two is at DIR.
   void commit();
   bool committed() const { return inPlace; }
   /// Removes what begin has made.

@@ -1,7 +1,7 @@
 //===- Stop.cpp - a signal ends a run behind a step ------------------------===//
 #include "core/Stop.h"
-#include "core/Collective.h"
-#include "core/Profile.h"
+#include "comm/Collective.h"
+#include "device/Profile.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,13 +14,13 @@ using namespace pcrt;
 static std::atomic<int> noted{0}, agreed{0};
 static std::atomic<int64_t> notedAt{0};
 
-/// A terminal sends a signal to the launcher and to the ranks, and the launcher passes it on: within a second it is the
-/// same one.
+/// A terminal sends a signal to the launcher and to the ranks, and the launcher passes it on: signals within a second
+/// count as one. SIGPIPE comes with every line that nobody reads.
 static void note(int signal) {
   int before = 0;
   if (noted.compare_exchange_strong(before, signal))
     notedAt = nanoseconds();
-  else if (notedAt && nanoseconds() - notedAt > 1'000'000'000)
+  else if (signal != SIGPIPE && notedAt && nanoseconds() - notedAt > 1'000'000'000)
     _exit(128 + signal);
 }
 
@@ -29,7 +29,7 @@ void pcrt::noteSignals() {
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1})
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGPIPE})
     sigaction(signal, &action, nullptr);
 }
 

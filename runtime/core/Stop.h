@@ -1,8 +1,9 @@
 //===- Stop.h - a signal ends a run behind a step --------------------------===//
 //
-// A run that saves answers SIGTERM, SIGINT and SIGUSR1 by saving: all ranks
-// stop behind the same step, whichever of them got the signal. They ask each
-// other a few times a second, at steps that all know beforehand.
+// A run that saves answers SIGTERM, SIGINT, SIGUSR1 and SIGPIPE (nobody reads
+// what it prints) by saving: all ranks stop behind the same step, whichever of
+// them got the signal. They ask each other a few times a second, at steps that
+// all know beforehand.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CORE_STOP_H
@@ -28,7 +29,7 @@ public:
 
 private:
   Comm &comm;
-  int64_t lastStep = -1, nextStep = -1; ///< When it was asked, and when it will be.
+  int64_t lastStep = -1, nextStep = -1; ///< Steps before which the ranks asked last and will ask next.
   int64_t lastTime = 0;
 };
 

@@ -1,6 +1,9 @@
 //===- Summary.cpp - what was counted and measured ------------------------===//
 #include "core/Summary.h"
-#include "core/Collective.h"
+#include "base/Types.h"
+#include "comm/Collective.h"
+#include "comm/Moves.h"
+#include "cpu/Pool.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,33 +11,10 @@
 
 using namespace pcrt;
 
-static const char *moveName(int32_t kind) {
-  switch (kind) {
-  case PCRT_ALL_REDUCE:
-    return "all_reduce";
-  case PCRT_ALL_GATHER:
-    return "all_gather";
-  case PCRT_REDUCE_SCATTER:
-    return "reduce_scatter";
-  case PCRT_ALL_TO_ALL:
-    return "all_to_all";
-  case PCRT_BROADCAST:
-    return "broadcast";
-  case PCRT_SCATTER:
-    return "scatter";
-  case PCRT_GATHER:
-    return "gather";
-  case PCRT_REDUCE:
-    return "reduce";
-  case PCRT_PERMUTE:
-    return "permute";
-  default:
-    return nullptr; // no traffic
-  }
-}
-
+// Deliberately computed twice, and so not in the rows of pcrt/moves.h: the compiler's report counts the traffic of the
+// IR (lib/Cost/Cost.cpp), a run that of its program's tables, and the end-to-end tests compare the two.
 int64_t pcrt::payloadBytes(const pcrt_move_desc &move, int64_t members) {
-  int64_t own = move.outer * move.extent * move.inner * move.middle * move.extent2 * dtypeBytes(move.dtype);
+  int64_t own = move.outer * move.extent * move.inner * move.middle * move.extent2 * elementBytes(move.dtype);
   return move.kind == PCRT_PERMUTE ? members * own : own;
 }
 
@@ -47,7 +27,7 @@ int64_t pcrt::wireBytes(const pcrt_move_desc &move, int64_t payload, int64_t mem
   case PCRT_GATHER:
     return (isRoot ? members - 1 : 1) * payload / members;
   case PCRT_PERMUTE:
-    return move.shift ? payload / members : 0; // of n exchanges a rank has one with itself; which one does not matter
+    return move.shift ? payload / members : 0; // where the shift depends on the rank (`with`), one of n is 0
   case PCRT_ALL_REDUCE:
     return 2 * (members - 1) * payload / members;
   case PCRT_ALL_GATHER:
@@ -71,14 +51,15 @@ static Json trafficOf(const pcrt_context &context) {
   for (int i = 0; i < context.program.abi.num_moves; ++i) {
     const pcrt_move_desc &move = context.program.abi.moves[i];
     const Group &group = context.groups[move.group];
-    if (!moveName(move.kind) || group.size() == 1 || counts[i] == 0)
+    if (counts[i] == 0 || isLocalMove(move, group))
       continue;
+    const char *name = moveKindName(move.kind);
     std::string phase = move.phase ? move.phase : "";
     auto row = std::find_if(rows.begin(), rows.end(), [&](const Row &row) {
-      return row.axis == group.name && row.move == moveName(move.kind) && row.phase == phase;
+      return row.axis == group.name && row.move == name && row.phase == phase;
     });
     if (row == rows.end())
-      row = rows.insert(rows.end(), {group.name, moveName(move.kind), phase});
+      row = rows.insert(rows.end(), {group.name, name, phase});
     row->count += counts[i];
     int64_t payload = payloadBytes(move, group.size());
     row->payload += counts[i] * payload;
@@ -148,10 +129,10 @@ static std::vector<std::string> gatherTexts(Comm &comm, const std::string &mine)
 Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
   const Program &program = context.program;
   Comm &comm = context.comm;
-  int64_t measured[2] = {peakResidentBytes(comm), figures.allocations};
+  int64_t measured[2] = {peakResidentBytes(comm), context.allocations};
   std::vector<int64_t> all(2 * comm.size());
   requireOk(comm, comm.allGatherBytes(measured, sizeof measured, all.data()));
-  // What ranks may share: the bytes of messages lie beside the arena.
+  // Rings of received messages lie beside the arena.
   int64_t messages = 0;
   for (int i = 0; i < program.abi.num_flows; ++i)
     messages += program.abi.flows[i].sends ? 0 : program.abi.flows[i].slots * program.abi.flows[i].bytes;
@@ -192,7 +173,8 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
   summary["step_allocations"] = allocations;
   summary["peak_rss_bytes"] = peaks;
   summary["steps"] = figures.steps;
-  summary["threads_per_rank"] = context.pool.size();
+  const Pool *threads = context.device->threads();
+  summary["threads_per_rank"] = threads ? threads->size() : 1;
   summary["transport"] = comm.transport();
   summary["seconds_in_steps"] = figures.seconds;
   Json kinds = Json::object();
@@ -200,7 +182,7 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
     if (kind.calls)
       kinds[kind.name] = double(kind.nanoseconds) * 1e-9;
   summary["time_by_kind"] = kinds;
-  if (context.device)
-    summary["device"] = context.device->figures();
+  if (Json device = context.device->figures(); !device.is_null())
+    summary["device"] = device;
   return summary;
 }

@@ -8,7 +8,7 @@
 #ifndef PCRT_CORE_SUMMARY_H
 #define PCRT_CORE_SUMMARY_H
 
-#include "core/Context.h"
+#include "device/Context.h"
 
 namespace pcrt {
 
@@ -16,7 +16,6 @@ namespace pcrt {
 struct RunFigures {
   int64_t steps = 0;
   double seconds = 0; ///< Of all steps.
-  int64_t allocations = 0;
 };
 
 /// Gathers the figures of all ranks; rank 0 gets the summary, the others null. All ranks call it.

@@ -1,8 +1,8 @@
 //===- Trajectory.cpp - how a checkpoint came about ------------------------===//
 #include "core/Trajectory.h"
-#include "core/Failure.h"
-#include "core/InputFile.h"
-#include "core/TensorSum.h"
+#include "base/Failure.h"
+#include "base/InputFile.h"
+#include "base/TensorSum.h"
 
 #include <filesystem>
 
@@ -48,7 +48,7 @@ static Json valueOf(const std::string &text) {
   return value.is_number() ? value : Json(text);
 }
 
-/// Names of files can be no UTF-8; what is not shows as U+FFFD.
+/// Names of files need not be UTF-8: invalid bytes become U+FFFD.
 static std::string dump(const Json &json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -85,7 +85,7 @@ std::string Trajectory::text() const {
   return dump(json, 1) + "\n";
 }
 
-/// What `json` says of a trajectory. Throws Json::exception where it says something else.
+/// The trajectory in `json`. Throws Json::exception where a key is missing or has another type.
 static Trajectory parse(const Json &json) {
   Trajectory result;
   result.step = json.at("step");

@@ -8,12 +8,12 @@
 #ifndef PCRT_CORE_TRAJECTORY_H
 #define PCRT_CORE_TRAJECTORY_H
 
+#include "base/Program.h"
 #include "core/Options.h"
-#include "core/Program.h"
 
 namespace pcrt {
 
-/// What tells a file from others without reading all of it.
+/// Identifies a file without reading all of it.
 struct FileIdentity {
   int64_t bytes = 0;
   std::string sum; ///< Of the first and the last MiB.
@@ -40,7 +40,7 @@ struct TensorRecord {
 
 struct Trajectory {
   int64_t step = 0;    ///< Updates that were made.
-  int64_t samples = 0; ///< Sequences that were read for them: the next batch begins with this one.
+  int64_t samples = 0; ///< Sequences read so far, which is the number of the first one of the next batch.
   int64_t batch = 0, sequence = 0;
   std::string optimizer, plan;
   std::string program;          ///< Sum of the executable.

@@ -57,10 +57,10 @@ private:
   void watch();
   void reap();
   void noteFailure(int rank, int status);
-  /// Nothing explains why a rank lost another one: that is then what is known.
+  /// Reports that a rank lost another one as the cause of the failure if there is no better explanation.
   void acceptLoss();
   void forwardSignal(int signal);
-  /// Nothing that ranks do from now on is why the run ended.
+  /// Records the signal as the cause of the end, before the ranks record what they do about it.
   void noteInterruption();
   /// Whether this rank answers the signal by saving.
   bool savesOn(int rank, int signal) const;
@@ -76,6 +76,7 @@ private:
   std::vector<int> cores = coresOfProcess();
   ControlBlock *control = nullptr;
   int sharedFile = -1, signals = -1;
+  void (*onBrokenPipe)(int) = SIG_DFL; ///< What ranks do on SIGPIPE.
   /// Process ids alone are not unique where containers share a network.
   std::string runName = std::to_string(getpid()) + "/" + std::to_string(int64_t(monotonicSeconds() * 1e9));
   int running = 0;
@@ -124,7 +125,9 @@ bool Run::start() {
     fprintf(stderr, "pc-run: error: %s\n", error.c_str());
     return false;
   }
-  // Where the parent had it ignored, the ends of children would go by unseen.
+  // Where nobody reads what ranks print, rank 0 ends the run.
+  onBrokenPipe = ::signal(SIGPIPE, SIG_IGN);
+  // If the parent process ignored it, the ends of children would not be reported.
   ::signal(SIGCHLD, SIG_DFL);
   // Signals are read from a descriptor, in the same loop as the output.
   sigset_t set;
@@ -162,6 +165,7 @@ void Run::becomeRank(int rank, pid_t launcher) {
   // What this process forwards has to work, even where a shell in the background had it ignored.
   for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGQUIT})
     ::signal(signal, SIG_DFL);
+  ::signal(SIGPIPE, onBrokenPipe);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -227,13 +231,13 @@ void Run::reap() {
   for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
     int rank = int(std::find(pids.begin(), pids.end(), pid) - pids.begin());
     if (rank == processes)
-      continue; // adopted from a rank
+      continue; // a process of a rank that has ended
     --running;
     pids[rank] = 0;
     exits[rank] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     ended.push_back({rank, status});
   }
-  // Of those that ended at the same time, the ones that only noticed come last.
+  // Of ranks that ended at the same time, those that only lost another one are handled last.
   for (bool onlyNoticed : {false, true})
     for (const Ended &one : ended)
       if (exits[one.rank] != 0 && (exits[one.rank] == PCRT_PEER_LOST) == onlyNoticed)
@@ -241,15 +245,18 @@ void Run::reap() {
 }
 
 bool Run::savesOn(int rank, int signal) const {
-  return control->rank(rank).savesOnSignals && (signal == SIGTERM || signal == SIGINT || signal == SIGUSR1);
+  return control->rank(rank).savesOnSignals &&
+         (signal == SIGTERM || signal == SIGINT || signal == SIGUSR1 || signal == SIGPIPE);
 }
 
 void Run::noteFailure(int rank, int status) {
-  // It has saved, as all do behind the same step, whoever sent the signal.
+  // It has saved, as all ranks do after the same step, whoever sent the signal.
   if (!WIFSIGNALED(status) && savesOn(rank, exits[rank] - 128)) {
     interruptedBy = exits[rank] - 128;
     return;
   }
+  if (rank == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
+    return forwardSignal(SIGPIPE);
   std::string name = "rank " + std::to_string(rank), message;
   pcrt_status meaning = PCRT_PEER_LOST;
   if (WIFSIGNALED(status)) {
@@ -262,7 +269,7 @@ void Run::noteFailure(int rank, int status) {
       firstBadExit = firstBadExit ? firstBadExit : exits[rank];
     }
   }
-  // A rank that lost another one may be gone before the system has buried the other: that one will say why.
+  // A rank that lost another one may be reaped before that one, whose end says why.
   bool isCause = WIFSIGNALED(status) || exits[rank] != PCRT_PEER_LOST;
   std::string &place = isCause ? lastMessage : lostMessage;
   if (place.empty())
@@ -320,7 +327,8 @@ void Run::killAll(int signal) {
 
 int Run::exitCode() {
   if (interruptedBy && !(control->failed() && control->failure.rank >= 0)) {
-    fprintf(stderr, "pc-run: ended by signal %d (%s)\n", interruptedBy, strsignal(interruptedBy));
+    if (interruptedBy != SIGPIPE)
+      fprintf(stderr, "pc-run: ended by signal %d (%s)\n", interruptedBy, strsignal(interruptedBy));
     return 128 + interruptedBy;
   }
   acceptLoss();

@@ -38,7 +38,7 @@ void LineRelay::write(size_t length) {
 void LineRelay::forward() {
   constexpr size_t longest = 64 << 10;
   char buffer[16 << 10];
-  // No more than a pipe holds: a rank that writes without end must not keep the launcher from all else.
+  // At most a pipe's worth: a rank that writes without end must not keep the launcher from its other work.
   for (size_t total = 0; ends[0] >= 0 && total < longest;) {
     ssize_t count = read(ends[0], buffer, sizeof buffer);
     if (count < 0)

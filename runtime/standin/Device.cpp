@@ -28,7 +28,11 @@ int pc::standin::currentDevice() { return currentContext ? currentContext->devic
   return refuse(CUDA_ERROR_INVALID_DEVICE, std::string(__func__) + ": there is no device " + std::to_string(device) +  \
                                                " of " + std::to_string(options().devices) + " (PC_STANDIN_DEVICES)")
 
-PC_EXPORT int pc_standin_abi(void) { return PC_STANDIN_ABI; }
+PC_EXPORT const pc_standin_functions *pc_standin_hook(void) {
+  static const pc_standin_functions functions{pc_standin_enqueue, pc_standin_label, pc_standin_name_memory,
+                                              pc_standin_polled};
+  return &functions;
+}
 
 PC_EXPORT void pc_standin_reset(uint64_t seed) {
   Lock lock(driverMutex());

@@ -7,36 +7,17 @@
 #ifndef PC_STANDIN_H
 #define PC_STANDIN_H
 
-#include <stdint.h>
+#include "pcrt/standin_hook.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define PC_STANDIN_ABI 1
-
-/** PC_STANDIN_ABI. Only the stand-in has this symbol: it tells the runtime to load host images. */
-int pc_standin_abi(void);
-
-/** Bytes [begin, begin + bytes) that a piece of work reads or (write = 1) writes. */
-typedef struct pc_standin_access {
-  const void *begin;
-  int64_t bytes;
-  int write;
-} pc_standin_access;
-
-/** Appends work to a stream (a CUstream), or a node to the graph that it captures. `fn(closure)` runs once, or once
- *  per launch of the graph; `destroy(closure)` when nothing can run it any more. */
+/** The functions of the hook, which says what they do. */
 void pc_standin_enqueue(void *stream, const char *name, void (*fn)(void *), void *closure, void (*destroy)(void *),
                         const pc_standin_access *accesses, int n);
-
-/** Names the source of what this thread enqueues from now on ("h.0.mlp.c_fc"), for reports; null: nothing. */
 void pc_standin_label(const char *label);
-
-/** Names memory for reports ("arena of rank 1"). */
 void pc_standin_name_memory(const void *begin, int64_t bytes, const char *name);
-
-/** The host polls this memory for marks of progress: it may look without waiting, and writers need no order. */
 void pc_standin_polled(const void *begin, int64_t bytes);
 
 /* ---- for tests ---- */

@@ -2,6 +2,7 @@
 // Exit codes are those of the tools: 0 equal, 2 usage, 5 different, 9 unreadable.
 
 #include "Tensors.h"
+#include "pcrt/version.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -295,7 +296,8 @@ void printTable(const std::vector<std::pair<std::string, std::string>> &blocks, 
          summary.value("step_allocations", Json()).dump().c_str());
 }
 
-/// Compares predicted with counted figures; everything must be equal, and no step may allocate (over tcp or mpi it may).
+/// Compares predicted with counted figures; everything must be equal, and no step may allocate (over tcp or mpi it
+/// may).
 int compareReports(const std::string &reportPath, const std::string &summaryPath, bool table) {
   Json report = parse(readFile(reportPath), reportPath), summary = parse(readFile(summaryPath), summaryPath);
   auto predicted = rankFigures(report, reportPath), counted = rankFigures(summary, summaryPath);
@@ -402,6 +404,10 @@ int main(int argc, char **argv) {
   std::string prefix, only, rounded;
   size_t first = SIZE_MAX;
   bool table = false;
+  if (argc == 2 && !strcmp(argv[1], "--version"))
+    return printf("pc-compare %s\n", pcrt_version) < 0;
+  if (argc == 2 && !strcmp(argv[1], "--help"))
+    return fputs(usage, stdout) < 0;
   for (int i = 1; i < argc; ++i) {
     std::string arg = argv[i];
     if (arg.compare(0, 2, "--") != 0) {

@@ -1,16 +1,43 @@
-"""Pages of the documentation that a test makes anew."""
+"""Pages of docs/rationale that a test makes anew."""
+import json
+import re
 import sys
+from pathlib import Path
+
+from cases import ROOT, Case
 
 
-def main(page, checks=()):
-    """Arguments: DIRECTORY-OF-TOOLS FILE [--write]. FILE must be `page` of the tools; --write makes it so. `checks`: whether
-    each check that `page` did itself passed."""
-    text = page(sys.argv[1])
-    if "--write" in sys.argv:
-        open(sys.argv[2], "w").write(text)
-    same = open(sys.argv[2]).read() == text
-    if not same:
-        print("FAIL  the committed page differs; --write makes it anew")
-    results = [same, *checks]
-    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-    sys.exit(not all(results))
+class Page(Case):
+    """The tables of NAME.md are those of NAME.py, which fails where they are not what comes out; with --write they are made so."""
+
+    def __init__(self):
+        super().__init__(Path(sys.argv[0]).stem)
+        self.page = ROOT / "docs/rationale" / f"{self.name}.md"
+
+    def load(self, batch, sequence, to="model", **config):
+        """Imports a model of this config."""
+        (self.work / to).mkdir(exist_ok=True)
+        (self.work / to / "config.json").write_text(json.dumps(config))
+        self.model(self.work / to, batch, sequence, to=f"{to}.mlir")
+
+    def report(self, *flags, model="model"):
+        """What the compiler reports of the planned program, which is left in MODEL.planned."""
+        self.needs("pc-compile", f"{model}.mlir", *flags, "--to=planned", "-o", f"{model}.planned", "--report=report.json")
+        return json.loads((self.work / "report.json").read_text())
+
+    def make(self, tables):
+        """The page has the tables that tables() yields: text whose first line, its heading, is there once."""
+        def body():
+            for table in tables():
+                page, heading = self.page.read_text(), table.split("\n")[0]
+                if "--write" in sys.argv:
+                    found = re.search(re.escape(heading) + r"\n\n?(\|.*\n)+", page)
+                    page = page.replace(found[0], table)
+                    self.page.write_text(page)
+                self.check(f"the page has {heading}", page.count(heading) == 1 and table in page, f"--write makes it anew in {self.page}:\n{table}")
+        self.run(body)
+
+
+def table(columns, rows, heading=""):
+    line = f"| {columns} |"
+    return heading + "\n".join([line, "|---" * (line.count("|") - 1) + "|", *rows]) + "\n"

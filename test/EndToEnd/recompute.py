@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/recompute.py BIN TABLE [--write]
+"""usage: test/EndToEnd/recompute.py [--write]
 
 What a layer of GPT-2 keeps from its forward for its backward pass in bf16, tensor by tensor, beside the published formulas: with and
 without tensor and sequence parallelism and recomputation. Tensors are read from the planned programs; that they are all there is follows from
-the compiler's report: three layers hold as many bytes more than two. TABLE is the committed page; it fails where that is not what comes out.
---write makes it anew.
+the compiler's report: three layers hold as many bytes more than two. In docs/rationale/recompute.md; --write makes
+it anew.
 """
-import json, os, re, subprocess, tempfile
+import re
 
-import pages
+from pages import Page, table
 
 # 22B of the paper's table 3, with a batch so large that activations decide where the peak is.
 H, A, S, B, T = 6144, 64, 2048, 64, 8
@@ -42,24 +42,15 @@ def published(tensor, sequence, mode, h, a, s):
     return 2 if mode == "full" else (34 + scores) / t if sequence else 10 + 24 / t + scores / t
 
 
-class Compiler:
-    def __init__(self, bin):
-        self.bin, self.folder = bin, tempfile.mkdtemp()
+class Recompute(Page):
+    def load_all(self):
         for layers in (2, 3):
-            folder = f"{self.folder}/{layers}"
-            os.mkdir(folder)
-            json.dump(dict(model_type="gpt2", vocab_size=512, n_embd=H, n_layer=layers, n_head=A, n_positions=S), open(f"{folder}/config.json", "w"))
-            self.run(f"{bin}/pc-import", folder, "-o", f"{folder}.mlir", "--batch", str(B), "--seq", str(S))
-
-    def run(self, *command):
-        subprocess.run(command, check=True, capture_output=True, text=True)
+            self.load(B, S, to=str(layers), model_type="gpt2", vocab_size=512, n_embd=H, n_layer=layers, n_head=A, n_positions=S)
 
     def plan(self, layers, flags):
         """The planned program, and bytes of activations and of what moves make."""
-        base = f"{self.folder}/{layers}"
-        self.run(f"{self.bin}/pc-compile", f"{base}.mlir", "--precision=bf16", *flags, "--to=planned", "-o", f"{base}.planned", f"--report={base}.json")
-        memory = json.load(open(f"{base}.json"))["per_rank"][0]["memory"]
-        return open(f"{base}.planned").read().split("\n"), memory["activations"], memory["communication"]
+        memory = self.report("--precision=bf16", *flags, model=str(layers))["per_rank"][0]["memory"]
+        return (self.work / f"{layers}.planned").read_text().split("\n"), memory["activations"], memory["communication"]
 
 
 def kept(lines):
@@ -115,14 +106,15 @@ def why(name, difference, sequence, mode):
     return "gathered for the product, and kept for its gradient" if difference > 0 else "computed again" if difference else ""
 
 
-def tables(compiler):
+def tables(test):
     """A row of the summary and a table for every plan."""
+    test.load_all()
     for plan, tensor, sequence, flags in [("1 rank", False, False, []), ("`tp=8`", True, False, ["--mesh", "tp=8"]),
                                           ("`tp=8 --sequence-parallel`", True, True, ["--mesh", "tp=8", "--sequence-parallel"])]:
         for mode in ("none", "selective", "full"):
             all = flags + [f"--recompute={mode}"]
-            _, *two = compiler.plan(2, all)
-            lines, *three = compiler.plan(3, all)
+            _, *two = test.plan(2, all)
+            lines, *three = test.plan(3, all)
             ours = {}
             for op, name, dims, element in kept(lines):
                 if ".h.1." in f".{name}":
@@ -144,7 +136,7 @@ def tables(compiler):
             rows.append(f"| **a layer** | {total} | {counted} | {counted - total:+d} | |")
             share = lambda x: f"{x / SBH:.2f}"
             yield (f"| {plan} | {mode} | {share(total)} | {share(counted)} |",
-                   f"### {plan}, --recompute={mode}\n\n| tensor | formula | counted | difference | why |\n|---|---|---|---|---|\n" + "\n".join(rows))
+                   table("tensor | formula | counted | difference | why", rows, f"### {plan}, --recompute={mode}\n\n"))
 
 
 # Figure 7 of the paper: percent of tensor parallelism alone, for 22B and 175B.
@@ -162,53 +154,12 @@ def figure():
         yield row
 
 
-def page(bin):
-    summary, details = zip(*tables(Compiler(bin)))
-    newline = "\n"
-    return f"""# Recomputation: what a layer keeps, tensor by tensor
-
-Bytes that a layer of GPT-2 keeps on a rank from its forward for its backward pass, in bf16 with an f32 residual stream, beside the formulas of
-*Reducing Activation Recomputation in Large Transformer Models* (V. Korthikanti et al., MLSys 2023, table 2): a layer of h = {H}, a = {A} heads,
-s = {S}, b = {B} and t = {T} ranks. Made by `test/EndToEnd/recompute.py`, which fails where this page is not what comes out. *Counted* is the
-compiler's report (activations, and what moves make) of three layers less that of two; the tensors are those that the planned program
-makes before the gradient's seed and reads behind it. They add up to it exactly.
-
-In units of sbh bytes:
-
-| plan | `--recompute` | formula | counted |
-|---|---|---|---|
-{newline.join(summary)}
-
-* *Attention never stores its scores*: forward and backward pass compute them block by block and keep one number a row. So what the paper calls
-  selective recomputation, dropping 5as²b, is there without a flag; `--recompute=selective` goes further, to outputs of norms and activations.
-* *There is no dropout*, so there are no masks.
-* *The residual stream is f32*: 4 bytes where the formula has 2. Full recomputation keeps nothing else of a layer.
-* *With sequence parallelism* the paper keeps the shard of a norm's output and gathers it once more in the backward pass. So do `selective`
-  and `full`; without recomputation the gathered tensor is kept, which needs no second gather and counts as communication in the report.
-  What a layer hands to the next one is split, too, in full recomputation; the paper's 2sbh is whole.
-
-The formulas against the paper's own figure 7, in percent of tensor parallelism alone (formula, published; the published ones have the rest of the
-model in them):
-
-| | 22B | published | 175B | published |
-|---|---|---|---|---|
-{newline.join(figure())}
-
-## How much to recompute
-
-`--recompute=auto --memory-limit=BYTES` recomputes as little as fits, exactly: the compiler plans the arena of one choice after another. The layers
-of a stage turn selective one by one, the first ones first, then full, until the arena fits; then those that are selective without need keep all
-again. Selective recomputation makes no matrix product anew, so a second of it frees most; of layers alike, the first ones keep their values
-longest. In a pipeline every stage has a choice of its own, since the first ones hold more microbatches; a cut by cost is then held where full recomputation has it. Where
-nothing fits, pc-compile ends with exit code 6. The plan (`--emit-plan`, the report) says what was chosen.
-
-## Every tensor
-
-Bytes of a layer on a rank.
-
-{(newline * 2).join(details)}
-"""
+def page_tables():
+    summary, details = zip(*tables(test))
+    yield table("plan | `--recompute` | formula | counted", summary)
+    yield table("| 22B | published | 175B | published", figure())
+    yield from details
 
 
-if __name__ == "__main__":
-    pages.main(page)
+test = Recompute()
+test.make(page_tables)

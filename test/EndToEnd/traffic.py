@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
-"""usage: test/EndToEnd/traffic.py BIN TABLE [--write]
+"""usage: test/EndToEnd/traffic.py [--write]
 
 Compiles one small Llama under every form of data and tensor parallelism and compares the bytes that a rank sends in a step, as the
-compiler's report counts them, with the published formulas. TABLE is the committed table; --write makes it anew.
+compiler's report counts them, with the published formulas, in docs/rationale/traffic.md. --write makes it anew.
 """
-import json, os, subprocess, tempfile
-
-import pages
+from pages import Page, table
 
 L, b, s, h, f, v = 2, 16, 8, 128, 256, 256  # layers, batch, sequence, width, ffn, vocabulary; kv heads as query heads
 CONFIG = dict(model_type="llama", vocab_size=v, hidden_size=h, intermediate_size=f, num_hidden_layers=L, num_attention_heads=8,
               num_key_value_heads=8, head_dim=h // 8, tie_word_embeddings=False)
-norms, table = (2 * L + 1) * h, v * h
+norms, words = (2 * L + 1) * h, v * h
 linears = L * (4 * h * h + 3 * h * f) + h * v
-P = norms + table + linears
+P = norms + words + linears
 T = b * s
 DP = "S. Li et al., VLDB 2020"
 ZERO = "S. Rajbhandari et al., SC 2020, section 7"
@@ -30,7 +28,7 @@ def grid2d(q, d=1):
     """Elements that 2D or 2.5D moves along rows and columns: per linear, activations 3(q-1)/q of T K/(d q) and weights 3(q-1)/q of K N/q;
     linears with one input share what is done to it."""
     activations = 3 * T // d * (L * (h + h + h + f) + h) + 2 * T // d * h  # qkv, o, gate and up, down; head; embedding
-    weights = 3 * linears + 2 * table  # the table is not read in the backward pass
+    weights = 3 * linears + 2 * words  # the table is not read in the backward pass
     vectors = 3 * norms  # split over both axes, gathered on rows
     return (q - 1) * (activations + weights + vectors) // (q * q)
 
@@ -40,7 +38,7 @@ def grid3d(q):
     scattered, each (q-1)/q of 1/q^2 of T K, T N or K N."""
     pairs = [(h, 3 * h), (h, h), (h, 2 * f), (f, h)] * L + [(h, v)]
     activations = sum(3 * T * k + 2 * T * n for k, n in pairs) + 2 * T * h
-    weights = 3 * linears + 2 * table
+    weights = 3 * linears + 2 * words
     vectors = q * 3 * norms + 2 * norms  # split over j and i; gradients summed over l
     statistics = 2 * T * (2 * (2 * L + 1) + 2)
     return (q - 1) * (activations + weights + vectors + statistics) // (q * q * q)
@@ -57,12 +55,12 @@ def rows():
         yield "ZeRO-1", f"dp={n}", "--zero=1", "2(n-1)/n P", ZERO, ar * P / n
         yield "ZeRO-2", f"dp={n}", "--zero=2", "2(n-1)/n P", ZERO, ar * P / n
         yield "ZeRO-2, M = 4", f"dp={n}", "--zero=2 --microbatches=4", "(M+1)(n-1)/n P", ZERO, 5 * (n - 1) * P / n
-        yield "ZeRO-3", f"dp={n}", "--zero=3", "3(n-1)/n P, the embedding once less", ZERO, (n - 1) * (3 * P - table) / n
+        yield "ZeRO-3", f"dp={n}", "--zero=3", "3(n-1)/n P, the embedding once less", ZERO, (n - 1) * (3 * P - words) / n
         yield ("ZeRO-3, M = 4", f"dp={n}", "--zero=3 --microbatches=4", "3M(n-1)/n P, the embedding M times less", ZERO,
-               4 * (n - 1) * (3 * P - table) / n)
+               4 * (n - 1) * (3 * P - words) / n)
         layer = 4 * h * h + 3 * h * f + 2 * h
         yield ("ZeRO-3, last layer kept", f"dp={n}", "--zero=3 --zero-keep=layers.1.*", "the same, the last layer once less", ZERO,
-               (n - 1) * (3 * P - table - layer) / n)
+               (n - 1) * (3 * P - words - layer) / n)
         yield ("ZeRO-3, all kept, M = 4", f"dp={n}", "--zero=3 --zero-keep=* --microbatches=4", "(M+1)(n-1)/n P", ZERO,
                5 * (n - 1) * P / n)
         yield ("1D", f"tp={n}", "", "(4L+2) 2(n-1)/n bsh + 2 2(n-1)/n bs + 1 scalar", MEGATRON,
@@ -83,55 +81,21 @@ def rows():
     yield "3D", "i=2,j=2,l=2", "--tensor-parallel=3d", "(q-1)/q^3 (3TK + 2TN + 3KN) a linear", THREE, grid3d(q)
 
 
-def counted(bin, same):
-    """A row of the table for every form; to `same` goes whether its count is what the formula says."""
-    folder = tempfile.mkdtemp()
-    json.dump(CONFIG, open(f"{folder}/config.json", "w"))
-    run = lambda *c: subprocess.run(c, check=True, capture_output=True, text=True)
-    run(f"{bin}/pc-import", folder, "-o", f"{folder}/m.mlir", "--batch", str(b), "--seq", str(s))
-    lines = []
+def counted(test):
+    """A row of the table for every form, whose count is what the formula says."""
+    test.load(b, s, **CONFIG)
     for form, mesh, flags, formula, source, elements in rows():
-        run(f"{bin}/pc-compile", f"{folder}/m.mlir", "--mesh", mesh, *flags.split(), "--to=planned", "-o", "/dev/null",
-            f"--report={folder}/r.json")
-        report = json.load(open(f"{folder}/r.json"))
         # Scalars (loss, norm of the gradient) are left out: below 16 bytes each.
-        traffic = [t for t in report["per_rank"][0]["traffic"]]
-        count = sum(t["wire_bytes"] for t in traffic if t["payload_bytes"] > 16 * t["count"])
-        if os.environ.get("PC_VERBOSE"):
-            print(form, mesh, json.dumps([(t["axis"], t["move"], t["phase"], t["count"], t["wire_bytes"] // 4) for t in traffic]))
-        same.append(count == 4 * elements)
-        print("ok   " if same[-1] else "FAIL ", form, mesh, "predicted", int(4 * elements), "counted", count)
-        lines.append(f"| {form} | `{mesh} {flags}`".rstrip() + f" | {formula} | {source} | {int(4 * elements)} | {count} |")
-    return lines
+        count = sum(t["wire_bytes"] for t in test.report("--mesh", mesh, *flags.split())["per_rank"][0]["traffic"]
+                    if t["payload_bytes"] > 16 * t["count"])
+        test.check(f"{form} {mesh}", count == 4 * elements, f"predicted {int(4 * elements)}, counted {count}")
+        yield f"| {form} | `{mesh} {flags}`".rstrip() + f" | {formula} | {source} | {int(4 * elements)} | {count} |"
 
 
-def page(lines):
-    head = f"""# Traffic: formulas and counted bytes
-
-Bytes that a rank sends in one step, f32, as the formulas say and as the compiler counts the moves of its own programs (`pc-compile
---report`), for a Llama of L = {L} layers, width h = {h}, ffn {f}, vocabulary {v}, T = bs = {b} x {s} tokens, P = {P} parameters. Made by
-`test/EndToEnd/traffic.py`, which fails where the two differ.
-
-A linear is [T, K] times [K, N]; linears with one input (queries, keys, values; gate and up) share what is done to it. What the
-formulas of 2D, 2.5D and 3D leave out is added: two sums of [b, s] a norm (statistics, forward and backward), the two of the loss, the
-gradients of norms, and 2.5D's sum of gradients over depth. Scalars (the loss, the norm of the gradients) are left out where they are
-moves of their own. The embedding's table is not read in the backward pass, so it is gathered once where other weights are gathered
-twice.
-
-| form | plan | formula | source | predicted | counted |
-|---|---|---|---|---|---|
-"""
-    tail = """
-ZeRO-3 gathers every weight twice, the last layer's too, which other implementations keep from the end of the forward to the start of the
-backward pass: so the count is the published one whatever the number of layers. `--zero-keep=PATTERN` names those that are gathered once a step;
-`pc-zero{stage=3 reshard-after-forward=false}` in a plan keeps all of them within each microbatch, 2M(n-1)/n P. Parameters whose dims do not divide are padded, and the padding is sent and counted too.
-
-ZeRO-3 of 65 billion parameters in bf16 sends 3 x 2 bytes x parameters = 390 GB a step and rank (times (n-1)/n), 312 s over 10 Gbit
-Ethernet; the widely quoted 195 GB count one byte a parameter, 156 s.
-"""
-    return head + "\n".join(lines) + "\n" + tail
+def tables():
+    yield table("form | plan | formula | source | predicted | counted", list(counted(test)))
+    test.check("parameters in the text", f"P = {P} parameters" in test.page.read_text(), P)
 
 
-if __name__ == "__main__":
-    same = []
-    pages.main(lambda bin: page(counted(bin, same)), same)
+test = Page()
+test.make(tables)

@@ -2,6 +2,7 @@
 // Every plan is checked by `checkArena` and compared with the lower bound `maxLiveBytes`; `checkArena` is tested on
 // wrong plans.
 //===-----------------------------------------------------------------------------===//
+#include "../Checks.h"
 #include "pc/Memory/ArenaPlanner.h"
 
 #include <algorithm>
@@ -14,10 +15,8 @@ using namespace pc;
 /// Plans, checks, and returns the size of the arena over the bound.
 static double solve(llvm::ArrayRef<ArenaBuffer> buffers, const char *name = nullptr) {
   ArenaPlan plan = planArena(buffers);
-  if (std::string error = checkArena(buffers, plan); !error.empty()) {
-    std::printf("FAILED: %s\n", error.c_str());
-    std::exit(1);
-  }
+  std::string error = checkArena(buffers, plan);
+  require(error.empty(), error.c_str());
   int64_t bound = maxLiveBytes(buffers);
   if (name)
     std::printf("%s: %lld of %lld\n", name, static_cast<long long>(plan.bytes), static_cast<long long>(bound));
@@ -25,10 +24,7 @@ static double solve(llvm::ArrayRef<ArenaBuffer> buffers, const char *name = null
 }
 
 static void expectMistake(llvm::ArrayRef<ArenaBuffer> buffers, ArenaPlan plan) {
-  if (checkArena(buffers, plan).empty()) {
-    std::printf("FAILED: a wrong plan passed\n");
-    std::exit(1);
-  }
+  require(!checkArena(buffers, plan).empty(), "a wrong plan passed");
 }
 
 int main() {

@@ -2,6 +2,7 @@
 // usage: pc-buckets-test: checks what Problem.h promises, on schedules of random moves.
 //===-----------------------------------------------------------------------------===//
 #include "../../lib/Overlap/Problem.h"
+#include "../Checks.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -15,13 +16,6 @@ using namespace pc;
 
 static std::mt19937_64 random64(1);
 static int64_t draw(int64_t low, int64_t high) { return low + int64_t(random64() % uint64_t(high - low + 1)); }
-
-static void require(bool good, const char *what) {
-  if (good)
-    return;
-  printf("wrong: %s\n", what);
-  exit(1);
-}
 
 /// Parameters of `layers` layers, used layer by layer: each needed and used for the last time within its layer.
 static void addUnits(std::vector<MoveItem> &items, int64_t layers) {
@@ -46,9 +40,9 @@ static void addOthers(std::vector<MoveItem> &items, int64_t length) {
     item.kind = draw(0, 1);
     item.bytes = draw(1, 100);
     item.ready = draw(-1, length - 2);
-    item.patient = draw(0, 1);
+    item.mayWait = draw(0, 1);
     item.inPlace = item.kind == 0;
-    item.needed = item.last = item.patient && draw(0, 1) ? length : draw(item.ready + 1, length);
+    item.needed = item.last = item.mayWait && draw(0, 1) ? length : draw(item.ready + 1, length);
     item.place = draw(item.ready, item.needed);
     items.push_back(item);
   }
@@ -68,7 +62,8 @@ static void check(const std::vector<MoveItem> &items, const ScheduleLimits &limi
       bytes += item.bytes;
       require(bucket.start >= item.ready && bucket.wait <= item.needed, "moves are ready at the start, and waited for");
       require(item.group == first.group && item.kind == first.kind, "a bucket has one group and one kind");
-      require(bucket.items.size() == 1 || item.patient || item.unit >= 0, "only patient moves and units share a bucket");
+      require(bucket.items.size() == 1 || item.mayWait || item.unit >= 0,
+              "only moves that may wait and units share a bucket");
     }
     require(bucket.items.size() == 1 || bytes <= limits.bucketBytes, "a bucket is no larger than allowed");
     require(static_cast<int64_t>(bucket.items.size()) <= limits.mostMoves, "nor has it more moves");
@@ -104,7 +99,7 @@ static void check(const std::vector<MoveItem> &items, const ScheduleLimits &limi
 
 int main() {
   for (int round = 0; round < 20000; ++round) {
-    ScheduleLimits limits;
+    ScheduleLimits limits = {};
     limits.bucketBytes = draw(0, 300);
     limits.mostMoves = draw(1, 5);
     limits.depth = draw(0, 3);

@@ -13,13 +13,13 @@ static bool chance(Random &random, double p) { return between(random, 0, 1) < p;
 
 Problem pc::pipeline::randomProblem(Random &random) {
   Problem p;
-  p.devices = 1 + below(random, 5);
-  int perDevice = std::vector<int>{1, 1, 2, 2, 3}[below(random, 5)];
+  p.stages = 1 + below(random, 5);
+  int perStage = std::vector<int>{1, 1, 2, 2, 3}[below(random, 5)];
   p.microbatches = 1 + below(random, 9);
-  p.device = perDevice == 2 && chance(random, 0.5) ? vShape(p.devices) : roundRobin(p.devices, perDevice);
+  p.stageOf = perStage == 2 && chance(random, 0.5) ? vShape(p.stages) : roundRobin(p.stages, perStage);
   if (chance(random, 0.15))
-    std::shuffle(p.device.begin(), p.device.end(), random);
-  size_t n = p.device.size();
+    std::shuffle(p.stageOf.begin(), p.stageOf.end(), random);
+  size_t n = p.stageOf.size();
   auto fill = [&](auto value) {
     std::vector<double> values(n);
     std::generate(values.begin(), values.end(), value);
@@ -41,31 +41,31 @@ Problem pc::pipeline::randomProblem(Random &random) {
   for (size_t c = 0; c < n; ++c)
     if (chance(random, 0.5))
       p.releasedByBackward[c] = 0.4 * p.held[c];
-  for (int d = 0; d < p.devices; ++d)
+  for (int d = 0; d < p.stages; ++d)
     p.limit.push_back(p.floor(d) * between(random, 1, 1 + p.microbatches) + 1e-6);
   return p;
 }
 
-/// Gives every device of `program` new instructions: `visit(device, old index, instruction, out)` appends them; what
+/// Gives every stage of `program` new instructions: `visit(stage, old index, instruction, out)` appends them; what
 /// waits for the old one then waits for the first that was appended for it.
 template <typename F> static void rewrite(Program &program, F visit) {
-  for (int d = 0; d < static_cast<int>(program.devices.size()); ++d) {
+  for (int d = 0; d < static_cast<int>(program.stages.size()); ++d) {
     std::vector<Instruction> out;
     std::vector<int> place;
-    for (size_t i = 0; i < program.devices[d].size(); ++i) {
-      Instruction x = program.devices[d][i];
+    for (size_t i = 0; i < program.stages[d].size(); ++i) {
+      Instruction x = program.stages[d][i];
       for (int &after : x.after)
         after = place[after];
       place.push_back(static_cast<int>(out.size()));
       visit(d, static_cast<int>(i), x, out);
     }
-    program.devices[d] = std::move(out);
+    program.stages[d] = std::move(out);
   }
 }
 
 void pc::pipeline::addCollectives(const Problem &p, Program &program) {
-  int first = p.device.front(), last = p.device.back();
-  for (int d = 0; d < p.devices; ++d) {
+  int first = p.stageOf.front(), last = p.stageOf.back();
+  for (int d = 0; d < p.stages; ++d) {
     program.groups["stage" + std::to_string(d)] = {d};
     program.groups["all"].push_back(d);
   }
@@ -76,8 +76,8 @@ void pc::pipeline::addCollectives(const Problem &p, Program &program) {
     if (x.type == Instruction::Compute)
       out.push_back(Instruction::collective("stage" + std::to_string(d), text(x.task)));
   });
-  for (int d = 0; d < p.devices; ++d) {
-    auto &list = program.devices[d];
+  for (int d = 0; d < p.stages; ++d) {
+    auto &list = program.stages[d];
     if (first != last && (d == first || d == last))
       list.push_back(Instruction::collective("tie", "sum"));
     list.push_back(Instruction::collective("all", "norm"));
@@ -90,43 +90,43 @@ bool pc::pipeline::mutate(Problem &p, const Order &order, const Program &program
   static const char *names[numMutations] = {
       "drop receive", "drop send",      "swap sends", "reorder collectives", "drop collective",
       "hoist norm",   "duplicate task", "omit task",  "omit microbatch",     "W before B",
-      "B before F",   "wrong device",   "drop wait",  "drop slot wait",      "less memory"};
+      "B before F",   "wrong stage",    "drop wait",  "drop slot wait",      "less memory"};
   std::string name = names[mutation];
   out = {name, program, {}};
-  auto &devices = out.program.devices;
+  auto &stages = out.program.stages;
   using Place = std::pair<int, int>;
   auto where = [&](auto condition) {
     std::vector<Place> places;
-    for (int d = 0; d < static_cast<int>(devices.size()); ++d)
-      for (int i = 0; i < static_cast<int>(devices[d].size()); ++i)
-        if (condition(devices[d][i]))
+    for (int d = 0; d < static_cast<int>(stages.size()); ++d)
+      for (int i = 0; i < static_cast<int>(stages[d].size()); ++i)
+        if (condition(stages[d][i]))
           places.push_back({d, i});
     return places;
   };
   auto pick = [&](const std::vector<Place> &places) -> Place {
     return places[below(random, static_cast<int>(places.size()))];
   };
-  auto at = [&](Place place) -> Instruction & { return devices[place.first][place.second]; };
+  auto at = [&](Place place) -> Instruction & { return stages[place.first][place.second]; };
   auto isCompute = [](const Instruction &x) { return x.type == Instruction::Compute; };
   auto transfers = [&](bool send) {
     return where([send](const Instruction &x) { return x.type == Instruction::Transfer && x.parts[0].send == send; });
   };
   auto blank = [](Instruction &x) { x.type = Instruction::Transfer, x.parts.clear(); };
-  bool many = p.devices > 1;
+  bool many = p.stages > 1;
 
   if (name == "drop receive" || name == "drop send") {
     std::vector<Place> places = transfers(name == "drop send");
     if (places.empty())
       return false;
     at(pick(places)).parts.clear();
-    out.kinds = {"channel"};
+    out.kinds = {"flow"};
   } else if (name == "swap sends") {
     std::vector<Place> places = transfers(true);
     for (int tries = 0; tries < 20 && !places.empty(); ++tries) {
       Place a = pick(places), b = pick(places);
-      if (a != b && at(a).parts[0].channel == at(b).parts[0].channel) {
+      if (a != b && at(a).parts[0].flow == at(b).parts[0].flow) {
         std::swap(at(a).parts[0].message, at(b).parts[0].message);
-        out.kinds = {"channel"};
+        out.kinds = {"flow"};
         return true;
       }
     }
@@ -134,30 +134,30 @@ bool pc::pipeline::mutate(Problem &p, const Order &order, const Program &program
   } else if (name == "reorder collectives" || name == "drop collective" || name == "hoist norm") {
     if (!many)
       return false;
-    int d = below(random, p.devices), n = static_cast<int>(devices[d].size());
+    int d = below(random, p.stages), n = static_cast<int>(stages[d].size());
     if (name == "reorder collectives")
-      std::swap(devices[d][n - 1].tag, devices[d][n - 2].tag);
+      std::swap(stages[d][n - 1].tag, stages[d][n - 2].tag);
     else if (name == "drop collective")
-      blank(devices[d][n - 1]);
+      blank(stages[d][n - 1]);
     else {
-      Instruction norm = devices[d][n - 2];
-      devices[d].erase(devices[d].end() - 2);
-      for (Instruction &x : devices[d])
+      Instruction norm = stages[d][n - 2];
+      stages[d].erase(stages[d].end() - 2);
+      for (Instruction &x : stages[d])
         for (int &after : x.after)
           ++after;
-      devices[d].insert(devices[d].begin(), norm);
+      stages[d].insert(stages[d].begin(), norm);
     }
     out.kinds = {name == "hoist norm" ? "deadlock" : "collective"};
   } else if (name == "duplicate task") {
     Place place = pick(where(isCompute));
-    devices[place.first].push_back(Instruction::compute(at(place).task));
+    stages[place.first].push_back(Instruction::compute(at(place).task));
     out.kinds = {"duplicate"};
   } else if (name == "omit task") {
     blank(at(pick(where(isCompute))));
     out.kinds = {"missing"};
   } else if (name == "omit microbatch") {
     int i = below(random, p.microbatches);
-    for (auto &list : devices)
+    for (auto &list : stages)
       for (Instruction &x : list)
         if (x.type == Instruction::Compute && x.task.microbatch == i)
           blank(x);
@@ -174,16 +174,16 @@ bool pc::pipeline::mutate(Problem &p, const Order &order, const Program &program
     Task &b = at(where([&](const Instruction &x) { return isCompute(x) && x.task == other; })[0]).task;
     std::swap(a, b);
     out.kinds = {"order", "input"};
-  } else if (name == "wrong device") {
+  } else if (name == "wrong stage") {
     Place place = pick(where(isCompute));
     std::vector<int> chunks;
     for (int c = 0; c < p.chunks(); ++c)
-      if (p.device[c] != place.first && p.has(at(place).task.kind, c))
+      if (p.stageOf[c] != place.first && p.has(at(place).task.kind, c))
         chunks.push_back(c);
     if (chunks.empty())
       return false;
     at(place).task.chunk = chunks[below(random, static_cast<int>(chunks.size()))];
-    out.kinds = {"device"};
+    out.kinds = {"stage"};
   } else if (name == "drop wait" || name == "drop slot wait") {
     bool task = name == "drop wait";
     std::vector<Place> places = where([&](const Instruction &x) {

@@ -1,4 +1,5 @@
 //===- schedules.cpp - Schedules against theory, publications and mutants ------------------===//
+#include "../Checks.h"
 #include "mutants.h"
 
 #include <algorithm>
@@ -11,11 +12,9 @@ using namespace pc::pipeline;
 
 static Order named(const Problem &p, std::string_view name) {
   std::string error;
-  std::optional<Order> order = namedOrder(p, name, error);
-  if (!order) {
-    std::printf("FAILED: %s\n", error.c_str());
-    std::exit(1);
-  }
+  const NamedSchedule *schedule = findSchedule(name);
+  std::optional<Order> order = schedule ? schedule->order(p, error) : std::nullopt;
+  require(order.has_value(), error.c_str());
   return *order;
 }
 
@@ -34,7 +33,7 @@ static std::string write(const Order &order, bool chunks) {
 static void goldenOrders() {
   struct Golden {
     const char *name;
-    std::vector<int> device;
+    std::vector<int> stageOf;
     int microbatches;
     bool split;
     const char *order;
@@ -57,8 +56,8 @@ static void goldenOrders() {
   };
   int same = 0;
   for (const Golden &golden : list) {
-    std::string got = write(named(uniform(golden.microbatches, golden.device, 1, 1, 1, golden.split), golden.name),
-                            golden.device.size() > 3 || golden.device.back() == 0);
+    std::string got = write(named(uniform(golden.microbatches, golden.stageOf, 1, 1, 1, golden.split), golden.name),
+                            golden.stageOf.size() > 3 || golden.stageOf.back() == 0);
     if (got == golden.order)
       ++same;
     else
@@ -78,12 +77,12 @@ static void closedForms() {
     for (int m : std::set<int>{1, 2, p, p + 1, 2 * p - 1, 2 * p, 3 * p, 4 * p + 1})
       for (auto [f, b, w] : ratios) {
         double t = f + b + w;
-        auto check = [&, f = f, b = b, w = w](const char *name, std::vector<int> device, bool split, double idle,
+        auto check = [&, f = f, b = b, w = w](const char *name, std::vector<int> stageOf, bool split, double idle,
                                               double memory) {
-          Problem problem = uniform(m, device, f, b, w, split);
+          Problem problem = uniform(m, stageOf, f, b, w, split);
           Measure got = *measure(problem, named(problem, name));
           double most =
-              *std::max_element(got.memory.begin(), got.memory.end()) * p / static_cast<double>(device.size());
+              *std::max_element(got.memory.begin(), got.memory.end()) * p / static_cast<double>(stageOf.size());
           ++checked;
           if (std::abs(got.cost - got.ideal - idle) > 1e-6 || std::abs(most - memory) > 1e-6) {
             ++differ;
@@ -114,6 +113,36 @@ static void closedForms() {
   std::printf("closed forms: %d checked, %d differ\n", checked, differ);
 }
 
+/// What every schedule's row says of itself: idle time in closed form, and how much is in flight.
+static void rows() {
+  int checked = 0, differ = 0;
+  for (const NamedSchedule &schedule : namedSchedules())
+    for (int p : {1, 2, 3, 4, 6, 8})
+      for (int m : std::set<int>{1, 2, p, p + 1, 2 * p - 1, 2 * p, 4 * p + 1})
+        for (int v : schedule.anyChunks ? std::vector{1, 2, 3} : std::vector{schedule.chunksPerStage})
+          for (auto [f, b, w] : {std::array{1.0, 1.0, 1.0}, {2.0, 3.0, 1.0}, {1.0, 1.5, 1.5}, {3.0, 3.0, 2.0}}) {
+            Problem problem = uniform(m, schedule.stageOfChunks(p, v), f, b, w, schedule.split);
+            Measure got = *measure(problem, named(problem, schedule.name));
+            UniformStages stages{double(p), double(m), double(v), f, b, w};
+            const ClosedForm *form = schedule.closedForm(stages);
+            if (form && (!form->equalTimes || (f == b && b == w && p > 1))) {
+              ++checked;
+              if (std::abs(got.idleOverIdeal() - form->idleOverIdeal(stages)) > 1e-9) {
+                ++differ;
+                std::printf("%s p %d m %d v %d: idle over ideal %g, not %g\n", schedule.name.data(), p, m, v,
+                            got.idleOverIdeal(), form->idleOverIdeal(stages));
+              }
+            }
+            for (int d = 0; d < p && v == 1 && schedule.inFlight; ++d)
+              if (int most = std::min(m, schedule.inFlight(p, d)); ++checked, got.memory[d] > most) {
+                ++differ;
+                std::printf("%s p %d m %d: %g in flight on %d, not %d\n", schedule.name.data(), p, m, got.memory[d], d,
+                            most);
+              }
+          }
+  std::printf("rows of schedules: %d figures checked, %d differ\n", checked, differ);
+}
+
 /// A bubble of the table of published ones beside the simulated one.
 struct Bubble {
   std::string name;
@@ -140,8 +169,8 @@ static std::vector<PublishedRow> readPublished(const char *path) {
                      static_cast<int>(cell[7]),
                      static_cast<int>(cell[16]),
                      {}};
-    auto add = [&](const char *name, std::vector<int> device, bool split, double bubble, double tolerance) {
-      Problem problem = uniform(row.m, std::move(device), cell[8], cell[9], cell[10], split, cell[11]);
+    auto add = [&](const char *name, std::vector<int> stageOf, bool split, double bubble, double tolerance) {
+      Problem problem = uniform(row.m, std::move(stageOf), cell[8], cell[9], cell[10], split, cell[11]);
       row.bubbles.push_back({name, bubble, measure(problem, named(problem, name))->bubble(), tolerance});
     };
     add("1f1b", roundRobin(row.p, 1), false, cell[12], 5e-5);
@@ -167,38 +196,37 @@ static void published(const char *path) {
               static_cast<int>(rows.size()), beyond);
 }
 
-/// The tables of docs/rationale/pipeline.md.
-static void tables(const char *path) {
-  const int p = 8, m = 32;
-  struct Row {
-    const char *name, *formula, *source;
-    std::vector<int> device;
-    bool split;
-  };
-  const Row rows[] = {
-      {"naive", "1", "one microbatch at a time", roundRobin(p, 1), false},
-      {"gpipe", "m", "GPipe (Huang et al. 2019); Narayanan et al. 2021, section 2.2", roundRobin(p, 1), false},
-      {"1f1b", "min(m, p - d), at most p", "Narayanan et al. 2021, section 2.2; Zero Bubble, table 2", roundRobin(p, 1),
-       false},
-      {"1f1b-eager", "min(m, 2(p - d) - 1)", "own count", roundRobin(p, 1), false},
-      {"interleaved", "at most p + (p - 1) / v, v = 2",
-       "Narayanan et al. 2021, section 2.2; Megatron-LM's estimate of memory", roundRobin(p, 2), false},
-      {"zb-h1", "min(m, p)", "Zero Bubble, table 2", roundRobin(p, 1), true},
-      {"zb-h2", "at most 2p - 1", "Zero Bubble, table 2", roundRobin(p, 1), true},
-      {"zb-v", "p", "Zero Bubble (arXiv 2401.10241) and its authors' repository", vShape(p), true},
-  };
-  for (const Row &row : rows) {
-    Problem problem = uniform(m, row.device, 1, 1, 1, row.split);
-    std::printf("| %s | %s |", row.name, row.formula);
-    for (double memory : peaks(problem, named(problem, row.name)))
-      std::printf(" %g", memory * p / static_cast<double>(row.device.size()));
-    std::printf(" | %s |\n", row.source);
-  }
+/// The table of docs/rationale/pipeline.md.
+static void table(const char *path) {
   for (const PublishedRow &row : readPublished(path)) {
     std::printf("| %s, p = %d, m = %d |", row.model.c_str(), row.p, row.m);
     for (const Bubble &bubble : row.bubbles)
       std::printf(" %.4f | %.4f |", bubble.published, bubble.simulated);
     std::printf("\n");
+  }
+}
+
+/// docs/reference/schedules.md but for its first lines.
+static void reference() {
+  std::printf("| schedule | chunks a stage | W apart from B | idle over ideal | where | known from "
+              "|\n|---|---|---|---|---|---|\n");
+  for (const NamedSchedule &schedule : namedSchedules())
+    for (const ClosedForm &form : schedule.idle)
+      std::printf("| %s | %d%s | %s | %s | %s | %s |\n", schedule.name.data(), schedule.chunksPerStage,
+                  schedule.anyChunks ? ", or any" : "", schedule.split ? "yes" : "no", form.formula.data(),
+                  form.needs.data(), form.source.data());
+  const int p = 8, m = 32;
+  std::printf(
+      "\n**Peak activations** depend on the order alone, not on times: the most that stage d = 0 .. p - 1 holds, in "
+      "activations of one\nmicrobatch of a stage; p = %d and m = %d.\n\n| schedule | most on stage d | counted, stages "
+      "0 to %d | source |\n|---|---|---|---|\n",
+      p, m, p - 1);
+  for (const NamedSchedule &schedule : namedSchedules()) {
+    Problem problem = uniform(m, schedule.stageOfChunks(p), 1, 1, 1, schedule.split);
+    std::printf("| %s | %s |", schedule.name.data(), schedule.memory.formula.data());
+    for (double memory : peaks(problem, named(problem, schedule.name)))
+      std::printf(" %g", memory / schedule.chunksPerStage);
+    std::printf(" | %s |\n", schedule.memory.source.data());
   }
 }
 
@@ -221,9 +249,9 @@ static void randomProblems() {
     Problem limited = randomProblem(random), free = limited;
     free.limit.clear();
     std::vector<std::pair<Problem, Order>> orders;
-    for (std::string_view name : orderNames()) {
+    for (const NamedSchedule &schedule : namedSchedules()) {
       std::string error;
-      if (std::optional<Order> order = namedOrder(free, name, error))
+      if (std::optional<Order> order = schedule.order(free, error))
         orders.push_back({free, *order});
     }
     size_t numNamed = orders.size();
@@ -287,14 +315,22 @@ static void rendezvous() {
   std::printf("rendezvous in one thread:\n%s\n", fault ? fault->text.c_str() : "no fault");
 }
 
-/// usage: pc-schedules-test TABLE-OF-PUBLISHED-BUBBLES [--tables]
+/// usage: pc-schedules-test TABLE-OF-PUBLISHED-BUBBLES [--table]
+///        pc-schedules-test --reference, or --names (and numbers of chunks a stage: 0 any)
 int main(int argc, char **argv) {
-  if (argc > 2) {
-    tables(argv[1]);
+  std::string_view last = argv[argc - 1];
+  if (last == "--reference")
+    return reference(), 0;
+  if (last == "--table")
+    return table(argv[1]), 0;
+  if (last == "--names") {
+    for (const NamedSchedule &schedule : namedSchedules())
+      std::printf("%s %d\n", schedule.name.data(), schedule.anyChunks ? 0 : schedule.chunksPerStage);
     return 0;
   }
   goldenOrders();
   closedForms();
+  rows();
   published(argv[1]);
   interleaving();
   randomProblems();

@@ -3,6 +3,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "../../lib/Shard/Solver.h"
 #include "../../lib/Shard/MoveTree.h"
+#include "../Checks.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,13 +14,6 @@ using namespace pc;
 
 static std::mt19937_64 random_(11); // raw bits only: distributions differ between libraries
 static unsigned below(unsigned n) { return random_() % n; }
-
-static void expect(bool holds, const char *what) {
-  if (!holds) {
-    std::printf("FAILED: %s\n", what);
-    std::exit(1);
-  }
-}
 
 /// Entries that tie often, sometimes illegal, in every field of the price.
 static Price randomPrice() {
@@ -61,8 +55,8 @@ static void testSolver(bool countIllegal) {
       tables.push_back(std::move(table));
     }
     std::optional<Assignment> found = minimize(sizes, tables, countIllegal);
-    expect(found.has_value(), "small instances fit");
-    expect(priceOf(tables, sizes, found->choice) == found->price, "the price is that of the choices");
+    require(found.has_value(), "small instances fit");
+    require(priceOf(tables, sizes, found->choice) == found->price, "the price is that of the choices");
     std::vector<unsigned> choice(sizes.size());
     Price best = priceOf(tables, sizes, choice);
     for (bool more = true; more;) {
@@ -76,9 +70,9 @@ static void testSolver(bool countIllegal) {
     }
     legal += best.isLegal();
     if (countIllegal || best.isLegal())
-      expect(found->price == best, "no assignment is cheaper");
+      require(found->price == best, "no assignment is cheaper");
     else
-      expect(!found->price.isLegal(), "what has no legal assignment is found illegal");
+      require(!found->price.isLegal(), "what has no legal assignment is found illegal");
   }
   std::printf("solver%s: 400 instances, %d of them legal\n", countIllegal ? ", counting illegal entries" : "", legal);
 }
@@ -95,7 +89,7 @@ static void testChain() {
     tables.push_back(std::move(table));
   }
   std::optional<Assignment> found = minimize(sizes, tables);
-  expect(found && found->largestTable <= 64, "a chain needs tables of three variables at most");
+  require(found && found->largestTable <= 64, "a chain needs tables of three variables at most");
   std::vector<Price> best(4);
   for (const PriceTable &table : tables) { // the textbook recurrence
     std::vector<Price> next;
@@ -107,7 +101,7 @@ static void testChain() {
     }
     best = next;
   }
-  expect(found->price == *std::min_element(best.begin(), best.end()), "a chain is solved exactly");
+  require(found->price == *std::min_element(best.begin(), best.end()), "a chain is solved exactly");
   std::printf("chain of %u: largest table %zu\n", n, found->largestTable);
 }
 
@@ -167,12 +161,12 @@ static void testTrees() {
     StateSet made;
     made.insert(from);
     for (auto [state, parent] : tree.parents) {
-      expect(made.contains(parent), "parents come before children");
+      require(made.contains(parent), "parents come before children");
       made.insert(state);
       sum += moves.price(terms, parent, state);
     }
-    expect(sum == tree.price && made.contains(needed), "the tree makes what is needed at its price");
-    expect(tree.price == cheapestTree(moves, terms, from, needed), "no tree is cheaper");
+    require(sum == tree.price && made.contains(needed), "the tree makes what is needed at its price");
+    require(tree.price == cheapestTree(moves, terms, from, needed), "no tree is cheaper");
     ++trees;
   }
   std::printf("move trees: %d\n", trees);

@@ -19,6 +19,7 @@
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
@@ -30,8 +31,8 @@ enum class Emit { Ptx, Cubin, Host, Table, Sites };
 static cl::OptionCategory category("pc-kernels options");
 static cl::opt<std::string> input(cl::Positional, cl::desc("<file.mlir>"), cl::init("-"), cl::cat(category));
 static cl::opt<std::string> output("o", cl::desc("Where to write"), cl::init("-"), cl::cat(category));
-static cl::list<std::string> archs("arch", cl::desc("Architectures (default: sm_80,sm_90a,sm_100a)"),
-                                   cl::CommaSeparated, cl::cat(category));
+static const std::string archText = "Architectures (default: " + llvm::join(pc::defaultArchs, ",") + ")";
+static cl::list<std::string> archs("arch", cl::desc(archText), cl::CommaSeparated, cl::cat(category));
 static cl::opt<std::string> cudaPath("cuda-path", cl::desc("The CUDA toolkit; looked for there and nowhere else"),
                                      cl::cat(category));
 static cl::opt<Emit>

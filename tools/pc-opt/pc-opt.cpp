@@ -19,6 +19,11 @@ namespace cl = llvm::cl;
 
 int main(int argc, char **argv) {
   pc::ToolMain tool(argc, argv, "pc-opt");
+  // --help shows passes and what MLIR does with them; --help-hidden also what LLVM's code generators bring.
+  cl::Option *help = cl::getRegisteredOptions().lookup("help");
+  for (auto &entry : cl::getRegisteredOptions())
+    if (!help || entry.second->Categories != help->Categories)
+      entry.second->setHiddenFlag(cl::Hidden);
   mlir::DialectRegistry registry;
   pc::registerDialects(registry);
   pc::escapeDiagnostics(registry);
@@ -39,7 +44,11 @@ int main(int argc, char **argv) {
   // With a stream for its errors the parser returns instead of ending the process with 1.
   std::string message;
   llvm::raw_string_ostream errors(message);
-  if (!cl::ParseCommandLineOptions(argc, argv, "pc-opt: runs passes on IR files\n", &errors)) {
+  if (!cl::ParseCommandLineOptions(argc, argv,
+                                   "pc-opt: runs passes on IR files, as in\n\n"
+                                   "  pc-opt model.mlir --pc-phase-step=mesh=dp=2 --pc-phase-placed=mesh=dp=2\n"
+                                   "  pc-opt step.mlir --pc-set-mesh=mesh=dp=2 --pc-zero=stage=3 --pc-verify-placed\n",
+                                   &errors)) {
     pc::errs() << message;
     return PCRT_USAGE;
   }

@@ -2,6 +2,7 @@
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
 #include "launch/Launch.h"
+#include "pcrt/version.h"
 
 #include <csignal>
 #include <cstdio>
@@ -13,22 +14,29 @@ static const char usage[] =
 
 Runs PROGRAM as N ranks on this machine and waits for them.
 
+Ranks
   -n N               number of ranks (default 1); the product of the program's mesh axes
-  --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)
-  --grace SECONDS    how long ranks may take to save after a signal (default: as long as it takes)
   --virtual          all ranks as threads of one process on one device, with the real program
   --no-pin           let the system choose the cores; by default the ranks share them evenly
+
+Time
+  --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)
+  --grace SECONDS    how long ranks may take to save after a signal (default: as long as it takes)
+
+Instead of a run
+  --version          which version of the project this is
   --help             show this text
 
 ARGUMENTS go to the program: try 'pc-run PROGRAM -- --help'.
 
 Rank 0 has the standard output of pc-run; what the other ranks print appears on standard error with
 their number before each line. SIGINT, SIGTERM and SIGUSR1 are passed on: a program that was given
---save saves and ends, any other ends at once; a second signal kills. The same program also runs
-under torchrun, mpirun and srun.
+--save saves and ends, any other ends at once; a second signal kills. So ends a run, without a word
+and with 141, when nobody reads its standard output any more. The same program also runs under
+torchrun, mpirun and srun.
 
-exit codes: that of the first rank that fails: 1 internal, 2 usage, 3 bad model, 5 verification, 6 resource,
-7 a rank was lost (killed, or ended early), 8 timeout, 9 bad data, 10 non-finite numbers; 128 + n if
+exit codes: that of the first rank that fails: 1 internal, 2 usage, 3 bad model or a program for another runtime,
+5 verification, 6 resource, 7 a rank was lost (killed, or ended early), 8 timeout, 9 bad data, 10 non-finite numbers; 128 + n if
 pc-run itself was ended by signal n.
 
 example:
@@ -61,8 +69,12 @@ int main(int argc, char **argv) {
   };
   for (; at < argc && argv[at][0] == '-'; ++at) {
     char *end;
-    if (!strcmp(argv[at], "--help") || !strcmp(argv[at], "-h")) {
-      fputs(usage, stdout);
+    bool help = !strcmp(argv[at], "--help") || !strcmp(argv[at], "-h");
+    if (help || !strcmp(argv[at], "--version")) {
+      if (help)
+        fputs(usage, stdout);
+      else
+        printf("pc-run %s\n", pcrt_version);
       if (pcrt::standardOutputWritten())
         return PCRT_OK;
       perror("pc-run: error: cannot write to standard output");

@@ -2,8 +2,8 @@
 #ifndef PC_AUTODIFF_PASSES_H
 #define PC_AUTODIFF_PASSES_H
 
-#include "mlir/Pass/Pass.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
 #include "pc/IR/PC.h"
 
 namespace pc {

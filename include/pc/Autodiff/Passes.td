@@ -44,14 +44,14 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
     * A sum has the wider type of its addends (a broadcast bias does not count). So the residual stream, which begins at an
       embedding, is f32, or bf16 with `residual=bf16`; so is its gradient.
 
-    `gradients=bf16` rounds gradients after the accumulation: the sum over ranks then moves half the bytes (its addends are
-    added in f32 and rounded once). With one microbatch, which nothing is added to, they are stored in bf16 as well.
+    `gradients=bf16` rounds gradients after the accumulation: the sum over ranks then sends half the bytes (its addends are
+    added in f32 and rounded once). With one microbatch, where nothing is accumulated, gradients are also stored in bf16.
   }];
   let options = [
     Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16 or f32">,
     Option<"residual", "residual", "std::string", "\"f32\"", "The residual stream: f32 or bf16">,
     Option<"tables", "tables", "std::string", "\"f32\"", "The tables of embeddings, as they are read: f32 or bf16">,
-    Option<"gradients", "gradients", "std::string", "\"f32\"", "What is sent of gradients, and with one microbatch stored: f32 or bf16">,
+    Option<"gradients", "gradients", "std::string", "\"f32\"", "Gradients as they are sent, and with one microbatch as they are stored: f32 or bf16">,
   ];
 }
 
@@ -61,10 +61,10 @@ def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
     Step program -> step program, before placement: the erasure of a placed program is the program of this pass. A layer is the ops whose
     source names agree through their first number ("h.3").
 
-    * `mode=full`: only what one layer hands to another is kept; before its backward pass a layer runs forward again, as far as the backward
-      pass reads it.
-    * `mode=selective`: matrix products and attention are kept (attention keeps one number per row, never the scores); results of
-      norms, activations and other cheap ops are computed again where what they read is kept anyway or is smaller.
+    * `mode=full`: only values that one layer passes to another are kept. Before its backward pass a layer runs forward again, as far as the
+      backward pass reads its values.
+    * `mode=selective`: results of matrix products and attention are kept (attention keeps one number per row, never the scores). Results of
+      norms, activations and other cheap ops are computed again if their operands are kept anyway or are smaller.
 
     `layers` names some layers by their numbers in the model, from 0; the pass can run once with each mode. In a plan, `mode=auto` stands
     for the passes that pc-compile chooses by `--memory-limit`.
@@ -73,6 +73,16 @@ def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
     Option<"mode", "mode", "std::string", "\"full\"", "full or selective">,
     ListOption<"layers", "layers", "std::string", "Numbers and ranges of layers: 0-3,7; all if there are none">,
   ];
+}
+
+def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
+  let summary = "Check what the step phase promises beyond single ops";
+  let description = [{
+    (T1) one function, `@step`, without arguments and results; (T2) one device: no mesh, no type with a placement or a home, and nothing
+    is sent; (T3) one `pc.accumulate`, which holds the only `pc.seed` of a step that trains; (T4) one output is the loss, and
+    `pc.cross_entropy` is expanded; (T5) an update has a leaf of its type, and in a step that trains every parameter and state
+    has one update.
+  }];
 }
 
 #endif

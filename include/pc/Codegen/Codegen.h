@@ -4,6 +4,8 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <array>
+
 namespace pc {
 
 /// f32 elements of a vector on this machine: 16 with AVX-512, else 8.
@@ -12,19 +14,21 @@ int64_t nativeLanes();
 /// Whether this machine rounds vectors of f32 to bf16 by an instruction (AVX512-BF16).
 bool nativeRoundsToBf16();
 
-/// Compiles the gpu.module of a CUDA program for `archs` (sm_90a, ...; none: all that are supported) and puts the images in its
-/// place. `standIn`: also one for the stand-in of the CUDA driver. Does nothing to a CPU program. Fails with an error at an
-/// unknown architecture, or with ptxas's words.
+/// The GPU architectures that a CUDA program is compiled for by default.
+inline constexpr std::array<llvm::StringRef, 3> defaultArchs = {"sm_80", "sm_90a", "sm_100a"};
+
+/// Compiles the gpu.module of a CUDA program for `archs` (sm_90a, ...; none: the default ones) and replaces it by
+/// the images; `standIn` adds one for the stand-in of the CUDA driver. Does nothing to a CPU program. Fails with an
+/// error at an unknown architecture, or with the message of ptxas.
 llvm::LogicalResult embedImages(mlir::ModuleOp module, llvm::ArrayRef<std::string> archs, bool standIn);
 
-/// Translates a module of the kernels phase to an object file for this machine's CPU or, if `portable`, for any with AVX2
-/// (a CUDA program runs on another machine than this). The module is lowered in place. Fails with an error (an unwritable
-/// file, a module that is not of that phase).
+/// Translates a module of the kernels phase to an object file for this machine's CPU or, if `portable`, for any with
+/// AVX2 (a CUDA program runs on another machine than this). The module is lowered in place. Fails with an error (an
+/// unwritable file, a module that is not of that phase).
 llvm::LogicalResult emitObject(mlir::ModuleOp module, int64_t lanes, bool portable, llvm::StringRef path);
 
-/// Links `object` with the runtime (libpcrt.a in `libraries`) to the executable `output`, by the system's C++ driver; a CPU program
-/// with oneDNN, too. Fails with an error
-/// that shows the linker's words.
+/// Links `object` with the runtime (libpcrt.a in `libraries`) to the executable `output`, by the system's C++ driver; a
+/// CPU program with oneDNN, too. Fails with an error that shows the linker's words.
 llvm::LogicalResult linkExecutable(mlir::ModuleOp module, llvm::StringRef object, llvm::StringRef libraries, bool cuda,
                                    llvm::StringRef output);
 

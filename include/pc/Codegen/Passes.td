@@ -8,13 +8,14 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
   let summary = "Group ops that become one kernel into pc.fusion";
   let description = [{
     Local program -> local program. A matrix product and the addition of its bias become one fusion; so do connected ops
-    that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss). What is used
-    only inside a fusion needs no buffer. Sums over a whole tensor are first cut into a sum per row and a sum of those, so that
-    they run on all threads with a fixed order of additions. A sum of f32 products, of a window's steps for example, is a chain of fusions, each of which
-    adds a product in place to what nothing else reads any more. With `target=cuda` the bias of a bf16 product is
-    rounded to bf16 first: cuBLASLt adds none but the result's type. It does more besides a product: gelu_tanh of the sum, which is
-    stored, too; the product times gelu_tanh's derivative; and the gradient of a bias with that of the weight, which read the same
-    rows. These become fusions as well. The exact gelu stays a kernel.
+    that work row by row on the same rows and columns (elementwise ops, broadcasts, norms, reductions along the row, the loss). Values that
+    are read only inside of a fusion need no buffer. Sums over a whole tensor are first split into a sum per row and a sum of those, which
+    run on all threads with a fixed order of additions. A sum of f32 products, as of the steps of a collective matmul, becomes a chain of
+    fusions, each of which accumulates its product into the buffer of the sum so far.
+
+    With `target=cuda` the bias of a bf16 product is rounded to bf16 first, because cuBLASLt adds only a bias of the result's type. Its other
+    epilogues become fusions, too: gelu_tanh of a product with bias, where that sum is stored as well; a product times the derivative of
+    gelu_tanh; and the gradient of a weight with that of its bias, which read the same rows. The exact gelu stays a kernel.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
 }
@@ -24,7 +25,7 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
   let description = [{
     Every op or fusion becomes a kernel (func, scf, vector, arith, math), a matrix product or move of the runtime, or nothing. Equal kernels of
     different layers are one function. With `target=cuda` kernels are `gpu.func`s of `gpu.module @pc_kernels` whose parameters are the buffers'
-    addresses; the module becomes images when the object file is written. Neighbouring `pc.adamw`s that work in place share one kernel, and so do
+    addresses; the module is compiled to images when the object file is written. Neighbouring `pc.adamw`s that work in place share one kernel, and so do
     neighbouring sums of squares. `pc_step` calls them in program order; `pc_program` and its tables are constants with the layout of
     runtime/include/pcrt/pcrt.h.
   }];
@@ -39,6 +40,16 @@ def GenerateKernels : Pass<"pc-generate-kernels", "mlir::ModuleOp"> {
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect", "mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect",
                            "mlir::math::MathDialect", "mlir::NVVM::NVVMDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
+}
+
+def VerifyKernels : Pass<"pc-verify-kernels", "mlir::ModuleOp"> {
+  let summary = "Check what code generation relies on";
+  let description = [{
+    (K1) no op of the pc dialect is left, and no tensor; (K2) there is a program: `pc_program` and its step `pc_step`, and one of each for
+    every further stage; (K3) what a step launches, multiplies, moves and sends by index is in the table of its program;
+    (K4) what the table of device kernels names is a kernel of `gpu.module @pc_kernels`.
+  }];
+  let dependentDialects = ["mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect"];
 }
 
 #endif

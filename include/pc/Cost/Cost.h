@@ -36,18 +36,19 @@ Traffic trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot = true);
 
 /// Ranks of one group, or two that send each other something, on the nodes of a machine. Ranks fill nodes in the order
 /// of their numbers; of all groups alike, the one that is worst off.
-struct Way {
+struct NodeSpread {
   bool inNode = true; ///< all of them on one node
   int64_t fewest = 1; ///< of them on one node: so many network adapters carry what goes from node to node
 
   /// The groups over `axes`.
-  static Way ofGroups(MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes, const MachineModel &machine);
+  static NodeSpread ofGroups(MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes, const MachineModel &machine);
   /// All pairs of ranks with the same coordinates but on `axis`, where one has `from` and the other `to`.
-  static Way between(MeshAttr mesh, mlir::StringAttr axis, int64_t from, int64_t to, const MachineModel &machine);
+  static NodeSpread between(MeshAttr mesh, mlir::StringAttr axis, int64_t from, int64_t to,
+                            const MachineModel &machine);
 };
 
 /// Seconds of a message of `bytes`.
-double messageSeconds(double bytes, const Way &way, const MachineModel &machine);
+double messageSeconds(double bytes, const NodeSpread &spread, const MachineModel &machine);
 
 /// Seconds of a move of which a rank sends `wire` bytes, in groups of n ranks over `axes`.
 double moveSeconds(MoveKind kind, double wire, MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes,

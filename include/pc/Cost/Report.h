@@ -33,9 +33,9 @@ llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::Str
 ///   16 channels of one receiving end with a buffer for each of its protocols.
 llvm::json::Object besideArena(mlir::ModuleOp planned);
 
-/// Writes `report` (of buildReport, with predictStep's `pipeline` and its timeline where there are stages) as one
-/// self-contained HTML page: mesh, the pipeline in time, memory over the step with its peak explained, what a rank
-/// holds, traffic, work. Fails, with an error, if the module is not planned.
+/// Writes `report` (of buildReport, where there are stages with what the Pipeline room reports, and predictStep's
+/// timeline) as one self-contained HTML page: mesh, the pipeline in time, memory over the step with its peak explained,
+/// what a rank holds, traffic, work. Fails, with an error, if the module is not planned.
 llvm::LogicalResult printReportPage(mlir::ModuleOp planned, llvm::json::Value report, const StepTimeline &timeline,
                                     llvm::raw_ostream &os);
 

@@ -8,10 +8,11 @@
 
 namespace pc {
 
-/// What a stage does in a stretch of time.
+/// What a stage does in a stretch of time: it works, or does nothing but wait for its own moves or for a message that
+/// is under way.
 struct StageSpan {
-  /// The first five are those of pc.task.
-  enum Use { Forward, Recompute, Backward, Weight, Optimizer, Move, Message } use = Optimizer;
+  enum Type { Work, Move, Message } type = Work;
+  TaskKind kind = TaskKind::Optimizer; ///< of work
   llvm::StringRef what;                ///< of moves: a literal
   int64_t from = -1;                   ///< of messages: the stage that sent it
   int64_t chunk = -1, microbatch = -1; ///< of tasks
@@ -19,35 +20,43 @@ struct StageSpan {
   double moves = 0;      ///< seconds of collectives in it
   int64_t liveBytes = 0; ///< activations, at most
   bool isTask() const { return chunk >= 0; }
+  /// "forward", ..., "optimizer", "move" or "message".
+  llvm::StringRef category() const {
+    return type == Work ? stringifyTaskKind(kind) : type == Move ? "move" : "message";
+  }
 };
-/// Per stage, in the order of time.
-using StepTimeline = std::vector<std::vector<StageSpan>>;
+
+/// What a stage does over a step.
+struct StageTimeline {
+  std::vector<StageSpan> spans; ///< in the order of time
+  double end = 0;
+  /// What its seconds went into, by kind of work, waits for its own moves, for messages that are under way, and for
+  /// other stages.
+  std::array<double, getMaxEnumValForTaskKind() + 1> work = {};
+  double moves = 0, messages = 0, idle = 0;
+};
+using StepTimeline = std::vector<StageTimeline>;
 
 /// How long a step takes, by the machine model: a prediction, not a measurement.
 struct Prediction {
   double stepSeconds = 0;
-  /// Of programs of stages, what a report calls "pipeline":
-  /// * schedule (as given), machine (its name), stages, chunks, microbatches, slots (of the longest queue of messages).
-  /// * step_seconds: until the last stage is done. cost_seconds: the longest time of a stage from its first task to the
-  ///   end of its last, without the optimizer. ideal_seconds: the tasks of the busiest stage. bubble: (cost - ideal) /
-  ///   cost. idle_over_ideal: (cost - ideal) / ideal. theory: the latter in closed form, where one is known for stages
-  ///   that take equally long and messages that take no time.
-  /// * per_stage: the chunks; seconds by what they went into, which add up to step_seconds (move: what a stage does not
-  ///   overlap of its collectives; message: waits for one that is under way; idle: waits for other stages);
-  ///   peak_microbatches: most microbatches between their first forward and the end of their gradients, a chunk of v
-  ///   counting 1/v; peak_activation_bytes.
-  /// * traceEvents: null, the place of `timeline` (writeWithTimeline).
-  std::optional<llvm::json::Object> pipeline;
-  /// Of programs of stages. There can be a million spans, so they become text when they are written.
+  /// By stage; of a program without stages it is empty. There can be a million spans, so they become text when they are
+  /// written.
   StepTimeline timeline;
 };
 
-/// Runs the planned program, or those of all stages, against the clock of `machine`, op by op.
+/// Hears of everything that takes time, in the order of the program: an op (the moves of a `pc.start` together), the
+/// phase of the step that it is in, and from when to when, in seconds, it works or is under way.
+using StepListener = llvm::function_ref<void(mlir::Operation *, StepPhase, double start, double end)>;
+
+/// Runs the planned program, or those of all stages, against the clock of `machine`, op by op. `listener`: of a program
+/// without stages; may be null.
 ///
 /// Time: an op takes `secondsOf`, a message `messageSeconds`, during which sender and receiver go on; moves between
 /// start and wait go on one after another beside the work. Ranks of a stage do everything at once. Fails, with an
 /// error, where stages wait for each other forever or a program is not planned.
-llvm::FailureOr<Prediction> predictStep(mlir::ModuleOp planned, llvm::StringRef schedule, const MachineModel &machine);
+llvm::FailureOr<Prediction> predictStep(mlir::ModuleOp planned, const MachineModel &machine,
+                                        StepListener listener = {});
 
 /// Writes `value` with its keys in order, as LLVM does, and in place of every `traceEvents` in it the timeline in the
 /// format of the runtime's --trace: one process per stage, times in microseconds; args of tasks: live_bytes (most

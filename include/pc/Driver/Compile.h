@@ -2,33 +2,54 @@
 #ifndef PC_DRIVER_COMPILE_H
 #define PC_DRIVER_COMPILE_H
 
-#include "mlir/IR/BuiltinOps.h"
+#include "pc/Autodiff/Passes.h"
+#include "pc/Codegen/Passes.h"
 #include "pc/Driver/Phases.h"
 #include "pc/Driver/Plan.h"
+#include "pc/Memory/Passes.h"
+#include "pc/Overlap/Passes.h"
+#include "pc/Pipeline/Passes.h"
+#include <map>
+
+namespace mlir {
+class OpPassManager;
+class TimingScope;
+} // namespace mlir
 
 namespace pc {
 
+/// What is compiled, and how. Options of passes have the passes' own structs, and so their defaults (Passes.td).
 struct CompileOptions {
   Plan plan;
-  bool train = true;               ///< false: forward and loss only
-  std::string optimizer = "adamw"; ///< adamw or sgd
+  bool train = true;              ///< false: forward and loss only
+  DifferentiateOptions step;      ///< its microbatches are the plan's
+  PipelineParallelOptions stages; ///< `machine` is also that of all predicted times, `memory` the limit on the arena;
+                                  ///< the rest is the plan's
+  FuseOptions fuse;
+  ScheduleOptions schedule;
+  PlanMemoryOptions arena;
+  GenerateKernelsOptions kernels; ///< `target`, `attention` and `archs` are also those of other passes
   Phase to = Phase::Exe;
-  std::string output = "-";             ///< the executable, or the IR of phase `to`
-  std::string emitPlan, report;         ///< files, or empty
-  int64_t bucketBytes = 25 << 20;       ///< payload of moves that are started together
-  int64_t prefetch = 1;                 ///< units of stored parameters that are gathered ahead
-  int64_t prefetchBytes = 0;            ///< payload of a unit and those gathered ahead of it; 0: any
-  int64_t inlineOps = 50000;            ///< tasks of a pipeline of more ops than this stay functions up to the kernels
-  int64_t memoryLimit = 0;              ///< bytes of one rank's arena; 0: none
-  std::string machine = "cpu";          ///< of predicted times: a name of pc::MachineModel, or a file
-  bool tellPrediction = false;          ///< a remark says how long a step takes
-  bool timing = false;                  ///< print the time of every pass
-  bool cuda = false;                    ///< for CUDA devices instead of CPUs
-  llvm::SmallVector<std::string> archs; ///< sm_90a, ...; empty: all that are supported
-  std::string attention = "library";    ///< CUDA: library (cuDNN) or generated
-  bool checkKernels = false;            ///< CUDA: a program that can compare its kernels with the CPU's
-  bool standIn = false;                 ///< also an image for the stand-in of the CUDA driver
+  std::string output = "-";            ///< the executable, or the IR of phase `to`
+  std::string emitPlan, report;        ///< files, or empty
+  bool tellPrediction = false;         ///< a remark says how long a step takes
+  bool standIn = false;                ///< also an image for the stand-in of the CUDA driver
+  mlir::TimingScope *timing = nullptr; ///< where the time of every pass is counted; null in tools without MLIR's flags
+
+  /// For CUDA devices instead of CPUs.
+  bool cuda() const { return kernels.target == "cuda"; }
 };
+
+/// What it means when a pass of a phase fails, by the pass's argument.
+using PhaseFailures = std::map<std::string, pcrt_status>;
+
+/// Adds the passes of `phase` in order; says what is wrong with a tactic's options, or "".
+std::string buildPhase(mlir::OpPassManager &passes, Phase phase, const CompileOptions &options,
+                       PhaseFailures &failures);
+
+/// Makes the passes of every phase a pipeline of pc-opt, --pc-phase-placed and so on, whose options are the flags of
+/// pc-compile (Flags.h).
+void registerPhasePipelines();
 
 /// Runs the passes of `phase` on a module of the phase before it. On failure the error has been emitted and the status
 /// says of which kind it is.

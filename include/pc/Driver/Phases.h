@@ -19,6 +19,9 @@ struct PhaseInfo {
 /// All phases in order.
 llvm::ArrayRef<PhaseInfo> phases();
 
+/// "placed".
+inline llvm::StringRef nameOf(Phase phase) { return phases()[static_cast<size_t>(phase)].name; }
+
 } // namespace pc
 
 #endif

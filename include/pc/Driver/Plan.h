@@ -5,8 +5,9 @@
 #define PC_DRIVER_PLAN_H
 
 #include "mlir/IR/Builders.h"
+#include "pc/Driver/Phases.h"
 #include "pc/Driver/Tactic.h"
-#include "pc/IR/PC.h"
+#include "pc/Shard/Passes.h"
 #include "pcrt/pcrt.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/LogicalResult.h"
@@ -15,19 +16,7 @@
 
 namespace pc {
 
-/// The strategy flags of pc-compile as the user wrote them; a flag given without a value holds "".
-struct StrategyFlags {
-  std::string mesh; ///< "dp=2,tp=2"
-  std::optional<std::string> dataParallel, tensorParallel, contextParallel, pipeline;
-  std::string zero = "0"; ///< "3" or "3:axis"
-  bool sequenceParallel = false;
-  int64_t microbatches = 1;
-  std::string recompute = "none", precision = "f32", gradientPrecision = "f32";
-  std::string pipelineAxis = "pp", stages = "cost";
-  int64_t interleave = 1; ///< chunks per stage; 1: as the schedule says
-  std::string window;     ///< axes: "tp,row"
-  std::string zeroKeep;   ///< parameters that stage 3 gathers once: "wte.*|h.11.*"
-};
+class StrategyFlags;
 
 struct Plan {
   llvm::SmallVector<std::pair<std::string, int64_t>> mesh; ///< axes, outermost first
@@ -40,14 +29,16 @@ struct Plan {
   int64_t vocabularyRanks() const;
   /// What a padded vocabulary is a multiple of: these ranks; for CUDA devices also what their tensor cores need.
   int64_t vocabularyMultiple(bool cuda) const;
+  /// The first tactic of this name, or null.
+  const Tactic *find(llvm::StringRef pass) const;
+  /// The tactics that the pipeline of a phase runs, in order.
+  llvm::SmallVector<Tactic> tacticsOf(Phase phase) const;
   /// The tactic that cuts the program into stages, or null.
   const Tactic *pipeline() const;
   /// Whether a tactic splits the dim that norms work on.
   bool splitsEmbed() const;
-  /// The axes of ZeRO.
-  llvm::SmallVector<std::string> shardAxes() const;
-  /// The pass that pads parameters for what splits them over a data axis, or "" where no tactic does.
-  std::string padding() const;
+  /// How parameters are padded for what splits them over a data axis, or null where no tactic does.
+  std::optional<PadShardsOptions> padding() const;
   /// "dp=2,tp=2"
   std::string meshText() const;
   /// The plan as an op.
@@ -56,8 +47,8 @@ struct Plan {
   std::string text(mlir::MLIRContext *context) const;
 };
 
-/// The plan that the flags mean, or null after writing a message to `error`; `status` says whether the flags are wrong
-/// (PCRT_USAGE) or ask for something that does not exist (PCRT_INFEASIBLE).
+/// The plan that the flags mean by the rows of the tactics, or null after writing a message to `error`; `status` says
+/// whether the flags are wrong (PCRT_USAGE) or ask for something that does not exist (PCRT_INFEASIBLE).
 std::optional<Plan> planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status);
 
 /// The plan in `file`, or null after an error was emitted; `status` says whether the file holds no plan

@@ -1,6 +1,6 @@
 //===- Tactic.h - A pass of a plan, with its options --------------------------------------===//
 // A plan keeps its tactics as they were written, "pc-zero{axis=dp stage=3}"; who asks for an option reads it here,
-// where the text is taken apart once.
+// where the text is taken apart once. What is not written has the pass's own default (Passes.td).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_DRIVER_TACTIC_H
 #define PC_DRIVER_TACTIC_H
@@ -11,6 +11,8 @@
 
 namespace pc {
 
+struct TacticInfo;
+
 class Tactic {
 public:
   Tactic(std::string text);
@@ -20,25 +22,25 @@ public:
   const std::string &text() const { return written; }
   /// "pc-zero".
   llvm::StringRef pass() const { return name; }
-  /// The value of an option, "dp" of `axis`, or `otherwise` where it is not given.
-  llvm::StringRef option(llvm::StringRef key, llvm::StringRef otherwise = "") const;
+  /// Its row of Tactics.cpp, or null where the pass is no tactic.
+  const TacticInfo *info() const;
+  /// The value of an option, "dp" of `axis`, or the pass's default; "" where the pass has no such option.
+  llvm::StringRef option(llvm::StringRef key) const;
+  /// A list with commas between as an option: "row,col" of `axis`.
+  llvm::SmallVector<llvm::StringRef> list(llvm::StringRef key) const;
   /// The same tactic with this value of an option, in its old one's place or behind the others.
   Tactic with(llvm::StringRef key, llvm::StringRef value) const;
 
   bool operator==(const Tactic &other) const { return written == other.written; }
   bool operator<(const Tactic &other) const { return written < other.written; }
 
-  /// Whether it changes the step before it is placed.
-  bool isOfStep() const { return name == "pc-mixed-precision" || name == "pc-recompute" || name == "pc-zigzag"; }
-  /// Whether it cuts the placed program into stages.
-  bool cutsStages() const { return name == "pc-pipeline-parallel"; }
-  /// Whether it says how moves of the local program are made.
-  bool isOfMoves() const { return name == "pc-window-moves"; }
-
 private:
   struct Option {
     std::string key, value;
   };
+  const Option *find(llvm::StringRef key) const;
+  /// The registered pass with all its options, which are at their defaults; without any where there is none.
+  static const Tactic &defaultsOf(llvm::StringRef pass);
 
   std::string written, name;
   llvm::SmallVector<Option, 2> options; ///< as they were given

@@ -1,6 +1,6 @@
 //===- Calls.h - Task functions and their calls --------------------------------------------===//
-// A stage's step may call a private function for each of its tasks (`pc.call`), so that its text grows with the kinds
-// of tasks, not with the microbatches.
+// A stage's step may call a private function for each of its tasks (`pc.call`). The program then grows with the kinds
+// of tasks and not with the number of microbatches.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_CALLS_H
 #define PC_IR_CALLS_H
@@ -12,13 +12,13 @@
 
 namespace pc {
 
-/// A function as its callers need it.
+/// A function that steps call, with the results of memory planning that callers need.
 struct TaskFunction {
   mlir::func::FuncOp function;
   mlir::Block *body = nullptr;
-  /// Planned: per result the argument in whose bytes it lies, -1: none.
+  /// In planned programs: per result, the argument over which it is written; -1: none.
   llvm::SmallVector<int> inPlace;
-  /// Planned: what lives only in a call takes the addresses from 0 up to here.
+  /// In planned programs: the size of the frame, which holds values that are live during a call only.
   int64_t frameBytes = 0;
 
   mlir::ValueRange results() const { return body->getTerminator()->getOperands(); }
@@ -33,15 +33,15 @@ private:
   llvm::DenseMap<std::pair<mlir::Operation *, mlir::Attribute>, std::unique_ptr<TaskFunction>> functions;
 };
 
-/// The functions of a program that are no task's: one, in every program that is compiled.
+/// The functions of a program that are not called: the step. Programs that are compiled have exactly one.
 llvm::SmallVector<mlir::func::FuncOp> stepsOf(mlir::ModuleOp program);
-/// The offset of a value's home; -1: it has none.
+/// The arena offset (home) of a value; -1: it has none.
 int64_t homeOrNone(mlir::Value value);
 
-/// Leaves leave the functions of `program` and become arguments; a result that is an argument or another result goes.
-/// Function types become those of the blocks.
+/// Moves leaves out of the functions of `program`, to which they become arguments; removes results that are arguments
+/// or other results; updates function types.
 void tidyCalls(mlir::ModuleOp program);
-/// The ops of functions take the place of the calls in `program`, in planned programs with their homes.
+/// Inlines all calls in `program`, in planned programs with the homes of the ops in them.
 void inlineCalls(mlir::ModuleOp program);
 
 } // namespace pc

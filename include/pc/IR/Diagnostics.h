@@ -8,16 +8,15 @@
 
 namespace pc {
 
-/// `text` with control characters and bytes that are no UTF-8 written as `\1B`: names and values of somebody's file
-/// must not act on a terminal, nor look like another message.
+/// `text` with control characters and bytes that are no UTF-8 written as `\1B`: names and values from files must not
+/// control the terminal, nor look like another message.
 std::string escaped(llvm::StringRef text);
 
-/// Standard error for messages: the same, but lines and tabs are kept.
+/// Standard error for messages; escapes what is written as `escaped` does, except newlines and tabs.
 llvm::raw_ostream &errs();
 
-/// Prints diagnostics as users expect them: with the line and a caret where the location is in a source file, with the
-/// file alone where it has no line, else after the tool's name (messages name ops and tensors themselves). Never an op
-/// dump or a raw location.
+/// Prints diagnostics for users: with the line and a caret if the location is in a source file, with the file's name if
+/// it has no line, else behind the tool's name. Never prints ops or raw locations.
 class ToolDiagnostics {
 public:
   ToolDiagnostics(llvm::StringRef tool, llvm::SourceMgr &sources, mlir::MLIRContext *context);
@@ -27,7 +26,7 @@ private:
   mlir::ScopedDiagnosticHandler plain;
 };
 
-/// Messages about programs of the pc dialect are escaped whoever prints them (MlirOptMain has a handler of its own).
+/// Escapes messages about programs of the pc dialect before any handler prints them, also MlirOptMain's own.
 void escapeDiagnostics(mlir::DialectRegistry &registry);
 
 } // namespace pc

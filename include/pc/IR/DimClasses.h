@@ -1,6 +1,7 @@
-//===- DimClasses.h - Which dims of a program iterate together ---------------------===//
-// Union-find over (value, dim), joined through the factors of every op, the inputs of accumulate and its results. A class is one
-// iteration dim of the whole program (the batch, the vocabulary), so that its size can be changed everywhere at once.
+//===- DimClasses.h - Dims that are the same iteration dim of the program -----------===//
+// Union-find over (value, dim), joined through the factors of every op, the inputs of accumulate and its results. A
+// class is one iteration dim of the whole program, as the batch or the vocabulary, whose size is changed everywhere at
+// once.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_DIMCLASSES_H
 #define PC_IR_DIMCLASSES_H
@@ -12,11 +13,11 @@ namespace pc {
 
 class DimClasses {
 public:
-  /// All values under `root`.
+  /// Classes of the dims of all values under `root`.
   explicit DimClasses(mlir::Operation *root);
   /// The class of dim `d` of `value`: a number that is stable until the program changes.
   unsigned classOf(mlir::Value value, int64_t d);
-  /// Gives every dim of class `id` the size `size`, by changing types in place.
+  /// Sets the size of every dim of class `id`, in the types of the program.
   void resize(unsigned id, int64_t size);
 
 private:

@@ -4,32 +4,26 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "pc/IR/PCEnums.h.inc"
+#include "pcrt/moves.h"
 
 namespace pc {
-/// Every move of the dialect (see `MoveOpInterface`). Values agree with `pcrt_move_kind`.
+/// Every move of the dialect (see `MoveOpInterface`), with the value of its `pcrt_move_kind`.
 enum class MoveKind {
-  AllReduce = 0,
-  AllGather,
-  ReduceScatter,
-  AllToAll,
-  Slice,
-  Mask,
-  Pad,
-  Broadcast,
-  Scatter,
-  Gather,
-  Reduce,
-  Permute,
-  Insert
+#define PC_ROW(Kind, KIND, ...) Kind = PCRT_##KIND,
+  PCRT_MOVES(PC_ROW)
+#undef PC_ROW
 };
+/// The row of a move: what it needs and makes, how it goes (pcrt/moves.h).
+inline const pcrt_move_facts &factsOf(MoveKind kind) { return *pcrt_facts_of_move(static_cast<int32_t>(kind)); }
 /// The name of a move as ops, reports and messages spell it: "all_reduce", ...
-llvm::StringRef moveName(MoveKind kind);
+inline llvm::StringRef moveName(MoveKind kind) { return factsOf(kind).name; }
 /// Whether the move sends anything.
-inline bool hasTraffic(MoveKind kind) {
-  return kind <= MoveKind::AllToAll || (kind >= MoveKind::Broadcast && kind <= MoveKind::Permute);
-}
+inline bool hasTraffic(MoveKind kind) { return factsOf(kind).way != PCRT_WAY_LOCAL; }
 /// Whether coordinate 0 of the group sends to, or gets from, all others.
-inline bool isRooted(MoveKind kind) { return kind >= MoveKind::Broadcast && kind <= MoveKind::Reduce; }
+inline bool isRooted(MoveKind kind) { return factsOf(kind).way == PCRT_WAY_ROOTED; }
+/// Whether a rank's operand, or result, is its block of the dim that is moved; else it has the shape of the value.
+inline bool takesBlocks(MoveKind kind) { return factsOf(kind).needs == PCRT_STATE_SPLIT; }
+inline bool makesBlocks(MoveKind kind) { return factsOf(kind).makes == PCRT_STATE_SPLIT; }
 /// The part of a training step that an op belongs to.
 enum class StepPhase { Forward, Backward, Optimizer };
 llvm::StringRef stepPhaseName(StepPhase phase);

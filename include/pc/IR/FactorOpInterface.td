@@ -1,12 +1,13 @@
-//===- FactorOpInterface.td - One rule per op -----------------------------------===//
-// The single declaration of an op's meaning for shapes, placements, local programs and costs.
+//===- FactorOpInterface.td - What ops are like ---------------------------------===//
+// The single declaration of an op's meaning for shapes, placements, local programs and costs, and the facts that rooms ask
+// for: a room asks the op, and has no list of ops that are alike.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_FACTOROPINTERFACE_TD
 #define PC_IR_FACTOROPINTERFACE_TD
 
 include "mlir/IR/OpBase.td"
 
-def PC_FactorOpInterface : OpInterface<"FactorOpInterface"> {
+def FactorOpInterface : OpInterface<"FactorOpInterface"> {
   let cppNamespace = "::pc";
   let description = [{
     The factors of an op: which dims of which operands and results iterate together (`"b s e, e f -> b s f"`), which factors
@@ -15,14 +16,54 @@ def PC_FactorOpInterface : OpInterface<"FactorOpInterface"> {
   }];
   let methods = [
     InterfaceMethod<"The factor rule of this op.", "::pc::FactorRule", "getFactorRule", (ins)>,
+    InterfaceMethod<[{
+      How many of the first operands are read element by element: of them a result element needs none but that at its own
+      index (they may lack dims), of the others any. 0: an op that is computed otherwise.
+    }], "unsigned", "getNumElementwise", (ins), /*methodBody=*/"", /*defaultImplementation=*/[{
+      return ConcreteOp::template hasTrait<::pc::Pointwise>() ? $_op->getNumOperands() : 0;
+    }]>,
   ];
   let verify = "return ::pc::detail::verifyFactorOp($_op);";
 }
 
-def PC_MoveOpInterface : OpInterface<"MoveOpInterface"> {
+/// Operands and results have one shape, and every element is computed by itself. Says the factor rule: `linear` are the
+/// operands in which, together, the op is linear; `max`: "true" where it gives the maximum for what has one.
+class PC_PointwiseTrait<string linear, string max> : NativeOpTrait<"Pointwise", [],
+    "::pc::FactorRule getFactorRule() { return ::pc::detail::pointwiseRule(*this, {" # linear # "}, " # max # "); }"> {
+  let cppNamespace = "::pc";
+}
+
+/// Works row by row: every row of the first operand, along its last dim, by itself.
+def Rowwise : NativeOpTrait<"Rowwise"> {
+  let cppNamespace = "::pc";
+}
+
+def IndexedOpInterface : OpInterface<"IndexedOpInterface"> {
   let cppNamespace = "::pc";
   let description = [{
-    An op that changes the placement of its one operand and nothing else. `pc-erase-placements` drops it.
+    An op that works with the global index of one dim: a rank that has a block of it must know where the block begins. In
+    local programs an operand says so (an i32 scalar); without it the block begins at 0.
+  }];
+  let methods = [
+    InterfaceMethod<"The dim, of an operand or a result.", "::pc::IndexedDim", "getIndexedDim", (ins)>,
+    InterfaceMethod<"The operand that says where the block begins, or none.", "::mlir::MutableOperandRange",
+                    "getOffsetMutable", (ins)>,
+  ];
+}
+/// Their code in an op. `n`: of operands that are read element by element.
+class PC_Elementwise<int n> {
+  string text = "unsigned getNumElementwise() { return " # n # "; }";
+}
+/// Dim `dim` of `value`; -1 is the last one. `more`: what else stands in the class of the op.
+class PC_IndexedDim<string value, int dim, string more = ""> {
+  string text = "::pc::IndexedDim getIndexedDim() { return {" # value # "(), " # dim # "}; }\n" # more;
+}
+
+def MoveOpInterface : OpInterface<"MoveOpInterface"> {
+  let cppNamespace = "::pc";
+  let description = [{
+    An op that changes the placement of its one operand and nothing else. `pc-erase-placements` drops it. What its kind
+    is like stands in its row (runtime/include/pcrt/moves.h).
   }];
   let methods = [
     InterfaceMethod<"Which move.", "::pc::MoveKind", "getMoveKind", (ins)>,

@@ -1,6 +1,7 @@
 //===- Factors.h - Factor rules and the legal placements they generate ---------===//
-// An op = factors over its operands and results + kinds + linearity. `legalRows` is the whole placement algebra of
-// one op on one mesh axis; the type verifier, propagation, localization and costs all read it.
+// A rule says which factors (iteration dims) the dims of an op's operands and results are, as in an einsum, and in
+// which operands the op is linear. `legalRows` makes of it all legal placements of the op on one mesh axis; the type
+// verifier, propagation, localization and costs read them.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_FACTORS_H
 #define PC_IR_FACTORS_H
@@ -12,7 +13,8 @@
 
 namespace pc {
 
-/// What a value is on one mesh axis: split along a dim, whole on every rank, partial, or on coordinate 0 alone.
+/// The placement of a value on one mesh axis: split along a dim, whole (replicated), partial (unreduced), or rooted (on
+/// coordinate 0 alone).
 struct AxisState {
   int8_t code = -1;
   static constexpr AxisState whole() { return {-1}; }
@@ -35,21 +37,21 @@ struct AxisState {
 /// One factor: an index that iterates over dims of operands and results.
 struct Factor {
   std::string name;
-  int64_t size = 0;   ///< as the types of the op at hand say (global or local)
-  bool whole = false; ///< must not be split
+  int64_t size = 0;   ///< global or local, as the types of the op are
+  bool whole = false; ///< its dims must not be split
 };
 
 /// The rule of one op instance. `operands[i][d]` is the factor of dim d of operand i.
 struct FactorRule {
   llvm::SmallVector<Factor, 8> factors;
   llvm::SmallVector<llvm::SmallVector<int, 6>, 4> operands, results;
-  PartialKind reduction = PartialKind::Sum; ///< of factors that a result lacks
-  /// Groups of operand numbers that, all partial together and the others whole, make all results partial.
+  PartialKind reduction = PartialKind::Sum; ///< how results reduce the factors that they lack
+  /// Groups of operand numbers: if all operands of a group are partial and all others whole, all results are partial.
   llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 2> linear;
-  bool maxTransparent = false; ///< the op maps operands of a max to operands of a max
+  bool maxTransparent = false; ///< if all operands are partial maxima, so are all results
 
-  /// "b s e, e f -> b s f", several results separated by commas; no operand: "-> s d".
-  /// Returns false on a malformed spec. Sizes are filled in by the caller.
+  /// Parses "b s e, e f -> b s f"; several results are separated by commas; "-> s d" has no operand. Returns false on a
+  /// malformed spec. Callers fill in the sizes.
   static bool parse(llvm::StringRef spec, FactorRule &rule);
   /// The number of the factor called `name`, or -1.
   int find(llvm::StringRef name) const;
@@ -63,8 +65,8 @@ struct Row {
   int factor = -1; ///< the factor that is split, or -1 (all whole, or a linear group)
 };
 
-/// All legal rows of `rule` on one axis, divisibility aside: all whole; each splittable factor; each linear group; all
-/// on the root (the other ranks compute something that nobody reads).
+/// All legal rows of `rule` on one axis, without regard to divisibility: all values whole; one factor split; one linear
+/// group partial; all partial maxima; all rooted (the other ranks compute values that are never read).
 llvm::SmallVector<Row, 8> legalRows(const FactorRule &rule);
 
 } // namespace pc

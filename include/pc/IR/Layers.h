@@ -9,8 +9,8 @@
 
 namespace pc {
 
-/// A Hugging Face name through its first number: "model.layers.3" of "model.layers.3.mlp.up_proj.weight"; empty where
-/// it has none. It is part of `name`.
+/// The part of a Hugging Face name up to its first number: "model.layers.3" of "model.layers.3.mlp.up_proj.weight";
+/// empty if it has no number. Refers to the characters of `name`.
 inline llvm::StringRef layerOf(llvm::StringRef name) {
   for (size_t begin = 0; begin < name.size();) {
     size_t end = std::min(name.find('.', begin), name.size());

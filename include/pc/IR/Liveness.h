@@ -1,6 +1,6 @@
-//===- Liveness.h - How long the values of a step are needed -------------------------===//
-// Positions number the ops of a function in program order, those inside `pc.accumulate` included, those inside
-// `pc.fusion` not (a kernel happens at once). Memory planning and memory reports read it.
+//===- Liveness.h - Live ranges of the values of a step -------------------------------===//
+// Positions number the ops of a function in program order, including those inside `pc.accumulate`; a `pc.fusion` is one
+// position, because it becomes one kernel. Memory planning and memory reports read it.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_LIVENESS_H
 #define PC_IR_LIVENESS_H
@@ -14,26 +14,27 @@ namespace pc {
 /// The bytes of one tensor, without alignment.
 int64_t byteSize(mlir::Type tensor);
 
-/// Whether the value of `op` is there before the step begins and stays: parameter, state, input, rope_table, constant,
-/// block_offset.
+/// Whether `op` is a leaf, whose value exists before the step and is live throughout: parameter, state, input,
+/// rope_table, constant, block_offset.
 bool isLeaf(mlir::Operation *op);
 
-/// What the body of an accumulation over several microbatches yields is added to its sum as soon as it is there, behind
-/// the op that makes it: that op, if `use` is such a yield's. Else null; what the body does not make is added at its
-/// end.
+/// A value that the body of an accumulation over several microbatches computes and yields is added to its sum right
+/// behind the op that computes it. Returns that op if `use` is the yield's use of such a value, else null: other
+/// yielded values are added at the end of the body.
 mlir::Operation *addedBehind(mlir::OpOperand &use);
 
-/// Positions from the definition to the last use, both included.
+/// A live range: the positions from the definition to the last use, both included.
 struct Lifetime {
   int64_t first = 0, last = 0;
 };
 
-/// Lifetimes of all values that need a home: results of ops in a function and in the bodies of its accumulations.
-/// * Leaves live through the whole step.
-/// * The body of an accumulation repeats, so what it uses from outside, and its operands, live to its end.
-/// * Adding to a sum (addedBehind) ends with the op that makes what is added.
-/// * Results of an accumulation live from its start, or from its end where there is one microbatch.
-/// * Results of a wait live from its start, where moves may begin to write them; inputs of a start live to its wait.
+/// Live ranges of all values that need a home: results of ops in a function and in the bodies of its accumulations.
+/// * Leaves are live through the whole step.
+/// * The body of an accumulation repeats, so values from outside that it uses, and its operands, are live to its end.
+/// * The use of a value by a sum over microbatches (addedBehind) is at the op that computes the value.
+/// * Results of an accumulation are live from its first op on; with one microbatch, from its end on.
+/// * Results of a wait are live from its start on, because moves may write them from then; inputs of a start to its
+/// wait.
 class Liveness {
 public:
   /// `body` is the (single) block of a function.

@@ -17,6 +17,24 @@
 
 #include "pc/IR/PCDialect.h.inc"
 
+namespace pc {
+/// Axis names of a StrArrayAttr.
+llvm::SmallVector<mlir::StringAttr> axisList(mlir::ArrayAttr axes);
+
+/// Trait: operands and results have one shape, and every element is computed by itself.
+template <typename Op> class Pointwise : public mlir::OpTrait::TraitBase<Op, Pointwise> {};
+/// Trait: works row by row: every row of the first operand, along its last dim, by itself.
+template <typename Op> class Rowwise : public mlir::OpTrait::TraitBase<Op, Rowwise> {};
+
+/// A dim whose global index an op works with; -1: the last one.
+struct IndexedDim {
+  IndexedDim(mlir::Value value, int64_t dim)
+      : value(value), dim(dim < 0 ? mlir::cast<mlir::RankedTensorType>(value.getType()).getRank() - 1 : dim) {}
+  mlir::Value value;
+  int64_t dim; ///< -1 of a scalar, which has none
+};
+} // namespace pc
+
 #define GET_ATTRDEF_CLASSES
 #include "pc/IR/PCAttrs.h.inc"
 
@@ -24,12 +42,15 @@
 #include "pc/IR/PCTypes.h.inc"
 
 namespace pc::detail {
-/// Shapes agree with the factors; either no operand and result is placed or all are; the placement of every axis is a
-/// legal row.
+/// The rule of an op whose operands and results have one shape: linear in `linear` together; `max`: operands of a
+/// maximum give operands of one.
+FactorRule pointwiseRule(mlir::Operation *op, std::initializer_list<unsigned> linear, bool max);
+/// Checks that shapes agree with the factors, that all operands and results are placed or none is, and that on every
+/// axis the placements are a legal row.
 llvm::LogicalResult verifyFactorOp(mlir::Operation *op);
-/// Element types are what the op computes with (constraints T1 and T2 of the dialect).
+/// Checks element types (constraints T1 and T2, ElementTypes.cpp).
 llvm::LogicalResult verifyElementTypes(mlir::Operation *op);
-/// The transition of placements (or of local shapes) is exactly what the move says.
+/// Checks that the placements of operand and result (in local programs: the shapes) are those that the move is for.
 llvm::LogicalResult verifyMoveOp(mlir::Operation *op);
 } // namespace pc::detail
 
@@ -46,21 +67,30 @@ inline PlaceAttr placement(mlir::Value value) { return placement(value.getType()
 mlir::RankedTensorType withEncoding(mlir::Type type, mlir::Attribute encoding);
 /// The mesh of the module that holds `op`, or null.
 MeshAttr meshOf(mlir::Operation *op);
-/// The ranks of the zigzag order that the sequence is in (`pc.program`), or 0 where it is in its own order.
+/// The number of ranks whose zigzag order the sequence is in (`pc.program`); 0 if it is in its own order.
 int64_t zigzagRanks(mlir::Operation *op);
 /// The position of index `index` of a sequence of `length` in the zigzag order of `ranks` (0: its own order).
 int64_t zigzagPosition(int64_t index, int64_t length, int64_t ranks);
 /// The position of index `index` of a sequence dim of the program that `op` is in.
 int64_t sequencePosition(mlir::Operation *op, int64_t index);
-/// The phase that `op` begins in its block: backward (`pc.seed`), optimizer (`pc.accumulate`, for what stands behind it)
-/// or what a `pc.task` says; nothing where the phase before goes on. Every block of a step begins with forward.
+/// The phase that begins at `op` in its block: backward at `pc.seed`, optimizer behind `pc.accumulate`, the one of its
+/// kind at `pc.task`; none at other ops. Every block of a step begins with forward.
 std::optional<StepPhase> phaseBegunBy(mlir::Operation *op);
 /// The phase of `op` in its step, or in the function of a task.
 StepPhase stepPhase(mlir::Operation *op);
 /// The source name in a location ("h.0.attn.c_proj"), or the op's own name without the dialect's prefix.
 std::string sourceName(mlir::Operation *op);
-/// Axis names of a StrArrayAttr.
-llvm::SmallVector<mlir::StringAttr> axisList(mlir::ArrayAttr axes);
+/// The group's tensor as a move of local programs cuts it.
+pcrt_move_shape moveShape(MoveOpInterface move);
+/// The move of `x` to `result`, of a kind that placed programs have. `dim` is the dim that it gathers or splits,
+/// `otherDim` the one that an all_to_all splits; both, and the reduction, are used where the kind has them.
+MoveOpInterface createMove(mlir::OpBuilder &builder, mlir::Location loc, MoveKind kind, mlir::Type result,
+                           mlir::Value x, PartialKind reduction, int64_t dim, int64_t otherDim, mlir::ArrayAttr axes);
+/// Whether `op` is linear in `operand` while the others stay as they are: what it makes of a sum is the sum of what it
+/// makes of the addends. Moves are.
+bool isLinearIn(mlir::Operation *op, unsigned operand);
+/// Whether `op` works element by element and is linear in all operands that it reads so together.
+bool isLinearMap(mlir::Operation *op);
 } // namespace pc
 
 #endif

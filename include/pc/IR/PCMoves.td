@@ -8,15 +8,23 @@
 // Moves
 //===---------------------------------------------------------------------------===//
 
-class PC_Move<string name> : PC_Op<name, [Pure, DeclareOpInterfaceMethods<PC_MoveOpInterface>]> {
+/// `kind`: of pc::MoveKind; `dim`: what is the interface's `getMoveDim`.
+class PC_Move<string kind, string name, string dim = "-1", string more = ""> : PC_Op<name, [Pure, MoveOpInterface]> {
   let results = (outs AnyRankedTensor:$result);
+  let extraClassDeclaration = "::pc::MoveKind getMoveKind() { return ::pc::MoveKind::" # kind # "; }\n" #
+    "::llvm::SmallVector<::mlir::StringAttr> getMoveAxes() { return ::pc::axisList(getAxes()); }\n" #
+    "int64_t getMoveDim() { return " # dim # "; }\n" # more;
 }
-class PC_DimMove<string name> : PC_Move<name> {
+class PC_DimMove<string kind, string name> : PC_Move<kind, name, "getDim()"> {
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes);
   let assemblyFormat = "$x `dim` $dim `on` $axes attr-dict `:` functional-type($x, $result)";
 }
+class PC_WholeMove<string kind, string name> : PC_Move<kind, name> {
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes);
+  let assemblyFormat = "$x `on` $axes attr-dict `:` functional-type($x, $result)";
+}
 
-def PC_AllReduceOp : PC_Move<"all_reduce"> {
+def PC_AllReduceOp : PC_Move<"AllReduce", "all_reduce"> {
   let summary = "Partial -> whole";
   let description = [{
     Constraints: (C1) `x` is partial on every one of `axes`, the result on none of them; (C2) nothing else changes; (C3) in local
@@ -26,18 +34,17 @@ def PC_AllReduceOp : PC_Move<"all_reduce"> {
   let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, StrArrayAttr:$axes);
   let assemblyFormat = "$reduction $x `on` $axes attr-dict `:` functional-type($x, $result)";
 }
-def PC_ReduceScatterOp : PC_Move<"reduce_scatter"> {
+def PC_ReduceScatterOp : PC_Move<"ReduceScatter", "reduce_scatter", "getDim()"> {
   let summary = "Partial -> split: `axes` are added at the minor end of dim";
   let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes);
   let assemblyFormat = "$reduction $x `dim` $dim `on` $axes attr-dict `:` functional-type($x, $result)";
 }
-def PC_AllGatherOp : PC_DimMove<"all_gather"> {
+def PC_AllGatherOp : PC_DimMove<"AllGather", "all_gather"> {
   let summary = "Split -> whole: `axes` are the minor end of the dim's list and go";
 }
-def PC_AllToAllOp : PC_Move<"all_to_all"> {
+def PC_AllToAllOp : PC_Move<"AllToAll", "all_to_all", "getFrom()", "int64_t getOtherDim() { return getTo(); }"> {
   let summary = "Split on `from` -> split on `to`: `axes` leave the minor end of one list and join the minor end of the other";
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$from, I64Attr:$to, StrArrayAttr:$axes);
-  let extraClassDeclaration = [{ int64_t getOtherDim() { return getTo(); } }];
   let assemblyFormat = "$x `from` $from `to` $to `on` $axes attr-dict `:` functional-type($x, $result)";
 }
 /// Of slices, inserts and permutes: whose block.
@@ -48,7 +55,7 @@ defvar moveOrder = [{
   }
 }];
 
-def PC_SliceOp : PC_Move<"slice"> {
+def PC_SliceOp : PC_Move<"Slice", "slice", "getDim()", moveOrder> {
   let summary = "Whole -> split, without traffic: `axes` are added at the minor end of dim";
   let description = [{
     In local programs also the block of another rank: that of coordinate (i - `shift`) mod n on coordinate i, or with `with` that of
@@ -56,39 +63,32 @@ def PC_SliceOp : PC_Move<"slice"> {
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$dim, StrArrayAttr:$axes, DefaultValuedAttr<I64Attr, "0">:$shift,
                        OptionalAttr<StrArrayAttr>:$with);
-  let extraClassDeclaration = moveOrder;
   let assemblyFormat = [{
     $x `dim` $dim (`shift` $shift^)? `on` $axes (`with` $with^)? attr-dict `:` functional-type($x, $result)
   }];
 }
-def PC_MaskOp : PC_Move<"mask"> {
+def PC_MaskOp : PC_WholeMove<"Mask", "mask"> {
   let summary = "Whole -> partial sum, without traffic: coordinate 0 keeps the value, the others hold zeros";
-  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes);
-  let assemblyFormat = "$x `on` $axes attr-dict `:` functional-type($x, $result)";
 }
-def PC_PadOp : PC_DimMove<"pad"> {
+def PC_PadOp : PC_DimMove<"Pad", "pad"> {
   let summary = "Split -> partial sum, without traffic: the own block inside zeros";
 }
 
-class PC_WholeMove<string name> : PC_Move<name> {
-  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes);
-  let assemblyFormat = "$x `on` $axes attr-dict `:` functional-type($x, $result)";
-}
-def PC_BroadcastOp : PC_WholeMove<"broadcast"> {
+def PC_BroadcastOp : PC_WholeMove<"Broadcast", "broadcast"> {
   let summary = "On the root -> whole: coordinate 0 sends the value to all";
 }
-def PC_ScatterOp : PC_DimMove<"scatter"> {
+def PC_ScatterOp : PC_DimMove<"Scatter", "scatter"> {
   let summary = "On the root -> split: coordinate 0 sends each rank its block; `axes` are added at the minor end of dim";
 }
-def PC_GatherOp : PC_DimMove<"gather"> {
+def PC_GatherOp : PC_DimMove<"Gather", "gather"> {
   let summary = "Split -> on the root: coordinate 0 gets all blocks; `axes` leave the minor end of dim";
 }
-def PC_ReduceOp : PC_Move<"reduce"> {
+def PC_ReduceOp : PC_Move<"Reduce", "reduce"> {
   let summary = "Partial -> on the root: coordinate 0 gets the sum or maximum";
   let arguments = (ins PC_PartialKind:$reduction, AnyRankedTensor:$x, StrArrayAttr:$axes);
   let assemblyFormat = "$reduction $x `on` $axes attr-dict `:` functional-type($x, $result)";
 }
-def PC_PermuteOp : PC_Move<"permute"> {
+def PC_PermuteOp : PC_Move<"Permute", "permute", "-1", moveOrder> {
   let summary = "Each rank sends its value to one and gets that of one: round the ring, or between pairs; local programs only";
   let description = [{
     The result on coordinate i is the operand of coordinate (i - `shift`) mod n: with shift 1, as it is if none is given, the previous one's. One
@@ -101,10 +101,9 @@ def PC_PermuteOp : PC_Move<"permute"> {
   }];
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, DefaultValuedAttr<I64Attr, "1">:$shift,
                        OptionalAttr<StrArrayAttr>:$with);
-  let extraClassDeclaration = moveOrder;
   let assemblyFormat = "$x (`shift` $shift^)? `on` $axes (`with` $with^)? attr-dict `:` functional-type($x, $result)";
 }
-def PC_InsertOp : PC_Move<"insert"> {
+def PC_InsertOp : PC_Move<"Insert", "insert", "getDim()", moveOrder> {
   let summary = "One more block of a value that arrives block by block; local programs only";
   let description = [{
     On coordinate i, `x` is the block of coordinate (i - `shift`) mod n along `dim`, or with `with` as of `pc.slice`. The other blocks are those of `base`, over which the result is
@@ -113,7 +112,6 @@ def PC_InsertOp : PC_Move<"insert"> {
   }];
   let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$base, I64Attr:$dim, StrArrayAttr:$axes,
                        DefaultValuedAttr<I64Attr, "0">:$shift, OptionalAttr<StrArrayAttr>:$with);
-  let extraClassDeclaration = moveOrder;
   let assemblyFormat = [{
     $x (`into` $base^)? `dim` $dim (`shift` $shift^)? `on` $axes (`with` $with^)? attr-dict `:` functional-type(operands, $result)
   }];

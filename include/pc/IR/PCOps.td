@@ -1,6 +1,6 @@
 //===- PCOps.td - Ops of the pc dialect -----------------------------------------===//
-// Structure, leaves and sinks, and computation; what ranks send each other is in PCMoves.td. Every computing op states its factors in
-// lib/IR/FactorRules.cpp.
+// Structure, leaves and sinks, and computation; what ranks send each other is in PCMoves.td. Every computing op states its factors, by
+// being pointwise or in lib/IR/FactorRules.cpp, and here what else rooms ask for (FactorOpInterface.td).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PCOPS_TD
 #define PC_IR_PCOPS_TD
@@ -164,7 +164,7 @@ def PC_InputOp : PC_Leaf<"input"> {
   let assemblyFormat = "$kind `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)";
 }
 
-def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<PC_FactorOpInterface>]> {
+def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<FactorOpInterface>]> {
   let summary = "cos or sin of position times inverse frequency, times scale: [sequence, head_dim / 2]";
   let description = [{ Computed once in f32 from the **global** position. Factors `-> s h`, h whole. }];
   let arguments = (ins PC_TableKind:$kind, DenseF32ArrayAttr:$inv_freq, F64Attr:$scale,
@@ -175,10 +175,11 @@ def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<PC_FactorO
   }];
 }
 
-def PC_IotaOp : PC_Leaf<"iota", [DeclareOpInterfaceMethods<PC_FactorOpInterface>]> {
+def PC_IotaOp : PC_Leaf<"iota", [DeclareOpInterfaceMethods<FactorOpInterface>, IndexedOpInterface]> {
   let summary = "0, 1, 2, ... (i32), from the global index: plus `offset` in local programs. Factors `-> s`";
   let arguments = (ins Optional<AnyRankedTensor>:$offset);
   let results = (outs AnyRankedTensor:$value);
+  let extraClassDeclaration = PC_IndexedDim<"getValue", 0>.text;
   let assemblyFormat = "(`offset` $offset^ `:` type($offset))? attr-dict `->` type($value)";
 }
 
@@ -236,7 +237,7 @@ def PC_OutputOp : PC_Op<"output", [MemoryEffects<[MemWrite]>]> {
 //===---------------------------------------------------------------------------===//
 
 class PC_Compute<string name, list<Trait> traits = []>
-    : PC_Op<name, traits # [Pure, DeclareOpInterfaceMethods<PC_FactorOpInterface>]>;
+    : PC_Op<name, traits # [Pure, DeclareOpInterfaceMethods<FactorOpInterface>]>;
 
 def PC_EinsumOp : PC_Compute<"einsum"> {
   let summary = "Contraction, product, sum, broadcast and transposition of any number of operands";
@@ -247,32 +248,38 @@ def PC_EinsumOp : PC_Compute<"einsum"> {
   }];
   let arguments = (ins StrAttr:$spec, Variadic<AnyRankedTensor>:$inputs);
   let results = (outs AnyRankedTensor:$result);
+  let extraClassDeclaration = "unsigned getNumElementwise() { return getNumOperands(); }";
   let assemblyFormat = "$spec $inputs attr-dict `:` functional-type($inputs, $result)";
 }
 
-class PC_Pointwise<string name, list<Trait> traits = []> : PC_Compute<name, traits> {
+/// A pointwise op is this declaration, its gradient (Autodiff/Gradients.cpp), its meaning (Reference/Evaluate.cpp) and its instructions
+/// (Codegen/RowMath.cpp). `linear`: the operands in which, together, it is linear: "0, 1".
+class PC_Pointwise<string name, string linear = "", string max = "false">
+    : PC_Op<name, [Pure, FactorOpInterface, PC_PointwiseTrait<linear, max>]> {
   let results = (outs AnyRankedTensor:$result);
 }
-class PC_Unary<string name> : PC_Pointwise<name> {
+class PC_Unary<string name, string linear = "", string max = "false"> : PC_Pointwise<name, linear, max> {
   let arguments = (ins AnyRankedTensor:$x);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
 }
-class PC_Binary<string name> : PC_Pointwise<name> {
+class PC_Binary<string name, string linear = ""> : PC_Pointwise<name, linear> {
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
   let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, $result)";
 }
 
-def PC_AddOp : PC_Binary<"add"> { let summary = "a + b, same shape (broadcasting is an einsum); linear in both together"; }
-def PC_SubOp : PC_Binary<"sub"> { let summary = "a - b, same shape; linear in both together"; }
-def PC_ScaleOp : PC_Pointwise<"scale"> {
+def PC_AddOp : PC_Binary<"add", "0, 1"> {
+  let summary = "a + b, same shape (broadcasting is an einsum); linear in both together";
+}
+def PC_SubOp : PC_Binary<"sub", "0, 1"> { let summary = "a - b, same shape; linear in both together"; }
+def PC_ScaleOp : PC_Pointwise<"scale", "0"> {
   let summary = "x times a constant; linear";
   let arguments = (ins AnyRankedTensor:$x, F64Attr:$factor);
   let assemblyFormat = "$x `by` $factor attr-dict `:` functional-type($x, $result)";
 }
-def PC_CopyOp : PC_Unary<"copy"> {
+def PC_CopyOp : PC_Unary<"copy", "0", "true"> {
   let summary = "The same value for other readers (they don't share moves); erased like a move; linear";
 }
-def PC_CastOp : PC_Unary<"cast"> {
+def PC_CastOp : PC_Unary<"cast", "0"> {
   let summary = "Another element type; linear";
   let description = [{
     From f32 to bf16 it rounds to nearest even, from bf16 to f32 it is exact. Its gradient is the cast back.
@@ -287,7 +294,7 @@ def PC_ActivationOp : PC_Pointwise<"activation"> {
   let arguments = (ins PC_ActivationKind:$kind, AnyRankedTensor:$x);
   let assemblyFormat = "$kind $x attr-dict `:` functional-type($x, $result)";
 }
-def PC_ActivationGradOp : PC_Pointwise<"activation_grad"> {
+def PC_ActivationGradOp : PC_Pointwise<"activation_grad", "0"> {
   let summary = "dy times the derivative of the nonlinearity at x; linear in dy";
   let arguments = (ins PC_ActivationKind:$kind, AnyRankedTensor:$dy, AnyRankedTensor:$x);
   let assemblyFormat = "$kind $dy `,` $x attr-dict `:` functional-type(operands, $result)";
@@ -300,7 +307,7 @@ def PC_ReduceMaxOp : PC_Compute<"reduce_max"> {
   let assemblyFormat = "$spec $x attr-dict `:` functional-type($x, $result)";
 }
 
-def PC_EmbeddingOp : PC_Compute<"embedding"> {
+def PC_EmbeddingOp : PC_Compute<"embedding", [IndexedOpInterface]> {
   let summary = "Rows of a table: [v, e], [ids...] -> [ids..., e]";
   let description = [{
     The same as one_hot(ids) times table: v is a summed factor, so a rank that holds a block of the table yields zero for ids
@@ -313,23 +320,25 @@ def PC_EmbeddingOp : PC_Compute<"embedding"> {
                        OptionalAttr<I64Attr>:$padding);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = PC_IndexedDim<"getTable", 0>.text;
   let assemblyFormat = [{
     $table `,` $ids (`offset` $offset^)? (`padding` $padding^)? attr-dict `:` functional-type(operands, $result)
   }];
 }
-def PC_EmbeddingGradOp : PC_Compute<"embedding_grad"> {
+def PC_EmbeddingGradOp : PC_Compute<"embedding_grad", [IndexedOpInterface]> {
   let summary = "Sum of dy rows per id: [ids..., e], [ids...] -> [v, e]; linear in dy";
   let description = [{ Rows of id `padding` are not added: see `pc.embedding`, whose constraint (C1) holds here, too. }];
   let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$ids, Optional<AnyRankedTensor>:$offset,
                        OptionalAttr<I64Attr>:$padding);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = PC_IndexedDim<"getResult", 0>.text;
   let assemblyFormat = [{
     $dy `,` $ids (`offset` $offset^)? (`padding` $padding^)? attr-dict `:` functional-type(operands, $result)
   }];
 }
 
-def PC_LayerNormOp : PC_Compute<"layer_norm"> {
+def PC_LayerNormOp : PC_Compute<"layer_norm", [Rowwise]> {
   let summary = "(x - mean) * rstd * gamma + beta over the last dim; also mean and rstd (for the gradient)";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$gamma, AnyRankedTensor:$beta, F64Attr:$eps);
   let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$mean, AnyRankedTensor:$rstd);
@@ -342,7 +351,7 @@ def PC_LayerNormGradOp : PC_Compute<"layer_norm_grad"> {
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dgamma, AnyRankedTensor:$dbeta);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
-def PC_RMSNormOp : PC_Compute<"rms_norm"> {
+def PC_RMSNormOp : PC_Compute<"rms_norm", [Rowwise]> {
   let summary = "x * rsqrt(mean(x^2) + eps) * gamma over the last dim; also the rsqrt";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$gamma, F64Attr:$eps);
   let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$rstd);
@@ -366,7 +375,9 @@ def PC_RopeOp : PC_Compute<"rope"> {
   let assemblyFormat = "(`inverse` $inverse^)? $x `,` $cos `,` $sin attr-dict `:` functional-type(operands, $result)";
 }
 
-def PC_AttentionOp : PC_Compute<"attention"> {
+defvar offsetSees = "::mlir::MutableOperandRange getOffsetMutable() { return getSeesMutable(); }";
+
+def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface]> {
   let summary = "softmax(scale q k^T + mask) v; also log-sum-exp of the scores";
   let description = [{
     q: [b, s, k, g, d] (g query heads share a key/value head), k, v: [b, t, k, d] -> o: [b, s, k, g, d], lse: [b, k, g, s].
@@ -378,11 +389,12 @@ def PC_AttentionOp : PC_Compute<"attention"> {
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$sees, F64Attr:$scale,
                        UnitAttr:$causal);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
+  let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text;
   let assemblyFormat = [{
     (`causal` $causal^)? $q `,` $k `,` $v (`sees` $sees^)? `scale` $scale attr-dict `:` functional-type(operands, results)
   }];
 }
-def PC_AttentionGradOp : PC_Compute<"attention_grad"> {
+def PC_AttentionGradOp : PC_Compute<"attention_grad", [IndexedOpInterface]> {
   let summary = "dq, dk, dv of attention; linear in dout";
   let description = [{
     Where q, k, v and dout are bf16, the weights and the gradients of scores are rounded to bf16 before they are multiplied.
@@ -390,6 +402,7 @@ def PC_AttentionGradOp : PC_Compute<"attention_grad"> {
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$o,
                        AnyRankedTensor:$lse, AnyRankedTensor:$dout, Optional<AnyRankedTensor>:$sees, F64Attr:$scale, UnitAttr:$causal);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text;
   let assemblyFormat = [{
     (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`sees` $sees^)? `scale` $scale attr-dict
     `:` functional-type(operands, results)
@@ -405,7 +418,7 @@ def PC_MergeAttentionOp : PC_Compute<"merge_attention"> {
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
-def PC_KeyCountsOp : PC_Leaf<"key_counts", [DeclareOpInterfaceMethods<PC_FactorOpInterface>]> {
+def PC_KeyCountsOp : PC_Leaf<"key_counts", [DeclareOpInterfaceMethods<FactorOpInterface>]> {
   let summary = "How many keys of another rank's block each own query sees (i32, [s]); local programs only";
   let description = [{
     The sequence in zigzag order over `ranks` ranks; this rank is `coordinate` (i32 scalar), the keys are those of rank (coordinate - shift) mod
@@ -427,31 +440,34 @@ def PC_CrossEntropyOp : PC_Compute<"cross_entropy"> {
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$logits `,` $targets attr-dict `:` functional-type(operands, $result)";
 }
-def PC_SumExpOp : PC_Compute<"sum_exp"> {
+def PC_SumExpOp : PC_Compute<"sum_exp", [Rowwise]> {
   let summary = "sum over the last dim of exp(logits - max): `b s v, b s -> b s`, v summed";
   let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$max);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$logits `,` $max attr-dict `:` functional-type(operands, $result)";
 }
-def PC_PickOp : PC_Compute<"pick"> {
+def PC_PickOp : PC_Compute<"pick", [Rowwise, IndexedOpInterface]> {
   let summary = "logits[target] per token, 0 where the target is outside the block: `b s v, b s -> b s`, v summed; linear in logits";
   let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$targets, Optional<AnyRankedTensor>:$offset);
   let results = (outs AnyRankedTensor:$result);
+  let extraClassDeclaration = PC_IndexedDim<"getLogits", -1>.text;
   let assemblyFormat = "$logits `,` $targets (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)";
 }
-def PC_CrossEntropyGradOp : PC_Compute<"cross_entropy_grad"> {
+def PC_CrossEntropyGradOp : PC_Compute<"cross_entropy_grad", [Rowwise, IndexedOpInterface]> {
   let summary = "dnll * (exp(logits - max) / sum_exp - one_hot(target)): `b s v, b s, b s, b s, b s -> b s v`; linear in dnll";
   let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$max, AnyRankedTensor:$sum_exp, AnyRankedTensor:$targets,
                        AnyRankedTensor:$dnll, Optional<AnyRankedTensor>:$offset);
   let results = (outs AnyRankedTensor:$result);
+  let extraClassDeclaration = PC_IndexedDim<"getLogits", -1, PC_Elementwise<5>.text>.text;
   let assemblyFormat = [{
     $logits `,` $max `,` $sum_exp `,` $targets `,` $dnll (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)
   }];
 }
-def PC_MaskPaddingOp : PC_Compute<"mask_padding"> {
+def PC_MaskPaddingOp : PC_Compute<"mask_padding", [Rowwise, IndexedOpInterface]> {
   let summary = "Sets entries whose global index on the last dim is >= valid to `value`; linear where value is 0";
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$valid, F64Attr:$value, Optional<AnyRankedTensor>:$offset);
   let results = (outs AnyRankedTensor:$result);
+  let extraClassDeclaration = PC_IndexedDim<"getX", -1, PC_Elementwise<1>.text>.text;
   let assemblyFormat = [{
     $x `valid` $valid `value` $value (`offset` $offset^)? attr-dict `:` functional-type(operands, $result)
   }];
@@ -487,6 +503,7 @@ def PC_AdamWOp : PC_Compute<"adamw"> {
   let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$exp_avg,
                        AnyRankedTensor:$exp_avg_sq, AnyRankedTensor:$coefficient, AnyRankedTensor:$hyper);
   let results = (outs AnyRankedTensor:$new_parameter, AnyRankedTensor:$new_exp_avg, AnyRankedTensor:$new_exp_avg_sq);
+  let extraClassDeclaration = PC_Elementwise<4>.text;
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 def PC_SGDOp : PC_Compute<"sgd"> {
@@ -495,6 +512,7 @@ def PC_SGDOp : PC_Compute<"sgd"> {
   let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$coefficient,
                        AnyRankedTensor:$hyper);
   let results = (outs AnyRankedTensor:$new_parameter);
+  let extraClassDeclaration = PC_Elementwise<2>.text;
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 

@@ -1,5 +1,5 @@
-//===- ReadJson.h - JSON of somebody else ---------------------------------------------===//
-// llvm::json::parse calls itself for every level, so a file of brackets alone would end it; what we read is shallow.
+//===- ReadJson.h - JSON of unknown origin --------------------------------------------===//
+// llvm::json::parse is recursive, so a file of nested brackets could overflow the stack. The files we read are shallow.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_READJSON_H
 #define PC_IR_READJSON_H
@@ -8,7 +8,7 @@
 
 namespace pc {
 
-/// The value of `text`, or why there is none: no JSON, or more than 64 levels deep.
+/// The value of `text`; an error if it is not JSON, or more than 64 levels deep.
 inline llvm::Expected<llvm::json::Value> readJson(llvm::StringRef text) {
   int depth = 0;
   bool inString = false;

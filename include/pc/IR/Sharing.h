@@ -6,22 +6,19 @@
 
 namespace pc {
 
-/// Whether the kernel of `op` may write result `result` over operand `operand`, that is: every element of the operand
-/// is read for the same element of the result only, and before that is written. True for
-/// * pointwise ops, and einsums without summation or broadcast, for an operand that has the dims of the result, in that
-/// order;
+/// Whether the kernel of `op` may write result `result` in place over operand `operand`: each element of the operand is
+/// read only for the same element of the result, and before that is written. True for
+/// * pointwise ops, and einsums without summation or broadcast, for an operand with the dims of the result in order;
 /// * adamw and sgd: any tensor operand of the parameter's shape;
-/// * all_reduce and mask; insert, for what it inserts into;
-/// * kernels (`pc.fusion`) of such ops and of broadcasts, where the operand and the result have the shape of the whole
-/// kernel;
-/// * what a kernel adds the gradient of an embedding (`asTableSum`) or a matrix product to.
+/// * all_reduce and mask; insert, for the tensor that it inserts into;
+/// * kernels (`pc.fusion`) of such ops and of broadcasts, if operand and result have the shape of the kernel's loop;
+/// * kernels that add the gradient of an embedding (`asTableSum`) or a matrix product, for the tensor that they add to.
 ///
-/// Shape and width of the element type are always the same. Generated kernels must be right when this says so and both
-/// are one buffer.
+/// Shape and width of the element type are always the same. Where this is true, generated kernels must be correct when
+/// operand and result are the same buffer.
 bool mayShareHome(mlir::Operation *op, unsigned operand, unsigned result);
 
-/// A kernel that adds the gradient of an embedding to `base`, an argument of its body, row by row: in place where both
-/// are one buffer.
+/// A kernel that adds the gradient of an embedding, row by row, to `base`, an argument of its body.
 struct TableSum {
   EmbeddingGradOp gradient;
   mlir::BlockArgument base;

@@ -15,6 +15,8 @@ llvm::SmallVector<mlir::ModuleOp> programsOf(mlir::ModuleOp module);
 mlir::StringAttr stageAxisOf(mlir::ModuleOp module);
 /// The coordinate on that axis, of the module of a stage; 0 without stages.
 int64_t stageOf(mlir::ModuleOp program);
+/// Whether a move is over the axis of stages; never where there is none.
+bool isOverStages(MoveOpInterface move, mlir::StringAttr axis);
 
 } // namespace pc
 

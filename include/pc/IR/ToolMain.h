@@ -6,9 +6,9 @@
 
 namespace pc {
 
-/// The first object in a tool's main. A file that reaches the limit on sizes fails to be written, as on a full disk,
-/// instead of ending the process by SIGXFSZ; and a tool whose standard output cannot be written ends with exit code 6,
-/// whoever wrote to it (also --help).
+/// The first object in a tool's main. With it, a write beyond the limit on file sizes fails as on a full disk, and does
+/// not end the process by SIGXFSZ; and a tool that could not write all of its standard output, including --help, ends
+/// with exit code 6. --version says the commit and the version of LLVM.
 class ToolMain {
 public:
   ToolMain(int &argc, const char **&argv, const char *tool);

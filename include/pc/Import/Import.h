@@ -1,6 +1,6 @@
 //===- Import.h - Hugging Face directory -> model program ----------------------------===//
-// Reads config.json (as transformers 4 and 5 write it) and checks the safetensors beside it, if any. The weights stay
-// where they are: parameters remember which box of which tensor they are.
+// Reads config.json (as transformers 4 and 5 write it) and checks the safetensors beside it, if any. It does not copy
+// the weights: each parameter names its tensor and which part of it it is.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IMPORT_IMPORT_H
 #define PC_IMPORT_IMPORT_H

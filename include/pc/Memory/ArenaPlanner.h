@@ -1,7 +1,7 @@
 //===- ArenaPlanner.h - Buffers with lifetimes -> offsets in one arena ----------------===//
-// Dynamic storage allocation offline: problem, algorithm and check, free of IR. The algorithm is greedy with best fit
-// (by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020), most crowded moments
-// first; in order of time where that is as good.
+// Offline dynamic storage allocation: problem, algorithm and check, free of IR. The algorithm is greedy with best fit
+// (by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020), buffers of the
+// memory peak first; or in the order of time, where that gives as small an arena.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_MEMORY_ARENAPLANNER_H
 #define PC_MEMORY_ARENAPLANNER_H
@@ -16,7 +16,7 @@ namespace pc {
 /// Offsets and sizes of buffers are multiples of this.
 constexpr int64_t arenaAlignment = 64;
 
-/// Bytes that are needed from position `first` to position `last`, both included.
+/// Bytes whose live range is from position `first` to position `last`, both included.
 struct ArenaBuffer {
   int64_t bytes = 0;
   int64_t first = 0, last = 0;
@@ -27,7 +27,7 @@ struct ArenaPlan {
   int64_t bytes = 0;                  ///< of the arena
 };
 
-/// The largest sum of (aligned) bytes needed at one position: no plan is smaller.
+/// The largest sum of (aligned) bytes that are live at one position, a lower bound of every plan.
 int64_t maxLiveBytes(llvm::ArrayRef<ArenaBuffer> buffers);
 
 /// Offsets at which no two buffers with a common position overlap. Deterministic.

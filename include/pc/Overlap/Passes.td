@@ -5,61 +5,70 @@
 include "mlir/Pass/PassBase.td"
 
 def WindowMoves : Pass<"pc-window-moves", "mlir::ModuleOp"> {
-  let summary = "Gathers and reduce_scatters -> steps round a ring, each with a part of the attention or of a matrix product";
+  let summary = "Ring attention and collective matmuls: gathers and reduce_scatters -> steps, each with a part of the work";
   let description = [{
-    Local program -> local program, in front of `pc-fuse`. Attention whose queries are split over the n ranks of the zigzag order, with keys
-    and values gathered over them, becomes n attentions: to the own block and to those that come round the ring by n - 1
-    `pc.permute`s, put together by `pc.merge_attention` (running maxima and sums). What is gathered never exists as a whole, and the next
-    block is on its way while one is worked on. The gradient likewise: keys and values come round again, and the sums of their
-    gradients travel with them, in place of the reduce_scatters. The bytes are those of the moves that go.
+    Local program -> local program, in front of `pc-fuse`.
 
-    In zigzag order rank r has chunks r and 2n-1-r of the sequence, so that every rank sees half of each other rank's keys, and the keys
-    that a query sees are the first ones of a block (`pc.key_counts`). The text is unrolled over the steps. Fails where the
-    queries are split but keys and values are not gathered so.
+    *Ring attention.* Attention whose queries are split over the n ranks of the zigzag order, with keys and values gathered over them, becomes
+    n attentions: to the rank's own block of keys, and to those that come round the ring by n - 1 `pc.permute`s. `pc.merge_attention` merges their
+    results (running maxima and sums). The gathered tensor never exists as a whole, and the next block arrives during the work on one. For the
+    gradient, keys and values come round again, and the sums of their gradients travel with them, in place of the reduce_scatters. As many bytes
+    are sent as before. In zigzag order rank r has chunks r and 2n-1-r of the sequence, so every rank sees half of the keys of each other rank,
+    and the keys that a query sees are the first ones of a block (`pc.key_counts`). The program is unrolled over the steps. Fails where the
+    queries are split but keys and values are not gathered in this way.
 
-    With `axes`, the same for matrix products. A gather over such axes that feeds a product becomes n - 1 `pc.permute`s: coordinate i has its own
-    block, then those of i - 1, i - 2, ... What is computed from it is computed block by block: where the gathered dim is summed, as a sum of
-    products with slices of the other operand; where it stays, as blocks of the result, on which pointwise ops work as well, and which
-    `pc.insert` puts together where something needs all of them. A reduce_scatter of a product becomes a sum that travels: each
-    rank adds the product for the block at hand, its own last.
+    *Collective matmuls*, over `axes`. A gather that feeds a matrix product becomes n - 1 `pc.permute`s: coordinate i works on its own block first,
+    then on those of i - 1, i - 2, ... Values computed from the gathered one are computed block by block. If the product contracts the gathered
+    dim, it becomes a sum of products with slices of the other operand. If it keeps that dim, its result exists as blocks; so do results of
+    pointwise ops on them, and `pc.insert` puts the blocks together for ops that need all of them. A reduce_scatter of a product becomes a sum
+    that travels round the ring, to which each rank adds the product for the block at hand, its own last.
 
-    Where two such moves over two axes of one size meet in a product, along one of its factors (2D and 3D: both operands of a product are
-    gathered, or one is and the result is scattered), both become n exchanges (`pc.permute ... with`): on coordinates (i, j) step t works on
-    block k with i + j + k = t mod n, gets it from the ranks that have it, and sends the product to the ranks that it is for, which add as
-    addends come. That is Cannon's order without its skew: blocks do not go round but come from where they lie.
+    Two such moves over two axes of one size may meet along one factor of a product: both operands are gathered, or one is and the result is
+    scattered (2D and 3D tensor parallelism). Then both become n exchanges (`pc.permute ... with`). On coordinates (i, j) step t works on block k
+    with i + j + k = t mod n, which comes directly from the ranks that own it, and the product goes directly to the ranks that it is for. That is
+    Cannon's order without its initial skew.
 
-    The bytes are those of the moves that go. A gather that something needs whole stays; where it meets a product, as where a scattered
-    product cannot be made in the order of its scatter, a remark says why. Fails over an axis where no move meets a product.
+    As many bytes are sent as before. A gather stays where some op needs it as a whole. If it feeds a product, or if a scattered product cannot be
+    computed in the order of its scatter, a remark says why. Fails over an axis none of whose moves feeds or follows a product.
   }];
-  let options = [ListOption<"axes", "axes", "std::string", "Mesh axes whose moves meet matrix products step by step">];
+  let options = [ListOption<"axes", "axes", "std::string", "Mesh axes over which gathers and reduce_scatters of matrix products become collective matmuls">];
+}
+
+def VerifyWindows : Pass<"pc-verify-windows", "mlir::ModuleOp"> {
+  let summary = "Check that every axis of windows has one in some stage";
+  let description = [{
+    The programs of all stages, behind `pc-window-moves` with the same `axes`: a stage may have no move over an axis that meets a product,
+    but some stage has. One program alone is asked by `pc-window-moves` itself.
+  }];
+  let options = [ListOption<"axes", "axes", "std::string", "Those of pc-window-moves">];
 }
 
 def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
   let summary = "Local program -> scheduled program: moves go on while the ranks compute";
   let description = [{
-    Splits moves with traffic into `pc.start` and `pc.wait` where something can run in between. Computing ops keep their order; only moves
-    go elsewhere, and only where their operands are there already and their results are not needed yet.
+    Splits moves with traffic into `pc.start` and `pc.wait` where something can run in between. Computing ops keep their order. Moves go
+    elsewhere only where their operands are computed already and their results are not needed yet.
 
-    * With one microbatch, moves of what `pc.accumulate` yields (gradients, the loss) come into its body, where they can start as soon as
-      the gradient exists. With several, they stay behind the sum: one move of the sum is less traffic than one of each addend.
-    * Moves that nothing computes with before the end of the block, and moves of sums over microbatches, share *buckets*: moves of one
+    * With one microbatch, moves of values that `pc.accumulate` yields (gradients, the loss) go into its body, where they can start as soon as
+      the gradient is computed. With several, they stay behind the accumulation: one move of the sum is less traffic than one of each addend.
+    * Moves whose results are needed at the end of the block only, and moves of sums over microbatches, share *buckets*: moves of one
       kind, group and element width, up to `bucket-bytes`, in the order in which their operands are ready (for gradients: backward).
-      A bucket starts when its last operand is ready; where the moves do not work in place, it is waited for when the next but one
-      starts, so that what they read does not pile up. `pc.update`s of moved values come last, so that nothing waits for them.
-    * Gathers of stored tensors (parameters split over a data axis, or what they are rounded to) come by *unit*: tensors whose names agree up to the first number
-      ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so that at most `prefetch` + 1
-      units are there at any time; fewer where their payload would be more than `prefetch-bytes`. A unit that is still used then, like
-      an embedding that is the head too, counts from its first use on.
-    * Other gathers, and steps round a ring, start one matrix product ahead: what they make is large.
-    * All other moves start as soon as they can. A move stays as it is, and blocks, where nothing could run behind its start.
+      A bucket starts when its last operand is ready. Unless its moves work in place, it is waited for when the second bucket after it
+      starts, which limits the operands that are held. `pc.update`s of moved values come last, so that nothing waits for them.
+    * Gathers of stored tensors (parameters split over a data axis, or their rounded copies) come by *unit*: tensors whose names agree up to the
+      first number ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so at most `prefetch` + 1
+      units are in memory at any time; fewer where their payload would be more than `prefetch-bytes`. An earlier unit that is used even after
+      this one is needed, as an embedding that is also the head, counts from its first use on.
+    * Other gathers, and steps round a ring, start one matrix product ahead of where they stand, because their results are large.
+    * All other moves start as soon as they can. A move stays blocking where nothing could run between its start and its wait.
     * Waits stand as late as possible, in the order of the starts within a group.
 
-    All ranks run the same text, which is one order of issue per communicator. Post-condition: `pc-verify-scheduled`.
+    All ranks run the same program, so they issue the moves of each communicator in one order. Post-condition: `pc-verify-scheduled`.
   }];
   let options = [
     Option<"bucketBytes", "bucket-bytes", "int64_t", "25 << 20", "Payload of a bucket">,
     Option<"prefetch", "prefetch", "int64_t", "1", "Units that are gathered ahead of the one in use">,
-    Option<"prefetchBytes", "prefetch-bytes", "int64_t", "0", "Payload of a unit and those gathered ahead of it; 0: any">,
+    Option<"prefetchBytes", "prefetch-bytes", "int64_t", "0", "Most payload of a unit and those gathered ahead of it; 0: any">,
   ];
 }
 

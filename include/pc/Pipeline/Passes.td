@@ -18,8 +18,7 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
       is made again instead.
     * `stages`: `cost` (the slowest chunk is as fast as possible), `layers` (as many layers in each), or a list of numbers of layers
       ("3,5,4").
-    * `schedule`: naive, gpipe, 1f1b, 1f1b-eager, interleaved[:chunks per stage], zb-h1, zb-h2, zb-v (the last three compute gradients
-      of weights apart), auto, or a file with one line of tasks per stage ("F0.0 F0.1 B0.0 B0.1").
+    * `schedule`: one of docs/reference/schedules.md, `auto`, or a file with one line of tasks per stage ("F0.0 F0.1 B0.0 B0.1").
     * Parameters of several stages are in each of them; gradients are exchanged and added in the order of stages.
     * Loss and squared gradient norm are sums over stages (`pc.addend`).
 

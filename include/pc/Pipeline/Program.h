@@ -1,5 +1,5 @@
 //===- Program.h - Orders with their sends, receives and collectives -----------------------===//
-// What every device issues, on which stream, and what it waits for: the form in which a schedule is executed and
+// What every stage issues, on which stream, and what it waits for: the form in which a schedule is executed and
 // checked. Free of IR.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PIPELINE_PROGRAM_H
@@ -14,17 +14,17 @@ namespace pc::pipeline {
 
 /// One flow of messages: the results of F (to the next chunk) or B (to the one before) of one chunk, in microbatch
 /// order at both ends. Where a task hands on several values, each has a flow of its own.
-struct Channel {
+struct Flow {
   int source = 0, destination = 0;
   Kind kind = Kind::F;
-  int chunk = 0, flow = 0;
-  friend auto operator<=>(const Channel &, const Channel &) = default;
+  int chunk = 0, number = 0;
+  friend auto operator<=>(const Flow &, const Flow &) = default;
 };
 
 /// One half of a message. Messages are named by the task that makes them.
 struct Part {
   bool send = false;
-  Channel channel;
+  Flow flow;
   Task message;
   bool input = true; ///< false: no task reads it (what stages exchange when all tasks are done)
 };
@@ -35,7 +35,7 @@ struct Instruction {
   Task task;               ///< Compute
   std::vector<Part> parts; ///< Transfer: posted together, done when all are
   std::string group, tag;  ///< Collective: the communicator, and which of its calls
-  std::vector<int> after;  ///< indices of earlier instructions of the same device that must be done
+  std::vector<int> after;  ///< indices of earlier instructions of the same stage that must be done
 
   static Instruction compute(Task task, std::vector<int> after = {}) {
     return {Compute, "compute", task, {}, "", "", after};
@@ -48,28 +48,28 @@ struct Instruction {
 std::string text(const Instruction &instruction);
 
 struct Program {
-  std::vector<std::vector<Instruction>> devices;
+  std::vector<std::vector<Instruction>> stages;
   std::map<std::string, std::vector<int>> groups; ///< members of every communicator
 };
 
 /// The result of F and B goes to the chunk of this task; nothing at the ends of the model and where it stays on the
-/// device.
+/// stage.
 std::optional<Task> consumer(const Problem &problem, const Task &task);
 
-/// Adds sends and receives to an order that does not stall: one stream and channel per flow; a send right after its
+/// Adds sends and receives to an order that does not stall: one stream per flow; a send right after its
 /// producer, a receive as early as its slot allows (the consumer of the message `slots` before it is done). Free of
 /// deadlock for every order and slots >= 1; 2 reach the full overlap.
 Program placeTransfers(const Problem &problem, const Order &order, int slots);
 
-/// For one thread per device and channels that hold messages: receives right before their reader, sends right behind
+/// For one thread per stage and flows that hold messages: receives right before their reader, sends right behind
 /// their producer, all on one stream.
 Program placeInline(const Problem &problem, const Order &order);
-/// The fewest messages that every channel must hold so that `program` does not stall, at least 2; 0 if it always does.
+/// The fewest messages that every flow must hold so that `program` does not stall, at least 2; 0 if it always does.
 int slotsFor(const Problem &problem, const Program &program);
 
 /// What is wrong with a program.
 struct Fault {
-  /// channel: sends and receives that do not match. collective: members that call differently. unknown, device,
+  /// flow: sends and receives that do not match. collective: members that call differently. unknown, stage,
   /// duplicate, missing: the wrong tasks. order: a task or send before what it needs. input: a task that does not wait
   /// for its receive. slot: a receive into memory that may still be read. memory: over the limit. deadlock: a circle of
   /// waits, printed.
@@ -77,11 +77,11 @@ struct Fault {
 };
 
 struct VerifyOptions {
-  int slots = 2;    ///< messages of one channel that the receiver holds; 0: not checked
+  int slots = 2;    ///< messages of one flow that the receiver holds; 0: not checked
   int buffered = 0; ///< messages that may be sent before their receive is posted; 0: rendezvous, the strictest
 };
 
-/// Checks programs of all devices together: tasks, dependencies, matching, slots, memory, and freedom from deadlock
+/// Checks programs of all stages together: tasks, dependencies, matching, slots, memory, and freedom from deadlock
 /// over sends, receives and collectives of all communicators. Trusts nothing from the scheduler. Linear in the
 /// instructions.
 std::optional<Fault> verify(const Problem &problem, const Program &program, const VerifyOptions &options = {});

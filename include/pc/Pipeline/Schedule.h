@@ -1,6 +1,6 @@
 //===- Schedule.h - Pipeline schedules as values ------------------------------------------===//
-// A problem (devices, chunks of the model, microbatches, times, memory), orders that solve it, and what an order costs.
-// Free of IR. A *device* is a whole group of ranks at one place of the pipeline axis; a *chunk* a contiguous piece of
+// A problem (stages, chunks of the model, microbatches, times, memory), orders that solve it, and what an order costs.
+// Free of IR. A *stage* is a whole group of ranks at one place of the pipeline axis; a *chunk* a contiguous piece of
 // the model.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_PIPELINE_SCHEDULE_H
@@ -28,35 +28,35 @@ struct Task {
 /// "F3.0": forward of chunk 3, microbatch 0.
 std::string text(const Task &task);
 
-/// Per device, its tasks in the order in which it runs them. In every order that is made here each (kind, chunk) takes
+/// Per stage, its tasks in the order in which it runs them. In every order that is made here each (kind, chunk) takes
 /// its microbatches in ascending order, so that gradients are summed in one order under every schedule.
 using Order = std::vector<std::vector<Task>>;
 
 /// What is to be scheduled. Vectors are per chunk unless they say otherwise; an empty one is all zeros (`held`: all
 /// ones).
 struct Problem {
-  int devices = 1, microbatches = 1;
-  std::vector<int> device;                       ///< of every chunk, chunks in model order
+  int stages = 1, microbatches = 1;
+  std::vector<int> stageOf;                      ///< of every chunk, chunks in model order
   std::vector<double> forward, backward, weight; ///< seconds; `backward` without the gradient of the weights
   bool training = true;                          ///< false: there are tasks F only
   bool split = false;                            ///< false: one task B takes backward + weight, and there is no W
   std::vector<double> recompute;                 ///< seconds; 0: the chunk keeps what it needs
-  std::vector<double> hop;                       ///< seconds from chunk c to c + 1 where their devices differ
+  std::vector<double> hop;                       ///< seconds from chunk c to c + 1 where their stages differ
   std::vector<double> held;                      ///< memory taken when F starts
   std::vector<double> heldByRecompute;           ///< memory added when R starts
   std::vector<double> releasedByBackward; ///< with `split`: memory that the end of B gives back; W gives back the rest
-  std::vector<double> limit;              ///< per device; empty: none
-  double optimizer = 0;                   ///< seconds after a device's last task
+  std::vector<double> limit;              ///< per stage; empty: none
+  double optimizer = 0;                   ///< seconds after a stage's last task
 
-  int chunks() const { return static_cast<int>(device.size()); }
+  int chunks() const { return static_cast<int>(stageOf.size()); }
   bool has(Kind kind, int chunk) const;
   double seconds(const Task &task) const;
   /// Memory that a task takes at its start and gives back at its end.
   double takes(const Task &task) const;
   double frees(const Task &task) const;
-  /// What one microbatch of all its chunks takes on a device: less cannot be scheduled.
-  double floor(int device) const;
-  /// Seconds of work of the busiest device.
+  /// What one microbatch of all its chunks takes on a stage: less cannot be scheduled.
+  double floor(int stage) const;
+  /// Seconds of work of the busiest stage.
   double ideal() const;
 
   struct Input {
@@ -85,11 +85,11 @@ struct Problem {
   std::vector<Task> all() const;
 };
 
-/// Chunk c on device c mod p; and down and up again: 0 .. p-1, p-1 .. 0.
-std::vector<int> roundRobin(int devices, int chunksPerDevice);
-std::vector<int> vShape(int devices);
-/// A problem whose chunks share a device's seconds equally. Memory in units of one chunk and microbatch.
-Problem uniform(int microbatches, std::vector<int> device, double forward, double backward, double weight, bool split,
+/// Chunk c on stage c mod p; and down and up again: 0 .. p-1, p-1 .. 0.
+std::vector<int> roundRobin(int stages, int chunksPerStage);
+std::vector<int> vShape(int stages);
+/// A problem whose chunks share a stage's seconds equally. Memory in units of one chunk and microbatch.
+Problem uniform(int microbatches, std::vector<int> stageOf, double forward, double backward, double weight, bool split,
                 double hop = 0);
 
 /// When every task runs; by Problem::id.
@@ -98,31 +98,76 @@ struct Timeline {
   std::vector<Task>
       sequence; ///< all tasks, none before what it needs (times alone don't say that of tasks that take none)
 };
-/// Every task starts when its device is free and its inputs have come. Nothing if the order stalls (inputs that come in
+/// Every task starts when its stage is free and its inputs have come. Nothing if the order stalls (inputs that come in
 /// a circle).
 std::optional<Timeline> simulate(const Problem &problem, const Order &order);
 
 struct Measure {
-  double cost = 0;  ///< the longest busy window of one device, first start to last end: the published definition
+  double cost = 0;  ///< the longest busy window of one stage, first start to last end: the published definition
   double span = 0;  ///< first start to last end of all: what counts where all meet before the optimizer (gradient norm)
-  double ideal = 0; ///< the busiest device's work
-  std::vector<double> memory; ///< per device, at most
+  double ideal = 0; ///< the busiest stage's work
+  std::vector<double> memory; ///< per stage, at most
 
   /// Idle time over cost, and over ideal time: the two rates in use.
   double bubble() const { return (cost - ideal) / cost; }
   double idleOverIdeal() const { return (cost - ideal) / ideal; }
 };
 std::optional<Measure> measure(const Problem &problem, const Order &order);
-/// The most memory of every device; it depends on the order alone.
+/// The most memory of every stage; it depends on the order alone.
 std::vector<double> peaks(const Problem &problem, const Order &order);
 bool fits(const Problem &problem, const Order &order);
 
-/// The names that `namedOrder` knows, in the order of the documentation.
-const std::vector<std::string_view> &orderNames();
-/// naive, gpipe, 1f1b, 1f1b-eager, interleaved, zb-h1, zb-h2, zb-v. Nothing, with the reason in `error`, where the
-/// problem's chunks do not suit the schedule (how many a device has, where they lie, whether the backward pass is
-/// split).
-std::optional<Order> namedOrder(const Problem &problem, std::string_view name, std::string &error);
+/// Where the chunks of a schedule lie: anywhere, on stage c mod p, on stage c, or two on every stage as a V.
+enum class ChunkMap { Any, RoundRobin, OneChunk, V };
+
+/// Stages that take equally long, and messages that take no time: numbers of stages, microbatches, and chunks of a
+/// stage; seconds of F, B and W of a stage and microbatch (B without W).
+struct UniformStages {
+  double p, m, v, f, b, w;
+  double work() const { return m * (f + b + w); }
+};
+
+/// Idle time over ideal time of uniform stages.
+struct ClosedForm {
+  std::string_view formula;
+  bool (*applies)(const UniformStages &);
+  double (*idleOverIdeal)(const UniformStages &);
+  std::string_view source;
+  std::string_view needs = ""; ///< `applies` in words; empty: nothing
+  bool equalTimes = false;     ///< of stages whose F, B and W take equally long, as `formula` says
+};
+
+/// All that is known of a schedule: flags, documentation, reports and tests get it from here.
+struct NamedSchedule {
+  std::string_view name;
+  ChunkMap chunkMap = ChunkMap::OneChunk;
+  int chunksPerStage = 1;                                           ///< unless `name:CHUNKS` says another number
+  bool anyChunks = false;                                           ///< whether it may
+  bool split = false;                                               ///< gradients of weights are tasks of their own
+  std::vector<Task> (*tasks)(const Problem &, int stage) = nullptr; ///< without R
+  /// Microbatches that a stage of one chunk holds at most, of any number; null: all.
+  int (*inFlight)(int stages, int stage) = nullptr;
+  /// The same with m microbatches on stage d of p, in words, and who says so.
+  struct Memory {
+    std::string_view formula, source;
+  } memory;
+  std::vector<ClosedForm> idle; ///< the first that applies
+
+  /// The stage of every chunk; `chunks`: per stage, 0: as many as usual.
+  std::vector<int> stageOfChunks(int stages, int chunks = 0) const;
+  /// Null: none is known.
+  const ClosedForm *closedForm(const UniformStages &stages) const;
+  /// Nothing, with the reason in `error`, where the problem's chunks do not suit the schedule (how many a stage has,
+  /// where they lie, whether the backward pass is split).
+  std::optional<Order> order(const Problem &problem, std::string &error) const;
+};
+
+/// In the order of the documentation.
+const std::vector<NamedSchedule> &namedSchedules();
+/// Null: there is none of this name.
+const NamedSchedule *findSchedule(std::string_view name);
+/// What may be given as a schedule, in words: "naive, gpipe, ..., auto, or a file of tasks".
+std::string scheduleNames();
 
 /// The best order found by span or cost: all named ones that fit, their weight gradients placed anew, and list
 /// schedules under the memory limit. Never worse than a named one that fits; the same for the same problem. Nothing,
@@ -136,7 +181,7 @@ std::optional<AutoOrder> autoOrder(const Problem &problem, Goal goal, std::strin
 
 /// Microbatch groups of interleaving: as many as m div p, sizes as equal as can be, none below min(m, p). Smaller
 /// groups deadlock.
-std::vector<int> interleavingGroups(int devices, int microbatches);
+std::vector<int> interleavingGroups(int stages, int microbatches);
 
 } // namespace pc::pipeline
 

@@ -1,6 +1,6 @@
-//===- Feeds.h - What a program reads, drawn from names and global indices --------------------===//
-// The same leaf has the same elements in every phase and under every plan: an element depends on the seed, the leaf's
-// name and the element's index in the tensor without padding, and on nothing else.
+//===- Feeds.h - Values of leaves, drawn from names and global indices ------------------------===//
+// A leaf has the same elements in every phase and under every plan: an element depends only on the seed, the leaf's
+// name and the element's index in the tensor without padding.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_REFERENCE_FEEDS_H
 #define PC_REFERENCE_FEEDS_H
@@ -11,16 +11,16 @@
 
 namespace pc {
 
-/// The global shape and the layout of a leaf or an output: of its type in placed programs, of its attributes in local
-/// ones.
+/// The global shape and the layout of a leaf or an output: from its type in placed programs, from its attributes in
+/// local ones.
 struct LeafLayout {
   Shape global;
   PlaceAttr place; ///< null: whole on every rank
 };
 LeafLayout leafLayout(mlir::Operation *op, mlir::Value value);
 
-/// `x`, whose dim `dim` is the sequence in its own order, in the order that the program of `op` keeps it in; `back`:
-/// the other way round.
+/// Permutes `x` along its sequence dim `dim` from the sequence's own order to the order of the program of `op`
+/// (zigzag); `back`: the inverse.
 Tensor reorderSequence(mlir::Operation *op, const Tensor &x, int64_t dim, bool back);
 
 class Feeds {
@@ -29,8 +29,7 @@ public:
 
   /// The global tensor that `leaf` (parameter, state, input, rope_table, constant, seed) reads, or failure after an
   /// error:
-  /// * parameters: N(0, 0.3), around their value (deviation 0.1) where the initial value is a constant other than zero;
-  /// padding is 0;
+  /// * parameters: N(0, 0.3), or N(c, 0.1) if the initial value is a constant c other than zero; padding is 0;
   /// * states: uniform in [0.001, 0.01); padding is 0;
   /// * tokens and targets: uniform below the vocabulary of `pc.program`, else below the smallest dim named "vocab";
   /// * hyper: lr 1e-2, beta1 .9, beta2 .99, eps 1e-8, weight decay .1, the bias corrections of the first step, clip

@@ -1,6 +1,6 @@
 //===- Interpreter.h - Runs programs of every phase ------------------------------------===//
-// The oracle: one interpreter for model, step, placed, local and planned programs, the last three on N simulated ranks
-// in lock step.
+// The oracle: one interpreter for model, step, placed, local and planned programs. Placed, local and planned programs
+// run on N simulated ranks in lock step.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_REFERENCE_INTERPRETER_H
 #define PC_REFERENCE_INTERPRETER_H
@@ -14,17 +14,18 @@ namespace pc {
 
 struct RunOptions {
   uint64_t seed = 1;
-  /// bf16 values are not rounded: programs that compute the same in exact arithmetic then agree to 1e-9, whatever their
-  /// order of operations. Otherwise every result of type bf16 is rounded to nearest even, inside of fusions only what
-  /// they yield.
+  /// If set, values of type bf16 are not rounded: programs that are equal in exact arithmetic then agree to 1e-9,
+  /// whatever their order of operations. Else every result of type bf16 is rounded to nearest even; in a fusion, only
+  /// what it yields.
   bool exact = false;
-  /// Placed programs only: how far a value, put together from the ranks, may lie from the value of the same program on
-  /// one device (see `largestDifference`). Not compared where values are rounded: two orders of operations round at
-  /// different places. That ranks agree about what they share is always checked.
+  /// In placed programs, the largest difference (see `largestDifference`) of a value, assembled from the ranks, from
+  /// that of the same program on one device. Not checked if values are rounded, because rounding depends on the order
+  /// of operations. Always checked between ranks that should hold the same.
   double tolerance = 1e-9;
-  /// Changes what any leaf (parameter, state, input; its global tensor) reads.
+  /// If set, called with each leaf and its global tensor, which it may change.
   std::function<void(mlir::Operation *leaf, Tensor &)> feed;
-  /// Sees every result of every op as one device computes it. Not called for local programs of several ranks.
+  /// If set, called with every result of every op as computed on one device. Not called for local programs of several
+  /// ranks.
   std::function<void(mlir::Value, const Tensor &)> observe;
 };
 
@@ -32,7 +33,7 @@ struct RunOptions {
 bool hasBf16(mlir::ModuleOp module);
 
 /// Outputs and updates by name ("loss loss", "gradient w", "update w", "update exp_avg of w"), in program order, global
-/// and without padding. What is observed once per microbatch is summed (loss) or put together along the batch (logits).
+/// and without padding. Outputs per microbatch are summed (loss) or concatenated along the batch (logits).
 struct NamedTensor {
   std::string name;
   Tensor value;
@@ -44,9 +45,9 @@ Tensor *find(Results &results, llvm::StringRef name);
 /// Runs `@step`, else `@model`, else the only function of `module` on as many ranks as its mesh has (no mesh: one), on
 /// feeds that depend on names and the seed alone (Feeds.h).
 ///
-/// Every rank holds its own tensors and moves are real exchanges. In a placed program every value is also put together
-/// from the ranks and compared with what one device computes. Fails after an error at the first op where the two
-/// differ, where ranks disagree about a value that all should hold, or that the interpreter does not know.
+/// Every rank holds its own tensors, and moves exchange them. In a placed program every value is also assembled from
+/// the ranks and compared with that of one device. Fails after an error at the first op whose values differ, about
+/// whose value ranks disagree that should hold the same, or that the interpreter does not know.
 llvm::FailureOr<Results> interpret(mlir::ModuleOp module, const RunOptions &options);
 
 } // namespace pc

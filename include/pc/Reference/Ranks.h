@@ -1,5 +1,5 @@
 //===- Ranks.h - N ranks in one process ----------------------------------------------===//
-// Which block of a tensor each rank holds, how blocks make a tensor again, and what every move does to them.
+// Splits tensors into the blocks of the ranks, assembles them again, and applies moves to them.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_REFERENCE_RANKS_H
 #define PC_REFERENCE_RANKS_H
@@ -31,12 +31,13 @@ public:
   Shape blockStart(int64_t rank, llvm::ArrayRef<int64_t> global, PlaceAttr place) const;
   /// Every rank's block of `global`; `place` is not partial.
   RankTensors split(const Tensor &global, PlaceAttr place) const;
-  /// The tensor of shape `global` that `parts` are: blocks put together, addends of partial values combined.
-  /// `disagreement` is the largest difference between ranks that should hold the same.
+  /// The tensor of shape `global` whose parts the ranks hold: concatenates blocks and reduces partial values. Sets
+  /// `disagreement` to the largest difference between ranks that should hold the same.
   Tensor assemble(llvm::ArrayRef<Tensor> parts, llvm::ArrayRef<int64_t> global, PlaceAttr place,
                   double &disagreement) const;
 
-  /// What `move` makes of every rank's part. `base`: what an insert inserts into, if anything.
+  /// The results of `move` on all ranks, whose operands are `parts`. `base`: the tensors that an insert inserts into,
+  /// if it has any.
   RankTensors apply(MoveOpInterface move, llvm::ArrayRef<Tensor> parts, llvm::ArrayRef<Tensor> base = {}) const;
 
 private:

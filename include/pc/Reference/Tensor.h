@@ -1,5 +1,5 @@
 //===- Tensor.h - A dense tensor of doubles -------------------------------------------===//
-// What the interpreter computes with. Integers (token ids, offsets) are doubles too: all of them are exact.
+// The interpreter's only type. Integers (token ids, offsets) are doubles, too, which represent them exactly.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_REFERENCE_TENSOR_H
 #define PC_REFERENCE_TENSOR_H
@@ -33,15 +33,15 @@ struct Tensor {
   void merge(llvm::ArrayRef<int64_t> start, const Tensor &part, llvm::function_ref<void(double &, double)> combine);
 };
 
-/// The nearest bf16, ties to even; beyond the largest one infinity.
+/// The nearest bf16, ties to even; infinity beyond the largest one.
 double roundToBf16(double x);
 
 /// The number of elements of `shape`.
 int64_t numElements(llvm::ArrayRef<int64_t> shape);
 
-/// The largest difference of `a` and `b` relative to the largest element of both: 0 for equal tensors, infinity where
-/// shapes differ or one side alone is not a number. Elements beyond 1e20 (masked scores) do not set the scale, and a
-/// scale below `leastScale` counts as that, because what is zero in exact arithmetic is rounding noise on both sides.
+/// The largest difference of `a` and `b` relative to their largest element: 0 for equal tensors, infinity if shapes
+/// differ or an element is NaN in one of them only. Elements beyond 1e20 (masked scores) do not count for the scale.
+/// The scale is at least `leastScale`, because values that are zero in exact arithmetic are rounding noise in both.
 double largestDifference(const Tensor &a, const Tensor &b, double leastScale = 1e-6);
 
 /// The largest absolute value of the elements that are below 1e20.

@@ -25,10 +25,10 @@ def DataParallel : Pass<"pc-data-parallel", "mlir::ModuleOp"> {
     of the accumulation as partial sums and are reduced once a step: 2(n-1)/n of the parameters' bytes per rank. Means need no
     division by the axis size, because a step program divides by the global count.
 
-    `mode=ddp` is this. `mode=naive` is the baseline that people meet first (nn.DataParallel): coordinate 0 of the axis alone holds data,
-    parameters and optimizer state (`root(axis)`). It scatters the batch, broadcasts the parameters, gathers the loss of every token, scatters
-    the gradient of that, gets the sums of the gradients and updates: five exchanges, 2(n-1) of the parameters' bytes at the root. The
-    other ranks' buffers are as large, and undefined; they compute the update too, and nobody reads it.
+    That was `mode=ddp`. `mode=naive` is what nn.DataParallel does: coordinate 0 of the axis alone holds data, parameters and optimizer
+    state (`root(axis)`). It scatters the batch, broadcasts the parameters, gathers the loss of every token, scatters the gradient of that,
+    receives the summed gradients and updates: five exchanges, 2(n-1) of the parameters' bytes at the root. The other ranks have buffers of the
+    same size with undefined contents; they compute the update, too, but its result is never read.
 
     Fails where the batch does not divide.
   }];
@@ -65,12 +65,12 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
 }
 
 def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
-  let summary = "Put the sequence in an order in which causal attention is as much work on every rank";
+  let summary = "Put the sequence in an order in which causal attention is the same work on every rank";
   let description = [{
-    Step program -> step program, in front of `pc-set-mesh`: `pc.program` says `zigzag <ranks>`, and with that tokens, targets, position tables and
-    attention take index i of the sequence for position `zigzagPosition(i)`: cut into 2n chunks, rank r's block holds chunks r and 2n-1-r. Results are the same
-    as before, also to the runtime, which is shown logits in the sequence's own order. For `pc-context-parallel{form=ring}`. Fails where the
-    sequence does not divide into 2n chunks.
+    Step program -> step program, in front of `pc-set-mesh`. Sets `zigzag <ranks>` in `pc.program`: with it, index i of the sequence in tokens,
+    targets, position tables and attention means position `zigzagPosition(i)`. Of 2n chunks of the sequence, rank r's block holds chunks r and
+    2n-1-r. Results are the same as before; the runtime gets logits in the sequence's own order. For `pc-context-parallel{form=ring}`. Fails where
+    the sequence does not divide into 2n chunks.
   }];
   let options = [Option<"ranks", "ranks", "int64_t", "0", "n">];
 }
@@ -78,14 +78,14 @@ def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
 def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
   let summary = "Split the sequence everywhere along one axis";
   let description = [{
-    Every op that has the sequence works on its part; parameters are whole and their gradients summed, as in data parallelism.
+    Every op on the sequence works on the rank's part of it; parameters are whole and their gradients summed, as in data parallelism.
 
-    `form=heads`: attention has its own heads of the whole sequence. Queries, keys, values and the result change from a split sequence to
+    `form=heads`: in attention, each rank has some heads of the whole sequence. Queries, keys, values and the result change from a split sequence to
     split heads and back in eight all_to_alls a layer. Fails where sequence or key/value heads do not divide.
 
-    `form=ring` (after `pc-zigzag`): every rank keeps its queries. Keys and values are gathered and their gradients scattered, which
-    `pc-window-moves` makes steps round a ring: 4(n-1)/n of the bytes of the keys a layer. Any number of heads. Fails where the program is
-    not in zigzag order of as many ranks as the axis has.
+    `form=ring` (after `pc-zigzag`): every rank keeps its queries. Keys and values are gathered and their gradients reduce_scattered;
+    `pc-window-moves` turns these moves into steps round a ring. They send 4(n-1)/n of the bytes of the keys a layer. Any number of heads will
+    do. Fails where the program is not in zigzag order of as many ranks as the axis has.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"cp\"", "The mesh axis to use">,
@@ -96,31 +96,31 @@ def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
 def SequenceParallel : Pass<"pc-sequence-parallel", "mlir::ModuleOp"> {
   let summary = "Split the sequence where tensor parallelism leaves activations whole";
   let description = [{
-    After `pc-tensor-parallel` (form 1d) and on the same axis. Weights stay where they lie; residual stream, norms and what lies between
-    them rest split along the sequence. Every all_reduce of [batch, sequence, embed] becomes a reduce_scatter and an all_gather of the same
-    bytes, and that much less of the activations lies on each rank. Gradients of norm weights and of biases behind a row-parallel linear,
-    which each rank now computes from its part of the sequence, are summed over the axis.
+    After `pc-tensor-parallel` (form 1d) and on the same axis. The placements of weights do not change; residual stream, norms and the ops
+    between them are split along the sequence. Every all_reduce of [batch, sequence, embed] becomes a reduce_scatter and an all_gather of
+    the same bytes, and each rank holds only its part of these activations. Gradients of norm weights and of biases behind a row-parallel
+    linear, which each rank now computes from its part of the sequence, are summed over the axis.
 
     Fails where the sequence does not divide, and where no weight is split over the axis.
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis of tensor parallelism">,
-    Option<"regather", "regather", "bool", "false", "Gather what linears read again in the backward pass: 5/4 of the bytes, no whole activation is kept">,
+    Option<"regather", "regather", "bool", "false", "Gather the inputs of linears again in the backward pass: 5/4 of the bytes, but no whole activation is kept">,
   ];
 }
 
 def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
   let summary = "Data parallelism without redundancy along one axis (ZeRO, FSDP)";
   let description = [{
-    The batch is split as in `pc-data-parallel`, and so is what every rank would hold a copy of:
+    The batch is split as in `pc-data-parallel`, and so are tensors of which every rank would hold a copy:
 
-    * `stage=1`: the optimizer's state. Gradients are reduce_scattered once a step to the rank that owns the state; the new
+    * `stage=1`: the optimizer state. Gradients are reduce_scattered once a step to the rank that owns the state; the new
       parameters are gathered.
-    * `stage=2`: also what gradients accumulate in, so they are reduce_scattered in every microbatch, right behind the op that makes them.
+    * `stage=2`: also the accumulators of gradients, so gradients are reduce_scattered in every microbatch, right behind the op that computes them.
     * `stage=3` (FSDP): also the parameters. They are gathered in front of their first reader and freed behind the last. With
-      `reshard-after-forward` (a `pc.copy` per parameter and phase) the backward pass gathers again, else what the forward pass gathered is kept. Parameters that a
-      glob of `keep` matches (their Hugging Face name, or what follows one of its dots: `wte.*|h.11.*`) are gathered once a step and
-      stay so from their first reader to the last; with several microbatches, in front of all of them.
+      `reshard-after-forward` (a `pc.copy` per parameter and phase) the backward pass gathers them again; without it, they are kept from the forward
+      pass. Parameters that a glob of `keep` matches (their Hugging Face name, or a part of it behind a dot: `wte.*|h.11.*`) are gathered once a
+      step and kept from their first reader to the last; with several microbatches they are gathered in front of all of them.
 
     The shard of a parameter is a dim that no other axis splits, the longest that divides; a parameter without one stays whole.
     Hybrid sharding (HSDP) is this over an inner axis and `pc-data-parallel` over an outer one. ZeRO goes last: it takes the dims that
@@ -137,12 +137,12 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
 def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
   let summary = "Parameters whose dims do not divide -> padded ones, for pc-zero";
   let description = [{
-    Step program -> step program, in front of `pc-set-mesh` and behind what else changes the step. A parameter without a dim that divides by
-    `ranks` gets zeros at the end of one (the one that grows least), and so do its optimizer state and its gradient; `valid` keeps the true shape.
-    `pc.resize` gives the readers of each pass what they read before, and the gradient its zeros, so the padding of everything stays 0: no
-    loss, norm, update or checkpoint sees it. Dims that tensor parallelism of one of `forms` splits over axes of its own are not padded; a
-    parameter without another one, or with fewer than `ranks` entries along each, stays as it is. In 2D and 2.5D rows shard weights as
-    ZeRO does, and so does i in 3D: their ranks count in `ranks`.
+    Step program -> step program, in front of `pc-set-mesh` and behind all other passes that change the step. A parameter without a dim that
+    divides by `ranks` gets zeros at the end of one (the one that grows least in relation), and so do its optimizer state and its gradient;
+    `valid` keeps the true shape. `pc.resize` cuts the padding off for the readers in the forward and backward pass and adds it to the gradient.
+    All padding stays 0, and no loss, norm, update or checkpoint contains it. Dims that tensor parallelism of one of `forms` splits over axes of
+    its own are not padded; a parameter without another dim, or with fewer than `ranks` entries along each, stays as it is. In 2D and 2.5D the
+    row axis shards weights as ZeRO does, and so does axis i in 3D: their ranks count in `ranks`.
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "What a dim has to divide by">,
@@ -164,9 +164,8 @@ def DecomposeNorms : Pass<"pc-decompose-norms", "mlir::ModuleOp"> {
 def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
   let summary = "A tactic by hand: split along one axis as the options say";
   let description = [{
-    What every tactic does, with its seeds given as options: names of dims that must or may be split, names that leaves are split by, what
-    is never sent, where activations rest. For experiments with placements that have no tactic of their own, and for tests
-    of propagation.
+    A tactic whose seeds are its options: names of dims that must or may be split, names that leaves are split by, whether weights may be
+    sent, where activations rest. For experiments with placements that have no tactic of their own, and for tests of propagation.
 
     Example, ZeRO-1: `--pc-propagate="axis=dp must=batch inputs=batch states=embed,vocab optimizer=embed,vocab"`.
   }];

@@ -14,7 +14,7 @@ struct Arch {
   std::string name;      ///< sm_90a
   int32_t number = 0;    ///< 90
   bool specific = false; ///< the 'a' variant
-  llvm::StringRef ptx;   ///< the oldest PTX version that has it, as a feature: +ptx80
+  llvm::StringRef ptx;   ///< the oldest PTX version that supports it, as a feature: +ptx80
 };
 
 /// sm_NN or sm_NNa, from sm_80 on; nothing for other names.
@@ -27,11 +27,11 @@ struct Toolkit {
 };
 Toolkit findToolkit(llvm::StringRef cudaPath);
 
-/// exp, log, tanh, erf and a few more of libdevice's functions for f32, as LLVM IR in text form: what is linked where
+/// Our own exp, log, tanh, erf and a few more of libdevice's functions for f32, as LLVM IR in text form; linked if
 /// there is no libdevice.
 llvm::StringRef mathLibrary();
 
-/// The gpu.module in the LLVM and NVVM dialects, alone in a module of its own. The given one stays as it is.
+/// A new module that holds the gpu.module, lowered to the LLVM and NVVM dialects. The given one is not changed.
 mlir::OwningOpRef<mlir::ModuleOp> lowerToNVVM(mlir::gpu::GPUModuleOp module);
 
 /// NVPTX LLVM IR, linked with libdevice (or mathLibrary) and optimized for `arch` and all newer ones. Null after an
@@ -39,18 +39,18 @@ mlir::OwningOpRef<mlir::ModuleOp> lowerToNVVM(mlir::gpu::GPUModuleOp module);
 std::unique_ptr<llvm::Module> deviceModule(mlir::gpu::GPUModuleOp lowered, const Arch &arch, const Toolkit &toolkit,
                                            llvm::LLVMContext &context);
 
-/// The text for `arch`; `module` is used up. Fails where the code generator refuses.
+/// The PTX text for `arch`; consumes `module`. Fails where the code generator does.
 llvm::FailureOr<std::string> emitPtx(mlir::Operation *op, std::unique_ptr<llvm::Module> module, const Arch &arch);
 
-/// Runs ptxas for all architectures at once: one cubin a text.
+/// Runs ptxas for all architectures in parallel; makes one cubin of each text.
 llvm::LogicalResult assemble(mlir::Operation *op, llvm::StringRef ptxas, llvm::ArrayRef<Arch> archs,
                              llvm::ArrayRef<std::string> texts, llvm::SmallVectorImpl<GpuImage> &images);
 
-/// The figures in the words of ptxas -v.
+/// Parses the figures in the output of ptxas -v.
 std::vector<GpuKernelUse> parsePtxasFigures(llvm::StringRef words);
 
-/// The shared object that the stand-in runs, from the same IR; `module` is used up. `sources` names what kernels were
-/// made for, for reports.
+/// The shared object that the stand-in runs, made of the same IR; consumes `module`. `sources`: for each kernel the
+/// name of the op that it was made for, for reports.
 llvm::FailureOr<GpuImage> emitHostImage(mlir::Operation *op, std::unique_ptr<llvm::Module> module,
                                         const llvm::StringMap<std::string> &sources);
 

@@ -34,7 +34,7 @@ static std::unique_ptr<llvm::TargetMachine> deviceMachine(const pc::toolchain::A
                                   llvm::CodeGenOptLevel::Aggressive));
 }
 
-/// Links what `module` uses of libdevice or, where there is none, of our own functions. Nothing is read where it uses
+/// Links the functions of libdevice that `module` uses or, without libdevice, our own. Reads no library if it uses
 /// none.
 static LogicalResult linkMath(Operation *op, llvm::Module &module, const pc::toolchain::Toolkit &toolkit) {
   auto missing = [&]() -> StringRef {
@@ -89,7 +89,7 @@ std::unique_ptr<llvm::Module> pc::toolchain::deviceModule(mlir::gpu::GPUModuleOp
   }
   module->setTargetTriple(machine->getTargetTriple());
   module->setDataLayout(machine->createDataLayout());
-  // The launch's shared memory must be an external array; as translated it would be one static byte.
+  // Dynamic shared memory must be an external array; the translation makes it a static variable of one byte.
   for (llvm::GlobalVariable &global : module->globals())
     if (global.getName().starts_with("__dynamic_shmem__")) {
       global.setLinkage(llvm::GlobalValue::ExternalLinkage);

@@ -1,6 +1,6 @@
 //===- HostImage.cpp - NVPTX LLVM IR -> a shared object for this machine ----------------------===//
-// x86-64-v3 whatever this machine is: no AVX-512 BF16, whose conversion flushes subnormals, which no GPU does. The IR
-// has been optimized for NVPTX; what comes behind is fast rather than good, since most images run once, in tests.
+// Always x86-64-v3, without AVX-512 BF16, whose conversions flush subnormals, which no GPU does. The IR was optimized
+// for NVPTX already. Code generation is fast rather than thorough, because most images run once, in tests.
 //===------------------------------------------------------------------------------------------===//
 #include "../LlvmPasses.h"
 #include "Compile.h"

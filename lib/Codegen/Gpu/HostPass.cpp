@@ -1,6 +1,6 @@
 //===- HostPass.cpp - NVPTX LLVM IR -> LLVM IR for this machine --------------------------------===//
-// Address spaces stay: x86 takes 1 to 255 as flat memory. Only variables in shared memory move. Calls that a thread may
-// wait in carry a site number, as the optimizer merges and duplicates calls.
+// Address spaces stay, because x86 treats 1 to 255 as flat memory; only variables in shared memory are replaced. Calls
+// in which a thread may wait carry a site number, because the optimizer merges and duplicates calls.
 //===------------------------------------------------------------------------------------------===//
 #include "HostPass.h"
 #include "pcrt/host_image.h"
@@ -20,7 +20,7 @@ using namespace pc::toolchain;
 namespace {
 
 constexpr unsigned sharedAddressSpace = 3;
-constexpr uint64_t gapBytes = 32; ///< between shared variables, so that an index too large hits nobody's memory
+constexpr uint64_t gapBytes = 32; ///< between shared variables, so that an index out of bounds hits no other variable
 
 std::string underscored(StringRef prefix, StringRef name) {
   std::string text = (prefix + name).str();
@@ -123,10 +123,10 @@ struct Rewriter {
   /// shfl.sync.<kind>.<type>[p]: (mask, value, operand, clamp) -> value, or value and predicate.
   Value *shuffle(IRBuilder<> &builder, CallInst *instruction, StringRef name) {
     int kind = StringSwitch<int>(name.split('.').first)
-                   .Case("bfly", 0)
-                   .Case("up", 1)
-                   .Case("down", 2)
-                   .Case("idx", 3)
+                   .Case("bfly", PCRT_SHUFFLE_BFLY)
+                   .Case("up", PCRT_SHUFFLE_UP)
+                   .Case("down", PCRT_SHUFFLE_DOWN)
+                   .Case("idx", PCRT_SHUFFLE_IDX)
                    .Default(-1);
     if (kind < 0)
       return nullptr;
@@ -216,7 +216,7 @@ struct Rewriter {
     return true;
   }
 
-  /// What LLVM itself can say; null for others.
+  /// Intrinsics that have an equivalent in target-independent LLVM IR; null for others.
   Value *generic(IRBuilder<> &builder, CallInst *instruction, StringRef name) {
     auto argument = [&](unsigned i) { return instruction->getArgOperand(i); };
     Type *type = instruction->getType();
@@ -287,7 +287,7 @@ struct Rewriter {
     instruction->eraseFromParent();
   }
 
-  /// A device clamps what does not fit into an integer; x86 does not.
+  /// Makes a conversion to an integer saturate, as on a device; x86 does not.
   void saturate(CastInst *instruction) {
     IRBuilder<> builder(instruction);
     Intrinsic::ID name = isa<FPToSIInst>(instruction) ? Intrinsic::fptosi_sat : Intrinsic::fptoui_sat;
@@ -304,7 +304,7 @@ struct Rewriter {
           value ? value : ConstantInt::get(i64, 0), site(at, siteKind, what)});
   }
 
-  /// True where the memory behind `address` cannot be another thread's.
+  /// Whether no other thread can access the memory at `address`.
   bool isPrivate(Value *address) {
     const Value *object = getUnderlyingObject(address);
     return isa<AllocaInst>(object) || isa<GlobalVariable>(object);
@@ -353,7 +353,7 @@ struct Rewriter {
     }
   }
 
-  /// Gives the shared variables that the kernel uses their places: static ones first, the launch's own bytes last.
+  /// Assigns offsets to the shared variables that the kernel uses: static ones first, dynamic shared memory last.
   void placeShared(HostKernel &kernel) {
     IRBuilder<> entry(&*function->getEntryBlock().getFirstInsertionPt());
     entry.SetInsertPoint(cast<Instruction>(thread)->getNextNode());
@@ -385,7 +385,7 @@ struct Rewriter {
         if (!dynamic)
           kernel.sharedExtent += bytes + gapBytes;
       }
-      kernel.sharedExtent = alignTo(kernel.sharedExtent, 128); // the launch's bytes begin here
+      kernel.sharedExtent = alignTo(kernel.sharedExtent, 128); // dynamic shared memory begins here
     }
   }
 

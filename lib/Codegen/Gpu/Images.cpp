@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace pc::toolchain;
 
-/// Puts ptxas's figures into the order of the kernels and adds the threads of a block, where the kernel states them.
+/// Sorts ptxas's figures by the order of the kernels and adds the threads of a block, if the kernel states them.
 static void complete(std::vector<pc::GpuKernelUse> &figures, const llvm::Module &module) {
   llvm::StringMap<pc::GpuKernelUse> byName;
   for (pc::GpuKernelUse &use : figures)
@@ -32,7 +32,7 @@ static void complete(std::vector<pc::GpuKernelUse> &figures, const llvm::Module 
   }
 }
 
-/// The name of the program's op that a kernel was made for, kernel by kernel, where its location has one.
+/// For each kernel whose location has it: the name of the program's op that it was made for.
 static llvm::StringMap<std::string> sourceNames(mlir::gpu::GPUModuleOp module) {
   llvm::StringMap<std::string> names;
   module.walk([&](mlir::gpu::GPUFuncOp function) {

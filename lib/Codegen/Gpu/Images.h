@@ -1,10 +1,12 @@
-//===- Images.h - gpu.module -> what a device loads ------------------------------------------===//
+//===- Images.h - gpu.module -> images that a device loads -----------------------------------===//
 // One gpu.module becomes a cubin for each architecture, one PTX text for newer devices and, for tests, a shared object
-// for this machine that the stand-in runs (runtime/standin/kernel). All come from the same LLVM IR: after libdevice and
-// -O3.
+// for this machine that the stand-in runs (runtime/standin/kernel). All are made of the same LLVM IR, linked with
+// libdevice and optimized by -O3.
 //===------------------------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_GPU_IMAGES_H
 #define PC_LIB_CODEGEN_GPU_IMAGES_H
+
+#include "pc/Codegen/Codegen.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
@@ -12,20 +14,20 @@ namespace pc {
 
 struct GpuTargetOptions {
   /// Each gets a cubin; 'a' variants run on exactly that device.
-  llvm::SmallVector<std::string> archs = {"sm_80", "sm_90a", "sm_100a"};
-  /// Run ptxas. Without, there is PTX alone (tests that only run on this machine).
+  llvm::SmallVector<std::string> archs{std::begin(defaultArchs), std::end(defaultArchs)};
+  /// Whether to run ptxas. If not, there is PTX only (for tests on this machine).
   bool emitCubins = true;
   /// Also a shared object for this machine (needs ld.lld), with and without calls to the access checker.
   bool emitHostImage = false;
-  /// The CUDA toolkit (holds bin/ptxas and nvvm/libdevice). Empty: $CUDA_HOME, $CUDA_PATH, $CUDA_ROOT, beside the ptxas
-  /// of PATH, /usr/local/cuda. Not empty: there and nowhere else.
+  /// The only place to search for the CUDA toolkit (bin/ptxas and nvvm/libdevice). If empty: $CUDA_HOME, $CUDA_PATH,
+  /// $CUDA_ROOT, beside the ptxas of PATH, and /usr/local/cuda.
   std::string cudaPath;
 };
 
 /// Values as pcrt_image_kind (pcrt.h).
 enum class GpuImageKind : int32_t { Cubin = 0, Ptx = 1, Host = 2 };
 
-/// What ptxas says about one kernel, per thread except `shared` (static bytes of a block).
+/// The resources of one kernel as reported by ptxas, per thread except `shared` (static bytes of a block).
 struct GpuKernelUse {
   std::string kernel;
   int64_t registers = 0, spillStores = 0, spillLoads = 0, stack = 0, shared = 0;
@@ -34,7 +36,7 @@ struct GpuKernelUse {
 };
 
 /// A barrier, warp barrier or wait for asynchronous copies in a host image, by its number in the checked variant of its
-/// kernel: what a test leaves out (KernelLaunch::skippedSite, PC_STANDIN_FAULT=site:N).
+/// kernel. Tests leave one out (KernelLaunch::skippedSite, PC_STANDIN_FAULT=site:N).
 struct GpuSite {
   int64_t number;
   std::string kernel, text;

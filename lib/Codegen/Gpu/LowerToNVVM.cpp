@@ -1,6 +1,6 @@
 //===- LowerToNVVM.cpp - gpu.module -> LLVM and NVVM dialects ----------------------------------===//
-// Upstream's GPU pipeline up to the point where it would call the code generator, with what it leaves out: reductions
-// of a subgroup and masks.
+// MLIR's GPU pipeline, without the call of the code generator, and with lowerings that it lacks: reductions over a
+// subgroup, and masks.
 //===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
 
@@ -26,7 +26,7 @@
 using namespace mlir;
 
 namespace {
-/// Reductions over the 32 lanes of a subgroup, or clusters of them, become butterflies of shuffles; masks become
+/// Expands reductions over the 32 lanes of a subgroup, or over clusters of them, to butterfly shuffles, and masks to
 /// comparisons.
 struct ExpandForNVVM : PassWrapper<ExpandForNVVM, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandForNVVM)

@@ -1,6 +1,7 @@
 //===- MathLibrary.cpp - math functions where CUDA's libdevice is missing ---------------------===//
-// What generated kernels call of libdevice, under its names, as LLVM IR. Within 3 units in the last place of f32 (the
-// polynomials are Chebyshev interpolations; test/Codegen/gpu/kernels-on-host.cpp measures), plus what ex2.approx adds.
+// The functions of libdevice that generated kernels call, under its names, as LLVM IR. The error is within 3 units in
+// the last place of f32, as test/Codegen/gpu/kernels-on-host.cpp measures, plus that of ex2.approx. The polynomials are
+// Chebyshev interpolations.
 //===------------------------------------------------------------------------------------------===//
 #include "Compile.h"
 

@@ -1,4 +1,4 @@
-//===- Toolkit.cpp - CUDA's libdevice and ptxas, where they are and what ptxas says ------------===//
+//===- Toolkit.cpp - Finds CUDA's libdevice and ptxas, runs ptxas and parses its output --------===//
 #include "Compile.h"
 
 #include "llvm/ADT/ScopeExit.h"
@@ -98,7 +98,7 @@ std::vector<pc::GpuKernelUse> pc::toolchain::parsePtxasFigures(StringRef words) 
 }
 
 namespace {
-/// One ptxas at work and its temporary files.
+/// One running ptxas and its temporary files.
 struct Job {
   llvm::SmallString<128> ptx, cubin, log;
   llvm::sys::ProcessInfo process;

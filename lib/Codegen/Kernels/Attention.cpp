@@ -1,7 +1,7 @@
 //===- Attention.cpp - softmax(scale q k^T + mask) v, one head at a time ------------===//
-// Per head: K transposed and V in scratch, then blocks of 32 queries. A block's scores exist in scratch only; causal
-// blocks stop at the diagonal. Attention of bf16 rounds exp(scores - maximum) to bf16; sums are of the f32 values.
-// Seven-product form and tiles: see AttentionGrad.cpp for the backward pass.
+// Per head: copies K transposed and V to scratch, then works on blocks of 32 queries. Scores of a block exist in
+// scratch only; with a causal mask a block stops at the diagonal. Attention of bf16 rounds exp(scores - maximum) to
+// bf16, but sums the f32 values. The backward pass is in AttentionGrad.cpp.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 #include "Kernels.h"
@@ -11,10 +11,10 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
-struct Layout {
+struct ForwardScratch {
   Ptr keys, values, queries, scores, out, maxima, sums;
 
-  Layout(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
+  ForwardScratch(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
     int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
     keys = scratch.take(a.depth() * strideT);
     values = scratch.take(t * d / a.perElement());
@@ -38,7 +38,7 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
   Ptr counts = a.counted ? kernel.operands[3] : Ptr();
   Ptr o = kernel.results[0], lse = kernel.results[1];
   Scratch scratch{kernel.scratch};
-  Layout at(scratch, a, lanes);
+  ForwardScratch at(scratch, a, lanes);
   kernel.items = a.batch * a.heads * a.groups;
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
@@ -65,7 +65,7 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
               {at.keys, strideT}, {at.scores, strideT}, false);
 
       e.loop(zero, e.integer(block), 1, [&](Num r) {
-        // The weights take the place of scores that have been read.
+        // Weights are written over scores that have been read.
         Ptr row = at.scores + r * strideT, weights = a.factors == Factors::words ? row.as(e.b.getBF16Type()) : row;
         Num end = a.seen(e, first + r, counts);
         Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);

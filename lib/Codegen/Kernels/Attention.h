@@ -12,7 +12,7 @@ struct AttentionShape {
   int64_t batch, s, t, heads, groups, d;
   double scale;
   bool causal, counted;
-  bool narrow = false;                ///< all that is multiplied is bf16, the weights and scores' gradients, too
+  bool narrow = false;                ///< all factors are bf16, also the weights and the gradients of scores
   Factors factors = Factors::numbers; ///< of the products on a CPU
 
   template <typename OpT> explicit AttentionShape(OpT op) {
@@ -24,13 +24,15 @@ struct AttentionShape {
     counted = op.getSees() && llvm::cast<mlir::RankedTensorType>(op.getSees().getType()).getRank() == 1;
   }
 
-  /// How many keys query `row` sees; a row behind the last query counts as that. `counts`: the op's, where it has some.
+  /// How many keys query `row` sees; rows behind the last query count as the last one. `counts`: those of the op, if it
+  /// has any.
   Num seen(Emitter &e, Num row, Ptr counts) const {
     if (counted)
       return e.extend(counts.load(e.min(row, e.integer(s - 1))));
     return causal ? e.min(row + 1, e.integer(t)) : e.integer(t);
   }
-  /// Columns that some of the `block` rows from `first` on see, in whole tiles. No row sees less than the one before.
+  /// The number of columns, in whole tiles, that any of the `block` rows from `first` on sees. A row sees at least as
+  /// many as the one before.
   Num columns(Emitter &e, Num first, Ptr counts, int64_t lanes) const {
     Num padded = e.integer(paddedT(lanes));
     if (!causal)
@@ -40,16 +42,18 @@ struct AttentionShape {
     return e.min((end + (tile - 1)) / tile * tile, padded);
   }
 
-  /// Products of words, where `matrices` (q, k, v, dout) consist of them and the CPU multiplies those.
+  /// Chooses products of words (pairs of bf16) if all of `matrices` (q, k, v, dout) are bf16 and the CPU can multiply
+  /// words.
   void chooseFactors(const Emitter &e, llvm::ArrayRef<Ptr> matrices) {
     narrow = llvm::all_of(matrices, [](Ptr m) { return m.element.isBF16(); });
     factors = narrow && d % 2 == 0 && e.roundsToBf16 ? Factors::words : Factors::numbers;
   }
-  /// A weight or a score's gradient where it is multiplied as a number.
+  /// Rounds a weight or a gradient of a score to bf16, if products are of numbers; words are rounded when they are
+  /// made.
   Num rounded(Num x) const { return narrow && factors == Factors::numbers ? fromBf16(*x.e, roundToBf16(x)) : x; }
-  /// Factors in an element of a product's matrices.
+  /// How many factors an element of a product's matrices holds.
   int64_t perElement() const { return factors == Factors::words ? 2 : 1; }
-  /// Elements of a row of q, k, v or dout as a product along d reads it, and such a row padded to full vectors.
+  /// Elements of a row of q, k, v or dout in products along d, and the same padded to full vectors.
   int64_t depth() const { return d / perElement(); }
   int64_t paddedDepth(int64_t lanes) const { return roundUp(depth(), lanes); }
   /// A tensor of rows `stride` numbers apart, for a product along d.
@@ -63,7 +67,7 @@ struct AttentionShape {
   /// Queries that are worked on together, a multiple of tileRows.
   int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
   int64_t paddedT(int64_t lanes) const { return roundUp(t, std::max(tileColumns(lanes), block(lanes))); }
-  /// Row stride of matrices with t columns: a power of two would put their rows on a few sets of the cache.
+  /// Row stride of matrices with t columns. It is no power of two, which would map all rows to a few sets of the cache.
   int64_t strideT(int64_t lanes) const { return paddedT(lanes) + 16; }
   int64_t paddedD(int64_t lanes) const { return roundUp(d, lanes); }
   /// Columns of d-wide products: whole tiles, and whether one more vector follows.

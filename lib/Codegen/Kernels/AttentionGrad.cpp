@@ -12,13 +12,13 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
-struct Layout {
+struct BackwardScratch {
   Ptr keysAcross, valuesAcross, keys, keyGradients, valueGradients, queries, outGradients, queryGradients, weights,
       gradients;
   Ptr packedQueries, packedOutGradients; ///< as right sides of products
   Ptr gradientRows;                      ///< as left side of dq's product
 
-  Layout(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
+  BackwardScratch(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
     int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
     keysAcross = scratch.take(a.depth() * strideT);
     valuesAcross = scratch.take(a.depth() * strideT);
@@ -50,7 +50,7 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
   Ptr dq = kernel.results[0], dk = kernel.results[1], dv = kernel.results[2];
   a.chooseFactors(e, {q, k, v, dout});
   Scratch scratch{kernel.scratch};
-  Layout at(scratch, a, lanes);
+  BackwardScratch at(scratch, a, lanes);
   kernel.items = a.batch * a.heads;
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
@@ -98,7 +98,7 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
         product(e, a.factors, m, columns, false, e.integer(depth), {at.outGradients, paddedDepth},
                 {at.valuesAcross, strideT}, {at.gradients, strideT}, false);
 
-        // P and dS, of as many rows at once as a word has; a row behind the last query sees nothing.
+        // P and dS, of two rows at once if products are of words; rows behind the last query see no key.
         Num steps = (rows + (per - 1)) / per;
         e.loop(zero, steps, 1, [&](Num step) {
           struct Row {

@@ -6,8 +6,8 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
-// A block owns a few columns, at least 32 bytes of a row: its threads stand in lines, each line walks every n-th row,
-// and the lines' sums meet in shared memory. So no partial sums need a buffer.
+// A block owns a few columns, at least 32 bytes of a row. Its threads form n lines, each of which sums every n-th row;
+// the sums of the lines are added in shared memory. So partial sums need no buffer.
 void pc::kernels::columnSums(Kernel &kernel, int64_t rows, int64_t columns, int64_t count,
                              llvm::function_ref<Emitter::Carried(Num, Num, int64_t)> terms,
                              llvm::function_ref<void(Num, const Emitter::Carried &)> finish) {

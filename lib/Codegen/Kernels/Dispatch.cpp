@@ -19,7 +19,7 @@ int64_t pc::kernelWorkspaceBytes(Operation *op) {
   return gradient ? attentionDotsBytes(gradient) : 0;
 }
 
-/// Special kernels read and write whole static tensors of f32, bf16 and i32.
+/// Checks that operands and results are static tensors of f32, bf16 or i32, as special kernels require.
 static LogicalResult checkTypes(Operation *op) {
   for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
     auto tensor = cast<RankedTensorType>(type);
@@ -33,7 +33,7 @@ static LogicalResult checkTypes(Operation *op) {
   return success();
 }
 
-/// The kernel of a gradient with the buffers of the fusion that it stands in.
+/// Emits the kernel of an embedding's gradient with the buffers of the fusion that contains it.
 static LogicalResult emitTableSum(TableSum sum, Kernel &kernel) {
   kernels::Ptr base = kernel.operands[sum.base.getArgNumber()];
   kernel.operands = llvm::map_to_vector(sum.gradient->getOperands(), [&](Value operand) {

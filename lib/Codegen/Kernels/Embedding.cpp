@@ -10,14 +10,14 @@ using namespace pc::kernels;
 
 static RankedTensorType tensorOf(Value v) { return cast<RankedTensorType>(v.getType()); }
 
-/// The id at `i` as a row of this rank's block of the table.
+/// The row of this rank's block of the table for the id at `i`; may lie outside of the block.
 static Num localRow(Kernel &kernel, Num i, bool hasOffset) {
   Emitter &e = kernel.e;
   Num row = e.extend(kernel.operands[1].load(i));
   return hasOffset ? row - e.extend(kernel.operands[2].load(e.integer(0))) : row;
 }
 
-/// Whether the id at `i`, if `inside`, counts in a gradient: padding does not.
+/// Whether the id at `i` adds to the gradient: it is `inside` of the block and not the padding id.
 static Num counts(Kernel &kernel, EmbeddingGradOp op, Num i, Num inside) {
   std::optional<int64_t> padding = op.getPadding();
   if (!padding)
@@ -27,7 +27,7 @@ static Num counts(Kernel &kernel, EmbeddingGradOp op, Num i, Num inside) {
   return inside & e.wrap(arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, id, filler));
 }
 
-/// Whether two buffers lie in different places.
+/// Whether two buffers have different addresses.
 static Num areApart(Ptr a, Ptr b) {
   return a.e->wrap(LLVM::ICmpOp::create(a.e->b, a.e->loc, LLVM::ICmpPredicate::ne, a.base, b.base));
 }
@@ -57,7 +57,7 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
     });
     return success();
   }
-  // Ids outside a block of a split table are zeros; outside a whole table they are an error.
+  // Rows of ids outside of the block of a split table are zeros; ids outside of a whole table are an error.
   kernel.status = e.loop(kernel.lo, kernel.hi, 1, {e.integer(0)}, [&](Num i, const Emitter::Carried &status) {
     Num row = localRow(kernel, i, hasOffset), inside = e.inRange(row, e.integer(rows));
     writeRow(i, row, inside);
@@ -69,8 +69,8 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
   return success();
 }
 
-/// Part 0 clears the table, or copies `base` into it. In part 1 the first of all equal ids sums their rows, in order:
-/// no atomics.
+/// Part 0 clears the table, or copies `base` into it. In part 1 the item of the first of equal ids sums the rows of all
+/// of them, in order; this needs no atomics.
 static LogicalResult emitGradSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
   const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
   const int64_t ids = tensorOf(op.getIds()).getNumElements();
@@ -105,7 +105,7 @@ static LogicalResult emitGradSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base) 
         exists.push_back(at < e.integer(width / vector));
         columns.push_back(e.select(exists.back(), at, e.integer(0)) * vector);
       }
-      // 32 ids at a time; a bit per id that matches.
+      // Compares 32 ids at a time, and gets a bit for each that matches.
       Num lane = e.rank % e.integer(32);
       Emitter::Carried zeros(pieces, e.zeros(vector));
       Emitter::Carried sums =
@@ -139,9 +139,9 @@ LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
   const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
   const int64_t ids = tensorOf(op.getIds()).getNumElements();
   const bool hasOffset = bool(op.getOffset());
-  // An item owns a rectangle of the table: it clears it, then walks all ids in order and adds the rows that fall in it.
-  // Clearing is the work where the table is large, so there an item owns whole rows; else columns, which share the
-  // adding evenly.
+  // An item owns a rectangle of the table: it clears it, then goes through all ids in order and adds their parts in it.
+  // In a large table most of the work is clearing, so an item owns rows. In a small one it is adding, which columns
+  // share evenly.
   const bool large = rows > 4096;
   const int64_t rowBlock = large ? (rows + 63) / 64 : rows, columnBlock = large ? width : std::min<int64_t>(64, width);
   const int64_t rowItems = (rows + rowBlock - 1) / rowBlock, columnItems = (width + columnBlock - 1) / columnBlock;

@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace pc::kernels;
 
-/// Sums may be reordered and products contracted; nothing may assume finite values.
+/// Allows to reorder sums and to contract products, but not to assume finite values.
 static constexpr auto fast = arith::FastMathFlags::reassoc | arith::FastMathFlags::contract;
 
 static Type withWidth(Type element, int64_t width) { return width ? Type(VectorType::get(width, element)) : element; }
@@ -20,7 +20,7 @@ static void match(Num &a, Num &b) {
     a = a.e->splat(a, b.width());
 }
 
-/// Bytes of an element, which is all that is known of alignment.
+/// Bytes of an element, the only known alignment of its address.
 static unsigned bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 /// A constant like `like`, a 32-bit integer or a vector of them.
@@ -192,7 +192,7 @@ Num Emitter::exp(Num x) {
 
 Num Emitter::sum(Num x) { return wrap(vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, x.v, fast)); }
 Num Emitter::maximum(Num x) {
-  // Halves against each other: LLVM's own reduction guards every step against NaN.
+  // Compares halves with each other; LLVM's own reduction would handle NaN in every step.
   for (int64_t half = x.width() / 2; half >= 1; half /= 2) {
     auto low = llvm::to_vector(llvm::seq<int64_t>(0, half)), high = llvm::to_vector(llvm::seq<int64_t>(half, 2 * half));
     x = max(wrap(vector::ShuffleOp::create(b, loc, x.v, x.v, low)),

@@ -30,7 +30,7 @@ struct Num {
   }
 };
 
-/// Address of an array of `element` (f32, bf16 or i32). What is loaded of bf16 is f32; stores round to nearest even.
+/// Address of an array of `element` (f32, bf16 or i32). Loads of bf16 give f32; stores round to nearest even.
 struct Ptr {
   Emitter *e = nullptr;
   mlir::Value base;
@@ -49,7 +49,7 @@ struct Ptr {
   Ptr as(mlir::Type other) const { return {e, base, other}; }
 };
 
-/// Writes into one block at a time, at the builder's insertion point.
+/// Emits ops at the builder's insertion point.
 class Emitter {
 public:
   Emitter(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes, bool roundsToBf16 = false)
@@ -60,8 +60,8 @@ public:
   mlir::Location loc;
   /// f32 elements of a full vector: 16 for AVX-512, 8 for AVX2.
   const int64_t lanes;
-  /// Whether the target has an instruction that rounds f32 to bf16 (AVX512-BF16, sm_80); else integers do it. A CPU
-  /// that has it multiplies pairs of bf16, too (addProducts).
+  /// Whether the target has an instruction that rounds f32 to bf16 (AVX512-BF16, sm_80); if not, integer operations
+  /// round. A CPU that has it can also multiply pairs of bf16 (addProducts).
   const bool roundsToBf16;
 
   Num integer(int64_t value);
@@ -72,8 +72,8 @@ public:
   Num zeros(int64_t width) { return splat(real(0), width); }
 
   Num fma(Num a, Num b, Num c);
-  /// Words are vectors of f32 whose bits are two bf16 each, the first one in the low half; they are moved, never
-  /// computed with. The words of two vectors of f32, rounded to nearest even.
+  /// The words of two vectors of f32, rounded to nearest even. Words are vectors typed f32 in which each element holds
+  /// the bits of two bf16, the first one in the low half; only addProducts computes with them.
   Num words(Num first, Num second);
   /// sums + the two products of each word of a and b, in f32 (AVX512-BF16 on a CPU; full vectors).
   Num addProducts(Num a, Num b, Num sums);
@@ -93,28 +93,28 @@ public:
   Num toReal(Num x);
   /// 0 <= x < end.
   Num inRange(Num x, Num end);
-  /// Which of `width` elements from column `from` on lie before column `end`.
+  /// A mask: which of the `width` elements from column `from` on are before column `end`.
   Num before(Num from, Num end, int64_t width);
 
   /// for (i = lo; i < hi; i += step) body(i)
   void loop(Num lo, Num hi, int64_t step, llvm::function_ref<void(Num)> body);
-  /// The same with values that one turn hands to the next; returns the last ones.
+  /// The same with loop-carried values; returns the last ones.
   using Carried = llvm::SmallVector<Num>;
   Carried loop(Num lo, Num hi, int64_t step, Carried init, llvm::function_ref<Carried(Num, const Carried &)> body);
   /// The body runs only where the condition holds, `otherwise` (may be null) where it does not.
   void when(Num condition, llvm::function_ref<void()> body, llvm::function_ref<void()> otherwise = nullptr);
 
-  /// Covers [0, n) by full vectors and one narrower vector: body(first index, width). The same index value in several
-  /// passes means the same elements and a value that still stands in registers.
+  /// Covers [0, n) by full vectors and one narrower vector: body(first index, width). If passes get the same SSA value
+  /// as index, it is about the same elements, and values computed for it are still in registers.
   virtual void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
-  /// Over [0, n): body(first index, width) yields one vector per entry of `isMax`, which are summed or maximised;
-  /// scalars.
+  /// Reduces over [0, n): body(first index, width) yields one vector per entry of `isMax`, whose elements are summed,
+  /// or of which the maximum is taken. Returns scalars.
   virtual Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body);
   /// Sums over [0, n) of the `count` vectors that body(first index, width) yields; scalars.
   Carried sums(int64_t n, int64_t count, llvm::function_ref<Carried(Num, int64_t)> body) {
     return reductions(n, llvm::SmallVector<bool>(count, false), body);
   }
-  /// Stores of what all threads of an item know: one of them does it.
+  /// Runs `body`, which stores values that all threads of an item have, in one of the threads.
   virtual void once(llvm::function_ref<void()> body) { body(); }
 
 protected:
@@ -123,15 +123,14 @@ protected:
   virtual void store(Num value, Ptr to, Num index);
 };
 
-/// bf16 as 16-bit integers, which is how it lies in memory: to f32, and from f32 rounded to nearest even (NaN stays
-/// NaN).
+/// Conversions of bf16, held as 16-bit integers: to f32, and from f32 with rounding to nearest even (NaN stays NaN).
 Num fromBf16(Emitter &e, mlir::Value halves);
 mlir::Value roundToBf16(Num x);
 
 mlir::Value emitBinary(Num a, Num b, char op);
 Num emitLess(Num a, Num b);
 
-/// Brings a C++ number to the element type of `like`.
+/// A constant of the element type of `like`.
 template <typename T> Num constantLike(Num like, T value);
 
 #define PC_NUM_OPERATOR(OP, CODE)                                                                                      \

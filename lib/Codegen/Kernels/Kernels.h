@@ -1,7 +1,7 @@
 //===- Kernels.h - Kernels that are written by hand, per op --------------------------===//
-// Ops whose loops no general rule finds. Each function sets items, scratch and kind and emits the loop over items [lo,
-// hi). Items write disjoint memory and add in a fixed order, so results do not depend on threads. Tensors are row
-// major; the caller (Dispatch.cpp) has checked that they are static, not empty, and f32, bf16 or i32.
+// Each function sets items, scratch and kind and emits the loop over items [lo, hi). Items write disjoint memory and
+// add in a fixed order, so results do not depend on the number of threads. Tensors are row major; the caller
+// (Dispatch.cpp) has checked that they are static, not empty, and f32, bf16 or i32.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_KERNELS_H
 #define PC_LIB_CODEGEN_KERNELS_KERNELS_H
@@ -19,8 +19,8 @@ llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(RMSNormGradOp op, Kernel &kernel);
 /// An item is one id.
 llvm::LogicalResult emit(EmbeddingOp op, Kernel &kernel);
-/// An item is a rectangle of the table. On a GPU part 0 clears the table and part 1 has one item per id. With a `base`
-/// the table starts from that, which may be its own memory, and not from zeros.
+/// An item is a rectangle of the table. On a GPU part 0 clears the table and part 1 has one item per id. With a `base`,
+/// the gradient is added to it instead of to zeros; it may be the table's own memory.
 llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel, Ptr base = {});
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
@@ -28,18 +28,18 @@ llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
 /// An item is one head of one token. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 
-/// An item is a stretch of the result, on a GPU an element.
+/// An item is a piece of a row of the result, on a GPU an element.
 llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
 
 /// Attention for GPUs; the gradient's part 0 is dq, part 1 dk and dv.
 llvm::LogicalResult emitSimt(AttentionOp op, Kernel &kernel);
 llvm::LogicalResult emitSimt(AttentionGradOp op, Kernel &kernel);
-/// The same on tensor cores, where pc::isForTensorCores; part 0 hands rowsum(dout * o) on to part 1.
+/// The same on tensor cores, if pc::isForTensorCores; the gradient's part 0 stores rowsum(dout * o) for part 1.
 void emitMma(AttentionOp op, Kernel &kernel);
 void emitMma(AttentionGradOp op, Kernel &kernel);
 
-/// For GPUs: totals over all rows of the `count` vectors that terms(row, column, width) yields, written by
-/// finish(column, totals). The order of additions is fixed.
+/// For GPUs: sums the `count` vectors that terms(row, column, width) yields over all rows; finish(column, totals)
+/// writes the totals. The order of additions is fixed.
 void columnSums(Kernel &kernel, int64_t rows, int64_t columns, int64_t count,
                 llvm::function_ref<Emitter::Carried(Num row, Num column, int64_t width)> terms,
                 llvm::function_ref<void(Num column, const Emitter::Carried &totals)> finish);

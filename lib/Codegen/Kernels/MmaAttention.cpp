@@ -1,7 +1,7 @@
 //===- MmaAttention.cpp - Attention on tensor cores ----------------------------------===//
-// A block has 64 queries, a warp 16 of them in registers; keys and values pass through shared memory tile by tile, the
-// next tile being copied while this one is worked on. Softmax is online, in powers of two, and its weights never leave
-// registers: what a product leaves in them is the left operand of the next one.
+// A block has 64 queries, of which each warp has 16 in registers. Keys and values pass through shared memory tile by
+// tile; the next tile is copied during the work on this one. Softmax is online, in powers of two. Its weights never
+// leave registers, because the accumulator layout of one product is that of the left operand of the next.
 //===-----------------------------------------------------------------------------===//
 #include "MmaAttention.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -157,7 +157,7 @@ void MmaAttention::store(ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&
 }
 
 //===---------------------------------------------------------------------------===//
-// Queries that keys and values pass
+// A block of queries
 //===---------------------------------------------------------------------------===//
 
 QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts)
@@ -169,7 +169,7 @@ QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr count
 void QueryBlock::begin(Num item) {
   SimtEmitter &e = at.e;
   at.begin();
-  // Blocks with the most keys begin first.
+  // Blocks that see the most keys start first.
   firstQuery = (e.integer(blocks - 1) - item % blocks) * at.perBlock;
   head = item / blocks % at.numHeads;
   batch = item / (blocks * at.numHeads);
@@ -184,7 +184,7 @@ void QueryBlock::begin(Num item) {
 QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
                                          llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet) {
   SimtEmitter &e = at.e;
-  // Some query of the block sees the keys before `end`, all of them those before `shared`.
+  // Keys before `end` are seen by some query of the block, keys before `shared` by all.
   Num end = at.a.seen(e, firstQuery + (at.perBlock - 1), counts);
   shared = at.a.seen(e, firstQuery, counts);
   auto half = [&](Num first) { return first / tile % 2 * (tile * at.pitch); }; // this tile or the next
@@ -197,7 +197,7 @@ QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
   e.when(e.integer(0) < end, [&] { stage(e.integer(0)); });
   return e.loop(e.integer(0), end, tile, init(), [&](Num first, const Carried &carried) {
     e.waitForCopies();
-    e.barrier(); // this tile is there, and nobody reads the one before
+    e.barrier(); // this tile has arrived, and no thread reads the one before any more
     Num next = first + tile;
     e.when(next < end, [&] { stage(next); });
     return meet(first, keys + half(first), values + half(first), carried);
@@ -235,7 +235,7 @@ void pc::kernels::emitMma(AttentionOp op, Kernel &kernel) {
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     auto queries = at.left(q, block.rows);
-    // carried: maxima (of nothing: less than any score, but a number), sums, output
+    // carried: maxima (initially below any score, but finite), sums, output
     auto init = [&] {
       Emitter::Carried first = {e.real(-1e30), e.real(-1e30), e.real(0), e.real(0)};
       first.append(at.zeros(8 * at.pieces));

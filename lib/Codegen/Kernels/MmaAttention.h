@@ -1,8 +1,8 @@
 //===- MmaAttention.h - Products of tiles on tensor cores, for attention -------------===//
-// A warp multiplies pieces of 16 x 16 bf16 by mma.sync m16n8k16 with sums in f32. Of 16 rows of sums, this thread has
-// two, `row` and `row` + 8, of each 8 columns two, from `column` on: sums[4 n + 2 r + c] is of row r and column
-// 8 n + `column` + c. What comes from shared memory comes by ldmatrix; rows there are padded by 16 bytes, so that eight
-// of them lie on different banks.
+// A warp multiplies 16 x 16 pieces of bf16 by mma.sync m16n8k16 and sums in f32. Of 16 rows of sums a thread has two,
+// `row` and `row` + 8; of every 8 columns it has two, from `column` on: sums[4 n + 2 r + c] is that of its row r and of
+// column 8 n + `column` + c. Operands are loaded from shared memory by ldmatrix; rows there are padded by 16 bytes, so
+// that eight rows lie on different banks.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_MMAATTENTION_H
 #define PC_LIB_CODEGEN_KERNELS_MMAATTENTION_H
@@ -22,7 +22,7 @@ public:
 
   MmaAttention(SimtEmitter &e, const AttentionShape &a)
       : e(e), a(a), pitch(a.d + 8), pieces(a.d / 16), numHeads(a.heads * a.groups) {}
-  /// To be called inside of the kernel, before all else.
+  /// Call this first inside of the kernel.
   void begin();
 
   SimtEmitter &e;
@@ -32,7 +32,8 @@ public:
   const int64_t numHeads;
   Num warp, row, column;
 
-  /// The two rows of this thread among the block's from `first` on; `inside` repeats the last of `count` rows.
+  /// The two rows of this thread among those of the block, which begin at `first`. `inside`: at most the last of
+  /// `count` rows.
   struct TwoRows {
     Num number[2], inside[2], exists[2];
   };
@@ -47,8 +48,8 @@ public:
   /// Starts to copy `rows` rows of d elements, from rowAt(number), into a tile. The whole block takes part.
   void stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(Num)> rowAt);
 
-  /// This warp's 16 rows as left operand: those that begin at `from` + at[0] and at[1] in this thread, or those of a
-  /// tile.
+  /// This warp's 16 rows as left operand; from global memory, where this thread's two rows are at `from` + at[0] and
+  /// at[1], or from a tile.
   llvm::SmallVector<Words> left(Ptr from, const Num (&at)[2]);
   llvm::SmallVector<Words> left(Ptr tile);
   /// Sums as left operand, rounded to bf16.
@@ -60,7 +61,7 @@ public:
   void add(llvm::MutableArrayRef<Num> sums, llvm::ArrayRef<Words> left, Ptr tile);
 
   Carried zeros(int64_t count) { return Carried(count, e.real(0)); }
-  /// Of the four threads that share a row.
+  /// Reductions over the four threads that share a row.
   Num sumOfRow(Num x);
   Num maximumOfRow(Num x);
   /// Writes factor * sums to two rows of d elements, those that exist.
@@ -71,30 +72,32 @@ private:
   void multiply(llvm::MutableArrayRef<Num> sums, llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b);
   mlir::Value word(Ptr from, Num at);
 
-  /// Where this thread's row of four 8 x 8 matrices begins: rows vary first from matrix to matrix, or columns do.
+  /// The offset of this thread's row among four 8 x 8 matrices (ldmatrix): from matrix to matrix rows advance first, or
+  /// columns.
   Num rowsFirst, columnsFirst;
 };
 
-/// A block's queries, of one head, which the keys and values that they see pass tile by tile.
+/// The queries of a block, all of one head, and the loop over tiles of the keys and values that they see.
 class QueryBlock {
 public:
   using Carried = Emitter::Carried;
 
-  /// Says how many blocks the kernel has, and takes shared memory for two tiles each of keys and values.
+  /// Sets the number of blocks of the kernel; takes shared memory for two tiles each of keys and values.
   QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts);
-  /// To be called inside of the kernel, before all else, with the number of the block.
+  /// Call this first inside of the kernel, with the number of the block.
   void begin(Num item);
 
-  const int64_t tile; ///< keys in one
+  const int64_t tile; ///< keys of a tile
   Num head, batch;
   MmaAttention::TwoRows query;
   Num rows[2]; ///< where this thread's two queries begin
 
-  /// The loop over tiles: meet(first key, tile of keys, tile of values, carried) gives what is carried on. Starts with
-  /// `init()`, which is emitted behind the first copies.
+  /// The loop over tiles: meet(first key, tile of keys, tile of values, carried) returns the loop-carried values. They
+  /// begin as `init()`, which is emitted behind the first copies.
   Carried passKeys(llvm::function_ref<Carried()> init,
                    llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet);
-  /// `values`, laid out as a tile's scores, with `unseen` where a query does not see the key. Inside of `meet` only.
+  /// `values`, in the layout of a tile's scores, replaced by `unseen` where the query does not see the key. For use in
+  /// `meet`.
   Carried masked(Num first, const Carried &values, double unseen);
 
 private:

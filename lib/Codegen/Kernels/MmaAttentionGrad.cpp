@@ -1,7 +1,7 @@
 //===- MmaAttentionGrad.cpp - The gradient of attention on tensor cores ---------------===//
 // With P = exp(scale q k^T - lse) recomputed tile by tile and D = rowsum(dout * o):
-//   dS = P * (dout v^T - D);  dq = scale dS k  (part 0, like the forward pass; hands D on);
-//   dv = P^T dout;  dk = scale dS^T q  (part 1: warps have keys, queries pass by, of all heads that share the keys).
+//   dS = P * (dout v^T - D);  dq = scale dS k  (part 0, which loops over keys as the forward pass does, and stores D);
+//   dv = P^T dout;  dk = scale dS^T q  (part 1: warps hold keys, and loop over queries of all heads that share them).
 //===-----------------------------------------------------------------------------===//
 #include "MmaAttention.h"
 #include "llvm/Support/MathExtras.h"
@@ -11,12 +11,12 @@ using namespace pc;
 using namespace pc::kernels;
 
 namespace {
-struct GradBuffers {
+struct MmaGradBuffers {
   Ptr q, k, v, o, lse, dout, dq, dk, dv, dots, counts;
 };
 } // namespace
 
-static void emitQueries(MmaAttention &at, Kernel &kernel, const GradBuffers &in) {
+static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
   QueryBlock block(at, kernel, in.k, in.v, in.counts);
@@ -53,10 +53,10 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const GradBuffers &in)
   });
 }
 
-static void emitKeys(MmaAttention &at, Kernel &kernel, const GradBuffers &in) {
+static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
-  // Wide values stay in shared memory: beside two rows of sums there are no registers for them.
+  // Values of wide heads stay in shared memory: the sums leave no registers for them.
   const bool wide = a.d > 64;
   const int64_t blocks = llvm::divideCeil(a.t, at.perBlock), tile = wide ? 16 : 32;
   kernel.items = a.batch * a.heads * blocks;
@@ -74,7 +74,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const GradBuffers &in) {
     SmallVector<MmaAttention::Words> myValues;
     if (!wide)
       myValues = at.left(in.v, rows);
-    // A turn is a tile of queries of one head.
+    // One iteration works on a tile of queries of one head.
     Num begin = a.causal && !a.counted ? e.min(firstKey, e.integer(a.s)) / tile * tile : e.integer(0);
     Num turns = (e.integer(a.s) - begin + (tile - 1)) / tile * a.groups;
     auto stage = [&](Num turn, Num first, Num head) {
@@ -98,13 +98,13 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const GradBuffers &in) {
       stage(e.integer(0), begin, firstHead);
     });
 
-    // carried: the turn's queries and head, dk, dv
+    // carried: first query and head of the iteration, dk, dv
     const int64_t count = 8 * at.pieces;
     Emitter::Carried init = {begin, firstHead};
     init.append(at.zeros(2 * count));
     auto done = e.loop(e.integer(0), turns, 1, init, [&](Num turn, const Emitter::Carried &carried) {
       e.waitForCopies();
-      e.barrier(); // this tile is there, and nobody reads the one before
+      e.barrier(); // this tile has arrived, and no thread reads the one before any more
       Num first = carried[0], head = carried[1], next = first + tile;
       Num lastOfHead = e.notBefore(next, e.integer(a.s));
       Num nextFirst = e.select(lastOfHead, begin, next), nextHead = e.select(lastOfHead, head + 1, head);
@@ -124,7 +124,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const GradBuffers &in) {
             }
           }
         if (a.causal || a.s % tile) {
-          // Every query of the tile is one, and sees all keys of the block.
+          // Whether all queries of the tile exist and see all keys of the block.
           Num whole = e.notBefore(e.integer(a.s), next);
           if (a.causal)
             whole = whole & e.notBefore(a.seen(e, first, in.counts), firstKey + at.perBlock);
@@ -153,7 +153,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const GradBuffers &in) {
         return sums;
       };
       Emitter::Carried following = {nextFirst, nextHead}, before(carried.begin() + 2, carried.end());
-      if (a.counted) { // perhaps no query of the tile sees a key of the block
+      if (a.counted) { // it may be that no query of the tile sees a key of the block
         Num last = a.seen(e, first + (tile - 1), in.counts);
         following.append(e.choose(e.notBefore(firstKey, last), before, work));
       } else {
@@ -172,7 +172,7 @@ void pc::kernels::emitMma(AttentionGradOp op, Kernel &kernel) {
   const AttentionShape a(op);
   MmaAttention at(*kernel.simt, a);
   auto in = kernel.operands, out = kernel.results;
-  GradBuffers buffers{
+  MmaGradBuffers buffers{
       in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], kernel.workspace, a.counted ? in[6] : Ptr()};
   kernel.kind = "attention";
   if (kernel.part == 0)

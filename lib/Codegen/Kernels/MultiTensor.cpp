@@ -20,9 +20,9 @@ int64_t TensorList::numBlocks() const {
 
 namespace {
 /// The table of a list: per tensor its first block, its elements and its offsets.
-class Table {
+class TensorTable {
 public:
-  Table(SimtEmitter &e, gpu::GPUFuncOp function, const TensorList &tensors)
+  TensorTable(SimtEmitter &e, gpu::GPUFuncOp function, const TensorList &tensors)
       : e(e), stride(2 + tensors.offsets[0].size()), count(tensors.elements.size()) {
     SmallVector<int64_t> rows;
     int64_t block = 0;
@@ -47,7 +47,7 @@ public:
   Num elements(Num tensor) { return at.load(tensor * stride + 1); }
   Num offset(Num tensor, int64_t role) { return at.load(tensor * stride + (2 + role)); }
 
-  /// The last tensor whose first block is not behind `block`.
+  /// The tensor of `block`: the last one whose first block is at most that.
   Num find(Num block) {
     Num low = e.integer(0);
     for (int64_t step = llvm::bit_floor(uint64_t(count)); step >= 1; step /= 2) {
@@ -64,13 +64,13 @@ private:
   Ptr at;
 };
 
-/// `offset` bytes behind `arena`, as f32.
+/// The address `arena` + `offset` bytes, of f32.
 Ptr behind(SimtEmitter &e, Value arena, Num offset) {
   Ptr bytes{&e, arena, e.b.getI8Type()};
   return {&e, (bytes + offset).base, e.b.getF32Type()};
 }
 
-/// The elements of this block: body(first, width) for whole vectors and single elements.
+/// Covers the elements of this block: body(first, width) for whole vectors and single elements.
 void elementsOf(SimtEmitter &e, Num first, Num count, llvm::function_ref<void(Num, int64_t)> body) {
   Num end = e.min(first + blockElements, count);
   e.loop(first + e.rank * width, end, threads * width, [&](Num i) {
@@ -84,7 +84,7 @@ void elementsOf(SimtEmitter &e, Num first, Num count, llvm::function_ref<void(Nu
 void pc::kernels::emitAdamW(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t coefficient,
                             int64_t hyper) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
-    Table table(e, e.function, tensors);
+    TensorTable table(e, e.function, tensors);
     Num tensor = table.find(block);
     Num first = (block - table.firstBlock(tensor)) * blockElements;
     SmallVector<Ptr> roles;
@@ -103,7 +103,7 @@ void pc::kernels::emitAdamW(SimtEmitter &e, Value arena, const TensorList &tenso
 
 void pc::kernels::emitSGD(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
-    Table table(e, e.function, tensors);
+    TensorTable table(e, e.function, tensors);
     Num tensor = table.find(block);
     Num first = (block - table.firstBlock(tensor)) * blockElements;
     Ptr parameter = behind(e, arena, table.offset(tensor, 0)), gradient = behind(e, arena, table.offset(tensor, 1));
@@ -115,7 +115,7 @@ void pc::kernels::emitSGD(SimtEmitter &e, Value arena, const TensorList &tensors
 
 void pc::kernels::emitRounding(SimtEmitter &e, Value arena, const TensorList &tensors) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
-    Table table(e, e.function, tensors);
+    TensorTable table(e, e.function, tensors);
     Num tensor = table.find(block);
     Ptr from = behind(e, arena, table.offset(tensor, 0));
     Ptr to{&e, behind(e, arena, table.offset(tensor, 1)).base, e.b.getBF16Type()};
@@ -126,11 +126,11 @@ void pc::kernels::emitRounding(SimtEmitter &e, Value arena, const TensorList &te
 
 void pc::kernels::emitSquares(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t partials) {
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
-    Table table(e, e.function, tensors);
+    TensorTable table(e, e.function, tensors);
     Num tensor = table.find(block), count = table.elements(tensor);
     Num first = (block - table.firstBlock(tensor)) * blockElements, end = e.min(first + blockElements, count);
     Ptr x = behind(e, arena, table.offset(tensor, 0));
-    // Of a vector that is not whole the elements behind the end count as zeros.
+    // In the last vector, elements behind the end count as zeros.
     Num total =
         e.loop(first + e.rank * width, end, threads * width, {e.real(0)}, [&](Num i, const Emitter::Carried &sum) {
           return Emitter::Carried{sum[0] + e.pick(
@@ -154,7 +154,7 @@ void pc::kernels::emitSquares(SimtEmitter &e, Value arena, const TensorList &ten
 
 void pc::kernels::emitSquareTotals(SimtEmitter &e, Value arena, const TensorList &tensors, int64_t partials) {
   e.teams(tensors.elements.size(), threads, 1, [&](Num tensor) {
-    Table table(e, e.function, tensors);
+    TensorTable table(e, e.function, tensors);
     Num first = table.firstBlock(tensor);
     Num blocks = (table.elements(tensor) + (blockElements - 1)) / e.integer(blockElements);
     Ptr from = behind(e, arena, e.integer(partials)) + first;

@@ -1,6 +1,6 @@
 //===- MultiTensor.h - One kernel for many tensors, on a GPU ------------------------===//
-// The optimizer and the gradient's norm touch every parameter. One launch each does them all: which block works on what
-// stands in a constant table of the module, as offsets in the arena.
+// The optimizer and the norm of gradients work on every parameter, in one launch each. A constant table in the module
+// says which block works on which tensor, with arena offsets.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_MULTITENSOR_H
 #define PC_LIB_CODEGEN_KERNELS_MULTITENSOR_H
@@ -26,11 +26,11 @@ struct TensorList {
 void emitAdamW(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper);
 /// SGD in place: roles parameter, gradient.
 void emitSGD(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t coefficient, int64_t hyper);
-/// Role 0, f32, rounded to bf16 at role 1.
+/// Rounds role 0, f32, to role 1, bf16.
 void emitRounding(SimtEmitter &e, mlir::Value arena, const TensorList &tensors);
-/// Sums of squares (role 0) of the part of each block, at `partials`, one f32 a block.
+/// Stores the sum of squares of each block's part of role 0 at `partials`, one f32 a block.
 void emitSquares(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t partials);
-/// Per tensor the sum of its blocks' partials, stored at role 1.
+/// Stores the sum of the partials of each tensor's blocks at role 1.
 void emitSquareTotals(SimtEmitter &e, mlir::Value arena, const TensorList &tensors, int64_t partials);
 
 } // namespace pc::kernels

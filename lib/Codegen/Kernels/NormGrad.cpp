@@ -1,6 +1,6 @@
 //===- NormGrad.cpp - Gradients of layer_norm and rms_norm ---------------------------===//
-// Part 0 computes dx by rows. Part 1 sums dgamma and dbeta by blocks of columns, over all rows in a fixed
-// order, so no partial sums have to survive a launch.
+// Part 0 computes dx by rows. Part 1 sums dgamma and dbeta by blocks of columns, each over all rows in a fixed order,
+// so no partial sums are stored.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
 

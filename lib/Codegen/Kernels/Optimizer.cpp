@@ -4,6 +4,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "Optimizer.h"
 #include "Kernels.h"
+#include "pcrt/description.h"
 
 using namespace mlir;
 using namespace pc;
@@ -32,10 +33,11 @@ static void elements(Kernel &kernel, Value parameter, llvm::function_ref<void(Nu
 }
 
 AdamW::AdamW(Emitter &e, Ptr coefficientAt, Ptr hyperAt) : e(e) {
-  auto hyper = [&](Hyper h) { return hyperAt.load(e.integer(h)); };
+  auto hyper = [&](pcrt_hyper h) { return hyperAt.load(e.integer(h)); };
   coefficient = coefficientAt.load(e.integer(0)), skips = e.isNan(coefficient);
-  beta1 = hyper(Beta1), beta2 = hyper(Beta2), epsilon = hyper(Epsilon);
-  keep = 1.0 - hyper(Rate) * hyper(Decay), rate = hyper(Rate) / hyper(Bias1), root2 = e.sqrt(hyper(Bias2));
+  beta1 = hyper(PCRT_HYPER_BETA1), beta2 = hyper(PCRT_HYPER_BETA2), epsilon = hyper(PCRT_HYPER_EPS);
+  keep = 1.0 - hyper(PCRT_HYPER_LR) * hyper(PCRT_HYPER_WEIGHT_DECAY);
+  rate = hyper(PCRT_HYPER_LR) / hyper(PCRT_HYPER_CORRECTION1), root2 = e.sqrt(hyper(PCRT_HYPER_CORRECTION2));
   rest1 = 1.0 - beta1, rest2 = 1.0 - beta2;
 }
 
@@ -63,7 +65,7 @@ LogicalResult pc::kernels::emit(AdamWOp op, Kernel &kernel) {
 
 SGD::SGD(Emitter &e, Ptr coefficientAt, Ptr hyperAt)
     : e(e), coefficient(coefficientAt.load(e.integer(0))), skips(e.isNan(coefficient)),
-      rate(hyperAt.load(e.integer(Rate))), decay(hyperAt.load(e.integer(Decay))) {}
+      rate(hyperAt.load(e.integer(PCRT_HYPER_LR))), decay(hyperAt.load(e.integer(PCRT_HYPER_WEIGHT_DECAY))) {}
 
 Num SGD::step(Num parameter, Num gradient) const {
   return e.select(skips, parameter, parameter - rate * (gradient * coefficient + decay * parameter));

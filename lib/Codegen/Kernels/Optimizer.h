@@ -6,9 +6,6 @@
 
 namespace pc::kernels {
 
-/// Where `hyper` holds what (pc.input).
-enum Hyper : int64_t { Rate, Beta1, Beta2, Epsilon, Decay, Bias1, Bias2 };
-
 /// The scalars of AdamW, loaded once. The order of operations is torch.optim's. A coefficient of NaN skips the step.
 class AdamW {
 public:

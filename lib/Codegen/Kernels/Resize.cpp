@@ -13,7 +13,7 @@ LogicalResult pc::kernels::emit(ResizeOp op, Kernel &kernel) {
     outer *= n;
   for (int64_t n : shape.drop_front(dim + 1))
     inner *= n;
-  // Rows of these lengths, of which the first `common` elements are the same.
+  // Rows of these lengths; their first `common` elements are equal.
   const int64_t read = shape[dim] * inner, written = to * inner, common = std::min(read, written);
   Emitter &e = kernel.e;
   Ptr x = kernel.operands[0], y = kernel.results[0];
@@ -27,7 +27,7 @@ LogicalResult pc::kernels::emit(ResizeOp op, Kernel &kernel) {
     });
     return success();
   }
-  // Long rows are cut, so that threads have something to share.
+  // Long rows are divided into pieces, so that there is work for all threads.
   const int64_t stretch = 4096, full = common / stretch, pieces = full + 1;
   kernel.forItems(outer * pieces, std::min(written, stretch), /*reduces=*/false, [&](Num item) {
     Num row = item / pieces, piece = item % pieces;

@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace pc::kernels;
 
-/// Elements of one value that a thread keeps in registers at most.
+/// The most elements of one row that a thread keeps in registers.
 static constexpr int64_t registerElements = 32;
 static constexpr int64_t blockThreads = 256;
 
@@ -35,7 +35,7 @@ void SimtEmitter::teams(int64_t items, int64_t threads, int64_t perBlock, llvm::
   auto dims = [&](int64_t n) { return b.getDenseI32ArrayAttr({static_cast<int32_t>(n), 1, 1}); };
   function.setKnownBlockSizeAttr(dims(block));
   function.setKnownGridSizeAttr(dims(grid));
-  // One block a multiprocessor will do: else ptxas spills to fit more.
+  // Asks for one block per multiprocessor only, because ptxas would spill registers to fit more.
   function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
   Num thread = special(gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x));
   Num group = special(gpu::BlockIdOp::create(b, loc, gpu::Dimension::x));
@@ -47,7 +47,7 @@ void SimtEmitter::teams(int64_t items, int64_t threads, int64_t perBlock, llvm::
              : threads == 1 ? group * block + thread
                             : group * perBlock + thread / integer(threads);
   first = chunks > 1 ? chunk * (threads * perThread) + rank : rank;
-  // What later passes share stands here, where it dominates them all.
+  // Values that several passes use are emitted here, where they dominate all passes.
   prologue = arith::ConstantIntOp::create(b, loc, 0, 64);
   if (items % perBlock)
     when(item < integer(items), [&] { body(item); });
@@ -84,7 +84,7 @@ ArrayRef<SimtEmitter::Piece> SimtEmitter::pieces(int64_t n) {
   for (int64_t i = 0; i < each; ++i) {
     Num at = first + i * team;
     Piece piece;
-    // Only the last turn of the last chunk can leave the row.
+    // Only the last iteration of the last chunk can go beyond the end of the row.
     if (!exact && (chunks > 1 || (i + 1) * team > vectors)) {
       piece.inside = at < integer(vectors);
       at = select(piece.inside, at, integer(vectors - 1));
@@ -104,7 +104,8 @@ void SimtEmitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body
   const int64_t width = widthFor(n), count = n / width;
   if (chunks > 1 || llvm::divideCeil(count, team) * width <= registerElements) {
     for (Piece piece : pieces(n)) {
-      // Such kernels work in place: what lies at the index of a piece outside is another thread's to read and to write.
+      // Such kernels may work in place, so a piece outside must not touch the element at its index, which belongs to
+      // another thread.
       if (independent && piece.inside.v) {
         when(piece.inside, [&] { body(piece.index, width); });
         continue;
@@ -281,7 +282,7 @@ void SimtEmitter::barrier() { gpu::BarrierOp::create(b, loc); }
 void SimtEmitter::copyAsync(Ptr from, Ptr to, int64_t bytes) {
   auto pointer = LLVM::LLVMPointerType::get(b.getContext(), globalSpace);
   Value source = LLVM::AddrSpaceCastOp::create(b, loc, pointer, from.base);
-  // Only whole vectors can pass by the first cache.
+  // Only copies of 16 bytes can bypass the first-level cache.
   auto cached = bytes == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
   NVVM::CpAsyncOp::create(b, loc, to.base, source, static_cast<uint32_t>(bytes), cached, Value());
 }

@@ -1,8 +1,8 @@
 //===- SimtAttention.cpp - Attention and its gradient for the threads of a GPU ------===//
-// For what neither a library nor MmaAttention.cpp does (f32, odd shapes): a few threads share a query (or, for dk and
-// dv, a key) and hold its vectors in registers; the other side passes through shared memory tile by tile. Softmax is
-// online, so no row of scores is ever stored. The gradient recomputes P = exp(scale q k^T - lse): with D = rowsum(dout
-// * o),
+// For cases that neither a library nor MmaAttention.cpp handles (f32, odd shapes). A few threads share a query (for dk
+// and dv, a key) and hold its vectors in registers; keys (for dk and dv, queries) pass through shared memory tile by
+// tile. Softmax is online, so scores are never stored. The gradient recomputes P = exp(scale q k^T - lse), with D =
+// rowsum(dout * o):
 //   dS = scale P * (dout v^T - D);  dq = dS k  (part 0);  dv = P^T dout;  dk = dS^T q  (part 1).
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
@@ -27,7 +27,7 @@ public:
   }
 
   static constexpr int64_t threads = 128;
-  /// Queries (or keys) of a block, and rows of a tile in shared memory.
+  /// The number of queries (or keys) of a block, and of rows of a tile in shared memory.
   int64_t perBlock() const { return threads / sharing; }
   int64_t tile() const { return a.d <= 128 ? 32 : 16; }
   int64_t heads() const { return a.heads * a.groups; }
@@ -53,7 +53,7 @@ public:
   }
   Slice zeros() { return Slice(pieces, e.zeros(width)); }
 
-  /// The product of two rows; all threads that share them get it.
+  /// The dot product of two rows, in all threads that share them.
   Num dot(const Slice &x, const Slice &y) {
     Num sum = x[0] * y[0];
     for (int64_t i = 1; i < pieces; ++i)
@@ -112,7 +112,7 @@ LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), counts), mySight = a.seen(e, query, counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
 
-    // carried: maximum (of nothing: less than any score, but a number), sum, output
+    // carried: maximum (initially below any score, but finite), sum, output
     Emitter::Carried init = {e.real(-1e30), e.real(0)};
     init.append(at.zeros());
     auto done = e.loop(e.integer(0), end, tile, init, [&](Num first, const Emitter::Carried &carried) {
@@ -164,13 +164,13 @@ LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
 }
 
 namespace {
-struct GradBuffers {
+struct SimtGradBuffers {
   Ptr q, k, v, o, lse, dout, dq, dk, dv, counts;
 };
 } // namespace
 
-/// dq: like the forward pass.
-static void emitQueries(SimtAttention &at, Kernel &kernel, const GradBuffers &in) {
+/// dq: threads hold queries and loop over keys, as in the forward pass.
+static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
   const int64_t blocks = llvm::divideCeil(a.s, at.perBlock()), tile = at.tile();
@@ -205,8 +205,8 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const GradBuffers &in
   });
 }
 
-/// dk and dv: threads hold keys, queries pass by, of all heads that share the key.
-static void emitKeys(SimtAttention &at, Kernel &kernel, const GradBuffers &in) {
+/// dk and dv: threads hold keys and loop over the queries of all heads that share the key.
+static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
   const int64_t blocks = llvm::divideCeil(a.t, at.perBlock()), tile = at.tile(), d = a.d;
@@ -276,7 +276,7 @@ LogicalResult pc::kernels::emitSimt(AttentionGradOp op, Kernel &kernel) {
   if (!at.fits())
     return refuse(op);
   auto in = kernel.operands, out = kernel.results;
-  GradBuffers buffers{in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], a.counted ? in[6] : Ptr()};
+  SimtGradBuffers buffers{in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], a.counted ? in[6] : Ptr()};
   kernel.kind = "attention";
   if (kernel.part == 0)
     emitQueries(at, kernel, buffers);

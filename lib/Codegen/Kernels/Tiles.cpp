@@ -4,7 +4,7 @@
 using namespace mlir;
 using namespace pc::kernels;
 
-/// One register tile at (i, j): `columns` vectors wide.
+/// Computes one register tile at (i, j), `columns` vectors wide.
 static void tile(Emitter &e, Factors factors, Num i, Num j, int64_t columns, Num k, Matrix a, Matrix b, Matrix c,
                  bool accumulate) {
   const int64_t rows = tileRows(e.lanes);
@@ -127,7 +127,7 @@ void pc::kernels::transposePadded(Emitter &e, int64_t rows, int64_t columns, Mat
     e.loop(e.integer(0), e.integer(full), e.lanes, [&](Num i) { stripe(i, e.lanes); });
   if (full < rows)
     stripe(e.integer(full), rows - full);
-  // The stripes end at a full vector; the row may be longer.
+  // The stripes end at a full vector; rows of `to` may be longer.
   int64_t written = roundUp(rows, e.lanes);
   if (written < to.rowStride)
     e.loop(e.integer(0), e.integer(columns), 1,

@@ -1,6 +1,6 @@
 //===- Tiles.h - Small matrix products and copies inside one kernel -----------------===//
-// Building blocks of attention: all matrices lie in a thread's scratch or are read strided from a tensor. Scratch
-// matrices are padded with zeros to whole vectors and tiles, so that the products have no tails.
+// Building blocks of attention. Matrices lie in a thread's scratch memory, or are read with strides from a tensor.
+// Scratch matrices are padded with zeros to whole vectors and tiles, so products have no tails.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_TILES_H
 #define PC_LIB_CODEGEN_KERNELS_TILES_H
@@ -15,8 +15,8 @@ struct Matrix {
   int64_t rowStride, columnStride = 1;
 };
 
-/// What a product multiplies: numbers one by one, or the bf16 of words two by two. Matrices of words count and address
-/// words: those of `a` hold neighbours in a row, those of `b` neighbours in a column.
+/// The factors of a product: numbers, or words of two bf16, which are multiplied in pairs. Sizes and strides of
+/// matrices of words are in words. A word holds two neighbours of a row in `a`, and of a column in `b`.
 enum class Factors { numbers, words };
 
 /// Rows of a register tile; its columns are two full vectors.
@@ -32,7 +32,8 @@ void product(Emitter &e, Factors factors, Num m, Num n, bool oddVector, Num k, M
 /// to[0..paddedRows, 0..paddedColumns] = from[0..rows, 0..columns] and zeros.
 void copyPadded(Emitter &e, Num rows, Num paddedRows, int64_t columns, int64_t paddedColumns, Matrix from, Matrix to);
 
-/// The same for the right side of a product: words of rows 2i and 2i + 1 are row i of `to`. `paddedRows` is even.
+/// The same for the right operand of a product; with words, row i of `to` has the words of rows 2i and 2i + 1.
+/// `paddedRows` is even.
 void packPadded(Emitter &e, Factors factors, Num rows, Num paddedRows, int64_t columns, int64_t paddedColumns,
                 Matrix from, Matrix to);
 

@@ -123,8 +123,8 @@ private:
     return staging.data();
   }
 
-  /// MPI does not tell when a rank dies: connects the ranks by connections that do. Without them, where the network
-  /// does not allow it, mpirun has to end the others.
+  /// MPI does not report that a rank died: connects the ranks over TCP as well, which does. Where the network does not
+  /// allow that, mpirun has to end the others.
   void watchRanks();
 
   MPI_Comm messages;
@@ -292,7 +292,7 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
     return finish(group, key);
   }
 
-  if (desc.kind >= PCRT_BROADCAST) {
+  if (desc.kind == PCRT_PERMUTE || pcrt_facts_of_move(desc.kind)->way == PCRT_WAY_ROOTED) {
     // Between neighbours, or between the root and each member.
     int64_t inBytes = inElements(desc, n) * width, outBytes = elements * width,
             blockBytes = std::min(inBytes, outBytes);

@@ -66,6 +66,9 @@ typedef struct pcrt_host_module {
   const pcrt_host_site *sites;
 } pcrt_host_module;
 
+/* Kinds of pc_shuffle. */
+enum pcrt_shuffle { PCRT_SHUFFLE_BFLY = 0, PCRT_SHUFFLE_UP = 1, PCRT_SHUFFLE_DOWN = 2, PCRT_SHUFFLE_IDX = 3 };
+
 /* Bits of the kind of pc_access; the binary logarithm of the alignment is in bits 8 and up. */
 enum pcrt_access { PCRT_ACCESS_READ = 1, PCRT_ACCESS_WRITE = 2, PCRT_ACCESS_ATOMIC = 4, PCRT_ACCESS_VALUE = 8 };
 

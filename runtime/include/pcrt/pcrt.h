@@ -9,6 +9,8 @@
 #ifndef PCRT_PCRT_H
 #define PCRT_PCRT_H
 
+#include "pcrt/moves.h"
+
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -38,31 +40,15 @@ typedef enum pcrt_reduction { PCRT_SUM = 0, PCRT_MAX = 1 } pcrt_reduction;
 /** What a program runs on. */
 typedef enum pcrt_target { PCRT_CPU = 0, PCRT_CUDA = 1 } pcrt_target;
 
-/** What a matrix product does besides; from 2 on, on CUDA only. A bias is f32 on a CPU and has c's dtype on CUDA; aux has
- *  c's dtype and layout. */
+/** What a matrix product does besides; from 2 on, on CUDA only. A bias is f32 on a CPU and has c's dtype on CUDA; aux
+ * has c's dtype and layout. */
 typedef enum pcrt_epilogue {
   PCRT_EPILOGUE_NONE = 0,
-  PCRT_EPILOGUE_BIAS = 1,          /* + bias[n] */
-  PCRT_EPILOGUE_GELU_BIAS = 2,     /* gelu_tanh(x + bias[n]); x + bias[n] goes to aux */
-  PCRT_EPILOGUE_GELU_GRAD = 3,     /* x * gelu_tanh'(aux) */
-  PCRT_EPILOGUE_BIAS_GRAD = 4,     /* sums of b over k go to bias[n] */
+  PCRT_EPILOGUE_BIAS = 1,      /* + bias[n] */
+  PCRT_EPILOGUE_GELU_BIAS = 2, /* gelu_tanh(x + bias[n]); x + bias[n] goes to aux */
+  PCRT_EPILOGUE_GELU_GRAD = 3, /* x * gelu_tanh'(aux) */
+  PCRT_EPILOGUE_BIAS_GRAD = 4, /* sums of b over k go to bias[n] */
 } pcrt_epilogue;
-
-typedef enum pcrt_move_kind {
-  PCRT_ALL_REDUCE = 0,
-  PCRT_ALL_GATHER = 1,
-  PCRT_REDUCE_SCATTER = 2,
-  PCRT_ALL_TO_ALL = 3,
-  PCRT_SLICE = 4, /* own block (or another's) of a whole value; no traffic */
-  PCRT_MASK = 5,  /* coordinate 0 keeps the value, the others hold zeros; no traffic */
-  PCRT_PAD = 6,   /* own block inside zeros; no traffic */
-  PCRT_BROADCAST = 7, /* coordinate 0's value to all */
-  PCRT_SCATTER = 8,   /* coordinate 0's blocks, one to each */
-  PCRT_GATHER = 9,    /* all blocks to coordinate 0; the others' results are undefined */
-  PCRT_REDUCE = 10,   /* all addends to coordinate 0; the others' results are undefined */
-  PCRT_PERMUTE = 11,  /* to another coordinate, from another one */
-  PCRT_INSERT = 12,   /* a block of a whole value, whose other blocks stay as they are; no traffic */
-} pcrt_move_kind;
 
 /** One generated kernel. Its work is `items` independent items; the runtime calls it with disjoint ranges
  *  [lo, hi) from the threads of its pool. `args` are the buffers (and addresses of scalars), in the order that
@@ -96,22 +82,22 @@ typedef enum pcrt_image_kind {
 
 /** All device kernels of the program, compiled for one architecture. */
 typedef struct pcrt_image {
-  int32_t kind; /* pcrt_image_kind */
-  int32_t arch; /* 90: sm_90; 0: host */
+  int32_t kind;          /* pcrt_image_kind */
+  int32_t arch;          /* 90: sm_90; 0: host */
   int32_t arch_specific; /* 1: the 'a' variant, for exactly this architecture */
   const void *data;
   int64_t bytes;
 } pcrt_image;
 
 /** Attention of one layer, forward or backward, as a library computes it. Strides are in elements, over batch, head,
- *  position and head dim. Head h of q reads head h / (q_heads / kv_heads) of k and v. Statistics are the f32 log-sum-exp
- *  [batch, q_heads, q_length]. */
+ *  position and head dim. Head h of q reads head h / (q_heads / kv_heads) of k and v. Statistics are the f32
+ * log-sum-exp [batch, q_heads, q_length]. */
 typedef struct pcrt_attention_desc {
   const char *name;
   int32_t backward, causal, dtype;
   int64_t batch, q_heads, kv_heads, q_length, kv_length, head_dim;
   float scale;
-  int64_t q[4], k[4], v[4], o[4];     /* strides */
+  int64_t q[4], k[4], v[4], o[4];      /* strides */
   int64_t d_o[4], dq[4], dk[4], dv[4]; /* backward only */
   int64_t workspace_bytes;
   int32_t own[2]; /* 1 + index of the program's own kernels that do the same, in order, where the library is missing or
@@ -156,8 +142,8 @@ typedef struct pcrt_move_desc {
   int64_t middle, extent2; /* all_to_all only, else 1 and 1 */
   const char *phase;       /* "forward", "backward" or "optimizer": how the traffic is booked */
   int32_t shift;           /* slice, insert and permute only, else 0 */
-  int32_t with;            /* 1 + index into pcrt_program.groups, of as many ranks; 0: none. To transports and devices the runtime
-                              shows moves whose shift has the coordinate j taken off */
+  int32_t with; /* 1 + index into pcrt_program.groups, of as many ranks; 0: none. To transports and devices the runtime
+                   shows moves whose shift has the coordinate j taken off */
 } pcrt_move_desc;
 
 /** Ranks that differ only in the coordinates of these mesh axes. The coordinate of a rank in the group is the mixed-
@@ -170,13 +156,13 @@ typedef struct pcrt_group {
 /** Messages of one size, in order, in one direction between the ranks of two stages that differ in nothing else. `id`
  *  tells the flows from one stage to another apart. */
 typedef struct pcrt_flow {
-  const char *name;  /* "forward of chunk 1 from stage 0 to stage 1" */
-  int32_t stage;     /* of the other end */
+  const char *name; /* "forward of chunk 1 from stage 0 to stage 1" */
+  int32_t stage;    /* of the other end */
   int32_t id;
-  int32_t sends;     /* 1: this stage is the source */
-  int32_t slots;     /* messages that can be under way */
-  int32_t messages;  /* in a step */
-  int64_t bytes;     /* of a message */
+  int32_t sends;    /* 1: this stage is the source */
+  int32_t slots;    /* messages that can be under way */
+  int32_t messages; /* in a step */
+  int64_t bytes;    /* of a message */
 } pcrt_flow;
 
 /** A task of a pipeline's schedule, or what follows all of them. */
@@ -193,21 +179,21 @@ typedef struct pcrt_context pcrt_context;
 typedef struct pcrt_program {
   uint32_t abi_version; /* PCRT_ABI_VERSION */
   int32_t num_mesh_axes;
-  const int64_t *mesh_sizes;        /* outermost first; rank = mixed-radix number of the coordinates */
+  const int64_t *mesh_sizes; /* outermost first; rank = mixed-radix number of the coordinates */
   const char *const *mesh_names;
   int32_t num_groups, num_kernels, num_gemms, num_moves;
   const pcrt_group *groups;
   const pcrt_kernel *kernels;
   const pcrt_gemm_desc *gemms;
   const pcrt_move_desc *moves;
-  int64_t arena_bytes;              /* device arena of one rank; offsets inside are multiples of 64 (CUDA: 256) */
-  const char *json;                 /* description of buffers; see runtime/README.md */
+  int64_t arena_bytes; /* device arena of one rank; offsets inside are multiples of 64 (CUDA: 256) */
+  const char *json;    /* description of buffers; see runtime/README.md */
   int64_t json_bytes;
   pcrt_status (*step)(pcrt_context *ctx, char *arena); /* one training (or evaluation) step */
-  int32_t target;                   /* pcrt_target */
+  int32_t target;                                      /* pcrt_target */
   int32_t num_images, num_attentions;
-  int32_t num_tickets;              /* tickets of pcrt_start are below this */
-  const pcrt_image *images;         /* CUDA only */
+  int32_t num_tickets;                      /* tickets of pcrt_start are below this */
+  const pcrt_image *images;                 /* CUDA only */
   const pcrt_device_kernel *device_kernels; /* CUDA only, num_kernels of them */
   const pcrt_attention_desc *attentions;
   int64_t workspace_offset, workspace_bytes; /* of matrix products, inside the arena; CUDA only */
@@ -219,7 +205,7 @@ typedef struct pcrt_program {
   const struct pcrt_program *next_stage; /* null: the last one */
 } pcrt_program;
 
-/** The one symbol that a program object defines; of a pipeline, stage 0. */
+/** What a program object defines, beside pc_compiler (version.h); of a pipeline, stage 0. */
 extern const pcrt_program pc_program;
 
 /* ---- called by the step ---- */
@@ -228,7 +214,8 @@ extern const pcrt_program pc_program;
 pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args);
 
 /** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them; BIAS_GRAD writes to bias. */
-pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias, void *aux);
+pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias,
+                      void *aux);
 
 /** Runs attention `index`. Forward args: q k v o statistics workspace. Backward args: q k v o statistics do dq dk dv
  *  dq_accumulator (f32, dq's elements) do_dot_o (f32, as statistics) workspace. */
@@ -237,8 +224,12 @@ pcrt_status pcrt_attention(pcrt_context *ctx, int32_t index, void *const *args);
 /** Runs move `index` and waits. All members of the group call it in the same order. */
 pcrt_status pcrt_move(pcrt_context *ctx, int32_t index, const void *in, void *out);
 
+/** Moves of one pcrt_start, at most. */
+#define PCRT_MOST_STARTED 64
+
 /** Starts moves [first_move, first_move + count), all of one group, as one call of the communication library. What the
- *  step did before is done before they read; pcrt_wait of the same ticket makes their results visible to what follows. */
+ *  step did before is done before they read; pcrt_wait of the same ticket makes their results visible to what follows.
+ */
 pcrt_status pcrt_start(pcrt_context *ctx, int32_t first_move, int32_t count, const void *const *ins, void *const *outs,
                        int32_t ticket);
 pcrt_status pcrt_wait(pcrt_context *ctx, int32_t ticket);

@@ -56,8 +56,6 @@ template <class Finish> void meet(Fiber *me, uint32_t mask, uint32_t site, Finis
 }
 } // namespace
 
-enum { Butterfly, Up, Down, Index };
-
 /// The lane that `lane` reads from (itself where none is in range) and whether one is.
 static std::pair<unsigned, bool> source(uint32_t kind, unsigned lane, uint32_t operand, uint32_t clampAndMask) {
   uint32_t clamp = clampAndMask & 31, segment = clampAndMask >> 8 & 31, offset = operand & 31;
@@ -65,15 +63,15 @@ static std::pair<unsigned, bool> source(uint32_t kind, unsigned lane, uint32_t o
   int64_t from;
   bool inRange;
   switch (kind) {
-  case Butterfly:
+  case PCRT_SHUFFLE_BFLY:
     from = lane ^ offset;
     inRange = from <= highest;
     break;
-  case Up:
+  case PCRT_SHUFFLE_UP:
     from = int64_t(lane) - offset;
     inRange = from >= highest;
     break;
-  case Down:
+  case PCRT_SHUFFLE_DOWN:
     from = lane + offset;
     inRange = from <= highest;
     break;

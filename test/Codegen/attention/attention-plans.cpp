@@ -5,8 +5,9 @@
 // for, in the workspace that the compiler gives it. Exit 77 where cuDNN is missing.
 //
 //===----------------------------------------------------------------------===//
+#include "../../Checks.h"
 #include "LibraryAttention.h"
-#include "device/cuda/PlanWithoutDevice.h"
+#include "cuda/PlanWithoutDevice.h"
 #include "pc/IR/Workspace.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,7 +25,6 @@ struct Planner {
   std::unique_ptr<pcrt::cuda::PlanWithoutDevice> cudnn;
 };
 std::set<std::string> seen;
-int plans = 0, problems = 0;
 
 template <typename OpT> void plan(const Planner &planner, OpT op, bool backward) {
   if (!planner.libraries.takes(op))
@@ -41,8 +41,7 @@ template <typename OpT> void plan(const Planner &planner, OpT op, bool backward)
   std::string problem = planner.cudnn->plan(desc, /*deterministic=*/false, &taken);
   if (problem.empty() && taken > given)
     problem = "takes more";
-  ++plans;
-  problems += !problem.empty();
+  expect(problem.empty(), problem);
   std::printf("%s  sm_%d  %s: %lld of %lld bytes%s%s\n", problem.empty() ? "ok    " : "FAILED", planner.arch,
               text.c_str(), static_cast<long long>(taken), static_cast<long long>(given), problem.empty() ? "" : ": ",
               problem.c_str());
@@ -76,6 +75,5 @@ int main(int argc, char **argv) {
       }
     });
   }
-  std::printf("%d passed, %d failed\n", plans - problems, problems);
-  return problems != 0;
+  return finishChecks();
 }

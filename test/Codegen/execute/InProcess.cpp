@@ -1,7 +1,7 @@
 //===- InProcess.cpp - A local program compiled and run in this process -----------------===//
 #include "InProcess.h"
 
-#include "device/PlainGemm.h"
+#include "base/Types.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/IR/PC.h"
 #include "pc/Reference/Interpreter.h"

@@ -4,6 +4,7 @@
 //        execute-test FILE...    programs of phase local, on one rank
 //        execute-test --random N M  random graphs of seeds N to M
 //===-----------------------------------------------------------------------------===//
+#include "../../Checks.h"
 #include "InProcess.h"
 #include "pc/Driver/Registration.h"
 #include "pc/Reference/Interpreter.h"
@@ -21,7 +22,6 @@ namespace {
 constexpr double tolerance = 5e-6;
 /// Two roundings to bf16 (2^-9 each) of values that differ in f32, and what an op or two makes of them.
 constexpr double narrowTolerance = 0.02;
-int failures = 0, runs = 0;
 
 /// Makes every result bf16 that neither its op nor its readers need in f32. Returns whether there is one.
 bool narrow(ModuleOp module) {
@@ -52,12 +52,10 @@ void check(MLIRContext &context, const std::string &name, const std::string &tex
   OwningOpRef<ModuleOp> module =
       isFile ? parseSourceFile<ModuleOp>(text, config) : parseSourceString<ModuleOp>(text, config);
   if (!module) {
-    llvm::errs() << "FAIL " << name << ": does not parse\n" << (isFile ? "" : text);
-    ++failures;
+    expect(false, name + ": does not parse\n" + (isFile ? "" : text));
     return;
   }
   auto run = [&](bool fuse, double limit, const char *how) {
-    ++runs;
     Comparison c = compareWithInterpreter(*module, fuse);
     bool ok = c.error.empty() && c.difference <= limit;
     if (!ok || isFile)
@@ -66,7 +64,7 @@ void check(MLIRContext &context, const std::string &name, const std::string &tex
                    << "\n";
     if (!ok && !isFile && failures < 3)
       llvm::outs() << *module << "\n";
-    failures += !ok;
+    expect(ok, name);
   };
   // Files hold whole models, in bf16 perhaps.
   double limit = pc::hasBf16(*module) ? narrowTolerance : tolerance * scale;
@@ -176,7 +174,7 @@ void norms(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
   std::vector<int64_t> shape = rows, bias = {columns};
   shape.push_back(columns);
   std::string t = type(shape), c = type(bias), r = type(rows);
-  std::string names, letters;
+  std::string letters;
   for (size_t i = 0; i < rows.size(); ++i)
     letters += "r" + std::to_string(i) + " ";
   Program p;
@@ -355,7 +353,8 @@ void randomGraph(MLIRContext &context, unsigned seed) {
 
 void microbatches(MLIRContext &context) {
   Program p;
-  std::string w = p.parameter({5, 7}), v = p.parameter({4, 5});
+  p.parameter({5, 7}); // %p0
+  p.parameter({4, 5}); // %p1
   p.body += R"(  %t = pc.input tokens dims ["microbatch", "d"] global [3, 4] layout <[_, _]> : tensor<3x4xi32>
   %loss, %dw, %de = pc.accumulate (%ids = %t : tensor<3x4xi32> -> tensor<4xi32>) {
     %e = pc.embedding %p0, %ids : (tensor<5x7xf32>, tensor<4xi32>) -> tensor<4x7xf32>
@@ -460,6 +459,5 @@ int main(int argc, char **argv) {
     for (unsigned seed = 0; seed < 25; ++seed)
       randomGraph(context, seed);
   }
-  llvm::outs() << runs << " runs, " << failures << " failures\n";
-  return failures ? 1 : 0;
+  return finishChecks();
 }

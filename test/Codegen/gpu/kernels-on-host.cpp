@@ -2,6 +2,7 @@
 // Intact kernels: right results in every order, no report. Each barrier or wait of theirs left out: a report. Broken
 // ones: a report that names the fault and both places.
 //===------------------------------------------------------------------------------------------===//
+#include "../../Checks.h"
 #include "Gpu/Images.h"
 #include "standin/kernel/AccessChecker.h"
 #include "standin/kernel/Kernel.h"
@@ -25,15 +26,6 @@
 using namespace pc::standin;
 
 namespace {
-int failures = 0, checks = 0;
-void expect(bool right, const std::string &what) {
-  ++checks;
-  if (!right) {
-    ++failures;
-    llvm::errs() << "FAIL: " << what << "\n";
-  }
-}
-
 /// A device buffer of 4-byte words.
 struct Buffer {
   size_t words;
@@ -445,6 +437,5 @@ int main(int argc, char **argv) {
     runBroken(broken);
   if (load("intact.mlir", withoutCuda, "/nonexistent")) // our own functions instead of libdevice's
     runIntact(withoutCuda);
-  llvm::outs() << checks - failures << " passed, " << failures << " failed\n";
-  return failures != 0;
+  return finishChecks();
 }

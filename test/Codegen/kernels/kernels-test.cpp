@@ -2,8 +2,9 @@
 // Odd shapes, both vector widths, items cut in two ways with equal bits, and no write outside of a result. No MLIR
 // here.
 //===-----------------------------------------------------------------------------===//
+#include "../../Checks.h"
 #include "Jit.h"
-#include "device/PlainGemm.h"
+#include "base/Types.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -12,7 +13,6 @@
 
 namespace {
 using Reals = std::vector<double>;
-int failures = 0;
 std::mt19937 generator(1);
 
 /// A tensor with its type as text; floats keep a guard element behind the end.
@@ -64,7 +64,7 @@ struct Tensor {
 
 std::string text(const std::string &op, const std::vector<Tensor *> &operands, const std::vector<Tensor *> &results,
                  const std::string &format) {
-  std::string arguments, names, in, out;
+  std::string arguments, in, out;
   for (size_t i = 0; i < operands.size(); ++i) {
     std::string comma = i ? ", " : "";
     arguments += comma + "%" + std::to_string(i) + ": " + operands[i]->type();
@@ -87,12 +87,7 @@ double error(const Tensor &got, const Reals &want) {
   return largest > 0 ? difference / largest : difference;
 }
 
-void report(const std::string &what, bool ok, const std::string &detail) {
-  if (!ok) {
-    ++failures;
-    printf("FAILED %s: %s\n", what.c_str(), detail.c_str());
-  }
-}
+void report(const std::string &what, bool ok, const std::string &detail) { expect(ok, what + ": " + detail); }
 
 /// Runs the op with both vector widths, without and with the CPU's instructions for bf16, and compares. `inPlace[r]` is
 /// the operand whose memory result r takes, or -1.
@@ -382,10 +377,10 @@ static void conversions(int64_t lanes, bool byInstruction) {
     bool flushed = byInstruction && std::fabs(wide[i]) < 0x1p-126f && (narrow[i] & 0x7fff) == 0;
     bool isNan = std::isnan(wide[i]) && std::isnan(pcrt::bf16ToFloat(narrow[i]));
     float exact = pcrt::bf16ToFloat(narrow[i]);
-    if ((narrow[i] != expected && !flushed && !isNan) || memcmp(&back[i], &exact, 4)) {
+    if ((narrow[i] != expected && !flushed && !isNan) || memcmp(&back[i], &exact, 4) != 0) {
       printf("bf16%s of %a is %#x, not %#x; back: %a\n", byInstruction ? " by instruction" : "", wide[i], narrow[i],
              expected, back[i]);
-      ++failures;
+      expect(false, "a conversion");
     }
   }
 }
@@ -426,6 +421,5 @@ int main() {
   rope(1, 33, {1}, 10);
   rope(2, 1, {2}, 2);
   rope(1, 3, {}, 48);
-  printf(failures ? "%d checks failed\n" : "all kernels agree\n", failures);
-  return failures != 0;
+  return finishChecks();
 }

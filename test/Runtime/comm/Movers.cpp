@@ -1,8 +1,8 @@
 //===- Movers.cpp - host memory and devices for the conformance suite -----===//
 #include "Mover.h"
 #include "comm/Environment.h"
-#include "device/cuda/DeviceComm.h"
-#include "device/cuda/Memory.h"
+#include "cuda/DeviceComm.h"
+#include "cuda/Memory.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -62,7 +62,7 @@ public:
   bool isExact() const override { return strcmp(moves->name(), "nccl") != 0; }
   bool carries(const pcrt_move_desc &move, const Group &group) const override {
     // The device does the others.
-    return (move.kind <= PCRT_ALL_TO_ALL || (move.kind >= PCRT_BROADCAST && move.kind <= PCRT_PERMUTE)) &&
+    return pcrt_facts_of_move(move.kind)->way != PCRT_WAY_LOCAL &&
            (group.size() > 1 || (!isExact() && control.size() == 1));
   }
 
@@ -99,16 +99,16 @@ public:
     const Driver &driver = session.driver;
     Graph graph = nullptr;
     GraphExec launchable = nullptr;
-    session.check(driver.streamBeginCapture(session.compute, CaptureThreadLocal), "capture");
+    session.check(driver.cuStreamBeginCapture_v2(session.compute, CaptureThreadLocal), "capture");
     pcrt_status status = enqueue();
-    session.check(driver.streamEndCapture(session.compute, &graph), "capture");
-    session.check(driver.graphInstantiate(&launchable, graph, 0), "instantiate");
+    session.check(driver.cuStreamEndCapture(session.compute, &graph), "capture");
+    session.check(driver.cuGraphInstantiateWithFlags(&launchable, graph, 0), "instantiate");
     for (int launch = 0; launch < 2 && status == PCRT_OK; ++launch) {
-      session.check(driver.graphLaunch(launchable, session.compute), "launch");
+      session.check(driver.cuGraphLaunch(launchable, session.compute), "launch");
       status = wait();
     }
-    driver.graphExecDestroy(launchable);
-    driver.graphDestroy(graph);
+    driver.cuGraphExecDestroy(launchable);
+    driver.cuGraphDestroy(graph);
     return status;
   }
 
@@ -117,7 +117,7 @@ public:
 private:
   pcrt_status wait() {
     pcrt_status status = moves->wait(session.driver, session.compute);
-    Result result = status == PCRT_OK ? Success : session.driver.streamQuery(session.compute);
+    Result result = status == PCRT_OK ? Success : session.driver.cuStreamQuery(session.compute);
     if (status != PCRT_OK)
       text = moves->error().empty() ? session.name + ": " + session.describe(result) : moves->error();
     return status;

@@ -10,7 +10,7 @@
 #include "Mover.h"
 #include "Simulation.h"
 #include "ThisRank.h"
-#include "core/Failure.h"
+#include "base/Failure.h"
 
 #include <algorithm>
 #include <bit>
@@ -117,7 +117,7 @@ static void checkRow(const pcrt_move_desc &desc, const Group &group, Mover::Way 
     return;
   uint64_t salt = uint64_t(checks) * 77;
   Expected expected = simulate(desc, group, salt);
-  bool mayAlias = desc.kind == PCRT_ALL_REDUCE || desc.kind == PCRT_MASK;
+  bool mayAlias = pcrt_facts_of_move(desc.kind)->flags & PCRT_MOVE_IN_PLACE;
   for (Where where : {Where::Arena, Where::InPlace, Where::Plain, Where::PlainInPlace}) {
     bool plain = where == Where::Plain || where == Where::PlainInPlace;
     if ((mayAlias || where == Where::Arena || where == Where::Plain) && !(plain && onDevice))
@@ -162,22 +162,22 @@ static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> 
   int64_t n = group.size();
   const int64_t shapes[][3] = {{1, n, 1}, {3, n * 5, 7}, {1, n * 3, 11}, {0, n, 3}, {2, 0, 3}, {1, n * 521, 3}};
   for (int32_t dtype : {PCRT_F32, PCRT_BF16, PCRT_I32})
-    for (int32_t kind = PCRT_ALL_REDUCE; kind <= PCRT_INSERT; ++kind)
+    for (int32_t kind = 0; kind < PCRT_NUM_MOVE_KINDS; ++kind)
       for (int32_t reduction : {PCRT_SUM, PCRT_MAX}) {
-        bool reduces = kind == PCRT_ALL_REDUCE || kind == PCRT_REDUCE_SCATTER || kind == PCRT_REDUCE;
-        if (reduction == PCRT_MAX && !reduces && kind != PCRT_ALL_TO_ALL) // there, the direction
+        const pcrt_move_facts *facts = pcrt_facts_of_move(kind);
+        if (reduction == PCRT_MAX && facts->needs != PCRT_STATE_PARTIAL &&
+            kind != PCRT_ALL_TO_ALL) // there, the direction
           continue;
         int shape = 0;
         for (auto [outer, extent, inner] : shapes) {
           if (extent > 500 * n && !large)
             continue; // once is enough
           pcrt_move_desc desc{"row", kind, group.id, dtype, reduction, outer, extent, inner, 1, 1, "forward", 0, 0};
-          if (kind == PCRT_SLICE || kind == PCRT_INSERT || kind == PCRT_PERMUTE) {
+          if (facts->flags & PCRT_MOVE_SHIFTS) {
             desc.shift = int32_t((shape + (kind == PCRT_PERMUTE)) % n);
             desc.with = shape / 2 % 2; // as a runtime with one axis sees it: any group
           }
-          if (kind == PCRT_ALL_REDUCE || kind == PCRT_MASK || kind == PCRT_BROADCAST || kind == PCRT_REDUCE ||
-              kind == PCRT_PERMUTE) {
+          if (facts->needs != PCRT_STATE_SPLIT && facts->makes != PCRT_STATE_SPLIT) {
             desc.outer = outer * extent * inner;
             desc.extent = desc.inner = 1;
           }

@@ -4,6 +4,7 @@
 // allocation inside moves, and which resident memory belongs to peers.
 //
 //===----------------------------------------------------------------------===//
+#include "../../Checks.h"
 #include "comm/Comm.h"
 #include "comm/Environment.h"
 #include "comm/FreeMemory.h"
@@ -40,15 +41,6 @@ void *operator new(size_t bytes) {
 void operator delete(void *at) noexcept { free(at); }
 void operator delete(void *at, size_t) noexcept { free(at); }
 #endif
-
-static int failures = 0;
-#define CHECK(condition)                                                                                               \
-  do {                                                                                                                 \
-    if (!(condition)) {                                                                                                \
-      fprintf(stderr, "error: line %d: %s\n", __LINE__, #condition);                                                   \
-      ++failures;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
 
 static void testCores() {
   using Cores = std::vector<int>;
@@ -396,8 +388,7 @@ static void testRun() {
   std::unique_ptr<Comm> comm;
   std::string error;
   if (connect(&comm, &error) != PCRT_OK) {
-    fprintf(stderr, "error: %s\n", error.c_str());
-    ++failures;
+    expect(false, error);
     return;
   }
   constexpr int64_t bytes = 8 << 20;
@@ -411,7 +402,7 @@ static void testRun() {
   CHECK(comm->barrier() == PCRT_OK);
   CHECK(comm->peerResidentBytes() < 1 << 20);
   auto run = [&] {
-    for (int kind = PCRT_ALL_REDUCE; kind <= PCRT_PAD; ++kind) {
+    for (int kind = 0; kind < PCRT_NUM_MOVE_KINDS; ++kind) {
       pcrt_move_desc desc{"move", kind,         0,         PCRT_F32, PCRT_SUM, 16, comm->size() * 16, 64,
                           1,      comm->size(), "forward", 0,        0};
       CHECK(comm->move(desc, all, arena, arena + bytes / 2) == PCRT_OK);
@@ -455,5 +446,5 @@ int main() {
     testVirtualFailures(true);
     testVirtualFailures(false);
   }
-  return failures ? PCRT_VERIFICATION : PCRT_OK;
+  return finishChecks() ? PCRT_VERIFICATION : PCRT_OK;
 }

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Mover.h"
-#include "core/Failure.h"
+#include "base/Failure.h"
 
 #include <chrono>
 #include <csignal>

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "core/Data.h"
-#include "Checks.h"
-#include "core/Safetensors.h"
-#include "device/Pool.h"
+#include "Files.h"
+#include "base/Safetensors.h"
+#include "cpu/Pool.h"
 
 #include <filesystem>
 #include <sys/socket.h>

@@ -1,7 +1,8 @@
 /* A compiled program written by hand, to test the runtime without the compiler: one linear layer on top of token and
  * position embeddings, cross entropy, clipping and AdamW. dp splits the batch, tp the width; microbatches accumulate.
- * Compile with -DDP=2 -DTP=2 -DMICRO=2 -DEVAL or -DLOOSE; with -DCUDA_IMAGE="file" for a CUDA device, with the kernels from
- * that file, which is this one compiled with -DIMAGE as a shared object: the same functions as kernels of one thread. */
+ * Compile with -DDP=2 -DTP=2 -DMICRO=2 -DEVAL or -DLOOSE; with -DCUDA_IMAGE="file" for a CUDA device, with the kernels
+ * from that file, which is this one compiled with -DIMAGE as a shared object: the same functions as kernels of one
+ * thread. */
 #include "pcrt/host_image.h"
 #include "pcrt/pcrt.h"
 
@@ -17,10 +18,10 @@
 #ifndef MICRO
 #define MICRO 1
 #endif
-#define V 32      /* vocabulary */
-#define C 16      /* width */
-#define T 8       /* sequence */
-#define B 8       /* batch */
+#define V 32 /* vocabulary */
+#define C 16 /* width */
+#define T 8  /* sequence */
+#define B 8  /* batch */
 #define CL (C / TP)
 #define ROWS (B / MICRO / DP * T) /* of one microbatch on one rank */
 #define PARAMS ((V + T + V) * CL) /* wte, wpe, head */
@@ -142,7 +143,7 @@ static int64_t clear(void *const *args, int64_t lo, int64_t hi, void *scratch) {
 
 #ifdef IMAGE
 
-#define ENTRY(name, args, items)                                                                                \
+#define ENTRY(name, args, items)                                                                                       \
   static void name##Entry(void **params) {                                                                             \
     void *values[args];                                                                                                \
     float scratch[V];                                                                                                  \
@@ -173,14 +174,10 @@ const pcrt_host_module pc_standin_module = {PCRT_HOST_IMAGE_VERSION, 8, rows, 0,
 #define KERNEL(name, kind, fn, items, scratch) {name, kind, fn, items, scratch}
 #endif
 static const pcrt_kernel kernels[] = {
-    KERNEL("embed wte", "embedding", embed, ROWS, 0),
-    KERNEL("cross_entropy", "loss", lossGrad, ROWS, V * 4),
-    KERNEL("sum loss", "loss", sumLoss, 1, 0),
-    KERNEL("embed_grad wte", "embedding", embedGrad, 1, 0),
-    KERNEL("sum_squares", "norm", sumSquares, 1, 0),
-    KERNEL("clip", "optimizer", clip, 1, 0),
-    KERNEL("adamw", "optimizer", adamw, PARAMS, 0),
-    KERNEL("clear gradients", "elementwise", clear, 1, 0),
+    KERNEL("embed wte", "embedding", embed, ROWS, 0), KERNEL("cross_entropy", "loss", lossGrad, ROWS, V * 4),
+    KERNEL("sum loss", "loss", sumLoss, 1, 0),        KERNEL("embed_grad wte", "embedding", embedGrad, 1, 0),
+    KERNEL("sum_squares", "norm", sumSquares, 1, 0),  KERNEL("clip", "optimizer", clip, 1, 0),
+    KERNEL("adamw", "optimizer", adamw, PARAMS, 0),   KERNEL("clear gradients", "elementwise", clear, 1, 0),
 };
 
 static const pcrt_gemm_desc gemms[] = {
@@ -192,7 +189,7 @@ static const pcrt_gemm_desc gemms[] = {
 static const pcrt_group groups[] = {{1, {0}}, {1, {1}}};
 
 static const pcrt_move_desc moves[] = {
-    {"all_reduce logits", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, ROWS *V, 1, 1, 1, 1, "forward", 0, 0},
+    {"all_reduce logits", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, ROWS * V, 1, 1, 1, 1, "forward", 0, 0},
     {"all_reduce loss", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "forward", 0, 0},
     {"all_reduce gradients", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, PARAMS, 1, 1, 1, 1, "backward", 0, 0},
     {"all_reduce norm", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "optimizer", 0, 0},
@@ -214,7 +211,8 @@ static pcrt_status step(pcrt_context *ctx, char *arena) {
   float *wte = param, *wpe = param + V * CL, *head = param + (V + T) * CL;
   RUN(pcrt_launch(ctx, 7, (void *[]){grad}));
   for (int64_t micro = 0; micro < MICRO; ++micro) {
-    int32_t *tokens = (int32_t *)(arena + TOKENS) + micro * ROWS, *targets = (int32_t *)(arena + TARGETS) + micro * ROWS;
+    int32_t *tokens = (int32_t *)(arena + TOKENS) + micro * ROWS,
+            *targets = (int32_t *)(arena + TARGETS) + micro * ROWS;
     RUN(pcrt_launch(ctx, 0, (void *[]){tokens, wte, wpe, x}));
     RUN(pcrt_gemm(ctx, 0, x, head, logits, 0, 0));
     RUN(pcrt_move(ctx, 0, logits, logits));
@@ -274,6 +272,7 @@ static pcrt_status step(pcrt_context *ctx, char *arena) {
 #define S2 "197248"
 #endif
 
+// clang-format off: lines of JSON
 #define EMB "\"source\": {\"tensor\": \"transformer.emb.weight\", \"shape\": [40, 16], "
 #define STATE(name, param, at)                                                                                         \
   "{\"name\": \"" name "\", \"parameter\": \"" param "\", \"dtype\": \"f32\", \"shape\": [], \"layout\": [], "           \
@@ -332,19 +331,24 @@ static const char json[] =
     "  {\"at\": [\"norm.eps\", \"eps\"], \"values\": [1e-05], \"default\": 1e-06}],"
     " \"report\": {\"plan\": \"by hand\", \"parameters\": 1152, \"per_rank\": [{\"ranks\": [0], \"memory\": "
     "{\"parameters\": 4608}}]}}";
+// clang-format on
 
 #ifdef CUDA_IMAGE
 __asm__(".section .rodata\n.balign 16\nimage: .incbin \"" CUDA_IMAGE "\"\nimageEnd:\n.previous\n");
 extern const char image[] __attribute__((visibility("hidden")));
 static const pcrt_image images[] = {{PCRT_HOST_IMAGE, 0, 0, image, 0}, {PCRT_CUBIN, 90, 1, "no cubin", 8}};
 #define DEVICE(name, args) {#name, {1, 1, 1}, {1, 1, 1}, args, 0}
-static const pcrt_device_kernel deviceKernels[] = {
-    DEVICE(embed, 4),      DEVICE(lossGrad, 3), DEVICE(sumLoss, 2), DEVICE(embedGrad, 4),
-    DEVICE(sumSquares, 2), DEVICE(clip, 2),     DEVICE(adamw, 6),   DEVICE(clear, 1)};
+static const pcrt_device_kernel deviceKernels[] = {DEVICE(embed, 4),     DEVICE(lossGrad, 3),   DEVICE(sumLoss, 2),
+                                                   DEVICE(embedGrad, 4), DEVICE(sumSquares, 2), DEVICE(clip, 2),
+                                                   DEVICE(adamw, 6),     DEVICE(clear, 1)};
 #endif
 
 const pcrt_program pc_program = {
-    .abi_version = PCRT_ABI_VERSION,
+    .abi_version = PCRT_ABI_VERSION
+#ifdef OLD
+                   - PCRT_ABI_VERSION + 1
+#endif
+    ,
     .num_mesh_axes = 2,
     .mesh_sizes = meshSizes,
     .mesh_names = meshNames,

@@ -6,6 +6,7 @@ set -u
 # shellcheck source=test/Runtime/core/checks.sh
 source "$(dirname "$0")/checks.sh"
 pc_run=$1 programs=$2 prefix=${3:-core-program}
+pcrt=$(cd "$(dirname "$0")" && pwd)/../../../runtime/include/pcrt/pcrt.h
 compare=$(dirname "$(dirname "$programs")")/Runtime/core/core-compare
 work=$programs/runs.work
 rm -rf "$work"
@@ -99,7 +100,35 @@ good "evaluation" "$programs/$prefix-1-1-1EVAL" --data tokens.bin --seed 3 --eva
 good "evaluation's loss" "$compare" losses 1-1-1.jsonl eval.jsonl --first 1 --tolerance 1e-6
 good "text as tokens" bash -c "head -c 300 /dev/zero >text && '$programs/$prefix-1-1-1' --data text:text --steps 1"
 good "--help" bash -c "'$programs/$prefix-1-1-1' --help | grep -q -- --dump-logits"
+good "--help of pc-run" bash -c "'$pc_run' --help | grep -A1 '^Time' | grep -q -- --timeout"
 good "--info" bash -c "'$programs/$prefix-2-2-2' --info | grep -q dp=2,tp=2"
+abi=$(sed -n "s/#define PCRT_ABI_VERSION //p" "$pcrt")
+cat >info.py <<'INFO'
+import json, sys
+info = json.load(sys.stdin)
+wanted = {"model": "linear", "mode": "train", "mesh": {"dp": 2, "tp": 2}, "stages": 1, "microbatches": 2, "optimizer": "adamw",
+          "parameters": 1152, "target": sys.argv[1], "abi": int(sys.argv[3]), "compiler": "none: it was written by hand", "runtime": sys.argv[2]}
+sys.exit({key: info.get(key) for key in wanted if info.get(key) != wanted[key]} or 0)
+INFO
+version=$("$pc_run" --version)
+good "--version" bash -c "diff <('$programs/$prefix-1-1-1' --version) <(
+  printf '%-14s%s\n' compiler 'none: it was written by hand' runtime '${version#pc-run }, ABI $abi')"
+target=${prefix%-program}
+good "--info=json" bash -c "'$programs/$prefix-2-2-2' --info=json | python3 info.py ${target/core/cpu} '${version#pc-run }' $abi"
+expect 2 "--info takes json or nothing, not 'xml'" "--info=xml" "$programs/$prefix-1-1-1" --info=xml
+
+# unread NAME COMMAND...: nobody reads what it prints behind the first line. It ends, with the code of SIGPIPE and without a word.
+unread() {
+  local name=$1 status
+  shift
+  "$@" --steps 1000000000 2>err | head -n 1 >out
+  status=("${PIPESTATUS[@]}")
+  good "$name" test "${status[0]} $(wc -l <out) $(wc -c <err)" = "141 1 0"
+}
+unread "an unread pipe" timeout 60 "$programs/$prefix-1-1-1" --data tokens.bin
+unread "an unread pipe of ranks" program 2-2-2
+unread "an unread pipe of ranks that save" program 2-2-2 --save unread
+good "what they saved" test -s unread/model.safetensors
 
 # The counted traffic, worked out by hand for dp=2,tp=2 with 2 microbatches of 16 rows a rank, 576 parameters a rank.
 cat >report.json <<'REPORT'
@@ -156,6 +185,8 @@ for mesh in $one $four; do
   good "$mesh nothing is left of the new one" test "$(echo survivor-$mesh*)" = survivor-$mesh
 done
 if [[ $prefix = core-program ]]; then # the kernels of a device report nothing
+  expect 3 "this program was compiled for ABI 1; this runtime has $abi; compile it again" "another ABI" \
+    "$programs/$prefix-1-1-1OLD" --data tokens.bin
   # Token 50 is in row 6 of the first batch, which only rank 1 of two holds: rows 4 to 7, 8 tokens each.
   expect 9 "rank 1: 'embed wte': element 18 is out of range" "a kernel's bad element, on one rank" program 2-1-1LOOSE --data range.bin
 fi

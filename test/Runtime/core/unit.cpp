@@ -4,12 +4,13 @@
 // is.
 //
 //===----------------------------------------------------------------------===//
-#include "Checks.h"
+#include "Files.h"
+#include "base/SafetensorsWriter.h"
+#include "base/Types.h"
 #include "core/Init.h"
 #include "core/Options.h"
-#include "core/SafetensorsWriter.h"
-#include "device/Gemm.h"
-#include "device/PlainGemm.h"
+#include "cpu/Gemm.h"
+#include "cpu/PlainGemm.h"
 
 #include <cmath>
 #include <cstdio>
@@ -145,7 +146,7 @@ static void testGemm(int threads) {
     lay(d.k, d.n, d.b_batch_stride, d.b_k_stride, d.b_n_stride, elements[1]);
     lay(d.m, d.n, d.c_batch_stride, d.c_m_stride, d.c_n_stride, elements[2]);
     auto random = [&](int64_t count, int32_t type) {
-      std::vector<char> bytes(count * dtypeBytes(type));
+      std::vector<char> bytes(count * elementBytes(type));
       for (int64_t i = 0; i < count; ++i) {
         float value = float(int(randomBits() % 2001) - 1000) / 1000;
         if (type == PCRT_BF16)

@@ -7,7 +7,7 @@
 // in programs; this one finds errors in the runtime's calls.
 //
 //===----------------------------------------------------------------------===//
-#include "device/cuda/CublasLt.h"
+#include "cuda/CublasLt.h"
 #include "pcrt/host_image.h"
 
 #include <atomic>
@@ -26,12 +26,14 @@
 using namespace pcrt::cuda;
 
 // Declares every function with the runtime's types, so that a definition that differs does not compile.
-#define DECLARE(result, member, symbol, ...)                                                                           \
-  extern "C" __attribute__((visibility("default"))) result symbol(__VA_ARGS__);
+#define DECLARE(result, symbol, ...) extern "C" __attribute__((visibility("default"))) result symbol(__VA_ARGS__);
 PCRT_DRIVER_SYMBOLS(DECLARE)
 PCRT_CUBLASLT_SYMBOLS(DECLARE)
 #ifndef FAKE_GPU // the other one does not say that it stands in: the runtime takes it for a GPU
-extern "C" __attribute__((visibility("default"))) int pc_standin_abi() { return 1; }
+extern "C" __attribute__((visibility("default"))) const pc_standin_functions *pc_standin_hook() {
+  static const pc_standin_functions none{};
+  return &none;
+}
 #endif
 
 namespace pcrt::cuda {

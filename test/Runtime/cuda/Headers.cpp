@@ -5,10 +5,10 @@
 // is the real one. Needs the headers, not the libraries.
 //
 //===----------------------------------------------------------------------===//
-#include "device/cuda/CublasLt.h"
-#include "device/cuda/Cudnn.h"
-#include "device/cuda/Driver.h"
-#include "device/cuda/Nccl.h"
+#include "cuda/CublasLt.h"
+#include "cuda/Cudnn.h"
+#include "cuda/Driver.h"
+#include "cuda/Nccl.h"
 
 #include <cublasLt.h>
 #include <cuda.h>
@@ -40,12 +40,12 @@ template <typename R, typename... A, typename S, typename... B> struct SameFunct
   }();
 };
 
-#define CHECK(result, member, symbol, ...)                                                                             \
-  static_assert(SameFunction<decltype(Table::member), decltype(&::symbol)>::value, #symbol);
+#define CHECK(result, symbol, ...)                                                                                     \
+  static_assert(SameFunction<decltype(Table::symbol), decltype(&::symbol)>::value, #symbol);
 namespace driverTable {
 using Table = ours::Driver;
 PCRT_DRIVER_SYMBOLS(CHECK)
-static_assert(SameFunction<decltype(Table::graphDebugDotPrint), decltype(&::cuGraphDebugDotPrint)>::value);
+static_assert(SameFunction<decltype(Table::cuGraphDebugDotPrint), decltype(&::cuGraphDebugDotPrint)>::value);
 } // namespace driverTable
 namespace blasTable {
 using Table = ours::CublasLt;

@@ -6,11 +6,13 @@
 // Exit 77 (skipped) where there is none.
 //
 //===----------------------------------------------------------------------===//
-#include "core/Failure.h"
-#include "device/PlainGemm.h"
-#include "device/cuda/Attentions.h"
-#include "device/cuda/Memory.h"
-#include "device/cuda/Products.h"
+#include "../../Checks.h"
+#include "base/Failure.h"
+#include "base/Types.h"
+#include "cpu/PlainGemm.h"
+#include "cuda/Attentions.h"
+#include "cuda/Memory.h"
+#include "cuda/Products.h"
 
 #include <cmath>
 #include <cstdio>
@@ -21,13 +23,11 @@ using namespace pcrt::cuda;
 
 namespace {
 
-int problems = 0, rows = 0;
-
 void report(const std::string &row, double error, double allowed) {
-  ++rows;
-  bool good = error <= allowed; // not where it is no number
-  problems += !good;
-  printf("%s  %-72s error %.2g of %.2g\n", good ? "ok    " : "FAILED", row.c_str(), error, allowed);
+  char text[160];
+  snprintf(text, sizeof text, "%-72s error %.2g of %.2g", row.c_str(), error, allowed);
+  if (expect(error <= allowed, text)) // not where it is no number
+    printf("ok      %s\n", text);
 }
 
 /// Numbers in [-1, 1), the same on every run.
@@ -318,7 +318,7 @@ void checkAttention(Bench &bench, const AttentionRow &row) {
   Attentions attentions(bench.session, program, nullptr);
   attentions.prepare(0, forwardArgs);
   attentions.prepare(1, backwardArgs);
-  for (std::string problem : {attentions.run(0, forwardArgs), attentions.run(1, backwardArgs)})
+  for (const std::string &problem : {attentions.run(0, forwardArgs), attentions.run(1, backwardArgs)})
     if (!problem.empty())
       fail(PCRT_INTERNAL, problem);
   bench.session.synchronize();
@@ -369,6 +369,5 @@ int main(int argc, char **argv) {
     printf("FAILED: %s\n", failure.message.c_str());
     return failure.status;
   }
-  printf("%d checks passed, %d failed\n", rows - problems, problems);
-  return problems != 0;
+  return finishChecks();
 }

@@ -6,23 +6,15 @@
 // nothing is installed.
 //
 //===----------------------------------------------------------------------===//
-#include "device/cuda/Libraries.h"
-#include "core/Failure.h"
+#include "cuda/Libraries.h"
+#include "../../Checks.h"
+#include "base/Failure.h"
 
 #include <cstdio>
 #include <dlfcn.h>
 
 using namespace pcrt;
 using namespace pcrt::cuda;
-
-static int problems = 0, checks = 0;
-
-static void expect(bool good, const std::string &what) {
-  ++checks;
-  problems += !good;
-  if (!good)
-    printf("FAILED: %s\n", what.c_str());
-}
 
 /// Loads a library's table; false where it is not on this machine.
 template <typename Table> static bool loads(Table &table, std::string (*describe)(int64_t)) {
@@ -42,14 +34,14 @@ template <typename Table> static bool loads(Table &table, std::string (*describe
 
 static void checkDescriptors(const CublasLt &blas) {
   auto good = [&](BlasStatus status, const char *what) {
-    expect(status == 0, std::string(what) + ": " + blas.getStatusString(status));
+    expect(status == 0, std::string(what) + ": " + blas.cublasLtGetStatusString(status));
   };
   MatmulDesc desc = nullptr;
   MatrixLayout layout = nullptr;
   MatmulPreference preference = nullptr;
-  good(blas.descCreate(&desc, Compute32F, Real32F), "a product");
+  good(blas.cublasLtMatmulDescCreate(&desc, Compute32F, Real32F), "a product");
   auto set = [&](int attribute, auto value, const char *what) {
-    good(blas.descSet(desc, attribute, &value, sizeof value), what);
+    good(blas.cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), what);
   };
   set(DescTransposeA, int32_t(OperationT), "transpose a");
   set(DescTransposeB, int32_t(OperationN), "transpose b");
@@ -60,22 +52,22 @@ static void checkDescriptors(const CublasLt &blas) {
   set(DescAuxPointer, reinterpret_cast<const void *>(0x10000), "aux");
   set(DescAuxLeading, int64_t(768), "stride of aux");
   set(DescAuxType, int32_t(RealBF16), "type of aux");
-  good(blas.layoutCreate(&layout, RealBF16, 768, 3072, 768), "a matrix");
+  good(blas.cublasLtMatrixLayoutCreate(&layout, RealBF16, 768, 3072, 768), "a matrix");
   int32_t batches = 12;
   int64_t stride = 768 * 3072;
-  good(blas.layoutSet(layout, LayoutBatchCount, &batches, sizeof batches), "batches");
-  good(blas.layoutSet(layout, LayoutBatchStride, &stride, sizeof stride), "stride of batches");
-  good(blas.preferenceCreate(&preference), "a preference");
+  good(blas.cublasLtMatrixLayoutSetAttribute(layout, LayoutBatchCount, &batches, sizeof batches), "batches");
+  good(blas.cublasLtMatrixLayoutSetAttribute(layout, LayoutBatchStride, &stride, sizeof stride), "stride of batches");
+  good(blas.cublasLtMatmulPreferenceCreate(&preference), "a preference");
   auto prefer = [&](int attribute, auto value, const char *what) {
-    good(blas.preferenceSet(preference, attribute, &value, sizeof value), what);
+    good(blas.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), what);
   };
   prefer(PreferenceWorkspaceBytes, uint64_t(32 << 20), "workspace");
   prefer(PreferenceReductionMask, uint32_t(ReductionComputeType), "reductions");
   for (int attribute : {PreferenceAlignmentA, PreferenceAlignmentB, PreferenceAlignmentC, PreferenceAlignmentD})
     prefer(attribute, uint32_t(256), "alignment");
-  good(blas.preferenceDestroy(preference), "destroy a preference");
-  good(blas.layoutDestroy(layout), "destroy a matrix");
-  good(blas.descDestroy(desc), "destroy a product");
+  good(blas.cublasLtMatmulPreferenceDestroy(preference), "destroy a preference");
+  good(blas.cublasLtMatrixLayoutDestroy(layout), "destroy a matrix");
+  good(blas.cublasLtMatmulDescDestroy(desc), "destroy a product");
 }
 
 int main(int argc, char **argv) {
@@ -96,9 +88,8 @@ int main(int argc, char **argv) {
   Nccl nccl;
   if (loads(nccl, describeNcclVersion)) {
     any = true;
-    expect(std::string(nccl.getErrorString(NcclInvalidUsage)) != std::string(nccl.getErrorString(NcclSuccess)),
+    expect(std::string(nccl.ncclGetErrorString(NcclInvalidUsage)) != std::string(nccl.ncclGetErrorString(NcclSuccess)),
            "NCCL's words for errors");
   }
-  printf("%d checks, %d problems\n", checks, problems);
-  return problems ? 1 : any ? 0 : 77;
+  return finishChecks() ? 1 : any ? 0 : 77;
 }

@@ -5,7 +5,8 @@
 // Exit 77 (skipped) where cuDNN is not on this machine.
 //
 //===----------------------------------------------------------------------===//
-#include "device/cuda/PlanWithoutDevice.h"
+#include "../../Checks.h"
+#include "cuda/PlanWithoutDevice.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -58,7 +59,6 @@ pcrt_attention_desc describe(const Shape &shape, bool backward, bool packed) {
 } // namespace
 
 int main(int argc, char **argv) {
-  int problems = 0, plans = 0;
   std::vector<int> archs;
   for (int i = 2; i < argc; ++i)
     archs.push_back(atoi(argv[i]));
@@ -78,7 +78,6 @@ int main(int argc, char **argv) {
         pcrt_attention_desc desc = describe(shape, backward, true);
         int64_t workspace = -1;
         std::string problem = planner->plan(desc, deterministic, &workspace);
-        ++plans;
         // What a plan may take besides the tensors that are bound: a little, the gradients of the key heads apart, and,
         // on other devices than Hopper's, once more the addends of dQ.
         int64_t addends = backward ? (shape.heads != shape.keyHeads) + (arch != 90) : 0;
@@ -92,9 +91,8 @@ int main(int argc, char **argv) {
         printf("%s  %-20s %s%s  %lld bytes%s%s\n", problem.empty() ? "ok    " : "FAILED", shape.name,
                backward ? "backward" : "forward ", deterministic ? ", deterministic" : "", (long long)workspace,
                problem.empty() ? "" : ": ", problem.c_str());
-        problems += !problem.empty();
+        expect(problem.empty(), shape.name + (": " + problem));
       }
   }
-  printf("%d plans, %d problems\n", plans, problems);
-  return problems != 0;
+  return finishChecks();
 }

@@ -2,6 +2,7 @@
 #ifndef PC_TEST_STANDIN_CUDA_H
 #define PC_TEST_STANDIN_CUDA_H
 
+#include "../../Checks.h"
 #include "standin/abi/Driver.h"
 #include "standin/standin.h"
 
@@ -58,15 +59,6 @@ CUresult cuGraphExecDestroy(CUgraphExec);
 CUresult cuGraphDestroy(CUgraph);
 CUresult cuModuleLoadData(CUmodule *, const void *);
 }
-
-inline int failures = 0;
-#define CHECK(condition)                                                                                               \
-  do {                                                                                                                 \
-    if (!(condition)) {                                                                                                \
-      fprintf(stderr, "error: %s:%d: %s\n", __FILE__, __LINE__, #condition);                                           \
-      ++failures;                                                                                                      \
-    }                                                                                                                  \
-  } while (0)
 
 /// A call that has to succeed.
 #define OK(call)                                                                                                       \

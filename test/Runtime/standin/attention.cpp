@@ -7,9 +7,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Cuda.h"
-#include "device/cuda/AttentionPlan.h"
-#include "device/cuda/CublasLt.h"
-#include "device/cuda/Nccl.h"
+#include "cuda/AttentionPlan.h"
+#include "cuda/CublasLt.h"
+#include "cuda/Nccl.h"
 #include "standin/Numbers.h"
 
 #include <cmath>
@@ -29,10 +29,7 @@ void testSymbols() {
   auto check = [](std::vector<pcrt::cuda::Symbol> symbols) {
     for (const Symbol &symbol : symbols) {
       *symbol.address = dlsym(RTLD_DEFAULT, symbol.name);
-      if (!*symbol.address && symbol.required) {
-        fprintf(stderr, "error: the stand-in has no %s\n", symbol.name);
-        ++failures;
-      }
+      expect(*symbol.address || !symbol.required, std::string("the stand-in has ") + symbol.name);
     }
   };
   static Driver driver;
@@ -137,20 +134,21 @@ struct Attention {
       pointers.insert(pointers.end(), {dO.data, dq.data, dk.data, dv.data, dot, accumulator, &one});
     }
     DnnDescriptor pack;
-    OK(library.createDescriptor(dnn::VariantPack, &pack));
-    OK(library.setAttribute(pack, dnn::PackIds, dnn::TypeInt64, int64_t(ids.size()), ids.data()));
-    OK(library.setAttribute(pack, dnn::PackPointers, dnn::TypePointer, int64_t(pointers.size()), pointers.data()));
+    OK(library.cudnnBackendCreateDescriptor(dnn::VariantPack, &pack));
+    OK(library.cudnnBackendSetAttribute(pack, dnn::PackIds, dnn::TypeInt64, int64_t(ids.size()), ids.data()));
+    OK(library.cudnnBackendSetAttribute(pack, dnn::PackPointers, dnn::TypePointer, int64_t(pointers.size()),
+                                        pointers.data()));
     void *scratch = workspace;
-    OK(library.setAttribute(pack, dnn::PackWorkspace, dnn::TypePointer, 1, &scratch));
-    OK(library.finalize(pack));
-    if (library.execute(handle, plan.descriptor, pack)) {
+    OK(library.cudnnBackendSetAttribute(pack, dnn::PackWorkspace, dnn::TypePointer, 1, &scratch));
+    OK(library.cudnnBackendFinalize(pack));
+    if (library.cudnnBackendExecute(handle, plan.descriptor, pack)) {
       char text[200];
-      library.getLastErrorString(text, sizeof text);
+      library.cudnnGetLastErrorString(text, sizeof text);
       fprintf(stderr, "error: %s\n", text);
       exit(1);
     }
-    OK(library.destroyDescriptor(pack));
-    OK(library.destroyDescriptor(plan.descriptor));
+    OK(library.cudnnBackendDestroyDescriptor(pack));
+    OK(library.cudnnBackendDestroyDescriptor(plan.descriptor));
     OK(cuStreamSynchronize(stream));
   }
 
@@ -219,8 +217,8 @@ int main() {
   useDevice(0);
   testSymbols();
   stream = makeStream();
-  OK(library.create(&handle));
-  OK(library.setStream(handle, reinterpret_cast<Stream>(stream)));
+  OK(library.cudnnCreate(&handle));
+  OK(library.cudnnSetStream(handle, reinterpret_cast<Stream>(stream)));
   for (bool causal : {false, true})
     for (bool packed : {false, true})
       for (bool deterministic : {false, true})
@@ -230,11 +228,10 @@ int main() {
           attention.execute(false);
           attention.execute(true);
           double worst = attention.worst();
-          if (worst > 0.02) {
-            fprintf(stderr, "error: causal %d packed %d deterministic %d heads %d/%d: off by %g\n", causal, packed,
-                    deterministic, int(heads), int(keyHeads), worst);
-            ++failures;
-          }
+          char text[128];
+          snprintf(text, sizeof text, "causal %d packed %d deterministic %d heads %d/%d: off by %g", causal, packed,
+                   deterministic, int(heads), int(keyHeads), worst);
+          expect(worst <= 0.02, text);
         }
   // What cuDNN does not take.
   Shape odd{1, 2, 2, 8, 8, 12, true, false, false};
@@ -243,6 +240,5 @@ int main() {
   AttentionPlan plan;
   CHECK(has(planner.build(attention.desc, false, 4096, &plan), "no multiple of 8"));
   CHECK(pc_standin_reports() == 0);
-  printf("%d failed\n", failures);
-  return failures != 0;
+  return finishChecks();
 }

@@ -160,11 +160,10 @@ void run(const Case &test) {
     for (int64_t column = 0; column < n && test.epilogue == CUBLASLT_EPILOGUE_BGRADB; ++column)
       compare(columnSums[column], bias.at(batch, column, 0));
   }
-  if (worst > tolerance) {
-    fprintf(stderr, "error: product %d%d bf16 %d %d epilogue %d batch %d: off by %g\n", test.transA, test.transB,
-            test.bf16, test.bf16Result, test.epilogue, int(test.batch), worst);
-    ++failures;
-  }
+  char text[128];
+  snprintf(text, sizeof text, "product %d%d bf16 %d %d epilogue %d batch %d: off by %g", test.transA, test.transB,
+           test.bf16, test.bf16Result, test.epilogue, int(test.batch), worst);
+  expect(worst <= tolerance, text);
   // An algorithm is for one product; another bias type or workspace than agreed is refused.
   if (test.epilogue == CUBLASLT_EPILOGUE_BIAS && test.bf16Result) {
     set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(CUDA_R_32F));
@@ -225,6 +224,5 @@ int main() {
             run({transA, transB, types > 0, types == 2, epilogue, batch, batch == 3 ? 1.0f : 0.0f});
   testSharedWorkspace();
   OK(cublasLtDestroy(handle));
-  printf("%d failed\n", failures);
-  return failures != 0;
+  return finishChecks();
 }

@@ -1,0 +1,57 @@
+//===- Flags.h - What a compile can be asked for, by name ---------------------------------===//
+// One set of names for the flags of pc-compile and the options of the phases' pipelines in pc-opt: the strategy flags
+// come from the rows of the tactics, the others are fields of CompileOptions (Flags.cpp).
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_DRIVER_FLAGS_H
+#define PC_DRIVER_FLAGS_H
+
+#include "mlir/Pass/PassOptions.h"
+#include "pc/Driver/Compile.h"
+#include "pc/Driver/Tactics.h"
+
+namespace pc {
+
+/// The groups of pc-compile's --help.
+enum class FlagGroup { Plan, Output, Target, Tuning };
+llvm::cl::OptionCategory &categoryOf(FlagGroup group);
+
+class CompileFlags : public mlir::PassPipelineOptions<CompileFlags> {
+public:
+  /// `ofTool`: they are also flags on the tool's command line.
+  explicit CompileFlags(bool ofTool = false);
+
+  /// What was given, checked, in `options`. After an error its kind; `error` says why, or is empty where a plan file
+  /// had a diagnostic. `context` reads a plan file, null: one of its own.
+  pcrt_status resolve(mlir::MLIRContext *context, CompileOptions &options, std::string &error);
+
+private:
+  bool given(llvm::StringRef flag) const { return llvm::is_contained(order, flag); }
+  pcrt_status check(std::string &error) const;
+
+  template <typename T, typename... Mods>
+  Option<T> &flag(llvm::StringRef name, const llvm::Twine &description, Mods &&...mods);
+  template <typename T> void field(T &field, llvm::StringRef name, const llvm::Twine &description);
+  void list(llvm::SmallVectorImpl<std::string> &field, llvm::StringRef name, const llvm::Twine &description);
+  void bytes(int64_t &field, llvm::StringRef name, const llvm::Twine &description);
+  void strategy(const TacticFlag &flag, const llvm::Twine &description);
+  void strategies();
+
+  const bool ofTool;
+  FlagGroup group = FlagGroup::Plan; ///< of the flags that follow
+  std::deque<std::string> texts;     ///< names and descriptions, which options refer to
+  std::vector<std::unique_ptr<llvm::cl::Option>> flags;
+  std::vector<std::string> order; ///< of what was given
+
+  CompileOptions fields;
+  StrategyFlags strategyFlags;
+  std::string mode = "train", planFile;
+  struct Bytes {
+    std::string name, text;
+    int64_t *field;
+  };
+  std::vector<Bytes> byteFlags; ///< as they were given
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,88 @@
+//===- Tactics.h - What the driver knows of each tactic ------------------------------------===//
+// A tactic is a pass with a row here: when it runs, which flags mean it, what it needs of the mesh. Flags, their help,
+// plan files, the pipelines of the phases and random plans all read the rows. Defaults are the pass's own (Passes.td).
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_DRIVER_TACTICS_H
+#define PC_DRIVER_TACTICS_H
+
+#include "pc/Driver/Phases.h"
+#include "pc/Driver/Plan.h"
+#include <deque>
+#include <map>
+
+namespace pc {
+
+/// The strategy flags as the user wrote them: --mesh, --microbatches and those of the tactics.
+class StrategyFlags {
+public:
+  /// `value` is "" for a flag without one, "true" for a switch.
+  void set(llvm::StringRef flag, llvm::StringRef value) { values[flag.str()] = value.str(); }
+  bool given(llvm::StringRef flag) const { return values.count(flag.str()); }
+  /// What was given, or `otherwise`.
+  std::string text(llvm::StringRef flag, llvm::StringRef otherwise = "") const {
+    auto it = values.find(flag.str());
+    return it == values.end() ? otherwise.str() : it->second;
+  }
+  int64_t number(llvm::StringRef flag, int64_t otherwise) const {
+    int64_t number = otherwise;
+    llvm::StringRef(text(flag)).getAsInteger(10, number);
+    return number;
+  }
+
+private:
+  std::map<std::string, std::string> values;
+};
+
+/// Why flags mean no plan.
+struct Refusal {
+  pcrt_status status; ///< PCRT_USAGE, or PCRT_INFEASIBLE for what does not exist
+  std::string why;
+};
+
+/// A flag of pc-compile that means a tactic.
+struct TacticFlag {
+  enum Kind { Text, OptionalText, Number, Switch };
+  std::string name;
+  std::string description = {}; ///< for --help; empty for one that takes forms: they describe it
+  Kind kind = Text;
+  std::string option = {}; ///< the option of the pass that the flag sets; --help shows its default
+};
+
+/// A way in which a tactic works, that its flag can name in front of the axis: `naive` of --data-parallel=naive:dp.
+struct TacticForm {
+  std::string name;
+  std::string axes = {}; ///< the mesh axes where the flag names none; empty: the pass's default
+  int weightAxis = -1; ///< grids: which of the axes shards weights as ZeRO does; such a form splits what norms work on
+};
+
+struct TacticInfo {
+  std::string pass; ///< "pc-zero", a registered pass
+  Phase phase;      ///< whose pipeline runs it: step, placed, staged or scheduled (how moves are made)
+  std::vector<TacticFlag> flags = {}; ///< the first one may name one of `forms`
+  std::string formOption = {};        ///< the pass's option that says the form: "mode"
+  std::vector<TacticForm> forms = {}; ///< by default the one that the pass has by default
+  bool splitsVocabulary = false;      ///< over the last of its axes
+  bool shardsParameters = false;      ///< or their gradients and state, over its axis
+  std::string once = {};              ///< why two of them ({0} and {1}) do not go together; empty: they do
+  using FromFlags = std::optional<Refusal>(const TacticInfo &, const StrategyFlags &, Plan &);
+  /// Adds to the plan what the flags ask for, at its end, or says why not. By default one along a mesh axis, for
+  /// a flag form:axis.
+  FromFlags *fromFlags = nullptr;
+
+  /// The form that a tactic has, or null.
+  const TacticForm *formOf(const Tactic &tactic) const;
+};
+
+/// All tactics, in the order in which flags add them to a plan.
+const std::deque<TacticInfo> &tactics();
+
+/// Adds a row at the end, for a tactic of another library or of a test. Call it before the flags are made.
+void registerTactic(TacticInfo info);
+
+/// Adds the tactic of a flag form:axis along mesh axes of the plan, where the flag is given or the mesh has the axis of
+/// its default.
+TacticInfo::FromFlags alongAxis;
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,124 @@
+//===- VerifyStep.cpp - What the step phase promises beyond single ops ------------------===//
+// The constraints (T1) to (T5) are listed in Passes.td.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Autodiff/Passes.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace pc {
+#define GEN_PASS_DEF_VERIFYSTEP
+#include "pc/Autodiff/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+struct VerifyStep : pc::impl::VerifyStepBase<VerifyStep> {
+  void runOnOperation() override {
+    leaves.clear(); // the pass may run on several modules
+    accumulate = nullptr;
+    seed = nullptr;
+    losses = 0;
+    if (failed(verifyFunctions()))
+      return signalPassFailure();
+    WalkResult walked = getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+      return WalkResult(failed(verifyTypes(op)) || failed(verifyOp(op)) ? failure() : success());
+    });
+    if (walked.wasInterrupted() || failed(verifyWhole()))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult verifyFunctions() {
+    auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
+    if (functions.size() != 1 || functions[0].getSymName() != "step" || functions[0].isExternal())
+      return getOperation().emitError() << "a step program has one function, @step (T1)";
+    if (functions[0].getNumArguments() || functions[0].getNumResults())
+      return functions[0].emitOpError() << "has arguments or results; leaves and updates are ops (T1)";
+    return success();
+  }
+
+  LogicalResult verifyTypes(Operation *op) {
+    auto isBare = [](Type type) {
+      auto tensor = dyn_cast<RankedTensorType>(type);
+      return !tensor || !tensor.getEncoding();
+    };
+    bool isOneDevice = !isa<MeshOp, MoveOpInterface>(op) && llvm::all_of(op->getResultTypes(), isBare);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        isOneDevice &= llvm::all_of(block.getArgumentTypes(), isBare);
+    if (!isOneDevice)
+      return op->emitOpError() << "is of more than one device, or of a later phase (T2)";
+    return success();
+  }
+
+  LogicalResult verifyOp(Operation *op) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case([&](AccumulateOp one) -> LogicalResult {
+          if (accumulate)
+            return one.emitOpError() << "is the second one (T3)";
+          accumulate = one;
+          return success();
+        })
+        .Case([&](SeedOp one) -> LogicalResult {
+          if (seed || one->getParentOp() != accumulate)
+            return one.emitOpError() << "does not stand alone in the accumulation (T3)";
+          seed = one;
+          return success();
+        })
+        .Case([&](CrossEntropyOp entropy) -> LogicalResult {
+          return entropy.emitOpError() << "belongs to model programs; pc-differentiate expands it (T4)";
+        })
+        .Case([&](OutputOp output) {
+          losses += output.getKind() == OutputKind::Loss;
+          return success();
+        })
+        .Case([&](ParameterOp leaf) { return addLeaf(leaf.getNameAttr(), {}, leaf.getValue()); })
+        .Case([&](StateOp leaf) { return addLeaf(leaf.getParameterAttr(), leaf.getNameAttr(), leaf.getValue()); })
+        .Case([&](UpdateOp update) { return verifyUpdate(update); })
+        .Default(success());
+  }
+
+  LogicalResult addLeaf(StringAttr parameter, StringAttr state, Value value) {
+    if (!leaves.try_emplace({parameter, state}, Leaf{value, 0}).second)
+      return value.getDefiningOp()->emitOpError() << "is there twice (T5)";
+    return success();
+  }
+
+  LogicalResult verifyUpdate(UpdateOp update) {
+    std::pair<StringAttr, StringAttr> key = {update.getNameAttr(), StringAttr()};
+    if (update.getParameter())
+      key = {update.getParameterAttr(), update.getNameAttr()};
+    auto *leaf = leaves.find(key);
+    if (leaf == leaves.end())
+      return update.emitOpError() << "sets '" << update.getName() << "', which the program does not have (T5)";
+    if (leaf->second.value.getType() != update.getValue().getType())
+      return update.emitOpError() << "sets " << leaf->second.value.getType() << " to a value of type "
+                                  << update.getValue().getType() << " (T5)";
+    if (leaf->second.updates++)
+      return update.emitOpError() << "sets '" << update.getName() << "' a second time (T5)";
+    return success();
+  }
+
+  LogicalResult verifyWhole() {
+    if (!accumulate)
+      return getOperation().emitError() << "a step program accumulates over microbatches (T3)";
+    if (losses != 1)
+      return getOperation().emitError() << "a step program has one output of kind loss, not " << losses << " (T4)";
+    for (auto &[key, leaf] : leaves)
+      if (seed && !leaf.updates)
+        return leaf.value.getDefiningOp()->emitOpError() << "'" << key.first.getValue() << "' is never updated (T5)";
+    return success();
+  }
+
+  struct Leaf {
+    Value value;
+    int updates;
+  };
+  llvm::MapVector<std::pair<StringAttr, StringAttr>, Leaf> leaves; ///< by parameter and state, which may be null
+  Operation *accumulate = nullptr, *seed = nullptr;
+  int losses = 0;
+};
+} // namespace

@@ -1,0 +1,221 @@
+//===- Flags.cpp - What a compile can be asked for, by name -------------------------------===//
+#include "pc/Driver/Flags.h"
+
+#include "pc/Codegen/Codegen.h"
+#include "pc/Cost/Machine.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+namespace cl = llvm::cl;
+using namespace mlir;
+using namespace pc;
+
+cl::OptionCategory &pc::categoryOf(FlagGroup group) {
+  static cl::OptionCategory categories[] = {
+      {"Plan", "How ranks share the work. Axes of the mesh called dp, tp, cp and pp imply their tactics."},
+      {"Input and output"},
+      {"Target", "What the executable runs on"},
+      {"Tuning", "Limits, and what overlaps with what"}};
+  return categories[static_cast<int>(group)];
+}
+
+namespace {
+/// Puts a flag into its group, and on the command line of the tool.
+struct InGroup {
+  FlagGroup group;
+  bool ofTool;
+  template <class Flag> void apply(Flag &flag) const {
+    flag.addCategory(categoryOf(group));
+    if (ofTool)
+      flag.addSubCommand(cl::SubCommand::getTopLevel());
+  }
+};
+} // namespace
+
+/// 25M, 8G: a number of bytes; false where it is none.
+static bool parseBytes(StringRef text, int64_t &bytes) {
+  int64_t shift = 0;
+  if (!text.empty())
+    if (size_t at = StringRef("KMGT").find(llvm::toUpper(text.back())); at != StringRef::npos) {
+      shift = 10 * (static_cast<int64_t>(at) + 1);
+      text = text.drop_back();
+    }
+  int64_t number = 0;
+  if (text.getAsInteger(10, number) || std::abs(number) > (std::numeric_limits<int64_t>::max() >> shift))
+    return false;
+  bytes = number * (int64_t(1) << shift);
+  return true;
+}
+
+template <typename T, typename... Mods>
+CompileFlags::Option<T> &CompileFlags::flag(StringRef name, const Twine &description, Mods &&...mods) {
+  texts.push_back(description.str());
+  StringRef text = texts.back();
+  texts.push_back(name.str());
+  auto owned = std::make_unique<Option<T>>(*this, texts.back(), cl::desc(text), InGroup{group, ofTool},
+                                           std::forward<Mods>(mods)...);
+  Option<T> &result = *owned;
+  flags.push_back(std::move(owned));
+  return result;
+}
+
+static std::string shown(int64_t value) { return std::to_string(value); }
+static std::string shown(const std::string &value) { return value; }
+
+/// A flag that sets a field of CompileOptions; the field's value is the default.
+template <typename T> void CompileFlags::field(T &field, StringRef name, const Twine &description) {
+  std::string byDefault;
+  if constexpr (!std::is_same_v<T, bool>)
+    byDefault = shown(field).empty() ? "" : " (default " + shown(field) + ")";
+  flag<T>(name, description + byDefault, cl::init(field)).setCallback([this, &field, name](const T &value) {
+    field = value;
+    order.push_back(name.str());
+  });
+}
+
+void CompileFlags::list(SmallVectorImpl<std::string> &field, StringRef name, const Twine &description) {
+  flag<std::string>(name, description, cl::ZeroOrMore).setCallback([this, &field, name](const std::string &value) {
+    SmallVector<StringRef> parts;
+    StringRef(value).split(parts, ',');
+    for (StringRef part : parts)
+      field.push_back(part.str());
+    order.push_back(name.str());
+  });
+}
+
+void CompileFlags::bytes(int64_t &field, StringRef name, const Twine &description) {
+  std::string byDefault = !field              ? ""
+                          : field % (1 << 20) ? " (default " + std::to_string(field) + ")"
+                                              : " (default " + std::to_string(field >> 20) + "M)";
+  flag<std::string>(name, description + byDefault, cl::value_desc("bytes"))
+      .setCallback([this, &field, name](const std::string &value) {
+        byteFlags.push_back({name.str(), value, &field});
+        order.push_back(name.str());
+      });
+}
+
+/// A strategy flag, kept as it was written.
+void CompileFlags::strategy(const TacticFlag &row, const Twine &description) {
+  auto set = [this, name = row.name](const Twine &value) {
+    strategyFlags.set(name, value.str());
+    order.push_back(name);
+  };
+  switch (row.kind) {
+  case TacticFlag::Text:
+    return flag<std::string>(row.name, description).setCallback([set](const std::string &text) { set(text); });
+  case TacticFlag::OptionalText:
+    return flag<std::string>(row.name, description, cl::ValueOptional).setCallback([set](const std::string &text) {
+      set(text);
+    });
+  case TacticFlag::Number:
+    return flag<int64_t>(row.name, description).setCallback([set](const int64_t &number) { set(Twine(number)); });
+  case TacticFlag::Switch:
+    return flag<bool>(row.name, description).setCallback([set](const bool &on) { set(on ? "true" : "false"); });
+  }
+}
+
+/// "1d (default), 2d over axes row,col": what a flag form:axis takes.
+static std::string formsOf(const TacticInfo &row) {
+  const Tactic byDefault(row.pass);
+  std::string text;
+  for (const TacticForm &form : row.forms) {
+    text += (text.empty() ? "" : ", ") + form.name;
+    text += form.axes.empty() ? "" : " over axes " + form.axes;
+    text += form.name == byDefault.option(row.formOption) ? " (default)" : "";
+  }
+  return text + "; over axis " + byDefault.option("axis").str() + ", or " + row.formOption + ":axis";
+}
+
+/// All strategy flags, in the order of the tactics.
+void CompileFlags::strategies() {
+  strategy({"mesh"}, "Axes, outermost first: dp=2,tp=2");
+  for (const TacticInfo &row : tactics())
+    for (const TacticFlag &flag : row.flags) {
+      std::string byDefault =
+          flag.option.empty() ? "" : " (default " + Tactic(row.pass).option(flag.option).str() + ")";
+      strategy(flag, (flag.description.empty() ? formsOf(row) : flag.description) + byDefault);
+    }
+  strategy({"microbatches", "", TacticFlag::Number}, "Microbatches per step (default 1)");
+}
+
+CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
+  group = FlagGroup::Plan;
+  strategies();
+  field(planFile, "plan", "A plan file in place of the strategy flags");
+
+  group = FlagGroup::Target;
+  field(mode, "mode", "train or eval");
+  field(fields.step.optimizer, "optimizer", "adamw or sgd");
+  field(fields.kernels.target, "target", "cpu or cuda");
+  list(fields.kernels.archs, "arch", "GPU architectures (default " + llvm::join(defaultArchs, ",") + ")");
+  field(fields.kernels.attention, "attention", "CUDA: library (cuDNN, bf16 only) or generated");
+  field(fields.kernels.checkKernels, "check-kernels",
+        "CUDA, one rank: PROGRAM --check-kernels compares its kernels with the CPU's");
+  flag<std::string>("machine",
+                    "On which times are predicted: cpu, a100, h100, h200, b200, or a file *.json (default: by "
+                    "--target and the first --arch)")
+      .setCallback([this](const std::string &value) {
+        fields.stages.machine = value;
+        fields.tellPrediction = true;
+      });
+
+  group = FlagGroup::Tuning;
+  bytes(fields.schedule.bucketBytes, "bucket-bytes", "Payload of moves that are started together");
+  field(fields.schedule.prefetch, "prefetch", "Units of split parameters that are gathered ahead");
+  bytes(fields.schedule.prefetchBytes, "prefetch-bytes", "Most bytes of a gathered unit and those ahead of it");
+  field(fields.stages.inlineOps, "inline-tasks", "Write out the tasks of a pipeline of up to so many ops");
+  bytes(fields.stages.memory, "memory-limit", "Refuse a plan that needs more bytes per rank, as in 8G");
+}
+
+/// The first thing that is wrong with the values, or PCRT_OK.
+pcrt_status CompileFlags::check(std::string &error) const {
+  const GenerateKernelsOptions &kernels = fields.kernels;
+  auto refuse = [&](bool wrong, const Twine &why) {
+    if (wrong && error.empty())
+      error = why.str();
+  };
+  refuse(mode != "train" && mode != "eval", "--mode=" + mode + " is not a mode (train, eval)");
+  const std::string &optimizer = fields.step.optimizer;
+  refuse(optimizer != "adamw" && optimizer != "sgd", "--optimizer=" + optimizer + " is not an optimizer (adamw, sgd)");
+  refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");
+  refuse(fields.schedule.bucketBytes < 0 || fields.schedule.prefetch < 0 || fields.schedule.prefetchBytes < 0,
+         "--bucket-bytes, --prefetch and --prefetch-bytes are at least 0");
+  refuse(given("arch") && !fields.cuda(), "--arch names a GPU; it needs --target=cuda");
+  refuse(kernels.attention != "library" && kernels.attention != "generated",
+         "--attention=" + kernels.attention + " is not a way to do attention (library, generated)");
+  refuse(kernels.checkKernels && (!fields.cuda() || !strategyFlags.text("mesh").empty()),
+         "--check-kernels is for programs of one rank with --target=cuda");
+  if (std::string why; error.empty() && !MachineModel::find(fields.stages.machine, why))
+    error = "--machine: " + why;
+  refuse(StringRef(fields.stages.machine).contains(' '),
+         "--machine=" + fields.stages.machine + ": a file's name must have no spaces");
+  refuse(fields.stages.memory < 0 || fields.stages.inlineOps < 0, "--memory-limit and --inline-tasks are at least 0");
+  for (const std::string &name : order)
+    refuse(given("plan") && strategyFlags.given(name), "--plan takes the place of --" + name + "; give one of the two");
+  return error.empty() ? PCRT_OK : PCRT_USAGE;
+}
+
+pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options, std::string &error) {
+  error.clear();
+  for (const Bytes &flag : byteFlags)
+    if (!parseBytes(flag.text, *flag.field)) {
+      error = "--" + flag.name + "=" + flag.text + " is no number of bytes, as in 4096, 25M or 8G";
+      return PCRT_USAGE;
+    }
+  if (!fields.tellPrediction && fields.cuda())
+    fields.stages.machine =
+        MachineModel::nameFor(fields.kernels.archs.empty() ? defaultArchs[0] : StringRef(fields.kernels.archs.front()));
+  if (pcrt_status status = check(error))
+    return status;
+  fields.train = mode == "train";
+  std::optional<MLIRContext> own;
+  if (!context)
+    context = &own.emplace(MLIRContext::Threading::DISABLED);
+  pcrt_status status = PCRT_OK;
+  std::optional<Plan> plan =
+      given("plan") ? planFromFile(context, planFile, status) : planFromFlags(strategyFlags, error, status);
+  options = fields;
+  if (plan)
+    options.plan = std::move(*plan);
+  return status;
+}

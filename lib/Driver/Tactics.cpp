@@ -1,0 +1,255 @@
+//===- Tactics.cpp - What the driver knows of each tactic ----------------------------------===//
+#include "pc/Driver/Tactics.h"
+#include "pc/Pipeline/Schedule.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace llvm;
+using namespace pc;
+
+using Refused = std::optional<Refusal>;
+
+static Refused usage(const Twine &why) { return Refusal{PCRT_USAGE, why.str()}; }
+static Refused infeasible(const Twine &why) { return Refusal{PCRT_INFEASIBLE, why.str()}; }
+
+/// Whether a value cannot be an option of a tactic: these characters would end it.
+static bool hasNoText(StringRef value) { return value.find_first_of(" {}'\"") != StringRef::npos; }
+
+const TacticForm *TacticInfo::formOf(const Tactic &tactic) const {
+  auto it = find_if(forms, [&](const TacticForm &form) { return form.name == tactic.option(formOption); });
+  return it == forms.end() ? nullptr : &*it;
+}
+
+Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  const Tactic byDefault(row.pass);
+  const std::string flag = "--" + row.flags.front().name;
+  StringRef implied = byDefault.option("axis");
+  if (!flags.given(row.flags.front().name) && !plan.sizeOf(implied))
+    return {};
+  std::string text = flags.text(row.flags.front().name);
+  auto [form, axis] = StringRef(text).split(':');
+  std::string chosen = (form.empty() ? byDefault.option(row.formOption) : form).str();
+  const TacticForm *known = row.formOf(row.pass + "{" + row.formOption + "=" + chosen + "}");
+  if (!known)
+    return usage(flag + "=" + chosen + " is not a " + row.formOption + " (" +
+                 join(map_range(row.forms, [](const TacticForm &one) { return one.name; }), ", ") + ")");
+  StringRef usual = known->axes.empty() ? implied : StringRef(known->axes);
+  Tactic tactic = byDefault.with("axis", axis.empty() ? usual : axis).with(row.formOption, chosen);
+  SmallVector<StringRef> axes = tactic.list("axis");
+  bool hasGrids = any_of(row.forms, [](const TacticForm &one) { return !one.axes.empty(); });
+  if (size_t wanted = 1 + usual.count(','); hasGrids && axes.size() != wanted)
+    return usage(flag + "=" + chosen + " works over " + Twine(wanted) + " mesh axes, got '" + tactic.option("axis") +
+                 "'");
+  for (StringRef name : axes)
+    if (!plan.sizeOf(name))
+      return usage(flag + " needs the mesh axis '" + name + "'; add " + name + "=N to --mesh");
+  plan.tactics.push_back(tactic);
+  return {};
+}
+
+static Refused mixedPrecision(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  Tactic tactic(row.pass);
+  for (auto [flag, option] : {std::pair("precision", "compute"), std::pair("gradient-precision", "gradients")}) {
+    std::string precision = flags.text(flag, "f32");
+    if (precision != "f32" && precision != "bf16")
+      return usage("--" + Twine(flag) + "=" + precision + " is not a precision (f32, bf16)");
+    if (precision == "bf16" || flags.text("gradient-precision") == "bf16")
+      tactic = tactic.with(option, precision);
+  }
+  if (tactic.text() != row.pass)
+    plan.tactics.push_back(tactic);
+  return {};
+}
+
+static Refused recompute(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string mode = flags.text("recompute", "none");
+  if (mode != "none" && mode != "selective" && mode != "full" && mode != "auto")
+    return usage("--recompute=" + mode + " is not a mode (none, selective, full, auto)");
+  if (mode != "none")
+    plan.tactics.push_back(Tactic(row.pass).with("mode", mode));
+  return {};
+}
+
+static Refused sequenceParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  if (flags.text("sequence-parallel") != "true")
+    return {};
+  const Tactic *tensor = plan.find("pc-tensor-parallel");
+  if (!tensor)
+    return infeasible("--sequence-parallel goes with tensor parallelism; add tp=N to --mesh");
+  if (tensor->info()->formOf(*tensor)->weightAxis >= 0)
+    return infeasible("--sequence-parallel goes with --tensor-parallel=1d; " + tensor->option("form") +
+                      " splits those activations already");
+  plan.tactics.push_back(Tactic(row.pass).with("axis", tensor->option("axis")));
+  return {};
+}
+
+static Refused contextParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  size_t before = plan.tactics.size();
+  Refused refused = alongAxis(row, flags, plan);
+  if (plan.tactics.size() == before || plan.tactics.back().option("form") != "ring")
+    return refused;
+  Tactic zigzag = Tactic("pc-zigzag").with("ranks", std::to_string(plan.sizeOf(plan.tactics.back().option("axis"))));
+  plan.tactics.insert(plan.tactics.end() - 1, zigzag);
+  return {};
+}
+
+/// The stage and the axis of --zero=stage:axis; stage 0 has no axis.
+static std::pair<std::string, std::string> zeroOf(const StrategyFlags &flags) {
+  std::string text = flags.text("zero", "0");
+  auto [stage, axis] = StringRef(text).split(':');
+  if (stage == "0")
+    return {"0", ""};
+  return {stage.str(), (axis.empty() ? Tactic("pc-zero").option("axis") : axis).str()};
+}
+
+static Refused whyNoZero(const StrategyFlags &flags, const Plan &plan) {
+  auto [stage, axis] = zeroOf(flags);
+  if (stage != "0" && stage != "1" && stage != "2" && stage != "3")
+    return usage("--zero=" + stage + " is not a stage (0, 1, 2, 3)");
+  if (stage != "0" && !plan.sizeOf(axis))
+    return infeasible("--zero=" + stage + " needs a data axis; add " + axis + "=N to --mesh");
+  return {};
+}
+
+static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  if (Refused refused = whyNoZero(flags, plan))
+    return refused;
+  auto [stage, zeroAxis] = zeroOf(flags);
+  size_t before = plan.tactics.size();
+  Refused refused = alongAxis(row, flags, plan);
+  if (plan.tactics.size() == before || plan.tactics.back().option("axis") != zeroAxis)
+    return refused;
+  if (plan.tactics.back().option("mode") == "naive")
+    return infeasible("--data-parallel=naive keeps parameters and optimizer state on one rank, --zero=" + stage +
+                      " splits them over the same axis '" + zeroAxis + "'; give one of the two");
+  plan.tactics.pop_back(); // ZeRO over this axis includes data parallelism
+  return {};
+}
+
+static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  auto [stage, axis] = zeroOf(flags);
+  std::string keep = flags.text("zero-keep");
+  if (!keep.empty() && stage != "3")
+    return usage("--zero-keep goes with --zero=3: only there are parameters gathered");
+  if (hasNoText(keep))
+    return usage("--zero-keep=" + keep + ": patterns must have no spaces, braces or quotes");
+  if (stage == "0")
+    return {};
+  Tactic tactic = Tactic(row.pass).with("axis", axis).with("stage", stage);
+  plan.tactics.push_back(keep.empty() ? tactic : tactic.with("keep", keep));
+  return {};
+}
+
+static Refused pipelineParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  const Tactic byDefault(row.pass);
+  std::string axis = flags.text("pipeline-axis", byDefault.option("axis"));
+  std::string schedule = flags.text("pipeline", byDefault.option("schedule"));
+  std::string stages = flags.text("stages", byDefault.option("stages"));
+  int64_t interleave = flags.number("interleave", 1);
+  if (interleave < 1)
+    return usage("--interleave is at least 1");
+  if (!flags.given("pipeline") && !plan.sizeOf(axis)) {
+    if (axis == byDefault.option("axis") && interleave == 1 && stages == byDefault.option("stages"))
+      return {};
+    return usage("--interleave, --stages and --pipeline-axis are about a pipeline; add " + axis + "=N to --mesh");
+  }
+  if (!plan.sizeOf(axis))
+    return usage("--pipeline needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+  if (interleave > 1) {
+    if (flags.given("pipeline") && schedule != "interleaved")
+      return usage("--interleave goes with --pipeline=interleaved");
+    schedule = "interleaved:" + std::to_string(interleave);
+  }
+  if (hasNoText(schedule))
+    return usage("--pipeline=" + schedule + ": a file's name must have no spaces, quotes or braces");
+  if (hasNoText(stages))
+    return usage("--stages=" + stages + " is neither cost nor layers nor a list like 3,5,4");
+  plan.tactics.push_back(byDefault.with("axis", axis).with("schedule", schedule).with("stages", stages));
+  return {};
+}
+
+static Refused windowMoves(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  Tactic tactic = Tactic(row.pass).with("axes", flags.text("window"));
+  SmallVector<StringRef> axes = tactic.list("axes");
+  for (StringRef axis : axes)
+    if (!plan.sizeOf(axis))
+      return infeasible("--window=" + flags.text("window") + ": the mesh has no axis '" + axis + "'");
+  if (!axes.empty())
+    plan.tactics.push_back(tactic.with("axes", join(axes, ",")));
+  return {};
+}
+
+//===---------------------------------------------------------------------------===//
+// The rows
+//===---------------------------------------------------------------------------===//
+
+static std::deque<TacticInfo> &table() {
+  // Tensor parallelism comes before data parallelism and ZeRO: which dims it splits does not depend on the batch, and
+  // ZeRO splits dims that are left.
+  static std::deque<TacticInfo> rows = {
+      {.pass = "pc-mixed-precision",
+       .phase = Phase::Step,
+       .flags = {{"precision", "f32 or bf16"},
+                 {"gradient-precision", "f32, or bf16: what ranks send, and with one microbatch store"}},
+       .fromFlags = mixedPrecision},
+      {.pass = "pc-recompute",
+       .phase = Phase::Step,
+       .flags = {{"recompute", "none, selective, full, or auto: as little as --memory-limit allows"}},
+       .fromFlags = recompute},
+      {.pass = "pc-zigzag", .phase = Phase::Step}, // comes with ring attention
+      {.pass = "pc-tensor-parallel",
+       .phase = Phase::Placed,
+       .flags = {{"tensor-parallel", "", TacticFlag::OptionalText}},
+       .formOption = "form",
+       .forms = {{"1d"}, {"2d", "row,col", 0}, {"2.5d", "depth,row,col", 1}, {"3d", "i,j,l", 0}},
+       .splitsVocabulary = true,
+       .fromFlags = alongAxis},
+      {.pass = "pc-sequence-parallel",
+       .phase = Phase::Placed,
+       .flags = {{"sequence-parallel", "Split the sequence where tensor parallelism is whole", TacticFlag::Switch}},
+       .fromFlags = sequenceParallel},
+      {.pass = "pc-context-parallel",
+       .phase = Phase::Placed,
+       .flags = {{"context-parallel", "", TacticFlag::OptionalText}},
+       .formOption = "form",
+       .forms = {{"heads"}, {"ring"}},
+       .fromFlags = contextParallel},
+      {.pass = "pc-data-parallel",
+       .phase = Phase::Placed,
+       .flags = {{"data-parallel", "", TacticFlag::OptionalText}},
+       .formOption = "mode",
+       .forms = {{"ddp"}, {"naive"}},
+       .fromFlags = dataParallel},
+      {.pass = "pc-zero",
+       .phase = Phase::Placed,
+       .flags = {{"zero", "ZeRO stage, 0 to 3, or stage:axis; over the axis of data parallelism unless named"},
+                 {"zero-keep", "Parameters that ZeRO-3 gathers once a step: globs as in wte.*|h.11.*"}},
+       .shardsParameters = true,
+       .fromFlags = zero},
+      {.pass = "pc-propagate", .phase = Phase::Placed}, // in plan files only
+      {.pass = "pc-pipeline-parallel",
+       .phase = Phase::Staged,
+       .flags = {{"pipeline", "Pipeline schedule: " + pipeline::scheduleNames(), TacticFlag::Text, "schedule"},
+                 {"pipeline-axis", "The mesh axis of stages", TacticFlag::Text, "axis"},
+                 {"stages", "Layers of the stages: by cost, layers (as many in each), or numbers: 3,5,4",
+                  TacticFlag::Text, "stages"},
+                 {"interleave", "Chunks per stage of --pipeline=interleaved", TacticFlag::Number}},
+       .once = "a program is cut into stages once; give '{0}' or '{1}'",
+       .fromFlags = pipelineParallel},
+      {.pass = "pc-window-moves",
+       .phase = Phase::Scheduled,
+       .flags = {{"window", "Axes whose gathers and reduce_scatters go step by step with products"}},
+       .once = "pc-window-moves is given twice; one takes a list of axes: pc-window-moves{{axes=tp,dp}",
+       .fromFlags = windowMoves},
+  };
+  return rows;
+}
+
+const std::deque<TacticInfo> &pc::tactics() { return table(); }
+
+void pc::registerTactic(TacticInfo info) { table().push_back(std::move(info)); }
+
+const TacticInfo *Tactic::info() const {
+  auto it = find_if(tactics(), [&](const TacticInfo &row) { return row.pass == name; });
+  return it == tactics().end() ? nullptr : &*it;
+}

@@ -1,0 +1,33 @@
+//===- VerifyWindows.cpp - Check that every axis of windows has one in some stage -----------===//
+#include "pc/Overlap/Passes.h"
+
+namespace pc {
+#define GEN_PASS_DEF_VERIFYWINDOWS
+#include "pc/Overlap/Passes.h.inc"
+} // namespace pc
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+struct VerifyWindows : pc::impl::VerifyWindowsBase<VerifyWindows> {
+  using VerifyWindowsBase::VerifyWindowsBase;
+
+  void runOnOperation() override {
+    for (StringRef axis : axes) {
+      WalkResult found = getOperation().walk([&](PermuteOp step) {
+        bool here = llvm::any_of(step.getAxes().getAsRange<StringAttr>(), [&](StringAttr name) {
+          return name == axis || name.getValue().starts_with((axis + ".").str()); // or a part of it
+        });
+        return here ? WalkResult::interrupt() : WalkResult::advance();
+      });
+      if (found.wasInterrupted())
+        continue;
+      getOperation().emitError() << "pc-window-moves: nothing to do over axis '" << axis
+                                 << "' in any stage: no gather over it feeds a matrix product, and no product is "
+                                    "scattered over it";
+      return signalPassFailure();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,239 @@
+//===- PlacementGraph.cpp - The nodes and values on which rows are chosen --------------------===//
+#include "PlacementGraph.h"
+
+#include "pc/IR/DimClasses.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+
+ArrayAttr pc::leafDims(Operation *leaf) {
+  return llvm::TypeSwitch<Operation *, ArrayAttr>(leaf)
+      .Case<ParameterOp, StateOp, InputOp>([](auto op) { return op.getDims(); })
+      .Default(ArrayAttr());
+}
+
+std::string pc::describe(Operation *op) {
+  auto quoted = [](const llvm::Twine &name) { return ("'" + name + "'").str(); };
+  if (auto input = dyn_cast<InputOp>(op))
+    return quoted(stringifyInputKind(input.getKind()));
+  if (auto state = dyn_cast<StateOp>(op))
+    return quoted(state.getName() + " of " + state.getParameter());
+  if (auto parameter = dyn_cast<ParameterOp>(op))
+    return quoted(parameter.getName());
+  std::string kind = quoted(op->getName().getStringRef());
+  return op->getLoc()->findInstanceOf<NameLoc>() ? kind + " of " + quoted(sourceName(op)) : kind;
+}
+
+Value pc::origin(Value value) {
+  while (true) {
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      auto accumulate = dyn_cast<AccumulateOp>(argument.getOwner()->getParentOp());
+      if (!accumulate)
+        return value;
+      value = accumulate.getInputs()[argument.getArgNumber()];
+    } else if (isa<MoveOpInterface, CopyOp>(value.getDefiningOp())) {
+      value = value.getDefiningOp()->getOperand(0);
+    } else {
+      return value;
+    }
+  }
+}
+
+Value pc::source(Value value) {
+  while (true) {
+    value = origin(value);
+    if (!isa_and_nonnull<CastOp, ResizeOp>(value.getDefiningOp()))
+      return value;
+    value = value.getDefiningOp()->getOperand(0);
+  }
+}
+
+int64_t PlacementValue::find(StringRef name) const {
+  for (auto [d, own] : llvm::enumerate(names))
+    if (own && own.getValue() == name)
+      return d;
+  return -1;
+}
+
+namespace {
+
+int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
+
+/// The rule of an identity from `operand` to `result`; a dim that only the operand has is in front.
+FactorRule identity(Value operand, Value result, bool linear, bool maxTransparent) {
+  FactorRule rule;
+  auto type = cast<RankedTensorType>(operand.getType());
+  for (auto [d, size] : llvm::enumerate(type.getShape()))
+    rule.factors.push_back({"x" + std::to_string(d), size, false});
+  int extra = type.getRank() - rankOf(result);
+  auto all = llvm::seq<int>(0, type.getRank());
+  rule.operands.emplace_back(all.begin(), all.end());
+  rule.results.emplace_back(all.begin() + extra, all.end());
+  for (int d = 0; d < extra; ++d)
+    rule.factors[d].whole = true;
+  if (linear)
+    rule.linear.push_back({0});
+  rule.maxTransparent = maxTransparent;
+  return rule;
+}
+
+class GraphReader {
+public:
+  LogicalResult read(func::FuncOp function);
+  PlacementGraph graph;
+
+private:
+  LogicalResult readBlock(Block &block, Section section, int64_t times);
+  LogicalResult readAccumulate(AccumulateOp accumulate);
+  LogicalResult add(NodeKind kind, Section section, Operation *op, unsigned number, FactorRule rule,
+                    ValueRange operands, ValueRange results, int64_t times);
+  void nameDims(func::FuncOp function);
+
+  llvm::DenseMap<Value, unsigned> indexOf;
+};
+
+LogicalResult GraphReader::add(NodeKind kind, Section section, Operation *op, unsigned number, FactorRule rule,
+                               ValueRange operands, ValueRange results, int64_t times) {
+  PlacementNode node{kind, section, op, number, std::move(rule), {}, {}};
+  unsigned id = graph.nodes.size();
+  for (auto [i, operand] : llvm::enumerate(operands)) {
+    auto it = indexOf.find(operand);
+    if (it == indexOf.end())
+      return op->emitError() << "cannot place an operand that no pc op of this function makes";
+    node.operands.push_back(it->second);
+    graph.values[it->second].readers.push_back({id, i});
+  }
+  for (auto [i, result] : llvm::enumerate(results)) {
+    if (!placement(result))
+      return op->emitError() << "tactics need a placed program (pc-set-mesh comes first); '" << sourceName(op)
+                             << "' has type " << result.getType();
+    indexOf[result] = graph.values.size();
+    node.results.push_back(graph.values.size());
+    PlacementValue value;
+    value.value = result;
+    value.producer = id;
+    value.result = i;
+    value.section = section;
+    value.times = times;
+    graph.values.push_back(std::move(value));
+  }
+  graph.nodes.push_back(std::move(node));
+  return success();
+}
+
+LogicalResult GraphReader::readAccumulate(AccumulateOp accumulate) {
+  Block &body = accumulate.getBody().front();
+  int64_t times = accumulate.getMicrobatches();
+  for (auto [operand, argument] : llvm::zip(accumulate.getInputs(), body.getArguments()))
+    if (failed(add(NodeKind::Argument, Section::Forward, accumulate, argument.getArgNumber(),
+                   identity(operand, argument, /*linear=*/true, /*maxTransparent=*/false), operand, argument, times)))
+      return failure();
+  if (failed(readBlock(body, Section::Forward, times)))
+    return failure();
+  Operation *yield = body.getTerminator();
+  for (auto [i, pair] : llvm::enumerate(llvm::zip(yield->getOperands(), accumulate.getResults()))) {
+    auto [yielded, result] = pair;
+    if (failed(add(NodeKind::Yield, Section::Accumulate, yield, i, identity(yielded, result, true, false), yielded,
+                   result, 1)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult GraphReader::readBlock(Block &block, Section section, int64_t times) {
+  for (Operation &op : block) {
+    if (isa<SeedOp>(op))
+      section = Section::Backward;
+    LogicalResult read =
+        llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+            .Case([&](AccumulateOp accumulate) -> LogicalResult {
+              if (times != 1 || !isa<func::FuncOp>(op.getParentOp()))
+                return op.emitError() << "accumulate inside of another region cannot be placed";
+              section = Section::Optimizer;
+              return readAccumulate(accumulate);
+            })
+            .Case<FactorOpInterface>([&](FactorOpInterface factored) {
+              return add(NodeKind::Compute, section, &op, 0, factored.getFactorRule(), op.getOperands(),
+                         op.getResults(), times);
+            })
+            .Case<MoveOpInterface>([&](MoveOpInterface move) {
+              bool max = move.getReduction() == PartialKind::Max;
+              // On other axes: what goes from whole and split to whole and split keeps the operands of a maximum.
+              const pcrt_move_facts &facts = factsOf(move.getMoveKind());
+              auto isThere = [](pcrt_move_state s) { return s == PCRT_STATE_WHOLE || s == PCRT_STATE_SPLIT; };
+              bool passesMax = max || (isThere(facts.needs) && isThere(facts.makes));
+              return add(NodeKind::Move, section, &op, 0, identity(op.getOperand(0), op.getResult(0), !max, passesMax),
+                         op.getOperands(), op.getResults(), times);
+            })
+            .Case<ParameterOp, StateOp, InputOp, ConstantOp, SeedOp>(
+                [&](auto) { return add(NodeKind::Leaf, section, &op, 0, {}, {}, op.getResults(), times); })
+            .Case([&](UpdateOp) { return add(NodeKind::Update, section, &op, 0, {}, op.getOperands(), {}, times); })
+            .Case([&](OutputOp) { return add(NodeKind::Output, section, &op, 0, {}, op.getOperands(), {}, times); })
+            .Case<YieldOp>([](auto) { return success(); })
+            .Default([](Operation *other) -> LogicalResult {
+              if (other->getNumOperands() == 0 && other->getNumResults() == 0 && other->getNumRegions() == 0)
+                return success();
+              return other->emitError() << "'" << other->getName() << "' cannot be placed";
+            });
+    if (failed(read))
+      return failure();
+  }
+  return success();
+}
+
+/// Leaves name their dims. Every other dim gets the name of the leaves' dims that it shares a factor with, through any
+/// number of ops.
+void GraphReader::nameDims(func::FuncOp function) {
+  DimClasses classes(function);
+  llvm::DenseMap<unsigned, StringAttr> nameOf;
+  for (PlacementValue &v : graph.values)
+    if (ArrayAttr dims = isa<BlockArgument>(v.value) ? ArrayAttr() : leafDims(v.value.getDefiningOp()))
+      for (auto [d, name] : llvm::enumerate(dims.getAsRange<StringAttr>()))
+        nameOf.try_emplace(classes.classOf(v.value, d), name);
+  // A resized dim keeps its name.
+  function.walk([&](ResizeOp op) {
+    unsigned from = classes.classOf(op.getX(), op.getDim()), to = classes.classOf(op.getResult(), op.getDim());
+    StringAttr name = nameOf.lookup(from) ? nameOf.lookup(from) : nameOf.lookup(to);
+    if (name)
+      nameOf.try_emplace(from, name), nameOf.try_emplace(to, name);
+  });
+  for (PlacementValue &v : graph.values)
+    for (int64_t d = 0, e = rankOf(v.value); d < e; ++d)
+      v.names.push_back(nameOf.lookup(classes.classOf(v.value, d)));
+}
+
+LogicalResult GraphReader::read(func::FuncOp function) {
+  if (function.getNumArguments() || !function.getBody().hasOneBlock())
+    return function.emitError() << "a program to be placed is one block without arguments";
+  // Without an accumulation the program is one forward (and backward) pass.
+  if (failed(readBlock(function.getBody().front(), Section::Forward, 1)))
+    return failure();
+  nameDims(function);
+  return success();
+}
+
+} // namespace
+
+/// The rest version of a value is the value as computed, unless its only reader reduces it: then it is the reduced one.
+/// A result of `pc.accumulate` is always its own rest version.
+void PlacementGraph::findRestVersions() {
+  for (PlacementValue &v : values) {
+    const PlacementNode &producer = nodes[v.producer];
+    if (producer.kind == NodeKind::Move) {
+      const PlacementValue &source = values[producer.operands[0]];
+      v.rest = !source.rest && source.readers.size() == 1;
+    }
+    if (v.rest && producer.kind != NodeKind::Yield && v.readers.size() == 1)
+      if (const PlacementNode &reader = nodes[v.readers[0].first]; reader.kind == NodeKind::Move)
+        v.rest = cast<MoveOpInterface>(reader.op).getReduction() == PartialKind::None;
+  }
+}
+
+FailureOr<PlacementGraph> PlacementGraph::read(func::FuncOp function) {
+  GraphReader reader;
+  if (failed(reader.read(function)))
+    return failure();
+  reader.graph.findRestVersions();
+  return std::move(reader.graph);
+}

@@ -1,0 +1,81 @@
+//===- PlacementGraph.h - The nodes and values on which rows are chosen ----------------------===//
+// A graph of the nodes and values of one function. `pc.accumulate` becomes identity nodes: from each operand to its
+// block argument, and from each yielded value to its result. Updates and outputs are nodes without results. Every value
+// has a name per dim, which it gets from the leaves.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_SHARD_PLACEMENTGRAPH_H
+#define PC_LIB_SHARD_PLACEMENTGRAPH_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "pc/IR/PC.h"
+#include <vector>
+
+namespace pc {
+
+enum class NodeKind {
+  Leaf,     ///< its placement is the tactic's choice
+  Compute,  ///< an op with factors
+  Move,     ///< over an axis that was placed earlier: an identity on this one
+  Argument, ///< operand of accumulate -> its block argument, less the dim of microbatches
+  Yield,    ///< yielded value -> result of accumulate
+  Update,   ///< its value has the placement of the leaf that it replaces
+  Output,   ///< takes its value whole or split, whichever costs less
+};
+
+/// Parts of a step for which a tactic may name other dims.
+enum class Section { Forward, Backward, Accumulate, Optimizer };
+
+struct PlacementNode {
+  NodeKind kind;
+  Section section;
+  mlir::Operation *op;                              ///< Argument and Yield: the accumulate or its terminator
+  unsigned number = 0;                              ///< Argument: of the block argument; Yield: of the result
+  FactorRule rule;                                  ///< without factors for Leaf, Update and Output
+  llvm::SmallVector<unsigned, 4> operands, results; ///< values
+};
+
+struct PlacementValue {
+  mlir::Value value;
+  unsigned producer = 0;              ///< node
+  unsigned result = 0;                ///< which of the producer's results
+  Section section = Section::Forward; ///< of its producer
+  bool rest = true;  ///< Moves over earlier axes make several versions of a value; pins apply to this one only.
+  int64_t times = 1; ///< how often a step computes it (microbatches)
+  llvm::SmallVector<std::pair<unsigned, unsigned>, 3> readers; ///< (node, operand number), in program order
+  llvm::SmallVector<mlir::StringAttr, 4> names;                ///< per dim; null where nothing names it
+
+  /// The dim called `name`, or -1.
+  int64_t find(llvm::StringRef name) const;
+  /// Whether this is an activation of `inner`: its dims are batch, sequence and `inner`, in any order.
+  bool isActivation(llvm::StringRef inner) const {
+    return names.size() == 3 && find("batch") >= 0 && find("sequence") >= 0 && find(inner) >= 0;
+  }
+};
+
+struct PlacementGraph {
+  std::vector<PlacementNode> nodes; ///< in program order, the body of accumulate in its place
+  std::vector<PlacementValue> values;
+
+  /// Reads `function`. Fails with an error at an op that cannot be placed.
+  static mlir::FailureOr<PlacementGraph> read(mlir::func::FuncOp function);
+
+private:
+  void findRestVersions();
+};
+
+/// Parameters, states, inputs and constants: the dims that a leaf names itself, or null.
+mlir::ArrayAttr leafDims(mlir::Operation *leaf);
+/// What a message calls an op: the name of a leaf, else "pc.einsum" with the source name where there is one.
+std::string describe(mlir::Operation *op);
+/// The scale operand of a norm or of a norm's gradient; null for other ops.
+mlir::Value normGamma(mlir::Operation *op);
+/// Whether a norm with this scale normalizes over the dim that leaves call `dim`.
+bool normalizes(mlir::Value gamma, mlir::StringRef dim);
+/// The leaf or computed value behind `value`: looks through moves, copies and block arguments of `pc.accumulate`.
+mlir::Value origin(mlir::Value value);
+/// As `origin`, and through casts and resizes too.
+mlir::Value source(mlir::Value value);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,203 @@
+//===- PlacementProblem.cpp - Tables of prices, solution, explanation -----------------------===//
+#include "PlacementProblem.h"
+
+using namespace mlir;
+using namespace pc;
+
+PlacementProblem::PlacementProblem(const PlacementGraph &graph, const Seeds &seeds, MeshAttr mesh)
+    : graph(graph), seeds(seeds), mesh(mesh), size(mesh.size(seeds.axis)), moveTable(size) {}
+
+FailureOr<PlacementProblem> PlacementProblem::build(const PlacementGraph &graph, const Seeds &seeds, MeshAttr mesh) {
+  PlacementProblem problem(graph, seeds, mesh);
+  problem.readTerms();
+  if (failed(problem.chooseRows()))
+    return failure();
+  return problem;
+}
+
+/// The price of an op without moves: the elements that a rank computes, and 1 for reading a partial sum, so that of
+/// placements with equal traffic the one that reduces earlier wins. The exception is what `pc.accumulate` yields: there
+/// a partial sum is preferred, because it is then reduced once and not per microbatch.
+Price PlacementProblem::ownPrice(const PlacementNode &node, const Row &row) const {
+  Price price;
+  if (node.kind == NodeKind::Yield) {
+    price.late = row.results[0].isSum() ? 0 : int64_t(1) << 32;
+    return price;
+  }
+  if (node.kind == NodeKind::Compute)
+    for (auto [value, state] : llvm::zip(node.results, row.results))
+      price.work += elements[value] / (state.isSplit() ? size : 1) * graph.values[value].times;
+  if (llvm::any_of(row.operands, [](AxisState state) { return state.isSum(); }))
+    price.late = 1;
+  return price;
+}
+
+Price PlacementProblem::movePrice(unsigned value, AxisState from, StateSet needed) {
+  const MoveTerms &terms = valueTerms[value];
+  if (std::optional<AxisState> pin = pins[value]; pin && *pin != from)
+    return moveTable.price(terms, from, *pin) + moveTable.tree(terms, *pin, needed).price;
+  return moveTable.tree(terms, from, needed).price;
+}
+
+void PlacementProblem::makeTables() {
+  tables.clear();
+  choices.clear();
+  for (auto [id, node] : llvm::enumerate(graph.nodes)) {
+    choices.push_back(rows[id].size());
+    PriceTable own{{static_cast<unsigned>(id)}, {}};
+    for (const Row &row : rows[id])
+      own.entries.push_back(ownPrice(node, row));
+    tables.push_back(std::move(own));
+  }
+  for (unsigned value = 0; value < graph.values.size(); ++value)
+    addValue(value);
+}
+
+/// A table over the producer and up to two readers of `value`.
+void PlacementProblem::addValue(unsigned value) {
+  const PlacementValue &v = graph.values[value];
+  SmallVector<unsigned> readers;
+  for (auto [node, operand] : v.readers)
+    if (readers.empty() || readers.back() != node) // operands of one node are neighbours in the list
+      readers.push_back(node);
+  std::vector<std::vector<StateSet>> needs; // per reader and row
+  for (unsigned node : readers) {
+    std::vector<StateSet> &sets = needs.emplace_back(rows[node].size());
+    for (auto [reader, operand] : v.readers)
+      if (reader == node)
+        for (auto [set, row] : llvm::zip(sets, rows[node]))
+          set.insert(row.operands[operand]);
+  }
+  if (readers.size() > 2)
+    return addSharedValue(value, readers, needs);
+  PriceTable table;
+  table.variables.push_back(v.producer);
+  llvm::append_range(table.variables, readers);
+  static const std::vector<StateSet> nothing(1);
+  const std::vector<StateSet> &first = needs.size() > 0 ? needs[0] : nothing,
+                              &second = needs.size() > 1 ? needs[1] : nothing;
+  for (const Row &row : rows[v.producer])
+    for (StateSet a : first)
+      for (StateSet b : second)
+        table.entries.push_back(movePrice(value, row.results[v.result], a | b));
+  tables.push_back(std::move(table));
+}
+
+/// For a value with more than two readers: a table over all of them would be too large, so a variable stands between,
+/// whose choices are pairs (state produced, set of states that moves make). Tables of 0 or illegal tie it to the
+/// producer and to each reader.
+void PlacementProblem::addSharedValue(unsigned value, ArrayRef<unsigned> readers,
+                                      ArrayRef<std::vector<StateSet>> needs) {
+  const PlacementValue &v = graph.values[value];
+  StateSet anyNeeded;
+  for (const std::vector<StateSet> &sets : needs)
+    for (StateSet set : sets)
+      anyNeeded = anyNeeded | set;
+  SmallVector<AxisState, 6> possible = anyNeeded.states();
+  std::vector<std::pair<AxisState, StateSet>> available;
+  PriceTable own{{static_cast<unsigned>(choices.size())}, {}};
+  StateSet seen;
+  for (const Row &row : rows[v.producer]) {
+    AxisState state = row.results[v.result];
+    if (seen.contains(state))
+      continue;
+    seen.insert(state);
+    for (unsigned subset = 1; subset < 1u << possible.size(); ++subset) {
+      StateSet set;
+      for (unsigned i = 0; i < possible.size(); ++i)
+        if (subset >> i & 1)
+          set.insert(possible[i]);
+      available.push_back({state, set});
+      own.entries.push_back(movePrice(value, state, set));
+    }
+  }
+  unsigned variable = choices.size();
+  choices.push_back(available.size());
+  auto tie = [&](unsigned node, llvm::function_ref<bool(unsigned row, std::pair<AxisState, StateSet>)> fits) {
+    PriceTable table{{variable, node}, {}};
+    for (const auto &offer : available)
+      for (unsigned row = 0; row < rows[node].size(); ++row)
+        table.entries.push_back(fits(row, offer) ? Price() : Price::illegal());
+    tables.push_back(std::move(table));
+  };
+  tables.push_back(std::move(own));
+  tie(v.producer, [&](unsigned row, auto offer) { return rows[v.producer][row].results[v.result] == offer.first; });
+  for (auto [node, sets] : llvm::zip(readers, needs))
+    tie(node, [&](unsigned row, auto offer) { return offer.second.contains(sets[row]); });
+}
+
+LogicalResult PlacementProblem::solve() {
+  makeTables();
+  std::optional<Assignment> assignment = minimize(choices, std::move(tables));
+  if (assignment && assignment->price.isLegal()) {
+    chosen = std::move(assignment->choice);
+    if (!(chosenPrice() == assignment->price))
+      return graph.nodes[0].op->emitError()
+             << seeds.tactic << ": internal error: the chosen placement does not cost what "
+             << "the search found";
+    return success();
+  }
+  if (assignment) { // nothing is legal: find the placement with the fewest illegal moves, to report them
+    makeTables();
+    assignment = minimize(choices, std::move(tables), /*countIllegal=*/true);
+  }
+  if (!assignment)
+    return graph.nodes[0].op->emitError() << seeds.tactic << ": the search for a placement on axis '"
+                                          << seeds.axis.getValue() << "' needs too large a table";
+  chosen = std::move(assignment->choice);
+  explain();
+  return failure();
+}
+
+StateSet PlacementProblem::needed(unsigned value) const {
+  StateSet set;
+  for (auto [node, operand] : graph.values[value].readers)
+    set.insert(row(node).operands[operand]);
+  return set;
+}
+
+/// The price of the chosen rows, computed again without the tables: a check of tables and search.
+Price PlacementProblem::chosenPrice() {
+  Price price;
+  for (auto [id, node] : llvm::enumerate(graph.nodes))
+    price += ownPrice(node, row(id));
+  for (unsigned value = 0; value < graph.values.size(); ++value)
+    price += movePrice(value, produced(value), needed(value));
+  return price;
+}
+
+const MoveTree &PlacementProblem::tree(unsigned value) {
+  return moveTable.tree(valueTerms[value], rest(value), needed(value));
+}
+
+static std::string stateName(AxisState state, const PlacementValue &v) {
+  if (state.isSplit())
+    return "split along dim " + std::to_string(state.dim()) +
+           (v.names[state.dim()] ? " (" + v.names[state.dim()].getValue().str() + ")" : std::string());
+  if (state.isRoot())
+    return "on the root";
+  return state.isWhole() ? "whole" : state.isSum() ? "a partial sum" : "a partial maximum";
+}
+
+void PlacementProblem::explain() {
+  int reported = 0;
+  for (auto [value, v] : llvm::enumerate(graph.values)) {
+    if (movePrice(value, produced(value), needed(value)).isLegal() || reported++ >= 4)
+      continue;
+    Operation *op = graph.nodes[v.producer].op;
+    InFlightDiagnostic diagnostic = op->emitError() << seeds.tactic << ": no legal placement on axis '"
+                                                    << seeds.axis.getValue() << "': " << describe(op) << " of type "
+                                                    << v.value.getType() << " is " << stateName(produced(value), v)
+                                                    << (valueTerms[value].fixed ? " and must stay so" : "");
+    for (auto [node, operand] : v.readers) {
+      AxisState need = row(node).operands[operand];
+      if (need != rest(value) && !moveTable.price(valueTerms[value], rest(value), need).isLegal())
+        diagnostic.attachNote(graph.nodes[node].op->getLoc())
+            << describe(graph.nodes[node].op) << " needs it " << stateName(need, v);
+    }
+    if (!seeds.instead.empty())
+      diagnostic.attachNote() << seeds.instead;
+  }
+  if (!reported)
+    graph.nodes[0].op->emitError() << seeds.tactic << ": no legal placement on axis '" << seeds.axis.getValue() << "'";
+}

@@ -1,0 +1,45 @@
+//===- Block.cpp - which part of a tensor a rank holds --------------------===//
+#include "base/Block.h"
+
+using namespace pcrt;
+
+std::string pcrt::describe(const Dims &dims) {
+  std::string text = "[";
+  for (size_t i = 0; i < dims.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(dims[i]);
+  return text + "]";
+}
+
+int64_t Mesh::stride(int axis) const {
+  int64_t inner = 1;
+  for (size_t i = axis + 1; i < sizes.size(); ++i)
+    inner *= sizes[i];
+  return inner;
+}
+
+int64_t Mesh::coordinate(int rank, int axis) const { return rank / stride(axis) % sizes[axis]; }
+
+Block pcrt::blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, int rank) {
+  Block block{Dims(shape.size(), 0), shape};
+  for (size_t dim = 0; dim < layout.size(); ++dim) {
+    int64_t index = 0, blocks = 1;
+    for (int axis : layout[dim]) {
+      index = index * mesh.sizes[axis] + mesh.coordinate(rank, axis);
+      blocks *= mesh.sizes[axis];
+    }
+    block.size[dim] = shape[dim] / blocks;
+    block.start[dim] = index * block.size[dim];
+  }
+  return block;
+}
+
+bool pcrt::ownsBlock(const Mesh &mesh, const Layout &layout, int rank, int stageAxis) {
+  for (int axis = 0; axis < int(mesh.sizes.size()); ++axis) {
+    bool splits = axis == stageAxis;
+    for (const std::vector<int> &axes : layout)
+      splits |= std::find(axes.begin(), axes.end(), axis) != axes.end();
+    if (!splits && mesh.coordinate(rank, axis) != 0)
+      return false;
+  }
+  return true;
+}

@@ -1,0 +1,135 @@
+//===- Block.h - which part of a tensor a rank holds ----------------------===//
+//
+// A block is the part of a tensor on one rank; a box is the part of a file's
+// tensor that holds the value. forEachPiece walks both together, in stretches
+// that are contiguous in either.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_BASE_BLOCK_H
+#define PCRT_BASE_BLOCK_H
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pcrt {
+
+using Dims = std::vector<int64_t>;
+using Layout = std::vector<std::vector<int>>;
+constexpr int kMaxRank = 8;
+
+inline int64_t product(const Dims &dims) {
+  int64_t total = 1;
+  for (int64_t size : dims)
+    total *= size;
+  return total;
+}
+
+/// "[768, 2304]".
+std::string describe(const Dims &dims);
+
+struct Mesh {
+  std::vector<std::string> names;
+  Dims sizes; ///< Outermost first.
+
+  int ranks() const { return int(product(sizes)); }
+  /// How far ranks are apart whose coordinates on axis `axis` differ by one.
+  int64_t stride(int axis) const;
+  /// Coordinate of `rank` on axis `axis`.
+  int64_t coordinate(int rank, int axis) const;
+};
+
+/// What one rank holds of a tensor: sizes before clipping to the valid part.
+struct Block {
+  Dims start, size;
+
+  int64_t elements() const { return product(size); }
+};
+
+/// The block of `rank`; the layout divides the shape (checked when the program is read).
+Block blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, int rank);
+
+/// Whether `rank` writes its block: of the ranks that hold the same block only the first one does, with coordinate 0 on
+/// every axis that does not split the tensor. `stageAxis`, the axis of pipeline stages (-1: none), is not considered.
+bool ownsBlock(const Mesh &mesh, const Layout &layout, int rank, int stageAxis = -1);
+
+/// A box of a larger row-major tensor.
+struct Box {
+  Dims shape; ///< Of the whole tensor.
+  Dims start, size;
+
+  /// A box that is the whole tensor.
+  static Box whole(const Dims &shape) { return {shape, Dims(shape.size(), 0), shape}; }
+};
+
+/// For the part of `block` that lies inside `valid`: calls f(blockOffset, valueOffset, count) for stretches of elements
+/// that are contiguous both in the rank's block (row major, of block.size) and in the value (row major, of `valid`).
+template <typename F> void forEachRun(const Dims &valid, const Block &block, F &&f) {
+  int rank = int(valid.size());
+  int64_t size[kMaxRank], blockStride[kMaxRank], valueStride[kMaxRank], index[kMaxRank] = {};
+  int64_t blockRow = 1, valueRow = 1;
+  for (int dim = rank - 1; dim >= 0; --dim) {
+    size[dim] = std::min(block.size[dim], valid[dim] - block.start[dim]);
+    if (size[dim] <= 0)
+      return;
+    blockStride[dim] = blockRow;
+    valueStride[dim] = valueRow;
+    blockRow *= block.size[dim];
+    valueRow *= valid[dim];
+  }
+  // Trailing dims that are whole on both sides join the stretch.
+  int64_t count = 1;
+  int outer = rank;
+  while (outer > 0) {
+    --outer;
+    count *= size[outer];
+    if (size[outer] != valid[outer] || size[outer] != block.size[outer])
+      break;
+  }
+  for (;;) {
+    int64_t blockOffset = 0, valueOffset = 0;
+    for (int dim = 0; dim < rank; ++dim) {
+      int64_t at = dim < outer ? index[dim] : 0;
+      blockOffset += at * blockStride[dim];
+      valueOffset += (at + block.start[dim]) * valueStride[dim];
+    }
+    f(blockOffset, valueOffset, count);
+    int dim = outer - 1;
+    while (dim >= 0 && ++index[dim] == size[dim])
+      index[dim--] = 0;
+    if (dim < 0)
+      return;
+  }
+}
+
+/// As forEachRun, where the value's elements lie in a box: calls f(blockOffset, tensorOffset, count). The box has as
+/// many elements as `valid`, in the same row-major order.
+template <typename F> void forEachPiece(const Dims &valid, const Block &block, const Box &box, F &&f) {
+  int rank = int(box.shape.size());
+  int64_t stretch = 1; // contiguous elements of the box
+  for (int dim = rank - 1; dim >= 0; --dim) {
+    stretch *= box.size[dim];
+    if (box.size[dim] != box.shape[dim])
+      break;
+  }
+  forEachRun(valid, block, [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
+    while (count > 0) {
+      int64_t piece = std::min(count, stretch - valueOffset % stretch);
+      int64_t rest = valueOffset, offset = 0, row = 1;
+      for (int dim = rank - 1; dim >= 0; --dim) {
+        offset += (rest % box.size[dim] + box.start[dim]) * row;
+        rest /= box.size[dim];
+        row *= box.shape[dim];
+      }
+      f(blockOffset, offset, piece);
+      blockOffset += piece;
+      valueOffset += piece;
+      count -= piece;
+    }
+  });
+}
+
+} // namespace pcrt
+
+#endif // PCRT_BASE_BLOCK_H

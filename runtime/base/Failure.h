@@ -1,0 +1,33 @@
+//===- Failure.h - why a run ends early -----------------------------------===//
+//
+// Thrown while a run is set up and between its steps, caught once in Main.
+// It never crosses the C ABI: the functions of pcrt.h return a status and
+// leave the message in the context.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_BASE_FAILURE_H
+#define PCRT_BASE_FAILURE_H
+
+#include "pcrt/pcrt.h"
+
+#include <string>
+
+namespace pcrt {
+
+struct Failure {
+  pcrt_status status;
+  std::string message;
+};
+
+[[noreturn]] inline void fail(pcrt_status status, std::string message) { throw Failure{status, std::move(message)}; }
+
+/// `text` on one line, fit for a terminal and of bounded length: messages quote names from files, which may hold
+/// anything. Control characters, and bytes that are no UTF-8, become "\x1b".
+std::string printable(const std::string &text);
+
+/// "file: No such file or directory", from errno.
+std::string withErrno(const std::string &what);
+
+} // namespace pcrt
+
+#endif // PCRT_BASE_FAILURE_H

@@ -1,0 +1,51 @@
+//===- InputFile.h - a file to read ---------------------------------------===//
+//
+// Files change while a run reads them: they are read, never mapped, so that
+// one that has become shorter or a failing disk is an error that names the
+// file, and not a signal or zeros.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_BASE_INPUTFILE_H
+#define PCRT_BASE_INPUTFILE_H
+
+#include <cstdint>
+#include <string>
+
+namespace pcrt {
+
+/// An open file. Movable, not copyable; any number of threads may read.
+class InputFile {
+public:
+  InputFile() = default;
+  /// Throws PCRT_BAD_DATA naming the file if it cannot be read or is no regular file: a pipe has no length and would be
+  /// waited for.
+  explicit InputFile(const std::string &path);
+  InputFile(InputFile &&other) noexcept { swap(other); }
+  InputFile &operator=(InputFile &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~InputFile();
+
+  /// Its size in bytes when it was opened.
+  int64_t size() const { return length; }
+  const std::string &path() const { return name; }
+
+  /// Reads bytes [offset, offset + count). Throws PCRT_BAD_DATA naming the file where they cannot be read, or the file
+  /// has become shorter.
+  void read(int64_t offset, int64_t count, void *to) const;
+  std::string read(int64_t offset, int64_t count) const;
+  /// The whole file.
+  std::string text() const { return read(0, length); }
+
+private:
+  void swap(InputFile &other) noexcept;
+
+  std::string name;
+  int fd = -1;
+  int64_t length = 0;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_BASE_INPUTFILE_H

@@ -1,0 +1,307 @@
+//===- Program.cpp - the description of a compiled program ----------------===//
+#include "base/Program.h"
+#include "base/Failure.h"
+#include "pcrt/description.h"
+
+#include <cerrno>
+#include <cstring>
+
+using namespace pcrt;
+
+// The layout that programs are compiled for: a struct of another size is another PCRT_ABI_VERSION.
+static_assert(PCRT_ABI_VERSION == 5 && sizeof(pcrt_kernel) == 40 && sizeof(pcrt_device_kernel) == 48 &&
+              sizeof(pcrt_image) == 32 && sizeof(pcrt_attention_desc) == 352 && sizeof(pcrt_gemm_desc) == 136 &&
+              sizeof(pcrt_move_desc) == 80 && sizeof(pcrt_group) == 36 && sizeof(pcrt_flow) == 40 &&
+              sizeof(pcrt_program) == 192);
+
+std::string pcrt::withErrno(const std::string &what) { return what + ": " + strerror(errno); }
+
+std::string pcrt::describeMesh(const Mesh &mesh) {
+  std::string text;
+  for (size_t axis = 0; axis < mesh.sizes.size(); ++axis)
+    text += (axis ? "," : "") + mesh.names[axis] + "=" + std::to_string(mesh.sizes[axis]);
+  return text.empty() ? "one rank" : text;
+}
+
+namespace {
+
+[[noreturn]] void wrong(const std::string &what) {
+  fail(PCRT_INTERNAL, "the description of the program is wrong: " + what + "; this is a bug of the compiler");
+}
+
+/// Reads the parts of the description that refer to each other.
+class Reader {
+public:
+  explicit Reader(Program &program) : program(program) {}
+
+  void readTensor(const Json &json, Tensor &tensor) {
+    tensor.name = json.value("name", "");
+    std::string dtype = json.at("dtype");
+    if (dtype == "f32")
+      tensor.dtype = PCRT_F32;
+    else if (dtype == "bf16")
+      tensor.dtype = PCRT_BF16;
+    else if (dtype == "i32")
+      tensor.dtype = PCRT_I32;
+    else
+      wrong(tensor.name + " has dtype " + dtype);
+    tensor.shape = json.at("shape").get<Dims>();
+    for (const Json &axes : json.at("layout")) {
+      auto &dim = tensor.layout.emplace_back();
+      for (const std::string &name : axes.get<std::vector<std::string>>())
+        dim.push_back(axisNamed(name));
+    }
+    for (const std::string &name : json.value("root", std::vector<std::string>()))
+      tensor.root.push_back(axisNamed(name));
+    tensor.offset = json.value("offset", int64_t(0));
+  }
+
+  /// A tensor is split evenly, and lies inside the arena where it is in it.
+  void checkTensor(const Tensor &tensor, bool inArena) {
+    if (tensor.shape.size() > size_t(kMaxRank) || tensor.layout.size() != tensor.shape.size())
+      wrong(tensor.name + " has shape " + describe(tensor.shape) + " and a layout of " +
+            std::to_string(tensor.layout.size()) + " dims");
+    for (size_t dim = 0; dim < tensor.shape.size(); ++dim) {
+      int64_t blocks = 1;
+      for (int axis : tensor.layout[dim])
+        blocks *= program.mesh.sizes[axis];
+      if (tensor.shape[dim] < 0 || tensor.shape[dim] % blocks)
+        wrong(tensor.name + ": dim " + std::to_string(dim) + " of " + describe(tensor.shape) + " is split by " +
+              std::to_string(blocks));
+    }
+    int64_t bytes =
+        blockOf(program.mesh, tensor.shape, tensor.layout, 0).elements() * (tensor.dtype == PCRT_BF16 ? 2 : 4);
+    if (inArena && (tensor.offset < 0 || tensor.offset + bytes > program.abi.arena_bytes))
+      wrong(tensor.name + " lies outside the arena");
+  }
+
+  int parameterNamed(const std::string &name) {
+    for (size_t i = 0; i < program.parameters.size(); ++i)
+      if (program.parameters[i].name == name)
+        return int(i);
+    wrong("there is no parameter " + name);
+  }
+
+  int axisNamed(const std::string &name) {
+    for (size_t i = 0; i < program.mesh.names.size(); ++i)
+      if (program.mesh.names[i] == name)
+        return int(i);
+    wrong("there is no mesh axis " + name);
+  }
+
+  void readParameter(const Json &json) {
+    Parameter parameter;
+    readTensor(json, parameter);
+    checkTensor(parameter, true);
+    parameter.valid = json.contains("valid") ? json["valid"].get<Dims>() : parameter.shape;
+    checkValid(parameter, parameter.valid);
+    const Json &init = json.at("init");
+    parameter.initKind = init.at("kind");
+    parameter.std = init.value("std", 0.0);
+    parameter.value = init.value("value", 0.0);
+    if (parameter.initKind != PCRT_INIT_NORMAL && parameter.initKind != PCRT_INIT_CONSTANT)
+      wrong(parameter.name + " is drawn as '" + parameter.initKind + "'");
+    if (init.contains("zero_row")) {
+      int64_t row = init["zero_row"];
+      if (parameter.valid.empty() || row < 0 || row >= parameter.valid[0])
+        wrong(parameter.name + " has no row " + std::to_string(row) + " to start as zeros");
+      int64_t size = product(parameter.valid) / parameter.valid[0];
+      parameter.zeroBegin = row * size, parameter.zeroEnd = (row + 1) * size;
+    }
+    parameter.key = json.at("key");
+    const Json &source = json.at("source");
+    parameter.source = source.at("tensor");
+    parameter.box = {source.at("shape"), source.at("start"), source.at("size")};
+    const Box &box = parameter.box;
+    bool fits = box.shape.size() == box.start.size() && box.shape.size() == box.size.size() &&
+                product(box.size) == product(parameter.valid);
+    for (size_t dim = 0; fits && dim < box.shape.size(); ++dim)
+      fits = box.start[dim] >= 0 && box.size[dim] > 0 && box.start[dim] + box.size[dim] <= box.shape[dim];
+    if (!fits)
+      wrong(parameter.name + " of shape " + describe(parameter.valid) + " is no box of " + parameter.source + " " +
+            describe(box.shape));
+    program.parameters.push_back(std::move(parameter));
+  }
+
+  void checkValid(const Tensor &tensor, const Dims &valid) {
+    bool fits = valid.size() == tensor.shape.size();
+    for (size_t dim = 0; fits && dim < valid.size(); ++dim)
+      fits = valid[dim] > 0 && valid[dim] <= tensor.shape[dim];
+    if (!fits)
+      wrong(tensor.name + ": valid part " + describe(valid) + " of " + describe(tensor.shape));
+  }
+
+  void readState(const Json &json) {
+    State state;
+    readTensor(json, state);
+    state.parameter = parameterNamed(json.at("parameter"));
+    const Parameter &parameter = program.parameters[state.parameter];
+    if (state.shape.empty() && !parameter.shape.empty()) {
+      state.shape = parameter.shape;
+      state.layout = parameter.layout;
+    }
+    if (state.shape != parameter.shape)
+      wrong("state " + state.name + " of " + parameter.name + " has another shape");
+    checkTensor(state, true);
+    program.states.push_back(std::move(state));
+  }
+
+  void readInput(const Json &json) {
+    Input input;
+    readTensor(json, input);
+    input.kind = json.at("kind");
+    checkTensor(input, true);
+    if (input.kind == "tokens" || input.kind == "targets") {
+      Dims shape = {program.microbatches, program.batch / program.microbatches, program.sequence};
+      if (input.shape != shape || input.dtype != PCRT_I32)
+        wrong("input " + input.kind + " is not i32 " + describe(shape));
+    } else if (input.kind != "hyper" || input.dtype != PCRT_F32 || input.shape != Dims{PCRT_HYPER_COUNT}) {
+      wrong("no input is called " + input.kind + " " + describe(input.shape));
+    }
+    program.inputs.push_back(std::move(input));
+  }
+
+  void readConstant(const Json &json) {
+    Constant constant;
+    readTensor(json, constant);
+    constant.kind = json.at("kind");
+    if (constant.name.empty())
+      constant.name = constant.kind;
+    checkTensor(constant, true);
+    constant.invFreq = json.at("inv_freq").get<std::vector<double>>();
+    constant.scale = json.value("scale", 1.0);
+    if ((constant.kind != "rope_cos" && constant.kind != "rope_sin") || constant.shape.size() != 2 ||
+        constant.shape[1] != int64_t(constant.invFreq.size()))
+      wrong("constant " + constant.kind + " " + describe(constant.shape));
+    program.constants.push_back(std::move(constant));
+  }
+
+  void readOutput(const Json &json) {
+    Output output;
+    readTensor(json, output);
+    output.kind = json.at("kind");
+    checkTensor(output, false);
+    output.valid = json.contains("valid") ? json["valid"].get<Dims>() : output.shape;
+    checkValid(output, output.valid);
+    if (output.kind == "gradient") {
+      output.parameter = parameterNamed(output.name);
+      const Parameter &parameter = program.parameters[output.parameter];
+      output.valid = parameter.valid;
+      if (output.shape != parameter.shape)
+        wrong("the gradient of " + output.name + " has another shape");
+    } else if (output.kind == "loss" || output.kind == "grad_norm") {
+      if (!output.shape.empty() || output.dtype != PCRT_F32)
+        wrong("output " + output.kind + " is not one f32");
+    } else if (output.kind == "logits") {
+      // The description may give the whole batch or one microbatch; here it is the batch.
+      if (output.shape.size() == 3 && program.microbatches > 1 &&
+          output.shape[0] * program.microbatches == program.batch)
+        output.shape[0] = output.valid[0] = program.batch;
+      if (output.shape.size() != 3 || output.shape[0] != program.batch || output.dtype == PCRT_I32)
+        wrong("output logits " + describe(output.shape));
+    } else {
+      wrong("no output is called " + output.kind);
+    }
+    program.outputs.push_back(std::move(output));
+  }
+
+private:
+  Program &program;
+};
+
+void readAll(Program &program, const Json &json) {
+  const pcrt_program &abi = program.abi;
+  for (int axis = 0; axis < abi.num_mesh_axes; ++axis) {
+    program.mesh.names.push_back(abi.mesh_names[axis]);
+    program.mesh.sizes.push_back(abi.mesh_sizes[axis]);
+    if (abi.mesh_sizes[axis] < 1)
+      wrong("mesh axis " + program.mesh.names.back() + " has size " + std::to_string(abi.mesh_sizes[axis]));
+  }
+  if (int64_t version = json.value("abi", int64_t(0)); version != PCRT_DESCRIPTION_VERSION)
+    wrong("it is of version " + std::to_string(version) + ", not " + std::to_string(PCRT_DESCRIPTION_VERSION));
+  std::string mode = json.at("mode");
+  if (mode != "train" && mode != "eval")
+    wrong("mode " + mode);
+  program.training = mode == "train";
+  program.name = json.value("name", "model");
+  program.optimizer = json.value("optimizer", "adamw");
+  program.microbatches = json.value("microbatches", int64_t(1));
+  program.batch = json.at("batch");
+  program.sequence = json.at("sequence");
+  program.zigzag = json.value("zigzag", int64_t(0));
+  if (program.zigzag < 0 || (program.zigzag && program.sequence % (2 * program.zigzag)))
+    wrong("the sequence is in the zigzag order of " + std::to_string(program.zigzag) + " ranks");
+  program.vocabulary = json.at("vocabulary");
+  if (program.microbatches < 1 || program.batch < 1 || program.sequence < 1 || program.vocabulary < 1 ||
+      program.batch % program.microbatches)
+    wrong("batch, sequence, vocabulary or microbatches");
+  program.weights = json.value("weights", "");
+  program.config = json.value("config", Json::object());
+  program.configMeans = json.value("config_means", Json::array());
+  program.report = json.value("report", Json::object());
+  Reader reader(program);
+  auto readEach = [&](const char *key, void (Reader::*read)(const Json &)) {
+    for (const Json &entry : json.value(key, Json::array()))
+      (reader.*read)(entry);
+  };
+  readEach("parameters", &Reader::readParameter);
+  readEach("states", &Reader::readState);
+  readEach("inputs", &Reader::readInput);
+  readEach("constants", &Reader::readConstant);
+  readEach("outputs", &Reader::readOutput);
+}
+
+} // namespace
+
+Program::Program(const pcrt_program &program) : abi(program) {
+  if (program.abi_version != PCRT_ABI_VERSION)
+    fail(PCRT_BAD_INPUT, "this program was compiled for ABI " + std::to_string(program.abi_version) +
+                             "; this runtime has " + std::to_string(PCRT_ABI_VERSION) + "; compile it again");
+  try {
+    readAll(*this, Json::parse(program.json, program.json + program.json_bytes));
+  } catch (const Json::exception &error) {
+    wrong(error.what());
+  }
+}
+
+std::string Program::plan() const {
+  const Json &report = stages[0]->report;
+  if (!report.contains("plan"))
+    return "";
+  return report["plan"].is_string() ? report["plan"].get<std::string>() : report["plan"].dump();
+}
+
+bool Program::writes(const Tensor &tensor, const Parameter &parameter, int rank) const {
+  for (int lower = 0; lower < stage; ++lower)
+    for (const Parameter &other : stages[lower]->parameters)
+      if (other.name == parameter.name)
+        return false; // tied: the first stage that has it writes it
+  return ownsBlock(mesh, tensor.layout, rank, stageAxis);
+}
+
+Programs::Programs(const pcrt_program &first) {
+  for (const pcrt_program *program = &first; program; program = program->next_stage)
+    all.push_back(std::make_unique<Program>(*program));
+  if (first.num_stages == 0)
+    return;
+  std::vector<const Program *> stages;
+  for (const std::unique_ptr<Program> &program : all)
+    stages.push_back(program.get());
+  for (size_t stage = 0; stage < all.size(); ++stage) {
+    Program &program = *all[stage];
+    program.stageAxis = program.abi.stage_axis;
+    program.stage = int(stage);
+    program.stages = stages;
+    const Mesh &mesh = program.mesh;
+    bool good = program.stageAxis >= 0 && program.stageAxis < int(mesh.sizes.size()) &&
+                mesh.sizes[program.stageAxis] == int64_t(all.size()) && mesh.sizes == all[0]->mesh.sizes &&
+                program.abi.stage == int(stage) && program.abi.num_stages == int(all.size());
+    if (!good)
+      wrong("stage " + std::to_string(stage) + " of " + std::to_string(all.size()) + " does not fit the mesh");
+  }
+}
+
+const Program &Programs::of(int rank) const {
+  const Program &one = first();
+  return one.stageAxis < 0 || rank >= one.mesh.ranks() ? one : *all[one.mesh.coordinate(rank, one.stageAxis)];
+}

@@ -1,0 +1,130 @@
+//===- Program.h - the description of a compiled program ------------------===//
+//
+// The JSON text of pcrt_program (runtime/README.md), read and checked once.
+// Shapes are global; a rank holds the block that the layout gives it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_BASE_PROGRAM_H
+#define PCRT_BASE_PROGRAM_H
+
+#include "base/Block.h"
+#include "pcrt/pcrt.h"
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace pcrt {
+
+using Json = nlohmann::ordered_json;
+
+/// A tensor of the program: where it lies in the arena, and which part of it.
+struct Tensor {
+  std::string name;
+  int32_t dtype = PCRT_F32;
+  Dims shape;
+  Layout layout;         ///< Per dim, the mesh axes that split it, major to minor.
+  std::vector<int> root; ///< Mesh axes on which coordinate 0 alone holds the value.
+  int64_t offset = 0;    ///< In the arena; unused for outputs.
+
+  /// Whether `rank` holds its block; else the memory is undefined.
+  bool isOn(const Mesh &mesh, int rank) const {
+    return std::all_of(root.begin(), root.end(), [&](int axis) { return mesh.coordinate(rank, axis) == 0; });
+  }
+};
+
+/// A parameter: a box of a Hugging Face tensor.
+struct Parameter : Tensor {
+  Dims valid;
+  std::string initKind; ///< PCRT_INIT_NORMAL or PCRT_INIT_CONSTANT.
+  double std = 0, value = 0;
+  int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: a row, or none.
+  uint64_t key = 0;
+  std::string source; ///< Name of the Hugging Face tensor.
+  Box box;
+};
+
+/// A tensor of the optimizer, of the shape of its parameter.
+struct State : Tensor {
+  int parameter = 0; ///< Index in Program::parameters.
+};
+
+struct Input : Tensor {
+  std::string kind; ///< "tokens", "targets" or "hyper".
+};
+
+struct Constant : Tensor {
+  std::string kind; ///< "rope_cos" or "rope_sin".
+  std::vector<double> invFreq;
+  double scale = 1;
+};
+
+struct Output : Tensor {
+  std::string kind; ///< "loss", "grad_norm", "gradient" or "logits".
+  Dims valid;
+  int parameter = -1; ///< Of a gradient.
+};
+
+struct Program {
+  /// Reads the description of `program`; throws a Failure where it is wrong.
+  explicit Program(const pcrt_program &program);
+
+  const pcrt_program &abi;
+  Mesh mesh;
+  int64_t zigzag = 0; ///< Ranks that the sequence is split among in zigzag order; 0: it is in order.
+
+  /// The position of index `index` of the sequence.
+  int64_t position(int64_t index) const {
+    if (!zigzag)
+      return index;
+    int64_t chunk = sequence / (2 * zigzag), block = index / (2 * chunk), within = index % (2 * chunk);
+    return within < chunk ? block * chunk + within : (2 * zigzag - 1 - block) * chunk + within - chunk;
+  }
+
+  bool training = true;
+  int64_t microbatches = 1, batch = 0, sequence = 0, vocabulary = 0;
+  std::string name, optimizer;
+  std::vector<Parameter> parameters;
+  std::vector<State> states;
+  std::vector<Input> inputs;
+  std::vector<Constant> constants;
+  std::vector<Output> outputs;
+  std::string weights; ///< Directory of the weights that the model was imported with, or empty.
+  Json config, report; ///< In a pipeline, the report of stage 0 covers all stages.
+  Json configMeans;    ///< The keys of config.json that define the model, and their values (runtime/README.md).
+
+  /// Stages of a pipeline: this one's coordinate on mesh axis `stageAxis` (-1: there is one program for all ranks), and
+  /// all of them by coordinate, this one included.
+  int stageAxis = -1, stage = 0;
+  std::vector<const Program *> stages{this};
+
+  /// The plan as the report prints it; empty without one.
+  std::string plan() const;
+  /// Whether `rank`, which runs this program, is the one that writes its block of a tensor that belongs to a parameter.
+  bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const;
+
+  Program(const Program &) = delete;
+  Program &operator=(const Program &) = delete;
+};
+
+/// The programs of an executable: one, or one for each stage.
+class Programs {
+public:
+  /// Reads all of them; throws a Failure where one is wrong.
+  explicit Programs(const pcrt_program &first);
+
+  const Program &first() const { return *all.front(); }
+  const Program &of(int rank) const;
+
+private:
+  std::vector<std::unique_ptr<Program>> all;
+};
+
+/// "dp=2,tp=2", or "one rank".
+std::string describeMesh(const Mesh &mesh);
+
+} // namespace pcrt
+
+#endif // PCRT_BASE_PROGRAM_H

@@ -1,0 +1,82 @@
+//===- Safetensors.h - reading safetensors files --------------------------===//
+//
+// A file is 8 bytes of header length, a JSON header and the data. The header is
+// not trusted: all of it is checked when a file is opened. The data are read on
+// demand.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_BASE_SAFETENSORS_H
+#define PCRT_BASE_SAFETENSORS_H
+
+#include "base/Block.h"
+#include "base/InputFile.h"
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pcrt {
+
+/// A tensor in a file that is open.
+struct StoredTensor {
+  std::string dtype; ///< As the format writes it: "F32", "BF16", ...
+  Dims shape;
+  const InputFile *from = nullptr; ///< Owned by the Safetensors that has the tensor.
+  int64_t offset = 0, bytes = 0;   ///< Its data there.
+  std::string file;                ///< For messages.
+};
+
+/// The tensors of one file or of one checkpoint.
+class Safetensors {
+public:
+  /// Opens a file; a directory with model.safetensors; or one with model.safetensors.index.json and its shards. Throws
+  /// PCRT_BAD_DATA, naming the file and the tensor, if anything is wrong.
+  static Safetensors open(const std::string &path);
+
+  /// The tensor of that name, or null.
+  const StoredTensor *find(const std::string &name) const;
+
+  /// As find, also with or without the first part of the name that checkpoints of bare models leave out
+  /// ("transformer.", "model.").
+  const StoredTensor *findModelTensor(const std::string &name) const;
+
+  const std::map<std::string, StoredTensor> &tensors() const { return all; }
+  /// The "__metadata__" of the (last) file.
+  const std::map<std::string, std::string> &metadata() const { return meta; }
+
+private:
+  void addFile(const std::string &path);
+
+  std::deque<InputFile> files; ///< Tensors point to them.
+  std::map<std::string, StoredTensor> all;
+  std::map<std::string, std::string> meta;
+};
+
+/// Whether `dtype` can be converted to f32 here: F32, F16, BF16 or F64.
+bool isFloatDtype(const std::string &dtype);
+
+/// Reads a tensor's elements as f32, in pieces. Small ones that lie near each other, as those of a split row, cost one
+/// call of the system together.
+class FloatReader {
+public:
+  /// The tensor must have a dtype for which isFloatDtype is true.
+  explicit FloatReader(const StoredTensor &tensor);
+  /// Reads `count` elements from element `first` on. Throws PCRT_BAD_DATA where the file cannot be read any more.
+  void read(int64_t first, int64_t count, float *out);
+
+private:
+  const StoredTensor &tensor;
+  int64_t width;                ///< Bytes of an element.
+  int64_t start = 0, bytes = 0; ///< The bytes of the tensor that `window` holds.
+  unsigned char window[1 << 14];
+};
+
+/// Reads elements [first, first + count) as f32.
+inline void loadFloats(const StoredTensor &tensor, int64_t first, int64_t count, float *out) {
+  FloatReader(tensor).read(first, count, out);
+}
+
+} // namespace pcrt
+
+#endif // PCRT_BASE_SAFETENSORS_H

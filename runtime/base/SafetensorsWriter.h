@@ -1,0 +1,65 @@
+//===- SafetensorsWriter.h - writing safetensors files from all ranks -----===//
+//
+// Rank 0 makes the file with its header and its full size; then every rank
+// writes the blocks it owns to their places.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_BASE_SAFETENSORSWRITER_H
+#define PCRT_BASE_SAFETENSORSWRITER_H
+
+#include "base/Program.h"
+#include "base/TensorSum.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pcrt {
+
+class SafetensorsWriter {
+public:
+  /// A file of f32 tensors that create() will make. A tensor that is added twice must have the same shape and exists
+  /// once.
+  explicit SafetensorsWriter(std::string path) : path(std::move(path)) {}
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter &) = delete;
+  SafetensorsWriter &operator=(const SafetensorsWriter &) = delete;
+
+  void add(const std::string &name, const Dims &shape);
+  void addMetadata(const std::string &key, const std::string &value);
+
+  /// Rank 0: creates the file, with its header and room for all data. Throws PCRT_RESOURCE.
+  void create();
+  /// The other ranks, after create(): opens the file. Throws PCRT_RESOURCE.
+  void open();
+
+  /// Writes the part of a rank's block that lies inside the value (the rest is padding) to its place in the file, and
+  /// adds it to `sum` if there is one. `data` is the block in `dtype`. Returns PCRT_OK, or PCRT_RESOURCE (errno says
+  /// why). Allocates nothing.
+  pcrt_status write(int64_t place, const Dims &valid, const Block &block, const Box &box, int32_t dtype,
+                    const void *data, TensorSum *sum = nullptr) const;
+  /// Where a tensor lies in the file, for write. Valid once all tensors were added.
+  int64_t placeOf(const std::string &name) const;
+  const Dims &shapeOf(const std::string &name) const { return tensors.at(name); }
+  /// Size of the whole file.
+  int64_t bytes() const;
+  const std::string &file() const { return path; }
+
+  /// Writes everything to the disk. Throws PCRT_RESOURCE.
+  void sync();
+  void close();
+
+private:
+  const std::string &header() const;
+
+  std::string path;
+  std::map<std::string, Dims> tensors;
+  std::map<std::string, std::string> metadata;
+  mutable std::string cachedHeader;              ///< Empty: not made yet.
+  mutable std::map<std::string, int64_t> places; ///< By tensor: offset behind the header.
+  int fd = -1;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_BASE_SAFETENSORSWRITER_H

@@ -1,0 +1,73 @@
+//===- TensorSum.cpp - a checksum that does not depend on the mesh --------===//
+#include "base/TensorSum.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+using namespace pcrt;
+
+/// One-to-one on 32 bits (the finalizer of MurmurHash3).
+static inline __attribute__((always_inline)) uint32_t mix(uint32_t bits) {
+  bits = (bits ^ (bits >> 16)) * 0x85EBCA6Bu;
+  bits = (bits ^ (bits >> 13)) * 0xC2B2AE35u;
+  return bits ^ (bits >> 16);
+}
+
+/// Sums `count` elements from element `first` of a stretch of 2^32 elements; both keys are made of the number of the
+/// stretch. Each mix is one-to-one in the element. The two combine index and element differently, so that their
+/// collisions are independent.
+static inline __attribute__((always_inline)) TensorSum sumStretch(const unsigned char *elements, uint32_t first,
+                                                                  int64_t count, uint32_t key, uint32_t otherKey) {
+  TensorSum sum;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t element, index = first + uint32_t(i);
+    memcpy(&element, elements + 4 * i, 4);
+    sum.low += mix(element + index * 0x9E3779B1u + key);
+    sum.high += mix((element ^ otherKey) + index * 0x7FEB352Du);
+  }
+  return sum;
+}
+
+#if defined(__x86_64__)
+/// The same for CPUs that multiply eight numbers at once: four times as fast.
+__attribute__((target("avx2"))) static TensorSum sumStretchAvx2(const unsigned char *elements, uint32_t first,
+                                                                int64_t count, uint32_t key, uint32_t otherKey) {
+  return sumStretch(elements, first, count, key, otherKey);
+}
+#endif
+
+void TensorSum::add(int64_t first, const void *elements, int64_t count) {
+  auto *at = static_cast<const unsigned char *>(elements);
+  while (count > 0) {
+    uint64_t stretch = uint64_t(first) >> 32;
+    int64_t now = std::min<int64_t>(count, int64_t((stretch + 1) << 32) - first);
+    uint32_t key = mix(uint32_t(stretch) * 2 + 1), otherKey = mix(uint32_t(stretch) * 2 + 2);
+#if defined(__x86_64__)
+    static const bool avx2 = __builtin_cpu_supports("avx2");
+    *this += avx2 ? sumStretchAvx2(at, uint32_t(first), now, key, otherKey)
+                  : sumStretch(at, uint32_t(first), now, key, otherKey);
+#else
+    *this += sumStretch(at, uint32_t(first), now, key, otherKey);
+#endif
+    at += 4 * now;
+    first += now;
+    count -= now;
+  }
+}
+
+std::string TensorSum::text() const {
+  char digits[17];
+  snprintf(digits, sizeof digits, "%08x%08x", high, low);
+  return digits;
+}
+
+TensorSum pcrt::sumOfBytes(const void *bytes, int64_t count) {
+  TensorSum sum;
+  sum.add(0, bytes, count / 4);
+  unsigned char rest[12] = {};
+  memcpy(rest, static_cast<const char *>(bytes) + count / 4 * 4, count % 4);
+  memcpy(rest + 4, &count, 8);
+  sum.add(count / 4, rest, 3);
+  return sum;
+}

@@ -1,0 +1,44 @@
+//===- TensorSum.h - a checksum that does not depend on the mesh ----------===//
+//
+// The sum of a tensor is the sum over its elements of a mix of the element's
+// global index and its bits. Ranks add up over their blocks; another mesh adds
+// up over others and gets the same. A mix is one-to-one for a given index, so
+// that a single wrong element is always found.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_BASE_TENSORSUM_H
+#define PCRT_BASE_TENSORSUM_H
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace pcrt {
+
+/// The sum of elements of 32 bits: two sums of 32 bits, each modulo 2^32.
+struct TensorSum {
+  uint32_t low = 0, high = 0;
+
+  /// Adds `count` elements, the first of which is number `first` of its tensor (row major).
+  void add(int64_t first, const void *elements, int64_t count);
+
+  TensorSum &operator+=(const TensorSum &other) {
+    low += other.low;
+    high += other.high;
+    return *this;
+  }
+  bool operator==(const TensorSum &other) const { return low == other.low && high == other.high; }
+
+  /// 16 hexadecimal digits.
+  std::string text() const;
+};
+
+/// Sums by tensor name: over what this rank has written or read, or over all ranks.
+using TensorSums = std::map<std::string, TensorSum>;
+
+/// The sum of `count` bytes: taken as elements of 4 bytes, padded with zeros, and followed by `count`.
+TensorSum sumOfBytes(const void *bytes, int64_t count);
+
+} // namespace pcrt
+
+#endif // PCRT_BASE_TENSORSUM_H

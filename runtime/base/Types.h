@@ -1,0 +1,27 @@
+//===- Types.h - element types --------------------------------------------===//
+#ifndef PCRT_BASE_TYPES_H
+#define PCRT_BASE_TYPES_H
+
+#include "pcrt/pcrt.h"
+
+#include <bit>
+#include <cstdint>
+
+namespace pcrt {
+
+/// Bytes of one element of a pcrt_dtype.
+inline int64_t elementBytes(int32_t dtype) { return dtype == PCRT_BF16 ? 2 : 4; }
+
+inline float bf16ToFloat(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
+
+/// Rounds to nearest, ties to even; NaN stays NaN.
+inline uint16_t floatToBf16(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    return uint16_t(bits >> 16 | 0x40);
+  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+} // namespace pcrt
+
+#endif // PCRT_BASE_TYPES_H

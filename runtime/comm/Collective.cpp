@@ -1,0 +1,29 @@
+//===- Collective.cpp - agreeing on failures ------------------------------===//
+#include "comm/Collective.h"
+
+#include <cstdio>
+#include <vector>
+
+using namespace pcrt;
+
+void pcrt::requireOk(const Comm &comm, pcrt_status status) {
+  if (status != PCRT_OK)
+    fail(status, comm.error());
+}
+
+void pcrt::agree(Comm &comm, const Failure *mine) {
+  struct Verdict {
+    int32_t status;
+    char message[1020];
+  };
+  Verdict verdict{};
+  if (mine) {
+    verdict.status = mine->status;
+    snprintf(verdict.message, sizeof verdict.message, "%s", mine->message.c_str());
+  }
+  std::vector<Verdict> all(comm.size());
+  requireOk(comm, comm.allGatherBytes(&verdict, sizeof verdict, all.data()));
+  for (const Verdict &other : all)
+    if (other.status != PCRT_OK)
+      fail(pcrt_status(other.status), other.message);
+}

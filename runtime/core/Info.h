@@ -1,0 +1,20 @@
+//===- Info.h - what a compiled program is ---------------------------------===//
+#ifndef PCRT_CORE_INFO_H
+#define PCRT_CORE_INFO_H
+
+#include "base/Program.h"
+
+namespace pcrt {
+
+/// What --info prints: a line for each thing.
+std::string describeProgram(const Program &program);
+
+/// What --info=json prints (docs/command-line.md).
+Json describeAsJson(const Program &program);
+
+/// What --version prints: who compiled the program, and the runtime that it is linked with.
+std::string describeVersions(const Program &program);
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_INFO_H

@@ -1,0 +1,205 @@
+//===- CpuDevice.cpp - steps on the CPU -----------------------------------===//
+#include "cpu/CpuDevice.h"
+#include "comm/Collective.h"
+#include "cpu/Allocations.h"
+
+#include <cstring>
+#include <sys/mman.h>
+
+using namespace pcrt;
+
+/// The program's tables, checked before anything is made of them.
+static const pcrt_program &checkTables(const pcrt_program &program) {
+  auto wrong = [](const std::string &what) { fail(PCRT_INTERNAL, what + "; this is a bug of the compiler"); };
+  for (int i = 0; i < program.num_gemms; ++i)
+    if (const char *problem = checkGemm(program.gemms[i]))
+      wrong("matrix product '" + std::string(program.gemms[i].name) + "' has " + problem);
+  for (int i = 0; i < program.num_kernels; ++i)
+    if (!program.kernels[i].fn || program.kernels[i].items < 0 || program.kernels[i].scratch_bytes < 0)
+      wrong("kernel '" + std::string(program.kernels[i].name) + "' is malformed");
+  return program;
+}
+
+CpuDevice::CpuDevice(const Program &program, int threads)
+    : program(program), pool(threads), gemms(pool, checkTables(program.abi).gemms, program.abi.num_gemms),
+      started(program.abi.num_tickets) {
+  for (int i = 0; i < program.abi.num_kernels; ++i)
+    scratchStride = std::max(scratchStride, program.abi.kernels[i].scratch_bytes);
+  scratchStride = (scratchStride + 4095) & ~int64_t(4095);
+  if (scratchStride) {
+    void *memory = mmap(nullptr, scratchStride * pool.size(), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+      fail(PCRT_RESOURCE, withErrno("cannot map the kernels' scratch memory"));
+    scratch = static_cast<char *>(memory);
+  }
+}
+
+CpuDevice::~CpuDevice() {
+  if (scratch)
+    munmap(scratch, scratchStride * pool.size());
+}
+
+void CpuDevice::prepare(pcrt_context &context) {
+  Comm &comm = context.comm;
+  int64_t bytes = program.abi.arena_bytes;
+  requireOk(comm, comm.allocateArena(bytes, &arena));
+  if (program.stageAxis >= 0)
+    requireOk(comm, comm.openFlows(flowsOf(program, comm.rank())));
+  // Takes the memory now: no step waits for pages, and a machine that has too little of it is found at once.
+  constexpr int64_t page = 4096;
+  pool.ranges((bytes + page - 1) / page, [&](int, int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i)
+      static_cast<volatile char *>(arena)[i * page] = 0;
+  });
+  gemms.warmUp(arena, bytes);
+}
+
+void CpuDevice::write(int64_t offset, const void *from, int64_t bytes) { memcpy(arena + offset, from, bytes); }
+
+void CpuDevice::read(void *to, int64_t offset, int64_t bytes) { memcpy(to, arena + offset, bytes); }
+
+char *CpuDevice::input(int64_t, int index) { return arena + program.inputs[index].offset; }
+
+pcrt_status CpuDevice::begin(pcrt_context &context, int64_t) {
+  context.beginCounts();
+  startCountingAllocations();
+  pcrt_status status = program.abi.step(&context, arena);
+  context.allocations += stopCountingAllocations();
+  context.profile.endTask();
+  return status;
+}
+
+//===----------------------------------------------------------------------===//
+// The functions of pcrt.h
+//===----------------------------------------------------------------------===//
+
+pcrt_status CpuDevice::launch(pcrt_context &context, int index, void *const *args) {
+  const pcrt_kernel &kernel = program.abi.kernels[index];
+  int64_t start = nanoseconds();
+  std::atomic<int64_t> firstBad{INT64_MAX};
+  pool.ranges(kernel.items, [&](int thread, int64_t lo, int64_t hi) {
+    int64_t bad = kernel.fn(args, lo, hi, scratchOf(thread));
+    if (bad) {
+      int64_t before = firstBad.load();
+      while (bad < before && !firstBad.compare_exchange_weak(before, bad))
+        ;
+    }
+  });
+  context.profile.book(Profile::Call::Kernel, index, start);
+  if (int64_t bad = firstBad.load(); bad != INT64_MAX)
+    return context.fail(PCRT_BAD_DATA, std::string("'") + kernel.name + "': element " + std::to_string(bad - 1) +
+                                           " is out of range (a token that is not in the vocabulary)");
+  return PCRT_OK;
+}
+
+pcrt_status CpuDevice::gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
+                            void *) {
+  int64_t start = nanoseconds();
+  const char *problem = nullptr;
+  bool good = gemms.run(index, a, b, c, bias, &problem);
+  context.profile.book(Profile::Call::Gemm, index, start);
+  if (!good)
+    return context.fail(PCRT_INTERNAL,
+                        std::string("matrix product '") + program.abi.gemms[index].name + "': oneDNN says " + problem);
+  return PCRT_OK;
+}
+
+pcrt_status CpuDevice::attention(pcrt_context &context, int, void *const *) {
+  return context.fail(PCRT_INTERNAL, "attention is a kernel on a CPU; this is a bug of the compiler");
+}
+
+ParallelFor CpuDevice::parallelFor() {
+  return {&pool, [](void *pool, int64_t items, ParallelFor::Body body, void *arg) {
+            static_cast<Pool *>(pool)->ranges(items, [&](int, int64_t lo, int64_t hi) { body(arg, lo, hi); });
+          }};
+}
+
+/// The outcome of a call of the transport.
+static pcrt_status done(pcrt_context &context, pcrt_status status) {
+  return status == PCRT_OK ? PCRT_OK : context.fail(status, context.comm.error());
+}
+
+pcrt_status CpuDevice::move(pcrt_context &context, int index, const void *in, void *out) {
+  const pcrt_move_desc &move = context.moves[index];
+  int64_t start = nanoseconds();
+  ++context.moveCounts[index];
+  pcrt_status status = context.comm.move(move, context.groups[move.group], in, out, parallelFor());
+  context.profile.book(Profile::Call::Move, index, start);
+  return done(context, status);
+}
+
+pcrt_status CpuDevice::start(pcrt_context &context, int first, int count, const void *const *ins, void *const *outs,
+                             int index) {
+  if (count < 1 || count > PCRT_MOST_STARTED || first < 0 || count > program.abi.num_moves - first || index < 0 ||
+      index >= program.abi.num_tickets || started[index].first >= 0)
+    return context.fail(PCRT_INTERNAL,
+                        "malformed start with ticket " + std::to_string(index) + "; this is a bug of the compiler");
+  int64_t begin = nanoseconds();
+  StartedMoves &entry = started[index];
+  const pcrt_move_desc *moves = context.moves.data() + first;
+  entry.first = first;
+  entry.ticket = {moves, count, &context.groups[moves[0].group], entry.ins, entry.outs};
+  for (int i = 0; i < count; ++i) {
+    if (moves[i].group != moves[0].group)
+      return context.fail(PCRT_INTERNAL, std::string("'") + moves[i].name +
+                                             "' is started with moves of another group; this is a bug of the compiler");
+    entry.ins[i] = ins[i];
+    entry.outs[i] = outs[i];
+    ++context.moveCounts[first + i];
+  }
+  pcrt_status status = context.comm.start(entry.ticket, parallelFor());
+  context.profile.book(Profile::Call::Start, first, begin);
+  return done(context, status);
+}
+
+pcrt_status CpuDevice::wait(pcrt_context &context, int index) {
+  if (index < 0 || index >= program.abi.num_tickets || started[index].first < 0)
+    return context.fail(PCRT_INTERNAL, "wait for ticket " + std::to_string(index) +
+                                           ", which was not started; this is a bug of the compiler");
+  int64_t begin = nanoseconds();
+  StartedMoves &entry = started[index];
+  pcrt_status status = context.comm.wait(entry.ticket, parallelFor());
+  context.profile.book(Profile::Call::Wait, entry.first, begin);
+  entry.first = -1;
+  return done(context, status);
+}
+
+pcrt_status CpuDevice::send(pcrt_context &context, int flow, const void *data) {
+  int64_t begin = nanoseconds();
+  ++context.flowCounts[flow];
+  pcrt_status status = context.comm.send(flow, data);
+  context.profile.book(Profile::Call::Send, flow, begin);
+  return done(context, status);
+}
+
+pcrt_status CpuDevice::receive(pcrt_context &context, int flow, void *data) {
+  int64_t begin = nanoseconds();
+  ++context.flowCounts[flow];
+  pcrt_status status = context.comm.receive(flow, data);
+  context.profile.book(Profile::Call::Receive, flow, begin);
+  return done(context, status);
+}
+
+pcrt_status CpuDevice::task(pcrt_context &context, int kind, int chunk, int microbatch) {
+  context.profile.task(kind, chunk, microbatch);
+  char doing[96];
+  describeTask(doing, kind, chunk, microbatch, program.stage);
+  context.comm.note(doing);
+  return PCRT_OK;
+}
+
+pcrt_status CpuDevice::observe(pcrt_context &context, int index, int64_t microbatch, const void *data) {
+  return context.observer->observe(index, microbatch, data, &context.error);
+}
+
+pcrt_status CpuDevice::blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) {
+  *to = int32_t(context.groups[group].me * block);
+  return PCRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+
+std::unique_ptr<Device> pcrt::openCpuDevice(const Program &program) {
+  return std::make_unique<CpuDevice>(program, threadsOfThisRank());
+}

@@ -1,0 +1,74 @@
+//===- CpuDevice.h - steps on the CPU -------------------------------------===//
+//
+// Calls run where they are made, on all threads of the rank: kernels and moves
+// over parts of their items, matrix products by oneDNN. The arena is memory of
+// the transport, which other ranks may read.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CPU_CPUDEVICE_H
+#define PCRT_CPU_CPUDEVICE_H
+
+#include "cpu/Gemm.h"
+#include "cpu/Pool.h"
+#include "device/Context.h"
+#include "device/Device.h"
+
+namespace pcrt {
+
+class CpuDevice final : public Device {
+public:
+  /// Checks the program's kernels and products, and starts the threads. Throws.
+  CpuDevice(const Program &program, int threads);
+  ~CpuDevice() override;
+
+  void prepare(pcrt_context &context) override;
+  char *onHost(int64_t offset) override { return arena + offset; }
+  void write(int64_t offset, const void *from, int64_t bytes) override;
+  void read(void *to, int64_t offset, int64_t bytes) override;
+  char *input(int64_t step, int index) override;
+  pcrt_status begin(pcrt_context &context, int64_t step) override;
+  pcrt_status finish(pcrt_context &) override { return PCRT_OK; }
+
+  pcrt_status launch(pcrt_context &context, int index, void *const *args) override;
+  pcrt_status gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
+                   void *aux) override;
+  pcrt_status attention(pcrt_context &context, int index, void *const *args) override;
+  pcrt_status move(pcrt_context &context, int index, const void *in, void *out) override;
+  pcrt_status start(pcrt_context &context, int first, int count, const void *const *ins, void *const *outs,
+                    int ticket) override;
+  pcrt_status wait(pcrt_context &context, int ticket) override;
+  pcrt_status send(pcrt_context &context, int flow, const void *data) override;
+  pcrt_status receive(pcrt_context &context, int flow, void *data) override;
+  pcrt_status task(pcrt_context &context, int kind, int chunk, int microbatch) override;
+  pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, const void *data) override;
+  pcrt_status blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) override;
+  Pool *threads() override { return &pool; }
+
+private:
+  /// The moves of a pcrt_start, until pcrt_wait.
+  struct StartedMoves {
+    const void *ins[PCRT_MOST_STARTED];
+    void *outs[PCRT_MOST_STARTED];
+    int32_t first = -1; ///< In the table of moves; -1: nothing is under way.
+    Ticket ticket;
+  };
+
+  char *scratchOf(int thread) const { return scratch + thread * scratchStride; }
+  /// Work of a move on all threads of this rank.
+  ParallelFor parallelFor();
+
+  const Program &program;
+  Pool pool;
+  Gemms gemms;
+  char *arena = nullptr;
+  char *scratch = nullptr; ///< Of the kernels, by thread.
+  int64_t scratchStride = 0;
+  std::vector<StartedMoves> started; ///< By ticket.
+};
+
+/// Makes this rank's CPU a device. Throws.
+std::unique_ptr<Device> openCpuDevice(const Program &program);
+
+} // namespace pcrt
+
+#endif // PCRT_CPU_CPUDEVICE_H

@@ -1,0 +1,384 @@
+//===- Gemm.cpp - the matrix products of a program on the CPU -------------===//
+#include "cpu/Gemm.h"
+#include "base/Types.h"
+#include "cpu/Allocations.h"
+#include "cpu/PlainGemm.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <oneapi/dnnl/dnnl_debug.h>
+#include <optional>
+#include <sys/mman.h>
+
+using namespace pcrt;
+
+/// Tells oneDNN's OpenMP library that the calling thread works alone. The library comes with oneDNN; programs are not
+/// linked with it.
+static void workAlone() {
+  static auto *setNumThreads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (setNumThreads)
+    setNumThreads(1);
+}
+
+static bool hasBias(const pcrt_gemm_desc &d) { return d.epilogue == PCRT_EPILOGUE_BIAS; }
+
+const char *pcrt::checkGemm(const pcrt_gemm_desc &d) {
+  if (d.batch < 0 || d.m < 0 || d.n < 0 || d.k < 0)
+    return "a negative extent";
+  for (int32_t dtype : {d.a_dtype, d.b_dtype, d.c_dtype})
+    if (dtype != PCRT_F32 && dtype != PCRT_BF16)
+      return "a dtype that is neither f32 nor bf16";
+  for (int64_t stride : {d.a_batch_stride, d.a_m_stride, d.a_k_stride, d.b_batch_stride, d.b_k_stride, d.b_n_stride,
+                         d.c_batch_stride, d.c_m_stride, d.c_n_stride})
+    if (stride < 0)
+      return "a negative stride";
+  if (d.epilogue != PCRT_EPILOGUE_NONE && d.epilogue != PCRT_EPILOGUE_BIAS)
+    return "an epilogue that CPUs do not have";
+  return nullptr;
+}
+
+static bool sameProduct(pcrt_gemm_desc a, pcrt_gemm_desc b) {
+  a.name = b.name = nullptr;
+  // No padding inside: pointer, int64s, then five int32s; compare up to the last member.
+  return memcmp(&a, &b, offsetof(pcrt_gemm_desc, epilogue) + sizeof a.epilogue) == 0;
+}
+
+namespace {
+
+/// The share of one thread in a product: a block of rows and columns of the batch entries [batchLo, batchHi).
+struct Share {
+  pcrt_gemm_desc block; ///< The block as a product of its own, one batch entry.
+  int64_t batchLo = 0, batchHi = 0, rowLo = 0, columnLo = 0;
+};
+
+/// A matrix as oneDNN takes it: rows or columns are contiguous.
+struct Matrix {
+  int64_t rows, columns, rowStride, columnStride;
+  int32_t dtype;
+
+  bool isTransposed() const { return columnStride != 1; }
+  int64_t leadingStride() const { return isTransposed() ? columnStride : rowStride; }
+  dnnl::memory::desc desc() const {
+    auto type = dtype == PCRT_BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+    return dnnl::memory::desc({rows, columns}, type, dnnl::memory::dims{rowStride, columnStride});
+  }
+};
+
+std::optional<Matrix> matrix(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride, int32_t dtype) {
+  // The stride of an extent of 1 is of no consequence; choose the one that makes the matrix plain.
+  if (columns == 1 && columnStride != 1 && rowStride != 1)
+    columnStride = 1;
+  if (rows == 1 && rowStride != 1 && columnStride != 1)
+    rowStride = 1;
+  if (columns == 1 && columnStride == 1 && rowStride < 1)
+    rowStride = 1;
+  if (columnStride == 1) {
+    if (rows == 1)
+      rowStride = std::max(rowStride, columns);
+    if (rowStride < columns)
+      return std::nullopt;
+  } else if (rowStride == 1) {
+    if (columns == 1)
+      columnStride = std::max(columnStride, rows);
+    if (columnStride < rows)
+      return std::nullopt;
+  } else {
+    return std::nullopt;
+  }
+  return Matrix{rows, columns, rowStride, columnStride, dtype};
+}
+
+/// The transposed product: c^T = b^T a^T.
+pcrt_gemm_desc transposed(const pcrt_gemm_desc &d) {
+  pcrt_gemm_desc t = d;
+  std::swap(t.m, t.n);
+  t.a_batch_stride = d.b_batch_stride, t.a_m_stride = d.b_n_stride, t.a_k_stride = d.b_k_stride;
+  t.b_batch_stride = d.a_batch_stride, t.b_k_stride = d.a_k_stride, t.b_n_stride = d.a_m_stride;
+  t.c_m_stride = d.c_n_stride, t.c_n_stride = d.c_m_stride;
+  t.a_dtype = d.b_dtype, t.b_dtype = d.a_dtype;
+  return t;
+}
+
+/// A product for dnnl_sgemm, which is given everything with each call.
+struct Sgemm {
+  char transposeA; ///< 'T' or 'N'; rows of b are contiguous.
+  int64_t m, n, k, aStride, bStride, cStride;
+};
+
+} // namespace
+
+/// c = a b, or c += a b.
+static dnnl_status_t multiply(const Sgemm &product, const char *a, const char *b, char *c, bool accumulate) {
+  return dnnl_sgemm(product.transposeA, 'N', product.m, product.n, product.k, 1.0f, reinterpret_cast<const float *>(a),
+                    product.aStride, reinterpret_cast<const float *>(b), product.bStride, accumulate ? 1.0f : 0.0f,
+                    reinterpret_cast<float *>(c), product.cStride);
+}
+
+struct Gemms::Part {
+  Share share;
+  enum class How { PlainLoop, Sgemm, Primitive } how = How::PlainLoop;
+  bool swapped = false; ///< The library computes the transposed product.
+  ::Sgemm sgemm;
+  dnnl::matmul primitive;
+  dnnl::reorder pack;                           ///< Packs b before the product, where there is one.
+  dnnl::memory a, b, packedB, c, bias, scratch; ///< Set to the operands before every call.
+  std::vector<dnnl_exec_arg_t> args;
+
+  /// Scratch memory of the primitive; packed b lies behind it.
+  int64_t packedOffset() const { return (int64_t(scratch.get_desc().get_size()) + 63) / 64 * 64; }
+  int64_t scratchBytes() const { return packedOffset() + (pack ? int64_t(packedB.get_desc().get_size()) : 0); }
+};
+
+struct Gemms::Plan {
+  pcrt_gemm_desc desc;
+  std::vector<std::unique_ptr<Part>> parts; ///< Part t belongs to thread t; null where it has nothing to do.
+};
+
+struct Gemms::ThreadState {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  int64_t scratchBytes = 0;
+  void *scratch = nullptr;
+  dnnl_status_t status = dnnl_success;
+};
+
+/// Share `thread` of `threads` of a product: over the batch where that keeps all threads busy, else rows, else columns.
+static Share cutProduct(const pcrt_gemm_desc &d, int thread, int threads) {
+  constexpr int64_t tile = 16;
+  int64_t lo[3] = {0, 0, 0}, hi[3] = {d.batch, d.m, d.n};
+  int dim = d.batch >= threads ? 0 : d.m >= threads * tile || d.m >= d.n ? 1 : 2;
+  int64_t unit = dim == 0 ? 1 : tile, extent = hi[dim], units = (extent + unit - 1) / unit;
+  lo[dim] = std::min(extent, Pool::cut(units, threads, thread) * unit);
+  hi[dim] = std::min(extent, Pool::cut(units, threads, thread + 1) * unit);
+  Share share{d, lo[0], hi[0], lo[1], lo[2]};
+  share.block.batch = 1;
+  share.block.m = hi[1] - lo[1];
+  share.block.n = hi[2] - lo[2];
+  return share;
+}
+
+/// Sets every row of c to `bias`, or adds it to c if the product accumulates.
+static void startFromBias(const pcrt_gemm_desc &d, float *c, const float *bias) {
+  for (int64_t row = 0; row < d.m; ++row) {
+    float *at = c + row * d.c_m_stride;
+    if (d.accumulate)
+      for (int64_t column = 0; column < d.n; ++column)
+        at[column] += bias[column];
+    else
+      memcpy(at, bias, d.n * sizeof(float));
+  }
+}
+
+/// Chooses how a part is computed, and prepares it; leaves the plain loop where oneDNN does not take the product.
+/// oneDNN has two ways in f32: dnnl_sgemm packs both operands and is 3 to 15 % faster where the rows of b are
+/// contiguous, the primitive up to 10 % where they are not (both on a Zen 4, GPT-2's products at 256 and 512 rows).
+/// The primitive packs b again for every few rows of c: where c is high and a transposed, as in the gradients of
+/// weights, packing it before is 3 to 18 % faster (bf16, c of 3072 to 50257 rows and 768 to 4096 columns).
+template <typename Part> static void prepare(Part &part, const dnnl::engine &engine) {
+  pcrt_gemm_desc d = part.share.block;
+  if (d.k == 0)
+    return;
+  // oneDNN wants the rows of c contiguous.
+  if (d.c_n_stride != 1 && d.n != 1) {
+    if (hasBias(d) || (d.c_m_stride != 1 && d.m != 1))
+      return;
+    d = transposed(d);
+    part.swapped = true;
+  }
+  auto a = matrix(d.m, d.k, d.a_m_stride, d.a_k_stride, d.a_dtype);
+  auto b = matrix(d.k, d.n, d.b_k_stride, d.b_n_stride, d.b_dtype);
+  auto c = matrix(d.m, d.n, d.c_m_stride, d.n == 1 ? 1 : d.c_n_stride, d.c_dtype);
+  if (!a || !b || !c)
+    return;
+  if (d.a_dtype == PCRT_F32 && d.b_dtype == PCRT_F32 && d.c_dtype == PCRT_F32 && !b->isTransposed()) {
+    part.sgemm = {
+        a->isTransposed() ? 'T' : 'N', d.m, d.n, d.k, a->leadingStride(), b->leadingStride(), c->leadingStride()};
+    part.how = Part::How::Sgemm;
+    return;
+  }
+  try {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (d.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    dnnl::memory::desc bDesc = b->desc(), biasDesc({1, d.n}, dnnl::memory::data_type::f32, dnnl::memory::dims{d.n, 1});
+    if (a->isTransposed() && d.m > d.n)
+      bDesc = dnnl::memory::desc({d.k, d.n}, b->desc().data_type(), dnnl::memory::format_tag::any);
+    dnnl::matmul::primitive_desc primitive(hasBias(d) ? dnnl::matmul::desc(a->desc(), bDesc, biasDesc, c->desc())
+                                                      : dnnl::matmul::desc(a->desc(), bDesc, c->desc()),
+                                           attributes, engine);
+    part.primitive = dnnl::matmul(primitive);
+    part.a = dnnl::memory(a->desc(), engine, nullptr);
+    part.b = dnnl::memory(b->desc(), engine, nullptr);
+    part.packedB = part.b;
+    if (primitive.weights_desc() != b->desc()) {
+      part.packedB = dnnl::memory(primitive.weights_desc(), engine, nullptr);
+      part.pack = dnnl::reorder(part.b, part.packedB);
+    }
+    part.c = dnnl::memory(c->desc(), engine, nullptr);
+    part.scratch = dnnl::memory(primitive.scratchpad_desc(), engine, nullptr);
+    part.args = {{DNNL_ARG_SRC, part.a.get()},
+                 {DNNL_ARG_WEIGHTS, part.packedB.get()},
+                 {DNNL_ARG_DST, part.c.get()},
+                 {DNNL_ARG_SCRATCHPAD, part.scratch.get()}};
+    if (hasBias(d)) {
+      part.bias = dnnl::memory(biasDesc, engine, nullptr);
+      part.args.push_back({DNNL_ARG_BIAS, part.bias.get()});
+    }
+    part.how = Part::How::Primitive;
+  } catch (const dnnl::error &) {
+    part.swapped = false;
+  }
+}
+
+std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
+  auto plan = std::make_unique<Plan>();
+  plan->desc = desc;
+  plan->parts.resize(pool.size());
+  for (int thread = 0; thread < pool.size(); ++thread) {
+    Share share = cutProduct(desc, thread, pool.size());
+    if (share.block.m <= 0 || share.block.n <= 0 || share.batchLo >= share.batchHi)
+      continue;
+    auto part = std::make_unique<Part>();
+    part->share = share;
+    prepare(*part, threads[thread]->engine);
+    if (part->how == Part::How::PlainLoop) {
+      ++numPlain;
+    } else if (part->how == Part::How::Primitive) {
+      ThreadState &state = *threads[thread];
+      state.scratchBytes = std::max(state.scratchBytes, part->scratchBytes());
+    }
+    plan->parts[thread] = std::move(part);
+  }
+  return plan;
+}
+
+Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count)
+    : pool(pool), firstRegion(reserveLibraryMemory(pool.size())) {
+  // A primitive keeps the number of threads of its creation.
+  pool.onAll([](int) { workAlone(); });
+  for (int thread = 0; thread < pool.size(); ++thread)
+    threads.push_back(std::make_unique<ThreadState>());
+  for (int index = 0; index < count; ++index) {
+    Plan *found = nullptr;
+    for (auto &plan : plans)
+      if (sameProduct(plan->desc, descs[index]))
+        found = plan.get();
+    if (!found) {
+      plans.push_back(makePlan(descs[index]));
+      found = plans.back().get();
+    }
+    planOf.push_back(found);
+  }
+  for (auto &state : threads) {
+    if (!state->scratchBytes)
+      continue;
+    totalScratch += state->scratchBytes;
+    void *memory =
+        mmap(nullptr, state->scratchBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+      throw std::bad_alloc();
+    state->scratch = memory;
+  }
+}
+
+Gemms::~Gemms() {
+  for (auto &state : threads)
+    if (state->scratch)
+      munmap(state->scratch, state->scratchBytes);
+}
+
+/// Elements from the first to behind the last one that a strided operand reaches.
+static int64_t reach(std::initializer_list<std::pair<int64_t, int64_t>> extentsAndStrides) {
+  int64_t last = 0;
+  for (auto [extent, stride] : extentsAndStrides)
+    last += std::max<int64_t>(extent - 1, 0) * stride;
+  return last + 1;
+}
+
+void Gemms::warmUp(void *zeros, int64_t bytes) {
+  warmingUp = true;
+  for (size_t index = 0; index < planOf.size(); ++index) {
+    if (std::find(planOf.begin(), planOf.begin() + index, planOf[index]) != planOf.begin() + index)
+      continue;
+    const pcrt_gemm_desc &d = planOf[index]->desc;
+    int64_t a = reach({{d.batch, d.a_batch_stride}, {d.m, d.a_m_stride}, {d.k, d.a_k_stride}});
+    int64_t b = reach({{d.batch, d.b_batch_stride}, {d.k, d.b_k_stride}, {d.n, d.b_n_stride}});
+    int64_t c = reach({{d.batch, d.c_batch_stride}, {d.m, d.c_m_stride}, {d.n, d.c_n_stride}});
+    const char *ignored = nullptr;
+    if (std::max({a * elementBytes(d.a_dtype), b * elementBytes(d.b_dtype), c * elementBytes(d.c_dtype), d.n * 4}) <=
+        bytes)
+      run(int(index), zeros, zeros, zeros, hasBias(d) ? zeros : nullptr, &ignored);
+  }
+  warmingUp = false;
+}
+
+bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bias, const char **error) {
+  Plan &plan = *planOf[index];
+  auto runPart = [&](int thread) {
+    Part *part = plan.parts[thread].get();
+    if (!part)
+      return;
+    const pcrt_gemm_desc &d = plan.desc;
+    const Share &share = part->share;
+    ThreadState &state = *threads[thread];
+    for (int64_t batch = share.batchLo; batch < share.batchHi; ++batch) {
+      int64_t aOffset = batch * d.a_batch_stride + share.rowLo * d.a_m_stride;
+      int64_t bOffset = batch * d.b_batch_stride + share.columnLo * d.b_n_stride;
+      int64_t cOffset = batch * d.c_batch_stride + share.rowLo * d.c_m_stride + share.columnLo * d.c_n_stride;
+      auto *aAt = static_cast<const char *>(a) + aOffset * elementBytes(d.a_dtype);
+      auto *bAt = static_cast<const char *>(b) + bOffset * elementBytes(d.b_dtype);
+      auto *cAt = static_cast<char *>(c) + cOffset * elementBytes(d.c_dtype);
+      auto *biasAt = bias ? static_cast<const float *>(bias) + share.columnLo : nullptr;
+      if (part->how == Part::How::PlainLoop) {
+        plainGemm(share.block, aAt, bAt, cAt, biasAt);
+        continue;
+      }
+      LibraryCall library(warmingUp || firstRegion < 0 ? -1 : firstRegion + thread);
+      if (part->how == Part::How::Sgemm) {
+        if (hasBias(share.block))
+          startFromBias(share.block, reinterpret_cast<float *>(cAt), biasAt);
+        dnnl_status_t status = multiply(part->sgemm, part->swapped ? bAt : aAt, part->swapped ? aAt : bAt, cAt,
+                                        d.accumulate || hasBias(share.block));
+        if (status != dnnl_success)
+          state.status = status;
+        continue;
+      }
+      auto set = [](dnnl::memory &memory, const void *at) {
+        return dnnl_memory_set_data_handle(memory.get(), const_cast<void *>(at));
+      };
+      dnnl_status_t status = set(part->a, part->swapped ? bAt : aAt);
+      if (status == dnnl_success)
+        status = set(part->b, part->swapped ? aAt : bAt);
+      if (status == dnnl_success)
+        status = set(part->c, cAt);
+      if (status == dnnl_success && hasBias(share.block))
+        status = set(part->bias, biasAt);
+      if (status == dnnl_success)
+        status = set(part->scratch, state.scratch);
+      if (status == dnnl_success && part->pack) {
+        status = set(part->packedB, static_cast<char *>(state.scratch) + part->packedOffset());
+        dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, part->b.get()}, {DNNL_ARG_TO, part->packedB.get()}};
+        if (status == dnnl_success)
+          status = dnnl_primitive_execute(part->pack.get(), state.stream.get(), 2, args);
+      }
+      if (status == dnnl_success)
+        status = dnnl_primitive_execute(part->primitive.get(), state.stream.get(), int(part->args.size()),
+                                        part->args.data());
+      if (status != dnnl_success)
+        state.status = status;
+    }
+  };
+  pool.onAll(runPart);
+  for (auto &state : threads)
+    if (state->status != dnnl_success) {
+      *error = dnnl_status2str(state->status);
+      return false;
+    }
+  return true;
+}

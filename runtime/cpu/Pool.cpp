@@ -1,0 +1,99 @@
+//===- Pool.cpp - the threads of one rank ---------------------------------===//
+#include "cpu/Pool.h"
+#include "cpu/Allocations.h"
+
+#include <csignal>
+#include <pthread.h>
+#include <sched.h>
+#include <utility>
+
+using namespace pcrt;
+
+/// About 0.3 ms of spinning; after that the thread yields its core.
+static constexpr int kSpins = 20000;
+
+template <typename Condition> static void spinUntil(Condition condition) {
+  for (int spins = 0; !condition();) {
+    if (++spins < kSpins)
+      __builtin_ia32_pause();
+    else
+      sched_yield();
+  }
+}
+
+/// Core `index` of the process's mask, where there are at least `wanted` of them; else wherever the system likes.
+static void pinToCore(const cpu_set_t &allowed, int index, int wanted) {
+  if (CPU_COUNT(&allowed) < wanted)
+    return;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed) && index-- == 0) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(core, &one);
+      pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+      return;
+    }
+  }
+}
+
+Pool::Pool(int wanted) : numThreads(std::max(wanted, 1)) {
+  cpu_set_t allowed;
+  bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0 && numThreads > 1;
+  // The threads inherit a full signal mask: handlers run on the owner's thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (int thread = 1; thread < numThreads; ++thread)
+    threads.emplace_back([=, this] {
+      if (known)
+        pinToCore(allowed, thread, numThreads);
+      countAllocationsOfThread();
+      work(thread);
+    });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (known)
+    pinToCore(allowed, 0, numThreads);
+}
+
+Pool::~Pool() {
+  stopping.store(true);
+  generation.fetch_add(1, std::memory_order_release);
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+void Pool::run(Task newTask, void *newArg) {
+  if (numThreads == 1)
+    return newTask(newArg, 0);
+  task = newTask;
+  arg = newArg;
+  unfinished.store(numThreads - 1, std::memory_order_relaxed);
+  generation.fetch_add(1, std::memory_order_release);
+  call(0);
+  spinUntil([this] { return unfinished.load(std::memory_order_acquire) == 0; });
+  if (hasThrown.load(std::memory_order_relaxed)) {
+    hasThrown.store(false, std::memory_order_relaxed);
+    std::rethrow_exception(std::exchange(thrown, nullptr));
+  }
+}
+
+/// Runs this thread's part of the task. An exception is kept for run() to throw when all threads are done.
+void Pool::call(int thread) {
+  try {
+    task(arg, thread);
+  } catch (...) {
+    if (!hasThrown.exchange(true, std::memory_order_relaxed))
+      thrown = std::current_exception();
+  }
+}
+
+void Pool::work(int thread) {
+  for (uint32_t seen = 0;;) {
+    spinUntil([&] { return generation.load(std::memory_order_acquire) != seen; });
+    ++seen;
+    if (stopping.load())
+      return;
+    call(thread);
+    unfinished.fetch_sub(1, std::memory_order_release);
+  }
+}

@@ -1,0 +1,81 @@
+//===- Pool.h - the threads of one rank -----------------------------------===//
+//
+// One thread per core, spinning between pieces of work: a fork-join takes a
+// tenth of a microsecond. Whoever waits long yields its core. The thread that
+// owns the pool is thread 0.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CPU_POOL_H
+#define PCRT_CPU_POOL_H
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace pcrt {
+
+class Pool {
+public:
+  using Task = void (*)(void *arg, int thread);
+
+  /// Starts `threads` - 1 threads (at least one thread is used). Each of them takes one core of the process's affinity
+  /// mask where there are enough of them.
+  explicit Pool(int threads);
+  ~Pool();
+  Pool(const Pool &) = delete;
+  Pool &operator=(const Pool &) = delete;
+
+  int size() const { return numThreads; }
+
+  /// Calls task(arg, t) on every thread t of the pool and waits. Throws what a task has thrown, the first one if
+  /// several have. Only the owner may call it, not from inside a task.
+  void run(Task task, void *arg);
+
+  /// Calls f(thread) on every thread and waits.
+  template <typename F> void onAll(F &&f) {
+    using Fn = std::remove_reference_t<F>;
+    run([](void *arg, int thread) { (*static_cast<Fn *>(arg))(thread); },
+        const_cast<void *>(static_cast<const void *>(&f)));
+  }
+
+  /// Calls f(thread, lo, hi) with disjoint ranges that cover [0, items), and waits. Threads without items are not
+  /// called.
+  template <typename F> void ranges(int64_t items, F &&f) {
+    int parts = int(std::min<int64_t>(items, numThreads));
+    if (parts <= 1) {
+      if (items > 0)
+        f(0, int64_t(0), items);
+      return;
+    }
+    onAll([&](int thread) {
+      if (thread < parts)
+        f(thread, cut(items, parts, thread), cut(items, parts, thread + 1));
+    });
+  }
+
+  /// Start of part `index` of `items` cut into `parts` of nearly equal size, without overflow.
+  static int64_t cut(int64_t items, int64_t parts, int64_t index) {
+    return items / parts * index + std::min(items % parts, index);
+  }
+
+private:
+  void work(int thread);
+  void call(int thread);
+
+  int numThreads;
+  alignas(64) std::atomic<uint32_t> generation{0};
+  alignas(64) std::atomic<int> unfinished{0};
+  Task task = nullptr;
+  void *arg = nullptr;
+  std::atomic<bool> stopping{false}, hasThrown{false};
+  std::exception_ptr thrown; ///< By a task, if hasThrown.
+  std::vector<std::thread> threads;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_CPU_POOL_H

@@ -1,0 +1,70 @@
+//===- AttentionPlan.h - attention as a graph for cuDNN -------------------===//
+//
+// cuDNN's backend API takes attention as a graph of tensors and operations and
+// gives an execution plan: forward with the log-sum-exp of the scores, and the
+// gradient computed from it. Plans need no device: properties in JSON will do,
+// so the compiler can ask for workspaces and tests for the existence of plans.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CUDA_ATTENTIONPLAN_H
+#define PCRT_CUDA_ATTENTIONPLAN_H
+
+#include "cuda/Cudnn.h"
+#include "pcrt/pcrt.h"
+
+#include <string>
+
+namespace pcrt::cuda {
+
+/// The tensors of an attention graph that have memory, by the ids they are bound with. The last three are scalars whose
+/// pointers are host pointers to f32.
+enum AttentionTensor : int64_t {
+  AttentionQ = 1,
+  AttentionK = 2,
+  AttentionV = 3,
+  AttentionO = 4,
+  AttentionStatistics = 5,
+  AttentionDO = 6,
+  AttentionDQ = 7,
+  AttentionDK = 8,
+  AttentionDV = 9,
+  AttentionDot = 10,         ///< f32 [B, H, S, 1]: dO . O.
+  AttentionAccumulator = 11, ///< f32 [B, H, S, D]: addends of dQ.
+  AttentionScale = 50,
+  AttentionMinusInfinity = 51,
+  AttentionOne = 52,
+};
+
+struct AttentionPlan {
+  DnnDescriptor descriptor = nullptr; ///< Of an execution plan; destroyed by whoever asked for it.
+  int64_t workspaceBytes = 0;
+};
+
+class AttentionPlanner {
+public:
+  /// For the device of `handle`.
+  AttentionPlanner(const Cudnn &dnn, DnnHandle handle) : dnn(dnn), handle(handle) {}
+  /// For a device that need not be here; see deviceProperties.
+  AttentionPlanner(const Cudnn &dnn, const std::string &json);
+  ~AttentionPlanner();
+  AttentionPlanner(const AttentionPlanner &) = delete;
+  AttentionPlanner &operator=(const AttentionPlanner &) = delete;
+
+  /// Plans `desc` (bf16) with at most `mostWorkspace` bytes of workspace (< 0: any number). `deterministic`: dQ is
+  /// added up in one order, in a workspace of B x H x S x S, and AttentionAccumulator does not exist. Returns "" or
+  /// what the library says.
+  std::string build(const pcrt_attention_desc &desc, bool deterministic, int64_t mostWorkspace, AttentionPlan *plan);
+
+private:
+  const Cudnn &dnn;
+  DnnHandle handle = nullptr;
+  DnnDescriptor device = nullptr;
+};
+
+/// What cuDNN has to know of a typical device of an architecture (80: A100, 90: H200, 100: B200), as JSON; "" for
+/// others.
+std::string deviceProperties(int arch);
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_CUDA_ATTENTIONPLAN_H

@@ -1,0 +1,586 @@
+//===- CudaDevice.cpp - steps on a CUDA device ----------------------------===//
+#include "cuda/CudaDevice.h"
+#include "comm/Collective.h"
+#include "comm/Environment.h"
+#include "comm/Moves.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+CudaDevice::CudaDevice(const Program &program, int ordinal)
+    : program(program), session(ordinal), arenaMemory(session), staging(session), kernels(session, program.abi),
+      blocking(switchedOn("PCRT_CUDA_BLOCKING", false)), graphs(!blocking && switchedOn("PCRT_CUDA_GRAPH", true)) {
+  if (program.abi.num_gemms)
+    products = std::make_unique<Products>(session, program.abi, &kernels);
+  if (program.abi.num_attentions)
+    attentions = std::make_unique<Attentions>(session, program.abi, &kernels);
+  prepareInputs();
+}
+
+CudaDevice::~CudaDevice() {
+  session.driver.cuCtxSetCurrent(session.context);
+  session.driver.cuCtxSynchronize();
+  if (graph)
+    session.driver.cuGraphExecDestroy(graph);
+}
+
+//===----------------------------------------------------------------------===//
+// Start-up
+//===----------------------------------------------------------------------===//
+
+void CudaDevice::prepareInputs() {
+  for (const Input &input : program.inputs) {
+    // Every rank's block has the same size.
+    int64_t bytes = blockOf(program.mesh, input.shape, input.layout, 0).elements() * elementBytes(input.dtype);
+    inputOffsets.push_back(inputBytes);
+    inputSizes.push_back(bytes);
+    inputBytes += (bytes + 255) / 256 * 256;
+  }
+  inputMemory = static_cast<char *>(session.pinned(size_t(2 * inputBytes)));
+}
+
+char *CudaDevice::input(int64_t step, int index) { return inputMemory + step % 2 * inputBytes + inputOffsets[index]; }
+
+/// Small random numbers, as f32 and as bf16 alike: products of zeros are faster than any other.
+void CudaDevice::fillWithNoise() {
+  int64_t bytes = arenaMemory.mappedBytes(), block = std::min<int64_t>(bytes, 4 << 20);
+  std::vector<uint16_t> noise(block / 2);
+  uint32_t state = 1;
+  for (uint16_t &value : noise) {
+    state = state * 1664525 + 1013904223;
+    value = uint16_t((state >> 16 & 0x8000) | (0x3f00 + (state >> 20 & 0x7f))); // +-[0.5, 1)
+  }
+  staging.write(arena, noise.data(), block);
+  for (int64_t have = block; have < bytes; have *= 2)
+    session.check(session.driver.cuMemcpyDtoDAsync_v2(addressOf(arena) + have, addressOf(arena),
+                                                      std::min(have, bytes - have), session.compute),
+                  "fill the arena");
+  session.synchronize();
+}
+
+void CudaDevice::clearArena() {
+  bool poison = switchedOn("PCRT_POISON", false);
+  auto fill = [&](int64_t offset, unsigned char value, int64_t bytes) {
+    if (bytes)
+      session.check(session.driver.cuMemsetD8Async(addressOf(arena) + offset, value, bytes, session.compute),
+                    "clear the arena");
+  };
+  fill(0, poison ? 0xff : 0, arenaMemory.mappedBytes());
+  if (poison)
+    for (const State &state : program.states)
+      fill(state.offset, 0, blockOf(program.mesh, state.shape, state.layout, 0).elements() * elementBytes(state.dtype));
+  session.synchronize();
+}
+
+void CudaDevice::prepare(pcrt_context &context) {
+  Comm &control = context.comm;
+  onAllRanks(control, [&] { arena = arenaMemory.allocate(program.abi.arena_bytes); });
+  session.nameMemory(arena, arenaMemory.mappedBytes(), "the arena of rank " + std::to_string(control.rank()));
+  onAllRanks(control, [&] {
+    session.check(session.driver.cuCtxSetCurrent(session.context), "use the device");
+    groupStreams.resize(context.groups.size());
+    ready.resize(context.groups.size());
+    outstanding.resize(program.abi.num_tickets + 1);
+    tickets.resize(program.abi.num_tickets + 1);
+    for (int i = 0; i <= program.abi.num_tickets; ++i)
+      arrived.push_back(session.makeEvent());
+    groupMoves.resize(context.groups.size());
+    context.require(enqueueStep(context, Mode::Listen));
+    for (const AttentionCall &call : attentionCalls)
+      attentions->prepare(call.index, call.args.data());
+    if (attentions && !attentions->whyOwn().empty() && control.rank() == 0)
+      fprintf(stderr, "pc: attention runs on the program's own kernels: %s\n", attentions->whyOwn().c_str());
+    scalars = static_cast<float *>(session.pinned(size_t(std::max<int64_t>(scalarsShown, 1)) * sizeof(float)));
+    shown.reserve(scalarsShown);
+  });
+  if (control.size() > 1) {
+    pcrt_program ofThisRank = program.abi;
+    ofThisRank.moves = context.moves.data();
+    comm = openDeviceComm(session, control, ofThisRank, context.groups);
+    graphs = graphs && comm->canCapture();
+    if (program.stageAxis >= 0)
+      flows = std::make_unique<StageFlows>(session, program, control, *comm);
+    onAllRanks(control, [&] {
+      if (comm->registerArena(arena, arenaMemory.mappedBytes()) != PCRT_OK)
+        fail(PCRT_RESOURCE, comm->error());
+      comm->openTasks(taskNames);
+      for (size_t group = 0; group < groupStreams.size(); ++group)
+        if (groupMoves[group] && comm->hasStreams()) {
+          groupStreams[group] = session.makeStream();
+          ready[group] = session.makeEvent();
+        }
+    });
+  }
+  if (products) {
+    onAllRanks(control, [&] {
+      products->prepare(productCalls, arena + program.abi.workspace_offset, [&] { fillWithNoise(); });
+    });
+    requireOk(control, products->agree(control));
+  }
+  onAllRanks(control, [&] { clearArena(); });
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+pcrt_status CudaDevice::enqueueStep(pcrt_context &context, Mode wanted) {
+  mode = wanted;
+  context.beginCounts();
+  std::fill(outstanding.begin(), outstanding.end(), false);
+  shown.clear();
+  timed.clear();
+  timersUsed = 0;
+  openTask.start = nullptr;
+  tasksBegun = 0;
+  bool sends = flows && mode != Mode::Listen;
+  pcrt_status status = sends ? flowDone(context, flows->begin(), "the step's messages") : PCRT_OK;
+  if (status == PCRT_OK)
+    status = program.abi.step(&context, arena);
+  if (status == PCRT_OK && sends)
+    status = flowDone(context, flows->end(), "the step's messages");
+  // Moves that were started and never waited for are part of the step, too.
+  for (size_t ticket = 0; status == PCRT_OK && ticket < outstanding.size(); ++ticket)
+    if (outstanding[ticket])
+      status = wait(context, int(ticket));
+  return status;
+}
+
+pcrt_status CudaDevice::runStep(pcrt_context &context) {
+  pcrt_status status = enqueueStep(context, Mode::Run);
+  if (status != PCRT_OK || !context.profile.tracing())
+    return status;
+  if (!stepEnd)
+    stepEnd = session.makeEvent(true);
+  if (openTask.start) {
+    openTask.end = stepEnd;
+    timed.push_back(openTask);
+  }
+  return done(context, session.driver.cuEventRecord(stepEnd, session.compute), "time", "the step");
+}
+
+pcrt_status CudaDevice::captureStep(pcrt_context &context) {
+  const Driver &driver = session.driver;
+  Graph captured = nullptr;
+  Result result = driver.cuStreamBeginCapture_v2(session.compute, CaptureThreadLocal);
+  if (result != Success)
+    return done(context, result, "capture", "the step");
+  pcrt_status status = enqueueStep(context, Mode::Capture);
+  result = driver.cuStreamEndCapture(session.compute, &captured);
+  if (status == PCRT_OK && result == Success)
+    result = driver.cuGraphInstantiateWithFlags(&graph, captured, 0);
+  if (captured)
+    driver.cuGraphDestroy(captured);
+  if (status == PCRT_OK && result == Success)
+    result = driver.cuGraphUpload(graph, session.compute);
+  return status != PCRT_OK ? status : done(context, result, "capture", "the step");
+}
+
+pcrt_status CudaDevice::begin(pcrt_context &context, int64_t step) {
+  const Driver &driver = session.driver;
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    Result result = driver.cuMemcpyHtoDAsync_v2(addressOf(arena) + program.inputs[i].offset, input(step, int(i)),
+                                                size_t(inputSizes[i]), session.compute);
+    if (pcrt_status status = done(context, result, "input", program.inputs[i].kind.c_str()); status != PCRT_OK)
+      return status;
+  }
+  ++stepsRun;
+  while (context.profile.tracing() && int64_t(timers.size()) < 2 * callsMade)
+    timers.push_back(session.makeEvent(true));
+  if (!graphs || stepsRun == 1 || context.profile.tracing())
+    return runStep(context);
+  if (!graph)
+    if (pcrt_status status = captureStep(context); status != PCRT_OK)
+      return status;
+  return done(context, driver.cuGraphLaunch(graph, session.compute), "launch", "the step");
+}
+
+pcrt_status CudaDevice::finish(pcrt_context &context) {
+  pcrt_status status = PCRT_OK;
+  if (comm) {
+    status = comm->wait(session.driver, session.compute);
+    if (status != PCRT_OK && !comm->error().empty())
+      return context.fail(status, comm->error());
+  }
+  if (Result result = session.driver.cuStreamSynchronize(session.compute); result != Success)
+    return context.fail(PCRT_INTERNAL, session.name + ": the step failed: " + session.describe(result) + howToFind());
+  if (status != PCRT_OK)
+    return context.fail(status, std::string("moves over ") + comm->name() + " failed");
+  bookTimes(context);
+  for (const Shown &scalar : shown)
+    if (pcrt_status status = context.observer->observe(scalar.index, scalar.microbatch, scalar.value, &context.error);
+        status != PCRT_OK)
+      return status;
+  return PCRT_OK;
+}
+
+pcrt_status CudaDevice::done(pcrt_context &context, Result result, const char *what, const char *name) {
+  const char *when = "";
+  if (result == Success && blocking && mode == Mode::Run) {
+    result = session.driver.cuCtxSynchronize();
+    when = " failed";
+  }
+  if (result == Success)
+    return PCRT_OK;
+  return context.fail(result == ErrorOutOfMemory ? PCRT_RESOURCE : PCRT_INTERNAL,
+                      session.name + ": " + what + " '" + name + "'" + when + ": " + session.describe(result) +
+                          (result == ErrorOutOfMemory ? "" : howToFind()));
+}
+
+/// Advice at the end of messages about faults: calls are asynchronous, so any earlier call may be the cause.
+std::string CudaDevice::howToFind() const {
+  if (blocking)
+    return "";
+  std::string text = comm ? comm->lastBegun() : "";
+  if (!text.empty())
+    text = "; the last move that it began is " + text;
+  return text +
+         "; a device tells late: the same run with PCRT_CUDA_BLOCKING=1 waits after every call and names the one "
+         "that fails";
+}
+
+/// A library refused a call: perhaps only because the device had a fault before.
+pcrt_status CudaDevice::refused(pcrt_context &context, const std::string &text) {
+  Result result = mode == Mode::Run ? session.driver.cuStreamQuery(session.compute) : Success;
+  bool fault = result != Success && result != ErrorNotReady;
+  return context.fail(PCRT_INTERNAL, text + (fault ? ", after " + session.describe(result) + howToFind() : ""));
+}
+
+/// Enqueues with `f` what a call of pcrt.h means, between two events if the step is traced.
+template <typename F>
+pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream,
+                            F &&f) {
+  const char *what = call == Profile::Call::Kernel      ? "kernel"
+                     : call == Profile::Call::Gemm      ? "matrix product"
+                     : call == Profile::Call::Attention ? "attention"
+                     : call == Profile::Call::Move      ? "move"
+                                                        : "message";
+  if (mode == Mode::Listen) {
+    ++callsMade;
+    return PCRT_OK;
+  }
+  session.label(name);
+  bool timing = context.profile.tracing() && mode == Mode::Run;
+  Timed times{call, index, nullptr, nullptr};
+  if (timing) {
+    times.start = timers[timersUsed++];
+    times.end = timers[timersUsed++];
+    if (Result result = session.driver.cuEventRecord(times.start, stream); result != Success)
+      return done(context, result, what, name);
+  }
+  if (pcrt_status status = f(); status != PCRT_OK)
+    return status;
+  if (timing) {
+    if (Result result = session.driver.cuEventRecord(times.end, stream); result != Success)
+      return done(context, result, what, name);
+    timed.push_back(times);
+  }
+  return done(context, Success, what, name);
+}
+
+/// Books the times of a traced step in the profile. The end of the step aligns the device's clock with the host's.
+void CudaDevice::bookTimes(pcrt_context &context) {
+  if (timed.empty())
+    return;
+  int64_t now = nanoseconds();
+  auto before = [&](Event event) {
+    float milliseconds = 0;
+    session.check(session.driver.cuEventElapsedTime_v2(&milliseconds, event, stepEnd), "read the times of the step");
+    return now - int64_t(double(milliseconds) * 1e6);
+  };
+  for (const Timed &times : timed)
+    context.profile.add(times.call, times.index, before(times.start), before(times.end));
+  timed.clear();
+}
+
+//===----------------------------------------------------------------------===//
+// The functions of pcrt.h
+//===----------------------------------------------------------------------===//
+
+pcrt_status CudaDevice::launch(pcrt_context &context, int index, void *const *args) {
+  const char *name = program.abi.kernels[index].name;
+  return run(context, Profile::Call::Kernel, index, name, session.compute,
+             [&] { return done(context, kernels.launch(index, args), "kernel", name); });
+}
+
+pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
+                             void *aux) {
+  ProductCall call{index, a, b, c, bias, aux};
+  if (mode == Mode::Listen)
+    productCalls.push_back(call);
+  const char *name = program.abi.gemms[index].name;
+  return run(context, Profile::Call::Gemm, index, name, session.compute, [&] {
+    BlasStatus status = products->run(call);
+    return status == 0 ? PCRT_OK
+                       : refused(context, std::string("matrix product '") + name + "': cuBLASLt says " +
+                                              products->describe(status));
+  });
+}
+
+pcrt_status CudaDevice::attention(pcrt_context &context, int index, void *const *args) {
+  const char *name = program.abi.attentions[index].name;
+  if (mode == Mode::Listen)
+    attentionCalls.push_back(
+        {index, std::vector<void *>(args, args + (program.abi.attentions[index].backward ? 12 : 6))});
+  return run(context, Profile::Call::Attention, index, name, session.compute, [&] {
+    std::string problem = attentions->run(index, args);
+    return problem.empty() ? PCRT_OK : refused(context, std::string("attention '") + name + "' fails: " + problem);
+  });
+}
+
+bool CudaDevice::isLocal(const pcrt_context &context, int move) const {
+  const pcrt_move_desc &desc = context.moves[move];
+  return isLocalMove(desc, context.groups[desc.group]);
+}
+
+Stream CudaDevice::streamOf(int group) { return groupStreams[group] ? groupStreams[group] : session.compute; }
+
+Result CudaDevice::copyRows(void *to, int64_t toPitch, const void *from, int64_t fromPitch, int64_t width,
+                            int64_t rows) {
+  const Driver &driver = session.driver;
+  if (width == 0 || rows == 0)
+    return Success;
+  if (rows == 1 || (toPitch == width && fromPitch == width))
+    return driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from), size_t(width * rows), session.compute);
+  Result result = Success;
+  if (std::max(toPitch, fromPitch) >= INT32_MAX) { // beyond the driver's largest pitch
+    for (int64_t row = 0; result == Success && row < rows; ++row)
+      result = driver.cuMemcpyDtoDAsync_v2(addressOf(to) + row * toPitch, addressOf(from) + row * fromPitch,
+                                           size_t(width), session.compute);
+    return result;
+  }
+  Copy2D copy{};
+  copy.fromType = copy.toType = MemoryDevice;
+  copy.fromDevice = addressOf(from);
+  copy.fromPitch = size_t(fromPitch);
+  copy.toDevice = addressOf(to);
+  copy.toPitch = size_t(toPitch);
+  copy.width = size_t(width);
+  copy.height = size_t(rows);
+  return driver.cuMemcpy2DAsync_v2(&copy, session.compute);
+}
+
+/// Moves without traffic: what pcrt::localMove does, by copies of the device.
+pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *in, void *out) {
+  const pcrt_move_desc &desc = context.moves[index];
+  const Group &group = context.groups[desc.group];
+  int64_t n = group.size(), bytes = outElements(desc, int(n)) * elementBytes(desc.dtype);
+  int64_t row = desc.extent * desc.inner * elementBytes(desc.dtype), block = row / n;
+  int64_t at = sourceOf(desc, int(n), group.me) * block; // of a slice or an insert, in each row
+  return run(context, Profile::Call::Move, index, desc.name, session.compute, [&] {
+    Result result = Success;
+    auto clear = [&] { return session.driver.cuMemsetD8Async(addressOf(out), 0, size_t(bytes), session.compute); };
+    if (bytes == 0)
+      return PCRT_OK;
+    if (n == 1 || (desc.kind == PCRT_MASK && group.me == 0)) {
+      if (in != out)
+        result = copyRows(out, bytes, in, bytes, bytes, 1);
+    } else if (desc.kind == PCRT_MASK) {
+      result = clear();
+    } else if (desc.kind == PCRT_SLICE) {
+      result = copyRows(out, block, static_cast<const char *>(in) + at, row, block, desc.outer);
+    } else if (desc.kind == PCRT_INSERT) {
+      result = copyRows(static_cast<char *>(out) + at, row, in, block, block, desc.outer);
+    } else { // pad
+      result = clear();
+      if (result == Success)
+        result = copyRows(static_cast<char *>(out) + group.me * block, row, in, block, block, desc.outer);
+    }
+    return done(context, result, "move", desc.name);
+  });
+}
+
+pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const void *const *ins, void *const *outs,
+                              int ticket) {
+  const Driver &driver = session.driver;
+  bool local = true;
+  for (int i = first; i < first + count; ++i) {
+    ++context.moveCounts[i];
+    local &= isLocal(context, i);
+  }
+  if (local) {
+    for (int i = 0; i < count; ++i)
+      if (pcrt_status status = localMove(context, first + i, ins[i], outs[i]); status != PCRT_OK)
+        return status;
+    return PCRT_OK;
+  }
+  const pcrt_move_desc &desc = context.moves[first];
+  for (int i = first; i < first + count; ++i) {
+    const pcrt_move_desc &other = context.moves[i];
+    if (other.group != desc.group || isLocal(context, i))
+      return context.fail(PCRT_INTERNAL, std::string("moves '") + desc.name + "' and '" + other.name +
+                                             "' cannot be started together; this is a bug of the compiler");
+    if (std::string problem = checkMove(other, context.groups[other.group], ins[i - first], outs[i - first]);
+        !problem.empty())
+      return context.fail(PCRT_INTERNAL, problem + "; this is a bug of the compiler");
+  }
+  outstanding[ticket] = true;
+  if (mode == Mode::Listen) {
+    groupMoves[desc.group] = true;
+    ++callsMade;
+    return PCRT_OK;
+  }
+  Stream stream = streamOf(desc.group);
+  Result result = Success;
+  if (stream != session.compute) {
+    result = driver.cuEventRecord(ready[desc.group], session.compute);
+    if (result == Success)
+      result = driver.cuStreamWaitEvent(stream, ready[desc.group], 0);
+  }
+  if (result != Success)
+    return done(context, result, "move", desc.name);
+  pcrt_status status = run(context, Profile::Call::Move, first, desc.name, stream, [&] {
+    pcrt_status status =
+        comm->enqueue(context.moves.data() + first, count, context.groups[desc.group], ins, outs, stream);
+    return status == PCRT_OK ? PCRT_OK
+                             : context.fail(status, std::string("move '") + desc.name + "' over " + comm->name() +
+                                                        ": " + comm->error());
+  });
+  if (status == PCRT_OK && stream != session.compute)
+    status = done(context, driver.cuEventRecord(arrived[ticket], stream), "move", desc.name);
+  tickets[ticket] = desc.group;
+  return status;
+}
+
+pcrt_status CudaDevice::wait(pcrt_context &context, int ticket) {
+  if (!outstanding[ticket])
+    return PCRT_OK;
+  outstanding[ticket] = false;
+  if (mode == Mode::Listen || streamOf(tickets[ticket]) == session.compute)
+    return PCRT_OK;
+  return done(context, session.driver.cuStreamWaitEvent(session.compute, arrived[ticket], 0), "wait", "for a move");
+}
+
+pcrt_status CudaDevice::move(pcrt_context &context, int index, const void *in, void *out) {
+  int ticket = program.abi.num_tickets; // one more than the program's
+  pcrt_status status = start(context, index, 1, &in, &out, ticket);
+  return status == PCRT_OK ? wait(context, ticket) : status;
+}
+
+pcrt_status CudaDevice::flowDone(pcrt_context &context, pcrt_status status, const char *name) {
+  if (status == PCRT_OK)
+    return PCRT_OK;
+  if (flows->result != Success)
+    return done(context, flows->result, "message", name);
+  return context.fail(status, std::string("'") + name + "' over " + comm->name() + ": " + comm->error());
+}
+
+pcrt_status CudaDevice::send(pcrt_context &context, int flow, const void *data) {
+  const char *name = program.abi.flows[flow].name;
+  ++context.flowCounts[flow];
+  return run(context, Profile::Call::Send, flow, name, session.compute,
+             [&] { return flowDone(context, flows->send(flow, data), name); });
+}
+
+pcrt_status CudaDevice::receive(pcrt_context &context, int flow, void *data) {
+  const char *name = program.abi.flows[flow].name;
+  ++context.flowCounts[flow];
+  return run(context, Profile::Call::Receive, flow, name, session.compute,
+             [&] { return flowDone(context, flows->receive(flow, data), name); });
+}
+
+/// In a traced step, a task ends where the next one begins.
+pcrt_status CudaDevice::task(pcrt_context &context, int kind, int chunk, int microbatch) {
+  if (mode == Mode::Listen) {
+    char name[96];
+    describeTask(name, kind, chunk, microbatch, program.stage);
+    taskNames.emplace_back(name);
+    ++callsMade;
+    return PCRT_OK;
+  }
+  if (comm)
+    if (pcrt_status status = comm->enqueueTask(tasksBegun++, session.compute); status != PCRT_OK)
+      return context.fail(status, "task '" + taskNames[tasksBegun - 1] + "': " + comm->error());
+  if (mode != Mode::Run || !context.profile.tracing())
+    return PCRT_OK;
+  Event now = timers[timersUsed++];
+  if (openTask.start) {
+    openTask.end = now;
+    timed.push_back(openTask);
+  }
+  openTask = {Profile::Call::Task, Profile::packTask(kind, chunk, microbatch), now, nullptr};
+  return done(context, session.driver.cuEventRecord(now, session.compute), "time", "a task");
+}
+
+pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microbatch, const void *data) {
+  Output output = program.outputs[index];
+  if (output.kind == "loss" || output.kind == "grad_norm") {
+    if (mode == Mode::Listen) {
+      ++scalarsShown;
+      return PCRT_OK;
+    }
+    float *to = scalars + shown.size();
+    shown.push_back({index, microbatch, to});
+    return done(context, session.driver.cuMemcpyDtoHAsync_v2(to, addressOf(data), sizeof(float), session.compute),
+                "output", output.kind.c_str());
+  }
+  // Gradients and logits are read in the first step only, which no graph replays.
+  if (mode != Mode::Run || !context.observer->wants(index))
+    return PCRT_OK;
+  if (output.kind == "logits")
+    output.shape[0] /= program.microbatches;
+  int64_t elements = blockOf(program.mesh, output.shape, output.layout, context.comm.rank()).elements();
+  std::vector<char> host(elements * elementBytes(output.dtype));
+  try {
+    staging.read(host.data(), data, int64_t(host.size()));
+  } catch (const Failure &failure) {
+    return context.fail(failure.status, failure.message);
+  }
+  return context.observer->observe(index, microbatch, host.data(), &context.error);
+}
+
+pcrt_status CudaDevice::blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) {
+  if (mode == Mode::Listen)
+    return PCRT_OK;
+  auto value = uint32_t(context.groups[group].me * block);
+  return done(context, session.driver.cuMemsetD32Async(addressOf(to), value, 1, session.compute), "block offset",
+              "of a group");
+}
+
+//===----------------------------------------------------------------------===//
+
+Json CudaDevice::figures() {
+  size_t unused = 0, total = 0;
+  session.check(session.driver.cuMemGetInfo_v2(&unused, &total), "ask for the free memory");
+  Json figures = {{"name", session.name},
+                  {"driver", describeDriverVersion(session.library.version)},
+                  {"arena_bytes", arenaMemory.mappedBytes()},
+                  {"bytes_in_use", int64_t(total - unused)},
+                  {"bytes", int64_t(total)}};
+  if (program.abi.num_kernels)
+    figures["kernels"] = describeImages(&kernels.image(), 1);
+  if (products) {
+    figures["cublaslt"] = describeCublasVersion(products->library().version);
+    figures["products_timed"] = products->timed();
+    figures["epilogues_apart"] = products->apart();
+  }
+  if (attentions) {
+    if (attentions->library().version)
+      figures["cudnn"] = describeCudnnVersion(attentions->library().version);
+    figures["attention_workspace_bytes"] = attentions->workspaceBytes();
+    if (!attentions->whyOwn().empty())
+      figures["own_attention"] = attentions->whyOwn();
+  }
+  if (comm)
+    figures["moves"] = comm->name();
+  if (comm && comm->communicators()) {
+    figures["communicators"] = comm->communicators();
+    figures["staging_bytes"] = comm->stagingMemoryBytes();
+  }
+  figures["graph"] = graph != nullptr;
+  return figures;
+}
+
+std::unique_ptr<Device> pcrt::openCudaDevice(const Program &program) {
+  Place place;
+  std::string error;
+  if (!readPlace(&place, &error))
+    fail(PCRT_USAGE, error);
+  const char *ordinal = getenv("PCRT_CUDA_DEVICE");
+  return std::make_unique<CudaDevice>(program, ordinal ? atoi(ordinal) : place.localRank);
+}

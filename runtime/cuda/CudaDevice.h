@@ -1,0 +1,144 @@
+//===- CudaDevice.h - steps on a CUDA device ------------------------------===//
+//
+// The functions of pcrt.h enqueue on streams. The first step runs as it is
+// enqueued (libraries do their lazy work then), the second is captured into a
+// graph, and from there on a step is one launch of it. Before the first one,
+// the step is called once in mode Listen, which enqueues nothing, to learn
+// which calls it makes.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CUDA_CUDADEVICE_H
+#define PCRT_CUDA_CUDADEVICE_H
+
+#include "cuda/Attentions.h"
+#include "cuda/DeviceComm.h"
+#include "cuda/Kernels.h"
+#include "cuda/Memory.h"
+#include "cuda/Products.h"
+#include "cuda/StageFlows.h"
+#include "device/Context.h"
+#include "device/Device.h"
+
+namespace pcrt::cuda {
+
+class CudaDevice final : public Device {
+public:
+  CudaDevice(const Program &program, int ordinal);
+  ~CudaDevice() override;
+
+  void prepare(pcrt_context &context) override;
+  void write(int64_t offset, const void *from, int64_t bytes) override { staging.write(arena + offset, from, bytes); }
+  void read(void *to, int64_t offset, int64_t bytes) override { staging.read(to, arena + offset, bytes); }
+  char *input(int64_t step, int index) override;
+  pcrt_status begin(pcrt_context &context, int64_t step) override;
+  pcrt_status finish(pcrt_context &context) override;
+
+  pcrt_status launch(pcrt_context &context, int index, void *const *args) override;
+  pcrt_status gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
+                   void *aux) override;
+  pcrt_status attention(pcrt_context &context, int index, void *const *args) override;
+  pcrt_status move(pcrt_context &context, int index, const void *in, void *out) override;
+  pcrt_status start(pcrt_context &context, int first, int count, const void *const *ins, void *const *outs,
+                    int ticket) override;
+  pcrt_status wait(pcrt_context &context, int ticket) override;
+  pcrt_status send(pcrt_context &context, int flow, const void *data) override;
+  pcrt_status receive(pcrt_context &context, int flow, void *data) override;
+  pcrt_status task(pcrt_context &context, int kind, int chunk, int microbatch) override;
+  pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, const void *data) override;
+  pcrt_status blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) override;
+  Json figures() override;
+
+private:
+  /// What a call of pcrt.h does now.
+  enum class Mode { Listen, Run, Capture };
+  /// A scalar that a step shows, and where its copy on the host lies.
+  struct Shown {
+    int index;
+    int64_t microbatch;
+    const float *value;
+  };
+  struct AttentionCall {
+    int index;
+    std::vector<void *> args;
+  };
+  /// A call between two events, for the trace.
+  struct Timed {
+    Profile::Call call;
+    int index;
+    Event start, end;
+  };
+
+  /// Runs the program's step in `mode`.
+  pcrt_status enqueueStep(pcrt_context &context, Mode wanted);
+  pcrt_status runStep(pcrt_context &context);
+  pcrt_status captureStep(pcrt_context &context);
+  void fillWithNoise();
+  void clearArena();
+  void prepareInputs();
+  /// The outcome of a call of the driver about entry `name` of a table; in blocking mode, waits for it first.
+  pcrt_status done(pcrt_context &context, Result result, const char *what, const char *name);
+  std::string howToFind() const;
+  pcrt_status refused(pcrt_context &context, const std::string &text);
+  pcrt_status localMove(pcrt_context &context, int index, const void *in, void *out);
+  Result copyRows(void *to, int64_t toPitch, const void *from, int64_t fromPitch, int64_t width, int64_t rows);
+  bool isLocal(const pcrt_context &context, int move) const;
+  Stream streamOf(int group);
+  template <typename F>
+  pcrt_status run(pcrt_context &context, Profile::Call call, int index, const char *name, Stream stream, F &&f);
+  void bookTimes(pcrt_context &context);
+  /// The outcome of what `flows` did.
+  pcrt_status flowDone(pcrt_context &context, pcrt_status status, const char *name);
+
+  const Program &program;
+  Session session;
+  DeviceArena arenaMemory;
+  Staging staging;
+  Kernels kernels;
+  std::unique_ptr<Products> products;
+  std::unique_ptr<Attentions> attentions;
+  std::unique_ptr<DeviceComm> comm;
+  std::unique_ptr<StageFlows> flows; ///< Of a pipeline.
+  char *arena = nullptr;
+
+  Mode mode = Mode::Listen;
+  bool blocking = false, graphs = true; ///< PCRT_CUDA_BLOCKING, PCRT_CUDA_GRAPH.
+  int64_t stepsRun = 0;
+  GraphExec graph = nullptr;
+
+  std::vector<ProductCall> productCalls; ///< Found in mode Listen.
+  std::vector<AttentionCall> attentionCalls;
+  std::vector<bool> groupMoves; ///< Whether the step moves data within a group.
+  int64_t scalarsShown = 0, callsMade = 0;
+  std::vector<std::string> taskNames;
+  int tasksBegun = 0; ///< In this step.
+
+  char *inputMemory = nullptr; ///< Two slots of inputBytes.
+  std::vector<int64_t> inputOffsets, inputSizes;
+  int64_t inputBytes = 0;
+
+  float *scalars = nullptr;
+  std::vector<Shown> shown;
+
+  std::vector<Stream> groupStreams; ///< By group; null: not needed yet.
+  std::vector<Event> ready;         ///< By group: what the compute stream had done when a move was started.
+  std::vector<Event> arrived;       ///< By ticket, then one for blocking moves.
+  std::vector<bool> outstanding;    ///< By ticket.
+  std::vector<int> tickets;         ///< The group of each.
+
+  std::vector<Event> timers;
+  Event stepEnd = nullptr; ///< What timers are compared with.
+  size_t timersUsed = 0;
+  std::vector<Timed> timed;
+  Timed openTask{}; ///< The task that a traced step is in; start is null: none.
+};
+
+} // namespace pcrt::cuda
+
+namespace pcrt {
+
+/// Opens this rank's CUDA device. All ranks call it. Throws PCRT_RESOURCE where a library or the device is missing.
+std::unique_ptr<Device> openCudaDevice(const Program &program);
+
+} // namespace pcrt
+
+#endif // PCRT_CUDA_CUDADEVICE_H

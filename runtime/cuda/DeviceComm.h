@@ -1,0 +1,119 @@
+//===- DeviceComm.h - moves between devices, enqueued on streams ----------===//
+//
+// What a transport between devices gives to the CUDA device. Calls only
+// enqueue: a step that makes them is captured into a graph and replayed.
+// Comm stays the ranks' control plane (barriers, small data, failures).
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CUDA_DEVICECOMM_H
+#define PCRT_CUDA_DEVICECOMM_H
+
+#include "comm/Comm.h"
+#include "cuda/Driver.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pcrt::cuda {
+
+/// A flow between two ranks as all ranks of a run see it: they open all flows in one order.
+struct DeviceFlow {
+  int source = -1;                 ///< The rank that sends, where this rank is one of the two; else -1.
+  bool sends = false;              ///< This rank is the source.
+  int index = -1;                  ///< In the table of this rank's program.
+  const pcrt_flow *flow = nullptr; ///< In the source's.
+};
+
+/// Lanes of a flow: a lane is a stream with a communicator of its own, and message n goes by lane n % lanes. One
+/// communicator would not do: its calls run in order, so a receive that waits for its message blocks all calls behind
+/// it. With a lane for every message that may be under way besides the one that is read, and one receive posted ahead
+/// on each, a device waits only where all `slots` slots are full.
+inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
+
+class DeviceComm {
+public:
+  virtual ~DeviceComm() = default;
+
+  /// "nccl", "virtual" or "host".
+  virtual const char *name() const = 0;
+
+  /// Whether each group's moves may run on a stream of its own. If not, all of them are enqueued on the compute stream.
+  virtual bool hasStreams() const { return true; }
+
+  /// Whether enqueue() may be called while its stream is captured. If not, every step is enqueued anew.
+  virtual bool canCapture() const { return true; }
+
+  /// Called once, before the first step, by all ranks: the arena's address and size, for registration.
+  virtual pcrt_status registerArena(void *base, int64_t bytes) {
+    (void)base, (void)bytes;
+    return PCRT_OK;
+  }
+
+  /// Enqueues `count` moves of one group on `stream`, as one call of the library. ins[i] and outs[i] are device
+  /// addresses of this rank. Groups have at least two members here, and the moves traffic. May be called while `stream`
+  /// is being captured; all ranks make the same calls in the same order. On failure error() says why.
+  virtual pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
+                              void *const *outs, Stream stream) = 0;
+
+  /// Connects the ends of all flows of the run, which the control plane has opened. Called once, before the first step,
+  /// by all ranks. Throws a Failure.
+  virtual void openFlows(const std::vector<DeviceFlow> &all) = 0;
+
+  /// Whether messages pass through lanes, with slots and events that StageFlows keeps: then enqueueMessage is called,
+  /// else enqueueSend and enqueueReceive.
+  virtual bool hasLanes() const { return false; }
+
+  /// Enqueues message `number` of the step in flow `index` of the program on `stream`, the one of its lane: sends or
+  /// receives `at`, on the device.
+  virtual pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) {
+    (void)index, (void)number, (void)at, (void)stream;
+    return PCRT_INTERNAL;
+  }
+
+  /// Enqueues the next message of flow `index` on `stream`: work enqueued behind it may overwrite the source of a send,
+  /// and finds what was received. `data` lies on the device.
+  virtual pcrt_status enqueueSend(int index, const void *data, Stream stream) {
+    (void)index, (void)data, (void)stream;
+    return PCRT_INTERNAL;
+  }
+  virtual pcrt_status enqueueReceive(int index, void *data, Stream stream) {
+    (void)index, (void)data, (void)stream;
+    return PCRT_INTERNAL;
+  }
+
+  /// Names of the step's tasks in order, for error messages. Called once, before the first step. Throws a Failure.
+  virtual void openTasks(std::vector<std::string> names) { (void)names; }
+
+  /// Enqueues on `stream` a note of the device to the host that it has come to task `number`.
+  virtual pcrt_status enqueueTask(int number, Stream stream) { return (void)number, (void)stream, PCRT_OK; }
+
+  /// Waits until what was enqueued on `stream` is done, watching for lost peers and timeouts. The default asks the
+  /// driver alone. PCRT_PEER_LOST and PCRT_TIMEOUT name rank, op and axis in error(); other failures are the driver's
+  /// (PCRT_INTERNAL, empty error()).
+  virtual pcrt_status wait(const Driver &driver, Stream stream) {
+    return driver.cuStreamSynchronize(stream) == Success ? PCRT_OK : PCRT_INTERNAL;
+  }
+
+  /// The move of the step that the device began last, for the message of a fault; "" where that is not known.
+  virtual std::string lastBegun() const { return ""; }
+
+  /// Communicators, and bytes of device memory beside the arena that this allocated itself (0 where there is none).
+  virtual int64_t communicators() const { return 0; }
+  virtual int64_t stagingMemoryBytes() const { return 0; }
+
+  const std::string &error() const { return lastError; }
+
+protected:
+  std::string lastError;
+};
+
+class Session;
+
+/// The moves of this rank's device, for a run of several ranks. All ranks call it. Throws a Failure.
+std::unique_ptr<DeviceComm> openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
+                                           const std::vector<Group> &groups);
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_CUDA_DEVICECOMM_H

@@ -1,0 +1,64 @@
+//===- HostMoves.h - moves through host memory ----------------------------===//
+//
+// Carries out device moves with the ranks' control plane: copy to pinned
+// memory, Comm::move (send, receive) in a host function of the stream, copy back.
+// Slow, but it needs neither NCCL nor a GPU of its own for every rank, and it is
+// captured like everything else. PCRT_CUDA_COMM=host chooses it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CUDA_HOSTMOVES_H
+#define PCRT_CUDA_HOSTMOVES_H
+
+#include "cuda/DeviceComm.h"
+#include "cuda/Session.h"
+
+#include <memory>
+
+namespace pcrt::cuda {
+
+class HostMoves final : public DeviceComm {
+public:
+  /// Takes pinned memory for the largest move of `program`. All ranks call it. Throws a Failure.
+  HostMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups);
+
+  ~HostMoves() override { session.driver.cuMemHostUnregister(in); }
+
+  const char *name() const override { return "host"; }
+  /// Host functions of one process run one after the other: only one order is safe.
+  bool hasStreams() const override { return false; }
+  pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
+                      void *const *outs, Stream stream) override;
+  void openFlows(const std::vector<DeviceFlow> &all) override;
+  pcrt_status enqueueSend(int index, const void *data, Stream stream) override;
+  pcrt_status enqueueReceive(int index, void *data, Stream stream) override;
+  pcrt_status wait(const Driver &driver, Stream stream) override;
+
+private:
+  struct Call {
+    HostMoves *owner;
+    const pcrt_move_desc *move;
+    const Group *group;
+  };
+  /// The messages of a flow, which pass through `memory` one after the other.
+  struct Letter {
+    HostMoves *owner;
+    int flow;
+    void *memory;
+  };
+  /// A host function: sends or receives a Letter, unless something failed before.
+  template <auto transfer> static void carryOut(void *letter);
+  /// The outcome of calls of the driver.
+  pcrt_status check(Result result);
+  Call *callOf(const pcrt_move_desc &move, const Group &group);
+
+  Session &session;
+  Comm &comm;
+  char *in = nullptr, *out = nullptr;
+  std::vector<std::unique_ptr<Call>> calls; ///< By move and group; graphs keep their addresses.
+  std::vector<Letter> letters;              ///< By flow; likewise.
+  pcrt_status status = PCRT_OK;             ///< The first failure of a host function.
+};
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_CUDA_HOSTMOVES_H

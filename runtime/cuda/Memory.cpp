@@ -1,0 +1,106 @@
+//===- Memory.cpp - the arena on the device, and copies to and from it ----===//
+#include "cuda/Memory.h"
+#include "base/Failure.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+static std::string gibibytes(double bytes) {
+  char text[32];
+  snprintf(text, sizeof text, "%.2f GiB", bytes / (1 << 30));
+  return text;
+}
+
+char *DeviceArena::allocate(int64_t wanted) {
+  const Driver &driver = session.driver;
+  AllocationProperties properties{};
+  properties.type = AllocationPinned;
+  properties.handleTypes = HandlePosixFile;
+  properties.location = {LocationDevice, session.device};
+  size_t granule = 0, unused = 0, total = 0;
+  session.check(driver.cuMemGetAllocationGranularity(&granule, &properties, GranularityRecommended),
+                "ask for the granularity of memory");
+  bytes = (size_t(std::max<int64_t>(wanted, 1)) + granule - 1) / granule * granule;
+  session.check(driver.cuMemGetInfo_v2(&unused, &total), "ask for the free memory");
+  auto tooMuch = [&](const std::string &why) {
+    fail(PCRT_RESOURCE, session.name + ": the arena needs " + gibibytes(double(bytes)) + ", " +
+                            gibibytes(double(unused)) + " of " + gibibytes(double(total)) + " are free" + why +
+                            "; use more microbatches, a plan that splits more, or --precision=bf16");
+  };
+  if (bytes > unused)
+    tooMuch("");
+  session.check(driver.cuMemAddressReserve(&base, bytes, granule, 0, 0), "reserve addresses for the arena");
+  Result result = driver.cuMemCreate(&handle, bytes, &properties, 0);
+  if (result == ErrorOutOfMemory)
+    tooMuch(" (" + session.describe(result) + ")");
+  if (result != Success) {
+    // Some containers forbid memory that other processes could open; NCCL then copies what it would have registered.
+    properties.handleTypes = 0;
+    result = driver.cuMemCreate(&handle, bytes, &properties, 0);
+  }
+  session.check(result, "allocate the arena");
+  created = true;
+  session.check(driver.cuMemMap(base, bytes, 0, handle, 0), "map the arena");
+  mapped = true;
+  AccessDescription access{{LocationDevice, session.device}, AccessReadWrite};
+  session.check(driver.cuMemSetAccess(base, bytes, &access, 1), "make the arena accessible");
+  return reinterpret_cast<char *>(base);
+}
+
+DeviceArena::~DeviceArena() {
+  const Driver &driver = session.driver;
+  if (mapped)
+    driver.cuMemUnmap(base, bytes);
+  if (created)
+    driver.cuMemRelease(handle);
+  if (base)
+    driver.cuMemAddressFree(base, bytes);
+}
+
+Staging::Staging(Session &session) : session(session) {
+  for (Piece &piece : pieces)
+    piece = {static_cast<char *>(session.pinned(pieceBytes)), session.makeEvent()};
+}
+
+void Staging::write(void *to, const void *from, int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const Driver &driver = session.driver;
+  session.check(driver.cuCtxSetCurrent(session.context), "use the device");
+  for (int64_t at = 0, turn = 0; at < bytes; at += pieceBytes, ++turn) {
+    Piece &piece = pieces[turn % 2];
+    int64_t count = std::min(pieceBytes, bytes - at);
+    if (turn >= 2)
+      session.check(driver.cuEventSynchronize(piece.done), "wait for a copy");
+    memcpy(piece.memory, static_cast<const char *>(from) + at, count);
+    session.check(driver.cuMemcpyHtoDAsync_v2(addressOf(to) + at, piece.memory, count, session.compute),
+                  "copy to the device");
+    session.check(driver.cuEventRecord(piece.done, session.compute), "copy to the device");
+  }
+  session.synchronize();
+}
+
+void Staging::read(void *to, const void *from, int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const Driver &driver = session.driver;
+  session.check(driver.cuCtxSetCurrent(session.context), "use the device");
+  auto fetch = [&](int64_t at) {
+    Piece &piece = pieces[at / pieceBytes % 2];
+    session.check(driver.cuMemcpyDtoHAsync_v2(piece.memory, addressOf(from) + at, std::min(pieceBytes, bytes - at),
+                                              session.compute),
+                  "copy from the device");
+    session.check(driver.cuEventRecord(piece.done, session.compute), "copy from the device");
+  };
+  if (bytes > 0)
+    fetch(0);
+  for (int64_t at = 0; at < bytes; at += pieceBytes) {
+    if (at + pieceBytes < bytes)
+      fetch(at + pieceBytes);
+    Piece &piece = pieces[at / pieceBytes % 2];
+    session.check(driver.cuEventSynchronize(piece.done), "wait for a copy");
+    memcpy(static_cast<char *>(to) + at, piece.memory, std::min(pieceBytes, bytes - at));
+  }
+}

@@ -1,0 +1,488 @@
+//===- NcclMoves.cpp - moves by NCCL --------------------------------------===//
+#include "cuda/NcclMoves.h"
+#include "comm/Collective.h"
+#include "comm/Moves.h"
+#include "comm/ShmControl.h"
+#include "cuda/Rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unistd.h>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+//===----------------------------------------------------------------------===//
+// Blocks
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// How one member's blocks of a move lie in its buffers, in bytes. Of a reduce_scatter or all_to_all it sends a block
+/// to every member, of an all_gather or all_to_all it gets one from every member.
+struct Blocks {
+  int64_t bytes;                              ///< Of one block.
+  int64_t sendRows = 1, sendWidth, sendPitch; ///< Block k of the source: rows at k * sendWidth + row * sendPitch.
+  int64_t getRows = 1, getWidth, getPitch;    ///< Block k of the result, likewise.
+
+  bool packs() const { return sendRows > 1; }
+  bool unpacks() const { return getRows > 1; }
+};
+
+} // namespace
+
+static pcrt_move_shape shapeOf(const pcrt_move_desc &move) {
+  return {move.outer,  move.extent,  move.inner,
+          move.middle, move.extent2, move.kind == PCRT_ALL_TO_ALL && move.reduction};
+}
+
+static Blocks blocksOf(const pcrt_move_desc &move, int n) {
+  pcrt_move_shape shape = shapeOf(move);
+  pcrt_move_pieces pieces = pcrt_pieces_of_move(move.kind, &shape, n);
+  Blocks blocks{};
+  blocks.sendRows = pieces.operand;
+  blocks.getRows = pieces.result;
+  blocks.bytes = std::min(inElements(move, n), outElements(move, n)) * elementBytes(move.dtype);
+  if (move.kind == PCRT_ALL_TO_ALL)
+    blocks.bytes /= n;
+  blocks.sendWidth = blocks.bytes / std::max<int64_t>(blocks.sendRows, 1);
+  blocks.getWidth = blocks.bytes / std::max<int64_t>(blocks.getRows, 1);
+  blocks.sendPitch = n * blocks.sendWidth;
+  blocks.getPitch = n * blocks.getWidth;
+  return blocks;
+}
+
+int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
+  pcrt_move_shape shape = shapeOf(move);
+  return pcrt_staging_bytes_of_move(move.kind, &shape, n, elementBytes(move.dtype));
+}
+
+//===----------------------------------------------------------------------===//
+// Start-up and end
+//===----------------------------------------------------------------------===//
+
+NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups)
+    : session(session), control(comm), program(program), timeout(timeoutSeconds()), members(groups.size()),
+      live(std::make_shared<Communicators>()) {
+  Nccl &nccl = live->nccl;
+  NcclUniqueId id{};
+  // Calls of several communicators that nothing else orders begin in the order of the host on every rank: without,
+  // ranks can wait for each other in a circle (the stand-in finds such orders).
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  onAllRanks(control, [&] {
+    load(nccl, &library);
+    if (control.rank() == 0)
+      require(nccl.ncclGetUniqueId(&id), nullptr, "make an id for the run");
+  });
+  std::vector<NcclUniqueId> ids(control.size());
+  requireOk(control, control.allGatherBytes(&id, sizeof id, ids.data()));
+  hooked.plane = control.control();
+  if (hooked.plane)
+    hooked.plane->setHooks({[this](Progress &progress) { tellProgress(progress); }, [live = live] { live->abort(); }});
+  onAllRanks(control, [&] { connectAll(ids[0]); });
+  int64_t &total = stagingTotal;
+  for (const Group &group : groups) {
+    Member &member = members[group.id];
+    member.group = &group;
+    if (group.size() == 1 && control.size() > 1)
+      continue; // needs no communicator; in a run of one rank, a test, it gets one
+    ++numCommunicators;
+    onAllRanks(control, [&] {
+      NcclConfig config;
+      config.commName = group.name.c_str();
+      // Members of one group share its first rank, which no other group of this axis has.
+      member.comm = connectSome(group.ranks[0], group.me, config, "connect the devices of " + groupName(group));
+    });
+    for (int i = 0; i < program.num_moves; ++i)
+      if (program.moves[i].group == group.id)
+        member.stagingBytes = std::max(member.stagingBytes, stagingBytes(program.moves[i], group.size()));
+    member.stagingOffset = total;
+    total += (member.stagingBytes + 511) / 512 * 512;
+  }
+  onAllRanks(control, [&] {
+    size_t count = size_t(program.num_moves) + 1;
+    for (int flow = 0; flow < program.num_flows; ++flow)
+      count = std::max(count, size_t(program.flows[flow].messages) + 1);
+    stagingMemory = std::make_unique<DeviceArena>(session);
+    staging = stagingMemory->allocate(total + int64_t(count * sizeof(uint32_t)));
+    numbers = reinterpret_cast<Address>(staging + total);
+    size_t markBytes = members.size() * 64 * sizeof(uint32_t);
+    marks = static_cast<volatile uint32_t *>(session.pinned(markBytes));
+    session.polled(marks, int64_t(markBytes));
+    auto *values = static_cast<uint32_t *>(session.pinned(count * sizeof(uint32_t)));
+    for (size_t i = 0; i < count; ++i)
+      values[i] = uint32_t(i);
+    session.check(session.driver.cuMemcpyHtoDAsync_v2(numbers, values, count * sizeof(uint32_t), session.compute),
+                  "copy the numbers of moves");
+    session.synchronize();
+  });
+}
+
+NcclMoves::~NcclMoves() {
+  {
+    std::lock_guard<std::mutex> lock(live->mutex);
+    for (Member &member : members)
+      if (member.registered && !live->aborted)
+        live->nccl.ncclCommDeregister(member.comm, member.registered);
+  }
+  // All ranks come here after a good run, or none: abort does not wait for the others as destroy would.
+  live->abort();
+}
+
+std::string NcclMoves::describe(NcclResult result) const {
+  std::string text = live->nccl.ncclGetErrorString(result);
+  const char *last = live->nccl.ncclGetLastError(nullptr);
+  return last && *last ? text + ": " + last : text;
+}
+
+pcrt_status NcclMoves::registerArena(void *base, int64_t bytes) {
+  // Lets NCCL read and write the arena directly; where it cannot, moves are only slower.
+  for (Member &member : members)
+    if (member.comm && live->nccl.ncclCommRegister(member.comm, base, size_t(bytes), &member.registered) != NcclSuccess)
+      member.registered = nullptr;
+  return PCRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Moves
+//===----------------------------------------------------------------------===//
+
+static int ncclType(int32_t dtype) {
+  return dtype == PCRT_F32 ? NcclFloat32 : dtype == PCRT_BF16 ? NcclBfloat16 : NcclInt32;
+}
+
+Result NcclMoves::copyBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream) {
+  int n = member.group->size();
+  Blocks blocks = blocksOf(move, n);
+  char *packed = staging + member.stagingOffset;
+  for (int peer = 0; blocks.packs() && peer < n; ++peer)
+    if (Result result = copyRows(session.driver, packed + peer * blocks.bytes, blocks.sendWidth,
+                                 static_cast<const char *>(in) + peer * blocks.sendWidth, blocks.sendPitch,
+                                 blocks.sendWidth, blocks.sendRows, stream);
+        result != Success)
+      return result;
+  return Success;
+}
+
+Result NcclMoves::copyAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream) {
+  int n = member.group->size();
+  Blocks blocks = blocksOf(move, n);
+  const char *packed = staging + member.stagingOffset + (blocks.packs() ? n * blocks.bytes : 0);
+  for (int peer = 0; blocks.unpacks() && peer < n; ++peer)
+    if (Result result =
+            copyRows(session.driver, static_cast<char *>(out) + peer * blocks.getWidth, blocks.getPitch,
+                     packed + peer * blocks.bytes, blocks.getWidth, blocks.getWidth, blocks.getRows, stream);
+        result != Success)
+      return result;
+  return Success;
+}
+
+NcclResult NcclMoves::call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream) {
+  const Nccl &nccl = live->nccl;
+  int n = member.group->size(), type = ncclType(move.dtype);
+  int reduction = move.reduction == PCRT_MAX ? NcclMax : NcclSum;
+  int64_t width = elementBytes(move.dtype);
+  if (move.kind == PCRT_ALL_REDUCE)
+    return nccl.ncclAllReduce(in, out, size_t(outElements(move, n)), type, reduction, member.comm, stream);
+  size_t elements = size_t(outElements(move, n));
+  if (move.kind == PCRT_BROADCAST)
+    return nccl.ncclBroadcast(in, out, elements, type, 0, member.comm, stream);
+  if (move.kind == PCRT_REDUCE)
+    return nccl.ncclReduce(in, out, elements, type, reduction, 0, member.comm, stream);
+  NcclResult result = NcclSuccess;
+  auto note = [&](NcclResult one) {
+    if (one != NcclSuccess && one != NcclInProgress)
+      result = one;
+  };
+  int me = member.group->me;
+  if (move.kind == PCRT_PERMUTE) {
+    note(nccl.ncclSend(in, elements, type, targetOf(move, n, me), member.comm, stream));
+    note(nccl.ncclRecv(out, elements, type, sourceOf(move, n, me), member.comm, stream));
+    return result;
+  }
+  Blocks blocks = blocksOf(move, n);
+  char *packed = staging + member.stagingOffset;
+  const char *from = blocks.packs() ? packed : static_cast<const char *>(in);
+  char *to = blocks.unpacks() ? packed + (blocks.packs() ? n * blocks.bytes : 0) : static_cast<char *>(out);
+  size_t count = size_t(blocks.bytes / width);
+  if (move.kind == PCRT_ALL_GATHER)
+    return nccl.ncclAllGather(from, to, count, type, member.comm, stream);
+  if (move.kind == PCRT_REDUCE_SCATTER)
+    return nccl.ncclReduceScatter(from, to, count, type, reduction, member.comm, stream);
+  if (move.kind == PCRT_SCATTER || move.kind == PCRT_GATHER) { // between the root and each member, itself among them
+    bool gathers = move.kind == PCRT_GATHER;
+    if (me != 0 && gathers)
+      note(nccl.ncclSend(from, count, type, 0, member.comm, stream));
+    else if (me != 0)
+      note(nccl.ncclRecv(to, count, type, 0, member.comm, stream));
+    for (int peer = 0; peer < n && me == 0; ++peer) {
+      bool sends = !gathers || peer == 0, gets = gathers || peer == 0;
+      if (sends)
+        note(nccl.ncclSend(from + (gathers ? 0 : peer) * blocks.bytes, count, type, peer, member.comm, stream));
+      if (gets)
+        note(nccl.ncclRecv(to + (gathers ? peer : 0) * blocks.bytes, count, type, peer, member.comm, stream));
+    }
+    return result;
+  }
+  for (int peer = 0; peer < n; ++peer) {
+    note(nccl.ncclSend(from + peer * blocks.bytes, count, type, peer, member.comm, stream));
+    note(nccl.ncclRecv(to + peer * blocks.bytes, count, type, peer, member.comm, stream));
+  }
+  return result;
+}
+
+pcrt_status NcclMoves::enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
+                               void *const *outs, Stream stream) {
+  const Member &member = members[group.id];
+  auto staged = [&](int i) { return stagingBytes(moves[i], group.size()) > 0; };
+  for (int first = 0; first < count;) {
+    // One call for moves that need no staging memory; the others share it and go one by one.
+    int last = first + 1;
+    while (!staged(first) && last < count && !staged(last))
+      ++last;
+    const char *name = moves[first].name;
+    if (pcrt_status status = mark(moves[first], stream); status != PCRT_OK)
+      return status;
+    if (staged(first))
+      if (pcrt_status status = check(copyBefore(moves[first], member, ins[first], stream), name); status != PCRT_OK)
+        return status;
+    NcclResult result = live->nccl.ncclGroupStart();
+    for (int i = first; i < last && (result == NcclSuccess || result == NcclInProgress); ++i)
+      if (outElements(moves[i], group.size()) > 0)
+        result = call(moves[i], member, ins[i], outs[i], stream);
+    NcclResult ended = live->nccl.ncclGroupEnd();
+    for (NcclResult one : {result, ended})
+      if (pcrt_status status = check(one, member.comm, name); status != PCRT_OK)
+        return status;
+    if (staged(first))
+      if (pcrt_status status = check(copyAfter(moves[first], member, outs[first], stream), name); status != PCRT_OK)
+        return status;
+    first = last;
+  }
+  return PCRT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Flows
+//===----------------------------------------------------------------------===//
+
+void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
+  flows.resize(program.num_flows);
+  onAllRanks(control, [&] {
+    size_t bytes = (program.num_flows + 1) * 64 * sizeof(uint32_t);
+    passed = static_cast<volatile uint32_t *>(session.pinned(bytes));
+    session.polled(passed, int64_t(bytes));
+  });
+  for (const DeviceFlow &one : all)
+    for (int lane = 0; lane < lanesOf(*one.flow); ++lane)
+      onAllRanks(control, [&] {
+        NcclConfig config;
+        config.commName = one.flow->name;
+        config.maxCtas = 4; // a receive is posted long before its message: it leaves room for everything else
+        int color = one.source < 0 ? NcclSplitNoColor : one.source;
+        if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,
+                                        std::string("connect the ends of '") + one.flow->name + "'"))
+          flows[one.index].push_back(comm);
+      });
+}
+
+pcrt_status NcclMoves::enqueueMessage(int index, int number, void *at, Stream stream) {
+  const pcrt_flow &flow = program.flows[index];
+  NcclComm comm = flows[index][number % lanesOf(flow)];
+  size_t count = size_t(flow.bytes / 2);
+  NcclResult result = flow.sends ? live->nccl.ncclSend(at, count, NcclBfloat16, 1, comm, stream)
+                                 : live->nccl.ncclRecv(at, count, NcclBfloat16, 0, comm, stream);
+  if (pcrt_status status = check(result, comm, flow.name); status != PCRT_OK)
+    return status;
+  return check(session.driver.cuMemcpyDtoHAsync_v2(const_cast<uint32_t *>(passed + index * 64),
+                                                   numbers + (number + 1) * sizeof(uint32_t), sizeof(uint32_t), stream),
+               flow.name);
+}
+
+/// Changes whenever the device comes further in its step.
+uint32_t NcclMoves::progress() const {
+  uint32_t sum = reached();
+  for (int flow = 0; passed && flow < program.num_flows; ++flow)
+    sum += passed[flow * 64] << 16;
+  return sum;
+}
+
+pcrt_status NcclMoves::check(Result result, const char *name) {
+  if (result == Success)
+    return PCRT_OK;
+  lastError = std::string("copies of '") + name + "': " + session.describe(result);
+  return PCRT_INTERNAL;
+}
+
+pcrt_status NcclMoves::check(NcclResult result, NcclComm on, const char *name) {
+  // Not blocking: a call may still be connecting. Kernels must not follow on the stream before it has ended.
+  if (result == NcclInProgress)
+    result = settle(on);
+  if (result == NcclSuccess)
+    return PCRT_OK;
+  TcpControl *plane = control.control();
+  if (result == NcclInProgress || (plane && plane->failed()))
+    return unsettled(std::string("begin '") + name + "'");
+  lastError = rankName(control.rank()) + ": NCCL refuses '" + name + "': " + describe(result);
+  return PCRT_INTERNAL;
+}
+
+//===----------------------------------------------------------------------===//
+// Waiting
+//===----------------------------------------------------------------------===//
+
+/// Lets the device note on the host that it has come to this move: a copy of four bytes.
+pcrt_status NcclMoves::mark(const pcrt_move_desc &move, Stream stream) {
+  ptrdiff_t index = &move - program.moves;
+  if (index < 0 || index >= program.num_moves)
+    return PCRT_OK;
+  return check(session.driver.cuMemcpyDtoHAsync_v2(const_cast<uint32_t *>(marks + move.group * 64),
+                                                   numbers + (index + 1) * sizeof(uint32_t), sizeof(uint32_t), stream),
+               move.name);
+}
+
+void NcclMoves::openTasks(std::vector<std::string> names) {
+  taskNames = std::move(names);
+  if (taskNames.empty())
+    return;
+  task = static_cast<volatile uint32_t *>(session.pinned(sizeof(uint32_t)));
+  *task = 0;
+  session.polled(task, sizeof(uint32_t));
+  size_t bytes = taskNames.size() * sizeof(uint32_t);
+  auto *values = static_cast<uint32_t *>(session.pinned(bytes));
+  for (size_t i = 0; i < taskNames.size(); ++i)
+    values[i] = uint32_t(i + 1);
+  taskNumbers = std::make_unique<DeviceArena>(session);
+  firstTaskNumber = reinterpret_cast<Address>(taskNumbers->allocate(int64_t(bytes)));
+  session.check(session.driver.cuMemcpyHtoDAsync_v2(firstTaskNumber, values, bytes, session.compute),
+                "copy the numbers of tasks");
+  session.synchronize();
+}
+
+pcrt_status NcclMoves::enqueueTask(int number, Stream stream) {
+  return check(session.driver.cuMemcpyDtoHAsync_v2(
+                   const_cast<uint32_t *>(task), firstTaskNumber + number * sizeof(uint32_t), sizeof(uint32_t), stream),
+               taskNames[number].c_str());
+}
+
+pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {
+  TcpControl *plane = control.control();
+  double start = monotonicSeconds(), since = start;
+  uint32_t seen = 0, noted = 0;
+  for (;;) {
+    Result result = driver.cuStreamQuery(stream);
+    if (uint32_t now = task ? *task : 0; now != noted && now > 0) {
+      noted = now;
+      control.note(taskNames[now - 1].c_str());
+    }
+    if (plane && plane->failed() && result != Success)
+      return lost();
+    if (result == Success) {
+      ++stepsWaited;
+      for (size_t group = 0; group < members.size(); ++group)
+        marks[group * 64] = 0;
+      for (int flow = 0; passed && flow < program.num_flows; ++flow)
+        passed[flow * 64] = 0;
+      if (task)
+        *task = 0;
+      return PCRT_OK;
+    }
+    if (result != ErrorNotReady)
+      return PCRT_INTERNAL;
+    double now = monotonicSeconds();
+    if (uint32_t number = progress(); seen != number) {
+      seen = number;
+      since = now; // something moves
+    }
+    if (now - since > timeout)
+      return late();
+    if (int left = plane && now - since > 0.3 ? plane->leftRank() : -1; left >= 0)
+      return giveUp(PCRT_PEER_LOST, rankName(left) + " ended before joining " + doing());
+    if (now - since > 0.02)
+      for (const Member &member : members) {
+        NcclResult state = member.comm ? live->state(member.comm) : NcclSuccess;
+        if (state != NcclSuccess && state != NcclInProgress && !(plane && plane->failed())) {
+          lastError = rankName(control.rank()) + ": " + groupName(*member.group) + ": " + describe(state);
+          return PCRT_PEER_LOST;
+        }
+      }
+    if (now - start > 0.0002)
+      usleep(now - start < 0.05 ? 20 : 200);
+  }
+}
+
+pcrt_status NcclMoves::lost() {
+  TcpControl *plane = control.control();
+  plane->setReported(PCRT_PEER_LOST);
+  lastError = rankName(control.rank()) + ": " + plane->failure() + "; the run is over, " +
+              (waitingGroup() ? "in " : "before ") + doing();
+  return PCRT_PEER_LOST;
+}
+
+/// The number of the furthest move that a stream has come to; 0: none.
+uint32_t NcclMoves::reached() const {
+  uint32_t number = 0;
+  for (size_t group = 0; marks && group < members.size(); ++group)
+    number = std::max(number, uint32_t(marks[group * 64]));
+  return number;
+}
+
+const Group *NcclMoves::waitingGroup() const {
+  uint32_t number = reached();
+  return number == 0 || int64_t(number) > program.num_moves ? nullptr : members[program.moves[number - 1].group].group;
+}
+
+std::string NcclMoves::doing() const {
+  const Group *group = waitingGroup();
+  std::string text = group ? describeMove(program.moves[reached() - 1], group->size()) + " of " + groupName(*group)
+                           : "the first move of step " + std::to_string(stepsWaited.load());
+  for (int flow = 0; passed && flow < program.num_flows; ++flow)
+    if (uint32_t count = passed[flow * 64]; int64_t(count) < program.flows[flow].messages)
+      text += std::string(", ") + (program.flows[flow].sends ? "before sending" : "before receiving") + " message " +
+              std::to_string(count) + " of '" + program.flows[flow].name + "'";
+  return text;
+}
+
+/// Called on the control plane's thread, too.
+void NcclMoves::tellProgress(Progress &progress) {
+  std::lock_guard<std::mutex> lock(connectingMutex);
+  if (!connecting.empty()) {
+    progress.counter = connections;
+    snprintf(progress.doing, sizeof progress.doing, "waiting to %s", connecting.c_str());
+    return;
+  }
+  progress.counter = stepsWaited.load() << 32 | this->progress();
+  snprintf(progress.doing, sizeof progress.doing, "%s %s", waitingGroup() ? "in" : "before", doing().c_str());
+}
+
+std::string NcclMoves::whoIsLate(const Group *group) {
+  TcpControl *plane = control.control();
+  if (!plane)
+    return "the other ranks";
+  Progress mine{};
+  tellProgress(mine);
+  std::vector<Progress> all = plane->askProgress();
+  std::vector<int> elsewhere;
+  for (int rank = 0; rank < control.size(); ++rank)
+    if ((!group || std::find(group->ranks.begin(), group->ranks.end(), rank) != group->ranks.end()) &&
+        (!all[rank].doing[0] || all[rank].counter != mine.counter))
+      elsewhere.push_back(rank);
+  return plane->describeLate(elsewhere, all);
+}
+
+/// Names the ranks of the group that are elsewhere.
+pcrt_status NcclMoves::late() {
+  std::string who = whoIsLate(waitingGroup());
+  if (control.control() && control.control()->failed())
+    return lost();
+  return giveUp(PCRT_TIMEOUT, "no answer within " + secondsText(timeout) + " s from " + who + " in " + doing() +
+                                  "; is it stopped or much slower? PCRT_TIMEOUT_SECONDS sets the limit");
+}
+
+pcrt_status NcclMoves::giveUp(pcrt_status status, const std::string &why) {
+  lastError = rankName(control.rank()) + ": " + why;
+  if (TcpControl *plane = control.control())
+    plane->giveUp(status, rankName(control.rank()) + " gave up: " + why);
+  live->abort();
+  return status;
+}

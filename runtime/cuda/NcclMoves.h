@@ -1,0 +1,158 @@
+//===- NcclMoves.h - moves by NCCL ----------------------------------------===//
+//
+// One communicator per group of the program, split from one of all ranks in
+// the order of the groups, so that every rank makes the same calls. Moves whose
+// dim is outermost go to NCCL as they are; others through staging memory, with
+// copies of rows before or after. The control plane watches: when a rank dies
+// or is late, all communicators are aborted, so that nobody waits on a device.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CUDA_NCCLMOVES_H
+#define PCRT_CUDA_NCCLMOVES_H
+
+#include "comm/TcpControl.h"
+#include "cuda/DeviceComm.h"
+#include "cuda/Memory.h"
+#include "cuda/Nccl.h"
+
+#include <atomic>
+#include <mutex>
+
+namespace pcrt::cuda {
+
+/// The library and its communicators, shared with the thread that aborts them.
+struct Communicators {
+  Nccl nccl;
+  std::mutex mutex;
+  std::vector<NcclComm> all; ///< The first is of all ranks.
+  bool aborted = false;
+
+  void add(NcclComm comm);
+  /// Ends kernels that wait for other ranks, and frees the communicators. Later calls do nothing.
+  void abort();
+  /// The asynchronous state of `comm`; NcclRemoteError once it has been aborted.
+  NcclResult state(NcclComm comm);
+  /// Begins to split the first communicator; NcclRemoteError once it has been aborted. NCCL writes `made` later, or
+  /// when it is aborted.
+  NcclResult split(int color, int key, NcclComm *made, NcclConfig &config);
+};
+
+class NcclMoves final : public DeviceComm {
+public:
+  /// Connects the devices of all ranks. Throws a Failure: PCRT_RESOURCE where NCCL is missing or does not start,
+  /// PCRT_PEER_LOST and PCRT_TIMEOUT where a rank does not come.
+  NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups);
+  ~NcclMoves() override;
+
+  const char *name() const override { return "nccl"; }
+  pcrt_status registerArena(void *base, int64_t bytes) override;
+  std::string lastBegun() const override { return waitingGroup() ? doing() : ""; }
+  int64_t communicators() const override { return numCommunicators; }
+  int64_t stagingMemoryBytes() const override { return stagingTotal; }
+  pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
+                      void *const *outs, Stream stream) override;
+  void openFlows(const std::vector<DeviceFlow> &all) override;
+  bool hasLanes() const override { return true; }
+  pcrt_status enqueueMessage(int index, int number, void *at, Stream stream) override;
+  void openTasks(std::vector<std::string> names) override;
+  pcrt_status enqueueTask(int number, Stream stream) override;
+  pcrt_status wait(const Driver &driver, Stream stream) override;
+
+private:
+  /// A group with communicator and staging memory; at the index of its id.
+  struct Member {
+    NcclComm comm = nullptr;
+    const Group *group = nullptr;
+    int64_t stagingBytes = 0, stagingOffset = 0;
+    void *registered = nullptr;
+  };
+
+  /// Adds the communicator of all ranks; throws as the constructor does.
+  void connectAll(const NcclUniqueId &id);
+  /// The communicator of the ranks that give the same color; null for NcclSplitNoColor. All ranks call it, in the same
+  /// order.
+  NcclComm connectSome(int color, int key, NcclConfig &config, const std::string &doing);
+  /// Throws unless the call succeeds, perhaps after a while. `doing`: "connect the devices of all ranks".
+  void require(NcclResult result, NcclComm on, const std::string &doing);
+  /// The outcome of a call inside steps, as a status with lastError.
+  pcrt_status check(NcclResult result, NcclComm on, const char *name);
+  pcrt_status check(Result result, const char *name);
+  /// Waits until nothing is in progress on `on`; NcclInProgress where that takes too long or will never be.
+  NcclResult settle(NcclComm on);
+  std::string describe(NcclResult result) const;
+
+  /// Enqueues one move between ncclGroupStart and ncclGroupEnd, and the copies before (or after) it.
+  NcclResult call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream);
+  Result copyBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream);
+  Result copyAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream);
+  pcrt_status mark(const pcrt_move_desc &move, Stream stream);
+
+  /// Ends the run because `doing`, a call of NCCL, has not ended in time.
+  pcrt_status unsettled(const std::string &doing);
+  pcrt_status lost();
+  pcrt_status late();
+  /// Ends the run for this reason, on all ranks.
+  pcrt_status giveUp(pcrt_status status, const std::string &why);
+  /// The ranks of `group`, null: all, that are elsewhere than this one, and where.
+  std::string whoIsLate(const Group *group);
+  /// The move that the device is in, for messages.
+  std::string doing() const;
+  /// Its group; null before the first move.
+  const Group *waitingGroup() const;
+  void tellProgress(Progress &progress);
+
+  Session &session;
+  Comm &control;
+  pcrt_program program; ///< Its tables live at least as long as this.
+  double timeout;
+  Opened library;
+  std::vector<Member> members;
+  std::vector<std::vector<NcclComm>>
+      flows; ///< By flow of this rank's program and lane: the two ends, the source first.
+  std::unique_ptr<DeviceArena> stagingMemory;
+  char *staging = nullptr;
+  int64_t stagingTotal = 0, numCommunicators = 1; ///< Of the groups, and one of all ranks.
+
+  std::shared_ptr<Communicators> live;
+
+  /// Messages that each flow has passed in this step, in words 64 apart; the device copies them there.
+  volatile uint32_t *passed = nullptr;
+  uint32_t progress() const;
+
+  /// 1 + the number of the task that the device is in, 0 before the first; copied there like the others, from a table
+  /// of its own. This rank notes it for the launcher while it waits.
+  volatile uint32_t *task = nullptr;
+  std::vector<std::string> taskNames;
+  std::unique_ptr<DeviceArena> taskNumbers;
+  Address firstTaskNumber = 0;
+
+  /// 1 + the index of the move that the device has come to in this step, 0 before the first; the device copies it there
+  /// from `numbers`, in its own memory.
+  /// By group, so that streams that nothing orders write words of their own; 64 words apart.
+  volatile uint32_t *marks = nullptr;
+  uint32_t reached() const;
+  Address numbers = 0;
+  std::atomic<uint64_t> stepsWaited{0};
+
+  /// What is being connected, empty: nothing; and how often that has changed.
+  struct Connecting;
+  std::mutex connectingMutex;
+  std::string connecting;
+  uint64_t connections = 0;
+
+  /// While it lives, the control plane calls this object. The last member: a constructor that throws ends it first.
+  struct Hooked {
+    TcpControl *plane = nullptr;
+    ~Hooked() {
+      if (plane)
+        plane->setHooks({});
+    }
+  } hooked;
+};
+
+/// Bytes of staging memory that `move` needs between `n` members: none where its blocks are contiguous already.
+int64_t stagingBytes(const pcrt_move_desc &move, int n);
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_CUDA_NCCLMOVES_H

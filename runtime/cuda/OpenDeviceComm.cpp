@@ -1,0 +1,32 @@
+//===- OpenDeviceComm.cpp - chooses how devices move data -----------------===//
+#include "base/Failure.h"
+#include "cuda/HostMoves.h"
+#include "cuda/NcclMoves.h"
+#include "cuda/VirtualMoves.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
+                                                       const std::vector<Group> &groups) {
+  const char *chosen = getenv("PCRT_CUDA_COMM");
+  bool host = chosen && !strcmp(chosen, "host");
+  if (chosen && *chosen && !host && strcmp(chosen, "nccl") != 0)
+    fail(PCRT_USAGE, std::string("PCRT_CUDA_COMM='") + chosen + "' is not one of host, nccl");
+  bool isVirtual = !strcmp(comm.transport(), "virtual");
+  if (isVirtual && host)
+    fail(PCRT_USAGE, "PCRT_CUDA_COMM=host does not go with virtual ranks: a driver may run the host functions of a "
+                     "process one after the other, and that of a rank would wait for another's for ever; without it "
+                     "they move data on their device");
+  // A stand-in that is only a driver: it runs host functions on the thread that enqueues them.
+  if (!chosen && session.standin && !session.standin->enqueue)
+    host = true;
+  if (host)
+    return std::make_unique<HostMoves>(session, comm, program, groups);
+  if (isVirtual)
+    return std::make_unique<VirtualMoves>(session, static_cast<VirtualComm &>(comm), groups);
+  return std::make_unique<NcclMoves>(session, comm, program, groups);
+}

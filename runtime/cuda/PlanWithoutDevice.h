@@ -1,0 +1,41 @@
+//===- PlanWithoutDevice.h - what cuDNN would do, on any machine ----------===//
+//
+// For the compiler and for tests: whether cuDNN has a plan for an attention on
+// some architecture, and how much workspace that plan needs. Needs the library,
+// but neither a GPU nor its driver: a driver that does nothing is loaded where
+// there is none.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CUDA_PLANWITHOUTDEVICE_H
+#define PCRT_CUDA_PLANWITHOUTDEVICE_H
+
+#include "pcrt/pcrt.h"
+
+#include <memory>
+#include <string>
+
+namespace pcrt::cuda {
+
+class PlanWithoutDevice {
+public:
+  /// Opens cuDNN for `arch` (80, 90 or 100). Null, with the reason in `error`, where it is not on this machine.
+  /// `idleDriver` is the path of libpc_idle_driver.so.
+  static std::unique_ptr<PlanWithoutDevice> open(int arch, const std::string &idleDriver, std::string *error);
+  ~PlanWithoutDevice();
+
+  /// Plans an attention; `workspaceBytes` gets what its pcrt_attention_desc has to say. `deterministic`: the backward
+  /// is called without dq_accumulator. Returns "" or why there is no plan.
+  std::string plan(const pcrt_attention_desc &desc, bool deterministic, int64_t *workspaceBytes);
+
+  /// Of the library, "9.19.0".
+  const std::string &version() const;
+
+private:
+  struct State;
+  explicit PlanWithoutDevice(std::unique_ptr<State> state);
+  std::unique_ptr<State> state;
+};
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_CUDA_PLANWITHOUTDEVICE_H

@@ -1,0 +1,416 @@
+//===- Products.cpp - the matrix products of a program on cuBLASLt --------===//
+#include "cuda/Products.h"
+#include "base/Failure.h"
+#include "cuda/AlgorithmCache.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+ColumnMajor pcrt::cuda::columnMajor(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride) {
+  auto stored = [](bool transposed, int64_t r, int64_t c, int64_t leading) {
+    return ColumnMajor{leading >= r, transposed, uint64_t(r), uint64_t(c), leading};
+  };
+  // The stride of an extent of 1 is of no consequence.
+  if (rows == 1)
+    return stored(false, 1, columns, columns == 1 ? 1 : columnStride);
+  if (columns == 1)
+    return rowStride == 1 ? stored(false, rows, 1, rows) : stored(true, 1, rows, rowStride);
+  if (rowStride == 1)
+    return stored(false, rows, columns, columnStride);
+  if (columnStride == 1)
+    return stored(true, columns, rows, rowStride);
+  return {};
+}
+
+struct Products::Plan {
+  pcrt_gemm_desc desc;
+  std::string key;
+  bool swapped = false; ///< The first operand of the library is a, not b.
+  MatmulDesc op = nullptr;
+  MatrixLayout a = nullptr, b = nullptr, c = nullptr; ///< As the library counts.
+  int alignments[3] = {};                             ///< Of the library's A, B and C.
+  int64_t leadingC = 0;
+  Choice choice;
+  std::unique_ptr<Plan> alone; ///< The product without an epilogue that a kernel can do as well.
+  bool empty = false;          ///< Nothing to compute.
+};
+
+/// The largest power of two up to 256 that divides an address.
+static int alignmentOf(const void *at) {
+  auto address = reinterpret_cast<uintptr_t>(at);
+  return int(std::min<uintptr_t>(256, address ? address & -address : 256));
+}
+
+/// A product may be run without the part of its epilogue that a kernel of the program can do (`rest`). These give the
+/// remaining product and its operands.
+static bool canBeApart(const pcrt_gemm_desc &desc) {
+  return desc.epilogue >= PCRT_EPILOGUE_GELU_BIAS && desc.rest >= 0;
+}
+static pcrt_gemm_desc alone(pcrt_gemm_desc desc) {
+  desc.epilogue = desc.epilogue == PCRT_EPILOGUE_GELU_BIAS ? PCRT_EPILOGUE_BIAS : PCRT_EPILOGUE_NONE;
+  return desc;
+}
+static ProductCall alone(const pcrt_gemm_desc &desc, const ProductCall &call) {
+  if (desc.epilogue == PCRT_EPILOGUE_GELU_BIAS)
+    return {call.index, call.a, call.b, call.aux, call.bias, nullptr};
+  return {call.index, call.a, call.b, call.c, nullptr, nullptr};
+}
+
+static int realType(int32_t dtype) { return dtype == PCRT_BF16 ? RealBF16 : Real32F; }
+
+/// Two calls have the same plan where this is equal: shape, strides, dtypes, epilogue and alignments.
+static std::string keyOf(const pcrt_gemm_desc &d, const ProductCall &call) {
+  std::string key;
+  for (int64_t number : {d.batch,
+                         d.m,
+                         d.n,
+                         d.k,
+                         d.a_batch_stride,
+                         d.a_m_stride,
+                         d.a_k_stride,
+                         d.b_batch_stride,
+                         d.b_k_stride,
+                         d.b_n_stride,
+                         d.c_batch_stride,
+                         d.c_m_stride,
+                         d.c_n_stride,
+                         int64_t(d.a_dtype),
+                         int64_t(d.b_dtype),
+                         int64_t(d.c_dtype),
+                         int64_t(d.accumulate),
+                         int64_t(d.epilogue),
+                         int64_t(alignmentOf(call.a)),
+                         int64_t(alignmentOf(call.b)),
+                         int64_t(alignmentOf(call.c)),
+                         int64_t(alignmentOf(call.bias)),
+                         int64_t(alignmentOf(call.aux))})
+    key += (key.empty() ? "" : ",") + std::to_string(number);
+  return key;
+}
+
+Products::Products(Session &session, const pcrt_program &program, Kernels *kernels)
+    : session(session), program(program), kernels(kernels), tune(switchedOn("PCRT_CUDA_TUNE", !session.standin)),
+      epilogues(switchedOn("PCRT_CUDA_EPILOGUES", true)), plansOf(program.num_gemms) {
+  load(blas, &opened);
+  if (int64_t cudart = int64_t(blas.cublasLtGetCudartVersion()); cudart / 1000 > session.library.version / 1000)
+    fail(PCRT_RESOURCE, "cuBLASLt (" + opened.path + ") needs a driver for CUDA " + describeDriverVersion(cudart) +
+                            ", this one is for CUDA " + describeDriverVersion(session.library.version) +
+                            "; install a newer driver, or cuBLASLt of CUDA " +
+                            std::to_string(session.library.version / 1000));
+  BlasStatus status = blas.cublasLtCreate(&handle);
+  if (status)
+    fail(PCRT_RESOURCE, "cuBLASLt (" + opened.path + ") does not start: " + describe(status));
+}
+
+Products::~Products() {
+  auto destroy = [&](Plan &plan) {
+    for (MatrixLayout layout : {plan.a, plan.b, plan.c})
+      if (layout)
+        blas.cublasLtMatrixLayoutDestroy(layout);
+    if (plan.op)
+      blas.cublasLtMatmulDescDestroy(plan.op);
+  };
+  for (auto &plan : plans) {
+    destroy(*plan);
+    if (plan->alone)
+      destroy(*plan->alone);
+  }
+  if (handle)
+    blas.cublasLtDestroy(handle);
+}
+
+static bool usesBias(const pcrt_gemm_desc &d) {
+  return d.epilogue == PCRT_EPILOGUE_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_BIAS ||
+         d.epilogue == PCRT_EPILOGUE_BIAS_GRAD;
+}
+static bool usesAux(const pcrt_gemm_desc &d) {
+  return d.epilogue == PCRT_EPILOGUE_GELU_BIAS || d.epilogue == PCRT_EPILOGUE_GELU_GRAD;
+}
+
+static std::string nameOf(const pcrt_gemm_desc &d) { return "matrix product '" + std::string(d.name) + "'"; }
+
+std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, const ProductCall &call,
+                                                   const std::string &key) {
+  auto plan = std::make_unique<Plan>();
+  plan->desc = d;
+  plan->key = key;
+  if (d.batch == 0 || d.m == 0 || d.n == 0) {
+    plan->empty = true;
+    return plan;
+  }
+  auto refuse = [&](const std::string &what) {
+    fail(PCRT_INTERNAL, nameOf(d) + ": " + what + "; this is a bug of the compiler");
+  };
+  if (d.k == 0)
+    refuse("it sums over nothing");
+  // The result, column-major: c^T = b^T a^T, or c = a b where c itself is column-major.
+  ColumnMajor c = columnMajor(d.n, d.m, d.c_n_stride, d.c_m_stride);
+  plan->swapped = c.transposed;
+  if (plan->swapped)
+    c = columnMajor(d.m, d.n, d.c_m_stride, d.c_n_stride);
+  ColumnMajor a = columnMajor(d.n, d.k, d.b_n_stride, d.b_k_stride),
+              b = columnMajor(d.k, d.m, d.a_k_stride, d.a_m_stride);
+  if (plan->swapped) {
+    a = columnMajor(d.m, d.k, d.a_m_stride, d.a_k_stride);
+    b = columnMajor(d.k, d.n, d.b_k_stride, d.b_n_stride);
+  }
+  if (!a.good || !b.good || !c.good || c.transposed)
+    refuse("an operand has no dense dim");
+  if (d.epilogue != PCRT_EPILOGUE_NONE && plan->swapped)
+    refuse("its epilogue needs dense rows");
+  plan->leadingC = c.leading;
+  const void *pointers[] = {plan->swapped ? call.a : call.b, plan->swapped ? call.b : call.a, call.c};
+  for (int i = 0; i < 3; ++i)
+    plan->alignments[i] = alignmentOf(pointers[i]);
+
+  auto require = [&](BlasStatus status) {
+    if (status)
+      fail(PCRT_INTERNAL, nameOf(d) + ": cuBLASLt says " + describe(status));
+  };
+  auto set = [&](int attribute, auto value) {
+    require(blas.cublasLtMatmulDescSetAttribute(plan->op, attribute, &value, sizeof value));
+  };
+  require(blas.cublasLtMatmulDescCreate(&plan->op, Compute32F, Real32F));
+  set(DescTransposeA, int32_t(a.transposed ? OperationT : OperationN));
+  set(DescTransposeB, int32_t(b.transposed ? OperationT : OperationN));
+  switch (d.epilogue) {
+  case PCRT_EPILOGUE_NONE:
+    break;
+  case PCRT_EPILOGUE_BIAS:
+    set(DescEpilogue, uint32_t(EpilogueBias));
+    break;
+  case PCRT_EPILOGUE_GELU_BIAS:
+    set(DescEpilogue, uint32_t(EpilogueGeluAuxBias));
+    break;
+  case PCRT_EPILOGUE_GELU_GRAD:
+    set(DescEpilogue, uint32_t(EpilogueDGelu));
+    break;
+  case PCRT_EPILOGUE_BIAS_GRAD: // our b is the library's A
+    set(DescEpilogue, uint32_t(EpilogueBiasGradientA));
+    break;
+  default:
+    refuse("epilogue " + std::to_string(d.epilogue) + " is not known");
+  }
+  if (usesBias(d))
+    set(DescBiasType, int32_t(realType(d.c_dtype)));
+  if (usesAux(d)) {
+    set(DescAuxLeading, int64_t(c.leading));
+    set(DescAuxType, int32_t(realType(d.c_dtype)));
+  }
+  auto layout = [&](MatrixLayout &made, const ColumnMajor &matrix, int32_t dtype, int64_t batchStride) {
+    require(blas.cublasLtMatrixLayoutCreate(&made, realType(dtype), matrix.rows, matrix.columns, matrix.leading));
+    if (d.batch == 1)
+      return;
+    auto count = int32_t(d.batch);
+    require(blas.cublasLtMatrixLayoutSetAttribute(made, LayoutBatchCount, &count, sizeof count));
+    require(blas.cublasLtMatrixLayoutSetAttribute(made, LayoutBatchStride, &batchStride, sizeof batchStride));
+  };
+  layout(plan->a, a, plan->swapped ? d.a_dtype : d.b_dtype, plan->swapped ? d.a_batch_stride : d.b_batch_stride);
+  layout(plan->b, b, plan->swapped ? d.b_dtype : d.a_dtype, plan->swapped ? d.b_batch_stride : d.a_batch_stride);
+  layout(plan->c, c, d.c_dtype, d.c_batch_stride);
+  return plan;
+}
+
+BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const MatmulAlgorithm &algorithm) {
+  const pcrt_gemm_desc &d = plan.desc;
+  if (usesBias(d))
+    if (BlasStatus status = blas.cublasLtMatmulDescSetAttribute(plan.op, DescBiasPointer, &call.bias, sizeof call.bias))
+      return status;
+  if (usesAux(d))
+    if (BlasStatus status = blas.cublasLtMatmulDescSetAttribute(plan.op, DescAuxPointer, &call.aux, sizeof call.aux))
+      return status;
+  float alpha = 1, beta = d.accumulate ? 1 : 0;
+  return blas.cublasLtMatmul(handle, plan.op, &alpha, plan.swapped ? call.a : call.b, plan.a,
+                             plan.swapped ? call.b : call.a, plan.b, &beta, call.c, plan.c, call.c, plan.c, &algorithm,
+                             workspace, size_t(program.workspace_bytes), session.compute);
+}
+
+BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const Choice &choice) {
+  constexpr BlasStatus executionFailed = 13;
+  if (!choice.apart)
+    return enqueue(plan, call, choice.algorithm);
+  if (BlasStatus status = enqueue(*plan.alone, alone(plan.desc, call), choice.algorithm))
+    return status;
+  void *geluBias[] = {call.aux, call.c}, *geluGrad[] = {call.c, call.aux, call.c};
+  void *biasGrad[] = {const_cast<void *>(call.b), const_cast<void *>(call.bias)};
+  void **args = plan.desc.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? geluBias
+                : plan.desc.epilogue == PCRT_EPILOGUE_GELU_GRAD ? geluGrad
+                                                                : biasGrad;
+  return kernels->launch(plan.desc.rest, args) == Success ? 0 : executionFailed;
+}
+
+std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall &call, bool needed) {
+  // The library derives alignments of the epilogue's operands from the pointers it finds.
+  if (call.bias)
+    blas.cublasLtMatmulDescSetAttribute(plan.op, DescBiasPointer, &call.bias, sizeof call.bias);
+  if (call.aux)
+    blas.cublasLtMatmulDescSetAttribute(plan.op, DescAuxPointer, &call.aux, sizeof call.aux);
+  MatmulPreference preference = nullptr;
+  std::vector<MatmulHeuristic> results(tune ? 8 : 1);
+  int count = 0;
+  BlasStatus status = blas.cublasLtMatmulPreferenceCreate(&preference);
+  auto set = [&](int attribute, auto value) {
+    if (!status)
+      status = blas.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
+  };
+  set(PreferenceWorkspaceBytes, uint64_t(program.workspace_bytes));
+  // Split-k adds its partial sums in the workspace, in a fixed order: the same bits every time.
+  set(PreferenceReductionMask, uint32_t(ReductionComputeType));
+  set(PreferenceAlignmentA, uint32_t(plan.alignments[0]));
+  set(PreferenceAlignmentB, uint32_t(plan.alignments[1]));
+  set(PreferenceAlignmentC, uint32_t(plan.alignments[2]));
+  set(PreferenceAlignmentD, uint32_t(plan.alignments[2]));
+  if (!status)
+    status = blas.cublasLtMatmulAlgoGetHeuristic(handle, plan.op, plan.a, plan.b, plan.c, plan.c, preference,
+                                                 int(results.size()), results.data(), &count);
+  if (preference)
+    blas.cublasLtMatmulPreferenceDestroy(preference);
+  results.resize(status ? 0 : count);
+  std::erase_if(results, [](const MatmulHeuristic &result) { return result.state != 0; });
+  if (results.empty() && needed)
+    fail(PCRT_INTERNAL, nameOf(plan.desc) + " (" + plan.key + "): cuBLASLt " + describeCublasVersion(opened.version) +
+                            " has no algorithm for it" + (status ? ": " + describe(status) : ""));
+  return results;
+}
+
+std::vector<Products::Choice> Products::choices(Plan &plan, const ProductCall &call) {
+  std::vector<Choice> all;
+  if (epilogues || !plan.alone)
+    for (const MatmulHeuristic &found : candidates(plan, call, !plan.alone))
+      all.push_back({found.algorithm, 0});
+  if (plan.alone && (tune || all.empty()))
+    for (const MatmulHeuristic &found : candidates(*plan.alone, alone(plan.desc, call), all.empty()))
+      all.push_back({found.algorithm, 1});
+  return all;
+}
+
+bool Products::remembered(Plan &plan, const AlgorithmCache &cache, const std::string &key) {
+  MatmulHeuristic checked;
+  Choice choice;
+  if (!tune || !cache.find(key, &choice, sizeof choice) || (choice.apart && !plan.alone))
+    return false;
+  Plan &used = choice.apart ? *plan.alone : plan;
+  plan.choice = choice;
+  return blas.cublasLtMatmulAlgoCheck(handle, used.op, used.a, used.b, used.c, used.c, &choice.algorithm, &checked) ==
+             0 &&
+         int64_t(checked.workspaceBytes) <= program.workspace_bytes;
+}
+
+float Products::milliseconds(Plan &plan, const ProductCall &call, const Choice &choice) {
+  constexpr int repetitions = 12;
+  while (timers.size() < 2)
+    timers.push_back(session.makeEvent(true));
+  std::vector<float> times;
+  for (int i = -2; i < repetitions; ++i) {
+    session.check(session.driver.cuEventRecord(timers[0], session.compute), "time a matrix product");
+    if (enqueue(plan, call, choice))
+      return INFINITY; // it was offered, but does not run
+    session.check(session.driver.cuEventRecord(timers[1], session.compute), "time a matrix product");
+    session.check(session.driver.cuEventSynchronize(timers[1]), "time matrix product " + plan.key);
+    float time = 0;
+    session.check(session.driver.cuEventElapsedTime_v2(&time, timers[0], timers[1]), "time a matrix product");
+    if (i >= 0)
+      times.push_back(time);
+  }
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+  return times[times.size() / 2];
+}
+
+void Products::prepare(const std::vector<ProductCall> &calls, void *memory, const std::function<void()> &fillArena) {
+  workspace = memory;
+  AlgorithmCache cache("cublaslt-" + std::to_string(opened.version) + "-" + session.deviceName + "-" +
+                       std::to_string(session.multiprocessors) + "-" + std::to_string(program.workspace_bytes));
+  bool filled = false;
+  for (const ProductCall &call : calls) {
+    const pcrt_gemm_desc &desc = program.gemms[call.index];
+    std::string key = keyOf(desc, call);
+    std::vector<Plan *> &mine = plansOf[call.index];
+    if (std::any_of(mine.begin(), mine.end(), [&](Plan *plan) { return plan->key == key; }))
+      continue;
+    auto known = std::find_if(plans.begin(), plans.end(), [&](auto &plan) { return plan->key == key; });
+    if (known != plans.end()) {
+      mine.push_back(known->get());
+      continue;
+    }
+    plans.push_back(makePlan(desc, call, key));
+    Plan &plan = *plans.back();
+    mine.push_back(&plan);
+    if (plan.empty)
+      continue;
+    if (kernels && canBeApart(desc))
+      plan.alone = makePlan(alone(desc), alone(desc, call), key);
+    std::string remember = key + (epilogues ? "" : ",apart");
+    if (remembered(plan, cache, remember))
+      continue;
+    std::vector<Choice> found = choices(plan, call);
+    plan.choice = found[0];
+    if (found.size() == 1)
+      continue;
+    if (!filled)
+      fillArena();
+    filled = true;
+    float best = INFINITY;
+    for (const Choice &choice : found)
+      if (float time = milliseconds(plan, call, choice); time < best) {
+        best = time;
+        plan.choice = choice;
+      }
+    ++numTimed;
+    cache.insert(remember, &plan.choice, sizeof plan.choice);
+  }
+  cache.save();
+}
+
+pcrt_status Products::agree(Comm &comm) {
+  // Ranks that compute the same values have to compute the same bits.
+  struct Summary {
+    int64_t count;
+    uint64_t hash;
+  };
+  Summary mine{int64_t(plans.size()), 1469598103934665603u};
+  for (auto &plan : plans)
+    for (char c : plan->key + ";")
+      mine.hash = (mine.hash ^ (unsigned char)c) * 1099511628211u;
+  std::vector<Summary> all(comm.size());
+  if (pcrt_status status = comm.allGatherBytes(&mine, sizeof mine, all.data()); status != PCRT_OK)
+    return status;
+  for (const Summary &other : all)
+    if (other.count != mine.count || other.hash != mine.hash)
+      return PCRT_OK; // ranks have programs of their own
+  std::vector<Choice> own, gathered(plans.size() * comm.size());
+  for (auto &plan : plans)
+    own.push_back(plan->choice);
+  if (own.empty())
+    return PCRT_OK;
+  pcrt_status status = comm.allGatherBytes(own.data(), int64_t(own.size() * sizeof own[0]), gathered.data());
+  for (size_t i = 0; status == PCRT_OK && i < plans.size(); ++i)
+    plans[i]->choice = gathered[i];
+  return status;
+}
+
+int Products::apart() const {
+  return int(std::count_if(plans.begin(), plans.end(), [](auto &plan) { return plan->choice.apart; }));
+}
+
+BlasStatus Products::run(const ProductCall &call) {
+  // Calls of one table entry differ in addresses only, most often not even in their alignment.
+  Plan *plan = planOf(call);
+  if (plan && plan->empty)
+    return 0;
+  return plan ? enqueue(*plan, call, plan->choice) : 1;
+}
+
+Products::Plan *Products::planOf(const ProductCall &call) {
+  std::vector<Plan *> &mine = plansOf[call.index];
+  if (mine.size() == 1)
+    return mine[0];
+  std::string key = keyOf(program.gemms[call.index], call);
+  for (Plan *plan : mine)
+    if (plan->key == key)
+      return plan;
+  return nullptr;
+}

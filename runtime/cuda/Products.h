@@ -1,0 +1,101 @@
+//===- Products.h - the matrix products of a program on cuBLASLt ----------===//
+//
+// Row-major products are column-major ones of the transposed result, so no
+// layout is ever converted. For every distinct product the library's best few
+// algorithms are timed at start-up on the buffers of the step, epilogues also
+// against a kernel of our own after the product alone, which runs where the
+// library has none. The choice goes to a cache file; all ranks take rank 0's.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CUDA_PRODUCTS_H
+#define PCRT_CUDA_PRODUCTS_H
+
+#include "comm/Comm.h"
+#include "cuda/Kernels.h"
+
+#include <functional>
+#include <memory>
+
+namespace pcrt::cuda {
+
+class AlgorithmCache;
+
+/// The operands of one call.
+struct ProductCall {
+  int index = 0; ///< In the program's table.
+  const void *a = nullptr, *b = nullptr;
+  void *c = nullptr;
+  const void *bias = nullptr;
+  void *aux = nullptr;
+};
+
+/// A matrix as cuBLASLt sees memory: column-major, transposed or not.
+struct ColumnMajor {
+  bool good = false, transposed = false;
+  uint64_t rows = 0, columns = 0; ///< As stored.
+  int64_t leading = 0;
+};
+
+/// How rows x columns elements at row * rowStride + column * columnStride lie in memory; !good where neither stride
+/// is 1.
+ColumnMajor columnMajor(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride);
+
+class Products {
+public:
+  /// Loads the library. Throws PCRT_RESOURCE. Without `kernels` the library must have every epilogue.
+  Products(Session &session, const pcrt_program &program, Kernels *kernels = nullptr);
+  ~Products();
+
+  /// Prepares the products that a step calls. `workspace` is the arena's. Throws PCRT_INTERNAL naming a product that
+  /// the library does not take. `fillArena` puts random numbers into the operands; it is called if anything is timed.
+  void prepare(const std::vector<ProductCall> &calls, void *workspace, const std::function<void()> &fillArena);
+
+  /// Makes all ranks that run the same products run them with the same algorithms. All ranks call it.
+  pcrt_status agree(Comm &comm);
+
+  /// Enqueues a product on the compute stream. A bias has the dtype of c (cuBLASLt knows no other).
+  BlasStatus run(const ProductCall &call);
+
+  std::string describe(BlasStatus status) const { return blas.cublasLtGetStatusString(status); }
+  const Opened &library() const { return opened; }
+  /// Products that were timed at this start, not taken from the cache.
+  int timed() const { return numTimed; }
+  /// Products whose epilogue a kernel does.
+  int apart() const;
+
+private:
+  struct Plan;
+  /// How a product is computed; the same on all ranks.
+  struct Choice {
+    MatmulAlgorithm algorithm{};
+    uint64_t apart = 0; ///< 1: the product alone, then a kernel does what its epilogue would.
+  };
+
+  Plan *planOf(const ProductCall &call);
+  std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, const ProductCall &call, const std::string &key);
+  /// Finding none is an error if `needed`.
+  std::vector<MatmulHeuristic> candidates(Plan &plan, const ProductCall &call, bool needed);
+  std::vector<Choice> choices(Plan &plan, const ProductCall &call);
+  bool remembered(Plan &plan, const AlgorithmCache &cache, const std::string &key);
+  float milliseconds(Plan &plan, const ProductCall &call, const Choice &choice);
+  BlasStatus enqueue(Plan &plan, const ProductCall &call, const MatmulAlgorithm &algorithm);
+  BlasStatus enqueue(Plan &plan, const ProductCall &call, const Choice &choice);
+
+  Session &session;
+  const pcrt_program &program;
+  Kernels *kernels;
+  bool tune;      ///< PCRT_CUDA_TUNE=0: the library's first choice, untimed.
+  bool epilogues; ///< PCRT_CUDA_EPILOGUES=0: none of the library's but the bias, if a kernel can do it.
+  CublasLt blas;
+  Opened opened;
+  BlasHandle handle = nullptr;
+  void *workspace = nullptr;
+  std::vector<std::unique_ptr<Plan>> plans;
+  std::vector<std::vector<Plan *>> plansOf; ///< By index in the program's table: one for each alignment.
+  std::vector<Event> timers;
+  int numTimed = 0;
+};
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_CUDA_PRODUCTS_H

@@ -1,0 +1,104 @@
+//===- Session.cpp - one process's use of one CUDA device -----------------===//
+#include "cuda/Session.h"
+#include "base/Failure.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace pcrt;
+using namespace pcrt::cuda;
+
+bool pcrt::cuda::switchedOn(const char *variable, bool unset) {
+  const char *value = getenv(variable);
+  return value && *value ? strcmp(value, "0") != 0 : unset;
+}
+
+Session::Session(int ordinal) {
+  load(driver, &library);
+  standin = driver.pc_standin_hook ? driver.pc_standin_hook() : nullptr;
+  int count = 0;
+  Result result = driver.cuInit(0);
+  if (result == Success)
+    result = driver.cuDeviceGetCount(&count);
+  if (result != Success && result != ErrorNoDevice)
+    fail(PCRT_RESOURCE, "the CUDA driver (" + library.path + ") does not start: " + describe(result) +
+                            "; see whether nvidia-smi works");
+  if (count == 0)
+    fail(PCRT_RESOURCE, "the CUDA driver (" + library.path +
+                            ") finds no device; see nvidia-smi and CUDA_VISIBLE_DEVICES, or compile with --target=cpu");
+  // A stand-in is a device for every process; and NCCL can be tested with ranks that share one.
+  if (switchedOn("PCRT_CUDA_SHARE_DEVICE", standin))
+    ordinal %= count;
+  if (ordinal >= count)
+    fail(PCRT_RESOURCE, "rank " + std::to_string(ordinal) + " of this machine has no device of its own: there are " +
+                            std::to_string(count) + "; use as many ranks as devices, or more machines");
+  check(driver.cuDeviceGet(&device, ordinal), "get device " + std::to_string(ordinal));
+  char text[256] = "";
+  int major = 0, minor = 0, virtualMemory = 0;
+  check(driver.cuDeviceGetName(text, sizeof text, device), "ask for the device's name");
+  check(driver.cuDeviceGetAttribute(&major, AttributeMajor, device), "ask for the device's architecture");
+  check(driver.cuDeviceGetAttribute(&minor, AttributeMinor, device), "ask for the device's architecture");
+  check(driver.cuDeviceGetAttribute(&multiprocessors, AttributeMultiprocessors, device), "ask for the multiprocessors");
+  check(driver.cuDeviceGetAttribute(&virtualMemory, AttributeVirtualMemory, device), "ask for virtual memory");
+  arch = major * 10 + minor;
+  deviceName = text;
+  name = deviceName + " (sm_" + std::to_string(arch) + ")";
+  if (!virtualMemory)
+    fail(PCRT_RESOURCE, name + " has no virtual memory management, which the arena needs");
+  check(driver.cuDevicePrimaryCtxRetain(&context, device), "open " + name);
+  check(driver.cuCtxSetCurrent(context), "open " + name);
+  compute = makeStream();
+}
+
+Session::~Session() {
+  if (!context)
+    return;
+  driver.cuCtxSetCurrent(context);
+  driver.cuCtxSynchronize();
+  for (Event event : events)
+    driver.cuEventDestroy_v2(event);
+  for (Stream stream : streams)
+    driver.cuStreamDestroy_v2(stream);
+  for (void *memory : hostMemory)
+    driver.cuMemFreeHost(memory);
+  driver.cuDevicePrimaryCtxRelease_v2(device);
+}
+
+std::string Session::describe(Result result) const {
+  const char *errorName = nullptr, *text = nullptr;
+  driver.cuGetErrorName(result, &errorName);
+  driver.cuGetErrorString(result, &text);
+  return std::string(errorName ? errorName : "CUDA error " + std::to_string(result)) + (text ? ": " : "") +
+         (text ? text : "");
+}
+
+void Session::check(Result result, const std::string &doing) const {
+  if (result != Success)
+    fail(result == ErrorOutOfMemory ? PCRT_RESOURCE : PCRT_INTERNAL,
+         (name.empty() ? "CUDA" : name) + ": cannot " + doing + ": " + describe(result));
+}
+
+void *Session::pinned(size_t bytes) {
+  void *memory = nullptr;
+  check(driver.cuMemHostAlloc(&memory, bytes ? bytes : 1, 0),
+        "lock " + std::to_string(bytes) + " bytes of host memory in place");
+  hostMemory.push_back(memory);
+  memset(memory, 0, bytes);
+  return memory;
+}
+
+Stream Session::makeStream() {
+  Stream stream = nullptr;
+  check(driver.cuStreamCreateWithPriority(&stream, StreamNonBlocking, 0), "make a stream");
+  streams.push_back(stream);
+  return stream;
+}
+
+Event Session::makeEvent(bool timed) {
+  Event event = nullptr;
+  check(driver.cuEventCreate(&event, timed ? 0 : EventDisableTiming), "make an event");
+  events.push_back(event);
+  return event;
+}
+
+void Session::synchronize() const { check(driver.cuStreamSynchronize(compute), "wait for the device"); }

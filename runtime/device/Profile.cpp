@@ -1,0 +1,174 @@
+//===- Profile.cpp - where the time of a step goes ------------------------===//
+#include "device/Profile.h"
+#include "base/Failure.h"
+#include "comm/Collective.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+using namespace pcrt;
+
+int64_t pcrt::nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t(1000000000) + now.tv_nsec;
+}
+
+Profile::Profile(const pcrt_program &program) {
+  for (int i = 0; i < program.num_kernels; ++i)
+    kindOfKernel.push_back(kindNamed(program.kernels[i].kind));
+  gemmKind = kindNamed("gemm");
+  moveKind = kindNamed("move");
+  attentionKind = kindNamed("attention");
+  if (program.num_flows)
+    messageKind = kindNamed("message");
+}
+
+const char *pcrt::taskName(int32_t kind) {
+  static constexpr const char *names[] = {"forward", "recompute", "backward", "weight", "optimizer"};
+  return kind >= 0 && kind < 5 ? names[kind] : "task";
+}
+
+void pcrt::describeTask(char (&text)[96], int32_t kind, int32_t chunk, int32_t microbatch, int32_t stage) {
+  if (kind == PCRT_OPTIMIZER)
+    snprintf(text, sizeof text, "the optimizer's part (stage %d)", stage);
+  else
+    snprintf(text, sizeof text, "%s of microbatch %d, chunk %d (stage %d)", taskName(kind), microbatch, chunk, stage);
+}
+
+void Profile::task(int32_t kind, int32_t chunk, int32_t microbatch) {
+  int64_t now = nanoseconds();
+  if (currentTask >= 0 && numEvents < capacity)
+    events[numEvents++] = {int32_t(Call::Task), currentTask, taskStart, now};
+  currentTask = packTask(kind, chunk, microbatch);
+  taskStart = now;
+}
+
+void Profile::endTask() {
+  if (currentTask >= 0 && numEvents < capacity)
+    events[numEvents++] = {int32_t(Call::Task), currentTask, taskStart, nanoseconds()};
+  currentTask = -1;
+}
+
+int Profile::kindNamed(const char *name) {
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].name == name)
+      return int(i);
+  all.push_back({name, 0, 0});
+  return int(all.size() - 1);
+}
+
+void Profile::book(Call call, int32_t index, int64_t start) { add(call, index, start, nanoseconds()); }
+
+void Profile::add(Call call, int32_t index, int64_t start, int64_t end) {
+  if (call != Call::Task) {
+    Kind &kind = all[call == Call::Kernel                          ? kindOfKernel[index]
+                     : call == Call::Gemm                          ? gemmKind
+                     : call == Call::Attention                     ? attentionKind
+                     : call == Call::Send || call == Call::Receive ? messageKind
+                                                                   : moveKind];
+    ++kind.calls;
+    kind.nanoseconds += end - start;
+  }
+  if (numEvents < capacity)
+    events[numEvents++] = {int32_t(call), index, start, end};
+}
+
+void Profile::startTrace(int64_t wanted) {
+  events.reset(new Event[wanted]); // not initialized: only what is used takes memory
+  capacity = wanted;
+  numEvents = 0;
+}
+
+/// Names come from the program's source: quotes and backslashes need care, nothing else.
+static std::string quoted(const char *name) {
+  std::string text = "\"";
+  for (; name && *name; ++name) {
+    if (*name == '"' || *name == '\\')
+      text += '\\';
+    text += (unsigned char)*name < 32 ? ' ' : *name;
+  }
+  return text + "\"";
+}
+
+namespace {
+/// How an event is shown.
+struct Shown {
+  std::string name, category;
+  int row = 0; ///< 1: above the calls.
+};
+} // namespace
+
+static Shown show(const pcrt_program &program, Profile::Call call, int32_t index) {
+  auto text = [](const char *name) { return std::string(name ? name : ""); };
+  switch (call) {
+  case Profile::Call::Kernel:
+    return {text(program.kernels[index].name), text(program.kernels[index].kind)};
+  case Profile::Call::Gemm:
+    return {text(program.gemms[index].name), "gemm"};
+  case Profile::Call::Attention:
+    return {text(program.attentions[index].name), "attention"};
+  case Profile::Call::Move:
+    return {text(program.moves[index].name), "move"};
+  case Profile::Call::Start:
+    return {"start " + text(program.moves[index].name), "move"};
+  case Profile::Call::Wait:
+    return {"wait for " + text(program.moves[index].name), "move"};
+  case Profile::Call::Send:
+    return {"send " + text(program.flows[index].name), "message"};
+  case Profile::Call::Receive:
+    return {"receive " + text(program.flows[index].name), "message"};
+  case Profile::Call::Task:
+    break;
+  }
+  std::string name = taskName(index & 7), chunk = std::to_string(index >> 3 & 1023);
+  if ((index & 7) == PCRT_OPTIMIZER)
+    return {name, name, 1};
+  return {name + " " + std::to_string(index >> 13) + (chunk == "0" ? "" : " of chunk " + chunk), name, 1};
+}
+
+void Profile::writeTrace(const std::string &path, Comm &comm,
+                         const std::function<const pcrt_program &(int)> &programOf) const {
+  int64_t most = 0;
+  std::vector<int64_t> counts(comm.size());
+  requireOk(comm, comm.allGatherBytes(&numEvents, sizeof numEvents, counts.data()));
+  for (int64_t count : counts)
+    most = std::max(most, count);
+  std::vector<Event> mine(events.get(), events.get() + numEvents), gathered(most * comm.size());
+  mine.resize(most, {-1, 0, 0, 0});
+  requireOk(comm, comm.allGatherBytes(mine.data(), most * int64_t(sizeof(Event)), gathered.data()));
+  if (comm.rank() != 0)
+    return;
+  FILE *file = fopen(path.c_str(), "we");
+  if (!file)
+    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  int64_t origin = INT64_MAX;
+  for (const Event &event : gathered)
+    if (event.call >= 0)
+      origin = std::min(origin, event.start);
+  fprintf(file, "{\"traceEvents\": [\n");
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const pcrt_program &theirs = programOf(rank);
+    std::string name = "rank " + std::to_string(rank);
+    if (theirs.num_stages)
+      name += " (stage " + std::to_string(theirs.stage) + ")";
+    fprintf(file, "%s{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"%s\"}}",
+            rank ? ",\n" : "", rank, name.c_str());
+  }
+  for (int64_t i = 0; i < int64_t(gathered.size()); ++i) {
+    const Event &event = gathered[i];
+    if (event.call < 0)
+      continue;
+    Shown shown = show(programOf(int(i / most)), Call(event.call), event.index);
+    fprintf(file,
+            ",\n{\"ph\": \"X\", \"name\": %s, \"cat\": %s, \"pid\": %ld, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}",
+            quoted(shown.name.c_str()).c_str(), quoted(shown.category.c_str()).c_str(), long(i / most),
+            programOf(int(i / most)).num_stages && !shown.row, double(event.start - origin) / 1e3,
+            double(event.end - event.start) / 1e3);
+  }
+  fprintf(file, "\n]}\n");
+  bool good = !ferror(file);
+  if (fclose(file) != 0 || !good)
+    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+}

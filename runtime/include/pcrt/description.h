@@ -1,0 +1,31 @@
+/* description.h - what the JSON description of a program (runtime/README.md) calls things that compiler, interpreter
+ * and runtime must mean alike.
+ */
+#ifndef PCRT_DESCRIPTION_H
+#define PCRT_DESCRIPTION_H
+
+/** "abi" of a description. */
+#define PCRT_DESCRIPTION_VERSION 1
+
+/** Where the input "hyper", an array of f32, holds what; t counts steps from 1. */
+enum pcrt_hyper {
+  PCRT_HYPER_LR,
+  PCRT_HYPER_BETA1,
+  PCRT_HYPER_BETA2,
+  PCRT_HYPER_EPS,
+  PCRT_HYPER_WEIGHT_DECAY,
+  PCRT_HYPER_CORRECTION1, /* 1 - beta1^t */
+  PCRT_HYPER_CORRECTION2, /* 1 - beta2^t */
+  PCRT_HYPER_CLIP,
+  PCRT_HYPER_COUNT
+};
+
+/** The states of AdamW, as torch.optim calls them. */
+#define PCRT_EXP_AVG "exp_avg"
+#define PCRT_EXP_AVG_SQ "exp_avg_sq"
+
+/** How a parameter starts: drawn with deviation "std", or "value" everywhere. */
+#define PCRT_INIT_NORMAL "normal"
+#define PCRT_INIT_CONSTANT "constant"
+
+#endif

@@ -1,0 +1,155 @@
+// The constraints of the step phase, one case each.
+// RUN: pc-opt %s --pc-verify-step -verify-diagnostics -split-input-file
+
+func.func @step() {
+  %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xi32>
+  %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
+  %loss, %dw = pc.accumulate (%m = %x : tensor<2x4xi32> -> tensor<4xi32>) {
+    %l = pc.einsum "a, a ->" %w, %w : (tensor<8xf32>, tensor<8xf32>) -> tensor<f32>
+    %one = pc.seed : tensor<f32>
+    %d = pc.einsum ", a -> a" %one, %w : (tensor<f32>, tensor<8xf32>) -> tensor<8xf32>
+    pc.yield %l, %d : tensor<f32>, tensor<8xf32>
+  } : tensor<f32>, tensor<8xf32>
+  pc.output loss "loss" %loss : tensor<f32>
+  %v = pc.add %w, %dw : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  pc.update "w" %v : tensor<8xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{a step program has one function, @step (T1)}}
+module {
+  func.func @step() { return }
+  func.func @model() { return }
+}
+
+// -----
+
+// expected-error @below {{has arguments or results; leaves and updates are ops (T1)}}
+func.func @step(%x: tensor<f32>) { return }
+
+// -----
+
+// expected-error @below {{is of more than one device, or of a later phase (T2)}}
+pc.mesh <dp = 2>
+func.func @step() { return }
+
+// -----
+
+func.func @step() {
+  // expected-error @below {{is of more than one device, or of a later phase (T2)}}
+  %c = pc.constant 1.0 : tensor<f32, #pc.home<0>>
+  return
+}
+
+// -----
+
+func.func @step() {
+  // expected-error @below {{does not stand alone in the accumulation (T3)}}
+  %one = pc.seed : tensor<f32>
+  return
+}
+
+// -----
+
+// expected-error @below {{a step program accumulates over microbatches (T3)}}
+module {
+  func.func @step() { return }
+}
+
+// -----
+
+func.func @step() {
+  %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xi32>
+  %a = pc.accumulate (%m = %x : tensor<2x4xi32> -> tensor<4xi32>) {
+    %l = pc.constant 1.0 : tensor<f32>
+    pc.yield %l : tensor<f32>
+  } : tensor<f32>
+  // expected-error @below {{is the second one (T3)}}
+  %b = pc.accumulate (%m = %x : tensor<2x4xi32> -> tensor<4xi32>) {
+    %l = pc.constant 1.0 : tensor<f32>
+    pc.yield %l : tensor<f32>
+  } : tensor<f32>
+  return
+}
+
+// -----
+
+// expected-error @below {{a step program has one output of kind loss, not 0 (T4)}}
+module {
+  func.func @step() {
+    %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xi32>
+    %a = pc.accumulate (%m = %x : tensor<2x4xi32> -> tensor<4xi32>) {
+      %l = pc.constant 1.0 : tensor<f32>
+      pc.yield %l : tensor<f32>
+    } : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+func.func @step() {
+  %x = pc.input targets dims ["microbatch", "batch"] : tensor<2x4xi32>
+  %w = pc.parameter "w" dims ["batch", "v"] init <fill, 1.0> source <"w", shape = [4, 8], start = [0, 0], size = [4, 8]> : tensor<4x8xf32>
+  %a = pc.accumulate (%m = %x : tensor<2x4xi32> -> tensor<4xi32>) {
+    // expected-error @below {{belongs to model programs; pc-differentiate expands it (T4)}}
+    %e = pc.cross_entropy %w, %m : (tensor<4x8xf32>, tensor<4xi32>) -> tensor<4xf32>
+    %l = pc.einsum "a ->" %e : (tensor<4xf32>) -> tensor<f32>
+    pc.yield %l : tensor<f32>
+  } : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @step() {
+  %c = pc.constant 1.0 : tensor<8xf32>
+  // expected-error @below {{sets 'w', which the program does not have (T5)}}
+  pc.update "w" %c : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @step() {
+  %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
+  %c = pc.constant 1.0 : tensor<4xf32>
+  // expected-error @below {{sets 'tensor<8xf32>' to a value of type 'tensor<4xf32>' (T5)}}
+  pc.update "w" %c : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @step() {
+  %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
+  pc.update "w" %w : tensor<8xf32>
+  // expected-error @below {{sets 'w' a second time (T5)}}
+  pc.update "w" %w : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @step() {
+  %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
+  // expected-error @below {{is there twice (T5)}}
+  %v = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @step() {
+  %x = pc.input tokens dims ["microbatch", "batch"] : tensor<2x4xi32>
+  // expected-error @below {{'w' is never updated (T5)}}
+  %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [8], start = [0], size = [8]> : tensor<8xf32>
+  %a = pc.accumulate (%m = %x : tensor<2x4xi32> -> tensor<4xi32>) {
+    %one = pc.seed : tensor<f32>
+    pc.yield %one : tensor<f32>
+  } : tensor<f32>
+  pc.output loss "loss" %a : tensor<f32>
+  return
+}

@@ -1,0 +1,144 @@
+"""What the tests of this folder share: where things are, commands that say how to repeat them, and one line a check."""
+import fcntl
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILD = Path(os.environ.get("PC_BUILD", ROOT / "build")).resolve()
+BIN, GOLDEN = BUILD / "bin", HERE / "golden"
+LONG = bool(os.environ.get("PC_LONG"))
+STAND_IN = {"PCRT_CUDA_LIBRARIES": f"standin:{BUILD}/lib/libpc_standin.so", "PCRT_CACHE_DIR": ""}
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+class Failed(Exception):
+    """The test cannot go on; why has been said."""
+
+
+def ranks_of(mesh):
+    """The product of its axes: "dp=2,tp=2" is 4, "1" is 1."""
+    return math.prod(int(axis.partition("=")[2] or axis) for axis in mesh.split(","))
+
+
+def mesh_flags(mesh):
+    return [] if mesh == "1" else ["--mesh", mesh]
+
+
+class Done:
+    """A command that ended: its exit code (of a signal: 128 + n), and what it wrote."""
+
+    def __init__(self, command, code, out, err):
+        self.command, self.code, self.out, self.err, self.said = command, code, out, err, out + err
+
+    def last(self):
+        return (self.said.strip().splitlines() or [""])[-1]
+
+    def why(self):
+        """The command as one can type it, how it ended, and what it said first."""
+        return "\n".join([f"$ {self.command}", f"exit {self.code}", *self.said.strip().splitlines()[:14]])
+
+
+class Case:
+    """One test: an empty folder of its own to work in, and its checks. Commands without a slash are tools of ours."""
+
+    def __init__(self, name, again=None):
+        self.name, self.again = name, again or f"{Path(sys.argv[0]).name} {shlex.join(sys.argv[1:])}"
+        self.work = BUILD / "end-to-end" / re.sub(r"[^\w=,.+-]+", "_", name)
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        self.passed = self.failed = 0
+        self.environment = {}
+
+    def check(self, name, good, why="", found=""):
+        """One check; `why` says what was wrong, `found` what is shown beside one that passed."""
+        if good:
+            self.passed += 1
+            print(f"ok    {name}" + (f": {found}" if found else ""), flush=True)
+        else:
+            self.failed += 1
+            print(f"FAIL  {self.name}: {name}\n      " + str(why).replace("\n", "\n      "), flush=True)
+        return bool(good)
+
+    def start(self, *command, cwd=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **environment):
+        command = [str(part) for part in command]
+        if "/" not in command[0] and (BIN / command[0]).exists():
+            command[0] = str(BIN / command[0])
+        added = self.environment | environment
+        process = subprocess.Popen(command, cwd=cwd or self.work, env=os.environ | added, stdout=stdout, stderr=stderr,
+                                   text=True, errors="replace", start_new_session=True)
+        process.text = f"(cd {cwd or self.work}; {' '.join(f'{k}={shlex.quote(v)}' for k, v in added.items())} {shlex.join(command)})"
+        return process
+
+    def call(self, *command, seconds=300, **more):
+        """Runs it to its end; after `seconds` it and what it started is killed."""
+        process = self.start(*command, **more)
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            err += f"\nkilled after {seconds} s"
+        return Done(process.text, process.returncode if process.returncode >= 0 else 128 - process.returncode, out or "", err or "")
+
+    def holds(self, name, *command, code=0, words="", **more):
+        """A check: the command ends with the code and says what the pattern finds."""
+        done = self.call(*command, **more)
+        good = done.code == code and re.search(words, done.said)
+        return self.check(name, good, done.why() + (f"\nwanted: exit {code}, {words}" if code or words else ""), done.last())
+
+    def needs(self, *command, **more):
+        """What is done for later checks: where it fails the test ends."""
+        done = self.call(*command, **more)
+        if done.code:
+            self.check(Path(str(command[0])).name, False, done.why())
+            raise Failed
+        return done
+
+    def same(self, name, one, other):
+        """A check: two files (or bytes) are equal."""
+        one, other = (what if isinstance(what, bytes) else (self.work / what).read_bytes() for what in (one, other))
+        at = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other))) if one != other else 0
+        return self.check(name, one == other, f"{len(one)} and {len(other)} bytes, different from byte {at} on")
+
+    def compare(self, name, *arguments):
+        return self.holds(name, "pc-compare", *arguments)
+
+    def model(self, model="gpt2", batch=4, sequence=16, to="model.mlir"):
+        """Imports a golden model, or a folder."""
+        self.needs("pc-import", GOLDEN / model if isinstance(model, str) else model, "-o", to, "--batch", batch, "--seq", sequence)
+        return self.work / to
+
+    def run(self, body):
+        """The body's checks; prints how many passed and ends the process. The folder of a test that passed goes."""
+        try:
+            body()
+        except Failed:
+            pass
+        if self.failed:
+            print(f"again: test/EndToEnd/{self.again}     (its files: {self.work})")
+        else:
+            shutil.rmtree(self.work, ignore_errors=True)
+        print(f"{self.passed} passed, {self.failed} failed")
+        sys.exit(not self.passed or self.failed > 0)
+
+
+def shared(name, make):
+    """A folder that several tests use, made by whoever comes first, and anew where a tool is newer."""
+    folder = BUILD / "end-to-end/shared" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = [BIN / "pc-import", BIN / "pc-compile", BIN / "pc-run", *(BUILD / "lib").glob("*.*"), *HERE.glob("*.py")]
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = folder / "done"
+        if not done.exists() or done.stat().st_mtime < max(path.stat().st_mtime for path in sources):
+            make(folder)
+            done.touch()
+    return folder

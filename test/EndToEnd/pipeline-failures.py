@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/pipeline-failures.py TIMES [cuda]
+
+A rank of a pipeline is killed (SIGKILL), stopped (SIGSTOP) or slowed (stopped and continued, again and again) at a random moment of a random
+schedule. Every time the run ends with 7 or 8 within the deadline, says which rank, in which stage, and where in the schedule somebody was, and
+leaves nothing behind. A rank that is slowed by less than the deadline is no error: its run goes on. cuda: on the stand-in. From 20 TIMES on, also
+until a rank was killed, and one stopped, in a task that recomputes: the run names it."""
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+
+from cases import GOLDEN, STAND_IN, Case, ranks_of
+
+TIMES, CUDA = int(sys.argv[1]), "cuda" in sys.argv
+DEADLINE = 3  # seconds
+# MESH TRANSPORT FLAGS...
+PLANS = """pp=2 shm --pipeline=1f1b
+pp=2 shm --pipeline=zb-h1
+pp=2,tp=2 shm --pipeline=gpipe
+pp=2,dp=2 shm --pipeline=1f1b-eager --zero=1
+pp=2 shm --pipeline=naive --recompute=full
+pp=2 shm --pipeline=interleaved:2
+pp=2 tcp --pipeline=zb-h2
+pp=2 shm --pipeline=zb-v
+pp=2 tcp --pipeline=auto --recompute=selective
+pp=4 shm --pipeline=1f1b --recompute=full"""
+FEW = "pp=2,tp=2 shm --pipeline=zb-h1"
+ON_DEVICES = "pp=2 tcp --pipeline=zb-h1\npp=2,dp=2 tcp --pipeline=1f1b\npp=2 tcp --pipeline=gpipe --recompute=full"
+TASK = r"in [a-z]+ of microbatch [0-9]+, chunk [0-9]+ \(stage [0-9]+\)\)|in the optimizer's part \(stage [0-9]+\)\)|waiting for rank"
+# On a device messages say where a run was.
+MESSAGE = r"(sending|receiving) message [0-9]+ of '[a-z ]+ of chunk [0-9]+ from stage [0-9]+ to stage [0-9]+'|.* of group" if CUDA else "$^"
+
+
+def signalled(pid, what):
+    try:
+        os.kill(pid, what)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def slow(pid, stopped, running, times):
+    """Stops it and lets it go on, in seconds; until there is no such process."""
+    for _ in range(times):
+        if not signalled(pid, signal.SIGSTOP):
+            return
+        time.sleep(stopped)
+        if not signalled(pid, signal.SIGCONT):
+            return
+        time.sleep(running)
+
+
+def read(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+class Failures(Case):
+    def leftovers(self):
+        """Processes of ours. Their sockets end with them, and so do the files that they share, which have no names, unless somebody puts
+        one into /dev/shm."""
+        ours = [pid for pid in os.listdir("/proc") if pid.isdigit() and self.program_of(pid).startswith(f"{self.work}/train")]
+        return ours + [name for name in os.listdir("/dev/shm") if "pcrt" in name.lower()]
+
+    def program_of(self, pid):
+        try:
+            with open(f"/proc/{pid}/cmdline") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    def rank_process(self, launcher, rank):
+        for pid in read_children(launcher):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if f"PCRT_RANK={rank}".encode() in file.read().split(b"\0"):
+                    return pid
+
+    def harm(self, how, program, transport, ranks, victim, delay):
+        """One run with a rank harmed after a while; says what is wrong with it."""
+        out, err, metrics = self.work / "out", self.work / "err", self.work / "metrics.jsonl"
+        metrics.unlink(missing_ok=True)
+        with open(out, "w") as said, open(err, "w") as errors:
+            launcher = self.start("pc-run", "-n", ranks, "--timeout", DEADLINE, program, "--data", GOLDEN / "gpt2/tokens.bin", "--steps", 1000000,
+                                  "--seed", 1, "--metrics", metrics, stdout=said, stderr=errors, PCRT_TRANSPORT=transport)
+        watchdog = threading.Timer(90, launcher.kill)
+        watchdog.start()
+        try:
+            return self.harmed(how, launcher, victim, delay, transport, out, err, metrics)
+        finally:
+            watchdog.cancel()
+
+    def harmed(self, how, launcher, victim, delay, transport, out, err, metrics):
+        # The steps run once there is a progress line.
+        while "step" not in read(out) and launcher.poll() is None:
+            time.sleep(0.02)
+        time.sleep(delay)
+        if launcher.poll() is not None:
+            return "ended before it was harmed: " + read(err)
+        pid, before = self.rank_process(launcher.pid, victim), read(metrics).count("\n")
+        if how == "SLOW":
+            slow(pid, 0.3, 0.05, 6)
+            if launcher.poll() is not None or read(metrics).count("\n") <= before:
+                launcher.kill()
+                launcher.wait()
+                return "slowed by less than the deadline, the run did not go on: " + read(err)
+        start = time.monotonic()
+        slower = threading.Thread(target=slow, args=(pid, DEADLINE + 2, 0.02, 10))
+        if how == "SLOW":
+            slower.start()
+        else:
+            os.kill(pid, getattr(signal, f"SIG{how}"))
+        code, took, said = launcher.wait(), time.monotonic() - start, read(err)
+        if how == "SLOW":
+            slower.join()
+        kind = re.search("(forward|recompute|backward|weight)(?= of microbatch)|the optimizer's part|between|before", said)
+        self.seen[kind[0] if kind else "elsewhere"] += 1
+        lost = rf"no answer within {DEADLINE} s from rank "
+        if how == "KILL":
+            wanted = [(code == 7, f"exit code {code}, not 7"), (took < 10, f"took {took:.1f} s"),
+                      (re.search(rf"rank {victim} was killed by signal 9 \(Killed\)( in .*stage [0-9]+\)|.*({MESSAGE}))", said),
+                       f"does not name rank {victim} and its task")]
+        else:
+            wanted = [(code == 8, f"exit code {code}, not 8"), (took < DEADLINE + 12, f"took {took:.1f} s"),
+                      (re.search(lost + "[0-9]+ .* in (receive of|send of|'[a-z_]+ |the first move)", said), "does not name the op that waits"),
+                      ((how, transport) != ("STOP", "tcp") or re.search(rf"{lost}{victim} \(it does not answer at all", said),
+                       f"does not blame rank {victim}"), (re.search(f"{TASK}|{MESSAGE}", said), "does not name the task")]
+        wrong = [why for good, why in wanted if not good]
+        return f"{', '.join(wrong)}: {said[:2000]}" if wrong else ""
+
+    def in_recompute(self, how, transport):
+        """Harms rank 0 of a pipeline with recomputation until it is in one of those tasks."""
+        for _ in range(60):
+            why = self.harm(how, "./recomputes", transport, 2, 0, random.uniform(0.1, 0.4))
+            found = re.search(r"rank 0.* in recompute of microbatch [0-9]+, chunk 0 \(stage 0\)", read(self.work / "err"))
+            if why or found:
+                break
+        self.check(f"{how} in a task that recomputes: the run names it", found and not why, why or "in 60 runs rank 0 was in no such task")
+
+    def large(self):
+        """So large that ranks work for longer than they wait; on the stand-in any model is."""
+        if CUDA:
+            return self.work / "model.mlir"
+        (self.work / "large").mkdir()
+        config = re.sub(r'"n_positions": \d+', '"n_positions": 256', re.sub(r'"n_embd": \d+', '"n_embd": 256', read(GOLDEN / "gpt2/config.json")))
+        (self.work / "large/config.json").write_text(config)
+        return self.model(self.work / "large", 8, 256, to="large.mlir")
+
+    def body(self):
+        self.environment = STAND_IN | {"PC_STANDIN_DEVICES": "4"} if CUDA else {}
+        target = ["--target=cuda", "--arch=sm_90a", "--stand-in"] if CUDA else []
+        self.seen, harmed = Counter(), 0
+        model = self.model("gpt2", 8)
+        plans = (ON_DEVICES if CUDA else PLANS if TIMES >= 20 else FEW).splitlines()
+        for i, plan in enumerate(plans):
+            mesh, _, *flags = plan.split()
+            self.needs("pc-compile", model, "-o", f"train{i}", "--mesh", mesh, "--microbatches=4", *flags, *target)
+        # Steps on the stand-in can be slower than the deadline by themselves.
+        ways = ["KILL", "STOP", "KILL" if CUDA else "SLOW"]
+        for i in range(TIMES):
+            which = i // 3 % len(plans)
+            mesh, transport, *_ = plans[which].split()
+            victim, delay = random.randrange(ranks_of(mesh)), random.uniform(0.1, 0.4)
+            why = self.harm(ways[i % 3], self.work / f"train{which}", transport, ranks_of(mesh), victim, delay)
+            if why:
+                self.check(f"{plans[which]}: rank {victim}, {ways[i % 3]} after {delay:.3f} s", False, why)
+            harmed += not why
+            if self.leftovers():
+                time.sleep(1)
+                if left := self.leftovers():
+                    self.check("nothing left behind", False, f"{left} after {plans[which]}")
+        if TIMES >= 20:
+            model, transport = self.large(), "tcp" if CUDA else "shm"
+            self.needs("pc-compile", model, "-o", "recomputes", *"--mesh pp=2 --microbatches=4 --pipeline=gpipe --recompute=full".split(), *target)
+            self.in_recompute("KILL", transport)
+            self.in_recompute("STOP", transport)
+        self.check(f"{TIMES} random times: exit 7 or 8, naming rank, stage and task", harmed == TIMES, f"{harmed} of them", dict(self.seen))
+        self.check("nothing left behind", not self.leftovers(), self.leftovers())
+
+
+def read_children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+failures = Failures("pipeline-failures" + "-cuda" * CUDA)
+failures.run(failures.body)

@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/run.py TABLE [ROW]      e.g. run.py plans.txt "llama 2 4 dp=4 --zero=2", or run.py golden.txt qwen3
+
+Runs the row of a table, or all rows that have the text in them, as lit does (README.md). A row is
+
+    MARK MODEL LAYERS BATCH MESH FLAGS...
+
+with + for the quick run or - for the long one alone, and the line "# check: NAMES" above it says what holds: methods of Row below. Of models
+and meshes there can be several, a|b. Golden models have two layers and a batch of 4, and PyTorch's numbers; others are compared with one rank."""
+import functools
+import itertools
+import json
+import math
+import re
+import shlex
+import subprocess
+import sys
+
+from cases import BIN, GOLDEN, HERE, LONG, MPI, STAND_IN, Case, Failed, mesh_flags, ranks_of, shared
+
+TRAIN = "--lr 1e-3 --weight-decay 0.1 --clip 1.0 --seed 1".split()
+# One rounding to bf16 is 2^-9 = 0.2 % of a value; a logit is behind some ten of them, a gradient behind twice as many, and where
+# addends cancel they count more. What PyTorch has computed in f32, then, to:
+TOLERANCE = {"f32": dict(loss=1e-5, losses=1e-4, logits=1e-5, gradients=1e-5, parameters=1e-4),
+             "bf16": dict(loss=1e-2, losses=1e-2, logits=3e-2, gradients=6e-2),
+             "random f32": dict(losses=1e-4, logits=2e-5, gradients=5e-5), "random bf16": dict(losses=1e-2, logits=3e-2, gradients=6e-2)}
+
+
+def rows(table):
+    """Of a table: the text, the checks, and whether it is a quick one."""
+    checks = []
+    for line in (HERE / table).read_text().splitlines():
+        if line.startswith("# check:"):
+            checks = line.split()[2:]
+        elif line[:1] in ("+", "-"):
+            mark, *columns = line.split()
+            for choice in itertools.product(*map(choices, columns[:4])):
+                yield " ".join([*choice, *columns[4:]]), checks, mark == "+"
+
+
+def choices(column):
+    first, dots, last = column.partition("..")
+    return map(str, range(int(first), int(last) + 1)) if dots and last.isdigit() else column.split("|")
+
+
+def import_model(case, model, layers, batch, to):
+    """The program of a golden model, of more layers where asked for: of those there are no weights."""
+    source = GOLDEN / model
+    if layers != "2":
+        config = json.loads((source / "config.json").read_text())
+        for key in {"n_layer", "num_hidden_layers", "max_window_layers"} & config.keys():
+            config[key] = int(layers)
+        if config.get("layer_types"):
+            config["layer_types"] = config["layer_types"][:1] * int(layers)
+        source = to.parent / "config"
+        source.mkdir(exist_ok=True)
+        (source / "config.json").write_text(json.dumps(config))
+    case.needs("pc-import", source, "-o", to, "--batch", batch, "--seq", 16)
+
+
+class Row(Case):
+    def __init__(self, table, text, checks):
+        super().__init__(f"{table}/{text}", shlex.join(["run.py", table, text]))
+        self.checks = checks
+        self.prepare(*text.split())
+        self.precision = "bf16" if "--precision=bf16" in self.flags else "f32"
+        self.device, self.evaluates = "--target=cuda" in self.flags, "--mode=eval" in self.flags
+        self.ranks = ranks_of(self.mesh)
+        self.environment = dict(STAND_IN) if self.device else {}
+        # The stand-in takes its time.
+        short = self.device and ("pp=" in self.mesh or not LONG and "parameters" not in checks)
+        self.steps = 5 if short else 20
+        self.tolerance = TOLERANCE[self.precision]
+
+    def prepare(self, model, layers, batch, mesh, *flags):
+        self.model, self.layers, self.batch, self.mesh, self.flags = model, layers, batch, mesh, flags
+        self.is_golden = (layers, batch) == ("2", "4")
+        self.weights = ["--init", GOLDEN / model] if layers == "2" else []
+        self.data, self.want = GOLDEN / model / "tokens.bin", GOLDEN / model / "golden.safetensors"
+
+    def body(self):
+        for name in self.checks:
+            if LONG or not name.endswith("*"):
+                getattr(self, name.rstrip("*").replace("-", "_"))()
+
+    # --- what checks look at, made when the first one does ---
+
+    @functools.cached_property
+    def source(self):
+        def make(folder):
+            import_model(self, self.model, self.layers, self.batch, folder / "model.mlir")
+        return shared(f"{self.model}-{self.layers}-{self.batch}", make) / "model.mlir"
+
+    def compile(self, *flags, seconds=300):
+        # On a device the libraries have a workspace of 32 MiB in the arena.
+        grown = [re.sub(r"(--memory-limit=)(\d+)", lambda m: m[1] + str(int(m[2]) + (32 << 20)), flag) if self.device else flag
+                 for flag in self.flags]
+        target = ["--arch=sm_90a", "--stand-in"] if self.device else []
+        self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *grown, *target, *flags, seconds=seconds)
+
+    @functools.cached_property
+    def program(self):
+        self.compile("-o", "train", "--report=report.json")
+        return self.work / "train"
+
+    def phase(self, name):
+        path = self.work / f"{name}.mlir"
+        if not path.exists():
+            self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *self.flags, f"--to={name}", "-o", path)
+        return path
+
+    def command(self, out, *flags, program=None, ranks=None, launcher=(), weights=True):
+        """A run that leaves its files in the folder `out`."""
+        (self.work / out).mkdir(exist_ok=True)
+        return ["pc-run", *launcher, "-n", ranks or self.ranks, program or self.program, "--", "--data", self.data,
+                *(self.weights if weights else []), "--metrics", f"{out}/metrics.jsonl", *flags]
+
+    @functools.cached_property
+    def first(self):
+        """The folder of the run whose numbers are looked at."""
+        flags = ["--summary", "first/summary.json"]
+        if "logits" in self.checks or "logits*" in self.checks:
+            flags += ["--dump-logits", "first/logits.safetensors"]
+        if self.evaluates:
+            flags += ["--eval", "--steps", 1]
+        elif "--optimizer=sgd" in self.flags:
+            flags += "--steps 5 --lr 0.05 --clip 1.0 --seed 1 --weight-decay 0".split()
+        else:
+            flags += ["--steps", self.steps, *TRAIN, "--save", "first/save", "--dump-grads", "first/grads.safetensors"]
+        self.needs(*self.command("first", *flags))
+        return self.work / "first"
+
+    def one_rank(self, *flags):
+        """The run of the same model by one rank."""
+        def make(folder):
+            self.needs("pc-compile", self.source, "-o", folder / "train", *flags)
+            self.needs("pc-run", "-n", 1, folder / "train", "--", "--data", self.data, *self.weights, "--steps", self.steps, *TRAIN,
+                       "--metrics", folder / "metrics.jsonl", "--dump-grads", folder / "grads.safetensors")
+        return shared("-".join([self.model, self.layers, self.batch, "one-rank", str(self.steps), *map(lambda flag: flag.strip("-"), flags)]), make)
+
+    # --- checks ---
+
+    def logits(self):
+        self.compare("logits", "tensors", self.want, self.first / "logits.safetensors", "--only", "logits", "--tolerance", self.tolerance["logits"])
+
+    # The key third of GPT-2's attention bias has a gradient of exactly zero: what is there is rounding, which Adam amplifies.
+    def skipped_entries(self):
+        return ["--skip", "c_attn.bias:32:64"] if self.model.startswith("gpt2") else []
+
+    def gradients(self):
+        want = [self.want, self.first / "grads.safetensors", "--prefix", "grad."]
+        if not self.is_golden:
+            want = [self.one_rank() / "grads.safetensors", self.first / "grads.safetensors"]
+        skip = self.skipped_entries() if self.precision == "bf16" else []
+        self.compare("gradients", "tensors", *want, "--tolerance", self.tolerance["gradients"], *skip)
+
+    def loss(self):
+        self.compare("first loss", "losses", f"{self.want}:losses", self.first / "metrics.jsonl", "--first", 1, "--tolerance", self.tolerance["loss"])
+
+    def losses(self):
+        want = f"{self.want}:losses" if self.is_golden else self.one_rank() / "metrics.jsonl"
+        self.compare("losses", "losses", want, self.first / "metrics.jsonl", "--first", self.steps, "--tolerance", self.tolerance["losses"])
+
+    def sgd_losses(self):
+        self.compare("losses", "losses", f"{self.want}:sgd_losses", self.first / "metrics.jsonl", "--tolerance", 1e-5)
+
+    def losses_of_one_rank(self):
+        """Two plans round partial sums at different places."""
+        flags = ["--precision=bf16"] + (["--target=cuda", "--arch=sm_90a", "--stand-in"] if self.device else [])
+        self.compare("losses of one rank", "losses", self.one_rank(*flags) / "metrics.jsonl", self.first / "metrics.jsonl", "--tolerance", 5e-3)
+
+    def parameters(self):
+        self.compare("20 AdamW steps", "tensors", self.want, self.first / "save/model.safetensors", "--prefix", "after.",
+                     "--tolerance", self.tolerance["parameters"], *self.skipped_entries())
+
+    def report(self):
+        """Also that no step allocates."""
+        self.compare("report equals summary", "reports", self.work / "report.json", self.first / "summary.json")
+
+    def saved_as_f32(self):
+        types = set(re.findall(rb'"dtype":"(\w+)"', (self.first / "save/model.safetensors").read_bytes()[:65536]))
+        self.check("checkpoint in f32", types == {b"F32"}, types)
+
+    def resume(self):
+        """Saved after 8 of 20 steps and resumed in a new process: the same bits as without a break."""
+        whole = self.first
+        self.needs(*self.command("half", "--steps", self.steps * 2 // 5, *TRAIN, "--save", "half/save"))
+        self.needs(*self.command("rest", "--steps", self.steps, *TRAIN, "--load", "half/save", "--save", "rest/save", weights=False))
+        (self.work / "both.jsonl").write_bytes(b"".join((self.work / part / "metrics.jsonl").read_bytes() for part in ("half", "rest")))
+        self.same("resumed: the same bits", "first/save/model.safetensors", "rest/save/model.safetensors")
+        self.compare("resumed: the same losses", "losses", whole / "metrics.jsonl", "both.jsonl", "--tolerance", 0)
+
+    def erasure(self):
+        """The placed program without its placements is the step program, byte for byte."""
+        self.needs("pc-opt", self.phase("step"), "-o", "as-printed.mlir")
+        self.needs("pc-opt", self.phase("placed"), "--pc-erase-placements", "-o", "erased.mlir")
+        self.same("erasure", "as-printed.mlir", "erased.mlir")
+
+    def interpreted(self):
+        """What the compiler makes, before any code is generated, in double precision: of one rank 20 steps, else one."""
+        for name, steps in [("step", [20])] * (self.mesh == "1") + [("placed", []), ("planned", [])]:
+            self.holds(f"{name}, interpreted", "golden-interpret", self.phase(name), GOLDEN / self.model, *steps)
+
+    def skipped(self):
+        """With a rate far too large a step has no finite gradients: it changes nothing, and the run ends with exit code 10."""
+        done = self.call(*self.command("bad", "--lr", "1e30", "--steps", 4, "--save", "bad/save"))
+        found = re.search(r"error: .*?step (\d+)", done.said)
+        if not self.check("exit 10, and state", done.code == 10 and found and (self.work / "bad/save").is_dir(), done.why()):
+            return
+        self.needs(*self.command("good", "--lr", "1e30", "--steps", found[1], "--save", "good/save"))
+        for name in ("model", "training_state"):
+            self.same(f"{name} after a skipped step", f"good/save/{name}.safetensors", f"bad/save/{name}.safetensors")
+
+    def seeds(self):
+        """The stand-in's streams run in an order drawn from a seed: the losses are the same bit by bit, and its checker finds nothing."""
+        if b"__asan_init" not in self.program.read_bytes():
+            others = [line.split()[0] for line in self.needs("ldd", self.program).out.splitlines()
+                      if not re.search(r"(linux-vdso|libc|libm|libstdc\+\+|libgcc_s)\.so|ld-linux", line)]
+            self.check("needs the C++ library alone", not others, others)
+        losses = []
+        for seed in range(51 if LONG else 3):
+            self.needs(*self.command("seed", "--steps", 3 if LONG else 2, "--seed", 1), seconds=120, PC_STANDIN_SEED=str(seed))
+            losses.append(re.sub(r', "step_seconds.*', "", (self.work / "seed/metrics.jsonl").read_text()))
+        self.check(f"{len(losses)} seeds", len(set(losses)) == 1, "\n".join(losses))
+
+    def trace(self):
+        """The order of tasks in a trace is that of the program that was checked."""
+        self.needs(*self.command("traced", "--steps", 2, "--seed", 1, "--trace", "trace.json"))
+        want, names, got = [], {}, {}
+        for line in self.phase("planned").read_text().splitlines():
+            if re.match(r"\s*(?:builtin\.)?module @stage\d+", line):
+                want.append([])
+            elif found := re.match(r"\s*pc\.task (\w+)(?: chunk (\d+) microbatch (\d+))?", line):
+                kind, chunk, microbatch = found.groups()
+                want[-1].append(kind if microbatch is None else f"{kind} {microbatch}" + (f" of chunk {chunk}" if chunk != "0" else ""))
+        for event in json.loads((self.work / "trace.json").read_text())["traceEvents"]:
+            if event["ph"] == "M":
+                names[event["pid"]] = event["args"]["name"]
+            elif event["tid"] == 0:
+                got.setdefault(event["pid"], []).append((event["ts"], event["dur"], event["name"]))
+        for rank, tasks in sorted(got.items()):
+            tasks.sort()
+            stage, ran = int(re.search(r"stage (\d+)", names[rank])[1]), [name for _, _, name in tasks]
+            self.check(f"rank {rank} ran what was checked", ran == want[stage], f"{ran}, not {want[stage]}")
+            self.check(f"tasks of rank {rank} do not overlap", all(a[0] + a[1] <= b[0] + 0.01 for a, b in zip(tasks, tasks[1:])), tasks)
+        self.check("every rank has a trace", len(got) == self.ranks, got.keys())
+
+    def ways(self):
+        """Other ways to run the same program: the same losses, bit by bit. NCCL adds in an order of its own; two members the same in any."""
+        host, n = {"PCRT_CUDA_COMM": "host"}, ["-n", self.ranks]
+        ways = [(["pc-run", "--virtual", *n], {}), (["pc-run", *n], {"PCRT_TRANSPORT": "tcp"})]
+        if self.device:
+            ways = [ways[0], (ways[0][0], {"PC_STANDIN_SEED": "3"}), (["pc-run", *n], host), (["pc-run", *n], host | {"PCRT_TRANSPORT": "shm"})]
+        elif not subprocess.run(["which", "mpirun"], capture_output=True).returncode:
+            mpirun = ["mpirun", "--oversubscribe", *n]
+            ways += [(mpirun, MPI), (mpirun, MPI | {"PCRT_TRANSPORT": "mpi"})]
+        flags = [self.program, "--data", self.data, "--steps", 4, "--seed", 1]
+        self.needs("pc-run", *n, *flags, "--metrics", "usual.jsonl")
+        for way, environment in ways:
+            name = " ".join(map(str, [*way, *(f"{key}={value}" for key, value in environment.items() if key[:4] != "OMPI")]))
+            self.needs(*way, *flags, "--metrics", "way.jsonl", **environment)
+            self.compare(f"losses of {name}", "losses", "usual.jsonl", "way.jsonl", "--tolerance", 0)
+        if self.device:
+            self.holds("virtual ranks refuse host moves", *ways[0][0], *flags, code=2,
+                       words="PCRT_CUDA_COMM=host does not go with virtual ranks", **host)
+
+
+class Random(Row):
+    """A random model, mesh and order of tactics of pc-random, beside the interpreter's numbers. The row is a seed."""
+
+    def prepare(self, seed):
+        generated = self.needs("pc-random", f"--seed={seed}", f"--write={self.work}").out.split()
+        batch, sequence, self.optimizer, precision, self.mesh = generated
+        self.model, self.seed, self.is_golden = "random", int(seed), True
+        self.weights, self.data, self.want = ["--init", self.work], self.work / "tokens.bin", self.work / "golden.safetensors"
+        self.flags = ["--mode=eval" if self.optimizer == "none" else f"--optimizer={self.optimizer}", f"--precision={precision}"]
+        self.source = self.model_file = self.work / "model.mlir"
+        self.needs("pc-import", self.work, "-o", self.source, "--batch", batch, "--seq", sequence)
+        print(f"      {self.mesh}, {self.optimizer}, {precision}")
+
+    def compile(self, *flags, plan="plan.mlir"):
+        self.needs("pc-compile", self.source, f"--plan={plan}", self.flags[0], f"--bucket-bytes={self.seed * 7919 % 20000}",
+                   f"--prefetch={self.seed % 3}", *flags, seconds=120)
+
+    def train(self, out, **more):
+        flags = ["--steps", 1, "--eval"] if self.evaluates else ["--steps", 3, "--dump-grads", f"{out}/grads.safetensors"]
+        self.needs(*self.command(out, *flags, *TRAIN[:-2], "--summary", f"{out}/summary.json", "--dump-logits", f"{out}/logits.safetensors",
+                                 **more), seconds=120)
+        return self.work / out
+
+    @functools.cached_property
+    def first(self):
+        return self.train("first")
+
+    def body(self):
+        first, virtual = self.first, self.train("virtual", launcher=["--virtual"])
+        self.steps = 1 if self.evaluates else 3
+        self.tolerance = TOLERANCE[f"random {self.precision}"]
+        self.same("virtual ranks: logits", first / "logits.safetensors", virtual / "logits.safetensors")
+        without_times = [re.sub(r', "step_seconds.*', "", (run / "metrics.jsonl").read_text()).encode() for run in (first, virtual)]
+        self.same("virtual ranks: losses", *without_times)
+        self.losses()
+        self.report()
+        if self.precision == "f32":
+            self.logits()
+            self.evaluates or self.gradients()
+        else:
+            self.near_or_as_near_as_one_device()
+
+    def near_or_as_near_as_one_device(self):
+        """Of values stored in bf16, partial sums are rounded at other places, which shows much or little by the model (few units, addends that
+        cancel). A plan beyond the bounds is to be as near to what f32 gives as the same model for one device in bf16 is."""
+        files = [("logits", ["--only", "logits"])] + ([] if self.evaluates else [("grads", ["--prefix", "grad."])])
+        bounds = [self.tolerance["logits"], self.tolerance["gradients"]]
+        near = [self.call("pc-compare", "tensors", self.want, self.first / f"{name}.safetensors", *which, "--tolerance", bound)
+                for (name, which), bound in zip(files, bounds)]
+        if all(done.code == 0 for done in near):
+            self.check("logits and gradients", True, found=near[-1].last())
+            return
+        plan = (self.work / "plan.mlir").read_text()
+        (self.work / "one-device.mlir").write_text(re.sub(r'\["(pc-mixed-precision[^"]*)".*\]', r'["\1"]', re.sub("<[^>]*>", "<>", plan)))
+        self.compile("-o", "one-device", plan="one-device.mlir")
+        alone = self.train("alone", program=self.work / "one-device", ranks=1)
+        for name, which in files:
+            self.compare(f"{name} as near as one device's", "tensors", self.work / "exact.safetensors", self.first / f"{name}.safetensors",
+                         *which, "--rounded", alone / f"{name}.safetensors", "--tolerance", 1e-2)
+
+
+def run_row(table, text, checks):
+    """A row behind "# check: program" is a program of this folder, or a tool, and its arguments."""
+    if checks == ["program"]:
+        name, *arguments = text.split()
+        sys.exit(subprocess.run([(HERE if (HERE / name).exists() else BIN) / name, *arguments]).returncode)
+    try:
+        row = (Random if checks == ["random"] else Row)(table, text, checks)
+    except Failed:
+        sys.exit("0 passed, 1 failed")
+    row.run(row.body)
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    table, wanted = sys.argv[1], " ".join(sys.argv[2:])
+    found = list(rows(table))
+    chosen = [row for row in found if row[0] == wanted] or [row for row in found if wanted in row[0]]
+    if len(chosen) == 1:
+        run_row(table, *chosen[0][:2])
+    codes = [subprocess.run([sys.executable, __file__, table, text]).returncode for text, _, _ in chosen]
+    print(f"{codes.count(0)} rows passed, {len(codes) - codes.count(0)} failed")
+    sys.exit(not codes or any(codes))
+
+
+if __name__ == "__main__":
+    main()

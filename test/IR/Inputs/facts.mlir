@@ -1,0 +1,34 @@
+// One of every pointwise op and of every move, for facts.cpp. Operands are 2 x 3, drawn from 0.5 to 2.
+pc.mesh <tp = 2>
+
+func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) {
+  %0 = pc.add %x, %y : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = pc.sub %x, %y : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %2 = pc.scale %x by 2.5 : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %3 = pc.copy %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %4 = pc.cast %x : (tensor<2x3xf32>) -> tensor<2x3xf64>
+  %5 = pc.log %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %6 = pc.exp %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %7 = pc.recip %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %8 = pc.sqrt %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %9 = pc.activation gelu %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %10 = pc.activation_grad gelu %x, %y : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+func.func @moves(%x: tensor<4x4xf32>, %whole: tensor<8x4xf32>) {
+  %0 = pc.all_reduce sum %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = pc.all_gather %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<8x4xf32>
+  %2 = pc.reduce_scatter sum %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<2x4xf32>
+  %3 = pc.all_to_all %x from 0 to 1 on ["tp"] : (tensor<4x4xf32>) -> tensor<8x2xf32>
+  %4 = pc.slice %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<2x4xf32>
+  %5 = pc.mask %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %6 = pc.pad %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<8x4xf32>
+  %7 = pc.broadcast %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %8 = pc.scatter %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<2x4xf32>
+  %9 = pc.gather %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<8x4xf32>
+  %10 = pc.reduce sum %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %11 = pc.permute %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %12 = pc.insert %x into %whole dim 0 on ["tp"] : (tensor<4x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}

@@ -1,0 +1,21 @@
+// Where tensor parallelism is whole, the sequence is split: an all_reduce becomes a reduce_scatter, and a gather in front of the next linear.
+// RUN: pc-opt %s --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-sequence-parallel --pc-verify-placed | FileCheck %s
+// CHECK: %[[X:.*]] = pc.embedding {{.*}} sum(tp)>>
+// CHECK-NEXT: %[[S:.*]] = pc.reduce_scatter sum %[[X]] dim 1 on ["tp"] {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, tp, _]>>
+// CHECK-NEXT: %[[G:.*]] = pc.all_gather %[[S]] dim 1 on ["tp"]
+// CHECK-NEXT: pc.einsum {{.*}} %[[G]]
+// CHECK-NEXT: %[[Y:.*]] = pc.einsum {{.*}} sum(tp)>>
+// CHECK-NEXT: pc.reduce_scatter sum %[[Y]] dim 1 on ["tp"] {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, tp, _]>>
+
+pc.program "mlp" batch 4 sequence 8 vocabulary 16 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <fill, 1.0> source <"w", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %up = pc.parameter "up" dims ["embed", "ffn"] init <fill, 1.0> source <"up", shape = [8, 16], start = [0, 0], size = [8, 16]> : tensor<8x16xf32>
+  %down = pc.parameter "down" dims ["ffn", "embed"] init <fill, 1.0> source <"down", shape = [16, 8], start = [0, 0], size = [16, 8]> : tensor<16x8xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<4x8xi32>
+  %x = pc.embedding %w, %tokens : (tensor<16x8xf32>, tensor<4x8xi32>) -> tensor<4x8x8xf32>
+  %h = pc.einsum "b s e, e f -> b s f" %x, %up : (tensor<4x8x8xf32>, tensor<8x16xf32>) -> tensor<4x8x16xf32>
+  %y = pc.einsum "b s f, f e -> b s e" %h, %down : (tensor<4x8x16xf32>, tensor<16x8xf32>) -> tensor<4x8x8xf32>
+  pc.output logits "y" %y : tensor<4x8x8xf32>
+  return
+}

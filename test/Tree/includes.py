@@ -1,0 +1,54 @@
+"""usage: includes.py ROOT
+
+Folders depend on each other in one direction. Prints every #include of lib/, include/pc/ and runtime/ under ROOT that leads where its folder
+may not look, and every folder that is in no list here. Exit status 1 if there is one.
+"""
+import os
+import re
+import sys
+
+# The runtime, in the order in which folders may include each other: those before, and themselves.
+RUNTIME = ["base", "comm", "device", "cpu", "cuda", "core"]
+ALLOWED = {folder: set(RUNTIME[:i]) for i, folder in enumerate(RUNTIME)}
+ALLOWED["launch"] = {"base", "comm"}  # starts ranks, knows no program
+ALLOWED["standin"] = set()  # in the place of NVIDIA's libraries: knows as much of the runtime as they do
+ALLOWED["include"] = set()  # pcrt/, which all may include
+
+# The compiler: a room includes IR, Cost and itself; only Driver knows the order (lib/README.md).
+ROOMS = ["Import", "Autodiff", "Shard", "Pipeline", "Localize", "Overlap", "Memory", "Codegen", "Reference", "Search"]
+ALLOWED |= {room: {"IR", "Cost"} for room in ROOMS}
+ALLOWED |= {"IR": set(), "Cost": {"IR"}, "Driver": {"IR", "Cost", *ROOMS}}
+
+
+def included(top, file, name):
+    """The folder of `top` that #include "name" of `file` leads to; None where that is none of this project's."""
+    beside = os.path.normpath(os.path.join(os.path.dirname(file), name))
+    if os.path.exists(os.path.join(top, beside)) or name.startswith("../"):
+        return beside.split(os.sep)[0]
+    parts = name.split("/")
+    if os.path.basename(top) == "runtime":
+        return parts[0] if parts[0] != "pcrt" and len(parts) > 1 else None
+    return parts[1] if parts[0] == "pc" else None
+
+
+def problems(root):
+    for top in ("runtime", "lib", "include/pc"):
+        for folder, _, files in os.walk(os.path.join(root, top)):
+            for name in sorted(files):
+                if not name.endswith((".h", ".cpp", ".c", ".cu", ".inc", ".td")):
+                    continue
+                file = os.path.relpath(os.path.join(folder, name), os.path.join(root, top))
+                own = file.split(os.sep)[0]
+                if own not in ALLOWED:
+                    yield f"{top}/{file}: say in test/Tree/includes.py what {own} may include"
+                    continue
+                with open(os.path.join(folder, name), encoding="utf-8") as text:
+                    names = re.findall(r'^\s*#\s*include\s+"([^"]+)"', text.read(), re.M)
+                for other in (included(os.path.join(root, top), file, name) for name in names):
+                    if other not in (None, own) and other not in ALLOWED[own]:
+                        yield f"{top}/{file}: {own} may not include {other}"
+
+
+found = list(problems(sys.argv[1]))
+print("\n".join(found), end="\n" if found else "")
+sys.exit(bool(found))

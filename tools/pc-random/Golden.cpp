@@ -1,0 +1,158 @@
+//===- Golden.cpp - What a compiled program must compute for a triple ------------------------===//
+#include "Golden.h"
+
+#include "pc/Reference/Interpreter.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
+#include <cmath>
+#include <map>
+
+using namespace mlir;
+
+namespace {
+
+using Tensors = std::map<std::string, pc::Tensor>;
+
+LogicalResult writeFile(MLIRContext *context, StringRef directory, StringRef name, StringRef bytes) {
+  SmallString<128> path(directory);
+  llvm::sys::path::append(path, name);
+  std::error_code error;
+  llvm::raw_fd_ostream os(path, error);
+  if (!error) {
+    os << bytes;
+    os.close();
+    error = os.error();
+    os.clear_error();
+  }
+  if (!error)
+    return success();
+  return emitError(UnknownLoc::get(context)) << "cannot write " << path.str() << ": " << error.message();
+}
+
+/// The bytes of a safetensors file with these tensors, as f32.
+std::string safetensors(const Tensors &tensors) {
+  llvm::json::Object header;
+  std::string data;
+  for (const auto &[name, tensor] : tensors) {
+    int64_t begin = data.size();
+    for (double x : tensor.data) {
+      float single = static_cast<float>(x);
+      data.append(reinterpret_cast<const char *>(&single), sizeof(single));
+    }
+    header[name] = llvm::json::Object{{"dtype", "F32"},
+                                      {"shape", llvm::json::Array(tensor.shape)},
+                                      {"data_offsets", llvm::json::Array{begin, static_cast<int64_t>(data.size())}}};
+  }
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(header));
+  text.append((8 - text.size() % 8) % 8, ' ');
+  uint64_t size = text.size();
+  return std::string(reinterpret_cast<const char *>(&size), 8) + text + data;
+}
+
+/// Training in the interpreter.
+class Trainer {
+public:
+  explicit Trainer(const Triple &triple) {
+    uint32_t state = 12345;
+    for (int64_t i = 0; i < 2 * triple.batch * triple.sequence + 7; ++i) { // the stream wraps in the third step
+      state = state * 1664525u + 1013904223u;
+      tokens.push_back((state >> 8) % triple.vocabulary);
+    }
+  }
+
+  LogicalResult train(ModuleOp step, int64_t steps) {
+    pc::Tensor losses({steps});
+    for (int64_t s = 0; s < steps; ++s) {
+      pc::RunOptions options;
+      options.feed = [&](Operation *leaf, pc::Tensor &tensor) { feed(s, leaf, tensor); };
+      auto results = pc::interpret(step, options);
+      if (failed(results))
+        return failure();
+      for (auto &[name, value] : *results) {
+        StringRef rest = name;
+        if (name == "loss loss")
+          losses[s] = value[0];
+        else if (s == 0 && name == "logits logits")
+          golden["logits"] = value;
+        else if (s == 0 && rest.consume_front("gradient "))
+          put(golden, "grad.", rest, value);
+        else if (rest.consume_front("update "))
+          updated[rest.str()] = value;
+      }
+    }
+    golden["losses"] = losses;
+    return success();
+  }
+
+  std::vector<uint16_t> tokens;
+  Tensors weights, golden; ///< by Hugging Face names
+
+private:
+  void feed(int64_t s, Operation *leaf, pc::Tensor &tensor) {
+    if (auto parameter = dyn_cast<pc::ParameterOp>(leaf)) {
+      sources[parameter.getName().str()] = parameter.getSource();
+      if (s > 0 && updated.count(parameter.getName().str())) {
+        tensor = updated[parameter.getName().str()];
+        return;
+      }
+      for (double &x : tensor.data)
+        x = static_cast<float>(x); // as the file has it
+      put(weights, "", parameter.getName(), tensor);
+    } else if (auto state = dyn_cast<pc::StateOp>(leaf)) {
+      auto it = updated.find((state.getName() + " of " + state.getParameter()).str());
+      tensor = it == updated.end() ? pc::Tensor(tensor.shape) : it->second;
+    } else if (auto input = dyn_cast<pc::InputOp>(leaf)) {
+      if (input.getKind() == pc::InputKind::Hyper) {
+        tensor.data = {1e-3, 0.9, 0.999, 1e-8, 0.1, 1 - std::pow(0.9, s + 1), 1 - std::pow(0.999, s + 1), 1.0};
+        return;
+      }
+      int64_t first = s * tensor.size() + (input.getKind() == pc::InputKind::Targets);
+      for (int64_t i = 0; i < tensor.size(); ++i)
+        tensor[i] = tokens[(first + i) % tokens.size()];
+    }
+  }
+
+  /// Puts a parameter-shaped tensor into its box of the Hugging Face tensor.
+  void put(Tensors &into, StringRef prefix, StringRef parameter, const pc::Tensor &value) {
+    pc::SourceAttr source = sources[parameter.str()];
+    pc::Tensor &whole =
+        into.try_emplace((prefix + source.getTensor()).str(), pc::Tensor(source.getShape())).first->second;
+    pc::Tensor box(source.getSize());
+    box.data = value.data;
+    whole.merge(source.getStart(), box, [](double &to, double x) { to = x; });
+  }
+
+  Tensors updated; ///< parameters and states after the last step, by our names
+  std::map<std::string, pc::SourceAttr> sources;
+};
+
+} // namespace
+
+/// Trains the one-device program, stored in the types of the triple or, if `exact`, all in f32.
+static LogicalResult train(MLIRContext *context, const Triple &triple, bool exact, Trainer &trainer) {
+  OwningOpRef<ModuleOp> module = triple.model(context);
+  pc::CompileOptions options = triple.options;
+  options.plan = {{}, {}, triple.options.plan.microbatches};
+  if (const pc::Tactic *precision = triple.options.plan.find("pc-mixed-precision"); precision && !exact)
+    options.plan.tactics.push_back(*precision);
+  if (!module || pc::runPhase(*module, pc::Phase::Step, options))
+    return failure();
+  return trainer.train(*module, options.train ? 3 : 1);
+}
+
+LogicalResult writeGolden(MLIRContext *context, const Triple &triple, StringRef directory) {
+  Trainer trainer(triple), exact(triple);
+  if (failed(train(context, triple, false, trainer)) || failed(train(context, triple, true, exact)))
+    return failure();
+  std::string stream(reinterpret_cast<const char *>(trainer.tokens.data()), 2 * trainer.tokens.size());
+  return success(succeeded(writeFile(context, directory, "config.json", triple.config)) &&
+                 succeeded(writeFile(context, directory, "plan.mlir", triple.options.plan.text(context))) &&
+                 succeeded(writeFile(context, directory, "tokens.bin", stream)) &&
+                 succeeded(writeFile(context, directory, "model.safetensors", safetensors(trainer.weights))) &&
+                 succeeded(writeFile(context, directory, "golden.safetensors", safetensors(trainer.golden))) &&
+                 succeeded(writeFile(context, directory, "exact.safetensors", safetensors(exact.golden))));
+}

@@ -1,0 +1,281 @@
+//===- Triple.cpp - A random model, mesh and order of tactics ------------------------------===//
+#include "Triple.h"
+
+#include "pc/Import/Import.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+#include <random>
+#include <utility>
+
+namespace {
+
+/// Random choices that are the same on every machine (no std distributions).
+class Dice {
+public:
+  explicit Dice(uint64_t seed) : engine(seed * 0x9e3779b97f4a7c15ull + 1) {}
+  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(engine() % (high - low + 1)); }
+  bool chance(int percent) { return between(1, 100) <= percent; }
+  template <typename T> T oneOf(std::initializer_list<T> list) { return list.begin()[between(0, list.size() - 1)]; }
+  template <typename T> void shuffle(std::vector<T> &list) {
+    for (size_t i = list.size(); i > 1; --i)
+      std::swap(list[i - 1], list[between(0, i - 1)]);
+  }
+
+private:
+  std::mt19937_64 engine;
+};
+
+/// What a use of an axis needs of a model, and of the mesh.
+enum : unsigned {
+  Batch = 1, ///< is split
+  Heads = 2,
+  Sequence = 4,
+  Width = 8,     ///< weights are split along what is left of them
+  Products = 16, ///< moves over it meet matrix products: gathers of weights or activations, sums of activations
+  Last = 32,     ///< ZeRO takes the dims that the others leave, and would not find two in every parameter
+  Ring = 64,     ///< behind pc-zigzag, a tactic of the step; two chunks of the sequence a rank
+  Root = 128,    ///< there is one
+};
+
+/// A way to use a mesh axis: tactics in this order, where $ is the axis, and what they need. A grid's tactic, with its
+/// axes in one $, is with one of them. `sometimes`: an option that the last tactic has now and then.
+struct Use {
+  unsigned needs;
+  std::vector<std::string> tactics;
+  std::string sometimes = "";
+};
+namespace uses {
+const std::string tensorAlone = "pc-tensor-parallel{axis=$}";
+const Use data{Batch, {"pc-data-parallel{axis=$}"}};
+const Use naive{Batch | Root, {"pc-data-parallel{axis=$ mode=naive}"}};
+const Use tensor{Heads, {tensorAlone}};
+const Use tensorAndSequence{Heads | Sequence | Products, {tensorAlone, "pc-sequence-parallel{axis=$}"}};
+const Use context{Heads | Sequence, {"pc-context-parallel{axis=$ form=heads}"}};
+const Use ring{Sequence | Ring, {"pc-context-parallel{axis=$ form=ring}"}};
+const Use zero1{Batch | Width | Last, {"pc-zero{axis=$ stage=1}"}};
+const Use zero2{Batch | Width | Last, {"pc-zero{axis=$ stage=2}"}};
+const Use zero3{Batch | Width | Last | Products, {"pc-zero{axis=$ stage=3}"}, " reshard-after-forward=false"};
+// Axes of a grid: 2D has rows and columns, 2.5D depth too; 3D has i, j and l.
+const Use depth{Batch | Width, {}};
+const Use row{Batch | Width | Products, {}};
+const Use column{Heads | Width | Products, {tensorAlone}, " regather=false"};
+const Use lastOfThree{Batch | Heads | Width | Products, {tensorAlone}, " regather=false"};
+} // namespace uses
+
+struct Axis {
+  std::string name;
+  int64_t size;
+  const Use *use;
+
+  bool needs(unsigned what) const { return use->needs & what; }
+  /// Its tactics.
+  std::vector<std::string> tactics(Dice &dice, llvm::StringRef grid) const {
+    std::vector<std::string> all = use->tactics;
+    for (std::string &tactic : all)
+      tactic.replace(tactic.find('$'), 1, needs(Width) && !needs(Last) ? grid.str() : name);
+    if (!use->sometimes.empty() && dice.chance(30))
+      all.back().insert(all.back().size() - 1, use->sometimes);
+    return all;
+  }
+};
+
+/// A grid of 4 or 8 ranks, and what its tactic's option `axis` and those behind it are.
+std::vector<Axis> drawGrid(Dice &dice, std::string &tactic) {
+  switch (dice.between(1, 3)) {
+  case 1:
+    tactic = "row,col form=2d";
+    return {{"row", 2, &uses::row}, {"col", 2, &uses::column}};
+  case 2:
+    tactic = "depth,row,col form=2.5d";
+    return {{"depth", 2, &uses::depth}, {"row", 2, &uses::row}, {"col", 2, &uses::column}};
+  default:
+    tactic = "i,j,l form=3d";
+    return {{"i", 2, &uses::row}, {"j", 2, &uses::row}, {"l", 2, &uses::lastOfThree}};
+  }
+}
+
+/// Stage 3 keeps some parameters gathered.
+void keepSome(Dice &dice, llvm::StringRef family, std::vector<std::string> &tactics) {
+  std::string keep = dice.oneOf<const char *>({"*", "*.0.*", "TABLE.*|*.0.*", "TABLE.*"});
+  if (size_t at = keep.find("TABLE"); at != std::string::npos)
+    keep.replace(at, 5, family == "gpt2" ? "wte" : "embed_tokens");
+  for (std::string &tactic : tactics)
+    if (llvm::StringRef(tactic).contains(" stage=3"))
+      tactic.insert(tactic.size() - 1, " keep=" + keep);
+}
+
+/// One axis splits the sequence everywhere, and there is one root.
+void keepOneOfAKind(std::vector<Axis> &mesh) {
+  bool hasContext = false, hasRoot = false;
+  for (Axis &axis : mesh) {
+    bool isContext = axis.use == &uses::context || axis.use == &uses::ring;
+    if ((isContext && std::exchange(hasContext, true)) || (axis.needs(Root) && std::exchange(hasRoot, true)))
+      axis.use = &uses::data;
+  }
+}
+
+/// One to three axes of 2 to 8 ranks in all (12 now and then); now and then one of a single rank.
+std::vector<Axis> drawMesh(Dice &dice, std::string &grid) {
+  std::vector<Axis> mesh;
+  int64_t ranks = 1, most = dice.chance(10) ? 12 : 8;
+  if (dice.chance(25)) {
+    mesh = drawGrid(dice, grid);
+    if (mesh.size() < 3 && dice.chance(50))
+      mesh.push_back({"x", 2,
+                      dice.oneOf({&uses::data, &uses::zero1, &uses::zero2, &uses::zero3, &uses::context, &uses::ring,
+                                  &uses::naive})});
+    return mesh;
+  }
+  for (const char *name : {"x", "y", "z"}) {
+    int64_t size =
+        ranks > 1 && dice.chance(10) ? 1 : (ranks == 1 ? dice.oneOf<int64_t>({2, 2, 3, 4}) : dice.between(2, 3));
+    if (ranks * size > most)
+      break;
+    mesh.push_back({name, size,
+                    dice.oneOf({&uses::data, &uses::data, &uses::tensor, &uses::tensor, &uses::zero1, &uses::zero2,
+                                &uses::zero3, &uses::zero3, &uses::tensorAndSequence, &uses::tensorAndSequence,
+                                &uses::context, &uses::ring, &uses::ring, &uses::naive})});
+    ranks *= size;
+    if (dice.chance(20))
+      break;
+  }
+  bool hasZero = false;
+  for (Axis &axis : mesh) {
+    if (hasZero && axis.needs(Last))
+      axis.use = &uses::data;
+    hasZero |= axis.needs(Last);
+  }
+  keepOneOfAKind(mesh);
+  return mesh;
+}
+
+} // namespace
+
+Triple::Triple(uint64_t seed) {
+  Dice dice(seed);
+  std::string grid;
+  std::vector<Axis> axes = drawMesh(dice, grid);
+  int64_t data = 1, tensor = 1, shards = 1, sequenceRanks = 1, tensorAxes = 0, contextRanks = 1, ringRanks = 0;
+  for (const Axis &axis : axes) {
+    data *= axis.needs(Batch) ? axis.size : 1;
+    shards *= axis.needs(Width) ? axis.size : 1;
+    contextRanks *= axis.use == &uses::context ? axis.size : 1;
+    tensor *= axis.needs(Heads) ? axis.size : 1;
+    sequenceRanks *= axis.needs(Sequence) ? axis.size : 1;
+    tensorAxes += axis.needs(Heads);
+    ringRanks = axis.needs(Ring) ? axis.size : ringRanks;
+  }
+  sequenceRanks *= ringRanks ? 2 : 1; // two chunks a rank
+  int64_t microbatches = dice.between(1, 3);
+  batch = data * microbatches * (data * microbatches <= 4 ? dice.between(1, 2) : 1);
+  sequence = sequenceRanks * dice.between(sequenceRanks > 1 ? 1 : 3, sequenceRanks > 1 ? 2 : 6);
+
+  // Heads, ffn and vocabulary divide among the tensor ranks; the vocabulary is padded. Where one axis has more ranks
+  // than there are key/value heads, these are replicated.
+  std::string family = dice.oneOf<const char *>({"gpt2", "llama", "mistral", "qwen2", "qwen3"});
+  int64_t heads = tensor * dice.between(1, 2), kvHeads = heads, headDim = 2 * dice.between(1, 2);
+  if (family != "gpt2" && dice.chance(70)) {
+    kvHeads = tensor;
+    if (tensorAxes == 1 && contextRanks == 1 && grid.empty() && dice.chance(60))
+      do
+        kvHeads = dice.between(1, tensor);
+      while (tensor % kvHeads);
+  }
+  int64_t layers = dice.between(1, 2), ffn = tensor * dice.between(1, 3);
+  vocabulary = dice.between(9, 21);
+
+  // What ZeRO splits is padded where it does not divide, if no grid splits it too.
+  int64_t width = grid.empty() && dice.chance(40) ? 1 : shards;
+  int64_t embed = width * 2 * dice.between(2, 5) + (width == 1 ? dice.between(0, 1) : 0);
+  if (family == "gpt2") { // whose heads make up the width
+    heads *= width;
+    kvHeads = heads;
+    while (heads * headDim < 6) // a norm of two elements forgets them
+      headDim *= 2;
+    embed = heads * headDim;
+  }
+  bool tied = dice.chance(50);
+  llvm::raw_string_ostream os(config);
+  if (family == "gpt2") {
+    os << "{\"model_type\": \"gpt2\", \"vocab_size\": " << vocabulary << ", \"n_positions\": " << sequence
+       << ", \"n_embd\": " << embed << ", \"n_layer\": " << layers << ", \"n_head\": " << heads
+       << ", \"n_inner\": " << ffn << ", \"activation_function\": \""
+       << dice.oneOf<const char *>({"gelu_new", "gelu", "relu"})
+       << "\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0}";
+  } else {
+    os << "{\"model_type\": \"" << family << "\", \"vocab_size\": " << vocabulary << ", \"hidden_size\": " << embed
+       << ", \"intermediate_size\": " << ffn << ", \"num_hidden_layers\": " << layers
+       << ", \"num_attention_heads\": " << heads << ", \"num_key_value_heads\": " << kvHeads
+       << ", \"head_dim\": " << headDim << ", \"tie_word_embeddings\": " << (tied ? "true" : "false");
+    if (family == "mistral")
+      os << ", \"sliding_window\": null";
+    if (family == "llama" && dice.chance(40))
+      os << ", \"attention_bias\": true, \"mlp_bias\": true";
+    if (seed % 3 == 1) // an id, or how far from the last
+      os << ", \"pad_token_id\": " << int64_t(seed % vocabulary) - (seed % 2 ? vocabulary : 0);
+    os << "}";
+  }
+
+  std::string optimizer = dice.oneOf<const char *>({"adamw", "adamw", "adamw", "sgd", "sgd", "none"});
+  options.train = optimizer != "none";
+  if (options.train)
+    options.step.optimizer = optimizer;
+  cse = dice.chance(20);
+  std::vector<std::string> tactics;
+  if (dice.chance(25))
+    tactics.push_back("pc-mixed-precision{compute=bf16" + std::string(dice.chance(25) ? " residual=bf16" : "") +
+                      (seed % 3 == 0 ? " tables=bf16" : "") +
+                      (options.train && dice.chance(25) ? " gradients=bf16}" : "}"));
+  if (options.train && dice.chance(25))
+    tactics.push_back(std::string("pc-recompute{mode=") + dice.oneOf<const char *>({"full", "selective"}) + "}");
+  if (ringRanks)
+    tactics.push_back("pc-zigzag{ranks=" + std::to_string(ringRanks) + "}");
+  dice.shuffle(axes);
+  pc::Plan &plan = options.plan;
+  plan.microbatches = microbatches;
+  for (const Axis &axis : axes)
+    plan.mesh.push_back({axis.name, axis.size});
+  dice.shuffle(axes);
+  for (bool isZero : {false, true})
+    for (const Axis &axis : axes)
+      if (axis.needs(Last) == isZero)
+        for (std::string &tactic : axis.tactics(dice, grid))
+          tactics.push_back(std::move(tactic));
+  options.schedule.bucketBytes = dice.between(0, 20000);
+  options.schedule.prefetch = dice.between(0, 2);
+  if (dice.chance(30))
+    keepSome(dice, family, tactics);
+  std::string windows;
+  if (dice.chance(30))
+    for (const Axis &axis : axes)
+      if (axis.size > 1 && axis.needs(Products) && dice.chance(70))
+        windows += (windows.empty() ? "" : ",") + axis.name;
+  if (!windows.empty())
+    tactics.push_back("pc-window-moves{axes=" + windows + "}");
+  plan.tactics.assign(tactics.begin(), tactics.end());
+}
+
+mlir::OwningOpRef<mlir::ModuleOp> Triple::model(mlir::MLIRContext *context) const {
+  llvm::SmallString<128> directory, file;
+  if (llvm::sys::fs::createUniqueDirectory("pc-random", directory))
+    return {};
+  file = directory;
+  llvm::sys::path::append(file, "config.json");
+  std::error_code error;
+  llvm::raw_fd_ostream(file, error) << config;
+  pcrt_status status = PCRT_OK;
+  auto module = pc::importModel(context, directory, {batch, sequence}, status);
+  llvm::sys::fs::remove_directories(directory);
+  return module;
+}
+
+std::string Triple::text() const {
+  auto tactics = llvm::map_range(options.plan.tactics, [](const pc::Tactic &tactic) { return tactic.text(); });
+  return config + " batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) + " microbatches " +
+         std::to_string(options.plan.microbatches) + " " + optimizer() + (cse ? " cse" : "") + " bucket-bytes " +
+         std::to_string(options.schedule.bucketBytes) + " prefetch " + std::to_string(options.schedule.prefetch) +
+         "; <" + options.plan.meshText() + "> " + llvm::join(tactics, ", ");
+}

@@ -1,0 +1,230 @@
+//===- pc-random.cpp - Random models and plans: is every pass right? ----------------------===//
+// For every seed: a random model, mesh and order of tactics goes through the compiler pass by pass; after each pass the
+// interpreter must compute what it computed before it, and a placed program must erase to the text of the step program.
+#include "Golden.h"
+#include "Triple.h"
+#include "pc/Driver/Registration.h"
+#include "pc/IR/Diagnostics.h"
+#include "pc/IR/ToolMain.h"
+#include "pc/Reference/Interpreter.h"
+#include "pcrt/pcrt.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassInstrumentation.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/SourceMgr.h"
+
+namespace cl = llvm::cl;
+using namespace mlir;
+
+static cl::OptionCategory category("pc-random options");
+static cl::opt<uint64_t> seed("seed", cl::desc("The first seed"), cl::init(1), cl::cat(category));
+static cl::opt<int64_t> count("count", cl::desc("How many seeds"), cl::init(1), cl::cat(category));
+static cl::opt<bool> print("print", cl::desc("Print the model and the passes instead of checking them"),
+                           cl::cat(category));
+static cl::opt<std::string> golden("write",
+                                   cl::desc("Write what compiled programs must compute into this folder (Golden.h) and "
+                                            "print the sizes and flags of the compile"),
+                                   cl::value_desc("dir"), cl::cat(category));
+static cl::opt<double> tolerance("tolerance", cl::desc("Largest relative difference"), cl::init(1e-9),
+                                 cl::cat(category));
+
+namespace {
+
+/// One triple on its way through the passes.
+class Check {
+public:
+  Check(MLIRContext &context, const Triple &triple) : context(context), triple(triple) {}
+
+  /// What went wrong, or nothing.
+  std::string run() {
+    module = triple.model(&context);
+    if (!module)
+      return "the model cannot be imported";
+    if (std::string error = interpretNow("import"); !error.empty())
+      return error;
+    if (std::string error = runPhase(pc::Phase::Step, triple.options); !error.empty())
+      return error;
+    if (triple.cse && failed(runPass(*module, "cse")))
+      return "cse fails";
+    step = textOf(*module);
+    for (pc::Phase phase : {pc::Phase::Placed, pc::Phase::Local, pc::Phase::Scheduled, pc::Phase::Planned})
+      if (std::string error = runPhase(phase, triple.options); !error.empty())
+        return error;
+    return "";
+  }
+
+  int passes = 0;
+  double worst = 0;
+
+private:
+  LogicalResult runPass(ModuleOp target, StringRef pass) {
+    PassManager manager(&context);
+    return success(succeeded(parsePassPipeline(pass, manager)) && succeeded(manager.run(target)));
+  }
+
+  /// Calls back behind every pass, or with the one that fails.
+  struct Observer : PassInstrumentation {
+    explicit Observer(std::function<void(StringRef pass, bool good)> told) : told(std::move(told)) {}
+    void runAfterPass(Pass *pass, Operation *) override { told(pass->getArgument(), true); }
+    void runAfterPassFailed(Pass *pass, Operation *) override { told(pass->getArgument(), false); }
+    std::function<void(StringRef, bool)> told;
+  };
+
+  std::string runPhase(pc::Phase phase, const pc::CompileOptions &options) {
+    OwningOpRef<ModuleOp> before = module->clone();
+    std::string error, refused = runPasses(phase, options, error);
+    if (refused.empty())
+      return error;
+    module = std::move(before);
+    return runPhase(phase, withoutWindow(options, refused));
+  }
+
+  /// Leaves the first thing that is wrong in `error`, or says over which axis windows are refused with reason.
+  std::string runPasses(pc::Phase phase, const pc::CompileOptions &options, std::string &error) {
+    PassManager manager = PassManager::on<ModuleOp>(&context);
+    manager.enableVerifier(false); // see check()
+    pc::PhaseFailures failures;
+    error = pc::buildPhase(manager, phase, options, failures);
+    manager.addInstrumentation(std::make_unique<Observer>([&](StringRef pass, bool good) {
+      if (error.empty())
+        error = good ? check(pass, phase) : pass.str() + " fails";
+    }));
+    std::string refused;
+    {
+      ScopedDiagnosticHandler listen(&context, [&](Diagnostic &diagnostic) {
+        std::string message = diagnostic.str();
+        StringRef axis = StringRef(message).split("nothing to do over axis '").second.split('\'').first;
+        bool hasReason = phase == pc::Phase::Scheduled && mayBeRefused(options.plan) && !axis.empty();
+        refused = hasReason ? axis.str() : refused;
+        return success(hasReason);
+      });
+      if (error.empty() && failed(manager.run(*module)) && error.empty())
+        error = "the phase " + pc::nameOf(phase).str() + " fails";
+    }
+    return error.empty() ? "" : refused;
+  }
+
+  /// An axis of windows is refused with reason where every product that its moves meet goes step by step over another
+  /// one already, or reads what is cut from a padded parameter; it is then left out.
+  static bool mayBeRefused(const pc::Plan &plan) {
+    const pc::Tactic *windows = plan.find("pc-window-moves");
+    return windows && (windows->list("axes").size() > 1 || plan.padding());
+  }
+
+  static pc::CompileOptions withoutWindow(pc::CompileOptions options, StringRef axis) {
+    pc::Tactic windows = *options.plan.find("pc-window-moves");
+    SmallVector<StringRef> axes = windows.list("axes");
+    llvm::erase(axes, axis);
+    llvm::erase(options.plan.tactics, windows);
+    if (!axes.empty())
+      options.plan.tactics.push_back(windows.with("axes", llvm::join(axes, ",")));
+    return options;
+  }
+
+  std::string check(StringRef pass, pc::Phase phase) {
+    ++passes;
+    if (failed(verify(*module)))
+      return "after " + pass.str() + ": the program does not verify";
+    if (std::string error = interpretNow(pass); !error.empty() || phase != pc::Phase::Placed)
+      return error;
+    OwningOpRef<ModuleOp> erased = module->clone();
+    if (failed(runPass(*erased, "pc-erase-placements")) || textOf(*erased) != step)
+      return "after " + pass.str() + ": the erased program is not the step program";
+    return "";
+  }
+
+  /// Interprets the program and compares every result that it had before.
+  std::string interpretNow(StringRef pass) {
+    pc::RunOptions options;
+    options.tolerance = tolerance;
+    options.exact = true; // bf16 rounds differently in every order of operations
+    auto results = pc::interpret(*module, options);
+    if (failed(results))
+      return "after " + pass.str() + ": the interpreter fails";
+    for (const pc::NamedTensor &before : last) {
+      pc::Tensor *after = pc::find(*results, before.name);
+      if (!after)
+        return "after " + pass.str() + ": " + before.name + " is lost";
+      double difference = pc::largestDifference(before.value, *after);
+      worst = std::max(worst, difference);
+      if (difference > tolerance)
+        return "after " + pass.str() + ": " + before.name + " differs by " + std::to_string(difference);
+    }
+    last = std::move(*results);
+    return "";
+  }
+
+  static std::string textOf(ModuleOp target) {
+    std::string text;
+    llvm::raw_string_ostream(text) << target;
+    return text;
+  }
+
+  MLIRContext &context;
+  const Triple &triple;
+  OwningOpRef<ModuleOp> module;
+  std::string step; ///< the text of the step program
+  pc::Results last;
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  pc::ToolMain tool(argc, argv, "pc-random");
+  cl::HideUnrelatedOptions(category);
+  std::string message;
+  llvm::raw_string_ostream errors(message);
+  if (!cl::ParseCommandLineOptions(
+          argc, argv,
+          "pc-random: random models and plans through every pass, checked by the interpreter\n\n"
+          "Exit code 5 where a pass changes what a program computes; the seed is printed.\n",
+          &errors)) {
+    pc::errs() << message;
+    return PCRT_USAGE;
+  }
+  DialectRegistry registry;
+  pc::registerDialects(registry);
+  pc::registerPasses();
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  context.printOpOnDiagnostic(false);
+  llvm::SourceMgr sources;
+  SourceMgrDiagnosticHandler handler(sources, &context, pc::errs());
+  int64_t failures = 0;
+  for (uint64_t s = seed; s < seed + count; ++s) {
+    Triple triple(s);
+    if (!golden.empty()) {
+      if (failed(writeGolden(&context, triple, golden)))
+        return PCRT_RESOURCE;
+      const pc::Plan &plan = triple.options.plan;
+      llvm::outs() << triple.batch << " " << triple.sequence << " " << triple.optimizer() << " "
+                   << (plan.find("pc-mixed-precision") ? "bf16" : "f32") << " " << plan.meshText() << "\n";
+      return PCRT_OK;
+    }
+    if (print) {
+      llvm::outs() << "// seed " << s << ": " << triple.text() << "\n";
+      if (auto module = triple.model(&context))
+        llvm::outs() << *module << "\n";
+      continue;
+    }
+    Check check(context, triple);
+    std::string error = check.run();
+    if (error.empty()) {
+      llvm::outs() << "seed " << s << ": ok, " << check.passes << " passes, largest difference "
+                   << llvm::format("%.1e", check.worst) << "\n";
+      llvm::outs().flush(); // should the next one crash
+      continue;
+    }
+    ++failures;
+    llvm::outs() << "seed " << s << ": FAILED " << error << "\n  " << triple.text() << "\n";
+    llvm::outs().flush();
+  }
+  if (!print)
+    llvm::outs() << count - failures << " of " << count << " triples passed\n";
+  return failures ? PCRT_VERIFICATION : PCRT_OK;
+}
