@@ -1,8 +1,9 @@
 /* Loaded into a program in front of the C library (LD_PRELOAD): from read number FAIL_AFTER of the file FAIL_FILE on,
- * its disk fails; or with FAIL_SHRINK=1 the file loses its last byte before that read. */
+ * its disk fails; or with FAIL_SHRINK=1 the file loses its last byte before that read, for which the later ones wait. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,17 +23,20 @@ static int isThatFile(int fd) {
 }
 
 ssize_t pread(int fd, void *to, size_t bytes, off_t offset) {
-  static atomic_int reads;
-  if (isThatFile(fd) && ++reads > atoi(getenv("FAIL_AFTER"))) {
-    struct stat info;
-    if (!getenv("FAIL_SHRINK")) {
-      errno = EIO;
-      return -1;
-    }
-    if (fstat(fd, &info) == 0 && reads == atoi(getenv("FAIL_AFTER")) + 1 &&
-        truncate(getenv("FAIL_FILE"), info.st_size - 1) != 0)
-      return -1;
+  static atomic_int reads, shrunk;
+  int after = isThatFile(fd) ? ++reads - atoi(getenv("FAIL_AFTER")) : 0;
+  if (after > 0 && !getenv("FAIL_SHRINK")) {
+    errno = EIO;
+    return -1;
   }
+  if (after == 1) {
+    struct stat info;
+    if (fstat(fd, &info) != 0 || truncate(getenv("FAIL_FILE"), info.st_size - 1) != 0)
+      abort();
+    shrunk = 1;
+  }
+  while (after > 1 && !shrunk)
+    sched_yield();
   ssize_t (*next)(int, void *, size_t, off_t) = (ssize_t (*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread");
   return next(fd, to, bytes, offset);
 }
