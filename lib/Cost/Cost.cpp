@@ -45,34 +45,31 @@ int64_t pc::bytesOf(Operation *op) {
   return sum;
 }
 
-// Computed a second time, on purpose: runtime/core/Summary.cpp counts what a run did from the compiled tables, and the
-// end-to-end tests compare the two. So the rows of pcrt/moves.h do not say it.
+// Computed a second time, on purpose: runtime/core/Summary.cpp counts what a run did from the compiled tables, kind by
+// kind, and the end-to-end tests compare the two. So the rows of pcrt/moves.h do not say it.
 Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
+  MoveKind kind = move.getMoveKind();
+  bool takes = takesBlocks(kind), makes = makesBlocks(kind), blocks = takes || makes;
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 1;
   int64_t operand = byteSize(move->getOperand(0).getType()), result = byteSize(move->getResult(0).getType());
-  switch (move.getMoveKind()) {
-  case MoveKind::AllReduce:
-    return {operand, 2 * (n - 1) * operand / n};
-  case MoveKind::ReduceScatter:
-    return {operand, (n - 1) * operand / n};
-  case MoveKind::AllGather:
-    return {result, (n - 1) * result / n};
-  case MoveKind::AllToAll:
-    return {n * operand, (n - 1) * operand / n};
-  case MoveKind::Broadcast:
-  case MoveKind::Reduce:
-    return {operand, isRoot ? (n - 1) * operand : operand};
-  case MoveKind::Scatter:
-    return {operand, (isRoot ? n - 1 : 1) * operand / n};
-  case MoveKind::Gather:
-    return {result, (isRoot ? n - 1 : 1) * result / n};
-  case MoveKind::Permute:
+  int64_t whole = takes && !makes ? result : operand;
+  switch (factsOf(kind).way) {
+  case PCRT_WAY_RING: // without blocks, first to blocks and then from them
+    return {whole, (blocks ? 1 : 2) * (n - 1) * whole / n};
+  case PCRT_WAY_ROOTED: {
+    int64_t members = isRoot ? n - 1 : 1;
+    return {whole, blocks ? members * whole / n : members * whole};
+  }
+  case PCRT_WAY_PAIRS:
+    if (blocks)
+      return {n * operand, (n - 1) * operand / n};
     // In one of the n permutes of a windowed move a rank keeps its own block. Which one depends on the rank; it is
     // counted as the one with shift 0.
     return {n * operand, move.getMoveShift() ? operand : 0};
-  default: // no traffic
+  case PCRT_WAY_LOCAL:
     return {};
   }
+  llvm_unreachable("a row of pcrt/moves.h without a way");
 }
 
 /// Ranks with numbers base + offsets, for all bases that are `residues` modulo the ranks of a node.

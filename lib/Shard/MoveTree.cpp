@@ -38,27 +38,18 @@ Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
   std::optional<MoveKind> move = kind(terms, from, to);
   if (!move || (terms.fixed && hasTraffic(*move)))
     return Price::illegal();
+  if (!hasTraffic(*move))
+    return Price::move(0);
   // Bytes that a rank sends, times n, so that they are whole numbers.
   __int128 once = static_cast<__int128>(terms.bytes) * (size - 1) * terms.times;
-  switch (*move) {
-  case MoveKind::AllReduce:
-    return Price::move(2 * once);
-  case MoveKind::AllGather:
-  case MoveKind::ReduceScatter:
-    return Price::move(once);
-  case MoveKind::AllToAll:
+  if (takesBlocks(*move) && makesBlocks(*move))
     return Price::move(once / size);
-  case MoveKind::Scatter: // what the root sends or gets
-  case MoveKind::Gather:
+  // What the root sends or gets, where there is one.
+  if (takesBlocks(*move) || makesBlocks(*move))
     return Price::move(once);
-  case MoveKind::Broadcast:
-  case MoveKind::Reduce:
-    // The root sends or gets n times `once`, but as two moves (scatter and gather) the same costs 2: more would make
-    // the price of a tree depend on what else it passes through.
-    return Price::move(2 * once);
-  default:
-    return Price::move(0);
-  }
+  // As two moves with blocks in between (reduce_scatter and all_gather, scatter and gather). The root of a broadcast or
+  // reduce sends or gets n times `once`, but that would make the price of a tree depend on what else it passes through.
+  return Price::move(2 * once);
 }
 
 const MoveTree &Moves::tree(const MoveTerms &terms, AxisState from, StateSet needed) {
