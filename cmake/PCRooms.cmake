@@ -9,11 +9,11 @@ function(pc_precompile target)
 endfunction()
 
 # pc_room(Name sources... LINK rooms... MLIR upstream-libraries...): the library PC<Name> of one room; without sources,
-# of those in its folder.
+# of those in its folder and the folders in it.
 function(pc_room name)
   cmake_parse_arguments(ARG "" "" "LINK;MLIR" ${ARGN})
   if(NOT ARG_UNPARSED_ARGUMENTS)
-    file(GLOB ARG_UNPARSED_ARGUMENTS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp)
+    file(GLOB ARG_UNPARSED_ARGUMENTS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp */*.cpp)
   endif()
   add_mlir_library(PC${name} ${ARG_UNPARSED_ARGUMENTS}
     DEPENDS PCIRIncGen ${PC_PASS_TARGETS}
