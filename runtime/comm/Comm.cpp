@@ -1,12 +1,15 @@
 //===- Comm.cpp - what all transports share --------------------------------===//
 #include "comm/Comm.h"
 #include "comm/FreeMemory.h"
+#include "comm/MoveKey.h"
 #include "comm/Moves.h"
 
 #include <unistd.h>
 #include <utility>
 
 using namespace pcrt;
+
+Comm::Comm(int rank, int size) : world(worldGroup(rank, size)), myRank(rank), numRanks(size) {}
 
 pcrt_status Comm::fail(pcrt_status status, std::string message) {
   lastError = std::move(message);
@@ -25,10 +28,18 @@ pcrt_status Comm::checkArenas(int64_t bytes, std::string *problem) {
   return status;
 }
 
+/// What is wrong with a move, or nothing.
+static std::string problemOf(const pcrt_move_desc &desc, const Group &group, const void *in, const void *out) {
+  std::string problem = checkMove(desc, group, in, out);
+  if (problem.empty() && group.size() > 1 && (group.id < 0 || group.id >= kWorldGroup))
+    problem =
+        "group " + std::to_string(group.id) + " is beyond the " + std::to_string(kWorldGroup) + " groups of a program";
+  return problem;
+}
+
 pcrt_status Comm::move(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                        const ParallelFor &parallelFor) {
-  std::string problem = checkMove(desc, group, in, out);
-  if (!problem.empty())
+  if (std::string problem = problemOf(desc, group, in, out); !problem.empty())
     return fail(PCRT_INTERNAL, "rank " + std::to_string(rank()) + ": " + problem + "; this is a bug of the compiler");
   if (isLocalMove(desc, group)) {
     localMove(desc, group, in, out, parallelFor);
@@ -39,7 +50,7 @@ pcrt_status Comm::move(const pcrt_move_desc &desc, const Group &group, const voi
 
 pcrt_status Comm::start(Ticket &ticket, const ParallelFor &parallelFor) {
   for (int i = 0; i < ticket.count; ++i) {
-    std::string problem = checkMove(ticket.moves[i], *ticket.group, ticket.ins[i], ticket.outs[i]);
+    std::string problem = problemOf(ticket.moves[i], *ticket.group, ticket.ins[i], ticket.outs[i]);
     if (problem.empty() && isLocalMove(ticket.moves[i], *ticket.group) && ticket.group->size() > 1)
       problem = "malformed start: " + describeMove(ticket.moves[i], ticket.group->size()) + " has no traffic";
     if (!problem.empty())

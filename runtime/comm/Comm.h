@@ -18,6 +18,11 @@
 #include <type_traits>
 #include <vector>
 
+/// Leaves the function with the status of `call` unless that is PCRT_OK.
+#define PCRT_TRY(call)                                                                                                 \
+  if (pcrt_status status = (call); status != PCRT_OK)                                                                  \
+  return status
+
 namespace pcrt {
 
 /// Ranks that move data among themselves.
@@ -160,7 +165,9 @@ public:
   const std::string &error() const { return lastError; }
 
 protected:
-  Comm(int rank, int size) : myRank(rank), numRanks(size) {}
+  Comm(int rank, int size);
+
+  Group world; ///< All ranks.
 
   /// Carries out a move between two or more members. `desc` has been checked.
   virtual pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,

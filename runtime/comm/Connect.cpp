@@ -102,8 +102,7 @@ static pcrt_status connectPlace(const Place &place, std::unique_ptr<Comm> *out, 
   }
   int fd = place.sharedFile;
   if (fd < 0) {
-    if (pcrt_status status = meet(place, &fd, error); status != PCRT_OK)
-      return status;
+    PCRT_TRY(meet(place, &fd, error));
   } else {
     fcntl(fd, F_SETFD, FD_CLOEXEC); // not for the children of this rank
   }
@@ -127,7 +126,6 @@ pcrt_status pcrt::runRanks(int programRanks, bool onDevices, const std::function
   if (onDevices && place.size > 1 && !getenv("PCRT_TRANSPORT"))
     place.transport = "tcp";
   std::unique_ptr<Comm> comm;
-  if (pcrt_status status = connectPlace(place, &comm, error); status != PCRT_OK)
-    return status;
+  PCRT_TRY(connectPlace(place, &comm, error));
   return body(*comm);
 }

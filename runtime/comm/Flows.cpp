@@ -49,8 +49,7 @@ pcrt_status Comm::openFlows(std::vector<Flow> wanted) {
   flows = std::move(wanted);
   int64_t count = int64_t(flows.size()), most = 0;
   std::vector<int64_t> counts(size());
-  if (pcrt_status status = allGatherBytes(&count, sizeof count, counts.data()); status != PCRT_OK)
-    return status;
+  PCRT_TRY(allGatherBytes(&count, sizeof count, counts.data()));
   for (int64_t other : counts)
     most = std::max(most, other);
   if (most == 0)
@@ -59,8 +58,7 @@ pcrt_status Comm::openFlows(std::vector<Flow> wanted) {
   memset(mine.data(), 0, mine.size() * sizeof(End));
   for (size_t i = 0; i < flows.size(); ++i)
     mine[i] = endOf(flows[i], rank());
-  if (pcrt_status status = allGatherBytes(mine.data(), most * int64_t(sizeof(End)), all.data()); status != PCRT_OK)
-    return status;
+  PCRT_TRY(allGatherBytes(mine.data(), most * int64_t(sizeof(End)), all.data()));
   // Every rank checks every flow, so that all of them fail alike.
   auto wrong = [&](const End &end, const std::string &what) {
     return fail(PCRT_INTERNAL, end.describe() + " " + what + "; this is a bug of the compiler");

@@ -160,6 +160,14 @@ static void reduceTiles(const char *const *ins, int numIns, char *const *outs, i
   }
 }
 
+/// Calls `piece(at, row, offset, count)` for the pieces of [lo, hi) that lie in one row of `size` elements each.
+template <typename F> static void byRow(int64_t lo, int64_t hi, int64_t size, F piece) {
+  for (int64_t count; lo < hi; lo += count) {
+    count = std::min(size - lo % size, hi - lo);
+    piece(lo, lo / size, lo % size, count);
+  }
+}
+
 /// Copies `count` elements of `bytes` bytes.
 static void copyElements(char *to, int64_t toIndex, const char *from, int64_t fromIndex, int64_t count, int64_t bytes) {
   if (count > 0)
@@ -191,24 +199,18 @@ void pcrt::allReducePart(int64_t elements, int n, int me, int64_t *lo, int64_t *
 void pcrt::pullAllGather(const pcrt_move_desc &desc, int n, const char *const *ins, char *out, int64_t lo, int64_t hi) {
   int64_t bytes = elementBytes(desc.dtype);
   int64_t block = desc.extent / n * desc.inner; // elements of one member in one row of `outer`
-  while (lo < hi) {
-    int64_t row = lo / (block * n), member = lo / block % n, at = lo % block;
-    int64_t count = std::min(block - at, hi - lo);
-    copyElements(out, lo, ins[member], row * block + at, count, bytes);
-    lo += count;
-  }
+  byRow(lo, hi, block, [&](int64_t to, int64_t row, int64_t at, int64_t count) {
+    copyElements(out, to, ins[row % n], row / n * block + at, count, bytes);
+  });
 }
 
 void pcrt::pullReduceScatter(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo,
                              int64_t hi) {
   int64_t block = desc.extent / n * desc.inner;
-  while (lo < hi) {
-    int64_t row = lo / block, at = lo % block;
-    int64_t count = std::min(block - at, hi - lo);
-    int64_t shift = row * (n - 1) * block + me * block; // lo + shift = row * n * block + me * block + at
-    reduceElements(desc.dtype, desc.reduction, ins, n, &out, 1, lo, lo + count, shift);
-    lo += count;
-  }
+  byRow(lo, hi, block, [&](int64_t to, int64_t row, int64_t, int64_t count) {
+    int64_t shift = row * (n - 1) * block + me * block; // to + shift is in block `me` of the row
+    reduceElements(desc.dtype, desc.reduction, ins, n, &out, 1, to, to + count, shift);
+  });
 }
 
 void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *out, int64_t lo,
@@ -217,36 +219,27 @@ void pcrt::pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *c
   if (desc.reduction) { // from extent2 to extent: a gather of what `me` keeps of extent
     int64_t kept = desc.extent / n * desc.middle * (desc.extent2 / n) * desc.inner; // in one source, per `outer`
     int64_t wide = desc.extent2 / n * desc.inner;                                   // of one source, in a row of `out`
-    while (lo < hi) {
-      int64_t row = lo / (n * wide), source = lo / wide % n, at = lo % wide;
-      int64_t rowsKept = kept / wide, outer = row / rowsKept;
-      int64_t from = (outer * n + me) * kept + row % rowsKept * wide + at, count = std::min(wide - at, hi - lo);
-      copyElements(out, lo, ins[source], from, count, bytes);
-      lo += count;
-    }
-    return;
+    return byRow(lo, hi, wide, [&](int64_t to, int64_t part, int64_t at, int64_t count) {
+      int64_t row = part / n, rowsKept = kept / wide, outer = row / rowsKept;
+      copyElements(out, to, ins[part % n], (outer * n + me) * kept + row % rowsKept * wide + at, count, bytes);
+    });
   }
   int64_t block = desc.extent2 / n * desc.inner, rows = desc.extent / n;
-  while (lo < hi) {
-    int64_t row = lo / block, at = lo % block; // row of [outer, extent, middle]
+  byRow(lo, hi, block, [&](int64_t to, int64_t row, int64_t at, int64_t count) { // row of [outer, extent, middle]
     int64_t middle = row % desc.middle, split = row / desc.middle % desc.extent,
             outer = row / desc.middle / desc.extent;
     int64_t source = ((outer * rows + split % rows) * desc.middle + middle) * n * block + me * block + at;
-    int64_t count = std::min(block - at, hi - lo);
-    copyElements(out, lo, ins[split / rows], source, count, bytes);
-    lo += count;
-  }
+    copyElements(out, to, ins[split / rows], source, count, bytes);
+  });
 }
 
 /// Block `me` of the root's value.
 static void pullScatter(const pcrt_move_desc &desc, int n, int me, const char *root, char *out, int64_t lo,
                         int64_t hi) {
   int64_t block = desc.extent / n * desc.inner;
-  while (lo < hi) {
-    int64_t at = lo % block, count = std::min(block - at, hi - lo), row = lo / block;
-    copyElements(out, lo, root, row * n * block + me * block + at, count, elementBytes(desc.dtype));
-    lo += count;
-  }
+  byRow(lo, hi, block, [&](int64_t to, int64_t row, int64_t at, int64_t count) {
+    copyElements(out, to, root, row * n * block + me * block + at, count, elementBytes(desc.dtype));
+  });
 }
 
 void pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *const *outs,
@@ -301,17 +294,15 @@ void pcrt::localMove(const pcrt_move_desc &desc, const Group &group, const void 
       return;
     }
     int64_t size = desc.extent / n * desc.inner;
-    while (lo < hi) {
-      int64_t at = lo % size, count = std::min(size - at, hi - lo), row = lo / size;
+    byRow(lo, hi, size, [&](int64_t element, int64_t row, int64_t at, int64_t count) {
       if (desc.kind == PCRT_SLICE)
-        copyElements(to, lo, from, (row * n + block) * size + at, count, bytes);
+        copyElements(to, element, from, (row * n + block) * size + at, count, bytes);
       else if (desc.kind == PCRT_INSERT)
-        copyElements(to, (row * n + block) * size + at, from, lo, count, bytes);
+        copyElements(to, (row * n + block) * size + at, from, element, count, bytes);
       else if (row % n == me) // pad
-        copyElements(to, lo, from, row / n * size + at, count, bytes);
+        copyElements(to, element, from, row / n * size + at, count, bytes);
       else
-        memset(to + lo * bytes, 0, count * bytes);
-      lo += count;
-    }
+        memset(to + element * bytes, 0, count * bytes);
+    });
   });
 }

@@ -28,8 +28,8 @@ static void markLeftAtExit() {
 
 ShmComm::ShmComm(int fd, ControlBlock &control, int rank, bool launched)
     : Comm(rank, control.size), fd(fd), control(control), launched(launched), timeout(timeoutSeconds()),
-      world(worldGroup(rank, control.size)), queues(kMaxGroups), arenas(control.size), scratches(control.size),
-      flowMaps(control.size), ins(control.size), outs(control.size) {}
+      queues(kMaxGroups), arenas(control.size), scratches(control.size), flowMaps(control.size), ins(control.size),
+      outs(control.size) {}
 
 pcrt_status ShmComm::join(int fd, int rank, bool launched, std::unique_ptr<Comm> *out, std::string *error) {
   ControlBlock *control = mapControl(fd, error);
@@ -118,11 +118,9 @@ pcrt_status ShmComm::allocateArena(int64_t bytes, char **base) {
   if (own.base || bytes < 0)
     return giveUp(PCRT_INTERNAL, own.base ? "the arena was allocated twice" : "negative arena size");
   control.rank(rank()).arena.store(bytes);
-  if (pcrt_status status = barrier(); status != PCRT_OK)
-    return status;
+  PCRT_TRY(barrier());
   std::string problem;
-  if (pcrt_status status = checkArenas(bytes, &problem); status != PCRT_OK)
-    return status;
+  PCRT_TRY(checkArenas(bytes, &problem));
   if (!problem.empty())
     return giveUp(PCRT_RESOURCE, problem);
   if (!map(own, arenaOffset(rank()), bytes > 0 ? bytes : 1))
@@ -211,8 +209,7 @@ pcrt_status ShmComm::waitForMembers(const Group &group, Goal goal) {
     while (!theirs.reached(goal) && ++spin < spins)
       __builtin_ia32_pause();
     if (spin == spins)
-      if (pcrt_status status = waitSlowly({peer, goal, &group}); status != PCRT_OK)
-        return status;
+      PCRT_TRY(waitSlowly({peer, goal, &group}));
   }
   return PCRT_OK;
 }

@@ -79,7 +79,7 @@ private:
   struct Queue {
     Ticket *head = nullptr, *tail = nullptr;
   };
-  pcrt_status enqueue(Ticket &ticket);
+  void enqueue(Ticket &ticket);
   /// Bytes of a source and a result that lie outside of the shared file, and are copied through scratch memory that
   /// peers can access.
   struct Copies {
@@ -120,8 +120,7 @@ private:
   int fd;
   ControlBlock &control;
   bool launched;
-  double timeout; ///< Seconds.
-  Group world;
+  double timeout;                                   ///< Seconds.
   std::vector<Queue> queues;                        ///< Per group.
   std::vector<Mapping> arenas, scratches, flowMaps; ///< Per rank, own ones included.
   ParallelFor workers;                              ///< Of the last move.

@@ -36,8 +36,7 @@ pcrt_status ShmComm::prepareFlows() {
     snprintf(header.name, sizeof header.name, "%s", flows[i].name.c_str());
     memset(peerPointer(rank(), rings[i]), 0, flows[i].slots * slotStride(flows[i].bytes)); // now, not in a step
   }
-  if (pcrt_status status = barrier(); status != PCRT_OK)
-    return status;
+  PCRT_TRY(barrier());
   for (const Flow &flow : flows)
     if (flow.sends && !peerPointer(flow.peer, flowsOffset(flow.peer)))
       return giveUp(PCRT_RESOURCE, "cannot map the memory of " + rankName(flow.peer) + ": " + strerror(errno));
@@ -49,8 +48,7 @@ pcrt_status ShmComm::put(Flow &flow, int, const void *data) {
   FlowHeader &header = flowAt(offset);
   if (flow.count > uint64_t(flow.slots)) {
     Goal free{flow.count - flow.slots, true};
-    if (pcrt_status status = waitAt(header, {flow.peer, free, nullptr, offset}); status != PCRT_OK)
-      return status;
+    PCRT_TRY(waitAt(header, {flow.peer, free, nullptr, offset}));
   }
   char *slot = peerPointer(flow.peer, header.ring) + int64_t((flow.count - 1) % flow.slots) * slotStride(flow.bytes);
   memcpy(slot, data, flow.bytes);
@@ -61,8 +59,7 @@ pcrt_status ShmComm::put(Flow &flow, int, const void *data) {
 pcrt_status ShmComm::take(Flow &flow, int index, void *data) {
   int64_t offset = flowsOffset(rank()) + int64_t(index * sizeof(FlowHeader));
   FlowHeader &header = flowAt(offset);
-  if (pcrt_status status = waitAt(header, {flow.peer, {flow.count, false}, nullptr, offset}); status != PCRT_OK)
-    return status;
+  PCRT_TRY(waitAt(header, {flow.peer, {flow.count, false}, nullptr, offset}));
   memcpy(data, peerPointer(rank(), header.ring) + int64_t((flow.count - 1) % flow.slots) * slotStride(flow.bytes),
          flow.bytes);
   header.received.store(flow.count, std::memory_order_release);

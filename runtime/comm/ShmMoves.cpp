@@ -22,8 +22,7 @@ uint64_t ShmComm::announce(const Group &group, const MoveKey &key, int64_t in, i
 
 pcrt_status ShmComm::arrive(const Group &group, const MoveKey &key, int64_t in) {
   uint64_t number = announce(group, key, in, 0);
-  if (pcrt_status status = waitForMembers(group, {number, false}); status != PCRT_OK)
-    return status;
+  PCRT_TRY(waitForMembers(group, {number, false}));
   return compareKeys(group, number);
 }
 
@@ -35,8 +34,7 @@ pcrt_status ShmComm::leave(const Group &group) {
 }
 
 pcrt_status ShmComm::barrier() {
-  if (pcrt_status status = arrive(world, makeKey("barrier", world), 0); status != PCRT_OK)
-    return status;
+  PCRT_TRY(arrive(world, makeKey("barrier", world), 0));
   return leave(world);
 }
 
@@ -48,8 +46,7 @@ pcrt_status ShmComm::allGatherBytes(const void *mine, int64_t n, void *all) {
     memcpy(scratch, mine, n);
   MoveKey key = makeKey("allGatherBytes", world);
   key.outer = n;
-  if (pcrt_status status = arrive(world, key, scratchOffset(rank())); status != PCRT_OK)
-    return status;
+  PCRT_TRY(arrive(world, key, scratchOffset(rank())));
   uint64_t number = slot(rank(), world.id).announced.load(std::memory_order_relaxed);
   for (int peer = 0; peer < size() && n > 0; ++peer) {
     const char *theirs = peerPointer(peer, slot(peer, world.id).move(number).in);
@@ -81,46 +78,36 @@ ShmComm::Copies ShmComm::copiesOf(const pcrt_move_desc &desc, const Group &group
 pcrt_status ShmComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                               const ParallelFor &parallelFor) {
   Ticket ticket{&desc, 1, &group, &in, &out};
-  if (pcrt_status status = enqueue(ticket); status != PCRT_OK)
-    return status;
+  enqueue(ticket);
   return endMoves(ticket, parallelFor);
 }
 
 pcrt_status ShmComm::beginMoves(Ticket &ticket, const ParallelFor &parallelFor) {
   workers = parallelFor;
-  if (pcrt_status status = enqueue(ticket); status != PCRT_OK)
-    return status;
+  enqueue(ticket);
   return advanceAll(parallelFor);
 }
 
 pcrt_status ShmComm::endMoves(Ticket &ticket, const ParallelFor &parallelFor) {
   const Group &group = *ticket.group;
   if (ticket.done < ticket.count)
-    if (pcrt_status status = advance(queues[group.id], &ticket, parallelFor); status != PCRT_OK)
-      return status;
+    PCRT_TRY(advance(queues[group.id], &ticket, parallelFor));
   Goal end{ticket.last, true};
   if (!reached(group, end)) // do other moves in the meantime
-    if (pcrt_status status = advanceAll(parallelFor); status != PCRT_OK)
-      return status;
+    PCRT_TRY(advanceAll(parallelFor));
   return waitForMembers(group, end);
 }
 
-pcrt_status ShmComm::enqueue(Ticket &ticket) {
-  int id = ticket.group->id;
-  if (id < 0 || id >= kWorldGroup)
-    return giveUp(PCRT_INTERNAL, "group " + std::to_string(id) + " is beyond the " + std::to_string(kWorldGroup) +
-                                     " groups of a program");
-  Queue &queue = queues[id];
+void ShmComm::enqueue(Ticket &ticket) {
+  Queue &queue = queues[ticket.group->id];
   (queue.head ? queue.tail->next : queue.head) = &ticket;
   queue.tail = &ticket;
-  return PCRT_OK;
 }
 
 pcrt_status ShmComm::advanceAll(const ParallelFor &parallelFor, int except) {
   for (Queue &queue : queues)
     if (&queue - queues.data() != except)
-      if (pcrt_status status = advance(queue, nullptr, parallelFor); status != PCRT_OK)
-        return status;
+      PCRT_TRY(advance(queue, nullptr, parallelFor));
   return PCRT_OK;
 }
 
@@ -160,8 +147,7 @@ pcrt_status ShmComm::announceNext(Queue &queue, bool mayCopy) {
 pcrt_status ShmComm::advance(Queue &queue, const Ticket *until, const ParallelFor &parallelFor) {
   while (Ticket *ticket = queue.head) {
     const Group &group = *ticket->group;
-    if (pcrt_status status = announceNext(queue, until); status != PCRT_OK)
-      return status;
+    PCRT_TRY(announceNext(queue, until));
     Slot &mine = slot(rank(), group.id);
     uint64_t number = mine.done.load(std::memory_order_relaxed) + 1;
     bool announced = ticket->announced > ticket->done;
@@ -169,15 +155,13 @@ pcrt_status ShmComm::advance(Queue &queue, const Ticket *until, const ParallelFo
     Goal goal = announced ? Goal{number, false} : Goal{number - std::min(number, kMaxAnnounced), true};
     if (!until && (!announced || !reached(group, goal)))
       return PCRT_OK;
-    if (pcrt_status status = waitForMembers(group, goal); status != PCRT_OK)
-      return status;
+    PCRT_TRY(waitForMembers(group, goal));
     if (!announced)
       continue;
     const pcrt_move_desc &desc = ticket->moves[ticket->done];
     const void *in = ticket->ins[ticket->done];
     void *out = ticket->outs[ticket->done];
-    if (pcrt_status status = carryOut(desc, group, in, out, number, parallelFor); status != PCRT_OK)
-      return status;
+    PCRT_TRY(carryOut(desc, group, in, out, number, parallelFor));
     if (++ticket->done < ticket->count)
       continue;
     ticket->last = number;
@@ -190,8 +174,7 @@ pcrt_status ShmComm::advance(Queue &queue, const Ticket *until, const ParallelFo
 
 pcrt_status ShmComm::carryOut(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                               uint64_t number, const ParallelFor &parallelFor) {
-  if (pcrt_status status = compareKeys(group, number); status != PCRT_OK)
-    return status;
+  PCRT_TRY(compareKeys(group, number));
   int n = group.size();
   bool reducesAll = desc.kind == PCRT_ALL_REDUCE; // others write into this rank's result
   for (int i = 0; i < n; ++i) {
@@ -210,8 +193,7 @@ pcrt_status ShmComm::carryOut(const pcrt_move_desc &desc, const Group &group, co
   Copies copies = copiesOf(desc, group, in, out);
   if (!copies.any())
     return PCRT_OK;
-  if (pcrt_status status = waitForMembers(group, {number, true}); status != PCRT_OK)
-    return status;
+  PCRT_TRY(waitForMembers(group, {number, true}));
   if (copies.out && copies.outBytes)
     memcpy(out, scratches[rank()].base, copies.outBytes);
   releaseScratch();

@@ -7,15 +7,14 @@
 using namespace pcrt;
 
 TcpComm::TcpComm(const Place &place, std::unique_ptr<TcpControl> plane)
-    : Comm(place.rank, place.size), world(worldGroup(place.rank, place.size)), plane(std::move(plane)) {}
+    : Comm(place.rank, place.size), plane(std::move(plane)) {}
 
 pcrt_status TcpComm::join(const Place &place, std::unique_ptr<Comm> *out, std::string *error) {
   MeetingPoint point;
   if (!findMeetingPoint(place, &point, error))
     return PCRT_USAGE;
   std::unique_ptr<TcpControl> plane;
-  if (pcrt_status status = TcpControl::connect(place, point, &plane, error); status != PCRT_OK)
-    return status;
+  PCRT_TRY(TcpControl::connect(place, point, &plane, error));
   std::unique_ptr<TcpComm> comm(new TcpComm(place, std::move(plane)));
   if (pcrt_status status = comm->barrier(); status != PCRT_OK) {
     *error = comm->error();
@@ -42,8 +41,7 @@ pcrt_status TcpComm::gather(const Group &group, const MoveKey &key, const void *
 
 pcrt_status TcpComm::allocateArena(int64_t bytes, char **base) {
   std::string error;
-  if (pcrt_status status = checkArenas(bytes, &error); status != PCRT_OK)
-    return status;
+  PCRT_TRY(checkArenas(bytes, &error));
   pcrt_status status = error.empty() ? arena.allocate(bytes, base, &error) : PCRT_RESOURCE;
   if (status == PCRT_OK)
     return barrier();
@@ -56,8 +54,7 @@ pcrt_status TcpComm::barrier() { return gather(world, makeKey("barrier", world),
 pcrt_status TcpComm::allGatherBytes(const void *mine, int64_t n, void *all) {
   MoveKey key = makeKey("allGatherBytes", world);
   key.outer = n;
-  if (pcrt_status status = gather(world, key, mine, n); status != PCRT_OK)
-    return status;
+  PCRT_TRY(gather(world, key, mine, n));
   for (int peer = 0; peer < size() && n > 0; ++peer)
     memcpy(static_cast<char *>(all) + peer * n, parts[peer].data.data(), n);
   return PCRT_OK;
@@ -69,13 +66,9 @@ void TcpComm::abort(pcrt_status status, const char *message) {
 
 pcrt_status TcpComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                               const ParallelFor &parallelFor) {
-  if (group.id < 0 || group.id >= kWorldGroup)
-    return fail(PCRT_INTERNAL, "group " + std::to_string(group.id) + " is beyond the " + std::to_string(kWorldGroup) +
-                                   " groups of a program");
   int n = group.size();
   int64_t width = elementBytes(desc.dtype), elements = outElements(desc, n);
-  if (pcrt_status status = gather(group, makeKey(desc, group), in, inElements(desc, n) * width); status != PCRT_OK)
-    return status;
+  PCRT_TRY(gather(group, makeKey(desc, group), in, inElements(desc, n) * width));
   ins.clear();
   for (const TcpControl::Part &part : parts)
     ins.push_back(part.data.data());

@@ -39,7 +39,6 @@ private:
   /// Gathers into `parts` what the members of `group` give; all have to give the same key.
   pcrt_status gather(const Group &group, const MoveKey &key, const void *mine, int64_t n);
 
-  Group world;
   HostArena arena;
   std::vector<TcpControl::Part> parts;
   std::vector<const char *> ins;

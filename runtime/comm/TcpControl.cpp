@@ -52,8 +52,7 @@ template <typename T> T readAt(const std::vector<char> &bytes, size_t at) {
 pcrt_status TcpControl::connect(const Place &place, const MeetingPoint &point, std::unique_ptr<TcpControl> *out,
                                 std::string *error) {
   std::vector<Peer> peers;
-  if (pcrt_status status = meetOverTcp(place, point, &peers, error); status != PCRT_OK)
-    return status;
+  PCRT_TRY(meetOverTcp(place, point, &peers, error));
   out->reset(new TcpControl(place, std::move(peers)));
   return PCRT_OK;
 }

@@ -34,8 +34,7 @@ pcrt_status TcpControl::waitForLetter(std::unique_lock<std::mutex> &lock, const 
 pcrt_status TcpControl::sendLetter(const Flow &flow, int index, const void *data, std::string *error) {
   std::unique_lock<std::mutex> lock(mutex);
   auto hasSpace = [&] { return flow.count <= boxes[index].taken + uint64_t(flow.slots); };
-  if (pcrt_status status = waitForLetter(lock, flow, hasSpace, error); status != PCRT_OK)
-    return status;
+  PCRT_TRY(waitForLetter(lock, flow, hasSpace, error));
   deliver(flow.peer, makeMessage(Letter, myRank, flow.peer, uint64_t(flow.partner), {{data, flow.bytes}}));
   wake();
   return PCRT_OK;

@@ -63,8 +63,7 @@ pcrt_status VirtualWorld::run(const std::function<pcrt_status(Comm &)> &body) {
 //===----------------------------------------------------------------------===//
 
 VirtualComm::VirtualComm(VirtualWorld &shared, int rank)
-    : Comm(rank, shared.size()), shared(shared), world(worldGroup(rank, shared.size())), met(shared.size()),
-      ins(shared.size()), outs(shared.size()) {}
+    : Comm(rank, shared.size()), shared(shared), met(shared.size()), ins(shared.size()), outs(shared.size()) {}
 
 VirtualComm::~VirtualComm() {
   std::lock_guard<std::mutex> lock(shared.mutex);
@@ -173,8 +172,7 @@ pcrt_status VirtualComm::arrive(const Group &group, const MoveKey &key, const vo
   mine.key = key;
   ++mine.phase;
   shared.changed.notify_all();
-  if (pcrt_status status = waitForMembers(lock, group, mine.phase); status != PCRT_OK)
-    return status;
+  PCRT_TRY(waitForMembers(lock, group, mine.phase));
   // The run may have failed meanwhile: members that arrived may have left, and others may have begun to read this
   // rank's memory.
   if (shared.failure != PCRT_OK) {
@@ -225,8 +223,7 @@ void VirtualComm::abort(pcrt_status status, const char *message) {
 
 pcrt_status VirtualComm::allocateArena(int64_t bytes, char **base) {
   std::string error;
-  if (pcrt_status status = checkArenas(bytes, &error); status != PCRT_OK)
-    return status;
+  PCRT_TRY(checkArenas(bytes, &error));
   pcrt_status status = error.empty() ? arena.allocate(bytes, base, &error) : PCRT_RESOURCE;
   if (status == PCRT_OK)
     return barrier();
@@ -246,16 +243,14 @@ int64_t VirtualComm::peerResidentBytes() const {
 }
 
 pcrt_status VirtualComm::barrier() {
-  if (pcrt_status status = arrive(world, makeKey("barrier", world), nullptr, nullptr); status != PCRT_OK)
-    return status;
+  PCRT_TRY(arrive(world, makeKey("barrier", world), nullptr, nullptr));
   return leave(world);
 }
 
 pcrt_status VirtualComm::allGatherBytes(const void *mine, int64_t n, void *all) {
   MoveKey key = makeKey("allGatherBytes", world);
   key.outer = n;
-  if (pcrt_status status = arrive(world, key, mine, nullptr); status != PCRT_OK)
-    return status;
+  PCRT_TRY(arrive(world, key, mine, nullptr));
   for (int peer = 0; peer < size() && n > 0; ++peer)
     memcpy(static_cast<char *>(all) + peer * n, ins[peer], n);
   return leave(world);
@@ -270,11 +265,7 @@ pcrt_status VirtualComm::meet(const Group &group, const MoveKey &key, const void
 
 pcrt_status VirtualComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                                   const ParallelFor &parallelFor) {
-  if (group.id < 0 || group.id >= kWorldGroup)
-    return fail(PCRT_INTERNAL, "group " + std::to_string(group.id) + " is beyond the " + std::to_string(kWorldGroup) +
-                                   " groups of a program");
-  if (pcrt_status status = arrive(group, makeKey(desc, group), in, out); status != PCRT_OK)
-    return status;
+  PCRT_TRY(arrive(group, makeKey(desc, group), in, out));
   carryOutShare(desc, group.size(), group.me, ins.data(), outs.data(), parallelFor);
   return leave(group);
 }
@@ -341,16 +332,14 @@ void VirtualComm::endReceive(int flow) {
 }
 
 pcrt_status VirtualComm::put(Flow &flow, int index, const void *data) {
-  if (pcrt_status status = awaitSpace(flow, flow.count); status != PCRT_OK)
-    return status;
+  PCRT_TRY(awaitSpace(flow, flow.count));
   memcpy(ringOf(index).data.data() + int64_t((flow.count - 1) % flow.slots) * flow.bytes, data, flow.bytes);
   endSend(index);
   return PCRT_OK;
 }
 
 pcrt_status VirtualComm::take(Flow &flow, int index, void *data) {
-  if (pcrt_status status = waitAt(flow, ringOf(index), flow.count, false); status != PCRT_OK)
-    return status;
+  PCRT_TRY(waitAt(flow, ringOf(index), flow.count, false));
   memcpy(data, ringOf(index).data.data() + int64_t((flow.count - 1) % flow.slots) * flow.bytes, flow.bytes);
   endReceive(index);
   return PCRT_OK;

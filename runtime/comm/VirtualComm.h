@@ -134,7 +134,6 @@ private:
   pcrt_status lost(const std::string &doing);
 
   VirtualWorld &shared;
-  Group world;
   HostArena arena;
   std::vector<const void *> met;
   std::vector<const char *> ins; ///< Sources and results of the current move, per member.

@@ -117,17 +117,14 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
 static void parseInto(double &number, const std::string &flag, const std::string &text) {
   number = parseNumber(flag, text, 0);
 }
-static void parseInto(std::optional<double> &number, const std::string &flag, const std::string &text) {
-  number = parseNumber(flag, text, 0);
-}
 static void parseInto(int64_t &count, const std::string &flag, const std::string &text) {
-  count = int64_t(parseCount(flag, text, uint64_t(1) << 40));
-}
-static void parseInto(std::optional<int64_t> &count, const std::string &flag, const std::string &text) {
   count = int64_t(parseCount(flag, text, uint64_t(1) << 40));
 }
 static void parseInto(uint64_t &count, const std::string &flag, const std::string &text) {
   count = parseCount(flag, text, UINT64_MAX);
+}
+template <typename T> static void parseInto(std::optional<T> &value, const std::string &flag, const std::string &text) {
+  parseInto(value.emplace(), flag, text);
 }
 static void parseInto(std::string &value, const std::string &flag, const std::string &text) {
   if (text.empty())

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstring>
 #include <mutex>
-#include <new>
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -17,7 +17,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <mpi.h>
-#include <sched.h>
 #include <unistd.h>
 
 using namespace pcrt;
@@ -39,8 +38,7 @@ namespace {
 
 class MpiComm final : public Comm {
 public:
-  MpiComm(int rank, int size)
-      : Comm(rank, size), timeout(timeoutSeconds()), world(worldGroup(rank, size)), sources(size), keys(size) {
+  MpiComm(int rank, int size) : Comm(rank, size), timeout(timeoutSeconds()), sources(size), keys(size) {
     MPI_Comm_dup(MPI_COMM_WORLD, &messages);
     watchRanks();
   }
@@ -60,8 +58,7 @@ public:
 
   pcrt_status allocateArena(int64_t bytes, char **base) override {
     std::string problem;
-    if (pcrt_status status = checkArenas(bytes, &problem); status != PCRT_OK)
-      return status;
+    PCRT_TRY(checkArenas(bytes, &problem));
     pcrt_status status = problem.empty() ? arena.allocate(bytes, base, &problem) : PCRT_RESOURCE;
     return status == PCRT_OK ? status : fail(status, rankName(rank()) + ": " + problem);
   }
@@ -71,8 +68,7 @@ public:
   pcrt_status allGatherBytes(const void *mine, int64_t n, void *all) override {
     MoveKey key = makeKey("allGatherBytes", world);
     key.outer = n;
-    if (pcrt_status status = agree(world, key); status != PCRT_OK)
-      return status;
+    PCRT_TRY(agree(world, key));
     auto *at = static_cast<char *>(all);
     if (n > 0)
       memcpy(at + rank() * n, mine, n);
@@ -115,6 +111,9 @@ private:
   /// Starts sending to or receiving from member `index`, in pieces that MPI can count. Nothing for this rank itself.
   void send(const Group &group, int index, const void *data, int64_t bytes);
   void receive(const Group &group, int index, void *data, int64_t bytes);
+  /// `begin`: MPI_Isend or MPI_Irecv.
+  template <typename Begin, typename Byte>
+  void begin(Begin begin, const Group &group, int index, Byte *data, int64_t bytes);
   /// Waits for everything started.
   pcrt_status finish(const Group &group, const MoveKey &key);
   char *stagingOf(int64_t bytes) {
@@ -130,7 +129,6 @@ private:
   MPI_Comm messages;
   std::unique_ptr<TcpControl> plane;
   double timeout;
-  Group world;
   HostArena arena;
   std::vector<char> staging;
   std::vector<const char *> sources; ///< Per member: its addends or blocks, here.
@@ -175,28 +173,23 @@ void MpiComm::watchRanks() {
     fprintf(stderr, "warning: %s; if a rank dies, only mpirun can end the others\n", error.c_str());
 }
 
-void MpiComm::send(const Group &group, int index, const void *data, int64_t bytes) {
+template <typename Begin, typename Byte>
+void MpiComm::begin(Begin begin, const Group &group, int index, Byte *data, int64_t bytes) {
   constexpr int64_t piece = 1 << 30;
-  if (index == group.me)
-    return;
-  for (int64_t at = 0; at < bytes; at += piece) {
+  for (int64_t at = 0; at < bytes && index != group.me; at += piece) {
     requests.push_back(MPI_REQUEST_NULL);
     requestPeers.push_back(group.ranks[index]);
-    MPI_Isend(static_cast<const char *>(data) + at, int(std::min(piece, bytes - at)), MPI_BYTE, group.ranks[index],
-              group.id, messages, &requests.back());
+    begin(data + at, int(std::min(piece, bytes - at)), MPI_BYTE, group.ranks[index], group.id, messages,
+          &requests.back());
   }
 }
 
+void MpiComm::send(const Group &group, int index, const void *data, int64_t bytes) {
+  begin(MPI_Isend, group, index, static_cast<const char *>(data), bytes);
+}
+
 void MpiComm::receive(const Group &group, int index, void *data, int64_t bytes) {
-  constexpr int64_t piece = 1 << 30;
-  if (index == group.me)
-    return;
-  for (int64_t at = 0; at < bytes; at += piece) {
-    requests.push_back(MPI_REQUEST_NULL);
-    requestPeers.push_back(group.ranks[index]);
-    MPI_Irecv(static_cast<char *>(data) + at, int(std::min(piece, bytes - at)), MPI_BYTE, group.ranks[index], group.id,
-              messages, &requests.back());
-  }
+  begin(MPI_Irecv, group, index, static_cast<char *>(data), bytes);
 }
 
 pcrt_status MpiComm::finish(const Group &group, const MoveKey &key) {
@@ -241,8 +234,7 @@ pcrt_status MpiComm::agree(const Group &group, const MoveKey &key) {
     receive(group, peer, &keys[peer], sizeof key);
     send(group, peer, &key, sizeof key);
   }
-  if (pcrt_status status = finish(group, key); status != PCRT_OK)
-    return status;
+  PCRT_TRY(finish(group, key));
   for (int peer = 0; peer < group.size(); ++peer)
     if (peer != group.me && memcmp(&keys[peer], &key, sizeof key) != 0)
       return fail(PCRT_INTERNAL, "ranks disagree in " + groupName(group) + ": " +
@@ -252,14 +244,10 @@ pcrt_status MpiComm::agree(const Group &group, const MoveKey &key) {
 
 pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                               const ParallelFor &parallelFor) {
-  if (group.id < 0 || group.id >= kWorldGroup)
-    return fail(PCRT_INTERNAL, "group " + std::to_string(group.id) + " is beyond the " + std::to_string(kWorldGroup) +
-                                   " groups of a program");
   int n = group.size(), me = group.me;
   int64_t width = elementBytes(desc.dtype), elements = outElements(desc, n);
   MoveKey key = makeKey(desc, group);
-  if (pcrt_status status = agree(group, key); status != PCRT_OK)
-    return status;
+  PCRT_TRY(agree(group, key));
   const auto *from = static_cast<const char *>(in);
   auto *to = static_cast<char *>(out);
 
@@ -276,8 +264,7 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
       send(group, peer, from + lo * width, (hi - lo) * width);
       sources[peer] = peer == me ? from + first * width : addends + peer * partBytes;
     }
-    if (pcrt_status status = finish(group, key); status != PCRT_OK)
-      return status;
+    PCRT_TRY(finish(group, key));
     char *sums = to + first * width;
     if (last > first)
       parallelFor(last - first, [&](int64_t lo, int64_t hi) {
@@ -325,8 +312,7 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
       if (peer != 0)
         toRoot ? receive(group, peer, blocks + peer * inBytes, inBytes) : send(group, peer, toPeer, outBytes);
     }
-    if (pcrt_status status = finish(group, key); status != PCRT_OK)
-      return status;
+    PCRT_TRY(finish(group, key));
     if (elements > 0)
       parallelFor(elements, [&](int64_t lo, int64_t hi) {
         if (desc.kind == PCRT_GATHER)
@@ -365,8 +351,7 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
     send(group, peer, toPeer, blockBytes);
     sources[peer] = peer == me ? toPeer : received + peer * blockBytes;
   }
-  if (pcrt_status status = finish(group, key); status != PCRT_OK)
-    return status;
+  PCRT_TRY(finish(group, key));
   pcrt_move_desc blocks = desc; // how received blocks lie in `out`
   if (back)
     blocks.outer = desc.outer * (desc.extent / n) * desc.middle, blocks.extent = desc.extent2;
@@ -424,8 +409,7 @@ pcrt_status MpiComm::waitFor(MPI_Request &request, const Flow &flow) {
 pcrt_status MpiComm::put(Flow &flow, int index, const void *data) {
   int slot = int((flow.count - 1) % flow.slots);
   MPI_Request &request = rings[index].requests[slot];
-  if (pcrt_status status = waitFor(request, flow); status != PCRT_OK)
-    return status;
+  PCRT_TRY(waitFor(request, flow));
   char *at = rings[index].data.data() + slot * flow.bytes;
   memcpy(at, data, flow.bytes);
   MPI_Isend(at, int(flow.bytes), MPI_BYTE, flow.peer, tagOf(flow), messages, &request);
@@ -435,8 +419,7 @@ pcrt_status MpiComm::put(Flow &flow, int index, const void *data) {
 pcrt_status MpiComm::take(Flow &flow, int index, void *data) {
   int slot = int((flow.count - 1) % flow.slots);
   MPI_Request &request = rings[index].requests[slot];
-  if (pcrt_status status = waitFor(request, flow); status != PCRT_OK)
-    return status;
+  PCRT_TRY(waitFor(request, flow));
   char *at = rings[index].data.data() + slot * flow.bytes;
   memcpy(data, at, flow.bytes);
   MPI_Irecv(at, int(flow.bytes), MPI_BYTE, flow.peer, tagOf(flow), messages, &request);
