@@ -2,18 +2,15 @@
 // The model's ops become the body of `pc.accumulate`, with the batch of one microbatch. Reverse mode appends the
 // backward pass behind `pc.seed`, and the optimizer follows the accumulation.
 //===-----------------------------------------------------------------------------===//
-#include "Gradients.h"
+#define GEN_PASS_DEF_DIFFERENTIATE
 #include "pc/Autodiff/Passes.h"
+
+#include "Gradients.h"
 #include "pc/IR/DimClasses.h"
 #include "pcrt/description.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
-
-namespace pc {
-#define GEN_PASS_DEF_DIFFERENTIATE
-#include "pc/Autodiff/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

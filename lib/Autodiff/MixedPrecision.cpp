@@ -2,16 +2,13 @@
 // One walk over the body of the accumulation, in program order: `visit` sets the element types of every op's operands
 // and results. Ops compute in f32 whatever their types, so only what is stored changes.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_MIXEDPRECISION
 #include "pc/Autodiff/Passes.h"
+
 #include "pc/IR/Contraction.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/TypeSwitch.h"
-
-namespace pc {
-#define GEN_PASS_DEF_MIXEDPRECISION
-#include "pc/Autodiff/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -189,10 +186,8 @@ struct MixedPrecision : pc::impl::MixedPrecisionBase<MixedPrecision> {
       getOperation().emitError() << "pc-mixed-precision: no pc.accumulate in this module; pc-differentiate comes first";
       return signalPassFailure();
     }
-    WalkResult fused = getOperation().walk([](FusionOp fusion) {
-      fusion.emitError() << "pc-mixed-precision: comes before pc-fuse";
-      return WalkResult::interrupt();
-    });
+    WalkResult fused = getOperation().walk(
+        [](FusionOp fusion) -> WalkResult { return fusion.emitError() << "pc-mixed-precision: comes before pc-fuse"; });
     if (fused.wasInterrupted())
       return signalPassFailure();
     for (AccumulateOp accumulate : bodies) {

@@ -1,13 +1,9 @@
 //===- PadVocabulary.cpp - Pad dims named "vocab" to a multiple ------------------------===//
+#define GEN_PASS_DEF_PADVOCABULARY
 #include "pc/Autodiff/Passes.h"
 
 #include "mlir/IR/Builders.h"
 #include "pc/IR/DimClasses.h"
-
-namespace pc {
-#define GEN_PASS_DEF_PADVOCABULARY
-#include "pc/Autodiff/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

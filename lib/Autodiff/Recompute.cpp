@@ -2,7 +2,10 @@
 // Values of the forward pass that the backward pass reads are live through both. This pass clones the ops that make
 // them in front of their first reader in the backward pass: two short live ranges in the place of a long one.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_RECOMPUTE
 #include "pc/Autodiff/Passes.h"
+
+#include "pc/Cost/Cost.h"
 #include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
 
@@ -10,26 +13,13 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
-namespace pc {
-#define GEN_PASS_DEF_RECOMPUTE
-#include "pc/Autodiff/Passes.h.inc"
-} // namespace pc
-
 using namespace mlir;
 using namespace pc;
 
 namespace {
 
 /// Whether the op costs more than reading its operands: a matrix product or attention.
-bool isExpensive(Operation *op) {
-  if (isa<AttentionOp>(op))
-    return true;
-  auto einsum = dyn_cast<EinsumOp>(op);
-  if (!einsum || einsum.getInputs().size() != 2)
-    return false;
-  FactorRule rule = einsum.getFactorRule();
-  return llvm::any_of(rule.operands[0], [&](int f) { return !llvm::is_contained(rule.results[0], f); });
-}
+bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
 class Recomputer {
 public:

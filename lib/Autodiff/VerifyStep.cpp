@@ -1,15 +1,11 @@
 //===- VerifyStep.cpp - What the step phase promises beyond single ops ------------------===//
 // The constraints (T1) to (T5) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_VERIFYSTEP
 #include "pc/Autodiff/Passes.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
-
-namespace pc {
-#define GEN_PASS_DEF_VERIFYSTEP
-#include "pc/Autodiff/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

@@ -2,6 +2,7 @@
 #include "CheckCases.h"
 #include "Description.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/AnyOp.h"
 
 using namespace mlir;
 using namespace pc;
@@ -29,11 +30,7 @@ static int64_t limitOf(Value operand) {
 
 /// Whether an op should be tested with positive numbers: roots, logarithms, reciprocals.
 static bool wantsPositive(Operation *op) {
-  return op
-      ->walk([](Operation *inner) {
-        return isa<LogOp, SqrtOp, RecipOp, AdamWOp>(inner) ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
+  return anyOp(op, [](Operation *inner) { return isa<LogOp, SqrtOp, RecipOp, AdamWOp>(inner); });
 }
 
 /// Flops of attention, of which causal attention computes half of the scores; 0 for other ops.

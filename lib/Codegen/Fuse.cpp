@@ -10,17 +10,14 @@
 //  5. It ends: each op is visited once and joins at most one group; only mask_padding is cloned, once per group.
 // In exact arithmetic the results are the same; bf16 values that stay inside of a fusion are no longer rounded.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_FUSE
+#include "pc/Codegen/Passes.h"
+
 #include "Gemm.h"
 #include "RowSpace.h"
-#include "pc/Codegen/Passes.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
-
-namespace pc {
-#define GEN_PASS_DEF_FUSE
-#include "pc/Codegen/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -350,11 +347,10 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
 
   void runOnOperation() override {
     SmallVector<Block *> blocks;
-    WalkResult placed = getOperation().walk([&](Operation *op) {
+    WalkResult placed = getOperation().walk([&](Operation *op) -> WalkResult {
       if (llvm::none_of(op->getResultTypes(), [](Type type) { return placement(type); }))
         return WalkResult::advance();
-      op->emitOpError() << "has a placement; kernels are made of local programs (pc-localize)";
-      return WalkResult::interrupt();
+      return op->emitOpError() << "has a placement; kernels are made of local programs (pc-localize)";
     });
     if (placed.wasInterrupted())
       return signalPassFailure();

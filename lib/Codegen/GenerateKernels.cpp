@@ -1,26 +1,17 @@
 //===- GenerateKernels.cpp - Planned program -> host program, tables, kernels -------------===//
+#define GEN_PASS_DEF_GENERATEKERNELS
+#include "pc/Codegen/Passes.h"
+
 #include "Generator.h"
 #include "Kernel.h"
-#include "pc/Codegen/Passes.h"
 #include "pc/Cost/Report.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
-namespace pc {
-#define GEN_PASS_DEF_GENERATEKERNELS
-#include "pc/Codegen/Passes.h.inc"
-} // namespace pc
-
 using namespace mlir;
 using namespace pc;
-
-static_assert(static_cast<int>(TaskKind::Forward) == PCRT_FORWARD &&
-              static_cast<int>(TaskKind::Recompute) == PCRT_RECOMPUTE &&
-              static_cast<int>(TaskKind::Backward) == PCRT_BACKWARD &&
-              static_cast<int>(TaskKind::Weight) == PCRT_WEIGHT &&
-              static_cast<int>(TaskKind::Optimizer) == PCRT_OPTIMIZER);
 
 int32_t pc::dtypeOf(Value value) {
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
@@ -194,7 +185,7 @@ LogicalResult Generator::emitAccumulate(AccumulateOp op) {
 /// Whether `op` needs no call.
 bool Generator::isIdle(Operation *op) {
   if (auto update = dyn_cast<UpdateOp>(op)) {
-    Value leaf = leaves.lookup({update.getNameAttr(), update.getParameterAttr()});
+    Value leaf = leaves.of(update);
     return leaf && homeOf(leaf) == homeOf(update.getValue());
   }
   return isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(op);
@@ -214,7 +205,7 @@ LogicalResult Generator::emitOp(Operation *op) {
         return success();
       })
       .Case([&](UpdateOp update) -> LogicalResult {
-        Value leaf = leaves.lookup({update.getNameAttr(), update.getParameterAttr()});
+        Value leaf = leaves.of(update);
         if (!leaf)
           return update.emitOpError() << "'" << update.getName() << "' has no leaf in this program";
         if (homeOf(leaf) == homeOf(update.getValue()))
@@ -336,24 +327,17 @@ LogicalResult Generator::run() {
     return planned.emitError() << "pc-generate-kernels: no function @step in this module";
   if (!meshOf(planned))
     return planned.emitError() << "pc-generate-kernels: no pc.mesh in this module";
-  WalkResult homes = step.walk([&](Operation *op) {
+  WalkResult homes = step.walk([&](Operation *op) -> WalkResult {
     if (op->getParentOfType<FusionOp>() || op->getParentOfType<StartOp>() || isa<StartOp>(op))
       return WalkResult::advance();
     for (Value v : op->getResults())
-      if (!isa_and_nonnull<HomeAttr>(cast<RankedTensorType>(v.getType()).getEncoding())) {
-        op->emitOpError() << "has no home; run pc-plan-memory first";
-        return WalkResult::interrupt();
-      }
+      if (!isa_and_nonnull<HomeAttr>(cast<RankedTensorType>(v.getType()).getEncoding()))
+        return op->emitOpError() << "has no home; run pc-plan-memory first";
     return WalkResult::advance();
   });
   if (homes.wasInterrupted())
     return failure();
-  step.walk([&](Operation *op) {
-    if (auto parameter = dyn_cast<ParameterOp>(op))
-      leaves[{parameter.getNameAttr(), StringAttr()}] = parameter.getValue();
-    else if (auto state = dyn_cast<StateOp>(op))
-      leaves[{state.getNameAttr(), state.getParameterAttr()}] = state.getValue();
-  });
+  step.walk([&](Operation *op) { leaves.add(op); });
   planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
   workspace = cuda ? libraryWorkspaceBytes(planned, all.libraries) : 0;
   if (failed(emitBlock(step.getBody().front())))
@@ -385,11 +369,10 @@ static void nameFlows(ArrayRef<ModuleOp> stages, std::map<FlowKey, std::string> 
 /// Checks that every receive has a send in the stage that it names.
 static LogicalResult checkFlows(ArrayRef<ModuleOp> stages, const std::map<FlowKey, std::string> &names) {
   for (ModuleOp stage : stages) {
-    WalkResult walked = stage.walk([&](ReceiveOp receive) {
+    WalkResult walked = stage.walk([&](ReceiveOp receive) -> WalkResult {
       if (names.count({receive.getStage(), stageOf(stage), receive.getFlow()}))
         return WalkResult::advance();
-      receive.emitOpError() << "waits for messages that stage " << receive.getStage() << " does not send";
-      return WalkResult::interrupt();
+      return receive.emitOpError() << "waits for messages that stage " << receive.getStage() << " does not send";
     });
     if (walked.wasInterrupted())
       return failure();

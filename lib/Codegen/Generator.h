@@ -10,6 +10,7 @@
 #include "Gemm.h"
 #include "HostProgram.h"
 #include "KernelSet.h"
+#include "pc/IR/LeavesByName.h"
 #include "pc/IR/Stages.h"
 #include "pc/IR/Workspace.h"
 
@@ -104,8 +105,7 @@ private:
   llvm::SmallVector<OutputOp> outputs;
   int64_t microbatch = 0; ///< of the task
   llvm::DenseMap<mlir::Value, int64_t> tickets;
-  llvm::DenseMap<std::pair<mlir::StringAttr, mlir::StringAttr>, mlir::Value>
-      leaves; ///< (name, parameter or null) -> leaf
+  LeavesByName leaves;
   AccumulateOp current;
 };
 

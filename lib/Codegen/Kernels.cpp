@@ -6,8 +6,6 @@
 #include "RowSpace.h"
 #include "pc/IR/Contraction.h"
 
-#include "llvm/ADT/TypeSwitch.h"
-
 using namespace mlir;
 using namespace pc;
 using kernels::Emitter;

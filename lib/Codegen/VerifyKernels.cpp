@@ -1,14 +1,10 @@
 //===- VerifyKernels.cpp - What code generation relies on --------------------------------===//
 // The constraints (K1) to (K4) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_VERIFYKERNELS
 #include "pc/Codegen/Passes.h"
 
 #include "mlir/IR/Matchers.h"
-
-namespace pc {
-#define GEN_PASS_DEF_VERIFYKERNELS
-#include "pc/Codegen/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -31,12 +27,10 @@ static bool isBelow(Value index, uint64_t size) {
 namespace {
 struct VerifyKernels : pc::impl::VerifyKernelsBase<VerifyKernels> {
   void runOnOperation() override {
-    WalkResult walked = getOperation().walk([&](Operation *op) {
+    WalkResult walked = getOperation().walk([&](Operation *op) -> WalkResult {
       bool isLeft = isa_and_nonnull<PCDialect>(op->getDialect()) ||
                     llvm::any_of(op->getResultTypes(), [](Type type) { return isa<TensorType>(type); });
-      if (isLeft)
-        op->emitOpError() << "is no op of the kernels phase (K1)";
-      return isLeft ? WalkResult::interrupt() : WalkResult::advance();
+      return isLeft ? WalkResult(op->emitOpError() << "is no op of the kernels phase (K1)") : WalkResult::advance();
     });
     if (walked.wasInterrupted())
       return signalPassFailure();
@@ -68,15 +62,14 @@ private:
       auto type = global ? dyn_cast<LLVM::LLVMArrayType>(global.getGlobalType()) : LLVM::LLVMArrayType();
       sizes[call] = type ? type.getNumElements() : 0;
     }
-    WalkResult walked = step.walk([&](LLVM::CallOp call) {
+    WalkResult walked = step.walk([&](LLVM::CallOp call) -> WalkResult {
       auto it = call.getCallee() ? sizes.find(*call.getCallee()) : sizes.end();
       if (it == sizes.end())
         return WalkResult::advance();
       if (call.getNumOperands() > 1 && isBelow(call.getOperand(1), it->second))
         return WalkResult::advance();
-      call.emitOpError() << "of @" << it->first() << " by an index that its table of " << it->second
-                         << " entries does not have (K3)";
-      return WalkResult::interrupt();
+      return call.emitOpError() << "of @" << it->first() << " by an index that its table of " << it->second
+                                << " entries does not have (K3)";
     });
     return failure(walked.wasInterrupted());
   }

@@ -1,7 +1,5 @@
 //===- BesideArena.cpp - Device memory of a run beside its arena -----------------------------===//
-#include "pc/Cost/Cost.h"
 #include "pc/Cost/Report.h"
-#include "pc/IR/Liveness.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/Support/MathExtras.h"

@@ -4,6 +4,7 @@
 #include "pc/IR/Liveness.h"
 
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
 #include <set>
@@ -36,6 +37,11 @@ double pc::flopsOf(Operation *op) {
     return 5 * 2 * points(rule);
   bool contracts = rule.operands.size() > 1 && !Contraction(rule).summed.empty();
   return contracts ? static_cast<double>(rule.operands.size()) * points(rule) : 0;
+}
+
+std::string pc::axesText(MoveOpInterface move) {
+  SmallVector<StringAttr> axes = move.getMoveAxes();
+  return llvm::join(llvm::map_range(axes, [](StringAttr axis) { return axis.getValue(); }), "+");
 }
 
 int64_t pc::bytesOf(Operation *op) {

@@ -7,7 +7,6 @@
 #include "pc/IR/Calls.h"
 #include "pc/IR/Stages.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include <map>
@@ -176,13 +175,10 @@ json::Array Page::moves() {
   auto add = [&](MoveOpInterface move, StepPhase phase, Operation *issued, Value result) {
     if (!hasTraffic(move.getMoveKind()) || rows.size() >= 400)
       return;
-    SmallVector<StringRef> axes;
-    for (StringAttr axis : move.getMoveAxes())
-      axes.push_back(axis.getValue());
     Traffic traffic = trafficOf(move, mesh);
     rows.push_back(json::Object{{"move", moveName(move.getMoveKind())},
                                 {"name", sourceName(move)},
-                                {"axis", llvm::join(axes, "+")},
+                                {"axis", axesText(move)},
                                 {"ranks", mesh ? mesh.size(move.getMoveAxes()) : 1},
                                 {"phase", stepPhaseName(phase)},
                                 {"payload", traffic.payload},

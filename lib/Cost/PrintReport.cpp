@@ -1,13 +1,10 @@
 //===- PrintReport.cpp - Print the report of a planned program as JSON ---------------------------===//
+#define GEN_PASS_DEF_PRINTREPORT
 #include "pc/Cost/Passes.h"
+
 #include "pc/Cost/Report.h"
 
 #include "llvm/Support/FormatVariadic.h"
-
-namespace pc {
-#define GEN_PASS_DEF_PRINTREPORT
-#include "pc/Cost/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 

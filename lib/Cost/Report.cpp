@@ -6,7 +6,6 @@
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Stages.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include <map>
@@ -71,10 +70,7 @@ private:
     SourceAttr source = parameter.getSource();
     if (!boxes.insert({source.getTensor().str(), source.getStart().vec(), source.getSize().vec()}).second)
       return; // tied
-    int64_t elements = 1;
-    for (int64_t size : source.getSize())
-      elements *= size;
-    parameters += elements;
+    parameters += ShapedType::getNumElements(source.getSize());
   }
 
   void add(SendOp send) {
@@ -86,12 +82,9 @@ private:
   }
 
   void add(MoveOpInterface move, StepPhase phase, int64_t times) {
-    SmallVector<StringRef> axes;
-    for (StringAttr axis : move.getMoveAxes())
-      axes.push_back(axis.getValue());
     if (!mesh || mesh.size(move.getMoveAxes()) == 1)
       return;
-    TrafficRow &row = traffic[{llvm::join(axes, "+"), moveName(move.getMoveKind()), stepPhaseName(phase)}];
+    TrafficRow &row = traffic[{axesText(move), moveName(move.getMoveKind()), stepPhaseName(phase)}];
     bool isRoot = llvm::all_of(move.getMoveAxes(), [&](StringAttr axis) { return coordinates[mesh.index(axis)] == 0; });
     Traffic one = trafficOf(move, mesh, isRoot);
     row.count += times;

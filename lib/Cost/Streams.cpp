@@ -61,11 +61,8 @@ void Streams::add(Operation *op, StepPhase phase, double start, double end) {
 }
 
 void Streams::send(MoveOpInterface move, StepPhase phase, double start, double end) {
-  SmallVector<StringRef> axes;
-  for (StringAttr axis : move.getMoveAxes())
-    axes.push_back(axis.getValue());
   std::string name = sourceName(move), kind = moveName(move.getMoveKind()).str();
-  moves[llvm::join(axes, "+")].push_back(
+  moves[axesText(move)].push_back(
       {phase, start, end, end - start, 1, name.empty() || name == kind ? kind : kind + " of " + name});
 }
 

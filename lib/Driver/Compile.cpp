@@ -8,7 +8,6 @@
 #include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
 #include "pc/Cost/Streams.h"
-#include "pc/IR/Calls.h"
 #include "pc/IR/Stages.h"
 #include "pc/Pipeline/PipelineReport.h"
 #include "pcrt/description.h"

@@ -135,7 +135,8 @@ void CompileFlags::strategies() {
           flag.option.empty() ? "" : " (default " + Tactic(row.pass).option(flag.option).str() + ")";
       strategy(flag, (flag.description.empty() ? formsOf(row) : flag.description) + byDefault);
     }
-  strategy({"microbatches", "", TacticFlag::Number}, "Microbatches per step (default 1)");
+  strategy({"microbatches", "", TacticFlag::Number},
+           "Microbatches per step (default " + Twine(Plan().microbatches) + ")");
 }
 
 CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {

@@ -1,7 +1,6 @@
 //===- Remarks.cpp - What a user should know of a plan ------------------------------------------===//
 #include "Remarks.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace pc;

@@ -84,19 +84,16 @@ SmallVector<Row, 8> pc::legalRows(const FactorRule &rule) {
     Row row = whole;
     row.factor = f;
     bool diagonal = false, occurs = false;
-    for (auto [i, dims] : llvm::enumerate(rule.operands)) {
+    auto stateOf = [&, f = f](llvm::ArrayRef<int> dims, AxisState otherwise) {
       int at = positionOf(dims, f);
       diagonal |= at == -2;
       occurs |= at >= 0;
-      if (at >= 0)
-        row.operands[i] = AxisState::split(at);
-    }
-    for (auto [i, dims] : llvm::enumerate(rule.results)) {
-      int at = positionOf(dims, f);
-      diagonal |= at == -2;
-      occurs |= at >= 0;
-      row.results[i] = at >= 0 ? AxisState::split(at) : partial;
-    }
+      return at >= 0 ? AxisState::split(at) : otherwise;
+    };
+    for (auto [state, dims] : llvm::zip_equal(row.operands, rule.operands))
+      state = stateOf(dims, AxisState::whole());
+    for (auto [state, dims] : llvm::zip_equal(row.results, rule.results))
+      state = stateOf(dims, partial);
     if (!diagonal && occurs)
       rows.push_back(row);
   }
@@ -104,23 +101,17 @@ SmallVector<Row, 8> pc::legalRows(const FactorRule &rule) {
     Row row = whole;
     for (unsigned i : group)
       row.operands[i] = AxisState::sum();
-    for (AxisState &result : row.results)
-      result = AxisState::sum();
+    llvm::fill(row.results, AxisState::sum());
     rows.push_back(row);
   }
-  if (rule.maxTransparent) {
+  auto addUniform = [&](AxisState state) {
     Row row = whole;
-    for (AxisState &state : row.operands)
-      state = AxisState::max();
-    for (AxisState &state : row.results)
-      state = AxisState::max();
+    llvm::fill(row.operands, state);
+    llvm::fill(row.results, state);
     rows.push_back(row);
-  }
-  Row root = whole;
-  for (AxisState &state : root.operands)
-    state = AxisState::root();
-  for (AxisState &state : root.results)
-    state = AxisState::root();
-  rows.push_back(root);
+  };
+  if (rule.maxTransparent)
+    addUniform(AxisState::max());
+  addUniform(AxisState::root());
   return rows;
 }

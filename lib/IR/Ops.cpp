@@ -2,6 +2,7 @@
 #include "pc/IR/PC.h"
 
 #include "mlir/IR/Builders.h"
+#include "pcrt/pcrt.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -21,18 +22,16 @@ LogicalResult ArenaOp::verify() {
 // Regions: `pc.accumulate (%arg = %value : type, ...) { ... } : types`
 //===---------------------------------------------------------------------------===//
 
-static ParseResult parseRegionOp(OpAsmParser &parser, OperationState &result, bool typedInputs) {
+static ParseResult parseRegionOp(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::Argument> arguments;
   SmallVector<OpAsmParser::UnresolvedOperand> operands;
   SmallVector<Type> types;
   auto one = [&]() -> ParseResult {
     if (parser.parseArgument(arguments.emplace_back()) || parser.parseEqual() ||
-        parser.parseOperand(operands.emplace_back()) || parser.parseColonType(types.emplace_back()))
+        parser.parseOperand(operands.emplace_back()) || parser.parseColonType(types.emplace_back()) ||
+        parser.parseArrow())
       return failure();
-    arguments.back().type = types.back();
-    if (typedInputs && parser.parseArrow())
-      return failure();
-    return typedInputs ? parser.parseType(arguments.back().type) : success();
+    return parser.parseType(arguments.back().type);
   };
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, one) ||
@@ -42,14 +41,12 @@ static ParseResult parseRegionOp(OpAsmParser &parser, OperationState &result, bo
   return success();
 }
 
-static void printRegionOp(OpAsmPrinter &printer, Operation *op, bool typedInputs) {
+static void printRegionOp(OpAsmPrinter &printer, Operation *op) {
   Region &body = op->getRegion(0);
   printer << " (";
   llvm::interleaveComma(llvm::zip(body.getArguments(), op->getOperands()), printer, [&](auto pair) {
     auto [argument, operand] = pair;
-    printer << argument << " = " << operand << " : " << operand.getType();
-    if (typedInputs)
-      printer << " -> " << argument.getType();
+    printer << argument << " = " << operand << " : " << operand.getType() << " -> " << argument.getType();
   });
   printer << ") ";
   printer.printRegion(body, /*printEntryBlockArgs=*/false);
@@ -58,14 +55,12 @@ static void printRegionOp(OpAsmPrinter &printer, Operation *op, bool typedInputs
     printer << " : " << op->getResultTypes();
 }
 
-ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
-  return parseRegionOp(parser, result, true);
-}
-void AccumulateOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this, true); }
-ParseResult FusionOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result, true); }
-void FusionOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this, true); }
-ParseResult StartOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result, true); }
-void StartOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this, true); }
+ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result); }
+void AccumulateOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
+ParseResult FusionOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result); }
+void FusionOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
+ParseResult StartOp::parse(OpAsmParser &parser, OperationState &result) { return parseRegionOp(parser, result); }
+void StartOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
 
 /// Equal up to the home in the arena.
 static bool sameUpToHome(Type a, Type b) {
@@ -247,13 +242,6 @@ LogicalResult AddendOp::verify() {
 // Leaves and sinks
 //===---------------------------------------------------------------------------===//
 
-static int64_t product(ArrayRef<int64_t> sizes) {
-  int64_t result = 1;
-  for (int64_t size : sizes)
-    result *= size;
-  return result;
-}
-
 LogicalResult ProgramOp::verify() {
   if (std::optional<int64_t> n = getZigzag(); n && (*n < 1 || getSequence() % (2 * *n)))
     return emitOpError() << "a sequence of " << getSequence() << " does not divide into " << 2 * *n << " chunks (C1)";
@@ -271,9 +259,9 @@ LogicalResult ParameterOp::verify() {
   for (auto [v, w] : llvm::zip(valid, whole))
     if (v > w)
       return emitOpError() << "'valid' is larger than the tensor (C2)";
-  if (product(getSource().getSize()) != product(valid))
-    return emitOpError() << "source box has " << product(getSource().getSize()) << " elements, the parameter "
-                         << product(valid) << " (C3)";
+  if (ShapedType::getNumElements(getSource().getSize()) != ShapedType::getNumElements(valid))
+    return emitOpError() << "source box has " << ShapedType::getNumElements(getSource().getSize())
+                         << " elements, the parameter " << ShapedType::getNumElements(valid) << " (C3)";
   if (int64_t row = getInit().getZeroRow(); row != -1 && (row < 0 || valid.empty() || row >= valid[0]))
     return emitOpError() << "has no row " << row << " to start as zeros (C4)";
   return success();
@@ -312,6 +300,11 @@ LogicalResult EmbeddingGradOp::verify() { return verifyPadding(*this, getResult(
   static_assert(static_cast<int>(MoveKind::Kind) == PCRT_##KIND);
 PCRT_MOVES(PC_ROW)
 #undef PC_ROW
+
+// Tasks have the runtime's numbers.
+static_assert(int(TaskKind::Forward) == PCRT_FORWARD && int(TaskKind::Recompute) == PCRT_RECOMPUTE &&
+              int(TaskKind::Backward) == PCRT_BACKWARD && int(TaskKind::Weight) == PCRT_WEIGHT &&
+              int(TaskKind::Optimizer) == PCRT_OPTIMIZER);
 
 pcrt_move_shape pc::moveShape(MoveOpInterface move) {
   auto from = cast<RankedTensorType>(move->getOperand(0).getType());

@@ -25,15 +25,13 @@ static bool isHarmless(StringRef name, const ModelConfig &config) {
 static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, const TensorIndex &index,
                                   StringRef directory) {
   llvm::StringSet<> expected;
-  WalkResult result = module.walk([&](ParameterOp parameter) {
+  WalkResult result = module.walk([&](ParameterOp parameter) -> WalkResult {
     StringRef name = parameter.getSource().getTensor();
     auto it = index.find(name);
     if (it == index.end())
       it = index.find(name.split('.').second); // a checkpoint of the bare model, without the first prefix
-    if (it == index.end()) {
-      emitError(fileLocation(module.getContext(), directory)) << "tensor '" << name << "' is missing";
-      return WalkResult::interrupt();
-    }
+    if (it == index.end())
+      return emitError(fileLocation(module.getContext(), directory)) << "tensor '" << name << "' is missing";
     expected.insert(it->first());
     if (ArrayRef(it->second.shape) != parameter.getSource().getShape()) {
       InFlightDiagnostic error = emitError(fileLocation(module.getContext(), directory));
@@ -44,11 +42,9 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
       error << "]";
       return WalkResult::interrupt();
     }
-    if (!StringRef(it->second.dtype).contains('F') || StringRef(it->second.dtype).starts_with("F8")) {
-      emitError(fileLocation(module.getContext(), directory))
-          << "tensor '" << name << "' has dtype " << it->second.dtype << "; F64, F32, F16 and BF16 are supported";
-      return WalkResult::interrupt();
-    }
+    if (!StringRef(it->second.dtype).contains('F') || StringRef(it->second.dtype).starts_with("F8"))
+      return emitError(fileLocation(module.getContext(), directory))
+             << "tensor '" << name << "' has dtype " << it->second.dtype << "; F64, F32, F16 and BF16 are supported";
     return WalkResult::advance();
   });
   if (result.wasInterrupted())

@@ -2,18 +2,16 @@
 // Two walks over the ops: the first reads placements (of leaves, outputs, offsets, updates) and changes no type; the
 // second replaces every type by its local shape.
 //===-----------------------------------------------------------------------------===//
-#include "pc/IR/Calls.h"
+#define GEN_PASS_DEF_LOCALIZE
 #include "pc/Localize/Passes.h"
+
+#include "pc/IR/Calls.h"
+#include "pc/IR/LeavesByName.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
-
-namespace pc {
-#define GEN_PASS_DEF_LOCALIZE
-#include "pc/Localize/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -91,9 +89,7 @@ private:
                                    << " blocks; nearest sizes that do: " << size / n * n << " or "
                                    << (size / n + 1) * n;
       }
-      if (!llvm::all_of(known.getPartial(), inMesh))
-        return op->emitOpError() << "lies on axes that the mesh lacks: " << type;
-      if (!llvm::all_of(known.getRoot(), inMesh))
+      if (!llvm::all_of(known.getPartial(), inMesh) || !llvm::all_of(known.getRoot(), inMesh))
         return op->emitOpError() << "lies on axes that the mesh lacks: " << type;
     }
     return success();
@@ -103,15 +99,10 @@ private:
   /// offsets.
   LogicalResult annotate(Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-        .Case([&](ParameterOp leaf) {
-          leaves[{leaf.getNameAttr(), StringAttr()}] = leaf.getValue();
+        .Case<ParameterOp, StateOp, InputOp, RopeTableOp>([&](auto leaf) {
+          leaves.add(leaf);
           return annotateLeaf(leaf);
         })
-        .Case([&](StateOp leaf) {
-          leaves[{leaf.getParameterAttr(), leaf.getNameAttr()}] = leaf.getValue();
-          return annotateLeaf(leaf);
-        })
-        .Case<InputOp, RopeTableOp>([&](auto leaf) { return annotateLeaf(leaf); })
         .Case<ConstantOp, SeedOp>([&](auto leaf) { return checkLeaf(leaf, leaf.getValue()); })
         .Case([&](IotaOp iota) { return failed(checkLeaf(iota, iota.getValue())) ? failure() : addOffset(iota); })
         .Case([&](IndexedOpInterface indexed) { return addOffset(indexed); })
@@ -173,8 +164,7 @@ private:
   }
 
   LogicalResult checkUpdate(UpdateOp update) {
-    Value leaf = update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
-                                       : leaves.lookup({update.getNameAttr(), StringAttr()});
+    Value leaf = leaves.of(update);
     if (!leaf)
       return update.emitOpError() << "sets '" << update.getName()
                                   << "', which is no parameter or state of this program";
@@ -201,7 +191,7 @@ private:
   func::FuncOp function;
   MeshAttr mesh;
   llvm::DenseMap<Type, Type> localTypes;
-  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves; ///< (parameter, state or null)
+  LeavesByName leaves;
   llvm::DenseMap<std::pair<ArrayAttr, int64_t>, Value> offsets;
   Operation *lastOffset = nullptr;
 };

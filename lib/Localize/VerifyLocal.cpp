@@ -1,14 +1,11 @@
 //===- VerifyLocal.cpp - Check what is legal in local programs -----------------------===//
+#define GEN_PASS_DEF_VERIFYLOCAL
 #include "pc/Localize/Passes.h"
 
-#include "llvm/ADT/DenseMap.h"
+#include "pc/IR/LeavesByName.h"
+
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/TypeSwitch.h"
-
-namespace pc {
-#define GEN_PASS_DEF_VERIFYLOCAL
-#include "pc/Localize/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -41,7 +38,7 @@ template <typename Op> LogicalResult verifyLayout(Op op, Value value, MeshAttr m
 struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
   void runOnOperation() override {
     mesh = meshOf(getOperation());
-    leaves.clear(); // the pass may run on several modules
+    leaves = {}; // the pass may run on several modules
     updated.clear();
     bool failed = false;
     getOperation().walk([&](Operation *op) { failed |= mlir::failed(verifyTypes(op)) || mlir::failed(verifyOp(op)); });
@@ -68,15 +65,10 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
 
   LogicalResult verifyOp(Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-        .Case([&](ParameterOp leaf) {
-          leaves[{leaf.getNameAttr(), StringAttr()}] = leaf.getValue();
+        .Case<ParameterOp, StateOp, InputOp, RopeTableOp, OutputOp>([&](auto leaf) {
+          leaves.add(leaf);
           return verifyLayout(leaf, leaf.getValue(), mesh);
         })
-        .Case([&](StateOp leaf) {
-          leaves[{leaf.getParameterAttr(), leaf.getNameAttr()}] = leaf.getValue();
-          return verifyLayout(leaf, leaf.getValue(), mesh);
-        })
-        .Case<InputOp, RopeTableOp, OutputOp>([&](auto leaf) { return verifyLayout(leaf, leaf.getValue(), mesh); })
         .Case([&](BlockOffsetOp offset) { return verifyAxes(offset, axisList(offset.getAxes())); })
         .Case([&](MoveOpInterface move) { return verifyAxes(move, move.getMoveAxes()); })
         .Case([&](UpdateOp update) { return verifyUpdate(update); })
@@ -87,10 +79,7 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
   }
 
   LogicalResult verifyUpdate(UpdateOp update) {
-    std::pair<StringAttr, StringAttr> key = {update.getNameAttr(), StringAttr()};
-    if (update.getParameter())
-      key = {update.getParameterAttr(), update.getNameAttr()};
-    Value leaf = leaves.lookup(key);
+    Value leaf = leaves.of(update);
     if (!leaf)
       return update.emitOpError() << "sets '" << update.getName()
                                   << "', which is no parameter or state of this program (L4)";
@@ -98,14 +87,14 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
     if (bare(update.getValue()) != bare(leaf))
       return update.emitOpError() << "sets " << leaf.getType() << " to a value of type " << update.getValue().getType()
                                   << " (L4)";
-    if (!updated.insert(key).second)
+    if (!updated.insert(leaf).second)
       return update.emitOpError() << "sets '" << update.getName() << "' a second time (L4)";
     return success();
   }
 
   MeshAttr mesh;
-  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves; ///< (parameter, state or null)
-  llvm::DenseSet<std::pair<StringAttr, StringAttr>> updated;
+  LeavesByName leaves;
+  llvm::DenseSet<Value> updated;
 };
 
 } // namespace

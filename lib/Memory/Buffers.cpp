@@ -1,5 +1,6 @@
 //===- Buffers.cpp - Which values of a step share a home ---------------------------------===//
 #include "Buffers.h"
+#include "pc/IR/LeavesByName.h"
 #include "pc/IR/Sharing.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -79,28 +80,21 @@ void Buffers::shareYields(Block &body) {
 
 /// The new value of a leaf shares the home of the old one, if all readers of the old value come before it is written.
 void Buffers::shareUpdates(Block &body) {
-  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Operation *> leaves; // (parameter, state or null)
-  for (Operation &op : body) {
-    if (auto parameter = dyn_cast<ParameterOp>(op))
-      leaves[{parameter.getNameAttr(), StringAttr()}] = &op;
-    if (auto state = dyn_cast<StateOp>(op))
-      leaves[{state.getParameterAttr(), state.getNameAttr()}] = &op;
-  }
+  LeavesByName leaves(body);
   for (auto update : body.getOps<UpdateOp>()) {
-    Operation *leaf = update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
-                                            : leaves.lookup({update.getNameAttr(), StringAttr()});
+    Value leaf = leaves.of(update);
     auto result = dyn_cast<OpResult>(update.getValue());
     if (!leaf || !result || isLeaf(result.getOwner()) || isa<AccumulateOp>(result.getOwner()) ||
         result.getOwner()->getBlock() != &body || buffers[of(result)].leaf)
       continue;
     Operation *producer = result.getOwner();
     int64_t written = liveness.lifetime(result).first;
-    bool legal = llvm::all_of(leaf->getResult(0).getUses(), [&](OpOperand &use) {
+    bool legal = llvm::all_of(leaf.getUses(), [&](OpOperand &use) {
       return use.getOwner() == producer ? mayShareHome(producer, use.getOperandNumber(), result.getResultNumber())
                                         : liveness.position(use) < written;
     });
-    if (legal && buffers[of(result)].bytes == buffers[of(leaf->getResult(0))].bytes)
-      join(number.lookup(leaf->getResult(0)), number.lookup(result));
+    if (legal && buffers[of(result)].bytes == buffers[of(leaf)].bytes)
+      join(number.lookup(leaf), number.lookup(result));
   }
 }
 

@@ -1,18 +1,16 @@
 //===- PlanMemory.cpp - Give every value an offset in the device arena ------------------===//
+#define GEN_PASS_DEF_PLANMEMORY
+#include "pc/Memory/Passes.h"
+
 #include "Buffers.h"
+#include "pc/IR/LeavesByName.h"
 #include "pc/IR/Workspace.h"
 #include "pc/Memory/ArenaPlanner.h"
-#include "pc/Memory/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
-
-namespace pc {
-#define GEN_PASS_DEF_PLANMEMORY
-#include "pc/Memory/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -46,21 +44,14 @@ LogicalResult checkPlannable(func::FuncOp function) {
 /// Moves updates behind all readers of the old value. An update whose value does not share the leaf's home is a copy,
 /// and a copy must not come before a reader of the old value.
 void sinkUpdates(Block &body) {
-  llvm::DenseMap<Operation *, int64_t> last; // the last reader of a leaf
-  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Operation *> leaves;
+  LeavesByName leaves(body);
   llvm::DenseMap<Operation *, int64_t> position;
-  for (auto [i, op] : llvm::enumerate(body)) {
+  for (auto [i, op] : llvm::enumerate(body))
     position[&op] = i;
-    if (auto parameter = dyn_cast<ParameterOp>(op))
-      leaves[{parameter.getNameAttr(), StringAttr()}] = &op;
-    if (auto state = dyn_cast<StateOp>(op))
-      leaves[{state.getParameterAttr(), state.getNameAttr()}] = &op;
-  }
   SmallVector<Operation *> late;
   for (auto update : body.getOps<UpdateOp>()) {
-    Operation *leaf = update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
-                                            : leaves.lookup({update.getNameAttr(), StringAttr()});
-    if (leaf && llvm::any_of(leaf->getUsers(), [&](Operation *user) {
+    Value leaf = leaves.of(update);
+    if (leaf && llvm::any_of(leaf.getUsers(), [&](Operation *user) {
           return position.lookup(body.findAncestorOpInBlock(*user)) > position.lookup(update);
         }))
       late.push_back(update);

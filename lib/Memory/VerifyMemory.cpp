@@ -4,18 +4,16 @@
 // accumulation ends, because the body repeats. A value that is added to a sum over microbatches is read right behind
 // the op that makes it. A started move writes its result from the start on and reads its input until the wait.
 //===-----------------------------------------------------------------------------===//
-#include "pc/IR/Calls.h"
-#include "pc/IR/Liveness.h"
-#include "pc/IR/Sharing.h"
+#define GEN_PASS_DEF_VERIFYMEMORY
 #include "pc/Memory/Passes.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include <map>
+#include "pc/IR/Calls.h"
+#include "pc/IR/LeavesByName.h"
+#include "pc/IR/Liveness.h"
+#include "pc/IR/Sharing.h"
 
-namespace pc {
-#define GEN_PASS_DEF_VERIFYMEMORY
-#include "pc/Memory/Passes.h.inc"
-} // namespace pc
+#include "llvm/ADT/TypeSwitch.h"
+#include <map>
 
 using namespace mlir;
 using namespace pc;
@@ -39,23 +37,23 @@ public:
       hold(argument);
       pending[argument] = llvm::range_size(argument.getUses());
       if (!llvm::is_contained(called.inPlace, static_cast<int>(argument.getArgNumber())))
-        permanent.insert(homeOf(argument));
+        permanent.insert(homeOrNone(argument));
     }
     if (failed(runBlock(*called.body, nullptr)))
       return failure();
     for (Value result : called.results())
       if (!holds(result))
-        return terminator->emitOpError() << "does not find its result at " << homeOf(result) << " (A7)";
+        return terminator->emitOpError() << "does not find its result at " << homeOrNone(result) << " (A7)";
     // Only arguments and results lie behind the frame.
     llvm::DenseMap<int64_t, int64_t> outside; // bytes, by home
     SmallVector<Value> values(called.body->getArguments());
     llvm::append_range(values, called.results());
     for (Value value : values)
-      outside[homeOf(value)] = byteSize(value.getType());
+      outside[homeOrNone(value)] = byteSize(value.getType());
     for (Operation &inner : *called.body)
       for (Value value : inner.getResults())
-        if (!isa<TicketType>(value.getType()) && homeOf(value) + byteSize(value.getType()) > called.frameBytes &&
-            outside.lookup(homeOf(value)) != byteSize(value.getType()))
+        if (!isa<TicketType>(value.getType()) && homeOrNone(value) + byteSize(value.getType()) > called.frameBytes &&
+            outside.lookup(homeOrNone(value)) != byteSize(value.getType()))
           return inner.emitOpError() << "has a value outside of the frame of " << called.frameBytes << " bytes (A7)";
     return success();
   }
@@ -75,17 +73,12 @@ private:
   };
   using Map = std::map<int64_t, Holder>;
 
-  static int64_t homeOf(Value value) {
-    auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
-    return home ? home.getOffset() : -1;
-  }
-
   /// (A1) for one value.
   LogicalResult checkHome(Operation *op, Value value) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
-    if (!type || !type.hasStaticShape() || homeOf(value) < 0)
+    if (!type || !type.hasStaticShape() || homeOrNone(value) < 0)
       return op->emitOpError() << "has a value without a home: " << value.getType() << " (A1)";
-    if (homeOf(value) % 64 || homeOf(value) + byteSize(type) > arenaBytes)
+    if (homeOrNone(value) % 64 || homeOrNone(value) + byteSize(type) > arenaBytes)
       return op->emitOpError() << "has a value outside of the arena of " << arenaBytes
                                << " bytes or off its grid: " << type << " (A1)";
     return success();
@@ -94,7 +87,7 @@ private:
   /// The holders that overlap `value`'s bytes.
   SmallVector<Value> overlapping(Value value) {
     SmallVector<Value> found;
-    int64_t begin = homeOf(value), end = begin + byteSize(value.getType());
+    int64_t begin = homeOrNone(value), end = begin + byteSize(value.getType());
     auto it = held.upper_bound(begin);
     if (it != held.begin() && std::prev(it)->second.end > begin)
       --it;
@@ -103,16 +96,16 @@ private:
     return found;
   }
 
-  void hold(Value value) { held[homeOf(value)] = {homeOf(value) + byteSize(value.getType()), value}; }
+  void hold(Value value) { held[homeOrNone(value)] = {homeOrNone(value) + byteSize(value.getType()), value}; }
 
   bool holds(Value value) {
-    auto it = held.find(homeOf(value));
+    auto it = held.find(homeOrNone(value));
     return it != held.end() && it->second.value == value;
   }
 
   void release(Value value) {
-    if (holds(value) && !permanent.contains(homeOf(value)))
-      held.erase(homeOf(value));
+    if (holds(value) && !permanent.contains(homeOrNone(value)))
+      held.erase(homeOrNone(value));
   }
 
   LogicalResult enterLeaf(Operation *leaf) {
@@ -122,31 +115,23 @@ private:
     if (!overlapping(value).empty())
       return leaf->emitOpError() << "lies over another leaf (A3)";
     hold(value);
-    permanent.insert(homeOf(value));
+    permanent.insert(homeOrNone(value));
     pending[value] = llvm::range_size(value.getUses());
-    if (auto parameter = dyn_cast<ParameterOp>(leaf))
-      leaves[{parameter.getNameAttr(), StringAttr()}] = value;
-    if (auto state = dyn_cast<StateOp>(leaf))
-      leaves[{state.getParameterAttr(), state.getNameAttr()}] = value;
+    leaves.add(leaf);
     return success();
-  }
-
-  Value leafOf(UpdateOp update) {
-    return update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
-                                 : leaves.lookup({update.getNameAttr(), StringAttr()});
   }
 
   /// Whether `op` may write `result` over `old`: same place, no reader of `old` after `op`, and `op` works in place if
   /// it reads `old` itself.
   bool mayReplace(Operation *op, OpResult result, Value old) {
-    if (homeOf(old) != homeOf(result) || byteSize(old.getType()) != byteSize(result.getType()) || pending[old])
+    if (homeOrNone(old) != homeOrNone(result) || byteSize(old.getType()) != byteSize(result.getType()) || pending[old])
       return false;
-    bool permanentHome = permanent.contains(homeOf(old));
+    bool permanentHome = permanent.contains(homeOrNone(old));
     if (!permanentHome && !llvm::is_contained(op->getOperands(), old))
       return false; // another result of this op
     if (permanentHome && llvm::none_of(result.getUsers(), [&](Operation *user) {
           auto update = dyn_cast<UpdateOp>(user);
-          return update && leafOf(update) == old;
+          return update && leaves.of(update) == old;
         }))
       return false; // over a leaf only its own new value may be written
     auto call = dyn_cast<CallOp>(op);
@@ -165,7 +150,7 @@ private:
       return failure();
     for (Value old : overlapping(result)) {
       if (!mayReplace(op, result, old))
-        return op->emitOpError() << "writes result " << result.getResultNumber() << " at " << homeOf(result)
+        return op->emitOpError() << "writes result " << result.getResultNumber() << " at " << homeOrNone(result)
                                  << " over a value that is still needed (A3)";
     }
     hold(result);
@@ -184,11 +169,11 @@ private:
         return failure();
       for (Value old : overlapping(result)) {
         bool inPlace = old == start.getInputs()[i] && old.getParentBlock() == start->getBlock() && pending[old] == 1 &&
-                       homeOf(old) == homeOf(result) && !permanent.contains(homeOf(old)) &&
+                       homeOrNone(old) == homeOrNone(result) && !permanent.contains(homeOrNone(old)) &&
                        mayShareHome(moves[i], 0, 0);
-        bool updates = permanent.contains(homeOf(old)) && mayReplace(start, cast<OpResult>(result), old);
+        bool updates = permanent.contains(homeOrNone(old)) && mayReplace(start, cast<OpResult>(result), old);
         if (!inPlace && !updates)
-          return start.emitOpError() << "takes the buffer of result " << i << " at " << homeOf(result)
+          return start.emitOpError() << "takes the buffer of result " << i << " at " << homeOrNone(result)
                                      << ", which holds a value that is still needed (A5)";
       }
       hold(result);
@@ -204,7 +189,7 @@ private:
       return wait.emitOpError() << "has no start (A5)";
     for (Value result : wait->getResults())
       if (!holds(result))
-        return wait.emitOpError() << "does not find its result at " << homeOf(result) << " (A5)";
+        return wait.emitOpError() << "does not find its result at " << homeOrNone(result) << " (A5)";
     read(start, later);
     readAdded(wait);
     releaseDead(start.getInputs(), wait->getBlock());
@@ -214,12 +199,12 @@ private:
 
   /// (A4)
   LogicalResult replay(UpdateOp update) {
-    Value leaf = leafOf(update), value = update.getValue();
+    Value leaf = leaves.of(update), value = update.getValue();
     if (!leaf)
       return update.emitOpError() << "sets an unknown leaf (A4)";
-    if (homeOf(leaf) == homeOf(value)) {
+    if (homeOrNone(leaf) == homeOrNone(value)) {
       if (!holds(value))
-        return update.emitOpError() << "does not find its value at " << homeOf(leaf) << " (A4)";
+        return update.emitOpError() << "does not find its value at " << homeOrNone(leaf) << " (A4)";
       return success();
     }
     if (pending[leaf])
@@ -236,7 +221,7 @@ private:
     if (frame < 0 || frame % 64 || end > arenaBytes)
       return call.emitOpError() << "has a frame outside of the arena (A7)";
     for (auto [result, argument] : llvm::zip_equal(call.getResults(), called.inPlace))
-      if (argument >= 0 && homeOf(result) != homeOf(call.getInputs()[argument]))
+      if (argument >= 0 && homeOrNone(result) != homeOrNone(call.getInputs()[argument]))
         return call.emitOpError() << "has a result apart from the operand that it is written over (A7)";
     for (OpResult result : call->getResults())
       if (failed(write(call, result)))
@@ -255,7 +240,7 @@ private:
   LogicalResult replay(MicrobatchOp view) {
     Value stack = view.getStack(), element = view.getElement();
     int64_t offset = static_cast<int64_t>(view.getIndex()) * byteSize(element.getType());
-    if (!stack.getDefiningOp() || !isLeaf(stack.getDefiningOp()) || homeOf(element) != homeOf(stack) + offset)
+    if (!stack.getDefiningOp() || !isLeaf(stack.getDefiningOp()) || homeOrNone(element) != homeOrNone(stack) + offset)
       return view.emitOpError() << "does not lie in its stack, a leaf (A6)";
     return success();
   }
@@ -265,7 +250,7 @@ private:
     bool once = accumulate.getMicrobatches() == 1;
     Block &inner = accumulate.getBody().front();
     for (auto [argument, operand] : llvm::zip(inner.getArguments(), accumulate.getInputs()))
-      if (homeOf(argument) != homeOf(operand))
+      if (homeOrNone(argument) != homeOrNone(operand))
         return accumulate.emitOpError() << "has a block argument apart from its operand (A2)";
     for (OpResult result : accumulate->getResults())
       if (!once && failed(write(accumulate, result)))
@@ -278,8 +263,8 @@ private:
     for (auto [value, result] : llvm::zip(yield->getOperands(), accumulate->getResults())) {
       if (!once)
         continue;
-      bool inPlace = homeOf(value) == homeOf(result) && value.getParentBlock() == &inner && value.getDefiningOp() &&
-                     !isLeaf(value.getDefiningOp()) && holds(value);
+      bool inPlace = homeOrNone(value) == homeOrNone(result) && value.getParentBlock() == &inner &&
+                     value.getDefiningOp() && !isLeaf(value.getDefiningOp()) && holds(value);
       if (inPlace) {
         if (failed(checkHome(accumulate, result)))
           return failure();
@@ -337,32 +322,19 @@ private:
       if (isLeaf(&op) || op.hasTrait<OpTrait::IsTerminator>()) // leaves are held already; the accumulation or caller
                                                                // counts a terminator's uses
         continue;
-      if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
-        if (later)
-          return op.emitOpError() << "stands in another accumulation (A1)";
-        if (failed(replay(accumulate)))
-          return failure();
-        continue;
-      }
-      if (auto start = dyn_cast<StartOp>(op)) {
-        if (failed(replay(start)))
-          return failure();
-        continue;
-      }
-      if (auto wait = dyn_cast<WaitOp>(op)) {
-        if (failed(replay(wait, later)))
+      if (later && isa<AccumulateOp>(op))
+        return op.emitOpError() << "stands in another accumulation (A1)";
+      if (isa<AccumulateOp, StartOp, WaitOp>(op)) {
+        if (failed(llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+                       .Case<AccumulateOp, StartOp>([&](auto inner) { return replay(inner); })
+                       .Case([&](WaitOp wait) { return replay(wait, later); })))
           return failure();
         continue;
       }
       // From here on, pending uses are those after this op.
       read(&op, later);
-      if (auto view = dyn_cast<MicrobatchOp>(op)) {
-        if (failed(replay(view)))
-          return failure();
-        continue;
-      }
-      if (auto call = dyn_cast<CallOp>(op)) {
-        if (failed(replay(call)))
+      if (isa<MicrobatchOp, CallOp>(op)) {
+        if (failed(isa<CallOp>(op) ? replay(cast<CallOp>(op)) : replay(cast<MicrobatchOp>(op))))
           return failure();
         continue;
       }
@@ -383,7 +355,7 @@ private:
   Map held;                               ///< by offset
   llvm::DenseMap<Value, int64_t> pending; ///< uses still to come
   llvm::DenseSet<int64_t> permanent;      ///< homes of leaves
-  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves;
+  LeavesByName leaves;
 };
 
 struct VerifyMemory : pc::impl::VerifyMemoryBase<VerifyMemory> {

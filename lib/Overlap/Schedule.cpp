@@ -1,6 +1,9 @@
 //===- Schedule.cpp - Local program -> scheduled program ------------------------------===//
 // Reads a block as a problem of Problem.h, has it solved, and writes the solution as `pc.start` and `pc.wait`.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_SCHEDULE
+#include "pc/Overlap/Passes.h"
+
 #include "BringMovesIn.h"
 #include "Problem.h"
 #include "pc/Cost/Cost.h"
@@ -8,18 +11,12 @@
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Sharing.h"
 #include "pc/IR/Stages.h"
-#include "pc/Overlap/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
 #include <map>
 #include <set>
-
-namespace pc {
-#define GEN_PASS_DEF_SCHEDULE
-#include "pc/Overlap/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

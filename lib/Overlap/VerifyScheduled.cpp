@@ -3,19 +3,16 @@
 // edge from the computation so far to its communicator, `pc.wait` an edge back; there are no others. Two accesses to
 // the same bytes, one of them a write, must be ordered by edges. Shares nothing with the code that makes schedules.
 //===-----------------------------------------------------------------------------===//
-#include "pc/IR/Calls.h"
-#include "pc/IR/Liveness.h"
+#define GEN_PASS_DEF_VERIFYSCHEDULED
 #include "pc/Overlap/Passes.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/StringExtras.h"
+#include "pc/Cost/Cost.h"
+#include "pc/IR/Calls.h"
+#include "pc/IR/LeavesByName.h"
+#include "pc/IR/Liveness.h"
+
 #include <deque>
 #include <map>
-
-namespace pc {
-#define GEN_PASS_DEF_VERIFYSCHEDULED
-#include "pc/Overlap/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -107,13 +104,7 @@ private:
 class Streams {
 public:
   /// `functions`: those that `body` calls.
-  Streams(Block &body, TaskFunctions &functions) : functions(functions) {
-    for (Operation &op : body)
-      if (auto parameter = dyn_cast<ParameterOp>(op))
-        leaves[{parameter.getNameAttr(), StringAttr()}] = parameter.getValue();
-      else if (auto state = dyn_cast<StateOp>(op))
-        leaves[{state.getParameterAttr(), state.getNameAttr()}] = state.getValue();
-  }
+  Streams(Block &body, TaskFunctions &functions) : functions(functions), leaves(body) {}
 
   LogicalResult run(Block &block) {
     for (Operation &op : block) {
@@ -201,8 +192,7 @@ private:
       if (failed(access(op, result, true, 0, computed)))
         return failure();
     if (auto update = dyn_cast<UpdateOp>(op))
-      if (Value leaf = update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
-                                             : leaves.lookup({update.getNameAttr(), StringAttr()}))
+      if (Value leaf = leaves.of(update))
         return access(op, leaf, true, 0, computed);
     return success();
   }
@@ -215,10 +205,7 @@ private:
   };
 
   Communicator &communicatorOf(MoveOpInterface move) {
-    std::string axes;
-    for (StringAttr axis : move.getMoveAxes())
-      axes += axis.str() + " ";
-    return communicators.try_emplace(axes, Communicator{communicators.size() + 1, {}, {}}).first->second;
+    return communicators.try_emplace(axesText(move), Communicator{communicators.size() + 1, {}, {}}).first->second;
   }
 
   LogicalResult run(StartOp start) {
@@ -281,11 +268,11 @@ private:
   }
 
   TaskFunctions &functions;
+  LeavesByName leaves;
   Memory memory;
   Clock computed;
   std::map<std::string, Communicator> communicators;
   llvm::DenseMap<Value, int64_t> places;
-  llvm::DenseMap<std::pair<StringAttr, StringAttr>, Value> leaves;
 };
 
 struct VerifyScheduled : pc::impl::VerifyScheduledBase<VerifyScheduled> {

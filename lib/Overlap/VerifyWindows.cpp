@@ -1,10 +1,6 @@
 //===- VerifyWindows.cpp - Check that every axis of windows has one in some stage -----------===//
-#include "pc/Overlap/Passes.h"
-
-namespace pc {
 #define GEN_PASS_DEF_VERIFYWINDOWS
-#include "pc/Overlap/Passes.h.inc"
-} // namespace pc
+#include "pc/Overlap/Passes.h"
 
 using namespace mlir;
 using namespace pc;

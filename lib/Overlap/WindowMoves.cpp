@@ -1,15 +1,12 @@
 //===- WindowMoves.cpp - Ring attention and collective matmuls -------------------------------===//
-#include "Windows.h"
-#include "pc/IR/Stages.h"
+#define GEN_PASS_DEF_WINDOWMOVES
 #include "pc/Overlap/Passes.h"
 
-#include "llvm/ADT/StringExtras.h"
-#include <map>
+#include "Windows.h"
+#include "pc/Cost/Cost.h"
+#include "pc/IR/Stages.h"
 
-namespace pc {
-#define GEN_PASS_DEF_WINDOWMOVES
-#include "pc/Overlap/Passes.h.inc"
-} // namespace pc
+#include <map>
 
 using namespace mlir;
 using namespace pc;
@@ -37,9 +34,7 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
     };
     std::map<std::pair<std::string, std::string>, Staying> staying; // the first by kind and axes, and why
     auto stays = [&](StayingMove one) {
-      std::string axes =
-          llvm::join(llvm::map_range(one.move.getMoveAxes(), [](StringAttr axis) { return axis.str(); }), "+");
-      std::string what = (moveName(one.move.getMoveKind()) + " over '" + axes + "'").str();
+      std::string what = (moveName(one.move.getMoveKind()) + " over '" + axesText(one.move) + "'").str();
       auto [it, isFirst] = staying.try_emplace(
           {what, one.why.str()}, Staying{one.move.getLoc(), sourceName(one.move), sourceName(one.product)});
       it->second.more += !isFirst;

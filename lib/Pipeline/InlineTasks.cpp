@@ -1,12 +1,9 @@
 //===- InlineTasks.cpp - The ops of tasks in place of their calls --------------------------===//
-#include "pc/IR/Calls.h"
-#include "pc/IR/Stages.h"
+#define GEN_PASS_DEF_INLINETASKS
 #include "pc/Pipeline/Passes.h"
 
-namespace pc {
-#define GEN_PASS_DEF_INLINETASKS
-#include "pc/Pipeline/Passes.h.inc"
-} // namespace pc
+#include "pc/IR/Calls.h"
+#include "pc/IR/Stages.h"
 
 namespace {
 struct InlineTasks : pc::impl::InlineTasksBase<InlineTasks> {

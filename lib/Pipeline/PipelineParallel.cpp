@@ -1,15 +1,13 @@
 //===- PipelineParallel.cpp - Placed program -> the programs of pipeline stages ------------===//
 // Cut, schedule, check, write. What is written is the order that was checked.
 //===-----------------------------------------------------------------------------===//
-#include "ChooseSchedule.h"
-#include "StageWriter.h"
-#include "pc/IR/Calls.h"
+#define GEN_PASS_DEF_PIPELINEPARALLEL
 #include "pc/Pipeline/Passes.h"
 
-namespace pc {
-#define GEN_PASS_DEF_PIPELINEPARALLEL
-#include "pc/Pipeline/Passes.h.inc"
-} // namespace pc
+#include "ChooseSchedule.h"
+#include "StageWriter.h"
+#include "pc/IR/AnyOp.h"
+#include "pc/IR/Calls.h"
 
 using namespace mlir;
 using namespace pc;
@@ -30,19 +28,9 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       return fail("needs a placed program with @step, and the mesh axis '" + axis + "'");
     if (stages == 1)
       return;
-    auto anyPlace = [&](llvm::function_ref<bool(PlaceAttr)> holds) {
-      WalkResult found = module.walk([&](Operation *op) {
-        bool any = llvm::any_of(op->getResultTypes(), [&](Type type) {
-          PlaceAttr place = placement(type);
-          return place && holds(place);
-        });
-        return any ? WalkResult::interrupt() : WalkResult::advance();
-      });
-      return found.wasInterrupted();
-    };
-    if (anyPlace([&](PlaceAttr place) { return !place.state(name).isWhole(); }))
+    if (anyPlacement(module, [&](PlaceAttr place) { return !place.state(name).isWhole(); }))
       return fail("axis '" + axis + "' is used by an earlier tactic");
-    if (anyPlace([](PlaceAttr place) { return !place.getRoot().empty(); }))
+    if (anyPlacement(module, [](PlaceAttr place) { return !place.getRoot().empty(); }))
       return fail("naive data parallelism does not go with a pipeline, whose stages take microbatches one by one; ddp "
                   "does");
     auto accumulates = llvm::to_vector(function.getOps<AccumulateOp>());

@@ -4,6 +4,8 @@
 //===-----------------------------------------------------------------------------===//
 #include "StagePrograms.h"
 #include "TaskKinds.h"
+#include "pc/Cost/Cost.h"
+#include "pc/IR/AnyOp.h"
 #include "pc/IR/Calls.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -153,7 +155,7 @@ private:
         continue; // within a stage every rank does the same: nothing to match
       flush(stage);
       std::string tag = std::string(moveName(move.getMoveKind())) + typeText(op.getOperand(0));
-      Instruction call = Instruction::collective(groupOf(move), tag);
+      Instruction call = Instruction::collective(axesText(move), tag);
       if (isa<StartOp>(op)) {
         call.stream = call.group;
         if (!all.ops[stage].empty())
@@ -170,23 +172,13 @@ private:
     func::FuncOp function = functions.of(call).function;
     if (!checked.insert(function).second)
       return success();
-    return failure(function
-                       .walk([&](Operation *op) {
-                         auto move = dyn_cast<MoveOpInterface>(op);
-                         return isa<TaskOp, SendOp, ReceiveOp, CallOp, MicrobatchOp, ParameterOp, UpdateOp>(op) ||
-                                        (move && all.isOverStages(move))
-                                    ? WalkResult::interrupt()
-                                    : WalkResult::advance();
-                       })
-                       .wasInterrupted());
+    return failure(anyOp(function, [&](Operation *op) {
+      auto move = dyn_cast<MoveOpInterface>(op);
+      return isa<TaskOp, SendOp, ReceiveOp, CallOp, MicrobatchOp, ParameterOp, UpdateOp>(op) ||
+             (move && all.isOverStages(move));
+    }));
   }
 
-  static std::string groupOf(MoveOpInterface move) {
-    std::string name;
-    for (StringAttr axis : move.getMoveAxes())
-      name += (name.empty() ? "" : "+") + axis.str();
-    return name;
-  }
   static std::string typeText(Value value) {
     std::string text = " of ";
     llvm::raw_string_ostream(text) << withEncoding(value.getType(), {});

@@ -27,7 +27,6 @@ public:
   }
 
   StallResult run() {
-    std::vector<double> when(incoming.size());
     std::vector<int> ready;
     finished.assign(incoming.size(), false);
     for (size_t n = 0; n < incoming.size(); ++n)
@@ -40,13 +39,9 @@ public:
       ready.pop_back();
       finished[node] = true;
       ++count;
-      result.finish = std::max(result.finish, when[node]);
-      for (int e = firstEdge[node]; e < firstEdge[node + 1]; ++e) {
-        auto [from, to, seconds] = edges[e];
-        when[to] = std::max(when[to], when[from] + seconds);
-        if (!--incoming[to])
-          ready.push_back(to);
-      }
+      for (int e = firstEdge[node]; e < firstEdge[node + 1]; ++e)
+        if (!--incoming[edges[e].to])
+          ready.push_back(edges[e].to);
     }
     if (count < incoming.size())
       explain(result);
@@ -57,8 +52,8 @@ private:
   int reached(Place at) const { return 2 * (first[at.stage] + at.index); }
   int done(Place at) const { return reached(at) + 1; }
   const Instruction &of(Place at) const { return program.stages[at.stage][at.index]; }
-  void edge(int from, int to, double seconds = 0) {
-    edges.push_back({from, to, seconds});
+  void edge(int from, int to) {
+    edges.push_back({from, to});
     ++incoming[to];
   }
 
@@ -69,7 +64,7 @@ private:
       for (int i = 0; i < static_cast<int>(program.stages[d].size()); ++i) {
         Place at{d, i};
         const Instruction &x = of(at);
-        edge(reached(at), done(at), x.type == Instruction::Compute ? p.seconds(x.task) : 0);
+        edge(reached(at), done(at));
         if (auto it = previous.find(x.stream); it != previous.end())
           edge(done({d, it->second}), reached(at));
         previous[x.stream] = i;
@@ -83,11 +78,10 @@ private:
     }
     for (const auto &[flow, list] : sends) {
       const std::vector<Place> &other = receives[flow];
-      double hop = p.hop.empty() ? 0 : p.hop[flow.kind == Kind::F ? flow.chunk : flow.chunk - 1];
       for (size_t n = 0; n < std::min(list.size(), other.size()); ++n) {
-        edge(reached(list[n]), done(other[n]), hop);
+        edge(reached(list[n]), done(other[n]));
         if (n >= static_cast<size_t>(buffered))
-          edge(reached(other[n - buffered]), done(list[n]), buffered ? 0 : hop);
+          edge(reached(other[n - buffered]), done(list[n]));
       }
     }
     // A collective opens when every member has come: one more node, a hub, per call.
@@ -215,7 +209,6 @@ private:
   std::vector<int> first; ///< per stage: number of its first instruction
   struct Edge {
     int from, to;
-    double seconds;
   };
   std::vector<Edge> edges;
   std::vector<int> firstEdge; ///< per node, of those that it is the source of
@@ -229,9 +222,4 @@ private:
 
 StallResult pc::pipeline::findStall(const Problem &problem, const Program &program, int buffered) {
   return WaitGraph(problem, program, buffered).run();
-}
-
-std::optional<double> pc::pipeline::finishTime(const Problem &problem, const Program &program, int buffered) {
-  StallResult result = findStall(problem, program, buffered);
-  return result.circle.empty() ? std::optional(result.finish) : std::nullopt;
 }

@@ -1,17 +1,13 @@
 //===- VerifyStaged.cpp - Check the programs of all stages together ------------------------===//
 // Reads, has the schedule library check, and counts what is added up.
 //===-----------------------------------------------------------------------------===//
-#include "StagePrograms.h"
+#define GEN_PASS_DEF_VERIFYSTAGED
 #include "pc/Pipeline/Passes.h"
 
-#include "llvm/ADT/DenseSet.h"
-#include "llvm/Support/Regex.h"
-#include <set>
+#include "StagePrograms.h"
+#include "pc/IR/LeavesByName.h"
 
-namespace pc {
-#define GEN_PASS_DEF_VERIFYSTAGED
-#include "pc/Pipeline/Passes.h.inc"
-} // namespace pc
+#include "llvm/Support/Regex.h"
 
 using namespace mlir;
 using namespace pc;
@@ -54,15 +50,10 @@ static LogicalResult report(const StagePrograms &stages, const Fault &fault) {
 static LogicalResult checkUpdates(const StagePrograms &stages) {
   for (auto [stage, function] : llvm::enumerate(stages.steps)) {
     func::FuncOp step = function;
-    llvm::DenseSet<std::pair<StringAttr, StringAttr>> held; // parameter, state or null
-    for (auto parameter : step.getOps<ParameterOp>())
-      held.insert({parameter.getNameAttr(), {}});
-    for (auto state : step.getOps<StateOp>())
-      held.insert({state.getParameterAttr(), state.getNameAttr()});
+    LeavesByName held(step.getBody().front());
     for (auto update : step.getOps<UpdateOp>()) {
       bool isState = bool(update.getParameter());
-      if (!held.contains(isState ? std::pair(update.getParameterAttr(), update.getNameAttr())
-                                 : std::pair(update.getNameAttr(), StringAttr())))
+      if (!held.of(update))
         return update.emitOpError() << "sets '" << update.getName() << "'" << (isState ? " of '" : "")
                                     << update.getParameter().value_or("") << (isState ? "'" : "") << ", which stage "
                                     << stage << " does not hold: its new value depends on another stage's alone (P7)";

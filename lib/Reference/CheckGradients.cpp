@@ -1,14 +1,11 @@
 //===- CheckGradients.cpp - Gradients against finite differences -----------------------------===//
-#include "pc/Reference/Interpreter.h"
+#define GEN_PASS_DEF_CHECKGRADIENTS
 #include "pc/Reference/Passes.h"
+
+#include "pc/Reference/Interpreter.h"
 
 #include "llvm/Support/Format.h"
 #include <cmath>
-
-namespace pc {
-#define GEN_PASS_DEF_CHECKGRADIENTS
-#include "pc/Reference/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -30,10 +27,7 @@ struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
   using CheckGradientsBase::CheckGradientsBase;
 
   void runOnOperation() override {
-    RunOptions options;
-    options.seed = seed;
-    options.exact = true; // rounding has no derivative
-    auto results = interpret(getOperation(), options);
+    auto results = interpret(getOperation(), runOptions());
     if (failed(results))
       return signalPassFailure();
     bool any = false;
@@ -52,11 +46,16 @@ struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
     markAllAnalysesPreserved();
   }
 
-  /// The loss with element `i` of the valid part of parameter `name` moved by `delta`.
-  FailureOr<double> lossWith(StringRef name, const Shape &valid, int64_t i, double delta) {
+  RunOptions runOptions() const {
     RunOptions options;
     options.seed = seed;
     options.exact = true; // rounding has no derivative
+    return options;
+  }
+
+  /// The loss with element `i` of the valid part of parameter `name` moved by `delta`.
+  FailureOr<double> lossWith(StringRef name, const Shape &valid, int64_t i, double delta) {
+    RunOptions options = runOptions();
     options.feed = [&](Operation *leaf, Tensor &value) {
       if (auto parameter = dyn_cast<ParameterOp>(leaf); parameter && parameter.getName() == name)
         value[inPadded(i, valid, value.shape)] += delta;

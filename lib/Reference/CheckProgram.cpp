@@ -1,6 +1,7 @@
 //===- CheckProgram.cpp - What the interpreter relies on ----------------------------------------===//
 #include "CheckProgram.h"
 
+#include "pc/IR/AnyOp.h"
 #include "pc/Reference/Feeds.h"
 #include "pc/Reference/Ranks.h"
 #include "llvm/Support/MathExtras.h"
@@ -113,10 +114,5 @@ LogicalResult pc::checkProgram(func::FuncOp function, MeshAttr mesh) {
     if (arena.getBytes() > static_cast<uint64_t>(mostArenaBytes))
       return arena.emitOpError() << "cannot be interpreted: more than " << mostArenaBytes << " bytes";
   Checker checker(mesh);
-  return failure(function
-                     .walk([&](Operation *op) {
-                       return op == function || succeeded(checker.check(op)) ? WalkResult::advance()
-                                                                             : WalkResult::interrupt();
-                     })
-                     .wasInterrupted());
+  return failure(anyOp(function, [&](Operation *op) { return op != function && failed(checker.check(op)); }));
 }

@@ -106,17 +106,11 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
         return Tensors{result};
       })
       .Case([&](MergeAttentionOp) { return mergeAttention(in); })
-      .Case([&](EinsumOp einsum) -> FailureOr<Tensors> {
-        FactorRule rule = einsum.getFactorRule();
-        if (rule.results.empty())
-          return einsum.emitOpError() << "has a spec that does not fit";
-        return Tensors{contract(rule, in, context.shapes[0], /*largest=*/false)};
-      })
-      .Case([&](ReduceMaxOp reduce) -> FailureOr<Tensors> {
+      .Case<EinsumOp, ReduceMaxOp>([&](auto reduce) -> FailureOr<Tensors> {
         FactorRule rule = reduce.getFactorRule();
         if (rule.results.empty())
           return reduce.emitOpError() << "has a spec that does not fit";
-        return Tensors{contract(rule, in, context.shapes[0], /*largest=*/true)};
+        return Tensors{contract(rule, in, context.shapes[0], /*largest=*/isa<ReduceMaxOp>(op))};
       })
       .Case([&](AddOp) { return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] + (*in[1])[i]; }); })
       .Case([&](SubOp) { return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] - (*in[1])[i]; }); })

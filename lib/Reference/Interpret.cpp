@@ -1,14 +1,11 @@
 //===- Interpret.cpp - Run a program and print a digest of its results ----------------------===//
-#include "pc/Reference/Feeds.h"
-#include "pc/Reference/Interpreter.h"
+#define GEN_PASS_DEF_INTERPRET
 #include "pc/Reference/Passes.h"
 
-#include "llvm/Support/Format.h"
+#include "pc/Reference/Feeds.h"
+#include "pc/Reference/Interpreter.h"
 
-namespace pc {
-#define GEN_PASS_DEF_INTERPRET
-#include "pc/Reference/Passes.h.inc"
-} // namespace pc
+#include "llvm/Support/Format.h"
 
 using namespace mlir;
 using namespace pc;

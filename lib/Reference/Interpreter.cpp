@@ -4,6 +4,7 @@
 // a Machine each; one that must wait is resumed later.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Reference/Interpreter.h"
+#include "pc/IR/AnyOp.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/StageRunner.h"
 #include "pc/IR/Stages.h"
@@ -28,26 +29,18 @@ func::FuncOp programOf(ModuleOp module) {
 }
 
 bool isPlaced(func::FuncOp function) {
-  return function
-      .walk([](Operation *op) {
-        return llvm::any_of(op->getResultTypes(), [](Type type) { return bool(placement(type)); })
-                   ? WalkResult::interrupt()
-                   : WalkResult::advance();
-      })
-      .wasInterrupted();
+  return anyPlacement(function, [](PlaceAttr) { return true; });
 }
 
 } // namespace
 
 bool pc::hasBf16(ModuleOp module) {
-  return module
-      .walk([](Operation *op) {
-        return WalkResult(failure(llvm::any_of(op->getResultTypes(), [](Type type) {
-          auto tensor = dyn_cast<RankedTensorType>(type);
-          return tensor && tensor.getElementType().isBF16();
-        })));
-      })
-      .wasInterrupted();
+  return anyOp(module, [](Operation *op) {
+    return llvm::any_of(op->getResultTypes(), [](Type type) {
+      auto tensor = dyn_cast<RankedTensorType>(type);
+      return tensor && tensor.getElementType().isBF16();
+    });
+  });
 }
 
 Tensor *pc::find(Results &results, StringRef name) {
@@ -135,7 +128,7 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
 }
 
 FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
-  if (module.walk([](CallOp) { return WalkResult::interrupt(); }).wasInterrupted()) {
+  if (anyOp(module, [](Operation *op) { return isa<CallOp>(op); })) {
     OwningOpRef<ModuleOp> written = module.clone();
     for (ModuleOp program : programsOf(*written))
       inlineCalls(program);

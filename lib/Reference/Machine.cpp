@@ -25,7 +25,7 @@ LogicalResult Machine::begin() {
 
 LogicalResult Machine::finish() {
   for (UpdateOp update : updates)
-    if (failed(collectUpdate(update, leafOf(update)->getResult(0))))
+    if (failed(collectUpdate(update, leaves.of(update))))
       return failure();
   return success();
 }
@@ -96,6 +96,13 @@ LogicalResult Machine::set(Value value, RankTensors tensors) {
   return emitError(value.getLoc()) << "a value of type " << value.getType() << " lies outside of the arena";
 }
 
+LogicalResult Machine::setAll(ValueRange values, MutableArrayRef<RankTensors> tensors) {
+  for (auto [value, own] : llvm::zip_equal(values, tensors))
+    if (failed(set(value, std::move(own))))
+      return failure();
+  return success();
+}
+
 LogicalResult Machine::runLeaf(Operation *leaf) {
   if (auto offset = dyn_cast<BlockOffsetOp>(leaf)) {
     RankTensors tensors(ranks.count());
@@ -135,10 +142,7 @@ LogicalResult Machine::compute(Operation *op) {
       outs[i].push_back(std::move(tensor));
     }
   }
-  for (auto [result, tensors] : llvm::zip_equal(op->getResults(), outs))
-    if (failed(set(result, std::move(tensors))))
-      return failure();
-  return success();
+  return setAll(op->getResults(), outs);
 }
 
 int64_t Machine::offsetOf(Operation *op, int64_t rank) {
@@ -227,10 +231,7 @@ LogicalResult Machine::runFusion(FusionOp fusion) {
   SmallVector<RankTensors> outs; // all sources are read before a result is written
   for (Value value : body.getTerminator()->getOperands())
     outs.push_back(store.get(value));
-  for (auto [result, tensors] : llvm::zip_equal(fusion.getResults(), outs))
-    if (failed(set(result, std::move(tensors))))
-      return failure();
-  return success();
+  return setAll(fusion.getResults(), outs);
 }
 
 LogicalResult Machine::runStart(StartOp start) {
@@ -276,32 +277,17 @@ LogicalResult Machine::runWait(WaitOp wait) {
       return failure();
     results[i] = std::move(*moved);
   }
-  for (auto [result, tensors] : llvm::zip_equal(wait->getResults(), results))
-    if (failed(set(result, std::move(tensors))))
-      return failure();
-  return success();
-}
-
-Operation *Machine::leafOf(UpdateOp update) {
-  Operation *leaf = nullptr;
-  function.walk([&](Operation *op) {
-    if (auto p = dyn_cast<ParameterOp>(op); p && !update.getParameter() && p.getName() == update.getName())
-      leaf = op;
-    if (auto s = dyn_cast<StateOp>(op);
-        s && update.getParameter() && s.getName() == update.getName() && s.getParameter() == *update.getParameter())
-      leaf = op;
-  });
-  return leaf;
+  return setAll(wait->getResults(), results);
 }
 
 LogicalResult Machine::runUpdate(UpdateOp update) {
-  Operation *leaf = leafOf(update);
+  Value leaf = leaves.of(update);
   if (!leaf)
     return update.emitOpError() << "sets '" << update.getName() << "', which is no parameter or state of this program";
   if (!store.hasArena())
     return collectUpdate(update, update.getValue());
   updates.push_back(update);
-  return set(leaf->getResult(0), store.get(update.getValue()));
+  return set(leaf, store.get(update.getValue()));
 }
 
 LogicalResult Machine::collectUpdate(UpdateOp update, Value value) {
@@ -309,8 +295,8 @@ LogicalResult Machine::collectUpdate(UpdateOp update, Value value) {
   std::string name = ("update " + update.getName()).str();
   if (update.getParameter())
     name += (" of " + *update.getParameter()).str();
-  Operation *leaf = leafOf(update); // in local programs only the leaf knows where the value lies
-  return collect(update, value, layoutOf(leaf, leaf->getResult(0)), name, feeds.validShape(parameter));
+  Value leaf = leaves.of(update); // in local programs only the leaf knows where the value lies
+  return collect(update, value, layoutOf(leaf.getDefiningOp(), leaf), name, feeds.validShape(parameter));
 }
 
 LogicalResult Machine::runOutput(OutputOp output) {
@@ -363,20 +349,21 @@ LogicalResult Machine::check(Operation *op, Value value) {
   if (link && placement(value)) // there is no trace to compare with: the ranks have to agree with each other
     ranks.assemble(store.get(value), cast<RankedTensorType>(value.getType()).getShape(), placement(value),
                    disagreement);
+  auto refuse = [&](const Twine &what, double difference) {
+    return op->emitOpError() << what << ": relative difference " << llvm::formatv("{0:e}", difference).str()
+                             << ", type " << value.getType();
+  };
   if (disagreement > options.tolerance)
-    return op->emitOpError() << "ranks of a stage disagree about a value that they should share: relative difference "
-                             << llvm::formatv("{0:e}", disagreement).str() << ", type " << value.getType();
+    return refuse("ranks of a stage disagree about a value that they should share", disagreement);
   if (!expected)
     return success();
   const Tensor &whole = (*expected)[next++];
   Tensor found = ranks.assemble(store.get(value), whole.shape, placement(value), disagreement);
   double difference = largestDifference(whole, found);
   if (disagreement > options.tolerance)
-    return op->emitOpError() << "ranks disagree about a value that they should share: relative difference "
-                             << llvm::formatv("{0:e}", disagreement).str() << ", type " << value.getType();
+    return refuse("ranks disagree about a value that they should share", disagreement);
   if (difference > options.tolerance && !rounds)
-    return op->emitOpError() << "differs on " << ranks.count() << " ranks from one device: relative difference "
-                             << llvm::formatv("{0:e}", difference).str() << ", type " << value.getType();
+    return refuse("differs on " + Twine(ranks.count()) + " ranks from one device", difference);
   return success();
 }
 

@@ -4,6 +4,7 @@
 
 #include "StageLink.h"
 #include "Store.h"
+#include "pc/IR/LeavesByName.h"
 #include "pc/Reference/Feeds.h"
 #include "pc/Reference/Interpreter.h"
 #include "pc/Reference/Ranks.h"
@@ -20,7 +21,9 @@ public:
   Machine(func::FuncOp function, const RunOptions &options, const Feeds &feeds, Ranks ranks, bool erased,
           int64_t arenaBytes)
       : function(function), options(options), rounds(!options.exact && hasBf16(function->getParentOfType<ModuleOp>())),
-        feeds(feeds), ranks(ranks), erased(erased), store(ranks.count(), arenaBytes) {}
+        feeds(feeds), ranks(ranks), erased(erased), store(ranks.count(), arenaBytes) {
+    function.walk([&](Operation *op) { leaves.add(op); });
+  }
 
   std::vector<Tensor> *record = nullptr;         ///< where to leave the trace
   const std::vector<Tensor> *expected = nullptr; ///< what to compare with
@@ -67,6 +70,7 @@ private:
 
   // Values: they are rounded and stored, compared, and put together from the ranks.
   LogicalResult set(Value value, RankTensors tensors);
+  LogicalResult setAll(ValueRange values, MutableArrayRef<RankTensors> tensors);
   /// Compares `value`, put together from the ranks, with the trace of one device.
   LogicalResult check(Operation *op, Value value);
   /// Adds a value, put together and without padding, to the results.
@@ -74,8 +78,6 @@ private:
                         const Shape *valid);
   /// Adds `value`, the new value of `update`'s leaf, to the results.
   LogicalResult collectUpdate(UpdateOp update, Value value);
-  /// The parameter or state that `update` sets, or null.
-  Operation *leafOf(UpdateOp update);
   LeafLayout layoutOf(Operation *op, Value value) const;
   Shape localShape(Type type) const;
 
@@ -83,6 +85,7 @@ private:
   const RunOptions &options;
   bool rounds; ///< round values of type bf16
   const Feeds &feeds;
+  LeavesByName leaves;
   Ranks ranks;
   bool erased;
   bool inFusion = false; ///< in a fusion, values are neither rounded nor stored

@@ -83,16 +83,25 @@ static Tensor reduce(ArrayRef<const Tensor *> parts, PartialKind kind) {
   return result;
 }
 
+/// `whole` with `part` as its block `i` along dim `d`.
+static Tensor withBlock(Tensor whole, const Tensor &part, int64_t d, int64_t i) {
+  Shape start(part.shape.size(), 0);
+  start[d] = i * part.shape[d];
+  whole.merge(start, part, [](double &before, double x) { before = x; });
+  return whole;
+}
+
+/// The shape of `n` blocks of shape `block` along dim `d`.
+static Shape shapeOfBlocks(Shape block, int64_t d, int64_t n) {
+  block[d] *= n;
+  return block;
+}
+
 /// All of `parts` one after the other along dim `d`.
 static Tensor concatenate(ArrayRef<const Tensor *> parts, int64_t d) {
-  Shape shape = parts[0]->shape, start(shape.size(), 0);
-  int64_t block = shape[d];
-  shape[d] *= parts.size();
-  Tensor result(shape);
-  for (const Tensor *part : parts) {
-    result.merge(start, *part, [](double &whole, double x) { whole = x; });
-    start[d] += block;
-  }
+  Tensor result(shapeOfBlocks(parts[0]->shape, d, parts.size()));
+  for (auto [i, part] : llvm::enumerate(parts))
+    result = withBlock(std::move(result), *part, d, i);
   return result;
 }
 
@@ -108,8 +117,7 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<
   SmallVector<StringAttr> axes = move.getMoveAxes();
   SmallVector<StringAttr> with = move.getMoveWith();
   int64_t dim = move.getMoveDim(), n = count(axes), shift = move.getMoveShift();
-  RankTensors results;
-  for (int64_t rank = 0; rank < count(); ++rank) {
+  auto resultOn = [&](int64_t rank) -> Tensor {
     const Tensor &own = parts[rank];
     int64_t at = index(rank, axes);
     // The coordinate of the rank whose block a slice, an insert or a permute is about.
@@ -119,59 +127,36 @@ RankTensors Ranks::apply(MoveOpInterface move, ArrayRef<Tensor> parts, ArrayRef<
       group.push_back(&parts[member]);
     switch (move.getMoveKind()) {
     case MoveKind::AllReduce:
-      results.push_back(reduce(group, move.getReduction()));
-      break;
+      return reduce(group, move.getReduction());
     case MoveKind::ReduceScatter:
-      results.push_back(block(reduce(group, move.getReduction()), dim, at, n));
-      break;
+      return block(reduce(group, move.getReduction()), dim, at, n);
     case MoveKind::AllGather:
-      results.push_back(concatenate(group, dim));
-      break;
+      return concatenate(group, dim);
     case MoveKind::AllToAll:
-      results.push_back(block(concatenate(group, dim), move.getOtherDim(), at, n));
-      break;
+      return block(concatenate(group, dim), move.getOtherDim(), at, n);
     case MoveKind::Slice:
-      results.push_back(block(own, dim, other, n));
-      break;
+      return block(own, dim, other, n);
     case MoveKind::Mask:
-      results.push_back(at == 0 ? own : Tensor(own.shape));
-      break;
-    case MoveKind::Pad: {
-      Shape shape = own.shape, start(shape.size(), 0);
-      start[dim] = at * shape[dim];
-      shape[dim] *= n;
-      Tensor padded(shape);
-      padded.merge(start, own, [](double &whole, double x) { whole = x; });
-      results.push_back(std::move(padded));
-      break;
-    }
+      return at == 0 ? own : Tensor(own.shape);
+    case MoveKind::Pad:
+      return withBlock(Tensor(shapeOfBlocks(own.shape, dim, n)), own, dim, at);
     case MoveKind::Broadcast:
-      results.push_back(*group[0]);
-      break;
+      return *group[0];
     case MoveKind::Scatter:
-      results.push_back(block(*group[0], dim, at, n));
-      break;
-    case MoveKind::Gather: {
-      Tensor all = concatenate(group, dim);
-      results.push_back(at == 0 ? all : Tensor(all.shape, NAN));
-      break;
-    }
+      return block(*group[0], dim, at, n);
+    case MoveKind::Gather:
+      return at == 0 ? concatenate(group, dim) : Tensor(shapeOfBlocks(own.shape, dim, n), NAN);
     case MoveKind::Reduce:
-      results.push_back(at == 0 ? reduce(group, move.getReduction()) : Tensor(own.shape, NAN));
-      break;
+      return at == 0 ? reduce(group, move.getReduction()) : Tensor(own.shape, NAN);
     case MoveKind::Permute:
-      results.push_back(*group[other]);
-      break;
-    case MoveKind::Insert: {
-      Shape shape = own.shape, start(shape.size(), 0);
-      start[dim] = other * shape[dim];
-      shape[dim] *= n;
-      Tensor whole = base.empty() ? Tensor(shape, NAN) : base[rank];
-      whole.merge(start, own, [](double &before, double x) { before = x; });
-      results.push_back(std::move(whole));
-      break;
+      return *group[other];
+    case MoveKind::Insert:
+      return withBlock(base.empty() ? Tensor(shapeOfBlocks(own.shape, dim, n), NAN) : base[rank], own, dim, other);
     }
-    }
-  }
+    llvm_unreachable("not a move");
+  };
+  RankTensors results;
+  for (int64_t rank = 0; rank < count(); ++rank)
+    results.push_back(resultOn(rank));
   return results;
 }

@@ -4,14 +4,10 @@
 // Ulysses", 2023). form=ring: each rank attends with its queries; keys and values are gathered, which pc-window-moves
 // makes steps round a ring (H. Liu et al., "Ring attention", 2023).
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_CONTEXTPARALLEL
 #include "pc/Shard/Passes.h"
 
 #include "Tactics.h"
-
-namespace pc {
-#define GEN_PASS_DEF_CONTEXTPARALLEL
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -65,14 +61,12 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
 
   /// The zigzag order is that of one ring's ranks, so no other axis may split the sequence.
   LogicalResult checkAlone(StringAttr name) {
-    WalkResult split = getOperation().walk([&](InputOp input) {
+    WalkResult split = getOperation().walk([&](InputOp input) -> WalkResult {
       for (auto [d, dim] : llvm::enumerate(input.getDims().getAsValueRange<StringAttr>()))
-        if (PlaceAttr place = placement(input.getValue()); dim == "sequence" && !place.axes(d).empty()) {
-          input.emitError() << "pc-context-parallel: form 'ring' over '" << name.getValue()
-                            << "': the sequence is split over '" << place.axes(d)[0].getValue()
-                            << "' already; there is one ring";
-          return WalkResult::interrupt();
-        }
+        if (PlaceAttr place = placement(input.getValue()); dim == "sequence" && !place.axes(d).empty())
+          return input.emitError() << "pc-context-parallel: form 'ring' over '" << name.getValue()
+                                   << "': the sequence is split over '" << place.axes(d)[0].getValue()
+                                   << "' already; there is one ring";
       return WalkResult::advance();
     });
     return failure(split.wasInterrupted());

@@ -1,14 +1,10 @@
 //===- DataParallel.cpp - Split the batch, sum the gradients -------------------------------===//
 // Reference: S. Li et al., "PyTorch Distributed: experiences on accelerating data parallel training", VLDB 2020.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_DATAPARALLEL
 #include "pc/Shard/Passes.h"
 
 #include "Tactics.h"
-
-namespace pc {
-#define GEN_PASS_DEF_DATAPARALLEL
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

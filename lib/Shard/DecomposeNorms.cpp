@@ -2,15 +2,12 @@
 // Sums over the normalized dim become einsums, whose results are partial where the dim is split. Works on the step
 // program, before placement: erasing the placements gives back the program that this pass made.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_DECOMPOSENORMS
 #include "pc/Shard/Passes.h"
 
 #include "PlacementGraph.h"
 #include "mlir/IR/Builders.h"
-
-namespace pc {
-#define GEN_PASS_DEF_DECOMPOSENORMS
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace pc;
@@ -114,14 +111,8 @@ struct DecomposeNorms : pc::impl::DecomposeNormsBase<DecomposeNorms> {
         norms.push_back(op);
     });
     for (Operation *op : norms) {
-      if (auto norm = dyn_cast<RMSNormOp>(op))
-        decompose(norm);
-      else if (auto norm = dyn_cast<LayerNormOp>(op))
-        decompose(norm);
-      else if (auto norm = dyn_cast<RMSNormGradOp>(op))
-        decompose(norm);
-      else
-        decompose(cast<LayerNormGradOp>(op));
+      llvm::TypeSwitch<Operation *>(op).Case<RMSNormOp, LayerNormOp, RMSNormGradOp, LayerNormGradOp>(
+          [](auto norm) { decompose(norm); });
       op->erase();
     }
   }
@@ -130,15 +121,9 @@ struct DecomposeNorms : pc::impl::DecomposeNormsBase<DecomposeNorms> {
 } // namespace
 
 Value pc::normGamma(Operation *op) {
-  if (auto norm = dyn_cast<RMSNormOp>(op))
-    return norm.getGamma();
-  if (auto norm = dyn_cast<LayerNormOp>(op))
-    return norm.getGamma();
-  if (auto norm = dyn_cast<RMSNormGradOp>(op))
-    return norm.getGamma();
-  if (auto norm = dyn_cast<LayerNormGradOp>(op))
-    return norm.getGamma();
-  return {};
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case<RMSNormOp, LayerNormOp, RMSNormGradOp, LayerNormGradOp>([](auto norm) { return norm.getGamma(); })
+      .Default(Value());
 }
 
 bool pc::normalizes(Value gamma, StringRef dim) {

@@ -1,12 +1,8 @@
 //===- ErasePlacements.cpp - Placed program -> step program --------------------------===//
+#define GEN_PASS_DEF_ERASEPLACEMENTS
 #include "pc/Shard/Passes.h"
 
 #include "Retype.h"
-
-namespace pc {
-#define GEN_PASS_DEF_ERASEPLACEMENTS
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -14,9 +10,8 @@ using namespace pc;
 namespace {
 struct ErasePlacements : pc::impl::ErasePlacementsBase<ErasePlacements> {
   void runOnOperation() override {
-    WalkResult started = getOperation().walk([](StartOp start) {
-      start.emitError() << "pc-erase-placements: works on placed programs; this one is scheduled";
-      return WalkResult::interrupt();
+    WalkResult started = getOperation().walk([](StartOp start) -> WalkResult {
+      return start.emitError() << "pc-erase-placements: works on placed programs; this one is scheduled";
     });
     if (started.wasInterrupted())
       return signalPassFailure();

@@ -3,14 +3,10 @@
 // minor, and moves remove and add axes at its minor end only; so a second slice adds the more minor axis, and a second
 // gather removes the more major one. The joint list is in that order.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_FUSEMOVES
 #include "pc/Shard/Passes.h"
 
 #include "mlir/IR/Builders.h"
-
-namespace pc {
-#define GEN_PASS_DEF_FUSEMOVES
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

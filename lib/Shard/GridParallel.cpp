@@ -147,12 +147,10 @@ bool pc::gridTakesDim(StringRef form, ParameterOp parameter, int64_t dim) {
 LogicalResult pc::placeGrid(ModuleOp module, StringRef form, ArrayRef<StringAttr> axes, bool regather) {
   if (failed(checkSquare(module, form, form == "2.5d" ? axes.drop_front() : axes)))
     return failure();
-  WalkResult norms = module.walk([](Operation *op) {
-    if (Value gamma = normGamma(op); gamma && normalizes(gamma, "embed")) {
-      op->emitError() << tactic << ": " << describe(op)
-                      << " works on the dim that is split here; pc-decompose-norms comes first";
-      return WalkResult::interrupt();
-    }
+  WalkResult norms = module.walk([](Operation *op) -> WalkResult {
+    if (Value gamma = normGamma(op); gamma && normalizes(gamma, "embed"))
+      return op->emitError() << tactic << ": " << describe(op)
+                             << " works on the dim that is split here; pc-decompose-norms comes first";
     return WalkResult::advance();
   });
   if (norms.wasInterrupted())

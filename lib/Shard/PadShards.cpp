@@ -3,16 +3,12 @@
 // tensor without padding. Works on the step program, before placement: erasing the placements gives back the program
 // that this pass made.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_PADSHARDS
 #include "pc/Shard/Passes.h"
 
 #include "PlacementGraph.h"
 #include "Tactics.h"
 #include "mlir/IR/Builders.h"
-
-namespace pc {
-#define GEN_PASS_DEF_PADSHARDS
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -59,8 +55,9 @@ private:
   void grow(Value value) {
     Type type = value.getType();
     value.setType(padded(type));
-    for (StepPhase phase : {StepPhase::Forward, StepPhase::Backward})
-      readAs(type, value, phase);
+    separateReaders(value, [&](OpBuilder &builder) -> Value {
+      return ResizeOp::create(builder, value.getLoc(), type, value, builder.getI64IntegerAttr(dim));
+    });
     for (Operation *user : value.getUsers())
       if (isa<CastOp, AdamWOp, SGDOp>(user) && !isInPass(user))
         for (Value result : user->getResults())
@@ -69,25 +66,6 @@ private:
   }
 
   static bool isInPass(Operation *op) { return isa<AccumulateOp>(op->getParentOp()); }
-
-  void readAs(Type type, Value value, StepPhase phase) {
-    SmallVector<OpOperand *> uses;
-    Operation *first = nullptr;
-    for (OpOperand &use : value.getUses()) {
-      Operation *reader = use.getOwner();
-      if (!isInPass(reader) || isa<YieldOp>(reader) || stepPhase(reader) != phase)
-        continue;
-      uses.push_back(&use);
-      if (!first || reader->isBeforeInBlock(first))
-        first = reader;
-    }
-    if (uses.empty())
-      return;
-    OpBuilder builder(first);
-    Value read = ResizeOp::create(builder, value.getLoc(), type, value, builder.getI64IntegerAttr(dim));
-    for (OpOperand *use : uses)
-      use->set(read);
-  }
 
   void yieldPadded(AccumulateOp accumulate, unsigned number) {
     Operation *yield = accumulate.getBody().front().getTerminator();

@@ -13,6 +13,7 @@
 #include "PlacementProblem.h"
 
 #include "mlir/IR/Builders.h"
+#include "pc/IR/AnyOp.h"
 
 using namespace mlir;
 using namespace pc;
@@ -179,22 +180,15 @@ StringAttr pc::freshAxis(ModuleOp module, StringRef tactic, StringRef name) {
                           [&](StringAttr known) { diagnostic << "'" << known.getValue() << "'"; });
     return {};
   }
-  WalkResult bare = module.walk([&](ParameterOp parameter) {
+  WalkResult bare = module.walk([&](ParameterOp parameter) -> WalkResult {
     if (placement(parameter.getValue()))
-      return WalkResult::advance();
-    parameter.emitError() << tactic << ": tactics need a placed program (pc-set-mesh comes first); '"
-                          << parameter.getName() << "' has type " << parameter.getValue().getType();
-    return WalkResult::interrupt();
+      return success();
+    return parameter.emitError() << tactic << ": tactics need a placed program (pc-set-mesh comes first); '"
+                                 << parameter.getName() << "' has type " << parameter.getValue().getType();
   });
   if (bare.wasInterrupted())
     return {};
-  WalkResult used = module.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes())
-      if (PlaceAttr place = placement(type); place && !place.state(axis).isWhole())
-        return WalkResult::interrupt();
-    return WalkResult::advance();
-  });
-  if (used.wasInterrupted()) {
+  if (anyPlacement(module, [&](PlaceAttr place) { return !place.state(axis).isWhole(); })) {
     module.emitError() << tactic << ": axis '" << name << "' is used by an earlier tactic";
     return {};
   }

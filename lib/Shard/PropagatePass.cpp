@@ -1,12 +1,8 @@
 //===- PropagatePass.cpp - Propagation with seeds from options ------------------------------===//
+#define GEN_PASS_DEF_PROPAGATE
 #include "pc/Shard/Passes.h"
 
 #include "Seeds.h"
-
-namespace pc {
-#define GEN_PASS_DEF_PROPAGATE
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

@@ -80,9 +80,14 @@ mlir::LogicalResult propagate(mlir::ModuleOp module, const Seeds &seeds);
 /// Removes the moves over `axis` and makes every value whole on it. Other axes stay as they are.
 void unplace(mlir::ModuleOp module, mlir::StringAttr axis);
 
-/// Gives the readers of each of `values` one `pc.copy` in the forward pass and another in the backward pass. Each copy
-/// is then gathered by itself: the gather of the forward pass is not kept for the backward pass. Returns the copies.
-llvm::SmallVector<mlir::Value> separateReaders(mlir::ModuleOp module, mlir::ArrayRef<mlir::Value> values);
+/// Gives the readers of `value` in the forward pass what `make` builds in front of the first of them, and those in the
+/// backward pass another one. Returns what was built.
+llvm::SmallVector<mlir::Value> separateReaders(mlir::Value value,
+                                               llvm::function_ref<mlir::Value(mlir::OpBuilder &)> make);
+
+/// The same with a `pc.copy` of each of `values`. Each copy is then gathered by itself: the gather of the forward pass
+/// is not kept for the backward pass. Returns the copies.
+llvm::SmallVector<mlir::Value> copyForReaders(mlir::ArrayRef<mlir::Value> values);
 
 /// The same for the activations that linears read: the gradient of a weight then gathers its activation again. Returns
 /// the activations.

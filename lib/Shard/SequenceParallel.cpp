@@ -3,15 +3,11 @@
 // reduce_scatter behind replace the all_reduce. Reference: V. Korthikanti et al., "Reducing activation
 // recomputation in large transformer models", MLSys 2023.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_SEQUENCEPARALLEL
 #include "pc/Shard/Passes.h"
 
 #include "Seeds.h"
 #include "llvm/ADT/DenseMap.h"
-
-namespace pc {
-#define GEN_PASS_DEF_SEQUENCEPARALLEL
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

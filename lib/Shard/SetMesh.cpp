@@ -1,14 +1,10 @@
 //===- SetMesh.cpp - Put a step program on a mesh ----------------------------------===//
+#define GEN_PASS_DEF_SETMESH
 #include "pc/Shard/Passes.h"
 
 #include "Retype.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
-
-namespace pc {
-#define GEN_PASS_DEF_SETMESH
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

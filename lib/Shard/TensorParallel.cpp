@@ -3,16 +3,12 @@
 // vocabulary. Reference: M. Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
 // parallelism", 2019.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_TENSORPARALLEL
 #include "pc/Shard/Passes.h"
 
 #include "Tactics.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <numeric>
-
-namespace pc {
-#define GEN_PASS_DEF_TENSORPARALLEL
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

@@ -26,31 +26,35 @@ void pc::unplace(ModuleOp module, StringAttr axis) {
   });
 }
 
-SmallVector<Value> pc::separateReaders(ModuleOp module, ArrayRef<Value> values) {
-  auto inBody = [](Operation *op) { return isa<AccumulateOp>(op->getParentOp()); };
-  OpBuilder builder(module.getContext());
-  SmallVector<Value> copies;
-  for (Value value : values) {
-    for (StepPhase phase : {StepPhase::Forward, StepPhase::Backward}) {
-      SmallVector<OpOperand *> uses;
-      Operation *first = nullptr;
-      for (OpOperand &use : value.getUses()) {
-        Operation *reader = use.getOwner();
-        if (!inBody(reader) || isa<YieldOp>(reader) || stepPhase(reader) != phase)
-          continue;
-        uses.push_back(&use);
-        if (!first || reader->isBeforeInBlock(first))
-          first = reader;
-      }
-      if (uses.empty())
+SmallVector<Value> pc::separateReaders(Value value, llvm::function_ref<Value(OpBuilder &)> make) {
+  SmallVector<Value> made;
+  for (StepPhase phase : {StepPhase::Forward, StepPhase::Backward}) {
+    SmallVector<OpOperand *> uses;
+    Operation *first = nullptr;
+    for (OpOperand &use : value.getUses()) {
+      Operation *reader = use.getOwner();
+      if (!isa<AccumulateOp>(reader->getParentOp()) || isa<YieldOp>(reader) || stepPhase(reader) != phase)
         continue;
-      builder.setInsertionPoint(first);
-      Value copy = CopyOp::create(builder, value.getLoc(), value.getType(), value);
-      for (OpOperand *use : uses)
-        use->set(copy);
-      copies.push_back(copy);
+      uses.push_back(&use);
+      if (!first || reader->isBeforeInBlock(first))
+        first = reader;
     }
+    if (uses.empty())
+      continue;
+    OpBuilder builder(first);
+    made.push_back(make(builder));
+    for (OpOperand *use : uses)
+      use->set(made.back());
   }
+  return made;
+}
+
+SmallVector<Value> pc::copyForReaders(ArrayRef<Value> values) {
+  SmallVector<Value> copies;
+  for (Value value : values)
+    llvm::append_range(copies, separateReaders(value, [&](OpBuilder &builder) -> Value {
+                         return CopyOp::create(builder, value.getLoc(), value.getType(), value);
+                       }));
   return copies;
 }
 
@@ -66,6 +70,6 @@ llvm::DenseSet<Value> pc::separateLinearOperands(ModuleOp module) {
           isWeight(einsum.getInputs()[1 - i]) && !isWeight(value) && separated.insert(value).second)
         values.push_back(value);
   });
-  separateReaders(module, values);
+  copyForReaders(values);
   return separated;
 }

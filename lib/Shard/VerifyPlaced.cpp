@@ -1,14 +1,10 @@
 //===- VerifyPlaced.cpp - What the placed phase promises beyond single ops ------------===//
 // The constraints (V1) to (V5) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_VERIFYPLACED
 #include "pc/Shard/Passes.h"
 
-#include "llvm/ADT/StringMap.h"
-
-namespace pc {
-#define GEN_PASS_DEF_VERIFYPLACED
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
+#include "pc/IR/LeavesByName.h"
 
 using namespace mlir;
 using namespace pc;
@@ -35,13 +31,8 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
       return signalPassFailure();
     }
     bool failed = false;
-    llvm::StringMap<Operation *> leaves; ///< "name" or "state of name"
-    getOperation().walk([&](Operation *op) {
-      if (auto parameter = dyn_cast<ParameterOp>(op))
-        leaves[parameter.getName()] = op;
-      else if (auto state = dyn_cast<StateOp>(op))
-        leaves[(state.getName() + " of " + state.getParameter()).str()] = op;
-    });
+    LeavesByName leaves;
+    getOperation().walk([&](Operation *op) { leaves.add(op); });
     auto check = [&](Operation *op, Type type) {
       auto tensor = dyn_cast<RankedTensorType>(type);
       if (!tensor)
@@ -68,19 +59,19 @@ struct VerifyPlaced : pc::impl::VerifyPlacedBase<VerifyPlaced> {
       signalPassFailure();
   }
 
-  LogicalResult checkLeafOrSink(Operation *op, const llvm::StringMap<Operation *> &leaves) {
+  LogicalResult checkLeafOrSink(Operation *op, const LeavesByName &leaves) {
     if (isa<ParameterOp, StateOp, InputOp, ConstantOp>(op))
       if (PlaceAttr place = placement(op->getResult(0)); place && place.isPartial())
         return op->emitError() << "a leaf is never partial, '" << sourceName(op) << "' is " << place << " (V3)";
     if (auto update = dyn_cast<UpdateOp>(op)) {
       std::string name =
           (update.getParameter() ? update.getName() + " of " + *update.getParameter() : update.getName()).str();
-      Operation *leaf = leaves.lookup(name);
+      Value leaf = leaves.of(update);
       if (!leaf)
         return op->emitError() << "updates '" << name << "', which the program does not have (V4)";
-      if (leaf->getResult(0).getType() != update.getValue().getType())
+      if (leaf.getType() != update.getValue().getType())
         return op->emitError() << "the update of '" << name << "' lies as " << update.getValue().getType()
-                               << ", the leaf as " << leaf->getResult(0).getType() << " (V4)";
+                               << ", the leaf as " << leaf.getType() << " (V4)";
     }
     if (auto output = dyn_cast<OutputOp>(op))
       if (PlaceAttr place = placement(output.getValue()); place && place.isPartial())

@@ -3,17 +3,13 @@
 // Reference: S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", SC 2020;
 // stage 3: Y. Zhao et al., "PyTorch FSDP: experiences on scaling fully sharded data parallel", VLDB 2023.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_ZERO
 #include "pc/Shard/Passes.h"
 
 #include "Tactics.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/GlobPattern.h"
-
-namespace pc {
-#define GEN_PASS_DEF_ZERO
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;
@@ -148,7 +144,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
       }
   if (stage == 3 && reshardAfterForward) {
     llvm::erase_if(parameters, [&](Value value) { return kept.contains(source(value).getDefiningOp()); });
-    for (Value copy : separateReaders(module, parameters))
+    for (Value copy : copyForReaders(parameters))
       rest[copy] = shards.lookup(cast<ParameterOp>(source(copy).getDefiningOp()).getName());
   }
   seeds.pin = [&](const PlacementValue &v) -> std::optional<AxisState> {

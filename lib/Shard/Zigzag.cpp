@@ -1,10 +1,6 @@
 //===- Zigzag.cpp - The sequence in an order that balances causal attention ------------------===//
-#include "pc/Shard/Passes.h"
-
-namespace pc {
 #define GEN_PASS_DEF_ZIGZAG
-#include "pc/Shard/Passes.h.inc"
-} // namespace pc
+#include "pc/Shard/Passes.h"
 
 using namespace mlir;
 using namespace pc;

@@ -15,6 +15,9 @@ namespace pc {
 /// gradient (five: the scores are computed again). 0 for all other ops. Kernels count what is in them.
 double flopsOf(mlir::Operation *op);
 
+/// The axes of a move as reports name them: "dp+tp".
+std::string axesText(MoveOpInterface move);
+
 /// Bytes that `op` reads and writes if nothing is cached: its operands and results.
 int64_t bytesOf(mlir::Operation *op);
 

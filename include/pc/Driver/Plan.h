@@ -5,6 +5,7 @@
 #define PC_DRIVER_PLAN_H
 
 #include "mlir/IR/Builders.h"
+#include "pc/Autodiff/Passes.h"
 #include "pc/Driver/Phases.h"
 #include "pc/Driver/Tactic.h"
 #include "pc/Shard/Passes.h"
@@ -21,7 +22,7 @@ class StrategyFlags;
 struct Plan {
   llvm::SmallVector<std::pair<std::string, int64_t>> mesh; ///< axes, outermost first
   llvm::SmallVector<Tactic> tactics;                       ///< in order
-  int64_t microbatches = 1;
+  int64_t microbatches = DifferentiateOptions().microbatches;
 
   /// The size of an axis, 0 where there is none of this name.
   int64_t sizeOf(llvm::StringRef axis) const;

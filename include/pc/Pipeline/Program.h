@@ -86,9 +86,6 @@ struct VerifyOptions {
 /// instructions.
 std::optional<Fault> verify(const Problem &problem, const Program &program, const VerifyOptions &options = {});
 
-/// The seconds until everything is done, streams running at their own pace; nothing if it stalls.
-std::optional<double> finishTime(const Problem &problem, const Program &program, int buffered);
-
 } // namespace pc::pipeline
 
 #endif

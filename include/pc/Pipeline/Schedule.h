@@ -6,6 +6,8 @@
 #ifndef PC_PIPELINE_SCHEDULE_H
 #define PC_PIPELINE_SCHEDULE_H
 
+#include "pcrt/pcrt.h"
+
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -16,8 +18,8 @@
 namespace pc::pipeline {
 
 /// Forward; recomputation of what the forward pass did not keep; gradient of the input; gradient of the weights.
-enum class Kind : uint8_t { F, R, B, W };
-constexpr int numKinds = 4;
+enum class Kind : uint8_t { F = PCRT_FORWARD, R = PCRT_RECOMPUTE, B = PCRT_BACKWARD, W = PCRT_WEIGHT };
+constexpr int numKinds = PCRT_OPTIMIZER; // what follows all tasks comes behind them
 
 /// One kind of work of one chunk for one microbatch.
 struct Task {

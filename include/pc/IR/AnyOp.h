@@ -1,0 +1,26 @@
+//===- AnyOp.h - Whether some op of a program is of a kind ----------------------------------===//
+#ifndef PC_IR_ANYOP_H
+#define PC_IR_ANYOP_H
+
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// Whether `holds` is true of `root` or of an op within it.
+inline bool anyOp(mlir::Operation *root, llvm::function_ref<bool(mlir::Operation *)> holds) {
+  return root->walk([&](mlir::Operation *op) { return mlir::WalkResult(mlir::failure(holds(op))); }).wasInterrupted();
+}
+
+/// Whether `holds` is true of the placement of a result of one of them.
+inline bool anyPlacement(mlir::Operation *root, llvm::function_ref<bool(PlaceAttr)> holds) {
+  return anyOp(root, [&](mlir::Operation *op) {
+    return llvm::any_of(op->getResultTypes(), [&](mlir::Type type) {
+      PlaceAttr place = placement(type);
+      return place && holds(place);
+    });
+  });
+}
+
+} // namespace pc
+
+#endif

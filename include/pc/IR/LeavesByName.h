@@ -1,0 +1,41 @@
+//===- LeavesByName.h - The leaf that an update sets ----------------------------------------===//
+#ifndef PC_IR_LEAVESBYNAME_H
+#define PC_IR_LEAVESBYNAME_H
+
+#include "pc/IR/PC.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace pc {
+
+/// Parameters and optimizer states, as updates name them.
+class LeavesByName {
+public:
+  LeavesByName() = default;
+  /// Those of `block` itself.
+  explicit LeavesByName(mlir::Block &block) {
+    for (mlir::Operation &op : block)
+      add(&op);
+  }
+
+  /// Adds a parameter or a state; other ops are passed over.
+  void add(mlir::Operation *op) {
+    if (auto parameter = mlir::dyn_cast<ParameterOp>(op))
+      leaves[{parameter.getNameAttr(), mlir::StringAttr()}] = parameter.getValue();
+    else if (auto state = mlir::dyn_cast<StateOp>(op))
+      leaves[{state.getParameterAttr(), state.getNameAttr()}] = state.getValue();
+  }
+
+  /// The leaf that `update` sets; null: there is none of its name.
+  mlir::Value of(UpdateOp update) const {
+    return update.getParameter() ? leaves.lookup({update.getParameterAttr(), update.getNameAttr()})
+                                 : leaves.lookup({update.getNameAttr(), mlir::StringAttr()});
+  }
+
+private:
+  llvm::DenseMap<std::pair<mlir::StringAttr, mlir::StringAttr>, mlir::Value>
+      leaves; ///< by parameter, and state or null
+};
+
+} // namespace pc
+
+#endif
