@@ -6,6 +6,15 @@
 
 using namespace pc::pipeline;
 
+std::optional<Task> pc::pipeline::consumer(const Problem &problem, const Task &task) {
+  if (task.kind != Kind::F && task.kind != Kind::B)
+    return std::nullopt;
+  int chunk = task.chunk + (task.kind == Kind::F ? 1 : -1);
+  if (chunk < 0 || chunk >= problem.chunks() || problem.stageOf[chunk] == problem.stageOf[task.chunk])
+    return std::nullopt;
+  return Task{task.kind, chunk, task.microbatch};
+}
+
 Program pc::pipeline::placeInline(const Problem &problem, const Order &order) {
   Program program;
   auto transfer = [&](bool send, const Task &message) {

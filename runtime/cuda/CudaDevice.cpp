@@ -186,8 +186,7 @@ pcrt_status CudaDevice::begin(pcrt_context &context, int64_t step) {
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     Result result = driver.cuMemcpyHtoDAsync_v2(addressOf(arena) + program.inputs[i].offset, input(step, int(i)),
                                                 size_t(inputSizes[i]), session.compute);
-    if (pcrt_status status = done(context, result, "input", program.inputs[i].kind.c_str()); status != PCRT_OK)
-      return status;
+    PCRT_TRY(done(context, result, "input", program.inputs[i].kind.c_str()));
   }
   ++stepsRun;
   while (context.profile.tracing() && int64_t(timers.size()) < 2 * callsMade)
@@ -195,8 +194,7 @@ pcrt_status CudaDevice::begin(pcrt_context &context, int64_t step) {
   if (!graphs || stepsRun == 1 || context.profile.tracing())
     return runStep(context);
   if (!graph)
-    if (pcrt_status status = captureStep(context); status != PCRT_OK)
-      return status;
+    PCRT_TRY(captureStep(context));
   return done(context, driver.cuGraphLaunch(graph, session.compute), "launch", "the step");
 }
 
@@ -273,8 +271,7 @@ pcrt_status CudaDevice::run(pcrt_context &context, Profile::Call call, int index
     if (Result result = session.driver.cuEventRecord(times.start, stream); result != Success)
       return done(context, result, what, name);
   }
-  if (pcrt_status status = f(); status != PCRT_OK)
-    return status;
+  PCRT_TRY(f());
   if (timing) {
     if (Result result = session.driver.cuEventRecord(times.end, stream); result != Success)
       return done(context, result, what, name);
@@ -405,8 +402,7 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
   }
   if (local) {
     for (int i = 0; i < count; ++i)
-      if (pcrt_status status = localMove(context, first + i, ins[i], outs[i]); status != PCRT_OK)
-        return status;
+      PCRT_TRY(localMove(context, first + i, ins[i], outs[i]));
     return PCRT_OK;
   }
   const pcrt_move_desc &desc = context.moves[first];

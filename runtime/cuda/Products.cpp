@@ -376,8 +376,7 @@ pcrt_status Products::agree(Comm &comm) {
     for (char c : plan->key + ";")
       mine.hash = (mine.hash ^ (unsigned char)c) * 1099511628211u;
   std::vector<Summary> all(comm.size());
-  if (pcrt_status status = comm.allGatherBytes(&mine, sizeof mine, all.data()); status != PCRT_OK)
-    return status;
+  PCRT_TRY(comm.allGatherBytes(&mine, sizeof mine, all.data()));
   for (const Summary &other : all)
     if (other.count != mine.count || other.hash != mine.hash)
       return PCRT_OK; // ranks have programs of their own

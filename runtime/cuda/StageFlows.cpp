@@ -81,25 +81,21 @@ pcrt_status StageFlows::post(int index, int number) {
   Ring &ring = rings[index];
   Stream lane = ring.laneOf(number);
   Event emptied = number < ring.flow->slots ? begun : ring.emptied[ring.slotOf(number)];
-  if (pcrt_status status = check(session.driver.cuStreamWaitEvent(lane, emptied, 0)); status != PCRT_OK)
-    return status;
-  if (pcrt_status status = comm.enqueueMessage(index, number, ring.at(number), lane); status != PCRT_OK)
-    return status;
+  PCRT_TRY(check(session.driver.cuStreamWaitEvent(lane, emptied, 0)));
+  PCRT_TRY(comm.enqueueMessage(index, number, ring.at(number), lane));
   return check(session.driver.cuEventRecord(ring.filled[ring.slotOf(number)], lane));
 }
 
 pcrt_status StageFlows::begin() {
   if (!comm.hasLanes())
     return PCRT_OK;
-  if (pcrt_status status = check(session.driver.cuEventRecord(begun, session.compute)); status != PCRT_OK)
-    return status;
+  PCRT_TRY(check(session.driver.cuEventRecord(begun, session.compute)));
   for (size_t i = 0; i < rings.size(); ++i) {
     Ring &ring = rings[i];
     ring.count = 0;
     int ahead = std::min(int(ring.lanes.size()), ring.flow->messages);
     for (int number = 0; !ring.flow->sends && number < ahead; ++number)
-      if (pcrt_status status = post(int(i), number); status != PCRT_OK)
-        return status;
+      PCRT_TRY(post(int(i), number));
   }
   return PCRT_OK;
 }
@@ -122,16 +118,11 @@ pcrt_status StageFlows::send(int index, const void *data) {
   int number = ring.count++, slot = ring.slotOf(number);
   Stream lane = ring.laneOf(number);
   if (number >= ring.flow->slots)
-    if (pcrt_status status = check(driver.cuStreamWaitEvent(session.compute, ring.emptied[slot], 0)); status != PCRT_OK)
-      return status;
-  if (pcrt_status status = copy(ring.at(number), data, ring.flow->bytes); status != PCRT_OK)
-    return status;
-  if (pcrt_status status = check(driver.cuEventRecord(ring.filled[slot], session.compute)); status != PCRT_OK)
-    return status;
-  if (pcrt_status status = check(driver.cuStreamWaitEvent(lane, ring.filled[slot], 0)); status != PCRT_OK)
-    return status;
-  if (pcrt_status status = comm.enqueueMessage(index, number, ring.at(number), lane); status != PCRT_OK)
-    return status;
+    PCRT_TRY(check(driver.cuStreamWaitEvent(session.compute, ring.emptied[slot], 0)));
+  PCRT_TRY(copy(ring.at(number), data, ring.flow->bytes));
+  PCRT_TRY(check(driver.cuEventRecord(ring.filled[slot], session.compute)));
+  PCRT_TRY(check(driver.cuStreamWaitEvent(lane, ring.filled[slot], 0)));
+  PCRT_TRY(comm.enqueueMessage(index, number, ring.at(number), lane));
   return check(driver.cuEventRecord(ring.emptied[slot], lane));
 }
 
@@ -141,11 +132,8 @@ pcrt_status StageFlows::receive(int index, void *data) {
   const Driver &driver = session.driver;
   Ring &ring = rings[index];
   int number = ring.count++, slot = ring.slotOf(number), next = number + int(ring.lanes.size());
-  if (pcrt_status status = check(driver.cuStreamWaitEvent(session.compute, ring.filled[slot], 0)); status != PCRT_OK)
-    return status;
-  if (pcrt_status status = copy(data, ring.at(number), ring.flow->bytes); status != PCRT_OK)
-    return status;
-  if (pcrt_status status = check(driver.cuEventRecord(ring.emptied[slot], session.compute)); status != PCRT_OK)
-    return status;
+  PCRT_TRY(check(driver.cuStreamWaitEvent(session.compute, ring.filled[slot], 0)));
+  PCRT_TRY(copy(data, ring.at(number), ring.flow->bytes));
+  PCRT_TRY(check(driver.cuEventRecord(ring.emptied[slot], session.compute)));
   return next < ring.flow->messages ? post(index, next) : PCRT_OK;
 }

@@ -88,8 +88,7 @@ pcrt_status VirtualMoves::check(Result result, const char *name) {
 pcrt_status VirtualMoves::enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
                                   void *const *outs, Stream stream) {
   for (int i = 0; i < count; ++i)
-    if (pcrt_status status = enqueueOne(moves[i], group, ins[i], outs[i], stream); status != PCRT_OK)
-      return status;
+    PCRT_TRY(enqueueOne(moves[i], group, ins[i], outs[i], stream));
   return PCRT_OK;
 }
 
@@ -97,8 +96,7 @@ pcrt_status VirtualMoves::enqueueOne(const pcrt_move_desc &move, const Group &gr
                                      Stream stream) {
   const Driver &driver = session.driver;
   Part mine{in, out, ready[group.id], done[group.id]};
-  if (pcrt_status status = check(driver.cuEventRecord(mine.ready, stream), move.name); status != PCRT_OK)
-    return status;
+  PCRT_TRY(check(driver.cuEventRecord(mine.ready, stream), move.name));
   auto lost = [&](pcrt_status status) {
     lastError = comm.error();
     return status;
@@ -115,8 +113,7 @@ pcrt_status VirtualMoves::enqueueOne(const pcrt_move_desc &move, const Group &gr
     result = enqueueShare(move, group, parts, stream);
   if (result == Success)
     result = driver.cuEventRecord(mine.done, stream);
-  if (pcrt_status status = check(result, move.name); status != PCRT_OK)
-    return status;
+  PCRT_TRY(check(result, move.name));
   // The others' events, before they can be recorded again.
   Event others[kMaxVirtualMembers];
   for (int peer = 0; peer < group.size(); ++peer)

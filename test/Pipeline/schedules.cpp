@@ -1,6 +1,7 @@
 //===- schedules.cpp - Schedules against theory, publications and mutants ------------------===//
 #include "../Checks.h"
 #include "mutants.h"
+#include "transfers.h"
 
 #include <algorithm>
 #include <cmath>

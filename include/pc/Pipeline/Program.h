@@ -56,11 +56,6 @@ struct Program {
 /// stage.
 std::optional<Task> consumer(const Problem &problem, const Task &task);
 
-/// Adds sends and receives to an order that does not stall: one stream per flow; a send right after its
-/// producer, a receive as early as its slot allows (the consumer of the message `slots` before it is done). Free of
-/// deadlock for every order and slots >= 1; 2 reach the full overlap.
-Program placeTransfers(const Problem &problem, const Order &order, int slots);
-
 /// For one thread per stage and flows that hold messages: receives right before their reader, sends right behind
 /// their producer, all on one stream.
 Program placeInline(const Problem &problem, const Order &order);

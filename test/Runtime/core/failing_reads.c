@@ -1,5 +1,5 @@
 /* Loaded into a program in front of the C library (LD_PRELOAD): from read number FAIL_AFTER of the file FAIL_FILE on,
- * its disk fails; or with FAIL_SHRINK=1 the file loses its last byte before that read, for which the later ones wait. */
+ * its disk fails; or with FAIL_SHRINK=1 the file loses its last byte before that read; later ones wait for that. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

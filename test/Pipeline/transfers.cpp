@@ -1,20 +1,14 @@
-//===- PlaceTransfers.cpp - Sends and receives of an order ---------------------------------===//
-#include "pc/Pipeline/Program.h"
+//===- transfers.cpp - Orders with one stream per flow ------------------------------------===//
+// Programs in which messages overlap, for the verifier and its mutants to work on: what the compiler writes has one
+// thread per stage (PlaceInline.cpp).
+//===-----------------------------------------------------------------------------===//
+#include "transfers.h"
 
 #include <algorithm>
 #include <numeric>
 #include <tuple>
 
 using namespace pc::pipeline;
-
-std::optional<Task> pc::pipeline::consumer(const Problem &problem, const Task &task) {
-  if (task.kind != Kind::F && task.kind != Kind::B)
-    return std::nullopt;
-  int chunk = task.chunk + (task.kind == Kind::F ? 1 : -1);
-  if (chunk < 0 || chunk >= problem.chunks() || problem.stageOf[chunk] == problem.stageOf[task.chunk])
-    return std::nullopt;
-  return Task{task.kind, chunk, task.microbatch};
-}
 
 namespace {
 
@@ -129,6 +123,6 @@ private:
 
 } // namespace
 
-Program pc::pipeline::placeTransfers(const Problem &problem, const Order &order, int slots) {
+Program placeTransfers(const Problem &problem, const Order &order, int slots) {
   return Placer(problem, order, slots).run();
 }
