@@ -16,7 +16,8 @@ import shlex
 import subprocess
 import sys
 
-from cases import BIN, GOLDEN, HERE, LONG, MPI, STAND_IN, Case, Failed, mesh_flags, ranks_of, shared
+from cases import BIN, GOLDEN, HERE, LONG, STAND_IN, Case, Failed, mesh_flags, ranks_of, shared
+from commands import Commands
 
 TRAIN = "--lr 1e-3 --weight-decay 0.1 --clip 1.0 --seed 1".split()
 # One rounding to bf16 is 2^-9 = 0.2 % of a value; a logit is behind some ten of them, a gradient behind twice as many, and where
@@ -245,25 +246,6 @@ class Row(Case):
             self.check(f"tasks of rank {rank} do not overlap", all(a[0] + a[1] <= b[0] + 0.01 for a, b in zip(tasks, tasks[1:])), tasks)
         self.check("every rank has a trace", len(got) == self.ranks, got.keys())
 
-    def ways(self):
-        """Other ways to run the same program: the same losses, bit by bit. NCCL adds in an order of its own; two members the same in any."""
-        host, n = {"PCRT_CUDA_COMM": "host"}, ["-n", self.ranks]
-        ways = [(["pc-run", "--virtual", *n], {}), (["pc-run", *n], {"PCRT_TRANSPORT": "tcp"})]
-        if self.device:
-            ways = [ways[0], (ways[0][0], {"PC_STANDIN_SEED": "3"}), (["pc-run", *n], host), (["pc-run", *n], host | {"PCRT_TRANSPORT": "shm"})]
-        elif not subprocess.run(["which", "mpirun"], capture_output=True).returncode:
-            mpirun = ["mpirun", "--oversubscribe", *n]
-            ways += [(mpirun, MPI), (mpirun, MPI | {"PCRT_TRANSPORT": "mpi"})]
-        flags = [self.program, "--data", self.data, "--steps", 4, "--seed", 1]
-        self.needs("pc-run", *n, *flags, "--metrics", "usual.jsonl")
-        for way, environment in ways:
-            name = " ".join(map(str, [*way, *(f"{key}={value}" for key, value in environment.items() if key[:4] != "OMPI")]))
-            self.needs(*way, *flags, "--metrics", "way.jsonl", **environment)
-            self.compare(f"losses of {name}", "losses", "usual.jsonl", "way.jsonl", "--tolerance", 0)
-        if self.device:
-            self.holds("virtual ranks refuse host moves", *ways[0][0], *flags, code=2,
-                       words="PCRT_CUDA_COMM=host does not go with virtual ranks", **host)
-
 
 class Random(Row):
     """A random model, mesh and order of tactics of pc-random, beside the interpreter's numbers. The row is a seed."""
@@ -327,12 +309,12 @@ class Random(Row):
 
 
 def run_row(table, text, checks):
-    """A row behind "# check: program" is a program of this folder, or a tool, and its arguments."""
+    """A row behind "# check: program" is a program of this folder, or a tool, and its arguments; behind "commands" a section of a file of them."""
     if checks == ["program"]:
         name, *arguments = text.split()
         sys.exit(subprocess.run([(HERE if (HERE / name).exists() else BIN) / name, *arguments]).returncode)
     try:
-        row = (Random if checks == ["random"] else Row)(table, text, checks)
+        row = Commands(table, text) if checks == ["commands"] else (Random if checks == ["random"] else Row)(table, text, checks)
     except Failed:
         sys.exit("0 passed, 1 failed")
     row.run(row.body)

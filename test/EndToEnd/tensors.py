@@ -1,0 +1,49 @@
+"""usage: tensors.py header|data FILE, tensors.py framed, tensors.py shards FILE FOLDER, tensors.py zero FILE NAME FIRST END
+
+Of a safetensors file: the text of its header, or what is behind it; a header from standard input with its length before it; the same tensors in a
+folder of two files with an index; bytes FIRST to END of a tensor set to zero."""
+import json
+import struct
+import sys
+from pathlib import Path
+
+what, *arguments = sys.argv[1:]
+
+
+def parts(path):
+    content = Path(path).read_bytes()
+    end = 8 + struct.unpack("<Q", content[:8])[0]
+    return content[8:end], content[end:]
+
+
+def framed(header):
+    return struct.pack("<Q", len(header)) + header
+
+
+def shards(path, folder):
+    header, data = parts(path)
+    entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
+    names, place = list(entries), {}
+    for shard, part in enumerate((names[: len(names) // 2], names[len(names) // 2 :]), 1):
+        some, written, file = {}, b"", f"model-0000{shard}-of-00002.safetensors"
+        for name in part:
+            begin, end = entries[name]["data_offsets"]
+            some[name] = entries[name] | {"data_offsets": [len(written), len(written) + end - begin]}
+            written, place[name] = written + data[begin:end], file
+        Path(folder, file).write_bytes(framed(json.dumps(some).encode()) + written)
+    Path(folder, "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": place}))
+
+
+def zero(path, name, first, end):
+    header, data = parts(path)
+    begin = json.loads(header)[name]["data_offsets"][0]
+    zeros = bytes(int(end) - int(first))
+    Path(path).write_bytes(framed(header) + data[: begin + int(first)] + zeros + data[begin + int(end) :])
+
+
+if what in ("header", "data"):
+    sys.stdout.buffer.write(parts(arguments[0])[what == "data"])
+elif what == "framed":
+    sys.stdout.buffer.write(framed(sys.stdin.buffer.read()))
+else:
+    {"shards": shards, "zero": zero}[what](*arguments)
