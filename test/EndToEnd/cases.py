@@ -32,6 +32,10 @@ def mesh_flags(mesh):
     return [] if mesh == "1" else ["--mesh", mesh]
 
 
+def file_name(text):
+    return re.sub(r"[^\w=,.+-]+", "_", text)
+
+
 class Done:
     """A command that ended: its exit code (of a signal: 128 + n), and what it wrote."""
 
@@ -51,7 +55,7 @@ class Case:
 
     def __init__(self, name, again=None):
         self.name, self.again = name, again or f"{Path(sys.argv[0]).name} {shlex.join(sys.argv[1:])}"
-        self.work = BUILD / "end-to-end" / re.sub(r"[^\w=,.+-]+", "_", name)
+        self.work = BUILD / "end-to-end" / file_name(name)
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         self.passed = self.failed = 0
@@ -134,7 +138,7 @@ def shared(name, make):
     """A folder that several tests use, made by whoever comes first, and anew where a tool is newer."""
     folder = BUILD / "end-to-end/shared" / name
     folder.mkdir(parents=True, exist_ok=True)
-    sources = [BIN / "pc-import", BIN / "pc-compile", BIN / "pc-run", *(BUILD / "lib").glob("*.*"), *HERE.glob("*.py")]
+    sources = [*(BIN / f"pc-{tool}" for tool in ("import", "compile", "random", "run")), *(BUILD / "lib").glob("*.*"), *HERE.glob("*.py")]
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = folder / "done"

@@ -16,7 +16,7 @@ import shlex
 import subprocess
 import sys
 
-from cases import BIN, GOLDEN, HERE, LONG, STAND_IN, Case, Failed, mesh_flags, ranks_of, shared
+from cases import BIN, GOLDEN, HERE, LONG, STAND_IN, Case, Failed, file_name, mesh_flags, ranks_of, shared
 from commands import Commands
 
 TRAIN = "--lr 1e-3 --weight-decay 0.1 --clip 1.0 --seed 1".split()
@@ -62,7 +62,7 @@ def import_model(case, model, layers, batch, to):
 class Row(Case):
     def __init__(self, table, text, checks):
         super().__init__(f"{table}/{text}", shlex.join(["run.py", table, text]))
-        self.checks = checks
+        self.checks, self.text = checks, text
         self.prepare(*text.split())
         self.precision = "bf16" if "--precision=bf16" in self.flags else "f32"
         self.device, self.evaluates = "--target=cuda" in self.flags, "--mode=eval" in self.flags
@@ -101,7 +101,12 @@ class Row(Case):
 
     @functools.cached_property
     def program(self):
-        self.compile("-o", "train", "--report=report.json")
+        """Beside its report. The quick run keeps it until a tool is built anew: the same compiler makes the same program."""
+        def make(folder):
+            self.compile("-o", folder / "train", f"--report={folder}/report.json")
+        if not LONG:
+            return shared(f"programs/{file_name(self.text)}", make) / "train"
+        make(self.work)
         return self.work / "train"
 
     def phase(self, name):
@@ -176,7 +181,7 @@ class Row(Case):
 
     def report(self):
         """Also that no step allocates."""
-        self.compare("report equals summary", "reports", self.work / "report.json", self.first / "summary.json")
+        self.compare("report equals summary", "reports", self.program.parent / "report.json", self.first / "summary.json")
 
     def saved_as_f32(self):
         types = set(re.findall(rb'"dtype":"(\w+)"', (self.first / "save/model.safetensors").read_bytes()[:65536]))
