@@ -308,22 +308,23 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
   bool isShared = p >= s.shared && p < s.shared + sharedBytes && s.shared;
   bool write = kind & PCRT_ACCESS_WRITE, read = kind & PCRT_ACCESS_READ, atomic = kind & PCRT_ACCESS_ATOMIC;
   Region *region = isShared ? &s.sharedShadow : s.find(p, bytes);
-  auto place = [&](const uint8_t *at) {
+  // By value, so that the loop below keeps its variables in registers.
+  auto place = [=, this](const uint8_t *at) {
     if (isShared)
-      return "byte " + std::to_string(at - s.shared) + " of shared memory";
+      return "byte " + std::to_string(at - state->shared) + " of shared memory";
     if (describe)
       return describe(at);
     char hex[24];
     std::snprintf(hex, sizeof hex, "%#llx", (unsigned long long)(uintptr_t)at);
     return region ? "byte " + std::to_string(at - region->begin) + " of global memory" : "address " + std::string(hex);
   };
-  auto report = [&](const char *fault, const uint8_t *at, std::string more) {
+  auto report = [=, this](const char *fault, const uint8_t *at, std::string more) {
     return std::string(fault) + ": " +
            (atomic  ? "updates "
             : write ? "writes "
                     : "reads ") +
            std::to_string(bytes) + " bytes at " + place(p) + (at != p ? ", of which " + place(at) : "") + " (" +
-           s.siteText(site) + ")" + more;
+           state->siteText(site) + ")" + more;
   };
   if (!region || (isShared && size_t(p - s.shared) + bytes > s.sharedUsed))
     return report("out of bounds", p, region ? ", past the end of shared memory" : ", which is nobody's memory");
@@ -332,38 +333,35 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
   // Threads that store one and the same value do not harm each other.
   bool same = (kind & PCRT_ACCESS_VALUE) && !std::memcmp(p, &value, bytes);
   Access mine = Access::make(s.now, thread, atomic, site);
-  size_t offset = size_t(p - region->begin);
+  size_t offset = size_t(p - region->begin), first = offset / 2, end = (offset + bytes + 1) / 2;
   Cell before{}, after{}; // the cell in front of this one: most of an access have one past, and then one future
   ByteState stateBefore = ByteState::Unallocated;
-  for (size_t i = offset / 2; i < (offset + bytes + 1) / 2; ++i) {
-    Cell &cell = region->cells[i];
+  for (size_t i = first; i < end; ++i) {
+    Cell cell{region->cells[i].write, region->cells[i].read};
     ByteState known = region->stateOf(i);
-    if (i != offset / 2 && known == stateBefore && cell == before) {
-      cell = after;
-      if (write)
-        region->states[i] = ByteState::Written;
-      continue;
+    if (i == first || known != stateBefore || !(cell == before)) {
+      before = cell;
+      stateBefore = known;
+      const uint8_t *at = std::max(p, region->begin + 2 * i);
+      if (known == ByteState::Unallocated)
+        return report("out of bounds", at, ", where nothing is allocated");
+      if (known == ByteState::Pending)
+        return report("missing wait", at, ", while an asynchronous copy may still write there: " + s.name(cell.write));
+      if (read && known == ByteState::Allocated)
+        return report("never written", at, ", where nobody wrote before");
+      if (s.unordered(cell.write, thread, atomic, isShared) && !(write && same))
+        return report("data race", at, ", unordered with a write of " + s.name(cell.write));
+      if (write && !same && s.unordered(cell.read, thread, atomic, isShared))
+        return report("data race", at, ", unordered with a read of " + s.name(cell.read));
+      after.write = write ? mine : cell.write;
+      after.read = read && !atomic ? s.merge(cell.read, mine, thread, isShared) : cell.read;
     }
-    before = cell;
-    stateBefore = known;
-    const uint8_t *at = std::max(p, region->begin + 2 * i);
-    if (known == ByteState::Unallocated)
-      return report("out of bounds", at, ", where nothing is allocated");
-    if (known == ByteState::Pending)
-      return report("missing wait", at, ", while an asynchronous copy may still write there: " + s.name(cell.write));
-    if (read && known == ByteState::Allocated)
-      return report("never written", at, ", where nobody wrote before");
-    if (s.unordered(cell.write, thread, atomic, isShared) && !(write && same))
-      return report("data race", at, ", unordered with a write of " + s.name(cell.write));
-    if (write && !same && s.unordered(cell.read, thread, atomic, isShared))
-      return report("data race", at, ", unordered with a read of " + s.name(cell.read));
     if (write) {
+      region->cells[i].write = after.write;
       region->states[i] = ByteState::Written;
-      cell.write = mine;
     }
     if (read && !atomic)
-      cell.read = s.merge(cell.read, mine, thread, isShared);
-    after = cell;
+      region->cells[i].read = after.read;
   }
   if (!isShared)
     for (size_t line = offset / lineBytes; line <= (offset + bytes - 1) / lineBytes; ++line)
