@@ -79,7 +79,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t 
     f.addFnAttr("target-features", target.getTargetFeatureString());
     f.addFnAttr("prefer-vector-width", std::to_string(lanes * 32));
   }
-  pc::runLlvmPasses(module, &target, llvm::OptimizationLevel::O3);
+  const char *o = getenv("OPT"); pc::runLlvmPasses(module, &target, !o ? llvm::OptimizationLevel::O3 : o[0] == '1' ? llvm::OptimizationLevel::O1 : llvm::OptimizationLevel::O0);
 }
 
 std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16) {
@@ -110,7 +110,7 @@ std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool rounds
   auto llvmContext = std::make_unique<llvm::LLVMContext>();
   auto llvmModule = translateModuleToLLVMIR(*module, *llvmContext);
   auto machine = cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
-  machine.setCodeGenOptLevel(llvm::CodeGenOptLevel::Aggressive);
+  const char *o = getenv("CG"); machine.setCodeGenOptLevel(!o ? llvm::CodeGenOptLevel::Aggressive : llvm::CodeGenOptLevel(atoi(o)));
   auto target = cantFail(machine.createTargetMachine());
   optimize(*llvmModule, *target, lanes);
   std::shared_ptr<llvm::orc::LLJIT> jit =
