@@ -5,4 +5,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/build
-exec test/EndToEnd/compile-limits.py --all --time
+PC_LONG=1 PC_TIME=1 exec test/EndToEnd/run.py programs.txt compile-limits

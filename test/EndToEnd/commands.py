@@ -1,19 +1,22 @@
-"""Rows "FILE SECTION" behind "# check: commands": a section of Inputs/FILE.txt. Commands run one after another, by bash, in a folder of their own:
+"""Rows "FILE SECTION [ARGUMENT]" behind "# check: commands": a section of Inputs/FILE.txt. Commands run one after another, by bash, in a folder of their own:
 
-    ## NAME...                          a section; where it has several names, $name is the one that was chosen
+    ## NAME...                          a section; of several names, $name is the one that was chosen; $argument
     % TEXT                              stands before every later command; before the first section, in all of them
     $ COMMAND                           has to succeed
+    = COMMAND                           the same, in an empty folder, from which its files are copied; kept until a tool is built anew
     CODE | PATTERN | NAME | COMMAND     a check: it ends with this code and says the pattern, in one clear message
     ? COMMAND                           where it fails, the section ends here, without a failure
     ! COMMAND                           comes last, whatever happened
 
 A line that begins with four blanks goes on with the one before (in the middle of a word, if that ends with \\); "- " before a line keeps it for the long run. {{a|b}} makes two lines of one; in a check's
 pattern and name {} is the choice. Functions and variables that commands share are in commands.sh."""
+import hashlib
 import os
 import re
 import shlex
+import shutil
 
-from cases import BIN, BUILD, GOLDEN, HERE, LONG, MPI, ROOT, Case, Failed
+from cases import BIN, BUILD, GOLDEN, HERE, LONG, MPI, ROOT, Case, Failed, shared
 
 
 def lines_of(text):
@@ -33,14 +36,25 @@ def choices(line):
 class Commands(Case):
     def __init__(self, table, row):
         super().__init__(f"{table}/{row}", shlex.join(["run.py", table, row]))
-        file, self.section = row.split()
+        file, self.section, *arguments = row.split()
         self.text = (HERE / f"Inputs/{file}.txt").read_text()
         self.before, self.last = [f". {HERE}/commands.sh"], []
         self.environment = MPI | {"PATH": f"{BIN}:{os.environ['PATH']}", "root": str(ROOT), "build": str(BUILD), "here": str(HERE),
-                                  "golden": str(GOLDEN), "name": self.section, "port": str(20000 + os.getpid() % 10000)}
+                                  "golden": str(GOLDEN), "name": self.section, "argument": " ".join(arguments),
+                                  "port": str(20000 + os.getpid() % 10000)}
 
-    def bash(self, command):
-        return self.call("bash", "-c", "\n".join([*self.before, command]), seconds=7200 if LONG else 120)
+    def bash(self, command, cwd=None):
+        return self.call("bash", "-c", "\n".join([*self.before, command]), seconds=7200 if LONG else 120, cwd=cwd)
+
+    def needs_bash(self, command, cwd=None):
+        if (done := self.bash(command, cwd)).code:
+            self.check(command, False, done.why())
+            raise Failed
+
+    def kept(self, command):
+        text = "\n".join([self.name, *self.before, command])
+        folder = shared(f"commands/{hashlib.sha256(text.encode()).hexdigest()[:16]}", lambda folder: self.needs_bash(command, folder))
+        shutil.copytree(folder, self.work, dirs_exist_ok=True, ignore=shutil.ignore_patterns("lock", "done"))
 
     def expect(self, code, pattern, name, command):
         """A check: the command ends with the code and says the pattern, in one clear message: no crash, no dump, no control characters."""
@@ -65,9 +79,9 @@ class Commands(Case):
                 print(f"not here, and so not tested: {done.why()}")
                 return False
         elif mark == "$":
-            if (done := self.bash(command)).code:
-                self.check(command, False, done.why())
-                raise Failed
+            self.needs_bash(command)
+        elif mark == "=":
+            self.kept(command)
         else:
             code, pattern, name, command = line.split(" | ", 3)
             named = [text.replace("{}", chosen[0]) if chosen else text for text in (pattern, name)]

@@ -51,10 +51,6 @@ class Tool:
     def told(self):
         return re.findall(r"^\S+(?: \w+)? +[0-9.]+ s  (\S+):", self.text(), re.M)
 
-    def kill(self, whole_group):
-        (os.killpg if whole_group else os.kill)(self.process.pid, signal.SIGKILL)
-        return self.wait()
-
     def processes(self):
         """Those that still run and came from this call."""
         found = []
@@ -65,12 +61,6 @@ class Tool:
             except OSError:
                 pass
         return found
-
-    def processes_after(self, seconds):
-        end = time.monotonic() + seconds
-        while (alive := self.processes()) and time.monotonic() < end:
-            time.sleep(0.02)
-        return alive
 
 
 def read(out):
@@ -85,10 +75,6 @@ def read(out):
     with tarfile.open(out / "raw.tar") as tar:
         tar.getnames()
     return results, {row["name"]: row for row in results["rows"]}
-
-
-def rows_of(out):
-    return read(out)[1]
 
 
 # --- packs whose programs are scripts ---
@@ -117,6 +103,7 @@ print(json.dumps({"step_seconds": [0.03] * 12, "losses": [5] * 12, "torch": "9.9
 sys.stdout.flush()
 print('{"warning": 1} UserWarning: something is deprecated', file=sys.stderr)
 """
+prints = "for line in {!r}: print(json.dumps(line), flush=True)\n".format  # a program that prints figures
 HANG = "leave_children()\nmetrics([5, 4, 3, 2, 1])\ntime.sleep(300)\n"
 
 
@@ -131,11 +118,6 @@ def torch(beside, mode="eager"):
 def plan(name, program, ranks):
     return dict(name=name, kind="plan", program=program, model="m", precision="f32", ranks=ranks, alone="plan/one", steps_asked=12,
                 predicted={"traffic": [], "arena_bytes": 1})
-
-
-def prints(lines):
-    """A program that prints these figures."""
-    return f"for line in {lines!r}: print(json.dumps(line), flush=True)\n"
 
 
 def make(pack, rows, programs, torch_train=TORCH):
@@ -184,12 +166,14 @@ def holds(condition, out="out"):
 
 def killed(name, tool, out, whole_group):
     """What holds after a SIGKILL; the names of rows that were told before."""
-    told = tool.told()
-    tool.kill(whole_group)
-    alive = tool.processes_after(3)
+    told, end = tool.told(), time.monotonic() + 3
+    (os.killpg if whole_group else os.kill)(tool.process.pid, signal.SIGKILL)
+    tool.wait()
+    while (alive := tool.processes()) and time.monotonic() < end:
+        time.sleep(0.02)
     problems = [f"{alive} are left"] if alive else []
     try:
-        rows = rows_of(out) if told or (out / "results.json").exists() else {}
+        rows = read(out)[1] if told or (out / "results.json").exists() else {}
         problems += [f"{row} is lost" for row in told if row not in rows]
     except (OSError, ValueError, KeyError, tarfile.TarError) as problem:
         problems.append(f"{type(problem).__name__}: {problem}")
@@ -211,7 +195,7 @@ def test_random_kills():
             problems += killed(f"round {number}.{attempt}", tool, out, generator.random() < 0.5)
     done = Tool(pack, out, *STAND_IN).wait()
     check(f"{2 * rounds} kills, seed {seed}", not problems, "\n      ".join(problems[:5]))
-    check("a last call has all rows", done.code == 0 and len(rows_of(out)) == len(rows) and sorted(os.listdir(out)) == FILES, done.text())
+    check("a last call has all rows", done.code == 0 and len(read(out)[1]) == len(rows) and sorted(os.listdir(out)) == FILES, done.text())
 
 
 def real_pack(name, *flags):
@@ -223,7 +207,7 @@ def real_pack(name, *flags):
 
 def cut_short(tool, out, order, whole_group):
     problems = killed("killed", tool, out, whole_group)
-    rows = list(rows_of(out))
+    rows = list(read(out)[1])
     check(f"killed, {len(rows)} rows can be read, GPT-2 124M first", not problems and rows[0] == FIRST and rows == order[:len(rows)], problems)
 
 
@@ -241,7 +225,7 @@ def test_small_pack():
         done = Tool(pack, out, *flags).wait()
         told, said = told + done.told(), done.text()
         seconds.append(done.seconds)
-    rows = rows_of(out)
+    rows = read(out)[1]
     check("calls end within their budgets", max(seconds) <= 60, seconds)
     check("a second call measures the rest", done.code == 0 and list(rows) == order and not {*told} & {*order[:2]}, [told, said])
     check("all rows are right", all(row["state"] == "ok" for row in rows.values()), said)
@@ -262,7 +246,7 @@ def test_whole_pack():
     time.sleep(60)
     cut_short(tool, out, order, False)
     done = Tool(pack, out, *STAND_IN, "--budget", 3000, "--limit", 300).wait()
-    check("the rest is right", done.code == 0 and all(row["state"] == "ok" for row in rows_of(out).values()), done.text())
+    check("the rest is right", done.code == 0 and all(row["state"] == "ok" for row in read(out)[1].values()), done.text())
 
 
 if sys.argv[1] in ("pack", "call", "holds"):

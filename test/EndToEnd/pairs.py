@@ -4,36 +4,14 @@
 Each of these tactics and every other one in one plan file, on axes of their own and on one axis, in any order: pc-compile either says why not, with
 exit code 4, or makes a program that computes what its step computes. Never an internal error, never wrong numbers."""
 import json
+import re
 import sys
 
-from cases import LONG, Case
+from cases import HERE, LONG, SMALL_LLAMA, Case
 
-CONFIG = dict(model_type="llama", hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=4,
-              num_key_value_heads=4, vocab_size=32, max_position_embeddings=16, rms_norm_eps=1e-5, rope_theta=10000.0,
-              hidden_act="silu", tie_word_embeddings=False)
-# What a tactic is called, its axes (%: a letter of its own for each of the two), and its passes.
-TACTICS = {
-    "ddp": (["d%"], ["pc-data-parallel{axis=d%}"]),
-    "naive": (["d%"], ["pc-data-parallel{axis=d% mode=naive}"]),
-    "zero1": (["d%"], ["pc-zero{axis=d% stage=1}"]),
-    "zero2": (["d%"], ["pc-zero{axis=d% stage=2}"]),
-    "zero3": (["d%"], ["pc-zero{axis=d% stage=3}"]),
-    "1d": (["d%"], ["pc-tensor-parallel{axis=d%}"]),
-    "sp": (["d%"], ["pc-sequence-parallel{axis=d%}"]),
-    "1d+sp": (["d%"], ["pc-tensor-parallel{axis=d%}", "pc-sequence-parallel{axis=d%}"]),
-    "2d": (["r%", "d%"], ["pc-tensor-parallel{axis=r%,d% form=2d}"]),
-    "2.5d": (["e%", "r%", "d%"], ["pc-tensor-parallel{axis=e%,r%,d% form=2.5d}"]),
-    "3d": (["i%", "j%", "d%"], ["pc-tensor-parallel{axis=i%,j%,d% form=3d}"]),
-    "heads": (["d%"], ["pc-context-parallel{axis=d% form=heads}"]),
-    "ring": (["d%"], ["pc-zigzag{ranks=2}", "pc-context-parallel{axis=d% form=ring}"]),
-    "zigzag": ([], ["pc-zigzag{ranks=2}"]),
-    "1f1b": (["d%"], ["pc-pipeline-parallel{axis=d% schedule=1f1b}"]),
-    "zb-h1": (["d%"], ["pc-pipeline-parallel{axis=d% schedule=zb-h1}"]),
-    "interleaved": (["d%"], ["pc-pipeline-parallel{axis=d% schedule=interleaved}"]),
-    "full": ([], ["pc-recompute{mode=full}"]),
-    "selective": ([], ["pc-recompute{mode=selective}"]),
-    "bf16": ([], ["pc-mixed-precision{compute=bf16}"]),
-}
+# What a tactic is called: its axes and its passes, with % for a letter of its own.
+TACTICS = {name: (axes.split(), passes.split("; ")) for name, axes, passes in
+           re.findall(r"(?m)^([\w.+-]+) \| (.*) ?\| (.*)$", (HERE / "Inputs/tactics.txt").read_text())}
 
 
 def pairs():
@@ -76,7 +54,7 @@ class Pairs(Case):
             self.holds(f"{name}, interpreted", "pc-equal", "--exact", "--common", self.step("bf16" if "bf16" in (first, second) else "f32"), "out")
 
     def body(self):
-        (self.work / "config.json").write_text(json.dumps(CONFIG))
+        (self.work / "config.json").write_text(json.dumps(SMALL_LLAMA))
         self.model(self.work, 16)
         for number, pair in enumerate(pairs(), 1):
             if pair[0] in sys.argv:

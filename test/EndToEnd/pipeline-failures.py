@@ -13,51 +13,32 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
-from cases import GOLDEN, STAND_IN, Case, ranks_of
+from cases import GOLDEN, HERE, STAND_IN, Case, ranks_of
 
 TIMES, CUDA = int(sys.argv[1]), "cuda" in sys.argv
 DEADLINE = 3  # seconds
-# MESH TRANSPORT FLAGS...
-PLANS = """pp=2 shm --pipeline=1f1b
-pp=2 shm --pipeline=zb-h1
-pp=2,tp=2 shm --pipeline=gpipe
-pp=2,dp=2 shm --pipeline=1f1b-eager --zero=1
-pp=2 shm --pipeline=naive --recompute=full
-pp=2 shm --pipeline=interleaved:2
-pp=2 tcp --pipeline=zb-h2
-pp=2 shm --pipeline=zb-v
-pp=2 tcp --pipeline=auto --recompute=selective
-pp=4 shm --pipeline=1f1b --recompute=full"""
-FEW = "pp=2,tp=2 shm --pipeline=zb-h1"
-ON_DEVICES = "pp=2 tcp --pipeline=zb-h1\npp=2,dp=2 tcp --pipeline=1f1b\npp=2 tcp --pipeline=gpipe --recompute=full"
 TASK = r"in [a-z]+ of microbatch [0-9]+, chunk [0-9]+ \(stage [0-9]+\)\)|in the optimizer's part \(stage [0-9]+\)\)|waiting for rank"
 # On a device messages say where a run was.
 MESSAGE = r"(sending|receiving) message [0-9]+ of '[a-z ]+ of chunk [0-9]+ from stage [0-9]+ to stage [0-9]+'|.* of group" if CUDA else "$^"
 
 
-def signalled(pid, what):
-    try:
-        os.kill(pid, what)
-        return True
-    except ProcessLookupError:
-        return False
-
-
 def slow(pid, stopped, running, times):
     """Stops it and lets it go on, in seconds; until there is no such process."""
-    for _ in range(times):
-        if not signalled(pid, signal.SIGSTOP):
-            return
-        time.sleep(stopped)
-        if not signalled(pid, signal.SIGCONT):
-            return
-        time.sleep(running)
+    try:
+        for _ in range(times):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(stopped)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(running)
+    except ProcessLookupError:
+        pass
 
 
 def read(path):
     try:
-        return path.read_text(errors="replace")
+        return Path(path).read_text(errors="replace")
     except OSError:
         return ""
 
@@ -66,21 +47,8 @@ class Failures(Case):
     def leftovers(self):
         """Processes of ours. Their sockets end with them, and so do the files that they share, which have no names, unless somebody puts
         one into /dev/shm."""
-        ours = [pid for pid in os.listdir("/proc") if pid.isdigit() and self.program_of(pid).startswith(f"{self.work}/train")]
+        ours = [pid for pid in os.listdir("/proc") if pid.isdigit() and read(f"/proc/{pid}/cmdline").startswith(f"{self.work}/train")]
         return ours + [name for name in os.listdir("/dev/shm") if "pcrt" in name.lower()]
-
-    def program_of(self, pid):
-        try:
-            with open(f"/proc/{pid}/cmdline") as file:
-                return file.read()
-        except OSError:
-            return ""
-
-    def rank_process(self, launcher, rank):
-        for pid in read_children(launcher):
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if f"PCRT_RANK={rank}".encode() in file.read().split(b"\0"):
-                    return pid
 
     def harm(self, how, program, transport, ranks, victim, delay):
         """One run with a rank harmed after a while; says what is wrong with it."""
@@ -103,7 +71,9 @@ class Failures(Case):
         time.sleep(delay)
         if launcher.poll() is not None:
             return "ended before it was harmed: " + read(err)
-        pid, before = self.rank_process(launcher.pid, victim), read(metrics).count("\n")
+        ranks = read(f"/proc/{launcher.pid}/task/{launcher.pid}/children").split()
+        pid = next(int(pid) for pid in ranks if f"PCRT_RANK={victim}" in read(f"/proc/{pid}/environ").split("\0"))
+        before = read(metrics).count("\n")
         if how == "SLOW":
             slow(pid, 0.3, 0.05, 6)
             if launcher.poll() is not None or read(metrics).count("\n") <= before:
@@ -111,14 +81,11 @@ class Failures(Case):
                 launcher.wait()
                 return "slowed by less than the deadline, the run did not go on: " + read(err)
         start = time.monotonic()
-        slower = threading.Thread(target=slow, args=(pid, DEADLINE + 2, 0.02, 10))
-        if how == "SLOW":
-            slower.start()
-        else:
-            os.kill(pid, getattr(signal, f"SIG{how}"))
+        does = (slow, pid, DEADLINE + 2, 0.02, 10) if how == "SLOW" else (os.kill, pid, getattr(signal, f"SIG{how}"))
+        harming = threading.Thread(target=does[0], args=does[1:])
+        harming.start()
         code, took, said = launcher.wait(), time.monotonic() - start, read(err)
-        if how == "SLOW":
-            slower.join()
+        harming.join()
         kind = re.search("(forward|recompute|backward|weight)(?= of microbatch)|the optimizer's part|between|before", said)
         self.seen[kind[0] if kind else "elsewhere"] += 1
         lost = rf"no answer within {DEADLINE} s from rank "
@@ -143,21 +110,13 @@ class Failures(Case):
                 break
         self.check(f"{how} in a task that recomputes: the run names it", found and not why, why or "in 60 runs rank 0 was in no such task")
 
-    def large(self):
-        """So large that ranks work for longer than they wait; on the stand-in any model is."""
-        if CUDA:
-            return self.work / "model.mlir"
-        (self.work / "large").mkdir()
-        config = re.sub(r'"n_positions": \d+', '"n_positions": 256', re.sub(r'"n_embd": \d+', '"n_embd": 256', read(GOLDEN / "gpt2/config.json")))
-        (self.work / "large/config.json").write_text(config)
-        return self.model(self.work / "large", 8, 256, to="large.mlir")
-
     def body(self):
         self.environment = STAND_IN | {"PC_STANDIN_DEVICES": "4"} if CUDA else {}
         target = ["--target=cuda", "--arch=sm_90a", "--stand-in"] if CUDA else []
         self.seen, harmed = Counter(), 0
         model = self.model("gpt2", 8)
-        plans = (ON_DEVICES if CUDA else PLANS if TIMES >= 20 else FEW).splitlines()
+        which = "cuda" if CUDA else "many" if TIMES >= 20 else "few"
+        plans = re.findall(f"(?m)^{which} (.*)", read(HERE / "Inputs/pipelines.txt"))
         for i, plan in enumerate(plans):
             mesh, _, *flags = plan.split()
             self.needs("pc-compile", model, "-o", f"train{i}", "--mesh", mesh, "--microbatches=4", *flags, *target)
@@ -176,17 +135,13 @@ class Failures(Case):
                 if left := self.leftovers():
                     self.check("nothing left behind", False, f"{left} after {plans[which]}")
         if TIMES >= 20:
-            model, transport = self.large(), "tcp" if CUDA else "shm"
+            # So large that ranks work for longer than they wait; on the stand-in any model is.
+            model, transport = (model, "tcp") if CUDA else (self.model(HERE / "Inputs/large", 8, 256, to="large.mlir"), "shm")
             self.needs("pc-compile", model, "-o", "recomputes", *"--mesh pp=2 --microbatches=4 --pipeline=gpipe --recompute=full".split(), *target)
             self.in_recompute("KILL", transport)
             self.in_recompute("STOP", transport)
         self.check(f"{TIMES} random times: exit 7 or 8, naming rank, stage and task", harmed == TIMES, f"{harmed} of them", dict(self.seen))
         self.check("nothing left behind", not self.leftovers(), self.leftovers())
-
-
-def read_children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]
 
 
 failures = Failures("pipeline-failures" + "-cuda" * CUDA)

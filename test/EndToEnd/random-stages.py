@@ -4,20 +4,17 @@
 Random models (layers, tied or not), stages, microbatches of any number, chunk maps, schedules (named, or any legal order of
 tasks), other axes, ZeRO, recomputation. Each is compiled to `scheduled` on the way of which the programs of all stages are
 verified: no false alarm. Every tenth is also interpreted, and computes what its step computes."""
-import functools
 import json
 import random
 import subprocess
 import sys
 
-from cases import BIN, LONG, Case
+from cases import BIN, LONG, SMALL_LLAMA, Case
 
 
-@functools.cache
-def schedules():
-    """Names, and numbers of chunks per stage; 0: any."""
-    lines = subprocess.check_output([BIN / "pc-schedules-test", "--names"], text=True).splitlines()
-    return [(name, int(chunks)) for name, chunks in map(str.split, lines)]
+# Names, and numbers of chunks per stage; 0: any.
+SCHEDULES = [(name, int(chunks)) for name, chunks in
+             map(str.split, subprocess.check_output([BIN / "pc-schedules-test", "--names"], text=True).splitlines())]
 
 
 def legal_order(rng, stages, chunks, microbatches, split, recompute):
@@ -29,18 +26,9 @@ def legal_order(rng, stages, chunks, microbatches, split, recompute):
     following = {(kind, chunk): 0 for kind in kinds for chunk in range(chunks)}
 
     def ready(kind, chunk, i):
-        needs = []
-        if kind == "F" and chunk:
-            needs = [("F", chunk - 1, i)]
-        elif kind == "R":
-            needs = [("F", chunk, i)]
-        elif kind == "W":
-            needs = [("B", chunk, i)]
-        elif kind == "B":
-            needs = [("R" if recompute else "F", chunk, i)]
-            if chunk + 1 < chunks:
-                needs.append(("B", chunk + 1, i))
-        return all(need in done for need in needs)
+        before = {"F": [("F", chunk - 1)] if chunk else [], "R": [("F", chunk)], "W": [("B", chunk)],
+                  "B": [("R" if recompute else "F", chunk)] + [("B", chunk + 1)] * (chunk + 1 < chunks)}
+        return all((*task, i) in done for task in before[kind])
 
     while len(done) < len(kinds) * chunks * microbatches:
         candidates = [(k, c, i) for (k, c), i in following.items() if i < microbatches and ready(k, c, i)]
@@ -71,7 +59,7 @@ def random_plan(rng, order):
     recompute = rng.choice(["none", "none", "selective", "full"])
     flags.append(f"--recompute={recompute}")
     names = []
-    for name, per_stage in schedules():
+    for name, per_stage in SCHEDULES:
         most = (layers + 2) // stages  # chunks a stage
         names += [name] if most >= (per_stage or 2) else []
         names += [f"{name}:3"] if not per_stage and most >= 3 else []
@@ -84,12 +72,9 @@ def random_plan(rng, order):
     else:
         flags.append(f"--pipeline={rng.choice(names)}")
     if llama:
-        config = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": layers,
-                  "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 32, "max_position_embeddings": 16,
-                  "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": rng.random() < 0.5}
+        config = SMALL_LLAMA | dict(num_hidden_layers=layers, num_key_value_heads=2, tie_word_embeddings=rng.random() < 0.5)
     else:
-        config = {"model_type": "gpt2", "vocab_size": 32, "n_positions": 16, "n_embd": 16, "n_layer": layers, "n_head": 4,
-                  "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
+        config = dict(model_type="gpt2", vocab_size=32, n_positions=16, n_embd=16, n_layer=layers, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
     return config, flags, microbatches * dp
 
 

@@ -6,6 +6,7 @@ without tensor and sequence parallelism and recomputation. Tensors are read from
 the compiler's report: three layers hold as many bytes more than two. In docs/rationale/recompute.md; --write makes
 it anew.
 """
+import math
 import re
 
 from pages import Page, table
@@ -91,19 +92,16 @@ def label(op, name, dims, element):
             "mlp.c_fc": "output of gelu" if op == "activation" else "input of gelu"}[part]
 
 
-WHY = {"input of ln_1": "the residual stream is f32", "softmax": "scores are never stored", "softmax after dropout": "scores are never stored"}
+RESIDUAL, SCORES_WHY = "the residual stream is f32", "scores are never stored"
+WHY = {"input of ln_1": RESIDUAL, "softmax": SCORES_WHY, "softmax after dropout": SCORES_WHY, OWN[0]: "one number a row, f32",
+       OWN[1]: "one number a row, f32", OWN[2]: "what the input of ln_2 is made of, again"}
+WHY |= {item[0]: "no dropout" for item in ITEMS if "mask" in item[0]}
 
 
-def why(name, difference, sequence, mode):
-    if name in WHY or name == "input of ln_2" and difference > 0:
-        return WHY.get(name, WHY["input of ln_1"])
-    if "mask" in name:
-        return "no dropout"
-    if name == OWN[2]:
-        return "what the input of ln_2 is made of, again"
-    if name in OWN:
-        return "one number a row, f32"
-    return "gathered for the product, and kept for its gradient" if difference > 0 else "computed again" if difference else ""
+def why(name, difference):
+    if name == "input of ln_2" and difference > 0:
+        return RESIDUAL
+    return WHY.get(name, "gathered for the product, and kept for its gradient" if difference > 0 else "computed again" if difference else "")
 
 
 def tables(test):
@@ -118,20 +116,14 @@ def tables(test):
             ours = {}
             for op, name, dims, element in kept(lines):
                 if ".h.1." in f".{name}":
-                    size = {"f32": 4, "bf16": 2}[element]
-                    for dim in dims:
-                        size *= dim
                     item = label(op, name, dims, element)
-                    ours[item] = ours.get(item, 0) + size
+                    ours[item] = ours.get(item, 0) + {"f32": 4, "bf16": 2}[element] * math.prod(dims)
             counted = sum(three) - sum(two)
             assert sum(ours.values()) == counted, (plan, mode, ours, counted)
             theirs = {item[0]: formula(item, tensor, sequence, mode) for item in ITEMS}
             assert abs(sum(theirs.values()) / SBH - published(tensor, sequence, mode, H, A, S)) < 1e-9
-            rows = []
-            for name in [item[0] for item in ITEMS] + OWN:
-                a, b = theirs.get(name, 0), ours.get(name, 0)
-                if a or b:
-                    rows.append(f"| {name} | {a} | {b} | {b - a:+d} | {why(name, b - a, sequence, mode)} |")
+            both = [(name, theirs.get(name, 0), ours.get(name, 0)) for name in [item[0] for item in ITEMS] + OWN]
+            rows = [f"| {name} | {a} | {b} | {b - a:+d} | {why(name, b - a)} |" for name, a, b in both if a or b]
             total = sum(theirs.values())
             rows.append(f"| **a layer** | {total} | {counted} | {counted - total:+d} | |")
             share = lambda x: f"{x / SBH:.2f}"

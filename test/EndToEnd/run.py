@@ -10,21 +10,19 @@ and meshes there can be several, a|b. Golden models have two layers and a batch 
 import functools
 import itertools
 import json
-import math
 import re
 import shlex
 import subprocess
 import sys
 
-from cases import BIN, GOLDEN, HERE, LONG, STAND_IN, Case, Failed, file_name, mesh_flags, ranks_of, shared
+from cases import BIN, GOLDEN, HERE, LONG, STAND_IN, Case, file_name, mesh_flags, ranks_of, shared
 from commands import Commands
 
 TRAIN = "--lr 1e-3 --weight-decay 0.1 --clip 1.0 --seed 1".split()
 # One rounding to bf16 is 2^-9 = 0.2 % of a value; a logit is behind some ten of them, a gradient behind twice as many, and where
 # addends cancel they count more. What PyTorch has computed in f32, then, to:
 TOLERANCE = {"f32": dict(loss=1e-5, losses=1e-4, logits=1e-5, gradients=1e-5, parameters=1e-4),
-             "bf16": dict(loss=1e-2, losses=1e-2, logits=3e-2, gradients=6e-2),
-             "random f32": dict(losses=1e-4, logits=2e-5, gradients=5e-5), "random bf16": dict(losses=1e-2, logits=3e-2, gradients=6e-2)}
+             "bf16": dict(loss=1e-2, losses=1e-2, logits=3e-2, gradients=6e-2)}
 
 
 def rows(table):
@@ -44,26 +42,14 @@ def choices(column):
     return map(str, range(int(first), int(last) + 1)) if dots and last.isdigit() else column.split("|")
 
 
-def import_model(case, model, layers, batch, to):
-    """The program of a golden model, of more layers where asked for: of those there are no weights."""
-    source = GOLDEN / model
-    if layers != "2":
-        config = json.loads((source / "config.json").read_text())
-        for key in {"n_layer", "num_hidden_layers", "max_window_layers"} & config.keys():
-            config[key] = int(layers)
-        if config.get("layer_types"):
-            config["layer_types"] = config["layer_types"][:1] * int(layers)
-        source = to.parent / "config"
-        source.mkdir(exist_ok=True)
-        (source / "config.json").write_text(json.dumps(config))
-    case.needs("pc-import", source, "-o", to, "--batch", batch, "--seq", 16)
-
-
 class Row(Case):
     def __init__(self, table, text, checks):
         super().__init__(f"{table}/{text}", shlex.join(["run.py", table, text]))
         self.checks, self.text = checks, text
-        self.prepare(*text.split())
+        self.model, self.layers, self.batch, self.mesh, *self.flags = text.split()
+        self.is_golden = (self.layers, self.batch) == ("2", "4")
+        golden = GOLDEN / self.model
+        self.weights, self.data, self.want = ["--init", golden] if self.layers == "2" else [], golden / "tokens.bin", golden / "golden.safetensors"
         self.precision = "bf16" if "--precision=bf16" in self.flags else "f32"
         self.device, self.evaluates = "--target=cuda" in self.flags, "--mode=eval" in self.flags
         self.ranks = ranks_of(self.mesh)
@@ -72,12 +58,6 @@ class Row(Case):
         short = self.device and ("pp=" in self.mesh or not LONG and "parameters" not in checks)
         self.steps = 5 if short else 20
         self.tolerance = TOLERANCE[self.precision]
-
-    def prepare(self, model, layers, batch, mesh, *flags):
-        self.model, self.layers, self.batch, self.mesh, self.flags = model, layers, batch, mesh, flags
-        self.is_golden = (layers, batch) == ("2", "4")
-        self.weights = ["--init", GOLDEN / model] if layers == "2" else []
-        self.data, self.want = GOLDEN / model / "tokens.bin", GOLDEN / model / "golden.safetensors"
 
     def body(self):
         for name in self.checks:
@@ -88,22 +68,27 @@ class Row(Case):
 
     @functools.cached_property
     def source(self):
+        """The program of the model, of more layers where asked for: of those there are no weights."""
         def make(folder):
-            import_model(self, self.model, self.layers, self.batch, folder / "model.mlir")
+            config = json.loads((GOLDEN / self.model / "config.json").read_text())
+            for key in {"n_layer", "num_hidden_layers", "max_window_layers"} & config.keys():
+                config[key] = int(self.layers)
+            if config.get("layer_types"):
+                config["layer_types"] = config["layer_types"][:1] * int(self.layers)
+            (folder / "config.json").write_text(json.dumps(config))
+            self.needs("pc-import", GOLDEN / self.model if self.layers == "2" else folder, "-o", folder / "model.mlir", "--batch", self.batch, "--seq", 16)
         return shared(f"{self.model}-{self.layers}-{self.batch}", make) / "model.mlir"
-
-    def compile(self, *flags, seconds=300):
-        # On a device the libraries have a workspace of 32 MiB in the arena.
-        grown = [re.sub(r"(--memory-limit=)(\d+)", lambda m: m[1] + str(int(m[2]) + (32 << 20)), flag) if self.device else flag
-                 for flag in self.flags]
-        target = ["--arch=sm_90a", "--stand-in"] if self.device else []
-        self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *grown, *target, *flags, seconds=seconds)
 
     @functools.cached_property
     def program(self):
         """Beside its report. The quick run keeps it until a tool is built anew: the same compiler makes the same program."""
+        # On a device the libraries have a workspace of 32 MiB in the arena.
+        grown = [re.sub(r"(--memory-limit=)(\d+)", lambda m: m[1] + str(int(m[2]) + (32 << 20)), flag) if self.device else flag
+                 for flag in self.flags]
+        target = ["--arch=sm_90a", "--stand-in"] if self.device else []
+
         def make(folder):
-            self.compile("-o", folder / "train", f"--report={folder}/report.json")
+            self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *grown, *target, "-o", folder / "train", f"--report={folder}/report.json")
         if not LONG:
             return shared(f"programs/{file_name(self.text)}", make) / "train"
         make(self.work)
@@ -115,11 +100,11 @@ class Row(Case):
             self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *self.flags, f"--to={name}", "-o", path)
         return path
 
-    def command(self, out, *flags, program=None, ranks=None, launcher=(), weights=True):
+    def command(self, out, *flags, weights=True):
         """A run that leaves its files in the folder `out`."""
         (self.work / out).mkdir(exist_ok=True)
-        return ["pc-run", *launcher, "-n", ranks or self.ranks, program or self.program, "--", "--data", self.data,
-                *(self.weights if weights else []), "--metrics", f"{out}/metrics.jsonl", *flags]
+        return ["pc-run", "-n", self.ranks, self.program, "--", "--data", self.data, *(self.weights if weights else []),
+                "--metrics", f"{out}/metrics.jsonl", *flags]
 
     @functools.cached_property
     def first(self):
@@ -252,76 +237,12 @@ class Row(Case):
         self.check("every rank has a trace", len(got) == self.ranks, got.keys())
 
 
-class Random(Row):
-    """A random model, mesh and order of tactics of pc-random, beside the interpreter's numbers. The row is a seed."""
-
-    def prepare(self, seed):
-        generated = self.needs("pc-random", f"--seed={seed}", f"--write={self.work}").out.split()
-        batch, sequence, self.optimizer, precision, self.mesh = generated
-        self.model, self.seed, self.is_golden = "random", int(seed), True
-        self.weights, self.data, self.want = ["--init", self.work], self.work / "tokens.bin", self.work / "golden.safetensors"
-        self.flags = ["--mode=eval" if self.optimizer == "none" else f"--optimizer={self.optimizer}", f"--precision={precision}"]
-        self.source = self.model_file = self.work / "model.mlir"
-        self.needs("pc-import", self.work, "-o", self.source, "--batch", batch, "--seq", sequence)
-        print(f"      {self.mesh}, {self.optimizer}, {precision}")
-
-    def compile(self, *flags, plan="plan.mlir"):
-        self.needs("pc-compile", self.source, f"--plan={plan}", self.flags[0], f"--bucket-bytes={self.seed * 7919 % 20000}",
-                   f"--prefetch={self.seed % 3}", *flags, seconds=120)
-
-    def train(self, out, **more):
-        flags = ["--steps", 1, "--eval"] if self.evaluates else ["--steps", 3, "--dump-grads", f"{out}/grads.safetensors"]
-        self.needs(*self.command(out, *flags, *TRAIN[:-2], "--summary", f"{out}/summary.json", "--dump-logits", f"{out}/logits.safetensors",
-                                 **more), seconds=120)
-        return self.work / out
-
-    @functools.cached_property
-    def first(self):
-        return self.train("first")
-
-    def body(self):
-        first, virtual = self.first, self.train("virtual", launcher=["--virtual"])
-        self.steps = 1 if self.evaluates else 3
-        self.tolerance = TOLERANCE[f"random {self.precision}"]
-        self.same("virtual ranks: logits", first / "logits.safetensors", virtual / "logits.safetensors")
-        without_times = [re.sub(r', "step_seconds.*', "", (run / "metrics.jsonl").read_text()).encode() for run in (first, virtual)]
-        self.same("virtual ranks: losses", *without_times)
-        self.losses()
-        self.report()
-        if self.precision == "f32":
-            self.logits()
-            self.evaluates or self.gradients()
-        else:
-            self.near_or_as_near_as_one_device()
-
-    def near_or_as_near_as_one_device(self):
-        """Of values stored in bf16, partial sums are rounded at other places, which shows much or little by the model (few units, addends that
-        cancel). A plan beyond the bounds is to be as near to what f32 gives as the same model for one device in bf16 is."""
-        files = [("logits", ["--only", "logits"])] + ([] if self.evaluates else [("grads", ["--prefix", "grad."])])
-        bounds = [self.tolerance["logits"], self.tolerance["gradients"]]
-        near = [self.call("pc-compare", "tensors", self.want, self.first / f"{name}.safetensors", *which, "--tolerance", bound)
-                for (name, which), bound in zip(files, bounds)]
-        if all(done.code == 0 for done in near):
-            self.check("logits and gradients", True, found=near[-1].last())
-            return
-        plan = (self.work / "plan.mlir").read_text()
-        (self.work / "one-device.mlir").write_text(re.sub(r'\["(pc-mixed-precision[^"]*)".*\]', r'["\1"]', re.sub("<[^>]*>", "<>", plan)))
-        self.compile("-o", "one-device", plan="one-device.mlir")
-        alone = self.train("alone", program=self.work / "one-device", ranks=1)
-        for name, which in files:
-            self.compare(f"{name} as near as one device's", "tensors", self.work / "exact.safetensors", self.first / f"{name}.safetensors",
-                         *which, "--rounded", alone / f"{name}.safetensors", "--tolerance", 1e-2)
-
-
 def run_row(table, text, checks):
     """A row behind "# check: program" is a program of this folder, or a tool, and its arguments; behind "commands" a section of a file of them."""
     if checks == ["program"]:
         name, *arguments = text.split()
         sys.exit(subprocess.run([(HERE if (HERE / name).exists() else BIN) / name, *arguments]).returncode)
-    try:
-        row = Commands(table, text) if checks == ["commands"] else (Random if checks == ["random"] else Row)(table, text, checks)
-    except Failed:
-        sys.exit("0 passed, 1 failed")
+    row = Commands(table, text) if checks == ["commands"] else Row(table, text, checks)
     row.run(row.body)
 
 

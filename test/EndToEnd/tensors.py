@@ -23,14 +23,13 @@ def framed(header):
 def shards(path, folder):
     header, data = parts(path)
     entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
-    names, place = list(entries), {}
-    for shard, part in enumerate((names[: len(names) // 2], names[len(names) // 2 :]), 1):
-        some, written, file = {}, b"", f"model-0000{shard}-of-00002.safetensors"
-        for name in part:
-            begin, end = entries[name]["data_offsets"]
-            some[name] = entries[name] | {"data_offsets": [len(written), len(written) + end - begin]}
-            written, place[name] = written + data[begin:end], file
-        Path(folder, file).write_bytes(framed(json.dumps(some).encode()) + written)
+    names, place = sorted(entries, key=lambda name: entries[name]["data_offsets"]), {}
+    for shard, some in enumerate((names[: len(names) // 2], names[len(names) // 2 :]), 1):
+        begin, end = entries[some[0]]["data_offsets"][0], entries[some[-1]]["data_offsets"][1]
+        moved = {name: entries[name] | {"data_offsets": [at - begin for at in entries[name]["data_offsets"]]} for name in some}
+        file = f"model-0000{shard}-of-00002.safetensors"
+        Path(folder, file).write_bytes(framed(json.dumps(moved).encode()) + data[begin:end])
+        place |= dict.fromkeys(some, file)
     Path(folder, "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": place}))
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: install.sh BUILD SOURCE WORK
-# Installs BUILD into a folder, moves that, and works with what is there alone, from another directory: the demo's model on two
+# Installs BUILD into a folder, moves that, and works with what is there alone, from another directory: the tour's model on two
 # ranks, over MPI, and on the stand-in of a GPU; a CMake project that uses the package; and completion.
 set -euxo pipefail # -x: a failing line is the last one
 build=$1 source=$2 work=$3
@@ -16,7 +16,7 @@ prefix=$work/prefix
 cd "$work/elsewhere"
 export PATH=$prefix/bin:/usr/bin:/bin PCRT_CACHE_DIR=
 run=(--data "text:$source/README.md" --steps 2 --seed 1 --summary summary.json)
-pc-import "$source/examples/gpt2-14m" -o model.mlir --batch 2 --seq 16
+pc-import "$source/examples/tour" -o model.mlir --batch 2 --seq 16
 pc-compile model.mlir -o train --mesh dp=2 --report=report.json
 pc-run -n 2 ./train -- "${run[@]}"
 pc-compare reports report.json summary.json

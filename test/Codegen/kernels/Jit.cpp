@@ -71,7 +71,7 @@ static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t la
   return {nullptr, kernel.items, kernel.scratchBytes, kernel.kind, nullptr};
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t lanes) {
+static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t lanes, bool fast) {
   module.setTargetTriple(target.getTargetTriple());
   module.setDataLayout(target.createDataLayout());
   for (llvm::Function &f : module) {
@@ -79,10 +79,10 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t 
     f.addFnAttr("target-features", target.getTargetFeatureString());
     f.addFnAttr("prefer-vector-width", std::to_string(lanes * 32));
   }
-  const char *o = getenv("OPT"); pc::runLlvmPasses(module, &target, !o ? llvm::OptimizationLevel::O3 : o[0] == '1' ? llvm::OptimizationLevel::O1 : llvm::OptimizationLevel::O0);
+  pc::runLlvmPasses(module, &target, fast ? llvm::OptimizationLevel::O3 : llvm::OptimizationLevel::O1);
 }
 
-std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16) {
+std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16, bool fast) {
   static bool initialized = !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
   if (!initialized)
     fail("no native target");
@@ -110,9 +110,9 @@ std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool rounds
   auto llvmContext = std::make_unique<llvm::LLVMContext>();
   auto llvmModule = translateModuleToLLVMIR(*module, *llvmContext);
   auto machine = cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
-  const char *o = getenv("CG"); machine.setCodeGenOptLevel(!o ? llvm::CodeGenOptLevel::Aggressive : llvm::CodeGenOptLevel(atoi(o)));
+  machine.setCodeGenOptLevel(llvm::CodeGenOptLevel::Aggressive);
   auto target = cantFail(machine.createTargetMachine());
-  optimize(*llvmModule, *target, lanes);
+  optimize(*llvmModule, *target, lanes, fast);
   std::shared_ptr<llvm::orc::LLJIT> jit =
       cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(machine).create());
   cantFail(jit->addIRModule(llvm::orc::ThreadSafeModule(std::move(llvmModule), std::move(llvmContext))));

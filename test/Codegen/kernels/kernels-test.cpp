@@ -1,6 +1,7 @@
 //===- kernels-test.cpp - Every special kernel against plain loops in double ----------===//
 // Odd shapes, both vector widths, items cut in two ways with equal bits, and no write outside of a result. No MLIR
-// here.
+// here. With PC_LONG=1 kernels are optimized as in programs; without, less: execute-test and all tests that run
+// programs have them with O3, and cut in two ways.
 //===-----------------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "Jit.h"
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -99,7 +101,7 @@ void check(const std::string &op, const std::vector<Tensor *> &operands, const s
   for (auto [lanes, byInstruction] : {std::pair{8, false}, {16, false}, {8, true}, {16, true}}) {
     if (lanes > hostLanes() || (byInstruction && !(bf16 && hostRoundsToBf16())))
       continue;
-    std::vector<JitKernel> kernels = jitOp(source, lanes, byInstruction);
+    std::vector<JitKernel> kernels = jitOp(source, lanes, byInstruction, /*fast=*/std::getenv("PC_LONG") != nullptr);
     std::vector<std::vector<float>> first;
     for (int64_t range : {0, 1, 3}) {
       std::vector<void *> args;
