@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <unistd.h>
 
 using namespace pcrt;
 
@@ -107,8 +108,7 @@ static pcrt_status run(int argc, char **argv, Place &place) {
   return status;
 }
 
-int main(int argc, char **argv) {
-  holdStandardFiles();
+static int runProcess(int argc, char **argv) {
   // A file that is larger than the system allows (ulimit -f) is an error of its write, which names the file.
   signal(SIGXFSZ, SIG_IGN);
   Place place;
@@ -122,4 +122,15 @@ int main(int argc, char **argv) {
     return status == PCRT_OK && stoppedBy() ? 128 + stoppedBy() : status;
   reportOnce(place, failure);
   return failure.status;
+}
+
+int main(int argc, char **argv) {
+  holdStandardFiles();
+  int status = runProcess(argc, argv);
+  // A device that was abandoned may run for ever, and exit handlers of its libraries wait for it.
+  if (status != PCRT_OK && pc_program.target == PCRT_CUDA) {
+    fflush(nullptr);
+    _exit(status);
+  }
+  return status;
 }

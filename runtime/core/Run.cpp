@@ -31,6 +31,17 @@ public:
   }
 
   void run() {
+    try {
+      runAll();
+    } catch (...) {
+      if (device && device->abandon())
+        device.release();
+      throw;
+    }
+  }
+
+private:
+  void runAll() {
     programSum = sumOfProgram();
     requireSame(comm,
                 {{"program", programSum, program.name + ", " + describeMesh(program.mesh) + ", sum " + programSum}});
@@ -60,7 +71,6 @@ public:
     writeResults();
   }
 
-private:
   /// Checks of the flags that need no file.
   void checkRequest() {
     if (program.mesh.ranks() != comm.size())

@@ -25,6 +25,7 @@ class CudaDevice final : public Device {
 public:
   CudaDevice(const Program &program, int ordinal);
   ~CudaDevice() override;
+  bool abandon() override { return true; }
 
   void prepare(pcrt_context &context) override;
   void write(int64_t offset, const void *from, int64_t bytes) override { staging.write(arena + offset, from, bytes); }

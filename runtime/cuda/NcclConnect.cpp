@@ -11,7 +11,10 @@
 #include "comm/ShmControl.h"
 #include "cuda/NcclMoves.h"
 
+#include <chrono>
+#include <thread>
 #include <unistd.h>
+#include <utility>
 
 using namespace pcrt;
 using namespace pcrt::cuda;
@@ -21,13 +24,22 @@ void Communicators::add(NcclComm comm) {
   all.push_back(comm);
 }
 
-void Communicators::abort() {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (aborted)
-    return;
-  aborted = true;
-  for (size_t i = all.size(); i-- > 0;)
-    nccl.ncclCommAbort(all[i]);
+void Communicators::abort(double seconds) {
+  std::unique_lock<std::mutex> lock(mutex);
+  if (!std::exchange(aborted, true))
+    std::thread([self = shared_from_this()] {
+      self->useDevice(self->device);
+      // One group: all are told to end before NCCL waits for any (ncclCommAbort sets the flag, the group's end runs
+      // commReclaim). A kernel of one may stand before those of another on a stream.
+      self->nccl.ncclGroupStart();
+      for (NcclComm comm : self->all)
+        self->nccl.ncclCommAbort(comm);
+      self->nccl.ncclGroupEnd();
+      std::lock_guard<std::mutex> lock(self->mutex);
+      self->freed = true;
+      self->changed.notify_all();
+    }).detach();
+  changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return freed; });
 }
 
 NcclResult Communicators::state(NcclComm comm) {

@@ -63,7 +63,7 @@ int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
 
 NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups)
     : session(session), control(comm), program(program), timeout(timeoutSeconds()), members(groups.size()),
-      live(std::make_shared<Communicators>()) {
+      live(std::make_shared<Communicators>(session)) {
   Nccl &nccl = live->nccl;
   NcclUniqueId id{};
   // Calls of several communicators that nothing else orders begin in the order of the host on every rank: without,
@@ -126,7 +126,7 @@ NcclMoves::~NcclMoves() {
         live->nccl.ncclCommDeregister(member.comm, member.registered);
   }
   // All ranks come here after a good run, or none: abort does not wait for the others as destroy would.
-  live->abort();
+  live->abort(timeout);
 }
 
 std::string NcclMoves::describe(NcclResult result) const {

@@ -16,25 +16,36 @@
 #include "cuda/Nccl.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 
 namespace pcrt::cuda {
 
 /// The library and its communicators, shared with the thread that aborts them.
-struct Communicators {
+struct Communicators : std::enable_shared_from_this<Communicators> {
+  explicit Communicators(const Session &session) : useDevice(session.driver.cuCtxSetCurrent), device(session.context) {}
+
   Nccl nccl;
   std::mutex mutex;
   std::vector<NcclComm> all; ///< The first is of all ranks.
   bool aborted = false;
 
   void add(NcclComm comm);
-  /// Ends kernels that wait for other ranks, and frees the communicators. Later calls do nothing.
-  void abort();
+  /// Ends kernels that wait for other ranks, and frees the communicators. NCCL waits there until no graph holds one of
+  /// them, which may be for ever: after `seconds` this returns, and the rest is left to a thread. Later calls wait
+  /// only.
+  void abort(double seconds = 1);
   /// The asynchronous state of `comm`; NcclRemoteError once it has been aborted.
   NcclResult state(NcclComm comm);
   /// Begins to split the first communicator; NcclRemoteError once it has been aborted. NCCL writes `made` later, or
   /// when it is aborted.
   NcclResult split(int color, int key, NcclComm *made, NcclConfig &config);
+
+private:
+  Result (*useDevice)(Context);
+  Context device;
+  bool freed = false;
+  std::condition_variable changed;
 };
 
 class NcclMoves final : public DeviceComm {

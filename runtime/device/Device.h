@@ -20,6 +20,10 @@ class Device {
 public:
   virtual ~Device() = default;
 
+  /// The run has failed. True where this device may wait for ranks that are gone: then nobody destroys it, and the
+  /// process ends by _exit.
+  virtual bool abandon() { return false; }
+
   /// Takes this rank's arena, opens its flows and makes everything else that a step needs but its data. The arena holds
   /// zeros afterwards (or, on a GPU with PCRT_POISON=1, NaNs where nothing is written before the first step). All ranks
   /// call it, once. Throws PCRT_RESOURCE naming what is needed and what there is.

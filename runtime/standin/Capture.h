@@ -14,12 +14,16 @@
 
 namespace pc::standin {
 
+/// What a graph holds until it is destroyed, as do the executable graphs made of it (cuGraphRetainUserObject).
+using UserObjects = std::vector<std::shared_ptr<void>>;
+
 struct Capture {
   uint64_t id;
   CUstreamCaptureMode mode;
   std::thread::id thread;
   CUstream origin;
   std::vector<ItemRef> nodes; ///< In the order of the calls.
+  UserObjects objects;
   std::vector<CUstream> streams;
   std::string invalid; ///< Why the capture failed; empty: it has not.
   bool ended = false;
@@ -69,12 +73,14 @@ struct CUevent_st {
 
 struct CUgraph_st {
   std::vector<pc::standin::ItemRef> nodes;
+  pc::standin::UserObjects objects;
 };
 
 struct CUgraphExec_st {
   uint64_t id;
   std::vector<pc::standin::ItemRef> nodes;
   pc::standin::ItemRef last; ///< The end of the previous launch: a graph never runs beside itself.
+  pc::standin::UserObjects objects;
 };
 
 #endif // PC_STANDIN_CAPTURE_H

@@ -59,7 +59,7 @@ PC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
   if (CUresult result = enterUncaptured(__func__))
     return result;
   static uint64_t nextId = 0;
-  *exec = new CUgraphExec_st{++nextId, copyNodes(graph->nodes), nullptr};
+  *exec = new CUgraphExec_st{++nextId, copyNodes(graph->nodes), nullptr, graph->objects};
   graphExecs().insert(*exec);
   return CUDA_SUCCESS;
 }

@@ -95,7 +95,8 @@ struct Group {
     CommRef comm;
     std::function<ncclResult_t()> start;
   };
-  std::vector<Job> jobs; ///< Joins and splits, which the end of the group begins (ncclAsyncLaunch).
+  std::vector<Job> jobs;          ///< Joins and splits, which the end of the group begins (ncclAsyncLaunch).
+  std::vector<ncclComm_t> ending; ///< Those that its end frees.
 };
 } // namespace
 
@@ -177,6 +178,12 @@ static CUresult enqueueCalls(CUstream stream, Work work) {
   return result;
 }
 
+/// A captured call's reference to its communicator.
+static std::shared_ptr<void> holdFromGraph(const CommRef &comm) {
+  ++comm->persistentRefs;
+  return {comm.get(), [comm](void *) { --comm->persistentRefs; }};
+}
+
 /// Submits the calls of a group: one item per communicator.
 static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
   ncclResult_t result = ncclSuccess;
@@ -194,12 +201,37 @@ static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
     std::erase_if(queued, [&](const Group::Queued &q) { return q.comm == comm; });
     if (enqueueCalls(stream, makeWork(comm, std::move(calls))) != CUDA_SUCCESS)
       return fail(ncclUnhandledCudaError, "cannot enqueue: " + explanation(stickyError()));
+    if (stream->capture) // the communicator lives until the graph is destroyed (ncclCudaGraphAddDestructor)
+      stream->capture->objects.push_back(holdFromGraph(comm));
     if (!comm->blocking) { // a thread of NCCL's launches them
       comm->mustPoll = true;
       result = ncclInProgress;
     }
   }
   return result;
+}
+
+/// Waits until the calls of these communicators have ended, and all graphs are destroyed that hold some, and frees the
+/// communicators (commDestroySync; of several in a group each has a thread). Calls end by themselves after an abort,
+/// but those of other communicators before them on a stream do not.
+static ncclResult_t reclaim(Lock &lock, const std::vector<ncclComm_t> &ending) {
+  auto holds = [](const CommRef &comm) {
+    return comm->persistentRefs > 0 || (comm->queued > 0 && stickyError() == CUDA_SUCCESS);
+  };
+  for (ncclComm_t handle : ending) {
+    CommRef comm = handle->comm;
+    while (holds(comm)) {
+      if (comm->queued > 0)
+        letTimePass();
+      lock.unlock();
+      usleep(50);
+      lock.lock();
+    }
+    comm->destroyed = true;
+    handles().erase(handle);
+    delete handle;
+  }
+  return stickyError() == CUDA_SUCCESS ? ncclSuccess : fail(ncclUnhandledCudaError, explanation(stickyError()));
 }
 
 PC_EXPORT ncclResult_t ncclGroupStart() {
@@ -216,6 +248,8 @@ PC_EXPORT ncclResult_t ncclGroupEnd() {
   Group ended = std::exchange(group, {});
   if (ended.error != ncclSuccess)
     return ended.error;
+  if (!ended.ending.empty())
+    return reclaim(lock, ended.ending);
   ncclResult_t result = launch(lock, ended.jobs);
   if (result != ncclSuccess && result != ncclInProgress)
     return result;
@@ -345,6 +379,16 @@ PC_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   return waitForAll(lock) == CUDA_SUCCESS ? ncclSuccess : fail(ncclUnhandledCudaError, explanation(stickyError()));
 }
 
+/// Frees a communicator at the end of the group, or now: ncclAsyncLaunch of commReclaim, which makes the group one
+/// that blocks.
+static ncclResult_t end(Lock &lock, ncclComm_t handle) {
+  if (group.depth == 0)
+    return reclaim(lock, {handle});
+  group.blocking = true;
+  group.ending.push_back(handle);
+  return ncclSuccess;
+}
+
 PC_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   Lock lock(driverMutex());
   FIND(comm, handle);
@@ -352,13 +396,7 @@ PC_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t handle) {
     ++group.depth; // NCCL, too, returns between ncclGroupStartInternal and ncclGroupEndInternal, and destroys nothing
     return noteInGroup(why);
   }
-  ncclResult_t result = ncclSuccess;
-  if (comm->queued > 0 && !comm->aborted && waitForAll(lock) != CUDA_SUCCESS)
-    result = fail(ncclUnhandledCudaError, explanation(stickyError()));
-  comm->destroyed = true;
-  handles().erase(handle);
-  delete handle;
-  return result;
+  return end(lock, handle);
 }
 
 /// Calls in flight end; what they would have written is not written. Whatever goes on is no obstacle, and the state
@@ -368,9 +406,7 @@ PC_EXPORT ncclResult_t ncclCommAbort(ncclComm_t handle) {
   FIND(comm, handle);
   comm->aborted = true;
   endSplits(*comm);
-  handles().erase(handle);
-  delete handle;
-  return ncclSuccess;
+  return end(lock, handle);
 }
 
 PC_EXPORT ncclResult_t ncclCommCount(ncclComm_t handle, int *count) {

@@ -253,7 +253,8 @@ void Comm::advance() {
 }
 
 bool Comm::isAdvancing() const {
-  return error == ncclSuccess && !aborted && (!ready || !splits.empty() || (finalizing && queued > 0));
+  return error == ncclSuccess && !aborted &&
+         (!ready || !splits.empty() || (finalizing && (queued > 0 || persistentRefs > 0)));
 }
 
 //===----------------------------------------------------------------------===//

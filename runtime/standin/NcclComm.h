@@ -115,7 +115,8 @@ struct Comm {
   std::string current;   ///< The call that is in flight.
   uint64_t collectives = 0, generationRead = 0;
   std::vector<uint64_t> sends, receives; ///< Begun, by peer.
-  int64_t queued = 0; ///< Calls that were submitted and have not ended; counts launches of graphs as well.
+  int64_t queued = 0;         ///< Calls that were submitted and have not ended; counts launches of graphs as well.
+  int64_t persistentRefs = 0; ///< Captured calls whose graphs exist (localPersistentRefs).
 
   World &shared() const { return *reinterpret_cast<World *>(world->base); }
   Mailbox &box(int rank) const { return *reinterpret_cast<Mailbox *>(peers[rank]->base); }

@@ -365,13 +365,14 @@ PC_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   stream->capture = nullptr;
   stream->captureHeads.clear();
   capture->ended = true;
+  UserObjects objects = std::move(capture->objects);
   std::erase(state().captures, capture);
   if (!capture->invalid.empty())
     return refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the capture is invalid: " + capture->invalid);
   if (!loose.empty())
     return refuse(CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
                   "cuStreamEndCapture: the stream that began the capture does not wait for " + describe(loose));
-  *graph = new CUgraph_st{std::move(capture->nodes)};
+  *graph = new CUgraph_st{std::move(capture->nodes), std::move(objects)};
   return CUDA_SUCCESS;
 }
 

@@ -3,8 +3,9 @@
 
 A rank of a pipeline is killed (SIGKILL), stopped (SIGSTOP) or slowed (stopped and continued, again and again) at a random moment of a random
 schedule. Every time the run ends with 7 or 8 within the deadline, says which rank, in which stage, and where in the schedule somebody was, and
-leaves nothing behind. A rank that is slowed by less than the deadline is no error: its run goes on. cuda: on the stand-in. From 20 TIMES on, also
-until a rank was killed, and one stopped, in a task that recomputes: the run names it."""
+leaves nothing behind. A rank that is slowed by less than the deadline is no error: its run goes on. cuda: on the stand-in, where a rank that fails by
+itself (its data become too short, exit 9) takes the place of slow ones. From 20 TIMES on, also until a rank was killed, and one stopped, in a task that
+recomputes: the run names it."""
 import os
 import random
 import re
@@ -54,8 +55,9 @@ class Failures(Case):
         """One run with a rank harmed after a while; says what is wrong with it."""
         out, err, metrics = self.work / "out", self.work / "err", self.work / "metrics.jsonl"
         metrics.unlink(missing_ok=True)
+        self.data.write_bytes((GOLDEN / "gpt2/tokens.bin").read_bytes())
         with open(out, "w") as said, open(err, "w") as errors:
-            launcher = self.start("pc-run", "-n", ranks, "--timeout", DEADLINE, program, "--data", GOLDEN / "gpt2/tokens.bin", "--steps", 1000000,
+            launcher = self.start("pc-run", "-n", ranks, "--timeout", DEADLINE, program, "--data", self.data, "--steps", 1000000,
                                   "--seed", 1, "--metrics", metrics, stdout=said, stderr=errors, PCRT_TRANSPORT=transport)
         watchdog = threading.Timer(90, launcher.kill)
         watchdog.start()
@@ -81,7 +83,8 @@ class Failures(Case):
                 launcher.wait()
                 return "slowed by less than the deadline, the run did not go on: " + read(err)
         start = time.monotonic()
-        does = (slow, pid, DEADLINE + 2, 0.02, 10) if how == "SLOW" else (os.kill, pid, getattr(signal, f"SIG{how}"))
+        does = {"SLOW": (slow, pid, DEADLINE + 2, 0.02, 10), "FAIL": (os.truncate, self.data, 0)}
+        does = does.get(how) or (os.kill, pid, getattr(signal, f"SIG{how}"))
         harming = threading.Thread(target=does[0], args=does[1:])
         harming.start()
         code, took, said = launcher.wait(), time.monotonic() - start, read(err)
@@ -93,6 +96,9 @@ class Failures(Case):
             wanted = [(code == 7, f"exit code {code}, not 7"), (took < 10, f"took {took:.1f} s"),
                       (re.search(rf"rank {victim} was killed by signal 9 \(Killed\)( in .*stage [0-9]+\)|.*({MESSAGE}))", said),
                        f"does not name rank {victim} and its task")]
+        elif how == "FAIL":
+            wanted = [(code == 9, f"exit code {code}, not 9"), (took < 10, f"took {took:.1f} s"),
+                      ("became shorter while it was read" in said, "does not say why")]
         else:
             wanted = [(code == 8, f"exit code {code}, not 8"), (took < DEADLINE + 12, f"took {took:.1f} s"),
                       (re.search(lost + "[0-9]+ .* in (receive of|send of|'[a-z_]+ |the first move)", said), "does not name the op that waits"),
@@ -113,7 +119,7 @@ class Failures(Case):
     def body(self):
         self.environment = STAND_IN | {"PC_STANDIN_DEVICES": "4"} if CUDA else {}
         target = ["--target=cuda", "--arch=sm_90a", "--stand-in"] if CUDA else []
-        self.seen, harmed = Counter(), 0
+        self.seen, self.data, harmed = Counter(), self.work / "tokens.bin", 0
         model = self.model("gpt2", 8)
         which = "cuda" if CUDA else "many" if TIMES >= 20 else "few"
         plans = re.findall(f"(?m)^{which} (.*)", read(HERE / "Inputs/pipelines.txt"))
@@ -121,7 +127,7 @@ class Failures(Case):
             mesh, _, *flags = plan.split()
             self.needs("pc-compile", model, "-o", f"train{i}", "--mesh", mesh, "--microbatches=4", *flags, *target)
         # Steps on the stand-in can be slower than the deadline by themselves.
-        ways = ["KILL", "STOP", "KILL" if CUDA else "SLOW"]
+        ways = ["KILL", "STOP", "FAIL" if CUDA else "SLOW"]
         for i in range(TIMES):
             which = i // 3 % len(plans)
             mesh, transport, *_ = plans[which].split()
@@ -140,7 +146,7 @@ class Failures(Case):
             self.needs("pc-compile", model, "-o", "recomputes", *"--mesh pp=2 --microbatches=4 --pipeline=gpipe --recompute=full".split(), *target)
             self.in_recompute("KILL", transport)
             self.in_recompute("STOP", transport)
-        self.check(f"{TIMES} random times: exit 7 or 8, naming rank, stage and task", harmed == TIMES, f"{harmed} of them", dict(self.seen))
+        self.check(f"{TIMES} random times: exit 7 or 8 (9 of a rank that fails), naming rank, stage and task", harmed == TIMES, f"{harmed} of them", dict(self.seen))
         self.check("nothing left behind", not self.leftovers(), self.leftovers())
 
 

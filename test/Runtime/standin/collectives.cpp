@@ -11,6 +11,7 @@
 #include "standin/Numbers.h"
 #include "standin/abi/Nccl.h"
 
+#include <atomic>
 #include <functional>
 #include <sys/wait.h>
 #include <thread>
@@ -344,6 +345,45 @@ void testAbort(Rank &r) {
   monitor.join();
 }
 
+/// Graphs hold the communicators of their calls: nothing of these ends before the graphs are gone. In a group all are
+/// told to end at once, else a call of the second waits for rank 1 until the first has ended.
+void testAbortWithGraph(Rank &r, bool grouped) {
+  ncclConfig_t c = config("tp", 0);
+  ncclComm_t second = split(r.comm, 0, r.rank, &c), first = std::exchange(r.comm, nullptr);
+  float *a = deviceArray<float>(8);
+  OK(cuMemsetD32Async(address(a), 0, 8, r.stream));
+  OK(cuStreamSynchronize(r.stream));
+  OK(cuStreamBeginCapture_v2(r.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  for (ncclComm_t comm : {grouped ? second : first, grouped ? first : second})
+    NCCL(comm, ncclAllReduce(a, a, 8, ncclFloat32, ncclSum, comm, r.stream));
+  CUgraph graph;
+  CUgraphExec exec;
+  OK(cuStreamEndCapture(r.stream, &graph));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphDestroy(graph));
+  if (r.rank == 0)
+    OK(cuGraphLaunch(exec, r.stream));
+  std::atomic<int> ended = 0;
+  std::thread monitor([&] {
+    if (grouped)
+      CHECK(ncclGroupStart() == ncclSuccess);
+    CHECK(ncclCommAbort(first) == ncclSuccess);
+    ended += !grouped;
+    CHECK(ncclCommAbort(second) == ncclSuccess);
+    CHECK(!grouped || ncclGroupEnd() == ncclSuccess);
+    ++ended;
+  });
+  if (grouped) // the launch ends, and nothing else
+    OK(cuStreamSynchronize(r.stream));
+  usleep(50000);
+  CHECK(ended == 0);
+  if (!grouped && r.rank == 0)
+    CHECK(cuStreamQuery(r.stream) == CUDA_ERROR_NOT_READY);
+  OK(cuGraphExecDestroy(exec));
+  monitor.join();
+  OK(cuStreamSynchronize(r.stream));
+}
+
 /// Two calls on one communicator that nothing orders.
 void testUnordered(Rank &r) {
   float *a = deviceArray<float>(8), *b = deviceArray<float>(8);
@@ -413,6 +453,8 @@ int main(int, char **argv) {
   run("a mismatch", 2, testMismatch);
   run("a wrong message", 2, testMessage);
   run("an abort", 2, testAbort);
+  for (bool grouped : {false, true})
+    run("an abort with a graph", 2, [=](Rank &r) { testAbortWithGraph(r, grouped); });
   run("no order", 1, testUnordered);
   return finishChecks();
 }
