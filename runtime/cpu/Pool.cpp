@@ -51,8 +51,10 @@ Pool::Pool(int wanted) : numThreads(std::max(wanted, 1)) {
       work(thread);
     });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (known)
+  if (known) {
+    ownersCores = allowed;
     pinToCore(allowed, 0, numThreads);
+  }
 }
 
 Pool::~Pool() {
@@ -60,6 +62,8 @@ Pool::~Pool() {
   generation.fetch_add(1, std::memory_order_release);
   for (std::thread &thread : threads)
     thread.join();
+  if (ownersCores) // threads that are started later inherit them, such as NCCL's
+    pthread_setaffinity_np(pthread_self(), sizeof *ownersCores, &*ownersCores);
 }
 
 void Pool::run(Task newTask, void *newArg) {

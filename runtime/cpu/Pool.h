@@ -12,6 +12,8 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <optional>
+#include <sched.h>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -25,6 +27,7 @@ public:
   /// Starts `threads` - 1 threads (at least one thread is used). Each of them takes one core of the process's affinity
   /// mask where there are enough of them.
   explicit Pool(int threads);
+  /// The owner has all of its cores again.
   ~Pool();
   Pool(const Pool &) = delete;
   Pool &operator=(const Pool &) = delete;
@@ -74,6 +77,7 @@ private:
   std::atomic<bool> stopping{false}, hasThrown{false};
   std::exception_ptr thrown; ///< By a task, if hasThrown.
   std::vector<std::thread> threads;
+  std::optional<cpu_set_t> ownersCores; ///< That the owner had before it took one.
 };
 
 } // namespace pcrt

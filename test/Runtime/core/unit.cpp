@@ -184,6 +184,13 @@ static void testGemm(int threads) {
 }
 
 static void testPool() {
+  cpu_set_t before, after;
+  sched_getaffinity(0, sizeof before, &before);
+  {
+    Pool pool(CPU_COUNT(&before));
+  } // each of its threads, this one among them, takes a core
+  sched_getaffinity(0, sizeof after, &after);
+  expect(CPU_EQUAL(&before, &after), "the owner of a pool has its cores again");
   for (int threads : {1, 2, 3, 5}) {
     Pool pool(threads);
     for (int64_t items : {0, 1, 2, 7, 1000}) {
