@@ -45,6 +45,7 @@ enum : int {
   AttributeMinor = 76,
   AttributeSharedMemoryOptin = 97,
   AttributeVirtualMemory = 102,
+  AttributeDirectRdma = 110,
 };
 
 enum : int { JitErrorLog = 5, JitErrorLogBytes = 6 };

@@ -19,31 +19,38 @@ char *DeviceArena::allocate(int64_t wanted) {
   const Driver &driver = session.driver;
   AllocationProperties properties{};
   properties.type = AllocationPinned;
-  properties.handleTypes = HandlePosixFile;
   properties.location = {LocationDevice, session.device};
+  // Network cards reach it directly, where they can.
+  int directRdma = 0;
+  session.check(driver.cuDeviceGetAttribute(&directRdma, AttributeDirectRdma, session.device),
+                "ask for memory that network cards reach");
+  properties.directRdma = directRdma != 0;
   size_t granule = 0, unused = 0, total = 0;
-  session.check(driver.cuMemGetAllocationGranularity(&granule, &properties, GranularityRecommended),
-                "ask for the granularity of memory");
-  bytes = (size_t(std::max<int64_t>(wanted, 1)) + granule - 1) / granule * granule;
   session.check(driver.cuMemGetInfo_v2(&unused, &total), "ask for the free memory");
   auto tooMuch = [&](const std::string &why) {
     fail(PCRT_RESOURCE, session.name + ": the arena needs " + gibibytes(double(bytes)) + ", " +
                             gibibytes(double(unused)) + " of " + gibibytes(double(total)) + " are free" + why +
                             "; use more microbatches, a plan that splits more, or --precision=bf16");
   };
-  if (bytes > unused)
-    tooMuch("");
-  session.check(driver.cuMemAddressReserve(&base, bytes, granule, 0, 0), "reserve addresses for the arena");
-  Result result = driver.cuMemCreate(&handle, bytes, &properties, 0);
-  if (result == ErrorOutOfMemory)
-    tooMuch(" (" + session.describe(result) + ")");
-  if (result != Success) {
-    // Some containers forbid memory that other processes could open; NCCL then copies what it would have registered.
-    properties.handleTypes = 0;
+  // Some containers forbid memory that other processes could open; NCCL then copies what it would have registered.
+  Result result = Success;
+  for (int handleTypes : {int(HandlePosixFile), 0}) {
+    properties.handleTypes = handleTypes;
+    result = driver.cuMemGetAllocationGranularity(&granule, &properties, GranularityRecommended);
+    if (result != Success)
+      continue;
+    bytes = (size_t(std::max<int64_t>(wanted, 1)) + granule - 1) / granule * granule;
+    if (bytes > unused)
+      tooMuch("");
     result = driver.cuMemCreate(&handle, bytes, &properties, 0);
+    if (result == ErrorOutOfMemory)
+      tooMuch(" (" + session.describe(result) + ")");
+    if (result == Success)
+      break;
   }
   session.check(result, "allocate the arena");
   created = true;
+  session.check(driver.cuMemAddressReserve(&base, bytes, granule, 0, 0), "reserve addresses for the arena");
   session.check(driver.cuMemMap(base, bytes, 0, handle, 0), "map the arena");
   mapped = true;
   AccessDescription access{{LocationDevice, session.device}, AccessReadWrite};

@@ -2,7 +2,8 @@
 //
 // A library with the driver's and cuBLASLt's functions that the runtime calls:
 // everything runs where it is called, on host memory; a captured graph is a
-// list of functions. FAKE_DRIVER, FAKE_CUBLASLT, FAKE_MAJOR, FAKE_DEVICES, FAKE_MEMORY, FAKE_INIT: what to claim.
+// list of functions. FAKE_DRIVER, FAKE_CUBLASLT, FAKE_MAJOR, FAKE_DEVICES, FAKE_MEMORY, FAKE_INIT,
+// FAKE_RDMA (of network cards), FAKE_HANDLES (memory that other processes can open): what to claim.
 // FAKE_KERNELS=1: take any image. FAKE_FAIL=N: launch N fails, as a fault of a kernel would. The stand-in finds errors
 // in programs; this one finds errors in the runtime's calls.
 //
@@ -61,6 +62,7 @@ static ContextObject theContext;
 static thread_local Context current;
 static thread_local GraphObject *captured; ///< By this thread: ranks may be threads.
 static std::atomic<Result> sticky = Success;
+constexpr Result ErrorNotSupported = 801;
 
 /// Ranges of memory, by their beginnings.
 class Ranges {
@@ -167,6 +169,7 @@ Result cuDeviceGetAttribute(int *value, int attribute, Ordinal) {
            : attribute == AttributeMinor           ? 0
            : attribute == AttributeMultiprocessors ? 132
            : attribute == AttributeVirtualMemory   ? 1
+           : attribute == AttributeDirectRdma      ? number("FAKE_RDMA", 1)
                                                    : 227 << 10;
   return Success;
 }
@@ -216,17 +219,26 @@ Result cuMemHostUnregister(void *at) {
   return Success;
 }
 Result cuMemGetAllocationGranularity(size_t *bytes, const AllocationProperties *properties, int) {
-  *bytes = 2 << 20;
-  return properties->type == AllocationPinned && properties->handleTypes == HandlePosixFile ? Success : 1;
+  if (properties->type != AllocationPinned)
+    return complain("memory of another type");
+  bool opens = properties->handleTypes == HandlePosixFile;
+  *bytes = opens ? 2 << 20 : 4 << 20;
+  return !opens || number("FAKE_HANDLES", 1) ? Success : ErrorNotSupported;
 }
 Result cuMemAddressReserve(Address *at, size_t bytes, size_t, Address, unsigned long long) {
   *at = addressOf(mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   return outsideCapture();
 }
 Result cuMemAddressFree(Address at, size_t bytes) { return munmap(reinterpret_cast<void *>(at), bytes) ? 1 : Success; }
-Result cuMemCreate(unsigned long long *handle, size_t bytes, const AllocationProperties *, unsigned long long) {
+Result cuMemCreate(unsigned long long *handle, size_t bytes, const AllocationProperties *properties,
+                   unsigned long long) {
   *handle = bytes;
-  return bytes % (2 << 20) ? complain("half a granule") : outsideCapture();
+  if (properties->directRdma != number("FAKE_RDMA", 1))
+    return complain("memory for network cards where they reach none, or other where they do");
+  bool opens = properties->handleTypes == HandlePosixFile;
+  if (opens && !number("FAKE_HANDLES", 1))
+    return ErrorNotSupported;
+  return bytes % (opens ? 2 << 20 : 4 << 20) ? complain("half a granule") : outsideCapture();
 }
 Result cuMemRelease(unsigned long long) { return Success; }
 Result cuMemMap(Address, size_t bytes, size_t, unsigned long long handle, unsigned long long) {
