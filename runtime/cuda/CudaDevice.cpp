@@ -4,6 +4,7 @@
 #include "comm/Environment.h"
 #include "comm/Moves.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -101,6 +102,9 @@ void CudaDevice::prepare(pcrt_context &context) {
   if (control.size() > 1) {
     pcrt_program ofThisRank = program.abi;
     ofThisRank.moves = context.moves.data();
+    onAllRanks(control, [&] {
+      session.reserveMoveStreams(int(std::count(groupMoves.begin(), groupMoves.end(), true)) + lanesOf(program.abi));
+    });
     comm = openDeviceComm(session, control, ofThisRank, context.groups);
     graphs = graphs && comm->canCapture();
     if (program.stageAxis >= 0)
@@ -111,7 +115,7 @@ void CudaDevice::prepare(pcrt_context &context) {
       comm->openTasks(taskNames);
       for (size_t group = 0; group < groupStreams.size(); ++group)
         if (groupMoves[group] && comm->hasStreams()) {
-          groupStreams[group] = session.makeStream();
+          groupStreams[group] = session.makeMoveStream();
           ready[group] = session.makeEvent();
         }
     });

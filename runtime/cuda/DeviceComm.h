@@ -31,6 +31,14 @@ struct DeviceFlow {
 /// on each, a device waits only where all `slots` slots are full.
 inline int lanesOf(const pcrt_flow &flow) { return flow.slots > 2 ? flow.slots - 1 : 1; }
 
+/// Lanes of all flows of a program.
+inline int lanesOf(const pcrt_program &program) {
+  int lanes = 0;
+  for (int flow = 0; flow < program.num_flows; ++flow)
+    lanes += lanesOf(program.flows[flow]);
+  return lanes;
+}
+
 class DeviceComm {
 public:
   virtual ~DeviceComm() = default;

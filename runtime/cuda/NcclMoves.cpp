@@ -3,7 +3,6 @@
 #include "comm/Collective.h"
 #include "comm/Moves.h"
 #include "comm/ShmControl.h"
-#include "cuda/Rows.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,9 +20,9 @@ namespace {
 /// How one member's blocks of a move lie in its buffers, in bytes. Of a reduce_scatter or all_to_all it sends a block
 /// to every member, of an all_gather or all_to_all it gets one from every member.
 struct Blocks {
-  int64_t bytes;                              ///< Of one block.
-  int64_t sendRows = 1, sendWidth, sendPitch; ///< Block k of the source: rows at k * sendWidth + row * sendPitch.
-  int64_t getRows = 1, getWidth, getPitch;    ///< Block k of the result, likewise.
+  int64_t bytes;                   ///< Of one block.
+  int64_t sendRows = 1, sendWidth; ///< Block k of the source: rows at (k + row * members) * sendWidth.
+  int64_t getRows = 1, getWidth;   ///< Block k of the result, likewise.
 
   bool packs() const { return sendRows > 1; }
   bool unpacks() const { return getRows > 1; }
@@ -47,8 +46,6 @@ static Blocks blocksOf(const pcrt_move_desc &move, int n) {
     blocks.bytes /= n;
   blocks.sendWidth = blocks.bytes / std::max<int64_t>(blocks.sendRows, 1);
   blocks.getWidth = blocks.bytes / std::max<int64_t>(blocks.getRows, 1);
-  blocks.sendPitch = n * blocks.sendWidth;
-  blocks.getPitch = n * blocks.getWidth;
   return blocks;
 }
 
@@ -100,21 +97,13 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
     total += (member.stagingBytes + 511) / 512 * 512;
   }
   onAllRanks(control, [&] {
-    size_t count = size_t(program.num_moves) + 1;
-    for (int flow = 0; flow < program.num_flows; ++flow)
-      count = std::max(count, size_t(program.flows[flow].messages) + 1);
+    kernels = std::make_unique<MoveKernels>(session);
     stagingMemory = std::make_unique<DeviceArena>(session);
-    staging = stagingMemory->allocate(total + int64_t(count * sizeof(uint32_t)));
-    numbers = reinterpret_cast<Address>(staging + total);
+    if (total)
+      staging = stagingMemory->allocate(total);
     size_t markBytes = members.size() * 64 * sizeof(uint32_t);
     marks = static_cast<volatile uint32_t *>(session.pinned(markBytes));
     session.polled(marks, int64_t(markBytes));
-    auto *values = static_cast<uint32_t *>(session.pinned(count * sizeof(uint32_t)));
-    for (size_t i = 0; i < count; ++i)
-      values[i] = uint32_t(i);
-    session.check(session.driver.cuMemcpyHtoDAsync_v2(numbers, values, count * sizeof(uint32_t), session.compute),
-                  "copy the numbers of moves");
-    session.synchronize();
   });
 }
 
@@ -151,30 +140,20 @@ static int ncclType(int32_t dtype) {
   return dtype == PCRT_F32 ? NcclFloat32 : dtype == PCRT_BF16 ? NcclBfloat16 : NcclInt32;
 }
 
-Result NcclMoves::copyBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream) {
+Result NcclMoves::packBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream) {
   int n = member.group->size();
   Blocks blocks = blocksOf(move, n);
-  char *packed = staging + member.stagingOffset;
-  for (int peer = 0; blocks.packs() && peer < n; ++peer)
-    if (Result result = copyRows(session.driver, packed + peer * blocks.bytes, blocks.sendWidth,
-                                 static_cast<const char *>(in) + peer * blocks.sendWidth, blocks.sendPitch,
-                                 blocks.sendWidth, blocks.sendRows, stream);
-        result != Success)
-      return result;
-  return Success;
+  return blocks.packs() ? kernels->swapBlocks(staging + member.stagingOffset, in, blocks.sendRows, n, blocks.sendWidth,
+                                              move.name, stream)
+                        : Success;
 }
 
-Result NcclMoves::copyAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream) {
+Result NcclMoves::unpackAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream) {
   int n = member.group->size();
   Blocks blocks = blocksOf(move, n);
   const char *packed = staging + member.stagingOffset + (blocks.packs() ? n * blocks.bytes : 0);
-  for (int peer = 0; blocks.unpacks() && peer < n; ++peer)
-    if (Result result =
-            copyRows(session.driver, static_cast<char *>(out) + peer * blocks.getWidth, blocks.getPitch,
-                     packed + peer * blocks.bytes, blocks.getWidth, blocks.getWidth, blocks.getRows, stream);
-        result != Success)
-      return result;
-  return Success;
+  return blocks.unpacks() ? kernels->swapBlocks(out, packed, n, blocks.getRows, blocks.getWidth, move.name, stream)
+                          : Success;
 }
 
 NcclResult NcclMoves::call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream) {
@@ -244,7 +223,7 @@ pcrt_status NcclMoves::enqueue(const pcrt_move_desc *moves, int count, const Gro
     if (pcrt_status status = mark(moves[first], stream); status != PCRT_OK)
       return status;
     if (staged(first))
-      if (pcrt_status status = check(copyBefore(moves[first], member, ins[first], stream), name); status != PCRT_OK)
+      if (pcrt_status status = check(packBefore(moves[first], member, ins[first], stream), name); status != PCRT_OK)
         return status;
     NcclResult result = live->nccl.ncclGroupStart();
     for (int i = first; i < last && (result == NcclSuccess || result == NcclInProgress); ++i)
@@ -255,7 +234,7 @@ pcrt_status NcclMoves::enqueue(const pcrt_move_desc *moves, int count, const Gro
       if (pcrt_status status = check(one, member.comm, name); status != PCRT_OK)
         return status;
     if (staged(first))
-      if (pcrt_status status = check(copyAfter(moves[first], member, outs[first], stream), name); status != PCRT_OK)
+      if (pcrt_status status = check(unpackAfter(moves[first], member, outs[first], stream), name); status != PCRT_OK)
         return status;
     first = last;
   }
@@ -278,7 +257,7 @@ void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
       onAllRanks(control, [&] {
         NcclConfig config;
         config.commName = one.flow->name;
-        config.maxCtas = 4; // a receive is posted long before its message: it leaves room for everything else
+        config.maxCtas = 2; // a receive is posted long before its message: it leaves room for everything else
         int color = one.source < 0 ? NcclSplitNoColor : one.source;
         if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,
                                         std::string("connect the ends of '") + one.flow->name + "'"))
@@ -294,9 +273,7 @@ pcrt_status NcclMoves::enqueueMessage(int index, int number, void *at, Stream st
                                  : live->nccl.ncclRecv(at, count, NcclBfloat16, 0, comm, stream);
   if (pcrt_status status = check(result, comm, flow.name); status != PCRT_OK)
     return status;
-  return check(session.driver.cuMemcpyDtoHAsync_v2(const_cast<uint32_t *>(passed + index * 64),
-                                                   numbers + (number + 1) * sizeof(uint32_t), sizeof(uint32_t), stream),
-               flow.name);
+  return check(kernels->note(passed + index * 64, uint32_t(number + 1), stream), flow.name);
 }
 
 /// Changes whenever the device comes further in its step.
@@ -310,7 +287,7 @@ uint32_t NcclMoves::progress() const {
 pcrt_status NcclMoves::check(Result result, const char *name) {
   if (result == Success)
     return PCRT_OK;
-  lastError = std::string("copies of '") + name + "': " + session.describe(result);
+  lastError = std::string("kernels of '") + name + "': " + session.describe(result);
   return PCRT_INTERNAL;
 }
 
@@ -331,14 +308,12 @@ pcrt_status NcclMoves::check(NcclResult result, NcclComm on, const char *name) {
 // Waiting
 //===----------------------------------------------------------------------===//
 
-/// Lets the device note on the host that it has come to this move: a copy of four bytes.
+/// Lets the device note on the host that it has come to this move.
 pcrt_status NcclMoves::mark(const pcrt_move_desc &move, Stream stream) {
   ptrdiff_t index = &move - program.moves;
   if (index < 0 || index >= program.num_moves)
     return PCRT_OK;
-  return check(session.driver.cuMemcpyDtoHAsync_v2(const_cast<uint32_t *>(marks + move.group * 64),
-                                                   numbers + (index + 1) * sizeof(uint32_t), sizeof(uint32_t), stream),
-               move.name);
+  return check(kernels->note(marks + move.group * 64, uint32_t(index + 1), stream), move.name);
 }
 
 void NcclMoves::openTasks(std::vector<std::string> names) {
@@ -348,21 +323,10 @@ void NcclMoves::openTasks(std::vector<std::string> names) {
   task = static_cast<volatile uint32_t *>(session.pinned(sizeof(uint32_t)));
   *task = 0;
   session.polled(task, sizeof(uint32_t));
-  size_t bytes = taskNames.size() * sizeof(uint32_t);
-  auto *values = static_cast<uint32_t *>(session.pinned(bytes));
-  for (size_t i = 0; i < taskNames.size(); ++i)
-    values[i] = uint32_t(i + 1);
-  taskNumbers = std::make_unique<DeviceArena>(session);
-  firstTaskNumber = reinterpret_cast<Address>(taskNumbers->allocate(int64_t(bytes)));
-  session.check(session.driver.cuMemcpyHtoDAsync_v2(firstTaskNumber, values, bytes, session.compute),
-                "copy the numbers of tasks");
-  session.synchronize();
 }
 
 pcrt_status NcclMoves::enqueueTask(int number, Stream stream) {
-  return check(session.driver.cuMemcpyDtoHAsync_v2(
-                   const_cast<uint32_t *>(task), firstTaskNumber + number * sizeof(uint32_t), sizeof(uint32_t), stream),
-               taskNames[number].c_str());
+  return check(kernels->note(task, uint32_t(number + 1), stream), taskNames[number].c_str());
 }
 
 pcrt_status NcclMoves::wait(const Driver &driver, Stream stream) {

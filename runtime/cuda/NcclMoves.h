@@ -2,8 +2,8 @@
 //
 // One communicator per group of the program, split from one of all ranks in
 // the order of the groups, so that every rank makes the same calls. Moves whose
-// dim is outermost go to NCCL as they are; others through staging memory, with
-// copies of rows before or after. The control plane watches: when a rank dies
+// dim is outermost go to NCCL as they are; others through staging memory, with a
+// kernel before or after. The control plane watches: when a rank dies
 // or is late, all communicators are aborted, so that nobody waits on a device.
 //
 //===----------------------------------------------------------------------===//
@@ -13,6 +13,7 @@
 #include "comm/TcpControl.h"
 #include "cuda/DeviceComm.h"
 #include "cuda/Memory.h"
+#include "cuda/MoveKernels.h"
 #include "cuda/Nccl.h"
 
 #include <atomic>
@@ -92,10 +93,10 @@ private:
   NcclResult settle(NcclComm on);
   std::string describe(NcclResult result) const;
 
-  /// Enqueues one move between ncclGroupStart and ncclGroupEnd, and the copies before (or after) it.
+  /// Enqueues one move between ncclGroupStart and ncclGroupEnd.
   NcclResult call(const pcrt_move_desc &move, const Member &member, const void *in, void *out, Stream stream);
-  Result copyBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream);
-  Result copyAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream);
+  Result packBefore(const pcrt_move_desc &move, const Member &member, const void *in, Stream stream);
+  Result unpackAfter(const pcrt_move_desc &move, const Member &member, void *out, Stream stream);
   pcrt_status mark(const pcrt_move_desc &move, Stream stream);
 
   /// Ends the run because `doing`, a call of NCCL, has not ended in time.
@@ -120,29 +121,26 @@ private:
   std::vector<Member> members;
   std::vector<std::vector<NcclComm>>
       flows; ///< By flow of this rank's program and lane: the two ends, the source first.
+  std::unique_ptr<MoveKernels> kernels;
   std::unique_ptr<DeviceArena> stagingMemory;
   char *staging = nullptr;
   int64_t stagingTotal = 0, numCommunicators = 1; ///< Of the groups, and one of all ranks.
 
   std::shared_ptr<Communicators> live;
 
-  /// Messages that each flow has passed in this step, in words 64 apart; the device copies them there.
+  /// Messages that each flow has passed in this step, in words 64 apart; the device notes them there.
   volatile uint32_t *passed = nullptr;
   uint32_t progress() const;
 
-  /// 1 + the number of the task that the device is in, 0 before the first; copied there like the others, from a table
-  /// of its own. This rank notes it for the launcher while it waits.
+  /// 1 + the number of the task that the device is in, 0 before the first. This rank notes it for the launcher while it
+  /// waits.
   volatile uint32_t *task = nullptr;
   std::vector<std::string> taskNames;
-  std::unique_ptr<DeviceArena> taskNumbers;
-  Address firstTaskNumber = 0;
 
-  /// 1 + the index of the move that the device has come to in this step, 0 before the first; the device copies it there
-  /// from `numbers`, in its own memory.
+  /// 1 + the index of the move that the device has come to in this step, 0 before the first.
   /// By group, so that streams that nothing orders write words of their own; 64 words apart.
   volatile uint32_t *marks = nullptr;
   uint32_t reached() const;
-  Address numbers = 0;
   std::atomic<uint64_t> stepsWaited{0};
 
   /// What is being connected, empty: nothing; and how often that has changed.

@@ -2,6 +2,7 @@
 #include "cuda/Session.h"
 #include "base/Failure.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -13,7 +14,16 @@ bool pcrt::cuda::switchedOn(const char *variable, bool unset) {
   return value && *value ? strcmp(value, "0") != 0 : unset;
 }
 
-Session::Session(int ordinal) {
+/// The driver reads the variable when it starts. 32 is its largest value.
+static int hardwareQueues() {
+  static const int queues = [] {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    return std::clamp(atoi(getenv("CUDA_DEVICE_MAX_CONNECTIONS")), 1, 32);
+  }();
+  return queues;
+}
+
+Session::Session(int ordinal) : queues(hardwareQueues()) {
   load(driver, &library);
   standin = driver.pc_standin_hook ? driver.pc_standin_hook() : nullptr;
   int count = 0;
@@ -87,11 +97,26 @@ void *Session::pinned(size_t bytes) {
   return memory;
 }
 
-Stream Session::makeStream() {
+Stream Session::makeStream(int priority) {
   Stream stream = nullptr;
-  check(driver.cuStreamCreateWithPriority(&stream, StreamNonBlocking, 0), "make a stream");
+  check(driver.cuStreamCreateWithPriority(&stream, StreamNonBlocking, priority), "make a stream");
   streams.push_back(stream);
   return stream;
+}
+
+Stream Session::makeMoveStream() {
+  if (reserved.empty())
+    reserveMoveStreams(1);
+  Stream stream = reserved.front();
+  reserved.erase(reserved.begin());
+  return stream;
+}
+
+void Session::reserveMoveStreams(int count) {
+  int least = 0, greatest = 0;
+  check(driver.cuCtxGetStreamPriorityRange(&least, &greatest), "ask for the priorities of streams");
+  for (int i = 0; i < count; ++i)
+    reserved.push_back(makeStream(greatest));
 }
 
 Event Session::makeEvent(bool timed) {

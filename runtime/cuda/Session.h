@@ -37,6 +37,9 @@ public:
   /// Not a GPU: the driver is a stand-in. Null on a GPU.
   const pc_standin_functions *standin = nullptr;
   Stream compute = nullptr; ///< The stream of everything but moves.
+  /// Hardware queues of this process (CUDA_DEVICE_MAX_CONNECTIONS, 32 unless it is set): of streams that share one, one
+  /// may hold up the other. Which do is up to the driver; the stand-in's first streams do not.
+  int queues = 0;
 
   /// What a stand-in is told; nothing happens on a GPU. `pc_standin_functions` says what these mean.
   void label(const char *source) const {
@@ -62,15 +65,22 @@ public:
   /// Page-locked host memory, zeros; lives as long as the session.
   void *pinned(size_t bytes);
   /// Streams and events that live as long as the session.
-  Stream makeStream();
+  Stream makeStream() { return makeStream(0); }
+  /// Of the highest priority, for moves: what computes waits for them.
+  Stream makeMoveStream();
+  /// Makes the next `count` of these now, before libraries make streams of their own.
+  void reserveMoveStreams(int count);
+  int numStreams() const { return int(streams.size()); }
   Event makeEvent(bool timed = false);
 
   /// Waits for everything on the compute stream.
   void synchronize() const;
 
 private:
+  Stream makeStream(int priority);
+
   std::vector<void *> hostMemory;
-  std::vector<Stream> streams;
+  std::vector<Stream> streams, reserved;
   std::vector<Event> events;
 };
 

@@ -1,5 +1,6 @@
 //===- StageFlows.cpp - messages between stages, on a CUDA device ---------===//
 #include "cuda/StageFlows.h"
+#include "base/Failure.h"
 #include "comm/Collective.h"
 #include "device/Context.h"
 
@@ -34,10 +35,27 @@ static std::vector<DeviceFlow> allFlows(const Program &program, int rank) {
   return all;
 }
 
+/// What waits for a message of another stage holds up what is behind it in its queue, which that stage may wait for.
+/// Moves of groups need no more than the order of the program, which one queue keeps as well.
+static void requireQueues(const Session &session, int lanes) {
+  int streams = session.numStreams();
+  if (lanes == 0 || streams <= session.queues)
+    return;
+  fail(PCRT_RESOURCE,
+       "messages between stages need " + std::to_string(streams) + " streams that go on independently (" +
+           std::to_string(lanes) + " of messages, " + std::to_string(streams - lanes - 1) +
+           " of groups of ranks, one that computes), but of hardware queues this process has " +
+           std::to_string(session.queues) +
+           " (CUDA_DEVICE_MAX_CONNECTIONS), and streams that share one could wait for each other for ever; " +
+           (streams <= 32 ? "unset it" : "use fewer chunks, or PCRT_CUDA_COMM=host"));
+}
+
 StageFlows::StageFlows(Session &session, const Program &program, Comm &control, DeviceComm &comm)
     : session(session), comm(comm), memory(session) {
   // The control plane compares the ends.
   requireOk(control, control.openFlows(flowsOf(program, control.rank())));
+  if (comm.hasLanes())
+    onAllRanks(control, [&] { requireQueues(session, lanesOf(program.abi)); });
   comm.openFlows(allFlows(program, control.rank()));
   if (!comm.hasLanes())
     return;
@@ -48,7 +66,7 @@ StageFlows::StageFlows(Session &session, const Program &program, Comm &control, 
       const pcrt_flow &flow = program.abi.flows[i];
       Ring ring{&flow, {}, nullptr, (flow.bytes + 511) / 512 * 512, {}, {}};
       for (int lane = 0; lane < lanesOf(flow); ++lane)
-        ring.lanes.push_back(session.makeStream());
+        ring.lanes.push_back(session.makeMoveStream());
       for (int slot = 0; slot < flow.slots; ++slot) {
         ring.filled.push_back(session.makeEvent());
         ring.emptied.push_back(session.makeEvent());

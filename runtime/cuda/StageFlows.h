@@ -18,7 +18,8 @@ namespace pcrt::cuda {
 
 class StageFlows {
 public:
-  /// Makes streams, events and slots, and connects all flows of the run. All ranks of a pipeline call it. Throws.
+  /// Makes streams, events and slots, and connects all flows of the run. All ranks of a pipeline call it. Throws:
+  /// PCRT_RESOURCE where the driver has fewer hardware queues than streams that have to go on while others wait.
   StageFlows(Session &session, const Program &program, Comm &control, DeviceComm &comm);
 
   /// Around the calls of a step: posts the first receives, and lets the compute stream wait for what is under way.

@@ -47,6 +47,9 @@ int currentDevice();
 /// The device of a stream that exists; -1: it does not.
 int deviceOf(CUstream stream);
 
+/// The hardware queue of the next stream of a device: they take turns.
+uint64_t takeQueue(int device);
+
 /// Whether cuInit has been called.
 bool isInitialized();
 
@@ -56,7 +59,7 @@ void resetStreams();
 } // namespace pc::standin
 
 struct CUstream_st {
-  uint64_t id;
+  uint64_t id, queue;
   int device, priority;
   std::vector<pc::standin::ItemRef> heads; ///< The next item comes after these.
   std::shared_ptr<pc::standin::Capture> capture;

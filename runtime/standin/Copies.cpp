@@ -102,6 +102,7 @@ static CUresult copy(const char *function, const char *name, Side to, Side from,
     workOnHost += toHost;
     return std::string();
   };
+  work.engine = toHost ? Engine::ToHost : fromHost ? Engine::ToDevice : Engine::OnDevice;
   return enqueue(stream, std::move(work), function);
 }
 

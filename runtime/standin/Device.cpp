@@ -6,6 +6,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <set>
+#include <utility>
 
 using namespace pc::standin;
 
@@ -45,7 +46,8 @@ PC_EXPORT void pc_standin_reset(uint64_t seed) {
 
 PC_EXPORT CUresult cuInit(unsigned) {
   Lock lock(driverMutex());
-  initialized = true;
+  if (!std::exchange(initialized, true))
+    readQueues();
   return stickyError();
 }
 
@@ -191,6 +193,7 @@ PC_EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute
       {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
       {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
+      {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1},
       {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
   };
   for (const Attribute &known : attributes)

@@ -40,6 +40,7 @@ static std::vector<ItemRef> copyNodes(const std::vector<ItemRef> &nodes) {
     auto copy = std::make_shared<Item>();
     copy->work = node->work;
     copy->lane = node->lane;
+    copy->queue = node->queue;
     for (const ItemRef &before : node->after) {
       if (faultHere("edge")) {
         tellFault("'" + node->work->name + "' has no edge from '" + before->work->name + "'" +
@@ -96,6 +97,7 @@ PC_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     auto item = std::make_shared<Item>();
     item->work = node->work;
     item->lane = exec->id << 32 ^ node->lane;
+    item->queue = node->queue;
     for (const ItemRef &before : node->after)
       item->after.push_back(launched.at(before.get()));
     if (item->after.empty())

@@ -184,9 +184,27 @@ static std::shared_ptr<void> holdFromGraph(const CommRef &comm) {
   return {comm.get(), [comm](void *) { --comm->persistentRefs; }};
 }
 
+/// The capture that a stream is part of; null: none.
+static const Capture *captureOf(CUstream stream) { return deviceOf(stream) >= 0 ? stream->capture.get() : nullptr; }
+
+/// Why calls may not stand in one group; empty if they may (ncclPlannerSetCapturingGraph, doLaunches).
+static std::string checkCaptures(const std::vector<Group::Queued> &queued) {
+  for (const Group::Queued &q : queued) {
+    const Capture *first = captureOf(queued[0].stream), *other = captureOf(q.stream);
+    if (q.comm == queued[0].comm && other != first)
+      return "Streams given to a communicator within a NCCL group must either be all uncaptured or all captured by the "
+             "same graph.";
+    if (!first != !other)
+      return "Either none or all communicators in a ncclGroup() can be CUDA graph captured.";
+  }
+  return "";
+}
+
 /// Submits the calls of a group: one item per communicator.
 static ncclResult_t submitCalls(std::vector<Group::Queued> queued) {
   ncclResult_t result = ncclSuccess;
+  if (std::string why = checkCaptures(queued); !why.empty())
+    return fail(ncclInvalidUsage, why);
   while (!queued.empty()) {
     CommRef comm = queued.front().comm;
     CUstream stream = queued.front().stream;

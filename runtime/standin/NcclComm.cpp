@@ -1,5 +1,6 @@
 //===- NcclComm.cpp - communicators between threads or processes ----------===//
 #include "standin/NcclComm.h"
+#include "standin/Capture.h"
 
 #include <algorithm>
 #include <cstring>
@@ -69,6 +70,8 @@ static std::vector<std::weak_ptr<Comm>> &comms() {
 }
 
 static bool makeMailbox(Comm &comm, int size) {
+  for (int stream = 0; stream < 2; ++stream) // of its own: ncclStrongStreamConstruct of deviceStream and hostStream
+    takeQueue(comm.device);
   comm.own = std::make_shared<MappedFile>();
   if (!comm.own->create(headBytes(size), Comm::sendOffset(size, 0)))
     return false;

@@ -1,8 +1,8 @@
 //===- NcclFlight.cpp - calls of a communicator, from begin to end --------===//
 //
 // A call that begins puts what it contributes into its mailbox; it ends when all
-// members have begun theirs. Addends are added in the order of the ranks, bf16
-// in f32 and rounded once: all members get the same bits on every run.
+// members have begun theirs. A sum is rounded whenever it passes from rank to
+// rank, in their order or (PC_STANDIN_SUMS) another: all members get the same bits.
 //
 //===----------------------------------------------------------------------===//
 #include "standin/Capture.h"
@@ -95,44 +95,103 @@ template <typename T> static T combine(T a, T b, int reduction) {
   switch (reduction) {
   case ncclProd:
     return a * b;
-  case ncclMax:
-    return a != a || a > b ? a : b; // keeps NaNs
+  case ncclMax: // fmaxf and __hmax (reduce_kernel.h) take the number where the other is NaN
+    return b != b || a > b ? a : b;
   case ncclMin:
-    return a != a || a < b ? a : b;
+    return b != b || a < b ? a : b;
   default:
     return a + b;
   }
 }
 
-/// Adds `count` elements of every rank; `read` fetches bytes of a rank's contribution.
+namespace {
+
+/// How the addends of one element meet. Between hops each sum lies in memory or on the wire, in the element's own type.
+enum class Sums {
+  Chain,  ///< A ring: one rank after the other, every block of the data from another one on.
+  Tree,   ///< A rank adds the sums of its two children to its own addend.
+  Switch, ///< NVLS: the switch adds all of them and rounds once (multimem.ld_reduce, .acc::f32).
+};
+
+/// The way of a call: the same on all ranks, and for every launch of it.
+Sums waysOf(const Call &call, int size) {
+  uint64_t seed = options().sumSeed;
+  if (seed == 0 || size == 1)
+    return Sums::Chain;
+  uint64_t mixed = (seed + static_cast<uint64_t>(call.count) * 31 + call.kind) * 0x9e3779b97f4a7c15u;
+  auto way = static_cast<Sums>((mixed >> 33) % 3);
+  return way == Sums::Tree && call.kind != Call::AllReduce ? Sums::Chain : way; // as NCCL has them
+}
+
+/// One element of each rank's contribution, loaded, and how to round what passes between ranks.
+template <typename Wide, typename Round> struct Addends {
+  const std::vector<Wide> &values;
+  int reduction;
+  Round round;
+
+  Wide chain(int first) const {
+    int n = static_cast<int>(values.size());
+    Wide sum = values[first];
+    for (int k = 1; k < n; ++k)
+      sum = round(combine<Wide>(sum, values[(first + k) % n], reduction));
+    return sum;
+  }
+  Wide tree(size_t node) const {
+    Wide sum = values[node];
+    for (size_t child : {2 * node + 1, 2 * node + 2})
+      if (child < values.size())
+        sum = round(combine<Wide>(sum, tree(child), reduction));
+    return sum;
+  }
+  Wide atOnce() const {
+    Wide sum = values[0];
+    for (size_t rank = 1; rank < values.size(); ++rank)
+      sum = combine<Wide>(sum, values[rank], reduction);
+    return round(sum);
+  }
+};
+
+} // namespace
+
+/// Adds `count` elements of every rank, from element `begin` of `total` on; `read` fetches bytes of a rank's
+/// contribution.
 template <typename Stored, typename Wide, typename Load, typename Store, typename Read>
-static void reduceAs(const Call &call, int size, int64_t begin, int64_t count, void *out, Load load, Store store,
-                     Read read) {
+static void reduceAs(const Call &call, int size, int64_t begin, int64_t count, int64_t total, void *out, Load load,
+                     Store store, Read read) {
   constexpr int64_t chunk = 1 << 16;
-  std::vector<Stored> part(chunk);
-  std::vector<Wide> sums(chunk);
+  std::vector<std::vector<Stored>> parts(size, std::vector<Stored>(std::min(chunk, count)));
+  std::vector<Wide> values(size);
+  auto round = [&](Wide sum) { return load(store(sum)); };
+  Addends<Wide, decltype(round)> addends{values, call.reduction, round};
+  Sums way = waysOf(call, size);
+  bool rotates = options().sumSeed != 0;
   for (int64_t lo = 0; lo < count; lo += chunk) {
     int64_t n = std::min(chunk, count - lo);
-    for (int rank = 0; rank < size; ++rank) {
-      read(rank, (begin + lo) * static_cast<int64_t>(sizeof(Stored)), part.data(),
+    for (int rank = 0; rank < size; ++rank)
+      read(rank, (begin + lo) * static_cast<int64_t>(sizeof(Stored)), parts[rank].data(),
            n * static_cast<int64_t>(sizeof(Stored)));
-      for (int64_t i = 0; i < n; ++i)
-        sums[i] = rank == 0 ? load(part[i]) : combine<Wide>(sums[i], load(part[i]), call.reduction);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int rank = 0; rank < size; ++rank)
+        values[rank] = load(parts[rank][i]);
+      // A ring ends block k at rank k, a reduction at its root.
+      int64_t last = call.kind == Call::Reduce ? call.peer : (begin + lo + i) * size / total;
+      Wide sum = way == Sums::Tree     ? addends.tree(0)
+                 : way == Sums::Switch ? addends.atOnce()
+                                       : addends.chain(rotates ? static_cast<int>(last + 1) % size : 0);
+      static_cast<Stored *>(out)[lo + i] = store(call.reduction == ncclAvg ? sum / static_cast<Wide>(size) : sum);
     }
-    for (int64_t i = 0; i < n; ++i)
-      static_cast<Stored *>(out)[lo + i] =
-          store(call.reduction == ncclAvg ? sums[i] / static_cast<Wide>(size) : sums[i]);
   }
 }
 
 template <typename Read>
 static void reduce(const Call &call, int size, int64_t begin, int64_t count, void *out, Read read) {
+  int64_t total = call.kind == Call::ReduceScatter ? count * size : count;
   auto same = [&]<typename T>(T) {
-    reduceAs<T, T>(call, size, begin, count, out, [](T x) { return x; }, [](T x) { return x; }, read);
+    reduceAs<T, T>(call, size, begin, count, total, out, [](T x) { return x; }, [](T x) { return x; }, read);
   };
   switch (call.dtype) {
   case ncclBfloat16:
-    return reduceAs<uint16_t, float>(call, size, begin, count, out, fromBf16, toBf16, read);
+    return reduceAs<uint16_t, float>(call, size, begin, count, total, out, fromBf16, toBf16, read);
   case ncclFloat32:
     return same(float());
   case ncclFloat64:

@@ -2,6 +2,7 @@
 #include "standin/Options.h"
 #include "standin/standin.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,14 @@ static int64_t number(const char *name, int64_t otherwise) {
   return text && *text ? strtoll(text, nullptr, 0) : otherwise;
 }
 
+/// The rank that a launcher gave this process, as text; null: none.
+static const char *launchedRank() {
+  for (const char *variable : {"PCRT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+    if (const char *rank = getenv(variable))
+      return rank;
+  return nullptr;
+}
+
 static Fault parseFault() {
   const char *text = getenv("PC_STANDIN_FAULT");
   if (!text || !*text)
@@ -24,13 +33,9 @@ static Fault parseFault() {
     fprintf(stderr, "pc_standin: PC_STANDIN_FAULT is kind:index[@rank], not '%s'\n", text);
     return {};
   }
-  if (const char *at = strchr(colon, '@'))
-    for (const char *variable : {"PCRT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
-      if (const char *rank = getenv(variable)) {
-        if (strcmp(rank, at + 1) != 0)
-          return {};
-        break;
-      }
+  const char *at = strchr(colon, '@'), *rank = launchedRank();
+  if (at && rank && strcmp(rank, at + 1) != 0)
+    return {};
   return {std::string(text, colon), strtoll(colon + 1, nullptr, 10)};
 }
 
@@ -50,10 +55,18 @@ Options &pc::standin::options() {
     o->inFlight = number("PC_STANDIN_IN_FLIGHT", o->inFlight);
     o->timeoutSeconds = number("PC_STANDIN_TIMEOUT", 0);
     o->fewEpilogues = number("PC_STANDIN_FEW_EPILOGUES", 0);
+    o->algorithmsDiffer = number("PC_STANDIN_ALGORITHMS", 0);
+    o->sumSeed = number("PC_STANDIN_SUMS", 0);
+    o->rank = launchedRank() ? atoi(launchedRank()) : 0;
     o->fault = parseFault();
     return o;
   }();
   return *options;
+}
+
+void pc::standin::readQueues() {
+  int64_t wanted = number("PC_STANDIN_QUEUES", number("CUDA_DEVICE_MAX_CONNECTIONS", 8));
+  options().queues = static_cast<int>(std::clamp<int64_t>(wanted, 1, 32));
 }
 
 std::recursive_mutex &pc::standin::driverMutex() {

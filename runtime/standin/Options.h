@@ -18,7 +18,7 @@ namespace pc::standin {
 
 /// One thing that is left out or moved, to see whether the checkers notice (PC_STANDIN_FAULT=kind:index[@rank]).
 struct Fault {
-  std::string kind; ///< wait, record, edge, swap, split or site (a barrier inside kernels); empty: none.
+  std::string kind; ///< wait, record, edge, swap, split, algorithm or site (a barrier inside kernels); empty: none.
   int64_t index = 0;
 };
 
@@ -33,11 +33,18 @@ struct Options {
   int inFlight = 1;          ///< Collectives that a device runs at the same time, those of small communicators aside.
   double timeoutSeconds = 0; ///< Without progress anywhere, in a wait; 0: none.
   bool fewEpilogues = false; ///< cuBLASLt has no epilogue but the bias.
+  bool algorithmsDiffer = false; ///< cuBLASLt's algorithms give other bits and take other times, on each rank others.
+  uint64_t sumSeed = 0;          ///< The order of NCCL's additions; 0: that of the ranks.
+  int rank = 0;                  ///< That a launcher gave this process.
+  int queues = 8;                ///< Hardware queues of a device for the streams of a process.
   Fault fault;
 };
 
 /// Read once from the environment.
 Options &options();
+
+/// Reads those that the driver takes from the environment when it starts.
+void readQueues();
 
 /// Every call of the driver holds this lock; items run under it. Recursive, so that closures may report.
 std::recursive_mutex &driverMutex();

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
+#include <map>
 #include <thread>
 
 using namespace pc::standin;
@@ -23,9 +25,10 @@ uint64_t mix(uint64_t x) {
 struct Scheduler {
   uint64_t seed = options().seed;
   uint64_t drawn = 0, steps = 0, submitted = 0;
-  std::vector<ItemRef> ready;   ///< All predecessors are done.
-  std::vector<ItemRef> flying;  ///< Started; others complete them.
-  std::vector<ItemRef> waiting; ///< For predecessors; only to be able to forget them.
+  std::vector<ItemRef> ready;                    ///< All predecessors are done.
+  std::vector<ItemRef> flying;                   ///< Started; others complete them.
+  std::vector<ItemRef> waiting;                  ///< For predecessors; only to be able to forget them.
+  std::map<uint64_t, std::deque<Item *>> queues; ///< What is not done, in the order of submission.
   /// What the host has waited for; shared by the items submitted since.
   std::shared_ptr<const OrderClock> host = std::make_shared<OrderClock>();
   /// Per thread that waits in vain: the number of steps after which it last found that its wait is not over.
@@ -82,11 +85,16 @@ void pc::standin::submit(const ItemRef &item) {
       before->next.push_back(item);
       ++item->waitingFor;
     }
+  if (item->queue)
+    s.queues[item->queue].push_back(item.get());
   if (item->waitingFor == 0)
     s.ready.push_back(item);
   else
     s.waiting.push_back(item);
 }
+
+/// Whether nothing that its queue holds comes before it.
+static bool isNext(const Item &item) { return !item.queue || scheduler().queues[item.queue].front() == &item; }
 
 /// The item is done: what comes after it may become ready.
 static void finish(const ItemRef &item) {
@@ -94,6 +102,8 @@ static void finish(const ItemRef &item) {
   item->done = true;
   item->finished = seconds();
   item->flight = nullptr;
+  if (item->queue)
+    s.queues[item->queue].pop_front();
   std::vector<ItemRef> next = std::move(item->next);
   item->next.clear();
   for (const ItemRef &successor : next)
@@ -173,7 +183,7 @@ static bool step() {
     if (item->flight->isDone())
       consider(item);
   for (const ItemRef &item : s.ready)
-    if (!item->work->mayStart || item->work->mayStart(*item))
+    if (isNext(*item) && (!item->work->mayStart || item->work->mayStart(*item)))
       consider(item);
   if (!best)
     return false;
@@ -327,6 +337,7 @@ void pc::standin::resetScheduler(uint64_t seed) {
     }
     list->clear();
   }
+  s.queues.clear();
   dropGuards();
   s.seed = seed;
   ++s.resets;

@@ -32,6 +32,9 @@ struct Flight {
 
 struct Item;
 
+/// What runs an item. Copies of a direction have one engine, whose queue all streams share.
+enum class Engine : uint8_t { Compute, ToHost, ToDevice, OnDevice };
+
 /// What an item does; a node of a graph shares it with all of its launches.
 struct Work {
   std::string name;
@@ -44,6 +47,7 @@ struct Work {
   /// Called when an item of this work is submitted; may set its `check` and `ticket`.
   std::function<void(Item &)> prepare;
   bool fills = false; ///< It takes fresh memory (Memory.h) by itself.
+  Engine engine = Engine::Compute;
 };
 
 using ItemRef = std::shared_ptr<Item>;
@@ -52,6 +56,7 @@ struct Item : std::enable_shared_from_this<Item> {
   std::shared_ptr<const Work> work;
   std::vector<ItemRef> after; ///< Predecessors; emptied when the item has run.
   uint64_t lane = 0;          ///< Items of a lane share a priority: a stream, or a branch of a graph.
+  uint64_t queue = 0; ///< The hardware's: an item starts when all are done that were submitted to it before. 0: none.
   bool done = false;
   double finished = 0; ///< Seconds on the host's clock.
   OrderClock clock;    ///< What happened before it; set when it starts.

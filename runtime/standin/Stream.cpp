@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 using namespace pc::standin;
@@ -13,6 +14,7 @@ struct StreamState {
   std::set<CUevent> events;
   std::vector<std::shared_ptr<Capture>> captures; ///< Active ones.
   uint64_t nextStream = 1, nextCapture = 1;
+  std::map<int, uint64_t> streamsMade; ///< By device.
 };
 } // namespace
 
@@ -75,6 +77,17 @@ static CUresult checkEvent(CUevent event, const char *function) {
 
 const std::string &pc::standin::currentSource() { return currentLabel; }
 
+uint64_t pc::standin::takeQueue(int device) {
+  return static_cast<uint64_t>(device + 1) << 8 | state().streamsMade[device]++ % options().queues;
+}
+
+/// The queue of work on a stream. With odd seeds copies of several streams do not wait for each other.
+static uint64_t queueOf(CUstream stream, Engine engine) {
+  if (engine == Engine::Compute || options().seed % 2)
+    return stream->queue;
+  return static_cast<uint64_t>(stream->device + 1) << 8 | (0x40 + static_cast<uint64_t>(engine));
+}
+
 int pc::standin::deviceOf(CUstream stream) { return state().streams.count(stream) ? stream->device : -1; }
 
 CUresult pc::standin::enqueue(CUstream stream, Work work, const char *from) {
@@ -85,6 +98,8 @@ CUresult pc::standin::enqueue(CUstream stream, Work work, const char *from) {
   auto item = std::make_shared<Item>();
   item->work = std::make_shared<Work>(std::move(work));
   item->lane = stream->id;
+  if (item->work->run || item->work->start)
+    item->queue = queueOf(stream, item->work->engine);
   if (Capture *capture = stream->capture.get()) {
     if (!capture->invalid.empty())
       return refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the capture is invalid: " + capture->invalid);
@@ -133,7 +148,8 @@ PC_EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, 
   ENTER(enterUncaptured(__func__));
   if (flags != CU_STREAM_NON_BLOCKING)
     return refuse(CUDA_ERROR_INVALID_VALUE, "cuStreamCreate: only streams that ignore the default stream");
-  *stream = new CUstream_st{state().nextStream++, currentDevice(), priority, {}, nullptr, {}};
+  *stream =
+      new CUstream_st{state().nextStream++, takeQueue(currentDevice()), currentDevice(), priority, {}, nullptr, {}};
   state().streams.insert(*stream);
   return CUDA_SUCCESS;
 }
@@ -153,6 +169,8 @@ PC_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
 
 /// Refuses to wait for or ask a stream that is captured.
 static CUresult checkUncaptured(CUstream stream, const char *function) {
+  if (CUresult result = enterUncaptured(function))
+    return result;
   if (CUresult result = checkStream(stream, function))
     return result;
   if (stream->capture)
@@ -176,6 +194,11 @@ PC_EXPORT CUresult cuStreamQuery(CUstream stream) {
 
 PC_EXPORT CUresult cuCtxSynchronize(void) {
   ENTER(enterUncaptured(__func__));
+  // Whatever thread captures in whatever mode: a context holds its streams.
+  for (auto &capture : state().captures)
+    if (capture->origin->device == currentDevice())
+      return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                        "cuCtxSynchronize: a stream of the context is captured");
   return waitForAll(lock);
 }
 

@@ -214,6 +214,27 @@ class Row(Case):
             losses.append(re.sub(r', "step_seconds.*', "", (self.work / "seed/metrics.jsonl").read_text()))
         self.check(f"{len(losses)} seeds", len(set(losses)) == 1, "\n".join(losses))
 
+    def sums(self):
+        """NCCL adds in rings, trees or switches and rounds bf16 at every hop: losses stay near those of the order of the ranks, and every order gives
+        the same bits again."""
+        steps = ["--steps", 3, "--seed", 1]
+        self.needs(*self.command("usual", *steps))
+        for seed in range(1, 11 if LONG else 3):
+            lines = []
+            for again in "ab":
+                self.needs(*self.command(f"sums{seed}{again}", *steps), PC_STANDIN_SUMS=str(seed))
+                lines.append(re.sub(r', "step_seconds.*', "", (self.work / f"sums{seed}{again}/metrics.jsonl").read_text()))
+            self.check(f"order {seed}: the same bits again", len(set(lines)) == 1, "\n".join(lines))
+            self.compare(f"order {seed}: losses", "losses", "usual/metrics.jsonl", f"sums{seed}a/metrics.jsonl", "--tolerance",
+                         {"f32": 1e-5, "bf16": 2**-8}[self.precision])
+
+    def queues(self):
+        """With fewer hardware queues than streams that wait for messages the run is refused before its first step; it never hangs."""
+        for queues in (1, 2, 8, 32):
+            done = self.call(*self.command(f"queues{queues}", "--steps", 2, "--seed", 1), seconds=120, CUDA_DEVICE_MAX_CONNECTIONS=str(queues))
+            refused = "pp=" in self.mesh and done.code == 6 and re.search(r"streams that go on independently .* hardware queues", done.said)
+            self.check(f"{queues} hardware queues", done.code == 0 or refused and queues < 32, done.why(), "refused" if refused else "")
+
     def trace(self):
         """The order of tasks in a trace is that of the program that was checked."""
         self.needs(*self.command("traced", "--steps", 2, "--seed", 1, "--trace", "trace.json"))

@@ -8,6 +8,8 @@
 #include "Cuda.h"
 
 #include <functional>
+#include <set>
+#include <thread>
 
 namespace {
 
@@ -185,15 +187,36 @@ void testRefusals() {
 
   // Waiting, asking and allocating under capture; each ends the capture.
   CUdeviceptr at;
-  for (int what = 0; what < 4; ++what) {
+  CUevent passed = makeEvent();
+  OK(cuEventRecord(passed, p.b));
+  for (int what = 0; what < 9; ++what) {
     OK(cuStreamBeginCapture_v2(p.a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     CUresult result = what == 0   ? cuStreamSynchronize(p.a)
                       : what == 1 ? cuStreamQuery(p.a)
                       : what == 2 ? cuMemAlloc_v2(&at, 256)
-                                  : cuCtxSynchronize();
+                      : what == 3 ? cuCtxSynchronize()
+                      : what == 4 ? cuStreamQuery(p.b)
+                      : what == 5 ? cuEventQuery(passed)
+                      : what == 6 ? cuEventSynchronize(passed)
+                      : what == 7 ? cuMemFree_v2(address(p.x))
+                                  : cuMemcpyDtoH_v2(pageable.data(), address(p.x), 4);
     CHECK(result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CHECK(cuStreamEndCapture(p.a, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   }
+  // A relaxed capture allows what does not conflict with it, and another thread may do all but wait for the context.
+  OK(cuStreamBeginCapture_v2(p.a, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuMemAlloc_v2(&at, 256));
+  OK(cuMemFree_v2(at));
+  OK(cuEventQuery(passed));
+  CHECK(cuStreamQuery(p.a) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CHECK(cuStreamEndCapture(p.a, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  OK(cuStreamBeginCapture_v2(p.a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  std::thread([&] {
+    useDevice(0);
+    OK(cuEventSynchronize(passed));
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  }).join();
+  CHECK(cuStreamEndCapture(p.a, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   CHECK(unjoined(p) == CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
   CHECK(has(reason(CUDA_ERROR_STREAM_CAPTURE_UNJOINED), "forgotten"));
   OK(cuStreamBeginCapture_v2(p.a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -209,6 +232,48 @@ void testRefusals() {
   CHECK(cuStreamWaitEvent(p.b, p.begin, 0) == CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   CHECK(cuStreamEndCapture(p.b, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   CHECK(pc_standin_reports() == 0);
+}
+
+/// The order in which work of three streams runs that nothing orders.
+std::string orderOf(int seed, bool copies) {
+  pc_standin_reset(seed);
+  static std::string order;
+  order.clear();
+  CUstream streams[] = {makeStream(), makeStream(), makeStream()};
+  auto *from = deviceArray<unsigned>(4), *to = pinnedArray<unsigned>(4);
+  OK(cuMemsetD32Async(address(from), 1, 4, streams[0]));
+  OK(cuStreamSynchronize(streams[0]));
+  memset(to, 0, 16);
+  pc_standin_polled(to, 16);
+  static unsigned *seen; // of copies: how many bytes are there when each host function runs
+  seen = to;
+  for (int i = 0; i < 3; ++i) {
+    if (copies)
+      OK(cuMemcpyDtoHAsync_v2(to + i, address(from), 4, streams[2 - i]));
+    static const char names[] = "abc";
+    OK(cuLaunchHostFunc(
+        streams[2 - i],
+        [](void *name) { order += *static_cast<const char *>(name) + std::to_string(seen[0] + seen[1] + seen[2]); },
+        const_cast<char *>(names + i)));
+  }
+  OK(cuCtxSynchronize());
+  for (CUstream stream : streams)
+    OK(cuStreamDestroy_v2(stream));
+  return order;
+}
+
+/// Streams that share a hardware queue run what they are given in the order in which they are given it, and with one
+/// engine for copies to the host each copy comes after those before it, whatever stream it is on.
+void testQueues(bool one) {
+  std::set<std::string> orders;
+  for (int seed = 0; seed < 50; ++seed)
+    orders.insert(orderOf(seed, false));
+  CHECK(orders.count("a0b0c0") && (one ? orders.size() == 1 : orders.size() > 1));
+  for (int seed = 0; seed < 50; seed += 2) {
+    std::string order = orderOf(seed, true); // b comes behind its own copy and a's, c behind all three
+    CHECK(!has(order, "b1") && !has(order, "c1") && !has(order, "c2"));
+  }
+  pc_standin_reset(0);
 }
 
 void testHost() {
@@ -327,10 +392,14 @@ void testMemory() {
 
 int main(int argc, char **argv) {
   bool waitsOnly = argc > 1 && !strcmp(argv[1], "waits");
+  const char *queues = getenv("PC_STANDIN_QUEUES");
   useDevice(0);
   testMissingWaits(waitsOnly);
   if (waitsOnly)
     return failures != 0;
+  testQueues(queues && !strcmp(queues, "1"));
+  if (queues)
+    return finishChecks();
   testRefusals();
   testHost();
   testMemory();

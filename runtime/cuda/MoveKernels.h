@@ -1,0 +1,36 @@
+//===- MoveKernels.h - what streams do between moves by NCCL --------------===//
+//
+// Kernels, not copies: copies of all streams may share the queue of one copy
+// engine, where one that comes after a message still to be received would hold
+// up all others (CUDA promises no more). On the stand-in the host does the same.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CUDA_MOVEKERNELS_H
+#define PCRT_CUDA_MOVEKERNELS_H
+
+#include "cuda/Session.h"
+
+namespace pcrt::cuda {
+
+class MoveKernels {
+public:
+  /// Loads the kernels. Throws where the device refuses them.
+  explicit MoveKernels(Session &session);
+  ~MoveKernels();
+
+  /// Enqueues a write of `value` to pinned memory, for the host that polls it.
+  Result note(volatile uint32_t *to, uint32_t value, Stream stream);
+
+  /// Enqueues to[column][row] = from[row][column], of blocks of `width` bytes, an even number. `name`: of the move.
+  Result swapBlocks(void *to, const void *from, int64_t rows, int64_t columns, int64_t width, const char *name,
+                    Stream stream);
+
+private:
+  Session &session;
+  Module module = nullptr;
+  Function noteKernel = nullptr, swaps[3] = {}; ///< In units of 16, 4 and 2 bytes.
+};
+
+} // namespace pcrt::cuda
+
+#endif // PCRT_CUDA_MOVEKERNELS_H
