@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 using namespace pcrt;
 using namespace pcrt::cuda;
@@ -310,7 +311,12 @@ float Products::milliseconds(Plan &plan, const ProductCall &call, const Choice &
     if (enqueue(plan, call, choice))
       return INFINITY; // it was offered, but does not run
     session.check(session.driver.cuEventRecord(timers[1], session.compute), "time a matrix product");
-    session.check(session.driver.cuEventSynchronize(timers[1]), "time matrix product " + plan.key);
+    if (Result result = session.driver.cuEventSynchronize(timers[1]); result != Success)
+      fail(PCRT_INTERNAL, session.name + ": " + nameOf(plan.desc) + " (" + plan.key + "): an algorithm that cuBLASLt " +
+                              describeCublasVersion(opened.version) +
+                              " offers for it fails: " + session.describe(result) +
+                              "; nothing runs on a device after that. With PCRT_CUDA_TUNE=0 every product takes the " +
+                              "algorithm that is offered first");
     float time = 0;
     session.check(session.driver.cuEventElapsedTime_v2(&time, timers[0], timers[1]), "time a matrix product");
     if (i >= 0)
@@ -365,30 +371,44 @@ void Products::prepare(const std::vector<ProductCall> &calls, void *memory, cons
   cache.save();
 }
 
+/// What of two ranks' plans has to be equal for one to take the other's choice.
+std::string Products::identity(const Plan &plan) const {
+  return plan.key + (plan.alone ? "+" : "-") + std::to_string(program.workspace_bytes);
+}
+
 pcrt_status Products::agree(Comm &comm) {
-  // Ranks that compute the same values have to compute the same bits.
-  struct Summary {
-    int64_t count;
-    uint64_t hash;
+  // Ranks that compute the same values have to compute the same bits. Stages have some products in common, others not.
+  std::vector<char> mine, all;
+  auto append = [&](const void *from, size_t bytes) {
+    const char *begin = static_cast<const char *>(from);
+    mine.insert(mine.end(), begin, begin + bytes);
   };
-  Summary mine{int64_t(plans.size()), 1469598103934665603u};
-  for (auto &plan : plans)
-    for (char c : plan->key + ";")
-      mine.hash = (mine.hash ^ (unsigned char)c) * 1099511628211u;
-  std::vector<Summary> all(comm.size());
-  PCRT_TRY(comm.allGatherBytes(&mine, sizeof mine, all.data()));
-  for (const Summary &other : all)
-    if (other.count != mine.count || other.hash != mine.hash)
-      return PCRT_OK; // ranks have programs of their own
-  std::vector<Choice> own, gathered(plans.size() * comm.size());
-  for (auto &plan : plans)
-    own.push_back(plan->choice);
-  if (own.empty())
+  for (auto &plan : plans) {
+    std::string text = identity(*plan);
+    append(text.c_str(), text.size() + 1);
+    append(&plan->choice, sizeof plan->choice);
+  }
+  int64_t bytes = int64_t(mine.size());
+  std::vector<int64_t> sizes(comm.size());
+  PCRT_TRY(comm.allGatherBytes(&bytes, sizeof bytes, sizes.data()));
+  int64_t most = *std::max_element(sizes.begin(), sizes.end());
+  if (most == 0)
     return PCRT_OK;
-  pcrt_status status = comm.allGatherBytes(own.data(), int64_t(own.size() * sizeof own[0]), gathered.data());
-  for (size_t i = 0; status == PCRT_OK && i < plans.size(); ++i)
-    plans[i]->choice = gathered[i];
-  return status;
+  mine.resize(most);
+  all.resize(most * comm.size());
+  PCRT_TRY(comm.allGatherBytes(mine.data(), most, all.data()));
+  std::map<std::string, Choice> choices; // of the lowest rank that has the plan
+  for (int rank = 0; rank < comm.size(); ++rank)
+    for (const char *at = all.data() + rank * most, *end = at + sizes[rank]; at < end;) {
+      std::string text = at;
+      Choice choice;
+      memcpy(&choice, at += text.size() + 1, sizeof choice);
+      at += sizeof choice;
+      choices.emplace(text, choice);
+    }
+  for (auto &plan : plans)
+    plan->choice = choices.at(identity(*plan));
+  return PCRT_OK;
 }
 
 int Products::apart() const {

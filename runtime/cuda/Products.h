@@ -4,7 +4,7 @@
 // layout is ever converted. For every distinct product the library's best few
 // algorithms are timed at start-up on the buffers of the step, epilogues also
 // against a kernel of our own after the product alone, which runs where the
-// library has none. The choice goes to a cache file; all ranks take rank 0's.
+// library has none. The choice goes to a cache file; ranks agree on one for each.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CUDA_PRODUCTS_H
@@ -50,7 +50,8 @@ public:
   /// the library does not take. `fillArena` puts random numbers into the operands; it is called if anything is timed.
   void prepare(const std::vector<ProductCall> &calls, void *workspace, const std::function<void()> &fillArena);
 
-  /// Makes all ranks that run the same products run them with the same algorithms. All ranks call it.
+  /// A product that several ranks run, whatever else they run, runs on all of them as on the lowest of these. All ranks
+  /// call it.
   pcrt_status agree(Comm &comm);
 
   /// Enqueues a product on the compute stream. A bias has the dtype of c (cuBLASLt knows no other).
@@ -72,6 +73,7 @@ private:
   };
 
   Plan *planOf(const ProductCall &call);
+  std::string identity(const Plan &plan) const;
   std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, const ProductCall &call, const std::string &key);
   /// Finding none is an error if `needed`.
   std::vector<MatmulHeuristic> candidates(Plan &plan, const ProductCall &call, bool needed);

@@ -10,7 +10,10 @@
 #include "standin/Capture.h"
 #include "standin/Numbers.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 using namespace pc::standin;
 
@@ -174,13 +177,22 @@ struct FloatMatrix {
 };
 } // namespace
 
-static void multiplyOne(const Product &p, int64_t batch, float alpha, const void *a, const void *b, float beta,
-                        const void *c, void *d) {
+/// `parts`: of the sum over k, which are added up one by one.
+static void multiplyOne(const Product &p, int64_t parts, int64_t batch, float alpha, const void *a, const void *b,
+                        float beta, const void *c, void *d) {
   FloatMatrix left(p.a, a, batch), right(p.b, b, batch);
   std::vector<float> product(p.m * p.n);
   // Column-major D is row-major D^T = op(B)^T op(A)^T.
-  multiply(p.desc.transB != 0, p.desc.transA != 0, p.n, p.m, p.k, right.data, right.leading, left.data, left.leading,
-           product.data(), p.m);
+  std::vector<float> part(parts > 1 ? product.size() : 0);
+  for (int64_t i = 0; i < parts; ++i) {
+    int64_t from = p.k * i / parts, k = p.k * (i + 1) / parts - from;
+    multiply(p.desc.transB != 0, p.desc.transA != 0, p.n, p.m, k,
+             right.data + from * (p.desc.transB ? right.leading : 1), right.leading,
+             left.data + from * (p.desc.transA ? 1 : left.leading), left.leading,
+             parts > 1 ? part.data() : product.data(), p.m);
+    for (size_t at = 0; at < part.size(); ++at)
+      product[at] += part[at];
+  }
   const Desc &desc = p.desc;
   int epilogue = desc.epilogue;
   Layout bias{p.d.type, biasLength(p), 1, biasLength(p), p.d.batch, desc.biasStride};
@@ -247,7 +259,7 @@ PC_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d
   Product p{get(desc), get(aLayout), get(bLayout), get(cLayout), get(dLayout), 0, 0, 0};
   if (std::string why = check(p); !why.empty())
     return refuseProduct(CUBLAS_STATUS_NOT_SUPPORTED, why);
-  uint64_t scratch = 0;
+  uint64_t scratch = 0, index = 0;
   if (algo) {
     Algorithm chosen;
     memcpy(&chosen, algo, sizeof chosen);
@@ -255,7 +267,7 @@ PC_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d
       return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the algorithm was chosen for another product");
     if (chosen.workspace > workspaceBytes)
       return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "the algorithm needs more workspace");
-    scratch = chosen.workspace;
+    scratch = chosen.workspace, index = chosen.index;
   }
   if ((hasBias(p.desc.epilogue) || hasBiasGradient(p.desc.epilogue)) && !p.desc.bias)
     return refuseProduct(CUBLAS_STATUS_INVALID_VALUE, "no bias");
@@ -285,8 +297,15 @@ PC_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d
   work.run = [=](std::vector<Access> &) {
     if (scratch)
       memset(workspace, 0xff, scratch);
+    const Fault &fault = options().fault;
+    if (fault.kind == "algorithm" && static_cast<uint64_t>(fault.index) == index)
+      return "algorithm " + std::to_string(index) + " of cuBLASLt faults (PC_STANDIN_FAULT)";
+    bool differ = options().algorithmsDiffer;
+    if (differ)
+      std::this_thread::sleep_for(std::chrono::microseconds((index + options().rank) % 3 * 300));
+    int64_t parts = differ ? std::min<int64_t>(index + 1, p.k) : 1;
     for (int64_t batch = 0; batch < p.d.batch; ++batch)
-      multiplyOne(p, batch, alphaValue, a, b, betaValue, c, d);
+      multiplyOne(p, parts, batch, alphaValue, a, b, betaValue, c, d);
     return std::string();
   };
   return enqueue(stream, std::move(work), "cublasLtMatmul") == CUDA_SUCCESS ? CUBLAS_STATUS_SUCCESS

@@ -1,14 +1,16 @@
 //===- conformance.cpp - library calls of a device against plain loops ----===//
 //
-// usage: cuda-conformance [products] [attention]: one row for each shape,
-// layout, dtype and epilogue of what the runtime asks cuBLASLt and cuDNN for,
-// on the device that the libraries of this machine (or the stand-in) give.
-// Exit 77 (skipped) where there is none.
+// usage: cuda-conformance [products] [attention] [agreement]: one row for each
+// shape, layout, dtype and epilogue of what the runtime asks cuBLASLt and cuDNN
+// for, on the device that the libraries of this machine (or the stand-in) give.
+// agreement, as two ranks: those that have products in common compute the same
+// bits. Exit 77 (skipped) where there is no device.
 //
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
 #include "base/Failure.h"
 #include "base/Types.h"
+#include "comm/Comm.h"
 #include "cpu/PlainGemm.h"
 #include "cuda/Attentions.h"
 #include "cuda/Memory.h"
@@ -343,6 +345,41 @@ void checkAttentions(Bench &bench) {
     checkAttention(bench, row);
 }
 
+/// Rank r has products r and r + 1 of three, as stages of a pipeline: the one in the middle is in both.
+void checkAgreement(Bench &bench, Comm &comm) {
+  pcrt_gemm_desc descs[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    pcrt_gemm_desc &d = descs[i];
+    d.name = i == comm.rank() ? "own" : "shared";
+    d.batch = 1, d.m = 32, d.n = 48, d.k = i == comm.rank() ? 96 : 1000;
+    d.a_m_stride = d.k, d.a_k_stride = 1, d.b_k_stride = d.n, d.b_n_stride = 1, d.c_m_stride = d.n, d.c_n_stride = 1;
+    d.a_dtype = d.b_dtype = d.c_dtype = PCRT_F32;
+  }
+  pcrt_program program{};
+  program.num_gemms = 2;
+  program.gemms = descs;
+  program.workspace_bytes = 4 << 20;
+  Numbers numbers;
+  Data a(32 * 1000, PCRT_F32, &numbers), b(48 * 1000, PCRT_F32, &numbers), c(32 * 48, PCRT_F32, nullptr);
+  std::vector<ProductCall> calls;
+  for (int i = 0; i < 2; ++i)
+    calls.push_back({i, bench.place(a), bench.place(b), bench.place(c), nullptr, nullptr});
+  Products products(bench.session, program);
+  products.prepare(calls, bench.room(program.workspace_bytes), [] {});
+  if (products.agree(comm) != PCRT_OK)
+    fail(PCRT_INTERNAL, comm.error());
+  const ProductCall &shared = calls[1 - comm.rank()];
+  products.run(shared);
+  bench.session.synchronize();
+  bench.fetch(c, shared.c);
+  std::vector<char> all(2 * c.bytes.size());
+  if (comm.allGatherBytes(c.bytes.data(), int64_t(c.bytes.size()), all.data()) != PCRT_OK)
+    fail(PCRT_INTERNAL, comm.error());
+  bool same = !memcmp(all.data(), all.data() + c.bytes.size(), c.bytes.size());
+  if (expect(same, "two ranks with one product in common compute it alike"))
+    printf("ok      two ranks with one product in common compute it alike\n");
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -365,6 +402,12 @@ int main(int argc, char **argv) {
       checkProducts(*bench);
     if (wanted("attention"))
       checkAttentions(*bench);
+    if (argc > 1 && wanted("agreement")) {
+      std::string error;
+      pcrt_status status = runRanks(2, true, [&](Comm &comm) { return checkAgreement(*bench, comm), PCRT_OK; }, &error);
+      if (status != PCRT_OK)
+        fail(status, error);
+    }
   } catch (const Failure &failure) {
     printf("FAILED: %s\n", failure.message.c_str());
     return failure.status;
