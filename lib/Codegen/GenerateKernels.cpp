@@ -72,6 +72,7 @@ int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info, bool o
                          .fn = tables.symbol<pcrt_kernel_fn>(device ? "" : info.function),
                          .items = info.items,
                          .scratch_bytes = info.scratchBytes});
+  kernelInfos.push_back(info);
   if (cuda)
     deviceKernelTable.push_back({.entry = tables.text(device ? info.function : ""),
                                  .grid = {static_cast<int32_t>(info.grid), 1, 1},
@@ -380,6 +381,29 @@ static LogicalResult checkFlows(ArrayRef<ModuleOp> stages, const std::map<FlowKe
   return success();
 }
 
+FailureOr<SmallVector<std::unique_ptr<Generator>>> pc::generateSteps(ModuleOp planned, Executable &all) {
+  planned.walk([&](PlanOp op) { all.microbatches = op.getMicrobatches(); });
+  SmallVector<ModuleOp> programs = programsOf(planned);
+  // Calls of task functions are inlined: a step function is a straight line of calls of the runtime. Equal kernels
+  // are written once all the same.
+  for (ModuleOp program : programs)
+    inlineCalls(program);
+  nameFlows(programs, all.flowNames);
+  if (failed(checkFlows(programs, all.flowNames)))
+    return failure();
+  if (StringAttr axis = stageAxisOf(planned)) {
+    all.numStages = programs.size();
+    all.stageAxis = meshOf(programs[0]).index(axis);
+  }
+  SmallVector<std::unique_ptr<Generator>> generators;
+  for (ModuleOp program : programs) {
+    generators.push_back(std::make_unique<Generator>(program, all));
+    if (failed(generators.back()->run()))
+      return failure();
+  }
+  return std::move(generators);
+}
+
 namespace {
 struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
   using GenerateKernelsBase::GenerateKernelsBase;
@@ -387,35 +411,19 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
   void runOnOperation() override {
     ModuleOp planned = getOperation();
     std::string plan;
+    planned.walk([&](PlanOp op) { plan = op.line(); });
+    FailureOr<llvm::json::Value> report = buildReport(planned, plan);
     OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
     Executable executable(*output, {target == "cuda", lanes, roundsToBf16}, CudaLibraries(attention, archs));
     if (checkKernels && executable.target.cuda)
       executable.cases.emplace(*output);
-    planned.walk([&](PlanOp op) {
-      plan = op.line();
-      executable.microbatches = op.getMicrobatches();
-    });
-    FailureOr<llvm::json::Value> report = buildReport(planned, plan);
-    SmallVector<ModuleOp> programs = programsOf(planned);
-    // Calls of task functions are inlined: a step function is a straight line of calls of the runtime. Equal kernels
-    // are written once all the same.
-    for (ModuleOp program : programs)
-      inlineCalls(program);
-    nameFlows(programs, executable.flowNames);
-    if (failed(report) || failed(checkFlows(programs, executable.flowNames)))
+    if (failed(report))
       return signalPassFailure();
-    if (StringAttr axis = stageAxisOf(planned)) {
-      executable.numStages = programs.size();
-      executable.stageAxis = meshOf(programs[0]).index(axis);
-    }
-    SmallVector<std::unique_ptr<Generator>> generators;
-    for (ModuleOp program : programs) {
-      generators.push_back(std::make_unique<Generator>(program, executable));
-      if (failed(generators.back()->run()))
-        return signalPassFailure();
-    }
+    auto generators = generateSteps(planned, executable);
+    if (failed(generators))
+      return signalPassFailure();
     // The first program describes what all of them cost.
-    for (auto [i, generator] : llvm::enumerate(generators))
+    for (auto [i, generator] : llvm::enumerate(*generators))
       generator->emitTables(i ? llvm::json::Value(llvm::json::Object()) : std::move(*report));
     planned.getBody()->clear();
     planned.getBody()->getOperations().splice(planned.getBody()->begin(), output->getBody()->getOperations());

@@ -19,6 +19,8 @@ namespace pc {
 /// pcrt_dtype of a tensor's elements.
 int32_t dtypeOf(mlir::Value value);
 
+struct StepCounts;
+
 /// A flow of messages: from a stage, to a stage, number.
 using FlowKey = std::tuple<int64_t, int64_t, int64_t>;
 
@@ -53,6 +55,8 @@ public:
   llvm::LogicalResult run();
   /// Writes the tables; call it when all steps are written.
   void emitTables(llvm::json::Value report);
+  /// CUDA: adds what the step does with kernels and libraries.
+  llvm::LogicalResult count(StepCounts &counts);
 
 private:
   using Address = HostProgram::Address;
@@ -97,6 +101,7 @@ private:
   Tables &tables;
   std::vector<pcrt_kernel> kernelTable;
   std::vector<pcrt_device_kernel> deviceKernelTable;
+  std::vector<KernelSet::Info> kernelInfos; ///< of the entries of kernelTable
   std::vector<pcrt_gemm_desc> gemmTable;
   std::vector<pcrt_move_desc> moveTable;
   std::vector<pcrt_attention_desc> attentionTable;
@@ -108,6 +113,9 @@ private:
   LeavesByName leaves;
   AccumulateOp current;
 };
+
+/// Generators of all programs of `planned`, whose steps are written; task functions in it are inlined.
+llvm::FailureOr<llvm::SmallVector<std::unique_ptr<Generator>>> generateSteps(mlir::ModuleOp planned, Executable &all);
 
 } // namespace pc
 

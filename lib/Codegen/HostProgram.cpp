@@ -63,6 +63,7 @@ Value HostProgram::pass(ArrayRef<Address> list, int32_t at) {
 }
 
 void HostProgram::launch(int64_t kernel, ArrayRef<Address> list) {
+  count(numCalls.kernels, kernel, times);
   call<decltype(pcrt_launch)>("pcrt_launch", kernel, list);
 }
 
@@ -73,7 +74,10 @@ void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::op
   };
   Value biasAddress = orNull(bias);
   Value product = integer(index, 32);
-  if (later >= 0 && microbatch) {
+  bool changes = later >= 0 && microbatch;
+  count(numCalls.products, index, changes ? 1 : times);
+  if (changes) {
+    count(numCalls.products, later, times - 1);
     Value isFirst = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, microbatch, integer(0));
     product = LLVM::SelectOp::create(b, loc, isFirst, product, integer(later, 32));
   }
@@ -82,6 +86,7 @@ void HostProgram::gemm(int64_t index, Address a, Address bAt, Address c, std::op
 }
 
 void HostProgram::attention(int64_t index, ArrayRef<Address> list) {
+  count(numCalls.attentions, index, times);
   call<decltype(pcrt_attention)>("pcrt_attention", index, list);
 }
 
@@ -116,7 +121,7 @@ void HostProgram::blockOffset(int64_t group, int64_t block, Address to) {
 }
 
 void HostProgram::beginLoop(int64_t microbatches) {
-  loopCount = microbatches;
+  loopCount = times = microbatches;
   if (microbatches == 1)
     return;
   loopHead = newBlock();
@@ -126,6 +131,7 @@ void HostProgram::beginLoop(int64_t microbatches) {
 }
 
 void HostProgram::endLoop() {
+  times = 1;
   if (loopCount == 1)
     return;
   Value next = LLVM::AddOp::create(b, loc, microbatch, integer(1));
@@ -143,10 +149,13 @@ void HostProgram::byMicrobatch(llvm::function_ref<void()> first, llvm::function_
   Block *yes = newBlock(), *no = newBlock(), *after = newBlock();
   LLVM::CondBrOp::create(b, loc, isFirst, yes, ValueRange{}, no, ValueRange{});
   b.setInsertionPointToStart(yes);
+  times = 1;
   first();
   LLVM::BrOp::create(b, loc, ValueRange{}, after);
   b.setInsertionPointToStart(no);
+  times = loopCount - 1;
   later();
+  times = loopCount;
   LLVM::BrOp::create(b, loc, ValueRange{}, after);
   b.setInsertionPointToStart(after);
 }

@@ -42,7 +42,17 @@ public:
   void byMicrobatch(llvm::function_ref<void()> first, llvm::function_ref<void()> later);
   void finish();
 
+  /// How often a step calls each entry of a table, by index.
+  struct Calls {
+    std::vector<int64_t> kernels, products, attentions;
+  };
+  const Calls &calls() const { return numCalls; }
+
 private:
+  static void count(std::vector<int64_t> &calls, int64_t index, int64_t times) {
+    calls.resize(std::max<size_t>(calls.size(), index + 1));
+    calls[index] += times;
+  }
   mlir::Value integer(int64_t value, unsigned bits = 64);
   mlir::Value address(Address at);
   /// An argument of a function of the runtime that takes a ParameterT.
@@ -79,6 +89,8 @@ private:
   mlir::Value context, arena, arguments, microbatch;
   mlir::Block *exit = nullptr, *loopHead = nullptr;
   int64_t loopCount = 1;
+  int64_t times = 1; ///< that what is written now runs in a step
+  Calls numCalls;
 };
 
 /// The most buffers a kernel may have.

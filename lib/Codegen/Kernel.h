@@ -20,8 +20,9 @@ struct Kernel {
   unsigned part = 0;        ///< which of the op's kernels this is
   int64_t items = 0;        ///< out
   int64_t scratchBytes = 0; ///< out
-  std::string kind =
-      {}; ///< out: "elementwise", "norm", "attention", "embedding", "loss", "optimizer", "reduction", "copy"
+  /// out: "elementwise", "activation", "cast", "norm", "attention", "embedding", "loss", "optimizer", "reduction",
+  /// "copy", "einsum", "index"
+  std::string kind = {};
   kernels::Num status = {};             ///< out, CPU only: i64, 0 or 1 + the index of the first bad element; null: 0
   kernels::Ptr workspace = {};          ///< GPU: memory that the op's kernels share, if they need any
   kernels::SimtEmitter *simt = nullptr; ///< GPU: `e`, with its own type; lo, hi and scratch are null

@@ -1,6 +1,7 @@
 //===- KernelSet.cpp - The kernels of a program ---------------------------------------------===//
 #include "KernelSet.h"
 #include "Kernel.h"
+#include "pc/IR/Liveness.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -124,6 +125,22 @@ KernelSet::Info KernelSet::add(StringRef name, StringRef kind, int64_t numBuffer
   return info;
 }
 
+/// The buffers of `op`'s kernels. One without a home is memory of its own.
+static SmallVector<CountedBuffer> buffersOf(Operation *op) {
+  SmallVector<CountedBuffer> buffers;
+  auto add = [&](Type type) {
+    auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(type).getEncoding());
+    buffers.push_back({byteSize(type), home ? home.getOffset() : -1 - static_cast<int64_t>(buffers.size())});
+  };
+  llvm::for_each(op->getOperandTypes(), add);
+  llvm::for_each(op->getResultTypes(), add);
+  if (isa<UpdateOp>(op)) // a copy
+    buffers.push_back({buffers[0].bytes, -1});
+  if (int64_t bytes = kernelWorkspaceBytes(op))
+    buffers.push_back({bytes, -1 - static_cast<int64_t>(buffers.size())});
+  return buffers;
+}
+
 LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
   Location loc = op->getLoc();
   SmallVector<Type> elements = elementTypes(op);
@@ -149,5 +166,6 @@ LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) 
   info.kind = kernel.kind;
   info.grid = e.grid;
   info.block = e.block;
+  info.buffers = buffersOf(op);
   return success();
 }

@@ -2,6 +2,7 @@
 #ifndef PC_LIB_CODEGEN_KERNELSET_H
 #define PC_LIB_CODEGEN_KERNELSET_H
 
+#include "Accesses.h"
 #include "Kernels/Simt.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringMap.h"
@@ -27,6 +28,8 @@ public:
     std::string function, kind;
     int64_t items = 0, scratchBytes = 0;         ///< CPU
     int64_t grid = 0, block = 0, numBuffers = 0; ///< CUDA
+    /// CUDA: those of the op that the kernel was written for; empty if several ops share it.
+    llvm::SmallVector<CountedBuffer> buffers;
   };
   /// Kernel `part` of `op`, which is written if the set has no equal one. Fails with an error at an op that has no
   /// kernel.

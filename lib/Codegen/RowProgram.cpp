@@ -241,8 +241,10 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
   ValueRange inputs = fusion ? ValueRange(fusion.getBody().getArguments()) : ValueRange(op->getOperands());
   for (auto [value, buffer] : llvm::zip(inputs, kernel.operands))
     program.bind(value, buffer);
-  kernel.kind = "elementwise";
+  kernel.kind = isa<CastOp>(op) ? "cast" : "elementwise";
   for (Operation *inner : ops) {
+    if (isa<ActivationOp, ActivationGradOp>(inner))
+      kernel.kind = "activation";
     if (isa<LayerNormOp, RMSNormOp>(inner))
       kernel.kind = "norm";
     if (isa<SumExpOp, CrossEntropyGradOp, PickOp>(inner))

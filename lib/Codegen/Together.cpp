@@ -85,7 +85,7 @@ static std::optional<Together> findRounding(Block::iterator first, KernelSet &ke
   }
   if (tensors.elements.size() < 2)
     return std::nullopt;
-  KernelSet::Info info = kernels.add("round_all", "elementwise", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
+  KernelSet::Info info = kernels.add("round_all", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
     kernels::emitRounding(e, buffers[0], tensors);
   });
   return Together{behind, {}, {{"cast of the weights", info}}};
@@ -151,10 +151,10 @@ static std::optional<Together> findSquares(Block::iterator first, KernelSet &ker
   if (tensors.elements.size() < 2 || tensors.numBlocks() * 4 > partialBytes)
     return std::nullopt;
   llvm::erase_if(shown, [&](Operation *output) { return !output->isBeforeInBlock(&*std::prev(behind)); });
-  KernelSet::Info parts = kernels.add("squares", "reduction", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
+  KernelSet::Info parts = kernels.add("squares", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
     kernels::emitSquares(e, buffers[0], tensors, partials);
   });
-  KernelSet::Info totals = kernels.add("square_sums", "reduction", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
+  KernelSet::Info totals = kernels.add("square_sums", "optimizer", 1, [&](kernels::SimtEmitter &e, ValueRange buffers) {
     kernels::emitSquareTotals(e, buffers[0], tensors, partials);
   });
   return Together{behind, shown, {{"squares of the gradients", parts}, {"sums of the squares", totals}}};

@@ -168,20 +168,27 @@ double pc::moveSeconds(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<Strin
          wire / (bandwidth * machine.linkShare);
 }
 
+double pc::productSeconds(double flops, bool bf16, const MachineModel &machine) {
+  return flops / ((bf16 ? machine.bf16Flops : machine.f32Flops) * machine.productShare);
+}
+
+double pc::attentionSeconds(double flops, bool causal, bool bf16, const MachineModel &machine) {
+  return (causal ? flops / 2 : flops) / ((bf16 ? machine.bf16Flops : machine.f32Flops) * machine.attentionShare);
+}
+
 /// Seconds of the matrix products in `op`, at the rate for the dtype of their operands.
-static double productSeconds(Operation *op, const MachineModel &machine) {
+static double secondsOfProducts(Operation *op, const MachineModel &machine) {
   double sum = 0;
   if (auto fusion = dyn_cast<FusionOp>(op))
     for (Operation &inner : fusion.getBody().front())
-      sum += productSeconds(&inner, machine);
+      sum += secondsOfProducts(&inner, machine);
   else if (double flops = flopsOf(op)) {
-    double rate = getElementTypeOrSelf(op->getOperand(0)).isBF16() ? machine.bf16Flops : machine.f32Flops;
+    bool bf16 = getElementTypeOrSelf(op->getOperand(0)).isBF16();
     auto attention = dyn_cast<AttentionOp>(op);
     auto gradient = dyn_cast<AttentionGradOp>(op);
-    // Kernels skip the masked half of causal attention.
-    if ((attention && attention.getCausal()) || (gradient && gradient.getCausal()))
-      flops /= 2;
-    sum = flops / (rate * (attention || gradient ? machine.attentionShare : machine.productShare));
+    if (attention || gradient)
+      return attentionSeconds(flops, attention ? attention.getCausal() : gradient.getCausal(), bf16, machine);
+    return productSeconds(flops, bf16, machine);
   }
   return sum;
 }
@@ -189,7 +196,7 @@ static double productSeconds(Operation *op, const MachineModel &machine) {
 double pc::secondsOf(Operation *op, const MachineModel &machine) {
   double bytes = static_cast<double>(bytesOf(op));
   double device = machine.opSeconds +
-                  std::max(productSeconds(op, machine), bytes / (machine.memoryBandwidth * machine.memoryShare));
+                  std::max(secondsOfProducts(op, machine), bytes / (machine.memoryBandwidth * machine.memoryShare));
   auto move = dyn_cast<MoveOpInterface>(op);
   if (!move || !hasTraffic(move.getMoveKind()))
     return device;

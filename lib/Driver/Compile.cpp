@@ -5,6 +5,7 @@
 
 #include "mlir/Support/FileUtilities.h"
 #include "pc/Codegen/Codegen.h"
+#include "pc/Codegen/KernelReport.h"
 #include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
 #include "pc/Cost/Streams.h"
@@ -149,8 +150,16 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
     return status;
   if (options.report.empty())
     return PCRT_OK;
-  if (options.cuda())
-    (*value->getAsObject())["beside_arena"] = besideArena(module);
+  if (options.cuda()) {
+    FailureOr<llvm::json::Object> kernels = reportKernels(module, options.kernels, *machine);
+    if (failed(kernels))
+      return PCRT_INTERNAL;
+    llvm::json::Object &object = *value->getAsObject();
+    object["beside_arena"] = besideArena(module);
+    object["kernels"] = std::move((*kernels)["kernels"]);
+    object["activation"] = std::move((*kernels)["activation"]);
+    (*object.getObject("predicted"))["parts"] = std::move((*kernels)["parts"]);
+  }
   if (!StringRef(options.report).ends_with(".html"))
     return writeFile(module, options.report, [&](llvm::raw_ostream &os) {
       llvm::json::OStream out(os, /*IndentSize=*/2);

@@ -1,5 +1,6 @@
 //===- pc-kernels.cpp - Compiles the gpu.module of an IR file ----------------------------------===//
 // A text for people and tests: what pc-compile --target=cuda puts into an executable, one image at a time.
+#include "Accesses.h"
 #include "Gpu/Images.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/PC.h"
@@ -27,7 +28,7 @@
 
 namespace cl = llvm::cl;
 
-enum class Emit { Ptx, Cubin, Host, Table, Sites };
+enum class Emit { Ptx, Cubin, Host, Table, Sites, Accesses };
 static cl::OptionCategory category("pc-kernels options");
 static cl::opt<std::string> input(cl::Positional, cl::desc("<file.mlir>"), cl::init("-"), cl::cat(category));
 static cl::opt<std::string> output("o", cl::desc("Where to write"), cl::init("-"), cl::cat(category));
@@ -41,7 +42,8 @@ static cl::opt<Emit>
                     clEnumValN(Emit::Cubin, "cubin", "the cubin of the first architecture"),
                     clEnumValN(Emit::Host, "host", "the shared object that the stand-in runs"),
                     clEnumValN(Emit::Table, "table", "ptxas's figures, one JSON line a kernel"),
-                    clEnumValN(Emit::Sites, "sites", "barriers and waits of the host image, by number")),
+                    clEnumValN(Emit::Sites, "sites", "barriers and waits of the host image, by number"),
+                    clEnumValN(Emit::Accesses, "accesses", "what kernels load and store, one JSON line a kernel")),
          cl::cat(category));
 
 static void write(llvm::raw_ostream &os, const pc::GpuImage &image) {
@@ -68,6 +70,32 @@ static void printSites(llvm::raw_ostream &os, const pc::GpuImage &image) {
   for (const pc::GpuSite &site : image.sites)
     os << llvm::json::Value(llvm::json::Object{{"site", site.number}, {"kernel", site.kernel}, {"text", site.text}})
        << "\n";
+}
+
+/// One line a kernel: of each buffer, whose size is not known here, the bytes that all threads load and store, by the
+/// width of the access.
+static llvm::LogicalResult printAccesses(llvm::raw_ostream &os, mlir::gpu::GPUModuleOp kernels) {
+  auto byWidth = [](const pc::Access &access) {
+    llvm::json::Object object;
+    for (auto [width, bytes] : access)
+      object[std::to_string(width)] = bytes;
+    return object;
+  };
+  for (auto kernel : kernels.getOps<mlir::gpu::GPUFuncOp>()) {
+    if (!kernel.isKernel())
+      continue;
+    llvm::SmallVector<pc::CountedBuffer> unbounded;
+    for (int64_t i = 0; i < kernel.getNumArguments(); ++i)
+      unbounded.push_back({INT64_MAX, i});
+    auto accesses = pc::countAccesses(kernel, unbounded);
+    if (failed(accesses))
+      return llvm::failure();
+    llvm::json::Array buffers;
+    for (const pc::Accesses &buffer : *accesses)
+      buffers.push_back(llvm::json::Object{{"loaded", byWidth(buffer.loads)}, {"stored", byWidth(buffer.stores)}});
+    os << llvm::json::Value(llvm::json::Object{{"kernel", kernel.getName()}, {"buffers", std::move(buffers)}}) << "\n";
+  }
+  return llvm::success();
 }
 
 int main(int argc, char **argv) {
@@ -105,6 +133,11 @@ int main(int argc, char **argv) {
     return PCRT_RESOURCE;
   }
   for (auto kernels : module->getOps<mlir::gpu::GPUModuleOp>()) {
+    if (emit == Emit::Accesses) {
+      if (failed(printAccesses(file.os(), kernels)))
+        return PCRT_BAD_INPUT;
+      continue;
+    }
     auto images = pc::compileGpuModule(kernels, options);
     if (failed(images))
       return PCRT_BAD_INPUT;

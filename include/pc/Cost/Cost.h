@@ -57,6 +57,13 @@ double messageSeconds(double bytes, const NodeSpread &spread, const MachineModel
 double moveSeconds(MoveKind kind, double wire, MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes,
                    const MachineModel &machine);
 
+/// Seconds of matrix products of so many operations, on operands of bf16 or of f32.
+double productSeconds(double flops, bool bf16, const MachineModel &machine);
+
+/// Seconds of attention, or of its gradient, of so many operations; kernels skip the masked half of those of a causal
+/// one.
+double attentionSeconds(double flops, bool causal, bool bf16, const MachineModel &machine);
+
 /// Seconds of one execution of a local op on one rank: the larger of computing and reading, or sending.
 double secondsOf(mlir::Operation *op, const MachineModel &machine);
 

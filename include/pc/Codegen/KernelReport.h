@@ -1,0 +1,28 @@
+//===- KernelReport.h - What the kernels of a CUDA step move, before anything runs --------===//
+#ifndef PC_CODEGEN_KERNELREPORT_H
+#define PC_CODEGEN_KERNELREPORT_H
+
+#include "pc/Codegen/Passes.h"
+#include "pc/Cost/Machine.h"
+
+namespace pc {
+
+/// Writes the kernels of a planned CUDA program, which stays as it is, and reports what a step of one rank does with
+/// them:
+/// * kernels: a row for each distinct kernel of its own, matrix product and attention of a library, most seconds first.
+///   `kernel` and `kind`; `op`, the first of those that it computes; `stage` where there are some; `launches`. Of all
+///   launches: `read_bytes` and `written_bytes`, for own kernels counted from their code (`countAccesses`), for a
+///   library its operands and results; `distinct_bytes`, where each of the kernel's operands and results counts at
+///   most once a launch; `flops` of products. Of own kernels: `blocks`, `threads` of a block, and `access_bytes`, the
+///   narrowest access that makes a tenth of the kernel's bytes or more. `seconds`, on `machine`: the longer of
+///   computing and of moving the bytes.
+/// * activation: `bytes` of the result of an attention, and how many a step computes (`count`), layers times
+///   microbatches. Traffic in units of these compares with what is published. 0 and 0 without attention.
+/// * parts: the seconds by kind, and `launches`, what they take by themselves.
+/// Fails, with an error, if the program is not planned, or at a kernel that cannot be counted.
+llvm::FailureOr<llvm::json::Object> reportKernels(mlir::ModuleOp planned, const GenerateKernelsOptions &options,
+                                                  const MachineModel &machine);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,612 @@
+//===- Accesses.cpp - What a kernel of a GPU reads and writes, counted from its code ------===//
+// Numbers are linear forms of variables: digits of the block's and the thread's number, counters of loops, and what is
+// no linear form of these (a quotient, a value from memory). A box says where digits and counters are; over it a form
+// has a range, and a condition or a number of iterations is known or not. Where it is not, the box is divided in two:
+// conditions of kernels change at few places, so few boxes are enough.
+//===-----------------------------------------------------------------------------===//
+#include "Accesses.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace pc;
+
+int64_t pc::bytesOf(const Access &access) {
+  int64_t sum = 0;
+  for (auto [width, bytes] : access)
+    sum += bytes;
+  return sum;
+}
+
+namespace {
+
+using VariableId = unsigned;
+
+/// constant + the sum of coefficient x variable, by variable.
+struct Form {
+  int64_t constant = 0;
+  std::map<VariableId, int64_t> terms = {};
+
+  auto operator<=>(const Form &) const = default;
+  bool isConstant() const { return terms.empty(); }
+};
+
+Form operator*(Form x, int64_t factor) {
+  if (!factor)
+    return {};
+  x.constant *= factor;
+  for (auto &[variable, coefficient] : x.terms)
+    coefficient *= factor;
+  return x;
+}
+
+Form operator+(Form x, const Form &y) {
+  x.constant += y.constant;
+  for (auto [variable, coefficient] : y.terms)
+    if (!(x.terms[variable] += coefficient))
+      x.terms.erase(variable);
+  return x;
+}
+
+Form operator-(const Form &x, const Form &y) { return x + y * -1; }
+
+/// Block and Thread: a digit of the number; Counter: of the iterations of a loop. Quotient and Remainder: of `a` by
+/// `divisor`. Least: the smaller of `a` and `b`. Data: a value that depends on memory, found from `a` and `b`.
+struct Variable {
+  enum Kind { Block, Thread, Counter, Quotient, Remainder, Least, Data } kind;
+  int64_t divisor = 0; ///< of others a number that tells them apart
+  Form a = {}, b = {};
+  const void *source = nullptr; ///< Data: the kind of op, the memory or the value that it comes from
+
+  auto operator<=>(const Variable &) const = default;
+  bool isDim() const { return kind <= Counter; }
+};
+
+/// First and last value.
+struct Range {
+  int64_t first = 0, last = 0;
+
+  auto operator<=>(const Range &) const = default;
+  int64_t size() const { return last - first + 1; }
+};
+
+using Box = std::map<VariableId, Range>; ///< of digits and counters
+
+/// What is known at some place of the kernel.
+struct State {
+  Box box;
+  llvm::DenseMap<Value, Form> counters; ///< of the loops around
+  llvm::DenseMap<Value, Form> known;    ///< in this box
+};
+
+/// Whether a condition holds; Data: memory decides; Divide: not in all of the box (Counter::divide says where).
+enum class Truth { No, Yes, Data, Divide };
+
+class AccessCounter {
+public:
+  AccessCounter(gpu::GPUFuncOp kernel, ArrayRef<CountedBuffer> buffers)
+      : kernel(kernel), buffers(buffers), accesses(buffers.size()), byData(buffers.size()) {}
+
+  FailureOr<SmallVector<Accesses>> run();
+
+private:
+  /// The digits of a number below `size`, by the constants that the kernel divides it by.
+  template <typename OpT> void readDigits(Variable::Kind kind, int64_t size, State &state);
+
+  void visit(Block &block, State &state);
+  void visit(Operation *op, State &state);
+  bool tryVisit(Operation *op, State &state);
+  bool visitLoop(scf::ForOp loop, State &state);
+  bool visitBranch(scf::IfOp branch, State &state);
+  bool visitAccess(Operation *op, Value pointer, int64_t width, bool stores, State &state);
+
+  /// The value as a form; nothing if the box must be divided.
+  std::optional<Form> evaluate(Value value, State &state);
+  std::optional<Form> compute(Value value, State &state);
+  std::optional<Form> load(LLVM::LoadOp op, State &state);
+  Truth decide(Value condition, State &state);
+  Truth compare(arith::CmpIOp op, State &state);
+  /// Whether x < y, or x <= y.
+  Truth isLess(const Form &x, const Form &y, bool orEqual, State &state);
+  Truth undecided(const Form &form, State &state);
+
+  struct Address {
+    Value base; ///< an argument or a global
+    Form bytes;
+  };
+  std::optional<Address> addressOf(Value pointer, State &state);
+
+  Form variable(const Variable &v) {
+    auto [it, inserted] = numbers.try_emplace(v, variables.size());
+    if (inserted)
+      variables.push_back(v);
+    return {0, {{it->second, 1}}};
+  }
+  Form data(const void *source, const Form &from, const Form &also = {}) {
+    return variable({Variable::Data, 0, from, also, source});
+  }
+  /// A value that may depend on everything around.
+  Form dataOf(Value value, State &state) {
+    Form all;
+    for (auto [dim, range] : state.box)
+      all.terms[dim] = 1;
+    return data(value.getAsOpaquePointer(), all);
+  }
+  Range range(const Form &form, const Box &box);
+  Range range(VariableId id, const Box &box);
+  bool isData(const Form &form);
+  void dims(const Form &form, std::set<VariableId> &found);
+  /// Quotient and remainder by a positive constant.
+  std::pair<Form, Form> divide(const Form &form, int64_t divisor, const Box &box);
+  Form least(const Form &x, const Form &y, const Box &box);
+
+  gpu::GPUFuncOp kernel;
+  ArrayRef<CountedBuffer> buffers;
+  std::vector<Variable> variables;
+  std::map<Variable, VariableId> numbers;
+  std::optional<Form> digits[2];          ///< the number of the block, of the thread
+  SmallVector<Accesses> accesses, byData; ///< by buffer; byData: those that happen if data say so
+  /// What threads have accessed: buffer, whether it was written, address, width, and where in the box.
+  std::set<std::tuple<unsigned, bool, Form, int64_t, std::vector<Range>>> done;
+  VariableId divided = 0; ///< where to divide the box
+  bool underData = false; ///< whether data say if the op that is visited runs, or how often
+  bool failed = false;
+};
+
+/// Scales an access to at most `most` bytes.
+void limit(Access &access, int64_t most) {
+  int64_t all = bytesOf(access);
+  for (auto &[width, bytes] : access)
+    if (all > most)
+      bytes = static_cast<int64_t>(static_cast<double>(bytes) / static_cast<double>(all) * static_cast<double>(most));
+}
+
+template <typename OpT> void AccessCounter::readDigits(Variable::Kind kind, int64_t size, State &state) {
+  std::set<int64_t> divisors;
+  kernel.walk([&](Operation *op) {
+    if (!isa<arith::DivUIOp, arith::DivSIOp, arith::RemUIOp, arith::RemSIOp>(op))
+      return;
+    Value of = op->getOperand(0);
+    if (auto cast = of.getDefiningOp<arith::IndexCastUIOp>())
+      of = cast.getIn();
+    APInt divisor;
+    if (of.getDefiningOp<OpT>() && matchPattern(op->getOperand(1), m_ConstantInt(&divisor)))
+      divisors.insert(divisor.getSExtValue());
+  });
+  Form number;
+  int64_t weight = 1;
+  auto add = [&](int64_t extent) {
+    if (extent == 1)
+      return;
+    Form digit = variable({kind, weight});
+    state.box[digit.terms.begin()->first] = {0, extent - 1};
+    number = number + digit * weight;
+  };
+  for (int64_t divisor : divisors)
+    if (divisor > weight && divisor < size && divisor % weight == 0 && size % divisor == 0) {
+      add(divisor / weight);
+      weight = divisor;
+    }
+  add(size / weight);
+  digits[kind == Variable::Thread] = number;
+}
+
+FailureOr<SmallVector<Accesses>> AccessCounter::run() {
+  auto grid = kernel.getKnownGridSizeAttr(), block = kernel.getKnownBlockSizeAttr();
+  if (!grid || !block)
+    return kernel.emitOpError() << "has no known sizes of grid and block";
+  State state;
+  readDigits<gpu::BlockIdOp>(Variable::Block, grid[0], state);
+  readDigits<gpu::ThreadIdOp>(Variable::Thread, block[0], state);
+  visit(kernel.getBody().front(), state);
+  if (failed)
+    return failure();
+  for (auto [buffer, sure, maybe] : llvm::zip_equal(buffers, accesses, byData))
+    for (Access Accesses::*way : {&Accesses::loads, &Accesses::stores}) {
+      limit(maybe.*way, buffer.bytes);
+      for (auto [width, bytes] : maybe.*way)
+        (sure.*way)[width] += bytes;
+      if (buffer.bytes <= cachedBytes)
+        limit(sure.*way, buffer.bytes);
+    }
+  return std::move(accesses);
+}
+
+void AccessCounter::visit(Block &block, State &state) {
+  for (Operation &op : block)
+    visit(&op, state);
+}
+
+/// Visits `op` in all of the box, in parts of it if it must.
+void AccessCounter::visit(Operation *op, State &state) {
+  if (failed || tryVisit(op, state))
+    return;
+  Range all = state.box.at(divided), low = all, high = all;
+  low.last = all.first + (all.last - all.first) / 2;
+  high.first = low.last + 1;
+  for (auto [dim, part] : {std::pair(divided, low), std::pair(divided, high)}) {
+    State inPart = state;
+    inPart.known.clear();
+    inPart.box[dim] = part;
+    visit(op, inPart);
+  }
+}
+
+/// False if the box must be divided.
+bool AccessCounter::tryVisit(Operation *op, State &state) {
+  auto isPointer = [](Type type) { return isa<LLVM::LLVMPointerType>(type); };
+  auto bytesOf = [](Type type) {
+    int64_t elements = isa<VectorType>(type) ? cast<VectorType>(type).getNumElements() : 1;
+    return elements * getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8;
+  };
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case([&](scf::ForOp loop) { return visitLoop(loop, state); })
+      .Case([&](scf::IfOp branch) { return visitBranch(branch, state); })
+      .Case([&](LLVM::LoadOp load) {
+        return visitAccess(op, load.getAddr(), bytesOf(load.getType()), /*stores=*/false, state);
+      })
+      .Case([&](LLVM::StoreOp store) {
+        return visitAccess(op, store.getAddr(), bytesOf(store.getValue().getType()), /*stores=*/true, state);
+      })
+      .Case(
+          [&](NVVM::CpAsyncOp copy) { return visitAccess(op, copy.getSrc(), copy.getSize(), /*stores=*/false, state); })
+      .Case<LLVM::GEPOp, LLVM::AddrSpaceCastOp, LLVM::AddressOfOp, LLVM::ICmpOp, NVVM::LdMatrixOp>(
+          [](Operation *) { return true; })
+      .Default([&](Operation *other) {
+        if (other->getNumRegions() || llvm::any_of(other->getOperandTypes(), isPointer)) {
+          other->emitOpError() << "reaches memory in a way that is not counted";
+          failed = true;
+        }
+        return true;
+      });
+}
+
+bool AccessCounter::visitLoop(scf::ForOp loop, State &state) {
+  std::optional<Form> first, end, step;
+  if (!(first = evaluate(loop.getLowerBound(), state)) || !(end = evaluate(loop.getUpperBound(), state)) ||
+      !(step = evaluate(loop.getStep(), state)))
+    return false;
+  Form length = *end - *first;
+  State inside = state;
+  if (isData(length) || !step->isConstant()) {
+    inside.counters[loop.getInductionVar()] = dataOf(loop.getInductionVar(), state);
+    bool around = std::exchange(underData, true);
+    visit(*loop.getBody(), inside);
+    underData = around;
+    return true;
+  }
+  auto iterations = [&](int64_t n) { return llvm::divideCeil(std::max<int64_t>(n, 0), step->constant); };
+  Range lengths = range(length, state.box);
+  if (iterations(lengths.first) != iterations(lengths.last))
+    return undecided(length, state) != Truth::Divide;
+  int64_t count = iterations(lengths.first);
+  if (!count)
+    return true;
+  Form counter = count == 1 ? Form() : variable({Variable::Counter, static_cast<int64_t>(variables.size())});
+  if (count > 1)
+    inside.box[counter.terms.begin()->first] = {0, count - 1};
+  inside.counters[loop.getInductionVar()] = *first + counter * step->constant;
+  visit(*loop.getBody(), inside);
+  return true;
+}
+
+bool AccessCounter::visitBranch(scf::IfOp branch, State &state) {
+  Truth truth = decide(branch.getCondition(), state);
+  auto run = [&](Block *block) {
+    if (!block)
+      return;
+    State inside = state;
+    visit(*block, inside);
+  };
+  bool around = underData;
+  underData |= truth == Truth::Data;
+  if (truth == Truth::Yes || truth == Truth::Data)
+    run(branch.thenBlock());
+  if (truth == Truth::No || truth == Truth::Data)
+    run(branch.elseBlock());
+  underData = around;
+  return truth != Truth::Divide;
+}
+
+bool AccessCounter::visitAccess(Operation *op, Value pointer, int64_t width, bool stores, State &state) {
+  std::optional<Address> at = addressOf(pointer, state);
+  if (!at)
+    return false;
+  auto argument = dyn_cast<BlockArgument>(at->base);
+  if (!argument) // shared memory or a table
+    return true;
+  std::set<VariableId> moving;
+  dims(at->bytes, moving);
+  int64_t count = 1;
+  std::vector<Range> where;
+  for (auto [dim, values] : state.box)
+    if (variables[dim].kind == Variable::Block || moving.count(dim)) {
+      count *= values.size();
+      where.push_back(values);
+    }
+  Accesses &ofBuffer = (underData ? byData : accesses)[argument.getArgNumber()];
+  if (done.insert({argument.getArgNumber(), stores, at->bytes, width, std::move(where)}).second)
+    (stores ? ofBuffer.stores : ofBuffer.loads)[width] += count * width;
+  return true;
+}
+
+std::optional<AccessCounter::Address> AccessCounter::addressOf(Value pointer, State &state) {
+  Form bytes;
+  while (Operation *op = pointer.getDefiningOp()) {
+    if (auto cast = dyn_cast<LLVM::AddrSpaceCastOp>(op)) {
+      pointer = cast.getArg();
+      continue;
+    }
+    auto gep = dyn_cast<LLVM::GEPOp>(op);
+    if (!gep)
+      break;
+    int64_t size = gep.getElemType().getIntOrFloatBitWidth() / 8;
+    for (auto index : gep.getIndices()) {
+      auto fixed = dyn_cast<IntegerAttr>(index);
+      std::optional<Form> form = fixed ? Form{fixed.getInt()} : evaluate(cast<Value>(index), state);
+      if (!form)
+        return std::nullopt;
+      bytes = bytes + *form * size;
+    }
+    pointer = gep.getBase();
+  }
+  return Address{pointer, std::move(bytes)};
+}
+
+//===---------------------------------------------------------------------------===//
+// Values
+//===---------------------------------------------------------------------------===//
+
+std::optional<Form> AccessCounter::evaluate(Value value, State &state) {
+  if (auto it = state.counters.find(value); it != state.counters.end())
+    return it->second;
+  if (auto it = state.known.find(value); it != state.known.end())
+    return it->second;
+  std::optional<Form> form = compute(value, state);
+  if (form)
+    state.known[value] = *form;
+  return form;
+}
+
+std::optional<Form> AccessCounter::compute(Value value, State &state) {
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return dataOf(value, state);
+  if (APInt constant; matchPattern(value, m_ConstantInt(&constant)))
+    return Form{constant.getSExtValue()};
+  auto operands = [&](auto &&then) -> std::optional<Form> {
+    std::optional<Form> x = evaluate(op->getOperand(0), state);
+    std::optional<Form> y = x ? evaluate(op->getOperand(1), state) : std::nullopt;
+    return y ? std::optional<Form>(then(*x, *y)) : std::nullopt;
+  };
+  auto divided = [&](bool quotient) {
+    return operands([&](const Form &x, const Form &y) {
+      if (!y.isConstant() || y.constant <= 0 || isData(x))
+        return data(op->getName().getAsOpaquePointer(), x, y);
+      auto [result, rest] = divide(x, y.constant, state.box);
+      return quotient ? result : rest;
+    });
+  };
+  return llvm::TypeSwitch<Operation *, std::optional<Form>>(op)
+      .Case<arith::IndexCastOp, arith::IndexCastUIOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(
+          [&](Operation *) { return evaluate(op->getOperand(0), state); })
+      .Case([&](gpu::BlockIdOp id) { return id.getDimension() == gpu::Dimension::x ? *digits[0] : Form(); })
+      .Case([&](gpu::ThreadIdOp id) { return id.getDimension() == gpu::Dimension::x ? *digits[1] : Form(); })
+      .Case([&](arith::AddIOp) { return operands([](const Form &x, const Form &y) { return x + y; }); })
+      .Case([&](arith::SubIOp) { return operands([](const Form &x, const Form &y) { return x - y; }); })
+      .Case([&](arith::MulIOp) {
+        return operands([&](const Form &x, const Form &y) {
+          return y.isConstant()   ? x * y.constant
+                 : x.isConstant() ? y * x.constant
+                                  : data(op->getName().getAsOpaquePointer(), x, y);
+        });
+      })
+      .Case([&](arith::ShLIOp) {
+        return operands([&](const Form &x, const Form &y) {
+          return y.isConstant() ? x * (int64_t(1) << y.constant) : data(op->getName().getAsOpaquePointer(), x, y);
+        });
+      })
+      .Case<arith::DivUIOp, arith::DivSIOp>([&](Operation *) { return divided(/*quotient=*/true); })
+      .Case<arith::RemUIOp, arith::RemSIOp>([&](Operation *) { return divided(/*quotient=*/false); })
+      .Case<arith::MinSIOp, arith::MinUIOp>(
+          [&](Operation *) { return operands([&](const Form &x, const Form &y) { return least(x, y, state.box); }); })
+      .Case<arith::MaxSIOp, arith::MaxUIOp>([&](Operation *) {
+        return operands([&](const Form &x, const Form &y) { return least(x * -1, y * -1, state.box) * -1; });
+      })
+      .Case([&](arith::SelectOp choice) -> std::optional<Form> {
+        Truth truth = decide(choice.getCondition(), state);
+        if (truth == Truth::Divide)
+          return std::nullopt;
+        if (truth != Truth::Data)
+          return evaluate(truth == Truth::Yes ? choice.getTrueValue() : choice.getFalseValue(), state);
+        std::optional<Form> yes = evaluate(choice.getTrueValue(), state);
+        std::optional<Form> no = yes ? evaluate(choice.getFalseValue(), state) : std::nullopt;
+        return no ? std::optional(data(op->getName().getAsOpaquePointer(), *yes, *no)) : std::nullopt;
+      })
+      .Case([&](LLVM::LoadOp from) { return load(from, state); })
+      .Default([&](Operation *) { return dataOf(value, state); });
+}
+
+/// A value from memory. Tables of constants are read.
+std::optional<Form> AccessCounter::load(LLVM::LoadOp op, State &state) {
+  std::optional<Address> at = addressOf(op.getAddr(), state);
+  if (!at)
+    return std::nullopt;
+  auto name = at->base.getDefiningOp<LLVM::AddressOfOp>();
+  auto global = name ? SymbolTable::lookupNearestSymbolFrom<LLVM::GlobalOp>(op, name.getGlobalNameAttr()) : nullptr;
+  auto values =
+      global && global.getConstant() ? dyn_cast_or_null<DenseIntElementsAttr>(global.getValueOrNull()) : nullptr;
+  if (!values || isData(at->bytes))
+    return data(at->base.getAsOpaquePointer(), at->bytes);
+  Range bytes = range(at->bytes, state.box);
+  if (bytes.first != bytes.last && undecided(at->bytes, state) == Truth::Divide)
+    return std::nullopt;
+  return Form{values.getValues<int64_t>()[bytes.first / 8]};
+}
+
+Truth AccessCounter::decide(Value condition, State &state) {
+  APInt constant;
+  if (matchPattern(condition, m_ConstantInt(&constant)))
+    return constant.isZero() ? Truth::No : Truth::Yes;
+  if (auto comparison = condition.getDefiningOp<arith::CmpIOp>())
+    return isa<VectorType>(comparison.getLhs().getType()) ? Truth::Data : compare(comparison, state);
+  auto both = condition.getDefiningOp<arith::AndIOp>();
+  auto either = condition.getDefiningOp<arith::OrIOp>();
+  if (both || either) {
+    Truth ends = both ? Truth::No : Truth::Yes;
+    Truth x = decide(condition.getDefiningOp()->getOperand(0), state);
+    Truth y = x == ends ? ends : decide(condition.getDefiningOp()->getOperand(1), state);
+    if (x == ends || y == ends)
+      return ends;
+    return x == Truth::Divide || y == Truth::Divide ? Truth::Divide : x == Truth::Data ? x : y;
+  }
+  if (auto pointers = condition.getDefiningOp<LLVM::ICmpOp>()) {
+    auto x = dyn_cast<BlockArgument>(pointers.getLhs()), y = dyn_cast<BlockArgument>(pointers.getRhs());
+    if (x && y && x.getOwner() == y.getOwner() && x.getOwner() == &kernel.getBody().front()) {
+      bool same = buffers[x.getArgNumber()].home == buffers[y.getArgNumber()].home;
+      return same == (pointers.getPredicate() == LLVM::ICmpPredicate::eq) ? Truth::Yes : Truth::No;
+    }
+  }
+  return Truth::Data;
+}
+
+Truth AccessCounter::compare(arith::CmpIOp op, State &state) {
+  std::optional<Form> x = evaluate(op.getLhs(), state), y = x ? evaluate(op.getRhs(), state) : std::nullopt;
+  if (!y)
+    return Truth::Divide;
+  auto inverse = [](Truth truth) { return truth == Truth::Yes ? Truth::No : truth == Truth::No ? Truth::Yes : truth; };
+  switch (op.getPredicate()) {
+  case arith::CmpIPredicate::ult: { // also asks whether x is negative
+    Truth negative = isLess(*x, {}, /*orEqual=*/false, state);
+    return negative == Truth::No ? isLess(*x, *y, false, state) : inverse(negative);
+  }
+  case arith::CmpIPredicate::slt:
+    return isLess(*x, *y, false, state);
+  case arith::CmpIPredicate::sle:
+  case arith::CmpIPredicate::ule:
+    return isLess(*x, *y, true, state);
+  case arith::CmpIPredicate::sgt:
+  case arith::CmpIPredicate::ugt:
+    return isLess(*y, *x, false, state);
+  case arith::CmpIPredicate::sge:
+  case arith::CmpIPredicate::uge:
+    return isLess(*y, *x, true, state);
+  case arith::CmpIPredicate::eq:
+  case arith::CmpIPredicate::ne: {
+    bool isEq = op.getPredicate() == arith::CmpIPredicate::eq;
+    Form difference = *x - *y;
+    if (isData(difference))
+      return Truth::Data;
+    Range values = range(difference, state.box);
+    if (values.first > 0 || values.last < 0)
+      return isEq ? Truth::No : Truth::Yes;
+    if (values.first == values.last)
+      return isEq ? Truth::Yes : Truth::No;
+    return undecided(difference, state);
+  }
+  }
+  return Truth::Data;
+}
+
+Truth AccessCounter::isLess(const Form &x, const Form &y, bool orEqual, State &state) {
+  Form difference = x - y;
+  if (isData(difference))
+    return Truth::Data;
+  Range values = range(difference, state.box);
+  int64_t limit = orEqual ? 0 : -1;
+  if (values.last <= limit)
+    return Truth::Yes;
+  return values.first > limit ? Truth::No : undecided(difference, state);
+}
+
+/// Divides the box along the dim that `form` depends on most.
+Truth AccessCounter::undecided(const Form &form, State &state) {
+  std::set<VariableId> candidates;
+  dims(form, candidates);
+  int64_t most = 0;
+  for (VariableId dim : candidates) {
+    auto direct = form.terms.find(dim);
+    int64_t weight = direct == form.terms.end() ? 1 : std::abs(direct->second);
+    if (int64_t spread = weight * (state.box.at(dim).size() - 1); spread > most) {
+      most = spread;
+      divided = dim;
+    }
+  }
+  return most ? Truth::Divide : Truth::Data;
+}
+
+Range AccessCounter::range(const Form &form, const Box &box) {
+  Range sum{form.constant, form.constant};
+  for (auto [id, coefficient] : form.terms) {
+    Range values = range(id, box);
+    sum.first += coefficient * (coefficient < 0 ? values.last : values.first);
+    sum.last += coefficient * (coefficient < 0 ? values.first : values.last);
+  }
+  return sum;
+}
+
+Range AccessCounter::range(VariableId id, const Box &box) {
+  const Variable &v = variables[id];
+  if (v.isDim())
+    return box.at(id);
+  Range a = range(v.a, box), b = range(v.b, box);
+  switch (v.kind) {
+  case Variable::Quotient:
+    return {llvm::divideFloorSigned(a.first, v.divisor), llvm::divideFloorSigned(a.last, v.divisor)};
+  case Variable::Remainder:
+    return {0, v.divisor - 1};
+  default:
+    return {std::min(a.first, b.first), std::min(a.last, b.last)};
+  }
+}
+
+bool AccessCounter::isData(const Form &form) {
+  return llvm::any_of(form.terms, [&](auto term) {
+    const Variable &v = variables[term.first];
+    return v.kind == Variable::Data || isData(v.a) || isData(v.b);
+  });
+}
+
+void AccessCounter::dims(const Form &form, std::set<VariableId> &found) {
+  for (auto [id, coefficient] : form.terms) {
+    if (variables[id].isDim()) {
+      found.insert(id);
+      continue;
+    }
+    dims(variables[id].a, found);
+    dims(variables[id].b, found);
+  }
+}
+
+std::pair<Form, Form> AccessCounter::divide(const Form &form, int64_t divisor, const Box &box) {
+  Form quotient, rest;
+  for (auto [id, coefficient] : form.terms)
+    (coefficient % divisor ? rest : quotient).terms[id] = coefficient % divisor ? coefficient : coefficient / divisor;
+  quotient.constant = llvm::divideFloorSigned(form.constant, divisor);
+  rest.constant = form.constant - quotient.constant * divisor;
+  Range values = range(rest, box);
+  int64_t first = llvm::divideFloorSigned(values.first, divisor);
+  if (first == llvm::divideFloorSigned(values.last, divisor))
+    return {quotient + Form{first}, rest - Form{first * divisor}};
+  return {quotient + variable({Variable::Quotient, divisor, rest}), variable({Variable::Remainder, divisor, rest})};
+}
+
+Form AccessCounter::least(const Form &x, const Form &y, const Box &box) {
+  if (isData(x) || isData(y))
+    return data(nullptr, x, y);
+  Range values = range(x - y, box);
+  return values.last <= 0 ? x : values.first >= 0 ? y : variable({Variable::Least, 0, x, y});
+}
+
+} // namespace
+
+FailureOr<SmallVector<Accesses>> pc::countAccesses(gpu::GPUFuncOp kernel, ArrayRef<CountedBuffer> buffers) {
+  return AccessCounter(kernel, buffers).run();
+}

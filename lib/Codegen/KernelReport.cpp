@@ -1,0 +1,192 @@
+//===- KernelReport.cpp - What the kernels of a CUDA step move ----------------------------===//
+// The step is generated as for an executable, and then read: its calls, its tables, the code of its kernels.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Codegen/KernelReport.h"
+#include "Generator.h"
+#include "pc/Cost/Cost.h"
+
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace pc;
+namespace json = llvm::json;
+
+namespace {
+
+/// What a step does with one kernel; bytes and flops are those of one launch.
+struct Use {
+  std::string kind, op;
+  int64_t launches = 0, read = 0, written = 0, distinct = 0;
+  int64_t blocks = 0, threads = 0, access = 0; ///< of own kernels
+  double flops = 0;
+  double computing = 0; ///< seconds
+};
+
+} // namespace
+
+/// By stage and name.
+struct pc::StepCounts {
+  const MachineModel &machine;
+  llvm::MapVector<std::pair<int64_t, std::string>, Use, std::map<std::pair<int64_t, std::string>, unsigned>> uses = {};
+  int64_t activationBytes = 0, activations = 0;
+};
+
+/// Counts a kernel that the step launches.
+static FailureOr<Use> useOf(const KernelSet::Info &info, gpu::GPUFuncOp kernel) {
+  SmallVector<CountedBuffer> buffers = info.buffers;
+  for (int64_t i = buffers.size(); i < info.numBuffers; ++i)
+    buffers.push_back({INT64_MAX, i});
+  FailureOr<SmallVector<Accesses>> accesses = countAccesses(kernel, buffers);
+  if (failed(accesses))
+    return failure();
+  Use use;
+  std::map<int64_t, int64_t> byWidth;
+  for (auto [buffer, of] : llvm::zip_equal(buffers, *accesses)) {
+    use.read += bytesOf(of.loads);
+    use.written += bytesOf(of.stores);
+    use.distinct += std::min(bytesOf(of.loads), buffer.bytes) + std::min(bytesOf(of.stores), buffer.bytes);
+    for (const Access &access : {of.loads, of.stores})
+      for (auto [width, bytes] : access)
+        byWidth[width] += bytes;
+  }
+  for (auto [width, bytes] : llvm::reverse(byWidth))
+    if (bytes * 10 >= use.read + use.written)
+      use.access = width;
+  use.kind = info.kind;
+  use.blocks = info.grid;
+  use.threads = info.block;
+  return use;
+}
+
+static int64_t bytesOf(int32_t dtype) { return dtype == PCRT_BF16 ? 2 : 4; }
+
+static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
+  auto matrix = [&](int64_t stride, int64_t rows, int64_t columns, int32_t dtype) {
+    return (stride ? g.batch : 1) * rows * columns * bytesOf(dtype);
+  };
+  int64_t c = matrix(g.c_batch_stride, g.m, g.n, g.c_dtype);
+  Use use;
+  use.kind = "product";
+  use.read = matrix(g.a_batch_stride, g.m, g.k, g.a_dtype) + matrix(g.b_batch_stride, g.k, g.n, g.b_dtype) +
+             (g.accumulate ? c : 0) + (g.epilogue == PCRT_EPILOGUE_GELU_GRAD ? c : 0);
+  use.written = c + (g.epilogue == PCRT_EPILOGUE_GELU_BIAS ? c : 0);
+  use.distinct = use.read + use.written;
+  use.flops = 2.0 * static_cast<double>(g.batch * g.m * g.n) * static_cast<double>(g.k);
+  use.computing = productSeconds(use.flops, g.a_dtype == PCRT_BF16, machine);
+  return use;
+}
+
+static Use useOf(const pcrt_attention_desc &a, const MachineModel &machine) {
+  int64_t queries = a.batch * a.q_heads * a.q_length, keys = a.batch * a.kv_heads * a.kv_length;
+  int64_t q = queries * a.head_dim * bytesOf(a.dtype), k = keys * a.head_dim * bytesOf(a.dtype), lse = queries * 4;
+  Use use;
+  use.kind = "attention";
+  use.read = q + 2 * k + (a.backward ? 2 * q + lse : 0); // q, k, v; o, its gradient, lse
+  use.written = a.backward ? q + 2 * k : q + lse;
+  use.distinct = use.read + use.written;
+  int64_t products = a.backward ? 5 : 2;
+  use.flops = 2.0 * static_cast<double>(products * queries * a.kv_length) * static_cast<double>(a.head_dim);
+  use.computing = attentionSeconds(use.flops, a.causal, a.dtype == PCRT_BF16, machine);
+  return use;
+}
+
+/// "product 1024x768x3072 gelu": rows, columns and what is summed over; " +=" adds to its result.
+static std::string nameOf(const pcrt_gemm_desc &g) {
+  static constexpr const char *epilogues[] = {"", " bias", " bias, gelu", " gelu gradient", " bias gradient"};
+  return "product " + (g.batch > 1 ? std::to_string(g.batch) + " of " : "") + std::to_string(g.m) + "x" +
+         std::to_string(g.n) + "x" + std::to_string(g.k) + epilogues[g.epilogue] + (g.accumulate ? " +=" : "");
+}
+
+LogicalResult Generator::count(StepCounts &counts) {
+  int64_t stage = all.numStages ? stageOf(planned) : -1;
+  /// Adds launches of a kernel; tells of a new one what it does.
+  auto add = [&](const std::string &kernel, const char *op, int64_t launches, auto &&newUse) -> LogicalResult {
+    if (!launches)
+      return success();
+    auto [it, inserted] = counts.uses.try_emplace({stage, kernel});
+    if (inserted) {
+      FailureOr<Use> use = newUse();
+      if (failed(use))
+        return failure();
+      it->second = std::move(*use);
+      it->second.op = op;
+    }
+    it->second.launches += launches;
+    return success();
+  };
+  const HostProgram::Calls &calls = host.calls();
+  auto device = *all.module.getOps<gpu::GPUModuleOp>().begin();
+  for (auto [i, launches] : llvm::enumerate(calls.kernels)) {
+    const KernelSet::Info &info = kernelInfos[i];
+    if (failed(add(info.function, kernelTable[i].name, launches,
+                   [&] { return useOf(info, device.lookupSymbol<gpu::GPUFuncOp>(info.function)); })))
+      return failure();
+  }
+  for (auto [i, times] : llvm::enumerate(calls.products))
+    if (failed(add(nameOf(gemmTable[i]), gemmTable[i].name, times,
+                   [&] { return FailureOr<Use>(useOf(gemmTable[i], counts.machine)); })))
+      return failure();
+  for (auto [i, times] : llvm::enumerate(calls.attentions))
+    if (failed(add(attentionTable[i].backward ? "attention gradient" : "attention", attentionTable[i].name, times,
+                   [&] { return FailureOr<Use>(useOf(attentionTable[i], counts.machine)); })))
+      return failure();
+  planned.walk([&](AttentionOp attention) {
+    auto loop = attention->getParentOfType<AccumulateOp>();
+    counts.activationBytes = bytesOf(attention.getO().getType());
+    counts.activations += loop ? loop.getMicrobatches() : 1;
+  });
+  return success();
+}
+
+FailureOr<json::Object> pc::reportKernels(ModuleOp planned, const GenerateKernelsOptions &options,
+                                          const MachineModel &machine) {
+  MLIRContext *context = planned.getContext();
+  context->loadDialect<arith::ArithDialect, gpu::GPUDialect, LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
+                       scf::SCFDialect, vector::VectorDialect>();
+  OwningOpRef<ModuleOp> copy = planned.clone(), output = ModuleOp::create(planned.getLoc());
+  Executable executable(*output, {/*cuda=*/true}, CudaLibraries(options.attention, options.archs));
+  auto generators = generateSteps(*copy, executable);
+  if (failed(generators))
+    return failure();
+  StepCounts counts{machine};
+  for (auto &generator : *generators)
+    if (failed(generator->count(counts)))
+      return failure();
+  std::vector<std::pair<double, json::Object>> rows;
+  std::map<std::string, double> parts;
+  for (auto &[name, use] : counts.uses) {
+    auto times = static_cast<double>(use.launches);
+    auto bytes = static_cast<double>(use.read + use.written);
+    double seconds = times * std::max(use.computing, bytes / (machine.memoryBandwidth * machine.memoryShare));
+    parts[use.kind] += seconds;
+    parts["launches"] += times * machine.opSeconds;
+    json::Object row{{"kernel", name.second},
+                     {"kind", use.kind},
+                     {"op", use.op},
+                     {"launches", use.launches},
+                     {"read_bytes", use.launches * use.read},
+                     {"written_bytes", use.launches * use.written},
+                     {"distinct_bytes", use.launches * use.distinct},
+                     {"seconds", seconds}};
+    if (name.first >= 0)
+      row["stage"] = name.first;
+    if (use.flops)
+      row["flops"] = times * use.flops;
+    if (use.blocks) {
+      row["blocks"] = use.blocks;
+      row["threads"] = use.threads;
+      row["access_bytes"] = use.access;
+    }
+    rows.push_back({seconds, std::move(row)});
+  }
+  llvm::stable_sort(rows, [](const auto &a, const auto &b) { return a.first > b.first; });
+  json::Array kernels;
+  for (auto &row : rows)
+    kernels.push_back(std::move(row.second));
+  json::Object byKind;
+  for (auto &[kind, seconds] : parts)
+    byKind[kind] = seconds;
+  return json::Object{{"kernels", std::move(kernels)},
+                      {"activation", json::Object{{"bytes", counts.activationBytes}, {"count", counts.activations}}},
+                      {"parts", std::move(byKind)}};
+}
