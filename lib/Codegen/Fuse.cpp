@@ -15,6 +15,7 @@
 
 #include "Gemm.h"
 #include "RowSpace.h"
+#include "pc/IR/Workspace.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -211,7 +212,7 @@ struct RowGroup {
 
 class RowFuser {
 public:
-  explicit RowFuser(Block &block) : block(block) {}
+  RowFuser(Block &block, bool cuda) : block(block), cuda(cuda) {}
 
   void run() {
     unsigned number = 0, moves = 0, task = 0, seeds = 0;
@@ -237,7 +238,7 @@ private:
   void visit(Operation *op) {
     anchors[order[op]] = op;
     std::optional<RowSpace> space = rowSpace(op);
-    if (!space)
+    if (!space || (!cuda && !columnSumsOf(op).empty()))
       return;
     // Candidates are the groups of the operands, latest first.
     SmallVector<unsigned> candidates;
@@ -259,6 +260,11 @@ private:
     // A kernel must not span two tasks of a pipeline's schedule.
     if (tasksBefore[order[op]] != tasksBefore[group.position])
       return false;
+    // A sum over rows is known when the kernel has ended.
+    for (Value operand : op->getOperands())
+      if (Operation *definition = operand.getDefiningOp();
+          definition && isMember(group, definition) && llvm::is_contained(columnSumsOf(definition), operand))
+        return false;
     RowSpace merged = group.space;
     if (space.shape == group.space.shape) {
       merged.splits &= space.splits;
@@ -336,6 +342,7 @@ private:
   }
 
   Block &block;
+  const bool cuda;
   SmallVector<unsigned> movesBefore, tasksBefore, seedsBefore; ///< by op number
   llvm::DenseMap<Operation *, unsigned> order, groupOf;
   llvm::DenseMap<unsigned, Operation *> anchors;
@@ -365,7 +372,7 @@ struct Fuse : pc::impl::FuseBase<Fuse> {
         fuseGradients(*block);
       fuseTableSums(*block);
       fuseSums(*block, target == "cuda");
-      RowFuser(*block).run();
+      RowFuser(*block, target == "cuda").run();
     }
   }
 };

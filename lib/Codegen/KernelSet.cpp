@@ -144,7 +144,7 @@ static SmallVector<CountedBuffer> buffersOf(Operation *op) {
 LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
   Location loc = op->getLoc();
   SmallVector<Type> elements = elementTypes(op);
-  const bool handsOn = kernelWorkspaceBytes(op);
+  const bool handsOn = kernelWorkspaceBytes(op, part);
   info.numBuffers = elements.size() + handsOn;
   gpu::GPUFuncOp function = newCudaKernel(loc, info.function, info.numBuffers);
   Block *entry = &function.getBody().front();

@@ -5,6 +5,7 @@
 #include "RowProgram.h"
 #include "RowSpace.h"
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Workspace.h"
 
 using namespace mlir;
 using namespace pc;
@@ -215,7 +216,8 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
     kernel.forItems(1, 1, /*reduces=*/false, [&](Num i) { kernel.results[0].store(kernel.e.real(1), i); });
     return success();
   }
-  if (rowSpace(op))
+  const bool sumsColumns = !columnSumsOf(op).empty();
+  if (rowSpace(op) && (!sumsColumns || (kernel.simt && kernel.part != inOneKernel)))
     return emitRowKernel(op, kernel);
   if (auto einsum = dyn_cast<EinsumOp>(op)) {
     for (Value value : llvm::concat<const Value>(op->getOperands(), op->getResults()))
@@ -226,7 +228,7 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
     for (int f : rule.results[0])
       if (llvm::count(rule.results[0], f) > 1)
         return op->emitOpError() << "has no CPU kernel for a diagonal result";
-    return isColumnReduction(einsum) ? emitColumnReduction(einsum, kernel) : emitLoops(einsum, kernel);
+    return sumsLeadingDims(einsum) ? emitColumnReduction(einsum, kernel) : emitLoops(einsum, kernel);
   }
   return op->emitOpError() << "has no CPU kernel for " << op->getOperandTypes() << " -> " << op->getResultTypes();
 }

@@ -1,5 +1,6 @@
 //===- LibraryCalls.cpp - Matrix products, attention, and kernels of several ops ----------===//
 #include "Generator.h"
+#include "Kernel.h"
 #include "LibraryAttention.h"
 #include "Together.h"
 #include "pc/IR/Liveness.h"
@@ -64,7 +65,7 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
   Gemm g = *asGemm(p.product);
   int32_t rest = -1;
   if (p.rest) {
-    FailureOr<const KernelSet::Info *> info = kernels.get(p.rest, 0);
+    FailureOr<const KernelSet::Info *> info = kernels.get(p.rest, inOneKernel);
     if (failed(info))
       return failure();
     std::string name = p.rest->getName().stripDialect().str() + " " + sourceName(p.rest);

@@ -1,7 +1,8 @@
 //===- RowGraph.h - The nodes of a row kernel and their segments ----------------------------===//
 // Ops are expanded into a graph of nodes: loads, arithmetic, reductions along the row (RowProgram.cpp). Nodes are
 // divided into segments of one loop over the columns each. The result of a reduction is known in the segments after its
-// own (RowSegments.cpp).
+// own (RowSegments.cpp). Sums over the rows are known when the kernel has ended: on a GPU in a second kernel, of
+// blocks' sums in the workspace.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_ROWGRAPH_H
 #define PC_LIB_CODEGEN_ROWGRAPH_H
@@ -22,7 +23,7 @@ struct Position {
 
 /// How often a node has a value: once for all rows, per row, or per element.
 enum class Space { Scalar, Row, Full };
-enum class Reduction { None, Sum, Max };
+enum class Reduction { None, Sum, Max, OverRows };
 
 struct Node {
   Space space;
@@ -32,6 +33,7 @@ struct Node {
   int segment =
       0; ///< the column loop that computes it (Full and reductions), or in front of which it is computed (Row)
   llvm::SmallVector<Ptr> stores; ///< results of the kernel that this node is the value of
+  int sum = -1;                  ///< number of the sum over rows; -1: none
   int scratch = -1;              ///< number of the scratch row that keeps it for later segments; -1: none
   bool recompute = false;        ///< later segments compute it again, because it is cheap
 };
@@ -46,7 +48,12 @@ public:
 
   llvm::LogicalResult expand(mlir::Operation *op);
   void bind(mlir::Value value, Ptr buffer) { buffers[value] = buffer; }
-  void result(mlir::Value value, Ptr buffer) { nodes[node(value)].stores.push_back(buffer); }
+  void result(mlir::Value value, Ptr buffer) {
+    Node &n = nodes[node(value)];
+    n.stores.push_back(buffer);
+    if (n.space == Space::Full)
+      rowTypes.push_back(buffer.element);
+  }
   void emit();
 
 private:
@@ -66,6 +73,11 @@ private:
     int n = add({full(arg)}, [](llvm::ArrayRef<Num> x, const Position &) { return x[0]; });
     nodes[n].space = Space::Row;
     nodes[n].reduction = kind;
+    return n;
+  }
+  int sumOverRows(int arg) {
+    int n = reduce(Reduction::OverRows, arg);
+    nodes[n].sum = numSums++;
     return n;
   }
   int full(int arg) {
@@ -93,10 +105,14 @@ private:
   int node(mlir::Value value);
   int einsum(EinsumOp op);
   int pickFromMemory(PickOp op);
+  int normGradient(mlir::Operation *op, mlir::Value mean, mlir::Value gamma, llvm::SmallVector<int> &weights);
   int columnIndex(mlir::Value offset); ///< i32 vector of global column numbers
 
   void schedule();
+  void emitRows();
+  void emitSums();
   void emitRow(Num row);
+  void addToSum(int sum, Num column, Num value);
   void emitSegment(int segment, Num row);
   Num value(int n, const Position &at, llvm::SmallVectorImpl<Num> &cache, int segment);
 
@@ -111,7 +127,8 @@ private:
   llvm::DenseMap<mlir::Value, int> known;
   llvm::DenseMap<mlir::Value, Ptr> buffers;
   llvm::SmallVector<Num> rowValues; ///< per node: its value, once known for this row (or for all rows)
-  int numScratch = 0;
+  int numScratch = 0, numSums = 0;
+  llvm::SmallVector<mlir::Type> rowTypes; ///< element types of buffers that are read or written row by row
 };
 
 } // namespace pc::rowprogram

@@ -17,8 +17,7 @@ Num pc::kernels::indices(Emitter &e, Num first, int64_t width) {
   Num base = e.wrap(arith::TruncIOp::create(e.b, e.loc, e.b.getI32Type(), first.v));
   if (!width)
     return base;
-  auto steps = llvm::to_vector(llvm::seq<int32_t>(0, width));
-  return e.splat(base, width) + e.wrap(arith::ConstantOp::create(e.b, e.loc, e.b.getI32VectorAttr(steps)));
+  return e.splat(base, width) + e.wrap(arith::ConstantOp::create(e.b, e.loc, e.b.getI32VectorAttr(e.steps(width))));
 }
 
 Num pc::kernels::equal(Num a, Num b) {

@@ -14,7 +14,8 @@ PointwiseMath pointwiseMath(mlir::Operation *op);
 
 /// An i32 constant.
 Num integer32(Emitter &e, int64_t value);
-/// i32 vector first, first + 1, ... of `width` elements; `first` is an i64.
+/// i32 vector of the places of a vector's `width` elements (first, first + 1, ...), the first of which is the i64
+/// `first`.
 Num indices(Emitter &e, Num first, int64_t width);
 /// Elementwise equality of integers.
 Num equal(Num a, Num b);

@@ -3,6 +3,7 @@
 
 #include "RowGraph.h"
 #include "RowMath.h"
+#include "pc/IR/Workspace.h"
 #include "pcrt/description.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -38,6 +39,8 @@ int RowProgram::load(Value value, View view, int64_t period) {
     }
     return buffer.load(index, at.width);
   });
+  if (view == View::Full || view == View::Periodic)
+    rowTypes.push_back(buffer.element);
   nodes[n].space = view == View::Scalar ? Space::Scalar : view == View::Row ? Space::Row : Space::Full;
   return n;
 }
@@ -66,7 +69,8 @@ int RowProgram::einsum(EinsumOp op) {
   for (ArrayRef<int> dims : rule.operands)
     if (dims.size() > space.size())
       space.assign(dims.begin(), dims.end());
-  bool reduces = space.size() > rule.results[0].size();
+  bool overRows = !columnSumsOf(op).empty();
+  bool reduces = !overRows && space.size() > rule.results[0].size();
   bool rowsOnly = space.size() != shape.size() && static_cast<int64_t>(space.size()) == split && !reduces;
   SmallVector<int64_t> sizes;
   for (int f : space)
@@ -88,6 +92,8 @@ int RowProgram::einsum(EinsumOp op) {
     }
     product = product < 0 ? n : binary('*', product, n);
   }
+  if (overRows)
+    return sumOverRows(product);
   if (reduces)
     return reduce(Reduction::Sum, product);
   if (!rowsOnly)
@@ -122,6 +128,22 @@ int RowProgram::pickFromMemory(PickOp op) {
   });
   nodes[n].space = Space::Row;
   return n;
+}
+
+/// dx of a norm, and what sums over rows to the gradients of its `weights`: rstd (g - mean(g) - h mean(g h)) with
+/// g = dy gamma and h the normalized x; rms_norm has no `mean`, and no mean(g).
+int RowProgram::normGradient(Operation *op, Value mean, Value gamma, SmallVector<int> &weights) {
+  double inverse = 1.0 / columns;
+  int dy = node(op->getOperand(0)), x = node(op->getOperand(1)), rstd = node(op->getOperand(mean ? 3 : 2));
+  int h = binary('*', mean ? binary('-', x, node(mean)) : x, rstd);
+  int g = binary('*', dy, load(gamma, View::Column)), along = times(reduce(Reduction::Sum, binary('*', g, h)), inverse);
+  int dx = binary('-', g, binary('*', h, along));
+  if (mean)
+    dx = binary('-', dx, times(reduce(Reduction::Sum, g), inverse));
+  weights.push_back(binary('*', dy, h));
+  if (mean)
+    weights.push_back(dy);
+  return binary('*', dx, rstd);
 }
 
 LogicalResult RowProgram::expand(Operation *op) {
@@ -202,6 +224,16 @@ LogicalResult RowProgram::expand(Operation *op) {
         (void)define(0, binary('*', binary('*', in, rstd), load(x.getGamma(), View::Column)));
         return define(1, rstd);
       })
+      .Case<LayerNormGradOp, RMSNormGradOp>([&](auto x) {
+        Value mean;
+        if constexpr (requires { x.getMean(); })
+          mean = x.getMean();
+        SmallVector<int> weights;
+        (void)define(0, normGradient(x, mean, x.getGamma(), weights));
+        for (auto [i, weight] : llvm::enumerate(weights))
+          (void)define(i + 1, sumOverRows(weight));
+        return success();
+      })
       .Case([&](ClipCoefficientOp x) {
         Ptr hyper = buffers.lookup(x.getHyper());
         return define(0, add({node(x.getNorm())}, [this, hyper](ArrayRef<Num> a, const Position &) {
@@ -227,6 +259,10 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
     std::optional<RowSpace> s = rowSpace(inner);
     if (!s)
       return inner->emitOpError() << "is not a row op";
+    for (Value operand : inner->getOperands())
+      if (Operation *other = operand.getDefiningOp();
+          fusion && other && other->getParentOp() == fusion && llvm::is_contained(columnSumsOf(other), operand))
+        return inner->emitOpError() << "reads a sum over rows, which is known when the kernel has ended";
     if (s->shape.size() > space.shape.size() || inner == ops.front())
       space = *s;
     else if (s->shape == space.shape)
@@ -241,11 +277,11 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
   ValueRange inputs = fusion ? ValueRange(fusion.getBody().getArguments()) : ValueRange(op->getOperands());
   for (auto [value, buffer] : llvm::zip(inputs, kernel.operands))
     program.bind(value, buffer);
-  kernel.kind = isa<CastOp>(op) ? "cast" : "elementwise";
+  kernel.kind = columnSumBytes(op) ? "reduction" : isa<CastOp>(op) ? "cast" : "elementwise";
   for (Operation *inner : ops) {
     if (isa<ActivationOp, ActivationGradOp>(inner))
       kernel.kind = "activation";
-    if (isa<LayerNormOp, RMSNormOp>(inner))
+    if (isa<LayerNormOp, RMSNormOp, LayerNormGradOp, RMSNormGradOp>(inner))
       kernel.kind = "norm";
     if (isa<SumExpOp, CrossEntropyGradOp, PickOp>(inner))
       kernel.kind = "loss";

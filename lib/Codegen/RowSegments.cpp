@@ -1,4 +1,5 @@
 //===- RowSegments.cpp - The nodes of a row kernel, segment by segment ----------------------===//
+#include "Kernels/Kernels.h"
 #include "RowGraph.h"
 
 using namespace mlir;
@@ -53,43 +54,47 @@ Num RowProgram::value(int n, const Position &at, SmallVectorImpl<Num> &cache, in
 }
 
 void RowProgram::emitSegment(int segment, Num row) {
-  SmallVector<int> reductions, stored;
+  SmallVector<int> reductions, sums, stored;
+  SmallVector<bool> isMax;
   for (auto [i, n] : llvm::enumerate(nodes)) {
     if (n.segment != segment)
       continue;
-    if (n.reduction != Reduction::None)
+    if (n.reduction == Reduction::OverRows) {
+      sums.push_back(i);
+    } else if (n.reduction != Reduction::None) {
       reductions.push_back(i);
-    else if (n.space == Space::Full && (!n.stores.empty() || n.scratch >= 0))
+      isMax.push_back(n.reduction == Reduction::Max);
+    } else if (n.space == Space::Full && (!n.stores.empty() || n.scratch >= 0)) {
       stored.push_back(i);
+    }
   }
   auto body = [&](Num column, int64_t width) {
     Position at{row, column, width};
     SmallVector<Num> &cache = atColumn[column.v];
     cache.resize(nodes.size());
-    SmallVector<std::pair<int, Num>> values;
+    Emitter::Carried values;
+    for (int n : llvm::concat<int>(reductions, sums))
+      values.push_back(value(nodes[n].args[0], at, cache, segment));
     for (int n : stored)
-      values.push_back({n, value(n, at, cache, segment)});
-    Emitter::Carried addends;
-    for (int r : reductions)
-      addends.push_back(value(nodes[r].args[0], at, cache, segment));
-    for (auto [n, v] : values) { // after all loads: a result may lie where an operand lies
+      values.push_back(value(n, at, cache, segment));
+    return values;
+  };
+  // After the loads: a result may lie where an operand lies.
+  auto store = [&](Num column, int64_t, ArrayRef<Num> values) {
+    for (auto [n, v] : llvm::zip(sums, values))
+      addToSum(nodes[n].sum, column, v);
+    for (auto [n, v] : llvm::zip_equal(stored, values.drop_front(sums.size()))) {
       for (Ptr to : nodes[n].stores)
         to.store(v, row * columns + column);
       if (nodes[n].scratch >= 0)
         k.scratch.store(v, column + nodes[n].scratch * columns);
     }
-    return addends;
   };
-  if (reductions.empty()) {
-    if (!stored.empty())
-      e.vectors(columns, [&](Num column, int64_t width) { body(column, width); });
-    return;
-  }
-  SmallVector<bool> isMax;
-  for (int r : reductions)
-    isMax.push_back(nodes[r].reduction == Reduction::Max);
-  for (auto [r, total] : llvm::zip(reductions, e.reductions(columns, isMax, body)))
-    rowValues[r] = total;
+  if (!reductions.empty())
+    for (auto [r, total] : llvm::zip(reductions, e.reductions(columns, isMax, body, store)))
+      rowValues[r] = total;
+  else if (!stored.empty() || !sums.empty())
+    e.vectors(columns, body, store);
 }
 
 void RowProgram::emitRow(Num row) {
@@ -111,10 +116,57 @@ void RowProgram::emitRow(Num row) {
     emitSegment(s, row);
   }
   for (auto [i, n] : llvm::enumerate(nodes))
-    if (n.space == Space::Row)
+    if (n.space == Space::Row && n.reduction != Reduction::OverRows)
       for (Ptr to : n.stores)
         e.once([&] { to.store(rowValues[i], row); });
   rowValues = saved;
+}
+
+void RowProgram::addToSum(int sum, Num column, Num value) {
+  if (k.simt)
+    return k.simt->addToSum(sum, column, value);
+  Num at = column + (numScratch + sum) * columns;
+  k.scratch.store(k.scratch.load(at, value.width()) + value, at);
+}
+
+/// Emits the rows of a program that sums over them: on a CPU one item, which keeps the sums in its scratch memory; on a
+/// GPU teams that leave sums of their rows in the workspace.
+void RowProgram::emitRows() {
+  if (k.simt) {
+    bool readsOnly = llvm::all_of(nodes, [](const Node &n) {
+      return n.reduction == Reduction::OverRows || (n.reduction == Reduction::None && n.stores.empty());
+    });
+    return k.simt->rowSums(rows, columns, numSums, readsOnly ? 4 : 1, k.workspace, [&](Num row) { emitRow(row); });
+  }
+  k.forItems(1, columns, /*reduces=*/false, [&](Num) {
+    k.scratchBytes += numSums * columns * 4;
+    (k.scratch + e.integer(numScratch * columns)).clear(e.integer(numSums * columns));
+    e.loop(e.integer(0), e.integer(rows), 1, [&](Num row) { emitRow(row); });
+    e.vectors(columns, [&](Num column, int64_t width) {
+      for (const Node &n : nodes)
+        if (n.reduction == Reduction::OverRows)
+          for (Ptr to : n.stores)
+            to.store(k.scratch.load(column + (numScratch + n.sum) * columns, width), column);
+    });
+  });
+}
+
+/// GPU, the second kernel: adds up the sums that the first one left in the workspace.
+void RowProgram::emitSums() {
+  const int64_t blocks = k.simt->rowSumBlocks(rows, columns);
+  k.simt->setWidest(4);
+  auto terms = [&](Num block, Num column, int64_t width) {
+    Emitter::Carried sums;
+    for (int64_t sum = 0; sum < numSums; ++sum)
+      sums.push_back(k.workspace.load((block + sum * blocks) * columns + column, width));
+    return sums;
+  };
+  kernels::columnSums(k, blocks, columns, numSums, terms, [&](Num column, const Emitter::Carried &totals) {
+    for (const Node &n : nodes)
+      if (n.reduction == Reduction::OverRows)
+        for (Ptr to : n.stores)
+          to.store(totals[n.sum], column);
+  });
 }
 
 void RowProgram::emit() {
@@ -122,6 +174,11 @@ void RowProgram::emit() {
   if (shape.empty())
     for (Node &n : nodes)
       n.space = Space::Row;
+  auto has = [&](bool (Type::*isOf)() const) { return llvm::any_of(rowTypes, [&](Type t) { return (t.*isOf)(); }); };
+  if (k.simt && has(&Type::isF32) && has(&Type::isBF16))
+    k.simt->mixRows(columns);
+  if (k.part == 1)
+    return emitSums();
   schedule();
   k.scratchBytes = numScratch * columns * 4;
   rowValues.resize(nodes.size());
@@ -134,8 +191,11 @@ void RowProgram::emit() {
       rowValues[i] = n.eval(args, nowhere);
     }
   bool reduces = llvm::any_of(nodes, [](const Node &n) { return n.reduction != Reduction::None; });
-  if (k.simt && shape.empty())
+  bool wide = llvm::any_of(nodes, [](const Node &n) { return n.space == Space::Full; });
+  if (numSums)
+    emitRows();
+  else if (k.simt && shape.empty())
     k.simt->teams(1, 1, 1, [&](Num row) { emitRow(row); }); // scalars may be written over scalars
   else
-    k.forItems(rows, columns, reduces, [&](Num row) { emitRow(row); });
+    k.forItems(rows, wide ? columns : 1, reduces, [&](Num row) { emitRow(row); });
 }

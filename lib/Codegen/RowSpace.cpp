@@ -1,6 +1,7 @@
 //===- RowSpace.cpp - Ops that work row by row ----------------------------------------------===//
 #include "RowSpace.h"
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Workspace.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -81,15 +82,6 @@ static std::optional<RowSpace> einsumSpace(EinsumOp op) {
   return rows;
 }
 
-bool pc::isColumnReduction(EinsumOp op) {
-  FactorRule rule = op.getFactorRule();
-  ArrayRef<int> result = rule.results[0],
-                first = rule.operands.empty() ? ArrayRef<int>() : ArrayRef<int>(rule.operands[0]);
-  return !result.empty() && first.size() > result.size() && first.take_back(result.size()) == result &&
-         llvm::all_of(rule.operands, [&](const auto &dims) { return ArrayRef<int>(dims) == first; }) &&
-         llvm::all_of(first, [&](int f) { return llvm::count(first, f) == 1; });
-}
-
 std::optional<RowSpace> pc::rowSpace(Operation *op) {
   for (Value value : op->getResults())
     if (!isa<RankedTensorType>(value.getType()) || !isFloat(value))
@@ -108,7 +100,14 @@ std::optional<RowSpace> pc::rowSpace(Operation *op) {
     return last(shapeOf(op->getOperand(0)));
   return llvm::TypeSwitch<Operation *, std::optional<RowSpace>>(op)
       .Case([&](ConstantOp) { return any(shapeOf(op->getResult(0))); })
-      .Case([&](EinsumOp einsum) { return einsumSpace(einsum); })
+      .Case<LayerNormGradOp, RMSNormGradOp>([&](auto norm) { return last(shapeOf(norm.getX())); })
+      .Case([&](EinsumOp einsum) -> std::optional<RowSpace> {
+        if (columnSumsOf(einsum).empty())
+          return einsumSpace(einsum);
+        ArrayRef<int64_t> shape = shapeOf(einsum.getInputs()[0]);
+        int64_t columns = shapeOf(einsum.getResult()).size();
+        return RowSpace{SmallVector<int64_t>(shape), uint64_t(1) << (shape.size() - columns)};
+      })
       .Case([&](ReduceMaxOp max) -> std::optional<RowSpace> {
         FactorRule rule = max.getFactorRule();
         ArrayRef<int> x = rule.operands[0], r = rule.results[0];

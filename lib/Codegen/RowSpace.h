@@ -1,5 +1,6 @@
 //===- RowSpace.h - Ops that work row by row ----------------------------------------------===//
-// Elementwise ops, broadcasts, reductions along columns, norms and the loss iterate over rows x columns. Rows are the
+// Elementwise ops, broadcasts, reductions along columns, norms and the loss iterate over rows x columns; on a GPU also
+// what sums over rows besides (columnSumsOf): gradients of norms and of biases. Rows are the
 // first `split` dims of the op's shape, columns the others. Ops of one space can be fused into one kernel.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_ROWSPACE_H
@@ -36,9 +37,6 @@ enum class View { Full, Row, Column, Scalar, Periodic, None };
 /// which a Periodic operand repeats.
 View viewOf(llvm::ArrayRef<int> operandDims, llvm::ArrayRef<int> spaceDims, llvm::ArrayRef<int64_t> spaceShape,
             int64_t split, int64_t &period);
-
-/// Whether the einsum sums its operands' product over leading dims only ("b s f -> f"): a column reduction.
-bool isColumnReduction(EinsumOp op);
 
 } // namespace pc
 

@@ -26,3 +26,12 @@ Contraction::Contraction(const FactorRule &rule) {
       group.push_back(f);
     }
 }
+
+bool pc::sumsLeadingDims(EinsumOp op) {
+  FactorRule rule = op.getFactorRule();
+  ArrayRef<int> result = rule.results[0],
+                first = rule.operands.empty() ? ArrayRef<int>() : ArrayRef<int>(rule.operands[0]);
+  return !result.empty() && first.size() > result.size() && first.take_back(result.size()) == result &&
+         llvm::all_of(rule.operands, [&](const auto &dims) { return ArrayRef<int>(dims) == first; }) &&
+         llvm::all_of(first, [&](int f) { return llvm::count(first, f) == 1; });
+}

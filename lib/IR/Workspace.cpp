@@ -1,5 +1,6 @@
 //===- Workspace.cpp - Memory that library calls of a CUDA program need -------------------===//
 #include "pc/IR/Workspace.h"
+#include "pc/IR/Contraction.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -41,6 +42,28 @@ bool pc::isForTensorCores(Value q) {
 
 int64_t pc::attentionDotsBytes(AttentionGradOp op) { return isForTensorCores(op.getQ()) ? floatBytes(op.getLse()) : 0; }
 
+SmallVector<Value> pc::columnSumsOf(Operation *op) {
+  if (isa<LayerNormGradOp, RMSNormGradOp>(op))
+    return llvm::to_vector_of<Value>(op->getResults().drop_front());
+  // Threads keep the sums of a row in registers. Few rows leave nothing to divide.
+  constexpr int64_t mostColumns = 32768, fewestRows = 32;
+  auto sum = dyn_cast<EinsumOp>(op);
+  if (!sum || !sumsLeadingDims(sum))
+    return {};
+  int64_t columns = typeOf(sum.getResult()).getNumElements();
+  bool suits = columns <= mostColumns && typeOf(sum.getInputs()[0]).getNumElements() >= fewestRows * columns;
+  return suits ? SmallVector<Value>{sum.getResult()} : SmallVector<Value>();
+}
+
+int64_t pc::columnSumBytes(Operation *op) {
+  int64_t bytes = 0;
+  op->walk([&](Operation *inner) {
+    for (Value sum : columnSumsOf(inner))
+      bytes += columnSumBlocks * typeOf(sum).getNumElements() * 4;
+  });
+  return bytes;
+}
+
 int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
   int64_t bytes = 0;
   step->walk([&](Operation *op) {
@@ -51,6 +74,8 @@ int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
     if (auto gradient = dyn_cast<AttentionGradOp>(op))
       bytes = std::max(bytes, libraries.takes(gradient) ? AttentionWorkspace(gradient, libraries).bytes
                                                         : attentionDotsBytes(gradient));
+    if (isa<FusionOp>(op) || !columnSumsOf(op).empty())
+      bytes = std::max(bytes, columnSumBytes(op));
   });
   return llvm::alignTo(bytes, cudaAlignment);
 }

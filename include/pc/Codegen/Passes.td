@@ -16,6 +16,7 @@ def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
     With `target=cuda` the bias of a bf16 product is rounded to bf16 first, because cuBLASLt adds only a bias of the result's type. Its other
     epilogues become fusions, too: gelu_tanh of a product with bias, where that sum is stored as well; a product times the derivative of
     gelu_tanh; and the gradient of a weight with that of its bias, which read the same rows. The exact gelu stays a kernel.
+    Sums over rows (gradients of biases and of norms) join the group of row ops that makes their summands.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
 }

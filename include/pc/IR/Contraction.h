@@ -25,6 +25,9 @@ struct Contraction {
   bool isMatrixProduct() const { return !k.empty() && (!m.empty() || !n.empty()); }
 };
 
+/// Whether the einsum sums its operands' product over leading dims only ("b s f -> f").
+bool sumsLeadingDims(EinsumOp op);
+
 } // namespace pc
 
 #endif

@@ -1,6 +1,6 @@
 //===- Workspace.h - Memory that library calls of a CUDA program need ---------------------===//
-// Matrix products and attention of the CUDA libraries, and our own gradient of attention, need scratch memory. They run
-// one after the other, so they share one region at the end of the arena.
+// Matrix products and attention of the CUDA libraries, our own gradient of attention, and sums over rows need scratch
+// memory. They run one after the other, so they share one region at the end of the arena.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_WORKSPACE_H
 #define PC_IR_WORKSPACE_H
@@ -50,6 +50,18 @@ bool isForTensorCores(mlir::Value q);
 /// Bytes that our own kernels of the gradient keep at the start of the workspace from one kernel to the next:
 /// rowsum(dout * o) in f32, of the shape of lse, if they use tensor cores; else 0.
 int64_t attentionDotsBytes(AttentionGradOp op);
+
+/// Kernels that sum over rows do so in at most this many blocks, two for each multiprocessor of an H100; a second
+/// kernel adds the blocks' sums in order.
+constexpr int64_t columnSumBlocks = 264;
+
+/// The results of `op`, inside a fusion or alone, that a kernel of a GPU sums over rows while it works on these row by
+/// row: gradients of a norm's weights, and "b s f -> f".
+llvm::SmallVector<mlir::Value> columnSumsOf(mlir::Operation *op);
+
+/// Bytes that the sums of blocks take at the start of the workspace, in f32; 0 if `op`, a fusion or not, has no such
+/// results.
+int64_t columnSumBytes(mlir::Operation *op);
 
 /// Bytes of the workspace of a step, a multiple of cudaAlignment; 0 if it needs none.
 int64_t libraryWorkspaceBytes(mlir::Operation *step, CudaLibraries libraries);

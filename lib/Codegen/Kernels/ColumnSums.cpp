@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
-// A block owns a few columns, at least 32 bytes of a row. Its threads form n lines, each of which sums every n-th row;
+// A block owns a few columns, at least 16 bytes of a row. Its threads form n lines, each of which sums every n-th row;
 // the sums of the lines are added in shared memory. So partial sums need no buffer.
 void pc::kernels::columnSums(Kernel &kernel, int64_t rows, int64_t columns, int64_t count,
                              llvm::function_ref<Emitter::Carried(Num, Num, int64_t)> terms,
@@ -14,20 +14,20 @@ void pc::kernels::columnSums(Kernel &kernel, int64_t rows, int64_t columns, int6
   SimtEmitter &e = *kernel.simt;
   constexpr int64_t threads = 256;
   const int64_t width = e.widthFor(columns), vectors = columns / width;
-  const int64_t lines = std::clamp<int64_t>(llvm::bit_floor(uint64_t(rows) / 4 + 1), 1, threads / 2);
+  const int64_t lines = std::clamp<int64_t>(llvm::bit_floor(uint64_t(rows) / 4 + 1), 1, threads);
   const int64_t perBlock = threads / lines;
   kernel.items = llvm::divideCeil(vectors, perBlock);
   e.teams(kernel.items, threads, 1, [&](Num item) {
     Num vector = item * perBlock + e.rank % e.integer(perBlock), line = e.rank / e.integer(perBlock);
     Num exists = vector < e.integer(vectors);
     Num column = e.select(exists, vector, e.integer(vectors - 1)) * width;
-    Emitter::Carried sums = e.loop(line, e.integer(rows), lines, Emitter::Carried(count, e.zeros(width)),
-                                   [&](Num row, const Emitter::Carried &sums) {
-                                     Emitter::Carried next;
-                                     for (auto [sum, term] : llvm::zip_equal(sums, terms(row, column, width)))
-                                       next.push_back(sum + term);
-                                     return next;
-                                   });
+    Emitter::Carried sums = e.unrolled(line, rows, lines, Emitter::Carried(count, e.zeros(width)),
+                                       [&](Num row, const Emitter::Carried &sums) {
+                                         Emitter::Carried next;
+                                         for (auto [sum, term] : llvm::zip_equal(sums, terms(row, column, width)))
+                                           next.push_back(sum + term);
+                                         return next;
+                                       });
     if (lines == 1)
       return e.when(exists, [&] { finish(column, sums); });
     Ptr memory = e.shared(threads * count * width);

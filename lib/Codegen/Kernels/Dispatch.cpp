@@ -11,12 +11,15 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   auto fusion = dyn_cast<FusionOp>(op);
   if (simt && (isa<EmbeddingGradOp, AttentionGradOp>(op) || (fusion && asTableSum(fusion))))
     return 2;
-  return isa<LayerNormGradOp, RMSNormGradOp>(op) ? 2 : 1;
+  return isa<LayerNormGradOp, RMSNormGradOp>(op) || (simt && columnSumBytes(op)) ? 2 : 1;
 }
 
-int64_t pc::kernelWorkspaceBytes(Operation *op) {
-  auto gradient = dyn_cast<AttentionGradOp>(op);
-  return gradient ? attentionDotsBytes(gradient) : 0;
+int64_t pc::kernelWorkspaceBytes(Operation *op, unsigned part) {
+  if (part == inOneKernel)
+    return 0;
+  if (auto gradient = dyn_cast<AttentionGradOp>(op))
+    return attentionDotsBytes(gradient);
+  return columnSumBytes(op);
 }
 
 /// Checks that operands and results are static tensors of f32, bf16 or i32, as special kernels require.
@@ -43,6 +46,8 @@ static LogicalResult emitTableSum(TableSum sum, Kernel &kernel) {
 }
 
 std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
+  if (kernel.simt && isa<LayerNormGradOp, RMSNormGradOp>(op))
+    return std::nullopt; // a kernel of rows
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, LayerNormGradOp, RMSNormGradOp, EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp,
             RopeOp, ResizeOp>(

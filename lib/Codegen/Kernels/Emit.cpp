@@ -251,12 +251,23 @@ void Emitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body) {
     body(integer(full), n - full);
 }
 
+void Emitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store) {
+  vectors(n, [&](Num i, int64_t width) { store(i, width, body(i, width)); });
+}
+
 Emitter::Carried Emitter::reductions(int64_t n, ArrayRef<bool> isMax,
-                                     llvm::function_ref<Emitter::Carried(Num, int64_t)> body) {
+                                     llvm::function_ref<Emitter::Carried(Num, int64_t)> body, Store store) {
   const int64_t count = isMax.size(), unroll = n >= 4 * lanes ? 4 : 1;
   const int64_t step = unroll * lanes, full = n / step * step;
   auto combine = [&](int64_t c, Num a, Num b) { return isMax[c] ? max(a, b) : a + b; };
   auto start = [&](int64_t c) { return isMax[c] ? real(-std::numeric_limits<float>::infinity()) : real(0); };
+  auto addendsOf = [&](Num index, int64_t width) {
+    Carried values = body(index, width);
+    if (store)
+      store(index, width, ArrayRef(values).drop_front(count));
+    values.truncate(count);
+    return values;
+  };
   // Vectors narrower than a power of two are summed as they are; maxima of any width go by pairs.
   auto across = [&](int64_t c, Num v) {
     if (!isMax[c])
@@ -274,7 +285,7 @@ Emitter::Carried Emitter::reductions(int64_t n, ArrayRef<bool> isMax,
     Emitter::Carried partial = loop(integer(0), integer(full), step, init, [&](Num i, const Emitter::Carried &carried) {
       Emitter::Carried next;
       for (int64_t u = 0; u < unroll; ++u)
-        for (auto [c, addend] : llvm::enumerate(body(i + u * lanes, lanes)))
+        for (auto [c, addend] : llvm::enumerate(addendsOf(i + u * lanes, lanes)))
           next.push_back(combine(c, carried[u * count + c], addend));
       return next;
     });
@@ -286,7 +297,7 @@ Emitter::Carried Emitter::reductions(int64_t n, ArrayRef<bool> isMax,
     }
   }
   for (int64_t i = full; i < n; i += lanes)
-    for (auto [c, addend] : llvm::enumerate(body(integer(i), std::min(lanes, n - i))))
+    for (auto [c, addend] : llvm::enumerate(addendsOf(integer(i), std::min(lanes, n - i))))
       totals[c] = combine(c, totals[c], across(c, addend));
   return totals;
 }

@@ -107,13 +107,20 @@ public:
   /// Covers [0, n) by full vectors and one narrower vector: body(first index, width). If passes get the same SSA value
   /// as index, it is about the same elements, and values computed for it are still in registers.
   virtual void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body);
+  /// The same in two parts: `body` reads and computes, `store` gets its values for the same index and writes. On a GPU
+  /// the reads of some vectors come before their writes, so that they are under way together.
+  using Store = llvm::function_ref<void(Num, int64_t, llvm::ArrayRef<Num>)>;
+  virtual void vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store);
   /// Reduces over [0, n): body(first index, width) yields one vector per entry of `isMax`, whose elements are summed,
-  /// or of which the maximum is taken. Returns scalars.
-  virtual Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body);
+  /// or of which the maximum is taken; what it yields behind them goes to `store`. Returns scalars.
+  virtual Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body,
+                             Store store = nullptr);
   /// Sums over [0, n) of the `count` vectors that body(first index, width) yields; scalars.
   Carried sums(int64_t n, int64_t count, llvm::function_ref<Carried(Num, int64_t)> body) {
     return reductions(n, llvm::SmallVector<bool>(count, false), body);
   }
+  /// Places of the elements of a vector, counted from its first one.
+  virtual llvm::SmallVector<int32_t> steps(int64_t width) { return llvm::to_vector(llvm::seq<int32_t>(0, width)); }
   /// Runs `body`, which stores values that all threads of an item have, in one of the threads.
   virtual void once(llvm::function_ref<void()> body) { body(); }
 

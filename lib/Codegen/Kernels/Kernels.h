@@ -14,7 +14,8 @@ namespace pc::kernels {
 llvm::LogicalResult emit(AttentionOp op, Kernel &kernel);
 /// An item is one key/value head of one batch row.
 llvm::LogicalResult emit(AttentionGradOp op, Kernel &kernel);
-/// Part 0: dx, an item is a row. Part 1: dgamma (and dbeta), an item is a block of columns.
+/// For CPUs (kernels of rows do it on a GPU). Part 0: dx, an item is a row. Part 1: dgamma (and dbeta), an item is a
+/// block of columns.
 llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(RMSNormGradOp op, Kernel &kernel);
 /// An item is one id.

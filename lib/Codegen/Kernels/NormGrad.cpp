@@ -1,4 +1,4 @@
-//===- NormGrad.cpp - Gradients of layer_norm and rms_norm ---------------------------===//
+//===- NormGrad.cpp - Gradients of layer_norm and rms_norm on a CPU ------------------===//
 // Part 0 computes dx by rows. Part 1 sums dgamma and dbeta by blocks of columns, each over all rows in a fixed order,
 // so no partial sums are stored.
 //===-----------------------------------------------------------------------------===//
@@ -97,23 +97,6 @@ static LogicalResult emitNormGrad(Kernel &kernel, Value x, bool layerNorm) {
   kernel.kind = "norm";
   if (kernel.part == 0) {
     kernel.forItems(n.rows, columns, /*reduces=*/true, [&](Num r) { writeRow(e, n, at, r); });
-    return success();
-  }
-  if (kernel.simt) {
-    auto terms = [&](Num row, Num column, int64_t width) {
-      Num index = row * columns + column, dy = at.dy.load(index, width), x = at.x.load(index, width);
-      if (layerNorm)
-        x = x - at.mean.load(row);
-      Emitter::Carried addends = {dy * (x * at.rstd.load(row))};
-      if (layerNorm)
-        addends.push_back(dy);
-      return addends;
-    };
-    columnSums(kernel, n.rows, columns, layerNorm ? 2 : 1, terms, [&](Num column, const Emitter::Carried &totals) {
-      at.dgamma.store(totals[0], column);
-      if (layerNorm)
-        at.dbeta.store(totals[1], column);
-    });
     return success();
   }
   kernel.items = (columns + columnBlock - 1) / columnBlock;

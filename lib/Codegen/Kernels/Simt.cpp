@@ -4,6 +4,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "pc/IR/Workspace.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -19,8 +20,11 @@ static constexpr auto globalSpace = 1, sharedSpace = 3;
 // Teams
 //===---------------------------------------------------------------------------===//
 
+/// A vector of mixed rows is two parts of so many elements, the second one so many elements behind the first one.
+static constexpr int64_t partElements = 4, partDistance = 32 * partElements;
+
 int64_t SimtEmitter::widthFor(int64_t n) const {
-  int64_t width = lanes;
+  int64_t width = widest;
   while (n % width)
     width /= 2;
   return width;
@@ -28,8 +32,28 @@ int64_t SimtEmitter::widthFor(int64_t n) const {
 
 Num SimtEmitter::special(Value index) { return wrap(arith::IndexCastUIOp::create(b, loc, b.getI64Type(), index)); }
 
+void SimtEmitter::mixRows(int64_t columns) {
+  mixed = columns % (2 * partDistance) == 0;
+  widest = mixed ? 2 * partElements : partElements;
+}
+
+SmallVector<int32_t> SimtEmitter::steps(int64_t width) {
+  SmallVector<int32_t> steps = Emitter::steps(width);
+  if (mixed)
+    for (int32_t &step : steps)
+      step += step < partElements ? 0 : partDistance - partElements;
+  return steps;
+}
+
+/// The index of the first element of a vector of a row.
+Num SimtEmitter::indexOf(Num vector, int64_t width) {
+  Num index = vector * width;
+  return mixed ? index - rank % integer(32) * partElements : index;
+}
+
 void SimtEmitter::teams(int64_t items, int64_t threads, int64_t perBlock, llvm::function_ref<void(Num)> body) {
   team = threads;
+  this->perBlock = perBlock;
   block = threads * perBlock;
   grid = llvm::divideCeil(items, perBlock) * chunks;
   auto dims = [&](int64_t n) { return b.getDenseI32ArrayAttr({static_cast<int32_t>(n), 1, 1}); };
@@ -43,9 +67,8 @@ void SimtEmitter::teams(int64_t items, int64_t threads, int64_t perBlock, llvm::
   if (chunks > 1)
     group = group / integer(chunks);
   rank = perBlock > 1 ? thread % integer(threads) : thread;
-  Num item = perBlock == 1  ? group
-             : threads == 1 ? group * block + thread
-                            : group * perBlock + thread / integer(threads);
+  line = perBlock > 1 ? thread / integer(threads) : integer(0);
+  Num item = perBlock == 1 ? group : threads == 1 ? group * block + thread : group * perBlock + line;
   first = chunks > 1 ? chunk * (threads * perThread) + rank : rank;
   // Values that several passes use are emitted here, where they dominate all passes.
   prologue = arith::ConstantIntOp::create(b, loc, 0, 64);
@@ -87,9 +110,10 @@ ArrayRef<SimtEmitter::Piece> SimtEmitter::pieces(int64_t n) {
     // Only the last iteration of the last chunk can go beyond the end of the row.
     if (!exact && (chunks > 1 || (i + 1) * team > vectors)) {
       piece.inside = at < integer(vectors);
-      at = select(piece.inside, at, integer(vectors - 1));
+      // Mixed rows are whole warps, which are inside or not as one.
+      at = select(piece.inside, at, mixed ? rank % integer(32) + (vectors - 32) : integer(vectors - 1));
     }
-    piece.index = at * width;
+    piece.index = indexOf(at, width);
     it->second.push_back(piece);
   }
   prologue = it->second.back().index.v.getDefiningOp();
@@ -100,58 +124,101 @@ ArrayRef<SimtEmitter::Piece> SimtEmitter::pieces(int64_t n) {
 // Passes over a row
 //===---------------------------------------------------------------------------===//
 
+/// How many vectors are read before the first of their results is written.
+static constexpr size_t readsAhead = 4;
+
+bool SimtEmitter::inRegisters(int64_t n) const {
+  const int64_t width = widthFor(n);
+  return chunks > 1 || summing || llvm::divideCeil(n / width, team) * width <= registerElements;
+}
+
+/// Both conditions; null is a condition that always holds.
+static Num both(Num a, Num b) { return !a.v ? b : !b.v ? a : a & b; }
+
 void SimtEmitter::vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body) {
-  const int64_t width = widthFor(n), count = n / width;
-  if (chunks > 1 || llvm::divideCeil(count, team) * width <= registerElements) {
+  vectors(
+      n,
+      [&](Num index, int64_t width) {
+        body(index, width);
+        return Carried();
+      },
+      nullptr);
+}
+
+void SimtEmitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store) {
+  const int64_t width = widthFor(n);
+  // Such kernels may work in place, so a piece outside must not touch the element at its index, which belongs to
+  // another thread.
+  if (inRegisters(n) && independent && llvm::any_of(pieces(n), [](Piece piece) { return bool(piece.inside.v); })) {
     for (Piece piece : pieces(n)) {
-      // Such kernels may work in place, so a piece outside must not touch the element at its index, which belongs to
-      // another thread.
-      if (independent && piece.inside.v) {
-        when(piece.inside, [&] { body(piece.index, width); });
-        continue;
-      }
-      inside = piece.inside;
-      body(piece.index, width);
-      inside = {};
+      auto whole = [&] {
+        Carried values = body(piece.index, width);
+        if (store)
+          store(piece.index, width, values);
+      };
+      if (piece.inside.v)
+        when(piece.inside, whole);
+      else
+        whole();
     }
     return;
   }
-  loop(rank * width, integer(n), team * width, [&](Num index) { body(index, width); });
+  (void)reductions(n, {}, body, store);
 }
 
 Emitter::Carried SimtEmitter::reductions(int64_t n, ArrayRef<bool> isMax,
-                                         llvm::function_ref<Carried(Num, int64_t)> body) {
-  const int64_t width = widthFor(n), count = n / width;
-  assert(chunks == 1 && "a team that reduces is in one block");
+                                         llvm::function_ref<Carried(Num, int64_t)> body, Store store) {
+  const int64_t width = widthFor(n), count = isMax.size(), step = team * width;
+  assert((chunks == 1 || isMax.empty()) && "a team that reduces is in one block");
   auto combine = [&](int64_t c, Num x, Num y) { return isMax[c] ? maximumOf(x, y) : x + y; };
   auto neutral = [&](int64_t c) { return real(isMax[c] ? -std::numeric_limits<float>::infinity() : 0.0); };
-  Carried partial;
-  if (llvm::divideCeil(count, team) * width <= registerElements) {
-    for (Piece piece : pieces(n)) {
-      inside = piece.inside;
-      Carried addends = body(piece.index, width);
-      inside = {};
-      for (auto [c, x] : llvm::enumerate(addends)) {
-        if (!x.width())
-          x = splat(x, width);
+  // Reads all of `now`, then writes; adds to `partial`, unless that is empty.
+  auto pass = [&](ArrayRef<Piece> now, Carried &partial) {
+    SmallVector<Carried> values;
+    for (Piece piece : now) {
+      inside = both(rowExists, piece.inside);
+      values.push_back(body(piece.index, width));
+    }
+    for (auto [piece, own] : llvm::zip_equal(now, values)) {
+      inside = both(rowExists, piece.inside);
+      if (store)
+        store(piece.index, width, ArrayRef(own).drop_front(count));
+      for (int64_t c = 0; c < count; ++c) {
+        Num x = own[c].width() ? own[c] : splat(own[c], width);
         if (piece.inside.v)
           x = select(piece.inside, x, splat(neutral(c), width));
-        if (partial.size() <= c)
-          partial.push_back(x);
-        else
+        if (c < static_cast<int64_t>(partial.size()))
           partial[c] = combine(c, partial[c], x);
+        else
+          partial.push_back(x);
       }
     }
+    inside = {};
+  };
+  Carried partial;
+  if (inRegisters(n)) {
+    ArrayRef<Piece> all = pieces(n);
+    for (; !all.empty(); all = all.drop_front(std::min(readsAhead, all.size())))
+      pass(all.take_front(readsAhead), partial);
   } else {
     Carried init;
-    for (size_t c = 0; c < isMax.size(); ++c)
+    for (int64_t c = 0; c < count; ++c)
       init.push_back(splat(neutral(c), width));
-    partial = loop(rank * width, integer(n), team * width, init, [&](Num index, const Carried &carried) {
-      Carried next;
-      for (auto [c, x] : llvm::enumerate(body(index, width)))
-        next.push_back(combine(c, carried[c], x));
-      return next;
-    });
+    auto trips = [&](Num lo, Num hi, size_t ahead, const Carried &init) {
+      return loop(lo, hi, ahead * step, init, [&](Num index, const Carried &carried) {
+        SmallVector<Piece> now;
+        for (size_t i = 0; i < ahead; ++i)
+          now.push_back({index + i * step, {}});
+        Carried next(carried);
+        pass(now, next);
+        return next;
+      });
+    };
+    const int64_t ahead = n / (readsAhead * step) * (readsAhead * step);
+    Num start = indexOf(rank, width);
+    if (ahead)
+      init = trips(start, integer(ahead), readsAhead, init);
+    partial = ahead < n ? trips(start + ahead, integer(n), 1, init) : init;
   }
   Carried mine;
   for (auto [c, x] : llvm::enumerate(partial)) {
@@ -161,7 +228,118 @@ Emitter::Carried SimtEmitter::reductions(int64_t n, ArrayRef<bool> isMax,
       total = combine(c, total, element(i));
     mine.push_back(total);
   }
-  return across(isMax, mine);
+  return mine.empty() ? mine : across(isMax, mine);
+}
+
+Emitter::Carried SimtEmitter::unrolled(Num lo, int64_t hi, int64_t step, Carried init,
+                                       llvm::function_ref<Carried(Num, const Carried &)> body) {
+  const int64_t full = hi / (readsAhead * step) * (readsAhead * step);
+  if (full)
+    init = loop(lo, integer(full), readsAhead * step, init, [&](Num i, const Carried &carried) {
+      Carried next(carried);
+      for (size_t u = 0; u < readsAhead; ++u)
+        next = body(i + u * step, next);
+      return next;
+    });
+  return full < hi ? loop(lo + full, integer(hi), step, init, body) : init;
+}
+
+//===---------------------------------------------------------------------------===//
+// Sums over rows
+//===---------------------------------------------------------------------------===//
+
+/// Threads of a team: one vector each, if it can be.
+static int64_t sumThreads(int64_t vectors) { return std::min<int64_t>(llvm::alignTo(vectors, 32), 512); }
+
+/// Teams of a block: together about as many threads as two blocks of a multiprocessor need to keep its memory busy.
+int64_t SimtEmitter::linesOf(int64_t columns) const {
+  return std::max<int64_t>(1, 384 / sumThreads(columns / widthFor(columns)));
+}
+
+int64_t SimtEmitter::rowSumBlocks(int64_t rows, int64_t columns) const {
+  return std::min<int64_t>(columnSumBlocks, llvm::divideCeil(rows, linesOf(columns)));
+}
+
+void SimtEmitter::rowSums(int64_t rows, int64_t columns, int64_t count, int64_t unroll, Ptr partials,
+                          llvm::function_ref<void(Num)> body) {
+  const int64_t width = widthFor(columns), lines = linesOf(columns), blocks = rowSumBlocks(rows, columns);
+  const int64_t together = blocks * lines, trips = llvm::divideCeil(rows, together * unroll);
+  chunks = perThread = 1;
+  summing = true;
+  const int64_t threads = sumThreads(columns / width);
+  teams(together, threads, lines, [&](Num first) {
+    // Two blocks of a multiprocessor, if a thread keeps one vector: ptxas then finds enough registers.
+    if (columns <= threads * width)
+      function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(2));
+    SmallVector<Piece> own(pieces(columns));
+    auto flat = [](ArrayRef<Carried> sums) {
+      Carried all;
+      for (const Carried &piece : sums)
+        all.append(piece);
+      return all;
+    };
+    auto grouped = [&](const Carried &all) {
+      totals.clear();
+      for (size_t at = 0; at < all.size(); at += count)
+        totals.emplace_back(ArrayRef(all).slice(at, count));
+    };
+    auto trip = [&](Num number, const Carried &carried) {
+      grouped(carried);
+      for (int64_t u = 0; u < unroll; ++u) {
+        Num row = (number * unroll + u) * together + first;
+        if (rows % (together * unroll)) {
+          rowExists = row < integer(rows);
+          row = select(rowExists, row, integer(rows - 1));
+        }
+        body(row);
+        rowExists = {};
+      }
+      return flat(totals);
+    };
+    // All teams of a block make as many trips, because reductions wait for the whole block.
+    Carried none(own.size() * count, zeros(width));
+    grouped(trips == 1 ? trip(integer(0), none) : loop(integer(0), integer(trips), 1, none, trip));
+    Num block = first / integer(lines);
+    auto partial = [&](int64_t sum, Num index) { return (block + sum * blocks) * columns + index; };
+    Ptr memory = lines > 1 ? shared(lines * columns) : Ptr();
+    for (int64_t sum = 0; sum < count; ++sum) {
+      if (lines > 1 && sum)
+        barrier(); // the last sum is still being read
+      for (auto [piece, total] : llvm::zip_equal(own, totals)) {
+        inside = piece.inside;
+        if (lines > 1)
+          memory.store(total[sum], line * columns + piece.index);
+        else
+          partials.store(total[sum], partial(sum, piece.index));
+        inside = {};
+      }
+      if (lines == 1)
+        continue;
+      barrier();
+      when(line < integer(1), [&] {
+        for (Piece piece : own) {
+          Num total = memory.load(piece.index, width);
+          for (int64_t other = 1; other < lines; ++other)
+            total = total + memory.load(piece.index + other * columns, width);
+          inside = piece.inside;
+          partials.store(total, partial(sum, piece.index));
+          inside = {};
+        }
+      });
+    }
+  });
+}
+
+void SimtEmitter::addToSum(int64_t sum, Num index, Num value) {
+  ArrayRef<Piece> own = known.begin()->second;
+  auto *piece = llvm::find_if(own, [&](Piece piece) { return piece.index.v == index.v; });
+  const int64_t width = totals[0][0].width();
+  if (!value.width())
+    value = splat(value, width);
+  if (rowExists.v)
+    value = select(rowExists, value, zeros(width));
+  Num &total = totals[std::distance(own.begin(), piece)][sum];
+  total = total + value;
 }
 
 Emitter::Carried SimtEmitter::across(ArrayRef<bool> isMax, Carried mine) {
@@ -172,7 +350,7 @@ Emitter::Carried SimtEmitter::across(ArrayRef<bool> isMax, Carried mine) {
   if (team <= 32)
     return mine;
   const int64_t warps = team / 32, count = mine.size();
-  Ptr slots = shared(warps * count);
+  Ptr slots = shared(perBlock * warps * count) + line * (warps * count);
   Num warp = rank / integer(32), lane = rank % integer(32);
   Operation *around = b.getInsertionBlock()->getParentOp();
   if (isa<scf::ForOp>(around) || around->getParentOfType<scf::ForOp>())
@@ -208,7 +386,7 @@ Num SimtEmitter::maximumOf(Num x, Num y) { return wrap(arith::MaximumFOp::create
 void SimtEmitter::once(llvm::function_ref<void()> body) {
   if (team == 1)
     return body();
-  when(first < integer(1), body);
+  when(both(first < integer(1), rowExists), body);
 }
 
 Num SimtEmitter::shuffle(Num value, int64_t mask) {
@@ -299,27 +477,66 @@ static unsigned alignmentOf(Type element, int64_t width) {
   return std::min<int64_t>(16, bytes * std::max<int64_t>(width, 1));
 }
 
+/// Turns what neighbouring threads have loaded, each 8 bf16 of one part of 16, to the two parts that are theirs; or the
+/// other way round.
+Value SimtEmitter::exchanged(Value halves) {
+  Value words = vector::BitCastOp::create(b, loc, VectorType::get(4, b.getI32Type()), halves);
+  auto word = [&](int64_t i) { return wrap(vector::ExtractOp::create(b, loc, words, ArrayRef<int64_t>{i})); };
+  Num even = rank % integer(2) < integer(1);
+  SmallVector<Value> first, second;
+  for (int64_t i = 0; i < 2; ++i) {
+    Num mine = select(even, word(i), word(i + 2)), other = shuffle(select(even, word(i + 2), word(i)), 1);
+    first.push_back(select(even, mine, other).v);
+    second.push_back(select(even, other, mine).v);
+  }
+  first.append(second);
+  words = vector::FromElementsOp::create(b, loc, words.getType(), first);
+  return vector::BitCastOp::create(b, loc, halves.getType(), words);
+}
+
 Num SimtEmitter::load(Ptr from, Num index, int64_t width) {
-  Ptr at = from + index;
-  auto typed = [&](Type element) -> Type { return width ? Type(VectorType::get(width, element)) : element; };
-  Value value = LLVM::LoadOp::create(b, loc, typed(from.element), at.base, alignmentOf(from.element, width));
+  auto read = [&](Num index, int64_t width) -> Value {
+    Type type = width ? Type(VectorType::get(width, from.element)) : from.element;
+    return LLVM::LoadOp::create(b, loc, type, (from + index).base, alignmentOf(from.element, width));
+  };
+  Value value;
+  if (!mixed || width != 2 * partElements) {
+    value = read(index, width);
+  } else if (from.element.isBF16()) {
+    value = exchanged(read(index + rank % integer(2) * (partDistance - partElements), width));
+  } else {
+    Value low = read(index, partElements), high = read(index + partDistance, partElements);
+    value = vector::ShuffleOp::create(b, loc, low, high, llvm::to_vector(llvm::seq<int64_t>(0, width)));
+  }
   if (from.element.isBF16())
-    value = arith::ExtFOp::create(b, loc, typed(b.getF32Type()), value);
+    value = arith::ExtFOp::create(b, loc, width ? Type(VectorType::get(width, b.getF32Type())) : b.getF32Type(), value);
   return wrap(value);
 }
 
 void SimtEmitter::store(Num value, Ptr to, Num index) {
-  auto write = [&] {
-    Ptr at = to + index;
-    Value stored = value.v;
-    if (to.element.isBF16()) {
-      Type type = value.width() ? Type(VectorType::get(value.width(), to.element)) : to.element;
-      stored = arith::TruncFOp::create(b, loc, type, stored);
+  const int64_t width = value.width();
+  Value stored = value.v;
+  if (to.element.isBF16())
+    stored = arith::TruncFOp::create(b, loc, width ? Type(VectorType::get(width, to.element)) : to.element, stored);
+  const bool apart = mixed && width == 2 * partElements;
+  if (apart && to.element.isBF16()) {
+    stored = exchanged(stored);
+    index = index + rank % integer(2) * (partDistance - partElements);
+  }
+  auto write = [&](Value value, Num index) {
+    LLVM::StoreOp::create(b, loc, value, (to + index).base,
+                          alignmentOf(to.element, apart && to.element.isF32() ? partElements : width));
+  };
+  auto writeAll = [&] {
+    if (!apart || to.element.isBF16())
+      return write(stored, index);
+    for (int64_t part : {0, 1}) {
+      auto elements = llvm::to_vector(llvm::seq<int64_t>(part * partElements, (part + 1) * partElements));
+      write(vector::ShuffleOp::create(b, loc, stored, stored, elements), index + part * partDistance);
     }
-    LLVM::StoreOp::create(b, loc, stored, at.base, alignmentOf(to.element, value.width()));
   };
   if (inside.v)
-    when(inside, write);
+    when(inside, writeAll);
   else
-    write();
+    writeAll();
 }

@@ -16,7 +16,7 @@ public:
   /// Emits at `b`, inside of the entry block of `function`. `lanes` is the width of the widest vector: 4 for f32, 8 if
   /// there are bf16 buffers. Buffers start at multiples of 16 bytes, the largest size of one load or store.
   SimtEmitter(mlir::OpBuilder &b, mlir::Location loc, mlir::gpu::GPUFuncOp function, int64_t lanes)
-      : Emitter(b, loc, lanes, /*roundsToBf16=*/true), function(function) {}
+      : Emitter(b, loc, lanes, /*roundsToBf16=*/true), function(function), widest(lanes) {}
 
   mlir::gpu::GPUFuncOp function;
 
@@ -26,7 +26,19 @@ public:
   /// Runs `body` for each of `items` items, by teams whose size suits rows of `columns` elements. `reduces`: the body
   /// uses reductions; a team is then one or more whole warps of a block.
   void items(int64_t items, int64_t columns, bool reduces, llvm::function_ref<void(Num)> body);
-  /// The same for teams of `threads` threads (1, or a multiple of 32), `perBlock` of them in a block; the body uses
+  /// To be called before `items` or `rowSums` where rows of f32 meet rows of bf16. All accesses then have 16 bytes, and
+  /// those of a warp are contiguous: if rows are whole warps of vectors, a vector is 4 elements and 4 more that lie 128
+  /// further on, and neighbouring threads exchange halves of the bf16 that they load or store. Other rows have vectors
+  /// of 4.
+  void mixRows(int64_t columns);
+  /// Runs `body` for each of `rows` rows by teams that each have many of them, `unroll` at a time; it may reduce, and
+  /// calls addToSum for each vector of a row and each of `count` sums over the rows. partials[sum, block, column] get
+  /// the sums of each of rowSumBlocks blocks, in f32.
+  void rowSums(int64_t rows, int64_t columns, int64_t count, int64_t unroll, Ptr partials,
+               llvm::function_ref<void(Num)> body);
+  void addToSum(int64_t sum, Num index, Num value);
+  int64_t rowSumBlocks(int64_t rows, int64_t columns) const;
+  /// As `items` for teams of `threads` threads (1, or a multiple of 32), `perBlock` of them in a block; the body uses
   /// `rank` and the calls below. It may use barriers only if `perBlock` is 1.
   void teams(int64_t items, int64_t threads, int64_t perBlock, llvm::function_ref<void(Num)> body);
 
@@ -35,7 +47,10 @@ public:
   int64_t team = 1;
 
   void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body) override;
-  Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body) override;
+  void vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store) override;
+  Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body,
+                     Store store = nullptr) override;
+  llvm::SmallVector<int32_t> steps(int64_t width) override;
   Num exp(Num x) override;
   void once(llvm::function_ref<void()> body) override;
 
@@ -62,8 +77,15 @@ public:
   Carried choose(Num condition, const Carried &yes, llvm::function_ref<Carried()> otherwise);
   /// The value of `yes` where the condition holds, else that of `no`; only that one runs.
   Num pick(Num condition, llvm::function_ref<Num()> yes, llvm::function_ref<Num()> no);
-  /// The width of the widest vectors that cover [0, n) without a remainder.
+  /// As `loop` for i = lo, lo + step, ... below hi with lo < step, four trips at a time.
+  Carried unrolled(Num lo, int64_t hi, int64_t step, Carried init,
+                   llvm::function_ref<Carried(Num, const Carried &)> body);
+  /// The width of the widest vectors that cover [0, n) without a remainder, and have at most `widest` elements.
   int64_t widthFor(int64_t n) const;
+  void setWidest(int64_t width) {
+    widest = width;
+    mixed = false;
+  }
   /// The maximum; NaN if either is.
   Num maximumOf(Num x, Num y);
 
@@ -79,7 +101,18 @@ private:
   };
   llvm::ArrayRef<Piece> pieces(int64_t n);
   Num special(mlir::Value index);
+  bool inRegisters(int64_t n) const;
+  Num indexOf(Num vector, int64_t width);
+  mlir::Value exchanged(mlir::Value halves);
+  int64_t linesOf(int64_t columns) const;
 
+  int64_t widest;
+  bool mixed = false;                  ///< vectors are in two parts (mixRows)
+  bool summing = false;                ///< in rowSums
+  llvm::SmallVector<Carried> totals;   ///< by piece and sum: those over the rows so far
+  Num rowExists;                       ///< of rowSums; null: always
+  int64_t perBlock = 1;                ///< teams of a block
+  Num line;                            ///< this team's number in its block
   int64_t perThread = 1;               ///< vectors that one thread has of a row that is divided over blocks
   bool independent = false;            ///< no pass uses values of another, so any thread may work on any vector
   int64_t chunks = 1;                  ///< blocks that share a row

@@ -1,0 +1,50 @@
+// RUN: pc-opt %s --pc-fuse=target=cuda --pc-plan-memory=target=cuda --pc-generate-kernels=target=cuda | FileCheck %s
+
+// How kernels reach memory.
+pc.mesh <dp = 1>
+pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
+
+// Rows of f32 beside rows of bf16: 16 bytes a thread at a time, which lie side by side in a warp. A thread's four vectors are two parts each; neighbours
+// exchange halves of the bf16 before they store them.
+// CHECK-LABEL: gpu.func @pc_rms_norm_
+// CHECK-SAME: known_block_size = array<i32: 32, 1, 1>
+// CHECK-COUNT-4: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
+// CHECK: gpu.shuffle xor
+// CHECK-COUNT-2: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr
+// CHECK: gpu.return
+
+// A row that is not whole warps has vectors of 4, so that accesses of f32 have 16 bytes.
+// CHECK-LABEL: gpu.func @pc_cast_
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
+// CHECK: llvm.store {{.*}} {alignment = 8 : i64} : vector<4xbf16>, !llvm.ptr
+// CHECK: gpu.return
+
+// One element of each row: a thread a row.
+// CHECK-LABEL: gpu.func @pc_pick_
+// CHECK-SAME: known_grid_size = array<i32: 1, 1, 1>
+// CHECK: gpu.return
+
+// A sum over many rows: 264 blocks of 3 teams of 128 threads, four rows at a time; then one kernel for the blocks' sums.
+// CHECK-LABEL: gpu.func @pc_einsum_
+// CHECK-SAME: known_block_size = array<i32: 384, 1, 1>, known_grid_size = array<i32: 264, 1, 1>
+// CHECK-COUNT-4: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
+// CHECK: gpu.barrier
+// CHECK: gpu.return
+// CHECK-LABEL: gpu.func @pc_einsum_
+// CHECK-SAME: known_grid_size = array<i32: 32, 1, 1>
+// CHECK: gpu.return
+func.func @step() {
+  %x = pc.parameter "x" dims ["row", "embed"] init <fill, 1.0> source <"x", shape = [16, 512], start = [0, 0], size = [16, 512]> global [16, 512] layout <[_, _]> : tensor<16x512xf32>
+  %z = pc.parameter "z" dims ["odd"] init <fill, 1.0> source <"z", shape = [1200], start = [0], size = [1200]> global [1200] layout <[_]> : tensor<1200xf32>
+  %long = pc.parameter "long" dims ["rows", "embed"] init <fill, 1.0> source <"long", shape = [1200, 512], start = [0, 0], size = [1200, 512]> global [1200, 512] layout <[_, _]> : tensor<1200x512xf32>
+  %g = pc.parameter "g" dims ["embed"] init <fill, 1.0> source <"g", shape = [512], start = [0], size = [512]> global [512] layout <[_]> : tensor<512xf32>
+  %ids = pc.input targets dims ["row"] global [16] layout <[_]> : tensor<16xi32>
+  %y, %rstd = pc.rms_norm %x, %g eps 1.0e-05 : (tensor<16x512xf32>, tensor<512xf32>) -> (tensor<16x512xbf16>, tensor<16xf32>)
+  %half = pc.cast %z : (tensor<1200xf32>) -> tensor<1200xbf16>
+  %one = pc.pick %x, %ids : (tensor<16x512xf32>, tensor<16xi32>) -> tensor<16xf32>
+  %sum = pc.einsum "r e -> e" %long : (tensor<1200x512xf32>) -> tensor<512xf32>
+  pc.output gradient "x" %y global [16, 512] layout <[_, _]> : tensor<16x512xbf16>
+  pc.output gradient "rows" %one global [16] layout <[_]> : tensor<16xf32>
+  pc.output gradient "sum" %sum global [512] layout <[_]> : tensor<512xf32>
+  return
+}
