@@ -64,6 +64,19 @@ int64_t pc::columnSumBytes(Operation *op) {
   return bytes;
 }
 
+EmbeddingSort::EmbeddingSort(EmbeddingGradOp op) {
+  const int64_t ids = typeOf(op.getIds()).getNumElements(), width = typeOf(op.getResult()).getDimSize(1);
+  tile = std::clamp<int64_t>(llvm::PowerOf2Ceil(ids), chunk, 1024);
+  padded = llvm::alignTo(ids, tile);
+  tilePlaces = tileIds + padded;
+  places = tilePlaces + padded;
+  numbers = places + padded;
+  lengths = numbers + padded;
+  longRuns = lengths + padded;
+  sums = llvm::alignTo(longRuns + padded / chunk, cudaAlignment / 4);
+  bytes = 4 * (sums + padded / chunk * 2 * width);
+}
+
 int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
   int64_t bytes = 0;
   step->walk([&](Operation *op) {
@@ -74,6 +87,8 @@ int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
     if (auto gradient = dyn_cast<AttentionGradOp>(op))
       bytes = std::max(bytes, libraries.takes(gradient) ? AttentionWorkspace(gradient, libraries).bytes
                                                         : attentionDotsBytes(gradient));
+    if (auto embedding = dyn_cast<EmbeddingGradOp>(op))
+      bytes = std::max(bytes, EmbeddingSort(embedding).bytes);
     if (isa<FusionOp>(op) || !columnSumsOf(op).empty())
       bytes = std::max(bytes, columnSumBytes(op));
   });

@@ -1,6 +1,6 @@
 //===- Workspace.h - Memory that library calls of a CUDA program need ---------------------===//
-// Matrix products and attention of the CUDA libraries, our own gradient of attention, and sums over rows need scratch
-// memory. They run one after the other, so they share one region at the end of the arena.
+// Matrix products and attention of the CUDA libraries, our own gradients of attention and of embeddings, and sums over
+// rows need scratch memory. They run one after the other, so they share one region at the end of the arena.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_WORKSPACE_H
 #define PC_IR_WORKSPACE_H
@@ -62,6 +62,22 @@ llvm::SmallVector<mlir::Value> columnSumsOf(mlir::Operation *op);
 /// Bytes that the sums of blocks take at the start of the workspace, in f32; 0 if `op`, a fusion or not, has no such
 /// results.
 int64_t columnSumBytes(mlir::Operation *op);
+
+/// What the kernels of an embedding's gradient hand on to each other, in words of 4 bytes from the start of the
+/// workspace on: ids and their places in the batch, sorted, and sums of rows.
+struct EmbeddingSort {
+  static constexpr int64_t chunk = 32; ///< rows that are added one after another
+  int64_t tile;                        ///< ids that are sorted at once
+  int64_t padded;                      ///< ids, to whole tiles
+  int64_t tileIds = 0, tilePlaces;     ///< sorted by tile
+  int64_t places, numbers,
+      lengths;      ///< sorted: where it was, its number among equal ids, and how many of these there are
+  int64_t longRuns; ///< per `chunk` ids: where a run of more than `chunk` ids begins, or -1
+  int64_t sums;     ///< of chunks of long runs: two rows per `chunk` ids, in f32
+  int64_t bytes;
+
+  explicit EmbeddingSort(EmbeddingGradOp op);
+};
 
 /// Bytes of the workspace of a step, a multiple of cudaAlignment; 0 if it needs none.
 int64_t libraryWorkspaceBytes(mlir::Operation *step, CudaLibraries libraries);

@@ -9,7 +9,9 @@ using namespace pc;
 
 unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   auto fusion = dyn_cast<FusionOp>(op);
-  if (simt && (isa<EmbeddingGradOp, AttentionGradOp>(op) || (fusion && asTableSum(fusion))))
+  if (simt && (isa<EmbeddingGradOp>(op) || (fusion && asTableSum(fusion))))
+    return kernels::embeddingGradParts;
+  if (simt && isa<AttentionGradOp>(op))
     return 2;
   return isa<LayerNormGradOp, RMSNormGradOp>(op) || (simt && columnSumBytes(op)) ? 2 : 1;
 }
@@ -19,6 +21,10 @@ int64_t pc::kernelWorkspaceBytes(Operation *op, unsigned part) {
     return 0;
   if (auto gradient = dyn_cast<AttentionGradOp>(op))
     return attentionDotsBytes(gradient);
+  auto fusion = dyn_cast<FusionOp>(op);
+  std::optional<TableSum> sum = fusion ? asTableSum(fusion) : std::nullopt;
+  if (auto embedding = sum ? sum->gradient : dyn_cast<EmbeddingGradOp>(op))
+    return EmbeddingSort(embedding).bytes;
   return columnSumBytes(op);
 }
 

@@ -20,9 +20,12 @@ llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
 llvm::LogicalResult emit(RMSNormGradOp op, Kernel &kernel);
 /// An item is one id.
 llvm::LogicalResult emit(EmbeddingOp op, Kernel &kernel);
-/// An item is a rectangle of the table. On a GPU part 0 clears the table and part 1 has one item per id. With a `base`,
-/// the gradient is added to it instead of to zeros; it may be the table's own memory.
+/// An item is a rectangle of the table. With a `base`, the gradient is added to it instead of to zeros; it may be the
+/// table's own memory.
 llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel, Ptr base = {});
+/// The same for GPUs: clears the table, sorts the ids in two steps, and adds rows of equal ids in two steps.
+llvm::LogicalResult emitSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base);
+constexpr unsigned embeddingGradParts = 5;
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);

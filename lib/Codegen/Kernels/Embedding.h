@@ -1,0 +1,19 @@
+//===- Embedding.h - What kernels of embeddings and of their gradients share ---------===//
+#ifndef PC_LIB_CODEGEN_KERNELS_EMBEDDING_H
+#define PC_LIB_CODEGEN_KERNELS_EMBEDDING_H
+
+#include "Kernels.h"
+
+namespace pc::kernels {
+
+/// The row of this rank's block of the table for the id at `i` (i64); may lie outside of the block.
+Num localRow(Kernel &kernel, Num i, bool hasOffset);
+
+/// Whether the id at `i` adds to the gradient: it is `inside` of the block and not the padding id.
+Num counts(Kernel &kernel, EmbeddingGradOp op, Num i, Num inside);
+
+/// Whether two buffers have different addresses.
+Num areApart(Ptr a, Ptr b);
+
+} // namespace pc::kernels
+#endif
