@@ -56,6 +56,13 @@ static Refused mixedPrecision(const TacticInfo &row, const StrategyFlags &flags,
     if (precision == "bf16" || flags.text("gradient-precision") == "bf16")
       tactic = tactic.with(option, precision);
   }
+  if (std::string residual = flags.text("residual-precision", "f32"); residual != "f32") {
+    if (residual != "bf16")
+      return usage("--residual-precision=" + Twine(residual) + " is not a precision (f32, bf16)");
+    if (flags.text("precision") != "bf16")
+      return usage("--residual-precision=bf16 needs --precision=bf16");
+    tactic = tactic.with("residual", residual);
+  }
   if (tactic.text() != row.pass)
     plan.tactics.push_back(tactic);
   return {};
@@ -190,7 +197,8 @@ static std::deque<TacticInfo> &table() {
       {.pass = "pc-mixed-precision",
        .phase = Phase::Step,
        .flags = {{"precision", "f32 or bf16"},
-                 {"gradient-precision", "f32, or bf16: what ranks send, and with one microbatch store"}},
+                 {"gradient-precision", "f32, or bf16: what ranks send, and with one microbatch store"},
+                 {"residual-precision", "f32, or bf16 beside --precision=bf16: the residual stream and its gradient"}},
        .fromFlags = mixedPrecision},
       {.pass = "pc-recompute",
        .phase = Phase::Step,
