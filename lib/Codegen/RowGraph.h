@@ -23,7 +23,8 @@ struct Position {
 
 /// How often a node has a value: once for all rows, per row, or per element.
 enum class Space { Scalar, Row, Full };
-enum class Reduction { None, Sum, Max, OverRows };
+/// SumExp: of args[0], together with its maximum args[1], in one pass.
+enum class Reduction { None, Sum, Max, SumExp, OverRows };
 
 struct Node {
   Space space;

@@ -175,8 +175,16 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](EinsumOp x) { return define(0, einsum(x)); })
       .Case([&](ReduceMaxOp x) { return define(0, reduce(Reduction::Max, node(x.getX()))); })
       .Case([&](SumExpOp x) {
-        int z = add({node(x.getLogits()), node(x.getMax())},
-                    [this](ArrayRef<Num> a, const Position &) { return kernels::expAny(e, a[0] - a[1]); });
+        int logits = node(x.getLogits()), max = node(x.getMax());
+        bool first = llvm::none_of(nodes, [](const Node &n) { return n.reduction == Reduction::SumExp; });
+        if (k.simt && first && columns > kernels::SimtEmitter::longestKept && nodes[max].reduction == Reduction::Max &&
+            nodes[max].args[0] == logits) {
+          int n = reduce(Reduction::SumExp, logits);
+          nodes[n].args.push_back(max);
+          return define(0, n);
+        }
+        int z =
+            add({logits, max}, [this](ArrayRef<Num> a, const Position &) { return kernels::expAny(e, a[0] - a[1]); });
         return define(0, reduce(Reduction::Sum, z));
       })
       .Case([&](PickOp x) {

@@ -12,7 +12,8 @@ void RowProgram::schedule() {
     for (int a : n.args) {
       const Node &arg = nodes[a];
       // The result of a reduction is known one segment after the loop that computes it.
-      n.segment = std::max(n.segment, arg.segment + (arg.reduction != Reduction::None ? 1 : 0));
+      bool later = arg.reduction != Reduction::None && n.reduction != Reduction::SumExp;
+      n.segment = std::max(n.segment, arg.segment + later);
     }
   }
   // CPU: an element that a later segment reads is kept, in a result if it is one, else in a scratch row; loads are
@@ -90,8 +91,15 @@ void RowProgram::emitSegment(int segment, Num row) {
         k.scratch.store(v, column + nodes[n].scratch * columns);
     }
   };
+  std::optional<kernels::SimtEmitter::SumExp> sumExp;
+  for (auto [i, r] : llvm::enumerate(reductions))
+    if (nodes[r].reduction == Reduction::SumExp) {
+      int64_t max = std::distance(reductions.begin(), llvm::find(reductions, nodes[r].args[1]));
+      sumExp = {max, static_cast<int64_t>(i)};
+    }
   if (!reductions.empty())
-    for (auto [r, total] : llvm::zip(reductions, e.reductions(columns, isMax, body, store)))
+    for (auto [r, total] : llvm::zip(reductions, sumExp ? k.simt->reductions(columns, isMax, body, store, sumExp)
+                                                        : e.reductions(columns, isMax, body, store)))
       rowValues[r] = total;
   else if (!stored.empty() || !sums.empty())
     e.vectors(columns, body, store);

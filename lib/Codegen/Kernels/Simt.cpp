@@ -13,6 +13,7 @@ using namespace pc::kernels;
 /// The most elements of one row that a thread keeps in registers.
 static constexpr int64_t registerElements = 32;
 static constexpr int64_t blockThreads = 256;
+static_assert(SimtEmitter::longestKept == 2 * blockThreads * registerElements);
 
 static constexpr auto globalSpace = 1, sharedSpace = 3;
 
@@ -167,26 +168,41 @@ void SimtEmitter::vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> b
 }
 
 Emitter::Carried SimtEmitter::reductions(int64_t n, ArrayRef<bool> isMax,
-                                         llvm::function_ref<Carried(Num, int64_t)> body, Store store) {
+                                         llvm::function_ref<Carried(Num, int64_t)> body, Store store,
+                                         std::optional<SumExp> sumExp) {
   const int64_t width = widthFor(n), count = isMax.size(), step = team * width;
   assert((chunks == 1 || isMax.empty()) && "a team that reduces is in one block");
   auto combine = [&](int64_t c, Num x, Num y) { return isMax[c] ? maximumOf(x, y) : x + y; };
-  auto neutral = [&](int64_t c) { return real(isMax[c] ? -std::numeric_limits<float>::infinity() : 0.0); };
+  // A maximum so far that is finite keeps e^(x - maximum) a number where x is -infinity.
+  auto neutral = [&](int64_t c) {
+    using Limits = std::numeric_limits<float>;
+    return real(!isMax[c] ? 0.0 : sumExp ? Limits::lowest() : -Limits::infinity());
+  };
+  auto start = [&] {
+    Carried init;
+    for (int64_t c = 0; c < count; ++c)
+      init.push_back(splat(neutral(c), width));
+    return init;
+  };
   // Reads all of `now`, then writes; adds to `partial`, unless that is empty.
   auto pass = [&](ArrayRef<Piece> now, Carried &partial) {
     SmallVector<Carried> values;
+    Num before = sumExp ? partial[sumExp->max] : Num();
     for (Piece piece : now) {
       inside = both(rowExists, piece.inside);
       values.push_back(body(piece.index, width));
     }
-    for (auto [piece, own] : llvm::zip_equal(now, values)) {
+    for (auto &&[piece, own] : llvm::zip_equal(now, values)) {
       inside = both(rowExists, piece.inside);
       if (store)
         store(piece.index, width, ArrayRef(own).drop_front(count));
       for (int64_t c = 0; c < count; ++c) {
-        Num x = own[c].width() ? own[c] : splat(own[c], width);
+        Num &x = own[c];
+        x = x.width() ? x : splat(x, width);
         if (piece.inside.v)
-          x = select(piece.inside, x, splat(neutral(c), width));
+          x = select(piece.inside, x, splat(neutral(sumExp && c == sumExp->sum ? sumExp->max : c), width));
+        if (sumExp && c == sumExp->sum)
+          continue;
         if (c < static_cast<int64_t>(partial.size()))
           partial[c] = combine(c, partial[c], x);
         else
@@ -194,16 +210,22 @@ Emitter::Carried SimtEmitter::reductions(int64_t n, ArrayRef<bool> isMax,
       }
     }
     inside = {};
+    if (!sumExp)
+      return;
+    Num &sum = partial[sumExp->sum], largest = partial[sumExp->max];
+    sum = sum * exp(before - largest);
+    for (const Carried &own : values)
+      sum = sum + exp(own[sumExp->sum] - largest);
   };
   Carried partial;
+  if (sumExp)
+    partial = start();
   if (inRegisters(n)) {
     ArrayRef<Piece> all = pieces(n);
     for (; !all.empty(); all = all.drop_front(std::min(readsAhead, all.size())))
       pass(all.take_front(readsAhead), partial);
   } else {
-    Carried init;
-    for (int64_t c = 0; c < count; ++c)
-      init.push_back(splat(neutral(c), width));
+    Carried init = start();
     auto trips = [&](Num lo, Num hi, size_t ahead, const Carried &init) {
       return loop(lo, hi, ahead * step, init, [&](Num index, const Carried &carried) {
         SmallVector<Piece> now;
@@ -220,14 +242,23 @@ Emitter::Carried SimtEmitter::reductions(int64_t n, ArrayRef<bool> isMax,
       init = trips(start, integer(ahead), readsAhead, init);
     partial = ahead < n ? trips(start + ahead, integer(n), 1, init) : init;
   }
-  Carried mine;
-  for (auto [c, x] : llvm::enumerate(partial)) {
-    auto element = [&](int64_t i) { return wrap(vector::ExtractOp::create(b, loc, x.v, ArrayRef<int64_t>{i})); };
+  auto ofElements = [&](int64_t c) {
+    auto element = [&](int64_t i) {
+      return wrap(vector::ExtractOp::create(b, loc, partial[c].v, ArrayRef<int64_t>{i}));
+    };
     Num total = element(0);
     for (int64_t i = 1; i < width; ++i)
       total = combine(c, total, element(i));
-    mine.push_back(total);
+    return total;
+  };
+  if (sumExp) {
+    Num largest = splat(across({true}, {ofElements(sumExp->max)})[0], width);
+    partial[sumExp->sum] = partial[sumExp->sum] * exp(partial[sumExp->max] - largest);
+    partial[sumExp->max] = largest;
   }
+  Carried mine;
+  for (int64_t c = 0; c < count; ++c)
+    mine.push_back(ofElements(c));
   return mine.empty() ? mine : across(isMax, mine);
 }
 
@@ -393,23 +424,6 @@ Num SimtEmitter::shuffle(Num value, int64_t mask) {
   auto constant = [&](int64_t n) { return arith::ConstantIntOp::create(b, loc, n, 32); };
   return wrap(
       gpu::ShuffleOp::create(b, loc, value.v, constant(mask), constant(32), gpu::ShuffleMode::XOR).getShuffleResult());
-}
-
-Num SimtEmitter::matches(Num condition) {
-  Value lane = arith::TruncIOp::create(b, loc, b.getI32Type(), (rank % integer(32)).v);
-  Value bit = arith::ShLIOp::create(b, loc, arith::ConstantIntOp::create(b, loc, 1, 32), lane);
-  Num bits = wrap(arith::SelectOp::create(b, loc, condition.v, bit, arith::ConstantIntOp::create(b, loc, 0, 32)));
-  for (int64_t mask = 16; mask >= 1; mask /= 2)
-    bits = wrap(arith::OrIOp::create(b, loc, bits.v, shuffle(bits, mask).v));
-  return bits;
-}
-
-Num SimtEmitter::bitClear(Num bits, Num bit) {
-  Value place = arith::TruncIOp::create(b, loc, b.getI32Type(), bit.v);
-  Num shifted = wrap(arith::ShRUIOp::create(b, loc, bits.v, place));
-  Value low = arith::AndIOp::create(b, loc, shifted.v, arith::ConstantIntOp::create(b, loc, 1, 32));
-  return wrap(
-      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, low, arith::ConstantIntOp::create(b, loc, 0, 32)));
 }
 
 Num SimtEmitter::notBefore(Num x, Num y) {

@@ -49,7 +49,18 @@ public:
   void vectors(int64_t n, llvm::function_ref<void(Num, int64_t)> body) override;
   void vectors(int64_t n, llvm::function_ref<Carried(Num, int64_t)> body, Store store) override;
   Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body,
-                     Store store = nullptr) override;
+                     Store store = nullptr) override {
+    return reductions(n, isMax, body, store, std::nullopt);
+  }
+  /// Entries of a reduction that belong together: the maximum of x, and the sum of e^(x - maximum). The body yields x
+  /// for both, and the row is read once: sums so far are scaled when the maximum so far grows.
+  struct SumExp {
+    int64_t max, sum;
+  };
+  Carried reductions(int64_t n, llvm::ArrayRef<bool> isMax, llvm::function_ref<Carried(Num, int64_t)> body, Store store,
+                     std::optional<SumExp> sumExp);
+  /// Longer rows do not stay in registers from one pass to the next.
+  static constexpr int64_t longestKept = 16384;
   llvm::SmallVector<int32_t> steps(int64_t width) override;
   Num exp(Num x) override;
   void once(llvm::function_ref<void()> body) override;
@@ -68,10 +79,6 @@ public:
   void waitForCopies();
   /// 2^x by the device's own instruction: relative error below 2^-22; below 2^-126 it is 0.
   Num exp2(Num x);
-  /// One bit per thread of the warp: whether its condition holds (i32).
-  Num matches(Num condition);
-  /// Whether bit `bit` (i64) of the i32 `bits` is 0.
-  Num bitClear(Num bits, Num bit);
   Num notBefore(Num x, Num y);
   /// `yes` where the condition holds, else what the body yields.
   Carried choose(Num condition, const Carried &yes, llvm::function_ref<Carried()> otherwise);

@@ -33,16 +33,25 @@ pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 // CHECK-LABEL: gpu.func @pc_einsum_
 // CHECK-SAME: known_grid_size = array<i32: 32, 1, 1>
 // CHECK: gpu.return
+// The loss of a row that does not stay in registers: the maximum and the sum of exponentials in one pass, of four vectors at a time and the rest.
+// CHECK-LABEL: gpu.func @pc_fusion_
+// CHECK-COUNT-2: scf.for
+// CHECK-NOT: scf.for
+// CHECK: gpu.return
 func.func @step() {
   %x = pc.parameter "x" dims ["row", "embed"] init <fill, 1.0> source <"x", shape = [16, 512], start = [0, 0], size = [16, 512]> global [16, 512] layout <[_, _]> : tensor<16x512xf32>
   %z = pc.parameter "z" dims ["odd"] init <fill, 1.0> source <"z", shape = [1200], start = [0], size = [1200]> global [1200] layout <[_]> : tensor<1200xf32>
   %long = pc.parameter "long" dims ["rows", "embed"] init <fill, 1.0> source <"long", shape = [1200, 512], start = [0, 0], size = [1200, 512]> global [1200, 512] layout <[_, _]> : tensor<1200x512xf32>
+  %logits = pc.parameter "logits" dims ["row", "wide"] init <fill, 1.0> source <"logits", shape = [16, 40000], start = [0, 0], size = [16, 40000]> global [16, 40000] layout <[_, _]> : tensor<16x40000xf32>
   %g = pc.parameter "g" dims ["embed"] init <fill, 1.0> source <"g", shape = [512], start = [0], size = [512]> global [512] layout <[_]> : tensor<512xf32>
   %ids = pc.input targets dims ["row"] global [16] layout <[_]> : tensor<16xi32>
   %y, %rstd = pc.rms_norm %x, %g eps 1.0e-05 : (tensor<16x512xf32>, tensor<512xf32>) -> (tensor<16x512xbf16>, tensor<16xf32>)
   %half = pc.cast %z : (tensor<1200xf32>) -> tensor<1200xbf16>
   %one = pc.pick %x, %ids : (tensor<16x512xf32>, tensor<16xi32>) -> tensor<16xf32>
   %sum = pc.einsum "r e -> e" %long : (tensor<1200x512xf32>) -> tensor<512xf32>
+  %max = pc.reduce_max "r c -> r" %logits : (tensor<16x40000xf32>) -> tensor<16xf32>
+  %exps = pc.sum_exp %logits, %max : (tensor<16x40000xf32>, tensor<16xf32>) -> tensor<16xf32>
+  pc.output gradient "exps" %exps global [16] layout <[_]> : tensor<16xf32>
   pc.output gradient "x" %y global [16, 512] layout <[_, _]> : tensor<16x512xbf16>
   pc.output gradient "rows" %one global [16] layout <[_]> : tensor<16xf32>
   pc.output gradient "sum" %sum global [512] layout <[_]> : tensor<512xf32>
