@@ -12,6 +12,7 @@ config.substitutions.append(("%examples", os.path.join(config.pc_source_dir, "ex
 config.substitutions.append(("%scripts", os.path.join(config.pc_source_dir, "scripts")))
 config.substitutions.append(("%{build}", os.path.dirname(config.pc_bin_dir)))
 config.substitutions.append(("%libstandin", os.path.join(config.pc_bin_dir, "..", "lib", "libpc_standin.so")))
+config.substitutions.append(("%kept", os.path.join(config.test_source_root, "kept")))
 config.substitutions.append(("%docs", os.path.join(config.pc_source_dir, "docs")))
 
 # Tests of kernels as the device gets them; without the CUDA toolkit they are skipped, by name.
@@ -24,6 +25,7 @@ if cuda or shutil.which("ptxas"):
 # What takes minutes: scripts/test --long.
 if os.environ.get("PC_LONG"):
     config.available_features.add("long")
+    config.environment["PC_LONG"] = "1"
 
 if os.path.exists("/usr/local/cuda/lib64/libcudnn.so.9"):
     config.available_features.add("cudnn")
