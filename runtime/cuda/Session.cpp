@@ -17,8 +17,10 @@ bool pcrt::cuda::switchedOn(const char *variable, bool unset) {
 /// The driver reads the variable when it starts. 32 is its largest value.
 static int hardwareQueues() {
   static const int queues = [] {
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    return std::clamp(atoi(getenv("CUDA_DEVICE_MAX_CONNECTIONS")), 1, 32);
+    constexpr char variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
+    if (const char *chosen = getenv(variable); !chosen || !*chosen)
+      setenv(variable, "32", 1);
+    return std::clamp(atoi(getenv(variable)), 1, 32);
   }();
   return queues;
 }

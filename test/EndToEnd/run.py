@@ -275,6 +275,8 @@ def main():
     chosen = [row for row in found if row[0] == wanted] or [row for row in found if wanted in row[0]]
     if len(chosen) == 1:
         run_row(table, *chosen[0][:2])
+    if len({text for text, *_ in chosen}) < len(chosen):
+        sys.exit(f"{table} has a row twice: {chosen[0][0]}")
     codes = [subprocess.run([sys.executable, __file__, table, text]).returncode for text, _, _ in chosen]
     print(f"{codes.count(0)} rows passed, {len(codes) - codes.count(0)} failed")
     sys.exit(not codes or any(codes))
