@@ -50,7 +50,24 @@ void Gradients::einsum(EinsumOp op, Value dy) {
   }
 }
 
+/// The results of a split have gradients of their own, which go side by side into that of its operand.
+LogicalResult Gradients::join(SplitQkvOp split) {
+  SmallVector<Value> parts;
+  for (Value result : split->getResults())
+    if (Value gradient = of(result))
+      parts.push_back(gradient);
+  if (parts.empty() || !isLive(split.getX()))
+    return success();
+  if (parts.size() < split->getNumResults())
+    return split.emitOpError() << "gradient of a part only is not supported";
+  add(split.getX(), JoinQkvOp::create(builder, split.getLoc(), split.getX().getType(), parts[0], parts[1], parts[2],
+                                      split.getTables()));
+  return success();
+}
+
 LogicalResult Gradients::differentiate(Operation *op) {
+  if (auto split = dyn_cast<SplitQkvOp>(op))
+    return join(split);
   // Only the first result of an op carries a gradient; the others (statistics) exist for the backward pass.
   for (Value result : op->getResults().drop_front(op->getNumResults() ? 1 : 0))
     if (of(result))
@@ -151,6 +168,12 @@ LogicalResult Gradients::differentiate(Operation *op) {
         add(attention.getQ(), grad.getDq());
         add(attention.getK(), grad.getDk());
         add(attention.getV(), grad.getDv());
+        return success();
+      })
+      .Case([&](PackedAttentionOp attention) {
+        add(attention.getQkv(), PackedAttentionGradOp::create(builder, loc, attention.getQkv().getType(),
+                                                              attention.getQkv(), attention.getO(), attention.getLse(),
+                                                              dy, attention.getScale(), attention.getCausal()));
         return success();
       })
       .Case([&](MaskPaddingOp mask) {

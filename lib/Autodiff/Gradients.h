@@ -23,6 +23,7 @@ public:
 
 private:
   void einsum(EinsumOp op, mlir::Value dy);
+  llvm::LogicalResult join(SplitQkvOp split);
   mlir::Value product(mlir::Location loc, mlir::Value a, mlir::Value b);
 
   mlir::OpBuilder &builder;

@@ -130,7 +130,20 @@ private:
     auto sameAs = [&](Value result, Value operand) { set(result, elementOf(operand)); };
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](EinsumOp x) { einsum(x); })
-        .Case<MaskPaddingOp, RopeOp>([&](auto) { sameAs(op->getResult(0), op->getOperand(0)); })
+        .Case<MaskPaddingOp, RopeOp, SplitQkvOp>([&](auto) {
+          for (Value result : op->getResults())
+            sameAs(result, op->getOperand(0));
+        })
+        .Case([&](JoinQkvOp x) { set(x.getResult(), promote({x.getQ(), x.getK(), x.getV()})); })
+        .Case([&](PackedAttentionOp x) {
+          narrow(x, 0);
+          set(x.getO(), bf16);
+        })
+        .Case([&](PackedAttentionGradOp x) {
+          for (unsigned i : {0, 1, 3})
+            narrow(x, i);
+          set(x.getDqkv(), bf16);
+        })
         .Case([&](ActivationGradOp x) { sameAs(x.getResult(), x.getX()); })
         .Case<LayerNormOp, RMSNormOp>([&](auto x) { set(x.getY(), bf16); })
         .Case<LayerNormGradOp, RMSNormGradOp>([&](auto x) { sameAs(x.getDx(), x.getX()); })

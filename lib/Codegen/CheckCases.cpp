@@ -1,6 +1,7 @@
 //===- CheckCases.cpp - Kernels of a CUDA program beside those of a CPU ----------------===//
 #include "CheckCases.h"
 #include "Description.h"
+#include "Kernel.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/AnyOp.h"
 
@@ -35,11 +36,8 @@ static bool wantsPositive(Operation *op) {
 
 /// Flops of attention, of which causal attention computes half of the scores; 0 for other ops.
 static double flopsOfAttention(Operation *op) {
-  if (auto attention = dyn_cast<AttentionOp>(op))
-    return flopsOf(op) / (attention.getCausal() ? 2 : 1);
-  if (auto gradient = dyn_cast<AttentionGradOp>(op))
-    return flopsOf(op) / (gradient.getCausal() ? 2 : 1);
-  return 0;
+  std::optional<bool> causal = isCausalAttention(op);
+  return causal ? flopsOf(op) / (*causal ? 2 : 1) : 0;
 }
 
 static json::Object buffer(Value value, int64_t offset) {
@@ -84,11 +82,15 @@ LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation
       if (results.empty())
         to.push_back(offsetOf(result));
     offsets.append(to);
+    SmallVector<int64_t> arguments;
+    for (auto [i, offset] : llvm::enumerate(offsets))
+      for (int64_t bytes : pieceBytes(op, i))
+        arguments.push_back(offset + bytes);
     for (unsigned part = 0, parts = reference.numParts(op); part < parts; ++part) {
       FailureOr<const KernelSet::Info *> info = reference.get(op, part);
       if (failed(info))
         return failure();
-      host.push_back(launch(addToTable(name, **info), offsets));
+      host.push_back(launch(addToTable(name, **info), arguments));
     }
     for (auto [result, offset] :
          llvm::zip(op->getNumResults() ? ValueRange(op->getResults()) : op->getOperands(), to)) {

@@ -1,5 +1,6 @@
 //===- Description.cpp - The JSON description of a program ------------------------------===//
 #include "Description.h"
+#include "pc/IR/Parts.h"
 #include "pcrt/description.h"
 
 using namespace mlir;
@@ -56,9 +57,7 @@ template <typename OpT> static json::Object describe(OpT op, Value value, bool h
 static json::Object describeParameter(ParameterOp op, int64_t key) {
   json::Object object = describe(op, op.getValue(), true);
   object["name"] = op.getName();
-  ArrayRef<int64_t> whole =
-      op.getGlobal() ? *op.getGlobal() : cast<RankedTensorType>(op.getValue().getType()).getShape();
-  object["valid"] = numbers(op.getValid() ? *op.getValid() : whole);
+  object["valid"] = numbers(validShape(op));
   bool normal = op.getInit().getKind() == InitKind::Normal;
   double value = op.getInit().getValue().getValueAsDouble();
   json::Object init{{"kind", normal ? PCRT_INIT_NORMAL : PCRT_INIT_CONSTANT},
@@ -67,12 +66,23 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
   if (op.getInit().getZeroRow() != -1)
     init["zero_row"] = op.getInit().getZeroRow();
   object["init"] = std::move(init);
-  object["key"] = key;
-  SourceAttr source = op.getSource();
-  object["source"] = json::Object{{"tensor", source.getTensor()},
-                                  {"shape", numbers(source.getShape())},
-                                  {"start", numbers(source.getStart())},
-                                  {"size", numbers(source.getSize())}};
+  auto sourceOf = [](const ParameterPart &part) {
+    return json::Object{{"tensor", part.source.getTensor()},
+                        {"shape", numbers(part.source.getShape())},
+                        {"start", numbers(part.source.getStart())},
+                        {"size", numbers(part.source.getSize())}};
+  };
+  SmallVector<ParameterPart> parts = partsOf(op);
+  if (!op.getParts()) {
+    object["key"] = key;
+    object["source"] = sourceOf(parts[0]);
+    return object;
+  }
+  json::Array list;
+  for (const ParameterPart &part : parts)
+    list.push_back(json::Object{
+        {"start", numbers(part.start)}, {"size", numbers(part.size)}, {"key", part.key}, {"source", sourceOf(part)}});
+  object["parts"] = std::move(list);
   return object;
 }
 
@@ -89,11 +99,12 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
                                  json::Value report) {
   json::Array parameters, states, inputs, constants, outs, mesh;
   bool adamw = false, sgd = false;
+  int64_t imported = 0; // parameters
   json::Object object;
   module.walk([&](Operation *op) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
-      int64_t key = parameter.getKey() ? *parameter.getKey() : parameters.size();
-      parameters.push_back(describeParameter(parameter, key));
+      parameters.push_back(describeParameter(parameter, parameter.getKey() ? *parameter.getKey() : imported));
+      imported += numParts(parameter);
     } else if (auto state = dyn_cast<StateOp>(op)) {
       json::Object entry = describe(state, state.getValue(), true);
       entry["name"] = state.getName();

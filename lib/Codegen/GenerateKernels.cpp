@@ -82,11 +82,18 @@ int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info, bool o
   return kernelTable.size() - 1;
 }
 
+SmallVector<HostProgram::Address> Generator::piecesOf(Operation *op, ArrayRef<Address> values) {
+  SmallVector<Address> pieces;
+  for (auto [i, at] : llvm::enumerate(values))
+    for (int64_t bytes : pieceBytes(op, i))
+      pieces.push_back({at.offset + bytes, at.stride});
+  return pieces;
+}
+
 LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRef<Address> results) {
-  SmallVector<Address> arguments;
-  for (Value operand : operands)
-    arguments.push_back(addressOf(operand));
-  arguments.append(results.begin(), results.end());
+  SmallVector<Address> values = llvm::map_to_vector(operands, [&](Value v) { return addressOf(v); });
+  values.append(results.begin(), results.end());
+  SmallVector<Address> arguments = piecesOf(op, values);
   if (cuda && kernelWorkspaceBytes(op))
     arguments.push_back({arena - workspace, 0});
   if (arguments.size() > maxKernelArguments)
@@ -240,10 +247,10 @@ LogicalResult Generator::emitOp(Operation *op) {
           return emitGemm(*product);
         return emitKernels(op, op->getOperands(), resultAddresses());
       })
-      .Case<AttentionOp, AttentionGradOp>([&](auto attention) -> LogicalResult {
-        if (!cuda || !all.libraries.takes(attention))
+      .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp>([&](auto) -> LogicalResult {
+        if (!cuda || !all.libraries.takes(op))
           return emitKernels(op, op->getOperands(), resultAddresses());
-        return emitAttention(attention);
+        return emitAttention(op);
       })
       .Case([&](EinsumOp einsum) {
         if (asGemm(einsum))

@@ -65,6 +65,8 @@ private:
   llvm::LogicalResult emitBlock(mlir::Block &block);
   llvm::LogicalResult emitOp(mlir::Operation *op);
   llvm::LogicalResult emitKernels(mlir::Operation *op, mlir::ValueRange operands, llvm::ArrayRef<Address> results);
+  /// The buffers of the kernels of `op`, whose operands and results lie at `values`.
+  llvm::SmallVector<Address> piecesOf(mlir::Operation *op, llvm::ArrayRef<Address> values);
   int64_t addKernel(llvm::StringRef name, const KernelSet::Info &info, bool ofHost = false);
   llvm::LogicalResult addCase(llvm::StringRef name, const KernelSet::Info &info, llvm::ArrayRef<mlir::Operation *> ops,
                               llvm::ArrayRef<CheckCases::Launch> launches, llvm::ArrayRef<Address> results);
@@ -75,8 +77,7 @@ private:
   mlir::OpOperand *summedByProduct(mlir::Value product);
   llvm::FailureOr<int64_t> addMove(MoveOpInterface op);
   llvm::LogicalResult emitMove(MoveOpInterface op);
-  llvm::LogicalResult emitAttention(AttentionOp op);
-  llvm::LogicalResult emitAttention(AttentionGradOp op);
+  llvm::LogicalResult emitAttention(mlir::Operation *op);
   llvm::LogicalResult addOwnKernels(mlir::Operation *attention, pcrt_attention_desc &desc);
   mlir::Block::iterator emitTogether(mlir::Block::iterator first);
   bool isIdle(mlir::Operation *op);

@@ -14,7 +14,7 @@ namespace pc {
 /// [lo, hi) of it, and its results do not depend on how the items are divided into ranges.
 struct Kernel {
   kernels::Emitter &e;
-  llvm::SmallVector<kernels::Ptr> operands, results; ///< of the op, in order (f32, bf16 or i32 elements)
+  llvm::SmallVector<kernels::Ptr> operands, results; ///< of the op, in order, by pieceBytes (f32, bf16, i32 elements)
   kernels::Num lo, hi;
   kernels::Ptr scratch;     ///< this thread's memory, f32 elements, 64-byte aligned
   unsigned part = 0;        ///< which of the op's kernels this is
@@ -48,6 +48,10 @@ constexpr unsigned inOneKernel = ~0u;
 /// Bytes of workspace by which the op's kernels on a GPU pass data to each other; its address is their last argument. 0
 /// if they need none.
 int64_t kernelWorkspaceBytes(mlir::Operation *op, unsigned part = 0);
+
+/// Where buffers of the op's kernels begin in its operand or result `number` (results follow operands), in bytes. It is
+/// one buffer, but packed heads are three: their queries, keys and values.
+llvm::SmallVector<int64_t> pieceBytes(mlir::Operation *op, unsigned number);
 
 /// Emits kernel `kernel.part` of `op` at the emitter's insertion point. Fails with an error at an op that has no
 /// kernel.

@@ -55,15 +55,22 @@ FailureOr<const KernelSet::Info *> KernelSet::get(Operation *op, unsigned part) 
   return &(kernels[key] = std::move(info));
 }
 
-/// Element types of the buffers of `op`'s kernels.
-static SmallVector<Type> elementTypes(Operation *op) {
-  SmallVector<Type> elements;
-  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
-    elements.push_back(cast<RankedTensorType>(type).getElementType());
-  if (isa<UpdateOp>(op)) // a copy: its result is the leaf
-    elements.push_back(elements[0]);
-  return elements;
-}
+namespace {
+/// Element types of the buffers of an op's kernels, those of operands first.
+struct Elements {
+  explicit Elements(Operation *op) {
+    for (auto [i, type] : llvm::enumerate(llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))) {
+      types.append(pieceBytes(op, i).size(), cast<RankedTensorType>(type).getElementType());
+      if (i < op->getNumOperands())
+        numOperands = types.size();
+    }
+    if (isa<UpdateOp>(op)) // a copy: its result is the leaf
+      types.push_back(types[0]);
+  }
+  SmallVector<Type> types;
+  size_t numOperands = 0;
+};
+} // namespace
 
 LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
   MLIRContext *context = output.getContext();
@@ -82,11 +89,12 @@ LogicalResult KernelSet::writeForCpu(Operation *op, unsigned part, Info &info) {
                 e.wrap(entry->getArgument(2)),
                 {&e, entry->getArgument(3), b.getF32Type()}};
   kernel.part = part;
-  for (auto [i, element] : llvm::enumerate(elementTypes(op))) {
+  Elements elements(op);
+  for (auto [i, element] : llvm::enumerate(elements.types)) {
     Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, entry->getArgument(0),
                                      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
     kernels::Ptr buffer{&e, LLVM::LoadOp::create(b, loc, pointer, slot), element};
-    (i < op->getNumOperands() ? kernel.operands : kernel.results).push_back(buffer);
+    (i < elements.numOperands ? kernel.operands : kernel.results).push_back(buffer);
   }
   if (failed(emitKernel(op, kernel)))
     return failure();
@@ -143,20 +151,20 @@ static SmallVector<CountedBuffer> buffersOf(Operation *op) {
 
 LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
   Location loc = op->getLoc();
-  SmallVector<Type> elements = elementTypes(op);
+  Elements elements(op);
   const bool handsOn = kernelWorkspaceBytes(op, part);
-  info.numBuffers = elements.size() + handsOn;
+  info.numBuffers = elements.types.size() + handsOn;
   gpu::GPUFuncOp function = newCudaKernel(loc, info.function, info.numBuffers);
   Block *entry = &function.getBody().front();
   OpBuilder b = OpBuilder::atBlockBegin(entry);
-  bool half = llvm::any_of(elements, [](Type type) { return type.isBF16(); });
+  bool half = llvm::any_of(elements.types, [](Type type) { return type.isBF16(); });
   kernels::SimtEmitter e(b, loc, function, half ? 8 : 4);
   Kernel kernel{e, {}, {}, {}, {}, {}};
   kernel.part = part;
   kernel.simt = &e;
-  for (auto [i, element] : llvm::enumerate(elements)) {
+  for (auto [i, element] : llvm::enumerate(elements.types)) {
     kernels::Ptr buffer{&e, entry->getArgument(i), element};
-    (i < op->getNumOperands() ? kernel.operands : kernel.results).push_back(buffer);
+    (i < elements.numOperands ? kernel.operands : kernel.results).push_back(buffer);
   }
   if (handsOn)
     kernel.workspace = {&e, entry->getArguments().back(), b.getF32Type()};

@@ -1,40 +1,53 @@
 //===- LibraryAttention.cpp - Attention as the runtime asks cuDNN for it --------------===//
 #include "LibraryAttention.h"
+#include "pc/IR/Workspace.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace pc;
 
 template <typename OpT> static pcrt_attention_desc describe(OpT op, bool backward, int64_t workspaceBytes) {
-  ArrayRef<int64_t> q = cast<RankedTensorType>(op.getQ().getType()).getShape(); // b s k g d
+  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  ArrayRef<int64_t> o = shapeOf(op.getO()); // b s k g d
   pcrt_attention_desc desc{};
   desc.backward = backward;
   desc.causal = op.getCausal();
   desc.dtype = PCRT_BF16;
-  desc.batch = q[0], desc.q_heads = q[2] * q[3], desc.kv_heads = q[2], desc.head_dim = q[4];
-  desc.q_length = q[1], desc.kv_length = cast<RankedTensorType>(op.getK().getType()).getShape()[1];
+  desc.batch = o[0], desc.q_heads = o[2] * o[3], desc.kv_heads = o[2], desc.head_dim = o[4];
+  desc.q_length = desc.kv_length = o[1];
   desc.scale = op.getScale().convertToDouble();
-  auto set = [&](int64_t (&strides)[4], int64_t length, int64_t heads) { // batch, head, position, element
-    strides[0] = length * heads * desc.head_dim, strides[1] = desc.head_dim;
-    strides[2] = heads * desc.head_dim, strides[3] = 1;
+  // From position to position and from head to head, in q and in k and v.
+  int64_t queryRow = desc.q_heads * desc.head_dim, keyRow = desc.kv_heads * desc.head_dim;
+  int64_t queryHead = desc.head_dim, keyHead = desc.head_dim;
+  if constexpr (requires { op.getQkv(); }) {
+    keyHead = (o[3] + 2) * desc.head_dim;
+    queryRow = keyRow = desc.kv_heads * keyHead;
+    queryHead = o[3] == 1 ? keyHead : desc.head_dim;
+  } else {
+    desc.kv_length = shapeOf(op.getK())[1];
+  }
+  auto set = [&](int64_t (&strides)[4], int64_t length, int64_t row, int64_t head) { // batch, head, position, element
+    strides[0] = length * row, strides[1] = head, strides[2] = row, strides[3] = 1;
   };
-  set(desc.q, desc.q_length, desc.q_heads);
-  set(desc.k, desc.kv_length, desc.kv_heads);
-  set(desc.v, desc.kv_length, desc.kv_heads);
-  set(desc.o, desc.q_length, desc.q_heads);
+  auto setOut = [&](int64_t (&strides)[4]) {
+    set(strides, desc.q_length, desc.q_heads * desc.head_dim, desc.head_dim);
+  };
+  set(desc.q, desc.q_length, queryRow, queryHead);
+  set(desc.k, desc.kv_length, keyRow, keyHead);
+  set(desc.v, desc.kv_length, keyRow, keyHead);
+  setOut(desc.o);
   if (backward) {
-    set(desc.d_o, desc.q_length, desc.q_heads);
-    set(desc.dq, desc.q_length, desc.q_heads);
-    set(desc.dk, desc.kv_length, desc.kv_heads);
-    set(desc.dv, desc.kv_length, desc.kv_heads);
+    setOut(desc.d_o);
+    set(desc.dq, desc.q_length, queryRow, queryHead);
+    set(desc.dk, desc.kv_length, keyRow, keyHead);
+    set(desc.dv, desc.kv_length, keyRow, keyHead);
   }
   desc.workspace_bytes = workspaceBytes;
   return desc;
 }
 
-pcrt_attention_desc pc::describeAttention(AttentionOp op, int64_t workspaceBytes) {
-  return describe(op, /*backward=*/false, workspaceBytes);
-}
-
-pcrt_attention_desc pc::describeAttention(AttentionGradOp op, int64_t workspaceBytes) {
-  return describe(op, /*backward=*/true, workspaceBytes);
+pcrt_attention_desc pc::describeAttention(Operation *op, int64_t workspaceBytes) {
+  return llvm::TypeSwitch<Operation *, pcrt_attention_desc>(op)
+      .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp>(
+          [&](auto attention) { return describe(attention, isAttentionGrad(op), workspaceBytes); });
 }

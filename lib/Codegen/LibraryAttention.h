@@ -8,8 +8,7 @@
 namespace pc {
 
 /// What an attention or its gradient is; its name is null.
-pcrt_attention_desc describeAttention(AttentionOp op, int64_t workspaceBytes);
-pcrt_attention_desc describeAttention(AttentionGradOp op, int64_t workspaceBytes);
+pcrt_attention_desc describeAttention(mlir::Operation *op, int64_t workspaceBytes);
 
 } // namespace pc
 

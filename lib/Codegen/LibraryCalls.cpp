@@ -144,33 +144,26 @@ LogicalResult Generator::addOwnKernels(Operation *attention, pcrt_attention_desc
   return success();
 }
 
-LogicalResult Generator::emitAttention(AttentionOp op) {
-  pcrt_attention_desc desc = describeAttention(op, workspace);
+LogicalResult Generator::emitAttention(Operation *op) {
+  std::optional<AttentionWorkspace> at;
+  if (isAttentionGrad(op))
+    at.emplace(op, all.libraries);
+  pcrt_attention_desc desc = describeAttention(op, workspace - (at ? at->scratch : 0));
   if (failed(addOwnKernels(op, desc)))
     return failure();
   desc.name = tables.text("attention " + sourceName(op));
   attentionTable.push_back(desc);
-  SmallVector<Address> arguments;
-  for (Value v : {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse()})
-    arguments.push_back(addressOf(v));
-  arguments.push_back({arena - workspace, 0});
-  host.attention(attentionTable.size() - 1, arguments);
-  return success();
-}
-
-LogicalResult Generator::emitAttention(AttentionGradOp op) {
-  AttentionWorkspace at(op, all.libraries);
-  pcrt_attention_desc desc = describeAttention(op, workspace - at.scratch);
-  if (failed(addOwnKernels(op, desc)))
-    return failure();
-  desc.name = tables.text("attention " + sourceName(op));
-  attentionTable.push_back(desc);
-  SmallVector<Address> arguments;
-  for (Value v :
-       {op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()})
-    arguments.push_back(addressOf(v));
-  for (int64_t offset : {at.dqAccumulator, at.doDotO, at.scratch})
-    arguments.push_back({arena - workspace + offset, 0}); // own kernels hand on in the first of them
+  SmallVector<Address> values;
+  for (Value operand : op->getOperands())
+    values.push_back(addressOf(operand));
+  for (Value result : op->getResults())
+    values.push_back(addressOf(result));
+  SmallVector<Address> arguments = piecesOf(op, values);
+  SmallVector<int64_t> scratch = {0};
+  if (at)
+    scratch = {at->dqAccumulator, at->doDotO, at->scratch}; // own kernels hand on in the first of them
+  for (int64_t offset : scratch)
+    arguments.push_back({arena - workspace + offset, 0});
   host.attention(attentionTable.size() - 1, arguments);
   return success();
 }

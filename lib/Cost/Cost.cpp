@@ -5,6 +5,7 @@
 
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
 #include <set>
@@ -28,6 +29,14 @@ double pc::flopsOf(Operation *op) {
     return sum;
   }
   auto factored = dyn_cast<FactorOpInterface>(op);
+  auto packed = [](Value o) { // one product over the rectangle of scores, of as many keys as queries
+    auto type = cast<RankedTensorType>(o.getType());
+    return static_cast<double>(type.getNumElements()) * static_cast<double>(type.getDimSize(1));
+  };
+  if (auto attention = dyn_cast<PackedAttentionOp>(op))
+    return 2 * 2 * packed(attention.getO());
+  if (auto gradient = dyn_cast<PackedAttentionGradOp>(op))
+    return 5 * 2 * packed(gradient.getO());
   if (!factored || !isa<EinsumOp, AttentionOp, AttentionGradOp>(op))
     return 0;
   FactorRule rule = factored.getFactorRule();
@@ -42,6 +51,13 @@ double pc::flopsOf(Operation *op) {
 std::string pc::axesText(MoveOpInterface move) {
   SmallVector<StringAttr> axes = move.getMoveAxes();
   return llvm::join(llvm::map_range(axes, [](StringAttr axis) { return axis.getValue(); }), "+");
+}
+
+std::optional<bool> pc::isCausalAttention(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::optional<bool>>(op)
+      .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp>(
+          [](auto attention) { return attention.getCausal(); })
+      .Default([](Operation *) { return std::nullopt; });
 }
 
 int64_t pc::bytesOf(Operation *op) {
@@ -184,10 +200,8 @@ static double secondsOfProducts(Operation *op, const MachineModel &machine) {
       sum += secondsOfProducts(&inner, machine);
   else if (double flops = flopsOf(op)) {
     bool bf16 = getElementTypeOrSelf(op->getOperand(0)).isBF16();
-    auto attention = dyn_cast<AttentionOp>(op);
-    auto gradient = dyn_cast<AttentionGradOp>(op);
-    if (attention || gradient)
-      return attentionSeconds(flops, attention ? attention.getCausal() : gradient.getCausal(), bf16, machine);
+    if (std::optional<bool> causal = isCausalAttention(op))
+      return attentionSeconds(flops, *causal, bf16, machine);
     return productSeconds(flops, bf16, machine);
   }
   return sum;

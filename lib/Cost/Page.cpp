@@ -50,7 +50,7 @@ std::string shapeText(ArrayRef<int64_t> shape, PlaceAttr place) {
 StringRef workName(Operation *op) {
   if (isa<MoveOpInterface, StartOp, WaitOp>(op))
     return "moves between ranks";
-  if (isa<AttentionOp, AttentionGradOp>(op))
+  if (isCausalAttention(op))
     return "attention";
   if (flopsOf(op) > 0)
     return "matrix products";

@@ -4,6 +4,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/Parts.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -67,10 +68,11 @@ private:
   }
 
   void add(ParameterOp parameter) {
-    SourceAttr source = parameter.getSource();
-    if (!boxes.insert({source.getTensor().str(), source.getStart().vec(), source.getSize().vec()}).second)
-      return; // tied
-    parameters += ShapedType::getNumElements(source.getSize());
+    for (const ParameterPart &part : partsOf(parameter)) {
+      SourceAttr source = part.source;
+      if (boxes.insert({source.getTensor().str(), source.getStart().vec(), source.getSize().vec()}).second) // not tied
+        parameters += ShapedType::getNumElements(source.getSize());
+    }
   }
 
   void add(SendOp send) {

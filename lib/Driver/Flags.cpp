@@ -161,6 +161,8 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
       });
 
   group = FlagGroup::Tuning;
+  field(fields.packProducts, "pack-products",
+        "One product for the queries, keys and values of a layer, where the plan lets it");
   bytes(fields.schedule.bucketBytes, "bucket-bytes", "Payload of moves that are started together");
   field(fields.schedule.prefetch, "prefetch", "Units of split parameters that are gathered ahead");
   bytes(fields.schedule.prefetchBytes, "prefetch-bytes", "Most bytes of a gathered unit and those ahead of it");

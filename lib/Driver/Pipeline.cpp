@@ -31,6 +31,9 @@ public:
       return;
 
     case Phase::Step: {
+      // Before differentiation, which then makes one product for each gradient, too.
+      if (options.packProducts && plan.packsProducts())
+        add(createPackProducts({.ranks = plan.vocabularyRanks()}), PCRT_INTERNAL);
       // Before differentiation, so that the padding has a gradient (zero) like everything else.
       add(createPadVocabulary({.multiple = plan.vocabularyMultiple(options.cuda())}), PCRT_INFEASIBLE);
       // Backward needs no placement rules of its own because differentiation comes before placement.

@@ -34,6 +34,13 @@ int64_t Plan::vocabularyRanks() const {
   return ranks;
 }
 
+bool Plan::packsProducts() const {
+  return llvm::none_of(tactics, [](const Tactic &tactic) {
+    const TacticInfo *info = tactic.info();
+    return info && info->takesQkvApart;
+  });
+}
+
 int64_t Plan::vocabularyMultiple(bool cuda) const {
   // Kernels of products copy and load 16 bytes at once, 8 elements in bf16: every rank's rows are whole numbers of
   // them. 64 is the width of their smallest tiles.

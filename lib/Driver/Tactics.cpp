@@ -221,6 +221,7 @@ static std::deque<TacticInfo> &table() {
        .flags = {{"context-parallel", "", TacticFlag::OptionalText}},
        .formOption = "form",
        .forms = {{"heads"}, {"ring"}},
+       .takesQkvApart = true,
        .fromFlags = contextParallel},
       {.pass = "pc-data-parallel",
        .phase = Phase::Placed,
@@ -234,7 +235,7 @@ static std::deque<TacticInfo> &table() {
                  {"zero-keep", "Parameters that ZeRO-3 gathers once a step: globs as in wte.*|h.11.*"}},
        .shardsParameters = true,
        .fromFlags = zero},
-      {.pass = "pc-propagate", .phase = Phase::Placed}, // in plan files only
+      {.pass = "pc-propagate", .phase = Phase::Placed, .takesQkvApart = true}, // in plan files only
       {.pass = "pc-pipeline-parallel",
        .phase = Phase::Staged,
        .flags = {{"pipeline", "Pipeline schedule: " + pipeline::scheduleNames(), TacticFlag::Text, "schedule"},

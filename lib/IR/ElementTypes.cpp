@@ -26,6 +26,8 @@ static Kinds kindsOf(Operation *op) {
       .Case([](RMSNormGradOp) { return Kinds{{}, {2}, {}, {}}; })
       .Case([](AttentionOp) { return Kinds{{3}, {}, {}, {1}}; })
       .Case([](AttentionGradOp) { return Kinds{{6}, {4}, {}, {}}; })
+      .Case([](PackedAttentionOp) { return Kinds{{}, {}, {}, {1}}; })
+      .Case([](PackedAttentionGradOp) { return Kinds{{}, {2}, {}, {}}; })
       .Case([](MergeAttentionOp) { return Kinds{{}, {1, 3}, {}, {1}}; })
       .Case([](KeyCountsOp) { return Kinds{{0}, {}, {0}, {}}; })
       .Case([](CrossEntropyOp) { return Kinds{{1}, {}, {}, {0}}; })

@@ -131,6 +131,25 @@ FactorRule AttentionGradOp::getFactorRule() {
                                                               seesDims(getSees()) + " -> b s k g d, b t k d, b t k d")),
                     {5});
 }
+/// `spec` with two tables behind the operands if there are any. The dim of the parts and the query heads among them
+/// stay whole; so does what is rotated.
+static FactorRule packedRule(Operation *op, StringRef from, ValueRange tables, StringRef to) {
+  FactorRule rule = make(op, from + (tables.size() == 2 ? ", s c, s c -> " : " -> ") + to).keepWhole({"j", "g"});
+  return tables.empty() ? rule : rule.keepWhole({"d", "c"});
+}
+FactorRule SplitQkvOp::getFactorRule() {
+  return withLinear(packedRule(*this, "b s k j d", getTables(), "b s k g d, b s k d, b s k d"), {0});
+}
+FactorRule JoinQkvOp::getFactorRule() {
+  return withLinear(packedRule(*this, "b s k g d, b s k d, b s k d", getTables(), "b s k j d"), {0, 1, 2});
+}
+FactorRule PackedAttentionOp::getFactorRule() {
+  return make(*this, "b s k j d -> b s k g d, b k g s").keepWhole({"s", "j", "g", "d"});
+}
+FactorRule PackedAttentionGradOp::getFactorRule() {
+  return withLinear(
+      make(*this, "b s k j d, b s k g d, b k g s, b s k g d -> b s k j d").keepWhole({"s", "j", "g", "d"}), {3});
+}
 FactorRule MergeAttentionOp::getFactorRule() {
   return make(*this, "b s k g d, b k g s, b s k g d, b k g s -> b s k g d, b k g s");
 }

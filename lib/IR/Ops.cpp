@@ -248,6 +248,34 @@ LogicalResult ProgramOp::verify() {
   return success();
 }
 
+/// (C3) and (C5) of a parameter of shape `valid`.
+static LogicalResult verifyParts(ParameterOp op, ArrayRef<int64_t> valid) {
+  std::optional<ArrayAttr> parts = op.getParts();
+  if (parts.has_value() == op.getSource().has_value())
+    return op.emitOpError() << "has " << (parts ? "both a source and parts" : "no source") << " (C5)";
+  auto check = [&](SourceAttr source, StringRef what, int64_t elements) -> LogicalResult {
+    if (product(source.getSize()) == elements)
+      return success();
+    return op.emitOpError() << "source box has " << product(source.getSize()) << " elements, the " << what << " "
+                            << elements << " (C3)";
+  };
+  if (!parts)
+    return check(*op.getSource(), "parameter", product(valid));
+  auto along = static_cast<int64_t>(op.getAlong().value_or(-1));
+  if (along < 0 || along >= static_cast<int64_t>(valid.size()) || valid[along] < 1)
+    return op.emitOpError() << "has no dim " << along << " for parts (C5)";
+  int64_t sum = 0;
+  for (PartAttr part : parts->getAsRange<PartAttr>()) {
+    sum += part.getSize();
+    if (part.getSize() < 1 || failed(check(part.getSource(), "part", product(valid) / valid[along] * part.getSize())))
+      return failure();
+  }
+  if (sum != valid[along])
+    return op.emitOpError() << "has parts of " << sum << " indices along dim " << along << " of size " << valid[along]
+                            << " (C5)";
+  return success();
+}
+
 LogicalResult ParameterOp::verify() {
   auto type = cast<RankedTensorType>(getValue().getType());
   if (static_cast<int64_t>(getDims().size()) != type.getRank())
@@ -259,9 +287,8 @@ LogicalResult ParameterOp::verify() {
   for (auto [v, w] : llvm::zip(valid, whole))
     if (v > w)
       return emitOpError() << "'valid' is larger than the tensor (C2)";
-  if (ShapedType::getNumElements(getSource().getSize()) != ShapedType::getNumElements(valid))
-    return emitOpError() << "source box has " << ShapedType::getNumElements(getSource().getSize())
-                         << " elements, the parameter " << ShapedType::getNumElements(valid) << " (C3)";
+  if (failed(verifyParts(*this, valid)))
+    return failure();
   if (int64_t row = getInit().getZeroRow(); row != -1 && (row < 0 || valid.empty() || row >= valid[0]))
     return emitOpError() << "has no row " << row << " to start as zeros (C4)";
   return success();
@@ -276,6 +303,33 @@ LogicalResult OutputOp::verify() {
 //===---------------------------------------------------------------------------===//
 // Computation: what factor rules and element types do not say
 //===---------------------------------------------------------------------------===//
+
+/// (C1) and (C2) of ops on packed heads: x [b, s, k, j, d] and q [b, s, k, g, d]. Factors say what is wrong with ranks.
+static LogicalResult verifyPacked(Operation *op, Value x, Value q, ValueRange tables = {}) {
+  auto packed = cast<RankedTensorType>(x.getType()), queries = cast<RankedTensorType>(q.getType());
+  if (packed.getRank() != 5 || queries.getRank() != 5)
+    return success();
+  if (packed.getDimSize(3) != queries.getDimSize(3) + 2)
+    return op->emitOpError() << "packs " << packed.getDimSize(3) << " heads; " << queries.getDimSize(3)
+                             << " query heads, a key and a value are " << queries.getDimSize(3) + 2 << " (C1)";
+  if (!tables.empty() && tables.size() != 2)
+    return op->emitOpError() << "takes two tables or none, got " << tables.size() << " (C2)";
+  for (Value table : tables)
+    if (auto type = cast<RankedTensorType>(table.getType());
+        type.getRank() == 2 && 2 * type.getDimSize(1) != packed.getDimSize(4))
+      return op->emitOpError() << "has tables of another width than half a head (C2)";
+  return success();
+}
+LogicalResult SplitQkvOp::verify() { return verifyPacked(*this, getX(), getQ(), getTables()); }
+LogicalResult JoinQkvOp::verify() { return verifyPacked(*this, getResult(), getQ(), getTables()); }
+/// (C1) and (C2) of packed attention.
+static LogicalResult verifyPackedAttention(Operation *op, Value qkv, Value o) {
+  if (zigzagRanks(op))
+    return op->emitOpError() << "reads keys in the order of their positions, not in zigzag order (C2)";
+  return verifyPacked(op, qkv, o);
+}
+LogicalResult PackedAttentionOp::verify() { return verifyPackedAttention(*this, getQkv(), getO()); }
+LogicalResult PackedAttentionGradOp::verify() { return verifyPackedAttention(*this, getQkv(), getO()); }
 
 /// (C1) of embedding and its gradient.
 template <typename Op> static LogicalResult verifyPadding(Op op, Value table) {

@@ -1,6 +1,7 @@
 //===- Workspace.cpp - Memory that library calls of a CUDA program need -------------------===//
 #include "pc/IR/Workspace.h"
 #include "pc/IR/Contraction.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -17,21 +18,38 @@ static bool isForCudnn(Value q) {
   int64_t d = typeOf(q).getShape().back();
   return typeOf(q).getElementType().isBF16() && d % 8 == 0 && d <= 128;
 }
-bool CudaLibraries::takes(AttentionOp op) const { return attention && !op.getSees() && isForCudnn(op.getQ()); }
-bool CudaLibraries::takes(AttentionGradOp op) const { return attention && !op.getSees() && isForCudnn(op.getQ()); }
+bool CudaLibraries::takes(Operation *op) const {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<AttentionOp, AttentionGradOp>([&](auto op) { return attention && !op.getSees() && isForCudnn(op.getQ()); })
+      // Heads must be equally far apart.
+      .Case<PackedAttentionOp, PackedAttentionGradOp>([&](auto op) {
+        return attention && isForCudnn(op.getQkv()) &&
+               (typeOf(op.getO()).getDimSize(2) == 1 || typeOf(op.getO()).getDimSize(3) == 1);
+      })
+      .Default([](Operation *) { return false; });
+}
+
+/// Of attention or its gradient: its result, of the shape of q, and the log-sum-exp of its scores.
+static std::pair<Value, Value> resultsOf(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::pair<Value, Value>>(op)
+      .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp>(
+          [](auto op) { return std::pair<Value, Value>(op.getO(), op.getLse()); });
+}
 
 constexpr int64_t otherScratchBytes = 512;
 
-int64_t pc::attentionScratchBytes(AttentionOp, CudaLibraries) { return otherScratchBytes; }
-
-int64_t pc::attentionScratchBytes(AttentionGradOp op, CudaLibraries libraries) {
-  bool shared = typeOf(op.getQ()).getDimSize(3) > 1; // b s k g d: g query heads share key head k
-  return otherScratchBytes + (int64_t(shared) + !libraries.hopperOnly) * floatBytes(op.getQ());
+int64_t pc::attentionScratchBytes(Operation *op, CudaLibraries libraries) {
+  if (!isAttentionGrad(op))
+    return otherScratchBytes;
+  Value o = resultsOf(op).first;
+  bool shared = typeOf(o).getDimSize(3) > 1; // b s k g d: g query heads share key head k
+  return otherScratchBytes + (int64_t(shared) + !libraries.hopperOnly) * floatBytes(o);
 }
 
-AttentionWorkspace::AttentionWorkspace(AttentionGradOp op, CudaLibraries libraries) {
-  doDotO = dqAccumulator + floatBytes(op.getQ());
-  scratch = doDotO + floatBytes(op.getLse());
+AttentionWorkspace::AttentionWorkspace(Operation *op, CudaLibraries libraries) {
+  auto [o, lse] = resultsOf(op);
+  doDotO = dqAccumulator + floatBytes(o);
+  scratch = doDotO + floatBytes(lse);
   bytes = scratch + attentionScratchBytes(op, libraries);
 }
 
@@ -40,7 +58,11 @@ bool pc::isForTensorCores(Value q) {
   return typeOf(q).getElementType().isBF16() && d % 16 == 0 && d <= 128;
 }
 
-int64_t pc::attentionDotsBytes(AttentionGradOp op) { return isForTensorCores(op.getQ()) ? floatBytes(op.getLse()) : 0; }
+bool pc::isAttentionGrad(Operation *op) { return isa<AttentionGradOp, PackedAttentionGradOp>(op); }
+
+int64_t pc::attentionDotsBytes(Operation *op) {
+  return isAttentionGrad(op) && isForTensorCores(op->getOperand(0)) ? floatBytes(resultsOf(op).second) : 0;
+}
 
 SmallVector<Value> pc::columnSumsOf(Operation *op) {
   if (isa<LayerNormGradOp, RMSNormGradOp>(op))
@@ -82,11 +104,11 @@ int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
   step->walk([&](Operation *op) {
     if (isa<EinsumOp>(op))
       bytes = std::max(bytes, productScratchBytes);
-    if (auto attention = dyn_cast<AttentionOp>(op); attention && libraries.takes(attention))
-      bytes = std::max(bytes, attentionScratchBytes(attention, libraries));
-    if (auto gradient = dyn_cast<AttentionGradOp>(op))
-      bytes = std::max(bytes, libraries.takes(gradient) ? AttentionWorkspace(gradient, libraries).bytes
-                                                        : attentionDotsBytes(gradient));
+    if (!libraries.takes(op))
+      bytes = std::max(bytes, attentionDotsBytes(op));
+    else
+      bytes = std::max(bytes, isAttentionGrad(op) ? AttentionWorkspace(op, libraries).bytes
+                                                  : attentionScratchBytes(op, libraries));
     if (auto embedding = dyn_cast<EmbeddingGradOp>(op))
       bytes = std::max(bytes, EmbeddingSort(embedding).bytes);
     if (isa<FusionOp>(op) || !columnSumsOf(op).empty())

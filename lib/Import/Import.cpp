@@ -26,19 +26,20 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
                                   StringRef directory) {
   llvm::StringSet<> expected;
   WalkResult result = module.walk([&](ParameterOp parameter) -> WalkResult {
-    StringRef name = parameter.getSource().getTensor();
+    SourceAttr source = *parameter.getSource();
+    StringRef name = source.getTensor();
     auto it = index.find(name);
     if (it == index.end())
       it = index.find(name.split('.').second); // a checkpoint of the bare model, without the first prefix
     if (it == index.end())
       return emitError(fileLocation(module.getContext(), directory)) << "tensor '" << name << "' is missing";
     expected.insert(it->first());
-    if (ArrayRef(it->second.shape) != parameter.getSource().getShape()) {
+    if (ArrayRef(it->second.shape) != source.getShape()) {
       InFlightDiagnostic error = emitError(fileLocation(module.getContext(), directory));
       error << "tensor '" << name << "' has shape [";
       llvm::interleaveComma(it->second.shape, error, [&](int64_t n) { error << n; });
       error << "], the configuration needs [";
-      llvm::interleaveComma(parameter.getSource().getShape(), error, [&](int64_t n) { error << n; });
+      llvm::interleaveComma(source.getShape(), error, [&](int64_t n) { error << n; });
       error << "]";
       return WalkResult::interrupt();
     }

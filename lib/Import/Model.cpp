@@ -90,8 +90,8 @@ private:
                               builder.getF64FloatAttr(normal ? std : fill), /*zeroRow=*/-1);
     auto full = builder.getStringAttr(tensor + suffix.str());
     return ParameterOp::create(builder, NameLoc::get(full), type(dims), full, builder.getStrArrayAttr(dims), init,
-                               SourceAttr::get(context, tensor, shape, start, size), nullptr, nullptr, nullptr,
-                               nullptr);
+                               SourceAttr::get(context, tensor, shape, start, size), nullptr, nullptr, nullptr, nullptr,
+                               nullptr, nullptr);
   }
 
   /// A parameter that is a whole tensor. `merged`: how many of `dims` each dim of the Hugging Face tensor is made of;

@@ -8,6 +8,7 @@
 #include "StageWriter.h"
 #include "pc/IR/AnyOp.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/Parts.h"
 
 using namespace mlir;
 using namespace pc;
@@ -92,8 +93,11 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       return fail("schedule '" + chosen->name + "': " + fault->kind + ": " + fault->text);
 
     // A stage has some of the parameters; the key of each is its place among all.
-    for (auto [key, parameter] : llvm::enumerate(function.getOps<ParameterOp>()))
-      parameter.setKey(static_cast<int64_t>(key));
+    int64_t key = 0;
+    for (auto parameter : function.getOps<ParameterOp>()) {
+      parameter.setKey(key);
+      key += numParts(parameter);
+    }
     FlowNumbers flows;
     StageWriter::Step step{module,  function, accumulate, cuts.at({problem.stageOf, problem.split}),
                            problem, slots,    flows};

@@ -2,6 +2,7 @@
 #define GEN_PASS_DEF_CHECKGRADIENTS
 #include "pc/Reference/Passes.h"
 
+#include "pc/IR/Parts.h"
 #include "pc/Reference/Interpreter.h"
 
 #include "llvm/Support/Format.h"
@@ -12,12 +13,12 @@ using namespace pc;
 
 namespace {
 
-/// The position in a tensor of shape `padded` of element `i` of the part `valid` at its front.
-int64_t inPadded(int64_t i, ArrayRef<int64_t> valid, ArrayRef<int64_t> padded) {
+/// The position in a parameter of shape `padded` of element `i` of a part.
+int64_t inPadded(int64_t i, const ParameterPart &part, ArrayRef<int64_t> padded) {
   int64_t at = 0, stride = 1;
-  for (int64_t d = valid.size() - 1; d >= 0; --d) {
-    at += i % valid[d] * stride;
-    i /= valid[d];
+  for (int64_t d = part.size.size() - 1; d >= 0; --d) {
+    at += (part.start[d] + i % part.size[d]) * stride;
+    i /= part.size[d];
     stride *= padded[d];
   }
   return at;
@@ -53,12 +54,14 @@ struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
     return options;
   }
 
-  /// The loss with element `i` of the valid part of parameter `name` moved by `delta`.
-  FailureOr<double> lossWith(StringRef name, const Shape &valid, int64_t i, double delta) {
+  /// The loss with element `i` of parameter `name`, without padding, moved by `delta`.
+  FailureOr<double> lossWith(StringRef name, int64_t i, double delta) {
     RunOptions options = runOptions();
     options.feed = [&](Operation *leaf, Tensor &value) {
-      if (auto parameter = dyn_cast<ParameterOp>(leaf); parameter && parameter.getName() == name)
-        value[inPadded(i, valid, value.shape)] += delta;
+      if (auto parameter = dyn_cast<ParameterOp>(leaf))
+        for (const ParameterPart &part : partsOf(parameter))
+          if (part.name == name)
+            value[inPadded(i, part, value.shape)] += delta;
     };
     auto results = interpret(getOperation(), options);
     if (failed(results))
@@ -76,7 +79,7 @@ struct CheckGradients : pc::impl::CheckGradientsBase<CheckGradients> {
     int64_t n = gradient.size(), count = std::min<int64_t>(samples, n);
     for (int64_t k = 0; k < count; ++k) {
       int64_t i = (2 * k + 1) * n / (2 * count); // the middle of each of `count` stretches
-      auto above = lossWith(name, gradient.shape, i, epsilon), below = lossWith(name, gradient.shape, i, -epsilon);
+      auto above = lossWith(name, i, epsilon), below = lossWith(name, i, -epsilon);
       if (failed(above) || failed(below))
         return failure();
       double expected = (*above - *below) / (2 * epsilon), difference = std::abs(expected - gradient[i]) / scale;

@@ -183,6 +183,37 @@ Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees, Rounding f
   return {dq, dk, dv};
 }
 
+Tensors pc::splitQkv(Inputs in) {
+  const Tensor &x = *in[0];
+  Shape start(5, 0), size(x.shape), flat = {x.shape[0], x.shape[1], x.shape[2], x.shape[4]};
+  size[3] -= 2;
+  Tensors parts = {x.box(start, size)};
+  start[3] = size[3], size[3] = 1;
+  for (; start[3] < x.shape[3]; ++start[3])
+    parts.push_back(x.box(start, size)), parts.back().shape = flat;
+  if (in.size() == 3)
+    for (int i : {0, 1})
+      parts[i] = rope({&parts[i], in[1], in[2]}, /*inverse=*/false)[0];
+  return parts;
+}
+
+Tensors pc::joinQkv(Inputs in) {
+  Tensors parts = {*in[0], *in[1], *in[2]};
+  if (in.size() == 5)
+    for (int i : {0, 1})
+      parts[i] = rope({&parts[i], in[3], in[4]}, /*inverse=*/true)[0];
+  Shape shape(parts[0].shape), start(5, 0);
+  shape[3] += 2;
+  Tensor x(shape);
+  for (Tensor &part : parts) {
+    shape[3] = part.rank() == 5 ? part.shape[3] : 1;
+    part.shape = shape;
+    x.merge(start, part, [](double &to, double from) { to = from; });
+    start[3] += shape[3];
+  }
+  return {x};
+}
+
 Tensors pc::mergeAttention(Inputs in) {
   const Tensor &o1 = *in[0], &lse1 = *in[1], &o2 = *in[2], &lse2 = *in[3];
   AttentionIndex at(o1, o1);

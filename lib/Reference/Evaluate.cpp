@@ -75,12 +75,16 @@ template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t off
   return [queries = std::move(queries), keys = std::move(keys)](int64_t s, int64_t t) { return keys[t] <= queries[s]; };
 }
 
-/// Attention of bf16 rounds weights and gradients of scores to bf16 before it multiplies them.
-template <typename Op> static Rounding roundingOf(Op attention, bool rounds) {
-  auto narrow = [](Value x) { return getElementTypeOrSelf(x).isBF16(); };
-  rounds &= narrow(attention.getQ()) && narrow(attention.getK()) && narrow(attention.getV());
-  if constexpr (requires { attention.getDout(); })
-    rounds &= narrow(attention.getDout());
+/// The same of packed attention, of as many keys as queries, in the order of their positions.
+template <typename Op> static Sight sightOf(Op attention) {
+  if (!attention.getCausal())
+    return [](int64_t, int64_t) { return true; };
+  return [](int64_t s, int64_t t) { return t <= s; };
+}
+
+/// Attention of bf16 `factors` rounds weights and gradients of scores to bf16 before it multiplies them.
+static Rounding roundingOf(ArrayRef<Value> factors, bool rounds) {
+  rounds &= llvm::all_of(factors, [](Value x) { return getElementTypeOrSelf(x).isBF16(); });
   return rounds ? roundToBf16 : [](double x) { return x; };
 }
 
@@ -145,11 +149,27 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
           return op.emitOpError() << "has tables of another width than half a head";
         return rope(in, op.getInverse());
       })
+      .Case([&](SplitQkvOp) { return splitQkv(in); })
+      .Case([&](JoinQkvOp) { return joinQkv(in); })
+      .Case([&](PackedAttentionOp a) {
+        Tensors parts = splitQkv(in[0]);
+        return attention({&parts[0], &parts[1], &parts[2]}, a.getScale().convertToDouble(), sightOf(a),
+                         roundingOf({a.getQkv()}, context.rounds));
+      })
+      .Case([&](PackedAttentionGradOp a) {
+        Tensors parts = splitQkv(in[0]);
+        Tensors gradients =
+            attentionGrad({&parts[0], &parts[1], &parts[2], in[1], in[2], in[3]}, a.getScale().convertToDouble(),
+                          sightOf(a), roundingOf({a.getQkv(), a.getDout()}, context.rounds));
+        return joinQkv({&gradients[0], &gradients[1], &gradients[2]});
+      })
       .Case([&](AttentionOp a) {
-        return attention(in, a.getScale().convertToDouble(), sightOf(a, in, offset), roundingOf(a, context.rounds));
+        return attention(in, a.getScale().convertToDouble(), sightOf(a, in, offset),
+                         roundingOf({a.getQ(), a.getK(), a.getV()}, context.rounds));
       })
       .Case([&](AttentionGradOp a) {
-        return attentionGrad(in, a.getScale().convertToDouble(), sightOf(a, in, offset), roundingOf(a, context.rounds));
+        return attentionGrad(in, a.getScale().convertToDouble(), sightOf(a, in, offset),
+                             roundingOf({a.getQ(), a.getK(), a.getV(), a.getDout()}, context.rounds));
       })
       .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {
         for (double target : in[1]->data)

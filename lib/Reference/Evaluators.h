@@ -28,6 +28,10 @@ using Rounding = double (*)(double);
 Tensors attention(Inputs in, double scale, const Sight &sees, Rounding factor);
 /// q, k, v, o, lse, dout -> dq, dk, dv.
 Tensors attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor);
+/// x (b, s, k, g + 2, d), or with cos and sin behind it -> q, k, v.
+Tensors splitQkv(Inputs in);
+/// q, k, v, or with cos and sin behind them -> (b, s, k, g + 2, d).
+Tensors joinQkv(Inputs in);
 /// o1, lse1, o2, lse2 -> o, lse.
 Tensors mergeAttention(Inputs in);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).

@@ -1,5 +1,6 @@
 //===- Feeds.cpp - Values of leaves, drawn from names and global indices ----------------------===//
 #include "pc/Reference/Feeds.h"
+#include "pc/IR/Parts.h"
 #include "pcrt/description.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -45,6 +46,8 @@ LeafLayout pc::leafLayout(Operation *op, Value value) {
 Feeds::Feeds(func::FuncOp program, uint64_t seed) : seed(seed) {
   program.walk([&](ParameterOp parameter) {
     Shape shape = leafLayout(parameter, parameter.getValue()).global;
+    if (parameter.getParts())
+      packed[parameter.getName()] = parameter;
     if (parameter.getValid())
       shape = valid[parameter.getName()] = Shape(*parameter.getValid());
     for (auto [name, size] : llvm::zip(parameter.getDims().getAsValueRange<StringAttr>(), shape))
@@ -88,14 +91,23 @@ Tensor pc::reorderSequence(Operation *op, const Tensor &x, int64_t dim, bool bac
   return result;
 }
 
+/// A tensor of a parameter, whose parts are drawn under their own names behind `prefix`.
+Tensor Feeds::drawParts(ParameterOp parameter, ArrayRef<int64_t> shape, const std::string &prefix,
+                        llvm::function_ref<double(uint64_t)> element) const {
+  Tensor whole(shape);
+  for (const ParameterPart &part : partsOf(parameter))
+    whole.merge(part.start, draw(prefix + part.name.str(), part.size, nullptr, element),
+                [](double &to, double x) { to = x; });
+  return whole;
+}
+
 FailureOr<Tensor> Feeds::read(Operation *leaf) const {
   Shape shape = leafLayout(leaf, leaf->getResult(0)).global;
   return llvm::TypeSwitch<Operation *, FailureOr<Tensor>>(leaf)
       .Case([&](ParameterOp op) {
         double start = op.getInit().getKind() == InitKind::Fill ? op.getInit().getValue().getValueAsDouble() : 0;
         double deviation = start == 0 ? 0.3 : 0.1;
-        return draw(op.getName(), shape, validShape(op.getName()),
-                    [&](uint64_t bits) { return start + deviation * normal(bits); });
+        return drawParts(op, shape, "", [&](uint64_t bits) { return start + deviation * normal(bits); });
       })
       .Case([&](StateOp op) -> FailureOr<Tensor> {
         const Shape *valid = validShape(op.getParameter());
@@ -103,8 +115,10 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
                         return std::get<0>(pair) > std::get<1>(pair);
                       })))
           return op.emitOpError() << "has another shape than the padded parameter that it belongs to";
-        return draw((op.getName() + " of " + op.getParameter()).str(), shape, valid,
-                    [](uint64_t bits) { return 1e-3 + 9e-3 * uniform(bits); });
+        auto element = [](uint64_t bits) { return 1e-3 + 9e-3 * uniform(bits); };
+        if (ParameterOp packed = this->packed.lookup(op.getParameter()))
+          return drawParts(packed, shape, (op.getName() + " of ").str(), element);
+        return draw((op.getName() + " of " + op.getParameter()).str(), shape, valid, element);
       })
       .Case([&](InputOp op) -> FailureOr<Tensor> {
         if (op.getKind() == InputKind::Hyper) {

@@ -2,6 +2,7 @@
 #include "Machine.h"
 
 #include "pc/IR/Liveness.h"
+#include "pc/IR/Parts.h"
 #include "pc/Reference/Evaluate.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -28,6 +29,29 @@ LogicalResult Machine::finish() {
     if (failed(collectUpdate(update, leaves.of(update))))
       return failure();
   return success();
+}
+
+Results Machine::takeResults() {
+  llvm::StringMap<ParameterOp> packed;
+  function.walk([&](ParameterOp parameter) {
+    if (parameter.getParts())
+      packed[parameter.getName()] = parameter;
+  });
+  Results byPart;
+  for (NamedTensor &result : results) {
+    auto [kind, rest] = StringRef(result.name).split(' '); // "gradient w", "update w", "update exp_avg of w"
+    size_t at = rest.find(" of ");
+    StringRef name = at == StringRef::npos ? rest : rest.drop_front(at + 4);
+    ParameterOp parameter = packed.lookup(name);
+    if (!parameter) {
+      byPart.push_back(std::move(result));
+      continue;
+    }
+    std::string prefix = StringRef(result.name).drop_back(name.size()).str();
+    for (const ParameterPart &part : partsOf(parameter))
+      byPart.push_back({prefix + part.name.str(), result.value.box(part.start, part.size)});
+  }
+  return byPart;
 }
 
 LogicalResult Machine::runBlock(Block &block) {

@@ -41,7 +41,8 @@ public:
   }
   /// After the last op: takes the updated leaves from where they are stored.
   LogicalResult finish();
-  Results takeResults() { return std::move(results); }
+  /// What belongs to a packed parameter is given by its parts.
+  Results takeResults();
 
 private:
   // How ops run, by kind.

@@ -61,7 +61,8 @@ double pc::largestElement(const Tensor &tensor) {
 
 double pc::largestDifference(const Tensor &a, const Tensor &b, double leastScale) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  if (a.shape != b.shape)
+  auto longDims = [](const Tensor &x) { return llvm::filter_to_vector(x.shape, [](int64_t n) { return n != 1; }); };
+  if (longDims(a) != longDims(b))
     return infinity;
   double scale = std::max({leastScale, largestElement(a), largestElement(b)}), largest = 0;
   for (auto [x, y] : llvm::zip(a.data, b.data)) {

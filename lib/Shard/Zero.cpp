@@ -7,6 +7,7 @@
 #include "pc/Shard/Passes.h"
 
 #include "Tactics.h"
+#include "pc/IR/Parts.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/GlobPattern.h"
@@ -63,12 +64,15 @@ static LogicalResult findKept(ModuleOp module, StringRef tactic, StringRef keep,
     bool any = false;
     StringRef first;
     module.walk([&](ParameterOp parameter) {
-      first = first.empty() ? parameter.getSource().getTensor() : first;
-      for (StringRef rest = parameter.getSource().getTensor(); !rest.empty(); rest = rest.split('.').second)
-        if (glob->match(rest)) {
-          kept.insert(parameter);
-          any = true;
-        }
+      for (const ParameterPart &part : partsOf(parameter)) {
+        StringRef tensor = part.source.getTensor();
+        first = first.empty() ? tensor : first;
+        for (StringRef rest = tensor; !rest.empty(); rest = rest.split('.').second)
+          if (glob->match(rest)) {
+            kept.insert(parameter);
+            any = true;
+          }
+      }
     });
     if (!any)
       return module.emitError() << tactic << ": keep: pattern '" << text << "' matches no parameter (there is '"

@@ -65,12 +65,14 @@ struct Box {
 
 /// For the part of `block` that lies inside `valid`: calls f(blockOffset, valueOffset, count) for stretches of elements
 /// that are contiguous both in the rank's block (row major, of block.size) and in the value (row major, of `valid`).
+/// The block may begin before the value (block.start < 0) and end behind it.
 template <typename F> void forEachRun(const Dims &valid, const Block &block, F &&f) {
   int rank = int(valid.size());
-  int64_t size[kMaxRank], blockStride[kMaxRank], valueStride[kMaxRank], index[kMaxRank] = {};
+  int64_t first[kMaxRank], size[kMaxRank], blockStride[kMaxRank], valueStride[kMaxRank], index[kMaxRank] = {};
   int64_t blockRow = 1, valueRow = 1;
   for (int dim = rank - 1; dim >= 0; --dim) {
-    size[dim] = std::min(block.size[dim], valid[dim] - block.start[dim]);
+    first[dim] = std::max<int64_t>(-block.start[dim], 0);
+    size[dim] = std::min(block.size[dim], valid[dim] - block.start[dim]) - first[dim];
     if (size[dim] <= 0)
       return;
     blockStride[dim] = blockRow;
@@ -90,7 +92,7 @@ template <typename F> void forEachRun(const Dims &valid, const Block &block, F &
   for (;;) {
     int64_t blockOffset = 0, valueOffset = 0;
     for (int dim = 0; dim < rank; ++dim) {
-      int64_t at = dim < outer ? index[dim] : 0;
+      int64_t at = first[dim] + (dim < outer ? index[dim] : 0);
       blockOffset += at * blockStride[dim];
       valueOffset += (at + block.start[dim]) * valueStride[dim];
     }

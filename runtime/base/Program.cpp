@@ -108,19 +108,36 @@ public:
       int64_t size = product(parameter.valid) / parameter.valid[0];
       parameter.zeroBegin = row * size, parameter.zeroEnd = (row + 1) * size;
     }
-    parameter.key = json.at("key");
-    const Json &source = json.at("source");
-    parameter.source = source.at("tensor");
-    parameter.box = {source.at("shape"), source.at("start"), source.at("size")};
-    const Box &box = parameter.box;
+    if (json.contains("parts")) {
+      for (const Json &part : json["parts"])
+        readPart(part, part.at("start"), part.at("size"), parameter);
+    } else {
+      readPart(json, Dims(parameter.valid.size(), 0), parameter.valid, parameter);
+    }
+    int64_t elements = 0;
+    for (const Part &part : parameter.parts)
+      elements += product(part.size);
+    if (elements != product(parameter.valid))
+      wrong(parameter.name + " has parts of " + std::to_string(elements) + " elements");
+    program.parameters.push_back(std::move(parameter));
+  }
+
+  void readPart(const Json &json, const Dims &start, const Dims &size, Parameter &parameter) {
+    Part part{start, size, json.at("key"), json.at("source").at("tensor"), {}};
+    const Json &source = json["source"];
+    part.box = {source.at("shape"), source.at("start"), source.at("size")};
+    const Box &box = part.box;
     bool fits = box.shape.size() == box.start.size() && box.shape.size() == box.size.size() &&
-                product(box.size) == product(parameter.valid);
+                product(box.size) == product(part.size) && part.start.size() == parameter.valid.size() &&
+                part.size.size() == parameter.valid.size();
     for (size_t dim = 0; fits && dim < box.shape.size(); ++dim)
       fits = box.start[dim] >= 0 && box.size[dim] > 0 && box.start[dim] + box.size[dim] <= box.shape[dim];
+    for (size_t dim = 0; fits && dim < part.start.size(); ++dim)
+      fits = part.start[dim] >= 0 && part.start[dim] + part.size[dim] <= parameter.valid[dim];
     if (!fits)
-      wrong(parameter.name + " of shape " + describe(parameter.valid) + " is no box of " + parameter.source + " " +
+      wrong(parameter.name + " of shape " + describe(parameter.valid) + " is no box of " + part.source + " " +
             describe(box.shape));
-    program.parameters.push_back(std::move(parameter));
+    parameter.parts.push_back(std::move(part));
   }
 
   void checkValid(const Tensor &tensor, const Dims &valid) {

@@ -35,15 +35,28 @@ struct Tensor {
   }
 };
 
-/// A parameter: a box of a Hugging Face tensor.
+/// A box of a Hugging Face tensor, and where it lies in a parameter.
+struct Part {
+  Dims start, size; ///< In the parameter's valid part.
+  uint64_t key = 0;
+  std::string source; ///< Name of the Hugging Face tensor.
+  Box box;
+
+  /// A rank's block of the parameter, as seen from this part: it may begin before it and end behind it.
+  Block inPart(Block block) const {
+    for (size_t dim = 0; dim < start.size(); ++dim)
+      block.start[dim] -= start[dim];
+    return block;
+  }
+};
+
+/// A parameter: a box of a Hugging Face tensor, or several boxes one behind the other along a dim.
 struct Parameter : Tensor {
   Dims valid;
   std::string initKind; ///< PCRT_INIT_NORMAL or PCRT_INIT_CONSTANT.
   double std = 0, value = 0;
   int64_t zeroBegin = 0, zeroEnd = 0; ///< Elements of `valid` that start as zeros: a row, or none.
-  uint64_t key = 0;
-  std::string source; ///< Name of the Hugging Face tensor.
-  Box box;
+  std::vector<Part> parts;            ///< One or more, which cover `valid`.
 };
 
 /// A tensor of the optimizer, of the shape of its parameter.

@@ -103,24 +103,38 @@ void SafetensorsWriter::open() {
 pcrt_status SafetensorsWriter::write(int64_t place, const Dims &valid, const Block &block, const Box &box,
                                      int32_t dtype, const void *data, TensorSum *sum) const {
   bool good = true;
+  auto writePiece = [&](const float *values, int64_t first, int64_t size) {
+    if (sum)
+      sum->add(first, values, size);
+    good = good && writeAll(fd, values, 4 * size, place + 4 * first);
+  };
+  // Pieces that are neighbours in the file, as heads of a packed parameter are, cost one call of the system together.
+  constexpr int64_t most = 1024;
+  float gathered[most];
+  int64_t begin = 0, have = 0;
+  auto flush = [&] {
+    if (have)
+      writePiece(gathered, begin, have);
+    have = 0;
+  };
   forEachPiece(valid, block, box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
     if (!good)
       return;
-    auto writePiece = [&](const float *values, int64_t first, int64_t size) {
-      if (sum)
-        sum->add(first, values, size);
-      good = writeAll(fd, values, 4 * size, place + 4 * first);
-    };
-    if (dtype == PCRT_F32)
+    if (dtype == PCRT_F32 && count >= most) {
+      flush();
       return writePiece(static_cast<const float *>(data) + blockOffset, tensorOffset, count);
-    float converted[1024];
-    for (int64_t done = 0; good && done < count; done += 1024) {
-      int64_t now = std::min<int64_t>(count - done, 1024);
-      for (int64_t i = 0; i < now; ++i)
-        converted[i] = bf16ToFloat(static_cast<const uint16_t *>(data)[blockOffset + done + i]);
-      writePiece(converted, tensorOffset + done, now);
+    }
+    for (int64_t done = 0; done < count;) {
+      if (have == most || begin + have != tensorOffset + done)
+        flush();
+      if (!have)
+        begin = tensorOffset + done;
+      for (; done < count && have < most; ++done, ++have)
+        gathered[have] = dtype == PCRT_F32 ? static_cast<const float *>(data)[blockOffset + done]
+                                           : bf16ToFloat(static_cast<const uint16_t *>(data)[blockOffset + done]);
     }
   });
+  flush();
   return good ? PCRT_OK : PCRT_RESOURCE;
 }
 

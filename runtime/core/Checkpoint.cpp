@@ -17,9 +17,7 @@ constexpr const char *modelFile = "model.safetensors";
 constexpr const char *stateFile = "training_state.safetensors";
 constexpr const char *configFile = "config.json";
 
-static std::string stateName(const Program &program, const State &state) {
-  return state.name + "." + program.parameters[state.parameter].source;
-}
+static std::string stateName(const State &state, const Part &part) { return state.name + "." + part.source; }
 
 /// Adds up the ranks' parts of every tensor's sum. All ranks have the same names.
 static void addUp(TensorSums &sums, Comm &comm) {
@@ -99,15 +97,18 @@ public:
     });
   }
 
-  /// Writes this rank's block of a tensor, if it is the one that writes it.
-  void writeBlock(const std::string &name, const Tensor &tensor, const Parameter &parameter) {
+  /// Writes this rank's block of a tensor, if it is the one that writes it; nameOf(part) is where in the file.
+  template <typename F> void writeBlock(const Tensor &tensor, const Parameter &parameter, F nameOf) {
     if (!program.writes(tensor, parameter, comm.rank()))
       return;
     Block block = blockOf(program.mesh, tensor.shape, tensor.layout, comm.rank());
     HostBlock host(device, tensor.offset, block.elements() * elementBytes(tensor.dtype), HostBlock::Read);
-    if (writer.write(writer.placeOf(name), parameter.valid, block, parameter.box, tensor.dtype, host.data(),
-                     &sums[name]) != PCRT_OK)
-      fail(PCRT_RESOURCE, withErrno("cannot write " + writer.file()));
+    for (const Part &part : parameter.parts) {
+      std::string name = nameOf(part);
+      if (writer.write(writer.placeOf(name), part.size, part.inPart(block), part.box, tensor.dtype, host.data(),
+                       &sums[name]) != PCRT_OK)
+        fail(PCRT_RESOURCE, withErrno("cannot write " + writer.file()));
+    }
   }
 
   /// Syncs the file to the disk and notes its size and sums in `trajectory`.
@@ -139,17 +140,20 @@ void CheckpointWriter::writeFiles(const Program &program, Trajectory &trajectory
   training.writer.addMetadata("optimizer", program.optimizer);
   for (const Program *stage : program.stages) {
     for (const Parameter &parameter : stage->parameters)
-      model.add(parameter.source, parameter.box.shape);
+      for (const Part &part : parameter.parts)
+        model.add(part.source, part.box.shape);
     for (const State &state : stage->states)
-      training.add(stateName(*stage, state), stage->parameters[state.parameter].box.shape);
+      for (const Part &part : stage->parameters[state.parameter].parts)
+        training.add(stateName(state, part), part.box.shape);
   }
   model.create();
   training.create();
   onAllRanks(comm, [&] {
     for (const Parameter &parameter : program.parameters)
-      model.writeBlock(parameter.source, parameter, parameter);
+      model.writeBlock(parameter, parameter, [](const Part &part) { return part.source; });
     for (const State &state : program.states)
-      training.writeBlock(stateName(program, state), state, program.parameters[state.parameter]);
+      training.writeBlock(state, program.parameters[state.parameter],
+                          [&](const Part &part) { return stateName(state, part); });
   });
   model.finish(modelFile, trajectory);
   training.finish(stateFile, trajectory);
@@ -227,7 +231,8 @@ static TensorSums modelSums(const Program &program) {
   TensorSums sums;
   for (const Program *stage : program.stages)
     for (const Parameter &parameter : stage->parameters)
-      sums[parameter.source] = {};
+      for (const Part &part : parameter.parts)
+        sums[part.source] = {};
   return sums;
 }
 
@@ -236,9 +241,15 @@ static void readStates(const std::string &path, const Program &program, int rank
   Safetensors training = Safetensors::open(path);
   for (const State &state : program.states) {
     const Parameter &parameter = program.parameters[state.parameter];
-    std::string name = stateName(program, state);
-    const StoredTensor &stored = checkStored(training.find(name), name, parameter.box, path);
-    readBlock(state, parameter, stored, program, rank, device, &sums[name]);
+    std::vector<const StoredTensor *> stored;
+    for (const Part &part : parameter.parts) {
+      std::string name = stateName(state, part);
+      stored.push_back(&checkStored(training.find(name), name, part.box, path));
+    }
+    std::vector<TensorSum> read(stored.size());
+    readBlock(state, parameter, stored, program, rank, device, read);
+    for (size_t i = 0; i < read.size(); ++i)
+      sums[stateName(state, parameter.parts[i])] += read[i];
   }
 }
 
@@ -247,7 +258,8 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
   TensorSums model = modelSums(program), states;
   for (const Program *stage : program.stages)
     for (const State &state : stage->states)
-      states[stateName(*stage, state)] = {};
+      for (const Part &part : stage->parameters[state.parameter].parts)
+        states[stateName(state, part)] = {};
   onAllRanks(comm, [&] {
     checkConfig(program, directory);
     if (program.training && trajectory.optimizer != program.optimizer)

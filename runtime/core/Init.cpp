@@ -57,31 +57,43 @@ void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, Devic
       for (int64_t i = lo; i < hi; ++i)
         storeFloat(out, parameter.dtype, blockOffset + i, 0);
     };
-    forEachRun(parameter.valid, block, [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
-      if (parameter.initKind != PCRT_INIT_NORMAL) {
-        for (int64_t i = 0; i < count; ++i)
-          storeFloat(out, parameter.dtype, blockOffset + i, float(parameter.value));
-        return zeros(blockOffset, valueOffset, count);
-      }
-      auto draw = [&](int, int64_t lo, int64_t hi) {
-        std::array<float, 4> four;
-        uint64_t have = ~uint64_t(0);
-        for (int64_t i = lo; i < hi; ++i) {
-          uint64_t index = uint64_t(valueOffset + i);
-          if (index / 4 != have) {
-            have = index / 4;
-            four = normals(seed, parameter.key, have);
-          }
-          storeFloat(out, parameter.dtype, blockOffset + i,
-                     float(parameter.value) + float(parameter.std) * four[index % 4]);
+    struct Run {
+      uint64_t key;
+      int64_t blockOffset, valueOffset, count;
+    };
+    std::vector<Run> runs;
+    for (const Part &part : parameter.parts)
+      forEachRun(part.size, part.inPart(block), [&](int64_t blockOffset, int64_t valueOffset, int64_t count) {
+        runs.push_back({part.key, blockOffset, valueOffset, count});
+      });
+    auto draw = [&](const Run &run, int64_t lo, int64_t hi) {
+      std::array<float, 4> four;
+      uint64_t have = ~uint64_t(0);
+      bool normal = parameter.initKind == PCRT_INIT_NORMAL;
+      for (int64_t i = lo; i < hi; ++i) {
+        uint64_t index = uint64_t(run.valueOffset + i);
+        if (normal && index / 4 != have) {
+          have = index / 4;
+          four = normals(seed, run.key, have);
         }
-      };
-      if (count < 4096)
-        draw(0, 0, count);
-      else
-        pool.ranges(count, draw);
-      zeros(blockOffset, valueOffset, count);
-    });
+        float drawn = normal ? float(parameter.std) * four[index % 4] : 0;
+        storeFloat(out, parameter.dtype, run.blockOffset + i, float(parameter.value) + drawn);
+      }
+    };
+    // A few long runs are divided among threads, many short ones are dealt out.
+    if (runs.size() < 64)
+      for (const Run &run : runs)
+        if (run.count < 4096)
+          draw(run, 0, run.count);
+        else
+          pool.ranges(run.count, [&](int, int64_t lo, int64_t hi) { draw(run, lo, hi); });
+    else
+      pool.ranges(int64_t(runs.size()), [&](int, int64_t lo, int64_t hi) {
+        for (int64_t i = lo; i < hi; ++i)
+          draw(runs[i], 0, runs[i].count);
+      });
+    for (const Run &run : runs)
+      zeros(run.blockOffset, run.valueOffset, run.count);
     host.store();
   }
 }
@@ -99,44 +111,52 @@ const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::str
   return *stored;
 }
 
-void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const StoredTensor &stored,
-                     const Program &program, int rank, Device &device, TensorSum *sum) {
+void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,
+                     const Program &program, int rank, Device &device, std::vector<TensorSum> &sums) {
   if (!tensor.isOn(program.mesh, rank))
     return;
-  if (!program.writes(tensor, parameter, rank))
-    sum = nullptr;
+  bool writes = program.writes(tensor, parameter, rank);
   Block block = blockOf(program.mesh, tensor.shape, tensor.layout, rank);
   HostBlock host(device, tensor.offset, block.elements() * elementBytes(tensor.dtype), HostBlock::Write);
   char *out = host.data();
   std::vector<float> piece;
-  FloatReader floats(stored);
   bool direct = tensor.dtype == PCRT_F32;
-  forEachPiece(parameter.valid, block, parameter.box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
-    if (!direct)
-      piece.resize(count);
-    float *values = direct ? reinterpret_cast<float *>(out) + blockOffset : piece.data();
-    floats.read(tensorOffset, count, values);
-    if (sum)
-      sum->add(tensorOffset, values, count);
-    for (int64_t i = 0; !direct && i < count; ++i)
-      storeFloat(out, tensor.dtype, blockOffset + i, piece[i]);
-  });
+  for (size_t i = 0; i < parameter.parts.size(); ++i) {
+    const Part &part = parameter.parts[i];
+    FloatReader floats(*stored[i]);
+    forEachPiece(part.size, part.inPart(block), part.box,
+                 [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
+                   if (!direct)
+                     piece.resize(count);
+                   float *values = direct ? reinterpret_cast<float *>(out) + blockOffset : piece.data();
+                   floats.read(tensorOffset, count, values);
+                   if (writes)
+                     sums[i].add(tensorOffset, values, count);
+                   for (int64_t i = 0; !direct && i < count; ++i)
+                     storeFloat(out, tensor.dtype, blockOffset + i, piece[i]);
+                 });
+  }
   host.store();
 }
 
 void pcrt::readParameters(const Program &program, const Safetensors &weights, int rank, Device &device, Pool &pool,
                           TensorSums *sums) {
   std::string where = weights.tensors().empty() ? "the checkpoint" : weights.tensors().begin()->second.file;
-  std::vector<const StoredTensor *> stored;
-  for (const Parameter &parameter : program.parameters)
-    stored.push_back(&checkStored(weights.findModelTensor(parameter.source), parameter.source, parameter.box, where));
-  std::vector<TensorSum> read(stored.size()); // several parameters can be boxes of one tensor
-  pool.ranges(int64_t(stored.size()), [&](int, int64_t lo, int64_t hi) {
+  size_t count = program.parameters.size();
+  std::vector<std::vector<const StoredTensor *>> stored(count);
+  std::vector<std::vector<TensorSum>> read(count); // several parts can be boxes of one tensor
+  for (size_t i = 0; i < count; ++i)
+    for (const Part &part : program.parameters[i].parts) {
+      stored[i].push_back(&checkStored(weights.findModelTensor(part.source), part.source, part.box, where));
+      read[i].emplace_back();
+    }
+  pool.ranges(int64_t(count), [&](int, int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i)
-      readBlock(program.parameters[i], program.parameters[i], *stored[i], program, rank, device, &read[i]);
+      readBlock(program.parameters[i], program.parameters[i], stored[i], program, rank, device, read[i]);
   });
-  for (size_t i = 0; i < read.size(); ++i)
-    (*sums)[program.parameters[i].source] += read[i];
+  for (size_t i = 0; i < count; ++i)
+    for (size_t part = 0; part < read[i].size(); ++part)
+      (*sums)[program.parameters[i].parts[part].source] += read[i][part];
 }
 
 void pcrt::fillConstants(const Program &program, int rank, Device &device) {

@@ -32,10 +32,10 @@ void drawParameters(const Program &program, uint64_t seed, int rank, Device &dev
 void readParameters(const Program &program, const Safetensors &weights, int rank, Device &device, Pool &pool,
                     TensorSums *sums);
 
-/// Reads a rank's block of a tensor that belongs to `parameter` to its place in the arena: a box of `stored`, as f32.
-/// Adds it to `sum` if this rank is the one that would write it.
-void readBlock(const Tensor &tensor, const Parameter &parameter, const StoredTensor &stored, const Program &program,
-               int rank, Device &device, TensorSum *sum);
+/// Reads a rank's block of a tensor that belongs to `parameter` to its place in the arena: boxes of `stored`, one for
+/// each part, as f32. Adds them to `sums`, of as many, if this rank is the one that would write them.
+void readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,
+               const Program &program, int rank, Device &device, std::vector<TensorSum> &sums);
 
 /// The tensor that a parameter or state is read from; throws PCRT_BAD_DATA as readParameters does.
 const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Box &box,

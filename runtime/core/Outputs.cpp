@@ -33,7 +33,8 @@ void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &p
       if (kind == "logits")
         dump.writer->add("logits", output.valid);
       else
-        dump.writer->add(stage->parameters[output.parameter].source, stage->parameters[output.parameter].box.shape);
+        for (const Part &part : stage->parameters[output.parameter].parts)
+          dump.writer->add(part.source, part.box.shape);
     }
   if (!any)
     fail(PCRT_USAGE, "this program shows no " + kind + (kind == "logits" ? "" : "s") + " that could be written to " +
@@ -58,14 +59,12 @@ void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &p
     if (kind == "logits") {
       Dims shape = output.shape;
       shape[0] /= program.microbatches;
-      target.block = blockOf(program.mesh, shape, output.layout, comm.rank());
-      target.box = Box::whole(output.valid);
-      target.place = dump.writer->placeOf("logits");
+      target.pieces = {{dump.writer->placeOf("logits"), output.valid,
+                        blockOf(program.mesh, shape, output.layout, comm.rank()), Box::whole(output.valid)}};
     } else {
-      const Parameter &parameter = program.parameters[output.parameter];
-      target.block = blockOf(program.mesh, output.shape, output.layout, comm.rank());
-      target.box = parameter.box;
-      target.place = dump.writer->placeOf(parameter.source);
+      Block block = blockOf(program.mesh, output.shape, output.layout, comm.rank());
+      for (const Part &part : program.parameters[output.parameter].parts)
+        target.pieces.push_back({dump.writer->placeOf(part.source), part.size, part.inPart(block), part.box});
     }
   }
 }
@@ -98,6 +97,33 @@ bool Outputs::wants(int index) const {
   return kind == "loss" || kind == "grad_norm" || (dumping && targets[index].dump);
 }
 
+/// Writes the rows of a microbatch. Changes `piece` and restores it: a step allocates nothing.
+pcrt_status Outputs::writeLogits(const SafetensorsWriter &writer, const Output &output, Piece &piece,
+                                 int64_t microbatch, const void *data) const {
+  Block &block = piece.block;
+  int64_t shift = microbatch * (output.shape[0] / program.microbatches);
+  block.start[0] += shift;
+  pcrt_status status = PCRT_OK;
+  if (program.zigzag) {
+    // In zigzag order neighbours are apart in the file: position by position.
+    const auto *bytes = static_cast<const char *>(data);
+    int64_t rows = block.size[0], columns = block.size[1], row = block.start[0], column = block.start[1];
+    block.size[0] = block.size[1] = 1;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t s = 0; s < columns && status == PCRT_OK; ++s) {
+        block.start[0] = row + r;
+        block.start[1] = program.position(column + s);
+        status = writer.write(piece.place, piece.valid, block, piece.box, output.dtype, bytes);
+        bytes += block.size[2] * elementBytes(output.dtype);
+      }
+    block.size[0] = rows, block.size[1] = columns, block.start[0] = row, block.start[1] = column;
+  } else {
+    status = writer.write(piece.place, piece.valid, block, piece.box, output.dtype, data);
+  }
+  block.start[0] -= shift;
+  return status;
+}
+
 pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, std::string *error) {
   const Output &output = program.outputs[index];
   if (!output.isOn(program.mesh, comm.rank()))
@@ -113,29 +139,15 @@ pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, st
   Target &target = targets[index];
   if (!dumping || !target.dump)
     return PCRT_OK;
-  int64_t shift = output.kind == "logits" ? microbatch * (output.shape[0] / program.microbatches) : 0;
-  if (shift)
-    target.block.start[0] += shift;
+  const SafetensorsWriter &writer = *target.dump->writer;
   pcrt_status status = PCRT_OK;
-  if (output.kind == "logits" && program.zigzag) {
-    // In zigzag order neighbours are apart in the file: position by position.
-    const auto *bytes = static_cast<const char *>(data);
-    Block &one = target.block; // changed here and restored below: a step allocates nothing
-    int64_t rows = one.size[0], columns = one.size[1], row = one.start[0], column = one.start[1];
-    one.size[0] = one.size[1] = 1;
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t s = 0; s < columns && status == PCRT_OK; ++s) {
-        one.start[0] = row + r;
-        one.start[1] = program.position(column + s);
-        status = target.dump->writer->write(target.place, output.valid, one, target.box, output.dtype, bytes);
-        bytes += one.size[2] * elementBytes(output.dtype);
-      }
-    one.size[0] = rows, one.size[1] = columns, one.start[0] = row, one.start[1] = column;
+  if (output.kind != "logits") {
+    for (const Piece &piece : target.pieces)
+      if (status == PCRT_OK)
+        status = writer.write(piece.place, piece.valid, piece.block, piece.box, output.dtype, data);
   } else {
-    status = target.dump->writer->write(target.place, output.valid, target.block, target.box, output.dtype, data);
+    status = writeLogits(writer, output, target.pieces[0], microbatch, data);
   }
-  if (shift)
-    target.block.start[0] -= shift;
   if (status != PCRT_OK)
     *error = withErrno("cannot write " + target.dump->path);
   return status;

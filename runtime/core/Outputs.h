@@ -40,14 +40,21 @@ private:
     std::unique_ptr<SafetensorsWriter> writer;
     std::string path;
   };
-  /// Where an output goes.
-  struct Target {
-    const Dump *dump = nullptr;
+  /// A tensor of the file.
+  struct Piece {
     int64_t place = 0;
+    Dims valid;
     Block block; ///< Of microbatch 0.
     Box box;
   };
+  /// Where an output goes: into one tensor, or one for each part of a parameter.
+  struct Target {
+    const Dump *dump = nullptr;
+    std::vector<Piece> pieces;
+  };
 
+  pcrt_status writeLogits(const SafetensorsWriter &writer, const Output &output, Piece &piece, int64_t microbatch,
+                          const void *data) const;
   void makeDump(Dump &dump, const std::string &kind, const std::string &path);
 
   const Program &program;

@@ -181,6 +181,25 @@ class Row(Case):
         self.same("resumed: the same bits", "first/save/model.safetensors", "rest/save/model.safetensors")
         self.compare("resumed: the same losses", "losses", whole / "metrics.jsonl", "both.jsonl", "--tolerance", 0)
 
+    def files_of_three(self):
+        """Files know nothing of packed products: drawn values and checkpoints are those of a program with three products, either way."""
+        apart = [flag for flag in self.flags if flag != "--pack-products"]
+        target = ["--arch=sm_90a", "--stand-in"] if self.device else []
+        self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *apart, *target, "-o", "of-three")
+        programs = {"packed": self.program, "apart": self.work / "of-three"}
+        still = "--lr 0 --weight-decay 0 --clip 1.0 --seed 1".split()
+        for name, program in programs.items():
+            self.needs(*self.command(f"drawn-{name}", "--steps", 1, *still, "--save", f"drawn-{name}/save", program=program, weights=False))
+        self.same("drawn values", "drawn-packed/save/model.safetensors", "drawn-apart/save/model.safetensors")
+        for a, b in itertools.permutations(programs):
+            self.needs(*self.command(a, "--steps", 2, *TRAIN, "--save", f"{a}/save", program=programs[a]))
+            for name, program in programs.items():
+                self.needs(*self.command(f"{a}-{name}", "--steps", 3, *still, "--change", "lr,weight-decay", "--load", f"{a}/save", "--save", f"{a}-{name}/save",
+                                         program=program, weights=False))
+            self.same(f"parameters, {a} to {b}", f"{a}/save/model.safetensors", f"{a}-{b}/save/model.safetensors")
+            self.compare(f"optimizer, {a} to {b}", "tensors", f"{a}-{a}/save/training_state.safetensors", f"{a}-{b}/save/training_state.safetensors",
+                         "--tolerance", 2 * self.tolerance["gradients"], *self.skipped_entries())
+
     def erasure(self):
         """The placed program without its placements is the step program, byte for byte."""
         self.needs("pc-opt", self.phase("step"), "-o", "as-printed.mlir")

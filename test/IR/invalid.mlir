@@ -391,6 +391,83 @@ func.func @padding_behind(%dy: tensor<2x4xf32>, %ids: tensor<2xi32>) {
 
 // -----
 
+func.func @no_source() {
+  // expected-error@+1 {{has no source (C5)}}
+  %w = pc.parameter "w" dims ["embed"] init <fill, 0.0> : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @parts_and_source() {
+  // expected-error@+1 {{has both a source and parts (C5)}}
+  %w = pc.parameter "w" dims ["embed"] init <fill, 0.0> source <"w", shape = [4], start = [0], size = [4]>
+    along 0 parts [#pc.part<"a", key = 0, size = 4, source = <"a", shape = [4], start = [0], size = [4]>>] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @part_box() {
+  // expected-error@+1 {{source box has 2 elements, the part 3 (C3)}}
+  %w = pc.parameter "w" dims ["embed"] init <fill, 0.0>
+    along 0 parts [#pc.part<"a", key = 0, size = 3, source = <"a", shape = [4], start = [0], size = [2]>>] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @parts_sum() {
+  // expected-error@+1 {{has parts of 3 indices along dim 0 of size 4 (C5)}}
+  %w = pc.parameter "w" dims ["embed"] init <fill, 0.0>
+    along 0 parts [#pc.part<"a", key = 0, size = 3, source = <"a", shape = [3], start = [0], size = [3]>>] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @parts_dim() {
+  // expected-error@+1 {{has no dim 1 for parts (C5)}}
+  %w = pc.parameter "w" dims ["embed"] init <fill, 0.0>
+    along 1 parts [#pc.part<"a", key = 0, size = 4, source = <"a", shape = [4], start = [0], size = [4]>>] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @packed_heads(%x: tensor<2x8x2x4x6xf32>) {
+  // expected-error@+1 {{packs 4 heads; 3 query heads, a key and a value are 5 (C1)}}
+  %q, %k, %v = pc.split_qkv %x : (tensor<2x8x2x4x6xf32>) -> (tensor<2x8x2x3x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>)
+  return
+}
+
+// -----
+
+func.func @one_table(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %c: tensor<f32>) {
+  // expected-error@+1 {{takes two tables or none, got 1 (C2)}}
+  %x = pc.join_qkv %q, %k, %k rope %c : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<f32>) -> tensor<2x8x2x3x6xf32>
+  return
+}
+
+// -----
+
+func.func @wide_tables(%x: tensor<2x8x2x3x6xf32>, %c: tensor<8x6xf32>) {
+  // expected-error@+1 {{has tables of another width than half a head (C2)}}
+  %q, %k, %v = pc.split_qkv %x rope %c, %c : (tensor<2x8x2x3x6xf32>, tensor<8x6xf32>, tensor<8x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>)
+  return
+}
+
+// -----
+
+pc.program "toy" batch 2 sequence 8 vocabulary 16 config "{}" zigzag 2
+func.func @packed_zigzag(%x: tensor<2x8x2x3x6xf32>) {
+  // expected-error@+1 {{reads keys in the order of their positions, not in zigzag order (C2)}}
+  %o, %lse = pc.packed_attention causal %x scale 1.0 : (tensor<2x8x2x3x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}
+
+// -----
+
 func.func @zero_row() {
   // expected-error@+1 {{has no row 15 to start as zeros (C4)}}
   %p = pc.parameter "p" dims ["vocab"] init <normal, 2.0e-02, zero_row = 15> source <"p", shape = [15], start = [0], size = [15]> valid [15] : tensor<16xf32>

@@ -65,6 +65,12 @@ func.func @composites(%x: tensor<2x8x6xf32>, %g: tensor<6xf32>, %q: tensor<2x8x2
   %3 = pc.rope inverse %k, %c, %c : (tensor<2x8x2x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x2x4xf32>
   %o, %lse = pc.attention causal %2, %3, %k scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
   %4:3 = pc.attention_grad causal %2, %3, %k, %o, %lse, %o scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  %qkv = pc.join_qkv %2, %3, %k rope %c, %c : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x2x5x4xf32>
+  %8:3 = pc.split_qkv %qkv rope %c, %c : (tensor<2x8x2x5x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  %9 = pc.join_qkv %8#0, %8#1, %8#2 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> tensor<2x8x2x5x4xf32>
+  %10:3 = pc.split_qkv %9 : (tensor<2x8x2x5x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  %po, %plse = pc.packed_attention causal %qkv scale 0.5 : (tensor<2x8x2x5x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  %11 = pc.packed_attention_grad causal %qkv, %po, %plse, %o scale 0.5 : (tensor<2x8x2x5x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> tensor<2x8x2x5x4xf32>
   %nll = pc.cross_entropy %x, %ids : (tensor<2x8x6xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
   %5 = pc.sum_exp %x, %nll : (tensor<2x8x6xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
   %6 = pc.pick %x, %ids : (tensor<2x8x6xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>

@@ -205,6 +205,34 @@ func.func @model() {
 
 // -----
 
+// One product for q, k and v: what reads its parts through rope, and attention that reads them where they are.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient q: 
+// CHECK-NEXT: gradient k: 
+// CHECK-NEXT: gradient v: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %p = pc.parameter "qkv" dims ["embed", "kv_heads", "qkv", "head_dim"] init <normal, 2.0e-02> along 2 parts [
+    #pc.part<"q", key = 1, size = 2, source = <"q", shape = [4, 24], start = [0, 0], size = [4, 24]>>,
+    #pc.part<"k", key = 2, size = 1, source = <"k", shape = [4, 12], start = [0, 0], size = [4, 12]>>,
+    #pc.part<"v", key = 3, size = 1, source = <"v", shape = [4, 12], start = [0, 0], size = [4, 12]>>] : tensor<4x2x4x6xf32>
+  %cos = pc.rope_table cos inv_freq [1.0, 0.3, 0.1] scale 1.1 : tensor<3x3xf32>
+  %sin = pc.rope_table sin inv_freq [1.0, 0.3, 0.1] scale 1.1 : tensor<3x3xf32>
+  %x0 = pc.einsum "b s e, e k g d -> b s k g d" %x, %p : (tensor<2x3x4xf32>, tensor<4x2x4x6xf32>) -> tensor<2x3x2x4x6xf32>
+  %q1, %k1, %v0 = pc.split_qkv %x0 rope %cos, %sin : (tensor<2x3x2x4x6xf32>, tensor<3x3xf32>, tensor<3x3xf32>) -> (tensor<2x3x2x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x3x2x6xf32>)
+  %o, %lse = pc.attention causal %q1, %k1, %v0 scale 7.0e-01 : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x3x2x6xf32>) -> (tensor<2x3x2x2x6xf32>, tensor<2x2x2x3xf32>)
+  %po, %plse = pc.packed_attention causal %x0 scale 7.0e-01 : (tensor<2x3x2x4x6xf32>) -> (tensor<2x3x2x2x6xf32>, tensor<2x2x2x3xf32>)
+  %loss = pc.einsum "b s k g d, b s k g d ->" %o, %po : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x2x6xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
 // Attention that sees all positions, three query heads for one key head; inverse rope.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient q: 

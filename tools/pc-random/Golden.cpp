@@ -1,6 +1,7 @@
 //===- Golden.cpp - What a compiled program must compute for a triple ------------------------===//
 #include "Golden.h"
 
+#include "pc/IR/Parts.h"
 #include "pc/Reference/Interpreter.h"
 
 #include "mlir/IR/Builders.h"
@@ -94,17 +95,24 @@ public:
 private:
   void feed(int64_t s, Operation *leaf, pc::Tensor &tensor) {
     if (auto parameter = dyn_cast<pc::ParameterOp>(leaf)) {
-      sources[parameter.getName().str()] = parameter.getSource();
-      if (s > 0 && updated.count(parameter.getName().str())) {
-        tensor = updated[parameter.getName().str()];
-        return;
+      auto &parts = partsByName[parameter.getName().str()] = pc::partsOf(parameter);
+      for (const pc::ParameterPart &part : parts) {
+        sources[part.name.str()] = part.source;
+        pc::Tensor value = tensor.box(part.start, part.size);
+        if (auto it = updated.find(part.name.str()); s > 0 && it != updated.end()) {
+          value = it->second;
+        } else {
+          for (double &x : value.data)
+            x = static_cast<float>(x); // as the file has it
+          put(weights, "", part.name, value);
+        }
+        tensor.merge(part.start, value, replace);
       }
-      for (double &x : tensor.data)
-        x = static_cast<float>(x); // as the file has it
-      put(weights, "", parameter.getName(), tensor);
     } else if (auto state = dyn_cast<pc::StateOp>(leaf)) {
-      auto it = updated.find((state.getName() + " of " + state.getParameter()).str());
-      tensor = it == updated.end() ? pc::Tensor(tensor.shape) : it->second;
+      tensor = pc::Tensor(tensor.shape);
+      for (const pc::ParameterPart &part : partsByName[state.getParameter().str()])
+        if (auto it = updated.find((state.getName() + " of " + part.name).str()); it != updated.end())
+          tensor.merge(part.start, it->second, replace);
     } else if (auto input = dyn_cast<pc::InputOp>(leaf)) {
       if (input.getKind() == pc::InputKind::Hyper) {
         tensor.data = {1e-3, 0.9, 0.999, 1e-8, 0.1, 1 - std::pow(0.9, s + 1), 1 - std::pow(0.999, s + 1), 1.0};
@@ -123,11 +131,13 @@ private:
         into.try_emplace((prefix + source.getTensor()).str(), pc::Tensor(source.getShape())).first->second;
     pc::Tensor box(source.getSize());
     box.data = value.data;
-    whole.merge(source.getStart(), box, [](double &to, double x) { to = x; });
+    whole.merge(source.getStart(), box, replace);
   }
+  static void replace(double &to, double x) { to = x; }
 
   Tensors updated; ///< parameters and states after the last step, by our names
   std::map<std::string, pc::SourceAttr> sources;
+  std::map<std::string, SmallVector<pc::ParameterPart>> partsByName;
 };
 
 } // namespace

@@ -14,6 +14,20 @@ def PadVocabulary : Pass<"pc-pad-vocabulary", "mlir::ModuleOp"> {
   let options = [Option<"multiple", "multiple", "int64_t", "1", "The padded size is the next multiple of this">];
 }
 
+def PackProducts : Pass<"pc-pack-products", "mlir::ModuleOp"> {
+  let summary = "One parameter and one product for the q, k and v of attention";
+  let description = [{
+    Model program -> model program. Where the products for q, k and v read one value, their weights become one parameter, and so do
+    their biases: by key/value head its query heads, its key and its value, along a dim named "qkv" (`parts` of `pc.parameter`). Where
+    nothing is between the product and attention, that becomes `pc.packed_attention`; otherwise `pc.split_qkv` takes the parts, and
+    rotates q and k if rotary embeddings are all there is between. Files, initial values and the meaning of the program stay as they are.
+
+    `ranks`: among so many ranks tensor parallelism splits heads. Where key/value heads do not divide by it, query heads of a group are split
+    and keys are not, which takes three products: those layers stay as they are.
+  }];
+  let options = [Option<"ranks", "ranks", "int64_t", "1", "Ranks among which heads are split">];
+}
+
 def Differentiate : Pass<"pc-differentiate", "mlir::ModuleOp"> {
   let summary = "Forward pass and loss -> one training step";
   let description = [{

@@ -18,6 +18,9 @@ double flopsOf(mlir::Operation *op);
 /// The axes of a move as reports name them: "dp+tp".
 std::string axesText(MoveOpInterface move);
 
+/// Of attention or its gradient whether it is causal; none of other ops.
+std::optional<bool> isCausalAttention(mlir::Operation *op);
+
 /// Bytes that `op` reads and writes if nothing is cached: its operands and results.
 int64_t bytesOf(mlir::Operation *op);
 

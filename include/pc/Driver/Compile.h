@@ -22,6 +22,7 @@ namespace pc {
 struct CompileOptions {
   Plan plan;
   bool train = true;              ///< false: forward and loss only
+  bool packProducts = false;      ///< one product for q, k and v where the plan lets it
   DifferentiateOptions step;      ///< its microbatches are the plan's
   PipelineParallelOptions stages; ///< `machine` is also that of all predicted times, `memory` the limit on the arena;
                                   ///< the rest is the plan's

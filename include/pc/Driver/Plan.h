@@ -26,8 +26,10 @@ struct Plan {
 
   /// The size of an axis, 0 where there is none of this name.
   int64_t sizeOf(llvm::StringRef axis) const;
-  /// Ranks among which a tactic splits the vocabulary.
+  /// Ranks among which a tactic splits the vocabulary, and heads.
   int64_t vocabularyRanks() const;
+  /// Whether one product may make q, k and v: no tactic places them apart.
+  bool packsProducts() const;
   /// What a padded vocabulary is a multiple of: these ranks; for CUDA devices also what their tensor cores need.
   int64_t vocabularyMultiple(bool cuda) const;
   /// The first tactic of this name, or null.

@@ -61,8 +61,9 @@ struct TacticInfo {
   std::vector<TacticFlag> flags = {}; ///< the first one may name one of `forms`
   std::string formOption = {};        ///< the pass's option that says the form: "mode"
   std::vector<TacticForm> forms = {}; ///< by default the one that the pass has by default
-  bool splitsVocabulary = false;      ///< over the last of its axes
+  bool splitsVocabulary = false;      ///< and heads, over the last of its axes
   bool shardsParameters = false;      ///< or their gradients and state, over its axis
+  bool takesQkvApart = false;         ///< places q, k and v of one layer differently
   std::string once = {};              ///< why two of them ({0} and {1}) do not go together; empty: they do
   using FromFlags = std::optional<Refusal>(const TacticInfo &, const StrategyFlags &, Plan &);
   /// Adds to the plan what the flags ask for, at its end, or says why not. By default one along a mesh axis, for

@@ -154,6 +154,16 @@ def PC_SourceAttr : PC_Attr<"Source", "source"> {
   }];
 }
 
+def PC_PartAttr : PC_Attr<"Part", "part"> {
+  let summary = "What was a parameter before pc-pack-products made it a part of one";
+  let description = [{
+    `#pc.part<"h.0.attn.c_attn.weight:k", key = 3, size = 1, source = <...>>`: its name and key, how many indices of the dim `along`
+    of the packed parameter are its own, and the box of a Hugging Face tensor that it is, row major.
+  }];
+  let parameters = (ins StringRefParameter<>:$name, "int64_t":$key, "int64_t":$size, "::pc::SourceAttr":$source);
+  let assemblyFormat = "`<` $name `,` `key` `=` $key `,` `size` `=` $size `,` `source` `=` $source `>`";
+}
+
 def PC_HomeAttr : PC_Attr<"Home", "home"> {
   let summary = "Where a buffer lives in the device arena: `#pc.home<4096>`, a byte offset";
   let parameters = (ins "int64_t":$offset);

@@ -117,6 +117,8 @@ def PC_YieldOp : PC_Op<"yield", [Pure, Terminator, ReturnLike]> {
 // Leaves and sinks
 //===---------------------------------------------------------------------------===//
 
+def PC_PartArrayAttr : TypedArrayAttrBase<PC_PartAttr, "array of parts">;
+
 class PC_Leaf<string name, list<Trait> traits = []> : PC_Op<name, traits # [Pure]>;
 
 def PC_ParameterOp : PC_Leaf<"parameter"> {
@@ -126,18 +128,22 @@ def PC_ParameterOp : PC_Leaf<"parameter"> {
     `global` say which block of which tensor this rank holds. In the program of one stage, `key` is the parameter's position in
     the whole program: initial elements are drawn by it, and stages that share a parameter know it by its key.
 
+    `along d parts [...]` in the place of `source`: parameters that one product reads (`pc-pack-products`), one behind the other along dim d.
+    Files, initial elements and the interpreter know the parts (`partsOf`), all others the packed parameter alone.
+
     Constraints: (C1) as many names as dims; (C2) `valid` has the rank of the tensor and is nowhere larger; (C3) the box of
-    `source` has as many elements as `valid`; (C4) a zero row of `init` is an index of the first dim of `valid`.
+    `source`, or of each part, has as many elements as `valid` or the part; (C4) a zero row of `init` is an index of the first dim of
+    `valid`; (C5) there is a source, or there are parts whose sizes add up to dim `along` of `valid`.
 
     Example: `%w = pc.parameter "h.0.mlp.c_fc.weight" dims ["embed", "ffn"] init <normal, 2.0e-02> source <...> : tensor<64x256xf32>`
   }];
-  let arguments = (ins StrAttr:$name, StrArrayAttr:$dims, PC_InitAttr:$init, PC_SourceAttr:$source,
-                       OptionalAttr<DenseI64ArrayAttr>:$valid, OptionalAttr<DenseI64ArrayAttr>:$global,
+  let arguments = (ins StrAttr:$name, StrArrayAttr:$dims, PC_InitAttr:$init, OptionalAttr<PC_SourceAttr>:$source,
+                       OptionalAttr<I64Attr>:$along, OptionalAttr<PC_PartArrayAttr>:$parts, OptionalAttr<DenseI64ArrayAttr>:$valid, OptionalAttr<DenseI64ArrayAttr>:$global,
                        OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key);
   let results = (outs AnyRankedTensor:$value);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    $name `dims` $dims `init` $init `source` $source (`key` $key^)? (`valid` $valid^)? (`global` $global^ `layout` $layout)?
+    $name `dims` $dims `init` $init (`source` $source^)? (`along` $along^ `parts` $parts)? (`key` $key^)? (`valid` $valid^)? (`global` $global^ `layout` $layout)?
     attr-dict `:` type($value)
   }];
 }
@@ -375,6 +381,30 @@ def PC_RopeOp : PC_Compute<"rope"> {
   let assemblyFormat = "(`inverse` $inverse^)? $x `,` $cos `,` $sin attr-dict `:` functional-type(operands, $result)";
 }
 
+def PC_SplitQkvOp : PC_Compute<"split_qkv"> {
+  let summary = "q, k and v of packed heads; q and k rotated where there are tables; linear in x";
+  let description = [{
+    x: [b, s, k, g + 2, d], by key/value head g query heads, a key and a value -> q: [b, s, k, g, d], k, v: [b, s, k, d]. `rope`: cos and sin
+    as `pc.rope` takes them, which rotate q and k. Factors `b s k j d -> b s k g d, b s k d, b s k d`, tables `s c`; j, g whole, and
+    with tables d and c. Constraints: (C1) j = g + 2; (C2) there are two tables, of half as many columns as d, or none.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, Variadic<AnyRankedTensor>:$tables);
+  let results = (outs AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v);
+  let assemblyFormat = "$x (`rope` $tables^)? attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+def PC_JoinQkvOp : PC_Compute<"join_qkv"> {
+  let summary = "Packed heads of q, k and v, the gradient of split_qkv; q and k rotated back where there are tables; linear in q, k, v";
+  let description = [{
+    The transpose of `pc.split_qkv`. Factors `b s k g d, b s k d, b s k d -> b s k j d`, tables `s c`; j, g whole, and with tables d and c.
+    Constraints (C1) and (C2) of split_qkv.
+  }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Variadic<AnyRankedTensor>:$tables);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$q `,` $k `,` $v (`rope` $tables^)? attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
 defvar offsetSees = "::mlir::MutableOperandRange getOffsetMutable() { return getSeesMutable(); }";
 
 def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface]> {
@@ -407,6 +437,28 @@ def PC_AttentionGradOp : PC_Compute<"attention_grad", [IndexedOpInterface]> {
     (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`sees` $sees^)? `scale` $scale attr-dict
     `:` functional-type(operands, results)
   }];
+}
+def PC_PackedAttentionOp : PC_Compute<"packed_attention"> {
+  let summary = "Attention that reads q, k and v where one product has written them";
+  let description = [{
+    qkv: [b, s, k, g + 2, d] as `pc.split_qkv` takes it -> o: [b, s, k, g, d], lse: [b, k, g, s], as of `pc.attention` of its parts. Factors
+    `b s k j d -> b s k g d, b k g s`; s, j, g, d whole. Constraints: (C1) j = g + 2; (C2) the program is in no zigzag order.
+  }];
+  let arguments = (ins AnyRankedTensor:$qkv, F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
+  let assemblyFormat = "(`causal` $causal^)? $qkv `scale` $scale attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+def PC_PackedAttentionGradOp : PC_Compute<"packed_attention_grad"> {
+  let summary = "The gradient of packed_attention by qkv, in its layout; linear in dout";
+  let description = "Factors `b s k j d, b s k g d, b k g s, b s k g d -> b s k j d`; s, j, g, d whole. Constraints of packed_attention.";
+  let arguments = (ins AnyRankedTensor:$qkv, AnyRankedTensor:$o, AnyRankedTensor:$lse, AnyRankedTensor:$dout, F64Attr:$scale,
+                       UnitAttr:$causal);
+  let results = (outs AnyRankedTensor:$dqkv);
+  let assemblyFormat = [{
+    (`causal` $causal^)? $qkv `,` $o `,` $lse `,` $dout `scale` $scale attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
 }
 def PC_MergeAttentionOp : PC_Compute<"merge_attention"> {
   let summary = "Attention to the keys of both: o and log-sum-exp of two disjoint sets of keys; local programs only";

@@ -22,16 +22,14 @@ struct CudaLibraries {
   /// From options of passes: "library" or "generated"; sm_80, sm_90a, ..., empty: any.
   CudaLibraries(llvm::StringRef attention, llvm::ArrayRef<std::string> archs);
 
-  /// Whether an attention or its gradient is cuDNN's: bf16, heads of at most 128 elements in whole vectors,
+  /// Whether `op` is attention or its gradient and cuDNN's: bf16, heads of at most 128 elements in whole vectors,
   /// and no part of a ring.
-  bool takes(AttentionOp op) const;
-  bool takes(AttentionGradOp op) const;
+  bool takes(mlir::Operation *op) const;
 };
 
 /// The scratch memory of cuDNN 9, as measured (test/Codegen/attention): partial sums of dk and dv in f32 where query
 /// heads share them, partial sums of dq on devices other than Hopper's, and less than 512 bytes for anything else.
-int64_t attentionScratchBytes(AttentionOp op, CudaLibraries libraries);
-int64_t attentionScratchBytes(AttentionGradOp op, CudaLibraries libraries);
+int64_t attentionScratchBytes(mlir::Operation *op, CudaLibraries libraries);
 
 /// The workspace of the gradient of attention: byte offsets of its pieces, and its size.
 struct AttentionWorkspace {
@@ -40,16 +38,19 @@ struct AttentionWorkspace {
   int64_t scratch = 0;       ///< attentionScratchBytes
   int64_t bytes = 0;
 
-  AttentionWorkspace(AttentionGradOp op, CudaLibraries libraries);
+  AttentionWorkspace(mlir::Operation *op, CudaLibraries libraries);
 };
 
 /// Whether our own kernels compute attention of these queries, and its gradient, on tensor cores: bf16, heads of at
 /// most 128 elements and a multiple of 16.
 bool isForTensorCores(mlir::Value q);
 
+/// Whether `op` is the gradient of attention.
+bool isAttentionGrad(mlir::Operation *op);
+
 /// Bytes that our own kernels of the gradient keep at the start of the workspace from one kernel to the next:
-/// rowsum(dout * o) in f32, of the shape of lse, if they use tensor cores; else 0.
-int64_t attentionDotsBytes(AttentionGradOp op);
+/// rowsum(dout * o) in f32, of the shape of lse, if they use tensor cores; else, and of other ops, 0.
+int64_t attentionDotsBytes(mlir::Operation *op);
 
 /// Kernels that sum over rows do so in at most this many blocks, two for each multiprocessor of an H100; a second
 /// kernel adds the blocks' sums in order.

@@ -29,7 +29,8 @@ public:
 
   /// The global tensor that `leaf` (parameter, state, input, rope_table, constant, seed) reads, or failure after an
   /// error:
-  /// * parameters: N(0, 0.3), or N(c, 0.1) if the initial value is a constant c other than zero; padding is 0;
+  /// * parameters, by their parts: N(0, 0.3), or N(c, 0.1) if the initial value is a constant c other than zero;
+  /// padding is 0;
   /// * states: uniform in [0.001, 0.01); padding is 0;
   /// * tokens and targets: uniform below the vocabulary of `pc.program`, else below the smallest dim named "vocab";
   /// * hyper: lr 1e-2, beta1 .9, beta2 .99, eps 1e-8, weight decay .1, the bias corrections of the first step, clip
@@ -40,12 +41,15 @@ public:
   const Shape *validShape(llvm::StringRef parameter) const;
 
 private:
+  Tensor drawParts(ParameterOp parameter, llvm::ArrayRef<int64_t> shape, const std::string &prefix,
+                   llvm::function_ref<double(uint64_t)> element) const;
   Tensor draw(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, const Shape *valid,
               llvm::function_ref<double(uint64_t)> element) const;
 
   uint64_t seed;
   int64_t vocabulary = 0;
   llvm::StringMap<Shape> valid;
+  llvm::StringMap<ParameterOp> packed;
 };
 
 } // namespace pc

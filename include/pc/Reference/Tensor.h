@@ -40,8 +40,9 @@ double roundToBf16(double x);
 int64_t numElements(llvm::ArrayRef<int64_t> shape);
 
 /// The largest difference of `a` and `b` relative to their largest element: 0 for equal tensors, infinity if shapes
-/// differ or an element is NaN in one of them only. Elements beyond 1e20 (masked scores) do not count for the scale.
-/// The scale is at least `leastScale`, because values that are zero in exact arithmetic are rounding noise in both.
+/// differ (dims of 1 aside) or an element is NaN in one of them only. Elements beyond 1e20 (masked scores) do not count
+/// for the scale. The scale is at least `leastScale`, because values that are zero in exact arithmetic are rounding
+/// noise in both.
 double largestDifference(const Tensor &a, const Tensor &b, double leastScale = 1e-6);
 
 /// The largest absolute value of the elements that are below 1e20.

@@ -27,10 +27,7 @@ struct ForwardScratch {
 };
 } // namespace
 
-LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
-  if (kernel.simt)
-    return emitSimt(op, kernel);
-  AttentionShape a(op);
+void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
   Emitter &e = kernel.e;
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
@@ -48,8 +45,9 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
 
   e.loop(kernel.lo, kernel.hi, 1, [&](Num item) {
     Num batch = item / (a.heads * a.groups), head = item % (a.heads * a.groups);
-    Num queryOffset = batch * (a.s * a.queryStride()) + head * a.d;
-    Num keyOffset = batch * (a.t * a.keyStride()) + head / a.groups * a.d;
+    Num queryOffset = batch * (a.s * a.queryStride()) + a.queryAt(head);
+    Num outOffset = batch * (a.s * a.outStride()) + head * a.d;
+    Num keyOffset = batch * (a.t * a.keyStride()) + a.keyAt(head / a.groups);
     Ptr lseRow = lse + item * a.s;
     transposePadded(e, a.t, depth, a.alongD(e, k + keyOffset, a.keyStride()), {at.keys, strideT});
     packPadded(e, a.factors, e.integer(a.t), e.integer(paddedT), a.d, paddedD, {v + keyOffset, a.keyStride()},
@@ -95,10 +93,9 @@ LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) {
           logSum = e.select(any, logSum, e.real(-std::numeric_limits<double>::infinity()));
         }
         lseRow.store(logSum, first + r);
-        Ptr from = at.out + r * paddedD, to = o + (blockOffset + r * a.queryStride());
+        Ptr from = at.out + r * paddedD, to = o + (outOffset + (first + r) * a.outStride());
         e.vectors(a.d, [&](Num j, int64_t width) { to.store(from.load(j, width) * factor, j); });
       });
     });
   });
-  return success();
 }

@@ -2,26 +2,35 @@
 #ifndef PC_LIB_CODEGEN_KERNELS_ATTENTION_H
 #define PC_LIB_CODEGEN_KERNELS_ATTENTION_H
 
+#include "../Kernel.h"
 #include "Tiles.h"
 #include "pc/IR/PC.h"
 
 namespace pc::kernels {
 
-/// q: [batch, s, heads, groups, d]; k, v: [batch, t, heads, d]. All sizes in elements.
+/// o: [batch, s, heads, groups, d], q alike; k, v: [batch, t, heads, d]. All sizes in elements. Of packed attention q,
+/// k and v are parts of [batch, s, heads, groups + 2, d], and so are their gradients.
 struct AttentionShape {
   int64_t batch, s, t, heads, groups, d;
+  int64_t perHead, perKey; ///< from one key/value head to the next in a row of q, and of k and v
   double scale;
-  bool causal, counted;
+  bool causal, counted = false;
   bool narrow = false;                ///< all factors are bf16, also the weights and the gradients of scores
   Factors factors = Factors::numbers; ///< of the products on a CPU
 
   template <typename OpT> explicit AttentionShape(OpT op) {
-    llvm::ArrayRef<int64_t> q = llvm::cast<mlir::RankedTensorType>(op.getQ().getType()).getShape();
-    batch = q[0], s = q[1], heads = q[2], groups = q[3], d = q[4];
-    t = llvm::cast<mlir::RankedTensorType>(op.getK().getType()).getShape()[1];
+    auto shapeOf = [](mlir::Value value) { return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape(); };
+    llvm::ArrayRef<int64_t> o = shapeOf(op.getO());
+    batch = o[0], s = t = o[1], heads = o[2], groups = o[3], d = o[4];
     scale = op.getScale().convertToDouble();
     causal = op.getCausal();
-    counted = op.getSees() && llvm::cast<mlir::RankedTensorType>(op.getSees().getType()).getRank() == 1;
+    if constexpr (requires { op.getQkv(); }) {
+      perHead = perKey = (groups + 2) * d;
+    } else {
+      perHead = groups * d, perKey = d;
+      t = shapeOf(op.getK())[1];
+      counted = op.getSees() && shapeOf(op.getSees()).size() == 1;
+    }
   }
 
   /// How many keys query `row` sees; rows behind the last query count as the last one. `counts`: those of the op, if it
@@ -62,8 +71,13 @@ struct AttentionShape {
     return {words ? tensor.as(e.b.getF32Type()) : tensor, stride / perElement()};
   }
 
-  int64_t queryStride() const { return heads * groups * d; }
-  int64_t keyStride() const { return heads * d; }
+  /// From one position to the next in q and dq, in k, v, dk and dv, and in o and dout.
+  int64_t queryStride() const { return heads * perHead; }
+  int64_t keyStride() const { return heads * perKey; }
+  int64_t outStride() const { return heads * groups * d; }
+  /// Where a query head (of all), or a key/value head, begins in a row.
+  Num queryAt(Num head) const { return perHead == groups * d ? head * d : head / groups * perHead + head % groups * d; }
+  Num keyAt(Num head) const { return head * perKey; }
   /// Queries that are worked on together, a multiple of tileRows.
   int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
   int64_t paddedT(int64_t lanes) const { return roundUp(t, std::max(tileColumns(lanes), block(lanes))); }
@@ -74,6 +88,18 @@ struct AttentionShape {
   int64_t tiledD(int64_t lanes) const { return paddedD(lanes) / tileColumns(lanes) * tileColumns(lanes); }
   bool oddD(int64_t lanes) const { return tiledD(lanes) < paddedD(lanes); }
 };
+
+/// Attention on a CPU; kernel.operands begin with q, k, v. An item is one query head of one batch row.
+void emitAttention(AttentionShape a, Kernel &kernel);
+/// Its gradient; kernel.results are dq, dk, dv. An item is one key/value head of one batch row.
+void emitAttentionGrad(AttentionShape a, Kernel &kernel);
+/// The same for the threads of a GPU; the gradient's part 0 is dq, part 1 dk and dv. False for heads of a size for
+/// which there is no kernel.
+bool emitSimtAttention(const AttentionShape &a, Kernel &kernel);
+bool emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel);
+/// The same on tensor cores, if pc::isForTensorCores; the gradient's part 0 stores rowsum(dout * o) for part 1.
+void emitMmaAttention(const AttentionShape &a, Kernel &kernel);
+void emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel);
 
 /// Hands out one thread's scratch memory, in f32 elements; every piece starts at a multiple of 64 bytes.
 struct Scratch {

@@ -38,10 +38,7 @@ struct BackwardScratch {
 };
 } // namespace
 
-LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
-  if (kernel.simt)
-    return emitSimt(op, kernel);
-  AttentionShape a(op);
+void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
   Emitter &e = kernel.e;
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2], o = kernel.operands[3];
@@ -68,7 +65,7 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
 
   e.loop(kernel.lo, kernel.hi, 1, [&](Num item) {
     Num batch = item / a.heads, head = item % a.heads;
-    Num keyOffset = batch * (a.t * a.keyStride()) + head * a.d;
+    Num keyOffset = batch * (a.t * a.keyStride()) + a.keyAt(head);
     transposePadded(e, a.t, depth, a.alongD(e, k + keyOffset, a.keyStride()), {at.keysAcross, strideT});
     transposePadded(e, a.t, depth, a.alongD(e, v + keyOffset, a.keyStride()), {at.valuesAcross, strideT});
     packPadded(e, a.factors, e.integer(a.t), e.integer(paddedT), a.d, paddedD, {k + keyOffset, a.keyStride()},
@@ -78,20 +75,21 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
 
     e.loop(zero, e.integer(a.groups), 1, [&](Num group) {
       Num queryHead = head * a.groups + group;
-      Num queryOffset = batch * (a.s * a.queryStride()) + queryHead * a.d;
+      Num queryOffset = batch * (a.s * a.queryStride()) + a.queryAt(queryHead);
+      Num outOffset = batch * (a.s * a.outStride()) + queryHead * a.d;
       Ptr lseRow = lse + (item * a.groups + group) * a.s;
       e.loop(zero, e.integer(a.s), block, [&](Num first) {
         Num rows = e.min(e.integer(block), e.integer(a.s) - first);
         Num columns = a.columns(e, first, counts, lanes);
         Num blockOffset = queryOffset + first * a.queryStride(), m = e.integer(block);
-        Ptr blockQ = q + blockOffset, blockOut = o + blockOffset, blockDout = dout + blockOffset;
+        Num blockOutOffset = outOffset + first * a.outStride();
+        Ptr blockQ = q + blockOffset, blockOut = o + blockOutOffset, blockDout = dout + blockOutOffset;
         copyPadded(e, rows, m, depth, paddedDepth, a.alongD(e, blockQ, a.queryStride()), {at.queries, paddedDepth});
-        copyPadded(e, rows, m, depth, paddedDepth, a.alongD(e, blockDout, a.queryStride()),
+        copyPadded(e, rows, m, depth, paddedDepth, a.alongD(e, blockDout, a.outStride()),
                    {at.outGradients, paddedDepth});
         if (words) {
           packPadded(e, a.factors, rows, m, a.d, paddedD, {blockQ, a.queryStride()}, {at.packedQueries, paddedD});
-          packPadded(e, a.factors, rows, m, a.d, paddedD, {blockDout, a.queryStride()},
-                     {at.packedOutGradients, paddedD});
+          packPadded(e, a.factors, rows, m, a.d, paddedD, {blockDout, a.outStride()}, {at.packedOutGradients, paddedD});
         }
         product(e, a.factors, m, columns, false, e.integer(depth), {at.queries, paddedDepth}, {at.keysAcross, strideT},
                 {at.weights, strideT}, false);
@@ -108,7 +106,7 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
           SmallVector<Row> taken;
           for (int64_t i = 0; i < per; ++i) {
             Num r = step * per + i, known = e.min(r, rows - 1);
-            Ptr outRow = blockOut + known * a.queryStride(), outGradient = blockDout + known * a.queryStride();
+            Ptr outRow = blockOut + known * a.outStride(), outGradient = blockDout + known * a.outStride();
             Num correction = e.sums(a.d, 1, [&](Num j, int64_t width) {
               return Emitter::Carried{outRow.load(j, width) * outGradient.load(j, width)};
             })[0];
@@ -143,5 +141,4 @@ LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) {
     writeRows(e.integer(a.t), at.keyGradients, dk + keyOffset, a.keyStride());
     writeRows(e.integer(a.t), at.valueGradients, dv + keyOffset, a.keyStride());
   });
-  return success();
 }

@@ -1,4 +1,5 @@
 //===- Dispatch.cpp - Which ops have a special kernel --------------------------------===//
+#include "Attention.h"
 #include "Kernels.h"
 #include "pc/IR/Sharing.h"
 #include "pc/IR/Workspace.h"
@@ -11,7 +12,7 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   auto fusion = dyn_cast<FusionOp>(op);
   if (simt && (isa<EmbeddingGradOp>(op) || (fusion && asTableSum(fusion))))
     return kernels::embeddingGradParts;
-  if (simt && isa<AttentionGradOp>(op))
+  if (simt && isAttentionGrad(op))
     return 2;
   return isa<LayerNormGradOp, RMSNormGradOp>(op) || (simt && columnSumBytes(op)) ? 2 : 1;
 }
@@ -19,14 +20,52 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
 int64_t pc::kernelWorkspaceBytes(Operation *op, unsigned part) {
   if (part == inOneKernel)
     return 0;
-  if (auto gradient = dyn_cast<AttentionGradOp>(op))
-    return attentionDotsBytes(gradient);
+  if (isAttentionGrad(op))
+    return attentionDotsBytes(op);
   auto fusion = dyn_cast<FusionOp>(op);
   std::optional<TableSum> sum = fusion ? asTableSum(fusion) : std::nullopt;
   if (auto embedding = sum ? sum->gradient : dyn_cast<EmbeddingGradOp>(op))
     return EmbeddingSort(embedding).bytes;
   return columnSumBytes(op);
 }
+
+SmallVector<int64_t> pc::pieceBytes(Operation *op, unsigned number) {
+  return llvm::TypeSwitch<Operation *, SmallVector<int64_t>>(op)
+      .Case<PackedAttentionOp, PackedAttentionGradOp>([&](auto attention) -> SmallVector<int64_t> {
+        ArrayRef<int64_t> o = cast<RankedTensorType>(attention.getO().getType()).getShape();
+        bool isGradient = isAttentionGrad(op) && number == op->getNumOperands();
+        if (number && !isGradient)
+          return {0};
+        Value packed = isGradient ? op->getResult(0) : op->getOperand(0);
+        int64_t head = o[4] * getElementTypeOrSelf(packed.getType()).getIntOrFloatBitWidth() / 8;
+        return {0, o[3] * head, (o[3] + 1) * head};
+      })
+      .Default([](Operation *) { return SmallVector<int64_t>{0}; });
+}
+
+/// Emits attention or its gradient by one of the three functions.
+template <typename OpT>
+static LogicalResult emitOneOf(OpT op, Kernel &kernel, void (*onCpu)(kernels::AttentionShape, Kernel &),
+                               bool (*simt)(const kernels::AttentionShape &, Kernel &),
+                               void (*mma)(const kernels::AttentionShape &, Kernel &)) {
+  kernels::AttentionShape a(op);
+  if (!kernel.simt)
+    return onCpu(a, kernel), success();
+  if (isForTensorCores(op->getOperand(0)))
+    return mma(a, kernel), success();
+  return simt(a, kernel) ? success() : op->emitOpError() << "has no CUDA kernel for heads of this size";
+}
+template <typename OpT> static LogicalResult emitForward(OpT op, Kernel &kernel) {
+  return emitOneOf(op, kernel, kernels::emitAttention, kernels::emitSimtAttention, kernels::emitMmaAttention);
+}
+template <typename OpT> static LogicalResult emitBackward(OpT op, Kernel &kernel) {
+  return emitOneOf(op, kernel, kernels::emitAttentionGrad, kernels::emitSimtAttentionGrad,
+                   kernels::emitMmaAttentionGrad);
+}
+LogicalResult pc::kernels::emit(AttentionOp op, Kernel &kernel) { return emitForward(op, kernel); }
+LogicalResult pc::kernels::emit(PackedAttentionOp op, Kernel &kernel) { return emitForward(op, kernel); }
+LogicalResult pc::kernels::emit(AttentionGradOp op, Kernel &kernel) { return emitBackward(op, kernel); }
+LogicalResult pc::kernels::emit(PackedAttentionGradOp op, Kernel &kernel) { return emitBackward(op, kernel); }
 
 /// Checks that operands and results are static tensors of f32, bf16 or i32, as special kernels require.
 static LogicalResult checkTypes(Operation *op) {
@@ -55,8 +94,8 @@ std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel
   if (kernel.simt && isa<LayerNormGradOp, RMSNormGradOp>(op))
     return std::nullopt; // a kernel of rows
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
-      .Case<AttentionOp, AttentionGradOp, LayerNormGradOp, RMSNormGradOp, EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp,
-            RopeOp, ResizeOp>(
+      .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp, LayerNormGradOp, RMSNormGradOp,
+            EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp, RopeOp, SplitQkvOp, JoinQkvOp, ResizeOp>(
           [&](auto special) -> LogicalResult {
             if constexpr (requires { special.getSees(); })
               if (special.getSees() && cast<RankedTensorType>(special.getSees().getType()).getRank() == 0)

@@ -10,10 +10,11 @@
 
 namespace pc::kernels {
 
-/// An item is one query head of one batch row.
+/// Attention.h says what is an item.
 llvm::LogicalResult emit(AttentionOp op, Kernel &kernel);
-/// An item is one key/value head of one batch row.
+llvm::LogicalResult emit(PackedAttentionOp op, Kernel &kernel);
 llvm::LogicalResult emit(AttentionGradOp op, Kernel &kernel);
+llvm::LogicalResult emit(PackedAttentionGradOp op, Kernel &kernel);
 /// For CPUs (kernels of rows do it on a GPU). Part 0: dx, an item is a row. Part 1: dgamma (and dbeta), an item is a
 /// block of columns.
 llvm::LogicalResult emit(LayerNormGradOp op, Kernel &kernel);
@@ -31,16 +32,12 @@ llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
 /// An item is one head of one token. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
+/// An item is one head of one token.
+llvm::LogicalResult emit(SplitQkvOp op, Kernel &kernel);
+llvm::LogicalResult emit(JoinQkvOp op, Kernel &kernel);
 
 /// An item is a piece of a row of the result, on a GPU an element.
 llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
-
-/// Attention for GPUs; the gradient's part 0 is dq, part 1 dk and dv.
-llvm::LogicalResult emitSimt(AttentionOp op, Kernel &kernel);
-llvm::LogicalResult emitSimt(AttentionGradOp op, Kernel &kernel);
-/// The same on tensor cores, if pc::isForTensorCores; the gradient's part 0 stores rowsum(dout * o) for part 1.
-void emitMma(AttentionOp op, Kernel &kernel);
-void emitMma(AttentionGradOp op, Kernel &kernel);
 
 /// For GPUs: sums the `count` vectors that terms(row, column, width) yields over all rows; finish(column, totals)
 /// writes the totals. The order of additions is fixed.

@@ -177,6 +177,7 @@ void QueryBlock::begin(Num item) {
   query = at.rows(firstQuery, at.a.s);
   for (int64_t r = 0; r < 2; ++r) {
     rows[r] = at.queryRow(batch, query.inside[r], head);
+    outRows[r] = at.outRow(batch, query.inside[r], head);
     sight[r] = at.a.seen(e, query.number[r], counts);
   }
 }
@@ -222,9 +223,8 @@ QueryBlock::Carried QueryBlock::masked(Num first, const Carried &values, double 
 // The forward pass
 //===---------------------------------------------------------------------------===//
 
-void pc::kernels::emitMma(AttentionOp op, Kernel &kernel) {
+void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   SimtEmitter &e = *kernel.simt;
-  const AttentionShape a(op);
   MmaAttention at(e, a);
   constexpr double nothing = -std::numeric_limits<double>::infinity();
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
@@ -277,6 +277,6 @@ void pc::kernels::emitMma(AttentionOp op, Kernel &kernel) {
       e.when(block.query.exists[r] & (at.column < e.integer(2)),
              [&] { lse.store(logSum, at.statistic(block.batch, block.query.inside[r], block.head)); });
     }
-    at.store(ArrayRef(done).drop_front(4), inverse, o, block.rows, block.query.exists);
+    at.store(ArrayRef(done).drop_front(4), inverse, o, block.outRows, block.query.exists);
   });
 }

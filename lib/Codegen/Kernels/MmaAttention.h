@@ -39,8 +39,9 @@ public:
   };
   TwoRows rows(Num first, int64_t count);
 
-  Num queryRow(Num batch, Num s, Num head) { return ((batch * a.s + s) * numHeads + head) * a.d; }
-  Num keyRow(Num batch, Num t, Num keyHead) { return ((batch * a.t + t) * a.heads + keyHead) * a.d; }
+  Num queryRow(Num batch, Num s, Num head) { return (batch * a.s + s) * a.queryStride() + a.queryAt(head); }
+  Num outRow(Num batch, Num s, Num head) { return ((batch * a.s + s) * numHeads + head) * a.d; }
+  Num keyRow(Num batch, Num t, Num keyHead) { return (batch * a.t + t) * a.keyStride() + a.keyAt(keyHead); }
   Num statistic(Num batch, Num s, Num head) { return (batch * numHeads + head) * a.s + s; }
 
   /// `rows` x d bf16 in shared memory.
@@ -90,7 +91,7 @@ public:
   const int64_t tile; ///< keys of a tile
   Num head, batch;
   MmaAttention::TwoRows query;
-  Num rows[2]; ///< where this thread's two queries begin
+  Num rows[2], outRows[2]; ///< where this thread's two queries, and their results, begin
 
   /// The loop over tiles: meet(first key, tile of keys, tile of values, carried) returns the loop-carried values. They
   /// begin as `init()`, which is emitted behind the first copies.

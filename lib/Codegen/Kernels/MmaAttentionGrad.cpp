@@ -28,13 +28,13 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &
       minusLse[r] = in.lse.load(statistic) * -at.log2e;
       Num dot = e.zeros(2);
       for (int64_t n = 0; n < 2 * at.pieces; ++n) {
-        Num place = block.rows[r] + at.column + 8 * n;
+        Num place = block.outRows[r] + at.column + 8 * n;
         dot = e.fma(in.o.load(place, 2), in.dout.load(place, 2), dot);
       }
       dots[r] = at.sumOfRow(e.sum(dot));
       e.when(block.query.exists[r] & (at.column < e.integer(2)), [&] { in.dots.store(dots[r], statistic); });
     }
-    auto queries = at.left(in.q, block.rows), gradients = at.left(in.dout, block.rows);
+    auto queries = at.left(in.q, block.rows), gradients = at.left(in.dout, block.outRows);
     auto init = [&] { return at.zeros(8 * at.pieces); };
     auto done = block.passKeys(init, [&](Num first, Ptr keys, Ptr values, const Emitter::Carried &dq) {
       Emitter::Carried weights = at.timesTransposed(queries, keys, block.tile);
@@ -82,7 +82,8 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
       auto inside = [&](Num line) { return e.min(first + line, e.integer(a.s - 1)); };
       auto queryRow = [&](Num line) { return at.queryRow(batch, inside(line), head); };
       at.stage(in.q, queries + half * at.pitch, tile, queryRow);
-      at.stage(in.dout, gradients + half * at.pitch, tile, queryRow);
+      at.stage(in.dout, gradients + half * at.pitch, tile,
+               [&](Num line) { return at.outRow(batch, inside(line), head); });
       e.when(e.rank < e.integer(tile), [&] {
         Num statistic = at.statistic(batch, inside(e.rank), head);
         e.copyAsync(in.lse + statistic, lses + (half + e.rank), 4);
@@ -168,8 +169,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
   });
 }
 
-void pc::kernels::emitMma(AttentionGradOp op, Kernel &kernel) {
-  const AttentionShape a(op);
+void pc::kernels::emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel) {
   MmaAttention at(*kernel.simt, a);
   auto in = kernel.operands, out = kernel.results;
   MmaGradBuffers buffers{

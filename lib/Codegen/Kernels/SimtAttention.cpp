@@ -7,7 +7,6 @@
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 #include "Kernels.h"
-#include "pc/IR/Workspace.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -38,8 +37,9 @@ public:
   Num part() { return e.rank % e.integer(sharing); }
   Num member() { return e.rank / e.integer(sharing); }
 
-  Num queryRow(Num batch, Num s, Num head) { return ((batch * a.s + s) * heads() + head) * a.d; }
-  Num keyRow(Num batch, Num t, Num keyHead) { return ((batch * a.t + t) * a.heads + keyHead) * a.d; }
+  Num queryRow(Num batch, Num s, Num head) { return (batch * a.s + s) * a.queryStride() + a.queryAt(head); }
+  Num outRow(Num batch, Num s, Num head) { return ((batch * a.s + s) * heads() + head) * a.d; }
+  Num keyRow(Num batch, Num t, Num keyHead) { return (batch * a.t + t) * a.keyStride() + a.keyAt(keyHead); }
 
   Slice load(Ptr from, Num row) {
     Slice values;
@@ -86,16 +86,11 @@ public:
 
 } // namespace
 
-static LogicalResult refuse(Operation *op) { return op->emitOpError() << "has no CUDA kernel for heads of this size"; }
-
-LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
-  if (isForTensorCores(op.getQ()))
-    return emitMma(op, kernel), success();
+bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
   SimtEmitter &e = *kernel.simt;
-  const AttentionShape a(op);
   SimtAttention at(e, a);
   if (!at.fits())
-    return refuse(op);
+    return false;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
   Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counted ? kernel.operands[3] : Ptr();
   constexpr int64_t together = 8; // keys that share one rescaling
@@ -107,8 +102,8 @@ LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
     Num firstQuery = item % e.integer(blocks) * at.perBlock(), head = item / e.integer(blocks) % e.integer(at.heads());
     Num batch = item / e.integer(blocks * at.heads()), keyHead = head / e.integer(a.groups);
     Num query = firstQuery + at.member(), exists = query < e.integer(a.s);
-    Num row = at.queryRow(batch, e.min(query, e.integer(a.s - 1)), head);
-    Slice mine = at.load(q, row);
+    Num inside = e.min(query, e.integer(a.s - 1));
+    Slice mine = at.load(q, at.queryRow(batch, inside, head));
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), counts), mySight = a.seen(e, query, counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
 
@@ -156,11 +151,11 @@ LogicalResult pc::kernels::emitSimt(AttentionOp op, Kernel &kernel) {
       }
       if (a.counted) // a query may see nothing
         logSum = e.select(any, logSum, e.real(-std::numeric_limits<float>::infinity()));
-      at.store(output, o, row);
+      at.store(output, o, at.outRow(batch, inside, head));
       e.when(at.part() < e.integer(1), [&] { lse.store(logSum, (batch * at.heads() + head) * a.s + query); });
     });
   });
-  return success();
+  return true;
 }
 
 namespace {
@@ -180,9 +175,9 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
     Num firstQuery = item % e.integer(blocks) * at.perBlock(), head = item / e.integer(blocks) % e.integer(at.heads());
     Num batch = item / e.integer(blocks * at.heads()), keyHead = head / e.integer(a.groups);
     Num query = firstQuery + at.member(), inside = e.min(query, e.integer(a.s - 1));
-    Num row = at.queryRow(batch, inside, head);
-    Slice mine = at.load(in.q, row), gradient = at.load(in.dout, row);
-    Num correction = at.dot(gradient, at.load(in.o, row));
+    Num row = at.queryRow(batch, inside, head), outRow = at.outRow(batch, inside, head);
+    Slice mine = at.load(in.q, row), gradient = at.load(in.dout, outRow);
+    Num correction = at.dot(gradient, at.load(in.o, outRow));
     Num lse = in.lse.load((batch * at.heads() + head) * a.s + inside);
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), in.counts), mySight = a.seen(e, query, in.counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
@@ -225,12 +220,13 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
     auto done = e.loop(e.integer(0), e.integer(a.groups), 1, init, [&](Num group, const Emitter::Carried &carried) {
       Num head = keyHead * a.groups + group;
       auto queryRow = [&](Num s) { return at.queryRow(batch, s, head); };
+      auto outRow = [&](Num s) { return at.outRow(batch, s, head); };
       return e.loop(begin, e.integer(a.s), tile, carried, [&](Num first, const Emitter::Carried &carried) {
         e.barrier();
         at.copyTile(in.q, queries, first, e.integer(a.s), queryRow);
-        at.copyTile(in.dout, gradients, first, e.integer(a.s), queryRow);
+        at.copyTile(in.dout, gradients, first, e.integer(a.s), outRow);
         Num line = e.rank / e.integer(perQuery), lane = e.rank % e.integer(perQuery);
-        Num query = e.min(first + line, e.integer(a.s - 1)), from = queryRow(query);
+        Num query = e.min(first + line, e.integer(a.s - 1)), from = outRow(query);
         Num partial = e.loop(lane * at.width, e.integer(d), perQuery * at.width, {e.real(0)},
                              [&](Num i, const Emitter::Carried &sum) {
                                Num product = in.o.load(from + i, at.width) * in.dout.load(from + i, at.width);
@@ -268,13 +264,10 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
   });
 }
 
-LogicalResult pc::kernels::emitSimt(AttentionGradOp op, Kernel &kernel) {
-  if (isForTensorCores(op.getQ()))
-    return emitMma(op, kernel), success();
-  const AttentionShape a(op);
+bool pc::kernels::emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel) {
   SimtAttention at(*kernel.simt, a);
   if (!at.fits())
-    return refuse(op);
+    return false;
   auto in = kernel.operands, out = kernel.results;
   SimtGradBuffers buffers{in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], a.counted ? in[6] : Ptr()};
   kernel.kind = "attention";
@@ -282,5 +275,5 @@ LogicalResult pc::kernels::emitSimt(AttentionGradOp op, Kernel &kernel) {
     emitQueries(at, kernel, buffers);
   else
     emitKeys(at, kernel, buffers);
-  return success();
+  return true;
 }

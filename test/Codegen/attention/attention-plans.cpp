@@ -26,7 +26,7 @@ struct Planner {
 };
 std::set<std::string> seen;
 
-template <typename OpT> void plan(const Planner &planner, OpT op, bool backward) {
+void plan(const Planner &planner, Operation *op) {
   if (!planner.libraries.takes(op))
     return;
   int64_t given = attentionScratchBytes(op, planner.libraries), taken = -1;
@@ -34,7 +34,7 @@ template <typename OpT> void plan(const Planner &planner, OpT op, bool backward)
   std::string text = std::to_string(desc.batch) + " x " + std::to_string(desc.q_heads) + "/" +
                      std::to_string(desc.kv_heads) + " heads of " + std::to_string(desc.head_dim) + ", " +
                      std::to_string(desc.q_length) + " positions" + (desc.causal ? "" : ", all") +
-                     (backward ? ", backward" : ", forward");
+                     (desc.k[1] > desc.head_dim ? ", packed" : "") + (desc.backward ? ", backward" : ", forward");
   if (!seen.insert(std::to_string(planner.arch) + text).second)
     return;
   desc.name = text.c_str();
@@ -67,12 +67,8 @@ int main(int argc, char **argv) {
     if (!module)
       return 1;
     module->walk([&](Operation *op) {
-      for (const Planner &planner : planners) {
-        if (auto forward = dyn_cast<AttentionOp>(op))
-          plan(planner, forward, false);
-        if (auto gradient = dyn_cast<AttentionGradOp>(op))
-          plan(planner, gradient, true);
-      }
+      for (const Planner &planner : planners)
+        plan(planner, op);
     });
   }
   return finishChecks();

@@ -229,6 +229,40 @@ void loss(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
   check(context, "loss " + t, p.text(columns), false);
 }
 
+/// Heads packed by one product: taken apart and put together, with and without rotation, and attended to.
+void packedHeads(MLIRContext &context, int64_t s, int64_t k, int64_t g, int64_t d) {
+  std::vector<int64_t> packed = {2, s, k, g + 2, d}, query = {2, s, k, g, d}, key = {2, s, k, d}, sum = {2, k, g, s};
+  std::string x = type(packed), q = type(query), kv = type(key), lse = type(sum);
+  Program p;
+  std::string in = p.parameter(packed), dout = p.parameter(query);
+  auto both = [&](const std::string &suffix, const std::string &rope, const std::string &types) {
+    p.op("%q" + suffix + ", %k" + suffix + ", %v" + suffix + " = pc.split_qkv " + in + rope + " : (" + x + types +
+         ") -> (" + q + ", " + kv + ", " + kv + ")");
+    p.op("%x" + suffix + " = pc.join_qkv %q" + suffix + ", " + "%k" + suffix + ", %v" + suffix + rope + " : (" + q +
+         ", " + kv + ", " + kv + types + ") -> " + x);
+    p.output("%q" + suffix, query);
+    p.output("%k" + suffix, key);
+    p.output("%v" + suffix, key);
+    p.output("%x" + suffix, packed);
+  };
+  both("", "", "");
+  if (d % 2 == 0) {
+    std::string table = type({s, d / 2}), cos = p.parameter({s, d / 2}), sin = p.parameter({s, d / 2});
+    both("r", " rope " + cos + ", " + sin, ", " + table + ", " + table);
+  }
+  for (std::string causal : {"", "causal "}) {
+    std::string n = causal.empty() ? "a" : "c";
+    p.op("%o" + n + ", %l" + n + " = pc.packed_attention " + causal + in + " scale 0.3 : (" + x + ") -> (" + q + ", " +
+         lse + ")");
+    p.op("%g" + n + " = pc.packed_attention_grad " + causal + in + ", %o" + n + ", %l" + n + ", " + dout +
+         " scale 0.3 : (" + x + ", " + q + ", " + lse + ", " + q + ") -> " + x);
+    p.output("%o" + n, query);
+    p.output("%l" + n, sum);
+    p.output("%g" + n, packed);
+  }
+  check(context, "packed heads " + x, p.text(), false);
+}
+
 /// Any einsum: shapes by factor name.
 void einsum(MLIRContext &context, const std::string &spec, const std::map<char, int64_t> &sizes) {
   auto shapeOf = [&](llvm::StringRef dims) {
@@ -455,6 +489,10 @@ int main(int argc, char **argv) {
                              "a b c d, d b -> c a",
                              "d a, f d -> a f"})
       einsum(context, spec, sizes);
+    packedHeads(context, 5, 2, 1, 8);
+    packedHeads(context, 40, 1, 3, 20);
+    packedHeads(context, 33, 3, 2, 64);
+    packedHeads(context, 7, 2, 1, 5);
     microbatches(context);
     for (unsigned seed = 0; seed < 25; ++seed)
       randomGraph(context, seed);

@@ -1,0 +1,65 @@
+//===- SplitQkv.cpp - Packed heads to q, k and v, and back ------------------------------===//
+// Queries and keys are rotated on the way, so that no head passes through memory twice.
+//===-----------------------------------------------------------------------------===//
+#include "Kernels.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+/// Moves heads between `packed`, [tokens, heads, groups + 2, d], and its parts. `inverse`: from the parts.
+static LogicalResult emitParts(Operation *op, Kernel &kernel, Value packed, Ptr whole, ArrayRef<Ptr> parts,
+                               ArrayRef<Ptr> tables, bool inverse) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(packed.getType()).getShape();
+  const int64_t positions = shape[1], heads = shape[2], groups = shape[3] - 2, d = shape[4], half = d / 2;
+  if (!tables.empty() && d % 2)
+    return op->emitOpError("has no kernel for an odd last dim (") << d << ")";
+  Emitter &e = kernel.e;
+  kernel.kind = "elementwise";
+  kernel.forItems(shape[0] * positions * heads * shape[3], tables.empty() ? d : half, /*reduces=*/false, [&](Num item) {
+    Num group = item / shape[3], head = item % shape[3];
+    auto move = [&](Ptr part, Num first, bool rotates) {
+      Ptr inside = whole + item * d, from = inverse ? part + first : inside, to = inverse ? inside : part + first;
+      if (tables.empty()) {
+        e.vectors(d, [&](Num i, int64_t width) { to.store(from.load(i, width), i); });
+        return;
+      }
+      if (!rotates) { // halves all the same: the threads of a GPU are dealt out by them
+        e.vectors(half, [&](Num i, int64_t width) {
+          Num u = from.load(i, width), w = from.load(i + half, width);
+          to.store(u, i);
+          to.store(w, i + half);
+        });
+        return;
+      }
+      Num row = group / heads % positions * half;
+      e.vectors(half, [&](Num i, int64_t width) {
+        Num cosine = (tables[0] + row).load(i, width), sine = (tables[1] + row).load(i, width);
+        Num u = from.load(i, width), w = from.load(i + half, width);
+        if (inverse)
+          sine = 0.0 - sine;
+        to.store(u * cosine - w * sine, i);
+        to.store(w * cosine + u * sine, i + half);
+      });
+    };
+    e.when(
+        head < e.integer(groups), [&] { move(parts[0], (group * groups + head) * d, true); },
+        [&] {
+          e.when(
+              head < e.integer(groups + 1), [&] { move(parts[1], group * d, true); },
+              [&] { move(parts[2], group * d, false); });
+        });
+  });
+  return success();
+}
+
+LogicalResult pc::kernels::emit(SplitQkvOp op, Kernel &kernel) {
+  return emitParts(op, kernel, op.getX(), kernel.operands[0], kernel.results, ArrayRef(kernel.operands).drop_front(),
+                   /*inverse=*/false);
+}
+
+LogicalResult pc::kernels::emit(JoinQkvOp op, Kernel &kernel) {
+  auto in = ArrayRef(kernel.operands);
+  return emitParts(op, kernel, op.getResult(), kernel.results[0], in.take_front(3), in.drop_front(3),
+                   /*inverse=*/true);
+}
