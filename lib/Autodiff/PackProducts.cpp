@@ -3,15 +3,11 @@
 // become one parameter, by key/value head: its query heads, its key, its value. So splitting heads is still splitting
 // the dim `kv_heads`, and a rank's part is a product of its own.
 //===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_PACKPRODUCTS
 #include "pc/Autodiff/Passes.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
-
-namespace pc {
-#define GEN_PASS_DEF_PACKPRODUCTS
-#include "pc/Autodiff/Passes.h.inc"
-} // namespace pc
 
 using namespace mlir;
 using namespace pc;

@@ -159,7 +159,7 @@ void checkHostProgram(MLIRContext &context) {
   expect(kernel.fn && kernel.items > 0 && kernel.scratch_bytes >= 0, "the kernel's work");
   expectRow(kernel,
             {.name = "activation positive",
-             .kind = "elementwise",
+             .kind = "activation",
              .fn = kernel.fn,
              .items = kernel.items,
              .scratch_bytes = kernel.scratch_bytes},
