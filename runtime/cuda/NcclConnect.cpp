@@ -27,12 +27,12 @@ void Communicators::add(NcclComm comm) {
 void Communicators::abort(double seconds) {
   std::unique_lock<std::mutex> lock(mutex);
   if (!std::exchange(aborted, true))
-    std::thread([self = shared_from_this()] {
+    std::thread([self = shared_from_this(), ending = all] {
       self->useDevice(self->device);
       // One group: all are told to end before NCCL waits for any (ncclCommAbort sets the flag, the group's end runs
       // commReclaim). A kernel of one may stand before those of another on a stream.
       self->nccl.ncclGroupStart();
-      for (NcclComm comm : self->all)
+      for (NcclComm comm : ending)
         self->nccl.ncclCommAbort(comm);
       self->nccl.ncclGroupEnd();
       std::lock_guard<std::mutex> lock(self->mutex);
