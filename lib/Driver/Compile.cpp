@@ -3,7 +3,9 @@
 #include "ChooseRecompute.h"
 #include "Remarks.h"
 
+#include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
+#include "mlir/Support/Timing.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/Codegen/KernelReport.h"
 #include "pc/Cost/Report.h"
@@ -11,6 +13,7 @@
 #include "pc/Cost/Streams.h"
 #include "pc/IR/Stages.h"
 #include "pc/Pipeline/PipelineReport.h"
+#include "pc/Proof/Proof.h"
 #include "pcrt/description.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
@@ -179,6 +182,25 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
   return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << page; });
 }
 
+/// Proves what a phase has made; nothing is there to prove before a step, without stages at `staged`, and in kernels.
+static pcrt_status prove(ModuleOp module, const PhaseInfo &info, const CompileOptions &options, Proof &proof) {
+  bool isNew = info.phase != Phase::Staged || options.plan.pipeline();
+  if (options.verify != Verify::Full || info.phase < Phase::Step || info.phase > Phase::Planned || !isNew)
+    return PCRT_OK;
+  TimingScope timing = options.timing ? options.timing->nest(("proof of " + info.name).str()) : TimingScope();
+  auto passes = [&] {
+    PassManager manager(module.getContext());
+    PhaseFailures failures;
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    (void)buildPhase(manager, info.phase, options, failures);
+    manager.printAsTextualPipeline(os);
+    return text;
+  };
+  bool proved = succeeded(info.phase == Phase::Step ? proof.begin(module) : proof.prove(module, info.name, passes));
+  return proved ? PCRT_OK : PCRT_VERIFICATION;
+}
+
 pcrt_status pc::compile(ModuleOp module, CompileOptions options) {
   if (!module.lookupSymbol("model")) {
     module.emitError() << "no function @model in this module; pc-import makes one";
@@ -190,12 +212,15 @@ pcrt_status pc::compile(ModuleOp module, CompileOptions options) {
     if (pcrt_status status = writeFile(module, options.emitPlan,
                                        [&](llvm::raw_ostream &os) { os << options.plan.text(module.getContext()); }))
       return status;
+  Proof proof;
   for (const PhaseInfo &info : phases()) {
     if (info.phase == Phase::Kernels) { // the program's description quotes its plan
       OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
       options.plan.build(builder);
     }
     if (pcrt_status status = runPhase(module, info.phase, options))
+      return status;
+    if (pcrt_status status = prove(module, info, options, proof))
       return status;
     if (info.phase == Phase::Planned)
       if (pcrt_status status = report(module, options))

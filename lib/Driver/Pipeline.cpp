@@ -126,6 +126,8 @@ public:
 
 private:
   void add(std::unique_ptr<Pass> pass, pcrt_status failure) {
+    if (failure == PCRT_VERIFICATION && options.verify == Verify::None)
+      return;
     failures[pass->getArgument().str()] = failure;
     to->addPass(std::move(pass));
   }

@@ -9,6 +9,7 @@
 #include "pc/Memory/Passes.h"
 #include "pc/Overlap/Passes.h"
 #include "pc/Pipeline/Passes.h"
+#include "pc/Proof/Passes.h"
 #include "pc/Reference/Passes.h"
 #include "pc/Shard/Passes.h"
 
@@ -34,5 +35,6 @@ void pc::registerPasses() {
   registerMemoryPasses();
   registerCodegenPasses();
   registerReferencePasses();
+  registerProofPasses();
   registerPhasePipelines();
 }

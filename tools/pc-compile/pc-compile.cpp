@@ -35,6 +35,12 @@ int main(int argc, char **argv) {
                                 files);
   cl::opt<std::string> report("report", cl::desc("Write predicted memory and traffic (.json, or a page: .html)"),
                               cl::value_desc("file"), files);
+  cl::opt<pc::Verify> verify("verify", cl::desc("What checks the compiler's own work (default full)"),
+                             cl::init(pc::Verify::Full), files,
+                             cl::values(clEnumValN(pc::Verify::Full, "full",
+                                                   "the program of each phase is proved to compute what its step does"),
+                                        clEnumValN(pc::Verify::Phase, "phase", "the verifier at the end of each phase"),
+                                        clEnumValN(pc::Verify::None, "none", "ops' own verifiers alone")));
   cl::opt<bool> timing("timing", cl::desc("Print the time of every pass (--mlir-timing)"), files);
   cl::opt<bool> standIn("stand-in", cl::desc("Also an image for the stand-in of the CUDA driver (for tests)"),
                         cl::cat(pc::categoryOf(FlagGroup::Target)));
@@ -78,6 +84,7 @@ int main(int argc, char **argv) {
     return PCRT_BAD_INPUT;
   options.to = to;
   options.output = output;
+  options.verify = verify;
   options.emitPlan = emitPlan;
   options.report = report;
   options.timing = &whole;

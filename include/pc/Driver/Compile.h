@@ -18,6 +18,10 @@ class TimingScope;
 
 namespace pc {
 
+/// What checks a compile: nothing but ops' own verifiers; the verifier at the end of each phase; or, besides, the proof
+/// that the program of each phase computes what the one-device program computes.
+enum class Verify { None, Phase, Full };
+
 /// What is compiled, and how. Options of passes have the passes' own structs, and so their defaults (Passes.td).
 struct CompileOptions {
   Plan plan;
@@ -30,6 +34,7 @@ struct CompileOptions {
   ScheduleOptions schedule;
   PlanMemoryOptions arena;
   GenerateKernelsOptions kernels; ///< `target`, `attention` and `archs` are also those of other passes
+  Verify verify = Verify::Full;
   Phase to = Phase::Exe;
   std::string output = "-";            ///< the executable, or the IR of phase `to`
   std::string emitPlan, report;        ///< files, or empty

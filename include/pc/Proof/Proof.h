@@ -1,0 +1,37 @@
+//===- Proof.h - Every phase computes what the one-device program computes ------------------===//
+// Translation validation: the program of each phase is run once with fingerprints in place of tensors, at full size,
+// and compared with the step program, for one device, from which it was made. What is proved and what is not:
+// docs/what-is-proved.md.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_PROOF_PROOF_H
+#define PC_PROOF_PROOF_H
+
+#include "pc/IR/PC.h"
+
+#include <memory>
+
+namespace pc {
+
+class Proof {
+public:
+  Proof();
+  ~Proof();
+
+  /// Reads the one-device program, of the phase `step`. Errors: an op whose meaning the proof does not know.
+  llvm::LogicalResult begin(mlir::ModuleOp step);
+
+  /// Proves that `module` (phases placed to planned), made of that step and whose ops verify, computes the same. Emits
+  /// an error at the op where it does not, with notes: the phase, what is compared, and where the first value is made
+  /// that the program of the phase before, as it was proved last, does not have. `phase`: its name, `passes`: what has
+  /// run since the phase before, both for messages.
+  llvm::LogicalResult prove(mlir::ModuleOp module, llvm::StringRef phase,
+                            llvm::function_ref<std::string()> passes = {});
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,446 @@
+//===- Compute.cpp - Where the results of ops that compute lie ------------------------------===//
+#include "Place.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::proof;
+
+void Axis::setMesh(MeshAttr mesh) {
+  list.clear();
+  sizes.clear();
+  if (mesh)
+    for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes())) {
+      list.push_back(name.str());
+      sizes.push_back(size);
+    }
+}
+
+int64_t Axis::size(ArrayRef<uint8_t> axes) const {
+  int64_t n = 1;
+  for (uint8_t axis : axes)
+    n *= sizes[axis];
+  return n;
+}
+
+bool Axis::number(ArrayRef<StringAttr> names, Axes &axes) const {
+  for (StringAttr name : names) {
+    auto it = llvm::find(list, name.getValue());
+    if (it == list.end() || it - list.begin() >= 32)
+      return false;
+    if (sizes[it - list.begin()] > 1)
+      axes.push_back(static_cast<uint8_t>(it - list.begin()));
+  }
+  return true;
+}
+
+AxisSet Axis::setOf(ArrayRef<StringAttr> names) const {
+  Axes axes;
+  return number(names, axes) ? proof::setOf(axes) : 0;
+}
+
+SmallVector<int64_t> Placer::localShape(Value value) const {
+  SmallVector<int64_t> shape(cast<RankedTensorType>(value.getType()).getShape());
+  if (PlaceAttr place = placement(value))
+    for (auto [d, size] : llvm::enumerate(shape)) {
+      Axes axes;
+      if (d < place.getDims().size() && axis.number(place.axes(d), axes))
+        size /= std::max<int64_t>(1, axis.size(axes));
+    }
+  return shape;
+}
+
+/// What `layout` says of dims and root; none if the mesh lacks an axis.
+static std::optional<Where> read(const Axis &axis, PlaceAttr layout, size_t rank) {
+  Where where(rank);
+  Axes root;
+  if (!layout)
+    return where;
+  if (layout.getDims().size() != rank || !axis.number(layout.getRoot(), root))
+    return std::nullopt;
+  where.root = setOf(root);
+  for (auto [d, dim] : llvm::enumerate(where.dims)) {
+    Group group;
+    if (!axis.number(layout.axes(static_cast<int64_t>(d)), group.axes))
+      return std::nullopt;
+    for (uint8_t number : group.axes)
+      group.sizes.push_back(axis.size(number));
+    dim.split = group.plain();
+  }
+  return where;
+}
+
+std::optional<Where> Placer::leaf(Value value, PlaceAttr layout, ArrayRef<int64_t> global) {
+  SmallVector<int64_t> shape = localShape(value);
+  std::optional<Where> where = read(axis, layout, shape.size());
+  if (!where || (layout && layout.isPartial()) || global.size() != shape.size()) {
+    refuse("has a layout that does not fit it");
+    return std::nullopt;
+  }
+  for (auto [dim, whole, local] : llvm::zip_equal(where->dims, global, shape)) {
+    int64_t blocks = 1;
+    for (const Index &index : dim.split)
+      blocks *= index.n;
+    if (local * blocks == whole)
+      continue;
+    refuse("has a dim of " + Twine(whole) + " in " + Twine(blocks) + " blocks of " + Twine(local));
+    return std::nullopt;
+  }
+  return where;
+}
+
+std::optional<Where> Placer::element(const Where &stack) {
+  if (stack.dims.empty() || !stack.dims[0].split.empty() || stack.combine != Combine::None) {
+    refuse("needs a stack whose microbatches every rank has; it lies " + text(stack));
+    return std::nullopt;
+  }
+  Where where = stack;
+  where.dims.erase(where.dims.begin());
+  return where;
+}
+
+bool Placer::agreesWithType(Value value, const Where &where, AxisSet stageAxis) {
+  PlaceAttr place = placement(value);
+  if (!place)
+    return true;
+  std::optional<Where> said = read(axis, place, where.dims.size());
+  AxisSet partial = 0;
+  for (const PartialSum &part : where.parts)
+    partial |= part.axes;
+  Combine combine = place.getKind() == PartialKind::Max   ? Combine::Max
+                    : place.getKind() == PartialKind::Sum ? Combine::Sum
+                                                          : Combine::None;
+  AxisSet saidPartial = axis.setOf(place.getPartial()) & ~stageAxis;
+  bool agrees = said && where.agrees(said->dims) && (where.root == said->root || !where.root) &&
+                partial == saidPartial && (!partial || where.combine == combine);
+  if (agrees)
+    return true;
+  std::string type;
+  llvm::raw_string_ostream(type) << place;
+  return refuse("lies " + text(where) + ", but its type says " + type);
+}
+
+std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> operands) {
+  if (auto moved = dyn_cast<MoveOpInterface>(op)) {
+    Placed placed;
+    std::optional<Where> y = move(moved, operands, placed);
+    if (!y)
+      return std::nullopt;
+    placed.results.push_back(std::move(*y));
+    placed.isSame = true;
+    return placed;
+  }
+  auto single = [&](Where where) {
+    Placed placed;
+    placed.results.push_back(std::move(where));
+    return placed;
+  };
+  auto rank = [&] { return localShape(op->getResult(0)).size(); };
+  if (isa<ConstantOp, SeedOp>(op))
+    return single(Where(rank()));
+  if (auto offset = dyn_cast<BlockOffsetOp>(op)) {
+    Where where(rank());
+    where.note = {Note::Offset, {}, static_cast<int64_t>(offset.getBlock()), {}};
+    if (axis.number(axisList(offset.getAxes()), where.note.axes))
+      return single(where);
+    refuse("is over an axis that the mesh lacks");
+    return std::nullopt;
+  }
+  if (auto counts = dyn_cast<KeyCountsOp>(op)) {
+    const Note &of = operands[0]->note;
+    if (of.kind == Note::Offset && of.number == 1 && axis.size(of.axes) == static_cast<int64_t>(counts.getRanks())) {
+      Where where(rank());
+      where.note = {Note::Counts, of.axes, static_cast<int64_t>(counts.getShift()), {}};
+      return single(where);
+    }
+    refuse("counts keys for what is no coordinate among its ranks");
+    return std::nullopt;
+  }
+  return compute(op, operands);
+}
+
+/// The dim that the op reads by its global index: its offset must say where this rank's block begins.
+bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, ArrayRef<int64_t> sizes,
+                        MutableArrayRef<Dim> dims) {
+  Dim &dim = dims[rule.indexed];
+  bool isMade = isa<IotaOp, EmbeddingGradOp>(op); // no operand has this dim
+  if (placement(op->getResult(0))) {              // placed programs know it by their types
+    if (isMade) {
+      std::optional<Where> said = read(axis, placement(op->getResult(0)), localShape(op->getResult(0)).size());
+      if (!said)
+        return refuse("has a type with an axis that the mesh lacks");
+      dim = said->dims[0];
+    }
+  } else {
+    Group offset;
+    if (operands.size() > rule.operands.size()) {
+      const Note &note = operands.back()->note;
+      if (note.kind != Note::Offset || note.number != sizes[rule.indexed])
+        return refuse("needs the first index of a block of " + Twine(sizes[rule.indexed]) + " as its offset");
+      offset.axes = note.axes;
+      for (uint8_t number : offset.axes)
+        offset.sizes.push_back(axis.size(number));
+    }
+    if (isMade)
+      dim = {false, offset.plain()};
+    else if (!dim.any && dim.split != offset.plain())
+      return refuse("reads a dim split on " + text(dim.split) + " with the offset of a block on " +
+                    text(offset.plain()));
+  }
+  AxisSet others = 0;
+  for (size_t f = 0; f < dims.size(); ++f)
+    if (static_cast<int>(f) != rule.indexed)
+      others |= axesOf(dims[f].split);
+  return !isMade || !(axesOf(dim.split) & others) || refuse("makes a dim on an axis that splits its operands");
+}
+
+/// Queries stay; keys are all there, or, in a step of a ring, those of the block `shift` before that of the queries.
+bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayRef<int64_t> sizes, ArrayRef<Dim> dims) {
+  const Indices &s = dims[rule.indexed].split, &t = dims[rule.find("t")].split;
+  bool causal = op->hasAttr("causal");
+  auto isNote = [&](Note::Kind kind, int64_t number) {
+    Group group;
+    if (!sees || sees->note.kind != kind || sees->note.number != number)
+      return false;
+    group.axes = sees->note.axes;
+    for (uint8_t axisNumber : group.axes)
+      group.sizes.push_back(axis.size(axisNumber));
+    return group.plain() == s;
+  };
+  if (!t.empty()) {
+    Group ring;
+    for (const Index &index : s) {
+      if (index.terms.size() != 1 || index.terms[0].axes.size() != 1 || !index.isPlain(index.terms[0].axes))
+        return refuse("has queries split on " + text(s));
+      ring.axes.push_back(index.terms[0].axes[0]);
+      ring.sizes.push_back(index.n);
+    }
+    ring.n = axis.size(ring.axes);
+    while (ring.shift < ring.n && ring.indices() != t)
+      ++ring.shift;
+    if (ring.shift == ring.n)
+      return refuse("has keys split on " + text(t) + " and queries on " + text(s));
+    if (causal && !isNote(Note::Counts, ring.shift))
+      return refuse("does not see the keys of the block at hand, that of shift " + Twine(ring.shift));
+    rule.whole[rule.find("t")] = false;
+    return true;
+  }
+  if (!s.empty() && causal && !placement(op->getResult(0)))
+    return isNote(Note::Offset, sizes[rule.indexed]) ||
+           refuse("has queries split on " + text(s) + ", whose positions it is not told");
+  bool isTold = sees && (sees->note.kind == Note::None || !sees->note.axes.empty());
+  return !s.empty() || !isTold || refuse("is told positions of queries that are whole");
+}
+
+std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<const Where *> operands,
+                                                    ArrayRef<unsigned> partial, Placed &placed) {
+  SmallVector<std::vector<PartialSum>, 2> parts;
+  for (unsigned i : partial)
+    parts.push_back(operands[i]->parts);
+  auto indexOf = [](std::vector<PartialSum> &list, const PartialSum &like) {
+    return llvm::find_if(list, [&](const PartialSum &part) { return part.isSameSum(like); });
+  };
+  // The own block of a reduction over several axes is an addend by them one by one; the blocks of its steps by all
+  // together.
+  for (size_t i = 0; parts.size() == 2 && i < 2; ++i)
+    for (const PartialSum &together : std::vector<PartialSum>(parts[1 - i])) {
+      if (indexOf(parts[i], together) != parts[i].end() || together.in.front().terms.empty())
+        continue;
+      Group own;
+      own.axes = together.in.front().terms.front().axes;
+      if (own.axes.size() < 2 || setOf(own.axes) != together.axes)
+        continue;
+      for (uint8_t number : own.axes)
+        own.sizes.push_back(axis.size(number));
+      own.n = axis.size(own.axes);
+      std::vector<PartialSum> rest;
+      AxisSet gone = 0;
+      for (const PartialSum &part : parts[i]) {
+        bool isOne = llvm::any_of(own.plain(), [&](const Index &index) { return part.in == Indices{index}; });
+        gone |= isOne ? part.axes : 0;
+        if (!isOne)
+          rest.push_back(part);
+      }
+      if (gone != together.axes)
+        continue;
+      rest.push_back({together.axes, together.inner, {own.index()}});
+      llvm::sort(rest);
+      parts[i] = std::move(rest);
+    }
+  std::vector<PartialSum> out = parts[0];
+  for (std::vector<PartialSum> &more : llvm::drop_begin(parts)) {
+    bool same = out.size() == more.size() &&
+                llvm::all_of(out, [&](const PartialSum &part) { return indexOf(more, part) != more.end(); });
+    if (!same) {
+      refuse("adds sums over different axes: " + text(*operands[partial[0]]) + " and " + text(*operands[partial[1]]));
+      return std::nullopt;
+    }
+    for (PartialSum &part : out) {
+      const PartialSum &other = *indexOf(more, part);
+      if (part.in == other.in)
+        continue;
+      Indices both;
+      std::set_union(part.in.begin(), part.in.end(), other.in.begin(), other.in.end(), std::back_inserter(both));
+      if (llvm::any_of(both, [](const Index &index) { return !index.n; })) {
+        part.in = {Index::unknown(part.axes)};
+        continue;
+      }
+      if (both.size() < part.in.size() + other.in.size() || !isa<AddOp>(op)) {
+        refuse("has addends twice: " + text(part.in) + " and " + text(other.in));
+        return std::nullopt;
+      }
+      part.in = std::move(both);
+      placed.same = {{partial[0], partial[1]}};
+      placed.isSame = true;
+    }
+  }
+  return out;
+}
+
+std::optional<Placed> Placer::merge(ArrayRef<const Where *> operands) {
+  Placed placed;
+  placed.same = {{0, 2}, {1, 3}};
+  placed.isSame = true;
+  bool fits = operands[0]->combine == Combine::Attention && operands[2]->combine == Combine::Attention &&
+              operands[1]->parts == operands[0]->parts && operands[3]->parts == operands[2]->parts;
+  for (unsigned i = 0; fits && i < 2; ++i) {
+    Where y = *operands[i];
+    const Where &z = *operands[i + 2];
+    fits = y.parts.size() == z.parts.size() && y.agrees(z.dims);
+    for (size_t p = 0; fits && p < y.parts.size(); ++p) {
+      Indices both;
+      std::set_union(y.parts[p].in.begin(), y.parts[p].in.end(), z.parts[p].in.begin(), z.parts[p].in.end(),
+                     std::back_inserter(both));
+      fits = y.parts[p].isSameSum(z.parts[p]) && both.size() == y.parts[p].in.size() + z.parts[p].in.size();
+      y.parts[p].in = std::move(both);
+    }
+    y.root |= z.root;
+    y.dropComplete();
+    placed.results.push_back(std::move(y));
+  }
+  if (fits)
+    return placed;
+  refuse("merges what are not attentions to different keys: " + text(*operands[0]) + " and " + text(*operands[2]));
+  return std::nullopt;
+}
+
+/// Sums over split dims that the result lacks: each rank has its addend. A dim that is a block of an addend of a sum
+/// over the same axes (steps of a window) is a sum inside of it.
+bool Placer::addInnerSums(const Rule &rule, const Rule::Letters &letters, ArrayRef<Dim> dims, Where &result) {
+  for (auto [f, dim] : llvm::enumerate(dims)) {
+    if (dim.split.empty() || llvm::is_contained(letters, static_cast<int>(f)))
+      continue;
+    if (rule.combine == Combine::None || (result.combine != Combine::None && result.combine != rule.combine))
+      return refuse("combines dim " + rule.names[f] + ", which is split on " + text(dim.split));
+    AxisSet taken = 0;
+    for (const PartialSum &part : result.parts)
+      taken |= part.axes;
+    for (const Index &index : dim.split) {
+      PartialSum part{index.axes(), (index.axes() & taken) != 0, {index}};
+      if (llvm::any_of(result.parts, [&](const PartialSum &other) { return other.isSameSum(part); }) ||
+          (part.inner && rule.combine != Combine::Sum))
+        return refuse("sums dim " + rule.names[f] + " inside of two sums over " + text(dim.split));
+      result.parts.push_back(std::move(part));
+      result.combine = rule.combine;
+    }
+  }
+  llvm::sort(result.parts);
+  return true;
+}
+
+std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> operands) {
+  std::optional<Rule> rule = ruleOf(op);
+  if (!rule) {
+    refuse("has no rule here, so that nothing can be said");
+    return std::nullopt;
+  }
+  auto compute = [&](Placed &placed) {
+    // Dims with one letter lie alike.
+    SmallVector<Dim> dims(rule->names.size());
+    SmallVector<int64_t> sizes(rule->names.size(), -1);
+    for (auto [i, letters] : llvm::enumerate(rule->operands)) {
+      if (operands[i]->note.kind == Note::Blocks)
+        return refuse("reads a value of which blocks are missing");
+      if (operands[i]->dims.size() != letters.size())
+        return refuse("has operands that do not fit its rule");
+      for (auto [f, dim, size] : llvm::zip_equal(letters, operands[i]->dims, localShape(op->getOperand(i)))) {
+        if (sizes[f] < 0 || dims[f].any)
+          dims[f] = dim;
+        else if (!dims[f].agrees(dim))
+          return refuse("has dim " + rule->names[f] + " split on " + text(dims[f].split) + " and on " +
+                        text(dim.split));
+        if (sizes[f] >= 0 && sizes[f] != size)
+          return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule->names[f]);
+        sizes[f] = size;
+      }
+    }
+    for (auto [f, dim] : llvm::enumerate(dims)) {
+      bool summed = llvm::any_of(rule->results, [&](const Rule::Letters &letters) {
+        return !llvm::is_contained(letters, static_cast<int>(f));
+      });
+      if (sizes[f] < 0)
+        dim.any = !rule->whole[f]; // a broadcast
+      else if (dim.any && sizes[f] > 1 && summed && !isReference)
+        return refuse("sums a broadcast over dim " + rule->names[f] + ", so that nothing can be said");
+    }
+    for (auto [letters, result] : llvm::zip_equal(rule->results, op->getResults()))
+      for (auto [f, size] : llvm::zip_equal(letters, localShape(result))) {
+        if (sizes[f] >= 0 && sizes[f] != size)
+          return refuse("has sizes " + Twine(sizes[f]) + " and " + Twine(size) + " of dim " + rule->names[f]);
+        sizes[f] = size;
+      }
+    bool isAttention = isa<AttentionOp, AttentionGradOp>(op);
+    const Where *scalar = operands.size() > rule->operands.size() ? operands.back() : nullptr;
+    if (isAttention ? !checkAttention(op, *rule, scalar, sizes, dims)
+                    : rule->indexed >= 0 && !checkIndex(op, *rule, operands, sizes, dims))
+      return false;
+    for (auto [f, dim] : llvm::enumerate(dims))
+      if (rule->whole[f] && !dim.split.empty())
+        return refuse("needs dim " + rule->names[f] + " whole, which is split on " + text(dim.split));
+
+    // Sums that are not complete may meet what is linear.
+    SmallVector<unsigned> partial;
+    AxisSet root = 0;
+    for (size_t i = 0; i < rule->operands.size(); ++i) {
+      root |= operands[i]->root;
+      if (!operands[i]->parts.empty())
+        partial.push_back(static_cast<unsigned>(i));
+    }
+    Where common;
+    common.root = root;
+    if (!partial.empty()) {
+      common.combine = operands[partial[0]]->combine;
+      if (isa<MergeAttentionOp>(op)) {
+        std::optional<Placed> merged = merge(operands);
+        if (merged)
+          placed = std::move(*merged);
+        return merged.has_value();
+      }
+      bool fits = common.combine == Combine::Max ? isa<ReduceMaxOp, CopyOp>(op)
+                  : isa<EinsumOp>(op)            ? partial.size() == 1
+                                                 : ArrayRef<unsigned>(partial) == ArrayRef<unsigned>(rule->linear);
+      for (unsigned i : partial)
+        fits &= operands[i]->combine == common.combine;
+      if (!fits || common.combine == Combine::Attention)
+        return refuse("needs whole operands, but operand " + Twine(partial[0]) + " lies " +
+                      text(*operands[partial[0]]));
+      std::optional<std::vector<PartialSum>> parts = join(op, operands, partial, placed);
+      if (!parts)
+        return false;
+      common.parts = std::move(*parts);
+    }
+    for (const Rule::Letters &letters : rule->results) {
+      Where result = common;
+      for (int f : letters)
+        result.dims.push_back(dims[f]);
+      if (!addInnerSums(*rule, letters, dims, result))
+        return false;
+      result.dropComplete();
+      placed.results.push_back(std::move(result));
+    }
+    return true;
+  };
+  Placed placed;
+  if (compute(placed))
+    return placed;
+  return std::nullopt;
+}

@@ -1,0 +1,94 @@
+//===- Homes.cpp - Values in the bytes of an arena --------------------------------------------===//
+// In planned programs a value is what its bytes hold: an op that reads anything else is refused. So nothing has to be
+// known of how long values live.
+//===-----------------------------------------------------------------------------===//
+#include "Walk.h"
+
+#include "pc/IR/Liveness.h"
+#include "pc/IR/Sharing.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::proof;
+
+std::optional<Range> Walk::rangeOf(Stage &stage, Operation *op, Value value) {
+  if (stage.arena < 0 || stage.inKernel)
+    return std::nullopt;
+  int64_t home = homeOrNone(value);
+  if (home >= 0 && stage.places) {
+    auto place = std::prev(stage.places->upper_bound(home));
+    home = place->second < 0 ? -1 : place->second + home - place->first;
+  }
+  if (home < 0) {
+    refuse(op, "has a value without a home");
+    return Range();
+  }
+  home += elementOffsets.lookup(value);
+  return Range{home, home + byteSize(value.getType())};
+}
+
+bool Walk::read(Stage &stage, Operation *op, Value value, const State &state) {
+  std::optional<Range> range = rangeOf(stage, op, value);
+  if (!range)
+    return true;
+  bool holds = range->begin >= 0 && stage.bytes.hold(*range, state);
+  if (auto part = stacks.find(state.value); !holds && part != stacks.end()) {
+    auto [stack, number, count] = part->second;
+    int64_t bytes = range->end - range->begin, begin = range->begin - number * bytes;
+    holds = stage.bytes.hold({begin, begin + count * bytes}, stack);
+  }
+  return holds || refuse(op, "reads bytes " + Twine(range->begin) + " to " + Twine(range->end) +
+                                 ", which do not hold its operand");
+}
+
+bool Walk::write(Stage &stage, Operation *op, Value value, const State &state) {
+  std::optional<Range> range = rangeOf(stage, op, value);
+  if (!range)
+    return true;
+  if (range->begin < 0 || range->end > stage.arena)
+    return refuse(op, "writes bytes " + Twine(range->begin) + " to " + Twine(range->end) + " of an arena of " +
+                          Twine(stage.arena));
+  stage.bytes.write(*range, state);
+  return true;
+}
+
+/// Whether the results lie apart from each other, and over no operand that is still read while they are written.
+bool Walk::mayWrite(Stage &stage, Operation *op) {
+  if (stage.arena < 0 || stage.inKernel)
+    return true;
+  auto start = dyn_cast<StartOp>(op);
+  ResultRange results = start ? start.getWait()->getResults() : op->getResults();
+  SmallVector<Range, 6> read, written;
+  for (Value operand : op->getOperands())
+    read.push_back(*rangeOf(stage, op, operand));
+  for (OpResult result : results) {
+    Range own = *rangeOf(stage, op, result);
+    for (const Range &other : written)
+      if (own.overlaps(other))
+        return refuse(op, "writes two results over each other");
+    written.push_back(own);
+    unsigned r = result.getResultNumber();
+    for (auto [o, operand] : llvm::enumerate(read)) {
+      if (!own.overlaps(operand))
+        continue;
+      auto [it, isNew] = sharing.try_emplace({op, static_cast<unsigned>(o), r}, false);
+      if (isNew)
+        it->second =
+            start ? o == r && mayShareHome(start.getMoves()[o], 0, 0) : mayShareHome(op, static_cast<unsigned>(o), r);
+      if (operand != own || !it->second)
+        return refuse(op, "writes result " + Twine(r) + " over operand " + Twine(o) + ", which it still reads");
+    }
+  }
+  return true;
+}
+
+bool Walk::holdLeaf(Stage &stage, Operation *leaf) {
+  Value value = leaf->getResult(0);
+  stage.last[leaf] = stateOf(value);
+  return write(stage, leaf, value, stateOf(value));
+}
+
+bool Walk::isHeld(Stage &stage, Operation *leaf, const State &last) {
+  std::optional<Range> range = rangeOf(stage, leaf, leaf->getResult(0));
+  return !range || stage.bytes.hold(*range, last) || refuse(leaf, "is not what its bytes hold at the end of the step");
+}

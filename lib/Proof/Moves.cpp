@@ -1,0 +1,194 @@
+//===- Moves.cpp - Where the results of moves lie -------------------------------------------===//
+// A move mixes what ranks hold along its axes, so nothing else that they hold may depend on these axes.
+//===-----------------------------------------------------------------------------===//
+#include "Place.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::proof;
+
+/// The axes leave the minor end of `dim`. False if they are not there.
+static bool dropSplit(Dim &dim, ArrayRef<Index> axes) {
+  if (dim.any)
+    return true;
+  if (ArrayRef<Index>(dim.split).take_back(axes.size()) != axes)
+    return false;
+  dim.split.resize(dim.split.size() - axes.size());
+  return true;
+}
+
+static void addSplit(Dim &dim, ArrayRef<Index> indices) {
+  if (!dim.any)
+    llvm::append_range(dim.split, indices);
+}
+
+bool Placer::permute(const Group &group, Where &y) {
+  for (Dim &dim : y.dims)
+    if (!dim.any) {
+      std::optional<Indices> moved = group.moved(dim.split);
+      if (!moved)
+        return refuse("permutes a dim that depends on the group in another way");
+      dim.split = *moved;
+    }
+  // Addends by the axes one by one are addends by all of them together.
+  auto isOf = [&](const PartialSum &part) {
+    return llvm::any_of(group.plain(), [&](const Index &own) { return part.in == Indices{own} && !part.inner; });
+  };
+  if (group.axes.size() > 1 && llvm::count_if(y.parts, isOf) == static_cast<int64_t>(group.axes.size())) {
+    llvm::erase_if(y.parts, isOf);
+    Group own = group;
+    own.shift = 0;
+    own.partner.clear();
+    y.parts.push_back({setOf(group.axes), false, {own.index()}});
+  }
+  std::vector<PartialSum> parts;
+  for (const PartialSum &part : y.parts) {
+    PartialSum moved{0, part.inner, {}};
+    for (const Index &index : part.in) {
+      std::optional<Index> to = group.moved(index);
+      if (!to)
+        return refuse("permutes addends that depend on the group in another way");
+      moved.in.push_back(*to);
+      moved.axes |= to->axes();
+    }
+    llvm::sort(moved.in);
+    if (llvm::any_of(parts, [&](const PartialSum &other) { return other.isSameSum(moved); }))
+      return refuse("brings addends of two sums together");
+    parts.push_back(std::move(moved));
+  }
+  llvm::sort(parts);
+  y.parts = std::move(parts);
+  return true;
+}
+
+bool Placer::insert(InsertOp insert, const Group &group, Where &y, const Where *base, Placed &placed) {
+  Dim &dim = y.dims[insert.getDim()];
+  if (dim.any || !dropSplit(dim, group.indices()))
+    return refuse("inserts another block of dim " + Twine(insert.getDim()) + " than it says");
+  Indices have{group.index()};
+  if (base) {
+    if (base->note.kind != Note::Blocks || base->note.number != static_cast<int64_t>(insert.getDim()) ||
+        llvm::is_contained(base->note.blocks, have[0]) || base->parts != y.parts || !base->agrees(y.dims))
+      return refuse("inserts into a base of other blocks: " + text(*base));
+    placed.same.push_back({0, 1});
+    llvm::append_range(have, base->note.blocks);
+    llvm::sort(have);
+  }
+  if (static_cast<int64_t>(have.size()) < group.n || !areOneFamily(have))
+    y.note = {Note::Blocks, {}, static_cast<int64_t>(insert.getDim()), have};
+  return true;
+}
+
+std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> operands, Placed &placed) {
+  const Where &x = *operands[0];
+  Where y = x;
+  y.note = {};
+  Group group;
+  if (!axis.number(move.getMoveAxes(), group.axes) || !axis.number(move.getMoveWith(), group.partner) ||
+      move.getMoveAxes().empty()) {
+    refuse("is over an axis that the mesh lacks");
+    return std::nullopt;
+  }
+  if (group.axes.empty()) // among one rank
+    return y;
+  for (uint8_t number : group.axes)
+    group.sizes.push_back(axis.size(number));
+  group.n = axis.size(group.axes);
+  group.shift = move.getMoveShift();
+  AxisSet own = setOf(group.axes);
+  int64_t dim = move.getMoveDim(), other = move.getOtherDim(), rank = static_cast<int64_t>(y.dims.size());
+  if (dim >= rank || other >= rank) {
+    refuse("is over a dim that its operand lacks");
+    return std::nullopt;
+  }
+
+  auto left = [&](int64_t d) {
+    return dropSplit(y.dims[d], group.plain()) ||
+           refuse("needs dim " + Twine(d) + " split on " + text(group.plain()) + " at its minor end");
+  };
+  auto nothingElse = [&] {
+    return !(y.axes() & own) || refuse("mixes ranks along " + text(group.plain()) + ", on which more depends");
+  };
+  auto reduces = [&] {
+    Combine combine = move.getReduction() == PartialKind::Max ? Combine::Max : Combine::Sum;
+    AxisSet reduced = 0;
+    llvm::erase_if(y.parts, [&](const PartialSum &part) {
+      bool gone = !(part.axes & ~own) && part.in.size() == 1 && !part.inner;
+      reduced |= gone ? part.axes : 0;
+      return gone;
+    });
+    if (y.combine != combine || reduced != own)
+      return refuse("needs one addend a rank of a " + nameOf(combine) + " over " + text(group.plain()));
+    if (y.parts.empty())
+      y.combine = Combine::None;
+    return nothingElse();
+  };
+  auto becomesAddend = [&] {
+    if (!nothingElse())
+      return false;
+    if (y.combine != Combine::None && y.combine != Combine::Sum)
+      return refuse("makes an addend of what is operand of a " + nameOf(y.combine));
+    y.combine = Combine::Sum;
+    for (uint8_t number : group.axes) {
+      AxisSet single = AxisSet(1) << number;
+      y.parts.push_back({single, false, {Index::unknown(single)}});
+    }
+    llvm::sort(y.parts);
+    return true;
+  };
+
+  auto apply = [&]() -> bool {
+    if (x.note.kind == Note::Blocks)
+      return refuse("moves a value of which blocks are missing");
+    MoveKind kind = move.getMoveKind();
+    if (x.root & own && kind != MoveKind::Broadcast && kind != MoveKind::Scatter)
+      return refuse("reads on all ranks of " + text(group.plain()) + " what the root alone has");
+    switch (kind) {
+    case MoveKind::AllReduce:
+      return reduces();
+    case MoveKind::ReduceScatter:
+      if (!reduces())
+        return false;
+      addSplit(y.dims[dim], group.plain());
+      return true;
+    case MoveKind::Reduce:
+      y.root |= own;
+      return reduces();
+    case MoveKind::AllGather:
+      return left(dim) && nothingElse();
+    case MoveKind::AllToAll:
+      if (!left(dim) || !nothingElse())
+        return false;
+      addSplit(y.dims[other], group.plain());
+      return true;
+    case MoveKind::Gather:
+      y.root |= own;
+      return left(dim) && nothingElse();
+    case MoveKind::Slice:
+      addSplit(y.dims[dim], group.indices());
+      return true;
+    case MoveKind::Mask:
+      return becomesAddend();
+    case MoveKind::Pad:
+      return left(dim) && becomesAddend();
+    case MoveKind::Broadcast:
+      y.root &= ~own;
+      return nothingElse();
+    case MoveKind::Scatter:
+      y.root &= ~own;
+      if (!nothingElse())
+        return false;
+      addSplit(y.dims[dim], group.plain());
+      return true;
+    case MoveKind::Permute:
+      return permute(group, y);
+    case MoveKind::Insert:
+      return insert(cast<InsertOp>(move), group, y, operands.size() > 1 ? operands[1] : nullptr, placed);
+    }
+    llvm_unreachable("a move of no kind");
+  };
+  if (apply())
+    return y;
+  wrong += "; its operand lies " + text(x);
+  return std::nullopt;
+}

@@ -1,0 +1,161 @@
+//===- Rules.cpp - What ops are like, said a second time -----------------------------------===//
+#include "Rules.h"
+
+#include "pc/IR/PC.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::proof;
+
+namespace {
+struct OpRow {
+  StringRef name, spec, whole;
+  SmallVector<unsigned, 2> linear;
+  Combine combine;
+  StringRef indexed;
+};
+} // namespace
+
+static const OpRow *rowOf(StringRef name) {
+  static constexpr Combine none = Combine::None, sum = Combine::Sum;
+  static const OpRow table[] = {
+      {"add", "x*, x* -> x*", "", {0, 1}, sum, ""},
+      {"sub", "x*, x* -> x*", "", {0, 1}, sum, ""},
+      {"scale", "x* -> x*", "", {0}, sum, ""},
+      {"copy", "x* -> x*", "", {0}, sum, ""},
+      {"cast", "x* -> x*", "", {0}, sum, ""},
+      {"log", "x* -> x*", "", {}, sum, ""},
+      {"exp", "x* -> x*", "", {}, sum, ""},
+      {"recip", "x* -> x*", "", {}, sum, ""},
+      {"sqrt", "x* -> x*", "", {}, sum, ""},
+      {"activation", "x* -> x*", "", {}, sum, ""},
+      {"activation_grad", "x*, x* -> x*", "", {0}, sum, ""},
+      {"iota", " -> s", "", {}, none, "s"},
+      {"embedding", "v e, i* -> i* e", "", {0}, sum, "v"},
+      {"embedding_grad", "i* e, i* -> v e", "", {0}, sum, "v"},
+      {"layer_norm", "r* e, e, e -> r* e, r*, r*", "e", {}, none, ""},
+      {"layer_norm_grad", "r* e, r* e, r*, r*, e -> r* e, e, e", "e", {0}, sum, ""},
+      {"rms_norm", "r* e, e -> r* e, r*", "e", {}, none, ""},
+      {"rms_norm_grad", "r* e, r* e, r*, e -> r* e, e", "e", {0}, sum, ""},
+      {"rope", "b s h* d, s c, s c -> b s h* d", "d c", {0}, none, ""},
+      {"attention", "b s k g d, b t k d, b t k d -> b s k g d, b k g s", "t d", {}, Combine::Attention, "s"},
+      {"attention_grad",
+       "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d -> b s k g d, b t k d, b t k d",
+       "t d",
+       {5},
+       sum,
+       "s"},
+      {"merge_attention", "b s k g d, b k g s, b s k g d, b k g s -> b s k g d, b k g s", "", {}, none, ""},
+      {"sum_exp", "r* v, r* -> r*", "", {}, sum, ""},
+      {"pick", "r* v, r* -> r*", "", {0}, sum, "v"},
+      {"cross_entropy_grad", "r* v, r*, r*, r*, r* -> r* v", "", {4}, none, "v"},
+      {"mask_padding", "r* v -> r* v", "", {}, sum, "v"},
+      {"clip_coefficient", ", h -> ", "h", {}, none, ""},
+      {"adamw", "x*, x*, x*, x*, , h -> x*, x*, x*", "h", {}, none, ""},
+      {"sgd", "x*, x*, , h -> x*", "h", {}, none, ""},
+  };
+  const auto *row = llvm::find_if(table, [&](const OpRow &row) { return row.name == name; });
+  return row == std::end(table) ? nullptr : row;
+}
+
+bool Rule::parse(StringRef spec, ArrayRef<int64_t> ranks) {
+  auto numberOf = [&](StringRef name) {
+    int number = find(name);
+    if (number == static_cast<int>(names.size()))
+      names.push_back(name.str());
+    return number;
+  };
+  auto parseSide = [&](StringRef side, SmallVectorImpl<Letters> &values) {
+    SmallVector<StringRef> texts, words;
+    side.split(texts, ',');
+    for (StringRef text : texts) {
+      words.clear();
+      text.trim().split(words, ' ', -1, /*KeepEmpty=*/false);
+      Letters &letters = values.emplace_back();
+      if (ranks.empty())
+        return false;
+      int64_t repeated = ranks.front() - static_cast<int64_t>(words.size()) + 1;
+      ranks = ranks.drop_front();
+      for (StringRef word : words) {
+        if (!word.ends_with("*")) {
+          letters.push_back(numberOf(word));
+          continue;
+        }
+        for (int64_t i = 0; i < repeated; ++i)
+          letters.push_back(numberOf((word.drop_back() + Twine(i)).str()));
+      }
+    }
+    return true;
+  };
+  auto [left, right] = spec.split("->");
+  bool hasOperands = ranks.size() > right.count(',') + 1;
+  if ((!hasOperands || parseSide(left, operands)) && parseSide(right, results)) {
+    whole.resize(names.size());
+    return true;
+  }
+  return false;
+}
+
+static int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
+
+std::optional<Rule> pc::proof::ruleOf(Operation *op) {
+  Rule rule;
+  SmallVector<int64_t> ranks;
+  StringRef name = op->getName().stripDialect(), spec;
+  const OpRow *row = rowOf(name);
+  std::string resized;
+  if (row)
+    spec = row->spec;
+  else if (auto einsum = dyn_cast<EinsumOp>(op))
+    spec = einsum.getSpec();
+  else if (auto max = dyn_cast<ReduceMaxOp>(op))
+    spec = max.getSpec();
+  else if (auto resize = dyn_cast<ResizeOp>(op)) {
+    for (StringRef size : {"from", "to"}) {
+      for (int64_t dim = 0; dim < rankOf(resize.getX()); ++dim)
+        resized += dim == static_cast<int64_t>(resize.getDim()) ? size.str() + " " : "x" + std::to_string(dim) + " ";
+      resized += size == "from" ? "-> " : "";
+    }
+    spec = resized;
+  } else
+    return std::nullopt;
+
+  auto [left, right] = spec.split("->");
+  size_t operands = left.trim().empty() && (isa<IotaOp>(op) || !op->getNumOperands()) ? 0 : left.count(',') + 1;
+  bool hasScalar = row && !row->indexed.empty() && op->getNumOperands() == operands + 1;
+  if (op->getNumOperands() != operands + hasScalar || op->getNumResults() != right.count(',') + 1)
+    return std::nullopt;
+  for (Value operand : op->getOperands().take_front(operands))
+    ranks.push_back(rankOf(operand));
+  for (Value result : op->getResults())
+    ranks.push_back(rankOf(result));
+  if (!rule.parse(spec, ranks))
+    return std::nullopt;
+  for (auto [letters, rank] : llvm::zip(llvm::concat<Rule::Letters>(rule.operands, rule.results), ranks))
+    if (static_cast<int64_t>(letters.size()) != rank)
+      return std::nullopt;
+
+  rule.combine = Combine::Sum;
+  if (isa<EinsumOp>(op))
+    rule.linear = llvm::to_vector<2>(llvm::seq<unsigned>(operands));
+  if (isa<ReduceMaxOp>(op))
+    rule.combine = Combine::Max;
+  if (isa<ResizeOp>(op)) {
+    rule.linear = {0};
+    rule.combine = Combine::None;
+    rule.whole[rule.find("from")] = rule.whole[rule.find("to")] = true;
+  }
+  if (!row)
+    return rule;
+  rule.combine = row->combine;
+  rule.linear = row->linear;
+  SmallVector<StringRef> whole;
+  row->whole.split(whole, ' ', -1, /*KeepEmpty=*/false);
+  for (StringRef letter : whole)
+    rule.whole[rule.find(letter)] = true;
+  if (!row->indexed.empty())
+    rule.indexed = rule.find(row->indexed);
+  if (auto mask = dyn_cast<MaskPaddingOp>(op); mask && mask.getValue().isZero())
+    rule.linear = {0};
+  return rule;
+}

@@ -1,0 +1,163 @@
+//===- Sinks.cpp - Leaves and sinks, beside those of the one-device program -----------------===//
+// Copies of a parameter on several stages are equal before the step, because they are drawn by one number, and equal
+// after it, because all get the same value: so they are equal at every step.
+//===-----------------------------------------------------------------------------===//
+#include "Walk.h"
+
+#include "pc/IR/Stages.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::proof;
+
+/// The attributes of a leaf or an output that say where this rank's block lies, which its program decides.
+static bool isOfRank(StringRef name) { return name == "global" || name == "layout" || name == "key"; }
+
+static std::string nameOfLeaf(Operation *op) {
+  if (auto parameter = dyn_cast<ParameterOp>(op))
+    return "'" + parameter.getName().str() + "'";
+  if (auto state = dyn_cast<StateOp>(op))
+    return state.getName().str() + " of '" + state.getParameter().str() + "'";
+  std::string text = op->getName().stripDialect().str();
+  for (StringAttr name : op->getName().getAttributeNames())
+    if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value && !isOfRank(name))
+      llvm::raw_string_ostream(text) << " " << *value;
+  return text;
+}
+
+template <typename Op> static std::pair<PlaceAttr, SmallVector<int64_t>> blockOf(Op op, Value value) {
+  PlaceAttr layout = op.getLayout() ? *op.getLayout() : placement(value);
+  return {layout,
+          SmallVector<int64_t>(op.getGlobal() ? *op.getGlobal() : cast<RankedTensorType>(value.getType()).getShape())};
+}
+
+bool Walk::leaf(Stage &stage, Operation *op) {
+  if (stage.arena >= 0 && !stage.inKernel)
+    return true; // there from the start
+  Value value = op->getResult(0);
+  std::pair<PlaceAttr, SmallVector<int64_t>> block;
+  llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(
+      [&](auto leaf) { block = blockOf(leaf, value); });
+  auto &[layout, global] = block;
+  std::optional<Where> where = placer.leaf(value, layout, global);
+  if (!where)
+    return refuse(op, placer.wrong);
+  std::string name = nameOfLeaf(op);
+  Facts::Leaf says{{}, global, cast<RankedTensorType>(value.getType()).getElementType()};
+  for (StringAttr attribute : op->getName().getAttributeNames())
+    if (!isOfRank(attribute))
+      if (std::optional<Attribute> said = op->getInherentAttr(attribute))
+        says.says.push_back(*said);
+  if (auto parameter = dyn_cast<ParameterOp>(op)) {
+    if (stageAxis && !parameter.getKey())
+      return refuse(op, "is a parameter of a stage without its key");
+    says.number = parameter.getKey() ? static_cast<int64_t>(*parameter.getKey()) : stage.positions.lookup(op);
+  }
+  if (!reference) {
+    facts.leaves[name] = says;
+  } else if (auto known = reference->leaves.find(name); known == reference->leaves.end()) {
+    return refuse(op, "is a leaf that the one-device program does not have: " + name);
+  } else if (known->second.number != says.number) {
+    return refuse(op, "takes the random numbers of parameter " + Twine(says.number) + ", which is number " +
+                          Twine(known->second.number));
+  } else if (!(known->second == says)) {
+    return refuse(op, "says something else than the leaf " + name + " of the one-device program");
+  }
+  State state{values.named({"leaf", name}), shared.intern(std::move(*where))};
+  if (isa<ParameterOp, StateOp>(op)) {
+    auto [held, isNew] = stage.held.try_emplace(name, Held{op, state});
+    if (!isNew && held->second.leaf != op)
+      return refuse(op, "is there twice: " + name);
+  }
+  set(op, value, state);
+  return true;
+}
+
+bool Walk::update(Stage &stage, UpdateOp update) {
+  std::string name = update.getParameter() ? update.getName().str() + " of '" + update.getParameter()->str() + "'"
+                                           : "'" + update.getName().str() + "'";
+  State state = stateOf(update.getValue());
+  if (!state.where || !read(stage, update, update.getValue(), state))
+    return refuse(update, "uses a value that is not there yet");
+  auto it = stage.held.find(name);
+  if (it == stage.held.end())
+    return refuse(update, "updates a leaf that its program does not have: " + name);
+  Held &held = it->second;
+  if (std::exchange(held.updated, true))
+    return refuse(update, "is the second update of " + name);
+  Value leaf = held.leaf->getResult(0);
+  const Where &old = *held.state.where, &now = *state.where;
+  if (!now.parts.empty() || now.note.kind != Note::None || !now.agrees(old.dims) || (now.root & ~old.root) ||
+      placer.localShape(update.getValue()) != placer.localShape(leaf))
+    return refuse(update, "sets " + name + ", which lies " + old.text(axis.names()) + ", to a value that lies " +
+                              now.text(axis.names()));
+  auto [known, isNew] = facts.updates.try_emplace(name, state.value);
+  if (reference) {
+    auto wanted = reference->updates.find(name);
+    if (wanted == reference->updates.end() || wanted->second != state.value)
+      return refuse(update, "sets " + name + " to another value than the one-device program does");
+  } else if (!isNew) {
+    return refuse(update, "is the second update of " + name);
+  }
+  if (stage.arena < 0)
+    return true;
+  stage.last[held.leaf] = state;
+  std::optional<Range> from = rangeOf(stage, update, update.getValue()), to = rangeOf(stage, update, leaf);
+  if (from != to)
+    stage.bytes.write(*to, state);
+  return true;
+}
+
+bool Walk::output(Stage &stage, OutputOp output) {
+  State state = stateOf(output.getValue());
+  if (!state.where || !read(stage, output, output.getValue(), state))
+    return refuse(output, "uses a value that is not there yet");
+  auto [layout, global] = blockOf(output, output.getValue());
+  std::optional<Where> said = placer.leaf(output.getValue(), layout, global);
+  if (!said)
+    return refuse(output, placer.wrong);
+  if (!state.where->parts.empty() || state.where->note.kind != Note::None || !state.where->agrees(said->dims) ||
+      (state.where->root & ~said->root))
+    return refuse(output,
+                  "shows what lies " + state.where->text(axis.names()) + " as if it lay " + said->text(axis.names()));
+  std::string name = stringifyOutputKind(output.getKind()).str() + " '" + output.getName().str() + "'";
+  for (int64_t size : global)
+    name += " " + std::to_string(size);
+  if (output.getValid())
+    llvm::raw_string_ostream(name) << " " << output.getValidAttr();
+  auto count = [&](Facts &in) {
+    SmallVector<Facts::Output, 1> &list = in.outputs[name];
+    auto *it = llvm::find_if(list, [&](const Facts::Output &known) { return known.value == state.value; });
+    if (it == list.end())
+      it = list.insert(it, {state.value, 0});
+    ++it->count;
+  };
+  count(facts);
+  if (!reference)
+    return true;
+  auto wanted = reference->outputs.find(name);
+  bool isThere = wanted != reference->outputs.end() &&
+                 llvm::any_of(wanted->second, [&](const Facts::Output &known) { return known.value == state.value; });
+  return isThere || refuse(output, "shows another value than the one-device program does as " + name);
+}
+
+bool Walk::compareSinks() {
+  if (!reference)
+    return true;
+  Operation *program = stages.front()->step;
+  for (const auto &[name, value] : reference->updates)
+    if (!facts.updates.contains(name))
+      return refuse(program, "never updates " + name);
+  for (const auto &[name, wanted] : reference->outputs)
+    for (const Facts::Output &output : wanted) {
+      int64_t count = 0;
+      for (const Facts::Output &own : facts.outputs[name])
+        count += own.value == output.value ? own.count : 0;
+      if (count < 1 || count > output.count * static_cast<int64_t>(stages.size()))
+        return refuse(program, "shows " + name + " " + Twine(count) + " times, the one-device program " +
+                                   Twine(output.count) + " times");
+    }
+  return true;
+}

@@ -1,0 +1,193 @@
+//===- Values.cpp - Fingerprints of the results of ops --------------------------------------===//
+#include "Values.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::proof;
+
+uint64_t Values::hashOf(Attribute attribute) {
+  auto [it, isNew] = hashes.try_emplace(attribute, 0);
+  if (isNew) {
+    std::string text;
+    llvm::raw_string_ostream(text) << attribute;
+    it->second = Key(secret).add(text).point().x;
+  }
+  return it->second;
+}
+
+Point Values::named(ArrayRef<StringRef> words) const {
+  Key key(secret);
+  for (StringRef word : words)
+    key.add(word);
+  return key.point();
+}
+
+static bool isBf16(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isBF16(); }
+
+/// "a b, b c -> a c" as numbers of letters.
+static void parse(StringRef spec, SmallVectorImpl<SmallVector<int>> &in, SmallVectorImpl<int> &out, size_t operands) {
+  SmallVector<StringRef> letters, words;
+  auto read = [&](StringRef text, SmallVectorImpl<int> &dims) {
+    words.clear();
+    text.split(words, ' ', -1, /*KeepEmpty=*/false);
+    for (StringRef word : words) {
+      auto it = llvm::find(letters, word);
+      dims.push_back(static_cast<int>(it - letters.begin()));
+      if (it == letters.end())
+        letters.push_back(word);
+    }
+  };
+  auto [left, right] = spec.split("->");
+  in.resize(operands);
+  SmallVector<StringRef> texts;
+  left.split(texts, ',');
+  for (auto [text, dims] : llvm::zip(texts, in))
+    read(text, dims);
+  read(right, out);
+}
+
+Key Values::keyOf(const Product &product) const {
+  SmallVector<int> numbers;
+  Key key = Key(secret).add("einsum");
+  auto add = [&](ArrayRef<int> letters) {
+    key.add(letters.size());
+    for (int letter : letters) {
+      auto it = llvm::find(numbers, letter);
+      key.add(it - numbers.begin());
+      if (it == numbers.end())
+        numbers.push_back(letter);
+    }
+  };
+  key.add(product.in.size());
+  llvm::for_each(product.in, add);
+  add(product.out);
+  return key;
+}
+
+/// Whether every element of the result is one of the operand.
+static bool bringsElements(const Product &product) {
+  return product.in.size() == 1 &&
+         llvm::all_of(product.in[0], [&](int letter) { return llvm::is_contained(product.out, letter); });
+}
+
+/// The maps of a product. Elements may be rounded before or after they are brought to other places, so that map
+/// commutes with rounding: both are diagonal, no other map is.
+static SmallVector<LinearMap, 3> mapsOf(const Product &product, const Key &key) {
+  SmallVector<LinearMap, 3> maps;
+  for (unsigned i = 0; i < product.in.size(); ++i)
+    maps.push_back(Key(key).add(i).matrix());
+  if (bringsElements(product))
+    maps[0].b = maps[0].c = 0;
+  return maps;
+}
+
+/// Whether `op` is the broadcast of a bias that was rounded for a library product whose result is bf16. The libraries
+/// of CUDA devices want it so: whether such a bias is rounded before the sum is not compared.
+static bool isRoundedBias(Operation *op) {
+  return isBf16(op->getOperand(0)) && !isBf16(op->getResult(0)) && !op->use_empty() &&
+         llvm::all_of(op->getUsers(), [](Operation *user) { return isa<AddOp>(user) && isBf16(user->getResult(0)); });
+}
+
+Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
+  Recipe recipe;
+  recipe.key = Key(secret).add(op->getName().getStringRef());
+  recipe.operands = operands;
+  for (StringAttr name : op->getName().getAttributeNames())
+    if (name != "operandSegmentSizes")
+      if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value)
+        recipe.key.add(name.getValue()).add(hashOf(*value));
+  if (linear >= 0) {
+    recipe.kind = Recipe::Linear;
+    recipe.line = linear;
+  }
+  if (isa<CopyOp, CastOp, MoveOpInterface>(op))
+    recipe.kind = Recipe::Same;
+  else if (isa<AddOp>(op))
+    recipe.kind = Recipe::Add;
+  else if (isa<SubOp>(op))
+    recipe.kind = Recipe::Sub;
+  else if (auto scale = dyn_cast<ScaleOp>(op)) {
+    recipe.kind = Recipe::Scale;
+    recipe.number = scale.getFactor().convertToDouble();
+  } else if (auto einsum = dyn_cast<EinsumOp>(op)) {
+    recipe.kind = Recipe::Einsum;
+    const Product *&product = productOf[einsum.getSpecAttr()];
+    if (!product || product->in.size() != operands) {
+      Product &read = products.emplace_back();
+      parse(einsum.getSpec(), read.in, read.out, operands);
+      product = &read;
+    }
+    recipe.product = product;
+    recipe.key = keyOf(*product);
+    recipe.maps = mapsOf(*product, recipe.key);
+  } else if (isa<ResizeOp>(op)) { // what it does is in its shapes; the dim is whole, so they are those of one device
+    auto resize = cast<ResizeOp>(op);
+    for (Value value : {Value(resize.getX()), Value(resize.getResult())})
+      recipe.key.add(cast<RankedTensorType>(value.getType()).getShape()[resize.getDim()]);
+  }
+  recipe.unrounds = recipe.product && bringsElements(*recipe.product) && isRoundedBias(op);
+  // What only brings elements to other places leaves rounded ones as they are.
+  bool brings = recipe.product ? bringsElements(*recipe.product) : isa<CastOp, ResizeOp>(op);
+  bool keeps = isa<CopyOp, MoveOpInterface>(op) || (brings && isBf16(op->getOperand(0)));
+  for (Value result : op->getResults())
+    recipe.rounds.push_back(isBf16(result) && !keeps);
+  return recipe;
+}
+
+/// A sum of a product is one product: "a b -> a" and then "a ->" is "a b ->".
+Point Values::einsum(const Recipe &recipe, ArrayRef<Point> operands) {
+  auto product = [&](const Product *product, ArrayRef<LinearMap> maps, ArrayRef<Point> points) {
+    Point point{1, 1};
+    for (auto [map, operand] : llvm::zip_equal(maps, points))
+      point = timesEach(point, map * operand);
+    if (made.try_emplace(point, Made{product, factors.size()}).second)
+      llvm::append_range(factors, points);
+    return point;
+  };
+  auto known = operands.size() == 1 ? made.find(operands[0]) : made.end();
+  if (known == made.end() ||
+      !llvm::all_of(recipe.product->out, [&](int letter) { return llvm::is_contained(recipe.product->in[0], letter); }))
+    return product(recipe.product, recipe.maps, operands);
+  const Product &inner = *known->second.product;
+  SmallVector<Point, 3> points(ArrayRef<Point>(factors).slice(known->second.operands, inner.in.size()));
+  Product &both = products.emplace_back();
+  both.out = recipe.product->out;
+  for (ArrayRef<int> letters : inner.in) {
+    SmallVector<int> &renamed = both.in.emplace_back();
+    for (int letter : letters) {
+      const auto *at = llvm::find(inner.out, letter);
+      renamed.push_back(at == inner.out.end() ? -1 - letter : recipe.product->in[0][at - inner.out.begin()]);
+    }
+  }
+  return product(&both, mapsOf(both, keyOf(both)), points);
+}
+
+Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
+  operands = operands.take_front(recipe.operands);
+  auto computed = [&]() -> Point {
+    switch (recipe.kind) {
+    case Recipe::Same:
+      return operands[recipe.line];
+    case Recipe::Add:
+      return operands[0] + operands[1];
+    case Recipe::Sub:
+      return operands[0] - operands[1];
+    case Recipe::Scale:
+      return scaled(operands[0], recipe.number);
+    case Recipe::Einsum:
+      return einsum(recipe, operands);
+    case Recipe::Linear:
+    case Recipe::Function:
+      break;
+    }
+    Key key = Key(recipe.key).add(number);
+    for (auto [i, operand] : llvm::enumerate(operands))
+      if (recipe.kind == Recipe::Function || i != recipe.line)
+        key.add(operand);
+    return recipe.kind == Recipe::Linear ? key.matrix() * operands[recipe.line] : key.point();
+  };
+  Point point = computed();
+  return recipe.rounds[number] ? rounding * point : recipe.unrounds ? unrounding * point : point;
+}

@@ -1,0 +1,81 @@
+//===- Values.h - Fingerprints of the results of ops ----------------------------------------===//
+#ifndef PC_LIB_PROOF_VALUES_H
+#define PC_LIB_PROOF_VALUES_H
+
+#include "Fingerprint.h"
+
+#include "pc/IR/PC.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <deque>
+
+namespace pc::proof {
+
+/// A product as numbers of letters: those of each operand, those of the result.
+struct Product {
+  llvm::SmallVector<llvm::SmallVector<int>> in;
+  llvm::SmallVector<int> out;
+};
+
+/// What an op makes of the fingerprints of its operands; read once, for as often as the op runs.
+struct Recipe {
+  enum Kind {
+    Same,    ///< operand `line`
+    Add,     ///< of the first two
+    Sub,     ///< of the first two
+    Scale,   ///< operand 0 by `number`
+    Einsum,  ///< `product`
+    Linear,  ///< in operand `line`, by a map that all others decide
+    Function ///< of all
+  } kind = Function;
+  unsigned line = 0, operands = 0; ///< `operands`: without the scalars that say where blocks begin
+  double number = 0;
+  Key key;                              ///< of the op and its attributes
+  llvm::SmallVector<bool, 3> rounds;    ///< by result: rounded to bf16
+  bool unrounds = false;                ///< the result is what it would be of an operand that had not been rounded
+  const Product *product = nullptr;     ///< Einsum
+  llvm::SmallVector<LinearMap, 3> maps; ///< Einsum: one an operand
+};
+
+class Values {
+public:
+  /// The secret that fingerprints are drawn by.
+  explicit Values(Key secret) : secret(secret), rounding(Key(secret).add("round").matrix()) {
+    rounding.b = rounding.c = 0;
+    unrounding = {inverse(rounding.a), 0, 0, inverse(rounding.d)};
+  }
+
+  /// `operands` of it are values; the others say where blocks begin, which placement checks. `linear`: the one operand
+  /// in which the op is linear, or -1.
+  Recipe recipe(mlir::Operation *op, unsigned operands, int linear);
+  /// The result `number` of the op.
+  Point result(const Recipe &recipe, unsigned number, llvm::ArrayRef<Point> operands);
+  /// A value by what it is called.
+  Point named(llvm::ArrayRef<llvm::StringRef> words) const;
+  Point constant(double number) const { return scaled(named({"one"}), number); }
+  Point element(Point stack, int64_t number) const {
+    return Key(secret).add("microbatch").add(stack).add(number).point();
+  }
+
+private:
+  struct Made {
+    const Product *product;
+    size_t operands; ///< the first of them in `factors`
+  };
+  Key keyOf(const Product &product) const;
+  Point einsum(const Recipe &recipe, llvm::ArrayRef<Point> operands);
+  uint64_t hashOf(mlir::Attribute attribute);
+
+  Key secret;
+  LinearMap rounding, unrounding;
+  std::deque<Product> products;
+  llvm::DenseMap<mlir::Attribute, const Product *> productOf; ///< by spec
+  llvm::DenseMap<Point, Made> made;                           ///< the product that a value is
+  std::vector<Point> factors;
+  llvm::DenseMap<mlir::Attribute, uint64_t> hashes;
+};
+
+} // namespace pc::proof
+
+#endif

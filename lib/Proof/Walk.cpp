@@ -1,0 +1,371 @@
+//===- Walk.cpp - One abstract run of a program ----------------------------------------------===//
+#include "Walk.h"
+
+#include "pc/IR/Liveness.h"
+#include "pc/IR/Stages.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::proof;
+
+bool Walk::refuse(Operation *op, const Twine &why) {
+  if (failure.why.empty())
+    failure = {op, before && op ? firstStrange(op) : nullptr, why.str()};
+  return false;
+}
+
+/// The op behind the failure of `op` that comes last among those that make strange values of known ones: strange
+/// values may become known again (windows), so an earlier one need not be wrong.
+Operation *Walk::firstStrange(Operation *op) {
+  SmallVector<int> todo;
+  for (Value operand : op->getOperands())
+    todo.push_back(stateOf(operand).made);
+  int found = -1;
+  llvm::DenseSet<int> seen;
+  while (!todo.empty()) {
+    int made = todo.pop_back_val();
+    if (made < 0 || !seen.insert(made).second)
+      continue;
+    const Maker &maker = makers[made];
+    if (llvm::all_of(maker.from, [](int from) { return from < 0; }))
+      found = std::max(found, made);
+    llvm::append_range(todo, maker.from);
+  }
+  return found < 0 ? nullptr : makers[found].op;
+}
+
+void Walk::set(Operation *op, Value result, State state, ValueRange from) {
+  facts.states.insert(facts.isReference ? state.value.x : state.hash());
+  if (before) {
+    bool known = before->states.contains(before->isReference ? state.value.x : state.hash());
+    state.made = -1;
+    if (!known && state.where->note.kind == Note::None) {
+      state.made = static_cast<int>(makers.size());
+      Maker &maker = makers.emplace_back(Maker{op, {}});
+      for (Value operand : from)
+        maker.from.push_back(stateOf(operand).made);
+    }
+  }
+  env[result] = state;
+}
+
+bool Walk::runBlock(Stage &stage, Block &block) {
+  return llvm::all_of(block.without_terminator(), [&](Operation &op) { return runOp(stage, &op); });
+}
+
+bool Walk::runOp(Stage &stage, Operation *op) {
+  if (!isa_and_nonnull<PCDialect>(op->getDialect()))
+    return refuse(op, "has no rule here, so that nothing can be said");
+  bool ok = llvm::TypeSwitch<Operation *, bool>(op)
+                .Case<TaskOp>([](auto) { return true; })
+                .Case([&](AccumulateOp op) { return accumulate(stage, op); })
+                .Case([&](FusionOp op) { return fusion(stage, op); })
+                .Case([&](CallOp op) { return call(stage, op); })
+                .Case([&](StartOp op) { return start(stage, op); })
+                .Case([&](WaitOp op) { return wait(stage, op); })
+                .Case([&](MicrobatchOp op) { return microbatch(stage, op); })
+                .Case([&](SendOp op) { return send(stage, op); })
+                .Case([&](ReceiveOp op) { return receive(stage, op); })
+                .Case([&](UpdateOp op) { return update(stage, op); })
+                .Case([&](OutputOp op) { return output(stage, op); })
+                .Case<ParameterOp, StateOp, InputOp, RopeTableOp>([&](auto op) { return leaf(stage, op); })
+                .Default([&](Operation *op) { return compute(stage, op); });
+  if (!ok)
+    return false;
+  auto accumulate = dyn_cast_or_null<AccumulateOp>(op->getParentOp());
+  if (!accumulate || accumulate.getMicrobatches() == 1)
+    return true;
+  return llvm::all_of(op->getUses(), [&](OpOperand &use) { return !addedBehind(use) || addToSum(stage, use); });
+}
+
+static bool isBf16(Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isBF16(); }
+
+/// Whether the same follows for both ops: the same name, attributes and types, homes aside.
+static bool areAlike(Operation *a, Operation *b) {
+  auto areTypes = [](TypeRange types, TypeRange others) {
+    return types.size() == others.size() && llvm::all_of(llvm::zip_equal(types, others), [](auto pair) {
+             auto [x, y] = pair;
+             if (x == y)
+               return true;
+             auto s = cast<RankedTensorType>(x), t = cast<RankedTensorType>(y);
+             return s.getShape() == t.getShape() && s.getElementType() == t.getElementType() &&
+                    placement(x) == placement(y);
+           });
+  };
+  return a->getName() == b->getName() &&
+         a->getName().compareOpProperties(a->getPropertiesStorage(), b->getPropertiesStorage()) &&
+         areTypes(a->getOperandTypes(), b->getOperandTypes()) && areTypes(a->getResultTypes(), b->getResultTypes());
+}
+
+/// Where the results of `op` lie and what they are: as for an op like it, if one was there before, so that equal layers
+/// and the tasks of a pipeline cost little more than their fingerprints.
+const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
+  // Of the broadcast of a rounded bias also who reads it counts (Values.cpp).
+  bool isShared =
+      !isa<EinsumOp>(op) || op->getNumOperands() != 1 || !isBf16(op->getOperand(0)) || isBf16(op->getResult(0));
+  size_t hash = llvm::hash_combine(op->getName(), op->getName().hashOpProperties(op->getPropertiesStorage()),
+                                   llvm::hash_combine_range(in));
+  auto [begin, end] = memosByHash.equal_range(hash);
+  for (auto it = begin; isShared && it != end; ++it)
+    if (ArrayRef<const Where *>(it->second->in) == in && areAlike(op, it->second->example))
+      return it->second;
+  std::optional<Placed> placed = placer.place(op, in);
+  if (!placed) {
+    refuse(op, placer.wrong);
+    return nullptr;
+  }
+  Memo &memo = memos.emplace_back();
+  memo.example = op;
+  memo.in.assign(in.begin(), in.end());
+  memo.same = std::move(placed->same);
+  if (placed->isSame) {
+    memo.recipe.kind = Recipe::Same;
+    memo.recipe.operands = op->getNumOperands();
+    memo.recipe.rounds.assign(op->getNumResults(), false);
+  } else {
+    std::optional<Rule> rule = ruleOf(op);
+    int linear = rule && rule->linear.size() == 1 ? static_cast<int>(rule->linear[0]) : -1;
+    memo.recipe = values.recipe(op, rule ? rule->operands.size() : op->getNumOperands(), linear);
+  }
+  for (auto [result, where] : llvm::zip_equal(op->getResults(), placed->results)) {
+    if (!placer.agreesWithType(result, where, stageAxisSet)) {
+      refuse(op, placer.wrong);
+      return nullptr;
+    }
+    memo.out.push_back(shared.intern(std::move(where)));
+  }
+  if (isShared)
+    memosByHash.emplace(hash, &memo);
+  return &memo;
+}
+
+/// Any op that a rank does by itself or with others of its stage.
+bool Walk::compute(Stage &stage, Operation *op) {
+  if (stage.arena >= 0 && isLeaf(op) && !stage.inKernel)
+    return true; // there from the start
+  auto move = dyn_cast<MoveOpInterface>(op);
+  if (isa<AddendOp>(op) || (move && isOverStages(move, stageAxis))) {
+    State result = stateOf(op->getOperand(0));
+    if (!read(stage, op, op->getOperand(0), result) || !mayWrite(stage, op))
+      return false;
+    if (move && !overStages(stage, move, result))
+      return false;
+    set(op, op->getResult(0), result);
+    return write(stage, op, op->getResult(0), result);
+  }
+
+  SmallVector<const Where *, 6> in;
+  SmallVector<Point, 6> points;
+  for (Value operand : op->getOperands()) {
+    State state = stateOf(operand);
+    if (!state.where)
+      return refuse(op, "uses a value that is not there yet");
+    if (!read(stage, op, operand, state))
+      return false;
+    in.push_back(state.where);
+    points.push_back(state.value);
+  }
+  const Memo *&last = memoOfLast[op];
+  if (!last || last->in != in)
+    last = memoOf(op, in);
+  if (!last)
+    return false;
+  const Memo &memo = *last;
+  for (auto [a, b] : memo.same)
+    if (points[a] != points[b])
+      return refuse(op, "puts together parts of different values");
+  if (!mayWrite(stage, op))
+    return false;
+  for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    State state{{}, memo.out[i]};
+    if (isa<MergeAttentionOp>(op) && memo.recipe.kind == Recipe::Same)
+      state.value = points[i]; // of o1, lse1, o2, lse2
+    else if (auto constant = dyn_cast<ConstantOp>(op))
+      state.value = values.constant(constant.getNumber().convertToDouble());
+    else
+      state.value = values.result(memo.recipe, i, points);
+    set(op, result, state);
+    if (!write(stage, op, result, state))
+      return false;
+  }
+  return true;
+}
+
+std::optional<State> Walk::element(Operation *op, const State &stack, int64_t number) {
+  auto shape = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
+  std::optional<Where> where;
+  if (!stack.where || shape.empty() || number < 0 || number >= shape[0])
+    refuse(op, "is of a microbatch that is not in its stack");
+  else if (!(where = placer.element(*stack.where)))
+    refuse(op, placer.wrong);
+  if (!where)
+    return std::nullopt;
+  State state{values.element(stack.value, number), shared.intern(std::move(*where))};
+  stacks[state.value] = {stack, number, shape[0]};
+  return state;
+}
+
+bool Walk::microbatch(Stage &stage, MicrobatchOp view) {
+  std::optional<State> state = element(view, stateOf(view.getStack()), static_cast<int64_t>(view.getIndex()));
+  if (!state)
+    return false;
+  set(view, view.getElement(), *state);
+  return read(stage, view, view.getElement(), *state);
+}
+
+bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
+  Block &body = accumulate.getBody().front();
+  int64_t count = accumulate.getMicrobatches();
+  SmallVector<State> &sum = sums[accumulate];
+  sum.assign(accumulate.getNumResults(), State());
+  if (count > 1) // the buffers of sums are zeros at the start
+    for (Value result : accumulate.getResults())
+      if (!write(stage, accumulate, result, State()))
+        return false;
+  for (int64_t m = 0; m < count; ++m) {
+    for (auto [argument, input] : llvm::zip_equal(body.getArguments(), accumulate.getInputs())) {
+      std::optional<State> state = element(accumulate, stateOf(input), m);
+      if (!state)
+        return false;
+      set(accumulate, argument, *state);
+      elementOffsets[argument] = m * byteSize(argument.getType());
+    }
+    if (!runBlock(stage, body))
+      return false;
+    for (OpOperand &use : body.getTerminator()->getOpOperands())
+      if (!addedBehind(use) && !addToSum(stage, use))
+        return false;
+  }
+  for (auto [result, state] : llvm::zip_equal(accumulate.getResults(), sum)) {
+    if (!placer.agreesWithType(result, *state.where, stageAxisSet))
+      return refuse(accumulate, placer.wrong);
+    set(accumulate, result, state, body.getTerminator()->getOperand(result.getResultNumber()));
+  }
+  return true;
+}
+
+bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
+  auto accumulate = cast<AccumulateOp>(yielded.getOwner()->getParentOp());
+  unsigned number = yielded.getOperandNumber();
+  Value result = accumulate.getResult(number);
+  State &sum = sums[accumulate][number], state = stateOf(yielded.get());
+  if (!state.where || !read(stage, accumulate, yielded.get(), state))
+    return refuse(accumulate, "yields a value that is not there");
+  if (state.where->note.kind != Note::None ||
+      (state.where->combine != Combine::None && state.where->combine != Combine::Sum))
+    return refuse(accumulate, "adds up what is no sum: " + state.where->text(axis.names()));
+  bool isFirst = !sum.where, isOnly = accumulate.getMicrobatches() == 1;
+  if (!isFirst && sum.where != state.where)
+    return refuse(accumulate, "adds microbatches that lie differently: " + sum.where->text(axis.names()) + " and " +
+                                  state.where->text(axis.names()));
+  if (!isOnly && !read(stage, accumulate, result, sum))
+    return false;
+  sum = {isFirst ? state.value : sum.value + state.value, state.where, state.made};
+  return write(stage, accumulate, result, sum);
+}
+
+bool Walk::fusion(Stage &stage, FusionOp fusion) {
+  Block &body = fusion.getBody().front();
+  for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs())) {
+    State state = stateOf(input);
+    if (!state.where || !read(stage, fusion, input, state))
+      return refuse(fusion, "uses a value that is not there yet");
+    env[argument] = state;
+  }
+  bool outer = std::exchange(stage.inKernel, true), ok = runBlock(stage, body);
+  stage.inKernel = outer;
+  if (!ok || !mayWrite(stage, fusion))
+    return false;
+  for (auto [result, value] : llvm::zip_equal(fusion.getResults(), body.getTerminator()->getOperands())) {
+    env[result] = stateOf(value);
+    if (!write(stage, fusion, result, env[result]))
+      return false;
+  }
+  return true;
+}
+
+bool Walk::call(Stage &stage, CallOp call) {
+  const TaskFunction &called = functions.of(call);
+  if (call->getParentOfType<func::FuncOp>() == called.function || stage.places ||
+      !called.body->getOps<CallOp>().empty())
+    return refuse(call, "is a call in what is called");
+  std::map<int64_t, int64_t> places;
+  auto map = [&](ValueRange inside, ValueRange outside) {
+    for (auto [from, to] : llvm::zip_equal(inside, outside))
+      places[homeOrNone(from)] = homeOrNone(to);
+  };
+  places[0] = call.getFrame().value_or(0);
+  map(called.body->getArguments(), call.getInputs());
+  map(called.results(), call.getResults());
+  for (auto [argument, input] : llvm::zip_equal(called.body->getArguments(), call.getInputs()))
+    env[argument] = stateOf(input);
+  stage.places = &places;
+  bool ok = runBlock(stage, *called.body);
+  stage.places = nullptr;
+  if (!ok)
+    return false;
+  for (auto [result, value] : llvm::zip_equal(call.getResults(), called.results())) {
+    env[result] = stateOf(value);
+    if (!read(stage, call, result, env[result]))
+      return false;
+  }
+  return true;
+}
+
+/// Until the wait, what the moves read stays, and nobody may read or write where they write.
+bool Walk::start(Stage &stage, StartOp start) {
+  WaitOp wait = start.getWait();
+  SmallVector<MoveOpInterface> moves = start.getMoves();
+  if (!wait || moves.size() != start.getNumOperands() || wait.getNumResults() != moves.size())
+    return refuse(start, "has no wait of its own");
+  SmallVector<State> results;
+  for (auto [move, input] : llvm::zip_equal(moves, start.getInputs())) {
+    State state = stateOf(input);
+    if (!state.where || !read(stage, start, input, state))
+      return refuse(start, "uses a value that is not there yet");
+    env[move->getOperand(0)] = state;
+    if (!isOverStages(move, stageAxis)) {
+      bool outer = std::exchange(stage.inKernel, true), ok = compute(stage, move);
+      stage.inKernel = outer;
+      if (!ok)
+        return false;
+      state = stateOf(move->getResult(0));
+    }
+    results.push_back(state);
+  }
+  if (!mayWrite(stage, start))
+    return false;
+  State taken{values.named({"under way", std::to_string(started++)}), nullptr};
+  for (Value result : wait.getResults())
+    if (!write(stage, start, result, taken))
+      return false;
+  results.push_back(taken);
+  underWay[start] = std::move(results);
+  return true;
+}
+
+bool Walk::wait(Stage &stage, WaitOp wait) {
+  StartOp start = wait.getStart();
+  auto it = underWay.find(start);
+  if (!start || it == underWay.end())
+    return refuse(wait, "waits for what has not started");
+  State taken = it->second.back();
+  for (auto [i, move] : llvm::enumerate(start.getMoves())) {
+    Value input = start.getInputs()[i], result = wait.getResult(i);
+    State state = it->second[i];
+    bool inPlace = stage.arena >= 0 && homeOrNone(input) == homeOrNone(result);
+    if (!inPlace && !read(stage, wait, input, stateOf(input)))
+      return false;
+    if (!read(stage, wait, result, taken))
+      return false;
+    if (isOverStages(move, stageAxis) && !overStages(stage, move, state))
+      return false;
+    set(move, result, state);
+    if (!write(stage, wait, result, state))
+      return false;
+  }
+  underWay.erase(it);
+  return true;
+}

@@ -1,0 +1,54 @@
+//===- each.cpp - What the proof says of each of many programs ----------------------------===//
+// usage: pc-proof-each STEP.mlir BEFORE.mlir < FILES    a line a file: "proved", "refused LINE MESSAGE", LINE being
+// that of the op which is named, or "malformed MESSAGE" where the text is no program whose ops verify. BEFORE is the
+// program of the phase before; it may be STEP itself.
+//===-----------------------------------------------------------------------------===//
+#include "pc/IR/Source.h"
+#include "pc/Proof/Proof.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/raw_ostream.h"
+#include <iostream>
+
+using namespace mlir;
+
+int main(int argc, char **argv) {
+  DialectRegistry registry;
+  registry.insert<pc::PCDialect, func::FuncDialect>();
+  MLIRContext context(registry);
+  llvm::SourceMgr sources, others;
+  OwningOpRef<ModuleOp> step = argc == 3 ? pc::parseProgram(argv[1], sources, &context) : nullptr;
+  OwningOpRef<ModuleOp> before = step ? pc::parseProgram(argv[2], others, &context) : nullptr;
+  if (!before)
+    return 1;
+  std::string message;
+  unsigned line = 0;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (!message.empty() || diagnostic.getSeverity() != DiagnosticSeverity::Error)
+      return success();
+    message = diagnostic.str();
+    if (auto place = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>())
+      line = place.getLine();
+    return success();
+  });
+  for (std::string path; std::getline(std::cin, path);) {
+    message.clear();
+    line = 0;
+    llvm::SourceMgr own;
+    OwningOpRef<ModuleOp> program = pc::parseProgram(path, own, &context);
+    if (!program) {
+      llvm::outs() << "malformed " << StringRef(message).substr(0, 200) << "\n";
+      continue;
+    }
+    pc::Proof proof;
+    bool known =
+        succeeded(proof.begin(*step)) && (StringRef(argv[1]) == argv[2] || succeeded(proof.prove(*before, "before")));
+    if (!known)
+      return 1;
+    if (succeeded(proof.prove(*program, "given")))
+      llvm::outs() << "proved\n";
+    else
+      llvm::outs() << "refused " << line << " " << message << "\n";
+    llvm::outs().flush();
+  }
+}

@@ -1,0 +1,109 @@
+//===- rules.cpp - The two tables of rules say the same ---------------------------------===//
+// usage: pc-proof-rules FILE.mlir...    the compiler's factor rule and the proof's own, of every op with factors that
+// the files have; and that they have one of each.
+//===-----------------------------------------------------------------------------===//
+#include "Proof/Rules.h"
+#include "pc/IR/PC.h"
+#include "pc/IR/Source.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/raw_ostream.h"
+#include <map>
+#include <set>
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+int failures = 0;
+void fail(Operation *op, const llvm::Twine &why) {
+  llvm::outs() << "FAIL " << *op << ": " << why << "\n";
+  ++failures;
+}
+
+/// Letters of the two rules that stand for the same dims.
+class Match {
+public:
+  Match(Operation *op, const FactorRule &rule, const proof::Rule &own) : op(op), rule(rule), own(own) {}
+
+  void check() {
+    for (size_t i = own.operands.size(); i < rule.operands.size(); ++i)
+      if (bool isPerQuery = isa<AttentionOp, AttentionGradOp>(op); !rule.operands[i].empty() && !isPerQuery)
+        fail(op, "an operand behind those of the proof's rule has dims");
+    if (rule.operands.size() < own.operands.size() || rule.results.size() != own.results.size())
+      return fail(op, "the rules have other numbers of operands or results");
+    for (auto [a, b] : llvm::zip(own.operands, rule.operands))
+      pair(a, b);
+    for (auto [a, b] : llvm::zip(own.results, rule.results))
+      pair(a, b);
+    for (auto [letter, factor] : factorOf) {
+      // Which queries may be split is a question of their positions to the proof, and one of the program's order here.
+      bool isQuery = isa<AttentionOp, AttentionGradOp>(op) && own.names[letter] == "s";
+      if (!isQuery && own.whole[letter] != rule.factors[factor].whole)
+        fail(op, "one rule alone keeps dim " + own.names[letter] + " whole");
+      bool combined = llvm::any_of(
+          own.results, [&](const proof::Rule::Letters &letters) { return !llvm::is_contained(letters, letter); });
+      // Nothing places merge_attention, which comes in local programs, so the compiler's rule need not keep d whole.
+      if (combined && !isa<MergeAttentionOp>(op) && own.combine == proof::Combine::None && !rule.factors[factor].whole)
+        fail(op, "the compiler sums dim " + own.names[letter] + ", the proof does not");
+    }
+    if ((own.combine == proof::Combine::Max) != (rule.reduction == PartialKind::Max))
+      fail(op, "one rule alone takes a maximum");
+    SmallVector<SmallVector<unsigned, 2>, 2> linear;
+    if (isa<EinsumOp>(op))
+      for (unsigned operand : own.linear)
+        linear.push_back({operand});
+    else if (!own.linear.empty())
+      linear.push_back(own.linear);
+    if (linear != rule.linear)
+      fail(op, "they are linear in other operands");
+  }
+
+private:
+  void pair(ArrayRef<int> letters, ArrayRef<int> factors) {
+    if (letters.size() != factors.size())
+      return fail(op, "the rules have other numbers of dims");
+    for (auto [letter, factor] : llvm::zip(letters, factors))
+      if (factorOf.try_emplace(letter, factor).first->second != factor ||
+          letterOf.try_emplace(factor, letter).first->second != letter)
+        fail(op, "dims that are one index in one rule are two in the other");
+  }
+
+  Operation *op;
+  const FactorRule &rule;
+  const proof::Rule &own;
+  std::map<int, int> factorOf, letterOf;
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  DialectRegistry registry;
+  registry.insert<PCDialect, func::FuncDialect>();
+  MLIRContext context(registry);
+  // A leaf, a table made by the proof's own rules of offsets, and an op of model programs.
+  std::set<StringRef> met = {"rope_table", "key_counts", "cross_entropy"};
+  for (int i = 1; i < argc; ++i) {
+    llvm::SourceMgr sources;
+    OwningOpRef<ModuleOp> module = parseProgram(argv[i], sources, &context);
+    if (!module)
+      return 1;
+    module->walk([&](FactorOpInterface op) {
+      if (isa<RopeTableOp, KeyCountsOp, CrossEntropyOp>(op.getOperation()))
+        return;
+      met.insert(op->getName().stripDialect());
+      std::optional<proof::Rule> own = proof::ruleOf(op);
+      if (!own)
+        return fail(op, "the proof has no rule of it");
+      Match(op, op.getFactorRule(), *own).check();
+    });
+  }
+  for (RegisteredOperationName name : context.getRegisteredOperationsByDialect("pc"))
+    if (name.hasInterface<FactorOpInterface>() && !met.contains(name.stripDialect())) {
+      llvm::outs() << "FAIL no example of " << name.getStringRef() << "\n";
+      ++failures;
+    }
+  llvm::outs() << met.size() << " kinds of ops, " << failures << " failures\n";
+  return failures != 0;
+}
