@@ -1,0 +1,444 @@
+#!/usr/bin/env python3
+"""usage: test/Proof/mutants.py COUNT [--seed=N] [--plans=N] [--show]     build/bin in PATH
+
+Edits programs of every phase and asks the proof: each edit that changes what the program computes must be refused. Sites are drawn by kind of
+edit, so that rare ones are as likely as frequent ones. The judge of what the proof accepts is another one: the phase's other verifiers, and
+the interpreter on all ranks (pc-equal), which share no algebra with the proof. Prints, by class, how many were refused, accepted and equal,
+malformed (text that is no program), and missed, and which kinds of edits made programs; exit status 1 if one was missed."""
+import argparse
+import collections
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+GOLDEN = HERE.parent / "EndToEnd" / "golden"
+PHASES = ["placed", "staged", "local", "scheduled", "planned"]
+VERIFIERS = {"placed": ["verify-placed"], "staged": ["verify-staged"], "local": ["verify-local"], "scheduled": ["verify-scheduled"],
+             "planned": ["verify-memory", "verify-scheduled"]}
+# Every tactic, every family of schedules, bf16, recomputation, windows.
+PLANS = """gpt2 dp=2,tp=2 --zero=1
+llama dp=2,tp=2 --zero=3 --sequence-parallel
+gpt2 pp=2,dp=2 --microbatches=2
+llama cp=2,dp=2 --context-parallel=ring
+gpt2 dp=2 --zero=2 --precision=bf16 --microbatches=2
+gpt2 row=2,col=2 --tensor-parallel=2d
+llama pp=2,tp=2 --microbatches=2 --inline-tasks=0
+llama tp=4 --sequence-parallel --window=tp
+qwen3 dp=2,tp=2 --recompute=full
+gpt2 dp=2 --data-parallel=naive
+gpt2 rep=2,dp=2 --data-parallel=ddp:rep --zero=3
+gpt2 pp=2 --microbatches=4 --pipeline=gpipe
+gpt2 pp=2 --microbatches=4 --pipeline=zb-h1
+llama pp=2 --microbatches=4 --pipeline=zb-v --layers=4
+gpt2 pp=2 --microbatches=2 --pipeline=interleaved:2 --layers=4
+llama-tied pp=2,dp=2 --microbatches=2
+gpt2 dp=3 --zero=1 --batch=6
+llama cp=4 --context-parallel=ring
+gpt2 dp=2 --optimizer=sgd
+llama j=2,l=2,i=2 --tensor-parallel=3d
+llama depth=2,row=2,col=2 --tensor-parallel=2.5d
+qwen2 dp=2 --zero=2 --microbatches=2
+llama row=2,col=2 --tensor-parallel=2d --window=row,col
+mistral dp=2,tp=2 --precision=bf16 --zero=3 --sequence-parallel
+gpt2 dp=2 --mode=eval""".splitlines()
+
+
+class Text:
+    """A program as lines; which values are of which type, and in which function."""
+
+    def __init__(self, text):
+        text = re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", text)
+        self.lines = [line for line in text.splitlines() if not line.startswith("#loc")]
+        self.mesh = re.findall(r"(\w+) = \d+", next((line for line in self.lines if "pc.mesh" in line), ""))
+        self.types, self.scope, self.values = {}, [], collections.defaultdict(list)
+        block = 0
+        for i, line in enumerate(self.lines):
+            block += "func.func" in line
+            self.scope.append(block)
+            found = re.match(r"\s*(%\w+)(?::\d+)? = pc\.\w+.*(?:->|:) ?\(?(tensor<[^()]*?>)\)?$", line)
+            if found and "," not in re.sub(r"<[^<>]*(<[^<>]*>)?[^<>]*>", "", found[2]):
+                self.values[block, found[2], line.index("%")].append((i, found[1]))
+                self.types[block, found[1]] = found[2]
+
+    def others(self, at, name):
+        """Values of the type of `name` in the block that stand before line `at`."""
+        kind = self.types.get((self.scope[at], name))
+        indent = len(self.lines[at]) - len(self.lines[at].lstrip())
+        return [value for line, value in self.values[self.scope[at], kind, indent] if line < at and value != name]
+
+
+KINDS = []  # class, name, function of (text, generator) that lists edits: {line: new line or None}
+
+
+def kind(family):
+    def add(function):
+        KINDS.append((family, function.__name__.replace("_", " "), function))
+        return function
+    return add
+
+
+def edit(family, name, pattern, new, where=""):
+    """An edit of what matches in a line; `new` makes other texts of the match."""
+    def sites(text, draw):
+        for i, line in enumerate(text.lines):
+            if where in line and "pc.program" not in line:
+                for found in re.finditer(pattern, line):
+                    choices = new(found, text) if callable(new) else [found.expand(new)]
+                    choices = [choice for choice in choices if choice != found[0]]
+                    if choices:
+                        yield {i: line[:found.start()] + draw.choice(choices) + line[found.end():]}
+    KINDS.append((family, name, sites))
+
+
+def axes(found, text):
+    """Another axis in the place of one; one more; one less; the other order."""
+    own = re.findall(r'"(\w+)"', found[0])
+    more = [own[:i] + [axis] + own[i + 1:] for i in range(len(own)) for axis in text.mesh if axis not in own]
+    more += [own + [axis] for axis in text.mesh if axis not in own] + [own[:-1]] * (len(own) > 1) + [own[::-1]]
+    return ["[" + ", ".join(f'"{axis}"' for axis in list) + "]" for list in more]
+
+
+def places(found, text):
+    dims = [dim.strip() for dim in re.split(r",(?![^(]*\))", found[1])]
+    more = [dims[:i] + [other] + dims[i + 1:] for i in range(len(dims)) for other in text.mesh + ["_"]]
+    more += [dims[:i] + [dims[i + 1], dims[i]] + dims[i + 2:] for i in range(len(dims) - 1)]
+    more += [dims[:i] + ["(" + ", ".join(dims[i][1:-1].split(", ")[::-1]) + ")"] + dims[i + 1:] for i in range(len(dims)) if dims[i].startswith("(")]
+    return ["<[" + ", ".join(list) + "]" for list in more]
+
+
+def number(*changes):
+    return lambda found, text: [found[1] + change(found[2]) for change in changes]
+
+
+def plus(n):
+    return lambda word: str(int(word) + n)
+
+
+def times(x):
+    return lambda word: repr(float(word) * x)
+
+
+MOVES = "collective, axis, dim, placement"
+for move in "all_reduce reduce_scatter all_gather all_to_all slice mask pad broadcast scatter gather reduce permute insert".split():
+    edit(MOVES, f"axes of {move}", r'\["\w+"(?:, "\w+")*\]', axes, f"pc.{move} ")
+for move in "all_reduce reduce_scatter reduce".split():
+    edit(MOVES, f"{move} of a maximum", r"\bsum (?=%)", "max ", f"pc.{move} sum")
+for move in "reduce_scatter all_gather slice pad insert scatter gather".split():
+    edit(MOVES, f"dim of {move}", r"( dim )(\d+)", number(plus(1), lambda d: str(max(0, int(d) - 1))), f"pc.{move} ")
+edit(MOVES, "from and to of all_to_all", r"from (\d+) to (\d+)", r"from \2 to \1", "pc.all_to_all")
+for move in "permute insert slice".split():
+    edit(MOVES, f"shift of {move}", r"( shift )(-?\d+)", number(plus(1), plus(-1)), f"pc.{move} ")
+    edit(MOVES, f"partner of {move}", r' with \["\w+"\]', "", f"pc.{move} ")
+edit(MOVES, "shift of a plain slice", r"( dim \d+)( on )", r"\1 shift 1\2", "pc.slice")
+edit(MOVES, "layout of a leaf", r"<\[([^\]<>]*)\]", places, " layout ")
+edit(MOVES, "layout of an output", r"<\[([^\]<>]*)\]", places, "pc.output")
+
+
+@kind(MOVES)
+def a_move_is_left_out(text, draw):
+    for i, line in enumerate(text.lines):
+        if re.search(r"pc\.(all_reduce|mask|permute|broadcast|reduce) ", line):
+            yield {i: re.sub(r"pc\.\w+ (?:sum |max )?(%[\w#]+)(?: shift \d+)? on .*? : ", r"pc.copy \1 : ", line)}
+
+
+@kind(MOVES)
+def a_move_is_made_twice(text, draw):
+    for i, line in enumerate(text.lines):
+        found = re.search(r"(%\w+) = pc\.(?:all_reduce|mask|permute) (?:sum |max )?(%[\w#]+) .* : \((.*)\) -> (.*)$", line)
+        if found and found[3] == found[4]:
+            again = line.replace(found[1] + " =", "%again =").replace(found[2] + " ", found[1] + " ", 1)
+            yield {i: line + "\n" + again, **{j: re.sub(re.escape(found[1]) + r"(?![\w#])", "%again", text.lines[j])
+                   for j in range(i + 1, len(text.lines)) if text.scope[j] == text.scope[i]}}
+
+
+SCALES = "scale, constant, mask, rope"
+edit(SCALES, "factor of scale", r"( by )(-?[\d.e+-]+)", number(times(2), times(-1)), "pc.scale")
+edit(SCALES, "constant", r"(pc\.constant )(-?[\d.e+-]+)", number(times(2), lambda x: repr(float(x) + 1)))
+edit(SCALES, "eps", r"( eps )([\d.e+-]+)", number(times(10)), "_norm")
+edit(SCALES, "scale of attention", r"( scale )([\d.e+-]+)", number(times(0.5)), "pc.attention")
+edit(SCALES, "causal attention", r"attention(_grad)? causal", r"attention\1", "pc.attention")
+edit(SCALES, "inverse of rope", r"pc\.rope (inverse )?", lambda found, text: ["pc.rope " if found[1] else "pc.rope inverse "])
+edit(SCALES, "cos and sin", r"pc\.rope (inverse )?(%[\w#]+), (%[\w#]+), (%[\w#]+)", r"pc.rope \1\2, \4, \3")
+edit(SCALES, "kind of table", r"rope_table (cos|sin)", lambda found, text: ["rope_table cos", "rope_table sin"])
+edit(SCALES, "scale of a table", r"( scale )([\d.e+-]+)", number(times(2)), "pc.rope_table")
+edit(SCALES, "frequencies of a table", r"inv_freq \[([\d.e+-]+),", lambda found, text: [f"inv_freq [{float(found[1]) + 1!r},"])
+edit(SCALES, "activation", r"pc\.(activation(?:_grad)?) \w+", lambda found, text: [f"pc.{found[1]} {k}" for k in ("gelu", "silu", "relu")])
+edit(SCALES, "padding of the vocabulary", r"( valid )(\d+)", number(plus(-1), plus(1)), "pc.mask_padding")
+edit(SCALES, "value of padding", r"( value )(-?[\d.e+-]+)", number(lambda x: "1.0"), "pc.mask_padding")
+edit(SCALES, "block of an offset", r"( block )(\d+)", number(plus(1), plus(-1)), "pc.block_offset")
+edit(SCALES, "axes of an offset", r'\["\w+"(?:, "\w+")*\]', axes, "pc.block_offset")
+edit(SCALES, "no offset", r"(%\w+) offset %\w+(.*), tensor<i32[^()]*?>\)", r"\1\2)", "offset %")
+edit(SCALES, "shift of counts", r"( shift )(\d+)", number(plus(1)), "pc.key_counts")
+for one, other in [("exp", "log"), ("sqrt", "recip"), ("recip", "exp"), ("log", "exp"), ("exp", "copy"), ("sqrt", "copy")]:
+    edit(SCALES, f"{one} becomes {other}", rf"pc\.{one} ", f"pc.{other} ")
+
+UPDATES = "gradient, optimizer, update"
+edit(UPDATES, "averages of adamw", r"adamw (%[\w#]+), (%[\w#]+), (%[\w#]+), (%[\w#]+)", r"adamw \1, \2, \4, \3")
+edit(UPDATES, "gradient of adamw", r"adamw (%[\w#]+), (%[\w#]+)", r"adamw \2, \1")
+edit(UPDATES, "results of adamw", r"(update \"exp_avg\w*\" of .* %\w+)#(\d)", lambda found, text: [f"{found[1]}#{n}" for n in range(3)])
+edit(UPDATES, "an update is left out", r"pc\.update .*", "pc.plan <dp = 1> [] microbatches 1")
+edit(UPDATES, "name of an update", r'update "exp_avg"', 'update "exp_avg_sq"')
+
+
+def swapped(family, name, word):
+    """Two values of one type behind the word, one for the other."""
+    def sites(text, draw):
+        lines = [i for i, line in enumerate(text.lines) if word in line]
+        groups = collections.defaultdict(list)
+        for i in lines:
+            groups[text.scope[i], text.lines[i].split(" : ")[-1]].append(i)
+        for group in groups.values():
+            for i, j in zip(group, group[1:]):
+                a, b = (re.search(rf"{re.escape(word)}.*?(%[\w#]+)", text.lines[k])[1] for k in (i, j))
+                if a != b:
+                    yield {i: text.lines[i].replace(a, b), j: text.lines[j].replace(b, a)}
+    KINDS.append((family, name, sites))
+
+
+def otherwise(family, name, pattern):
+    """Another earlier value of its type where group 1 stands."""
+    def sites(text, draw):
+        for i, line in enumerate(text.lines):
+            for found in re.finditer(pattern, line):
+                others = text.others(i, found[1])
+                if others:
+                    yield {i: line[:found.start(1)] + draw.choice(others) + line[found.end(1):]}
+    KINDS.append((family, name, sites))
+
+
+swapped(UPDATES, "two updates", 'pc.update "')
+swapped(UPDATES, "two gradients", "pc.output gradient")
+otherwise(UPDATES, "another gradient", r"pc\.(?:adamw|sgd) %[\w#]+, (%\w+)(?![\w#])")
+otherwise(UPDATES, "another coefficient", r"pc\.(?:adamw .*?|sgd .*?), (%\w+), %\w+ : ")
+otherwise(UPDATES, "another new value", r"pc\.update .* (%\w+) : ")
+
+NORM = "clip norm"
+otherwise(NORM, "another norm", r"pc\.clip_coefficient (%\w+)")
+otherwise(NORM, "another square", r'pc\.einsum "[^"]*->" (%\w+), %\w+ : ')
+edit(NORM, "a sum without a square", r"pc\.add (%[\w#]+), (%[\w#]+) : \((tensor<f32[^()]*?>), (tensor<f32[^()]*?>)\)",
+     lambda found, text: [f"pc.copy {found[1]} : ({found[3]})", f"pc.copy {found[2]} : ({found[4]})"])
+edit(NORM, "a square counted twice", r"pc\.add (%[\w#]+), (%[\w#]+)(?= : \(tensor<f32)", lambda found, text: [f"pc.add {found[n]}, {found[n]}" for n in (1, 2)])
+
+WRONG = "wrong value read, addend dropped or doubled"
+otherwise(WRONG, "another operand", r"(?<= = )pc\.(?!copy)\w+[^%]*(%\w+)(?![\w#])")
+otherwise(WRONG, "another second operand", r"(?<= = )pc\.\w+[^%]*%[\w#]+, (%\w+)(?![\w#])")
+edit(WRONG, "operands the other way", r"pc\.(sub|einsum \"[^\"]*\"|activation_grad \w+|attention causal) (%[\w#]+), (%[\w#]+)", r"pc.\1 \3, \2")
+edit(WRONG, "keys and values", r"(attention(?:_grad)?(?: causal)? %[\w#]+), (%[\w#]+), (%[\w#]+)", r"\1, \3, \2")
+edit(WRONG, "add becomes sub", r"pc\.add ", "pc.sub ")
+edit(WRONG, "an addend twice", r"pc\.add (%[\w#]+), (%[\w#]+)", lambda found, text: [f"pc.add {found[n]}, {found[n]}" for n in (1, 2)])
+edit(WRONG, "an addend less", r"pc\.add (%[\w#]+), (%[\w#]+) : \((tensor<[^()]*>), (tensor<[^()]*>)\)",
+     lambda found, text: [f"pc.copy {found[1]} : ({found[3]})"] if found[3] == found[4] else [])
+edit(WRONG, "another result", r"(%\w+)#(\d+)", lambda found, text: [f"{found[1]}#{int(found[2]) + d}" for d in (-1, 1) if int(found[2]) + d >= 0])
+edit(WRONG, "order of yields", r"pc\.yield (%[\w#]+), (%[\w#]+)", r"pc.yield \2, \1")
+edit(WRONG, "letters of a product", r'einsum "([^"]*)"', lambda found, text: [f'einsum "{re.sub(a + "|" + b, lambda m: b if m[0] == a else a, found[1].split("->")[0])}->{found[1].split("->")[1]}"'
+     for a, b in zip(found[1].split("->")[1].split(), found[1].split("->")[1].split()[1:])])
+otherwise(WRONG, "statistics of a norm", r"norm_grad %[\w#]+, %[\w#]+, (%\w+)")
+
+DATA = "what data, which weight"
+edit(DATA, "tokens and targets", r"pc\.input (tokens|targets)", lambda found, text: ["pc.input tokens", "pc.input targets"])
+edit(DATA, "start of a source", r"start = \[(\d+)", lambda found, text: [f"start = [{int(found[1]) + 1}"])
+edit(DATA, "tensor of a source", r'source <"([^"]*)\.(\d+)\.', r'source <"\1.7.')
+edit(DATA, "init of a parameter", r"init <(\w+), ([\d.e+-]+)>", lambda found, text: [f"init <{found[1]}, {float(found[2]) + 1!r}>"])
+edit(DATA, "key of a parameter", r"( key )(\d+)", number(plus(1)), "pc.parameter")
+edit(DATA, "name of a parameter", r'parameter "([^"]*)(\d+)([^"]*)"', lambda found, text: [f'parameter "{found[1]}{1 - int(found[2]) % 2}{found[3]}"'])
+edit(DATA, "dims of a leaf", r'dims \["(\w+)"', 'dims ["other"', "pc.parameter")
+edit(DATA, "name of a state", r'state "exp_avg"', 'state "exp_avg_sq"')
+edit(DATA, "microbatch", r"\[(\d+)\] :", lambda found, text: [f"[{1 - int(found[1]) % 2}] :"], "pc.microbatch")
+edit(DATA, "kind of an output", r"output (loss|grad_norm)", lambda found, text: ["output loss", "output grad_norm"])
+edit(DATA, "whole shape of a leaf", r"global \[(\d+)", lambda found, text: [f"global [{int(found[1]) * 2}"])
+
+MESSAGES = "messages, microbatches, order"
+edit(MESSAGES, "message", r"( message )(\d+)", number(plus(1), lambda m: str(max(0, int(m) - 1))))
+edit(MESSAGES, "flow", r"( flow )(\d+)", number(plus(1), lambda m: str(max(0, int(m) - 1))))
+edit(MESSAGES, "callee", r"@(forward|backward)(\d+)(_first)?\(", lambda found, text: [f"@{found[1]}{found[2]}{'' if found[3] else '_first'}(", f"@{found[1]}{1 - int(found[2]) % 2}{found[3] or ''}("], "pc.call")
+otherwise(MESSAGES, "another argument of a call", r"pc\.call @\w+\((?:%[\w#]+, )*?(%\w+)[,)]")
+swapped(MESSAGES, "two messages sent", "pc.send ")
+
+
+@kind(MESSAGES)
+def two_receives(text, draw):
+    lines = [i for i, line in enumerate(text.lines) if "pc.receive" in line]
+    for i, j in zip(lines, lines[1:]):
+        if text.scope[i] == text.scope[j]:
+            a, b = (text.lines[k].split(" = ")[0].strip() for k in (i, j))
+            yield {i: text.lines[i].replace(a + " =", b + " ="), j: text.lines[j].replace(b + " =", a + " =")}
+
+
+WAITS = "waits and memory"
+
+
+def homes(change):
+    def sites(text, draw):
+        every = sorted({m for line in text.lines for m in re.findall(r"tensor<[^<>]*, #pc\.home<\d+>>", line)})
+        draw.shuffle(every)
+        for old in every[:12]:
+            shape, home = re.match(r"(tensor<[^<>]*, #pc\.home<)(\d+)", old).groups()
+            new = f"{shape}{change(int(home), every, draw)}>>"
+            if new != old:
+                yield {i: line.replace(old, new) for i, line in enumerate(text.lines) if old in line}
+    return sites
+
+
+KINDS.append((WAITS, "a home 64 bytes further", homes(lambda home, every, draw: home + 64)))
+KINDS.append((WAITS, "a home 256 bytes before", homes(lambda home, every, draw: max(0, home - 256))))
+KINDS.append((WAITS, "the home of another value", homes(lambda home, every, draw: re.search(r"home<(\d+)", draw.choice(every))[1])))
+edit(WAITS, "a smaller arena", r"(pc\.arena )(\d+)", number(plus(-64), lambda n: str(int(n) // 128 * 64)))
+edit(WAITS, "frame of a call", r"( frame )(\d+)", number(plus(64), plus(-64)))
+
+
+@kind(WAITS)
+def an_op_before_another(text, draw):
+    for i in range(1, len(text.lines)):
+        a, b = text.lines[i - 1], text.lines[i]
+        both = all(re.match(r"\s*(%\w+(:\d+)?(, %\w+)* = )?pc\.\w+ ", line) and not line.endswith("{") for line in (a, b))
+        if both and not any(re.search(re.escape(name) + r"\b", b) for name in re.findall(r"%\w+", a.split(" = ")[0])):
+            yield {i - 1: b, i: a}
+
+
+@kind(WAITS)
+def a_wait_comes_earlier(text, draw):
+    for i, line in enumerate(text.lines):
+        if "pc.wait" in line and not text.lines[i - 1].strip().startswith("}") and not text.lines[i - 1].endswith("{"):
+            yield {i - 1: line, i: text.lines[i - 1]}
+
+
+PRECISION = "precision"
+
+
+@kind(PRECISION)
+def a_sum_in_bf16(text, draw):
+    for i, line in enumerate(text.lines):
+        found = re.match(r"(\s*)(%\w+) = pc\.all_reduce sum (%[\w#]+) (on \[.*?\]) : \((.*f32.*)\) -> (.*f32.*)$", line)
+        if found and "home" not in line:
+            indent, result, x, on, a, b = found.groups()
+            narrow = [re.sub(r"(?<=[x<])f32", "bf16", kind) for kind in (a, b)]
+            yield {i: f"{indent}%narrow = pc.cast {x} : ({a}) -> {narrow[0]}\n{indent}%sum = pc.all_reduce sum %narrow {on} : ({narrow[0]}) -> {narrow[1]}\n"
+                      f"{indent}{result} = pc.cast %sum : ({narrow[1]}) -> {b}"}
+
+
+@kind(PRECISION)
+def a_value_rounded(text, draw):
+    for i, line in enumerate(text.lines):
+        found = re.match(r"(\s*)(%\w+) = (pc\.(?:add|einsum|scale) .* : \(.*\) -> )(tensor<[^()]*\bf32\b[^()]*>|tensor<[\dx]*xf32>)$", line)
+        if found and "home" not in line:
+            narrow = re.sub(r"(?<=[x<])f32", "bf16", found[4])
+            yield {i: f"{found[1]}%narrow = {found[3]}{narrow}\n{found[1]}{found[2]} = pc.cast %narrow : ({narrow}) -> {found[4]}"}
+
+
+def tool(*command, **more):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, **more)
+
+
+def programs(plan, folder):
+    """The step program of a plan, and that of each phase, as files."""
+    model, mesh, *flags = plan.split()
+    options = {"batch": "4", "layers": "2"} | {key[2:]: value for key, _, value in (flag.partition("=") for flag in flags) if key in ("--batch", "--layers")}
+    flags = [flag for flag in flags if not flag.startswith(("--batch", "--layers"))]
+    source = GOLDEN / model
+    if options["layers"] != "2":
+        (folder / "config").mkdir()
+        config = (source / "config.json").read_text()
+        (folder / "config" / "config.json").write_text(re.sub(r'("n_layer"|"num_hidden_layers"): \d+', rf'\1: {options["layers"]}', config))
+        source = folder / "config"
+    done = tool("pc-import", source, "-o", folder / "model.mlir", "--batch", options["batch"], "--seq", 16)
+    found = {}
+    for phase in ["step"] + PHASES:
+        if phase == "staged" and "pp=" not in mesh:
+            continue
+        out = folder / f"{phase}.mlir"
+        done = done if done.returncode else tool("pc-compile", folder / "model.mlir", f"--mesh={mesh}", *flags, f"--to={phase}", "-o", out)
+        if done.returncode:
+            sys.exit(f"{plan}: {done.stderr}")
+        # Without names of the model, so that messages tell lines of the file.
+        out.write_text("\n".join(Text(out.read_text()).lines) + "\n")
+        found[phase] = out
+    return found
+
+
+def accepted_is_equal(path, step, phase, family):
+    """Whether the compiler refuses the program by its other verifiers, or it computes what the step does; why not, else."""
+    passes = [f"builtin.module(pc-{name})" if phase in ("placed", "staged") or "pc.stage_axis" not in path.read_text() else f"builtin.module(builtin.module(pc-{name}))"
+              for name in VERIFIERS[phase]]
+    if "pc.stage_axis" in path.read_text() and phase != "staged":
+        passes.append("builtin.module(pc-verify-staged)")
+    for text in passes:
+        if tool("pc-opt", f"--pass-pipeline={text}", path, "-o", os.devnull).returncode:
+            return "refused by another verifier"
+    if family == PRECISION:
+        return ""
+    done = tool("pc-equal", "--exact", "--tolerance=1e-7", step, path, timeout=120)
+    return "equal" if done.returncode == 0 else ""
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plans", type=int, default=len(PLANS))
+    parser.add_argument("--show", action="store_true")
+    options = parser.parse_args()
+    draw = random.Random(options.seed)
+    counts = collections.defaultdict(collections.Counter)
+    kinds, made, near, named, missed = collections.Counter(), set(), collections.Counter(), 0, []
+    plans = PLANS[:1] + draw.sample(PLANS[1:], options.plans - 1) if options.plans < len(PLANS) else PLANS
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        for number, plan in enumerate(plans):
+            folder = work / str(number)
+            folder.mkdir()
+            files = programs(plan, folder)
+            step, before = files.pop("step"), None
+            for position, (phase, path) in enumerate(files.items()):
+                budget = options.count * (number * len(files) + position + 1) // (len(plans) * len(files)) - sum(sum(c.values()) for c in counts.values())
+                text, mutants = Text(path.read_text()), []
+                sites = [(family, name, list(function(text, draw))) for family, name, function in KINDS]
+                sites = [row for row in sites if row[2]]
+                # Kinds that have been drawn least come first.
+                while len(mutants) < budget and sites:
+                    family, name, edits = min(sites, key=lambda row: (kinds[row[1]], draw.random()))
+                    kinds[name] += 1
+                    change = edits.pop(draw.randrange(len(edits)))
+                    sites = [row for row in sites if row[2]]
+                    out = folder / f"{phase}-{len(mutants)}.mlir"
+                    out.write_text("\n".join(change.get(i, line) for i, line in enumerate(text.lines)) + "\n")
+                    mutants.append((family, name, min(change) + 1, out))
+                answers = tool("pc-proof-each", step, before or step, input="".join(f"{row[3]}\n" for row in mutants)).stdout.splitlines()
+                if len(answers) != len(mutants):
+                    sys.exit(f"{plan}, {phase}: the proof ended at {mutants[len(answers)][1:3]}")
+                for (family, name, line, out), answer in zip(mutants, answers):
+                    word = answer.split()[0]
+                    made |= {name} if word != "malformed" else set()
+                    if word == "refused":
+                        distance = abs(int(answer.split()[1]) - line)
+                        named += 1
+                        near["the edited line"] += distance == 0
+                        near["most 3 lines from it"] += distance <= 3
+                    if word == "proved":
+                        word = accepted_is_equal(out, step, phase, family) or "missed"
+                    if word == "missed":
+                        missed.append(f"{plan}, {phase}, {name}, line {line}")
+                        if os.environ.get("KEEP"):
+                            (pathlib.Path(os.environ["KEEP"]) / f"{len(missed)}.mlir").write_text(out.read_text())
+                    counts[family, phase][word] += 1
+                    if options.show:
+                        print(f"{phase}, {name}, line {line}: {answer[:160]}")
+                    out.unlink()
+                before = path
+    total = collections.Counter()
+    for (family, phase), row in sorted(counts.items()):
+        total += row
+        print(f"{family}, {phase}: " + ", ".join(f"{n} {word}" for word, n in sorted(row.items())))
+    print(f"{len(made)} of {len(KINDS)} kinds of edits, {len(plans)} plans: " + ", ".join(f"{n} {word}" for word, n in sorted(total.items())) +
+          f", {total['missed']} missed" * (not total["missed"]))
+    print(f"of {named} refused ones the op that is named stands at " + ", ".join(f"{key}: {n * 100 // max(1, named)} %" for key, n in near.items()))
+    for line in missed:
+        print("MISSED", line)
+    sys.exit(bool(missed))
+
+
+main()
