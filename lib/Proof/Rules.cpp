@@ -16,6 +16,12 @@ struct OpRow {
 };
 } // namespace
 
+/// Of ops that may have tables of a rotation behind their operands there are two rows.
+static std::string nameOfRow(Operation *op) {
+  bool rotates = (isa<SplitQkvOp>(op) && op->getNumOperands() > 1) || (isa<JoinQkvOp>(op) && op->getNumOperands() > 3);
+  return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
+}
+
 static const OpRow *rowOf(StringRef name) {
   static constexpr Combine none = Combine::None, sum = Combine::Sum;
   static const OpRow table[] = {
@@ -45,6 +51,12 @@ static const OpRow *rowOf(StringRef name) {
        {5},
        sum,
        "s"},
+      {"split_qkv", "b s k j d -> b s k g d, b s k d, b s k d", "j g", {0}, none, ""},
+      {"split_qkv rope", "b s k j d, s c, s c -> b s k g d, b s k d, b s k d", "j g d c", {0}, none, ""},
+      {"join_qkv", "b s k g d, b s k d, b s k d -> b s k j d", "j g", {0, 1, 2}, none, ""},
+      {"join_qkv rope", "b s k g d, b s k d, b s k d, s c, s c -> b s k j d", "j g d c", {0, 1, 2}, none, ""},
+      {"packed_attention", "b s k j d -> b s k g d, b k g s", "s j g d", {}, none, ""},
+      {"packed_attention_grad", "b s k j d, b s k g d, b k g s, b s k g d -> b s k j d", "s j g d", {3}, none, ""},
       {"merge_attention", "b s k g d, b k g s, b s k g d, b k g s -> b s k g d, b k g s", "", {}, none, ""},
       {"sum_exp", "r* v, r* -> r*", "", {}, sum, ""},
       {"pick", "r* v, r* -> r*", "", {0}, sum, "v"},
@@ -101,8 +113,8 @@ static int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType
 std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   Rule rule;
   SmallVector<int64_t> ranks;
-  StringRef name = op->getName().stripDialect(), spec;
-  const OpRow *row = rowOf(name);
+  StringRef spec;
+  const OpRow *row = rowOf(nameOfRow(op));
   std::string resized;
   if (row)
     spec = row->spec;
