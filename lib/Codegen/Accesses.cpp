@@ -1,10 +1,9 @@
 //===- Accesses.cpp - What a kernel of a GPU reads and writes, counted from its code ------===//
-// Numbers are linear forms of variables: digits of the block's and the thread's number, counters of loops, and what is
-// no linear form of these (a quotient, a value from memory). A box says where digits and counters are; over it a form
-// has a range, and a condition or a number of iterations is known or not. Where it is not, the box is divided in two:
+// Over a box, a condition or a number of iterations is known or not. Where it is not, the box is divided in two:
 // conditions of kernels change at few places, so few boxes are enough.
 //===-----------------------------------------------------------------------------===//
 #include "Accesses.h"
+#include "Forms.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -27,58 +26,6 @@ int64_t pc::bytesOf(const Access &access) {
 
 namespace {
 
-using VariableId = unsigned;
-
-/// constant + the sum of coefficient x variable, by variable.
-struct Form {
-  int64_t constant = 0;
-  std::map<VariableId, int64_t> terms = {};
-
-  auto operator<=>(const Form &) const = default;
-  bool isConstant() const { return terms.empty(); }
-};
-
-Form operator*(Form x, int64_t factor) {
-  if (!factor)
-    return {};
-  x.constant *= factor;
-  for (auto &[variable, coefficient] : x.terms)
-    coefficient *= factor;
-  return x;
-}
-
-Form operator+(Form x, const Form &y) {
-  x.constant += y.constant;
-  for (auto [variable, coefficient] : y.terms)
-    if (!(x.terms[variable] += coefficient))
-      x.terms.erase(variable);
-  return x;
-}
-
-Form operator-(const Form &x, const Form &y) { return x + y * -1; }
-
-/// Block and Thread: a digit of the number; Counter: of the iterations of a loop. Quotient and Remainder: of `a` by
-/// `divisor`. Least: the smaller of `a` and `b`. Data: a value that depends on memory, found from `a` and `b`.
-struct Variable {
-  enum Kind { Block, Thread, Counter, Quotient, Remainder, Least, Data } kind;
-  int64_t divisor = 0; ///< of others a number that tells them apart
-  Form a = {}, b = {};
-  const void *source = nullptr; ///< Data: the kind of op, the memory or the value that it comes from
-
-  auto operator<=>(const Variable &) const = default;
-  bool isDim() const { return kind <= Counter; }
-};
-
-/// First and last value.
-struct Range {
-  int64_t first = 0, last = 0;
-
-  auto operator<=>(const Range &) const = default;
-  int64_t size() const { return last - first + 1; }
-};
-
-using Box = std::map<VariableId, Range>; ///< of digits and counters
-
 /// What is known at some place of the kernel.
 struct State {
   Box box;
@@ -86,7 +33,7 @@ struct State {
   llvm::DenseMap<Value, Form> known;    ///< in this box
 };
 
-/// Whether a condition holds; Data: memory decides; Divide: not in all of the box (Counter::divide says where).
+/// Whether a condition holds; Data: memory decides; Divide: not in all of the box (`divided` says where).
 enum class Truth { No, Yes, Data, Divide };
 
 class AccessCounter {
@@ -115,6 +62,7 @@ private:
   Truth compare(arith::CmpIOp op, State &state);
   /// Whether x < y, or x <= y.
   Truth isLess(const Form &x, const Form &y, bool orEqual, State &state);
+  /// Divides the box along the dim that `form` depends on most.
   Truth undecided(const Form &form, State &state);
 
   struct Address {
@@ -123,38 +71,21 @@ private:
   };
   std::optional<Address> addressOf(Value pointer, State &state);
 
-  Form variable(const Variable &v) {
-    auto [it, inserted] = numbers.try_emplace(v, variables.size());
-    if (inserted)
-      variables.push_back(v);
-    return {0, {{it->second, 1}}};
-  }
-  Form data(const void *source, const Form &from, const Form &also = {}) {
-    return variable({Variable::Data, 0, from, also, source});
-  }
   /// A value that may depend on everything around.
   Form dataOf(Value value, State &state) {
     Form all;
     for (auto [dim, range] : state.box)
       all.terms[dim] = 1;
-    return data(value.getAsOpaquePointer(), all);
+    return forms.data(value.getAsOpaquePointer(), all);
   }
-  Range range(const Form &form, const Box &box);
-  Range range(VariableId id, const Box &box);
-  bool isData(const Form &form);
-  void dims(const Form &form, std::set<VariableId> &found);
-  /// Quotient and remainder by a positive constant.
-  std::pair<Form, Form> divide(const Form &form, int64_t divisor, const Box &box);
-  Form least(const Form &x, const Form &y, const Box &box);
 
   gpu::GPUFuncOp kernel;
   ArrayRef<CountedBuffer> buffers;
-  std::vector<Variable> variables;
-  std::map<Variable, VariableId> numbers;
+  Forms forms;
   std::optional<Form> digits[2];          ///< the number of the block, of the thread
   SmallVector<Accesses> accesses, byData; ///< by buffer; byData: those that happen if data say so
   /// What threads have accessed: buffer, whether it was written, address, width, and where in the box.
-  std::set<std::tuple<unsigned, bool, Form, int64_t, std::vector<Range>>> done;
+  std::set<std::tuple<unsigned, bool, Form, int64_t, std::vector<Extent>>> done;
   VariableId divided = 0; ///< where to divide the box
   bool underData = false; ///< whether data say if the op that is visited runs, or how often
   bool failed = false;
@@ -185,7 +116,7 @@ template <typename OpT> void AccessCounter::readDigits(Variable::Kind kind, int6
   auto add = [&](int64_t extent) {
     if (extent == 1)
       return;
-    Form digit = variable({kind, weight});
+    Form digit = forms.variable({kind, weight});
     state.box[digit.terms.begin()->first] = {0, extent - 1};
     number = number + digit * weight;
   };
@@ -228,7 +159,7 @@ void AccessCounter::visit(Block &block, State &state) {
 void AccessCounter::visit(Operation *op, State &state) {
   if (failed || tryVisit(op, state))
     return;
-  Range all = state.box.at(divided), low = all, high = all;
+  Extent all = state.box.at(divided), low = all, high = all;
   low.last = all.first + (all.last - all.first) / 2;
   high.first = low.last + 1;
   for (auto [dim, part] : {std::pair(divided, low), std::pair(divided, high)}) {
@@ -275,7 +206,7 @@ bool AccessCounter::visitLoop(scf::ForOp loop, State &state) {
     return false;
   Form length = *end - *first;
   State inside = state;
-  if (isData(length) || !step->isConstant()) {
+  if (forms.isData(length) || !step->isConstant()) {
     inside.counters[loop.getInductionVar()] = dataOf(loop.getInductionVar(), state);
     bool around = std::exchange(underData, true);
     visit(*loop.getBody(), inside);
@@ -283,13 +214,13 @@ bool AccessCounter::visitLoop(scf::ForOp loop, State &state) {
     return true;
   }
   auto iterations = [&](int64_t n) { return llvm::divideCeil(std::max<int64_t>(n, 0), step->constant); };
-  Range lengths = range(length, state.box);
+  Extent lengths = forms.range(length, state.box);
   if (iterations(lengths.first) != iterations(lengths.last))
     return undecided(length, state) != Truth::Divide;
   int64_t count = iterations(lengths.first);
   if (!count)
     return true;
-  Form counter = count == 1 ? Form() : variable({Variable::Counter, static_cast<int64_t>(variables.size())});
+  Form counter = count == 1 ? Form() : forms.counter();
   if (count > 1)
     inside.box[counter.terms.begin()->first] = {0, count - 1};
   inside.counters[loop.getInductionVar()] = *first + counter * step->constant;
@@ -322,12 +253,11 @@ bool AccessCounter::visitAccess(Operation *op, Value pointer, int64_t width, boo
   auto argument = dyn_cast<BlockArgument>(at->base);
   if (!argument) // shared memory or a table
     return true;
-  std::set<VariableId> moving;
-  dims(at->bytes, moving);
+  std::set<VariableId> moving = forms.dims(at->bytes);
   int64_t count = 1;
-  std::vector<Range> where;
+  std::vector<Extent> where;
   for (auto [dim, values] : state.box)
-    if (variables[dim].kind == Variable::Block || moving.count(dim)) {
+    if (forms[dim].kind == Variable::Block || moving.count(dim)) {
       count *= values.size();
       where.push_back(values);
     }
@@ -388,9 +318,9 @@ std::optional<Form> AccessCounter::compute(Value value, State &state) {
   };
   auto divided = [&](bool quotient) {
     return operands([&](const Form &x, const Form &y) {
-      if (!y.isConstant() || y.constant <= 0 || isData(x))
-        return data(op->getName().getAsOpaquePointer(), x, y);
-      auto [result, rest] = divide(x, y.constant, state.box);
+      if (!y.isConstant() || y.constant <= 0 || forms.isData(x))
+        return forms.data(op->getName().getAsOpaquePointer(), x, y);
+      auto [result, rest] = forms.divide(x, y.constant, state.box);
       return quotient ? result : rest;
     });
   };
@@ -405,20 +335,21 @@ std::optional<Form> AccessCounter::compute(Value value, State &state) {
         return operands([&](const Form &x, const Form &y) {
           return y.isConstant()   ? x * y.constant
                  : x.isConstant() ? y * x.constant
-                                  : data(op->getName().getAsOpaquePointer(), x, y);
+                                  : forms.data(op->getName().getAsOpaquePointer(), x, y);
         });
       })
       .Case([&](arith::ShLIOp) {
         return operands([&](const Form &x, const Form &y) {
-          return y.isConstant() ? x * (int64_t(1) << y.constant) : data(op->getName().getAsOpaquePointer(), x, y);
+          return y.isConstant() ? x * (int64_t(1) << y.constant) : forms.data(op->getName().getAsOpaquePointer(), x, y);
         });
       })
       .Case<arith::DivUIOp, arith::DivSIOp>([&](Operation *) { return divided(/*quotient=*/true); })
       .Case<arith::RemUIOp, arith::RemSIOp>([&](Operation *) { return divided(/*quotient=*/false); })
-      .Case<arith::MinSIOp, arith::MinUIOp>(
-          [&](Operation *) { return operands([&](const Form &x, const Form &y) { return least(x, y, state.box); }); })
+      .Case<arith::MinSIOp, arith::MinUIOp>([&](Operation *) {
+        return operands([&](const Form &x, const Form &y) { return forms.least(x, y, state.box); });
+      })
       .Case<arith::MaxSIOp, arith::MaxUIOp>([&](Operation *) {
-        return operands([&](const Form &x, const Form &y) { return least(x * -1, y * -1, state.box) * -1; });
+        return operands([&](const Form &x, const Form &y) { return forms.least(x * -1, y * -1, state.box) * -1; });
       })
       .Case([&](arith::SelectOp choice) -> std::optional<Form> {
         Truth truth = decide(choice.getCondition(), state);
@@ -428,7 +359,7 @@ std::optional<Form> AccessCounter::compute(Value value, State &state) {
           return evaluate(truth == Truth::Yes ? choice.getTrueValue() : choice.getFalseValue(), state);
         std::optional<Form> yes = evaluate(choice.getTrueValue(), state);
         std::optional<Form> no = yes ? evaluate(choice.getFalseValue(), state) : std::nullopt;
-        return no ? std::optional(data(op->getName().getAsOpaquePointer(), *yes, *no)) : std::nullopt;
+        return no ? std::optional(forms.data(op->getName().getAsOpaquePointer(), *yes, *no)) : std::nullopt;
       })
       .Case([&](LLVM::LoadOp from) { return load(from, state); })
       .Default([&](Operation *) { return dataOf(value, state); });
@@ -443,9 +374,9 @@ std::optional<Form> AccessCounter::load(LLVM::LoadOp op, State &state) {
   auto global = name ? SymbolTable::lookupNearestSymbolFrom<LLVM::GlobalOp>(op, name.getGlobalNameAttr()) : nullptr;
   auto values =
       global && global.getConstant() ? dyn_cast_or_null<DenseIntElementsAttr>(global.getValueOrNull()) : nullptr;
-  if (!values || isData(at->bytes))
-    return data(at->base.getAsOpaquePointer(), at->bytes);
-  Range bytes = range(at->bytes, state.box);
+  if (!values || forms.isData(at->bytes))
+    return forms.data(at->base.getAsOpaquePointer(), at->bytes);
+  Extent bytes = forms.range(at->bytes, state.box);
   if (bytes.first != bytes.last && undecided(at->bytes, state) == Truth::Divide)
     return std::nullopt;
   return Form{values.getValues<int64_t>()[bytes.first / 8]};
@@ -502,9 +433,9 @@ Truth AccessCounter::compare(arith::CmpIOp op, State &state) {
   case arith::CmpIPredicate::ne: {
     bool isEq = op.getPredicate() == arith::CmpIPredicate::eq;
     Form difference = *x - *y;
-    if (isData(difference))
+    if (forms.isData(difference))
       return Truth::Data;
-    Range values = range(difference, state.box);
+    Extent values = forms.range(difference, state.box);
     if (values.first > 0 || values.last < 0)
       return isEq ? Truth::No : Truth::Yes;
     if (values.first == values.last)
@@ -517,92 +448,21 @@ Truth AccessCounter::compare(arith::CmpIOp op, State &state) {
 
 Truth AccessCounter::isLess(const Form &x, const Form &y, bool orEqual, State &state) {
   Form difference = x - y;
-  if (isData(difference))
+  if (forms.isData(difference))
     return Truth::Data;
-  Range values = range(difference, state.box);
+  Extent values = forms.range(difference, state.box);
   int64_t limit = orEqual ? 0 : -1;
   if (values.last <= limit)
     return Truth::Yes;
   return values.first > limit ? Truth::No : undecided(difference, state);
 }
 
-/// Divides the box along the dim that `form` depends on most.
 Truth AccessCounter::undecided(const Form &form, State &state) {
-  std::set<VariableId> candidates;
-  dims(form, candidates);
-  int64_t most = 0;
-  for (VariableId dim : candidates) {
-    auto direct = form.terms.find(dim);
-    int64_t weight = direct == form.terms.end() ? 1 : std::abs(direct->second);
-    if (int64_t spread = weight * (state.box.at(dim).size() - 1); spread > most) {
-      most = spread;
-      divided = dim;
-    }
-  }
-  return most ? Truth::Divide : Truth::Data;
-}
-
-Range AccessCounter::range(const Form &form, const Box &box) {
-  Range sum{form.constant, form.constant};
-  for (auto [id, coefficient] : form.terms) {
-    Range values = range(id, box);
-    sum.first += coefficient * (coefficient < 0 ? values.last : values.first);
-    sum.last += coefficient * (coefficient < 0 ? values.first : values.last);
-  }
-  return sum;
-}
-
-Range AccessCounter::range(VariableId id, const Box &box) {
-  const Variable &v = variables[id];
-  if (v.isDim())
-    return box.at(id);
-  Range a = range(v.a, box), b = range(v.b, box);
-  switch (v.kind) {
-  case Variable::Quotient:
-    return {llvm::divideFloorSigned(a.first, v.divisor), llvm::divideFloorSigned(a.last, v.divisor)};
-  case Variable::Remainder:
-    return {0, v.divisor - 1};
-  default:
-    return {std::min(a.first, b.first), std::min(a.last, b.last)};
-  }
-}
-
-bool AccessCounter::isData(const Form &form) {
-  return llvm::any_of(form.terms, [&](auto term) {
-    const Variable &v = variables[term.first];
-    return v.kind == Variable::Data || isData(v.a) || isData(v.b);
-  });
-}
-
-void AccessCounter::dims(const Form &form, std::set<VariableId> &found) {
-  for (auto [id, coefficient] : form.terms) {
-    if (variables[id].isDim()) {
-      found.insert(id);
-      continue;
-    }
-    dims(variables[id].a, found);
-    dims(variables[id].b, found);
-  }
-}
-
-std::pair<Form, Form> AccessCounter::divide(const Form &form, int64_t divisor, const Box &box) {
-  Form quotient, rest;
-  for (auto [id, coefficient] : form.terms)
-    (coefficient % divisor ? rest : quotient).terms[id] = coefficient % divisor ? coefficient : coefficient / divisor;
-  quotient.constant = llvm::divideFloorSigned(form.constant, divisor);
-  rest.constant = form.constant - quotient.constant * divisor;
-  Range values = range(rest, box);
-  int64_t first = llvm::divideFloorSigned(values.first, divisor);
-  if (first == llvm::divideFloorSigned(values.last, divisor))
-    return {quotient + Form{first}, rest - Form{first * divisor}};
-  return {quotient + variable({Variable::Quotient, divisor, rest}), variable({Variable::Remainder, divisor, rest})};
-}
-
-Form AccessCounter::least(const Form &x, const Form &y, const Box &box) {
-  if (isData(x) || isData(y))
-    return data(nullptr, x, y);
-  Range values = range(x - y, box);
-  return values.last <= 0 ? x : values.first >= 0 ? y : variable({Variable::Least, 0, x, y});
+  std::optional<VariableId> dim = forms.widest(form, state.box);
+  if (!dim)
+    return Truth::Data;
+  divided = *dim;
+  return Truth::Divide;
 }
 
 } // namespace

@@ -178,16 +178,24 @@ LogicalResult Generator::emitAccumulate(AccumulateOp op) {
   host.beginLoop(op.getMicrobatches());
   if (failed(emitBlock(op.getBody().front())))
     return failure();
-  for (OpOperand &use : op.getBody().front().getTerminator()->getOpOperands()) {
+  Operation *yield = op.getBody().front().getTerminator();
+  TableEnds begin = ends();
+  for (OpOperand &use : yield->getOpOperands()) {
     Address from = addressOf(use.get());
     bool done =
         op.getMicrobatches() == 1 && !from.stride && from.offset == homeOf(op.getResult(use.getOperandNumber()));
     if (!done && !addedBehind(use))
       addToSum(use);
   }
+  written.push_back({yield, begin, ends()});
   host.endLoop();
   current = {};
   return success();
+}
+
+LogicalResult Generator::emitCalled(CallOp op) {
+  Block *body = functions.of(op).body;
+  return calls[body]++ ? success() : emitBlock(*body);
 }
 
 /// Whether `op` needs no call.
@@ -221,6 +229,7 @@ LogicalResult Generator::emitOp(Operation *op) {
         return emitKernels(op, op->getOperands(), {addressOf(leaf)});
       })
       .Case([&](AccumulateOp accumulate) { return emitAccumulate(accumulate); })
+      .Case([&](CallOp call) { return emitCalled(call); })
       .Case([&](TaskOp task) {
         microbatch = task.getMicrobatch().value_or(0);
         host.task(static_cast<int64_t>(task.getKind()), task.getChunk().value_or(0), microbatch);
@@ -262,8 +271,11 @@ LogicalResult Generator::emitOp(Operation *op) {
 
 LogicalResult Generator::emitBlock(Block &block) {
   for (auto op = block.begin(); op != block.end();) {
+    TableEnds begin = ends();
     if (Block::iterator next = cuda ? emitTogether(op) : op; next != op) {
-      op = next;
+      written.push_back({&*op, begin, ends()});
+      while (++op != next)
+        written.push_back({&*op, ends(), ends()});
       continue;
     }
     if (failed(emitOp(&*op)))
@@ -271,6 +283,8 @@ LogicalResult Generator::emitBlock(Block &block) {
     for (OpOperand &use : op->getUses())
       if (addedBehind(use) && !summedByProduct(use.get()))
         addToSum(use);
+    if (!isa<MoveOpInterface, StartOp, AccumulateOp, CallOp, SendOp, ReceiveOp>(*op))
+      written.push_back({&*op, begin, ends()});
     ++op;
   }
   return success();
@@ -391,10 +405,6 @@ static LogicalResult checkFlows(ArrayRef<ModuleOp> stages, const std::map<FlowKe
 FailureOr<SmallVector<std::unique_ptr<Generator>>> pc::generateSteps(ModuleOp planned, Executable &all) {
   planned.walk([&](PlanOp op) { all.microbatches = op.getMicrobatches(); });
   SmallVector<ModuleOp> programs = programsOf(planned);
-  // Calls of task functions are inlined: a step function is a straight line of calls of the runtime. Equal kernels
-  // are written once all the same.
-  for (ModuleOp program : programs)
-    inlineCalls(program);
   nameFlows(programs, all.flowNames);
   if (failed(checkFlows(programs, all.flowNames)))
     return failure();
@@ -426,6 +436,9 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
       executable.cases.emplace(*output);
     if (failed(report))
       return signalPassFailure();
+    // A step function is a straight line of calls of the runtime. Equal kernels are written once all the same.
+    for (ModuleOp program : programsOf(planned))
+      inlineCalls(program);
     auto generators = generateSteps(planned, executable);
     if (failed(generators))
       return signalPassFailure();

@@ -10,6 +10,7 @@
 #include "Gemm.h"
 #include "HostProgram.h"
 #include "KernelSet.h"
+#include "pc/IR/Calls.h"
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Stages.h"
 #include "pc/IR/Workspace.h"
@@ -62,6 +63,16 @@ private:
   using Address = HostProgram::Address;
 
   Address addressOf(mlir::Value value);
+  /// The ends of the tables, and what an op has added to them.
+  struct TableEnds {
+    size_t kernels, products, attentions;
+  };
+  struct Written {
+    mlir::Operation *op;
+    TableEnds begin, end;
+  };
+  TableEnds ends() const { return {kernelTable.size(), gemmTable.size(), attentionTable.size()}; }
+
   llvm::LogicalResult emitBlock(mlir::Block &block);
   llvm::LogicalResult emitOp(mlir::Operation *op);
   llvm::LogicalResult emitKernels(mlir::Operation *op, mlir::ValueRange operands, llvm::ArrayRef<Address> results);
@@ -83,6 +94,7 @@ private:
   bool isIdle(mlir::Operation *op);
   llvm::LogicalResult emitStart(StartOp op);
   llvm::LogicalResult emitAccumulate(AccumulateOp op);
+  llvm::LogicalResult emitCalled(CallOp op);
   void addToSum(mlir::OpOperand &yielded);
   int32_t groupOf(llvm::ArrayRef<mlir::StringAttr> axes);
   int64_t flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, mlir::Value message);
@@ -113,9 +125,13 @@ private:
   llvm::DenseMap<mlir::Value, int64_t> tickets;
   LeavesByName leaves;
   AccumulateOp current;
+  std::vector<Written> written;                 ///< ops that compute, in order
+  TaskFunctions functions;                      ///< only to count: else calls are inlined
+  llvm::DenseMap<mlir::Block *, int64_t> calls; ///< of functions, by body
 };
 
-/// Generators of all programs of `planned`, whose steps are written; task functions in it are inlined.
+/// Generators of all programs of `planned`, whose steps are written. Where calls of task functions are not inlined
+/// before, a function is written where it is called first: what it launches can be counted, but does not run.
 llvm::FailureOr<llvm::SmallVector<std::unique_ptr<Generator>>> generateSteps(mlir::ModuleOp planned, Executable &all);
 
 } // namespace pc

@@ -5,6 +5,7 @@
 #include "Generator.h"
 #include "pc/Cost/Cost.h"
 
+#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -20,6 +21,11 @@ struct Use {
   int64_t blocks = 0, threads = 0, access = 0; ///< of own kernels
   double flops = 0;
   double computing = 0; ///< seconds
+
+  /// Of a launch.
+  double seconds(const MachineModel &machine) const {
+    return std::max(computing, static_cast<double>(read + written) / (machine.memoryBandwidth * machine.memoryShare));
+  }
 };
 
 } // namespace
@@ -29,6 +35,7 @@ struct pc::StepCounts {
   const MachineModel &machine;
   llvm::MapVector<std::pair<int64_t, std::string>, Use, std::map<std::pair<int64_t, std::string>, unsigned>> uses = {};
   int64_t activationBytes = 0, activations = 0;
+  OpSeconds seconds = OpSeconds(); ///< of the ops of the generators' programs
 };
 
 /// Counts a kernel that the step launches.
@@ -99,10 +106,9 @@ static std::string nameOf(const pcrt_gemm_desc &g) {
 
 LogicalResult Generator::count(StepCounts &counts) {
   int64_t stage = all.numStages ? stageOf(planned) : -1;
-  /// Adds launches of a kernel; tells of a new one what it does.
-  auto add = [&](const std::string &kernel, const char *op, int64_t launches, auto &&newUse) -> LogicalResult {
-    if (!launches)
-      return success();
+  /// Adds launches of a kernel, and tells of a new one what it does; returns the seconds of one.
+  auto add = [&](const std::string &kernel, const char *op, int64_t launches,
+                 llvm::function_ref<FailureOr<Use>()> newUse) -> FailureOr<double> {
     auto [it, inserted] = counts.uses.try_emplace({stage, kernel});
     if (inserted) {
       FailureOr<Use> use = newUse();
@@ -112,38 +118,58 @@ LogicalResult Generator::count(StepCounts &counts) {
       it->second.op = op;
     }
     it->second.launches += launches;
-    return success();
+    return counts.machine.opSeconds + it->second.seconds(counts.machine);
   };
-  const HostProgram::Calls &calls = host.calls();
-  auto device = *all.module.getOps<gpu::GPUModuleOp>().begin();
-  for (auto [i, launches] : llvm::enumerate(calls.kernels)) {
-    const KernelSet::Info &info = kernelInfos[i];
-    if (failed(add(info.function, kernelTable[i].name, launches,
-                   [&] { return useOf(info, device.lookupSymbol<gpu::GPUFuncOp>(info.function)); })))
+  auto addKernel = [&](size_t i, int64_t launches) {
+    return add(kernelInfos[i].function, kernelTable[i].name, launches, [&] {
+      auto device = *all.module.getOps<gpu::GPUModuleOp>().begin();
+      return useOf(kernelInfos[i], device.lookupSymbol<gpu::GPUFuncOp>(kernelInfos[i].function));
+    });
+  };
+  auto addProduct = [&](size_t i, int64_t times) {
+    return add(nameOf(gemmTable[i]), gemmTable[i].name, times, [&] { return useOf(gemmTable[i], counts.machine); });
+  };
+  auto addAttention = [&](size_t i, int64_t times) {
+    return add(attentionTable[i].backward ? "attention gradient" : "attention", attentionTable[i].name, times,
+               [&] { return useOf(attentionTable[i], counts.machine); });
+  };
+  for (const Written &one : written) {
+    auto loop = one.op->getParentOfType<AccumulateOp>();
+    int64_t executions = loop ? loop.getMicrobatches() : 1,
+            called = std::max<int64_t>(calls.lookup(one.op->getBlock()), 1);
+    double seconds = 0; // of all executions that one call, or the step, has
+    auto addRange = [&](ArrayRef<int64_t> launches, size_t begin, size_t end, auto &&addOne) -> LogicalResult {
+      for (size_t i = begin; i < std::min(end, launches.size()); ++i) { // no call names what is behind them
+        if (!launches[i])
+          continue;
+        FailureOr<double> each = addOne(i, launches[i] * called);
+        if (failed(each))
+          return failure();
+        seconds += static_cast<double>(launches[i]) * *each;
+      }
+      return success();
+    };
+    const HostProgram::Calls &launches = host.calls();
+    if (failed(addRange(launches.kernels, one.begin.kernels, one.end.kernels, addKernel)) ||
+        failed(addRange(launches.products, one.begin.products, one.end.products, addProduct)) ||
+        failed(addRange(launches.attentions, one.begin.attentions, one.end.attentions, addAttention)))
       return failure();
+    counts.seconds[one.op] = seconds / static_cast<double>(executions);
+    if (isa<AttentionOp, PackedAttentionOp>(one.op)) { // a layer; its first result is an activation
+      counts.activationBytes = bytesOf(one.op->getResult(0).getType());
+      counts.activations += executions * called;
+    }
   }
-  for (auto [i, times] : llvm::enumerate(calls.products))
-    if (failed(add(nameOf(gemmTable[i]), gemmTable[i].name, times,
-                   [&] { return FailureOr<Use>(useOf(gemmTable[i], counts.machine)); })))
-      return failure();
-  for (auto [i, times] : llvm::enumerate(calls.attentions))
-    if (failed(add(attentionTable[i].backward ? "attention gradient" : "attention", attentionTable[i].name, times,
-                   [&] { return FailureOr<Use>(useOf(attentionTable[i], counts.machine)); })))
-      return failure();
-  planned.walk([&](AttentionOp attention) {
-    auto loop = attention->getParentOfType<AccumulateOp>();
-    counts.activationBytes = bytesOf(attention.getO().getType());
-    counts.activations += loop ? loop.getMicrobatches() : 1;
-  });
   return success();
 }
 
-FailureOr<json::Object> pc::reportKernels(ModuleOp planned, const GenerateKernelsOptions &options,
+FailureOr<KernelReport> pc::reportKernels(ModuleOp planned, const GenerateKernelsOptions &options,
                                           const MachineModel &machine) {
   MLIRContext *context = planned.getContext();
   context->loadDialect<arith::ArithDialect, gpu::GPUDialect, LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
                        scf::SCFDialect, vector::VectorDialect>();
-  OwningOpRef<ModuleOp> copy = planned.clone(), output = ModuleOp::create(planned.getLoc());
+  IRMapping mapping;
+  OwningOpRef<ModuleOp> copy = cast<ModuleOp>(planned->clone(mapping)), output = ModuleOp::create(planned.getLoc());
   Executable executable(*output, {/*cuda=*/true}, CudaLibraries(options.attention, options.archs));
   auto generators = generateSteps(*copy, executable);
   if (failed(generators))
@@ -156,8 +182,7 @@ FailureOr<json::Object> pc::reportKernels(ModuleOp planned, const GenerateKernel
   std::map<std::string, double> parts;
   for (auto &[name, use] : counts.uses) {
     auto times = static_cast<double>(use.launches);
-    auto bytes = static_cast<double>(use.read + use.written);
-    double seconds = times * std::max(use.computing, bytes / (machine.memoryBandwidth * machine.memoryShare));
+    double seconds = times * use.seconds(machine);
     parts[use.kind] += seconds;
     parts["launches"] += times * machine.opSeconds;
     json::Object row{{"kernel", name.second},
@@ -180,13 +205,14 @@ FailureOr<json::Object> pc::reportKernels(ModuleOp planned, const GenerateKernel
     rows.push_back({seconds, std::move(row)});
   }
   llvm::stable_sort(rows, [](const auto &a, const auto &b) { return a.first > b.first; });
-  json::Array kernels;
+  KernelReport report;
   for (auto &row : rows)
-    kernels.push_back(std::move(row.second));
-  json::Object byKind;
+    report.kernels.push_back(std::move(row.second));
   for (auto &[kind, seconds] : parts)
-    byKind[kind] = seconds;
-  return json::Object{{"kernels", std::move(kernels)},
-                      {"activation", json::Object{{"bytes", counts.activationBytes}, {"count", counts.activations}}},
-                      {"parts", std::move(byKind)}};
+    report.parts[kind] = seconds;
+  report.activation = json::Object{{"bytes", counts.activationBytes}, {"count", counts.activations}};
+  for (auto [original, copied] : mapping.getOperationMap())
+    if (auto it = counts.seconds.find(copied); it != counts.seconds.end())
+      report.seconds[original] = it->second;
+  return std::move(report);
 }

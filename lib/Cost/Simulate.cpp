@@ -149,8 +149,9 @@ void Stage::run(const Action &action) {
 
 class Simulation : public StageRunner::Visitor {
 public:
-  Simulation(ModuleOp planned, const MachineModel &machine, StepListener listener)
-      : planned(planned), machine(machine), axis(stageAxisOf(planned)), runner(axis), listener(listener) {}
+  Simulation(ModuleOp planned, const MachineModel &machine, const OpSeconds &known, StepListener listener)
+      : planned(planned), machine(machine), known(known), axis(stageAxisOf(planned)), runner(axis), listener(listener) {
+  }
 
   FailureOr<Prediction> run();
 
@@ -174,6 +175,7 @@ private:
 
   ModuleOp planned;
   MachineModel machine;
+  const OpSeconds &known;
   StringAttr axis; ///< Of stages; null: there are none.
   MeshAttr mesh;
   StageRunner runner;
@@ -227,7 +229,8 @@ void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(con
   } else {
     auto move = dyn_cast<MoveOpInterface>(op);
     action.type = move && hasTraffic(move.getMoveKind()) ? Action::Move : Action::Work;
-    action.seconds = secondsOf(op, machine);
+    auto it = known.find(op);
+    action.seconds = it == known.end() ? secondsOf(op, machine) : it->second;
   }
   tell(action);
 }
@@ -369,6 +372,7 @@ FailureOr<Prediction> Simulation::run() {
 
 } // namespace
 
-FailureOr<Prediction> pc::predictStep(ModuleOp planned, const MachineModel &machine, StepListener listener) {
-  return Simulation(planned, machine, listener).run();
+FailureOr<Prediction> pc::predictStep(ModuleOp planned, const MachineModel &machine, const OpSeconds &known,
+                                      StepListener listener) {
+  return Simulation(planned, machine, known, listener).run();
 }

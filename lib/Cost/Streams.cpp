@@ -3,7 +3,6 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Cost/Streams.h"
 #include "pc/Cost/Cost.h"
-#include "pc/Cost/Simulate.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -96,10 +95,10 @@ json::Object Streams::rows() const {
   return json::Object{{"rows", std::move(rows)}};
 }
 
-FailureOr<json::Value> pc::stepStreams(ModuleOp planned, const MachineModel &machine) {
+FailureOr<json::Value> pc::stepStreams(ModuleOp planned, const MachineModel &machine, const OpSeconds &known) {
   Streams streams(machine);
   FailureOr<Prediction> prediction =
-      predictStep(planned, machine, [&](Operation *op, StepPhase phase, double start, double end) {
+      predictStep(planned, machine, known, [&](Operation *op, StepPhase phase, double start, double end) {
         streams.add(op, phase, start, end);
       });
   if (failed(prediction))

@@ -95,8 +95,8 @@ static llvm::json::Array wholeStates(ModuleOp module, const Plan &plan) {
 
 /// Adds to the report how long a step takes on the machine.
 static pcrt_status predict(ModuleOp module, const CompileOptions &options, const MachineModel &machine,
-                           llvm::json::Object &report, StepTimeline &timeline) {
-  FailureOr<Prediction> prediction = predictStep(module, machine);
+                           const OpSeconds &known, llvm::json::Object &report, StepTimeline &timeline) {
+  FailureOr<Prediction> prediction = predictStep(module, machine, known);
   if (failed(prediction))
     return PCRT_INTERNAL;
   MeshAttr mesh = meshOf(programsOf(module).front());
@@ -148,20 +148,31 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
     (*value->getAsObject())["remarks"] = std::move(remarks);
   if (llvm::json::Array whole = wholeStates(module, options.plan); !whole.empty())
     (*value->getAsObject())["whole_states"] = std::move(whole);
+  KernelReport kernels;
+  if (options.cuda()) {
+    FailureOr<KernelReport> counted = reportKernels(module, options.kernels, *machine);
+    if (failed(counted))
+      return PCRT_INTERNAL;
+    kernels = std::move(*counted);
+  }
   StepTimeline timeline;
-  if (pcrt_status status = predict(module, options, *machine, *value->getAsObject(), timeline))
+  if (pcrt_status status = predict(module, options, *machine, kernels.seconds, *value->getAsObject(), timeline))
     return status;
   if (options.report.empty())
     return PCRT_OK;
   if (options.cuda()) {
-    FailureOr<llvm::json::Object> kernels = reportKernels(module, options.kernels, *machine);
-    if (failed(kernels))
-      return PCRT_INTERNAL;
     llvm::json::Object &object = *value->getAsObject();
     object["beside_arena"] = besideArena(module);
-    object["kernels"] = std::move((*kernels)["kernels"]);
-    object["activation"] = std::move((*kernels)["activation"]);
-    (*object.getObject("predicted"))["parts"] = std::move((*kernels)["parts"]);
+    object["kernels"] = std::move(kernels.kernels);
+    object["activation"] = std::move(kernels.activation);
+    if (!stageAxisOf(module)) {
+      double working = 0; // moves beside it take no time of their own
+      for (const auto &part : kernels.parts)
+        working += *part.second.getAsNumber();
+      double all = *object.getObject("predicted")->getNumber("step_seconds");
+      kernels.parts["moves"] = std::max(all - working, 0.0);
+    }
+    (*object.getObject("predicted"))["parts"] = std::move(kernels.parts);
   }
   if (!StringRef(options.report).ends_with(".html"))
     return writeFile(module, options.report, [&](llvm::raw_ostream &os) {
@@ -170,7 +181,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
       os << "\n";
     });
   if (!stageAxisOf(module)) {
-    FailureOr<llvm::json::Value> streams = stepStreams(module, *machine);
+    FailureOr<llvm::json::Value> streams = stepStreams(module, *machine, kernels.seconds);
     if (failed(streams))
       return PCRT_INTERNAL;
     (*value->getAsObject())["streams"] = std::move(*streams);

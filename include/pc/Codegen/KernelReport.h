@@ -3,25 +3,32 @@
 #define PC_CODEGEN_KERNELREPORT_H
 
 #include "pc/Codegen/Passes.h"
-#include "pc/Cost/Machine.h"
+#include "pc/Cost/Simulate.h"
 
 namespace pc {
 
+struct KernelReport {
+  /// A row for each distinct kernel of the program's own, matrix product and attention of a library, most seconds
+  /// first. `kernel` and `kind`; `op`, the first of those that it computes; `stage` where there are some; `launches`.
+  /// Of all launches: `read_bytes` and `written_bytes`, for own kernels counted from their code (`countAccesses`), for
+  /// a library its operands and results; `distinct_bytes`, where each of the kernel's operands and results counts at
+  /// most once a launch; `flops` of products. Of own kernels: `blocks`, `threads` of a block, and `access_bytes`, the
+  /// narrowest access that makes a tenth of the kernel's bytes or more. `seconds`, on the machine: the longer of
+  /// computing and of moving the bytes.
+  llvm::json::Array kernels;
+  /// `bytes` of the result of an attention, and how many a step computes (`count`), layers times microbatches. Traffic
+  /// in units of these compares with what is published. 0 and 0 without attention.
+  llvm::json::Object activation;
+  /// The seconds by kind, and `launches`, what they take by themselves.
+  llvm::json::Object parts;
+  /// Of each op of the program that computes, the seconds of all that it launches.
+  OpSeconds seconds;
+};
+
 /// Writes the kernels of a planned CUDA program, which stays as it is, and reports what a step of one rank does with
-/// them:
-/// * kernels: a row for each distinct kernel of its own, matrix product and attention of a library, most seconds first.
-///   `kernel` and `kind`; `op`, the first of those that it computes; `stage` where there are some; `launches`. Of all
-///   launches: `read_bytes` and `written_bytes`, for own kernels counted from their code (`countAccesses`), for a
-///   library its operands and results; `distinct_bytes`, where each of the kernel's operands and results counts at
-///   most once a launch; `flops` of products. Of own kernels: `blocks`, `threads` of a block, and `access_bytes`, the
-///   narrowest access that makes a tenth of the kernel's bytes or more. `seconds`, on `machine`: the longer of
-///   computing and of moving the bytes.
-/// * activation: `bytes` of the result of an attention, and how many a step computes (`count`), layers times
-///   microbatches. Traffic in units of these compares with what is published. 0 and 0 without attention.
-/// * parts: the seconds by kind, and `launches`, what they take by themselves.
-/// Fails, with an error, if the program is not planned, or at a kernel that cannot be counted.
-llvm::FailureOr<llvm::json::Object> reportKernels(mlir::ModuleOp planned, const GenerateKernelsOptions &options,
-                                                  const MachineModel &machine);
+/// them. Fails, with an error, if the program is not planned, or at a kernel that cannot be counted.
+llvm::FailureOr<KernelReport> reportKernels(mlir::ModuleOp planned, const GenerateKernelsOptions &options,
+                                            const MachineModel &machine);
 
 } // namespace pc
 

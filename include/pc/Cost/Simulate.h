@@ -49,14 +49,17 @@ struct Prediction {
 /// phase of the step that it is in, and from when to when, in seconds, it works or is under way.
 using StepListener = llvm::function_ref<void(mlir::Operation *, StepPhase, double start, double end)>;
 
+/// Seconds of ops that are known better than by `secondsOf`.
+using OpSeconds = llvm::DenseMap<mlir::Operation *, double>;
+
 /// Runs the planned program, or those of all stages, against the clock of `machine`, op by op. `listener`: of a program
 /// without stages; may be null.
 ///
-/// Time: an op takes `secondsOf`, a message `messageSeconds`, during which sender and receiver go on; moves between
-/// start and wait go on one after another beside the work. Ranks of a stage do everything at once. Fails, with an
-/// error, where stages wait for each other forever or a program is not planned.
+/// Time: an op takes what `known` has for it, or `secondsOf`, a message `messageSeconds`, during which sender and
+/// receiver go on; moves between start and wait go on one after another beside the work. Ranks of a stage do everything
+/// at once. Fails, with an error, where stages wait for each other forever or a program is not planned.
 llvm::FailureOr<Prediction> predictStep(mlir::ModuleOp planned, const MachineModel &machine,
-                                        StepListener listener = {});
+                                        const OpSeconds &known = OpSeconds(), StepListener listener = {});
 
 /// Writes `value` with its keys in order, as LLVM does, and in place of every `traceEvents` in it the timeline in the
 /// format of the runtime's --trace: one process per stage, times in microseconds; args of tasks: live_bytes (most

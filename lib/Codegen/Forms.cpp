@@ -1,0 +1,114 @@
+//===- Forms.cpp - Numbers of a kernel as linear forms, and their ranges over boxes -------===//
+#include "Forms.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace pc;
+
+Form pc::operator*(Form x, int64_t factor) {
+  if (!factor)
+    return {};
+  x.constant *= factor;
+  for (auto &[variable, coefficient] : x.terms)
+    coefficient *= factor;
+  return x;
+}
+
+Form pc::operator+(Form x, const Form &y) {
+  x.constant += y.constant;
+  for (auto [variable, coefficient] : y.terms)
+    if (!(x.terms[variable] += coefficient))
+      x.terms.erase(variable);
+  return x;
+}
+
+Form pc::operator-(const Form &x, const Form &y) { return x + y * -1; }
+
+Form Forms::variable(const Variable &v) {
+  auto [it, inserted] = numbers.try_emplace(v, variables.size());
+  if (inserted)
+    variables.push_back(v);
+  return {0, {{it->second, 1}}};
+}
+
+std::pair<Form, Form> Forms::divide(const Form &form, int64_t divisor, const Box &box) {
+  Form quotient, rest;
+  for (auto [id, coefficient] : form.terms)
+    (coefficient % divisor ? rest : quotient).terms[id] = coefficient % divisor ? coefficient : coefficient / divisor;
+  quotient.constant = llvm::divideFloorSigned(form.constant, divisor);
+  rest.constant = form.constant - quotient.constant * divisor;
+  Extent values = range(rest, box);
+  int64_t first = llvm::divideFloorSigned(values.first, divisor);
+  if (first == llvm::divideFloorSigned(values.last, divisor))
+    return {quotient + Form{first}, rest - Form{first * divisor}};
+  return {quotient + variable({Variable::Quotient, divisor, rest}), variable({Variable::Remainder, divisor, rest})};
+}
+
+Form Forms::least(const Form &x, const Form &y, const Box &box) {
+  if (isData(x) || isData(y))
+    return data(nullptr, x, y);
+  Extent values = range(x - y, box);
+  return values.last <= 0 ? x : values.first >= 0 ? y : variable({Variable::Least, 0, x, y});
+}
+
+Extent Forms::range(const Form &form, const Box &box) const {
+  Extent sum{form.constant, form.constant};
+  for (auto [id, coefficient] : form.terms) {
+    Extent values = range(id, box);
+    sum.first += coefficient * (coefficient < 0 ? values.last : values.first);
+    sum.last += coefficient * (coefficient < 0 ? values.first : values.last);
+  }
+  return sum;
+}
+
+Extent Forms::range(VariableId id, const Box &box) const {
+  const Variable &v = variables[id];
+  if (v.isDim())
+    return box.at(id);
+  Extent a = range(v.a, box), b = range(v.b, box);
+  switch (v.kind) {
+  case Variable::Quotient:
+    return {llvm::divideFloorSigned(a.first, v.divisor), llvm::divideFloorSigned(a.last, v.divisor)};
+  case Variable::Remainder: {
+    int64_t period = llvm::divideFloorSigned(a.first, v.divisor);
+    if (period == llvm::divideFloorSigned(a.last, v.divisor))
+      return {a.first - period * v.divisor, a.last - period * v.divisor};
+    return {0, v.divisor - 1};
+  }
+  default:
+    return {std::min(a.first, b.first), std::min(a.last, b.last)};
+  }
+}
+
+bool Forms::isData(const Form &form) const {
+  return llvm::any_of(form.terms, [&](const auto &term) {
+    const Variable &v = variables[term.first];
+    return v.kind == Variable::Data || isData(v.a) || isData(v.b);
+  });
+}
+
+std::set<VariableId> Forms::dims(const Form &form) const {
+  std::set<VariableId> found;
+  for (auto [id, coefficient] : form.terms) {
+    if (variables[id].isDim())
+      found.insert(id);
+    found.merge(dims(variables[id].a));
+    found.merge(dims(variables[id].b));
+  }
+  return found;
+}
+
+std::optional<VariableId> Forms::widest(const Form &form, const Box &box) const {
+  std::optional<VariableId> found;
+  int64_t most = 0;
+  for (VariableId dim : dims(form)) {
+    auto direct = form.terms.find(dim);
+    int64_t weight = direct == form.terms.end() ? 1 : std::abs(direct->second);
+    if (int64_t spread = weight * (box.at(dim).size() - 1); spread > most) {
+      most = spread;
+      found = dim;
+    }
+  }
+  return found;
+}
