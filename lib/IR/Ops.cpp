@@ -254,20 +254,21 @@ static LogicalResult verifyParts(ParameterOp op, ArrayRef<int64_t> valid) {
   if (parts.has_value() == op.getSource().has_value())
     return op.emitOpError() << "has " << (parts ? "both a source and parts" : "no source") << " (C5)";
   auto check = [&](SourceAttr source, StringRef what, int64_t elements) -> LogicalResult {
-    if (product(source.getSize()) == elements)
+    if (ShapedType::getNumElements(source.getSize()) == elements)
       return success();
-    return op.emitOpError() << "source box has " << product(source.getSize()) << " elements, the " << what << " "
-                            << elements << " (C3)";
+    return op.emitOpError() << "source box has " << ShapedType::getNumElements(source.getSize()) << " elements, the "
+                            << what << " " << elements << " (C3)";
   };
   if (!parts)
-    return check(*op.getSource(), "parameter", product(valid));
+    return check(*op.getSource(), "parameter", ShapedType::getNumElements(valid));
   auto along = static_cast<int64_t>(op.getAlong().value_or(-1));
   if (along < 0 || along >= static_cast<int64_t>(valid.size()) || valid[along] < 1)
     return op.emitOpError() << "has no dim " << along << " for parts (C5)";
   int64_t sum = 0;
   for (PartAttr part : parts->getAsRange<PartAttr>()) {
     sum += part.getSize();
-    if (part.getSize() < 1 || failed(check(part.getSource(), "part", product(valid) / valid[along] * part.getSize())))
+    if (part.getSize() < 1 ||
+        failed(check(part.getSource(), "part", ShapedType::getNumElements(valid) / valid[along] * part.getSize())))
       return failure();
   }
   if (sum != valid[along])
