@@ -252,15 +252,18 @@ std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<cons
       for (uint8_t number : own.axes)
         own.sizes.push_back(axis.size(number));
       own.n = axis.size(own.axes);
-      std::vector<PartialSum> rest;
-      AxisSet gone = 0;
-      for (const PartialSum &part : parts[i]) {
-        bool isOne = llvm::any_of(own.plain(), [&](const Index &index) { return part.in == Indices{index}; });
-        gone |= isOne ? part.axes : 0;
-        if (!isOne)
-          rest.push_back(part);
-      }
-      if (gone != together.axes)
+      std::vector<PartialSum> rest = parts[i];
+      bool isWhole = llvm::all_of(own.plain(), [&](const Index &index) {
+        auto find = [&](bool inner) {
+          return llvm::find_if(
+              rest, [&](const PartialSum &part) { return part.in == Indices{index} && part.inner == inner; });
+        };
+        auto one = find(together.inner);
+        if (one == rest.end())
+          one = find(false);
+        return one != rest.end() && (rest.erase(one), true);
+      });
+      if (!isWhole)
         continue;
       rest.push_back({together.axes, together.inner, {own.index()}});
       llvm::sort(rest);
