@@ -2,6 +2,7 @@
 #include "Walk.h"
 
 #include "pc/IR/Liveness.h"
+#include "pc/IR/Parts.h"
 #include "pc/IR/Stages.h"
 
 using namespace mlir;
@@ -37,7 +38,11 @@ bool Walk::begin(ModuleOp module) {
     stage->module = program;
     stage->step = steps[0];
     stage->number = stageOf(program);
-    stage->step.walk([&](ParameterOp op) { stage->positions.try_emplace(op, stage->positions.size()); });
+    int64_t position = 0; // a packed parameter stands for its parts
+    stage->step.walk([&](ParameterOp op) {
+      stage->positions[op] = position;
+      position += numParts(op);
+    });
     for (auto arena : program.getOps<ArenaOp>())
       stage->arena = static_cast<int64_t>(arena.getBytes());
     for (auto about : program.getOps<ProgramOp>()) {

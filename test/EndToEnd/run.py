@@ -100,10 +100,10 @@ class Row(Case):
             self.needs("pc-compile", self.source, *mesh_flags(self.mesh), *self.flags, f"--to={name}", "-o", path)
         return path
 
-    def command(self, out, *flags, weights=True):
+    def command(self, out, *flags, program=None, weights=True):
         """A run that leaves its files in the folder `out`."""
         (self.work / out).mkdir(exist_ok=True)
-        return ["pc-run", "-n", self.ranks, self.program, "--", "--data", self.data, *(self.weights if weights else []),
+        return ["pc-run", "-n", self.ranks, program or self.program, "--", "--data", self.data, *(self.weights if weights else []),
                 "--metrics", f"{out}/metrics.jsonl", *flags]
 
     @functools.cached_property
