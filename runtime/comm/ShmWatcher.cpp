@@ -1,8 +1,8 @@
 //===- ShmWatcher.cpp - ends this rank soon after another one died --------===//
 #include "comm/ShmWatcher.h"
+#include "base/SignalMask.h"
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -13,12 +13,8 @@ using namespace pcrt;
 
 ShmWatcher::ShmWatcher(ControlBlock &control, int rank, bool launched)
     : control(control), rank(rank), launched(launched), stopEvent(eventfd(0, EFD_CLOEXEC)) {
-  // The thread inherits a full signal mask: handlers run on the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  SignalsMasked masked;
   thread = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 ShmWatcher::~ShmWatcher() {

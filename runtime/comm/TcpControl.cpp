@@ -1,12 +1,12 @@
 //===- TcpControl.cpp - what ranks tell each other besides tensors --------===//
 #include "comm/TcpControl.h"
+#include "base/SignalMask.h"
 #include "comm/ShmControl.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
@@ -67,12 +67,8 @@ TcpControl::TcpControl(const Place &place, std::vector<Peer> peers)
   std::string ignored;
   if (place.sharedFile >= 0)
     launcher = mapControl(place.sharedFile, &ignored);
-  // The thread inherits a full signal mask: handlers run on the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  SignalsMasked masked;
   thread = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 TcpControl::~TcpControl() {

@@ -30,18 +30,10 @@ public:
     this->options.weightDecay = options.weightDecay.value_or(program.optimizer == "adamw" ? 1e-2 : 0);
   }
 
-  void run() {
-    try {
-      runAll();
-    } catch (...) {
-      if (device && device->abandon())
-        device.release();
-      throw;
-    }
-  }
+  /// Of a run that failed: whether its device may go on.
+  bool abandon() { return device && device->abandon(); }
 
-private:
-  void runAll() {
+  void run() {
     programSum = sumOfProgram();
     requireSame(comm,
                 {{"program", programSum, program.name + ", " + describeMesh(program.mesh) + ", sum " + programSum}});
@@ -71,6 +63,7 @@ private:
     writeResults();
   }
 
+private:
   /// Checks of the flags that need no file.
   void checkRequest() {
     if (program.mesh.ranks() != comm.size())
@@ -340,4 +333,13 @@ private:
 
 } // namespace
 
-void pcrt::runProgram(const Program &program, const Options &options, Comm &comm) { Run(program, options, comm).run(); }
+void pcrt::runProgram(const Program &program, const Options &options, Comm &comm) {
+  auto run = std::make_unique<Run>(program, options, comm);
+  try {
+    run->run();
+  } catch (...) {
+    if (run->abandon())
+      run.release(); // what still runs on the device reads what the run holds
+    throw;
+  }
+}

@@ -1,8 +1,8 @@
 //===- Pool.cpp - the threads of one rank ---------------------------------===//
 #include "cpu/Pool.h"
+#include "base/SignalMask.h"
 #include "cpu/Allocations.h"
 
-#include <csignal>
 #include <pthread.h>
 #include <sched.h>
 #include <utility>
@@ -39,18 +39,15 @@ static void pinToCore(const cpu_set_t &allowed, int index, int wanted) {
 Pool::Pool(int wanted) : numThreads(std::max(wanted, 1)) {
   cpu_set_t allowed;
   bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0 && numThreads > 1;
-  // The threads inherit a full signal mask: handlers run on the owner's thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (int thread = 1; thread < numThreads; ++thread)
+  for (int thread = 1; thread < numThreads; ++thread) {
+    SignalsMasked masked;
     threads.emplace_back([=, this] {
       if (known)
         pinToCore(allowed, thread, numThreads);
       countAllocationsOfThread();
       work(thread);
     });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
   if (known) {
     ownersCores = allowed;
     pinToCore(allowed, 0, numThreads);

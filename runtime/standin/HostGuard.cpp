@@ -21,6 +21,7 @@ struct Guard {
 struct Guards {
   std::vector<Guard> all;
   std::set<uintptr_t> opened; ///< Guarded pages that are accessible for the moment.
+  std::set<uintptr_t> closed; ///< Pages that were ever guarded.
   bool installed = false;
   struct sigaction before;
   uintptr_t page = sysconf(_SC_PAGESIZE);
@@ -35,8 +36,8 @@ static Guards &guards() {
   return *guards;
 }
 
-static void protect(uintptr_t page, bool open) {
-  mprotect(reinterpret_cast<void *>(page), guards().page, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+static bool protect(uintptr_t page, bool open) {
+  return mprotect(reinterpret_cast<void *>(page), guards().page, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
 }
 
 /// Calls body(page) for each page of a guard.
@@ -58,6 +59,9 @@ static void onFault(int signal, siginfo_t *info, void *context) {
     if (guard.begin <= at && at < guard.end)
       hit = &guard;
   }
+  // Another thread may have opened the page since; mprotect refuses one that is not there any more.
+  if (!guarded && g.closed.count(page) && protect(page, true))
+    return;
   if (!guarded) { // somebody else's
     if (g.before.sa_flags & SA_SIGINFO && g.before.sa_sigaction)
       return g.before.sa_sigaction(signal, info, context);
@@ -84,6 +88,7 @@ void pc::standin::guardHostMemory(const ItemRef &item, const void *begin, int64_
   g.all.push_back({item, at, at + bytes});
   forPages(g.all.back(), [&](uintptr_t page) {
     g.opened.erase(page);
+    g.closed.insert(page);
     protect(page, false);
   });
 }
