@@ -9,16 +9,20 @@
 
 using namespace pcrt;
 
-/// About 0.3 ms of spinning; after that the thread yields its core.
-static constexpr int kSpins = 20000;
+/// About 0.3 ms of spinning; after that the thread yields its core, for as long again where nobody else wants it.
+static constexpr int kSpins = 20000, kYields = 1000;
 
-template <typename Condition> static void spinUntil(Condition condition) {
-  for (int spins = 0; !condition();) {
-    if (++spins < kSpins)
+/// Whether the condition came to hold within `limit` rounds.
+template <typename Condition> static bool spinUntil(Condition condition, int64_t limit) {
+  for (int64_t spins = 0; !condition(); ++spins) {
+    if (spins == limit)
+      return false;
+    if (spins < kSpins)
       __builtin_ia32_pause();
     else
       sched_yield();
   }
+  return true;
 }
 
 /// Core `index` of the process's mask, where there are at least `wanted` of them; else wherever the system likes.
@@ -56,7 +60,7 @@ Pool::Pool(int wanted) : numThreads(std::max(wanted, 1)) {
 
 Pool::~Pool() {
   stopping.store(true);
-  generation.fetch_add(1, std::memory_order_release);
+  beginTask();
   for (std::thread &thread : threads)
     thread.join();
   if (ownersCores) // threads that are started later inherit them, such as NCCL's
@@ -69,9 +73,9 @@ void Pool::run(Task newTask, void *newArg) {
   task = newTask;
   arg = newArg;
   unfinished.store(numThreads - 1, std::memory_order_relaxed);
-  generation.fetch_add(1, std::memory_order_release);
+  beginTask();
   call(0);
-  spinUntil([this] { return unfinished.load(std::memory_order_acquire) == 0; });
+  spinUntil([this] { return unfinished.load(std::memory_order_acquire) == 0; }, INT64_MAX);
   if (hasThrown.load(std::memory_order_relaxed)) {
     hasThrown.store(false, std::memory_order_relaxed);
     std::rethrow_exception(std::exchange(thrown, nullptr));
@@ -88,9 +92,16 @@ void Pool::call(int thread) {
   }
 }
 
+/// Threads that have been idle for long sleep.
+void Pool::beginTask() {
+  generation.fetch_add(1, std::memory_order_release);
+  generation.notify_all();
+}
+
 void Pool::work(int thread) {
   for (uint32_t seen = 0;;) {
-    spinUntil([&] { return generation.load(std::memory_order_acquire) != seen; });
+    if (!spinUntil([&] { return generation.load(std::memory_order_acquire) != seen; }, kSpins + kYields))
+      generation.wait(seen, std::memory_order_acquire);
     ++seen;
     if (stopping.load())
       return;

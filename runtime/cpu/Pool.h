@@ -1,8 +1,8 @@
 //===- Pool.h - the threads of one rank -----------------------------------===//
 //
 // One thread per core, spinning between pieces of work: a fork-join takes a
-// tenth of a microsecond. Whoever waits long yields its core. The thread that
-// owns the pool is thread 0.
+// tenth of a microsecond. Whoever waits long yields its core, then sleeps. The
+// thread that owns the pool is thread 0.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_POOL_H
@@ -66,6 +66,7 @@ public:
   }
 
 private:
+  void beginTask();
   void work(int thread);
   void call(int thread);
 

@@ -13,15 +13,23 @@ using namespace pc::standin;
 
 namespace {
 
+/// Whole pages: [begin, end).
+struct Pages {
+  uintptr_t begin, end;
+  auto operator<=>(const Pages &) const = default;
+  bool contains(uintptr_t at) const { return begin <= at && at < end; }
+};
+
 struct Guard {
   ItemRef item;
   uintptr_t begin, end;
+  Pages pages;
 };
 
 struct Guards {
   std::vector<Guard> all;
-  std::set<uintptr_t> opened; ///< Guarded pages that are accessible for the moment.
-  std::set<uintptr_t> closed; ///< Pages that were ever guarded.
+  std::vector<Pages> opened; ///< Guarded pages that are accessible for the moment.
+  std::set<Pages> ever;      ///< Pages that were guarded once.
   bool installed = false;
   struct sigaction before;
   uintptr_t page = sysconf(_SC_PAGESIZE);
@@ -36,31 +44,28 @@ static Guards &guards() {
   return *guards;
 }
 
-static bool protect(uintptr_t page, bool open) {
-  return mprotect(reinterpret_cast<void *>(page), guards().page, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
-}
-
-/// Calls body(page) for each page of a guard.
-template <typename Body> static void forPages(const Guard &guard, Body body) {
-  uintptr_t size = guards().page;
-  for (uintptr_t page = guard.begin / size * size; page < guard.end; page += size)
-    body(page);
+static bool protect(Pages pages, bool open) {
+  return mprotect(reinterpret_cast<void *>(pages.begin), pages.end - pages.begin,
+                  open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
 }
 
 static void onFault(int signal, siginfo_t *info, void *context) {
   Lock lock(driverMutex());
   Guards &g = guards();
   auto at = reinterpret_cast<uintptr_t>(info->si_addr);
-  uintptr_t page = at / g.page * g.page;
+  Pages one = {at / g.page * g.page, at / g.page * g.page + g.page};
   bool guarded = false;
   const Guard *hit = nullptr;
   for (const Guard &guard : g.all) {
-    guarded |= guard.begin < page + g.page && page < guard.end;
+    if (!guard.pages.contains(at))
+      continue;
+    guarded = true;
     if (guard.begin <= at && at < guard.end)
       hit = &guard;
   }
   // Another thread may have opened the page since; mprotect refuses one that is not there any more.
-  if (!guarded && g.closed.count(page) && protect(page, true))
+  if (!guarded && std::any_of(g.ever.begin(), g.ever.end(), [&](Pages pages) { return pages.contains(at); }) &&
+      protect(one, true))
     return;
   if (!guarded) { // somebody else's
     if (g.before.sa_flags & SA_SIGINFO && g.before.sa_sigaction)
@@ -71,8 +76,8 @@ static void onFault(int signal, siginfo_t *info, void *context) {
   if (hit && guardsOff == 0)
     report("order: the host uses " + describeMemory(reinterpret_cast<void *>(hit->begin), hit->end - hit->begin) +
            " without having waited for '" + hit->item->work->name + "', which writes there");
-  protect(page, true);
-  g.opened.insert(page);
+  g.opened.push_back(hit && guardsOff > 0 ? hit->pages : one); // who may look mostly looks at all of it
+  protect(g.opened.back(), true);
 }
 
 void pc::standin::guardHostMemory(const ItemRef &item, const void *begin, int64_t bytes) {
@@ -85,12 +90,10 @@ void pc::standin::guardHostMemory(const ItemRef &item, const void *begin, int64_
     g.installed = true;
   }
   auto at = reinterpret_cast<uintptr_t>(begin);
-  g.all.push_back({item, at, at + bytes});
-  forPages(g.all.back(), [&](uintptr_t page) {
-    g.opened.erase(page);
-    g.closed.insert(page);
-    protect(page, false);
-  });
+  Pages pages = {at / g.page * g.page, (at + bytes + g.page - 1) / g.page * g.page};
+  g.all.push_back({item, at, at + bytes, pages});
+  g.ever.insert(pages);
+  protect(pages, false);
 }
 
 GuardsOff::GuardsOff() { ++guardsOff; }
@@ -99,23 +102,18 @@ GuardsOff::~GuardsOff() {
   Guards &g = guards();
   if (--guardsOff > 0)
     return;
-  for (uintptr_t page : std::exchange(g.opened, {}))
+  for (Pages opened : std::exchange(g.opened, {}))
     for (const Guard &guard : g.all)
-      if (guard.begin < page + g.page && page < guard.end)
-        protect(page, false);
+      if (Pages both = {std::max(opened.begin, guard.pages.begin), std::min(opened.end, guard.pages.end)};
+          both.begin < both.end)
+        protect(both, false);
 }
 
-/// Opens the pages of `guard` that no other guard closes.
+/// Opens the pages of `guard`, and closes again what other guards close.
 static void open(const Guard &guard) {
-  forPages(guard, [&](uintptr_t page) {
-    Guards &g = guards();
-    bool closed = std::any_of(g.all.begin(), g.all.end(),
-                              [&](const Guard &other) { return other.begin < page + g.page && page < other.end; });
-    if (closed)
-      return;
-    g.opened.erase(page);
-    protect(page, true);
-  });
+  protect(guard.pages, true);
+  guards().opened.push_back(guard.pages);
+  GuardsOff again;
 }
 
 void pc::standin::releaseGuards(const OrderClock &host) {
