@@ -1,17 +1,25 @@
-# pc_precompile(target): the one precompiled header of the project (upstream headers only), built once and reused.
+# pc_precompile(target [KERNELS]): a precompiled header of the project (upstream headers only), built once and reused:
+# what nearly every file needs, or with KERNELS also the dialects of generated code.
 function(pc_precompile target)
-  if(target STREQUAL "PCIR")
+  set(maker PCIR)
+  set(header pch.h)
+  if("KERNELS" IN_LIST ARGN)
+    set(maker PCCodegen)
+    set(header pch-kernels.h)
+  endif()
+  if(target STREQUAL maker)
     set_target_properties(${target} PROPERTIES PCH_INSTANTIATE_TEMPLATES ON)
-    target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
+    target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/${header})
   else()
-    target_precompile_headers(${target} REUSE_FROM PCIR)
+    target_precompile_headers(${target} REUSE_FROM ${maker})
+    target_compile_options(${target} PRIVATE -fPIC) # as the header was; of executables CMake makes -fPIE
   endif()
 endfunction()
 
-# pc_room(Name sources... LINK rooms... MLIR upstream-libraries...): the library PC<Name> of one room; without sources,
-# of those in its folder and the folders in it.
+# pc_room(Name sources... LINK rooms... MLIR upstream-libraries... [KERNELS]): the library PC<Name> of one room; without
+# sources, of those in its folder and the folders in it. KERNELS: it writes generated code.
 function(pc_room name)
-  cmake_parse_arguments(ARG "" "" "LINK;MLIR" ${ARGN})
+  cmake_parse_arguments(ARG "KERNELS" "" "LINK;MLIR" ${ARGN})
   if(NOT ARG_UNPARSED_ARGUMENTS)
     file(GLOB ARG_UNPARSED_ARGUMENTS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp */*.cpp)
   endif()
@@ -22,7 +30,11 @@ function(pc_room name)
     target_link_libraries(PC${name} PUBLIC PC${room})
   endforeach()
   mlir_target_link_libraries(PC${name} PUBLIC MLIRIR MLIRPass ${ARG_MLIR})
-  pc_precompile(PC${name})
+  if(ARG_KERNELS)
+    pc_precompile(PC${name} KERNELS)
+  else()
+    pc_precompile(PC${name})
+  endif()
 endfunction()
 
 # pc_room_passes(Name): Passes.td of a room -> Passes.h.inc and documentation.

@@ -1,4 +1,10 @@
 //===- GenerateKernels.cpp - Planned program -> host program, tables, kernels -------------===//
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #define GEN_PASS_DEF_GENERATEKERNELS
 #include "pc/Codegen/Passes.h"
 

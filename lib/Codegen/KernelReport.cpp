@@ -166,8 +166,11 @@ LogicalResult Generator::count(StepCounts &counts) {
 FailureOr<KernelReport> pc::reportKernels(ModuleOp planned, const GenerateKernelsOptions &options,
                                           const MachineModel &machine) {
   MLIRContext *context = planned.getContext();
-  context->loadDialect<arith::ArithDialect, gpu::GPUDialect, LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
-                       scf::SCFDialect, vector::VectorDialect>();
+  DialectRegistry kernels;
+  createGenerateKernels()->getDependentDialects(kernels);
+  context->appendDialectRegistry(kernels);
+  for (StringRef dialect : kernels.getDialectNames())
+    context->getOrLoadDialect(dialect);
   IRMapping mapping;
   OwningOpRef<ModuleOp> copy = cast<ModuleOp>(planned->clone(mapping)), output = ModuleOp::create(planned.getLoc());
   Executable executable(*output, {/*cuda=*/true}, CudaLibraries(options.attention, options.archs));

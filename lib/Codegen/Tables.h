@@ -68,8 +68,8 @@ private:
       else if constexpr (std::is_same_v<FieldT, float>)
         cells.push_back({Cell::I32, llvm::bit_cast<int32_t>(field)});
       else
-        cells.push_back({sizeof(field) == 4 ? Cell::I32 : Cell::I64, field});
-      static_assert(sizeof(field) == 4 || sizeof(field) == 8);
+        cells.push_back({sizeof(FieldT) == 4 ? Cell::I32 : Cell::I64, field});
+      static_assert(sizeof(FieldT) == 4 || sizeof(FieldT) == 8);
     });
     return cells;
   }

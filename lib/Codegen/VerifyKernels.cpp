@@ -1,6 +1,8 @@
 //===- VerifyKernels.cpp - What code generation relies on --------------------------------===//
 // The constraints (K1) to (K4) are listed in Passes.td.
 //===-----------------------------------------------------------------------------===//
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #define GEN_PASS_DEF_VERIFYKERNELS
 #include "pc/Codegen/Passes.h"
 

@@ -18,9 +18,7 @@
 
 void pc::registerDialects(mlir::DialectRegistry &registry) {
   registry.insert<pc::PCDialect, mlir::func::FuncDialect>();
-  // The kernels phase speaks these.
-  registry.insert<mlir::arith::ArithDialect, mlir::gpu::GPUDialect, mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
-                  mlir::NVVM::NVVMDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
+  createGenerateKernels()->getDependentDialects(registry);
 }
 
 void pc::registerPasses() {

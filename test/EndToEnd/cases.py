@@ -136,11 +136,11 @@ class Case:
         sys.exit(not self.passed or self.failed > 0)
 
 
-def shared(name, make):
-    """A folder that several tests use, made by whoever comes first, and anew where a tool is newer."""
+def shared(name, make, *inputs):
+    """A folder that several tests or runs use, made by whoever comes first, and anew where a tool or one of the inputs is newer."""
     folder = BUILD / "end-to-end/shared" / name
     folder.mkdir(parents=True, exist_ok=True)
-    sources = [*(BIN / f"pc-{tool}" for tool in ("import", "compile", "random", "run")), *(BUILD / "lib").glob("*.*"), *HERE.glob("*.py")]
+    sources = [*(BIN / f"pc-{tool}" for tool in ("import", "compile", "random", "run")), *(BUILD / "lib").glob("*.*"), *HERE.glob("*.py"), *inputs]
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = folder / "done"

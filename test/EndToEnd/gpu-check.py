@@ -21,7 +21,7 @@ import time
 import uuid
 from pathlib import Path
 
-from cases import BUILD, LONG, ROOT, Case
+from cases import BUILD, LONG, ROOT, Case, shared
 
 FIRST = "train/gpt2-124m-bf16"
 EAGER = f"{FIRST}/eager"
@@ -199,10 +199,16 @@ def test_random_kills():
 
 
 def real_pack(name, *flags):
-    """A pack of real programs, and its rows in their order."""
-    case.needs(ROOT / "scripts/gpu-check", "--pack", WORK / name, *flags, seconds=1200, PC_BUILD=str(BUILD))
-    rows = json.loads((WORK / name / "rows.json").read_text())
-    return WORK / name, [row["name"] for row in rows if row.get("default", True)]
+    """A pack of real programs, and its rows in their order. The quick run keeps it."""
+    def make(folder):
+        case.needs(ROOT / "scripts/gpu-check", "--pack", folder / "pack", *flags, seconds=1200, PC_BUILD=str(BUILD))
+    folder = WORK / name
+    if LONG:
+        make(folder)
+    else:
+        folder = shared(f"gpu-check/{name}", make, *(ROOT / "scripts").iterdir(), *(ROOT / "bench").rglob("*"))
+    rows = json.loads((folder / "pack/rows.json").read_text())
+    return folder / "pack", [row["name"] for row in rows if row.get("default", True)]
 
 
 def cut_short(tool, out, order, whole_group):
