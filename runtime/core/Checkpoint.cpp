@@ -253,6 +253,13 @@ static void readStates(const std::string &path, const Program &program, int rank
   }
 }
 
+void pcrt::checkModel(const Program &program, const Trajectory &trajectory, const std::string &directory) {
+  checkConfig(program, directory);
+  if (program.training && trajectory.optimizer != program.optimizer)
+    fail(PCRT_BAD_DATA, directory + " was saved by optimizer '" + trajectory.optimizer + "', this program runs '" +
+                            program.optimizer + "'");
+}
+
 void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
                           Device &device, Pool &pool, Comm &comm) {
   TensorSums model = modelSums(program), states;
@@ -261,10 +268,7 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
       for (const Part &part : stage->parameters[state.parameter].parts)
         states[stateName(state, part)] = {};
   onAllRanks(comm, [&] {
-    checkConfig(program, directory);
-    if (program.training && trajectory.optimizer != program.optimizer)
-      fail(PCRT_BAD_DATA, directory + " was saved by optimizer '" + trajectory.optimizer + "', this program runs '" +
-                              program.optimizer + "'");
+    checkModel(program, trajectory, directory);
     checkSize(directory, modelFile, trajectory);
     readParameters(program, Safetensors::open(directory + "/" + modelFile), comm.rank(), device, pool, &model);
     if (program.states.empty())

@@ -33,6 +33,9 @@ private:
   std::string path, temporary;
 };
 
+/// Throws PCRT_BAD_DATA unless the checkpoint in `directory` is of the model and the optimizer of `program`.
+void checkModel(const Program &program, const Trajectory &trajectory, const std::string &directory);
+
 /// Reads what a CheckpointWriter wrote to DIR, of which `trajectory` is the trajectory.json, on any mesh. All ranks
 /// call it. Throws PCRT_BAD_DATA, naming the tensor if one is damaged, or the key of config.json if it is another
 /// model.

@@ -92,7 +92,7 @@ static pcrt_status run(int argc, char **argv, Place &place) {
   }
   if (options.checkKernels)
     return checkKernels(program);
-  if (!options.save.empty())
+  if (!options.save.empty() || !options.checkpoint.empty())
     expectSignals(place);
   auto runRank = [&](Comm &comm) {
     Failure failure = attempt([&] { runProgram(programs.of(comm.rank()), options, comm); });

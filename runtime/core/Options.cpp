@@ -37,7 +37,11 @@ Parameters
   --init DIR|FILE       initial values from safetensors: a file, or a Hugging Face directory
   --save DIR            after the last step: a directory that Hugging Face loads, and the state of training. Also where
                         SIGTERM, SIGINT, SIGUSR1 or SIGPIPE ends the run, and where numbers are not finite: the state before that
-  --load DIR            go on from such a directory, on any mesh, with any batch, bit by bit
+  --load DIR            go on from such a directory, on any mesh, with any batch, bit by bit; or from the newest one in DIR
+  --checkpoint DIR      save to DIR/step-<n> while the run goes on, when a signal ends it and at its end, and go on from the newest
+                        one there: the same command line starts a run and starts it again. --init and --load are for the first start
+  --every N|Nm|auto     every N steps, or N minutes, or as often as costs least time where machines fail (auto)
+  --keep K              the newest K stay (2)
   --change LIST         what may differ from the run that saved it, with commas between: lr,clip,data
 
 Output
@@ -106,6 +110,9 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--init", options.init, Concerns::Ranks);
   f("--save", options.save, Concerns::Ranks);
   f("--load", options.load, Concerns::Ranks);
+  f("--checkpoint", options.checkpoint, Concerns::Ranks);
+  f("--every", options.every, Concerns::Ranks);
+  f("--keep", options.keep, Concerns::Ranks);
   f("--change", options.change, Concerns::Ranks);
   f("--metrics", options.metrics, Concerns::Rank);
   f("--summary", options.summary, Concerns::Ranks);
@@ -122,6 +129,17 @@ static void parseInto(int64_t &count, const std::string &flag, const std::string
 }
 static void parseInto(uint64_t &count, const std::string &flag, const std::string &text) {
   count = parseCount(flag, text, UINT64_MAX);
+}
+static void parseInto(SaveInterval &every, const std::string &flag, const std::string &text) {
+  if (text == "auto")
+    return;
+  bool minutes = !text.empty() && text.back() == 'm';
+  int64_t &count = minutes ? every.minutes : every.steps;
+  if (text.empty() || text.find_first_not_of("0123456789") < text.size() - minutes)
+    fail(PCRT_USAGE, flag + " takes a number of steps, one of minutes as in 10m, or auto, not '" + text + "'");
+  parseInto(count, flag, text.substr(0, text.size() - minutes));
+  if (count == 0)
+    fail(PCRT_USAGE, flag + " takes at least 1");
 }
 template <typename T> static void parseInto(std::optional<T> &value, const std::string &flag, const std::string &text) {
   parseInto(value.emplace(), flag, text);
@@ -148,6 +166,9 @@ static std::string show(Options::Info info) { return show(info != Options::Info:
 static std::string show(int64_t count) { return std::to_string(count); }
 static std::string show(uint64_t count) { return std::to_string(count); }
 static std::string show(const std::string &text) { return text; }
+static std::string show(const SaveInterval &every) {
+  return every.minutes ? show(every.minutes) + "m" : every.steps ? show(every.steps) : "auto";
+}
 template <typename T> static std::string show(const std::optional<T> &value) {
   return value ? show(*value) : "default";
 }
@@ -184,6 +205,10 @@ static void checkTogether(const Options &options) {
     fail(PCRT_USAGE, std::string(options.beta1 >= 1 ? "--beta1" : "--beta2") + " must be less than 1");
   if (options.minLr > options.lr)
     fail(PCRT_USAGE, "--min-lr is more than --lr");
+  if (options.checkpoint.empty() && (options.every || options.keep))
+    fail(PCRT_USAGE, std::string(options.every ? "--every" : "--keep") + " needs --checkpoint DIR");
+  if (options.keep && *options.keep == 0)
+    fail(PCRT_USAGE, "--keep takes at least 1");
   if (!options.init.empty() && !options.load.empty())
     fail(PCRT_USAGE, "--init and --load exclude each other: --load brings its own parameters");
   std::vector<FlagValue> flags = trajectoryFlags(options);

@@ -11,13 +11,20 @@
 
 namespace pcrt {
 
+/// How often a run saves: every so many steps, every so many minutes, or, where both are 0, as often as costs least.
+struct SaveInterval {
+  int64_t steps = 0, minutes = 0;
+};
+
 struct Options {
   /// How --info is to be answered.
   enum class Info { No, Text, Json };
   bool help = false, version = false, eval = false, checkKernels = false;
   Info info = Info::No;
   std::string data;                                           ///< As TokenFile takes it: FILE, u32:FILE or text:FILE.
-  std::string init, load, save;                               ///< Empty: not given.
+  std::string init, load, save, checkpoint;                   ///< Empty: not given.
+  std::optional<SaveInterval> every;                          ///< Of the checkpoints in `checkpoint`.
+  std::optional<int64_t> keep;                                ///< How many of them stay: by default 2.
   std::string change;                                         ///< Names with commas between; empty: not given.
   std::string metrics, summary, dumpGrads, dumpLogits, trace; ///< Empty: not given.
   int64_t steps = 100; ///< Step at which the run ends, counted from the first step of training.

@@ -3,6 +3,7 @@
 #include "base/Failure.h"
 #include "comm/Collective.h"
 #include "core/Checkpoint.h"
+#include "core/CheckpointSeries.h"
 #include "core/Data.h"
 #include "core/Init.h"
 #include "core/Metrics.h"
@@ -38,8 +39,10 @@ public:
     requireSame(comm,
                 {{"program", programSum, program.name + ", " + describeMesh(program.mesh) + ", sum " + programSum}});
     checkRequest();
+    requireSame(comm, sharedFlagFacts());
+    chooseCheckpoint();
     openData();
-    requireSame(comm, sharedFacts());
+    requireSame(comm, sharedFiles());
     followTrajectory();
     openFiles();
     fillArena();
@@ -50,8 +53,10 @@ public:
       metrics->begin(firstStep);
     double evaluated = 0;
     StopCheck stop(comm);
+    if (series)
+      series->begin(firstStep);
     for (updates = firstStep; updates < options.steps; ++updates) {
-      if (saver && stop.isDue(updates))
+      if (endsBefore(updates, stop))
         break;
       runStep(updates);
       evaluated += outputs->loss();
@@ -74,8 +79,19 @@ private:
       fail(PCRT_USAGE, "--data FILE is missing; see --help");
     if (options.eval && program.training)
       fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
-    if (!program.training && !options.save.empty())
-      fail(PCRT_USAGE, "--save needs a program compiled with --mode=train");
+    if (!program.training && (!options.save.empty() || !options.checkpoint.empty()))
+      fail(PCRT_USAGE, std::string(options.save.empty() ? "--checkpoint" : "--save") +
+                           " needs a program compiled with --mode=train");
+  }
+
+  /// Where the run goes on from, if it does.
+  void chooseCheckpoint() {
+    if (!options.checkpoint.empty())
+      loadFrom = series.emplace(options, program, comm).newestWhole();
+    if (loadFrom.empty() && !options.load.empty())
+      loadFrom = checkpointAt(options.load, comm);
+    else if (!loadFrom.empty() && comm.rank() == 0)
+      printf("going on from %s\n", loadFrom.c_str());
   }
 
   /// Opens the files that the run reads.
@@ -84,8 +100,7 @@ private:
       tokens.emplace(options.data);
       loader.emplace(program, *tokens, comm.rank());
       data = {options.data, tokens->count(), FileIdentity::of(tokens->path())};
-      if (!options.load.empty()) {
-        loadFrom = whereCheckpointIs(options.load);
+      if (!loadFrom.empty()) {
         before = Trajectory::read(loadFrom);
       } else {
         weights = options.init.empty() ? program.weights : options.init;
@@ -93,12 +108,18 @@ private:
     });
   }
 
-  /// What has to be the same on all ranks: flags, and what is in the files that are read.
-  std::vector<SharedFact> sharedFacts() {
+  /// What has to be the same on all ranks: flags,
+  std::vector<SharedFact> sharedFlagFacts() {
     std::vector<SharedFact> facts;
     for (auto &flags : {trajectoryFlags(options), sharedFlags(options)})
       for (const FlagValue &flag : flags)
         facts.push_back({"--" + flag.first, flag.second, ""});
+    return facts;
+  }
+
+  /// and what is in the files that are read.
+  std::vector<SharedFact> sharedFiles() {
+    std::vector<SharedFact> facts;
     auto addFile = [&](const std::string &name, const std::string &path, const FileIdentity &file) {
       std::string bytes = std::to_string(file.bytes) + " bytes, sum " + file.sum;
       facts.push_back({name, bytes, path + " (" + bytes + ")"});
@@ -111,7 +132,7 @@ private:
       else if (!weights.empty() && comm.size() > 1)
         init = identityOfWeights(weights);
     });
-    addFile("checkpoint", options.load, checkpoint);
+    addFile("checkpoint", loadFrom, checkpoint);
     addFile("weights", weights, init);
     return facts;
   }
@@ -130,7 +151,7 @@ private:
     // The sequence length may have changed: the first sample all of whose tokens are new.
     firstSample = int64_t((__int128(before->samples) * before->sequence + program.sequence - 1) / program.sequence);
     if (firstStep > options.steps)
-      fail(PCRT_USAGE, options.load + " is from step " + std::to_string(firstStep) + ", --steps " +
+      fail(PCRT_USAGE, loadFrom + " is from step " + std::to_string(firstStep) + ", --steps " +
                            std::to_string(options.steps) + " is before that");
   }
 
@@ -188,7 +209,7 @@ private:
     std::optional<Pool> helpers;
     Pool &workers = device->threads() ? *device->threads() : helpers.emplace(threadsOfThisRank());
     if (before)
-      loadCheckpoint(loadFrom, *before, program, *device, workers, comm);
+      loadBefore(workers);
     else if (!weights.empty())
       loadWeights(weights, program, *device, workers, comm);
     onAllRanks(comm, [&] {
@@ -196,6 +217,28 @@ private:
         drawParameters(program, options.seed, comm.rank(), *device, workers);
       fillConstants(program, comm.rank(), *device);
     });
+  }
+
+  /// Loads the checkpoint; of --checkpoint, where that is damaged, an older one.
+  void loadBefore(Pool &workers) {
+    for (bool loaded = false; !loaded;) {
+      onAllRanks(comm, [&] { checkModel(program, *before, loadFrom); });
+      try {
+        loadCheckpoint(loadFrom, *before, program, *device, workers, comm);
+        loaded = true;
+      } catch (const Failure &failure) {
+        if (!series || failure.status != PCRT_BAD_DATA)
+          throw;
+        if (comm.rank() == 0)
+          fprintf(stderr, "pc: warning: %s; looking for an older checkpoint\n", failure.message.c_str());
+        onAllRanks(comm, [&] { series->setAside(loadFrom); });
+        loadFrom = series->newestWhole();
+        if (loadFrom.empty())
+          throw;
+        onAllRanks(comm, [&] { before = Trajectory::read(loadFrom); });
+        followTrajectory();
+      }
+    }
   }
 
   void writeHyper(int64_t step) {
@@ -241,6 +284,16 @@ private:
     context->require(device->finish(*context));
   }
 
+  /// Saves before step `step` where that is due. Whether the run ends there, by a signal.
+  bool endsBefore(int64_t step, StopCheck &stop) {
+    if (!saver && !series)
+      return false;
+    StopCheck::Answer answer = stop.ask(step, series && series->isTime());
+    if (series && !answer.stop && (answer.save || series->isTurn(step)))
+      series->write(program, trajectoryAt(step), *device, /*last=*/false);
+    return answer.stop;
+  }
+
   void runStep(int64_t step) {
     if (!options.trace.empty() && step + 1 == options.steps)
       context->profile.startTrace(int64_t(1) << 22);
@@ -275,16 +328,24 @@ private:
   /// updated nothing.
   [[noreturn]] void endNonFinite(int64_t step, const std::string &what) {
     std::string message = "step " + std::to_string(step) + ": the " + what + "; a smaller --lr or --clip may help";
-    if (saver && outputs->gradNorm()) {
-      saver->write(program, trajectoryAt(std::isfinite(*outputs->gradNorm()) ? step + 1 : step), *device);
-      message += "; the state before this step is saved in " + options.save;
+    if (outputs->gradNorm() && (saver || series)) {
+      save(std::isfinite(*outputs->gradNorm()) ? step + 1 : step);
+      message += "; the state before this step is saved in " + (saver ? options.save : options.checkpoint);
     }
     fail(PCRT_NON_FINITE, message);
   }
 
+  /// Saves where the run ends.
+  void save(int64_t step) {
+    if (saver)
+      saver->write(program, trajectoryAt(step), *device);
+    if (series)
+      series->write(program, trajectoryAt(step), *device, /*last=*/true);
+  }
+
   void writeResults() {
-    if (saver && (!stoppedBy() || updates > firstStep))
-      saver->write(program, trajectoryAt(updates), *device);
+    if (!stoppedBy() || updates > firstStep)
+      save(updates);
     if (!options.trace.empty())
       onAllRanks(comm, [&] {
         context->profile.writeTrace(options.trace, comm, [&](int rank) -> const pcrt_program & {
@@ -323,9 +384,10 @@ private:
   std::optional<Failure> nextFailure; ///< Of the next step's inputs.
   std::string programSum;
   DataIdentity data;
-  std::string loadFrom, weights;    ///< What the parameters are read from; both empty: they are drawn.
-  std::optional<Trajectory> before; ///< Of the checkpoint that the run goes on from.
-  std::optional<CheckpointWriter> saver;
+  std::string loadFrom, weights;          ///< What the parameters are read from; both empty: they are drawn.
+  std::optional<Trajectory> before;       ///< Of the checkpoint that the run goes on from.
+  std::optional<CheckpointWriter> saver;  ///< --save
+  std::optional<CheckpointSeries> series; ///< --checkpoint
   int64_t firstStep = 0, firstSample = 0;
   int64_t updates = 0; ///< Updates made so far, those before the checkpoint included.
   RunFigures figures;
@@ -339,7 +401,7 @@ void pcrt::runProgram(const Program &program, const Options &options, Comm &comm
     run->run();
   } catch (...) {
     if (run->abandon())
-      run.release(); // what still runs on the device reads what the run holds
+      (void)run.release(); // what still runs on the device reads what the run holds
     throw;
   }
 }

@@ -149,6 +149,13 @@ static bool isCheckpoint(const std::string &directory) {
   return true;
 }
 
+void pcrt::removeCheckpoint(const std::string &directory) {
+  unlink((directory + "/" + trajectoryName).c_str());
+  for (const char *name : checkpointFiles)
+    unlink((directory + "/" + name).c_str());
+  rmdir(directory.c_str());
+}
+
 static std::string oldOf(const std::string &home, const std::string &tag) { return home + ".old-" + tag; }
 
 SaveDirectory::SaveDirectory(const std::string &directory) : home(plainPath(directory)) {

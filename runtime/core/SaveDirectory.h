@@ -22,6 +22,10 @@ std::string plainPath(std::string path);
 /// two directories, at the moment when the new one has no name yet.
 std::string whereCheckpointIs(const std::string &directory);
 
+/// Removes the checkpoint in a directory, and the directory if nothing else is in it. Killed at any moment it leaves a
+/// checkpoint or none.
+void removeCheckpoint(const std::string &directory);
+
 /// Held by rank 0, from before the first step to the end of the run.
 class SaveDirectory {
 public:

@@ -35,18 +35,20 @@ void pcrt::noteSignals() {
 
 int pcrt::stoppedBy() { return agreed; }
 
-bool StopCheck::isDue(int64_t step) {
+StopCheck::Answer StopCheck::ask(int64_t step, bool wantsSave) {
   if (step < nextStep)
-    return false;
+    return {};
   struct Word {
-    int64_t signal, nanosecondsPerStep;
+    int64_t signal, nanosecondsPerStep, wantsSave;
   };
   int64_t now = nanoseconds();
-  Word mine{noted, lastStep < 0 ? 0 : (now - lastTime) / std::max<int64_t>(step - lastStep, 1)};
+  Word mine{noted, lastStep < 0 ? 0 : (now - lastTime) / std::max<int64_t>(step - lastStep, 1), wantsSave};
   std::vector<Word> all(comm.size());
   requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
   int64_t signal = 0, slowest = 0;
+  bool save = false;
   for (const Word &word : all) {
+    save |= word.wantsSave != 0;
     signal = signal ? signal : word.signal;
     slowest = std::max(slowest, word.nanosecondsPerStep);
   }
@@ -57,5 +59,5 @@ bool StopCheck::isDue(int64_t step) {
   nextStep = step + steps;
   if (signal)
     agreed = int(signal);
-  return signal != 0;
+  return {signal != 0, save};
 }

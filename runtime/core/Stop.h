@@ -19,13 +19,17 @@ void noteSignals();
 /// The signal that all ranks of this process have agreed to stop for; 0: none.
 int stoppedBy();
 
-/// Asks, between steps, whether a rank got a signal.
+/// Asks, between steps, whether a rank got a signal, or wants a save.
 class StopCheck {
 public:
   explicit StopCheck(Comm &comm) : comm(comm) {}
 
-  /// Whether the run ends before step `step`: the same on all ranks, which call it before every step.
-  bool isDue(int64_t step);
+  /// What is done before a step.
+  struct Answer {
+    bool stop = false, save = false;
+  };
+  /// The same on all ranks, which call it before every step; `wantsSave` is this rank's.
+  Answer ask(int64_t step, bool wantsSave);
 
 private:
   Comm &comm;

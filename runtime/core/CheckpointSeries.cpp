@@ -1,0 +1,198 @@
+//===- CheckpointSeries.cpp - the checkpoints of a long run ----------------===//
+#include "core/CheckpointSeries.h"
+#include "base/Block.h"
+#include "base/Failure.h"
+#include "comm/Collective.h"
+#include "device/Profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <unistd.h>
+
+using namespace pcrt;
+namespace fs = std::filesystem;
+
+/// A rank fails once in this many seconds: 419 unexpected interruptions in 54 days of 16,384 GPUs (Llama 3, table 5).
+static constexpr double secondsToFailure = 54. * 86400 * 16384 / 419;
+/// What a disk writes before it is known better, in bytes a second; no interval is shorter than a minute.
+static constexpr double guessedRate = 1e9, shortestInterval = 60;
+
+static std::string pathOf(const std::string &directory, int64_t step) {
+  char name[32];
+  snprintf(name, sizeof name, "/step-%08lld", (long long)step);
+  return directory + name;
+}
+
+/// The steps of DIR's checkpoints, the newest first. Those that are not complete have no trajectory.json.
+static std::vector<int64_t> stepsIn(const std::string &directory) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(directory, error)) {
+    std::string name = entry.path().filename();
+    int64_t step = name.compare(0, 5, "step-") == 0 ? strtoll(name.c_str() + 5, nullptr, 10) : -1;
+    if (step >= 0 && entry.path() == pathOf(directory, step) && fs::exists(entry.path() / trajectoryName, error))
+      steps.push_back(step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+/// Rank 0's number, on all ranks.
+static int64_t numberOfFirst(Comm &comm, int64_t mine) {
+  std::vector<int64_t> all(comm.size());
+  requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
+  return all[0];
+}
+
+/// Of the checkpoints in DIR that all ranks find complete, the newest one; empty: there is none at all. For each that
+/// is not, rank 0 says so, and all call `onBad` with its path.
+static std::string newestIn(const std::string &directory, Comm &comm,
+                            const std::function<void(const std::string &)> &onBad) {
+  std::vector<int64_t> steps = comm.rank() == 0 ? stepsIn(directory) : std::vector<int64_t>();
+  for (size_t next = 0;; ++next) {
+    constexpr int64_t none = -1, noneIsWhole = -2;
+    int64_t step = numberOfFirst(comm, next < steps.size() ? steps[next] : steps.empty() ? none : noneIsWhole);
+    if (step == noneIsWhole)
+      fail(PCRT_BAD_DATA, "no checkpoint in " + directory + " is whole");
+    if (step == none)
+      return "";
+    std::string path = pathOf(directory, step);
+    try {
+      onAllRanks(comm, [&] { Trajectory::read(path); });
+      return path;
+    } catch (const Failure &failure) {
+      if (failure.status != PCRT_BAD_DATA)
+        throw;
+      if (comm.rank() == 0)
+        fprintf(stderr, "pc: warning: %s; looking for an older checkpoint\n", failure.message.c_str());
+      onAllRanks(comm, [&] { onBad(path); });
+    }
+  }
+}
+
+std::string pcrt::checkpointAt(const std::string &directory, Comm &comm) {
+  std::string there;
+  onAllRanks(comm, [&] { there = whereCheckpointIs(directory); });
+  std::error_code error;
+  if (numberOfFirst(comm, fs::exists(there + "/" + trajectoryName, error)))
+    return there;
+  std::string newest = newestIn(plainPath(directory), comm, [](const std::string &) {});
+  return newest.empty() ? there : newest;
+}
+
+CheckpointSeries::CheckpointSeries(const Options &options, const Program &program, Comm &comm)
+    : comm(comm), directory(plainPath(options.checkpoint)), every(options.every.value_or(SaveInterval())),
+      keep(options.keep.value_or(2)) {
+  int64_t bytes = 0; // of parameters and states, in f32 as files hold them
+  for (const Program *stage : program.stages) {
+    for (const Parameter &parameter : stage->parameters)
+      bytes += 4 * product(parameter.shape);
+    for (const State &state : stage->states)
+      bytes += 4 * product(state.shape);
+  }
+  cost = double(bytes) / guessedRate;
+  onAllRanks(comm, [&] {
+    if (comm.rank() != 0)
+      return;
+    std::error_code error;
+    fs::create_directories(directory, error);
+    if (error)
+      fail(PCRT_RESOURCE, "cannot save to " + directory + ": " + error.message());
+    lock.emplace(directory);
+    recover();
+    auto kept = int64_t(stepsIn(directory).size());
+    int64_t more = std::max<int64_t>(keep + 1 - kept, 1) * bytes;
+    fs::space_info space = fs::space(directory, error);
+    if (!error && int64_t(space.available) < more)
+      fail(PCRT_RESOURCE, "there is no room in " + directory + " for " + std::to_string(keep) +
+                              " checkpoints and one more while it is written: " + std::to_string(more >> 20) +
+                              " MiB are needed, " + std::to_string(space.available >> 20) +
+                              " MiB are free; make room, or lower --keep");
+  });
+}
+
+std::string CheckpointSeries::newestWhole() {
+  return newestIn(directory, comm, [&](const std::string &path) { setAside(path); });
+}
+
+void CheckpointSeries::setAside(const std::string &path) {
+  if (lock && rename(path.c_str(), (path + ".damaged-" + lock->tag()).c_str()) != 0)
+    fail(PCRT_RESOURCE, withErrno("cannot rename " + path + ", which is damaged"));
+}
+
+/// Whoever saves to a directory takes over from a holder that was killed, and cleans up behind it.
+void CheckpointSeries::recover() {
+  std::vector<std::string> homes;
+  for (const fs::directory_entry &entry : fs::directory_iterator(directory))
+    if (entry.path().extension() == ".lock" && entry.path().filename().string().compare(0, 5, "step-") == 0)
+      homes.push_back(entry.path().parent_path() / entry.path().stem());
+  for (const std::string &home : homes)
+    SaveDirectory cleaned(home);
+}
+
+void CheckpointSeries::begin(int64_t step) {
+  lastStep = step;
+  lastTime = nanoseconds();
+}
+
+bool CheckpointSeries::isTurn(int64_t step) const { return every.steps && step > lastStep && step % every.steps == 0; }
+
+bool CheckpointSeries::isTime() const {
+  if (every.steps)
+    return false;
+  // The interval that loses least: sqrt(2 cost MTBF) (Young 1974).
+  double seconds = every.minutes ? 60. * double(every.minutes)
+                                 : std::max(std::sqrt(2 * cost * secondsToFailure / comm.size()), shortestInterval);
+  return double(nanoseconds() - lastTime) * 1e-9 >= seconds;
+}
+
+/// Removes the oldest checkpoints beyond the `newest` ones; other files in them stay. Whether there was one.
+bool CheckpointSeries::removeOldest(size_t newest) {
+  std::vector<int64_t> steps = stepsIn(directory);
+  for (size_t i = newest; i < steps.size(); ++i)
+    removeCheckpoint(pathOf(directory, steps[i]));
+  return steps.size() > newest;
+}
+
+/// DIR/latest, replaced as a whole. Nobody relies on it: an error is no more than that.
+void CheckpointSeries::noteLatest(int64_t step) {
+  std::string next = directory + "/latest.tmp-" + lock->tag();
+  FILE *file = fopen(next.c_str(), "we");
+  if (!file)
+    return;
+  bool good = fprintf(file, "%s\n", fs::path(pathOf(directory, step)).filename().c_str()) > 0;
+  good = fclose(file) == 0 && good;
+  if (!good || rename(next.c_str(), (directory + "/latest").c_str()) != 0)
+    unlink(next.c_str());
+}
+
+void CheckpointSeries::write(const Program &program, const Trajectory &trajectory, Device &device, bool last) {
+  for (int64_t start = nanoseconds();;) {
+    try {
+      std::string path = pathOf(directory, trajectory.step);
+      if (!numberOfFirst(comm, fs::exists(path + "/" + trajectoryName)))
+        CheckpointWriter(path, comm).write(program, trajectory, device);
+      failures = 0;
+      cost = double(nanoseconds() - start) * 1e-9;
+      if (lock) {
+        noteLatest(trajectory.step);
+        removeOldest(size_t(keep));
+      }
+      break;
+    } catch (const Failure &failure) {
+      if (failure.status != PCRT_RESOURCE)
+        throw;
+      if (numberOfFirst(comm, lock && removeOldest(std::max<size_t>(stepsIn(directory).size(), 2) - 1)))
+        continue;
+      if (last || ++failures == 2)
+        throw;
+      if (lock)
+        fprintf(stderr, "pc: warning: %s; the run goes on\n", failure.message.c_str());
+      break;
+    }
+  }
+  begin(trajectory.step);
+}
