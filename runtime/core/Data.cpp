@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <glob.h>
 
 using namespace pcrt;
 
@@ -149,7 +152,7 @@ std::string describeToken(const TokenFormat &format, const char *raw) {
 
 } // namespace
 
-TokenFile::TokenFile(const std::string &spec) {
+TokenFile::TokenFile(const std::string &spec) : name(spec) {
   auto has = [&](const char *prefix) { return spec.compare(0, strlen(prefix), prefix) == 0; };
   bool text = has("text:"), wide = has("u32:");
   file = InputFile(text || wide ? spec.substr(spec.find(':') + 1) : spec);
@@ -198,22 +201,114 @@ void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *o
   }
 }
 
-BatchLoader::BatchLoader(const Program &program, const TokenFile &file, int rank)
-    : program(program), file(file), window(size_t(program.batch * program.sequence + 1)) {
+/// What an item of --data names: a file, or all that a pattern fits, in the order of their names.
+static std::vector<std::string> expand(const std::string &item) {
+  std::error_code error;
+  size_t start = item.compare(0, 4, "u32:") == 0 ? 4 : item.compare(0, 5, "text:") == 0 ? 5 : 0;
+  std::string path = item.substr(start);
+  if (path.find_first_of("*?[") == std::string::npos || std::filesystem::exists(path, error))
+    return {item};
+  glob_t found = {};
+  int result = glob(path.c_str(), 0, nullptr, &found);
+  std::vector<std::string> files;
+  for (size_t i = 0; result == 0 && i < found.gl_pathc; ++i)
+    files.push_back(item.substr(0, start) + found.gl_pathv[i]);
+  globfree(&found);
+  if (files.empty())
+    fail(PCRT_BAD_DATA, "--data " + item + ": no file fits the pattern");
+  return files;
+}
+
+/// Cuts the weight off "FILE*0.7"; 0: there is none.
+static double cutWeight(std::string &item) {
+  size_t star = item.rfind('*');
+  if (star == std::string::npos || star + 1 == item.size())
+    return 0;
+  char *end = nullptr;
+  double weight = strtod(item.c_str() + star + 1, &end);
+  if (*end)
+    return 0;
+  if (!(weight > 0) || std::isinf(weight))
+    fail(PCRT_USAGE, "--data " + item + ": a weight is a number above 0");
+  item.resize(star);
+  return weight;
+}
+
+static std::vector<std::string> split(const std::string &text) {
+  std::vector<std::string> parts(1);
+  for (char c : text)
+    c == ',' ? (void)parts.emplace_back() : parts.back().push_back(c);
+  return parts;
+}
+
+TokenData::TokenData(const Options &options, int64_t sequence, bool training) : sequence(sequence) {
+  std::error_code error;
+  std::vector<std::string> items = split(options.data);
+  if (std::filesystem::exists(options.data.substr(options.data.find(':') + 1), error))
+    items = {options.data}; // a name with a comma
+  std::vector<SampleOrder::Source> sources;
+  size_t weighted = 0;
+  double total = 0;
+  for (std::string item : items) {
+    double weight = items.size() == 1 ? 0 : cutWeight(item);
+    weighted += weight > 0;
+    total += weight;
+    if (weight > 0 || sources.empty()) {
+      first.push_back(int(all.size()));
+      sources.push_back({{}, weight > 0 ? weight : 1});
+    }
+    for (const std::string &file : expand(item)) {
+      weightOf.push_back(weight);
+      sources.back().windows.push_back((all.emplace_back(file).count() - 1) / sequence);
+    }
+  }
+  if (weighted && weighted != items.size())
+    fail(PCRT_USAGE, "--data " + options.data + ": all files need a weight, or none");
+  if (all.size() == 1)
+    weightOf = {1};
+  if (all.size() == 1 && !options.shuffle && !options.validation.every)
+    return;
+  for (size_t s = 0; s < sources.size(); ++s) {
+    if (weighted && sources[s].weight < total / double(SampleOrder::period))
+      fail(PCRT_USAGE, "--data: the weight of " + items[s] + " is less than a thousandth of all");
+    for (size_t i = 0; i < sources[s].windows.size(); ++i)
+      if (sources[s].windows[i] == 0)
+        fail(PCRT_BAD_DATA, all[size_t(first[s]) + i].path() + ": its " +
+                                std::to_string(all[size_t(first[s]) + i].count()) + " tokens are fewer than the " +
+                                std::to_string(sequence + 1) + " of a sample and its last target");
+  }
+  HeldOut heldOut = options.validation;
+  bool readsHeldOut = heldOut.every && !training;
+  order.emplace(std::move(sources), options.shuffle, options.seed, heldOut, readsHeldOut);
+  for (size_t s = 0; s < first.size(); ++s)
+    if (order->windows(int(s)) == 0)
+      fail(PCRT_BAD_DATA, all[size_t(first[s])].path() + ": of its samples of " + std::to_string(sequence) +
+                              " tokens --validation 1/" + std::to_string(heldOut.every) + " leaves none to read");
+}
+
+void TokenData::read(int64_t sample, int64_t vocabulary, int32_t *out) const {
+  const TokenFile *file = &all[0];
+  // Modulo first: sample * T may be beyond int64 in an absurdly long run.
+  auto start = int64_t(__int128(sample) * sequence % file->count());
+  if (order) {
+    SampleOrder::Place place = order->of(sample);
+    file = &all[size_t(first[size_t(place.source)] + place.file)];
+    start = place.window * sequence;
+  }
+  file->read(start, sequence + 1, vocabulary, out);
+}
+
+BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank)
+    : program(program), data(data), windows(size_t(program.batch * (program.sequence + 1))) {
   for (const Input &input : program.inputs)
     blocks.push_back(input.isOn(program.mesh, rank) ? blockOf(program.mesh, input.shape, input.layout, rank)
                                                     : Block{{0, 0, 0}, {0, 0, 0}});
 }
 
 void BatchLoader::fill(int64_t sample, char *const *inputs) {
-  int64_t length = program.sequence, all = int64_t(window.size());
-  // Modulo first: sample * T may be beyond int64 in an absurdly long run.
-  int64_t start = int64_t(__int128(sample) * length % file.count());
-  // A file that is shorter than the batch is read once, and repeated.
-  int64_t once = std::min(all, file.count());
-  file.read(start, once, program.vocabulary, window.data());
-  for (int64_t i = once; i < all; ++i)
-    window[size_t(i)] = window[size_t(i - once)];
+  int64_t length = program.sequence + 1;
+  for (int64_t row = 0; row < program.batch; ++row)
+    data.read(sample + row, program.vocabulary, &windows[size_t(row * length)]);
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const Input &input = program.inputs[i];
     if (input.kind != "tokens" && input.kind != "targets")
@@ -225,7 +320,7 @@ void BatchLoader::fill(int64_t sample, char *const *inputs) {
       for (int64_t row = 0; row < block.size[1]; ++row)
         for (int64_t column = 0; column < block.size[2]; ++column) {
           int64_t globalRow = (microbatch + block.start[0]) * input.shape[1] + row + block.start[1];
-          *out++ = window[size_t(globalRow * length + program.position(column + block.start[2]) + shift)];
+          *out++ = windows[size_t(globalRow * length + program.position(column + block.start[2]) + shift)];
         }
   }
 }

@@ -1,9 +1,9 @@
 //===- Data.h - tokens to train on ----------------------------------------===//
 //
 // A token file is llm.c's .bin format, a NumPy array, raw little-endian
-// numbers, or any file's bytes. Sample g, a row of a batch, reads tokens
-// [g*T, (g+1)*T), targets one further; positions count modulo the tokens of the
-// file.
+// numbers, or any file's bytes. Of one file that is read in its order sample g,
+// a row of a batch, reads tokens [g*T, (g+1)*T), targets one further; positions
+// count modulo the tokens of the file. Else SampleOrder says which window it is.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CORE_DATA_H
@@ -11,6 +11,8 @@
 
 #include "base/InputFile.h"
 #include "base/Program.h"
+#include "core/Options.h"
+#include "core/SampleOrder.h"
 
 namespace pcrt {
 
@@ -29,31 +31,56 @@ public:
 
   int64_t count() const { return tokens; }
   const std::string &path() const { return file.path(); }
+  const std::string &spec() const { return name; }
 
   /// Reads `n` tokens from `position` on, modulo count(). Throws PCRT_BAD_DATA, naming file, position, token and
   /// vocabulary, if one is not in [0, vocabulary). Allocates nothing otherwise.
   void read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out) const;
 
 private:
+  std::string name;
   InputFile file;
   TokenFormat format;
   int64_t tokens = 0;
 };
 
+/// All that --data names: FILE or PATTERN, with commas between, all of them or none with *WEIGHT behind it. Without
+/// weights all files are one source.
+class TokenData {
+public:
+  /// Opens the files. `training`: not those windows that --validation holds out; else only those. Throws PCRT_BAD_DATA
+  /// as TokenFile, or if a file has no window of `sequence` tokens and a target; PCRT_USAGE if weights make no sense.
+  TokenData(const Options &options, int64_t sequence, bool training);
+
+  const std::vector<TokenFile> &files() const { return all; }
+  /// By file; 0: one of several without weights.
+  const std::vector<double> &weights() const { return weightOf; }
+
+  /// Reads a sample's `sequence` tokens and one more. Throws as TokenFile::read.
+  void read(int64_t sample, int64_t vocabulary, int32_t *out) const;
+
+private:
+  std::vector<TokenFile> all;
+  std::vector<double> weightOf;
+  std::vector<int> first; ///< By source: its first file.
+  int64_t sequence;
+  std::optional<SampleOrder> order; ///< None: one file in its order.
+};
+
 /// Fills the tokens and targets of one rank for a step. Allocates nothing unless it fails.
 class BatchLoader {
 public:
-  BatchLoader(const Program &program, const TokenFile &file, int rank);
+  BatchLoader(const Program &program, const TokenData &data, int rank);
 
   /// Checks the batch whose first row is sample `sample` (all of it, so that every rank finds the same error) and
-  /// writes this rank's part to `inputs`, one address for each input of the program. Throws as TokenFile::read.
+  /// writes this rank's part to `inputs`, one address for each input of the program. Throws as TokenData::read.
   void fill(int64_t sample, char *const *inputs);
 
 private:
   const Program &program;
-  const TokenFile &file;
-  std::vector<Block> blocks;   ///< By input.
-  std::vector<int32_t> window; ///< The batch's tokens, and the target of its last one.
+  const TokenData &data;
+  std::vector<Block> blocks;    ///< By input.
+  std::vector<int32_t> windows; ///< Of each row of the batch: its tokens, and the target of the last one.
 };
 
 } // namespace pcrt

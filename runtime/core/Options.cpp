@@ -17,7 +17,10 @@ const char *const pcrt::helpText =
 
 Data
   --data FILE           tokens: llm.c's .bin, a NumPy array of integers (.npy), or raw little-endian uint16; u32:FILE is raw
-                        uint32, text:FILE takes the bytes of any file
+                        uint32, text:FILE takes the bytes of any file. Several files, or patterns: a.bin,b.bin or, by shares,
+                        a.bin*0.7,'b/*.bin'*0.3
+  --shuffle             samples in an order drawn by --seed, another one in every epoch
+  --validation 1/N      one sample of N is not trained on; a program of --mode=eval reads those alone
   --steps N             train until step N (default 100); every batch goes on where the one before ended
   --eval                only evaluate: the loss of every batch (for programs compiled with --mode=eval)
 
@@ -95,6 +98,8 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--check-kernels", options.checkKernels, Concerns::Rank);
   f("--eval", options.eval, Concerns::Ranks);
   f("--data", options.data, Concerns::Ranks);
+  f("--shuffle", options.shuffle, Concerns::Numbers);
+  f("--validation", options.validation, Concerns::Numbers);
   f("--steps", options.steps, Concerns::Ranks);
   f("--lr", options.lr, Concerns::Numbers);
   f("--lr-warmup", options.lrWarmup, Concerns::Numbers);
@@ -129,6 +134,13 @@ static void parseInto(int64_t &count, const std::string &flag, const std::string
 }
 static void parseInto(uint64_t &count, const std::string &flag, const std::string &text) {
   count = parseCount(flag, text, UINT64_MAX);
+}
+static void parseInto(HeldOut &heldOut, const std::string &flag, const std::string &text) {
+  if (text.compare(0, 2, "1/") != 0)
+    fail(PCRT_USAGE, flag + " takes a share of the samples as 1/N, not '" + text + "'");
+  parseInto(heldOut.every, flag, text.substr(2));
+  if (heldOut.every < 2)
+    fail(PCRT_USAGE, flag + " takes 1/2 at most");
 }
 static void parseInto(SaveInterval &every, const std::string &flag, const std::string &text) {
   if (text == "auto")
@@ -166,6 +178,7 @@ static std::string show(Options::Info info) { return show(info != Options::Info:
 static std::string show(int64_t count) { return std::to_string(count); }
 static std::string show(uint64_t count) { return std::to_string(count); }
 static std::string show(const std::string &text) { return text; }
+static std::string show(const HeldOut &heldOut) { return heldOut.every ? "1/" + show(heldOut.every) : "off"; }
 static std::string show(const SaveInterval &every) {
   return every.minutes ? show(every.minutes) + "m" : every.steps ? show(every.steps) : "auto";
 }

@@ -2,6 +2,8 @@
 #ifndef PCRT_CORE_OPTIONS_H
 #define PCRT_CORE_OPTIONS_H
 
+#include "core/SampleOrder.h"
+
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -21,7 +23,9 @@ struct Options {
   enum class Info { No, Text, Json };
   bool help = false, version = false, eval = false, checkKernels = false;
   Info info = Info::No;
-  std::string data;                                           ///< As TokenFile takes it: FILE, u32:FILE or text:FILE.
+  std::string data; ///< As TokenData takes it.
+  bool shuffle = false;
+  HeldOut validation;
   std::string init, load, save, checkpoint;                   ///< Empty: not given.
   std::optional<SaveInterval> every;                          ///< Of the checkpoints in `checkpoint`.
   std::optional<int64_t> keep;                                ///< How many of them stay: by default 2.

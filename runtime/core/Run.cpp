@@ -97,9 +97,12 @@ private:
   /// Opens the files that the run reads.
   void openData() {
     onAllRanks(comm, [&] {
-      tokens.emplace(options.data);
+      tokens.emplace(options, program.sequence, program.training);
       loader.emplace(program, *tokens, comm.rank());
-      data = {options.data, tokens->count(), FileIdentity::of(tokens->path())};
+      for (size_t i = 0; i < tokens->files().size(); ++i) {
+        const TokenFile &file = tokens->files()[i];
+        data.push_back({file.spec(), file.count(), FileIdentity::of(file.path()), tokens->weights()[i]});
+      }
       if (!loadFrom.empty()) {
         before = Trajectory::read(loadFrom);
       } else {
@@ -124,7 +127,7 @@ private:
       std::string bytes = std::to_string(file.bytes) + " bytes, sum " + file.sum;
       facts.push_back({name, bytes, path + " (" + bytes + ")"});
     };
-    addFile("data", data.file, data.identity);
+    addFile("data", options.data, data.size() == 1 ? data[0].identity : identityOf(data));
     FileIdentity checkpoint, init;
     onAllRanks(comm, [&] {
       if (before)
@@ -166,7 +169,7 @@ private:
     result.plan = program.plan();
     result.program = programSum;
     result.flags = trajectoryFlags(options);
-    result.data = {data};
+    result.data = data;
     return result;
   }
 
@@ -374,7 +377,7 @@ private:
   const Program &program;
   Options options; ///< As given; defaults that depend on the run are filled in.
   Comm &comm;
-  std::optional<TokenFile> tokens;
+  std::optional<TokenData> tokens;
   std::optional<BatchLoader> loader;
   std::optional<Metrics> metrics; ///< Rank 0.
   std::optional<pcrt_context> context;
@@ -383,7 +386,7 @@ private:
   std::vector<char *> inputs;         ///< By input of the program.
   std::optional<Failure> nextFailure; ///< Of the next step's inputs.
   std::string programSum;
-  DataIdentity data;
+  std::vector<DataIdentity> data;
   std::string loadFrom, weights;          ///< What the parameters are read from; both empty: they are drawn.
   std::optional<Trajectory> before;       ///< Of the checkpoint that the run goes on from.
   std::optional<CheckpointWriter> saver;  ///< --save

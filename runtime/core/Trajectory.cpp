@@ -20,6 +20,17 @@ FileIdentity FileIdentity::of(const std::string &path) {
   return {bytes, sum.text()};
 }
 
+FileIdentity pcrt::identityOf(const std::vector<DataIdentity> &data) {
+  FileIdentity all;
+  std::string sums;
+  for (const DataIdentity &file : data) {
+    all.bytes += file.identity.bytes;
+    sums += file.identity.sum;
+  }
+  all.sum = sumOfBytes(sums.data(), int64_t(sums.size())).text();
+  return all;
+}
+
 FileIdentity pcrt::identityOfWeights(const std::string &path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error))
@@ -58,7 +69,7 @@ static Json toJson(const DataIdentity &data) {
           {"bytes", data.identity.bytes},
           {"tokens", data.tokens},
           {"sum", data.identity.sum},
-          {"weight", 1}};
+          {"weight", data.weight}};
 }
 
 std::string Trajectory::text() const {
@@ -98,7 +109,7 @@ static Trajectory parse(const Json &json) {
   for (auto &[name, value] : json.at("flags").items())
     result.flags.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
   for (const Json &file : json.at("data"))
-    result.data.push_back({file.at("file"), file.at("tokens"), {file.at("bytes"), file.at("sum")}});
+    result.data.push_back({file.at("file"), file.at("tokens"), {file.at("bytes"), file.at("sum")}, file.at("weight")});
   for (auto &[name, file] : json.at("files").items()) {
     result.files[name] = file.at("bytes");
     const Json tensors = file.value("tensors", Json::object());
@@ -140,7 +151,8 @@ Trajectory Trajectory::read(const std::string &directory) {
 
 static bool sameData(const std::vector<DataIdentity> &a, const std::vector<DataIdentity> &b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const DataIdentity &x, const DataIdentity &y) {
-    return x.tokens == y.tokens && x.identity.bytes == y.identity.bytes && x.identity.sum == y.identity.sum;
+    return x.tokens == y.tokens && x.identity.bytes == y.identity.bytes && x.identity.sum == y.identity.sum &&
+           x.weight == y.weight;
   });
 }
 
@@ -148,7 +160,7 @@ static std::string showData(const std::vector<DataIdentity> &data) {
   std::string text;
   for (const DataIdentity &file : data)
     text += (text.empty() ? "" : ", ") + file.file + " (" + std::to_string(file.tokens) + " tokens, sum " +
-            file.identity.sum + ")";
+            file.identity.sum + (file.weight == 1 ? "" : ", weight " + dump(file.weight)) + ")";
   return text;
 }
 
@@ -160,17 +172,19 @@ void pcrt::checkSameTrajectory(const Trajectory &before, const Trajectory &now, 
     differences += (differences.empty() ? "" : "; ") + name + ": " + then + " there, " + given + " here";
     names += (names.empty() ? "" : ",") + name;
   };
+  // A flag that the run did not know yet was what it is by default.
+  std::vector<FlagValue> defaults = trajectoryFlags(Options());
   std::map<std::string, std::string> recorded(before.flags.begin(), before.flags.end());
+  recorded.insert(defaults.begin(), defaults.end());
   for (const FlagValue &flag : now.flags) {
-    auto found = recorded.find(flag.first);
-    std::string then = found == recorded.end() ? "not known" : found->second;
+    const std::string &then = recorded[flag.first];
     compare(flag.first, then, flag.second, valueOf(then) == valueOf(flag.second));
   }
   compare("data", showData(before.data), showData(now.data), sameData(before.data, now.data));
   compare("sequence", std::to_string(before.sequence), std::to_string(now.sequence), before.sequence == now.sequence);
   if (!differences.empty())
-    fail(PCRT_USAGE, options.load + " was trained otherwise (" + differences +
-                         "); to go on with what is given here, add --change " + names);
+    fail(PCRT_USAGE, (options.load.empty() ? options.checkpoint : options.load) + " was trained otherwise (" +
+                         differences + "); to go on with what is given here, add --change " + names);
 }
 
 /// The value at "a.b" in `config`, or null.

@@ -27,10 +27,14 @@ FileIdentity identityOfWeights(const std::string &path);
 
 /// A file of tokens that a run reads.
 struct DataIdentity {
-  std::string file; ///< As given to --data.
+  std::string file; ///< As --data or its pattern names it.
   int64_t tokens = 0;
   FileIdentity identity;
+  double weight = 1; ///< 0: one of several files without weights.
 };
+
+/// Of all files together.
+FileIdentity identityOf(const std::vector<DataIdentity> &data);
 
 /// A tensor of a file of the checkpoint.
 struct TensorRecord {
