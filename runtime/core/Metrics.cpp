@@ -12,8 +12,10 @@
 
 using namespace pcrt;
 
-Metrics::Metrics(const std::string &path, int64_t steps)
+Metrics::Metrics(const std::string &path, const std::string &events, int64_t steps)
     : path(path), steps(steps), terminal(isatty(STDOUT_FILENO) == 1) {
+  if (!events.empty())
+    this->events.emplace(events);
   if (path.empty())
     return;
   fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -34,7 +36,11 @@ static int64_t bytesBefore(const std::string &text, int64_t firstStep) {
   return int64_t(at);
 }
 
-void Metrics::begin(int64_t firstStep) {
+void Metrics::begin(int64_t first) {
+  firstStep = first;
+  startTime = nanoseconds();
+  if (events)
+    events->begin(first);
   struct stat info;
   if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) // a pipe or a terminal has no lines of before
     return;
@@ -55,6 +61,17 @@ Metrics::~Metrics() {
     close(fd);
 }
 
+/// "  12 %, 1:02:03 left", by the mean of this run's steps; nothing behind the last step, or before one has ended.
+std::string Metrics::timeLeft(int64_t done, int64_t now) const {
+  if (done >= steps || done <= firstStep)
+    return "";
+  auto seconds = int64_t(double(now - startTime) * 1e-9 / double(done - firstStep) * double(steps - done) + 0.5);
+  char text[64];
+  snprintf(text, sizeof text, "  %lld %%, %lld:%02lld:%02lld left", (long long)(100 * done / steps),
+           (long long)(seconds / 3600), (long long)(seconds / 60 % 60), (long long)(seconds % 60));
+  return text;
+}
+
 void Metrics::add(const StepFigures &figures) {
   double rate = figures.seconds > 0 ? double(figures.tokens) / figures.seconds : 0;
   if (fd >= 0) {
@@ -70,6 +87,14 @@ void Metrics::add(const StepFigures &figures) {
     if (written != length)
       fail(PCRT_RESOURCE, withErrno("cannot write " + path));
   }
+  if (events) {
+    Scalar scalars[] = {{"train/loss", float(figures.loss)},
+                        {"train/learning_rate", float(figures.lr)},
+                        {"speed/tokens_per_second", float(rate)},
+                        {"speed/step_seconds", float(figures.seconds)},
+                        {"train/gradient_norm", float(figures.gradNorm.value_or(0))}};
+    events->add(figures.step, std::span(scalars).first(figures.gradNorm ? 5 : 4));
+  }
   int64_t now = nanoseconds();
   bool last = figures.step + 1 == steps;
   if (lastShown && !last && now - lastShown < (terminal ? 100'000'000 : 1'000'000'000))
@@ -78,8 +103,8 @@ void Metrics::add(const StepFigures &figures) {
   char norm[32] = "";
   if (figures.gradNorm)
     snprintf(norm, sizeof norm, "  norm %.3g", *figures.gradNorm);
-  printf("%sstep %lld/%lld  loss %.4f%s  %.0f tokens/s%s", terminal ? "\r\033[K" : "", (long long)figures.step + 1,
-         (long long)steps, figures.loss, norm, rate, terminal ? "" : "\n");
+  printf("%sstep %lld/%lld  loss %.4f%s  %.0f tokens/s%s%s", terminal ? "\r\033[K" : "", (long long)figures.step + 1,
+         (long long)steps, figures.loss, norm, rate, timeLeft(figures.step + 1, now).c_str(), terminal ? "" : "\n");
   lineOpen = terminal;
   fflush(stdout);
 }

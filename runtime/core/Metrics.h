@@ -7,6 +7,8 @@
 #ifndef PCRT_CORE_METRICS_H
 #define PCRT_CORE_METRICS_H
 
+#include "core/EventFile.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,8 +26,9 @@ struct StepFigures {
 
 class Metrics {
 public:
-  /// `path` empty: progress only. What is in the file stays until begin. Throws PCRT_RESOURCE.
-  Metrics(const std::string &path, int64_t steps);
+  /// `path` is of lines of JSON, `events` the directory of an EventFile; empty: without. What is in the file stays
+  /// until begin. Throws PCRT_RESOURCE.
+  Metrics(const std::string &path, const std::string &events, int64_t steps);
   ~Metrics();
   Metrics(const Metrics &) = delete;
   Metrics &operator=(const Metrics &) = delete;
@@ -39,11 +42,15 @@ public:
   void finish();
 
 private:
+  std::string timeLeft(int64_t done, int64_t now) const;
+
   std::string path;
   int fd = -1;
+  std::optional<EventFile> events;
   int64_t steps;
   bool terminal, lineOpen = false;
   int64_t lastShown = 0;
+  int64_t firstStep = 0, startTime = 0; ///< begin's.
 };
 
 } // namespace pcrt

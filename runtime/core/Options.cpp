@@ -49,6 +49,7 @@ Parameters
 
 Output
   --metrics FILE        one line of JSON a step; with --load they are added behind those of the steps before
+  --tensorboard DIR     the same as curves for TensorBoard
   --summary FILE        what was counted and measured, in the schema of pc-compile --report
   --dump-grads FILE     gradients of the first step, before clipping (safetensors)
   --dump-logits FILE    logits of the first step (safetensors)
@@ -120,6 +121,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--keep", options.keep, Concerns::Ranks);
   f("--change", options.change, Concerns::Ranks);
   f("--metrics", options.metrics, Concerns::Rank);
+  f("--tensorboard", options.tensorboard, Concerns::Rank);
   f("--summary", options.summary, Concerns::Ranks);
   f("--dump-grads", options.dumpGrads, Concerns::Ranks);
   f("--dump-logits", options.dumpLogits, Concerns::Ranks);

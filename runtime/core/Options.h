@@ -26,11 +26,11 @@ struct Options {
   std::string data; ///< As TokenData takes it.
   bool shuffle = false;
   HeldOut validation;
-  std::string init, load, save, checkpoint;                   ///< Empty: not given.
-  std::optional<SaveInterval> every;                          ///< Of the checkpoints in `checkpoint`.
-  std::optional<int64_t> keep;                                ///< How many of them stay: by default 2.
-  std::string change;                                         ///< Names with commas between; empty: not given.
-  std::string metrics, summary, dumpGrads, dumpLogits, trace; ///< Empty: not given.
+  std::string init, load, save, checkpoint; ///< Empty: not given.
+  std::optional<SaveInterval> every;        ///< Of the checkpoints in `checkpoint`.
+  std::optional<int64_t> keep;              ///< How many of them stay: by default 2.
+  std::string change;                       ///< Names with commas between; empty: not given.
+  std::string metrics, tensorboard, summary, dumpGrads, dumpLogits, trace; ///< Empty: not given.
   int64_t steps = 100; ///< Step at which the run ends, counted from the first step of training.
   uint64_t seed = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;

@@ -182,7 +182,7 @@ private:
       saver.emplace(options.save, comm);
     onAllRanks(comm, [&] {
       if (comm.rank() == 0) {
-        metrics.emplace(options.metrics, options.steps);
+        metrics.emplace(options.metrics, options.tensorboard, options.steps);
         for (const std::string &path : {options.summary, options.trace})
           checkWritable(path);
       }

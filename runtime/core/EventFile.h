@@ -1,0 +1,43 @@
+//===- EventFile.h - curves for TensorBoard --------------------------------===//
+//
+// A file of TensorFlow's record format (tensorflow/core/lib/io/record_writer.h)
+// with Event messages (tensorflow/core/util/event.proto) of scalars.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_EVENTFILE_H
+#define PCRT_CORE_EVENTFILE_H
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace pcrt {
+
+struct Scalar {
+  const char *tag;
+  float value;
+};
+
+class EventFile {
+public:
+  /// Makes a new file in `directory`, which is made where it is missing. Throws PCRT_RESOURCE.
+  explicit EventFile(const std::string &directory);
+  ~EventFile();
+  EventFile(const EventFile &) = delete;
+  EventFile &operator=(const EventFile &) = delete;
+
+  /// A run begins at `step`: what other files in the directory say of it and later steps is not shown any more.
+  void begin(int64_t step);
+  /// At most 16 scalars, whose tags have at most 40 characters. Allocates nothing. Throws PCRT_RESOURCE.
+  void add(int64_t step, std::span<const Scalar> scalars);
+
+private:
+  void write(const char *event, size_t length);
+
+  std::string path;
+  int fd = -1;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_EVENTFILE_H
