@@ -39,6 +39,12 @@ static std::string checkExecutable(const std::string &command) {
   return "not found in PATH; a program in this directory is './" + command + "'";
 }
 
+/// What ranks do on SIGPIPE: what this process did before it began to ignore it.
+static void (*ranksOnBrokenPipe())(int) {
+  static void (*const before)(int) = ::signal(SIGPIPE, SIG_IGN);
+  return before;
+}
+
 namespace {
 
 /// One run, from its first process to its last.
@@ -50,6 +56,8 @@ public:
   ~Run();
 
   int run();
+  /// Whether it ended because a rank was lost or late, and nobody outside wanted that.
+  bool mayStartAgain(int code) const { return !interruptedBy && (code == PCRT_PEER_LOST || code == PCRT_TIMEOUT); }
 
 private:
   bool start();
@@ -76,7 +84,6 @@ private:
   std::vector<int> cores = coresOfProcess();
   ControlBlock *control = nullptr;
   int sharedFile = -1, signals = -1;
-  void (*onBrokenPipe)(int) = SIG_DFL; ///< What ranks do on SIGPIPE.
   /// Process ids alone are not unique where containers share a network.
   std::string runName = std::to_string(getpid()) + "/" + std::to_string(int64_t(monotonicSeconds() * 1e9));
   int running = 0;
@@ -126,7 +133,7 @@ bool Run::start() {
     return false;
   }
   // Where nobody reads what ranks print, rank 0 ends the run.
-  onBrokenPipe = ::signal(SIGPIPE, SIG_IGN);
+  ranksOnBrokenPipe();
   // If the parent process ignored it, the ends of children would not be reported.
   ::signal(SIGCHLD, SIG_DFL);
   // Signals are read from a descriptor, in the same loop as the output.
@@ -165,7 +172,7 @@ void Run::becomeRank(int rank, pid_t launcher) {
   // What this process forwards has to work, even where a shell in the background had it ignored.
   for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGQUIT})
     ::signal(signal, SIG_DFL);
-  ::signal(SIGPIPE, onBrokenPipe);
+  ::signal(SIGPIPE, ranksOnBrokenPipe());
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -348,4 +355,12 @@ int Run::exitCode() {
   return code;
 }
 
-int pcrt::launch(const LaunchOptions &options) { return Run(options).run(); }
+int pcrt::launch(const LaunchOptions &options) {
+  for (int again = 1;; ++again) {
+    Run run(options);
+    int code = run.run();
+    if (again > options.restarts || !run.mayStartAgain(code))
+      return code;
+    fprintf(stderr, "pc-run: starting again (%d of %d)\n", again, options.restarts);
+  }
+}

@@ -19,6 +19,10 @@ Ranks
   --virtual          all ranks as threads of one process on one device, with the real program
   --no-pin           let the system choose the cores; by default the ranks share them evenly
 
+Failures
+  --restarts N       start the same command again where a rank was lost or late, at most N times (default 0); a program with
+                     --checkpoint DIR goes on from its newest checkpoint
+
 Time
   --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)
   --grace SECONDS    how long ranks may take to save after a signal (default: as long as it takes)
@@ -31,7 +35,7 @@ ARGUMENTS go to the program: try 'pc-run PROGRAM -- --help'.
 
 Rank 0 has the standard output of pc-run; what the other ranks print appears on standard error with
 their number before each line. SIGINT, SIGTERM and SIGUSR1 are passed on: a program that was given
---save saves and ends, any other ends at once; a second signal kills. So ends a run, without a word
+--save or --checkpoint saves and ends, any other ends at once; a second signal kills. So ends a run, without a word
 and with 141, when nobody reads its standard output any more. The same program also runs under
 torchrun, mpirun and srun.
 
@@ -89,6 +93,11 @@ int main(int argc, char **argv) {
       if (!*value || *end || ranks < 1 || ranks > pcrt::kMaxRanks)
         return badUsage("-n takes a number of ranks from 1 to 1024, not", value);
       options.ranks = int(ranks);
+    } else if (isOption("--restarts")) {
+      long restarts = strtol(value, &end, 10);
+      if (!*value || *end || restarts < 0 || restarts > 1'000'000)
+        return badUsage("--restarts takes a whole number, not", value);
+      options.restarts = int(restarts);
     } else if (isOption("--timeout")) {
       if (!(strtod(value, &end) > 0) || *end)
         return badUsage("--timeout takes a positive number of seconds, not", value);

@@ -62,7 +62,26 @@ for number in range(20 if LONG else 2):
     good(f"round {number}: nothing is left", sorted(glob.glob("DIR*") + glob.glob("DIR/*")) == ["DIR", "DIR/latest", *map(path, steps())],
          glob.glob("DIR*") + glob.glob("DIR/*"))
 
+# The launcher starts it again.
+shutil.rmtree("DIR")
+for transport in ["shm", "tcp"]:
+    process = start(command("2-1-1", *SERIES, "--metrics", f"{transport}.jsonl", launcher=["--restarts", "3"]), PCRT_TRANSPORT=transport)
+    for size in [100_000, 300_000, 500_000]:
+        wait_for(lambda: os.path.exists(f"{transport}.jsonl") and len(read(f"{transport}.jsonl")) > size or process.poll() is not None)
+        if process.poll() is None:
+            os.kill(int(read(f"/proc/{process.pid}/task/{process.pid}/children").split()[draw.randrange(2)]), signal.SIGKILL)
+    code, said = finish(process)
+    good(f"{transport}: started again", code == 0 and "starting again (1 of 3)" in said and tensors(path(STEPS)) == tensors("whole2"), f"exit {code}: {said}")
+    shutil.rmtree("DIR")
+process = start(command("2-1-1", "--steps", 10**9, "--metrics", "never.jsonl", launcher=["--restarts", "0"]))
+wait_for(lambda: os.path.exists("never.jsonl") and read("never.jsonl"))
+os.kill(int(read(f"/proc/{process.pid}/task/{process.pid}/children").split()[1]), signal.SIGKILL)
+code, said = finish(process)
+good("without --restarts it ends", code == 7 and "starting again" not in said, f"exit {code}: {said}")
+refused("a failure that would come again", 9, ["cannot read"], "2-1-1", "--data", "nowhere.bin", launcher=["--restarts", "3"])
+
 # Signals save; the next start goes on.
+os.mkdir("DIR")
 shutil.rmtree("DIR")
 for name, number in [("SIGTERM", 15), ("SIGUSR1", 10), ("SIGINT", 2)]:
     process = start(command("1-1-1", "--steps", 10**9, "--lr-steps", STEPS, "--checkpoint", "DIR", "--metrics", f"{name}.jsonl"))
