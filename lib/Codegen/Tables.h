@@ -5,10 +5,10 @@
 #ifndef PC_LIB_CODEGEN_TABLES_H
 #define PC_LIB_CODEGEN_TABLES_H
 
-#include "Fields.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "pc/Codegen/Fields.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/StringSaver.h"

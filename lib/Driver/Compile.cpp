@@ -1,5 +1,6 @@
 //===- Compile.cpp - From a model program to an executable ---------------------------------===//
 #include "pc/Driver/Compile.h"
+#include "Certificate.h"
 #include "ChooseRecompute.h"
 #include "Remarks.h"
 
@@ -11,6 +12,9 @@
 #include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
 #include "pc/Cost/Streams.h"
+#include "pc/Driver/Origin.h"
+#include "pc/IR/Diagnostics.h"
+#include "pc/IR/Source.h"
 #include "pc/IR/Stages.h"
 #include "pc/Pipeline/PipelineReport.h"
 #include "pc/Proof/Proof.h"
@@ -43,8 +47,14 @@ static pcrt_status writeFile(ModuleOp module, StringRef path, llvm::function_ref
   return PCRT_OK;
 }
 
+static std::string planLine(const Plan &plan, ModuleOp module) {
+  OpBuilder builder(module.getContext());
+  OwningOpRef<PlanOp> op = plan.build(builder);
+  return op->line();
+}
+
 /// Object and executable; nothing is left behind but the executable.
-static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &options) {
+static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &options, Certificate &certificate) {
   // Said here, where it takes one line; the linker takes many.
   if (pcrt_status status = writeFile(module, options.output, [](llvm::raw_ostream &) {}))
     return status;
@@ -57,9 +67,12 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
   std::string self = llvm::sys::fs::getMainExecutable(nullptr, &anchor);
   SmallString<256> libraries(llvm::sys::path::parent_path(llvm::sys::path::parent_path(self)));
   llvm::sys::path::append(libraries, "lib");
-  bool ok = succeeded(embedImages(module, options.kernels.archs, options.standIn)) &&
-            succeeded(emitObject(module, options.cuda() ? 8 : nativeLanes(), options.cuda(), object)) &&
-            succeeded(linkExecutable(module, object, libraries, options.cuda(), options.output));
+  bool ok = succeeded(embedImages(module, options.kernels.archs, options.standIn));
+  auto step = module->getAttrOfType<StringAttr>(stepAttribute);
+  if (ok)
+    certificate.finish(module, planLine(options.plan, module), step ? step.getValue() : "");
+  ok = ok && succeeded(emitObject(module, options.cuda() ? 8 : nativeLanes(), options.cuda(), object)) &&
+       succeeded(linkExecutable(module, object, libraries, options.cuda(), options.output));
   llvm::sys::fs::remove(object);
   return ok ? PCRT_OK : PCRT_RESOURCE;
 }
@@ -117,9 +130,7 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
 
 /// What the plan costs, and whether that is allowed.
 static pcrt_status report(ModuleOp module, const CompileOptions &options) {
-  OpBuilder builder(module.getContext());
-  OwningOpRef<PlanOp> plan = options.plan.build(builder);
-  FailureOr<llvm::json::Value> value = buildReport(module, plan->line());
+  FailureOr<llvm::json::Value> value = buildReport(module, planLine(options.plan, module));
   if (failed(value))
     return PCRT_INTERNAL;
   std::string error;
@@ -193,12 +204,53 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
   return writeFile(module, options.report, [&](llvm::raw_ostream &os) { os << page; });
 }
 
-/// Proves what a phase has made; nothing is there to prove before a step, without stages at `staged`, and in kernels.
-static pcrt_status prove(ModuleOp module, const PhaseInfo &info, const CompileOptions &options, Proof &proof) {
+/// The step program that `options` name begins the proof; its fingerprint goes with the module.
+static pcrt_status beginWithReference(ModuleOp module, const CompileOptions &options, Proof &proof) {
+  llvm::SourceMgr sources;
+  ToolDiagnostics diagnostics("pc-compile", sources, module.getContext());
+  OwningOpRef<ModuleOp> step = parseProgram(options.reference, sources, module.getContext());
+  if (!step)
+    return PCRT_BAD_INPUT;
+  if (std::optional<Phase> phase = phaseOf(*step); phase != Phase::Step) {
+    step->emitError() << "a reference is a program of phase 'step', and no "
+                      << (phase ? nameOf(*phase) : "other thing");
+    return PCRT_BAD_INPUT;
+  }
+  if (failed(proof.begin(*step)))
+    return PCRT_VERIFICATION;
+  module->setAttr(stepAttribute, StringAttr::get(module.getContext(), Proof::fingerprint(*step)));
+  return PCRT_OK;
+}
+
+/// Begins the proof with a program that was not compiled from its model.
+static pcrt_status proveGiven(ModuleOp module, const PhaseInfo &info, const CompileOptions &options, Proof &proof) {
+  if (!options.reference.empty()) {
+    if (pcrt_status status = beginWithReference(module, options, proof))
+      return status;
+    return succeeded(proof.prove(module, info.name)) ? PCRT_OK : PCRT_VERIFICATION;
+  }
+  if (info.phase == Phase::Step)
+    return succeeded(proof.begin(module)) ? PCRT_OK : PCRT_VERIFICATION;
+  auto carried = module->getAttrOfType<StringAttr>(stepAttribute);
+  if (!carried)
+    module.emitRemark()
+        << "what this program must compute is not known: it has no " << stepAttribute
+        << ", and there is no --reference=step.mlir; later phases are proved to compute what it computes";
+  if (succeeded(proof.beginAt(module, info.name, carried ? carried.getValue() : "")))
+    return PCRT_OK;
+  return PCRT_VERIFICATION;
+}
+
+/// Proves what a phase has made, or what was `given`; nothing is there to prove before a step, without stages at
+/// `staged`, and in kernels.
+static pcrt_status prove(ModuleOp module, const PhaseInfo &info, const CompileOptions &options, Proof &proof,
+                         bool given) {
   bool isNew = info.phase != Phase::Staged || options.plan.pipeline();
   if (options.verify != Verify::Full || info.phase < Phase::Step || info.phase > Phase::Planned || !isNew)
     return PCRT_OK;
   TimingScope timing = options.timing ? options.timing->nest(("proof of " + info.name).str()) : TimingScope();
+  if (given || (info.phase == Phase::Step && !options.reference.empty()))
+    return proveGiven(module, info, options, proof);
   auto passes = [&] {
     PassManager manager(module.getContext());
     PhaseFailures failures;
@@ -212,27 +264,60 @@ static pcrt_status prove(ModuleOp module, const PhaseInfo &info, const CompileOp
   return proved ? PCRT_OK : PCRT_VERIFICATION;
 }
 
-pcrt_status pc::compile(ModuleOp module, CompileOptions options) {
-  if (!module.lookupSymbol("model")) {
-    module.emitError() << "no function @model in this module; pc-import makes one";
-    return PCRT_BAD_INPUT;
-  }
-  if (pcrt_status status = chooseRecompute(module, options))
+/// A program that was given is only verified; what flags add to its plan goes with it from here on.
+static pcrt_status takeGiven(ModuleOp module, Phase phase, const CompileOptions &options) {
+  if (pcrt_status status = verifyPhase(module, phase, options))
     return status;
+  SignStepOptions signature = signatureOf(options.plan, options.kernels);
+  if (phase > Phase::Step && phase < Phase::Kernels)
+    writeOrigin(module, signature);
+  if (phase != Phase::Step)
+    return PCRT_OK;
+  PassManager manager(module.getContext()); // it may have been edited: what it computes now is what is meant
+  manager.addPass(createSignStep(signature));
+  return succeeded(manager.run(module)) ? PCRT_OK : PCRT_INTERNAL;
+}
+
+/// What a certificate says of the program behind a phase.
+static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const CompileOptions &options) {
+  bool begins = options.reference.empty() && (phase == Phase::Step || (given && !module->hasAttr(stepAttribute)));
+  return options.verify != Verify::Full ? "unproved" : begins ? "given" : "proved";
+}
+
+pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
+  if (from == Phase::Model)
+    if (pcrt_status status = chooseRecompute(module, options))
+      return status;
   if (!options.emitPlan.empty())
     if (pcrt_status status = writeFile(module, options.emitPlan,
                                        [&](llvm::raw_ostream &os) { os << options.plan.text(module.getContext()); }))
       return status;
   Proof proof;
+  Certificate certificate;
   for (const PhaseInfo &info : phases()) {
-    if (info.phase == Phase::Kernels) { // the program's description quotes its plan
+    if (info.phase < from)
+      continue;
+    bool given = info.phase == from;
+    bool makesKernels = info.phase == Phase::Kernels && !given;
+    OwningOpRef<ModuleOp> planned;
+    if (makesKernels && options.verify == Verify::Full)
+      planned = module.clone();
+    if (makesKernels) { // the program's description quotes its plan
       OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
       options.plan.build(builder);
     }
-    if (pcrt_status status = runPhase(module, info.phase, options))
+    if (pcrt_status status = given ? takeGiven(module, info.phase, options) : runPhase(module, info.phase, options))
       return status;
-    if (pcrt_status status = prove(module, info, options, proof))
+    if (planned) {
+      TimingScope timing = options.timing ? options.timing->nest("check of the tables") : TimingScope();
+      if (failed(verifyTables(*planned, module)))
+        return PCRT_VERIFICATION;
+      certificate.tablesAreReadBack();
+    }
+    if (pcrt_status status = prove(module, info, options, proof, given))
       return status;
+    if (options.to == Phase::Exe && info.phase >= Phase::Step && info.phase <= Phase::Planned)
+      certificate.add(info.phase, module, howIsIt(module, info.phase, given, options));
     if (info.phase == Phase::Planned)
       if (pcrt_status status = report(module, options))
         return status;
@@ -244,5 +329,5 @@ pcrt_status pc::compile(ModuleOp module, CompileOptions options) {
       module->print(os, OpPrintingFlags().enableDebugInfo());
       os << "\n";
     });
-  return buildExecutable(module, options);
+  return buildExecutable(module, options, certificate);
 }

@@ -52,6 +52,7 @@ CompileFlags::Option<T> &CompileFlags::flag(StringRef name, const Twine &descrip
   texts.push_back(description.str());
   StringRef text = texts.back();
   texts.push_back(name.str());
+  phaseOf[name.str()] = phase;
   auto owned = std::make_unique<Option<T>>(*this, texts.back(), cl::desc(text), InGroup{group, ofTool},
                                            std::forward<Mods>(mods)...);
   Option<T> &result = *owned;
@@ -128,13 +129,16 @@ static std::string formsOf(const TacticInfo &row) {
 
 /// All strategy flags, in the order of the tactics.
 void CompileFlags::strategies() {
+  phase = Phase::Placed;
   strategy({"mesh"}, "Axes, outermost first: dp=2,tp=2");
   for (const TacticInfo &row : tactics())
     for (const TacticFlag &flag : row.flags) {
+      phase = row.phase;
       std::string byDefault =
           flag.option.empty() ? "" : " (default " + Tactic(row.pass).option(flag.option).str() + ")";
       strategy(flag, (flag.description.empty() ? formsOf(row) : flag.description) + byDefault);
     }
+  phase = Phase::Step;
   strategy({"microbatches", "", TacticFlag::Number},
            "Microbatches per step (default " + Twine(Plan().microbatches) + ")");
 }
@@ -148,8 +152,10 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   field(mode, "mode", "train or eval");
   field(fields.step.optimizer, "optimizer", "adamw or sgd");
   field(fields.kernels.target, "target", "cpu or cuda");
+  phase = Phase::Planned;
   list(fields.kernels.archs, "arch", "GPU architectures (default " + llvm::join(defaultArchs, ",") + ")");
   field(fields.kernels.attention, "attention", "CUDA: library (cuDNN, bf16 only) or generated");
+  phase = Phase::Kernels;
   field(fields.kernels.checkKernels, "check-kernels",
         "CUDA, one rank: PROGRAM --check-kernels compares its kernels with the CPU's");
   flag<std::string>("machine",
@@ -161,12 +167,16 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
       });
 
   group = FlagGroup::Tuning;
+  phase = Phase::Step;
   field(fields.packProducts, "pack-products",
         "One product for the queries, keys and values of a layer, where the plan lets it");
+  phase = Phase::Scheduled;
   bytes(fields.schedule.bucketBytes, "bucket-bytes", "Payload of moves that are started together");
   field(fields.schedule.prefetch, "prefetch", "Units of split parameters that are gathered ahead");
   bytes(fields.schedule.prefetchBytes, "prefetch-bytes", "Most bytes of a gathered unit and those ahead of it");
+  phase = Phase::Staged;
   field(fields.stages.inlineOps, "inline-tasks", "Write out the tasks of a pipeline of up to so many ops");
+  phase = Phase::Kernels;
   bytes(fields.stages.memory, "memory-limit", "Refuse a plan that needs more bytes per rank, as in 8G");
 }
 
@@ -198,8 +208,27 @@ pcrt_status CompileFlags::check(std::string &error) const {
   return error.empty() ? PCRT_OK : PCRT_USAGE;
 }
 
-pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options, std::string &error) {
-  error.clear();
+std::string CompileFlags::goOn(const Origin &origin) {
+  auto isTarget = [](StringRef flag) { return flag == "target" || flag == "attention" || flag == "arch"; };
+  for (const std::string &flag : order)
+    if (phaseOf.at(flag) <= origin.phase && (origin.hasTarget || !isTarget(flag)))
+      return "--" + flag + " is for programs before phase '" + nameOf(phaseOf.at(flag)).str() +
+             "'; this one is of phase '" + nameOf(origin.phase).str() + "'";
+  if (!origin.hasTarget)
+    return "";
+  fields.kernels.target = origin.target.target;
+  if (!given("attention"))
+    fields.kernels.attention = origin.target.attention;
+  if (!given("arch"))
+    fields.kernels.archs = origin.target.archs;
+  return "";
+}
+
+pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options, std::string &error,
+                                  const Origin &origin) {
+  error = goOn(origin);
+  if (!error.empty())
+    return PCRT_USAGE;
   for (const Bytes &flag : byteFlags)
     if (!parseBytes(flag.text, *flag.field)) {
       error = "--" + flag.name + "=" + flag.text + " is no number of bytes, as in 4096, 25M or 8G";
@@ -215,8 +244,10 @@ pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options,
   if (!context)
     context = &own.emplace(MLIRContext::Threading::DISABLED);
   pcrt_status status = PCRT_OK;
-  std::optional<Plan> plan =
-      given("plan") ? planFromFile(context, planFile, status) : planFromFlags(strategyFlags, error, status);
+  std::optional<Plan> plan = given("plan") ? planFromFile(context, planFile, status)
+                             : origin.phase == Phase::Model
+                                 ? planFromFlags(strategyFlags, error, status)
+                                 : planBehind(origin.phase, origin.plan, origin.hasPlan, strategyFlags, error, status);
   options = fields;
   if (plan)
     options.plan = std::move(*plan);

@@ -4,6 +4,7 @@
 #include "pc/Codegen/Codegen.h"
 #include "pc/Driver/Compile.h"
 #include "pc/Driver/Flags.h"
+#include "pc/Driver/Origin.h"
 #include "pc/Localize/Passes.h"
 
 #include "mlir/Pass/PassInstrumentation.h"
@@ -18,8 +19,9 @@ namespace {
 
 class PhaseBuilder {
 public:
-  PhaseBuilder(OpPassManager &program, const CompileOptions &options, PhaseFailures &failures)
-      : program(program), options(options), plan(options.plan), failures(failures) {}
+  /// `verifiers`: those of the phase alone.
+  PhaseBuilder(OpPassManager &program, const CompileOptions &options, PhaseFailures &failures, bool verifiers = false)
+      : program(program), options(options), plan(options.plan), failures(failures), verifiers(verifiers) {}
 
   void build(Phase phase) {
     // After `staged` the programs of stages are compiled independently, up to their kernels, which stages share.
@@ -52,6 +54,8 @@ public:
       // parameters are read.
       if (std::optional<PadShardsOptions> padding = plan.padding())
         add(createPadShards(*padding), PCRT_INTERNAL);
+      // What a compile that goes on from any later phase must know.
+      add(createSignStep(signatureOf(plan, options.kernels)), PCRT_INTERNAL);
       return add(createVerifyStep(), PCRT_VERIFICATION);
     }
 
@@ -126,13 +130,16 @@ public:
 
 private:
   void add(std::unique_ptr<Pass> pass, pcrt_status failure) {
-    if (failure == PCRT_VERIFICATION && options.verify == Verify::None)
+    bool isVerifier = failure == PCRT_VERIFICATION;
+    if (isVerifier ? options.verify == Verify::None : verifiers)
       return;
     failures[pass->getArgument().str()] = failure;
     to->addPass(std::move(pass));
   }
 
   void addTactic(const Tactic &tactic) {
+    if (verifiers)
+      return;
     std::string message;
     llvm::raw_string_ostream errors(message);
     failures[tactic.pass().str()] = PCRT_INFEASIBLE;
@@ -159,6 +166,7 @@ private:
   const CompileOptions &options;
   const Plan &plan;
   PhaseFailures &failures;
+  const bool verifiers;
 };
 
 /// Sets the status that belongs to the first pass that failed.
@@ -182,13 +190,16 @@ std::string pc::buildPhase(OpPassManager &passes, Phase phase, const CompileOpti
   return builder.error;
 }
 
-pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &options) {
+/// Builds and runs the passes of a phase, or its verifiers alone.
+static pcrt_status run(ModuleOp module, Phase phase, const CompileOptions &options, bool verifiers) {
   TimingScope timing = options.timing ? options.timing->nest(nameOf(phase)) : TimingScope();
   PassManager manager = PassManager::on<ModuleOp>(module.getContext());
   manager.enableVerifier(false); // each phase ends in a verifier of its own, and the ops are verified below
   PhaseFailures failures;
-  if (std::string error = buildPhase(manager, phase, options, failures); !error.empty()) {
-    emitError(module.getLoc()) << error;
+  PhaseBuilder builder(manager, options, failures, verifiers);
+  builder.build(phase);
+  if (!builder.error.empty()) {
+    emitError(module.getLoc()) << builder.error;
     return PCRT_USAGE;
   }
   pcrt_status status = PCRT_OK;
@@ -200,6 +211,14 @@ pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &opt
   if (failed(manager.run(module)))
     return status ? status : PCRT_INTERNAL;
   return succeeded(module.verify()) ? PCRT_OK : PCRT_VERIFICATION;
+}
+
+pcrt_status pc::runPhase(ModuleOp module, Phase phase, const CompileOptions &options) {
+  return run(module, phase, options, /*verifiers=*/false);
+}
+
+pcrt_status pc::verifyPhase(ModuleOp module, Phase phase, const CompileOptions &options) {
+  return run(module, phase, options, /*verifiers=*/true);
 }
 
 void pc::registerPhasePipelines() {

@@ -164,6 +164,23 @@ static std::string unusedAxis(const Plan &plan) {
   return "";
 }
 
+static std::string whyUnused(StringRef axis) {
+  return ("no tactic uses the mesh axis '" + axis + "'; name it in a strategy flag, as in --data-parallel=ddp:" + axis)
+      .str();
+}
+
+/// Adds what the flags ask for of the phases behind `done`, and what goes with it.
+static std::optional<Refusal> addTactics(const StrategyFlags &flags, Phase done, Plan &plan) {
+  for (const TacticInfo &row : tactics())
+    if (row.phase > done && row.fromFlags)
+      if (std::optional<Refusal> refusal = row.fromFlags(row, flags, plan))
+        return refusal;
+  for (auto [axis, why] : reserved)
+    if (plan.sizeOf(axis))
+      return Refusal{PCRT_INFEASIBLE, why.str()};
+  return std::nullopt;
+}
+
 std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status) {
   auto refuse = [&](pcrt_status why, const Twine &message) {
     status = why;
@@ -178,15 +195,54 @@ std::optional<Plan> pc::planFromFlags(const StrategyFlags &flags, std::string &e
   plan.microbatches = flags.number("microbatches", plan.microbatches);
   if (plan.microbatches < 1)
     return refuse(PCRT_USAGE, "--microbatches must be positive, got " + Twine(plan.microbatches));
-  for (const TacticInfo &row : tactics())
-    if (std::optional<Refusal> refusal = row.fromFlags ? row.fromFlags(row, flags, plan) : std::nullopt)
-      return refuse(refusal->status, refusal->why);
-  for (auto [axis, why] : reserved)
-    if (plan.sizeOf(axis))
-      return refuse(PCRT_INFEASIBLE, why);
+  if (std::optional<Refusal> refusal = addTactics(flags, Phase::Model, plan))
+    return refuse(refusal->status, refusal->why);
   if (std::string axis = unusedAxis(plan); !axis.empty())
-    return refuse(PCRT_USAGE, "no tactic uses the mesh axis '" + axis +
-                                  "'; name it in a strategy flag, as in --data-parallel=ddp:" + axis);
+    return refuse(PCRT_USAGE, whyUnused(axis));
+  status = PCRT_OK;
+  return plan;
+}
+
+std::optional<Plan> pc::planBehind(Phase done, const Plan &known, bool whole, const StrategyFlags &flags,
+                                   std::string &error, pcrt_status &status) {
+  auto refuse = [&](pcrt_status why, const Twine &message) {
+    status = why;
+    error = message.str();
+    return std::nullopt;
+  };
+  Plan plan, asked;
+  bool newMesh = flags.given("mesh");
+  if (newMesh && !parseMesh(flags.text("mesh"), asked, error)) {
+    status = PCRT_USAGE;
+    return std::nullopt;
+  }
+  if (!newMesh)
+    asked.mesh = known.mesh;
+  plan.mesh = asked.mesh;
+  plan.microbatches = asked.microbatches = known.microbatches;
+  // What flags say is read beside tactics that are there already, as sequence parallelism beside tensor parallelism.
+  if (std::optional<Refusal> refusal = addTactics(flags, done, asked))
+    return refuse(refusal->status, refusal->why);
+  auto isAsked = [&](Phase phase) {
+    return phase > done && (newMesh || !whole || llvm::any_of(tactics(), [&](const TacticInfo &row) {
+                              return row.phase == phase && llvm::any_of(row.flags, [&](const TacticFlag &flag) {
+                                       return flags.given(flag.name);
+                                     });
+                            }));
+  };
+  auto take = [&](const Plan &from, bool areAsked) {
+    for (const Tactic &tactic : from.tactics)
+      if (isAsked(tactic.info()->phase) == areAsked)
+        plan.tactics.push_back(tactic);
+  };
+  for (const Tactic &tactic : asked.tactics)
+    if (tactic.info()->phase <= done && !llvm::is_contained(known.tactics, tactic))
+      return refuse(PCRT_USAGE, "'" + tactic.text() + "' is of phase " + nameOf(tactic.info()->phase) +
+                                    ", which this program has behind it without that");
+  take(known, false);
+  take(asked, true);
+  if (std::string axis = unusedAxis(plan); done < Phase::Placed && !axis.empty())
+    return refuse(PCRT_USAGE, whyUnused(axis));
   status = PCRT_OK;
   return plan;
 }
@@ -222,6 +278,27 @@ static std::string conflictOf(const Plan &plan) {
       return llvm::formatv(/*Validate=*/false, row.once.c_str(), given[0], given[1]).str();
   }
   return "";
+}
+
+std::optional<Plan> Plan::fromAttribute(Attribute attribute, std::string &error) {
+  auto fields = dyn_cast<DictionaryAttr>(attribute);
+  auto mesh = fields ? fields.getAs<StringAttr>("mesh") : StringAttr();
+  auto count = fields ? fields.getAs<IntegerAttr>("microbatches") : IntegerAttr();
+  auto list = fields ? fields.getAs<ArrayAttr>("tactics") : ArrayAttr();
+  Plan plan;
+  if (!mesh || !count || !count.getType().isSignlessInteger(64) || count.getInt() < 1 || !list ||
+      !llvm::all_of(list, llvm::IsaPred<StringAttr>))
+    error = R"(not as in {mesh = "dp=2", microbatches = 1 : i64, tactics = ["pc-data-parallel{axis=dp}"]})";
+  else if (parseMesh(mesh, plan, error))
+    for (StringRef tactic : list.getAsValueRange<StringAttr>()) {
+      if (error.empty())
+        error = whyNoTactic(tactic);
+      plan.tactics.push_back(tactic.str());
+    }
+  if (!error.empty())
+    return std::nullopt;
+  plan.microbatches = count.getInt();
+  return plan;
 }
 
 std::optional<Plan> pc::planFromFile(MLIRContext *context, StringRef file, pcrt_status &status) {

@@ -1,6 +1,7 @@
 //===- Registration.cpp - Dialects and passes of the whole compiler ----------------===//
 #include "pc/Driver/Registration.h"
 #include "pc/Driver/Compile.h"
+#include "pc/Driver/Passes.h"
 
 #include "pc/Autodiff/Passes.h"
 #include "pc/Codegen/Passes.h"
@@ -34,5 +35,6 @@ void pc::registerPasses() {
   registerCodegenPasses();
   registerReferencePasses();
   registerProofPasses();
+  registerDriverPasses();
   registerPhasePipelines();
 }

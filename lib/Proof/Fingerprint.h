@@ -36,6 +36,8 @@ public:
   Key() = default;
   /// A new secret, with which others begin.
   static Key drawn();
+  /// One that anybody can have.
+  static Key of(llvm::StringRef seed) { return Key().add(seed); }
   Key &add(uint64_t word);
   Key &add(llvm::StringRef text);
   Key &add(Point point) { return add(point.x).add(point.y); }

@@ -1,6 +1,7 @@
 //===- Proof.cpp - Every phase computes what the one-device program computes ---------------===//
 #include "pc/Proof/Proof.h"
 #include "Walk.h"
+#include "pc/Proof/Digest.h"
 
 using namespace mlir;
 using namespace pc;
@@ -24,6 +25,30 @@ LogicalResult Proof::begin(ModuleOp step) {
 
 /// "'pc.add' op"
 static std::string nameOfOp(Operation *op) { return "'" + op->getName().getStringRef().str() + "' op"; }
+
+std::string Proof::fingerprint(ModuleOp step) {
+  std::string seed = digestOf(step);
+  Shared shared{Key::of(seed), {}};
+  Facts facts;
+  return Walk(shared, facts, nullptr, nullptr).run(step) ? fingerprintOf(facts, seed) : "";
+}
+
+LogicalResult Proof::beginAt(ModuleOp module, StringRef phase, StringRef fingerprint) {
+  if (!fingerprint.empty())
+    state->shared.secret = Key::of(seedOf(fingerprint));
+  Walk walk(state->shared, state->step, nullptr, nullptr, /*parallel=*/true);
+  if (!walk.run(module))
+    return walk.failure.op->emitError() << nameOfOp(walk.failure.op) << " " << walk.failure.why
+                                        << "; no program of phase '" << phase << "' does that";
+  std::string found = fingerprintOf(state->step, seedOf(fingerprint));
+  if (!fingerprint.empty() && found != fingerprint)
+    return module.emitError() << "phase '" << phase
+                              << "' does not compute what the step program computes that it was made of: "
+                              << whatDiffers(found, fingerprint) << " differ from the module's pc.step";
+  state->before = state->step;
+  state->phaseBefore = phase.str();
+  return success();
+}
 
 LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<std::string()> passes) {
   Facts facts;

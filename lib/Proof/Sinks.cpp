@@ -56,7 +56,9 @@ bool Walk::leaf(Stage &stage, Operation *op) {
     says.number = parameter.getKey() ? static_cast<int64_t>(*parameter.getKey()) : stage.positions.lookup(op);
   }
   if (!reference) {
-    facts.leaves[name] = says;
+    auto [own, isNew] = facts.leaves.try_emplace(name, says);
+    if (!isNew && !(own->second == says))
+      return refuse(op, "says something else than the leaf " + name + " of another stage");
   } else if (auto known = reference->leaves.find(name); known == reference->leaves.end()) {
     return refuse(op, "is a leaf that the one-device program does not have: " + name);
   } else if (known->second.number != says.number) {
@@ -98,8 +100,10 @@ bool Walk::update(Stage &stage, UpdateOp update) {
     auto wanted = reference->updates.find(name);
     if (wanted == reference->updates.end() || wanted->second != state.value)
       return refuse(update, "sets " + name + " to another value than the one-device program does");
-  } else if (!isNew) {
+  } else if (!isNew && isStep) {
     return refuse(update, "is the second update of " + name);
+  } else if (known->second != state.value) {
+    return refuse(update, "sets " + name + " to another value than another stage does");
   }
   if (stage.arena < 0)
     return true;

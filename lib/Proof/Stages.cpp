@@ -25,7 +25,7 @@ bool Walk::run(ModuleOp module) {
 }
 
 bool Walk::begin(ModuleOp module) {
-  facts.isReference = !reference;
+  facts.isReference = isStep;
   stageAxis = stageAxisOf(module);
   axis.setMesh(meshOf(programsOf(module).front()));
   if (stageAxis)
@@ -47,7 +47,7 @@ bool Walk::begin(ModuleOp module) {
       stage->arena = static_cast<int64_t>(arena.getBytes());
     for (auto about : program.getOps<ProgramOp>()) {
       Attribute says = about->getPropertiesAsAttribute();
-      facts.about = reference ? reference->about : says;
+      facts.about = reference ? reference->about : facts.about ? facts.about : says;
       if (facts.about != says)
         return refuse(about, "says something else than in the one-device program");
     }

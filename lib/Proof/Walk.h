@@ -56,11 +56,11 @@ struct Failure {
 
 class Walk : StageRunner::Visitor {
 public:
-  /// Fills `facts`. `reference`: of the one-device program, null for itself. `before`: of the phase before; with it a
-  /// failure is traced.
-  Walk(Shared &shared, Facts &facts, const Facts *reference, const Facts *before)
-      : shared(shared), values(shared.secret), placer(axis, !reference), facts(facts), reference(reference),
-        before(before) {}
+  /// Fills `facts`. `reference`: of the one-device program, null for itself, and for a program of `parallel` ranks
+  /// whose one-device program is not there. `before`: of the phase before; with it a failure is traced.
+  Walk(Shared &shared, Facts &facts, const Facts *reference, const Facts *before, bool parallel = false)
+      : shared(shared), values(shared.secret), placer(axis, !reference && !parallel), facts(facts),
+        reference(reference), before(before), isStep(!reference && !parallel) {}
 
   /// Whether all that the program shows is what the reference shows.
   bool run(mlir::ModuleOp module);
@@ -155,6 +155,7 @@ private:
   Placer placer;
   Facts &facts;
   const Facts *reference, *before;
+  bool isStep; ///< the one-device program itself
   mlir::StringAttr stageAxis;
   AxisSet stageAxisSet = 0;
   std::vector<std::unique_ptr<Stage>> stages;
@@ -178,6 +179,13 @@ private:
   std::map<std::pair<StageFlow, int64_t>, std::pair<State, mlir::Type>> mail;
   std::vector<Maker> makers;
 };
+
+/// What a program shows, in 16 digits each for leaves, updates and outputs, behind the seed that its fingerprints are
+/// drawn by (Digest.cpp): equal for programs that compute the same.
+std::string fingerprintOf(const Facts &facts, llvm::StringRef seed);
+llvm::StringRef seedOf(llvm::StringRef fingerprint);
+/// "its leaves and what it updates".
+std::string whatDiffers(llvm::StringRef one, llvm::StringRef other);
 
 } // namespace pc::proof
 

@@ -10,6 +10,14 @@ using namespace pcrt;
 
 static std::string compilerOf() { return pc_compiler ? pc_compiler : "none: it was written by hand"; }
 
+/// The certificate; null where there is none.
+static Json certificate() { return pc_certificate ? Json::parse(pc_certificate, nullptr, false) : Json(); }
+
+std::string pcrt::certificateSum() {
+  Json all = certificate();
+  return all.is_object() ? all.value("sum", "") : "";
+}
+
 Json pcrt::describeAsJson(const Program &program) {
   int64_t elements = 0, arena = 0, kernels = 0, products = 0, moves = 0;
   std::set<std::string> seen; // tied parameters are in several stages
@@ -45,7 +53,8 @@ Json pcrt::describeAsJson(const Program &program) {
           {"moves", moves},
           {"abi", program.abi.abi_version},
           {"compiler", compilerOf()},
-          {"runtime", std::string(pcrt_version)}};
+          {"runtime", std::string(pcrt_version)},
+          {"certificate", certificate()}};
 }
 
 static std::string line(const std::string &key, const std::string &value) {
@@ -68,7 +77,7 @@ std::string pcrt::describeProgram(const Program &program) {
                             : "cuda: " + cuda::describeImages(program.abi.images, program.abi.num_images)) +
          line("code", number("kernels") + " kernels, " + number("matrix_products") + " matrix products, " +
                           number("moves") + " moves") +
-         describeVersions(program);
+         (certificateSum().empty() ? "" : line("certificate", certificateSum())) + describeVersions(program);
 }
 
 std::string pcrt::describeVersions(const Program &program) {

@@ -12,6 +12,9 @@ std::string describeProgram(const Program &program);
 /// What --info=json prints (docs/command-line.md).
 Json describeAsJson(const Program &program);
 
+/// The sum of the program's certificate; empty where it has none.
+std::string certificateSum();
+
 /// What --version prints: who compiled the program, and the runtime that it is linked with.
 std::string describeVersions(const Program &program);
 

@@ -5,6 +5,7 @@
 #include "core/Checkpoint.h"
 #include "core/CheckpointSeries.h"
 #include "core/Data.h"
+#include "core/Info.h"
 #include "core/Init.h"
 #include "core/Metrics.h"
 #include "core/Outputs.h"
@@ -36,8 +37,11 @@ public:
 
   void run() {
     programSum = sumOfProgram();
-    requireSame(comm,
-                {{"program", programSum, program.name + ", " + describeMesh(program.mesh) + ", sum " + programSum}});
+    std::string certificate = certificateSum(), what = certificate.empty() ? programSum : certificate;
+    requireSame(comm, {{"program", what,
+                        program.name + ", " + describeMesh(program.mesh) +
+                            (certificate.empty() ? ", sum " : ", certificate ") + what},
+                       {"code", programSum, "sum " + programSum}});
     checkRequest();
     requireSame(comm, sharedFlagFacts());
     chooseCheckpoint();

@@ -115,10 +115,11 @@ double difference(const pc::Tensor &want, const pc::Tensor &got, double scale = 
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 3 && argc != 4)
-    die(Usage, "usage: golden-interpret PROGRAM.mlir GOLDEN-DIR [STEPS]");
+  if (argc < 3 || argc > 5)
+    die(Usage, "usage: golden-interpret PROGRAM.mlir GOLDEN-DIR [STEPS [TOLERANCE]]");
   std::string directory = argv[2];
-  int64_t steps = argc == 4 ? atoi(argv[3]) : 1;
+  int64_t steps = argc > 3 ? atoi(argv[3]) : 1;
+  const double allowed = argc > 4 ? atof(argv[4]) : 1e-6;
   DialectRegistry registry;
   pc::registerDialects(registry);
   MLIRContext context(registry);
@@ -154,15 +155,15 @@ int main(int argc, char **argv) {
       if (kind == "loss") {
         pc::Tensor want;
         want[0] = golden.want["losses"].values[golden.step];
-        check(kind, "loss of step " + std::to_string(golden.step), want, value, 1e-6);
+        check(kind, "loss of step " + std::to_string(golden.step), want, value, allowed);
       } else if (kind == "update") {
         golden.updated[rest] = value;
       } else if (golden.step == 0 && kind == "logits") {
         pc::Tensor want(golden.want["logits"].shape);
         llvm::copy(golden.want["logits"].values, want.data.begin());
-        check(kind, name, want, value, 1e-6);
+        check(kind, name, want, value, allowed);
       } else if (golden.step == 0 && kind == "gradient") {
-        check(kind, name, golden.wanted("grad.", rest, value.shape), value, 1e-6, golden.gradientScale(rest));
+        check(kind, name, golden.wanted("grad.", rest, value.shape), value, allowed, golden.gradientScale(rest));
       }
     }
   }

@@ -1,4 +1,4 @@
-//===- pc-compile.cpp - Model program -> executable, or any phase before it ---------------===//
+//===- pc-compile.cpp - Program of any phase -> executable, or any phase before it ----------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
@@ -41,6 +41,8 @@ int main(int argc, char **argv) {
                                                    "the program of each phase is proved to compute what its step does"),
                                         clEnumValN(pc::Verify::Phase, "phase", "the verifier at the end of each phase"),
                                         clEnumValN(pc::Verify::None, "none", "ops' own verifiers alone")));
+  cl::opt<std::string> reference("reference", cl::desc("The step program that this one must equal, a file"),
+                                 cl::value_desc("file"), files);
   cl::opt<bool> timing("timing", cl::desc("Print the time of every pass (--mlir-timing)"), files);
   cl::opt<bool> standIn("stand-in", cl::desc("Also an image for the stand-in of the CUDA driver (for tests)"),
                         cl::cat(pc::categoryOf(FlagGroup::Target)));
@@ -54,10 +56,11 @@ int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(groups);
   std::string message;
   llvm::raw_string_ostream errors(message);
-  if (!cl::ParseCommandLineOptions(argc, argv,
-                                   "pc-compile: a model program becomes an executable for N ranks\n\n"
-                                   "MLIR's flags, as --mlir-print-ir-after-all, are in --help-hidden.\n",
-                                   &errors)) {
+  if (!cl::ParseCommandLineOptions(
+          argc, argv,
+          "pc-compile: a model program, or a program of a later phase, becomes an executable for N ranks\n\n"
+          "MLIR's flags, as --mlir-print-ir-after-all, are in --help-hidden.\n",
+          &errors)) {
     pc::errs() << message;
     return PCRT_USAGE;
   }
@@ -74,20 +77,31 @@ int main(int argc, char **argv) {
   times.setEnabled(times.isEnabled() || timing);
   mlir::TimingScope whole = times.getRootScope();
 
-  pc::CompileOptions options;
-  if (pcrt_status status = flags.resolve(&context, options, message))
-    return message.empty() ? status : fail(status, message);
-  if (standIn && !options.cuda())
-    return fail(PCRT_USAGE, "--stand-in takes the place of a GPU; it needs --target=cuda");
   mlir::OwningOpRef<mlir::ModuleOp> module = pc::parseProgram(input, sources, &context);
   if (!module)
     return PCRT_BAD_INPUT;
+  mlir::FailureOr<pc::Origin> origin = pc::originOf(*module);
+  if (failed(origin))
+    return PCRT_BAD_INPUT;
+  pc::CompileOptions options;
+  if (pcrt_status status = flags.resolve(&context, options, message, *origin))
+    return message.empty() ? status : fail(status, message);
+  if (standIn && !options.cuda())
+    return fail(PCRT_USAGE, "--stand-in takes the place of a GPU; it needs --target=cuda");
+  if (to < origin->phase)
+    return fail(PCRT_USAGE,
+                "--to=" + pc::nameOf(to) + ": the program is of phase '" + pc::nameOf(origin->phase) + "' already");
+  if (!reference.empty() && (verify != pc::Verify::Full || to < pc::Phase::Step || origin->phase > pc::Phase::Planned))
+    return fail(PCRT_USAGE, "--reference is for --verify=full, of the phases step to planned");
+  if (!report.empty() && origin->phase > pc::Phase::Planned)
+    return fail(PCRT_USAGE, "--report is for programs up to phase 'planned'");
   options.to = to;
   options.output = output;
   options.verify = verify;
   options.emitPlan = emitPlan;
   options.report = report;
+  options.reference = reference;
   options.timing = &whole;
   options.standIn = standIn;
-  return pc::compile(*module, options);
+  return pc::compile(*module, origin->phase, options);
 }

@@ -17,6 +17,15 @@ bool nativeRoundsToBf16();
 /// The GPU architectures that a CUDA program is compiled for by default.
 inline constexpr std::array<llvm::StringRef, 3> defaultArchs = {"sm_80", "sm_90a", "sm_100a"};
 
+/// Checks that step, tables and description in a module of the kernels phase say what the planned program says that it
+/// was made of: each call and each row, in order. Fails with an error at an op of `planned`.
+llvm::LogicalResult verifyTables(mlir::ModuleOp planned, mlir::ModuleOp kernels);
+
+/// The tables of a module of the kernels phase as bytes, for a fingerprint: of every stage what pc_program says, its
+/// mesh, groups, kernels, products, moves, device kernels, attentions, flows, images, and its description. Numbers have 8 bytes,
+/// a string its length before it, a function is its name. "" where there are none.
+std::string tableBytes(mlir::ModuleOp kernels);
+
 /// Compiles the gpu.module of a CUDA program for `archs` (sm_90a, ...; none: the default ones) and replaces it by
 /// the images; `standIn` adds one for the stand-in of the CUDA driver. Does nothing to a CPU program. Fails with an
 /// error at an unknown architecture, or with the message of ptxas.

@@ -53,4 +53,15 @@ def VerifyKernels : Pass<"pc-verify-kernels", "mlir::ModuleOp"> {
   let dependentDialects = ["mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect"];
 }
 
+def VerifyTables : Pass<"pc-verify-tables", "mlir::ModuleOp"> {
+  let summary = "Compare the step, the tables and the description of a kernels program with the planned program that it was made of";
+  let description = [{
+    Reads them back: each call of the runtime, with the bytes that it reads and writes and the row of the table that it is an index of, belongs to one op of
+    `planned`, in order, and says what that op says; leaves and outputs are described as they are. Kernels are known by the ops that they were written for;
+    what they compute is not checked.
+  }];
+  let options = [Option<"planned", "planned", "std::string", "", "The planned program, a file">];
+  let dependentDialects = ["mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect", "pc::PCDialect", "mlir::func::FuncDialect"];
+}
+
 #endif

@@ -38,6 +38,7 @@ struct CompileOptions {
   Phase to = Phase::Exe;
   std::string output = "-";            ///< the executable, or the IR of phase `to`
   std::string emitPlan, report;        ///< files, or empty
+  std::string reference;               ///< the step program, a file, or empty: the program's own
   bool tellPrediction = false;         ///< a remark says how long a step takes
   bool standIn = false;                ///< also an image for the stand-in of the CUDA driver
   mlir::TimingScope *timing = nullptr; ///< where the time of every pass is counted; null in tools without MLIR's flags
@@ -61,8 +62,11 @@ void registerPhasePipelines();
 /// says of which kind it is.
 pcrt_status runPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
 
-/// Takes a model program to `options.to` and writes what was asked for.
-pcrt_status compile(mlir::ModuleOp module, CompileOptions options);
+/// Runs the verifiers alone that end `phase`, on a module of it.
+pcrt_status verifyPhase(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
+
+/// Takes a program of phase `from` to `options.to` and writes what was asked for.
+pcrt_status compile(mlir::ModuleOp module, Phase from, CompileOptions options);
 
 } // namespace pc
 

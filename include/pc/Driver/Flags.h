@@ -7,6 +7,7 @@
 
 #include "mlir/Pass/PassOptions.h"
 #include "pc/Driver/Compile.h"
+#include "pc/Driver/Origin.h"
 #include "pc/Driver/Tactics.h"
 
 namespace pc {
@@ -21,12 +22,16 @@ public:
   explicit CompileFlags(bool ofTool = false);
 
   /// What was given, checked, in `options`. After an error its kind; `error` says why, or is empty where a plan file
-  /// had a diagnostic. `context` reads a plan file, null: one of its own.
-  pcrt_status resolve(mlir::MLIRContext *context, CompileOptions &options, std::string &error);
+  /// had a diagnostic. `context` reads a plan file, null: one of its own. `origin`: of a program that is behind some
+  /// phases, for which flags of these phases are refused and the others add to what is known.
+  pcrt_status resolve(mlir::MLIRContext *context, CompileOptions &options, std::string &error,
+                      const Origin &origin = {});
 
 private:
   bool given(llvm::StringRef flag) const { return llvm::is_contained(order, flag); }
   pcrt_status check(std::string &error) const;
+  /// Takes what is known of the target; why a flag that was given comes too late, or "".
+  std::string goOn(const Origin &origin);
 
   template <typename T, typename... Mods>
   Option<T> &flag(llvm::StringRef name, const llvm::Twine &description, Mods &&...mods);
@@ -38,9 +43,11 @@ private:
 
   const bool ofTool;
   FlagGroup group = FlagGroup::Plan; ///< of the flags that follow
+  Phase phase = Phase::Step;         ///< the last one in which they may be given, before it begins
   std::deque<std::string> texts;     ///< names and descriptions, which options refer to
   std::vector<std::unique_ptr<llvm::cl::Option>> flags;
   std::vector<std::string> order; ///< of what was given
+  std::map<std::string, Phase> phaseOf;
 
   CompileOptions fields;
   StrategyFlags strategyFlags;

@@ -48,11 +48,19 @@ struct Plan {
   PlanOp build(mlir::OpBuilder &builder) const;
   /// The text of a plan file.
   std::string text(mlir::MLIRContext *context) const;
+  /// A plan in {mesh = "dp=2", microbatches = 1 : i64, tactics = ["pc-data-parallel{axis=dp}"]}, or none after writing
+  /// a message to `error`.
+  static std::optional<Plan> fromAttribute(mlir::Attribute attribute, std::string &error);
 };
 
 /// The plan that the flags mean by the rows of the tactics, or null after writing a message to `error`; `status` says
 /// whether the flags are wrong (PCRT_USAGE) or ask for something that does not exist (PCRT_INFEASIBLE).
 std::optional<Plan> planFromFlags(const StrategyFlags &flags, std::string &error, pcrt_status &status);
+
+/// The same for a program of phase `done`, on which `known` has been carried out up to there: flags replace the later
+/// phases that they are about; the others are as in `known` if it is `whole`, else what the axes of the mesh imply.
+std::optional<Plan> planBehind(Phase done, const Plan &known, bool whole, const StrategyFlags &flags,
+                               std::string &error, pcrt_status &status);
 
 /// The plan in `file`, or null after an error was emitted; `status` says whether the file holds no plan
 /// (PCRT_BAD_INPUT) or one whose tactics do not go together (PCRT_INFEASIBLE).

@@ -27,6 +27,16 @@ public:
   llvm::LogicalResult prove(mlir::ModuleOp module, llvm::StringRef phase,
                             llvm::function_ref<std::string()> passes = {});
 
+  /// Begins with `module` (phases placed to planned) in the place of the step program, which is not there; what is
+  /// proved afterwards computes what it computes. It has to be the step of this fingerprint, "" for any. Emits an error
+  /// where it is not, or where the module contradicts itself.
+  llvm::LogicalResult beginAt(mlir::ModuleOp module, llvm::StringRef phase, llvm::StringRef fingerprint);
+
+  /// What a step program shows, as text that goes with the programs made of it: equal for programs that compute the
+  /// same. Its random numbers are drawn by the text of the program, so it finds errors, not forgeries. "" where the
+  /// proof cannot read the program.
+  static std::string fingerprint(mlir::ModuleOp step);
+
 private:
   struct State;
   std::unique_ptr<State> state;

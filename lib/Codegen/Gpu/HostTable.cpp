@@ -1,5 +1,5 @@
 //===- HostTable.cpp - the table of a host image (pcrt/host_image.h) ---------------------------===//
-#include "../Fields.h"
+#include "pc/Codegen/Fields.h"
 #include "HostPass.h"
 #include "pcrt/host_image.h"
 

@@ -13,6 +13,9 @@ extern const char pcrt_version[];
  */
 extern const char pc_compiler[] __attribute__((weak));
 
+/** In an executable of pc-compile: its certificate, JSON (docs/what-is-proved.md). Null in other programs. */
+extern const char pc_certificate[] __attribute__((weak));
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,8 +2,8 @@
 // A program's tables are values of the runtime's own C structs (pcrt.h, host_image.h), filled in by the names of their
 // fields; what is written to the object file is read off those values, so the struct is the only list of its fields.
 //===-----------------------------------------------------------------------------===//
-#ifndef PC_LIB_CODEGEN_FIELDS_H
-#define PC_LIB_CODEGEN_FIELDS_H
+#ifndef PC_CODEGEN_FIELDS_H
+#define PC_CODEGEN_FIELDS_H
 
 #include <type_traits>
 

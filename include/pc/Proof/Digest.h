@@ -1,0 +1,24 @@
+//===- Digest.h - Programs as numbers ---------------------------------------------------------===//
+#ifndef PC_PROOF_DIGEST_H
+#define PC_PROOF_DIGEST_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <vector>
+
+namespace pc {
+
+/// 32 hexadecimal digits of BLAKE3.
+std::string digestOf(llvm::StringRef bytes);
+
+/// Those of a program of any phase: all of its ops, attributes and types, in their order; no locations, names of
+/// values, pc.plan, or attributes of the module itself.
+std::string digestOf(mlir::ModuleOp program);
+
+/// The moves of a program (a stage, or all there is) in the order in which a rank of it issues them, calls of functions
+/// included: "all_gather on dp,tp f32 1x8x64x1x1", and what else their row in an executable's table says.
+std::vector<std::string> collectivesOf(mlir::ModuleOp program);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,222 @@
+//===- DescriptionReader.cpp - The JSON description of a program, read back ------------------===//
+#include "DescriptionReader.h"
+
+#include "pc/IR/Calls.h"
+#include "pc/IR/Parts.h"
+#include "pcrt/description.h"
+#include "llvm/Support/JSON.h"
+
+using namespace mlir;
+using namespace pc;
+namespace json = llvm::json;
+
+namespace {
+
+class Reader {
+public:
+  Reader(ModuleOp planned, const json::Object &object) : planned(planned), object(object) {}
+
+  bool program(ArrayRef<Operation *> outputs) {
+    ProgramOp about;
+    bool adamw = false, sgd = false;
+    int64_t microbatches = 1, arena = 0;
+    planned.walk([&](Operation *op) {
+      adamw |= isa<AdamWOp>(op);
+      sgd |= isa<SGDOp>(op);
+      if (auto one = dyn_cast<ProgramOp>(op))
+        about = one;
+      if (auto one = dyn_cast<AccumulateOp>(op))
+        microbatches = static_cast<int64_t>(one.getMicrobatches());
+      if (auto task = dyn_cast<TaskOp>(op); task && task.getMicrobatch())
+        microbatches = std::max(microbatches, static_cast<int64_t>(*task.getMicrobatch()) + 1);
+      if (auto one = dyn_cast<ArenaOp>(op))
+        arena = static_cast<int64_t>(one.getBytes());
+    });
+    if (!about)
+      return refuse(planned, "has no pc.program");
+    at = about;
+    json::Array mesh;
+    if (MeshAttr all = meshOf(planned))
+      for (auto [name, size] : llvm::zip_equal(all.getNames(), all.getSizes()))
+        mesh.push_back(json::Array{name.getValue(), size});
+    auto orNone = [](auto value) { return value ? json::Value(*value) : json::Value(nullptr); };
+    return is("abi", PCRT_DESCRIPTION_VERSION) && is("name", about.getName()) &&
+           is("batch", static_cast<int64_t>(about.getBatch())) &&
+           is("sequence", static_cast<int64_t>(about.getSequence())) &&
+           is("vocabulary", static_cast<int64_t>(about.getVocabulary())) && is("zigzag", orNone(about.getZigzag())) &&
+           is("weights", orNone(about.getWeights())) && is("config", json(about.getConfig())) &&
+           is("config_means", json(about.getMeans().value_or("[]"))) && is("mode", adamw || sgd ? "train" : "eval") &&
+           is("optimizer", adamw ? "adamw"
+                           : sgd ? "sgd"
+                                 : "none") &&
+           is("microbatches", microbatches) && is("arena_bytes", arena) && is("mesh", std::move(mesh)) && leaves() &&
+           shown(outputs);
+  }
+
+private:
+  bool refuse(Operation *op, const Twine &why) {
+    op->emitOpError() << why << " in the executable's description";
+    return false;
+  }
+  /// Whether a field of `entry` is `wanted`; null: it is not there.
+  bool is(const json::Object &entry, StringRef key, const json::Value &wanted) {
+    const json::Value *found = entry.get(key);
+    if (found ? *found == wanted : wanted == json::Value(nullptr))
+      return true;
+    std::string text;
+    llvm::raw_string_ostream(text) << "has another '" << key << "': " << (found ? *found : json::Value(nullptr));
+    return refuse(at, text);
+  }
+  bool is(StringRef key, const json::Value &wanted) { return is(object, key, wanted); }
+  static json::Value json(StringRef text) {
+    if (auto value = json::parse(text))
+      return std::move(*value);
+    else
+      llvm::consumeError(value.takeError());
+    return nullptr;
+  }
+  static json::Value list(ArrayRef<int64_t> values) { return json::Array(values); }
+  static json::Value names(ArrayRef<StringAttr> axes) {
+    return json::Array(llvm::map_range(axes, [](StringAttr axis) { return axis.getValue(); }));
+  }
+
+  /// The next entry of a list, for `op`; null after an error.
+  const json::Object *entryFor(Operation *op, StringRef key) {
+    at = op;
+    const json::Array *entries = object.getArray(key);
+    size_t &number = taken[key];
+    const json::Object *entry = entries && number < entries->size() ? (*entries)[number++].getAsObject() : nullptr;
+    if (!entry)
+      refuse(op, "is missing among '" + key + "'");
+    return entry;
+  }
+
+  template <typename OpT> bool tensor(OpT op, Value value, const json::Object &entry, bool hasHome) {
+    auto type = cast<RankedTensorType>(value.getType());
+    std::optional<PlaceAttr> layout = op.getLayout();
+    json::Array dims;
+    for (int64_t d = 0; d < type.getRank(); ++d)
+      dims.push_back(layout ? names(layout->axes(d)) : json::Array());
+    bool hasRoot = layout && !layout->getRoot().empty();
+    Type element = type.getElementType();
+    return is(entry, "dtype",
+              element.isF32()    ? "f32"
+              : element.isBF16() ? "bf16"
+                                 : "i32") &&
+           is(entry, "shape", list(op.getGlobal() ? *op.getGlobal() : type.getShape())) &&
+           is(entry, "layout", std::move(dims)) && is(entry, "root", hasRoot ? names(layout->getRoot()) : nullptr) &&
+           is(entry, "offset", hasHome ? json::Value(homeOrNone(value)) : json::Value(nullptr));
+  }
+
+  bool source(SourceAttr source, const json::Object &entry) {
+    const json::Object *found = entry.getObject("source");
+    return (found || refuse(at, "has no source")) && is(*found, "tensor", source.getTensor()) &&
+           is(*found, "shape", list(source.getShape())) && is(*found, "start", list(source.getStart())) &&
+           is(*found, "size", list(source.getSize()));
+  }
+
+  bool parameter(ParameterOp op) {
+    const json::Object *entry = entryFor(op, "parameters");
+    const json::Object *init = entry ? entry->getObject("init") : nullptr;
+    bool isNormal = op.getInit().getKind() == InitKind::Normal;
+    double number = op.getInit().getValue().getValueAsDouble();
+    int64_t zeros = op.getInit().getZeroRow();
+    if (!init)
+      return entry && refuse(op, "has no init");
+    if (!tensor(op, op.getValue(), *entry, true) || !is(*entry, "name", op.getName()) ||
+        !is(*entry, "valid", list(validShape(op))) ||
+        !is(*init, "kind", isNormal ? PCRT_INIT_NORMAL : PCRT_INIT_CONSTANT) ||
+        !is(*init, "std", isNormal ? number : 0.0) || !is(*init, "value", isNormal ? 0.0 : number) ||
+        !is(*init, "zero_row", zeros == -1 ? json::Value(nullptr) : json::Value(zeros)))
+      return false;
+    int64_t place = std::exchange(imported, imported + numParts(op));
+    if (!op.getParts())
+      return is(*entry, "key", op.getKey() ? static_cast<int64_t>(*op.getKey()) : place) &&
+             source(partsOf(op)[0].source, *entry);
+    const json::Array *parts = entry->getArray("parts");
+    SmallVector<ParameterPart> wanted = partsOf(op);
+    if (!parts || parts->size() != wanted.size())
+      return refuse(op, "has not as many parts");
+    for (auto [part, found] : llvm::zip_equal(wanted, *parts)) {
+      const json::Object *one = found.getAsObject();
+      if (!one)
+        return refuse(op, "has a part that is none");
+      if (!is(*one, "start", list(part.start)) || !is(*one, "size", list(part.size)) || !is(*one, "key", part.key) ||
+          !source(part.source, *one))
+        return false;
+    }
+    return true;
+  }
+
+  bool table(RopeTableOp op) {
+    const json::Object *entry = entryFor(op, "constants");
+    json::Array frequencies;
+    for (float frequency : op.getInvFreq())
+      frequencies.push_back(frequency);
+    return entry && tensor(op, op.getValue(), *entry, true) &&
+           is(*entry, "kind", op.getKind() == TableKind::Cos ? "rope_cos" : "rope_sin") &&
+           is(*entry, "inv_freq", std::move(frequencies)) && is(*entry, "scale", op.getScale().convertToDouble());
+  }
+
+  bool leaves() {
+    bool ok = true;
+    planned.walk([&](Operation *op) {
+      if (!ok)
+        return;
+      if (auto leaf = dyn_cast<ParameterOp>(op)) {
+        ok = parameter(leaf);
+      } else if (auto leaf = dyn_cast<StateOp>(op)) {
+        const json::Object *entry = entryFor(op, "states");
+        ok = entry && tensor(leaf, leaf.getValue(), *entry, true) && is(*entry, "name", leaf.getName()) &&
+             is(*entry, "parameter", leaf.getParameter());
+      } else if (auto leaf = dyn_cast<InputOp>(op)) {
+        const json::Object *entry = entryFor(op, "inputs");
+        StringRef kind = stringifyInputKind(leaf.getKind());
+        ok = entry && tensor(leaf, leaf.getValue(), *entry, true) && is(*entry, "name", kind) &&
+             is(*entry, "kind", kind);
+      } else if (auto leaf = dyn_cast<RopeTableOp>(op)) {
+        ok = table(leaf);
+      }
+    });
+    return ok && isWhole("parameters") && isWhole("states") && isWhole("inputs") && isWhole("constants");
+  }
+
+  bool isWhole(StringRef key) {
+    const json::Array *entries = object.getArray(key);
+    return (entries && entries->size() == taken[key]) || refuse(planned, "has other '" + key + "'");
+  }
+
+  bool shown(ArrayRef<Operation *> outputs) {
+    for (Operation *op : outputs) {
+      auto output = cast<OutputOp>(op);
+      const json::Object *entry = entryFor(op, "outputs");
+      auto shape = cast<RankedTensorType>(output.getValue().getType()).getShape();
+      ArrayRef<int64_t> valid = output.getValid()    ? *output.getValid()
+                                : output.getGlobal() ? *output.getGlobal()
+                                                     : shape;
+      if (!entry || !tensor(output, output.getValue(), *entry, false) ||
+          !is(*entry, "kind", stringifyOutputKind(output.getKind())) || !is(*entry, "name", output.getName()) ||
+          !is(*entry, "valid", list(valid)))
+        return false;
+    }
+    return isWhole("outputs");
+  }
+
+  ModuleOp planned;
+  const json::Object &object;
+  Operation *at = nullptr; ///< what is being compared
+  llvm::StringMap<size_t> taken;
+  int64_t imported = 0; ///< parameters so far
+};
+
+} // namespace
+
+bool pc::describes(ModuleOp planned, StringRef description, ArrayRef<Operation *> outputs) {
+  auto parsed = json::parse(description);
+  if (!parsed)
+    llvm::consumeError(parsed.takeError());
+  else if (const json::Object *object = parsed->getAsObject())
+    return Reader(planned, *object).program(outputs);
+  planned.emitError() << "the executable's description is no JSON object";
+  return false;
+}

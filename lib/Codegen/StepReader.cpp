@@ -1,0 +1,185 @@
+//===- StepReader.cpp - The calls of a step, read back -----------------------------------------===//
+#include "StepReader.h"
+
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace pc;
+
+static int64_t numberOf(Value value) {
+  APInt number;
+  return value && matchPattern(value, m_ConstantInt(&number)) ? number.getSExtValue() : StepReader::none;
+}
+
+/// The one index of an address, a value or a number.
+static int64_t elementOf(LLVM::GEPOp address, Value &dynamic) {
+  if (address.getIndices().size() != 1)
+    return StepReader::none;
+  auto index = address.getIndices()[0];
+  if (auto known = llvm::dyn_cast_if_present<IntegerAttr>(index))
+    return known.getInt();
+  dynamic = llvm::cast<Value>(index);
+  return numberOf(dynamic);
+}
+
+StepReader::At StepReader::addressOf(Value value) {
+  if (value.getDefiningOp<LLVM::ZeroOp>())
+    return {};
+  auto address = value.getDefiningOp<LLVM::GEPOp>();
+  if (!address || !address.getElemType().isInteger(8))
+    return {none};
+  Value dynamic;
+  int64_t element = elementOf(address, dynamic);
+  if (address.getBase() == function.getArgument(1))
+    return {element == none || element < 0 ? none : element};
+  At base = addressOf(address.getBase());
+  auto product = dynamic ? dynamic.getDefiningOp<LLVM::MulOp>() : LLVM::MulOp();
+  if (!product || product.getLhs() != microbatch || base.stride || base.offset < 0)
+    return {none};
+  return {base.offset, numberOf(product.getRhs())};
+}
+
+/// Whether this is microbatch 0.
+bool StepReader::isFirst(Value condition) {
+  auto compare = condition.getDefiningOp<LLVM::ICmpOp>();
+  return compare && microbatch && compare.getPredicate() == LLVM::ICmpPredicate::eq && compare.getLhs() == microbatch &&
+         numberOf(compare.getRhs()) == 0;
+}
+
+bool StepReader::readCall(LLVM::CallOp op) {
+  if (!op.getCallee() || unchecked || op.getNumOperands() == 0 || op.getOperand(0) != function.getArgument(0))
+    return false;
+  Call call;
+  call.op = op;
+  call.callee = *op.getCallee();
+  call.when = when;
+  for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
+    call.numbers.push_back(numberOf(operand));
+    call.addresses.push_back(isa<LLVM::LLVMPointerType>(operand.getType()) && i ? addressOf(operand) : At{none});
+    if (microbatch && operand == microbatch)
+      call.loopNumber = static_cast<int>(i);
+    auto select = operand.getDefiningOp<LLVM::SelectOp>();
+    if (!select)
+      continue;
+    if (i != 1 || !isFirst(select.getCondition()))
+      return false;
+    call.numbers.back() = numberOf(select.getTrueValue());
+    call.laterIndex = numberOf(select.getFalseValue());
+  }
+  for (auto [element, at] : stored) {
+    if (element != static_cast<int64_t>(call.list.size()))
+      return false;
+    call.list.push_back(at);
+  }
+  stored.clear();
+  unchecked = op;
+  calls->push_back(std::move(call));
+  return true;
+}
+
+bool StepReader::readBlock(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    wrong = &op;
+    if (auto call = dyn_cast<LLVM::CallOp>(op)) {
+      if (!readCall(call))
+        return false;
+    } else if (auto store = dyn_cast<LLVM::StoreOp>(op)) {
+      auto slot = store.getAddr().getDefiningOp<LLVM::GEPOp>();
+      Value dynamic, base = slot ? slot.getBase() : store.getAddr();
+      int64_t element = slot ? elementOf(slot, dynamic) : 0;
+      if (unchecked || base != buffers || element < 0 ||
+          !stored.try_emplace(element, addressOf(store.getValue())).second)
+        return false;
+    } else if (auto array = dyn_cast<LLVM::AllocaOp>(op)) {
+      if (buffers)
+        return false;
+      buffers = array;
+    } else if (!isMemoryEffectFree(&op)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Both sides of a choice, each with a call that is made there alone; the block behind them.
+Block *StepReader::choose(LLVM::CondBrOp branch) {
+  Block *behind = nullptr;
+  for (auto [side, side_when] : {std::pair(branch.getTrueDest(), First), std::pair(branch.getFalseDest(), Later)}) {
+    when = side_when;
+    Block *block = side;
+    while (block) {
+      if (!readBlock(*block))
+        return nullptr;
+      auto jump = dyn_cast<LLVM::BrOp>(block->getTerminator());
+      if (jump && !unchecked && jump.getDestOperands().empty()) {
+        if (behind && behind != jump.getDest())
+          return nullptr;
+        behind = jump.getDest();
+        break;
+      }
+      block = isa<LLVM::CondBrOp>(block->getTerminator()) && unchecked ? follow(block->getTerminator()) : nullptr;
+    }
+    if (!block)
+      return nullptr;
+  }
+  when = Always;
+  return behind;
+}
+
+Block *StepReader::follow(Operation *terminator) {
+  wrong = terminator;
+  if (auto jump = dyn_cast<LLVM::BrOp>(terminator)) { // into the loop
+    bool enters = !unchecked && !microbatch && jump.getDestOperands().size() == 1 &&
+                  numberOf(jump.getDestOperands()[0]) == 0 && jump.getDest() != exit;
+    if (!enters)
+      return nullptr;
+    microbatch = jump.getDest()->getArgument(0);
+    loopBegin = calls->size();
+    return jump.getDest();
+  }
+  auto branch = dyn_cast<LLVM::CondBrOp>(terminator);
+  auto compare = branch ? branch.getCondition().getDefiningOp<LLVM::ICmpOp>() : LLVM::ICmpOp();
+  if (!compare)
+    return nullptr;
+  if (unchecked) { // ends the step where the call has failed
+    Value status = unchecked->getResult(0);
+    bool checks = compare.getPredicate() == LLVM::ICmpPredicate::eq && compare.getLhs() == status &&
+                  numberOf(compare.getRhs()) == 0 && branch.getFalseDest() == exit &&
+                  branch.getFalseDestOperands().size() == 1 && branch.getFalseDestOperands()[0] == status &&
+                  branch.getTrueDestOperands().empty();
+    unchecked = nullptr;
+    return checks ? branch.getTrueDest() : nullptr;
+  }
+  if (isFirst(branch.getCondition()))
+    return choose(branch);
+  auto add = compare.getLhs().getDefiningOp<LLVM::AddOp>();
+  bool goesOn = add && microbatch && compare.getPredicate() == LLVM::ICmpPredicate::slt && add.getLhs() == microbatch &&
+                numberOf(add.getRhs()) == 1 && branch.getTrueDest() == microbatch.getParentBlock() &&
+                branch.getTrueDestOperands().size() == 1 && branch.getTrueDestOperands()[0] == add.getResult() &&
+                branch.getFalseDestOperands().empty();
+  if (!goesOn)
+    return nullptr;
+  for (size_t i = loopBegin; i < calls->size(); ++i)
+    (*calls)[i].times = numberOf(compare.getRhs());
+  microbatch = {};
+  return branch.getFalseDest();
+}
+
+bool StepReader::read(std::vector<Call> &found, Operation *&where) {
+  calls = &found;
+  for (Block &block : function.getBody())
+    if (isa<LLVM::ReturnOp>(block.getTerminator()) && block.getNumArguments() == 1 &&
+        block.getOperations().size() == 1 && block.getTerminator()->getOperand(0) == block.getArgument(0))
+      exit = &block;
+  Block *block = exit && function.getNumArguments() == 2 ? &function.getBody().front() : nullptr;
+  for (size_t visited = 0; block && visited <= function.getBody().getBlocks().size(); ++visited) {
+    if (!readBlock(*block))
+      break;
+    auto jump = dyn_cast<LLVM::BrOp>(block->getTerminator());
+    if (jump && jump.getDest() == exit && !unchecked && !microbatch && numberOf(jump.getDestOperands()[0]) == 0)
+      return true;
+    block = follow(block->getTerminator());
+  }
+  where = wrong;
+  return false;
+}

@@ -1,0 +1,100 @@
+//===- TableReader.h - A program's tables, read back from the module of its kernels ---------===//
+// The other way round than Tables.h, and without its code: constants of the LLVM dialect become values of the structs
+// of pcrt.h again. A string is a pointer to its characters, any other pointer one to the name of its symbol.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_TABLEREADER_H
+#define PC_LIB_CODEGEN_TABLEREADER_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "pc/Codegen/Fields.h"
+#include "llvm/ADT/bit.h"
+#include "llvm/Support/StringSaver.h"
+
+#include <vector>
+
+namespace pc {
+
+class TableReader {
+public:
+  explicit TableReader(mlir::ModuleOp module) : module(module) {}
+
+  /// The struct that a symbol is; none if there is no such one of as many fields.
+  template <typename T> std::optional<T> structOf(llvm::StringRef symbol) {
+    mlir::Value value = initializer(symbol);
+    T row{};
+    if (!value || !read(value, row))
+      return std::nullopt;
+    return row;
+  }
+
+  /// `count` rows of the table that a field names; none if it has more or fewer.
+  template <typename T> std::optional<std::vector<T>> rowsOf(const T *field, int64_t count) {
+    std::vector<T> rows(std::max<int64_t>(count, 0));
+    if (!field)
+      return count == 0 ? std::optional(rows) : std::nullopt;
+    mlir::Value value = initializer(nameOf(field));
+    auto type = value ? mlir::dyn_cast<mlir::LLVM::LLVMArrayType>(value.getType()) : mlir::LLVM::LLVMArrayType();
+    if (!type || static_cast<int64_t>(type.getNumElements()) != count)
+      return std::nullopt;
+    for (auto [i, row] : llvm::enumerate(rows))
+      if (!read(elementOf(value, static_cast<int64_t>(i)), row))
+        return std::nullopt;
+    return rows;
+  }
+
+  /// The symbol that a field points to; "" for null.
+  static llvm::StringRef nameOf(const void *field) {
+    return field ? llvm::StringRef(static_cast<const char *>(field)) : llvm::StringRef();
+  }
+  template <typename R, typename... Ps> static llvm::StringRef nameOf(R (*field)(Ps...)) {
+    return nameOf(reinterpret_cast<const void *>(field));
+  }
+
+private:
+  mlir::Value initializer(llvm::StringRef symbol);
+  /// Element `index` of a constant that is built by insertvalue; null if nothing was inserted.
+  static mlir::Value elementOf(mlir::Value aggregate, int64_t index);
+  bool number(mlir::Value value, int64_t &result);
+  /// A pointer: null, or as the class comment says.
+  bool pointer(mlir::Value value, bool isText, const char *&result);
+
+  template <typename T> bool read(mlir::Value value, T &row) {
+    if (!value)
+      return false;
+    // A scalar is a row of one field.
+    auto type = mlir::dyn_cast<mlir::LLVM::LLVMStructType>(value.getType());
+    int64_t index = 0;
+    bool ok = static_cast<bool>(type);
+    forEachField(row, [&](auto &field) { ok = ok && scalar(elementOf(value, index++), field); });
+    return ok && static_cast<int64_t>(type.getBody().size()) == index;
+  }
+
+  template <typename T> bool scalar(mlir::Value value, T &field) {
+    if (!value)
+      return false;
+    if constexpr (std::is_pointer_v<T>) {
+      const char *text = nullptr;
+      bool ok = pointer(value, std::is_same_v<T, const char *>, text);
+      field = reinterpret_cast<T>(const_cast<char *>(text));
+      return ok;
+    } else {
+      int64_t read = 0;
+      if (!number(value, read))
+        return false;
+      if constexpr (std::is_same_v<T, float>)
+        field = llvm::bit_cast<float>(static_cast<int32_t>(read));
+      else
+        field = static_cast<T>(read);
+      return true;
+    }
+  }
+
+  mlir::ModuleOp module;
+  llvm::BumpPtrAllocator allocator;
+  llvm::UniqueStringSaver saver{allocator};
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,361 @@
+//===- VerifyTables.cpp - What an executable holds, beside the program that it was made of ---===//
+// The step's calls of the runtime, the tables that they are indices of, and the description are read back and compared
+// with the planned program, op by op, in order: every call belongs to an op, every op has its calls, and each says what
+// the op says. What kernels compute is outside: a kernel is known by the ops that it was written for.
+//===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_VERIFYTABLES
+#include "pc/Codegen/Passes.h"
+
+#include "DescriptionReader.h"
+#include "TableCheck.h"
+#include "pc/Codegen/Codegen.h"
+#include "pc/IR/Liveness.h"
+#include "pc/IR/Source.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace pc;
+using At = StepReader::At;
+using Call = StepReader::Call;
+
+const Call *TableCheck::expect(Operation *op, StringRef callee) {
+  if (next < calls.size() && calls[next].callee == callee)
+    return same(op, "number of runs", calls[next].times, current ? static_cast<int64_t>(current.getMicrobatches()) : 1)
+               ? &calls[next++]
+               : nullptr;
+  refuse(op, "needs a call of @" + callee + ", where the step has " +
+                 (next < calls.size() ? "one of @" + calls[next].callee : Twine("no more")));
+  return nullptr;
+}
+
+At TableCheck::homeOf(Value value) {
+  int64_t home = homeOrNone(value), stride = 0;
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (argument && current && argument.getOwner() == &current.getBody().front()) {
+    home = homeOrNone(current.getInputs()[argument.getArgNumber()]);
+    stride = current.getMicrobatches() > 1 ? byteSize(argument.getType()) : 0;
+  }
+  if (home >= 0 && places) {
+    auto place = std::prev(places->upper_bound(home));
+    home = place->second + home - place->first;
+  }
+  return {home, stride};
+}
+
+//===---------------------------------------------------------------------------===//
+// Tables
+//===---------------------------------------------------------------------------===//
+
+bool TableCheck::readTables() {
+  Operation *at = planned;
+  auto whole = reader.structOf<pcrt_program>("pc_program" + suffix);
+  auto fail = [&](const Twine &why) {
+    at->emitError() << why << "; the executable does not do what the program says";
+    return false;
+  };
+  if (!whole)
+    return fail("the kernels have no @pc_program" + suffix);
+  program = *whole;
+  cuda = program.target == PCRT_CUDA;
+  auto take = [&](auto &rows, auto *field, int64_t count) {
+    auto found = reader.rowsOf(field, count);
+    if (found)
+      rows = std::move(*found);
+    return found.has_value();
+  };
+  std::vector<int64_t> sizes;
+  std::vector<const char *> axes;
+  if (!take(kernelRows, program.kernels, program.num_kernels) || !take(gemmRows, program.gemms, program.num_gemms) ||
+      !take(moveRows, program.moves, program.num_moves) || !take(groupRows, program.groups, program.num_groups) ||
+      !take(attentionRows, program.attentions, program.num_attentions) ||
+      !take(flowRows, program.flows, program.num_flows) ||
+      !take(deviceRows, program.device_kernels, cuda ? program.num_kernels : 0) ||
+      !take(sizes, program.mesh_sizes, program.num_mesh_axes) || !take(axes, program.mesh_names, program.num_mesh_axes))
+    return fail("a table of @pc_program" + suffix + " has not as many rows as it says");
+  MeshAttr mesh = meshOf(planned);
+  bool isMesh = mesh && ArrayRef(sizes) == mesh.getSizes() &&
+                llvm::equal(axes, mesh.getNames(), [](const char *a, StringAttr b) { return a && b == a; });
+  if (!isMesh)
+    return fail("the mesh of @pc_program" + suffix + " is another one");
+  int64_t arena = 0;
+  for (auto op : planned.getOps<ArenaOp>())
+    arena = static_cast<int64_t>(op.getBytes());
+  StringAttr stages = stageAxisOf(planned);
+  int64_t count = stages ? mesh.size(stages) : 0;
+  std::string behind =
+      stages && stageOf(planned) + 1 < count ? "pc_program_stage" + std::to_string(stageOf(planned) + 1) : "";
+  struct {
+    StringRef what;
+    int64_t found, wanted;
+  } facts[] = {{"the ABI", program.abi_version, PCRT_ABI_VERSION},
+               {"the size of the arena", program.arena_bytes, arena},
+               {"the number of stages", program.num_stages, count},
+               {"the stage", program.stage, stages ? stageOf(planned) : 0},
+               {"the axis of stages", program.stage_axis, stages ? mesh.index(stages) : 0},
+               {"the length of the description", program.json_bytes,
+                program.json ? static_cast<int64_t>(StringRef(program.json).size()) : -1},
+               {"the end of the workspace", program.workspace_offset + program.workspace_bytes,
+                program.workspace_bytes ? arena : program.workspace_offset}};
+  for (auto &[what, found, wanted] : facts)
+    if (found != wanted)
+      return fail(what + " in @pc_program" + suffix + " is " + Twine(found) + ", not " + Twine(wanted));
+  if (TableReader::nameOf(program.step) != "pc_step" + suffix || TableReader::nameOf(program.next_stage) != behind)
+    return fail("@pc_program" + suffix + " has the step of another program");
+  return true;
+}
+
+bool TableCheck::isGroup(int64_t index, ArrayRef<StringAttr> axes) {
+  if (index < 0 || index >= static_cast<int64_t>(groupRows.size()))
+    return false;
+  const pcrt_group &group = groupRows[index];
+  MeshAttr mesh = meshOf(planned);
+  return group.num_axes == static_cast<int64_t>(axes.size()) && llvm::all_of(llvm::enumerate(axes), [&](auto axis) {
+           return group.axes[axis.index()] == mesh.index(axis.value());
+         });
+}
+
+int32_t pc::elementTypeOf(Value value) {
+  Type element = getElementTypeOrSelf(value.getType());
+  return element.isF32() ? PCRT_F32 : element.isBF16() ? PCRT_BF16 : PCRT_I32;
+}
+
+bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
+  if (index < 0 || index >= static_cast<int64_t>(moveRows.size()))
+    return refuse(op, "has move " + Twine(index) + ", which is not in the table");
+  if (!isNext(op, index, lastMove))
+    return false;
+  const pcrt_move_desc &row = moveRows[index];
+  auto from = cast<RankedTensorType>(move->getOperand(0).getType());
+  auto to = cast<RankedTensorType>(move->getResult(0).getType());
+  int64_t dim = move.getMoveDim(), other = move.getOtherDim();
+  int64_t low = other < 0 ? dim : std::min(dim, other), high = std::max(dim, other);
+  int64_t sizes[5] = {1, 1, 1, 1, 1}; // outer, extent, middle, extent2, inner
+  for (int64_t d = 0; d < from.getRank(); ++d) {
+    int64_t part = dim < 0 || d < low ? 0 : d == low ? 1 : d < high ? 2 : d == high ? 3 : 4;
+    sizes[part] *= std::max(from.getDimSize(d), to.getDimSize(d));
+  }
+  int64_t reduction = other >= 0 ? dim > other : move.getReduction() == PartialKind::Max;
+  SmallVector<StringAttr> with = move.getMoveWith();
+  return same(op, "kind", row.kind, static_cast<int64_t>(move.getMoveKind())) &&
+         same(op, "type of elements", row.dtype, elementTypeOf(move->getOperand(0))) &&
+         same(op, "reduction", row.reduction, reduction) && same(op, "outer size", row.outer, sizes[0]) &&
+         same(op, "extent", row.extent, sizes[1]) && same(op, "inner size", row.inner, sizes[4]) &&
+         same(op, "middle size", row.middle, sizes[2]) && same(op, "second extent", row.extent2, sizes[3]) &&
+         same(op, "shift", row.shift, move.getMoveShift()) &&
+         (isGroup(row.group, move.getMoveAxes()) || refuse(op, "is over other axes in the tables")) &&
+         ((with.empty() ? row.with == 0 : isGroup(row.with - 1, with)) ||
+          refuse(op, "has another partner in the tables"));
+}
+
+bool TableCheck::flow(Operation *op, const Call &call, int64_t stage, int64_t id, int64_t slots, bool sends,
+                      Value message) {
+  int64_t index = call.number(1);
+  if (index < 0 || index >= static_cast<int64_t>(flowRows.size()))
+    return refuse(op, "has flow " + Twine(index) + ", which is not in the table");
+  const pcrt_flow &row = flowRows[index];
+  ++messages[index];
+  return same(op, "stage", row.stage, stage) && same(op, "flow", row.id, id) && same(op, "slots", row.slots, slots) &&
+         same(op, "direction", row.sends, sends) && same(op, "bytes", row.bytes, byteSize(message.getType())) &&
+         same(op, "its message", call.address(2), homeOf(message));
+}
+
+//===---------------------------------------------------------------------------===//
+// The step
+//===---------------------------------------------------------------------------===//
+
+bool TableCheck::runOp(Operation *op) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp, YieldOp, func::ReturnOp>(
+          [](auto) { return true; })
+      .Case([&](BlockOffsetOp offset) {
+        const Call *call = expect(op, "pcrt_block_offset");
+        return call && (isGroup(call->number(1), axisList(offset.getAxes())) || refuse(op, "is of another group")) &&
+               same(op, "block", call->number(2), static_cast<int64_t>(offset.getBlock())) &&
+               same(op, "its result", call->address(3), homeOf(offset.getValue()));
+      })
+      .Case([&](OutputOp output) {
+        auto *number = llvm::find_if(outputs, [&](Operation *other) {
+          return cast<OutputOp>(other).getKind() == output.getKind() &&
+                 cast<OutputOp>(other).getName() == output.getName();
+        });
+        if (number == outputs.end())
+          number = outputs.insert(number, op);
+        int64_t index = number - outputs.begin();
+        auto early = shownEarly.find(index);
+        Call call;
+        if (early != shownEarly.end()) {
+          call = early->second;
+          shownEarly.erase(early);
+        } else if (const Call *found = expect(op, "pcrt_observe")) {
+          call = *found;
+        } else {
+          return false;
+        }
+        bool inLoop = current && current.getMicrobatches() > 1;
+        return same(op, "number", call.number(1), index) &&
+               (inLoop ? call.isMicrobatch(2) || refuse(op, "is shown as of another microbatch")
+                       : same(op, "microbatch", call.number(2), microbatch)) &&
+               same(op, "what it shows", call.address(3), homeOf(output.getValue()));
+      })
+      .Case([&](UpdateOp update) {
+        Value leaf = leaves.lookup((update.getParameter() ? update.getName() + " of " + *update.getParameter()
+                                                          : "parameter " + update.getName())
+                                       .str());
+        if (!leaf)
+          return refuse(op, "has no leaf");
+        At from = homeOf(update.getValue()), to = homeOf(leaf);
+        return from == to || launches(op, {from, to});
+      })
+      .Case([&](AccumulateOp accumulate) { return runAccumulate(accumulate); })
+      .Case([&](CallOp call) { return runCall(call); })
+      .Case([&](TaskOp task) {
+        microbatch = static_cast<int64_t>(task.getMicrobatch().value_or(0));
+        const Call *call = expect(op, "pcrt_task");
+        return call && same(op, "kind", call->number(1), static_cast<int64_t>(task.getKind())) &&
+               same(op, "chunk", call->number(2), static_cast<int64_t>(task.getChunk().value_or(0))) &&
+               same(op, "microbatch", call->number(3), microbatch);
+      })
+      .Case([&](SendOp send) {
+        const Call *call = expect(op, "pcrt_send");
+        return call && flow(op, *call, send.getStage(), send.getFlow(), send.getSlots(), true, send.getX());
+      })
+      .Case([&](ReceiveOp receive) {
+        const Call *call = expect(op, "pcrt_receive");
+        return call &&
+               flow(op, *call, receive.getStage(), receive.getFlow(), receive.getSlots(), false, receive.getValue());
+      })
+      .Case([&](MoveOpInterface moved) {
+        const Call *call = expect(op, "pcrt_move");
+        return call && move(op, moved, call->number(1)) &&
+               same(op, "its operand", call->address(2), homeOf(op->getOperand(0))) &&
+               same(op, "its result", call->address(3), homeOf(op->getResult(0)));
+      })
+      .Case([&](StartOp start) {
+        const Call *call = expect(op, "pcrt_start");
+        SmallVector<At> wanted;
+        llvm::for_each(start.getInputs(), [&](Value value) { wanted.push_back(homeOf(value)); });
+        llvm::for_each(start.getWait().getResults(), [&](Value value) { wanted.push_back(homeOf(value)); });
+        if (!call || !same(op, "number of moves", call->number(2), start.getNumOperands()) ||
+            !same(op, "ticket", call->number(5), numTickets))
+          return false;
+        tickets[start.getTicket()] = numTickets++;
+        for (auto [i, moved] : llvm::enumerate(start.getMoves()))
+          if (!move(moved, moved, call->number(1) + static_cast<int64_t>(i)))
+            return false;
+        return call->list == wanted || refuse(op, "moves other buffers");
+      })
+      .Case([&](WaitOp wait) {
+        const Call *call = expect(op, "pcrt_wait");
+        return call && same(op, "ticket", call->number(1), tickets.lookup(wait.getTicket()));
+      })
+      .Default([&](Operation *) { return compute(op); });
+}
+
+bool TableCheck::runBlock(Block &block) {
+  for (Operation &op : block) {
+    if (!runOp(&op))
+      return false;
+    for (OpOperand &use : op.getUses())
+      if (addedBehind(use) && !addToSum(&op, use))
+        return false;
+  }
+  return true;
+}
+
+bool TableCheck::runCall(CallOp call) {
+  const TaskFunction &called = functions.of(call);
+  std::map<int64_t, int64_t> ranges;
+  ranges[0] = static_cast<int64_t>(call.getFrame().value_or(0));
+  for (auto [inside, outside] : llvm::zip_equal(called.body->getArguments(), call.getInputs()))
+    ranges[homeOrNone(inside)] = homeOrNone(outside);
+  for (auto [inside, outside] : llvm::zip_equal(called.results(), call.getResults()))
+    ranges[homeOrNone(inside)] = homeOrNone(outside);
+  places = &ranges;
+  bool ok = runBlock(*called.body);
+  places = nullptr;
+  return ok;
+}
+
+/// The sum over microbatches is a copy of the first one, to which the others are added.
+bool TableCheck::addToSum(Operation *op, OpOperand &yielded) {
+  Value value = yielded.get(), result = current.getResult(yielded.getOperandNumber());
+  At from = homeOf(value), to{homeOf(result)};
+  int64_t count = current.getMicrobatches();
+  if (count == 1 && from == to)
+    return true;
+  if (next > 0 && calls[next - 1].callee == "pcrt_gemm" && calls[next - 1].later() != calls[next - 1].number(1) &&
+      calls[next - 1].address(4) == to)
+    return true; // the product adds
+  OpBuilder b(planned.getContext());
+  OwningOpRef<UpdateOp> copy = UpdateOp::create(b, value.getLoc(), "accumulate", nullptr, value);
+  OwningOpRef<AddOp> add = AddOp::create(b, value.getLoc(), withEncoding(value.getType(), {}), result, value);
+  auto launched = [&](Operation *kernel, ArrayRef<At> buffers, StepReader::When when) {
+    const Call *call = expect(op, "pcrt_launch");
+    return call && isKernelOf(kernel, call->number(1), 0) && isNext(op, call->number(1), lastKernel) &&
+           (call->list == buffers || refuse(op, "is added to another sum")) &&
+           (count == 1 || call->when == when || refuse(op, "is added to its sum in other microbatches"));
+  };
+  return launched(*copy, {from, to}, StepReader::First) &&
+         (count == 1 || launched(*add, {to, from, to}, StepReader::Later));
+}
+
+bool TableCheck::runAccumulate(AccumulateOp accumulate) {
+  current = accumulate;
+  Block &body = accumulate.getBody().front();
+  bool ok = runBlock(body);
+  for (OpOperand &use : body.getTerminator()->getOpOperands())
+    ok = ok && (addedBehind(use) || addToSum(accumulate, use));
+  current = {};
+  return ok;
+}
+
+bool TableCheck::run() {
+  auto step = planned.lookupSymbol<func::FuncOp>("step");
+  if (!step)
+    return refuse(planned, "has no @step");
+  if (!readTables())
+    return false;
+  auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>(("pc_step" + suffix));
+  Operation *wrong = nullptr;
+  if (!function || !StepReader(function).read(calls, wrong)) {
+    (wrong ? wrong : planned.getOperation())->emitError() << "is no step of calls of the runtime, one after another";
+    return false;
+  }
+  step.walk([&](Operation *op) {
+    if (auto parameter = dyn_cast<ParameterOp>(op))
+      leaves[("parameter " + parameter.getName()).str()] = parameter.getValue();
+    if (auto state = dyn_cast<StateOp>(op))
+      leaves[(state.getName() + " of " + state.getParameter()).str()] = state.getValue();
+  });
+  if (!runBlock(step.getBody().front()))
+    return false;
+  if (next < calls.size())
+    return refuse(step, "is done, but the step goes on with a call of @" + calls[next].callee);
+  if (!shownEarly.empty())
+    return refuse(step, "does not show what the step shows");
+  for (auto [index, row] : llvm::enumerate(flowRows))
+    if (!same(step, "messages of a flow", row.messages, messages[static_cast<int64_t>(index)]))
+      return false;
+  return same(step, "tickets", program.num_tickets, numTickets) && describes(planned, program.json, outputs);
+}
+
+LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels) {
+  KernelNames names;
+  return success(
+      llvm::all_of(programsOf(planned), [&](ModuleOp program) { return TableCheck(program, kernels, names).run(); }));
+}
+
+namespace {
+struct VerifyTables : pc::impl::VerifyTablesBase<VerifyTables> {
+  using VerifyTablesBase::VerifyTablesBase;
+
+  void runOnOperation() override {
+    llvm::SourceMgr sources;
+    OwningOpRef<ModuleOp> program = parseProgram(planned, sources, &getContext());
+    if (!program || failed(verifyTables(*program, getOperation())))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,31 @@
+//===- Certificate.h - What an executable says of the programs that it was made of ----------===//
+// docs/what-is-proved.md says what stands in it; pc-check-certificate reads it without this code.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_DRIVER_CERTIFICATE_H
+#define PC_LIB_DRIVER_CERTIFICATE_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "pc/Driver/Phases.h"
+#include "llvm/Support/JSON.h"
+
+namespace pc {
+
+class Certificate {
+public:
+  /// Adds a program as it is behind a phase. `how`: "proved", "given" (later ones are proved to compute what it
+  /// computes), or "unproved".
+  void add(Phase phase, mlir::ModuleOp program, llvm::StringRef how);
+  /// The tables have been compared with the planned program.
+  void tablesAreReadBack() { readBack = true; }
+  /// Ends it, with the tables of a program of the phase kernels, into which it is written.
+  void finish(mlir::ModuleOp kernels, llvm::StringRef plan, llvm::StringRef step);
+
+private:
+  llvm::json::Array phases, collectives;
+  std::string chain;
+  bool readBack = false;
+};
+
+} // namespace pc
+
+#endif

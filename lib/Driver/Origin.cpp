@@ -1,0 +1,141 @@
+//===- Origin.cpp - Of which phase a program is, and what was meant to become of it --------===//
+#include "pc/Driver/Origin.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "pc/IR/Stages.h"
+
+using namespace mlir;
+using namespace pc;
+
+std::optional<Phase> pc::phaseOf(ModuleOp module) {
+  if (module.lookupSymbol("model"))
+    return Phase::Model;
+  if (module.lookupSymbol<LLVM::LLVMFuncOp>("pc_step") || module.lookupSymbol<LLVM::LLVMFuncOp>("pc_step_stage0"))
+    return Phase::Kernels;
+  bool hasStep = false, isPlaced = false, hasMesh = false, isScheduled = false, isPlanned = false;
+  module.walk([&](Operation *op) {
+    auto function = dyn_cast<func::FuncOp>(op);
+    hasStep |= function && function.getSymName() == "step";
+    hasMesh |= isa<MeshOp>(op);
+    isScheduled |= isa<FusionOp, StartOp>(op);
+    isPlanned |= isa<ArenaOp>(op);
+    isPlaced |= llvm::any_of(op->getResults(), [](Value value) { return placement(value) != nullptr; });
+  });
+  if (!hasStep)
+    return std::nullopt;
+  return isPlanned     ? Phase::Planned
+         : isScheduled ? Phase::Scheduled
+         : isPlaced    ? stageAxisOf(module) ? Phase::Staged : Phase::Placed
+         : hasMesh     ? Phase::Local
+                       : Phase::Step;
+}
+
+/// The plan as far as the ops of a program show it.
+static Plan shownPlan(ModuleOp module) {
+  Plan plan;
+  module.walk([&](Operation *op) {
+    if (auto accumulate = dyn_cast<AccumulateOp>(op))
+      plan.microbatches = accumulate.getMicrobatches();
+    else if (auto task = dyn_cast<TaskOp>(op); task && task.getMicrobatch())
+      plan.microbatches = std::max<int64_t>(plan.microbatches, *task.getMicrobatch() + 1);
+  });
+  if (MeshAttr mesh = meshOf(programsOf(module).front()))
+    for (auto [name, size] : llvm::zip_equal(mesh.getNames(), mesh.getSizes()))
+      plan.mesh.push_back({name.str(), size});
+  return plan;
+}
+
+static int64_t ranksOf(const Plan &plan) {
+  int64_t ranks = 1;
+  for (const auto &[axis, size] : plan.mesh)
+    ranks *= size;
+  return ranks;
+}
+
+static LogicalResult readPlan(ModuleOp module, Origin &origin) {
+  Plan shown = shownPlan(module);
+  Attribute said = module->getAttr(planAttribute);
+  if (!said) {
+    origin.plan = std::move(shown);
+    if (origin.zigzag)
+      origin.plan.tactics.push_back(Tactic("pc-zigzag").with("ranks", std::to_string(origin.zigzag)));
+  } else {
+    std::string error;
+    std::optional<Plan> plan = Plan::fromAttribute(said, error);
+    if (!plan)
+      return module.emitError() << planAttribute << ": " << error;
+    origin.plan = std::move(*plan);
+    origin.hasPlan = true;
+    if (origin.phase >= Phase::Placed && origin.phase <= Phase::Planned && ranksOf(shown) != ranksOf(origin.plan))
+      return module.emitError() << planAttribute << " is a plan for " << ranksOf(origin.plan)
+                                << " ranks, the program is for " << ranksOf(shown)
+                                << "; without the attribute the program is believed";
+  }
+  StringAttr stages = stageAxisOf(module);
+  if (!stages && origin.plan.pipeline() && origin.phase >= Phase::Staged && origin.phase < Phase::Kernels)
+    return module.emitError() << planAttribute
+                              << " has a pipeline, the program has no stages; without the attribute the "
+                                 "program is believed";
+  if (stages && !origin.plan.pipeline())
+    origin.plan.tactics.push_back(Tactic("pc-pipeline-parallel").with("axis", stages.getValue()));
+  return success();
+}
+
+static LogicalResult readTarget(ModuleOp module, Origin &origin) {
+  Attribute said = module->getAttr(targetAttribute);
+  if (!said)
+    return success();
+  auto fields = dyn_cast<DictionaryAttr>(said);
+  auto text = [&](StringRef name) { return fields ? fields.getAs<StringAttr>(name) : StringAttr(); };
+  auto archs = fields ? fields.getAs<ArrayAttr>("archs") : ArrayAttr();
+  bool isRight = text("name") && (text("name") == "cpu" || text("name") == "cuda") && text("attention") && archs &&
+                 llvm::all_of(archs, llvm::IsaPred<StringAttr>);
+  if (!isRight)
+    return module.emitError() << targetAttribute
+                              << " is not as in {archs = [], attention = \"library\", name = \"cpu\"}";
+  origin.hasTarget = true;
+  origin.target.target = text("name").str();
+  origin.target.attention = text("attention").str();
+  for (StringRef arch : archs.getAsValueRange<StringAttr>())
+    origin.target.archs.push_back(arch.str());
+  return success();
+}
+
+FailureOr<Origin> pc::originOf(ModuleOp module) {
+  std::optional<Phase> phase = phaseOf(module);
+  if (!phase)
+    return module.emitError() << "neither @model nor @step is in this module; pc-import makes a model program";
+  Origin origin;
+  origin.phase = *phase;
+  module.walk([&](ProgramOp program) { origin.zigzag = program.getZigzag().value_or(0); });
+  if (*phase > Phase::Model && (failed(readPlan(module, origin)) || failed(readTarget(module, origin))))
+    return failure();
+  return origin;
+}
+
+SignStepOptions pc::signatureOf(const Plan &plan, const GenerateKernelsOptions &kernels) {
+  SignStepOptions options;
+  options.mesh = plan.meshText();
+  for (const Tactic &tactic : plan.tactics)
+    options.tactics.push_back(tactic.text());
+  options.microbatches = plan.microbatches;
+  options.target = kernels.target;
+  options.attention = kernels.attention;
+  options.archs = kernels.archs;
+  return options;
+}
+
+void pc::writeOrigin(ModuleOp module, const SignStepOptions &options) {
+  Builder b(module.getContext());
+  auto list = [&](ArrayRef<std::string> texts) {
+    return b.getStrArrayAttr(llvm::map_to_vector(texts, [](const std::string &text) -> StringRef { return text; }));
+  };
+  module->setAttr(planAttribute,
+                  b.getDictionaryAttr({b.getNamedAttr("mesh", b.getStringAttr(options.mesh)),
+                                       b.getNamedAttr("microbatches", b.getI64IntegerAttr(options.microbatches)),
+                                       b.getNamedAttr("tactics", list(options.tactics))}));
+  module->setAttr(targetAttribute, b.getDictionaryAttr({b.getNamedAttr("archs", list(options.archs)),
+                                                        b.getNamedAttr("attention", b.getStringAttr(options.attention)),
+                                                        b.getNamedAttr("name", b.getStringAttr(options.target))}));
+}

@@ -1,0 +1,28 @@
+//===- SignStep.cpp - What goes with a step program through all phases ----------------------===//
+#define GEN_PASS_DEF_SIGNSTEP
+#include "pc/Driver/Origin.h"
+#include "pc/Proof/Proof.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+struct SignStep : pc::impl::SignStepBase<SignStep> {
+  using SignStepBase::SignStepBase;
+
+  void runOnOperation() override {
+    SignStepOptions options;
+    options.mesh = mesh;
+    options.tactics.assign(tactics.begin(), tactics.end());
+    options.microbatches = microbatches;
+    options.target = target;
+    options.attention = attention;
+    options.archs.assign(archs.begin(), archs.end());
+    writeOrigin(getOperation(), options);
+    if (std::string fingerprint = Proof::fingerprint(getOperation()); !fingerprint.empty())
+      getOperation()->setAttr(stepAttribute, StringAttr::get(&getContext(), fingerprint));
+    else
+      getOperation()->removeAttr(stepAttribute);
+  }
+};
+} // namespace

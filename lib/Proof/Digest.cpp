@@ -1,0 +1,174 @@
+//===- Digest.cpp - Fingerprints that can be carried -----------------------------------------===//
+#include "pc/Proof/Digest.h"
+#include "Walk.h"
+
+#include "pc/IR/Calls.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/BLAKE3.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::proof;
+
+std::string pc::digestOf(StringRef bytes) {
+  return llvm::toHex(llvm::BLAKE3::hash<16>(llvm::arrayRefFromStringRef(bytes)), /*LowerCase=*/true);
+}
+
+namespace {
+
+/// A program as numbers: what has been said once is named by its number afterwards.
+class Writer {
+public:
+  void add(uint64_t number) { hash.update(ArrayRef(reinterpret_cast<const uint8_t *>(&number), sizeof number)); }
+  void add(StringRef text) {
+    add(text.size());
+    hash.update(text);
+  }
+
+  template <typename T> void addOnce(T what, llvm::DenseMap<T, uint64_t> &seen) {
+    auto [it, isNew] = seen.try_emplace(what, seen.size());
+    add(it->second);
+    if (!isNew)
+      return;
+    std::string text;
+    llvm::raw_string_ostream(text) << what;
+    add(text);
+  }
+  void add(Type type) { addOnce(type, types); }
+  void add(Attribute attribute) { addOnce(attribute, attributes); }
+
+  void define(Value value) {
+    values.try_emplace(value, values.size());
+    add(value.getType());
+  }
+
+  void add(Operation *op) {
+    add(op->getName().getStringRef());
+    for (StringAttr name : op->getName().getAttributeNames())
+      if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value) {
+        add(name);
+        add(*value);
+      }
+    for (NamedAttribute attribute : op->getDiscardableAttrs()) {
+      add(attribute.getName());
+      add(attribute.getValue());
+    }
+    add(op->getNumOperands());
+    for (Value operand : op->getOperands())
+      add(values.lookup(operand));
+    add(op->getNumResults());
+    llvm::for_each(op->getResults(), [&](Value result) { define(result); });
+    add(op->getNumSuccessors());
+    add(op->getNumRegions());
+    for (Region &region : op->getRegions())
+      add(region);
+  }
+
+  void add(Region &region) {
+    for (Block &block : region) {
+      add(block.getNumArguments());
+      llvm::for_each(block.getArguments(), [&](Value argument) { define(argument); });
+      for (Operation &op : block)
+        add(&op);
+    }
+    add("end");
+  }
+
+  std::string end() { return llvm::toHex(hash.final<16>(), /*LowerCase=*/true); }
+
+private:
+  llvm::BLAKE3 hash;
+  llvm::DenseMap<Type, uint64_t> types;
+  llvm::DenseMap<Attribute, uint64_t> attributes;
+  llvm::DenseMap<Value, uint64_t> values;
+};
+
+} // namespace
+
+std::string pc::digestOf(ModuleOp program) {
+  Writer writer;
+  for (Operation &op : *program.getBody())
+    if (!isa<PlanOp>(op))
+      writer.add(&op);
+  return writer.end();
+}
+
+static std::string textOf(MoveOpInterface move) {
+  auto from = cast<RankedTensorType>(move->getOperand(0).getType());
+  pcrt_move_shape shape = moveShape(move);
+  auto axes = [](ArrayRef<StringAttr> names) {
+    return llvm::join(llvm::map_range(names, [](StringAttr axis) { return axis.getValue(); }), ",");
+  };
+  Type element = from.getElementType();
+  bool isMax = shape.back || move.getReduction() == PartialKind::Max;
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << moveName(move.getMoveKind()) << " on " << axes(move.getMoveAxes()) << " "
+     << (element.isF32()    ? "f32"
+         : element.isBF16() ? "bf16"
+                            : "i32")
+     << " " << shape.outer << "x" << shape.extent << "x" << shape.inner << "x" << shape.middle << "x" << shape.extent2
+     << (isMax ? " 1" : " 0") << " shift " << move.getMoveShift() << " with " << axes(move.getMoveWith());
+  return text;
+}
+
+std::vector<std::string> pc::collectivesOf(ModuleOp program) {
+  std::vector<std::string> order;
+  TaskFunctions functions;
+  std::function<void(Block &)> add = [&](Block &block) {
+    for (Operation &op : block) {
+      if (auto move = dyn_cast<MoveOpInterface>(op))
+        order.push_back(textOf(move));
+      if (auto call = dyn_cast<CallOp>(op))
+        add(*functions.of(call).body);
+      for (Region &region : op.getRegions())
+        for (Block &inner : region)
+          add(inner);
+    }
+  };
+  for (func::FuncOp step : stepsOf(program))
+    add(step.getBody().front());
+  return order;
+}
+
+/// One number for each kind of thing that a program shows.
+static std::array<std::string, 3> sinksOf(const Facts &facts) {
+  std::string leaves, updates, outputs;
+  llvm::raw_string_ostream leaf(leaves), update(updates), output(outputs);
+  leaf << facts.about << "\n";
+  for (const auto &[name, says] : facts.leaves) {
+    leaf << name << " " << says.number << " " << says.element;
+    llvm::for_each(says.shape, [&](int64_t size) { leaf << " " << size; });
+    llvm::for_each(says.says, [&](Attribute one) { leaf << " " << one; });
+    leaf << "\n";
+  }
+  for (const auto &[name, value] : facts.updates)
+    update << name << " " << value.x << " " << value.y << "\n";
+  for (const auto &[name, values] : facts.outputs) {
+    std::set<std::pair<uint64_t, uint64_t>> points;
+    for (const Facts::Output &one : values)
+      points.insert({one.value.x, one.value.y});
+    for (auto [x, y] : points)
+      output << name << " " << x << " " << y << "\n";
+  }
+  return {digestOf(leaves).substr(0, 16), digestOf(updates).substr(0, 16), digestOf(outputs).substr(0, 16)};
+}
+
+std::string pc::proof::fingerprintOf(const Facts &facts, StringRef seed) {
+  auto [leaves, updates, outputs] = sinksOf(facts);
+  return (seed + "-" + leaves + "-" + updates + "-" + outputs).str();
+}
+
+StringRef pc::proof::seedOf(StringRef fingerprint) { return fingerprint.split('-').first; }
+
+std::string pc::proof::whatDiffers(StringRef one, StringRef other) {
+  static constexpr StringRef names[] = {"its leaves", "what it updates", "its outputs"};
+  SmallVector<StringRef> a, b, different;
+  one.split(a, '-');
+  other.split(b, '-');
+  for (auto [i, name] : llvm::enumerate(names))
+    if (i + 1 >= a.size() || i + 1 >= b.size() || a[i + 1] != b[i + 1])
+      different.push_back(name);
+  return llvm::join(different, " and ");
+}

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""usage: verify-tables.py PLANNED KERNELS     build/bin in PATH
+
+Edits constants of a kernels program that its step and its tables consist of, one at a time: each edit is refused, by the comparison with the
+planned program, or by the text of the tables that goes into the certificate."""
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+planned, kernels = sys.argv[1:3]
+lines = open(kernels).read().splitlines()
+draw = random.Random(1)
+sites, where, tables = [], "", 0
+for i, line in enumerate(lines):
+    if found := re.search(r"llvm\.(?:mlir\.global|func).* @(\w+)\(", line):
+        where = found[1]
+    inside = re.match(r"pc_(?:step|moves|gemms|groups|flows|kernel_table|program|mesh_sizes)", where)
+    if not inside:
+        continue
+    if found := re.search(r"llvm\.mlir\.constant\((-?\d+) : (i32|i64)\)", line):
+        sites.append((where, i, line.replace(f"({found[1]} :", f"({int(found[1]) + draw.choice([1, 64])} :")))
+    if (found := re.search(r"llvm\.mlir\.addressof @(pc_\w+)", line)) and "kernel_table" in where:
+        others = [name for name in set(re.findall(r"llvm\.func internal @(pc_\w+)\(", "\n".join(lines))) if name != found[1]]
+        if others and found[1].startswith("pc_") and "text" not in found[1]:
+            sites.append((where, i, line.replace(found[1], draw.choice(sorted(others)))))
+draw.shuffle(sites)
+counts = {}
+for where, i, line in sites[:int(sys.argv[3])]:
+    with tempfile.NamedTemporaryFile("w", suffix=".mlir") as out:
+        out.write("\n".join(lines[:i] + [line] + lines[i + 1:]) + "\n")
+        out.flush()
+        done = subprocess.run(["pc-opt", f"--pc-verify-tables=planned={planned}", out.name, "-o", "/dev/null"], capture_output=True, text=True)
+    kind = re.sub(r"_stage\d+", "", where)
+    row = counts.setdefault(kind, [0, 0])
+    row[done.returncode == 0] += 1
+    if done.returncode == 0:
+        print(f"accepted: @{where}, line {i + 1}: {line.strip()}")
+for kind, (refused, accepted) in sorted(counts.items()):
+    print(f"{kind}: {refused} refused, {accepted} accepted")
