@@ -22,8 +22,8 @@ inline constexpr std::array<llvm::StringRef, 3> defaultArchs = {"sm_80", "sm_90a
 llvm::LogicalResult verifyTables(mlir::ModuleOp planned, mlir::ModuleOp kernels);
 
 /// The tables of a module of the kernels phase as bytes, for a fingerprint: of every stage what pc_program says, its
-/// mesh, groups, kernels, products, moves, device kernels, attentions, flows, images, and its description. Numbers have 8 bytes,
-/// a string its length before it, a function is its name. "" where there are none.
+/// mesh, groups, kernels, products, moves, device kernels, attentions, flows, images, and its description. Numbers have
+/// 8 bytes, a string its length before it, a function is its name. "" where there are none.
 std::string tableBytes(mlir::ModuleOp kernels);
 
 /// Compiles the gpu.module of a CUDA program for `archs` (sm_90a, ...; none: the default ones) and replaces it by

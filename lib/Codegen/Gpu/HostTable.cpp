@@ -1,6 +1,6 @@
 //===- HostTable.cpp - the table of a host image (pcrt/host_image.h) ---------------------------===//
-#include "pc/Codegen/Fields.h"
 #include "HostPass.h"
+#include "pc/Codegen/Fields.h"
 #include "pcrt/host_image.h"
 
 #include "llvm/ADT/SmallVectorExtras.h"
