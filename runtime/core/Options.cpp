@@ -218,6 +218,8 @@ static void checkTogether(const Options &options) {
     fail(PCRT_USAGE, "--lr-decay takes none, linear or cosine, not '" + options.lrDecay + "'");
   if (options.beta1 >= 1 || options.beta2 >= 1)
     fail(PCRT_USAGE, std::string(options.beta1 >= 1 ? "--beta1" : "--beta2") + " must be less than 1");
+  if (options.clip == 0)
+    fail(PCRT_USAGE, "--clip 0 would make every gradient zero; without the flag nothing is clipped");
   if (options.minLr > options.lr)
     fail(PCRT_USAGE, "--min-lr is more than --lr");
   if (options.checkpoint.empty() && (options.every || options.keep))

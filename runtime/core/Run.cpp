@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 using namespace pcrt;
 
@@ -53,6 +54,9 @@ public:
     if (firstStep >= options.steps && (!options.dumpGrads.empty() || !options.dumpLogits.empty()))
       fail(PCRT_USAGE, "no step is run before --steps " + std::to_string(options.steps) +
                            ": there is nothing for --dump-grads or --dump-logits");
+    if (before && program.training && firstStep >= options.steps && comm.rank() == 0)
+      printf("%s is from step %lld, where --steps ends: nothing is left to train\n", loadFrom.c_str(),
+             (long long)firstStep);
     if (metrics)
       metrics->begin(firstStep);
     double evaluated = 0;
@@ -111,6 +115,10 @@ private:
         before = Trajectory::read(loadFrom);
       } else {
         weights = options.init.empty() ? program.weights : options.init;
+        std::error_code error;
+        if (options.init.empty() && !weights.empty() && !std::filesystem::exists(weights, error))
+          fail(PCRT_BAD_DATA, weights + ", where the weights were when this program was compiled, is not there; --init "
+                                        "DIR|FILE says where they are now");
       }
     });
   }
