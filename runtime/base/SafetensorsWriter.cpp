@@ -4,12 +4,13 @@
 #include "base/Types.h"
 
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace pcrt;
-
-SafetensorsWriter::~SafetensorsWriter() { close(); }
 
 void SafetensorsWriter::add(const std::string &name, const Dims &shape) {
   cachedHeader.clear();
@@ -76,6 +77,67 @@ static bool writeAll(int fd, const void *data, int64_t bytes, int64_t offset) {
   return true;
 }
 
+/// Gathers stretches that are neighbours in the file.
+class SafetensorsWriter::Pages {
+public:
+  /// `direct`: the same file, opened with O_DIRECT; -1 where that cannot be.
+  Pages(int fd, int direct)
+      : fd(fd), direct(direct), buffer(static_cast<char *>(aligned_alloc(page, size_t(most + page)))) {
+    if (!buffer)
+      throw std::bad_alloc();
+  }
+  ~Pages() {
+    free(buffer);
+    if (direct >= 0)
+      ::close(direct);
+  }
+  Pages(const Pages &) = delete;
+  Pages &operator=(const Pages &) = delete;
+
+  /// False, with errno: this or an earlier stretch could not be written.
+  bool write(const void *data, int64_t bytes, int64_t offset) {
+    bool good = begin + have == offset || flush();
+    for (auto *from = static_cast<const char *>(data); good && bytes > 0;) {
+      if (!have)
+        begin = offset;
+      int64_t now = std::min(bytes, most - have);
+      memcpy(at(begin) + have, from, size_t(now));
+      have += now, from += now, offset += now, bytes -= now;
+      good = have < most || flush();
+    }
+    return good;
+  }
+
+  bool flush() {
+    int64_t end = begin + std::exchange(have, 0), first = (begin + page - 1) / page * page, last = end / page * page;
+    if (direct < 0 || last - first < fewest)
+      return writeAll(fd, at(begin), end - begin, begin);
+    bool good =
+        writeAll(fd, at(begin), first - begin, begin) && writeAll(fd, at(begin) + last - begin, end - last, last);
+    if (good && writeAll(direct, at(begin) + first - begin, last - first, first))
+      return true;
+    // Some file systems open such files, but do not write them.
+    return good && errno == EINVAL && writeAll(fd, at(begin) + first - begin, last - first, first);
+  }
+
+private:
+  static constexpr int64_t page = 4096, most = 4 << 20, fewest = 64 << 10;
+
+  /// Where the buffer has the byte at `begin`: at the same place of a page as in the file.
+  char *at(int64_t offset) { return buffer + offset % page; }
+
+  int fd, direct;
+  char *buffer;
+  int64_t begin = 0, have = 0;
+};
+
+SafetensorsWriter::SafetensorsWriter(std::string path) : path(std::move(path)) {}
+SafetensorsWriter::~SafetensorsWriter() { close(); }
+
+void SafetensorsWriter::openPages() {
+  pages = std::make_unique<Pages>(fd, ::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+}
+
 void SafetensorsWriter::create() {
   const std::string &head = header();
   int64_t bytes = this->bytes();
@@ -92,12 +154,14 @@ void SafetensorsWriter::create() {
     errno = error;
     fail(PCRT_RESOURCE, withErrno("cannot write " + std::to_string(bytes) + " bytes to " + path));
   }
+  openPages();
 }
 
 void SafetensorsWriter::open() {
   fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0)
     fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+  openPages();
 }
 
 pcrt_status SafetensorsWriter::write(int64_t place, const Dims &valid, const Block &block, const Box &box,
@@ -106,36 +170,20 @@ pcrt_status SafetensorsWriter::write(int64_t place, const Dims &valid, const Blo
   auto writePiece = [&](const float *values, int64_t first, int64_t size) {
     if (sum)
       sum->add(first, values, size);
-    good = good && writeAll(fd, values, 4 * size, place + 4 * first);
-  };
-  // Pieces that are neighbours in the file, as heads of a packed parameter are, cost one call of the system together.
-  constexpr int64_t most = 1024;
-  float gathered[most];
-  int64_t begin = 0, have = 0;
-  auto flush = [&] {
-    if (have)
-      writePiece(gathered, begin, have);
-    have = 0;
+    good = good && pages->write(values, 4 * size, place + 4 * first);
   };
   forEachPiece(valid, block, box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
-    if (!good)
-      return;
-    if (dtype == PCRT_F32 && count >= most) {
-      flush();
+    if (dtype == PCRT_F32)
       return writePiece(static_cast<const float *>(data) + blockOffset, tensorOffset, count);
-    }
-    for (int64_t done = 0; done < count;) {
-      if (have == most || begin + have != tensorOffset + done)
-        flush();
-      if (!have)
-        begin = tensorOffset + done;
-      for (; done < count && have < most; ++done, ++have)
-        gathered[have] = dtype == PCRT_F32 ? static_cast<const float *>(data)[blockOffset + done]
-                                           : bf16ToFloat(static_cast<const uint16_t *>(data)[blockOffset + done]);
+    float wide[1024];
+    for (int64_t done = 0, now; done < count; done += now) {
+      now = std::min<int64_t>(count - done, std::size(wide));
+      for (int64_t i = 0; i < now; ++i)
+        wide[i] = bf16ToFloat(static_cast<const uint16_t *>(data)[blockOffset + done + i]);
+      writePiece(wide, tensorOffset + done, now);
     }
   });
-  flush();
-  return good ? PCRT_OK : PCRT_RESOURCE;
+  return pages->flush() && good ? PCRT_OK : PCRT_RESOURCE;
 }
 
 void SafetensorsWriter::sync() {
@@ -144,6 +192,7 @@ void SafetensorsWriter::sync() {
 }
 
 void SafetensorsWriter::close() {
+  pages.reset();
   if (fd >= 0)
     ::close(fd);
   fd = -1;
