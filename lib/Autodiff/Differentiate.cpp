@@ -30,9 +30,27 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
       getOperation().emitError() << "pc-differentiate: unknown optimizer '" << optimizer << "' (adamw, sgd, none)";
       return signalPassFailure();
     }
+    if (optimizer == "none")
+      dropNothing(model);
     if (failed(shrinkBatch(model)) || failed(buildStep(model)))
       return signalPassFailure();
     model.erase();
+  }
+
+  /// A program that only evaluates the model drops nothing.
+  static void dropNothing(func::FuncOp model) {
+    model.walk([](Operation *op) {
+      if (auto attention = dyn_cast<AttentionOp>(op)) {
+        attention.getRandomMutable().clear();
+        attention.removeDropAttr();
+      } else if (auto dropout = dyn_cast<DropoutOp>(op)) {
+        dropout.getResult().replaceAllUsesWith(dropout.getX());
+        dropout.erase();
+      }
+    });
+    for (InputOp input : llvm::to_vector(model.getOps<InputOp>()))
+      if (input.getKind() == InputKind::Random && input->use_empty())
+        input.erase();
   }
 
   /// Divides the batch by the number of microbatches in every type.
@@ -124,7 +142,8 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
       SmallVector<Attribute> dims{builder.getStringAttr("microbatch")};
       llvm::append_range(dims, input.getDims());
       stacks.push_back(InputOp::create(builder, op.getLoc(), RankedTensorType::get(shape, type.getElementType()),
-                                       input.getKind(), builder.getArrayAttr(dims), nullptr, nullptr));
+                                       input.getKind(), builder.getArrayAttr(dims), nullptr, nullptr,
+                                       input.getKeyAttr()));
       inputs.push_back(input);
     } else if (isa<RopeTableOp, ConstantOp, IotaOp>(op)) {
       builder.clone(op, mapping);
@@ -240,7 +259,7 @@ void Differentiate::optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> pa
   }
   Value hyper =
       InputOp::create(builder, location("hyper"), RankedTensorType::get({PCRT_HYPER_COUNT}, builder.getF32Type()),
-                      InputKind::Hyper, builder.getStrArrayAttr({"hyper"}), nullptr, nullptr);
+                      InputKind::Hyper, builder.getStrArrayAttr({"hyper"}), nullptr, nullptr, nullptr);
   Value norm = SqrtOp::create(builder, location("grad_norm"), scalar, squares);
   OutputOp::create(builder, location("grad_norm"), OutputKind::GradNorm, "grad_norm", norm, nullptr, nullptr, nullptr);
   Value coefficient = ClipCoefficientOp::create(builder, location("clip"), scalar, norm, hyper);

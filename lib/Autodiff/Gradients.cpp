@@ -134,6 +134,11 @@ LogicalResult Gradients::differentiate(Operation *op) {
             ActivationGradOp::create(builder, loc, dy.getType(), activation.getKind(), dy, activation.getX()));
         return success();
       })
+      .Case([&](DropoutOp dropout) {
+        add(dropout.getX(), DropoutOp::create(builder, loc, dy.getType(), dy, dropout.getRandom(), ValueRange(),
+                                              dropout.getDropAttr()));
+        return success();
+      })
       .Case([&](EmbeddingOp embedding) {
         add(embedding.getTable(), EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy,
                                                           embedding.getIds(), Value(), embedding.getPaddingAttr()));
@@ -163,8 +168,9 @@ LogicalResult Gradients::differentiate(Operation *op) {
       .Case([&](AttentionOp attention) {
         auto grad = AttentionGradOp::create(builder, loc, attention.getQ().getType(), attention.getK().getType(),
                                             attention.getV().getType(), attention.getQ(), attention.getK(),
-                                            attention.getV(), attention.getO(), attention.getLse(), dy, Value(),
-                                            attention.getScale(), attention.getCausal());
+                                            attention.getV(), attention.getO(), attention.getLse(), dy,
+                                            attention.getRandom(), Value(), ValueRange(), attention.getScaleAttr(),
+                                            attention.getCausalAttr(), attention.getDropAttr());
         add(attention.getQ(), grad.getDq());
         add(attention.getK(), grad.getDk());
         add(attention.getV(), grad.getDv());

@@ -130,7 +130,7 @@ private:
     auto sameAs = [&](Value result, Value operand) { set(result, elementOf(operand)); };
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](EinsumOp x) { einsum(x); })
-        .Case<MaskPaddingOp, RopeOp, SplitQkvOp>([&](auto) {
+        .Case<MaskPaddingOp, DropoutOp, RopeOp, SplitQkvOp>([&](auto) {
           for (Value result : op->getResults())
             sameAs(result, op->getOperand(0));
         })

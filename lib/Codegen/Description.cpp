@@ -114,6 +114,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
       json::Object entry = describe(input, input.getValue(), true);
       entry["name"] = stringifyInputKind(input.getKind());
       entry["kind"] = stringifyInputKind(input.getKind());
+      if (input.getKey())
+        entry["key"] = *input.getKey();
       inputs.push_back(std::move(entry));
     } else if (auto table = dyn_cast<RopeTableOp>(op)) {
       json::Object entry = describe(table, table.getValue(), true);

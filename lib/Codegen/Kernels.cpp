@@ -136,14 +136,6 @@ static LogicalResult emitIota(IotaOp op, Kernel &k) {
   return success();
 }
 
-/// The position of `index` (i64 scalars) of a sequence of `length` in zigzag order.
-static Num emitZigzag(Emitter &e, Num index, int64_t length, int64_t ranks) {
-  int64_t chunk = length / (2 * ranks);
-  Num block = index / (2 * chunk), within = index % (2 * chunk);
-  return e.select(within < e.integer(chunk), block * chunk + within,
-                  (e.integer(2 * ranks - 1) - block) * chunk + within - chunk);
-}
-
 static Num toI32(Num x) { return x.e->wrap(arith::TruncIOp::create(x.e->b, x.e->loc, x.e->b.getI32Type(), x.v)); }
 
 static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
@@ -153,7 +145,7 @@ static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
   int64_t length = program.getSequence();
   k.forItems(elementsOf(op.getValue()), 1, /*reduces=*/false, [&](Num i) {
     Num first = op.getOffset() ? e.extend(k.operands[0].load(e.integer(0))) : e.integer(0);
-    k.results[0].store(toI32(emitZigzag(e, first + i, length, ranks)), i);
+    k.results[0].store(toI32(kernels::positionOf(e, first + i, length, ranks)), i);
   });
   return success();
 }
@@ -165,7 +157,7 @@ static LogicalResult emitKeyCounts(KeyCountsOp op, Kernel &k) {
   k.forItems(block, 1, /*reduces=*/false, [&](Num i) {
     Num me = e.extend(k.operands[0].load(e.integer(0)));
     Num other = (me + (ranks - op.getShift() % ranks)) % e.integer(ranks);
-    Num position = emitZigzag(e, me * block + i, ranks * block, ranks);
+    Num position = kernels::positionOf(e, me * block + i, ranks * block, ranks);
     auto seen = [&](Num first) { return e.min(e.max(position - first + 1, e.integer(0)), e.integer(chunk)); };
     k.results[0].store(toI32(seen(other * chunk) + seen((e.integer(2 * ranks - 1) - other) * chunk)), i);
   });

@@ -29,6 +29,13 @@ Num pc::kernels::equal(Num a, Num b) {
   return e.wrap(arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, a.v, b.v));
 }
 
+Num pc::kernels::positionOf(Emitter &e, Num index, int64_t length, int64_t ranks) {
+  int64_t chunk = length / (2 * ranks);
+  Num block = index / (2 * chunk), within = index % (2 * chunk);
+  return e.select(within < e.integer(chunk), block * chunk + within,
+                  (e.integer(2 * ranks - 1) - block) * chunk + within - chunk);
+}
+
 // math.erf is expanded by MLIR's polynomial approximation (Lower.cpp).
 Num pc::kernels::erf(Emitter &e, Num x) { return e.wrap(math::ErfOp::create(e.b, e.loc, x.v)); }
 

@@ -19,6 +19,8 @@ Num integer32(Emitter &e, int64_t value);
 Num indices(Emitter &e, Num first, int64_t width);
 /// Elementwise equality of integers.
 Num equal(Num a, Num b);
+/// The position of `index` (i64, or a vector of i64) of a sequence of `length` in the zigzag order of `ranks`.
+Num positionOf(Emitter &e, Num index, int64_t length, int64_t ranks);
 /// The error function.
 Num erf(Emitter &e, Num x);
 /// e^x for any x: infinity where f32 overflows, NaN for NaN. (Emitter::exp is correct up to 88 only.)

@@ -1,6 +1,7 @@
 //===- RowProgram.cpp - Row ops expanded into the nodes of one kernel -----------------------===//
 #include "RowProgram.h"
 
+#include "Kernels/Dropping.h"
 #include "RowGraph.h"
 #include "RowMath.h"
 #include "pc/IR/Workspace.h"
@@ -213,6 +214,15 @@ LogicalResult RowProgram::expand(Operation *op) {
                              [this, fill, valid](ArrayRef<Num> a, const Position &) {
                                return e.select(a[1] < kernels::integer32(e, valid), a[0], e.real(fill));
                              }));
+      })
+      .Case([&](DropoutOp x) {
+        SmallVector<Ptr> offsets = llvm::map_to_vector(x.getOffsets(), [&](Value v) { return buffers.lookup(v); });
+        kernels::Dropping dropping(e, x, buffers.lookup(x.getRandom()), offsets);
+        int row = add({}, [dropping](ArrayRef<Num>, const Position &at) { return dropping.row(at.row); });
+        nodes[row].space = Space::Row;
+        return define(0, add({full(node(x.getX())), row}, [this, dropping](ArrayRef<Num> a, const Position &at) {
+                        return dropping.apply(a[0], a[1], at.column, e.steps(std::max<int64_t>(at.width, 1)));
+                      }));
       })
       .Case([&](LayerNormOp x) {
         double inverse = 1.0 / columns, eps = x.getEps().convertToDouble();

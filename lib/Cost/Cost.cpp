@@ -40,10 +40,11 @@ double pc::flopsOf(Operation *op) {
   if (!factored || !isa<EinsumOp, AttentionOp, AttentionGradOp>(op))
     return 0;
   FactorRule rule = factored.getFactorRule();
-  if (isa<AttentionOp>(op))
-    return 2 * 2 * points(rule);
-  if (isa<AttentionGradOp>(op))
-    return 5 * 2 * points(rule);
+  if (isa<AttentionOp, AttentionGradOp>(op)) { // products over b s k g d and t, the dims of q and k
+    if (int w = rule.find("w"); w >= 0)
+      rule.factors[w].size = 1;
+    return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule);
+  }
   bool contracts = rule.operands.size() > 1 && !Contraction(rule).summed.empty();
   return contracts ? static_cast<double>(rule.operands.size()) * points(rule) : 0;
 }

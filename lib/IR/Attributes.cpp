@@ -268,6 +268,67 @@ PlaceAttr PlaceAttr::addFront() const {
 }
 
 //===---------------------------------------------------------------------------===//
+// #pc.drop
+//===---------------------------------------------------------------------------===//
+
+Attribute DropAttr::parse(AsmParser &parser, Type) {
+  int64_t threshold = 0, shift = 0;
+  SmallVector<int64_t> global, split;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseInteger(threshold))
+    return {};
+  while (succeeded(parser.parseOptionalComma())) {
+    StringRef word;
+    SMLoc wordLoc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&word) || parser.parseEqual())
+      return {};
+    if (word == "shift") {
+      if (parser.parseInteger(shift))
+        return {};
+      continue;
+    }
+    SmallVector<int64_t> *list = word == "global" ? &global : word == "split" ? &split : nullptr;
+    if (!list) {
+      parser.emitError(wordLoc) << "expected 'global', 'split' or 'shift'";
+      return {};
+    }
+    if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                       [&] { return parser.parseInteger(list->emplace_back()); }))
+      return {};
+  }
+  if (parser.parseGreater())
+    return {};
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), threshold, global, split, shift);
+}
+
+void DropAttr::print(AsmPrinter &printer) const {
+  printer << '<' << getThreshold();
+  for (auto [word, list] : {std::pair(", global = [", getGlobal()), std::pair(", split = [", getSplit())}) {
+    if (list.empty())
+      continue;
+    printer << word;
+    llvm::interleaveComma(list, printer);
+    printer << ']';
+  }
+  if (getShift())
+    printer << ", shift = " << getShift();
+  printer << '>';
+}
+
+LogicalResult DropAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t threshold,
+                               ArrayRef<int64_t> global, ArrayRef<int64_t> split, int64_t shift) {
+  if (threshold < 1 || threshold > 65535)
+    return emitError() << "a threshold is from 1 to 65535, got " << threshold << " (C1)";
+  bool ascends = llvm::all_of(llvm::seq<size_t>(1, split.size() + !split.size()),
+                              [&](size_t i) { return split[i - 1] < split[i]; });
+  bool fits = split.empty() || (split.front() >= 0 && split.back() < static_cast<int64_t>(global.size()));
+  if (!ascends || !fits || shift < 0 || llvm::any_of(global, [](int64_t size) { return size < 1; }))
+    return emitError()
+           << "expected positive sizes, ascending split dims among them and a shift that is not negative (C2)";
+  return success();
+}
+
+//===---------------------------------------------------------------------------===//
 // #pc.init
 //===---------------------------------------------------------------------------===//
 

@@ -17,6 +17,7 @@ struct Kinds {
 } // namespace
 
 static Kinds kindsOf(Operation *op) {
+  auto from = [&](unsigned first) { return llvm::to_vector<4>(llvm::seq(first, op->getNumOperands())); };
   return llvm::TypeSwitch<Operation *, Kinds>(op)
       .Case([](IotaOp) { return Kinds{{0}, {}, {0}, {}}; })
       .Case<EmbeddingOp, EmbeddingGradOp>([](auto) { return Kinds{{1, 2}, {}, {}, {}}; })
@@ -24,8 +25,9 @@ static Kinds kindsOf(Operation *op) {
       .Case([](LayerNormGradOp) { return Kinds{{}, {2, 3}, {}, {}}; })
       .Case([](RMSNormOp) { return Kinds{{}, {}, {}, {1}}; })
       .Case([](RMSNormGradOp) { return Kinds{{}, {2}, {}, {}}; })
-      .Case([](AttentionOp) { return Kinds{{3}, {}, {}, {1}}; })
-      .Case([](AttentionGradOp) { return Kinds{{6}, {4}, {}, {}}; })
+      .Case([&](AttentionOp) { return Kinds{from(3), {}, {}, {1}}; })
+      .Case([&](AttentionGradOp) { return Kinds{from(6), {4}, {}, {}}; })
+      .Case([&](DropoutOp) { return Kinds{from(1), {}, {}, {}}; })
       .Case([](PackedAttentionOp) { return Kinds{{}, {}, {}, {1}}; })
       .Case([](PackedAttentionGradOp) { return Kinds{{}, {2}, {}, {}}; })
       .Case([](MergeAttentionOp) { return Kinds{{}, {1, 3}, {}, {1}}; })

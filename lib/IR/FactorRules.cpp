@@ -74,6 +74,11 @@ FactorRule EinsumOp::getFactorRule() {
   return rule;
 }
 
+FactorRule DropoutOp::getFactorRule() {
+  std::string x = letters("x", rankOf(getX()));
+  return withLinear(make(*this, x + ", w -> " + x).keepWhole({"w"}), {0});
+}
+
 FactorRule ReduceMaxOp::getFactorRule() {
   FactorRule rule = make(*this, getSpec());
   rule.reduction = PartialKind::Max;
@@ -114,22 +119,27 @@ FactorRule RopeOp::getFactorRule() {
   return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
 }
 
-/// The dims of `sees` in a spec: ", s" if it has an entry per query.
-static StringRef seesDims(Value sees) { return sees && rankOf(sees) ? ", s" : ""; }
+/// In a spec the dims of `random`, and of `sees`, which has none or an entry per query.
+static std::string moreDims(Value random, Value sees) {
+  return std::string(random ? ", w" : "") + (sees && rankOf(sees) ? ", s" : "");
+}
 
 /// Keys are never split. Queries are only in the zigzag order, where ranks know the positions of their queries.
 static FactorRule keepAttentionWhole(Operation *op, FactorRule rule) {
   rule.keepWhole({"t", "d"});
+  if (rule.find("w") >= 0)
+    rule.keepWhole({"w"});
   return zigzagRanks(op) ? rule : rule.keepWhole({"s"});
 }
 FactorRule AttentionOp::getFactorRule() {
   return keepAttentionWhole(
-      *this, make(*this, "b s k g d, b t k d, b t k d" + seesDims(getSees()) + " -> b s k g d, b k g s"));
+      *this, make(*this, "b s k g d, b t k d, b t k d" + moreDims(getRandom(), getSees()) + " -> b s k g d, b k g s"));
 }
 FactorRule AttentionGradOp::getFactorRule() {
-  return withLinear(keepAttentionWhole(*this, make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d" +
-                                                              seesDims(getSees()) + " -> b s k g d, b t k d, b t k d")),
-                    {5});
+  return withLinear(
+      keepAttentionWhole(*this, make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d" +
+                                                moreDims(getRandom(), getSees()) + " -> b s k g d, b t k d, b t k d")),
+      {5});
 }
 /// `spec` with two tables behind the operands if there are any. The dim of the parts and the query heads among them
 /// stay whole; so does what is rotated.

@@ -295,6 +295,13 @@ LogicalResult ParameterOp::verify() {
   return success();
 }
 
+LogicalResult InputOp::verify() {
+  bool isRandom = getKind() == InputKind::Random;
+  if (isRandom != getKey().has_value() || (isRandom && static_cast<int64_t>(*getKey()) < 0))
+    return emitOpError() << (isRandom ? "needs a key, at least 0 (C1)" : "has a key and is not random (C1)");
+  return success();
+}
+
 LogicalResult OutputOp::verify() {
   if (PlaceAttr place = placement(getValue()); place && place.isPartial())
     return emitOpError() << "value is partial: " << getValue().getType() << " (C1)";
@@ -331,6 +338,31 @@ static LogicalResult verifyPackedAttention(Operation *op, Value qkv, Value o) {
 }
 LogicalResult PackedAttentionOp::verify() { return verifyPackedAttention(*this, getQkv(), getO()); }
 LogicalResult PackedAttentionGradOp::verify() { return verifyPackedAttention(*this, getQkv(), getO()); }
+
+SmallVector<int64_t> pc::drawnSizes(DrawnOpInterface op) {
+  if (DropAttr drop = op.getDropAttr(); drop && !drop.getGlobal().empty())
+    return SmallVector<int64_t>(drop.getGlobal());
+  return llvm::map_to_vector(op.getDrawnDims(), [](IndexedDim dim) {
+    return cast<RankedTensorType>(dim.value.getType()).getDimSize(dim.dim);
+  });
+}
+
+LogicalResult pc::detail::verifyDrawnOp(Operation *op) {
+  auto drawn = cast<DrawnOpInterface>(op);
+  DropAttr drop = drawn.getDropAttr();
+  if (!drop != !drawn.getRandom())
+    return op->emitOpError() << "needs both 'random' and 'drop', or none (C1)";
+  // Factors say what is wrong with ranks of other ops.
+  if (auto dropout = dyn_cast<DropoutOp>(op); dropout && dropout.getX().getType().getRank() < 2)
+    return op->emitOpError() << "needs a batch and a sequence, got " << dropout.getX().getType() << " (C1)";
+  size_t offsets = drawn.getOffsetsMutable().size(), split = drop ? drop.getSplit().size() : 0;
+  if (offsets != split)
+    return op->emitOpError() << "has " << offsets << " offsets of " << split << " split dims (C2)";
+  if (drop && !drop.getGlobal().empty() && drop.getGlobal().size() != drawn.getDrawnDims().size())
+    return op->emitOpError() << "has " << drop.getGlobal().size() << " sizes of " << drawn.getDrawnDims().size()
+                             << " dims (C2)";
+  return success();
+}
 
 /// (C1) of embedding and its gradient.
 template <typename Op> static LogicalResult verifyPadding(Op op, Value table) {

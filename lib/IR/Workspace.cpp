@@ -20,7 +20,8 @@ static bool isForCudnn(Value q) {
 }
 bool CudaLibraries::takes(Operation *op) const {
   return llvm::TypeSwitch<Operation *, bool>(op)
-      .Case<AttentionOp, AttentionGradOp>([&](auto op) { return attention && !op.getSees() && isForCudnn(op.getQ()); })
+      .Case<AttentionOp, AttentionGradOp>(
+          [&](auto op) { return attention && !op.getSees() && !op.getDropAttr() && isForCudnn(op.getQ()); })
       // Heads must be equally far apart.
       .Case<PackedAttentionOp, PackedAttentionGradOp>([&](auto op) {
         return attention && isForCudnn(op.getQkv()) &&

@@ -36,7 +36,18 @@ void readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef absent,
                 << "\" is not supported (gelu, gelu_new, gelu_pytorch_tanh, silu, relu)";
 }
 
-void readGPT2(ConfigReader &reader, ModelConfig &config) {
+/// The probability of dropout, in 65536ths. `instead`: that of the flag, if it is given.
+int64_t readDropout(ConfigReader &reader, ConfigKey key, double absent, std::optional<double> instead) {
+  double p = reader.real(key, absent, KeyRole::Aside);
+  if (!reader.failed && !(p >= 0 && p < 1))
+    reader.fail() << reader.name(key) << " = " << p << " must be at least 0 and below 1";
+  auto parts = static_cast<int64_t>(std::nearbyint(65536 * instead.value_or(p)));
+  if (!reader.failed && parts == 65536)
+    reader.fail() << reader.name(key) << ": less than 1 in 65536 elements would be kept";
+  return parts;
+}
+
+void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
   config.vocab = reader.size("vocab_size");
   config.positions = reader.size("n_positions");
   config.embed = reader.size("n_embd");
@@ -50,8 +61,9 @@ void readGPT2(ConfigReader &reader, ModelConfig &config) {
   config.scaleByLayer = reader.flag("scale_attn_by_inverse_layer_idx", false);
   config.qkvBias = config.outBias = config.mlpBias = true;
   readActivation(reader, "activation_function", "gelu_new", config);
-  for (const char *key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
-    reader.onlyZero(key, "set it to 0 to train without dropout");
+  config.embedDrop = readDropout(reader, "embd_pdrop", 0.1, options.dropout);
+  config.attentionDrop = readDropout(reader, "attn_pdrop", 0.1, options.dropout);
+  config.residualDrop = readDropout(reader, "resid_pdrop", 0.1, options.dropout);
   reader.onlyFlag("add_cross_attention", false);
   reader.raw("pad_token_id"); // ignored: GPT-2's embedding table has no padding row
   if (!reader.failed && config.embed % config.heads)
@@ -264,7 +276,7 @@ void readPadding(ConfigReader &reader, ModelConfig &config) {
   reader.means(key, {config.padding, config.padding - config.vocab}, nullptr);
 }
 
-void readLlamaLike(ConfigReader &reader, const LlamaLike &family, ModelConfig &config, int64_t sequence) {
+void readLlamaLike(ConfigReader &reader, const LlamaLike &family, ModelConfig &config, const ImportOptions &options) {
   config.vocab = reader.size("vocab_size");
   config.embed = reader.size("hidden_size");
   config.ffn = reader.size("intermediate_size");
@@ -277,7 +289,7 @@ void readLlamaLike(ConfigReader &reader, const LlamaLike &family, ModelConfig &c
   config.tied = reader.flag("tie_word_embeddings", false);
   readActivation(reader, "hidden_act", "silu", config);
   readPadding(reader, config);
-  reader.onlyZero("attention_dropout", "set it to 0 to train without dropout");
+  config.attentionDrop = readDropout(reader, "attention_dropout", 0, options.dropout);
   if (!reader.failed && !reader.has("head_dim") && !family.headDim && config.embed % config.heads)
     reader.fail() << "'hidden_size' = " << config.embed
                   << " is not divisible by 'num_attention_heads' = " << config.heads;
@@ -293,7 +305,7 @@ void readLlamaLike(ConfigReader &reader, const LlamaLike &family, ModelConfig &c
   }
   config.qkNorm = family.qkNorm;
   if (family.window != LlamaLike::NoWindow)
-    readWindow(reader, family, sequence);
+    readWindow(reader, family, options.sequence);
   readRope(reader, config, family.positions);
 }
 
@@ -312,7 +324,8 @@ void refuseOthers(ConfigReader &reader) {
 
 } // namespace
 
-FailureOr<ModelConfig> pc::parseConfig(StringRef text, int64_t sequence, function_ref<InFlightDiagnostic()> emitError,
+FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &options,
+                                       function_ref<InFlightDiagnostic()> emitError,
                                        function_ref<InFlightDiagnostic()> emitWarning) {
   auto parsed = readJson(text);
   if (!parsed) {
@@ -335,11 +348,12 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, int64_t sequence, functio
   }
   auto isOfType = [&](const LlamaLike &family) { return family.type == config.type; };
   if (config.type == "gpt2") {
-    readGPT2(reader, config);
-    if (!reader.failed && sequence > config.positions)
-      reader.fail() << "a sequence of " << sequence << " tokens is longer than 'n_positions' = " << config.positions;
+    readGPT2(reader, config, options);
+    if (!reader.failed && options.sequence > config.positions)
+      reader.fail() << "a sequence of " << options.sequence
+                    << " tokens is longer than 'n_positions' = " << config.positions;
   } else if (const LlamaLike *family = llvm::find_if(llamaLike, isOfType); family != std::end(llamaLike)) {
-    readLlamaLike(reader, *family, config, sequence);
+    readLlamaLike(reader, *family, config, options);
   } else {
     InFlightDiagnostic diagnostic = reader.fail()
                                     << "architecture '" << escaped(config.type) << "' is not supported (gpt2";

@@ -125,11 +125,6 @@ std::string ConfigReader::text(ConfigKey key, StringRef absent, ArrayRef<ArrayRe
   return result;
 }
 
-void ConfigReader::onlyZero(ConfigKey key, StringRef hint) {
-  if (real(key, 0.0, KeyRole::Aside) != 0.0)
-    fail() << name(key) << " is " << show(*find(key)) << ", which is not supported; " << hint;
-}
-
 void ConfigReader::onlyOne(ConfigKey key) {
   if (double value = real(key, 1.0); value != 1.0)
     fail() << name(key) << " = " << value << " is not supported";

@@ -41,8 +41,7 @@ public:
   std::string text(ConfigKey key, llvm::StringRef absent,
                    llvm::ArrayRef<llvm::ArrayRef<llvm::StringRef>> synonyms = {});
 
-  /// Options that change the numbers: only zero (one, `allowed`) is supported.
-  void onlyZero(ConfigKey key, llvm::StringRef hint);
+  /// Options that change the numbers: only one (`allowed`) is supported.
   void onlyOne(ConfigKey key);
   void onlyFlag(ConfigKey key, bool allowed, KeyRole role = KeyRole::Computes);
 

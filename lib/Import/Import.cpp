@@ -75,13 +75,17 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
             << options.sequence;
     return {};
   }
+  if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1)) {
+    error() << "a probability of dropout is at least 0 and below 1, got " << *options.dropout;
+    return {};
+  }
   std::string why;
   std::unique_ptr<llvm::MemoryBuffer> buffer = readFile(path, why);
   if (!buffer) {
     error() << "cannot be read: " << why;
     return {};
   }
-  FailureOr<ModelConfig> config = parseConfig(buffer->getBuffer(), options.sequence, error, warning);
+  FailureOr<ModelConfig> config = parseConfig(buffer->getBuffer(), options, error, warning);
   if (failed(config))
     return {};
   OwningOpRef<ModuleOp> module = buildModel(context, *config, options);

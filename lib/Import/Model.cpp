@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "pcrt/description.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
 #include <cmath>
@@ -39,7 +40,7 @@ public:
     Value x = EmbeddingOp::create(builder, loc, type({"batch", "sequence", "embed"}), table, tokens, Value(),
                                   config.padding < 0 ? IntegerAttr() : builder.getI64IntegerAttr(config.padding));
     if (gpt2)
-      x = add(x, positionEmbedding());
+      x = dropout(add(x, positionEmbedding()), config.embedDrop);
     else
       ropeTables();
     for (layer = 0; layer < config.layers; ++layer)
@@ -77,7 +78,13 @@ private:
 
   Value input(InputKind kind) {
     return InputOp::create(builder, loc, RankedTensorType::get({batch, sequence}, builder.getI32Type()), kind,
-                           builder.getStrArrayAttr({"batch", "sequence"}), nullptr, nullptr);
+                           builder.getStrArrayAttr({"batch", "sequence"}), nullptr, nullptr, nullptr);
+  }
+  /// What the next dropout of the model draws by.
+  Value random() {
+    return InputOp::create(builder, loc, RankedTensorType::get({PCRT_RANDOM_COUNT}, builder.getI32Type()),
+                           InputKind::Random, builder.getStrArrayAttr({"random"}), nullptr, nullptr,
+                           builder.getI64IntegerAttr(numDropouts++));
   }
 
   /// A parameter that is a part of the Hugging Face tensor `name` of shape `shape`: `size` elements from `start` on.
@@ -143,6 +150,10 @@ private:
   Value einsum(StringRef spec, ValueRange inputs, Dims dims) {
     return EinsumOp::create(builder, loc, type(dims), spec, inputs);
   }
+  Value dropout(Value x, int64_t parts) {
+    return parts ? DropoutOp::create(builder, loc, x.getType(), x, random(), ValueRange(), drop(parts)) : x;
+  }
+  DropAttr drop(int64_t parts) { return parts ? DropAttr::get(builder.getContext(), parts) : DropAttr(); }
   Value add(Value a, Value b) { return AddOp::create(builder, loc, a.getType(), a, b); }
 
   /// Adds a bias over the trailing dims of x: `spec` broadcasts it.
@@ -174,9 +185,10 @@ private:
     double scale = config.scaleScores ? 1.0 / std::sqrt(double(config.headDim)) : 1.0;
     if (config.scaleByLayer)
       scale /= double(layer + 1);
+    Value words = config.attentionDrop ? random() : Value();
     return AttentionOp::create(builder, loc, type({"batch", "sequence", "kv_heads", "group", "head_dim"}),
-                               type({"batch", "kv_heads", "group", "sequence"}), q, k, v, Value(),
-                               builder.getF64FloatAttr(scale), builder.getUnitAttr())
+                               type({"batch", "kv_heads", "group", "sequence"}), q, k, v, words, Value(), ValueRange(),
+                               builder.getF64FloatAttr(scale), builder.getUnitAttr(), drop(config.attentionDrop))
         .getO();
   }
 
@@ -212,7 +224,8 @@ private:
     Value w =
         parameter(layerName("attn.c_proj.weight"), {"kv_heads", "group", "head_dim", "embed"}, projectionStd, {3, 1});
     Value b = parameter(layerName("attn.c_proj.bias"), {"embed"}, 0);
-    x = add(x, bias(einsum("b s k g d, k g d e -> b s e", {o, w}, X), b, "e -> b s e"));
+    y = bias(einsum("b s k g d, k g d e -> b s e", {o, w}, X), b, "e -> b s e");
+    x = add(x, dropout(y, config.residualDrop));
     in("ln_2");
     y = norm(x, layerName("ln_2"), "embed");
     in("mlp.c_fc");
@@ -222,7 +235,8 @@ private:
     in("mlp.c_proj");
     w = parameter(layerName("mlp.c_proj.weight"), {"ffn", "embed"}, projectionStd);
     b = parameter(layerName("mlp.c_proj.bias"), {"embed"}, 0);
-    return add(x, bias(einsum("b s f, f e -> b s e", {h, w}, X), b, "e -> b s e"));
+    y = bias(einsum("b s f, f e -> b s e", {h, w}, X), b, "e -> b s e");
+    return add(x, dropout(y, config.residualDrop));
   }
 
   Value llamaLayer(Value x) {
@@ -281,7 +295,7 @@ private:
 
   OpBuilder &builder;
   const ModelConfig &config;
-  int64_t batch, sequence, layer = 0;
+  int64_t batch, sequence, layer = 0, numDropouts = 0;
   Type f32;
   llvm::StringMap<int64_t> names;
   std::string prefix;

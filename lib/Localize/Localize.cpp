@@ -98,6 +98,8 @@ private:
   /// Writes into attributes and operands what the local types will no longer say: placements of leaves and outputs, and
   /// offsets.
   LogicalResult annotate(Operation *op) {
+    if (auto drawn = dyn_cast<DrawnOpInterface>(op); drawn && drawn.getDropAttr() && failed(addOffsets(drawn)))
+      return failure();
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<ParameterOp, StateOp, InputOp, RopeTableOp>([&](auto leaf) {
           leaves.add(leaf);
@@ -144,11 +146,35 @@ private:
     auto [value, d] = op.getIndexedDim();
     if (d < 0)
       return success();
+    if (Value offset = offsetOf(value, d))
+      op.getOffsetMutable().assign(offset);
+    return success();
+  }
+
+  /// Tells `op` the sizes of the whole value whose elements it drops, and where this rank's block of it begins.
+  LogicalResult addOffsets(DrawnOpInterface op) {
+    DropAttr drop = op.getDropAttr();
+    if (!drop.getGlobal().empty())
+      return op->emitOpError() << "knows the whole value already: the program is local";
+    SmallVector<int64_t> split;
+    SmallVector<Value> offsets;
+    for (auto [i, dim] : llvm::enumerate(op.getDrawnDims()))
+      if (Value offset = offsetOf(dim.value, dim.dim)) {
+        split.push_back(static_cast<int64_t>(i));
+        offsets.push_back(offset);
+      }
+    op.setDropAttr(DropAttr::get(op.getContext(), drop.getThreshold(), drawnSizes(op), split, 0));
+    op.getOffsetsMutable().assign(offsets);
+    return success();
+  }
+
+  /// The first global index of this rank's block of dim `d`; null if the dim is whole.
+  Value offsetOf(Value value, int64_t d) {
     auto type = cast<RankedTensorType>(value.getType());
     ArrayAttr axes = place(type).getDims()[d];
     int64_t n = blocks(axisList(axes));
     if (n == 1)
-      return success();
+      return {};
     int64_t block = type.getDimSize(d) / n;
     Value &offset = offsets[{axes, block}];
     if (!offset) {
@@ -159,8 +185,7 @@ private:
                                          axes, builder.getI64IntegerAttr(block));
       offset = lastOffset->getResult(0);
     }
-    op.getOffsetMutable().assign(offset);
-    return success();
+    return offset;
   }
 
   LogicalResult checkUpdate(UpdateOp update) {

@@ -74,6 +74,20 @@ private:
     return counts;
   }
 
+  /// What a step drops where `op` drops: the positions of its keys are those of its queries' block, `shift` blocks
+  /// before.
+  template <typename Op> std::pair<DropAttr, SmallVector<Value>> stepDrop(Op op, int64_t shift) {
+    SmallVector<Value> offsets(op.getOffsets());
+    DropAttr drop = op.getDropAttr();
+    if (!drop)
+      return {};
+    SmallVector<int64_t> split(drop.getSplit());
+    constexpr int64_t queries = 3, keys = 4; // of the weights [b, k, g, s, t]
+    offsets.push_back(offsets[llvm::find(split, queries) - split.begin()]);
+    split.push_back(keys);
+    return {DropAttr::get(op.getContext(), drop.getThreshold(), drop.getGlobal(), split, shift), offsets};
+  }
+
   Value permute(Value x, ArrayAttr axes) {
     return PermuteOp::create(builder, x.getLoc(), x.getType(), x, axes, 1, nullptr);
   }
@@ -101,8 +115,9 @@ private:
       // The permutes of the next block come first: they are under way during this block's attention.
       Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
-      auto part = AttentionOp::create(builder, op.getLoc(), partial, op.getLse().getType(), op.getQ(), k, v, sees,
-                                      op.getScaleAttr(), op.getCausalAttr());
+      auto [drop, offsets] = stepDrop(op, t);
+      auto part = AttentionOp::create(builder, op.getLoc(), partial, op.getLse().getType(), op.getQ(), k, v,
+                                      op.getRandom(), sees, offsets, op.getScaleAttr(), op.getCausalAttr(), drop);
       if (t == 0) {
         o = part.getO(), lse = part.getLse();
       } else {
@@ -147,9 +162,10 @@ private:
       // The gradient of a block travels with it: from the rank before comes the sum of the addends so far.
       Value sumK = t > 1 ? permute(dk, *axes) : Value(), sumV = t > 1 ? permute(dv, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
-      auto part =
-          AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(), op.getQ(), k, v, op.getO(),
-                                  op.getLse(), op.getDout(), sees, op.getScaleAttr(), op.getCausalAttr());
+      auto [drop, offsets] = stepDrop(op, t);
+      auto part = AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(), op.getQ(), k, v,
+                                          op.getO(), op.getLse(), op.getDout(), op.getRandom(), sees, offsets,
+                                          op.getScaleAttr(), op.getCausalAttr(), drop);
       dq = t == 0 ? part.getDq() : add(dq, part.getDq());
       if (t == 0)
         ownK = part.getDk(), ownV = part.getDv();

@@ -70,6 +70,8 @@ bool takesBlocks(Operation *op, const Row &row) {
   if (!op->hasTrait<Pointwise>() && !op->hasTrait<Rowwise>() && !isa<EinsumOp, ReduceMaxOp>(op))
     return false;
   // An offset says where the rank's block begins, not a block of that.
+  if (isa<DrawnOpInterface>(op))
+    return false;
   if (auto indexed = dyn_cast<IndexedOpInterface>(op))
     for (auto [operand, state] : llvm::zip_equal(op->getOperands(), row.operands))
       if (IndexedDim dim = indexed.getIndexedDim(); operand == dim.value && state == AxisState::split(dim.dim))

@@ -193,6 +193,53 @@ bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *>
   return !isMade || !(axesOf(dim.split) & others) || refuse("makes a dim on an axis that splits its operands");
 }
 
+/// What is dropped depends on global indices: the op must know how large the whole value is, and where blocks begin.
+bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Where *> offsets, ArrayRef<int64_t> sizes,
+                        MutableArrayRef<Dim> dims) {
+  DropAttr drop = op.getDropAttr();
+  Rule::Letters letters = rule.operands[0];
+  if (isa<AttentionOp, AttentionGradOp>(op)) {
+    letters.clear();
+    for (StringRef name : {"b", "k", "g", "s", "t"})
+      letters.push_back(rule.find(name));
+  }
+  if (placement(op->getResult(0))) { // placed programs know it by their types
+    std::optional<Where> said = read(axis, placement(op->getResult(0)), localShape(op->getResult(0)).size());
+    if (!said || !drop.getGlobal().empty())
+      return refuse("is placed and knows what is for local programs, or an axis that the mesh lacks");
+    for (auto [f, dim] : llvm::zip(rule.results[0], said->dims))
+      if (dims[f].any)
+        dims[f] = dim;
+    return true;
+  }
+  for (auto [i, f] : llvm::enumerate(letters)) {
+    const auto *at = llvm::find(drop.getSplit(), static_cast<int64_t>(i));
+    Group block;
+    if (at != drop.getSplit().end()) {
+      const Note &note = offsets[at - drop.getSplit().begin()]->note;
+      if (note.kind != Note::Offset || note.number != sizes[f])
+        return refuse("needs the first index of a block of " + Twine(sizes[f]) + " of dim " + rule.names[f]);
+      block.axes = note.axes;
+      for (uint8_t number : block.axes)
+        block.sizes.push_back(axis.size(number));
+      block.n = axis.size(block.axes);
+      block.shift = i + 1 == letters.size() ? drop.getShift() : 0;
+    } else if (i + 1 == letters.size() && drop.getShift()) {
+      return refuse("shifts a dim that is whole");
+    }
+    Indices split = block.shift ? block.indices() : block.plain();
+    if (dims[f].any)
+      dims[f] = {false, split};
+    if (dims[f].split != split)
+      return refuse("drops by dim " + rule.names[f] + ", which is split on " + text(dims[f].split) + ", as if on " +
+                    text(split));
+    if (!drop.getGlobal().empty() && drop.getGlobal()[i] != sizes[f] * block.n)
+      return refuse("has " + Twine(block.n) + " blocks of " + Twine(sizes[f]) + " of dim " + rule.names[f] +
+                    " and takes it for " + Twine(drop.getGlobal()[i]));
+  }
+  return true;
+}
+
 /// Queries stay; keys are all there, or, in a step of a ring, those of the block `shift` before that of the queries.
 bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayRef<int64_t> sizes, ArrayRef<Dim> dims) {
   const Indices &s = dims[rule.indexed].split, &t = dims[rule.find("t")].split;
@@ -392,7 +439,11 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
         sizes[f] = size;
       }
     bool isAttention = isa<AttentionOp, AttentionGradOp>(op);
-    const Where *scalar = operands.size() > rule->operands.size() ? operands.back() : nullptr;
+    auto drawn = dyn_cast<DrawnOpInterface>(op);
+    size_t numOffsets = drawn ? drawn.getOffsetsMutable().size() : 0, numValues = rule->operands.size();
+    const Where *scalar = operands.size() > numValues + numOffsets ? operands[numValues] : nullptr;
+    if (drawn && drawn.getDropAttr() && !checkDrawn(drawn, *rule, operands.take_back(numOffsets), sizes, dims))
+      return false;
     if (isAttention ? !checkAttention(op, *rule, scalar, sizes, dims)
                     : rule->indexed >= 0 && !checkIndex(op, *rule, operands, sizes, dims))
       return false;

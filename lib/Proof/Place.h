@@ -67,6 +67,8 @@ private:
   std::optional<Placed> compute(mlir::Operation *op, llvm::ArrayRef<const Where *> operands);
   bool checkIndex(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands,
                   llvm::ArrayRef<int64_t> sizes, llvm::MutableArrayRef<Dim> dims);
+  bool checkDrawn(DrawnOpInterface op, const Rule &rule, llvm::ArrayRef<const Where *> offsets,
+                  llvm::ArrayRef<int64_t> sizes, llvm::MutableArrayRef<Dim> dims);
   bool checkAttention(mlir::Operation *op, Rule &rule, const Where *sees, llvm::ArrayRef<int64_t> sizes,
                       llvm::ArrayRef<Dim> dims);
   std::optional<std::vector<PartialSum>> join(mlir::Operation *op, llvm::ArrayRef<const Where *> operands,

@@ -16,10 +16,11 @@ struct OpRow {
 };
 } // namespace
 
-/// Of ops that may have tables of a rotation behind their operands there are two rows.
+/// Of ops that may have tables of a rotation behind their operands, or may drop weights, there are two rows.
 static std::string nameOfRow(Operation *op) {
   bool rotates = (isa<SplitQkvOp>(op) && op->getNumOperands() > 1) || (isa<JoinQkvOp>(op) && op->getNumOperands() > 3);
-  return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
+  bool drops = isa<AttentionOp, AttentionGradOp>(op) && cast<DrawnOpInterface>(op).getDropAttr();
+  return (op->getName().stripDialect() + (rotates ? " rope" : drops ? " drop" : "")).str();
 }
 
 static const OpRow *rowOf(StringRef name) {
@@ -51,6 +52,14 @@ static const OpRow *rowOf(StringRef name) {
        {5},
        sum,
        "s"},
+      {"attention drop", "b s k g d, b t k d, b t k d, w -> b s k g d, b k g s", "t d w", {}, Combine::Attention, "s"},
+      {"attention_grad drop",
+       "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d, w -> b s k g d, b t k d, b t k d",
+       "t d w",
+       {5},
+       sum,
+       "s"},
+      {"dropout", "x*, w -> x*", "w", {0}, none, ""},
       {"split_qkv", "b s k j d -> b s k g d, b s k d, b s k d", "j g", {0}, none, ""},
       {"split_qkv rope", "b s k j d, s c, s c -> b s k g d, b s k d, b s k d", "j g d c", {0}, none, ""},
       {"join_qkv", "b s k g d, b s k d, b s k d -> b s k j d", "j g", {0, 1, 2}, none, ""},
@@ -134,8 +143,10 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
 
   auto [left, right] = spec.split("->");
   size_t operands = left.trim().empty() && (isa<IotaOp>(op) || !op->getNumOperands()) ? 0 : left.count(',') + 1;
-  bool hasScalar = row && !row->indexed.empty() && op->getNumOperands() == operands + 1;
-  if (op->getNumOperands() != operands + hasScalar || op->getNumResults() != right.count(',') + 1)
+  auto drawn = dyn_cast<DrawnOpInterface>(op);
+  size_t offsets = drawn ? drawn.getOffsetsMutable().size() : 0;
+  bool hasScalar = row && !row->indexed.empty() && op->getNumOperands() == operands + 1 + offsets;
+  if (op->getNumOperands() != operands + hasScalar + offsets || op->getNumResults() != right.count(',') + 1)
     return std::nullopt;
   for (Value operand : op->getOperands().take_front(operands))
     ranks.push_back(rankOf(operand));

@@ -13,7 +13,9 @@ using namespace pc;
 using namespace pc::proof;
 
 /// The attributes of a leaf or an output that say where this rank's block lies, which its program decides.
-static bool isOfRank(StringRef name) { return name == "global" || name == "layout" || name == "key"; }
+static bool isOfRank(Operation *op, StringRef name) {
+  return name == "global" || name == "layout" || (name == "key" && !isa<InputOp>(op));
+}
 
 static std::string nameOfLeaf(Operation *op) {
   if (auto parameter = dyn_cast<ParameterOp>(op))
@@ -22,7 +24,7 @@ static std::string nameOfLeaf(Operation *op) {
     return state.getName().str() + " of '" + state.getParameter().str() + "'";
   std::string text = op->getName().stripDialect().str();
   for (StringAttr name : op->getName().getAttributeNames())
-    if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value && !isOfRank(name))
+    if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value && !isOfRank(op, name))
       llvm::raw_string_ostream(text) << " " << *value;
   return text;
 }
@@ -47,7 +49,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   std::string name = nameOfLeaf(op);
   Facts::Leaf says{{}, global, cast<RankedTensorType>(value.getType()).getElementType()};
   for (StringAttr attribute : op->getName().getAttributeNames())
-    if (!isOfRank(attribute))
+    if (!isOfRank(op, attribute))
       if (std::optional<Attribute> said = op->getInherentAttr(attribute))
         says.says.push_back(*said);
   if (auto parameter = dyn_cast<ParameterOp>(op)) {

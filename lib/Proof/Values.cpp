@@ -96,8 +96,12 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
   recipe.operands = operands;
   for (StringAttr name : op->getName().getAttributeNames())
     if (name != "operandSegmentSizes")
-      if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value)
+      if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value) {
+        // Where a rank drops elements, Place.h checks.
+        if (auto drop = dyn_cast<DropAttr>(*value))
+          value = DropAttr::get(op->getContext(), drop.getThreshold());
         recipe.key.add(name.getValue()).add(hashOf(*value));
+      }
   if (linear >= 0) {
     recipe.kind = Recipe::Linear;
     recipe.line = linear;

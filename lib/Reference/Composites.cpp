@@ -1,6 +1,7 @@
 //===- Composites.cpp - Norms, attention, rope, tables, losses, optimizers -------------------===//
 #include "Evaluators.h"
 #include "pcrt/description.h"
+#include "pcrt/random.h"
 
 #include <cmath>
 
@@ -137,7 +138,33 @@ double dot(const double *a, const double *b, int64_t n) {
 }
 } // namespace
 
-Tensors pc::attention(Inputs in, double scale, const Sight &sees, Rounding factor) {
+Mask pc::maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext &context) {
+  DropAttr drop = op.getDropAttr();
+  if (!drop)
+    return [](llvm::ArrayRef<int64_t>) { return 1; };
+  uint32_t words[PCRT_RANDOM_COUNT];
+  for (int i = 0; i < PCRT_RANDOM_COUNT; ++i)
+    words[i] = static_cast<uint32_t>(static_cast<int64_t>((*random)[i]));
+  Shape start = context.drawnStart, sizes = context.drawnSizes;
+  start[0] += words[PCRT_RANDOM_ROW];
+  sizes.back() = (sizes.back() + 7) / 8 * 8;
+  llvm::SmallVector<int64_t> sequences = op.getDrawnSequences();
+  return [=](llvm::ArrayRef<int64_t> index) {
+    uint64_t number = 0;
+    for (auto [d, i] : llvm::enumerate(index)) {
+      int64_t at = start[d] + i;
+      bool isPosition = llvm::is_contained(sequences, static_cast<int64_t>(d));
+      number = number * sizes[d] + (isPosition ? sequencePosition(op, at) : at);
+    }
+    uint32_t counter[4] = {static_cast<uint32_t>(number / 8), static_cast<uint32_t>(number / 8 >> 32),
+                           words[PCRT_RANDOM_STEP], PCRT_RANDOM_DROPS + words[PCRT_RANDOM_KEY]};
+    pcrt_philox(counter, words[PCRT_RANDOM_SEED_LOW], words[PCRT_RANDOM_SEED_HIGH]);
+    uint32_t bits = counter[number % 8 / 2] >> 16 * (number % 2) & 0xffff;
+    return bits < drop.getThreshold() ? 0.0 : drop.scale();
+  };
+}
+
+Tensors pc::attention(Inputs in, double scale, const Sight &sees, Rounding factor, const Mask &mask) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2];
   AttentionIndex at(q, k);
   Tensor o(q.shape), lse(Shape{at.B, at.K, at.G, at.S});
@@ -153,14 +180,18 @@ Tensors pc::attention(Inputs in, double scale, const Sight &sees, Rounding facto
       if (sees(s, t))
         sum += std::exp(scores[t] - largest);
     lse[at.lse(b, h, g, s)] = largest + std::log(sum);
-    for (int64_t t = 0; t < at.T; ++t)
-      for (int64_t i = 0; i < at.D && sees(s, t); ++i)
-        o[query + i] += factor(std::exp(scores[t] - largest)) / sum * v[at.kv(b, t, h) + i];
+    for (int64_t t = 0; t < at.T; ++t) {
+      if (!sees(s, t))
+        continue;
+      double weight = factor(std::exp(scores[t] - largest) * mask({b, h, g, s, t})) / sum;
+      for (int64_t i = 0; i < at.D; ++i)
+        o[query + i] += weight * v[at.kv(b, t, h) + i];
+    }
   });
   return {o, lse};
 }
 
-Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor) {
+Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor, const Mask &mask) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2], &o = *in[3], &lse = *in[4], &dout = *in[5];
   AttentionIndex at(q, k);
   Tensor dq(q.shape), dk(k.shape), dv(v.shape);
@@ -172,9 +203,10 @@ Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees, Rounding f
         continue;
       int64_t key = at.kv(b, t, h);
       double p = std::exp(scale * dot(&q.data[query], &k.data[key], at.D) - lse[at.lse(b, h, g, s)]);
-      double dscore = factor(p * (dot(&dout.data[query], &v.data[key], at.D) - doutO) * scale);
+      double kept = mask({b, h, g, s, t});
+      double dscore = factor(p * (kept * dot(&dout.data[query], &v.data[key], at.D) - doutO) * scale);
       for (int64_t i = 0; i < at.D; ++i) {
-        dv[key + i] += factor(p) * dout[query + i];
+        dv[key + i] += factor(p * kept) * dout[query + i];
         dq[query + i] += dscore * k[key + i];
         dk[key + i] += dscore * q[query + i];
       }

@@ -61,12 +61,18 @@ template <typename F> static Tensors pointwise(const Tensor &like, F f) {
   return {result};
 }
 
+static size_t numberOf(Operation *op, Value operand) {
+  return llvm::find(op->getOperands(), operand) - op->operand_begin();
+}
+
 /// Whether query s of this rank sees key t: by the counts of `sees` if it has one per query, else by their positions.
 template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t offset) {
   if (!attention.getCausal())
     return [](int64_t, int64_t) { return true; };
-  if (attention.getSees() && !in.back()->shape.empty())
-    return [counts = in.back()](int64_t s, int64_t t) { return static_cast<double>(t) < (*counts)[s]; };
+  if (Value sees = attention.getSees(); sees && !in[numberOf(attention, sees)]->shape.empty())
+    return [counts = in[numberOf(attention, sees)]](int64_t s, int64_t t) {
+      return static_cast<double>(t) < (*counts)[s];
+    };
   std::vector<int64_t> queries, keys;
   for (int64_t s = 0; s < in[0]->shape[1]; ++s)
     queries.push_back(sequencePosition(attention, offset + s));
@@ -89,9 +95,16 @@ static Rounding roundingOf(ArrayRef<Value> factors, bool rounds) {
 }
 
 FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext &context) {
+  if (auto drawn = dyn_cast<DrawnOpInterface>(op);
+      drawn && drawn.getRandom() && in[numberOf(op, drawn.getRandom())]->size() != PCRT_RANDOM_COUNT)
+    return op->emitOpError() << "needs " << int(PCRT_RANDOM_COUNT) << " words of 'random'";
   if (isa<ClipCoefficientOp, AdamWOp, SGDOp>(op) && in.back()->size() != PCRT_HYPER_COUNT)
     return op->emitOpError() << "needs " << int(PCRT_HYPER_COUNT) << " hyper-parameters, got " << in.back()->size();
   int64_t offset = context.offset;
+  auto mask = [&](DrawnOpInterface drawn) {
+    return maskOf(drawn, drawn.getRandom() ? in[numberOf(op, drawn.getRandom())] : nullptr, context);
+  };
+  auto dropsNothing = [](ArrayRef<int64_t>) { return 1.0; };
   return llvm::TypeSwitch<Operation *, FailureOr<Tensors>>(op)
       .Case([&](IotaOp) {
         Tensor indices(context.shapes[0]);
@@ -137,6 +150,16 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](ActivationGradOp a) {
         return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] * activationSlope(a.getKind(), (*in[1])[i]); });
       })
+      .Case([&](DropoutOp dropout) {
+        Mask kept = mask(dropout);
+        SmallVector<int64_t> index(in[0]->shape.size());
+        return pointwise(*in[0], [&](int64_t i) {
+          int64_t rest = i;
+          for (size_t d = index.size(); d-- > 0; rest /= in[0]->shape[d])
+            index[d] = rest % in[0]->shape[d];
+          return (*in[0])[i] * kept(index);
+        });
+      })
       .Case([&](EmbeddingOp) { return embedding(in, offset); })
       .Case(
           [&](EmbeddingGradOp gradient) { return embeddingGrad(in, context.shapes[0], offset, gradient.getPadding()); })
@@ -154,22 +177,22 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](PackedAttentionOp a) {
         Tensors parts = splitQkv(in[0]);
         return attention({&parts[0], &parts[1], &parts[2]}, a.getScale().convertToDouble(), sightOf(a),
-                         roundingOf({a.getQkv()}, context.rounds));
+                         roundingOf({a.getQkv()}, context.rounds), dropsNothing);
       })
       .Case([&](PackedAttentionGradOp a) {
         Tensors parts = splitQkv(in[0]);
         Tensors gradients =
             attentionGrad({&parts[0], &parts[1], &parts[2], in[1], in[2], in[3]}, a.getScale().convertToDouble(),
-                          sightOf(a), roundingOf({a.getQkv(), a.getDout()}, context.rounds));
+                          sightOf(a), roundingOf({a.getQkv(), a.getDout()}, context.rounds), dropsNothing);
         return joinQkv({&gradients[0], &gradients[1], &gradients[2]});
       })
       .Case([&](AttentionOp a) {
         return attention(in, a.getScale().convertToDouble(), sightOf(a, in, offset),
-                         roundingOf({a.getQ(), a.getK(), a.getV()}, context.rounds));
+                         roundingOf({a.getQ(), a.getK(), a.getV()}, context.rounds), mask(a));
       })
       .Case([&](AttentionGradOp a) {
         return attentionGrad(in, a.getScale().convertToDouble(), sightOf(a, in, offset),
-                             roundingOf({a.getQ(), a.getK(), a.getV(), a.getDout()}, context.rounds));
+                             roundingOf({a.getQ(), a.getK(), a.getV(), a.getDout()}, context.rounds), mask(a));
       })
       .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {
         for (double target : in[1]->data)

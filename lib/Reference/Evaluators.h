@@ -24,10 +24,13 @@ Tensors rope(Inputs in, bool inverse);
 using Sight = std::function<bool(int64_t s, int64_t t)>;
 /// How attention rounds weights and gradients of scores before it multiplies them.
 using Rounding = double (*)(double);
-/// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s).
-Tensors attention(Inputs in, double scale, const Sight &sees, Rounding factor);
+/// By local index: 0 of what an op drops, else the factor of what it keeps; 1 of an op that drops nothing.
+using Mask = std::function<double(llvm::ArrayRef<int64_t>)>;
+Mask maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext &context);
+/// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s). `mask`: of the weights (b, k, g, s, t).
+Tensors attention(Inputs in, double scale, const Sight &sees, Rounding factor, const Mask &mask);
 /// q, k, v, o, lse, dout -> dq, dk, dv.
-Tensors attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor);
+Tensors attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor, const Mask &mask);
 /// x (b, s, k, g + 2, d), or with cos and sin behind it -> q, k, v.
 Tensors splitQkv(Inputs in);
 /// q, k, v, or with cos and sin behind them -> (b, s, k, g + 2, d).

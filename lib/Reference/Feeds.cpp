@@ -56,7 +56,7 @@ Feeds::Feeds(func::FuncOp program, uint64_t seed) : seed(seed) {
   });
   if (auto module = program->getParentOfType<ModuleOp>())
     for (ProgramOp op : module.getOps<ProgramOp>())
-      vocabulary = op.getVocabulary();
+      vocabulary = op.getVocabulary(), batch = op.getBatch();
 }
 
 const Shape *Feeds::validShape(StringRef parameter) const {
@@ -101,6 +101,23 @@ Tensor Feeds::drawParts(ParameterOp parameter, ArrayRef<int64_t> shape, const st
   return whole;
 }
 
+/// The words that a dropout draws by: those of step 0, and of each microbatch, if there is a dim of them.
+FailureOr<Tensor> Feeds::readRandom(InputOp op, const Shape &shape) const {
+  int64_t microbatches = shape.size() == 2 ? shape[0] : 1;
+  if (shape.empty() || shape.back() != PCRT_RANDOM_COUNT || shape.size() > 2)
+    return op.emitOpError() << "needs " << int(PCRT_RANDOM_COUNT) << " words a microbatch";
+  if (!batch && microbatches > 1)
+    return op.emitOpError() << "has unknown rows: the interpreter needs pc.program";
+  Tensor words(shape);
+  for (int64_t m = 0; m < microbatches; ++m) {
+    double *of = &words.data[m * PCRT_RANDOM_COUNT];
+    of[PCRT_RANDOM_SEED_LOW] = static_cast<int32_t>(seed), of[PCRT_RANDOM_SEED_HIGH] = static_cast<int32_t>(seed >> 32);
+    of[PCRT_RANDOM_KEY] = static_cast<double>(*op.getKey());
+    of[PCRT_RANDOM_ROW] = static_cast<double>(m * (batch / microbatches));
+  }
+  return words;
+}
+
 FailureOr<Tensor> Feeds::read(Operation *leaf) const {
   Shape shape = leafLayout(leaf, leaf->getResult(0)).global;
   return llvm::TypeSwitch<Operation *, FailureOr<Tensor>>(leaf)
@@ -132,6 +149,8 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
           hyper[PCRT_HYPER_EPS] = 1e-8, hyper[PCRT_HYPER_WEIGHT_DECAY] = .1, hyper[PCRT_HYPER_CLIP] = .05;
           return hyper;
         }
+        if (op.getKind() == InputKind::Random)
+          return readRandom(op, shape);
         if (!vocabulary)
           return op.emitOpError() << "has unknown bounds: the interpreter needs pc.program or a parameter with a dim "
                                      "named \"vocab\"";

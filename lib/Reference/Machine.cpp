@@ -157,6 +157,10 @@ LogicalResult Machine::compute(Operation *op) {
     for (const RankTensors *operand : operands)
       in.push_back(&(*operand)[rank]);
     context.offset = offsetOf(op, rank);
+    if (auto drawn = dyn_cast<DrawnOpInterface>(op); drawn && drawn.getDropAttr()) {
+      context.drawnStart = drawnStart(drawn, rank);
+      context.drawnSizes = drawnSizes(drawn);
+    }
     auto tensors = evaluate(op, in, context);
     if (failed(tensors))
       return failure();
@@ -180,6 +184,24 @@ int64_t Machine::offsetOf(Operation *op, int64_t rank) {
   auto [value, dim] = indexed.getIndexedDim();
   PlaceAttr place = erased ? PlaceAttr() : placement(value);
   return dim < 0 ? 0 : ranks.blockStart(rank, cast<RankedTensorType>(value.getType()).getShape(), place)[dim];
+}
+
+Shape Machine::drawnStart(DrawnOpInterface op, int64_t rank) {
+  DropAttr drop = op.getDropAttr();
+  Shape start;
+  for (IndexedDim dim : op.getDrawnDims()) {
+    PlaceAttr place = erased ? PlaceAttr() : placement(dim.value);
+    start.push_back(ranks.blockStart(rank, cast<RankedTensorType>(dim.value.getType()).getShape(), place)[dim.dim]);
+  }
+  MutableOperandRange offsets = op.getOffsetsMutable();
+  for (auto [i, d] : llvm::enumerate(drop.getSplit()))
+    start[d] = static_cast<int64_t>(store.get(offsets[i].get())[rank][0]);
+  if (drop.getShift()) {
+    IndexedDim last = op.getDrawnDims().back();
+    int64_t block = cast<RankedTensorType>(last.value.getType()).getDimSize(last.dim), whole = drop.getGlobal().back();
+    start.back() = ((start.back() - drop.getShift() * block) % whole + whole) % whole;
+  }
+  return start;
 }
 
 /// Part `m` of every rank's stack.

@@ -66,6 +66,8 @@ private:
   /// The first global index of the block that `op` indexes: its operand in local programs, by the placement in placed
   /// ones.
   int64_t offsetOf(Operation *op, int64_t rank);
+  /// The first global index, by dim, of the rank's block of what `op` drops elements of.
+  Shape drawnStart(DrawnOpInterface op, int64_t rank);
 
   FailureOr<RankTensors> apply(MoveOpInterface move, Value input);
 

@@ -172,6 +172,10 @@ public:
       Dims shape = {program.microbatches, program.batch / program.microbatches, program.sequence};
       if (input.shape != shape || input.dtype != PCRT_I32)
         wrong("input " + input.kind + " is not i32 " + describe(shape));
+    } else if (input.kind == "random") {
+      input.key = json.at("key");
+      if (input.shape != Dims{program.microbatches, PCRT_RANDOM_COUNT} || input.dtype != PCRT_I32 || input.key < 0)
+        wrong("input random is not i32 " + describe({program.microbatches, PCRT_RANDOM_COUNT}));
     } else if (input.kind != "hyper" || input.dtype != PCRT_F32 || input.shape != Dims{PCRT_HYPER_COUNT}) {
       wrong("no input is called " + input.kind + " " + describe(input.shape));
     }

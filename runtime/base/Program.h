@@ -65,7 +65,8 @@ struct State : Tensor {
 };
 
 struct Input : Tensor {
-  std::string kind; ///< "tokens", "targets" or "hyper".
+  std::string kind; ///< "tokens", "targets", "hyper" or "random".
+  int64_t key = 0;  ///< Of "random": the number of the dropout in the model.
 };
 
 struct Constant : Tensor {

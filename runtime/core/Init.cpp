@@ -3,6 +3,7 @@
 #include "base/Failure.h"
 #include "base/Types.h"
 #include "pcrt/description.h"
+#include "pcrt/random.h"
 
 #include <cmath>
 #include <cstring>
@@ -10,13 +11,7 @@
 using namespace pcrt;
 
 std::array<uint32_t, 4> pcrt::philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    uint64_t first = uint64_t(0xD2511F53) * counter[0], second = uint64_t(0xCD9E8D57) * counter[2];
-    counter = {uint32_t(second >> 32) ^ counter[1] ^ key[0], uint32_t(second),
-               uint32_t(first >> 32) ^ counter[3] ^ key[1], uint32_t(first)};
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
-  }
+  pcrt_philox(counter.data(), key[0], key[1]);
   return counter;
 }
 

@@ -273,6 +273,23 @@ private:
     }
   }
 
+  /// Writes what dropouts of step `step` draw by.
+  void writeRandom(int64_t step) {
+    for (size_t i = 0; i < program.inputs.size(); ++i) {
+      const Input &input = program.inputs[i];
+      if (input.kind != "random")
+        continue;
+      auto *words = reinterpret_cast<int32_t *>(inputs[i]);
+      for (int64_t microbatch = 0; microbatch < program.microbatches; ++microbatch, words += PCRT_RANDOM_COUNT) {
+        words[PCRT_RANDOM_SEED_LOW] = int32_t(options.seed);
+        words[PCRT_RANDOM_SEED_HIGH] = int32_t(uint64_t(options.seed) >> 32);
+        words[PCRT_RANDOM_STEP] = int32_t(step);
+        words[PCRT_RANDOM_KEY] = int32_t(input.key);
+        words[PCRT_RANDOM_ROW] = int32_t(microbatch * (program.batch / program.microbatches));
+      }
+    }
+  }
+
   /// Writes what step `step` reads.
   void fillInputs(int64_t step) {
     inputs.resize(program.inputs.size());
@@ -280,6 +297,7 @@ private:
       inputs[i] = device->input(step, int(i));
     loader->fill(sampleOf(step), inputs.data());
     writeHyper(step);
+    writeRandom(step);
   }
 
   /// Runs a step. While a device runs it, the host prepares the next step's inputs; an error in those is thrown when

@@ -117,9 +117,9 @@ class Case:
     def compare(self, name, *arguments):
         return self.holds(name, "pc-compare", *arguments)
 
-    def model(self, model="gpt2", batch=4, sequence=16, to="model.mlir"):
+    def model(self, model="gpt2", batch=4, sequence=16, *flags, to="model.mlir"):
         """Imports a golden model, or a folder."""
-        self.needs("pc-import", GOLDEN / model if isinstance(model, str) else model, "-o", to, "--batch", batch, "--seq", sequence)
+        self.needs("pc-import", GOLDEN / model if isinstance(model, str) else model, "-o", to, "--batch", batch, "--seq", sequence, *flags)
         return self.work / to
 
     def run(self, body):

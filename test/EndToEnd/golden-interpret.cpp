@@ -9,13 +9,15 @@
 #include "pc/Reference/Interpreter.h"
 
 #include "mlir/Parser/Parser.h"
+#include "pcrt/description.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
 namespace {
 
-constexpr double LearningRate = 1e-3, Beta1 = 0.9, Beta2 = 0.999, Epsilon = 1e-8, WeightDecay = 0.1, Clip = 1.0;
+constexpr double Seed = 1, LearningRate = 1e-3, Beta1 = 0.9, Beta2 = 0.999, Epsilon = 1e-8, WeightDecay = 0.1,
+                 Clip = 1.0;
 
 /// The part of a Hugging Face tensor that a parameter is, as an f64 tensor of the parameter's shape without padding.
 pc::Tensor boxOf(const FileTensor &whole, pc::SourceAttr source, ArrayRef<int64_t> shape) {
@@ -71,6 +73,12 @@ struct Golden {
                        1 - std::pow(Beta1, step + 1),
                        1 - std::pow(Beta2, step + 1),
                        Clip};
+        break;
+      case pc::InputKind::Random:
+        for (int64_t i = 0; i < tensor.size(); i += PCRT_RANDOM_COUNT) {
+          tensor[i + PCRT_RANDOM_SEED_LOW] = Seed, tensor[i + PCRT_RANDOM_SEED_HIGH] = 0;
+          tensor[i + PCRT_RANDOM_STEP] = step;
+        }
         break;
       default:
         bool targets = input.getKind() == pc::InputKind::Targets;

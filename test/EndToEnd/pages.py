@@ -15,10 +15,10 @@ class Page(Case):
         self.page = ROOT / "docs/rationale" / f"{self.name}.md"
 
     def load(self, batch, sequence, to="model", **config):
-        """Imports a model of this config."""
+        """Imports a model of this config, without dropout."""
         (self.work / to).mkdir(exist_ok=True)
         (self.work / to / "config.json").write_text(json.dumps(config))
-        self.model(self.work / to, batch, sequence, to=f"{to}.mlir")
+        self.model(self.work / to, batch, sequence, "--dropout=0", to=f"{to}.mlir")
 
     def report(self, *flags, model="model"):
         """What the compiler reports of the planned program, which is left in MODEL.planned."""

@@ -620,3 +620,71 @@ module {
     return
   }
 }
+
+// -----
+
+// expected-error@+1 {{a threshold is from 1 to 65535, got 65536 (C1)}}
+func.func @drops_all() attributes { a = #pc.drop<65536> } { return }
+
+// -----
+
+// expected-error@+1 {{expected positive sizes, ascending split dims among them and a shift that is not negative (C2)}}
+func.func @split_order() attributes { a = #pc.drop<6554, global = [4, 8, 8], split = [2, 0]> } { return }
+
+// -----
+
+// expected-error@+1 {{expected positive sizes, ascending split dims among them and a shift that is not negative (C2)}}
+func.func @split_beyond() attributes { a = #pc.drop<6554, global = [4, 8], split = [2]> } { return }
+
+// -----
+
+// expected-error@+1 {{expected 'global', 'split' or 'shift'}}
+func.func @drop_word() attributes { a = #pc.drop<6554, whole = [4, 8]> } { return }
+
+// -----
+
+func.func @keyless() {
+  // expected-error@+1 {{needs a key, at least 0 (C1)}}
+  %r = pc.input random dims ["random"] : tensor<5xi32>
+  return
+}
+
+// -----
+
+func.func @key_of_tokens() {
+  // expected-error@+1 {{has a key and is not random (C1)}}
+  %r = pc.input tokens key 3 dims ["batch", "sequence"] : tensor<2x8xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_of_rows(%x: tensor<8xf32>, %r: tensor<5xi32>) {
+  // expected-error@+1 {{needs a batch and a sequence, got 'tensor<8xf32>' (C1)}}
+  %y = pc.dropout %x random %r drop <6554> : (tensor<8xf32>, tensor<5xi32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @dropout_of_a_block(%x: tensor<2x8xf32>, %r: tensor<5xi32>) {
+  // expected-error@+1 {{has 0 offsets of 1 split dims (C2)}}
+  %y = pc.dropout %x random %r drop <6554, global = [4, 8], split = [0]> : (tensor<2x8xf32>, tensor<5xi32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @dropout_of_many_dims(%x: tensor<2x8xf32>, %r: tensor<5xi32>) {
+  // expected-error@+1 {{has 3 sizes of 2 dims (C2)}}
+  %y = pc.dropout %x random %r drop <6554, global = [4, 8, 3]> : (tensor<2x8xf32>, tensor<5xi32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @words_for_nothing(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %r: tensor<5xi32>) {
+  // expected-error@+1 {{needs both 'random' and 'drop', or none (C1)}}
+  %o, %lse = pc.attention %q, %k, %k random %r scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<5xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}

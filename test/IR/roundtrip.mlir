@@ -13,6 +13,7 @@ func.func @leaves() {
     valid [15, 6] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
   %m = pc.state "exp_avg" of "w" dims ["vocab", "embed"] global [16, 6] layout <[tp, _]> : tensor<8x6xf32>
   %t = pc.input tokens dims ["microbatch", "batch", "sequence"] global [2, 2, 8] layout <[_, dp, _]> : tensor<2x1x8xi32>
+  %words = pc.input random key 3 dims ["microbatch", "random"] global [2, 5] layout <[_, _]> : tensor<2x5xi32>
   %c = pc.rope_table cos inv_freq [1.0, 0.5] scale 1.0 : tensor<8x2xf32>
   %s = pc.rope_table sin inv_freq [1.0, 0.5] scale 1.0 : tensor<8x2xf32>
   %k = pc.constant 5.0e-01 : tensor<f32>
@@ -56,7 +57,7 @@ func.func @pointwise(%x: tensor<4x6xf32>, %o: tensor<i32>) {
 }
 
 func.func @composites(%x: tensor<2x8x6xf32>, %g: tensor<6xf32>, %q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
-                      %c: tensor<8x2xf32>, %ids: tensor<2x8xi32>) {
+                      %c: tensor<8x2xf32>, %ids: tensor<2x8xi32>, %words: tensor<5xi32>, %at: tensor<i32>, %sees: tensor<8xi32>) {
   %y, %mean, %rstd = pc.layer_norm %x, %g, %g eps 1.0e-05 : (tensor<2x8x6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8xf32>, tensor<2x8xf32>)
   %0:3 = pc.layer_norm_grad %y, %x, %mean, %rstd, %g : (tensor<2x8x6xf32>, tensor<2x8x6xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<6xf32>, tensor<6xf32>)
   %z, %r = pc.rms_norm %x, %g eps 1.0e-06 : (tensor<2x8x6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8xf32>)
@@ -65,6 +66,10 @@ func.func @composites(%x: tensor<2x8x6xf32>, %g: tensor<6xf32>, %q: tensor<2x8x2
   %3 = pc.rope inverse %k, %c, %c : (tensor<2x8x2x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x2x4xf32>
   %o, %lse = pc.attention causal %2, %3, %k scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
   %4:3 = pc.attention_grad causal %2, %3, %k, %o, %lse, %o scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  %dropped = pc.dropout %x random %words drop <6554> : (tensor<2x8x6xf32>, tensor<5xi32>) -> tensor<2x8x6xf32>
+  %block = pc.dropout %x random %words at %at, %at drop <6554, global = [4, 8, 12], split = [0, 2]> : (tensor<2x8x6xf32>, tensor<5xi32>, tensor<i32>, tensor<i32>) -> tensor<2x8x6xf32>
+  %od, %lsed = pc.attention causal %2, %3, %k random %words sees %sees at %at, %at scale 0.5 drop <1, global = [2, 2, 3, 16, 16], split = [3, 4], shift = 1> : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<5xi32>, tensor<8xi32>, tensor<i32>, tensor<i32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  %gd:3 = pc.attention_grad causal %2, %3, %k, %o, %lse, %o random %words scale 0.5 drop <65535> : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<5xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
   %qkv = pc.join_qkv %2, %3, %k rope %c, %c : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x2x5x4xf32>
   %8:3 = pc.split_qkv %qkv rope %c, %c : (tensor<2x8x2x5x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
   %9 = pc.join_qkv %8#0, %8#1, %8#2 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> tensor<2x8x2x5x4xf32>

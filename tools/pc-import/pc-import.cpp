@@ -17,6 +17,8 @@ static cl::opt<std::string> directory(cl::Positional, cl::desc("<directory with 
 static cl::opt<std::string> output("o", cl::desc("Output file (default: standard output)"),
                                    cl::value_desc("model.mlir"), cl::init("-"), cl::cat(category));
 static cl::opt<int64_t> batch("batch", cl::desc("Global batch, in sequences"), cl::value_desc("N"), cl::cat(category));
+static cl::opt<double> dropout("dropout", cl::desc("Probability of dropout in the place of all that config.json says"),
+                               cl::value_desc("P"), cl::cat(category));
 static cl::opt<int64_t> sequence("seq", cl::desc("Tokens per sequence"), cl::value_desc("N"), cl::cat(category));
 
 int main(int argc, char **argv) {
@@ -42,7 +44,10 @@ int main(int argc, char **argv) {
   llvm::SourceMgr sources;
   pc::ToolDiagnostics diagnostics("pc-import", sources, &context);
   pcrt_status status = PCRT_OK;
-  mlir::OwningOpRef<mlir::ModuleOp> module = pc::importModel(&context, directory, {batch, sequence}, status);
+  pc::ImportOptions options{batch, sequence};
+  if (dropout.getNumOccurrences())
+    options.dropout = dropout;
+  mlir::OwningOpRef<mlir::ModuleOp> module = pc::importModel(&context, directory, options, status);
   if (!module)
     return status;
   if (failed(mlir::verify(*module)))

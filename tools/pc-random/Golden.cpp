@@ -5,6 +5,7 @@
 #include "pc/Reference/Interpreter.h"
 
 #include "mlir/IR/Builders.h"
+#include "pcrt/description.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
@@ -116,6 +117,13 @@ private:
     } else if (auto input = dyn_cast<pc::InputOp>(leaf)) {
       if (input.getKind() == pc::InputKind::Hyper) {
         tensor.data = {1e-3, 0.9, 0.999, 1e-8, 0.1, 1 - std::pow(0.9, s + 1), 1 - std::pow(0.999, s + 1), 1.0};
+        return;
+      }
+      if (input.getKind() == pc::InputKind::Random) { // of seed 0, as a run's is where it has none
+        for (int64_t i = 0; i < tensor.size(); i += PCRT_RANDOM_COUNT) {
+          tensor[i + PCRT_RANDOM_SEED_LOW] = tensor[i + PCRT_RANDOM_SEED_HIGH] = 0;
+          tensor[i + PCRT_RANDOM_STEP] = s;
+        }
         return;
       }
       int64_t first = s * tensor.size() + (input.getKind() == pc::InputKind::Targets);

@@ -198,18 +198,20 @@ Triple::Triple(uint64_t seed) {
     embed = heads * headDim;
   }
   bool tied = dice.chance(50);
+  const char *dropout = seed % 4 == 2 ? "0.25" : "0";
   llvm::raw_string_ostream os(config);
   if (family == "gpt2") {
     os << "{\"model_type\": \"gpt2\", \"vocab_size\": " << vocabulary << ", \"n_positions\": " << sequence
        << ", \"n_embd\": " << embed << ", \"n_layer\": " << layers << ", \"n_head\": " << heads
        << ", \"n_inner\": " << ffn << ", \"activation_function\": \""
-       << dice.oneOf<const char *>({"gelu_new", "gelu", "relu"})
-       << "\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0}";
+       << dice.oneOf<const char *>({"gelu_new", "gelu", "relu"}) << "\", \"resid_pdrop\": " << dropout
+       << ", \"embd_pdrop\": " << dropout << ", \"attn_pdrop\": " << dropout << "}";
   } else {
     os << "{\"model_type\": \"" << family << "\", \"vocab_size\": " << vocabulary << ", \"hidden_size\": " << embed
        << ", \"intermediate_size\": " << ffn << ", \"num_hidden_layers\": " << layers
        << ", \"num_attention_heads\": " << heads << ", \"num_key_value_heads\": " << kvHeads
-       << ", \"head_dim\": " << headDim << ", \"tie_word_embeddings\": " << (tied ? "true" : "false");
+       << ", \"attention_dropout\": " << dropout << ", \"head_dim\": " << headDim
+       << ", \"tie_word_embeddings\": " << (tied ? "true" : "false");
     if (family == "mistral")
       os << ", \"sliding_window\": null";
     if (family == "llama" && dice.chance(40))

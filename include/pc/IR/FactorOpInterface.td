@@ -50,6 +50,23 @@ def IndexedOpInterface : OpInterface<"IndexedOpInterface"> {
                     "getOffsetMutable", (ins)>,
   ];
 }
+def DrawnOpInterface : OpInterface<"DrawnOpInterface"> {
+  let cppNamespace = "::pc";
+  let description = [{
+    An op that drops elements of a value, by random bits which are a function of their global indices (`#pc.drop`). It need not make that
+    value: attention drops weights [b, k, g, s, t]. In local programs operands say where the rank's block of it begins.
+  }];
+  let methods = [
+    InterfaceMethod<"What it drops, or null: nothing.", "::pc::DropAttr", "getDropAttr", (ins)>,
+    InterfaceMethod<"Sets it.", "void", "setDropAttr", (ins "::pc::DropAttr":$drop)>,
+    InterfaceMethod<"Seed, step, key and first row (`pc.input random`), or null.", "::mlir::Value", "getRandom", (ins)>,
+    InterfaceMethod<"The operands that say where blocks begin, i32 scalars.", "::mlir::MutableOperandRange", "getOffsetsMutable", (ins)>,
+    InterfaceMethod<"The dims of the value, of operands; the first one is the batch.", "::llvm::SmallVector<::pc::IndexedDim>", "getDrawnDims", (ins)>,
+    InterfaceMethod<"Which of these dims are sequences, whose indices count by position.", "::llvm::SmallVector<int64_t>", "getDrawnSequences", (ins)>,
+  ];
+  let verify = "return ::pc::detail::verifyDrawnOp($_op);";
+}
+
 /// Their code in an op. `n`: of operands that are read element by element.
 class PC_Elementwise<int n> {
   string text = "unsigned getNumElementwise() { return " # n # "; }";

@@ -52,6 +52,8 @@ llvm::LogicalResult verifyFactorOp(mlir::Operation *op);
 llvm::LogicalResult verifyElementTypes(mlir::Operation *op);
 /// Checks that the placements of operand and result (in local programs: the shapes) are those that the move is for.
 llvm::LogicalResult verifyMoveOp(mlir::Operation *op);
+/// Checks that there is an offset for each split dim of what `op`, a DrawnOpInterface, drops.
+llvm::LogicalResult verifyDrawnOp(mlir::Operation *op);
 } // namespace pc::detail
 
 #include "pc/IR/FactorOpInterface.h.inc"
@@ -73,6 +75,9 @@ int64_t zigzagRanks(mlir::Operation *op);
 int64_t zigzagPosition(int64_t index, int64_t length, int64_t ranks);
 /// The position of index `index` of a sequence dim of the program that `op` is in.
 int64_t sequencePosition(mlir::Operation *op, int64_t index);
+/// The sizes of the dims of what `op` drops, whole: those that `#pc.drop` says, or, before programs are local, its
+/// types.
+llvm::SmallVector<int64_t> drawnSizes(DrawnOpInterface op);
 /// The phase that begins at `op` in its block: backward at `pc.seed`, optimizer behind `pc.accumulate`, the one of its
 /// kind at `pc.task`; none at other ops. Every block of a step begins with forward.
 std::optional<StepPhase> phaseBegunBy(mlir::Operation *op);

@@ -47,7 +47,7 @@ def PC_InitKind : I32EnumAttr<"InitKind", "how the elements of a parameter start
 
 def PC_InputKind : I32EnumAttr<"InputKind", "what the runtime puts into an input", [
     I32EnumAttrCase<"Tokens", 0, "tokens">, I32EnumAttrCase<"Targets", 1, "targets">,
-    I32EnumAttrCase<"Hyper", 2, "hyper">]> {
+    I32EnumAttrCase<"Hyper", 2, "hyper">, I32EnumAttrCase<"Random", 3, "random">]> {
   let cppNamespace = "::pc";
 }
 
@@ -139,6 +139,29 @@ def PC_InitAttr : PC_Attr<"Init", "init"> {
   }];
   let parameters = (ins "::pc::InitKind":$kind, "::mlir::FloatAttr":$value, DefaultValuedParameter<"int64_t", "-1">:$zeroRow);
   let hasCustomAssemblyFormat = 1;
+}
+
+def PC_DropAttr : PC_Attr<"Drop", "drop"> {
+  let summary = "What dropout drops: `#pc.drop<6554>`, an element with probability 6554 / 65536";
+  let description = [{
+    Element i of a value, counted row by row over the whole value of the step's batch with the last dim rounded up to a multiple of 8, has 16
+    bits of its own: bits 16 (i mod 2) .. of word (i mod 8) / 2 of Philox4x32-10 with the seed as key and the counter (i / 8, low word first; the step;
+    2^31 + the key of the op's `random`). It is dropped, that is 0, where they are below `threshold`, and divided by 1 - threshold / 65536
+    where they are not. So every plan drops the same elements, and whoever computes a value again drops them again.
+
+    `#pc.drop<6554, global = [8, 64, 48], split = [0, 1], shift = 1>`, in local programs: the sizes of the whole value, and of which of its dims
+    the op's offsets say where the rank's block begins. `shift n`: in the last dim it is the block n blocks before that one, the last behind the first.
+
+    Constraints: (C1) the threshold is at least 1 and at most 65535; (C2) sizes are positive, split dims ascend and are dims of `global`, shift is at least 0.
+  }];
+  let parameters = (ins "int64_t":$threshold, ArrayRefParameter<"int64_t">:$global, ArrayRefParameter<"int64_t">:$split, "int64_t":$shift);
+  let builders = [AttrBuilder<(ins "int64_t":$threshold), [{ return $_get($_ctxt, threshold, llvm::ArrayRef<int64_t>(), llvm::ArrayRef<int64_t>(), 0); }]>];
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// What is kept is multiplied by this.
+    float scale() const { return static_cast<float>(1.0 / (1.0 - static_cast<double>(getThreshold()) / 65536)); }
+  }];
 }
 
 def PC_SourceAttr : PC_Attr<"Source", "source"> {

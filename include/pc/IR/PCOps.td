@@ -163,11 +163,15 @@ def PC_InputOp : PC_Leaf<"input"> {
   let description = [{
     In a model program tokens and targets are `batch x sequence`; a step program puts a dim of microbatches in front, named
     "microbatch". `hyper` is `tensor<8xf32>`: lr, beta1, beta2, eps, weight decay, 1 - beta1^t, 1 - beta2^t, clip.
+
+    `random key 3` is `tensor<5xi32>` for dropout 3 of the model, counted in program order: the seed (low word first), the step, the key, and the first
+    row of the microbatch in the step's batch (`pcrt/description.h`). Constraint (C1): random inputs, and no others, have a key, at least 0.
   }];
   let arguments = (ins PC_InputKind:$kind, StrArrayAttr:$dims,
-                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout);
+                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key);
   let results = (outs AnyRankedTensor:$value);
-  let assemblyFormat = "$kind `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)";
+  let hasVerifier = 1;
+  let assemblyFormat = "$kind (`key` $key^)? `dims` $dims (`global` $global^ `layout` $layout)? attr-dict `:` type($value)";
 }
 
 def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<FactorOpInterface>]> {
@@ -306,6 +310,28 @@ def PC_ActivationGradOp : PC_Pointwise<"activation_grad", "0"> {
   let assemblyFormat = "$kind $dy `,` $x attr-dict `:` functional-type(operands, $result)";
 }
 
+def PC_DropoutOp : PC_Compute<"dropout", [Rowwise, DrawnOpInterface]> {
+  let summary = "Drops elements of x, [b, s, ...], as `#pc.drop` says; linear in x";
+  let description = [{
+    Factors `x0 x1 .., w -> x0 x1 ..`; w whole. Its gradient is itself, on dy. Example: `%y = pc.dropout %x random %r drop <6554> : ...`
+    Constraints: (C1) x has two dims or more; (C2) there is an offset for each split dim.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$random, Variadic<AnyRankedTensor>:$offsets, PC_DropAttr:$drop);
+  let results = (outs AnyRankedTensor:$result);
+  let extraClassDeclaration = PC_Elementwise<1>.text # [{
+    ::llvm::SmallVector<::pc::IndexedDim> getDrawnDims() {
+      ::llvm::SmallVector<::pc::IndexedDim> dims;
+      for (int64_t d = 0, e = getX().getType().getRank(); d < e; ++d)
+        dims.push_back({getX(), d});
+      return dims;
+    }
+    ::llvm::SmallVector<int64_t> getDrawnSequences() { return {1}; }
+  }];
+  let assemblyFormat = [{
+    $x `random` $random (`at` $offsets^)? `drop` $drop attr-dict `:` functional-type(operands, $result)
+  }];
+}
+
 def PC_ReduceMaxOp : PC_Compute<"reduce_max"> {
   let summary = "Maximum over the factors that the result lacks: `pc.reduce_max \"b s v -> b s\" %x`";
   let arguments = (ins StrAttr:$spec, AnyRankedTensor:$x);
@@ -405,9 +431,13 @@ def PC_JoinQkvOp : PC_Compute<"join_qkv"> {
   let hasVerifier = 1;
 }
 
-defvar offsetSees = "::mlir::MutableOperandRange getOffsetMutable() { return getSeesMutable(); }";
+defvar offsetSees = [{
+  ::mlir::MutableOperandRange getOffsetMutable() { return getSeesMutable(); }
+  ::llvm::SmallVector<::pc::IndexedDim> getDrawnDims() { return {{getQ(), 0}, {getQ(), 2}, {getQ(), 3}, {getQ(), 1}, {getK(), 1}}; }
+  ::llvm::SmallVector<int64_t> getDrawnSequences() { return {3, 4}; }
+}];
 
-def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface]> {
+def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterface, AttrSizedOperandSegments]> {
   let summary = "softmax(scale q k^T + mask) v; also log-sum-exp of the scores";
   let description = [{
     q: [b, s, k, g, d] (g query heads share a key/value head), k, v: [b, t, k, d] -> o: [b, s, k, g, d], lse: [b, k, g, s].
@@ -415,27 +445,31 @@ def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface]> {
     program is in zigzag order. `sees` (local programs): a scalar is the global index of the first query; [s] counts, by query, how
     many of the keys it sees, the first ones. A query that sees none has o = 0 and lse = -infinity.
     Where q, k and v are bf16, exp(score - maximum) is rounded to bf16 before it multiplies v; sums, maxima and lse are not.
+    `random`, `drop`: of the weights [b, k, g, s, t] some are dropped behind the softmax; lse is of all. Constraints: (C1) there are both or none;
+    (C2) there is an offset for each split dim.
   }];
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$sees, F64Attr:$scale,
-                       UnitAttr:$causal);
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$random, Optional<AnyRankedTensor>:$sees,
+                       Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<PC_DropAttr>:$drop);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
   let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text;
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v (`sees` $sees^)? `scale` $scale attr-dict `:` functional-type(operands, results)
+    (`causal` $causal^)? $q `,` $k `,` $v (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)? `scale` $scale (`drop` $drop^)? attr-dict
+    `:` functional-type(operands, results)
   }];
 }
-def PC_AttentionGradOp : PC_Compute<"attention_grad", [IndexedOpInterface]> {
+def PC_AttentionGradOp : PC_Compute<"attention_grad", [IndexedOpInterface, DrawnOpInterface, AttrSizedOperandSegments]> {
   let summary = "dq, dk, dv of attention; linear in dout";
   let description = [{
     Where q, k, v and dout are bf16, the weights and the gradients of scores are rounded to bf16 before they are multiplied.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$o,
-                       AnyRankedTensor:$lse, AnyRankedTensor:$dout, Optional<AnyRankedTensor>:$sees, F64Attr:$scale, UnitAttr:$causal);
+                       AnyRankedTensor:$lse, AnyRankedTensor:$dout, Optional<AnyRankedTensor>:$random, Optional<AnyRankedTensor>:$sees,
+                       Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<PC_DropAttr>:$drop);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
   let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text;
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`sees` $sees^)? `scale` $scale attr-dict
-    `:` functional-type(operands, results)
+    (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)? `scale` $scale
+    (`drop` $drop^)? attr-dict `:` functional-type(operands, results)
   }];
 }
 def PC_PackedAttentionOp : PC_Compute<"packed_attention"> {

@@ -9,11 +9,14 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "pcrt/pcrt.h"
 
+#include <optional>
+
 namespace pc {
 
 struct ImportOptions {
-  int64_t batch = 0;    ///< global batch, in sequences
-  int64_t sequence = 0; ///< tokens per sequence
+  int64_t batch = 0;                            ///< global batch, in sequences
+  int64_t sequence = 0;                         ///< tokens per sequence
+  std::optional<double> dropout = std::nullopt; ///< in the place of all probabilities of dropout in config.json
 };
 
 /// The model program of the directory, or null after an error was emitted; `status` then is PCRT_BAD_INPUT

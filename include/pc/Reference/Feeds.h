@@ -34,7 +34,8 @@ public:
   /// * states: uniform in [0.001, 0.01); padding is 0;
   /// * tokens and targets: uniform below the vocabulary of `pc.program`, else below the smallest dim named "vocab";
   /// * hyper: lr 1e-2, beta1 .9, beta2 .99, eps 1e-8, weight decay .1, the bias corrections of the first step, clip
-  /// .05.
+  /// .05;
+  /// * random: the words of `seed`, step 0.
   llvm::FailureOr<Tensor> read(mlir::Operation *leaf) const;
 
   /// The shape without padding of a parameter and its states and gradient; null where there is no padding.
@@ -43,11 +44,12 @@ public:
 private:
   Tensor drawParts(ParameterOp parameter, llvm::ArrayRef<int64_t> shape, const std::string &prefix,
                    llvm::function_ref<double(uint64_t)> element) const;
+  llvm::FailureOr<Tensor> readRandom(InputOp op, const Shape &shape) const;
   Tensor draw(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, const Shape *valid,
               llvm::function_ref<double(uint64_t)> element) const;
 
   uint64_t seed;
-  int64_t vocabulary = 0;
+  int64_t vocabulary = 0, batch = 0;
   llvm::StringMap<Shape> valid;
   llvm::StringMap<ParameterOp> packed;
 };

@@ -32,7 +32,9 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
   a.chooseFactors(e, {q, k, v});
-  Ptr counts = a.counted ? kernel.operands[3] : Ptr();
+  Ptr counts = a.counts(kernel, 3);
+  std::optional<Dropping> dropping = a.dropping(kernel, 3);
+  const SmallVector<int32_t> steps = e.steps(lanes);
   Ptr o = kernel.results[0], lse = kernel.results[1];
   Scratch scratch{kernel.scratch};
   ForwardScratch at(scratch, a, lanes);
@@ -66,6 +68,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
         // Weights are written over scores that have been read.
         Ptr row = at.scores + r * strideT, weights = a.factors == Factors::words ? row.as(e.b.getBF16Type()) : row;
         Num end = a.seen(e, first + r, counts);
+        Num drawn = dropping ? dropping->row({batch, head / a.groups, head % a.groups, first + r}) : Num();
         Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);
         Num maximum = e.maximum(e.loop(zero, columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
           Num x = e.select(e.before(j, end, lanes), row.load(j, lanes), minusInfinity);
@@ -74,7 +77,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
         Num sum = e.sum(e.loop(zero, columns, lanes, {e.zeros(lanes)}, [&](Num j, const Emitter::Carried &sums) {
           Num p = e.exp(e.fma(row.load(j, lanes), e.real(a.scale), e.real(0) - maximum));
           p = e.select(e.before(j, end, lanes), p, e.real(0));
-          weights.store(a.rounded(p), j);
+          weights.store(a.rounded(dropping ? dropping->apply(p, drawn, j, steps) : p), j);
           return Emitter::Carried{sums[0] + p};
         })[0]);
         at.maxima.store(maximum, r);

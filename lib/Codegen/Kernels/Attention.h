@@ -3,6 +3,7 @@
 #define PC_LIB_CODEGEN_KERNELS_ATTENTION_H
 
 #include "../Kernel.h"
+#include "Dropping.h"
 #include "Tiles.h"
 #include "pc/IR/PC.h"
 
@@ -15,6 +16,7 @@ struct AttentionShape {
   int64_t perHead, perKey; ///< from one key/value head to the next in a row of q, and of k and v
   double scale;
   bool causal, counted = false;
+  DrawnOpInterface drops;             ///< the op, if it drops weights
   bool narrow = false;                ///< all factors are bf16, also the weights and the gradients of scores
   Factors factors = Factors::numbers; ///< of the products on a CPU
 
@@ -30,7 +32,19 @@ struct AttentionShape {
       perHead = groups * d, perKey = d;
       t = shapeOf(op.getK())[1];
       counted = op.getSees() && shapeOf(op.getSees()).size() == 1;
+      if (op.getDropAttr())
+        drops = op;
     }
+  }
+
+  /// How many keys each query sees, if the op says so: behind `count` operands and what it drops by.
+  Ptr counts(Kernel &kernel, size_t count) const { return counted ? kernel.operands[count + !!drops] : Ptr(); }
+  /// What it drops. Call it outside of loops.
+  std::optional<Dropping> dropping(Kernel &kernel, size_t count) const {
+    if (!drops)
+      return std::nullopt;
+    return Dropping(kernel.e, drops, kernel.operands[count],
+                    llvm::ArrayRef(kernel.operands).drop_front(count + 1 + counted));
   }
 
   /// How many keys query `row` sees; rows behind the last query count as the last one. `counts`: those of the op, if it

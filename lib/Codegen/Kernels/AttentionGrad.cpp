@@ -2,7 +2,8 @@
 // With P = exp(scale q k^T - lse) recomputed per block of queries and D = rowsum(dout * o):
 //   dv += P^T dout;  dS = scale P * (dout v^T - D);  dq = dS k;  dk += dS^T q.
 // dk and dv are summed in scratch over the blocks and over the query heads that share them, so no other thread is
-// involved. Attention of bf16 rounds P and dS to bf16.
+// involved. Attention of bf16 rounds P and dS to bf16. With dropout, of P in dv and of dout v^T the elements are
+// dropped whose weights were.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 #include "Kernels.h"
@@ -43,7 +44,9 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2], o = kernel.operands[3];
   Ptr lse = kernel.operands[4], dout = kernel.operands[5];
-  Ptr counts = a.counted ? kernel.operands[6] : Ptr();
+  Ptr counts = a.counts(kernel, 6);
+  std::optional<Dropping> dropping = a.dropping(kernel, 6);
+  const SmallVector<int32_t> lanesInOrder = e.steps(lanes);
   Ptr dq = kernel.results[0], dk = kernel.results[1], dv = kernel.results[2];
   a.chooseFactors(e, {q, k, v, dout});
   Scratch scratch{kernel.scratch};
@@ -100,7 +103,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
         Num steps = (rows + (per - 1)) / per;
         e.loop(zero, steps, 1, [&](Num step) {
           struct Row {
-            Num correction, minusLse, end;
+            Num correction, minusLse, end, drawn;
             Ptr weight, gradient;
           };
           SmallVector<Row> taken;
@@ -111,16 +114,18 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
               return Emitter::Carried{outRow.load(j, width) * outGradient.load(j, width)};
             })[0];
             taken.push_back({correction, e.real(0) - lseRow.load(first + known),
-                             e.select(r < rows, a.seen(e, first + known, counts), zero), at.weights + r * strideT,
-                             at.gradients + r * strideT});
+                             e.select(r < rows, a.seen(e, first + known, counts), zero),
+                             dropping ? dropping->row({batch, head, group, first + known}) : Num(),
+                             at.weights + r * strideT, at.gradients + r * strideT});
           }
           e.loop(zero, columns, lanes, [&](Num j) {
             SmallVector<Num> p, ds;
             for (const Row &row : taken) {
               Num visible = e.before(j, row.end, lanes);
               Num weight = e.exp(e.fma(row.weight.load(j, lanes), e.real(a.scale), row.minusLse));
-              Num gradient = weight * (row.gradient.load(j, lanes) - row.correction) * a.scale;
-              p.push_back(e.select(visible, weight, e.real(0)));
+              auto kept = [&](Num x) { return dropping ? dropping->apply(x, row.drawn, j, lanesInOrder) : x; };
+              Num gradient = weight * (kept(row.gradient.load(j, lanes)) - row.correction) * a.scale;
+              p.push_back(e.select(visible, kept(weight), e.real(0)));
               ds.push_back(e.select(visible, gradient, e.real(0)));
             }
             taken[0].weight.store(words ? e.words(p[0], p[1]) : a.rounded(p[0]), j);

@@ -160,9 +160,10 @@ void MmaAttention::store(ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&
 // A block of queries
 //===---------------------------------------------------------------------------===//
 
-QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts)
+QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts,
+                       const std::optional<Dropping> &dropping)
     : tile(at.a.d <= 64 ? 64 : 32), at(at), k(k), v(v), counts(counts), keys(at.tile(2 * tile)),
-      values(at.tile(2 * tile)), blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
+      values(at.tile(2 * tile)), dropping(dropping), blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
   kernel.items = at.a.batch * at.numHeads * blocks;
 }
 
@@ -179,6 +180,8 @@ void QueryBlock::begin(Num item) {
     rows[r] = at.queryRow(batch, query.inside[r], head);
     outRows[r] = at.outRow(batch, query.inside[r], head);
     sight[r] = at.a.seen(e, query.number[r], counts);
+    if (dropping)
+      drawn[r] = dropping->row({batch, keyHead, head % at.a.groups, query.inside[r]});
   }
 }
 
@@ -219,6 +222,15 @@ QueryBlock::Carried QueryBlock::masked(Num first, const Carried &values, double 
   });
 }
 
+QueryBlock::Carried QueryBlock::kept(Num first, const Carried &values) {
+  Carried left = values;
+  for (size_t i = 0; dropping && i < left.size(); i += 2) {
+    Num column = first + at.column + int64_t(i / 4 * 8);
+    dropping->apply(MutableArrayRef(left).slice(i, 2), drawn[i % 4 / 2], column);
+  }
+  return left;
+}
+
 //===---------------------------------------------------------------------------===//
 // The forward pass
 //===---------------------------------------------------------------------------===//
@@ -228,10 +240,11 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   MmaAttention at(e, a);
   constexpr double nothing = -std::numeric_limits<double>::infinity();
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
-  Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counted ? kernel.operands[3] : Ptr();
+  Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counts(kernel, 3);
+  std::optional<Dropping> dropping = a.dropping(kernel, 3);
   const double factor = a.scale * at.log2e;
   kernel.kind = "attention";
-  QueryBlock block(at, kernel, k, v, counts);
+  QueryBlock block(at, kernel, k, v, counts, dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     auto queries = at.left(q, block.rows);
@@ -261,7 +274,7 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
         following.push_back(larger);
       }
       following.append({sums[0], sums[1]});
-      at.add(output, at.left(scores), values);
+      at.add(output, at.left(block.kept(first, scores)), values);
       following.append(output);
       return following;
     });

@@ -84,7 +84,7 @@ public:
   using Carried = Emitter::Carried;
 
   /// Sets the number of blocks of the kernel; takes shared memory for two tiles each of keys and values.
-  QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts);
+  QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, const std::optional<Dropping> &dropping);
   /// Call this first inside of the kernel, with the number of the block.
   void begin(Num item);
 
@@ -92,6 +92,7 @@ public:
   Num head, batch;
   MmaAttention::TwoRows query;
   Num rows[2], outRows[2]; ///< where this thread's two queries, and their results, begin
+  Num drawn[2];            ///< their rows of weights, if some are dropped
 
   /// The loop over tiles: meet(first key, tile of keys, tile of values, carried) returns the loop-carried values. They
   /// begin as `init()`, which is emitted behind the first copies.
@@ -100,10 +101,13 @@ public:
   /// `values`, in the layout of a tile's scores, replaced by `unseen` where the query does not see the key. For use in
   /// `meet`.
   Carried masked(Num first, const Carried &values, double unseen);
+  /// `values` in that layout without those of weights that are dropped.
+  Carried kept(Num first, const Carried &values);
 
 private:
   MmaAttention &at;
   Ptr k, v, counts, keys, values;
+  const std::optional<Dropping> &dropping;
   const int64_t blocks;
   Num firstQuery, keyHead, sight[2];
   Num shared; ///< every query of the block sees the keys before this one

@@ -13,13 +13,14 @@ using namespace pc::kernels;
 namespace {
 struct MmaGradBuffers {
   Ptr q, k, v, o, lse, dout, dq, dk, dv, dots, counts;
+  std::optional<Dropping> dropping;
 };
 } // namespace
 
 static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
-  QueryBlock block(at, kernel, in.k, in.v, in.counts);
+  QueryBlock block(at, kernel, in.k, in.v, in.counts, in.dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     Num minusLse[2], dots[2];
@@ -38,7 +39,7 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &
     auto init = [&] { return at.zeros(8 * at.pieces); };
     auto done = block.passKeys(init, [&](Num first, Ptr keys, Ptr values, const Emitter::Carried &dq) {
       Emitter::Carried weights = at.timesTransposed(queries, keys, block.tile);
-      Emitter::Carried changes = at.timesTransposed(gradients, values, block.tile);
+      Emitter::Carried changes = block.kept(first, at.timesTransposed(gradients, values, block.tile));
       for (auto [i, change] : llvm::enumerate(changes)) {
         Num p = e.exp2(e.fma(weights[i], e.real(a.scale * at.log2e), minusLse[i % 4 / 2]));
         change = p * (change - dots[i % 4 / 2]);
@@ -118,10 +119,17 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
         for (int64_t n = 0; n < tile / 8; ++n)
           for (int64_t c = 0; c < 2; ++c) {
             Num place = half + at.column + (8 * n + c);
-            Num minusLse = lses.load(place) * -at.log2e, dot = dots.load(place);
-            for (int64_t i : {4 * n + c, 4 * n + 2 + c}) {
+            Num minusLse = lses.load(place) * -at.log2e, dot = dots.load(place), drawn;
+            if (in.dropping) {
+              Num query = e.min(first + at.column + (8 * n + c), e.integer(a.s - 1));
+              drawn = in.dropping->row({batch, keyHead, head % e.integer(a.groups), query});
+            }
+            for (int64_t r = 0; r < 2; ++r) {
+              const int64_t i = 4 * n + 2 * r + c;
+              auto kept = [&](Num x) { return in.dropping ? in.dropping->apply(x, drawn, key.inside[r], {0}) : x; };
               weights[i] = e.exp2(e.fma(weights[i], e.real(a.scale * at.log2e), minusLse));
-              changes[i] = weights[i] * (changes[i] - dot);
+              changes[i] = weights[i] * (kept(changes[i]) - dot);
+              weights[i] = kept(weights[i]);
             }
           }
         if (a.causal || a.s % tile) {
@@ -172,8 +180,18 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
 void pc::kernels::emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel) {
   MmaAttention at(*kernel.simt, a);
   auto in = kernel.operands, out = kernel.results;
-  MmaGradBuffers buffers{
-      in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], kernel.workspace, a.counted ? in[6] : Ptr()};
+  MmaGradBuffers buffers{in[0],
+                         in[1],
+                         in[2],
+                         in[3],
+                         in[4],
+                         in[5],
+                         out[0],
+                         out[1],
+                         out[2],
+                         kernel.workspace,
+                         a.counts(kernel, 6),
+                         a.dropping(kernel, 6)};
   kernel.kind = "attention";
   if (kernel.part == 0)
     emitQueries(at, kernel, buffers);

@@ -92,7 +92,8 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
   if (!at.fits())
     return false;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
-  Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counted ? kernel.operands[3] : Ptr();
+  Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counts(kernel, 3);
+  std::optional<Dropping> dropping = a.dropping(kernel, 3);
   constexpr int64_t together = 8; // keys that share one rescaling
   const int64_t blocks = llvm::divideCeil(a.s, at.perBlock()), tile = at.tile();
   kernel.kind = "attention";
@@ -106,6 +107,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
     Slice mine = at.load(q, at.queryRow(batch, inside, head));
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), counts), mySight = a.seen(e, query, counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
+    Num drawn = dropping ? dropping->row({batch, keyHead, head % a.groups, inside}) : Num();
 
     // carried: maximum (initially below any score, but finite), sum, output
     Emitter::Carried init = {e.real(-1e30), e.real(0)};
@@ -132,11 +134,15 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
         sum = sum * shrink;
         for (Num &x : output)
           x = x * shrink;
+        SmallVector<Num> weights;
         for (int64_t u = 0; u < together; ++u) {
-          Num p = e.exp(scores[u] - larger);
-          sum = sum + p;
-          at.add(output, p, at.load(values, (j + u) * a.d));
+          weights.push_back(e.exp(scores[u] - larger));
+          sum = sum + weights[u];
         }
+        if (dropping)
+          dropping->apply(weights, drawn, first + j);
+        for (int64_t u = 0; u < together; ++u)
+          at.add(output, weights[u], at.load(values, (j + u) * a.d));
         Emitter::Carried next = {larger, sum};
         next.append(output);
         return next;
@@ -161,6 +167,10 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
 namespace {
 struct SimtGradBuffers {
   Ptr q, k, v, o, lse, dout, dq, dk, dv, counts;
+  std::optional<Dropping> dropping;
+
+  /// x, or 0 where weights of key `key` in row `drawn` are dropped.
+  Num kept(Num x, Num drawn, Num key) const { return dropping ? dropping->apply(x, drawn, key, {0}) : x; }
 };
 } // namespace
 
@@ -181,6 +191,7 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
     Num lse = in.lse.load((batch * at.heads() + head) * a.s + inside);
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), in.counts), mySight = a.seen(e, query, in.counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
+    Num drawn = in.dropping ? in.dropping->row({batch, keyHead, head % a.groups, inside}) : Num();
     Slice zeros = at.zeros();
     auto done = e.loop(e.integer(0), end, tile, zeros, [&](Num first, const Emitter::Carried &carried) {
       e.barrier();
@@ -191,7 +202,8 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
         Slice sums = carried, keyVector = at.load(keys, j * a.d);
         Num key = first + j, visible = key < mySight;
         Num p = e.exp(at.dot(mine, keyVector) * a.scale - lse);
-        Num ds = p * (at.dot(gradient, at.load(values, j * a.d)) - correction) * a.scale;
+        Num change = in.kept(at.dot(gradient, at.load(values, j * a.d)), drawn, key);
+        Num ds = p * (change - correction) * a.scale;
         at.add(sums, e.select(visible, ds, e.real(0)), keyVector);
         return sums;
       });
@@ -248,9 +260,10 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
             visible = visible & (key < a.seen(e, query, in.counts));
           Num p = e.exp(at.dot(queryVector, myKey) * a.scale - statistics.load(j + tile));
           p = e.select(visible, p, e.real(0));
-          Num ds = p * (at.dot(gradient, myValue) - statistics.load(j)) * a.scale;
+          Num drawn = in.dropping ? in.dropping->row({batch, keyHead, group, query}) : Num();
+          Num ds = p * (in.kept(at.dot(gradient, myValue), drawn, key) - statistics.load(j)) * a.scale;
           at.add(keySums, e.select(visible, ds, e.real(0)), queryVector);
-          at.add(valueSums, p, gradient);
+          at.add(valueSums, in.kept(p, drawn, key), gradient);
           Emitter::Carried next(keySums);
           next.append(valueSums);
           return next;
@@ -269,7 +282,8 @@ bool pc::kernels::emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel)
   if (!at.fits())
     return false;
   auto in = kernel.operands, out = kernel.results;
-  SimtGradBuffers buffers{in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], a.counted ? in[6] : Ptr()};
+  SimtGradBuffers buffers{
+      in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], a.counts(kernel, 6), a.dropping(kernel, 6)};
   kernel.kind = "attention";
   if (kernel.part == 0)
     emitQueries(at, kernel, buffers);

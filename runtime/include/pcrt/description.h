@@ -20,6 +20,18 @@ enum pcrt_hyper {
   PCRT_HYPER_COUNT
 };
 
+/** Where an input "random", an array of i32 for each microbatch, holds what its dropout draws by: the words of the
+ * run's seed, the step from 0, the dropout's number in the model, and the first row of the microbatch in the batch of
+ * the step. */
+enum pcrt_random {
+  PCRT_RANDOM_SEED_LOW,
+  PCRT_RANDOM_SEED_HIGH,
+  PCRT_RANDOM_STEP,
+  PCRT_RANDOM_KEY,
+  PCRT_RANDOM_ROW,
+  PCRT_RANDOM_COUNT
+};
+
 /** The states of AdamW, as torch.optim calls them. */
 #define PCRT_EXP_AVG "exp_avg"
 #define PCRT_EXP_AVG_SQ "exp_avg_sq"

@@ -117,6 +117,12 @@ struct Program {
             join(shape, ", ") + "] layout <[" + repeated("_", shape.size()) + "]> : " + type(shape, "i32") + "\n";
     return "%targets";
   }
+  /// What dropout number `key` draws by.
+  std::string words(int64_t key) {
+    body += "  %words = pc.input random key " + std::to_string(key) +
+            " dims [\"random\"] global [5] layout <[_]> : tensor<5xi32>\n";
+    return "%words";
+  }
   void op(const std::string &text) { body += "  " + text + "\n"; }
   void output(const std::string &value, const std::vector<int64_t> &shape) {
     body += "  pc.output gradient \"o" + std::to_string(outputs++) + "\" " + value + " global [" + join(shape, ", ") +
@@ -261,6 +267,57 @@ void packedHeads(MLIRContext &context, int64_t s, int64_t k, int64_t g, int64_t 
     p.output("%g" + n, packed);
   }
   check(context, "packed heads " + x, p.text(), false);
+}
+
+/// Dropout alone, and between a sum and a norm of one kernel; of a block of a value that is `more` columns wider, too.
+void dropout(MLIRContext &context, const std::vector<int64_t> &shape, int64_t more = 0) {
+  std::string t = type(shape), u = type({shape.back()}), offset = more ? ", tensor<i32>" : "",
+              at = more ? " at %at" : "";
+  std::vector<int64_t> whole = shape, rows(shape.begin(), shape.end() - 1);
+  whole.back() += more;
+  std::string drop = " drop <19661, global = [" + join(whole, ", ") + "]" +
+                     (more ? ", split = [" + std::to_string(shape.size() - 1) + "]" : "") + ">";
+  Program p;
+  std::string x = p.parameter(shape), y = p.parameter(shape), gamma = p.parameter({shape.back()}, 1),
+              words = p.words(2);
+  if (more)
+    p.op("%at = pc.block_offset on [\"dp\"] block " + std::to_string(shape.back()) + " : tensor<i32>");
+  auto drops = [&](const std::string &result, const std::string &value) {
+    p.op(result + " = pc.dropout " + value + " random " + words + at + drop + " : (" + t + ", tensor<5xi32>" + offset +
+         ") -> " + t);
+  };
+  drops("%a", x);
+  p.op("%b = pc.add " + x + ", " + y + " : (" + t + ", " + t + ") -> " + t);
+  drops("%c", "%b");
+  p.op("%d = pc.add %c, " + x + " : (" + t + ", " + t + ") -> " + t);
+  p.op("%n, %rstd = pc.rms_norm %d, " + gamma + " eps 1.0e-6 : (" + t + ", " + u + ") -> (" + t + ", " + type(rows) +
+       ")");
+  for (const char *value : {"%a", "%d", "%n"})
+    p.output(value, shape);
+  check(context, "dropout " + t, p.text(), false);
+}
+
+/// Attention that drops weights, and its gradient.
+void attentionDropout(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g, int64_t d) {
+  std::vector<int64_t> query = {2, s, k, g, d}, key = {2, t, k, d}, sum = {2, k, g, s};
+  std::string q = type(query), kv = type(key), lse = type(sum);
+  Program p;
+  std::string inQ = p.parameter(query), inK = p.parameter(key), inV = p.parameter(key), dout = p.parameter(query);
+  std::string words = p.words(1), drop = " scale 0.3 drop <19661>";
+  for (std::string causal : {"", "causal "}) {
+    std::string n = causal.empty() ? "a" : "c";
+    p.op("%o" + n + ", %l" + n + " = pc.attention " + causal + inQ + ", " + inK + ", " + inV + " random " + words +
+         drop + " : (" + q + ", " + kv + ", " + kv + ", tensor<5xi32>) -> (" + q + ", " + lse + ")");
+    p.op("%g" + n + ":3 = pc.attention_grad " + causal + inQ + ", " + inK + ", " + inV + ", %o" + n + ", %l" + n +
+         ", " + dout + " random " + words + drop + " : (" + q + ", " + kv + ", " + kv + ", " + q + ", " + lse + ", " +
+         q + ", tensor<5xi32>) -> (" + q + ", " + kv + ", " + kv + ")");
+    p.output("%o" + n, query);
+    p.output("%l" + n, sum);
+    p.output("%g" + n + "#0", query);
+    p.output("%g" + n + "#1", key);
+    p.output("%g" + n + "#2", key);
+  }
+  check(context, "attention with dropout " + q, p.text(), false);
 }
 
 /// Any einsum: shapes by factor name.
@@ -428,6 +485,13 @@ int main(int argc, char **argv) {
       norms(context, {5}, columns);
       loss(context, {2, 3}, columns);
     }
+    for (int64_t columns : {1, 7, 16, 20, 33, 70}) {
+      dropout(context, {2, 3, columns});
+      dropout(context, {5, columns}, columns);
+    }
+    attentionDropout(context, 33, 33, 2, 3, 10);
+    attentionDropout(context, 5, 5, 1, 1, 64);
+    attentionDropout(context, 40, 40, 1, 2, 16);
     pointwise(context, {});
     pointwise(context, {1});
     pointwise(context, {2, 1, 3});

@@ -9,6 +9,7 @@ golden.safetensors:
   losses            [STEPS] of AdamW training;   sgd_losses [SGD_STEPS], one model only
   grad.<parameter>  gradient of the first batch's mean loss, before clipping
   after.<parameter> the parameter after STEPS steps of AdamW
+Where a model has dropout, all of it is that of training with seed 1 (docs/rationale/dropout.md, of which `dropped` is a twin).
 Everything is computed in double precision from the stored f32 weights and rounded to f32 at the end; PyTorch in f32
 must keep well within the tests' tolerances of that.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+import numpy as np
 import transformers
 from safetensors.torch import save_file
 
@@ -56,7 +58,47 @@ MODELS = {
         num_key_value_heads=2, head_dim=12, tie_word_embeddings=True, use_sliding_window=False, attention_bias=False,
         rope_parameters=dict(rope_type="default", rope_theta=1e6))),
 }
+# Dropout, as the published GPT-2 has it everywhere; of attention with grouped heads alone.
+MODELS["gpt2-dropout"] = (transformers.GPT2Config, GPT2 | dict(attn_pdrop=0.1, embd_pdrop=0.1, resid_pdrop=0.1))
+MODELS["llama-dropout"] = (transformers.LlamaConfig, DECODER | dict(
+    num_key_value_heads=2, attention_dropout=0.25, rope_parameters=dict(rope_type="default", rope_theta=500.0)))
 WITH_SGD = {"gpt2"}
+SEED = 1 # of dropout
+
+
+def philox(counter, key):
+    """Philox4x32-10: four words of counters and two of the key to four words."""
+    c, (k0, k1), low, up = [np.asarray(x, np.uint64) for x in counter], key, np.uint64(0xFFFFFFFF), np.uint64(32)
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(b >> up) ^ c[1] ^ np.uint64(k0), b & low, (a >> up) ^ c[3] ^ np.uint64(k1), a & low]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c
+
+
+class Dropout:
+    """In the place of torch's: the masks that every plan of ours draws. Calls of a step are numbered in order."""
+
+    def __init__(self):
+        self.step = self.key = 0
+
+    def __call__(self, x, p=0.5, training=True, inplace=False):
+        threshold = round(65536 * p) if training else 0
+        if not threshold:
+            return x
+        rows, last = int(np.prod(x.shape[:-1])), -(-x.shape[-1] // 8) * 8
+        index = (np.arange(rows)[:, None] * last + np.arange(x.shape[-1])).astype(np.uint64)
+        block, lane = index // np.uint64(8), (index % np.uint64(8)).astype(int)
+        full = lambda word: np.full_like(block, word)
+        words = np.stack(philox((block & np.uint64(0xFFFFFFFF), block >> np.uint64(32), full(self.step), full((1 << 31) + self.key)), (SEED, 0)), -1)
+        word = np.take_along_axis(words, (lane // 2)[..., None], -1)[..., 0]
+        keep = ((word >> (16 * (lane % 2)).astype(np.uint64)) & np.uint64(0xFFFF)) >= threshold
+        self.key += 1
+        scale = float(np.float32(1 / (1 - threshold / 65536)))
+        return x * (torch.from_numpy(keep.reshape(x.shape)).to(x.dtype) * scale)
+
+
+dropout = F.dropout = Dropout()
 
 
 def randomize(model, generator):
@@ -78,6 +120,7 @@ def batch(stream, step):
 
 
 def forward(model, stream, step):
+    dropout.step, dropout.key = step, 0
     tokens, targets = batch(stream, step)
     logits = model(input_ids=tokens, use_cache=False).logits
     return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
@@ -145,7 +188,7 @@ def candidate(name, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def fresh():
-        return transformers.AutoModelForCausalLM.from_config(config_class(**options), attn_implementation="eager").eval()
+        return transformers.AutoModelForCausalLM.from_config(config_class(**options), attn_implementation="eager").train()
 
     model = fresh()
     randomize(model, generator)

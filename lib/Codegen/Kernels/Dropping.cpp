@@ -1,0 +1,167 @@
+//===- Dropping.cpp - Which elements a kernel drops ----------------------------------===//
+#include "Dropping.h"
+
+#include "../RowMath.h"
+#include "pcrt/description.h"
+#include "pcrt/random.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+constexpr int64_t perBlock = 8;
+
+/// `scalar` in each element of a vector of type `type`, or as it is.
+static Value spread(Emitter &e, Value scalar, Type type) {
+  return isa<VectorType>(type) ? vector::BroadcastOp::create(e.b, e.loc, type, scalar) : scalar;
+}
+static Value constant(Emitter &e, Type type, int64_t value) { return spread(e, e.integer(value).v, type); }
+static Value shiftRight(Emitter &e, Value x, Value by) { return arith::ShRUIOp::create(e.b, e.loc, x, by); }
+static Value lowWord(Emitter &e, Value x) {
+  return arith::AndIOp::create(e.b, e.loc, x, constant(e, x.getType(), 0xffffffff));
+}
+
+Dropping::Dropping(Emitter &e, DrawnOpInterface op, Ptr random, ArrayRef<Ptr> offsets)
+    : e(e), drop(op.getDropAttr()), sizes(drawnSizes(op)), sequences(op.getDrawnSequences()), ranks(zigzagRanks(op)) {
+  auto word = [&](int at) {
+    Num loaded = random.load(e.integer(at));
+    return e.wrap(arith::ExtUIOp::create(e.b, e.loc, e.b.getI64Type(), loaded.v));
+  };
+  key[0] = word(PCRT_RANDOM_SEED_LOW), key[1] = word(PCRT_RANDOM_SEED_HIGH), step = word(PCRT_RANDOM_STEP);
+  number = word(PCRT_RANDOM_KEY) + int64_t(PCRT_RANDOM_DROPS);
+  for (IndexedDim dim : op.getDrawnDims())
+    local.push_back(cast<RankedTensorType>(dim.value.getType()).getDimSize(dim.dim));
+  starts.resize(sizes.size());
+  for (auto [d, offset] : llvm::zip_equal(drop.getSplit(), offsets))
+    starts[d] = e.extend(offset.load(e.integer(0)));
+  if (drop.getShift())
+    starts.back() = (starts.back() + (sizes.back() - drop.getShift() * local.back())) % sizes.back();
+  Num first = word(PCRT_RANDOM_ROW);
+  starts[0] = starts[0].v ? starts[0] + first : first;
+}
+
+Num Dropping::place(int64_t d, Num at) const {
+  if (starts[d].v)
+    at = at + starts[d];
+  return isInZigzag(d) ? positionOf(e, at, sizes[d], ranks) : at;
+}
+
+Num Dropping::row(ArrayRef<Num> index) const {
+  Num number = place(0, index[0]);
+  for (auto [d, at] : llvm::enumerate(index.drop_front()))
+    number = number * sizes[d + 1] + place(d + 1, at);
+  return number * int64_t(llvm::divideCeil(sizes.back(), perBlock));
+}
+
+Num Dropping::row(Num number) const {
+  SmallVector<Num> index(sizes.size() - 1);
+  for (size_t d = index.size(); d-- > 0; number = number / local[d])
+    index[d] = number % e.integer(local[d]);
+  return row(index);
+}
+
+Dropping::Bits Dropping::draw(Value block) const {
+  Type type = block.getType();
+  auto each = [&](Num scalar) { return spread(e, scalar.v, type); };
+  auto product = [&](uint32_t factor, Value x) -> Value {
+    return arith::MulIOp::create(e.b, e.loc, x, constant(e, type, factor));
+  };
+  auto mix = [&](Value product, Value word, Num key) -> Value {
+    Value upper = shiftRight(e, product, constant(e, type, 32));
+    return arith::XOrIOp::create(e.b, e.loc, arith::XOrIOp::create(e.b, e.loc, upper, word), each(key));
+  };
+  Value words[4] = {lowWord(e, block), shiftRight(e, block, constant(e, type, 32)), each(step), each(number)};
+  Num keys[2] = {key[0], key[1]};
+  for (int round = 0; round < PCRT_PHILOX_ROUNDS; ++round) {
+    Value first = product(PCRT_PHILOX_FACTOR0, words[0]), second = product(PCRT_PHILOX_FACTOR1, words[2]);
+    words[0] = mix(second, words[1], keys[0]), words[1] = lowWord(e, second);
+    words[2] = mix(first, words[3], keys[1]), words[3] = lowWord(e, first);
+    keys[0] = e.wrap(lowWord(e, (keys[0] + int64_t(PCRT_PHILOX_KEY0)).v));
+    keys[1] = e.wrap(lowWord(e, (keys[1] + int64_t(PCRT_PHILOX_KEY1)).v));
+  }
+  auto join = [&](Value low, Value high) -> Value {
+    return arith::OrIOp::create(e.b, e.loc, low, arith::ShLIOp::create(e.b, e.loc, high, constant(e, type, 32)));
+  };
+  return {join(words[0], words[1]), join(words[2], words[3])};
+}
+
+/// Of elements of a row whose blocks are cut anywhere: a block for each.
+Num Dropping::eachAlone(Num row, Num column, ArrayRef<int32_t> steps) const {
+  const int64_t width = static_cast<int64_t>(steps.size());
+  SmallVector<int64_t> wide(steps.begin(), steps.end());
+  Num at = e.splat(column, width) + e.wrap(arith::ConstantOp::create(e.b, e.loc, e.b.getI64VectorAttr(wide)));
+  at = place(static_cast<int64_t>(sizes.size()) - 1, at);
+  Type type = at.v.getType();
+  Num eight = e.wrap(constant(e, type, perBlock)), four = e.wrap(constant(e, type, 4));
+  Bits bits = draw((e.splat(row, width) + at / eight).v);
+  Num within = at % eight;
+  Num half = e.select(within < four, e.wrap(bits.low), e.wrap(bits.high));
+  half = e.wrap(shiftRight(e, half.v, (within % four * e.wrap(constant(e, type, 16))).v));
+  half = half & e.wrap(constant(e, type, 0xffff));
+  return e.wrap(arith::TruncIOp::create(e.b, e.loc, VectorType::get(width, e.b.getI32Type()), half.v));
+}
+
+/// Of elements of which each `unit`, a power of two, are in one block, and begin at a multiple of `unit` there.
+Num Dropping::byBlock(Num row, Num column, ArrayRef<int32_t> steps, int64_t unit) const {
+  const int64_t width = static_cast<int64_t>(steps.size()), last = static_cast<int64_t>(sizes.size()) - 1;
+  Type i32 = e.b.getI32Type(), i16 = e.b.getI16Type(), i64 = e.b.getI64Type();
+  SmallVector<Value> blocks, elements;
+  for (int64_t i = 0; i < width; i += unit) {
+    Num at = place(last, column + int64_t(steps[i]));
+    blocks.push_back((row + at / perBlock).v);
+    if (unit == perBlock)
+      continue;
+    Bits bits = draw(blocks.back());
+    Num within = at % e.integer(perBlock);
+    Value half = e.select(within < e.integer(4), e.wrap(bits.low), e.wrap(bits.high)).v;
+    if (unit < 4)
+      half = shiftRight(e, half, (within % e.integer(4) * 16).v);
+    for (int64_t j = 0; j < unit; ++j) {
+      Value word = arith::TruncIOp::create(e.b, e.loc, i32, j ? shiftRight(e, half, e.integer(16 * j).v) : half);
+      elements.push_back((e.wrap(word) & integer32(e, 0xffff)).v);
+    }
+  }
+  if (unit < perBlock)
+    return e.wrap(vector::FromElementsOp::create(e.b, e.loc, VectorType::get(width, i32), elements));
+  // The halves of all blocks in turn are the elements in order.
+  const int64_t count = static_cast<int64_t>(blocks.size());
+  Bits bits = draw(vector::FromElementsOp::create(e.b, e.loc, VectorType::get(count, i64), blocks));
+  SmallVector<int64_t> turns;
+  for (int64_t block = 0; block < count; ++block)
+    turns.append({block, count + block});
+  Value halves = vector::ShuffleOp::create(e.b, e.loc, bits.low, bits.high, turns);
+  Value all = vector::BitCastOp::create(e.b, e.loc, VectorType::get(perBlock * count, i16), halves);
+  if (width < perBlock * count)
+    all = vector::ShuffleOp::create(e.b, e.loc, all, all, llvm::to_vector(llvm::seq<int64_t>(0, width)));
+  return e.wrap(arith::ExtUIOp::create(e.b, e.loc, VectorType::get(width, i32), all));
+}
+
+Num Dropping::numbers(Num row, Num column, ArrayRef<int32_t> steps) const {
+  const int64_t width = static_cast<int64_t>(steps.size()), last = static_cast<int64_t>(sizes.size()) - 1;
+  bool isCut = (starts[last].v && local[last] % perBlock) || (isInZigzag(last) && sizes[last] / (2 * ranks) % perBlock);
+  if (isCut)
+    return eachAlone(row, column, steps);
+  int64_t run = 1;
+  while (run < width && steps[run] == steps[0] + run)
+    ++run;
+  bool isTail = !llvm::isPowerOf2_64(run); // of a CPU's row
+  int64_t unit = isTail ? (e.lanes % perBlock ? 1 : perBlock) : std::min(run, perBlock);
+  return byBlock(row, column, steps, unit);
+}
+
+Num Dropping::apply(Num x, Num row, Num column, ArrayRef<int32_t> steps) const {
+  Num bits = numbers(row, column, steps);
+  if (!x.width())
+    bits = e.wrap(vector::ExtractOp::create(e.b, e.loc, bits.v, ArrayRef<int64_t>{0}));
+  return e.select(bits < integer32(e, drop.getThreshold()), e.real(0), x * drop.scale());
+}
+
+void Dropping::apply(MutableArrayRef<Num> x, Num row, Num column) const {
+  auto values = llvm::map_to_vector(x, [](Num value) { return value.v; });
+  auto type = VectorType::get(static_cast<int64_t>(x.size()), e.b.getF32Type());
+  Num all = e.wrap(vector::FromElementsOp::create(e.b, e.loc, type, values));
+  all = apply(all, row, column, llvm::to_vector(llvm::seq<int32_t>(0, static_cast<int32_t>(x.size()))));
+  for (auto [i, value] : llvm::enumerate(x))
+    value = e.wrap(vector::ExtractOp::create(e.b, e.loc, all.v, ArrayRef<int64_t>{static_cast<int64_t>(i)}));
+}

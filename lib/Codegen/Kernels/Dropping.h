@@ -1,0 +1,52 @@
+//===- Dropping.h - Which elements a kernel drops ------------------------------------===//
+// `#pc.drop` in kernels: random bits are integers, so CPUs and GPUs drop the same elements. Eight neighbours in a row
+// share a block of Philox4x32-10; whoever has all of them computes it once.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_KERNELS_DROPPING_H
+#define PC_LIB_CODEGEN_KERNELS_DROPPING_H
+
+#include "Emit.h"
+#include "pc/IR/PC.h"
+
+namespace pc::kernels {
+
+class Dropping {
+public:
+  /// Emits what all elements share; call it outside of loops. `random` and `offsets` are the buffers of the op's
+  /// operands.
+  Dropping(Emitter &e, DrawnOpInterface op, Ptr random, llvm::ArrayRef<Ptr> offsets);
+
+  /// What `apply` wants to know of a row: by the local indices of all dims but the last, or by the number of the row.
+  /// Both i64.
+  Num row(llvm::ArrayRef<Num> index) const;
+  Num row(Num number) const;
+  /// x with dropped elements 0 and the others divided by 1 - p. Element i of x (a scalar has one) is that of local
+  /// column `column` + steps[i]; vectors begin at multiples of their width, those of a CPU at multiples of its lanes.
+  Num apply(Num x, Num row, Num column, llvm::ArrayRef<int32_t> steps) const;
+  /// The same of scalars of neighbouring columns, from `column` on, in place.
+  void apply(llvm::MutableArrayRef<Num> x, Num row, Num column) const;
+
+private:
+  struct Bits {
+    mlir::Value low, high; ///< i64: elements 0 to 3 of a block, 16 bits each, and elements 4 to 7
+  };
+  /// Of the blocks with numbers `block`: i64, or a vector of i64.
+  Bits draw(mlir::Value block) const;
+  /// 16 bits of each element, as i32.
+  Num numbers(Num row, Num column, llvm::ArrayRef<int32_t> steps) const;
+  Num eachAlone(Num row, Num column, llvm::ArrayRef<int32_t> steps) const;
+  Num byBlock(Num row, Num column, llvm::ArrayRef<int32_t> steps, int64_t unit) const;
+  /// The place in its whole dim of index `at` of dim d.
+  Num place(int64_t d, Num at) const;
+  bool isInZigzag(int64_t d) const { return ranks && llvm::is_contained(sequences, d); }
+
+  Emitter &e;
+  DropAttr drop;
+  llvm::SmallVector<int64_t> sizes, local, sequences;
+  llvm::SmallVector<Num> starts; ///< by dim; null: 0
+  const int64_t ranks;           ///< of the zigzag order, or 0
+  Num key[2], step, number;      ///< i64: the words of the key, the last two of the counter
+};
+
+} // namespace pc::kernels
+#endif
