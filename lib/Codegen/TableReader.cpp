@@ -8,21 +8,27 @@
 using namespace mlir;
 using namespace pc;
 
+TableReader::TableReader(ModuleOp module) {
+  for (auto global : module.getOps<LLVM::GlobalOp>())
+    globals[global.getSymName()] = global;
+}
+
 Value TableReader::initializer(StringRef symbol) {
-  auto global = module.lookupSymbol<LLVM::GlobalOp>(symbol);
+  auto global = globals.lookup(symbol);
   Block *block = global ? global.getInitializerBlock() : nullptr;
   auto result =
       block && block->mightHaveTerminator() ? dyn_cast<LLVM::ReturnOp>(block->getTerminator()) : LLVM::ReturnOp();
   return result && result.getNumOperands() == 1 ? result.getOperand(0) : Value();
 }
 
-Value TableReader::elementOf(Value aggregate, int64_t index) {
-  while (auto insert = aggregate.getDefiningOp<LLVM::InsertValueOp>()) {
-    if (insert.getPosition() == ArrayRef<int64_t>{index})
-      return insert.getValue();
-    aggregate = insert.getContainer();
-  }
-  return {};
+std::vector<Value> TableReader::elementsOf(Value aggregate, size_t count) {
+  std::vector<Value> elements(count);
+  for (; auto insert = aggregate.getDefiningOp<LLVM::InsertValueOp>(); aggregate = insert.getContainer())
+    if (ArrayRef<int64_t> at = insert.getPosition();
+        at.size() == 1 && at[0] >= 0 && at[0] < static_cast<int64_t>(count))
+      if (Value &element = elements[at[0]]; !element) // the last one holds
+        element = insert.getValue();
+  return elements;
 }
 
 bool TableReader::number(Value value, int64_t &result) {
@@ -42,7 +48,7 @@ bool TableReader::pointer(Value value, bool isText, const char *&result) {
     return false;
   StringRef name = address.getGlobalName();
   if (isText) {
-    auto global = module.lookupSymbol<LLVM::GlobalOp>(name);
+    auto global = globals.lookup(name);
     auto bytes = global ? dyn_cast_or_null<StringAttr>(global.getValueOrNull()) : StringAttr();
     if (!bytes || !bytes.getValue().ends_with(StringRef("\0", 1)))
       return false;

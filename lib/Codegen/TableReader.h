@@ -8,6 +8,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "pc/Codegen/Fields.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/StringSaver.h"
 
@@ -17,7 +18,7 @@ namespace pc {
 
 class TableReader {
 public:
-  explicit TableReader(mlir::ModuleOp module) : module(module) {}
+  explicit TableReader(mlir::ModuleOp module);
 
   /// The struct that a symbol is; none if there is no such one of as many fields.
   template <typename T> std::optional<T> structOf(llvm::StringRef symbol) {
@@ -30,15 +31,16 @@ public:
 
   /// `count` rows of the table that a field names; none if it has more or fewer.
   template <typename T> std::optional<std::vector<T>> rowsOf(const T *field, int64_t count) {
-    std::vector<T> rows(std::max<int64_t>(count, 0));
     if (!field)
-      return count == 0 ? std::optional(rows) : std::nullopt;
+      return count == 0 ? std::optional(std::vector<T>()) : std::nullopt;
     mlir::Value value = initializer(nameOf(field));
     auto type = value ? mlir::dyn_cast<mlir::LLVM::LLVMArrayType>(value.getType()) : mlir::LLVM::LLVMArrayType();
     if (!type || static_cast<int64_t>(type.getNumElements()) != count)
       return std::nullopt;
-    for (auto [i, row] : llvm::enumerate(rows))
-      if (!read(elementOf(value, static_cast<int64_t>(i)), row))
+    std::vector<T> rows(type.getNumElements());
+    std::vector<mlir::Value> elements = elementsOf(value, rows.size());
+    for (auto [element, row] : llvm::zip_equal(elements, rows))
+      if (!read(element, row))
         return std::nullopt;
     return rows;
   }
@@ -53,8 +55,8 @@ public:
 
 private:
   mlir::Value initializer(llvm::StringRef symbol);
-  /// Element `index` of a constant that is built by insertvalue; null if nothing was inserted.
-  static mlir::Value elementOf(mlir::Value aggregate, int64_t index);
+  /// The elements of a constant that is built by insertvalue; null where nothing was inserted.
+  static std::vector<mlir::Value> elementsOf(mlir::Value aggregate, size_t count);
   bool number(mlir::Value value, int64_t &result);
   /// A pointer: null, or as the class comment says.
   bool pointer(mlir::Value value, bool isText, const char *&result);
@@ -64,10 +66,16 @@ private:
       return false;
     // A scalar is a row of one field.
     auto type = mlir::dyn_cast<mlir::LLVM::LLVMStructType>(value.getType());
-    int64_t index = 0;
-    bool ok = static_cast<bool>(type);
-    forEachField(row, [&](auto &field) { ok = ok && scalar(elementOf(value, index++), field); });
-    return ok && static_cast<int64_t>(type.getBody().size()) == index;
+    if (!type)
+      return false;
+    std::vector<mlir::Value> elements = elementsOf(value, type.getBody().size());
+    size_t index = 0;
+    bool ok = true;
+    forEachField(row, [&](auto &field) {
+      ok = ok && index < elements.size() && scalar(elements[index], field);
+      ++index;
+    });
+    return ok && elements.size() == index;
   }
 
   template <typename T> bool scalar(mlir::Value value, T &field) {
@@ -90,7 +98,7 @@ private:
     }
   }
 
-  mlir::ModuleOp module;
+  llvm::StringMap<mlir::LLVM::GlobalOp> globals; ///< by name
   llvm::BumpPtrAllocator allocator;
   llvm::UniqueStringSaver saver{allocator};
 };
