@@ -168,8 +168,18 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
 
   group = FlagGroup::Tuning;
   phase = Phase::Step;
-  field(fields.packProducts, "pack-products",
-        "One product for the queries, keys and values of a layer, where the plan lets it");
+  flag<bool>("pack-products", "One product for the queries, keys and values of a layer, where the plan lets it "
+                              "(default: for CUDA)")
+      .setCallback([this](const bool &on) {
+        fields.packProducts = on;
+        order.push_back("pack-products");
+      });
+  flag<int64_t>("pad-vocabulary", "The vocabulary is padded to a multiple of this and of the ranks that split it "
+                                  "(default: these ranks; for CUDA also 64)")
+      .setCallback([this](const int64_t &multiple) {
+        fields.padVocabulary = multiple;
+        order.push_back("pad-vocabulary");
+      });
   phase = Phase::Scheduled;
   bytes(fields.schedule.bucketBytes, "bucket-bytes", "Payload of moves that are started together");
   field(fields.schedule.prefetch, "prefetch", "Units of split parameters that are gathered ahead");
@@ -191,6 +201,8 @@ pcrt_status CompileFlags::check(std::string &error) const {
   const std::string &optimizer = fields.step.optimizer;
   refuse(optimizer != "adamw" && optimizer != "sgd", "--optimizer=" + optimizer + " is not an optimizer (adamw, sgd)");
   refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");
+  refuse(given("pad-vocabulary") && (fields.padVocabulary < 1 || fields.padVocabulary > 65536),
+         "--pad-vocabulary=" + Twine(fields.padVocabulary) + " is no multiple from 1 to 65536");
   refuse(fields.schedule.bucketBytes < 0 || fields.schedule.prefetch < 0 || fields.schedule.prefetchBytes < 0,
          "--bucket-bytes, --prefetch and --prefetch-bytes are at least 0");
   refuse(given("arch") && !fields.cuda(), "--arch names a GPU; it needs --target=cuda");

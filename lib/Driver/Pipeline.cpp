@@ -34,10 +34,11 @@ public:
 
     case Phase::Step: {
       // Before differentiation, which then makes one product for each gradient, too.
-      if (options.packProducts && plan.packsProducts())
+      if (options.packs() && plan.packsProducts())
         add(createPackProducts({.ranks = plan.vocabularyRanks()}), PCRT_INTERNAL);
       // Before differentiation, so that the padding has a gradient (zero) like everything else.
-      add(createPadVocabulary({.multiple = plan.vocabularyMultiple(options.cuda())}), PCRT_INFEASIBLE);
+      add(createPadVocabulary({.multiple = plan.vocabularyMultiple(options.cuda(), options.padVocabulary)}),
+          PCRT_INFEASIBLE);
       // Backward needs no placement rules of its own because differentiation comes before placement.
       DifferentiateOptions step = options.step;
       step.microbatches = plan.microbatches;

@@ -41,7 +41,9 @@ bool Plan::packsProducts() const {
   });
 }
 
-int64_t Plan::vocabularyMultiple(bool cuda) const {
+int64_t Plan::vocabularyMultiple(bool cuda, int64_t wanted) const {
+  if (wanted)
+    return std::lcm(wanted, vocabularyRanks());
   // Kernels of products copy and load 16 bytes at once, 8 elements in bf16: every rank's rows are whole numbers of
   // them. 64 is the width of their smallest tiles.
   return cuda ? std::lcm<int64_t>(8 * vocabularyRanks(), 64) : vocabularyRanks();

@@ -10,6 +10,7 @@
 #include "pc/Overlap/Passes.h"
 #include "pc/Pipeline/Passes.h"
 #include <map>
+#include <optional>
 
 namespace mlir {
 class OpPassManager;
@@ -25,11 +26,12 @@ enum class Verify { None, Phase, Full };
 /// What is compiled, and how. Options of passes have the passes' own structs, and so their defaults (Passes.td).
 struct CompileOptions {
   Plan plan;
-  bool train = true;              ///< false: forward and loss only
-  bool packProducts = false;      ///< one product for q, k and v where the plan lets it
-  DifferentiateOptions step;      ///< its microbatches are the plan's
-  PipelineParallelOptions stages; ///< `machine` is also that of all predicted times, `memory` the limit on the arena;
-                                  ///< the rest is the plan's
+  bool train = true;                ///< false: forward and loss only
+  std::optional<bool> packProducts; ///< one product for q, k and v where the plan lets it; by default for CUDA
+  int64_t padVocabulary = 0;        ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
+  DifferentiateOptions step;        ///< its microbatches are the plan's
+  PipelineParallelOptions stages;   ///< `machine` is also that of all predicted times, `memory` the limit on the arena;
+                                    ///< the rest is the plan's
   FuseOptions fuse;
   ScheduleOptions schedule;
   PlanMemoryOptions arena;
@@ -45,6 +47,8 @@ struct CompileOptions {
 
   /// For CUDA devices instead of CPUs.
   bool cuda() const { return kernels.target == "cuda"; }
+  /// Whether one product makes q, k and v where the plan lets it. On a CPU three are faster (docs/rationale/c-attn.md).
+  bool packs() const { return packProducts.value_or(cuda()); }
 };
 
 /// What it means when a pass of a phase fails, by the pass's argument.

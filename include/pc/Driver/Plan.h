@@ -30,8 +30,9 @@ struct Plan {
   int64_t vocabularyRanks() const;
   /// Whether one product may make q, k and v: no tactic places them apart.
   bool packsProducts() const;
-  /// What a padded vocabulary is a multiple of: these ranks; for CUDA devices also what their tensor cores need.
-  int64_t vocabularyMultiple(bool cuda) const;
+  /// What a padded vocabulary is a multiple of: these ranks, and `wanted`; 0: for CUDA devices what their tensor cores
+  /// need.
+  int64_t vocabularyMultiple(bool cuda, int64_t wanted) const;
   /// The first tactic of this name, or null.
   const Tactic *find(llvm::StringRef pass) const;
   /// The tactics that the pipeline of a phase runs, in order.
