@@ -14,7 +14,9 @@ static MachineModel gpu(llvm::StringRef name, llvm::StringRef device) {
   MachineModel machine;
   machine.name = name;
   machine.device = device;
+  machine.unalignedShare = 0.28;
   machine.attentionShare = 0.6;
+  machine.attentionKeys = 185;
   machine.memoryShare = 0.9;
   machine.opSeconds = 0.5e-6;
   machine.nodeRanks = 8;
@@ -30,6 +32,7 @@ static std::vector<MachineModel> makeAll() {
   a100.f32Flops = 19.5e12;
   a100.bf16Flops = 312e12;
   a100.productShare = 0.87;
+  a100.unalignedShare = 0.74;
   a100.memoryBytes = 80e9;
   a100.memoryBandwidth = 2.039e12;
   a100.node.bandwidth = 300e9;
@@ -38,7 +41,7 @@ static std::vector<MachineModel> makeAll() {
   MachineModel h100 = gpu("h100", "NVIDIA H100 SXM 80 GB, 8 in a DGX H100");
   h100.f32Flops = 67e12;
   h100.bf16Flops = 989e12;
-  h100.productShare = 0.80;
+  h100.productShare = 0.61;
   h100.memoryBytes = 80e9;
   h100.memoryBandwidth = 3.35e12;
   h100.node.bandwidth = 450e9;
@@ -89,7 +92,9 @@ static const Figure figures[] = {
     {"f32_flops", [](MachineModel &m) -> double & { return m.f32Flops; }, any},
     {"bf16_flops", [](MachineModel &m) -> double & { return m.bf16Flops; }, any},
     {"product_share", [](MachineModel &m) -> double & { return m.productShare; }, 1},
+    {"unaligned_share", [](MachineModel &m) -> double & { return m.unalignedShare; }, 1},
     {"attention_share", [](MachineModel &m) -> double & { return m.attentionShare; }, 1},
+    {"attention_keys", [](MachineModel &m) -> double & { return m.attentionKeys; }, any},
     {"memory_bytes", [](MachineModel &m) -> double & { return m.memoryBytes; }, any},
     {"memory_bandwidth", [](MachineModel &m) -> double & { return m.memoryBandwidth; }, any},
     {"memory_share", [](MachineModel &m) -> double & { return m.memoryShare; }, 1},
@@ -135,11 +140,11 @@ static bool set(MachineModel &machine, llvm::StringRef key, const json::Value &v
       continue;
     std::optional<double> number = value.getAsNumber();
     bool isSeconds = key.ends_with("_seconds") || key.ends_with("_latency");
-    bool mayBeZero = isSeconds || key == "memory_bytes";
+    bool mayBeZero = isSeconds || key == "memory_bytes" || key == "attention_keys";
     if (!number || *number > figure.most || !(mayBeZero ? *number >= 0 : *number > 0))
       return refuse(figure.most == 1 ? "is a number above 0 and at most 1"
                     : isSeconds      ? "is a number of seconds"
-                    : mayBeZero      ? "is a number of bytes, or 0 if it is not known"
+                    : mayBeZero      ? "is a number, or 0 if it is not known"
                                      : "is a number above 0, per second");
     figure.of(machine) = *number;
     return true;

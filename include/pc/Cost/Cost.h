@@ -60,12 +60,18 @@ double messageSeconds(double bytes, const NodeSpread &spread, const MachineModel
 double moveSeconds(MoveKind kind, double wire, MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes,
                    const MachineModel &machine);
 
-/// Seconds of matrix products of so many operations, on operands of bf16 or of f32.
-double productSeconds(double flops, bool bf16, const MachineModel &machine);
+/// Seconds of matrix products of so many operations, on operands of bf16 or of f32. `unaligned`: a matrix has rows that
+/// do not begin at multiples of 16 bytes.
+double productSeconds(double flops, bool bf16, bool unaligned, const MachineModel &machine);
 
-/// Seconds of attention, or of its gradient, of so many operations; kernels skip the masked half of those of a causal
-/// one.
-double attentionSeconds(double flops, bool causal, bool bf16, const MachineModel &machine);
+/// Attention, or its gradient: operations over the whole rectangle of scores, of which kernels skip the masked half of
+/// a causal one.
+struct AttentionWork {
+  double flops;
+  int64_t keys, headDim; ///< of a head: its keys, the elements of one
+  bool causal, bf16;
+};
+double attentionSeconds(const AttentionWork &work, const MachineModel &machine);
 
 /// Seconds of one execution of a local op on one rank: the larger of computing and reading, or sending.
 double secondsOf(mlir::Operation *op, const MachineModel &machine);

@@ -24,8 +24,10 @@ struct MachineModel {
   std::string name = "cpu";
   std::string device = "a core of a current server CPU, ranks on one machine";
   double f32Flops = 1.0e11, bf16Flops = 1.0e11; ///< operations per second of matrix products, at most
-  double productShare = 1;                      ///< of these, what large products reach
+  double productShare = 1;                      ///< of these, what products of a training step reach
+  double unalignedShare = 1;                    ///< of that, those of bf16 with rows not at multiples of 16 bytes
   double attentionShare = 0.5;                  ///< of these, what attention reaches, masked scores not counted
+  double attentionKeys = 0;                     ///< that a query has more, by time; 0: shapes do not matter
   double memoryBytes = 0;                       ///< of device memory; 0: not known
   double memoryBandwidth = 2.0e10;              ///< bytes per second of device memory, at most
   double memoryShare = 1;                       ///< of it, what kernels that only read and write reach

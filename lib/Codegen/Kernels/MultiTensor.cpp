@@ -114,13 +114,26 @@ void pc::kernels::emitSGD(SimtEmitter &e, Value arena, const TensorList &tensors
 }
 
 void pc::kernels::emitRounding(SimtEmitter &e, Value arena, const TensorList &tensors) {
+  constexpr int64_t warp = 32, tile = warp * 2 * width; // elements that a warp rounds at once
+  static_assert(blockElements % (threads / warp * tile) == 0);
+  e.mixRows(tile);
   e.teams(tensors.numBlocks(), threads, 1, [&](Num block) {
     TensorTable table(e, e.function, tensors);
     Num tensor = table.find(block);
     Ptr from = behind(e, arena, table.offset(tensor, 0));
     Ptr to{&e, behind(e, arena, table.offset(tensor, 1)).base, e.b.getBF16Type()};
-    Num first = (block - table.firstBlock(tensor)) * blockElements;
-    elementsOf(e, first, table.elements(tensor), [&](Num i, int64_t w) { to.store(from.load(i, w), i); });
+    Num first = (block - table.firstBlock(tensor)) * blockElements, count = table.elements(tensor);
+    Num lane = e.rank % e.integer(warp);
+    e.loop(first + e.rank / e.integer(warp) * tile, e.min(first + blockElements, count), threads / warp * tile,
+           [&](Num start) {
+             e.when(
+                 e.notBefore(count, start + tile),
+                 [&] {
+                   Num i = start + lane * width;
+                   to.store(from.load(i, 2 * width), i);
+                 },
+                 [&] { e.loop(start + lane, count, warp, [&](Num i) { to.store(from.load(i), i); }); });
+           });
   });
 }
 

@@ -27,7 +27,8 @@ def near(a, b):
 names = ["cpu", "a100", "h100", "h200", "b200"]
 for name in names:
     m = report("--machine=" + name)["predicted"]["machine"]
-    cells = [name, m["device"], f"{m['f32_flops'] / 1e12:g}", f"{m['bf16_flops'] / 1e12:g}", m["product_share"], m["attention_share"],
+    cells = [name, m["device"], f"{m['f32_flops'] / 1e12:g}", f"{m['bf16_flops'] / 1e12:g}", m["product_share"], m["unaligned_share"],
+             m["attention_share"], f"{m['attention_keys']:g}",
              f"{m['memory_bytes'] / 1e9:g}" if m["memory_bytes"] else "-", f"{m['memory_bandwidth'] / 1e9:g}", m["memory_share"], m["node_ranks"] or "all", f"{m['node_bandwidth'] / 1e9:g}",
              f"{m['network_bandwidth'] / 1e9:g}", m["link_share"]]
     row = "| " + " | ".join(map(str, cells)) + " |\n"
@@ -43,6 +44,10 @@ attention = layers * (2 + 5) * 2 * batch * heads * tokens * tokens * head
 whole = report()["flops_per_step"]
 near(seconds({"f32_flops": 1e9, "product_share": 0.5, "attention_share": 0.25}), (whole - attention) / 0.5e9 + attention / 2 / 0.25e9)
 print("products alone: flops over rate and share")
+# A query sees 32 keys of 64 on average, and has 256 queries beside it; heads of 8 elements reach 2 x 8 / 136 of the rate.
+near(seconds({"f32_flops": 1e9, "product_share": 0.5, "attention_share": 0.25, "attention_keys": 16}),
+     (whole - attention) / 0.5e9 + attention / 2 / (0.25e9 * 16 / 136 * 32 / 48 * 64 / 320))
+print("attention by shape: keys, mask and heads")
 near(seconds({"memory_bandwidth": 1e9}), 2 * seconds({"memory_bandwidth": 2e9}))
 print("memory alone: bandwidth doubles, time halves")
 
