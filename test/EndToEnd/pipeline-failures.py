@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/pipeline-failures.py TIMES [cuda]
 
-A rank of a pipeline is killed (SIGKILL), stopped (SIGSTOP) or slowed (stopped and continued, again and again) at a random moment of a random
+A rank of a pipeline (on the stand-in also of other plans) is killed (SIGKILL), stopped (SIGSTOP) or slowed (stopped and continued, again and again) at a random moment of a random
 schedule. Every time the run ends with 7 or 8 within the deadline, says which rank, in which stage, and where in the schedule somebody was, and
 leaves nothing behind. A rank that is slowed by less than the deadline is no error: its run goes on. cuda: on the stand-in, where a rank that fails by
 itself (its data become too short, exit 9) takes the place of slow ones. From 20 TIMES on, also until a rank was killed, and one stopped, in a task that
@@ -22,7 +22,8 @@ TIMES, CUDA = int(sys.argv[1]), "cuda" in sys.argv
 DEADLINE = 3  # seconds
 TASK = r"in [a-z]+ of microbatch [0-9]+, chunk [0-9]+ \(stage [0-9]+\)\)|in the optimizer's part \(stage [0-9]+\)\)|waiting for rank"
 # On a device messages say where a run was.
-MESSAGE = r"(sending|receiving) message [0-9]+ of '[a-z ]+ of chunk [0-9]+ from stage [0-9]+ to stage [0-9]+'|.* of group" if CUDA else "$^"
+MESSAGE = (r"(sending|receiving) message [0-9]+ of '[a-z ]+ of chunk [0-9]+ from stage [0-9]+ to stage [0-9]+'|.* of group|before the first move of step [0-9]+"
+           if CUDA else "$^")
 
 
 def slow(pid, stopped, running, times):
