@@ -13,7 +13,6 @@
 #include "pc/Cost/Simulate.h"
 #include "pc/Cost/Streams.h"
 #include "pc/Driver/Origin.h"
-#include "pc/IR/Diagnostics.h"
 #include "pc/IR/Source.h"
 #include "pc/IR/Stages.h"
 #include "pc/Pipeline/PipelineReport.h"
@@ -326,6 +325,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   }
   if (options.to != Phase::Exe)
     return writeFile(module, options.output, [&](llvm::raw_ostream &os) {
+      dropLines(module);
       module->print(os, OpPrintingFlags().enableDebugInfo());
       os << "\n";
     });

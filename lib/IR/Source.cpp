@@ -2,6 +2,7 @@
 #include "pc/IR/Source.h"
 #include "pc/IR/Diagnostics.h"
 
+#include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -42,10 +43,22 @@ namespace {
 constexpr int maxDepth = 256;
 constexpr uint64_t maxDigits = 1000, maxWidth = 1024, maxAffine = 4096, maxExpanded = 1 << 20;
 
+/// Where a statement begins.
+struct Place {
+  size_t offset = StringRef::npos, line = 1, column = 1;
+};
+
+/// "loc(...)" of an op or a block argument, and the op's text.
+struct Located {
+  size_t begin = 0, end = 0;
+  Place op;
+};
+
 /// Reads text as MLIR's lexer does, in one pass, and stops at the first place that its parser cannot take. Other syntax
 /// errors are left to the parser.
 class Scan {
 public:
+  static constexpr size_t npos = StringRef::npos;
   explicit Scan(StringRef text) : text(text) {}
 
   /// Whether the parser may see the text.
@@ -59,6 +72,8 @@ public:
 
   std::string why;
   size_t where = 0; ///< offset
+  std::vector<Located> located;
+  llvm::StringMap<StringRef> locations; ///< by alias: what stands behind "loc(" in its definition
 
 private:
   /// An alias of an attribute or a type: its depth and size when expanded.
@@ -99,6 +114,8 @@ private:
     }
     if (c == '/' && peek(1) == '/')
       return comment();
+    if (statement.offset == npos) // the first word of its line; a line that begins with "}" goes on with an op
+      statement = c == '}' && !opened.empty() ? opened.back() : Place{at, lines, at - lineBegin + 1};
     count(1, depth);
     if (c == '"')
       return string();
@@ -159,6 +176,17 @@ private:
     }
     if ((name == "affine_map" || name == "affine_set") && affine == npos)
       affine = start, affineDepth = depth;
+    if (name == "loc" && peek() == '(' && location == npos)
+      location = start, locationDepth = depth;
+  }
+
+  /// "loc(...)" ends.
+  void locate() {
+    if (!defined.empty())
+      locations[defined] = text.slice(location + 4, at - 1);
+    else if (!opened.empty() || !text.substr(statement.offset).starts_with("module"))
+      located.push_back({location, at, statement});
+    location = npos;
   }
 
   void sigil(char c) {
@@ -218,6 +246,9 @@ private:
   /// The definition of an alias ends with its line, unless the next line can only continue it.
   void line() {
     ++at;
+    ++lines;
+    lineBegin = at;
+    statement = Place();
     if (defined.empty() || depth > 0 || definition.size < 2)
       return;
     StringRef before = text.take_front(at).rtrim();
@@ -250,8 +281,14 @@ private:
       ++depth;
       count(0, depth);
       checkDepth(start, depth);
+      if (c == '{')
+        opened.push_back(statement);
     } else if (StringRef(")]}").contains(c) || (c == '>' && peek() != '=')) {
       depth = std::max(depth - 1, 0);
+      if (c == '}' && !opened.empty())
+        opened.pop_back();
+      if (location != npos && c == ')' && depth == locationDepth)
+        locate();
     }
     if (affine == npos)
       return;
@@ -266,10 +303,12 @@ private:
       refuse(offset, "more than " + Twine(maxDepth) + " levels of brackets");
   }
 
-  static constexpr size_t npos = StringRef::npos;
   StringRef text;
-  size_t at = 0;
-  int depth = 0, affineDepth = 0;
+  size_t at = 0, lines = 1, lineBegin = 0;
+  Place statement;           ///< whose words these are
+  std::vector<Place> opened; ///< by "{" around: the statement that it belongs to
+  size_t location = npos;    ///< where "loc(" begins
+  int depth = 0, affineDepth = 0, locationDepth = 0;
   size_t affine = npos; ///< where the current affine expression begins; npos: none
   bool inMetadata = false;
   StringRef value, defined; ///< the last `%name`; the alias that is being defined
@@ -299,6 +338,60 @@ static bool mayBeParsed(StringRef path, StringRef text, StringRef splitMarker) {
   return true;
 }
 
+/// The text with a location of its own for each op: what "loc(...)" says there, which are names of the model's modules,
+/// and the op's line in this file.
+static Buffer withLines(Buffer buffer) {
+  Scan scan(buffer->getBuffer());
+  if (!scan.run() || scan.located.empty())
+    return buffer;
+  std::string file, text, places;
+  llvm::raw_string_ostream fileOs(file), os(text), placesOs(places);
+  llvm::printEscapedString(buffer->getBufferIdentifier(), fileOs);
+  size_t from = 0, number = 0;
+  for (const Located &one : scan.located) {
+    StringRef alias = buffer->getBuffer().slice(one.begin + 4, one.end - 1), says = alias;
+    if (auto it = scan.locations.find(alias); it != scan.locations.end())
+      says = it->second;
+    std::string line = ("\"" + file + "\":" + Twine(one.op.line) + ":" + Twine(one.op.column)).str();
+    os << buffer->getBuffer().slice(from, one.begin) << "loc(#line" << number << ")";
+    placesOs << "#line" << number++ << " = loc(";
+    StringRef name = says.take_front(says.find('"', 1) + 1), rest = says.drop_front(name.size());
+    if (says.starts_with("\"") && !rest.starts_with(":")) // a name; the place behind it was in another file
+      placesOs << name << "(" << line << "))\n";
+    else if (says.starts_with("\"") || says == "unknown" || says == "?")
+      placesOs << line << ")\n";
+    else
+      placesOs << "fused[" << line << ", " << alias << "])\n";
+    from = one.end;
+  }
+  os << buffer->getBuffer().substr(from) << "\n" << places;
+  return llvm::MemoryBuffer::getMemBufferCopy(text, buffer->getBufferIdentifier());
+}
+
+void pc::dropLines(Operation *op) {
+  AttrTypeReplacer names;
+  auto name = [](Location loc) -> Location {
+    auto named = dyn_cast<NameLoc>(loc);
+    return named ? NameLoc::get(named.getName()) : loc;
+  };
+  names.addReplacement([&](NameLoc loc) -> Attribute { return name(loc); });
+  names.addReplacement([&](FusedLoc loc) -> std::optional<std::pair<Attribute, WalkResult>> { // each name once
+    return std::pair(
+        Attribute(FusedLoc::get(llvm::map_to_vector(loc.getLocations(), name), loc.getMetadata(), loc.getContext())),
+        WalkResult::skip());
+  });
+  names.recursivelyReplaceElementsIn(op, /*replaceAttrs=*/false, /*replaceLocs=*/true);
+}
+
+std::string pc::withoutLocations(StringRef text) {
+  Scan scan(text);
+  std::string result = text.str();
+  if (scan.run())
+    for (const Located &one : scan.located)
+      std::fill(result.begin() + one.begin, result.begin() + one.end, ' ');
+  return result;
+}
+
 Buffer pc::readSource(StringRef path, StringRef splitMarker) {
   std::string error;
   Buffer buffer = path == "-" ? take(llvm::MemoryBuffer::getSTDIN(), error) : read(path, /*terminated=*/true, error);
@@ -306,7 +399,9 @@ Buffer pc::readSource(StringRef path, StringRef splitMarker) {
     errs() << escaped(path) << ": error: cannot be read: " << error << "\n";
     return nullptr;
   }
-  return mayBeParsed(buffer->getBufferIdentifier(), buffer->getBuffer(), splitMarker) ? std::move(buffer) : nullptr;
+  if (!mayBeParsed(buffer->getBufferIdentifier(), buffer->getBuffer(), splitMarker))
+    return nullptr;
+  return splitMarker.empty() ? withLines(std::move(buffer)) : std::move(buffer);
 }
 
 OwningOpRef<ModuleOp> pc::parseProgram(StringRef path, llvm::SourceMgr &sources, MLIRContext *context) {

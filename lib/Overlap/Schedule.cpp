@@ -269,7 +269,7 @@ void nameMoves(AccumulateOp accumulate) {
   Operation *yield = accumulate.getBody().front().getTerminator();
   for (auto [value, result] : llvm::zip_equal(yield->getOperands(), accumulate.getResults()))
     for (Operation *user : result.getUsers())
-      if (isa<MoveOpInterface>(user) && user->getLoc() == accumulate.getLoc())
+      if (isa<MoveOpInterface>(user) && sourceName(user) == sourceName(accumulate))
         user->setLoc(value.getLoc());
 }
 

@@ -20,35 +20,58 @@ std::optional<Range> Walk::rangeOf(Stage &stage, Operation *op, Value value) {
     home = place->second < 0 ? -1 : place->second + home - place->first;
   }
   if (home < 0) {
-    refuse(op, "has a value without a home");
+    clash(op, "has a value without a home", nullptr, {});
     return Range();
   }
   home += elementOffsets.lookup(value);
   return Range{home, home + byteSize(value.getType())};
 }
 
+bool Walk::holds(Stage &stage, const Range &range, const State &state) const {
+  if (stage.bytes.hold(range, state))
+    return true;
+  auto part = stacks.find({state.value, state.microbatch});
+  if (part == stacks.end())
+    return false;
+  auto [stack, number, count] = part->second;
+  int64_t bytes = range.end - range.begin, begin = range.begin - number * bytes;
+  return stage.bytes.hold({begin, begin + count * bytes}, stack);
+}
+
+bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operation *, Operation *> writer) {
+  if (!trace)
+    return refuse(op, why, Fault::Memory);
+  if (wrongBytes.why.empty()) {
+    wrongBytes.op = op;
+    wrongBytes.why = why.str();
+    wrongBytes.fault = Fault::Memory;
+  }
+  int made = value ? stateOf(value).made : -1;
+  if (made >= 0)
+    trace->clashes.push_back({op, trace->made[made].op, writer.first, trace->made[made].call, writer.second});
+  return true;
+}
+
 bool Walk::read(Stage &stage, Operation *op, Value value, const State &state) {
   std::optional<Range> range = rangeOf(stage, op, value);
-  if (!range)
+  if (!range || holds(stage, *range, state))
     return true;
-  bool holds = range->begin >= 0 && stage.bytes.hold(*range, state);
-  if (auto part = stacks.find(state.value); !holds && part != stacks.end()) {
-    auto [stack, number, count] = part->second;
-    int64_t bytes = range->end - range->begin, begin = range->begin - number * bytes;
-    holds = stage.bytes.hold({begin, begin + count * bytes}, stack);
-  }
-  return holds || refuse(op, "reads bytes " + Twine(range->begin) + " to " + Twine(range->end) +
-                                 ", which do not hold its operand");
+  return clash(op,
+               "reads bytes " + Twine(range->begin) + " to " + Twine(range->end) + ", which do not hold its operand",
+               value, stage.bytes.writerOf(*range));
 }
 
 bool Walk::write(Stage &stage, Operation *op, Value value, const State &state) {
   std::optional<Range> range = rangeOf(stage, op, value);
   if (!range)
     return true;
-  if (range->begin < 0 || range->end > stage.arena)
-    return refuse(op, "writes bytes " + Twine(range->begin) + " to " + Twine(range->end) + " of an arena of " +
-                          Twine(stage.arena));
-  stage.bytes.write(*range, state);
+  if ((range->begin < 0 || range->end > stage.arena) &&
+      !clash(stage.arenaOp,
+             "is too small: '" + op->getName().getStringRef() + "' op writes bytes " + Twine(range->begin) + " to " +
+                 Twine(range->end),
+             nullptr, {}))
+    return false;
+  stage.bytes.write(*range, state, {op, calling});
   return true;
 }
 
@@ -63,9 +86,8 @@ bool Walk::mayWrite(Stage &stage, Operation *op) {
     read.push_back(*rangeOf(stage, op, operand));
   for (OpResult result : results) {
     Range own = *rangeOf(stage, op, result);
-    for (const Range &other : written)
-      if (own.overlaps(other))
-        return refuse(op, "writes two results over each other");
+    if (llvm::any_of(written, [&](const Range &other) { return own.overlaps(other); }))
+      return clash(op, "writes two results over each other", nullptr, {});
     written.push_back(own);
     unsigned r = result.getResultNumber();
     for (auto [o, operand] : llvm::enumerate(read)) {
@@ -76,7 +98,8 @@ bool Walk::mayWrite(Stage &stage, Operation *op) {
         it->second =
             start ? o == r && mayShareHome(start.getMoves()[o], 0, 0) : mayShareHome(op, static_cast<unsigned>(o), r);
       if (operand != own || !it->second)
-        return refuse(op, "writes result " + Twine(r) + " over operand " + Twine(o) + ", which it still reads");
+        return clash(op, "writes result " + Twine(r) + " over operand " + Twine(o) + ", which it still reads",
+                     op->getOperand(o), {op, calling});
     }
   }
   return true;
@@ -90,5 +113,7 @@ bool Walk::holdLeaf(Stage &stage, Operation *leaf) {
 
 bool Walk::isHeld(Stage &stage, Operation *leaf, const State &last) {
   std::optional<Range> range = rangeOf(stage, leaf, leaf->getResult(0));
-  return !range || stage.bytes.hold(*range, last) || refuse(leaf, "is not what its bytes hold at the end of the step");
+  return !range || stage.bytes.hold(*range, last) ||
+         clash(leaf, "is not what its bytes hold at the end of the step", leaf->getResult(0),
+               stage.bytes.writerOf(*range));
 }

@@ -6,6 +6,7 @@
 #define PC_LIB_PROOF_PLACE_H
 
 #include "Rules.h"
+#include "Trace.h"
 
 #include "pc/IR/PC.h"
 #include "llvm/ADT/Twine.h"
@@ -58,7 +59,8 @@ public:
   /// The shape on one rank.
   llvm::SmallVector<int64_t> localShape(mlir::Value value) const;
 
-  std::string wrong;
+  std::string wrong; ///< why not
+  Fault fault = Fault::Place;
 
 private:
   std::optional<Where> move(MoveOpInterface move, llvm::ArrayRef<const Where *> operands, Placed &placed);
@@ -77,8 +79,9 @@ private:
   bool addInnerSums(const Rule &rule, const Rule::Letters &letters, llvm::ArrayRef<Dim> dims, Where &result);
 
   /// Sets `wrong`; false.
-  bool refuse(const llvm::Twine &why) {
+  bool refuse(const llvm::Twine &why, Fault kind = Fault::Place) {
     wrong = why.str();
+    fault = kind;
     return false;
   }
   std::string text(const Where &where) const { return where.text(axis.names()); }

@@ -3,6 +3,8 @@
 #include "Walk.h"
 #include "pc/Proof/Digest.h"
 
+#include "mlir/IR/OwningOpRef.h"
+
 using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
@@ -10,17 +12,20 @@ using namespace pc::proof;
 struct Proof::State {
   Shared shared;
   Facts step, before;
-  std::string phaseBefore; ///< empty: step
+  OwningOpRef<ModuleOp> program; ///< that the others are compared with
+  bool isParallel = false;       ///< it is not the step
+  std::string phaseBefore;       ///< empty: step
 };
 
 Proof::Proof() : state(std::make_unique<State>()) {}
 Proof::~Proof() = default;
 
 LogicalResult Proof::begin(ModuleOp step) {
-  Walk walk(state->shared, state->step, nullptr, nullptr);
-  if (walk.run(step))
-    return success();
-  return walk.failure.op->emitError() << "in the one-device program: " << walk.failure.why;
+  Walk walk(state->shared, state->step, nullptr);
+  if (!walk.run(step))
+    return walk.failure.op->emitError() << "in the one-device program: " << walk.failure.why;
+  state->program = step.clone();
+  return success();
 }
 
 /// "'pc.add' op"
@@ -30,13 +35,13 @@ std::string Proof::fingerprint(ModuleOp step) {
   std::string seed = digestOf(step);
   Shared shared{Key::of(seed), {}};
   Facts facts;
-  return Walk(shared, facts, nullptr, nullptr).run(step) ? fingerprintOf(facts, seed) : "";
+  return Walk(shared, facts, nullptr).run(step) ? fingerprintOf(facts, seed) : "";
 }
 
 LogicalResult Proof::beginAt(ModuleOp module, StringRef phase, StringRef fingerprint) {
   if (!fingerprint.empty())
     state->shared.secret = Key::of(seedOf(fingerprint));
-  Walk walk(state->shared, state->step, nullptr, nullptr, /*parallel=*/true);
+  Walk walk(state->shared, state->step, nullptr, nullptr, state->isParallel = true);
   if (!walk.run(module))
     return walk.failure.op->emitError() << nameOfOp(walk.failure.op) << " " << walk.failure.why
                                         << "; no program of phase '" << phase << "' does that";
@@ -45,6 +50,7 @@ LogicalResult Proof::beginAt(ModuleOp module, StringRef phase, StringRef fingerp
     return module.emitError() << "phase '" << phase
                               << "' does not compute what the step program computes that it was made of: "
                               << whatDiffers(found, fingerprint) << " differ from the module's pc.step";
+  state->program = module.clone();
   state->before = state->step;
   state->phaseBefore = phase.str();
   return success();
@@ -52,27 +58,36 @@ LogicalResult Proof::beginAt(ModuleOp module, StringRef phase, StringRef fingerp
 
 LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<std::string()> passes) {
   Facts facts;
-  if (Walk(state->shared, facts, &state->step, nullptr).run(module)) {
+  Walk quick(state->shared, facts, &state->step);
+  if (quick.run(module)) {
     state->before = std::move(facts);
     state->phaseBefore = phase.str();
     return success();
   }
-  // Once more, with a record of who makes what the phase before does not have.
-  Facts again;
+  // Once more, with a record of all values, also of the step program's.
+  Facts again, stepAgain;
+  Trace trace, stepTrace;
+  Walk walk(state->shared, again, &state->step, &trace);
+  if (walk.run(module)) // which runs all of it, where the first walk has not
+    walk.failure = quick.failure;
+  (void)Walk(state->shared, stepAgain, nullptr, &stepTrace, state->isParallel).run(*state->program);
   bool isFirst = state->phaseBefore.empty();
-  Walk walk(state->shared, again, &state->step, isFirst ? &state->step : &state->before);
-  (void)walk.run(module);
-  const Failure &failure = walk.failure;
-  Operation *op = failure.op, *begins = failure.begins ? failure.begins : op;
-  InFlightDiagnostic error = begins->emitError() << nameOfOp(begins) << " ";
-  if (begins == op)
-    error << failure.why;
+  Blame blame = proof::blame(walk.failure, trace, stepTrace, isFirst ? nullptr : &state->before.states);
+  Operation *op = walk.failure.op;
+  InFlightDiagnostic error = blame.op->emitError() << nameOfOp(blame.op) << " ";
+  if (blame.op == op)
+    error << walk.failure.why;
+  else if (blame.fault == Fault::Memory)
+    error << "has bytes that several other values have";
   else
     error << "makes a value that the program of phase '" << (isFirst ? "step" : state->phaseBefore)
           << "' does not have";
-  error << "; phase '" << phase << "' does not compute what the one-device program computes";
-  if (begins != op)
-    error.attachNote(op->getLoc()) << "it shows at " << nameOfOp(op) << ", which " << failure.why;
+  if (!blame.expected.empty())
+    error << "; " << blame.expected;
+  error << "; phase '" << phase << "' does not compute what the one-device program computes (" << nameOf(blame.fault)
+        << ")";
+  if (blame.op != op)
+    error.attachNote(op->getLoc()) << "it shows at " << nameOfOp(op) << ", which " << walk.failure.why;
   if (passes)
     error.attachNote(op->getLoc()) << "the passes since then: " << passes();
   return error;

@@ -29,6 +29,17 @@ static std::string nameOfLeaf(Operation *op) {
   return text;
 }
 
+/// Which operand of an optimizer it is; -1: of none.
+static int slotOf(Value state) {
+  for (OpOperand &use : state.getUses()) {
+    if (isa<AdamWOp, SGDOp>(use.getOwner()))
+      return static_cast<int>(use.getOperandNumber());
+    if (auto fusion = dyn_cast<FusionOp>(use.getOwner()))
+      return slotOf(fusion.getBody().getArgument(use.getOperandNumber()));
+  }
+  return -1;
+}
+
 template <typename Op> static std::pair<PlaceAttr, SmallVector<int64_t>> blockOf(Op op, Value value) {
   PlaceAttr layout = op.getLayout() ? *op.getLayout() : placement(value);
   return {layout,
@@ -43,9 +54,6 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(
       [&](auto leaf) { block = blockOf(leaf, value); });
   auto &[layout, global] = block;
-  std::optional<Where> where = placer.leaf(value, layout, global);
-  if (!where)
-    return refuse(op, placer.wrong);
   std::string name = nameOfLeaf(op);
   Facts::Leaf says{{}, global, cast<RankedTensorType>(value.getType()).getElementType()};
   for (StringAttr attribute : op->getName().getAttributeNames())
@@ -54,26 +62,36 @@ bool Walk::leaf(Stage &stage, Operation *op) {
         says.says.push_back(*said);
   if (auto parameter = dyn_cast<ParameterOp>(op)) {
     if (stageAxis && !parameter.getKey())
-      return refuse(op, "is a parameter of a stage without its key");
+      return refuse(op, "is a parameter of a stage without its key", Fault::Data);
     says.number = parameter.getKey() ? static_cast<int64_t>(*parameter.getKey()) : stage.positions.lookup(op);
   }
   if (!reference) {
+    says.slot = slotOf(value);
     auto [own, isNew] = facts.leaves.try_emplace(name, says);
     if (!isNew && !(own->second == says))
-      return refuse(op, "says something else than the leaf " + name + " of another stage");
+      return refuse(op, "says something else than the leaf " + name + " of another stage", Fault::Data);
   } else if (auto known = reference->leaves.find(name); known == reference->leaves.end()) {
-    return refuse(op, "is a leaf that the one-device program does not have: " + name);
+    return refuse(op, "is a leaf that the one-device program does not have: " + name,
+                  isa<RopeTableOp>(op) ? Fault::Scale : Fault::Data);
   } else if (known->second.number != says.number) {
-    return refuse(op, "takes the random numbers of parameter " + Twine(says.number) + ", which is number " +
-                          Twine(known->second.number));
+    return refuse(op,
+                  "takes the random numbers of parameter " + Twine(says.number) + ", which is number " +
+                      Twine(known->second.number),
+                  Fault::Data);
   } else if (!(known->second == says)) {
-    return refuse(op, "says something else than the leaf " + name + " of the one-device program");
+    return refuse(op, "says something else than the leaf " + name + " of the one-device program",
+                  isa<RopeTableOp>(op) ? Fault::Scale : Fault::Data);
   }
+  std::optional<Where> where = placer.leaf(value, layout, global);
+  if (!where)
+    return refuse(op, placer.wrong);
   State state{values.named({"leaf", name}), shared.intern(std::move(*where))};
   if (isa<ParameterOp, StateOp>(op)) {
     auto [held, isNew] = stage.held.try_emplace(name, Held{op, state});
-    if (!isNew && held->second.leaf != op)
-      return refuse(op, "is there twice: " + name);
+    if (Operation *other = held->second.leaf; !isNew && other != op) {
+      bool isOther = reference && slotOf(value) == reference->leaves.at(name).slot && isa<StateOp>(op);
+      return refuse(isOther ? other : op, "is there twice: " + name, Fault::Data);
+    }
   }
   set(op, value, state);
   return true;
@@ -84,28 +102,31 @@ bool Walk::update(Stage &stage, UpdateOp update) {
                                            : "'" + update.getName().str() + "'";
   State state = stateOf(update.getValue());
   if (!state.where || !read(stage, update, update.getValue(), state))
-    return refuse(update, "uses a value that is not there yet");
+    return refuse(update, "uses a value that is not there yet", Fault::Memory);
   auto it = stage.held.find(name);
   if (it == stage.held.end())
-    return refuse(update, "updates a leaf that its program does not have: " + name);
+    return refuse(update, "updates a leaf that its program does not have: " + name, Fault::Update);
   Held &held = it->second;
   if (std::exchange(held.updated, true))
-    return refuse(update, "is the second update of " + name);
+    return refuse(update, "is the second update of " + name, Fault::Update);
   Value leaf = held.leaf->getResult(0);
   const Where &old = *held.state.where, &now = *state.where;
   if (!now.parts.empty() || now.note.kind != Note::None || !now.agrees(old.dims) || (now.root & ~old.root) ||
       placer.localShape(update.getValue()) != placer.localShape(leaf))
     return refuse(update, "sets " + name + ", which lies " + old.text(axis.names()) + ", to a value that lies " +
                               now.text(axis.names()));
-  auto [known, isNew] = facts.updates.try_emplace(name, state.value);
+  auto [known, isNew] = facts.updates.try_emplace(name, among(state));
   if (reference) {
     auto wanted = reference->updates.find(name);
-    if (wanted == reference->updates.end() || wanted->second != state.value)
-      return refuse(update, "sets " + name + " to another value than the one-device program does");
+    if (wanted == reference->updates.end() || wanted->second != among(state)) {
+      if (wanted != reference->updates.end())
+        failure.wanted = wanted->second;
+      return refuse(update, "sets " + name + " to another value than the one-device program does", Fault::Update);
+    }
   } else if (!isNew && isStep) {
-    return refuse(update, "is the second update of " + name);
-  } else if (known->second != state.value) {
-    return refuse(update, "sets " + name + " to another value than another stage does");
+    return refuse(update, "is the second update of " + name, Fault::Update);
+  } else if (known->second != among(state)) {
+    return refuse(update, "sets " + name + " to another value than another stage does", Fault::Update);
   }
   if (stage.arena < 0)
     return true;
@@ -119,7 +140,7 @@ bool Walk::update(Stage &stage, UpdateOp update) {
 bool Walk::output(Stage &stage, OutputOp output) {
   State state = stateOf(output.getValue());
   if (!state.where || !read(stage, output, output.getValue(), state))
-    return refuse(output, "uses a value that is not there yet");
+    return refuse(output, "uses a value that is not there yet", Fault::Memory);
   auto [layout, global] = blockOf(output, output.getValue());
   std::optional<Where> said = placer.leaf(output.getValue(), layout, global);
   if (!said)
@@ -133,20 +154,36 @@ bool Walk::output(Stage &stage, OutputOp output) {
     name += " " + std::to_string(size);
   if (output.getValid())
     llvm::raw_string_ostream(name) << " " << output.getValidAttr();
-  auto count = [&](Facts &in) {
-    SmallVector<Facts::Output, 1> &list = in.outputs[name];
-    auto *it = llvm::find_if(list, [&](const Facts::Output &known) { return known.value == state.value; });
-    if (it == list.end())
-      it = list.insert(it, {state.value, 0});
-    ++it->count;
-  };
-  count(facts);
+  shown.push_back({output, name, state});
+  return show(shown.back());
+}
+
+bool Walk::show(const Shown &one) {
+  Point value = among(one.state);
+  auto isIt = [&](const Facts::Output &known) { return known.value == value; };
+  SmallVector<Facts::Output, 1> &list = facts.outputs[one.name];
+  auto *it = llvm::find_if(list, isIt);
+  if (it == list.end())
+    it = list.insert(it, {value, 0});
+  ++it->count;
   if (!reference)
     return true;
-  auto wanted = reference->outputs.find(name);
-  bool isThere = wanted != reference->outputs.end() &&
-                 llvm::any_of(wanted->second, [&](const Facts::Output &known) { return known.value == state.value; });
-  return isThere || refuse(output, "shows another value than the one-device program does as " + name);
+  auto wanted = reference->outputs.find(one.name);
+  if (wanted != reference->outputs.end() && llvm::any_of(wanted->second, isIt))
+    return true;
+  if (wanted != reference->outputs.end() && wanted->second.size() == 1)
+    failure.wanted = wanted->second.front().value;
+  return refuse(one.op, "shows another value than the one-device program does as " + one.name,
+                OutputOp(one.op).getKind() == OutputKind::Gradient ? Fault::Update : Fault::Data);
+}
+
+/// Shows what has been shown of one microbatch of another, too.
+bool Walk::showAgain(ArrayRef<Shown> others, int microbatch) {
+  return llvm::all_of(others, [&](Shown one) {
+    if (one.state.microbatch != State::ofAny)
+      one.state.microbatch = microbatch;
+    return show(one);
+  });
 }
 
 bool Walk::compareSinks() {
@@ -155,15 +192,17 @@ bool Walk::compareSinks() {
   Operation *program = stages.front()->step;
   for (const auto &[name, value] : reference->updates)
     if (!facts.updates.contains(name))
-      return refuse(program, "never updates " + name);
+      return refuse(program, "never updates " + name, Fault::Update);
   for (const auto &[name, wanted] : reference->outputs)
     for (const Facts::Output &output : wanted) {
       int64_t count = 0;
       for (const Facts::Output &own : facts.outputs[name])
         count += own.value == output.value ? own.count : 0;
       if (count < 1 || count > output.count * static_cast<int64_t>(stages.size()))
-        return refuse(program, "shows " + name + " " + Twine(count) + " times, the one-device program " +
-                                   Twine(output.count) + " times");
+        return refuse(program,
+                      "shows " + name + " " + Twine(count) + " times, the one-device program " + Twine(output.count) +
+                          " times",
+                      Fault::Update);
     }
   return true;
 }

@@ -10,6 +10,13 @@ using namespace pc;
 using namespace pc::proof;
 
 bool Walk::run(ModuleOp module) {
+  bool ok = runAll(module);
+  if (failure.why.empty() && !wrongBytes.why.empty())
+    failure = wrongBytes;
+  return ok && failure.why.empty();
+}
+
+bool Walk::runAll(ModuleOp module) {
   if (!begin(module))
     return false;
   StageRunner runner(stageAxis);
@@ -19,8 +26,14 @@ bool Walk::run(ModuleOp module) {
   if (failed(runner.run(blocks, *this)))
     return false;
   for (size_t s = 0; s < stages.size(); ++s)
-    if (Operation *op = runner.waitingAt(static_cast<int>(s)))
-      return refuse(op, "waits for another stage for ever");
+    if (Operation *op = runner.waitingAt(static_cast<int>(s))) {
+      if (Operation *odd = oddMessage())
+        return refuse(odd, "is a message that its other stage does not know, so that one waits for ever",
+                      Fault::Message);
+      if (Operation *odd = oddMove())
+        return refuse(odd, "is a move that other stages do not make, so that one waits for ever");
+      return refuse(op, "waits for another stage for ever", Fault::Message);
+    }
   return end();
 }
 
@@ -44,12 +57,12 @@ bool Walk::begin(ModuleOp module) {
       position += numParts(op);
     });
     for (auto arena : program.getOps<ArenaOp>())
-      stage->arena = static_cast<int64_t>(arena.getBytes());
+      stage->arena = static_cast<int64_t>(arena.getBytes()), stage->arenaOp = arena;
     for (auto about : program.getOps<ProgramOp>()) {
       Attribute says = about->getPropertiesAsAttribute();
       facts.about = reference ? reference->about : facts.about ? facts.about : says;
       if (facts.about != says)
-        return refuse(about, "says something else than in the one-device program");
+        return refuse(about, "says something else than in the one-device program", Fault::Data);
     }
     stages.push_back(std::move(stage));
   }
@@ -74,13 +87,17 @@ bool Walk::begin(ModuleOp module) {
 
 bool Walk::end() {
   if (!mail.empty())
-    return refuse(stages[mail.begin()->first.first.to]->step, "never receives message " +
-                                                                  Twine(mail.begin()->first.second) + " of stage " +
-                                                                  Twine(mail.begin()->first.first.from));
+    return refuse(stages[mail.begin()->first.first.to]->step,
+                  "never receives message " + Twine(mail.begin()->first.second) + " of stage " +
+                      Twine(mail.begin()->first.first.from),
+                  Fault::Message);
   for (auto &stage : stages) {
     for (auto &[name, held] : stage->held)
-      if ((reference ? reference : &facts)->updates.contains(name) && !held.updated)
-        return refuse(held.leaf, "is never updated");
+      if (auto wanted = reference ? reference->updates.find(name) : facts.updates.end();
+          reference && wanted != reference->updates.end() && !held.updated) {
+        failure.wanted = wanted->second;
+        return refuse(held.leaf, "is never updated", Fault::Update);
+      }
     for (auto &[op, last] : stage->last)
       if (!isHeld(*stage, op, last))
         return false;
@@ -98,43 +115,108 @@ void Walk::arrive(int, MoveOpInterface move, Value input, int meeting) {
 }
 
 /// The sum of what all stages bring.
-bool Walk::overStages(Stage &, MoveOpInterface move, State &result) {
+bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorImpl<int> &from) {
   ArrayRef<Arrival> arrivals = meetings[meetingOf.lookup(move)];
   if (move.getMoveKind() != MoveKind::AllReduce || move.getReduction() != PartialKind::Sum ||
       move.getMoveAxes().size() != 1)
     return refuse(move, "crosses stages, which sums over their axis alone may");
   Point total;
+  from.clear();
   for (Arrival arrival : arrivals) {
     if (arrival.move->getName() != move->getName() || arrival.move.getReduction() != move.getReduction() ||
         arrival.move.getMoveAxes() != move.getMoveAxes() || arrival.state.where != result.where)
-      return refuse(move, "is another move than that of other stages, or of what lies differently there");
-    total = total + arrival.state.value;
+      return refuse(oddMove() ? oddMove() : move.getOperation(),
+                    "is another move than that of other stages, or of what lies differently there");
+    total = total + among(arrival.state);
+    if (arrival.state.microbatch != State::ofAny)
+      result.microbatch = State::ofSeveral;
+    from.push_back(arrival.state.made);
   }
   result.value = total;
   return true;
 }
 
+/// A send without a receive or a receive without a send: one of a flow that has one side alone, or one that would be in
+/// order with the number that is missing.
+Operation *Walk::oddMessage() {
+  using Side = SmallVector<std::pair<int64_t, Operation *>>; // by message, in the order of the program
+  std::map<StageFlow, std::pair<Side, Side>> flows;
+  for (auto &stage : stages)
+    for (Operation &op : stage->step.getBody().front()) {
+      if (auto send = dyn_cast<SendOp>(op))
+        flows[{stage->number, send}].first.push_back({send.getMessage(), send});
+      else if (auto receive = dyn_cast<ReceiveOp>(op))
+        flows[{stage->number, receive}].second.push_back({receive.getMessage(), receive});
+    }
+  Operation *odd = nullptr;
+  int best = -1;
+  auto count = [](const Side &side, int64_t message) {
+    return llvm::count_if(side, [&](auto &one) { return one.first == message; });
+  };
+  auto find = [&](const Side &own, const Side &others) {
+    for (auto [i, one] : llvm::enumerate(own)) {
+      auto fits = [&, i = i](auto &other) {
+        return !count(own, other.first) && (i == 0 || own[i - 1].first < other.first) &&
+               (i + 1 == own.size() || own[i + 1].first > other.first);
+      };
+      int oddness = others.empty() ? 2 : llvm::any_of(others, fits) ? 1 : 0;
+      if (count(own, one.first) != count(others, one.first) && oddness > best) {
+        best = oddness;
+        odd = one.second;
+      }
+    }
+  };
+  for (auto &[key, flow] : flows) {
+    find(flow.first, flow.second);
+    find(flow.second, flow.first);
+  }
+  return odd;
+}
+
+/// A move over the axis of stages that is no sum over it alone; else one made of another such move.
+Operation *Walk::oddMove() {
+  Operation *odd = nullptr;
+  for (auto &stage : stages)
+    stage->step.walk([&](MoveOpInterface move) {
+      if (!isOverStages(move, stageAxis))
+        return;
+      auto before = move->getOperand(0).getDefiningOp<MoveOpInterface>();
+      if (move.getMoveAxes().size() != 1 || move.getMoveKind() != MoveKind::AllReduce ||
+          (!odd && before && isOverStages(before, stageAxis)))
+        odd = move;
+    });
+  return odd;
+}
+
 bool Walk::send(Stage &stage, SendOp send) {
   State state = stateOf(send.getX());
   if (!state.where || !read(stage, send, send.getX(), state))
-    return refuse(send, "sends a value that is not there yet");
+    return refuse(send, "sends a value that is not there yet", Fault::Message);
   auto key = std::pair(StageFlow(stage.number, send), static_cast<int64_t>(send.getMessage()));
   if (key.first.to < 0 || key.first.to >= static_cast<int64_t>(stages.size()))
-    return refuse(send, "sends to a stage that does not exist");
+    return refuse(send, "sends to a stage that does not exist", Fault::Message);
   Type type = withEncoding(send.getX().getType(), placement(send.getX()));
-  return mail.try_emplace(key, state, type).second || refuse(send, "sends a message twice");
+  if (mail.try_emplace(key, state, type).second)
+    return true;
+  Operation *odd = oddMessage();
+  return refuse(odd ? odd : send, "is a message that is sent twice, or another one not at all", Fault::Message);
 }
 
 bool Walk::receive(Stage &stage, ReceiveOp receive) {
   auto it = mail.find({StageFlow(stage.number, receive), static_cast<int64_t>(receive.getMessage())});
-  if (it == mail.end())
-    return refuse(receive, "receives a message that has not been sent");
+  if (it == mail.end()) {
+    Operation *odd = oddMessage();
+    return refuse(odd ? odd : receive,
+                  isa_and_nonnull<SendOp>(odd) ? "sends a message that nobody receives"
+                                               : "receives a message that has not been sent",
+                  Fault::Message);
+  }
   auto [state, type] = it->second;
   if (type != withEncoding(receive.getValue().getType(), placement(receive.getValue())))
-    return refuse(receive, "receives another type than was sent");
+    return refuse(receive, "receives another type than was sent", Fault::Message);
   mail.erase(it);
   if (!placer.agreesWithType(receive.getValue(), *state.where, stageAxisSet))
     return refuse(receive, placer.wrong);
-  set(receive, receive.getValue(), state);
+  set(receive, receive.getValue(), state, state.made);
   return write(stage, receive, receive.getValue(), state);
 }

@@ -54,8 +54,17 @@ public:
   /// A value by what it is called.
   Point named(llvm::ArrayRef<llvm::StringRef> words) const;
   Point constant(double number) const { return scaled(named({"one"}), number); }
-  Point element(Point stack, int64_t number) const {
-    return Key(secret).add("microbatch").add(stack).add(number).point();
+  /// Any element of a stack of microbatches.
+  Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }
+  /// A value of a microbatch, among those of others.
+  Point of(Point any, int microbatch) const {
+    uint64_t share = shareOf(microbatch);
+    return timesEach(any, {share, share});
+  }
+  /// The value of any microbatch, of that of one among others.
+  Point any(Point of, int microbatch) const {
+    uint64_t share = inverse(shareOf(microbatch));
+    return timesEach(of, {share, share});
   }
 
 private:
@@ -63,6 +72,10 @@ private:
     const Product *product;
     size_t operands; ///< the first of them in `factors`
   };
+  uint64_t shareOf(int microbatch) const {
+    Point point = Key(secret).add("share").add(microbatch).point();
+    return point.x ? point.x : 1;
+  }
   Key keyOf(const Product &product) const;
   Point einsum(const Recipe &recipe, llvm::ArrayRef<Point> operands);
   uint64_t hashOf(mlir::Attribute attribute);

@@ -10,45 +10,35 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-bool Walk::refuse(Operation *op, const Twine &why) {
-  if (failure.why.empty())
-    failure = {op, before && op ? firstStrange(op) : nullptr, why.str()};
+bool Walk::refuse(Operation *op, const Twine &why, Fault fault) {
+  if (!failure.why.empty())
+    return false;
+  failure.op = op;
+  failure.why = why.str();
+  failure.fault = fault;
+  for (Value operand : op->getOperands())
+    failure.from.push_back(stateOf(operand).made);
   return false;
 }
 
-/// The op behind the failure of `op` that comes last among those that make strange values of known ones: strange
-/// values may become known again (windows), so an earlier one need not be wrong.
-Operation *Walk::firstStrange(Operation *op) {
-  SmallVector<int> todo;
-  for (Value operand : op->getOperands())
-    todo.push_back(stateOf(operand).made);
-  int found = -1;
-  llvm::DenseSet<int> seen;
-  while (!todo.empty()) {
-    int made = todo.pop_back_val();
-    if (made < 0 || !seen.insert(made).second)
-      continue;
-    const Maker &maker = makers[made];
-    if (llvm::all_of(maker.from, [](int from) { return from < 0; }))
-      found = std::max(found, made);
-    llvm::append_range(todo, maker.from);
-  }
-  return found < 0 ? nullptr : makers[found].op;
+int Walk::record(Operation *op, const State &state, ArrayRef<int> from) {
+  if (!trace)
+    return -1;
+  trace->made.push_back({op, state, llvm::to_vector<3>(from), calling});
+  return static_cast<int>(trace->made.size()) - 1;
 }
 
-void Walk::set(Operation *op, Value result, State state, ValueRange from) {
-  facts.states.insert(facts.isReference ? state.value.x : state.hash());
-  if (before) {
-    bool known = before->states.contains(before->isReference ? state.value.x : state.hash());
-    state.made = -1;
-    if (!known && state.where->note.kind == Note::None) {
-      state.made = static_cast<int>(makers.size());
-      Maker &maker = makers.emplace_back(Maker{op, {}});
-      for (Value operand : from)
-        maker.from.push_back(stateOf(operand).made);
-    }
+void Walk::set(Operation *op, Value result, State state, ArrayRef<int> from) {
+  if (!facts.isReference)
+    facts.states.insert(state.hash());
+  if (trace) {
+    SmallVector<int> all(from);
+    if (from.empty())
+      for (Value operand : op->getOperands())
+        all.push_back(stateOf(operand).made);
+    state.made = record(op, state, all);
   }
-  env[result] = state;
+  assign(result, state);
 }
 
 bool Walk::runBlock(Stage &stage, Block &block) {
@@ -57,7 +47,7 @@ bool Walk::runBlock(Stage &stage, Block &block) {
 
 bool Walk::runOp(Stage &stage, Operation *op) {
   if (!isa_and_nonnull<PCDialect>(op->getDialect()))
-    return refuse(op, "has no rule here, so that nothing can be said");
+    return refuse(op, "has no rule here, so that nothing can be said", Fault::Value);
   bool ok = llvm::TypeSwitch<Operation *, bool>(op)
                 .Case<TaskOp>([](auto) { return true; })
                 .Case([&](AccumulateOp op) { return accumulate(stage, op); })
@@ -113,7 +103,7 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
       return it->second;
   std::optional<Placed> placed = placer.place(op, in);
   if (!placed) {
-    refuse(op, placer.wrong);
+    refuse(op, placer.wrong, placer.fault);
     return nullptr;
   }
   Memo &memo = memos.emplace_back();
@@ -148,25 +138,36 @@ bool Walk::compute(Stage &stage, Operation *op) {
   auto move = dyn_cast<MoveOpInterface>(op);
   if (isa<AddendOp>(op) || (move && isOverStages(move, stageAxis))) {
     State result = stateOf(op->getOperand(0));
+    SmallVector<int> from{result.made};
     if (!read(stage, op, op->getOperand(0), result) || !mayWrite(stage, op))
       return false;
-    if (move && !overStages(stage, move, result))
+    if (move && !overStages(stage, move, result, from))
       return false;
-    set(op, op->getResult(0), result);
+    set(op, op->getResult(0), result, from);
     return write(stage, op, op->getResult(0), result);
   }
 
   SmallVector<const Where *, 6> in;
   SmallVector<Point, 6> points;
+  SmallVector<int, 6> microbatches;
+  int microbatch = State::ofAny;
   for (Value operand : op->getOperands()) {
     State state = stateOf(operand);
     if (!state.where)
-      return refuse(op, "uses a value that is not there yet");
+      return refuse(op, "uses a value that is not there yet", Fault::Memory);
     if (!read(stage, op, operand, state))
       return false;
     in.push_back(state.where);
     points.push_back(state.value);
+    microbatches.push_back(state.microbatch);
+    if (microbatch == State::ofAny)
+      microbatch = state.microbatch;
+    else if (state.microbatch != State::ofAny && state.microbatch != microbatch)
+      microbatch = State::ofSeveral;
   }
+  for (size_t i = 0; microbatch == State::ofSeveral && i < points.size(); ++i)
+    if (microbatches[i] >= 0)
+      points[i] = values.of(points[i], microbatches[i]);
   const Memo *&last = memoOfLast[op];
   if (!last || last->in != in)
     last = memoOf(op, in);
@@ -175,11 +176,11 @@ bool Walk::compute(Stage &stage, Operation *op) {
   const Memo &memo = *last;
   for (auto [a, b] : memo.same)
     if (points[a] != points[b])
-      return refuse(op, "puts together parts of different values");
+      return refuse(op, "puts together parts of different values", Fault::Value);
   if (!mayWrite(stage, op))
     return false;
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
-    State state{{}, memo.out[i]};
+    State state{{}, memo.out[i], microbatch};
     if (isa<MergeAttentionOp>(op) && memo.recipe.kind == Recipe::Same)
       state.value = points[i]; // of o1, lse1, o2, lse2
     else if (auto constant = dyn_cast<ConstantOp>(op))
@@ -197,13 +198,14 @@ std::optional<State> Walk::element(Operation *op, const State &stack, int64_t nu
   auto shape = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
   std::optional<Where> where;
   if (!stack.where || shape.empty() || number < 0 || number >= shape[0])
-    refuse(op, "is of a microbatch that is not in its stack");
+    refuse(op, "is of a microbatch that is not in its stack", Fault::Data);
   else if (!(where = placer.element(*stack.where)))
     refuse(op, placer.wrong);
   if (!where)
     return std::nullopt;
-  State state{values.element(stack.value, number), shared.intern(std::move(*where))};
-  stacks[state.value] = {stack, number, shape[0]};
+  State state{values.element(stack.value), shared.intern(std::move(*where)),
+              shape[0] == 1 ? State::ofAny : static_cast<int>(number)};
+  stacks[{state.value, state.microbatch}] = {stack, number, shape[0]};
   return state;
 }
 
@@ -211,6 +213,14 @@ bool Walk::microbatch(Stage &stage, MicrobatchOp view) {
   std::optional<State> state = element(view, stateOf(view.getStack()), static_cast<int64_t>(view.getIndex()));
   if (!state)
     return false;
+  if (trace && !trace->strayView)
+    for (Operation *op = view; op; op = op->getPrevNode())
+      if (auto task = dyn_cast<TaskOp>(op)) {
+        if (state->microbatch >= 0 && task.getMicrobatch() &&
+            static_cast<int64_t>(*task.getMicrobatch()) != state->microbatch)
+          trace->strayView = view;
+        break;
+      }
   set(view, view.getElement(), *state);
   return read(stage, view, view.getElement(), *state);
 }
@@ -225,11 +235,12 @@ bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
       if (!write(stage, accumulate, result, State()))
         return false;
   for (int64_t m = 0; m < count; ++m) {
+    size_t outputs = shown.size();
     for (auto [argument, input] : llvm::zip_equal(body.getArguments(), accumulate.getInputs())) {
       std::optional<State> state = element(accumulate, stateOf(input), m);
       if (!state)
         return false;
-      set(accumulate, argument, *state);
+      set(accumulate, argument, *state, stateOf(input).made);
       elementOffsets[argument] = m * byteSize(argument.getType());
     }
     if (!runBlock(stage, body))
@@ -237,11 +248,36 @@ bool Walk::accumulate(Stage &stage, AccumulateOp accumulate) {
     for (OpOperand &use : body.getTerminator()->getOpOperands())
       if (!addedBehind(use) && !addToSum(stage, use))
         return false;
+    // All microbatches are alike; bytes may hold something else than for the first only for the second.
+    auto isAlike = [&](const State &state) { return state.microbatch != State::ofSeveral; };
+    ArrayRef<Shown> outputsNow = ArrayRef(shown).drop_front(outputs);
+    if (trace || count == 1 || m < (stage.arena >= 0) ||
+        !llvm::all_of(
+            outputsNow, [&](const Shown &one) { return isAlike(one.state); }) ||
+        !llvm::all_of(body.getTerminator()->getOperands(), [&](Value value) { return isAlike(stateOf(value)); }))
+      continue;
+    for (int64_t other = m + 1; other < count; ++other)
+      if (!showAgain(outputsNow, static_cast<int>(other)))
+        return false;
+    for (auto [result, whole, added] :
+         llvm::zip_equal(accumulate.getResults(), sum, body.getTerminator()->getOperands())) {
+      State state = stateOf(added);
+      whole.value = among(whole);
+      whole.microbatch = State::ofSeveral;
+      for (int64_t other = m + 1; other < count; ++other) {
+        if (state.microbatch != State::ofAny)
+          state.microbatch = static_cast<int>(other);
+        whole.value = whole.value + among(state);
+      }
+      if (!write(stage, accumulate, result, whole))
+        return false;
+    }
+    break;
   }
   for (auto [result, state] : llvm::zip_equal(accumulate.getResults(), sum)) {
     if (!placer.agreesWithType(result, *state.where, stageAxisSet))
       return refuse(accumulate, placer.wrong);
-    set(accumulate, result, state, body.getTerminator()->getOperand(result.getResultNumber()));
+    set(accumulate, result, state, state.made);
   }
   return true;
 }
@@ -252,7 +288,7 @@ bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
   Value result = accumulate.getResult(number);
   State &sum = sums[accumulate][number], state = stateOf(yielded.get());
   if (!state.where || !read(stage, accumulate, yielded.get(), state))
-    return refuse(accumulate, "yields a value that is not there");
+    return refuse(accumulate, "yields a value that is not there", Fault::Memory);
   if (state.where->note.kind != Note::None ||
       (state.where->combine != Combine::None && state.where->combine != Combine::Sum))
     return refuse(accumulate, "adds up what is no sum: " + state.where->text(axis.names()));
@@ -262,7 +298,14 @@ bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
                                   state.where->text(axis.names()));
   if (!isOnly && !read(stage, accumulate, result, sum))
     return false;
-  sum = {isFirst ? state.value : sum.value + state.value, state.where, state.made};
+  SmallVector<int> from{sum.made, state.made};
+  if (isFirst) {
+    sum = state;
+  } else {
+    sum.value = among(sum) + among(state);
+    sum.microbatch = State::ofSeveral;
+    sum.made = record(accumulate, sum, from);
+  }
   return write(stage, accumulate, result, sum);
 }
 
@@ -271,44 +314,16 @@ bool Walk::fusion(Stage &stage, FusionOp fusion) {
   for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs())) {
     State state = stateOf(input);
     if (!state.where || !read(stage, fusion, input, state))
-      return refuse(fusion, "uses a value that is not there yet");
-    env[argument] = state;
+      return refuse(fusion, "uses a value that is not there yet", Fault::Memory);
+    assign(argument, state);
   }
   bool outer = std::exchange(stage.inKernel, true), ok = runBlock(stage, body);
   stage.inKernel = outer;
   if (!ok || !mayWrite(stage, fusion))
     return false;
   for (auto [result, value] : llvm::zip_equal(fusion.getResults(), body.getTerminator()->getOperands())) {
-    env[result] = stateOf(value);
-    if (!write(stage, fusion, result, env[result]))
-      return false;
-  }
-  return true;
-}
-
-bool Walk::call(Stage &stage, CallOp call) {
-  const TaskFunction &called = functions.of(call);
-  if (call->getParentOfType<func::FuncOp>() == called.function || stage.places ||
-      !called.body->getOps<CallOp>().empty())
-    return refuse(call, "is a call in what is called");
-  std::map<int64_t, int64_t> places;
-  auto map = [&](ValueRange inside, ValueRange outside) {
-    for (auto [from, to] : llvm::zip_equal(inside, outside))
-      places[homeOrNone(from)] = homeOrNone(to);
-  };
-  places[0] = call.getFrame().value_or(0);
-  map(called.body->getArguments(), call.getInputs());
-  map(called.results(), call.getResults());
-  for (auto [argument, input] : llvm::zip_equal(called.body->getArguments(), call.getInputs()))
-    env[argument] = stateOf(input);
-  stage.places = &places;
-  bool ok = runBlock(stage, *called.body);
-  stage.places = nullptr;
-  if (!ok)
-    return false;
-  for (auto [result, value] : llvm::zip_equal(call.getResults(), called.results())) {
-    env[result] = stateOf(value);
-    if (!read(stage, call, result, env[result]))
+    assign(result, stateOf(value));
+    if (!write(stage, fusion, result, stateOf(value)))
       return false;
   }
   return true;
@@ -319,13 +334,13 @@ bool Walk::start(Stage &stage, StartOp start) {
   WaitOp wait = start.getWait();
   SmallVector<MoveOpInterface> moves = start.getMoves();
   if (!wait || moves.size() != start.getNumOperands() || wait.getNumResults() != moves.size())
-    return refuse(start, "has no wait of its own");
+    return refuse(start, "has no wait of its own", Fault::Memory);
   SmallVector<State> results;
   for (auto [move, input] : llvm::zip_equal(moves, start.getInputs())) {
     State state = stateOf(input);
     if (!state.where || !read(stage, start, input, state))
-      return refuse(start, "uses a value that is not there yet");
-    env[move->getOperand(0)] = state;
+      return refuse(start, "uses a value that is not there yet", Fault::Memory);
+    assign(move->getOperand(0), state);
     if (!isOverStages(move, stageAxis)) {
       bool outer = std::exchange(stage.inKernel, true), ok = compute(stage, move);
       stage.inKernel = outer;
@@ -350,7 +365,7 @@ bool Walk::wait(Stage &stage, WaitOp wait) {
   StartOp start = wait.getStart();
   auto it = underWay.find(start);
   if (!start || it == underWay.end())
-    return refuse(wait, "waits for what has not started");
+    return refuse(wait, "waits for what has not started", Fault::Memory);
   State taken = it->second.back();
   for (auto [i, move] : llvm::enumerate(start.getMoves())) {
     Value input = start.getInputs()[i], result = wait.getResult(i);
@@ -360,9 +375,10 @@ bool Walk::wait(Stage &stage, WaitOp wait) {
       return false;
     if (!read(stage, wait, result, taken))
       return false;
-    if (isOverStages(move, stageAxis) && !overStages(stage, move, state))
+    SmallVector<int> from{stateOf(input).made};
+    if (isOverStages(move, stageAxis) && !overStages(stage, move, state, from))
       return false;
-    set(move, result, state);
+    set(move, result, state, from);
     if (!write(stage, wait, result, state))
       return false;
   }

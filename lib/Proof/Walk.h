@@ -7,6 +7,7 @@
 
 #include "Bytes.h"
 #include "Place.h"
+#include "Trace.h"
 #include "Values.h"
 
 #include "pc/IR/Calls.h"
@@ -26,7 +27,10 @@ struct Facts {
     llvm::SmallVector<int64_t> shape;        ///< of the whole tensor
     mlir::Type element;
     int64_t number = -1; ///< of a parameter: by which its elements are drawn
-    bool operator==(const Leaf &) const = default;
+    int slot = -1;       ///< of a state: which operand of the optimizer it is
+    bool operator==(const Leaf &other) const {
+      return says == other.says && shape == other.shape && element == other.element && number == other.number;
+    }
   };
   struct Output {
     Point value;
@@ -37,7 +41,7 @@ struct Facts {
   std::map<std::string, Leaf> leaves;
   std::map<std::string, Point> updates;
   std::map<std::string, llvm::SmallVector<Output, 1>> outputs;
-  llvm::DenseSet<uint64_t> states; ///< hashes of all values; of the reference without where they lie
+  llvm::DenseSet<uint64_t> states; ///< hashes of all values
 };
 
 /// What all phases share.
@@ -47,20 +51,13 @@ struct Shared {
   const Where *intern(Where where) { return &*places.insert(std::move(where)).first; }
 };
 
-/// Why a program is not proved.
-struct Failure {
-  mlir::Operation *op = nullptr;     ///< where it shows
-  mlir::Operation *begins = nullptr; ///< the first op behind which a value is none that the phase before has; or null
-  std::string why;
-};
-
 class Walk : StageRunner::Visitor {
 public:
-  /// Fills `facts`. `reference`: of the one-device program, null for itself, and for a program of `parallel` ranks
-  /// whose one-device program is not there. `before`: of the phase before; with it a failure is traced.
-  Walk(Shared &shared, Facts &facts, const Facts *reference, const Facts *before, bool parallel = false)
+  /// Fills `facts`, and `trace`, if it is given. `reference`: of the one-device program, null for itself, and for a
+  /// program of `parallel` ranks whose one-device program is not there.
+  Walk(Shared &shared, Facts &facts, const Facts *reference, Trace *trace = nullptr, bool parallel = false)
       : shared(shared), values(shared.secret), placer(axis, !reference && !parallel), facts(facts),
-        reference(reference), before(before), isStep(!reference && !parallel) {}
+        reference(reference), trace(trace), isStep(!reference && !parallel) {}
 
   /// Whether all that the program shows is what the reference shows.
   bool run(mlir::ModuleOp module);
@@ -82,6 +79,7 @@ private:
     Bytes bytes;
     llvm::MapVector<mlir::Operation *, State> last; ///< by leaf: what its bytes hold when the step ends
     int64_t arena = -1;                             ///< bytes; -1: values have no homes
+    mlir::Operation *arenaOp = nullptr;
     bool inKernel = false;
     const std::map<int64_t, int64_t> *places = nullptr; ///< of the ranges of a function that runs: in the arena
   };
@@ -94,12 +92,32 @@ private:
     Recipe recipe;
   };
 
+  struct Shown {
+    OutputOp op;
+    std::string name;
+    State state;
+  };
+  /// A call of a function, and what follows for others of the same values in other microbatches, added to other sums.
+  struct Task {
+    int microbatch = State::ofAny;
+    llvm::SmallVector<State> in, out;
+    std::vector<Shown> shown;
+    llvm::SmallVector<bool> isSum;    ///< by argument: of other microbatches
+    llvm::SmallVector<Range> ranges;  ///< of arguments, results, frame
+    llvm::SmallVector<int> sameRange; ///< by range: the first one that is the same; others do not overlap
+    llvm::SmallVector<bool> isLost;   ///< by argument: its bytes hold something else behind the call
+    llvm::SmallVector<int> addedTo;   ///< by result: the argument to which `out` is added; -1: none
+    bool isKnown = false;
+    bool isLike(const Task &other) const;
+  };
+
   // Stages.cpp
+  bool runAll(mlir::ModuleOp module);
   bool begin(mlir::ModuleOp module);
   bool end();
   void arrive(int stage, MoveOpInterface move, mlir::Value input, int meeting) override;
   llvm::LogicalResult visit(int stage, mlir::Operation *op) override;
-  bool overStages(Stage &stage, MoveOpInterface move, State &result);
+  bool overStages(Stage &stage, MoveOpInterface move, State &result, llvm::SmallVectorImpl<int> &from);
   bool send(Stage &stage, SendOp send);
   bool receive(Stage &stage, ReceiveOp receive);
 
@@ -111,20 +129,29 @@ private:
   bool accumulate(Stage &stage, AccumulateOp accumulate);
   bool addToSum(Stage &stage, mlir::OpOperand &yielded);
   bool fusion(Stage &stage, FusionOp fusion);
-  bool call(Stage &stage, CallOp call);
   bool start(Stage &stage, StartOp start);
   bool wait(Stage &stage, WaitOp wait);
   bool microbatch(Stage &stage, MicrobatchOp view);
   std::optional<State> element(mlir::Operation *op, const State &stack, int64_t number);
 
+  // Tasks.cpp
+  bool call(Stage &stage, CallOp call);
+  bool runCalled(Stage &stage, CallOp call, const TaskFunction &called);
+  std::optional<Task> taskOf(Stage &stage, CallOp call, const TaskFunction &called);
+  void learn(Stage &stage, CallOp call, Task task, std::deque<Task> &known);
+  bool repeat(Stage &stage, CallOp call, const Task &known, const Task &task);
+
   // Sinks.cpp
   bool leaf(Stage &stage, mlir::Operation *op);
   bool update(Stage &stage, UpdateOp update);
   bool output(Stage &stage, OutputOp output);
+  bool show(const Shown &one);
+  bool showAgain(llvm::ArrayRef<Shown> others, int microbatch);
   bool compareSinks();
 
   // Homes.cpp
   std::optional<Range> rangeOf(Stage &stage, mlir::Operation *op, mlir::Value value);
+  bool holds(Stage &stage, const Range &range, const State &state) const;
   bool read(Stage &stage, mlir::Operation *op, mlir::Value value, const State &state);
   bool write(Stage &stage, mlir::Operation *op, mlir::Value value, const State &state);
   bool mayWrite(Stage &stage, mlir::Operation *op);
@@ -132,21 +159,29 @@ private:
   bool isHeld(Stage &stage, mlir::Operation *leaf, const State &last);
 
   /// Notes what is wrong; false.
-  bool refuse(mlir::Operation *op, const llvm::Twine &why);
+  bool refuse(mlir::Operation *op, const llvm::Twine &why, Fault fault = Fault::Place);
   State stateOf(mlir::Value value) { return env.lookup(value); }
-  /// Remembers a value that `op` has made, of others.
-  void set(mlir::Operation *op, mlir::Value result, State state, mlir::ValueRange from);
-  void set(mlir::Operation *op, mlir::Value result, State state) { set(op, result, state, op->getOperands()); }
-  mlir::Operation *firstStrange(mlir::Operation *op);
+  /// The fingerprint among those of other microbatches.
+  Point among(const State &state) const {
+    return state.microbatch < 0 ? state.value : values.of(state.value, state.microbatch);
+  }
+  /// The same for bytes, of which a trace notes all; then true.
+  bool clash(mlir::Operation *op, const llvm::Twine &why, mlir::Value value,
+             std::pair<mlir::Operation *, mlir::Operation *> writer);
+  mlir::Operation *oddMessage();
+  mlir::Operation *oddMove();
+  /// Remembers a value that `op` has made, of what it reads and, if traced, of what has other records.
+  void set(mlir::Operation *op, mlir::Value result, State state, llvm::ArrayRef<int> from = {});
+  void assign(mlir::Value value, const State &state) {
+    env[value] = state;
+    if (trace)
+      trace->of[value] = state.made;
+  }
+  int record(mlir::Operation *op, const State &state, llvm::ArrayRef<int> from);
 
   struct Arrival {
     MoveOpInterface move;
     State state;
-  };
-  /// Who has made a value that the phase before does not have, of which others of that kind.
-  struct Maker {
-    mlir::Operation *op;
-    llvm::SmallVector<int, 2> from;
   };
 
   Shared &shared;
@@ -154,17 +189,22 @@ private:
   Values values;
   Placer placer;
   Facts &facts;
-  const Facts *reference, *before;
+  const Facts *reference;
+  Trace *trace;
   bool isStep; ///< the one-device program itself
+  Failure wrongBytes; ///< traced: the first
+  mlir::Operation *calling = nullptr;
   mlir::StringAttr stageAxis;
   AxisSet stageAxisSet = 0;
   std::vector<std::unique_ptr<Stage>> stages;
   TaskFunctions functions;
   llvm::DenseMap<mlir::Value, State> env;
+  llvm::DenseMap<const TaskFunction *, std::deque<Task>> tasks;
   std::deque<Memo> memos;
   llvm::DenseMap<mlir::Operation *, const Memo *> memoOfLast; ///< of the last run of an op
   std::unordered_multimap<size_t, const Memo *> memosByHash;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> underWay; ///< by start: the results
+  std::vector<Shown> shown;                                             ///< outputs, by ops that ran
   int64_t started = 0;                                                  ///< how many moves under way there have been
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> sums;     ///< by accumulation: so far
   llvm::DenseMap<mlir::Value, int64_t> elementOffsets;                  ///< bytes of a block argument in its stack
@@ -175,9 +215,8 @@ private:
     State stack;
     int64_t number, count;
   };
-  llvm::DenseMap<Point, Element> stacks; ///< by element of a stack of microbatches, which lies in its bytes
+  llvm::DenseMap<std::pair<Point, int>, Element> stacks; ///< by element of a stack, which lies in its bytes
   std::map<std::pair<StageFlow, int64_t>, std::pair<State, mlir::Type>> mail;
-  std::vector<Maker> makers;
 };
 
 /// What a program shows, in 16 digits each for leaves, updates and outputs, behind the seed that its fingerprints are

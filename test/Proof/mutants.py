@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""usage: test/Proof/mutants.py COUNT [--seed=N] [--plans=N] [--show]     build/bin in PATH
+"""usage: test/Proof/mutants.py COUNT [--seed=N] [--plans=N] [--show] [--wrong]     build/bin in PATH
 
 Edits programs of every phase and asks the proof: each edit that changes what the program computes must be refused. Sites are drawn by kind of
 edit, so that rare ones are as likely as frequent ones. The judge of what the proof accepts is another one: the phase's other verifiers, and
 the interpreter on all ranks (pc-equal), which share no algebra with the proof. Prints, by class, how many were refused, accepted and equal,
-malformed (text that is no program), and missed, and which kinds of edits made programs; exit status 1 if one was missed."""
+malformed (text that is no program), and missed, which kinds of edits made programs, and how often messages name the line and the class; exit
+status 1 if one was missed."""
 import argparse
 import collections
 import os
@@ -70,6 +71,12 @@ class Text:
         kind = self.types.get((self.scope[at], name))
         indent = len(self.lines[at]) - len(self.lines[at].lstrip())
         return [value for line, value in self.values[self.scope[at], kind, indent] if line < at and value != name]
+
+
+    def makers(self, change):
+        """The lines of what lines read that are taken out."""
+        names = [(self.scope[i], name) for i, new in change.items() if not new for name in re.findall(r"%\w+", self.lines[i])]
+        return {i + 1 for i, line in enumerate(self.lines) for block, name in names if self.scope[i] == block and re.match(rf"[^=]*{name}\b[^=]* = pc", line)}
 
 
 KINDS = []  # class, name, function of (text, generator) that lists edits: {line: new line or None}
@@ -181,7 +188,7 @@ UPDATES = "gradient, optimizer, update"
 edit(UPDATES, "averages of adamw", r"adamw (%[\w#]+), (%[\w#]+), (%[\w#]+), (%[\w#]+)", r"adamw \1, \2, \4, \3")
 edit(UPDATES, "gradient of adamw", r"adamw (%[\w#]+), (%[\w#]+)", r"adamw \2, \1")
 edit(UPDATES, "results of adamw", r"(update \"exp_avg\w*\" of .* %\w+)#(\d)", lambda found, text: [f"{found[1]}#{n}" for n in range(3)])
-edit(UPDATES, "an update is left out", r"pc\.update .*", "pc.plan <dp = 1> [] microbatches 1")
+edit(UPDATES, "an update is left out", r"^\s*pc\.update .*", "")
 edit(UPDATES, "name of an update", r'update "exp_avg"', 'update "exp_avg_sq"')
 
 
@@ -330,6 +337,22 @@ def a_value_rounded(text, draw):
             yield {i: f"{found[1]}%narrow = {found[3]}{narrow}\n{found[1]}{found[2]} = pc.cast %narrow : ({narrow}) -> {found[4]}"}
 
 
+def also(name, family):
+    """The classes that an edit of that kind may be of: an edit of what the norm is made of, say, is one of the norm, too."""
+    more = {"an op before another": [DATA, MESSAGES], "layout of a leaf": [DATA], "whole shape of a leaf": [MOVES], "a move is made twice": [MESSAGES]}
+    return [family] + more.get(name, []) + [NORM] * (family in (SCALES, WRONG, PRECISION)) + [WRONG] * (family == NORM)
+
+
+def edited(change):
+    """The numbers of the lines that the edit makes or changes."""
+    lines, more = set(), 0
+    for i in sorted(change):
+        new = change[i].count("\n")
+        lines |= set(range(i + 1 + more, i + 2 + more + new))
+        more += new
+    return lines
+
+
 def tool(*command, **more):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, **more)
 
@@ -381,6 +404,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plans", type=int, default=len(PLANS))
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("--wrong", action="store_true", help="show what is refused at another line or as of another class")
     options = parser.parse_args()
     draw = random.Random(options.seed)
     counts = collections.defaultdict(collections.Counter)
@@ -406,18 +430,22 @@ def main():
                     sites = [row for row in sites if row[2]]
                     out = folder / f"{phase}-{len(mutants)}.mlir"
                     out.write_text("\n".join(change.get(i, line) for i, line in enumerate(text.lines)) + "\n")
-                    mutants.append((family, name, min(change) + 1, out))
+                    mutants.append((family, name, edited(change) | text.makers(change), out))
                 answers = tool("pc-proof-each", step, before or step, input="".join(f"{row[3]}\n" for row in mutants)).stdout.splitlines()
                 if len(answers) != len(mutants):
                     sys.exit(f"{plan}, {phase}: the proof ended at {mutants[len(answers)][1:3]}")
-                for (family, name, line, out), answer in zip(mutants, answers):
-                    word = answer.split()[0]
+                for (family, name, lines, out), answer in zip(mutants, answers):
+                    word, line = answer.split()[0], min(lines)
                     made |= {name} if word != "malformed" else set()
                     if word == "refused":
-                        distance = abs(int(answer.split()[1]) - line)
+                        distance = min(abs(int(answer.split()[1]) - line) for line in lines)
+                        isClass = any(answer.endswith(f"({one})") for one in also(name, family))
                         named += 1
-                        near["the edited line"] += distance == 0
-                        near["most 3 lines from it"] += distance <= 3
+                        near["edited"] += distance == 0
+                        near["at most 3 lines from it"] += distance <= 3
+                        near["of that class"] += isClass
+                        if options.wrong and (distance or not isClass):
+                            print(f"{'CLASS' if not distance else 'LINE'} {plan}, {phase}, {name}, lines {sorted(lines)[:6]}: {answer[:600]}")
                     if word == "proved":
                         word = accepted_is_equal(out, step, phase, family) or "missed"
                     if word == "missed":
@@ -435,10 +463,11 @@ def main():
         print(f"{family}, {phase}: " + ", ".join(f"{n} {word}" for word, n in sorted(row.items())))
     print(f"{len(made)} of {len(KINDS)} kinds of edits, {len(plans)} plans: " + ", ".join(f"{n} {word}" for word, n in sorted(total.items())) +
           f", {total['missed']} missed" * (not total["missed"]))
-    print(f"of {named} refused ones the op that is named stands at " + ", ".join(f"{key}: {n * 100 // max(1, named)} %" for key, n in near.items()))
+    print(f"of {named} refused ones the line that is named is " + ", ".join(f"{key}: {n * 100 / max(1, named):.1f} %" for key, n in near.items()))
     for line in missed:
         print("MISSED", line)
     sys.exit(bool(missed))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Support/Timing.h"
@@ -16,6 +17,14 @@
 #include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
+
+namespace {
+/// The last pass: what is printed does not name the lines of the file that was read.
+struct DropLines : mlir::PassWrapper<DropLines, mlir::OperationPass<>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DropLines)
+  void runOnOperation() override { pc::dropLines(getOperation()); }
+};
+} // namespace
 
 int main(int argc, char **argv) {
   pc::ToolMain tool(argc, argv, "pc-opt");
@@ -72,7 +81,14 @@ int main(int argc, char **argv) {
   std::unique_ptr<llvm::ToolOutputFile> file = mlir::openOutputFile(output, &message);
   if (!file)
     return fail(message);
-  if (mlir::failed(mlir::MlirOptMain(file->os(), std::move(buffer), registry, config)))
+  mlir::MlirOptMainConfig whole = config;
+  whole.setPassPipelineSetupFn([&](mlir::PassManager &passes) {
+    if (mlir::failed(config.setupPassPipeline(passes)))
+      return mlir::failure();
+    passes.addPass(std::make_unique<DropLines>());
+    return mlir::success();
+  });
+  if (mlir::failed(mlir::MlirOptMain(file->os(), std::move(buffer), registry, whole)))
     return PCRT_BAD_INPUT;
   file->os().flush();
   if (file->os().has_error()) {

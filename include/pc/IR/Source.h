@@ -18,8 +18,15 @@ std::unique_ptr<llvm::MemoryBuffer> readFile(llvm::StringRef path, std::string &
 
 /// The bytes of a file of IR; "-" is standard input. Refuses text that MLIR's parser cannot take: deep nesting, huge
 /// numbers of results, widths or digits, and control characters. Checks the chunks between lines with `splitMarker` one
-/// by one. Null after an error was printed with file and line.
+/// by one. Null after an error was printed with file and line. Ops that say of which module of the model they are
+/// ("loc(...)") also get their line in the file, unless it is read in chunks.
 std::unique_ptr<llvm::MemoryBuffer> readSource(llvm::StringRef path, llvm::StringRef splitMarker = "");
+
+/// Takes the lines of files from locations in `op` that say a name; what is printed then says names alone.
+void dropLines(mlir::Operation *op);
+
+/// The text with spaces for the locations that ops say, so that they are where they stand.
+std::string withoutLocations(llvm::StringRef text);
 
 /// The module in a file (read by readSource; `sources` keeps the text); null after errors.
 mlir::OwningOpRef<mlir::ModuleOp> parseProgram(llvm::StringRef path, llvm::SourceMgr &sources,

@@ -1,0 +1,378 @@
+//===- Trace.cpp - Why a program is not proved -----------------------------------------------===//
+#include "Trace.h"
+
+#include "pc/IR/Liveness.h"
+#include "pc/IR/PC.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::proof;
+
+StringRef pc::proof::nameOf(Fault fault) {
+  static constexpr StringRef names[] = {"collective, axis, dim, placement",
+                                        "scale, constant, mask, rope",
+                                        "clip norm",
+                                        "gradient, optimizer, update",
+                                        "wrong value read, addend dropped or doubled",
+                                        "what data, which weight",
+                                        "messages, microbatches, order",
+                                        "waits and memory",
+                                        "precision"};
+  return names[static_cast<int>(fault)];
+}
+
+namespace {
+using Made = Trace::Made;
+
+/// An op of the step program that a wrong one is like.
+struct Likeness {
+  const Made *step = nullptr;
+  bool sameName = false, sameAttributes = false, sameOperands = false;
+  bool isCopy = false;   ///< of what differs
+  int equal = 0;         ///< how many operands
+  int otherOperand = -1; ///< the first that differs
+  int score() const { return 4 * sameName + 2 * sameAttributes + 3 * equal + 2 * sameOperands + isCopy; }
+};
+
+class Blamer {
+public:
+  Blamer(const Trace &trace, const Trace &step, const llvm::DenseSet<uint64_t> *before)
+      : trace(trace), step(step), before(before) {
+    for (auto [i, made] : llvm::enumerate(step.made)) {
+      first.try_emplace(made.state.value, static_cast<int>(i));
+      for (int from : made.from)
+        if (from >= 0)
+          readers[step.made[from].state.value].insert(static_cast<int>(i));
+    }
+    for (const Made &made : trace.made)
+      there.insert({made.state.hash(), programOf(made.op)}), values.insert({made.state.value.x, programOf(made.op)});
+  }
+
+  Blame blame(const Failure &failure) const {
+    if (trace.strayView)
+      return {trace.strayView, Fault::Data, "expected the microbatch of its task", std::nullopt};
+    if (failure.fault == Fault::Memory)
+      return {mostClashes(failure.op), Fault::Memory, "", std::nullopt};
+    int root = lastRoot(failure.from, [&](int made) { return isStrange(made); });
+    if (root < 0 && before && failure.fault != Fault::Scale)
+      root = lastRoot(failure.from, [&](int made) { return isMisplaced(made); });
+    return root < 0 ? atSink(failure) : explain(trace.made[root]);
+  }
+
+private:
+  static Operation *programOf(Operation *op) { return op->getParentOfType<ModuleOp>(); }
+  bool isKnownBefore(const State &state) const { return before && before->contains(state.hash()); }
+  bool isStrange(int made) const {
+    const State &state = trace.made[made].state;
+    bool isOffset = state.where && (state.where->note.kind == Note::Offset || state.where->note.kind == Note::Counts);
+    return !isOffset && state.value != Point() && !first.contains(state.value) && !isKnownBefore(state);
+  }
+  bool isMisplaced(int made) const {
+    const State &state = trace.made[made].state;
+    return state.where && state.where->note.kind == Note::None && state.value != Point() && !isKnownBefore(state);
+  }
+
+  /// Of the records behind `from` that are wrong and made of right ones, the last: a wrong value may be right again
+  /// later (windows, sums in another order), so an earlier one need not be to blame.
+  int lastRoot(ArrayRef<int> from, llvm::function_ref<bool(int)> isWrong) const {
+    SmallVector<int> todo(from);
+    llvm::DenseSet<int> seen;
+    int found = -1;
+    while (!todo.empty()) {
+      int made = todo.pop_back_val();
+      if (made < 0 || !seen.insert(made).second || !isWrong(made))
+        continue;
+      ArrayRef<int> operands = trace.made[made].from;
+      if (llvm::none_of(operands, [&](int operand) { return operand >= 0 && isWrong(operand); }))
+        found = std::max(found, made);
+      llvm::append_range(todo, operands);
+    }
+    return found;
+  }
+
+  /// Of values in each other's bytes, the one that meets most others; `op` where there are no two.
+  Operation *mostClashes(Operation *op) const {
+    llvm::MapVector<Operation *, llvm::DenseSet<Operation *>> others;
+    for (const Trace::Clash &clash : trace.clashes) {
+      bool apart = clash.makerCall != clash.writerCall;
+      Operation *maker = apart && clash.makerCall ? clash.makerCall : clash.maker;
+      Operation *writer = apart && clash.writerCall ? clash.writerCall : clash.writer;
+      if (maker && writer && maker != writer) {
+        others[maker].insert(writer);
+        others[writer].insert(maker);
+      }
+    }
+    auto most = std::max_element(others.begin(), others.end(),
+                                 [](auto &a, auto &b) { return a.second.size() < b.second.size(); });
+    return others.empty() || most->second.size() < 2 ? op : most->first;
+  }
+
+  /// Nothing is strange: what the sink reads is a value, but not the one it should be.
+  Blame atSink(const Failure &failure) const {
+    Blame blame{failure.op, failure.fault, "", std::nullopt};
+    if (failure.from.empty() && failure.wanted) {
+      for (const Made &made : trace.made)
+        if (made.state.value == *failure.wanted && programOf(made.op) == programOf(failure.op)) {
+          blame.op = made.op;
+          blame.expected = "expected an update by what it makes";
+        }
+      return blame;
+    }
+    if (failure.from.empty())
+      return blame;
+    int read = failure.from[0];
+    auto wanted = failure.wanted ? first.find(*failure.wanted) : first.end();
+    if (wanted != first.end() && read >= 0)
+      return replaced(Made{failure.op, {}, {read}}, 0, step.made[wanted->second], blame);
+    for (int from : failure.from)
+      if (from >= 0 && isa<CopyOp>(trace.made[from].op)) {
+        Blame copy = copied(trace.made[from]);
+        copy.fault = failure.fault;
+        return copy;
+      }
+    Operation *last = nullptr; // of the operands' makers
+    for (int from : failure.from)
+      if (Operation *op = from < 0 ? nullptr : trace.made[from].op)
+        if (failure.fault == Fault::Scale && isa<BlockOffsetOp, KeyCountsOp>(op))
+          last = op;
+    if (last)
+      blame.op = last;
+    if (isa<AdamWOp, SGDOp>(blame.op))
+      blame.fault = Fault::Update;
+    return blame;
+  }
+
+  static Point valueOf(const Trace &trace, int made) { return made < 0 ? Point() : trace.made[made].state.value; }
+
+  /// `reader` should read `right` as its operand: is it the reader, or who has made what it reads, that is wrong?
+  Blame replaced(const Made &reader, unsigned operand, const Made &right, Blame blame) const {
+    const Made &read = trace.made[reader.from[operand]];
+    State wanted = read.state;
+    wanted.value = right.state.value;
+    blame.step = right.op->getLoc();
+    bool isTable = isa<RopeTableOp>(right.op);
+    if (blame.fault == Fault::Value && (isTable || isa<RopeTableOp>(read.op)))
+      blame.fault = Fault::Scale;
+    if (there.contains({wanted.hash(), programOf(reader.op)})) {
+      blame.op = whoReads(reader, operand, wanted);
+      blame.expected = "expected operand " + std::to_string(operand) + " to be what the " + text(right.op) + " makes";
+      return blame;
+    }
+    // Nobody makes it: then who makes this one should.
+    if (isa<AccumulateOp, MicrobatchOp>(read.op) && isa<AccumulateOp, MicrobatchOp>(right.op) &&
+        read.from.size() == 1 && right.from.size() == 1 && read.from[0] >= 0 && right.from[0] >= 0)
+      return replaced(read, 0, step.made[right.from[0]], blame);
+    if (isa<MoveOpInterface>(read.op) && !read.from.empty() && read.from[0] >= 0)
+      return replaced(read, 0, right, blame);
+    if (isa<CopyOp>(read.op) || read.op->getName() == right.op->getName()) {
+      blame.op = read.op;
+      blame.expected = isa<CopyOp>(read.op) || !isLeaf(right.op) ? "expected the " + text(right.op)
+                                                                 : "expected " + difference(read.op, right.op);
+      if (isa<CopyOp>(read.op))
+        blame.fault = isNorm(right.op)                        ? Fault::Norm
+                      : isa<AddOp, SubOp, EinsumOp>(right.op) ? Fault::Value
+                                                              : Fault::Scale;
+      if (isa<InputOp, ParameterOp, StateOp>(right.op))
+        blame.fault = Fault::Data;
+    } else {
+      blame.expected = "expected operand " + std::to_string(operand) + " to be what the " + text(right.op) + " makes";
+    }
+    return blame;
+  }
+
+  /// Who says that this is the operand: the reader, or what passes values on into its block or out of another.
+  Operation *whoReads(const Made &reader, unsigned operand, const State &wanted) const {
+    if (operand >= reader.op->getNumOperands())
+      return reader.op;
+    auto isWanted = [&](Value other) {
+      auto it = trace.of.find(other);
+      return it != trace.of.end() && it->second >= 0 && trace.made[it->second].state == wanted;
+    };
+    auto isIn = [&](Block *block) {
+      return llvm::any_of(block->getArguments(), isWanted) ||
+             llvm::any_of(*block, [&](Operation &op) { return llvm::any_of(op.getResults(), isWanted); });
+    };
+    Operation *who = reader.op;
+    Value value = who->getOperand(operand);
+    if (auto argument = dyn_cast<BlockArgument>(value); argument && !isIn(argument.getOwner())) {
+      auto fusion = dyn_cast<FusionOp>(argument.getOwner()->getParentOp());
+      if (!fusion)
+        return reader.call ? reader.call : who;
+      who = fusion;
+      value = fusion.getInputs()[argument.getArgNumber()];
+    }
+    if (auto fusion = value.getDefiningOp<FusionOp>())
+      for (Value other : fusion.getResults())
+        if (other != value && isWanted(other) && !other.use_empty())
+          return fusion.getBody().front().getTerminator();
+    return who;
+  }
+
+  Likeness likeness(const Made &wrong, const Made &right) const {
+    Likeness like;
+    like.step = &right;
+    like.sameName = wrong.op->getName() == right.op->getName();
+    like.sameAttributes = like.sameName && difference(wrong.op, right.op).empty();
+    for (size_t i = 0; i < std::min(wrong.from.size(), right.from.size()); ++i)
+      if (valueOf(trace, wrong.from[i]) == valueOf(step, right.from[i]))
+        ++like.equal;
+      else if (like.otherOperand < 0)
+        like.otherOperand = static_cast<int>(i);
+    like.sameOperands = like.otherOperand < 0 && like.equal > 0;
+    int other = like.otherOperand < 0 || like.otherOperand >= static_cast<int>(wrong.from.size())
+                    ? -1
+                    : wrong.from[like.otherOperand];
+    like.isCopy = other >= 0 && isa<CopyOp>(trace.made[other].op);
+    return like;
+  }
+
+  /// The attributes that `right` has and `wrong` has otherwise, where the block of a rank does not decide them.
+  static std::string difference(Operation *wrong, Operation *right) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    for (StringAttr name : right->getName().getAttributeNames()) {
+      Attribute own = wrong->getInherentAttr(name).value_or(Attribute());
+      Attribute other = right->getInherentAttr(name).value_or(Attribute());
+      if (own == other || llvm::is_contained({"operandSegmentSizes", "global", "layout", "key"}, name.getValue()))
+        continue;
+      os << (text.empty() ? "" : ", ") << (other ? "" : "no ") << name.getValue();
+      if (other)
+        other.print(os << " ", /*elideType=*/true);
+    }
+    return text;
+  }
+
+  std::optional<Likeness> nearest(const Made &wrong) const {
+    std::optional<Likeness> best;
+    for (int from : wrong.from) {
+      auto it = from < 0 ? readers.end() : readers.find(trace.made[from].state.value);
+      if (it == readers.end())
+        continue;
+      for (int candidate : it->second)
+        if (Likeness like = likeness(wrong, step.made[candidate]); !best || like.score() > best->score())
+          best = like;
+    }
+    return best;
+  }
+
+  /// Whether nothing but the norm of the gradient is made of it.
+  static bool isNorm(Operation *op, int depth = 0) {
+    return depth < 4096 && !op->use_empty() &&
+           llvm::all_of(
+               op->getUsers(),
+               [&](Operation *user) {
+                 if (auto output = dyn_cast<OutputOp>(user))
+                   return output.getKind() == OutputKind::GradNorm;
+                 bool isScalar =
+                     user->getNumResults() == 1 && cast<RankedTensorType>(user->getResult(0).getType()).getRank() == 0;
+                 return isa<ClipCoefficientOp>(user) || (isScalar && isNorm(user, depth + 1));
+               });
+  }
+
+  static bool isBf16(Operation *op) {
+    return op->getNumResults() && cast<RankedTensorType>(op->getResult(0).getType()).getElementType().isBF16();
+  }
+
+  /// "'pc.add' op of layers.0"
+  static std::string text(Operation *op) {
+    return ("'" + op->getName().getStringRef() + "' op of " + sourceName(op)).str();
+  }
+
+  static bool hasIndex(Operation *op) {
+    return isa<IotaOp, EmbeddingOp, EmbeddingGradOp, PickOp, CrossEntropyGradOp, MaskPaddingOp>(op);
+  }
+
+  /// A copy in the place of another op that reads the same.
+  Blame copied(const Made &copy) const {
+    Blame blame{copy.op, Fault::Place, "", std::nullopt};
+    auto it = copy.from.empty() || copy.from[0] < 0 ? readers.end() : readers.find(copy.state.value);
+    for (int reader : it == readers.end() ? ArrayRef<int>() : it->second.getArrayRef()) {
+      const Made &right = step.made[reader];
+      if (isLeaf(right.op) || values.contains({right.state.value.x, programOf(copy.op)}))
+        continue;
+      blame.step = right.op->getLoc();
+      blame.expected = "expected the " + text(right.op);
+      blame.fault = isNorm(right.op)                        ? Fault::Norm
+                    : isa<AddOp, SubOp, EinsumOp>(right.op) ? Fault::Value
+                                                            : Fault::Scale;
+      break;
+    }
+    return blame;
+  }
+
+  Blame explain(const Made &wrong) const {
+    Operation *op = wrong.op;
+    Blame blame{op, Fault::Value, "", std::nullopt};
+    int mixed = State::ofAny;
+    for (int from : wrong.from) {
+      if (from < 0)
+        continue;
+      const Made &read = trace.made[from];
+      if (isa<CopyOp>(read.op))
+        return copied(read);
+      if (read.state.microbatch < 0)
+        continue;
+      if (mixed >= 0 && mixed != read.state.microbatch && (wrong.call || !isa<AddOp>(op)))
+        return {wrong.call ? wrong.call : op, Fault::Message,
+                "reads values of microbatches " + std::to_string(mixed) + " and " +
+                    std::to_string(read.state.microbatch),
+                std::nullopt};
+      mixed = read.state.microbatch;
+    }
+    if (first.contains(wrong.state.value) || isa<MoveOpInterface>(op)) {
+      blame.fault = isa<BlockOffsetOp, KeyCountsOp>(op) || hasIndex(op) ? Fault::Scale : Fault::Place;
+      for (int from : wrong.from)
+        if (hasIndex(op) && from >= 0 && isa<BlockOffsetOp>(trace.made[from].op))
+          blame.op = trace.made[from].op;
+      return blame;
+    }
+    if (isLeaf(op)) {
+      blame.fault = isa<ConstantOp, RopeTableOp>(op) ? Fault::Scale : Fault::Data;
+      return blame;
+    }
+    std::optional<Likeness> like = nearest(wrong);
+    if (isa<CastOp>(op)) {
+      blame.fault = Fault::Precision;
+    } else if (like && like->score() >= 5) {
+      Operation *right = like->step->op;
+      blame.step = right->getLoc();
+      bool isRounding = like->sameName && like->sameAttributes && like->sameOperands;
+      blame.fault = isRounding                                               ? Fault::Precision
+                    : isNorm(right)                                          ? Fault::Norm
+                    : like->sameOperands && !isa<EinsumOp, AddOp, SubOp>(op) ? Fault::Scale
+                                                                             : Fault::Value;
+      if (isa<AdamWOp, SGDOp>(op))
+        blame.fault = Fault::Update;
+      if (!like->sameName)
+        blame.expected = "expected the " + text(right);
+      else if (!like->sameAttributes)
+        blame.expected = "expected " + difference(op, right);
+      else if (isRounding)
+        blame.expected = isBf16(right) ? "expected it rounded to bf16" : "expected it in f32";
+      else if (unsigned other = like->otherOperand; like->otherOperand >= 0 && other < wrong.from.size() &&
+                                                    wrong.from[other] >= 0 && like->step->from[other] >= 0)
+        return replaced(wrong, other, step.made[like->step->from[other]], blame);
+    }
+    if (isa<AdamWOp, SGDOp>(op))
+      blame.fault = Fault::Update;
+    if (isa<ClipCoefficientOp>(op))
+      blame.fault = Fault::Norm;
+    return blame;
+  }
+
+  const Trace &trace, &step;
+  const llvm::DenseSet<uint64_t> *before;
+  llvm::DenseMap<Point, int> first;                        ///< the first record of the step program with that value
+  llvm::DenseMap<Point, llvm::SetVector<int>> readers;     ///< records of the step program of what reads it
+  llvm::DenseSet<std::pair<uint64_t, Operation *>> values; ///< those of a stage, wherever they lie
+  llvm::DenseSet<std::pair<uint64_t, Operation *>> there;  ///< all values, of a stage
+};
+} // namespace
+
+Blame pc::proof::blame(const Failure &failure, const Trace &trace, const Trace &step,
+                       const llvm::DenseSet<uint64_t> *before) {
+  return Blamer(trace, step, before).blame(failure);
+}
