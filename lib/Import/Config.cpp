@@ -92,7 +92,11 @@ struct LlamaLike {
   bool biasKey = false;    ///< attention_bias: of all projections of attention
   bool mlpBiasKey = false; ///< mlp_bias, and pretraining_tp beside it
   bool qkNorm = false;     ///< RMS norms of every head's queries and keys
+  bool fused = false;      ///< qkv_proj and gate_up_proj, and resid_pdrop
   enum { NoWindow, AlwaysWindow, SwitchedWindow } window = NoWindow; ///< sliding_window; or if use_sliding_window
+  int64_t usualWindow = 4096;                                        ///< sliding_window where it is absent; 0: none
+  double normEps = 1e-6;                                             ///< rms_norm_eps where it is absent
+  std::optional<int64_t> padding = std::nullopt;                     ///< pad_token_id where it is absent
 };
 
 constexpr LlamaLike llamaLike[] = {
@@ -106,6 +110,14 @@ constexpr LlamaLike llamaLike[] = {
      .biasKey = true,
      .qkNorm = true,
      .window = LlamaLike::SwitchedWindow},
+    {.type = "phi3",
+     .positions = 4096,
+     .kvHeads = 0,
+     .fused = true,
+     .window = LlamaLike::AlwaysWindow,
+     .usualWindow = 0,
+     .normEps = 1e-5,
+     .padding = 32000},
 };
 
 /// The values of the keys of rotary embeddings.
@@ -210,8 +222,8 @@ void readWindow(ConfigReader &reader, const LlamaLike &family, int64_t sequence)
   bool always = family.window == LlamaLike::AlwaysWindow;
   bool used = always || reader.flag("use_sliding_window", false, KeyRole::Aside);
   // Without the key the window has the usual size; a null key means that there is none.
-  constexpr int64_t usual = 4096;
-  bool none = reader.isGiven("sliding_window") && !reader.has("sliding_window");
+  const int64_t usual = family.usualWindow;
+  bool none = !reader.has("sliding_window") && (reader.isGiven("sliding_window") || !usual);
   int64_t window = none ? 0 : reader.size("sliding_window", usual, KeyRole::Aside);
   const llvm::json::Value *types = reader.raw("layer_types");
   const llvm::json::Array *array = types ? types->getAsArray() : nullptr;
@@ -259,11 +271,15 @@ void readKVHeads(ConfigReader &reader, const LlamaLike &family, ModelConfig &con
 }
 
 /// The padding row of the embedding, which gets no gradient; as in nn.Embedding, negative rows count from the end.
-void readPadding(ConfigReader &reader, ModelConfig &config) {
+/// `usual` is the row of a config without the key; null is no row.
+void readPadding(ConfigReader &reader, std::optional<int64_t> usual, ModelConfig &config) {
   const char *key = "pad_token_id";
+  llvm::json::Value absent = usual ? llvm::json::Value(*usual) : nullptr;
   const llvm::json::Value *value = reader.raw(key);
+  if (!value && usual && !reader.isGiven(key))
+    value = &absent;
   if (!value) {
-    reader.means(key, {nullptr}, nullptr);
+    reader.means(key, {nullptr}, absent);
     return;
   }
   auto id = value->getAsInteger();
@@ -273,7 +289,7 @@ void readPadding(ConfigReader &reader, ModelConfig &config) {
     return;
   }
   config.padding = *id < 0 ? *id + config.vocab : *id;
-  reader.means(key, {config.padding, config.padding - config.vocab}, nullptr);
+  reader.means(key, {config.padding, config.padding - config.vocab}, absent);
 }
 
 void readLlamaLike(ConfigReader &reader, const LlamaLike &family, ModelConfig &config, const ImportOptions &options) {
@@ -284,11 +300,11 @@ void readLlamaLike(ConfigReader &reader, const LlamaLike &family, ModelConfig &c
   config.heads = reader.size("num_attention_heads");
   readKVHeads(reader, family, config);
   config.positions = reader.size("max_position_embeddings", family.positions, KeyRole::Aside);
-  config.normEps = reader.positive("rms_norm_eps", 1e-6);
+  config.normEps = reader.positive("rms_norm_eps", family.normEps);
   config.initStd = reader.positive("initializer_range", 0.02, KeyRole::Aside);
   config.tied = reader.flag("tie_word_embeddings", false);
   readActivation(reader, "hidden_act", "silu", config);
-  readPadding(reader, config);
+  readPadding(reader, family.padding, config);
   config.attentionDrop = readDropout(reader, "attention_dropout", 0, options.dropout);
   if (!reader.failed && !reader.has("head_dim") && !family.headDim && config.embed % config.heads)
     reader.fail() << "'hidden_size' = " << config.embed
@@ -304,6 +320,13 @@ void readLlamaLike(ConfigReader &reader, const LlamaLike &family, ModelConfig &c
       reader.fail() << "'pretraining_tp' = " << tp << " is not supported; it only reorders sums, set it to 1";
   }
   config.qkNorm = family.qkNorm;
+  config.fused = family.fused;
+  if (family.fused) {
+    config.residualDrop = readDropout(reader, "resid_pdrop", 0, options.dropout);
+    // transformers reads the last of these for rotary embeddings of type longrope, the others nowhere.
+    for (const char *key : {"embd_pdrop", "attention_bias", "original_max_position_embeddings"})
+      reader.raw(key);
+  }
   if (family.window != LlamaLike::NoWindow)
     readWindow(reader, family, options.sequence);
   readRope(reader, config, family.positions);

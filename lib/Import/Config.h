@@ -18,6 +18,7 @@ struct ModelConfig {
   ActivationKind activation = ActivationKind::Silu;
   double normEps = 1e-5, initStd = 0.02;
   bool tied = false, qkvBias = false, outBias = false, mlpBias = false, qkNorm = false;
+  bool fused = false; ///< q, k and v are one tensor of the file, and so are gate and up
   /// Of dropout, in 65536ths (`#pc.drop`), 0 for none: behind the embedding, of the weights of attention, in front of
   /// each residual sum.
   int64_t embedDrop = 0, attentionDrop = 0, residualDrop = 0;

@@ -252,7 +252,11 @@ private:
       int64_t count = dims.size();
       SmallVector<StringRef> weightDims(dims);
       weightDims.push_back("embed");
-      Value w = parameter(base + ".weight", weightDims, std, {count, 1});
+      int64_t e = config.embed, queries = config.heads * config.headDim, keys = config.kvHeads * config.headDim;
+      int64_t start = q ? 0 : name == "k_proj" ? queries : queries + keys;
+      Value w = config.fused ? box(layerName("self_attn.qkv_proj.weight"), (":" + name.take_front()).str(), weightDims,
+                                   std, 0, {queries + 2 * keys, e}, {start, 0}, {q ? queries : keys, e})
+                             : parameter(base + ".weight", weightDims, std, {count, 1});
       Value p = einsum(q ? "b s e, k g d e -> b s k g d" : "b s e, k d e -> b s k d", {y, w}, q ? Dims(Q) : Dims(KV));
       if (!config.qkvBias)
         return p;
@@ -274,23 +278,27 @@ private:
     Value z = einsum("b s k g d, e k g d -> b s e", {o, w}, X);
     if (config.outBias)
       z = bias(z, parameter(layerName("self_attn.o_proj.bias"), {"embed"}, 0), "e -> b s e");
-    x = add(x, z);
+    x = add(x, dropout(z, config.residualDrop));
     in("post_attention_layernorm");
     y = norm(x, layerName("post_attention_layernorm"), "embed");
     auto linear = [&](Value input, StringRef name, StringRef spec, Dims weightDims, Dims resultDims) {
       std::string base = layerName(("mlp." + name).str());
       in(("mlp." + name).str());
-      Value p = einsum(spec, {input, parameter(base + ".weight", weightDims, std)}, resultDims);
+      bool down = name == "down_proj";
+      int64_t e = config.embed, f = config.ffn;
+      Value w = config.fused && !down ? box(layerName("mlp.gate_up_proj.weight"), (":" + name.split('_').first).str(),
+                                            weightDims, std, 0, {2 * f, e}, {name == "up_proj" ? f : 0, 0}, {f, e})
+                                      : parameter(base + ".weight", weightDims, std);
+      Value p = einsum(spec, {input, w}, resultDims);
       if (!config.mlpBias)
         return p;
-      bool down = name == "down_proj";
       return bias(p, parameter(base + ".bias", {down ? "embed" : "ffn"}, 0), down ? "e -> b s e" : "f -> b s f");
     };
     Value gate = linear(y, "gate_proj", "b s e, f e -> b s f", {"ffn", "embed"}, F);
     Value up = linear(y, "up_proj", "b s e, f e -> b s f", {"ffn", "embed"}, F);
     in("mlp");
     Value h = einsum("b s f, b s f -> b s f", {activate(gate), up}, F);
-    return add(x, linear(h, "down_proj", "b s f, e f -> b s e", {"embed", "ffn"}, X));
+    return add(x, dropout(linear(h, "down_proj", "b s f, e f -> b s e", {"embed", "ffn"}, X), config.residualDrop));
   }
 
   OpBuilder &builder;

@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
   if (!cl::ParseCommandLineOptions(
           argc, argv,
           "pc-import: a Hugging Face directory becomes a model program\n\n"
-          "Architectures: gpt2, llama, mistral, qwen2, qwen3. A config.json alone is enough: weights are\n"
+          "Architectures: gpt2, llama, mistral, qwen2, qwen3, phi3. A config.json alone is enough: weights are\n"
           "then drawn when the compiled program starts. Safetensors beside it are checked and stay in place;\n"
           "weights of another form are an error.\n",
           &errors)) {

@@ -62,6 +62,9 @@ MODELS = {
 MODELS["gpt2-dropout"] = (transformers.GPT2Config, GPT2 | dict(attn_pdrop=0.1, embd_pdrop=0.1, resid_pdrop=0.1))
 MODELS["llama-dropout"] = (transformers.LlamaConfig, DECODER | dict(
     num_key_value_heads=2, attention_dropout=0.25, rope_parameters=dict(rope_type="default", rope_theta=500.0)))
+MODELS["phi3"] = (transformers.Phi3Config, DECODER | dict(
+    num_key_value_heads=2, pad_token_id=63, resid_pdrop=0.1, attention_dropout=0.1, embd_pdrop=0.5, original_max_position_embeddings=64,
+    rope_parameters=dict(rope_type="default", rope_theta=30.0, partial_rotary_factor=1.0)))
 WITH_SGD = {"gpt2"}
 SEED = 1 # of dropout
 
