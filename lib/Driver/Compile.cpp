@@ -13,6 +13,7 @@
 #include "pc/Cost/Simulate.h"
 #include "pc/Cost/Streams.h"
 #include "pc/Driver/Origin.h"
+#include "pc/IR/Diagnostics.h"
 #include "pc/IR/Source.h"
 #include "pc/IR/Stages.h"
 #include "pc/Pipeline/PipelineReport.h"

@@ -191,7 +191,7 @@ private:
   Facts &facts;
   const Facts *reference;
   Trace *trace;
-  bool isStep; ///< the one-device program itself
+  bool isStep;        ///< the one-device program itself
   Failure wrongBytes; ///< traced: the first
   mlir::Operation *calling = nullptr;
   mlir::StringAttr stageAxis;
