@@ -152,7 +152,7 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
       where.note = {Note::Counts, of.axes, static_cast<int64_t>(counts.getShift()), {}};
       return single(where);
     }
-    refuse("counts keys for what is no coordinate among its ranks", Fault::Scale);
+    refuse("counts keys for what is no coordinate among its ranks", FaultKind::Scale);
     return std::nullopt;
   }
   return compute(op, operands);
@@ -176,7 +176,7 @@ bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *>
       const Note &note = operands.back()->note;
       if (note.kind != Note::Offset || note.number != sizes[rule.indexed])
         return refuse("needs the first index of a block of " + Twine(sizes[rule.indexed]) + " as its offset",
-                      Fault::Scale);
+                      FaultKind::Scale);
       offset.axes = note.axes;
       for (uint8_t number : offset.axes)
         offset.sizes.push_back(axis.size(number));
@@ -186,7 +186,7 @@ bool Placer::checkIndex(Operation *op, const Rule &rule, ArrayRef<const Where *>
     else if (!dim.any && dim.split != offset.plain())
       return refuse("reads a dim split on " + text(dim.split) + " with the offset of a block on " +
                         text(offset.plain()),
-                    Fault::Scale);
+                    FaultKind::Scale);
   }
   AxisSet others = 0;
   for (size_t f = 0; f < dims.size(); ++f)
@@ -269,15 +269,15 @@ bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayR
     if (ring.shift == ring.n)
       return refuse("has keys split on " + text(t) + " and queries on " + text(s));
     if (causal && !isNote(Note::Counts, ring.shift))
-      return refuse("does not see the keys of the block at hand, that of shift " + Twine(ring.shift), Fault::Scale);
+      return refuse("does not see the keys of the block at hand, that of shift " + Twine(ring.shift), FaultKind::Scale);
     rule.whole[rule.find("t")] = false;
     return true;
   }
   if (!s.empty() && causal && !placement(op->getResult(0)))
     return isNote(Note::Offset, sizes[rule.indexed]) ||
-           refuse("has queries split on " + text(s) + ", whose positions it is not told", Fault::Scale);
+           refuse("has queries split on " + text(s) + ", whose positions it is not told", FaultKind::Scale);
   bool isTold = sees && (sees->note.kind == Note::None || !sees->note.axes.empty());
-  return !s.empty() || !isTold || refuse("is told positions of queries that are whole", Fault::Scale);
+  return !s.empty() || !isTold || refuse("is told positions of queries that are whole", FaultKind::Scale);
 }
 
 std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<const Where *> operands,

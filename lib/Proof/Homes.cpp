@@ -40,11 +40,11 @@ bool Walk::holds(Stage &stage, const Range &range, const State &state) const {
 
 bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operation *, Operation *> writer) {
   if (!trace)
-    return refuse(op, why, Fault::Memory);
+    return refuse(op, why, FaultKind::Memory);
   if (wrongBytes.why.empty()) {
     wrongBytes.op = op;
     wrongBytes.why = why.str();
-    wrongBytes.fault = Fault::Memory;
+    wrongBytes.fault = FaultKind::Memory;
   }
   int made = value ? stateOf(value).made : -1;
   if (made >= 0)

@@ -60,7 +60,7 @@ public:
   llvm::SmallVector<int64_t> localShape(mlir::Value value) const;
 
   std::string wrong; ///< why not
-  Fault fault = Fault::Place;
+  FaultKind fault = FaultKind::Place;
 
 private:
   std::optional<Where> move(MoveOpInterface move, llvm::ArrayRef<const Where *> operands, Placed &placed);
@@ -79,7 +79,7 @@ private:
   bool addInnerSums(const Rule &rule, const Rule::Letters &letters, llvm::ArrayRef<Dim> dims, Where &result);
 
   /// Sets `wrong`; false.
-  bool refuse(const llvm::Twine &why, Fault kind = Fault::Place) {
+  bool refuse(const llvm::Twine &why, FaultKind kind = FaultKind::Place) {
     wrong = why.str();
     fault = kind;
     return false;

@@ -77,7 +77,7 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
   InFlightDiagnostic error = blame.op->emitError() << nameOfOp(blame.op) << " ";
   if (blame.op == op)
     error << walk.failure.why;
-  else if (blame.fault == Fault::Memory)
+  else if (blame.fault == FaultKind::Memory)
     error << "has bytes that several other values have";
   else
     error << "makes a value that the program of phase '" << (isFirst ? "step" : state->phaseBefore)

@@ -62,25 +62,25 @@ bool Walk::leaf(Stage &stage, Operation *op) {
         says.says.push_back(*said);
   if (auto parameter = dyn_cast<ParameterOp>(op)) {
     if (stageAxis && !parameter.getKey())
-      return refuse(op, "is a parameter of a stage without its key", Fault::Data);
+      return refuse(op, "is a parameter of a stage without its key", FaultKind::Data);
     says.number = parameter.getKey() ? static_cast<int64_t>(*parameter.getKey()) : stage.positions.lookup(op);
   }
   if (!reference) {
     says.slot = slotOf(value);
     auto [own, isNew] = facts.leaves.try_emplace(name, says);
     if (!isNew && !(own->second == says))
-      return refuse(op, "says something else than the leaf " + name + " of another stage", Fault::Data);
+      return refuse(op, "says something else than the leaf " + name + " of another stage", FaultKind::Data);
   } else if (auto known = reference->leaves.find(name); known == reference->leaves.end()) {
     return refuse(op, "is a leaf that the one-device program does not have: " + name,
-                  isa<RopeTableOp>(op) ? Fault::Scale : Fault::Data);
+                  isa<RopeTableOp>(op) ? FaultKind::Scale : FaultKind::Data);
   } else if (known->second.number != says.number) {
     return refuse(op,
                   "takes the random numbers of parameter " + Twine(says.number) + ", which is number " +
                       Twine(known->second.number),
-                  Fault::Data);
+                  FaultKind::Data);
   } else if (!(known->second == says)) {
     return refuse(op, "says something else than the leaf " + name + " of the one-device program",
-                  isa<RopeTableOp>(op) ? Fault::Scale : Fault::Data);
+                  isa<RopeTableOp>(op) ? FaultKind::Scale : FaultKind::Data);
   }
   std::optional<Where> where = placer.leaf(value, layout, global);
   if (!where)
@@ -90,7 +90,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
     auto [held, isNew] = stage.held.try_emplace(name, Held{op, state});
     if (Operation *other = held->second.leaf; !isNew && other != op) {
       bool isOther = reference && slotOf(value) == reference->leaves.at(name).slot && isa<StateOp>(op);
-      return refuse(isOther ? other : op, "is there twice: " + name, Fault::Data);
+      return refuse(isOther ? other : op, "is there twice: " + name, FaultKind::Data);
     }
   }
   set(op, value, state);
@@ -102,13 +102,13 @@ bool Walk::update(Stage &stage, UpdateOp update) {
                                            : "'" + update.getName().str() + "'";
   State state = stateOf(update.getValue());
   if (!state.where || !read(stage, update, update.getValue(), state))
-    return refuse(update, "uses a value that is not there yet", Fault::Memory);
+    return refuse(update, "uses a value that is not there yet", FaultKind::Memory);
   auto it = stage.held.find(name);
   if (it == stage.held.end())
-    return refuse(update, "updates a leaf that its program does not have: " + name, Fault::Update);
+    return refuse(update, "updates a leaf that its program does not have: " + name, FaultKind::Update);
   Held &held = it->second;
   if (std::exchange(held.updated, true))
-    return refuse(update, "is the second update of " + name, Fault::Update);
+    return refuse(update, "is the second update of " + name, FaultKind::Update);
   Value leaf = held.leaf->getResult(0);
   const Where &old = *held.state.where, &now = *state.where;
   if (!now.parts.empty() || now.note.kind != Note::None || !now.agrees(old.dims) || (now.root & ~old.root) ||
@@ -121,12 +121,12 @@ bool Walk::update(Stage &stage, UpdateOp update) {
     if (wanted == reference->updates.end() || wanted->second != among(state)) {
       if (wanted != reference->updates.end())
         failure.wanted = wanted->second;
-      return refuse(update, "sets " + name + " to another value than the one-device program does", Fault::Update);
+      return refuse(update, "sets " + name + " to another value than the one-device program does", FaultKind::Update);
     }
   } else if (!isNew && isStep) {
-    return refuse(update, "is the second update of " + name, Fault::Update);
+    return refuse(update, "is the second update of " + name, FaultKind::Update);
   } else if (known->second != among(state)) {
-    return refuse(update, "sets " + name + " to another value than another stage does", Fault::Update);
+    return refuse(update, "sets " + name + " to another value than another stage does", FaultKind::Update);
   }
   if (stage.arena < 0)
     return true;
@@ -140,7 +140,7 @@ bool Walk::update(Stage &stage, UpdateOp update) {
 bool Walk::output(Stage &stage, OutputOp output) {
   State state = stateOf(output.getValue());
   if (!state.where || !read(stage, output, output.getValue(), state))
-    return refuse(output, "uses a value that is not there yet", Fault::Memory);
+    return refuse(output, "uses a value that is not there yet", FaultKind::Memory);
   auto [layout, global] = blockOf(output, output.getValue());
   std::optional<Where> said = placer.leaf(output.getValue(), layout, global);
   if (!said)
@@ -174,7 +174,7 @@ bool Walk::show(const Shown &one) {
   if (wanted != reference->outputs.end() && wanted->second.size() == 1)
     failure.wanted = wanted->second.front().value;
   return refuse(one.op, "shows another value than the one-device program does as " + one.name,
-                OutputOp(one.op).getKind() == OutputKind::Gradient ? Fault::Update : Fault::Data);
+                OutputOp(one.op).getKind() == OutputKind::Gradient ? FaultKind::Update : FaultKind::Data);
 }
 
 /// Shows what has been shown of one microbatch of another, too.
@@ -192,7 +192,7 @@ bool Walk::compareSinks() {
   Operation *program = stages.front()->step;
   for (const auto &[name, value] : reference->updates)
     if (!facts.updates.contains(name))
-      return refuse(program, "never updates " + name, Fault::Update);
+      return refuse(program, "never updates " + name, FaultKind::Update);
   for (const auto &[name, wanted] : reference->outputs)
     for (const Facts::Output &output : wanted) {
       int64_t count = 0;
@@ -202,7 +202,7 @@ bool Walk::compareSinks() {
         return refuse(program,
                       "shows " + name + " " + Twine(count) + " times, the one-device program " + Twine(output.count) +
                           " times",
-                      Fault::Update);
+                      FaultKind::Update);
     }
   return true;
 }

@@ -29,10 +29,10 @@ bool Walk::runAll(ModuleOp module) {
     if (Operation *op = runner.waitingAt(static_cast<int>(s))) {
       if (Operation *odd = oddMessage())
         return refuse(odd, "is a message that its other stage does not know, so that one waits for ever",
-                      Fault::Message);
+                      FaultKind::Message);
       if (Operation *odd = oddMove())
         return refuse(odd, "is a move that other stages do not make, so that one waits for ever");
-      return refuse(op, "waits for another stage for ever", Fault::Message);
+      return refuse(op, "waits for another stage for ever", FaultKind::Message);
     }
   return end();
 }
@@ -62,7 +62,7 @@ bool Walk::begin(ModuleOp module) {
       Attribute says = about->getPropertiesAsAttribute();
       facts.about = reference ? reference->about : facts.about ? facts.about : says;
       if (facts.about != says)
-        return refuse(about, "says something else than in the one-device program", Fault::Data);
+        return refuse(about, "says something else than in the one-device program", FaultKind::Data);
     }
     stages.push_back(std::move(stage));
   }
@@ -90,13 +90,13 @@ bool Walk::end() {
     return refuse(stages[mail.begin()->first.first.to]->step,
                   "never receives message " + Twine(mail.begin()->first.second) + " of stage " +
                       Twine(mail.begin()->first.first.from),
-                  Fault::Message);
+                  FaultKind::Message);
   for (auto &stage : stages) {
     for (auto &[name, held] : stage->held)
       if (auto wanted = reference ? reference->updates.find(name) : facts.updates.end();
           reference && wanted != reference->updates.end() && !held.updated) {
         failure.wanted = wanted->second;
-        return refuse(held.leaf, "is never updated", Fault::Update);
+        return refuse(held.leaf, "is never updated", FaultKind::Update);
       }
     for (auto &[op, last] : stage->last)
       if (!isHeld(*stage, op, last))
@@ -191,15 +191,15 @@ Operation *Walk::oddMove() {
 bool Walk::send(Stage &stage, SendOp send) {
   State state = stateOf(send.getX());
   if (!state.where || !read(stage, send, send.getX(), state))
-    return refuse(send, "sends a value that is not there yet", Fault::Message);
+    return refuse(send, "sends a value that is not there yet", FaultKind::Message);
   auto key = std::pair(StageFlow(stage.number, send), static_cast<int64_t>(send.getMessage()));
   if (key.first.to < 0 || key.first.to >= static_cast<int64_t>(stages.size()))
-    return refuse(send, "sends to a stage that does not exist", Fault::Message);
+    return refuse(send, "sends to a stage that does not exist", FaultKind::Message);
   Type type = withEncoding(send.getX().getType(), placement(send.getX()));
   if (mail.try_emplace(key, state, type).second)
     return true;
   Operation *odd = oddMessage();
-  return refuse(odd ? odd : send, "is a message that is sent twice, or another one not at all", Fault::Message);
+  return refuse(odd ? odd : send, "is a message that is sent twice, or another one not at all", FaultKind::Message);
 }
 
 bool Walk::receive(Stage &stage, ReceiveOp receive) {
@@ -209,11 +209,11 @@ bool Walk::receive(Stage &stage, ReceiveOp receive) {
     return refuse(odd ? odd : receive,
                   isa_and_nonnull<SendOp>(odd) ? "sends a message that nobody receives"
                                                : "receives a message that has not been sent",
-                  Fault::Message);
+                  FaultKind::Message);
   }
   auto [state, type] = it->second;
   if (type != withEncoding(receive.getValue().getType(), placement(receive.getValue())))
-    return refuse(receive, "receives another type than was sent", Fault::Message);
+    return refuse(receive, "receives another type than was sent", FaultKind::Message);
   mail.erase(it);
   if (!placer.agreesWithType(receive.getValue(), *state.where, stageAxisSet))
     return refuse(receive, placer.wrong);

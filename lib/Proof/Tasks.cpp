@@ -15,7 +15,7 @@ bool Walk::call(Stage &stage, CallOp call) {
   const TaskFunction &called = functions.of(call);
   if (call->getParentOfType<func::FuncOp>() == called.function || stage.places ||
       !called.body->getOps<CallOp>().empty())
-    return refuse(call, "is a call in what is called", Fault::Message);
+    return refuse(call, "is a call in what is called", FaultKind::Message);
   std::optional<Task> task = taskOf(stage, call, called);
   if (!task)
     return runCalled(stage, call, called);
@@ -159,7 +159,7 @@ bool Walk::repeat(Stage &stage, CallOp call, const Task &known, const Task &task
       stage.bytes.write(range, gone);
   if (stage.arena >= 0 && called.frameBytes) {
     if (task.ranges.back().end > stage.arena)
-      return refuse(call, "has a frame that ends behind the arena", Fault::Memory);
+      return refuse(call, "has a frame that ends behind the arena", FaultKind::Memory);
     stage.bytes.write(task.ranges.back(), gone);
   }
   for (auto [result, out, sum] : llvm::zip_equal(call.getResults(), known.out, known.addedTo)) {

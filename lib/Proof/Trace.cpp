@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-StringRef pc::proof::nameOf(Fault fault) {
+StringRef pc::proof::nameOf(FaultKind fault) {
   static constexpr StringRef names[] = {"collective, axis, dim, placement",
                                         "scale, constant, mask, rope",
                                         "clip norm",
@@ -53,11 +53,11 @@ public:
 
   Blame blame(const Failure &failure) const {
     if (trace.strayView)
-      return {trace.strayView, Fault::Data, "expected the microbatch of its task", std::nullopt};
-    if (failure.fault == Fault::Memory)
-      return {mostClashes(failure.op), Fault::Memory, "", std::nullopt};
+      return {trace.strayView, FaultKind::Data, "expected the microbatch of its task", std::nullopt};
+    if (failure.fault == FaultKind::Memory)
+      return {mostClashes(failure.op), FaultKind::Memory, "", std::nullopt};
     int root = lastRoot(failure.from, [&](int made) { return isStrange(made); });
-    if (root < 0 && before && failure.fault != Fault::Scale)
+    if (root < 0 && before && failure.fault != FaultKind::Scale)
       root = lastRoot(failure.from, [&](int made) { return isMisplaced(made); });
     return root < 0 ? atSink(failure) : explain(trace.made[root]);
   }
@@ -136,12 +136,12 @@ private:
     Operation *last = nullptr; // of the operands' makers
     for (int from : failure.from)
       if (Operation *op = from < 0 ? nullptr : trace.made[from].op)
-        if (failure.fault == Fault::Scale && isa<BlockOffsetOp, KeyCountsOp>(op))
+        if (failure.fault == FaultKind::Scale && isa<BlockOffsetOp, KeyCountsOp>(op))
           last = op;
     if (last)
       blame.op = last;
     if (isa<AdamWOp, SGDOp>(blame.op))
-      blame.fault = Fault::Update;
+      blame.fault = FaultKind::Update;
     return blame;
   }
 
@@ -154,8 +154,8 @@ private:
     wanted.value = right.state.value;
     blame.step = right.op->getLoc();
     bool isTable = isa<RopeTableOp>(right.op);
-    if (blame.fault == Fault::Value && (isTable || isa<RopeTableOp>(read.op)))
-      blame.fault = Fault::Scale;
+    if (blame.fault == FaultKind::Value && (isTable || isa<RopeTableOp>(read.op)))
+      blame.fault = FaultKind::Scale;
     if (there.contains({wanted.hash(), programOf(reader.op)})) {
       blame.op = whoReads(reader, operand, wanted);
       blame.expected = "expected operand " + std::to_string(operand) + " to be what the " + text(right.op) + " makes";
@@ -172,11 +172,11 @@ private:
       blame.expected = isa<CopyOp>(read.op) || !isLeaf(right.op) ? "expected the " + text(right.op)
                                                                  : "expected " + difference(read.op, right.op);
       if (isa<CopyOp>(read.op))
-        blame.fault = isNorm(right.op)                        ? Fault::Norm
-                      : isa<AddOp, SubOp, EinsumOp>(right.op) ? Fault::Value
-                                                              : Fault::Scale;
+        blame.fault = isNorm(right.op)                        ? FaultKind::Norm
+                      : isa<AddOp, SubOp, EinsumOp>(right.op) ? FaultKind::Value
+                                                              : FaultKind::Scale;
       if (isa<InputOp, ParameterOp, StateOp>(right.op))
-        blame.fault = Fault::Data;
+        blame.fault = FaultKind::Data;
     } else {
       blame.expected = "expected operand " + std::to_string(operand) + " to be what the " + text(right.op) + " makes";
     }
@@ -287,7 +287,7 @@ private:
 
   /// A copy in the place of another op that reads the same.
   Blame copied(const Made &copy) const {
-    Blame blame{copy.op, Fault::Place, "", std::nullopt};
+    Blame blame{copy.op, FaultKind::Place, "", std::nullopt};
     auto it = copy.from.empty() || copy.from[0] < 0 ? readers.end() : readers.find(copy.state.value);
     for (int reader : it == readers.end() ? ArrayRef<int>() : it->second.getArrayRef()) {
       const Made &right = step.made[reader];
@@ -295,9 +295,9 @@ private:
         continue;
       blame.step = right.op->getLoc();
       blame.expected = "expected the " + text(right.op);
-      blame.fault = isNorm(right.op)                        ? Fault::Norm
-                    : isa<AddOp, SubOp, EinsumOp>(right.op) ? Fault::Value
-                                                            : Fault::Scale;
+      blame.fault = isNorm(right.op)                        ? FaultKind::Norm
+                    : isa<AddOp, SubOp, EinsumOp>(right.op) ? FaultKind::Value
+                                                            : FaultKind::Scale;
       break;
     }
     return blame;
@@ -305,7 +305,7 @@ private:
 
   Blame explain(const Made &wrong) const {
     Operation *op = wrong.op;
-    Blame blame{op, Fault::Value, "", std::nullopt};
+    Blame blame{op, FaultKind::Value, "", std::nullopt};
     int mixed = State::ofAny;
     for (int from : wrong.from) {
       if (from < 0)
@@ -316,36 +316,36 @@ private:
       if (read.state.microbatch < 0)
         continue;
       if (mixed >= 0 && mixed != read.state.microbatch && (wrong.call || !isa<AddOp>(op)))
-        return {wrong.call ? wrong.call : op, Fault::Message,
+        return {wrong.call ? wrong.call : op, FaultKind::Message,
                 "reads values of microbatches " + std::to_string(mixed) + " and " +
                     std::to_string(read.state.microbatch),
                 std::nullopt};
       mixed = read.state.microbatch;
     }
     if (first.contains(wrong.state.value) || isa<MoveOpInterface>(op)) {
-      blame.fault = isa<BlockOffsetOp, KeyCountsOp>(op) || hasIndex(op) ? Fault::Scale : Fault::Place;
+      blame.fault = isa<BlockOffsetOp, KeyCountsOp>(op) || hasIndex(op) ? FaultKind::Scale : FaultKind::Place;
       for (int from : wrong.from)
         if (hasIndex(op) && from >= 0 && isa<BlockOffsetOp>(trace.made[from].op))
           blame.op = trace.made[from].op;
       return blame;
     }
     if (isLeaf(op)) {
-      blame.fault = isa<ConstantOp, RopeTableOp>(op) ? Fault::Scale : Fault::Data;
+      blame.fault = isa<ConstantOp, RopeTableOp>(op) ? FaultKind::Scale : FaultKind::Data;
       return blame;
     }
     std::optional<Likeness> like = nearest(wrong);
     if (isa<CastOp>(op)) {
-      blame.fault = Fault::Precision;
+      blame.fault = FaultKind::Precision;
     } else if (like && like->score() >= 5) {
       Operation *right = like->step->op;
       blame.step = right->getLoc();
       bool isRounding = like->sameName && like->sameAttributes && like->sameOperands;
-      blame.fault = isRounding                                               ? Fault::Precision
-                    : isNorm(right)                                          ? Fault::Norm
-                    : like->sameOperands && !isa<EinsumOp, AddOp, SubOp>(op) ? Fault::Scale
-                                                                             : Fault::Value;
+      blame.fault = isRounding                                               ? FaultKind::Precision
+                    : isNorm(right)                                          ? FaultKind::Norm
+                    : like->sameOperands && !isa<EinsumOp, AddOp, SubOp>(op) ? FaultKind::Scale
+                                                                             : FaultKind::Value;
       if (isa<AdamWOp, SGDOp>(op))
-        blame.fault = Fault::Update;
+        blame.fault = FaultKind::Update;
       if (!like->sameName)
         blame.expected = "expected the " + text(right);
       else if (!like->sameAttributes)
@@ -357,9 +357,9 @@ private:
         return replaced(wrong, other, step.made[like->step->from[other]], blame);
     }
     if (isa<AdamWOp, SGDOp>(op))
-      blame.fault = Fault::Update;
+      blame.fault = FaultKind::Update;
     if (isa<ClipCoefficientOp>(op))
-      blame.fault = Fault::Norm;
+      blame.fault = FaultKind::Norm;
     return blame;
   }
 

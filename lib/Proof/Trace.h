@@ -14,14 +14,14 @@
 namespace pc::proof {
 
 /// What kind of thing is wrong.
-enum class Fault { Place, Scale, Norm, Update, Value, Data, Message, Memory, Precision };
-llvm::StringRef nameOf(Fault fault);
+enum class FaultKind { Place, Scale, Norm, Update, Value, Data, Message, Memory, Precision };
+llvm::StringRef nameOf(FaultKind fault);
 
 /// Where a program shows that it is wrong.
 struct Failure {
   mlir::Operation *op = nullptr;
   std::string why;
-  Fault fault = Fault::Place;
+  FaultKind fault = FaultKind::Place;
   llvm::SmallVector<int> from; ///< traced: the records of what the op reads
   std::optional<Point> wanted; ///< of a sink: the value that it should have
 };
@@ -48,7 +48,7 @@ struct Trace {
 /// What is wrong.
 struct Blame {
   mlir::Operation *op = nullptr;
-  Fault fault = Fault::Place;
+  FaultKind fault = FaultKind::Place;
   std::string expected;               ///< or empty
   std::optional<mlir::Location> step; ///< the op of the step program that it should be
 };

@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-bool Walk::refuse(Operation *op, const Twine &why, Fault fault) {
+bool Walk::refuse(Operation *op, const Twine &why, FaultKind fault) {
   if (!failure.why.empty())
     return false;
   failure.op = op;
@@ -47,7 +47,7 @@ bool Walk::runBlock(Stage &stage, Block &block) {
 
 bool Walk::runOp(Stage &stage, Operation *op) {
   if (!isa_and_nonnull<PCDialect>(op->getDialect()))
-    return refuse(op, "has no rule here, so that nothing can be said", Fault::Value);
+    return refuse(op, "has no rule here, so that nothing can be said", FaultKind::Value);
   bool ok = llvm::TypeSwitch<Operation *, bool>(op)
                 .Case<TaskOp>([](auto) { return true; })
                 .Case([&](AccumulateOp op) { return accumulate(stage, op); })
@@ -154,7 +154,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   for (Value operand : op->getOperands()) {
     State state = stateOf(operand);
     if (!state.where)
-      return refuse(op, "uses a value that is not there yet", Fault::Memory);
+      return refuse(op, "uses a value that is not there yet", FaultKind::Memory);
     if (!read(stage, op, operand, state))
       return false;
     in.push_back(state.where);
@@ -176,7 +176,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   const Memo &memo = *last;
   for (auto [a, b] : memo.same)
     if (points[a] != points[b])
-      return refuse(op, "puts together parts of different values", Fault::Value);
+      return refuse(op, "puts together parts of different values", FaultKind::Value);
   if (!mayWrite(stage, op))
     return false;
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
@@ -196,13 +196,15 @@ bool Walk::compute(Stage &stage, Operation *op) {
 
 std::optional<State> Walk::element(Operation *op, const State &stack, int64_t number) {
   auto shape = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
-  std::optional<Where> where;
-  if (!stack.where || shape.empty() || number < 0 || number >= shape[0])
-    refuse(op, "is of a microbatch that is not in its stack", Fault::Data);
-  else if (!(where = placer.element(*stack.where)))
-    refuse(op, placer.wrong);
-  if (!where)
+  if (!stack.where || shape.empty() || number < 0 || number >= shape[0]) {
+    refuse(op, "is of a microbatch that is not in its stack", FaultKind::Data);
     return std::nullopt;
+  }
+  std::optional<Where> where = placer.element(*stack.where);
+  if (!where) {
+    refuse(op, placer.wrong);
+    return std::nullopt;
+  }
   State state{values.element(stack.value), shared.intern(std::move(*where)),
               shape[0] == 1 ? State::ofAny : static_cast<int>(number)};
   stacks[{state.value, state.microbatch}] = {stack, number, shape[0]};
@@ -288,7 +290,7 @@ bool Walk::addToSum(Stage &stage, OpOperand &yielded) {
   Value result = accumulate.getResult(number);
   State &sum = sums[accumulate][number], state = stateOf(yielded.get());
   if (!state.where || !read(stage, accumulate, yielded.get(), state))
-    return refuse(accumulate, "yields a value that is not there", Fault::Memory);
+    return refuse(accumulate, "yields a value that is not there", FaultKind::Memory);
   if (state.where->note.kind != Note::None ||
       (state.where->combine != Combine::None && state.where->combine != Combine::Sum))
     return refuse(accumulate, "adds up what is no sum: " + state.where->text(axis.names()));
@@ -314,7 +316,7 @@ bool Walk::fusion(Stage &stage, FusionOp fusion) {
   for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fusion.getInputs())) {
     State state = stateOf(input);
     if (!state.where || !read(stage, fusion, input, state))
-      return refuse(fusion, "uses a value that is not there yet", Fault::Memory);
+      return refuse(fusion, "uses a value that is not there yet", FaultKind::Memory);
     assign(argument, state);
   }
   bool outer = std::exchange(stage.inKernel, true), ok = runBlock(stage, body);
@@ -334,12 +336,12 @@ bool Walk::start(Stage &stage, StartOp start) {
   WaitOp wait = start.getWait();
   SmallVector<MoveOpInterface> moves = start.getMoves();
   if (!wait || moves.size() != start.getNumOperands() || wait.getNumResults() != moves.size())
-    return refuse(start, "has no wait of its own", Fault::Memory);
+    return refuse(start, "has no wait of its own", FaultKind::Memory);
   SmallVector<State> results;
   for (auto [move, input] : llvm::zip_equal(moves, start.getInputs())) {
     State state = stateOf(input);
     if (!state.where || !read(stage, start, input, state))
-      return refuse(start, "uses a value that is not there yet", Fault::Memory);
+      return refuse(start, "uses a value that is not there yet", FaultKind::Memory);
     assign(move->getOperand(0), state);
     if (!isOverStages(move, stageAxis)) {
       bool outer = std::exchange(stage.inKernel, true), ok = compute(stage, move);
@@ -365,7 +367,7 @@ bool Walk::wait(Stage &stage, WaitOp wait) {
   StartOp start = wait.getStart();
   auto it = underWay.find(start);
   if (!start || it == underWay.end())
-    return refuse(wait, "waits for what has not started", Fault::Memory);
+    return refuse(wait, "waits for what has not started", FaultKind::Memory);
   State taken = it->second.back();
   for (auto [i, move] : llvm::enumerate(start.getMoves())) {
     Value input = start.getInputs()[i], result = wait.getResult(i);

@@ -159,7 +159,7 @@ private:
   bool isHeld(Stage &stage, mlir::Operation *leaf, const State &last);
 
   /// Notes what is wrong; false.
-  bool refuse(mlir::Operation *op, const llvm::Twine &why, Fault fault = Fault::Place);
+  bool refuse(mlir::Operation *op, const llvm::Twine &why, FaultKind fault = FaultKind::Place);
   State stateOf(mlir::Value value) { return env.lookup(value); }
   /// The fingerprint among those of other microbatches.
   Point among(const State &state) const {
