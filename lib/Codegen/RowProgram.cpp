@@ -256,8 +256,9 @@ LogicalResult RowProgram::expand(Operation *op) {
         Ptr hyper = buffers.lookup(x.getHyper());
         return define(0, add({node(x.getNorm())}, [this, hyper](ArrayRef<Num> a, const Position &) {
                         Num clip = hyper.load(e.integer(PCRT_HYPER_CLIP)),
+                            limit = hyper.load(e.integer(PCRT_HYPER_NORM_LIMIT)),
                             factor = e.min(e.real(1), clip / (a[0] + 1e-6));
-                        return e.select(a[0] < e.real(INFINITY), factor, e.real(NAN)); // a norm is no less than 0
+                        return e.select(a[0] < limit, factor, e.real(NAN));
                       }));
       })
       .Default([](Operation *other) { return other->emitOpError() << "has no row kernel"; });

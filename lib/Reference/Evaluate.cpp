@@ -243,8 +243,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       })
       .Case([&](ClipCoefficientOp) {
         Tensor coefficient;
-        double norm = (*in[0])[0], clip = (*in[1])[PCRT_HYPER_CLIP];
-        coefficient[0] = std::isfinite(norm) ? std::min(1.0, clip / (norm + 1e-6)) : NAN;
+        double norm = (*in[0])[0], clip = (*in[1])[PCRT_HYPER_CLIP], limit = (*in[1])[PCRT_HYPER_NORM_LIMIT];
+        coefficient[0] = norm < limit ? std::min(1.0, clip / (norm + 1e-6)) : NAN;
         return Tensors{coefficient};
       })
       .Case([&](AdamWOp) { return adamw(in); })

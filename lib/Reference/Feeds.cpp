@@ -147,6 +147,7 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
           hyper[PCRT_HYPER_BETA1] = beta1, hyper[PCRT_HYPER_CORRECTION1] = 1 - beta1;
           hyper[PCRT_HYPER_BETA2] = beta2, hyper[PCRT_HYPER_CORRECTION2] = 1 - beta2;
           hyper[PCRT_HYPER_EPS] = 1e-8, hyper[PCRT_HYPER_WEIGHT_DECAY] = .1, hyper[PCRT_HYPER_CLIP] = .05;
+          hyper[PCRT_HYPER_NORM_LIMIT] = INFINITY;
           return hyper;
         }
         if (op.getKind() == InputKind::Random)

@@ -50,10 +50,11 @@ static std::string textOfFirst(Comm &comm, const std::string &text) {
 // Saving
 //===----------------------------------------------------------------------===//
 
-CheckpointWriter::CheckpointWriter(const std::string &to, Comm &comm) : comm(comm), path(plainPath(to)) {
+CheckpointWriter::CheckpointWriter(const std::string &to, const TokenizerFiles &tokenizer, Comm &comm)
+    : comm(comm), path(plainPath(to)) {
   onAllRanks(comm, [&] {
     if (comm.rank() == 0)
-      directory.emplace(to);
+      directory.emplace(to, tokenizer);
   });
   temporary = SaveDirectory::temporaryOf(path, textOfFirst(comm, directory ? directory->tag() : ""));
 }
@@ -171,8 +172,12 @@ void CheckpointWriter::write(const Program &program, Trajectory trajectory, Devi
       if (!directory)
         return;
       std::string config = program.config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-      writeFile(temporary + "/" + configFile, config);
-      trajectory.files[configFile] = int64_t(config.size());
+      TokenizerFiles texts = directory->tokenizer();
+      texts[configFile] = config;
+      for (auto &[name, text] : texts) {
+        writeFile(temporary + "/" + name, text);
+        trajectory.files[name] = int64_t(text.size());
+      }
       writeFile(temporary + "/" + trajectoryName, trajectory.text());
       directory->commit();
     });
@@ -280,12 +285,19 @@ void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajec
   checkSums(directory, stateFile, trajectory, states, comm);
 }
 
+std::string pcrt::directoryOfWeights(const std::string &path) {
+  std::error_code ignored;
+  if (path.empty() || fs::is_directory(path, ignored))
+    return path;
+  std::string directory = fs::path(path).parent_path();
+  return directory.empty() ? "." : directory;
+}
+
 void pcrt::loadWeights(const std::string &path, const Program &program, Device &device, Pool &pool, Comm &comm) {
   TensorSums sums = modelSums(program);
   std::error_code ignored;
   bool isDirectory = fs::is_directory(path, ignored);
-  std::string directory = isDirectory ? path : fs::path(path).parent_path().string();
-  directory = directory.empty() ? "." : directory;
+  std::string directory = directoryOfWeights(path);
   std::optional<Trajectory> trajectory;
   onAllRanks(comm, [&] {
     checkConfig(program, directory);

@@ -19,7 +19,7 @@ namespace pcrt {
 class CheckpointWriter {
 public:
   /// Locks DIR for this run. All ranks make one, before the first step. Throws PCRT_RESOURCE (SaveDirectory).
-  CheckpointWriter(const std::string &directory, Comm &comm);
+  CheckpointWriter(const std::string &directory, const TokenizerFiles &tokenizer, Comm &comm);
 
   /// Writes parameters, optimizer states and `trajectory`, whose files and tensors are filled in. All ranks call it.
   /// Throws PCRT_RESOURCE.
@@ -41,6 +41,9 @@ void checkModel(const Program &program, const Trajectory &trajectory, const std:
 /// model.
 void loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program, Device &device,
                     Pool &pool, Comm &comm);
+
+/// Where a directory or file of weights is; empty for none.
+std::string directoryOfWeights(const std::string &path);
 
 /// Reads the parameters alone from a file or directory of safetensors; beside a trajectory.json their sums, and beside
 /// a config.json the model, are checked, too. All ranks call it. Throws PCRT_BAD_DATA.

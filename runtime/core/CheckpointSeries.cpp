@@ -169,12 +169,13 @@ void CheckpointSeries::noteLatest(int64_t step) {
     unlink(next.c_str());
 }
 
-void CheckpointSeries::write(const Program &program, const Trajectory &trajectory, Device &device, bool last) {
+void CheckpointSeries::write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
+                             Device &device, bool last) {
   for (int64_t start = nanoseconds();;) {
     try {
       std::string path = pathOf(directory, trajectory.step);
       if (!numberOfFirst(comm, fs::exists(path + "/" + trajectoryName)))
-        CheckpointWriter(path, comm).write(program, trajectory, device);
+        CheckpointWriter(path, tokenizer, comm).write(program, trajectory, device);
       failures = 0;
       cost = double(nanoseconds() - start) * 1e-9;
       if (lock) {

@@ -39,7 +39,8 @@ public:
   /// Writes DIR/step-<step>, unless it is there already, and removes the oldest ones beyond --keep. Where there is no
   /// room older ones go first, but for the newest. If that does not help either, a warning is all that comes of it;
   /// throws PCRT_RESOURCE the second time in a row, and if `last`. All ranks call it.
-  void write(const Program &program, const Trajectory &trajectory, Device &device, bool last);
+  void write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,
+             bool last);
 
 private:
   void recover();

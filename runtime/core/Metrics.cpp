@@ -5,15 +5,18 @@
 #include "device/Profile.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace pcrt;
 
-Metrics::Metrics(const std::string &path, const std::string &events, int64_t steps)
-    : path(path), steps(steps), terminal(isatty(STDOUT_FILENO) == 1) {
+Metrics::Metrics(const std::string &path, const std::string &events, int64_t steps, const StepWork &work)
+    : path(path), steps(steps), work(work), terminal(isatty(STDOUT_FILENO) == 1) {
   if (!events.empty())
     this->events.emplace(events);
   if (path.empty())
@@ -61,52 +64,105 @@ Metrics::~Metrics() {
     close(fd);
 }
 
-/// "  12 %, 1:02:03 left", by the mean of this run's steps; nothing behind the last step, or before one has ended.
+/// "12 %, 1:02:03 left", by the mean of this run's steps; nothing behind the last step, or before one has ended.
 std::string Metrics::timeLeft(int64_t done, int64_t now) const {
   if (done >= steps || done <= firstStep)
     return "";
-  auto seconds = int64_t(double(now - startTime) * 1e-9 / double(done - firstStep) * double(steps - done) + 0.5);
+  auto seconds = std::lround(double(now - startTime) * 1e-9 / double(done - firstStep) * double(steps - done));
   char text[64];
-  snprintf(text, sizeof text, "  %lld %%, %lld:%02lld:%02lld left", (long long)(100 * done / steps),
+  snprintf(text, sizeof text, "%lld %%, %lld:%02lld:%02lld left", (long long)(100 * done / steps),
            (long long)(seconds / 3600), (long long)(seconds / 60 % 60), (long long)(seconds % 60));
   return text;
 }
 
-void Metrics::add(const StepFigures &figures) {
-  double rate = figures.seconds > 0 ? double(figures.tokens) / figures.seconds : 0;
-  if (fd >= 0) {
-    char line[512];
-    int length = snprintf(line, sizeof line,
-                          "{\"step\": %lld, \"loss\": %.9g, \"grad_norm\": %.9g, \"lr\": %.9g, \"tokens\": %lld, "
-                          "\"step_seconds\": %.6g, \"tokens_per_second\": %.6g}\n",
-                          (long long)figures.step, figures.loss, figures.gradNorm.value_or(0), figures.lr,
-                          (long long)figures.tokens, figures.seconds, rate);
-    ssize_t written = write(fd, line, length);
-    if (written >= 0 && written < length)
-      errno = ENOSPC; // a short write
-    if (written != length)
-      fail(PCRT_RESOURCE, withErrno("cannot write " + path));
-  }
-  if (events) {
-    Scalar scalars[] = {{"train/loss", float(figures.loss)},
-                        {"train/learning_rate", float(figures.lr)},
-                        {"speed/tokens_per_second", float(rate)},
-                        {"speed/step_seconds", float(figures.seconds)},
-                        {"train/gradient_norm", float(figures.gradNorm.value_or(0))}};
-    events->add(figures.step, std::span(scalars).first(figures.gradNorm ? 5 : 4));
-  }
+/// JSON has no number for what is not finite.
+static std::string jsonNumber(double value) {
+  char text[32];
+  snprintf(text, sizeof text, "%.9g", value);
+  return std::isfinite(value) ? text : "null";
+}
+
+static double tokensPerSecond(const StepFigures &figures) {
+  return figures.seconds > 0 ? double(figures.tokens) / figures.seconds : 0;
+}
+
+void Metrics::writeLine(const StepFigures &figures) {
+  char line[512];
+  int length =
+      snprintf(line, sizeof line,
+               "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %.9g, \"tokens\": %lld, "
+               "\"step_seconds\": %.6g, \"tokens_per_second\": %.6g, \"seconds_in_moves\": %.6g%s}\n",
+               (long long)figures.step, jsonNumber(figures.loss).c_str(),
+               jsonNumber(figures.gradNorm.value_or(0)).c_str(), figures.lr, (long long)figures.tokens, figures.seconds,
+               tokensPerSecond(figures), figures.inMoves, figures.skipped ? ", \"skipped\": true" : "");
+  ssize_t written = write(fd, line, length);
+  if (written >= 0 && written < length)
+    errno = ENOSPC; // a short write
+  if (written != length)
+    fail(PCRT_RESOURCE, withErrno("cannot write " + path));
+}
+
+/// "12 %"
+static std::string percent(double part, double whole) { return std::to_string(std::lround(100 * part / whole)) + " %"; }
+
+/// Characters in a line of the terminal.
+static size_t terminalWidth() {
+  winsize size;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+void Metrics::showProgress(const StepFigures &figures) {
   int64_t now = nanoseconds();
   bool last = figures.step + 1 == steps;
   if (lastShown && !last && now - lastShown < (terminal ? 100'000'000 : 1'000'000'000))
     return;
   lastShown = now;
-  char norm[32] = "";
+  auto text = [](const char *format, auto... values) {
+    char buffer[96];
+    snprintf(buffer, sizeof buffer, format, values...);
+    return std::string(buffer);
+  };
+  // The most important first: a terminal shows as many as fit.
+  std::vector<std::string> fields = {text("step %lld/%lld", (long long)figures.step + 1, (long long)steps),
+                                     text("loss %.4f", figures.loss)};
   if (figures.gradNorm)
-    snprintf(norm, sizeof norm, "  norm %.3g", *figures.gradNorm);
-  printf("%sstep %lld/%lld  loss %.4f%s  %.0f tokens/s%s%s", terminal ? "\r\033[K" : "", (long long)figures.step + 1,
-         (long long)steps, figures.loss, norm, rate, timeLeft(figures.step + 1, now).c_str(), terminal ? "" : "\n");
+    fields.push_back(text("norm %.3g", *figures.gradNorm));
+  fields.push_back(text("%.0f tokens/s", tokensPerSecond(figures)));
+  if (std::string left = timeLeft(figures.step + 1, now); !left.empty())
+    fields.push_back(left);
+  if (skipped)
+    fields.push_back(text("%lld skipped", (long long)skipped));
+  if (figures.inMoves > 0)
+    fields.push_back("moves " + percent(figures.inMoves, figures.seconds));
+  if (work.flops > 0 && figures.seconds > 0)
+    fields.push_back(text("%.3g Gflop/s a rank", work.flops / figures.seconds / 1e9));
+  bool gigabytes = work.arenaBytes >> 30;
+  fields.push_back(
+      text("%.1f %s", double(work.arenaBytes) / double(gigabytes ? 1 << 30 : 1 << 20), gigabytes ? "GiB" : "MiB"));
+  std::string line;
+  for (const std::string &field : fields)
+    if (!terminal || line.size() + 2 + field.size() < terminalWidth())
+      line += (line.empty() ? "" : "  ") + field;
+    else
+      break;
+  printf("%s%s%s", terminal ? "\r\033[K" : "", line.c_str(), terminal ? "" : "\n");
   lineOpen = terminal;
   fflush(stdout);
+}
+
+void Metrics::add(const StepFigures &figures) {
+  skipped += figures.skipped;
+  if (fd >= 0)
+    writeLine(figures);
+  if (events) {
+    Scalar scalars[] = {{"train/loss", float(figures.loss)},
+                        {"train/learning_rate", float(figures.lr)},
+                        {"speed/tokens_per_second", float(tokensPerSecond(figures))},
+                        {"speed/step_seconds", float(figures.seconds)},
+                        {"train/gradient_norm", float(figures.gradNorm.value_or(0))}};
+    events->add(figures.step, std::span(scalars).first(figures.gradNorm ? 5 : 4));
+  }
+  showProgress(figures);
 }
 
 void Metrics::finish() {

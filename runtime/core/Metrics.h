@@ -1,7 +1,8 @@
 //===- Metrics.h - what is told about every step --------------------------===//
 //
 // Rank 0 writes one line of JSON a step (--metrics) and a progress line to
-// standard output: rewritten on a terminal, else at most one a second.
+// standard output: rewritten on a terminal, as far as it is wide, else at most
+// one a second.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CORE_METRICS_H
@@ -22,13 +23,21 @@ struct StepFigures {
   double lr = 0;
   int64_t tokens = 0; ///< Of this step.
   double seconds = 0;
+  double inMoves = 0;   ///< Of these, rank 0 in moves and messages: waiting for others, mostly.
+  bool skipped = false; ///< It updated nothing.
+};
+
+/// What every step of a program is.
+struct StepWork {
+  double flops = 0;       ///< Of one rank; 0: not known.
+  int64_t arenaBytes = 0; ///< Of a rank.
 };
 
 class Metrics {
 public:
   /// `path` is of lines of JSON, `events` the directory of an EventFile; empty: without. What is in the file stays
   /// until begin. Throws PCRT_RESOURCE.
-  Metrics(const std::string &path, const std::string &events, int64_t steps);
+  Metrics(const std::string &path, const std::string &events, int64_t steps, const StepWork &work);
   ~Metrics();
   Metrics(const Metrics &) = delete;
   Metrics &operator=(const Metrics &) = delete;
@@ -43,13 +52,16 @@ public:
 
 private:
   std::string timeLeft(int64_t done, int64_t now) const;
+  void writeLine(const StepFigures &figures);
+  void showProgress(const StepFigures &figures);
 
   std::string path;
   int fd = -1;
   std::optional<EventFile> events;
   int64_t steps;
+  StepWork work;
   bool terminal, lineOpen = false;
-  int64_t lastShown = 0;
+  int64_t lastShown = 0, skipped = 0;
   int64_t firstStep = 0, startTime = 0; ///< begin's.
 };
 

@@ -34,6 +34,9 @@ Optimizer (torch.optim's defaults)
   --beta1 X --beta2 X   AdamW's averages (0.9, 0.999)
   --eps X               (1e-8)
   --clip NORM           largest norm of the gradient (off)
+  --skip-spikes Z       a step whose norm is Z standard deviations above the mean of the last 128 ones updates nothing (off)
+  --skip-most N         so many steps in a row are skipped, those with a norm that is not finite among them, before the run
+                        ends with exit code 10 (10 with --skip-spikes, else 0)
 
 Parameters
   --seed N              of the drawn initial values (0); every plan draws the same ones
@@ -112,6 +115,8 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--beta2", options.beta2, Concerns::Numbers);
   f("--eps", options.eps, Concerns::Numbers);
   f("--clip", options.clip, Concerns::Numbers);
+  f("--skip-spikes", options.skipSpikes, Concerns::Numbers);
+  f("--skip-most", options.skipMost, Concerns::Ranks);
   f("--seed", options.seed, Concerns::Numbers);
   f("--init", options.init, Concerns::Ranks);
   f("--save", options.save, Concerns::Ranks);

@@ -39,11 +39,16 @@ struct Options {
   std::optional<int64_t> lrSteps; ///< The step at which it gets there. Default: that of the checkpoint, else `steps`.
   double minLr = 0;
   double clip = std::numeric_limits<double>::infinity();
+  std::optional<double> skipSpikes;  ///< Standard deviations above the mean norm from which on a step is skipped.
+  std::optional<int64_t> skipMost;   ///< As mostSkipped says.
   std::optional<double> weightDecay; ///< Default: 1e-2 for AdamW, 0 for SGD.
 
   /// The learning rate of step `step`, counted from 0. It depends on the flags and the step alone, so a run that goes
   /// on from a checkpoint continues the curve.
   double rateAt(int64_t step) const;
+
+  /// How many steps in a row may be skipped.
+  int64_t mostSkipped() const { return skipMost.value_or(skipSpikes ? 10 : 0); }
 
   /// Whether --change names this flag (without "--") or part of a trajectory.
   bool mayChange(const std::string &name) const;

@@ -11,6 +11,7 @@
 #include "core/Outputs.h"
 #include "core/SameRun.h"
 #include "core/Stop.h"
+#include "core/Stragglers.h"
 #include "core/Summary.h"
 #include "cpu/CpuDevice.h"
 #include "cuda/CudaDevice.h"
@@ -59,6 +60,7 @@ public:
              (long long)firstStep);
     if (metrics)
       metrics->begin(firstStep);
+    stragglers.emplace(program, comm);
     double evaluated = 0;
     StopCheck stop(comm);
     if (series)
@@ -154,6 +156,7 @@ private:
 
   /// Sets the first step; checks that the run may continue the checkpoint with these flags.
   void followTrajectory() {
+    norms.emplace(options.skipSpikes, NormLimit::History());
     if (!before || !program.training) {
       options.lrSteps = options.lrSteps.value_or(options.steps);
       return;
@@ -163,6 +166,7 @@ private:
         options.lrSteps = strtoll(flag.second.c_str(), nullptr, 10);
     checkSameTrajectory(*before, trajectoryAt(before->step), options);
     firstStep = before->step;
+    norms.emplace(options.skipSpikes, before->norms);
     // The sequence length may have changed: the first sample all of whose tokens are new.
     firstSample = int64_t((__int128(before->samples) * before->sequence + program.sequence - 1) / program.sequence);
     if (firstStep > options.steps)
@@ -182,6 +186,7 @@ private:
     result.program = programSum;
     result.flags = trajectoryFlags(options);
     result.data = data;
+    result.norms = norms->history();
     return result;
   }
 
@@ -190,11 +195,15 @@ private:
 
   /// Every file is opened before the first step, so that nothing is found missing after hours.
   void openFiles() {
+    onAllRanks(comm, [&] {
+      if (comm.rank() == 0)
+        tokenizer = readTokenizerFiles(before ? loadFrom : directoryOfWeights(weights));
+    });
     if (!options.save.empty())
-      saver.emplace(options.save, comm);
+      saver.emplace(options.save, tokenizer, comm);
     onAllRanks(comm, [&] {
       if (comm.rank() == 0) {
-        metrics.emplace(options.metrics, options.tensorboard, options.steps);
+        metrics.emplace(options.metrics, options.tensorboard, options.steps, stepWork());
         for (const std::string &path : {options.summary, options.trace})
           checkWritable(path);
       }
@@ -206,6 +215,14 @@ private:
     });
     outputs.emplace(program, comm, options.dumpGrads, options.dumpLogits);
     context->observer = &*outputs;
+  }
+
+  /// By what the report says of the program.
+  StepWork stepWork() const {
+    StepWork work;
+    work.arenaBytes = program.abi.arena_bytes;
+    work.flops = program.report.value("flops_per_step", 0.) / comm.size();
+    return work;
   }
 
   static void checkWritable(const std::string &path) {
@@ -270,6 +287,7 @@ private:
       hyper[PCRT_HYPER_CORRECTION1] = float(1 - std::pow(options.beta1, t));
       hyper[PCRT_HYPER_CORRECTION2] = float(1 - std::pow(options.beta2, t));
       hyper[PCRT_HYPER_CLIP] = float(options.clip);
+      hyper[PCRT_HYPER_NORM_LIMIT] = norms->limit();
     }
   }
 
@@ -296,7 +314,6 @@ private:
     for (size_t i = 0; i < inputs.size(); ++i)
       inputs[i] = device->input(step, int(i));
     loader->fill(sampleOf(step), inputs.data());
-    writeHyper(step);
     writeRandom(step);
   }
 
@@ -307,6 +324,7 @@ private:
       fillInputs(step);
     else if (nextFailure)
       throw *nextFailure;
+    writeHyper(step); // behind the step before, whose norm is one of those that decide
     context->require(device->begin(*context, step));
     try {
       if (step + 1 < options.steps)
@@ -323,7 +341,7 @@ private:
       return false;
     StopCheck::Answer answer = stop.ask(step, series && series->isTime());
     if (series && !answer.stop && (answer.save || series->isTurn(step)))
-      series->write(program, trajectoryAt(step), *device, /*last=*/false);
+      series->write(program, trajectoryAt(step), tokenizer, *device, /*last=*/false);
     return answer.stop;
   }
 
@@ -331,38 +349,69 @@ private:
     if (!options.trace.empty() && step + 1 == options.steps)
       context->profile.startTrace(int64_t(1) << 22);
     outputs->beginStep();
-    int64_t start = nanoseconds();
+    int64_t start = nanoseconds(), movesBefore = context->profile.nanosecondsInMoves();
     callStep(step);
     outputs->endStep();
     double seconds = double(nanoseconds() - start) * 1e-9;
+    double inMoves = double(context->profile.nanosecondsInMoves() - movesBefore) * 1e-9;
+    stragglers->add(seconds - inMoves);
     figures.seconds += seconds;
     ++figures.steps;
     if (step == firstStep)
       outputs->finishDumps();
-    if (std::string bad = whatIsNotFinite(); !bad.empty())
-      endNonFinite(step, bad);
+    bool skipped = checkNumbers(step);
     if (metrics)
       metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.rateAt(step) : 0,
-                    program.batch * program.sequence, seconds});
+                    program.batch * program.sequence, seconds, inMoves, skipped});
   }
 
-  /// "loss is not finite (nan)", or nothing.
-  std::string whatIsNotFinite() const {
-    auto describe = [](const char *what, double value) {
-      return std::string(what) + " is not finite (" + (std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf") + ")";
-    };
-    if (!std::isfinite(outputs->loss()))
-      return describe("loss", outputs->loss());
-    return outputs->gradNorm() && !std::isfinite(*outputs->gradNorm()) ? describe("gradient norm", *outputs->gradNorm())
-                                                                       : "";
+  /// Whether the step was skipped. The run ends where that has been too often, or where the loss is not finite though
+  /// the step was made. The loss and the norm are the same on all ranks, so all do the same here.
+  bool checkNumbers(int64_t step) {
+    double loss = outputs->loss();
+    std::optional<double> norm = outputs->gradNorm();
+    if (!norm || !program.training) {
+      if (!std::isfinite(loss))
+        fail(PCRT_NON_FINITE, atStep(step) + notFinite("loss", loss));
+      return false;
+    }
+    NormLimit::History history = norms->history();
+    float limit = norms->limit();
+    bool skipped = norms->add(float(*norm));
+    if (!skipped && std::isfinite(loss))
+      return false;
+    std::string why = !std::isfinite(loss)    ? notFinite("loss", loss)
+                      : !std::isfinite(*norm) ? notFinite("gradient norm", *norm)
+                                              : "gradient norm " + shortNumber(*norm) + " is not below " +
+                                                    shortNumber(limit) + ", where --skip-spikes ends";
+    if (skipped && norms->history().skipped <= options.mostSkipped()) {
+      ++figures.skipped;
+      if (comm.rank() == 0)
+        fprintf(stderr, "pc: warning: %s%s; the step is skipped\n", atStep(step).c_str(), why.c_str());
+      return true;
+    }
+    if (skipped) // is done again by a run that goes on from here
+      norms.emplace(options.skipSpikes, history);
+    endNonFinite(skipped ? step : step + 1, atStep(step) + why);
   }
 
-  /// The loss and the norm are the same on all ranks, so all come here together. A step whose norm is not finite has
-  /// updated nothing.
-  [[noreturn]] void endNonFinite(int64_t step, const std::string &what) {
-    std::string message = "step " + std::to_string(step) + ": the " + what + "; a smaller --lr or --clip may help";
-    if (outputs->gradNorm() && (saver || series)) {
-      save(std::isfinite(*outputs->gradNorm()) ? step + 1 : step);
+  static std::string atStep(int64_t step) { return "step " + std::to_string(step) + ": the "; }
+  static std::string notFinite(const char *what, double value) {
+    return std::string(what) + " is not finite (" + (std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf") + ")";
+  }
+  static std::string shortNumber(double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.4g", value);
+    return text;
+  }
+
+  /// `updates`: behind how many steps the state is what it is now.
+  [[noreturn]] void endNonFinite(int64_t updates, std::string message) {
+    if (int64_t before = norms->history().skipped)
+      message += ", and the " + std::to_string(before) + " steps before were skipped";
+    message += "; a smaller --lr or --clip may help";
+    if (saver || series) {
+      save(updates);
       message += "; the state before this step is saved in " + (saver ? options.save : options.checkpoint);
     }
     fail(PCRT_NON_FINITE, message);
@@ -373,7 +422,7 @@ private:
     if (saver)
       saver->write(program, trajectoryAt(step), *device);
     if (series)
-      series->write(program, trajectoryAt(step), *device, /*last=*/true);
+      series->write(program, trajectoryAt(step), tokenizer, *device, /*last=*/true);
   }
 
   void writeResults() {
@@ -418,9 +467,12 @@ private:
   std::string programSum;
   std::vector<DataIdentity> data;
   std::string loadFrom, weights;          ///< What the parameters are read from; both empty: they are drawn.
+  TokenizerFiles tokenizer;               ///< Of the directory of those; rank 0's.
   std::optional<Trajectory> before;       ///< Of the checkpoint that the run goes on from.
   std::optional<CheckpointWriter> saver;  ///< --save
   std::optional<CheckpointSeries> series; ///< --checkpoint
+  std::optional<NormLimit> norms;
+  std::optional<Stragglers> stragglers;
   int64_t firstStep = 0, firstSample = 0;
   int64_t updates = 0; ///< Updates made so far, those before the checkpoint included.
   RunFigures figures;
@@ -433,8 +485,8 @@ void pcrt::runProgram(const Program &program, const Options &options, Comm &comm
   try {
     run->run();
   } catch (...) {
-    if (run->abandon())
-      (void)run.release(); // what still runs on the device reads what the run holds
+    if (run->abandon()) [[maybe_unused]]
+      Run *kept = run.release(); // what still runs on the device reads what the run holds
     throw;
   }
 }

@@ -10,18 +10,32 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <sys/stat.h>
 #include <unistd.h>
 
 using namespace pcrt;
 namespace fs = std::filesystem;
 
-/// What a checkpoint consists of: nothing else is ever removed.
+/// What every checkpoint consists of.
 constexpr const char *checkpointFiles[] = {"config.json", "model.safetensors", "training_state.safetensors",
                                            trajectoryName};
 
 static bool isCheckpointFile(const std::string &name) {
   return std::find(std::begin(checkpointFiles), std::end(checkpointFiles), name) != std::end(checkpointFiles);
+}
+
+/// Those of `names` that the checkpoint in `directory` has besides, as its trajectory says.
+static std::set<std::string> tokenizerFilesIn(const std::string &directory) {
+  try {
+    std::set<std::string> names;
+    for (auto &[name, bytes] : Trajectory::read(directory).files)
+      if (isTokenizerFile(name))
+        names.insert(name);
+    return names;
+  } catch (const Failure &) {
+    return {}; // no checkpoint, or a damaged one
+  }
 }
 
 std::string pcrt::plainPath(std::string path) {
@@ -71,10 +85,14 @@ static bool forEachEntry(const std::string &directory, const std::function<void(
   return true;
 }
 
+/// Of names in a directory itself: whether a file of that name is the checkpoint's. Nothing else is ever removed.
+using IsOurs = std::function<bool(const std::string &)>;
+static bool nothing(const std::string &) { return false; }
+
 /// Mirrors everything but the checkpoint of `from` in `to`: makes the same directories, with hard links to the same
 /// files. Files that cannot be linked (of another owner; on some file systems any) are moved after the exchange, by
 /// removeLeft.
-static void mirror(const std::string &from, const std::string &to, bool top) {
+static void mirror(const std::string &from, const std::string &to, const IsOurs &isOurs) {
   struct stat original;
   if (!look(from, &original))
     fail(PCRT_RESOURCE, withErrno("cannot read " + from));
@@ -85,14 +103,14 @@ static void mirror(const std::string &from, const std::string &to, bool top) {
   bool read = forEachEntry(from, [&](const std::string &name) {
     std::string source = from + "/" + name, copy = to + "/" + name;
     struct stat found;
-    if ((top && isCheckpointFile(name)) || !look(source, &found))
+    if (isOurs(name) || !look(source, &found))
       return;
     if (S_ISDIR(found.st_mode)) {
       if (found.st_dev != original.st_dev)
         fail(PCRT_RESOURCE, source + " is a mount point, and would not be in a new directory");
       if (mkdir(copy.c_str(), 0777) != 0)
         fail(PCRT_RESOURCE, withErrno("cannot make " + copy));
-      mirror(source, copy, false);
+      mirror(source, copy, nothing);
     } else if (link(source.c_str(), copy.c_str()) != 0 &&
                (errno == EIO || errno == ENOSPC || errno == EDQUOT || errno == ENOMEM)) {
       fail(PCRT_RESOURCE, withErrno("cannot link " + source + " to " + copy));
@@ -104,7 +122,7 @@ static void mirror(const std::string &from, const std::string &to, bool top) {
 
 /// Removes a directory that a save has made or replaced, with its checkpoint and its links to files of `home`. Other
 /// files, which `home` lacks, are moved there. Returns a path that could not be removed, or an empty string.
-static std::string removeLeft(const std::string &directory, const std::string &home, bool top) {
+static std::string removeLeft(const std::string &directory, const std::string &home, const IsOurs &isOurs) {
   std::string stays;
   bool read = forEachEntry(directory, [&](const std::string &name) {
     std::string path = directory + "/" + name, there = home + "/" + name;
@@ -112,13 +130,13 @@ static std::string removeLeft(const std::string &directory, const std::string &h
     if (!look(path, &mine))
       return;
     bool gone = false;
-    if (top && isCheckpointFile(name))
+    if (isOurs(name))
       gone = unlink(path.c_str()) == 0;
     else if (!look(there, &theirs))
       gone = renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, there.c_str(), RENAME_NOREPLACE) == 0 ||
              (errno == EINVAL && rename(path.c_str(), there.c_str()) == 0);
     else if (S_ISDIR(mine.st_mode) && S_ISDIR(theirs.st_mode))
-      gone = removeLeft(path, there, false).empty();
+      gone = removeLeft(path, there, nothing).empty();
     else if (mine.st_ino == theirs.st_ino && mine.st_dev == theirs.st_dev)
       gone = unlink(path.c_str()) == 0;
     if (!gone)
@@ -132,8 +150,8 @@ static std::string removeLeft(const std::string &directory, const std::string &h
 }
 
 /// Removes a directory, and warns if something of it is left.
-static void removeOrTell(const std::string &directory, const std::string &home) {
-  std::string stays = removeLeft(directory, home, true);
+static void removeOrTell(const std::string &directory, const std::string &home, const IsOurs &isOurs) {
+  std::string stays = removeLeft(directory, home, isOurs);
   if (!stays.empty())
     fprintf(stderr, "pc: warning: %s could not be removed; what a save left is in %s\n", stays.c_str(),
             directory.c_str());
@@ -150,6 +168,8 @@ static bool isCheckpoint(const std::string &directory) {
 }
 
 void pcrt::removeCheckpoint(const std::string &directory) {
+  for (const std::string &name : tokenizerFilesIn(directory))
+    unlink((directory + "/" + name).c_str());
   unlink((directory + "/" + trajectoryName).c_str());
   for (const char *name : checkpointFiles)
     unlink((directory + "/" + name).c_str());
@@ -158,7 +178,8 @@ void pcrt::removeCheckpoint(const std::string &directory) {
 
 static std::string oldOf(const std::string &home, const std::string &tag) { return home + ".old-" + tag; }
 
-SaveDirectory::SaveDirectory(const std::string &directory) : home(plainPath(directory)) {
+SaveDirectory::SaveDirectory(const std::string &directory, const TokenizerFiles &tokenizer)
+    : home(plainPath(directory)) {
   std::error_code error;
   auto refuse = [&](const std::string &why) { fail(PCRT_RESOURCE, "cannot save to " + home + ": " + why); };
   if (std::string parent = fs::path(home).parent_path(); !parent.empty())
@@ -172,6 +193,10 @@ SaveDirectory::SaveDirectory(const std::string &directory) : home(plainPath(dire
   recover();
   if (exists(home))
     checkHome();
+  std::set<std::string> before = tokenizerFilesIn(home);
+  for (auto &[name, text] : tokenizer)
+    if (before.count(name) || !exists(home + "/" + name))
+      more[name] = text;
   begin(); // whether it can be made is found out now, not after the last step
   discard();
 }
@@ -200,9 +225,15 @@ void SaveDirectory::recover() {
   std::string left = temporaryOf(home, tag);
   if (!exists(home) && exists(left + "/" + trajectoryName) && rename(left.c_str(), home.c_str()) != 0)
     fail(PCRT_RESOURCE, withErrno("cannot rename " + left + " to " + home));
-  removeOrTell(left, home);
-  removeOrTell(oldOf(home, tag), home);
+  // Without DIR there was nothing to mirror.
+  auto isOurs = [&, there = exists(home), before = tokenizerFilesIn(home)](const std::string &name) {
+    return isCheckpointFile(name) || before.count(name) || (!there && isTokenizerFile(name));
+  };
+  removeOrTell(left, home, isOurs);
+  removeOrTell(oldOf(home, tag), home, isOurs);
 }
+
+bool SaveDirectory::isOurs(const std::string &name) const { return isCheckpointFile(name) || more.count(name); }
 
 bool SaveDirectory::hasOlder() const { return exists(home + "/" + trajectoryName); }
 
@@ -212,7 +243,7 @@ void SaveDirectory::begin() {
     fail(PCRT_RESOURCE, withErrno("cannot make " + work));
   try {
     if (exists(home))
-      mirror(home, work, true);
+      mirror(home, work, [this](const std::string &name) { return isOurs(name); });
   } catch (const Failure &) {
     discard();
     throw;
@@ -266,7 +297,9 @@ void SaveDirectory::commit() {
     fail(PCRT_RESOURCE, failure.message + (old.empty() ? "" : "; the older one is now " + old));
   }
   if (!old.empty())
-    removeOrTell(old, home);
+    removeOrTell(old, home, [this](const std::string &name) { return isOurs(name); });
 }
 
-void SaveDirectory::discard() { removeOrTell(work, home); }
+void SaveDirectory::discard() {
+  removeOrTell(work, home, [this](const std::string &name) { return isOurs(name); });
+}

@@ -10,6 +10,7 @@
 #define PCRT_CORE_SAVEDIRECTORY_H
 
 #include "core/DirectoryLock.h"
+#include "core/TokenizerFiles.h"
 
 #include <optional>
 
@@ -31,13 +32,17 @@ class SaveDirectory {
 public:
   /// Locks `directory`, removes what a killed run has left, and throws PCRT_RESOURCE if nothing can be saved there: in
   /// use, not a directory, the current one, a mount point, or with a model that is not a checkpoint's.
-  explicit SaveDirectory(const std::string &directory);
+  /// Of the tokenizer's files those become part of the checkpoint that are not somebody else's in DIR.
+  explicit SaveDirectory(const std::string &directory, const TokenizerFiles &tokenizer = {});
 
   /// Part of the names of this run's temporary directories: other ranks compute the directory's name from it.
   const std::string &tag() const { return lock->tag(); }
   static std::string temporaryOf(const std::string &plainPath, const std::string &tag) {
     return plainPath + ".tmp-" + tag;
   }
+
+  /// The tokenizer's files that the checkpoint takes in.
+  const TokenizerFiles &tokenizer() const { return more; }
 
   /// Whether DIR holds a checkpoint already; it stays as it is until commit.
   bool hasOlder() const;
@@ -54,9 +59,11 @@ private:
   void checkHome();
   void recover();
   std::string swap();
+  bool isOurs(const std::string &name) const;
 
   std::string home, work;
   bool inPlace = false;
+  TokenizerFiles more;
   std::optional<DirectoryLock> lock;
 };
 

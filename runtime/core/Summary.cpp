@@ -173,6 +173,7 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
   summary["step_allocations"] = allocations;
   summary["peak_rss_bytes"] = peaks;
   summary["steps"] = figures.steps;
+  summary["steps_skipped"] = figures.skipped;
   const Pool *threads = context.device->threads();
   summary["threads_per_rank"] = threads ? threads->size() : 1;
   summary["transport"] = comm.transport();

@@ -15,7 +15,8 @@ namespace pcrt {
 /// What a run measured on this rank.
 struct RunFigures {
   int64_t steps = 0;
-  double seconds = 0; ///< Of all steps.
+  int64_t skipped = 0; ///< Of these.
+  double seconds = 0;  ///< Of all steps.
 };
 
 /// Gathers the figures of all ranks; rank 0 gets the summary, the others null. All ranks call it.

@@ -82,6 +82,7 @@ std::string Trajectory::text() const {
   for (const DataIdentity &file : data)
     json["data"].push_back(toJson(file));
   json["skipped"] = Json::array();
+  json["norms"] = {{"last", norms.norms}, {"skipped", norms.skipped}};
   for (auto &[name, bytes] : files) {
     Json &file = json["files"][name] = {{"bytes", bytes}};
     auto found = tensors.find(name);
@@ -110,6 +111,8 @@ static Trajectory parse(const Json &json) {
     result.flags.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
   for (const Json &file : json.at("data"))
     result.data.push_back({file.at("file"), file.at("tokens"), {file.at("bytes"), file.at("sum")}, file.at("weight")});
+  if (const Json norms = json.value("norms", Json()); !norms.is_null())
+    result.norms = {norms.at("last"), norms.at("skipped")};
   for (auto &[name, file] : json.at("files").items()) {
     result.files[name] = file.at("bytes");
     const Json tensors = file.value("tensors", Json::object());

@@ -9,6 +9,7 @@
 #define PCRT_CORE_TRAJECTORY_H
 
 #include "base/Program.h"
+#include "core/NormLimit.h"
 #include "core/Options.h"
 
 namespace pcrt {
@@ -50,6 +51,7 @@ struct Trajectory {
   std::string program;          ///< Sum of the executable.
   std::vector<FlagValue> flags; ///< Those that the numbers depend on.
   std::vector<DataIdentity> data;
+  NormLimit::History norms;
   std::map<std::string, int64_t> files;                               ///< Bytes, by name in the directory.
   std::map<std::string, std::map<std::string, TensorRecord>> tensors; ///< By file and name.
 

@@ -62,6 +62,10 @@ public:
     int64_t calls = 0, nanoseconds = 0;
   };
   const std::vector<Kind> &kinds() const { return all; }
+  /// In moves and messages so far: waiting for other ranks, and moving.
+  int64_t nanosecondsInMoves() const {
+    return all[moveKind].nanoseconds + (messageKind < 0 ? 0 : all[messageKind].nanoseconds);
+  }
 
 private:
   struct Event {

@@ -83,10 +83,10 @@ func.func @composites(%x: tensor<2x8x6xf32>, %g: tensor<6xf32>, %q: tensor<2x8x2
   return
 }
 
-func.func @optimizer(%p: tensor<4xf32>, %norm: tensor<f32>, %h: tensor<8xf32>) {
-  %c = pc.clip_coefficient %norm, %h : (tensor<f32>, tensor<8xf32>) -> tensor<f32>
-  %0:3 = pc.adamw %p, %p, %p, %p, %c, %h : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<8xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
-  %1 = pc.sgd %p, %p, %c, %h : (tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<8xf32>) -> tensor<4xf32>
+func.func @optimizer(%p: tensor<4xf32>, %norm: tensor<f32>, %h: tensor<9xf32>) {
+  %c = pc.clip_coefficient %norm, %h : (tensor<f32>, tensor<9xf32>) -> tensor<f32>
+  %0:3 = pc.adamw %p, %p, %p, %p, %c, %h : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<9xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+  %1 = pc.sgd %p, %p, %c, %h : (tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<9xf32>) -> tensor<4xf32>
   return
 }
 

@@ -1,14 +1,14 @@
 // RUN: pc-opt %s --split-input-file --pc-plan-memory --pc-verify-memory | FileCheck %s
 
-// Leaves first: w at 0 (32 x 4 = 128 bytes), its states at 128 and 256, hyper (32 bytes, 64 with alignment) at 384, the constant
+// Leaves first: w at 0 (32 x 4 = 128 bytes), its states at 128 and 256, hyper (36 bytes, 64 with alignment) at 384, the constant
 // (4, 64) at 448. Then the gradient of 128 bytes: 512 + 128 = 640. The new values lie over the old ones.
 // CHECK: pc.arena 640
 // CHECK-LABEL: func.func @update_in_place
 func.func @update_in_place() {
   // CHECK: pc.parameter "w" {{.*}} : tensor<32xf32, #pc.home<0>>
   %w = pc.parameter "w" dims ["a"] init <fill, 1.0> source <"w", shape = [32], start = [0], size = [32]> global [32] layout <[_]> : tensor<32xf32>
-  // CHECK: pc.input hyper {{.*}} : tensor<8xf32, #pc.home<384>>
-  %hyper = pc.input hyper dims ["hyper"] global [8] layout <[_]> : tensor<8xf32>
+  // CHECK: pc.input hyper {{.*}} : tensor<9xf32, #pc.home<384>>
+  %hyper = pc.input hyper dims ["hyper"] global [9] layout <[_]> : tensor<9xf32>
   // CHECK: pc.constant 1.000000e+00 : tensor<f32, #pc.home<448>>
   %c = pc.constant 1.0 : tensor<f32>
   // CHECK: pc.state "m" {{.*}} : tensor<32xf32, #pc.home<128>>
@@ -17,7 +17,7 @@ func.func @update_in_place() {
   %v = pc.state "v" of "w" dims ["a"] global [32] layout <[_]> : tensor<32xf32>
   %g = pc.scale %w by 2.0 : (tensor<32xf32>) -> tensor<32xf32>
   // CHECK: pc.adamw {{.*}} -> (tensor<32xf32, #pc.home<0>>, tensor<32xf32, #pc.home<128>>, tensor<32xf32, #pc.home<256>>)
-  %nw, %nm, %nv = pc.adamw %w, %g, %m, %v, %c, %hyper : (tensor<32xf32>, tensor<32xf32>, tensor<32xf32>, tensor<32xf32>, tensor<f32>, tensor<8xf32>) -> (tensor<32xf32>, tensor<32xf32>, tensor<32xf32>)
+  %nw, %nm, %nv = pc.adamw %w, %g, %m, %v, %c, %hyper : (tensor<32xf32>, tensor<32xf32>, tensor<32xf32>, tensor<32xf32>, tensor<f32>, tensor<9xf32>) -> (tensor<32xf32>, tensor<32xf32>, tensor<32xf32>)
   pc.update "w" %nw : tensor<32xf32>
   pc.update "m" of "w" %nm : tensor<32xf32>
   pc.update "v" of "w" %nv : tensor<32xf32>

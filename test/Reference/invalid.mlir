@@ -97,7 +97,7 @@ func.func @step() {
 
 // -----
 
-// CHECK: error: 'pc.clip_coefficient' op needs 8 hyper-parameters, got 4
+// CHECK: error: 'pc.clip_coefficient' op needs 9 hyper-parameters, got 4
 func.func @step() {
   %n = pc.constant 1.0 : tensor<f32>
   %h = pc.constant 1.0 : tensor<4xf32>

@@ -12,8 +12,8 @@ module {
 module {
   pc.mesh <dp = 2>
   func.func @step() {
-    // expected-error @+1 {{'input' is not placed: 'tensor<8xf32>' (V2)}}
-    %h = pc.input hyper dims ["hyper"] : tensor<8xf32>
+    // expected-error @+1 {{'input' is not placed: 'tensor<9xf32>' (V2)}}
+    %h = pc.input hyper dims ["hyper"] : tensor<9xf32>
     return
   }
 }
@@ -23,8 +23,8 @@ module {
 module {
   pc.mesh <dp = 2>
   func.func @step() {
-    // expected-error @+1 {{axis 'tp' of 'tensor<8xf32, #pc.place<[tp]>>' is not in the mesh (V2)}}
-    %h = pc.input hyper dims ["hyper"] : tensor<8xf32, #pc.place<[tp]>>
+    // expected-error @+1 {{axis 'tp' of 'tensor<9xf32, #pc.place<[tp]>>' is not in the mesh (V2)}}
+    %h = pc.input hyper dims ["hyper"] : tensor<9xf32, #pc.place<[tp]>>
     return
   }
 }
@@ -35,7 +35,7 @@ module {
   pc.mesh <dp = 2>
   func.func @step() {
     // expected-error @+1 {{a leaf is never partial, 'input' is #pc.place<[_] sum(dp)> (V3)}}
-    %h = pc.input hyper dims ["hyper"] : tensor<8xf32, #pc.place<[_] sum(dp)>>
+    %h = pc.input hyper dims ["hyper"] : tensor<9xf32, #pc.place<[_] sum(dp)>>
     return
   }
 }

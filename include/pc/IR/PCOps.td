@@ -162,7 +162,8 @@ def PC_InputOp : PC_Leaf<"input"> {
   let summary = "What the runtime provides for each step: tokens, targets, hyper-parameters";
   let description = [{
     In a model program tokens and targets are `batch x sequence`; a step program puts a dim of microbatches in front, named
-    "microbatch". `hyper` is `tensor<8xf32>`: lr, beta1, beta2, eps, weight decay, 1 - beta1^t, 1 - beta2^t, clip.
+    "microbatch". `hyper` is `tensor<9xf32>`: lr, beta1, beta2, eps, weight decay, 1 - beta1^t, 1 - beta2^t, clip,
+    limit of the norm.
 
     `random key 3` is `tensor<5xi32>` for dropout 3 of the model, counted in program order: the seed (low word first), the step, the key, and the first
     row of the microbatch in the step's batch (`pcrt/description.h`). Constraint (C1): random inputs, and no others, have a key, at least 0.
@@ -571,10 +572,11 @@ def PC_ResizeOp : PC_Compute<"resize"> {
 }
 
 def PC_ClipCoefficientOp : PC_Compute<"clip_coefficient"> {
-  let summary = "min(1, clip / (norm + 1e-6)) from the norm and hyper (torch.nn.utils.clip_grad_norm_); NaN for none";
+  let summary = "min(1, clip / (norm + 1e-6)) from the norm and hyper (torch.nn.utils.clip_grad_norm_); NaN where the step is skipped";
   let description = [{
-    Of a norm that is no finite number the coefficient is NaN, whatever `clip` is: updates then leave the state as it is. The norm is
-    that of all gradients and the same on all ranks, so all of them skip the step or none.
+    Unless the norm is less than hyper's limit (infinity where only norms that are no finite numbers skip) the coefficient is NaN, whatever
+    `clip` is: updates then leave the state as it is. The norm is that of all gradients and the same on all ranks, so all of them skip the
+    step or none.
   }];
   let arguments = (ins AnyRankedTensor:$norm, AnyRankedTensor:$hyper);
   let results = (outs AnyRankedTensor:$result);

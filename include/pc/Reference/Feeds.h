@@ -34,7 +34,7 @@ public:
   /// * states: uniform in [0.001, 0.01); padding is 0;
   /// * tokens and targets: uniform below the vocabulary of `pc.program`, else below the smallest dim named "vocab";
   /// * hyper: lr 1e-2, beta1 .9, beta2 .99, eps 1e-8, weight decay .1, the bias corrections of the first step, clip
-  /// .05;
+  /// .05, no limit of the norm;
   /// * random: the words of `seed`, step 0.
   llvm::FailureOr<Tensor> read(mlir::Operation *leaf) const;
 

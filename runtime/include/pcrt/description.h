@@ -17,6 +17,7 @@ enum pcrt_hyper {
   PCRT_HYPER_CORRECTION1, /* 1 - beta1^t */
   PCRT_HYPER_CORRECTION2, /* 1 - beta2^t */
   PCRT_HYPER_CLIP,
+  PCRT_HYPER_NORM_LIMIT, /* a step whose norm is not less is skipped */
   PCRT_HYPER_COUNT
 };
 

@@ -42,17 +42,17 @@ func.func @step() {
   %xv = pc.state "exp_avg_sq" of "x" dims ["row", "embed"] global [64, 384] layout <[_, _]> : tensor<64x384xf32>
   %ym = pc.state "exp_avg" of "y" dims ["row", "wide"] global [64, 40000] layout <[_, _]> : tensor<64x40000xf32>
   %yv = pc.state "exp_avg_sq" of "y" dims ["row", "wide"] global [64, 40000] layout <[_, _]> : tensor<64x40000xf32>
-  %hyper = pc.input hyper dims ["h"] global [8] layout <[_]> : tensor<8xf32>
+  %hyper = pc.input hyper dims ["h"] global [9] layout <[_]> : tensor<9xf32>
   %n, %mean, %rstd = pc.layer_norm %x, %g, %g eps 1.0e-05 : (tensor<64x384xf32>, tensor<384xf32>, tensor<384xf32>) -> (tensor<64x384xf32>, tensor<64xf32>, tensor<64xf32>)
   %max = pc.reduce_max "r c -> r" %y : (tensor<64x40000xf32>) -> tensor<64xf32>
   %c = pc.constant 1.0 : tensor<f32>
   pc.output gradient "x" %n global [64, 384] layout <[_, _]> : tensor<64x384xf32>
   pc.output gradient "g" %max global [64] layout <[_]> : tensor<64xf32>
-  %x1, %xm1, %xv1 = pc.adamw %x, %n, %xm, %xv, %c, %hyper : (tensor<64x384xf32>, tensor<64x384xf32>, tensor<64x384xf32>, tensor<64x384xf32>, tensor<f32>, tensor<8xf32>) -> (tensor<64x384xf32>, tensor<64x384xf32>, tensor<64x384xf32>)
+  %x1, %xm1, %xv1 = pc.adamw %x, %n, %xm, %xv, %c, %hyper : (tensor<64x384xf32>, tensor<64x384xf32>, tensor<64x384xf32>, tensor<64x384xf32>, tensor<f32>, tensor<9xf32>) -> (tensor<64x384xf32>, tensor<64x384xf32>, tensor<64x384xf32>)
   pc.update "x" %x1 : tensor<64x384xf32>
   pc.update "exp_avg" of "x" %xm1 : tensor<64x384xf32>
   pc.update "exp_avg_sq" of "x" %xv1 : tensor<64x384xf32>
-  %y1, %ym1, %yv1 = pc.adamw %y, %y, %ym, %yv, %c, %hyper : (tensor<64x40000xf32>, tensor<64x40000xf32>, tensor<64x40000xf32>, tensor<64x40000xf32>, tensor<f32>, tensor<8xf32>) -> (tensor<64x40000xf32>, tensor<64x40000xf32>, tensor<64x40000xf32>)
+  %y1, %ym1, %yv1 = pc.adamw %y, %y, %ym, %yv, %c, %hyper : (tensor<64x40000xf32>, tensor<64x40000xf32>, tensor<64x40000xf32>, tensor<64x40000xf32>, tensor<f32>, tensor<9xf32>) -> (tensor<64x40000xf32>, tensor<64x40000xf32>, tensor<64x40000xf32>)
   pc.update "y" %y1 : tensor<64x40000xf32>
   pc.update "exp_avg" of "y" %ym1 : tensor<64x40000xf32>
   pc.update "exp_avg_sq" of "y" %yv1 : tensor<64x40000xf32>

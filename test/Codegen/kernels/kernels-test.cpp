@@ -293,10 +293,11 @@ void embedding(int64_t rows, int64_t width, int64_t ids) {
 }
 
 void optimizers(std::vector<int64_t> shape) {
-  Tensor p(shape), g(shape), m(shape, 0.1), v(shape, 0.1), coefficient({}), hyper({8});
+  Tensor p(shape), g(shape), m(shape, 0.1), v(shape, 0.1), coefficient({}), hyper({9});
   Tensor newP(shape), newM(shape), newV(shape);
   const double lr = 0.01, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, bias1 = 0.271, bias2 = 0.142625;
-  hyper.data = {float(lr), float(beta1), float(beta2), float(eps), float(decay), float(bias1), float(bias2), 1, 0};
+  hyper.data = {float(lr), float(beta1), float(beta2), float(eps), float(decay), float(bias1), float(bias2),
+                1,         INFINITY};
   coefficient.data[0] = 0.5f;
   Reals adamP(p.size()), adamM(p.size()), adamV(p.size()), sgdP(p.size());
   for (int64_t i = 0; i < p.size(); ++i) {

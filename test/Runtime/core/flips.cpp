@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
   trajectory.optimizer = "adamw";
   trajectory.flags = {{"lr", "0.001"}, {"seed", "7"}};
   trajectory.data = {{"tokens.bin", 500, {1000, "0123456789abcdef"}}};
-  CheckpointWriter(directory, *bench.comm).write(bench.program, trajectory, *bench.device);
+  CheckpointWriter(directory, {}, *bench.comm).write(bench.program, trajectory, *bench.device);
   Loaded intact = load(bench, directory);
 
   const int64_t stride = getenv("PC_LONG") ? 1 : 41;

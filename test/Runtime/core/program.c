@@ -116,7 +116,7 @@ static int64_t clip(void *const *args, int64_t lo, int64_t hi, void *scratch) {
   const float *hyper = args[1];
   (void)lo, (void)hi, (void)scratch;
   scalars[1] = sqrtf(scalars[1]);
-  scalars[2] = isfinite(scalars[1]) ? fminf(1, hyper[7] / (scalars[1] + 1e-6f)) : NAN;
+  scalars[2] = scalars[1] < hyper[8] ? fminf(1, hyper[7] / (scalars[1] + 1e-6f)) : NAN;
   return 0;
 }
 
@@ -124,7 +124,7 @@ static int64_t adamw(void *const *args, int64_t lo, int64_t hi, void *scratch) {
   float *p = args[0], *m = args[2], *v = args[3];
   const float *g = args[1], *hyper = args[4], *scalars = args[5];
   (void)scratch;
-  if (isnan(scalars[2])) /* the norm is not finite: everything stays as it is */
+  if (isnan(scalars[2])) /* the step is skipped: everything stays as it is */
     return 0;
   for (int64_t i = lo; i < hi; ++i) {
     float grad = g[i] * scalars[2];
@@ -314,7 +314,7 @@ static const char json[] =
 #endif
     "],"
     " \"inputs\": [" IDS("tokens", "262144") "," IDS("targets", "327680") ","
-    "  {\"name\": \"hyper\", \"kind\": \"hyper\", \"dtype\": \"f32\", \"shape\": [8], \"layout\": [[]], \"offset\": 393216}],"
+    "  {\"name\": \"hyper\", \"kind\": \"hyper\", \"dtype\": \"f32\", \"shape\": [9], \"layout\": [[]], \"offset\": 393216}],"
     " \"outputs\": ["
     "  {\"kind\": \"loss\", \"name\": \"loss\", \"dtype\": \"f32\", \"shape\": [], \"layout\": []},"
     "  {\"kind\": \"grad_norm\", \"name\": \"grad_norm\", \"dtype\": \"f32\", \"shape\": [], \"layout\": []},"

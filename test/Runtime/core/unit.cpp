@@ -9,6 +9,7 @@
 #include "base/Types.h"
 #include "core/Init.h"
 #include "core/Options.h"
+#include "core/Stragglers.h"
 #include "cpu/Gemm.h"
 #include "cpu/PlainGemm.h"
 
@@ -439,11 +440,29 @@ static void testSafetensors(const std::string &folder) {
   }
 }
 
+static void testStragglers() {
+  std::vector<std::vector<double>> worked(4, std::vector<double>(50, 1.0));
+  const std::vector<int> all = {0, 1, 2, 3};
+  expect(!findStraggler(worked, all), "ranks that take equally long");
+  for (double &seconds : worked[2])
+    seconds = 1.5;
+  std::optional<Straggler> slow = findStraggler(worked, all);
+  expect(slow && slow->rank == 2 && slow->steps == 50 && slow->factor == 1.5, "a slow rank");
+  expect(!findStraggler(worked, {0, 1, 3}), "a slow rank of another stage");
+  for (int step = 0; step < 11; ++step)
+    worked[0][step] = 2;
+  expect(!findStraggler(worked, all), "a rank that is the last in less than 80 % of the steps");
+  for (double &seconds : worked[2])
+    seconds = 1.05;
+  expect(!findStraggler(worked, {1, 2}), "a rank that is slower by little");
+}
+
 int main(int argc, char **argv) {
   if (argc != 2)
     return 2;
   testPhilox();
   testRates();
+  testStragglers();
   testPieces();
   testPool();
   testPoolThrows();

@@ -1,0 +1,26 @@
+//===- TokenizerFiles.h - what goes with a model's weights -----------------===//
+//
+// Files of the directory that a model comes from which a run does not read, but
+// whoever loads what it saves does: they go into every checkpoint.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CORE_TOKENIZERFILES_H
+#define PCRT_CORE_TOKENIZERFILES_H
+
+#include <map>
+#include <string>
+
+namespace pcrt {
+
+/// Contents by name.
+using TokenizerFiles = std::map<std::string, std::string>;
+
+/// Whether transformers calls a file of a tokenizer, or the settings of generation, so.
+bool isTokenizerFile(const std::string &name);
+
+/// Those in `directory`; none where that is empty. Throws PCRT_BAD_DATA where one cannot be read.
+TokenizerFiles readTokenizerFiles(const std::string &directory);
+
+} // namespace pcrt
+
+#endif // PCRT_CORE_TOKENIZERFILES_H
