@@ -27,7 +27,7 @@ struct Use {
   double seconds(const MachineModel &machine) const {
     double busy = access ? std::min(1.0, static_cast<double>(access) / 4) : 1;
     return std::max(computing,
-                    static_cast<double>(read + written) / (machine.memoryBandwidth * machine.memoryShare * busy));
+                    static_cast<double>(read + written) / (machine.memoryBandwidth * machine.streamShare * busy));
   }
 };
 
@@ -87,7 +87,9 @@ static Use useOf(const pcrt_gemm_desc &g, const MachineModel &machine) {
   };
   bool unaligned = isOdd(g.a_m_stride, g.a_k_stride, g.a_dtype) || isOdd(g.b_k_stride, g.b_n_stride, g.b_dtype) ||
                    isOdd(g.c_m_stride, g.c_n_stride, g.c_dtype);
-  use.computing = productSeconds(use.flops, g.a_dtype == PCRT_BF16, unaligned, machine);
+  auto size = [](int64_t n) { return static_cast<double>(n); };
+  use.computing =
+      productSeconds({size(g.batch), size(g.m), size(g.n), size(g.k), g.a_dtype == PCRT_BF16, unaligned}, machine);
   return use;
 }
 

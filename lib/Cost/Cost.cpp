@@ -7,6 +7,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -166,9 +168,18 @@ double pc::messageSeconds(double bytes, const NodeSpread &spread, const MachineM
   return machine.moveSeconds + link.latency + bytes / (link.bandwidth * machine.linkShare);
 }
 
-/// Hops of a move over a tree of n ranks; an all_reduce goes up and down.
-static double hops(MoveKind kind, int64_t n) {
-  return (kind == MoveKind::AllReduce ? 2 : 1) * static_cast<double>(llvm::Log2_64_Ceil(static_cast<uint64_t>(n)));
+/// Seconds that the hops of a ring of n ranks take, of which `here` lie on a node. An all_reduce goes round twice, or
+/// up and down a tree of nodes.
+static double ringLatency(MoveKind kind, int64_t n, int64_t here, const MachineModel &machine) {
+  int64_t nodes = llvm::divideCeil(n, here), rounds = kind == MoveKind::AllReduce ? 2 : 1;
+  auto seconds = [&](int64_t inNode, double between, double hop) {
+    return static_cast<double>(inNode) * machine.nodeHopSeconds + between * hop;
+  };
+  double ring =
+      static_cast<double>(rounds) * seconds(n - nodes, static_cast<double>(nodes - 1), machine.networkHopSeconds);
+  if (kind != MoveKind::AllReduce)
+    return ring;
+  return std::min(ring, 2 * seconds(here - 1, std::log2(static_cast<double>(nodes)), machine.treeHopSeconds));
 }
 
 double pc::moveSeconds(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<StringAttr> axes,
@@ -181,13 +192,37 @@ double pc::moveSeconds(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<Strin
   bool rings = factsOf(kind).way == PCRT_WAY_RING;
   if (!spread.inNode)
     bandwidth = std::min(bandwidth, static_cast<double>(rings ? spread.fewest : 1) * machine.network.bandwidth);
-  return machine.moveSeconds + hops(kind, mesh.size(axes)) * (spread.inNode ? machine.node : machine.network).latency +
-         wire / (bandwidth * machine.linkShare);
+  int64_t n = mesh.size(axes);
+  double sending = wire / (bandwidth * machine.linkShare);
+  if (rings)
+    return machine.collectiveSeconds + ringLatency(kind, n, spread.inNode ? n : spread.fewest, machine) + sending;
+  auto hops = static_cast<double>(llvm::Log2_64_Ceil(static_cast<uint64_t>(n)));
+  return machine.moveSeconds + hops * (spread.inNode ? machine.node : machine.network).latency + sending;
 }
 
-double pc::productSeconds(double flops, bool bf16, bool unaligned, const MachineModel &machine) {
-  double share = machine.productShare * (bf16 && unaligned ? machine.unalignedShare : 1);
-  return flops / ((bf16 ? machine.bf16Flops : machine.f32Flops) * share);
+double pc::copySeconds(double wire, double seconds, const MachineModel &machine) {
+  return std::min(seconds, wire / (machine.node.bandwidth * machine.linkShare));
+}
+
+double pc::productSeconds(const ProductWork &work, const MachineModel &machine) {
+  double share = machine.productShare * (work.bf16 && work.unaligned ? machine.unalignedShare : 1);
+  double rate = (work.bf16 ? machine.bf16Flops : machine.f32Flops) * share;
+  bool hasTiles = work.m * work.n > 1; // else they are sums of products, which no tensor core makes
+  if (machine.multiprocessors == 0 || machine.productTiles.empty() || !hasTiles)
+    return 2 * work.count * work.m * work.n * work.k / rate;
+  auto all = static_cast<double>(machine.multiprocessors);
+  double best = std::numeric_limits<double>::infinity();
+  for (const ProductTile &tile : machine.productTiles) {
+    auto rows = static_cast<double>(tile.rows), columns = static_cast<double>(tile.columns);
+    double tiles = work.count * std::ceil(work.m / rows) * std::ceil(work.n / columns);
+    for (double cuts : {1.0, 2.0, 4.0, 8.0}) {
+      if (cuts > 1 && (work.k / cuts < 1024 || tiles * cuts > 4 * all))
+        break;
+      double steps = work.k / cuts + machine.productRamp;
+      best = std::min(best, std::ceil(tiles * cuts / all) * all * 2 * rows * columns * steps / (rate * tile.share));
+    }
+  }
+  return best;
 }
 
 // The rates that Dao-AILab/flash-attention#2605 has of cuDNN on a B200, with heads of 64 elements and 1024, 2048, 4096,
@@ -238,6 +273,22 @@ static bool isUnaligned(EinsumOp op) {
   return hasOddRows(rule.results[0], op.getResult());
 }
 
+/// An einsum of two or more operands as products of matrices. What is in no group of a product makes more of them.
+static ProductWork workOf(EinsumOp op, double flops) {
+  FactorRule rule = op.getFactorRule();
+  Contraction groups(rule);
+  auto sizeOf = [&](ArrayRef<int> factors) {
+    double size = 1;
+    for (int factor : factors)
+      size *= static_cast<double>(rule.factors[factor].size);
+    return size;
+  };
+  ProductWork work{1, sizeOf(groups.m), sizeOf(groups.n), sizeOf(groups.k), false, isUnaligned(op)};
+  work.bf16 = getElementTypeOrSelf(op->getOperand(0)).isBF16();
+  work.count = flops / (2 * work.m * work.n * work.k);
+  return work;
+}
+
 /// Seconds of the matrix products in `op`, at the rate for the dtype of their operands.
 static double secondsOfProducts(Operation *op, const MachineModel &machine) {
   double sum = 0;
@@ -245,19 +296,18 @@ static double secondsOfProducts(Operation *op, const MachineModel &machine) {
     for (Operation &inner : fusion.getBody().front())
       sum += secondsOfProducts(&inner, machine);
   else if (double flops = flopsOf(op)) {
-    bool bf16 = getElementTypeOrSelf(op->getOperand(0)).isBF16();
     if (std::optional<bool> causal = isCausalAttention(op))
-      return attentionSeconds(workOf(op, flops, *causal, bf16), machine);
-    return productSeconds(flops, bf16, isUnaligned(cast<EinsumOp>(op)), machine);
+      return attentionSeconds(workOf(op, flops, *causal, getElementTypeOrSelf(op->getOperand(0)).isBF16()), machine);
+    return productSeconds(workOf(cast<EinsumOp>(op), flops), machine);
   }
   return sum;
 }
 
 double pc::secondsOf(Operation *op, const MachineModel &machine) {
-  double bytes = static_cast<double>(bytesOf(op));
-  double device = machine.opSeconds +
-                  std::max(secondsOfProducts(op, machine), bytes / (machine.memoryBandwidth * machine.memoryShare));
   auto move = dyn_cast<MoveOpInterface>(op);
+  double reading =
+      static_cast<double>(bytesOf(op)) / (machine.memoryBandwidth * (move ? machine.memoryShare : machine.streamShare));
+  double device = machine.opSeconds + std::max(secondsOfProducts(op, machine), reading);
   if (!move || !hasTraffic(move.getMoveKind()))
     return device;
   MeshAttr mesh = meshOf(op);

@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include <cmath>
 
 using namespace pc;
 namespace json = llvm::json;
@@ -17,11 +18,19 @@ static MachineModel gpu(llvm::StringRef name, llvm::StringRef device) {
   machine.unalignedShare = 0.28;
   machine.attentionShare = 0.6;
   machine.attentionKeys = 185;
+  machine.productRamp = 57;
   machine.memoryShare = 0.9;
+  machine.streamShare = 0.62;
   machine.opSeconds = 0.5e-6;
   machine.nodeRanks = 8;
-  machine.linkShare = 0.8;
+  machine.linkShare = 0.88;
   machine.moveSeconds = 6.8e-6;
+  machine.collectiveSeconds = 8.4e-6;
+  machine.nodeHopSeconds = 3.4e-6;
+  machine.networkHopSeconds = 14e-6;
+  machine.treeHopSeconds = 14e-6;
+  machine.contendShare = 0.51;
+  machine.straggleShare = 0.0064;
   machine.node.latency = 0.6e-6;
   machine.network.latency = 5.0e-6;
   return machine;
@@ -31,7 +40,8 @@ static std::vector<MachineModel> makeAll() {
   MachineModel a100 = gpu("a100", "NVIDIA A100 SXM 80 GB, 8 in a DGX A100");
   a100.f32Flops = 19.5e12;
   a100.bf16Flops = 312e12;
-  a100.productShare = 0.87;
+  a100.productShare = 0.83;
+  a100.multiprocessors = 108;
   a100.unalignedShare = 0.74;
   a100.memoryBytes = 80e9;
   a100.memoryBandwidth = 2.039e12;
@@ -41,7 +51,8 @@ static std::vector<MachineModel> makeAll() {
   MachineModel h100 = gpu("h100", "NVIDIA H100 SXM 80 GB, 8 in a DGX H100");
   h100.f32Flops = 67e12;
   h100.bf16Flops = 989e12;
-  h100.productShare = 0.61;
+  h100.productShare = 0.73;
+  h100.multiprocessors = 132;
   h100.memoryBytes = 80e9;
   h100.memoryBandwidth = 3.35e12;
   h100.node.bandwidth = 450e9;
@@ -57,11 +68,17 @@ static std::vector<MachineModel> makeAll() {
   b200.f32Flops = 75e12;
   b200.bf16Flops = 2250e12;
   b200.productShare = 0.78;
+  b200.multiprocessors = 148;
   b200.memoryBytes = 180e9;
   b200.memoryBandwidth = 7.7e12;
   b200.node.bandwidth = 900e9;
   b200.network.bandwidth = 50e9;
   return {MachineModel(), a100, h100, h200, b200};
+}
+
+double MachineModel::wholeStep(double seconds, int64_t ranks) const {
+  double nodes = nodeRanks ? std::max(1.0, static_cast<double>(ranks) / static_cast<double>(nodeRanks)) : 1;
+  return seconds * (1 + straggleShare * std::log2(nodes)) + stepSeconds;
 }
 
 llvm::ArrayRef<MachineModel> MachineModel::all() {
@@ -82,7 +99,9 @@ namespace {
 struct Figure {
   llvm::StringLiteral name;
   double &(*of)(MachineModel &);
-  double most; ///< largest valid value
+  double most;          ///< largest valid value
+  bool isNeeded = true; ///< in a file that names no other machine
+  bool mayBeZero = false;
 };
 
 } // namespace
@@ -93,26 +112,71 @@ static const Figure figures[] = {
     {"bf16_flops", [](MachineModel &m) -> double & { return m.bf16Flops; }, any},
     {"product_share", [](MachineModel &m) -> double & { return m.productShare; }, 1},
     {"unaligned_share", [](MachineModel &m) -> double & { return m.unalignedShare; }, 1},
+    {"product_ramp", [](MachineModel &m) -> double & { return m.productRamp; }, any, false, true},
     {"attention_share", [](MachineModel &m) -> double & { return m.attentionShare; }, 1},
-    {"attention_keys", [](MachineModel &m) -> double & { return m.attentionKeys; }, any},
-    {"memory_bytes", [](MachineModel &m) -> double & { return m.memoryBytes; }, any},
+    {"attention_keys", [](MachineModel &m) -> double & { return m.attentionKeys; }, any, true, true},
+    {"memory_bytes", [](MachineModel &m) -> double & { return m.memoryBytes; }, any, true, true},
     {"memory_bandwidth", [](MachineModel &m) -> double & { return m.memoryBandwidth; }, any},
     {"memory_share", [](MachineModel &m) -> double & { return m.memoryShare; }, 1},
-    {"op_seconds", [](MachineModel &m) -> double & { return m.opSeconds; }, any},
+    {"stream_share", [](MachineModel &m) -> double & { return m.streamShare; }, 1, false},
+    {"op_seconds", [](MachineModel &m) -> double & { return m.opSeconds; }, any, true, true},
     {"node_bandwidth", [](MachineModel &m) -> double & { return m.node.bandwidth; }, any},
-    {"node_latency", [](MachineModel &m) -> double & { return m.node.latency; }, any},
+    {"node_latency", [](MachineModel &m) -> double & { return m.node.latency; }, any, true, true},
     {"network_bandwidth", [](MachineModel &m) -> double & { return m.network.bandwidth; }, any},
-    {"network_latency", [](MachineModel &m) -> double & { return m.network.latency; }, any},
+    {"network_latency", [](MachineModel &m) -> double & { return m.network.latency; }, any, true, true},
     {"link_share", [](MachineModel &m) -> double & { return m.linkShare; }, 1},
-    {"move_seconds", [](MachineModel &m) -> double & { return m.moveSeconds; }, any},
+    {"move_seconds", [](MachineModel &m) -> double & { return m.moveSeconds; }, any, true, true},
+    {"collective_seconds", [](MachineModel &m) -> double & { return m.collectiveSeconds; }, any, false, true},
+    {"node_hop_seconds", [](MachineModel &m) -> double & { return m.nodeHopSeconds; }, any, false, true},
+    {"network_hop_seconds", [](MachineModel &m) -> double & { return m.networkHopSeconds; }, any, false, true},
+    {"tree_hop_seconds", [](MachineModel &m) -> double & { return m.treeHopSeconds; }, any, false, true},
+    {"contend_share", [](MachineModel &m) -> double & { return m.contendShare; }, 1, false, true},
+    {"straggle_share", [](MachineModel &m) -> double & { return m.straggleShare; }, 1, false, true},
+    {"step_seconds", [](MachineModel &m) -> double & { return m.stepSeconds; }, any, false, true},
+    {"spread", [](MachineModel &m) -> double & { return m.spread; }, 1, false, true},
 };
+/// The same for whole numbers.
+static constexpr std::pair<llvm::StringLiteral, int64_t MachineModel::*> counts[] = {
+    {"node_ranks", &MachineModel::nodeRanks}, {"multiprocessors", &MachineModel::multiprocessors}};
 
 json::Object MachineModel::json() const {
-  json::Object object{{"name", name}, {"device", device}, {"node_ranks", nodeRanks}};
+  json::Object object{{"name", name}, {"device", device}};
+  json::Array tiles;
+  for (const ProductTile &tile : productTiles)
+    tiles.push_back(json::Array{tile.rows, tile.columns, tile.share});
+  object["product_tiles"] = std::move(tiles);
+  for (auto [key, member] : counts)
+    object[key] = this->*member;
   MachineModel copy = *this;
   for (const Figure &figure : figures)
     object[figure.name] = figure.of(copy);
   return object;
+}
+
+/// Tiles as in [[256, 128, 1], ...]; false where they are none.
+static bool setTiles(MachineModel &machine, const json::Value &value) {
+  const json::Array *rows = value.getAsArray();
+  machine.productTiles.clear();
+  for (const json::Value &row : rows ? *rows : json::Array()) {
+    const json::Array *tile = row.getAsArray();
+    if (!tile || tile->size() != 3)
+      return false;
+    std::optional<int64_t> m = (*tile)[0].getAsInteger(), n = (*tile)[1].getAsInteger();
+    std::optional<double> share = (*tile)[2].getAsNumber();
+    if (!m || !n || !share || *m < 1 || *n < 1 || !(*share > 0) || *share > 1)
+      return false;
+    machine.productTiles.push_back({*m, *n, *share});
+  }
+  return rows;
+}
+
+/// Why a figure cannot have this value.
+static llvm::StringRef whyNot(const Figure &figure) {
+  if (figure.most == 1)
+    return figure.mayBeZero ? "is a number from 0 to 1" : "is a number above 0 and at most 1";
+  if (figure.name.ends_with("_seconds") || figure.name.ends_with("_latency"))
+    return "is a number of seconds";
+  return figure.mayBeZero ? "is a number, or 0 if it is not known" : "is a number above 0, per second";
 }
 
 /// Sets one member. False, with the reason, where there is none or it cannot have this value.
@@ -128,31 +192,30 @@ static bool set(MachineModel &machine, llvm::StringRef key, const json::Value &v
     (key == "name" ? machine.name : machine.device) = text->str();
     return true;
   }
-  if (key == "node_ranks") {
-    std::optional<int64_t> ranks = value.getAsInteger();
-    if (!ranks || *ranks < 0)
-      return refuse("is a number of ranks, or 0 for all");
-    machine.nodeRanks = *ranks;
-    return true;
-  }
+  if (key == "product_tiles")
+    return setTiles(machine, value) || refuse("is a list of rows, columns and share of the best: [[256, 128, 1], ...]");
+  for (auto [name, member] : counts)
+    if (key == name) {
+      std::optional<int64_t> number = value.getAsInteger();
+      if (!number || *number < 0)
+        return refuse("is a whole number; 0: " + llvm::Twine(key == "node_ranks" ? "all ranks" : "not known"));
+      machine.*member = *number;
+      return true;
+    }
   for (const Figure &figure : figures) {
     if (figure.name != key)
       continue;
     std::optional<double> number = value.getAsNumber();
-    bool isSeconds = key.ends_with("_seconds") || key.ends_with("_latency");
-    bool mayBeZero = isSeconds || key == "memory_bytes" || key == "attention_keys";
-    if (!number || *number > figure.most || !(mayBeZero ? *number >= 0 : *number > 0))
-      return refuse(figure.most == 1 ? "is a number above 0 and at most 1"
-                    : isSeconds      ? "is a number of seconds"
-                    : mayBeZero      ? "is a number, or 0 if it is not known"
-                                     : "is a number above 0, per second");
+    if (!number || *number > figure.most || !(figure.mayBeZero ? *number >= 0 : *number > 0))
+      return refuse(whyNot(figure));
     figure.of(machine) = *number;
     return true;
   }
   std::string known;
   for (const Figure &figure : figures)
     known += ", " + figure.name.str();
-  return refuse("is no member of a machine (like, name, device, node_ranks" + known + ")");
+  return refuse("is no member of a machine (like, name, device, node_ranks" + known +
+                ", multiprocessors, product_tiles)");
 }
 
 static std::optional<MachineModel> named(llvm::StringRef name, std::string &error) {
@@ -181,7 +244,8 @@ std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string
     return fail(llvm::toString(value.takeError()));
   json::Object *object = value->getAsObject();
   std::optional<llvm::StringRef> like = object ? object->getString("like") : std::nullopt;
-  if (!like && (!object || object->size() != std::size(figures) + 3))
+  auto lacks = [&](const Figure &figure) { return figure.isNeeded && !object->get(figure.name); };
+  if (!like && (!object || !object->get("name") || !object->get("node_ranks") || llvm::any_of(figures, lacks)))
     return fail("a machine is an object with all members, or with \"like\" and those that differ");
   std::optional<MachineModel> machine = like ? named(*like, error) : MachineModel();
   if (!machine)

@@ -7,6 +7,7 @@
 #include "pc/IR/Calls.h"
 #include "pc/IR/StageRunner.h"
 #include "pc/IR/Stages.h"
+#include <deque>
 
 using namespace mlir;
 using namespace pc;
@@ -17,6 +18,7 @@ namespace {
 struct Action {
   enum Type { Work, Move, Start, Wait } type = Work;
   double seconds = 0;
+  double copying = 0;      ///< Start: of these seconds, at the speed of a node's links
   int start = 0;           ///< Wait: which of its block's
   Operation *op = nullptr; ///< for a listener; of several that work, the first
   StepPhase phase = StepPhase::Forward;
@@ -37,20 +39,43 @@ struct Actions {
 
 struct Stage : StageTimeline {
   Starts starts;
-  std::vector<double> moved;  ///< by start: when its moves are done; of moves over stages: their seconds
-  double linkFree = 0;        ///< when its moves are done
+  std::vector<double> moved; ///< by start: when its moves are done; of moves over stages: their seconds
+  double linkFree = 0;       ///< when its moves are done
+  /// Moves under way, in the order of time: the work beside them goes on at this rate.
+  struct Hindrance {
+    double from, until, rate;
+  };
+  std::deque<Hindrance> hindrances;
   std::optional<double> next; ///< seconds of consecutive work that is not booked yet
   int open = -1;              ///< the span that work is booked in; -1: none
   bool begun = false;         ///< whether that span has any
 
-  void run(const Action &action);
+  void run(const Action &action, double contendShare);
   void workAhead();
+  /// When so many seconds of work are done that begin now.
+  double workUntil(double seconds) const;
   void wait(double until);
   /// `what`: a span of moves, or of a message.
   void spend(double until, const StageSpan &what);
   void begin(TaskOp task, int64_t liveBytes);
   void close();
 };
+
+double Stage::workUntil(double seconds) const {
+  double now = end;
+  for (const Hindrance &moves : hindrances) {
+    if (moves.until <= now)
+      continue;
+    if (now + seconds <= moves.from)
+      break;
+    double ahead = std::max(moves.from - now, 0.0), beside = (moves.until - now - ahead) * moves.rate;
+    if (seconds - ahead <= beside)
+      return now + ahead + (seconds - ahead) / moves.rate;
+    seconds -= ahead + beside;
+    now = moves.until;
+  }
+  return now + seconds;
+}
 
 /// Books the work so far, since the next action is not work. It belongs to the open span: of a task, or of ops outside
 /// of tasks.
@@ -66,9 +91,12 @@ void Stage::workAhead() {
   if (!begun)
     span.start = end;
   begun = true;
-  work[static_cast<int>(span.kind)] += *next;
-  span.end = end += *next;
+  double done = workUntil(*next);
+  work[static_cast<int>(span.kind)] += done - end;
+  span.end = end = done;
   next.reset();
+  while (!hindrances.empty() && hindrances.front().until <= end)
+    hindrances.pop_front();
 }
 
 /// Waits for other stages. Work outside of tasks then begins another span.
@@ -131,7 +159,7 @@ void Stage::close() {
 
 const StageSpan ownMoves{StageSpan::Move, {}, "moves"}, stageMoves{StageSpan::Move, {}, "sum over stages"};
 
-void Stage::run(const Action &action) {
+void Stage::run(const Action &action, double contendShare) {
   if (action.type == Action::Work) {
     next = next.value_or(0) + action.seconds;
     return;
@@ -139,11 +167,14 @@ void Stage::run(const Action &action) {
   workAhead();
   if (action.type == Action::Wait)
     return spend(moved[action.start], ownMoves);
-  double done = std::max(end, linkFree) + action.seconds;
-  if (action.type == Action::Move)
+  double begin = std::max(end, linkFree), done = begin + action.seconds;
+  if (action.type == Action::Move) {
     spend(done, ownMoves);
-  else
+  } else {
     moved.push_back(done);
+    if (double lost = contendShare * action.copying; lost > 0)
+      hindrances.push_back({begin, done, std::max(1 - lost / action.seconds, 0.01)});
+  }
   linkFree = done;
 }
 
@@ -220,8 +251,11 @@ void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(con
   action.phase = starts.phase;
   if (auto start = dyn_cast<StartOp>(op)) {
     action.type = Action::Start;
-    for (MoveOpInterface move : start.getMoves())
-      action.seconds += secondsOf(move, machine);
+    for (MoveOpInterface move : start.getMoves()) {
+      double seconds = secondsOf(move, machine);
+      action.seconds += seconds;
+      action.copying += copySeconds(static_cast<double>(trafficOf(move, meshOf(op)).wire), seconds, machine);
+    }
     starts.number[op] = starts.count++;
   } else if (auto wait = dyn_cast<WaitOp>(op)) {
     action.type = Action::Wait;
@@ -252,12 +286,13 @@ const Actions &Simulation::actionsOf(Block &body) {
 }
 
 void Simulation::run(Stage &stage, const Action &action) {
-  double start = stage.end + stage.next.value_or(0);
+  double start = listener ? stage.workUntil(stage.next.value_or(0)) : 0;
   if (action.type != Action::Work)
     start = std::max(start, stage.linkFree);
-  stage.run(action);
+  stage.run(action, machine.contendShare);
   if (listener && action.type != Action::Wait)
-    listener(action.op, action.phase, start, action.type == Action::Work ? stage.end + *stage.next : stage.linkFree);
+    listener(action.op, action.phase, start,
+             action.type == Action::Work ? stage.workUntil(*stage.next) : stage.linkFree);
 }
 
 /// Finds the most bytes of activations that are live during each task.
@@ -360,10 +395,11 @@ FailureOr<Prediction> Simulation::run() {
     stage.workAhead();
     stage.close();
     llvm::erase_if(stage.spans, [](const StageSpan &span) { return !span.isTask() && span.end <= span.start; });
-    prediction.stepSeconds = std::max(prediction.stepSeconds, stage.end);
+    prediction.programSeconds = std::max(prediction.programSeconds, stage.end);
   }
+  prediction.stepSeconds = machine.wholeStep(prediction.programSeconds, mesh ? mesh.numRanks() : 1);
   for (Stage &stage : stages) {
-    stage.idle = stage.idle + prediction.stepSeconds - stage.end;
+    stage.idle = stage.idle + prediction.programSeconds - stage.end;
     if (axis)
       prediction.timeline.push_back(std::move(stage));
   }

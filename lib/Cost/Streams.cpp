@@ -104,6 +104,6 @@ FailureOr<json::Value> pc::stepStreams(ModuleOp planned, const MachineModel &mac
   if (failed(prediction))
     return failure();
   json::Object rows = streams.rows();
-  rows["microseconds"] = std::round(prediction->stepSeconds * 1e9) / 1e3;
+  rows["microseconds"] = std::round(prediction->programSeconds * 1e9) / 1e3;
   return json::Value(std::move(rows));
 }

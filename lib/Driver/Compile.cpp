@@ -120,8 +120,10 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
     llvm::raw_string_ostream(text) << llvm::format("a step takes %.3g s, %.3g Tflop/s a rank", seconds, rate / 1e12);
     module.emitRemark() << "predicted, not measured: on " << machine.name << " (" << machine.device << ") " << text;
   }
-  report["predicted"] =
-      llvm::json::Object{{"machine", machine.json()}, {"step_seconds", seconds}, {"flops_per_second_per_rank", rate}};
+  report["predicted"] = llvm::json::Object{{"machine", machine.json()},
+                                           {"step_seconds", seconds},
+                                           {"program_seconds", prediction->programSeconds},
+                                           {"flops_per_second_per_rank", rate}};
   if (stageAxisOf(module))
     report["pipeline"] = pipeline::reportPipeline(module, *prediction, scheduleOf(options.plan), machine.name);
   timeline = std::move(prediction->timeline);
@@ -180,7 +182,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
       double working = 0; // moves beside it take no time of their own
       for (const auto &part : kernels.parts)
         working += *part.second.getAsNumber();
-      double all = *object.getObject("predicted")->getNumber("step_seconds");
+      double all = *object.getObject("predicted")->getNumber("program_seconds");
       kernels.parts["moves"] = std::max(all - working, 0.0);
     }
     (*object.getObject("predicted"))["parts"] = std::move(kernels.parts);

@@ -103,7 +103,7 @@ json::Object pc::pipeline::reportPipeline(ModuleOp planned, const Prediction &pr
                       {"microbatches", reporter.microbatches},
                       {"slots", static_cast<int64_t>(slots)},
                       {"machine", machine},
-                      {"step_seconds", prediction.stepSeconds},
+                      {"step_seconds", prediction.programSeconds},
                       {"cost_seconds", cost},
                       {"ideal_seconds", ideal},
                       {"bubble", cost > 0 ? (cost - ideal) / cost : 0},

@@ -60,9 +60,18 @@ double messageSeconds(double bytes, const NodeSpread &spread, const MachineModel
 double moveSeconds(MoveKind kind, double wire, MeshAttr mesh, llvm::ArrayRef<mlir::StringAttr> axes,
                    const MachineModel &machine);
 
-/// Seconds of matrix products of so many operations, on operands of bf16 or of f32. `unaligned`: a matrix has rows that
-/// do not begin at multiples of 16 bytes.
-double productSeconds(double flops, bool bf16, bool unaligned, const MachineModel &machine);
+/// Seconds in which a move of which a rank sends `wire` bytes, and which takes `seconds`, copies at the speed of a
+/// node's links, and so is in the way of kernels.
+double copySeconds(double wire, double seconds, const MachineModel &machine);
+
+/// Matrix products [m, k] x [k, n], `count` of them, on operands of bf16 or of f32.
+struct ProductWork {
+  double count, m, n, k;
+  bool bf16;
+  bool unaligned; ///< a matrix has rows that do not begin at multiples of 16 bytes
+};
+/// The result's tiles in whole waves over the multiprocessors, cut along k where that is faster.
+double productSeconds(const ProductWork &work, const MachineModel &machine);
 
 /// Attention, or its gradient: operations over the whole rectangle of scores, of which kernels skip the masked half of
 /// a causal one.

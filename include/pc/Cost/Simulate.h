@@ -40,6 +40,7 @@ using StepTimeline = std::vector<StageTimeline>;
 /// How long a step takes, by the machine model: a prediction, not a measurement.
 struct Prediction {
   double stepSeconds = 0;
+  double programSeconds = 0; ///< of these, by the clock of the ranks; the rest: nodes out of step, what is no program
   /// By stage; of a program without stages it is empty. There can be a million spans, so they become text when they are
   /// written.
   StepTimeline timeline;
@@ -56,8 +57,9 @@ using OpSeconds = llvm::DenseMap<mlir::Operation *, double>;
 /// without stages; may be null.
 ///
 /// Time: an op takes what `known` has for it, or `secondsOf`, a message `messageSeconds`, during which sender and
-/// receiver go on; moves between start and wait go on one after another beside the work. Ranks of a stage do everything
-/// at once. Fails, with an error, where stages wait for each other forever or a program is not planned.
+/// receiver go on; moves between start and wait go on one after another beside the work, which then takes longer
+/// (`contendShare`). Ranks of a stage do everything at once. Fails, with an error, where stages wait for each other
+/// forever or a program is not planned.
 llvm::FailureOr<Prediction> predictStep(mlir::ModuleOp planned, const MachineModel &machine,
                                         const OpSeconds &known = OpSeconds(), StepListener listener = {});
 

@@ -15,7 +15,7 @@ def report(*flags):
 def seconds(members, *flags):
     """Of a step on a machine that is infinitely fast but for `members`."""
     fast = {"like": "cpu", "f32_flops": 1e30, "memory_bandwidth": 1e30, "node_bandwidth": 1e30, "network_bandwidth": 1e30,
-            "move_seconds": 0}
+            "move_seconds": 0, "collective_seconds": 0}
     json.dump(fast | members, open(work + "/machine.json", "w"))
     return report("--machine=" + work + "/machine.json", *flags)["predicted"]["step_seconds"]
 
@@ -27,9 +27,10 @@ def near(a, b):
 names = ["cpu", "a100", "h100", "h200", "b200"]
 for name in names:
     m = report("--machine=" + name)["predicted"]["machine"]
-    cells = [name, m["device"], f"{m['f32_flops'] / 1e12:g}", f"{m['bf16_flops'] / 1e12:g}", m["product_share"], m["unaligned_share"],
-             m["attention_share"], f"{m['attention_keys']:g}",
-             f"{m['memory_bytes'] / 1e9:g}" if m["memory_bytes"] else "-", f"{m['memory_bandwidth'] / 1e9:g}", m["memory_share"], m["node_ranks"] or "all", f"{m['node_bandwidth'] / 1e9:g}",
+    cells = [name, m["device"], f"{m['f32_flops'] / 1e12:g}", f"{m['bf16_flops'] / 1e12:g}", m["product_share"], m["multiprocessors"] or "-",
+             m["unaligned_share"], m["attention_share"], f"{m['attention_keys']:g}",
+             f"{m['memory_bytes'] / 1e9:g}" if m["memory_bytes"] else "-", f"{m['memory_bandwidth'] / 1e9:g}", m["memory_share"],
+             m["stream_share"], m["node_ranks"] or "all", f"{m['node_bandwidth'] / 1e9:g}",
              f"{m['network_bandwidth'] / 1e9:g}", m["link_share"]]
     row = "| " + " | ".join(map(str, cells)) + " |\n"
     assert row in page, row
@@ -67,6 +68,25 @@ four = sent(report("--mesh=dp=4"))
 near(seconds(slow | {"node_ranks": 2}, "--mesh=dp=4"), four / 1e6)
 near(seconds(slow | {"node_ranks": 3}, "--mesh=dp=4"), four / 0.5e6)
 print("dp=4 on two nodes: two adapters carry a ring")
-hops = [seconds({"node_latency": 1e-3}, "--mesh=dp=" + str(n)) for n in (2, 4)]
-near(2 * hops[0], hops[1])
-print("latency alone: twice as many hops")
+# Both gradients' sums are all_reduces that begin and end in turn: 2 (n - 1) hops of a ring each, and no tree is shorter in a node.
+hops = [seconds({"node_hop_seconds": 1e-3}, "--mesh=dp=" + str(n)) for n in (2, 4)]
+near(3 * hops[0], hops[1])
+apart = {"node_hop_seconds": 1e-3, "network_hop_seconds": 1e-2, "tree_hop_seconds": 4e-3, "node_ranks": 2}
+near(seconds(apart, "--mesh=dp=4"), hops[0] / 2e-3 * 2 * (1e-3 + 4e-3))  # up and down a tree of two nodes; round the ring: 2 (2 + 10) ms
+near(seconds({"collective_seconds": 1e-3}, "--mesh=dp=4"), hops[0] / 2)
+print("latency alone: hops round a ring in a node, over a tree of nodes")
+
+# With one tile as large as any product, each product takes a wave: all multiprocessors wait for one.
+heads = {"f32_flops": 1e12, "multiprocessors": 3, "product_ramp": 36, "product_tiles": [[1 << 20, 1 << 20, 1]]}
+few = seconds(heads, "--mesh=dp=1")
+near(seconds(heads | {"multiprocessors": 6}, "--mesh=dp=1"), 2 * few)  # one tile is one wave of them all
+near(seconds(heads | {"product_tiles": [[1 << 20, 1 << 20, 0.5], [1 << 20, 1 << 20, 1]]}, "--mesh=dp=1"), few)
+print("products in tiles: whole waves, the best of the tiles")
+
+# Where moves cost what is beside them, a step takes longer, by at most the share of what they copy.
+both = {"f32_flops": 1e9, "node_bandwidth": 1e9}
+alone, beside = (seconds(both | {"contend_share": share}, "--mesh=dp=2", "--bucket-bytes=1K") for share in (0, 0.5))
+assert alone < beside <= alone + 0.5 * two / 1e9, (alone, beside)
+print("hidden moves cost the work beside them")
+near(seconds(slow | {"node_ranks": 1, "straggle_share": 0.1, "step_seconds": 3}, "--mesh=dp=4"), 1.2 * seconds(slow | {"node_ranks": 1}, "--mesh=dp=4") + 3)
+print("four nodes are out of step twice; a step takes seconds of its own")
