@@ -9,6 +9,7 @@
 #ifndef PCRT_COMM_COMM_H
 #define PCRT_COMM_COMM_H
 
+#include "comm/Kept.h"
 #include "pcrt/pcrt.h"
 
 #include <cstdint>
@@ -131,6 +132,11 @@ public:
   /// Opens the flows of this rank, whose numbers are their positions. All ranks call it once. PCRT_INTERNAL, on all
   /// ranks, where the two ends of a flow differ.
   pcrt_status openFlows(std::vector<Flow> flows);
+  /// What the launcher keeps of this rank beyond its process; null: nothing.
+  virtual Kept *kept() { return nullptr; }
+  /// Whether the arena still holds what an earlier process of this rank had in it.
+  virtual bool hasOldArena() const { return false; }
+
   /// Copies a message into flow `flow`, and waits only while all of its slots are full: `data` is free afterwards.
   pcrt_status send(int flow, const void *data);
   /// Waits for the next message of flow `flow`, and copies it to `data`.

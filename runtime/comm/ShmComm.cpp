@@ -125,7 +125,8 @@ pcrt_status ShmComm::allocateArena(int64_t bytes, char **base) {
     return giveUp(PCRT_RESOURCE, problem);
   if (!map(own, arenaOffset(rank()), bytes > 0 ? bytes : 1))
     return giveUp(PCRT_RESOURCE, "cannot map an arena of " + std::to_string(bytes) + " bytes: " + strerror(errno));
-  takeHugePages(own.base, bytes);
+  if (!control.oldArenas)
+    takeHugePages(own.base, bytes);
   *base = own.base;
   return PCRT_OK;
 }

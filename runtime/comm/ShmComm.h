@@ -28,6 +28,8 @@ public:
   void abort(pcrt_status status, const char *message) override;
   int64_t peerResidentBytes() const override;
   void note(const char *doing) override;
+  Kept *kept() override { return launched ? &control.rank(rank()).kept : nullptr; }
+  bool hasOldArena() const override { return control.oldArenas; }
 
 protected:
   pcrt_status exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,

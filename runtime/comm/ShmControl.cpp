@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,6 +51,30 @@ int pcrt::createSharedFile(int size) {
   control->magic = kControlMagic;
   munmap(control, controlBytes(size));
   return fd;
+}
+
+bool pcrt::reuseSharedFile(int fd) {
+  std::string ignored;
+  ControlBlock *control = mapControl(fd, &ignored);
+  if (!control)
+    return false;
+  int size = control->size;
+  bool good = true;
+  for (int rank = 0; rank < size; ++rank) {
+    RankBlock &block = control->rank(rank);
+    // All but what is kept begins as zeros again.
+    char *start = reinterpret_cast<char *>(&block), *kept = reinterpret_cast<char *>(&block.kept);
+    memset(start, 0, size_t(kept - start));
+    memset(kept + sizeof(Kept), 0, size_t(start + sizeof block - kept) - sizeof(Kept));
+    // Scratch memory and flows lie behind the arena.
+    good &= fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, scratchOffset(rank), kWindowHalf) == 0;
+  }
+  memset(static_cast<void *>(control), 0, sizeof *control);
+  control->size = size;
+  control->oldArenas = 1;
+  control->magic = kControlMagic;
+  unmapControl(control);
+  return good;
 }
 
 ControlBlock *pcrt::mapControl(int fd, std::string *error) {

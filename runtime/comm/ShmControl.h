@@ -9,6 +9,7 @@
 #ifndef PCRT_COMM_SHMCONTROL_H
 #define PCRT_COMM_SHMCONTROL_H
 
+#include "comm/Kept.h"
 #include "comm/MoveKey.h"
 
 #include <atomic>
@@ -76,6 +77,7 @@ struct alignas(128) RankBlock {
       waitGoal; ///< The goal (encoded) that would end the wait: of `waitsFor` in slot `waitGroup`, or of the flow.
   std::atomic<uint64_t> waits; ///< Counts the waits, to see whether it moved on.
   char doing[96];              ///< Where in the step it is, or empty.
+  Kept kept;
   Slot slots[kMaxGroups];
 };
 
@@ -94,7 +96,8 @@ struct FailureRecord {
 /// Start of the file; RankBlocks follow at kRankBlocksOffset.
 struct ControlBlock {
   uint64_t magic;
-  int32_t size; ///< Ranks of the run.
+  int32_t size;      ///< Ranks of the run.
+  int32_t oldArenas; ///< 1: arenas hold what was in them when an earlier run ended.
   FailureRecord failure;
   FailureRecord witness; ///< What the first rank that lost another one was doing then.
 
@@ -106,7 +109,7 @@ struct ControlBlock {
   bool failed() const { return failure.isThere(); }
 };
 
-constexpr uint64_t kControlMagic = 0x70637274'00000005; // "pcrt", version of the layout
+constexpr uint64_t kControlMagic = 0x70637274'00000006; // "pcrt", version of the layout
 constexpr int64_t kRankBlocksOffset = 4096;
 constexpr int kMaxRanks = 1024;
 
@@ -121,6 +124,10 @@ constexpr int rankOfOffset(int64_t offset) { return int(offset / (2 * kWindowHal
 
 /// Creates the file for `size` ranks and returns its descriptor (closed on exec), or -1 with errno set.
 int createSharedFile(int size);
+
+/// Makes the file of a run whose processes have all ended ready for another one, with its arenas and what is `Kept` as
+/// they are. False, with errno: it could not.
+bool reuseSharedFile(int fd);
 
 /// Maps the control block of the file `fd`; null, with a reason in `error`, if `fd` is not such a file.
 ControlBlock *mapControl(int fd, std::string *error);

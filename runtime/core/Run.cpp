@@ -50,6 +50,7 @@ public:
     openData();
     requireSame(comm, sharedFiles());
     followTrajectory();
+    followMemory();
     openFiles();
     fillArena();
     if (firstStep >= options.steps && (!options.dumpGrads.empty() || !options.dumpLogits.empty()))
@@ -65,6 +66,7 @@ public:
     StopCheck stop(comm);
     if (series)
       series->begin(firstStep);
+    keep(firstStep);
     for (updates = firstStep; updates < options.steps; ++updates) {
       if (endsBefore(updates, stop))
         break;
@@ -174,6 +176,41 @@ private:
                            std::to_string(options.steps) + " is before that");
   }
 
+  /// Goes on from the state in the arenas, where an earlier process of every rank has left that of the same step. It is
+  /// newer than any checkpoint.
+  void followMemory() {
+    const Kept *kept = comm.kept();
+    int64_t mine = -1;
+    if (kept && comm.hasOldArena() && program.training && program.abi.target == PCRT_CPU && !kept->updating &&
+        programSum == kept->program)
+      mine = kept->steps - 1;
+    std::vector<int64_t> all(comm.size());
+    requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
+    fromMemory = mine >= firstStep && std::all_of(all.begin(), all.end(), [&](int64_t steps) { return steps == mine; });
+    if (!fromMemory)
+      return;
+    firstSample = sampleOf(mine);
+    firstStep = mine;
+    norms.emplace(options.skipSpikes, NormLimit::History{{kept->norms, kept->norms + kept->numNorms}, kept->skipped});
+    if (comm.rank() == 0)
+      printf("going on from step %lld, which is still in memory\n", (long long)firstStep);
+  }
+
+  /// The arena holds the state behind `steps` steps: what a process that takes this one's place can go on with.
+  void keep(int64_t steps) {
+    Kept *kept = comm.kept();
+    if (!kept || !program.training)
+      return;
+    kept->updating = 1; // until all of it is there
+    const NormLimit::History &history = norms->history();
+    std::copy(history.norms.begin(), history.norms.end(), kept->norms);
+    kept->numNorms = int32_t(history.norms.size());
+    kept->skipped = int32_t(history.skipped);
+    snprintf(kept->program, sizeof kept->program, "%s", programSum.c_str());
+    kept->steps = 1 + steps;
+    kept->updating = 0;
+  }
+
   /// What a checkpoint behind `step` updates says.
   Trajectory trajectoryAt(int64_t step) const {
     Trajectory result;
@@ -235,17 +272,22 @@ private:
   }
 
   void fillArena() {
+    context->keepsArena = fromMemory;
+    if (Kept *kept = comm.kept(); kept && !fromMemory)
+      kept->steps = 0;
     device->prepare(*context);
     // If steps do not need the host's threads, these have work only during set-up: a pool that lived longer would spin
     // during the steps.
     std::optional<Pool> helpers;
     Pool &workers = device->threads() ? *device->threads() : helpers.emplace(threadsOfThisRank());
-    if (before)
+    if (fromMemory)
+      ;
+    else if (before)
       loadBefore(workers);
     else if (!weights.empty())
       loadWeights(weights, program, *device, workers, comm);
     onAllRanks(comm, [&] {
-      if (!before && weights.empty())
+      if (!fromMemory && !before && weights.empty())
         drawParameters(program, options.seed, comm.rank(), *device, workers);
       fillConstants(program, comm.rank(), *device);
     });
@@ -354,12 +396,13 @@ private:
     outputs->endStep();
     double seconds = double(nanoseconds() - start) * 1e-9;
     double inMoves = double(context->profile.nanosecondsInMoves() - movesBefore) * 1e-9;
-    stragglers->add(seconds - inMoves);
     figures.seconds += seconds;
     ++figures.steps;
     if (step == firstStep)
       outputs->finishDumps();
     bool skipped = checkNumbers(step);
+    keep(step + 1);
+    stragglers->add(seconds - inMoves);
     if (metrics)
       metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.rateAt(step) : 0,
                     program.batch * program.sequence, seconds, inMoves, skipped});
@@ -467,6 +510,7 @@ private:
   std::string programSum;
   std::vector<DataIdentity> data;
   std::string loadFrom, weights;          ///< What the parameters are read from; both empty: they are drawn.
+  bool fromMemory = false;                ///< The state is in the arenas already.
   TokenizerFiles tokenizer;               ///< Of the directory of those; rank 0's.
   std::optional<Trajectory> before;       ///< Of the checkpoint that the run goes on from.
   std::optional<CheckpointWriter> saver;  ///< --save

@@ -8,6 +8,9 @@
 
 using namespace pcrt;
 
+/// What a step must lose by a slow rank before it is worth a word.
+static constexpr double leastSeconds = 1e-3;
+
 std::optional<Straggler> pcrt::findStraggler(const std::vector<std::vector<double>> &worked,
                                              const std::vector<int> &peers) {
   size_t steps = worked[peers[0]].size();
@@ -22,8 +25,8 @@ std::optional<Straggler> pcrt::findStraggler(const std::vector<std::vector<doubl
     if (peer != rank)
       others.push_back(sum(peer));
   std::nth_element(others.begin(), others.begin() + long(others.size() / 2), others.end());
-  double factor = sum(rank) / others[others.size() / 2];
-  if (last[rank] * 5 < int64_t(steps) * 4 || !(factor >= 1.1))
+  double median = others[others.size() / 2], factor = sum(rank) / median;
+  if (last[rank] * 5 < int64_t(steps) * 4 || !(factor >= 1.1) || sum(rank) - median < leastSeconds * double(steps))
     return std::nullopt;
   return Straggler{rank, last[rank], factor};
 }

@@ -20,8 +20,8 @@ struct Straggler {
   double factor = 0; ///< How much longer its work took than that of the median of its like, in all steps.
 };
 
-/// The rank among `peers` (at least 2) that was the last in at least 80 % of the steps, if it took at least a tenth
-/// longer. `worked[rank][step]`: seconds in which it did not wait for others.
+/// The rank among `peers` (at least 2) that was the last in at least 80 % of the steps, if it took at least a tenth and
+/// a millisecond longer. `worked[rank][step]`: seconds in which it did not wait for others.
 std::optional<Straggler> findStraggler(const std::vector<std::vector<double>> &worked, const std::vector<int> &peers);
 
 class Stragglers {

@@ -23,8 +23,10 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
 CpuDevice::CpuDevice(const Program &program, int threads)
     : program(program), pool(threads), gemms(pool, checkTables(program.abi).gemms, program.abi.num_gemms),
       started(program.abi.num_tickets) {
-  for (int i = 0; i < program.abi.num_kernels; ++i)
+  for (int i = 0; i < program.abi.num_kernels; ++i) {
     scratchStride = std::max(scratchStride, program.abi.kernels[i].scratch_bytes);
+    updates.push_back(!strcmp(program.abi.kernels[i].kind, "optimizer"));
+  }
   scratchStride = (scratchStride + 4095) & ~int64_t(4095);
   if (scratchStride) {
     void *memory = mmap(nullptr, scratchStride * pool.size(), PROT_READ | PROT_WRITE,
@@ -46,6 +48,10 @@ void CpuDevice::prepare(pcrt_context &context) {
   requireOk(comm, comm.allocateArena(bytes, &arena));
   if (program.stageAxis >= 0)
     requireOk(comm, comm.openFlows(flowsOf(program, comm.rank())));
+  if (context.keepsArena) // oneDNN makes its code in the first step then
+    return;
+  if (comm.hasOldArena())
+    pool.ranges(bytes, [&](int, int64_t lo, int64_t hi) { memset(arena + lo, 0, size_t(hi - lo)); });
   // Takes the memory now: no step waits for pages, and a machine that has too little of it is found at once.
   constexpr int64_t page = 4096;
   pool.ranges((bytes + page - 1) / page, [&](int, int64_t lo, int64_t hi) {
@@ -76,6 +82,9 @@ pcrt_status CpuDevice::begin(pcrt_context &context, int64_t) {
 
 pcrt_status CpuDevice::launch(pcrt_context &context, int index, void *const *args) {
   const pcrt_kernel &kernel = program.abi.kernels[index];
+  if (updates[size_t(index)])
+    if (Kept *kept = context.comm.kept())
+      kept->updating.store(1, std::memory_order_relaxed);
   int64_t start = nanoseconds();
   std::atomic<int64_t> firstBad{INT64_MAX};
   pool.ranges(kernel.items, [&](int thread, int64_t lo, int64_t hi) {

@@ -63,6 +63,7 @@ private:
   char *arena = nullptr;
   char *scratch = nullptr; ///< Of the kernels, by thread.
   int64_t scratchStride = 0;
+  std::vector<bool> updates;         ///< By kernel: whether it may write parameters or states.
   std::vector<StartedMoves> started; ///< By ticket.
 };
 

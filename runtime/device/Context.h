@@ -49,6 +49,7 @@ struct pcrt_context {
   std::vector<int64_t> flowCounts;   ///< Messages of every flow since the step began.
   int64_t allocations = 0;           ///< From the heap, inside steps.
   std::string error;                 ///< Why the last call failed.
+  bool keepsArena = false;           ///< The arena holds the state of training already, from an earlier process.
 
   /// A step begins: nothing has been called.
   void beginCounts();

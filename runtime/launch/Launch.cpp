@@ -50,14 +50,19 @@ namespace {
 /// One run, from its first process to its last.
 class Run {
 public:
-  explicit Run(const LaunchOptions &options)
+  /// `oldFile`: the shared file of a run that this one takes the place of, or -1.
+  Run(const LaunchOptions &options, int oldFile)
       : options(options), processes(options.virtualRanks ? 1 : options.ranks), pids(processes), exits(processes, -1),
-        relays(processes) {}
+        relays(processes), sharedFile(oldFile) {}
   ~Run();
 
   int run();
   /// Whether it ended because a rank was lost or late, and nobody outside wanted that.
   bool mayStartAgain(int code) const { return !interruptedBy && (code == PCRT_PEER_LOST || code == PCRT_TIMEOUT); }
+  /// The shared file, for a run that takes the place of this one, whose processes have all ended: with the arenas, if
+  /// nobody has written wild. -1: it takes a new one. Whether they hold a state of training is for the ranks to see
+  /// (Kept).
+  int takeMemory();
 
 private:
   bool start();
@@ -83,13 +88,14 @@ private:
   std::vector<LineRelay> relays;
   std::vector<int> cores = coresOfProcess();
   ControlBlock *control = nullptr;
-  int sharedFile = -1, signals = -1;
+  int sharedFile, signals = -1;
   /// Process ids alone are not unique where containers share a network.
   std::string runName = std::to_string(getpid()) + "/" + std::to_string(int64_t(monotonicSeconds() * 1e9));
   int running = 0;
   int interruptedBy = 0; ///< Signal that ended the run from outside.
   double interruptedAt = 0;
   double killAt = 0;       ///< When to kill what still runs; 0: not yet.
+  bool crashed = false;    ///< A rank by itself: it may have written anywhere before.
   int firstBadExit = 0;    ///< First exit code of a rank that says more than "peer lost".
   std::string lastMessage; ///< The first end of a rank that explains a failure.
   std::string lostMessage; ///< The first end of a rank that only lost another one.
@@ -122,7 +128,8 @@ int Run::run() {
 
 bool Run::start() {
   std::string error;
-  sharedFile = createSharedFile(processes);
+  if (sharedFile < 0)
+    sharedFile = createSharedFile(processes);
   if (sharedFile < 0) {
     fprintf(stderr, "pc-run: error: cannot create shared memory: %s\n", strerror(errno));
     return false;
@@ -264,6 +271,8 @@ void Run::noteFailure(int rank, int status) {
   }
   if (rank == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
     return forwardSignal(SIGPIPE);
+  for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP})
+    crashed |= WIFSIGNALED(status) && WTERMSIG(status) == signal;
   std::string name = "rank " + std::to_string(rank), message;
   pcrt_status meaning = PCRT_PEER_LOST;
   if (WIFSIGNALED(status)) {
@@ -288,6 +297,14 @@ void Run::noteFailure(int rank, int status) {
   // The others notice by themselves (ShmWatcher); this is for those that do not.
   if (!killAt)
     killAt = monotonicSeconds() + (interruptedBy ? 3 : 0.9);
+}
+
+int Run::takeMemory() {
+  int file = sharedFile;
+  if (crashed || options.virtualRanks || !reuseSharedFile(file))
+    return -1;
+  sharedFile = -1;
+  return file;
 }
 
 void Run::acceptLoss() {
@@ -356,11 +373,13 @@ int Run::exitCode() {
 }
 
 int pcrt::launch(const LaunchOptions &options) {
+  int memory = -1;
   for (int again = 1;; ++again) {
-    Run run(options);
+    Run run(options, memory);
     int code = run.run();
     if (again > options.restarts || !run.mayStartAgain(code))
       return code;
+    memory = run.takeMemory();
     fprintf(stderr, "pc-run: starting again (%d of %d)\n", again, options.restarts);
   }
 }

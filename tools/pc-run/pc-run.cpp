@@ -20,8 +20,9 @@ Ranks
   --no-pin           let the system choose the cores; by default the ranks share them evenly
 
 Failures
-  --restarts N       start the same command again where a rank was lost or late, at most N times (default 0); a program with
-                     --checkpoint DIR goes on from its newest checkpoint
+  --restarts N       start the same command again where a rank was lost or late, at most N times (default 0): with the state
+                     that is still in memory unless a rank was lost in the middle of an update, else from the newest
+                     checkpoint of the program's --checkpoint DIR
 
 Time
   --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)
