@@ -5,6 +5,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Process.h"
 #include <cmath>
 
 using namespace pc;
@@ -224,11 +226,25 @@ static std::optional<MachineModel> named(llvm::StringRef name, std::string &erro
   if (it != MachineModel::all().end())
     return *it;
   auto names = llvm::map_range(MachineModel::all(), [](const MachineModel &machine) { return machine.name; });
-  error = "'" + name.str() + "' is no machine (" + llvm::join(names, ", ") + ", or a file *.json)";
+  error = "'" + name.str() + "' is no machine (" + llvm::join(names, ", ") + ", here, or a file *.json)";
   return std::nullopt;
 }
 
+/// Where pc-calibrate leaves what it measured.
+static std::string cachedMachine() {
+  std::optional<std::string> cache = llvm::sys::Process::GetEnv("XDG_CACHE_HOME");
+  std::optional<std::string> home = llvm::sys::Process::GetEnv("HOME");
+  return (cache && !cache->empty() ? *cache : home.value_or("") + "/.cache") + "/pc/here.json";
+}
+
 std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string &error) {
+  if (name == "here") {
+    std::string path = cachedMachine();
+    if (llvm::sys::fs::exists(path))
+      return find(path, error);
+    error = "this machine was not measured yet: pc-calibrate writes " + path;
+    return std::nullopt;
+  }
   if (!name.ends_with(".json"))
     return named(name, error);
   auto fail = [&](const llvm::Twine &message) {
@@ -256,7 +272,7 @@ std::optional<MachineModel> MachineModel::find(llvm::StringRef name, std::string
     keys.push_back(member.first);
   llvm::sort(keys);
   for (llvm::StringRef key : keys)
-    if (key != "like" && !set(*machine, key, *object->get(key), error))
+    if (key != "like" && key != "measured" && !set(*machine, key, *object->get(key), error))
       return fail(error);
   return machine;
 }

@@ -158,9 +158,10 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   phase = Phase::Kernels;
   field(fields.kernels.checkKernels, "check-kernels",
         "CUDA, one rank: PROGRAM --check-kernels compares its kernels with the CPU's");
-  flag<std::string>("machine",
-                    "On which times are predicted: cpu, a100, h100, h200, b200, or a file *.json (default: by "
-                    "--target and the first --arch)")
+  flag<std::string>(
+      "machine",
+      "On which times are predicted: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json (default: by "
+      "--target and the first --arch)")
       .setCallback([this](const std::string &value) {
         fields.stages.machine = value;
         fields.tellPrediction = true;

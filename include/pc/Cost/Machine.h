@@ -63,7 +63,8 @@ struct MachineModel {
   /// The machines there are: cpu, a100, h100, h200, b200.
   static llvm::ArrayRef<MachineModel> all();
   /// The machine called `name`, or the one in the file of that name (*.json: an object with members as `json` writes
-  /// them; "like" names the machine that those left out are taken from). Nothing, with the reason in `error`.
+  /// them; "like" names the machine that those left out are taken from, "measured" is for people); `here`: what
+  /// pc-calibrate has measured. Nothing, with the reason in `error`.
   static std::optional<MachineModel> find(llvm::StringRef name, std::string &error);
   /// The name of the one for a GPU architecture: a100 for sm_80, h100 for sm_90a, b200 for sm_100a.
   static llvm::StringRef nameFor(llvm::StringRef arch);

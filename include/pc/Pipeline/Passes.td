@@ -29,7 +29,7 @@ def PipelineParallel : Pass<"pc-pipeline-parallel", "mlir::ModuleOp"> {
     Option<"schedule", "schedule", "std::string", "\"1f1b\"", "The order of tasks">,
     Option<"stages", "stages", "std::string", "\"cost\"", "How layers are dealt out: cost, layers, or numbers of layers">,
     Option<"inlineOps", "inline-ops", "int64_t", "50000", "Programs of up to so many ops, of all stages, have their tasks written out">,
-    Option<"machine", "machine", "std::string", "\"cpu\"", "On which cuts by cost and the schedule auto reckon: cpu, a100, h100, h200, b200, or a file *.json">,
+    Option<"machine", "machine", "std::string", "\"cpu\"", "On which cuts by cost and the schedule auto reckon: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
     Option<"memory", "memory", "int64_t", "0", "Bytes per rank that cuts by cost and the schedule auto keep to, as far as they can know; 0: any">,
   ];
 }

@@ -1,0 +1,250 @@
+//===- pc-calibrate.cpp - measures this machine for pc-compile -------------===//
+#include "Measure.h"
+#include "base/Failure.h"
+#include "comm/Environment.h"
+#include "launch/Launch.h"
+#include "pcrt/version.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+using namespace pcrt;
+using namespace pc_calibrate;
+using Json = nlohmann::ordered_json;
+
+static const char usage[] =
+    R"(usage: pc-calibrate [-o FILE.json] [-n RANKS] [options]
+
+Measures what the ranks of a run on this machine's CPUs can do, in less than a minute, and writes it as a machine for
+pc-compile: --machine=FILE.json. Without -o: for --machine=here. All ranks work at the same time, as they do in a run, so
+the figures hold for runs of as many ranks. Devices are not measured.
+
+  -o FILE.json     where the machine is written (the user's cache: $XDG_CACHE_HOME/pc/here.json or ~/.cache/pc/here.json)
+  -n RANKS         as pc-run -n (one for each core); under mpirun, torchrun or srun their ranks are taken
+  --seconds S      about how long it measures, up to three times where noise disturbs it (10)
+  --noise SHARE    how much measurements of the same thing may differ, from quartile to quartile (0.05)
+  --version        which version of the project this is
+  --help           show this text
+
+exit codes: 2 usage, 6 resource (no room for the file, or a machine that is too busy to be measured), 7 a rank was lost, 8 timeout.
+)";
+
+namespace {
+struct Options {
+  std::string output;
+  int ranks = 0;
+  double seconds = 10, noise = 0.05;
+};
+} // namespace
+
+static std::string cachedMachine() {
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (cache && cache[0])
+    return std::string(cache) + "/pc/here.json";
+  if (!home || !home[0])
+    fail(PCRT_USAGE, "neither XDG_CACHE_HOME nor HOME is set: say with -o where the machine is to be written");
+  return std::string(home) + "/.cache/pc/here.json";
+}
+
+static Options parse(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    std::string flag = argv[i], value;
+    size_t equals = flag.find('=');
+    bool joined = flag.compare(0, 2, "--") == 0 && equals != std::string::npos;
+    if (joined) {
+      value = flag.substr(equals + 1);
+      flag.resize(equals);
+    }
+    if (flag != "-o" && flag != "-n" && flag != "--noise" && flag != "--seconds")
+      fail(PCRT_USAGE, "unknown flag '" + std::string(argv[i]) + "'; see --help");
+    if (!joined && i + 1 == argc)
+      fail(PCRT_USAGE, flag + " needs a value; see --help");
+    value = joined ? value : argv[++i];
+    char *end = nullptr;
+    if (flag == "-o") {
+      if (value.size() < 6 || value.compare(value.size() - 5, 5, ".json") != 0)
+        fail(PCRT_USAGE, "-o takes a file *.json, by which pc-compile knows a machine, not '" + value + "'");
+      options.output = value;
+    } else if (flag == "-n") {
+      long ranks = strtol(value.c_str(), &end, 10);
+      if (value.empty() || *end || ranks < 1 || ranks > 1024)
+        fail(PCRT_USAGE, "-n takes a number of ranks from 1 to 1024, not '" + value + "'");
+      options.ranks = int(ranks);
+    } else {
+      double number = strtod(value.c_str(), &end);
+      if (value.empty() || *end || !(number > 0) || number > 1e6)
+        fail(PCRT_USAGE, flag + " takes a number above 0, not '" + value + "'");
+      (flag == "--noise" ? options.noise : options.seconds) = number;
+    }
+  }
+  if (options.output.empty())
+    options.output = cachedMachine();
+  return options;
+}
+
+static std::string text(double number) {
+  char text[32];
+  snprintf(text, sizeof text, "%.17g", number);
+  return text;
+}
+
+/// "model name" of /proc/cpuinfo.
+static std::string cpuName() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.compare(0, 10, "model name") == 0)
+      return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "CPU";
+}
+
+static double medianRate(std::vector<Measurement> some) {
+  std::sort(some.begin(), some.end(), [](const Measurement &a, const Measurement &b) { return a.rate() < b.rate(); });
+  return some[some.size() / 2].rate();
+}
+
+static double bestRate(const std::vector<Measurement> &some) {
+  double best = 0;
+  for (const Measurement &one : some)
+    best = std::max(best, one.rate());
+  return best;
+}
+
+/// The machine as pc-compile reads it; what was measured and what is a guess of the machine `cpu` are told in it.
+static Json machineOf(const Measurements &results, int ranks, bool oneNode, double spread) {
+  Json machine;
+  machine["like"] = "cpu";
+  machine["device"] = std::to_string(results.threads) + (results.threads == 1 ? " core" : " cores") + " a rank of " +
+                      std::to_string(ranks) + ", " + cpuName();
+  double best = bestRate(results.products), share = medianRate(results.products) / best;
+  machine["f32_flops"] = best;
+  machine["product_share"] = share;
+  std::vector<std::string> guesses = {"attention_share", "attention_keys", "contend_share", "straggle_share"};
+  if (results.bf16Products.empty())
+    guesses.push_back("bf16_flops");
+  else
+    machine["bf16_flops"] = medianRate(results.bf16Products) / share;
+  machine["memory_bandwidth"] = results.memory[0].rate();
+  machine["stream_share"] = std::min(1., results.memory[1].rate() / results.memory[0].rate());
+  machine["op_seconds"] = results.launch.seconds;
+  if (results.moves.empty()) {
+    guesses.insert(guesses.end(), {"node_bandwidth", "collective_seconds", "move_seconds"});
+  } else {
+    double bandwidth = 1, latency = 0;
+    for (size_t i = 0; i < results.moves.size(); ++i) {
+      bandwidth *= results.moves[i].work / (results.moves[i].seconds - results.latencies[i].seconds);
+      latency = std::max(latency, results.latencies[i].seconds);
+    }
+    machine["node_bandwidth"] = std::pow(bandwidth, 1 / double(results.moves.size()));
+    machine["collective_seconds"] = machine["move_seconds"] = latency;
+    if (!oneNode) // these are the slower ones
+      machine["network_bandwidth"] = machine["node_bandwidth"];
+    else
+      guesses.push_back("network_bandwidth");
+  }
+  machine["spread"] = std::min(spread, 1.);
+  Json &measured = machine["measured"];
+  measured["by"] = std::string("pc-calibrate ") + pcrt_version;
+  measured["ranks"] = ranks;
+  measured["guesses"] = guesses;
+  for (const Measurement &one : allOf(results))
+    measured["seconds"][one.name] = {{"median", one.seconds}, {"spread", one.spread}};
+  return machine;
+}
+
+static void writeMachine(const std::string &path, const Json &machine) {
+  std::error_code error;
+  if (std::string folder = std::filesystem::path(path).parent_path(); !folder.empty())
+    std::filesystem::create_directories(folder, error);
+  std::string text = machine.dump(1) + "\n", next = path + ".tmp-" + std::to_string(getpid());
+  FILE *file = fopen(next.c_str(), "we");
+  bool good = file && fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file && fclose(file) != 0)
+    good = false;
+  if (!good || rename(next.c_str(), path.c_str()) != 0) {
+    std::string message = withErrno("cannot write " + path);
+    unlink(next.c_str());
+    fail(PCRT_RESOURCE, message);
+  }
+}
+
+/// What rank 0 does with the results.
+static void report(const Options &options, const Place &place, const Measurements &results) {
+  for (const Measurement &one : allOf(results)) {
+    printf("%-36s %10.3g s  +-%5.1f %%", one.name.c_str(), one.seconds, one.spread * 50);
+    printf(one.work > 0 ? "  %8.1f G/s\n" : "\n", one.rate() * 1e-9);
+  }
+  Measurement worst = noisiest(results);
+  if (worst.spread > options.noise) {
+    char text[64];
+    snprintf(text, sizeof text, "%.0f %%, from quartile to quartile", worst.spread * 100);
+    fail(PCRT_RESOURCE, "this machine is too busy to be measured: '" + worst.name + "' took times that differ by " +
+                            text + "; try again when it is quiet, or allow more with --noise");
+  }
+  writeMachine(options.output, machineOf(results, place.size, place.localSize >= place.size, worst.spread));
+  printf("%s\n", options.output.c_str());
+  if (!standardOutputWritten())
+    fail(PCRT_RESOURCE, "cannot write to standard output");
+}
+
+/// One rank of the measurement.
+static void runRank(const Options &options, const Place &place) {
+  std::unique_ptr<Comm> comm;
+  std::string error;
+  if (pcrt_status status = connect(&comm, &error); status != PCRT_OK)
+    fail(status, error);
+  try {
+    Measurements results = measure(*comm, options.seconds, options.noise);
+    if (comm->rank() == 0)
+      report(options, place, results);
+  } catch (const Failure &failure) {
+    fflush(stdout);
+    comm->abort(failure.status, failure.message.c_str());
+    if (place.launcher == "pc-run")
+      exit(failure.status); // which says why
+    throw;
+  }
+}
+
+int main(int argc, char **argv) {
+  holdStandardFiles();
+  for (int i = 1; i < argc; ++i)
+    if (bool help = !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"); help || !strcmp(argv[i], "--version")) {
+      if (help)
+        fputs(usage, stdout);
+      else
+        printf("pc-calibrate %s\n", pcrt_version);
+      return standardOutputWritten() ? PCRT_OK : PCRT_RESOURCE;
+    }
+  try {
+    Options options = parse(argc, argv);
+    Place place;
+    std::string error;
+    if (!readPlace(&place, &error))
+      fail(PCRT_USAGE, error);
+    if (place.launcher != "none") {
+      runRank(options, place);
+      return PCRT_OK;
+    }
+    LaunchOptions launching;
+    launching.ranks = options.ranks ? options.ranks : int(coresOfProcess().size());
+    launching.command = {std::filesystem::canonical("/proc/self/exe"),
+                         "-o",
+                         options.output,
+                         "--noise",
+                         text(options.noise),
+                         "--seconds",
+                         text(options.seconds)};
+    return launch(launching);
+  } catch (const Failure &failure) {
+    fprintf(stderr, "pc-calibrate: error: %s\n", failure.message.c_str());
+    return failure.status;
+  }
+}
