@@ -12,6 +12,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -44,8 +45,9 @@ public:
   FailureOr<SmallVector<Accesses>> run();
 
 private:
-  /// The digits of a number below `size`, by the constants that the kernel divides it by.
-  template <typename OpT> void readDigits(Variable::Kind kind, int64_t size, State &state);
+  /// The digits of a number below `size`, such that what the kernel divides by constants grows by multiples of these
+  /// with the higher digits; returns boxes of all such numbers.
+  template <typename OpT> std::vector<Box> readDigits(Variable::Kind kind, int64_t size);
 
   void visit(Block &block, State &state);
   void visit(Operation *op, State &state);
@@ -99,44 +101,106 @@ void limit(Access &access, int64_t most) {
       bytes = static_cast<int64_t>(static_cast<double>(bytes) / static_cast<double>(all) * static_cast<double>(most));
 }
 
-template <typename OpT> void AccessCounter::readDigits(Variable::Kind kind, int64_t size, State &state) {
-  std::set<int64_t> divisors;
-  kernel.walk([&](Operation *op) {
-    if (!isa<arith::DivUIOp, arith::DivSIOp, arith::RemUIOp, arith::RemSIOp>(op))
-      return;
-    Value of = op->getOperand(0);
-    if (auto cast = of.getDefiningOp<arith::IndexCastUIOp>())
-      of = cast.getIn();
-    APInt divisor;
-    if (of.getDefiningOp<OpT>() && matchPattern(op->getOperand(1), m_ConstantInt(&divisor)))
-      divisors.insert(divisor.getSExtValue());
-  });
-  Form number;
-  int64_t weight = 1;
-  auto add = [&](int64_t extent) {
-    if (extent == 1)
-      return;
-    Form digit = forms.variable({kind, weight});
-    state.box[digit.terms.begin()->first] = {0, extent - 1};
-    number = number + digit * weight;
-  };
-  for (int64_t divisor : divisors)
-    if (divisor > weight && divisor < size && divisor % weight == 0 && size % divisor == 0) {
-      add(divisor / weight);
-      weight = divisor;
+/// Of an index: it grows by `weight` whenever the number of the block (or thread) grows by `period`; 0: as far as is
+/// seen it does not.
+struct Growth {
+  int64_t weight = 0, period = 1;
+};
+
+/// How indices grow with the number that OpT gives.
+template <typename OpT> class Growths {
+public:
+  Growth of(Value value) {
+    if (auto it = known.find(value); it != known.end())
+      return it->second;
+    Growth growth = compute(value.getDefiningOp());
+    known[value] = growth;
+    return growth;
+  }
+  /// How many blocks (or threads) make `value` grow by a multiple of `divisor`; 0 if it does not grow.
+  int64_t period(Value value, int64_t divisor) {
+    Growth growth = of(value);
+    return growth.weight ? growth.period * (divisor / std::gcd(divisor, growth.weight)) : 0;
+  }
+
+private:
+  Growth compute(Operation *op) {
+    if (!op)
+      return {};
+    if (isa<OpT>(op))
+      return {1};
+    if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(op))
+      return of(op->getOperand(0));
+    APInt number;
+    bool byConstant = op->getNumOperands() == 2 && matchPattern(op->getOperand(1), m_ConstantInt(&number));
+    int64_t constant = byConstant ? number.getSExtValue() : 0;
+    if (isa<arith::AddIOp>(op)) {
+      Growth x = of(op->getOperand(0)), y = of(op->getOperand(1));
+      int64_t period = std::lcm(x.period, y.period);
+      return {x.weight * (period / x.period) + y.weight * (period / y.period), period};
     }
-  add(size / weight);
+    if (isa<arith::MulIOp>(op) && byConstant) {
+      Growth x = of(op->getOperand(0));
+      return {x.weight * constant, x.period};
+    }
+    if (isa<arith::DivUIOp, arith::DivSIOp>(op) && constant > 0)
+      if (int64_t every = period(op->getOperand(0), constant)) {
+        Growth x = of(op->getOperand(0));
+        return {x.weight * (every / x.period) / constant, every};
+      }
+    return {};
+  }
+
+  llvm::DenseMap<Value, Growth> known;
+};
+
+template <typename OpT> std::vector<Box> AccessCounter::readDigits(Variable::Kind kind, int64_t size) {
+  Growths<OpT> growths;
+  std::set<int64_t> periods;
+  kernel.walk([&](Operation *op) {
+    APInt divisor;
+    if (isa<arith::DivUIOp, arith::DivSIOp, arith::RemUIOp, arith::RemSIOp>(op) &&
+        matchPattern(op->getOperand(1), m_ConstantInt(&divisor)) && divisor.isStrictlyPositive())
+      periods.insert(growths.period(op->getOperand(0), divisor.getSExtValue()));
+  });
+  SmallVector<int64_t> weights = {1};
+  for (int64_t period : periods)
+    if (period > weights.back() && period < size && period % weights.back() == 0)
+      weights.push_back(period);
+  // The numbers below `size` whose highest digit is not its last, then of those that have this one, and so on.
+  std::vector<Box> boxes;
+  Box around;
+  Form number;
+  for (size_t i = weights.size(); i-- > 0; size %= weights[i]) {
+    Form digit = forms.variable({kind, weights[i]});
+    VariableId id = digit.terms.begin()->first;
+    number = number + digit * weights[i];
+    if (int64_t whole = size / weights[i]) {
+      Box box = around;
+      box[id] = {0, whole - 1};
+      for (size_t lower = 0; lower < i; ++lower)
+        box[forms.variable({kind, weights[lower]}).terms.begin()->first] = {0, weights[lower + 1] / weights[lower] - 1};
+      boxes.push_back(std::move(box));
+    }
+    around[id] = {size / weights[i], size / weights[i]};
+  }
   digits[kind == Variable::Thread] = number;
+  return boxes;
 }
 
 FailureOr<SmallVector<Accesses>> AccessCounter::run() {
   auto grid = kernel.getKnownGridSizeAttr(), block = kernel.getKnownBlockSizeAttr();
   if (!grid || !block)
     return kernel.emitOpError() << "has no known sizes of grid and block";
-  State state;
-  readDigits<gpu::BlockIdOp>(Variable::Block, grid[0], state);
-  readDigits<gpu::ThreadIdOp>(Variable::Thread, block[0], state);
-  visit(kernel.getBody().front(), state);
+  std::vector<Box> blocks = readDigits<gpu::BlockIdOp>(Variable::Block, grid[0]),
+                   threads = readDigits<gpu::ThreadIdOp>(Variable::Thread, block[0]);
+  for (const Box &ofBlocks : blocks)
+    for (const Box &ofThreads : threads) {
+      State state;
+      state.box = ofBlocks;
+      state.box.insert(ofThreads.begin(), ofThreads.end());
+      visit(kernel.getBody().front(), state);
+    }
   if (failed)
     return failure();
   for (auto [buffer, sure, maybe] : llvm::zip_equal(buffers, accesses, byData))

@@ -1,23 +1,31 @@
-"""usage: step_times.py PADDED.json BF16.json ODD.json: predicted seconds of three reports of GPT-2 124M, and what its layers move."""
+"""usage: step_times.py BASE: of the reports BASE.json, BASE.bf16.json, ... predicted seconds of a step of GPT-2 124M, and what layers move."""
 import json
 import sys
 
-padded, bf16, odd = (json.load(open(path)) for path in sys.argv[1:])
+
+def report(name):
+    with open(f"{sys.argv[1]}{name}.json") as file:
+        return json.load(file)
 
 
-def milliseconds(report):
-    return report["predicted"]["step_seconds"] * 1e3
+def milliseconds(name):
+    return report(name)["predicted"]["step_seconds"] * 1e3
 
 
-def moved(report):
-    """Activations that the norms' kernels move a layer, with what they do of the residual stream and of sums; of those that every layer launches."""
-    unit, layers = report["activation"]["bytes"], report["activation"]["count"]
-    return sum((row["read_bytes"] + row["written_bytes"]) / unit / layers for row in report["kernels"]
-               if row["kind"] in ("norm", "reduction", "elementwise", "cast") and 2 * row["launches"] > layers)
+def moved(name, kinds):
+    """Activations that kernels of these kinds move a layer; of those that every layer launches."""
+    what = report(name)
+    unit, layers = what["activation"]["bytes"], what["activation"]["count"]
+    return sum((row["read_bytes"] + row["written_bytes"]) / unit / layers for row in what["kernels"]
+               if row["kind"] in kinds and 2 * row["launches"] > layers)
 
 
-ms, more = milliseconds(padded), milliseconds(odd) - milliseconds(padded)
+ms, more = milliseconds(""), milliseconds(".odd") - milliseconds("")
 print(f"within 15 % of 32 ms: {ms:.1f} {0.85 * 32 <= ms <= 1.15 * 32}")
 print(f"13 to 19 ms more where the vocabulary is not padded: {more:.1f} {13 <= more <= 19}")
-print(f"at most 27.9 activations a layer for norms, residual and sums, 16.4 with a residual stream of bf16: {moved(padded):.2f}, {moved(bf16):.2f} "
-      f"{moved(padded) <= 27.9 and moved(bf16) <= 16.4}")
+# Llama's elementwise kernels rotate and multiply, they do nothing for norms.
+for model, name, most, most_bf16, kinds in [("GPT-2", "", 27.9, 16.4, ("norm", "reduction", "elementwise", "cast")),
+                                            ("Llama", ".llama", 26.9, 17.5, ("norm", "reduction", "cast"))]:
+    f32, bf16 = moved(name, kinds), moved(f"{name}.bf16", kinds)
+    print(f"{model}, at most {most} activations a layer for norms, residual and sums: {f32:.2f} {f32 <= most}")
+    print(f"{model}, at most {most_bf16} with a residual stream of bf16: {bf16:.2f} {bf16 <= most_bf16}")
