@@ -5,7 +5,9 @@ A rank of a pipeline (on the stand-in also of other plans) is killed (SIGKILL), 
 schedule. Every time the run ends with 7 or 8 within the deadline, says which rank, in which stage, and where in the schedule somebody was, and
 leaves nothing behind. A rank that is slowed by less than the deadline is no error: its run goes on. cuda: on the stand-in, where a rank that fails by
 itself (its data become too short, exit 9) takes the place of slow ones. From 20 TIMES on, also until a rank was killed, and one stopped, in a task that
-recomputes: the run names it."""
+recomputes: the run names it.
+
+The deadline is 3 s. Where ranks that nobody has harmed do not keep it, because the machine is busy with other things, it is doubled, up to 24 s."""
 import os
 import random
 import re
@@ -19,7 +21,7 @@ from pathlib import Path
 from cases import GOLDEN, HERE, STAND_IN, Case, ranks_of
 
 TIMES, CUDA = int(sys.argv[1]), "cuda" in sys.argv
-DEADLINE = 3  # seconds
+EARLY = "ended before it was harmed: "
 TASK = r"in [a-z]+ of microbatch [0-9]+, chunk [0-9]+ \(stage [0-9]+\)\)|in the optimizer's part \(stage [0-9]+\)\)|waiting for rank"
 # On a device messages say where a run was.
 MESSAGE = (r"(sending|receiving) message [0-9]+ of '[a-z ]+ of chunk [0-9]+ from stage [0-9]+ to stage [0-9]+'|.* of group|before the first move of step [0-9]+"
@@ -52,15 +54,22 @@ class Failures(Case):
         ours = [pid for pid in os.listdir("/proc") if pid.isdigit() and read(f"/proc/{pid}/cmdline").startswith(f"{self.work}/train")]
         return ours + [name for name in os.listdir("/dev/shm") if "pcrt" in name.lower()]
 
-    def harm(self, how, program, transport, ranks, victim, delay):
+    def harm(self, *what):
         """One run with a rank harmed after a while; says what is wrong with it."""
+        why = self.harm_once(*what)
+        while why.startswith(EARLY) and "no answer within" in why and self.deadline < 24:
+            self.deadline *= 2
+            why = self.harm_once(*what)
+        return why
+
+    def harm_once(self, how, program, transport, ranks, victim, delay):
         out, err, metrics = self.work / "out", self.work / "err", self.work / "metrics.jsonl"
         metrics.unlink(missing_ok=True)
         self.data.write_bytes((GOLDEN / "gpt2/tokens.bin").read_bytes())
         with open(out, "w") as said, open(err, "w") as errors:
-            launcher = self.start("pc-run", "-n", ranks, "--timeout", DEADLINE, program, "--data", self.data, "--steps", 1000000,
+            launcher = self.start("pc-run", "-n", ranks, "--timeout", self.deadline, program, "--data", self.data, "--steps", 1000000,
                                   "--seed", 1, "--metrics", metrics, stdout=said, stderr=errors, PCRT_TRANSPORT=transport)
-        watchdog = threading.Timer(90, launcher.kill)
+        watchdog = threading.Timer(60 + 10 * self.deadline, launcher.kill)
         watchdog.start()
         try:
             return self.harmed(how, launcher, victim, delay, transport, out, err, metrics)
@@ -73,7 +82,7 @@ class Failures(Case):
             time.sleep(0.02)
         time.sleep(delay)
         if launcher.poll() is not None:
-            return "ended before it was harmed: " + read(err)
+            return EARLY + read(err)
         ranks = read(f"/proc/{launcher.pid}/task/{launcher.pid}/children").split()
         pid = next(int(pid) for pid in ranks if f"PCRT_RANK={victim}" in read(f"/proc/{pid}/environ").split("\0"))
         before = read(metrics).count("\n")
@@ -84,7 +93,7 @@ class Failures(Case):
                 launcher.wait()
                 return "slowed by less than the deadline, the run did not go on: " + read(err)
         start = time.monotonic()
-        does = {"SLOW": (slow, pid, DEADLINE + 2, 0.02, 10), "FAIL": (os.truncate, self.data, 0)}
+        does = {"SLOW": (slow, pid, self.deadline + 2, 0.02, 10), "FAIL": (os.truncate, self.data, 0)}
         does = does.get(how) or (os.kill, pid, getattr(signal, f"SIG{how}"))
         harming = threading.Thread(target=does[0], args=does[1:])
         harming.start()
@@ -92,16 +101,18 @@ class Failures(Case):
         harming.join()
         kind = re.search("(forward|recompute|backward|weight)(?= of microbatch)|the optimizer's part|between|before", said)
         self.seen[kind[0] if kind else "elsewhere"] += 1
-        lost = rf"no answer within {DEADLINE} s from rank "
+        lost = rf"no answer within {self.deadline} s from rank "
+        # Of the step that runs and the next one the data have been read.
+        slowest = max(map(float, re.findall(r'"step_seconds": ([0-9.]+)', read(metrics))), default=0)
         if how == "KILL":
             wanted = [(code == 7, f"exit code {code}, not 7"), (took < 10, f"took {took:.1f} s"),
                       (re.search(rf"rank {victim} was killed by signal 9 \(Killed\)( in .*stage [0-9]+\)|.*({MESSAGE}))", said),
                        f"does not name rank {victim} and its task")]
         elif how == "FAIL":
-            wanted = [(code == 9, f"exit code {code}, not 9"), (took < 10, f"took {took:.1f} s"),
+            wanted = [(code == 9, f"exit code {code}, not 9"), (took < 10 + 3 * slowest, f"took {took:.1f} s, steps up to {slowest} s"),
                       ("became shorter while it was read" in said, "does not say why")]
         else:
-            wanted = [(code == 8, f"exit code {code}, not 8"), (took < DEADLINE + 12, f"took {took:.1f} s"),
+            wanted = [(code == 8, f"exit code {code}, not 8"), (took < self.deadline + 12, f"took {took:.1f} s"),
                       (re.search(lost + "[0-9]+ .* in (receive of|send of|'[a-z_]+ |the first move)", said), "does not name the op that waits"),
                       ((how, transport) != ("STOP", "tcp") or re.search(rf"{lost}{victim} \(it does not answer at all", said),
                        f"does not blame rank {victim}"), (re.search(f"{TASK}|{MESSAGE}", said), "does not name the task")]
@@ -120,7 +131,7 @@ class Failures(Case):
     def body(self):
         self.environment = STAND_IN | {"PC_STANDIN_DEVICES": "4"} if CUDA else {}
         target = ["--target=cuda", "--arch=sm_90a", "--stand-in"] if CUDA else []
-        self.seen, self.data, harmed = Counter(), self.work / "tokens.bin", 0
+        self.seen, self.data, self.deadline, harmed = Counter(), self.work / "tokens.bin", 3, 0
         model = self.model("gpt2", 8)
         which = "cuda" if CUDA else "many" if TIMES >= 20 else "few"
         plans = re.findall(f"(?m)^{which} (.*)", read(HERE / "Inputs/pipelines.txt"))
@@ -147,7 +158,8 @@ class Failures(Case):
             self.needs("pc-compile", model, "-o", "recomputes", *"--mesh pp=2 --microbatches=4 --pipeline=gpipe --recompute=full".split(), *target)
             self.in_recompute("KILL", transport)
             self.in_recompute("STOP", transport)
-        self.check(f"{TIMES} random times: exit 7 or 8 (9 of a rank that fails), naming rank, stage and task", harmed == TIMES, f"{harmed} of them", dict(self.seen))
+        self.check(f"{TIMES} random times: exit 7 or 8 (9 of a rank that fails), naming rank, stage and task", harmed == TIMES, f"{harmed} of them",
+                   f"deadline {self.deadline} s, {dict(self.seen)}")
         self.check("nothing left behind", not self.leftovers(), self.leftovers())
 
 
