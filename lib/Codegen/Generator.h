@@ -81,8 +81,7 @@ private:
   int64_t addKernel(llvm::StringRef name, const KernelSet::Info &info, bool ofHost = false);
   llvm::LogicalResult addCase(llvm::StringRef name, const KernelSet::Info &info, llvm::ArrayRef<mlir::Operation *> ops,
                               llvm::ArrayRef<CheckCases::Launch> launches, llvm::ArrayRef<Address> results);
-  llvm::LogicalResult addCase(llvm::StringRef name, const KernelSet::Info &info, mlir::Operation *op, int64_t kernel,
-                              llvm::ArrayRef<mlir::Value> buffers);
+  llvm::FailureOr<int32_t> addKernelsBeside(mlir::Operation *op, llvm::ArrayRef<mlir::Value> buffers);
   llvm::LogicalResult emitGemm(EinsumOp op);
   llvm::LogicalResult emitGemm(const FusedProduct &product);
   mlir::OpOperand *summedByProduct(mlir::Value product);

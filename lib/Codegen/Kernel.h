@@ -42,12 +42,9 @@ struct Kernel {
 /// rows, one over columns).
 unsigned numKernels(mlir::Operation *op, bool simt);
 
-/// In place of a part's number: the one kernel of a GPU that sums over rows by itself, without workspace.
-constexpr unsigned inOneKernel = ~0u;
-
 /// Bytes of workspace by which the op's kernels on a GPU pass data to each other; its address is their last argument. 0
 /// if they need none.
-int64_t kernelWorkspaceBytes(mlir::Operation *op, unsigned part = 0);
+int64_t kernelWorkspaceBytes(mlir::Operation *op);
 
 /// Where buffers of the op's kernels begin in its operand or result `number` (results follow operands), in bytes. It is
 /// one buffer, but packed heads are three: their queries, keys and values.

@@ -152,7 +152,7 @@ static SmallVector<CountedBuffer> buffersOf(Operation *op) {
 LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) {
   Location loc = op->getLoc();
   Elements elements(op);
-  const bool handsOn = kernelWorkspaceBytes(op, part);
+  const bool handsOn = kernelWorkspaceBytes(op);
   info.numBuffers = elements.types.size() + handsOn;
   gpu::GPUFuncOp function = newCudaKernel(loc, info.function, info.numBuffers);
   Block *entry = &function.getBody().front();

@@ -209,7 +209,7 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
     return success();
   }
   const bool sumsColumns = !columnSumsOf(op).empty();
-  if (rowSpace(op) && (!sumsColumns || (kernel.simt && kernel.part != inOneKernel)))
+  if (rowSpace(op) && (kernel.simt || !sumsColumns))
     return emitRowKernel(op, kernel);
   if (auto einsum = dyn_cast<EinsumOp>(op)) {
     for (Value value : llvm::concat<const Value>(op->getOperands(), op->getResults()))

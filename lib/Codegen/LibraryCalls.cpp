@@ -20,18 +20,34 @@ LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, Ar
       [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); });
 }
 
-/// The same for an op inside a fusion, whose operands and result are `buffers`.
-LogicalResult Generator::addCase(StringRef name, const KernelSet::Info &info, Operation *op, int64_t kernel,
-                                 ArrayRef<Value> buffers) {
-  if (!all.cases || !all.cases->isNew(info.function))
-    return success();
+/// The kernels of an op inside a fusion, whose operands and result are `buffers`, for use where the library cannot do
+/// it: one after the other in the table, of which no call is written. Returns the first one's index.
+FailureOr<int32_t> Generator::addKernelsBeside(Operation *op, ArrayRef<Value> buffers) {
+  std::string name = op->getName().stripDialect().str() + " " + sourceName(op);
   auto offsets = llvm::map_to_vector(buffers, [&](Value v) { return addressOf(v).offset; });
+  auto arguments = offsets;
+  if (kernelWorkspaceBytes(op))
+    arguments.push_back(arena - workspace);
+  SmallVector<CheckCases::Launch> launches;
+  const KernelSet::Info *first = nullptr;
+  for (unsigned part = 0; part < kernels.numParts(op); ++part) {
+    FailureOr<const KernelSet::Info *> info = kernels.get(op, part);
+    if (failed(info))
+      return failure();
+    first = part ? first : *info;
+    launches.push_back({addKernel(name, **info), arguments});
+  }
+  auto index = static_cast<int32_t>(launches[0].kernel);
+  if (!all.cases || !all.cases->isNew(first->function))
+    return index;
   auto offsetOf = [&](Value v) {
     return offsets[std::distance(op->operand_begin(), llvm::find(op->getOperands(), v))];
   };
-  return all.cases->add(
-      name, info.kind, op, CheckCases::Launch{kernel, offsets}, offsetOf, offsets.back(),
-      [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); });
+  if (failed(all.cases->add(
+          name, first->kind, op, launches, offsetOf, offsets.back(),
+          [&](StringRef name, const KernelSet::Info &host) { return addKernel(name, host, /*ofHost=*/true); })))
+    return failure();
+  return index;
 }
 
 /// With several microbatches: the yield of `product`, if nothing else reads it. The product then accumulates into the
@@ -65,16 +81,13 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
   Gemm g = *asGemm(p.product);
   int32_t rest = -1;
   if (p.rest) {
-    FailureOr<const KernelSet::Info *> info = kernels.get(p.rest, inOneKernel);
-    if (failed(info))
-      return failure();
-    std::string name = p.rest->getName().stripDialect().str() + " " + sourceName(p.rest);
-    rest = addKernel(name, **info);
     SmallVector<Value> buffers = p.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? SmallVector<Value>{p.aux, p.c}
                                  : p.epilogue == PCRT_EPILOGUE_GELU_GRAD ? SmallVector<Value>{p.c, p.aux, p.c}
                                                                          : SmallVector<Value>{p.b, p.bias};
-    if (failed(addCase(name, **info, p.rest, rest, buffers)))
+    FailureOr<int32_t> index = addKernelsBeside(p.rest, buffers);
+    if (failed(index))
       return failure();
+    rest = *index;
   }
   auto entry = [&](bool accumulate) {
     gemmTable.push_back({.name = tables.text("einsum " + sourceName(p.product)),

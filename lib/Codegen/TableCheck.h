@@ -42,6 +42,8 @@ private:
   bool compute(mlir::Operation *op);
   bool launches(mlir::Operation *op, llvm::ArrayRef<At> buffers);
   bool isKernelOf(mlir::Operation *op, int64_t row, unsigned part);
+  /// Whether the kernels from `row` on do what `op` does behind a product that does without it.
+  bool isBeside(mlir::Operation *op, int64_t row, int32_t epilogue);
   bool product(mlir::Operation *op, const Call &call);
   bool attention(mlir::Operation *op, const Call &call, llvm::ArrayRef<At> buffers);
   bool together(mlir::Operation *op);

@@ -54,6 +54,14 @@ bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
          refuse(op, "runs kernel @" + function + ", which was written for other ops");
 }
 
+bool TableCheck::isBeside(Operation *op, int64_t row, int32_t epilogue) {
+  const int64_t buffers = (epilogue == PCRT_EPILOGUE_GELU_GRAD ? 3 : 2) + (kernelWorkspaceBytes(op) != 0);
+  for (unsigned part = 0, count = numKernels(op, cuda); part < count; ++part)
+    if (!isKernelOf(op, row + part, part) || !same(op, "buffers", deviceRows[row + part].num_args, buffers))
+      return false;
+  return true;
+}
+
 bool TableCheck::launches(Operation *op, ArrayRef<At> buffers) {
   SmallVector<At> wanted(buffers);
   if (cuda && kernelWorkspaceBytes(op))
@@ -217,7 +225,7 @@ bool TableCheck::product(Operation *op, const Call &call) {
         !same(op, "type of c", row.c_dtype, elementTypeOf(c)) ||
         !same(op, "accumulation", row.accumulate, accumulate) || !same(op, "epilogue", row.epilogue, fused.epilogue()))
       return false;
-    if (row.rest >= 0 && !isKernelOf(fused.line && !fused.sum ? fused.line : fused.last, row.rest, inOneKernel))
+    if (row.rest >= 0 && !isBeside(fused.line && !fused.sum ? fused.line : fused.last, row.rest, fused.epilogue()))
       return false;
   }
   auto orNull = [&](Value value) { return value ? homeOf(value) : At(); };

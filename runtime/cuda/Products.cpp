@@ -237,11 +237,15 @@ BlasStatus Products::enqueue(Plan &plan, const ProductCall &call, const Choice &
   if (BlasStatus status = enqueue(*plan.alone, alone(plan.desc, call), choice.algorithm))
     return status;
   void *geluBias[] = {call.aux, call.c}, *geluGrad[] = {call.c, call.aux, call.c};
-  void *biasGrad[] = {const_cast<void *>(call.b), const_cast<void *>(call.bias)};
+  void *biasGrad[] = {const_cast<void *>(call.b), const_cast<void *>(call.bias), workspace};
   void **args = plan.desc.epilogue == PCRT_EPILOGUE_GELU_BIAS   ? geluBias
                 : plan.desc.epilogue == PCRT_EPILOGUE_GELU_GRAD ? geluGrad
                                                                 : biasGrad;
-  return kernels->launch(plan.desc.rest, args) == Success ? 0 : executionFailed;
+  bool inTwo = args == biasGrad && program.device_kernels[plan.desc.rest].num_args == 3;
+  for (int part = 0; part <= int(inTwo); ++part)
+    if (kernels->launch(plan.desc.rest + part, args) != Success)
+      return executionFailed;
+  return 0;
 }
 
 std::vector<MatmulHeuristic> Products::candidates(Plan &plan, const ProductCall &call, bool needed) {

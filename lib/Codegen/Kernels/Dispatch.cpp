@@ -17,9 +17,7 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   return isa<LayerNormGradOp, RMSNormGradOp>(op) || (simt && columnSumBytes(op)) ? 2 : 1;
 }
 
-int64_t pc::kernelWorkspaceBytes(Operation *op, unsigned part) {
-  if (part == inOneKernel)
-    return 0;
+int64_t pc::kernelWorkspaceBytes(Operation *op) {
   if (isAttentionGrad(op))
     return attentionDotsBytes(op);
   auto fusion = dyn_cast<FusionOp>(op);

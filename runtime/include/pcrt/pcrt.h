@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 5
+#define PCRT_ABI_VERSION 6
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -116,7 +116,8 @@ typedef struct pcrt_gemm_desc {
   int32_t accumulate; /* 1: add to what c holds */
   int32_t epilogue;   /* pcrt_epilogue */
   int32_t rest;       /* epilogues from 2 on: the kernel that does the same after the product alone, with the arguments
-                         (aux, c) after a product with bias to aux, (c, aux, c), or (b, bias) */
+                         (aux, c) after a product with bias to aux, (c, aux, c), or (b, bias). One that takes the
+                         workspace behind these leaves sums there that the next kernel adds */
 } pcrt_gemm_desc;
 
 /** A move of one value over one group of ranks. The group-global tensor is seen as [outer, extent, inner], row

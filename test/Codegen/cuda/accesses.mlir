@@ -38,6 +38,13 @@ pc.program "m" batch 4 sequence 16 vocabulary 100 config "{}"
 // CHECK-COUNT-2: scf.for
 // CHECK-NOT: scf.for
 // CHECK: gpu.return
+// The gradient of a bias that cuBLASLt sums with that of the weights, for where it does not: likewise two kernels.
+// CHECK-LABEL: gpu.func @pc_einsum_
+// CHECK-SAME: known_grid_size = array<i32: 264, 1, 1>
+// CHECK: gpu.return
+// CHECK-LABEL: gpu.func @pc_einsum_
+// CHECK-SAME: known_grid_size = array<i32: 4, 1, 1>
+// CHECK: gpu.return
 func.func @step() {
   %x = pc.parameter "x" dims ["row", "embed"] init <fill, 1.0> source <"x", shape = [16, 512], start = [0, 0], size = [16, 512]> global [16, 512] layout <[_, _]> : tensor<16x512xf32>
   %z = pc.parameter "z" dims ["odd"] init <fill, 1.0> source <"z", shape = [1200], start = [0], size = [1200]> global [1200] layout <[_]> : tensor<1200xf32>
@@ -51,6 +58,12 @@ func.func @step() {
   %sum = pc.einsum "r e -> e" %long : (tensor<1200x512xf32>) -> tensor<512xf32>
   %max = pc.reduce_max "r c -> r" %logits : (tensor<16x40000xf32>) -> tensor<16xf32>
   %exps = pc.sum_exp %logits, %max : (tensor<16x40000xf32>, tensor<16xf32>) -> tensor<16xf32>
+  %in = pc.parameter "in" dims ["rows", "in"] init <fill, 1.0> source <"in", shape = [4096, 32], start = [0, 0], size = [4096, 32]> global [4096, 32] layout <[_, _]> : tensor<4096x32xf32>
+  %dy = pc.parameter "dy" dims ["rows", "out"] init <fill, 1.0> source <"dy", shape = [4096, 64], start = [0, 0], size = [4096, 64]> global [4096, 64] layout <[_, _]> : tensor<4096x64xf32>
+  %dw = pc.einsum "r o, r i -> i o" %dy, %in : (tensor<4096x64xf32>, tensor<4096x32xf32>) -> tensor<32x64xf32>
+  %db = pc.einsum "r o -> o" %dy : (tensor<4096x64xf32>) -> tensor<64xf32>
+  pc.output gradient "dw" %dw global [32, 64] layout <[_, _]> : tensor<32x64xf32>
+  pc.output gradient "db" %db global [64] layout <[_]> : tensor<64xf32>
   pc.output gradient "exps" %exps global [16] layout <[_]> : tensor<16xf32>
   pc.output gradient "x" %y global [16, 512] layout <[_, _]> : tensor<16x512xbf16>
   pc.output gradient "rows" %one global [16] layout <[_]> : tensor<16xf32>
