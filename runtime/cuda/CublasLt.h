@@ -39,6 +39,7 @@ enum : int {
   DescBiasPointer = 8,
   DescAuxPointer = 11,
   DescAuxLeading = 12,
+  DescMultiprocessors = 15,
   DescAuxType = 22,
   DescBiasType = 26,
 };

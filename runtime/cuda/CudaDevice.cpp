@@ -91,6 +91,8 @@ void CudaDevice::prepare(pcrt_context &context) {
     for (int i = 0; i <= program.abi.num_tickets; ++i)
       arrived.push_back(session.makeEvent());
     groupMoves.resize(context.groups.size());
+    underWay.resize(context.groups.size());
+    besideProducts.resize(context.groups.size());
     context.require(enqueueStep(context, Mode::Listen));
     for (const AttentionCall &call : attentionCalls)
       attentions->prepare(call.index, call.args.data());
@@ -105,7 +107,7 @@ void CudaDevice::prepare(pcrt_context &context) {
     onAllRanks(control, [&] {
       session.reserveMoveStreams(int(std::count(groupMoves.begin(), groupMoves.end(), true)) + lanesOf(program.abi));
     });
-    comm = openDeviceComm(session, control, ofThisRank, context.groups);
+    comm = openDeviceComm(session, control, ofThisRank, context.groups, besideProducts);
     graphs = graphs && comm->canCapture();
     if (program.stageAxis >= 0)
       flows = std::make_unique<StageFlows>(session, program, control, *comm);
@@ -121,6 +123,8 @@ void CudaDevice::prepare(pcrt_context &context) {
     });
   }
   if (products) {
+    if (comm)
+      products->leave(comm->blocksOfMoves(), comm->blocksOfMessages());
     onAllRanks(control, [&] {
       products->prepare(productCalls, arena + program.abi.workspace_offset, [&] { fillWithNoise(); });
     });
@@ -311,9 +315,13 @@ pcrt_status CudaDevice::launch(pcrt_context &context, int index, void *const *ar
 
 pcrt_status CudaDevice::gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
                              void *aux) {
-  ProductCall call{index, a, b, c, bias, aux};
-  if (mode == Mode::Listen)
+  ProductCall call{index, a, b, c, bias, aux, int(underWay.size() - std::count(underWay.begin(), underWay.end(), 0))};
+  if (mode == Mode::Listen) {
     productCalls.push_back(call);
+    for (size_t group = 0; group < underWay.size(); ++group)
+      if (underWay[group])
+        besideProducts[group] = true;
+  }
   const char *name = program.abi.gemms[index].name;
   return run(context, Profile::Call::Gemm, index, name, session.compute, [&] {
     BlasStatus status = products->run(call);
@@ -420,6 +428,8 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
       return context.fail(PCRT_INTERNAL, problem + "; this is a bug of the compiler");
   }
   outstanding[ticket] = true;
+  tickets[ticket] = desc.group;
+  ++underWay[desc.group];
   if (mode == Mode::Listen) {
     groupMoves[desc.group] = true;
     ++callsMade;
@@ -443,7 +453,6 @@ pcrt_status CudaDevice::start(pcrt_context &context, int first, int count, const
   });
   if (status == PCRT_OK && stream != session.compute)
     status = done(context, driver.cuEventRecord(arrived[ticket], stream), "move", desc.name);
-  tickets[ticket] = desc.group;
   return status;
 }
 
@@ -451,6 +460,7 @@ pcrt_status CudaDevice::wait(pcrt_context &context, int ticket) {
   if (!outstanding[ticket])
     return PCRT_OK;
   outstanding[ticket] = false;
+  --underWay[tickets[ticket]];
   if (mode == Mode::Listen || streamOf(tickets[ticket]) == session.compute)
     return PCRT_OK;
   return done(context, session.driver.cuStreamWaitEvent(session.compute, arrived[ticket], 0), "wait", "for a move");
@@ -558,6 +568,7 @@ Json CudaDevice::figures() {
     figures["cublaslt"] = describeCublasVersion(products->library().version);
     figures["products_timed"] = products->timed();
     figures["epilogues_apart"] = products->apart();
+    figures["products_beside_moves"] = products->besideMoves();
   }
   if (attentions) {
     if (attentions->library().version)

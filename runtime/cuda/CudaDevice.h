@@ -125,6 +125,8 @@ private:
   std::vector<Event> arrived;       ///< By ticket, then one for blocking moves.
   std::vector<bool> outstanding;    ///< By ticket.
   std::vector<int> tickets;         ///< The group of each.
+  std::vector<int> underWay;        ///< By group: its moves that were started and not waited for.
+  std::vector<bool> besideProducts; ///< By group: whether products run meanwhile.
 
   std::vector<Event> timers;
   Event stepEnd = nullptr; ///< What timers are compared with.

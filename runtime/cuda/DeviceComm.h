@@ -106,6 +106,11 @@ public:
   /// The move of the step that the device began last, for the message of a fault; "" where that is not known.
   virtual std::string lastBegun() const { return ""; }
 
+  /// Multiprocessors that the moves of a group take while they are under way beside products, and posted receives of
+  /// messages always; 0 where none of this rank's device are taken, or nobody knows how many.
+  virtual int blocksOfMoves() const { return 0; }
+  virtual int blocksOfMessages() const { return 0; }
+
   /// Communicators, and bytes of device memory beside the arena that this allocated itself (0 where there is none).
   virtual int64_t communicators() const { return 0; }
   virtual int64_t stagingMemoryBytes() const { return 0; }
@@ -118,9 +123,10 @@ protected:
 
 class Session;
 
-/// The moves of this rank's device, for a run of several ranks. All ranks call it. Throws a Failure.
+/// The moves of this rank's device, for a run of several ranks. All ranks call it. Throws a Failure. `besideProducts`:
+/// by group, whether products run while its moves are under way.
 std::unique_ptr<DeviceComm> openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
-                                           const std::vector<Group> &groups);
+                                           const std::vector<Group> &groups, const std::vector<bool> &besideProducts);
 
 } // namespace pcrt::cuda
 

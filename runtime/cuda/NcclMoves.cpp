@@ -58,8 +58,10 @@ int64_t pcrt::cuda::stagingBytes(const pcrt_move_desc &move, int n) {
 // Start-up and end
 //===----------------------------------------------------------------------===//
 
-NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups)
-    : session(session), control(comm), program(program), timeout(timeoutSeconds()), members(groups.size()),
+NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups,
+                     const std::vector<bool> &besideProducts)
+    : session(session), control(comm), program(program), timeout(timeoutSeconds()),
+      leavesRoom(switchedOn("PCRT_CUDA_ROOM", true)), members(groups.size()),
       live(std::make_shared<Communicators>(session)) {
   Nccl &nccl = live->nccl;
   NcclUniqueId id{};
@@ -87,6 +89,8 @@ NcclMoves::NcclMoves(Session &session, Comm &comm, const pcrt_program &program, 
     onAllRanks(control, [&] {
       NcclConfig config;
       config.commName = group.name.c_str();
+      if (leavesRoom && besideProducts[group.id])
+        config.maxCtas = mostBlocksOfMoves;
       // Members of one group share its first rank, which no other group of this axis has.
       member.comm = connectSome(group.ranks[0], group.me, config, "connect the devices of " + groupName(group));
     });
@@ -257,12 +261,19 @@ void NcclMoves::openFlows(const std::vector<DeviceFlow> &all) {
       onAllRanks(control, [&] {
         NcclConfig config;
         config.commName = one.flow->name;
-        config.maxCtas = 2; // a receive is posted long before its message: it leaves room for everything else
+        config.maxCtas = blocksOfMessage; // a receive is posted long before its message: others need room, too
         int color = one.source < 0 ? NcclSplitNoColor : one.source;
         if (NcclComm comm = connectSome(color, one.source >= 0 && !one.sends, config,
                                         std::string("connect the ends of '") + one.flow->name + "'"))
           flows[one.index].push_back(comm);
       });
+}
+
+int NcclMoves::blocksOfMessages() const {
+  int receives = 0;
+  for (int flow = 0; leavesRoom && flow < program.num_flows; ++flow)
+    receives += program.flows[flow].sends ? 0 : lanesOf(program.flows[flow]);
+  return receives * blocksOfMessage;
 }
 
 pcrt_status NcclMoves::enqueueMessage(int index, int number, void *at, Stream stream) {

@@ -53,12 +53,15 @@ class NcclMoves final : public DeviceComm {
 public:
   /// Connects the devices of all ranks. Throws a Failure: PCRT_RESOURCE where NCCL is missing or does not start,
   /// PCRT_PEER_LOST and PCRT_TIMEOUT where a rank does not come.
-  NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups);
+  NcclMoves(Session &session, Comm &comm, const pcrt_program &program, const std::vector<Group> &groups,
+            const std::vector<bool> &besideProducts);
   ~NcclMoves() override;
 
   const char *name() const override { return "nccl"; }
   pcrt_status registerArena(void *base, int64_t bytes) override;
   std::string lastBegun() const override { return waitingGroup() ? doing() : ""; }
+  int blocksOfMoves() const override { return leavesRoom ? mostBlocksOfMoves : 0; }
+  int blocksOfMessages() const override;
   int64_t communicators() const override { return numCommunicators; }
   int64_t stagingMemoryBytes() const override { return stagingTotal; }
   pcrt_status enqueue(const pcrt_move_desc *moves, int count, const Group &group, const void *const *ins,
@@ -71,6 +74,10 @@ public:
   pcrt_status wait(const Driver &driver, Stream stream) override;
 
 private:
+  /// Of a communicator whose moves run beside products, and of one for messages. What NVLink's switches need; nobody
+  /// has measured it here.
+  static constexpr int mostBlocksOfMoves = 16, blocksOfMessage = 2;
+
   /// A group with communicator and staging memory; at the index of its id.
   struct Member {
     NcclComm comm = nullptr;
@@ -117,6 +124,7 @@ private:
   Comm &control;
   pcrt_program program; ///< Its tables live at least as long as this.
   double timeout;
+  bool leavesRoom; ///< PCRT_CUDA_ROOM=0: NCCL and products take what they want.
   Opened library;
   std::vector<Member> members;
   std::vector<std::vector<NcclComm>>

@@ -11,7 +11,8 @@ using namespace pcrt;
 using namespace pcrt::cuda;
 
 std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &comm, const pcrt_program &program,
-                                                       const std::vector<Group> &groups) {
+                                                       const std::vector<Group> &groups,
+                                                       const std::vector<bool> &besideProducts) {
   const char *chosen = getenv("PCRT_CUDA_COMM");
   bool host = chosen && !strcmp(chosen, "host");
   if (chosen && *chosen && !host && strcmp(chosen, "nccl") != 0)
@@ -28,5 +29,5 @@ std::unique_ptr<DeviceComm> pcrt::cuda::openDeviceComm(Session &session, Comm &c
     return std::make_unique<HostMoves>(session, comm, program, groups);
   if (isVirtual)
     return std::make_unique<VirtualMoves>(session, static_cast<VirtualComm &>(comm), groups);
-  return std::make_unique<NcclMoves>(session, comm, program, groups);
+  return std::make_unique<NcclMoves>(session, comm, program, groups, besideProducts);
 }

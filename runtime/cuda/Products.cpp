@@ -38,6 +38,7 @@ struct Products::Plan {
   Choice choice;
   std::unique_ptr<Plan> alone; ///< The product without an epilogue that a kernel can do as well.
   bool empty = false;          ///< Nothing to compute.
+  bool leaves = false;         ///< Multiprocessors to moves.
 };
 
 /// The largest power of two up to 256 that divides an address.
@@ -57,14 +58,19 @@ static pcrt_gemm_desc alone(pcrt_gemm_desc desc) {
 }
 static ProductCall alone(const pcrt_gemm_desc &desc, const ProductCall &call) {
   if (desc.epilogue == PCRT_EPILOGUE_GELU_BIAS)
-    return {call.index, call.a, call.b, call.aux, call.bias, nullptr};
-  return {call.index, call.a, call.b, call.c, nullptr, nullptr};
+    return {call.index, call.a, call.b, call.aux, call.bias, nullptr, call.beside};
+  return {call.index, call.a, call.b, call.c, nullptr, nullptr, call.beside};
 }
 
 static int realType(int32_t dtype) { return dtype == PCRT_BF16 ? RealBF16 : Real32F; }
 
-/// Two calls have the same plan where this is equal: shape, strides, dtypes, epilogue and alignments.
-static std::string keyOf(const pcrt_gemm_desc &d, const ProductCall &call) {
+int Products::multiprocessorsFor(const ProductCall &call) const {
+  return std::max(session.multiprocessors - leftAlways - left * call.beside, session.multiprocessors / 2);
+}
+
+/// Two calls have the same plan where this is equal: shape, strides, dtypes, epilogue, alignments and multiprocessors.
+std::string Products::keyOf(const ProductCall &call) const {
+  const pcrt_gemm_desc &d = program.gemms[call.index];
   std::string key;
   for (int64_t number : {d.batch,
                          d.m,
@@ -88,7 +94,8 @@ static std::string keyOf(const pcrt_gemm_desc &d, const ProductCall &call) {
                          int64_t(alignmentOf(call.b)),
                          int64_t(alignmentOf(call.c)),
                          int64_t(alignmentOf(call.bias)),
-                         int64_t(alignmentOf(call.aux))})
+                         int64_t(alignmentOf(call.aux)),
+                         int64_t(multiprocessorsFor(call))})
     key += (key.empty() ? "" : ",") + std::to_string(number);
   return key;
 }
@@ -178,6 +185,9 @@ std::unique_ptr<Products::Plan> Products::makePlan(const pcrt_gemm_desc &d, cons
   require(blas.cublasLtMatmulDescCreate(&plan->op, Compute32F, Real32F));
   set(DescTransposeA, int32_t(a.transposed ? OperationT : OperationN));
   set(DescTransposeB, int32_t(b.transposed ? OperationT : OperationN));
+  plan->leaves = multiprocessorsFor(call) < session.multiprocessors;
+  if (plan->leaves)
+    set(DescMultiprocessors, int32_t(multiprocessorsFor(call)));
   switch (d.epilogue) {
   case PCRT_EPILOGUE_NONE:
     break;
@@ -337,7 +347,7 @@ void Products::prepare(const std::vector<ProductCall> &calls, void *memory, cons
   bool filled = false;
   for (const ProductCall &call : calls) {
     const pcrt_gemm_desc &desc = program.gemms[call.index];
-    std::string key = keyOf(desc, call);
+    std::string key = keyOf(call);
     std::vector<Plan *> &mine = plansOf[call.index];
     if (std::any_of(mine.begin(), mine.end(), [&](Plan *plan) { return plan->key == key; }))
       continue;
@@ -419,6 +429,10 @@ int Products::apart() const {
   return int(std::count_if(plans.begin(), plans.end(), [](auto &plan) { return plan->choice.apart; }));
 }
 
+int Products::besideMoves() const {
+  return int(std::count_if(plans.begin(), plans.end(), [](auto &plan) { return plan->leaves; }));
+}
+
 BlasStatus Products::run(const ProductCall &call) {
   // Calls of one table entry differ in addresses only, most often not even in their alignment.
   Plan *plan = planOf(call);
@@ -431,7 +445,7 @@ Products::Plan *Products::planOf(const ProductCall &call) {
   std::vector<Plan *> &mine = plansOf[call.index];
   if (mine.size() == 1)
     return mine[0];
-  std::string key = keyOf(program.gemms[call.index], call);
+  std::string key = keyOf(call);
   for (Plan *plan : mine)
     if (plan->key == key)
       return plan;

@@ -27,6 +27,7 @@ struct ProductCall {
   void *c = nullptr;
   const void *bias = nullptr;
   void *aux = nullptr;
+  int beside = 0; ///< Groups of ranks whose moves are under way meanwhile.
 };
 
 /// A matrix as cuBLASLt sees memory: column-major, transposed or not.
@@ -46,6 +47,10 @@ public:
   Products(Session &session, const pcrt_program &program, Kernels *kernels = nullptr);
   ~Products();
 
+  /// Multiprocessors that products leave to each group whose moves are under way, and to messages. A kernel of the
+  /// library that has a block for each multiprocessor takes twice as long where one is taken. Before `prepare`.
+  void leave(int toGroup, int toMessages) { left = toGroup, leftAlways = toMessages; }
+
   /// Prepares the products that a step calls. `workspace` is the arena's. Throws PCRT_INTERNAL naming a product that
   /// the library does not take. `fillArena` puts random numbers into the operands; it is called if anything is timed.
   void prepare(const std::vector<ProductCall> &calls, void *workspace, const std::function<void()> &fillArena);
@@ -63,6 +68,8 @@ public:
   int timed() const { return numTimed; }
   /// Products whose epilogue a kernel does.
   int apart() const;
+  /// Products that leave multiprocessors to moves.
+  int besideMoves() const;
 
 private:
   struct Plan;
@@ -73,6 +80,8 @@ private:
   };
 
   Plan *planOf(const ProductCall &call);
+  int multiprocessorsFor(const ProductCall &call) const;
+  std::string keyOf(const ProductCall &call) const;
   std::string identity(const Plan &plan) const;
   std::unique_ptr<Plan> makePlan(const pcrt_gemm_desc &desc, const ProductCall &call, const std::string &key);
   /// Finding none is an error if `needed`.
@@ -92,8 +101,10 @@ private:
   Opened opened;
   BlasHandle handle = nullptr;
   void *workspace = nullptr;
+  int left = 0, leftAlways = 0;
   std::vector<std::unique_ptr<Plan>> plans;
-  std::vector<std::vector<Plan *>> plansOf; ///< By index in the program's table: one for each alignment.
+  std::vector<std::vector<Plan *>>
+      plansOf; ///< By index in the program's table: by alignments, and what is left to moves.
   std::vector<Event> timers;
   int numTimed = 0;
 };

@@ -106,6 +106,8 @@ static std::string check(Product &p) {
     return "a combination of types that cuBLASLt does not have";
   if (desc.pointerMode != 0)
     return "scalars in device memory";
+  if (desc.smTarget < 0 || desc.smTarget > multiprocessors)
+    return std::to_string(desc.smTarget) + " multiprocessors of " + std::to_string(multiprocessors);
   int epilogue = desc.epilogue;
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && !hasBias(epilogue) && !hasBiasGradient(epilogue) &&
       epilogue != CUBLASLT_EPILOGUE_GELU && epilogue != CUBLASLT_EPILOGUE_GELU_AUX && !isGeluGradient(epilogue))
@@ -133,7 +135,7 @@ static uint64_t shapeOf(const Product &p) {
     for (int64_t value : {int64_t(layout->type), layout->rows, layout->columns, layout->leading, int64_t(layout->batch),
                           layout->batchStride})
       add(value);
-  for (int value : {p.desc.transA, p.desc.transB, p.desc.epilogue})
+  for (int value : {p.desc.transA, p.desc.transB, p.desc.epilogue, p.desc.smTarget})
     add(value);
   return hash;
 }
@@ -281,6 +283,8 @@ PC_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d
 
   Work work;
   work.name = "matmul " + std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k);
+  if (p.desc.smTarget)
+    work.name += " on " + std::to_string(p.desc.smTarget) + " multiprocessors";
   addAccesses(work.accesses, p.a, a, false);
   addAccesses(work.accesses, p.b, b, false);
   if (betaValue != 0)

@@ -16,6 +16,9 @@
 
 namespace pc::standin {
 
+/// Of a device.
+constexpr int multiprocessors = 132;
+
 /// One thing that is left out or moved, to see whether the checkers notice (PC_STANDIN_FAULT=kind:index[@rank]).
 struct Fault {
   std::string kind; ///< wait, record, edge, swap, split, algorithm or site (a barrier inside kernels); empty: none.

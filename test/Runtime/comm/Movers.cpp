@@ -71,7 +71,7 @@ public:
     pcrt_program program{};
     program.num_moves = int32_t(mesh.moves.size());
     program.moves = mesh.moves.data();
-    moves = openDeviceComm(session, control, program, mesh.groups);
+    moves = openDeviceComm(session, control, program, mesh.groups, std::vector<bool>(mesh.groups.size(), true));
     moves->registerArena(arena, memory.mappedBytes());
   }
 
