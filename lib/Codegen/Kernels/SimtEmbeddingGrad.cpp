@@ -25,6 +25,10 @@ public:
   }
 
   LogicalResult emit() {
+    // Where only the gradients that come in are bf16: 16 bytes a thread at a time, side by side in a warp.
+    bool inF32 = table.element.isF32() && (!base.e || base.element.isF32());
+    if (inF32 && (k.part == 0 || k.part == 4))
+      e.setWidest(4);
     pieces = llvm::divideCeil(width / e.widthFor(width), threads);
     if (pieces * e.widthFor(width) > 64)
       return op.emitOpError() << "has no CUDA kernel for rows of " << width << " elements";
