@@ -165,12 +165,14 @@ LogicalResult Gradients::differentiate(Operation *op) {
             RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(), !rope.getInverse()));
         return success();
       })
-      .Case([&](AttentionOp attention) {
-        auto grad = AttentionGradOp::create(builder, loc, attention.getQ().getType(), attention.getK().getType(),
-                                            attention.getV().getType(), attention.getQ(), attention.getK(),
-                                            attention.getV(), attention.getO(), attention.getLse(), dy,
-                                            attention.getRandom(), Value(), ValueRange(), attention.getScaleAttr(),
-                                            attention.getCausalAttr(), attention.getDropAttr());
+      .Case([&](AttentionOp attention) -> LogicalResult {
+        if (attention.getBias() && isLive(attention.getBias()))
+          return attention.emitOpError() << "gradient of a bias is not supported";
+        auto grad = AttentionGradOp::create(
+            builder, loc, attention.getQ().getType(), attention.getK().getType(), attention.getV().getType(),
+            attention.getQ(), attention.getK(), attention.getV(), attention.getO(), attention.getLse(), dy,
+            attention.getBias(), attention.getRandom(), Value(), ValueRange(), attention.getScaleAttr(),
+            attention.getCausalAttr(), attention.getWindowAttr(), attention.getSoftcapAttr(), attention.getDropAttr());
         add(attention.getQ(), grad.getDq());
         add(attention.getK(), grad.getDk());
         add(attention.getV(), grad.getDv());

@@ -138,8 +138,8 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
     bool rotated = q->rope && k->rope && !q->norm && !k->norm && isAlike(q->rope, k->rope);
     bool plain = !q->rope && !k->rope && !q->norm && !k->norm;
     auto onlyHere = [](Value value) { return value.hasOneUse(); };
-    if (plain && !attention.getDropAttr() && onlyHere(attention.getQ()) && onlyHere(attention.getK()) &&
-        onlyHere(attention.getV())) {
+    if (plain && attention.isPlain() && !attention.getDropAttr() && onlyHere(attention.getQ()) &&
+        onlyHere(attention.getK()) && onlyHere(attention.getV())) {
       builder.setInsertionPoint(attention);
       auto op =
           PackedAttentionOp::create(builder, attention.getLoc(), attention.getO().getType(),

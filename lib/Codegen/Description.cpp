@@ -67,10 +67,13 @@ static json::Object describeParameter(ParameterOp op, int64_t key) {
     init["zero_row"] = op.getInit().getZeroRow();
   object["init"] = std::move(init);
   auto sourceOf = [](const ParameterPart &part) {
-    return json::Object{{"tensor", part.source.getTensor()},
+    json::Object source{{"tensor", part.source.getTensor()},
                         {"shape", numbers(part.source.getShape())},
                         {"start", numbers(part.source.getStart())},
                         {"size", numbers(part.source.getSize())}};
+    if (!part.source.getView().empty())
+      source["view"] = numbers(part.source.getView());
+    return source;
   };
   SmallVector<ParameterPart> parts = partsOf(op);
   if (!op.getParts()) {

@@ -112,7 +112,8 @@ private:
     const json::Object *found = entry.getObject("source");
     return (found || refuse(at, "has no source")) && is(*found, "tensor", source.getTensor()) &&
            is(*found, "shape", list(source.getShape())) && is(*found, "start", list(source.getStart())) &&
-           is(*found, "size", list(source.getSize()));
+           is(*found, "size", list(source.getSize())) &&
+           is(*found, "view", source.getView().empty() ? json::Value(nullptr) : json::Value(list(source.getView())));
   }
 
   bool parameter(ParameterOp op) {

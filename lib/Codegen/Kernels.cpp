@@ -129,7 +129,9 @@ static LogicalResult emitIota(IotaOp op, Kernel &k) {
   k.kind = "index";
   const int64_t elements = elementsOf(op.getValue());
   Emitter &e = k.e;
-  Num first = op.getOffset() ? k.operands[0].load(e.integer(0)) : kernels::integer32(e, 0);
+  Num first = op.getOffset() ? k.operands[0].load(e.integer(0)) : kernels::integer32(e, op.getFrom());
+  if (op.getOffset() && op.getFrom())
+    first = first + kernels::integer32(e, op.getFrom());
   k.forItems(1, elements, /*reduces=*/false, [&](Num) {
     e.vectors(elements, [&](Num i, int64_t width) { k.results[0].store(kernels::indices(e, i, width) + first, i); });
   });
@@ -145,7 +147,8 @@ static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
   int64_t length = program.getSequence();
   k.forItems(elementsOf(op.getValue()), 1, /*reduces=*/false, [&](Num i) {
     Num first = op.getOffset() ? e.extend(k.operands[0].load(e.integer(0))) : e.integer(0);
-    k.results[0].store(toI32(kernels::positionOf(e, first + i, length, ranks)), i);
+    Num position = kernels::positionOf(e, first + i, length, ranks);
+    k.results[0].store(toI32(op.getFrom() ? position + op.getFrom() : position), i);
   });
   return success();
 }

@@ -46,6 +46,23 @@ Num pc::kernels::expAny(Emitter &e, Num x) {
 }
 Num pc::kernels::gate(Emitter &e, Num x, Num z) { return x / (e.exp(e.min(e.real(88), z * -1.0)) + 1.0); }
 
+// An odd polynomial over an even one, between the points beyond which f32 has +-1. The minimum keeps NaN.
+Num pc::kernels::tanh(Emitter &e, Num x) {
+  constexpr double odd[] = {-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
+                            1.48572235717979e-05,  6.37261928875436e-04, 4.89352455891786e-03};
+  constexpr double even[] = {1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03};
+  constexpr double end = 7.90531110763549805;
+  x = e.max(e.real(-end), e.min(e.real(end), x));
+  Num square = x * x;
+  auto polynomial = [&](ArrayRef<double> factors) {
+    Num sum = square * factors[0] + factors[1];
+    for (double factor : factors.drop_front(2))
+      sum = sum * square + factor;
+    return sum;
+  };
+  return x * polynomial(odd) / polynomial(even);
+}
+
 //===---------------------------------------------------------------------------===//
 // Pointwise ops, in the order of PCOps.td
 //===---------------------------------------------------------------------------===//
@@ -62,6 +79,8 @@ static Num activation(Emitter &e, ActivationKind kind, Num x) {
     return gate(e, x, x);
   case ActivationKind::Relu:
     return e.max(e.real(0), x); // keeps NaN
+  case ActivationKind::Tanh:
+    return tanh(e, x);
   }
   llvm_unreachable("unknown activation");
 }
@@ -86,6 +105,10 @@ static Num activationGrad(Emitter &e, ActivationKind kind, Num dy, Num x) {
   }
   case ActivationKind::Relu:
     return e.select(e.real(0) < x, dy, e.real(0));
+  case ActivationKind::Tanh: {
+    Num y = tanh(e, x);
+    return dy * (one - y * y);
+  }
   }
   llvm_unreachable("unknown activation");
 }

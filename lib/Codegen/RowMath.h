@@ -25,6 +25,8 @@ Num positionOf(Emitter &e, Num index, int64_t length, int64_t ranks);
 Num erf(Emitter &e, Num x);
 /// e^x for any x: infinity where f32 overflows, NaN for NaN. (Emitter::exp is correct up to 88 only.)
 Num expAny(Emitter &e, Num x);
+/// The hyperbolic tangent, to a few units in the last place.
+Num tanh(Emitter &e, Num x);
 /// x / (1 + e^-z), for any z.
 Num gate(Emitter &e, Num x, Num z);
 

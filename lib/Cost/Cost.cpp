@@ -43,8 +43,9 @@ double pc::flopsOf(Operation *op) {
     return 0;
   FactorRule rule = factored.getFactorRule();
   if (isa<AttentionOp, AttentionGradOp>(op)) { // products over b s k g d and t, the dims of q and k
-    if (int w = rule.find("w"); w >= 0)
-      rule.factors[w].size = 1;
+    for (StringRef more : {"w", "r"})
+      if (int factor = rule.find(more); factor >= 0)
+        rule.factors[factor].size = 1;
     return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule);
   }
   bool contracts = rule.operands.size() > 1 && !Contraction(rule).summed.empty();

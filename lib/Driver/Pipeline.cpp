@@ -84,7 +84,7 @@ public:
       // Gathers that feed attention over a split sequence, or products as the plan says; while every op still stands
       // alone.
       if (!addTactics(Phase::Scheduled))
-        add(createWindowMoves(), PCRT_INTERNAL);
+        add(createWindowMoves(), PCRT_INFEASIBLE); // what a ring needs depends on where the plan put keys and values
       // What is fused needs no buffer, so fusion comes before memory planning.
       FuseOptions fuse = options.fuse;
       fuse.target = options.kernels.target;

@@ -48,6 +48,15 @@ void MeshAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
+LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef tensor,
+                                 ArrayRef<int64_t> shape, ArrayRef<int64_t> start, ArrayRef<int64_t> size,
+                                 ArrayRef<int64_t> view) {
+  if (view.empty() || ShapedType::getNumElements(view) == ShapedType::getNumElements(shape))
+    return success();
+  return emitError() << "'" << tensor << "' has a view of " << ShapedType::getNumElements(view) << " elements, of "
+                     << ShapedType::getNumElements(shape) << " (C1)";
+}
+
 LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<StringAttr> names,
                                ArrayRef<int64_t> sizes) {
   llvm::StringSet<> seen;

@@ -119,27 +119,29 @@ FactorRule RopeOp::getFactorRule() {
   return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
 }
 
-/// In a spec the dims of `random`, and of `sees`, which has none or an entry per query.
-static std::string moreDims(Value random, Value sees) {
-  return std::string(random ? ", w" : "") + (sees && rankOf(sees) ? ", s" : "");
+/// In a spec the dims of `bias`, of `random`, and of `sees`, which has none or an entry per query.
+static std::string moreDims(Value bias, Value random, Value sees) {
+  return std::string(bias ? ", k g r" : "") + (random ? ", w" : "") + (sees && rankOf(sees) ? ", s" : "");
 }
 
 /// Keys are never split. Queries are only in the zigzag order, where ranks know the positions of their queries.
 static FactorRule keepAttentionWhole(Operation *op, FactorRule rule) {
   rule.keepWhole({"t", "d"});
-  if (rule.find("w") >= 0)
-    rule.keepWhole({"w"});
+  for (StringRef more : {"w", "r"})
+    if (rule.find(more) >= 0)
+      rule.keepWhole({more});
   return zigzagRanks(op) ? rule : rule.keepWhole({"s"});
 }
 FactorRule AttentionOp::getFactorRule() {
-  return keepAttentionWhole(
-      *this, make(*this, "b s k g d, b t k d, b t k d" + moreDims(getRandom(), getSees()) + " -> b s k g d, b k g s"));
+  return keepAttentionWhole(*this,
+                            make(*this, "b s k g d, b t k d, b t k d" + moreDims(getBias(), getRandom(), getSees()) +
+                                            " -> b s k g d, b k g s"));
 }
 FactorRule AttentionGradOp::getFactorRule() {
-  return withLinear(
-      keepAttentionWhole(*this, make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d" +
-                                                moreDims(getRandom(), getSees()) + " -> b s k g d, b t k d, b t k d")),
-      {5});
+  return withLinear(keepAttentionWhole(*this, make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d" +
+                                                              moreDims(getBias(), getRandom(), getSees()) +
+                                                              " -> b s k g d, b t k d, b t k d")),
+                    {5});
 }
 /// `spec` with two tables behind the operands if there are any. The dim of the parts and the query heads among them
 /// stay whole; so does what is rotated.

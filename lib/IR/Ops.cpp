@@ -324,10 +324,42 @@ static LogicalResult verifyPacked(Operation *op, Value x, Value q, ValueRange ta
     return op->emitOpError() << "takes two tables or none, got " << tables.size() << " (C2)";
   for (Value table : tables)
     if (auto type = cast<RankedTensorType>(table.getType());
-        type.getRank() == 2 && 2 * type.getDimSize(1) != packed.getDimSize(4))
-      return op->emitOpError() << "has tables of another width than half a head (C2)";
+        type.getRank() == 2 && 2 * type.getDimSize(1) > packed.getDimSize(4))
+      return op->emitOpError() << "has tables that are wider than half a head (C2)";
   return success();
 }
+/// (C1) of rope.
+LogicalResult RopeOp::verify() {
+  auto x = cast<RankedTensorType>(getX().getType());
+  for (Value table : {getCos(), getSin()})
+    if (auto type = cast<RankedTensorType>(table.getType());
+        type.getRank() == 2 && x.getRank() > 0 && 2 * type.getDimSize(1) > x.getShape().back())
+      return emitOpError() << "rotates " << 2 * type.getDimSize(1) << " of " << x.getShape().back() << " (C1)";
+  return success();
+}
+
+/// (C3) to (C6) of attention and its gradient.
+template <typename Op> static LogicalResult verifyScores(Op op) {
+  Operation *attention = op.getOperation();
+  std::optional<int64_t> window = op.getWindow();
+  if (window && (*window < 1 || !op.getCausal()))
+    return attention->emitOpError() << "has a window of " << *window << (op.getCausal() ? "" : " and is not causal")
+                                    << " (C3)";
+  if (std::optional<llvm::APFloat> cap = op.getSoftcap(); cap && !(cap->convertToDouble() > 0))
+    return attention->emitOpError() << "has a cap that is not positive (C4)";
+  auto dimOf = [](Value value, int64_t dim) {
+    auto type = cast<RankedTensorType>(value.getType());
+    return dim < type.getRank() ? type.getDimSize(dim) : int64_t(0);
+  };
+  if (Value bias = op.getBias(); bias && dimOf(bias, 2) != dimOf(op.getQ(), 1) + dimOf(op.getK(), 1) - 1)
+    return attention->emitOpError() << "has a bias of " << dimOf(bias, 2) << " entries a head (C5)";
+  if ((window || op.getBias()) && (op.getSees() || zigzagRanks(attention)))
+    return attention->emitOpError() << "has a window or a bias, and a part of the queries (C6)";
+  return success();
+}
+LogicalResult AttentionOp::verify() { return verifyScores(*this); }
+LogicalResult AttentionGradOp::verify() { return verifyScores(*this); }
+
 LogicalResult SplitQkvOp::verify() { return verifyPacked(*this, getX(), getQ(), getTables()); }
 LogicalResult JoinQkvOp::verify() { return verifyPacked(*this, getResult(), getQ(), getTables()); }
 /// (C1) and (C2) of packed attention.

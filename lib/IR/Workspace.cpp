@@ -20,8 +20,9 @@ static bool isForCudnn(Value q) {
 }
 bool CudaLibraries::takes(Operation *op) const {
   return llvm::TypeSwitch<Operation *, bool>(op)
-      .Case<AttentionOp, AttentionGradOp>(
-          [&](auto op) { return attention && !op.getSees() && !op.getDropAttr() && isForCudnn(op.getQ()); })
+      .Case<AttentionOp, AttentionGradOp>([&](auto op) {
+        return attention && !op.getSees() && !op.getDropAttr() && op.isPlain() && isForCudnn(op.getQ());
+      })
       // Heads must be equally far apart.
       .Case<PackedAttentionOp, PackedAttentionGradOp>([&](auto op) {
         return attention && isForCudnn(op.getQkv()) &&

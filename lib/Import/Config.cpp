@@ -3,6 +3,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "Config.h"
 #include "ConfigReader.h"
+#include "ConfigSections.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/ReadJson.h"
 
@@ -48,6 +49,7 @@ int64_t readDropout(ConfigReader &reader, ConfigKey key, double absent, std::opt
 }
 
 void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
+  config.family = &gpt2Family;
   config.vocab = reader.size("vocab_size");
   config.positions = reader.size("n_positions");
   config.embed = reader.size("n_embd");
@@ -57,7 +59,7 @@ void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &op
   config.normEps = reader.positive("layer_norm_epsilon", 1e-5);
   config.initStd = reader.positive("initializer_range", 0.02, KeyRole::Aside);
   config.tied = reader.flag("tie_word_embeddings", true);
-  config.scaleScores = reader.flag("scale_attn_weights", true);
+  bool scaled = reader.flag("scale_attn_weights", true);
   config.scaleByLayer = reader.flag("scale_attn_by_inverse_layer_idx", false);
   config.qkvBias = config.outBias = config.mlpBias = true;
   readActivation(reader, "activation_function", "gelu_new", config);
@@ -66,13 +68,14 @@ void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &op
   config.residualDrop = readDropout(reader, "resid_pdrop", 0.1, options.dropout);
   reader.onlyFlag("add_cross_attention", false);
   reader.raw("pad_token_id"); // ignored: GPT-2's embedding table has no padding row
+  reader.raw("output_past");  // ignored: of early versions of transformers
   if (!reader.failed && config.embed % config.heads)
     reader.fail() << "'n_embd' = " << config.embed << " is not divisible by 'n_head' = " << config.heads;
   config.headDim = config.embed / config.heads;
+  config.scale = scaled ? 1.0 / std::sqrt(double(config.headDim)) : 1.0;
 }
 
-/// Limits beyond which a config is taken to be a mistake.
-constexpr int64_t mostHeadDim = 1 << 16;
+/// A limit beyond which a config is taken to be a mistake.
 constexpr double mostParameters = 1e15;
 
 /// About how many parameters the model has; in floating point, which does not overflow.
@@ -82,184 +85,15 @@ double parametersOf(const ModelConfig &config) {
          (double(config.layers) * (2 * heads + 3 * double(config.ffn)) + 2 * double(config.vocab));
 }
 
-/// What sets a family of decoders with rotary embeddings, RMS norms and gated MLPs apart from the others: its row.
-struct LlamaLike {
-  llvm::StringRef type;
-  int64_t positions;       ///< max_position_embeddings where it is absent
-  int64_t kvHeads;         ///< num_key_value_heads where it is absent; 0: as many as query heads
-  int64_t headDim = 0;     ///< head_dim where it is absent; 0: hidden_size / num_attention_heads
-  bool biasOfQKV = false;  ///< of queries, keys and values, always
-  bool biasKey = false;    ///< attention_bias: of all projections of attention
-  bool mlpBiasKey = false; ///< mlp_bias, and pretraining_tp beside it
-  bool qkNorm = false;     ///< RMS norms of every head's queries and keys
-  bool fused = false;      ///< qkv_proj and gate_up_proj, and resid_pdrop
-  enum { NoWindow, AlwaysWindow, SwitchedWindow } window = NoWindow; ///< sliding_window; or if use_sliding_window
-  int64_t usualWindow = 4096;                                        ///< sliding_window where it is absent; 0: none
-  double normEps = 1e-6;                                             ///< rms_norm_eps where it is absent
-  std::optional<int64_t> padding = std::nullopt;                     ///< pad_token_id where it is absent
-};
-
-constexpr LlamaLike llamaLike[] = {
-    {.type = "llama", .positions = 2048, .kvHeads = 0, .biasKey = true, .mlpBiasKey = true},
-    {.type = "mistral", .positions = 131072, .kvHeads = 8, .window = LlamaLike::AlwaysWindow},
-    {.type = "qwen2", .positions = 32768, .kvHeads = 32, .biasOfQKV = true, .window = LlamaLike::SwitchedWindow},
-    {.type = "qwen3",
-     .positions = 32768,
-     .kvHeads = 32,
-     .headDim = 128,
-     .biasKey = true,
-     .qkNorm = true,
-     .window = LlamaLike::SwitchedWindow},
-    {.type = "phi3",
-     .positions = 4096,
-     .kvHeads = 0,
-     .fused = true,
-     .window = LlamaLike::AlwaysWindow,
-     .usualWindow = 0,
-     .normEps = 1e-5,
-     .padding = 32000},
-};
-
-/// The values of the keys of rotary embeddings.
-struct Rope {
-  std::string type;
-  double theta = 10000, factor = 1, low = 1, high = 4, original = 8192;
-};
-
-/// The places where a key of rotary embeddings can stand: transformers 4 writes 'rope_scaling' and 'rope_theta',
-/// transformers 5 'rope_parameters'.
-#define ROPE(KEY) "rope_scaling." KEY, "rope_parameters." KEY
-
-/// Checks that the objects of rotary embeddings are flat and, if both are given, equal: transformers reads the first
-/// one only.
-bool checkRopeObjects(ConfigReader &reader) {
-  const llvm::json::Object *first = nullptr;
-  for (const char *key : {"rope_scaling", "rope_parameters"}) {
-    const llvm::json::Value *value = reader.raw(key);
-    const llvm::json::Object *object = value ? value->getAsObject() : nullptr;
-    if (value && !object) {
-      reader.fail() << "'" << key << "' must be an object";
-      return false;
-    }
-    if (!object || object->empty())
-      continue;
-    for (const auto &entry : *object)
-      if (entry.second.getAsObject()) {
-        reader.fail() << "'" << key << "." << llvm::StringRef(entry.first)
-                      << "' is an object: other rotary embeddings for some layers are not supported";
-        return false;
-      }
-    if (first && *first != *object) {
-      reader.fail() << "'rope_scaling' and 'rope_parameters' differ; remove the one that is not meant";
-      return false;
-    }
-    first = object;
-  }
-  return true;
-}
-
-/// `usualPositions` is the 'max_position_embeddings' of a config without the key.
-Rope readRopeKeys(ConfigReader &reader, int64_t usualPositions) {
-  Rope rope;
-  rope.theta = reader.positive({ROPE("rope_theta"), "rope_theta"}, 10000.0);
-  ConfigKey type{ROPE("rope_type"), ROPE("type")};
-  rope.type = reader.text(type, "default");
-  if (rope.type != "default" && rope.type != "linear" && rope.type != "llama3")
-    reader.fail() << "rope type \"" << escaped(rope.type) << "\" in " << reader.name(type)
-                  << " is not supported (default, linear, llama3)";
-  reader.onlyOne({ROPE("partial_rotary_factor"), "partial_rotary_factor"});
-  if (rope.type == "linear" || rope.type == "llama3")
-    rope.factor = reader.positive({ROPE("factor")}, std::nullopt);
-  if (rope.type == "llama3") {
-    rope.low = reader.positive({ROPE("low_freq_factor")}, std::nullopt);
-    rope.high = reader.positive({ROPE("high_freq_factor")}, std::nullopt);
-    rope.original = reader.positive(
-        {"original_max_position_embeddings", ROPE("original_max_position_embeddings"), "max_position_embeddings"},
-        usualPositions);
-    if (rope.high <= rope.low)
-      reader.fail() << "'high_freq_factor' must be larger than 'low_freq_factor'";
-  }
-  return rope;
-}
-#undef ROPE
-
-/// Inverse frequencies of rotary embeddings, in f32 as transformers computes them.
-void readRope(ConfigReader &reader, ModelConfig &config, int64_t usualPositions) {
-  if (!checkRopeObjects(reader))
-    return;
-  Rope rope = readRopeKeys(reader, usualPositions);
-  if (reader.failed)
-    return;
-  if (config.headDim % 2) {
-    reader.fail() << "head size " << config.headDim << " is odd; rotary embeddings need pairs";
-    return;
-  }
-  if (config.headDim > mostHeadDim)
-    return; // parseConfig refuses it; do not build its table
-  for (int64_t i = 0; i < config.headDim / 2; ++i) {
-    float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), static_cast<float>(2 * i) / config.headDim);
-    if (rope.type == "linear") {
-      frequency /= static_cast<float>(rope.factor);
-    } else if (rope.type == "llama3") {
-      double wavelength = 2 * M_PI / frequency;
-      if (wavelength > rope.original / rope.low) {
-        frequency /= static_cast<float>(rope.factor);
-      } else if (wavelength >= rope.original / rope.high) {
-        double smooth = (rope.original / wavelength - rope.low) / (rope.high - rope.low);
-        frequency = static_cast<float>((1 - smooth) * frequency / rope.factor + smooth * frequency);
-      }
-    }
-    if (!std::isfinite(frequency)) {
-      reader.fail() << "'rope_theta' and the scaling of rotary embeddings make frequencies that are no numbers in f32";
-      return;
-    }
-    config.inverseFrequencies.push_back(frequency);
-  }
-}
-
-/// A sliding window changes nothing if it is no shorter than the sequence; a shorter one is refused.
-void readWindow(ConfigReader &reader, const LlamaLike &family, int64_t sequence) {
-  bool always = family.window == LlamaLike::AlwaysWindow;
-  bool used = always || reader.flag("use_sliding_window", false, KeyRole::Aside);
-  // Without the key the window has the usual size; a null key means that there is none.
-  const int64_t usual = family.usualWindow;
-  bool none = !reader.has("sliding_window") && (reader.isGiven("sliding_window") || !usual);
-  int64_t window = none ? 0 : reader.size("sliding_window", usual, KeyRole::Aside);
-  const llvm::json::Value *types = reader.raw("layer_types");
-  const llvm::json::Array *array = types ? types->getAsArray() : nullptr;
-  for (const llvm::json::Value &type : array ? *array : types ? llvm::json::Array{*types} : llvm::json::Array{}) {
-    auto name = type.getAsString();
-    if (name && *name == "sliding_attention" && window)
-      used = true;
-    else if (!name || *name != "full_attention") {
-      reader.fail() << "'layer_types' holds " << ConfigReader::show(type) << ", which is not supported";
-      return;
-    }
-  }
-  if (used && window && window < sequence)
-    reader.fail() << "'sliding_window' = " << window << " is shorter than the sequence of " << sequence
-                  << " tokens, which is not supported; use --seq " << window << " or less";
-  if (used) {
-    std::vector<llvm::json::Value> windows{nullptr};
-    if (window)
-      windows.emplace_back(window);
-    if (usual >= sequence && window != usual)
-      windows.emplace_back(usual);
-    reader.means("sliding_window", std::move(windows), usual >= sequence ? llvm::json::Value(usual) : nullptr);
-  }
-  if (always)
-    return;
-  std::vector<llvm::json::Value> flags{false};
-  if (used)
-    flags.emplace_back(true);
-  reader.means("use_sliding_window", std::move(flags), false);
-}
-
 /// Key/value heads: null means as many as query heads.
-void readKVHeads(ConfigReader &reader, const LlamaLike &family, ModelConfig &config) {
+void readKVHeads(ConfigReader &reader, const Family &family, ModelConfig &config) {
+  if (!family.kvHeads) {
+    config.kvHeads = config.heads;
+    return;
+  }
   const char *key = "num_key_value_heads";
-  int64_t absent = family.kvHeads ? family.kvHeads : config.heads;
-  bool null = reader.isGiven(key) && !reader.has(key);
+  int64_t absent = *family.kvHeads ? *family.kvHeads : config.heads;
+  bool null = reader.isGiven(key) && !reader.raw(key);
   config.kvHeads = null ? config.heads : reader.size(key, absent, KeyRole::Aside);
   if (null)
     reader.means(key, {config.kvHeads, nullptr}, nullptr);
@@ -292,44 +126,108 @@ void readPadding(ConfigReader &reader, std::optional<int64_t> usual, ModelConfig
   reader.means(key, {config.padding, config.padding - config.vocab}, absent);
 }
 
-void readLlamaLike(ConfigReader &reader, const LlamaLike &family, ModelConfig &config, const ImportOptions &options) {
-  config.vocab = reader.size("vocab_size");
-  config.embed = reader.size("hidden_size");
-  config.ffn = reader.size("intermediate_size");
-  config.layers = reader.size("num_hidden_layers");
-  config.heads = reader.size("num_attention_heads");
-  readKVHeads(reader, family, config);
-  config.positions = reader.size("max_position_embeddings", family.positions, KeyRole::Aside);
-  config.normEps = reader.positive("rms_norm_eps", family.normEps);
-  config.initStd = reader.positive("initializer_range", 0.02, KeyRole::Aside);
-  config.tied = reader.flag("tie_word_embeddings", false);
-  readActivation(reader, "hidden_act", "silu", config);
-  readPadding(reader, family.padding, config);
-  config.attentionDrop = readDropout(reader, "attention_dropout", 0, options.dropout);
-  if (!reader.failed && !reader.has("head_dim") && !family.headDim && config.embed % config.heads)
-    reader.fail() << "'hidden_size' = " << config.embed
-                  << " is not divisible by 'num_attention_heads' = " << config.heads;
-  config.headDim =
-      reader.size("head_dim", family.headDim ? family.headDim : std::max<int64_t>(1, config.embed / config.heads));
+/// A key that can have two names.
+ConfigKey keyOf(llvm::StringRef name, llvm::StringRef other) {
+  ConfigKey key(name);
+  if (!other.empty())
+    key.places.push_back(other);
+  return key;
+}
+
+/// A number that caps values by its tanh; null is no cap.
+double readCap(ConfigReader &reader, const char *key, double absent) {
+  if (reader.isGiven(key) ? reader.has(key) : absent > 0)
+    return reader.positive(key, absent > 0 ? std::optional(absent) : std::nullopt);
+  reader.raw(key);
+  reader.means(key, {nullptr}, absent > 0 ? llvm::json::Value(absent) : llvm::json::Value(nullptr));
+  return 0;
+}
+
+void readHeads(ConfigReader &reader, const Family &family, ModelConfig &config) {
+  bool isGiven = family.headDim && reader.has("head_dim");
+  if (!reader.failed && !isGiven && !family.headDim.value_or(0) && config.embed % config.heads)
+    reader.fail() << "'" << family.keys.embed << "' = " << config.embed << " is not divisible by '" << family.keys.heads
+                  << "' = " << config.heads;
+  int64_t equal = std::max<int64_t>(1, config.embed / config.heads);
+  config.headDim = family.headDim ? reader.size("head_dim", *family.headDim ? *family.headDim : equal) : equal;
+}
+
+void readBiases(ConfigReader &reader, const Family &family, ModelConfig &config) {
   config.qkvBias = family.biasOfQKV;
-  if (family.biasKey)
-    config.qkvBias = config.outBias = reader.flag("attention_bias", false);
-  if (family.mlpBiasKey) {
-    config.mlpBias = reader.flag("mlp_bias", false);
-    if (int64_t tp = reader.size("pretraining_tp", 1, KeyRole::Aside); tp != 1)
-      reader.fail() << "'pretraining_tp' = " << tp << " is not supported; it only reorders sums, set it to 1";
+  config.outBias = family.biasOfOutput;
+  config.mlpBias = family.biasOfMlp;
+  if (!family.allBias.empty())
+    config.qkvBias = config.outBias = config.mlpBias = reader.flag(family.allBias, true);
+  if (!family.attentionBias.empty())
+    config.qkvBias = config.outBias = reader.flag(family.attentionBias, family.attentionBiasAbsent);
+  if (family.mlpBias.empty())
+    return;
+  config.mlpBias = reader.flag(family.mlpBias, false);
+  if (int64_t tp = reader.size("pretraining_tp", 1, KeyRole::Aside); tp != 1)
+    reader.fail() << "'pretraining_tp' = " << tp << " is not supported; it only reorders sums, set it to 1";
+}
+
+void readSizes(ConfigReader &reader, const Family &family, ModelConfig &config) {
+  const FamilyKeys &keys = family.keys;
+  config.vocab = reader.size("vocab_size");
+  config.embed = keys.otherEmbed.empty() ? reader.size(keys.embed) : reader.size(keyOf(keys.otherEmbed, keys.embed));
+  int64_t wide = family.ffnFactor * config.embed;
+  config.ffn = keys.ffn.empty() ? wide : reader.size(keys.ffn, wide ? std::optional(wide) : std::nullopt);
+  config.layers = reader.size(keyOf(keys.layers, keys.otherLayers));
+  config.heads = reader.size(keyOf(keys.heads, keys.otherHeads));
+  readKVHeads(reader, family, config);
+  bool isTable = !family.form.positions.empty();
+  if (!keys.positions.empty())
+    config.positions = reader.size(keys.positions, family.positions, isTable ? KeyRole::Computes : KeyRole::Aside);
+  config.firstPosition = family.firstPosition;
+}
+
+void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config, const ImportOptions &options) {
+  const FamilyKeys &keys = family.keys;
+  config.family = &family;
+  readSizes(reader, family, config);
+  config.normEps = family.fixedEps > 0 ? family.fixedEps : reader.positive(keys.normEps, family.normEps);
+  config.initStd = reader.positive(keys.initStd, 0.02, KeyRole::Aside);
+  config.tied = reader.flag("tie_word_embeddings", family.tied);
+  config.activation = ActivationKind::GeluTanh;
+  if (!keys.activation.empty())
+    readActivation(reader, keys.activation, family.activation, config);
+  if (family.tanhGelu && config.activation == ActivationKind::Gelu)
+    config.activation = ActivationKind::GeluTanh;
+  if (family.hasPadding)
+    readPadding(reader, family.padding, config);
+  else
+    reader.raw("pad_token_id"); // ignored: the table has no padding row
+  config.attentionDrop = readDropout(reader, keys.attentionDrop, 0, options.dropout);
+  readHeads(reader, family, config);
+  readBiases(reader, family, config);
+  if (!keys.residualDrop.empty())
+    config.residualDrop = readDropout(reader, keys.residualDrop, family.residualDrop, options.dropout);
+  if (!keys.embedDrop.empty())
+    config.embedDrop = readDropout(reader, keys.embedDrop, 0, options.dropout);
+  for (const char *key : family.ignored)
+    reader.raw(key);
+  for (auto [key, needed] : family.onlyFlags)
+    reader.onlyFlag(key, needed);
+  if (!family.onlyZero.empty())
+    if (double value = reader.real(family.onlyZero, 0, KeyRole::Aside); value != 0)
+      reader.fail() << "'" << family.onlyZero << "' = " << value << " is not supported";
+  if (!family.sameAsEmbed.empty())
+    if (int64_t width = reader.size(family.sameAsEmbed, config.embed, KeyRole::Aside); width != config.embed)
+      reader.fail() << "'" << family.sameAsEmbed << "' = " << width << " is not supported, only '" << keys.embed
+                    << "' = " << config.embed;
+  config.parallel = !family.parallel.empty() && reader.flag(family.parallel, true);
+  config.normBehindSum = !family.normFirst.empty() && !reader.flag(family.normFirst, true);
+  double width = family.scoreDim.empty() ? double(config.headDim) : reader.positive(family.scoreDim, 256);
+  config.scale = family.unscaled ? 1.0 : 1.0 / std::sqrt(width);
+  if (family.caps) {
+    config.scoreCap = readCap(reader, "attn_logit_softcapping", family.scoreCap);
+    config.logitCap = readCap(reader, "final_logit_softcapping", family.logitCap);
   }
-  config.qkNorm = family.qkNorm;
-  config.fused = family.fused;
-  if (family.fused) {
-    config.residualDrop = readDropout(reader, "resid_pdrop", 0, options.dropout);
-    // transformers reads the last of these for rotary embeddings of type longrope, the others nowhere.
-    for (const char *key : {"embd_pdrop", "attention_bias", "original_max_position_embeddings"})
-      reader.raw(key);
-  }
-  if (family.window != LlamaLike::NoWindow)
-    readWindow(reader, family, options.sequence);
-  readRope(reader, config, family.positions);
+  if (family.windows != WindowKeys::None)
+    readWindows(reader, family, config, options.sequence);
+  if (family.ropes)
+    readRopes(reader, family, config);
 }
 
 /// Refuses options of transformers that are not supported for any family.
@@ -369,21 +267,22 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
       emitError() << "'model_type' is missing";
     return failure();
   }
-  auto isOfType = [&](const LlamaLike &family) { return family.type == config.type; };
+  auto isOfType = [&](const Family &family) { return family.type == config.type; };
   if (config.type == "gpt2") {
     readGPT2(reader, config, options);
-    if (!reader.failed && options.sequence > config.positions)
-      reader.fail() << "a sequence of " << options.sequence
-                    << " tokens is longer than 'n_positions' = " << config.positions;
-  } else if (const LlamaLike *family = llvm::find_if(llamaLike, isOfType); family != std::end(llamaLike)) {
-    readLlamaLike(reader, *family, config, options);
+  } else if (const Family *family = llvm::find_if(families(), isOfType); family != families().end()) {
+    readFamily(reader, *family, config, options);
   } else {
     InFlightDiagnostic diagnostic = reader.fail()
                                     << "architecture '" << escaped(config.type) << "' is not supported (gpt2";
-    for (const LlamaLike &known : llamaLike)
+    for (const Family &known : families())
       diagnostic << ", " << known.type;
     diagnostic << ")";
   }
+  bool isTable = config.family && !config.family->form.positions.empty();
+  if (!reader.failed && isTable && options.sequence > config.positions)
+    reader.fail() << "a sequence of " << options.sequence << " tokens is longer than '" << config.family->keys.positions
+                  << "' = " << config.positions;
   refuseOthers(reader);
   if (reader.failed)
     return failure();

@@ -2,6 +2,7 @@
 #ifndef PC_LIB_IMPORT_CONFIG_H
 #define PC_LIB_IMPORT_CONFIG_H
 
+#include "Family.h"
 #include "mlir/IR/Diagnostics.h"
 #include "pc/IR/PC.h"
 #include "pc/Import/Import.h"
@@ -17,15 +18,22 @@ struct ModelConfig {
   int64_t vocab = 0, embed = 0, layers = 0, heads = 0, kvHeads = 0, headDim = 0, ffn = 0, positions = 0;
   ActivationKind activation = ActivationKind::Silu;
   double normEps = 1e-5, initStd = 0.02;
-  bool tied = false, qkvBias = false, outBias = false, mlpBias = false, qkNorm = false;
-  bool fused = false; ///< q, k and v are one tensor of the file, and so are gate and up
+  const Family *family = nullptr; ///< what its layers are made of
+  bool tied = false, qkvBias = false, outBias = false, mlpBias = false;
+  bool parallel = false;      ///< attention and MLP read the same input
+  bool normBehindSum = false; ///< norms are behind residual sums, not in front of blocks, and none is behind all layers
   /// Of dropout, in 65536ths (`#pc.drop`), 0 for none: behind the embedding, of the weights of attention, in front of
   /// each residual sum.
   int64_t embedDrop = 0, attentionDrop = 0, residualDrop = 0;
-  int64_t padding = -1;                        ///< the row of the embedding without a gradient; -1: none
-  bool scaleByLayer = false;                   ///< GPT-2: scores also divided by layer + 1
-  bool scaleScores = true;                     ///< scores divided by sqrt(head_dim)
-  llvm::SmallVector<float> inverseFrequencies; ///< rotary; head_dim / 2 entries
+  int64_t padding = -1;              ///< the row of the embedding without a gradient; -1: none
+  int64_t firstPosition = 0;         ///< the row of the position table that position 0 has
+  double scale = 1;                  ///< of scores
+  bool scaleByLayer = false;         ///< GPT-2: scores also divided by layer + 1
+  double scoreCap = 0, logitCap = 0; ///< of scores and logits; 0: none
+  /// Frequencies of rotary embeddings; a second list is that of layers with windows.
+  llvm::SmallVector<llvm::SmallVector<float>, 2> ropes;
+  llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
+  llvm::SmallVector<bool> sliding;    ///< by layer, whether it is one of those that have windows, however long
 };
 
 /// Parses and checks `text` for `options.sequence`, with `options.dropout`; errors name the key. `emitError` and

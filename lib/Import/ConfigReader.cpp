@@ -2,6 +2,7 @@
 #include "ConfigReader.h"
 
 #include <cmath>
+#include <functional>
 
 using namespace mlir;
 using namespace pc;
@@ -50,7 +51,7 @@ std::string ConfigReader::show(const json::Value &value) {
 void ConfigReader::means(ConfigKey key, std::vector<json::Value> values, json::Value absent) {
   json::Array places;
   for (StringRef place : key.places)
-    places.push_back(place);
+    places.push_back(place.str());
   written.push_back(json::Object{{"at", std::move(places)}, {"values", values}, {"default", std::move(absent)}});
 }
 
@@ -137,17 +138,19 @@ void ConfigReader::onlyFlag(ConfigKey key, bool allowed, KeyRole role) {
 
 std::vector<std::string> ConfigReader::unused() const {
   std::vector<std::string> result;
-  auto visit = [&](const json::Object &of, std::string prefix) {
-    for (const auto &entry : of)
-      if (std::string place = prefix + entry.first.str(); !used.contains(place))
+  std::function<void(const json::Object &, const std::string &)> visit = [&](const json::Object &of,
+                                                                             const std::string &prefix) {
+    for (const auto &entry : of) {
+      std::string place = prefix + entry.first.str(), within = place + ".";
+      const json::Object *inner = entry.second.getAsObject();
+      bool isRead = inner && llvm::any_of(used.keys(), [&](StringRef other) { return other.starts_with(within); });
+      if (isRead)
+        visit(*inner, within);
+      else if (!used.contains(place))
         result.push_back(place);
+    }
   };
   visit(object, "");
-  for (const auto &entry : object)
-    if (const json::Object *inner = entry.second.getAsObject())
-      if (std::string prefix = entry.first.str() + ".";
-          llvm::any_of(used.keys(), [&](StringRef place) { return place.starts_with(prefix); }))
-        visit(*inner, prefix);
   llvm::sort(result);
   return result;
 }

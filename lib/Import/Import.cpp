@@ -16,8 +16,11 @@ static Location fileLocation(MLIRContext *context, StringRef path) { return File
 
 /// Whether `name` is a tensor that checkpoints have beside the parameters and that a step does not need.
 static bool isHarmless(StringRef name, const ModelConfig &config) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq") ||
-         (config.tied && name == "lm_head.weight");
+  // Of older checkpoints: which keys are seen.
+  for (StringRef mask : {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"})
+    if (name.ends_with(mask))
+      return true;
+  return name.ends_with("rotary_emb.inv_freq") || (config.tied && name == (config.family->form.head + ".weight").str());
 }
 
 /// Checks that every parameter's tensor exists, with the expected shape and a floating-point dtype, and that no other

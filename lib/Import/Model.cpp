@@ -1,6 +1,7 @@
 //===- Model.cpp - Builds the model program of a configuration ------------------------===//
-// One builder for GPT-2 and the Llama family. Parameters keep Hugging Face's layout, with `kv_heads`, `group` and
-// `head_dim` as separate dims. Einsums name the dims of their operands in that order, so nothing is transposed.
+// One builder, driven by the form of a family's layers (Family.h). Parameters keep Hugging Face's layout, with
+// `kv_heads`, `group` and `head_dim` as separate dims. Einsums name the dims of their operands in that order, so
+// nothing is transposed.
 //===-----------------------------------------------------------------------------===//
 #include "Model.h"
 
@@ -9,6 +10,7 @@
 #include "pcrt/description.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
+#include "llvm/Support/MathExtras.h"
 #include <cmath>
 
 using namespace mlir;
@@ -19,11 +21,12 @@ namespace {
 class ModelBuilder {
 public:
   ModelBuilder(OpBuilder &builder, const ModelConfig &config, const ImportOptions &options)
-      : builder(builder), config(config), batch(options.batch), sequence(options.sequence), f32(builder.getF32Type()) {
+      : builder(builder), config(config), form(config.family->form), prefix(form.prefix), batch(options.batch),
+        sequence(options.sequence), f32(builder.getF32Type()) {
     names = {{"batch", batch},
              {"sequence", sequence},
              {"vocab", config.vocab},
-             {"position", config.positions},
+             {"position", config.positions + config.firstPosition},
              {"embed", config.embed},
              {"ffn", config.ffn},
              {"kv_heads", config.kvHeads},
@@ -33,27 +36,37 @@ public:
 
   void build() {
     Value tokens = input(InputKind::Tokens), targets = input(InputKind::Targets);
-    bool gpt2 = config.type == "gpt2";
-    prefix = gpt2 ? "transformer." : "model.";
-    Value table = tokenTable(gpt2 ? "wte.weight" : "embed_tokens.weight");
+    Value table = tokenTable((form.tokens + ".weight").str());
     at("embedding");
     Value x = EmbeddingOp::create(builder, loc, type({"batch", "sequence", "embed"}), table, tokens, Value(),
                                   config.padding < 0 ? IntegerAttr() : builder.getI64IntegerAttr(config.padding));
-    if (gpt2)
-      x = dropout(add(x, positionEmbedding()), config.embedDrop);
-    else
-      ropeTables();
+    if (form.scaledTokens)
+      x = scaled(x, static_cast<float>(std::sqrt(double(config.embed))));
+    if (!form.positions.empty())
+      x = add(x, positionEmbedding());
+    if (!form.embedNorm.empty())
+      x = norm(x, form.embedNorm, "embed");
+    x = dropout(x, config.embedDrop);
+    for (ArrayRef<float> frequencies : config.ropes)
+      ropes.push_back({ropeTable(TableKind::Cos, frequencies), ropeTable(TableKind::Sin, frequencies)});
     for (layer = 0; layer < config.layers; ++layer)
-      x = gpt2 ? gpt2Layer(x) : llamaLayer(x);
-    at("final_norm");
-    x = norm(x, gpt2 ? "ln_f" : "norm", "embed");
+      x = layerOf(x);
+    if (!config.normBehindSum) {
+      at("final_norm");
+      x = norm(x, form.finalNorm, "embed");
+    }
     Value head = table;
     if (!config.tied) {
       prefix = "";
-      head = parameter("lm_head.weight", {"vocab", "embed"}, config.initStd);
+      head = parameter((form.head + ".weight").str(), {"vocab", "embed"}, config.initStd);
     }
     at("head");
     Value logits = einsum("b s e, v e -> b s v", {x, head}, {"batch", "sequence", "vocab"});
+    if (config.logitCap > 0) {
+      logits = scaled(logits, 1 / config.logitCap);
+      logits = ActivationOp::create(builder, loc, logits.getType(), ActivationKind::Tanh, logits);
+      logits = scaled(logits, config.logitCap);
+    }
     OutputOp::create(builder, loc, OutputKind::Logits, "logits", logits, nullptr, nullptr, nullptr);
     at("loss");
     Value nll = CrossEntropyOp::create(builder, loc, type({"batch", "sequence"}), logits, targets);
@@ -87,9 +100,10 @@ private:
                            builder.getI64IntegerAttr(numDropouts++));
   }
 
-  /// A parameter that is a part of the Hugging Face tensor `name` of shape `shape`: `size` elements from `start` on.
+  /// A parameter that is a part of the Hugging Face tensor `name` of shape `shape`, or of another one of as many
+  /// elements, `view`: `size` elements from `start` on.
   Value box(StringRef name, StringRef suffix, Dims dims, double std, double fill, ArrayRef<int64_t> shape,
-            ArrayRef<int64_t> start, ArrayRef<int64_t> size) {
+            ArrayRef<int64_t> start, ArrayRef<int64_t> size, ArrayRef<int64_t> view = {}) {
     std::string tensor = prefix + name.str();
     MLIRContext *context = builder.getContext();
     bool normal = std > 0;
@@ -97,8 +111,8 @@ private:
                               builder.getF64FloatAttr(normal ? std : fill), /*zeroRow=*/-1);
     auto full = builder.getStringAttr(tensor + suffix.str());
     return ParameterOp::create(builder, NameLoc::get(full), type(dims), full, builder.getStrArrayAttr(dims), init,
-                               SourceAttr::get(context, tensor, shape, start, size), nullptr, nullptr, nullptr, nullptr,
-                               nullptr, nullptr);
+                               SourceAttr::get(context, tensor, shape, start, size, view), nullptr, nullptr, nullptr,
+                               nullptr, nullptr, nullptr);
   }
 
   /// A parameter that is a whole tensor. `merged`: how many of `dims` each dim of the Hugging Face tensor is made of;
@@ -128,67 +142,129 @@ private:
     return op.getValue();
   }
 
-  void ropeTables() {
-    auto table = [&](TableKind kind) {
-      return RopeTableOp::create(builder, loc, RankedTensorType::get({sequence, config.headDim / 2}, f32),
-                                 TableKindAttr::get(builder.getContext(), kind),
-                                 builder.getDenseF32ArrayAttr(config.inverseFrequencies), builder.getF64FloatAttr(1.0),
-                                 nullptr, nullptr);
-    };
-    cos = table(TableKind::Cos);
-    sin = table(TableKind::Sin);
+  Value ropeTable(TableKind kind, ArrayRef<float> frequencies) {
+    auto size = static_cast<int64_t>(frequencies.size());
+    return RopeTableOp::create(
+        builder, loc, RankedTensorType::get({sequence, size}, f32), TableKindAttr::get(builder.getContext(), kind),
+        builder.getDenseF32ArrayAttr(frequencies), builder.getF64FloatAttr(1.0), nullptr, nullptr);
   }
 
   //===-- pieces -------------------------------------------------------------------===//
 
   void at(const Twine &name) { loc = NameLoc::get(builder.getStringAttr(name)); }
-  std::string layerName(StringRef name) {
-    return ((config.type == "gpt2" ? "h." : "layers.") + Twine(layer) + "." + name).str();
-  }
-  void in(StringRef name) { at(layerName(name)); }
+  std::string layerName(const Twine &name) { return (form.layers + Twine(layer) + "." + name).str(); }
+  void in(const Twine &name) { at(layerName(name)); }
 
   Value einsum(StringRef spec, ValueRange inputs, Dims dims) {
     return EinsumOp::create(builder, loc, type(dims), spec, inputs);
+  }
+  Value like(Value x, StringRef spec, ValueRange inputs) {
+    return EinsumOp::create(builder, loc, x.getType(), spec, inputs);
   }
   Value dropout(Value x, int64_t parts) {
     return parts ? DropoutOp::create(builder, loc, x.getType(), x, random(), ValueRange(), drop(parts)) : x;
   }
   DropAttr drop(int64_t parts) { return parts ? DropAttr::get(builder.getContext(), parts) : DropAttr(); }
   Value add(Value a, Value b) { return AddOp::create(builder, loc, a.getType(), a, b); }
+  Value scaled(Value x, double factor) {
+    return ScaleOp::create(builder, loc, x.getType(), x, builder.getF64FloatAttr(factor));
+  }
+  Value constant(double number) {
+    return ConstantOp::create(builder, loc, RankedTensorType::get({}, f32), builder.getF64FloatAttr(number));
+  }
 
   /// Adds a bias over the trailing dims of x: `spec` broadcasts it.
-  Value bias(Value x, Value b, StringRef spec) {
-    return add(x, EinsumOp::create(builder, loc, x.getType(), spec, ValueRange{b}));
-  }
+  Value bias(Value x, Value b, StringRef spec) { return add(x, like(x, spec, {b})); }
 
   Value norm(Value x, StringRef name, StringRef dim) {
     auto xType = cast<RankedTensorType>(x.getType());
     auto rows = RankedTensorType::get(xType.getShape().drop_back(), f32);
-    Value gamma = parameter((name + ".weight").str(), {dim}, 0, {}, 1.0);
+    bool plusOne = form.norm == NormKind::RMSPlusOne;
+    Value gamma = parameter((name + ".weight").str(), {dim}, 0, {}, plusOne ? 0.0 : 1.0);
+    if (plusOne)
+      gamma = add(gamma, like(gamma, "-> e", {constant(1)}));
     auto eps = builder.getF64FloatAttr(config.normEps);
-    if (config.type == "gpt2") {
+    if (form.norm == NormKind::Layer) {
       Value beta = parameter((name + ".bias").str(), {dim}, 0);
       return LayerNormOp::create(builder, loc, xType, rows, rows, x, gamma, beta, eps).getY();
     }
     return RMSNormOp::create(builder, loc, xType, rows, x, gamma, eps).getY();
   }
+  /// The norm `name` of a layer; x itself if there is none.
+  Value layerNorm(Value x, StringRef name) {
+    if (name.empty())
+      return x;
+    in(name);
+    return norm(x, layerName(name), "embed");
+  }
+
+  /// The RMS norm of all heads of a token together, `dims` behind batch and sequence.
+  Value normOfAll(Value x, StringRef name, Dims dims, StringRef letters) {
+    Value gamma = parameter((name + ".weight").str(), dims, 0, {static_cast<int64_t>(dims.size())}, 1.0);
+    std::string of = ("b s " + letters).str();
+    Value squares = einsum(of + ", " + of + " -> b s", {x, x}, {"batch", "sequence"});
+    int64_t count = 1;
+    for (int64_t size : sizes(dims))
+      count *= size;
+    Value mean = scaled(squares, 1.0 / double(count));
+    Value sum = add(mean, like(mean, "-> b s", {constant(config.normEps)}));
+    Value rstd = RecipOp::create(builder, loc, sum.getType(), SqrtOp::create(builder, loc, sum.getType(), sum));
+    Value y = like(x, of + ", b s -> " + of, {x, rstd});
+    return like(y, of + ", " + letters.str() + " -> " + of, {y, gamma});
+  }
 
   Value positionEmbedding() {
-    Value table = parameter("wpe.weight", {"position", "embed"}, config.initStd);
-    Value positions = IotaOp::create(builder, loc, RankedTensorType::get({sequence}, builder.getI32Type()), Value());
+    Value table = parameter((form.positions + ".weight").str(), {"position", "embed"}, config.initStd);
+    Value positions = IotaOp::create(builder, loc, RankedTensorType::get({sequence}, builder.getI32Type()), Value(),
+                                     config.firstPosition);
     Value rows =
         EmbeddingOp::create(builder, loc, type({"sequence", "embed"}), table, positions, Value(), IntegerAttr());
     return einsum("s e -> b s e", {rows}, {"batch", "sequence", "embed"});
   }
 
+  /// 0, 1, 2, ... from `first` on, as numbers.
+  Value count(int64_t size, int64_t first) {
+    Value indices = IotaOp::create(builder, loc, RankedTensorType::get({size}, builder.getI32Type()), Value(), first);
+    return CastOp::create(builder, loc, RankedTensorType::get({size}, f32), indices);
+  }
+
+  /// Attention with linear biases: slope * (t - s), [kv_heads, group, 2 sequence - 1]. Of n heads, a power of two, head
+  /// i has the slope 2^(-8 (i + 1) / n); heads behind the largest power of two have those of twice as many between
+  /// (O. Press et al., "Train short, test long", 2021).
+  Value alibi() {
+    int64_t heads = config.kvHeads, power = int64_t(1) << llvm::Log2_64(heads);
+    auto slopes = [&](Value number, double step) {
+      Value exponent = scaled(number, -8 * M_LN2 * step / double(power));
+      return ExpOp::create(builder, loc, exponent.getType(), exponent);
+    };
+    Value slope = slopes(count(heads, 1), 1);
+    if (power < heads) {
+      // (2 (i - power) + 1) / 2 = (i - power) + 1 / 2
+      Value number = count(heads, -power);
+      Value between = slopes(add(number, like(number, "-> k", {constant(0.5)})), 1);
+      auto first = [&](Value x) {
+        return MaskPaddingOp::create(builder, loc, x.getType(), x, builder.getI64IntegerAttr(power),
+                                     builder.getF64FloatAttr(0.0), Value());
+      };
+      Value second = SubOp::create(builder, loc, between.getType(), between, first(between));
+      slope = add(first(slope), second);
+    }
+    int64_t entries = 2 * sequence - 1;
+    auto result = RankedTensorType::get({heads, config.heads / heads, entries}, f32);
+    return EinsumOp::create(builder, loc, result, "k, r -> k g r", ValueRange{slope, count(entries, 1 - sequence)});
+  }
+
   Value attention(Value q, Value k, Value v) {
-    double scale = config.scaleScores ? 1.0 / std::sqrt(double(config.headDim)) : 1.0;
-    if (config.scaleByLayer)
-      scale /= double(layer + 1);
+    double scale = config.scaleByLayer ? config.scale / double(layer + 1) : config.scale;
+    Value addends = form.alibi ? alibi() : Value();
     Value words = config.attentionDrop ? random() : Value();
+    int64_t window = config.windows.empty() ? 0 : config.windows[layer];
     return AttentionOp::create(builder, loc, type({"batch", "sequence", "kv_heads", "group", "head_dim"}),
-                               type({"batch", "kv_heads", "group", "sequence"}), q, k, v, words, Value(), ValueRange(),
-                               builder.getF64FloatAttr(scale), builder.getUnitAttr(), drop(config.attentionDrop))
+                               type({"batch", "kv_heads", "group", "sequence"}), q, k, v, addends, words, Value(),
+                               ValueRange(), builder.getF64FloatAttr(scale), builder.getUnitAttr(),
+                               window ? builder.getI64IntegerAttr(window) : IntegerAttr(),
+                               config.scoreCap > 0 ? builder.getF64FloatAttr(config.scoreCap) : FloatAttr(),
+                               drop(config.attentionDrop))
         .getO();
   }
 
@@ -199,116 +275,151 @@ private:
   static constexpr StringRef X[] = {"batch", "sequence", "embed"};
   static constexpr StringRef F[] = {"batch", "sequence", "ffn"};
 
-  Value gpt2Layer(Value x) {
-    // c_attn is [embed, 3 * embed]; q, k and v are its thirds.
-    int64_t e = config.embed;
-    auto project = [&](Value y, StringRef part, int64_t third) {
-      bool q = part == ":q";
-      in("attn.c_attn" + part.str());
-      SmallVector<StringRef> dims{"embed", "kv_heads"};
-      if (q)
-        dims.push_back("group");
-      dims.push_back("head_dim");
-      Value w = box(layerName("attn.c_attn.weight"), part, dims, config.initStd, 0, {e, 3 * e}, {0, third * e}, {e, e});
-      Value b = box(layerName("attn.c_attn.bias"), part, ArrayRef(dims).drop_front(), 0, 0, {3 * e}, {third * e}, {e});
-      Value p = einsum(q ? "b s e, e k g d -> b s k g d" : "b s e, e k d -> b s k d", {y, w}, q ? Dims(Q) : Dims(KV));
-      return bias(p, b, q ? "k g d -> b s k g d" : "k d -> b s k d");
+  //===-- a layer ------------------------------------------------------------------===//
+
+  enum Part { Query, Key, Values };
+
+  /// The weight and the bias (null if there is none) of queries, keys or values. Sets the location.
+  std::pair<Value, Value> projection(Part part, Dims heads) {
+    const StringRef names[] = {form.q, form.k, form.v}, suffixes[] = {":q", ":k", ":v"};
+    int64_t e = config.embed, queries = config.heads * config.headDim, keys = config.kvHeads * config.headDim;
+    int64_t start = part == Query ? 0 : part == Key ? queries : queries + keys;
+    int64_t size = part == Query ? queries : keys, all = queries + 2 * keys;
+    auto count = static_cast<int64_t>(heads.size());
+    SmallVector<StringRef> dims(heads);
+    dims.insert(form.inputsFirst ? dims.begin() : dims.end(), "embed");
+    bool isApart = form.projections == Projections::Apart;
+    std::string name = (form.attention + "." + (isApart ? names[part] : form.qkv)).str();
+    StringRef suffix = isApart ? "" : suffixes[part];
+    in(name + suffix);
+    std::string weight = layerName(name + ".weight"), bias = layerName(name + ".bias");
+    auto boxOf = [&](ArrayRef<int64_t> shape, ArrayRef<int64_t> from, ArrayRef<int64_t> sizes, ArrayRef<int64_t> view) {
+      return box(weight, suffix, dims, config.initStd, 0, shape, from, sizes, view);
     };
-    double projectionStd = config.initStd / std::sqrt(2.0 * config.layers);
-    in("ln_1");
-    Value y = norm(x, layerName("ln_1"), "embed");
-    Value q = project(y, ":q", 0), k = project(y, ":k", 1), v = project(y, ":v", 2);
-    in("attn");
-    Value o = attention(q, k, v);
-    in("attn.c_proj");
-    Value w =
-        parameter(layerName("attn.c_proj.weight"), {"kv_heads", "group", "head_dim", "embed"}, projectionStd, {3, 1});
-    Value b = parameter(layerName("attn.c_proj.bias"), {"embed"}, 0);
-    y = bias(einsum("b s k g d, k g d e -> b s e", {o, w}, X), b, "e -> b s e");
-    x = add(x, dropout(y, config.residualDrop));
-    in("ln_2");
-    y = norm(x, layerName("ln_2"), "embed");
-    in("mlp.c_fc");
-    w = parameter(layerName("mlp.c_fc.weight"), {"embed", "ffn"}, config.initStd);
-    b = parameter(layerName("mlp.c_fc.bias"), {"ffn"}, 0);
-    Value h = activate(bias(einsum("b s e, e f -> b s f", {y, w}, F), b, "f -> b s f"));
-    in("mlp.c_proj");
-    w = parameter(layerName("mlp.c_proj.weight"), {"ffn", "embed"}, projectionStd);
-    b = parameter(layerName("mlp.c_proj.bias"), {"embed"}, 0);
-    y = bias(einsum("b s f, f e -> b s e", {h, w}, X), b, "e -> b s e");
-    return add(x, dropout(y, config.residualDrop));
+    auto biasOf = [&](ArrayRef<int64_t> from, ArrayRef<int64_t> sizes, ArrayRef<int64_t> view) {
+      return config.qkvBias ? box(bias, suffix, heads, 0, 0, {all}, from, sizes, view) : Value();
+    };
+    switch (form.projections) {
+    case Projections::Columns: {
+      Value w = boxOf({e, all}, {0, start}, {e, size}, {});
+      return {w, biasOf({start}, {size}, {})};
+    }
+    case Projections::Rows: {
+      Value w = boxOf({all, e}, {start, 0}, {size, e}, {});
+      return {w, biasOf({start}, {size}, {})};
+    }
+    case Projections::ByHead: {
+      int64_t n = config.heads, d = config.headDim;
+      Value w = boxOf({all, e}, {0, part, 0, 0}, {n, 1, d, e}, {n, 3, d, e});
+      return {w, biasOf({0, part, 0}, {n, 1, d}, {n, 3, d})};
+    }
+    case Projections::Apart:
+      break;
+    }
+    SmallVector<int64_t> merged = form.inputsFirst ? SmallVector<int64_t>{1, count} : SmallVector<int64_t>{count, 1};
+    Value w = parameter(weight, dims, config.initStd, merged);
+    return {w, config.qkvBias ? parameter(bias, heads, 0, {count}) : Value()};
   }
 
-  Value llamaLayer(Value x) {
-    double std = config.initStd;
-    auto rope = [&](Value v) { return RopeOp::create(builder, loc, v.getType(), v, cos, sin, UnitAttr()).getResult(); };
-    auto project = [&](Value y, StringRef name, bool q) {
-      std::string base = layerName(("self_attn." + name).str());
-      in(("self_attn." + name).str());
-      SmallVector<StringRef> dims{"kv_heads"};
-      if (q)
-        dims.push_back("group");
-      dims.push_back("head_dim");
-      int64_t count = dims.size();
-      SmallVector<StringRef> weightDims(dims);
-      weightDims.push_back("embed");
-      int64_t e = config.embed, queries = config.heads * config.headDim, keys = config.kvHeads * config.headDim;
-      int64_t start = q ? 0 : name == "k_proj" ? queries : queries + keys;
-      Value w = config.fused ? box(layerName("self_attn.qkv_proj.weight"), (":" + name.take_front()).str(), weightDims,
-                                   std, 0, {queries + 2 * keys, e}, {start, 0}, {q ? queries : keys, e})
-                             : parameter(base + ".weight", weightDims, std, {count, 1});
-      Value p = einsum(q ? "b s e, k g d e -> b s k g d" : "b s e, k d e -> b s k d", {y, w}, q ? Dims(Q) : Dims(KV));
-      if (!config.qkvBias)
-        return p;
-      return bias(p, parameter(base + ".bias", dims, 0, {count}), q ? "k g d -> b s k g d" : "k d -> b s k d");
-    };
-    in("input_layernorm");
-    Value y = norm(x, layerName("input_layernorm"), "embed");
-    Value q = project(y, "q_proj", true), k = project(y, "k_proj", false), v = project(y, "v_proj", false);
-    if (config.qkNorm) {
-      in("self_attn.q_norm");
-      q = norm(q, layerName("self_attn.q_norm"), "head_dim");
-      in("self_attn.k_norm");
-      k = norm(k, layerName("self_attn.k_norm"), "head_dim");
+  Value project(Value y, Part part) {
+    bool q = part == Query;
+    SmallVector<StringRef> heads =
+        q ? SmallVector<StringRef>{"kv_heads", "group", "head_dim"} : SmallVector<StringRef>{"kv_heads", "head_dim"};
+    auto [w, b] = projection(part, heads);
+    StringRef letters = q ? "k g d" : "k d";
+    std::string weight = form.inputsFirst ? ("e " + letters).str() : (letters + " e").str();
+    Value p = einsum("b s e, " + weight + " -> b s " + letters.str(), {y, w}, q ? Dims(Q) : Dims(KV));
+    return b ? bias(p, b, (letters + " -> b s " + letters).str()) : p;
+  }
+
+  Value headNorm(Value x, StringRef part, Dims heads, StringRef letters) {
+    std::string name = (form.attention + "." + part).str();
+    in(name);
+    return form.qkNorm == LayerForm::OfAll ? normOfAll(x, layerName(name), heads, letters)
+                                           : norm(x, layerName(name), "head_dim");
+  }
+
+  /// Weights in front of residual sums.
+  double outputStd() const {
+    return form.smallOutputs ? config.initStd / std::sqrt(2.0 * config.layers) : config.initStd;
+  }
+
+  Value attentionBlock(Value y) {
+    Value q = project(y, Query), k = project(y, Key), v = project(y, Values);
+    if (form.qkNorm != LayerForm::NoNorm) {
+      q = headNorm(q, "q_norm", {"kv_heads", "group", "head_dim"}, "k g d");
+      k = headNorm(k, "k_norm", {"kv_heads", "head_dim"}, "k d");
     }
-    in("self_attn");
-    Value o = attention(rope(q), rope(k), v);
-    in("self_attn.o_proj");
-    Value w = parameter(layerName("self_attn.o_proj.weight"), {"embed", "kv_heads", "group", "head_dim"}, std, {1, 3});
-    Value z = einsum("b s k g d, e k g d -> b s e", {o, w}, X);
-    if (config.outBias)
-      z = bias(z, parameter(layerName("self_attn.o_proj.bias"), {"embed"}, 0), "e -> b s e");
-    x = add(x, dropout(z, config.residualDrop));
-    in("post_attention_layernorm");
-    y = norm(x, layerName("post_attention_layernorm"), "embed");
-    auto linear = [&](Value input, StringRef name, StringRef spec, Dims weightDims, Dims resultDims) {
-      std::string base = layerName(("mlp." + name).str());
-      in(("mlp." + name).str());
-      bool down = name == "down_proj";
-      int64_t e = config.embed, f = config.ffn;
-      Value w = config.fused && !down ? box(layerName("mlp.gate_up_proj.weight"), (":" + name.split('_').first).str(),
-                                            weightDims, std, 0, {2 * f, e}, {name == "up_proj" ? f : 0, 0}, {f, e})
-                                      : parameter(base + ".weight", weightDims, std);
-      Value p = einsum(spec, {input, w}, resultDims);
-      if (!config.mlpBias)
-        return p;
-      return bias(p, parameter(base + ".bias", {down ? "embed" : "ffn"}, 0), down ? "e -> b s e" : "f -> b s f");
-    };
-    Value gate = linear(y, "gate_proj", "b s e, f e -> b s f", {"ffn", "embed"}, F);
-    Value up = linear(y, "up_proj", "b s e, f e -> b s f", {"ffn", "embed"}, F);
-    in("mlp");
+    in(form.attention);
+    if (!ropes.empty()) {
+      auto [cos, sin] = ropes[ropes.size() > 1 && config.sliding[layer]];
+      auto rope = [&](Value x) { return RopeOp::create(builder, loc, x.getType(), x, cos, sin, UnitAttr()); };
+      q = rope(q);
+      k = rope(k);
+    }
+    Value o = attention(q, k, v);
+    std::string name = (form.attention + "." + form.out).str();
+    in(name);
+    Value w =
+        form.inputsFirst
+            ? parameter(layerName(name + ".weight"), {"kv_heads", "group", "head_dim", "embed"}, outputStd(), {3, 1})
+            : parameter(layerName(name + ".weight"), {"embed", "kv_heads", "group", "head_dim"}, outputStd(), {1, 3});
+    Value b = config.outBias ? parameter(layerName(name + ".bias"), {"embed"}, 0) : Value();
+    Value z = einsum(form.inputsFirst ? "b s k g d, k g d e -> b s e" : "b s k g d, e k g d -> b s e", {o, w}, X);
+    return b ? bias(z, b, "e -> b s e") : z;
+  }
+
+  /// The linear layer `name` between "embed" and "ffn"; `part`: 0 and 1 are the halves of the rows of `gateUp`.
+  Value linear(Value x, StringRef name, bool down, int64_t part) {
+    bool isHalf = !form.gateUp.empty() && !down;
+    StringRef from = down ? "ffn" : "embed", to = down ? "embed" : "ffn", suffix = part ? ":up" : ":gate";
+    SmallVector<StringRef> dims =
+        form.inputsFirst ? SmallVector<StringRef>{from, to} : SmallVector<StringRef>{to, from};
+    int64_t e = config.embed, f = config.ffn;
+    double std = down ? outputStd() : config.initStd;
+    in(isHalf ? (form.gateUp + suffix).str() : name.str());
+    Value w = isHalf ? box(layerName(form.gateUp + ".weight"), suffix, dims, std, 0, {2 * f, e}, {part * f, 0}, {f, e})
+                     : parameter(layerName(name + ".weight"), dims, std);
+    Value b = config.mlpBias ? parameter(layerName(name + ".bias"), {to}, 0) : Value();
+    StringRef x1 = down ? "f" : "e", y1 = down ? "e" : "f";
+    std::string weight = form.inputsFirst ? (x1 + " " + y1).str() : (y1 + " " + x1).str();
+    Value p = einsum(("b s " + x1 + ", " + weight + " -> b s " + y1).str(), {x, w}, down ? Dims(X) : Dims(F));
+    return b ? bias(p, b, (y1 + " -> b s " + y1).str()) : p;
+  }
+
+  Value mlpBlock(Value y) {
+    if (form.gate.empty())
+      return linear(activate(linear(y, form.up, false, 0)), form.down, true, 0);
+    Value gate = linear(y, form.gate, false, 0), up = linear(y, form.up, false, 1);
+    in(form.mlp);
     Value h = einsum("b s f, b s f -> b s f", {activate(gate), up}, F);
-    return add(x, dropout(linear(h, "down_proj", "b s f, e f -> b s e", {"embed", "ffn"}, X), config.residualDrop));
+    return linear(h, form.down, true, 0);
+  }
+
+  Value layerOf(Value x) {
+    bool first = !config.normBehindSum;
+    auto before = [&](Value value, StringRef name) { return first ? layerNorm(value, name) : value; };
+    auto behind = [&](Value value, StringRef name) { return first ? value : layerNorm(value, name); };
+    Value z = layerNorm(attentionBlock(before(x, form.beforeAttention)), form.behindAttention);
+    z = dropout(z, config.residualDrop);
+    if (config.parallel) {
+      Value m = dropout(mlpBlock(layerNorm(x, form.beforeMlp)), config.residualDrop);
+      return add(add(m, z), x);
+    }
+    x = behind(add(x, z), form.beforeAttention);
+    z = layerNorm(mlpBlock(before(x, form.beforeMlp)), form.behindMlp);
+    return behind(add(x, dropout(z, config.residualDrop)), form.beforeMlp);
   }
 
   OpBuilder &builder;
   const ModelConfig &config;
+  const LayerForm &form;
+  std::string prefix;
   int64_t batch, sequence, layer = 0, numDropouts = 0;
   Type f32;
   llvm::StringMap<int64_t> names;
-  std::string prefix;
   Location loc = NameLoc::get(builder.getStringAttr("model"));
-  Value cos, sin;
+  SmallVector<std::pair<Value, Value>, 2> ropes; ///< cos and sin
 };
 
 } // namespace

@@ -117,7 +117,8 @@ private:
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto [drop, offsets] = stepDrop(op, t);
       auto part = AttentionOp::create(builder, op.getLoc(), partial, op.getLse().getType(), op.getQ(), k, v,
-                                      op.getRandom(), sees, offsets, op.getScaleAttr(), op.getCausalAttr(), drop);
+                                      /*bias=*/Value(), op.getRandom(), sees, offsets, op.getScaleAttr(),
+                                      op.getCausalAttr(), /*window=*/nullptr, op.getSoftcapAttr(), drop);
       if (t == 0) {
         o = part.getO(), lse = part.getLse();
       } else {
@@ -163,9 +164,10 @@ private:
       Value sumK = t > 1 ? permute(dk, *axes) : Value(), sumV = t > 1 ? permute(dv, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto [drop, offsets] = stepDrop(op, t);
-      auto part = AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(), op.getQ(), k, v,
-                                          op.getO(), op.getLse(), op.getDout(), op.getRandom(), sees, offsets,
-                                          op.getScaleAttr(), op.getCausalAttr(), drop);
+      auto part =
+          AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(), op.getQ(), k, v, op.getO(),
+                                  op.getLse(), op.getDout(), /*bias=*/Value(), op.getRandom(), sees, offsets,
+                                  op.getScaleAttr(), op.getCausalAttr(), /*window=*/nullptr, op.getSoftcapAttr(), drop);
       dq = t == 0 ? part.getDq() : add(dq, part.getDq());
       if (t == 0)
         ownK = part.getDk(), ownV = part.getDv();

@@ -16,11 +16,23 @@ struct OpRow {
 };
 } // namespace
 
-/// Of ops that may have tables of a rotation behind their operands, or may drop weights, there are two rows.
+/// Of ops that may have tables of a rotation behind their operands there are two rows.
 static std::string nameOfRow(Operation *op) {
   bool rotates = (isa<SplitQkvOp>(op) && op->getNumOperands() > 1) || (isa<JoinQkvOp>(op) && op->getNumOperands() > 3);
-  bool drops = isa<AttentionOp, AttentionGradOp>(op) && cast<DrawnOpInterface>(op).getDropAttr();
-  return (op->getName().stripDialect() + (rotates ? " rope" : drops ? " drop" : "")).str();
+  return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
+}
+
+/// What attention and its gradient have behind the operands of their row, and of it stays whole.
+static std::pair<StringRef, StringRef> moreOf(Operation *op) {
+  if (!isa<AttentionOp, AttentionGradOp>(op))
+    return {};
+  bool drops = cast<DrawnOpInterface>(op).getDropAttr() != nullptr;
+  bool biased = isa<AttentionOp>(op) ? cast<AttentionOp>(op).getBias() != nullptr
+                                     : cast<AttentionGradOp>(op).getBias() != nullptr;
+  if (biased)
+    return drops ? std::pair<StringRef, StringRef>(", k g r, w ", "r w")
+                 : std::pair<StringRef, StringRef>(", k g r ", "r");
+  return drops ? std::pair<StringRef, StringRef>(", w ", "w") : std::pair<StringRef, StringRef>();
 }
 
 static const OpRow *rowOf(StringRef name) {
@@ -49,13 +61,6 @@ static const OpRow *rowOf(StringRef name) {
       {"attention_grad",
        "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d -> b s k g d, b t k d, b t k d",
        "t d",
-       {5},
-       sum,
-       "s"},
-      {"attention drop", "b s k g d, b t k d, b t k d, w -> b s k g d, b k g s", "t d w", {}, Combine::Attention, "s"},
-      {"attention_grad drop",
-       "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d, w -> b s k g d, b t k d, b t k d",
-       "t d w",
        {5},
        sum,
        "s"},
@@ -124,8 +129,13 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   SmallVector<int64_t> ranks;
   StringRef spec;
   const OpRow *row = rowOf(nameOfRow(op));
-  std::string resized;
-  if (row)
+  auto [more, moreWhole] = moreOf(op);
+  std::string resized, withMore;
+  if (row && !more.empty()) {
+    auto [from, to] = row->spec.split(" ->");
+    withMore = (from + more + "->" + to).str();
+    spec = withMore;
+  } else if (row)
     spec = row->spec;
   else if (auto einsum = dyn_cast<EinsumOp>(op))
     spec = einsum.getSpec();
@@ -174,6 +184,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   rule.linear = row->linear;
   SmallVector<StringRef> whole;
   row->whole.split(whole, ' ', -1, /*KeepEmpty=*/false);
+  moreWhole.split(whole, ' ', -1, /*KeepEmpty=*/false);
   for (StringRef letter : whole)
     rule.whole[rule.find(letter)] = true;
   if (!row->indexed.empty())

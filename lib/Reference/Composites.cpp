@@ -94,9 +94,9 @@ Tensors pc::rmsNormGrad(Inputs in) {
 
 Tensors pc::rope(Inputs in, bool inverse) {
   const Tensor &x = *in[0], &cos = *in[1], &sin = *in[2];
-  int64_t batch = x.shape[0], length = x.shape[1], d = x.shape.back(), half = d / 2;
+  int64_t batch = x.shape[0], length = x.shape[1], d = x.shape.back(), half = cos.shape.back();
   int64_t heads = batch * length * d ? x.size() / (batch * length * d) : 0;
-  Tensor y(x.shape);
+  Tensor y(x);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t s = 0; s < length; ++s)
       for (int64_t h = 0; h < heads; ++h)
@@ -164,7 +164,19 @@ Mask pc::maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext
   };
 }
 
-Tensors pc::attention(Inputs in, double scale, const Sight &sees, Rounding factor, const Mask &mask) {
+double Scores::of(double product, int64_t k, int64_t g, int64_t s, int64_t t) const {
+  double score = scale * product;
+  if (cap)
+    score = cap * std::tanh(score / cap);
+  int64_t groups = bias ? bias->shape[1] : 1, entries = bias ? bias->shape[2] : 1;
+  return bias ? score + (*bias)[(k * groups + g) * entries + t - s + queries - 1] : score;
+}
+double Scores::slope(double product) const {
+  double capped = cap ? std::tanh(scale * product / cap) : 0;
+  return scale * (1 - capped * capped);
+}
+
+Tensors pc::attention(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2];
   AttentionIndex at(q, k);
   Tensor o(q.shape), lse(Shape{at.B, at.K, at.G, at.S});
@@ -173,7 +185,7 @@ Tensors pc::attention(Inputs in, double scale, const Sight &sees, Rounding facto
     double largest = -INFINITY, sum = 0;
     int64_t query = at.q(b, s, h, g);
     for (int64_t t = 0; t < at.T; ++t) {
-      scores[t] = sees(s, t) ? scale * dot(&q.data[query], &k.data[at.kv(b, t, h)], at.D) : -INFINITY;
+      scores[t] = sees(s, t) ? score.of(dot(&q.data[query], &k.data[at.kv(b, t, h)], at.D), h, g, s, t) : -INFINITY;
       largest = std::max(largest, scores[t]);
     }
     for (int64_t t = 0; t < at.T; ++t)
@@ -191,7 +203,7 @@ Tensors pc::attention(Inputs in, double scale, const Sight &sees, Rounding facto
   return {o, lse};
 }
 
-Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor, const Mask &mask) {
+Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2], &o = *in[3], &lse = *in[4], &dout = *in[5];
   AttentionIndex at(q, k);
   Tensor dq(q.shape), dk(k.shape), dv(v.shape);
@@ -202,9 +214,10 @@ Tensors pc::attentionGrad(Inputs in, double scale, const Sight &sees, Rounding f
       if (!sees(s, t))
         continue;
       int64_t key = at.kv(b, t, h);
-      double p = std::exp(scale * dot(&q.data[query], &k.data[key], at.D) - lse[at.lse(b, h, g, s)]);
+      double product = dot(&q.data[query], &k.data[key], at.D);
+      double p = std::exp(score.of(product, h, g, s, t) - lse[at.lse(b, h, g, s)]);
       double kept = mask({b, h, g, s, t});
-      double dscore = factor(p * (kept * dot(&dout.data[query], &v.data[key], at.D) - doutO) * scale);
+      double dscore = factor(p * (kept * dot(&dout.data[query], &v.data[key], at.D) - doutO) * score.slope(product));
       for (int64_t i = 0; i < at.D; ++i) {
         dv[key + i] += factor(p * kept) * dout[query + i];
         dq[query + i] += dscore * k[key + i];
@@ -350,6 +363,8 @@ double pc::activation(ActivationKind kind, double x) {
     return x / (1 + std::exp(-x));
   case ActivationKind::Relu:
     return x > 0 ? x : 0;
+  case ActivationKind::Tanh:
+    return std::tanh(x);
   }
   return 0;
 }
@@ -368,6 +383,8 @@ double pc::activationSlope(ActivationKind kind, double x) {
   }
   case ActivationKind::Relu:
     return x > 0 ? 1 : 0;
+  case ActivationKind::Tanh:
+    return 1 - std::tanh(x) * std::tanh(x);
   }
   return 0;
 }

@@ -78,7 +78,21 @@ template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t off
     queries.push_back(sequencePosition(attention, offset + s));
   for (int64_t t = 0; t < in[1]->shape[1]; ++t)
     keys.push_back(sequencePosition(attention, t));
-  return [queries = std::move(queries), keys = std::move(keys)](int64_t s, int64_t t) { return keys[t] <= queries[s]; };
+  auto window = static_cast<int64_t>(attention.getWindow().value_or(std::numeric_limits<int64_t>::max()));
+  return [window, queries = std::move(queries), keys = std::move(keys)](int64_t s, int64_t t) {
+    return keys[t] <= queries[s] && queries[s] - keys[t] < window;
+  };
+}
+
+/// What attention makes of products of q and k.
+template <typename Op> static Scores scoresOf(Op attention, Inputs in) {
+  Scores scores{attention.getScale().convertToDouble()};
+  if (auto cap = attention.getSoftcap())
+    scores.cap = cap->convertToDouble();
+  if (Value bias = attention.getBias())
+    scores.bias = in[numberOf(attention, bias)];
+  scores.queries = in[0]->shape[1];
+  return scores;
 }
 
 /// The same of packed attention, of as many keys as queries, in the order of their positions.
@@ -106,10 +120,10 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
   };
   auto dropsNothing = [](ArrayRef<int64_t>) { return 1.0; };
   return llvm::TypeSwitch<Operation *, FailureOr<Tensors>>(op)
-      .Case([&](IotaOp) {
+      .Case([&](IotaOp iota) {
         Tensor indices(context.shapes[0]);
         for (int64_t i = 0; i < indices.size(); ++i)
-          indices[i] = sequencePosition(op, offset + i);
+          indices[i] = sequencePosition(op, offset + i) + static_cast<int64_t>(iota.getFrom());
         return Tensors{indices};
       })
       .Case([&](KeyCountsOp counts) {
@@ -168,30 +182,30 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](RMSNormOp norm) { return rmsNorm(in, norm.getEps().convertToDouble()); })
       .Case([&](RMSNormGradOp) { return rmsNormGrad(in); })
       .Case([&](RopeOp op) -> FailureOr<Tensors> {
-        if (in[0]->shape.back() != 2 * in[1]->shape.back())
-          return op.emitOpError() << "has tables of another width than half a head";
+        if (in[0]->shape.back() < 2 * in[1]->shape.back())
+          return op.emitOpError() << "has tables that are wider than half a head";
         return rope(in, op.getInverse());
       })
       .Case([&](SplitQkvOp) { return splitQkv(in); })
       .Case([&](JoinQkvOp) { return joinQkv(in); })
       .Case([&](PackedAttentionOp a) {
         Tensors parts = splitQkv(in[0]);
-        return attention({&parts[0], &parts[1], &parts[2]}, a.getScale().convertToDouble(), sightOf(a),
+        return attention({&parts[0], &parts[1], &parts[2]}, {a.getScale().convertToDouble()}, sightOf(a),
                          roundingOf({a.getQkv()}, context.rounds), dropsNothing);
       })
       .Case([&](PackedAttentionGradOp a) {
         Tensors parts = splitQkv(in[0]);
         Tensors gradients =
-            attentionGrad({&parts[0], &parts[1], &parts[2], in[1], in[2], in[3]}, a.getScale().convertToDouble(),
+            attentionGrad({&parts[0], &parts[1], &parts[2], in[1], in[2], in[3]}, {a.getScale().convertToDouble()},
                           sightOf(a), roundingOf({a.getQkv(), a.getDout()}, context.rounds), dropsNothing);
         return joinQkv({&gradients[0], &gradients[1], &gradients[2]});
       })
       .Case([&](AttentionOp a) {
-        return attention(in, a.getScale().convertToDouble(), sightOf(a, in, offset),
+        return attention(in, scoresOf(a, in), sightOf(a, in, offset),
                          roundingOf({a.getQ(), a.getK(), a.getV()}, context.rounds), mask(a));
       })
       .Case([&](AttentionGradOp a) {
-        return attentionGrad(in, a.getScale().convertToDouble(), sightOf(a, in, offset),
+        return attentionGrad(in, scoresOf(a, in), sightOf(a, in, offset),
                              roundingOf({a.getQ(), a.getK(), a.getV(), a.getDout()}, context.rounds), mask(a));
       })
       .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {

@@ -27,10 +27,21 @@ using Rounding = double (*)(double);
 /// By local index: 0 of what an op drops, else the factor of what it keeps; 1 of an op that drops nothing.
 using Mask = std::function<double(llvm::ArrayRef<int64_t>)>;
 Mask maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext &context);
+/// What attention makes of a product of query s and key t.
+struct Scores {
+  double scale, cap = 0;        ///< 0: no cap
+  const Tensor *bias = nullptr; ///< (k, g, r), of `queries` queries
+  int64_t queries = 0;
+
+  /// The score.
+  double of(double product, int64_t k, int64_t g, int64_t s, int64_t t) const;
+  /// Its derivative by the product.
+  double slope(double product) const;
+};
 /// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s). `mask`: of the weights (b, k, g, s, t).
-Tensors attention(Inputs in, double scale, const Sight &sees, Rounding factor, const Mask &mask);
+Tensors attention(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask);
 /// q, k, v, o, lse, dout -> dq, dk, dv.
-Tensors attentionGrad(Inputs in, double scale, const Sight &sees, Rounding factor, const Mask &mask);
+Tensors attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask);
 /// x (b, s, k, g + 2, d), or with cos and sin behind it -> q, k, v.
 Tensors splitQkv(Inputs in);
 /// q, k, v, or with cos and sin behind them -> (b, s, k, g + 2, d).

@@ -15,6 +15,14 @@ struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
       getOperation().emitError() << "pc-zigzag: ranks is from 1 to " << mostRanks << ", got " << int64_t(ranks);
       return signalPassFailure();
     }
+    WalkResult attentions = getOperation().walk([](AttentionOp op) -> WalkResult {
+      if (op.getWindow() || op.getBias())
+        return op.emitError() << "pc-zigzag: attention with a " << (op.getWindow() ? "sliding window" : "bias")
+                              << " needs the sequence in its own order; context parallelism of form 'heads' keeps it";
+      return WalkResult::advance();
+    });
+    if (attentions.wasInterrupted())
+      return signalPassFailure();
     for (auto program : getOperation().getOps<ProgramOp>()) {
       int64_t length = program.getSequence(), unit = 2 * ranks;
       if (length % unit) {

@@ -123,13 +123,13 @@ public:
   }
 
   void readPart(const Json &json, const Dims &start, const Dims &size, Parameter &parameter) {
-    Part part{start, size, json.at("key"), json.at("source").at("tensor"), {}};
+    Part part{start, size, json.at("key"), json.at("source").at("tensor"), json["source"].at("shape"), {}};
     const Json &source = json["source"];
-    part.box = {source.at("shape"), source.at("start"), source.at("size")};
+    part.box = {source.value("view", part.shape), source.at("start"), source.at("size")};
     const Box &box = part.box;
-    bool fits = box.shape.size() == box.start.size() && box.shape.size() == box.size.size() &&
-                product(box.size) == product(part.size) && part.start.size() == parameter.valid.size() &&
-                part.size.size() == parameter.valid.size();
+    bool fits = product(box.shape) == product(part.shape) && box.shape.size() == box.start.size() &&
+                box.shape.size() == box.size.size() && product(box.size) == product(part.size) &&
+                part.start.size() == parameter.valid.size() && part.size.size() == parameter.valid.size();
     for (size_t dim = 0; fits && dim < box.shape.size(); ++dim)
       fits = box.start[dim] >= 0 && box.size[dim] > 0 && box.start[dim] + box.size[dim] <= box.shape[dim];
     for (size_t dim = 0; fits && dim < part.start.size(); ++dim)

@@ -40,7 +40,8 @@ struct Part {
   Dims start, size; ///< In the parameter's valid part.
   uint64_t key = 0;
   std::string source; ///< Name of the Hugging Face tensor.
-  Box box;
+  Dims shape;         ///< Its shape in the file.
+  Box box;            ///< Of that shape, or of another one of as many elements (`view`).
 
   /// A rank's block of the parameter, as seen from this part: it may begin before it and end behind it.
   Block inPart(Block block) const {

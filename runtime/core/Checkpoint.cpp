@@ -142,10 +142,10 @@ void CheckpointWriter::writeFiles(const Program &program, Trajectory &trajectory
   for (const Program *stage : program.stages) {
     for (const Parameter &parameter : stage->parameters)
       for (const Part &part : parameter.parts)
-        model.add(part.source, part.box.shape);
+        model.add(part.source, part.shape);
     for (const State &state : stage->states)
       for (const Part &part : stage->parameters[state.parameter].parts)
-        training.add(stateName(state, part), part.box.shape);
+        training.add(stateName(state, part), part.shape);
   }
   model.create();
   training.create();
@@ -249,7 +249,7 @@ static void readStates(const std::string &path, const Program &program, int rank
     std::vector<const StoredTensor *> stored;
     for (const Part &part : parameter.parts) {
       std::string name = stateName(state, part);
-      stored.push_back(&checkStored(training.find(name), name, part.box, path));
+      stored.push_back(&checkStored(training.find(name), name, part.shape, path));
     }
     std::vector<TensorSum> read(stored.size());
     readBlock(state, parameter, stored, program, rank, device, read);

@@ -93,13 +93,13 @@ void pcrt::drawParameters(const Program &program, uint64_t seed, int rank, Devic
   }
 }
 
-const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::string &name, const Box &box,
+const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::string &name, const Dims &shape,
                                       const std::string &where) {
   if (!stored)
     fail(PCRT_BAD_DATA, where + ": tensor '" + name + "' is missing");
-  if (stored->shape != box.shape)
+  if (stored->shape != shape)
     fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has shape " + describe(stored->shape) +
-                            ", the model needs shape " + describe(box.shape));
+                            ", the model needs shape " + describe(shape));
   if (!isFloatDtype(stored->dtype))
     fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has dtype " + stored->dtype +
                             ", only F32, F16, BF16 and F64 can be read");
@@ -142,7 +142,7 @@ void pcrt::readParameters(const Program &program, const Safetensors &weights, in
   std::vector<std::vector<TensorSum>> read(count); // several parts can be boxes of one tensor
   for (size_t i = 0; i < count; ++i)
     for (const Part &part : program.parameters[i].parts) {
-      stored[i].push_back(&checkStored(weights.findModelTensor(part.source), part.source, part.box, where));
+      stored[i].push_back(&checkStored(weights.findModelTensor(part.source), part.source, part.shape, where));
       read[i].emplace_back();
     }
   pool.ranges(int64_t(count), [&](int, int64_t lo, int64_t hi) {

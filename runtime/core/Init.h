@@ -38,7 +38,7 @@ void readBlock(const Tensor &tensor, const Parameter &parameter, const std::vect
                const Program &program, int rank, Device &device, std::vector<TensorSum> &sums);
 
 /// The tensor that a parameter or state is read from; throws PCRT_BAD_DATA as readParameters does.
-const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Box &box,
+const StoredTensor &checkStored(const StoredTensor *stored, const std::string &name, const Dims &shape,
                                 const std::string &where);
 
 /// Fills the constants (RoPE tables).

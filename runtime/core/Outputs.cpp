@@ -34,7 +34,7 @@ void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &p
         dump.writer->add("logits", output.valid);
       else
         for (const Part &part : stage->parameters[output.parameter].parts)
-          dump.writer->add(part.source, part.box.shape);
+          dump.writer->add(part.source, part.shape);
     }
   if (!any)
     fail(PCRT_USAGE, "this program shows no " + kind + (kind == "logits" ? "" : "s") + " that could be written to " +

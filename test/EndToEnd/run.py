@@ -18,6 +18,7 @@ import sys
 
 from cases import BIN, GOLDEN, HERE, LONG, STAND_IN, Case, file_name, mesh_flags, ranks_of, shared
 from commands import Commands
+from key_biases import KEY_BIASES
 
 TRAIN = "--lr 1e-3 --weight-decay 0.1 --clip 1.0 --seed 1".split()
 # One rounding to bf16 is 2^-9 = 0.2 % of a value; a logit is behind some ten of them, a gradient behind twice as many, and where
@@ -78,7 +79,7 @@ class Row(Case):
         """The program of the model, of more layers where asked for: of those there are no weights."""
         def make(folder):
             config = json.loads((GOLDEN / self.model / "config.json").read_text())
-            for key in {"n_layer", "num_hidden_layers", "max_window_layers"} & config.keys():
+            for key in {"n_layer", "num_layers", "num_hidden_layers", "max_window_layers"} & config.keys():
                 config[key] = int(self.layers)
             if config.get("layer_types"):
                 config["layer_types"] = config["layer_types"][:1] * int(self.layers)
@@ -141,15 +142,17 @@ class Row(Case):
     def logits(self):
         self.compare("logits", "tensors", self.want, self.first / "logits.safetensors", "--only", "logits", "--tolerance", self.tolerance["logits"])
 
-    # The key third of GPT-2's attention bias has a gradient of exactly zero: what is there is rounding, which Adam amplifies.
     def skipped_entries(self):
-        return ["--skip", "c_attn.bias:32:64"] if self.model.startswith("gpt2") else []
+        return [word for entries in KEY_BIASES.get(self.model, []) for word in ("--skip", entries)]
+
+    def skipped_tensors(self):
+        return [word for entries in KEY_BIASES.get(self.model, []) if ":" not in entries for word in ("--skip", entries)]
 
     def gradients(self):
         want = [self.want, self.first / "grads.safetensors", "--prefix", "grad."]
         if not self.is_golden:
             want = [self.one_rank() / "grads.safetensors", self.first / "grads.safetensors"]
-        skip = self.skipped_entries() if self.precision == "bf16" else []
+        skip = self.skipped_entries() if self.precision == "bf16" else self.skipped_tensors()
         self.compare("gradients", "tensors", *want, "--tolerance", self.tolerance["gradients"], *skip)
 
     def loss(self):

@@ -452,7 +452,7 @@ func.func @one_table(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %c: ten
 // -----
 
 func.func @wide_tables(%x: tensor<2x8x2x3x6xf32>, %c: tensor<8x6xf32>) {
-  // expected-error@+1 {{has tables of another width than half a head (C2)}}
+  // expected-error@+1 {{has tables that are wider than half a head (C2)}}
   %q, %k, %v = pc.split_qkv %x rope %c, %c : (tensor<2x8x2x3x6xf32>, tensor<8x6xf32>, tensor<8x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>)
   return
 }
@@ -686,5 +686,61 @@ func.func @dropout_of_many_dims(%x: tensor<2x8xf32>, %r: tensor<5xi32>) {
 func.func @words_for_nothing(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %r: tensor<5xi32>) {
   // expected-error@+1 {{needs both 'random' and 'drop', or none (C1)}}
   %o, %lse = pc.attention %q, %k, %k random %r scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<5xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @window_of_nothing(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>) {
+  // expected-error@+1 {{has a window of 0 (C3)}}
+  %o, %lse = pc.attention causal %q, %k, %k scale 1.0 window 0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @window_both_ways(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>) {
+  // expected-error@+1 {{has a window of 4 and is not causal (C3)}}
+  %o, %lse = pc.attention %q, %k, %k scale 1.0 window 4 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @cap_of_nothing(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>) {
+  // expected-error@+1 {{has a cap that is not positive (C4)}}
+  %o, %lse = pc.attention %q, %k, %k scale 1.0 softcap 0.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @few_addends(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %b: tensor<2x1x8xf32>) {
+  // expected-error@+1 {{has a bias of 8 entries a head (C5)}}
+  %o, %lse = pc.attention %q, %k, %k bias %b scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x1x8xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @window_of_a_part(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %n: tensor<8xi32>) {
+  // expected-error@+1 {{has a window or a bias, and a part of the queries (C6)}}
+  %o, %lse = pc.attention causal %q, %k, %k sees %n scale 1.0 window 4 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<8xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @rotates_too_much(%x: tensor<2x8x6xf32>, %c: tensor<8x4xf32>) {
+  // expected-error@+1 {{rotates 8 of 6 (C1)}}
+  %y = pc.rope %x, %c, %c : (tensor<2x8x6xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @view_of_more() {
+  // expected-error@+1 {{'w' has a view of 8 elements, of 6 (C1)}}
+  %w = pc.parameter "w" dims ["embed"] init <normal, 2.0e-02> source <"w", shape = [6], start = [0, 0], size = [4, 1], view = [4, 2]> : tensor<4xf32>
   return
 }

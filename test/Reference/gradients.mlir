@@ -332,3 +332,34 @@ func.func @model() {
   pc.output loss "loss" %loss : tensor<f32>
   return
 }
+
+// -----
+
+// Attention with a window, a cap of scores and addends; a part of each head rotated; tanh.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient q: 
+// CHECK-NEXT: gradient k: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %q0 = pc.parameter "q" dims ["embed", "kv_heads", "group", "head_dim"] init <normal, 2.0e-02>
+    source <"q", shape = [4, 24], start = [0, 0], size = [4, 24]> : tensor<4x2x2x6xf32>
+  %k0 = pc.parameter "k" dims ["embed", "kv_heads", "head_dim"] init <normal, 2.0e-02>
+    source <"k", shape = [4, 12], start = [0, 0], size = [4, 12]> : tensor<4x2x6xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %cos = pc.rope_table cos inv_freq [1.0, 0.3] scale 1.0 : tensor<3x2xf32>
+  %sin = pc.rope_table sin inv_freq [1.0, 0.3] scale 1.0 : tensor<3x2xf32>
+  %number = pc.iota from -2 -> tensor<5xi32>
+  %distance = pc.cast %number : (tensor<5xi32>) -> tensor<5xf32>
+  %addends = pc.einsum "r -> k g r" %distance : (tensor<5xf32>) -> tensor<2x2x5xf32>
+  %e = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %x = pc.activation tanh %e : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %q = pc.einsum "b s e, e k g d -> b s k g d" %x, %q0 : (tensor<2x3x4xf32>, tensor<4x2x2x6xf32>) -> tensor<2x3x2x2x6xf32>
+  %k = pc.einsum "b s e, e k d -> b s k d" %x, %k0 : (tensor<2x3x4xf32>, tensor<4x2x6xf32>) -> tensor<2x3x2x6xf32>
+  %k1 = pc.rope %k, %cos, %sin : (tensor<2x3x2x6xf32>, tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<2x3x2x6xf32>
+  %o, %lse = pc.attention causal %q, %k1, %k bias %addends scale 7.0e-01 window 2 softcap 5.0e-01 : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x2x5xf32>) -> (tensor<2x3x2x2x6xf32>, tensor<2x2x2x3xf32>)
+  %loss = pc.einsum "b s k g d, b s k g d ->" %o, %o : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x2x6xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}

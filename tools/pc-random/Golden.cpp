@@ -139,7 +139,9 @@ private:
         into.try_emplace((prefix + source.getTensor()).str(), pc::Tensor(source.getShape())).first->second;
     pc::Tensor box(source.getSize());
     box.data = value.data;
+    whole.shape = pc::Shape(source.boxShape());
     whole.merge(source.getStart(), box, replace);
+    whole.shape = pc::Shape(source.getShape());
   }
   static void replace(double &to, double x) { to = x; }
 

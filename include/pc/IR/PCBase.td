@@ -59,7 +59,8 @@ def PC_OutputKind : I32EnumAttr<"OutputKind", "what an output means to the runti
 
 def PC_ActivationKind : I32EnumAttr<"ActivationKind", "pointwise nonlinearity", [
     I32EnumAttrCase<"GeluTanh", 0, "gelu_tanh">, I32EnumAttrCase<"Gelu", 1, "gelu">,
-    I32EnumAttrCase<"Silu", 2, "silu">, I32EnumAttrCase<"Relu", 3, "relu">]> {
+    I32EnumAttrCase<"Silu", 2, "silu">, I32EnumAttrCase<"Relu", 3, "relu">,
+    I32EnumAttrCase<"Tanh", 4, "tanh">]> {
   let cppNamespace = "::pc";
 }
 
@@ -168,12 +169,21 @@ def PC_SourceAttr : PC_Attr<"Source", "source"> {
   let summary = "The box of a Hugging Face tensor that a parameter is";
   let description = [{
     `#pc.source<"h.0.attn.c_attn.weight", shape = [768, 2304], start = [0, 768], size = [768, 768]>`: the box, row major,
-    reshaped to the parameter's shape (without padding).
+    reshaped to the parameter's shape (without padding). `view = [12, 3, 64, 768]` behind it: the tensor is read in that shape, row major, and the
+    box is one of it.
+
+    Constraint (C1): a view has as many elements as the tensor.
   }];
   let parameters = (ins StringRefParameter<>:$tensor, ArrayRefParameter<"int64_t">:$shape,
-                        ArrayRefParameter<"int64_t">:$start, ArrayRefParameter<"int64_t">:$size);
+                        ArrayRefParameter<"int64_t">:$start, ArrayRefParameter<"int64_t">:$size,
+                        OptionalArrayRefParameter<"int64_t">:$view);
   let assemblyFormat = [{
-    `<` $tensor `,` `shape` `=` `[` $shape `]` `,` `start` `=` `[` $start `]` `,` `size` `=` `[` $size `]` `>`
+    `<` $tensor `,` `shape` `=` `[` $shape `]` `,` `start` `=` `[` $start `]` `,` `size` `=` `[` $size `]` (`,` `view` `=` `[` $view^ `]`)? `>`
+  }];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The shape of which it is a box.
+    ::llvm::ArrayRef<int64_t> boxShape() const { return getView().empty() ? getShape() : getView(); }
   }];
 }
 

@@ -188,10 +188,11 @@ def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<FactorOpIn
 
 def PC_IotaOp : PC_Leaf<"iota", [DeclareOpInterfaceMethods<FactorOpInterface>, IndexedOpInterface]> {
   let summary = "0, 1, 2, ... (i32), from the global index: plus `offset` in local programs. Factors `-> s`";
-  let arguments = (ins Optional<AnyRankedTensor>:$offset);
+  let description = "`from n`: n, n + 1, ...";
+  let arguments = (ins Optional<AnyRankedTensor>:$offset, DefaultValuedOptionalAttr<I64Attr, "0">:$from);
   let results = (outs AnyRankedTensor:$value);
   let extraClassDeclaration = PC_IndexedDim<"getValue", 0>.text;
-  let assemblyFormat = "(`offset` $offset^ `:` type($offset))? attr-dict `->` type($value)";
+  let assemblyFormat = "(`from` $from^)? (`offset` $offset^ `:` type($offset))? attr-dict `->` type($value)";
 }
 
 def PC_ConstantOp : PC_Leaf<"constant"> {
@@ -400,12 +401,14 @@ def PC_RMSNormGradOp : PC_Compute<"rms_norm_grad"> {
 def PC_RopeOp : PC_Compute<"rope"> {
   let summary = "Rotary embedding of the last dim (halves rotated), or its inverse; linear in x";
   let description = [{
-    x: [b, s, heads..., d]; cos, sin: [s, d/2]. With x = (u, w) halves: (u cos - w sin, w cos + u sin); `inverse` negates sin (it is
-    the gradient). Factors: x dims `b s h0 .. d`, tables `s c`; d and c whole.
+    x: [b, s, heads..., d]; cos, sin: [s, c]. With (u, w) the halves of the first 2c of d: (u cos - w sin, w cos + u sin); `inverse` negates sin
+    (it is the gradient). What is behind them stays as it is. Factors: x dims `b s h0 .. d`, tables `s c`; d and c whole. Constraint (C1): d is
+    2c or more.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$cos, AnyRankedTensor:$sin, UnitAttr:$inverse);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "(`inverse` $inverse^)? $x `,` $cos `,` $sin attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
 }
 
 def PC_SplitQkvOp : PC_Compute<"split_qkv"> {
@@ -413,7 +416,7 @@ def PC_SplitQkvOp : PC_Compute<"split_qkv"> {
   let description = [{
     x: [b, s, k, g + 2, d], by key/value head g query heads, a key and a value -> q: [b, s, k, g, d], k, v: [b, s, k, d]. `rope`: cos and sin
     as `pc.rope` takes them, which rotate q and k. Factors `b s k j d -> b s k g d, b s k d, b s k d`, tables `s c`; j, g whole, and
-    with tables d and c. Constraints: (C1) j = g + 2; (C2) there are two tables, of half as many columns as d, or none.
+    with tables d and c. Constraints: (C1) j = g + 2; (C2) there are two tables, as `pc.rope` takes them, or none.
   }];
   let arguments = (ins AnyRankedTensor:$x, Variadic<AnyRankedTensor>:$tables);
   let results = (outs AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v);
@@ -436,6 +439,8 @@ defvar offsetSees = [{
   ::mlir::MutableOperandRange getOffsetMutable() { return getSeesMutable(); }
   ::llvm::SmallVector<::pc::IndexedDim> getDrawnDims() { return {{getQ(), 0}, {getQ(), 2}, {getQ(), 3}, {getQ(), 1}, {getK(), 1}}; }
   ::llvm::SmallVector<int64_t> getDrawnSequences() { return {3, 4}; }
+  /// Whether scores are more than products of q and k, or fewer keys are seen than there are before a query.
+  bool isPlain() { return !getWindow() && !getSoftcap() && !getBias(); }
 }];
 
 def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterface, AttrSizedOperandSegments]> {
@@ -446,32 +451,40 @@ def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterfa
     program is in zigzag order. `sees` (local programs): a scalar is the global index of the first query; [s] counts, by query, how
     many of the keys it sees, the first ones. A query that sees none has o = 0 and lse = -infinity.
     Where q, k and v are bf16, exp(score - maximum) is rounded to bf16 before it multiplies v; sums, maxima and lse are not.
+    `window w`: position s sees the w positions s - w < t <= s alone. `softcap c`: scores are c tanh(score / c). `bias` [k, g, r]: to the score of query s
+    and key t, behind the cap, the entry t - s + S - 1 of its head is added, of S queries (factors `k g r`, r whole).
     `random`, `drop`: of the weights [b, k, g, s, t] some are dropped behind the softmax; lse is of all. Constraints: (C1) there are both or none;
-    (C2) there is an offset for each split dim.
+    (C2) there is an offset for each split dim; (C3) a window is at least 1, of causal attention; (C4) a cap is positive; (C5) a bias has s + t - 1 entries
+    a head; (C6) with a window or a bias the sequence is in its own order and `sees` nothing.
   }];
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$random, Optional<AnyRankedTensor>:$sees,
-                       Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<PC_DropAttr>:$drop);
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$random,
+                       Optional<AnyRankedTensor>:$sees, Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal,
+                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap, OptionalAttr<PC_DropAttr>:$drop);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
   let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text;
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)? `scale` $scale (`drop` $drop^)? attr-dict
-    `:` functional-type(operands, results)
+    (`causal` $causal^)? $q `,` $k `,` $v (`bias` $bias^)? (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)? `scale` $scale
+    (`window` $window^)? (`softcap` $softcap^)? (`drop` $drop^)? attr-dict `:` functional-type(operands, results)
   }];
+  let hasVerifier = 1;
 }
 def PC_AttentionGradOp : PC_Compute<"attention_grad", [IndexedOpInterface, DrawnOpInterface, AttrSizedOperandSegments]> {
   let summary = "dq, dk, dv of attention; linear in dout";
   let description = [{
-    Where q, k, v and dout are bf16, the weights and the gradients of scores are rounded to bf16 before they are multiplied.
+    Where q, k, v and dout are bf16, the weights and the gradients of scores are rounded to bf16 before they are multiplied. Constraints of
+    attention.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$o,
-                       AnyRankedTensor:$lse, AnyRankedTensor:$dout, Optional<AnyRankedTensor>:$random, Optional<AnyRankedTensor>:$sees,
-                       Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<PC_DropAttr>:$drop);
+                       AnyRankedTensor:$lse, AnyRankedTensor:$dout, Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$random,
+                       Optional<AnyRankedTensor>:$sees, Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal,
+                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap, OptionalAttr<PC_DropAttr>:$drop);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
   let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text;
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)? `scale` $scale
-    (`drop` $drop^)? attr-dict `:` functional-type(operands, results)
+    (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`bias` $bias^)? (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)?
+    `scale` $scale (`window` $window^)? (`softcap` $softcap^)? (`drop` $drop^)? attr-dict `:` functional-type(operands, results)
   }];
+  let hasVerifier = 1;
 }
 def PC_PackedAttentionOp : PC_Compute<"packed_attention"> {
   let summary = "Attention that reads q, k and v where one product has written them";

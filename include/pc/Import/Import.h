@@ -21,7 +21,7 @@ struct ImportOptions {
 
 /// The model program of the directory, or null after an error was emitted; `status` then is PCRT_BAD_INPUT
 /// (configuration, or weights of another form than safetensors) or PCRT_BAD_DATA (weights). Without weights the
-/// program's `weights` is not set: a run draws them. Architectures: gpt2, llama, mistral, qwen2, qwen3, phi3. An option
+/// program's `weights` is not set: a run draws them. Architectures: gpt2 and the rows of Families.cpp. An option
 /// that changes the numbers and is not supported is an error; a key that is not known is a warning.
 mlir::OwningOpRef<mlir::ModuleOp> importModel(mlir::MLIRContext *context, llvm::StringRef directory,
                                               const ImportOptions &options, pcrt_status &status);

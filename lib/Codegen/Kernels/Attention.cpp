@@ -4,6 +4,7 @@
 // bf16, but sums the f32 values. The backward pass is in AttentionGrad.cpp.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
+#include "../RowMath.h"
 #include "Kernels.h"
 
 using namespace mlir;
@@ -12,7 +13,7 @@ using namespace pc::kernels;
 
 namespace {
 struct ForwardScratch {
-  Ptr keys, values, queries, scores, out, maxima, sums;
+  Ptr keys, values, queries, scores, out, maxima, sums, addends;
 
   ForwardScratch(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
     int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
@@ -23,16 +24,35 @@ struct ForwardScratch {
     out = scratch.take(block * d);
     maxima = scratch.take(roundUp(block, lanes));
     sums = scratch.take(roundUp(block, lanes));
+    addends = a.biased ? scratch.take(a.paddedAddends(lanes)) : Ptr();
   }
 };
 } // namespace
+
+AttentionShape::Score AttentionShape::score(Emitter &e, Num product, Num addend) const {
+  Score score{product * scale, {}};
+  if (cap > 0) {
+    Num part = tanh(e, score.value * (1 / cap));
+    score = {part * cap, part * part * -1.0 + 1.0};
+  }
+  if (biased)
+    score.value = score.value + addend;
+  return score;
+}
+
+void pc::kernels::copyAddends(Emitter &e, const AttentionShape &a, Ptr bias, Num head, Ptr to) {
+  const int64_t count = a.addends();
+  zeroFill(e, to, a.paddedAddends(e.lanes));
+  Ptr from = bias + head * count;
+  e.vectors(count, [&](Num j, int64_t width) { to.store(from.load(j, width), j); });
+}
 
 void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
   Emitter &e = kernel.e;
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
   a.chooseFactors(e, {q, k, v});
-  Ptr counts = a.counts(kernel, 3);
+  Ptr counts = a.counts(kernel, 3), bias = a.bias(kernel, 3);
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
   const SmallVector<int32_t> steps = e.steps(lanes);
   Ptr o = kernel.results[0], lse = kernel.results[1];
@@ -51,40 +71,57 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
     Num outOffset = batch * (a.s * a.outStride()) + head * a.d;
     Num keyOffset = batch * (a.t * a.keyStride()) + a.keyAt(head / a.groups);
     Ptr lseRow = lse + item * a.s;
+    if (a.biased)
+      copyAddends(e, a, bias, head, at.addends);
     transposePadded(e, a.t, depth, a.alongD(e, k + keyOffset, a.keyStride()), {at.keys, strideT});
     packPadded(e, a.factors, e.integer(a.t), e.integer(paddedT), a.d, paddedD, {v + keyOffset, a.keyStride()},
                {at.values, paddedD});
 
     e.loop(zero, e.integer(a.s), block, [&](Num first) {
       Num rows = e.min(e.integer(block), e.integer(a.s) - first);
-      Num columns = a.columns(e, first, counts, lanes);
+      Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, tileColumns(lanes));
+      Num count = a.window ? columns - begin : columns;
+      auto fromBegin = [&](Ptr p, int64_t stride) { return a.window ? p + begin * stride : p; };
+      Ptr scores = fromBegin(at.scores, 1);
       Num blockOffset = queryOffset + first * a.queryStride();
       copyPadded(e, rows, e.integer(block), depth, paddedDepth, a.alongD(e, q + blockOffset, a.queryStride()),
                  {at.queries, paddedDepth});
-      product(e, a.factors, e.integer(block), columns, false, e.integer(depth), {at.queries, paddedDepth},
-              {at.keys, strideT}, {at.scores, strideT}, false);
+      product(e, a.factors, e.integer(block), count, false, e.integer(depth), {at.queries, paddedDepth},
+              {fromBegin(at.keys, 1), strideT}, {scores, strideT}, false);
 
       e.loop(zero, e.integer(block), 1, [&](Num r) {
         // Weights are written over scores that have been read.
         Ptr row = at.scores + r * strideT, weights = a.factors == Factors::words ? row.as(e.b.getBF16Type()) : row;
-        Num end = a.seen(e, first + r, counts);
+        Num end = a.seen(e, first + r, counts), unseen = a.window ? a.firstSeen(e, first + r) : Num();
+        auto seen = [&](Num j, Num x, Num other) {
+          x = e.select(e.before(j, end, lanes), x, other);
+          return a.window ? e.select(e.before(j, unseen, lanes), other, x) : x;
+        };
+        Ptr addends = a.biased ? at.addends + a.addendsAt(e.min(first + r, e.integer(a.s - 1))) : Ptr();
+        const double scale = a.changesScores() ? 1 : a.scale;
         Num drawn = dropping ? dropping->row({batch, head / a.groups, head % a.groups, first + r}) : Num();
         Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);
-        Num maximum = e.maximum(e.loop(zero, columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
-          Num x = e.select(e.before(j, end, lanes), row.load(j, lanes), minusInfinity);
-          return Emitter::Carried{e.max(x, m[0])};
-        })[0]) * a.scale;
-        Num sum = e.sum(e.loop(zero, columns, lanes, {e.zeros(lanes)}, [&](Num j, const Emitter::Carried &sums) {
-          Num p = e.exp(e.fma(row.load(j, lanes), e.real(a.scale), e.real(0) - maximum));
-          p = e.select(e.before(j, end, lanes), p, e.real(0));
+        Num maximum = e.maximum(e.loop(begin, columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
+          Num x = row.load(j, lanes);
+          if (a.changesScores()) {
+            x = a.score(e, x, a.biased ? addends.load(j, lanes) : Num()).value;
+            row.store(x, j);
+          }
+          return Emitter::Carried{e.max(seen(j, x, minusInfinity), m[0])};
+        })[0]) * scale;
+        Num sum = e.sum(e.loop(begin, columns, lanes, {e.zeros(lanes)}, [&](Num j, const Emitter::Carried &sums) {
+          Num p = e.exp(e.fma(row.load(j, lanes), e.real(scale), e.real(0) - maximum));
+          p = seen(j, p, e.real(0));
           weights.store(a.rounded(dropping ? dropping->apply(p, drawn, j, steps) : p), j);
           return Emitter::Carried{sums[0] + p};
         })[0]);
         at.maxima.store(maximum, r);
         at.sums.store(sum, r);
       });
-      product(e, a.factors, e.integer(block), e.integer(a.tiledD(lanes)), a.oddD(lanes), columns / a.perElement(),
-              {at.scores, strideT}, {at.values, paddedD}, {at.out, paddedD}, false);
+      Ptr weights = a.window ? at.scores + begin / a.perElement() : at.scores;
+      Ptr values = a.window ? at.values + begin / a.perElement() * paddedD : at.values;
+      product(e, a.factors, e.integer(block), e.integer(a.tiledD(lanes)), a.oddD(lanes), count / a.perElement(),
+              {weights, strideT}, {values, paddedD}, {at.out, paddedD}, false);
 
       e.loop(zero, e.integer(roundUp(block, lanes)), lanes,
              [&](Num r) { at.maxima.store(at.maxima.load(r, lanes) + e.log(at.sums.load(r, lanes)), r); });

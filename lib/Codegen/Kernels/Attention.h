@@ -16,6 +16,9 @@ struct AttentionShape {
   int64_t perHead, perKey; ///< from one key/value head to the next in a row of q, and of k and v
   double scale;
   bool causal, counted = false;
+  int64_t window = 0;                 ///< how many keys a query sees at most, itself among them; 0: all before it
+  double cap = 0;                     ///< of scores; 0: none
+  bool biased = false;                ///< whether scores have addends, [heads, groups, s + t - 1]
   DrawnOpInterface drops;             ///< the op, if it drops weights
   bool narrow = false;                ///< all factors are bf16, also the weights and the gradients of scores
   Factors factors = Factors::numbers; ///< of the products on a CPU
@@ -34,17 +37,45 @@ struct AttentionShape {
       counted = op.getSees() && shapeOf(op.getSees()).size() == 1;
       if (op.getDropAttr())
         drops = op;
+      int64_t seen = op.getWindow().value_or(0);
+      window = seen < t ? seen : 0;
+      cap = op.getSoftcap() ? op.getSoftcap()->convertToDouble() : 0;
+      biased = op.getBias() != nullptr;
     }
   }
 
-  /// How many keys each query sees, if the op says so: behind `count` operands and what it drops by.
-  Ptr counts(Kernel &kernel, size_t count) const { return counted ? kernel.operands[count + !!drops] : Ptr(); }
+  /// The addends of scores, behind `count` operands.
+  Ptr bias(Kernel &kernel, size_t count) const { return biased ? kernel.operands[count] : Ptr(); }
+  /// How many keys each query sees, if the op says so: behind `count` operands, addends and what it drops by.
+  Ptr counts(Kernel &kernel, size_t count) const { return counted ? kernel.operands[count + biased + !!drops] : Ptr(); }
   /// What it drops. Call it outside of loops.
   std::optional<Dropping> dropping(Kernel &kernel, size_t count) const {
     if (!drops)
       return std::nullopt;
-    return Dropping(kernel.e, drops, kernel.operands[count],
-                    llvm::ArrayRef(kernel.operands).drop_front(count + 1 + counted));
+    return Dropping(kernel.e, drops, kernel.operands[count + biased],
+                    llvm::ArrayRef(kernel.operands).drop_front(count + biased + 1 + counted));
+  }
+
+  /// Whether a score is something else than `scale` times a product.
+  bool changesScores() const { return cap > 0 || biased; }
+  struct Score {
+    Num value, slope; ///< its derivative is `scale` times `slope`, which there is of capped ones
+  };
+  /// The score of a product of a query and a key; `addend` if scores have one.
+  Score score(Emitter &e, Num product, Num addend) const;
+  /// Addends of one head, and where in them those of query `row` begin, in the order of keys.
+  int64_t addends() const { return s + t - 1; }
+  Num addendsAt(Num row) const { return (s - 1) - row; }
+
+  /// The first key that query `row` sees, where there is a window.
+  Num firstSeen(Emitter &e, Num row) const { return e.max(row + (1 - window), e.integer(0)); }
+  /// The first key, at a whole tile, that any of the rows from `first` on sees.
+  Num firstOfTile(Emitter &e, Num first, int64_t tile) const {
+    return window ? firstSeen(e, first) / tile * tile : e.integer(0);
+  }
+  /// The end of the queries that see any of the `count` keys from `first` on.
+  Num lastQuery(Emitter &e, Num first, int64_t count) const {
+    return window ? e.min(e.integer(s), first + (count - 1 + window)) : e.integer(s);
   }
 
   /// How many keys query `row` sees; rows behind the last query count as the last one. `counts`: those of the op, if it
@@ -94,6 +125,8 @@ struct AttentionShape {
   Num keyAt(Num head) const { return head * perKey; }
   /// Queries that are worked on together, a multiple of tileRows.
   int64_t block(int64_t lanes) const { return std::min<int64_t>(32, roundUp(s, tileRows(lanes))); }
+  /// Addends of one head with as many behind them as a row of scores can be longer than the keys.
+  int64_t paddedAddends(int64_t lanes) const { return roundUp(s + paddedT(lanes), lanes); }
   int64_t paddedT(int64_t lanes) const { return roundUp(t, std::max(tileColumns(lanes), block(lanes))); }
   /// Row stride of matrices with t columns. It is no power of two, which would map all rows to a few sets of the cache.
   int64_t strideT(int64_t lanes) const { return paddedT(lanes) + 16; }
@@ -103,6 +136,8 @@ struct AttentionShape {
   bool oddD(int64_t lanes) const { return tiledD(lanes) < paddedD(lanes); }
 };
 
+/// Copies the addends of head `head` to scratch, where rows of scores can be read in whole vectors.
+void copyAddends(Emitter &e, const AttentionShape &a, Ptr bias, Num head, Ptr to);
 /// Attention on a CPU; kernel.operands begin with q, k, v. An item is one query head of one batch row.
 void emitAttention(AttentionShape a, Kernel &kernel);
 /// Its gradient; kernel.results are dq, dk, dv. An item is one key/value head of one batch row.

@@ -18,6 +18,7 @@ struct BackwardScratch {
       gradients;
   Ptr packedQueries, packedOutGradients; ///< as right sides of products
   Ptr gradientRows;                      ///< as left side of dq's product
+  Ptr addends;
 
   BackwardScratch(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
     int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
@@ -35,6 +36,7 @@ struct BackwardScratch {
     packedQueries = words ? scratch.take(block / 2 * d) : queries;
     packedOutGradients = words ? scratch.take(block / 2 * d) : outGradients;
     gradientRows = words ? scratch.take(block * strideT / 2) : gradients;
+    addends = a.biased ? scratch.take(a.paddedAddends(lanes)) : Ptr();
   }
 };
 } // namespace
@@ -44,7 +46,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2], o = kernel.operands[3];
   Ptr lse = kernel.operands[4], dout = kernel.operands[5];
-  Ptr counts = a.counts(kernel, 6);
+  Ptr counts = a.counts(kernel, 6), bias = a.bias(kernel, 6);
   std::optional<Dropping> dropping = a.dropping(kernel, 6);
   const SmallVector<int32_t> lanesInOrder = e.steps(lanes);
   Ptr dq = kernel.results[0], dk = kernel.results[1], dv = kernel.results[2];
@@ -81,9 +83,13 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
       Num queryOffset = batch * (a.s * a.queryStride()) + a.queryAt(queryHead);
       Num outOffset = batch * (a.s * a.outStride()) + queryHead * a.d;
       Ptr lseRow = lse + (item * a.groups + group) * a.s;
+      if (a.biased)
+        copyAddends(e, a, bias, queryHead, at.addends);
       e.loop(zero, e.integer(a.s), block, [&](Num first) {
         Num rows = e.min(e.integer(block), e.integer(a.s) - first);
-        Num columns = a.columns(e, first, counts, lanes);
+        Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, tileColumns(lanes));
+        Num count = a.window ? columns - begin : columns;
+        auto fromBegin = [&](Ptr p, int64_t stride) { return a.window ? p + begin * stride : p; };
         Num blockOffset = queryOffset + first * a.queryStride(), m = e.integer(block);
         Num blockOutOffset = outOffset + first * a.outStride();
         Ptr blockQ = q + blockOffset, blockOut = o + blockOutOffset, blockDout = dout + blockOutOffset;
@@ -94,17 +100,18 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
           packPadded(e, a.factors, rows, m, a.d, paddedD, {blockQ, a.queryStride()}, {at.packedQueries, paddedD});
           packPadded(e, a.factors, rows, m, a.d, paddedD, {blockDout, a.outStride()}, {at.packedOutGradients, paddedD});
         }
-        product(e, a.factors, m, columns, false, e.integer(depth), {at.queries, paddedDepth}, {at.keysAcross, strideT},
-                {at.weights, strideT}, false);
-        product(e, a.factors, m, columns, false, e.integer(depth), {at.outGradients, paddedDepth},
-                {at.valuesAcross, strideT}, {at.gradients, strideT}, false);
+        Ptr weights = fromBegin(at.weights, 1), gradients = fromBegin(at.gradients, 1);
+        product(e, a.factors, m, count, false, e.integer(depth), {at.queries, paddedDepth},
+                {fromBegin(at.keysAcross, 1), strideT}, {weights, strideT}, false);
+        product(e, a.factors, m, count, false, e.integer(depth), {at.outGradients, paddedDepth},
+                {fromBegin(at.valuesAcross, 1), strideT}, {gradients, strideT}, false);
 
         // P and dS, of two rows at once if products are of words; rows behind the last query see no key.
         Num steps = (rows + (per - 1)) / per;
         e.loop(zero, steps, 1, [&](Num step) {
           struct Row {
-            Num correction, minusLse, end, drawn;
-            Ptr weight, gradient;
+            Num correction, minusLse, end, drawn, unseen;
+            Ptr weight, gradient, addends;
           };
           SmallVector<Row> taken;
           for (int64_t i = 0; i < per; ++i) {
@@ -116,17 +123,29 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
             taken.push_back({correction, e.real(0) - lseRow.load(first + known),
                              e.select(r < rows, a.seen(e, first + known, counts), zero),
                              dropping ? dropping->row({batch, head, group, first + known}) : Num(),
-                             at.weights + r * strideT, at.gradients + r * strideT});
+                             a.window ? a.firstSeen(e, first + known) : Num(), at.weights + r * strideT,
+                             at.gradients + r * strideT, a.biased ? at.addends + a.addendsAt(first + known) : Ptr()});
           }
-          e.loop(zero, columns, lanes, [&](Num j) {
+          e.loop(begin, columns, lanes, [&](Num j) {
             SmallVector<Num> p, ds;
             for (const Row &row : taken) {
               Num visible = e.before(j, row.end, lanes);
-              Num weight = e.exp(e.fma(row.weight.load(j, lanes), e.real(a.scale), row.minusLse));
+              auto seen = [&](Num x) {
+                x = e.select(visible, x, e.real(0));
+                return a.window ? e.select(e.before(j, row.unseen, lanes), e.real(0), x) : x;
+              };
+              Num product = row.weight.load(j, lanes), exponent, slope;
+              if (a.changesScores()) {
+                auto score = a.score(e, product, a.biased ? row.addends.load(j, lanes) : Num());
+                exponent = score.value + row.minusLse, slope = score.slope;
+              } else {
+                exponent = e.fma(product, e.real(a.scale), row.minusLse);
+              }
+              Num weight = e.exp(exponent);
               auto kept = [&](Num x) { return dropping ? dropping->apply(x, row.drawn, j, lanesInOrder) : x; };
               Num gradient = weight * (kept(row.gradient.load(j, lanes)) - row.correction) * a.scale;
-              p.push_back(e.select(visible, kept(weight), e.real(0)));
-              ds.push_back(e.select(visible, gradient, e.real(0)));
+              p.push_back(seen(kept(weight)));
+              ds.push_back(seen(slope.v ? gradient * slope : gradient));
             }
             taken[0].weight.store(words ? e.words(p[0], p[1]) : a.rounded(p[0]), j);
             taken[0].gradient.store(words ? e.words(ds[0], ds[1]) : a.rounded(ds[0]), j);
@@ -134,13 +153,15 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
               (at.gradientRows.as(e.b.getBF16Type()) + (step * per + i) * strideT).store(ds[i], j);
           });
         });
-        product(e, a.factors, m, e.integer(tiledD), oddD, columns / per, {at.gradientRows, strideT / per},
-                {at.keys, paddedD}, {at.queryGradients, paddedD}, false);
+        Ptr gradientRows = a.window ? at.gradientRows + begin / per : at.gradientRows;
+        Ptr keys = a.window ? at.keys + begin / per * paddedD : at.keys;
+        product(e, a.factors, m, e.integer(tiledD), oddD, count / per, {gradientRows, strideT / per}, {keys, paddedD},
+                {at.queryGradients, paddedD}, false);
         writeRows(rows, at.queryGradients, dq + blockOffset, a.queryStride());
-        product(e, a.factors, columns, e.integer(tiledD), oddD, steps, {at.gradients, 1, per * strideT},
-                {at.packedQueries, paddedD}, {at.keyGradients, paddedD}, true);
-        product(e, a.factors, columns, e.integer(tiledD), oddD, steps, {at.weights, 1, per * strideT},
-                {at.packedOutGradients, paddedD}, {at.valueGradients, paddedD}, true);
+        product(e, a.factors, count, e.integer(tiledD), oddD, steps, {gradients, 1, per * strideT},
+                {at.packedQueries, paddedD}, {fromBegin(at.keyGradients, paddedD), paddedD}, true);
+        product(e, a.factors, count, e.integer(tiledD), oddD, steps, {weights, 1, per * strideT},
+                {at.packedOutGradients, paddedD}, {fromBegin(at.valueGradients, paddedD), paddedD}, true);
       });
     });
     writeRows(e.integer(a.t), at.keyGradients, dk + keyOffset, a.keyStride());

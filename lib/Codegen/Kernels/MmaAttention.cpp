@@ -160,9 +160,9 @@ void MmaAttention::store(ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&
 // A block of queries
 //===---------------------------------------------------------------------------===//
 
-QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts,
+QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, Ptr bias,
                        const std::optional<Dropping> &dropping)
-    : tile(at.a.d <= 64 ? 64 : 32), at(at), k(k), v(v), counts(counts), keys(at.tile(2 * tile)),
+    : tile(at.a.d <= 64 ? 64 : 32), at(at), k(k), v(v), counts(counts), bias(bias), keys(at.tile(2 * tile)),
       values(at.tile(2 * tile)), dropping(dropping), blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
   kernel.items = at.a.batch * at.numHeads * blocks;
 }
@@ -180,6 +180,8 @@ void QueryBlock::begin(Num item) {
     rows[r] = at.queryRow(batch, query.inside[r], head);
     outRows[r] = at.outRow(batch, query.inside[r], head);
     sight[r] = at.a.seen(e, query.number[r], counts);
+    if (at.a.window)
+      unseen[r] = at.a.firstSeen(e, query.inside[r]);
     if (dropping)
       drawn[r] = dropping->row({batch, keyHead, head % at.a.groups, query.inside[r]});
   }
@@ -198,8 +200,9 @@ QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
     at.stage(v, values + half(first), tile, keyRow);
     e.commitCopies();
   };
-  e.when(e.integer(0) < end, [&] { stage(e.integer(0)); });
-  return e.loop(e.integer(0), end, tile, init(), [&](Num first, const Carried &carried) {
+  Num begin = at.a.firstOfTile(e, firstQuery, tile);
+  e.when(begin < end, [&] { stage(begin); });
+  return e.loop(begin, end, tile, init(), [&](Num first, const Carried &carried) {
     e.waitForCopies();
     e.barrier(); // this tile has arrived, and no thread reads the one before any more
     Num next = first + tile;
@@ -208,15 +211,33 @@ QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
   });
 }
 
-QueryBlock::Carried QueryBlock::masked(Num first, const Carried &values, double unseen) {
+QueryBlock::Carried QueryBlock::score(Num first, Carried &products) {
+  Carried slopes;
+  for (auto [i, product] : llvm::enumerate(products)) {
+    Num key = at.e.min(first + at.column + int64_t(i / 4 * 8 + i % 2), at.e.integer(at.a.t - 1));
+    auto [value, slope] = at.score(product, bias, head, query.inside[i % 4 / 2], key);
+    product = value;
+    if (slope.v)
+      slopes.push_back(slope);
+  }
+  return slopes;
+}
+
+QueryBlock::Carried QueryBlock::masked(Num first, Carried values, double hidden) {
   SimtEmitter &e = at.e;
   if (!at.a.causal && at.a.t % tile == 0)
     return values;
-  return e.choose(e.notBefore(shared, first + tile), values, [&] {
+  Num isShared = e.notBefore(shared, first + tile);
+  if (at.a.window) // the last query of the block sees the tile's first key
+    isShared = isShared & e.notBefore(first, firstQuery + (at.perBlock - at.a.window));
+  return e.choose(isShared, values, [&] {
     Carried masked;
     for (auto [i, value] : llvm::enumerate(values)) {
       Num key = first + at.column + int64_t(i / 4 * 8 + i % 2);
-      masked.push_back(e.select(key < sight[i % 4 / 2], value, e.real(unseen)));
+      value = e.select(key < sight[i % 4 / 2], value, e.real(hidden));
+      if (at.a.window)
+        value = e.select(key < unseen[i % 4 / 2], e.real(hidden), value);
+      masked.push_back(value);
     }
     return masked;
   });
@@ -242,9 +263,9 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
   Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counts(kernel, 3);
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
-  const double factor = a.scale * at.log2e;
+  const double unit = a.changesScores() ? 1 : a.scale, factor = unit * at.log2e;
   kernel.kind = "attention";
-  QueryBlock block(at, kernel, k, v, counts, dropping);
+  QueryBlock block(at, kernel, k, v, counts, a.bias(kernel, 3), dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     auto queries = at.left(q, block.rows);
@@ -255,7 +276,10 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
       return first;
     };
     auto done = block.passKeys(init, [&](Num first, Ptr keys, Ptr values, const Emitter::Carried &carried) {
-      Emitter::Carried scores = block.masked(first, at.timesTransposed(queries, keys, block.tile), nothing);
+      Emitter::Carried scores = at.timesTransposed(queries, keys, block.tile);
+      if (a.changesScores())
+        block.score(first, scores);
+      scores = block.masked(first, scores, nothing);
       Emitter::Carried following, output(carried.begin() + 4, carried.end());
       Num sums[2];
       for (int64_t r = 0; r < 2; ++r) {
@@ -280,7 +304,7 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
     });
     Num inverse[2];
     for (int64_t r = 0; r < 2; ++r) {
-      Num sum = at.sumOfRow(done[2 + r]), logSum = done[r] * a.scale + e.log(sum);
+      Num sum = at.sumOfRow(done[2 + r]), logSum = done[r] * unit + e.log(sum);
       inverse[r] = e.real(1) / sum;
       if (a.counted) { // a query may see nothing
         Num any = e.real(0) < sum;

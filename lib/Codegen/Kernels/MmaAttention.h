@@ -65,6 +65,11 @@ public:
   /// Reductions over the four threads that share a row.
   Num sumOfRow(Num x);
   Num maximumOfRow(Num x);
+  /// The score of `product` of a query and a key, which exist, of query head `head`; `bias`: all addends, if there are.
+  AttentionShape::Score score(Num product, Ptr bias, Num head, Num query, Num key) {
+    Num addend = a.biased ? bias.load(head * a.addends() + a.addendsAt(query) + key) : Num();
+    return a.score(e, product, addend);
+  }
   /// Writes factor * sums to two rows of d elements, those that exist.
   void store(llvm::ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&at)[2], const Num (&exists)[2]);
 
@@ -84,7 +89,8 @@ public:
   using Carried = Emitter::Carried;
 
   /// Sets the number of blocks of the kernel; takes shared memory for two tiles each of keys and values.
-  QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, const std::optional<Dropping> &dropping);
+  QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, Ptr bias,
+             const std::optional<Dropping> &dropping);
   /// Call this first inside of the kernel, with the number of the block.
   void begin(Num item);
 
@@ -98,18 +104,20 @@ public:
   /// begin as `init()`, which is emitted behind the first copies.
   Carried passKeys(llvm::function_ref<Carried()> init,
                    llvm::function_ref<Carried(Num, Ptr, Ptr, const Carried &)> meet);
-  /// `values`, in the layout of a tile's scores, replaced by `unseen` where the query does not see the key. For use in
+  /// Products of a tile replaced by scores; returns their slopes, if they have some.
+  Carried score(Num first, Carried &products);
+  /// `values`, in the layout of a tile's scores, replaced by `hidden` where the query does not see the key. For use in
   /// `meet`.
-  Carried masked(Num first, const Carried &values, double unseen);
+  Carried masked(Num first, Carried values, double hidden);
   /// `values` in that layout without those of weights that are dropped.
   Carried kept(Num first, const Carried &values);
 
 private:
   MmaAttention &at;
-  Ptr k, v, counts, keys, values;
+  Ptr k, v, counts, bias, keys, values;
   const std::optional<Dropping> &dropping;
   const int64_t blocks;
-  Num firstQuery, keyHead, sight[2];
+  Num firstQuery, keyHead, sight[2], unseen[2];
   Num shared; ///< every query of the block sees the keys before this one
 };
 

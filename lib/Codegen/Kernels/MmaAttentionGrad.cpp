@@ -12,7 +12,7 @@ using namespace pc::kernels;
 
 namespace {
 struct MmaGradBuffers {
-  Ptr q, k, v, o, lse, dout, dq, dk, dv, dots, counts;
+  Ptr q, k, v, o, lse, dout, dq, dk, dv, dots, counts, bias;
   std::optional<Dropping> dropping;
 };
 } // namespace
@@ -20,7 +20,7 @@ struct MmaGradBuffers {
 static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
-  QueryBlock block(at, kernel, in.k, in.v, in.counts, in.dropping);
+  QueryBlock block(at, kernel, in.k, in.v, in.counts, in.bias, in.dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     Num minusLse[2], dots[2];
@@ -40,9 +40,13 @@ static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &
     auto done = block.passKeys(init, [&](Num first, Ptr keys, Ptr values, const Emitter::Carried &dq) {
       Emitter::Carried weights = at.timesTransposed(queries, keys, block.tile);
       Emitter::Carried changes = block.kept(first, at.timesTransposed(gradients, values, block.tile));
+      Emitter::Carried slopes = a.changesScores() ? block.score(first, weights) : Emitter::Carried();
+      const double unit = a.changesScores() ? 1 : a.scale;
       for (auto [i, change] : llvm::enumerate(changes)) {
-        Num p = e.exp2(e.fma(weights[i], e.real(a.scale * at.log2e), minusLse[i % 4 / 2]));
+        Num p = e.exp2(e.fma(weights[i], e.real(unit * at.log2e), minusLse[i % 4 / 2]));
         change = p * (change - dots[i % 4 / 2]);
+        if (!slopes.empty())
+          change = change * slopes[i];
       }
       changes = block.masked(first, changes, 0);
       Emitter::Carried sums = dq;
@@ -77,7 +81,8 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
       myValues = at.left(in.v, rows);
     // One iteration works on a tile of queries of one head.
     Num begin = a.causal && !a.counted ? e.min(firstKey, e.integer(a.s)) / tile * tile : e.integer(0);
-    Num turns = (e.integer(a.s) - begin + (tile - 1)) / tile * a.groups;
+    Num end = a.lastQuery(e, firstKey, at.perBlock);
+    Num turns = (end - begin + (tile - 1)) / tile * a.groups;
     auto stage = [&](Num turn, Num first, Num head) {
       Num half = turn % 2 * tile;
       auto inside = [&](Num line) { return e.min(first + line, e.integer(a.s - 1)); };
@@ -108,7 +113,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
       e.waitForCopies();
       e.barrier(); // this tile has arrived, and no thread reads the one before any more
       Num first = carried[0], head = carried[1], next = first + tile;
-      Num lastOfHead = e.notBefore(next, e.integer(a.s));
+      Num lastOfHead = e.notBefore(next, end);
       Num nextFirst = e.select(lastOfHead, begin, next), nextHead = e.select(lastOfHead, head + 1, head);
       e.when(turn + 1 < turns, [&] { stage(turn + 1, nextFirst, nextHead); });
       Num half = turn % 2 * tile;
@@ -119,16 +124,23 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
         for (int64_t n = 0; n < tile / 8; ++n)
           for (int64_t c = 0; c < 2; ++c) {
             Num place = half + at.column + (8 * n + c);
-            Num minusLse = lses.load(place) * -at.log2e, dot = dots.load(place), drawn;
-            if (in.dropping) {
-              Num query = e.min(first + at.column + (8 * n + c), e.integer(a.s - 1));
+            Num minusLse = lses.load(place) * -at.log2e, dot = dots.load(place), drawn, query;
+            if (in.dropping || a.biased)
+              query = e.min(first + at.column + (8 * n + c), e.integer(a.s - 1));
+            if (in.dropping)
               drawn = in.dropping->row({batch, keyHead, head % e.integer(a.groups), query});
-            }
             for (int64_t r = 0; r < 2; ++r) {
               const int64_t i = 4 * n + 2 * r + c;
               auto kept = [&](Num x) { return in.dropping ? in.dropping->apply(x, drawn, key.inside[r], {0}) : x; };
-              weights[i] = e.exp2(e.fma(weights[i], e.real(a.scale * at.log2e), minusLse));
+              AttentionShape::Score score;
+              if (a.changesScores())
+                score = at.score(weights[i], in.bias, head, query, key.inside[r]);
+              weights[i] = a.changesScores() ? e.fma(score.value, e.real(at.log2e), minusLse)
+                                             : e.fma(weights[i], e.real(a.scale * at.log2e), minusLse);
+              weights[i] = e.exp2(weights[i]);
               changes[i] = weights[i] * (kept(changes[i]) - dot);
+              if (score.slope.v)
+                changes[i] = changes[i] * score.slope;
               weights[i] = kept(weights[i]);
             }
           }
@@ -137,6 +149,8 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
           Num whole = e.notBefore(e.integer(a.s), next);
           if (a.causal)
             whole = whole & e.notBefore(a.seen(e, first, in.counts), firstKey + at.perBlock);
+          if (a.window) // the last query of the tile sees the block's first key
+            whole = whole & e.notBefore(firstKey, next - a.window);
           Emitter::Carried both = weights;
           both.append(changes);
           both = e.choose(whole, both, [&] {
@@ -144,9 +158,11 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
             for (int64_t n = 0; n < tile / 8; ++n)
               for (int64_t c = 0; c < 2; ++c) {
                 Num query = first + at.column + (8 * n + c), exists = query < e.integer(a.s);
-                Num sight = a.seen(e, query, in.counts);
+                Num sight = a.seen(e, query, in.counts), unseen = a.window ? a.firstSeen(e, query) : Num();
                 for (int64_t r = 0; r < 2; ++r) {
                   Num visible = a.causal ? exists & (key.number[r] < sight) : exists;
+                  if (a.window)
+                    visible = visible & e.notBefore(key.number[r], unseen);
                   for (size_t i : {size_t(4 * n + 2 * r + c), weights.size() + 4 * n + 2 * r + c})
                     masked[i] = e.select(visible, both[i], e.real(0));
                 }
@@ -191,6 +207,7 @@ void pc::kernels::emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel) 
                          out[2],
                          kernel.workspace,
                          a.counts(kernel, 6),
+                         a.bias(kernel, 6),
                          a.dropping(kernel, 6)};
   kernel.kind = "attention";
   if (kernel.part == 0)

@@ -1,5 +1,6 @@
 //===- Rope.cpp - Rotary embedding of the last dim, and its inverse ------------------===//
 #include "Kernels.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace pc;
@@ -8,13 +9,14 @@ using namespace pc::kernels;
 LogicalResult pc::kernels::emit(RopeOp op, Kernel &kernel) {
   auto type = cast<RankedTensorType>(op.getX().getType());
   ArrayRef<int64_t> shape = type.getShape();
-  if (shape.back() % 2)
-    return op.emitOpError("has no CPU kernel for an odd last dim (") << shape.back() << ")";
-  const int64_t positions = shape[1], d = shape.back(), half = d / 2;
+  const int64_t positions = shape[1], d = shape.back();
+  const int64_t half = cast<RankedTensorType>(op.getCos().getType()).getShape().back();
   const int64_t tokens = shape[0] * positions, heads = type.getNumElements() / (tokens * d);
   const bool inverse = op.getInverse();
   Emitter &e = kernel.e;
   kernel.kind = "elementwise";
+  if (kernel.simt && 2 * half < d) // vectors begin at multiples of their width
+    kernel.simt->setWidest(std::min<int64_t>(e.lanes, std::gcd(half, d) & -std::gcd(half, d)));
   // All heads of a token share a row of the tables.
   kernel.forItems(tokens * heads, half, /*reduces=*/false, [&](Num item) {
     Num row = item / heads % positions * half;
@@ -28,6 +30,8 @@ LogicalResult pc::kernels::emit(RopeOp op, Kernel &kernel) {
       to.store(u * cosine - w * sine, i);
       to.store(w * cosine + u * sine, i + half);
     });
+    if (2 * half < d)
+      e.vectors(d - 2 * half, [&](Num i, int64_t width) { to.store(from.load(i + 2 * half, width), i + 2 * half); });
   });
   return success();
 }

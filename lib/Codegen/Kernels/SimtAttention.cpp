@@ -68,6 +68,16 @@ public:
       sums[i] = e.fma(x[i], e.splat(factor, width), sums[i]);
   }
 
+  /// The score of a query and a key that has `addends` behind it (of the query), and its slope.
+  AttentionShape::Score score(Num product, Ptr addends, Num key) {
+    Num addend = a.biased ? addends.load(e.min(key, e.integer(a.t - 1))) : Num();
+    return a.score(e, product, addend);
+  }
+  /// Addends of query `row`, which exists, of query head `head`.
+  Ptr addendsOf(Ptr bias, Num head, Num row) {
+    return a.biased ? bias + (head * a.addends() + a.addendsAt(row)) : Ptr();
+  }
+
   /// Copies `count` rows (at rowAt(number)) to shared memory as f32; rows from `end` on repeat the last one.
   void copyTile(Ptr from, Ptr to, Num first, Num end, llvm::function_ref<Num(Num)> rowAt) {
     const int64_t vectors = a.d / width;
@@ -92,7 +102,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
   if (!at.fits())
     return false;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
-  Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counts(kernel, 3);
+  Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counts(kernel, 3), bias = a.bias(kernel, 3);
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
   constexpr int64_t together = 8; // keys that share one rescaling
   const int64_t blocks = llvm::divideCeil(a.s, at.perBlock()), tile = at.tile();
@@ -108,11 +118,14 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), counts), mySight = a.seen(e, query, counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
     Num drawn = dropping ? dropping->row({batch, keyHead, head % a.groups, inside}) : Num();
+    Num unseen = a.window ? a.firstSeen(e, inside) : Num();
+    Ptr addends = at.addendsOf(bias, head, inside);
 
     // carried: maximum (initially below any score, but finite), sum, output
     Emitter::Carried init = {e.real(-1e30), e.real(0)};
     init.append(at.zeros());
-    auto done = e.loop(e.integer(0), end, tile, init, [&](Num first, const Emitter::Carried &carried) {
+    Num begin = a.firstOfTile(e, firstQuery, tile);
+    auto done = e.loop(begin, end, tile, init, [&](Num first, const Emitter::Carried &carried) {
       e.barrier(); // the tile before is no longer read
       at.copyTile(k, keys, first, e.integer(a.t), keyRow);
       at.copyTile(v, values, first, e.integer(a.t), keyRow);
@@ -124,7 +137,9 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
         for (int64_t u = 0; u < together; ++u) {
           Num key = first + j + u;
           Num visible = key < mySight;
-          Num score = at.dot(mine, at.load(keys, (j + u) * a.d)) * a.scale;
+          if (a.window)
+            visible = visible & e.notBefore(key, unseen);
+          Num score = at.score(at.dot(mine, at.load(keys, (j + u) * a.d)), addends, key).value;
           scores.push_back(e.select(visible, score, e.real(-std::numeric_limits<float>::infinity())));
         }
         Num larger = maximum;
@@ -166,7 +181,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
 
 namespace {
 struct SimtGradBuffers {
-  Ptr q, k, v, o, lse, dout, dq, dk, dv, counts;
+  Ptr q, k, v, o, lse, dout, dq, dk, dv, counts, bias;
   std::optional<Dropping> dropping;
 
   /// x, or 0 where weights of key `key` in row `drawn` are dropped.
@@ -192,8 +207,10 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), in.counts), mySight = a.seen(e, query, in.counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
     Num drawn = in.dropping ? in.dropping->row({batch, keyHead, head % a.groups, inside}) : Num();
+    Num begin = a.firstOfTile(e, firstQuery, tile), unseen = a.window ? a.firstSeen(e, inside) : Num();
+    Ptr addends = at.addendsOf(in.bias, head, inside);
     Slice zeros = at.zeros();
-    auto done = e.loop(e.integer(0), end, tile, zeros, [&](Num first, const Emitter::Carried &carried) {
+    auto done = e.loop(begin, end, tile, zeros, [&](Num first, const Emitter::Carried &carried) {
       e.barrier();
       at.copyTile(in.k, keys, first, e.integer(a.t), keyRow);
       at.copyTile(in.v, values, first, e.integer(a.t), keyRow);
@@ -201,9 +218,14 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
       return e.loop(e.integer(0), e.integer(tile), 1, carried, [&](Num j, const Emitter::Carried &carried) {
         Slice sums = carried, keyVector = at.load(keys, j * a.d);
         Num key = first + j, visible = key < mySight;
-        Num p = e.exp(at.dot(mine, keyVector) * a.scale - lse);
+        if (a.window)
+          visible = visible & e.notBefore(key, unseen);
+        auto score = at.score(at.dot(mine, keyVector), addends, key);
+        Num p = e.exp(score.value - lse);
         Num change = in.kept(at.dot(gradient, at.load(values, j * a.d)), drawn, key);
         Num ds = p * (change - correction) * a.scale;
+        if (score.slope.v)
+          ds = ds * score.slope;
         at.add(sums, e.select(visible, ds, e.real(0)), keyVector);
         return sums;
       });
@@ -227,13 +249,14 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
     Num row = at.keyRow(batch, e.min(key, e.integer(a.t - 1)), keyHead);
     Slice myKey = at.load(in.k, row), myValue = at.load(in.v, row);
     Num begin = a.causal && !a.counted ? e.min(firstKey, e.integer(a.s)) / e.integer(tile) * tile : e.integer(0);
+    Num end = a.lastQuery(e, firstKey, at.perBlock());
     Emitter::Carried init = at.zeros();
     init.append(at.zeros());
     auto done = e.loop(e.integer(0), e.integer(a.groups), 1, init, [&](Num group, const Emitter::Carried &carried) {
       Num head = keyHead * a.groups + group;
       auto queryRow = [&](Num s) { return at.queryRow(batch, s, head); };
       auto outRow = [&](Num s) { return at.outRow(batch, s, head); };
-      return e.loop(begin, e.integer(a.s), tile, carried, [&](Num first, const Emitter::Carried &carried) {
+      return e.loop(begin, end, tile, carried, [&](Num first, const Emitter::Carried &carried) {
         e.barrier();
         at.copyTile(in.q, queries, first, e.integer(a.s), queryRow);
         at.copyTile(in.dout, gradients, first, e.integer(a.s), outRow);
@@ -258,10 +281,16 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
           Num query = first + j, visible = query < e.integer(a.s);
           if (a.causal)
             visible = visible & (key < a.seen(e, query, in.counts));
-          Num p = e.exp(at.dot(queryVector, myKey) * a.scale - statistics.load(j + tile));
+          if (a.window)
+            visible = visible & e.notBefore(key, a.firstSeen(e, query));
+          Ptr addends = a.biased ? at.addendsOf(in.bias, head, e.min(query, e.integer(a.s - 1))) : Ptr();
+          auto score = at.score(at.dot(queryVector, myKey), addends, key);
+          Num p = e.exp(score.value - statistics.load(j + tile));
           p = e.select(visible, p, e.real(0));
           Num drawn = in.dropping ? in.dropping->row({batch, keyHead, group, query}) : Num();
           Num ds = p * (in.kept(at.dot(gradient, myValue), drawn, key) - statistics.load(j)) * a.scale;
+          if (score.slope.v)
+            ds = ds * score.slope;
           at.add(keySums, e.select(visible, ds, e.real(0)), queryVector);
           at.add(valueSums, in.kept(p, drawn, key), gradient);
           Emitter::Carried next(keySums);
@@ -282,8 +311,18 @@ bool pc::kernels::emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel)
   if (!at.fits())
     return false;
   auto in = kernel.operands, out = kernel.results;
-  SimtGradBuffers buffers{
-      in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2], a.counts(kernel, 6), a.dropping(kernel, 6)};
+  SimtGradBuffers buffers{in[0],
+                          in[1],
+                          in[2],
+                          in[3],
+                          in[4],
+                          in[5],
+                          out[0],
+                          out[1],
+                          out[2],
+                          a.counts(kernel, 6),
+                          a.bias(kernel, 6),
+                          a.dropping(kernel, 6)};
   kernel.kind = "attention";
   if (kernel.part == 0)
     emitQueries(at, kernel, buffers);

@@ -2,6 +2,7 @@
 // Queries and keys are rotated on the way, so that no head passes through memory twice.
 //===-----------------------------------------------------------------------------===//
 #include "Kernels.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace pc;
@@ -11,11 +12,14 @@ using namespace pc::kernels;
 static LogicalResult emitParts(Operation *op, Kernel &kernel, Value packed, Ptr whole, ArrayRef<Ptr> parts,
                                ArrayRef<Ptr> tables, bool inverse) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(packed.getType()).getShape();
-  const int64_t positions = shape[1], heads = shape[2], groups = shape[3] - 2, d = shape[4], half = d / 2;
-  if (!tables.empty() && d % 2)
-    return op->emitOpError("has no kernel for an odd last dim (") << d << ")";
+  const int64_t positions = shape[1], heads = shape[2], groups = shape[3] - 2, d = shape[4];
+  // The tables are the last operands.
+  const int64_t half =
+      tables.empty() ? 0 : cast<RankedTensorType>(op->getOperands().back().getType()).getShape().back();
   Emitter &e = kernel.e;
   kernel.kind = "elementwise";
+  if (kernel.simt && !tables.empty() && 2 * half < d) // vectors begin at multiples of their width
+    kernel.simt->setWidest(std::min<int64_t>(e.lanes, std::gcd(half, d) & -std::gcd(half, d)));
   kernel.forItems(shape[0] * positions * heads * shape[3], tables.empty() ? d : half, /*reduces=*/false, [&](Num item) {
     Num group = item / shape[3], head = item % shape[3];
     auto move = [&](Ptr part, Num first, bool rotates) {
@@ -24,12 +28,18 @@ static LogicalResult emitParts(Operation *op, Kernel &kernel, Value packed, Ptr 
         e.vectors(d, [&](Num i, int64_t width) { to.store(from.load(i, width), i); });
         return;
       }
+      auto moveRest = [&] {
+        if (2 * half < d)
+          e.vectors(d - 2 * half,
+                    [&](Num i, int64_t width) { to.store(from.load(i + 2 * half, width), i + 2 * half); });
+      };
       if (!rotates) { // halves all the same: the threads of a GPU are dealt out by them
         e.vectors(half, [&](Num i, int64_t width) {
           Num u = from.load(i, width), w = from.load(i + half, width);
           to.store(u, i);
           to.store(w, i + half);
         });
+        moveRest();
         return;
       }
       Num row = group / heads % positions * half;
@@ -41,6 +51,7 @@ static LogicalResult emitParts(Operation *op, Kernel &kernel, Value packed, Ptr 
         to.store(u * cosine - w * sine, i);
         to.store(w * cosine + u * sine, i + half);
       });
+      moveRest();
     };
     e.when(
         head < e.integer(groups), [&] { move(parts[0], (group * groups + head) * d, true); },

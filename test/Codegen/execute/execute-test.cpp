@@ -150,7 +150,7 @@ void pointwise(MLIRContext &context, const std::vector<int64_t> &shape) {
   p.op("%i = pc.add %h, %g" + tt);
   p.op("%wide = pc.scale " + x + " by 300.0" + u); // far tails
   int n = 0;
-  for (const char *kind : {"gelu_tanh", "gelu", "silu", "relu"})
+  for (const char *kind : {"gelu_tanh", "gelu", "silu", "relu", "tanh"})
     for (const char *in : {"%a", "%wide"}) {
       std::string k = std::to_string(n++);
       p.op("%f" + k + " = pc.activation " + kind + " " + in + u);
@@ -297,27 +297,60 @@ void dropout(MLIRContext &context, const std::vector<int64_t> &shape, int64_t mo
   check(context, "dropout " + t, p.text(), false);
 }
 
-/// Attention that drops weights, and its gradient.
-void attentionDropout(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g, int64_t d) {
-  std::vector<int64_t> query = {2, s, k, g, d}, key = {2, t, k, d}, sum = {2, k, g, s};
+/// What attention has beside q, k and v.
+struct Scores {
+  bool drops = false, biased = false, capped = false;
+  int64_t window = 0; ///< of causal attention
+};
+
+/// Attention with more than products of q and k, and its gradient.
+void attention(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g, int64_t d, Scores scores) {
+  std::vector<int64_t> query = {2, s, k, g, d}, key = {2, t, k, d}, sum = {2, k, g, s}, addends = {k, g, s + t - 1};
   std::string q = type(query), kv = type(key), lse = type(sum);
   Program p;
   std::string inQ = p.parameter(query), inK = p.parameter(key), inV = p.parameter(key), dout = p.parameter(query);
-  std::string words = p.words(1), drop = " scale 0.3 drop <19661>";
+  std::string more, types;
+  if (scores.biased)
+    more = " bias " + p.parameter(addends), types = ", " + type(addends);
+  if (scores.drops)
+    more += " random " + p.words(1), types += ", tensor<5xi32>";
   for (std::string causal : {"", "causal "}) {
-    std::string n = causal.empty() ? "a" : "c";
-    p.op("%o" + n + ", %l" + n + " = pc.attention " + causal + inQ + ", " + inK + ", " + inV + " random " + words +
-         drop + " : (" + q + ", " + kv + ", " + kv + ", tensor<5xi32>) -> (" + q + ", " + lse + ")");
+    if (causal.empty() && scores.window)
+      continue;
+    std::string n = causal.empty() ? "a" : "c", how = more + " scale 0.3";
+    how += scores.window ? " window " + std::to_string(scores.window) : "";
+    how += scores.capped ? " softcap 0.75" : "";
+    how += scores.drops ? " drop <19661>" : "";
+    p.op("%o" + n + ", %l" + n + " = pc.attention " + causal + inQ + ", " + inK + ", " + inV + how + " : (" + q + ", " +
+         kv + ", " + kv + types + ") -> (" + q + ", " + lse + ")");
     p.op("%g" + n + ":3 = pc.attention_grad " + causal + inQ + ", " + inK + ", " + inV + ", %o" + n + ", %l" + n +
-         ", " + dout + " random " + words + drop + " : (" + q + ", " + kv + ", " + kv + ", " + q + ", " + lse + ", " +
-         q + ", tensor<5xi32>) -> (" + q + ", " + kv + ", " + kv + ")");
+         ", " + dout + how + " : (" + q + ", " + kv + ", " + kv + ", " + q + ", " + lse + ", " + q + types + ") -> (" +
+         q + ", " + kv + ", " + kv + ")");
     p.output("%o" + n, query);
     p.output("%l" + n, sum);
     p.output("%g" + n + "#0", query);
     p.output("%g" + n + "#1", key);
     p.output("%g" + n + "#2", key);
   }
-  check(context, "attention with dropout " + q, p.text(), false);
+  std::string name = scores.drops ? " drops" : "";
+  name += scores.biased ? " biased" : "";
+  name += scores.capped ? " capped" : "";
+  name += scores.window ? " window " + std::to_string(scores.window) : "";
+  check(context, "attention" + name + " " + q, p.text(), false);
+}
+
+/// Rotations of a part of a head, and back.
+void rope(MLIRContext &context, int64_t d, int64_t rotated) {
+  std::vector<int64_t> shape = {2, 5, 3, d}, table = {5, rotated / 2};
+  std::string t = type(shape), u = type(table);
+  Program p;
+  std::string x = p.parameter(shape), cos = p.parameter(table), sin = p.parameter(table);
+  for (std::string inverse : {"", "inverse "}) {
+    std::string y = inverse.empty() ? "%y" : "%z";
+    p.op(y + " = pc.rope " + inverse + x + ", " + cos + ", " + sin + " : (" + t + ", " + u + ", " + u + ") -> " + t);
+    p.output(y, shape);
+  }
+  check(context, "rope of " + std::to_string(rotated) + " of " + t, p.text(), false);
 }
 
 /// Any einsum: shapes by factor name.
@@ -491,9 +524,16 @@ int main(int argc, char **argv) {
       dropout(context, {2, 3, columns});
       dropout(context, {5, columns}, columns);
     }
-    attentionDropout(context, 33, 33, 2, 3, 10);
-    attentionDropout(context, 5, 5, 1, 1, 64);
-    attentionDropout(context, 40, 40, 1, 2, 16);
+    attention(context, 33, 33, 2, 3, 10, {.drops = true});
+    attention(context, 5, 5, 1, 1, 64, {.drops = true});
+    attention(context, 40, 40, 1, 2, 16, {.drops = true});
+    attention(context, 70, 70, 2, 2, 10, {.window = 7});
+    attention(context, 150, 150, 1, 1, 16, {.capped = true, .window = 40});
+    attention(context, 33, 45, 2, 1, 8, {.biased = true, .capped = true});
+    attention(context, 50, 50, 1, 2, 10, {.drops = true, .biased = true, .window = 1});
+    rope(context, 12, 4);
+    rope(context, 33, 6);
+    rope(context, 64, 32);
     pointwise(context, {});
     pointwise(context, {1});
     pointwise(context, {2, 1, 3});

@@ -1,0 +1,181 @@
+//===- ConfigRope.cpp - Keys of rotary embeddings ------------------------------------------===//
+#include "ConfigSections.h"
+#include "pc/IR/Diagnostics.h"
+#include "llvm/Support/StringSaver.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// The values of the keys of rotary embeddings.
+struct Rope {
+  std::string type;
+  double theta = 10000, part = 1, factor = 1, low = 1, high = 4, original = 8192;
+};
+
+/// What rotary embeddings of some layers are read by.
+struct RopePlace {
+  StringRef layers;    ///< those layers, as objects in 'rope_parameters' are called; "": of all
+  bool scaled;         ///< 'rope_scaling' is theirs
+  StringRef theta;     ///< the key beside the objects
+  double usualTheta;   ///< where it is absent
+  StringRef part = ""; ///< the key of the part of a head that is rotated
+  double usualPart = 1;
+};
+
+class RopeReader {
+public:
+  RopeReader(ConfigReader &reader, const Family &family, const ModelConfig &config)
+      : reader(reader), family(family), config(config) {}
+
+  /// Checks that the objects of rotary embeddings are as deep as the family's and, if both are given, equal:
+  /// transformers reads the first one only.
+  bool checkObjects();
+  Rope read(const RopePlace &at);
+  SmallVector<float> frequencies(const Rope &rope);
+
+private:
+  /// The places where `key` can stand: transformers 4 writes 'rope_scaling' and 'rope_theta', transformers 5
+  /// 'rope_parameters'.
+  ConfigKey places(const RopePlace &at, StringRef key, StringRef beside = "") {
+    std::string layers = at.layers.empty() ? "" : at.layers.str() + ".";
+    ConfigKey result(strings.save("rope_parameters." + layers + key.str()));
+    if (at.scaled)
+      result.places.insert(at.layers.empty() ? result.places.begin() : result.places.end(),
+                           strings.save("rope_scaling." + key.str()));
+    if (!beside.empty())
+      result.places.push_back(beside);
+    return result;
+  }
+
+  ConfigReader &reader;
+  const Family &family;
+  const ModelConfig &config;
+  llvm::BumpPtrAllocator memory;
+  llvm::StringSaver strings{memory};
+};
+
+} // namespace
+
+bool RopeReader::checkObjects() {
+  const llvm::json::Object *first = nullptr;
+  for (const char *key : {"rope_scaling", "rope_parameters"}) {
+    const llvm::json::Value *value = reader.raw(key);
+    const llvm::json::Object *object = value ? value->getAsObject() : nullptr;
+    if (value && !object) {
+      reader.fail() << "'" << key << "' must be an object";
+      return false;
+    }
+    if (!object || object->empty())
+      continue;
+    for (const auto &entry : *object) {
+      bool isOfLayers = family.ropeOfWindows && StringRef(key) == "rope_parameters";
+      bool isKnown = StringRef(entry.first) == "full_attention" || StringRef(entry.first) == "sliding_attention";
+      if (entry.second.getAsObject() && !(isOfLayers && isKnown)) {
+        reader.fail() << "'" << key << "." << llvm::StringRef(entry.first)
+                      << "' is an object: other rotary embeddings for some layers are not supported";
+        return false;
+      }
+      if (isOfLayers && !entry.second.getAsObject()) {
+        reader.fail() << "'" << key << "." << llvm::StringRef(entry.first)
+                      << "' stands beside the objects of layers, which is not supported";
+        return false;
+      }
+    }
+    if (first && *first != *object) {
+      reader.fail() << "'rope_scaling' and 'rope_parameters' differ; remove the one that is not meant";
+      return false;
+    }
+    first = object;
+  }
+  return true;
+}
+
+Rope RopeReader::read(const RopePlace &at) {
+  Rope rope;
+  rope.theta = reader.positive(places(at, "rope_theta", at.theta), at.usualTheta);
+  ConfigKey type = places(at, "rope_type");
+  llvm::append_range(type.places, places(at, "type").places);
+  constexpr std::pair<RopeTypes, const char *> all[] = {
+      {PlainRope, "default"}, {LinearRope, "linear"}, {Llama3Rope, "llama3"}};
+  rope.type = reader.text(type, "default");
+  std::string known;
+  bool isKnown = false;
+  for (auto [bit, name] : all)
+    if (family.ropes & bit) {
+      known += (known.empty() ? "" : ", ") + std::string(name);
+      isKnown |= rope.type == name;
+    }
+  if (!isKnown)
+    reader.fail() << "rope type \"" << escaped(rope.type) << "\" in " << reader.name(type) << " is not supported ("
+                  << known << ")";
+  ConfigKey part = places(at, "partial_rotary_factor", at.part.empty() ? "partial_rotary_factor" : at.part);
+  if (at.part.empty())
+    reader.onlyOne(part);
+  else if (rope.part = reader.positive(part, at.usualPart); rope.part > 1)
+    reader.fail() << reader.name(part) << " = " << rope.part << " is more than a head";
+  if (rope.type == "linear" || rope.type == "llama3")
+    rope.factor = reader.positive(places(at, "factor"), std::nullopt);
+  if (rope.type == "llama3") {
+    rope.low = reader.positive(places(at, "low_freq_factor"), std::nullopt);
+    rope.high = reader.positive(places(at, "high_freq_factor"), std::nullopt);
+    ConfigKey original = places(at, "original_max_position_embeddings", "max_position_embeddings");
+    original.places.insert(original.places.begin(), "original_max_position_embeddings");
+    rope.original = reader.positive(original, family.positions);
+    if (rope.high <= rope.low)
+      reader.fail() << "'high_freq_factor' must be larger than 'low_freq_factor'";
+  }
+  return rope;
+}
+
+SmallVector<float> RopeReader::frequencies(const Rope &rope) {
+  SmallVector<float> result;
+  auto rotated = static_cast<int64_t>(double(config.headDim) * rope.part);
+  if (rotated % 2 || rotated == 0) {
+    reader.fail() << (rope.part == 1 ? "head size " : "the rotated part of a head, ") << rotated
+                  << (rotated ? " is odd" : " is nothing") << "; rotary embeddings need pairs";
+    return result;
+  }
+  for (int64_t i = 0; i < rotated / 2; ++i) {
+    float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), static_cast<float>(2 * i) / rotated);
+    if (rope.type == "linear") {
+      frequency /= static_cast<float>(rope.factor);
+    } else if (rope.type == "llama3") {
+      double wavelength = 2 * M_PI / frequency;
+      if (wavelength > rope.original / rope.low) {
+        frequency /= static_cast<float>(rope.factor);
+      } else if (wavelength >= rope.original / rope.high) {
+        double smooth = (rope.original / wavelength - rope.low) / (rope.high - rope.low);
+        frequency = static_cast<float>((1 - smooth) * frequency / rope.factor + smooth * frequency);
+      }
+    }
+    if (!std::isfinite(frequency)) {
+      reader.fail() << "'rope_theta' and the scaling of rotary embeddings make frequencies that are no numbers in f32";
+      return result;
+    }
+    result.push_back(frequency);
+  }
+  return result;
+}
+
+void pc::readRopes(ConfigReader &reader, const Family &family, ModelConfig &config) {
+  RopeReader ropes(reader, family, config);
+  if (!ropes.checkObjects())
+    return;
+  const FamilyKeys &keys = family.keys;
+  SmallVector<RopePlace, 2> places;
+  if (family.ropeOfWindows)
+    places = {{"full_attention", true, keys.theta, family.theta},
+              {"sliding_attention", false, "rope_local_base_freq", 10000}};
+  else
+    places = {{"", true, keys.theta, family.theta, keys.rotaryPart, family.rotaryPart}};
+  for (const RopePlace &place : places) {
+    Rope rope = ropes.read(place);
+    if (reader.failed || config.headDim > mostHeadDim) // parseConfig refuses it; do not build its table
+      return;
+    config.ropes.push_back(ropes.frequencies(rope));
+  }
+}

@@ -1,0 +1,21 @@
+//===- ConfigSections.h - Groups of keys with files of their own ------------------------===//
+#ifndef PC_LIB_IMPORT_CONFIGSECTIONS_H
+#define PC_LIB_IMPORT_CONFIGSECTIONS_H
+
+#include "Config.h"
+#include "ConfigReader.h"
+
+namespace pc {
+
+/// A limit beyond which a head is taken to be a mistake.
+constexpr int64_t mostHeadDim = 1 << 16;
+
+/// Which layers have a sliding window, and of how many tokens. One that no sequence of `sequence` tokens leaves changes
+/// nothing.
+void readWindows(ConfigReader &reader, const Family &family, ModelConfig &config, int64_t sequence);
+/// Inverse frequencies of rotary embeddings, in f32 as transformers computes them. Needs `config.headDim`.
+void readRopes(ConfigReader &reader, const Family &family, ModelConfig &config);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,317 @@
+//===- Families.cpp - The table of families ----------------------------------------------===//
+#include "Family.h"
+
+using namespace pc;
+
+namespace {
+
+constexpr LayerForm llamaForm = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"};
+
+constexpr LayerForm with(LayerForm form, decltype(LayerForm::qkNorm) qkNorm) {
+  form.qkNorm = qkNorm;
+  return form;
+}
+
+constexpr LayerForm phi3Form() {
+  LayerForm form = llamaForm;
+  form.projections = Projections::Rows;
+  form.qkv = "qkv_proj";
+  form.gateUp = "mlp.gate_up_proj";
+  return form;
+}
+
+constexpr LayerForm olmo2Form() {
+  LayerForm form = with(llamaForm, LayerForm::OfAll);
+  form.beforeAttention = form.beforeMlp = "";
+  form.behindAttention = "post_attention_layernorm";
+  form.behindMlp = "post_feedforward_layernorm";
+  return form;
+}
+
+constexpr LayerForm gemmaForm() {
+  LayerForm form = llamaForm;
+  form.norm = NormKind::RMSPlusOne;
+  form.scaledTokens = true;
+  return form;
+}
+
+/// Norms in front of both blocks and behind them.
+constexpr LayerForm gemma2Form() {
+  LayerForm form = gemmaForm();
+  form.behindAttention = "post_attention_layernorm";
+  form.beforeMlp = "pre_feedforward_layernorm";
+  form.behindMlp = "post_feedforward_layernorm";
+  return form;
+}
+
+constexpr LayerForm neoxForm = {.prefix = "gpt_neox.",
+                                .tokens = "embed_in",
+                                .finalNorm = "final_layer_norm",
+                                .head = "embed_out",
+                                .norm = NormKind::Layer,
+                                .attention = "attention",
+                                .qkv = "query_key_value",
+                                .out = "dense",
+                                .up = "mlp.dense_h_to_4h",
+                                .down = "mlp.dense_4h_to_h",
+                                .projections = Projections::ByHead};
+
+constexpr LayerForm bloomForm() {
+  LayerForm form = neoxForm;
+  form.prefix = "transformer.";
+  form.tokens = "word_embeddings";
+  form.embedNorm = "word_embeddings_layernorm";
+  form.layers = "h.";
+  form.finalNorm = "ln_f";
+  form.head = "lm_head";
+  form.attention = "self_attention";
+  form.alibi = true;
+  return form;
+}
+
+constexpr LayerForm optForm = {.prefix = "model.decoder.",
+                               .positions = "embed_positions",
+                               .finalNorm = "final_layer_norm",
+                               .norm = NormKind::Layer,
+                               .beforeAttention = "self_attn_layer_norm",
+                               .beforeMlp = "final_layer_norm",
+                               .out = "out_proj",
+                               .up = "fc1",
+                               .down = "fc2"};
+
+constexpr LayerForm gpt2Form = {.prefix = "transformer.",
+                                .tokens = "wte",
+                                .positions = "wpe",
+                                .layers = "h.",
+                                .finalNorm = "ln_f",
+                                .norm = NormKind::Layer,
+                                .beforeAttention = "ln_1",
+                                .beforeMlp = "ln_2",
+                                .attention = "attn",
+                                .qkv = "c_attn",
+                                .out = "c_proj",
+                                .up = "mlp.c_fc",
+                                .down = "mlp.c_proj",
+                                .projections = Projections::Columns,
+                                .inputsFirst = true,
+                                .smallOutputs = true};
+
+constexpr LayerForm gptNeoForm() {
+  LayerForm form = gpt2Form;
+  form.attention = "attn.attention";
+  form.qkv = "";
+  form.out = "out_proj";
+  form.projections = Projections::Apart;
+  form.inputsFirst = form.smallOutputs = false;
+  return form;
+}
+
+constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original_max_position_embeddings"};
+constexpr const char *classifier[] = {"classifier_dropout"};
+constexpr const char *gemmaIgnored[] = {"hidden_activation"};
+constexpr const char *gemma2Ignored[] = {"hidden_act", "cache_implementation", "sliding_window_size"};
+constexpr const char *qwen2Ignored[] = {"use_mrope"};
+constexpr const char *optIgnored[] = {"activation_dropout"};
+constexpr const char *gptNeoIgnored[] = {"attention_layers", "classifier_dropout"};
+constexpr const char *bloomIgnored[] = {"attention_softmax_in_fp32",
+                                        "bias_dropout_fusion",
+                                        "masked_softmax_fusion",
+                                        "n_inner",
+                                        "pretraining_tp",
+                                        "seq_length",
+                                        "skip_bias_add",
+                                        "skip_bias_add_qkv",
+                                        "unk_token_id",
+                                        "offset_alibi"};
+constexpr std::pair<const char *, bool> causalOnly[] = {{"use_bidirectional_attention", false}};
+constexpr std::pair<const char *, bool> bloomOnly[] = {{"apply_residual_connection_post_layernorm", false},
+                                                       {"slow_but_exact", false}};
+constexpr std::pair<const char *, bool> optOnly[] = {{"layer_norm_elementwise_affine", true},
+                                                     {"_remove_final_layer_norm", false}};
+
+constexpr Family table[] = {
+    {.type = "llama",
+     .form = llamaForm,
+     .kvHeads = 0,
+     .headDim = 0,
+     .attentionBias = "attention_bias",
+     .mlpBias = "mlp_bias"},
+    {.type = "mistral",
+     .form = llamaForm,
+     .positions = 131072,
+     .kvHeads = 8,
+     .headDim = 0,
+     .windows = WindowKeys::Always},
+    {.type = "qwen2",
+     .form = llamaForm,
+     .positions = 32768,
+     .kvHeads = 32,
+     .headDim = 0,
+     .biasOfQKV = true,
+     .windows = WindowKeys::Switched,
+     .ignored = qwen2Ignored},
+    {.type = "qwen3",
+     .form = with(llamaForm, LayerForm::OfHeads),
+     .positions = 32768,
+     .kvHeads = 32,
+     .headDim = 128,
+     .attentionBias = "attention_bias",
+     .windows = WindowKeys::Switched},
+    {.type = "phi3",
+     .keys = {.residualDrop = "resid_pdrop", .rotaryPart = "partial_rotary_factor"},
+     .form = phi3Form(),
+     .positions = 4096,
+     .kvHeads = 0,
+     .headDim = 0,
+     .normEps = 1e-5,
+     .padding = 32000,
+     .windows = WindowKeys::Always,
+     .window = 0,
+     .ropes = PlainRope,
+     .ignored = phi3Ignored},
+    {.type = "olmo2",
+     .form = olmo2Form(),
+     .kvHeads = 0,
+     .headDim = 0,
+     .normEps = 1e-5,
+     .padding = 1,
+     .attentionBias = "attention_bias"},
+    {.type = "gpt_neox",
+     .keys = {.normEps = "layer_norm_eps",
+              .embedDrop = "hidden_dropout",
+              .residualDrop = "hidden_dropout",
+              .theta = "rotary_emb_base",
+              .rotaryPart = "rotary_pct"},
+     .form = neoxForm,
+     .normEps = 1e-5,
+     .activation = "gelu",
+     .hasPadding = false,
+     .biasOfMlp = true,
+     .attentionBias = "attention_bias",
+     .attentionBiasAbsent = true,
+     .parallel = "use_parallel_residual",
+     .ropes = PlainRope,
+     .rotaryPart = 0.25,
+     .ignored = classifier},
+    {.type = "gemma",
+     .form = gemmaForm(),
+     .positions = 8192,
+     .kvHeads = 16,
+     .headDim = 256,
+     .tied = true,
+     .activation = "gelu_pytorch_tanh",
+     .tanhGelu = true,
+     .padding = 0,
+     .attentionBias = "attention_bias",
+     .onlyFlags = causalOnly,
+     .ignored = gemmaIgnored},
+    {.type = "gemma2",
+     .keys = {.activation = "hidden_activation"},
+     .form = gemma2Form(),
+     .positions = 8192,
+     .kvHeads = 4,
+     .headDim = 256,
+     .tied = true,
+     .activation = "gelu_pytorch_tanh",
+     .padding = 0,
+     .attentionBias = "attention_bias",
+     .scoreDim = "query_pre_attn_scalar",
+     .caps = true,
+     .scoreCap = 50,
+     .logitCap = 30,
+     .windows = WindowKeys::Alternating,
+     .windowPattern = 2,
+     .onlyFlags = causalOnly,
+     .ignored = gemma2Ignored},
+    {.type = "gemma3_text",
+     .keys = {.activation = "hidden_activation"},
+     .form = with(gemma2Form(), LayerForm::OfHeads),
+     .positions = 131072,
+     .kvHeads = 4,
+     .headDim = 256,
+     .tied = true,
+     .activation = "gelu_pytorch_tanh",
+     .padding = 0,
+     .attentionBias = "attention_bias",
+     .scoreDim = "query_pre_attn_scalar",
+     .caps = true,
+     .windows = WindowKeys::Alternating,
+     .windowPattern = 6,
+     .ropes = PlainRope | LinearRope,
+     .theta = 1e6,
+     .ropeOfWindows = true,
+     .onlyFlags = causalOnly,
+     .ignored = gemma2Ignored},
+    {.type = "opt",
+     .keys = {.ffn = "ffn_dim",
+              .normEps = "",
+              .initStd = "init_std",
+              .activation = "activation_function",
+              .residualDrop = "dropout"},
+     .form = optForm,
+     .fixedEps = 1e-5,
+     .tied = true,
+     .activation = "relu",
+     .residualDrop = 0.1,
+     .padding = 1,
+     .allBias = "enable_bias",
+     .normFirst = "do_layer_norm_before",
+     .ropes = NoRope,
+     .firstPosition = 2,
+     .sameAsEmbed = "word_embed_proj_dim",
+     .onlyZero = "layerdrop",
+     .onlyFlags = optOnly,
+     .ignored = optIgnored},
+    {.type = "gpt_neo",
+     .keys = {.layers = "num_layers",
+              .otherLayers = "num_hidden_layers",
+              .heads = "num_heads",
+              .otherHeads = "num_attention_heads",
+              .normEps = "layer_norm_epsilon",
+              .activation = "activation_function",
+              .embedDrop = "embed_dropout",
+              .residualDrop = "resid_dropout",
+              .window = "window_size"},
+     .form = gptNeoForm(),
+     .ffnFactor = 4,
+     .normEps = 1e-5,
+     .tied = true,
+     .activation = "gelu_new",
+     .hasPadding = false,
+     .biasOfOutput = true,
+     .biasOfMlp = true,
+     .unscaled = true,
+     .windows = WindowKeys::Listed,
+     .window = 256,
+     .ropes = NoRope,
+     .ignored = gptNeoIgnored},
+    {.type = "bloom",
+     .keys = {.otherEmbed = "n_embed",
+              .layers = "n_layer",
+              .otherLayers = "num_hidden_layers",
+              .heads = "n_head",
+              .otherHeads = "num_attention_heads",
+              .ffn = "",
+              .positions = "",
+              .normEps = "layer_norm_epsilon",
+              .activation = "",
+              .residualDrop = "hidden_dropout"},
+     .form = bloomForm(),
+     .ffnFactor = 4,
+     .normEps = 1e-5,
+     .tied = true,
+     .activation = "",
+     .hasPadding = false,
+     .biasOfQKV = true,
+     .biasOfOutput = true,
+     .biasOfMlp = true,
+     .ropes = NoRope,
+     .onlyFlags = bloomOnly,
+     .ignored = bloomIgnored},
+};
+
+} // namespace
+
+const Family pc::gpt2Family = {.type = "gpt2", .keys = {.positions = "n_positions"}, .form = gpt2Form, .ropes = NoRope};
+
+llvm::ArrayRef<Family> pc::families() { return table; }

@@ -1,0 +1,122 @@
+//===- Family.h - What sets a family of models apart from the others --------------------===//
+// A family is a row of a table (Families.cpp): the names of its keys and tensors, what absent keys mean, and what its
+// layers are made of. The reader of config.json and the model builder know rows, not families.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_IMPORT_FAMILY_H
+#define PC_LIB_IMPORT_FAMILY_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <optional>
+
+namespace pc {
+
+enum class NormKind {
+  Layer,     ///< layer norm, with a bias
+  RMS,       ///< RMS norm
+  RMSPlusOne ///< RMS norm by 1 + the weight
+};
+
+/// What the weights of queries, keys and values are in the file.
+enum class Projections {
+  Apart,   ///< three tensors
+  Columns, ///< thirds of the columns of one, [embed, 3 embed]
+  Rows,    ///< rows of one, those of queries first
+  ByHead   ///< of one, the rows of each head: its query, its key, its value
+};
+
+/// A layer and what is around it. Names are those of the file, without the prefix and the layer's number; an empty name
+/// is a part that there is not.
+struct LayerForm {
+  llvm::StringRef prefix = "model.", tokens = "embed_tokens", positions = "", embedNorm = "", layers = "layers.",
+                  finalNorm = "norm", head = "lm_head";
+  NormKind norm = NormKind::RMS;
+  /// In front of attention and of the MLP, and behind them, in front of the residual sum.
+  llvm::StringRef beforeAttention = "input_layernorm", behindAttention = "", beforeMlp = "post_attention_layernorm",
+                  behindMlp = "";
+  llvm::StringRef attention = "self_attn", q = "q_proj", k = "k_proj", v = "v_proj", qkv = "", out = "o_proj";
+  llvm::StringRef mlp = "mlp", gate = "", up = "", down = "", gateUp = "";
+  Projections projections = Projections::Apart;
+  enum { NoNorm, OfHeads, OfAll } qkNorm = NoNorm; ///< RMS norms q_norm and k_norm, of each head or of all together
+  bool inputsFirst = false;                        ///< weights are [inputs, outputs]
+  bool smallOutputs = false; ///< weights in front of residual sums start smaller by the root of twice the layers
+  bool alibi = false;        ///< scores are lower the further away a key is, by a slope of each head
+  bool scaledTokens = false; ///< embeddings of tokens are multiplied by the root of their width
+};
+
+/// The keys of config.json whose names differ. Those that are empty do not exist.
+struct FamilyKeys {
+  llvm::StringRef embed = "hidden_size", otherEmbed = "", layers = "num_hidden_layers", otherLayers = "",
+                  heads = "num_attention_heads", otherHeads = "", ffn = "intermediate_size",
+                  positions = "max_position_embeddings", normEps = "rms_norm_eps", initStd = "initializer_range",
+                  activation = "hidden_act", embedDrop = "", attentionDrop = "attention_dropout", residualDrop = "",
+                  window = "sliding_window", theta = "rope_theta", rotaryPart = "";
+};
+
+/// What says which layers have a sliding window.
+enum class WindowKeys {
+  None,
+  Always,      ///< all layers
+  Switched,    ///< `use_sliding_window`, `max_window_layers`, or `layer_types`
+  Alternating, ///< all but each `windowPattern`th, or `layer_types`
+  Listed       ///< `attention_types`, a list of lists and how often each is repeated
+};
+
+/// Types of rotary embeddings that transformers takes and this compiler knows; bits.
+enum RopeTypes { NoRope = 0, PlainRope = 1, LinearRope = 2, Llama3Rope = 4, AnyRope = 7 };
+
+struct Family {
+  llvm::StringRef type;
+  FamilyKeys keys = {};
+  LayerForm form = {};
+
+  // What absent keys mean.
+  int64_t positions = 2048;
+  std::optional<int64_t> kvHeads = std::nullopt; ///< num_key_value_heads; 0: as many as heads; no such key: none
+  std::optional<int64_t> headDim = std::nullopt; ///< head_dim; 0: hidden_size / heads; no such key: none
+  int64_t ffnFactor = 0;                         ///< the width of an MLP, in embeddings; 0: its key is required
+  double normEps = 1e-6;
+  double fixedEps = 0; ///< there is no key
+  bool tied = false;
+  llvm::StringRef activation = "silu"; ///< "" if there is no key: gelu_tanh
+  bool tanhGelu = false;               ///< "gelu" means its approximation
+  double embedDrop = 0, residualDrop = 0;
+  bool hasPadding = true;                        ///< the embedding has a padding row
+  std::optional<int64_t> padding = std::nullopt; ///< pad_token_id
+
+  // Keys of single families.
+  bool biasOfQKV = false;                       ///< queries, keys and values have biases, always
+  bool biasOfOutput = false, biasOfMlp = false; ///< and what is behind them, always
+  llvm::StringRef attentionBias = "";           ///< of all projections of attention
+  bool attentionBiasAbsent = false;
+  llvm::StringRef allBias = "";      ///< of all matrices
+  llvm::StringRef mlpBias = "";      ///< of the MLP, and pretraining_tp beside it
+  llvm::StringRef parallel = "";     ///< attention and MLP read the same input; true where absent
+  llvm::StringRef normFirst = "";    ///< norms are in front of blocks, or behind residual sums
+  llvm::StringRef scoreDim = "";     ///< scores are divided by its root, and not by that of head_dim
+  bool unscaled = false;             ///< scores are not divided
+  bool caps = false;                 ///< attn_logit_softcapping and final_logit_softcapping
+  double scoreCap = 0, logitCap = 0; ///< where they are absent
+  WindowKeys windows = WindowKeys::None;
+  int64_t window = 4096; ///< where its key is absent; 0: none
+  int64_t windowPattern = 0;
+  unsigned ropes = AnyRope;
+  double theta = 10000, rotaryPart = 1;
+  bool ropeOfWindows = false; ///< layers with windows have rotary embeddings of their own
+  int64_t firstPosition = 0;  ///< the row of the position table that position 0 has
+  /// A key that must be the width of the embedding, or absent, and one that must be 0.
+  llvm::StringRef sameAsEmbed = "", onlyZero = "";
+  /// Flags that must be as they are where they are absent.
+  llvm::ArrayRef<std::pair<const char *, bool>> onlyFlags = {};
+  /// Keys that transformers does not read.
+  llvm::ArrayRef<const char *> ignored = {};
+};
+
+/// All families but GPT-2, whose keys have a reader of their own.
+llvm::ArrayRef<Family> families();
+extern const Family gpt2Family;
+
+} // namespace pc
+
+#endif

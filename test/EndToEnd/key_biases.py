@@ -1,0 +1,20 @@
+"""Biases of keys that are not rotated: they shift all scores of a query alike, so their gradient is exactly zero, and Adam amplifies what
+rounding leaves there. By golden model: a regular expression for the name, and which of its entries. Without entries it is all of them, and
+of the gradient there is nothing to compare either."""
+
+
+def by_head(heads, size):
+    """Of query_key_value.bias, where a head has its query, its key and its value one behind the other."""
+    return [f"query_key_value.bias:{(3 * head + 1) * size}:{(3 * head + 2) * size}" for head in range(heads)]
+
+
+KEY_BIASES = {
+    "gpt2": ["c_attn.bias:32:64"],
+    "gpt2-odd": ["c_attn.bias:32:64"],
+    "gpt2-dropout": ["c_attn.bias:32:64"],
+    "gpt_neox": by_head(4, 8),  # a quarter of it is rotated
+    "gpt_neox-serial": by_head(4, 8),
+    "bloom": by_head(6, 8),
+    "opt": ["k_proj.bias"],
+    "opt-post": ["k_proj.bias"],
+}
