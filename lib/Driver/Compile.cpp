@@ -1,5 +1,6 @@
 //===- Compile.cpp - From a model program to an executable ---------------------------------===//
 #include "pc/Driver/Compile.h"
+#include "BlamePass.h"
 #include "Certificate.h"
 #include "ChooseRecompute.h"
 #include "Remarks.h"
@@ -253,16 +254,8 @@ static pcrt_status prove(ModuleOp module, const PhaseInfo &info, const CompileOp
   TimingScope timing = options.timing ? options.timing->nest(("proof of " + info.name).str()) : TimingScope();
   if (given || (info.phase == Phase::Step && !options.reference.empty()))
     return proveGiven(module, info, options, proof);
-  auto passes = [&] {
-    PassManager manager(module.getContext());
-    PhaseFailures failures;
-    std::string text;
-    llvm::raw_string_ostream os(text);
-    (void)buildPhase(manager, info.phase, options, failures);
-    manager.printAsTextualPipeline(os);
-    return text;
-  };
-  bool proved = succeeded(info.phase == Phase::Step ? proof.begin(module) : proof.prove(module, info.name, passes));
+  auto broken = [&] { return passThatBroke(proof, info.phase, options); };
+  bool proved = succeeded(info.phase == Phase::Step ? proof.begin(module) : proof.prove(module, info.name, broken));
   return proved ? PCRT_OK : PCRT_VERIFICATION;
 }
 

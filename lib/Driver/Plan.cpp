@@ -63,9 +63,9 @@ SmallVector<Tactic> Plan::tacticsOf(Phase phase) const {
 }
 
 const Tactic *Plan::pipeline() const {
-  const Tactic *it = llvm::find_if(tactics, [](const Tactic &tactic) {
+  const Tactic *it = llvm::find_if(tactics, [&](const Tactic &tactic) {
     const TacticInfo *info = tactic.info();
-    return info && info->phase == Phase::Staged;
+    return info && info->phase == Phase::Staged && sizeOf(tactic.option("axis")) != 1;
   });
   return it == tactics.end() ? nullptr : it;
 }

@@ -38,13 +38,15 @@ bool Walk::holds(Stage &stage, const Range &range, const State &state) const {
   return stage.bytes.hold({begin, begin + count * bytes}, stack);
 }
 
-bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operation *, Operation *> writer) {
+bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operation *, Operation *> writer,
+                 Operation *other) {
   if (!trace)
-    return refuse(op, why, FaultKind::Memory);
+    return refuse(op, why, FaultKind::Memory, other);
   if (wrongBytes.why.empty()) {
     wrongBytes.op = op;
     wrongBytes.why = why.str();
     wrongBytes.fault = FaultKind::Memory;
+    wrongBytes.other = other;
   }
   int made = value ? stateOf(value).made : -1;
   if (made >= 0)
@@ -69,7 +71,7 @@ bool Walk::write(Stage &stage, Operation *op, Value value, const State &state) {
       !clash(stage.arenaOp,
              "is too small: '" + op->getName().getStringRef() + "' op writes bytes " + Twine(range->begin) + " to " +
                  Twine(range->end),
-             nullptr, {}))
+             nullptr, {}, op))
     return false;
   stage.bytes.write(*range, state, {op, calling});
   return true;

@@ -56,7 +56,14 @@ LogicalResult Proof::beginAt(ModuleOp module, StringRef phase, StringRef fingerp
   return success();
 }
 
-LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<std::string()> passes) {
+bool Proof::isProved(ModuleOp module) const {
+  Facts facts;
+  return Walk(state->shared, facts, &state->step).run(module);
+}
+
+ModuleOp Proof::firstProgram() const { return *state->program; }
+
+LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<std::string()> passThatBroke) {
   Facts facts;
   Walk quick(state->shared, facts, &state->step);
   if (quick.run(module)) {
@@ -78,7 +85,7 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
   if (blame.op == op)
     error << walk.failure.why;
   else if (blame.fault == FaultKind::Memory)
-    error << "has bytes that several other values have";
+    error << "has bytes that other values have, too";
   else
     error << "makes a value that the program of phase '" << (isFirst ? "step" : state->phaseBefore)
           << "' does not have";
@@ -88,7 +95,10 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
         << ")";
   if (blame.op != op)
     error.attachNote(op->getLoc()) << "it shows at " << nameOfOp(op) << ", which " << walk.failure.why;
-  if (passes)
-    error.attachNote(op->getLoc()) << "the passes since then: " << passes();
+  if (blame.other && blame.other != blame.op)
+    error.attachNote(blame.other->getLoc()) << "or " << nameOfOp(blame.other) << " is wrong, which does not fit it";
+  std::string pass = passThatBroke ? passThatBroke() : "";
+  if (!pass.empty())
+    error.attachNote(op->getLoc()) << "pass '" << pass << "' makes it so: behind those before it the program is right";
   return error;
 }

@@ -27,9 +27,9 @@ bool Walk::runAll(ModuleOp module) {
     return false;
   for (size_t s = 0; s < stages.size(); ++s)
     if (Operation *op = runner.waitingAt(static_cast<int>(s))) {
-      if (Operation *odd = oddMessage())
+      if (auto [odd, other] = oddMessage(); odd)
         return refuse(odd, "is a message that its other stage does not know, so that one waits for ever",
-                      FaultKind::Message);
+                      FaultKind::Message, other);
       if (Operation *odd = oddMove())
         return refuse(odd, "is a move that other stages do not make, so that one waits for ever");
       return refuse(op, "waits for another stage for ever", FaultKind::Message);
@@ -126,7 +126,8 @@ bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorI
     if (arrival.move->getName() != move->getName() || arrival.move.getReduction() != move.getReduction() ||
         arrival.move.getMoveAxes() != move.getMoveAxes() || arrival.state.where != result.where)
       return refuse(oddMove() ? oddMove() : move.getOperation(),
-                    "is another move than that of other stages, or of what lies differently there");
+                    "is another move than that of other stages, or of what lies differently there", FaultKind::Place,
+                    oddMove() ? move : arrival.move);
     total = total + among(arrival.state);
     if (arrival.state.microbatch != State::ofAny)
       result.microbatch = State::ofSeveral;
@@ -137,8 +138,8 @@ bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorI
 }
 
 /// A send without a receive or a receive without a send: one of a flow that has one side alone, or one that would be in
-/// order with the number that is missing.
-Operation *Walk::oddMessage() {
+/// order with the number that is missing. And one of the other kind, if there is one.
+std::pair<Operation *, Operation *> Walk::oddMessage() {
   using Side = SmallVector<std::pair<int64_t, Operation *>>; // by message, in the order of the program
   std::map<StageFlow, std::pair<Side, Side>> flows;
   for (auto &stage : stages)
@@ -148,8 +149,7 @@ Operation *Walk::oddMessage() {
       else if (auto receive = dyn_cast<ReceiveOp>(op))
         flows[{stage->number, receive}].second.push_back({receive.getMessage(), receive});
     }
-  Operation *odd = nullptr;
-  int best = -1;
+  SmallVector<std::pair<int, Operation *>> odd; // by how odd it is
   auto count = [](const Side &side, int64_t message) {
     return llvm::count_if(side, [&](auto &one) { return one.first == message; });
   };
@@ -160,17 +160,21 @@ Operation *Walk::oddMessage() {
                (i + 1 == own.size() || own[i + 1].first > other.first);
       };
       int oddness = others.empty() ? 2 : llvm::any_of(others, fits) ? 1 : 0;
-      if (count(own, one.first) != count(others, one.first) && oddness > best) {
-        best = oddness;
-        odd = one.second;
-      }
+      if (count(own, one.first) != count(others, one.first))
+        odd.push_back({oddness, one.second});
     }
   };
   for (auto &[key, flow] : flows) {
     find(flow.first, flow.second);
     find(flow.second, flow.first);
   }
-  return odd;
+  auto most = [&] {
+    auto *it = llvm::max_element(odd, [](auto &a, auto &b) { return a.first < b.first; });
+    return it == odd.end() ? nullptr : it->second;
+  };
+  Operation *one = most();
+  llvm::erase_if(odd, [&](auto &other) { return other.second->getName() == one->getName(); });
+  return {one, most()};
 }
 
 /// A move over the axis of stages that is no sum over it alone; else one made of another such move.
@@ -198,18 +202,19 @@ bool Walk::send(Stage &stage, SendOp send) {
   Type type = withEncoding(send.getX().getType(), placement(send.getX()));
   if (mail.try_emplace(key, state, type).second)
     return true;
-  Operation *odd = oddMessage();
-  return refuse(odd ? odd : send, "is a message that is sent twice, or another one not at all", FaultKind::Message);
+  auto [odd, other] = oddMessage();
+  return refuse(odd ? odd : send, "is a message that is sent twice, or another one not at all", FaultKind::Message,
+                other);
 }
 
 bool Walk::receive(Stage &stage, ReceiveOp receive) {
   auto it = mail.find({StageFlow(stage.number, receive), static_cast<int64_t>(receive.getMessage())});
   if (it == mail.end()) {
-    Operation *odd = oddMessage();
+    auto [odd, other] = oddMessage();
     return refuse(odd ? odd : receive,
                   isa_and_nonnull<SendOp>(odd) ? "sends a message that nobody receives"
                                                : "receives a message that has not been sent",
-                  FaultKind::Message);
+                  FaultKind::Message, other);
   }
   auto [state, type] = it->second;
   if (type != withEncoding(receive.getValue().getType(), placement(receive.getValue())))

@@ -54,15 +54,20 @@ public:
   Blame blame(const Failure &failure) const {
     if (trace.strayView)
       return {trace.strayView, FaultKind::Data, "expected the microbatch of its task", std::nullopt};
-    if (failure.fault == FaultKind::Memory)
-      return {mostClashes(failure.op), FaultKind::Memory, "", std::nullopt};
+    Blame blame = failure.fault == FaultKind::Memory ? ofBytes(failure.op) : ofValues(failure);
+    if (blame.op == failure.op)
+      blame.other = failure.other;
+    return blame;
+  }
+
+private:
+  Blame ofValues(const Failure &failure) const {
     int root = lastRoot(failure.from, [&](int made) { return isStrange(made); });
     if (root < 0 && before && failure.fault != FaultKind::Scale)
       root = lastRoot(failure.from, [&](int made) { return isMisplaced(made); });
     return root < 0 ? atSink(failure) : explain(trace.made[root]);
   }
 
-private:
   static Operation *programOf(Operation *op) { return op->getParentOfType<ModuleOp>(); }
   bool isKnownBefore(const State &state) const { return before && before->contains(state.hash()); }
   bool isStrange(int made) const {
@@ -93,9 +98,10 @@ private:
     return found;
   }
 
-  /// Of values in each other's bytes, the one that meets most others; `op` where there are no two.
-  Operation *mostClashes(Operation *op) const {
-    llvm::MapVector<Operation *, llvm::DenseSet<Operation *>> others;
+  /// Of values in each other's bytes, the one that meets most others, and of those the one that does so most; `op`
+  /// where there are no two.
+  Blame ofBytes(Operation *op) const {
+    llvm::MapVector<Operation *, llvm::SetVector<Operation *>> others;
     for (const Trace::Clash &clash : trace.clashes) {
       bool apart = clash.makerCall != clash.writerCall;
       Operation *maker = apart && clash.makerCall ? clash.makerCall : clash.maker;
@@ -105,9 +111,17 @@ private:
         others[writer].insert(maker);
       }
     }
-    auto most = std::max_element(others.begin(), others.end(),
-                                 [](auto &a, auto &b) { return a.second.size() < b.second.size(); });
-    return others.empty() || most->second.size() < 2 ? op : most->first;
+    Blame blame{op, FaultKind::Memory, "", std::nullopt};
+    if (others.empty())
+      return blame;
+    auto isLess = [&](Operation *a, Operation *b) { // an op of many results meets many
+      return others[a].size() * b->getNumResults() < others[b].size() * a->getNumResults();
+    };
+    blame.op = std::max_element(others.begin(), others.end(), [&](auto &a, auto &b) {
+                 return isLess(a.first, b.first);
+               })->first;
+    blame.other = *llvm::max_element(others[blame.op], isLess);
+    return blame;
   }
 
   /// Nothing is strange: what the sink reads is a value, but not the one it should be.
@@ -156,8 +170,11 @@ private:
     bool isTable = isa<RopeTableOp>(right.op);
     if (blame.fault == FaultKind::Value && (isTable || isa<RopeTableOp>(read.op)))
       blame.fault = FaultKind::Scale;
-    if (there.contains({wanted.hash(), programOf(reader.op)})) {
-      blame.op = whoReads(reader, operand, wanted);
+    // What it reads is right elsewhere, and what it should read is there, perhaps in other places.
+    bool isMixedUp = !isa<MoveOpInterface, CopyOp>(read.op) && first.contains(read.state.value) &&
+                     values.contains({wanted.value.x, programOf(reader.op)});
+    if (isMixedUp || there.contains({wanted.hash(), programOf(reader.op)})) {
+      blame.op = whoReads(reader, operand, wanted.value);
       blame.expected = "expected operand " + std::to_string(operand) + " to be what the " + text(right.op) + " makes";
       return blame;
     }
@@ -184,12 +201,12 @@ private:
   }
 
   /// Who says that this is the operand: the reader, or what passes values on into its block or out of another.
-  Operation *whoReads(const Made &reader, unsigned operand, const State &wanted) const {
+  Operation *whoReads(const Made &reader, unsigned operand, const Point &wanted) const {
     if (operand >= reader.op->getNumOperands())
       return reader.op;
     auto isWanted = [&](Value other) {
       auto it = trace.of.find(other);
-      return it != trace.of.end() && it->second >= 0 && trace.made[it->second].state == wanted;
+      return it != trace.of.end() && it->second >= 0 && trace.made[it->second].state.value == wanted;
     };
     auto isIn = [&](Block *block) {
       return llvm::any_of(block->getArguments(), isWanted) ||
@@ -204,9 +221,16 @@ private:
       who = fusion;
       value = fusion.getInputs()[argument.getArgNumber()];
     }
-    if (auto fusion = value.getDefiningOp<FusionOp>())
+    // Where others read these results rightly, it is not the yields that are mixed up.
+    auto isReadRightly = [&](Value result) {
+      return llvm::any_of(result.getUsers(), [&](Operation *user) {
+        auto it = user->getNumResults() ? trace.of.find(user->getResult(0)) : trace.of.end();
+        return it != trace.of.end() && it->second >= 0 && !isStrange(it->second);
+      });
+    };
+    if (auto fusion = value.getDefiningOp<FusionOp>(); fusion && !isReadRightly(value))
       for (Value other : fusion.getResults())
-        if (other != value && isWanted(other) && !other.use_empty())
+        if (other != value && isWanted(other) && !other.use_empty() && !isReadRightly(other))
           return fusion.getBody().front().getTerminator();
     return who;
   }
@@ -255,7 +279,21 @@ private:
         if (Likeness like = likeness(wrong, step.made[candidate]); !best || like.score() > best->score())
           best = like;
     }
-    return best;
+    return best && best->score() >= 5 ? best : onlyMissing(wrong);
+  }
+
+  /// Nothing is like it by what it reads: the one op of its name that the program lacks.
+  std::optional<Likeness> onlyMissing(const Made &wrong) const {
+    std::optional<Likeness> only;
+    for (const Made &right : step.made) {
+      if (right.op->getName() != wrong.op->getName() || right.from.size() != wrong.from.size() ||
+          values.contains({right.state.value.x, programOf(wrong.op)}))
+        continue;
+      if (only)
+        return std::nullopt;
+      only = likeness(wrong, right);
+    }
+    return only;
   }
 
   /// Whether nothing but the norm of the gradient is made of it.
@@ -285,13 +323,14 @@ private:
     return isa<IotaOp, EmbeddingOp, EmbeddingGradOp, PickOp, CrossEntropyGradOp, MaskPaddingOp>(op);
   }
 
-  /// A copy in the place of another op that reads the same.
-  Blame copied(const Made &copy) const {
+  /// A copy in the place of another op that reads the same, which is not what reads the copy.
+  Blame copied(const Made &copy, Operation *reader = nullptr) const {
     Blame blame{copy.op, FaultKind::Place, "", std::nullopt};
     auto it = copy.from.empty() || copy.from[0] < 0 ? readers.end() : readers.find(copy.state.value);
-    for (int reader : it == readers.end() ? ArrayRef<int>() : it->second.getArrayRef()) {
-      const Made &right = step.made[reader];
-      if (isLeaf(right.op) || values.contains({right.state.value.x, programOf(copy.op)}))
+    for (int candidate : it == readers.end() ? ArrayRef<int>() : it->second.getArrayRef()) {
+      const Made &right = step.made[candidate];
+      if (isLeaf(right.op) || (reader && right.op->getName() == reader->getName()) ||
+          values.contains({right.state.value.x, programOf(copy.op)}))
         continue;
       blame.step = right.op->getLoc();
       blame.expected = "expected the " + text(right.op);
@@ -312,7 +351,8 @@ private:
         continue;
       const Made &read = trace.made[from];
       if (isa<CopyOp>(read.op))
-        return copied(read);
+        if (Blame copy = copied(read, op); copy.step || first.contains(wrong.state.value))
+          return copy;
       if (read.state.microbatch < 0)
         continue;
       if (mixed >= 0 && mixed != read.state.microbatch && (wrong.call || !isa<AddOp>(op)))
@@ -336,7 +376,7 @@ private:
     std::optional<Likeness> like = nearest(wrong);
     if (isa<CastOp>(op)) {
       blame.fault = FaultKind::Precision;
-    } else if (like && like->score() >= 5) {
+    } else if (like) {
       Operation *right = like->step->op;
       blame.step = right->getLoc();
       bool isRounding = like->sameName && like->sameAttributes && like->sameOperands;

@@ -22,8 +22,9 @@ struct Failure {
   mlir::Operation *op = nullptr;
   std::string why;
   FaultKind fault = FaultKind::Place;
-  llvm::SmallVector<int> from; ///< traced: the records of what the op reads
-  std::optional<Point> wanted; ///< of a sink: the value that it should have
+  llvm::SmallVector<int> from;      ///< traced: the records of what the op reads
+  std::optional<Point> wanted;      ///< of a sink: the value that it should have
+  mlir::Operation *other = nullptr; ///< what `op` does not fit, which may as well be wrong
 };
 
 /// All values of a walk, in order.
@@ -51,6 +52,7 @@ struct Blame {
   FaultKind fault = FaultKind::Place;
   std::string expected;               ///< or empty
   std::optional<mlir::Location> step; ///< the op of the step program that it should be
+  mlir::Operation *other = nullptr;   ///< where two do not fit each other: the other one
 };
 
 /// `before`: hashes of all values of the phase before; null: there is none but step.

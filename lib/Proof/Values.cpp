@@ -169,7 +169,7 @@ Point Values::einsum(const Recipe &recipe, ArrayRef<Point> operands) {
 }
 
 Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
-  operands = operands.take_front(recipe.operands);
+  operands = operands.take_front(std::min<size_t>(recipe.operands, operands.size()));
   auto computed = [&]() -> Point {
     switch (recipe.kind) {
     case Recipe::Same:

@@ -10,12 +10,13 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
-bool Walk::refuse(Operation *op, const Twine &why, FaultKind fault) {
+bool Walk::refuse(Operation *op, const Twine &why, FaultKind fault, Operation *other) {
   if (!failure.why.empty())
     return false;
   failure.op = op;
   failure.why = why.str();
   failure.fault = fault;
+  failure.other = other == op ? nullptr : other;
   for (Value operand : op->getOperands())
     failure.from.push_back(stateOf(operand).made);
   return false;
@@ -113,7 +114,8 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
   if (placed->isSame) {
     memo.recipe.kind = Recipe::Same;
     memo.recipe.operands = op->getNumOperands();
-    memo.recipe.rounds.assign(op->getNumResults(), false);
+    for (auto [i, result] : llvm::enumerate(op->getResults())) // sums of rounded addends are rounded ones
+      memo.recipe.rounds.push_back(isBf16(result) && !isBf16(op->getOperand(i)));
   } else {
     std::optional<Rule> rule = ruleOf(op);
     int linear = rule && rule->linear.size() == 1 ? static_cast<int>(rule->linear[0]) : -1;
@@ -182,7 +184,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
     State state{{}, memo.out[i], microbatch};
     if (isa<MergeAttentionOp>(op) && memo.recipe.kind == Recipe::Same)
-      state.value = points[i]; // of o1, lse1, o2, lse2
+      state.value = values.result(memo.recipe, i, points[i]); // of o1, lse1, o2, lse2
     else if (auto constant = dyn_cast<ConstantOp>(op))
       state.value = values.constant(constant.getNumber().convertToDouble());
     else

@@ -159,7 +159,8 @@ private:
   bool isHeld(Stage &stage, mlir::Operation *leaf, const State &last);
 
   /// Notes what is wrong; false.
-  bool refuse(mlir::Operation *op, const llvm::Twine &why, FaultKind fault = FaultKind::Place);
+  bool refuse(mlir::Operation *op, const llvm::Twine &why, FaultKind fault = FaultKind::Place,
+              mlir::Operation *other = nullptr);
   State stateOf(mlir::Value value) { return env.lookup(value); }
   /// The fingerprint among those of other microbatches.
   Point among(const State &state) const {
@@ -167,8 +168,8 @@ private:
   }
   /// The same for bytes, of which a trace notes all; then true.
   bool clash(mlir::Operation *op, const llvm::Twine &why, mlir::Value value,
-             std::pair<mlir::Operation *, mlir::Operation *> writer);
-  mlir::Operation *oddMessage();
+             std::pair<mlir::Operation *, mlir::Operation *> writer, mlir::Operation *other = nullptr);
+  std::pair<mlir::Operation *, mlir::Operation *> oddMessage();
   mlir::Operation *oddMove();
   /// Remembers a value that `op` has made, of what it reads and, if traced, of what has other records.
   void set(mlir::Operation *op, mlir::Value result, State state, llvm::ArrayRef<int> from = {});

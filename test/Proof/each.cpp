@@ -1,7 +1,8 @@
 //===- each.cpp - What the proof says of each of many programs ----------------------------===//
-// usage: pc-proof-each STEP.mlir BEFORE.mlir < FILES    a line a file: "proved", "refused LINE MESSAGE", LINE being
-// that of the op which is named, or "malformed MESSAGE" where the text is no program whose ops verify. BEFORE is the
-// program of the phase before; it may be STEP itself.
+// usage: pc-proof-each STEP.mlir BEFORE.mlir < FILES    a line a file: "proved", "refused LINE OTHER MESSAGE", LINE
+// being that of the op which is named and OTHER that of the one which may be wrong in its place (0: none), or
+// "malformed MESSAGE" where the text is no program whose ops verify. BEFORE is the program of the phase before; it may
+// be STEP itself.
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/Source.h"
 #include "pc/Proof/Proof.h"
@@ -22,18 +23,24 @@ int main(int argc, char **argv) {
   if (!before)
     return 1;
   std::string message;
-  unsigned line = 0;
+  unsigned line = 0, other = 0;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (!message.empty() || diagnostic.getSeverity() != DiagnosticSeverity::Error)
       return success();
+    auto lineOf = [](Diagnostic &one) {
+      auto place = one.getLocation()->findInstanceOf<FileLineColLoc>();
+      return place ? place.getLine() : 0;
+    };
     message = diagnostic.str();
-    if (auto place = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>())
-      line = place.getLine();
+    line = lineOf(diagnostic);
+    for (Diagnostic &note : diagnostic.getNotes())
+      if (StringRef(note.str()).starts_with("or '"))
+        other = lineOf(note);
     return success();
   });
   for (std::string path; std::getline(std::cin, path);) {
     message.clear();
-    line = 0;
+    line = other = 0;
     llvm::SourceMgr own;
     OwningOpRef<ModuleOp> program = pc::parseProgram(path, own, &context);
     if (!program) {
@@ -48,7 +55,7 @@ int main(int argc, char **argv) {
     if (succeeded(proof.prove(*program, "given")))
       llvm::outs() << "proved\n";
     else
-      llvm::outs() << "refused " << line << " " << message << "\n";
+      llvm::outs() << "refused " << line << " " << other << " " << message << "\n";
     llvm::outs().flush();
   }
 }

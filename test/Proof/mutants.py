@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""usage: test/Proof/mutants.py COUNT [--seed=N] [--plans=N] [--show] [--wrong]     build/bin in PATH
+"""usage: test/Proof/mutants.py COUNT [--seed=N] [--plans=N] [--log=FILE] [--part=K/N] [--wrong]     build/bin in PATH
 
 Edits programs of every phase and asks the proof: each edit that changes what the program computes must be refused. Sites are drawn by kind of
 edit, so that rare ones are as likely as frequent ones. The judge of what the proof accepts is another one: the phase's other verifiers, and
 the interpreter on all ranks (pc-equal), which share no algebra with the proof. Prints, by class, how many were refused, accepted and equal,
 malformed (text that is no program), and missed, which kinds of edits made programs, and how often messages name the line and the class; exit
-status 1 if one was missed."""
+status 1 if one was missed. A run of hours goes on where it stopped by --log, and is shared out by --part, each with a log of its own; of all logs in one
+file the same COUNT makes the sums."""
 import argparse
 import collections
+import json
 import os
 import pathlib
 import random
@@ -73,10 +75,21 @@ class Text:
         return [value for line, value in self.values[self.scope[at], kind, indent] if line < at and value != name]
 
 
+    def end(self, first):
+        """The number of the line that closes the block which line number `first` opens."""
+        close = " " * self.lines[first - 1].index("%") + "}"
+        return next((i for i in range(first, len(self.lines)) if self.lines[i].startswith(close)), first) + 1
+
+    def maker(self, block, name):
+        """The lines of the op that makes a value; of a wait also those of what it waits for."""
+        at = next((i for i, line in enumerate(self.lines) if self.scope[i] == block and re.match(rf"[^=]*{name}\b[^=]* = pc", line)), None)
+        found = at is not None and re.search(r"= pc\.wait (%\w+)", self.lines[at])
+        start = self.maker(block, found[1]) if found else set()
+        return (set() if at is None else {at + 1}) | {i for first in start for i in range(first, self.end(first))}
+
     def makers(self, change):
         """The lines of what lines read that are taken out."""
-        names = [(self.scope[i], name) for i, new in change.items() if not new for name in re.findall(r"%\w+", self.lines[i])]
-        return {i + 1 for i, line in enumerate(self.lines) for block, name in names if self.scope[i] == block and re.match(rf"[^=]*{name}\b[^=]* = pc", line)}
+        return {line for i, new in change.items() if not new for name in re.findall(r"%\w+", self.lines[i]) for line in self.maker(self.scope[i], name)}
 
 
 KINDS = []  # class, name, function of (text, generator) that lists edits: {line: new line or None}
@@ -337,10 +350,12 @@ def a_value_rounded(text, draw):
             yield {i: f"{found[1]}%narrow = {found[3]}{narrow}\n{found[1]}{found[2]} = pc.cast %narrow : ({narrow}) -> {found[4]}"}
 
 
-def also(name, family):
-    """The classes that an edit of that kind may be of: an edit of what the norm is made of, say, is one of the norm, too."""
+def also(name, family, lines):
+    """The classes that an edit of that kind may be of: an edit of what the norm is made of, say, is one of the norm, too, and of what an optimizer reads
+    one of updates."""
     more = {"an op before another": [DATA, MESSAGES], "layout of a leaf": [DATA], "whole shape of a leaf": [MOVES], "a move is made twice": [MESSAGES]}
-    return [family] + more.get(name, []) + [NORM] * (family in (SCALES, WRONG, PRECISION)) + [WRONG] * (family == NORM)
+    of = [(UPDATES, r"pc\.(adamw|sgd|update|output gradient) "), (NORM, r"pc\.clip_coefficient ")]
+    return [family] + more.get(name, []) + [other for other, pattern in of for line in lines if re.search(pattern, line)] + [NORM] * (family in (SCALES, WRONG, PRECISION)) + [WRONG] * (family == NORM)
 
 
 def edited(change):
@@ -357,8 +372,8 @@ def tool(*command, **more):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, **more)
 
 
-def programs(plan, folder):
-    """The step program of a plan, and that of each phase, as files."""
+def programs(plan, folder, last=PHASES[-1]):
+    """The step program of a plan, and that of each phase up to the last, as files."""
     model, mesh, *flags = plan.split()
     options = {"batch": "4", "layers": "2"} | {key[2:]: value for key, _, value in (flag.partition("=") for flag in flags) if key in ("--batch", "--layers")}
     flags = [flag for flag in flags if not flag.startswith(("--batch", "--layers"))]
@@ -380,6 +395,8 @@ def programs(plan, folder):
         # Without names of the model, so that messages tell lines of the file.
         out.write_text("\n".join(Text(out.read_text()).lines) + "\n")
         found[phase] = out
+        if phase == last:
+            break
     return found
 
 
@@ -394,8 +411,69 @@ def accepted_is_equal(path, step, phase, family):
             return "refused by another verifier"
     if family == PRECISION:
         return ""
-    done = tool("pc-equal", "--exact", "--tolerance=1e-7", step, path, timeout=120)
+    try:
+        done = tool("pc-equal", "--exact", "--tolerance=1e-7", step, path, timeout=600)
+    except subprocess.TimeoutExpired:
+        return "not judged"
     return "equal" if done.returncode == 0 else ""
+
+
+def judged(plan, phase, count, files, folder, draw, kinds):
+    """Draws `count` edits of the program of a phase; a row of what became of each."""
+    step, path = files["step"], files[phase]
+    before = files[list(files)[list(files).index(phase) - 1]]
+    text, mutants = Text(path.read_text()), []
+    sites = [(family, name, list(function(text, draw))) for family, name, function in KINDS]
+    sites = [row for row in sites if row[2]]
+    # Kinds that have been drawn least come first.
+    while len(mutants) < count and sites:
+        family, name, edits = min(sites, key=lambda row: (kinds[row[1]], draw.random()))
+        kinds[name] += 1
+        change = edits.pop(draw.randrange(len(edits)))
+        sites = [row for row in sites if row[2]]
+        out = folder / f"{phase}-{len(mutants)}.mlir"
+        out.write_text("\n".join(change.get(i, line) for i, line in enumerate(text.lines)) + "\n")
+        mutants.append((family, name, change, edited(change) | text.makers(change), out))
+    answers = tool("pc-proof-each", step, before, input="".join(f"{row[-1]}\n" for row in mutants)).stdout.splitlines()
+    if len(answers) != len(mutants):
+        sys.exit(f"{plan}, {phase}: the proof ended at {mutants[len(answers)][1:3]}")
+    rows = []
+    for (family, name, change, lines, out), answer in zip(mutants, answers):
+        row = {"plan": plan, "phase": phase, "class": family, "kind": name, "lines": sorted(lines)[:6], "answer": answer[:900], "verdict": answer.split()[0]}
+        if row["verdict"] == "refused":
+            first, other = (min(abs(int(word) - line) for line in lines) for word in answer.split()[1:3])
+            row["distance"], row["either"] = first, min(first, other)
+            row["isClass"] = any(answer.endswith(f"({one})") for one in also(name, family, [edit for edit in change.values() if edit]))
+        if row["verdict"] == "proved":
+            row["verdict"] = accepted_is_equal(out, step, phase, family) or "missed"
+        if row["verdict"] == "missed" and os.environ.get("KEEP"):
+            (pathlib.Path(os.environ["KEEP"]) / f"{len(os.listdir(os.environ['KEEP']))}.mlir").write_text(out.read_text())
+        rows.append(row)
+        out.unlink()
+    return rows
+
+
+def report(rows, wrong):
+    """Prints what became of all edits; how many were missed."""
+    counts, total = collections.defaultdict(collections.Counter), collections.Counter(missed=0)
+    for row in rows:
+        counts[row["class"], row["phase"]][row["verdict"]] += 1
+        total[row["verdict"]] += 1
+    for (family, phase), row in sorted(counts.items()):
+        print(f"{family}, {phase}: " + ", ".join(f"{n} {word}" for word, n in sorted(row.items())))
+    made = {row["kind"] for row in rows if row["verdict"] != "malformed"}
+    print(f"{len(made)} of {len(KINDS)} kinds of edits, {len({row['plan'] for row in rows})} plans: " + ", ".join(f"{n} {word}" for word, n in sorted(total.items())))
+    named = [row for row in rows if row["verdict"] == "refused"]
+    share = {"edited": lambda row: row["distance"] == 0, "edited, or that of the other op of two that do not fit": lambda row: row["either"] == 0, "at most 3 lines from it": lambda row: row["distance"] <= 3, "of that class": lambda row: row["isClass"]}
+    print(f"of {len(named)} refused ones the line that is named is " +
+          ", ".join(f"{key}: {sum(map(good, named)) * 100 / max(1, len(named)):.1f} %" for key, good in share.items()))
+    for row in named if wrong else []:
+        if row["either"] or not row["isClass"]:
+            print(f"{'LINE' if row['either'] else 'CLASS'} {row['plan']}, {row['phase']}, {row['kind']}, lines {row['lines']}: {row['answer']}")
+    for row in rows:
+        if row["verdict"] == "missed":
+            print(f"MISSED {row['plan']}, {row['phase']}, {row['kind']}, line {row['lines'][0]}")
+    return total["missed"]
 
 
 def main():
@@ -403,70 +481,28 @@ def main():
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plans", type=int, default=len(PLANS))
-    parser.add_argument("--show", action="store_true")
+    parser.add_argument("--log", type=pathlib.Path, help="a file of one line an edit: what it has of an earlier run is not run again")
+    parser.add_argument("--part", default="0/1", help="K/N: the programs K, K + N, ... of all")
     parser.add_argument("--wrong", action="store_true", help="show what is refused at another line or as of another class")
     options = parser.parse_args()
     draw = random.Random(options.seed)
-    counts = collections.defaultdict(collections.Counter)
-    kinds, made, near, named, missed = collections.Counter(), set(), collections.Counter(), 0, []
     plans = PLANS[:1] + draw.sample(PLANS[1:], options.plans - 1) if options.plans < len(PLANS) else PLANS
-    with tempfile.TemporaryDirectory() as work:
-        work = pathlib.Path(work)
-        for number, plan in enumerate(plans):
-            folder = work / str(number)
-            folder.mkdir()
-            files = programs(plan, folder)
-            step, before = files.pop("step"), None
-            for position, (phase, path) in enumerate(files.items()):
-                budget = options.count * (number * len(files) + position + 1) // (len(plans) * len(files)) - sum(sum(c.values()) for c in counts.values())
-                text, mutants = Text(path.read_text()), []
-                sites = [(family, name, list(function(text, draw))) for family, name, function in KINDS]
-                sites = [row for row in sites if row[2]]
-                # Kinds that have been drawn least come first.
-                while len(mutants) < budget and sites:
-                    family, name, edits = min(sites, key=lambda row: (kinds[row[1]], draw.random()))
-                    kinds[name] += 1
-                    change = edits.pop(draw.randrange(len(edits)))
-                    sites = [row for row in sites if row[2]]
-                    out = folder / f"{phase}-{len(mutants)}.mlir"
-                    out.write_text("\n".join(change.get(i, line) for i, line in enumerate(text.lines)) + "\n")
-                    mutants.append((family, name, edited(change) | text.makers(change), out))
-                answers = tool("pc-proof-each", step, before or step, input="".join(f"{row[3]}\n" for row in mutants)).stdout.splitlines()
-                if len(answers) != len(mutants):
-                    sys.exit(f"{plan}, {phase}: the proof ended at {mutants[len(answers)][1:3]}")
-                for (family, name, lines, out), answer in zip(mutants, answers):
-                    word, line = answer.split()[0], min(lines)
-                    made |= {name} if word != "malformed" else set()
-                    if word == "refused":
-                        distance = min(abs(int(answer.split()[1]) - line) for line in lines)
-                        isClass = any(answer.endswith(f"({one})") for one in also(name, family))
-                        named += 1
-                        near["edited"] += distance == 0
-                        near["at most 3 lines from it"] += distance <= 3
-                        near["of that class"] += isClass
-                        if options.wrong and (distance or not isClass):
-                            print(f"{'CLASS' if not distance else 'LINE'} {plan}, {phase}, {name}, lines {sorted(lines)[:6]}: {answer[:600]}")
-                    if word == "proved":
-                        word = accepted_is_equal(out, step, phase, family) or "missed"
-                    if word == "missed":
-                        missed.append(f"{plan}, {phase}, {name}, line {line}")
-                        if os.environ.get("KEEP"):
-                            (pathlib.Path(os.environ["KEEP"]) / f"{len(missed)}.mlir").write_text(out.read_text())
-                    counts[family, phase][word] += 1
-                    if options.show:
-                        print(f"{phase}, {name}, line {line}: {answer[:160]}")
-                    out.unlink()
-                before = path
-    total = collections.Counter()
-    for (family, phase), row in sorted(counts.items()):
-        total += row
-        print(f"{family}, {phase}: " + ", ".join(f"{n} {word}" for word, n in sorted(row.items())))
-    print(f"{len(made)} of {len(KINDS)} kinds of edits, {len(plans)} plans: " + ", ".join(f"{n} {word}" for word, n in sorted(total.items())) +
-          f", {total['missed']} missed" * (not total["missed"]))
-    print(f"of {named} refused ones the line that is named is " + ", ".join(f"{key}: {n * 100 / max(1, named):.1f} %" for key, n in near.items()))
-    for line in missed:
-        print("MISSED", line)
-    sys.exit(bool(missed))
+    part, parts = map(int, options.part.split("/"))
+    blocks = [(plan, phase) for plan in plans for phase in PHASES if phase != "staged" or "pp=" in plan][part::parts]
+    rows = [json.loads(line) for line in options.log.read_text().splitlines()] if options.log and options.log.exists() else []
+    kinds, known = collections.Counter(row["kind"] for row in rows), {(row["plan"], row["phase"]) for row in rows}
+    for position, (plan, phase) in enumerate(blocks):
+        if (plan, phase) in known:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            budget = options.count * (position + 1) // (len(blocks) * parts) - len(rows)
+            new = judged(plan, phase, budget, programs(plan, folder, phase), folder, random.Random(f"{options.seed} {plan} {phase}"), kinds)
+        rows += new
+        if options.log:
+            with options.log.open("a") as log:
+                log.writelines(json.dumps(row) + "\n" for row in new)
+    sys.exit(bool(report(rows, options.wrong)))
 
 
 if __name__ == "__main__":

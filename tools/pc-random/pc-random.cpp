@@ -1,11 +1,13 @@
 //===- pc-random.cpp - Random models and plans: is every pass right? ----------------------===//
 // For every seed: a random model, mesh and order of tactics goes through the compiler pass by pass; after each pass the
-// interpreter must compute what it computed before it, and a placed program must erase to the text of the step program.
+// interpreter must compute what it computed before it, the program be proved against the step program, and a placed
+// program erase to the text of it.
 #include "Golden.h"
 #include "Triple.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/ToolMain.h"
+#include "pc/Proof/Proof.h"
 #include "pc/Reference/Interpreter.h"
 #include "pcrt/pcrt.h"
 
@@ -52,6 +54,8 @@ public:
     if (triple.cse && failed(runPass(*module, "cse")))
       return "cse fails";
     step = textOf(*module);
+    if (failed(proof.begin(*module)))
+      return "the proof cannot read the step program";
     for (pc::Phase phase : {pc::Phase::Placed, pc::Phase::Local, pc::Phase::Scheduled, pc::Phase::Planned})
       if (std::string error = runPhase(phase, triple.options); !error.empty())
         return error;
@@ -130,7 +134,10 @@ private:
     ++passes;
     if (failed(verify(*module)))
       return "after " + pass.str() + ": the program does not verify";
-    if (std::string error = interpretNow(pass); !error.empty() || phase != pc::Phase::Placed)
+    std::string error = interpretNow(pass);
+    if (error.empty() && phase != pc::Phase::Step && !proof.isProved(*module))
+      error = "after " + pass.str() + ": the program is not proved";
+    if (!error.empty() || phase != pc::Phase::Placed)
       return error;
     OwningOpRef<ModuleOp> erased = module->clone();
     if (failed(runPass(*erased, "pc-erase-placements")) || textOf(*erased) != step)
@@ -169,6 +176,7 @@ private:
   const Triple &triple;
   OwningOpRef<ModuleOp> module;
   std::string step; ///< the text of the step program
+  pc::Proof proof;
   pc::Results last;
 };
 

@@ -37,7 +37,7 @@ struct Plan {
   const Tactic *find(llvm::StringRef pass) const;
   /// The tactics that the pipeline of a phase runs, in order.
   llvm::SmallVector<Tactic> tacticsOf(Phase phase) const;
-  /// The tactic that cuts the program into stages, or null.
+  /// The tactic that cuts the program into stages; null where there is none, or one stage has all.
   const Tactic *pipeline() const;
   /// Whether a tactic splits the dim that norms work on.
   bool splitsEmbed() const;

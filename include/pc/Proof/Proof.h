@@ -22,10 +22,16 @@ public:
 
   /// Proves that `module` (phases placed to planned), made of that step and whose ops verify, computes the same. Emits
   /// an error at the op where it does not, with notes: the phase, what is compared, and where the first value is made
-  /// that the program of the phase before, as it was proved last, does not have. `phase`: its name, `passes`: what has
-  /// run since the phase before, both for messages.
+  /// that the program of the phase before, as it was proved last, does not have. `phase`: its name; `passThatBroke`
+  /// finds the pass of it that is wrong, "" where it cannot say. Both are for messages.
   llvm::LogicalResult prove(mlir::ModuleOp module, llvm::StringRef phase,
-                            llvm::function_ref<std::string()> passes = {});
+                            llvm::function_ref<std::string()> passThatBroke = {});
+
+  /// Whether `module` computes the same, without a message and without becoming the phase before another.
+  bool isProved(mlir::ModuleOp module) const;
+
+  /// A copy of what the proof began with: the step program, or the one in its place.
+  mlir::ModuleOp firstProgram() const;
 
   /// Begins with `module` (phases placed to planned) in the place of the step program, which is not there; what is
   /// proved afterwards computes what it computes. It has to be the step of this fingerprint, "" for any. Emits an error

@@ -1,0 +1,18 @@
+//===- BlamePass.h - The pass that broke a program -------------------------------------------===//
+#ifndef PC_LIB_DRIVER_BLAMEPASS_H
+#define PC_LIB_DRIVER_BLAMEPASS_H
+
+#include "pc/Driver/Compile.h"
+
+namespace pc {
+
+class Proof;
+
+/// Which pass of `phase` it is behind which the program no longer computes what `proof` began with; for a message that
+/// the phase is not proved. Compiles once more from there, with the proof behind every pass of the phase. "" where no
+/// pass is found.
+std::string passThatBroke(const Proof &proof, Phase phase, CompileOptions options);
+
+} // namespace pc
+
+#endif
