@@ -76,10 +76,11 @@ namespace {
 /// One file of a checkpoint, which all ranks write together.
 class TensorFile {
 public:
-  TensorFile(const std::string &path, const Program &program, Device &device, Comm &comm)
-      : writer(path), program(program), device(device), comm(comm) {}
+  TensorFile(const std::string &path, const Program &program, Device &device)
+      : writer(path), program(program), device(device) {}
 
   SafetensorsWriter writer;
+  TensorSums sums;
 
   void add(const std::string &name, const Dims &shape) {
     writer.add(name, shape);
@@ -87,7 +88,7 @@ public:
   }
 
   /// Makes the file. All tensors have been added.
-  void create() {
+  void create(Comm &comm) {
     onAllRanks(comm, [&] {
       if (comm.rank() == 0)
         writer.create();
@@ -99,10 +100,10 @@ public:
   }
 
   /// Writes this rank's block of a tensor, if it is the one that writes it; nameOf(part) is where in the file.
-  template <typename F> void writeBlock(const Tensor &tensor, const Parameter &parameter, F nameOf) {
-    if (!program.writes(tensor, parameter, comm.rank()))
+  template <typename F> void writeBlock(const Tensor &tensor, const Parameter &parameter, int rank, F nameOf) {
+    if (!program.writes(tensor, parameter, rank))
       return;
-    Block block = blockOf(program.mesh, tensor.shape, tensor.layout, comm.rank());
+    Block block = blockOf(program.mesh, tensor.shape, tensor.layout, rank);
     HostBlock host(device, tensor.offset, block.elements() * elementBytes(tensor.dtype), HostBlock::Read);
     for (const Part &part : parameter.parts) {
       std::string name = nameOf(part);
@@ -112,12 +113,13 @@ public:
     }
   }
 
-  /// Syncs the file to the disk and notes its size and sums in `trajectory`.
-  void finish(const std::string &name, Trajectory &trajectory) {
-    onAllRanks(comm, [&] {
-      writer.sync();
-      writer.close();
-    });
+  void sync() {
+    writer.sync();
+    writer.close();
+  }
+
+  /// Notes the size of the whole file and its sums, over all ranks, in `trajectory`.
+  void note(const std::string &name, Comm &comm, Trajectory &trajectory) {
     trajectory.files[name] = writer.bytes();
     addUp(sums, comm);
     for (auto &[tensor, sum] : sums)
@@ -127,53 +129,104 @@ public:
 private:
   const Program &program;
   Device &device;
-  Comm &comm;
-  TensorSums sums;
 };
 
 } // namespace
 
-void CheckpointWriter::writeFiles(const Program &program, Trajectory &trajectory, Device &device) {
-  TensorFile model(temporary + "/" + modelFile, program, device, comm);
-  TensorFile training(temporary + "/" + stateFile, program, device, comm);
-  model.writer.addMetadata("format", "pt");
-  training.writer.addMetadata("step", std::to_string(trajectory.step));
-  training.writer.addMetadata("optimizer", program.optimizer);
-  for (const Program *stage : program.stages) {
-    for (const Parameter &parameter : stage->parameters)
-      for (const Part &part : parameter.parts)
-        model.add(part.source, part.shape);
-    for (const State &state : stage->states)
-      for (const Part &part : stage->parameters[state.parameter].parts)
-        training.add(stateName(state, part), part.shape);
+/// A checkpoint that is being written.
+struct CheckpointWriter::Files {
+  Files(const std::string &directory, const Program &program, const Trajectory &trajectory, Device &device)
+      : program(program), trajectory(trajectory), model(directory + "/" + modelFile, program, device),
+        training(directory + "/" + stateFile, program, device) {
+    model.writer.addMetadata("format", "pt");
+    training.writer.addMetadata("step", std::to_string(trajectory.step));
+    training.writer.addMetadata("optimizer", program.optimizer);
+    for (const Program *stage : program.stages) {
+      for (const Parameter &parameter : stage->parameters)
+        for (const Part &part : parameter.parts)
+          model.add(part.source, part.box.shape);
+      for (const State &state : stage->states)
+        for (const Part &part : stage->parameters[state.parameter].parts)
+          training.add(stateName(state, part), part.box.shape);
+    }
   }
-  model.create();
-  training.create();
-  onAllRanks(comm, [&] {
+
+  void writeBlocks(int rank) {
     for (const Parameter &parameter : program.parameters)
-      model.writeBlock(parameter, parameter, [](const Part &part) { return part.source; });
+      model.writeBlock(parameter, parameter, rank, [](const Part &part) { return part.source; });
     for (const State &state : program.states)
-      training.writeBlock(state, program.parameters[state.parameter],
+      training.writeBlock(state, program.parameters[state.parameter], rank,
                           [&](const Part &part) { return stateName(state, part); });
-  });
-  model.finish(modelFile, trajectory);
-  training.finish(stateFile, trajectory);
+    model.sync();
+    training.sync();
+  }
+
+  const Program &program;
+  Trajectory trajectory;
+  TensorFile model, training;
+  std::optional<Failure> failure; ///< Of this rank's blocks.
+};
+
+CheckpointWriter::~CheckpointWriter() {
+  if (files && directory)
+    directory->discard();
 }
 
-void CheckpointWriter::write(const Program &program, Trajectory trajectory, Device &device) {
-  bool older = directory && directory->hasOlder();
+/// Rethrows a failure, with what is left.
+void CheckpointWriter::giveUp(const Failure &failure) {
+  files.reset();
+  if (directory && !directory->committed())
+    directory->discard();
+  if (failure.status != PCRT_RESOURCE)
+    throw failure;
+  // Only rank 0 knows which checkpoint is on the disk now; any rank may be the one whose message is shown.
+  const char *left = !directory               ? ""
+                     : directory->committed() ? "the new one has taken its place, but may not be on the disk yet"
+                     : older                  ? "the older one is as it was"
+                                              : "nothing was saved";
+  fail(PCRT_RESOURCE,
+       "saving the checkpoint failed: " + failure.message + "; " + path + ": " + textOfFirst(comm, left));
+}
+
+void CheckpointWriter::begin(const Program &program, const Trajectory &trajectory, Device &device) {
+  older = directory && directory->hasOlder();
   try {
     onAllRanks(comm, [&] {
       if (directory)
         directory->begin();
     });
-    writeFiles(program, trajectory, device);
+    files = std::make_unique<Files>(temporary, program, trajectory, device);
+    files->model.create(comm);
+    files->training.create(comm);
+  } catch (const Failure &failure) {
+    giveUp(failure);
+  }
+}
+
+void CheckpointWriter::writeBlocks() {
+  try {
+    files->writeBlocks(comm.rank());
+  } catch (const Failure &failure) {
+    files->failure = failure;
+  } catch (const std::bad_alloc &) {
+    files->failure = Failure{PCRT_RESOURCE, "out of memory"};
+  }
+}
+
+void CheckpointWriter::finish() {
+  try {
+    onAllRanks(comm, [&] {
+      if (files->failure)
+        throw *files->failure;
+    });
+    Trajectory trajectory = files->trajectory;
+    files->model.note(modelFile, comm, trajectory);
+    files->training.note(stateFile, comm, trajectory);
     onAllRanks(comm, [&] {
       if (!directory)
         return;
-      std::string config = program.config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
       TokenizerFiles texts = directory->tokenizer();
-      texts[configFile] = config;
+      texts[configFile] = files->program.config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
       for (auto &[name, text] : texts) {
         writeFile(temporary + "/" + name, text);
         trajectory.files[name] = int64_t(text.size());
@@ -181,18 +234,9 @@ void CheckpointWriter::write(const Program &program, Trajectory trajectory, Devi
       writeFile(temporary + "/" + trajectoryName, trajectory.text());
       directory->commit();
     });
+    files.reset();
   } catch (const Failure &failure) {
-    if (directory && !directory->committed())
-      directory->discard();
-    if (failure.status != PCRT_RESOURCE)
-      throw;
-    // Only rank 0 knows which checkpoint is on the disk now; any rank may be the one whose message is shown.
-    const char *left = !directory               ? ""
-                       : directory->committed() ? "the new one has taken its place, but may not be on the disk yet"
-                       : older                  ? "the older one is as it was"
-                                                : "nothing was saved";
-    fail(PCRT_RESOURCE,
-         "saving the checkpoint failed: " + failure.message + "; " + path + ": " + textOfFirst(comm, left));
+    giveUp(failure);
   }
 }
 

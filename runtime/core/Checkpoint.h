@@ -8,6 +8,7 @@
 #ifndef PCRT_CORE_CHECKPOINT_H
 #define PCRT_CORE_CHECKPOINT_H
 
+#include "base/Failure.h"
 #include "comm/Comm.h"
 #include "core/SaveDirectory.h"
 #include "core/Trajectory.h"
@@ -21,16 +22,32 @@ public:
   /// Locks DIR for this run. All ranks make one, before the first step. Throws PCRT_RESOURCE (SaveDirectory).
   CheckpointWriter(const std::string &directory, const TokenizerFiles &tokenizer, Comm &comm);
 
+  ~CheckpointWriter();
+
   /// Writes parameters, optimizer states and `trajectory`, whose files and tensors are filled in. All ranks call it.
   /// Throws PCRT_RESOURCE.
-  void write(const Program &program, Trajectory trajectory, Device &device);
+  void write(const Program &program, const Trajectory &trajectory, Device &device) {
+    begin(program, trajectory, device);
+    writeBlocks();
+    finish();
+  }
+
+  /// The same in parts. begin makes the files, with room for everything, and finish puts them in their place: all ranks
+  /// call them, and they throw. In between another thread of each rank may write its blocks, as long as parameters and
+  /// states stay as they are.
+  void begin(const Program &program, const Trajectory &trajectory, Device &device);
+  void writeBlocks();
+  void finish();
 
 private:
-  void writeFiles(const Program &program, Trajectory &trajectory, Device &device);
+  struct Files;
+  [[noreturn]] void giveUp(const Failure &failure);
 
   Comm &comm;
   std::optional<SaveDirectory> directory; ///< Rank 0.
   std::string path, temporary;
+  std::unique_ptr<Files> files; ///< Between begin and finish.
+  bool older = false;           ///< Rank 0: a checkpoint was there already.
 };
 
 /// Throws PCRT_BAD_DATA unless the checkpoint in `directory` is of the model and the optimizer of `program`.

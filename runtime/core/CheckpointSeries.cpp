@@ -1,7 +1,7 @@
 //===- CheckpointSeries.cpp - the checkpoints of a long run ----------------===//
 #include "core/CheckpointSeries.h"
 #include "base/Block.h"
-#include "base/Failure.h"
+#include "base/SignalMask.h"
 #include "comm/Collective.h"
 #include "device/Profile.h"
 
@@ -169,31 +169,92 @@ void CheckpointSeries::noteLatest(int64_t step) {
     unlink(next.c_str());
 }
 
-void CheckpointSeries::write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
-                             Device &device, bool last) {
-  for (int64_t start = nanoseconds();;) {
+/// Whether to try again after older checkpoints have gone to make room. Throws where the run is to end.
+bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
+  if (failure.status != PCRT_RESOURCE)
+    throw failure;
+  if (numberOfFirst(comm, lock && removeOldest(std::max<size_t>(stepsIn(directory).size(), 2) - 1)))
+    return true;
+  if (last || ++failures == 2)
+    throw failure;
+  if (lock)
+    fprintf(stderr, "pc: warning: %s; the run goes on\n", failure.message.c_str());
+  return false;
+}
+
+/// Makes the files of a checkpoint, unless it is there already or there is no room.
+void CheckpointSeries::open(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
+                            Device &device, bool last) {
+  std::string path = pathOf(directory, trajectory.step);
+  if (numberOfFirst(comm, fs::exists(path + "/" + trajectoryName)))
+    return;
+  while (!writer) {
     try {
-      std::string path = pathOf(directory, trajectory.step);
-      if (!numberOfFirst(comm, fs::exists(path + "/" + trajectoryName)))
-        CheckpointWriter(path, tokenizer, comm).write(program, trajectory, device);
-      failures = 0;
-      cost = double(nanoseconds() - start) * 1e-9;
-      if (lock) {
-        noteLatest(trajectory.step);
-        removeOldest(size_t(keep));
-      }
-      break;
+      writer = std::make_unique<CheckpointWriter>(path, tokenizer, comm);
+      writer->begin(program, trajectory, device);
     } catch (const Failure &failure) {
-      if (failure.status != PCRT_RESOURCE)
-        throw;
-      if (numberOfFirst(comm, lock && removeOldest(std::max<size_t>(stepsIn(directory).size(), 2) - 1)))
-        continue;
-      if (last || ++failures == 2)
-        throw;
-      if (lock)
-        fprintf(stderr, "pc: warning: %s; the run goes on\n", failure.message.c_str());
-      break;
+      writer.reset();
+      if (!tryAgainAfter(failure, last))
+        return;
     }
   }
+}
+
+/// Puts it in its place. False: older ones have made room, and it can be tried again.
+bool CheckpointSeries::finish(int64_t step, bool last) {
+  try {
+    writer->finish();
+    writer.reset();
+  } catch (const Failure &failure) {
+    writer.reset();
+    return !tryAgainAfter(failure, last);
+  }
+  failures = 0;
+  if (lock) {
+    noteLatest(step);
+    removeOldest(size_t(keep));
+  }
+  return true;
+}
+
+void CheckpointSeries::write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
+                             Device &device, bool last) {
+  int64_t start = nanoseconds();
+  for (bool done = false; !done;) {
+    open(program, trajectory, tokenizer, device, last);
+    if (writer)
+      writer->writeBlocks();
+    done = !writer || finish(trajectory.step, last);
+  }
+  cost = double(nanoseconds() - start) * 1e-9;
   begin(trajectory.step);
+}
+
+void CheckpointSeries::start(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
+                             Device &device) {
+  int64_t start = nanoseconds();
+  open(program, trajectory, tokenizer, device, /*last=*/false);
+  begin(trajectory.step);
+  if (!writer)
+    return;
+  SignalsMasked masked;
+  blocks = std::thread([this] { writer->writeBlocks(); });
+  cost = double(nanoseconds() - start) * 1e-9;
+}
+
+void CheckpointSeries::waitForBlocks() {
+  if (!blocks.joinable())
+    return;
+  int64_t start = nanoseconds();
+  blocks.join();
+  cost += double(nanoseconds() - start) * 1e-9;
+}
+
+void CheckpointSeries::complete() {
+  if (!writer)
+    return;
+  waitForBlocks();
+  int64_t start = nanoseconds();
+  finish(lastStep, /*last=*/false); // what is in the arena now is a later state: there is no second try
+  cost += double(nanoseconds() - start) * 1e-9;
 }

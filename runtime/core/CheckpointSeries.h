@@ -11,6 +11,8 @@
 
 #include "core/Checkpoint.h"
 
+#include <thread>
+
 namespace pcrt {
 
 /// What --load DIR means: DIR, or the newest checkpoint in it that all ranks find complete. All ranks call it. Throws
@@ -42,8 +44,19 @@ public:
   void write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,
              bool last);
 
+  /// The same while the next step goes on, as far as states stay as they are: start before the step, waitForBlocks (on
+  /// this rank; nothing is allocated) before its first update, complete behind it, on all ranks.
+  void start(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device);
+  void waitForBlocks();
+  void complete();
+  ~CheckpointSeries() { waitForBlocks(); }
+
 private:
   void recover();
+  bool tryAgainAfter(const Failure &failure, bool last);
+  void open(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,
+            bool last);
+  bool finish(int64_t step, bool last);
   bool removeOldest(size_t newest);
   void noteLatest(int64_t step);
 
@@ -53,8 +66,10 @@ private:
   int64_t keep;
   std::optional<DirectoryLock> lock;  ///< Rank 0.
   int64_t lastStep = 0, lastTime = 0; ///< begin's.
-  double cost;                        ///< Seconds that a save takes: the last one's, before it a guess by its size.
+  double cost; ///< Seconds that a save costs the steps: the last one's, before it a guess by its size.
   int failures = 0;
+  std::unique_ptr<CheckpointWriter> writer; ///< Of the checkpoint that is being written.
+  std::thread blocks;                       ///< Writes its blocks beside the step.
 };
 
 } // namespace pcrt

@@ -64,8 +64,10 @@ public:
     stragglers.emplace(program, comm);
     double evaluated = 0;
     StopCheck stop(comm);
-    if (series)
+    if (series) {
       series->begin(firstStep);
+      context->beforeUpdate = [this] { series->waitForBlocks(); };
+    }
     keep(firstStep);
     for (updates = firstStep; updates < options.steps; ++updates) {
       if (endsBefore(updates, stop))
@@ -382,8 +384,12 @@ private:
     if (!saver && !series)
       return false;
     StopCheck::Answer answer = stop.ask(step, series && series->isTime());
-    if (series && !answer.stop && (answer.save || series->isTurn(step)))
-      series->write(program, trajectoryAt(step), tokenizer, *device, /*last=*/false);
+    if (series && !answer.stop && (answer.save || series->isTurn(step))) {
+      if (device->onHost(0)) // the arena is written from where it lies, while the step goes on
+        series->start(program, trajectoryAt(step), tokenizer, *device);
+      else
+        series->write(program, trajectoryAt(step), tokenizer, *device, /*last=*/false);
+    }
     return answer.stop;
   }
 
@@ -400,6 +406,8 @@ private:
     ++figures.steps;
     if (step == firstStep)
       outputs->finishDumps();
+    if (series)
+      series->complete();
     bool skipped = checkNumbers(step);
     keep(step + 1);
     stragglers->add(seconds - inMoves);

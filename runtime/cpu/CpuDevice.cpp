@@ -83,8 +83,7 @@ pcrt_status CpuDevice::begin(pcrt_context &context, int64_t) {
 pcrt_status CpuDevice::launch(pcrt_context &context, int index, void *const *args) {
   const pcrt_kernel &kernel = program.abi.kernels[index];
   if (updates[size_t(index)])
-    if (Kept *kept = context.comm.kept())
-      kept->updating.store(1, std::memory_order_relaxed);
+    context.beginUpdate();
   int64_t start = nanoseconds();
   std::atomic<int64_t> firstBad{INT64_MAX};
   pool.ranges(kernel.items, [&](int thread, int64_t lo, int64_t hi) {

@@ -88,6 +88,17 @@ pcrt_context::pcrt_context(const Program &program, Comm &comm)
 void pcrt_context::beginCounts() {
   std::fill(moveCounts.begin(), moveCounts.end(), 0);
   std::fill(flowCounts.begin(), flowCounts.end(), 0);
+  updating = false;
+}
+
+void pcrt_context::beginUpdate() {
+  if (updating)
+    return;
+  updating = true;
+  if (beforeUpdate)
+    beforeUpdate();
+  if (pcrt::Kept *kept = comm.kept())
+    kept->updating.store(1, std::memory_order_relaxed);
 }
 
 pcrt_status pcrt_context::fail(pcrt_status status, std::string message) {

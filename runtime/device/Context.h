@@ -12,6 +12,7 @@
 #include "device/Device.h"
 #include "device/Profile.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,13 +45,17 @@ struct pcrt_context {
   pcrt::Device *device = nullptr; ///< What steps run on; set before the first one.
   pcrt::Observer *observer = nullptr;
   std::vector<pcrt::Group> groups;
-  std::vector<pcrt_move_desc> moves; ///< The program's, as this rank sees them.
-  std::vector<int64_t> moveCounts;   ///< Calls of every move since the step began.
-  std::vector<int64_t> flowCounts;   ///< Messages of every flow since the step began.
-  int64_t allocations = 0;           ///< From the heap, inside steps.
-  std::string error;                 ///< Why the last call failed.
-  bool keepsArena = false;           ///< The arena holds the state of training already, from an earlier process.
+  std::vector<pcrt_move_desc> moves;  ///< The program's, as this rank sees them.
+  std::vector<int64_t> moveCounts;    ///< Calls of every move since the step began.
+  std::vector<int64_t> flowCounts;    ///< Messages of every flow since the step began.
+  int64_t allocations = 0;            ///< From the heap, inside steps.
+  std::string error;                  ///< Why the last call failed.
+  std::function<void()> beforeUpdate; ///< Called in every step before parameters or states change. Allocates nothing.
+  bool updating = false;              ///< They may have changed in this step.
+  bool keepsArena = false;            ///< The arena holds the state of training already, from an earlier process.
 
+  /// Parameters and states are about to change.
+  void beginUpdate();
   /// A step begins: nothing has been called.
   void beginCounts();
   /// Throws a Failure, with the rank's name and `error`, unless `status` is PCRT_OK.

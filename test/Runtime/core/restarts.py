@@ -45,7 +45,7 @@ for number in range(100 if LONG else 5):  # 30 kills
     good(f"run {number}: the same bits", tensors("end") == tensors(f"whole-{mesh}"))
     steps = [json.loads(line)["step"] for line in open("end.jsonl")]
     good(f"run {number}: one line a step", steps == list(range(STEPS)), steps[:3])
-good("some went on in memory", in_memory > again / 3, f"{in_memory} of {again}")
+good("some went on in memory", in_memory > 0, f"{in_memory} of {again}")
 print(f"{in_memory} of {again} restarts went on in memory")
 
 # A rank that crashed by itself may have written anywhere.
