@@ -105,10 +105,8 @@ static Num activationGrad(Emitter &e, ActivationKind kind, Num dy, Num x) {
   }
   case ActivationKind::Relu:
     return e.select(e.real(0) < x, dy, e.real(0));
-  case ActivationKind::Tanh: {
-    Num y = tanh(e, x);
-    return dy * (one - y * y);
-  }
+  case ActivationKind::Tanh: // 4 sigmoid(2x) sigmoid(-2x): 1 - tanh^2 loses all digits where it is small
+    return dy * gate(e, one, x * 2.0) * gate(e, one, x * -2.0) * 4.0;
   }
   llvm_unreachable("unknown activation");
 }

@@ -90,18 +90,17 @@ static SmallVector<bool> slidingLayers(ConfigReader &reader, const Family &famil
 
 /// The layers that slide, for checkpoints: as this config says it, or as transformers would.
 static void meansLayers(ConfigReader &reader, const Family &family, ArrayRef<bool> sliding) {
+  if (family.windows != WindowKeys::Alternating && family.windows != WindowKeys::Switched)
+    return;
   json::Array types;
   for (bool slides : sliding)
     types.push_back(slides ? "sliding_attention" : "full_attention");
-  if (family.windows == WindowKeys::Alternating)
-    reader.means("layer_types", {nullptr, std::move(types)}, nullptr);
-  if (family.windows != WindowKeys::Switched)
-    return;
-  if (const json::Value *first = reader.raw("max_window_layers"); first && !reader.has("layer_types"))
-    reader.means("max_window_layers", {*first}, usualFirstLayer);
-  std::vector<json::Value> values{json::Value(std::move(types))};
-  if (!reader.has("layer_types"))
+  bool isGiven = reader.has("layer_types");
+  std::vector<json::Value> values{std::move(types)};
+  if (family.windows == WindowKeys::Alternating || !isGiven)
     values.emplace_back(nullptr);
+  if (const json::Value *first = reader.raw("max_window_layers"); first && !isGiven)
+    reader.means("max_window_layers", {*first}, usualFirstLayer);
   reader.means("layer_types", std::move(values), nullptr);
 }
 

@@ -127,9 +127,11 @@ double difference(const pc::Tensor &want, const pc::Tensor &got, double scale = 
 
 int main(int argc, char **argv) {
   if (argc < 3 || argc > 5)
-    die(Usage, "usage: golden-interpret PROGRAM.mlir GOLDEN-DIR [STEPS [TOLERANCE]]");
+    die(Usage, "usage: golden-interpret PROGRAM.mlir GOLDEN-DIR [STEPS [TOLERANCE]]\n"
+               "       golden-interpret PROGRAM.mlir GOLDEN-DIR figures      (loss and norm of the first step)");
+  bool shows = argc == 4 && StringRef(argv[3]) == "figures";
   std::string directory = argv[2];
-  int64_t steps = argc > 3 ? atoi(argv[3]) : 1;
+  int64_t steps = argc > 3 && !shows ? atoi(argv[3]) : 1;
   const double allowed = argc > 4 ? atof(argv[4]) : 1e-6;
   DialectRegistry registry;
   pc::registerDialects(registry);
@@ -140,7 +142,8 @@ int main(int argc, char **argv) {
 
   Golden golden;
   golden.weights = readTensors(directory + "/model.safetensors");
-  golden.want = readTensors(directory + "/golden.safetensors");
+  if (!shows)
+    golden.want = readTensors(directory + "/golden.safetensors");
   golden.tokens = readFile(directory + "/tokens.bin");
   pc::RunOptions options;
   options.feed = [&](Operation *leaf, pc::Tensor &tensor) { golden.feed(leaf, tensor); };
@@ -161,6 +164,12 @@ int main(int argc, char **argv) {
     FailureOr<pc::Results> results = pc::interpret(*module, options);
     if (failed(results))
       return Different;
+    if (shows) {
+      for (auto &[name, value] : *results)
+        if (StringRef(name).starts_with("loss ") || StringRef(name).starts_with("grad_norm "))
+          llvm::outs() << StringRef(name).split(' ').first << llvm::formatv(" {0:e9}\n", value[0]);
+      return 0;
+    }
     for (auto &[name, value] : *results) {
       auto [kind, rest] = StringRef(name).split(' ');
       if (kind == "loss") {
