@@ -230,6 +230,18 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     readRopes(reader, family, config);
 }
 
+/// Numbers that transformers takes as floats alone, in `text`, JSON as LLVM prints it, which has 3 for 3.0.
+void keepFloats(std::string &text) {
+  for (StringRef key : {"\"attn_logit_softcapping\":", "\"final_logit_softcapping\":"}) {
+    size_t at = text.find(key.str());
+    if (at == std::string::npos)
+      continue;
+    size_t end = text.find_first_not_of("-0123456789", at += key.size());
+    if (end != at && end != std::string::npos && !StringRef(".eE").contains(text[end]))
+      text.insert(end, ".0");
+  }
+}
+
 /// Refuses options of transformers that are not supported for any family.
 void refuseOthers(ConfigReader &reader) {
   reader.onlyFlag("is_causal", true);
@@ -262,6 +274,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   ModelConfig config;
   config.type = reader.text("model_type", "");
   llvm::raw_string_ostream(config.text) << *parsed;
+  keepFloats(config.text);
   if (config.type.empty()) {
     if (!reader.failed)
       emitError() << "'model_type' is missing";

@@ -29,7 +29,18 @@ static std::optional<SmallVector<bool>> readLayerTypes(ConfigReader &reader, int
   return std::nullopt;
 }
 
-/// `attention_types`: [[["global", "local"], 12]].
+/// Appends whether each of `names` is "local"; false if one is something else than that or "global".
+static bool appendLocal(const json::Array *names, SmallVectorImpl<bool> &sliding) {
+  for (const json::Value &name : names ? *names : json::Array{nullptr}) {
+    auto text = name.getAsString();
+    if (!text || (*text != "local" && *text != "global"))
+      return false;
+    sliding.push_back(*text == "local");
+  }
+  return true;
+}
+
+/// `attention_types`: [[["global", "local"], 12]]. What they say of each layer gives way to `attention_layers`.
 static SmallVector<bool> readAttentionTypes(ConfigReader &reader, int64_t layers) {
   const json::Value usual = json::Array{json::Array{json::Array{"global", "local"}, 12}};
   const json::Value *given = reader.raw("attention_types");
@@ -44,12 +55,8 @@ static SmallVector<bool> readAttentionTypes(ConfigReader &reader, int64_t layers
       if (!times || *times < 0 || *times > layers)
         return false;
       for (int64_t i = 0; i < *times && static_cast<int64_t>(sliding.size()) <= layers; ++i)
-        for (const json::Value &name : *names) {
-          auto text = name.getAsString();
-          if (!text || (*text != "local" && *text != "global"))
-            return false;
-          sliding.push_back(*text == "local");
-        }
+        if (!appendLocal(names, sliding))
+          return false;
     }
     return static_cast<int64_t>(sliding.size()) == layers;
   };
@@ -57,6 +64,19 @@ static SmallVector<bool> readAttentionTypes(ConfigReader &reader, int64_t layers
     reader.fail() << "'attention_types' = " << ConfigReader::show(value) << " does not say of each of " << layers
                   << " layers whether it is \"global\" or \"local\"";
   reader.means("attention_types", {value}, usual);
+  const json::Value *listed = reader.raw("attention_layers");
+  SmallVector<bool> layersOfList;
+  if (listed && (!appendLocal(listed->getAsArray(), layersOfList) || layersOfList.size() != sliding.size()))
+    reader.fail() << "'attention_layers' = " << ConfigReader::show(*listed) << " does not say of each of " << layers
+                  << " layers whether it is \"global\" or \"local\"";
+  if (listed && layersOfList != sliding) {
+    reader.means("attention_layers", {*listed}, nullptr);
+    return layersOfList;
+  }
+  json::Array same;
+  for (bool slides : sliding)
+    same.push_back(slides ? "local" : "global");
+  reader.means("attention_layers", {nullptr, std::move(same)}, nullptr);
   return sliding;
 }
 

@@ -112,7 +112,6 @@ constexpr const char *gemmaIgnored[] = {"hidden_activation"};
 constexpr const char *gemma2Ignored[] = {"hidden_act", "cache_implementation", "sliding_window_size"};
 constexpr const char *qwen2Ignored[] = {"use_mrope"};
 constexpr const char *optIgnored[] = {"activation_dropout"};
-constexpr const char *gptNeoIgnored[] = {"attention_layers", "classifier_dropout"};
 constexpr const char *bloomIgnored[] = {"attention_softmax_in_fp32",
                                         "bias_dropout_fusion",
                                         "masked_softmax_fusion",
@@ -284,7 +283,7 @@ constexpr Family table[] = {
      .windows = WindowKeys::Listed,
      .window = 256,
      .ropes = NoRope,
-     .ignored = gptNeoIgnored},
+     .ignored = classifier},
     {.type = "bloom",
      .keys = {.otherEmbed = "n_embed",
               .layers = "n_layer",
