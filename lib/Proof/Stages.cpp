@@ -149,11 +149,17 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
       else if (auto receive = dyn_cast<ReceiveOp>(op))
         flows[{stage->number, receive}].second.push_back({receive.getMessage(), receive});
     }
-  SmallVector<std::pair<int, Operation *>> odd; // by how odd it is
+  struct Odd {
+    int oddness;
+    Operation *op;
+    StageFlow flow;
+    int64_t message;
+  };
+  SmallVector<Odd> odd;
   auto count = [](const Side &side, int64_t message) {
     return llvm::count_if(side, [&](auto &one) { return one.first == message; });
   };
-  auto find = [&](const Side &own, const Side &others) {
+  auto find = [&](const StageFlow &flow, const Side &own, const Side &others) {
     for (auto [i, one] : llvm::enumerate(own)) {
       auto fits = [&, i = i](auto &other) {
         return !count(own, other.first) && (i == 0 || own[i - 1].first < other.first) &&
@@ -161,20 +167,24 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
       };
       int oddness = others.empty() ? 2 : llvm::any_of(others, fits) ? 1 : 0;
       if (count(own, one.first) != count(others, one.first))
-        odd.push_back({oddness, one.second});
+        odd.push_back({oddness, one.second, flow, one.first});
     }
   };
   for (auto &[key, flow] : flows) {
-    find(flow.first, flow.second);
-    find(flow.second, flow.first);
+    find(key, flow.first, flow.second);
+    find(key, flow.second, flow.first);
   }
-  auto most = [&] {
-    auto *it = llvm::max_element(odd, [](auto &a, auto &b) { return a.first < b.first; });
-    return it == odd.end() ? nullptr : it->second;
+  if (odd.empty())
+    return {};
+  auto less = [](const Odd &a, const Odd &b) { return a.oddness < b.oddness; };
+  Odd most = *llvm::max_element(odd, less);
+  llvm::erase_if(odd, [&](const Odd &other) { return other.op->getName() == most.op->getName(); });
+  auto likeness = [&](const Odd &other) {
+    bool isSameFlow = !(other.flow < most.flow) && !(most.flow < other.flow);
+    return 4 * isSameFlow + 4 * (other.message == most.message) + other.oddness;
   };
-  Operation *one = most();
-  llvm::erase_if(odd, [&](auto &other) { return other.second->getName() == one->getName(); });
-  return {one, most()};
+  auto *other = llvm::max_element(odd, [&](auto &a, auto &b) { return likeness(a) < likeness(b); });
+  return {most.op, other == odd.end() ? nullptr : other->op};
 }
 
 /// A move over the axis of stages that is no sum over it alone; else one made of another such move.

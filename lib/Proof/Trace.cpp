@@ -63,9 +63,15 @@ public:
 private:
   Blame ofValues(const Failure &failure) const {
     int root = lastRoot(failure.from, [&](int made) { return isStrange(made); });
-    if (root < 0 && before && failure.fault != FaultKind::Scale)
-      root = lastRoot(failure.from, [&](int made) { return isMisplaced(made); });
-    return root < 0 ? atSink(failure) : explain(trace.made[root]);
+    if (root >= 0 || !before || failure.fault == FaultKind::Scale)
+      return root < 0 ? atSink(failure) : explain(trace.made[root]);
+    auto misplaced = [&](int made) { return isMisplaced(made); };
+    root = lastRoot(failure.from, misplaced);
+    Blame blame = root < 0 ? atSink(failure) : explain(trace.made[root]);
+    for (int from : failure.from) // two operands that do not fit: either may lie wrong
+      if (int other = lastRoot({from}, misplaced); other >= 0 && other != root)
+        blame.other = trace.made[other].op;
+    return blame;
   }
 
   static Operation *programOf(Operation *op) { return op->getParentOfType<ModuleOp>(); }
