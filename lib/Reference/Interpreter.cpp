@@ -28,6 +28,18 @@ func::FuncOp programOf(ModuleOp module) {
   return functions.size() == 1 && !functions[0].isExternal() ? functions[0] : func::FuncOp();
 }
 
+/// The function to run, once it is known that it can be.
+FailureOr<func::FuncOp> checkedProgramOf(ModuleOp module) {
+  func::FuncOp function = programOf(module);
+  if (!function)
+    return module.emitError() << "nothing to interpret: expected @step, @model or a single function";
+  if (!function.getBody().hasOneBlock() || function.getNumArguments())
+    return function.emitError() << "the interpreter runs functions of one block without arguments";
+  if (failed(checkProgram(function, meshOf(module))))
+    return failure();
+  return function;
+}
+
 bool isPlaced(func::FuncOp function) {
   return anyPlacement(function, [](PlaceAttr) { return true; });
 }
@@ -85,13 +97,12 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
   std::vector<func::FuncOp> functions;
   SmallVector<Block *> programs;
   for (ModuleOp stage : stages) {
-    func::FuncOp function = programOf(stage);
-    if (!function || !function.getBody().hasOneBlock() || function.getNumArguments())
-      return stage.emitError() << "expected a function @step of one block without arguments";
+    FailureOr<func::FuncOp> checked = checkedProgramOf(stage);
+    if (failed(checked))
+      return failure();
+    func::FuncOp function = *checked;
     if (meshOf(stage) != mesh)
       return stage.emitError() << "has another mesh than the first stage";
-    if (failed(checkProgram(function, mesh)))
-      return failure();
     functions.push_back(function);
     programs.push_back(&function.getBody().front());
     feeds.emplace_back(function, options.seed);
@@ -127,22 +138,31 @@ static FailureOr<Results> interpretStages(ModuleOp module, const RunOptions &opt
   return results;
 }
 
+/// A copy with the tasks of stages in place of calls of their functions; null where there are none.
+static OwningOpRef<ModuleOp> inlined(ModuleOp module) {
+  if (!anyOp(module, [](Operation *op) { return isa<CallOp>(op); }))
+    return nullptr;
+  OwningOpRef<ModuleOp> written = module.clone();
+  for (ModuleOp program : programsOf(*written))
+    inlineCalls(program);
+  return written;
+}
+
+LogicalResult pc::canInterpret(ModuleOp module) {
+  OwningOpRef<ModuleOp> written = inlined(module);
+  return success(llvm::all_of(programsOf(written ? *written : module),
+                              [](ModuleOp program) { return succeeded(checkedProgramOf(program)); }));
+}
+
 FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
-  if (anyOp(module, [](Operation *op) { return isa<CallOp>(op); })) {
-    OwningOpRef<ModuleOp> written = module.clone();
-    for (ModuleOp program : programsOf(*written))
-      inlineCalls(program);
+  if (OwningOpRef<ModuleOp> written = inlined(module))
     return interpret(*written, options);
-  }
   if (!module.getOps<ModuleOp>().empty())
     return interpretStages(module, options);
-  func::FuncOp function = programOf(module);
-  if (!function)
-    return module.emitError() << "nothing to interpret: expected @step, @model or a single function";
-  if (!function.getBody().hasOneBlock() || function.getNumArguments())
-    return function.emitError() << "the interpreter runs functions of one block without arguments";
-  if (failed(checkProgram(function, meshOf(module))))
+  FailureOr<func::FuncOp> checked = checkedProgramOf(module);
+  if (failed(checked))
     return failure();
+  func::FuncOp function = *checked;
   Feeds feeds(function, options.seed);
   Ranks ranks(meshOf(module));
   std::vector<Tensor> trace;

@@ -42,6 +42,10 @@ using Results = std::vector<NamedTensor>;
 /// The result called `name`, or null.
 Tensor *find(Results &results, llvm::StringRef name);
 
+/// Whether the interpreter can run `module`: its ops, types and sizes are such. Emits an error where it cannot, which
+/// says nothing of what the program computes.
+llvm::LogicalResult canInterpret(mlir::ModuleOp module);
+
 /// Runs `@step`, else `@model`, else the only function of `module` on as many ranks as its mesh has (no mesh: one), on
 /// feeds that depend on names and the seed alone (Feeds.h).
 ///
@@ -49,6 +53,13 @@ Tensor *find(Results &results, llvm::StringRef name);
 /// the ranks and compared with that of one device. Fails after an error at the first op whose values differ, about
 /// whose value ranks disagree that should hold the same, or that the interpreter does not know.
 llvm::FailureOr<Results> interpret(mlir::ModuleOp module, const RunOptions &options);
+
+/// Whether a program sets parameters, which a next step begins with.
+bool hasUpdates(mlir::ModuleOp module);
+
+/// Runs that many steps, each on what the one before has set and on other tokens. The names of results of later steps
+/// end with "in step 2" and so on (Steps.cpp).
+llvm::FailureOr<Results> interpretSteps(mlir::ModuleOp module, const RunOptions &options, int64_t steps);
 
 } // namespace pc
 

@@ -32,6 +32,7 @@ typedef enum pcrt_status {
   PCRT_TIMEOUT = 8,
   PCRT_BAD_DATA = 9,
   PCRT_NON_FINITE = 10,
+  PCRT_UNDECIDED = 11,
 } pcrt_status;
 
 typedef enum pcrt_dtype { PCRT_F32 = 0, PCRT_BF16 = 1, PCRT_I32 = 2 } pcrt_dtype;

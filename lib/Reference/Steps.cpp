@@ -1,0 +1,75 @@
+//===- Steps.cpp - Several training steps -----------------------------------------------------===//
+#include "pc/IR/Parts.h"
+#include "pc/IR/Stages.h"
+#include "pc/Reference/Interpreter.h"
+
+#include "pcrt/description.h"
+#include <cmath>
+#include <map>
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+/// What a step begins with: what the one before has set, and drawn values.
+class Training {
+public:
+  explicit Training(ModuleOp module) {
+    module.walk([&](ParameterOp op) { parts[op.getName().str()] = partsOf(op); });
+  }
+
+  void feed(int64_t step, Operation *leaf, Tensor &tensor) const {
+    if (auto parameter = dyn_cast<ParameterOp>(leaf))
+      put(parameter.getName(), "", tensor);
+    else if (auto state = dyn_cast<StateOp>(leaf))
+      put(state.getParameter(), state.getName().str() + " of ", tensor);
+    else if (auto input = dyn_cast<InputOp>(leaf);
+             input && input.getKind() == InputKind::Hyper && tensor.size() == PCRT_HYPER_COUNT) {
+      double count = static_cast<double>(step + 1);
+      tensor[PCRT_HYPER_CORRECTION1] = 1 - std::pow(tensor[PCRT_HYPER_BETA1], count);
+      tensor[PCRT_HYPER_CORRECTION2] = 1 - std::pow(tensor[PCRT_HYPER_BETA2], count);
+    }
+  }
+
+  void take(const Results &results) {
+    for (const NamedTensor &result : results)
+      if (StringRef name = result.name; name.consume_front("update "))
+        updated[name.str()] = result.value;
+  }
+
+private:
+  /// Puts what has been set into the boxes of a parameter's parts; padding stays as it is.
+  void put(StringRef parameter, const std::string &prefix, Tensor &tensor) const {
+    auto known = parts.find(parameter.str());
+    if (known == parts.end())
+      return;
+    for (const ParameterPart &part : known->second)
+      if (auto it = updated.find(prefix + part.name.str()); it != updated.end())
+        tensor.merge(part.start, it->second, [](double &to, double x) { to = x; });
+  }
+
+  std::map<std::string, SmallVector<ParameterPart>> parts;
+  std::map<std::string, Tensor> updated;
+};
+} // namespace
+
+bool pc::hasUpdates(ModuleOp module) {
+  return module.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+FailureOr<Results> pc::interpretSteps(ModuleOp module, const RunOptions &options, int64_t steps) {
+  Training training(module);
+  Results all;
+  for (int64_t step = 0; step < steps; ++step) {
+    RunOptions now = options;
+    now.seed = options.seed + step; // other tokens
+    now.feed = [&](Operation *leaf, Tensor &tensor) { training.feed(step, leaf, tensor); };
+    FailureOr<Results> results = interpret(module, now);
+    if (failed(results))
+      return failure();
+    training.take(*results);
+    for (NamedTensor &result : *results)
+      all.push_back({result.name + (step ? " in step " + std::to_string(step + 1) : ""), std::move(result.value)});
+  }
+  return all;
+}
