@@ -2,6 +2,7 @@
 #include "pc/Driver/Compile.h"
 #include "BlamePass.h"
 #include "Certificate.h"
+#include "ChoosePlan.h"
 #include "ChooseRecompute.h"
 #include "Remarks.h"
 
@@ -280,6 +281,8 @@ static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const Compile
 }
 
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
+  if (pcrt_status status = choosePlan(module, options))
+    return status;
   if (from == Phase::Model)
     if (pcrt_status status = chooseRecompute(module, options))
       return status;

@@ -147,6 +147,17 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
   group = FlagGroup::Plan;
   strategies();
   field(planFile, "plan", "A plan file in place of the strategy flags");
+  phase = Phase::Step;
+  flag<std::string>("auto",
+                    "Search the plan; strategy flags that are given stay. Or only these axes and flags: tp,zero",
+                    cl::ValueOptional)
+      .setCallback([this](const std::string &value) {
+        fields.search.isOn = true;
+        fields.search.free = value;
+        order.push_back("auto");
+      });
+  field(fields.search.ranks, "ranks", "Ranks of a plan that is searched");
+  field(fields.search.compositions, "search-compositions", "Plans that the search compiles, at most");
 
   group = FlagGroup::Target;
   field(mode, "mode", "train or eval");
@@ -215,6 +226,11 @@ pcrt_status CompileFlags::check(std::string &error) const {
     error = "--machine: " + why;
   refuse(StringRef(fields.stages.machine).contains(' '),
          "--machine=" + fields.stages.machine + ": a file's name must have no spaces");
+  refuse(!fields.search.isOn && (given("ranks") || given("search-compositions")),
+         "--ranks and --search-compositions go with --auto");
+  refuse(fields.search.isOn && given("plan"), "--auto searches what --plan says; give one of the two");
+  refuse(fields.search.isOn && (fields.search.ranks < 0 || fields.search.compositions < 1),
+         "--ranks and --search-compositions are positive");
   refuse(fields.stages.memory < 0 || fields.stages.inlineOps < 0, "--memory-limit and --inline-tasks are at least 0");
   for (const std::string &name : order)
     refuse(given("plan") && strategyFlags.given(name), "--plan takes the place of --" + name + "; give one of the two");
@@ -257,6 +273,11 @@ pcrt_status CompileFlags::resolve(MLIRContext *context, CompileOptions &options,
   if (!context)
     context = &own.emplace(MLIRContext::Threading::DISABLED);
   pcrt_status status = PCRT_OK;
+  if (fields.search.isOn) {
+    options = fields;
+    options.search.pins = strategyFlags;
+    return PCRT_OK;
+  }
   std::optional<Plan> plan = given("plan") ? planFromFile(context, planFile, status)
                              : origin.phase == Phase::Model
                                  ? planFromFlags(strategyFlags, error, status)

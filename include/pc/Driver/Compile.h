@@ -4,6 +4,7 @@
 
 #include "pc/Autodiff/Passes.h"
 #include "pc/Codegen/Passes.h"
+#include "pc/Driver/AutoPlan.h"
 #include "pc/Driver/Phases.h"
 #include "pc/Driver/Plan.h"
 #include "pc/Memory/Passes.h"
@@ -26,6 +27,7 @@ enum class Verify { None, Phase, Full };
 /// What is compiled, and how. Options of passes have the passes' own structs, and so their defaults (Passes.td).
 struct CompileOptions {
   Plan plan;
+  AutoOptions search;               ///< finds the plan, where it is on
   bool train = true;                ///< false: forward and loss only
   std::optional<bool> packProducts; ///< one product for q, k and v where the plan lets it; by default for CUDA
   int64_t padVocabulary = 0;        ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants

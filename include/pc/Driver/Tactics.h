@@ -45,7 +45,8 @@ struct TacticFlag {
   std::string name;
   std::string description = {}; ///< for --help; empty for one that takes forms: they describe it
   Kind kind = Text;
-  std::string option = {}; ///< the option of the pass that the flag sets; --help shows its default
+  std::string option = {};                ///< the option of the pass that the flag sets; --help shows its default
+  std::vector<std::string> searched = {}; ///< what --auto tries besides leaving the flag out
 };
 
 /// A way in which a tactic works, that its flag can name in front of the axis: `naive` of --data-parallel=naive:dp.

@@ -1,0 +1,20 @@
+//===- AutoPlan.h - A plan that is searched ------------------------------------------------===//
+#ifndef PC_DRIVER_AUTOPLAN_H
+#define PC_DRIVER_AUTOPLAN_H
+
+#include "pc/Driver/Tactics.h"
+
+namespace pc {
+
+/// What --auto was given.
+struct AutoOptions {
+  bool isOn = false;
+  std::string free;           ///< flags and axes that are searched, with commas between; empty: all that are not given
+  int64_t ranks = 0;          ///< 0: those of the mesh
+  int64_t compositions = 400; ///< plans that are compiled, at most
+  StrategyFlags pins;         ///< the strategy flags that were given; sizes of the mesh may be `?`
+};
+
+} // namespace pc
+
+#endif
