@@ -69,6 +69,7 @@ private:
   std::vector<Choice> choices;
   std::set<std::string> known; ///< texts of choices
   StepWork work;
+  std::string refusal; ///< why the first plan that is not legal is not
 };
 
 pcrt_status PlanSearch::readMesh() {
@@ -199,8 +200,11 @@ void PlanSearch::addPlan(const StrategyFlags &flags) {
   std::string why;
   pcrt_status status = PCRT_OK;
   std::optional<Plan> plan = planFromFlags(flags, why, status);
-  if (!plan)
+  if (!plan) {
+    if (refusal.empty())
+      refusal = why;
     return;
+  }
   // With one microbatch and no stages ZeRO-2 is ZeRO-1.
   bool isZero2 = llvm::any_of(
       plan->tactics, [](const Tactic &tactic) { return tactic.pass() == "pc-zero" && tactic.option("stage") == "2"; });
@@ -210,6 +214,7 @@ void PlanSearch::addPlan(const StrategyFlags &flags) {
   choice.candidate.text = textOf(choice.plan, true, true);
   if (!known.insert(choice.candidate.text).second)
     return;
+  choice.candidate.axes = choice.plan.mesh.size();
   choice.candidate.form = textOf(choice.plan, false, false);
   choice.candidate.chain = textOf(choice.plan, true, false);
   if (const Tactic *recompute = choice.plan.find("pc-recompute"))
@@ -247,7 +252,11 @@ pcrt_status PlanSearch::readWork() {
 
 PlanTrial PlanSearch::tryPlan(const Plan &plan) {
   PlanTrial trial;
-  ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
+  ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
+    if (refusal.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      refusal = diagnostic.str();
+    return success();
+  });
   OwningOpRef<ModuleOp> module(model.clone());
   CompileOptions one = options;
   one.search = AutoOptions();
@@ -350,7 +359,8 @@ pcrt_status PlanSearch::run(Plan &plan) {
   std::string tried = Twine(result.compiled).str() + " of " + std::to_string(choices.size()) + " plans of " +
                       std::to_string(ranks) + " ranks were tried, with the flags that were given";
   if (!result.smallest)
-    return fail(PCRT_INFEASIBLE, "no plan is legal: " + tried);
+    return fail(PCRT_INFEASIBLE,
+                "no plan is legal: " + tried + (refusal.empty() ? "" : "; the first was refused: " + refusal));
   return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + tried +
                                  "; the least that would do is " + Twine(result.smallest->trial.bytes) +
                                  " bytes: " + choices[result.smallest->candidate].candidate.text);

@@ -51,7 +51,7 @@ SearchResult pc::searchPlans(llvm::ArrayRef<PlanCandidate> candidates, int64_t l
   std::iota(order.begin(), order.end(), 0);
   llvm::sort(order, [&](size_t a, size_t b) {
     const PlanCandidate &x = candidates[a], &y = candidates[b];
-    return std::tie(x.bound, x.level, x.text) < std::tie(y.bound, y.level, y.text);
+    return std::tie(x.bound, x.level, x.axes, x.text) < std::tie(y.bound, y.level, y.axes, y.text);
   });
   auto isBetter = [&](const FoundPlan &a, const FoundPlan &b) {
     if (std::abs(a.trial.seconds - b.trial.seconds) > 1e-9 * std::max(a.trial.seconds, b.trial.seconds))

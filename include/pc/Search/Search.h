@@ -45,6 +45,7 @@ struct PlanCandidate {
   std::string text; ///< as it is shown; what decides between equals
   std::string form; ///< the same for plans that differ in numbers alone
   double bound = 0; ///< seconds
+  size_t axes = 0;  ///< of the mesh; of equals, plans with fewer come first
   /// Of plans with one chain and bound, one of a higher level takes longer and less memory: it is for where none of a
   /// lower level fits.
   std::string chain;
