@@ -144,10 +144,10 @@ struct CheckpointWriter::Files {
     for (const Program *stage : program.stages) {
       for (const Parameter &parameter : stage->parameters)
         for (const Part &part : parameter.parts)
-          model.add(part.source, part.box.shape);
+          model.add(part.source, part.shape);
       for (const State &state : stage->states)
         for (const Part &part : stage->parameters[state.parameter].parts)
-          training.add(stateName(state, part), part.box.shape);
+          training.add(stateName(state, part), part.shape);
     }
   }
 
