@@ -54,7 +54,7 @@ private:
   bool tryVisit(Operation *op, State &state);
   bool visitLoop(scf::ForOp loop, State &state);
   bool visitBranch(scf::IfOp branch, State &state);
-  bool visitAccess(Operation *op, Value pointer, int64_t width, bool stores, State &state);
+  bool visitAccess(Value pointer, int64_t width, bool stores, State &state);
 
   /// The value as a form; nothing if the box must be divided.
   std::optional<Form> evaluate(Value value, State &state);
@@ -245,13 +245,12 @@ bool AccessCounter::tryVisit(Operation *op, State &state) {
       .Case([&](scf::ForOp loop) { return visitLoop(loop, state); })
       .Case([&](scf::IfOp branch) { return visitBranch(branch, state); })
       .Case([&](LLVM::LoadOp load) {
-        return visitAccess(op, load.getAddr(), bytesOf(load.getType()), /*stores=*/false, state);
+        return visitAccess(load.getAddr(), bytesOf(load.getType()), /*stores=*/false, state);
       })
       .Case([&](LLVM::StoreOp store) {
-        return visitAccess(op, store.getAddr(), bytesOf(store.getValue().getType()), /*stores=*/true, state);
+        return visitAccess(store.getAddr(), bytesOf(store.getValue().getType()), /*stores=*/true, state);
       })
-      .Case(
-          [&](NVVM::CpAsyncOp copy) { return visitAccess(op, copy.getSrc(), copy.getSize(), /*stores=*/false, state); })
+      .Case([&](NVVM::CpAsyncOp copy) { return visitAccess(copy.getSrc(), copy.getSize(), /*stores=*/false, state); })
       .Case<LLVM::GEPOp, LLVM::AddrSpaceCastOp, LLVM::AddressOfOp, LLVM::ICmpOp, NVVM::LdMatrixOp>(
           [](Operation *) { return true; })
       .Default([&](Operation *other) {
@@ -264,9 +263,9 @@ bool AccessCounter::tryVisit(Operation *op, State &state) {
 }
 
 bool AccessCounter::visitLoop(scf::ForOp loop, State &state) {
-  std::optional<Form> first, end, step;
-  if (!(first = evaluate(loop.getLowerBound(), state)) || !(end = evaluate(loop.getUpperBound(), state)) ||
-      !(step = evaluate(loop.getStep(), state)))
+  std::optional<Form> first = evaluate(loop.getLowerBound(), state), end = evaluate(loop.getUpperBound(), state),
+                      step = evaluate(loop.getStep(), state);
+  if (!first || !end || !step)
     return false;
   Form length = *end - *first;
   State inside = state;
@@ -310,7 +309,7 @@ bool AccessCounter::visitBranch(scf::IfOp branch, State &state) {
   return truth != Truth::Divide;
 }
 
-bool AccessCounter::visitAccess(Operation *op, Value pointer, int64_t width, bool stores, State &state) {
+bool AccessCounter::visitAccess(Value pointer, int64_t width, bool stores, State &state) {
   std::optional<Address> at = addressOf(pointer, state);
   if (!at)
     return false;

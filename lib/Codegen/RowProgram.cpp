@@ -12,7 +12,6 @@
 using namespace mlir;
 using namespace pc;
 using namespace pc::rowprogram;
-using kernels::Emitter;
 
 //===---------------------------------------------------------------------------===//
 // Expansion of ops into nodes

@@ -290,11 +290,11 @@ bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers
   SmallVector<int64_t> found, expected; // fields but the name, which is the first
   forEachField(row, [&](const auto &field) {
     if constexpr (!std::is_pointer_v<std::remove_cvref_t<decltype(field)>>)
-      found.push_back(static_cast<int64_t>(field * 65536));
+      found.push_back(static_cast<int64_t>(field * int64_t(65536)));
   });
   forEachField(wanted, [&](const auto &field) {
     if constexpr (!std::is_pointer_v<std::remove_cvref_t<decltype(field)>>)
-      expected.push_back(static_cast<int64_t>(field * 65536));
+      expected.push_back(static_cast<int64_t>(field * int64_t(65536)));
   });
   if (found != expected)
     return refuse(op, "is another attention in the tables");

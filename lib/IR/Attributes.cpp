@@ -49,7 +49,7 @@ void MeshAttr::print(AsmPrinter &printer) const {
 }
 
 LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef tensor,
-                                 ArrayRef<int64_t> shape, ArrayRef<int64_t> start, ArrayRef<int64_t> size,
+                                 ArrayRef<int64_t> shape, ArrayRef<int64_t> /*start*/, ArrayRef<int64_t> /*size*/,
                                  ArrayRef<int64_t> view) {
   if (view.empty() || ShapedType::getNumElements(view) == ShapedType::getNumElements(shape))
     return success();
