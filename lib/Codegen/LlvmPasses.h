@@ -12,6 +12,8 @@ void runLlvmPasses(llvm::Module &module, llvm::TargetMachine *machine,
                    llvm::function_ref<llvm::ModulePassManager(llvm::PassBuilder &)> passes);
 /// Runs LLVM's passes of this level.
 void runLlvmPasses(llvm::Module &module, llvm::TargetMachine *machine, llvm::OptimizationLevel level);
+/// Optimizes kernels for a CPU.
+void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine);
 } // namespace pc
 
 #endif

@@ -55,7 +55,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t
       function.addFnAttr(llvm::Attribute::NoInline);
     }
   }
-  pc::runLlvmPasses(module, &machine, llvm::OptimizationLevel::O3);
+  pc::optimizeKernels(module, machine);
 }
 
 LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, StringRef path) {

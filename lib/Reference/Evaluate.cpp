@@ -33,14 +33,19 @@ static Tensor contract(const FactorRule &rule, Inputs in, const Shape &shape, bo
       order.push_back(f);
 
   Tensor result(shape, largest ? -INFINITY : 0);
+  // The last factor is the innermost loop. All values' strides along it, and where its elements begin.
+  int64_t length = n ? sizes[order.back()] : 1;
+  auto along = [&](size_t value) { return n ? strides[value][order.back()] : 0; };
   SmallVector<int64_t> index(n, 0), at(values, 0);
-  for (int64_t count = numElements(sizes); count > 0; --count) {
-    double product = 1;
-    for (size_t i = 0; i < in.size(); ++i)
-      product *= (*in[i])[at[i]];
-    double &target = result[at[in.size()]];
-    target = largest ? std::max(target, product) : target + product;
-    for (int64_t o = n - 1; o >= 0; --o) {
+  for (int64_t count = length ? numElements(sizes) / length : 0; count > 0; --count) {
+    for (int64_t k = 0; k < length; ++k) {
+      double product = 1;
+      for (size_t i = 0; i < in.size(); ++i)
+        product *= (*in[i])[at[i] + k * along(i)];
+      double &target = result[at[in.size()] + k * along(in.size())];
+      target = largest ? std::max(target, product) : target + product;
+    }
+    for (int64_t o = int64_t(n) - 2; o >= 0; --o) {
       int64_t f = order[o];
       bool wraps = ++index[f] == sizes[f];
       for (size_t i = 0; i < values; ++i)

@@ -409,11 +409,11 @@ private:
     if (series)
       series->complete();
     bool skipped = checkNumbers(step);
-    keep(step + 1);
     stragglers->add(seconds - inMoves);
     if (metrics)
       metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.rateAt(step) : 0,
                     program.batch * program.sequence, seconds, inMoves, skipped});
+    keep(step + 1); // the last thing: who goes on from here tells nothing of this step
   }
 
   /// Whether the step was skipped. The run ends where that has been too often, or where the loss is not finite though

@@ -54,13 +54,24 @@ static bool exists(const std::string &path) {
   return look(path, &ignored);
 }
 
+/// Whether what is in `directory` was saved by a program like this one, and is no other model; of a directory that a save was
+/// making: whether it is complete.
+static bool isCheckpoint(const std::string &directory) {
+  try {
+    Trajectory::read(directory);
+  } catch (const Failure &) {
+    return false;
+  }
+  return true;
+}
+
 std::string pcrt::whereCheckpointIs(const std::string &directory) {
   std::string home = plainPath(directory);
   if (exists(home))
     return home;
   std::string tag = DirectoryLock::tagOf(home);
   std::string next = tag.empty() ? "" : SaveDirectory::temporaryOf(home, tag);
-  return !tag.empty() && exists(next + "/" + trajectoryName) ? next : home;
+  return !tag.empty() && isCheckpoint(next) ? next : home;
 }
 
 /// Calls f with every name in `directory`. False, with errno: it cannot be read.
@@ -157,16 +168,6 @@ static void removeOrTell(const std::string &directory, const std::string &home, 
             directory.c_str());
 }
 
-/// Whether what is in `directory` was saved by a program like this one, and is no other model.
-static bool isCheckpoint(const std::string &directory) {
-  try {
-    Trajectory::read(directory);
-  } catch (const Failure &) {
-    return false;
-  }
-  return true;
-}
-
 void pcrt::removeCheckpoint(const std::string &directory) {
   for (const std::string &name : tokenizerFilesIn(directory))
     unlink((directory + "/" + name).c_str());
@@ -223,7 +224,7 @@ void SaveDirectory::recover() {
   if (tag.empty())
     return;
   std::string left = temporaryOf(home, tag);
-  if (!exists(home) && exists(left + "/" + trajectoryName) && rename(left.c_str(), home.c_str()) != 0)
+  if (!exists(home) && isCheckpoint(left) && rename(left.c_str(), home.c_str()) != 0)
     fail(PCRT_RESOURCE, withErrno("cannot rename " + left + " to " + home));
   // Without DIR there was nothing to mirror.
   auto isOurs = [&, there = exists(home), before = tokenizerFilesIn(home)](const std::string &name) {

@@ -79,7 +79,10 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t 
     f.addFnAttr("target-features", target.getTargetFeatureString());
     f.addFnAttr("prefer-vector-width", std::to_string(lanes * 32));
   }
-  pc::runLlvmPasses(module, &target, fast ? llvm::OptimizationLevel::O3 : llvm::OptimizationLevel::O1);
+  if (fast)
+    pc::optimizeKernels(module, target);
+  else
+    pc::runLlvmPasses(module, &target, llvm::OptimizationLevel::O1);
 }
 
 std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16, bool fast) {

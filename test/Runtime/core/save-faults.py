@@ -45,16 +45,23 @@ good("without a fault", code == 0, said)
 NEW = contents("DIR")
 good("they differ", all(NEW[name] != OLD[name] for name in FILES[1:]))
 
-# Which calls there are: the how-manieth of its kind each one is, from the lock on.
-calls, seen, saving = [], collections.Counter(), False
-for line in open("trace"):
-    found = re.match(r"\d+ +(\w+)\(", line)
-    if not found:
-        continue
-    seen[found[1]] += 1
-    saving = saving or ".lock-" in line
-    if saving:
-        calls.append((found[1], seen[found[1]]))
+
+
+def calls_since(mark):
+    """The calls of the traced run from the one on that has this in its line: their names, and the how-manieth of its kind each one is."""
+    calls, seen, begun = [], collections.Counter(), False
+    for line in open("trace"):
+        found = re.match(r"\d+ +(\w+)\(", line)
+        if not found:
+            continue
+        seen[found[1]] += 1
+        begun = begun or mark in line
+        if begun:
+            calls.append((found[1], seen[found[1]]))
+    return calls
+
+
+calls = calls_since(".lock-")
 good("calls of a save", len(calls) > 80, len(calls))
 
 FAULTS = ["error=EIO", "error=EMFILE", "error=ENOSPC", "signal=KILL"]
@@ -89,5 +96,21 @@ for call, number, fault, exchange in cases:
         # (A lock that never got its name is a file of 150 bytes that nobody looks at.)
         good(f"{name}: leaves nothing", set(glob.glob("DIR*")) - set(glob.glob("DIR.lock-*")) == {"DIR", "DIR.tmp"} or told, glob.glob("DIR*"))
         good(f"{name}: a user's files again", all(read(path) == b"a user's own" for path in OWN))
+
+# The first save: there is no old one, and what a killed run leaves is not taken for one.
+def nothing_there():
+    for path in glob.glob("DIR*"):
+        shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
+
+nothing_there()
+save("-q")
+for call, number in calls_since('trajectory.json", O_WRONLY')[:None if LONG else 12]:
+    name = f"the first one, killed in {call} {number}"
+    nothing_there()
+    save("-e", f"inject={call}:signal=KILL:when={number}")
+    good(f"{name}: none or the new one", contents("DIR") in ({}, NEW), glob.glob("DIR*/**", recursive=True))
+    code, said = save()
+    good(f"{name}: the next run", code == 0 and contents("DIR") == NEW, f"{code}: {said}")
 
 end()
