@@ -298,8 +298,17 @@ bool TableCheck::attention(Operation *op, const Call &call, ArrayRef<At> buffers
   });
   if (found != expected)
     return refuse(op, "is another attention in the tables");
-  bool isThere = call.list.size() > buffers.size() && ArrayRef(call.list).take_front(buffers.size()) == buffers;
-  return isThere || refuse(op, "runs on other buffers");
+  if (call.list.size() <= buffers.size() || ArrayRef(call.list).take_front(buffers.size()) != buffers)
+    return refuse(op, "runs on other buffers");
+  // What it keeps for itself begins with the workspace; the last part ends with it.
+  SmallVector<At> parts = {{program.workspace_offset, 0}};
+  int64_t rows = wanted.batch * wanted.q_heads * wanted.q_length;
+  if (wanted.backward)
+    for (int64_t floats : {rows * wanted.head_dim, rows}) // of dq, of lse
+      parts.push_back({parts.back().offset + static_cast<int64_t>(llvm::alignTo(4 * floats, cudaAlignment)), 0});
+  bool fits = parts.back().offset + row.workspace_bytes == program.workspace_offset + program.workspace_bytes;
+  return (fits && ArrayRef(call.list).drop_front(buffers.size()) == ArrayRef(parts)) ||
+         refuse(op, "keeps what it needs for itself outside of its part of the workspace");
 }
 
 /// A kernel that several ops share is given the whole arena.

@@ -54,8 +54,8 @@ static bool exists(const std::string &path) {
   return look(path, &ignored);
 }
 
-/// Whether what is in `directory` was saved by a program like this one, and is no other model; of a directory that a save was
-/// making: whether it is complete.
+/// Whether what is in `directory` was saved by a program like this one, and is no other model; of a directory that a
+/// save was making: whether it is complete.
 static bool isCheckpoint(const std::string &directory) {
   try {
     Trajectory::read(directory);
