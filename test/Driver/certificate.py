@@ -78,8 +78,8 @@ with tempfile.TemporaryDirectory() as folder:
             texts += [(kind, i) for i in range(at, data.index(end, at)) if chr(data[i]).isalnum()]
             at = data.find(begin, at + 1)
     draw.shuffle(texts)
-    chosen = [("tables", site) for _, site in draw.sample(sites, min(len(sites), 80))]
-    chosen += [row for row in texts if row[0] == "certificate"][:30] + [row for row in texts if row[0] == "description"][:30]
+    chosen = [("tables", site) for _, site in draw.sample(sites, min(len(sites), 40))]
+    chosen += [row for row in texts if row[0] == "certificate"][:12] + [row for row in texts if row[0] == "description"][:12]
     for kind, at in chosen:
         old = data[at]
         data[at] = old ^ 1 if kind == "tables" else old + 1 if old not in b"9zZ" else old - 1

@@ -7,7 +7,7 @@ import shutil
 from harness import *
 
 work_in("series.work")
-STEPS = 6000
+STEPS = 6000 if LONG else 3000
 SERIES = ["--steps", STEPS, "--checkpoint", "DIR", "--every", 200, "--keep", 3]
 
 
@@ -66,7 +66,7 @@ for number in range(20 if LONG else 2):
 shutil.rmtree("DIR")
 for transport in ["shm", "tcp"]:
     process = start(command("2-1-1", *SERIES, "--metrics", f"{transport}.jsonl", launcher=["--restarts", "3"]), PCRT_TRANSPORT=transport)
-    for size in [100_000, 300_000, 500_000]:
+    for size in [15 * STEPS, 50 * STEPS, 85 * STEPS]:
         wait_for(lambda: os.path.exists(f"{transport}.jsonl") and len(read(f"{transport}.jsonl")) > size or process.poll() is not None)
         if process.poll() is None:
             os.kill(int(read(f"/proc/{process.pid}/task/{process.pid}/children").split()[draw.randrange(2)]), signal.SIGKILL)
