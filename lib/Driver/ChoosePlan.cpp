@@ -36,7 +36,7 @@ public:
   PlanSearch(ModuleOp model, const CompileOptions &options, const MachineModel &machine)
       : model(model), options(options), search(options.search), machine(machine) {}
 
-  pcrt_status run(Plan &plan);
+  pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
 
 private:
   pcrt_status fail(pcrt_status status, const Twine &message) {
@@ -58,6 +58,7 @@ private:
   PlanTrial tryPlan(const Plan &plan);
   int64_t limit() const;
   void tell(const SearchResult &result) const;
+  llvm::json::Object toJson(const SearchResult &result) const;
   std::string line(const FoundPlan &found) const;
 
   ModuleOp model;
@@ -321,8 +322,8 @@ void PlanSearch::tell(const SearchResult &result) const {
   const PlanTrial &trial = best.trial;
   llvm::raw_ostream &os = errs();
   os << "searched " << choices.size() << " plans of " << ranks << " ranks on " << machine.name << ": "
-     << result.compiled << " compiled, " << result.refused << " refused, " << result.tooLarge << " too large; gap "
-     << llvm::format("%.1f %%\n", 100 * result.gap);
+     << result.compiled << " compiled, " << result.refused << " refused, " << result.tooLarge.size()
+     << " too large; gap " << llvm::format("%.1f %%\n", 100 * result.gap);
   double percent = trial.seconds > 0 ? 100 / trial.seconds : 0;
   os << "chosen   " << line(best)
      << llvm::format("  products %.0f %%  exposed moves %.0f %%  memory traffic %.0f %%\n", percent * trial.products,
@@ -341,7 +342,29 @@ void PlanSearch::tell(const SearchResult &result) const {
     os << "limit    " << limit() << " bytes a rank\n";
 }
 
-pcrt_status PlanSearch::run(Plan &plan) {
+/// The plans that were compiled, the chosen one first, those that are too large last.
+llvm::json::Object PlanSearch::toJson(const SearchResult &result) const {
+  llvm::json::Array plans;
+  auto add = [&](const FoundPlan &found) {
+    const PlanTrial &trial = found.trial;
+    llvm::json::Object plan{{"plan", choices[found.candidate].candidate.text},
+                            {"step_seconds", trial.seconds},
+                            {"arena_bytes", trial.bytes}};
+    if (!plans.empty())
+      plan["dearer_by"] = dearerBy(trial, result.fitting.front().trial);
+    plans.push_back(std::move(plan));
+  };
+  llvm::for_each(result.fitting, add);
+  llvm::for_each(result.tooLarge, add);
+  return llvm::json::Object{{"plans", static_cast<int64_t>(choices.size())},
+                            {"compiled", result.compiled},
+                            {"refused", result.refused},
+                            {"limit", limit()},
+                            {"gap", result.gap},
+                            {"candidates", std::move(plans)}};
+}
+
+pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found) {
   if (pcrt_status status = readWork())
     return status;
   if (pcrt_status status = readMesh())
@@ -353,22 +376,23 @@ pcrt_status PlanSearch::run(Plan &plan) {
       searchPlans(candidates, limit(), search.compositions, [&](size_t i) { return tryPlan(choices[i].plan); });
   if (!result.fitting.empty()) {
     tell(result);
+    found = toJson(result);
     plan = choices[result.fitting.front().candidate].plan;
     return PCRT_OK;
   }
   std::string tried = Twine(result.compiled).str() + " of " + std::to_string(choices.size()) + " plans of " +
                       std::to_string(ranks) + " ranks were tried, with the flags that were given";
-  if (!result.smallest)
+  if (result.tooLarge.empty())
     return fail(PCRT_INFEASIBLE,
                 "no plan is legal: " + tried + (refusal.empty() ? "" : "; the first was refused: " + refusal));
   return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + tried +
-                                 "; the least that would do is " + Twine(result.smallest->trial.bytes) +
-                                 " bytes: " + choices[result.smallest->candidate].candidate.text);
+                                 "; the least that would do is " + Twine(result.tooLarge.front().trial.bytes) +
+                                 " bytes: " + choices[result.tooLarge.front().candidate].candidate.text);
 }
 
 } // namespace
 
-pcrt_status pc::choosePlan(ModuleOp model, CompileOptions &options) {
+pcrt_status pc::choosePlan(ModuleOp model, CompileOptions &options, std::optional<llvm::json::Object> &found) {
   if (!options.search.isOn)
     return PCRT_OK;
   std::string error;
@@ -378,7 +402,7 @@ pcrt_status pc::choosePlan(ModuleOp model, CompileOptions &options) {
     return PCRT_USAGE;
   }
   Plan plan;
-  if (pcrt_status status = PlanSearch(model, options, *machine).run(plan))
+  if (pcrt_status status = PlanSearch(model, options, *machine).run(plan, found))
     return status;
   options.plan = std::move(plan);
   return PCRT_OK;

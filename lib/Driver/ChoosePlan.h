@@ -4,10 +4,13 @@
 
 #include "pc/Driver/Compile.h"
 
+#include "llvm/Support/JSON.h"
+
 namespace pc {
 
-/// Where a plan is searched, puts it into `options` and says on standard error what was found. Errors are emitted.
-pcrt_status choosePlan(mlir::ModuleOp model, CompileOptions &options);
+/// Where a plan is searched, puts it into `options`, says on standard error what was found, and puts what the report
+/// says of it into `found`. Errors are emitted.
+pcrt_status choosePlan(mlir::ModuleOp model, CompileOptions &options, std::optional<llvm::json::Object> &found);
 
 } // namespace pc
 

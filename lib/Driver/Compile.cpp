@@ -132,8 +132,8 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
   return PCRT_OK;
 }
 
-/// What the plan costs, and whether that is allowed.
-static pcrt_status report(ModuleOp module, const CompileOptions &options) {
+/// What the plan costs, and whether that is allowed. `searched`: how it was found.
+static pcrt_status report(ModuleOp module, const CompileOptions &options, std::optional<llvm::json::Object> searched) {
   FailureOr<llvm::json::Value> value = buildReport(module, planLine(options.plan, module));
   if (failed(value))
     return PCRT_INTERNAL;
@@ -163,6 +163,8 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options) {
     (*value->getAsObject())["remarks"] = std::move(remarks);
   if (llvm::json::Array whole = wholeStates(module, options.plan); !whole.empty())
     (*value->getAsObject())["whole_states"] = std::move(whole);
+  if (searched)
+    (*value->getAsObject())["search"] = std::move(*searched);
   KernelReport kernels;
   if (options.cuda()) {
     FailureOr<KernelReport> counted = reportKernels(module, options.kernels, *machine);
@@ -281,7 +283,8 @@ static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const Compile
 }
 
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
-  if (pcrt_status status = choosePlan(module, options))
+  std::optional<llvm::json::Object> searched;
+  if (pcrt_status status = choosePlan(module, options, searched))
     return status;
   if (from == Phase::Model)
     if (pcrt_status status = chooseRecompute(module, options))
@@ -317,7 +320,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     if (options.to == Phase::Exe && info.phase >= Phase::Step && info.phase <= Phase::Planned)
       certificate.add(info.phase, module, howIsIt(module, info.phase, given, options));
     if (info.phase == Phase::Planned)
-      if (pcrt_status status = report(module, options))
+      if (pcrt_status status = report(module, options, std::move(searched)))
         return status;
     if (info.phase == options.to)
       break;

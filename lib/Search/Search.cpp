@@ -79,9 +79,7 @@ SearchResult pc::searchPlans(llvm::ArrayRef<PlanCandidate> candidates, int64_t l
       continue;
     }
     if (limit > 0 && plan.trial.bytes > limit) {
-      ++result.tooLarge;
-      if (!result.smallest || plan.trial.bytes < result.smallest->trial.bytes)
-        result.smallest = plan;
+      result.tooLarge.push_back(plan);
       continue;
     }
     if (!best || isBetter(plan, *best))
@@ -90,6 +88,10 @@ SearchResult pc::searchPlans(llvm::ArrayRef<PlanCandidate> candidates, int64_t l
     result.fitting.push_back(plan);
   }
   llvm::sort(result.fitting, isBetter);
+  llvm::sort(result.tooLarge, [&](const FoundPlan &a, const FoundPlan &b) {
+    return std::tie(a.trial.bytes, candidates[a.candidate].text) <
+           std::tie(b.trial.bytes, candidates[b.candidate].text);
+  });
   return result;
 }
 

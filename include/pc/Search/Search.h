@@ -58,9 +58,9 @@ struct FoundPlan {
 };
 
 struct SearchResult {
-  std::vector<FoundPlan> fitting;    ///< best first
-  std::optional<FoundPlan> smallest; ///< of the legal plans, where none fits
-  int64_t compiled = 0, refused = 0, tooLarge = 0;
+  std::vector<FoundPlan> fitting;  ///< best first
+  std::vector<FoundPlan> tooLarge; ///< those that take more memory than there is, the smallest first
+  int64_t compiled = 0, refused = 0;
   double gap = 0; ///< how much better, as a share, a plan that was not tried might be
 };
 
