@@ -37,6 +37,8 @@ Optimizer (torch.optim's defaults)
   --skip-spikes Z       a step whose norm is Z standard deviations above the mean of the last 128 ones updates nothing (off)
   --skip-most N         so many steps in a row are skipped, those with a norm that is not finite among them, before the run
                         ends with exit code 10 (10 with --skip-spikes, else 0)
+  --check-replicas N    every N steps: ranks that hold the same parameters and states have the same bits of them, or the run ends
+                        with exit code 9 (0: never)
 
 Parameters
   --seed N              of the drawn initial values (0); every plan draws the same ones
@@ -117,6 +119,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--clip", options.clip, Concerns::Numbers);
   f("--skip-spikes", options.skipSpikes, Concerns::Numbers);
   f("--skip-most", options.skipMost, Concerns::Ranks);
+  f("--check-replicas", options.checkReplicas, Concerns::Ranks);
   f("--seed", options.seed, Concerns::Numbers);
   f("--init", options.init, Concerns::Ranks);
   f("--save", options.save, Concerns::Ranks);

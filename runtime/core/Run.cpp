@@ -9,6 +9,7 @@
 #include "core/Init.h"
 #include "core/Metrics.h"
 #include "core/Outputs.h"
+#include "core/Replicas.h"
 #include "core/SameRun.h"
 #include "core/Stop.h"
 #include "core/Stragglers.h"
@@ -70,11 +71,13 @@ public:
     }
     keep(firstStep);
     for (updates = firstStep; updates < options.steps; ++updates) {
+      checkCopies();
       if (endsBefore(updates, stop))
         break;
       runStep(updates);
       evaluated += outputs->loss();
     }
+    checkCopies();
     if (metrics)
       metrics->finish();
     if (!program.training && comm.rank() == 0 && figures.steps > 0)
@@ -377,6 +380,12 @@ private:
       nextFailure = failure;
     }
     context->require(device->finish(*context));
+  }
+
+  /// Before what is in memory is saved.
+  void checkCopies() {
+    if (options.checkReplicas && updates % options.checkReplicas == 0)
+      checkReplicas(program, *device, comm, updates);
   }
 
   /// Saves before step `step` where that is due. Whether the run ends there, by a signal.

@@ -125,7 +125,7 @@ class Row(Case):
         elif "--optimizer=sgd" in self.flags:
             flags += "--steps 5 --lr 0.05 --clip 1.0 --seed 1 --weight-decay 0".split()
         else:
-            flags += ["--steps", self.steps, *TRAIN, "--save", "first/save", "--dump-grads", "first/grads.safetensors"]
+            flags += ["--steps", self.steps, *TRAIN, "--check-replicas", 5, "--save", "first/save", "--dump-grads", "first/grads.safetensors"]
         self.needs(*self.command("first", *flags))
         return self.work / "first"
 
