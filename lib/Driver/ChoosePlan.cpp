@@ -302,8 +302,11 @@ int64_t PlanSearch::limit() const {
 
 std::string PlanSearch::line(const FoundPlan &found) const {
   std::string text;
-  double gib = static_cast<double>(found.trial.bytes) / (1 << 30);
-  llvm::raw_string_ostream(text) << llvm::format("%.4g s  %.3f GiB  ", found.trial.seconds, gib)
+  double bytes = static_cast<double>(found.trial.bytes);
+  int unit = bytes >= 1e9 ? 2 : bytes >= 1e6 ? 1 : 0;
+  const char *units[] = {"KiB", "MiB", "GiB"};
+  llvm::raw_string_ostream(text) << llvm::format("%.4g s  %.4g %s  ", found.trial.seconds,
+                                                 bytes / (1 << (10 * (unit + 1))), units[unit])
                                  << choices[found.candidate].candidate.text;
   return text;
 }
