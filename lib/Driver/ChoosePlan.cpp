@@ -12,6 +12,7 @@
 #include "pc/Search/Search.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
+#include <csignal>
 #include <set>
 
 using namespace mlir;
@@ -23,6 +24,29 @@ namespace {
 struct Choice {
   Plan plan;
   PlanCandidate candidate;
+};
+
+/// While it lives, the first Ctrl-C is noted, where it would end the process; a second one does.
+class NotedInterrupt {
+public:
+  NotedInterrupt() {
+    seen = 0;
+    struct sigaction noted{};
+    noted.sa_handler = [](int) { seen = 1; };
+    noted.sa_flags = SA_RESETHAND;
+    sigaction(SIGINT, nullptr, &before);
+    if (before.sa_handler != SIG_IGN)
+      sigaction(SIGINT, &noted, nullptr);
+  }
+  ~NotedInterrupt() { sigaction(SIGINT, &before, nullptr); }
+  NotedInterrupt(const NotedInterrupt &) = delete;
+  NotedInterrupt &operator=(const NotedInterrupt &) = delete;
+
+  bool happened() const { return seen; }
+
+private:
+  static inline volatile std::sig_atomic_t seen = 0;
+  struct sigaction before{};
 };
 
 /// Axes of a mesh, some of them with sizes, and the flag that they need.
@@ -375,14 +399,19 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
   for (const MeshForm &form : forms)
     addPlans(form);
   auto candidates = llvm::map_to_vector(choices, [](const Choice &choice) { return choice.candidate; });
-  SearchResult result =
-      searchPlans(candidates, limit(), search.compositions, [&](size_t i) { return tryPlan(choices[i].plan); });
+  NotedInterrupt interrupt;
+  SearchResult result = searchPlans(
+      candidates, limit(), search.compositions, [&] { return !interrupt.happened(); },
+      [&](size_t i) { return tryPlan(choices[i].plan); });
   if (!result.fitting.empty()) {
     tell(result);
     found = toJson(result);
     plan = choices[result.fitting.front().candidate].plan;
     return PCRT_OK;
   }
+  if (interrupt.happened())
+    return fail(PCRT_RESOURCE, "interrupted before a plan was found, behind " + Twine(result.compiled) + " of " +
+                                   Twine(choices.size()));
   std::string tried = Twine(result.compiled).str() + " of " + std::to_string(choices.size()) + " plans of " +
                       std::to_string(ranks) + " ranks were tried, with the flags that were given";
   if (result.tooLarge.empty())

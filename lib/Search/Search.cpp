@@ -46,7 +46,7 @@ double pc::leastSeconds(const StepWork &work, const PlanShape &shape, const Mach
 }
 
 SearchResult pc::searchPlans(llvm::ArrayRef<PlanCandidate> candidates, int64_t limit, int64_t most,
-                             llvm::function_ref<PlanTrial(size_t)> tryPlan) {
+                             llvm::function_ref<bool()> goesOn, llvm::function_ref<PlanTrial(size_t)> tryPlan) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), 0);
   llvm::sort(order, [&](size_t a, size_t b) {
@@ -66,7 +66,7 @@ SearchResult pc::searchPlans(llvm::ArrayRef<PlanCandidate> candidates, int64_t l
     double bound = candidates[next].bound;
     if (best && bound >= best->trial.seconds)
       break;
-    if (result.compiled == most) {
+    if (result.compiled == most || !goesOn()) {
       result.gap = best ? 1 - bound / best->trial.seconds : 1;
       break;
     }

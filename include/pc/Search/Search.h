@@ -64,10 +64,10 @@ struct SearchResult {
   double gap = 0; ///< how much better, as a share, a plan that was not tried might be
 };
 
-/// Tries the candidates in the order of their bounds, at most `most` of them, until none that is left can beat the best
-/// that takes at most `limit` bytes (0: any number).
+/// Tries the candidates in the order of their bounds, at most `most` of them and while `goesOn` says so, until none
+/// that is left can beat the best that takes at most `limit` bytes (0: any number).
 SearchResult searchPlans(llvm::ArrayRef<PlanCandidate> candidates, int64_t limit, int64_t most,
-                         llvm::function_ref<PlanTrial(size_t)> tryPlan);
+                         llvm::function_ref<bool()> goesOn, llvm::function_ref<PlanTrial(size_t)> tryPlan);
 
 /// All ways to write `n` as a product of `count` factors, in lexical order.
 std::vector<llvm::SmallVector<int64_t>> factorizations(int64_t n, size_t count);
