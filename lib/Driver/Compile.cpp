@@ -133,7 +133,8 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
 }
 
 /// What the plan costs, and whether that is allowed. `searched`: how it was found.
-static pcrt_status report(ModuleOp module, const CompileOptions &options, std::optional<llvm::json::Object> searched) {
+static pcrt_status report(ModuleOp module, const CompileOptions &options,
+                          const std::optional<llvm::json::Object> &searched) {
   FailureOr<llvm::json::Value> value = buildReport(module, planLine(options.plan, module));
   if (failed(value))
     return PCRT_INTERNAL;
@@ -164,7 +165,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options, std::o
   if (llvm::json::Array whole = wholeStates(module, options.plan); !whole.empty())
     (*value->getAsObject())["whole_states"] = std::move(whole);
   if (searched)
-    (*value->getAsObject())["search"] = std::move(*searched);
+    (*value->getAsObject())["search"] = llvm::json::Object(*searched);
   KernelReport kernels;
   if (options.cuda()) {
     FailureOr<KernelReport> counted = reportKernels(module, options.kernels, *machine);
@@ -320,7 +321,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     if (options.to == Phase::Exe && info.phase >= Phase::Step && info.phase <= Phase::Planned)
       certificate.add(info.phase, module, howIsIt(module, info.phase, given, options));
     if (info.phase == Phase::Planned)
-      if (pcrt_status status = report(module, options, std::move(searched)))
+      if (pcrt_status status = report(module, options, searched))
         return status;
     if (info.phase == options.to)
       break;
