@@ -6,6 +6,8 @@
 #include "Where.h"
 
 #include "mlir/IR/Operation.h"
+#include "llvm/ADT/DenseMap.h"
+
 #include <map>
 
 namespace pc::proof {
@@ -30,14 +32,27 @@ struct Range {
   int64_t begin = -1, end = -1;
   bool overlaps(const Range &other) const { return begin < other.end && other.begin < end; }
   bool operator==(const Range &) const = default;
+  friend llvm::hash_code hash_value(const Range &range) { return llvm::hash_combine(range.begin, range.end); }
 };
+} // namespace pc::proof
+
+template <> struct llvm::DenseMapInfo<pc::proof::Range> {
+  static pc::proof::Range getEmptyKey() { return {1, 0}; }
+  static pc::proof::Range getTombstoneKey() { return {2, 0}; }
+  static unsigned getHashValue(const pc::proof::Range &range) {
+    return static_cast<unsigned>(static_cast<uint64_t>(range.begin) * 0x9e3779b97f4a7c15ull >> 32);
+  }
+  static bool isEqual(const pc::proof::Range &a, const pc::proof::Range &b) { return a == b; }
+};
+
+namespace pc::proof {
 
 /// A map from bytes to values. A value that has been written over in part is gone.
 class Bytes {
 public:
   bool hold(const Range &range, const State &state) const {
-    auto it = held.find(range.begin);
-    return it != held.end() && it->second.end == range.end && it->second.state == state;
+    auto it = whole.find(range);
+    return it != whole.end() && it->second->state == state;
   }
 
   /// Who has written last into the range; two nulls: nobody.
@@ -51,12 +66,18 @@ public:
 
   /// `by`: the op, and the call in which it ran.
   void write(const Range &range, const State &state, std::pair<mlir::Operation *, mlir::Operation *> by = {}) {
+    if (auto own = whole.find(range); own != whole.end()) {
+      own->second->state = state;
+      own->second->by = by;
+      return;
+    }
     auto it = held.lower_bound(range.begin);
     if (it != held.begin() && std::prev(it)->second.end > range.begin)
       --it;
-    while (it != held.end() && it->first < range.end)
-      it = held.erase(it);
-    held.emplace_hint(it, range.begin, Holder{range.end, state, by});
+    for (; it != held.end() && it->first < range.end; it = held.erase(it))
+      whole.erase(Range{it->first, it->second.end});
+    if (it == held.end() || it->first != range.begin)
+      whole[range] = &held.emplace_hint(it, range.begin, Holder{range.end, state, by})->second;
   }
 
 private:
@@ -65,7 +86,8 @@ private:
     State state;
     std::pair<mlir::Operation *, mlir::Operation *> by;
   };
-  std::map<int64_t, Holder> held; ///< by first byte
+  std::map<int64_t, Holder> held;        ///< by first byte
+  llvm::DenseMap<Range, Holder *> whole; ///< the same
 };
 
 } // namespace pc::proof

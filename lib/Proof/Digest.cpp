@@ -132,22 +132,34 @@ std::vector<std::string> pc::collectivesOf(ModuleOp program) {
   return order;
 }
 
+static StringRef textOf(StringAttr name) { return name.getValue(); }
+
+/// What is there of each name, in the order of their texts.
+template <typename Map> static auto sorted(const Map &facts) {
+  std::vector<std::pair<std::string, decltype(&facts.begin()->second)>> list;
+  for (const auto &[name, fact] : facts)
+    list.emplace_back(textOf(name), &fact);
+  llvm::sort(list);
+  return list;
+}
+
 /// One number for each kind of thing that a program shows.
 static std::array<std::string, 3> sinksOf(const Facts &facts) {
   std::string leaves, updates, outputs;
   llvm::raw_string_ostream leaf(leaves), update(updates), output(outputs);
   leaf << facts.about << "\n";
-  for (const auto &[name, says] : facts.leaves) {
+  for (const auto &[name, known] : sorted(facts.leaves)) {
+    const Facts::Leaf &says = *known;
     leaf << name << " " << says.number << " " << says.element;
     llvm::for_each(says.shape, [&](int64_t size) { leaf << " " << size; });
     llvm::for_each(says.says, [&](Attribute one) { leaf << " " << one; });
     leaf << "\n";
   }
-  for (const auto &[name, value] : facts.updates)
-    update << name << " " << value.x << " " << value.y << "\n";
-  for (const auto &[name, values] : facts.outputs) {
+  for (const auto &[name, value] : sorted(facts.updates))
+    update << name << " " << value->x << " " << value->y << "\n";
+  for (const auto &[name, values] : sorted(facts.outputs)) {
     std::set<std::pair<uint64_t, uint64_t>> points;
-    for (const Facts::Output &one : values)
+    for (const Facts::Output &one : *values)
       points.insert({one.value.x, one.value.y});
     for (auto [x, y] : points)
       output << name << " " << x << " " << y << "\n";

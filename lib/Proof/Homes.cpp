@@ -23,7 +23,7 @@ std::optional<Range> Walk::rangeOf(Stage &stage, Operation *op, Value value) {
     clash(op, "has a value without a home", nullptr, {});
     return Range();
   }
-  home += elementOffsets.lookup(value);
+  home += elementOffsetOf(value);
   return Range{home, home + byteSize(value.getType())};
 }
 
@@ -54,8 +54,7 @@ bool Walk::clash(Operation *op, const Twine &why, Value value, std::pair<Operati
   return true;
 }
 
-bool Walk::read(Stage &stage, Operation *op, Value value, const State &state) {
-  std::optional<Range> range = rangeOf(stage, op, value);
+bool Walk::isIn(Stage &stage, Operation *op, Value value, const State &state, std::optional<Range> range) {
   if (!range || holds(stage, *range, state))
     return true;
   return clash(op,
@@ -63,8 +62,7 @@ bool Walk::read(Stage &stage, Operation *op, Value value, const State &state) {
                value, stage.bytes.writerOf(*range));
 }
 
-bool Walk::write(Stage &stage, Operation *op, Value value, const State &state) {
-  std::optional<Range> range = rangeOf(stage, op, value);
+bool Walk::put(Stage &stage, Operation *op, const State &state, std::optional<Range> range) {
   if (!range)
     return true;
   if ((range->begin < 0 || range->end > stage.arena) &&

@@ -33,14 +33,14 @@ static std::string nameOfOp(Operation *op) { return "'" + op->getName().getStrin
 
 std::string Proof::fingerprint(ModuleOp step) {
   std::string seed = digestOf(step);
-  Shared shared{Key::of(seed), {}};
+  Shared shared(Key::of(seed));
   Facts facts;
   return Walk(shared, facts, nullptr).run(step) ? fingerprintOf(facts, seed) : "";
 }
 
 LogicalResult Proof::beginAt(ModuleOp module, StringRef phase, StringRef fingerprint) {
   if (!fingerprint.empty())
-    state->shared.secret = Key::of(seedOf(fingerprint));
+    state->shared.values = Values(Key::of(seedOf(fingerprint)));
   Walk walk(state->shared, state->step, nullptr, nullptr, state->isParallel = true);
   if (!walk.run(module))
     return walk.failure.op->emitError() << nameOfOp(walk.failure.op) << " " << walk.failure.why
@@ -79,7 +79,8 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
     walk.failure = quick.failure;
   (void)Walk(state->shared, stepAgain, nullptr, &stepTrace, state->isParallel).run(*state->program);
   bool isFirst = state->phaseBefore.empty();
-  Blame blame = proof::blame(walk.failure, trace, stepTrace, isFirst ? nullptr : &state->before.states);
+  llvm::DenseSet<uint64_t> before(llvm::from_range, state->before.states);
+  Blame blame = proof::blame(walk.failure, trace, stepTrace, isFirst ? nullptr : &before);
   Operation *op = walk.failure.op;
   InFlightDiagnostic error = blame.op->emitError() << nameOfOp(blame.op) << " ";
   if (blame.op == op)

@@ -17,16 +17,26 @@ static bool isOfRank(Operation *op, StringRef name) {
   return name == "global" || name == "layout" || (name == "key" && !isa<InputOp>(op));
 }
 
-static std::string nameOfLeaf(Operation *op) {
+std::string pc::proof::textOf(LeafName name) {
+  auto [own, of] = name;
+  StringRef text = cast<StringAttr>(own).getValue();
+  if (!of)
+    return ("'" + text + "'").str();
+  if (auto parameter = dyn_cast<StringAttr>(of))
+    return (text + " of '" + parameter.getValue() + "'").str();
+  return text.str();
+}
+
+static LeafName nameOfLeaf(Operation *op) {
   if (auto parameter = dyn_cast<ParameterOp>(op))
-    return "'" + parameter.getName().str() + "'";
+    return {parameter.getNameAttr(), {}};
   if (auto state = dyn_cast<StateOp>(op))
-    return state.getName().str() + " of '" + state.getParameter().str() + "'";
+    return {state.getNameAttr(), state.getParameterAttr()};
   std::string text = op->getName().stripDialect().str();
   for (StringAttr name : op->getName().getAttributeNames())
     if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value && !isOfRank(op, name))
       llvm::raw_string_ostream(text) << " " << *value;
-  return text;
+  return {StringAttr::get(op->getContext(), text), UnitAttr::get(op->getContext())};
 }
 
 /// Which operand of an optimizer it is; -1: of none.
@@ -54,8 +64,10 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(
       [&](auto leaf) { block = blockOf(leaf, value); });
   auto &[layout, global] = block;
-  std::string name = nameOfLeaf(op);
-  Facts::Leaf says{{}, global, cast<RankedTensorType>(value.getType()).getElementType()};
+  LeafName name = nameOfLeaf(op);
+  Facts::Leaf says;
+  says.shape = global;
+  says.element = cast<RankedTensorType>(value.getType()).getElementType();
   for (StringAttr attribute : op->getName().getAttributeNames())
     if (!isOfRank(op, attribute))
       if (std::optional<Attribute> said = op->getInherentAttr(attribute))
@@ -67,11 +79,12 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   }
   if (!reference) {
     says.slot = slotOf(value);
+    says.value = values.named({"leaf", textOf(name)});
     auto [own, isNew] = facts.leaves.try_emplace(name, says);
     if (!isNew && !(own->second == says))
-      return refuse(op, "says something else than the leaf " + name + " of another stage", FaultKind::Data);
+      return refuse(op, "says something else than the leaf " + textOf(name) + " of another stage", FaultKind::Data);
   } else if (auto known = reference->leaves.find(name); known == reference->leaves.end()) {
-    return refuse(op, "is a leaf that the one-device program does not have: " + name,
+    return refuse(op, "is a leaf that the one-device program does not have: " + textOf(name),
                   isa<RopeTableOp>(op) ? FaultKind::Scale : FaultKind::Data);
   } else if (known->second.number != says.number) {
     return refuse(op,
@@ -79,18 +92,20 @@ bool Walk::leaf(Stage &stage, Operation *op) {
                       Twine(known->second.number),
                   FaultKind::Data);
   } else if (!(known->second == says)) {
-    return refuse(op, "says something else than the leaf " + name + " of the one-device program",
+    return refuse(op, "says something else than the leaf " + textOf(name) + " of the one-device program",
                   isa<RopeTableOp>(op) ? FaultKind::Scale : FaultKind::Data);
+  } else {
+    says.value = known->second.value;
   }
   std::optional<Where> where = placer.leaf(value, layout, global);
   if (!where)
     return refuse(op, placer.wrong);
-  State state{values.named({"leaf", name}), shared.intern(std::move(*where))};
+  State state{says.value, shared.intern(std::move(*where))};
   if (isa<ParameterOp, StateOp>(op)) {
     auto [held, isNew] = stage.held.try_emplace(name, Held{op, state});
     if (Operation *other = held->second.leaf; !isNew && other != op) {
-      bool isOther = reference && slotOf(value) == reference->leaves.at(name).slot && isa<StateOp>(op);
-      return refuse(isOther ? other : op, "is there twice: " + name, FaultKind::Data);
+      bool isOther = reference && slotOf(value) == reference->leaves.find(name)->second.slot && isa<StateOp>(op);
+      return refuse(isOther ? other : op, "is there twice: " + textOf(name), FaultKind::Data);
     }
   }
   set(op, value, state);
@@ -98,35 +113,35 @@ bool Walk::leaf(Stage &stage, Operation *op) {
 }
 
 bool Walk::update(Stage &stage, UpdateOp update) {
-  std::string name = update.getParameter() ? update.getName().str() + " of '" + update.getParameter()->str() + "'"
-                                           : "'" + update.getName().str() + "'";
+  LeafName name(update.getNameAttr(), update.getParameterAttr());
   State state = stateOf(update.getValue());
   if (!state.where || !read(stage, update, update.getValue(), state))
     return refuse(update, "uses a value that is not there yet", FaultKind::Memory);
   auto it = stage.held.find(name);
   if (it == stage.held.end())
-    return refuse(update, "updates a leaf that its program does not have: " + name, FaultKind::Update);
+    return refuse(update, "updates a leaf that its program does not have: " + textOf(name), FaultKind::Update);
   Held &held = it->second;
   if (std::exchange(held.updated, true))
-    return refuse(update, "is the second update of " + name, FaultKind::Update);
+    return refuse(update, "is the second update of " + textOf(name), FaultKind::Update);
   Value leaf = held.leaf->getResult(0);
   const Where &old = *held.state.where, &now = *state.where;
   if (!now.parts.empty() || now.note.kind != Note::None || !now.agrees(old.dims) || (now.root & ~old.root) ||
       placer.localShape(update.getValue()) != placer.localShape(leaf))
-    return refuse(update, "sets " + name + ", which lies " + old.text(axis.names()) + ", to a value that lies " +
-                              now.text(axis.names()));
+    return refuse(update, "sets " + textOf(name) + ", which lies " + old.text(axis.names()) +
+                              ", to a value that lies " + now.text(axis.names()));
   auto [known, isNew] = facts.updates.try_emplace(name, among(state));
   if (reference) {
     auto wanted = reference->updates.find(name);
     if (wanted == reference->updates.end() || wanted->second != among(state)) {
       if (wanted != reference->updates.end())
         failure.wanted = wanted->second;
-      return refuse(update, "sets " + name + " to another value than the one-device program does", FaultKind::Update);
+      return refuse(update, "sets " + textOf(name) + " to another value than the one-device program does",
+                    FaultKind::Update);
     }
   } else if (!isNew && isStep) {
-    return refuse(update, "is the second update of " + name, FaultKind::Update);
+    return refuse(update, "is the second update of " + textOf(name), FaultKind::Update);
   } else if (known->second != among(state)) {
-    return refuse(update, "sets " + name + " to another value than another stage does", FaultKind::Update);
+    return refuse(update, "sets " + textOf(name) + " to another value than another stage does", FaultKind::Update);
   }
   if (stage.arena < 0)
     return true;
@@ -154,7 +169,7 @@ bool Walk::output(Stage &stage, OutputOp output) {
     name += " " + std::to_string(size);
   if (output.getValid())
     llvm::raw_string_ostream(name) << " " << output.getValidAttr();
-  shown.push_back({output, name, state});
+  shown.push_back({output, StringAttr::get(output.getContext(), name), state});
   return show(shown.back());
 }
 
@@ -173,7 +188,7 @@ bool Walk::show(const Shown &one) {
     return true;
   if (wanted != reference->outputs.end() && wanted->second.size() == 1)
     failure.wanted = wanted->second.front().value;
-  return refuse(one.op, "shows another value than the one-device program does as " + one.name,
+  return refuse(one.op, "shows another value than the one-device program does as " + one.name.getValue(),
                 OutputOp(one.op).getKind() == OutputKind::Gradient ? FaultKind::Update : FaultKind::Data);
 }
 
@@ -192,7 +207,7 @@ bool Walk::compareSinks() {
   Operation *program = stages.front()->step;
   for (const auto &[name, value] : reference->updates)
     if (!facts.updates.contains(name))
-      return refuse(program, "never updates " + name, FaultKind::Update);
+      return refuse(program, "never updates " + textOf(name), FaultKind::Update);
   for (const auto &[name, wanted] : reference->outputs)
     for (const Facts::Output &output : wanted) {
       int64_t count = 0;
@@ -200,8 +215,8 @@ bool Walk::compareSinks() {
         count += own.value == output.value ? own.count : 0;
       if (count < 1 || count > output.count * static_cast<int64_t>(stages.size()))
         return refuse(program,
-                      "shows " + name + " " + Twine(count) + " times, the one-device program " + Twine(output.count) +
-                          " times",
+                      "shows " + name.getValue() + " " + Twine(count) + " times, the one-device program " +
+                          Twine(output.count) + " times",
                       FaultKind::Update);
     }
   return true;

@@ -11,23 +11,36 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+Walk::Called &Walk::calledBy(CallOp call) {
+  Called *&known = calledByName[{call->getParentOp(), call.getCalleeAttr()}];
+  if (known)
+    return *known;
+  known = &called.emplace_back();
+  known->function = &functions.of(call);
+  known->calls = !known->function->body->getOps<CallOp>().empty();
+  for (BlockArgument argument : known->function->body->getArguments())
+    known->reads.push_back(!argument.use_empty());
+  return *known;
+}
+
 bool Walk::call(Stage &stage, CallOp call) {
-  const TaskFunction &called = functions.of(call);
-  if (call->getParentOfType<func::FuncOp>() == called.function || stage.places ||
-      !called.body->getOps<CallOp>().empty())
+  Called &called = calledBy(call);
+  const TaskFunction &function = *called.function;
+  if (stage.places || called.calls || call->getParentOp() == function.function)
     return refuse(call, "is a call in what is called", FaultKind::Message);
-  std::optional<Task> task = taskOf(stage, call, called);
-  if (!task)
-    return runCalled(stage, call, called);
-  std::deque<Task> &known = tasks[&called];
-  auto like = llvm::find_if(known, [&](const Task &other) { return other.isLike(*task); });
-  if (like != known.end() && like->isKnown)
-    return repeat(stage, call, *like, *task);
+  const Ranges *ranges = stage.arena < 0 ? &noRanges : rangesOf(stage, call, called);
+  if (trace || !ranges || !readTask(call))
+    return runCalled(stage, call, function);
+  task.sameRange = ranges->same;
+  auto like = llvm::find_if(called.tasks, [&](const Task &other) { return other.isLike(task); });
+  if (like != called.tasks.end() && like->isKnown)
+    return repeat(stage, call, called, *ranges, *like);
+  Task own = task;
   size_t outputs = shown.size();
-  if (!runCalled(stage, call, called))
+  if (!runCalled(stage, call, function))
     return false;
-  task->shown.assign(shown.begin() + outputs, shown.end());
-  learn(stage, call, std::move(*task), known);
+  own.shown.assign(shown.begin() + outputs, shown.end());
+  learn(stage, call, std::move(own), *ranges, called.tasks);
   return true;
 }
 
@@ -57,45 +70,62 @@ bool Walk::runCalled(Stage &stage, CallOp call, const TaskFunction &called) {
   return true;
 }
 
-/// The call as one of others that may be alike; none if it must be run.
-std::optional<Walk::Task> Walk::taskOf(Stage &stage, CallOp call, const TaskFunction &called) {
-  Task task;
-  if (trace)
-    return std::nullopt;
-  std::map<int, int> count;
+/// The call as one of others that may be alike, into `task`; false if it must be run.
+bool Walk::readTask(CallOp call) {
+  task.microbatch = State::ofAny;
+  task.in.clear();
+  task.isSum.clear();
+  SmallVector<std::pair<int, int>, 4> counts; // how many are of a microbatch
+  int most = 0;
   for (Value input : call.getInputs()) {
-    State state = stateOf(input);
+    const State &state = task.in.emplace_back(stateOf(input));
     if (!state.where)
-      return std::nullopt;
-    if (state.microbatch >= 0 && ++count[state.microbatch] > count[task.microbatch])
+      return false;
+    if (state.microbatch < 0)
+      continue;
+    auto *count = llvm::find_if(counts, [&](auto &one) { return one.first == state.microbatch; });
+    if (count == counts.end())
+      count = counts.insert(count, {state.microbatch, 0});
+    if (++count->second > most) {
+      most = count->second;
       task.microbatch = state.microbatch;
-    task.in.push_back(state);
+    }
   }
   for (const State &state : task.in)
     task.isSum.push_back(state.microbatch != State::ofAny && state.microbatch != task.microbatch);
-  if (stage.arena < 0)
-    return task;
-  for (Value value : llvm::concat<Value>(llvm::to_vector(call.getInputs()), llvm::to_vector(call.getResults()))) {
-    int64_t home = homeOrNone(value);
-    if (home < 0)
-      return std::nullopt;
-    task.ranges.push_back({home, home + byteSize(value.getType())});
-  }
-  int64_t frame = call.getFrame().value_or(0);
-  if (called.frameBytes)
-    task.ranges.push_back({frame, frame + called.frameBytes});
-  auto order = llvm::to_vector(llvm::seq<int>(task.ranges.size()));
-  auto key = [&](int i) { return std::tuple(task.ranges[i].begin, task.ranges[i].end, i); };
+  return true;
+}
+
+/// Null if the call must be run: of values without homes, or that overlap in part.
+const Walk::Ranges *Walk::rangesOf(Stage &stage, CallOp call, Called &called) {
+  int64_t frame = call.getFrame().value_or(0), frameBytes = called.function->frameBytes;
+  SmallVector<Range, 0> &list = rangesAtHand;
+  list.clear();
+  auto add = [&](Value value) {
+    int64_t home = homeOrNone(value), begin = home + elementOffsetOf(value);
+    list.push_back({begin, begin + byteSize(value.getType())});
+    return home >= 0;
+  };
+  if (!llvm::all_of(call.getInputs(), add) || !llvm::all_of(call.getResults(), add))
+    return nullptr;
+  if (frameBytes)
+    list.push_back({frame, frame + frameBytes});
+  Ranges &ranges = called.ranges[llvm::hash_combine_range(list)];
+  if (ArrayRef<Range>(ranges.list) == ArrayRef<Range>(list))
+    return ranges.overlap ? nullptr : &ranges;
+  ranges.list.assign(list.begin(), list.end());
+  auto order = llvm::to_vector(llvm::seq<int>(list.size()));
+  auto key = [&](int i) { return std::tuple(list[i].begin, list[i].end, i); };
   llvm::sort(order, [&](int a, int b) { return key(a) < key(b); });
-  task.sameRange.resize(order.size());
+  ranges.same.assign(list.size(), 0);
+  ranges.overlap = false;
   for (size_t i = 0; i < order.size(); ++i) {
-    const Range &range = task.ranges[order[i]];
-    bool isSame = i > 0 && task.ranges[order[i - 1]] == range;
-    if (i > 0 && !isSame && task.ranges[order[i - 1]].overlaps(range))
-      return std::nullopt;
-    task.sameRange[order[i]] = isSame ? task.sameRange[order[i - 1]] : order[i];
+    const Range &range = list[order[i]];
+    bool isSame = i > 0 && list[order[i - 1]] == range;
+    ranges.overlap |= i > 0 && !isSame && list[order[i - 1]].overlaps(range);
+    ranges.same[order[i]] = isSame ? ranges.same[order[i - 1]] : order[i];
   }
-  return task;
+  return ranges.overlap ? nullptr : &ranges;
 }
 
 bool Walk::Task::isLike(const Task &other) const {
@@ -108,10 +138,10 @@ bool Walk::Task::isLike(const Task &other) const {
 }
 
 /// Notes what the call, which has run, has made, and what all calls like it make, where that can be told.
-void Walk::learn(Stage &stage, CallOp call, Task task, std::deque<Task> &known) {
+void Walk::learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std::deque<Task> &known) {
   for (Value result : call.getResults())
     task.out.push_back(stateOf(result));
-  for (auto [state, range] : llvm::zip(task.in, task.ranges))
+  for (auto [state, range] : llvm::zip(task.in, ranges.list))
     task.isLost.push_back(!holds(stage, range, state));
   auto isAny = [&](const State &state) {
     return state.microbatch == State::ofAny || state.microbatch == task.microbatch;
@@ -147,20 +177,23 @@ void Walk::learn(Stage &stage, CallOp call, Task task, std::deque<Task> &known) 
   *like = std::move(task);
 }
 
-/// What a call makes, by one like it.
-bool Walk::repeat(Stage &stage, CallOp call, const Task &known, const Task &task) {
-  const TaskFunction &called = functions.of(call);
-  for (auto [argument, input] : llvm::zip_equal(called.body->getArguments(), call.getInputs()))
-    if (!argument.use_empty() && !read(stage, call, input, stateOf(input)))
-      return false;
+/// What the call `task` makes, by one like it.
+bool Walk::repeat(Stage &stage, CallOp call, const Called &called, const Ranges &ranges, const Task &known) {
+  size_t inputs = task.in.size(), place = inputs;
+  auto range = [&](size_t i) { return stage.arena < 0 ? std::nullopt : std::optional(ranges.list[i]); };
   State gone{values.named({"gone"}), nullptr};
-  for (auto [range, lost] : llvm::zip(task.ranges, known.isLost))
-    if (lost)
-      stage.bytes.write(range, gone);
-  if (stage.arena >= 0 && called.frameBytes) {
-    if (task.ranges.back().end > stage.arena)
+  if (stage.arena >= 0) {
+    for (size_t i = 0; i < inputs; ++i)
+      if (called.reads[i] && !isIn(stage, call, call.getInputs()[i], task.in[i], range(i)))
+        return false;
+    for (size_t i = 0; i < inputs; ++i)
+      if (known.isLost[i])
+        stage.bytes.write(ranges.list[i], gone);
+  }
+  if (stage.arena >= 0 && called.function->frameBytes) {
+    if (ranges.list.back().end > stage.arena)
       return refuse(call, "has a frame that ends behind the arena", FaultKind::Memory);
-    stage.bytes.write(task.ranges.back(), gone);
+    stage.bytes.write(ranges.list.back(), gone);
   }
   for (auto [result, out, sum] : llvm::zip_equal(call.getResults(), known.out, known.addedTo)) {
     State state = out;
@@ -171,7 +204,7 @@ bool Walk::repeat(Stage &stage, CallOp call, const Task &known, const Task &task
       state.microbatch = task.microbatch;
     }
     assign(result, state);
-    if (!write(stage, call, result, state))
+    if (!put(stage, call, state, range(place++)))
       return false;
   }
   return showAgain(known.shown, task.microbatch);

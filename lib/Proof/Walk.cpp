@@ -31,7 +31,7 @@ int Walk::record(Operation *op, const State &state, ArrayRef<int> from) {
 
 void Walk::set(Operation *op, Value result, State state, ArrayRef<int> from) {
   if (!facts.isReference)
-    facts.states.insert(state.hash());
+    facts.states.push_back(state.hash());
   if (trace) {
     SmallVector<int> all(from);
     if (from.empty())

@@ -20,6 +20,12 @@
 
 namespace pc::proof {
 
+/// A leaf by what it is called: a parameter by its name and nothing, a state by its name and its parameter, any other
+/// by all that it says, as text, and a unit.
+using LeafName = std::pair<mlir::Attribute, mlir::Attribute>;
+/// "'wte'", "m of 'wte'".
+std::string textOf(LeafName name);
+
 /// What a program is to the runtime, and which values are in it.
 struct Facts {
   struct Leaf {
@@ -28,6 +34,7 @@ struct Facts {
     mlir::Type element;
     int64_t number = -1; ///< of a parameter: by which its elements are drawn
     int slot = -1;       ///< of a state: which operand of the optimizer it is
+    Point value;
     bool operator==(const Leaf &other) const {
       return says == other.says && shape == other.shape && element == other.element && number == other.number;
     }
@@ -38,15 +45,16 @@ struct Facts {
   };
   bool isReference = false;
   mlir::Attribute about; ///< pc.program
-  std::map<std::string, Leaf> leaves;
-  std::map<std::string, Point> updates;
-  std::map<std::string, llvm::SmallVector<Output, 1>> outputs;
-  llvm::DenseSet<uint64_t> states; ///< hashes of all values
+  llvm::MapVector<LeafName, Leaf> leaves;
+  llvm::MapVector<LeafName, Point> updates;
+  llvm::MapVector<mlir::StringAttr, llvm::SmallVector<Output, 1>> outputs;
+  std::vector<uint64_t> states; ///< hashes of all values
 };
 
 /// What all phases share.
 struct Shared {
-  Key secret = Key::drawn();
+  explicit Shared(Key secret = Key::drawn()) : values(secret) {}
+  Values values;
   std::set<Where> places;
   const Where *intern(Where where) { return &*places.insert(std::move(where)).first; }
 };
@@ -56,7 +64,7 @@ public:
   /// Fills `facts`, and `trace`, if it is given. `reference`: of the one-device program, null for itself, and for a
   /// program of `parallel` ranks whose one-device program is not there.
   Walk(Shared &shared, Facts &facts, const Facts *reference, Trace *trace = nullptr, bool parallel = false)
-      : shared(shared), values(shared.secret), placer(axis, !reference && !parallel), facts(facts),
+      : shared(shared), values(shared.values), placer(axis, !reference && !parallel), facts(facts),
         reference(reference), trace(trace), isStep(!reference && !parallel) {}
 
   /// Whether all that the program shows is what the reference shows.
@@ -75,7 +83,7 @@ private:
     mlir::func::FuncOp step;
     int64_t number = 0;
     llvm::DenseMap<mlir::Operation *, int64_t> positions; ///< of parameters
-    std::map<std::string, Held> held;
+    llvm::MapVector<LeafName, Held> held;
     Bytes bytes;
     llvm::MapVector<mlir::Operation *, State> last; ///< by leaf: what its bytes hold when the step ends
     int64_t arena = -1;                             ///< bytes; -1: values have no homes
@@ -94,7 +102,7 @@ private:
 
   struct Shown {
     OutputOp op;
-    std::string name;
+    mlir::StringAttr name;
     State state;
   };
   /// A call of a function, and what follows for others of the same values in other microbatches, added to other sums.
@@ -103,12 +111,25 @@ private:
     llvm::SmallVector<State> in, out;
     std::vector<Shown> shown;
     llvm::SmallVector<bool> isSum;    ///< by argument: of other microbatches
-    llvm::SmallVector<Range> ranges;  ///< of arguments, results, frame
-    llvm::SmallVector<int> sameRange; ///< by range: the first one that is the same; others do not overlap
+    llvm::SmallVector<int> sameRange; ///< of its ranges
     llvm::SmallVector<bool> isLost;   ///< by argument: its bytes hold something else behind the call
     llvm::SmallVector<int> addedTo;   ///< by result: the argument to which `out` is added; -1: none
     bool isKnown = false;
     bool isLike(const Task &other) const;
+  };
+  /// Where the arguments, the results and the frame of a call lie.
+  struct Ranges {
+    llvm::SmallVector<Range> list;
+    llvm::SmallVector<int> same; ///< by range: the first one that is the same
+    bool overlap = false;        ///< of others
+  };
+  /// A function, and what is known of its calls.
+  struct Called {
+    const TaskFunction *function = nullptr;
+    bool calls = false;                        ///< others
+    llvm::SmallVector<bool> reads;             ///< by argument
+    std::deque<Task> tasks;                    ///< of which none is like another
+    std::unordered_map<size_t, Ranges> ranges; ///< by their hash
   };
 
   // Stages.cpp
@@ -136,10 +157,12 @@ private:
 
   // Tasks.cpp
   bool call(Stage &stage, CallOp call);
+  Called &calledBy(CallOp call);
   bool runCalled(Stage &stage, CallOp call, const TaskFunction &called);
-  std::optional<Task> taskOf(Stage &stage, CallOp call, const TaskFunction &called);
-  void learn(Stage &stage, CallOp call, Task task, std::deque<Task> &known);
-  bool repeat(Stage &stage, CallOp call, const Task &known, const Task &task);
+  const Ranges *rangesOf(Stage &stage, CallOp call, Called &called);
+  bool readTask(CallOp call);
+  void learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std::deque<Task> &known);
+  bool repeat(Stage &stage, CallOp call, const Called &called, const Ranges &ranges, const Task &known);
 
   // Sinks.cpp
   bool leaf(Stage &stage, mlir::Operation *op);
@@ -150,10 +173,19 @@ private:
   bool compareSinks();
 
   // Homes.cpp
+  int64_t elementOffsetOf(mlir::Value value) const {
+    return isa<mlir::BlockArgument>(value) ? elementOffsets.lookup(value) : 0;
+  }
   std::optional<Range> rangeOf(Stage &stage, mlir::Operation *op, mlir::Value value);
   bool holds(Stage &stage, const Range &range, const State &state) const;
-  bool read(Stage &stage, mlir::Operation *op, mlir::Value value, const State &state);
-  bool write(Stage &stage, mlir::Operation *op, mlir::Value value, const State &state);
+  bool read(Stage &stage, mlir::Operation *op, mlir::Value value, const State &state) {
+    return isIn(stage, op, value, state, rangeOf(stage, op, value));
+  }
+  bool write(Stage &stage, mlir::Operation *op, mlir::Value value, const State &state) {
+    return put(stage, op, state, rangeOf(stage, op, value));
+  }
+  bool isIn(Stage &stage, mlir::Operation *op, mlir::Value value, const State &state, std::optional<Range> range);
+  bool put(Stage &stage, mlir::Operation *op, const State &state, std::optional<Range> range);
   bool mayWrite(Stage &stage, mlir::Operation *op);
   bool holdLeaf(Stage &stage, mlir::Operation *leaf);
   bool isHeld(Stage &stage, mlir::Operation *leaf, const State &last);
@@ -161,7 +193,10 @@ private:
   /// Notes what is wrong; false.
   bool refuse(mlir::Operation *op, const llvm::Twine &why, FaultKind fault = FaultKind::Place,
               mlir::Operation *other = nullptr);
-  State stateOf(mlir::Value value) { return env.lookup(value); }
+  State stateOf(mlir::Value value) const {
+    auto it = env.find(value);
+    return it == env.end() ? State() : it->second;
+  }
   /// The fingerprint among those of other microbatches.
   Point among(const State &state) const {
     return state.microbatch < 0 ? state.value : values.of(state.value, state.microbatch);
@@ -187,7 +222,7 @@ private:
 
   Shared &shared;
   Axis axis;
-  Values values;
+  Values &values;
   Placer placer;
   Facts &facts;
   const Facts *reference;
@@ -200,7 +235,11 @@ private:
   std::vector<std::unique_ptr<Stage>> stages;
   TaskFunctions functions;
   llvm::DenseMap<mlir::Value, State> env;
-  llvm::DenseMap<const TaskFunction *, std::deque<Task>> tasks;
+  std::deque<Called> called;
+  llvm::DenseMap<std::pair<mlir::Operation *, mlir::Attribute>, Called *> calledByName; ///< by stage and name
+  Task task; ///< the call at hand, and its ranges: kept for their room
+  llvm::SmallVector<Range, 0> rangesAtHand;
+  const Ranges noRanges;
   std::deque<Memo> memos;
   llvm::DenseMap<mlir::Operation *, const Memo *> memoOfLast; ///< of the last run of an op
   std::unordered_multimap<size_t, const Memo *> memosByHash;
