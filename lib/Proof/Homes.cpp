@@ -76,7 +76,8 @@ bool Walk::put(Stage &stage, Operation *op, const State &state, std::optional<Ra
 }
 
 /// Whether the results lie apart from each other, and over no operand that is still read while they are written.
-bool Walk::mayWrite(Stage &stage, Operation *op) {
+/// `known`: which of them may share, of all ops like this one.
+bool Walk::mayWrite(Stage &stage, Operation *op, Sharing &known) {
   if (stage.arena < 0 || stage.inKernel)
     return true;
   auto start = dyn_cast<StartOp>(op);
@@ -93,7 +94,7 @@ bool Walk::mayWrite(Stage &stage, Operation *op) {
     for (auto [o, operand] : llvm::enumerate(read)) {
       if (!own.overlaps(operand))
         continue;
-      auto [it, isNew] = sharing.try_emplace({op, static_cast<unsigned>(o), r}, false);
+      auto [it, isNew] = known.try_emplace({static_cast<unsigned>(o), r}, false);
       if (isNew)
         it->second =
             start ? o == r && mayShareHome(start.getMoves()[o], 0, 0) : mayShareHome(op, static_cast<unsigned>(o), r);

@@ -4,6 +4,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "Walk.h"
 
+#include "pc/IR/Parts.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -19,12 +20,14 @@ static bool isOfRank(Operation *op, StringRef name) {
 
 std::string pc::proof::textOf(LeafName name) {
   auto [own, of] = name;
+  if (auto all = dyn_cast<ArrayAttr>(own)) {
+    std::string text = cast<StringAttr>(all[0]).str();
+    for (Attribute one : all.getValue().drop_front())
+      llvm::raw_string_ostream(text) << " " << one;
+    return text;
+  }
   StringRef text = cast<StringAttr>(own).getValue();
-  if (!of)
-    return ("'" + text + "'").str();
-  if (auto parameter = dyn_cast<StringAttr>(of))
-    return (text + " of '" + parameter.getValue() + "'").str();
-  return text.str();
+  return (of ? text + " of '" + cast<StringAttr>(of).getValue() + "'" : "'" + text + "'").str();
 }
 
 static LeafName nameOfLeaf(Operation *op) {
@@ -32,11 +35,11 @@ static LeafName nameOfLeaf(Operation *op) {
     return {parameter.getNameAttr(), {}};
   if (auto state = dyn_cast<StateOp>(op))
     return {state.getNameAttr(), state.getParameterAttr()};
-  std::string text = op->getName().stripDialect().str();
+  SmallVector<Attribute> says{StringAttr::get(op->getContext(), op->getName().stripDialect())};
   for (StringAttr name : op->getName().getAttributeNames())
     if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value && !isOfRank(op, name))
-      llvm::raw_string_ostream(text) << " " << *value;
-  return {StringAttr::get(op->getContext(), text), UnitAttr::get(op->getContext())};
+      says.push_back(*value);
+  return {ArrayAttr::get(op->getContext(), says), {}};
 }
 
 /// Which operand of an optimizer it is; -1: of none.
@@ -50,23 +53,46 @@ static int slotOf(Value state) {
   return -1;
 }
 
-template <typename Op> static std::pair<PlaceAttr, SmallVector<int64_t>> blockOf(Op op, Value value) {
-  PlaceAttr layout = op.getLayout() ? *op.getLayout() : placement(value);
-  return {layout,
-          SmallVector<int64_t>(op.getGlobal() ? *op.getGlobal() : cast<RankedTensorType>(value.getType()).getShape())};
+/// What a leaf or an output says of where its block lies in which shape.
+template <typename Op> static std::pair<PlaceAttr, DenseI64ArrayAttr> blockOf(Op op, Value value) {
+  return {op.getLayout() ? *op.getLayout() : placement(value), op.getGlobalAttr()};
+}
+
+static ArrayRef<int64_t> shapeOf(Value value, DenseI64ArrayAttr global) {
+  return global ? global.asArrayRef() : cast<RankedTensorType>(value.getType()).getShape();
+}
+
+/// Where a leaf or an output lies by what it says; null if it does not fit.
+const Where *Walk::placeOf(Value value, PlaceAttr layout, DenseI64ArrayAttr global) {
+  const Where *&known = placesOfLeaves[{withEncoding(value.getType(), placement(value)), layout, global}];
+  if (known)
+    return known;
+  std::optional<Where> where = placer.leaf(value, layout, shapeOf(value, global));
+  return known = where ? shared.intern(std::move(*where)) : nullptr;
+}
+
+int64_t Walk::positionOf(Stage &stage, ParameterOp parameter) {
+  if (stage.positions.empty()) {
+    int64_t position = 0; // a packed parameter stands for its parts
+    stage.step.walk([&](ParameterOp op) {
+      stage.positions[op] = position;
+      position += numParts(op);
+    });
+  }
+  return stage.positions.lookup(parameter);
 }
 
 bool Walk::leaf(Stage &stage, Operation *op) {
   if (stage.arena >= 0 && !stage.inKernel)
     return true; // there from the start
   Value value = op->getResult(0);
-  std::pair<PlaceAttr, SmallVector<int64_t>> block;
+  std::pair<PlaceAttr, DenseI64ArrayAttr> block;
   llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(
       [&](auto leaf) { block = blockOf(leaf, value); });
   auto &[layout, global] = block;
   LeafName name = nameOfLeaf(op);
   Facts::Leaf says;
-  says.shape = global;
+  llvm::append_range(says.shape, shapeOf(value, global));
   says.element = cast<RankedTensorType>(value.getType()).getElementType();
   for (StringAttr attribute : op->getName().getAttributeNames())
     if (!isOfRank(op, attribute))
@@ -75,7 +101,7 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   if (auto parameter = dyn_cast<ParameterOp>(op)) {
     if (stageAxis && !parameter.getKey())
       return refuse(op, "is a parameter of a stage without its key", FaultKind::Data);
-    says.number = parameter.getKey() ? static_cast<int64_t>(*parameter.getKey()) : stage.positions.lookup(op);
+    says.number = parameter.getKey() ? static_cast<int64_t>(*parameter.getKey()) : positionOf(stage, parameter);
   }
   if (!reference) {
     says.slot = slotOf(value);
@@ -97,10 +123,10 @@ bool Walk::leaf(Stage &stage, Operation *op) {
   } else {
     says.value = known->second.value;
   }
-  std::optional<Where> where = placer.leaf(value, layout, global);
+  const Where *where = placeOf(value, layout, global);
   if (!where)
     return refuse(op, placer.wrong);
-  State state{says.value, shared.intern(std::move(*where))};
+  State state{says.value, where};
   if (isa<ParameterOp, StateOp>(op)) {
     auto [held, isNew] = stage.held.try_emplace(name, Held{op, state});
     if (Operation *other = held->second.leaf; !isNew && other != op) {
@@ -157,18 +183,20 @@ bool Walk::output(Stage &stage, OutputOp output) {
   if (!state.where || !read(stage, output, output.getValue(), state))
     return refuse(output, "uses a value that is not there yet", FaultKind::Memory);
   auto [layout, global] = blockOf(output, output.getValue());
-  std::optional<Where> said = placer.leaf(output.getValue(), layout, global);
+  const Where *said = placeOf(output.getValue(), layout, global);
   if (!said)
     return refuse(output, placer.wrong);
   if (!state.where->parts.empty() || state.where->note.kind != Note::None || !state.where->agrees(said->dims) ||
       (state.where->root & ~said->root))
     return refuse(output,
                   "shows what lies " + state.where->text(axis.names()) + " as if it lay " + said->text(axis.names()));
-  std::string name = stringifyOutputKind(output.getKind()).str() + " '" + output.getName().str() + "'";
-  for (int64_t size : global)
-    name += " " + std::to_string(size);
+  llvm::SmallString<128> name;
+  llvm::raw_svector_ostream text(name);
+  text << stringifyOutputKind(output.getKind()) << " '" << output.getName() << "'";
+  for (int64_t size : shapeOf(output.getValue(), global))
+    text << " " << size;
   if (output.getValid())
-    llvm::raw_string_ostream(name) << " " << output.getValidAttr();
+    text << " " << output.getValidAttr();
   shown.push_back({output, StringAttr::get(output.getContext(), name), state});
   return show(shown.back());
 }

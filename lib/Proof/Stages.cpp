@@ -10,7 +10,9 @@ using namespace pc;
 using namespace pc::proof;
 
 bool Walk::run(ModuleOp module) {
+  env.reserve(shared.owners);
   bool ok = runAll(module);
+  shared.owners = env.size();
   if (failure.why.empty() && !wrongBytes.why.empty())
     failure = wrongBytes;
   return ok && failure.why.empty();
@@ -51,11 +53,6 @@ bool Walk::begin(ModuleOp module) {
     stage->module = program;
     stage->step = steps[0];
     stage->number = stageOf(program);
-    int64_t position = 0; // a packed parameter stands for its parts
-    stage->step.walk([&](ParameterOp op) {
-      stage->positions[op] = position;
-      position += numParts(op);
-    });
     for (auto arena : program.getOps<ArenaOp>())
       stage->arena = static_cast<int64_t>(arena.getBytes()), stage->arenaOp = arena;
     for (auto about : program.getOps<ProgramOp>()) {

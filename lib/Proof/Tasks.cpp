@@ -20,6 +20,8 @@ Walk::Called &Walk::calledBy(CallOp call) {
   known->calls = !known->function->body->getOps<CallOp>().empty();
   for (BlockArgument argument : known->function->body->getArguments())
     known->reads.push_back(!argument.use_empty());
+  for (Type type : llvm::concat<const Type>(call.getInputs().getTypes(), call.getResultTypes()))
+    known->bytes.push_back(byteSize(type));
   return *known;
 }
 
@@ -103,7 +105,7 @@ const Walk::Ranges *Walk::rangesOf(Stage &stage, CallOp call, Called &called) {
   list.clear();
   auto add = [&](Value value) {
     int64_t home = homeOrNone(value), begin = home + elementOffsetOf(value);
-    list.push_back({begin, begin + byteSize(value.getType())});
+    list.push_back({begin, begin + called.bytes[list.size()]});
     return home >= 0;
   };
   if (!llvm::all_of(call.getInputs(), add) || !llvm::all_of(call.getResults(), add))
@@ -181,7 +183,6 @@ void Walk::learn(Stage &stage, CallOp call, Task task, const Ranges &ranges, std
 bool Walk::repeat(Stage &stage, CallOp call, const Called &called, const Ranges &ranges, const Task &known) {
   size_t inputs = task.in.size(), place = inputs;
   auto range = [&](size_t i) { return stage.arena < 0 ? std::nullopt : std::optional(ranges.list[i]); };
-  State gone{values.named({"gone"}), nullptr};
   if (stage.arena >= 0) {
     for (size_t i = 0; i < inputs; ++i)
       if (called.reads[i] && !isIn(stage, call, call.getInputs()[i], task.in[i], range(i)))

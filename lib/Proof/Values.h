@@ -9,6 +9,7 @@
 #include "llvm/ADT/SmallVector.h"
 
 #include <deque>
+#include <unordered_map>
 
 namespace pc::proof {
 
@@ -57,14 +58,14 @@ public:
   /// Any element of a stack of microbatches.
   Point element(Point stack) const { return Key(secret).add("microbatch").add(stack).point(); }
   /// A value of a microbatch, among those of others.
-  Point of(Point any, int microbatch) const {
-    uint64_t share = shareOf(microbatch);
+  Point of(Point any, int microbatch) {
+    uint64_t share = shareOf(microbatch).once;
     return timesEach(any, {share, share});
   }
   /// The value of any microbatch, of that of one among others.
-  Point any(Point of, int microbatch) const {
-    uint64_t share = inverse(shareOf(microbatch));
-    return timesEach(of, {share, share});
+  Point any(Point of, int microbatch) {
+    uint64_t back = shareOf(microbatch).back;
+    return timesEach(of, {back, back});
   }
 
 private:
@@ -72,9 +73,17 @@ private:
     const Product *product;
     size_t operands; ///< the first of them in `factors`
   };
-  uint64_t shareOf(int microbatch) const {
-    Point point = Key(secret).add("share").add(microbatch).point();
-    return point.x ? point.x : 1;
+  /// By which what is of a microbatch counts among others, and its inverse.
+  struct Share {
+    uint64_t once = 0, back = 0;
+  };
+  const Share &shareOf(int microbatch) {
+    Share &share = shares[microbatch];
+    if (!share.once) {
+      share.once = std::max<uint64_t>(1, Key(secret).add("share").add(microbatch).point().x);
+      share.back = inverse(share.once);
+    }
+    return share;
   }
   Key keyOf(const Product &product) const;
   Point einsum(const Recipe &recipe, llvm::ArrayRef<Point> operands);
@@ -87,6 +96,7 @@ private:
   llvm::DenseMap<Point, Made> made;                           ///< the product that a value is
   std::vector<Point> factors;
   llvm::DenseMap<mlir::Attribute, uint64_t> hashes;
+  std::unordered_map<int, Share> shares; ///< by microbatch
 };
 
 } // namespace pc::proof

@@ -170,7 +170,8 @@ bool Walk::compute(Stage &stage, Operation *op) {
   for (size_t i = 0; microbatch == State::ofSeveral && i < points.size(); ++i)
     if (microbatches[i] >= 0)
       points[i] = values.of(points[i], microbatches[i]);
-  const Memo *&last = memoOfLast[op];
+  bool runsOnce = op->getBlock() == &stage.step.getBody().front();
+  const Memo *none = nullptr, *&last = runsOnce ? none : memoOfLast[op];
   if (!last || last->in != in)
     last = memoOf(op, in);
   if (!last)
@@ -179,7 +180,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   for (auto [a, b] : memo.same)
     if (points[a] != points[b])
       return refuse(op, "puts together parts of different values", FaultKind::Value);
-  if (!mayWrite(stage, op))
+  if (!mayWrite(stage, op, memo.sharing))
     return false;
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
     State state{{}, memo.out[i], microbatch};

@@ -14,6 +14,7 @@
 #include "pc/IR/StageRunner.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/Support/Allocator.h"
 
 #include <set>
 #include <unordered_map>
@@ -21,7 +22,7 @@
 namespace pc::proof {
 
 /// A leaf by what it is called: a parameter by its name and nothing, a state by its name and its parameter, any other
-/// by all that it says, as text, and a unit.
+/// by its op and all that it says.
 using LeafName = std::pair<mlir::Attribute, mlir::Attribute>;
 /// "'wte'", "m of 'wte'".
 std::string textOf(LeafName name);
@@ -56,6 +57,7 @@ struct Shared {
   explicit Shared(Key secret = Key::drawn()) : values(secret) {}
   Values values;
   std::set<Where> places;
+  size_t owners = 0; ///< of values, in the last program
   const Where *intern(Where where) { return &*places.insert(std::move(where)).first; }
 };
 
@@ -82,7 +84,7 @@ private:
     mlir::ModuleOp module;
     mlir::func::FuncOp step;
     int64_t number = 0;
-    llvm::DenseMap<mlir::Operation *, int64_t> positions; ///< of parameters
+    llvm::DenseMap<mlir::Operation *, int64_t> positions; ///< of parameters, read when one is asked for
     llvm::MapVector<LeafName, Held> held;
     Bytes bytes;
     llvm::MapVector<mlir::Operation *, State> last; ///< by leaf: what its bytes hold when the step ends
@@ -91,6 +93,8 @@ private:
     bool inKernel = false;
     const std::map<int64_t, int64_t> *places = nullptr; ///< of the ranges of a function that runs: in the arena
   };
+  /// Whether a result, the second number, may be written over an operand.
+  using Sharing = llvm::SmallDenseMap<std::pair<unsigned, unsigned>, bool, 4>;
   /// What follows for ops like `example` whose operands lie so.
   struct Memo {
     mlir::Operation *example = nullptr;
@@ -98,6 +102,7 @@ private:
     llvm::SmallVector<const Where *, 3> out;
     llvm::SmallVector<std::pair<unsigned, unsigned>, 2> same;
     Recipe recipe;
+    mutable Sharing sharing;
   };
 
   struct Shown {
@@ -128,6 +133,7 @@ private:
     const TaskFunction *function = nullptr;
     bool calls = false;                        ///< others
     llvm::SmallVector<bool> reads;             ///< by argument
+    llvm::SmallVector<int64_t> bytes;          ///< of arguments and results
     std::deque<Task> tasks;                    ///< of which none is like another
     std::unordered_map<size_t, Ranges> ranges; ///< by their hash
   };
@@ -166,6 +172,8 @@ private:
 
   // Sinks.cpp
   bool leaf(Stage &stage, mlir::Operation *op);
+  const Where *placeOf(mlir::Value value, PlaceAttr layout, mlir::DenseI64ArrayAttr global);
+  int64_t positionOf(Stage &stage, ParameterOp parameter);
   bool update(Stage &stage, UpdateOp update);
   bool output(Stage &stage, OutputOp output);
   bool show(const Shown &one);
@@ -186,16 +194,25 @@ private:
   }
   bool isIn(Stage &stage, mlir::Operation *op, mlir::Value value, const State &state, std::optional<Range> range);
   bool put(Stage &stage, mlir::Operation *op, const State &state, std::optional<Range> range);
-  bool mayWrite(Stage &stage, mlir::Operation *op);
+  bool mayWrite(Stage &stage, mlir::Operation *op, Sharing &known);
+  bool mayWrite(Stage &stage, mlir::Operation *op) { return mayWrite(stage, op, sharing[op]); }
   bool holdLeaf(Stage &stage, mlir::Operation *leaf);
   bool isHeld(Stage &stage, mlir::Operation *leaf, const State &last);
 
   /// Notes what is wrong; false.
   bool refuse(mlir::Operation *op, const llvm::Twine &why, FaultKind fault = FaultKind::Place,
               mlir::Operation *other = nullptr);
+  /// The op or block that makes a value, and which of its values it is.
+  static std::pair<void *, unsigned> ownerOf(mlir::Value value) {
+    if (auto result = dyn_cast<mlir::OpResult>(value))
+      return {result.getOwner(), result.getResultNumber()};
+    auto argument = cast<mlir::BlockArgument>(value);
+    return {argument.getOwner(), argument.getArgNumber()};
+  }
   State stateOf(mlir::Value value) const {
-    auto it = env.find(value);
-    return it == env.end() ? State() : it->second;
+    auto [owner, number] = ownerOf(value);
+    const State *states = env.lookup(owner);
+    return states ? states[number] : State();
   }
   /// The fingerprint among those of other microbatches.
   Point among(const State &state) const {
@@ -209,9 +226,21 @@ private:
   /// Remembers a value that `op` has made, of what it reads and, if traced, of what has other records.
   void set(mlir::Operation *op, mlir::Value result, State state, llvm::ArrayRef<int> from = {});
   void assign(mlir::Value value, const State &state) {
-    env[value] = state;
+    auto [owner, number] = ownerOf(value);
+    State *&states = env[owner];
+    if (!states)
+      states = newStates(value);
+    states[number] = state;
     if (trace)
       trace->of[value] = state.made;
+  }
+  /// Room for all values of the owner of `value`.
+  State *newStates(mlir::Value value) {
+    auto argument = dyn_cast<mlir::BlockArgument>(value);
+    size_t count = argument ? argument.getOwner()->getNumArguments() : value.getDefiningOp()->getNumResults();
+    State *states = room.Allocate<State>(count);
+    std::uninitialized_fill_n(states, count, State());
+    return states;
   }
   int record(mlir::Operation *op, const State &state, llvm::ArrayRef<int> from);
 
@@ -234,12 +263,15 @@ private:
   AxisSet stageAxisSet = 0;
   std::vector<std::unique_ptr<Stage>> stages;
   TaskFunctions functions;
-  llvm::DenseMap<mlir::Value, State> env;
+  llvm::BumpPtrAllocator room;
+  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, const Where *> placesOfLeaves;
+  llvm::DenseMap<void *, State *> env; ///< by op or block: of all its values
   std::deque<Called> called;
   llvm::DenseMap<std::pair<mlir::Operation *, mlir::Attribute>, Called *> calledByName; ///< by stage and name
   Task task; ///< the call at hand, and its ranges: kept for their room
   llvm::SmallVector<Range, 0> rangesAtHand;
   const Ranges noRanges;
+  const State gone{values.named({"gone"})}; ///< what bytes hold that hold nothing
   std::deque<Memo> memos;
   llvm::DenseMap<mlir::Operation *, const Memo *> memoOfLast; ///< of the last run of an op
   std::unordered_multimap<size_t, const Memo *> memosByHash;
@@ -248,7 +280,7 @@ private:
   int64_t started = 0;                                                  ///< how many moves under way there have been
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<State>> sums;     ///< by accumulation: so far
   llvm::DenseMap<mlir::Value, int64_t> elementOffsets;                  ///< bytes of a block argument in its stack
-  llvm::DenseMap<std::tuple<mlir::Operation *, unsigned, unsigned>, bool> sharing; ///< op, operand, result
+  llvm::DenseMap<mlir::Operation *, Sharing> sharing;                   ///< by op, of those without a memo
   llvm::DenseMap<int, llvm::SmallVector<Arrival>> meetings;
   llvm::DenseMap<mlir::Operation *, int> meetingOf;
   struct Element {
