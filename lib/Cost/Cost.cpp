@@ -183,10 +183,20 @@ static double ringLatency(MoveKind kind, int64_t n, int64_t here, const MachineM
   return std::min(ring, 2 * seconds(here - 1, std::log2(static_cast<double>(nodes)), machine.treeHopSeconds));
 }
 
-double pc::moveSeconds(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<StringAttr> axes,
-                       const MachineModel &machine) {
+namespace {
+
+/// What a move takes whatever its size, and what its bytes take.
+struct MoveTime {
+  double latency, sending;
+  double seconds() const { return latency + sending; }
+};
+
+} // namespace
+
+static MoveTime moveTime(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<StringAttr> axes,
+                         const MachineModel &machine) {
   if (!mesh)
-    return machine.moveSeconds;
+    return {machine.moveSeconds, 0};
   NodeSpread spread = NodeSpread::ofGroups(mesh, axes, machine);
   double bandwidth = machine.node.bandwidth;
   // A ring uses as many network adapters of a node as it has members there. Moves between two ranks use one.
@@ -196,9 +206,14 @@ double pc::moveSeconds(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<Strin
   int64_t n = mesh.size(axes);
   double sending = wire / (bandwidth * machine.linkShare);
   if (rings)
-    return machine.collectiveSeconds + ringLatency(kind, n, spread.inNode ? n : spread.fewest, machine) + sending;
+    return {machine.collectiveSeconds + ringLatency(kind, n, spread.inNode ? n : spread.fewest, machine), sending};
   auto hops = static_cast<double>(llvm::Log2_64_Ceil(static_cast<uint64_t>(n)));
-  return machine.moveSeconds + hops * (spread.inNode ? machine.node : machine.network).latency + sending;
+  return {machine.moveSeconds + hops * (spread.inNode ? machine.node : machine.network).latency, sending};
+}
+
+double pc::moveSeconds(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<StringAttr> axes,
+                       const MachineModel &machine) {
+  return moveTime(kind, wire, mesh, axes, machine).seconds();
 }
 
 double pc::copySeconds(double wire, double seconds, const MachineModel &machine) {
@@ -304,14 +319,44 @@ static double secondsOfProducts(Operation *op, const MachineModel &machine) {
   return sum;
 }
 
-double pc::secondsOf(Operation *op, const MachineModel &machine) {
-  auto move = dyn_cast<MoveOpInterface>(op);
+/// Without the moving: `move` is `op`, if it is one.
+static double secondsOnDevice(Operation *op, bool move, const MachineModel &machine) {
   double reading =
       static_cast<double>(bytesOf(op)) / (machine.memoryBandwidth * (move ? machine.memoryShare : machine.streamShare));
-  double device = machine.opSeconds + std::max(secondsOfProducts(op, machine), reading);
+  return machine.opSeconds + std::max(secondsOfProducts(op, machine), reading);
+}
+
+/// Of a move with traffic.
+static MoveTime moveTime(MoveOpInterface move, const MachineModel &machine) {
+  MeshAttr mesh = meshOf(move);
+  auto wire = static_cast<double>(trafficOf(move, mesh).wire);
+  return moveTime(move.getMoveKind(), wire, mesh, move.getMoveAxes(), machine);
+}
+
+double pc::secondsOf(Operation *op, const MachineModel &machine) {
+  auto move = dyn_cast<MoveOpInterface>(op);
+  double device = secondsOnDevice(op, static_cast<bool>(move), machine);
   if (!move || !hasTraffic(move.getMoveKind()))
     return device;
-  MeshAttr mesh = meshOf(op);
-  double wire = static_cast<double>(trafficOf(move, mesh).wire);
-  return std::max(device, moveSeconds(move.getMoveKind(), wire, mesh, move.getMoveAxes(), machine));
+  return std::max(device, moveTime(move, machine).seconds());
+}
+
+SmallVector<double> pc::secondsOfMoves(StartOp start, const MachineModel &machine) {
+  SmallVector<double> seconds;
+  SmallVector<std::pair<SmallVector<StringAttr>, double>> paid; // of each ring: the longest latency so far
+  for (MoveOpInterface move : start.getMoves()) {
+    if (!hasTraffic(move.getMoveKind()) || factsOf(move.getMoveKind()).way != PCRT_WAY_RING) {
+      seconds.push_back(secondsOf(move, machine));
+      continue;
+    }
+    MoveTime time = moveTime(move, machine);
+    SmallVector<StringAttr> axes = move.getMoveAxes();
+    auto *ring = llvm::find_if(paid, [&](const auto &one) { return one.first == axes; });
+    if (ring == paid.end())
+      ring = paid.insert(paid.end(), {axes, 0.0});
+    double more = std::max(time.latency - ring->second, 0.0);
+    ring->second += more;
+    seconds.push_back(std::max(secondsOnDevice(move, true, machine), more + time.sending));
+  }
+  return seconds;
 }

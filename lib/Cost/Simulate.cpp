@@ -251,8 +251,7 @@ void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(con
   action.phase = starts.phase;
   if (auto start = dyn_cast<StartOp>(op)) {
     action.type = Action::Start;
-    for (MoveOpInterface move : start.getMoves()) {
-      double seconds = secondsOf(move, machine);
+    for (auto [move, seconds] : llvm::zip_equal(start.getMoves(), secondsOfMoves(start, machine))) {
       action.seconds += seconds;
       action.copying += copySeconds(static_cast<double>(trafficOf(move, meshOf(op)).wire), seconds, machine);
     }

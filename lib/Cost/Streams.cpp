@@ -44,8 +44,8 @@ private:
 void Streams::add(Operation *op, StepPhase phase, double start, double end) {
   last = std::max(last, end);
   if (auto starts = dyn_cast<StartOp>(op)) { // one after another
-    for (MoveOpInterface move : starts.getMoves()) {
-      double done = start + secondsOf(move, machine);
+    for (auto [move, seconds] : llvm::zip_equal(starts.getMoves(), secondsOfMoves(starts, machine))) {
+      double done = start + seconds;
       send(move, phase, start, done);
       start = done;
     }

@@ -85,6 +85,10 @@ double attentionSeconds(const AttentionWork &work, const MachineModel &machine);
 /// Seconds of one execution of a local op on one rank: the larger of computing and reading, or sending.
 double secondsOf(mlir::Operation *op, const MachineModel &machine);
 
+/// Seconds of each move of `start`, one after another. Those over the same axes are one launch (a group of NCCL's),
+/// whose hops overlap: only the longest of their latencies counts.
+llvm::SmallVector<double> secondsOfMoves(StartOp start, const MachineModel &machine);
+
 } // namespace pc
 
 #endif

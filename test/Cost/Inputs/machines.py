@@ -74,6 +74,9 @@ near(3 * hops[0], hops[1])
 apart = {"node_hop_seconds": 1e-3, "network_hop_seconds": 1e-2, "tree_hop_seconds": 4e-3, "node_ranks": 2}
 near(seconds(apart, "--mesh=dp=4"), hops[0] / 2e-3 * 2 * (1e-3 + 4e-3))  # up and down a tree of two nodes; round the ring: 2 (2 + 10) ms
 near(seconds({"collective_seconds": 1e-3}, "--mesh=dp=4"), hops[0] / 2)
+one, all = (seconds({"collective_seconds": 1e-3}, "--mesh=dp=4", "--bucket-bytes=" + size) for size in ("1", "1G"))
+assert all < 3.5e-3 < 20e-3 < one, (one, all)
+print("moves that are started together go round their ring together")
 print("latency alone: hops round a ring in a node, over a tree of nodes")
 
 # With one tile as large as any product, each product takes a wave: all multiprocessors wait for one.
