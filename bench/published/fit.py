@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""usage: bench/published/fit.py [ROUNDS]     build/bin in PATH
+
+Fits constants.json on the rows of cost_runs.csv whose set is fit: least squares of log errors in which each source has the same weight and errors above a tenth count
+linearly. The compiler's prediction is linear enough in what stands for the software (`software.wanted`): its slopes are taken by compiles with each of these figures changed,
+once a round (2), and Gauss-Newton steps go by them.
+"""
+import collections
+import json
+import math
+import sys
+
+import compiled
+import software
+
+STEP = 1.1     # a figure that is changed for a slope
+NEAR = 0.02    # weight of a constant's logarithm beside its start
+LARGE = 0.1    # of the published seconds: where errors begin to count linearly
+
+
+class Row:
+    """A row around the constants of a round."""
+
+    def __init__(self, row, known):
+        self.row, self.known = row, known
+        self.machine = compiled.predict(row, more=software.flags(row))["machine"]
+        self.sizes = software.wanted(row, self.machine, known)
+        self.base = self.compiled(self.sizes)
+        self.slopes = {}
+        for name, size in self.sizes.items():
+            if name != "step_seconds":
+                other = self.compiled(dict(self.sizes, **{name: size * STEP}))
+                self.slopes[name] = (other["step"] - self.base["step"]) / (size * (STEP - 1))
+
+    def compiled(self, sizes):
+        return compiled.predict(self.row, software.changes(self.row, self.machine, sizes), software.flags(self.row))
+
+    def error(self, known):
+        """The logarithm of predicted over published seconds, by the slopes."""
+        row, sizes, report = self.row, software.wanted(self.row, self.machine, known), self.base
+        if row["part"] != "step":  # no moves, and one kind of task
+            part = {"F": "forward", "B": "backward"}.get(row["part"])
+            now, then = (dict(zip(("forward", "backward"), software.layer(row, self.machine, k))) for k in (known, self.known))
+            value = software.seconds(row, report, self.machine, self.known)
+            if part:
+                value += (row["layers"] + 2) / row["pp"] * (now[part] - then[part]) + known["message_seconds"] - self.known["message_seconds"]
+            return math.log(max(value, 0.1 * row["seconds"]) / row["seconds"])
+        step = report["step"] + sum(slope * (sizes[name] - self.sizes[name]) for name, slope in self.slopes.items())
+        step += sizes["step_seconds"] - self.sizes["step_seconds"]
+        spread = (report["step"] - self.sizes["step_seconds"]) / report["program"]
+        return math.log(max(step + software.messages(row, self.machine, known) * spread, 0.1 * row["seconds"]) / row["seconds"])
+
+
+def solved(a, b):
+    """x of a x = b, by elimination."""
+    n, a = len(b), [list(row) + [x] for row, x in zip(a, b)]
+    for i in range(n):
+        pivot = max(range(i, n), key=lambda j: abs(a[j][i]))
+        a[i], a[pivot] = a[pivot], a[i]
+        for j in range(i + 1, n):
+            q = a[j][i] / a[i][i]
+            a[j] = [x - q * y for x, y in zip(a[j], a[i])]
+    x = [0.0] * n
+    for i in reversed(range(n)):
+        x[i] = (a[i][n] - sum(a[i][j] * x[j] for j in range(i + 1, n))) / a[i][i]
+    return x
+
+
+def fitted(rows, start, steps=15):
+    names, count = list(start), collections.Counter(row.row["source"] for row in rows)
+
+    def residuals(known):
+        errors = [(row.error(known), count[row.row["source"]]) for row in rows]
+        soft = [math.copysign(min(abs(e), math.sqrt(LARGE * abs(e))), e) / math.sqrt(n) for e, n in errors]
+        return soft + [NEAR * math.log(known[name] / start[name]) for name in names]
+
+    def cost(values):
+        return sum(x * x for x in values)
+
+    known, damping = dict(start), 1e-2
+    errors = residuals(known)
+    for _ in range(steps):
+        slopes = [[(y - x) / math.log(1.01) for x, y in zip(errors, residuals(dict(known, **{name: known[name] * 1.01})))] for name in names]
+        normal = [[sum(x * y for x, y in zip(a, b)) for b in slopes] for a in slopes]
+        right = [-sum(x * y for x, y in zip(a, errors)) for a in slopes]
+        for _ in range(6):
+            damped = [[x + (damping * (x + 1e-9) if i == j else 0) for j, x in enumerate(line)] for i, line in enumerate(normal)]
+            trial = {name: known[name] * math.exp(max(-0.3, min(0.3, step))) for name, step in zip(names, solved(damped, right))}
+            trial = {name: min(value, 1.0) if name.endswith("_share") else value for name, value in trial.items()}
+            if cost(then := residuals(trial)) < cost(errors):
+                known, errors, damping = trial, then, damping / 3
+                break
+            damping *= 4
+    return known
+
+
+def main():
+    known = software.constants()
+    for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 2):
+        rows = []
+        for row in compiled.rows(compiled.HERE / "cost_runs.csv"):
+            if row["set"] == "fit":
+                try:
+                    rows.append(Row(row, known))
+                except compiled.Inexpressible:
+                    pass  # published.py names it
+        known = {name: float(f"{value:.3g}") for name, value in fitted(rows, known).items()}
+        print(known)
+        by = collections.defaultdict(list)
+        for row in rows:
+            by[row.row["source"]].append(abs(math.exp(row.error(known)) - 1))
+        print({source: f"{100 * sum(errors) / len(errors):.1f} % by slopes" for source, errors in by.items()}, flush=True)
+    software.CONSTANTS.write_text(json.dumps(known, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
