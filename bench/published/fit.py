@@ -2,12 +2,13 @@
 """usage: bench/published/fit.py [ROUNDS]     build/bin in PATH
 
 Fits constants.json on the rows of cost_runs.csv whose set is fit: least squares of log errors in which each source has the same weight and errors above a tenth count
-linearly. The compiler's prediction is linear enough in what stands for the software (`software.wanted`): its slopes are taken by compiles with each of these figures changed,
-once a round (2), and Gauss-Newton steps go by them.
+linearly. The compiler's prediction is linear enough in what stands for the software (`software.wanted`): its slopes are taken by compiles with each of these figures changed, in
+the first of ROUNDS (3), and Gauss-Newton steps go by them; each round compiles all rows with the constants of the one before.
 """
 import collections
 import json
 import math
+import multiprocessing
 import sys
 
 import compiled
@@ -21,16 +22,21 @@ LARGE = 0.1    # of the published seconds: where errors begin to count linearly
 class Row:
     """A row around the constants of a round."""
 
-    def __init__(self, row, known):
+    def __init__(self, row, known, slopes=None):
         self.row, self.known = row, known
         self.machine = compiled.predict(row, more=software.flags(row))["machine"]
         self.sizes = software.wanted(row, self.machine, known)
         self.base = self.compiled(self.sizes)
-        self.slopes = {}
-        for name, size in self.sizes.items():
-            if name != "step_seconds":
+        self.slopes = slopes or {}
+        for name, size in self.sizes.items() if not slopes else ():
+            # Tasks have no moves, and what a layer takes longer goes into them as it is.
+            if name != "step_seconds" and (row["part"] == "step" or name == "op_seconds"):
                 other = self.compiled(dict(self.sizes, **{name: size * STEP}))
-                self.slopes[name] = (other["step"] - self.base["step"]) / (size * (STEP - 1))
+                self.slopes[name] = (self.figure(other) - self.figure(self.base)) / (size * (STEP - 1))
+
+    def figure(self, report):
+        kind = {"F": "forward", "B": "backward", "W": "weight"}.get(self.row["part"])
+        return report["tasks"][kind] if kind else report["step"]
 
     def compiled(self, sizes):
         return compiled.predict(self.row, software.changes(self.row, self.machine, sizes), software.flags(self.row))
@@ -38,10 +44,12 @@ class Row:
     def error(self, known):
         """The logarithm of predicted over published seconds, by the slopes."""
         row, sizes, report = self.row, software.wanted(self.row, self.machine, known), self.base
-        if row["part"] != "step":  # no moves, and one kind of task
+        if row["part"] != "step":
             part = {"F": "forward", "B": "backward"}.get(row["part"])
             now, then = (dict(zip(("forward", "backward"), software.layer(row, self.machine, k))) for k in (known, self.known))
-            value = software.seconds(row, report, self.machine, self.known)
+            report = dict(report, tasks={kind: value + self.slopes["op_seconds"] * (sizes["op_seconds"] - self.sizes["op_seconds"])
+                                         for kind, value in report["tasks"].items()})
+            value = software.seconds(row, report, self.machine, dict(self.known, launch_seconds=known["launch_seconds"]))
             if part:
                 value += (row["layers"] + 2) / row["pp"] * (now[part] - then[part]) + known["message_seconds"] - self.known["message_seconds"]
             return math.log(max(value, 0.1 * row["seconds"]) / row["seconds"])
@@ -49,6 +57,13 @@ class Row:
         step += sizes["step_seconds"] - self.sizes["step_seconds"]
         spread = (report["step"] - self.sizes["step_seconds"]) / report["program"]
         return math.log(max(step + software.messages(row, self.machine, known) * spread, 0.1 * row["seconds"]) / row["seconds"])
+
+
+def expressed(row, known, slopes):
+    try:
+        return Row(row, known, slopes)
+    except compiled.Inexpressible:
+        return None  # published.py names it
 
 
 def solved(a, b):
@@ -95,21 +110,17 @@ def fitted(rows, start, steps=15):
 
 
 def main():
-    known = software.constants()
-    for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 2):
-        rows = []
-        for row in compiled.rows(compiled.HERE / "cost_runs.csv"):
-            if row["set"] == "fit":
-                try:
-                    rows.append(Row(row, known))
-                except compiled.Inexpressible:
-                    pass  # published.py names it
+    known, slopes = software.constants(), {}
+    for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 3):
+        todo = [(row, known, slopes.get(row["id"])) for row in compiled.rows(compiled.HERE / "cost_runs.csv") if row["set"] == "fit"]
+        with multiprocessing.Pool(2) as pool:
+            rows = [row for row in pool.starmap(expressed, todo, chunksize=1) if row]
+        slopes = {row.row["id"]: row.slopes for row in rows}
         known = {name: float(f"{value:.3g}") for name, value in fitted(rows, known).items()}
-        print(known)
         by = collections.defaultdict(list)
         for row in rows:
-            by[row.row["source"]].append(abs(math.exp(row.error(known)) - 1))
-        print({source: f"{100 * sum(errors) / len(errors):.1f} % by slopes" for source, errors in by.items()}, flush=True)
+            by[row.row["source"]].append(100 * abs(math.exp(row.error(known)) - 1))
+        print(known, {source: f"{sum(errors) / len(errors):.1f} % by slopes" for source, errors in by.items()}, sep="\n", flush=True)
     software.CONSTANTS.write_text(json.dumps(known, indent=1) + "\n")
 
 

@@ -23,6 +23,14 @@ def forward_passes(row):
     return 2 if row["recompute"] == "full" else 1
 
 
+def all_reduce(bytes_, ranks, machine):
+    """Seconds of a sum over so many ranks of a node."""
+    if ranks == 1:
+        return 0.0
+    hops = 2 * (ranks - 1)
+    return machine["collective_seconds"] + hops * machine["node_hop_seconds"] + hops / ranks * bytes_ / (machine["node_bandwidth"] * machine["link_share"])
+
+
 def layer(row, machine, known):
     """Seconds of a layer and microbatch besides its products, forward and backward, on one rank."""
     profile = PROFILES[row["software"]]
@@ -40,7 +48,11 @@ def layer(row, machine, known):
     unit = 2.0 * row["micro"] * seq * row["hidden"] / stream  # a pass over the activations
     more = known[profile["passes"]] * unit if profile["passes"] else 0
     parameters = layer_parameters(row)
-    backward += profile["copies"] * parameters / stream
+    backward += known["copies_scale"] * profile["copies"] * parameters / stream
+    forward, backward = forward + known["layer_seconds"], backward + 1.5 * known["layer_seconds"]
+    if row["recompute"] == "full":  # all of the layer is made again; the compiler leaves out its last product, and the sum of its result over tensor ranks
+        backward += 2.0 * row["micro"] * seq * row["hidden"] * row["ffn"] / row["tp"] / (peak * machine["product_share"])
+        backward += all_reduce(2.0 * row["micro"] * seq * row["hidden"], row["tp"], machine)
     if row["microbatches"] > 1:
         backward += profile["sums"] * parameters / stream
     return forward + more, backward + 1.5 * more
@@ -60,8 +72,10 @@ def wanted(row, machine, known):
     if profile["host_moves"]:  # one move a tensor, none of them really hidden
         result["node_bandwidth"] = known["host_ring_share"] * machine["node_ranks"] * machine["network_bandwidth"]
         result["contend_share"] = known["host_contend_share"]
-        for member in ("collective_seconds", "node_hop_seconds", "network_hop_seconds"):
-            result[member] = profile["host_moves"] * machine[member]
+    # Launches and hops for those of one move a layer. Of ZeRO-2 the compiler gathers four weights of a layer one by one, FSDP gathers the layer; both reduce it at once.
+    moves = known["host_moves"] if profile["host_moves"] else 2 / 5 if row["zero"] == 2 else 1
+    for member in ("collective_seconds", "node_hop_seconds", "network_hop_seconds") if moves != 1 else ():
+        result[member] = moves * machine[member]
     return result
 
 
@@ -105,6 +119,7 @@ def seconds(row, report, machine, known):
     layers = (row["layers"] + 2) / row["pp"]
     # Sums of biases' gradients, 9 h read, are in B there; in the compiler's program they go with the weights' gradients, as W.
     sums = 9 * layers * 2.0 * row["micro"] * row["seq"] * row["hidden"] / (machine["memory_bandwidth"] * machine["stream_share"])
+    sums += 4 * layers * known["launch_seconds"]
     result = report["tasks"][kind] + {"F": 0, "B": sums, "W": -sums}[row["part"]]
     if row["part"] == "W":
         return result
