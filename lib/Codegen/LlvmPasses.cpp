@@ -30,9 +30,9 @@ void pc::optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine) {
   // Kernels come with their vectors, tiles and unrolled blocks, so that of O3 these passes make the same code, in a
   // sixth of its time; unswitching takes what a whole row has in common (whether an update is skipped) out of its loop.
   constexpr llvm::StringLiteral passes =
-      "function(sroa,early-cse<memssa>,simplifycfg,instcombine,"
-      "loop-mssa(loop-rotate,licm,simple-loop-unswitch<nontrivial>),simplifycfg,instcombine,"
-      "loop(indvars,loop-deletion),gvn,dse,instcombine,simplifycfg)";
+      "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
+      "loop-mssa(loop-rotate,licm,simple-loop-unswitch<nontrivial>),simplifycfg,instcombine<no-verify-fixpoint>,"
+      "loop(indvars,loop-deletion),gvn,dse,instcombine<no-verify-fixpoint>,simplifycfg)";
   runLlvmPasses(module, &machine, [&](llvm::PassBuilder &builder) {
     llvm::ModulePassManager manager;
     llvm::cantFail(builder.parsePassPipeline(manager, passes));

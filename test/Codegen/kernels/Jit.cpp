@@ -71,7 +71,7 @@ static JitKernel emitPart(Operation *op, unsigned part, OpBuilder &b, int64_t la
   return {nullptr, kernel.items, kernel.scratchBytes, kernel.kind, nullptr};
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t lanes, bool fast) {
+static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t lanes) {
   module.setTargetTriple(target.getTargetTriple());
   module.setDataLayout(target.createDataLayout());
   for (llvm::Function &f : module) {
@@ -79,13 +79,10 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &target, int64_t 
     f.addFnAttr("target-features", target.getTargetFeatureString());
     f.addFnAttr("prefer-vector-width", std::to_string(lanes * 32));
   }
-  if (fast)
-    pc::optimizeKernels(module, target);
-  else
-    pc::runLlvmPasses(module, &target, llvm::OptimizationLevel::O1);
+  pc::optimizeKernels(module, target);
 }
 
-std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16, bool fast) {
+std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool roundsToBf16) {
   static bool initialized = !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
   if (!initialized)
     fail("no native target");
@@ -115,7 +112,7 @@ std::vector<JitKernel> jitOp(const std::string &text, int64_t lanes, bool rounds
   auto machine = cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
   machine.setCodeGenOptLevel(llvm::CodeGenOptLevel::Aggressive);
   auto target = cantFail(machine.createTargetMachine());
-  optimize(*llvmModule, *target, lanes, fast);
+  optimize(*llvmModule, *target, lanes);
   std::shared_ptr<llvm::orc::LLJIT> jit =
       cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(machine).create());
   cantFail(jit->addIRModule(llvm::orc::ThreadSafeModule(std::move(llvmModule), std::move(llvmContext))));

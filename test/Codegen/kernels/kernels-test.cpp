@@ -101,7 +101,7 @@ void check(const std::string &op, const std::vector<Tensor *> &operands, const s
   for (auto [lanes, byInstruction] : {std::pair{8, false}, {16, false}, {8, true}, {16, true}}) {
     if (lanes > hostLanes() || (byInstruction && !(bf16 && hostRoundsToBf16())))
       continue;
-    std::vector<JitKernel> kernels = jitOp(source, lanes, byInstruction, /*fast=*/std::getenv("PC_LONG") != nullptr);
+    std::vector<JitKernel> kernels = jitOp(source, lanes, byInstruction);
     std::vector<std::vector<float>> first;
     for (int64_t range : {0, 1, 3}) {
       std::vector<void *> args;

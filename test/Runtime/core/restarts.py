@@ -6,7 +6,7 @@ import re
 from harness import *
 
 work_in("restarts.work")
-STEPS = {"2-1-1": 12000, "1-2-1": 12000, "2-2-2": 4000}  # one to two seconds
+STEPS = {"2-1-1": 7000, "1-2-1": 7000, "2-2-2": 3000}  # about a second
 draw = random.Random(int(os.environ.get("PC_SEED", "5")))
 
 
