@@ -164,6 +164,12 @@ static json::Object byKind(const MemoryUse &use) {
   return object;
 }
 
+int64_t pc::largestArena(ModuleOp planned) {
+  int64_t bytes = 0;
+  planned.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
+  return bytes;
+}
+
 FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   StringAttr stageAxis = stageAxisOf(planned);
   Boxes boxes;

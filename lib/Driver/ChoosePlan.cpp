@@ -301,7 +301,7 @@ PlanTrial PlanSearch::tryPlan(const Plan &plan) {
     return trial;
   trial.isLegal = true;
   trial.seconds = whole->stepSeconds;
-  module->walk([&](ArenaOp arena) { trial.bytes = std::max<int64_t>(trial.bytes, arena.getBytes()); });
+  trial.bytes = largestArena(*module);
   if (options.cuda()) {
     llvm::json::Object beside = besideArena(*module);
     for (StringRef key : {"staging_bytes", "nccl_bytes_estimated"})
@@ -424,17 +424,12 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
 
 } // namespace
 
-pcrt_status pc::choosePlan(ModuleOp model, CompileOptions &options, std::optional<llvm::json::Object> &found) {
+pcrt_status pc::choosePlan(ModuleOp model, CompileOptions &options, const MachineModel &machine,
+                           std::optional<llvm::json::Object> &found) {
   if (!options.search.isOn)
     return PCRT_OK;
-  std::string error;
-  std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
-  if (!machine) {
-    model.emitError() << error;
-    return PCRT_USAGE;
-  }
   Plan plan;
-  if (pcrt_status status = PlanSearch(model, options, *machine).run(plan, found))
+  if (pcrt_status status = PlanSearch(model, options, machine).run(plan, found))
     return status;
   options.plan = std::move(plan);
   return PCRT_OK;

@@ -2,15 +2,17 @@
 #ifndef PC_DRIVER_CHOOSEPLAN_H
 #define PC_DRIVER_CHOOSEPLAN_H
 
+#include "pc/Cost/Machine.h"
 #include "pc/Driver/Compile.h"
 
 #include "llvm/Support/JSON.h"
 
 namespace pc {
 
-/// Where a plan is searched, puts it into `options`, says on standard error what was found, and puts what the report
-/// says of it into `found`. Errors are emitted.
-pcrt_status choosePlan(mlir::ModuleOp model, CompileOptions &options, std::optional<llvm::json::Object> &found);
+/// Where a plan is searched, for `machine`, puts it into `options`, says on standard error what was found, and puts
+/// what the report says of it into `found`. Errors are emitted.
+pcrt_status choosePlan(mlir::ModuleOp model, CompileOptions &options, const MachineModel &machine,
+                       std::optional<llvm::json::Object> &found);
 
 } // namespace pc
 

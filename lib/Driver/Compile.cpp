@@ -133,19 +133,12 @@ static pcrt_status predict(ModuleOp module, const CompileOptions &options, const
 }
 
 /// What the plan costs, and whether that is allowed. `searched`: how it was found.
-static pcrt_status report(ModuleOp module, const CompileOptions &options,
+static pcrt_status report(ModuleOp module, const CompileOptions &options, const MachineModel &machine,
                           const std::optional<llvm::json::Object> &searched) {
   FailureOr<llvm::json::Value> value = buildReport(module, planLine(options.plan, module));
   if (failed(value))
     return PCRT_INTERNAL;
-  std::string error;
-  std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
-  if (!machine) {
-    module.emitError() << error;
-    return PCRT_USAGE;
-  }
-  int64_t bytes = 0;
-  module.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
+  int64_t bytes = largestArena(module);
   if (options.stages.memory > 0 && bytes > options.stages.memory) {
     module.emitError() << "the plan needs " << bytes << " bytes per rank, --memory-limit allows "
                        << options.stages.memory << "; use more ranks, more microbatches or a smaller batch";
@@ -154,7 +147,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options,
   llvm::json::Array remarks = remarksOn(*value, options.plan);
   for (const llvm::json::Value &remark : remarks)
     module.emitRemark() << *remark.getAsString();
-  if (std::string text = memoryWarning(bytes, *machine); !text.empty()) {
+  if (std::string text = memoryWarning(bytes, machine); !text.empty()) {
     module.emitWarning() << text;
     remarks.insert(remarks.begin(), text);
   }
@@ -168,13 +161,13 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options,
     (*value->getAsObject())["search"] = llvm::json::Object(*searched);
   KernelReport kernels;
   if (options.cuda()) {
-    FailureOr<KernelReport> counted = reportKernels(module, options.kernels, *machine);
+    FailureOr<KernelReport> counted = reportKernels(module, options.kernels, machine);
     if (failed(counted))
       return PCRT_INTERNAL;
     kernels = std::move(*counted);
   }
   StepTimeline timeline;
-  if (pcrt_status status = predict(module, options, *machine, kernels.seconds, *value->getAsObject(), timeline))
+  if (pcrt_status status = predict(module, options, machine, kernels.seconds, *value->getAsObject(), timeline))
     return status;
   if (options.report.empty())
     return PCRT_OK;
@@ -199,7 +192,7 @@ static pcrt_status report(ModuleOp module, const CompileOptions &options,
       os << "\n";
     });
   if (!stageAxisOf(module)) {
-    FailureOr<llvm::json::Value> streams = stepStreams(module, *machine, kernels.seconds);
+    FailureOr<llvm::json::Value> streams = stepStreams(module, machine, kernels.seconds);
     if (failed(streams))
       return PCRT_INTERNAL;
     (*value->getAsObject())["streams"] = std::move(*streams);
@@ -284,8 +277,14 @@ static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const Compile
 }
 
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
+  std::string error;
+  std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
+  if (!machine) {
+    module.emitError() << error;
+    return PCRT_USAGE;
+  }
   std::optional<llvm::json::Object> searched;
-  if (pcrt_status status = choosePlan(module, options, searched))
+  if (pcrt_status status = choosePlan(module, options, *machine, searched))
     return status;
   if (from == Phase::Model)
     if (pcrt_status status = chooseRecompute(module, options))
@@ -321,7 +320,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     if (options.to == Phase::Exe && info.phase >= Phase::Step && info.phase <= Phase::Planned)
       certificate.add(info.phase, module, howIsIt(module, info.phase, given, options));
     if (info.phase == Phase::Planned)
-      if (pcrt_status status = report(module, options, searched))
+      if (pcrt_status status = report(module, options, *machine, searched))
         return status;
     if (info.phase == options.to)
       break;

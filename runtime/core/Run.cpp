@@ -70,14 +70,13 @@ public:
       context->beforeUpdate = [this] { series->waitForBlocks(); };
     }
     keep(firstStep);
-    for (updates = firstStep; updates < options.steps; ++updates) {
+    for (updates = firstStep;; ++updates) {
       checkCopies();
-      if (endsBefore(updates, stop))
+      if (updates == options.steps || endsBefore(updates, stop))
         break;
       runStep(updates);
       evaluated += outputs->loss();
     }
-    checkCopies();
     if (metrics)
       metrics->finish();
     if (!program.training && comm.rank() == 0 && figures.steps > 0)

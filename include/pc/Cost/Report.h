@@ -24,6 +24,9 @@ namespace pc {
 /// Fails, with an error on the op, if the module is not planned.
 llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::StringRef plan);
 
+/// Bytes of the largest arena of a planned module's programs.
+int64_t largestArena(mlir::ModuleOp planned);
+
 /// What a rank of a CUDA program that moves data by NCCL holds on the device besides its arena, and no part of any
 /// figure above:
 /// * communicators: of its groups of several ranks, and one of all ranks; those of a pipeline's messages are not

@@ -19,9 +19,13 @@ def contents(directory):
     return {name: read(f"{directory}/{name}") for name in FILES if os.path.exists(f"{directory}/{name}")}
 
 
-def prepare():
+def nothing_there():
     for path in glob.glob("DIR*"):
         shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
+
+def prepare():
+    nothing_there()
     shutil.copytree("old", "DIR")
     for path in OWN:
         write(path, "a user's own")
@@ -44,7 +48,6 @@ code, said = save("-q")
 good("without a fault", code == 0, said)
 NEW = contents("DIR")
 good("they differ", all(NEW[name] != OLD[name] for name in FILES[1:]))
-
 
 
 def calls_since(mark):
@@ -98,11 +101,6 @@ for call, number, fault, exchange in cases:
         good(f"{name}: a user's files again", all(read(path) == b"a user's own" for path in OWN))
 
 # The first save: there is no old one, and what a killed run leaves is not taken for one.
-def nothing_there():
-    for path in glob.glob("DIR*"):
-        shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
-
-
 nothing_there()
 save("-q")
 for call, number in calls_since('trajectory.json", O_WRONLY')[:None if LONG else 12]:
