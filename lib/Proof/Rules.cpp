@@ -35,7 +35,8 @@ static std::pair<StringRef, StringRef> moreOf(Operation *op) {
   return drops ? std::pair<StringRef, StringRef>(", w ", "w") : std::pair<StringRef, StringRef>();
 }
 
-static const OpRow *rowOf(StringRef name) {
+/// The row of `op`. A pointwise op without one is some function of its operands' elements, linear in none of them.
+static const OpRow *rowOf(Operation *op) {
   static constexpr Combine none = Combine::None, sum = Combine::Sum;
   static const OpRow table[] = {
       {"add", "x*, x* -> x*", "", {0, 1}, sum, ""},
@@ -43,11 +44,6 @@ static const OpRow *rowOf(StringRef name) {
       {"scale", "x* -> x*", "", {0}, sum, ""},
       {"copy", "x* -> x*", "", {0}, sum, ""},
       {"cast", "x* -> x*", "", {0}, sum, ""},
-      {"log", "x* -> x*", "", {}, sum, ""},
-      {"exp", "x* -> x*", "", {}, sum, ""},
-      {"recip", "x* -> x*", "", {}, sum, ""},
-      {"sqrt", "x* -> x*", "", {}, sum, ""},
-      {"activation", "x* -> x*", "", {}, sum, ""},
       {"activation_grad", "x*, x* -> x*", "", {0}, sum, ""},
       {"iota", " -> s", "", {}, none, "s"},
       {"embedding", "v e, i* -> i* e", "", {0}, sum, "v"},
@@ -80,8 +76,14 @@ static const OpRow *rowOf(StringRef name) {
       {"adamw", "x*, x*, x*, x*, , h -> x*, x*, x*", "h", {}, none, ""},
       {"sgd", "x*, x*, , h -> x*", "h", {}, none, ""},
   };
+  static const OpRow unary{"", "x* -> x*", "", {}, sum, ""}, binary{"", "x*, x* -> x*", "", {}, sum, ""};
+  std::string name = nameOfRow(op);
   const auto *row = llvm::find_if(table, [&](const OpRow &row) { return row.name == name; });
-  return row == std::end(table) ? nullptr : row;
+  if (row != std::end(table))
+    return row;
+  if (!op->hasTrait<Pointwise>())
+    return nullptr;
+  return op->getNumOperands() == 1 ? &unary : &binary;
 }
 
 bool Rule::parse(StringRef spec, ArrayRef<int64_t> ranks) {
@@ -128,7 +130,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   Rule rule;
   SmallVector<int64_t> ranks;
   StringRef spec;
-  const OpRow *row = rowOf(nameOfRow(op));
+  const OpRow *row = rowOf(op);
   auto [more, moreWhole] = moreOf(op);
   std::string resized, withMore;
   if (row && !more.empty()) {
