@@ -56,7 +56,7 @@ def flags(row):
     if row["bits"] != 16:
         raise Inexpressible(f"products in {row['bits']} bits: the compiler has f32 and bf16")
     axes = [f"{axis}={row[axis]}" for axis in ("pp", "dp", "cp", "tp") if row[axis] > 1]
-    result = ["--precision=bf16", "--residual-precision=bf16", "--pack-products=true", f"--recompute={row['recompute']}",
+    result = ["--precision=bf16", "--pack-products=true", f"--recompute={row['recompute']}",
               f"--microbatches={row['microbatches']}"]
     result += ["--mesh=" + ",".join(axes)] if axes else []
     result += [f"--zero={row['zero']}"] if row["zero"] and row["dp"] > 1 else []

@@ -56,11 +56,12 @@ static Refused mixedPrecision(const TacticInfo &row, const StrategyFlags &flags,
     if (precision == "bf16" || flags.text("gradient-precision") == "bf16")
       tactic = tactic.with(option, precision);
   }
-  if (std::string residual = flags.text("residual-precision", "f32"); residual != "f32") {
-    if (residual != "bf16")
+  if (flags.given("residual-precision")) {
+    std::string residual = flags.text("residual-precision");
+    if (residual != "f32" && residual != "bf16")
       return usage("--residual-precision=" + Twine(residual) + " is not a precision (f32, bf16)");
     if (flags.text("precision") != "bf16")
-      return usage("--residual-precision=bf16 needs --precision=bf16");
+      return usage("--residual-precision needs --precision=bf16");
     tactic = tactic.with("residual", residual);
   }
   if (tactic.text() != row.pass)
@@ -198,7 +199,8 @@ static std::deque<TacticInfo> &table() {
        .phase = Phase::Step,
        .flags = {{"precision", "f32 or bf16"},
                  {"gradient-precision", "f32, or bf16: what ranks send, and with one microbatch store"},
-                 {"residual-precision", "f32, or bf16 beside --precision=bf16: the residual stream and its gradient"}},
+                 {"residual-precision",
+                  "of the residual stream and its gradient beside --precision=bf16: bf16 or f32"}},
        .fromFlags = mixedPrecision},
       {.pass = "pc-recompute",
        .phase = Phase::Step,

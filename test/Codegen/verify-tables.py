@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""usage: verify-tables.py PLANNED KERNELS     build/bin in PATH
+"""usage: verify-tables.py PLANNED KERNELS EDITS     build/bin in PATH
 
 Edits constants of a kernels program that its step and its tables consist of, one at a time: each edit is refused, by the comparison with the
 planned program, or by the text of the tables that goes into the certificate."""
@@ -26,6 +26,10 @@ for i, line in enumerate(lines):
         if others and found[1].startswith("pc_") and "text" not in found[1]:
             sites.append((where, i, line.replace(found[1], draw.choice(sorted(others)))))
 draw.shuffle(sites)
+# Tables take turns, so that a few edits reach all of them.
+seen = {}
+turn = [seen.setdefault(where, []).append(i) or len(seen[where]) for where, i, _ in sites]
+sites = [site for _, site in sorted(zip(turn, sites), key=lambda entry: entry[0])]
 counts = {}
 for where, i, line in sites[:int(sys.argv[3])]:
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as out:

@@ -12,7 +12,7 @@ import re
 from pages import Page, table
 
 # 22B of the paper's table 3, with a batch so large that activations decide where the peak is.
-H, A, S, B, T = 6144, 64, 2048, 64, 8
+H, A, S, B, T = 6144, 64, 2048, 128, 8
 SBH, SCORES, ROWS = S * B * H, A * S * S * B, S * B
 
 # Of the formulas: name, bytes, whether tensor parallelism splits it, and whether recomputation of attention drops it.
@@ -25,7 +25,7 @@ ITEMS = [
     ("input of gelu", 8 * SBH, True, False), ("output of gelu", 8 * SBH, True, False),
     ("mask of the dropout behind the MLP", SBH, False, False)]
 # Only of ours.
-OWN = ["log-sum-exp of attention", "statistics of the norms", "output of the projection behind attention"]
+OWN = ["log-sum-exp of attention", "statistics of the norms"]
 
 
 def formula(item, tensor, sequence, mode):
@@ -54,6 +54,15 @@ class Recompute(Page):
         return (self.work / f"{layers}.planned").read_text().split("\n"), memory["activations"], memory["communication"]
 
 
+def maker(region, result):
+    """The op that makes a result of a fusion, or None."""
+    yields = [line.split(" : ")[0].split("pc.yield ")[1] for line in region if "pc.yield" in line]
+    if not yields:
+        return None
+    value = yields[0].split(", ")[result]
+    return next((line.split(" = pc.")[1].split(" ")[0] for line in region[1:] if value in line.partition(" = ")[0].strip().split(", ")), None)
+
+
 def kept(lines):
     """Of the values made before pc.seed and read behind it: op, name, dims, element type."""
     names = {match[1]: match[2] for line in lines if (match := re.match(r'(#loc\d*) = loc\("([^"]*)"', line))}
@@ -76,8 +85,8 @@ def kept(lines):
             name = names.get((re.findall(r"loc\((#loc\d*)\)", tail) or [""])[-1], "")
             types = re.findall(r"tensor<([\dx]*x)?(\w+), #pc.home", tail.split(" -> ")[-1] if start == last else tail)[-len(values):]
             assert len(types) == len(values), (text, tail)
-            for value, (dims, element) in zip(values, types):
-                made.append((value, re.match(r"pc\.(\w+)", op)[1], name, [int(d) for d in dims.split("x")[:-1]], element))
+            for i, (value, (dims, element)) in enumerate(zip(values, types)):
+                made.append((value, maker(lines[start:last], i) or re.match(r"pc\.(\w+)", op)[1], name, [int(d) for d in dims.split("x")[:-1]], element))
         start = last + 1
     return [entry[1:] for entry in made if entry[0] in read]
 
@@ -86,21 +95,19 @@ def label(op, name, dims, element):
     """Which item of ITEMS or OWN a tensor of a layer is."""
     part = name.split(".", 2)[-1]
     if norm := re.fullmatch(r"(ln_[12])", part):
-        return "statistics of the norms" if len(dims) == 2 else f"{'input' if element == 'f32' else 'output'} of {norm[1]}"
-    return {"attn.c_attn:q": "queries", "attn.c_attn:k": "keys", "attn.c_attn:v": "values", "attn.c_proj": OWN[2],
+        return "statistics of the norms" if len(dims) == 2 else f"{'input' if op == 'add' else 'output'} of {norm[1]}"
+    return {"attn.c_attn:q": "queries", "attn.c_attn:k": "keys", "attn.c_attn:v": "values",
             "attn": "output of attention" if element == "bf16" else OWN[0],
             "mlp.c_fc": "output of gelu" if op == "activation" else "input of gelu"}[part]
 
 
-RESIDUAL, SCORES_WHY = "the residual stream is f32", "scores are never stored"
-WHY = {"input of ln_1": RESIDUAL, "softmax": SCORES_WHY, "softmax after dropout": SCORES_WHY, OWN[0]: "one number a row, f32",
-       OWN[1]: "one number a row, f32", OWN[2]: "what the input of ln_2 is made of, again"}
+SCORES_WHY = "scores are never stored"
+WHY = {"softmax": SCORES_WHY, "softmax after dropout": SCORES_WHY, OWN[0]: "one number a row, f32",
+       OWN[1]: "one number a row, f32"}
 WHY |= {item[0]: "no dropout" for item in ITEMS if "mask" in item[0]}
 
 
 def why(name, difference):
-    if name == "input of ln_2" and difference > 0:
-        return RESIDUAL
     return WHY.get(name, "gathered for the product, and kept for its gradient" if difference > 0 else "computed again" if difference else "")
 
 

@@ -1,9 +1,10 @@
-// Products are in bf16: their weight is cast once, in front of the accumulation; the table, the norm's sums and the loss stay in f32.
+// Products are in bf16: their weight is cast once, in front of the accumulation; the table, the norm's sums and the loss stay in f32, what
+// is looked up in the table begins the residual stream and is rounded.
 // RUN: pc-opt %s --pc-differentiate --pc-mixed-precision | FileCheck %s
 // CHECK: %[[W:.*]] = pc.parameter "w" {{.*}} : tensor<16x8xf32>
 // CHECK: %[[NARROW:.*]] = pc.cast %[[W]] : (tensor<16x8xf32>) -> tensor<16x8xbf16>
 // CHECK: pc.accumulate
-// CHECK: pc.embedding {{.*}} -> tensor<4x4x8xf32>
+// CHECK: pc.embedding {{.*}} : (tensor<16x8xf32>, tensor<4x4xi32>) -> tensor<4x4x8xbf16>
 // CHECK: %[[N:.*]], %{{.*}} = pc.rms_norm {{.*}} -> (tensor<4x4x8xbf16>, tensor<4x4xf32>)
 // CHECK: pc.einsum "b s e, v e -> b s v" %[[N]], %[[NARROW]] : (tensor<4x4x8xbf16>, tensor<16x8xbf16>)
 

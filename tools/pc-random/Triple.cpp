@@ -228,7 +228,7 @@ Triple::Triple(uint64_t seed) {
   cse = dice.chance(20);
   std::vector<std::string> tactics;
   if (dice.chance(25))
-    tactics.push_back("pc-mixed-precision{compute=bf16" + std::string(dice.chance(25) ? " residual=bf16" : "") +
+    tactics.push_back("pc-mixed-precision{compute=bf16" + std::string(dice.chance(25) ? " residual=f32" : "") +
                       (seed % 3 == 0 ? " tables=bf16" : "") +
                       (options.train && dice.chance(25) ? " gradients=bf16}" : "}"));
   if (options.train && dice.chance(25))

@@ -56,14 +56,14 @@ def MixedPrecision : Pass<"pc-mixed-precision", "mlir::ModuleOp"> {
     * f32: parameters, optimizer state, what is looked up in tables (bf16 with `tables=bf16`), statistics of norms, attention and loss, the loss, biases and weights of norms, and
       everything that is summed over microbatches: a product that is a weight's gradient yields f32 directly.
     * A sum has the wider type of its addends (a broadcast bias does not count). So the residual stream, which begins at an
-      embedding, is f32, or bf16 with `residual=bf16`; so is its gradient.
+      embedding, is bf16, or f32 with `residual=f32`; so is its gradient.
 
     `gradients=bf16` rounds gradients after the accumulation: the sum over ranks then sends half the bytes (its addends are
     added in f32 and rounded once). With one microbatch, where nothing is accumulated, gradients are also stored in bf16.
   }];
   let options = [
     Option<"compute", "compute", "std::string", "\"bf16\"", "Matrix products and activations: bf16 or f32">,
-    Option<"residual", "residual", "std::string", "\"f32\"", "The residual stream: f32 or bf16">,
+    Option<"residual", "residual", "std::string", "\"bf16\"", "The residual stream, where activations are bf16: bf16 or f32">,
     Option<"tables", "tables", "std::string", "\"f32\"", "The tables of embeddings, as they are read: f32 or bf16">,
     Option<"gradients", "gradients", "std::string", "\"f32\"", "Gradients as they are sent, and with one microbatch as they are stored: f32 or bf16">,
   ];

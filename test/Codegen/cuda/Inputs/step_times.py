@@ -1,4 +1,4 @@
-"""usage: step_times.py BASE: of the reports BASE.json, BASE.bf16.json, ... predicted seconds of a step of GPT-2 124M, and what layers move."""
+"""usage: step_times.py BASE: of the reports BASE.json, BASE.f32.json, ... predicted seconds of a step of GPT-2 124M, and what layers move."""
 import json
 import sys
 
@@ -24,8 +24,8 @@ ms, more = milliseconds(""), milliseconds(".odd") - milliseconds("")
 print(f"within 15 % of 32 ms: {ms:.1f} {0.85 * 32 <= ms <= 1.15 * 32}")
 print(f"13 to 19 ms more where the vocabulary is not padded: {more:.1f} {13 <= more <= 19}")
 # Llama's elementwise kernels rotate and multiply, they do nothing for norms.
-for model, name, most, most_bf16, kinds in [("GPT-2", "", 27.9, 16.4, ("norm", "reduction", "elementwise", "cast")),
-                                            ("Llama", ".llama", 26.9, 17.5, ("norm", "reduction", "cast"))]:
-    f32, bf16 = moved(name, kinds), moved(f"{name}.bf16", kinds)
-    print(f"{model}, at most {most} activations a layer for norms, residual and sums: {f32:.2f} {f32 <= most}")
-    print(f"{model}, at most {most_bf16} with a residual stream of bf16: {bf16:.2f} {bf16 <= most_bf16}")
+for model, name, most, most_f32, kinds in [("GPT-2", "", 16.4, 27.9, ("norm", "reduction", "elementwise", "cast")),
+                                           ("Llama", ".llama", 17.5, 26.9, ("norm", "reduction", "cast"))]:
+    bf16, f32 = moved(name, kinds), moved(f"{name}.f32", kinds)
+    print(f"{model}, at most {most} activations a layer for norms, residual and sums: {bf16:.2f} {bf16 <= most}")
+    print(f"{model}, at most {most_f32} with a residual stream of f32: {f32:.2f} {f32 <= most_f32}")
