@@ -1,30 +1,27 @@
 //===- ChoosePlan.cpp - The plan that --auto means -------------------------------------------===//
-// Enumerates what the rows of the tactics say can be tried, and compiles plans whole to the planned phase: what a plan
+// What the Search room opens and prices, it gets from here: plans of small models are compiled whole to the planned
+// phase, those of large ones put together from programs of few layers; then the best are compiled whole. What a plan
 // takes is what the report will say.
 //===-----------------------------------------------------------------------------===//
 #include "ChoosePlan.h"
-#include "ChooseRecompute.h"
+#include "ComposePlan.h"
+#include "PlanBounds.h"
+#include "PlanSpace.h"
 
-#include "pc/Cost/Report.h"
-#include "pc/Cost/Simulate.h"
+#include "mlir/Parser/Parser.h"
+#include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
-#include "pc/IR/Stages.h"
-#include "pc/Search/Search.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
+#include <atomic>
 #include <csignal>
 #include <set>
+#include <thread>
 
 using namespace mlir;
 using namespace pc;
 
 namespace {
-
-/// A plan and how it is shown.
-struct Choice {
-  Plan plan;
-  PlanCandidate candidate;
-};
 
 /// While it lives, the first Ctrl-C is noted, where it would end the process; a second one does.
 class NotedInterrupt {
@@ -49,16 +46,57 @@ private:
   struct sigaction before{};
 };
 
-/// Axes of a mesh, some of them with sizes, and the flag that they need.
-struct MeshForm {
-  std::vector<std::pair<std::string, int64_t>> axes; ///< 0: to be searched
-  std::string flag, form;
+/// A context of its own with the model in it, so that compiles in several threads do not meet.
+class Worker {
+public:
+  Worker(StringRef text, const CompileOptions &options, const MachineModel &machine)
+      : context(dialects(), MLIRContext::Threading::DISABLED), options(options), machine(machine) {
+    ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+    model = parseSourceString<ModuleOp>(text, &context);
+    few = FewLayers::of(*model);
+    if (few)
+      composer.emplace(*few, batchOf(*model), options, machine);
+  }
+
+  /// By a compile of the whole model.
+  std::optional<ProgramPrice> priceWhole(const Plan &plan, std::string &refusal) {
+    CompileOptions one = options;
+    one.plan = plan;
+    OwningOpRef<ModuleOp> module(model->clone());
+    return priceProgram(*module, one, machine, refusal);
+  }
+
+  std::optional<Composer> composer;
+
+private:
+  static DialectRegistry dialects() {
+    DialectRegistry registry;
+    registerDialects(registry);
+    return registry;
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> model;
+  std::optional<FewLayers> few;
+  const CompileOptions &options;
+  const MachineModel &machine;
 };
+
+/// Models with more layers than these are not compiled whole for every plan.
+constexpr int64_t manyLayers = 12;
+/// A composed plan is good enough where none can be better by more than this share: composed seconds are right to half
+/// of it.
+constexpr double composedError = 0.015;
+/// Composed bytes may be too many by this share; the whole compile decides.
+constexpr double composedBytes = 0.06;
+/// Of the best composed plans, so many are compiled whole until one fits.
+constexpr int finalists = 5;
 
 class PlanSearch {
 public:
   PlanSearch(ModuleOp model, const CompileOptions &options, const MachineModel &machine)
-      : model(model), options(options), search(options.search), machine(machine) {}
+      : model(model), options(options), search(options.search), machine(machine), batch(batchOf(model)),
+        space(search, batch) {}
 
   pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
 
@@ -67,20 +105,37 @@ private:
     model.emitError() << message;
     return status;
   }
-  bool isFree(StringRef name) const {
-    SmallVector<StringRef> names;
-    StringRef(search.free).split(names, ',', -1, /*KeepEmpty=*/false);
-    return names.empty() || llvm::is_contained(names, name);
-  }
+  /// A set of plans, or a plan.
+  struct Node {
+    StrategyFlags set;
+    std::optional<Plan> plan;
+    bool hasCore = false; ///< its bound is that of its core
+  };
+  /// A program, or two, that a thread compiles.
+  struct Job {
+    std::string key;
+    PlanCore core;
+    std::optional<Plan> plan; ///< none: the core is priced
+    bool any = false;         ///< for a bound of all plans of the core, of any batch
+    std::string refusal = {};
+    CorePrice corePrice = {};
+    ComposedPlan composed = {};
+  };
 
-  pcrt_status readMesh();
-  void addForms();
-  void addPlans(const MeshForm &form);
-  void addPlan(const StrategyFlags &flags);
   pcrt_status readWork();
-  PlanShape shapeOf(const Plan &plan) const;
-  PlanTrial tryPlan(const Plan &plan);
+  void learnRoots();
+  int splitOf(const StrategyFlags &set) const;
+  PlanNode nodeOf(Plan plan, double bound, bool hasCore);
+  std::vector<PlanNode> roots();
+  std::vector<OpenedNode> open(ArrayRef<PlanNode> nodes);
+  /// What has to be compiled before a node can be opened; nothing if all is known.
+  std::optional<Job> jobOf(const PlanNode &node);
+  OpenedNode openNow(const PlanNode &node, std::map<std::string, Job> &jobs);
+  OpenedNode openSet(const PlanNode &node);
+  void runJobs(MutableArrayRef<Job *> jobs);
+  void compileFinalists(SearchResult &result);
   int64_t limit() const;
+  std::string known(const SearchResult &result) const;
   void tell(const SearchResult &result) const;
   llvm::json::Object toJson(const SearchResult &result) const;
   std::string line(const FoundPlan &found) const;
@@ -89,164 +144,17 @@ private:
   const CompileOptions &options;
   const AutoOptions &search;
   const MachineModel &machine;
-  int64_t ranks = 0, batch = 1;
-  std::vector<MeshForm> forms;
-  std::vector<Choice> choices;
-  std::set<std::string> known; ///< texts of choices
-  StepWork work;
+  int64_t batch;
+  PlanSpace space;
+  std::vector<std::unique_ptr<Worker>> workers;
+  bool composes = false; ///< plans are composed; else compiled whole
+  std::vector<Node> nodes;
+  std::map<std::string, CorePrice> cores; ///< by key
+  std::optional<PlanBounds> bounds;
+  int64_t numSets = 0, numPlans = 0, numDropped = 0, compiled = 0;
+  double gap = 0;
   std::string refusal; ///< why the first plan that is not legal is not
 };
-
-pcrt_status PlanSearch::readMesh() {
-  MeshForm given;
-  SmallVector<StringRef> parts;
-  std::string mesh = search.pins.text("mesh");
-  StringRef(mesh).split(parts, ',', -1, /*KeepEmpty=*/false);
-  int64_t fixed = 1;
-  bool isOpen = false;
-  for (StringRef part : parts) {
-    auto [axis, size] = part.split('=');
-    int64_t n = 0;
-    if (axis.empty() || (size != "?" && (size.getAsInteger(10, n) || n < 1 || n > (1 << 20))))
-      return fail(PCRT_USAGE, "bad mesh entry '" + part + "'; expected axis=size or axis=?, as in --mesh dp=2,tp=?");
-    isOpen |= n == 0;
-    fixed *= std::max<int64_t>(n, 1);
-    given.axes.push_back({axis.str(), n});
-  }
-  ranks = search.ranks ? search.ranks : fixed;
-  if (search.ranks < 0 || (!search.ranks && (isOpen || parts.empty())))
-    return fail(PCRT_USAGE, "--auto needs the number of ranks: --ranks=N, or a --mesh without '?'");
-  if (ranks % fixed != 0 || (!parts.empty() && !isOpen && ranks != fixed))
-    return fail(PCRT_INFEASIBLE, "--mesh=" + mesh + " does not divide --ranks=" + Twine(ranks));
-  if (parts.empty())
-    addForms();
-  else
-    forms.push_back(std::move(given));
-  return PCRT_OK;
-}
-
-/// Meshes of the axes that the tactics have by default, outermost first, and those with the axes of a grid in place of
-/// one of them.
-void PlanSearch::addForms() {
-  SmallVector<std::string> axes;
-  for (const TacticInfo &row : tactics())
-    if (std::string axis = Tactic(row.pass).option("axis").str(); row.fromFlags && !axis.empty())
-      if (!llvm::is_contained(axes, axis) && isFree(axis))
-        axes.insert(axes.begin(), axis);
-  auto add = [&](StringRef instead, StringRef grid, StringRef flag, StringRef name) {
-    MeshForm form{{}, flag.str(), name.str()};
-    for (const std::string &axis : axes) {
-      SmallVector<StringRef> parts{axis};
-      if (axis == instead) {
-        parts.clear();
-        grid.split(parts, ',');
-      }
-      for (StringRef part : parts)
-        form.axes.push_back({part.str(), 0});
-    }
-    forms.push_back(std::move(form));
-  };
-  add("", "", "", "");
-  for (const TacticInfo &row : tactics())
-    for (const TacticForm &form : row.forms)
-      if (!form.axes.empty() && isFree(row.flags.front().name) && !search.pins.given(row.flags.front().name))
-        add(Tactic(row.pass).option("axis"), form.axes, row.flags.front().name, form.name);
-}
-
-void PlanSearch::addPlans(const MeshForm &form) {
-  int64_t fixed = 1;
-  size_t open = 0;
-  for (const auto &[axis, size] : form.axes) {
-    fixed *= std::max<int64_t>(size, 1);
-    open += size == 0;
-  }
-  for (const SmallVector<int64_t> &sizes : factorizations(ranks / fixed, open)) {
-    std::string mesh;
-    size_t next = 0;
-    bool isGrid = true; // all of its axes are there
-    for (const auto &[axis, size] : form.axes) {
-      int64_t n = size ? size : sizes[next++];
-      isGrid &= form.flag.empty() || n > 1 || axis.size() == 2;
-      if (n > 1 || size)
-        mesh += (mesh.empty() ? "" : ",") + axis + "=" + std::to_string(n);
-    }
-    if (!isGrid)
-      continue;
-    std::vector<StrategyFlags> ways{search.pins};
-    ways[0].set("mesh", mesh);
-    if (!form.flag.empty())
-      ways[0].set(form.flag, form.form);
-    auto vary = [&](StringRef flag, ArrayRef<std::string> values) {
-      if (ways[0].given(flag) || !isFree(flag))
-        return;
-      for (size_t i = 0, e = ways.size(); i < e; ++i)
-        for (const std::string &value : values) {
-          ways.push_back(ways[i]);
-          ways.back().set(flag, value);
-        }
-    };
-    for (const TacticInfo &row : tactics())
-      for (const TacticFlag &flag : row.flags)
-        vary(flag.name, flag.searched);
-    std::vector<std::string> microbatches;
-    for (int64_t n = 2; n <= std::min<int64_t>(batch, 1024); ++n)
-      if (batch % n == 0)
-        microbatches.push_back(std::to_string(n));
-    vary("microbatches", microbatches);
-    for (const StrategyFlags &flags : ways)
-      addPlan(flags);
-  }
-}
-
-/// "dp=2,tp=2 pc-zero{...} microbatches 2" without what says a layer's recomputation.
-static std::string textOf(const Plan &plan, bool withNumbers, bool withRecompute) {
-  std::string text = plan.mesh.empty() ? "one rank" : plan.meshText();
-  for (const Tactic &tactic : plan.tactics)
-    if (withRecompute || tactic.pass() != "pc-recompute")
-      text += " " + tactic.text();
-  if (withNumbers && plan.microbatches > 1)
-    text += " microbatches " + std::to_string(plan.microbatches);
-  return text;
-}
-
-PlanShape PlanSearch::shapeOf(const Plan &plan) const {
-  PlanShape shape{ranks, 1, 1, plan.microbatches};
-  if (const Tactic *pipeline = plan.pipeline()) {
-    auto [name, chunks] = pipeline->option("schedule").split(':');
-    shape.stages = plan.sizeOf(pipeline->option("axis"));
-    if (chunks.getAsInteger(10, shape.chunks))
-      shape.chunks = 1;
-    shape.splitsWeightGradients = !llvm::is_contained({"naive", "gpipe", "1f1b", "1f1b-eager", "interleaved"}, name);
-  }
-  return shape;
-}
-
-void PlanSearch::addPlan(const StrategyFlags &flags) {
-  std::string why;
-  pcrt_status status = PCRT_OK;
-  std::optional<Plan> plan = planFromFlags(flags, why, status);
-  if (!plan) {
-    if (refusal.empty())
-      refusal = why;
-    return;
-  }
-  // With one microbatch and no stages ZeRO-2 is ZeRO-1.
-  bool isZero2 = llvm::any_of(
-      plan->tactics, [](const Tactic &tactic) { return tactic.pass() == "pc-zero" && tactic.option("stage") == "2"; });
-  if (isZero2 && plan->microbatches == 1 && !plan->pipeline() && !search.pins.given("zero"))
-    return;
-  Choice choice{std::move(*plan), {}};
-  choice.candidate.text = textOf(choice.plan, true, true);
-  if (!known.insert(choice.candidate.text).second)
-    return;
-  choice.candidate.axes = choice.plan.mesh.size();
-  choice.candidate.form = textOf(choice.plan, false, false);
-  choice.candidate.chain = textOf(choice.plan, true, false);
-  if (const Tactic *recompute = choice.plan.find("pc-recompute"))
-    choice.candidate.level = recompute->option("mode") == "full" ? 2 : 1;
-  choice.candidate.bound = leastSeconds(work, shapeOf(choice.plan), machine);
-  choices.push_back(std::move(choice));
-}
 
 /// Of the program on one device.
 pcrt_status PlanSearch::readWork() {
@@ -267,61 +175,258 @@ pcrt_status PlanSearch::readWork() {
   alone.timing = nullptr;
   if (pcrt_status failed = runPhase(*step, Phase::Step, alone))
     return failed;
-  work = StepWork::of(*step);
-  model.walk([&](InputOp input) {
-    auto type = cast<RankedTensorType>(input->getResult(0).getType());
-    batch = type.getRank() > 0 ? type.getDimSize(0) : 1;
-  });
+  std::optional<FewLayers> few = FewLayers::of(model);
+  bounds.emplace(StepWork::of(*step), few ? few->layers() : 0, space.ranks, machine);
+  composes = few && few->layers() > manyLayers;
   return PCRT_OK;
 }
 
-PlanTrial PlanSearch::tryPlan(const Plan &plan) {
-  PlanTrial trial;
-  ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
-    if (refusal.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
-      refusal = diagnostic.str();
-    return success();
+PlanNode PlanSearch::nodeOf(Plan plan, double bound, bool hasCore) {
+  PlanNode node{nodes.size(), textOf(plan),     textOf(plan, false, false),
+                bound,        plan.mesh.size(), textOf(plan, true, false)};
+  if (const Tactic *recompute = plan.find("pc-recompute"))
+    node.level = recompute->option("mode") == "full" ? 2 : 1;
+  nodes.push_back({{}, std::move(plan), hasCore});
+  return node;
+}
+
+/// What no plan stays below: the layers on one rank, with each choice of what all ranks do alone.
+void PlanSearch::learnRoots() {
+  std::set<std::string> known;
+  for (const StrategyFlags &set : space.sets()) {
+    for (const Plan &plan : space.plansOf(set, refusal)) {
+      PlanCore core = PlanBounds::rootOf(PlanCore::of(plan, batch, true));
+      if (!known.insert(core.key()).second)
+        continue;
+      CorePrice price = workers[0]->composer->priceCore(core, refusal);
+      bounds->learnRoot(core, price);
+      bounds->learn(core, price);
+    }
+    if (!known.empty())
+      return;
+  }
+}
+
+/// How many ranks share a layer.
+int PlanSearch::splitOf(const StrategyFlags &set) const {
+  std::string why;
+  pcrt_status status = PCRT_OK;
+  std::optional<Plan> plan = planFromFlags(set, why, status);
+  if (!plan)
+    return 1;
+  int64_t members = 1;
+  for (const auto &axis : PlanCore::of(*plan, batch, true).plan.mesh)
+    members *= axis.second;
+  return static_cast<int>(members);
+}
+
+/// All sets, or where plans are compiled whole all plans.
+std::vector<PlanNode> PlanSearch::roots() {
+  std::vector<PlanNode> all;
+  for (StrategyFlags &set : space.sets()) {
+    ++numSets;
+    if (composes) {
+      PlanNode node;
+      node.id = nodes.size();
+      node.text = set.text("mesh");
+      node.level = splitOf(set); // small splits first: they bound those that go further
+      all.push_back(std::move(node));
+      nodes.push_back({std::move(set), std::nullopt, false});
+      continue;
+    }
+    for (Plan &plan : space.plansOf(set, refusal)) {
+      double bound = bounds->ofShape(plan);
+      all.push_back(nodeOf(std::move(plan), bound, true));
+      ++numPlans;
+    }
+  }
+  return all;
+}
+
+std::optional<PlanSearch::Job> PlanSearch::jobOf(const PlanNode &node) {
+  const Node &known = nodes[node.id];
+  std::string why;
+  pcrt_status status = PCRT_OK;
+  if (!known.plan) {
+    std::optional<Plan> plan = planFromFlags(known.set, why, status);
+    if (!plan) // flags that are searched may be missing: its plans are looked at without
+      return std::nullopt;
+    PlanCore core = PlanCore::of(*plan, batch, true);
+    if (bounds->knows(core) || bounds->ofSet(core) > node.bound)
+      return std::nullopt;
+    return Job{"any " + core.key(), core, std::nullopt, /*any=*/true};
+  }
+  PlanCore core = PlanCore::of(*known.plan, batch, false);
+  if (known.hasCore)
+    return Job{"plan " + node.text, core, known.plan};
+  if (cores.count(core.key()))
+    return std::nullopt;
+  return Job{core.key(), core, std::nullopt};
+}
+
+/// The plans of a set, with what is known of them all.
+OpenedNode PlanSearch::openSet(const PlanNode &node) {
+  OpenedNode opened;
+  StrategyFlags set = nodes[node.id].set;
+  std::string why;
+  pcrt_status status = PCRT_OK;
+  std::optional<PlanCore> core;
+  if (std::optional<Plan> plan = planFromFlags(set, why, status)) {
+    core = PlanCore::of(*plan, batch, true);
+    double bound = bounds->ofSet(*core);
+    if (std::isinf(bound))
+      return opened;
+    if (!bounds->knows(*core)) { // a smaller split says more already
+      opened.inside.push_back(node);
+      opened.inside[0].bound = bound;
+      return opened;
+    }
+  }
+  for (Plan &plan : space.plansOf(set, refusal)) {
+    PlanCore own = PlanCore::of(plan, batch, false);
+    if (own.batch == 0)
+      continue;
+    ++numPlans;
+    if (limit() > 0 && bounds->leastBytes(plan, own) > static_cast<double>(limit())) {
+      ++numDropped;
+      continue;
+    }
+    double bound = core ? bounds->ofSet(*core, plan) : 0;
+    opened.inside.push_back(nodeOf(std::move(plan), bound, false));
+  }
+  return opened;
+}
+
+OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, Job> &jobs) {
+  if (!nodes[node.id].plan)
+    return openSet(node);
+  OpenedNode opened;
+  const Plan plan = *nodes[node.id].plan;
+  PlanCore core = PlanCore::of(plan, batch, false);
+  if (!nodes[node.id].hasCore) {
+    const CorePrice &price = cores.at(core.key());
+    if (!price.isLegal)
+      return opened;
+    if (limit() > 0 && bounds->leastBytes(plan, price.activationBytes) > static_cast<double>(limit())) {
+      ++numDropped;
+      return opened;
+    }
+    nodes[node.id].hasCore = true;
+    opened.inside.push_back(node);
+    opened.inside[0].bound = bounds->ofCore(price, plan);
+    return opened;
+  }
+  const Job &job = jobs.at("plan " + node.text);
+  opened.trial = job.composed.trial;
+  nodes[node.id].plan = job.composed.plan;
+  return opened;
+}
+
+void PlanSearch::runJobs(MutableArrayRef<Job *> jobs) {
+  std::atomic<size_t> next = 0;
+  auto work = [&](Worker &worker) {
+    for (size_t i = next++; i < jobs.size(); i = next++) {
+      Job &job = *jobs[i];
+      if (!job.plan) {
+        job.corePrice = worker.composer->priceCore(job.core, job.refusal);
+        continue;
+      }
+      job.composed = {{}, *job.plan, /*isComposed=*/false};
+      if (composes)
+        job.composed = worker.composer->compose(*job.plan, cores.at(job.core.key()), job.refusal);
+      if (job.composed.isComposed)
+        continue;
+      ++job.composed.compositions;
+      if (std::optional<ProgramPrice> price = worker.priceWhole(*job.plan, job.refusal))
+        job.composed.trial = price->trial;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min(workers.size(), jobs.size()); ++i)
+    threads.emplace_back(work, std::ref(*workers[i]));
+  work(*workers[0]);
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
+  std::map<std::string, Job> jobs;
+  std::vector<std::string> keys;
+  for (const PlanNode &node : asked) {
+    std::optional<Job> job = jobOf(node);
+    keys.push_back(job ? job->key : "");
+    if (job)
+      jobs.try_emplace(job->key, std::move(*job));
+  }
+  SmallVector<Job *> list;
+  for (auto &one : jobs)
+    list.push_back(&one.second);
+  runJobs(list);
+  for (auto &[key, job] : jobs)
+    if (job.any)
+      bounds->learn(job.core, job.corePrice);
+    else if (!job.plan)
+      cores[key] = job.corePrice;
+  std::vector<OpenedNode> opened;
+  std::set<std::string> counted;
+  for (auto [node, key] : llvm::zip_equal(asked, keys)) {
+    opened.push_back(openNow(node, jobs));
+    if (!key.empty() && counted.insert(key).second)
+      opened.back().compositions = jobs.at(key).corePrice.compositions + jobs.at(key).composed.compositions;
+    if (!key.empty() && refusal.empty())
+      refusal = jobs.at(key).refusal;
+  }
+  return opened;
+}
+
+/// Compiles the best composed plans whole until one fits, which becomes the only one that does: what is reported is no
+/// estimate.
+void PlanSearch::compileFinalists(SearchResult &result) {
+  std::vector<FoundPlan> all = std::move(result.fitting), rest;
+  result.fitting.clear();
+  for (FoundPlan &plan : result.tooLarge)
+    if (static_cast<double>(plan.trial.bytes) < (1 + composedBytes) * static_cast<double>(limit()))
+      all.push_back(plan);
+  llvm::sort(all, [](const FoundPlan &a, const FoundPlan &b) {
+    return std::tie(a.trial.seconds, a.trial.bytes, a.node.text) <
+           std::tie(b.trial.seconds, b.trial.bytes, b.node.text);
   });
-  OwningOpRef<ModuleOp> module(model.clone());
-  CompileOptions one = options;
-  one.search = AutoOptions();
-  one.plan = plan;
-  one.verify = Verify::None;
-  one.timing = nullptr;
-  if (chooseRecompute(*module, one))
-    return trial;
-  for (const PhaseInfo &info : phases()) {
-    if (runPhase(*module, info.phase, one))
-      return trial;
-    if (info.phase == Phase::Planned)
-      break;
+  for (FoundPlan &plan : all) {
+    if (!result.fitting.empty() || compiled == finalists) {
+      rest.push_back(std::move(plan));
+      continue;
+    }
+    ++compiled;
+    std::optional<ProgramPrice> price = workers[0]->priceWhole(*nodes[plan.node.id].plan, refusal);
+    if (!price)
+      continue;
+    plan.trial = price->trial;
+    plan.node.text = textOf(*nodes[plan.node.id].plan); // with the layers of its stages
+    bool fits = limit() == 0 || plan.trial.bytes <= limit();
+    (fits ? result.fitting : result.tooLarge).push_back(std::move(plan));
   }
-  FailureOr<Prediction> whole = predictStep(*module, machine);
-  if (failed(whole))
-    return trial;
-  trial.isLegal = true;
-  trial.seconds = whole->stepSeconds;
-  trial.bytes = largestArena(*module);
-  if (options.cuda()) {
-    llvm::json::Object beside = besideArena(*module);
-    for (StringRef key : {"staging_bytes", "nccl_bytes_estimated"})
-      trial.bytes += beside.getInteger(key).value_or(0);
-  }
-  MachineModel fast = machine; // without time for moves, then for memory
-  fast.node = fast.network = {1e30, 0};
-  fast.moveSeconds = fast.collectiveSeconds = fast.nodeHopSeconds = fast.networkHopSeconds = fast.treeHopSeconds = 0;
-  fast.contendShare = 0;
-  if (FailureOr<Prediction> unmoved = predictStep(*module, fast); succeeded(unmoved))
-    trial.moves = whole->stepSeconds - unmoved->stepSeconds;
-  fast.memoryBandwidth = 1e30;
-  fast.opSeconds = 0;
-  if (FailureOr<Prediction> products = predictStep(*module, fast); succeeded(products))
-    trial.products = products->stepSeconds;
-  return trial;
+  if (!rest.empty() && !result.fitting.empty()) // what was composed may be as good
+    result.bound = result.bound > 0 ? std::min(result.bound, rest.front().trial.seconds) : rest.front().trial.seconds;
+  if (!result.fitting.empty())
+    llvm::append_range(result.fitting, rest);
 }
 
 int64_t PlanSearch::limit() const {
   return options.stages.memory > 0 ? options.stages.memory : static_cast<int64_t>(machine.memoryBytes);
+}
+
+/// "141 plans of 2 ranks on cpu: 50 compiled, 12 refused, 0 too large"
+std::string PlanSearch::known(const SearchResult &result) const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << numPlans << " plans of " << space.ranks << " ranks on " << machine.name << ": ";
+  if (composes)
+    os << result.priced << " composed of " << result.compositions << " compiles of few layers, " << compiled
+       << " compiled whole, ";
+  else
+    os << result.priced << " compiled, ";
+  os << result.refused << " refused, " << numDropped + std::ssize(result.tooLarge) << " too large";
+  return text;
 }
 
 std::string PlanSearch::line(const FoundPlan &found) const {
@@ -331,7 +436,7 @@ std::string PlanSearch::line(const FoundPlan &found) const {
   const char *units[] = {"KiB", "MiB", "GiB"};
   llvm::raw_string_ostream(text) << llvm::format("%.4g s  %.4g %s  ", found.trial.seconds,
                                                  bytes / (1 << (10 * (unit + 1))), units[unit])
-                                 << choices[found.candidate].candidate.text;
+                                 << found.node.text;
   return text;
 }
 
@@ -348,18 +453,16 @@ void PlanSearch::tell(const SearchResult &result) const {
   const FoundPlan &best = result.fitting.front();
   const PlanTrial &trial = best.trial;
   llvm::raw_ostream &os = errs();
-  os << "searched " << choices.size() << " plans of " << ranks << " ranks on " << machine.name << ": "
-     << result.compiled << " compiled, " << result.refused << " refused, " << result.tooLarge.size()
-     << " too large; gap " << llvm::format("%.1f %%\n", 100 * result.gap);
+  os << "searched " << known(result) << llvm::format("; gap %.1f %%\n", 100 * gap);
   double percent = trial.seconds > 0 ? 100 / trial.seconds : 0;
   os << "chosen   " << line(best)
      << llvm::format("  products %.0f %%  exposed moves %.0f %%  memory traffic %.0f %%\n", percent * trial.products,
                      percent * trial.moves, percent * (trial.seconds - trial.products - trial.moves));
-  std::set<std::string> shown{choices[best.candidate].candidate.form};
+  std::set<std::string> shown{best.node.form};
   for (const FoundPlan &other : result.fitting) {
     if (shown.size() == 6)
       break;
-    if (!shown.insert(choices[other.candidate].candidate.form).second)
+    if (!shown.insert(other.node.form).second)
       continue;
     os << llvm::format("%-9d", static_cast<int>(shown.size())) << line(other)
        << llvm::format("  +%.1f %%", 100 * (other.trial.seconds / trial.seconds - 1))
@@ -374,52 +477,61 @@ llvm::json::Object PlanSearch::toJson(const SearchResult &result) const {
   llvm::json::Array plans;
   auto add = [&](const FoundPlan &found) {
     const PlanTrial &trial = found.trial;
-    llvm::json::Object plan{{"plan", choices[found.candidate].candidate.text},
-                            {"step_seconds", trial.seconds},
-                            {"arena_bytes", trial.bytes}};
+    llvm::json::Object plan{{"plan", found.node.text}, {"step_seconds", trial.seconds}, {"arena_bytes", trial.bytes}};
     if (!plans.empty())
       plan["dearer_by"] = dearerBy(trial, result.fitting.front().trial);
     plans.push_back(std::move(plan));
   };
   llvm::for_each(result.fitting, add);
   llvm::for_each(result.tooLarge, add);
-  return llvm::json::Object{{"plans", static_cast<int64_t>(choices.size())},
-                            {"compiled", result.compiled},
+  return llvm::json::Object{{"plans", numPlans},
+                            {"composed", composes ? result.priced : 0},
+                            {"compiled", composes ? compiled : result.priced},
                             {"refused", result.refused},
                             {"limit", limit()},
-                            {"gap", result.gap},
+                            {"gap", gap},
                             {"candidates", std::move(plans)}};
 }
 
 pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found) {
+  if (std::optional<Refusal> refused = space.read())
+    return fail(refused->status, refused->why);
   if (pcrt_status status = readWork())
     return status;
-  if (pcrt_status status = readMesh())
-    return status;
-  for (const MeshForm &form : forms)
-    addPlans(form);
-  auto candidates = llvm::map_to_vector(choices, [](const Choice &choice) { return choice.candidate; });
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  model->print(os, OpPrintingFlags().enableDebugInfo());
+  size_t threads =
+      model.getContext()->isMultithreadingEnabled() ? std::max(std::thread::hardware_concurrency(), 1U) : 1;
+  for (size_t i = 0; i < threads; ++i)
+    workers.push_back(std::make_unique<Worker>(text, options, machine));
+  if (composes)
+    learnRoots();
   NotedInterrupt interrupt;
   SearchResult result = searchPlans(
-      candidates, limit(), search.compositions, [&] { return !interrupt.happened(); },
-      [&](size_t i) { return tryPlan(choices[i].plan); });
+      roots(), {limit(), search.compositions, composes ? composedError : 0}, [&] { return !interrupt.happened(); },
+      [&](ArrayRef<PlanNode> asked) { return open(asked); });
+  if (composes)
+    compileFinalists(result);
   if (!result.fitting.empty()) {
+    double seconds = result.fitting.front().trial.seconds;
+    gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
     tell(result);
     found = toJson(result);
-    plan = choices[result.fitting.front().candidate].plan;
+    plan = *nodes[result.fitting.front().node.id].plan;
     return PCRT_OK;
   }
   if (interrupt.happened())
-    return fail(PCRT_RESOURCE, "interrupted before a plan was found, behind " + Twine(result.compiled) + " of " +
-                                   Twine(choices.size()));
-  std::string tried = Twine(result.compiled).str() + " of " + std::to_string(choices.size()) + " plans of " +
-                      std::to_string(ranks) + " ranks were tried, with the flags that were given";
-  if (result.tooLarge.empty())
-    return fail(PCRT_INFEASIBLE,
-                "no plan is legal: " + tried + (refusal.empty() ? "" : "; the first was refused: " + refusal));
-  return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + tried +
-                                 "; the least that would do is " + Twine(result.tooLarge.front().trial.bytes) +
-                                 " bytes: " + choices[result.tooLarge.front().candidate].candidate.text);
+    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + known(result));
+  if (result.tooLarge.empty() && numDropped == 0)
+    return fail(PCRT_INFEASIBLE, "no plan is legal: " + known(result) + ", with the flags that were given" +
+                                     (refusal.empty() ? "" : "; the first was refused: " + refusal));
+  return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + known(result) +
+                                 ", with the flags that were given" +
+                                 (result.tooLarge.empty() ? std::string()
+                                                          : "; the least that would do is " +
+                                                                std::to_string(result.tooLarge.front().trial.bytes) +
+                                                                " bytes: " + result.tooLarge.front().node.text));
 }
 
 } // namespace

@@ -157,7 +157,7 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
         order.push_back("auto");
       });
   field(fields.search.ranks, "ranks", "Ranks of a plan that is searched");
-  field(fields.search.compositions, "search-compositions", "Plans that the search compiles, at most");
+  field(fields.search.compositions, "search-compositions", "Programs that the search compiles, at most");
 
   group = FlagGroup::Target;
   field(mode, "mode", "train or eval");

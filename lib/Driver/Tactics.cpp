@@ -238,6 +238,7 @@ static std::deque<TacticInfo> &table() {
        .flags = {{"data-parallel", "", TacticFlag::OptionalText}},
        .formOption = "mode",
        .forms = {{"ddp"}, {"naive"}},
+       .splitsBatch = true,
        .fromFlags = dataParallel},
       {.pass = "pc-zero",
        .phase = Phase::Placed,

@@ -18,6 +18,8 @@ StepWork StepWork::of(ModuleOp step) {
   step.walk([&](Operation *op) {
     if (auto parameter = dyn_cast<ParameterOp>(op))
       work.parameterBytes += static_cast<double>(byteSize(parameter.getValue().getType()));
+    if (auto state = dyn_cast<StateOp>(op))
+      work.stateBytes += static_cast<double>(byteSize(state.getValue().getType()));
     double flops = isa<FusionOp>(op) ? 0 : flopsOf(op);
     if (flops == 0)
       return;
@@ -37,61 +39,88 @@ double pc::leastSeconds(const StepWork &work, const PlanShape &shape, const Mach
   double products = work.flops / rate / ranks;
   // Some rank has its share of both; it reads and writes its parameters.
   double least = products + 2 * work.parameterBytes / machine.memoryBandwidth / ranks;
-  if (shape.stages < 2 || shape.splitsWeightGradients)
-    return least;
-  // With m microbatches and the work t of stages on one of them, stage s ends after t_1 + ... + t_(s-1) + m t_s. The
-  // longest of these is shortest where all are equal: with t_(s+1) = t_s (m-1) / m.
-  auto rounds = static_cast<double>(shape.microbatches * shape.chunks), stages = static_cast<double>(shape.stages);
-  return std::max(least, products * stages / (rounds * (1 - std::pow(1 - 1 / rounds, stages))));
+  return std::max(least, leastPipelineSeconds(products * static_cast<double>(shape.stages), shape));
 }
 
-SearchResult pc::searchPlans(llvm::ArrayRef<PlanCandidate> candidates, int64_t limit, int64_t most,
-                             llvm::function_ref<bool()> goesOn, llvm::function_ref<PlanTrial(size_t)> tryPlan) {
-  std::vector<size_t> order(candidates.size());
-  std::iota(order.begin(), order.end(), 0);
-  llvm::sort(order, [&](size_t a, size_t b) {
-    const PlanCandidate &x = candidates[a], &y = candidates[b];
-    return std::tie(x.bound, x.level, x.axes, x.text) < std::tie(y.bound, y.level, y.axes, y.text);
-  });
-  auto isBetter = [&](const FoundPlan &a, const FoundPlan &b) {
-    if (std::abs(a.trial.seconds - b.trial.seconds) > 1e-9 * std::max(a.trial.seconds, b.trial.seconds))
-      return a.trial.seconds < b.trial.seconds;
-    return std::tie(a.trial.bytes, candidates[a.candidate].text) <
-           std::tie(b.trial.bytes, candidates[b.candidate].text);
-  };
+double pc::leastPipelineSeconds(double seconds, const PlanShape &shape) {
+  // With m microbatches and the work t of stages on one of them, of which the share f comes before the next stage's,
+  // stage s ends after f (t_1 + ... + t_(s-1)) + m t_s. The longest of these is shortest where all are equal: with
+  // t_(s+1) = t_s (m-f) / m.
+  auto rounds = static_cast<double>(shape.microbatches * shape.chunks), stages = static_cast<double>(shape.stages);
+  if (shape.stages < 2)
+    return seconds;
+  double share = shape.splitsWeightGradients ? leastForwardShare : 1;
+  return seconds / rounds * share / (1 - std::pow(1 - share / rounds, stages));
+}
+
+namespace {
+
+/// Whether `a` is opened before `b`.
+bool comesBefore(const PlanNode &a, const PlanNode &b) {
+  return std::tie(a.bound, a.level, a.axes, a.text, a.id) < std::tie(b.bound, b.level, b.axes, b.text, b.id);
+}
+
+bool isBetter(const FoundPlan &a, const FoundPlan &b) {
+  if (std::abs(a.trial.seconds - b.trial.seconds) > 1e-9 * std::max(a.trial.seconds, b.trial.seconds))
+    return a.trial.seconds < b.trial.seconds;
+  return std::tie(a.trial.bytes, a.node.text) < std::tie(b.trial.bytes, b.node.text);
+}
+
+bool isSmaller(const FoundPlan &a, const FoundPlan &b) {
+  return std::tie(a.trial.bytes, a.node.text) < std::tie(b.trial.bytes, b.node.text);
+}
+
+} // namespace
+
+/// Nodes that are opened together; any number of threads opens as many, so that all find the same.
+static constexpr size_t width = 8;
+
+SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
+                             llvm::function_ref<std::vector<OpenedNode>(ArrayRef<PlanNode>)> open) {
+  auto later = [](const PlanNode &a, const PlanNode &b) { return comesBefore(b, a); };
+  std::vector<PlanNode> heap = std::move(roots);
+  std::make_heap(heap.begin(), heap.end(), later);
   SearchResult result;
   std::optional<FoundPlan> best;
-  std::set<llvm::StringRef> settled; // chains of which a plan fits
-  for (size_t next : order) {
-    double bound = candidates[next].bound;
-    if (best && bound >= best->trial.seconds)
-      break;
-    if (result.compiled == most || !goesOn()) {
-      result.gap = best ? 1 - bound / best->trial.seconds : 1;
-      break;
+  std::set<std::string> settled; // chains of which a plan fits
+  auto isDone = [&](double bound) { return best && bound >= (1 - limits.settle) * best->trial.seconds; };
+  while (!heap.empty() && !isDone(heap.front().bound) && result.compositions < limits.compositions && goesOn()) {
+    std::vector<PlanNode> nodes;
+    auto most = std::min<int64_t>(width, limits.compositions - result.compositions);
+    while (!heap.empty() && std::ssize(nodes) < most && !isDone(heap.front().bound)) {
+      std::pop_heap(heap.begin(), heap.end(), later);
+      if (heap.back().chain.empty() || !settled.count(heap.back().chain))
+        nodes.push_back(std::move(heap.back()));
+      heap.pop_back();
     }
-    if (settled.count(candidates[next].chain))
-      continue;
-    ++result.compiled;
-    FoundPlan plan{next, tryPlan(next)};
-    if (!plan.trial.isLegal) {
-      ++result.refused;
-      continue;
+    std::vector<OpenedNode> opened = open(nodes);
+    for (auto [node, now] : llvm::zip_equal(nodes, opened)) {
+      result.compositions += now.compositions;
+      for (PlanNode &inside : now.inside) {
+        inside.bound = std::max(inside.bound, node.bound);
+        heap.push_back(std::move(inside));
+        std::push_heap(heap.begin(), heap.end(), later);
+      }
+      if (!now.trial)
+        continue;
+      FoundPlan plan{std::move(node), *now.trial};
+      ++result.priced;
+      if (!plan.trial.isLegal) {
+        ++result.refused;
+      } else if (limits.bytes > 0 && plan.trial.bytes > limits.bytes) {
+        result.tooLarge.push_back(std::move(plan));
+      } else {
+        if (!best || isBetter(plan, *best))
+          best = plan;
+        settled.insert(plan.node.chain);
+        result.fitting.push_back(std::move(plan));
+      }
     }
-    if (limit > 0 && plan.trial.bytes > limit) {
-      result.tooLarge.push_back(plan);
-      continue;
-    }
-    if (!best || isBetter(plan, *best))
-      best = plan;
-    settled.insert(candidates[next].chain);
-    result.fitting.push_back(plan);
   }
+  if (!heap.empty())
+    result.bound = heap.front().bound;
   llvm::sort(result.fitting, isBetter);
-  llvm::sort(result.tooLarge, [&](const FoundPlan &a, const FoundPlan &b) {
-    return std::tie(a.trial.bytes, candidates[a.candidate].text) <
-           std::tie(b.trial.bytes, candidates[b.candidate].text);
-  });
+  llvm::sort(result.tooLarge, isSmaller);
   return result;
 }
 

@@ -9,10 +9,10 @@ namespace pc {
 /// What --auto was given.
 struct AutoOptions {
   bool isOn = false;
-  std::string free;           ///< flags and axes that are searched, with commas between; empty: all that are not given
-  int64_t ranks = 0;          ///< 0: those of the mesh
-  int64_t compositions = 400; ///< plans that are compiled, at most
-  StrategyFlags pins;         ///< the strategy flags that were given; sizes of the mesh may be `?`
+  std::string free;            ///< flags and axes that are searched, with commas between; empty: all that are not given
+  int64_t ranks = 0;           ///< 0: those of the mesh
+  int64_t compositions = 1000; ///< programs that are compiled, at most
+  StrategyFlags pins;          ///< the strategy flags that were given; sizes of the mesh may be `?`
 };
 
 } // namespace pc

@@ -63,7 +63,8 @@ struct TacticInfo {
   std::string formOption = {};        ///< the pass's option that says the form: "mode"
   std::vector<TacticForm> forms = {}; ///< by default the one that the pass has by default
   bool splitsVocabulary = false;      ///< and heads, over the last of its axes
-  bool shardsParameters = false;      ///< or their gradients and state, over its axis
+  bool splitsBatch = false;           ///< and nothing else, over its axis
+  bool shardsParameters = false;      ///< or their gradients and state, over its axis; and the batch
   bool takesQkvApart = false;         ///< places q, k and v of one layer differently
   std::string once = {};              ///< why two of them ({0} and {1}) do not go together; empty: they do
   using FromFlags = std::optional<Refusal>(const TacticInfo &, const StrategyFlags &, Plan &);

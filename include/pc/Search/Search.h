@@ -1,6 +1,7 @@
 //===- Search.h - The best of many plans, with a proof -----------------------------------===//
-// Plans are tried in the order of a bound on their seconds; who knows how to compile one tries it. The search ends
-// where no plan that is left can be better than the best one that fits.
+// Sets of plans are opened in the order of a bound on their seconds: into smaller sets with better bounds, and in the
+// end into plans, which who knows how to compile one prices. The search ends where nothing that is left can be better
+// than the best plan that fits.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_SEARCH_SEARCH_H
 #define PC_SEARCH_SEARCH_H
@@ -17,6 +18,7 @@ namespace pc {
 struct StepWork {
   double flops = 0;          ///< of matrix products of one microbatch, times microbatches
   double parameterBytes = 0; ///< of all parameters, that are rewritten each step
+  double stateBytes = 0;     ///< of the optimizer's states
   bool bf16 = false;         ///< whether some products are of bf16
 
   static StepWork of(mlir::ModuleOp step);
@@ -32,6 +34,14 @@ struct PlanShape {
 /// and the parameters once through memory. Moves are free.
 double leastSeconds(const StepWork &work, const PlanShape &shape, const MachineModel &machine);
 
+/// Of a stage's work on a microbatch, what it does at least before the next stage can begin where gradients of weights
+/// are tasks of their own: a forward pass, when it is made again and attention is all there is.
+constexpr double leastForwardShare = 0.2;
+
+/// The least seconds of all stages together where their microbatches take `seconds` of work on one rank of each, all
+/// stages and microbatches added up.
+double leastPipelineSeconds(double seconds, const PlanShape &shape);
+
 /// What became of a plan.
 struct PlanTrial {
   bool isLegal = false;
@@ -41,33 +51,50 @@ struct PlanTrial {
   double moves = 0;    ///< of the seconds, those that end if moves take no time
 };
 
-struct PlanCandidate {
-  std::string text; ///< as it is shown; what decides between equals
+/// A plan, or a set of plans.
+struct PlanNode {
+  size_t id = 0;    ///< the caller's
+  std::string text; ///< as a plan is shown; what decides between equals
   std::string form; ///< the same for plans that differ in numbers alone
-  double bound = 0; ///< seconds
+  double bound = 0; ///< seconds below which none of them stays
   size_t axes = 0;  ///< of the mesh; of equals, plans with fewer come first
-  /// Of plans with one chain and bound, one of a higher level takes longer and less memory: it is for where none of a
-  /// lower level fits.
+  /// Of plans with one chain, one of a higher level takes longer and less memory: it is for where none of a lower level
+  /// fits.
   std::string chain;
   int level = 0;
 };
 
+/// What a node is, looked at closer.
+struct OpenedNode {
+  std::optional<PlanTrial> trial; ///< it is a plan, which has been priced
+  std::vector<PlanNode> inside;   ///< else: all plans of it are in these
+  int compositions = 0;           ///< programs that were compiled to know that
+};
+
 struct FoundPlan {
-  size_t candidate = 0;
+  PlanNode node;
   PlanTrial trial;
 };
 
 struct SearchResult {
   std::vector<FoundPlan> fitting;  ///< best first
   std::vector<FoundPlan> tooLarge; ///< those that take more memory than there is, the smallest first
-  int64_t compiled = 0, refused = 0;
-  double gap = 0; ///< how much better, as a share, a plan that was not tried might be
+  int64_t compositions = 0;        ///< programs that were compiled
+  int64_t priced = 0, refused = 0; ///< plans
+  double bound = 0;                ///< seconds below which no plan stays that was not priced; 0: there is none left
 };
 
-/// Tries the candidates in the order of their bounds, at most `most` of them and while `goesOn` says so, until none
-/// that is left can beat the best that takes at most `limit` bytes (0: any number).
-SearchResult searchPlans(llvm::ArrayRef<PlanCandidate> candidates, int64_t limit, int64_t most,
-                         llvm::function_ref<bool()> goesOn, llvm::function_ref<PlanTrial(size_t)> tryPlan);
+/// What ends a search.
+struct SearchLimits {
+  int64_t bytes = 0;        ///< of a rank; 0: any number
+  int64_t compositions = 1; ///< at most, but for those of the last nodes that were opened together
+  double settle = 0;        ///< a plan is good enough if none can be better by more than this share
+};
+
+/// Opens nodes in the order of their bounds, several at a time, while `goesOn` says so, until none that is left can
+/// beat the best plan that fits.
+SearchResult searchPlans(std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
+                         llvm::function_ref<std::vector<OpenedNode>(llvm::ArrayRef<PlanNode>)> open);
 
 /// All ways to write `n` as a product of `count` factors, in lexical order.
 std::vector<llvm::SmallVector<int64_t>> factorizations(int64_t n, size_t count);

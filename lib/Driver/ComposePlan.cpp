@@ -1,0 +1,341 @@
+//===- ComposePlan.cpp - What a plan costs, put together from programs of few layers ---------===//
+#include "ComposePlan.h"
+
+#include "pc/Driver/Tactics.h"
+#include "pc/Pipeline/Schedule.h"
+
+using namespace mlir;
+using namespace pc;
+
+//===---------------------------------------------------------------------------===//
+// Cores
+//===---------------------------------------------------------------------------===//
+
+PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any) {
+  PlanCore core;
+  std::set<std::string> outer, data;
+  for (const Tactic &tactic : plan.tactics) {
+    const TacticInfo *row = tactic.info();
+    bool splitsBatch = row && (row->splitsBatch || row->shardsParameters);
+    for (StringRef axis : tactic.list("axis")) {
+      if (splitsBatch)
+        data.insert(axis.str());
+      if (splitsBatch || (row && row->phase == Phase::Staged))
+        outer.insert(axis.str());
+    }
+  }
+  int64_t parts = 1;
+  for (const auto &[axis, size] : plan.mesh) {
+    if (data.count(axis))
+      parts *= size;
+    if (!outer.count(axis))
+      core.plan.mesh.push_back({axis, size});
+  }
+  for (const Tactic &tactic : plan.tactics) {
+    auto axes = tactic.list("axis");
+    llvm::append_range(axes, tactic.list("axes"));
+    if (llvm::none_of(axes, [&](StringRef axis) { return outer.count(axis.str()); }))
+      core.plan.tactics.push_back(tactic);
+  }
+  core.plan.microbatches = any ? 1 : std::min<int64_t>(plan.microbatches, 2);
+  parts *= plan.microbatches;
+  core.batch = any ? batch : batch % parts ? 0 : batch / parts * core.plan.microbatches;
+  return core;
+}
+
+std::string PlanCore::key() const {
+  std::string key = plan.meshText();
+  for (const Tactic &tactic : plan.tactics)
+    key += " " + tactic.text();
+  return key + " " + std::to_string(plan.microbatches) + " " + std::to_string(batch);
+}
+
+//===---------------------------------------------------------------------------===//
+// Programs of few layers
+//===---------------------------------------------------------------------------===//
+
+/// y at x, of a line through two points; of one point, if they are the same.
+static double along(double x, int64_t a, double ya, int64_t b, double yb) {
+  return a == b ? ya : ya + (x - static_cast<double>(a)) * (yb - ya) / static_cast<double>(b - a);
+}
+
+std::optional<ProgramPrice> Composer::price(const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps,
+                                            std::string &refusal) {
+  CompileOptions one = options;
+  one.plan = plan;
+  one.stages.inlineOps = inlineOps;
+  one.stages.memory = 0; // of whole models
+  ++programs;
+  return priceProgram(*few.take(layers, sequences), one, machine, refusal);
+}
+
+/// The numbers of layers that all others are extended from: neighbours of a layer, and their buckets, are as in the
+/// model.
+static constexpr int64_t fewer = 3, more = 5;
+
+CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
+  CorePrice result;
+  programs = 0;
+  std::optional<ProgramPrice> a, b;
+  if (core.batch > 0)
+    a = price(core.plan, fewer, core.batch, options.stages.inlineOps, refusal);
+  if (a)
+    b = price(core.plan, more, core.batch, options.stages.inlineOps, refusal);
+  result.compositions = programs;
+  if (!a || !b)
+    return result;
+  auto all = static_cast<double>(few.layers());
+  result.isLegal = true;
+  auto rest = [&](const ProgramPrice &price) {
+    return price.programSeconds - static_cast<double>(core.plan.microbatches) * price.microbatchSeconds;
+  };
+  result.seconds = along(all, fewer, a->microbatchSeconds, more, b->microbatchSeconds);
+  result.layerSeconds = (b->microbatchSeconds - a->microbatchSeconds) / (more - fewer);
+  result.restSeconds = std::max(along(all, fewer, rest(*a), more, rest(*b)), 0.0);
+  result.activationBytes = along(all, fewer, a->activationBytes, more, b->activationBytes);
+  return result;
+}
+
+ComposedPlan Composer::compose(const Plan &plan, const CorePrice &core, std::string &refusal) {
+  ComposedPlan composed{{}, plan};
+  programs = 0;
+  if (plan.pipeline()) {
+    composePipeline(composed, core, refusal);
+  } else if (auto a = price(plan, fewer, batch, options.stages.inlineOps, refusal)) {
+    if (auto b = price(plan, more, batch, options.stages.inlineOps, refusal)) {
+      auto whole = [&](auto of) { return along(static_cast<double>(few.layers()), fewer, of(*a), more, of(*b)); };
+      composed.trial.isLegal = true;
+      composed.trial.seconds = whole([](const ProgramPrice &price) { return price.trial.seconds; });
+      composed.trial.products = whole([](const ProgramPrice &price) { return price.trial.products; });
+      composed.trial.moves = whole([](const ProgramPrice &price) { return price.trial.moves; });
+      composed.trial.bytes =
+          static_cast<int64_t>(whole([](const ProgramPrice &price) { return static_cast<double>(price.trial.bytes); }));
+    }
+  }
+  composed.compositions = programs;
+  return composed;
+}
+
+//===---------------------------------------------------------------------------===//
+// Pipelines
+//===---------------------------------------------------------------------------===//
+
+namespace {
+
+using pipeline::NamedSchedule;
+using pipeline::Problem;
+
+/// Seconds and bytes of a pipeline's chunks by their layers, from two small ones.
+class Roles {
+public:
+  /// Pipelines of `a` and `b` layers in each chunk; chunks lie on stages as in `small`.
+  Roles(const NamedSchedule &schedule, Problem small, int64_t a, const ProgramPrice &ofA, int64_t b,
+        const ProgramPrice &ofB)
+      : schedule(schedule), small(std::move(small)), a(a), b(b), ofA(ofA), ofB(ofB) {}
+
+  /// Of a chunk among `chunks`, the one of the small pipeline that is like it.
+  int role(int chunk, int chunks) const { return chunk == 0 ? 0 : chunk == chunks - 1 ? small.chunks() - 1 : 1; }
+  double seconds(TaskKind kind, int role, double layers) const {
+    auto of = [&](const ProgramPrice &price) {
+      auto it = price.taskSeconds.find({kind, role});
+      return it == price.taskSeconds.end() ? 0 : it->second;
+    };
+    return std::max(along(layers, a, of(ofA), b, of(ofB)), 0.0);
+  }
+  /// All that a chunk does for one microbatch.
+  double work(int role, double layers) const {
+    double sum = 0;
+    for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight})
+      sum += seconds(kind, role, layers);
+    return sum;
+  }
+  /// Puts the seconds of chunks of so many layers into a problem.
+  void fill(Problem &problem, ArrayRef<int64_t> layers) const;
+  /// Seconds of a step besides its schedule: sums of gradients, the optimizer.
+  std::optional<double> rest(int64_t layers) const;
+  double arena(int stage, double layers) const {
+    return along(layers, a, static_cast<double>(ofA.arenas[stage]), b, static_cast<double>(ofB.arenas[stage]));
+  }
+
+private:
+  std::optional<double> restOf(int64_t layers, const ProgramPrice &price) const;
+
+  const NamedSchedule &schedule;
+  Problem small;
+  int64_t a, b;
+  const ProgramPrice &ofA, &ofB;
+};
+
+void Roles::fill(Problem &problem, ArrayRef<int64_t> layers) const {
+  int chunks = problem.chunks();
+  auto of = [&](TaskKind kind) {
+    std::vector<double> all;
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      all.push_back(seconds(kind, role(chunk, chunks), static_cast<double>(layers[chunk])));
+    return all;
+  };
+  problem.forward = of(TaskKind::Forward);
+  problem.recompute = of(TaskKind::Recompute);
+  problem.backward = of(TaskKind::Backward);
+  problem.weight = of(TaskKind::Weight);
+  problem.hop.assign(chunks - 1, ofA.hopSeconds);
+}
+
+/// When the last task of the schedule ends.
+std::optional<double> scheduleSeconds(const NamedSchedule &schedule, const Problem &problem) {
+  std::string error;
+  std::optional<pipeline::Order> order = schedule.order(problem, error);
+  std::optional<pipeline::Measure> figures = order ? pipeline::measure(problem, *order) : std::nullopt;
+  return figures ? std::optional(figures->span) : std::nullopt;
+}
+
+std::optional<double> Roles::restOf(int64_t layers, const ProgramPrice &price) const {
+  Problem problem = small;
+  fill(problem, SmallVector<int64_t>(small.chunks(), layers));
+  std::optional<double> tasks = scheduleSeconds(schedule, problem);
+  return tasks ? std::optional(price.programSeconds - *tasks) : std::nullopt;
+}
+
+std::optional<double> Roles::rest(int64_t layers) const {
+  std::optional<double> atA = restOf(a, ofA), atB = restOf(b, ofB);
+  if (!atA || !atB)
+    return std::nullopt;
+  return std::max(along(static_cast<double>(layers), a, *atA, b, *atB), 0.0);
+}
+
+std::string listed(ArrayRef<int64_t> numbers) {
+  std::string text;
+  for (int64_t number : numbers)
+    text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+/// A pipeline without times.
+Problem shapeOf(const NamedSchedule &schedule, int stages, int chunksPerStage, int64_t microbatches, bool train) {
+  Problem problem;
+  problem.stages = stages;
+  problem.microbatches = static_cast<int>(microbatches);
+  problem.stageOf = schedule.stageOfChunks(stages, chunksPerStage);
+  problem.split = schedule.split;
+  problem.training = train;
+  return problem;
+}
+
+/// Layers of the chunks of small pipelines.
+constexpr int64_t fewInChunk = 1, moreInChunk = 3;
+
+} // namespace
+
+SmallVector<int64_t> pc::dealOut(int64_t layers, int chunks, llvm::function_ref<double(int, int64_t)> seconds) {
+  SmallVector<int64_t> sizes(chunks, 1);
+  std::vector<double> next; // seconds of each chunk with one layer more
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    next.push_back(seconds(chunk, 2));
+  for (int64_t left = layers - chunks; left > 0; --left) {
+    int least = 0;
+    for (int chunk = 1; chunk < chunks; ++chunk)
+      if (next[chunk] <= next[least]) // of equals, late ones hold less
+        least = chunk;
+    next[least] = seconds(least, ++sizes[least] + 1);
+  }
+  return sizes;
+}
+
+SmallVector<int64_t> pc::givenLayers(StringRef stages, int64_t layers, int chunks) {
+  SmallVector<int64_t> sizes;
+  if (stages == "layers") {
+    for (int c = 0; c < chunks; ++c)
+      sizes.push_back(layers * (c + 1) / chunks - layers * c / chunks);
+    return sizes;
+  }
+  SmallVector<StringRef> parts;
+  stages.split(parts, ',');
+  for (StringRef part : parts)
+    if (part.trim().getAsInteger(10, sizes.emplace_back()))
+      return {};
+  return std::ssize(sizes) == chunks ? sizes : SmallVector<int64_t>();
+}
+
+void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, std::string &refusal) {
+  Plan &plan = composed.plan;
+  const Tactic tactic = *plan.pipeline();
+  auto axis = tactic.option("axis").str();
+  auto [name, number] = tactic.option("schedule").split(':');
+  const NamedSchedule *schedule = pipeline::findSchedule(name);
+  int perStage = 0;
+  composed.isComposed = schedule && (number.empty() || !number.getAsInteger(10, perStage)) && options.train;
+  if (!composed.isComposed)
+    return;
+  auto stages = static_cast<int>(plan.sizeOf(axis));
+  int fewStages = std::min(stages, 3);
+  Problem whole = shapeOf(*schedule, stages, perStage, plan.microbatches, options.train);
+  Problem small =
+      shapeOf(*schedule, fewStages, perStage, std::min<int64_t>(plan.microbatches, 2 * fewStages), options.train);
+  int chunks = whole.chunks();
+  int64_t most = std::min(moreInChunk, few.layers() / small.chunks());
+  composed.isComposed = chunks <= few.layers() && most > fewInChunk;
+  if (!composed.isComposed)
+    return;
+
+  auto sizeOf = [&](int64_t layers, int64_t inlineOps) {
+    Plan one = plan;
+    for (auto &[name, size] : one.mesh)
+      size = name == axis ? fewStages : size;
+    one.microbatches = small.microbatches;
+    for (Tactic &other : one.tactics)
+      if (other == tactic)
+        other = tactic.with("stages", listed(SmallVector<int64_t>(small.chunks(), layers)));
+    return price(one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps, refusal);
+  };
+  int64_t inlineOps = options.stages.inlineOps;
+  std::optional<ProgramPrice> a = sizeOf(fewInChunk, inlineOps);
+  if (!a)
+    return;
+  // Tasks of large programs stay functions, with which moves end: the small ones have to do as the large one will.
+  double share = static_cast<double>(few.layers()) / static_cast<double>(fewInChunk * small.chunks()) *
+                 static_cast<double>(whole.microbatches) / small.microbatches;
+  if (!a->callsTasks && static_cast<double>(a->stagedOps) * share > static_cast<double>(inlineOps)) {
+    inlineOps = 0;
+    a = sizeOf(fewInChunk, inlineOps);
+  }
+  std::optional<ProgramPrice> b = a ? sizeOf(most, inlineOps) : std::nullopt;
+  if (!b)
+    return;
+  Roles roles(*schedule, small, fewInChunk, *a, most, *b);
+  SmallVector<int64_t> layers = givenLayers(tactic.option("stages"), few.layers(), chunks);
+  if (layers.empty()) {
+    layers = dealOut(few.layers(), chunks, [&](int chunk, int64_t n) {
+      return roles.work(roles.role(chunk, chunks), static_cast<double>(n));
+    });
+    for (Tactic &other : plan.tactics)
+      if (other == tactic)
+        other = tactic.with("stages", listed(layers));
+  }
+  roles.fill(whole, layers);
+  std::optional<double> rest = roles.rest(*llvm::max_element(layers));
+  std::string error;
+  std::optional<pipeline::Order> order = schedule->order(whole, error), fewOrder = schedule->order(small, error);
+  std::optional<pipeline::Measure> figures = order ? pipeline::measure(whole, *order) : std::nullopt;
+  if (!rest || !figures || !fewOrder)
+    return;
+  int64_t ranks = 1;
+  for (const auto &one : plan.mesh)
+    ranks *= one.second;
+  PlanTrial &trial = composed.trial;
+  trial.isLegal = true;
+  trial.seconds = machine.wholeStep(figures->span + *rest, ranks);
+  trial.moves = trial.seconds * b->trial.moves / b->trial.seconds;
+  trial.products = trial.seconds * b->trial.products / b->trial.seconds;
+  // A stage holds more microbatches than that of the small pipeline.
+  std::vector<double> held = pipeline::peaks(whole, *order), heldBySmall = pipeline::peaks(small, *fewOrder);
+  double fullest = 0, perChunk = static_cast<double>(chunks) / stages;
+  for (int stage = 0; stage < stages; ++stage) {
+    int like = stage == 0 ? 0 : stage == stages - 1 ? fewStages - 1 : 1;
+    double mean = 0;
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      mean += whole.stageOf[chunk] == stage ? static_cast<double>(layers[chunk]) / perChunk : 0;
+    double activations = core.activationBytes / static_cast<double>(few.layers()) * mean;
+    fullest = std::max(fullest, roles.arena(like, mean) + (held[stage] - heldBySmall[like]) * activations);
+  }
+  trial.bytes = static_cast<int64_t>(fullest) + b->besideArena;
+}

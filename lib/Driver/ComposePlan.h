@@ -1,0 +1,76 @@
+//===- ComposePlan.h - What a plan costs, put together from programs of few layers -----------===//
+// The layers of a model are alike, and so a step is affine in their number, in seconds and in bytes; a pipeline is
+// simulated from the tasks of its first, a middle and its last chunk. docs/rationale/search.md says how right that is.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_DRIVER_COMPOSEPLAN_H
+#define PC_LIB_DRIVER_COMPOSEPLAN_H
+
+#include "FewLayers.h"
+#include "PriceProgram.h"
+
+#include "pc/Driver/Tactics.h"
+
+namespace pc {
+
+/// What the plans of a set have in common: the ranks that share a layer, and what they have of a microbatch. Axes of
+/// data parallelism, ZeRO and stages are left out, with their tactics.
+struct PlanCore {
+  Plan plan;
+  int64_t batch = 0; ///< sequences of all its ranks; 0: the plan's ranks do not divide the model's
+
+  /// Of a plan; `any`: of any number of microbatches, data ranks and stages, with as much on a rank as there is.
+  static PlanCore of(const Plan &plan, int64_t batch, bool any);
+  std::string key() const;
+};
+
+/// Of all layers of the model, what no plan of the core stays below, but that stages and data ranks share it.
+struct CorePrice {
+  bool isLegal = false;
+  double seconds = 0;         ///< of a microbatch
+  double layerSeconds = 0;    ///< of these, of one layer
+  double restSeconds = 0;     ///< of a step besides its microbatches: the optimizer
+  double activationBytes = 0; ///< of a microbatch that waits for its backward pass
+  int compositions = 0;
+};
+
+/// A plan as it was priced.
+struct ComposedPlan {
+  PlanTrial trial;
+  Plan plan;              ///< with the layers of its stages
+  bool isComposed = true; ///< false: nothing can be said from few layers
+  int compositions = 0;
+};
+
+/// Composes prices for one thread.
+class Composer {
+public:
+  Composer(const FewLayers &few, int64_t batch, const CompileOptions &options, const MachineModel &machine)
+      : few(few), batch(batch), options(options), machine(machine) {}
+
+  /// `refusal`, if empty, gets why the core is not legal.
+  CorePrice priceCore(const PlanCore &core, std::string &refusal);
+  /// `core`: of the plan.
+  ComposedPlan compose(const Plan &plan, const CorePrice &core, std::string &refusal);
+
+private:
+  std::optional<ProgramPrice> price(const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps,
+                                    std::string &refusal);
+  void composePipeline(ComposedPlan &composed, const CorePrice &core, std::string &refusal);
+
+  const FewLayers &few;
+  int64_t batch;
+  const CompileOptions &options;
+  const MachineModel &machine;
+  int programs = 0; ///< that were compiled
+};
+
+/// Deals layers out to chunks so that the longest takes as little as can be; each has at least one. `seconds`: of a
+/// chunk with so many.
+llvm::SmallVector<int64_t> dealOut(int64_t layers, int chunks, llvm::function_ref<double(int, int64_t)> seconds);
+
+/// The layers of chunks as the option `stages` of a pipeline says; empty: by cost.
+llvm::SmallVector<int64_t> givenLayers(llvm::StringRef stages, int64_t layers, int chunks);
+
+} // namespace pc
+
+#endif

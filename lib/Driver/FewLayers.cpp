@@ -1,0 +1,97 @@
+//===- FewLayers.cpp - A model with fewer of its layers ------------------------------------===//
+#include "FewLayers.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "pc/IR/DimClasses.h"
+#include "pc/IR/Layers.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+struct Layer {
+  SmallVector<Operation *> ops; ///< in program order
+  SmallVector<Value> out;       ///< what ops outside of it read
+};
+
+/// The number at the end of a layer's name, or -1.
+int64_t numberOf(Operation *op) {
+  std::string name = sourceName(op);
+  int64_t number = -1;
+  StringRef last = layerOf(name).rsplit('.').second;
+  if (StringRef layer = layerOf(name); !layer.contains('.'))
+    last = layer;
+  return last.getAsInteger(10, number) ? -1 : number;
+}
+
+/// The layers in their order; empty where their numbers are not 0, 1, 2, ...
+std::vector<Layer> findLayers(ModuleOp model) {
+  std::vector<Layer> layers;
+  DenseMap<Operation *, int64_t> layer;
+  bool inOrder = true;
+  model.walk([&](Operation *op) {
+    int64_t number = isa<func::FuncOp, ModuleOp, ProgramOp>(op) ? -1 : numberOf(op);
+    if (number < 0)
+      return;
+    inOrder &= number <= std::ssize(layers);
+    if (!inOrder)
+      return;
+    layers.resize(std::max<size_t>(layers.size(), number + 1));
+    layers[number].ops.push_back(op);
+    layer[op] = number + 1;
+  });
+  if (!inOrder)
+    return {};
+  for (auto [number, one] : llvm::enumerate(layers))
+    for (Operation *op : one.ops)
+      for (Value result : op->getResults())
+        if (llvm::any_of(result.getUsers(), [&](Operation *user) { return layer.lookup(user) != int64_t(number) + 1; }))
+          one.out.push_back(result);
+  return layers;
+}
+
+/// Whether two layers compute the same of other weights.
+bool areAlike(const Layer &a, const Layer &b) {
+  return llvm::equal(a.ops, b.ops, [](Operation *x, Operation *y) {
+    return x->getName() == y->getName() && llvm::equal(x->getOperandTypes(), y->getOperandTypes()) &&
+           llvm::equal(x->getResultTypes(), y->getResultTypes()) &&
+           (isa<ParameterOp>(x) || x->getAttrDictionary() == y->getAttrDictionary());
+  });
+}
+
+} // namespace
+
+std::optional<FewLayers> FewLayers::of(ModuleOp model) {
+  std::vector<Layer> layers = findLayers(model);
+  if (layers.size() < 2)
+    return std::nullopt;
+  for (const Layer &layer : layers)
+    if (layer.out.size() != 1 || layer.out[0].getType() != layers[0].out[0].getType() || !areAlike(layer, layers[0]))
+      return std::nullopt;
+  return FewLayers(model, std::ssize(layers));
+}
+
+OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {
+  OwningOpRef<ModuleOp> few(ModuleOp(model).clone());
+  std::vector<Layer> all = findLayers(*few);
+  all.back().out[0].replaceAllUsesWith(all[layers - 1].out[0]);
+  for (int64_t layer = count - 1; layer >= layers; --layer)
+    for (Operation *op : llvm::reverse(all[layer].ops)) {
+      op->dropAllUses();
+      op->erase();
+    }
+  DimClasses dims(*few);
+  few->walk([&](InputOp input) { dims.resize(dims.classOf(input->getResult(0), 0), batch); });
+  few->walk([&](ProgramOp program) { program.setBatch(batch); });
+  return few;
+}
+
+int64_t pc::batchOf(ModuleOp model) {
+  int64_t batch = 1;
+  model.walk([&](InputOp input) {
+    auto type = cast<RankedTensorType>(input->getResult(0).getType());
+    batch = type.getRank() > 0 ? type.getDimSize(0) : 1;
+  });
+  return batch;
+}

@@ -1,0 +1,33 @@
+//===- FewLayers.h - A model with fewer of its layers --------------------------------------===//
+#ifndef PC_LIB_DRIVER_FEWLAYERS_H
+#define PC_LIB_DRIVER_FEWLAYERS_H
+
+#include "pc/IR/PC.h"
+#include <optional>
+
+namespace pc {
+
+/// A model program whose layers are alike but for their weights: each takes one value of the layer before it and hands
+/// one on. Names say which ops are a layer's (Layers.h).
+class FewLayers {
+public:
+  /// Nothing where the layers are not so, or some are not like the others.
+  static std::optional<FewLayers> of(mlir::ModuleOp model);
+
+  int64_t layers() const { return count; }
+  /// The same model with `layers` of its layers, at least one, and a batch of `batch` sequences.
+  mlir::OwningOpRef<mlir::ModuleOp> take(int64_t layers, int64_t batch) const;
+
+private:
+  FewLayers(mlir::ModuleOp model, int64_t count) : model(model), count(count) {}
+
+  mlir::ModuleOp model;
+  int64_t count;
+};
+
+/// The sequences of a model's step; 1 where its inputs are not sequences.
+int64_t batchOf(mlir::ModuleOp model);
+
+} // namespace pc
+
+#endif

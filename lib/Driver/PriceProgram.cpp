@@ -1,0 +1,122 @@
+//===- PriceProgram.cpp - What a program costs by a plan, by compiling it --------------------===//
+#include "PriceProgram.h"
+#include "ChooseRecompute.h"
+
+#include "pc/Cost/Cost.h"
+#include "pc/Cost/Report.h"
+#include "pc/Cost/Simulate.h"
+#include "pc/IR/Calls.h"
+#include "pc/IR/Liveness.h"
+#include "pc/IR/Stages.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// The machine without time for moves, and `fastMemory`, for memory traffic.
+static MachineModel without(const MachineModel &machine, bool fastMemory) {
+  MachineModel fast = machine;
+  fast.node = fast.network = {1e30, 0};
+  fast.moveSeconds = fast.collectiveSeconds = fast.nodeHopSeconds = fast.networkHopSeconds = fast.treeHopSeconds = 0;
+  fast.contendShare = 0;
+  if (fastMemory) {
+    fast.memoryBandwidth = 1e30;
+    fast.opSeconds = 0;
+  }
+  return fast;
+}
+
+/// Adds a microbatch to a step: its program is the same for any number of them.
+static void addMicrobatch(ModuleOp planned) {
+  planned.walk([&](AccumulateOp accumulate) {
+    for (Value input : llvm::SmallSetVector<Value, 4>(accumulate.getInputs().begin(), accumulate.getInputs().end())) {
+      auto type = cast<RankedTensorType>(input.getType());
+      SmallVector<int64_t> shape(type.getShape());
+      ++shape[0];
+      input.setType(RankedTensorType::get(shape, type.getElementType(), type.getEncoding()));
+    }
+  });
+}
+
+static void readPipeline(ModuleOp planned, const Prediction &prediction, const MachineModel &machine,
+                         ProgramPrice &price) {
+  std::map<std::pair<TaskKind, int64_t>, std::vector<double>> seconds;
+  for (const StageTimeline &stage : prediction.timeline)
+    for (const StageSpan &span : stage.spans)
+      if (span.isTask())
+        seconds[{span.kind, span.chunk}].push_back(span.end - span.start);
+  for (auto &[task, all] : seconds) {
+    llvm::sort(all);
+    price.taskSeconds[task] = all[all.size() / 2];
+  }
+  StringAttr axis = stageAxisOf(planned);
+  planned.walk([&](ReceiveOp receive) {
+    auto bytes = static_cast<double>(byteSize(receive.getValue().getType()));
+    double hop = messageSeconds(bytes, NodeSpread::between(meshOf(receive), axis, 0, 1, machine), machine);
+    price.hopSeconds = std::max(price.hopSeconds, hop);
+  });
+}
+
+static void readActivations(ModuleOp planned, ProgramPrice &price) {
+  FailureOr<llvm::json::Value> report = buildReport(planned, "");
+  if (failed(report))
+    return;
+  for (const llvm::json::Value &rank : *report->getAsObject()->getArray("per_rank"))
+    if (const llvm::json::Object *most = rank.getAsObject()->getObject("memory_at_most"))
+      price.activationBytes = std::max(price.activationBytes, most->getNumber("activations").value_or(0));
+}
+
+std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOptions &options, const MachineModel &machine,
+                                             std::string &refusal) {
+  ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
+    if (refusal.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      refusal = diagnostic.str();
+    return success();
+  });
+  CompileOptions one = options;
+  one.search = AutoOptions();
+  one.verify = Verify::None;
+  one.timing = nullptr;
+  if (chooseRecompute(model, one))
+    return std::nullopt;
+  ProgramPrice price;
+  for (const PhaseInfo &info : phases()) {
+    if (runPhase(model, info.phase, one))
+      return std::nullopt;
+    if (info.phase == Phase::Staged && one.plan.pipeline())
+      model.walk([&](Operation *op) {
+        ++price.stagedOps;
+        price.callsTasks |= isa<CallOp>(op);
+      });
+    if (info.phase == Phase::Planned)
+      break;
+  }
+  FailureOr<Prediction> whole = predictStep(model, machine);
+  if (failed(whole))
+    return std::nullopt;
+  price.programSeconds = whole->programSeconds;
+  PlanTrial &trial = price.trial;
+  trial.isLegal = true;
+  trial.seconds = whole->stepSeconds;
+  for (ModuleOp program : programsOf(model))
+    for (ArenaOp arena : program.getOps<ArenaOp>())
+      price.arenas.push_back(static_cast<int64_t>(arena.getBytes()));
+  if (options.cuda()) {
+    llvm::json::Object beside = besideArena(model);
+    for (StringRef key : {"staging_bytes", "nccl_bytes_estimated"})
+      price.besideArena += beside.getInteger(key).value_or(0);
+  }
+  trial.bytes = largestArena(model) + price.besideArena;
+  if (FailureOr<Prediction> unmoved = predictStep(model, without(machine, false)); succeeded(unmoved))
+    trial.moves = whole->stepSeconds - unmoved->stepSeconds;
+  if (FailureOr<Prediction> products = predictStep(model, without(machine, true)); succeeded(products))
+    trial.products = products->stepSeconds;
+  readActivations(model, price);
+  if (one.plan.pipeline()) {
+    readPipeline(model, *whole, machine, price);
+    return price;
+  }
+  addMicrobatch(model);
+  if (FailureOr<Prediction> more = predictStep(model, machine); succeeded(more))
+    price.microbatchSeconds = more->programSeconds - whole->programSeconds;
+  return price;
+}

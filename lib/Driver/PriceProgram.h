@@ -1,0 +1,32 @@
+//===- PriceProgram.h - What a program costs by a plan, by compiling it ----------------------===//
+#ifndef PC_LIB_DRIVER_PRICEPROGRAM_H
+#define PC_LIB_DRIVER_PRICEPROGRAM_H
+
+#include "pc/Driver/Compile.h"
+#include "pc/Search/Search.h"
+
+namespace pc {
+
+/// Figures of a program that was compiled to the planned phase.
+struct ProgramPrice {
+  PlanTrial trial;
+  double programSeconds = 0;         ///< of the step, by the clock of the ranks
+  double microbatchSeconds = 0;      ///< that one more microbatch takes; without stages only
+  int64_t besideArena = 0;           ///< bytes of `trial.bytes` that are not in the arena
+  double activationBytes = 0;        ///< at most, of any stage
+  llvm::SmallVector<int64_t> arenas; ///< bytes, by stage
+  double hopSeconds = 0;             ///< of a message from a stage to the next
+  int64_t stagedOps = 0;             ///< of the programs of all stages as the pipeline makes them
+  bool callsTasks = false;           ///< tasks are functions
+  /// Of the tasks of a kind and chunk, the middle of their seconds.
+  std::map<std::pair<TaskKind, int64_t>, double> taskSeconds;
+};
+
+/// Compiles `model`, which it changes, by the plan of `options`, quietly: without verifiers, timing or a search.
+/// Nothing where the plan is refused; the first error is added to `refusal` if that is empty.
+std::optional<ProgramPrice> priceProgram(mlir::ModuleOp model, const CompileOptions &options,
+                                         const MachineModel &machine, std::string &refusal);
+
+} // namespace pc
+
+#endif

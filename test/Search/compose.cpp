@@ -1,0 +1,93 @@
+//===- compose.cpp - Composed plans beside the same ones, compiled whole -----------------------===//
+// usage: pc-compose-test MODEL SECONDS BYTES < PLANS: a line of PLANS is a plan as options of pc-opt's phases. Says how
+// far composed prices are off, and fails where one is by more than these percents. Run by compose.test.
+//===-----------------------------------------------------------------------------===//
+#include "ComposePlan.h"
+#include "pc/Driver/Flags.h"
+#include "pc/Driver/Registration.h"
+#include "pc/IR/Diagnostics.h"
+#include "pc/IR/Source.h"
+
+#include "llvm/Support/Format.h"
+#include <chrono>
+#include <iostream>
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+struct Seconds {
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  double operator()() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }
+};
+
+double percentOff(double composed, double whole) { return 100 * (composed / whole - 1); }
+
+/// The errors of seconds and bytes in percent, or nothing where the plan is refused.
+std::optional<std::pair<double, double>> compare(ModuleOp model, const FewLayers &few, StringRef line) {
+  std::string error, refusal;
+  llvm::raw_string_ostream errors(error);
+  CompileFlags flags;
+  CompileOptions options;
+  if (failed(flags.parseFromString(line, errors)) || flags.resolve(nullptr, options, error)) {
+    llvm::outs() << "bad plan: " << error << "\n";
+    return std::nullopt;
+  }
+  std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
+  Composer composer(few, batchOf(model), options, *machine);
+  Seconds composing;
+  CorePrice core = composer.priceCore(PlanCore::of(options.plan, batchOf(model), false), refusal);
+  double forCore = composing();
+  ComposedPlan composed = composer.compose(options.plan, core, refusal);
+  double forAll = composing();
+  if (!core.isLegal || !composed.isComposed || !composed.trial.isLegal) {
+    llvm::outs() << (composed.isComposed ? "refused: " : "not composed: ") << refusal << ": " << line << "\n";
+    return std::nullopt;
+  }
+  CompileOptions one = options;
+  one.plan = composed.plan;
+  Seconds compiling;
+  OwningOpRef<ModuleOp> module(model.clone());
+  std::optional<ProgramPrice> whole = priceProgram(*module, one, *machine, refusal);
+  if (!whole) {
+    llvm::outs() << "refused whole: " << refusal << ": " << line << "\n";
+    return std::nullopt;
+  }
+  double seconds = percentOff(composed.trial.seconds, whole->trial.seconds);
+  double bytes = percentOff(static_cast<double>(composed.trial.bytes), static_cast<double>(whole->trial.bytes));
+  llvm::outs() << llvm::format("seconds %+.2f %%  bytes %+.2f %%  core %.2f s, plan %.2f s, whole %.2f s: ", seconds,
+                               bytes, forCore, forAll - forCore, compiling())
+               << line << "\n";
+  return std::pair(std::abs(seconds), std::abs(bytes));
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  registerPasses();
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  llvm::SourceMgr sources;
+  ToolDiagnostics diagnostics("pc-compose-test", sources, &context);
+  OwningOpRef<ModuleOp> model = argc == 4 ? parseProgram(argv[1], sources, &context) : nullptr;
+  std::optional<FewLayers> few = model ? FewLayers::of(*model) : std::nullopt;
+  if (!few) {
+    llvm::outs() << "no model of like layers\n";
+    return 2;
+  }
+  double seconds = 0, bytes = 0;
+  int count = 0;
+  bool ok = true;
+  for (std::string line; std::getline(std::cin, line); ++count) {
+    auto off = compare(*model, *few, line);
+    ok &= off.has_value();
+    seconds = std::max(seconds, off ? off->first : 0);
+    bytes = std::max(bytes, off ? off->second : 0);
+  }
+  ok &= seconds <= std::atof(argv[2]) && bytes <= std::atof(argv[3]);
+  llvm::outs() << count << llvm::format(" plans: seconds within %.2f %%, bytes within %.2f %%\n", seconds, bytes)
+               << (ok ? "as right as they should be\n" : "");
+  return ok ? 0 : 1;
+}
