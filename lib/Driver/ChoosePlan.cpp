@@ -3,7 +3,7 @@
 // phase, those of large ones put together from programs of few layers; then the best are compiled whole. What a plan
 // takes is what the report will say.
 //===-----------------------------------------------------------------------------===//
-#include "ChoosePlan.h"
+#include "pc/Driver/ChoosePlan.h"
 #include "ComposePlan.h"
 #include "PlanBounds.h"
 #include "PlanSpace.h"
@@ -156,27 +156,12 @@ private:
   std::string refusal; ///< why the first plan that is not legal is not
 };
 
-/// Of the program on one device.
 pcrt_status PlanSearch::readWork() {
-  OwningOpRef<ModuleOp> step(model.clone());
-  CompileOptions alone = options;
-  alone.plan = Plan();
-  std::string why;
-  pcrt_status status = PCRT_OK;
-  StrategyFlags precision;
-  for (StringRef flag : {"precision", "gradient-precision", "residual-precision"})
-    if (search.pins.given(flag))
-      precision.set(flag, search.pins.text(flag));
-  std::optional<Plan> plan = planFromFlags(precision, why, status);
-  if (!plan)
-    return fail(status, why);
-  alone.plan = std::move(*plan);
-  alone.verify = Verify::None;
-  alone.timing = nullptr;
-  if (pcrt_status failed = runPhase(*step, Phase::Step, alone))
-    return failed;
+  StepWork work;
+  if (pcrt_status status = pc::readWork(model, options, work))
+    return status;
   std::optional<FewLayers> few = FewLayers::of(model);
-  bounds.emplace(StepWork::of(*step), few ? few->layers() : 0, space.ranks, machine);
+  bounds.emplace(work, few ? few->layers() : 0, space.ranks, machine);
   composes = few && few->layers() > manyLayers;
   return PCRT_OK;
 }
@@ -516,7 +501,8 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
   if (!result.fitting.empty()) {
     double seconds = result.fitting.front().trial.seconds;
     gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
-    tell(result);
+    if (!search.isQuiet)
+      tell(result);
     found = toJson(result);
     plan = *nodes[result.fitting.front().node.id].plan;
     return PCRT_OK;
@@ -535,6 +521,30 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
 }
 
 } // namespace
+
+pcrt_status pc::readWork(ModuleOp model, const CompileOptions &options, StepWork &work) {
+  OwningOpRef<ModuleOp> step(model.clone());
+  CompileOptions alone = options;
+  alone.plan = Plan();
+  std::string why;
+  pcrt_status status = PCRT_OK;
+  StrategyFlags precision;
+  for (StringRef flag : {"precision", "gradient-precision", "residual-precision"})
+    if (options.search.pins.given(flag))
+      precision.set(flag, options.search.pins.text(flag));
+  std::optional<Plan> plan = planFromFlags(precision, why, status);
+  if (!plan) {
+    model.emitError() << why;
+    return status;
+  }
+  alone.plan = std::move(*plan);
+  alone.verify = Verify::None;
+  alone.timing = nullptr;
+  if (pcrt_status failed = runPhase(*step, Phase::Step, alone))
+    return failed;
+  work = StepWork::of(*step);
+  return PCRT_OK;
+}
 
 pcrt_status pc::choosePlan(ModuleOp model, CompileOptions &options, const MachineModel &machine,
                            std::optional<llvm::json::Object> &found) {

@@ -2,7 +2,6 @@
 #include "pc/Driver/Compile.h"
 #include "BlamePass.h"
 #include "Certificate.h"
-#include "ChoosePlan.h"
 #include "ChooseRecompute.h"
 #include "Remarks.h"
 
@@ -14,6 +13,7 @@
 #include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
 #include "pc/Cost/Streams.h"
+#include "pc/Driver/ChoosePlan.h"
 #include "pc/Driver/Origin.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/Source.h"

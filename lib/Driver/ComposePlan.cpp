@@ -11,25 +11,31 @@ using namespace pc;
 // Cores
 //===---------------------------------------------------------------------------===//
 
+/// Whether a tactic only shares out sequences, layers, or what a step does once: not what it does for each microbatch.
+static bool isOuter(const Tactic &tactic, bool any) {
+  const TacticInfo *row = tactic.info();
+  int64_t stage = 0;
+  if (row && row->shardsParameters && !tactic.option("stage").getAsInteger(10, stage) && stage >= 2)
+    return any; // sums gradients, or gathers parameters, for each
+  return row && (row->splitsBatch || row->shardsParameters || row->phase == Phase::Staged);
+}
+
 PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any) {
   PlanCore core;
   std::set<std::string> outer, data;
-  for (const Tactic &tactic : plan.tactics) {
-    const TacticInfo *row = tactic.info();
-    bool splitsBatch = row && (row->splitsBatch || row->shardsParameters);
+  for (const Tactic &tactic : plan.tactics)
     for (StringRef axis : tactic.list("axis")) {
-      if (splitsBatch)
-        data.insert(axis.str());
-      if (splitsBatch || (row && row->phase == Phase::Staged))
+      if (isOuter(tactic, any))
         outer.insert(axis.str());
+      if (tactic.info() && tactic.info()->phase != Phase::Staged)
+        data.insert(axis.str());
     }
-  }
-  int64_t parts = 1;
+  int64_t parts = plan.microbatches;
   for (const auto &[axis, size] : plan.mesh) {
-    if (data.count(axis))
-      parts *= size;
     if (!outer.count(axis))
       core.plan.mesh.push_back({axis, size});
+    else if (data.count(axis))
+      parts *= size;
   }
   for (const Tactic &tactic : plan.tactics) {
     auto axes = tactic.list("axis");
@@ -38,7 +44,6 @@ PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any) {
       core.plan.tactics.push_back(tactic);
   }
   core.plan.microbatches = any ? 1 : std::min<int64_t>(plan.microbatches, 2);
-  parts *= plan.microbatches;
   core.batch = any ? batch : batch % parts ? 0 : batch / parts * core.plan.microbatches;
   return core;
 }

@@ -12,13 +12,14 @@
 
 namespace pc {
 
-/// What the plans of a set have in common: the ranks that share a layer, and what they have of a microbatch. Axes of
-/// data parallelism, ZeRO and stages are left out, with their tactics.
+/// What the plans of a set have in common: the ranks that share a layer, and what they have of a microbatch. Axes that
+/// share out sequences or layers alone are left out, with their tactics: data parallelism, stages, ZeRO-1.
 struct PlanCore {
   Plan plan;
   int64_t batch = 0; ///< sequences of all its ranks; 0: the plan's ranks do not divide the model's
 
-  /// Of a plan; `any`: of any number of microbatches, data ranks and stages, with as much on a rank as there is.
+  /// Of a plan; `any`: of any number of microbatches, data ranks and stages, and of ZeRO, with as much on a rank as
+  /// there is.
   static PlanCore of(const Plan &plan, int64_t batch, bool any);
   std::string key() const;
 };

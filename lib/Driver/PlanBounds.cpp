@@ -72,11 +72,13 @@ double PlanBounds::ofSet(const PlanCore &core) const {
   return machine.wholeStep((most.seconds + most.restSeconds) / static_cast<double>(ranks), ranks);
 }
 
-/// The data ranks that share a step's optimizer, for each of which ZeRO updates a part.
+/// The data ranks that share a step's optimizer, besides those of the core: each updates a part, by ZeRO.
 static double updatersOf(const Plan &plan) {
   double updaters = 1;
+  PlanCore core = PlanCore::of(plan, 1, false);
   for (const Tactic &tactic : plan.tactics)
-    if (const TacticInfo *row = tactic.info(); row && row->shardsParameters)
+    if (const TacticInfo *row = tactic.info();
+        row && row->shardsParameters && !llvm::is_contained(core.plan.tactics, tactic))
       for (StringRef axis : tactic.list("axis"))
         updaters *= static_cast<double>(std::max<int64_t>(plan.sizeOf(axis), 1));
   return updaters;
@@ -161,7 +163,7 @@ void PlanBounds::learnRoot(const PlanCore &core, const CorePrice &price) {
 
 double PlanBounds::leastBytes(const Plan &plan, const PlanCore &core) const {
   auto it = roots.find(tacticsText(rootOf(core).plan));
-  double members = 1;
+  double members = 1; // that share the core's sequences, or their layers
   for (const auto &axis : core.plan.mesh)
     members *= static_cast<double>(axis.second);
   auto sequences = static_cast<double>(core.batch) / static_cast<double>(core.plan.microbatches);

@@ -1,0 +1,243 @@
+//===- Advice.cpp - What a model takes on numbers of ranks -------------------------------------===//
+#include "Advice.h"
+
+#include "pc/Driver/ChoosePlan.h"
+#include "pc/Driver/Flags.h"
+#include "llvm/Support/Format.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+template <typename... Args> std::string formatted(const char *form, const Args &...args) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format(form, args...);
+  return text;
+}
+
+class Adviser {
+public:
+  Adviser(ModuleOp model, const AdviceOptions &asked, Advice &advice) : model(model), asked(asked), advice(advice) {}
+
+  pcrt_status run(std::string &error) {
+    CompileOptions options;
+    if (pcrt_status status = optionsOf(" auto= ranks=1", options, error))
+      return status;
+    machine = *MachineModel::find(options.stages.machine, error);
+    limit = options.stages.memory > 0 ? options.stages.memory : static_cast<int64_t>(machine.memoryBytes);
+    if (pcrt_status status = readModel(options))
+      return status;
+    for (int64_t ranks : asked.ranks) {
+      Size size;
+      if (pcrt_status status = search(ranks, "", size, error))
+        return status;
+      advice.sizes.push_back(std::move(size));
+    }
+    addMemoryRule();
+    addTensorRule();
+    bool isGiven = options.search.pins.given("mesh") || options.search.pins.given("zero");
+    return isGiven ? PCRT_OK : addShardingRule(error);
+  }
+
+private:
+  /// All flags, and `more`.
+  pcrt_status optionsOf(const std::string &more, CompileOptions &options, std::string &error) const {
+    CompileFlags flags;
+    llvm::raw_string_ostream errors(error);
+    if (failed(flags.parseFromString(asked.flags + more, errors)))
+      return PCRT_USAGE;
+    return flags.resolve(nullptr, options, error);
+  }
+
+  pcrt_status readModel(const CompileOptions &options) {
+    if (pcrt_status status = readWork(model, options, advice.work))
+      return status;
+    model.walk([&](ParameterOp parameter) {
+      advice.parameters += static_cast<double>(cast<RankedTensorType>(parameter.getValue().getType()).getNumElements());
+    });
+    model.walk([&](ProgramOp program) {
+      advice.model = program.getName().str();
+      advice.stepTokens = static_cast<double>(program.getBatch()) * static_cast<double>(program.getSequence());
+    });
+    advice.machine = machine.name;
+    advice.tokens = asked.tokens;
+    return PCRT_OK;
+  }
+
+  /// The best plan of `ranks`, with `pins`; that there is none is no failure.
+  pcrt_status search(int64_t ranks, const std::string &pins, Size &size, std::string &error) {
+    CompileOptions options;
+    std::string more = " auto= ranks=" + std::to_string(ranks) + pins;
+    if (pcrt_status status = optionsOf(more, options, error))
+      return status;
+    options.search.isQuiet = true;
+    size.ranks = ranks;
+    std::optional<llvm::json::Object> found;
+    ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() == DiagnosticSeverity::Error && size.why.empty())
+        size.why = diagnostic.str();
+      return success();
+    });
+    pcrt_status status = choosePlan(model, options, machine, found);
+    if (status == PCRT_RESOURCE || status == PCRT_INFEASIBLE)
+      return PCRT_OK;
+    if (status)
+      error = size.why;
+    if (status || !found)
+      return status;
+    const llvm::json::Object &best = *found->getArray("candidates")->front().getAsObject();
+    size.fits = true;
+    size.plan = best.getString("plan")->str();
+    size.seconds = *best.getNumber("step_seconds");
+    size.bytes = *best.getInteger("arena_bytes");
+    size.gap = *found->getNumber("gap");
+    if (const Tactic *tensor = options.plan.find("pc-tensor-parallel"))
+      for (StringRef axis : tensor->list("axis"))
+        size.tensorRanks *= options.plan.sizeOf(axis);
+    return PCRT_OK;
+  }
+
+  /// What a step holds of parameters must lie somewhere.
+  void addMemoryRule() {
+    double bytes = 2 * advice.work.parameterBytes + advice.work.stateBytes;
+    Rule rule{"Parameters, their gradients and the optimizer's states must fit; activations come on top",
+              formatted("%.0f bytes a parameter, %.3g GB in all", bytes / advice.parameters, bytes / 1e9),
+              "",
+              {}};
+    if (limit == 0) {
+      rule.derived += "; the machine's memory is not known";
+    } else {
+      double least = std::ceil(bytes / static_cast<double>(limit));
+      rule.derived += formatted(", so at least %.0f ranks of %.3g GB", least, static_cast<double>(limit) / 1e9);
+      rule.holds = true;
+      for (const Size &size : advice.sizes) {
+        rule.checked += formatted("%s%lld ranks: %s", rule.checked.empty() ? "" : ", ",
+                                  static_cast<long long>(size.ranks), size.fits ? "fits" : "does not fit");
+        rule.holds = *rule.holds && !(size.fits && static_cast<double>(size.ranks) < least);
+      }
+    }
+    advice.rules.push_back(std::move(rule));
+  }
+
+  /// What a layer's products are split over talks in each layer.
+  void addTensorRule() {
+    if (machine.nodeRanks == 0)
+      return;
+    Rule rule{"Tensor parallelism stays inside of a node",
+              formatted("%lld ranks a node; links there are %.3g times as fast as between nodes",
+                        static_cast<long long>(machine.nodeRanks), machine.node.bandwidth / machine.network.bandwidth),
+              "",
+              {}};
+    for (const Size &size : advice.sizes) {
+      if (!size.fits || size.ranks <= machine.nodeRanks)
+        continue;
+      rule.holds = rule.holds.value_or(true) && size.tensorRanks <= machine.nodeRanks;
+      rule.checked +=
+          formatted("%sthe best plan of %lld ranks splits products over %lld", rule.checked.empty() ? "" : ", ",
+                    static_cast<long long>(size.ranks), static_cast<long long>(size.tensorRanks));
+    }
+    advice.rules.push_back(std::move(rule));
+  }
+
+  /// ZeRO-3 gathers parameters for both passes and sums gradients.
+  pcrt_status addShardingRule(std::string &error) {
+    if (advice.sizes.empty() || advice.sizes.back().ranks < 2)
+      return PCRT_OK;
+    const Size &largest = advice.sizes.back();
+    bool inNode = machine.nodeRanks == 0 || largest.ranks <= machine.nodeRanks;
+    double bandwidth =
+        inNode ? machine.node.bandwidth
+               : std::min(machine.node.bandwidth, static_cast<double>(machine.nodeRanks) * machine.network.bandwidth);
+    auto n = static_cast<double>(largest.ranks);
+    double gather = (advice.work.bf16 ? 2 : 4) * advice.parameters, sums = gradientBytes() * advice.parameters;
+    double moves = (2 * gather + sums) * (n - 1) / n / bandwidth;
+    double rate = (advice.work.bf16 ? machine.bf16Flops : machine.f32Flops) * machine.productShare;
+    double products = advice.work.flops / rate / n;
+    Rule rule{"ZeRO-3 is for fast networks or large batches: it sends all parameters three times a microbatch",
+              formatted("%.3g GB a rank take %.3g s at %.3g GB/s, once; the products of a step take %.3g s",
+                        (2 * gather + sums) * (n - 1) / n / 1e9, moves, bandwidth / 1e9, products),
+              "",
+              {}};
+    Size sharded;
+    std::string pins = " mesh=dp=" + std::to_string(largest.ranks) + " zero=3";
+    if (pcrt_status status = search(largest.ranks, pins, sharded, error))
+      return status;
+    if (!sharded.fits) {
+      rule.checked = "no plan with ZeRO-3 alone: " + sharded.why;
+    } else {
+      rule.checked = formatted("a step of ZeRO-3 alone takes %.4g s", sharded.seconds);
+      if (largest.fits)
+        rule.checked += formatted(", the best plan %.4g s", largest.seconds);
+      // It is as long as what it moves, or products hide that.
+      rule.holds = sharded.seconds >= std::max(moves, products) * 0.98;
+    }
+    advice.rules.push_back(std::move(rule));
+    return PCRT_OK;
+  }
+
+  /// In which gradients are summed.
+  double gradientBytes() const { return StringRef(asked.flags).contains("gradient-precision=bf16") ? 2 : 4; }
+
+  ModuleOp model;
+  const AdviceOptions &asked;
+  Advice &advice;
+  MachineModel machine;
+  int64_t limit = 0;
+};
+
+} // namespace
+
+pcrt_status pc::advise(ModuleOp model, const AdviceOptions &options, Advice &advice, std::string &error) {
+  return Adviser(model, options, advice).run(error);
+}
+
+void Advice::print(llvm::raw_ostream &os) const {
+  os << formatted("%s, %.3g parameters, %.4g tokens a step, on %s\n", model.c_str(), parameters, stepTokens,
+                  machine.c_str());
+  for (const Size &size : sizes) {
+    os << formatted("%6lld  ", static_cast<long long>(size.ranks));
+    if (!size.fits) {
+      os << "no: " << size.why << "\n";
+      continue;
+    }
+    os << formatted("%.4g s a step  %.4g tokens/s  %.4g GiB a rank", size.seconds, tokensPerSecond(size),
+                    static_cast<double>(size.bytes) / (1 << 30));
+    if (tokens > 0)
+      os << formatted("  %.4g rank hours", rankHours(size));
+    os << "  " << size.plan << "\n";
+  }
+  for (const Rule &rule : rules) {
+    os << "\n" << rule.rule << ".\n  derived  " << rule.derived << "\n";
+    if (!rule.checked.empty())
+      os << "  checked  " << rule.checked << (rule.holds ? *rule.holds ? ": holds" : ": does not hold" : "") << "\n";
+  }
+}
+
+llvm::json::Object Advice::json() const {
+  llvm::json::Array ofSizes, ofRules;
+  for (const Size &size : sizes) {
+    llvm::json::Object object{{"ranks", size.ranks}, {"fits", size.fits}};
+    if (!size.fits) {
+      object["why"] = size.why;
+    } else {
+      object["plan"] = size.plan;
+      object["step_seconds"] = size.seconds;
+      object["arena_bytes"] = size.bytes;
+      object["gap"] = size.gap;
+      object["tokens_per_second"] = tokensPerSecond(size);
+      if (tokens > 0)
+        object["rank_hours"] = rankHours(size);
+    }
+    ofSizes.push_back(std::move(object));
+  }
+  for (const Rule &rule : rules) {
+    llvm::json::Object object{{"rule", rule.rule}, {"derived", rule.derived}, {"checked", rule.checked}};
+    if (rule.holds)
+      object["holds"] = *rule.holds;
+    ofRules.push_back(std::move(object));
+  }
+  return llvm::json::Object{
+      {"model", model},   {"parameters", parameters},    {"step_tokens", stepTokens},  {"machine", machine},
+      {"tokens", tokens}, {"sizes", std::move(ofSizes)}, {"rules", std::move(ofRules)}};
+}

@@ -1,0 +1,59 @@
+//===- Advice.h - What a model takes on numbers of ranks ---------------------------------------===//
+// For each number the best plan, by the search; and rules of thumb, each derived from the machine's and the model's
+// figures and then held against what the search found.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_TOOLS_ADVICE_H
+#define PC_TOOLS_ADVICE_H
+
+#include "pc/Cost/Machine.h"
+#include "pc/Driver/Compile.h"
+#include "pc/Search/Search.h"
+
+namespace pc {
+
+/// What is asked for. `flags`: of every compile, as options of the phases' pipelines: "precision=bf16".
+struct AdviceOptions {
+  std::vector<int64_t> ranks;
+  std::string flags;
+  double tokens = 0; ///< of a training run; 0: its cost is not told
+};
+
+/// What the search found for a number of ranks.
+struct Size {
+  int64_t ranks = 0;
+  bool fits = false;
+  std::string plan, why; ///< why: there is none
+  double seconds = 0;    ///< of a step
+  int64_t bytes = 0;
+  double gap = 0;
+  int64_t tensorRanks = 1; ///< that split a layer's products
+};
+
+/// A rule of thumb. `holds`: none where nothing was found to hold it against.
+struct Rule {
+  std::string rule, derived, checked;
+  std::optional<bool> holds;
+};
+
+struct Advice {
+  std::string model, machine;
+  StepWork work;
+  double parameters = 0, stepTokens = 0, tokens = 0;
+  std::vector<Size> sizes;
+  std::vector<Rule> rules;
+
+  double tokensPerSecond(const Size &size) const { return stepTokens / size.seconds; }
+  /// Hours of one rank, times ranks, for all tokens.
+  double rankHours(const Size &size) const {
+    return tokens / tokensPerSecond(size) * static_cast<double>(size.ranks) / 3600;
+  }
+  void print(llvm::raw_ostream &os) const;
+  llvm::json::Object json() const;
+};
+
+/// Searches plans of the model program `model`. On failure the error is in `error`.
+pcrt_status advise(mlir::ModuleOp model, const AdviceOptions &options, Advice &advice, std::string &error);
+
+} // namespace pc
+
+#endif
