@@ -82,6 +82,13 @@ LogicalResult Proof::prove(ModuleOp module, StringRef phase, llvm::function_ref<
   llvm::DenseSet<uint64_t> before(llvm::from_range, state->before.states);
   Blame blame = proof::blame(walk.failure, trace, stepTrace, isFirst ? nullptr : &before);
   Operation *op = walk.failure.op;
+  if (walk.failure.fault == FaultKind::Place)
+    if (auto found = repair(module, walk.failure, trace, [&] { return isProved(module); })) {
+      blame.op = found->move;
+      blame.fault = FaultKind::Place;
+      blame.expected = "expected " + differenceOf(found->move, found->like);
+      blame.other = nullptr;
+    }
   InFlightDiagnostic error = blame.op->emitError() << nameOfOp(blame.op) << " ";
   if (blame.op == op)
     error << walk.failure.why;

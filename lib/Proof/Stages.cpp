@@ -9,10 +9,17 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
 
+static constexpr StringLiteral oddWhy = "is a message that its other stage does not know, or twice";
+
 bool Walk::run(ModuleOp module) {
   env.reserve(shared.owners);
   bool ok = runAll(module);
   shared.owners = env.size();
+  if (!ok && failure.fault != FaultKind::Message && stages.size() > 1)
+    if (auto [odd, other] = oddMessage(); odd) { // what was read from a wrong message shows later
+      failure = Failure();
+      refuse(odd, oddWhy, FaultKind::Message, other);
+    }
   if (failure.why.empty() && !wrongBytes.why.empty())
     failure = wrongBytes;
   return ok && failure.why.empty();
@@ -30,8 +37,7 @@ bool Walk::runAll(ModuleOp module) {
   for (size_t s = 0; s < stages.size(); ++s)
     if (Operation *op = runner.waitingAt(static_cast<int>(s))) {
       if (auto [odd, other] = oddMessage(); odd)
-        return refuse(odd, "is a message that its other stage does not know, so that one waits for ever",
-                      FaultKind::Message, other);
+        return refuse(odd, oddWhy, FaultKind::Message, other);
       if (Operation *odd = oddMove())
         return refuse(odd, "is a move that other stages do not make, so that one waits for ever");
       return refuse(op, "waits for another stage for ever", FaultKind::Message);
@@ -134,8 +140,9 @@ bool Walk::overStages(Stage &, MoveOpInterface move, State &result, SmallVectorI
   return true;
 }
 
-/// A send without a receive or a receive without a send: one of a flow that has one side alone, or one that would be in
-/// order with the number that is missing. And one of the other kind, if there is one.
+/// A send without a receive or a receive without a send: one of a flow that has one side alone, one whose number is
+/// there twice, or one that would be in order with the number that is missing. And one of the other kind, if there is
+/// one.
 std::pair<Operation *, Operation *> Walk::oddMessage() {
   using Side = SmallVector<std::pair<int64_t, Operation *>>; // by message, in the order of the program
   std::map<StageFlow, std::pair<Side, Side>> flows;
@@ -162,7 +169,11 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
         return !count(own, other.first) && (i == 0 || own[i - 1].first < other.first) &&
                (i + 1 == own.size() || own[i + 1].first > other.first);
       };
-      int oddness = others.empty() ? 2 : llvm::any_of(others, fits) ? 1 : 0;
+      bool isInOrder =
+          (i == 0 || own[i - 1].first < one.first) && (i + 1 == own.size() || own[i + 1].first > one.first);
+      bool skips = one.first > 0 && !count(own, one.first - 1);
+      int oddness = count(own, one.first) > 1 ? 16 : others.empty() ? 8 : 0;
+      oddness += 2 * llvm::any_of(others, fits) + skips + !isInOrder;
       if (count(own, one.first) != count(others, one.first))
         odd.push_back({oddness, one.second, flow, one.first});
     }
@@ -178,7 +189,7 @@ std::pair<Operation *, Operation *> Walk::oddMessage() {
   llvm::erase_if(odd, [&](const Odd &other) { return other.op->getName() == most.op->getName(); });
   auto likeness = [&](const Odd &other) {
     bool isSameFlow = !(other.flow < most.flow) && !(most.flow < other.flow);
-    return 4 * isSameFlow + 4 * (other.message == most.message) + other.oddness;
+    return 16 * isSameFlow + 16 * (other.message == most.message) + other.oddness;
   };
   auto *other = llvm::max_element(odd, [&](auto &a, auto &b) { return likeness(a) < likeness(b); });
   return {most.op, other == odd.end() ? nullptr : other->op};
@@ -193,7 +204,7 @@ Operation *Walk::oddMove() {
         return;
       auto before = move->getOperand(0).getDefiningOp<MoveOpInterface>();
       if (move.getMoveAxes().size() != 1 || move.getMoveKind() != MoveKind::AllReduce ||
-          (!odd && before && isOverStages(before, stageAxis)))
+          move.getReduction() != PartialKind::Sum || (!odd && before && isOverStages(before, stageAxis)))
         odd = move;
     });
   return odd;

@@ -1,5 +1,6 @@
 //===- Trace.cpp - Why a program is not proved -----------------------------------------------===//
 #include "Trace.h"
+#include "Packing.h"
 
 #include "pc/IR/Liveness.h"
 #include "pc/IR/PC.h"
@@ -47,8 +48,10 @@ public:
         if (from >= 0)
           readers[step.made[from].state.value].insert(static_cast<int>(i));
     }
-    for (const Made &made : trace.made)
-      there.insert({made.state.hash(), programOf(made.op)}), values.insert({made.state.value.x, programOf(made.op)});
+    for (const Made &made : trace.made) {
+      there.insert(keyOf(made.state.hash(), made.state.microbatch, programOf(made.op)));
+      values.insert(keyOf(made.state.value.x, made.state.microbatch, programOf(made.op)));
+    }
   }
 
   Blame blame(const Failure &failure) const {
@@ -75,6 +78,15 @@ private:
   }
 
   static Operation *programOf(Operation *op) { return op->getParentOfType<ModuleOp>(); }
+  using Keys = llvm::DenseSet<std::pair<uint64_t, Operation *>>;
+  static std::pair<uint64_t, Operation *> keyOf(uint64_t what, int microbatch, Operation *program) {
+    return {what ^ static_cast<uint64_t>(microbatch + 2) * 0xbf58476d1ce4e5b9ull, program};
+  }
+  /// Whether a stage has it, of this microbatch or of any.
+  static bool has(const Keys &keys, uint64_t what, int microbatch, Operation *op) {
+    Operation *program = programOf(op);
+    return keys.contains(keyOf(what, microbatch, program)) || keys.contains(keyOf(what, State::ofAny, program));
+  }
   bool isKnownBefore(const State &state) const { return before && before->contains(state.hash()); }
   bool isStrange(int made) const {
     const State &state = trace.made[made].state;
@@ -104,8 +116,8 @@ private:
     return found;
   }
 
-  /// Of values in each other's bytes, the one that meets most others, and of those the one that does so most; `op`
-  /// where there are no two.
+  /// Of values in each other's bytes, the one that lies least as a planner would put it, or meets most others, and of
+  /// those the one that does so most; `op` where there are no two.
   Blame ofBytes(Operation *op) const {
     llvm::MapVector<Operation *, llvm::SetVector<Operation *>> others;
     for (const Trace::Clash &clash : trace.clashes) {
@@ -118,10 +130,15 @@ private:
       }
     }
     Blame blame{op, FaultKind::Memory, "", std::nullopt};
-    if (others.empty())
+    if (others.empty()) { // nobody is there in its place
+      for (const Trace::Clash &clash : llvm::reverse(trace.clashes))
+        blame.op = clash.maker ? clash.maker : op;
       return blame;
+    }
+    Packing packing;
     auto isLess = [&](Operation *a, Operation *b) { // an op of many results meets many
-      return others[a].size() * b->getNumResults() < others[b].size() * a->getNumResults();
+      return std::tuple(packing.fit(b), others[a].size() * b->getNumResults()) <
+             std::tuple(packing.fit(a), others[b].size() * a->getNumResults());
     };
     blame.op = std::max_element(others.begin(), others.end(), [&](auto &a, auto &b) {
                  return isLess(a.first, b.first);
@@ -167,6 +184,12 @@ private:
 
   static Point valueOf(const Trace &trace, int made) { return made < 0 ? Point() : trace.made[made].state.value; }
 
+  /// Whether `read` is a copy of what `right` reads.
+  bool isInPlaceOf(const Made &read, const Made &right) const {
+    return isa<CopyOp>(read.op) &&
+           llvm::any_of(right.from, [&](int from) { return from >= 0 && valueOf(step, from) == read.state.value; });
+  }
+
   /// `reader` should read `right` as its operand: is it the reader, or who has made what it reads, that is wrong?
   Blame replaced(const Made &reader, unsigned operand, const Made &right, Blame blame) const {
     const Made &read = trace.made[reader.from[operand]];
@@ -178,8 +201,8 @@ private:
       blame.fault = FaultKind::Scale;
     // What it reads is right elsewhere, and what it should read is there, perhaps in other places.
     bool isMixedUp = !isa<MoveOpInterface, CopyOp>(read.op) && first.contains(read.state.value) &&
-                     values.contains({wanted.value.x, programOf(reader.op)});
-    if (isMixedUp || there.contains({wanted.hash(), programOf(reader.op)})) {
+                     has(values, wanted.value.x, wanted.microbatch, reader.op);
+    if (isMixedUp || (!isInPlaceOf(read, right) && has(there, wanted.hash(), wanted.microbatch, reader.op))) {
       blame.op = whoReads(reader, operand, wanted.value);
       blame.expected = "expected operand " + std::to_string(operand) + " to be what the " + text(right.op) + " makes";
       return blame;
@@ -193,7 +216,7 @@ private:
     if (isa<CopyOp>(read.op) || read.op->getName() == right.op->getName()) {
       blame.op = read.op;
       blame.expected = isa<CopyOp>(read.op) || !isLeaf(right.op) ? "expected the " + text(right.op)
-                                                                 : "expected " + difference(read.op, right.op);
+                                                                 : "expected " + differenceOf(read.op, right.op);
       if (isa<CopyOp>(read.op))
         blame.fault = isNorm(right.op)                        ? FaultKind::Norm
                       : isa<AddOp, SubOp, EinsumOp>(right.op) ? FaultKind::Value
@@ -245,7 +268,7 @@ private:
     Likeness like;
     like.step = &right;
     like.sameName = wrong.op->getName() == right.op->getName();
-    like.sameAttributes = like.sameName && difference(wrong.op, right.op).empty();
+    like.sameAttributes = like.sameName && differenceOf(wrong.op, right.op).empty();
     for (size_t i = 0; i < std::min(wrong.from.size(), right.from.size()); ++i)
       if (valueOf(trace, wrong.from[i]) == valueOf(step, right.from[i]))
         ++like.equal;
@@ -257,22 +280,6 @@ private:
                     : wrong.from[like.otherOperand];
     like.isCopy = other >= 0 && isa<CopyOp>(trace.made[other].op);
     return like;
-  }
-
-  /// The attributes that `right` has and `wrong` has otherwise, where the block of a rank does not decide them.
-  static std::string difference(Operation *wrong, Operation *right) {
-    std::string text;
-    llvm::raw_string_ostream os(text);
-    for (StringAttr name : right->getName().getAttributeNames()) {
-      Attribute own = wrong->getInherentAttr(name).value_or(Attribute());
-      Attribute other = right->getInherentAttr(name).value_or(Attribute());
-      if (own == other || llvm::is_contained({"operandSegmentSizes", "global", "layout", "key"}, name.getValue()))
-        continue;
-      os << (text.empty() ? "" : ", ") << (other ? "" : "no ") << name.getValue();
-      if (other)
-        other.print(os << " ", /*elideType=*/true);
-    }
-    return text;
   }
 
   std::optional<Likeness> nearest(const Made &wrong) const {
@@ -293,7 +300,7 @@ private:
     std::optional<Likeness> only;
     for (const Made &right : step.made) {
       if (right.op->getName() != wrong.op->getName() || right.from.size() != wrong.from.size() ||
-          values.contains({right.state.value.x, programOf(wrong.op)}))
+          has(values, right.state.value.x, wrong.state.microbatch, wrong.op))
         continue;
       if (only)
         return std::nullopt;
@@ -336,7 +343,7 @@ private:
     for (int candidate : it == readers.end() ? ArrayRef<int>() : it->second.getArrayRef()) {
       const Made &right = step.made[candidate];
       if (isLeaf(right.op) || (reader && right.op->getName() == reader->getName()) ||
-          values.contains({right.state.value.x, programOf(copy.op)}))
+          has(values, right.state.value.x, copy.state.microbatch, copy.op))
         continue;
       blame.step = right.op->getLoc();
       blame.expected = "expected the " + text(right.op);
@@ -395,7 +402,7 @@ private:
       if (!like->sameName)
         blame.expected = "expected the " + text(right);
       else if (!like->sameAttributes)
-        blame.expected = "expected " + difference(op, right);
+        blame.expected = "expected " + differenceOf(op, right);
       else if (isRounding)
         blame.expected = isBf16(right) ? "expected it rounded to bf16" : "expected it in f32";
       else if (unsigned other = like->otherOperand; like->otherOperand >= 0 && other < wrong.from.size() &&
@@ -411,12 +418,27 @@ private:
 
   const Trace &trace, &step;
   const llvm::DenseSet<uint64_t> *before;
-  llvm::DenseMap<Point, int> first;                        ///< the first record of the step program with that value
-  llvm::DenseMap<Point, llvm::SetVector<int>> readers;     ///< records of the step program of what reads it
-  llvm::DenseSet<std::pair<uint64_t, Operation *>> values; ///< those of a stage, wherever they lie
-  llvm::DenseSet<std::pair<uint64_t, Operation *>> there;  ///< all values, of a stage
+  llvm::DenseMap<Point, int> first;                    ///< the first record of the step program with that value
+  llvm::DenseMap<Point, llvm::SetVector<int>> readers; ///< records of the step program of what reads it
+  Keys values;                                         ///< those of a stage, wherever they lie
+  Keys there;                                          ///< all values, of a stage
 };
 } // namespace
+
+std::string pc::proof::differenceOf(Operation *wrong, Operation *right) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (StringAttr name : right->getName().getAttributeNames()) {
+    Attribute own = wrong->getInherentAttr(name).value_or(Attribute());
+    Attribute other = right->getInherentAttr(name).value_or(Attribute());
+    if (own == other || llvm::is_contained({"operandSegmentSizes", "global", "layout", "key"}, name.getValue()))
+      continue;
+    os << (text.empty() ? "" : ", ") << (other ? "" : "no ") << name.getValue();
+    if (other)
+      other.print(os << " ", /*elideType=*/true);
+  }
+  return text;
+}
 
 Blame pc::proof::blame(const Failure &failure, const Trace &trace, const Trace &step,
                        const llvm::DenseSet<uint64_t> *before) {

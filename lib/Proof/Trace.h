@@ -7,7 +7,7 @@
 
 #include "Bytes.h"
 
-#include "mlir/IR/Operation.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -57,6 +57,19 @@ struct Blame {
 
 /// `before`: hashes of all values of the phase before; null: there is none but step.
 Blame blame(const Failure &failure, const Trace &trace, const Trace &step, const llvm::DenseSet<uint64_t> *before);
+
+/// The attributes that `right` has and `wrong` has otherwise, where the block of a rank does not decide them; "dim 1".
+std::string differenceOf(mlir::Operation *wrong, mlir::Operation *right);
+
+/// A move to blame, and another op that goes about it as it should.
+struct Repair {
+  mlir::Operation *move, *like;
+};
+
+/// Of the moves near a failure in a window's steps, the one whose change makes the program right (Repair.cpp); it is as
+/// before afterwards. `isProved`: whether the program is.
+std::optional<Repair> repair(mlir::ModuleOp module, const Failure &failure, const Trace &trace,
+                             llvm::function_ref<bool()> isProved);
 
 } // namespace pc::proof
 

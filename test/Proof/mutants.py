@@ -80,6 +80,13 @@ class Text:
         close = " " * self.lines[first - 1].index("%") + "}"
         return next((i for i in range(first, len(self.lines)) if self.lines[i].startswith(close)), first) + 1
 
+    def opening(self, i):
+        """The number of the line of the op that line i closes, and says the types of: the op stands there for messages."""
+        indent = len(self.lines[i]) - len(self.lines[i].lstrip())
+        if not self.lines[i].lstrip().startswith("}"):
+            return set()
+        return {next((j for j in range(i - 1, -1, -1) if len(self.lines[j]) - len(self.lines[j].lstrip()) == indent), i) + 1}
+
     def maker(self, block, name):
         """The lines of the op that makes a value; of a wait also those of what it waits for."""
         at = next((i for i, line in enumerate(self.lines) if self.scope[i] == block and re.match(rf"[^=]*{name}\b[^=]* = pc", line)), None)
@@ -433,7 +440,7 @@ def judged(plan, phase, count, files, folder, draw, kinds):
         sites = [row for row in sites if row[2]]
         out = folder / f"{phase}-{len(mutants)}.mlir"
         out.write_text("\n".join(change.get(i, line) for i, line in enumerate(text.lines)) + "\n")
-        mutants.append((family, name, change, edited(change) | text.makers(change), out))
+        mutants.append((family, name, change, edited(change) | text.makers(change).union(*map(text.opening, change)), out))
     answers = tool("pc-proof-each", step, before, input="".join(f"{row[-1]}\n" for row in mutants)).stdout.splitlines()
     if len(answers) != len(mutants):
         sys.exit(f"{plan}, {phase}: the proof ended at {mutants[len(answers)][1:3]}")

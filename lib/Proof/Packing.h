@@ -1,0 +1,32 @@
+//===- Packing.h - How homes fit between each other --------------------------------------------===//
+#ifndef PC_LIB_PROOF_PACKING_H
+#define PC_LIB_PROOF_PACKING_H
+
+#include "Bytes.h"
+
+#include <map>
+#include <set>
+
+namespace pc::proof {
+
+/// How well the homes of an op's results fit between those of others: planners put a buffer where the arena begins or
+/// another buffer ends. Of two values in each other's bytes the one that does not lie so is more likely to be wrong.
+class Packing {
+public:
+  /// 2 if those of all results begin so, and 1 more if another buffer, or the arena's end, follows each.
+  int fit(mlir::Operation *op);
+
+private:
+  /// The homes of a function.
+  struct Layout {
+    std::set<std::pair<int64_t, int64_t>> ranges;
+    int64_t bytes = -1; ///< of the arena
+  };
+  const Layout &layoutOf(mlir::Operation *op);
+
+  std::map<mlir::Operation *, Layout> layouts; ///< by function; looked up only
+};
+
+} // namespace pc::proof
+
+#endif
