@@ -2,6 +2,7 @@
 #include "CheckCases.h"
 #include "Description.h"
 #include "Kernel.h"
+#include "pc/Codegen/CompiledKernels.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/AnyOp.h"
 
@@ -34,6 +35,21 @@ static bool wantsPositive(Operation *op) {
   return anyOp(op, [](Operation *inner) { return isa<LogOp, SqrtOp, RecipOp, AdamWOp>(inner); });
 }
 
+/// How many keys a query of attention may see at most, if that is what an i32 operand says; else 0.
+static int64_t keysSeen(Operation *op, Value operand) {
+  auto indexed = dyn_cast<IndexedOpInterface>(op);
+  bool isTensor = typeOf(operand).getRank() > 0;
+  if (!isTensor || !indexed || indexed.getOffsetMutable().empty() || indexed.getOffsetMutable()[0].get() != operand)
+    return 0;
+  return typeOf(op->getOperand(1)).getDimSize(1);
+}
+
+KernelSample pc::sampleOf(Operation *op, unsigned operand) {
+  Value value = op->getOperand(operand);
+  bool isInteger = typeOf(value).getElementType().isInteger();
+  return {isInteger ? std::max(limitOf(value), keysSeen(op, value)) : 1, wantsPositive(op)};
+}
+
 /// Flops of attention, of which causal attention computes half of the scores; 0 for other ops.
 static double flopsOfAttention(Operation *op) {
   std::optional<bool> causal = isCausalAttention(op);
@@ -49,11 +65,11 @@ static json::Object buffer(Value value, int64_t offset) {
                                                    : "i32"}};
 }
 
-static json::Object input(Value value, int64_t offset, bool positive) {
+static json::Object input(Value value, int64_t offset, KernelSample sample) {
   json::Object entry = buffer(value, offset);
   if (typeOf(value).getElementType().isInteger())
-    entry["below"] = limitOf(value);
-  entry["positive"] = positive;
+    entry["below"] = sample.below;
+  entry["positive"] = sample.positive;
   return entry;
 }
 
@@ -71,11 +87,10 @@ LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation
   for (Operation *op : ops) {
     flops += flopsOfAttention(op);
     SmallVector<int64_t> offsets;
-    bool positive = wantsPositive(op);
-    for (Value operand : op->getOperands()) {
+    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       offsets.push_back(offsetOf(operand));
       if (!made.contains(operand) && read.insert(operand).second)
-        inputs.push_back(input(operand, offsets.back(), positive));
+        inputs.push_back(input(operand, offsets.back(), sampleOf(op, i)));
     }
     SmallVector<int64_t> to(results);
     for (Value result : op->getResults())
@@ -115,7 +130,7 @@ void CheckCases::addProduct(StringRef name, int64_t index, ArrayRef<Value> input
                             OffsetOf offsetOf) {
   json::Array buffers;
   for (Value value : inputs)
-    buffers.push_back(input(value, offsetOf(value), false));
+    buffers.push_back(input(value, offsetOf(value), {}));
   cases.push_back(json::Object{
       {"name", name.str()}, {"product", index}, {"offsets", json::Array(offsets)}, {"inputs", std::move(buffers)}});
 }

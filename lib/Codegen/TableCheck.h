@@ -6,6 +6,7 @@
 
 #include "StepReader.h"
 #include "TableReader.h"
+#include "pc/Codegen/CompiledKernels.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Stages.h"
 #include "pcrt/pcrt.h"
@@ -16,8 +17,9 @@ namespace pc {
 
 /// Which ops a kernel was written for, by its name; of all programs.
 struct KernelNames {
-  std::map<std::string, std::string> opsOf; ///< by function
-  std::map<std::string, std::string> of;    ///< by ops and part
+  std::vector<WrittenKernel> *written = nullptr; ///< where each kernel is noted with its first op
+  std::map<std::string, std::string> opsOf;      ///< by function
+  std::map<std::string, std::string> of;         ///< by ops and part
 };
 
 /// One program of an executable.

@@ -49,6 +49,11 @@ bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
   std::string text = textOf(op, part);
   auto [ops, isFirst] = names.opsOf.try_emplace(function, text);
   auto [name, isNew] = names.of.try_emplace(text, function);
+  if (names.written && isFirst) {
+    if (part == 0)
+      names.written->push_back({op->clone(), function, "pc_program" + suffix, {}});
+    names.written->back().rows.push_back(row);
+  }
   bool isNamed = StringRef(function).starts_with(("pc_" + op->getName().stripDialect() + "_").str());
   return (isNamed && ops->second == text && name->second == function) ||
          refuse(op, "runs kernel @" + function + ", which was written for other ops");

@@ -341,8 +341,9 @@ bool TableCheck::run() {
   return same(step, "tickets", program.num_tickets, numTickets) && describes(planned, program.json, outputs);
 }
 
-LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels) {
+LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, std::vector<WrittenKernel> *written) {
   KernelNames names;
+  names.written = written;
   return success(
       llvm::all_of(programsOf(planned), [&](ModuleOp program) { return TableCheck(program, kernels, names).run(); }));
 }

@@ -3,6 +3,7 @@
 #include "BlamePass.h"
 #include "Certificate.h"
 #include "ChooseRecompute.h"
+#include "CompareKernels.h"
 #include "Remarks.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -55,8 +56,24 @@ static std::string planLine(const Plan &plan, ModuleOp module) {
   return op->line();
 }
 
+/// Compares the kernels of an object file with the interpreter, and says which it has left out.
+static pcrt_status compareKernels(ModuleOp module, ArrayRef<WrittenKernel> kernels, StringRef object,
+                                  const CompileOptions &options) {
+  TimingScope timing = options.timing ? options.timing->nest("comparison of kernels") : TimingScope();
+  constexpr double mostSteps = 4e8; // some seconds of the interpreter
+  int64_t leftOut = 0;
+  if (pcrt_status status = compareKernels(kernels, object, mostSteps, leftOut))
+    return status;
+  InFlightDiagnostic remark = module.emitRemark()
+                              << kernels.size() - leftOut << " kernels make what the interpreter makes";
+  if (leftOut)
+    remark << "; " << leftOut << " are too large for it, and not compared";
+  return PCRT_OK;
+}
+
 /// Object and executable; nothing is left behind but the executable.
-static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &options, Certificate &certificate) {
+static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &options, ArrayRef<WrittenKernel> kernels,
+                                   Certificate &certificate) {
   // Said here, where it takes one line; the linker takes many.
   if (pcrt_status status = writeFile(module, options.output, [](llvm::raw_ostream &) {}))
     return status;
@@ -73,10 +90,16 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
   auto step = module->getAttrOfType<StringAttr>(stepAttribute);
   if (ok)
     certificate.finish(module, planLine(options.plan, module), step ? step.getValue() : "");
-  ok = ok && succeeded(emitObject(module, options.cuda() ? 8 : nativeLanes(), options.cuda(), object)) &&
-       succeeded(linkExecutable(module, object, libraries, options.cuda(), options.output));
+  ok = ok && succeeded(emitObject(module, options.cuda() ? 8 : nativeLanes(), options.cuda(), object));
+  pcrt_status status = ok ? PCRT_OK : PCRT_RESOURCE;
+  if (ok && options.verifyKernels)
+    status = compareKernels(module, kernels, object, options);
+  if (!status && failed(linkExecutable(module, object, libraries, options.cuda(), options.output)))
+    status = PCRT_RESOURCE;
   llvm::sys::fs::remove(object);
-  return ok ? PCRT_OK : PCRT_RESOURCE;
+  if (status)
+    llvm::sys::fs::remove(options.output);
+  return status;
 }
 
 /// The pipeline's schedule as the plan names it.
@@ -295,13 +318,14 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
       return status;
   Proof proof;
   Certificate certificate;
+  OwningOpRef<ModuleOp> planned;
+  std::vector<WrittenKernel> kernels; // of it
   for (const PhaseInfo &info : phases()) {
     if (info.phase < from)
       continue;
     bool given = info.phase == from;
     bool makesKernels = info.phase == Phase::Kernels && !given;
-    OwningOpRef<ModuleOp> planned;
-    if (makesKernels && options.verify == Verify::Full)
+    if (makesKernels && (options.verify == Verify::Full || options.verifyKernels))
       planned = module.clone();
     if (makesKernels) { // the program's description quotes its plan
       OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
@@ -309,9 +333,9 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     }
     if (pcrt_status status = given ? takeGiven(module, info.phase, options) : runPhase(module, info.phase, options))
       return status;
-    if (planned) {
+    if (makesKernels && planned) {
       TimingScope timing = options.timing ? options.timing->nest("check of the tables") : TimingScope();
-      if (failed(verifyTables(*planned, module)))
+      if (failed(verifyTables(*planned, module, options.verifyKernels ? &kernels : nullptr)))
         return PCRT_VERIFICATION;
       certificate.tablesAreReadBack();
     }
@@ -331,5 +355,5 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
       module->print(os, OpPrintingFlags().enableDebugInfo());
       os << "\n";
     });
-  return buildExecutable(module, options, certificate);
+  return buildExecutable(module, options, kernels, certificate);
 }

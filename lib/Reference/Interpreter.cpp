@@ -183,3 +183,18 @@ FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
     return failure();
   return machine.takeResults();
 }
+
+FailureOr<std::vector<Tensor>> pc::interpretOp(Operation *op, ArrayRef<Tensor> operands) {
+  OpBuilder b(op->getContext());
+  OwningOpRef<ModuleOp> module = ModuleOp::create(b, op->getLoc());
+  b.setInsertionPointToEnd(module->getBody());
+  auto function = func::FuncOp::create(b, op->getLoc(), "alone", b.getFunctionType(op->getOperandTypes(), {}));
+  Block *block = function.addEntryBlock();
+  b.setInsertionPointToEnd(block);
+  Operation *alone = b.clone(*op);
+  alone->setOperands(block->getArguments());
+  RunOptions options;
+  Feeds feeds(function, options.seed);
+  Machine machine(function, options, feeds, Ranks(MeshAttr()), /*erased=*/false, /*arenaBytes=*/-1);
+  return machine.runAlone(alone, operands);
+}

@@ -66,6 +66,18 @@ LogicalResult Machine::step(Operation *op) {
   return isThere ? success() : runOp(op);
 }
 
+FailureOr<std::vector<Tensor>> Machine::runAlone(Operation *op, ArrayRef<Tensor> operands) {
+  for (auto [value, tensor] : llvm::zip_equal(op->getOperands(), operands))
+    if (!store.set(value, {tensor}))
+      return failure();
+  if (failed(runOp(op)))
+    return failure();
+  std::vector<Tensor> results;
+  for (Value result : op->getResults())
+    results.push_back(store.get(result)[0]);
+  return results;
+}
+
 FailureOr<RankTensors> Machine::apply(MoveOpInterface move, Value input) {
   if (link && link->isOver(move))
     return link->result(stage, move);

@@ -39,6 +39,8 @@ public:
   void contribute(MoveOpInterface move, Value input, int meeting) {
     link->contribute(stage, move, meeting, store.get(input));
   }
+  /// The results of one op of the function, on one rank, of these operands.
+  FailureOr<std::vector<Tensor>> runAlone(Operation *op, ArrayRef<Tensor> operands);
   /// After the last op: takes the updated leaves from where they are stored.
   LogicalResult finish();
   /// What belongs to a packed parameter is given by its parts.

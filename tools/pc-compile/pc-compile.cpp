@@ -41,6 +41,8 @@ int main(int argc, char **argv) {
                                                    "the program of each phase is proved to compute what its step does"),
                                         clEnumValN(pc::Verify::Phase, "phase", "the verifier at the end of each phase"),
                                         clEnumValN(pc::Verify::None, "none", "ops' own verifiers alone")));
+  cl::opt<bool> verifyKernels("verify-kernels",
+                              cl::desc("Run each kernel of a CPU program and compare it with the interpreter"), files);
   cl::opt<std::string> reference("reference", cl::desc("The step program that this one must equal, a file"),
                                  cl::value_desc("file"), files);
   cl::opt<bool> timing("timing", cl::desc("Print the time of every pass (--mlir-timing)"), files);
@@ -95,9 +97,13 @@ int main(int argc, char **argv) {
     return fail(PCRT_USAGE, "--reference is for --verify=full, of the phases step to planned");
   if (!report.empty() && origin->phase > pc::Phase::Planned)
     return fail(PCRT_USAGE, "--report is for programs up to phase 'planned'");
+  if (verifyKernels && (options.cuda() || to != Phase::Exe || origin->phase > Phase::Planned))
+    return fail(PCRT_USAGE, "--verify-kernels runs the kernels of an executable for --target=cpu, made of a program up "
+                            "to phase 'planned'; those of CUDA are compared on a device, by --check-kernels");
   options.to = to;
   options.output = output;
   options.verify = verify;
+  options.verifyKernels = verifyKernels;
   options.emitPlan = emitPlan;
   options.report = report;
   options.reference = reference;

@@ -39,6 +39,7 @@ struct CompileOptions {
   PlanMemoryOptions arena;
   GenerateKernelsOptions kernels; ///< `target`, `attention` and `archs` are also those of other passes
   Verify verify = Verify::Full;
+  bool verifyKernels = false; ///< CPU: compiled kernels are compared with the interpreter
   Phase to = Phase::Exe;
   std::string output = "-";            ///< the executable, or the IR of phase `to`
   std::string emitPlan, report;        ///< files, or empty

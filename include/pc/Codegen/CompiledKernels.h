@@ -1,0 +1,54 @@
+//===- CompiledKernels.h - The kernels of an object file, run by the compiler ---------------===//
+// What a CPU program's kernels compute can be compared with their ops before there is an executable: an object file is
+// loaded into this process, and each kernel runs in a child of it, so that a crash or a loop without end is an error.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_CODEGEN_COMPILEDKERNELS_H
+#define PC_CODEGEN_COMPILEDKERNELS_H
+
+#include "mlir/IR/OwningOpRef.h"
+#include "pc/IR/PC.h"
+
+#include <memory>
+#include <vector>
+
+namespace pc {
+
+/// The kernels of an op, and the first op that runs them.
+struct WrittenKernel {
+  mlir::OwningOpRef<mlir::Operation *> op; ///< a copy; its operands are values of the planned program
+  std::string function;                    ///< of the first of them, for messages
+  std::string program;                     ///< the symbol in whose table they are
+  std::vector<int64_t> rows;               ///< of that table, in the order in which they run
+};
+
+/// Sampled elements of an operand of kernels: of an i32 tensor those below `below`, else numbers in [-1, 1), or in
+/// [0.1, 0.9) where the op has roots or logarithms.
+struct KernelSample {
+  int64_t below = 1;
+  bool positive = false;
+};
+KernelSample sampleOf(mlir::Operation *op, unsigned operand);
+
+class CompiledKernels {
+public:
+  ~CompiledKernels();
+  /// Those of an object file that `emitObject` wrote; null after setting `error`.
+  static std::unique_ptr<CompiledKernels> load(llvm::StringRef object, std::string &error);
+
+  using Bytes = std::vector<char>;
+  /// Runs a kernel on the operands' bytes, results sharing their buffers as in the planned program, and gives those of
+  /// the results (of an update: what it sets). Then what is wrong, or "": it ended by a signal, in `seconds` of
+  /// the processor not at all, refused its operands, wrote beside its results, or gave other bits when its items were
+  /// run in another order.
+  std::string run(const WrittenKernel &kernel, llvm::ArrayRef<Bytes> operands, unsigned seconds,
+                  std::vector<Bytes> &results) const;
+
+private:
+  struct Loaded;
+  explicit CompiledKernels(std::unique_ptr<Loaded> loaded);
+  std::unique_ptr<Loaded> loaded;
+};
+
+} // namespace pc
+
+#endif

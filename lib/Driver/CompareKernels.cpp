@@ -1,0 +1,158 @@
+//===- CompareKernels.cpp - Compiled kernels beside the interpreter -------------------------===//
+#include "CompareKernels.h"
+#include "pc/Cost/Cost.h"
+#include "pc/IR/Liveness.h"
+#include "pc/Reference/Interpreter.h"
+
+#include "llvm/Support/Format.h"
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+using namespace mlir;
+using namespace pc;
+using Bytes = CompiledKernels::Bytes;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// Draws an operand, as the numbers that its bytes are.
+static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19937_64 &random) {
+  Tensor tensor(typeOf(value).getShape());
+  Type element = typeOf(value).getElementType();
+  Bytes bytes(byteSize(value.getType()));
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    uint64_t bits = random();
+    if (element.isInteger()) {
+      auto number = static_cast<int32_t>(bits % static_cast<uint64_t>(sample.below));
+      tensor[i] = number;
+      memcpy(bytes.data() + 4 * i, &number, 4);
+      continue;
+    }
+    double unit = static_cast<double>(bits >> 40) / (1 << 24),
+           number = sample.positive ? 0.1 + 0.8 * unit : 2 * unit - 1;
+    auto single = static_cast<float>(element.isBF16() ? roundToBf16(number) : number);
+    tensor[i] = single;
+    if (element.isBF16()) {
+      auto half = static_cast<uint16_t>(std::bit_cast<uint32_t>(single) >> 16);
+      memcpy(bytes.data() + 2 * i, &half, 2);
+    } else {
+      memcpy(bytes.data() + 4 * i, &single, 4);
+    }
+  }
+  return {std::move(tensor), std::move(bytes)};
+}
+
+static Tensor read(Value value, const Bytes &bytes) {
+  Tensor tensor(typeOf(value).getShape());
+  Type element = typeOf(value).getElementType();
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    uint32_t word = 0;
+    memcpy(&word, bytes.data() + (element.isBF16() ? 2 * i : 4 * i), element.isBF16() ? 2 : 4);
+    tensor[i] =
+        element.isInteger() ? std::bit_cast<int32_t>(word) : std::bit_cast<float>(element.isBF16() ? word << 16 : word);
+  }
+  return tensor;
+}
+
+namespace {
+/// How far a kernel may be from the interpreter.
+struct Bound {
+  int64_t length = 1; ///< of the longest sum that it may have
+  bool hasBf16 = false;
+  double steps = 0; ///< of the interpreter
+
+  explicit Bound(Operation *op) {
+    op->walk([&](Operation *inner) {
+      int64_t most = 1, fewest = std::numeric_limits<int64_t>::max();
+      for (Value value :
+           llvm::concat<Value>(llvm::to_vector(inner->getOperands()), llvm::to_vector(inner->getResults()))) {
+        auto type = typeOf(value);
+        hasBf16 |= type.getElementType().isBF16();
+        steps += static_cast<double>(type.getNumElements());
+        most = std::max(most, type.getNumElements());
+        for (int64_t size : type.getShape())
+          length = std::max(length, size);
+      }
+      for (Value result : inner->getResults())
+        fewest = std::min(fewest, std::max<int64_t>(1, typeOf(result).getNumElements()));
+      length = std::max(length, most / fewest);
+      if (!isa<FusionOp>(inner) && inner->getNumResults())
+        steps += flopsOf(inner);
+    });
+  }
+  /// Errors of a sum's roundings grow like the root of its length; a value that is rounded to bf16 where another is
+  /// just below may be off by a unit of its last place, and what is made of it by a few.
+  double difference() const {
+    return std::ldexp(128, -24) * std::sqrt(static_cast<double>(length)) + (hasBf16 ? std::ldexp(5, -8) : 0);
+  }
+};
+} // namespace
+
+/// Compares one kernel; PCRT_OK, or the status after an error.
+static pcrt_status compare(const WrittenKernel &kernel, const CompiledKernels &compiled, const Bound &bound) {
+  Operation *op = *kernel.op;
+  std::mt19937_64 random(1);
+  std::vector<Tensor> operands;
+  std::vector<Bytes> bytes;
+  llvm::DenseMap<Value, size_t> drawn;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    if (auto [it, isNew] = drawn.try_emplace(operand, i); !isNew) {
+      operands.push_back(Tensor(operands[it->second]));
+      bytes.push_back(Bytes(bytes[it->second]));
+      continue;
+    }
+    auto [tensor, raw] = draw(operand, sampleOf(op, i), random);
+    operands.push_back(std::move(tensor));
+    bytes.push_back(std::move(raw));
+  }
+  auto refuse = [&](const Twine &why) {
+    op->emitOpError() << "has kernel @" << kernel.function << ", which " << why
+                      << "; the kernel is not what the op says";
+    return PCRT_VERIFICATION;
+  };
+  std::vector<Bytes> results;
+  auto seconds = static_cast<unsigned>(2 + bound.steps / 1e7); // a hundred times what it takes
+  if (std::string wrong = compiled.run(kernel, bytes, seconds, results); !wrong.empty())
+    return refuse(wrong);
+  bool isCopy = isa<UpdateOp>(op);
+  FailureOr<std::vector<Tensor>> expected = isCopy ? std::vector<Tensor>{operands[0]} : interpretOp(op, operands);
+  if (failed(expected))
+    return PCRT_INTERNAL;
+  double largest = 0;
+  for (const Tensor &tensor : *expected)
+    largest = std::max(largest, largestElement(tensor));
+  for (auto [i, wanted] : llvm::enumerate(*expected)) {
+    Tensor made = read(isCopy ? op->getOperand(0) : op->getResult(i), results[i]);
+    double difference = largestDifference(made, wanted, std::max(1e-6, largest / 8));
+    if (!(difference <= bound.difference())) {
+      std::string text;
+      llvm::raw_string_ostream(text) << "makes another result " << i << " than the interpreter: relative difference "
+                                     << llvm::format("%.1e", difference) << ", of which rounding explains "
+                                     << llvm::format("%.1e", bound.difference());
+      return refuse(text);
+    }
+  }
+  return PCRT_OK;
+}
+
+pcrt_status pc::compareKernels(ArrayRef<WrittenKernel> kernels, StringRef object, double mostSteps, int64_t &leftOut) {
+  if (kernels.empty())
+    return PCRT_OK;
+  std::string error;
+  std::unique_ptr<CompiledKernels> compiled = CompiledKernels::load(object, error);
+  if (!compiled) {
+    (*kernels[0].op)->emitError() << "the kernels' object file cannot be read: " << error;
+    return PCRT_INTERNAL;
+  }
+  for (const WrittenKernel &kernel : kernels) {
+    Bound bound(*kernel.op);
+    if (bound.steps > mostSteps) {
+      ++leftOut;
+      continue;
+    }
+    if (pcrt_status status = compare(kernel, *compiled, bound))
+      return status;
+  }
+  return PCRT_OK;
+}
