@@ -35,19 +35,21 @@ static bool wantsPositive(Operation *op) {
   return anyOp(op, [](Operation *inner) { return isa<LogOp, SqrtOp, RecipOp, AdamWOp>(inner); });
 }
 
-/// How many keys a query of attention may see at most, if that is what an i32 operand says; else 0.
-static int64_t keysSeen(Operation *op, Value operand) {
+/// Whether an i32 operand says how many keys each query of attention sees.
+static bool isKeyCounts(Operation *op, Value operand) {
   auto indexed = dyn_cast<IndexedOpInterface>(op);
-  bool isTensor = typeOf(operand).getRank() > 0;
-  if (!isTensor || !indexed || indexed.getOffsetMutable().empty() || indexed.getOffsetMutable()[0].get() != operand)
-    return 0;
-  return typeOf(op->getOperand(1)).getDimSize(1);
+  return indexed && !indexed.getOffsetMutable().empty() && indexed.getOffsetMutable()[0].get() == operand &&
+         typeOf(operand).getRank() > 0;
 }
 
 KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
-  bool isInteger = typeOf(value).getElementType().isInteger();
-  return {isInteger ? std::max(limitOf(value), keysSeen(op, value)) : 1, wantsPositive(op)};
+  KernelSample sample{.positive = wantsPositive(op)};
+  if (!typeOf(value).getElementType().isInteger())
+    return sample;
+  sample.ascending = isKeyCounts(op, value);
+  sample.below = sample.ascending ? typeOf(op->getOperand(1)).getDimSize(1) + 1 : limitOf(value);
+  return sample;
 }
 
 /// Flops of attention, of which causal attention computes half of the scores; 0 for other ops.
@@ -68,7 +70,7 @@ static json::Object buffer(Value value, int64_t offset) {
 static json::Object input(Value value, int64_t offset, KernelSample sample) {
   json::Object entry = buffer(value, offset);
   if (typeOf(value).getElementType().isInteger())
-    entry["below"] = sample.below;
+    entry["below"] = sample.ascending ? 1 : sample.below; // a device draws no order
   entry["positive"] = sample.positive;
   return entry;
 }

@@ -51,7 +51,7 @@ bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
   auto [name, isNew] = names.of.try_emplace(text, function);
   if (names.written && isFirst) {
     if (part == 0)
-      names.written->push_back({op->clone(), function, "pc_program" + suffix, {}});
+      names.written->push_back({op->clone(), planned, function, "pc_program" + suffix, {}});
     names.written->back().rows.push_back(row);
   }
   bool isNamed = StringRef(function).starts_with(("pc_" + op->getName().stripDialect() + "_").str());

@@ -21,10 +21,13 @@ static std::pair<Tensor, Bytes> draw(Value value, KernelSample sample, std::mt19
   Tensor tensor(typeOf(value).getShape());
   Type element = typeOf(value).getElementType();
   Bytes bytes(byteSize(value.getType()));
+  int32_t largest = 0;
   for (int64_t i = 0; i < tensor.size(); ++i) {
     uint64_t bits = random();
     if (element.isInteger()) {
       auto number = static_cast<int32_t>(bits % static_cast<uint64_t>(sample.below));
+      if (sample.ascending)
+        number = largest = std::max(largest, number);
       tensor[i] = number;
       memcpy(bytes.data() + 4 * i, &number, 4);
       continue;
@@ -116,7 +119,8 @@ static pcrt_status compare(const WrittenKernel &kernel, const CompiledKernels &c
   if (std::string wrong = compiled.run(kernel, bytes, seconds, results); !wrong.empty())
     return refuse(wrong);
   bool isCopy = isa<UpdateOp>(op);
-  FailureOr<std::vector<Tensor>> expected = isCopy ? std::vector<Tensor>{operands[0]} : interpretOp(op, operands);
+  FailureOr<std::vector<Tensor>> expected =
+      isCopy ? std::vector<Tensor>{operands[0]} : interpretOp(kernel.planned, op, operands);
   if (failed(expected))
     return PCRT_INTERNAL;
   double largest = 0;

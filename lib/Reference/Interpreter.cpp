@@ -184,10 +184,12 @@ FailureOr<Results> pc::interpret(ModuleOp module, const RunOptions &options) {
   return machine.takeResults();
 }
 
-FailureOr<std::vector<Tensor>> pc::interpretOp(Operation *op, ArrayRef<Tensor> operands) {
+FailureOr<std::vector<Tensor>> pc::interpretOp(ModuleOp program, Operation *op, ArrayRef<Tensor> operands) {
   OpBuilder b(op->getContext());
   OwningOpRef<ModuleOp> module = ModuleOp::create(b, op->getLoc());
   b.setInsertionPointToEnd(module->getBody());
+  for (auto about : program.getOps<ProgramOp>()) // in which order the sequence is
+    b.clone(*about);
   auto function = func::FuncOp::create(b, op->getLoc(), "alone", b.getFunctionType(op->getOperandTypes(), {}));
   Block *block = function.addEntryBlock();
   b.setInsertionPointToEnd(block);

@@ -16,15 +16,18 @@ namespace pc {
 /// The kernels of an op, and the first op that runs them.
 struct WrittenKernel {
   mlir::OwningOpRef<mlir::Operation *> op; ///< a copy; its operands are values of the planned program
+  mlir::ModuleOp planned;                  ///< that program
   std::string function;                    ///< of the first of them, for messages
   std::string program;                     ///< the symbol in whose table they are
   std::vector<int64_t> rows;               ///< of that table, in the order in which they run
 };
 
-/// Sampled elements of an operand of kernels: of an i32 tensor those below `below`, else numbers in [-1, 1), or in
-/// [0.1, 0.9) where the op has roots or logarithms.
+/// Sampled elements of an operand of kernels: of an i32 tensor those below `below`, each at least the one before where
+/// they say how many keys queries see (`ascending`), else numbers in [-1, 1), or in [0.1, 0.9) where the op has roots
+/// or logarithms.
 struct KernelSample {
   int64_t below = 1;
+  bool ascending = false;
   bool positive = false;
 };
 KernelSample sampleOf(mlir::Operation *op, unsigned operand);

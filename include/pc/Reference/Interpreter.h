@@ -54,10 +54,11 @@ llvm::LogicalResult canInterpret(mlir::ModuleOp module);
 /// whose value ranks disagree that should hold the same, or that the interpreter does not know.
 llvm::FailureOr<Results> interpret(mlir::ModuleOp module, const RunOptions &options);
 
-/// The results of `op`, which computes (no leaf, no move, no message), or of a fusion of such ops, of a program of one
-/// rank's shapes, given its operands: what its kernels have to make. Results of type bf16 are rounded. Fails after an
-/// error at an op that the interpreter does not know.
-llvm::FailureOr<std::vector<Tensor>> interpretOp(mlir::Operation *op, llvm::ArrayRef<Tensor> operands);
+/// The results of `op`, which computes (no leaf, no move, no message), or of a fusion of such ops, of the local or
+/// planned `program`, given its operands: what its kernels have to make. Results of type bf16 are rounded. Fails after
+/// an error at an op that the interpreter does not know.
+llvm::FailureOr<std::vector<Tensor>> interpretOp(mlir::ModuleOp program, mlir::Operation *op,
+                                                 llvm::ArrayRef<Tensor> operands);
 
 /// Whether a program sets parameters, which a next step begins with.
 bool hasUpdates(mlir::ModuleOp module);
