@@ -2,7 +2,7 @@
 """usage: test/Proof/fuzz.py COUNT [--seed=N] [--plans=N] [--jobs=N]     build/bin in PATH
 
 Edits IR of every phase without sense, of characters, words, lines, types, and by the kinds of mutants.py, one to three times each, and gives it to the
-phase's verifiers, the proof and the whole compiler: nothing may end by a signal, an assertion or without an end. KEEP=DIR keeps what did."""
+phase's verifiers, the proof and the whole compiler (pc-fuzz-each): nothing may end by a signal, an internal error or without an end. KEEP=DIR keeps what did."""
 import argparse
 import collections
 import concurrent.futures
@@ -10,7 +10,6 @@ import os
 import pathlib
 import random
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -99,28 +98,19 @@ def mutant(lines, draw):
 EDITS = [characters, words, words, some_lines, number, number, size, element, rank, value, value, name, group, group, mutant, mutant]
 
 
-def run(command, path):
-    """What is wrong with how the command ends; empty, else."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
-    except subprocess.TimeoutExpired:
-        return "no end", 0
-    crashed = done.returncode < 0 or done.returncode > 100 or "Stack dump" in done.stderr or "Assertion" in done.stderr
-    return (f"exit code {done.returncode}" if crashed else ""), done.returncode
-
-
-def commands(plan, phase, files, path):
-    """A way to read the program of each kind."""
-    if phase in ("model", "step"):
-        return [["pc-compile", path, *plan.flags, "--to=planned", "-o", os.devnull]] if phase == "model" else [["pc-opt", "--pc-verify-step", path, "-o", os.devnull]]
-    staged = "pc.stage_axis" in path.read_text() and phase != "staged"
+def requests(plan, phase, files):
+    """By which ways pc-fuzz-each reads the program of each kind: STEP, BEFORE, FLAGS and PASSES."""
+    if phase == "model":
+        return lambda text: ("", "", " ".join(flag.removeprefix("--") for flag in plan.flags), "")
+    if phase == "step":
+        return lambda text: ("", "", "-", "builtin.module(pc-verify-step)")
+    before = files[list(files)[list(files).index(phase) - 1]]
     passes = ",".join(f"pc-{one}" for one in mutants.VERIFIERS[phase])
-    passes = f"builtin.module(builtin.module({passes}),pc-verify-staged)" if staged else f"builtin.module({passes})"
-    before = list(files)[list(files).index(phase) - 1]
-    more = f" before={files[before]}" if before != "step" else ""
-    return [["pc-opt", f"--pass-pipeline={passes}", path, "-o", os.devnull],
-            ["pc-opt", f"--pc-prove=reference={files['step']}{more}", path, "-o", os.devnull],
-            ["pc-compile", path, "--to=planned", "-o", os.devnull]]
+
+    def ways(text):
+        staged = "pc.stage_axis" in text and phase != "staged"
+        return files["step"], before, "-", f"builtin.module(builtin.module({passes}),pc-verify-staged)" if staged else f"builtin.module({passes})"
+    return ways
 
 
 class Plan:
@@ -146,29 +136,37 @@ def main():
         work = pathlib.Path(work)
         plans = [Plan(line, work / str(i)) for i, line in enumerate(draw.sample(mutants.PLANS, options.plans))]
 
-        def one(number):
-            draw = random.Random(f"{options.seed} {number}")
-            plan = draw.choice(plans)
-            phase = draw.choice(list(plan.files))
-            lines = list(plan.lines[phase])
-            for edit in draw.choices(EDITS, k=draw.choice([1, 1, 2, 3])):
-                edit(lines, draw)
-                lines = lines or [""]
-            path = work / f"{number}.mlir"
-            path.write_text("\n".join(lines) + "\n")
-            ends = [(command, *run(command, path)) for command in commands(plan, phase, plan.files, path)]
-            bad = [f"{number}: {plan.line}, {phase}: {wrong}: {shlex.join(map(str, command))}" for command, wrong, _ in ends if wrong]
-            if bad and "KEEP" in os.environ:
-                (pathlib.Path(os.environ["KEEP"]) / f"{number}.mlir").write_text(path.read_text())
-            path.unlink()
-            return bad, [code for *_, code in ends]
+        def share(first):
+            """Every edit of a number that is `first` modulo the jobs."""
+            each = subprocess.Popen(["pc-fuzz-each"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for number in range(first, options.count, options.jobs):
+                draw = random.Random(f"{options.seed} {number}")
+                plan = draw.choice(plans)
+                phase = draw.choice(list(plan.files))
+                lines = list(plan.lines[phase])
+                for edit in draw.choices(EDITS, k=draw.choice([1, 1, 2, 3])):
+                    edit(lines, draw)
+                    lines = lines or [""]
+                path = work / f"{number}.mlir"
+                text = "\n".join(lines) + "\n"
+                path.write_text(text)
+                each.stdin.write("\t".join(map(str, (path, *requests(plan, phase, plan.files)(text)))) + "\n")
+                each.stdin.flush()
+                said = each.stdout.readline().split(maxsplit=1)
+                if said[0] == "ok":
+                    codes.update(said[1].split())
+                else:
+                    failures.append(number)
+                    print(f"{number}: {plan.line}, {phase}: {said[1].strip()}", flush=True)
+                    if "KEEP" in os.environ:
+                        (pathlib.Path(os.environ["KEEP"]) / path.name).write_text(text)
+                path.unlink()
+            each.stdin.close()
+            return each.wait()
 
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for bad, ends in pool.map(one, range(options.count)):
-                failures += bad
-                codes.update(ends)
-                for line in bad:
-                    print(line, flush=True)
+            if any(pool.map(share, range(options.jobs))):
+                sys.exit("pc-fuzz-each has failed")
     print(f"{options.count} edits, exit codes " + ", ".join(f"{code}: {n}" for code, n in sorted(codes.items())) + f"; {len(failures)} failures")
     sys.exit(bool(failures))
 
