@@ -26,7 +26,7 @@ void Certificate::add(Phase phase, ModuleOp program, StringRef how) {
 }
 
 void Certificate::finish(ModuleOp kernels, StringRef plan, StringRef step) {
-  llvm::json::Object text{{"format", 1},
+  llvm::json::Object text{{"format", 2},
                           {"compiler", pcrt_version + std::string(", LLVM " LLVM_VERSION_STRING)},
                           {"plan", plan},
                           {"step", step},

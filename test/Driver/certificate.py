@@ -33,8 +33,8 @@ def file_offset(address):
 
 
 def tables():
-    """Where the tables' numbers lie in the file, by table; without pointers, which the loader sets."""
-    all_sections, symbols, pointers = list(sections()), {}, set()
+    """Where the tables' numbers lie in the file, by table; of the pointers, which the loader sets, those of pc_program, where it is told what to set."""
+    all_sections, symbols, pointers = list(sections()), {}, {}
     for kind, _, offset, length, link in all_sections:
         if kind == 2:
             names = all_sections[link][2]
@@ -42,12 +42,14 @@ def tables():
                 name, _, _, _, value, size = struct.unpack_from("<IBBHQQ", data, at)
                 symbols[data[names + name:data.index(0, names + name)].decode()] = value, size
         if kind == 4:
-            pointers |= {struct.unpack_from("<Q", data, at)[0] for at in range(offset, offset + length, 24)}
+            pointers |= {struct.unpack_from("<Q", data, at)[0]: at + 16 for at in range(offset, offset + length, 24)}
     for name, (address, size) in symbols.items():
-        if re.fullmatch(r"pc_(moves|gemms|groups|flows|kernel_table|attentions|device_kernels|mesh_sizes)(_stage\d+)?", name):
+        if re.fullmatch(r"pc_(program|moves|gemms|groups|flows|kernel_table|attentions|device_kernels|mesh_sizes)(_stage\d+)?", name):
             for word in range(address, address + size - 3, 4):
                 if word & ~7 not in pointers:
                     yield name, file_offset(word)
+                elif word % 8 == 0 and "program" in name:
+                    yield "pointers", pointers[word]
 
 
 def refused(path, *files):
@@ -78,11 +80,12 @@ with tempfile.TemporaryDirectory() as folder:
             texts += [(kind, i) for i in range(at, data.index(end, at)) if chr(data[i]).isalnum()]
             at = data.find(begin, at + 1)
     draw.shuffle(texts)
-    chosen = [("tables", site) for _, site in draw.sample(sites, min(len(sites), 40))]
+    own = [site for name, site in sites if name == "pointers"]
+    chosen = [("tables", site) for _, site in draw.sample(sites, min(len(sites), 40))] + [("pointers", site) for site in draw.sample(own, 8)]
     chosen += [row for row in texts if row[0] == "certificate"][:12] + [row for row in texts if row[0] == "description"][:12]
     for kind, at in chosen:
         old = data[at]
-        data[at] = old ^ 1 if kind == "tables" else old + 1 if old not in b"9zZ" else old - 1
+        data[at] = old ^ 1 if kind in ("tables", "pointers") else old + 1 if old not in b"9zZ" else old - 1
         with open(out, "wb") as file:
             file.write(data)
         data[at] = old

@@ -145,8 +145,9 @@ public:
       };
       for (int64_t number :
            {int64_t(p.abi_version), p.arena_bytes, int64_t(p.target), int64_t(p.num_tickets), p.workspace_offset,
-            p.workspace_bytes, int64_t(p.num_stages), int64_t(p.stage_axis), int64_t(p.stage)})
+            p.workspace_bytes, int64_t(p.num_stages), int64_t(p.stage_axis), int64_t(p.stage), p.json_bytes})
         add(number);
+      add(image.functionAt(pointer(&pcrt_program::step)));
       std::vector<pcrt_group> groups;
       std::vector<pcrt_move_desc> rows;
       std::vector<int64_t> sizes;
@@ -189,11 +190,18 @@ private:
     bytes += text;
   }
 
+  /// What the loader makes no pointer of must be null.
   template <typename T> bool readRow(uint64_t at, T &row) {
     StringRef from = image.bytesAt(at, sizeof row);
-    if (from.size() == sizeof row)
-      memcpy(&row, from.data(), sizeof row);
-    return from.size() == sizeof row;
+    if (from.size() != sizeof row)
+      return false;
+    memcpy(&row, from.data(), sizeof row);
+    bool ok = true;
+    pc::forEachField(row, [&](const auto &field) {
+      if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(field)>>)
+        ok &= !field || image.pointerAt(at + (reinterpret_cast<const char *>(&field) - reinterpret_cast<char *>(&row)));
+    });
+    return ok;
   }
 
   /// Adds the rows of a table, and gives them back.
@@ -285,7 +293,7 @@ public:
     rest.erase("sum");
     std::string all;
     llvm::raw_string_ostream(all) << json::Value(std::move(rest));
-    if (object.getInteger("format") != 1 || this->text("sum") != pc::digestOf(all))
+    if (object.getInteger("format") != 2 || this->text("sum") != pc::digestOf(all))
       return "its sum is another one";
     std::string chain;
     for (const json::Object *phase : list("phases")) {
