@@ -113,7 +113,7 @@ LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRe
       return failure();
     first = part ? first : *info;
     launches.push_back({addKernel(name, **info), llvm::map_to_vector(arguments, [](Address at) { return at.offset; })});
-    host.launch(launches.back().kernel, arguments);
+    write([&](HostProgram &to) { to.launch(launches.back().kernel, arguments); });
   }
   return first ? addCase(name, *first, op, launches, results) : success();
 }
@@ -148,7 +148,7 @@ LogicalResult Generator::emitMove(MoveOpInterface op) {
   FailureOr<int64_t> index = addMove(op);
   if (failed(index))
     return failure();
-  host.move(*index, addressOf(op->getOperand(0)), addressOf(op->getResult(0)));
+  write([&](HostProgram &to) { to.move(*index, addressOf(op->getOperand(0)), addressOf(op->getResult(0))); });
   return success();
 }
 
@@ -161,7 +161,8 @@ LogicalResult Generator::emitStart(StartOp op) {
   auto addresses = [&](ValueRange values) {
     return llvm::map_to_vector(values, [&](Value v) { return addressOf(v); });
   };
-  host.start(first, addresses(op.getInputs()), addresses(op.getWait().getResults()), ticket);
+  auto ins = addresses(op.getInputs()), outs = addresses(op.getWait().getResults());
+  write([&](HostProgram &to) { to.start(first, ins, outs, ticket); });
   return success();
 }
 
@@ -171,17 +172,21 @@ void Generator::addToSum(OpOperand &use) {
   Value yielded = use.get(), result = current.getResult(use.getOperandNumber());
   Address from = addressOf(yielded), to{homeOf(result), 0};
   OwningOpRef<UpdateOp> copy = UpdateOp::create(b, yielded.getLoc(), "accumulate", nullptr, yielded);
-  auto launch = [&](Operation *op, ArrayRef<Address> arguments) {
-    host.launch(addKernel("accumulate", **kernels.get(op, 0)), arguments);
-  };
   // Two values: a kernel binds its buffers by value.
   OwningOpRef<AddOp> add = AddOp::create(b, yielded.getLoc(), withEncoding(yielded.getType(), {}), result, yielded);
-  host.byMicrobatch([&] { launch(*copy, {from, to}); }, [&] { launch(*add, {to, from, to}); });
+  auto kernelOf = [&](Operation *op) { return addKernel("accumulate", **kernels.get(op, 0)); };
+  int64_t copies = kernelOf(*copy), adds = current.getMicrobatches() > 1 ? kernelOf(*add) : -1;
+  bool evaluates = std::exchange(toEvaluation, evaluation && all.evaluation->needs(use));
+  write([&](HostProgram &host) {
+    host.byMicrobatch([&] { host.launch(copies, {from, to}); }, [&] { host.launch(adds, {to, from, to}); });
+  });
+  toEvaluation = evaluates;
 }
 
 LogicalResult Generator::emitAccumulate(AccumulateOp op) {
   current = op;
-  host.beginLoop(op.getMicrobatches());
+  bool evaluates = toEvaluation;
+  write([&](HostProgram &to) { to.beginLoop(op.getMicrobatches()); });
   if (failed(emitBlock(op.getBody().front())))
     return failure();
   Operation *yield = op.getBody().front().getTerminator();
@@ -194,7 +199,8 @@ LogicalResult Generator::emitAccumulate(AccumulateOp op) {
       addToSum(use);
   }
   written.push_back({yield, begin, ends()});
-  host.endLoop();
+  toEvaluation = evaluates;
+  write([](HostProgram &to) { to.endLoop(); });
   current = {};
   return success();
 }
@@ -219,11 +225,13 @@ LogicalResult Generator::emitOp(Operation *op) {
       .Case<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp, YieldOp, func::ReturnOp>(
           [](Operation *) { return success(); })
       .Case([&](BlockOffsetOp offset) {
-        host.blockOffset(groupOf(axisList(offset.getAxes())), offset.getBlock(), addressOf(offset.getValue()));
+        int32_t group = groupOf(axisList(offset.getAxes()));
+        write([&](HostProgram &to) { to.blockOffset(group, offset.getBlock(), addressOf(offset.getValue())); });
         return success();
       })
       .Case([&](OutputOp out) {
-        host.observe(outputOf(out), addressOf(out.getValue()), microbatch);
+        int64_t output = outputOf(out);
+        write([&](HostProgram &to) { to.observe(output, addressOf(out.getValue()), microbatch); });
         return success();
       })
       .Case([&](UpdateOp update) -> LogicalResult {
@@ -238,23 +246,25 @@ LogicalResult Generator::emitOp(Operation *op) {
       .Case([&](CallOp call) { return emitCalled(call); })
       .Case([&](TaskOp task) {
         microbatch = task.getMicrobatch().value_or(0);
-        host.task(static_cast<int64_t>(task.getKind()), task.getChunk().value_or(0), microbatch);
+        write([&](HostProgram &to) {
+          to.task(static_cast<int64_t>(task.getKind()), task.getChunk().value_or(0), microbatch);
+        });
         return success();
       })
       .Case([&](SendOp send) {
         int64_t flow = flowOf(send.getStage(), send.getFlow(), true, send.getSlots(), send.getX());
-        host.send(flow, addressOf(send.getX()));
+        write([&](HostProgram &to) { to.send(flow, addressOf(send.getX())); });
         return success();
       })
       .Case([&](ReceiveOp receive) {
         int64_t flow = flowOf(receive.getStage(), receive.getFlow(), false, receive.getSlots(), receive.getValue());
-        host.receive(flow, addressOf(receive.getValue()));
+        write([&](HostProgram &to) { to.receive(flow, addressOf(receive.getValue())); });
         return success();
       })
       .Case([&](MoveOpInterface move) { return emitMove(move); })
       .Case([&](StartOp start) { return emitStart(start); })
       .Case([&](WaitOp wait) {
-        host.wait(tickets.lookup(wait.getTicket()));
+        write([&](HostProgram &to) { to.wait(tickets.lookup(wait.getTicket())); });
         return success();
       })
       .Case([&](FusionOp fusion) {
@@ -275,6 +285,15 @@ LogicalResult Generator::emitOp(Operation *op) {
       .Default([&](Operation *) { return emitKernels(op, op->getOperands(), resultAddresses()); });
 }
 
+/// Writes the calls of `op`, which drops something, to the evaluation.
+LogicalResult Generator::emitWithoutDropping(Operation *op) {
+  OwningOpRef<Operation *> keeps = withoutDropping(op);
+  toStep = false, toEvaluation = true;
+  LogicalResult done = emitOp(*keeps);
+  toStep = true;
+  return done;
+}
+
 LogicalResult Generator::emitBlock(Block &block) {
   for (auto op = block.begin(); op != block.end();) {
     TableEnds begin = ends();
@@ -284,7 +303,9 @@ LogicalResult Generator::emitBlock(Block &block) {
         written.push_back({&*op, ends(), ends()});
       continue;
     }
-    if (failed(emitOp(&*op)))
+    bool evaluates = evaluation && all.evaluation->needs(&*op), keeps = evaluates && drops(&*op);
+    toEvaluation = evaluates && !keeps;
+    if (failed(emitOp(&*op)) || (keeps && failed(emitWithoutDropping(&*op))))
       return failure();
     for (OpOperand &use : op->getUses())
       if (addedBehind(use) && !summedByProduct(use.get()))
@@ -339,6 +360,7 @@ void Generator::emitTables(llvm::json::Value report) {
       .json = tables.text(description),
       .json_bytes = static_cast<int64_t>(description.size()),
       .step = tables.symbol<decltype(pcrt_program::step)>("pc_step" + suffix),
+      .evaluate = tables.symbol<decltype(pcrt_program::evaluate)>(evaluation ? "pc_evaluate" + suffix : ""),
       .target = cuda ? PCRT_CUDA : PCRT_CPU,
       .num_images = 0, // until embedImages
       .num_attentions = count(attentionTable),
@@ -377,9 +399,13 @@ LogicalResult Generator::run() {
   step.walk([&](Operation *op) { leaves.add(op); });
   planned.walk([&](ArenaOp op) { arena = op.getBytes(); });
   workspace = cuda ? libraryWorkspaceBytes(planned, all.libraries) : 0;
+  if (all.evaluation)
+    evaluation.emplace(all.module, "pc_evaluate" + suffix);
   if (failed(emitBlock(step.getBody().front())))
     return failure();
   host.finish();
+  if (evaluation)
+    evaluation->finish();
   return success();
 }
 
@@ -427,6 +453,11 @@ FailureOr<SmallVector<std::unique_ptr<Generator>>> pc::generateSteps(ModuleOp pl
     all.numStages = programs.size();
     all.stageAxis = meshOf(programs[0]).index(axis);
   }
+  bool trains = llvm::any_of(programs, [](ModuleOp program) {
+    return program.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  });
+  if (trains && !all.target.cuda)
+    all.evaluation.emplace(programs);
   SmallVector<std::unique_ptr<Generator>> generators;
   for (ModuleOp program : programs) {
     generators.push_back(std::make_unique<Generator>(program, all));

@@ -7,6 +7,7 @@
 
 #include "CheckCases.h"
 #include "Description.h"
+#include "Evaluation.h"
 #include "Gemm.h"
 #include "HostProgram.h"
 #include "KernelSet.h"
@@ -39,8 +40,9 @@ struct Executable {
   std::map<std::vector<int64_t>, int64_t> groups;
   std::vector<pcrt_group> groupTable;
   std::map<FlowKey, std::string> flowNames;
-  std::optional<CheckCases> cases; ///< CUDA: test cases of the kernels
-  int64_t numStages = 0;           ///< 0: one program
+  std::optional<CheckCases> cases;      ///< CUDA: test cases of the kernels
+  std::optional<Evaluation> evaluation; ///< CPU, of programs that train
+  int64_t numStages = 0;                ///< 0: one program
   int64_t stageAxis = 0, microbatches = 1;
 };
 
@@ -75,6 +77,14 @@ private:
 
   llvm::LogicalResult emitBlock(mlir::Block &block);
   llvm::LogicalResult emitOp(mlir::Operation *op);
+  llvm::LogicalResult emitWithoutDropping(mlir::Operation *op);
+  /// Writes calls with `f` to the step, and to the evaluation where this op is part of it.
+  template <typename F> void write(F f) {
+    if (toStep)
+      f(host);
+    if (toEvaluation)
+      f(*evaluation);
+  }
   llvm::LogicalResult emitKernels(mlir::Operation *op, mlir::ValueRange operands, llvm::ArrayRef<Address> results);
   /// The buffers of the kernels of `op`, whose operands and results lie at `values`.
   llvm::SmallVector<Address> piecesOf(mlir::Operation *op, llvm::ArrayRef<Address> values);
@@ -110,6 +120,8 @@ private:
   KernelSet &kernels;
   std::string suffix; ///< of the names of this program's symbols
   HostProgram host;
+  std::optional<HostProgram> evaluation;
+  bool toStep = true, toEvaluation = false; ///< where calls are written
   Tables &tables;
   std::vector<pcrt_kernel> kernelTable;
   std::vector<pcrt_device_kernel> deviceKernelTable;

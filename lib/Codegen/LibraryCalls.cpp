@@ -133,13 +133,16 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
     all.cases->addProduct("einsum " + sourceName(p.product), inPlace ? entry(false) : first, inputs,
                           {offsetOf(p.a), offsetOf(p.b), offsetOf(p.c), offsetOf(p.bias), offsetOf(p.aux)}, offsetOf);
   }
-  host.gemm(first, addressOf(p.a), addressOf(p.b), to, ifThere(p.bias), ifThere(p.aux), later);
+  write([&](HostProgram &host) {
+    host.gemm(first, addressOf(p.a), addressOf(p.b), to, ifThere(p.bias), ifThere(p.aux), later);
+  });
   if (!p.sum || inPlace)
     return success();
   FailureOr<const KernelSet::Info *> info = kernels.get(p.sum, 0);
   if (failed(info))
     return failure();
-  host.launch(addKernel("add " + sourceName(p.sum), **info), {addressOf(p.base), to, to});
+  int64_t adds = addKernel("add " + sourceName(p.sum), **info);
+  write([&](HostProgram &host) { host.launch(adds, {addressOf(p.base), to, to}); });
   return success();
 }
 

@@ -1,5 +1,6 @@
 //===- TableCheck.h - A program of an executable, beside the planned one ----------------------===//
-// VerifyTables.cpp goes through the step, VerifyCompute.cpp has the ops that compute.
+// VerifyTables.cpp goes through the step, VerifyCompute.cpp has the ops that compute, VerifyEvaluation.cpp the part of
+// the step that is its evaluation.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_TABLECHECK_H
 #define PC_LIB_CODEGEN_TABLECHECK_H
@@ -11,7 +12,10 @@
 #include "pc/IR/Stages.h"
 #include "pcrt/pcrt.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
+
+#include <set>
 
 namespace pc {
 
@@ -30,6 +34,11 @@ public:
         suffix(stageAxisOf(planned) && stageOf(planned) ? "_stage" + std::to_string(stageOf(planned)) : "") {}
 
   bool run();
+  /// Behind run, of a program without task functions.
+  bool checkEvaluation();
+
+  /// Messages of its evaluation: from a stage, to a stage, flow, number.
+  std::set<std::array<uint64_t, 4>> sent, received;
 
 private:
   using At = StepReader::At;
@@ -41,6 +50,7 @@ private:
   bool runCall(CallOp call);
   bool runAccumulate(AccumulateOp accumulate);
   bool addToSum(mlir::Operation *op, mlir::OpOperand &yielded);
+  bool isAddedToSum(mlir::Operation *op, mlir::OpOperand &yielded);
   bool compute(mlir::Operation *op);
   bool launches(mlir::Operation *op, llvm::ArrayRef<At> buffers);
   bool isKernelOf(mlir::Operation *op, int64_t row, unsigned part);
@@ -52,6 +62,10 @@ private:
   bool move(mlir::Operation *op, MoveOpInterface move, int64_t index);
   bool flow(mlir::Operation *op, const Call &call, int64_t stage, int64_t id, int64_t slots, bool sends,
             mlir::Value message);
+  bool takes(std::pair<size_t, size_t> range);
+  bool takesWithoutDropping(mlir::Operation *op);
+  void evaluateBlock(mlir::Block &block);
+  bool isEvaluated(mlir::Value value);
   bool isGroup(int64_t index, llvm::ArrayRef<mlir::StringAttr> axes);
 
   bool refuse(mlir::Operation *op, const llvm::Twine &why) {
@@ -103,6 +117,13 @@ private:
   TaskFunctions functions;
   llvm::StringRef sharing; ///< the name of the ops that the last kernel of several ops is for
   llvm::StringMap<mlir::Value> leaves;
+  /// The calls of an op, and of the sum over microbatches of what is yielded: from, to.
+  llvm::DenseMap<mlir::Operation *, std::pair<size_t, size_t>> madeBy;
+  llvm::DenseMap<mlir::OpOperand *, std::pair<size_t, size_t>> summedBy;
+  std::vector<Call> evaluationCalls;
+  size_t taken = 0; ///< of them
+  llvm::DenseSet<mlir::Operation *> evaluated;
+  llvm::DenseSet<mlir::OpOperand *> evaluatedSums;
 };
 
 /// pcrt_dtype of a tensor's elements, a second time.

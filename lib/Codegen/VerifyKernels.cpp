@@ -64,7 +64,15 @@ private:
       auto type = global ? dyn_cast<LLVM::LLVMArrayType>(global.getGlobalType()) : LLVM::LLVMArrayType();
       sizes[call] = type ? type.getNumElements() : 0;
     }
-    WalkResult walked = step.walk([&](LLVM::CallOp call) -> WalkResult {
+    auto evaluation = getOperation().lookupSymbol<LLVM::LLVMFuncOp>(("pc_evaluate" + suffix).str());
+    for (LLVM::LLVMFuncOp function : {step, evaluation})
+      if (function && failed(verifyCalls(function, sizes)))
+        return failure();
+    return success();
+  }
+
+  LogicalResult verifyCalls(LLVM::LLVMFuncOp function, const llvm::StringMap<int64_t> &sizes) {
+    WalkResult walked = function.walk([&](LLVM::CallOp call) -> WalkResult {
       auto it = call.getCallee() ? sizes.find(*call.getCallee()) : sizes.end();
       if (it == sizes.end())
         return WalkResult::advance();

@@ -255,8 +255,10 @@ bool TableCheck::runOp(Operation *op) {
 
 bool TableCheck::runBlock(Block &block) {
   for (Operation &op : block) {
+    size_t begin = next;
     if (!runOp(&op))
       return false;
+    madeBy[&op] = {begin, next};
     for (OpOperand &use : op.getUses())
       if (addedBehind(use) && !addToSum(&op, use))
         return false;
@@ -280,6 +282,13 @@ bool TableCheck::runCall(CallOp call) {
 
 /// The sum over microbatches is a copy of the first one, to which the others are added.
 bool TableCheck::addToSum(Operation *op, OpOperand &yielded) {
+  size_t begin = next;
+  bool ok = isAddedToSum(op, yielded);
+  summedBy[&yielded] = {begin, next};
+  return ok;
+}
+
+bool TableCheck::isAddedToSum(Operation *op, OpOperand &yielded) {
   Value value = yielded.get(), result = current.getResult(yielded.getOperandNumber());
   At from = homeOf(value), to{homeOf(result)};
   int64_t count = current.getMicrobatches();
@@ -344,8 +353,27 @@ bool TableCheck::run() {
 LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, std::vector<WrittenKernel> *written) {
   KernelNames names;
   names.written = written;
-  return success(
-      llvm::all_of(programsOf(planned), [&](ModuleOp program) { return TableCheck(program, kernels, names).run(); }));
+  OwningOpRef<ModuleOp> inlined;
+  if (planned.walk([](CallOp) { return WalkResult::interrupt(); }).wasInterrupted()) {
+    for (ModuleOp program : programsOf(planned))
+      if (!TableCheck(program, kernels, names).run())
+        return failure();
+    // What an evaluation needs differs from call to call.
+    inlined = planned.clone();
+    llvm::for_each(programsOf(*inlined), inlineCalls);
+  }
+  std::set<std::array<uint64_t, 4>> sent, received;
+  for (ModuleOp program : programsOf(inlined ? *inlined : planned)) {
+    TableCheck check(program, kernels, names);
+    if (!check.run() || !check.checkEvaluation())
+      return failure();
+    sent.merge(check.sent);
+    received.merge(check.received);
+  }
+  if (sent != received)
+    return planned.emitError() << "its stages do not send each other what their evaluation receives; the executable "
+                                  "does not do what the program says";
+  return success();
 }
 
 namespace {

@@ -9,10 +9,10 @@
 using namespace pcrt;
 
 // The layout that programs are compiled for: a struct of another size is another PCRT_ABI_VERSION.
-static_assert(PCRT_ABI_VERSION == 6 && sizeof(pcrt_kernel) == 40 && sizeof(pcrt_device_kernel) == 48 &&
+static_assert(PCRT_ABI_VERSION == 7 && sizeof(pcrt_kernel) == 40 && sizeof(pcrt_device_kernel) == 48 &&
               sizeof(pcrt_image) == 32 && sizeof(pcrt_attention_desc) == 352 && sizeof(pcrt_gemm_desc) == 136 &&
               sizeof(pcrt_move_desc) == 80 && sizeof(pcrt_group) == 36 && sizeof(pcrt_flow) == 40 &&
-              sizeof(pcrt_program) == 192);
+              sizeof(pcrt_program) == 200);
 
 std::string pcrt::withErrno(const std::string &what) { return what + ": " + strerror(errno); }
 

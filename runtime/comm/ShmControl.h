@@ -67,6 +67,7 @@ struct alignas(128) RankBlock {
   std::atomic<int32_t> pid;            ///< 0 until it has joined.
   std::atomic<int32_t> left;           ///< 1 once it ended in an orderly way.
   std::atomic<int32_t> savesOnSignals; ///< 1: SIGTERM, SIGINT and SIGUSR1 make it save and end with 128 + n.
+  std::atomic<int32_t> goesBack;       ///< 1: started again, it goes on from before where numbers were not finite.
   std::atomic<int64_t> arena;          ///< Bytes of its arena.
   std::atomic<int64_t> scratch;        ///< Bytes of its scratch memory.
   std::atomic<int64_t> flows;          ///< Bytes of its flows.
@@ -109,7 +110,7 @@ struct ControlBlock {
   bool failed() const { return failure.isThere(); }
 };
 
-constexpr uint64_t kControlMagic = 0x70637274'00000006; // "pcrt", version of the layout
+constexpr uint64_t kControlMagic = 0x70637274'00000007; // "pcrt", version of the layout
 constexpr int64_t kRankBlocksOffset = 4096;
 constexpr int kMaxRanks = 1024;
 

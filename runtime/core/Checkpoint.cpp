@@ -59,18 +59,6 @@ CheckpointWriter::CheckpointWriter(const std::string &to, const TokenizerFiles &
   temporary = SaveDirectory::temporaryOf(path, textOfFirst(comm, directory ? directory->tag() : ""));
 }
 
-/// Writes a small file and syncs it to the disk.
-static void writeFile(const std::string &path, const std::string &text) {
-  FILE *file = fopen(path.c_str(), "we");
-  bool good =
-      file && fwrite(text.data(), 1, text.size(), file) == text.size() && fflush(file) == 0 && fsync(fileno(file)) == 0;
-  std::string message = withErrno("cannot write " + path);
-  if (file && fclose(file) != 0)
-    good = false;
-  if (!good)
-    fail(PCRT_RESOURCE, message);
-}
-
 namespace {
 
 /// One file of a checkpoint, which all ranks write together.
@@ -228,10 +216,10 @@ void CheckpointWriter::finish() {
       TokenizerFiles texts = directory->tokenizer();
       texts[configFile] = files->program.config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
       for (auto &[name, text] : texts) {
-        writeFile(temporary + "/" + name, text);
+        writeSynced(temporary + "/" + name, text);
         trajectory.files[name] = int64_t(text.size());
       }
-      writeFile(temporary + "/" + trajectoryName, trajectory.text());
+      writeSynced(temporary + "/" + trajectoryName, trajectory.text());
       directory->commit();
     });
     files.reset();

@@ -47,11 +47,12 @@ static int64_t numberOfFirst(Comm &comm, int64_t mine) {
   return all[0];
 }
 
-/// Of the checkpoints in DIR that all ranks find complete, the newest one; empty: there is none at all. For each that
-/// is not, rank 0 says so, and all call `onBad` with its path.
+/// Of the checkpoints in DIR up to step `last` that all ranks find complete, the newest one; empty: there is none at
+/// all. For each that is not, rank 0 says so, and all call `onBad` with its path.
 static std::string newestIn(const std::string &directory, Comm &comm,
-                            const std::function<void(const std::string &)> &onBad) {
+                            const std::function<void(const std::string &)> &onBad, int64_t last = INT64_MAX) {
   std::vector<int64_t> steps = comm.rank() == 0 ? stepsIn(directory) : std::vector<int64_t>();
+  std::erase_if(steps, [&](int64_t step) { return step > last; });
   for (size_t next = 0;; ++next) {
     constexpr int64_t none = -1, noneIsWhole = -2;
     int64_t step = numberOfFirst(comm, next < steps.size() ? steps[next] : steps.empty() ? none : noneIsWhole);
@@ -85,7 +86,7 @@ std::string pcrt::checkpointAt(const std::string &directory, Comm &comm) {
 
 CheckpointSeries::CheckpointSeries(const Options &options, const Program &program, Comm &comm)
     : comm(comm), directory(plainPath(options.checkpoint)), every(options.every.value_or(SaveInterval())),
-      keep(options.keep.value_or(2)) {
+      keep(options.keep.value_or(2)), rollback(options.rollback) {
   int64_t bytes = 0; // of parameters and states, in f32 as files hold them
   for (const Program *stage : program.stages) {
     for (const Parameter &parameter : stage->parameters)
@@ -104,7 +105,7 @@ CheckpointSeries::CheckpointSeries(const Options &options, const Program &progra
     lock.emplace(directory);
     recover();
     auto kept = int64_t(stepsIn(directory).size());
-    int64_t more = std::max<int64_t>(keep + 1 - kept, 1) * bytes;
+    int64_t more = std::max<int64_t>(keep + (rollback > 0) + 1 - kept, 1) * bytes;
     fs::space_info space = fs::space(directory, error);
     if (!error && int64_t(space.available) < more)
       fail(PCRT_RESOURCE, "there is no room in " + directory + " for " + std::to_string(keep) +
@@ -115,7 +116,44 @@ CheckpointSeries::CheckpointSeries(const Options &options, const Program &progra
 }
 
 std::string CheckpointSeries::newestWhole() {
-  return newestIn(directory, comm, [&](const std::string &path) { setAside(path); });
+  std::string newest = newestIn(directory, comm, [&](const std::string &path) { setAside(path); });
+  return rollback && !newest.empty() ? goBack(newest) : newest;
+}
+
+/// The checkpoint that --rollback means where numbers were not finite behind `newest`; else that one. What is done is
+/// done again by the next start, should this one be killed: the newest one, which says where numbers were not finite,
+/// is renamed last.
+std::string CheckpointSeries::goBack(const std::string &newest) {
+  Trajectory end;
+  onAllRanks(comm, [&] { end = Trajectory::read(newest); });
+  if (!end.ended)
+    return newest;
+  std::string older = newestIn(directory, comm, [&](const std::string &path) { setAside(path); }, end.step - rollback);
+  if (older.empty())
+    fail(PCRT_USAGE, newest + " is from where numbers were not finite (" + end.ended->why + "), and no checkpoint in " +
+                         directory + " is " + std::to_string(rollback) +
+                         " steps before it; give a smaller --rollback, or go on from it without");
+  onAllRanks(comm, [&] {
+    if (!lock)
+      return;
+    Trajectory back = Trajectory::read(older);
+    int64_t next = (end.ended->samples * end.sequence + back.sequence - 1) / back.sequence;
+    if (back.samples < next) {
+      back.skipped.push_back({back.samples, next});
+      back.samples = next;
+      back.replaceIn(older, temporary());
+    }
+    std::vector<int64_t> steps = stepsIn(directory);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      std::string path = pathOf(directory, *step);
+      if (*step > back.step && rename(path.c_str(), (path + ".rolled-back-" + lock->tag()).c_str()) != 0)
+        fail(PCRT_RESOURCE, withErrno("cannot rename " + path));
+    }
+    const SampleRange &out = back.skipped.back();
+    printf("going back %lld steps from where numbers were not finite (%s): samples %lld to %lld are left out\n",
+           (long long)(end.step - back.step), end.ended->why.c_str(), (long long)out.begin, (long long)out.end - 1);
+  });
+  return older;
 }
 
 void CheckpointSeries::setAside(const std::string &path) {
@@ -125,6 +163,7 @@ void CheckpointSeries::setAside(const std::string &path) {
 
 /// Whoever saves to a directory takes over from a holder that was killed, and cleans up behind it.
 void CheckpointSeries::recover() {
+  unlink(temporary().c_str());
   std::vector<std::string> homes;
   for (const fs::directory_entry &entry : fs::directory_iterator(directory))
     if (entry.path().extension() == ".lock" && entry.path().filename().string().compare(0, 5, "step-") == 0)
@@ -149,12 +188,28 @@ bool CheckpointSeries::isTime() const {
   return double(nanoseconds() - lastTime) * 1e-9 >= seconds;
 }
 
-/// Removes the oldest checkpoints beyond the `newest` ones; other files in them stay. Whether there was one.
+/// Removes the oldest checkpoints beyond the `newest` ones; other files in them stay, and so does the one that a
+/// rollback from the newest one would go back to. Whether there was one to remove.
 bool CheckpointSeries::removeOldest(size_t newest) {
   std::vector<int64_t> steps = stepsIn(directory);
+  auto farBack =
+      std::find_if(steps.begin(), steps.end(), [&](int64_t step) { return rollback && step <= steps[0] - rollback; });
+  int64_t spared = farBack == steps.end() ? -1 : *farBack;
+  bool any = false;
   for (size_t i = newest; i < steps.size(); ++i)
-    removeCheckpoint(pathOf(directory, steps[i]));
-  return steps.size() > newest;
+    if (steps[i] != spared) {
+      removeCheckpoint(pathOf(directory, steps[i]));
+      any = true;
+    }
+  return any;
+}
+
+/// Removes the oldest checkpoint that may go, but for the newest one.
+bool CheckpointSeries::makeRoom() {
+  for (size_t newest = stepsIn(directory).size(); newest-- > 1;)
+    if (removeOldest(newest))
+      return true;
+  return false;
 }
 
 /// DIR/latest, replaced as a whole. Nobody relies on it: an error is no more than that.
@@ -173,7 +228,7 @@ void CheckpointSeries::noteLatest(int64_t step) {
 bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
   if (failure.status != PCRT_RESOURCE)
     throw failure;
-  if (numberOfFirst(comm, lock && removeOldest(std::max<size_t>(stepsIn(directory).size(), 2) - 1)))
+  if (numberOfFirst(comm, lock && makeRoom()))
     return true;
   if (last || ++failures == 2)
     throw failure;
@@ -186,8 +241,16 @@ bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
 void CheckpointSeries::open(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
                             Device &device, bool last) {
   std::string path = pathOf(directory, trajectory.step);
-  if (numberOfFirst(comm, fs::exists(path + "/" + trajectoryName)))
+  if (numberOfFirst(comm, fs::exists(path + "/" + trajectoryName))) {
+    onAllRanks(comm, [&] {
+      if (!lock || !trajectory.ended)
+        return;
+      Trajectory there = Trajectory::read(path);
+      there.ended = trajectory.ended;
+      there.replaceIn(path, temporary());
+    });
     return;
+  }
   while (!writer) {
     try {
       writer = std::make_unique<CheckpointWriter>(path, tokenizer, comm);

@@ -26,7 +26,10 @@ public:
   CheckpointSeries(const Options &options, const Program &program, Comm &comm);
 
   /// The newest checkpoint that all ranks find complete; empty: there is none yet. Others are set aside, with a
-  /// warning. All ranks call it. Throws PCRT_BAD_DATA if none is complete.
+  /// warning. With --rollback, where numbers were not finite behind the newest one: one at least so many steps back,
+  /// from where the samples up to there are left out; those between are renamed to step-<step>.rolled-back-<tag>, which
+  /// nobody removes. All ranks call it. Throws PCRT_BAD_DATA if none is complete, PCRT_USAGE if none is far enough
+  /// back.
   std::string newestWhole();
   /// Renames a damaged checkpoint to step-<step>.damaged-<tag>. Throws PCRT_RESOURCE.
   void setAside(const std::string &path);
@@ -53,17 +56,20 @@ public:
 
 private:
   void recover();
+  std::string goBack(const std::string &newest);
+  std::string temporary() const { return directory + "/trajectory.tmp"; }
   bool tryAgainAfter(const Failure &failure, bool last);
   void open(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,
             bool last);
   bool finish(int64_t step, bool last);
   bool removeOldest(size_t newest);
+  bool makeRoom();
   void noteLatest(int64_t step);
 
   Comm &comm;
   std::string directory;
   SaveInterval every;
-  int64_t keep;
+  int64_t keep, rollback;             ///< Steps; 0: no rollback.
   std::optional<DirectoryLock> lock;  ///< Rank 0.
   int64_t lastStep = 0, lastTime = 0; ///< begin's.
   double cost; ///< Seconds that a save costs the steps: the last one's, before it a guess by its size.

@@ -286,6 +286,15 @@ TokenData::TokenData(const Options &options, int64_t sequence, bool training) : 
                               " tokens --validation 1/" + std::to_string(heldOut.every) + " leaves none to read");
 }
 
+int64_t TokenData::windows() const {
+  if (!order)
+    return (all[0].count() - 1) / sequence;
+  int64_t windows = 0;
+  for (size_t s = 0; s < first.size(); ++s)
+    windows += order->windows(int(s));
+  return windows;
+}
+
 void TokenData::read(int64_t sample, int64_t vocabulary, int32_t *out) const {
   const TokenFile *file = &all[0];
   // Modulo first: sample * T may be beyond int64 in an absurdly long run.

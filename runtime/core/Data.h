@@ -56,6 +56,9 @@ public:
   /// By file; 0: one of several without weights.
   const std::vector<double> &weights() const { return weightOf; }
 
+  /// How many whole samples there are of what is read, until they come again.
+  int64_t windows() const;
+
   /// Reads a sample's `sequence` tokens and one more. Throws as TokenFile::read.
   void read(int64_t sample, int64_t vocabulary, int32_t *out) const;
 

@@ -57,14 +57,16 @@ static void reportOnce(const Place &place, const Failure &failure) {
     report(place, failure);
 }
 
-/// A signal ends the run behind a step, with a save; the launcher is told that it is worth waiting for.
-static void expectSignals(const Place &place) {
+/// A signal ends the run behind a step, with a save; the launcher is told that it is worth waiting for, and whether it
+/// is worth starting again where numbers are not finite.
+static void expectSignals(const Place &place, bool goesBack) {
   noteSignals();
   std::string ignored;
   ControlBlock *control = place.sharedFile >= 0 ? mapControl(place.sharedFile, &ignored) : nullptr;
   if (!control)
     return;
   control->rank(place.rank).savesOnSignals = 1;
+  control->rank(place.rank).goesBack = goesBack;
   unmapControl(control);
 }
 
@@ -93,7 +95,7 @@ static pcrt_status run(int argc, char **argv, Place &place) {
   if (options.checkKernels)
     return checkKernels(program);
   if (!options.save.empty() || !options.checkpoint.empty())
-    expectSignals(place);
+    expectSignals(place, options.rollback > 0);
   auto runRank = [&](Comm &comm) {
     Failure failure = attempt([&] { runProgram(programs.of(comm.rank()), options, comm); });
     if (failure.status != PCRT_OK) {

@@ -86,15 +86,7 @@ static double tokensPerSecond(const StepFigures &figures) {
   return figures.seconds > 0 ? double(figures.tokens) / figures.seconds : 0;
 }
 
-void Metrics::writeLine(const StepFigures &figures) {
-  char line[512];
-  int length =
-      snprintf(line, sizeof line,
-               "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %.9g, \"tokens\": %lld, "
-               "\"step_seconds\": %.6g, \"tokens_per_second\": %.6g, \"seconds_in_moves\": %.6g%s}\n",
-               (long long)figures.step, jsonNumber(figures.loss).c_str(),
-               jsonNumber(figures.gradNorm.value_or(0)).c_str(), figures.lr, (long long)figures.tokens, figures.seconds,
-               tokensPerSecond(figures), figures.inMoves, figures.skipped ? ", \"skipped\": true" : "");
+void Metrics::writeLine(const char *line, int length) {
   ssize_t written = write(fd, line, length);
   if (written >= 0 && written < length)
     errno = ENOSPC; // a short write
@@ -125,6 +117,8 @@ void Metrics::showProgress(const StepFigures &figures) {
   // The most important first: a terminal shows as many as fit.
   std::vector<std::string> fields = {text("step %lld/%lld", (long long)figures.step + 1, (long long)steps),
                                      text("loss %.4f", figures.loss)};
+  if (validation)
+    fields.push_back(text("validation %.4f", *validation));
   if (figures.gradNorm)
     fields.push_back(text("norm %.3g", *figures.gradNorm));
   fields.push_back(text("%.0f tokens/s", tokensPerSecond(figures)));
@@ -152,8 +146,18 @@ void Metrics::showProgress(const StepFigures &figures) {
 
 void Metrics::add(const StepFigures &figures) {
   skipped += figures.skipped;
-  if (fd >= 0)
-    writeLine(figures);
+  lastStep = figures;
+  if (fd >= 0) {
+    char line[512];
+    int length = snprintf(line, sizeof line,
+                          "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %.9g, \"tokens\": %lld, "
+                          "\"step_seconds\": %.6g, \"tokens_per_second\": %.6g, \"seconds_in_moves\": %.6g%s}\n",
+                          (long long)figures.step, jsonNumber(figures.loss).c_str(),
+                          jsonNumber(figures.gradNorm.value_or(0)).c_str(), figures.lr, (long long)figures.tokens,
+                          figures.seconds, tokensPerSecond(figures), figures.inMoves,
+                          figures.skipped ? ", \"skipped\": true" : "");
+    writeLine(line, length);
+  }
   if (events) {
     Scalar scalars[] = {{"train/loss", float(figures.loss)},
                         {"train/learning_rate", float(figures.lr)},
@@ -163,6 +167,26 @@ void Metrics::add(const StepFigures &figures) {
     events->add(figures.step, std::span(scalars).first(figures.gradNorm ? 5 : 4));
   }
   showProgress(figures);
+}
+
+void Metrics::addValidation(int64_t step, double loss, int64_t samples, double seconds) {
+  validation = loss;
+  if (fd >= 0) {
+    char line[256];
+    int length = snprintf(
+        line, sizeof line,
+        "{\"step\": %lld, \"validation_loss\": %s, \"validation_samples\": %lld, \"validation_seconds\": %.6g}\n",
+        (long long)step, jsonNumber(loss).c_str(), (long long)samples, seconds);
+    writeLine(line, length);
+  }
+  if (events) {
+    Scalar scalar = {"validation/loss", float(loss)};
+    events->add(step, {&scalar, 1});
+  }
+  if (step == steps && step > firstStep) { // no step will show it
+    lastShown = 0;
+    showProgress(lastStep);
+  }
 }
 
 void Metrics::finish() {

@@ -47,12 +47,14 @@ public:
   void begin(int64_t firstStep);
   /// Throws PCRT_RESOURCE if the line cannot be written.
   void add(const StepFigures &figures);
+  /// The loss of samples that are not trained on, of the state behind `step` steps. Throws as add.
+  void addValidation(int64_t step, double loss, int64_t samples, double seconds);
   /// Ends the progress line.
   void finish();
 
 private:
   std::string timeLeft(int64_t done, int64_t now) const;
-  void writeLine(const StepFigures &figures);
+  void writeLine(const char *line, int length);
   void showProgress(const StepFigures &figures);
 
   std::string path;
@@ -62,6 +64,8 @@ private:
   StepWork work;
   bool terminal, lineOpen = false;
   int64_t lastShown = 0, skipped = 0;
+  std::optional<double> validation;     ///< The last one's loss.
+  StepFigures lastStep;                 ///< add's.
   int64_t firstStep = 0, startTime = 0; ///< begin's.
 };
 

@@ -21,6 +21,8 @@ Data
                         a.bin*0.7,'b/*.bin'*0.3
   --shuffle             samples in an order drawn by --seed, another one in every epoch
   --validation 1/N      one sample of N is not trained on; a program of --mode=eval reads those alone
+  --eval-every N        the loss of those every N steps, and behind the last one (0: never); --eval-batches N: of so many batches of
+                        them (all)
   --steps N             train until step N (default 100); every batch goes on where the one before ended
   --eval                only evaluate: the loss of every batch (for programs compiled with --mode=eval)
 
@@ -50,6 +52,8 @@ Parameters
                         one there: the same command line starts a run and starts it again. --init and --load are for the first start
   --every N|Nm|auto     every N steps, or N minutes, or as often as costs least time where machines fail (auto)
   --keep K              the newest K stay (2)
+  --rollback M          where the newest one was saved since numbers were not finite, go on from one at least M steps back, and leave
+                        out the samples between; one that far back is kept beside the newest K
   --change LIST         what may differ from the run that saved it, with commas between: lr,clip,data
 
 Output
@@ -106,6 +110,8 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--data", options.data, Concerns::Ranks);
   f("--shuffle", options.shuffle, Concerns::Numbers);
   f("--validation", options.validation, Concerns::Numbers);
+  f("--eval-every", options.evalEvery, Concerns::Ranks);
+  f("--eval-batches", options.evalBatches, Concerns::Ranks);
   f("--steps", options.steps, Concerns::Ranks);
   f("--lr", options.lr, Concerns::Numbers);
   f("--lr-warmup", options.lrWarmup, Concerns::Numbers);
@@ -127,6 +133,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--checkpoint", options.checkpoint, Concerns::Ranks);
   f("--every", options.every, Concerns::Ranks);
   f("--keep", options.keep, Concerns::Ranks);
+  f("--rollback", options.rollback, Concerns::Ranks);
   f("--change", options.change, Concerns::Ranks);
   f("--metrics", options.metrics, Concerns::Rank);
   f("--tensorboard", options.tensorboard, Concerns::Rank);
@@ -230,8 +237,17 @@ static void checkTogether(const Options &options) {
     fail(PCRT_USAGE, "--clip 0 would make every gradient zero; without the flag nothing is clipped");
   if (options.minLr > options.lr)
     fail(PCRT_USAGE, "--min-lr is more than --lr");
-  if (options.checkpoint.empty() && (options.every || options.keep))
-    fail(PCRT_USAGE, std::string(options.every ? "--every" : "--keep") + " needs --checkpoint DIR");
+  if (options.checkpoint.empty() && (options.every || options.keep || options.rollback))
+    fail(PCRT_USAGE, std::string(options.every  ? "--every"
+                                 : options.keep ? "--keep"
+                                                : "--rollback") +
+                         " needs --checkpoint DIR");
+  if (options.evalEvery && !options.validation.every)
+    fail(PCRT_USAGE, "--eval-every needs --validation 1/N, which says what is not trained on");
+  if (options.evalBatches && !options.evalEvery)
+    fail(PCRT_USAGE, "--eval-batches needs --eval-every N");
+  if (options.evalBatches && *options.evalBatches == 0)
+    fail(PCRT_USAGE, "--eval-batches takes at least 1");
   if (options.keep && *options.keep == 0)
     fail(PCRT_USAGE, "--keep takes at least 1");
   if (!options.init.empty() && !options.load.empty())

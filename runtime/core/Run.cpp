@@ -14,6 +14,7 @@
 #include "core/Stop.h"
 #include "core/Stragglers.h"
 #include "core/Summary.h"
+#include "core/Validation.h"
 #include "cpu/CpuDevice.h"
 #include "cuda/CudaDevice.h"
 #include "device/Context.h"
@@ -63,7 +64,7 @@ public:
     if (metrics)
       metrics->begin(firstStep);
     stragglers.emplace(program, comm);
-    double evaluated = 0;
+    double lossSum = 0;
     StopCheck stop(comm);
     if (series) {
       series->begin(firstStep);
@@ -71,16 +72,18 @@ public:
     }
     keep(firstStep);
     for (updates = firstStep;; ++updates) {
+      if (validation && validation->isTurn(updates))
+        evaluate(stop);
       checkCopies();
       if (updates == options.steps || endsBefore(updates, stop))
         break;
       runStep(updates);
-      evaluated += outputs->loss();
+      lossSum += outputs->loss();
     }
     if (metrics)
       metrics->finish();
     if (!program.training && comm.rank() == 0 && figures.steps > 0)
-      printf("mean loss of %lld batches: %.6f\n", (long long)figures.steps, evaluated / double(figures.steps));
+      printf("mean loss of %lld batches: %.6f\n", (long long)figures.steps, lossSum / double(figures.steps));
     writeResults();
   }
 
@@ -93,6 +96,11 @@ private:
                            std::to_string(comm.size()) + "; use pc-run -n " + std::to_string(program.mesh.ranks()));
     if (options.data.empty())
       fail(PCRT_USAGE, "--data FILE is missing; see --help");
+    if (options.evalEvery && !program.training)
+      fail(PCRT_USAGE, "--eval-every needs a program compiled with --mode=train; one of --mode=eval does nothing else");
+    if (options.evalEvery && !program.abi.evaluate)
+      fail(PCRT_INFEASIBLE, "--eval-every: programs for CUDA devices cannot evaluate while they train; evaluate "
+                            "checkpoints with a program of --mode=eval, which takes --init and --validation");
     if (options.eval && program.training)
       fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
     if (!program.training && (!options.save.empty() || !options.checkpoint.empty()))
@@ -115,6 +123,8 @@ private:
     onAllRanks(comm, [&] {
       tokens.emplace(options, program.sequence, program.training);
       loader.emplace(program, *tokens, comm.rank());
+      if (options.evalEvery)
+        validation.emplace(options, program, comm.rank());
       for (size_t i = 0; i < tokens->files().size(); ++i) {
         const TokenFile &file = tokens->files()[i];
         data.push_back({file.spec(), file.count(), FileIdentity::of(file.path()), tokens->weights()[i]});
@@ -228,6 +238,9 @@ private:
     result.flags = trajectoryFlags(options);
     result.data = data;
     result.norms = norms->history();
+    if (before)
+      result.skipped = before->skipped;
+    result.ended = ended;
     return result;
   }
 
@@ -366,10 +379,11 @@ private:
   /// Runs a step. While a device runs it, the host prepares the next step's inputs; an error in those is thrown when
   /// their step comes.
   void callStep(int64_t step) {
-    if (step == firstStep)
+    if (step == firstStep || evaluated)
       fillInputs(step);
     else if (nextFailure)
       throw *nextFailure;
+    evaluated = false;
     writeHyper(step); // behind the step before, whose norm is one of those that decide
     context->require(device->begin(*context, step));
     try {
@@ -379,6 +393,14 @@ private:
       nextFailure = failure;
     }
     context->require(device->finish(*context));
+  }
+
+  /// Tells the loss of samples that are not trained on.
+  void evaluate(StopCheck &stop) {
+    evaluated = true;
+    std::optional<Validation::Figures> figures = validation->evaluate(*context, *outputs, updates, stop);
+    if (metrics && figures)
+      metrics->addValidation(updates, figures->loss, figures->samples, figures->seconds);
   }
 
   /// Before what is in memory is saved.
@@ -451,6 +473,7 @@ private:
     }
     if (skipped) // is done again by a run that goes on from here
       norms.emplace(options.skipSpikes, history);
+    ended = NonFiniteEnd{"step " + std::to_string(step) + ": " + why, sampleOf(step + 1)};
     endNonFinite(skipped ? step : step + 1, atStep(step) + why);
   }
 
@@ -517,7 +540,9 @@ private:
   Comm &comm;
   std::optional<TokenData> tokens;
   std::optional<BatchLoader> loader;
-  std::optional<Metrics> metrics; ///< Rank 0.
+  std::optional<Validation> validation; ///< --eval-every
+  bool evaluated = false;               ///< The inputs are not those of the next step.
+  std::optional<Metrics> metrics;       ///< Rank 0.
   std::optional<pcrt_context> context;
   std::optional<Outputs> outputs;
   std::unique_ptr<Device> device;
@@ -531,6 +556,7 @@ private:
   std::optional<Trajectory> before;       ///< Of the checkpoint that the run goes on from.
   std::optional<CheckpointWriter> saver;  ///< --save
   std::optional<CheckpointSeries> series; ///< --checkpoint
+  std::optional<NonFiniteEnd> ended;      ///< The run ends so.
   std::optional<NormLimit> norms;
   std::optional<Stragglers> stragglers;
   int64_t firstStep = 0, firstSample = 0;

@@ -35,6 +35,16 @@ void pcrt::noteSignals() {
 
 int pcrt::stoppedBy() { return agreed; }
 
+bool StopCheck::hasSignal() {
+  int32_t mine = noted;
+  std::vector<int32_t> all(comm.size());
+  requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
+  bool any = std::any_of(all.begin(), all.end(), [](int32_t signal) { return signal != 0; });
+  if (any)
+    nextStep = -1;
+  return any;
+}
+
 StopCheck::Answer StopCheck::ask(int64_t step, bool wantsSave) {
   if (step < nextStep)
     return {};

@@ -30,6 +30,8 @@ public:
   };
   /// The same on all ranks, which call it before every step; `wantsSave` is this rank's.
   Answer ask(int64_t step, bool wantsSave);
+  /// Whether a rank got a signal; then the next `ask` is answered at once. All ranks call it.
+  bool hasSignal();
 
 private:
   Comm &comm;

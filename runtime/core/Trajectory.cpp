@@ -4,7 +4,10 @@
 #include "base/InputFile.h"
 #include "base/TensorSum.h"
 
+#include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
+#include <unistd.h>
 
 using namespace pcrt;
 
@@ -82,6 +85,10 @@ std::string Trajectory::text() const {
   for (const DataIdentity &file : data)
     json["data"].push_back(toJson(file));
   json["skipped"] = Json::array();
+  for (const SampleRange &range : skipped)
+    json["skipped"].push_back({range.begin, range.end});
+  if (ended)
+    json["ended"] = {{"why", ended->why}, {"samples", ended->samples}};
   json["norms"] = {{"last", norms.norms}, {"skipped", norms.skipped}};
   for (auto &[name, bytes] : files) {
     Json &file = json["files"][name] = {{"bytes", bytes}};
@@ -113,6 +120,10 @@ static Trajectory parse(const Json &json) {
     result.data.push_back({file.at("file"), file.at("tokens"), {file.at("bytes"), file.at("sum")}, file.at("weight")});
   if (const Json norms = json.value("norms", Json()); !norms.is_null())
     result.norms = {norms.at("last"), norms.at("skipped")};
+  for (const Json &range : json.value("skipped", Json::array()))
+    result.skipped.push_back({range.at(0), range.at(1)});
+  if (const Json ended = json.value("ended", Json()); !ended.is_null())
+    result.ended = NonFiniteEnd{ended.at("why"), ended.at("samples")};
   for (auto &[name, file] : json.at("files").items()) {
     result.files[name] = file.at("bytes");
     const Json tensors = file.value("tensors", Json::object());
@@ -146,6 +157,28 @@ Trajectory Trajectory::read(const std::string &directory) {
   } catch (const Json::exception &error) {
     fail(PCRT_BAD_DATA, path + " is damaged: " + error.what());
   }
+}
+
+void pcrt::writeSynced(const std::string &path, const std::string &text) {
+  FILE *file = fopen(path.c_str(), "we");
+  bool good =
+      file && fwrite(text.data(), 1, text.size(), file) == text.size() && fflush(file) == 0 && fsync(fileno(file)) == 0;
+  std::string message = withErrno("cannot write " + path);
+  if (file && fclose(file) != 0)
+    good = false;
+  if (!good)
+    fail(PCRT_RESOURCE, message);
+}
+
+void Trajectory::replaceIn(const std::string &directory, const std::string &temporary) const {
+  writeSynced(temporary, text());
+  if (rename(temporary.c_str(), (directory + "/" + trajectoryName).c_str()) != 0)
+    fail(PCRT_RESOURCE, withErrno("cannot write " + directory + "/" + trajectoryName));
+  int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return;
+  fsync(fd);
+  close(fd);
 }
 
 //===----------------------------------------------------------------------===//

@@ -43,6 +43,17 @@ struct TensorRecord {
   std::string sum; ///< TensorSum::text of all of its elements.
 };
 
+/// Samples [begin, end).
+struct SampleRange {
+  int64_t begin = 0, end = 0;
+};
+
+/// A run ended at a checkpoint since numbers were not finite.
+struct NonFiniteEnd {
+  std::string why;
+  int64_t samples = 0; ///< Read so far, those of the step that was not finite included.
+};
+
 struct Trajectory {
   int64_t step = 0;    ///< Updates that were made.
   int64_t samples = 0; ///< Sequences read so far, which is the number of the first one of the next batch.
@@ -52,6 +63,8 @@ struct Trajectory {
   std::vector<FlagValue> flags; ///< Those that the numbers depend on.
   std::vector<DataIdentity> data;
   NormLimit::History norms;
+  std::vector<SampleRange> skipped; ///< Samples that --rollback left out.
+  std::optional<NonFiniteEnd> ended;
   std::map<std::string, int64_t> files;                               ///< Bytes, by name in the directory.
   std::map<std::string, std::map<std::string, TensorRecord>> tensors; ///< By file and name.
 
@@ -59,9 +72,14 @@ struct Trajectory {
   std::string text() const;
   /// Reads DIRECTORY/trajectory.json. Throws PCRT_BAD_DATA if it is missing, damaged or of a newer version.
   static Trajectory read(const std::string &directory);
+  /// Puts it in the place of DIRECTORY/trajectory.json in one step, by way of `temporary`. Throws PCRT_RESOURCE.
+  void replaceIn(const std::string &directory, const std::string &temporary) const;
 };
 
 constexpr const char *trajectoryName = "trajectory.json";
+
+/// Writes a small file and syncs it to the disk. Throws PCRT_RESOURCE.
+void writeSynced(const std::string &path, const std::string &text);
 
 /// Throws PCRT_USAGE with a list where what `now` says differs from what `before` was made with, but for what
 /// --change names.

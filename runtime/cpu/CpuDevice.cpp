@@ -76,6 +76,8 @@ pcrt_status CpuDevice::begin(pcrt_context &context, int64_t) {
   return status;
 }
 
+pcrt_status CpuDevice::evaluate(pcrt_context &context) { return program.abi.evaluate(&context, arena); }
+
 //===----------------------------------------------------------------------===//
 // The functions of pcrt.h
 //===----------------------------------------------------------------------===//

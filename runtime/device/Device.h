@@ -44,6 +44,9 @@ public:
   virtual pcrt_status begin(pcrt_context &context, int64_t step) = 0;
   virtual pcrt_status finish(pcrt_context &context) = 0;
 
+  /// Runs the program's evaluation on what its inputs hold, and shows its outputs. Only where the program has one.
+  virtual pcrt_status evaluate(pcrt_context &context) = 0;
+
   /// The functions of pcrt.h, inside begin (and prepare, where a device may make the step to learn of its calls).
   virtual pcrt_status launch(pcrt_context &context, int index, void *const *args) = 0;
   virtual pcrt_status gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,

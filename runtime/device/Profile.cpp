@@ -38,6 +38,8 @@ void pcrt::describeTask(char (&text)[96], int32_t kind, int32_t chunk, int32_t m
 }
 
 void Profile::task(int32_t kind, int32_t chunk, int32_t microbatch) {
+  if (paused)
+    return;
   int64_t now = nanoseconds();
   if (currentTask >= 0 && numEvents < capacity)
     events[numEvents++] = {int32_t(Call::Task), currentTask, taskStart, now};
@@ -46,6 +48,8 @@ void Profile::task(int32_t kind, int32_t chunk, int32_t microbatch) {
 }
 
 void Profile::endTask() {
+  if (paused)
+    return;
   if (currentTask >= 0 && numEvents < capacity)
     events[numEvents++] = {int32_t(Call::Task), currentTask, taskStart, nanoseconds()};
   currentTask = -1;
@@ -62,6 +66,8 @@ int Profile::kindNamed(const char *name) {
 void Profile::book(Call call, int32_t index, int64_t start) { add(call, index, start, nanoseconds()); }
 
 void Profile::add(Call call, int32_t index, int64_t start, int64_t end) {
+  if (paused)
+    return;
   if (call != Call::Task) {
     Kind &kind = all[call == Call::Kernel                          ? kindOfKernel[index]
                      : call == Call::Gemm                          ? gemmKind

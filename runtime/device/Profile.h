@@ -49,6 +49,9 @@ public:
     return kind | std::min(chunk, 1023) << 3 | microbatch << 13;
   }
 
+  /// What is called while it pauses is neither counted nor kept.
+  void pause(bool pauses) { paused = pauses; }
+
   /// Keeps the events of the following calls, at most `capacity` of them.
   void startTrace(int64_t capacity);
   bool tracing() const { return events != nullptr; }
@@ -78,6 +81,7 @@ private:
   std::vector<Kind> all;
   std::vector<int> kindOfKernel;
   int gemmKind, moveKind, attentionKind, messageKind = -1;
+  bool paused = false;
   int32_t currentTask = -1; ///< As the index of its event.
   int64_t taskStart = 0;
   std::unique_ptr<Event[]> events;

@@ -58,7 +58,10 @@ public:
 
   int run();
   /// Whether it ended because a rank was lost or late, and nobody outside wanted that.
-  bool mayStartAgain(int code) const { return !interruptedBy && (code == PCRT_PEER_LOST || code == PCRT_TIMEOUT); }
+  bool mayStartAgain(int code) const {
+    bool goesBack = code == PCRT_NON_FINITE && control->rank(0).goesBack;
+    return !interruptedBy && (code == PCRT_PEER_LOST || code == PCRT_TIMEOUT || goesBack);
+  }
   /// The shared file, for a run that takes the place of this one, whose processes have all ended: with the arenas, if
   /// nobody has written wild. -1: it takes a new one. Whether they hold a state of training is for the ranks to see
   /// (Kept).
@@ -379,7 +382,7 @@ int pcrt::launch(const LaunchOptions &options) {
     int code = run.run();
     if (again > options.restarts || !run.mayStartAgain(code))
       return code;
-    memory = run.takeMemory();
+    memory = code == PCRT_NON_FINITE ? -1 : run.takeMemory(); // what is there is from behind where it goes back to
     fprintf(stderr, "pc-run: starting again (%d of %d)\n", again, options.restarts);
   }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""usage: verify-tables.py PLANNED KERNELS EDITS     build/bin in PATH
+"""usage: verify-tables.py PLANNED KERNELS COUNT [WHERE]     build/bin in PATH
 
-Edits constants of a kernels program that its step and its tables consist of, one at a time: each edit is refused, by the comparison with the
+Edits COUNT constants of a kernels program that its step and its tables (or WHERE, as in evaluate) consist of, one at a time: each edit is refused, by the comparison with the
 planned program, or by the text of the tables that goes into the certificate."""
 import random
 import re
@@ -10,13 +10,14 @@ import sys
 import tempfile
 
 planned, kernels = sys.argv[1:3]
+parts = sys.argv[4] if len(sys.argv) > 4 else "step|moves|gemms|groups|flows|kernel_table|program|mesh_sizes"
 lines = open(kernels).read().splitlines()
 draw = random.Random(1)
 sites, where, tables = [], "", 0
 for i, line in enumerate(lines):
     if found := re.search(r"llvm\.(?:mlir\.global|func).* @(\w+)\(", line):
         where = found[1]
-    inside = re.match(r"pc_(?:step|moves|gemms|groups|flows|kernel_table|program|mesh_sizes)", where)
+    inside = re.match(rf"pc_(?:{parts})", where)
     if not inside:
         continue
     if found := re.search(r"llvm\.mlir\.constant\((-?\d+) : (i32|i64)\)", line):

@@ -148,6 +148,8 @@ std::vector<Json> readMetrics(const std::string &path) {
   std::vector<Json> lines;
   for (std::string line; std::getline(text, line);) {
     Json json = parse(line, path);
+    if (json.contains("validation_loss")) // between steps
+      continue;
     for (const char *field : {"step", "loss", "grad_norm", "lr", "tokens", "step_seconds", "tokens_per_second"})
       if (!json.contains(field) || !json[field].is_number())
         die(Different, path + ": line " + std::to_string(lines.size() + 1) + " has no number '" + field + "'");

@@ -47,7 +47,7 @@ def VerifyKernels : Pass<"pc-verify-kernels", "mlir::ModuleOp"> {
   let summary = "Check what code generation relies on";
   let description = [{
     (K1) no op of the pc dialect is left, and no tensor; (K2) there is a program: `pc_program` and its step `pc_step`, and one of each for
-    every further stage; (K3) what a step launches, multiplies, moves and sends by index is in the table of its program;
+    every further stage; (K3) what a step, or its evaluation `pc_evaluate`, launches, multiplies, moves and sends by index is in the table of its program;
     (K4) what the table of device kernels names is a kernel of `gpu.module @pc_kernels`.
   }];
   let dependentDialects = ["mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect"];
@@ -57,7 +57,7 @@ def VerifyTables : Pass<"pc-verify-tables", "mlir::ModuleOp"> {
   let summary = "Compare the step, the tables and the description of a kernels program with the planned program that it was made of";
   let description = [{
     Reads them back: each call of the runtime, with the bytes that it reads and writes and the row of the table that it is an index of, belongs to one op of
-    `planned`, in order, and says what that op says; leaves and outputs are described as they are. Kernels are known by the ops that they were written for;
+    `planned`, in order, and says what that op says; those of the evaluation are enough of the step's for the loss, and write no parameter or state; leaves and outputs are described as they are. Kernels are known by the ops that they were written for;
     what they compute is not checked.
   }];
   let options = [Option<"planned", "planned", "std::string", "", "The planned program, a file">];

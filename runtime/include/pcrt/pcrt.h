@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 6
+#define PCRT_ABI_VERSION 7
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -192,7 +192,10 @@ typedef struct pcrt_program {
   const char *json;    /* description of buffers; see runtime/README.md */
   int64_t json_bytes;
   pcrt_status (*step)(pcrt_context *ctx, char *arena); /* one training (or evaluation) step */
-  int32_t target;                                      /* pcrt_target */
+  /* Of a training step: the calls that its loss needs, in their order, which drop nothing and change no parameter and
+   * no state. Null: there is none. */
+  pcrt_status (*evaluate)(pcrt_context *ctx, char *arena);
+  int32_t target; /* pcrt_target */
   int32_t num_images, num_attentions;
   int32_t num_tickets;                      /* tickets of pcrt_start are below this */
   const pcrt_image *images;                 /* CUDA only */

@@ -205,23 +205,39 @@ static const char *const meshNames[] = {"dp", "tp"};
       return status;                                                                                                   \
   } while (0)
 
+/* `shows`: the step; else the part of it that the loss needs. */
+static pcrt_status forward(pcrt_context *ctx, char *arena, int64_t micro, int shows) {
+  float *wte = (float *)(arena + PARAM), *wpe = wte + V * CL, *head = wte + (V + T) * CL;
+  float *x = (float *)(arena + X), *logits = (float *)(arena + LOGITS), *scalars = (float *)(arena + SCALARS);
+  int32_t *tokens = (int32_t *)(arena + TOKENS) + micro * ROWS, *targets = (int32_t *)(arena + TARGETS) + micro * ROWS;
+  RUN(pcrt_launch(ctx, 0, (void *[]){tokens, wte, wpe, x}));
+  RUN(pcrt_gemm(ctx, 0, x, head, logits, 0, 0));
+  RUN(pcrt_move(ctx, 0, logits, logits));
+  if (shows)
+    RUN(pcrt_observe(ctx, 2, micro, logits));
+  RUN(pcrt_launch(ctx, 1, (void *[]){logits, targets, arena + ROWLOSS}));
+  RUN(pcrt_launch(ctx, 2, (void *[]){arena + ROWLOSS, scalars}));
+  RUN(pcrt_move(ctx, 1, scalars, scalars));
+  RUN(pcrt_observe(ctx, 0, micro, scalars));
+  return PCRT_OK;
+}
+
+#if !defined(EVAL) && !defined(CUDA_IMAGE)
+static pcrt_status evaluate(pcrt_context *ctx, char *arena) {
+  for (int64_t micro = 0; micro < MICRO; ++micro)
+    RUN(forward(ctx, arena, micro, 0));
+  return PCRT_OK;
+}
+#endif
+
 static pcrt_status step(pcrt_context *ctx, char *arena) {
   float *param = (float *)(arena + PARAM), *grad = (float *)(arena + GRAD), *x = (float *)(arena + X);
-  float *logits = (float *)(arena + LOGITS), *scalars = (float *)(arena + SCALARS);
-  float *wte = param, *wpe = param + V * CL, *head = param + (V + T) * CL;
+  float *logits = (float *)(arena + LOGITS), *scalars = (float *)(arena + SCALARS), *head = param + (V + T) * CL;
   RUN(pcrt_launch(ctx, 7, (void *[]){grad}));
   for (int64_t micro = 0; micro < MICRO; ++micro) {
-    int32_t *tokens = (int32_t *)(arena + TOKENS) + micro * ROWS,
-            *targets = (int32_t *)(arena + TARGETS) + micro * ROWS;
-    RUN(pcrt_launch(ctx, 0, (void *[]){tokens, wte, wpe, x}));
-    RUN(pcrt_gemm(ctx, 0, x, head, logits, 0, 0));
-    RUN(pcrt_move(ctx, 0, logits, logits));
-    RUN(pcrt_observe(ctx, 2, micro, logits));
-    RUN(pcrt_launch(ctx, 1, (void *[]){logits, targets, arena + ROWLOSS}));
-    RUN(pcrt_launch(ctx, 2, (void *[]){arena + ROWLOSS, scalars}));
-    RUN(pcrt_move(ctx, 1, scalars, scalars));
-    RUN(pcrt_observe(ctx, 0, micro, scalars));
+    RUN(forward(ctx, arena, micro, 1));
 #ifndef EVAL
+    int32_t *tokens = (int32_t *)(arena + TOKENS) + micro * ROWS;
     float *dx = (float *)(arena + DX);
     RUN(pcrt_gemm(ctx, 1, logits, head, dx, 0, 0));
     RUN(pcrt_gemm(ctx, 2, x, logits, grad + (V + T) * CL, 0, 0));
@@ -374,6 +390,9 @@ const pcrt_program pc_program = {
 #else
     .arena_bytes = END,
     .target = PCRT_CPU,
+#ifndef EVAL
+    .evaluate = evaluate,
+#endif
 #endif
 };
 #endif
