@@ -1,6 +1,7 @@
 //===- Description.cpp - The JSON description of a program ------------------------------===//
 #include "Description.h"
 #include "pc/IR/Parts.h"
+#include "pc/IR/Rounds.h"
 #include "pcrt/description.h"
 
 using namespace mlir;
@@ -159,6 +160,11 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
   if (MeshAttr m = meshOf(module))
     for (auto [name, size] : llvm::zip_equal(m.getNames(), m.getSizes()))
       mesh.push_back(json::Array{name.getValue(), size});
+  if (std::optional<Rounds> rounds = Rounds::of(module))
+    object["rounds"] = json::Object{{"axis", rounds->axis.getValue()},
+                                    {"every", rounds->every},
+                                    {"rate", rounds->rate},
+                                    {"momentum", rounds->momentum}};
   object["abi"] = PCRT_DESCRIPTION_VERSION;
   object["mode"] = adamw || sgd ? "train" : "eval";
   object["optimizer"] = adamw ? "adamw" : sgd ? "sgd" : "none";

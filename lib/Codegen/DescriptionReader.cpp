@@ -3,6 +3,7 @@
 
 #include "pc/IR/Calls.h"
 #include "pc/IR/Parts.h"
+#include "pc/IR/Rounds.h"
 #include "pcrt/description.h"
 #include "llvm/Support/JSON.h"
 
@@ -40,7 +41,14 @@ public:
       for (auto [name, size] : llvm::zip_equal(all.getNames(), all.getSizes()))
         mesh.push_back(json::Array{name.getValue(), size});
     auto orNone = [](auto value) { return value ? json::Value(*value) : json::Value(nullptr); };
-    return is("abi", PCRT_DESCRIPTION_VERSION) && is("name", about.getName()) &&
+    std::optional<Rounds> rounds = Rounds::of(planned);
+    json::Value round = nullptr;
+    if (rounds)
+      round = json::Object{{"axis", rounds->axis.getValue()},
+                           {"every", rounds->every},
+                           {"rate", rounds->rate},
+                           {"momentum", rounds->momentum}};
+    return is("abi", PCRT_DESCRIPTION_VERSION) && is("rounds", std::move(round)) && is("name", about.getName()) &&
            is("batch", static_cast<int64_t>(about.getBatch())) &&
            is("sequence", static_cast<int64_t>(about.getSequence())) &&
            is("vocabulary", static_cast<int64_t>(about.getVocabulary())) && is("zigzag", orNone(about.getZigzag())) &&

@@ -13,6 +13,7 @@
 #include "pc/Cost/Report.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/Rounds.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -135,7 +136,7 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
                        .inner = shape.inner,
                        .middle = shape.middle,
                        .extent2 = shape.extent2,
-                       .phase = tables.text(stepPhaseName(stepPhase(op))),
+                       .phase = tables.text(main == &host ? stepPhaseName(stepPhase(op)) : "round"),
                        .shift = static_cast<int32_t>(op.getMoveShift()),
                        .with = with.empty() ? 0 : 1 + groupOf(with)});
   return moveTable.size() - 1;
@@ -361,6 +362,7 @@ void Generator::emitTables(llvm::json::Value report) {
       .json_bytes = static_cast<int64_t>(description.size()),
       .step = tables.symbol<decltype(pcrt_program::step)>("pc_step" + suffix),
       .evaluate = tables.symbol<decltype(pcrt_program::evaluate)>(evaluation ? "pc_evaluate" + suffix : ""),
+      .round = tables.symbol<decltype(pcrt_program::round)>(Rounds::of(planned) ? "pc_round" + suffix : ""),
       .target = cuda ? PCRT_CUDA : PCRT_CPU,
       .num_images = 0, // until embedImages
       .num_attentions = count(attentionTable),
@@ -406,7 +408,22 @@ LogicalResult Generator::run() {
   host.finish();
   if (evaluation)
     evaluation->finish();
-  return success();
+  return emitRound();
+}
+
+/// Writes what ends a round, if the program has rounds.
+LogicalResult Generator::emitRound() {
+  OwningOpRef<func::FuncOp> round = buildRound(planned);
+  if (!round)
+    return success();
+  HostProgram ofRound(all.module, "pc_round" + suffix);
+  main = &ofRound;
+  size_t before = written.size();
+  LogicalResult done = emitBlock(round->getBody().front());
+  written.resize(before);
+  main = &host;
+  ofRound.finish();
+  return done;
 }
 
 /// Names every flow after the sender's task whose result it carries.

@@ -77,11 +77,12 @@ private:
 
   llvm::LogicalResult emitBlock(mlir::Block &block);
   llvm::LogicalResult emitOp(mlir::Operation *op);
+  llvm::LogicalResult emitRound();
   llvm::LogicalResult emitWithoutDropping(mlir::Operation *op);
   /// Writes calls with `f` to the step, and to the evaluation where this op is part of it.
   template <typename F> void write(F f) {
     if (toStep)
-      f(host);
+      f(*main);
     if (toEvaluation)
       f(*evaluation);
   }
@@ -121,6 +122,7 @@ private:
   std::string suffix; ///< of the names of this program's symbols
   HostProgram host;
   std::optional<HostProgram> evaluation;
+  HostProgram *main = &host;                ///< what ops are written to: the step, or the end of a round
   bool toStep = true, toEvaluation = false; ///< where calls are written
   Tables &tables;
   std::vector<pcrt_kernel> kernelTable;

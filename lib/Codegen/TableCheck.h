@@ -37,6 +37,9 @@ public:
   /// Behind run, of a program without task functions.
   bool checkEvaluation();
 
+  /// Behind those: that what ends a round is that of its rounds.
+  bool checkRound();
+
   /// Messages of its evaluation: from a stage, to a stage, flow, number.
   std::set<std::array<uint64_t, 4>> sent, received;
 

@@ -65,7 +65,8 @@ private:
       sizes[call] = type ? type.getNumElements() : 0;
     }
     auto evaluation = getOperation().lookupSymbol<LLVM::LLVMFuncOp>(("pc_evaluate" + suffix).str());
-    for (LLVM::LLVMFuncOp function : {step, evaluation})
+    auto round = getOperation().lookupSymbol<LLVM::LLVMFuncOp>(("pc_round" + suffix).str());
+    for (LLVM::LLVMFuncOp function : {step, evaluation, round})
       if (function && failed(verifyCalls(function, sizes)))
         return failure();
     return success();

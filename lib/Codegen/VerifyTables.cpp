@@ -10,6 +10,7 @@
 #include "TableCheck.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/Rounds.h"
 #include "pc/IR/Source.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -350,6 +351,24 @@ bool TableCheck::run() {
   return same(step, "tickets", program.num_tickets, numTickets) && describes(planned, program.json, outputs);
 }
 
+bool TableCheck::checkRound() {
+  OwningOpRef<func::FuncOp> round = buildRound(planned);
+  auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>("pc_round" + suffix);
+  if (TableReader::nameOf(program.round) != (round ? "pc_round" + suffix : "") || !round != !function)
+    return refuse(planned, "has other rounds in the tables");
+  if (!round)
+    return true;
+  Operation *wrong = nullptr;
+  calls.clear();
+  next = 0;
+  if (!StepReader(function).read(calls, wrong)) {
+    (wrong ? wrong : planned.getOperation())->emitError() << "is no line of calls of the runtime";
+    return false;
+  }
+  return runBlock(round->getBody().front()) &&
+         (next == calls.size() || refuse(*round, "is done, but goes on with a call of @" + calls[next].callee));
+}
+
 LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, std::vector<WrittenKernel> *written) {
   KernelNames names;
   names.written = written;
@@ -365,7 +384,7 @@ LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, std::vector<W
   std::set<std::array<uint64_t, 4>> sent, received;
   for (ModuleOp program : programsOf(inlined ? *inlined : planned)) {
     TableCheck check(program, kernels, names);
-    if (!check.run() || !check.checkEvaluation())
+    if (!check.run() || !check.checkEvaluation() || !check.checkRound())
       return failure();
     sent.merge(check.sent);
     received.merge(check.received);

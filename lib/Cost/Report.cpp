@@ -5,6 +5,7 @@
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Parts.h"
+#include "pc/IR/Rounds.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -37,6 +38,21 @@ public:
     add(body, StepPhase::Forward, 1);
     for (auto &[called, times] : calls)
       add(*called.first, called.second, times);
+  }
+
+  /// What ends a round of local SGD: an all_reduce of every parameter.
+  void addRound(ModuleOp program) {
+    std::optional<Rounds> rounds = Rounds::of(program);
+    int64_t replicas = rounds ? mesh.size(rounds->axis) : 1;
+    if (replicas == 1)
+      return;
+    TrafficRow &row = traffic[{rounds->axis.str(), moveName(MoveKind::AllReduce), "round"}];
+    program.walk([&](ParameterOp parameter) {
+      int64_t bytes = byteSize(parameter.getValue().getType());
+      ++row.count;
+      row.payload += bytes;
+      row.wire += 2 * (replicas - 1) * bytes / replicas;
+    });
   }
 
   double flops = 0;
@@ -201,6 +217,7 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
     for (ArrayRef<int64_t> members : separateRoots(ranks, program, mesh)) {
       Totals own(mesh, members.front(), stageAxis, boxes);
       own.add(body);
+      own.addRound(program);
       json::Array traffic;
       for (auto &[key, row] : own.traffic)
         traffic.push_back(json::Object{{"axis", std::get<0>(key)},

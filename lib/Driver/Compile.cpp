@@ -306,6 +306,10 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     module.emitError() << error;
     return PCRT_USAGE;
   }
+  if (options.cuda() && options.plan.find("pc-local-sgd")) {
+    module.emitError() << "--local-sgd is for CPU ranks so far; leave out --target=cuda";
+    return PCRT_INFEASIBLE;
+  }
   std::optional<llvm::json::Object> searched;
   if (pcrt_status status = choosePlan(module, options, *machine, searched))
     return status;

@@ -102,6 +102,8 @@ public:
     }
 
     case Phase::Planned: {
+      // Rounds of local SGD take nothing but memory of the step.
+      addTactics(Phase::Planned);
       PlanMemoryOptions arena = options.arena;
       arena.target = options.kernels.target;
       arena.attention = options.kernels.attention;

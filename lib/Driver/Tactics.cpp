@@ -187,6 +187,30 @@ static Refused windowMoves(const TacticInfo &row, const StrategyFlags &flags, Pl
   return {};
 }
 
+static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string text = flags.text("local-sgd");
+  Tactic tactic(row.pass);
+  for (auto [flag, option] : {std::pair("outer-rate", "rate"), std::pair("outer-momentum", "momentum")})
+    if (flags.given(flag)) {
+      double number;
+      if (text.empty())
+        return usage("--" + Twine(flag) + " goes with --local-sgd=AXIS:STEPS");
+      if (StringRef(flags.text(flag)).getAsDouble(number))
+        return usage("--" + Twine(flag) + " takes a number, not '" + flags.text(flag) + "'");
+      tactic = tactic.with(option, flags.text(flag));
+    }
+  if (text.empty())
+    return {};
+  auto [axis, every] = StringRef(text).split(':');
+  int64_t steps = 0;
+  if (axis.empty() || every.getAsInteger(10, steps) || steps < 1)
+    return usage("--local-sgd=" + text + ": expected a mesh axis and the steps of a round, as in outer:32");
+  if (plan.sizeOf(axis) < 1)
+    return usage("--local-sgd needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+  plan.tactics.push_back(tactic.with("axis", axis).with("every", std::to_string(steps)));
+  return {};
+}
+
 //===---------------------------------------------------------------------------===//
 // The rows
 //===---------------------------------------------------------------------------===//
@@ -269,6 +293,13 @@ static std::deque<TacticInfo> &table() {
        .flags = {{"window", "Axes whose gathers and reduce_scatters go step by step with products"}},
        .once = "pc-window-moves is given twice; one takes a list of axes: pc-window-moves{{axes=tp,dp}",
        .fromFlags = windowMoves},
+      {.pass = "pc-local-sgd",
+       .phase = Phase::Planned,
+       .flags = {{"local-sgd", "AXIS:STEPS: replicas over the axis that are averaged every so many steps (DiLoCo)"},
+                 {"outer-rate", "Learning rate of the outer optimizer", TacticFlag::Text, "rate"},
+                 {"outer-momentum", "Its Nesterov momentum", TacticFlag::Text, "momentum"}},
+       .once = "replicas train by themselves over one axis only; give '{0}' or '{1}'",
+       .fromFlags = localSgd},
   };
   return rows;
 }

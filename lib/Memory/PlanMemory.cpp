@@ -4,6 +4,7 @@
 
 #include "Buffers.h"
 #include "pc/IR/LeavesByName.h"
+#include "pc/IR/Rounds.h"
 #include "pc/IR/Workspace.h"
 #include "pc/Memory/ArenaPlanner.h"
 
@@ -183,7 +184,7 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
       int64_t offset = stack + static_cast<int64_t>(view.getIndex()) * byteSize(element.getType());
       element.setType(withEncoding(element.getType(), HomeAttr::get(&getContext(), offset)));
     }
-    return base + solution.bytes;
+    return base + std::max(solution.bytes, roundBytes(getOperation()));
   }
 
   int64_t alignment = arenaAlignment;

@@ -5,6 +5,7 @@
 #include "Walk.h"
 
 #include "pc/IR/Parts.h"
+#include "pc/IR/Rounds.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -85,6 +86,8 @@ int64_t Walk::positionOf(Stage &stage, ParameterOp parameter) {
 bool Walk::leaf(Stage &stage, Operation *op) {
   if (stage.arena >= 0 && !stage.inKernel)
     return true; // there from the start
+  if (auto state = dyn_cast<StateOp>(op); state && isOfRounds(state) && op->use_empty())
+    return true; // of the end of a round; nothing in the step depends on it
   Value value = op->getResult(0);
   std::pair<PlaceAttr, DenseI64ArrayAttr> block;
   llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, StateOp, InputOp, RopeTableOp>(

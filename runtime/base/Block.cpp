@@ -33,9 +33,9 @@ Block pcrt::blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, i
   return block;
 }
 
-bool pcrt::ownsBlock(const Mesh &mesh, const Layout &layout, int rank, int stageAxis) {
+bool pcrt::ownsBlock(const Mesh &mesh, const Layout &layout, int rank, int stageAxis, int replicaAxis) {
   for (int axis = 0; axis < int(mesh.sizes.size()); ++axis) {
-    bool splits = axis == stageAxis;
+    bool splits = axis == stageAxis || axis == replicaAxis;
     for (const std::vector<int> &axes : layout)
       splits |= std::find(axes.begin(), axes.end(), axis) != axes.end();
     if (!splits && mesh.coordinate(rank, axis) != 0)

@@ -51,8 +51,9 @@ struct Block {
 Block blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, int rank);
 
 /// Whether `rank` writes its block: of the ranks that hold the same block only the first one does, with coordinate 0 on
-/// every axis that does not split the tensor. `stageAxis`, the axis of pipeline stages (-1: none), is not considered.
-bool ownsBlock(const Mesh &mesh, const Layout &layout, int rank, int stageAxis = -1);
+/// every axis that does not split the tensor. `stageAxis`, the axis of pipeline stages, and `replicaAxis`, on which
+/// each coordinate has a tensor of its own, are not considered (-1: none).
+bool ownsBlock(const Mesh &mesh, const Layout &layout, int rank, int stageAxis = -1, int replicaAxis = -1);
 
 /// A box of a larger row-major tensor.
 struct Box {

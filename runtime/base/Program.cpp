@@ -9,10 +9,10 @@
 using namespace pcrt;
 
 // The layout that programs are compiled for: a struct of another size is another PCRT_ABI_VERSION.
-static_assert(PCRT_ABI_VERSION == 7 && sizeof(pcrt_kernel) == 40 && sizeof(pcrt_device_kernel) == 48 &&
+static_assert(PCRT_ABI_VERSION == 8 && sizeof(pcrt_kernel) == 40 && sizeof(pcrt_device_kernel) == 48 &&
               sizeof(pcrt_image) == 32 && sizeof(pcrt_attention_desc) == 352 && sizeof(pcrt_gemm_desc) == 136 &&
               sizeof(pcrt_move_desc) == 80 && sizeof(pcrt_group) == 36 && sizeof(pcrt_flow) == 40 &&
-              sizeof(pcrt_program) == 200);
+              sizeof(pcrt_program) == 208);
 
 std::string pcrt::withErrno(const std::string &what) { return what + ": " + strerror(errno); }
 
@@ -230,6 +230,32 @@ private:
   Program &program;
 };
 
+/// The description is that of one replica: each has rows of its own, one replica's behind the other's, and parameters
+/// and states of its own, but for what all share.
+void addReplicas(Program &program) {
+  const Program::Rounds &rounds = program.rounds;
+  auto split = [&](Tensor &tensor, size_t dim) {
+    tensor.shape[dim] *= rounds.replicas;
+    tensor.layout[dim].insert(tensor.layout[dim].begin(), rounds.axis);
+  };
+  program.batch *= rounds.replicas;
+  for (Input &input : program.inputs)
+    if (input.kind == "tokens" || input.kind == "targets")
+      split(input, 1);
+  for (Output &output : program.outputs)
+    if (output.kind == "logits") {
+      split(output, 0);
+      output.valid[0] *= rounds.replicas;
+    }
+  for (Parameter &parameter : program.parameters)
+    parameter.varies = true;
+  for (State &state : program.states)
+    state.varies = state.name != PCRT_SHARED && state.name != PCRT_OUTER_MOMENTUM;
+  for (const Parameter &parameter : program.parameters)
+    if (!program.stateOf(parameter, PCRT_SHARED) || !program.stateOf(parameter, PCRT_OUTER_MOMENTUM))
+      wrong(parameter.name + " has no state for rounds");
+}
+
 void readAll(Program &program, const Json &json) {
   const pcrt_program &abi = program.abi;
   for (int axis = 0; axis < abi.num_mesh_axes; ++axis) {
@@ -240,6 +266,17 @@ void readAll(Program &program, const Json &json) {
   }
   if (int64_t version = json.value("abi", int64_t(0)); version != PCRT_DESCRIPTION_VERSION)
     wrong("it is of version " + std::to_string(version) + ", not " + std::to_string(PCRT_DESCRIPTION_VERSION));
+  Reader reader(program);
+  if (json.contains("rounds")) {
+    const Json &rounds = json["rounds"];
+    program.rounds.axis = reader.axisNamed(rounds.at("axis"));
+    program.rounds.replicas = program.mesh.sizes[program.rounds.axis];
+    program.rounds.every = rounds.at("every");
+    program.rounds.rate = rounds.at("rate");
+    program.rounds.momentum = rounds.at("momentum");
+    if (program.rounds.every < 1 || !program.abi.round)
+      wrong("rounds of " + std::to_string(program.rounds.every) + " steps, or nothing that ends them");
+  }
   std::string mode = json.at("mode");
   if (mode != "train" && mode != "eval")
     wrong("mode " + mode);
@@ -260,7 +297,6 @@ void readAll(Program &program, const Json &json) {
   program.config = json.value("config", Json::object());
   program.configMeans = json.value("config_means", Json::array());
   program.report = json.value("report", Json::object());
-  Reader reader(program);
   auto readEach = [&](const char *key, void (Reader::*read)(const Json &)) {
     for (const Json &entry : json.value(key, Json::array()))
       (reader.*read)(entry);
@@ -270,6 +306,8 @@ void readAll(Program &program, const Json &json) {
   readEach("inputs", &Reader::readInput);
   readEach("constants", &Reader::readConstant);
   readEach("outputs", &Reader::readOutput);
+  if (program.rounds.any())
+    addReplicas(program);
 }
 
 } // namespace
@@ -297,7 +335,7 @@ bool Program::writes(const Tensor &tensor, const Parameter &parameter, int rank)
     for (const Parameter &other : stages[lower]->parameters)
       if (other.name == parameter.name)
         return false; // tied: the first stage that has it writes it
-  return ownsBlock(mesh, tensor.layout, rank, stageAxis);
+  return ownsBlock(mesh, tensor.layout, rank, stageAxis, tensor.varies ? rounds.axis : -1);
 }
 
 Programs::Programs(const pcrt_program &first) {

@@ -28,6 +28,7 @@ struct Tensor {
   Layout layout;         ///< Per dim, the mesh axes that split it, major to minor.
   std::vector<int> root; ///< Mesh axes on which coordinate 0 alone holds the value.
   int64_t offset = 0;    ///< In the arena; unused for outputs.
+  bool varies = false;   ///< Each replica of local SGD has its own.
 
   /// Whether `rank` holds its block; else the memory is undefined.
   bool isOn(const Mesh &mesh, int rank) const {
@@ -109,6 +110,27 @@ struct Program {
   std::string weights; ///< Directory of the weights that the model was imported with, or empty.
   Json config, report; ///< In a pipeline, the report of stage 0 covers all stages.
   Json configMeans;    ///< The keys of config.json that define the model, and their values (runtime/README.md).
+
+  /// Local SGD: the coordinates on mesh axis `axis` (-1: there is none) are replicas with parameters and states of
+  /// their own; every so many steps the end of a round brings them together (pcrt_program::round).
+  struct Rounds {
+    int axis = -1;
+    int64_t replicas = 1, every = 1;
+    double rate = 0, momentum = 0;
+
+    bool any() const { return axis >= 0; }
+    /// Whether a round ends behind `steps` steps.
+    bool endsBehind(int64_t steps) const { return any() && steps % every == 0; }
+  } rounds;
+
+  int64_t replicaOf(int rank) const { return rounds.any() ? mesh.coordinate(rank, rounds.axis) : 0; }
+  /// What a parameter's state of that name is; null: there is none.
+  const State *stateOf(const Parameter &parameter, const std::string &name) const {
+    for (const State &state : states)
+      if (state.name == name && &parameters[state.parameter] == &parameter)
+        return &state;
+    return nullptr;
+  }
 
   /// Stages of a pipeline: this one's coordinate on mesh axis `stageAxis` (-1: there is one program for all ranks), and
   /// all of them by coordinate, this one included.

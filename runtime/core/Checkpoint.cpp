@@ -5,6 +5,8 @@
 #include "base/Types.h"
 #include "comm/Collective.h"
 #include "core/Init.h"
+#include "core/Rounds.h"
+#include "pcrt/description.h"
 
 #include <cstdio>
 #include <filesystem>
@@ -17,7 +19,49 @@ constexpr const char *modelFile = "model.safetensors";
 constexpr const char *stateFile = "training_state.safetensors";
 constexpr const char *configFile = "config.json";
 
-static std::string stateName(const State &state, const Part &part) { return state.name + "." + part.source; }
+namespace {
+
+/// A tensor of the program, and where a checkpoint has it.
+struct Saved {
+  const Tensor *tensor;
+  const Parameter *parameter;
+  bool inModel;
+  std::string prefix;   ///< Of its name; a part's follows.
+  int64_t replica = -1; ///< Of local SGD, whose own it is; -1: all have the same.
+
+  std::string nameOf(const Part &part) const { return prefix + part.source; }
+};
+
+} // namespace
+
+/// "exp_avg@1."
+static std::string ofReplica(const std::string &name, int64_t replica) {
+  return name + "@" + std::to_string(replica) + ".";
+}
+
+/// What of one program's tensors a checkpoint behind `step` steps has, of a run with so many replicas. Between two
+/// rounds of local SGD replicas' parameters are those that all share, which are the model.
+static std::vector<Saved> savedTensors(const Program &program, int64_t step, int64_t replicas) {
+  std::vector<Saved> saved;
+  const Program::Rounds &rounds = program.rounds;
+  for (const Parameter &parameter : program.parameters)
+    if (!rounds.any())
+      saved.push_back({&parameter, &parameter, true, ""});
+    else if (!rounds.endsBehind(step))
+      for (int64_t replica = 0; replica < replicas; ++replica)
+        saved.push_back({&parameter, &parameter, false, ofReplica("parameter", replica), replica});
+  for (const State &state : program.states) {
+    const Parameter &parameter = program.parameters[state.parameter];
+    if (rounds.any() && state.name == PCRT_SHARED)
+      saved.push_back({&state, &parameter, true, ""});
+    else if (!state.varies)
+      saved.push_back({&state, &parameter, false, state.name + "."});
+    else
+      for (int64_t replica = 0; replica < replicas; ++replica)
+        saved.push_back({&state, &parameter, false, ofReplica(state.name, replica), replica});
+  }
+  return saved;
+}
 
 /// Adds up the ranks' parts of every tensor's sum. All ranks have the same names.
 static void addUp(TensorSums &sums, Comm &comm) {
@@ -87,14 +131,17 @@ public:
     });
   }
 
-  /// Writes this rank's block of a tensor, if it is the one that writes it; nameOf(part) is where in the file.
-  template <typename F> void writeBlock(const Tensor &tensor, const Parameter &parameter, int rank, F nameOf) {
-    if (!program.writes(tensor, parameter, rank))
+  /// Writes this rank's block of a tensor, if it is the one that writes it.
+  void writeBlock(const Saved &saved, int rank) {
+    const Tensor &tensor = *saved.tensor;
+    const Parameter &parameter = *saved.parameter;
+    bool isOwn = saved.replica < 0 || saved.replica == program.replicaOf(rank);
+    if (!isOwn || !program.writes(tensor, parameter, rank))
       return;
     Block block = blockOf(program.mesh, tensor.shape, tensor.layout, rank);
     HostBlock host(device, tensor.offset, block.elements() * elementBytes(tensor.dtype), HostBlock::Read);
     for (const Part &part : parameter.parts) {
-      std::string name = nameOf(part);
+      std::string name = saved.nameOf(part);
       if (writer.write(writer.placeOf(name), part.size, part.inPart(block), part.box, tensor.dtype, host.data(),
                        &sums[name]) != PCRT_OK)
         fail(PCRT_RESOURCE, withErrno("cannot write " + writer.file()));
@@ -129,22 +176,15 @@ struct CheckpointWriter::Files {
     model.writer.addMetadata("format", "pt");
     training.writer.addMetadata("step", std::to_string(trajectory.step));
     training.writer.addMetadata("optimizer", program.optimizer);
-    for (const Program *stage : program.stages) {
-      for (const Parameter &parameter : stage->parameters)
-        for (const Part &part : parameter.parts)
-          model.add(part.source, part.shape);
-      for (const State &state : stage->states)
-        for (const Part &part : stage->parameters[state.parameter].parts)
-          training.add(stateName(state, part), part.shape);
-    }
+    for (const Program *stage : program.stages)
+      for (const Saved &saved : savedTensors(*stage, trajectory.step, program.rounds.replicas))
+        for (const Part &part : saved.parameter->parts)
+          (saved.inModel ? model : training).add(saved.nameOf(part), part.shape);
   }
 
   void writeBlocks(int rank) {
-    for (const Parameter &parameter : program.parameters)
-      model.writeBlock(parameter, parameter, rank, [](const Part &part) { return part.source; });
-    for (const State &state : program.states)
-      training.writeBlock(state, program.parameters[state.parameter], rank,
-                          [&](const Part &part) { return stateName(state, part); });
+    for (const Saved &saved : savedTensors(program, trajectory.step, program.rounds.replicas))
+      (saved.inModel ? model : training).writeBlock(saved, rank);
     model.sync();
     training.sync();
   }
@@ -273,20 +313,26 @@ static TensorSums modelSums(const Program &program) {
   return sums;
 }
 
-/// Reads the optimizer's states, adding to `sums`.
-static void readStates(const std::string &path, const Program &program, int rank, Device &device, TensorSums &sums) {
-  Safetensors training = Safetensors::open(path);
-  for (const State &state : program.states) {
-    const Parameter &parameter = program.parameters[state.parameter];
+/// Reads tensors of a file, this replica's own or what all share, adding to `sums`. Where fewer replicas have saved,
+/// others take theirs in turn.
+static void readSaved(const std::string &path, const std::vector<Saved> &all, int64_t replicas, const Program &program,
+                      int rank, Device &device, TensorSums &sums) {
+  Safetensors file = Safetensors::open(path);
+  int64_t own = program.replicaOf(rank);
+  for (const Saved &saved : all) {
+    if (saved.replica >= 0 && saved.replica != own % replicas)
+      continue;
     std::vector<const StoredTensor *> stored;
-    for (const Part &part : parameter.parts) {
-      std::string name = stateName(state, part);
-      stored.push_back(&checkStored(training.find(name), name, part.shape, path));
+    for (const Part &part : saved.parameter->parts) {
+      std::string name = saved.nameOf(part);
+      stored.push_back(
+          &checkStored(saved.inModel ? file.findModelTensor(name) : file.find(name), name, part.shape, path));
     }
     std::vector<TensorSum> read(stored.size());
-    readBlock(state, parameter, stored, program, rank, device, read);
-    for (size_t i = 0; i < read.size(); ++i)
-      sums[stateName(state, parameter.parts[i])] += read[i];
+    readBlock(*saved.tensor, *saved.parameter, stored, program, rank, device, read);
+    if (saved.replica < 0 || saved.replica == own)
+      for (size_t i = 0; i < read.size(); ++i)
+        sums[saved.nameOf(saved.parameter->parts[i])] += read[i];
   }
 }
 
@@ -300,18 +346,36 @@ void pcrt::checkModel(const Program &program, const Trajectory &trajectory, cons
 void pcrt::loadCheckpoint(const std::string &directory, const Trajectory &trajectory, const Program &program,
                           Device &device, Pool &pool, Comm &comm) {
   TensorSums model = modelSums(program), states;
+  int64_t replicas = std::max<int64_t>(trajectory.replicas, 1), readers = program.rounds.replicas;
+  bool between = !program.rounds.any() || program.rounds.endsBehind(trajectory.step);
   for (const Program *stage : program.stages)
-    for (const State &state : stage->states)
-      for (const Part &part : stage->parameters[state.parameter].parts)
-        states[stateName(state, part)] = {};
+    for (const Saved &saved : savedTensors(*stage, trajectory.step, std::min(replicas, readers)))
+      for (const Part &part : saved.parameter->parts)
+        if (!saved.inModel)
+          states[saved.nameOf(part)] = {};
   onAllRanks(comm, [&] {
+    if (!between && replicas != readers)
+      fail(PCRT_USAGE, directory + " is from the middle of a round of " + std::to_string(replicas) +
+                           " replicas; with " + std::to_string(readers) +
+                           " a run goes on from between two rounds, every " + std::to_string(program.rounds.every) +
+                           " steps");
     checkModel(program, trajectory, directory);
     checkSize(directory, modelFile, trajectory);
-    readParameters(program, Safetensors::open(directory + "/" + modelFile), comm.rank(), device, pool, &model);
+    std::vector<Saved> all = savedTensors(program, trajectory.step, replicas), ofModel;
+    if (program.rounds.any()) {
+      std::copy_if(all.begin(), all.end(), std::back_inserter(ofModel),
+                   [](const Saved &saved) { return saved.inModel; });
+      readSaved(directory + "/" + modelFile, ofModel, replicas, program, comm.rank(), device, model);
+    } else {
+      readParameters(program, Safetensors::open(directory + "/" + modelFile), comm.rank(), device, pool, &model);
+    }
     if (program.states.empty())
       return;
     checkSize(directory, stateFile, trajectory);
-    readStates(directory + "/" + stateFile, program, comm.rank(), device, states);
+    std::erase_if(all, [](const Saved &saved) { return saved.inModel; });
+    readSaved(directory + "/" + stateFile, all, replicas, program, comm.rank(), device, states);
+    if (program.rounds.any() && between)
+      takeShared(program, device, comm.rank());
   });
   checkSums(directory, modelFile, trajectory, model, comm);
   checkSums(directory, stateFile, trajectory, states, comm);

@@ -89,10 +89,11 @@ CheckpointSeries::CheckpointSeries(const Options &options, const Program &progra
       keep(options.keep.value_or(2)), rollback(options.rollback) {
   int64_t bytes = 0; // of parameters and states, in f32 as files hold them
   for (const Program *stage : program.stages) {
-    for (const Parameter &parameter : stage->parameters)
-      bytes += 4 * product(parameter.shape);
-    for (const State &state : stage->states)
-      bytes += 4 * product(state.shape);
+    auto add = [&](const Tensor &tensor) {
+      bytes += 4 * product(tensor.shape) * (tensor.varies ? program.rounds.replicas : 1);
+    };
+    std::for_each(stage->parameters.begin(), stage->parameters.end(), add);
+    std::for_each(stage->states.begin(), stage->states.end(), add);
   }
   cost = double(bytes) / guessedRate;
   onAllRanks(comm, [&] {

@@ -328,7 +328,7 @@ void BatchLoader::fill(int64_t sample, char *const *inputs) {
     for (int64_t microbatch = 0; microbatch < block.size[0]; ++microbatch)
       for (int64_t row = 0; row < block.size[1]; ++row)
         for (int64_t column = 0; column < block.size[2]; ++column) {
-          int64_t globalRow = (microbatch + block.start[0]) * input.shape[1] + row + block.start[1];
+          int64_t globalRow = rowOf(program, microbatch + block.start[0], row + block.start[1]);
           *out++ = windows[size_t(globalRow * length + program.position(column + block.start[2]) + shift)];
         }
   }

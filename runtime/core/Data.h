@@ -70,6 +70,13 @@ private:
   std::optional<SampleOrder> order; ///< None: one file in its order.
 };
 
+/// The row of a step's batch that is row `index` of microbatch `microbatch`. Replicas' rows lie one behind the other,
+/// whatever their microbatches.
+inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) {
+  int64_t ofReplica = program.batch / program.rounds.replicas, rows = ofReplica / program.microbatches;
+  return index / rows * ofReplica + microbatch * rows + index % rows;
+}
+
 /// Fills the tokens and targets of one rank for a step. Allocates nothing unless it fails.
 class BatchLoader {
 public:

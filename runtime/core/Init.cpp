@@ -149,7 +149,7 @@ void pcrt::readParameters(const Program &program, const Safetensors &weights, in
     for (int64_t i = lo; i < hi; ++i)
       readBlock(program.parameters[i], program.parameters[i], stored[i], program, rank, device, read[i]);
   });
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count && program.replicaOf(rank) == 0; ++i) // other replicas have read the same
     for (size_t part = 0; part < read[i].size(); ++part)
       (*sums)[program.parameters[i].parts[part].source] += read[i][part];
 }

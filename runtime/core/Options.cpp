@@ -253,7 +253,7 @@ static void checkTogether(const Options &options) {
   if (!options.init.empty() && !options.load.empty())
     fail(PCRT_USAGE, "--init and --load exclude each other: --load brings its own parameters");
   std::vector<FlagValue> flags = trajectoryFlags(options);
-  flags.insert(flags.end(), {{"data", ""}, {"sequence", ""}});
+  flags.insert(flags.end(), {{"data", ""}, {"sequence", ""}, {"local-sgd", ""}});
   for (size_t at = 0; at < options.change.size();) {
     size_t end = std::min(options.change.find(',', at), options.change.size());
     std::string name = options.change.substr(at, end - at), known;

@@ -3,11 +3,14 @@
 #include "base/Failure.h"
 #include "base/Types.h"
 #include "comm/Collective.h"
+#include "core/Data.h"
+
+#include <cmath>
 
 using namespace pcrt;
 
 Outputs::Outputs(const Program &program, Comm &comm, const std::string &gradsPath, const std::string &logitsPath)
-    : program(program), comm(comm), targets(program.outputs.size()) {
+    : program(program), comm(comm), targets(program.outputs.size()), rooted(program.rounds.any()) {
   makeDump(grads, "gradient", gradsPath);
   makeDump(logits, "logits", logitsPath);
   for (const Program *stage : program.stages)
@@ -84,12 +87,21 @@ void Outputs::endStep() {
   Seen mine{lossSum, norm.value_or(0), norm.has_value(), sees};
   std::vector<Seen> all(comm.size());
   requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
-  auto first = std::find_if(all.begin(), all.end(), [](const Seen &seen) { return seen.isThere != 0; });
-  if (first == all.end())
-    return;
-  lossSum = first->loss;
-  if (first->hasNorm)
-    norm = first->norm;
+  // Of replicas of local SGD: the mean loss, the largest norm; one that is not finite is that of all.
+  double losses = 0;
+  for (int64_t replica = 0; replica < program.rounds.replicas; ++replica) {
+    auto isFirst = [&](const Seen &seen) {
+      return seen.isThere && program.replicaOf(int(&seen - all.data())) == replica;
+    };
+    auto first = std::find_if(all.begin(), all.end(), isFirst);
+    if (first == all.end())
+      return;
+    losses += first->loss;
+    if (first->hasNorm && (replica == 0 || !(first->norm <= *norm)))
+      if (replica == 0 || std::isfinite(*norm))
+        norm = first->norm;
+  }
+  lossSum = losses / double(program.rounds.replicas);
 }
 
 bool Outputs::wants(int index) const {
@@ -101,7 +113,7 @@ bool Outputs::wants(int index) const {
 pcrt_status Outputs::writeLogits(const SafetensorsWriter &writer, const Output &output, Piece &piece,
                                  int64_t microbatch, const void *data) const {
   Block &block = piece.block;
-  int64_t shift = microbatch * (output.shape[0] / program.microbatches);
+  int64_t shift = rowOf(program, microbatch, block.start[0]) - block.start[0];
   block.start[0] += shift;
   pcrt_status status = PCRT_OK;
   if (program.zigzag) {

@@ -62,7 +62,7 @@ private:
   Dump grads, logits;
   std::vector<Target> targets; ///< By output.
   bool dumping = false;
-  bool rooted = false; ///< Only some ranks get the loss and the norm.
+  bool rooted = false; ///< Not all ranks get the loss and the norm, or not the same.
   bool sees = true;    ///< This rank gets them.
   double lossSum = 0;
   std::optional<double> norm;

@@ -34,6 +34,8 @@ static Copies copiesOf(const Program &program, Device &device, int rank) {
       return;
     Block block = blockOf(program.mesh, tensor.shape, tensor.layout, rank);
     std::string name = kind;
+    if (tensor.varies)
+      name += "of replica " + std::to_string(program.replicaOf(rank)) + " ";
     for (const Part &part : parameter.parts)
       name += (&part == &parameter.parts.front() ? "" : ", ") + part.source + describe(part.box.start);
     name += ", of it from " + describe(block.start) + " " + describe(block.size);

@@ -10,6 +10,7 @@
 #include "core/Metrics.h"
 #include "core/Outputs.h"
 #include "core/Replicas.h"
+#include "core/Rounds.h"
 #include "core/SameRun.h"
 #include "core/Stop.h"
 #include "core/Stragglers.h"
@@ -101,6 +102,10 @@ private:
     if (options.evalEvery && !program.abi.evaluate)
       fail(PCRT_INFEASIBLE, "--eval-every: programs for CUDA devices cannot evaluate while they train; evaluate "
                             "checkpoints with a program of --mode=eval, which takes --init and --validation");
+    for (auto [given, flag] : {std::pair(options.skipSpikes.has_value(), "--skip-spikes"),
+                               std::pair(!options.dumpGrads.empty(), "--dump-grads")})
+      if (program.rounds.any() && given)
+        fail(PCRT_USAGE, std::string(flag) + ": replicas of local SGD have norms and gradients of their own");
     if (options.eval && program.training)
       fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
     if (!program.training && (!options.save.empty() || !options.checkpoint.empty()))
@@ -235,6 +240,8 @@ private:
     result.optimizer = program.optimizer;
     result.plan = program.plan();
     result.program = programSum;
+    result.replicas = program.rounds.replicas;
+    result.rounds = describeRounds(program);
     result.flags = trajectoryFlags(options);
     result.data = data;
     result.norms = norms->history();
@@ -306,6 +313,8 @@ private:
     onAllRanks(comm, [&] {
       if (!fromMemory && !before && weights.empty())
         drawParameters(program, options.seed, comm.rank(), *device, workers);
+      if (!fromMemory && !before && program.rounds.any())
+        shareParameters(program, *device, comm.rank());
       fillConstants(program, comm.rank(), *device);
     });
   }
@@ -362,7 +371,8 @@ private:
         words[PCRT_RANDOM_SEED_HIGH] = int32_t(uint64_t(options.seed) >> 32);
         words[PCRT_RANDOM_STEP] = int32_t(step);
         words[PCRT_RANDOM_KEY] = int32_t(input.key);
-        words[PCRT_RANDOM_ROW] = int32_t(microbatch * (program.batch / program.microbatches));
+        int64_t rows = program.batch / program.microbatches / program.rounds.replicas;
+        words[PCRT_RANDOM_ROW] = int32_t(rowOf(program, microbatch, program.replicaOf(comm.rank()) * rows));
       }
     }
   }
@@ -432,13 +442,19 @@ private:
     outputs->endStep();
     double seconds = double(nanoseconds() - start) * 1e-9;
     double inMoves = double(context->profile.nanosecondsInMoves() - movesBefore) * 1e-9;
-    figures.seconds += seconds;
     ++figures.steps;
     if (step == firstStep)
       outputs->finishDumps();
     if (series)
       series->complete();
     bool skipped = checkNumbers(step);
+    if (program.rounds.endsBehind(step + 1)) {
+      start = nanoseconds(), movesBefore = context->profile.nanosecondsInMoves();
+      endRound(*context);
+      seconds += double(nanoseconds() - start) * 1e-9;
+      inMoves += double(context->profile.nanosecondsInMoves() - movesBefore) * 1e-9;
+    }
+    figures.seconds += seconds;
     stragglers->add(seconds - inMoves);
     if (metrics)
       metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.rateAt(step) : 0,
@@ -492,7 +508,9 @@ private:
     if (int64_t before = norms->history().skipped)
       message += ", and the " + std::to_string(before) + " steps before were skipped";
     message += "; a smaller --lr or --clip may help";
-    if (saver || series) {
+    if (program.rounds.any()) {
+      message += "; replicas whose numbers were finite have made the step: the state is not saved";
+    } else if (saver || series) {
       save(updates);
       message += "; the state before this step is saved in " + (saver ? options.save : options.checkpoint);
     }

@@ -40,22 +40,22 @@ int64_t pcrt::wireBytes(const pcrt_move_desc &move, int64_t payload, int64_t mem
   }
 }
 
-/// The moves of one step, added up by axes, kind and phase.
-static Json trafficOf(const pcrt_context &context) {
-  const std::vector<int64_t> &counts = context.moveCounts;
-  struct Row {
-    std::string axis, move, phase;
-    int64_t count = 0, payload = 0, wire = 0;
-  };
-  std::vector<Row> rows;
-  for (int i = 0; i < context.program.abi.num_moves; ++i) {
+/// A row of the table of traffic.
+struct TrafficRow {
+  std::string axis, move, phase;
+  int64_t count = 0, payload = 0, wire = 0;
+};
+
+/// Adds moves by axes, kind and phase.
+static void addMoves(const pcrt_context &context, const std::vector<int64_t> &counts, std::vector<TrafficRow> &rows) {
+  for (size_t i = 0; i < counts.size(); ++i) {
     const pcrt_move_desc &move = context.program.abi.moves[i];
     const Group &group = context.groups[move.group];
     if (counts[i] == 0 || isLocalMove(move, group))
       continue;
     const char *name = moveKindName(move.kind);
     std::string phase = move.phase ? move.phase : "";
-    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row &row) {
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const TrafficRow &row) {
       return row.axis == group.name && row.move == name && row.phase == phase;
     });
     if (row == rows.end())
@@ -65,8 +65,15 @@ static Json trafficOf(const pcrt_context &context) {
     row->payload += counts[i] * payload;
     row->wire += counts[i] * wireBytes(move, payload, group.size(), group.me == 0);
   }
+}
+
+/// Of one step, and of the end of a round.
+static Json trafficOf(const pcrt_context &context) {
+  std::vector<TrafficRow> rows;
+  addMoves(context, context.moveCounts, rows);
+  addMoves(context, context.roundCounts, rows);
   const pcrt_program &abi = context.program.abi;
-  Row sent;
+  TrafficRow sent;
   for (int i = 0; i < abi.num_flows; ++i) {
     if (!abi.flows[i].sends)
       continue;
@@ -76,7 +83,7 @@ static Json trafficOf(const pcrt_context &context) {
   if (sent.count)
     rows.push_back({abi.mesh_names[abi.stage_axis], "send", "p2p", sent.count, sent.payload, sent.payload});
   Json traffic = Json::array();
-  for (const Row &row : rows)
+  for (const TrafficRow &row : rows)
     traffic.push_back({{"axis", row.axis},
                        {"move", row.move},
                        {"phase", row.phase},

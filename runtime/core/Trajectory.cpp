@@ -79,6 +79,8 @@ std::string Trajectory::text() const {
   Json json = {{"format", formatVersion},      {"step", step},   {"samples", samples},
                {"tokens", samples * sequence}, {"batch", batch}, {"sequence", sequence},
                {"optimizer", optimizer},       {"plan", plan},   {"program", program}};
+  if (replicas > 1 || rounds != "none")
+    json["local_sgd"] = {{"rounds", rounds}, {"replicas", replicas}};
   for (const FlagValue &flag : flags)
     json["flags"][flag.first] = valueOf(flag.second);
   json["data"] = Json::array();
@@ -120,6 +122,10 @@ static Trajectory parse(const Json &json) {
     result.data.push_back({file.at("file"), file.at("tokens"), {file.at("bytes"), file.at("sum")}, file.at("weight")});
   if (const Json norms = json.value("norms", Json()); !norms.is_null())
     result.norms = {norms.at("last"), norms.at("skipped")};
+  if (const Json local = json.value("local_sgd", Json()); !local.is_null()) {
+    result.rounds = local.at("rounds");
+    result.replicas = local.at("replicas");
+  }
   for (const Json &range : json.value("skipped", Json::array()))
     result.skipped.push_back({range.at(0), range.at(1)});
   if (const Json ended = json.value("ended", Json()); !ended.is_null())
@@ -217,6 +223,7 @@ void pcrt::checkSameTrajectory(const Trajectory &before, const Trajectory &now, 
     compare(flag.first, then, flag.second, valueOf(then) == valueOf(flag.second));
   }
   compare("data", showData(before.data), showData(now.data), sameData(before.data, now.data));
+  compare("local-sgd", before.rounds, now.rounds, before.rounds == now.rounds);
   compare("sequence", std::to_string(before.sequence), std::to_string(now.sequence), before.sequence == now.sequence);
   if (!differences.empty())
     fail(PCRT_USAGE, (options.load.empty() ? options.checkpoint : options.load) + " was trained otherwise (" +

@@ -60,6 +60,8 @@ struct Trajectory {
   int64_t batch = 0, sequence = 0;
   std::string optimizer, plan;
   std::string program;          ///< Sum of the executable.
+  std::string rounds = "none";  ///< Of local SGD: "every 32 steps, rate 0.7, momentum 0.9".
+  int64_t replicas = 1;         ///< Of it.
   std::vector<FlagValue> flags; ///< Those that the numbers depend on.
   std::vector<DataIdentity> data;
   NormLimit::History norms;

@@ -78,6 +78,11 @@ pcrt_status CpuDevice::begin(pcrt_context &context, int64_t) {
 
 pcrt_status CpuDevice::evaluate(pcrt_context &context) { return program.abi.evaluate(&context, arena); }
 
+pcrt_status CpuDevice::endRound(pcrt_context &context) {
+  context.beginUpdate();
+  return program.abi.round(&context, arena);
+}
+
 //===----------------------------------------------------------------------===//
 // The functions of pcrt.h
 //===----------------------------------------------------------------------===//

@@ -36,6 +36,9 @@ public:
   pcrt_status evaluate(pcrt_context &context) override {
     return context.fail(PCRT_INTERNAL, "programs for CUDA devices have no evaluation");
   }
+  pcrt_status endRound(pcrt_context &context) override {
+    return context.fail(PCRT_INTERNAL, "programs for CUDA devices have no rounds");
+  }
 
   pcrt_status launch(pcrt_context &context, int index, void *const *args) override;
   pcrt_status gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,

@@ -37,6 +37,11 @@ enum pcrt_random {
 #define PCRT_EXP_AVG "exp_avg"
 #define PCRT_EXP_AVG_SQ "exp_avg_sq"
 
+/** The states of a parameter for rounds of local SGD: its value that all replicas share, and the outer optimizer's
+ * momentum. */
+#define PCRT_SHARED "shared"
+#define PCRT_OUTER_MOMENTUM "outer_momentum"
+
 /** How a parameter starts: drawn with deviation "std", or "value" everywhere. */
 #define PCRT_INIT_NORMAL "normal"
 #define PCRT_INIT_CONSTANT "constant"

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 7
+#define PCRT_ABI_VERSION 8
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -195,7 +195,8 @@ typedef struct pcrt_program {
   /* Of a training step: the calls that its loss needs, in their order, which drop nothing and change no parameter and
    * no state. Null: there is none. */
   pcrt_status (*evaluate)(pcrt_context *ctx, char *arena);
-  int32_t target; /* pcrt_target */
+  pcrt_status (*round)(pcrt_context *ctx, char *arena); /* what ends a round of local SGD; null: there are no rounds */
+  int32_t target;                                       /* pcrt_target */
   int32_t num_images, num_attentions;
   int32_t num_tickets;                      /* tickets of pcrt_start are below this */
   const pcrt_image *images;                 /* CUDA only */

@@ -150,7 +150,7 @@ void checkHostProgram(MLIRContext &context) {
   expected.images = nullptr, expected.device_kernels = nullptr, expected.attentions = nullptr;
   expected.workspace_offset = 0, expected.workspace_bytes = 0;
   expected.num_stages = 0, expected.stage_axis = 0, expected.stage = 0, expected.num_flows = 0;
-  expected.evaluate = nullptr, expected.flows = nullptr, expected.next_stage = nullptr;
+  expected.evaluate = nullptr, expected.round = nullptr, expected.flows = nullptr, expected.next_stage = nullptr;
   expect(!memcmp(&program, &expected, sizeof program), "pc_program");
   const pcrt_group groups[] = {{1, {1}}, {1, {0}}, {2, {0, 1}}};
   for (auto [i, group] : llvm::enumerate(groups))

@@ -1,0 +1,98 @@
+//===- Rounds.cpp - Local SGD: what a program says of it -----------------------------------===//
+#include "pc/IR/Rounds.h"
+#include "pc/IR/Calls.h"
+#include "pc/IR/LeavesByName.h"
+#include "pc/IR/Liveness.h"
+
+using namespace mlir;
+using namespace pc;
+
+static constexpr StringLiteral attributeName = "pc.rounds";
+
+std::optional<Rounds> Rounds::of(ModuleOp program) {
+  auto fields = program->getAttrOfType<DictionaryAttr>(attributeName);
+  if (!fields)
+    return std::nullopt;
+  auto axis = fields.getAs<StringAttr>("axis");
+  auto every = fields.getAs<IntegerAttr>("every");
+  auto rate = fields.getAs<FloatAttr>("rate"), momentum = fields.getAs<FloatAttr>("momentum");
+  if (!axis || !every || !rate || !momentum)
+    return std::nullopt;
+  return Rounds{axis, every.getInt(), rate.getValueAsDouble(), momentum.getValueAsDouble()};
+}
+
+void Rounds::set(ModuleOp program) const {
+  Builder b(program.getContext());
+  program->setAttr(attributeName, b.getDictionaryAttr({b.getNamedAttr("axis", axis),
+                                                       b.getNamedAttr("every", b.getI64IntegerAttr(every)),
+                                                       b.getNamedAttr("rate", b.getF64FloatAttr(rate)),
+                                                       b.getNamedAttr("momentum", b.getF64FloatAttr(momentum))}));
+}
+
+/// Homes are multiples of it, on CPU ranks.
+static constexpr int64_t alignment = 64;
+
+int64_t pc::roundBytes(ModuleOp program) {
+  int64_t largest = 0;
+  program.walk([&](ParameterOp op) {
+    largest = std::max<int64_t>(largest, llvm::alignTo(byteSize(op.getValue().getType()), alignment));
+  });
+  return Rounds::of(program) ? 2 * largest : 0;
+}
+
+func::FuncOp pc::buildRound(ModuleOp program) {
+  std::optional<Rounds> rounds = Rounds::of(program);
+  if (!rounds)
+    return {};
+  func::FuncOp step = stepsOf(program)[0];
+  int64_t leavesEnd = 0;
+  OpBuilder b(program.getContext());
+  b.setInsertionPointAfter(step);
+  auto round = func::FuncOp::create(b, step.getLoc(), "round", b.getFunctionType({}, {}));
+  Block *body = round.addEntryBlock();
+  b.setInsertionPointToEnd(body);
+  SmallVector<ParameterOp> parameters;
+  for (Operation &op : step.getBody().front()) {
+    if (!isLeaf(&op))
+      continue;
+    leavesEnd = std::max(leavesEnd, homeOrNone(op.getResult(0)) + byteSize(op.getResult(0).getType()));
+    auto state = dyn_cast<StateOp>(op);
+    if (isa<ParameterOp>(op) || (state && isOfRounds(state)))
+      if (auto parameter = dyn_cast<ParameterOp>(b.clone(op)))
+        parameters.push_back(parameter);
+  }
+  int64_t scratch = llvm::alignTo(leavesEnd, alignment);
+  LeavesByName leaves(*body);
+  int64_t replicas = meshOf(program).size(rounds->axis);
+  auto axes = b.getArrayAttr({rounds->axis});
+  for (ParameterOp parameter : parameters) {
+    Location loc = parameter.getLoc();
+    StringAttr name = parameter.getNameAttr();
+    Type bare = withEncoding(parameter.getValue().getType(), {});
+    auto at = [&](int64_t home) -> Type { return withEncoding(bare, HomeAttr::get(b.getContext(), home)); };
+    auto stateNamed = [&](StringRef state) {
+      auto found = llvm::find_if(body->getOps<StateOp>(),
+                                 [&](StateOp op) { return op.getName() == state && op.getParameterAttr() == name; });
+      return *found;
+    };
+    Value shared = stateNamed(PCRT_SHARED).getValue(), u = stateNamed(PCRT_OUTER_MOMENTUM).getValue();
+    Type there = shared.getType(), first = at(scratch), second = at(scratch + llvm::alignTo(byteSize(bare), alignment));
+    Value d = SubOp::create(b, loc, first, shared, parameter.getValue());
+    if (replicas > 1) {
+      d = AllReduceOp::create(b, loc, first, PartialKind::Sum, d, axes);
+      d = ScaleOp::create(b, loc, first, d, b.getF64FloatAttr(1. / static_cast<double>(replicas)));
+    }
+    auto momentum = b.getF64FloatAttr(rounds->momentum);
+    Value decayed = ScaleOp::create(b, loc, u.getType(), u, momentum);
+    Value next = AddOp::create(b, loc, u.getType(), decayed, d);
+    Value ahead = ScaleOp::create(b, loc, second, next, momentum);
+    Value step = AddOp::create(b, loc, second, d, ahead);
+    Value scaled = ScaleOp::create(b, loc, second, step, b.getF64FloatAttr(rounds->rate));
+    Value moved = SubOp::create(b, loc, there, shared, scaled);
+    UpdateOp::create(b, loc, b.getStringAttr(PCRT_OUTER_MOMENTUM), name, next);
+    UpdateOp::create(b, loc, b.getStringAttr(PCRT_SHARED), name, moved);
+    UpdateOp::create(b, loc, name, nullptr, moved);
+  }
+  func::ReturnOp::create(b, step.getLoc());
+  return round;
+}

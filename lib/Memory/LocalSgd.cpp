@@ -1,0 +1,74 @@
+//===- LocalSgd.cpp - Local SGD over a mesh axis --------------------------------------------===//
+#define GEN_PASS_DEF_LOCALSGD
+#include "pc/Memory/Passes.h"
+
+#include "pc/IR/Calls.h"
+#include "pc/IR/Rounds.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
+  using LocalSgdBase::LocalSgdBase;
+
+  void runOnOperation() override {
+    ModuleOp program = getOperation();
+    auto fail = [&](Operation *op, const Twine &why) {
+      op->emitError() << "pc-local-sgd: " << why;
+      signalPassFailure();
+    };
+    MeshAttr mesh = meshOf(program);
+    SmallVector<func::FuncOp> steps = stepsOf(program);
+    auto replicas = StringAttr::get(&getContext(), axis);
+    if (!mesh || mesh.index(replicas) < 0 || steps.size() != 1)
+      return fail(program, "needs a step on a mesh that has the axis '" + axis + "'");
+    if (every < 1 || !(rate > 0) || !(momentum >= 0 && momentum < 1))
+      return fail(program, "a round has one step or more, its rate is above 0, its momentum from 0 to below 1");
+    if (Rounds::of(program))
+      return fail(program, "replicas train by themselves over one axis only");
+    SmallVector<ParameterOp> parameters;
+    bool trains = false;
+    Operation *over = nullptr;
+    program.walk([&](Operation *op) {
+      trains |= isa<UpdateOp>(op);
+      if (worksOver(op, replicas))
+        over = op;
+      if (auto parameter = dyn_cast<ParameterOp>(op))
+        parameters.push_back(parameter);
+    });
+    if (over)
+      return fail(over, "works over the axis '" + axis +
+                            "', whose coordinates train by themselves; give it to no other "
+                            "tactic");
+    bool anyTrains = trains;
+    if (auto parent = program->getParentOfType<ModuleOp>(); parent && !trains)
+      anyTrains = parent.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    if (!anyTrains)
+      return fail(program, "nothing is trained in this program");
+    for (ParameterOp parameter : parameters) {
+      if (!cast<RankedTensorType>(parameter.getValue().getType()).getElementType().isF32())
+        return fail(parameter, "averages parameters of f32 only");
+      OpBuilder b(parameter);
+      b.setInsertionPointAfter(parameter);
+      for (StringRef name : {PCRT_SHARED, PCRT_OUTER_MOMENTUM})
+        StateOp::create(b, parameter.getLoc(), parameter.getValue().getType(), b.getStringAttr(name),
+                        parameter.getNameAttr(), parameter.getDims(), parameter.getGlobalAttr(),
+                        parameter.getLayoutAttr());
+    }
+    Rounds{replicas, every, rate, momentum}.set(program);
+  }
+
+private:
+  /// Whether `op` moves over the axis, or names it in how a leaf or an output lies.
+  static bool worksOver(Operation *op, StringAttr axis) {
+    if (auto move = dyn_cast<MoveOpInterface>(op))
+      if (llvm::is_contained(move.getMoveAxes(), axis) || llvm::is_contained(move.getMoveWith(), axis))
+        return true;
+    if (auto offset = dyn_cast<BlockOffsetOp>(op))
+      return llvm::is_contained(axisList(offset.getAxes()), axis);
+    auto layout = op->getAttrOfType<PlaceAttr>("layout");
+    return layout && !layout.state(axis).isWhole();
+  }
+};
+} // namespace

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/rounds.py quick|all
+
+Local SGD (--local-sgd): replicas make the steps that a program of one rank makes on their rows; what ends a round is DiLoCo's outer step as it is written here
+once more, bit by bit, in f32; any plan of the replicas trains alike; runs that are broken off in and between rounds end with the same bits; traffic is that of the
+report, and over the axis of the replicas only at the end of rounds."""
+import json
+import os
+import random
+import signal
+import struct
+import sys
+import time
+from array import array
+from pathlib import Path
+
+from cases import Case, mesh_flags, ranks_of
+
+K, EVERY, RATE, MOMENTUM = 2, 4, 0.7, 0.9
+QUICK = ["outer=2,dp=2 --zero=3", "outer=2,pp=2 --microbatches=2"]
+ALL = QUICK + ["outer=2,dp=2", "outer=2,dp=2 --zero=1 --precision=bf16", "outer=2,tp=2", "dp=2,outer=2 --data-parallel=naive", "outer=2,cp=2 --context-parallel=ring",
+               "outer=2,pp=2,dp=2 --microbatches=2 --pipeline=zb-h1"]
+BATCH, SEQUENCE = 4, 16
+FLAGS = ["--data", "tokens.bin", "--seed", 7, "--lr", 0.01]
+
+
+def f32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def tensors(path):
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    return {name: array("f", data[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+def outer_step(shared, momentum, replicas):
+    """torch.optim.SGD(lr=RATE, momentum=MOMENTUM, nesterov=True) on the mean of what the replicas went, sums in their order; every operation rounds."""
+    mu, rate, share = f32(MOMENTUM), f32(RATE), f32(1 / len(replicas))
+    new_shared, new_momentum = array("f"), array("f")
+    for i, (theta, u) in enumerate(zip(shared, momentum)):
+        total = f32(theta - replicas[0][i])
+        for other in replicas[1:]:
+            total = f32(total + f32(theta - other[i]))
+        d = f32(total * share)
+        u = f32(f32(u * mu) + d)
+        new_momentum.append(u)
+        new_shared.append(f32(theta - f32(rate * f32(d + f32(mu * u)))))
+    return new_shared, new_momentum
+
+
+class Rounds(Case):
+    def program(self, name, mesh, *flags, every=EVERY):
+        self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, *([f"--local-sgd=outer:{every}"] if "outer" in mesh else []), "-o", name,
+                   "--report", f"{name}.json")
+
+    def train(self, program, mesh, *flags):
+        return ["pc-run", "-n", ranks_of(mesh), f"./{program}", "--", *FLAGS, *flags]
+
+    def checkpoint(self, path):
+        files = (self.work / path / "model.safetensors", self.work / path / "training_state.safetensors")
+        return {**tensors(files[0]), **tensors(files[1])}, tensors(files[0])
+
+    def bits(self, path):
+        return [(self.work / path / name).read_bytes() for name in ("model.safetensors", "training_state.safetensors")]
+
+    def losses(self, path):
+        return [json.loads(line)["loss"] for line in open(self.work / path)]
+
+    def outer(self):
+        """Every end of a round against the step above, from what a program whose rounds never end makes of the same replicas."""
+        self.program("rounds", "outer=2")
+        self.program("never", "outer=2", every=1000)
+        self.needs(*self.train("rounds", "outer=2", "--steps", 3 * EVERY, "--checkpoint", "DIR", "--every", 1, "--keep", 100, "--metrics", "whole.jsonl", "--summary", "whole.json"))
+        for end in (EVERY, 2 * EVERY, 3 * EVERY):
+            self.needs(*self.train("never", "outer=2", "--load", f"DIR/step-{end - 1:08d}", "--change", "local-sgd", "--steps", end, "--save", "inner"))
+            before, model = self.checkpoint("inner")
+            after, _ = self.checkpoint(f"DIR/step-{end:08d}")
+            wrong = []
+            for name, shared in model.items():
+                replicas = [before[f"parameter@{r}.{name}"] for r in range(K)]
+                wanted = outer_step(shared, before[f"outer_momentum.{name}"], replicas)
+                if (after[name], after[f"outer_momentum.{name}"]) != wanted:
+                    wrong.append(name)
+            self.check(f"the end of the round behind step {end}, bit by bit", not wrong, wrong, f"{len(model)} tensors")
+            self.check(f"replicas differ before step {end}", before[f"parameter@0.{name}"] != before[f"parameter@1.{name}"])
+            self.check(f"between rounds, behind step {end}, all have what they share", not any(key.startswith("parameter@") for key in after))
+
+    def inner(self):
+        """A replica makes the steps of a program of one rank on its rows. Every sample begins with token 0, so that the last target of a row is no question."""
+        self.program("one", "1")
+        last = EVERY - 1
+        state, _ = self.checkpoint(f"DIR/step-{last:08d}")
+        for r in range(K):
+            rows = [self.samples[step * K * BATCH + r * BATCH + row] for step in range(EVERY) for row in range(BATCH)]
+            (self.work / "rows.bin").write_bytes(b"".join(rows) + self.samples[0])
+            self.needs("./one", "--data", "rows.bin", *FLAGS[2:], "--steps", last, "--save", "alone")
+            alone, model = self.checkpoint("alone")
+            good = all(state[f"parameter@{r}.{name}"] == alone[name] and state[f"exp_avg_sq@{r}.{name}"] == alone[f"exp_avg_sq.{name}"] for name in model)
+            self.check(f"replica {r} makes the steps of a program by itself", good)
+
+    def resumed(self):
+        whole = self.bits(f"DIR/step-{3 * EVERY:08d}")
+        for at in (EVERY, EVERY + 1, 2 * EVERY - 1):
+            self.needs(*self.train("rounds", "outer=2", "--steps", at, "--save", "part", "--metrics", "part.jsonl"))
+            self.needs(*self.train("rounds", "outer=2", "--load", "part", "--steps", 3 * EVERY, "--save", "part", "--metrics", "part.jsonl"))
+            self.check(f"broken off at {at}: the same bits", self.bits("part") == whole and self.losses("part.jsonl") == self.losses("whole.jsonl"))
+        self.program("four", "outer=4")
+        self.needs(*self.train("rounds", "outer=2", "--steps", EVERY, "--save", "between"))
+        self.needs(*self.train("four", "outer=4", "--load", "between", "--steps", EVERY, "--save", "of-four"))
+        two, model = self.checkpoint("between")
+        four, _ = self.checkpoint("of-four")
+        self.check("more replicas take what two have saved", all(four[name] == two[name] and four[f"exp_avg@3.{name}"] == two[f"exp_avg@1.{name}"] for name in model))
+        self.holds("not in the middle of a round", *self.train("four", "outer=4", "--load", f"DIR/step-{EVERY + 1:08d}", "--steps", 9), code=2,
+                   words="middle of a round of 2 replicas")
+        self.holds("rounds of other lengths are another training", *self.train("never", "outer=2", "--load", "between", "--steps", 9), code=2, words="local-sgd: every 4 steps")
+
+    def killed(self, runs):
+        """Ranks that are killed at random times, in rounds and at their ends, and started again: with what is in memory, or from checkpoints."""
+        steps = ["--steps", 60 * EVERY]
+        self.needs(*self.train("rounds", "outer=2", *steps, "--save", "long", "--metrics", "long.jsonl"))
+        for number in range(runs):
+            self.needs("rm", "-rf", "end", "DIR")
+            series = ["--checkpoint", "DIR", "--every", 10] if number % 2 else []
+            process = self.start("pc-run", "--restarts", 100, *self.train("rounds", "outer=2", *steps, "--save", "end", "--metrics", "end.jsonl", *series)[1:])
+            for _ in range(4):
+                time.sleep(draw.uniform(0, 0.5))
+                ranks = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split() if process.poll() is None else []
+                if ranks:
+                    os.kill(int(draw.choice(ranks)), signal.SIGKILL)
+            said = process.communicate(timeout=300)[1]
+            self.check(f"killed, {number}: the same bits", process.returncode == 0 and self.bits("end") == self.bits("long"), said[-2000:])
+            self.check(f"killed, {number}: the same losses", self.losses("end.jsonl") == self.losses("long.jsonl"))
+
+    def plans(self, plans):
+        losses = self.losses("whole.jsonl")
+        for number, plan in enumerate(plans):
+            mesh, *flags = plan.split()
+            self.program("plan", mesh, *flags)
+            self.needs(*self.train("plan", mesh, "--steps", 3 * EVERY, "--metrics", "plan.jsonl", "--summary", "plan.summary", "--check-replicas", 1,
+                                   "--checkpoint", "PLAN", "--every", 5, "--keep", 9))
+            bound = 5e-3 if "bf16" in plan else 1e-4
+            worst = max(abs(a - b) / b for a, b in zip(self.losses("plan.jsonl"), losses, strict=True))
+            self.check(f"{plan}: losses of one rank a replica", worst < bound, worst, f"{worst:.1e}")
+            self.compare(f"{plan}: report and summary", "reports", "plan.json", "plan.summary")
+            if number == 0:
+                self.needs(*self.train("plan", mesh, "--load", "PLAN/step-00000005", "--steps", 3 * EVERY, "--save", "again"))
+                self.check(f"{plan}: broken off in a round, the same bits", self.bits("again") == self.bits(f"PLAN/step-{3 * EVERY:08d}"))
+            self.needs("rm", "-rf", "PLAN")
+
+    def traffic(self):
+        rows = json.load(open(self.work / "whole.json"))["per_rank"][0]["traffic"]
+        parameters = json.load(open(self.work / "rounds.json"))["parameters"]
+        self.check("nothing goes between replicas but at the end of rounds", [row["phase"] for row in rows] == ["round"], rows)
+        self.check("an all_reduce of every parameter then", rows[0]["payload_bytes"] == 4 * parameters and rows[0]["axis"] == "outer", rows)
+
+    def body(self):
+        self.environment = {"PCRT_THREADS": "1"}
+        self.model("gpt2", BATCH, SEQUENCE)
+        self.samples = [b"".join(struct.pack("<H", token) for token in [0] + [draw.randrange(1, 64) for _ in range(SEQUENCE - 1)]) for _ in range(400)]
+        (self.work / "tokens.bin").write_bytes(b"".join(self.samples) + self.samples[0])
+        self.outer()
+        self.inner()
+        self.traffic()
+        self.resumed()
+        self.killed(10 if sys.argv[1] == "all" else 2)
+        self.plans(ALL if sys.argv[1] == "all" else QUICK)
+        for flags, words in (["--local-sgd=outer", "expected a mesh axis and the steps"], ["--local-sgd=outer:0", "expected a mesh axis"], ["--outer-rate=1", "goes with --local-sgd"]):
+            self.holds(flags, "pc-compile", "model.mlir", "--mesh", "outer=2", flags, "-o", "bad", code=2, words=words)
+        self.holds("an open axis", "pc-compile", "model.mlir", "--mesh", "outer=open", "--local-sgd=outer:4", "-o", "bad", code=2, words="come and go are not available yet")
+        self.holds("an axis of data parallelism, too", "pc-compile", "model.mlir", "--mesh", "dp=2", "--local-sgd=dp:4", "-o", "bad", code=4, words="train by themselves")
+        self.holds("spikes", *self.train("rounds", "outer=2", "--skip-spikes", 3), code=2, words="norms and gradients of their own")
+
+
+draw = random.Random(4)
+case = Rounds("rounds " + " ".join(sys.argv[1:]))
+case.run(case.body)
