@@ -171,8 +171,9 @@ LogicalResult Gradients::differentiate(Operation *op) {
         auto grad = AttentionGradOp::create(
             builder, loc, attention.getQ().getType(), attention.getK().getType(), attention.getV().getType(),
             attention.getQ(), attention.getK(), attention.getV(), attention.getO(), attention.getLse(), dy,
-            attention.getBias(), attention.getRandom(), Value(), ValueRange(), attention.getScaleAttr(),
-            attention.getCausalAttr(), attention.getWindowAttr(), attention.getSoftcapAttr(), attention.getDropAttr());
+            attention.getBias(), attention.getStarts(), attention.getRandom(), Value(), ValueRange(),
+            attention.getScaleAttr(), attention.getCausalAttr(), attention.getWindowAttr(), attention.getSoftcapAttr(),
+            attention.getDropAttr());
         add(attention.getQ(), grad.getDq());
         add(attention.getK(), grad.getDk());
         add(attention.getV(), grad.getDv());

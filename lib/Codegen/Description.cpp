@@ -137,6 +137,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
       object["batch"] = program.getBatch();
       object["sequence"] = program.getSequence();
       object["vocabulary"] = program.getVocabulary();
+      if (program.getMasked())
+        object["masked"] = true;
       if (program.getZigzag())
         object["zigzag"] = *program.getZigzag();
       if (program.getWeights())

@@ -52,6 +52,7 @@ public:
            is("batch", static_cast<int64_t>(about.getBatch())) &&
            is("sequence", static_cast<int64_t>(about.getSequence())) &&
            is("vocabulary", static_cast<int64_t>(about.getVocabulary())) && is("zigzag", orNone(about.getZigzag())) &&
+           is("masked", about.getMasked() ? json::Value(true) : json::Value(nullptr)) &&
            is("weights", orNone(about.getWeights())) && is("config", json(about.getConfig())) &&
            is("config_means", json(about.getMeans().value_or("[]"))) && is("mode", adamw || sgd ? "train" : "eval") &&
            is("optimizer", adamw ? "adamw"
@@ -181,8 +182,10 @@ private:
       } else if (auto leaf = dyn_cast<InputOp>(op)) {
         const json::Object *entry = entryFor(op, "inputs");
         StringRef kind = stringifyInputKind(leaf.getKind());
-        ok = entry && tensor(leaf, leaf.getValue(), *entry, true) && is(*entry, "name", kind) &&
-             is(*entry, "kind", kind);
+        ok =
+            entry && tensor(leaf, leaf.getValue(), *entry, true) && is(*entry, "name", kind) &&
+            is(*entry, "kind", kind) &&
+            is(*entry, "key", leaf.getKey() ? json::Value(static_cast<int64_t>(*leaf.getKey())) : json::Value(nullptr));
       } else if (auto leaf = dyn_cast<RopeTableOp>(op)) {
         ok = table(leaf);
       }

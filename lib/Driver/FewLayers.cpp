@@ -60,6 +60,11 @@ bool areAlike(const Layer &a, const Layer &b) {
   });
 }
 
+/// Not so: the words that dropout draws from.
+bool hasBatch(InputOp input) {
+  return !input.getDims().empty() && cast<StringAttr>(input.getDims()[0]).getValue() == "batch";
+}
+
 } // namespace
 
 std::optional<FewLayers> FewLayers::of(ModuleOp model) {
@@ -82,7 +87,10 @@ OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {
       op->erase();
     }
   DimClasses dims(*few);
-  few->walk([&](InputOp input) { dims.resize(dims.classOf(input->getResult(0), 0), batch); });
+  few->walk([&](InputOp input) {
+    if (hasBatch(input))
+      dims.resize(dims.classOf(input->getResult(0), 0), batch);
+  });
   few->walk([&](ProgramOp program) { program.setBatch(batch); });
   return few;
 }
@@ -90,8 +98,8 @@ OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {
 int64_t pc::batchOf(ModuleOp model) {
   int64_t batch = 1;
   model.walk([&](InputOp input) {
-    auto type = cast<RankedTensorType>(input->getResult(0).getType());
-    batch = type.getRank() > 0 ? type.getDimSize(0) : 1;
+    if (hasBatch(input))
+      batch = cast<RankedTensorType>(input->getResult(0).getType()).getDimSize(0);
   });
   return batch;
 }

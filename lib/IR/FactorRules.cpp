@@ -119,9 +119,12 @@ FactorRule RopeOp::getFactorRule() {
   return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
 }
 
-/// In a spec the dims of `bias`, of `random`, and of `sees`, which has none or an entry per query.
-static std::string moreDims(Value bias, Value random, Value sees) {
-  return std::string(bias ? ", k g r" : "") + (random ? ", w" : "") + (sees && rankOf(sees) ? ", s" : "");
+/// In a spec the dims of what attention `op` may have: `bias`, `starts`, `random`, and `sees`, which has none or an
+/// entry per query.
+template <typename Op> static std::string moreDims(Op op) {
+  Value sees = op.getSees();
+  return std::string(op.getBias() ? ", k g r" : "") + (op.getStarts() ? ", b s" : "") + (op.getRandom() ? ", w" : "") +
+         (sees && rankOf(sees) ? ", s" : "");
 }
 
 /// Keys are never split. Queries are only in the zigzag order, where ranks know the positions of their queries.
@@ -134,13 +137,11 @@ static FactorRule keepAttentionWhole(Operation *op, FactorRule rule) {
 }
 FactorRule AttentionOp::getFactorRule() {
   return keepAttentionWhole(*this,
-                            make(*this, "b s k g d, b t k d, b t k d" + moreDims(getBias(), getRandom(), getSees()) +
-                                            " -> b s k g d, b k g s"));
+                            make(*this, "b s k g d, b t k d, b t k d" + moreDims(*this) + " -> b s k g d, b k g s"));
 }
 FactorRule AttentionGradOp::getFactorRule() {
   return withLinear(keepAttentionWhole(*this, make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d" +
-                                                              moreDims(getBias(), getRandom(), getSees()) +
-                                                              " -> b s k g d, b t k d, b t k d")),
+                                                              moreDims(*this) + " -> b s k g d, b t k d, b t k d")),
                     {5});
 }
 /// `spec` with two tables behind the operands if there are any. The dim of the parts and the query heads among them

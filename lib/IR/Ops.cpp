@@ -296,9 +296,9 @@ LogicalResult ParameterOp::verify() {
 }
 
 LogicalResult InputOp::verify() {
-  bool isRandom = getKind() == InputKind::Random;
-  if (isRandom != getKey().has_value() || (isRandom && static_cast<int64_t>(*getKey()) < 0))
-    return emitOpError() << (isRandom ? "needs a key, at least 0 (C1)" : "has a key and is not random (C1)");
+  bool hasKey = llvm::is_contained({InputKind::Random, InputKind::Starts, InputKind::Positions}, getKind());
+  if (hasKey != getKey().has_value() || (hasKey && static_cast<int64_t>(*getKey()) < 0))
+    return emitOpError() << (hasKey ? "needs a key, at least 0 (C1)" : "has a key and is of a kind that has none (C1)");
   return success();
 }
 
@@ -353,8 +353,10 @@ template <typename Op> static LogicalResult verifyScores(Op op) {
   };
   if (Value bias = op.getBias(); bias && dimOf(bias, 2) != dimOf(op.getQ(), 1) + dimOf(op.getK(), 1) - 1)
     return attention->emitOpError() << "has a bias of " << dimOf(bias, 2) << " entries a head (C5)";
-  if ((window || op.getBias()) && (op.getSees() || zigzagRanks(attention)))
-    return attention->emitOpError() << "has a window or a bias, and a part of the queries (C6)";
+  if (op.getStarts() && !op.getCausal())
+    return attention->emitOpError() << "has starts and is not causal (C3)";
+  if ((window || op.getBias() || op.getStarts()) && (op.getSees() || zigzagRanks(attention)))
+    return attention->emitOpError() << "has a window, a bias or starts, and a part of the queries (C6)";
   return success();
 }
 LogicalResult AttentionOp::verify() { return verifyScores(*this); }

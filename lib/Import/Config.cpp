@@ -180,6 +180,8 @@ void readSizes(ConfigReader &reader, const Family &family, ModelConfig &config) 
   if (!keys.positions.empty())
     config.positions = reader.size(keys.positions, family.positions, isTable ? KeyRole::Computes : KeyRole::Aside);
   config.firstPosition = family.firstPosition;
+  if (!keys.tokenTypes.empty())
+    config.tokenTypes = reader.size(keys.tokenTypes, 2);
 }
 
 void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config, const ImportOptions &options) {
@@ -189,6 +191,8 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
   config.normEps = family.fixedEps > 0 ? family.fixedEps : reader.positive(keys.normEps, family.normEps);
   config.initStd = reader.positive(keys.initStd, 0.02, KeyRole::Aside);
   config.tied = reader.flag("tie_word_embeddings", family.tied);
+  if (!family.form.headBias.empty() && !config.tied)
+    reader.fail() << "'tie_word_embeddings' = false is not supported";
   config.activation = ActivationKind::GeluTanh;
   if (!keys.activation.empty())
     readActivation(reader, keys.activation, family.activation, config);
@@ -198,13 +202,13 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     readPadding(reader, family.padding, config);
   else
     reader.raw("pad_token_id"); // ignored: the table has no padding row
-  config.attentionDrop = readDropout(reader, keys.attentionDrop, 0, options.dropout);
+  config.attentionDrop = readDropout(reader, keys.attentionDrop, family.attentionDrop, options.dropout);
   readHeads(reader, family, config);
   readBiases(reader, family, config);
   if (!keys.residualDrop.empty())
     config.residualDrop = readDropout(reader, keys.residualDrop, family.residualDrop, options.dropout);
   if (!keys.embedDrop.empty())
-    config.embedDrop = readDropout(reader, keys.embedDrop, 0, options.dropout);
+    config.embedDrop = readDropout(reader, keys.embedDrop, family.embedDrop, options.dropout);
   for (const char *key : family.ignored)
     reader.raw(key);
   for (auto [key, needed] : family.onlyFlags)
@@ -212,12 +216,17 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
   if (!family.onlyZero.empty())
     if (double value = reader.real(family.onlyZero, 0, KeyRole::Aside); value != 0)
       reader.fail() << "'" << family.onlyZero << "' = " << value << " is not supported";
+  if (auto [key, word] = family.onlyWord; !key.empty())
+    if (std::string value = reader.text(key, word); value != word)
+      reader.fail() << "'" << key << "' = \"" << escaped(value) << "\" is not supported, only \"" << word << "\"";
   if (!family.sameAsEmbed.empty())
     if (int64_t width = reader.size(family.sameAsEmbed, config.embed, KeyRole::Aside); width != config.embed)
       reader.fail() << "'" << family.sameAsEmbed << "' = " << width << " is not supported, only '" << keys.embed
                     << "' = " << config.embed;
   config.parallel = !family.parallel.empty() && reader.flag(family.parallel, true);
-  config.normBehindSum = !family.normFirst.empty() && !reader.flag(family.normFirst, true);
+  config.normBehindSum = family.normsBehind;
+  if (!family.normFirst.empty())
+    config.normBehindSum = !reader.flag(family.normFirst, true);
   double width = family.scoreDim.empty() ? double(config.headDim) : reader.positive(family.scoreDim, 256);
   config.scale = family.unscaled ? 1.0 : 1.0 / std::sqrt(width);
   if (family.caps) {
@@ -240,6 +249,16 @@ void keepFloats(std::string &text) {
     if (end != at && end != std::string::npos && !StringRef(".eE").contains(text[end]))
       text.insert(end, ".0");
   }
+}
+
+/// Documents that the token `end` ends, in one sequence.
+void checkDocuments(ConfigReader &reader, int64_t end, const ModelConfig &config) {
+  if (end < 0 || end >= config.vocab)
+    reader.fail() << "--documents " << end << " is no token of the vocabulary of " << config.vocab;
+  if (!config.family->form.causal)
+    reader.fail() << "--documents is not supported for '" << config.type << "', whose tokens see those behind them";
+  if (config.firstPosition)
+    reader.fail() << "--documents is not supported for '" << config.type << "', whose positions do not begin at 0";
 }
 
 /// Refuses options of transformers that are not supported for any family.
@@ -296,6 +315,8 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   if (!reader.failed && isTable && options.sequence > config.positions)
     reader.fail() << "a sequence of " << options.sequence << " tokens is longer than '" << config.family->keys.positions
                   << "' = " << config.positions;
+  if (options.documents && config.family)
+    checkDocuments(reader, *options.documents, config);
   refuseOthers(reader);
   if (reader.failed)
     return failure();

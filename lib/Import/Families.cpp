@@ -79,6 +79,27 @@ constexpr LayerForm optForm = {.prefix = "model.decoder.",
                                .up = "fc1",
                                .down = "fc2"};
 
+constexpr LayerForm bertForm = {.prefix = "bert.",
+                                .tokens = "embeddings.word_embeddings",
+                                .positions = "embeddings.position_embeddings",
+                                .tokenTypes = "embeddings.token_type_embeddings",
+                                .embedNorm = "embeddings.LayerNorm",
+                                .layers = "encoder.layer.",
+                                .head = "cls.predictions.decoder",
+                                .headTransform = "cls.predictions.transform",
+                                .headBias = "cls.predictions.bias",
+                                .norm = NormKind::Layer,
+                                .beforeAttention = "attention.output.LayerNorm",
+                                .beforeMlp = "output.LayerNorm",
+                                .attention = "attention",
+                                .q = "self.query",
+                                .k = "self.key",
+                                .v = "self.value",
+                                .out = "output.dense",
+                                .up = "intermediate.dense",
+                                .down = "output.dense",
+                                .causal = false};
+
 constexpr LayerForm gpt2Form = {.prefix = "transformer.",
                                 .tokens = "wte",
                                 .positions = "wpe",
@@ -127,6 +148,14 @@ constexpr std::pair<const char *, bool> bloomOnly[] = {{"apply_residual_connecti
                                                        {"slow_but_exact", false}};
 constexpr std::pair<const char *, bool> optOnly[] = {{"layer_norm_elementwise_affine", true},
                                                      {"_remove_final_layer_norm", false}};
+
+constexpr std::pair<const char *, bool> bertOnly[] = {{"is_decoder", false}, {"add_cross_attention", false}};
+// The last five are of the pooler of BERT's other versions.
+constexpr const char *bertIgnored[] = {
+    "classifier_dropout",   "directionality",       "pooler_fc_size", "pooler_num_attention_heads",
+    "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"};
+constexpr const char *bertOthers[] = {"bert.pooler.", "bert.embeddings.position_ids", "cls.seq_relationship.",
+                                      "cls.predictions.decoder.bias"};
 
 constexpr Family table[] = {
     {.type = "llama",
@@ -307,6 +336,30 @@ constexpr Family table[] = {
      .ropes = NoRope,
      .onlyFlags = bloomOnly,
      .ignored = bloomIgnored},
+    {.type = "bert",
+     .keys = {.normEps = "layer_norm_eps",
+              .embedDrop = "hidden_dropout_prob",
+              .attentionDrop = "attention_probs_dropout_prob",
+              .residualDrop = "hidden_dropout_prob",
+              .tokenTypes = "type_vocab_size"},
+     .form = bertForm,
+     .positions = 512,
+     .normEps = 1e-12,
+     .tied = true,
+     .activation = "gelu",
+     .embedDrop = 0.1,
+     .attentionDrop = 0.1,
+     .residualDrop = 0.1,
+     .padding = 0,
+     .biasOfQKV = true,
+     .biasOfOutput = true,
+     .biasOfMlp = true,
+     .normsBehind = true,
+     .ropes = NoRope,
+     .onlyWord = {"position_embedding_type", "absolute"},
+     .onlyFlags = bertOnly,
+     .ignored = bertIgnored,
+     .otherTensors = bertOthers},
 };
 
 } // namespace

@@ -29,8 +29,11 @@ enum class Projections {
 /// A layer and what is around it. Names are those of the file, without the prefix and the layer's number; an empty name
 /// is a part that there is not.
 struct LayerForm {
-  llvm::StringRef prefix = "model.", tokens = "embed_tokens", positions = "", embedNorm = "", layers = "layers.",
-                  finalNorm = "norm", head = "lm_head";
+  llvm::StringRef prefix = "model.", tokens = "embed_tokens", positions = "", tokenTypes = "", embedNorm = "",
+                  layers = "layers.", finalNorm = "norm", head = "lm_head";
+  /// Without the prefix: a linear layer `.dense`, an activation and a norm `.LayerNorm` in front of the head, and the
+  /// head's bias by its full name.
+  llvm::StringRef headTransform = "", headBias = "";
   NormKind norm = NormKind::RMS;
   /// In front of attention and of the MLP, and behind them, in front of the residual sum.
   llvm::StringRef beforeAttention = "input_layernorm", behindAttention = "", beforeMlp = "post_attention_layernorm",
@@ -41,6 +44,8 @@ struct LayerForm {
   enum { NoNorm, OfHeads, OfAll } qkNorm = NoNorm; ///< RMS norms q_norm and k_norm, of each head or of all together
   bool inputsFirst = false;                        ///< weights are [inputs, outputs]
   bool smallOutputs = false; ///< weights in front of residual sums start smaller by the root of twice the layers
+  bool causal =
+      true; ///< a token sees those before it alone, and predicts the next one; else all, to predict masked ones
   bool alibi = false;        ///< scores are lower the further away a key is, by a slope of each head
   bool scaledTokens = false; ///< embeddings of tokens are multiplied by the root of their width
 };
@@ -51,7 +56,7 @@ struct FamilyKeys {
                   heads = "num_attention_heads", otherHeads = "", ffn = "intermediate_size",
                   positions = "max_position_embeddings", normEps = "rms_norm_eps", initStd = "initializer_range",
                   activation = "hidden_act", embedDrop = "", attentionDrop = "attention_dropout", residualDrop = "",
-                  window = "sliding_window", theta = "rope_theta", rotaryPart = "";
+                  window = "sliding_window", theta = "rope_theta", rotaryPart = "", tokenTypes = "";
 };
 
 /// What says which layers have a sliding window.
@@ -81,7 +86,7 @@ struct Family {
   bool tied = false;
   llvm::StringRef activation = "silu"; ///< "" if there is no key: gelu_tanh
   bool tanhGelu = false;               ///< "gelu" means its approximation
-  double embedDrop = 0, residualDrop = 0;
+  double embedDrop = 0, attentionDrop = 0, residualDrop = 0;
   bool hasPadding = true;                        ///< the embedding has a padding row
   std::optional<int64_t> padding = std::nullopt; ///< pad_token_id
 
@@ -94,6 +99,7 @@ struct Family {
   llvm::StringRef mlpBias = "";      ///< of the MLP, and pretraining_tp beside it
   llvm::StringRef parallel = "";     ///< attention and MLP read the same input; true where absent
   llvm::StringRef normFirst = "";    ///< norms are in front of blocks, or behind residual sums
+  bool normsBehind = false;          ///< norms are behind residual sums, always
   llvm::StringRef scoreDim = "";     ///< scores are divided by its root, and not by that of head_dim
   bool unscaled = false;             ///< scores are not divided
   bool caps = false;                 ///< attn_logit_softcapping and final_logit_softcapping
@@ -107,10 +113,14 @@ struct Family {
   int64_t firstPosition = 0;  ///< the row of the position table that position 0 has
   /// A key that must be the width of the embedding, or absent, and one that must be 0.
   llvm::StringRef sameAsEmbed = "", onlyZero = "";
+  /// A key that must be a word, or absent.
+  std::pair<llvm::StringRef, llvm::StringRef> onlyWord = {};
   /// Flags that must be as they are where they are absent.
   llvm::ArrayRef<std::pair<const char *, bool>> onlyFlags = {};
   /// Keys that transformers does not read.
   llvm::ArrayRef<const char *> ignored = {};
+  /// What tensors of checkpoints begin with that training of this model does not need: of other heads.
+  llvm::ArrayRef<const char *> otherTensors = {};
 };
 
 /// All families but GPT-2, whose keys have a reader of their own.

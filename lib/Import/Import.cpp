@@ -20,7 +20,10 @@ static bool isHarmless(StringRef name, const ModelConfig &config) {
   for (StringRef mask : {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"})
     if (name.ends_with(mask))
       return true;
-  return name.ends_with("rotary_emb.inv_freq") || (config.tied && name == (config.family->form.head + ".weight").str());
+  const Family &family = *config.family;
+  if (llvm::any_of(family.otherTensors, [&](const char *prefix) { return name.starts_with(prefix); }))
+    return true;
+  return name.ends_with("rotary_emb.inv_freq") || (config.tied && name == (family.form.head + ".weight").str());
 }
 
 /// Checks that every parameter's tensor exists, with the expected shape and a floating-point dtype, and that no other

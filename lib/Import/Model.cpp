@@ -22,11 +22,13 @@ class ModelBuilder {
 public:
   ModelBuilder(OpBuilder &builder, const ModelConfig &config, const ImportOptions &options)
       : builder(builder), config(config), form(config.family->form), prefix(form.prefix), batch(options.batch),
-        sequence(options.sequence), f32(builder.getF32Type()) {
+        sequence(options.sequence), documents(options.documents), f32(builder.getF32Type()) {
     names = {{"batch", batch},
              {"sequence", sequence},
              {"vocab", config.vocab},
              {"position", config.positions + config.firstPosition},
+             {"token_types", config.tokenTypes},
+             {"transform", config.embed},
              {"embed", config.embed},
              {"ffn", config.ffn},
              {"kv_heads", config.kvHeads},
@@ -35,7 +37,10 @@ public:
   }
 
   void build() {
-    Value tokens = input(InputKind::Tokens), targets = input(InputKind::Targets);
+    Value tokens = input(InputKind::Tokens, builder.getI32Type()),
+          targets = input(InputKind::Targets, builder.getI32Type());
+    if (documents)
+      starts = input(InputKind::Starts, builder.getI32Type());
     Value table = tokenTable((form.tokens + ".weight").str());
     at("embedding");
     Value x = EmbeddingOp::create(builder, loc, type({"batch", "sequence", "embed"}), table, tokens, Value(),
@@ -44,6 +49,8 @@ public:
       x = scaled(x, static_cast<float>(std::sqrt(double(config.embed))));
     if (!form.positions.empty())
       x = add(x, positionEmbedding());
+    if (!form.tokenTypes.empty())
+      x = add(x, typeEmbedding());
     if (!form.embedNorm.empty())
       x = norm(x, form.embedNorm, "embed");
     x = dropout(x, config.embedDrop);
@@ -55,6 +62,8 @@ public:
       at("final_norm");
       x = norm(x, form.finalNorm, "embed");
     }
+    if (!form.headTransform.empty())
+      x = headTransform(x);
     Value head = table;
     if (!config.tied) {
       prefix = "";
@@ -62,6 +71,10 @@ public:
     }
     at("head");
     Value logits = einsum("b s e, v e -> b s v", {x, head}, {"batch", "sequence", "vocab"});
+    if (!form.headBias.empty()) {
+      prefix = "";
+      logits = bias(logits, parameter(form.headBias, {"vocab"}, 0), "v -> b s v");
+    }
     if (config.logitCap > 0) {
       logits = scaled(logits, 1 / config.logitCap);
       logits = ActivationOp::create(builder, loc, logits.getType(), ActivationKind::Tanh, logits);
@@ -70,9 +83,8 @@ public:
     OutputOp::create(builder, loc, OutputKind::Logits, "logits", logits, nullptr, nullptr, nullptr);
     at("loss");
     Value nll = CrossEntropyOp::create(builder, loc, type({"batch", "sequence"}), logits, targets);
-    Value sum = einsum("b s ->", {nll}, {});
-    Value loss =
-        ScaleOp::create(builder, loc, sum.getType(), sum, llvm::APFloat(1.0 / (double(batch) * double(sequence))));
+    Value weights = input(InputKind::LossWeights, f32);
+    Value loss = einsum("b s, b s ->", {nll, weights}, {});
     OutputOp::create(builder, loc, OutputKind::Loss, "loss", loss, nullptr, nullptr, nullptr);
   }
 
@@ -89,9 +101,13 @@ private:
   }
   RankedTensorType type(Dims dims) { return RankedTensorType::get(sizes(dims), f32); }
 
-  Value input(InputKind kind) {
-    return InputOp::create(builder, loc, RankedTensorType::get({batch, sequence}, builder.getI32Type()), kind,
-                           builder.getStrArrayAttr({"batch", "sequence"}), nullptr, nullptr, nullptr);
+  /// One number a token; of documents, by the token that ends them.
+  Value input(InputKind kind, Type element) {
+    return InputOp::create(builder, loc, RankedTensorType::get({batch, sequence}, element), kind,
+                           builder.getStrArrayAttr({"batch", "sequence"}), nullptr, nullptr,
+                           kind == InputKind::Starts || kind == InputKind::Positions
+                               ? builder.getI64IntegerAttr(*documents)
+                               : IntegerAttr());
   }
   /// What the next dropout of the model draws by.
   Value random() {
@@ -215,11 +231,35 @@ private:
 
   Value positionEmbedding() {
     Value table = parameter((form.positions + ".weight").str(), {"position", "embed"}, config.initStd);
+    if (documents)
+      return EmbeddingOp::create(builder, loc, type(X), table, input(InputKind::Positions, builder.getI32Type()),
+                                 Value(), IntegerAttr());
     Value positions = IotaOp::create(builder, loc, RankedTensorType::get({sequence}, builder.getI32Type()), Value(),
                                      config.firstPosition);
     Value rows =
         EmbeddingOp::create(builder, loc, type({"sequence", "embed"}), table, positions, Value(), IntegerAttr());
     return einsum("s e -> b s e", {rows}, {"batch", "sequence", "embed"});
+  }
+
+  /// All tokens are of type 0.
+  Value typeEmbedding() {
+    Value table = parameter((form.tokenTypes + ".weight").str(), {"token_types", "embed"}, config.initStd);
+    Value zero = IotaOp::create(builder, loc, RankedTensorType::get({1}, builder.getI32Type()), Value(), 0);
+    Value row = EmbeddingOp::create(builder, loc, RankedTensorType::get({1, config.embed}, f32), table, zero, Value(),
+                                    IntegerAttr());
+    return einsum("o e -> b s e", {row}, X);
+  }
+
+  /// What stands between the layers and the head.
+  Value headTransform(Value x) {
+    prefix = "";
+    std::string dense = (form.headTransform + ".dense").str();
+    at(dense);
+    Value w = parameter(dense + ".weight", {"transform", "embed"}, config.initStd);
+    Value y = einsum("b s e, f e -> b s f", {x, w}, {"batch", "sequence", "transform"});
+    y = activate(bias(y, parameter(dense + ".bias", {"transform"}, 0), "f -> b s f"));
+    at(form.headTransform + ".LayerNorm");
+    return norm(y, (form.headTransform + ".LayerNorm").str(), "transform");
   }
 
   /// 0, 1, 2, ... from `first` on, as numbers.
@@ -259,12 +299,12 @@ private:
     Value addends = form.alibi ? alibi() : Value();
     Value words = config.attentionDrop ? random() : Value();
     int64_t window = config.windows.empty() ? 0 : config.windows[layer];
-    return AttentionOp::create(builder, loc, type({"batch", "sequence", "kv_heads", "group", "head_dim"}),
-                               type({"batch", "kv_heads", "group", "sequence"}), q, k, v, addends, words, Value(),
-                               ValueRange(), builder.getF64FloatAttr(scale), builder.getUnitAttr(),
-                               window ? builder.getI64IntegerAttr(window) : IntegerAttr(),
-                               config.scoreCap > 0 ? builder.getF64FloatAttr(config.scoreCap) : FloatAttr(),
-                               drop(config.attentionDrop))
+    return AttentionOp::create(
+               builder, loc, type({"batch", "sequence", "kv_heads", "group", "head_dim"}),
+               type({"batch", "kv_heads", "group", "sequence"}), q, k, v, addends, starts, words, Value(), ValueRange(),
+               builder.getF64FloatAttr(scale), form.causal ? builder.getUnitAttr() : UnitAttr(),
+               window ? builder.getI64IntegerAttr(window) : IntegerAttr(),
+               config.scoreCap > 0 ? builder.getF64FloatAttr(config.scoreCap) : FloatAttr(), drop(config.attentionDrop))
         .getO();
   }
 
@@ -416,6 +456,8 @@ private:
   const LayerForm &form;
   std::string prefix;
   int64_t batch, sequence, layer = 0, numDropouts = 0;
+  std::optional<int64_t> documents; ///< the token that ends them
+  Value starts;                     ///< where they begin
   Type f32;
   llvm::StringMap<int64_t> names;
   Location loc = NameLoc::get(builder.getStringAttr("model"));
@@ -431,7 +473,8 @@ OwningOpRef<ModuleOp> pc::buildModel(MLIRContext *context, const ModelConfig &co
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
   builder.setInsertionPointToEnd(module->getBody());
   ProgramOp::create(builder, loc, config.type, options.batch, options.sequence, config.vocab, config.text,
-                    builder.getStringAttr(config.means), nullptr, nullptr);
+                    builder.getStringAttr(config.means), /*weights=*/nullptr,
+                    /*masked=*/!config.family->form.causal, /*zigzag=*/nullptr);
   auto function = func::FuncOp::create(builder, loc, "model", builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
   ModelBuilder(builder, config, options).build();

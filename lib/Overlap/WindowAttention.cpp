@@ -116,9 +116,10 @@ private:
       Value nextK = t + 1 < n ? permute(k, *axes) : Value(), nextV = t + 1 < n ? permute(v, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto [drop, offsets] = stepDrop(op, t);
-      auto part = AttentionOp::create(builder, op.getLoc(), partial, op.getLse().getType(), op.getQ(), k, v,
-                                      /*bias=*/Value(), op.getRandom(), sees, offsets, op.getScaleAttr(),
-                                      op.getCausalAttr(), /*window=*/nullptr, op.getSoftcapAttr(), drop);
+      auto part =
+          AttentionOp::create(builder, op.getLoc(), partial, op.getLse().getType(), op.getQ(), k, v,
+                              /*bias=*/Value(), /*starts=*/Value(), op.getRandom(), sees, offsets, op.getScaleAttr(),
+                              op.getCausalAttr(), /*window=*/nullptr, op.getSoftcapAttr(), drop);
       if (t == 0) {
         o = part.getO(), lse = part.getLse();
       } else {
@@ -164,10 +165,10 @@ private:
       Value sumK = t > 1 ? permute(dk, *axes) : Value(), sumV = t > 1 ? permute(dv, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto [drop, offsets] = stepDrop(op, t);
-      auto part =
-          AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(), op.getQ(), k, v, op.getO(),
-                                  op.getLse(), op.getDout(), /*bias=*/Value(), op.getRandom(), sees, offsets,
-                                  op.getScaleAttr(), op.getCausalAttr(), /*window=*/nullptr, op.getSoftcapAttr(), drop);
+      auto part = AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(), op.getQ(), k, v,
+                                          op.getO(), op.getLse(), op.getDout(), /*bias=*/Value(), /*starts=*/Value(),
+                                          op.getRandom(), sees, offsets, op.getScaleAttr(), op.getCausalAttr(),
+                                          /*window=*/nullptr, op.getSoftcapAttr(), drop);
       dq = t == 0 ? part.getDq() : add(dq, part.getDq());
       if (t == 0)
         ownK = part.getDk(), ownV = part.getDv();

@@ -23,16 +23,24 @@ static std::string nameOfRow(Operation *op) {
 }
 
 /// What attention and its gradient have behind the operands of their row, and of it stays whole.
-static std::pair<StringRef, StringRef> moreOf(Operation *op) {
+static std::pair<std::string, std::string> moreOf(Operation *op) {
   if (!isa<AttentionOp, AttentionGradOp>(op))
     return {};
-  bool drops = cast<DrawnOpInterface>(op).getDropAttr() != nullptr;
-  bool biased = isa<AttentionOp>(op) ? cast<AttentionOp>(op).getBias() != nullptr
-                                     : cast<AttentionGradOp>(op).getBias() != nullptr;
-  if (biased)
-    return drops ? std::pair<StringRef, StringRef>(", k g r, w ", "r w")
-                 : std::pair<StringRef, StringRef>(", k g r ", "r");
-  return drops ? std::pair<StringRef, StringRef>(", w ", "w") : std::pair<StringRef, StringRef>();
+  std::string dims, whole;
+  auto add = [&](bool has, StringRef letters, StringRef stays) {
+    if (has)
+      dims += (", " + letters + " ").str(), whole += (stays + " ").str();
+  };
+  auto addAll = [&](auto attention) {
+    add(attention.getBias() != nullptr, "k g r", "r");
+    add(attention.getStarts() != nullptr, "b s", "");
+    add(attention.getDropAttr() != nullptr, "w", "w");
+  };
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    addAll(attention);
+  else
+    addAll(cast<AttentionGradOp>(op));
+  return {dims, whole};
 }
 
 /// The row of `op`. A pointwise op without one is some function of its operands' elements, linear in none of them.
@@ -135,7 +143,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   std::string resized, withMore;
   if (row && !more.empty()) {
     auto [from, to] = row->spec.split(" ->");
-    withMore = (from + more + "->" + to).str();
+    withMore = (Twine(from) + more + "->" + to).str();
     spec = withMore;
   } else if (row)
     spec = row->spec;
@@ -186,7 +194,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   rule.linear = row->linear;
   SmallVector<StringRef> whole;
   row->whole.split(whole, ' ', -1, /*KeepEmpty=*/false);
-  moreWhole.split(whole, ' ', -1, /*KeepEmpty=*/false);
+  StringRef(moreWhole).split(whole, ' ', -1, /*KeepEmpty=*/false);
   for (StringRef letter : whole)
     rule.whole[rule.find(letter)] = true;
   if (!row->indexed.empty())

@@ -185,15 +185,15 @@ Tensors pc::attention(Inputs in, const Scores &score, const Sight &sees, Roundin
     double largest = -INFINITY, sum = 0;
     int64_t query = at.q(b, s, h, g);
     for (int64_t t = 0; t < at.T; ++t) {
-      scores[t] = sees(s, t) ? score.of(dot(&q.data[query], &k.data[at.kv(b, t, h)], at.D), h, g, s, t) : -INFINITY;
+      scores[t] = sees(b, s, t) ? score.of(dot(&q.data[query], &k.data[at.kv(b, t, h)], at.D), h, g, s, t) : -INFINITY;
       largest = std::max(largest, scores[t]);
     }
     for (int64_t t = 0; t < at.T; ++t)
-      if (sees(s, t))
+      if (sees(b, s, t))
         sum += std::exp(scores[t] - largest);
     lse[at.lse(b, h, g, s)] = largest + std::log(sum);
     for (int64_t t = 0; t < at.T; ++t) {
-      if (!sees(s, t))
+      if (!sees(b, s, t))
         continue;
       double weight = factor(std::exp(scores[t] - largest) * mask({b, h, g, s, t})) / sum;
       for (int64_t i = 0; i < at.D; ++i)
@@ -211,7 +211,7 @@ Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rou
     int64_t query = at.q(b, s, h, g);
     double doutO = dot(&dout.data[query], &o.data[query], at.D);
     for (int64_t t = 0; t < at.T; ++t) {
-      if (!sees(s, t))
+      if (!sees(b, s, t))
         continue;
       int64_t key = at.kv(b, t, h);
       double product = dot(&q.data[query], &k.data[key], at.D);

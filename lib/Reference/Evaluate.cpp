@@ -70,12 +70,13 @@ static size_t numberOf(Operation *op, Value operand) {
   return llvm::find(op->getOperands(), operand) - op->operand_begin();
 }
 
-/// Whether query s of this rank sees key t: by the counts of `sees` if it has one per query, else by their positions.
+/// Whether query s of this rank, of batch row b, sees key t: by the counts of `sees` if it has one per query, else by
+/// their positions.
 template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t offset) {
   if (!attention.getCausal())
-    return [](int64_t, int64_t) { return true; };
+    return [](int64_t, int64_t, int64_t) { return true; };
   if (Value sees = attention.getSees(); sees && !in[numberOf(attention, sees)]->shape.empty())
-    return [counts = in[numberOf(attention, sees)]](int64_t s, int64_t t) {
+    return [counts = in[numberOf(attention, sees)]](int64_t, int64_t s, int64_t t) {
       return static_cast<double>(t) < (*counts)[s];
     };
   std::vector<int64_t> queries, keys;
@@ -84,7 +85,10 @@ template <typename Op> static Sight sightOf(Op attention, Inputs in, int64_t off
   for (int64_t t = 0; t < in[1]->shape[1]; ++t)
     keys.push_back(sequencePosition(attention, t));
   auto window = static_cast<int64_t>(attention.getWindow().value_or(std::numeric_limits<int64_t>::max()));
-  return [window, queries = std::move(queries), keys = std::move(keys)](int64_t s, int64_t t) {
+  const Tensor *starts = attention.getStarts() ? in[numberOf(attention, attention.getStarts())] : nullptr;
+  return [window, starts, queries = std::move(queries), keys = std::move(keys)](int64_t b, int64_t s, int64_t t) {
+    if (starts && static_cast<double>(keys[t]) < starts->data[b * static_cast<int64_t>(queries.size()) + s])
+      return false;
     return keys[t] <= queries[s] && queries[s] - keys[t] < window;
   };
 }
@@ -103,8 +107,8 @@ template <typename Op> static Scores scoresOf(Op attention, Inputs in) {
 /// The same of packed attention, of as many keys as queries, in the order of their positions.
 template <typename Op> static Sight sightOf(Op attention) {
   if (!attention.getCausal())
-    return [](int64_t, int64_t) { return true; };
-  return [](int64_t s, int64_t t) { return t <= s; };
+    return [](int64_t, int64_t, int64_t) { return true; };
+  return [](int64_t, int64_t s, int64_t t) { return t <= s; };
 }
 
 /// Attention of bf16 `factors` rounds weights and gradients of scores to bf16 before it multiplies them.

@@ -20,8 +20,8 @@ Tensors rmsNorm(Inputs in, double eps);
 Tensors rmsNormGrad(Inputs in);
 /// x (b, s, heads..., d), cos, sin (s, d/2).
 Tensors rope(Inputs in, bool inverse);
-/// Whether query s sees key t.
-using Sight = std::function<bool(int64_t s, int64_t t)>;
+/// Whether query s of batch row b sees key t.
+using Sight = std::function<bool(int64_t b, int64_t s, int64_t t)>;
 /// How attention rounds weights and gradients of scores before it multiplies them.
 using Rounding = double (*)(double);
 /// By local index: 0 of what an op drops, else the factor of what it keeps; 1 of an op that drops nothing.

@@ -118,6 +118,18 @@ FailureOr<Tensor> Feeds::readRandom(InputOp op, const Shape &shape) const {
   return words;
 }
 
+/// Where the document of each token begins, or its index from there: a fifth of the tokens begins one.
+Tensor Feeds::drawDocuments(const Shape &shape, bool starts) const {
+  Tensor result = draw("starts", shape, nullptr, [&](uint64_t bits) { return uniform(bits) < 0.2; });
+  int64_t length = shape.empty() ? 1 : shape.back(), start = 0;
+  for (int64_t i = 0; i < result.size(); ++i) {
+    int64_t at = i % length;
+    start = at == 0 || result[i] ? at : start;
+    result[i] = static_cast<double>(starts ? start : at - start);
+  }
+  return result;
+}
+
 FailureOr<Tensor> Feeds::read(Operation *leaf) const {
   Shape shape = leafLayout(leaf, leaf->getResult(0)).global;
   return llvm::TypeSwitch<Operation *, FailureOr<Tensor>>(leaf)
@@ -152,6 +164,14 @@ FailureOr<Tensor> Feeds::read(Operation *leaf) const {
         }
         if (op.getKind() == InputKind::Random)
           return readRandom(op, shape);
+        if (op.getKind() == InputKind::Starts || op.getKind() == InputKind::Positions)
+          return drawDocuments(shape, op.getKind() == InputKind::Starts);
+        if (op.getKind() == InputKind::LossWeights) { // a quarter does not count
+          Tensor weights = draw("loss_weights", shape, nullptr, [&](uint64_t bits) {
+            return uniform(bits) < 0.25 ? 0 : 1 / static_cast<double>(numElements(shape));
+          });
+          return reorderSequence(op, weights, shape.size() - 1, /*back=*/false);
+        }
         if (!vocabulary)
           return op.emitOpError() << "has unknown bounds: the interpreter needs pc.program or a parameter with a dim "
                                      "named \"vocab\"";

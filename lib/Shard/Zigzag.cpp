@@ -16,8 +16,11 @@ struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
       return signalPassFailure();
     }
     WalkResult attentions = getOperation().walk([](AttentionOp op) -> WalkResult {
-      if (op.getWindow() || op.getBias())
-        return op.emitError() << "pc-zigzag: attention with a " << (op.getWindow() ? "sliding window" : "bias")
+      if (op.getWindow() || op.getBias() || op.getStarts())
+        return op.emitError() << "pc-zigzag: attention "
+                              << (op.getWindow() ? "with a sliding window"
+                                  : op.getBias() ? "with a bias"
+                                                 : "of documents")
                               << " needs the sequence in its own order; context parallelism of form 'heads' keeps it";
       return WalkResult::advance();
     });

@@ -168,10 +168,13 @@ public:
     readTensor(json, input);
     input.kind = json.at("kind");
     checkTensor(input, true);
-    if (input.kind == "tokens" || input.kind == "targets") {
+    if (input.kind == "tokens" || input.kind == "targets" || input.kind == "loss_weights" || input.kind == "starts" ||
+        input.kind == "positions") {
       Dims shape = {program.microbatches, program.batch / program.microbatches, program.sequence};
-      if (input.shape != shape || input.dtype != PCRT_I32)
-        wrong("input " + input.kind + " is not i32 " + describe(shape));
+      bool isReal = input.kind == "loss_weights";
+      input.key = json.value("key", int64_t(0));
+      if (input.shape != shape || input.dtype != (isReal ? PCRT_F32 : PCRT_I32))
+        wrong("input " + input.kind + (isReal ? " is not f32 " : " is not i32 ") + describe(shape));
     } else if (input.kind == "random") {
       input.key = json.at("key");
       if (input.shape != Dims{program.microbatches, PCRT_RANDOM_COUNT} || input.dtype != PCRT_I32 || input.key < 0)
@@ -287,6 +290,7 @@ void readAll(Program &program, const Json &json) {
   program.batch = json.at("batch");
   program.sequence = json.at("sequence");
   program.zigzag = json.value("zigzag", int64_t(0));
+  program.masked = json.value("masked", false);
   if (program.zigzag < 0 || (program.zigzag && program.sequence % (2 * program.zigzag)))
     wrong("the sequence is in the zigzag order of " + std::to_string(program.zigzag) + " ranks");
   program.vocabulary = json.at("vocabulary");

@@ -67,8 +67,9 @@ struct State : Tensor {
 };
 
 struct Input : Tensor {
-  std::string kind; ///< "tokens", "targets", "hyper" or "random".
-  int64_t key = 0;  ///< Of "random": the number of the dropout in the model.
+  std::string kind; ///< "tokens", "targets", "loss_weights", "starts", "positions", "hyper" or "random".
+  int64_t key =
+      0; ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends documents.
 };
 
 struct Constant : Tensor {
@@ -99,6 +100,7 @@ struct Program {
     return within < chunk ? block * chunk + within : (2 * zigzag - 1 - block) * chunk + within - chunk;
   }
 
+  bool masked = false; ///< Targets are not the next tokens, and a run must be told them.
   bool training = true;
   int64_t microbatches = 1, batch = 0, sequence = 0, vocabulary = 0;
   std::string name, optimizer;

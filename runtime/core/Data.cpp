@@ -105,11 +105,16 @@ TokenFormat openRaw(const InputFile &file, int bytes) {
   return {0, bytes, false};
 }
 
-/// Converts n numbers. Returns the index of the first one that is no token of the vocabulary, n if there is none.
-template <typename T> int64_t convert(const char *raw, int64_t n, int64_t vocabulary, int32_t *out) {
+/// Converts n numbers; `none`: T's form of `noTarget` becomes it. Returns the index of the first one that is no token
+/// of the vocabulary, n if there is none.
+template <typename T> int64_t convert(const char *raw, int64_t n, int64_t vocabulary, bool none, int32_t *out) {
   for (int64_t i = 0; i < n; ++i) {
     T value;
     memcpy(&value, raw + i * sizeof value, sizeof value);
+    if (none && value == T(noTarget)) {
+      out[i] = noTarget;
+      continue;
+    }
     if (uint64_t(int64_t(value)) >= uint64_t(vocabulary)) // as unsigned numbers, negative ones are too large
       return i;
     out[i] = int32_t(value);
@@ -117,24 +122,24 @@ template <typename T> int64_t convert(const char *raw, int64_t n, int64_t vocabu
   return n;
 }
 
-int64_t convert(const TokenFormat &format, const char *raw, int64_t n, int64_t vocabulary, int32_t *out) {
+int64_t convert(const TokenFormat &format, const char *raw, int64_t n, int64_t vocabulary, bool none, int32_t *out) {
   switch (format.bytes * 2 + format.isSigned) {
   case 2:
-    return convert<uint8_t>(raw, n, vocabulary, out);
+    return convert<uint8_t>(raw, n, vocabulary, none, out);
   case 3:
-    return convert<int8_t>(raw, n, vocabulary, out);
+    return convert<int8_t>(raw, n, vocabulary, none, out);
   case 4:
-    return convert<uint16_t>(raw, n, vocabulary, out);
+    return convert<uint16_t>(raw, n, vocabulary, none, out);
   case 5:
-    return convert<int16_t>(raw, n, vocabulary, out);
+    return convert<int16_t>(raw, n, vocabulary, none, out);
   case 8:
-    return convert<uint32_t>(raw, n, vocabulary, out);
+    return convert<uint32_t>(raw, n, vocabulary, none, out);
   case 9:
-    return convert<int32_t>(raw, n, vocabulary, out);
+    return convert<int32_t>(raw, n, vocabulary, none, out);
   case 16:
-    return convert<uint64_t>(raw, n, vocabulary, out);
+    return convert<uint64_t>(raw, n, vocabulary, none, out);
   default:
-    return convert<int64_t>(raw, n, vocabulary, out);
+    return convert<int64_t>(raw, n, vocabulary, none, out);
   }
 }
 
@@ -149,6 +154,9 @@ std::string describeToken(const TokenFormat &format, const char *raw) {
   return std::to_string(bits) +
          (format.bytes >= 4 && asSigned < 0 ? " (" + std::to_string(asSigned) + " if signed)" : "");
 }
+
+/// Whether files of this format can say that a target does not count: unsigned bytes are text.
+bool canBeNone(const TokenFormat &format) { return format.bytes > 1 || format.isSigned; }
 
 } // namespace
 
@@ -186,23 +194,29 @@ TokenFile::TokenFile(const std::string &spec) : name(spec) {
                             " tokens; a token and its target are needed)");
 }
 
-void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out) const {
+void TokenFile::read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out, bool areTargets) const {
+  constexpr int64_t noneIn16 = uint16_t(noTarget);
+  if (areTargets && format.bytes == 2 && !format.isSigned && vocabulary > noneIn16)
+    fail(PCRT_BAD_DATA, path() + ": of 16-bit targets " + std::to_string(noneIn16) + " is " + std::to_string(noTarget) +
+                            ", but the vocabulary of " + std::to_string(vocabulary) +
+                            " has it, too; give them as u32:FILE or .npy of wider numbers");
   char raw[1 << 15];
   for (int64_t done = 0; done < n;) {
     int64_t at = (position + done) % tokens;
     int64_t now = std::min({n - done, tokens - at, int64_t(sizeof raw) / format.bytes});
     file.read(format.start + at * format.bytes, now * format.bytes, raw);
-    int64_t good = convert(format, raw, now, vocabulary, out + done);
+    int64_t good = convert(format, raw, now, vocabulary, areTargets && canBeNone(format), out + done);
     if (good < now)
-      fail(PCRT_BAD_DATA, file.path() + ": token " + describeToken(format, raw + good * format.bytes) +
-                              " at position " + std::to_string(at + good) + " is not in the vocabulary of " +
-                              std::to_string(vocabulary));
+      fail(PCRT_BAD_DATA, file.path() + (areTargets ? ": target " : ": token ") +
+                              describeToken(format, raw + good * format.bytes) + " at position " +
+                              std::to_string(at + good) + " is not in the vocabulary of " + std::to_string(vocabulary) +
+                              (areTargets ? ", and not " + std::to_string(noTarget) : ""));
     done += now;
   }
 }
 
-/// What an item of --data names: a file, or all that a pattern fits, in the order of their names.
-static std::vector<std::string> expand(const std::string &item) {
+/// What an item of a flag names: a file, or all that a pattern fits, in the order of their names.
+static std::vector<std::string> expand(const std::string &item, const char *flag = "--data") {
   std::error_code error;
   size_t start = item.compare(0, 4, "u32:") == 0 ? 4 : item.compare(0, 5, "text:") == 0 ? 5 : 0;
   std::string path = item.substr(start);
@@ -215,7 +229,7 @@ static std::vector<std::string> expand(const std::string &item) {
     files.push_back(item.substr(0, start) + found.gl_pathv[i]);
   globfree(&found);
   if (files.empty())
-    fail(PCRT_BAD_DATA, "--data " + item + ": no file fits the pattern");
+    fail(PCRT_BAD_DATA, std::string(flag) + " " + item + ": no file fits the pattern");
   return files;
 }
 
@@ -234,7 +248,11 @@ static double cutWeight(std::string &item) {
   return weight;
 }
 
+/// At commas, unless it is a name with a comma.
 static std::vector<std::string> split(const std::string &text) {
+  std::error_code error;
+  if (std::filesystem::exists(text.substr(text.find(':') + 1), error))
+    return {text};
   std::vector<std::string> parts(1);
   for (char c : text)
     c == ',' ? (void)parts.emplace_back() : parts.back().push_back(c);
@@ -242,10 +260,8 @@ static std::vector<std::string> split(const std::string &text) {
 }
 
 TokenData::TokenData(const Options &options, int64_t sequence, bool training) : sequence(sequence) {
-  std::error_code error;
   std::vector<std::string> items = split(options.data);
-  if (std::filesystem::exists(options.data.substr(options.data.find(':') + 1), error))
-    items = {options.data}; // a name with a comma
+  int64_t behind = options.targets.empty(); // the target of a window's last token
   std::vector<SampleOrder::Source> sources;
   size_t weighted = 0;
   double total = 0;
@@ -259,9 +275,10 @@ TokenData::TokenData(const Options &options, int64_t sequence, bool training) : 
     }
     for (const std::string &file : expand(item)) {
       weightOf.push_back(weight);
-      sources.back().windows.push_back((all.emplace_back(file).count() - 1) / sequence);
+      sources.back().windows.push_back((all.emplace_back(file).count() - behind) / sequence);
     }
   }
+  openTargets(options);
   if (weighted && weighted != items.size())
     fail(PCRT_USAGE, "--data " + options.data + ": all files need a weight, or none");
   if (all.size() == 1)
@@ -275,7 +292,8 @@ TokenData::TokenData(const Options &options, int64_t sequence, bool training) : 
       if (sources[s].windows[i] == 0)
         fail(PCRT_BAD_DATA, all[size_t(first[s]) + i].path() + ": its " +
                                 std::to_string(all[size_t(first[s]) + i].count()) + " tokens are fewer than the " +
-                                std::to_string(sequence + 1) + " of a sample and its last target");
+                                std::to_string(sequence + behind) +
+                                (behind ? " of a sample and its last target" : " of a sample"));
   }
   HeldOut heldOut = options.validation;
   bool readsHeldOut = heldOut.every && !training;
@@ -295,41 +313,120 @@ int64_t TokenData::windows() const {
   return windows;
 }
 
-void TokenData::read(int64_t sample, int64_t vocabulary, int32_t *out) const {
-  const TokenFile *file = &all[0];
+void TokenData::openTargets(const Options &options) {
+  if (options.targets.empty())
+    return;
+  for (const std::string &item : split(options.targets))
+    for (const std::string &file : expand(item, "--targets"))
+      targetsOf.emplace_back(file);
+  if (targetsOf.size() != all.size())
+    fail(PCRT_USAGE, "--targets names " + std::to_string(targetsOf.size()) + " files, --data " +
+                         std::to_string(all.size()) + "; each file of tokens needs one of targets, in the same order");
+  for (size_t i = 0; i < all.size(); ++i)
+    if (targetsOf[i].count() != all[i].count())
+      fail(PCRT_BAD_DATA, targetsOf[i].path() + " has " + std::to_string(targetsOf[i].count()) +
+                              " targets, but its tokens in " + all[i].path() + " are " +
+                              std::to_string(all[i].count()));
+}
+
+void TokenData::read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const {
+  size_t number = 0;
   // Modulo first: sample * T may be beyond int64 in an absurdly long run.
-  auto start = int64_t(__int128(sample) * sequence % file->count());
+  auto start = int64_t(__int128(sample) * sequence % all[0].count());
   if (order) {
     SampleOrder::Place place = order->of(sample);
-    file = &all[size_t(first[size_t(place.source)] + place.file)];
+    number = size_t(first[size_t(place.source)] + place.file);
     start = place.window * sequence;
   }
-  file->read(start, sequence + 1, vocabulary, out);
+  if (targetsOf.empty()) {
+    all[number].read(start, sequence + 1, vocabulary, tokens);
+    std::copy_n(tokens + 1, sequence, targets);
+  } else {
+    all[number].read(start, sequence, vocabulary, tokens);
+    targetsOf[number].read(start, sequence, vocabulary, targets, /*areTargets=*/true);
+  }
+}
+
+/// Whether the program, or another stage, has an input of this kind.
+static bool hasInput(const Program &program, const std::string &kind) {
+  return std::any_of(program.stages.begin(), program.stages.end(), [&](const Program *stage) {
+    return std::any_of(stage->inputs.begin(), stage->inputs.end(),
+                       [&](const Input &input) { return input.kind == kind; });
+  });
 }
 
 BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank)
-    : program(program), data(data), windows(size_t(program.batch * (program.sequence + 1))) {
-  for (const Input &input : program.inputs)
+    : program(program), data(data), tokens(size_t(program.batch * program.sequence + 1)),
+      targets(size_t(program.batch * program.sequence)), isWeighted(hasInput(program, "loss_weights")),
+      weights(size_t(program.rounds.replicas)) {
+  for (const Input &input : program.inputs) {
+    if (input.kind == "starts" || input.kind == "positions") {
+      starts.resize(targets.size());
+      endOfDocument = input.key;
+    }
     blocks.push_back(input.isOn(program.mesh, rank) ? blockOf(program.mesh, input.shape, input.layout, rank)
                                                     : Block{{0, 0, 0}, {0, 0, 0}});
+  }
+}
+
+/// Writes this rank's part of what is one number a token; `of` gives that of an element of the batch.
+template <typename T, typename F>
+static void fillBlock(const Program &program, const Block &block, char *to, F of) {
+  T *out = reinterpret_cast<T *>(to);
+  for (int64_t microbatch = 0; microbatch < block.size[0]; ++microbatch)
+    for (int64_t row = 0; row < block.size[1]; ++row)
+      for (int64_t column = 0; column < block.size[2]; ++column) {
+        int64_t globalRow = rowOf(program, microbatch + block.start[0], row + block.start[1]);
+        *out++ = of(size_t(globalRow * program.sequence + program.position(column + block.start[2])));
+      }
+}
+
+void BatchLoader::findWeights(int64_t sample) {
+  int64_t rows = program.batch / int64_t(weights.size());
+  for (size_t replica = 0; replica < weights.size(); ++replica) {
+    int64_t first = sample + int64_t(replica) * rows, all = rows * program.sequence;
+    auto begin = targets.begin() + int64_t(replica) * all;
+    int64_t counted = all - std::count(begin, begin + all, noTarget);
+    auto samples = [&] { return "samples " + std::to_string(first) + " to " + std::to_string(first + rows - 1); };
+    if (counted < all && !isWeighted)
+      fail(PCRT_BAD_DATA, "targets of " + samples() + " do not count (" + std::to_string(noTarget) +
+                              "), but the loss of this program is the mean of all; pc-import makes programs that can");
+    if (counted == 0)
+      fail(PCRT_BAD_DATA, "no target of " + samples() + " counts (all are " + std::to_string(noTarget) +
+                              "), so a step on them has no loss");
+    weights[replica] = 1 / float(counted);
+  }
+}
+
+void BatchLoader::findStarts() {
+  int32_t start = 0;
+  for (size_t at = 0; at < starts.size(); ++at) {
+    auto position = int32_t(int64_t(at) % program.sequence);
+    if (position == 0 || tokens[at - 1] == endOfDocument)
+      start = position;
+    starts[at] = start;
+  }
 }
 
 void BatchLoader::fill(int64_t sample, char *const *inputs) {
-  int64_t length = program.sequence + 1;
   for (int64_t row = 0; row < program.batch; ++row)
-    data.read(sample + row, program.vocabulary, &windows[size_t(row * length)]);
+    data.read(sample + row, program.vocabulary, &tokens[size_t(row * program.sequence)],
+              &targets[size_t(row * program.sequence)]);
+  findWeights(sample);
+  findStarts();
+  size_t ofReplica = targets.size() / weights.size();
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const Input &input = program.inputs[i];
-    if (input.kind != "tokens" && input.kind != "targets")
-      continue;
-    const Block &block = blocks[i];
-    int64_t shift = input.kind == "targets";
-    auto *out = reinterpret_cast<int32_t *>(inputs[i]);
-    for (int64_t microbatch = 0; microbatch < block.size[0]; ++microbatch)
-      for (int64_t row = 0; row < block.size[1]; ++row)
-        for (int64_t column = 0; column < block.size[2]; ++column) {
-          int64_t globalRow = rowOf(program, microbatch + block.start[0], row + block.start[1]);
-          *out++ = windows[size_t(globalRow * length + program.position(column + block.start[2]) + shift)];
-        }
+    auto fill = [&](auto of) { fillBlock<decltype(of(0))>(program, blocks[i], inputs[i], of); };
+    if (input.kind == "tokens")
+      fill([&](size_t at) { return tokens[at]; });
+    else if (input.kind == "targets") // which one does not matter where its weight is 0
+      fill([&](size_t at) { return std::max(targets[at], 0); });
+    else if (input.kind == "loss_weights")
+      fill([&](size_t at) { return targets[at] == noTarget ? 0 : weights[at / ofReplica]; });
+    else if (input.kind == "starts")
+      fill([&](size_t at) { return starts[at]; });
+    else if (input.kind == "positions")
+      fill([&](size_t at) { return int32_t(int64_t(at) % program.sequence) - starts[at]; });
   }
 }

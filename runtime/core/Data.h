@@ -2,8 +2,9 @@
 //
 // A token file is llm.c's .bin format, a NumPy array, raw little-endian
 // numbers, or any file's bytes. Of one file that is read in its order sample g,
-// a row of a batch, reads tokens [g*T, (g+1)*T), targets one further; positions
-// count modulo the tokens of the file. Else SampleOrder says which window it is.
+// a row of a batch, reads tokens [g*T, (g+1)*T), targets one further, or from a
+// file of their own at the same places; positions count modulo the tokens of the
+// file. Else SampleOrder says which window it is.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CORE_DATA_H
@@ -23,6 +24,9 @@ struct TokenFormat {
   bool isSigned = false;
 };
 
+/// What a target that does not count is in files of targets, as a signed number of the file's width.
+constexpr int32_t noTarget = -100;
+
 class TokenFile {
 public:
   /// Opens "FILE" (llm.c's .bin, .npy, else raw uint16), "u32:FILE" (raw uint32) or "text:FILE" (bytes). Throws
@@ -34,8 +38,8 @@ public:
   const std::string &spec() const { return name; }
 
   /// Reads `n` tokens from `position` on, modulo count(). Throws PCRT_BAD_DATA, naming file, position, token and
-  /// vocabulary, if one is not in [0, vocabulary). Allocates nothing otherwise.
-  void read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out) const;
+  /// vocabulary, if one is not in [0, vocabulary) and, of targets, not `noTarget`. Allocates nothing otherwise.
+  void read(int64_t position, int64_t n, int64_t vocabulary, int32_t *out, bool areTargets = false) const;
 
 private:
   std::string name;
@@ -45,7 +49,7 @@ private:
 };
 
 /// All that --data names: FILE or PATTERN, with commas between, all of them or none with *WEIGHT behind it. Without
-/// weights all files are one source.
+/// weights all files are one source. And what --targets names: a file for each of them, of as many numbers.
 class TokenData {
 public:
   /// Opens the files. `training`: not those windows that --validation holds out; else only those. Throws PCRT_BAD_DATA
@@ -53,17 +57,23 @@ public:
   TokenData(const Options &options, int64_t sequence, bool training);
 
   const std::vector<TokenFile> &files() const { return all; }
+  /// None: a target is the token behind.
+  const std::vector<TokenFile> &targets() const { return targetsOf; }
   /// By file; 0: one of several without weights.
   const std::vector<double> &weights() const { return weightOf; }
 
   /// How many whole samples there are of what is read, until they come again.
   int64_t windows() const;
 
-  /// Reads a sample's `sequence` tokens and one more. Throws as TokenFile::read.
-  void read(int64_t sample, int64_t vocabulary, int32_t *out) const;
+  /// Reads a sample's `sequence` tokens and targets; a target is `noTarget` where it does not count. `tokens` has room
+  /// for one more. Throws as TokenFile::read.
+  void read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const;
 
 private:
-  std::vector<TokenFile> all;
+  /// Opens the files of --targets.
+  void openTargets(const Options &options);
+
+  std::vector<TokenFile> all, targetsOf;
   std::vector<double> weightOf;
   std::vector<int> first; ///< By source: its first file.
   int64_t sequence;
@@ -77,20 +87,30 @@ inline int64_t rowOf(const Program &program, int64_t microbatch, int64_t index) 
   return index / rows * ofReplica + microbatch * rows + index % rows;
 }
 
-/// Fills the tokens and targets of one rank for a step. Allocates nothing unless it fails.
+/// Fills the tokens, the targets and their weights of one rank for a step. Allocates nothing unless it fails.
 class BatchLoader {
 public:
   BatchLoader(const Program &program, const TokenData &data, int rank);
 
   /// Checks the batch whose first row is sample `sample` (all of it, so that every rank finds the same error) and
-  /// writes this rank's part to `inputs`, one address for each input of the program. Throws as TokenData::read.
+  /// writes this rank's part to `inputs`, one address for each input of the program. Throws as TokenData::read, and
+  /// PCRT_BAD_DATA if no target of the batch counts or one does not in a program that counts all.
   void fill(int64_t sample, char *const *inputs);
 
 private:
+  void findWeights(int64_t sample);
+  void findStarts();
+
   const Program &program;
   const TokenData &data;
-  std::vector<Block> blocks;    ///< By input.
-  std::vector<int32_t> windows; ///< Of each row of the batch: its tokens, and the target of the last one.
+  std::vector<Block> blocks; ///< By input.
+  std::vector<int32_t> tokens,
+      targets;             ///< Of all rows of the batch, one more token each; what a rank needs of them is its part.
+  bool isWeighted = false; ///< The program has weights of targets.
+  std::vector<float> weights; ///< By replica of local SGD, or one: what a target that counts weighs in the loss.
+  /// Of each token: the position where its document begins. Empty where no input is of that.
+  std::vector<int32_t> starts;
+  int64_t endOfDocument = 0; ///< The last token of a document.
 };
 
 } // namespace pcrt

@@ -19,6 +19,8 @@ Data
   --data FILE           tokens: llm.c's .bin, a NumPy array of integers (.npy), or raw little-endian uint16; u32:FILE is raw
                         uint32, text:FILE takes the bytes of any file. Several files, or patterns: a.bin,b.bin or, by shares,
                         a.bin*0.7,'b/*.bin'*0.3
+  --targets FILE        what is to be predicted at each token, where it is not the next one: as many numbers, -100 where nothing is (in 16
+                        bits 65436); a file for each of --data
   --shuffle             samples in an order drawn by --seed, another one in every epoch
   --validation 1/N      one sample of N is not trained on; a program of --mode=eval reads those alone
   --eval-every N        the loss of those every N steps, and behind the last one (0: never); --eval-batches N: of so many batches of
@@ -108,6 +110,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--check-kernels", options.checkKernels, Concerns::Rank);
   f("--eval", options.eval, Concerns::Ranks);
   f("--data", options.data, Concerns::Ranks);
+  f("--targets", options.targets, Concerns::Ranks);
   f("--shuffle", options.shuffle, Concerns::Numbers);
   f("--validation", options.validation, Concerns::Numbers);
   f("--eval-every", options.evalEvery, Concerns::Ranks);

@@ -23,7 +23,7 @@ struct Options {
   enum class Info { No, Text, Json };
   bool help = false, version = false, eval = false, checkKernels = false;
   Info info = Info::No;
-  std::string data; ///< As TokenData takes it.
+  std::string data, targets; ///< As TokenData takes them; empty: not given.
   bool shuffle = false;
   HeldOut validation;
   int64_t evalEvery = 0;                    ///< Steps between two evaluations on what `validation` holds out; 0: none.

@@ -106,6 +106,10 @@ private:
                                std::pair(!options.dumpGrads.empty(), "--dump-grads")})
       if (program.rounds.any() && given)
         fail(PCRT_USAGE, std::string(flag) + ": replicas of local SGD have norms and gradients of their own");
+    if (program.masked && options.targets.empty())
+      fail(PCRT_USAGE,
+           "this model predicts words that its tokens lack: --targets FILE, which says which ones, is missing; see "
+           "--help");
     if (options.eval && program.training)
       fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
     if (!program.training && (!options.save.empty() || !options.checkpoint.empty()))
@@ -134,6 +138,8 @@ private:
         const TokenFile &file = tokens->files()[i];
         data.push_back({file.spec(), file.count(), FileIdentity::of(file.path()), tokens->weights()[i]});
       }
+      for (const TokenFile &file : tokens->targets())
+        data.push_back({"targets " + file.spec(), file.count(), FileIdentity::of(file.path())});
       if (!loadFrom.empty()) {
         before = Trajectory::read(loadFrom);
       } else {

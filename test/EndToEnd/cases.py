@@ -38,6 +38,18 @@ def file_name(text):
     return re.sub(r"[^\w=,.+-]+", "_", text)
 
 
+def data_flags(model):
+    """Of a run: the tokens of a golden model, and its targets where they are not the next tokens."""
+    files = {"--data": GOLDEN / model / "tokens.bin", "--targets": GOLDEN / model / "targets.bin"}
+    return [word for flag, path in files.items() if path.exists() for word in (flag, path)]
+
+
+def import_flags(model):
+    """What a golden model is imported with beside its sizes."""
+    flags = GOLDEN / model / "import-flags"
+    return flags.read_text().split() if flags.exists() else []
+
+
 class Done:
     """A command that ended: its exit code (of a signal: 128 + n), and what it wrote."""
 
@@ -119,7 +131,8 @@ class Case:
 
     def model(self, model="gpt2", batch=4, sequence=16, *flags, to="model.mlir"):
         """Imports a golden model, or a folder."""
-        self.needs("pc-import", GOLDEN / model if isinstance(model, str) else model, "-o", to, "--batch", batch, "--seq", sequence, *flags)
+        golden = import_flags(model) if isinstance(model, str) else []
+        self.needs("pc-import", GOLDEN / model if isinstance(model, str) else model, "-o", to, "--batch", batch, "--seq", sequence, *golden, *flags)
         return self.work / to
 
     def run(self, body):

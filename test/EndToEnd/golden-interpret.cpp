@@ -10,6 +10,7 @@
 
 #include "mlir/Parser/Parser.h"
 #include "pcrt/description.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -20,7 +21,9 @@ constexpr double Seed = 1, LearningRate = 1e-3, Beta1 = 0.9, Beta2 = 0.999, Epsi
                  Clip = 1.0;
 
 /// A tensor of its own that is the bias of keys which are not rotated: its gradient is exactly zero (key_biases.py).
-bool isKeyBias(StringRef name) { return name.contains(".decoder.") && name.ends_with("k_proj.bias"); }
+bool isKeyBias(StringRef name) {
+  return (name.contains(".decoder.") && name.ends_with("k_proj.bias")) || name.ends_with(".self.key.bias");
+}
 
 /// The part of a Hugging Face tensor that a parameter is, as an f64 tensor of the parameter's shape without padding.
 pc::Tensor boxOf(const FileTensor &whole, pc::SourceAttr source, ArrayRef<int64_t> shape) {
@@ -34,11 +37,23 @@ pc::Tensor boxOf(const FileTensor &whole, pc::SourceAttr source, ArrayRef<int64_
 
 struct Golden {
   std::map<std::string, FileTensor> weights, want;
-  std::string tokens;
+  std::string tokens, targets; ///< raw uint16; without targets they are the next tokens
   int64_t step = 0;
   llvm::StringMap<pc::Tensor> updated; ///< parameters and states after the last step, without padding
   llvm::StringMap<SmallVector<pc::ParameterPart>> partsByName; ///< of every parameter of the program
   llvm::StringMap<pc::SourceAttr> sources;                     ///< of every part
+
+  /// Number i of what the batch of this step, of as many elements as `batch`, has in a file.
+  int32_t number(StringRef file, const pc::Tensor &batch, int64_t i) const {
+    int64_t at = (step * batch.size() + i) % static_cast<int64_t>(file.size() / 2);
+    return uint8_t(file[2 * at]) | uint8_t(file[2 * at + 1]) << 8;
+  }
+  /// The target of token i; -100 does not count.
+  int32_t target(const pc::Tensor &batch, int64_t i) const {
+    constexpr int32_t none = uint16_t(-100);
+    int32_t id = targets.empty() ? number(tokens, batch, i + 1) : number(targets, batch, i);
+    return !targets.empty() && id == none ? -100 : id;
+  }
 
   /// Writes what a leaf reads in this step; padding stays zero.
   void feed(Operation *leaf, pc::Tensor &tensor) {
@@ -65,7 +80,6 @@ struct Golden {
         if (auto found = updated.find((state.getName() + " of " + part.name).str()); found != updated.end())
           place(part, found->second);
     } else if (auto input = dyn_cast<pc::InputOp>(leaf)) {
-      int64_t count = tokens.size() / 2;
       switch (input.getKind()) {
       case pc::InputKind::Hyper:
         tensor.data = {LearningRate,
@@ -83,12 +97,31 @@ struct Golden {
           tensor[i + PCRT_RANDOM_STEP] = step;
         }
         break;
-      default:
-        bool targets = input.getKind() == pc::InputKind::Targets;
+      case pc::InputKind::Tokens:
+        for (int64_t i = 0; i < tensor.size(); ++i)
+          tensor[i] = number(tokens, tensor, i);
+        break;
+      case pc::InputKind::Targets:
+        for (int64_t i = 0; i < tensor.size(); ++i)
+          tensor[i] = std::max(target(tensor, i), 0);
+        break;
+      case pc::InputKind::Starts:
+      case pc::InputKind::Positions: {
+        int64_t length = tensor.shape.back(), start = 0;
         for (int64_t i = 0; i < tensor.size(); ++i) {
-          int64_t at = (step * tensor.size() + i + targets) % count;
-          tensor[i] = uint8_t(tokens[2 * at]) | uint8_t(tokens[2 * at + 1]) << 8;
+          int64_t at = i % length;
+          if (at == 0 || number(tokens, tensor, i - 1) == static_cast<int64_t>(*input.getKey()))
+            start = at;
+          tensor[i] = static_cast<double>(input.getKind() == pc::InputKind::Starts ? start : at - start);
         }
+        break;
+      }
+      case pc::InputKind::LossWeights:
+        int64_t counted = 0;
+        for (int64_t i = 0; i < tensor.size(); ++i)
+          counted += target(tensor, i) >= 0;
+        for (int64_t i = 0; i < tensor.size(); ++i)
+          tensor[i] = target(tensor, i) >= 0 ? 1 / static_cast<double>(counted) : 0;
       }
     }
   }
@@ -145,6 +178,8 @@ int main(int argc, char **argv) {
   if (!shows)
     golden.want = readTensors(directory + "/golden.safetensors");
   golden.tokens = readFile(directory + "/tokens.bin");
+  if (llvm::sys::fs::exists(directory + "/targets.bin"))
+    golden.targets = readFile(directory + "/targets.bin");
   pc::RunOptions options;
   options.feed = [&](Operation *leaf, pc::Tensor &tensor) { golden.feed(leaf, tensor); };
 

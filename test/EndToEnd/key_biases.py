@@ -12,9 +12,12 @@ KEY_BIASES = {
     "gpt2": ["c_attn.bias:32:64"],
     "gpt2-odd": ["c_attn.bias:32:64"],
     "gpt2-dropout": ["c_attn.bias:32:64"],
+    "gpt2-targets": ["c_attn.bias:32:64"],
+    "gpt2-packed": ["c_attn.bias:32:64"],
     "gpt_neox": by_head(4, 8),  # a quarter of it is rotated
     "gpt_neox-serial": by_head(4, 8),
     "bloom": by_head(6, 8),
     "opt": ["k_proj.bias"],
     "opt-post": ["k_proj.bias"],
+    "bert": ["self.key.bias"],
 }

@@ -16,7 +16,7 @@ import shlex
 import subprocess
 import sys
 
-from cases import BIN, GOLDEN, HERE, LONG, STAND_IN, Case, file_name, mesh_flags, ranks_of, shared
+from cases import BIN, GOLDEN, HERE, LONG, STAND_IN, Case, data_flags, file_name, import_flags, mesh_flags, ranks_of, shared
 from commands import Commands
 from key_biases import KEY_BIASES
 
@@ -57,7 +57,7 @@ class Row(Case):
         self.model, self.layers, self.batch, self.mesh, *self.flags = text.split()
         self.is_golden = (self.layers, self.batch) == ("2", "4")
         golden = GOLDEN / self.model
-        self.weights, self.data, self.want = ["--init", golden] if self.layers == "2" else [], golden / "tokens.bin", golden / "golden.safetensors"
+        self.weights, self.data, self.want = ["--init", golden] if self.layers == "2" else [], data_flags(self.model), golden / "golden.safetensors"
         self.precision = "bf16" if "--precision=bf16" in self.flags else "f32"
         self.device, self.evaluates = "--target=cuda" in self.flags, "--mode=eval" in self.flags
         self.ranks = ranks_of(self.mesh)
@@ -84,7 +84,8 @@ class Row(Case):
             if config.get("layer_types"):
                 config["layer_types"] = config["layer_types"][:1] * int(self.layers)
             (folder / "config.json").write_text(json.dumps(config))
-            self.needs("pc-import", GOLDEN / self.model if self.layers == "2" else folder, "-o", folder / "model.mlir", "--batch", self.batch, "--seq", 16)
+            self.needs("pc-import", GOLDEN / self.model if self.layers == "2" else folder, "-o", folder / "model.mlir", "--batch", self.batch, "--seq", 16,
+                       *import_flags(self.model))
         return shared(f"{self.model}-{self.layers}-{self.batch}", make) / "model.mlir"
 
     @functools.cached_property
@@ -111,7 +112,7 @@ class Row(Case):
     def command(self, out, *flags, program=None, weights=True):
         """A run that leaves its files in the folder `out`."""
         (self.work / out).mkdir(exist_ok=True)
-        return ["pc-run", "-n", self.ranks, program or self.program, "--", "--data", self.data, *(self.weights if weights else []),
+        return ["pc-run", "-n", self.ranks, program or self.program, "--", *self.data, *(self.weights if weights else []),
                 "--metrics", f"{out}/metrics.jsonl", *flags]
 
     @functools.cached_property
@@ -133,7 +134,7 @@ class Row(Case):
         """The run of the same model by one rank."""
         def make(folder):
             self.needs("pc-compile", self.source, "-o", folder / "train", *flags)
-            self.needs("pc-run", "-n", 1, folder / "train", "--", "--data", self.data, *self.weights, "--steps", self.steps, *TRAIN,
+            self.needs("pc-run", "-n", 1, folder / "train", "--", *self.data, *self.weights, "--steps", self.steps, *TRAIN,
                        "--metrics", folder / "metrics.jsonl", "--dump-grads", folder / "grads.safetensors")
         return shared("-".join([self.model, self.layers, self.batch, "one-rank", str(self.steps), *map(lambda flag: flag.strip("-"), flags)]), make)
 

@@ -652,7 +652,7 @@ func.func @keyless() {
 // -----
 
 func.func @key_of_tokens() {
-  // expected-error@+1 {{has a key and is not random (C1)}}
+  // expected-error@+1 {{has a key and is of a kind that has none (C1)}}
   %r = pc.input tokens key 3 dims ["batch", "sequence"] : tensor<2x8xi32>
   return
 }
@@ -707,6 +707,14 @@ func.func @window_both_ways(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>) 
 
 // -----
 
+func.func @documents_both_ways(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %n: tensor<2x8xi32>) {
+  // expected-error@+1 {{has starts and is not causal (C3)}}
+  %o, %lse = pc.attention %q, %k, %k starts %n scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}
+
+// -----
+
 func.func @cap_of_nothing(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>) {
   // expected-error@+1 {{has a cap that is not positive (C4)}}
   %o, %lse = pc.attention %q, %k, %k scale 1.0 softcap 0.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
@@ -724,7 +732,7 @@ func.func @few_addends(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %b: t
 // -----
 
 func.func @window_of_a_part(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %n: tensor<8xi32>) {
-  // expected-error@+1 {{has a window or a bias, and a part of the queries (C6)}}
+  // expected-error@+1 {{has a window, a bias or starts, and a part of the queries (C6)}}
   %o, %lse = pc.attention causal %q, %k, %k sees %n scale 1.0 window 4 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<8xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }

@@ -48,7 +48,12 @@ llama depth=2,row=2,col=2 --tensor-parallel=2.5d
 qwen2 dp=2 --zero=2 --microbatches=2
 llama row=2,col=2 --tensor-parallel=2d --window=row,col
 mistral dp=2,tp=2 --precision=bf16 --zero=3 --sequence-parallel
-gpt2 dp=2 --mode=eval""".splitlines()
+gpt2 dp=2 --mode=eval
+gpt2-targets dp=2,tp=2 --microbatches=2
+bert dp=2,tp=2 --zero=1
+bert pp=2 --microbatches=2
+gpt2-packed dp=2,tp=2
+mistral-packed pp=2,dp=2 --microbatches=2""".splitlines()
 
 
 class Text:
@@ -189,6 +194,7 @@ edit(SCALES, "constant", r"(pc\.constant )(-?[\d.e+-]+)", number(times(2), lambd
 edit(SCALES, "eps", r"( eps )([\d.e+-]+)", number(times(10)), "_norm")
 edit(SCALES, "scale of attention", r"( scale )([\d.e+-]+)", number(times(0.5)), "pc.attention")
 edit(SCALES, "causal attention", r"attention(_grad)? causal", r"attention\1", "pc.attention")
+edit(SCALES, "attention over documents", r" starts %[\w#]+(.*), (tensor<[^()]*?xi32[^()]*?>)(?=[,)])", r"\1", "pc.attention")
 edit(SCALES, "inverse of rope", r"pc\.rope (inverse )?", lambda found, text: ["pc.rope " if found[1] else "pc.rope inverse "])
 edit(SCALES, "cos and sin", r"pc\.rope (inverse )?(%[\w#]+), (%[\w#]+), (%[\w#]+)", r"pc.rope \1\2, \4, \3")
 edit(SCALES, "kind of table", r"rope_table (cos|sin)", lambda found, text: ["rope_table cos", "rope_table sin"])
@@ -268,6 +274,8 @@ otherwise(WRONG, "statistics of a norm", r"norm_grad %[\w#]+, %[\w#]+, (%\w+)")
 
 DATA = "what data, which weight"
 edit(DATA, "tokens and targets", r"pc\.input (tokens|targets)", lambda found, text: ["pc.input tokens", "pc.input targets"])
+edit(DATA, "kind of a mask", r"pc\.input (starts|positions)", lambda found, text: ["pc.input starts", "pc.input positions"])
+edit(DATA, "what ends documents", r"( key )(\d+)", number(plus(1)), "pc.input")
 edit(DATA, "start of a source", r"start = \[(\d+)", lambda found, text: [f"start = [{int(found[1]) + 1}"])
 edit(DATA, "tensor of a source", r'source <"([^"]*)\.(\d+)\.', r'source <"\1.7.')
 edit(DATA, "init of a parameter", r"init <(\w+), ([\d.e+-]+)>", lambda found, text: [f"init <{found[1]}, {float(found[2]) + 1!r}>"])
@@ -390,7 +398,8 @@ def programs(plan, folder, last=PHASES[-1]):
         config = (source / "config.json").read_text()
         (folder / "config" / "config.json").write_text(re.sub(r'("n_layer"|"num_hidden_layers"): \d+', rf'\1: {options["layers"]}', config))
         source = folder / "config"
-    done = tool("pc-import", source, "-o", folder / "model.mlir", "--batch", options["batch"], "--seq", 16)
+    more = GOLDEN / model / "import-flags"
+    done = tool("pc-import", source, "-o", folder / "model.mlir", "--batch", options["batch"], "--seq", 16, *(more.read_text().split() if more.exists() else []))
     found = {}
     for phase in ["step"] + PHASES:
         if phase == "staged" and "pp=" not in mesh:

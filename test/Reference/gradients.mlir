@@ -335,7 +335,7 @@ func.func @model() {
 
 // -----
 
-// Attention with a window, a cap of scores and addends; a part of each head rotated; tanh.
+// Attention with a window, documents, a cap of scores and addends; a part of each head rotated; tanh.
 // CHECK: gradient w: 
 // CHECK-NEXT: gradient q: 
 // CHECK-NEXT: gradient k: 
@@ -358,7 +358,8 @@ func.func @model() {
   %q = pc.einsum "b s e, e k g d -> b s k g d" %x, %q0 : (tensor<2x3x4xf32>, tensor<4x2x2x6xf32>) -> tensor<2x3x2x2x6xf32>
   %k = pc.einsum "b s e, e k d -> b s k d" %x, %k0 : (tensor<2x3x4xf32>, tensor<4x2x6xf32>) -> tensor<2x3x2x6xf32>
   %k1 = pc.rope %k, %cos, %sin : (tensor<2x3x2x6xf32>, tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<2x3x2x6xf32>
-  %o, %lse = pc.attention causal %q, %k1, %k bias %addends scale 7.0e-01 window 2 softcap 5.0e-01 : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x2x5xf32>) -> (tensor<2x3x2x2x6xf32>, tensor<2x2x2x3xf32>)
+  %starts = pc.input starts key 1 dims ["batch", "sequence"] : tensor<2x3xi32>
+  %o, %lse = pc.attention causal %q, %k1, %k bias %addends starts %starts scale 7.0e-01 window 2 softcap 5.0e-01 : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x2x5xf32>, tensor<2x3xi32>) -> (tensor<2x3x2x2x6xf32>, tensor<2x2x2x3xf32>)
   %loss = pc.einsum "b s k g d, b s k g d ->" %o, %o : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x2x6xf32>) -> tensor<f32>
   pc.output loss "loss" %loss : tensor<f32>
   return

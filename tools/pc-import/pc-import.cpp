@@ -19,6 +19,11 @@ static cl::opt<std::string> output("o", cl::desc("Output file (default: standard
 static cl::opt<int64_t> batch("batch", cl::desc("Global batch, in sequences"), cl::value_desc("N"), cl::cat(category));
 static cl::opt<double> dropout("dropout", cl::desc("Probability of dropout in the place of all that config.json says"),
                                cl::value_desc("P"), cl::cat(category));
+static cl::opt<int64_t>
+    documents("documents",
+              cl::desc("Token that ends a document: those of one sequence do not see each other, and positions "
+                       "begin anew"),
+              cl::value_desc("EOS"), cl::cat(category));
 static cl::opt<int64_t> sequence("seq", cl::desc("Tokens per sequence"), cl::value_desc("N"), cl::cat(category));
 
 int main(int argc, char **argv) {
@@ -30,7 +35,8 @@ int main(int argc, char **argv) {
           argc, argv,
           "pc-import: a Hugging Face directory becomes a model program\n\n"
           "Architectures: gpt2, llama, mistral, qwen2, qwen3, phi3, olmo2, gpt_neox (Pythia), gemma, gemma2,\n"
-          "gemma3_text, opt, gpt_neo, bloom. A config.json alone is enough: weights are then drawn when the compiled "
+          "gemma3_text, opt, gpt_neo, bloom, bert. A config.json alone is enough: weights are then drawn when the "
+          "compiled "
           "program starts. Safetensors beside it are checked and stay in place;\n"
           "weights of another form are an error.\n",
           &errors)) {
@@ -48,6 +54,8 @@ int main(int argc, char **argv) {
   pc::ImportOptions options{batch, sequence};
   if (dropout.getNumOccurrences())
     options.dropout = dropout;
+  if (documents.getNumOccurrences())
+    options.documents = documents;
   mlir::OwningOpRef<mlir::ModuleOp> module = pc::importModel(&context, directory, options, status);
   if (!module)
     return status;

@@ -126,6 +126,10 @@ private:
         }
         return;
       }
+      if (input.getKind() == pc::InputKind::LossWeights) {
+        llvm::fill(tensor.data, 1 / static_cast<double>(tensor.size()));
+        return;
+      }
       int64_t first = s * tensor.size() + (input.getKind() == pc::InputKind::Targets);
       for (int64_t i = 0; i < tensor.size(); ++i)
         tensor[i] = tokens[(first + i) % tokens.size()];

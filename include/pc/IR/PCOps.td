@@ -37,14 +37,18 @@ def PC_ProgramOp : PC_Op<"program"> {
 
     `zigzag n`: index i of every sequence dim is not position i but `zigzagPosition(i)`: cut into 2n chunks, the order is chunk 0, 2n-1, 1, 2n-2,
     ..., so that each of n ranks has as much to do in causal attention. Tokens, targets, position tables, attention and
-    what is shown to the runtime mean positions; all other ops don't care. Constraint (C1): the sequence divides into 2n chunks.
+    what is shown to the runtime mean positions; all other ops don't care.
+
+    `masked`: targets are not the next tokens but words that tokens lack, which a run is told apart (`--targets`).
+
+    Constraint (C1): the sequence divides into 2n chunks.
     Example: `pc.program "gpt2" batch 8 sequence 256 vocabulary 50257 config "{...}"`
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$batch, I64Attr:$sequence, I64Attr:$vocabulary, StrAttr:$config,
-                       OptionalAttr<StrAttr>:$means, OptionalAttr<StrAttr>:$weights, OptionalAttr<I64Attr>:$zigzag);
+                       OptionalAttr<StrAttr>:$means, OptionalAttr<StrAttr>:$weights, UnitAttr:$masked, OptionalAttr<I64Attr>:$zigzag);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary `config` $config (`means` $means^)? (`weights` $weights^)? (`zigzag` $zigzag^)? attr-dict
+    $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary (`masked` $masked^)? `config` $config (`means` $means^)? (`weights` $weights^)? (`zigzag` $zigzag^)? attr-dict
   }];
 }
 
@@ -165,8 +169,16 @@ def PC_InputOp : PC_Leaf<"input"> {
     "microbatch". `hyper` is `tensor<9xf32>`: lr, beta1, beta2, eps, weight decay, 1 - beta1^t, 1 - beta2^t, clip,
     limit of the norm.
 
+    `loss_weights` is f32, by target: 0 where a target does not count, and where it does 1 over the number of targets of the step's batch that
+    count, of all microbatches (with local SGD, of the replica's rows). The loss is the sum of each target's own times its weight.
+
     `random key 3` is `tensor<5xi32>` for dropout 3 of the model, counted in program order: the seed (low word first), the step, the key, and the first
-    row of the microbatch in the step's batch (`pcrt/description.h`). Constraint (C1): random inputs, and no others, have a key, at least 0.
+    row of the microbatch in the step's batch (`pcrt/description.h`).
+
+    `starts key 2` and `positions key 2` are i32, by token of a sequence in which token 2 ends documents: the index of the first token of its document, and
+    its own index from there.
+
+    Constraint (C1): random inputs, starts and positions, and no others, have a key, at least 0.
   }];
   let arguments = (ins PC_InputKind:$kind, StrArrayAttr:$dims,
                        OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key);

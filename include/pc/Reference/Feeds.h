@@ -33,6 +33,8 @@ public:
   /// padding is 0;
   /// * states: uniform in [0.001, 0.01); padding is 0;
   /// * tokens and targets: uniform below the vocabulary of `pc.program`, else below the smallest dim named "vocab";
+  /// * starts and positions: of documents of five tokens on average;
+  /// * loss_weights: 0 for a quarter of the targets, 1 over the number of all for the others;
   /// * hyper: lr 1e-2, beta1 .9, beta2 .99, eps 1e-8, weight decay .1, the bias corrections of the first step, clip
   /// .05, no limit of the norm;
   /// * random: the words of `seed`, step 0.
@@ -45,6 +47,7 @@ private:
   Tensor drawParts(ParameterOp parameter, llvm::ArrayRef<int64_t> shape, const std::string &prefix,
                    llvm::function_ref<double(uint64_t)> element) const;
   llvm::FailureOr<Tensor> readRandom(InputOp op, const Shape &shape) const;
+  Tensor drawDocuments(const Shape &shape, bool starts) const;
   Tensor draw(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, const Shape *valid,
               llvm::function_ref<double(uint64_t)> element) const;
 

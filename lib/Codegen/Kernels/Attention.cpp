@@ -52,7 +52,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
   a.chooseFactors(e, {q, k, v});
-  Ptr counts = a.counts(kernel, 3), bias = a.bias(kernel, 3);
+  Ptr counts = a.counts(kernel, 3), bias = a.bias(kernel, 3), starts = a.starts(kernel, 3);
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
   const SmallVector<int32_t> steps = e.steps(lanes);
   Ptr o = kernel.results[0], lse = kernel.results[1];
@@ -71,6 +71,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
     Num outOffset = batch * (a.s * a.outStride()) + head * a.d;
     Num keyOffset = batch * (a.t * a.keyStride()) + a.keyAt(head / a.groups);
     Ptr lseRow = lse + item * a.s;
+    Ptr begins = a.startsOf(starts, batch);
     if (a.biased)
       copyAddends(e, a, bias, head, at.addends);
     transposePadded(e, a.t, depth, a.alongD(e, k + keyOffset, a.keyStride()), {at.keys, strideT});
@@ -79,9 +80,9 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
 
     e.loop(zero, e.integer(a.s), block, [&](Num first) {
       Num rows = e.min(e.integer(block), e.integer(a.s) - first);
-      Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, tileColumns(lanes));
-      Num count = a.window ? columns - begin : columns;
-      auto fromBegin = [&](Ptr p, int64_t stride) { return a.window ? p + begin * stride : p; };
+      Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, begins, tileColumns(lanes));
+      Num count = a.limits() ? columns - begin : columns;
+      auto fromBegin = [&](Ptr p, int64_t stride) { return a.limits() ? p + begin * stride : p; };
       Ptr scores = fromBegin(at.scores, 1);
       Num blockOffset = queryOffset + first * a.queryStride();
       copyPadded(e, rows, e.integer(block), depth, paddedDepth, a.alongD(e, q + blockOffset, a.queryStride()),
@@ -92,10 +93,10 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
       e.loop(zero, e.integer(block), 1, [&](Num r) {
         // Weights are written over scores that have been read.
         Ptr row = at.scores + r * strideT, weights = a.factors == Factors::words ? row.as(e.b.getBF16Type()) : row;
-        Num end = a.seen(e, first + r, counts), unseen = a.window ? a.firstSeen(e, first + r) : Num();
+        Num end = a.seen(e, first + r, counts), unseen = a.limits() ? a.firstSeen(e, first + r, begins) : Num();
         auto seen = [&](Num j, Num x, Num other) {
           x = e.select(e.before(j, end, lanes), x, other);
-          return a.window ? e.select(e.before(j, unseen, lanes), other, x) : x;
+          return a.limits() ? e.select(e.before(j, unseen, lanes), other, x) : x;
         };
         Ptr addends = a.biased ? at.addends + a.addendsAt(e.min(first + r, e.integer(a.s - 1))) : Ptr();
         const double scale = a.changesScores() ? 1 : a.scale;
@@ -118,8 +119,8 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
         at.maxima.store(maximum, r);
         at.sums.store(sum, r);
       });
-      Ptr weights = a.window ? at.scores + begin / a.perElement() : at.scores;
-      Ptr values = a.window ? at.values + begin / a.perElement() * paddedD : at.values;
+      Ptr weights = a.limits() ? at.scores + begin / a.perElement() : at.scores;
+      Ptr values = a.limits() ? at.values + begin / a.perElement() * paddedD : at.values;
       product(e, a.factors, e.integer(block), e.integer(a.tiledD(lanes)), a.oddD(lanes), count / a.perElement(),
               {weights, strideT}, {values, paddedD}, {at.out, paddedD}, false);
 

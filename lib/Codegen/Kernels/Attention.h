@@ -19,6 +19,7 @@ struct AttentionShape {
   int64_t window = 0;                 ///< how many keys a query sees at most, itself among them; 0: all before it
   double cap = 0;                     ///< of scores; 0: none
   bool biased = false;                ///< whether scores have addends, [heads, groups, s + t - 1]
+  bool documented = false;            ///< whether queries see no key before their document, whose first one is given
   DrawnOpInterface drops;             ///< the op, if it drops weights
   bool narrow = false;                ///< all factors are bf16, also the weights and the gradients of scores
   Factors factors = Factors::numbers; ///< of the products on a CPU
@@ -41,19 +42,26 @@ struct AttentionShape {
       window = seen < t ? seen : 0;
       cap = op.getSoftcap() ? op.getSoftcap()->convertToDouble() : 0;
       biased = op.getBias() != nullptr;
+      documented = op.getStarts() != nullptr;
     }
   }
 
   /// The addends of scores, behind `count` operands.
   Ptr bias(Kernel &kernel, size_t count) const { return biased ? kernel.operands[count] : Ptr(); }
-  /// How many keys each query sees, if the op says so: behind `count` operands, addends and what it drops by.
-  Ptr counts(Kernel &kernel, size_t count) const { return counted ? kernel.operands[count + biased + !!drops] : Ptr(); }
+  /// Where documents begin, [batch, s], behind `count` operands and addends; and of them those of batch row `batch`.
+  Ptr starts(Kernel &kernel, size_t count) const { return documented ? kernel.operands[count + biased] : Ptr(); }
+  Ptr startsOf(Ptr starts, Num batch) const { return documented ? starts + batch * s : Ptr(); }
+  /// How many keys each query sees, if the op says so: behind `count` operands, addends, starts and what it drops by.
+  Ptr counts(Kernel &kernel, size_t count) const {
+    return counted ? kernel.operands[count + biased + documented + !!drops] : Ptr();
+  }
   /// What it drops. Call it outside of loops.
   std::optional<Dropping> dropping(Kernel &kernel, size_t count) const {
     if (!drops)
       return std::nullopt;
-    return Dropping(kernel.e, drops, kernel.operands[count + biased],
-                    llvm::ArrayRef(kernel.operands).drop_front(count + biased + 1 + counted));
+    count += biased + documented;
+    return Dropping(kernel.e, drops, kernel.operands[count],
+                    llvm::ArrayRef(kernel.operands).drop_front(count + 1 + counted));
   }
 
   /// Whether a score is something else than `scale` times a product.
@@ -67,11 +75,17 @@ struct AttentionShape {
   int64_t addends() const { return s + t - 1; }
   Num addendsAt(Num row) const { return (s - 1) - row; }
 
-  /// The first key that query `row` sees, where there is a window.
-  Num firstSeen(Emitter &e, Num row) const { return e.max(row + (1 - window), e.integer(0)); }
+  /// Whether a query does not see all keys before it.
+  bool limits() const { return window || documented; }
+  /// The first key that query `row` sees, where there are limits; rows behind the last query count as the last one.
+  /// `starts`: those of its batch row, if there are.
+  Num firstSeen(Emitter &e, Num row, Ptr starts) const {
+    Num first = window ? e.max(row + (1 - window), e.integer(0)) : e.integer(0);
+    return documented ? e.max(first, e.extend(starts.load(e.min(row, e.integer(s - 1))))) : first;
+  }
   /// The first key, at a whole tile, that any of the rows from `first` on sees.
-  Num firstOfTile(Emitter &e, Num first, int64_t tile) const {
-    return window ? firstSeen(e, first) / tile * tile : e.integer(0);
+  Num firstOfTile(Emitter &e, Num first, Ptr starts, int64_t tile) const {
+    return limits() ? firstSeen(e, first, starts) / tile * tile : e.integer(0);
   }
   /// The end of the queries that see any of the `count` keys from `first` on.
   Num lastQuery(Emitter &e, Num first, int64_t count) const {

@@ -46,7 +46,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
   const int64_t lanes = e.lanes;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2], o = kernel.operands[3];
   Ptr lse = kernel.operands[4], dout = kernel.operands[5];
-  Ptr counts = a.counts(kernel, 6), bias = a.bias(kernel, 6);
+  Ptr counts = a.counts(kernel, 6), bias = a.bias(kernel, 6), starts = a.starts(kernel, 6);
   std::optional<Dropping> dropping = a.dropping(kernel, 6);
   const SmallVector<int32_t> lanesInOrder = e.steps(lanes);
   Ptr dq = kernel.results[0], dk = kernel.results[1], dv = kernel.results[2];
@@ -71,6 +71,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
   e.loop(kernel.lo, kernel.hi, 1, [&](Num item) {
     Num batch = item / a.heads, head = item % a.heads;
     Num keyOffset = batch * (a.t * a.keyStride()) + a.keyAt(head);
+    Ptr begins = a.startsOf(starts, batch);
     transposePadded(e, a.t, depth, a.alongD(e, k + keyOffset, a.keyStride()), {at.keysAcross, strideT});
     transposePadded(e, a.t, depth, a.alongD(e, v + keyOffset, a.keyStride()), {at.valuesAcross, strideT});
     packPadded(e, a.factors, e.integer(a.t), e.integer(paddedT), a.d, paddedD, {k + keyOffset, a.keyStride()},
@@ -87,9 +88,9 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
         copyAddends(e, a, bias, queryHead, at.addends);
       e.loop(zero, e.integer(a.s), block, [&](Num first) {
         Num rows = e.min(e.integer(block), e.integer(a.s) - first);
-        Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, tileColumns(lanes));
-        Num count = a.window ? columns - begin : columns;
-        auto fromBegin = [&](Ptr p, int64_t stride) { return a.window ? p + begin * stride : p; };
+        Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, begins, tileColumns(lanes));
+        Num count = a.limits() ? columns - begin : columns;
+        auto fromBegin = [&](Ptr p, int64_t stride) { return a.limits() ? p + begin * stride : p; };
         Num blockOffset = queryOffset + first * a.queryStride(), m = e.integer(block);
         Num blockOutOffset = outOffset + first * a.outStride();
         Ptr blockQ = q + blockOffset, blockOut = o + blockOutOffset, blockDout = dout + blockOutOffset;
@@ -123,7 +124,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
             taken.push_back({correction, e.real(0) - lseRow.load(first + known),
                              e.select(r < rows, a.seen(e, first + known, counts), zero),
                              dropping ? dropping->row({batch, head, group, first + known}) : Num(),
-                             a.window ? a.firstSeen(e, first + known) : Num(), at.weights + r * strideT,
+                             a.limits() ? a.firstSeen(e, first + known, begins) : Num(), at.weights + r * strideT,
                              at.gradients + r * strideT, a.biased ? at.addends + a.addendsAt(first + known) : Ptr()});
           }
           e.loop(begin, columns, lanes, [&](Num j) {
@@ -132,7 +133,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
               Num visible = e.before(j, row.end, lanes);
               auto seen = [&](Num x) {
                 x = e.select(visible, x, e.real(0));
-                return a.window ? e.select(e.before(j, row.unseen, lanes), e.real(0), x) : x;
+                return a.limits() ? e.select(e.before(j, row.unseen, lanes), e.real(0), x) : x;
               };
               Num product = row.weight.load(j, lanes), exponent, slope;
               if (a.changesScores()) {
@@ -153,8 +154,8 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
               (at.gradientRows.as(e.b.getBF16Type()) + (step * per + i) * strideT).store(ds[i], j);
           });
         });
-        Ptr gradientRows = a.window ? at.gradientRows + begin / per : at.gradientRows;
-        Ptr keys = a.window ? at.keys + begin / per * paddedD : at.keys;
+        Ptr gradientRows = a.limits() ? at.gradientRows + begin / per : at.gradientRows;
+        Ptr keys = a.limits() ? at.keys + begin / per * paddedD : at.keys;
         product(e, a.factors, m, e.integer(tiledD), oddD, count / per, {gradientRows, strideT / per}, {keys, paddedD},
                 {at.queryGradients, paddedD}, false);
         writeRows(rows, at.queryGradients, dq + blockOffset, a.queryStride());

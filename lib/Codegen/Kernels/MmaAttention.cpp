@@ -160,10 +160,11 @@ void MmaAttention::store(ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&
 // A block of queries
 //===---------------------------------------------------------------------------===//
 
-QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, Ptr bias,
+QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, Ptr bias, Ptr starts,
                        const std::optional<Dropping> &dropping)
-    : tile(at.a.d <= 64 ? 64 : 32), at(at), k(k), v(v), counts(counts), bias(bias), keys(at.tile(2 * tile)),
-      values(at.tile(2 * tile)), dropping(dropping), blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
+    : tile(at.a.d <= 64 ? 64 : 32), at(at), k(k), v(v), counts(counts), bias(bias), starts(starts),
+      keys(at.tile(2 * tile)), values(at.tile(2 * tile)), dropping(dropping),
+      blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
   kernel.items = at.a.batch * at.numHeads * blocks;
 }
 
@@ -175,13 +176,14 @@ void QueryBlock::begin(Num item) {
   head = item / blocks % at.numHeads;
   batch = item / (blocks * at.numHeads);
   keyHead = head / at.a.groups;
+  begins = at.a.startsOf(starts, batch);
   query = at.rows(firstQuery, at.a.s);
   for (int64_t r = 0; r < 2; ++r) {
     rows[r] = at.queryRow(batch, query.inside[r], head);
     outRows[r] = at.outRow(batch, query.inside[r], head);
     sight[r] = at.a.seen(e, query.number[r], counts);
-    if (at.a.window)
-      unseen[r] = at.a.firstSeen(e, query.inside[r]);
+    if (at.a.limits())
+      unseen[r] = at.a.firstSeen(e, query.inside[r], begins);
     if (dropping)
       drawn[r] = dropping->row({batch, keyHead, head % at.a.groups, query.inside[r]});
   }
@@ -200,7 +202,7 @@ QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
     at.stage(v, values + half(first), tile, keyRow);
     e.commitCopies();
   };
-  Num begin = at.a.firstOfTile(e, firstQuery, tile);
+  Num begin = at.a.firstOfTile(e, firstQuery, begins, tile);
   e.when(begin < end, [&] { stage(begin); });
   return e.loop(begin, end, tile, init(), [&](Num first, const Carried &carried) {
     e.waitForCopies();
@@ -228,14 +230,14 @@ QueryBlock::Carried QueryBlock::masked(Num first, Carried values, double hidden)
   if (!at.a.causal && at.a.t % tile == 0)
     return values;
   Num isShared = e.notBefore(shared, first + tile);
-  if (at.a.window) // the last query of the block sees the tile's first key
-    isShared = isShared & e.notBefore(first, firstQuery + (at.perBlock - at.a.window));
+  if (at.a.limits()) // the last query of the block sees the tile's first key
+    isShared = isShared & e.notBefore(first, at.a.firstSeen(e, firstQuery + (at.perBlock - 1), begins));
   return e.choose(isShared, values, [&] {
     Carried masked;
     for (auto [i, value] : llvm::enumerate(values)) {
       Num key = first + at.column + int64_t(i / 4 * 8 + i % 2);
       value = e.select(key < sight[i % 4 / 2], value, e.real(hidden));
-      if (at.a.window)
+      if (at.a.limits())
         value = e.select(key < unseen[i % 4 / 2], e.real(hidden), value);
       masked.push_back(value);
     }
@@ -265,7 +267,7 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
   const double unit = a.changesScores() ? 1 : a.scale, factor = unit * at.log2e;
   kernel.kind = "attention";
-  QueryBlock block(at, kernel, k, v, counts, a.bias(kernel, 3), dropping);
+  QueryBlock block(at, kernel, k, v, counts, a.bias(kernel, 3), a.starts(kernel, 3), dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     auto queries = at.left(q, block.rows);

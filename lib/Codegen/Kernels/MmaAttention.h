@@ -89,7 +89,7 @@ public:
   using Carried = Emitter::Carried;
 
   /// Sets the number of blocks of the kernel; takes shared memory for two tiles each of keys and values.
-  QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, Ptr bias,
+  QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, Ptr bias, Ptr starts,
              const std::optional<Dropping> &dropping);
   /// Call this first inside of the kernel, with the number of the block.
   void begin(Num item);
@@ -114,7 +114,7 @@ public:
 
 private:
   MmaAttention &at;
-  Ptr k, v, counts, bias, keys, values;
+  Ptr k, v, counts, bias, starts, keys, values, begins; ///< `begins`: starts of the block's batch row
   const std::optional<Dropping> &dropping;
   const int64_t blocks;
   Num firstQuery, keyHead, sight[2], unseen[2];

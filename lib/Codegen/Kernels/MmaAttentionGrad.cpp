@@ -12,7 +12,7 @@ using namespace pc::kernels;
 
 namespace {
 struct MmaGradBuffers {
-  Ptr q, k, v, o, lse, dout, dq, dk, dv, dots, counts, bias;
+  Ptr q, k, v, o, lse, dout, dq, dk, dv, dots, counts, bias, starts;
   std::optional<Dropping> dropping;
 };
 } // namespace
@@ -20,7 +20,7 @@ struct MmaGradBuffers {
 static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
-  QueryBlock block(at, kernel, in.k, in.v, in.counts, in.bias, in.dropping);
+  QueryBlock block(at, kernel, in.k, in.v, in.counts, in.bias, in.starts, in.dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     Num minusLse[2], dots[2];
@@ -71,6 +71,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     at.begin();
     Num firstKey = item % blocks * at.perBlock, keyHead = item / blocks % a.heads, batch = item / (blocks * a.heads);
+    Ptr begins = a.startsOf(in.starts, batch);
     auto key = at.rows(firstKey, a.t);
     Num rows[2];
     for (int64_t r = 0; r < 2; ++r)
@@ -149,8 +150,8 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
           Num whole = e.notBefore(e.integer(a.s), next);
           if (a.causal)
             whole = whole & e.notBefore(a.seen(e, first, in.counts), firstKey + at.perBlock);
-          if (a.window) // the last query of the tile sees the block's first key
-            whole = whole & e.notBefore(firstKey, next - a.window);
+          if (a.limits()) // the last query of the tile sees the block's first key
+            whole = whole & e.notBefore(firstKey, a.firstSeen(e, next - 1, begins));
           Emitter::Carried both = weights;
           both.append(changes);
           both = e.choose(whole, both, [&] {
@@ -158,10 +159,10 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
             for (int64_t n = 0; n < tile / 8; ++n)
               for (int64_t c = 0; c < 2; ++c) {
                 Num query = first + at.column + (8 * n + c), exists = query < e.integer(a.s);
-                Num sight = a.seen(e, query, in.counts), unseen = a.window ? a.firstSeen(e, query) : Num();
+                Num sight = a.seen(e, query, in.counts), unseen = a.limits() ? a.firstSeen(e, query, begins) : Num();
                 for (int64_t r = 0; r < 2; ++r) {
                   Num visible = a.causal ? exists & (key.number[r] < sight) : exists;
-                  if (a.window)
+                  if (a.limits())
                     visible = visible & e.notBefore(key.number[r], unseen);
                   for (size_t i : {size_t(4 * n + 2 * r + c), weights.size() + 4 * n + 2 * r + c})
                     masked[i] = e.select(visible, both[i], e.real(0));
@@ -208,6 +209,7 @@ void pc::kernels::emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel) 
                          kernel.workspace,
                          a.counts(kernel, 6),
                          a.bias(kernel, 6),
+                         a.starts(kernel, 6),
                          a.dropping(kernel, 6)};
   kernel.kind = "attention";
   if (kernel.part == 0)

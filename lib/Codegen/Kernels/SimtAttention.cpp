@@ -103,6 +103,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
     return false;
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
   Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counts(kernel, 3), bias = a.bias(kernel, 3);
+  Ptr starts = a.starts(kernel, 3);
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
   constexpr int64_t together = 8; // keys that share one rescaling
   const int64_t blocks = llvm::divideCeil(a.s, at.perBlock()), tile = at.tile();
@@ -112,19 +113,20 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     Num firstQuery = item % e.integer(blocks) * at.perBlock(), head = item / e.integer(blocks) % e.integer(at.heads());
     Num batch = item / e.integer(blocks * at.heads()), keyHead = head / e.integer(a.groups);
+    Ptr begins = a.startsOf(starts, batch);
     Num query = firstQuery + at.member(), exists = query < e.integer(a.s);
     Num inside = e.min(query, e.integer(a.s - 1));
     Slice mine = at.load(q, at.queryRow(batch, inside, head));
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), counts), mySight = a.seen(e, query, counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
     Num drawn = dropping ? dropping->row({batch, keyHead, head % a.groups, inside}) : Num();
-    Num unseen = a.window ? a.firstSeen(e, inside) : Num();
+    Num unseen = a.limits() ? a.firstSeen(e, inside, begins) : Num();
     Ptr addends = at.addendsOf(bias, head, inside);
 
     // carried: maximum (initially below any score, but finite), sum, output
     Emitter::Carried init = {e.real(-1e30), e.real(0)};
     init.append(at.zeros());
-    Num begin = a.firstOfTile(e, firstQuery, tile);
+    Num begin = a.firstOfTile(e, firstQuery, begins, tile);
     auto done = e.loop(begin, end, tile, init, [&](Num first, const Emitter::Carried &carried) {
       e.barrier(); // the tile before is no longer read
       at.copyTile(k, keys, first, e.integer(a.t), keyRow);
@@ -137,7 +139,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
         for (int64_t u = 0; u < together; ++u) {
           Num key = first + j + u;
           Num visible = key < mySight;
-          if (a.window)
+          if (a.limits())
             visible = visible & e.notBefore(key, unseen);
           Num score = at.score(at.dot(mine, at.load(keys, (j + u) * a.d)), addends, key).value;
           scores.push_back(e.select(visible, score, e.real(-std::numeric_limits<float>::infinity())));
@@ -181,7 +183,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
 
 namespace {
 struct SimtGradBuffers {
-  Ptr q, k, v, o, lse, dout, dq, dk, dv, counts, bias;
+  Ptr q, k, v, o, lse, dout, dq, dk, dv, counts, bias, starts;
   std::optional<Dropping> dropping;
 
   /// x, or 0 where weights of key `key` in row `drawn` are dropped.
@@ -199,6 +201,7 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     Num firstQuery = item % e.integer(blocks) * at.perBlock(), head = item / e.integer(blocks) % e.integer(at.heads());
     Num batch = item / e.integer(blocks * at.heads()), keyHead = head / e.integer(a.groups);
+    Ptr begins = a.startsOf(in.starts, batch);
     Num query = firstQuery + at.member(), inside = e.min(query, e.integer(a.s - 1));
     Num row = at.queryRow(batch, inside, head), outRow = at.outRow(batch, inside, head);
     Slice mine = at.load(in.q, row), gradient = at.load(in.dout, outRow);
@@ -207,7 +210,8 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
     Num end = a.seen(e, firstQuery + (at.perBlock() - 1), in.counts), mySight = a.seen(e, query, in.counts);
     auto keyRow = [&](Num t) { return at.keyRow(batch, t, keyHead); };
     Num drawn = in.dropping ? in.dropping->row({batch, keyHead, head % a.groups, inside}) : Num();
-    Num begin = a.firstOfTile(e, firstQuery, tile), unseen = a.window ? a.firstSeen(e, inside) : Num();
+    Num begin = a.firstOfTile(e, firstQuery, begins, tile),
+        unseen = a.limits() ? a.firstSeen(e, inside, begins) : Num();
     Ptr addends = at.addendsOf(in.bias, head, inside);
     Slice zeros = at.zeros();
     auto done = e.loop(begin, end, tile, zeros, [&](Num first, const Emitter::Carried &carried) {
@@ -218,7 +222,7 @@ static void emitQueries(SimtAttention &at, Kernel &kernel, const SimtGradBuffers
       return e.loop(e.integer(0), e.integer(tile), 1, carried, [&](Num j, const Emitter::Carried &carried) {
         Slice sums = carried, keyVector = at.load(keys, j * a.d);
         Num key = first + j, visible = key < mySight;
-        if (a.window)
+        if (a.limits())
           visible = visible & e.notBefore(key, unseen);
         auto score = at.score(at.dot(mine, keyVector), addends, key);
         Num p = e.exp(score.value - lse);
@@ -245,6 +249,7 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     Num firstKey = item % e.integer(blocks) * at.perBlock(), keyHead = item / e.integer(blocks) % e.integer(a.heads);
     Num batch = item / e.integer(blocks * a.heads);
+    Ptr begins = a.startsOf(in.starts, batch);
     Num key = firstKey + at.member();
     Num row = at.keyRow(batch, e.min(key, e.integer(a.t - 1)), keyHead);
     Slice myKey = at.load(in.k, row), myValue = at.load(in.v, row);
@@ -281,8 +286,8 @@ static void emitKeys(SimtAttention &at, Kernel &kernel, const SimtGradBuffers &i
           Num query = first + j, visible = query < e.integer(a.s);
           if (a.causal)
             visible = visible & (key < a.seen(e, query, in.counts));
-          if (a.window)
-            visible = visible & e.notBefore(key, a.firstSeen(e, query));
+          if (a.limits())
+            visible = visible & e.notBefore(key, a.firstSeen(e, query, begins));
           Ptr addends = a.biased ? at.addendsOf(in.bias, head, e.min(query, e.integer(a.s - 1))) : Ptr();
           auto score = at.score(at.dot(queryVector, myKey), addends, key);
           Num p = e.exp(score.value - statistics.load(j + tile));
@@ -322,6 +327,7 @@ bool pc::kernels::emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel)
                           out[2],
                           a.counts(kernel, 6),
                           a.bias(kernel, 6),
+                          a.starts(kernel, 6),
                           a.dropping(kernel, 6)};
   kernel.kind = "attention";
   if (kernel.part == 0)

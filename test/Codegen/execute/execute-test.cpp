@@ -117,6 +117,13 @@ struct Program {
             join(shape, ", ") + "] layout <[" + repeated("_", shape.size()) + "]> : " + type(shape, "i32") + "\n";
     return "%targets";
   }
+  /// Where documents begin.
+  std::string starts(int64_t batch, int64_t sequence) {
+    std::vector<int64_t> shape = {batch, sequence};
+    body += "  %starts = pc.input starts key 2 dims [\"d\", \"d\"] global [" + join(shape, ", ") +
+            "] layout <[_, _]> : " + type(shape, "i32") + "\n";
+    return "%starts";
+  }
   /// What dropout number `key` draws by.
   std::string words(int64_t key) {
     body += "  %words = pc.input random key " + std::to_string(key) +
@@ -300,7 +307,8 @@ void dropout(MLIRContext &context, const std::vector<int64_t> &shape, int64_t mo
 /// What attention has beside q, k and v.
 struct Scores {
   bool drops = false, biased = false, capped = false;
-  int64_t window = 0; ///< of causal attention
+  int64_t window = 0;      ///< of causal attention
+  bool documented = false; ///< likewise
 };
 
 /// Attention with more than products of q and k, and its gradient.
@@ -312,10 +320,12 @@ void attention(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g,
   std::string more, types;
   if (scores.biased)
     more = " bias " + p.parameter(addends), types = ", " + type(addends);
+  if (scores.documented)
+    more += " starts " + p.starts(query[0], s), types += ", " + type({query[0], s}, "i32");
   if (scores.drops)
     more += " random " + p.words(1), types += ", tensor<5xi32>";
   for (std::string causal : {"", "causal "}) {
-    if (causal.empty() && scores.window)
+    if (causal.empty() && (scores.window || scores.documented))
       continue;
     std::string n = causal.empty() ? "a" : "c", how = more + " scale 0.3";
     how += scores.window ? " window " + std::to_string(scores.window) : "";
@@ -335,6 +345,7 @@ void attention(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g,
   std::string name = scores.drops ? " drops" : "";
   name += scores.biased ? " biased" : "";
   name += scores.capped ? " capped" : "";
+  name += scores.documented ? " of documents" : "";
   name += scores.window ? " window " + std::to_string(scores.window) : "";
   check(context, "attention" + name + " " + q, p.text(), false);
 }
@@ -531,6 +542,8 @@ int main(int argc, char **argv) {
     attention(context, 150, 150, 1, 1, 16, {.capped = true, .window = 40});
     attention(context, 33, 45, 2, 1, 8, {.biased = true, .capped = true});
     attention(context, 50, 50, 1, 2, 10, {.drops = true, .biased = true, .window = 1});
+    attention(context, 70, 70, 2, 2, 10, {.documented = true});
+    attention(context, 150, 150, 1, 1, 16, {.drops = true, .biased = true, .window = 9, .documented = true});
     rope(context, 12, 4);
     rope(context, 33, 6);
     rope(context, 64, 32);

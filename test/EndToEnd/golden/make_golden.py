@@ -3,7 +3,8 @@
 
 usage: make_golden.py [NAME...]      (torch, transformers, safetensors and numpy from PyPI)
 
-Each folder holds config.json and model.safetensors (as transformers writes them), tokens.bin (raw uint16) and
+Each folder holds config.json and model.safetensors (as transformers writes them), tokens.bin (raw uint16), where targets are not the next
+tokens targets.bin (raw uint16, 65436 where nothing is predicted), where there are documents in a sequence import-flags, and
 golden.safetensors:
   logits            [B, T, V] of the first batch
   losses            [STEPS] of AdamW training;   sgd_losses [SGD_STEPS], one model only
@@ -100,6 +101,18 @@ MODELS["gemma3"] = (transformers.Gemma3TextConfig, GEMMA | dict(
 # Slopes of a number of heads that is no power of two.
 MODELS["bloom"] = (transformers.BloomConfig, dict(
     vocab_size=96, hidden_size=48, n_layer=2, n_head=6, hidden_dropout=0.1, attention_dropout=0.1, bos_token_id=None, eos_token_id=None))
+# Masked words alone are predicted; dropout of 0.1, as published.
+MODELS["bert"] = (transformers.BertConfig, dict(
+    vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=24, pad_token_id=63,
+    bos_token_id=None, eos_token_id=None))
+# Targets of which some do not count: more of them in the rows behind.
+MODELS["gpt2-targets"] = (transformers.GPT2Config, GPT2)
+# Documents in a sequence, which do not see each other: with a table of positions, whose first tokens are not predicted, and with windows.
+MODELS["gpt2-packed"] = (transformers.GPT2Config, GPT2)
+MODELS["mistral-packed"] = (transformers.MistralConfig, DECODER | dict(
+    sliding_window=5, num_key_value_heads=2, head_dim=8, rope_parameters=dict(rope_type="default", rope_theta=30.0)))
+MASK, END = 95, 7 # tokens: of a word to be predicted, and behind a document
+NOT_COUNTED = -100
 WITH_SGD = {"gpt2"}
 SEED = 1 # of dropout
 # transformers renames these when it reads a file, and back when it writes one.
@@ -145,7 +158,7 @@ def randomize(model, generator):
     """Random values where a fresh model has zeros and ones, and weights large enough that no gradient is tiny."""
     for name, parameter in model.named_parameters():
         values = torch.randn(parameter.shape, generator=generator)
-        if "norm" in name or re.search(r"\bln_", name):
+        if "norm" in name.lower() or re.search(r"\bln_", name):
             around = 0.0 if "Gemma" in type(model).__name__ or not name.endswith("weight") else 1.0
             values = values * 0.1 + around
         else:
@@ -153,18 +166,51 @@ def randomize(model, generator):
         parameter.data.copy_(values)
 
 
-def batch(stream, step):
-    """Tokens and targets [B, T] of one step, as the runtime reads them: position modulo the length of the stream."""
-    at = step * BATCH * SEQUENCE + torch.arange(BATCH * SEQUENCE)
-    take = lambda index: stream[index % len(stream)].view(BATCH, SEQUENCE)
-    return take(at), take(at + 1)
+class Stream:
+    """Tokens, their targets if those are not the next tokens, and the token that ends documents, if there are any."""
+
+    def __init__(self, name, vocabulary, generator):
+        self.tokens = torch.randint(0, vocabulary, (TOKENS,), generator=generator)
+        self.targets = self.end = None
+        draw = lambda: torch.rand(TOKENS, generator=generator)
+        if name == "bert":
+            masked = draw() < 0.25
+            self.targets = torch.where(masked, self.tokens, NOT_COUNTED)
+            self.tokens = torch.where(masked & (draw() < 0.9), MASK, self.tokens)
+        if name == "gpt2-targets":
+            rows = torch.arange(TOKENS) // SEQUENCE % BATCH
+            self.targets = torch.where(draw() < 0.2 * (1 + rows), NOT_COUNTED, self.tokens.roll(-1))
+        if name.endswith("-packed"):
+            self.end = END
+            self.tokens = torch.where(draw() < 0.15, END, self.tokens)
+        if name == "gpt2-packed":
+            self.targets = torch.where(self.tokens == END, NOT_COUNTED, self.tokens.roll(-1))
+
+    def batch(self, step):
+        """Tokens and targets [B, T] of one step, as the runtime reads them: position modulo the length of the stream."""
+        at = step * BATCH * SEQUENCE + torch.arange(BATCH * SEQUENCE)
+        take = lambda stream, index: stream[index % TOKENS].view(BATCH, SEQUENCE)
+        return take(self.tokens, at), take(self.tokens, at + 1) if self.targets is None else take(self.targets, at)
+
+    def documents(self, tokens, model):
+        """What makes attention and positions begin anew behind the end of a document: arguments of the model."""
+        if self.end is None:
+            return {}
+        at, ends = torch.arange(SEQUENCE), tokens[:, :-1] == self.end
+        starts = torch.where(torch.cat([torch.ones(BATCH, 1, dtype=torch.bool), ends], 1), at, 0).cummax(1).values
+        window = getattr(model.config, "sliding_window", None) or SEQUENCE
+        query, key = at[:, None], at[None, :]
+        sees = (key <= query) & (key > query - window) & (key >= starts[:, :, None])
+        mask = torch.where(sees, 0.0, -1e30)[:, None].to(model.dtype)
+        return dict(position_ids=at - starts, attention_mask=mask)
 
 
 def forward(model, stream, step):
     dropout.step, dropout.key = step, 0
-    tokens, targets = batch(stream, step)
-    logits = model(input_ids=tokens, use_cache=False).logits
-    return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    tokens, targets = stream.batch(step)
+    more = stream.documents(tokens, model) | ({} if "Masked" in type(model).__name__ else dict(use_cache=False))
+    logits = model(input_ids=tokens, **more).logits
+    return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_COUNTED)
 
 
 def train(model, stream, optimizer, steps):
@@ -231,11 +277,12 @@ def candidate(name, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def fresh():
-        return transformers.AutoModelForCausalLM.from_config(config_class(**options), attn_implementation="eager").train()
+        auto = transformers.AutoModelForMaskedLM if name == "bert" else transformers.AutoModelForCausalLM
+        return auto.from_config(config_class(**options), attn_implementation="eager").train()
 
     model = fresh()
     randomize(model, generator)
-    stream = torch.randint(0, options["vocab_size"], (TOKENS,), generator=generator)
+    stream = Stream(name, options["vocab_size"], generator)
     weights = {key: value.clone() for key, value in model.state_dict().items()}
 
     def build(dtype):
@@ -262,7 +309,11 @@ def make(folder, name):
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "model.safetensors").chmod(0o644)
-    stream.numpy().astype("<u2").tofile(folder / "tokens.bin")
+    stream.tokens.numpy().astype("<u2").tofile(folder / "tokens.bin")
+    if stream.targets is not None:
+        stream.targets.numpy().astype("<i2").tofile(folder / "targets.bin")
+    if stream.end is not None:
+        (folder / "import-flags").write_text(f"--documents={stream.end}\n")
     save_file(exact, folder / "golden.safetensors")
     (folder / "golden.safetensors").chmod(0o644)
     size = sum(path.stat().st_size for path in folder.iterdir())

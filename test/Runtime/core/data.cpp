@@ -42,6 +42,41 @@ static std::vector<int32_t> tokensOf(const std::string &spec, int64_t vocabulary
   return tokens;
 }
 
+/// What a file of targets says; -100 does not count.
+static void testTargets(const std::string &folder) {
+  std::string path = folder + "/targets";
+  auto read = [&](const std::string &bytes, int64_t vocabulary, const char *prefix = "") {
+    writeFile(path, bytes);
+    TokenFile file(prefix + path);
+    std::vector<int32_t> targets(size_t(file.count()));
+    file.read(0, file.count(), vocabulary, targets.data(), /*areTargets=*/true);
+    return targets;
+  };
+  const std::vector<int32_t> wanted = {5, noTarget, 7};
+  auto reads = [&](const std::string &bytes, const char *what, const char *prefix = "") {
+    expect(read(bytes, 1000, prefix) == wanted, what);
+  };
+  auto refused = [&](const std::string &bytes, int64_t vocabulary, const std::string &word, const char *prefix = "") {
+    std::string message = failureOf([&] { read(bytes, vocabulary, prefix); });
+    expect(message.find(word) != std::string::npos && message.find(path) == 0, "'" + word + "' in: " + message);
+  };
+  reads(numbers<uint16_t>({5, 65436, 7}), "16 bits");
+  reads(numbers<int16_t>({5, -100, 7}), "16 bits, signed");
+  reads(numbers<uint32_t>({5, 4294967196, 7}), "32 bits", "u32:");
+  reads(npy("<i2", "3,", numbers<int16_t>({5, -100, 7})), ".npy of i2");
+  reads(npy("<i4", "3,", numbers<int32_t>({5, -100, 7})), ".npy of i4");
+  reads(npy("<i8", "3,", numbers<int64_t>({5, -100, 7})), ".npy of i8");
+  reads(npy("|i1", "3,", "\x05\x9c\x07"), ".npy of i1");
+  refused(npy("|u1", "3,", "\x05\x9c\x07"), 100,
+          "target 156 at position 1 is not in the vocabulary of 100, and not -100");
+  refused(numbers<uint16_t>({5, 65435, 7}), 1000,
+          "target 65435 at position 1 is not in the vocabulary of 1000, and not -100");
+  refused(numbers<int32_t>({5, -1, 7}), 1000, "target 4294967295 (-1 if signed) at position 1", "u32:");
+  refused(numbers<uint16_t>({5, 65436, 7}), 65437,
+          "of 16-bit targets 65436 is -100, but the vocabulary of 65437 has it, too");
+  expect(read(numbers<uint16_t>({5, 65436, 7}), 65436) == wanted, "the largest vocabulary of 16-bit targets");
+}
+
 static void testTokens(const std::string &folder) {
   using Tokens = std::vector<int32_t>;
   std::string path = folder + "/tokens";
@@ -237,6 +272,7 @@ int main(int argc, char **argv) {
   if (argc != 2)
     return 2;
   testTokens(argv[1]);
+  testTargets(argv[1]);
   testPieces(argv[1]);
   testInputFiles(argv[1]);
   testPrintable();
