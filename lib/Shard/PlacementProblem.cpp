@@ -180,9 +180,9 @@ static std::string stateName(AxisState state, const PlacementValue &v) {
 }
 
 void PlacementProblem::explain() {
-  int reported = 0;
+  int reported = 0, most = seeds.instead.empty() ? 4 : 1; // what would work is said once
   for (auto [value, v] : llvm::enumerate(graph.values)) {
-    if (movePrice(value, produced(value), needed(value)).isLegal() || reported++ >= 4)
+    if (movePrice(value, produced(value), needed(value)).isLegal() || reported++ >= most)
       continue;
     Operation *op = graph.nodes[v.producer].op;
     InFlightDiagnostic diagnostic = op->emitError() << seeds.tactic << ": no legal placement on axis '"

@@ -3,6 +3,7 @@
 
 Edits COUNT constants of a kernels program that its step and its tables (or WHERE, as in evaluate) consist of, one at a time: each edit is refused, by the comparison with the
 planned program, or by the text of the tables that goes into the certificate."""
+import collections
 import random
 import re
 import subprocess
@@ -21,16 +22,19 @@ for i, line in enumerate(lines):
     if not inside:
         continue
     if found := re.search(r"llvm\.mlir\.constant\((-?\d+) : (i32|i64)\)", line):
-        sites.append((where, i, line.replace(f"({found[1]} :", f"({int(found[1]) + draw.choice([1, 64])} :")))
+        sites.append([where, i, line.replace(f"({found[1]} :", f"({int(found[1]) + draw.choice([1, 64])} :")])
     if (found := re.search(r"llvm\.mlir\.addressof @(pc_\w+)", line)) and "kernel_table" in where:
         others = [name for name in set(re.findall(r"llvm\.func internal @(pc_\w+)\(", "\n".join(lines))) if name != found[1]]
         if others and found[1].startswith("pc_") and "text" not in found[1]:
-            sites.append((where, i, line.replace(found[1], draw.choice(sorted(others)))))
+            sites.append([where, i, line.replace(found[1], draw.choice(sorted(others)))])
 draw.shuffle(sites)
-# Tables take turns, so that a few edits reach all of them.
-seen = {}
-turn = [seen.setdefault(where, []).append(i) or len(seen[where]) for where, i, _ in sites]
-sites = [site for _, site in sorted(zip(turn, sites), key=lambda entry: entry[0])]
+# Tables take turns, so that each is met however long the others are.
+turns = collections.Counter()
+for site in sites:
+    kind = re.sub(r"_stage\d+", "", site[0])
+    turns[kind] += 1
+    site += [turns[kind]]
+sites = [site[:3] for site in sorted(sites, key=lambda site: site[3])]
 counts = {}
 for where, i, line in sites[:int(sys.argv[3])]:
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as out:

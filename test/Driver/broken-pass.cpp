@@ -1,6 +1,7 @@
 //===- broken-pass.cpp - Is the pass named that breaks a program? ----------------------------===//
 // usage: pc-broken-pass FILE FLAGS [PASS]    compiles FILE to `planned`, as by the flags of pc-compile ("mesh=dp=2
-// zero=1"); behind every run of PASS the last pc.scale or pc.constant of the program is changed, as if PASS were wrong.
+// zero=1"); behind every run of PASS the scale of the last pc.attention_grad of the program is doubled, as if PASS were
+// wrong.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
@@ -13,13 +14,10 @@
 using namespace mlir;
 
 static void damage(Operation *op) {
-  Operation *last = nullptr;
-  op->walk([&](Operation *other) { last = isa<pc::ScaleOp, pc::ConstantOp>(other) ? other : last; });
-  Builder b(op->getContext());
-  if (auto scale = dyn_cast_or_null<pc::ScaleOp>(last))
-    scale.setFactorAttr(b.getF64FloatAttr(2 * scale.getFactor().convertToDouble()));
-  else if (auto constant = dyn_cast_or_null<pc::ConstantOp>(last))
-    constant.setNumberAttr(b.getF64FloatAttr(1 + constant.getNumber().convertToDouble()));
+  pc::AttentionGradOp last;
+  op->walk([&](pc::AttentionGradOp other) { last = other; });
+  if (last)
+    last.setScaleAttr(Builder(op->getContext()).getF64FloatAttr(2 * last.getScale().convertToDouble()));
 }
 
 int main(int argc, char **argv) {

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "EndToEnd/golden"
 FIGURES = HERE / "mutated_keys.json"
 MODELS = ["gpt2-dropout", "llama", "llama-tied", "mistral-window", "qwen2", "qwen3", "phi3", "olmo2", "gpt_neox", "gpt_neox-serial", "gemma",
-          "gemma2", "gemma3", "opt", "opt-post", "gpt_neo", "bloom"]
+          "gemma2", "gemma3", "opt", "opt-post", "gpt_neo", "bloom", "bert"]
 # Of strings: what else there is.
 STRINGS = {"activation": ["relu", "gelu", "silu"], "hidden_act": ["relu", "gelu", "silu"], "rope_type": ["linear", "dynamic"],
            "model_type": ["gpt_bigcode"]}
@@ -67,8 +67,9 @@ def ours(model, config, folder, known):
     """What the importer refuses as text, else loss and norm; `known`: those of programs that were seen."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
-    for name in ("model.safetensors", "tokens.bin"):
-        (folder / name).symlink_to(GOLDEN / model / name)
+    for name in ("model.safetensors", "tokens.bin", "targets.bin"):
+        if (GOLDEN / model / name).exists():
+            (folder / name).symlink_to(GOLDEN / model / name)
     done = run("pc-import", folder, "-o", folder / "model.mlir", "--batch", 4, "--seq", 16)
     if done.returncode:
         return f"exit {done.returncode}: {done.stderr.strip()}"
@@ -119,15 +120,16 @@ def write(models, only):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text(json.dumps(config))
             loaded = transformers.AutoConfig.from_pretrained(folder)
-        net = transformers.AutoModelForCausalLM.from_config(loaded, attn_implementation="eager", dtype=torch.float32).train()
+        auto = transformers.AutoModelForMaskedLM if model == "bert" else transformers.AutoModelForCausalLM
+        net = auto.from_config(loaded, attn_implementation="eager", dtype=torch.float32).train()
         weights = {name.replace("embed_out.", "lm_head."): value for name, value in load_file(GOLDEN / model / "model.safetensors").items()}
-        tied = {"lm_head.weight"} if loaded.tie_word_embeddings else set()
+        heads = {"lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"} & net.state_dict().keys()
+        tied = heads if loaded.tie_word_embeddings else set()
         left = net.load_state_dict({name: value for name, value in weights.items() if name not in tied}, strict=False)
         if set(left.missing_keys) - tied or left.unexpected_keys:
             return f"other weights: {sorted(left.missing_keys + left.unexpected_keys)[0]}"
         net.tie_weights()
-        tokens = torch.frombuffer(bytearray((GOLDEN / model / "tokens.bin").read_bytes()), dtype=torch.uint16).long()
-        _, loss = make_golden.forward(net, tokens, 0)
+        _, loss = make_golden.forward(net, make_golden.Stream.read(GOLDEN / model), 0)
         loss.backward()
         norm = torch.stack([p.grad.norm() for p in net.parameters() if p.grad is not None]).norm()
         return [round(loss.item(), 7), round(norm.item(), 7)]

@@ -169,9 +169,14 @@ def randomize(model, generator):
 class Stream:
     """Tokens, their targets if those are not the next tokens, and the token that ends documents, if there are any."""
 
-    def __init__(self, name, vocabulary, generator):
-        self.tokens = torch.randint(0, vocabulary, (TOKENS,), generator=generator)
-        self.targets = self.end = None
+    targets = end = None
+
+    def __init__(self, tokens):
+        self.tokens = tokens
+
+    @classmethod
+    def drawn(cls, name, vocabulary, generator):
+        self = cls(torch.randint(0, vocabulary, (TOKENS,), generator=generator))
         draw = lambda: torch.rand(TOKENS, generator=generator)
         if name == "bert":
             masked = draw() < 0.25
@@ -185,6 +190,15 @@ class Stream:
             self.tokens = torch.where(draw() < 0.15, END, self.tokens)
         if name == "gpt2-packed":
             self.targets = torch.where(self.tokens == END, NOT_COUNTED, self.tokens.roll(-1))
+        return self
+
+    @classmethod
+    def read(cls, folder):
+        """That of a golden model without documents."""
+        numbers = lambda name, dtype: torch.from_numpy(np.fromfile(folder / name, dtype).astype(np.int64))
+        self = cls(numbers("tokens.bin", "<u2"))
+        self.targets = numbers("targets.bin", "<i2") if (folder / "targets.bin").exists() else None
+        return self
 
     def batch(self, step):
         """Tokens and targets [B, T] of one step, as the runtime reads them: position modulo the length of the stream."""
@@ -282,7 +296,7 @@ def candidate(name, seed):
 
     model = fresh()
     randomize(model, generator)
-    stream = Stream(name, options["vocab_size"], generator)
+    stream = Stream.drawn(name, options["vocab_size"], generator)
     weights = {key: value.clone() for key, value in model.state_dict().items()}
 
     def build(dtype):
