@@ -26,6 +26,20 @@ static bool isHarmless(StringRef name, const ModelConfig &config) {
   return name.ends_with("rotary_emb.inv_freq") || (config.tied && name == (family.form.head + ".weight").str());
 }
 
+/// The tensor of that name, or one of the names that it also has: in a checkpoint of the bare model it lacks the first
+/// part, and norms of early versions of BERT have a gamma and a beta. A run looks for the same names.
+static TensorIndex::const_iterator findTensor(const TensorIndex &index, StringRef name) {
+  StringRef norm = name;
+  auto it = index.find(name);
+  if (it == index.end())
+    it = index.find(name.split('.').second);
+  if (it == index.end() && norm.consume_back("LayerNorm.weight"))
+    it = index.find((norm + "LayerNorm.gamma").str());
+  else if (it == index.end() && norm.consume_back("LayerNorm.bias"))
+    it = index.find((norm + "LayerNorm.beta").str());
+  return it;
+}
+
 /// Checks that every parameter's tensor exists, with the expected shape and a floating-point dtype, and that no other
 /// tensor does.
 static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, const TensorIndex &index,
@@ -34,9 +48,7 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
   WalkResult result = module.walk([&](ParameterOp parameter) -> WalkResult {
     SourceAttr source = *parameter.getSource();
     StringRef name = source.getTensor();
-    auto it = index.find(name);
-    if (it == index.end())
-      it = index.find(name.split('.').second); // a checkpoint of the bare model, without the first prefix
+    auto it = findTensor(index, name);
     if (it == index.end())
       return emitError(fileLocation(module.getContext(), directory)) << "tensor '" << name << "' is missing";
     expected.insert(it->first());

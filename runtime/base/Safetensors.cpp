@@ -241,6 +241,11 @@ const StoredTensor *Safetensors::findModelTensor(const std::string &name) const 
       return tensor;
     }
   }
+  // Norms of early versions of BERT.
+  constexpr const char *early[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
+  for (auto [now, before] : early)
+    if (name.ends_with(now))
+      return find(name.substr(0, name.size() - strlen(now)) + before);
   return nullptr;
 }
 

@@ -37,7 +37,8 @@ public:
   /// The tensor of that name, or null.
   const StoredTensor *find(const std::string &name) const;
 
-  /// As find, also with or without the first part of the name that checkpoints of bare models leave out
+  /// As find, also by other names of it: without the first part, as in checkpoints of bare models, or of early
+  /// versions;
   /// ("transformer.", "model.").
   const StoredTensor *findModelTensor(const std::string &name) const;
 

@@ -10,6 +10,7 @@
 #include "cpu/Pool.h"
 
 #include <filesystem>
+#include <set>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -75,6 +76,48 @@ static void testTargets(const std::string &folder) {
   refused(numbers<uint16_t>({5, 65436, 7}), 65437,
           "of 16-bit targets 65436 is -100, but the vocabulary of 65437 has it, too");
   expect(read(numbers<uint16_t>({5, 65436, 7}), 65436) == wanted, "the largest vocabulary of 16-bit targets");
+}
+
+/// Targets come from the places where tokens do, in every order; the last tokens of a file, too, belong to a sample.
+static void testTargetsOfSamples(const std::string &folder) {
+  constexpr int64_t length = 10, vocabulary = 1000;
+  auto targetOf = [](int64_t token) { return token % 7 == 0 ? noTarget : int32_t((token + 500) % vocabulary); };
+  Options options;
+  for (auto [name, count, first] : {std::tuple("a", 60, 0), {"b", 40, 300}}) {
+    std::string tokens, targets;
+    for (int64_t token = first; token < first + count; ++token) {
+      tokens += numbers<uint16_t>({token});
+      targets += numbers<uint16_t>({targetOf(token)});
+    }
+    writeFile(folder + "/tokens-" + name, tokens);
+    writeFile(folder + "/targets-" + name, targets);
+  }
+  options.data = folder + "/tokens-a," + folder + "/tokens-b";
+  options.targets = folder + "/targets-?";
+  for (bool shuffle : {false, true})
+    for (int64_t held : {0, 2}) {
+      options.shuffle = shuffle;
+      options.validation.every = held;
+      TokenData data(options, length, /*training=*/true);
+      std::vector<int32_t> tokens(length + 1), targets(length);
+      std::set<int32_t> seen;
+      const int64_t windows = held ? 5 : 10;
+      bool fits = true;
+      for (int64_t sample = 0; sample < 3 * windows; ++sample) {
+        data.read(sample, vocabulary, tokens.data(), targets.data());
+        seen.insert(tokens[0]);
+        for (size_t i = 0; i < targets.size(); ++i)
+          fits &= targets[i] == targetOf(tokens[i]);
+      }
+      expect(fits && int64_t(seen.size()) == windows, "targets of samples");
+    }
+  options = Options();
+  options.data = folder + "/tokens-b";
+  options.targets = folder + "/targets-b";
+  TokenData data(options, 16, /*training=*/true);
+  std::vector<int32_t> tokens(17), targets(16);
+  data.read(2, vocabulary, tokens.data(), targets.data());
+  expect(tokens[7] == 339 && tokens[8] == 300 && targets[7] == 839 && targets[8] == 800, "targets wrap with tokens");
 }
 
 static void testTokens(const std::string &folder) {
@@ -273,6 +316,7 @@ int main(int argc, char **argv) {
     return 2;
   testTokens(argv[1]);
   testTargets(argv[1]);
+  testTargetsOfSamples(argv[1]);
   testPieces(argv[1]);
   testInputFiles(argv[1]);
   testPrintable();
