@@ -272,7 +272,9 @@ private:
         }
       return;
     }
-    if (!found)
+    // An addend that one rank alone has (of a residual behind whose sum a norm is) is in no step of its own.
+    auto isPadded = [](Value operand) { return operand.getDefiningOp<PadOp>() != nullptr; };
+    if (!found || llvm::any_of(made, [&](auto &one) { return llvm::any_of(one.first->getOperands(), isPadded); }))
       return;
     scatters[scatter] = wanted.window;
     for (auto &[op, step] : made) {
