@@ -28,7 +28,6 @@ public:
              {"vocab", config.vocab},
              {"position", config.positions + config.firstPosition},
              {"token_types", config.tokenTypes},
-             {"transform", config.embed},
              {"embed", config.embed},
              {"ffn", config.ffn},
              {"kv_heads", config.kvHeads},
@@ -255,11 +254,11 @@ private:
     prefix = "";
     std::string dense = (form.headTransform + ".dense").str();
     at(dense);
-    Value w = parameter(dense + ".weight", {"transform", "embed"}, config.initStd);
-    Value y = einsum("b s e, f e -> b s f", {x, w}, {"batch", "sequence", "transform"});
-    y = activate(bias(y, parameter(dense + ".bias", {"transform"}, 0), "f -> b s f"));
+    Value w = parameter(dense + ".weight", {"embed", "embed"}, config.initStd);
+    Value y = einsum("b s e, f e -> b s f", {x, w}, X);
+    y = activate(bias(y, parameter(dense + ".bias", {"embed"}, 0), "f -> b s f"));
     at(form.headTransform + ".LayerNorm");
-    return norm(y, (form.headTransform + ".LayerNorm").str(), "transform");
+    return norm(y, (form.headTransform + ".LayerNorm").str(), "embed");
   }
 
   /// 0, 1, 2, ... from `first` on, as numbers.
