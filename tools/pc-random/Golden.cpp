@@ -58,7 +58,7 @@ std::string safetensors(const Tensors &tensors) {
 /// Training in the interpreter.
 class Trainer {
 public:
-  explicit Trainer(const Triple &triple) {
+  explicit Trainer(const Triple &triple) : sparse(triple.sparse) {
     uint32_t state = 12345;
     for (int64_t i = 0; i < 2 * triple.batch * triple.sequence + 7; ++i) { // the stream wraps in the third step
       state = state * 1664525u + 1013904223u;
@@ -93,6 +93,14 @@ public:
   std::vector<uint16_t> tokens;
   Tensors weights, golden; ///< by Hugging Face names
 
+  /// The next tokens; -100 where one does not count.
+  std::vector<int16_t> targets() const {
+    std::vector<int16_t> all;
+    for (size_t i = 0; i < tokens.size(); ++i)
+      all.push_back(sparse && i % 3 == 1 ? int16_t(-100) : static_cast<int16_t>(tokens[(i + 1) % tokens.size()]));
+    return all;
+  }
+
 private:
   void feed(int64_t s, Operation *leaf, pc::Tensor &tensor) {
     if (auto parameter = dyn_cast<pc::ParameterOp>(leaf)) {
@@ -126,13 +134,27 @@ private:
         }
         return;
       }
-      if (input.getKind() == pc::InputKind::LossWeights) {
-        llvm::fill(tensor.data, 1 / static_cast<double>(tensor.size()));
-        return;
-      }
-      int64_t first = s * tensor.size() + (input.getKind() == pc::InputKind::Targets);
-      for (int64_t i = 0; i < tensor.size(); ++i)
-        tensor[i] = tokens[(first + i) % tokens.size()];
+      feedTokens(s, input, tensor);
+    }
+  }
+
+  /// Tokens, or what a run knows of them.
+  void feedTokens(int64_t s, pc::InputOp input, pc::Tensor &tensor) {
+    std::vector<int16_t> targets = this->targets();
+    auto number = [&](const auto &of, int64_t i) { return of[(s * tensor.size() + i) % of.size()]; };
+    int64_t counted = 0, length = tensor.shape.back(), start = 0;
+    for (int64_t i = 0; i < tensor.size(); ++i)
+      counted += number(targets, i) >= 0;
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      int64_t at = i % length, target = number(targets, i);
+      if (at == 0 || (input.getKey() && number(tokens, i - 1) == static_cast<int64_t>(*input.getKey())))
+        start = at;
+      tensor[i] = input.getKind() == pc::InputKind::Tokens    ? number(tokens, i)
+                  : input.getKind() == pc::InputKind::Targets ? static_cast<double>(std::max<int64_t>(target, 0))
+                  : input.getKind() == pc::InputKind::LossWeights
+                      ? (target >= 0 ? 1.0 / static_cast<double>(counted) : 0)
+                  : input.getKind() == pc::InputKind::Starts ? static_cast<double>(start)
+                                                             : static_cast<double>(at - start);
     }
   }
 
@@ -149,6 +171,7 @@ private:
   }
   static void replace(double &to, double x) { to = x; }
 
+  bool sparse;
   Tensors updated; ///< parameters and states after the last step, by our names
   std::map<std::string, pc::SourceAttr> sources;
   std::map<std::string, SmallVector<pc::ParameterPart>> partsByName;
@@ -173,9 +196,14 @@ LogicalResult writeGolden(MLIRContext *context, const Triple &triple, StringRef 
   if (failed(train(context, triple, false, trainer)) || failed(train(context, triple, true, exact)))
     return failure();
   std::string stream(reinterpret_cast<const char *>(trainer.tokens.data()), 2 * trainer.tokens.size());
+  std::vector<int16_t> targets = trainer.targets();
+  StringRef targetStream(reinterpret_cast<const char *>(targets.data()), 2 * targets.size());
+  std::string flags = triple.documents ? "--documents=" + std::to_string(*triple.documents) : "";
   return success(succeeded(writeFile(context, directory, "config.json", triple.config)) &&
                  succeeded(writeFile(context, directory, "plan.mlir", triple.options.plan.text(context))) &&
                  succeeded(writeFile(context, directory, "tokens.bin", stream)) &&
+                 succeeded(writeFile(context, directory, "targets.bin", targetStream)) &&
+                 succeeded(writeFile(context, directory, "import-flags", flags)) &&
                  succeeded(writeFile(context, directory, "model.safetensors", safetensors(trainer.weights))) &&
                  succeeded(writeFile(context, directory, "golden.safetensors", safetensors(trainer.golden))) &&
                  succeeded(writeFile(context, directory, "exact.safetensors", safetensors(exact.golden))));

@@ -101,7 +101,7 @@ std::vector<Axis> drawGrid(Dice &dice, std::string &tactic) {
 void keepSome(Dice &dice, llvm::StringRef family, std::vector<std::string> &tactics) {
   std::string keep = dice.oneOf<const char *>({"*", "*.0.*", "TABLE.*|*.0.*", "TABLE.*"});
   if (size_t at = keep.find("TABLE"); at != std::string::npos)
-    keep.replace(at, 5, family == "gpt2" ? "wte" : "embed_tokens");
+    keep.replace(at, 5, family == "gpt2" ? "wte" : family == "bert" ? "word_embeddings" : "embed_tokens");
   for (std::string &tactic : tactics)
     if (llvm::StringRef(tactic).contains(" stage=3"))
       tactic.insert(tactic.size() - 1, " keep=" + keep);
@@ -198,6 +198,15 @@ Triple::Triple(uint64_t seed) {
     embed = heads * headDim;
   }
   bool tied = dice.chance(50);
+  // Other families of the same sizes, drawn by the seed alone. What is seen in part needs the sequence in its order.
+  bool inOrder = !ringRanks;
+  if (family == "gpt2" && seed % 4 == 3)
+    family = "bert";
+  if (family == "qwen3" && seed % 2 && inOrder && grid.empty())
+    family = "gemma2";
+  if (family != "bert" && seed % 5 == 4 && inOrder)
+    documents = 1;
+  sparse = seed % 3 == 0 || family == "bert";
   const char *dropout = seed % 4 == 2 ? "0.25" : "0";
   llvm::raw_string_ostream os(config);
   if (family == "gpt2") {
@@ -206,14 +215,22 @@ Triple::Triple(uint64_t seed) {
        << ", \"n_inner\": " << ffn << ", \"activation_function\": \""
        << dice.oneOf<const char *>({"gelu_new", "gelu", "relu"}) << "\", \"resid_pdrop\": " << dropout
        << ", \"embd_pdrop\": " << dropout << ", \"attn_pdrop\": " << dropout << "}";
+  } else if (family == "bert") {
+    os << "{\"model_type\": \"bert\", \"vocab_size\": " << vocabulary << ", \"max_position_embeddings\": " << sequence
+       << ", \"hidden_size\": " << embed << ", \"num_hidden_layers\": " << layers
+       << ", \"num_attention_heads\": " << heads << ", \"intermediate_size\": " << ffn << ", \"hidden_act\": \""
+       << dice.oneOf<const char *>({"gelu_new", "gelu", "relu"}) << "\", \"hidden_dropout_prob\": " << dropout
+       << ", \"attention_probs_dropout_prob\": " << dropout << "}";
   } else {
     os << "{\"model_type\": \"" << family << "\", \"vocab_size\": " << vocabulary << ", \"hidden_size\": " << embed
        << ", \"intermediate_size\": " << ffn << ", \"num_hidden_layers\": " << layers
        << ", \"num_attention_heads\": " << heads << ", \"num_key_value_heads\": " << kvHeads
        << ", \"attention_dropout\": " << dropout << ", \"head_dim\": " << headDim
        << ", \"tie_word_embeddings\": " << (tied ? "true" : "false");
-    if (family == "mistral")
+    if (family == "mistral" && !(seed % 2 && inOrder))
       os << ", \"sliding_window\": null";
+    else if (family == "mistral" || family == "gemma2")
+      os << ", \"sliding_window\": " << sequence / 2 + 1;
     if (family == "llama" && dice.chance(40))
       os << ", \"attention_bias\": true, \"mlp_bias\": true";
     if (seed % 3 == 1) // an id, or how far from the last
@@ -269,14 +286,15 @@ mlir::OwningOpRef<mlir::ModuleOp> Triple::model(mlir::MLIRContext *context) cons
   std::error_code error;
   llvm::raw_fd_ostream(file, error) << config;
   pcrt_status status = PCRT_OK;
-  auto module = pc::importModel(context, directory, {batch, sequence}, status);
+  auto module = pc::importModel(context, directory, {batch, sequence, std::nullopt, documents}, status);
   llvm::sys::fs::remove_directories(directory);
   return module;
 }
 
 std::string Triple::text() const {
   auto tactics = llvm::map_range(options.plan.tactics, [](const pc::Tactic &tactic) { return tactic.text(); });
-  return config + " batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) + " microbatches " +
+  return config + " batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) +
+         (documents ? " documents " + std::to_string(*documents) : "") + " microbatches " +
          std::to_string(options.plan.microbatches) + " " + optimizer() + (cse ? " cse" : "") + " bucket-bytes " +
          std::to_string(options.schedule.bucketBytes) + " prefetch " + std::to_string(options.schedule.prefetch) +
          "; <" + options.plan.meshText() + "> " + llvm::join(tactics, ", ");

@@ -6,6 +6,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include <optional>
 #include <string>
 
 /// A small model of a random family, a mesh of 2 to 12 ranks, and tactics in a random order that the model's sizes
@@ -13,8 +14,10 @@
 struct Triple {
   std::string config; ///< config.json
   int64_t batch, sequence, vocabulary;
-  pc::CompileOptions options; ///< plan, optimizer, and what is overlapped
-  bool cse;                   ///< equal ops of the step become one
+  std::optional<int64_t> documents; ///< the token that ends them, where a sequence has several
+  bool sparse = false;              ///< every third target does not count
+  pc::CompileOptions options;       ///< plan, optimizer, and what is overlapped
+  bool cse;                         ///< equal ops of the step become one
 
   /// adamw, sgd or none.
   std::string optimizer() const { return options.train ? options.step.optimizer : "none"; }
