@@ -392,7 +392,8 @@ private:
     } else if (like) {
       Operation *right = like->step->op;
       blame.step = right->getLoc();
-      bool isRounding = like->sameName && like->sameAttributes && like->sameOperands;
+      bool lacks = wrong.from.size() < like->step->from.size(); // of what has more operands
+      bool isRounding = like->sameName && like->sameAttributes && like->sameOperands && !lacks;
       blame.fault = isRounding                                               ? FaultKind::Precision
                     : isNorm(right)                                          ? FaultKind::Norm
                     : like->sameOperands && !isa<EinsumOp, AddOp, SubOp>(op) ? FaultKind::Scale
@@ -403,6 +404,8 @@ private:
         blame.expected = "expected the " + text(right);
       else if (!like->sameAttributes)
         blame.expected = "expected " + differenceOf(op, right);
+      else if (lacks && like->sameOperands)
+        blame.expected = "expected " + std::to_string(like->step->from.size()) + " operands";
       else if (isRounding)
         blame.expected = isBf16(right) ? "expected it rounded to bf16" : "expected it in f32";
       else if (unsigned other = like->otherOperand; like->otherOperand >= 0 && other < wrong.from.size() &&
