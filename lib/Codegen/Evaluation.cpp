@@ -16,7 +16,8 @@ Evaluation::Evaluation(ArrayRef<ModuleOp> programs) {
     });
   while (!open.empty()) {
     Operation *op = open.pop_back_val();
-    llvm::for_each(op->getOperands(), [&](Value value) { addValue(value); });
+    if (!isa<StartOp, WaitOp>(op)) // of which single moves are needed
+      llvm::for_each(op->getOperands(), [&](Value value) { addValue(value); });
     if (auto loop = dyn_cast<AccumulateOp>(op->getParentOp()))
       add(loop);
     if (auto receive = dyn_cast<ReceiveOp>(op))
@@ -39,12 +40,22 @@ void Evaluation::addValue(Value value) {
   if (!result) // of a loop's body, which is there for an op in it
     return;
   add(result.getOwner());
+  if (auto wait = dyn_cast<WaitOp>(result.getOwner())) {
+    add(wait.getStart());
+    OpOperand &input = wait.getStart()->getOpOperand(result.getResultNumber());
+    if (moved.insert(&input).second)
+      addValue(input.get());
+  }
   auto loop = dyn_cast<AccumulateOp>(result.getOwner());
   if (!loop)
     return;
   OpOperand &yielded = loop.getBody().front().getTerminator()->getOpOperand(result.getResultNumber());
   if (sums.insert(&yielded).second)
     addValue(yielded.get());
+}
+
+bool Evaluation::needsAll(StartOp start) const {
+  return llvm::all_of(start->getOpOperands(), [&](OpOperand &input) { return moved.contains(&input); });
 }
 
 /// Tasks that something is left of.

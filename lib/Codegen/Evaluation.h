@@ -24,6 +24,10 @@ public:
   bool needs(mlir::Operation *op) const { return ops.contains(op); }
   /// Whether it needs the sum over microbatches of what is yielded there.
   bool needs(mlir::OpOperand &yielded) const { return sums.contains(&yielded); }
+  /// Which moves of a start it needs. Where that is not all of them, they are made one by one instead, and nothing is
+  /// waited for.
+  bool needsMove(StartOp start, unsigned i) const { return moved.contains(&start->getOpOperand(i)); }
+  bool needsAll(StartOp start) const;
 
 private:
   /// A message: from a stage, to a stage, flow, number.
@@ -35,7 +39,7 @@ private:
 
   std::map<MessageKey, mlir::Operation *> sends;
   llvm::DenseSet<mlir::Operation *> ops;
-  llvm::DenseSet<mlir::OpOperand *> sums;
+  llvm::DenseSet<mlir::OpOperand *> sums, moved;
   llvm::SmallVector<mlir::Operation *> open; ///< whose operands have not been added
 };
 

@@ -163,7 +163,14 @@ LogicalResult Generator::emitStart(StartOp op) {
     return llvm::map_to_vector(values, [&](Value v) { return addressOf(v); });
   };
   auto ins = addresses(op.getInputs()), outs = addresses(op.getWait().getResults());
-  write([&](HostProgram &to) { to.start(first, ins, outs, ticket); });
+  if (toStep)
+    main->start(first, ins, outs, ticket);
+  if (toEvaluation && all.evaluation->needsAll(op))
+    evaluation->start(first, ins, outs, ticket);
+  else if (toEvaluation)
+    for (auto [i, in, out] : llvm::enumerate(ins, outs))
+      if (all.evaluation->needsMove(op, i))
+        evaluation->move(first + static_cast<int64_t>(i), in, out);
   return success();
 }
 
@@ -265,6 +272,7 @@ LogicalResult Generator::emitOp(Operation *op) {
       .Case([&](MoveOpInterface move) { return emitMove(move); })
       .Case([&](StartOp start) { return emitStart(start); })
       .Case([&](WaitOp wait) {
+        toEvaluation &= evaluation && all.evaluation->needsAll(wait.getStart());
         write([&](HostProgram &to) { to.wait(tickets.lookup(wait.getTicket())); });
         return success();
       })

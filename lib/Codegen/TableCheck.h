@@ -67,6 +67,7 @@ private:
             mlir::Value message);
   bool takes(std::pair<size_t, size_t> range);
   bool takesWithoutDropping(mlir::Operation *op);
+  void takeMoves(StartOp start);
   void evaluateBlock(mlir::Block &block);
   bool isEvaluated(mlir::Value value);
   bool isGroup(int64_t index, llvm::ArrayRef<mlir::StringAttr> axes);
@@ -126,7 +127,7 @@ private:
   std::vector<Call> evaluationCalls;
   size_t taken = 0; ///< of them
   llvm::DenseSet<mlir::Operation *> evaluated;
-  llvm::DenseSet<mlir::OpOperand *> evaluatedSums;
+  llvm::DenseSet<mlir::OpOperand *> evaluatedSums, evaluatedMoves; ///< moves of a start that are made one by one
 };
 
 /// pcrt_dtype of a tensor's elements, a second time.

@@ -46,6 +46,22 @@ bool TableCheck::takesWithoutDropping(Operation *op) {
   return true;
 }
 
+/// Passes over calls that make single moves of a start, in their order.
+void TableCheck::takeMoves(StartOp start) {
+  const Call &whole = calls[madeBy.lookup(start).first];
+  for (OpOperand &input : start->getOpOperands()) {
+    unsigned i = input.getOperandNumber(), count = start->getNumOperands();
+    if (taken == evaluationCalls.size())
+      return;
+    const Call &call = evaluationCalls[taken];
+    if (call.callee != "pcrt_move" || call.number(1) != whole.number(1) + i || call.address(2) != whole.list[i] ||
+        call.address(3) != whole.list[count + i] || call.times != whole.times || call.when != whole.when)
+      continue;
+    evaluatedMoves.insert(&input);
+    ++taken;
+  }
+}
+
 void TableCheck::evaluateBlock(Block &block) {
   for (Operation &op : block) {
     if (auto loop = dyn_cast<AccumulateOp>(op)) {
@@ -57,6 +73,8 @@ void TableCheck::evaluateBlock(Block &block) {
       current = {};
     } else if (drops(&op) ? takesWithoutDropping(&op) : takes(madeBy.lookup(&op))) {
       evaluated.insert(&op);
+    } else if (auto start = dyn_cast<StartOp>(op)) {
+      takeMoves(start);
     }
     for (OpOperand &use : op.getUses())
       if (addedBehind(use) && takes(summedBy.lookup(&use)))
@@ -69,6 +87,9 @@ bool TableCheck::isEvaluated(Value value) {
   auto result = dyn_cast<OpResult>(value);
   if (!result || isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(result.getOwner()))
     return true;
+  if (auto wait = dyn_cast<WaitOp>(result.getOwner()))
+    if (evaluatedMoves.contains(&wait.getStart()->getOpOperand(result.getResultNumber())))
+      return true;
   auto loop = dyn_cast<AccumulateOp>(result.getOwner());
   if (!loop)
     return evaluated.contains(result.getOwner());
@@ -110,9 +131,15 @@ bool TableCheck::checkEvaluation() {
                   refuse(op, "is what an evaluation shows, or must not");
                   return WalkResult::interrupt();
                 }
+                auto start = dyn_cast<StartOp>(op);
+                for (OpOperand &input : op->getOpOperands())
+                  if (evaluatedMoves.contains(&input) &&
+                      (!isEvaluated(input.get()) || !isFree(start.getWait().getResult(input.getOperandNumber())))) {
+                    refuse(op, "makes a move in an evaluation without what it reads, or over a parameter or a state");
+                    return WalkResult::interrupt();
+                  }
                 if (!isThere)
                   return WalkResult::advance();
-                auto start = dyn_cast<StartOp>(op);
                 bool whole = llvm::all_of(op->getOperands(), [&](Value value) { return isEvaluated(value); }) &&
                              (!start || evaluated.contains(start.getWait()));
                 bool harmless = llvm::all_of(

@@ -67,7 +67,7 @@ class Rounds(Case):
         return [(self.work / path / name).read_bytes() for name in ("model.safetensors", "training_state.safetensors")]
 
     def losses(self, path):
-        return [json.loads(line)["loss"] for line in open(self.work / path)]
+        return [line["loss"] for line in map(json.loads, open(self.work / path)) if "loss" in line]
 
     def outer(self):
         """Every end of a round against the step above, from what a program whose rounds never end makes of the same replicas."""
@@ -150,6 +150,34 @@ class Rounds(Case):
                 self.check(f"{plan}: broken off in a round, the same bits", self.bits("again") == self.bits(f"PLAN/step-{3 * EVERY:08d}"))
             self.needs("rm", "-rf", "PLAN")
 
+    def evaluated(self):
+        """What all share, on samples that are not trained on, is what a program of one rank finds in the checkpoint; a batch of it is one of all replicas."""
+        split = ["--shuffle", "--validation", "1/8"]
+        every = ["--eval-every", EVERY, "--eval-batches", 2]
+        self.model("gpt2", K * BATCH, SEQUENCE, to="wide.mlir")
+        self.needs("pc-compile", "wide.mlir", "--mode=eval", "-o", "eval")
+        for flags, name in ((split, "without"), ([*split, *every], "with")):
+            self.needs(*self.train("rounds", "outer=2", *flags, "--steps", 2 * EVERY + 1, "--save", name, "--metrics", f"{name}.jsonl", "--checkpoint", f"{name}.all",
+                                   "--every", EVERY, "--keep", 9))
+        self.check("evaluations change no step", self.bits("with") == self.bits("without"))
+        lines = [json.loads(line) for line in open(self.work / "with.jsonl")]
+        for line in lines:
+            if line["step"] in (EVERY, 2 * EVERY) and "validation_loss" in line:
+                said = self.needs("./eval", "--data", "tokens.bin", *FLAGS[2:4], *split, "--init", f"with.all/step-{line['step']:08d}", "--steps", 2).out
+                other = float(said.split()[-1])
+                self.check(f"evaluated behind step {line['step']}", abs(line["validation_loss"] - other) < 2e-5 * other, f"{line}, but {other}", f"{other:.6f}")
+
+    def dropped(self):
+        """What a replica drops depends on its rows, not on its plan."""
+        self.model("gpt2", BATCH, SEQUENCE, "--dropout=0.2")
+        losses = []
+        for mesh, flags in (("outer=2", []), ("outer=2,dp=2", ["--microbatches=2"])):
+            self.program("dropping", mesh, *flags)
+            self.needs(*self.train("dropping", mesh, "--steps", EVERY + 2, "--metrics", "dropping.jsonl"))
+            losses.append(self.losses("dropping.jsonl"))
+        worst = max(abs(a - b) / b for a, b in zip(*losses, strict=True))
+        self.check("with dropouts, on two plans", worst < 1e-4 and losses[0] != self.losses("whole.jsonl")[:EVERY + 2], losses, f"{worst:.1e}")
+
     def traffic(self):
         rows = json.load(open(self.work / "whole.json"))["per_rank"][0]["traffic"]
         parameters = json.load(open(self.work / "rounds.json"))["parameters"]
@@ -166,7 +194,11 @@ class Rounds(Case):
         self.traffic()
         self.resumed()
         self.killed(10 if sys.argv[1] == "all" else 2)
+        self.evaluated()
         self.plans(ALL if sys.argv[1] == "all" else QUICK)
+        self.holds("numbers that are not finite", *self.train("rounds", "outer=2", "--lr", 1e30, "--steps", 20, "--save", "bad"), code=10, words="the state is not saved")
+        self.check("nothing is saved then", not (self.work / "bad").exists())
+        self.dropped()
         for flags, words in (["--local-sgd=outer", "expected a mesh axis and the steps"], ["--local-sgd=outer:0", "expected a mesh axis"], ["--outer-rate=1", "goes with --local-sgd"]):
             self.holds(flags, "pc-compile", "model.mlir", "--mesh", "outer=2", flags, "-o", "bad", code=2, words=words)
         self.holds("an open axis", "pc-compile", "model.mlir", "--mesh", "outer=open", "--local-sgd=outer:4", "-o", "bad", code=2, words="come and go are not available yet")

@@ -10,10 +10,10 @@ import sys
 
 from cases import Case, mesh_flags, ranks_of
 
-PLANS = ["1", "1 --microbatches=2", "dp=2 --zero=1 --precision=bf16", "dp=2 --zero=3 --microbatches=2", "dp=2 --data-parallel=naive", "tp=2 --sequence-parallel",
-         "row=2,col=2 --tensor-parallel=2d", "cp=2 --context-parallel=ring", "tp=2 --recompute=full", "pp=2 --microbatches=4", "pp=2 --microbatches=4 --pipeline=interleaved:2",
+PLANS = ["1", "1 --microbatches=2", "dp=2 --microbatches=2", "dp=2,tp=2 --bucket-bytes=1K", "dp=2 --zero=1 --precision=bf16", "dp=2 --zero=3 --microbatches=2", "dp=2 --data-parallel=naive",
+         "tp=2 --sequence-parallel", "row=2,col=2 --tensor-parallel=2d", "cp=2 --context-parallel=ring", "tp=2 --recompute=full", "pp=2 --microbatches=4", "pp=2 --microbatches=4 --pipeline=interleaved:2",
          "pp=2,dp=2 --microbatches=4 --pipeline=zb-h1 --precision=bf16", "pp=2 --microbatches=4 --pipeline=zb-v", "pp=2 --microbatches=4 --inline-tasks=0"]
-QUICK = ["dp=2 --zero=3 --microbatches=2", "pp=2 --microbatches=4 --pipeline=interleaved:2 --inline-tasks=0"]
+QUICK = ["dp=2 --microbatches=2", "pp=2 --microbatches=4 --pipeline=interleaved:2 --inline-tasks=0"]
 SPLIT = ["--data", "tokens.bin", "--shuffle", "--validation", "1/4", "--seed", 7]
 
 
