@@ -382,10 +382,14 @@ LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, std::vector<W
     llvm::for_each(programsOf(*inlined), inlineCalls);
   }
   std::set<std::array<uint64_t, 4>> sent, received;
-  for (ModuleOp program : programsOf(inlined ? *inlined : planned)) {
+  for (auto [program, original] : llvm::zip(programsOf(inlined ? *inlined : planned), programsOf(planned))) {
     TableCheck check(program, kernels, names);
     if (!check.run() || !check.checkEvaluation() || !check.checkRound())
       return failure();
+    if (written) // which outlive the copy
+      for (WrittenKernel &kernel : *written)
+        if (kernel.planned == program)
+          kernel.planned = original;
     sent.merge(check.sent);
     received.merge(check.received);
   }
