@@ -335,7 +335,7 @@ void TokenData::read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_
   auto start = int64_t(__int128(sample) * sequence % all[0].count());
   if (order) {
     SampleOrder::Place place = order->of(sample);
-    number = size_t(first[size_t(place.source)] + place.file);
+    number = size_t(first[size_t(place.source)]) + size_t(place.file);
     start = place.window * sequence;
   }
   if (targetsOf.empty()) {
