@@ -140,8 +140,19 @@ static pcrt_status compare(const WrittenKernel &kernel, const CompiledKernels &c
   return PCRT_OK;
 }
 
-pcrt_status pc::compareKernels(ArrayRef<WrittenKernel> kernels, StringRef object, double mostSteps, int64_t &leftOut) {
-  if (kernels.empty())
+pcrt_status pc::compareKernels(ArrayRef<WrittenKernel> kernels, StringRef object, double mostSteps, double mostInAll,
+                               int64_t &leftOut) {
+  std::vector<std::pair<Bound, const WrittenKernel *>> chosen;
+  for (const WrittenKernel &kernel : kernels)
+    chosen.push_back({Bound(*kernel.op), &kernel});
+  llvm::stable_sort(chosen, [](auto &a, auto &b) { return a.first.steps < b.first.steps; });
+  double steps = 0;
+  llvm::erase_if(chosen, [&](auto &one) {
+    steps += one.first.steps;
+    return one.first.steps > mostSteps || steps > mostInAll;
+  });
+  leftOut = static_cast<int64_t>(kernels.size() - chosen.size());
+  if (chosen.empty())
     return PCRT_OK;
   std::string error;
   std::unique_ptr<CompiledKernels> compiled = CompiledKernels::load(object, error);
@@ -149,14 +160,8 @@ pcrt_status pc::compareKernels(ArrayRef<WrittenKernel> kernels, StringRef object
     (*kernels[0].op)->emitError() << "the kernels' object file cannot be read: " << error;
     return PCRT_INTERNAL;
   }
-  for (const WrittenKernel &kernel : kernels) {
-    Bound bound(*kernel.op);
-    if (bound.steps > mostSteps) {
-      ++leftOut;
-      continue;
-    }
-    if (pcrt_status status = compare(kernel, *compiled, bound))
+  for (auto &[bound, kernel] : chosen)
+    if (pcrt_status status = compare(*kernel, *compiled, bound))
       return status;
-  }
   return PCRT_OK;
 }

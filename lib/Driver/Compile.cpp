@@ -26,6 +26,7 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace pc;
@@ -56,14 +57,23 @@ static std::string planLine(const Plan &plan, ModuleOp module) {
   return op->line();
 }
 
-/// Compares the kernels of an object file with the interpreter, and says which it has left out.
+/// Whether kernels are compared with the interpreter.
+static bool comparesKernels(const CompileOptions &options) {
+  return !options.cuda() && options.to == Phase::Exe && (options.verifyKernels || options.verify == Verify::Full);
+}
+
+/// Compares the kernels of an object file with the interpreter: those that cost little, or where it was asked for all
+/// that it can run, and then says which it has left out.
 static pcrt_status compareKernels(ModuleOp module, ArrayRef<WrittenKernel> kernels, StringRef object,
                                   const CompileOptions &options) {
   TimingScope timing = options.timing ? options.timing->nest("comparison of kernels") : TimingScope();
-  constexpr double mostSteps = 4e8; // some seconds of the interpreter
+  bool all = options.verifyKernels;
+  constexpr double mostSteps = 4e8, little = 1e5; // some seconds, some milliseconds
   int64_t leftOut = 0;
-  if (pcrt_status status = compareKernels(kernels, object, mostSteps, leftOut))
+  if (pcrt_status status = compareKernels(kernels, object, mostSteps, all ? HUGE_VAL : little, leftOut))
     return status;
+  if (!all)
+    return PCRT_OK;
   InFlightDiagnostic remark = module.emitRemark()
                               << kernels.size() - leftOut << " kernels make what the interpreter makes";
   if (leftOut)
@@ -92,7 +102,7 @@ static pcrt_status buildExecutable(ModuleOp module, const CompileOptions &option
     certificate.finish(module, planLine(options.plan, module), step ? step.getValue() : "");
   ok = ok && succeeded(emitObject(module, options.cuda() ? 8 : nativeLanes(), options.cuda(), object));
   pcrt_status status = ok ? PCRT_OK : PCRT_RESOURCE;
-  if (ok && options.verifyKernels)
+  if (ok && comparesKernels(options))
     status = compareKernels(module, kernels, object, options);
   if (!status && failed(linkExecutable(module, object, libraries, options.cuda(), options.output)))
     status = PCRT_RESOURCE;
@@ -329,7 +339,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
       continue;
     bool given = info.phase == from;
     bool makesKernels = info.phase == Phase::Kernels && !given;
-    if (makesKernels && (options.verify == Verify::Full || options.verifyKernels))
+    if (makesKernels && (options.verify == Verify::Full || comparesKernels(options)))
       planned = module.clone();
     if (makesKernels) { // the program's description quotes its plan
       OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
@@ -339,7 +349,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
       return status;
     if (makesKernels && planned) {
       TimingScope timing = options.timing ? options.timing->nest("check of the tables") : TimingScope();
-      if (failed(verifyTables(*planned, module, options.verifyKernels ? &kernels : nullptr)))
+      if (failed(verifyTables(*planned, module, comparesKernels(options) ? &kernels : nullptr)))
         return PCRT_VERIFICATION;
       certificate.tablesAreReadBack();
     }

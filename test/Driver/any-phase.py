@@ -81,7 +81,7 @@ def check(plan):
     ranks = 1
     for size in re.findall(r"=(\d+)", mesh):
         ranks *= int(size)
-    call("pc-import", GOLDEN / model, "-o", "model.mlir", "--batch", 2, "--seq", 8)
+    call("pc-import", GOLDEN / model, "-o", "model.mlir", "--batch", 4 if "--microbatches=2" in flags else 2, "--seq", 8)
     call("pc-compile", "model.mlir", f"--mesh={mesh}", *flags, "-o", "whole")
     want = bits(run("./whole", model, ranks, "whole.run", 2))
     for phase in PHASES:

@@ -41,8 +41,8 @@ int main(int argc, char **argv) {
                                                    "the program of each phase is proved to compute what its step does"),
                                         clEnumValN(pc::Verify::Phase, "phase", "the verifier at the end of each phase"),
                                         clEnumValN(pc::Verify::None, "none", "ops' own verifiers alone")));
-  cl::opt<bool> verifyKernels("verify-kernels",
-                              cl::desc("Run each kernel of a CPU program and compare it with the interpreter"), files);
+  cl::opt<bool> verifyKernels(
+      "verify-kernels", cl::desc("Run all kernels of a CPU program beside the interpreter, also large ones"), files);
   cl::opt<std::string> reference("reference", cl::desc("The step program that this one must equal, a file"),
                                  cl::value_desc("file"), files);
   cl::opt<bool> timing("timing", cl::desc("Print the time of every pass (--mlir-timing)"), files);

@@ -39,7 +39,8 @@ struct CompileOptions {
   PlanMemoryOptions arena;
   GenerateKernelsOptions kernels; ///< `target`, `attention` and `archs` are also those of other passes
   Verify verify = Verify::Full;
-  bool verifyKernels = false; ///< CPU: compiled kernels are compared with the interpreter
+  bool verifyKernels = false; ///< CPU: all compiled kernels are compared with the interpreter; false: with
+                              ///< Verify::Full those that cost little
   Phase to = Phase::Exe;
   std::string output = "-";            ///< the executable, or the IR of phase `to`
   std::string emitPlan, report;        ///< files, or empty
