@@ -21,6 +21,7 @@ QUICK = ["outer=2,dp=2 --zero=3", "outer=2,pp=2 --microbatches=2"]
 ALL = QUICK + ["outer=2,dp=2", "outer=2,dp=2 --zero=1 --precision=bf16", "outer=2,tp=2", "dp=2,outer=2 --data-parallel=naive", "outer=2,cp=2 --context-parallel=ring",
                "outer=2,pp=2,dp=2 --microbatches=2 --pipeline=zb-h1"]
 BATCH, SEQUENCE = 4, 16
+LONG = sys.argv[1] == "all"
 FLAGS = ["--data", "tokens.bin", "--seed", 7, "--lr", 0.01]
 
 
@@ -74,7 +75,7 @@ class Rounds(Case):
         self.program("rounds", "outer=2")
         self.program("never", "outer=2", every=1000)
         self.needs(*self.train("rounds", "outer=2", "--steps", 3 * EVERY, "--checkpoint", "DIR", "--every", 1, "--keep", 100, "--metrics", "whole.jsonl", "--summary", "whole.json"))
-        for end in (EVERY, 2 * EVERY, 3 * EVERY):
+        for end in (EVERY, 2 * EVERY, 3 * EVERY)[:3 if LONG else 2]:
             self.needs(*self.train("never", "outer=2", "--load", f"DIR/step-{end - 1:08d}", "--change", "local-sgd", "--steps", end, "--save", "inner"))
             before, model = self.checkpoint("inner")
             after, _ = self.checkpoint(f"DIR/step-{end:08d}")
@@ -103,7 +104,7 @@ class Rounds(Case):
 
     def resumed(self):
         whole = self.bits(f"DIR/step-{3 * EVERY:08d}")
-        for at in (EVERY, EVERY + 1, 2 * EVERY - 1):
+        for at in (EVERY + 1, EVERY, 2 * EVERY - 1)[:3 if LONG else 1]:
             self.needs(*self.train("rounds", "outer=2", "--steps", at, "--save", "part", "--metrics", "part.jsonl"))
             self.needs(*self.train("rounds", "outer=2", "--load", "part", "--steps", 3 * EVERY, "--save", "part", "--metrics", "part.jsonl"))
             self.check(f"broken off at {at}: the same bits", self.bits("part") == whole and self.losses("part.jsonl") == self.losses("whole.jsonl"))
@@ -193,9 +194,9 @@ class Rounds(Case):
         self.inner()
         self.traffic()
         self.resumed()
-        self.killed(10 if sys.argv[1] == "all" else 2)
+        self.killed(10 if LONG else 1)
         self.evaluated()
-        self.plans(ALL if sys.argv[1] == "all" else QUICK)
+        self.plans(ALL if LONG else QUICK)
         self.holds("numbers that are not finite", *self.train("rounds", "outer=2", "--lr", 1e30, "--steps", 20, "--save", "bad"), code=10, words="the state is not saved")
         self.check("nothing is saved then", not (self.work / "bad").exists())
         self.dropped()
