@@ -161,7 +161,7 @@ pcrt_status PlanSearch::readWork() {
   if (pcrt_status status = pc::readWork(model, options, work))
     return status;
   std::optional<FewLayers> few = FewLayers::of(model);
-  bounds.emplace(work, few ? few->layers() : 0, space.ranks, machine);
+  bounds.emplace(model.getContext(), work, few ? few->layers() : 0, space.ranks, machine);
   composes = few && few->layers() > manyLayers;
   return PCRT_OK;
 }
@@ -508,7 +508,8 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
     return PCRT_OK;
   }
   if (interrupt.happened())
-    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + known(result));
+    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + known(result) +
+                                   (refusal.empty() ? "" : "; the first was refused: " + refusal));
   if (result.tooLarge.empty() && numDropped == 0)
     return fail(PCRT_INFEASIBLE, "no plan is legal: " + known(result) + ", with the flags that were given" +
                                      (refusal.empty() ? "" : "; the first was refused: " + refusal));

@@ -1,6 +1,7 @@
 //===- PlanBounds.cpp - What plans cannot stay below ------------------------------------------===//
 #include "PlanBounds.h"
 
+#include "pc/Cost/Cost.h"
 #include "pc/Driver/Tactics.h"
 #include "pc/Pipeline/Schedule.h"
 #include "llvm/ADT/STLExtras.h"
@@ -103,13 +104,57 @@ double PlanBounds::ofSet(const PlanCore &core, const Plan &plan) const {
   // Without stages a rank has this part of a microbatch; with them a rank of each stage has it together.
   double all = most.seconds / static_cast<double>(ranks * shape.microbatches) * static_cast<double>(shape.stages);
   double layer = all * most.layerShare;
-  return ofPipeline(layer, all - layer * static_cast<double>(layers), most.restSeconds / static_cast<double>(ranks),
-                    plan);
+  Sent sent = sentOf(plan);
+  double besides = most.restSeconds / static_cast<double>(ranks) + sent.lost;
+  return std::max(ofPipeline(layer, all - layer * static_cast<double>(layers), besides, plan),
+                  machine.wholeStep(sent.seconds, ranks));
+}
+
+PlanBounds::Sent PlanBounds::sentOf(const Plan &plan) const {
+  SmallVector<StringAttr> names, data;
+  SmallVector<int64_t> sizes;
+  for (const auto &[axis, size] : plan.mesh) {
+    names.push_back(StringAttr::get(context, axis));
+    sizes.push_back(size);
+  }
+  double members = 1, split = 1;
+  int zero = 0;
+  bool halfGradients = false, half = false;
+  for (const Tactic &tactic : plan.tactics) {
+    const TacticInfo *row = tactic.info();
+    halfGradients |= tactic.option("gradients") == "bf16";
+    half |= tactic.option("compute") == "bf16";
+    for (StringRef axis : tactic.list("axis")) {
+      auto size = static_cast<double>(std::max<int64_t>(plan.sizeOf(axis), 1));
+      if (row && (row->splitsVocabulary || row->phase == Phase::Staged))
+        split *= size;
+      if (!row || (!row->splitsBatch && !row->shardsParameters) || plan.sizeOf(axis) < 2)
+        continue;
+      members *= size;
+      data.push_back(StringAttr::get(context, axis));
+      tactic.option("stage").getAsInteger(10, zero);
+    }
+  }
+  if (data.empty())
+    return {};
+  // Parameters that no axis divides are sent as a whole, or not at all.
+  constexpr double margin = 0.9;
+  double elements = margin * work.parameterBytes / 4 / split, share = (members - 1) / members;
+  auto microbatches = static_cast<double>(plan.microbatches);
+  double sums = elements * share * (halfGradients ? 2 : 4) * (zero >= 2 ? microbatches : 1);
+  double gathers = elements * share * (half ? 2 : 4) * (zero == 3 ? 2 * microbatches : 1);
+  auto mesh = MeshAttr::get(context, names, sizes);
+  double seconds = moveSeconds(MoveKind::AllGather, sums + gathers, mesh, data, machine);
+  return {seconds, machine.contendShare * copySeconds(sums + gathers, seconds, machine)};
 }
 
 double PlanBounds::ofCore(const CorePrice &core, const Plan &plan) const {
   double optimizer = core.restSeconds / static_cast<double>(shapeOf(plan).stages) / updatersOf(plan);
-  return ofPipeline(core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers), optimizer, plan);
+  bool hasData = llvm::any_of(PlanCore::of(plan, 1, false).plan.tactics,
+                              [](const Tactic &tactic) { return tactic.info() && tactic.info()->shardsParameters; });
+  Sent sent = hasData ? Sent() : sentOf(plan);
+  return ofPipeline(core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
+                    optimizer + sent.lost, plan);
 }
 
 /// Of a microbatch's seconds for a `layer` and for the `rest`, which the last chunk has; layers are dealt out by cost

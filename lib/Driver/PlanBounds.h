@@ -13,8 +13,9 @@ namespace pc {
 /// that split its axes further, or along axes besides.
 class PlanBounds {
 public:
-  PlanBounds(const StepWork &work, int64_t layers, int64_t ranks, const MachineModel &machine)
-      : work(work), layers(layers), ranks(ranks), machine(machine) {}
+  PlanBounds(mlir::MLIRContext *context, const StepWork &work, int64_t layers, int64_t ranks,
+             const MachineModel &machine)
+      : context(context), work(work), layers(layers), ranks(ranks), machine(machine) {}
 
   /// By its flags alone.
   double ofShape(const Plan &plan) const { return leastSeconds(work, shapeOf(plan), machine); }
@@ -43,6 +44,13 @@ private:
   PlanShape shapeOf(const Plan &plan) const;
   double ofPipeline(double layer, double rest, double optimizer, const Plan &plan) const;
 
+  /// What data ranks send each other in a step: the seconds that it takes them, one after another, and what is lost of
+  /// the work beside it, were it all hidden.
+  struct Sent {
+    double seconds = 0, lost = 0;
+  };
+  Sent sentOf(const Plan &plan) const;
+
   /// How a core splits layers.
   struct Split {
     std::map<std::string, int64_t> axes;
@@ -59,6 +67,7 @@ private:
   /// The bound that says most for a core.
   Split known(const PlanCore &core) const;
 
+  mlir::MLIRContext *context;
   StepWork work;
   int64_t layers, ranks;
   const MachineModel &machine;
