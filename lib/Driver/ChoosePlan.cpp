@@ -269,7 +269,7 @@ OpenedNode PlanSearch::openSet(const PlanNode &node) {
   }
   for (Plan &plan : space.plansOf(set, refusal)) {
     PlanCore own = PlanCore::of(plan, batch, false);
-    if (own.batch == 0)
+    if (own.batch == 0 || !bounds->hasLayersFor(plan))
       continue;
     ++numPlans;
     if (limit() > 0 && bounds->leastBytes(plan, own) > static_cast<double>(limit())) {

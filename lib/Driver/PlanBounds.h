@@ -17,6 +17,11 @@ public:
              const MachineModel &machine)
       : context(context), work(work), layers(layers), ranks(ranks), machine(machine) {}
 
+  /// Whether there are layers enough for the plan's chunks: an embedding and a head may be chunks of their own.
+  bool hasLayersFor(const Plan &plan) const {
+    PlanShape shape = shapeOf(plan);
+    return shape.stages < 2 || shape.stages * shape.chunks <= layers + 2;
+  }
   /// By its flags alone.
   double ofShape(const Plan &plan) const { return leastSeconds(work, shapeOf(plan), machine); }
   /// Of all plans of a core of any batch: seconds of a step if nobody ever waited for other stages. Infinite if none of
