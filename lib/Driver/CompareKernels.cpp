@@ -142,10 +142,11 @@ static pcrt_status compare(const WrittenKernel &kernel, const CompiledKernels &c
 
 pcrt_status pc::compareKernels(ArrayRef<WrittenKernel> kernels, StringRef object, double mostSteps, double mostInAll,
                                int64_t &leftOut) {
-  std::vector<std::pair<Bound, const WrittenKernel *>> chosen;
-  for (const WrittenKernel &kernel : kernels)
-    chosen.push_back({Bound(*kernel.op), &kernel});
-  llvm::stable_sort(chosen, [](auto &a, auto &b) { return a.first.steps < b.first.steps; });
+  std::vector<std::pair<Bound, size_t>> chosen;
+  for (auto [i, kernel] : llvm::enumerate(kernels))
+    chosen.push_back({Bound(*kernel.op), i});
+  llvm::sort(chosen,
+             [](auto &a, auto &b) { return std::pair(a.first.steps, a.second) < std::pair(b.first.steps, b.second); });
   double steps = 0;
   llvm::erase_if(chosen, [&](auto &one) {
     steps += one.first.steps;
@@ -160,8 +161,8 @@ pcrt_status pc::compareKernels(ArrayRef<WrittenKernel> kernels, StringRef object
     (*kernels[0].op)->emitError() << "the kernels' object file cannot be read: " << error;
     return PCRT_INTERNAL;
   }
-  for (auto &[bound, kernel] : chosen)
-    if (pcrt_status status = compare(*kernel, *compiled, bound))
+  for (auto &[bound, i] : chosen)
+    if (pcrt_status status = compare(kernels[i], *compiled, bound))
       return status;
   return PCRT_OK;
 }
