@@ -21,9 +21,9 @@ namespace pc {
 
 /// Which ops a kernel was written for, by its name; of all programs.
 struct KernelNames {
-  std::vector<WrittenKernel> *written = nullptr; ///< where each kernel is noted with its first op
-  std::map<std::string, std::string> opsOf;      ///< by function
-  std::map<std::string, std::string> of;         ///< by ops and part
+  WrittenKernels *written = nullptr;        ///< where each kernel is noted with its first op
+  std::map<std::string, std::string> opsOf; ///< by function
+  std::map<std::string, std::string> of;    ///< by ops and part
 };
 
 /// One program of an executable.

@@ -100,7 +100,8 @@ std::string pc::tableBytes(ModuleOp kernels) {
          {int64_t(p.abi_version), p.arena_bytes, int64_t(p.target), int64_t(p.num_tickets), p.workspace_offset,
           p.workspace_bytes, int64_t(p.num_stages), int64_t(p.stage_axis), int64_t(p.stage), p.json_bytes})
       bytes.add(number);
-    bytes.add(TableReader::nameOf(p.step));
+    for (auto function : {p.step, p.evaluate, p.round})
+      bytes.add(TableReader::nameOf(function));
     bool ok = true;
     auto table = [&](auto *rows, int64_t count) {
       auto found = reader.rowsOf(rows, count);

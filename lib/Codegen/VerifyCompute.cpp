@@ -51,8 +51,8 @@ bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
   auto [name, isNew] = names.of.try_emplace(text, function);
   if (names.written && isFirst) {
     if (part == 0)
-      names.written->push_back({op->clone(), planned, function, "pc_program" + suffix, {}});
-    names.written->back().rows.push_back(row);
+      names.written->kernels.push_back({op->clone(), planned, function, "pc_program" + suffix, {}});
+    names.written->kernels.back().rows.push_back(row);
   }
   bool isNamed = StringRef(function).starts_with(("pc_" + op->getName().stripDialect() + "_").str());
   return (isNamed && ops->second == text && name->second == function) ||

@@ -365,11 +365,16 @@ bool TableCheck::checkRound() {
     (wrong ? wrong : planned.getOperation())->emitError() << "is no line of calls of the runtime";
     return false;
   }
-  return runBlock(round->getBody().front()) &&
-         (next == calls.size() || refuse(*round, "is done, but goes on with a call of @" + calls[next].callee));
+  if (!runBlock(round->getBody().front()))
+    return false;
+  if (next < calls.size())
+    return refuse(*round, "is done, but goes on with a call of @" + calls[next].callee);
+  if (names.written)
+    names.written->programs.emplace_back(round.release().getOperation());
+  return true;
 }
 
-LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, std::vector<WrittenKernel> *written) {
+LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, WrittenKernels *written) {
   KernelNames names;
   names.written = written;
   OwningOpRef<ModuleOp> inlined;
@@ -382,20 +387,18 @@ LogicalResult pc::verifyTables(ModuleOp planned, ModuleOp kernels, std::vector<W
     llvm::for_each(programsOf(*inlined), inlineCalls);
   }
   std::set<std::array<uint64_t, 4>> sent, received;
-  for (auto [program, original] : llvm::zip(programsOf(inlined ? *inlined : planned), programsOf(planned))) {
+  for (ModuleOp program : programsOf(inlined ? *inlined : planned)) {
     TableCheck check(program, kernels, names);
     if (!check.run() || !check.checkEvaluation() || !check.checkRound())
       return failure();
-    if (written) // which outlive the copy
-      for (WrittenKernel &kernel : *written)
-        if (kernel.planned == program)
-          kernel.planned = original;
     sent.merge(check.sent);
     received.merge(check.received);
   }
   if (sent != received)
     return planned.emitError() << "its stages do not send each other what their evaluation receives; the executable "
                                   "does not do what the program says";
+  if (written && inlined)
+    written->programs.emplace_back(inlined.release().getOperation());
   return success();
 }
 

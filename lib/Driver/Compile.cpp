@@ -333,7 +333,7 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   Proof proof;
   Certificate certificate;
   OwningOpRef<ModuleOp> planned;
-  std::vector<WrittenKernel> kernels; // of it
+  WrittenKernels kernels; // of it
   for (const PhaseInfo &info : phases()) {
     if (info.phase < from)
       continue;
@@ -369,5 +369,5 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
       module->print(os, OpPrintingFlags().enableDebugInfo());
       os << "\n";
     });
-  return buildExecutable(module, options, kernels, certificate);
+  return buildExecutable(module, options, kernels.kernels, certificate);
 }

@@ -508,14 +508,35 @@ private:
       use->set(wholes[use->get()].back());
   }
 
-  /// The sum of what `op` gives on each of its blocks.
+  /// Whether all ranks along `axes` have the same `value`; false where this block does not say so.
+  bool isSameOver(ArrayAttr axes, Value value) {
+    auto [known, isNew] = same.try_emplace({axes, value}, false);
+    if (!isNew)
+      return known->second;
+    Operation *op = value.getDefiningOp();
+    bool result = false;
+    if (auto gather = dyn_cast_if_present<AllGatherOp>(op))
+      result = gather.getAxes() == axes;
+    else if (op && op->getNumOperands() && (op->hasTrait<Pointwise>() || op->hasTrait<Rowwise>() || isa<EinsumOp>(op)))
+      result = llvm::all_of(op->getOperands(), [&](Value operand) { return isSameOver(axes, operand); });
+    return same[{axes, value}] = result;
+  }
+
+  /// The sum of what `op` gives on each of its blocks. Ranks have their blocks in different orders, and the bits of a
+  /// sum of more than two depend on it: one that all are to have alike (the gradient of a replicated bias) is added up
+  /// by a move.
   Value sumOf(Operation *op) {
     Type type = op->getResult(0).getType(), partial = inF32(type);
+    const Window &window = decisions.step(op)->window;
     Value sum;
-    for (int64_t t = 0, n = decisions.step(op)->window.n; t < n; ++t) {
-      Value part = cloneFor(op, t, partial, true);
-      sum = sum ? add(sum, part) : part;
-    }
+    auto isSame = [&](ArrayAttr axes) { return axes && isSameOver(axes, op->getResult(0)); };
+    if (ArrayAttr axes = isSame(window.axes) ? window.axes : window.with; window.n > 2 && isSame(axes))
+      sum = AllReduceOp::create(builder, op->getLoc(), partial, PartialKind::Sum, cloneFor(op, 0, partial, true), axes);
+    else
+      for (int64_t t = 0; t < window.n; ++t) {
+        Value part = cloneFor(op, t, partial, true);
+        sum = sum ? add(sum, part) : part;
+      }
     return partial == type ? sum : Value(CastOp::create(builder, op->getLoc(), type, sum));
   }
 
@@ -551,9 +572,10 @@ private:
   llvm::DenseMap<Value, SmallVector<Value>> blocks; ///< by t; null: not made yet
   llvm::DenseMap<Value, SmallVector<Value>> wholes; ///< by the number of blocks in place
   llvm::DenseMap<std::pair<std::pair<Value, std::pair<Attribute, Attribute>>, std::pair<int64_t, int64_t>>, Value>
-      slices;                              ///< axes, with; dim, t
-  SmallVector<Value> pending;              ///< blocked values of this task
-  llvm::SetVector<Operation *> broadcasts; ///< of which block-sized clones were made
+      slices;                                             ///< axes, with; dim, t
+  llvm::DenseMap<std::pair<ArrayAttr, Value>, bool> same; ///< isSameOver
+  SmallVector<Value> pending;                             ///< blocked values of this task
+  llvm::SetVector<Operation *> broadcasts;                ///< of which block-sized clones were made
 };
 
 } // namespace

@@ -370,8 +370,7 @@ BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank
 }
 
 /// Writes this rank's part of what is one number a token; `of` gives that of an element of the batch.
-template <typename T, typename F>
-static void fillBlock(const Program &program, const Block &block, char *to, F of) {
+template <typename T, typename F> static void fillBlock(const Program &program, const Block &block, char *to, F of) {
   T *out = reinterpret_cast<T *>(to);
   for (int64_t microbatch = 0; microbatch < block.size[0]; ++microbatch)
     for (int64_t row = 0; row < block.size[1]; ++row)

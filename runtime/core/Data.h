@@ -105,8 +105,8 @@ private:
   const TokenData &data;
   std::vector<Block> blocks; ///< By input.
   std::vector<int32_t> tokens,
-      targets;             ///< Of all rows of the batch, one more token each; what a rank needs of them is its part.
-  bool isWeighted = false; ///< The program has weights of targets.
+      targets;                ///< Of all rows of the batch, one more token each; what a rank needs of them is its part.
+  bool isWeighted = false;    ///< The program has weights of targets.
   std::vector<float> weights; ///< By replica of local SGD, or one: what a target that counts weighs in the loss.
   /// Of each token: the position where its document begins. Empty where no input is of that.
   std::vector<int32_t> starts;

@@ -147,7 +147,8 @@ public:
            {int64_t(p.abi_version), p.arena_bytes, int64_t(p.target), int64_t(p.num_tickets), p.workspace_offset,
             p.workspace_bytes, int64_t(p.num_stages), int64_t(p.stage_axis), int64_t(p.stage), p.json_bytes})
         add(number);
-      add(image.functionAt(pointer(&pcrt_program::step)));
+      for (auto function : {&pcrt_program::step, &pcrt_program::evaluate, &pcrt_program::round})
+        add(pointer(function) ? image.functionAt(pointer(function)) : "");
       std::vector<pcrt_group> groups;
       std::vector<pcrt_move_desc> rows;
       std::vector<int64_t> sizes;

@@ -9,7 +9,7 @@
 
 namespace pc {
 
-struct WrittenKernel;
+struct WrittenKernels;
 
 /// f32 elements of a vector on this machine: 16 with AVX-512, else 8.
 int64_t nativeLanes();
@@ -23,8 +23,7 @@ inline constexpr std::array<llvm::StringRef, 3> defaultArchs = {"sm_80", "sm_90a
 /// Checks that step, tables and description in a module of the kernels phase say what the planned program says that it
 /// was made of: each call and each row, in order. Fails with an error at an op of `planned`. `written` gets every
 /// kernel that the program has written for its ops.
-llvm::LogicalResult verifyTables(mlir::ModuleOp planned, mlir::ModuleOp kernels,
-                                 std::vector<WrittenKernel> *written = nullptr);
+llvm::LogicalResult verifyTables(mlir::ModuleOp planned, mlir::ModuleOp kernels, WrittenKernels *written = nullptr);
 
 /// The tables of a module of the kernels phase as bytes, for a fingerprint: of every stage what pc_program says, its
 /// mesh, groups, kernels, products, moves, device kernels, attentions, flows, images, and its description. Numbers have

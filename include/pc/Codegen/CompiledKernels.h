@@ -15,11 +15,18 @@ namespace pc {
 
 /// The kernels of an op, and the first op that runs them.
 struct WrittenKernel {
-  mlir::OwningOpRef<mlir::Operation *> op; ///< a copy; its operands are values of the planned program
-  mlir::ModuleOp planned;                  ///< that program
-  std::string function;                    ///< of the first of them, for messages
-  std::string program;                     ///< the symbol in whose table they are
-  std::vector<int64_t> rows;               ///< of that table, in the order in which they run
+  mlir::OwningOpRef<mlir::Operation *>
+      op;                    ///< a copy; its operands are values of the program, or of what was made of it
+  mlir::ModuleOp planned;    ///< that program
+  std::string function;      ///< of the first of them, for messages
+  std::string program;       ///< the symbol in whose table they are
+  std::vector<int64_t> rows; ///< of that table, in the order in which they run
+};
+
+/// All of an executable.
+struct WrittenKernels {
+  std::vector<mlir::OwningOpRef<mlir::Operation *>> programs; ///< made of the planned one, which ops refer to
+  std::vector<WrittenKernel> kernels;
 };
 
 /// Sampled elements of an operand of kernels: of an i32 tensor those below `below`, each at least the one before where
