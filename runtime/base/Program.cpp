@@ -168,8 +168,7 @@ public:
     readTensor(json, input);
     input.kind = json.at("kind");
     checkTensor(input, true);
-    if (input.kind == "tokens" || input.kind == "targets" || input.kind == "loss_weights" || input.kind == "starts" ||
-        input.kind == "positions") {
+    if (input.isByToken()) {
       Dims shape = {program.microbatches, program.batch / program.microbatches, program.sequence};
       bool isReal = input.kind == "loss_weights";
       input.key = json.value("key", int64_t(0));
@@ -243,7 +242,7 @@ void addReplicas(Program &program) {
   };
   program.batch *= rounds.replicas;
   for (Input &input : program.inputs)
-    if (input.kind == "tokens" || input.kind == "targets")
+    if (input.isByToken())
       split(input, 1);
   for (Output &output : program.outputs)
     if (output.kind == "logits") {

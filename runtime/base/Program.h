@@ -70,6 +70,11 @@ struct Input : Tensor {
   std::string kind; ///< "tokens", "targets", "loss_weights", "starts", "positions", "hyper" or "random".
   int64_t key =
       0; ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends documents.
+
+  /// One element for each token of the batch: [microbatch, row, position].
+  bool isByToken() const {
+    return kind == "tokens" || kind == "targets" || kind == "loss_weights" || kind == "starts" || kind == "positions";
+  }
 };
 
 struct Constant : Tensor {

@@ -102,6 +102,21 @@ class Rounds(Case):
             good = all(state[f"parameter@{r}.{name}"] == alone[name] and state[f"exp_avg_sq@{r}.{name}"] == alone[f"exp_avg_sq.{name}"] for name in model)
             self.check(f"replica {r} makes the steps of a program by itself", good)
 
+    def counted(self):
+        """A replica's targets weigh by how many of its own count."""
+        targets = [b"".join(struct.pack("<h", -100 if draw.random() < share else draw.randrange(1, 64)) for _ in range(SEQUENCE))
+                   for share in (draw.choice((0.1, 0.9)) for _ in self.samples)]
+        (self.work / "targets.bin").write_bytes(b"".join(targets) + targets[0])
+        self.needs(*self.train("never", "outer=2", "--targets", "targets.bin", "--steps", 2, "--save", "counted"))
+        state, _ = self.checkpoint("counted")
+        for r in range(K):
+            rows = [step * K * BATCH + r * BATCH + row for step in range(2) for row in range(BATCH)] + [0]
+            (self.work / "rows.bin").write_bytes(b"".join(self.samples[row] for row in rows))
+            (self.work / "of-rows.bin").write_bytes(b"".join(targets[row] for row in rows))
+            self.needs("./one", "--data", "rows.bin", *FLAGS[2:], "--targets", "of-rows.bin", "--steps", 2, "--save", "alone")
+            alone, model = self.checkpoint("alone")
+            self.check(f"replica {r} counts its own targets", all(state[f"parameter@{r}.{name}"] == alone[name] for name in model))
+
     def resumed(self):
         whole = self.bits(f"DIR/step-{3 * EVERY:08d}")
         for at in (EVERY + 1, EVERY, 2 * EVERY - 1)[:3 if LONG else 1]:
@@ -192,6 +207,7 @@ class Rounds(Case):
         (self.work / "tokens.bin").write_bytes(b"".join(self.samples) + self.samples[0])
         self.outer()
         self.inner()
+        self.counted()
         self.traffic()
         self.resumed()
         self.killed(10 if LONG else 1)
