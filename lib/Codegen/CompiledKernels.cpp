@@ -107,9 +107,7 @@ private:
 
 /// What a child says of its kernel.
 enum Outcome : int { Unfinished = 0x5a5a5a5a, Done = 1, Refused, DependsOnOrder };
-} // namespace
 
-namespace {
 /// A kernel's rows and buffers.
 class KernelRun {
 public:

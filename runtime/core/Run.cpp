@@ -4,7 +4,6 @@
 #include "comm/Collective.h"
 #include "core/Checkpoint.h"
 #include "core/CheckpointSeries.h"
-#include "core/Data.h"
 #include "core/Info.h"
 #include "core/Init.h"
 #include "core/Metrics.h"
@@ -12,6 +11,7 @@
 #include "core/Replicas.h"
 #include "core/Rounds.h"
 #include "core/SameRun.h"
+#include "core/StepInputs.h"
 #include "core/Stop.h"
 #include "core/Stragglers.h"
 #include "core/Summary.h"
@@ -19,7 +19,6 @@
 #include "cpu/CpuDevice.h"
 #include "cuda/CudaDevice.h"
 #include "device/Context.h"
-#include "pcrt/description.h"
 
 #include <cmath>
 #include <cstdio>
@@ -131,7 +130,7 @@ private:
   void openData() {
     onAllRanks(comm, [&] {
       tokens.emplace(options, program.sequence, program.training);
-      loader.emplace(program, *tokens, comm.rank());
+      inputs.emplace(program, options, *tokens, comm.rank());
       if (options.evalEvery)
         validation.emplace(options, program, comm.rank());
       for (size_t i = 0; i < tokens->files().size(); ++i) {
@@ -347,64 +346,19 @@ private:
     }
   }
 
-  void writeHyper(int64_t step) {
-    double t = double(step + 1);
-    for (size_t input = 0; input < program.inputs.size(); ++input) {
-      if (program.inputs[input].kind != "hyper")
-        continue;
-      auto *hyper = reinterpret_cast<float *>(inputs[input]);
-      hyper[PCRT_HYPER_LR] = float(options.rateAt(step));
-      hyper[PCRT_HYPER_BETA1] = float(options.beta1);
-      hyper[PCRT_HYPER_BETA2] = float(options.beta2);
-      hyper[PCRT_HYPER_EPS] = float(options.eps);
-      hyper[PCRT_HYPER_WEIGHT_DECAY] = float(*options.weightDecay);
-      hyper[PCRT_HYPER_CORRECTION1] = float(1 - std::pow(options.beta1, t));
-      hyper[PCRT_HYPER_CORRECTION2] = float(1 - std::pow(options.beta2, t));
-      hyper[PCRT_HYPER_CLIP] = float(options.clip);
-      hyper[PCRT_HYPER_NORM_LIMIT] = norms->limit();
-    }
-  }
-
-  /// Writes what dropouts of step `step` draw by.
-  void writeRandom(int64_t step) {
-    for (size_t i = 0; i < program.inputs.size(); ++i) {
-      const Input &input = program.inputs[i];
-      if (input.kind != "random")
-        continue;
-      auto *words = reinterpret_cast<int32_t *>(inputs[i]);
-      for (int64_t microbatch = 0; microbatch < program.microbatches; ++microbatch, words += PCRT_RANDOM_COUNT) {
-        words[PCRT_RANDOM_SEED_LOW] = int32_t(options.seed);
-        words[PCRT_RANDOM_SEED_HIGH] = int32_t(uint64_t(options.seed) >> 32);
-        words[PCRT_RANDOM_STEP] = int32_t(step);
-        words[PCRT_RANDOM_KEY] = int32_t(input.key);
-        int64_t rows = program.batch / program.microbatches / program.rounds.replicas;
-        words[PCRT_RANDOM_ROW] = int32_t(rowOf(program, microbatch, program.replicaOf(comm.rank()) * rows));
-      }
-    }
-  }
-
-  /// Writes what step `step` reads.
-  void fillInputs(int64_t step) {
-    inputs.resize(program.inputs.size());
-    for (size_t i = 0; i < inputs.size(); ++i)
-      inputs[i] = device->input(step, int(i));
-    loader->fill(sampleOf(step), inputs.data());
-    writeRandom(step);
-  }
-
   /// Runs a step. While a device runs it, the host prepares the next step's inputs; an error in those is thrown when
   /// their step comes.
   void callStep(int64_t step) {
     if (step == firstStep || evaluated)
-      fillInputs(step);
+      inputs->fill(*device, step, sampleOf(step));
     else if (nextFailure)
       throw *nextFailure;
     evaluated = false;
-    writeHyper(step); // behind the step before, whose norm is one of those that decide
+    inputs->writeHyper(step, norms->limit()); // behind the step before, whose norm is one of those that decide
     context->require(device->begin(*context, step));
     try {
       if (step + 1 < options.steps)
-        fillInputs(step + 1);
+        inputs->fill(*device, step + 1, sampleOf(step + 1));
     } catch (const Failure &failure) {
       nextFailure = failure;
     }
@@ -563,14 +517,13 @@ private:
   Options options; ///< As given; defaults that depend on the run are filled in.
   Comm &comm;
   std::optional<TokenData> tokens;
-  std::optional<BatchLoader> loader;
+  std::optional<StepInputs> inputs;
   std::optional<Validation> validation; ///< --eval-every
   bool evaluated = false;               ///< The inputs are not those of the next step.
   std::optional<Metrics> metrics;       ///< Rank 0.
   std::optional<pcrt_context> context;
   std::optional<Outputs> outputs;
   std::unique_ptr<Device> device;
-  std::vector<char *> inputs;         ///< By input of the program.
   std::optional<Failure> nextFailure; ///< Of the next step's inputs.
   std::string programSum;
   std::vector<DataIdentity> data;

@@ -1,27 +1,65 @@
-//===- broken-pass.cpp - Is the pass named that breaks a program? ----------------------------===//
-// usage: pc-broken-pass FILE FLAGS [PASS]    compiles FILE to `planned`, as by the flags of pc-compile ("mesh=dp=2
-// zero=1"); behind every run of PASS the scale of the last pc.attention_grad of the program is doubled, as if PASS were
-// wrong.
+//===- broken-pass.cpp - Is a program that a pass breaks refused? ----------------------------===//
+// usage: pc-broken-pass FILE FLAGS OUT [PASS HOW]    compiles FILE, as by the flags of pc-compile ("mesh=dp=2 zero=1"),
+// to the executable OUT with --verify-kernels, or, where OUT is /dev/null, to `planned`. Behind every run of PASS the
+// program is damaged: the scale of its last pc.attention_grad is doubled (HOW: scale), or its last kernel that adds
+// numbers subtracts some (sum), stores to address 0 (crash), has no end (loop), or writes before its first buffer
+// (beside).
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/Flags.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/Source.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 
-static void damage(Operation *op) {
-  pc::AttentionGradOp last;
-  op->walk([&](pc::AttentionGradOp other) { last = other; });
-  if (last)
-    last.setScaleAttr(Builder(op->getContext()).getF64FloatAttr(2 * last.getScale().convertToDouble()));
+template <typename Op> static Op lastOf(Operation *module) {
+  Op last;
+  module->walk([&](Op op) { last = op; });
+  return last;
+}
+
+static void doubleScale(Operation *module) {
+  if (auto last = lastOf<pc::AttentionGradOp>(module))
+    last.setScaleAttr(Builder(module->getContext()).getF64FloatAttr(2 * last.getScale().convertToDouble()));
+}
+
+static void damageKernel(Operation *module, StringRef how) {
+  auto last = lastOf<arith::AddFOp>(module);
+  auto kernel = last ? last->getParentOfType<LLVM::LLVMFuncOp>() : LLVM::LLVMFuncOp();
+  if (!kernel)
+    return;
+  Location loc = last.getLoc();
+  OpBuilder b(last);
+  Block &entry = kernel.getBody().front();
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+  auto store = [&](Value to) { // which no optimization takes for undefined behaviour
+    Value one = LLVM::ConstantOp::create(b, loc, b.getI32Type(), 1);
+    LLVM::StoreOp::create(b, loc, one, to, /*alignment=*/4, /*isVolatile=*/true);
+  };
+  if (how == "sum") {
+    last.replaceAllUsesWith(arith::SubFOp::create(b, loc, last.getLhs(), last.getRhs()).getResult());
+  } else if (how == "crash") {
+    b.setInsertionPointToStart(&entry);
+    store(LLVM::ZeroOp::create(b, loc, pointer));
+  } else if (how == "beside") {
+    b.setInsertionPointToStart(&entry);
+    Value first = LLVM::LoadOp::create(b, loc, pointer, entry.getArgument(0));
+    store(LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), first, ArrayRef<LLVM::GEPArg>{-4}));
+  } else if (how == "loop") {
+    Block *rest = entry.splitBlock(entry.begin()), *loop = b.createBlock(rest);
+    LLVM::BrOp::create(b, loc, loop);
+    b.setInsertionPointToEnd(&entry);
+    LLVM::BrOp::create(b, loc, loop);
+  }
 }
 
 int main(int argc, char **argv) {
-  if (argc < 3)
+  if (argc != 4 && argc != 6)
     return PCRT_USAGE;
   DialectRegistry registry;
   pc::registerDialects(registry);
@@ -40,13 +78,17 @@ int main(int argc, char **argv) {
     llvm::errs() << error << "\n";
     return PCRT_USAGE;
   }
-  options.to = pc::Phase::Planned;
-  options.output = "/dev/null";
+  options.output = argv[3];
+  options.verifyKernels = options.output != "/dev/null";
+  if (!options.verifyKernels)
+    options.to = pc::Phase::Planned;
   context.registerActionHandler([&](llvm::function_ref<void()> run, const tracing::Action &action) {
     run();
-    if (auto *pass = dyn_cast<PassExecutionAction>(&action);
-        pass && argc > 3 && pass->getPass().getArgument() == argv[3])
-      damage(pass->getOp());
+    auto *pass = dyn_cast<PassExecutionAction>(&action);
+    if (!pass || argc < 6 || pass->getPass().getArgument() != argv[4])
+      return;
+    StringRef how = argv[5];
+    how == "scale" ? doubleScale(pass->getOp()) : damageKernel(pass->getOp(), how);
   });
   return pc::compile(*module, origin->phase, options);
 }
