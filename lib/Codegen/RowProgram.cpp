@@ -217,11 +217,22 @@ LogicalResult RowProgram::expand(Operation *op) {
       .Case([&](DropoutOp x) {
         SmallVector<Ptr> offsets = llvm::map_to_vector(x.getOffsets(), [&](Value v) { return buffers.lookup(v); });
         kernels::Dropping dropping(e, x, buffers.lookup(x.getRandom()), offsets);
-        int row = add({}, [dropping](ArrayRef<Num>, const Position &at) { return dropping.row(at.row); });
+        const int64_t words = k.simt ? 0 : dropping.wordsAhead(columns), first = numDrawn;
+        numDrawn += words;
+        auto ahead = [this, first] { return k.scratch.as(e.b.getI32Type()) + e.integer(scratchElements() + first); };
+        int row = add({}, [this, dropping, words, ahead](ArrayRef<Num>, const Position &at) {
+          Num row = dropping.row(at.row);
+          if (words)
+            dropping.drawAhead(row, e.integer(0), e.integer(columns), ahead());
+          return row;
+        });
         nodes[row].space = Space::Row;
-        return define(0, add({full(node(x.getX())), row}, [this, dropping](ArrayRef<Num> a, const Position &at) {
-                        return dropping.apply(a[0], a[1], at.column, e.steps(std::max<int64_t>(at.width, 1)));
-                      }));
+        return define(
+            0, add({full(node(x.getX())), row}, [this, dropping, words, ahead](ArrayRef<Num> a, const Position &at) {
+              if (words)
+                return dropping.applyDrawn(a[0], at.column, ahead());
+              return dropping.apply(a[0], a[1], at.column, e.steps(std::max<int64_t>(at.width, 1)));
+            }));
       })
       .Case([&](LayerNormOp x) {
         double inverse = 1.0 / columns, eps = x.getEps().convertToDouble();

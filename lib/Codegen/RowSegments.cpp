@@ -147,7 +147,6 @@ void RowProgram::emitRows() {
     return k.simt->rowSums(rows, columns, numSums, readsOnly ? 4 : 1, k.workspace, [&](Num row) { emitRow(row); });
   }
   k.forItems(1, columns, /*reduces=*/false, [&](Num) {
-    k.scratchBytes += numSums * columns * 4;
     (k.scratch + e.integer(numScratch * columns)).clear(e.integer(numSums * columns));
     e.loop(e.integer(0), e.integer(rows), 1, [&](Num row) { emitRow(row); });
     e.vectors(columns, [&](Num column, int64_t width) {
@@ -188,7 +187,8 @@ void RowProgram::emit() {
   if (k.part == 1)
     return emitSums();
   schedule();
-  k.scratchBytes = numScratch * columns * 4;
+  if (!k.simt)
+    k.scratchBytes = (scratchElements() + numDrawn) * 4;
   rowValues.resize(nodes.size());
   Position nowhere{e.integer(0), e.integer(0), 0};
   for (auto [i, n] : llvm::enumerate(nodes))

@@ -174,6 +174,10 @@ struct Scratch {
     used += roundUp(elements, 16);
     return p;
   }
+  Ptr takeWords(int64_t elements) { // i32
+    Ptr p = take(elements);
+    return p.e ? p.as(p.e->b.getI32Type()) : p;
+  }
   int64_t bytes() const { return used * 4; }
 };
 

@@ -19,8 +19,9 @@ struct BackwardScratch {
   Ptr packedQueries, packedOutGradients; ///< as right sides of products
   Ptr gradientRows;                      ///< as left side of dq's product
   Ptr addends;
+  Ptr drawn; ///< of each row that is worked on at once
 
-  BackwardScratch(Scratch &scratch, const AttentionShape &a, int64_t lanes) {
+  BackwardScratch(Scratch &scratch, const AttentionShape &a, int64_t lanes, int64_t wordsAhead) {
     int64_t block = a.block(lanes), t = a.paddedT(lanes), d = a.paddedD(lanes), strideT = a.strideT(lanes);
     keysAcross = scratch.take(a.depth() * strideT);
     valuesAcross = scratch.take(a.depth() * strideT);
@@ -37,6 +38,7 @@ struct BackwardScratch {
     packedOutGradients = words ? scratch.take(block / 2 * d) : outGradients;
     gradientRows = words ? scratch.take(block * strideT / 2) : gradients;
     addends = a.biased ? scratch.take(a.paddedAddends(lanes)) : Ptr();
+    drawn = wordsAhead ? scratch.takeWords(a.perElement() * wordsAhead) : Ptr();
   }
 };
 } // namespace
@@ -52,7 +54,8 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
   Ptr dq = kernel.results[0], dk = kernel.results[1], dv = kernel.results[2];
   a.chooseFactors(e, {q, k, v, dout});
   Scratch scratch{kernel.scratch};
-  BackwardScratch at(scratch, a, lanes);
+  const int64_t ahead = dropping ? dropping->wordsAhead(a.paddedT(lanes)) : 0;
+  BackwardScratch at(scratch, a, lanes, ahead);
   kernel.items = a.batch * a.heads;
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
@@ -112,7 +115,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
         e.loop(zero, steps, 1, [&](Num step) {
           struct Row {
             Num correction, minusLse, end, drawn, unseen;
-            Ptr weight, gradient, addends;
+            Ptr weight, gradient, addends, bits;
           };
           SmallVector<Row> taken;
           for (int64_t i = 0; i < per; ++i) {
@@ -125,7 +128,10 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
                              e.select(r < rows, a.seen(e, first + known, counts), zero),
                              dropping ? dropping->row({batch, head, group, first + known}) : Num(),
                              a.limits() ? a.firstSeen(e, first + known, begins) : Num(), at.weights + r * strideT,
-                             at.gradients + r * strideT, a.biased ? at.addends + a.addendsAt(first + known) : Ptr()});
+                             at.gradients + r * strideT, a.biased ? at.addends + a.addendsAt(first + known) : Ptr(),
+                             ahead ? at.drawn + e.integer(i * ahead) : Ptr()});
+            if (ahead)
+              dropping->drawAhead(taken.back().drawn, begin, columns, taken.back().bits);
           }
           e.loop(begin, columns, lanes, [&](Num j) {
             SmallVector<Num> p, ds;
@@ -143,7 +149,11 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
                 exponent = e.fma(product, e.real(a.scale), row.minusLse);
               }
               Num weight = e.exp(exponent);
-              auto kept = [&](Num x) { return dropping ? dropping->apply(x, row.drawn, j, lanesInOrder) : x; };
+              auto kept = [&](Num x) {
+                return !dropping ? x
+                       : ahead   ? dropping->applyDrawn(x, j, row.bits)
+                                 : dropping->apply(x, row.drawn, j, lanesInOrder);
+              };
               Num gradient = weight * (kept(row.gradient.load(j, lanes)) - row.correction) * a.scale;
               p.push_back(seen(kept(weight)));
               ds.push_back(seen(slope.v ? gradient * slope : gradient));

@@ -11,6 +11,8 @@ using namespace pc;
 using namespace pc::kernels;
 
 constexpr int64_t perBlock = 8;
+/// Elements whose bits a CPU draws at once: by vectors of 512 bits of 8 blocks.
+constexpr int64_t perDraw = 64;
 
 /// `scalar` in each element of a vector of type `type`, or as it is.
 static Value spread(Emitter &e, Value scalar, Type type) {
@@ -29,7 +31,7 @@ Dropping::Dropping(Emitter &e, DrawnOpInterface op, Ptr random, ArrayRef<Ptr> of
     return e.wrap(arith::ExtUIOp::create(e.b, e.loc, e.b.getI64Type(), loaded.v));
   };
   key[0] = word(PCRT_RANDOM_SEED_LOW), key[1] = word(PCRT_RANDOM_SEED_HIGH), step = word(PCRT_RANDOM_STEP);
-  number = word(PCRT_RANDOM_KEY) + int64_t(PCRT_RANDOM_DROPS);
+  number = e.wrap(lowWord(e, (word(PCRT_RANDOM_KEY) + int64_t(PCRT_RANDOM_DROPS)).v));
   for (IndexedDim dim : op.getDrawnDims())
     local.push_back(cast<RankedTensorType>(dim.value.getType()).getDimSize(dim.dim));
   starts.resize(sizes.size());
@@ -102,10 +104,20 @@ Num Dropping::eachAlone(Num row, Num column, ArrayRef<int32_t> steps) const {
   return e.wrap(arith::TruncIOp::create(e.b, e.loc, VectorType::get(width, e.b.getI32Type()), half.v));
 }
 
+/// The first `width` 16-bit numbers of a vector, as i32.
+static Num widened(Emitter &e, Value bits, int64_t width) {
+  auto type = cast<VectorType>(bits.getType());
+  const int64_t count = type.getNumElements() * type.getElementTypeBitWidth() / 16;
+  bits = vector::BitCastOp::create(e.b, e.loc, VectorType::get(count, e.b.getI16Type()), bits);
+  if (width < count)
+    bits = vector::ShuffleOp::create(e.b, e.loc, bits, bits, llvm::to_vector(llvm::seq<int64_t>(0, width)));
+  return e.wrap(arith::ExtUIOp::create(e.b, e.loc, VectorType::get(width, e.b.getI32Type()), bits));
+}
+
 /// Of elements of which each `unit`, a power of two, are in one block, and begin at a multiple of `unit` there.
 Num Dropping::byBlock(Num row, Num column, ArrayRef<int32_t> steps, int64_t unit) const {
   const int64_t width = static_cast<int64_t>(steps.size()), last = static_cast<int64_t>(sizes.size()) - 1;
-  Type i32 = e.b.getI32Type(), i16 = e.b.getI16Type(), i64 = e.b.getI64Type();
+  Type i32 = e.b.getI32Type();
   SmallVector<Value> blocks, elements;
   for (int64_t i = 0; i < width; i += unit) {
     Num at = place(last, column + int64_t(steps[i]));
@@ -124,23 +136,46 @@ Num Dropping::byBlock(Num row, Num column, ArrayRef<int32_t> steps, int64_t unit
   }
   if (unit < perBlock)
     return e.wrap(vector::FromElementsOp::create(e.b, e.loc, VectorType::get(width, i32), elements));
-  // The halves of all blocks in turn are the elements in order.
+  return widened(e, drawInOrder(blocks), width);
+}
+
+Value Dropping::drawInOrder(ArrayRef<Value> blocks) const {
   const int64_t count = static_cast<int64_t>(blocks.size());
-  Bits bits = draw(vector::FromElementsOp::create(e.b, e.loc, VectorType::get(count, i64), blocks));
-  SmallVector<int64_t> turns;
+  Bits bits = draw(vector::FromElementsOp::create(e.b, e.loc, VectorType::get(count, e.b.getI64Type()), blocks));
+  SmallVector<int64_t> turns; // the halves of all blocks in turn
   for (int64_t block = 0; block < count; ++block)
     turns.append({block, count + block});
-  Value halves = vector::ShuffleOp::create(e.b, e.loc, bits.low, bits.high, turns);
-  Value all = vector::BitCastOp::create(e.b, e.loc, VectorType::get(perBlock * count, i16), halves);
-  if (width < perBlock * count)
-    all = vector::ShuffleOp::create(e.b, e.loc, all, all, llvm::to_vector(llvm::seq<int64_t>(0, width)));
-  return e.wrap(arith::ExtUIOp::create(e.b, e.loc, VectorType::get(width, i32), all));
+  return vector::ShuffleOp::create(e.b, e.loc, bits.low, bits.high, turns);
+}
+
+int64_t Dropping::wordsAhead(int64_t columns) const {
+  return isCut() ? 0 : static_cast<int64_t>(llvm::alignTo(columns, perDraw)) / 2;
+}
+
+void Dropping::drawAhead(Num row, Num from, Num to, Ptr bits) const {
+  const int64_t last = static_cast<int64_t>(sizes.size()) - 1;
+  e.loop(from / perDraw * perDraw, to, perDraw, [&](Num column) {
+    SmallVector<Value> blocks;
+    for (int64_t i = 0; i < perDraw; i += perBlock)
+      blocks.push_back((row + place(last, column + i) / perBlock).v);
+    auto words = VectorType::get(perDraw / 2, e.b.getI32Type());
+    bits.store(e.wrap(vector::BitCastOp::create(e.b, e.loc, words, drawInOrder(blocks))), column / 2);
+  });
+}
+
+Num Dropping::applyDrawn(Num x, Num column, Ptr bits) const {
+  const int64_t width = x.width();
+  return keep(x, widened(e, bits.load(column / 2, (width + 1) / 2).v, width));
+}
+
+bool Dropping::isCut() const {
+  const size_t last = sizes.size() - 1;
+  return (starts[last].v && local[last] % perBlock) || (isInZigzag(last) && sizes[last] / (2 * ranks) % perBlock);
 }
 
 Num Dropping::numbers(Num row, Num column, ArrayRef<int32_t> steps) const {
-  const int64_t width = static_cast<int64_t>(steps.size()), last = static_cast<int64_t>(sizes.size()) - 1;
-  bool isCut = (starts[last].v && local[last] % perBlock) || (isInZigzag(last) && sizes[last] / (2 * ranks) % perBlock);
-  if (isCut)
+  const int64_t width = static_cast<int64_t>(steps.size());
+  if (isCut())
     return eachAlone(row, column, steps);
   int64_t run = 1;
   while (run < width && steps[run] == steps[0] + run)
@@ -154,6 +189,10 @@ Num Dropping::apply(Num x, Num row, Num column, ArrayRef<int32_t> steps) const {
   Num bits = numbers(row, column, steps);
   if (!x.width())
     bits = e.wrap(vector::ExtractOp::create(e.b, e.loc, bits.v, ArrayRef<int64_t>{0}));
+  return keep(x, bits);
+}
+
+Num Dropping::keep(Num x, Num bits) const {
   return e.select(bits < integer32(e, drop.getThreshold()), e.real(0), x * drop.scale());
 }
 

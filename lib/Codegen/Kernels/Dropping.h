@@ -1,6 +1,7 @@
 //===- Dropping.h - Which elements a kernel drops ------------------------------------===//
 // `#pc.drop` in kernels: random bits are integers, so CPUs and GPUs drop the same elements. Eight neighbours in a row
-// share a block of Philox4x32-10; whoever has all of them computes it once.
+// share a block of Philox4x32-10; whoever has all of them computes it once. A CPU draws the bits of a row ahead of it,
+// because a vector of a row has two blocks, and a vector of blocks 64 elements.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_DROPPING_H
 #define PC_LIB_CODEGEN_KERNELS_DROPPING_H
@@ -23,6 +24,15 @@ public:
   /// x with dropped elements 0 and the others divided by 1 - p. Element i of x (a scalar has one) is that of local
   /// column `column` + steps[i]; vectors begin at multiples of their width, those of a CPU at multiples of its lanes.
   Num apply(Num x, Num row, Num column, llvm::ArrayRef<int32_t> steps) const;
+
+  /// On a CPU: i32 elements of memory for the bits of a row of `columns` elements; 0 if they cannot be drawn ahead,
+  /// because blocks are cut.
+  int64_t wordsAhead(int64_t columns) const;
+  /// Draws the bits of columns [from, to) of `row` into `bits`: i32, wordsAhead.
+  void drawAhead(Num row, Num from, Num to, Ptr bits) const;
+  /// `apply` with bits that have been drawn; `column` is even.
+  Num applyDrawn(Num x, Num column, Ptr bits) const;
+
   /// The same of scalars of neighbouring columns, from `column` on, in place.
   void apply(llvm::MutableArrayRef<Num> x, Num row, Num column) const;
 
@@ -36,6 +46,11 @@ private:
   Num numbers(Num row, Num column, llvm::ArrayRef<int32_t> steps) const;
   Num eachAlone(Num row, Num column, llvm::ArrayRef<int32_t> steps) const;
   Num byBlock(Num row, Num column, llvm::ArrayRef<int32_t> steps, int64_t unit) const;
+  /// The bits of whole blocks, in the order of their elements: vector of i64.
+  mlir::Value drawInOrder(llvm::ArrayRef<mlir::Value> blocks) const;
+  Num keep(Num x, Num bits) const;
+  /// Whether a vector may begin or end within a block.
+  bool isCut() const;
   /// The place in its whole dim of index `at` of dim d.
   Num place(int64_t d, Num at) const;
   bool isInZigzag(int64_t d) const { return ranks && llvm::is_contained(sequences, d); }
