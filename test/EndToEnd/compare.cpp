@@ -188,16 +188,24 @@ double lossDifference(const std::vector<double> &a, const std::vector<double> &b
   return worst;
 }
 
-int compareLosses(const std::string &aPath, const std::string &bPath, double tolerance, size_t first) {
+/// `roundedPath`, where not empty, is a run whose values are rounded as those of `bPath` are: by it is measured what a
+/// distance from `aPath` means, with `tolerance` as the floor.
+int compareLosses(const std::string &aPath, const std::string &bPath, const std::string &roundedPath, double tolerance,
+                  size_t first) {
   std::vector<double> a = readLosses(aPath), b = readLosses(bPath);
   bool enough = first == SIZE_MAX ? a.size() == b.size() : std::min(a.size(), b.size()) >= first;
   if (a.empty() || !enough) {
     printf("%zu losses against %zu\n", a.size(), b.size());
     return Different;
   }
-  double worst = lossDifference(a, b, first);
+  double worst = lossDifference(a, b, first), allowed = tolerance;
   printf("%zu losses, largest relative difference %.2e\n", std::min(first, a.size()), worst);
-  return worst <= tolerance ? Equal : Different;
+  if (!roundedPath.empty()) {
+    double rounding = lossDifference(a, readLosses(roundedPath), first);
+    printf("%.2e of the other rounded run\n", rounding);
+    allowed = std::max(tolerance, allowedRounding * rounding);
+  }
+  return worst <= allowed ? Equal : Different;
 }
 
 /// Draws both loss curves (first '*', second 'o', 'x' where they meet) and prints their largest differences.
@@ -392,7 +400,7 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
 
 const char *usage =
     R"(usage: pc-compare tensors WANT GOT [--tolerance X] [--prefix P] [--only NAME] [--skip REGEX[:BEGIN:END]]... [--rounded FILE]
-       pc-compare losses A B [--tolerance X] [--first N]     (metrics, or FILE.safetensors:NAME)
+       pc-compare losses A B [--tolerance X] [--first N] [--rounded FILE]     (metrics, or FILE.safetensors:NAME)
        pc-compare curves A B                                 (draws two metrics files)
        pc-compare reports REPORT SUMMARY [--table]           (pc-compile --report, pc-run --summary)
 )";
@@ -450,7 +458,7 @@ int main(int argc, char **argv) {
   if (positional[0] == "tensors")
     return compareTensors(a, b, rounded, tolerance, prefix, only, skips);
   if (positional[0] == "losses")
-    return compareLosses(a, b, tolerance, first);
+    return compareLosses(a, b, rounded, tolerance, first);
   if (positional[0] == "curves")
     return drawCurves(a, b);
   if (positional[0] == "reports")
