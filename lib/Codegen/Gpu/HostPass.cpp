@@ -3,6 +3,7 @@
 // in which a thread may wait carry a site number, because the optimizer merges and duplicates calls.
 //===------------------------------------------------------------------------------------------===//
 #include "HostPass.h"
+#include "WarpgroupAsm.h"
 #include "pcrt/host_image.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -271,10 +272,94 @@ struct Rewriter {
     instruction->eraseFromParent();
   }
 
-  /// "op.modifier $0, $1, ...;" without side effects becomes pc_ptx_op_modifier(...); other text is refused.
+  /// The numbers of an inline assembly's operands: those of results and of what is tied to them, then other inputs.
+  struct AssemblyOperands {
+    SmallVector<Value *> values; ///< by number; of results the current ones, at first what is tied to them
+    unsigned results = 0;
+  };
+  AssemblyOperands operandsOf(IRBuilder<> &builder, CallInst *instruction) {
+    AssemblyOperands operands;
+    unsigned argument = 0;
+    for (const InlineAsm::ConstraintInfo &info : cast<InlineAsm>(instruction->getCalledOperand())->ParseConstraints()) {
+      if (info.Type == InlineAsm::isOutput) {
+        operands.values.push_back(Constant::getAllOnesValue(i32));
+        ++operands.results;
+      } else if (info.Type == InlineAsm::isInput) {
+        Value *value = instruction->getArgOperand(argument++);
+        value = builder.CreateBitCast(value, builder.getIntNTy(layout.getTypeSizeInBits(value->getType())));
+        operands.values.push_back(value);
+        if (unsigned tied; !StringRef(info.Codes[0]).getAsInteger(10, tied))
+          operands.values[tied] = value;
+      }
+    }
+    return operands;
+  }
+
+  /// fence.proxy.async and wgmma.
+  void warpgroup(CallInst *instruction, ArrayRef<WarpgroupInstruction> steps) {
+    IRBuilder<> builder(instruction), entry(&*function->getEntryBlock().begin());
+    AssemblyOperands operands = operandsOf(builder, instruction);
+    auto slots = [&](uint64_t count) { return entry.CreateAlloca(ArrayType::get(i64, count)); };
+    auto slot = [&](Value *slots, unsigned i) { return builder.CreateConstGEP1_64(i64, slots, i); };
+    auto write = [&](ArrayRef<unsigned> numbers, Value *slots, unsigned from) {
+      for (auto [i, number] : enumerate(numbers))
+        builder.CreateStore(builder.CreateZExt(operands.values[number], i64), slot(slots, from + i));
+    };
+    auto read = [&](ArrayRef<unsigned> numbers, Value *slots) {
+      for (auto [i, number] : enumerate(numbers))
+        operands.values[number] = builder.CreateLoad(i32, slot(slots, i));
+    };
+    auto all = llvm::to_vector(seq(operands.results));
+    for (const WarpgroupInstruction &step : steps) {
+      switch (step.kind) {
+      case WarpgroupInstruction::ProxyFence:
+      case WarpgroupInstruction::Fence: {
+        bool proxy = step.kind == WarpgroupInstruction::ProxyFence;
+        call(builder, proxy ? "pc_fence_proxy_async" : "pc_wgmma_fence", voidType,
+             {thread, site(instruction, PCRT_SITE_WAIT, proxy ? "fence of the asynchronous proxy" : "wgmma fence")});
+        break;
+      }
+      case WarpgroupInstruction::Commit:
+        call(builder, "pc_wgmma_commit", voidType, {thread});
+        break;
+      case WarpgroupInstruction::Product: {
+        Value *in = slots(step.d.size() + step.ab.size()), *out = slots(step.d.size());
+        write(step.d, in, 0);
+        write(step.ab, in, step.d.size());
+        waitingCall(builder, "pc_wgmma", voidType,
+                    {thread, ConstantInt::get(i32, step.n), ConstantInt::get(i32, step.flags), in, out,
+                     site(instruction, PCRT_SITE_WARP, "wgmma")});
+        read(step.d, out);
+        break;
+      }
+      case WarpgroupInstruction::Wait: {
+        Value *values = slots(std::max<uint64_t>(all.size(), 1));
+        write(all, values, 0);
+        waitingCall(builder, "pc_wgmma_wait", voidType,
+                    {thread, ConstantInt::get(i32, step.left), values, ConstantInt::get(i32, all.size()),
+                     site(instruction, PCRT_SITE_WAIT, "wait for wgmma")});
+        read(all, values);
+        break;
+      }
+      }
+    }
+    if (auto *structure = dyn_cast<StructType>(instruction->getType())) {
+      Value *results = PoisonValue::get(structure);
+      for (unsigned i : all)
+        results = builder.CreateInsertValue(results,
+                                            builder.CreateBitCast(operands.values[i], structure->getElementType(i)), i);
+      instruction->replaceAllUsesWith(results);
+    }
+    instruction->eraseFromParent();
+  }
+
+  /// "op.modifier $0, $1, ...;" without side effects becomes pc_ptx_op_modifier(...); but for products by warpgroups,
+  /// other text is refused.
   void inlineAssembly(CallInst *instruction) {
     auto *assembly = cast<InlineAsm>(instruction->getCalledOperand());
     StringRef text = StringRef(assembly->getAsmString()).trim();
+    if (auto steps = parseWarpgroupAsm(text))
+      return warpgroup(instruction, *steps);
     StringRef one = text;
     if (!one.consume_back(";") || one.contains(';') || assembly->hasSideEffects() ||
         instruction->getType()->isVoidTy() || instruction->getType()->isStructTy())

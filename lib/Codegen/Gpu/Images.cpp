@@ -1,6 +1,7 @@
 //===- Images.cpp - compileGpuModule ----------------------------------------------------------===//
 #include "Images.h"
 #include "Compile.h"
+#include "WarpgroupAsm.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -70,6 +71,13 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   std::unique_ptr<llvm::Module> ir = deviceModule(device, base, toolkit, context);
   if (!ir)
     return failure();
+  if (usesWarpgroups(*ir)) {
+    for (const Arch &arch : archs)
+      if (arch.number != 90 || !arch.specific)
+        return module.emitError() << "kernels that multiply by warpgroups (wgmma) run on sm_90a alone, not on "
+                                  << arch.name;
+    base = archs[0];
+  }
   FailureOr<std::string> basePtx = emitPtx(module, llvm::CloneModule(*ir), base);
   if (failed(basePtx))
     return failure();
@@ -92,7 +100,7 @@ FailureOr<SmallVector<pc::GpuImage>> pc::compileGpuModule(mlir::gpu::GPUModuleOp
   for (GpuImage &image : images)
     complete(image.use, *ir);
   basePtx->push_back('\0');
-  images.push_back({GpuImageKind::Ptx, base.number, false, std::move(*basePtx), {}, {}});
+  images.push_back({GpuImageKind::Ptx, base.number, base.specific, std::move(*basePtx), {}, {}});
   if (options.emitHostImage) {
     FailureOr<GpuImage> host = emitHostImage(module, std::move(ir), sourceNames(module));
     if (failed(host))

@@ -35,8 +35,8 @@ struct GpuKernelUse {
   int64_t threads = 0;
 };
 
-/// A barrier, warp barrier or wait for asynchronous copies in a host image, by its number in the checked variant of its
-/// kernel. Tests leave one out (KernelLaunch::skippedSite, PC_STANDIN_FAULT=site:N).
+/// A barrier, warp barrier, wait for asynchronous copies or products, or fence of either in a host image, by its number
+/// in the checked variant of its kernel. Tests leave one out (KernelLaunch::skippedSite, PC_STANDIN_FAULT=site:N).
 struct GpuSite {
   int64_t number;
   std::string kernel, text;
@@ -53,8 +53,9 @@ struct GpuImage {
 
 /// Compiles a module whose kernels (gpu.func, kernel) take pointers, scalars or static memrefs; the module is not
 /// changed. Cubins in the order of `archs`, then PTX of the lowest architecture's base (it runs there and on all newer
-/// devices), then the host image. Without ptxas there are no cubins, and a remark says so. Errors: an unknown
-/// architecture, libdevice needed and not found, an op that does not lower, ptxas's own.
+/// devices; with wgmma of sm_90a, where alone it runs), then the host image. Without ptxas there are no cubins, and a
+/// remark says so. Errors: an unknown architecture, libdevice needed and not found, an op that does not lower, ptxas's
+/// own.
 llvm::FailureOr<llvm::SmallVector<GpuImage>> compileGpuModule(mlir::gpu::GPUModuleOp module,
                                                               const GpuTargetOptions &options);
 

@@ -28,7 +28,7 @@ enum pcrt_site_kind {
   PCRT_SITE_WARP = 4,    /* shuffles, votes, mma: all lanes named by a mask meet */
   PCRT_SITE_SYNCWARP = 5,
   PCRT_SITE_COPY = 6, /* start of an asynchronous copy */
-  PCRT_SITE_WAIT = 7  /* wait for asynchronous copies */
+  PCRT_SITE_WAIT = 7  /* wait for asynchronous copies or products; fence of either */
 };
 
 /* A place in a kernel, for reports. */
@@ -71,6 +71,15 @@ enum pcrt_shuffle { PCRT_SHUFFLE_BFLY = 0, PCRT_SHUFFLE_UP = 1, PCRT_SHUFFLE_DOW
 
 /* Bits of the kind of pc_access; the binary logarithm of the alignment is in bits 8 and up. */
 enum pcrt_access { PCRT_ACCESS_READ = 1, PCRT_ACCESS_WRITE = 2, PCRT_ACCESS_ATOMIC = 4, PCRT_ACCESS_VALUE = 8 };
+
+/* Bits of the flags of pc_wgmma: it adds to its sums, A is in registers, A or B has rows of the dim that is not summed.
+ */
+enum pcrt_wgmma {
+  PCRT_WGMMA_ADDS = 1,
+  PCRT_WGMMA_REGISTERS = 2,
+  PCRT_WGMMA_A_TRANSPOSED = 4,
+  PCRT_WGMMA_B_TRANSPOSED = 8
+};
 
 #ifdef __cplusplus
 }

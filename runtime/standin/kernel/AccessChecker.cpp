@@ -104,6 +104,9 @@ struct AccessChecker::State {
   const uint8_t *shared = nullptr;
   size_t sharedUsed = 0;
   Region sharedShadow{nullptr, sharedBytes};
+  std::array<uint64_t, maxThreads> fenced{}, visible{}; ///< a thread's last fence.proxy.async; that before the barrier
+  std::vector<uint16_t> reading = std::vector<uint16_t>(sharedBytes / 16 + 1); ///< 16 bytes: products that may read
+  size_t numReading = 0;
 
   Region *find(const uint8_t *p, size_t n) {
     if (last && last->holds(p, n))
@@ -267,6 +270,11 @@ void AccessChecker::beginBlock(const uint8_t *shared, uint32_t dynamicBytes, uin
   s.warpTime.fill(s.now);
   for (auto &pairs : s.pairTime)
     pairs.clear();
+  s.fenced.fill(0);
+  s.visible.fill(0);
+  if (s.numReading)
+    std::fill(s.reading.begin(), s.reading.end(), 0);
+  s.numReading = 0;
   s.blocks.push_back({s.now, blockIndex});
   std::copy_n(grid, 3, s.grid);
   s.shared = shared;
@@ -282,7 +290,12 @@ void AccessChecker::beginBlock(const uint8_t *shared, uint32_t dynamicBytes, uin
   allocate(s.kernel->shared_extent, dynamicBytes);
 }
 
-void AccessChecker::barrier() { state->sectionStart = ++state->now; }
+void AccessChecker::barrier() {
+  state->sectionStart = ++state->now;
+  state->visible = state->fenced;
+}
+
+void AccessChecker::fenceProxy(unsigned thread) { state->fenced[thread] = ++state->now; }
 
 void AccessChecker::warpCollective(unsigned warp, uint32_t lanes, bool whole) {
   State &s = *state;
@@ -332,6 +345,10 @@ std::string AccessChecker::access(unsigned thread, const void *address, uint32_t
     return report("misaligned", p, ", compiled for a multiple of " + std::to_string(1u << (kind >> 8)));
   // Threads that store one and the same value do not harm each other.
   bool same = (kind & PCRT_ACCESS_VALUE) && !std::memcmp(p, &value, bytes);
+  if (write && isShared && s.numReading)
+    for (size_t chunk = size_t(p - s.shared) / 16; chunk <= (size_t(p - s.shared) + bytes - 1) / 16; ++chunk)
+      if (s.reading[chunk])
+        return report("missing wait", p, ", while a product of matrices may still read there");
   Access mine = Access::make(s.now, thread, atomic, site);
   size_t offset = size_t(p - region->begin), first = offset / 2, end = (offset + bytes + 1) / 2;
   Cell before{}, after{}; // the cell in front of this one: most of an access have one past, and then one future
@@ -387,6 +404,25 @@ std::string AccessChecker::copyTarget(unsigned thread, const void *address, uint
   if (fault.empty() && !done)
     setShared(ByteState::Pending);
   return fault;
+}
+
+std::string AccessChecker::proxyRead(unsigned thread, const void *address, uint32_t site, bool done) {
+  State &s = *state;
+  auto *p = static_cast<const uint8_t *>(address);
+  std::string fault = access(thread, p, 16, PCRT_ACCESS_READ | 4 << 8, 0, site);
+  if (!fault.empty())
+    return fault;
+  auto at = size_t(p - s.shared);
+  for (size_t i = at / 2; i < at / 2 + 8 && !done; ++i) {
+    Access write = s.sharedShadow.cells[i].write;
+    if (write.time() >= s.visible[write.who()])
+      return "missing fence.proxy.async: reads 16 bytes at byte " + std::to_string(at) +
+             " of shared memory by the asynchronous proxy (" + s.siteText(site) +
+             "), which does not see yet the write of " + s.name(write);
+  }
+  s.reading[at / 16] += done ? -1 : 1;
+  s.numReading += done ? -1 : 1;
+  return "";
 }
 
 } // namespace pc::standin

@@ -1,8 +1,8 @@
 //===- AccessChecker.h - shadow memory of kernels ---------------------------------------------===//
 // Finds, in one run and in any order of threads: data races within a block (no barrier between) and between blocks of a
 // launch, addresses outside of what is allocated, reads of bytes nobody wrote, misaligned accesses, use of bytes that
-// an asynchronous copy may still write. Order between launches is the driver's business. Two bytes are the smallest
-// unit.
+// an asynchronous copy may still write, or a product may still read. Order between launches is the driver's business.
+// Two bytes are the smallest unit.
 //===------------------------------------------------------------------------------------------===//
 #ifndef PC_STANDIN_KERNEL_ACCESSCHECKER_H
 #define PC_STANDIN_KERNEL_ACCESSCHECKER_H
@@ -58,6 +58,11 @@ public:
                      uint32_t site);
   /// The same for the target of an asynchronous copy, at its start (`done` false: a write that is pending) and end.
   std::string copyTarget(unsigned thread, const void *address, uint32_t bytes, uint32_t site, bool done);
+  /// What the thread has written to shared memory becomes visible to the asynchronous proxy after the next barrier.
+  void fenceProxy(unsigned thread);
+  /// A read of shared memory by the asynchronous proxy (16 bytes), at its start (`done` false: from now on it may
+  /// happen at any time) and end.
+  std::string proxyRead(unsigned thread, const void *address, uint32_t site, bool done);
 
 private:
   struct State;

@@ -1,5 +1,5 @@
 //===- Worker.cpp - blocks, fibers, barriers ---------------------------------------------------===//
-#include "Worker.h"
+#include "Warpgroups.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -27,12 +27,14 @@ static uint8_t *reserve(size_t bytes) {
 Worker::Worker() : copies(maxThreads), started(maxThreads) {
   fibers = static_cast<Fiber *>(std::calloc(maxThreads, sizeof(Fiber)));
   stacks = reserve(size_t(maxThreads) * stackBytes);
-  shared = reserve(sharedCapacity);
+  sharedReserved = reserve(sharedCapacity + sharedAlignment);
+  auto address = reinterpret_cast<uintptr_t>(sharedReserved);
+  shared = sharedReserved + (-address & (sharedAlignment - 1));
 }
 
 Worker::~Worker() {
   munmap(stacks, size_t(maxThreads) * stackBytes);
-  munmap(shared, sharedCapacity);
+  munmap(sharedReserved, sharedCapacity + sharedAlignment);
   std::free(fibers);
 }
 
@@ -139,6 +141,7 @@ void Worker::runBlock(unsigned block) {
     copies[i].pending.clear();
     copies[i].group = 0;
   }
+  warpgroups.reset();
   if (launch->checker)
     launch->checker->beginBlock(shared, launch->dynamicShared, block, grid);
   if (plain) {
@@ -167,6 +170,13 @@ void Worker::runBlock(unsigned block) {
     std::snprintf(where, sizeof where, ": block %u,%u,%u: ", t.ctaid[0], t.ctaid[1], t.ctaid[2]);
     fault = std::string("kernel ") + launch->kernel->name + where + deadlock();
   }
+  if (fault.empty() && warpgroups)
+    if (std::string left = warpgroups->unfinished(); !left.empty()) {
+      char where[80];
+      std::snprintf(where, sizeof where, ": block %u,%u,%u: ", block % grid[0], block / grid[0] % grid[1],
+                    block / grid[0] / grid[1]);
+      fault = std::string("kernel ") + launch->kernel->name + where + left;
+    }
   if (!fault.empty())
     started.assign(maxThreads, false); // abandoned in the middle
 }

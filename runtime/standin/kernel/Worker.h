@@ -9,6 +9,7 @@
 #include "Kernel.h"
 
 #include <csetjmp>
+#include <memory>
 #include <vector>
 
 namespace pc::standin {
@@ -50,11 +51,17 @@ struct AsyncCopies {
   uint32_t group = 0;
 };
 
+class Warpgroups;
+
+/// Descriptors of matrices have the low bits of an address in shared memory, which begins at a multiple of this.
+constexpr size_t sharedAlignment = size_t(1) << 18;
+
 struct Worker {
   Fiber *fibers;
   uint8_t *stacks, *shared;
   Warp warps[maxWarps];
   std::vector<AsyncCopies> copies;
+  std::unique_ptr<Warpgroups> warpgroups; ///< of the block; null: it has multiplied nothing
   void *mainStack;
   std::vector<bool> started;
   uint16_t queue[2 * maxThreads]; ///< runnable fibers, a ring
@@ -103,6 +110,7 @@ private:
   void freshStack(unsigned thread);
   void runBlock(unsigned block);
   std::string deadlock() const;
+  uint8_t *sharedReserved;
 };
 
 inline Fiber *fiberOf(pcrt_host_thread *thread) { return reinterpret_cast<Fiber *>(thread); }

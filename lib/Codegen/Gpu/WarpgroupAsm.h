@@ -1,0 +1,31 @@
+//===- WarpgroupAsm.h - Inline PTX that multiplies by warpgroups -------------------------------===//
+#ifndef PC_LIB_CODEGEN_GPU_WARPGROUPASM_H
+#define PC_LIB_CODEGEN_GPU_WARPGROUPASM_H
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/IR/Module.h"
+
+#include <optional>
+
+namespace pc::toolchain {
+
+/// One instruction, its operands by their numbers in the text.
+struct WarpgroupInstruction {
+  enum Kind { ProxyFence, Fence, Product, Commit, Wait } kind;
+  unsigned left = 0;              ///< Wait: groups that may still be under way
+  unsigned n = 0, flags = 0;      ///< Product: columns; pcrt_wgmma
+  llvm::SmallVector<unsigned> d;  ///< Product: its sums
+  llvm::SmallVector<unsigned> ab; ///< Product: A's registers or its descriptor, then B's
+};
+
+/// The instructions of a text that has nothing but fence.proxy.async, wgmma of bf16 into f32, and predicates that are
+/// constants; nothing for other texts.
+std::optional<llvm::SmallVector<WarpgroupInstruction>> parseWarpgroupAsm(llvm::StringRef text);
+
+/// Whether the module has wgmma, which there is on sm_90a alone.
+bool usesWarpgroups(const llvm::Module &module);
+
+} // namespace pc::toolchain
+
+#endif

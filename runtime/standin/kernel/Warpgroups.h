@@ -1,0 +1,70 @@
+//===- Warpgroups.h - products of matrices by warpgroups of four warps ---------------------------===//
+// wgmma.mma_async multiplies while the warpgroup goes on. Here a product is made as late as a wait allows, and until
+// then what stands for its results is a NaN with a number: a program that uses results or changes operands too early
+// has wrong results in any order of threads. Semantics: PTX ISA, "asynchronous warpgroup level matrix instructions".
+//===------------------------------------------------------------------------------------------===//
+#ifndef PC_STANDIN_KERNEL_WARPGROUPS_H
+#define PC_STANDIN_KERNEL_WARPGROUPS_H
+
+#include "Worker.h"
+
+#include <deque>
+
+namespace pc::standin {
+
+/// D (64 x n, f32) = or += A (64 x 16, bf16) B (16 x n, bf16).
+struct WarpgroupProduct {
+  uint32_t n, flags; ///< pcrt_wgmma
+  uint32_t site;
+};
+
+/// The products of a block that its warps have started.
+class Warpgroups {
+public:
+  explicit Warpgroups(Worker &worker) : worker(worker) {}
+
+  void fence(Fiber *me);
+  /// `in`: n / 2 sums of this lane, then A's four registers or its descriptor, then B's; `out`: n / 2 sums.
+  void start(Fiber *me, WarpgroupProduct product, uint64_t *in, uint64_t *out);
+  void commit(Fiber *me);
+  /// Ends all groups but the last `left`; what stands for results in the lane's `count` slots becomes these.
+  void wait(Fiber *me, uint32_t left, uint64_t *slots, uint32_t count, uint32_t site);
+  /// "", or what the block's threads have not waited for.
+  std::string unfinished() const;
+
+private:
+  /// One warp's 16 rows of a product.
+  struct Part : WarpgroupProduct {
+    uint32_t number, group;
+    uint32_t a[warpSize][4];
+    std::vector<const uint8_t *> rowsOfA, ofB; ///< chunks of 16 bytes in shared memory
+    std::vector<uint32_t> sums;                ///< lane by lane, n / 2 each: those to add to, then the results
+    bool done = false, claimed = false;
+  };
+  struct WarpState {
+    std::deque<Part> parts; ///< in order; the last ones that are done, and what is under way
+    uint32_t group = 0, last = 0;
+    uint32_t started = 0; ///< products, counted
+  };
+  /// What a warpgroup's first warp has started, which the others must start, too.
+  struct Started {
+    WarpgroupProduct product;
+    uint64_t a, b;
+  };
+
+  Part *resultOf(WarpState &warp, uint32_t bits);
+  void startWhole(Fiber *me, Warp &lanes, unsigned first, const WarpgroupProduct &product);
+  void finish(Fiber *me, Part &part);
+  void read(Fiber *me, const Part &part, bool done);
+  std::vector<const uint8_t *> chunks(Fiber *me, const Part &part, uint64_t descriptor, bool transposed, unsigned from,
+                                      unsigned rows) const;
+
+  Worker &worker;
+  WarpState warps[maxWarps];
+  std::vector<Started> started[maxWarps / 4];
+  bool ordered[maxThreads] = {}; ///< a fence came since registers could change
+};
+
+} // namespace pc::standin
+
+#endif
