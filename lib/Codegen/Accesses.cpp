@@ -4,6 +4,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "Accesses.h"
 #include "Forms.h"
+#include "Gpu/WarpgroupAsm.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -43,6 +44,7 @@ public:
       : kernel(kernel), buffers(buffers), accesses(buffers.size()), byData(buffers.size()) {}
 
   FailureOr<SmallVector<Accesses>> run();
+  TensorWork products;
 
 private:
   /// The digits of a number below `size`, such that what the kernel divides by constants grows by multiples of these
@@ -55,6 +57,7 @@ private:
   bool visitLoop(scf::ForOp loop, State &state);
   bool visitBranch(scf::IfOp branch, State &state);
   bool visitAccess(Value pointer, int64_t width, bool stores, State &state);
+  void visitProduct(Operation *op, const State &state);
 
   /// The value as a form; nothing if the box must be divided.
   std::optional<Form> evaluate(Value value, State &state);
@@ -88,8 +91,9 @@ private:
   SmallVector<Accesses> accesses, byData; ///< by buffer; byData: those that happen if data say so
   /// What threads have accessed: buffer, whether it was written, address, width, and where in the box.
   std::set<std::tuple<unsigned, bool, Form, int64_t, std::vector<Extent>>> done;
-  VariableId divided = 0; ///< where to divide the box
-  bool underData = false; ///< whether data say if the op that is visited runs, or how often
+  llvm::DenseMap<Operation *, TensorWork> ofThread; ///< of one execution of an op
+  VariableId divided = 0;                           ///< where to divide the box
+  bool underData = false;                           ///< whether data say if the op that is visited runs, or how often
   bool failed = false;
 };
 
@@ -251,8 +255,17 @@ bool AccessCounter::tryVisit(Operation *op, State &state) {
         return visitAccess(store.getAddr(), bytesOf(store.getValue().getType()), /*stores=*/true, state);
       })
       .Case([&](NVVM::CpAsyncOp copy) { return visitAccess(copy.getSrc(), copy.getSize(), /*stores=*/false, state); })
-      .Case<LLVM::GEPOp, LLVM::AddrSpaceCastOp, LLVM::AddressOfOp, LLVM::ICmpOp, NVVM::LdMatrixOp>(
-          [](Operation *) { return true; })
+      .Case<LLVM::GEPOp, LLVM::AddrSpaceCastOp, LLVM::AddressOfOp, LLVM::ICmpOp>([](Operation *) { return true; })
+      .Case<NVVM::LdMatrixOp, NVVM::MmaOp, LLVM::InlineAsmOp>([&](Operation *product) {
+        visitProduct(product, state);
+        return true;
+      })
+      .Case([&](LLVM::PtrToIntOp number) { // in a descriptor of wgmma, whose operands are in shared memory
+        if (cast<LLVM::LLVMPointerType>(number.getArg().getType()).getAddressSpace() == NVVM::NVVMMemorySpace::Shared)
+          return true;
+        number.emitOpError() << "reaches memory in a way that is not counted";
+        return failed = true;
+      })
       .Default([&](Operation *other) {
         if (other->getNumRegions() || llvm::any_of(other->getOperandTypes(), isPointer)) {
           other->emitOpError() << "reaches memory in a way that is not counted";
@@ -307,6 +320,40 @@ bool AccessCounter::visitBranch(scf::IfOp branch, State &state) {
     run(branch.elseBlock());
   underData = around;
   return truth != Truth::Divide;
+}
+
+/// What one thread does of a product, or of the loads of its operands.
+static TensorWork workOfThread(Operation *op) {
+  TensorWork work;
+  if (auto load = dyn_cast<NVVM::LdMatrixOp>(op))
+    work.sharedBytes = 4 * load.getNum();
+  if (auto product = dyn_cast<NVVM::MmaOp>(op)) {
+    auto shape = product.getShape();
+    work.flops = 2 * shape.getM() * shape.getN() * shape.getK() / 32;
+  }
+  auto assembly = dyn_cast<LLVM::InlineAsmOp>(op);
+  auto steps = assembly ? toolchain::parseWarpgroupAsm(assembly.getAsmString()) : std::nullopt;
+  for (const toolchain::WarpgroupInstruction &step : steps.value_or(SmallVector<toolchain::WarpgroupInstruction>())) {
+    if (step.kind != toolchain::WarpgroupInstruction::Product)
+      continue;
+    constexpr int64_t rows = 64, depth = 16, threads = 128;
+    const bool both = step.ab.size() == 2; // descriptors
+    work.flops += 2 * rows * depth * step.n / threads;
+    work.sharedBytes += 2 * depth * (step.n + (both ? rows : 0)) / threads;
+  }
+  return work;
+}
+
+void AccessCounter::visitProduct(Operation *op, const State &state) {
+  auto [it, inserted] = ofThread.try_emplace(op);
+  if (inserted)
+    it->second = workOfThread(op);
+  int64_t count = 1;
+  for (auto [dim, values] : state.box)
+    count *= values.size();
+  products.flops += count * it->second.flops;
+  products.sharedBytes += count * it->second.sharedBytes;
+  products.dependOnData |= underData && it->second.flops;
 }
 
 bool AccessCounter::visitAccess(Value pointer, int64_t width, bool stores, State &state) {
@@ -530,6 +577,11 @@ Truth AccessCounter::undecided(const Form &form, State &state) {
 
 } // namespace
 
-FailureOr<SmallVector<Accesses>> pc::countAccesses(gpu::GPUFuncOp kernel, ArrayRef<CountedBuffer> buffers) {
-  return AccessCounter(kernel, buffers).run();
+FailureOr<SmallVector<Accesses>> pc::countAccesses(gpu::GPUFuncOp kernel, ArrayRef<CountedBuffer> buffers,
+                                                   TensorWork *products) {
+  AccessCounter counter(kernel, buffers);
+  FailureOr<SmallVector<Accesses>> accesses = counter.run();
+  if (products)
+    *products = counter.products;
+  return accesses;
 }

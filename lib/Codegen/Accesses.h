@@ -34,7 +34,22 @@ struct Accesses {
 /// memory in another way than the emitters do.
 constexpr int64_t cachedBytes = int64_t(4) << 20;
 llvm::FailureOr<llvm::SmallVector<Accesses>> countAccesses(mlir::gpu::GPUFuncOp kernel,
-                                                           llvm::ArrayRef<CountedBuffer> buffers);
+                                                           llvm::ArrayRef<CountedBuffer> buffers,
+                                                           struct TensorWork *products = nullptr);
+
+/// What tensor cores do in a kernel, by all of its threads.
+struct TensorWork {
+  int64_t flops = 0;         ///< two a product of two numbers
+  int64_t sharedBytes = 0;   ///< that they, or loads of their operands (ldmatrix), read from shared memory
+  bool dependOnData = false; ///< how often they do so; then counted as if once
+
+  /// The part of their rate at which shared memory can give them operands.
+  double share(double sharedBandwidth, double peak) const {
+    return sharedBytes && sharedBandwidth > 0
+               ? std::min(1.0, static_cast<double>(flops) / static_cast<double>(sharedBytes) * sharedBandwidth / peak)
+               : 1;
+  }
+};
 
 } // namespace pc
 

@@ -85,7 +85,7 @@ int64_t Generator::addKernel(StringRef name, const KernelSet::Info &info, bool o
                                  .grid = {static_cast<int32_t>(info.grid), 1, 1},
                                  .block = {static_cast<int32_t>(info.block), 1, 1},
                                  .num_args = static_cast<int32_t>(info.numBuffers),
-                                 .shared_bytes = 0});
+                                 .shared_bytes = device ? info.sharedBytes : 0});
   return kernelTable.size() - 1;
 }
 
@@ -502,7 +502,8 @@ struct GenerateKernels : pc::impl::GenerateKernelsBase<GenerateKernels> {
     planned.walk([&](PlanOp op) { plan = op.line(); });
     FailureOr<llvm::json::Value> report = buildReport(planned, plan);
     OwningOpRef<ModuleOp> output = ModuleOp::create(planned.getLoc());
-    Executable executable(*output, {target == "cuda", lanes, roundsToBf16}, CudaLibraries(attention, archs));
+    Executable executable(*output, {target == "cuda", lanes, roundsToBf16, haveWarpgroups(archs)},
+                          CudaLibraries(attention, archs));
     if (checkKernels && executable.target.cuda)
       executable.cases.emplace(*output);
     if (failed(report))

@@ -26,6 +26,7 @@ struct Kernel {
   kernels::Num status = {};             ///< out, CPU only: i64, 0 or 1 + the index of the first bad element; null: 0
   kernels::Ptr workspace = {};          ///< GPU: memory that the op's kernels share, if they need any
   kernels::SimtEmitter *simt = nullptr; ///< GPU: `e`, with its own type; lo, hi and scratch are null
+  bool warpgroups = false;              ///< GPU: it has wgmma (KernelTarget)
 
   /// Runs `body` for every item: on a CPU one by one for those of [lo, hi), on a GPU each by a team of threads whose
   /// size suits rows of `columns` elements. `reduces`: the body uses sums or reductions.

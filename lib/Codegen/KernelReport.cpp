@@ -4,6 +4,7 @@
 #include "pc/Codegen/KernelReport.h"
 #include "Generator.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/Workspace.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
@@ -19,6 +20,8 @@ struct Use {
   std::string kind, op;
   int64_t launches = 0, read = 0, written = 0, distinct = 0;
   int64_t blocks = 0, threads = 0, access = 0; ///< of own kernels
+  int64_t operandBytes = 0;                    ///< of own products on tensor cores: what shared memory gives these
+  double tensorShare = 0;                      ///< and the part of the peak that they can have by it
   double flops = 0;
   double computing = 0; ///< seconds
 
@@ -41,15 +44,33 @@ struct pc::StepCounts {
   OpSeconds seconds = OpSeconds(); ///< of the ops of the generators' programs
 };
 
-/// Counts a kernel that the step launches.
-static FailureOr<Use> useOf(const KernelSet::Info &info, gpu::GPUFuncOp kernel) {
+/// Adds what a kernel of attention computes: at attention's rate, if shared memory gives tensor cores their operands as
+/// fast. Of kernels of the gradient each makes again what it needs of the scores, 3 and 4 products for 5.
+static void addProducts(Use &use, const TensorWork &products, Operation *op, const MachineModel &machine) {
+  use.flops = static_cast<double>(products.flops);
+  use.operandBytes = products.sharedBytes;
+  use.tensorShare = products.share(machine.sharedBandwidth, machine.bf16Flops);
+  AttentionWork work = attentionWork(op);
+  if (products.dependOnData)
+    work.flops *= isAttentionGrad(op) ? 0.7 : 1;
+  else // masked tiles are not in the count
+    work = {use.flops, work.causal ? std::max<int64_t>(work.keys / 2, 1) : work.keys, work.headDim, false, work.bf16};
+  use.computing = attentionSeconds(work, machine) / use.tensorShare;
+}
+
+/// Counts a kernel of `op` that the step launches.
+static FailureOr<Use> useOf(const KernelSet::Info &info, gpu::GPUFuncOp kernel, Operation *op,
+                            const MachineModel &machine) {
   SmallVector<CountedBuffer> buffers = info.buffers;
   for (int64_t i = buffers.size(); i < info.numBuffers; ++i)
     buffers.push_back({INT64_MAX, i});
-  FailureOr<SmallVector<Accesses>> accesses = countAccesses(kernel, buffers);
+  TensorWork products;
+  FailureOr<SmallVector<Accesses>> accesses = countAccesses(kernel, buffers, &products);
   if (failed(accesses))
     return failure();
   Use use;
+  if (products.flops && isCausalAttention(op))
+    addProducts(use, products, op, machine);
   std::map<int64_t, int64_t> byWidth;
   for (auto [buffer, of] : llvm::zip_equal(buffers, *accesses)) {
     use.read += bytesOf(of.loads);
@@ -130,10 +151,11 @@ LogicalResult Generator::count(StepCounts &counts) {
     it->second.launches += launches;
     return counts.machine.opSeconds + it->second.seconds(counts.machine);
   };
+  Operation *op = nullptr; // whose kernels are added
   auto addKernel = [&](size_t i, int64_t launches) {
     return add(kernelInfos[i].function, kernelTable[i].name, launches, [&] {
       auto device = *all.module.getOps<gpu::GPUModuleOp>().begin();
-      return useOf(kernelInfos[i], device.lookupSymbol<gpu::GPUFuncOp>(kernelInfos[i].function));
+      return useOf(kernelInfos[i], device.lookupSymbol<gpu::GPUFuncOp>(kernelInfos[i].function), op, counts.machine);
     });
   };
   auto addProduct = [&](size_t i, int64_t times) {
@@ -147,6 +169,7 @@ LogicalResult Generator::count(StepCounts &counts) {
     auto loop = one.op->getParentOfType<AccumulateOp>();
     int64_t executions = loop ? loop.getMicrobatches() : 1,
             called = std::max<int64_t>(calls.lookup(one.op->getBlock()), 1);
+    op = one.op;
     double seconds = 0; // of all executions that one call, or the step, has
     auto addRange = [&](ArrayRef<int64_t> launches, size_t begin, size_t end, auto &&addOne) -> LogicalResult {
       for (size_t i = begin; i < std::min(end, launches.size()); ++i) { // no call names what is behind them
@@ -183,7 +206,8 @@ FailureOr<KernelReport> pc::reportKernels(ModuleOp planned, const GenerateKernel
     context->getOrLoadDialect(dialect);
   IRMapping mapping;
   OwningOpRef<ModuleOp> copy = cast<ModuleOp>(planned->clone(mapping)), output = ModuleOp::create(planned.getLoc());
-  Executable executable(*output, {/*cuda=*/true}, CudaLibraries(options.attention, options.archs));
+  KernelTarget target{.cuda = true, .warpgroups = haveWarpgroups(options.archs)};
+  Executable executable(*output, target, CudaLibraries(options.attention, options.archs));
   auto generators = generateSteps(*copy, executable);
   if (failed(generators))
     return failure();
@@ -214,6 +238,10 @@ FailureOr<KernelReport> pc::reportKernels(ModuleOp planned, const GenerateKernel
       row["blocks"] = use.blocks;
       row["threads"] = use.threads;
       row["access_bytes"] = use.access;
+      if (use.operandBytes) {
+        row["operand_bytes"] = use.launches * use.operandBytes;
+        row["tensor_share"] = use.tensorShare;
+      }
     }
     rows.push_back({seconds, std::move(row)});
   }

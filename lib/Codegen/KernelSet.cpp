@@ -41,6 +41,10 @@ static std::string kernelKey(Operation *op, unsigned part) {
   return key;
 }
 
+bool pc::haveWarpgroups(ArrayRef<std::string> archs) {
+  return !archs.empty() && llvm::all_of(archs, [](StringRef arch) { return arch == "sm_90a"; });
+}
+
 unsigned KernelSet::numParts(Operation *op) const { return numKernels(op, target.cuda); }
 
 FailureOr<const KernelSet::Info *> KernelSet::get(Operation *op, unsigned part) {
@@ -162,6 +166,7 @@ LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) 
   Kernel kernel{e, {}, {}, {}, {}, {}};
   kernel.part = part;
   kernel.simt = &e;
+  kernel.warpgroups = target.warpgroups;
   for (auto [i, element] : llvm::enumerate(elements.types)) {
     kernels::Ptr buffer{&e, entry->getArgument(i), element};
     (i < elements.numOperands ? kernel.operands : kernel.results).push_back(buffer);
@@ -174,6 +179,7 @@ LogicalResult KernelSet::writeForCuda(Operation *op, unsigned part, Info &info) 
   info.kind = kernel.kind;
   info.grid = e.grid;
   info.block = e.block;
+  info.sharedBytes = e.dynamicShared;
   info.buffers = buffersOf(op);
   return success();
 }

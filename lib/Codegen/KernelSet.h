@@ -15,7 +15,11 @@ struct KernelTarget {
   bool cuda = false;
   int64_t lanes = 16;        ///< CPU: f32 elements of a vector
   bool roundsToBf16 = false; ///< CPU: it has an instruction for that
+  bool warpgroups = false;   ///< CUDA: all devices are of sm_90a, which multiplies by warpgroups (wgmma)
 };
+
+/// Whether programs for these architectures (empty: the default ones) run on sm_90a alone.
+bool haveWarpgroups(llvm::ArrayRef<std::string> archs);
 
 /// Writes one function per distinct kernel: equal ops of different layers share one. CPU kernels are llvm.funcs of the
 /// C type pcrt_kernel_fn in `output`; CUDA kernels are gpu.funcs of the buffers' addresses in its `gpu.module
@@ -28,6 +32,7 @@ public:
     std::string function, kind;
     int64_t items = 0, scratchBytes = 0;         ///< CPU
     int64_t grid = 0, block = 0, numBuffers = 0; ///< CUDA
+    int64_t sharedBytes = 0;                     ///< CUDA: dynamic shared memory of a block
     /// CUDA: those of the op that the kernel was written for; empty if several ops share it.
     llvm::SmallVector<CountedBuffer> buffers;
   };

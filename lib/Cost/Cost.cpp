@@ -257,13 +257,12 @@ double pc::attentionSeconds(const AttentionWork &work, const MachineModel &machi
   return flops / ((work.bf16 ? machine.bf16Flops : machine.f32Flops) * share);
 }
 
-/// What attention is to `attentionSeconds`.
-static AttentionWork workOf(Operation *op, double flops, bool causal, bool bf16) {
+AttentionWork pc::attentionWork(Operation *op) {
   Value keys = llvm::TypeSwitch<Operation *, Value>(op)
                    .Case<AttentionOp, AttentionGradOp>([](auto attention) { return attention.getK(); })
                    .Case<PackedAttentionOp, PackedAttentionGradOp>([](auto attention) { return attention.getQkv(); });
   ArrayRef<int64_t> shape = cast<RankedTensorType>(keys.getType()).getShape();
-  return {flops, shape[1], shape.back(), causal, bf16};
+  return {flopsOf(op), shape[1], shape.back(), *isCausalAttention(op), getElementTypeOrSelf(keys).isBF16()};
 }
 
 /// Whether rows of a matrix of the product, dims of one group at its end, are no whole numbers of 16 bytes.
@@ -312,8 +311,8 @@ static double secondsOfProducts(Operation *op, const MachineModel &machine) {
     for (Operation &inner : fusion.getBody().front())
       sum += secondsOfProducts(&inner, machine);
   else if (double flops = flopsOf(op)) {
-    if (std::optional<bool> causal = isCausalAttention(op))
-      return attentionSeconds(workOf(op, flops, *causal, getElementTypeOrSelf(op->getOperand(0)).isBF16()), machine);
+    if (isCausalAttention(op))
+      return attentionSeconds(attentionWork(op), machine);
     return productSeconds(workOf(cast<EinsumOp>(op), flops), machine);
   }
   return sum;

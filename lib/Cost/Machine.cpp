@@ -44,6 +44,7 @@ static std::vector<MachineModel> makeAll() {
   a100.bf16Flops = 312e12;
   a100.productShare = 0.83;
   a100.multiprocessors = 108;
+  a100.sharedBandwidth = 19.5e12;
   a100.unalignedShare = 0.74;
   a100.memoryBytes = 80e9;
   a100.memoryBandwidth = 2.039e12;
@@ -55,6 +56,7 @@ static std::vector<MachineModel> makeAll() {
   h100.bf16Flops = 989e12;
   h100.productShare = 0.73;
   h100.multiprocessors = 132;
+  h100.sharedBandwidth = 30.9e12;
   h100.memoryBytes = 80e9;
   h100.memoryBandwidth = 3.35e12;
   h100.node.bandwidth = 450e9;
@@ -71,6 +73,7 @@ static std::vector<MachineModel> makeAll() {
   b200.bf16Flops = 2250e12;
   b200.productShare = 0.78;
   b200.multiprocessors = 148;
+  b200.sharedBandwidth = 35.0e12;
   b200.memoryBytes = 180e9;
   b200.memoryBandwidth = 7.7e12;
   b200.node.bandwidth = 900e9;
@@ -117,6 +120,7 @@ static const Figure figures[] = {
     {"product_ramp", [](MachineModel &m) -> double & { return m.productRamp; }, any, false, true},
     {"attention_share", [](MachineModel &m) -> double & { return m.attentionShare; }, 1},
     {"attention_keys", [](MachineModel &m) -> double & { return m.attentionKeys; }, any, true, true},
+    {"shared_bandwidth", [](MachineModel &m) -> double & { return m.sharedBandwidth; }, any, false, true},
     {"memory_bytes", [](MachineModel &m) -> double & { return m.memoryBytes; }, any, true, true},
     {"memory_bandwidth", [](MachineModel &m) -> double & { return m.memoryBandwidth; }, any},
     {"memory_share", [](MachineModel &m) -> double & { return m.memoryShare; }, 1},

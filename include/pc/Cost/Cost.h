@@ -81,6 +81,8 @@ struct AttentionWork {
   bool causal, bf16;
 };
 double attentionSeconds(const AttentionWork &work, const MachineModel &machine);
+/// What `op`, attention or its gradient, is to that.
+AttentionWork attentionWork(mlir::Operation *op);
 
 /// Seconds of one execution of a local op on one rank: the larger of computing and reading, or sending.
 double secondsOf(mlir::Operation *op, const MachineModel &machine);

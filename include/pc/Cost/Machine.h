@@ -39,6 +39,7 @@ struct MachineModel {
       {256, 128, 1}, {128, 256, 1}, {128, 128, 0.92}, {128, 64, 0.75}, {64, 64, 0.55}};
   double attentionShare = 0.5;            ///< of these, what attention reaches, masked scores not counted
   double attentionKeys = 0;               ///< that a query has more, by time; 0: shapes do not matter
+  double sharedBandwidth = 0;             ///< bytes per second that shared memory gives to tensor cores; 0: not known
   double memoryBytes = 0;                 ///< of device memory; 0: not known
   double memoryBandwidth = 2.0e10;        ///< bytes per second of device memory, at most
   double memoryShare = 1;                 ///< of it, what copies reach

@@ -470,7 +470,7 @@ struct Rewriter {
         if (!dynamic)
           kernel.sharedExtent += bytes + gapBytes;
       }
-      kernel.sharedExtent = alignTo(kernel.sharedExtent, 128); // dynamic shared memory begins here
+      kernel.sharedExtent = alignTo(kernel.sharedExtent, 1024); // dynamic shared memory begins here
     }
   }
 

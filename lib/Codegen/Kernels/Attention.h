@@ -75,6 +75,9 @@ struct AttentionShape {
   int64_t addends() const { return s + t - 1; }
   Num addendsAt(Num row) const { return (s - 1) - row; }
 
+  /// Whether scores are `scale` times products, and each query sees all keys up to some, of which none is dropped.
+  bool isPlain() const { return !changesScores() && !limits() && !drops; }
+
   /// Whether a query does not see all keys before it.
   bool limits() const { return window || documented; }
   /// The first key that query `row` sees, where there are limits; rows behind the last query count as the last one.

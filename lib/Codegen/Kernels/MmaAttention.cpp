@@ -42,7 +42,7 @@ void MmaAttention::stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(
     Num i = e.rank + first;
     auto copy = [&] {
       Num line = i / inRow, at = i % inRow * vector;
-      e.copyAsync(from + (rowAt(line) + at), to + (line * pitch + at), 16);
+      e.copyAsync(from + (rowAt(line) + at), to + (warpgroups ? placeInTile(line, at, rows) : line * pitch + at), 16);
     };
     if (first + threads <= all)
       copy();
@@ -55,7 +55,7 @@ Value MmaAttention::word(Ptr from, Num at) {
   return LLVM::LoadOp::create(e.b, e.loc, e.b.getI32Type(), (from + at).base, 4);
 }
 
-SmallVector<MmaAttention::Words> MmaAttention::left(Ptr from, const Num (&at)[2]) {
+MmaAttention::Left MmaAttention::left(Ptr from, const Num (&at)[2]) {
   SmallVector<Words> words;
   for (int64_t p = 0; p < pieces; ++p) {
     Words piece;
@@ -64,18 +64,20 @@ SmallVector<MmaAttention::Words> MmaAttention::left(Ptr from, const Num (&at)[2]
         piece.push_back(word(from, at[r] + column + (16 * p + 8 * half)));
     words.push_back(piece);
   }
-  return words;
+  return {words, {}};
 }
 
-SmallVector<MmaAttention::Words> MmaAttention::left(Ptr tile) {
+MmaAttention::Left MmaAttention::left(Ptr tile) {
+  if (warpgroups)
+    return {{}, tile};
   SmallVector<Words> words;
   Ptr at = tile + (warp * (16 * pitch) + rowsFirst);
   for (int64_t p = 0; p < pieces; ++p)
     words.push_back(matrices(at + e.integer(16 * p), /*transposed=*/false));
-  return words;
+  return {words, {}};
 }
 
-SmallVector<MmaAttention::Words> MmaAttention::left(ArrayRef<Num> sums) {
+MmaAttention::Left MmaAttention::left(ArrayRef<Num> sums) {
   SmallVector<Words> words;
   auto pairType = VectorType::get(2, e.b.getF32Type()), halfType = VectorType::get(2, e.b.getBF16Type());
   for (size_t i = 0; i < sums.size(); i += 8) {
@@ -87,7 +89,7 @@ SmallVector<MmaAttention::Words> MmaAttention::left(ArrayRef<Num> sums) {
     }
     words.push_back(piece);
   }
-  return words;
+  return {words, {}};
 }
 
 MmaAttention::Words MmaAttention::matrices(Ptr at, bool transposed) {
@@ -112,26 +114,41 @@ void MmaAttention::multiply(MutableArrayRef<Num> sums, ArrayRef<Value> a, ArrayR
     sum = e.wrap(LLVM::ExtractValueOp::create(e.b, e.loc, all, i));
 }
 
-MmaAttention::Carried MmaAttention::timesTransposed(ArrayRef<Words> left, Ptr tile, int64_t rows) {
+MmaAttention::Carried MmaAttention::timesTransposed(const Left &left, Ptr tile, int64_t rows) {
+  if (warpgroups)
+    return timesTransposedByWarpgroups(left, tile, rows);
   Carried sums = zeros(rows / 2);
   Ptr at = tile + columnsFirst;
   for (int64_t p = 0; p < pieces; ++p)
     for (int64_t n = 0; n < rows / 16; ++n) {
       Words right = matrices(at + e.integer(16 * (n * pitch + p)), /*transposed=*/false);
       for (int64_t half = 0; half < 2; ++half)
-        multiply(MutableArrayRef(sums).slice(8 * n + 4 * half, 4), left[p], ArrayRef(right).slice(2 * half, 2));
+        multiply(MutableArrayRef(sums).slice(8 * n + 4 * half, 4), left.pieces[p], ArrayRef(right).slice(2 * half, 2));
     }
   return sums;
 }
 
-void MmaAttention::add(MutableArrayRef<Num> sums, ArrayRef<Words> left, Ptr tile) {
+void MmaAttention::add(MutableArrayRef<Num> sums, const Left &left, Ptr tile) {
+  if (warpgroups) {
+    llvm::copy(addByWarpgroups(sums, left, tile), sums.begin());
+    return;
+  }
   Ptr at = tile + rowsFirst;
-  for (auto [k, piece] : llvm::enumerate(left))
+  for (auto [k, piece] : llvm::enumerate(left.pieces))
     for (int64_t n = 0; n < pieces; ++n) {
       Words right = matrices(at + e.integer(16 * (int64_t(k) * pitch + n)), /*transposed=*/true);
       for (int64_t half = 0; half < 2; ++half)
         multiply(sums.slice(8 * n + 4 * half, 4), piece, ArrayRef(right).slice(2 * half, 2));
     }
+}
+
+void MmaAttention::meetTiles() {
+  e.waitForCopies();
+  if (warpgroups) // cp.async writes as threads do, wgmma reads by the asynchronous proxy
+    LLVM::InlineAsmOp::create(e.b, e.loc, TypeRange(), ValueRange(), "fence.proxy.async.shared::cta;", "~{memory}",
+                              /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                              LLVM::AsmDialectAttr(), ArrayAttr());
+  e.barrier();
 }
 
 Num MmaAttention::sumOfRow(Num x) {
@@ -160,11 +177,10 @@ void MmaAttention::store(ArrayRef<Num> sums, Num factor[2], Ptr to, const Num (&
 // A block of queries
 //===---------------------------------------------------------------------------===//
 
-QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, Ptr bias, Ptr starts,
+QueryBlock::QueryBlock(MmaAttention &at, Kernel &kernel, int64_t tile, Ptr k, Ptr v, Ptr counts, Ptr bias, Ptr starts,
                        const std::optional<Dropping> &dropping)
-    : tile(at.a.d <= 64 ? 64 : 32), at(at), k(k), v(v), counts(counts), bias(bias), starts(starts),
-      keys(at.tile(2 * tile)), values(at.tile(2 * tile)), dropping(dropping),
-      blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
+    : tile(tile), at(at), k(k), v(v), counts(counts), bias(bias), starts(starts), keys(at.tile(2 * tile)),
+      values(at.tile(2 * tile)), dropping(dropping), blocks(llvm::divideCeil(at.a.s, at.perBlock)) {
   kernel.items = at.a.batch * at.numHeads * blocks;
 }
 
@@ -205,8 +221,7 @@ QueryBlock::Carried QueryBlock::passKeys(llvm::function_ref<Carried()> init,
   Num begin = at.a.firstOfTile(e, firstQuery, begins, tile);
   e.when(begin < end, [&] { stage(begin); });
   return e.loop(begin, end, tile, init(), [&](Num first, const Carried &carried) {
-    e.waitForCopies();
-    e.barrier(); // this tile has arrived, and no thread reads the one before any more
+    at.meetTiles();
     Num next = first + tile;
     e.when(next < end, [&] { stage(next); });
     return meet(first, keys + half(first), values + half(first), carried);
@@ -260,14 +275,15 @@ QueryBlock::Carried QueryBlock::kept(Num first, const Carried &values) {
 
 void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   SimtEmitter &e = *kernel.simt;
-  MmaAttention at(e, a);
+  MmaAttention at(e, a, MmaAttention::warpgroupsFor(a, kernel));
   constexpr double nothing = -std::numeric_limits<double>::infinity();
   Ptr q = kernel.operands[0], k = kernel.operands[1], v = kernel.operands[2];
   Ptr o = kernel.results[0], lse = kernel.results[1], counts = a.counts(kernel, 3);
   std::optional<Dropping> dropping = a.dropping(kernel, 3);
   const double unit = a.changesScores() ? 1 : a.scale, factor = unit * at.log2e;
   kernel.kind = "attention";
-  QueryBlock block(at, kernel, k, v, counts, a.bias(kernel, 3), a.starts(kernel, 3), dropping);
+  QueryBlock block(at, kernel, at.warpgroups || a.d <= 64 ? 64 : 32, k, v, counts, a.bias(kernel, 3),
+                   a.starts(kernel, 3), dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     auto queries = at.left(q, block.rows);

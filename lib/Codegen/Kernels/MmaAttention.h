@@ -3,6 +3,10 @@
 // `row` and `row` + 8; of every 8 columns it has two, from `column` on: sums[4 n + 2 r + c] is that of its row r and of
 // column 8 n + `column` + c. Operands are loaded from shared memory by ldmatrix; rows there are padded by 16 bytes, so
 // that eight rows lie on different banks.
+//
+// On sm_90a a warpgroup, four warps, multiplies 64 x 16 pieces at once by wgmma (WarpgroupProducts.cpp); threads have
+// the same places of sums and of the left operand, and the right one stays in shared memory. There, tiles are columns
+// of 64 elements, whose rows of 128 bytes are swizzled.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_CODEGEN_KERNELS_MMAATTENTION_H
 #define PC_LIB_CODEGEN_KERNELS_MMAATTENTION_H
@@ -17,18 +21,25 @@ public:
   using Carried = Emitter::Carried;
   using Words = llvm::SmallVector<mlir::Value, 4>; ///< i32 registers of two bf16 each
 
-  static constexpr int64_t warps = 4, threads = 32 * warps, perBlock = 16 * warps; ///< rows of a block: 16 a warp
   static constexpr double log2e = 1.4426950408889634;
 
-  MmaAttention(SimtEmitter &e, const AttentionShape &a)
-      : e(e), a(a), pitch(a.d + 8), pieces(a.d / 16), numHeads(a.heads * a.groups) {}
+  /// `warpgroups`: of a block, which multiply by wgmma; 0: it has four warps that multiply by mma.sync.
+  MmaAttention(SimtEmitter &e, const AttentionShape &a, int64_t warpgroups)
+      : e(e), a(a), warpgroups(warpgroups), threads(warpgroups ? 128 * warpgroups : 128), perBlock(threads / 2),
+        pitch(warpgroups ? a.d : a.d + 8), pieces(a.d / 16), numHeads(a.heads * a.groups) {}
+  /// Two, where the target has wgmma, for heads of whole columns of a tile.
+  static int64_t warpgroupsFor(const AttentionShape &a, const Kernel &kernel) {
+    return kernel.warpgroups && a.d % 64 == 0 ? 2 : 0;
+  }
   /// Call this first inside of the kernel.
   void begin();
 
   SimtEmitter &e;
   const AttentionShape &a;
-  const int64_t pitch;  ///< elements from row to row in shared memory
-  const int64_t pieces; ///< of 16 elements, in a row of d
+  const int64_t warpgroups, threads;
+  const int64_t perBlock; ///< rows of a block: 16 a warp
+  const int64_t pitch;    ///< elements of a tile by its rows
+  const int64_t pieces;   ///< of 16 elements, in a row of d
   const int64_t numHeads;
   Num warp, row, column;
 
@@ -45,21 +56,30 @@ public:
   Num statistic(Num batch, Num s, Num head) { return (batch * numHeads + head) * a.s + s; }
 
   /// `rows` x d bf16 in shared memory.
-  Ptr tile(int64_t rows) { return e.shared(rows * pitch, e.b.getBF16Type()); }
+  Ptr tile(int64_t rows) {
+    return warpgroups ? e.sharedTile(rows * pitch, e.b.getBF16Type()) : e.shared(rows * pitch, e.b.getBF16Type());
+  }
   /// Starts to copy `rows` rows of d elements, from rowAt(number), into a tile. The whole block takes part.
   void stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(Num)> rowAt);
+  /// Waits until the tiles have come that all threads have started to copy, and nobody reads the ones before any more.
+  void meetTiles();
 
+  /// A left operand: 16 columns a piece; for warpgroups it may be a tile of the block's rows.
+  struct Left {
+    llvm::SmallVector<Words> pieces;
+    Ptr tile;
+  };
   /// This warp's 16 rows as left operand; from global memory, where this thread's two rows are at `from` + at[0] and
   /// at[1], or from a tile.
-  llvm::SmallVector<Words> left(Ptr from, const Num (&at)[2]);
-  llvm::SmallVector<Words> left(Ptr tile);
+  Left left(Ptr from, const Num (&at)[2]);
+  Left left(Ptr tile);
   /// Sums as left operand, rounded to bf16.
-  llvm::SmallVector<Words> left(llvm::ArrayRef<Num> sums);
+  Left left(llvm::ArrayRef<Num> sums);
 
   /// left tile^T, for `rows` rows of the tile.
-  Carried timesTransposed(llvm::ArrayRef<Words> left, Ptr tile, int64_t rows);
+  Carried timesTransposed(const Left &left, Ptr tile, int64_t rows);
   /// sums += left tile; left has 16 columns a piece, the tile as many rows.
-  void add(llvm::MutableArrayRef<Num> sums, llvm::ArrayRef<Words> left, Ptr tile);
+  void add(llvm::MutableArrayRef<Num> sums, const Left &left, Ptr tile);
 
   Carried zeros(int64_t count) { return Carried(count, e.real(0)); }
   /// Reductions over the four threads that share a row.
@@ -77,6 +97,13 @@ private:
   Words matrices(Ptr at, bool transposed);
   void multiply(llvm::MutableArrayRef<Num> sums, llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b);
   mlir::Value word(Ptr from, Num at);
+  // Of warpgroups.
+  Num placeInTile(Num line, Num at, int64_t rows);
+  Num descriptor(Ptr at, int64_t leading);
+  Carried multiply(llvm::ArrayRef<Num> before, int64_t columns, const Left &left, llvm::ArrayRef<Num> right,
+                   bool transposed);
+  Carried timesTransposedByWarpgroups(const Left &left, Ptr tile, int64_t rows);
+  Carried addByWarpgroups(llvm::ArrayRef<Num> before, const Left &left, Ptr tile);
 
   /// The offset of this thread's row among four 8 x 8 matrices (ldmatrix): from matrix to matrix rows advance first, or
   /// columns.
@@ -88,8 +115,9 @@ class QueryBlock {
 public:
   using Carried = Emitter::Carried;
 
-  /// Sets the number of blocks of the kernel; takes shared memory for two tiles each of keys and values.
-  QueryBlock(MmaAttention &at, Kernel &kernel, Ptr k, Ptr v, Ptr counts, Ptr bias, Ptr starts,
+  /// Sets the number of blocks of the kernel; takes shared memory for two tiles each of keys and values, of `tile`
+  /// keys.
+  QueryBlock(MmaAttention &at, Kernel &kernel, int64_t tile, Ptr k, Ptr v, Ptr counts, Ptr bias, Ptr starts,
              const std::optional<Dropping> &dropping);
   /// Call this first inside of the kernel, with the number of the block.
   void begin(Num item);

@@ -20,7 +20,9 @@ struct MmaGradBuffers {
 static void emitQueries(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in) {
   SimtEmitter &e = at.e;
   const AttentionShape &a = at.a;
-  QueryBlock block(at, kernel, in.k, in.v, in.counts, in.bias, in.starts, in.dropping);
+  // As many keys and queries as leave registers for the sums.
+  const bool small = a.d > 64 || (at.warpgroups && !a.isPlain());
+  QueryBlock block(at, kernel, small ? 32 : 64, in.k, in.v, in.counts, in.bias, in.starts, in.dropping);
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     Num minusLse[2], dots[2];
@@ -63,7 +65,8 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
   const AttentionShape &a = at.a;
   // Values of wide heads stay in shared memory: the sums leave no registers for them.
   const bool wide = a.d > 64;
-  const int64_t blocks = llvm::divideCeil(a.t, at.perBlock), tile = wide ? 16 : 32;
+  const int64_t blocks = llvm::divideCeil(a.t, at.perBlock),
+                tile = (wide ? 16 : 32) * (at.warpgroups && a.isPlain() ? 2 : 1);
   kernel.items = a.batch * a.heads * blocks;
   Ptr queries = at.tile(2 * tile), gradients = at.tile(2 * tile); // this one and the next
   Ptr lses = e.shared(2 * tile), dots = e.shared(2 * tile);
@@ -77,7 +80,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
     for (int64_t r = 0; r < 2; ++r)
       rows[r] = at.keyRow(batch, key.inside[r], keyHead);
     auto myKeys = at.left(in.k, rows);
-    SmallVector<MmaAttention::Words> myValues;
+    MmaAttention::Left myValues;
     if (!wide)
       myValues = at.left(in.v, rows);
     // One iteration works on a tile of queries of one head.
@@ -111,8 +114,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
     Emitter::Carried init = {begin, firstHead};
     init.append(at.zeros(2 * count));
     auto done = e.loop(e.integer(0), turns, 1, init, [&](Num turn, const Emitter::Carried &carried) {
-      e.waitForCopies();
-      e.barrier(); // this tile has arrived, and no thread reads the one before any more
+      at.meetTiles();
       Num first = carried[0], head = carried[1], next = first + tile;
       Num lastOfHead = e.notBefore(next, end);
       Num nextFirst = e.select(lastOfHead, begin, next), nextHead = e.select(lastOfHead, head + 1, head);
@@ -195,7 +197,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
 }
 
 void pc::kernels::emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel) {
-  MmaAttention at(*kernel.simt, a);
+  MmaAttention at(*kernel.simt, a, MmaAttention::warpgroupsFor(a, kernel));
   auto in = kernel.operands, out = kernel.results;
   MmaGradBuffers buffers{in[0],
                          in[1],

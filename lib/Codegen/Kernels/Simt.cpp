@@ -469,6 +469,22 @@ Ptr SimtEmitter::shared(int64_t elements, Type element) {
   return {this, LLVM::AddressOfOp::create(b, loc, pointer, name), element};
 }
 
+Ptr SimtEmitter::sharedTile(int64_t elements, Type element) {
+  constexpr int64_t alignment = 1024;
+  constexpr auto name = "__dynamic_shmem__tiles";
+  if (!SymbolTable::lookupNearestSymbolFrom(function, b.getStringAttr(name))) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(function);
+    LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI8Type(), 0), /*isConstant=*/false,
+                           LLVM::Linkage::External, name, Attribute(), alignment, sharedSpace);
+  }
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext(), sharedSpace);
+  Ptr all{this, LLVM::AddressOfOp::create(b, loc, pointer, name), b.getI8Type()};
+  Ptr tile = (all + integer(dynamicShared)).as(element);
+  dynamicShared += llvm::alignTo(elements * element.getIntOrFloatBitWidth() / 8, alignment);
+  return tile;
+}
+
 void SimtEmitter::barrier() { gpu::BarrierOp::create(b, loc); }
 
 void SimtEmitter::copyAsync(Ptr from, Ptr to, int64_t bytes) {

@@ -71,6 +71,10 @@ public:
   Num shuffle(Num value, int64_t mask);
   /// Shared memory of the block for `elements` f32, or elements of another type, at a multiple of 16 bytes.
   Ptr shared(int64_t elements, mlir::Type element = {});
+  /// The same, but at a multiple of 1024 bytes, of memory that is the launch's own (`dynamicShared` bytes, once the
+  /// kernel is written), of which there can be more than 48 KiB.
+  Ptr sharedTile(int64_t elements, mlir::Type element);
+  int64_t dynamicShared = 0;
   void barrier();
   /// Starts an asynchronous copy of `bytes` (4 or 16) from global to shared memory.
   void copyAsync(Ptr from, Ptr to, int64_t bytes);

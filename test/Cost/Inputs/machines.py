@@ -27,7 +27,7 @@ def near(a, b):
 names = ["cpu", "a100", "h100", "h200", "b200"]
 for name in names:
     m = report("--machine=" + name)["predicted"]["machine"]
-    cells = [name, m["device"], f"{m['f32_flops'] / 1e12:g}", f"{m['bf16_flops'] / 1e12:g}", m["product_share"], m["multiprocessors"] or "-",
+    cells = [name, m["device"], f"{m['f32_flops'] / 1e12:g}", f"{m['bf16_flops'] / 1e12:g}", m["product_share"], m["multiprocessors"] or "-", f"{m['shared_bandwidth'] / 1e9:g}" if m["shared_bandwidth"] else "-",
              m["unaligned_share"], m["attention_share"], f"{m['attention_keys']:g}",
              f"{m['memory_bytes'] / 1e9:g}" if m["memory_bytes"] else "-", f"{m['memory_bandwidth'] / 1e9:g}", m["memory_share"],
              m["stream_share"], m["node_ranks"] or "all", f"{m['node_bandwidth'] / 1e9:g}",

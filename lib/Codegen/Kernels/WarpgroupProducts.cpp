@@ -1,0 +1,97 @@
+//===- WarpgroupProducts.cpp - Products of tiles by wgmma, for attention ------------------------===//
+// PTX ISA, "asynchronous warpgroup level matrix instructions". A tile is columns of 64 elements, one behind the other;
+// of row r of a column, 128 bytes, the 16 bytes at 8 c are those at 8 (c ^ r % 8): the swizzle of 128 bytes, in which
+// neither the copies to the tile nor the reads of tensor cores meet on banks. A matrix of a descriptor is 16 elements
+// of the summed dim: of a column's rows, or, transposed, 16 of its rows.
+//===-----------------------------------------------------------------------------===//
+#include "MmaAttention.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+static constexpr int64_t columnWidth = 64, rowBytes = 128, groupBytes = 8 * rowBytes;
+
+Num MmaAttention::placeInTile(Num line, Num at, int64_t rows) {
+  constexpr int64_t vector = 8;
+  Num chunk = at % columnWidth / vector;
+  Num swizzled = e.wrap(arith::XOrIOp::create(e.b, e.loc, chunk.v, (line % vector).v));
+  return at / columnWidth * (rows * columnWidth) + line * columnWidth + swizzled * vector;
+}
+
+/// The descriptor of the matrix at `at`; `leading`: bytes from a column of the tile to the next, if there is one.
+Num MmaAttention::descriptor(Ptr at, int64_t leading) {
+  constexpr uint64_t swizzle = uint64_t(1) << 62;
+  auto encoded = [](int64_t bytes) { return uint64_t(bytes) >> 4; };
+  uint64_t constant = encoded(leading) << 16 | encoded(groupBytes) << 32 | swizzle;
+  Num address = e.wrap(LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), at.base));
+  Num start = e.wrap(arith::ShRUIOp::create(e.b, e.loc, (address & 0x3ffff).v, e.integer(4).v));
+  return start + static_cast<int64_t>(constant);
+}
+
+/// `before` (none: zeros) + left right, for as many pieces of 16 as `right` has descriptors; all of it is done when it
+/// returns, as its registers may not be used before.
+MmaAttention::Carried MmaAttention::multiply(ArrayRef<Num> before, int64_t columns, const Left &left,
+                                             ArrayRef<Num> right, bool transposed) {
+  const int64_t count = columns / 2;
+  SmallVector<Value> operands = llvm::map_to_vector(before, [](Num sum) { return sum.v; });
+  std::string constraints, list;
+  for (int64_t i = 0; i < count; ++i) {
+    constraints += "=f,";
+    list += (i ? ", $" : "$") + std::to_string(i);
+  }
+  for (size_t i = 0; i < before.size(); ++i)
+    constraints += std::to_string(i) + ",";
+  auto operand = [&](Value value, StringRef constraint) {
+    operands.push_back(value);
+    constraints += constraint.str() + ",";
+    return "$" + std::to_string(count + operands.size() - 1);
+  };
+  std::string text = "{\n.reg .pred sets, adds;\nsetp.ne.b32 sets, 0, 0;\nsetp.ne.b32 adds, 1, 0;\n"
+                     "wgmma.fence.sync.aligned;\n";
+  // The tile of a left operand has the rows of all warpgroups.
+  Num rowsBefore = left.tile.e ? e.rank / 128 * (64 * columnWidth) : Num();
+  for (auto [k, matrix] : llvm::enumerate(right)) {
+    text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32.bf16.bf16 {" + list + "}, ";
+    if (left.tile.e) {
+      int64_t at = 16 * static_cast<int64_t>(k), column = at / columnWidth;
+      Ptr rows = left.tile + rowsBefore + e.integer(column * perBlock * columnWidth + at % columnWidth);
+      text += operand(descriptor(rows, /*leading=*/16).v, "l");
+    } else {
+      text += "{";
+      for (auto [i, word] : llvm::enumerate(left.pieces[k]))
+        text += (i ? ", " : "") + operand(word, "r");
+      text += "}";
+    }
+    text += ", " + operand(matrix.v, "l") + (k || !before.empty() ? ", adds, 1, 1, " : ", sets, 1, 1, ") +
+            (left.tile.e ? "0, " : "") + (transposed ? "1" : "0") + ";\n";
+  }
+  text += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}";
+  auto type = LLVM::LLVMStructType::getLiteral(e.b.getContext(), SmallVector<Type>(count, e.b.getF32Type()));
+  Value all = LLVM::InlineAsmOp::create(e.b, e.loc, type, operands, text, constraints + "~{memory}",
+                                        /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                                        LLVM::AsmDialectAttr(), ArrayAttr())
+                  .getRes();
+  Carried sums;
+  for (int64_t i = 0; i < count; ++i)
+    sums.push_back(e.wrap(LLVM::ExtractValueOp::create(e.b, e.loc, all, i)));
+  return sums;
+}
+
+MmaAttention::Carried MmaAttention::timesTransposedByWarpgroups(const Left &left, Ptr tile, int64_t rows) {
+  SmallVector<Num> right;
+  for (int64_t p = 0; p < pieces; ++p) {
+    int64_t at = 16 * p, column = at / columnWidth;
+    right.push_back(descriptor(tile + e.integer(column * rows * columnWidth + at % columnWidth), /*leading=*/16));
+  }
+  return multiply({}, rows, left, right, /*transposed=*/false);
+}
+
+MmaAttention::Carried MmaAttention::addByWarpgroups(ArrayRef<Num> before, const Left &left, Ptr tile) {
+  const auto count = static_cast<int64_t>(left.pieces.size());
+  SmallVector<Num> right;
+  for (int64_t k = 0; k < count; ++k)
+    right.push_back(descriptor(tile + e.integer(16 * k * columnWidth), /*leading=*/16 * count * rowBytes));
+  return multiply(before, a.d, left, right, /*transposed=*/true);
+}

@@ -1,0 +1,32 @@
+"""usage: tensor_share.py HEADS64 HEADS128 WORK
+Compiles a program of one layer for sm_90 and sm_90a and compares what the report says of its attention on an H100. Operations are also counted here."""
+import json
+import subprocess
+import sys
+
+BATCH, TOKENS = 4, 256
+
+
+def attention(model, arch, work):
+    """Rows of the report by whether they are of the gradient."""
+    subprocess.run(["pc-compile", model, "--target=cuda", "--arch=" + arch, "--machine=h100", "--precision=bf16", "--attention=generated", "--to=planned",
+                    "--report=" + work + ".json", "-o", work + ".planned"], check=True, stderr=subprocess.DEVNULL)
+    rows = [row for row in json.load(open(work + ".json"))["kernels"] if row["kind"] == "attention"]
+    return [[row for row in rows if ("grad" in row["op"]) == gradient] for gradient in (False, True)]
+
+
+def operations(heads, head, block, tile, products):
+    """Of causal attention whose blocks of queries meet tiles of keys up to their last query."""
+    tiles = sum(-(-(first + block) // tile) for first in range(0, TOKENS, block))
+    return BATCH * heads * tiles * block * tile * head * 2 * products
+
+
+for model, heads, head in ((sys.argv[1], 2, 64), (sys.argv[2], 2, 128)):
+    for name, old, new in zip(("forward", "gradient"), attention(model, "sm_90", sys.argv[3]), attention(model, "sm_90a", sys.argv[3])):
+        shares = [min(row["tensor_share"] for row in rows) for rows in (old, new)]
+        assert shares[1] >= 1.99 * shares[0], shares
+        print(f"heads of {head}, {name}: {shares[0]:.2f} of the peak by mma.sync, {shares[1]:.2f} by warpgroups")
+        if name == "forward":
+            assert old[0]["flops"] == operations(heads, head, 64, 64 if head == 64 else 32, 2), old
+            assert new[0]["flops"] == operations(heads, head, 128, 64, 2), new
+        assert sum(row["seconds"] for row in new) < sum(row["seconds"] for row in old)
