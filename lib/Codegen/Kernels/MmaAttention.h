@@ -56,8 +56,11 @@ public:
   Num statistic(Num batch, Num s, Num head) { return (batch * numHeads + head) * a.s + s; }
 
   /// `rows` x d bf16 in shared memory.
-  Ptr tile(int64_t rows) {
-    return warpgroups ? e.sharedTile(rows * pitch, e.b.getBF16Type()) : e.shared(rows * pitch, e.b.getBF16Type());
+  Ptr tile(int64_t rows) { return shared(rows * pitch, e.b.getBF16Type()); }
+  /// Other shared memory of the block. Of kernels of warpgroups all is the launch's own: with none in front of it, it
+  /// begins at a multiple of 1024 bytes on a device.
+  Ptr shared(int64_t elements, mlir::Type element) {
+    return warpgroups ? e.sharedTile(elements, element) : e.shared(elements, element);
   }
   /// Starts to copy `rows` rows of d elements, from rowAt(number), into a tile. The whole block takes part.
   void stage(Ptr from, Ptr to, int64_t rows, llvm::function_ref<Num(Num)> rowAt);

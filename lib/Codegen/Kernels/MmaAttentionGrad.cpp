@@ -69,7 +69,7 @@ static void emitKeys(MmaAttention &at, Kernel &kernel, const MmaGradBuffers &in)
                 tile = (wide ? 16 : 32) * (at.warpgroups && a.isPlain() ? 2 : 1);
   kernel.items = a.batch * a.heads * blocks;
   Ptr queries = at.tile(2 * tile), gradients = at.tile(2 * tile); // this one and the next
-  Ptr lses = e.shared(2 * tile), dots = e.shared(2 * tile);
+  Ptr lses = at.shared(2 * tile, e.b.getF32Type()), dots = at.shared(2 * tile, e.b.getF32Type());
   Ptr values = wide ? at.tile(at.perBlock) : Ptr();
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     at.begin();
