@@ -115,7 +115,12 @@ WrittenTask TaskWriter::write(Kind kind, int chunk, StringRef name, llvm::functi
     }
     return static_cast<int>(known - results.begin());
   };
+  // Addends of one sum in this task: what there is of them, and how many are to come.
   llvm::MapVector<unsigned, Value> sums;
+  llvm::DenseMap<unsigned, int> missing;
+  for (Operation *op : part.ops)
+    for (auto [at, last] = addends.equal_range(op); at != last; ++at)
+      ++missing[at->second.first];
   for (Operation *op : part.ops) {
     llvm::for_each(op->getOperands(), read);
     clone(op);
@@ -129,10 +134,13 @@ WrittenTask TaskWriter::write(Kind kind, int chunk, StringRef name, llvm::functi
         mapping.map(through->getOperand(0), value);
         value = builder.clone(*through, mapping)->getResult(0);
       }
+      auto add = [&](Value a) {
+        return a ? AddOp::create(builder, value.getLoc(), value.getType(), a, value).getResult() : value;
+      };
       Value &sum = sums[yielded];
-      if (!sum && hasSum(yielded))
-        sum = argument({{}, static_cast<int>(yielded)}, value.getType(), value.getLoc());
-      sum = sum ? AddOp::create(builder, value.getLoc(), value.getType(), sum, value).getResult() : value;
+      sum = value = add(sum);
+      if (--missing[yielded] == 0 && hasSum(yielded))
+        sum = add(argument({{}, static_cast<int>(yielded)}, value.getType(), value.getLoc()));
     }
   }
   for (Value value : part.made)

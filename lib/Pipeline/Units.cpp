@@ -76,6 +76,9 @@ public:
     nameUnits(forward, again);
     int head = static_cast<int>(units.names.size()) - 1;
     walk(forward, 0, head, [](int a, int b) { return std::max(a, b); });
+    for (Operation *op : forward)
+      if (int unit = units.unit[op]; unit > 0 && unit < head && !isUnaryLinear(op) && !unitNumber(op))
+        between[sourceName(op)] = unit;
     walk(backward, head, 0, [](int a, int b) { return std::min(a, b); });
     for (Operation *op : llvm::reverse(again)) {
       int unit = 0; // of the reader that comes first
@@ -126,7 +129,12 @@ private:
 
   /// The number of the op's unit, or nothing.
   std::optional<int> unitNumber(Operation *op) const {
-    auto it = isUnaryLinear(op) ? number.end() : number.find(partOf(sourceName(op)).str());
+    if (isUnaryLinear(op))
+      return std::nullopt;
+    std::string name = sourceName(op);
+    if (auto it = between.find(name); it != between.end())
+      return it->second;
+    auto it = number.find(partOf(name).str());
     return it == number.end() ? std::nullopt : std::optional(it->second);
   }
 
@@ -182,6 +190,9 @@ private:
   const MachineModel &machine;
   Units units;
   std::map<std::string, int> number; ///< of a unit, by part of a layer
+  /// Of a unit, by the name of what stands between layers, as between an encoder and a decoder: its gradient goes with
+  /// it.
+  std::map<std::string, int> between;
 };
 
 } // namespace
