@@ -50,6 +50,14 @@ void Gradients::einsum(EinsumOp op, Value dy) {
   }
 }
 
+/// The type of the gradient of attention's bias: by batch row of the queries.
+static Type ofRows(Value bias, Value queries) {
+  auto type = cast<RankedTensorType>(bias.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape.insert(shape.begin(), cast<RankedTensorType>(queries.getType()).getDimSize(0));
+  return RankedTensorType::get(shape, type.getElementType());
+}
+
 /// The results of a split have gradients of their own, which go side by side into that of its operand.
 LogicalResult Gradients::join(SplitQkvOp split) {
   SmallVector<Value> parts;
@@ -165,18 +173,19 @@ LogicalResult Gradients::differentiate(Operation *op) {
             RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(), !rope.getInverse()));
         return success();
       })
-      .Case([&](AttentionOp attention) -> LogicalResult {
-        if (attention.getBias() && isLive(attention.getBias()))
-          return attention.emitOpError() << "gradient of a bias is not supported";
+      .Case([&](AttentionOp attention) {
+        Value bias = attention.getBias();
         auto grad = AttentionGradOp::create(
             builder, loc, attention.getQ().getType(), attention.getK().getType(), attention.getV().getType(),
-            attention.getQ(), attention.getK(), attention.getV(), attention.getO(), attention.getLse(), dy,
-            attention.getBias(), attention.getStarts(), attention.getRandom(), Value(), ValueRange(),
-            attention.getScaleAttr(), attention.getCausalAttr(), attention.getWindowAttr(), attention.getSoftcapAttr(),
-            attention.getDropAttr());
+            bias && isLive(bias) ? ofRows(bias, attention.getQ()) : Type(), attention.getQ(), attention.getK(),
+            attention.getV(), attention.getO(), attention.getLse(), dy, bias, attention.getStarts(),
+            attention.getRandom(), Value(), ValueRange(), attention.getScaleAttr(), attention.getCausalAttr(),
+            attention.getWindowAttr(), attention.getSoftcapAttr(), attention.getDropAttr());
         add(attention.getQ(), grad.getDq());
         add(attention.getK(), grad.getDk());
         add(attention.getV(), grad.getDv());
+        if (Value rows = grad.getDbias())
+          add(bias, EinsumOp::create(builder, loc, bias.getType(), "b k g r -> k g r", rows));
         return success();
       })
       .Case([&](PackedAttentionOp attention) {

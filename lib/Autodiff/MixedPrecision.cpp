@@ -155,7 +155,7 @@ private:
         .Case([&](AttentionGradOp x) {
           for (unsigned i : {0, 1, 2, 3, 5})
             narrow(x, i);
-          for (Value result : x->getResults())
+          for (Value result : {x.getDq(), x.getDk(), x.getDv()})
             set(result, bf16);
         })
         .Case([&](EmbeddingOp x) {

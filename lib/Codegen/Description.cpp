@@ -139,6 +139,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
       object["vocabulary"] = program.getVocabulary();
       if (program.getMasked())
         object["masked"] = true;
+      if (program.getTargets())
+        object["target_sequence"] = *program.getTargets();
       if (program.getZigzag())
         object["zigzag"] = *program.getZigzag();
       if (program.getWeights())

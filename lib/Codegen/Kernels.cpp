@@ -140,6 +140,20 @@ static LogicalResult emitIota(IotaOp op, Kernel &k) {
 
 static Num toI32(Num x) { return x.e->wrap(arith::TruncIOp::create(x.e->b, x.e->loc, x.e->b.getI32Type(), x.v)); }
 
+/// A number that changes at few places: the first one and what each place adds.
+static LogicalResult emitPieces(IotaOp op, Kernel &k) {
+  k.kind = "index";
+  Emitter &e = k.e;
+  ArrayRef<int64_t> pieces = *op.getPieces(), values = *op.getValues();
+  k.forItems(elementsOf(op.getValue()), 1, /*reduces=*/false, [&](Num i) {
+    Num index = op.getOffset() ? e.extend(k.operands[0].load(e.integer(0))) + i : i, value = e.integer(values[0]);
+    for (size_t piece = 1; piece < pieces.size(); ++piece)
+      value = e.select(index < e.integer(pieces[piece]), value, e.integer(values[piece]));
+    k.results[0].store(toI32(value), i);
+  });
+  return success();
+}
+
 static LogicalResult emitZigzagIota(IotaOp op, Kernel &k, int64_t ranks) {
   k.kind = "index";
   Emitter &e = k.e;
@@ -199,6 +213,8 @@ LogicalResult pc::emitKernel(Operation *op, Kernel &kernel) {
   if (auto update = dyn_cast<UpdateOp>(op))
     return emitCopy(elementsOf(update.getValue()), kernel);
   if (auto iota = dyn_cast<IotaOp>(op)) {
+    if (iota.getPieces())
+      return emitPieces(iota, kernel);
     int64_t ranks = zigzagRanks(op);
     return ranks ? emitZigzagIota(iota, kernel, ranks) : emitIota(iota, kernel);
   }

@@ -26,7 +26,7 @@ static Kinds kindsOf(Operation *op) {
       .Case([](RMSNormOp) { return Kinds{{}, {}, {}, {1}}; })
       .Case([](RMSNormGradOp) { return Kinds{{}, {2}, {}, {}}; })
       .Case([&](AttentionOp x) { return Kinds{from(x.getBias() ? 4 : 3), {}, {}, {1}}; })
-      .Case([&](AttentionGradOp x) { return Kinds{from(x.getBias() ? 7 : 6), {4}, {}, {}}; })
+      .Case([&](AttentionGradOp x) { return Kinds{from(x.getBias() ? 7 : 6), {4}, {}, {3}}; })
       .Case([&](DropoutOp) { return Kinds{from(1), {}, {}, {}}; })
       .Case([](PackedAttentionOp) { return Kinds{{}, {}, {}, {1}}; })
       .Case([](PackedAttentionGradOp) { return Kinds{{}, {2}, {}, {}}; })

@@ -141,7 +141,8 @@ FactorRule AttentionOp::getFactorRule() {
 }
 FactorRule AttentionGradOp::getFactorRule() {
   return withLinear(keepAttentionWhole(*this, make(*this, "b s k g d, b t k d, b t k d, b s k g d, b k g s, b s k g d" +
-                                                              moreDims(*this) + " -> b s k g d, b t k d, b t k d")),
+                                                              moreDims(*this) + " -> b s k g d, b t k d, b t k d" +
+                                                              (getDbias() ? ", b k g r" : ""))),
                     {5});
 }
 /// `spec` with two tables behind the operands if there are any. The dim of the parts and the query heads among them

@@ -245,6 +245,9 @@ LogicalResult AddendOp::verify() {
 LogicalResult ProgramOp::verify() {
   if (std::optional<int64_t> n = getZigzag(); n && (*n < 1 || getSequence() % (2 * *n)))
     return emitOpError() << "a sequence of " << getSequence() << " does not divide into " << 2 * *n << " chunks (C1)";
+  if (getTargets() && (targetLength() < 1 || !getMasked() || getZigzag()))
+    return emitOpError() << "has sequences of " << targetLength() << " targets"
+                         << (getMasked() ? "" : " and no targets of their own") << " (C2)";
   return success();
 }
 
@@ -296,10 +299,26 @@ LogicalResult ParameterOp::verify() {
 }
 
 LogicalResult InputOp::verify() {
-  bool hasKey = llvm::is_contained({InputKind::Random, InputKind::Starts, InputKind::Positions}, getKind());
+  bool hasKey =
+      llvm::is_contained({InputKind::Random, InputKind::Starts, InputKind::Positions, InputKind::Shifted}, getKind());
   if (hasKey != getKey().has_value() || (hasKey && static_cast<int64_t>(*getKey()) < 0))
     return emitOpError() << (hasKey ? "needs a key, at least 0 (C1)" : "has a key and is of a kind that has none (C1)");
   return success();
+}
+
+LogicalResult IotaOp::verify() {
+  std::optional<ArrayRef<int64_t>> starts = getPieces(), of = getValues();
+  if (!starts && !of)
+    return success();
+  bool ascends = starts && !starts->empty() && starts->front() == 0 && llvm::is_sorted(*starts);
+  if (!ascends || !of || of->size() != starts->size() || getFrom() || zigzagRanks(*this))
+    return emitOpError() << "needs pieces that ascend from 0 and a value for each, and has no other first number (C1)";
+  return success();
+}
+int64_t IotaOp::at(int64_t index) {
+  if (!getPieces())
+    return sequencePosition(*this, index) + static_cast<int64_t>(getFrom());
+  return (*getValues())[llvm::upper_bound(*getPieces(), index) - getPieces()->begin() - 1];
 }
 
 LogicalResult OutputOp::verify() {
@@ -360,7 +379,11 @@ template <typename Op> static LogicalResult verifyScores(Op op) {
   return success();
 }
 LogicalResult AttentionOp::verify() { return verifyScores(*this); }
-LogicalResult AttentionGradOp::verify() { return verifyScores(*this); }
+LogicalResult AttentionGradOp::verify() {
+  if (getDbias() && !getBias())
+    return emitOpError() << "has the gradient of a bias that it lacks (C7)";
+  return verifyScores(*this);
+}
 
 LogicalResult SplitQkvOp::verify() { return verifyPacked(*this, getX(), getQ(), getTables()); }
 LogicalResult JoinQkvOp::verify() { return verifyPacked(*this, getResult(), getQ(), getTables()); }

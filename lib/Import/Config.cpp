@@ -20,7 +20,9 @@ constexpr llvm::StringRef harmless[] = {
 #include "HarmlessKeys.inc"
 };
 
-void readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef absent, ModelConfig &config) {
+} // namespace
+
+void pc::readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef absent, ModelConfig &config) {
   constexpr llvm::StringRef tanhs[] = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}, gelu[] = {"gelu"},
                             silus[] = {"silu", "swish"}, relu[] = {"relu"};
   const std::pair<ActivationKind, llvm::ArrayRef<llvm::StringRef>> kinds[] = {{ActivationKind::GeluTanh, tanhs},
@@ -37,8 +39,7 @@ void readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef absent,
                 << "\" is not supported (gelu, gelu_new, gelu_pytorch_tanh, silu, relu)";
 }
 
-/// The probability of dropout, in 65536ths. `instead`: that of the flag, if it is given.
-int64_t readDropout(ConfigReader &reader, ConfigKey key, double absent, std::optional<double> instead) {
+int64_t pc::readDropout(ConfigReader &reader, ConfigKey key, double absent, std::optional<double> instead) {
   double p = reader.real(key, absent, KeyRole::Aside);
   if (!reader.failed && !(p >= 0 && p < 1))
     reader.fail() << reader.name(key) << " = " << p << " must be at least 0 and below 1";
@@ -47,6 +48,8 @@ int64_t readDropout(ConfigReader &reader, ConfigKey key, double absent, std::opt
     reader.fail() << reader.name(key) << ": less than 1 in 65536 elements would be kept";
   return parts;
 }
+
+namespace {
 
 void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
   config.family = &gpt2Family;
@@ -81,8 +84,8 @@ constexpr double mostParameters = 1e15;
 /// About how many parameters the model has; in floating point, which does not overflow.
 double parametersOf(const ModelConfig &config) {
   double heads = double(config.headDim) * double(config.heads + config.kvHeads);
-  return double(config.embed) *
-         (double(config.layers) * (2 * heads + 3 * double(config.ffn)) + 2 * double(config.vocab));
+  return double(config.embed) * (double(config.layers + config.encoderLayers) * (2 * heads + 3 * double(config.ffn)) +
+                                 2 * double(config.vocab));
 }
 
 /// Key/value heads: null means as many as query heads.
@@ -257,6 +260,8 @@ void checkDocuments(ConfigReader &reader, int64_t end, const ModelConfig &config
     reader.fail() << "--documents " << end << " is no token of the vocabulary of " << config.vocab;
   if (!config.family->form.causal)
     reader.fail() << "--documents is not supported for '" << config.type << "', whose tokens see those behind them";
+  if (config.family->encoder)
+    reader.fail() << "--documents is not supported for '" << config.type << "', which has an encoder";
   if (config.firstPosition)
     reader.fail() << "--documents is not supported for '" << config.type << "', whose positions do not begin at 0";
 }
@@ -302,6 +307,8 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   auto isOfType = [&](const Family &family) { return family.type == config.type; };
   if (config.type == "gpt2") {
     readGPT2(reader, config, options);
+  } else if (config.type == "t5") {
+    readT5(reader, config, options);
   } else if (const Family *family = llvm::find_if(families(), isOfType); family != families().end()) {
     readFamily(reader, *family, config, options);
   } else {
@@ -309,20 +316,22 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
                                     << "architecture '" << escaped(config.type) << "' is not supported (gpt2";
     for (const Family &known : families())
       diagnostic << ", " << known.type;
-    diagnostic << ")";
+    diagnostic << ", t5)";
   }
   bool isTable = config.family && !config.family->form.positions.empty();
   if (!reader.failed && isTable && options.sequence > config.positions)
     reader.fail() << "a sequence of " << options.sequence << " tokens is longer than '" << config.family->keys.positions
                   << "' = " << config.positions;
+  if (options.targets && config.family && !config.family->encoder)
+    reader.fail() << "--target-seq is of models with an encoder; '" << config.type << "' has a target for each token";
   if (options.documents && config.family)
     checkDocuments(reader, *options.documents, config);
   refuseOthers(reader);
   if (reader.failed)
     return failure();
   constexpr int64_t mostLayers = 100000;
-  if (config.layers > mostLayers || config.embed > (1 << 24) || config.ffn > (1 << 26) ||
-      config.headDim > mostHeadDim || parametersOf(config) > mostParameters) {
+  if (config.layers > mostLayers || config.encoderLayers > mostLayers || config.embed > (1 << 24) ||
+      config.ffn > (1 << 26) || config.headDim > mostHeadDim || parametersOf(config) > mostParameters) {
     emitError() << "absurd size: " << config.layers << " layers of width " << config.embed << ", hidden " << config.ffn
                 << ", " << config.heads << " heads of " << config.headDim << ", vocabulary " << config.vocab;
     return failure();

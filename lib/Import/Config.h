@@ -25,11 +25,16 @@ struct ModelConfig {
   /// Of dropout, in 65536ths (`#pc.drop`), 0 for none: behind the embedding, of the weights of attention, in front of
   /// each residual sum.
   int64_t embedDrop = 0, attentionDrop = 0, residualDrop = 0;
-  int64_t padding = -1;              ///< the row of the embedding without a gradient; -1: none
-  int64_t firstPosition = 0;         ///< the row of the position table that position 0 has
-  double scale = 1;                  ///< of scores
-  bool scaleByLayer = false;         ///< GPT-2: scores also divided by layer + 1
-  double scoreCap = 0, logitCap = 0; ///< of scores and logits; 0: none
+  int64_t ffnDrop = 0, finalDrop = 0; ///< inside of MLPs, and behind the last norm
+  int64_t padding = -1;               ///< the row of the embedding without a gradient; -1: none
+  int64_t firstPosition = 0;          ///< the row of the position table that position 0 has
+  double scale = 1;                   ///< of scores
+  bool scaleByLayer = false;          ///< GPT-2: scores also divided by layer + 1
+  double scoreCap = 0, logitCap = 0;  ///< of scores and logits; 0: none
+  double headScale = 1;               ///< of what the head reads
+  int64_t encoderLayers = 0;          ///< of an encoder in front of the `layers`
+  int64_t startToken = 0;             ///< what a decoder reads in front of the first target
+  int64_t buckets = 0, farthest = 0;  ///< of distances, where scores have addends by them
   /// Frequencies of rotary embeddings; a second list is that of layers with windows.
   llvm::SmallVector<llvm::SmallVector<float>, 2> ropes;
   llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one

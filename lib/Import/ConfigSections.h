@@ -10,6 +10,12 @@ namespace pc {
 /// A limit beyond which a head is taken to be a mistake.
 constexpr int64_t mostHeadDim = 1 << 16;
 
+/// The activation that `key` names.
+void readActivation(ConfigReader &reader, ConfigKey key, llvm::StringRef absent, ModelConfig &config);
+/// The probability of dropout, in 65536ths. `instead`: that of the flag, if it is given.
+int64_t readDropout(ConfigReader &reader, ConfigKey key, double absent, std::optional<double> instead);
+/// All of a T5: an encoder and a decoder.
+void readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &options);
 /// Which layers have a sliding window, and of how many tokens. One that no sequence of `sequence` tokens leaves changes
 /// nothing.
 void readWindows(ConfigReader &reader, const Family &family, ModelConfig &config, int64_t sequence);

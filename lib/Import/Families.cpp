@@ -127,6 +127,35 @@ constexpr LayerForm gptNeoForm() {
   return form;
 }
 
+constexpr LayerForm t5Form(bool isEncoder, bool isGated) {
+  LayerForm form = {.prefix = "",
+                    .tokens = "shared",
+                    .layers = isEncoder ? "encoder.block." : "decoder.block.",
+                    .finalNorm = isEncoder ? "encoder.final_layer_norm" : "decoder.final_layer_norm",
+                    .beforeAttention = "layer.0.layer_norm",
+                    .beforeMlp = isEncoder ? "layer.1.layer_norm" : "layer.2.layer_norm",
+                    .attention = "layer.0.SelfAttention",
+                    .q = "q",
+                    .k = "k",
+                    .v = "v",
+                    .out = "o",
+                    .relativeBias = "relative_attention_bias",
+                    .mlp = isEncoder ? "layer.1.DenseReluDense" : "layer.2.DenseReluDense",
+                    .up = isEncoder ? "layer.1.DenseReluDense.wi" : "layer.2.DenseReluDense.wi",
+                    .down = isEncoder ? "layer.1.DenseReluDense.wo" : "layer.2.DenseReluDense.wo",
+                    .stdByWidth = true,
+                    .causal = !isEncoder};
+  if (isGated) {
+    form.gate = isEncoder ? "layer.1.DenseReluDense.wi_0" : "layer.2.DenseReluDense.wi_0";
+    form.up = isEncoder ? "layer.1.DenseReluDense.wi_1" : "layer.2.DenseReluDense.wi_1";
+  }
+  if (!isEncoder) {
+    form.cross = "layer.1.EncDecAttention";
+    form.beforeCross = "layer.1.layer_norm";
+  }
+  return form;
+}
+
 constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original_max_position_embeddings"};
 constexpr const char *classifier[] = {"classifier_dropout"};
 constexpr const char *gemmaIgnored[] = {"hidden_activation"};
@@ -156,6 +185,18 @@ constexpr const char *bertIgnored[] = {
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"};
 constexpr const char *bertOthers[] = {"bert.pooler.", "bert.embeddings.position_ids", "cls.seq_relationship.",
                                       "cls.predictions.decoder.bias"};
+
+constexpr const char *t5Others[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                                    "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
+constexpr LayerForm t5Encoders[] = {t5Form(true, false), t5Form(true, true)};
+constexpr Family t5Of(bool isGated) {
+  return {.type = "t5",
+          .form = t5Form(false, isGated),
+          .encoder = &t5Encoders[isGated],
+          .ropes = NoRope,
+          .otherTensors = t5Others};
+}
+constexpr Family t5s[] = {t5Of(false), t5Of(true)};
 
 constexpr Family table[] = {
     {.type = "llama",
@@ -365,5 +406,7 @@ constexpr Family table[] = {
 } // namespace
 
 const Family pc::gpt2Family = {.type = "gpt2", .keys = {.positions = "n_positions"}, .form = gpt2Form, .ropes = NoRope};
+
+const Family &pc::t5Family(bool isGated) { return t5s[isGated]; }
 
 llvm::ArrayRef<Family> pc::families() { return table; }

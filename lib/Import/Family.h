@@ -39,10 +39,16 @@ struct LayerForm {
   llvm::StringRef beforeAttention = "input_layernorm", behindAttention = "", beforeMlp = "post_attention_layernorm",
                   behindMlp = "";
   llvm::StringRef attention = "self_attn", q = "q_proj", k = "k_proj", v = "v_proj", qkv = "", out = "o_proj";
+  /// Attention to what an encoder has made, and what is in front of it.
+  llvm::StringRef cross = "", beforeCross = "";
+  llvm::StringRef relativeBias = ""; ///< in the first layer's attention: what all add to scores by distance
   llvm::StringRef mlp = "mlp", gate = "", up = "", down = "", gateUp = "";
   Projections projections = Projections::Apart;
   enum { NoNorm, OfHeads, OfAll } qkNorm = NoNorm; ///< RMS norms q_norm and k_norm, of each head or of all together
   bool inputsFirst = false;                        ///< weights are [inputs, outputs]
+  /// Weights start with a deviation of 1 / the root of their inputs, those of queries smaller by the root of a head's
+  /// width, as scores are not divided by that; norms start like embeddings.
+  bool stdByWidth = false;
   bool smallOutputs = false; ///< weights in front of residual sums start smaller by the root of twice the layers
   bool causal =
       true; ///< a token sees those before it alone, and predicts the next one; else all, to predict masked ones
@@ -75,6 +81,7 @@ struct Family {
   llvm::StringRef type;
   FamilyKeys keys = {};
   LayerForm form = {};
+  const LayerForm *encoder = nullptr; ///< of a stack in front of this one, whose layers all look at what it makes
 
   // What absent keys mean.
   int64_t positions = 2048;
@@ -123,9 +130,11 @@ struct Family {
   llvm::ArrayRef<const char *> otherTensors = {};
 };
 
-/// All families but GPT-2, whose keys have a reader of their own.
+/// All families but GPT-2 and T5, whose keys have readers of their own.
 llvm::ArrayRef<Family> families();
 extern const Family gpt2Family;
+/// With an MLP that is gated, or not.
+const Family &t5Family(bool isGated);
 
 } // namespace pc
 

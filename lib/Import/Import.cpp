@@ -88,11 +88,12 @@ OwningOpRef<ModuleOp> pc::importModel(MLIRContext *context, StringRef directory,
   auto error = [&]() { return emitError(fileLocation(context, path)); };
   auto warning = [&]() { return emitWarning(fileLocation(context, path)); };
   constexpr int64_t limit = int64_t(1) << 31;
-  if (options.batch < 1 || options.sequence < 1 || options.batch >= limit / options.sequence) {
-    error() << "batch and sequence must be positive and together below 2^31 tokens, got " << options.batch << " x "
-            << options.sequence;
-    return {};
-  }
+  for (int64_t length : {options.sequence, options.targets.value_or(1)})
+    if (options.batch < 1 || length < 1 || options.batch >= limit / length) {
+      error() << "batch and sequence must be positive and together below 2^31 tokens, got " << options.batch << " x "
+              << length;
+      return {};
+    }
   if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1)) {
     error() << "a probability of dropout is at least 0 and below 1, got " << *options.dropout;
     return {};

@@ -4,6 +4,7 @@
 // nothing is transposed.
 //===-----------------------------------------------------------------------------===//
 #include "Model.h"
+#include "RelativeBuckets.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -21,13 +22,16 @@ namespace {
 class ModelBuilder {
 public:
   ModelBuilder(OpBuilder &builder, const ModelConfig &config, const ImportOptions &options)
-      : builder(builder), config(config), form(config.family->form), prefix(form.prefix), batch(options.batch),
-        sequence(options.sequence), documents(options.documents), f32(builder.getF32Type()) {
+      : builder(builder), config(config), form(&config.family->form), prefix(form->prefix), batch(options.batch),
+        sequence(options.sequence), targetLength(options.targets.value_or(options.sequence)),
+        documents(options.documents), f32(builder.getF32Type()) {
     names = {{"batch", batch},
              {"sequence", sequence},
+             {"source_sequence", sequence},
              {"vocab", config.vocab},
              {"position", config.positions + config.firstPosition},
              {"token_types", config.tokenTypes},
+             {"buckets", config.buckets},
              {"embed", config.embed},
              {"ffn", config.ffn},
              {"kv_heads", config.kvHeads},
@@ -40,39 +44,30 @@ public:
           targets = input(InputKind::Targets, builder.getI32Type());
     if (documents)
       starts = input(InputKind::Starts, builder.getI32Type());
-    Value table = tokenTable((form.tokens + ".weight").str());
-    at("embedding");
-    Value x = EmbeddingOp::create(builder, loc, type({"batch", "sequence", "embed"}), table, tokens, Value(),
-                                  config.padding < 0 ? IntegerAttr() : builder.getI64IntegerAttr(config.padding));
-    if (form.scaledTokens)
-      x = scaled(x, static_cast<float>(std::sqrt(double(config.embed))));
-    if (!form.positions.empty())
-      x = add(x, positionEmbedding());
-    if (!form.tokenTypes.empty())
-      x = add(x, typeEmbedding());
-    if (!form.embedNorm.empty())
-      x = norm(x, form.embedNorm, "embed");
-    x = dropout(x, config.embedDrop);
-    for (ArrayRef<float> frequencies : config.ropes)
-      ropes.push_back({ropeTable(TableKind::Cos, frequencies), ropeTable(TableKind::Sin, frequencies)});
-    for (layer = 0; layer < config.layers; ++layer)
-      x = layerOf(x);
-    if (!config.normBehindSum) {
-      at("final_norm");
-      x = norm(x, form.finalNorm, "embed");
+    Value table = tokenTable((form->tokens + ".weight").str());
+    Value x;
+    if (const LayerForm *decoder = form; config.family->encoder) {
+      form = config.family->encoder;
+      encoded = stack(table, tokens, config.encoderLayers);
+      form = decoder;
+      names["sequence"] = sequence = targetLength;
+      tokens = input(InputKind::Shifted, builder.getI32Type());
     }
-    if (!form.headTransform.empty())
+    x = stack(table, tokens, config.layers);
+    if (!form->headTransform.empty())
       x = headTransform(x);
     Value head = table;
     if (!config.tied) {
       prefix = "";
-      head = parameter((form.head + ".weight").str(), {"vocab", "embed"}, config.initStd);
+      head = parameter((form->head + ".weight").str(), {"vocab", "embed"}, config.initStd);
     }
     at("head");
+    if (config.headScale != 1)
+      x = scaled(x, config.headScale);
     Value logits = einsum("b s e, v e -> b s v", {x, head}, {"batch", "sequence", "vocab"});
-    if (!form.headBias.empty()) {
+    if (!form->headBias.empty()) {
       prefix = "";
-      logits = bias(logits, parameter(form.headBias, {"vocab"}, 0), "v -> b s v");
+      logits = bias(logits, parameter(form->headBias, {"vocab"}, 0), "v -> b s v");
     }
     if (config.logitCap > 0) {
       logits = scaled(logits, 1 / config.logitCap);
@@ -90,6 +85,32 @@ public:
 private:
   using Dims = ArrayRef<StringRef>;
 
+  /// An encoder, or a decoder, or the only stack of layers that there is: from tokens to what is behind the last norm.
+  Value stack(Value table, Value tokens, int64_t layers) {
+    StringRef name = !config.family->encoder ? "" : form == config.family->encoder ? "encoder." : "decoder.";
+    at(name + "embedding");
+    Value x = EmbeddingOp::create(builder, loc, type({"batch", "sequence", "embed"}), table, tokens, Value(),
+                                  config.padding < 0 ? IntegerAttr() : builder.getI64IntegerAttr(config.padding));
+    if (form->scaledTokens)
+      x = scaled(x, static_cast<float>(std::sqrt(double(config.embed))));
+    if (!form->positions.empty())
+      x = add(x, positionEmbedding());
+    if (!form->tokenTypes.empty())
+      x = add(x, typeEmbedding());
+    if (!form->embedNorm.empty())
+      x = norm(x, form->embedNorm, "embed");
+    x = dropout(x, config.embedDrop);
+    for (ArrayRef<float> frequencies : config.ropes)
+      ropes.push_back({ropeTable(TableKind::Cos, frequencies), ropeTable(TableKind::Sin, frequencies)});
+    relative = Value();
+    for (layer = 0; layer < layers; ++layer)
+      x = layerOf(x);
+    if (config.normBehindSum)
+      return x;
+    at(name + "final_norm");
+    return dropout(norm(x, form->finalNorm, "embed"), config.finalDrop);
+  }
+
   //===-- leaves -------------------------------------------------------------------===//
 
   SmallVector<int64_t> sizes(Dims dims) {
@@ -102,11 +123,14 @@ private:
 
   /// One number a token; of documents, by the token that ends them.
   Value input(InputKind kind, Type element) {
-    return InputOp::create(builder, loc, RankedTensorType::get({batch, sequence}, element), kind,
-                           builder.getStrArrayAttr({"batch", "sequence"}), nullptr, nullptr,
-                           kind == InputKind::Starts || kind == InputKind::Positions
-                               ? builder.getI64IntegerAttr(*documents)
-                               : IntegerAttr());
+    bool isOfTargets = llvm::is_contained({InputKind::Targets, InputKind::LossWeights, InputKind::Shifted}, kind);
+    IntegerAttr key;
+    if (kind == InputKind::Starts || kind == InputKind::Positions)
+      key = builder.getI64IntegerAttr(*documents);
+    if (kind == InputKind::Shifted)
+      key = builder.getI64IntegerAttr(config.startToken);
+    return InputOp::create(builder, loc, RankedTensorType::get({batch, isOfTargets ? targetLength : sequence}, element),
+                           kind, builder.getStrArrayAttr({"batch", "sequence"}), nullptr, nullptr, key);
   }
   /// What the next dropout of the model draws by.
   Value random() {
@@ -167,7 +191,7 @@ private:
   //===-- pieces -------------------------------------------------------------------===//
 
   void at(const Twine &name) { loc = NameLoc::get(builder.getStringAttr(name)); }
-  std::string layerName(const Twine &name) { return (form.layers + Twine(layer) + "." + name).str(); }
+  std::string layerName(const Twine &name) { return (form->layers + Twine(layer) + "." + name).str(); }
   void in(const Twine &name) { at(layerName(name)); }
 
   Value einsum(StringRef spec, ValueRange inputs, Dims dims) {
@@ -194,12 +218,13 @@ private:
   Value norm(Value x, StringRef name, StringRef dim) {
     auto xType = cast<RankedTensorType>(x.getType());
     auto rows = RankedTensorType::get(xType.getShape().drop_back(), f32);
-    bool plusOne = form.norm == NormKind::RMSPlusOne;
-    Value gamma = parameter((name + ".weight").str(), {dim}, 0, {}, plusOne ? 0.0 : 1.0);
+    bool plusOne = form->norm == NormKind::RMSPlusOne;
+    double ones = form->stdByWidth ? config.initStd : 1.0;
+    Value gamma = parameter((name + ".weight").str(), {dim}, 0, {}, plusOne ? 0.0 : ones);
     if (plusOne)
       gamma = add(gamma, like(gamma, "-> e", {constant(1)}));
     auto eps = builder.getF64FloatAttr(config.normEps);
-    if (form.norm == NormKind::Layer) {
+    if (form->norm == NormKind::Layer) {
       Value beta = parameter((name + ".bias").str(), {dim}, 0);
       return LayerNormOp::create(builder, loc, xType, rows, rows, x, gamma, beta, eps).getY();
     }
@@ -229,12 +254,12 @@ private:
   }
 
   Value positionEmbedding() {
-    Value table = parameter((form.positions + ".weight").str(), {"position", "embed"}, config.initStd);
+    Value table = parameter((form->positions + ".weight").str(), {"position", "embed"}, config.initStd);
     if (documents)
       return EmbeddingOp::create(builder, loc, type(X), table, input(InputKind::Positions, builder.getI32Type()),
                                  Value(), IntegerAttr());
-    Value positions = IotaOp::create(builder, loc, RankedTensorType::get({sequence}, builder.getI32Type()), Value(),
-                                     config.firstPosition);
+    Value positions =
+        IotaOp::create(builder, loc, RankedTensorType::get({sequence}, builder.getI32Type()), config.firstPosition);
     Value rows =
         EmbeddingOp::create(builder, loc, type({"sequence", "embed"}), table, positions, Value(), IntegerAttr());
     return einsum("s e -> b s e", {rows}, {"batch", "sequence", "embed"});
@@ -242,8 +267,8 @@ private:
 
   /// All tokens are of type 0.
   Value typeEmbedding() {
-    Value table = parameter((form.tokenTypes + ".weight").str(), {"token_types", "embed"}, config.initStd);
-    Value zero = IotaOp::create(builder, loc, RankedTensorType::get({1}, builder.getI32Type()), Value(), 0);
+    Value table = parameter((form->tokenTypes + ".weight").str(), {"token_types", "embed"}, config.initStd);
+    Value zero = IotaOp::create(builder, loc, RankedTensorType::get({1}, builder.getI32Type()), 0);
     Value row = EmbeddingOp::create(builder, loc, RankedTensorType::get({1, config.embed}, f32), table, zero, Value(),
                                     IntegerAttr());
     return einsum("o e -> b s e", {row}, X);
@@ -252,18 +277,18 @@ private:
   /// What stands between the layers and the head.
   Value headTransform(Value x) {
     prefix = "";
-    std::string dense = (form.headTransform + ".dense").str();
+    std::string dense = (form->headTransform + ".dense").str();
     at(dense);
     Value w = parameter(dense + ".weight", {"embed", "embed"}, config.initStd);
     Value y = einsum("b s e, f e -> b s f", {x, w}, X);
     y = activate(bias(y, parameter(dense + ".bias", {"embed"}, 0), "f -> b s f"));
-    at(form.headTransform + ".LayerNorm");
-    return norm(y, (form.headTransform + ".LayerNorm").str(), "embed");
+    at(form->headTransform + ".LayerNorm");
+    return norm(y, (form->headTransform + ".LayerNorm").str(), "embed");
   }
 
   /// 0, 1, 2, ... from `first` on, as numbers.
   Value count(int64_t size, int64_t first) {
-    Value indices = IotaOp::create(builder, loc, RankedTensorType::get({size}, builder.getI32Type()), Value(), first);
+    Value indices = IotaOp::create(builder, loc, RankedTensorType::get({size}, builder.getI32Type()), first);
     return CastOp::create(builder, loc, RankedTensorType::get({size}, f32), indices);
   }
 
@@ -293,15 +318,39 @@ private:
     return EinsumOp::create(builder, loc, result, "k, r -> k g r", ValueRange{slope, count(entries, 1 - sequence)});
   }
 
-  Value attention(Value q, Value k, Value v) {
+  /// Numbers of each head by the bucket that the distance of a key is in, [kv_heads, group, 2 sequence - 1]. All layers
+  /// of a stack have those of its first one.
+  Value relativeBias() {
+    std::string name = (form->attention + "." + form->relativeBias).str();
+    in(name);
+    Value table = parameter(layerName(name + ".weight"), {"buckets", "kv_heads"}, deviation(config.embed));
+    RelativeBuckets buckets(sequence, config.buckets, config.farthest, /*bothWays=*/!form->causal);
+    int64_t entries = 2 * sequence - 1;
+    Value ids =
+        IotaOp::create(builder, loc, RankedTensorType::get({entries}, builder.getI32Type()), Value(), 0,
+                       builder.getDenseI64ArrayAttr(buckets.pieces), builder.getDenseI64ArrayAttr(buckets.values));
+    Value rows = EmbeddingOp::create(builder, loc, RankedTensorType::get({entries, config.kvHeads}, f32), table, ids,
+                                     Value(), IntegerAttr());
+    auto result = RankedTensorType::get({config.kvHeads, config.heads / config.kvHeads, entries}, f32);
+    return EinsumOp::create(builder, loc, result, "r k -> k g r", ValueRange{rows});
+  }
+
+  /// What is added to scores by distance, or nothing.
+  Value addendsOfScores() {
+    if (!form->relativeBias.empty() && !relative)
+      relative = relativeBias();
+    return form->alibi ? alibi() : relative;
+  }
+
+  /// `addends` may be null. Of what an encoder has made all keys are seen.
+  Value attention(Value q, Value k, Value v, Value addends, bool causal) {
     double scale = config.scaleByLayer ? config.scale / double(layer + 1) : config.scale;
-    Value addends = form.alibi ? alibi() : Value();
     Value words = config.attentionDrop ? random() : Value();
     int64_t window = config.windows.empty() ? 0 : config.windows[layer];
     return AttentionOp::create(
                builder, loc, type({"batch", "sequence", "kv_heads", "group", "head_dim"}),
                type({"batch", "kv_heads", "group", "sequence"}), q, k, v, addends, starts, words, Value(), ValueRange(),
-               builder.getF64FloatAttr(scale), form.causal ? builder.getUnitAttr() : UnitAttr(),
+               builder.getF64FloatAttr(scale), causal ? builder.getUnitAttr() : UnitAttr(),
                window ? builder.getI64IntegerAttr(window) : IntegerAttr(),
                config.scoreCap > 0 ? builder.getF64FloatAttr(config.scoreCap) : FloatAttr(), drop(config.attentionDrop))
         .getO();
@@ -311,6 +360,7 @@ private:
 
   static constexpr StringRef Q[] = {"batch", "sequence", "kv_heads", "group", "head_dim"};
   static constexpr StringRef KV[] = {"batch", "sequence", "kv_heads", "head_dim"};
+  static constexpr StringRef Source[] = {"batch", "source_sequence", "kv_heads", "head_dim"};
   static constexpr StringRef X[] = {"batch", "sequence", "embed"};
   static constexpr StringRef F[] = {"batch", "sequence", "ffn"};
 
@@ -318,17 +368,23 @@ private:
 
   enum Part { Query, Key, Values };
 
-  /// The weight and the bias (null if there is none) of queries, keys or values. Sets the location.
-  std::pair<Value, Value> projection(Part part, Dims heads) {
-    const StringRef names[] = {form.q, form.k, form.v}, suffixes[] = {":q", ":k", ":v"};
+  /// The deviation that a weight starts with, of which `inputs` numbers make one result.
+  double deviation(int64_t inputs) const {
+    return form->stdByWidth ? config.initStd / std::sqrt(double(inputs)) : config.initStd;
+  }
+
+  /// The weight and the bias (null if there is none) of queries, keys or values of attention `block`. Sets the
+  /// location.
+  std::pair<Value, Value> projection(StringRef block, Part part, Dims heads) {
+    const StringRef names[] = {form->q, form->k, form->v}, suffixes[] = {":q", ":k", ":v"};
     int64_t e = config.embed, queries = config.heads * config.headDim, keys = config.kvHeads * config.headDim;
     int64_t start = part == Query ? 0 : part == Key ? queries : queries + keys;
     int64_t size = part == Query ? queries : keys, all = queries + 2 * keys;
     auto count = static_cast<int64_t>(heads.size());
     SmallVector<StringRef> dims(heads);
-    dims.insert(form.inputsFirst ? dims.begin() : dims.end(), "embed");
-    bool isApart = form.projections == Projections::Apart;
-    std::string name = (form.attention + "." + (isApart ? names[part] : form.qkv)).str();
+    dims.insert(form->inputsFirst ? dims.begin() : dims.end(), "embed");
+    bool isApart = form->projections == Projections::Apart;
+    std::string name = (block + "." + (isApart ? names[part] : form->qkv)).str();
     StringRef suffix = isApart ? "" : suffixes[part];
     in(name + suffix);
     std::string weight = layerName(name + ".weight"), bias = layerName(name + ".bias");
@@ -338,7 +394,7 @@ private:
     auto biasOf = [&](ArrayRef<int64_t> from, ArrayRef<int64_t> sizes, ArrayRef<int64_t> view) {
       return config.qkvBias ? box(bias, suffix, heads, 0, 0, {all}, from, sizes, view) : Value();
     };
-    switch (form.projections) {
+    switch (form->projections) {
     case Projections::Columns: {
       Value w = boxOf({e, all}, {0, start}, {e, size}, {});
       return {w, biasOf({start}, {size}, {})};
@@ -355,108 +411,119 @@ private:
     case Projections::Apart:
       break;
     }
-    SmallVector<int64_t> merged = form.inputsFirst ? SmallVector<int64_t>{1, count} : SmallVector<int64_t>{count, 1};
-    Value w = parameter(weight, dims, config.initStd, merged);
+    SmallVector<int64_t> merged = form->inputsFirst ? SmallVector<int64_t>{1, count} : SmallVector<int64_t>{count, 1};
+    Value w = parameter(weight, dims, deviation(part == Query ? e * config.headDim : e), merged);
     return {w, config.qkvBias ? parameter(bias, heads, 0, {count}) : Value()};
   }
 
-  Value project(Value y, Part part) {
+  /// `kv`: the dims of keys and values.
+  Value project(StringRef block, Value y, Part part, Dims kv) {
     bool q = part == Query;
     SmallVector<StringRef> heads =
         q ? SmallVector<StringRef>{"kv_heads", "group", "head_dim"} : SmallVector<StringRef>{"kv_heads", "head_dim"};
-    auto [w, b] = projection(part, heads);
+    auto [w, b] = projection(block, part, heads);
     StringRef letters = q ? "k g d" : "k d";
-    std::string weight = form.inputsFirst ? ("e " + letters).str() : (letters + " e").str();
-    Value p = einsum("b s e, " + weight + " -> b s " + letters.str(), {y, w}, q ? Dims(Q) : Dims(KV));
+    std::string weight = form->inputsFirst ? ("e " + letters).str() : (letters + " e").str();
+    Value p = einsum("b s e, " + weight + " -> b s " + letters.str(), {y, w}, q ? Dims(Q) : kv);
     return b ? bias(p, b, (letters + " -> b s " + letters).str()) : p;
   }
 
   Value headNorm(Value x, StringRef part, Dims heads, StringRef letters) {
-    std::string name = (form.attention + "." + part).str();
+    std::string name = (form->attention + "." + part).str();
     in(name);
-    return form.qkNorm == LayerForm::OfAll ? normOfAll(x, layerName(name), heads, letters)
-                                           : norm(x, layerName(name), "head_dim");
+    return form->qkNorm == LayerForm::OfAll ? normOfAll(x, layerName(name), heads, letters)
+                                            : norm(x, layerName(name), "head_dim");
   }
 
-  /// Weights in front of residual sums.
-  double outputStd() const {
-    return form.smallOutputs ? config.initStd / std::sqrt(2.0 * config.layers) : config.initStd;
+  /// Of weights in front of residual sums.
+  double outputStd(int64_t inputs) const {
+    return form->smallOutputs ? config.initStd / std::sqrt(2.0 * config.layers) : deviation(inputs);
   }
 
-  Value attentionBlock(Value y) {
-    Value q = project(y, Query), k = project(y, Key), v = project(y, Values);
-    if (form.qkNorm != LayerForm::NoNorm) {
+  /// Attention `block` of y to what is in `source`: to y itself, or to what the encoder has made.
+  Value attentionBlock(StringRef block, Value y, Value source) {
+    bool crosses = source != y;
+    Dims kv = crosses ? Dims(Source) : Dims(KV);
+    Value q = project(block, y, Query, kv), k = project(block, source, Key, kv), v = project(block, source, Values, kv);
+    if (form->qkNorm != LayerForm::NoNorm) {
       q = headNorm(q, "q_norm", {"kv_heads", "group", "head_dim"}, "k g d");
       k = headNorm(k, "k_norm", {"kv_heads", "head_dim"}, "k d");
     }
-    in(form.attention);
+    in(block);
     if (!ropes.empty()) {
       auto [cos, sin] = ropes[ropes.size() > 1 && config.sliding[layer]];
       auto rope = [&](Value x) { return RopeOp::create(builder, loc, x.getType(), x, cos, sin, UnitAttr()); };
       q = rope(q);
       k = rope(k);
     }
-    Value o = attention(q, k, v);
-    std::string name = (form.attention + "." + form.out).str();
+    Value addends = crosses ? Value() : addendsOfScores();
+    in(block);
+    Value o = attention(q, k, v, addends, form->causal && !crosses);
+    std::string name = (block + "." + form->out).str();
     in(name);
-    Value w =
-        form.inputsFirst
-            ? parameter(layerName(name + ".weight"), {"kv_heads", "group", "head_dim", "embed"}, outputStd(), {3, 1})
-            : parameter(layerName(name + ".weight"), {"embed", "kv_heads", "group", "head_dim"}, outputStd(), {1, 3});
+    double std = outputStd(config.heads * config.headDim);
+    Value w = form->inputsFirst
+                  ? parameter(layerName(name + ".weight"), {"kv_heads", "group", "head_dim", "embed"}, std, {3, 1})
+                  : parameter(layerName(name + ".weight"), {"embed", "kv_heads", "group", "head_dim"}, std, {1, 3});
     Value b = config.outBias ? parameter(layerName(name + ".bias"), {"embed"}, 0) : Value();
-    Value z = einsum(form.inputsFirst ? "b s k g d, k g d e -> b s e" : "b s k g d, e k g d -> b s e", {o, w}, X);
+    Value z = einsum(form->inputsFirst ? "b s k g d, k g d e -> b s e" : "b s k g d, e k g d -> b s e", {o, w}, X);
     return b ? bias(z, b, "e -> b s e") : z;
   }
 
   /// The linear layer `name` between "embed" and "ffn"; `part`: 0 and 1 are the halves of the rows of `gateUp`.
   Value linear(Value x, StringRef name, bool down, int64_t part) {
-    bool isHalf = !form.gateUp.empty() && !down;
+    bool isHalf = !form->gateUp.empty() && !down;
     StringRef from = down ? "ffn" : "embed", to = down ? "embed" : "ffn", suffix = part ? ":up" : ":gate";
     SmallVector<StringRef> dims =
-        form.inputsFirst ? SmallVector<StringRef>{from, to} : SmallVector<StringRef>{to, from};
+        form->inputsFirst ? SmallVector<StringRef>{from, to} : SmallVector<StringRef>{to, from};
     int64_t e = config.embed, f = config.ffn;
-    double std = down ? outputStd() : config.initStd;
-    in(isHalf ? (form.gateUp + suffix).str() : name.str());
-    Value w = isHalf ? box(layerName(form.gateUp + ".weight"), suffix, dims, std, 0, {2 * f, e}, {part * f, 0}, {f, e})
+    double std = down ? outputStd(f) : deviation(e);
+    in(isHalf ? (form->gateUp + suffix).str() : name.str());
+    Value w = isHalf ? box(layerName(form->gateUp + ".weight"), suffix, dims, std, 0, {2 * f, e}, {part * f, 0}, {f, e})
                      : parameter(layerName(name + ".weight"), dims, std);
     Value b = config.mlpBias ? parameter(layerName(name + ".bias"), {to}, 0) : Value();
     StringRef x1 = down ? "f" : "e", y1 = down ? "e" : "f";
-    std::string weight = form.inputsFirst ? (x1 + " " + y1).str() : (y1 + " " + x1).str();
+    std::string weight = form->inputsFirst ? (x1 + " " + y1).str() : (y1 + " " + x1).str();
     Value p = einsum(("b s " + x1 + ", " + weight + " -> b s " + y1).str(), {x, w}, down ? Dims(X) : Dims(F));
     return b ? bias(p, b, (y1 + " -> b s " + y1).str()) : p;
   }
 
   Value mlpBlock(Value y) {
-    if (form.gate.empty())
-      return linear(activate(linear(y, form.up, false, 0)), form.down, true, 0);
-    Value gate = linear(y, form.gate, false, 0), up = linear(y, form.up, false, 1);
-    in(form.mlp);
+    if (form->gate.empty())
+      return linear(dropout(activate(linear(y, form->up, false, 0)), config.ffnDrop), form->down, true, 0);
+    Value gate = linear(y, form->gate, false, 0), up = linear(y, form->up, false, 1);
+    in(form->mlp);
     Value h = einsum("b s f, b s f -> b s f", {activate(gate), up}, F);
-    return linear(h, form.down, true, 0);
+    return linear(dropout(h, config.ffnDrop), form->down, true, 0);
   }
 
   Value layerOf(Value x) {
     bool first = !config.normBehindSum;
     auto before = [&](Value value, StringRef name) { return first ? layerNorm(value, name) : value; };
     auto behind = [&](Value value, StringRef name) { return first ? value : layerNorm(value, name); };
-    Value z = layerNorm(attentionBlock(before(x, form.beforeAttention)), form.behindAttention);
+    Value y = before(x, form->beforeAttention),
+          z = layerNorm(attentionBlock(form->attention, y, y), form->behindAttention);
     z = dropout(z, config.residualDrop);
     if (config.parallel) {
-      Value m = dropout(mlpBlock(layerNorm(x, form.beforeMlp)), config.residualDrop);
+      Value m = dropout(mlpBlock(layerNorm(x, form->beforeMlp)), config.residualDrop);
       return add(add(m, z), x);
     }
-    x = behind(add(x, z), form.beforeAttention);
-    z = layerNorm(mlpBlock(before(x, form.beforeMlp)), form.behindMlp);
-    return behind(add(x, dropout(z, config.residualDrop)), form.beforeMlp);
+    x = behind(add(x, z), form->beforeAttention);
+    if (encoded)
+      x = add(x, dropout(attentionBlock(form->cross, layerNorm(x, form->beforeCross), encoded), config.residualDrop));
+    z = layerNorm(mlpBlock(before(x, form->beforeMlp)), form->behindMlp);
+    return behind(add(x, dropout(z, config.residualDrop)), form->beforeMlp);
   }
 
   OpBuilder &builder;
   const ModelConfig &config;
-  const LayerForm &form;
+  const LayerForm *form; ///< of the stack that is being built
   std::string prefix;
-  int64_t batch, sequence, layer = 0, numDropouts = 0;
+  int64_t batch, sequence, targetLength, layer = 0, numDropouts = 0;
   std::optional<int64_t> documents; ///< the token that ends them
   Value starts;                     ///< where they begin
+  Value encoded;                    ///< what the encoder has made
+  Value relative;                   ///< what layers add to scores by distance
   Type f32;
   llvm::StringMap<int64_t> names;
   Location loc = NameLoc::get(builder.getStringAttr("model"));
@@ -473,7 +540,8 @@ OwningOpRef<ModuleOp> pc::buildModel(MLIRContext *context, const ModelConfig &co
   builder.setInsertionPointToEnd(module->getBody());
   ProgramOp::create(builder, loc, config.type, options.batch, options.sequence, config.vocab, config.text,
                     builder.getStringAttr(config.means), /*weights=*/nullptr,
-                    /*masked=*/!config.family->form.causal, /*zigzag=*/nullptr);
+                    /*masked=*/!config.family->form.causal || config.family->encoder,
+                    options.targets ? builder.getI64IntegerAttr(*options.targets) : nullptr, /*zigzag=*/nullptr);
   auto function = func::FuncOp::create(builder, loc, "model", builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
   ModelBuilder(builder, config, options).build();

@@ -165,9 +165,10 @@ private:
       Value sumK = t > 1 ? permute(dk, *axes) : Value(), sumV = t > 1 ? permute(dv, *axes) : Value();
       Value sees = op.getCausal() ? keyCounts(*axes, queries, n, t) : Value();
       auto [drop, offsets] = stepDrop(op, t);
-      auto part = AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(), op.getQ(), k, v,
-                                          op.getO(), op.getLse(), op.getDout(), /*bias=*/Value(), /*starts=*/Value(),
-                                          op.getRandom(), sees, offsets, op.getScaleAttr(), op.getCausalAttr(),
+      auto part = AttentionGradOp::create(builder, op.getLoc(), partial, k.getType(), v.getType(),
+                                          /*dbias=*/Type(), op.getQ(), k, v, op.getO(), op.getLse(), op.getDout(),
+                                          /*bias=*/Value(), /*starts=*/Value(), op.getRandom(), sees, offsets,
+                                          op.getScaleAttr(), op.getCausalAttr(),
                                           /*window=*/nullptr, op.getSoftcapAttr(), drop);
       dq = t == 0 ? part.getDq() : add(dq, part.getDq());
       if (t == 0)

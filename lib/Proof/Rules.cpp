@@ -22,14 +22,18 @@ static std::string nameOfRow(Operation *op) {
   return (op->getName().stripDialect() + (rotates ? " rope" : "")).str();
 }
 
-/// What attention and its gradient have behind the operands of their row, and of it stays whole.
-static std::pair<std::string, std::string> moreOf(Operation *op) {
+/// What attention and its gradient have behind the operands of their row, what of it stays whole, and what stands
+/// behind the results.
+struct MoreOfAttention {
+  std::string operands, whole, results;
+};
+static MoreOfAttention moreOf(Operation *op) {
   if (!isa<AttentionOp, AttentionGradOp>(op))
     return {};
-  std::string dims, whole;
+  MoreOfAttention more;
   auto add = [&](bool has, StringRef letters, StringRef stays) {
     if (has)
-      dims += (", " + letters + " ").str(), whole += (stays + " ").str();
+      more.operands += (", " + letters + " ").str(), more.whole += (stays + " ").str();
   };
   auto addAll = [&](auto attention) {
     add(attention.getBias() != nullptr, "k g r", "r");
@@ -40,7 +44,9 @@ static std::pair<std::string, std::string> moreOf(Operation *op) {
     addAll(attention);
   else
     addAll(cast<AttentionGradOp>(op));
-  return {dims, whole};
+  if (op->getNumResults() > 3)
+    more.results = ", b k g r";
+  return more;
 }
 
 /// The row of `op`. A pointwise op without one is some function of its operands' elements, linear in none of them.
@@ -139,11 +145,11 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   SmallVector<int64_t> ranks;
   StringRef spec;
   const OpRow *row = rowOf(op);
-  auto [more, moreWhole] = moreOf(op);
+  MoreOfAttention more = moreOf(op);
   std::string resized, withMore;
-  if (row && !more.empty()) {
+  if (row && !more.operands.empty()) {
     auto [from, to] = row->spec.split(" ->");
-    withMore = (Twine(from) + more + "->" + to).str();
+    withMore = (Twine(from) + more.operands + "->" + to + more.results).str();
     spec = withMore;
   } else if (row)
     spec = row->spec;
@@ -194,7 +200,7 @@ std::optional<Rule> pc::proof::ruleOf(Operation *op) {
   rule.linear = row->linear;
   SmallVector<StringRef> whole;
   row->whole.split(whole, ' ', -1, /*KeepEmpty=*/false);
-  StringRef(moreWhole).split(whole, ' ', -1, /*KeepEmpty=*/false);
+  StringRef(more.whole).split(whole, ' ', -1, /*KeepEmpty=*/false);
   for (StringRef letter : whole)
     rule.whole[rule.find(letter)] = true;
   if (!row->indexed.empty())

@@ -203,10 +203,11 @@ Tensors pc::attention(Inputs in, const Scores &score, const Sight &sees, Roundin
   return {o, lse};
 }
 
-Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask) {
+Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask,
+                          bool ofBias) {
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2], &o = *in[3], &lse = *in[4], &dout = *in[5];
   AttentionIndex at(q, k);
-  Tensor dq(q.shape), dk(k.shape), dv(v.shape);
+  Tensor dq(q.shape), dk(k.shape), dv(v.shape), dbias(Shape{at.B, at.K, at.G, at.S + at.T - 1});
   at.forEachQuery([&](int64_t b, int64_t s, int64_t h, int64_t g) {
     int64_t query = at.q(b, s, h, g);
     double doutO = dot(&dout.data[query], &o.data[query], at.D);
@@ -217,7 +218,9 @@ Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rou
       double product = dot(&q.data[query], &k.data[key], at.D);
       double p = std::exp(score.of(product, h, g, s, t) - lse[at.lse(b, h, g, s)]);
       double kept = mask({b, h, g, s, t});
-      double dscore = factor(p * (kept * dot(&dout.data[query], &v.data[key], at.D) - doutO) * score.slope(product));
+      double change = p * (kept * dot(&dout.data[query], &v.data[key], at.D) - doutO);
+      double dscore = factor(change * score.slope(product));
+      dbias[((b * at.K + h) * at.G + g) * dbias.shape[3] + t - s + at.S - 1] += change;
       for (int64_t i = 0; i < at.D; ++i) {
         dv[key + i] += factor(p * kept) * dout[query + i];
         dq[query + i] += dscore * k[key + i];
@@ -225,7 +228,7 @@ Tensors pc::attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rou
       }
     }
   });
-  return {dq, dk, dv};
+  return ofBias ? Tensors{dq, dk, dv, dbias} : Tensors{dq, dk, dv};
 }
 
 Tensors pc::splitQkv(Inputs in) {

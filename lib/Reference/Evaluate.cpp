@@ -132,7 +132,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](IotaOp iota) {
         Tensor indices(context.shapes[0]);
         for (int64_t i = 0; i < indices.size(); ++i)
-          indices[i] = sequencePosition(op, offset + i) + static_cast<int64_t>(iota.getFrom());
+          indices[i] = static_cast<double>(iota.at(offset + i));
         return Tensors{indices};
       })
       .Case([&](KeyCountsOp counts) {
@@ -215,7 +215,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       })
       .Case([&](AttentionGradOp a) {
         return attentionGrad(in, scoresOf(a, in), sightOf(a, in, offset),
-                             roundingOf({a.getQ(), a.getK(), a.getV(), a.getDout()}, context.rounds), mask(a));
+                             roundingOf({a.getQ(), a.getK(), a.getV(), a.getDout()}, context.rounds), mask(a),
+                             /*ofBias=*/a.getDbias() != nullptr);
       })
       .Case([&](CrossEntropyOp entropy) -> FailureOr<Tensors> {
         for (double target : in[1]->data)

@@ -40,8 +40,9 @@ struct Scores {
 };
 /// q (b, s, k, g, d), k, v (b, t, k, d) -> o (b, s, k, g, d), lse (b, k, g, s). `mask`: of the weights (b, k, g, s, t).
 Tensors attention(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask);
-/// q, k, v, o, lse, dout -> dq, dk, dv.
-Tensors attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask);
+/// q, k, v, o, lse, dout -> dq, dk, dv and, if wanted, that of the bias, (b, k, g, r).
+Tensors attentionGrad(Inputs in, const Scores &score, const Sight &sees, Rounding factor, const Mask &mask,
+                      bool ofBias = false);
 /// x (b, s, k, g + 2, d), or with cos and sin behind it -> q, k, v.
 Tensors splitQkv(Inputs in);
 /// q, k, v, or with cos and sin behind them -> (b, s, k, g + 2, d).

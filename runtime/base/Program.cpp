@@ -169,7 +169,8 @@ public:
     input.kind = json.at("kind");
     checkTensor(input, true);
     if (input.isByToken()) {
-      Dims shape = {program.microbatches, program.batch / program.microbatches, program.sequence};
+      Dims shape = {program.microbatches, program.batch / program.microbatches,
+                    input.isByTarget() ? program.targetSequence : program.sequence};
       bool isReal = input.kind == "loss_weights";
       input.key = json.value("key", int64_t(0));
       if (input.shape != shape || input.dtype != (isReal ? PCRT_F32 : PCRT_I32))
@@ -288,13 +289,14 @@ void readAll(Program &program, const Json &json) {
   program.microbatches = json.value("microbatches", int64_t(1));
   program.batch = json.at("batch");
   program.sequence = json.at("sequence");
+  program.targetSequence = json.value("target_sequence", program.sequence);
   program.zigzag = json.value("zigzag", int64_t(0));
   program.masked = json.value("masked", false);
   if (program.zigzag < 0 || (program.zigzag && program.sequence % (2 * program.zigzag)))
     wrong("the sequence is in the zigzag order of " + std::to_string(program.zigzag) + " ranks");
   program.vocabulary = json.at("vocabulary");
-  if (program.microbatches < 1 || program.batch < 1 || program.sequence < 1 || program.vocabulary < 1 ||
-      program.batch % program.microbatches)
+  if (program.microbatches < 1 || program.batch < 1 || program.sequence < 1 || program.targetSequence < 1 ||
+      program.vocabulary < 1 || program.batch % program.microbatches)
     wrong("batch, sequence, vocabulary or microbatches");
   program.weights = json.value("weights", "");
   program.config = json.value("config", Json::object());

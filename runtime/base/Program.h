@@ -67,13 +67,16 @@ struct State : Tensor {
 };
 
 struct Input : Tensor {
-  std::string kind; ///< "tokens", "targets", "loss_weights", "starts", "positions", "hyper" or "random".
-  int64_t key =
-      0; ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends documents.
+  std::string kind; ///< "tokens", "targets", "loss_weights", "shifted", "starts", "positions", "hyper" or "random".
+  int64_t key = 0;  ///< Of "random": the number of the dropout in the model; of "starts" and "positions": what ends
+                    ///< documents; of "shifted": the token in front of the targets.
 
-  /// One element for each token of the batch: [microbatch, row, position].
+  /// Whether there is one number for each target, and not for each token.
+  bool isByTarget() const { return kind == "targets" || kind == "loss_weights" || kind == "shifted"; }
+  /// One element for each token, or target, of the batch: [microbatch, row, position].
   bool isByToken() const {
-    return kind == "tokens" || kind == "targets" || kind == "loss_weights" || kind == "starts" || kind == "positions";
+    return kind == "tokens" || kind == "targets" || kind == "loss_weights" || kind == "starts" || kind == "positions" ||
+           kind == "shifted";
   }
 };
 
@@ -108,6 +111,7 @@ struct Program {
   bool masked = false; ///< Targets are not the next tokens, and a run must be told them.
   bool training = true;
   int64_t microbatches = 1, batch = 0, sequence = 0, vocabulary = 0;
+  int64_t targetSequence = 0; ///< Targets of a sequence: as many as tokens, unless an encoder reads those.
   std::string name, optimizer;
   std::vector<Parameter> parameters;
   std::vector<State> states;

@@ -259,7 +259,8 @@ static std::vector<std::string> split(const std::string &text) {
   return parts;
 }
 
-TokenData::TokenData(const Options &options, int64_t sequence, bool training) : sequence(sequence) {
+TokenData::TokenData(const Options &options, int64_t sequence, bool training, int64_t targetSequence)
+    : sequence(sequence), targetSequence(targetSequence ? targetSequence : sequence) {
   std::vector<std::string> items = split(options.data);
   int64_t behind = options.targets.empty(); // the target of a window's last token
   std::vector<SampleOrder::Source> sources;
@@ -323,27 +324,33 @@ void TokenData::openTargets(const Options &options) {
     fail(PCRT_USAGE, "--targets names " + std::to_string(targetsOf.size()) + " files, --data " +
                          std::to_string(all.size()) + "; each file of tokens needs one of targets, in the same order");
   for (size_t i = 0; i < all.size(); ++i)
-    if (targetsOf[i].count() != all[i].count())
+    if (__int128(targetsOf[i].count()) * sequence != __int128(all[i].count()) * targetSequence)
       fail(PCRT_BAD_DATA, targetsOf[i].path() + " has " + std::to_string(targetsOf[i].count()) +
                               " targets, but its tokens in " + all[i].path() + " are " +
-                              std::to_string(all[i].count()));
+                              std::to_string(all[i].count()) +
+                              (sequence == targetSequence ? ""
+                                                          : ", and a sample of " + std::to_string(sequence) + " has " +
+                                                                std::to_string(targetSequence) + " targets"));
 }
 
 void TokenData::read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const {
   size_t number = 0;
-  // Modulo first: sample * T may be beyond int64 in an absurdly long run.
-  auto start = int64_t(__int128(sample) * sequence % all[0].count());
+  int64_t window = sample;
   if (order) {
     SampleOrder::Place place = order->of(sample);
     number = size_t(first[size_t(place.source)]) + size_t(place.file);
-    start = place.window * sequence;
+    window = place.window;
   }
+  // Of one file in its order a window may begin beyond its end, in an absurdly long run beyond int64.
+  auto start = [&](const TokenFile &file, int64_t length) { return int64_t(__int128(window) * length % file.count()); };
+  int64_t begin = start(all[number], sequence);
   if (targetsOf.empty()) {
-    all[number].read(start, sequence + 1, vocabulary, tokens);
+    all[number].read(begin, sequence + 1, vocabulary, tokens);
     std::copy_n(tokens + 1, sequence, targets);
   } else {
-    all[number].read(start, sequence, vocabulary, tokens);
-    targetsOf[number].read(start, sequence, vocabulary, targets, /*areTargets=*/true);
+    const TokenFile &file = targetsOf[number];
+    all[number].read(begin, sequence, vocabulary, tokens);
+    file.read(start(file, targetSequence), targetSequence, vocabulary, targets, /*areTargets=*/true);
   }
 }
 
@@ -357,11 +364,11 @@ static bool hasInput(const Program &program, const std::string &kind) {
 
 BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank)
     : program(program), data(data), tokens(size_t(program.batch * program.sequence + 1)),
-      targets(size_t(program.batch * program.sequence)), isWeighted(hasInput(program, "loss_weights")),
+      targets(size_t(program.batch * program.targetSequence)), isWeighted(hasInput(program, "loss_weights")),
       weights(size_t(program.rounds.replicas)) {
   for (const Input &input : program.inputs) {
     if (input.kind == "starts" || input.kind == "positions") {
-      starts.resize(targets.size());
+      starts.resize(tokens.size() - 1);
       endOfDocument = input.key;
     }
     blocks.push_back(input.isOn(program.mesh, rank) ? blockOf(program.mesh, input.shape, input.layout, rank)
@@ -369,21 +376,23 @@ BatchLoader::BatchLoader(const Program &program, const TokenData &data, int rank
   }
 }
 
-/// Writes this rank's part of what is one number a token; `of` gives that of an element of the batch.
-template <typename T, typename F> static void fillBlock(const Program &program, const Block &block, char *to, F of) {
+/// Writes this rank's part of what is one number a token, or a target; `of` gives that of an element of the batch.
+template <typename T, typename F>
+static void fillBlock(const Program &program, const Input &input, const Block &block, char *to, F of) {
   T *out = reinterpret_cast<T *>(to);
+  int64_t length = input.isByTarget() ? program.targetSequence : program.sequence;
   for (int64_t microbatch = 0; microbatch < block.size[0]; ++microbatch)
     for (int64_t row = 0; row < block.size[1]; ++row)
       for (int64_t column = 0; column < block.size[2]; ++column) {
         int64_t globalRow = rowOf(program, microbatch + block.start[0], row + block.start[1]);
-        *out++ = of(size_t(globalRow * program.sequence + program.position(column + block.start[2])));
+        *out++ = of(size_t(globalRow * length + program.position(column + block.start[2])));
       }
 }
 
 void BatchLoader::findWeights(int64_t sample) {
   int64_t rows = program.batch / int64_t(weights.size());
   for (size_t replica = 0; replica < weights.size(); ++replica) {
-    int64_t first = sample + int64_t(replica) * rows, all = rows * program.sequence;
+    int64_t first = sample + int64_t(replica) * rows, all = rows * program.targetSequence;
     auto begin = targets.begin() + int64_t(replica) * all;
     int64_t counted = all - std::count(begin, begin + all, noTarget);
     auto samples = [&] { return "samples " + std::to_string(first) + " to " + std::to_string(first + rows - 1); };
@@ -410,19 +419,24 @@ void BatchLoader::findStarts() {
 void BatchLoader::fill(int64_t sample, char *const *inputs) {
   for (int64_t row = 0; row < program.batch; ++row)
     data.read(sample + row, program.vocabulary, &tokens[size_t(row * program.sequence)],
-              &targets[size_t(row * program.sequence)]);
+              &targets[size_t(row * program.targetSequence)]);
   findWeights(sample);
   findStarts();
   size_t ofReplica = targets.size() / weights.size();
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const Input &input = program.inputs[i];
-    auto fill = [&](auto of) { fillBlock<decltype(of(0))>(program, blocks[i], inputs[i], of); };
+    auto fill = [&](auto of) { fillBlock<decltype(of(0))>(program, input, blocks[i], inputs[i], of); };
     if (input.kind == "tokens")
       fill([&](size_t at) { return tokens[at]; });
     else if (input.kind == "targets") // which one does not matter where its weight is 0
       fill([&](size_t at) { return std::max(targets[at], 0); });
     else if (input.kind == "loss_weights")
       fill([&](size_t at) { return targets[at] == noTarget ? 0 : weights[at / ofReplica]; });
+    else if (input.kind == "shifted")
+      fill([&](size_t at) {
+        bool isFirst = int64_t(at) % program.targetSequence == 0;
+        return isFirst || targets[at - 1] == noTarget ? int32_t(input.key) : targets[at - 1];
+      });
     else if (input.kind == "starts")
       fill([&](size_t at) { return starts[at]; });
     else if (input.kind == "positions")

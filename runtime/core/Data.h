@@ -49,12 +49,14 @@ private:
 };
 
 /// All that --data names: FILE or PATTERN, with commas between, all of them or none with *WEIGHT behind it. Without
-/// weights all files are one source. And what --targets names: a file for each of them, of as many numbers.
+/// weights all files are one source. And what --targets names: a file for each of them, of as many numbers, or of as
+/// many more or fewer as a sample has targets.
 class TokenData {
 public:
-  /// Opens the files. `training`: not those windows that --validation holds out; else only those. Throws PCRT_BAD_DATA
-  /// as TokenFile, or if a file has no window of `sequence` tokens and a target; PCRT_USAGE if weights make no sense.
-  TokenData(const Options &options, int64_t sequence, bool training);
+  /// Opens the files. `training`: not those windows that --validation holds out; else only those. `targetSequence`:
+  /// targets of a sample that come from a file of their own; 0: as many as tokens. Throws PCRT_BAD_DATA as TokenFile,
+  /// or if a file has no window of `sequence` tokens and a target; PCRT_USAGE if weights make no sense.
+  TokenData(const Options &options, int64_t sequence, bool training, int64_t targetSequence = 0);
 
   const std::vector<TokenFile> &files() const { return all; }
   /// None: a target is the token behind.
@@ -65,7 +67,7 @@ public:
   /// How many whole samples there are of what is read, until they come again.
   int64_t windows() const;
 
-  /// Reads a sample's `sequence` tokens and targets; a target is `noTarget` where it does not count. `tokens` has room
+  /// Reads a sample's tokens and targets; a target is `noTarget` where it does not count. `tokens` has room
   /// for one more. Throws as TokenFile::read.
   void read(int64_t sample, int64_t vocabulary, int32_t *tokens, int32_t *targets) const;
 
@@ -76,7 +78,7 @@ private:
   std::vector<TokenFile> all, targetsOf;
   std::vector<double> weightOf;
   std::vector<int> first; ///< By source: its first file.
-  int64_t sequence;
+  int64_t sequence, targetSequence;
   std::optional<SampleOrder> order; ///< None: one file in its order.
 };
 

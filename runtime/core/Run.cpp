@@ -107,7 +107,7 @@ private:
         fail(PCRT_USAGE, std::string(flag) + ": replicas of local SGD have norms and gradients of their own");
     if (program.masked && options.targets.empty())
       fail(PCRT_USAGE,
-           "this model predicts words that its tokens lack: --targets FILE, which says which ones, is missing; see "
+           "this model does not predict the next token: --targets FILE, which says what it predicts, is missing; see "
            "--help");
     if (options.eval && program.training)
       fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
@@ -129,7 +129,7 @@ private:
   /// Opens the files that the run reads.
   void openData() {
     onAllRanks(comm, [&] {
-      tokens.emplace(options, program.sequence, program.training);
+      tokens.emplace(options, program.sequence, program.training, program.targetSequence);
       inputs.emplace(program, options, *tokens, comm.rank());
       if (options.evalEvery)
         validation.emplace(options, program, comm.rank());

@@ -6,8 +6,9 @@
 using namespace pcrt;
 
 Validation::Validation(const Options &options, const Program &program, int rank)
-    : every(options.evalEvery), last(options.steps), tokens(options, program.sequence, /*training=*/false),
-      loader(program, tokens, rank), inputs(program.inputs.size()) {
+    : every(options.evalEvery), last(options.steps),
+      tokens(options, program.sequence, /*training=*/false, program.targetSequence), loader(program, tokens, rank),
+      inputs(program.inputs.size()) {
   batches = std::max<int64_t>(tokens.windows() / program.batch, 1);
   if (options.evalBatches)
     batches = std::min(batches, *options.evalBatches);

@@ -105,6 +105,12 @@ struct Golden {
         for (int64_t i = 0; i < tensor.size(); ++i)
           tensor[i] = std::max(target(tensor, i), 0);
         break;
+      case pc::InputKind::Shifted:
+        for (int64_t i = 0; i < tensor.size(); ++i) {
+          int32_t before = i % tensor.shape.back() ? target(tensor, i - 1) : -100;
+          tensor[i] = before < 0 ? static_cast<double>(*input.getKey()) : before;
+        }
+        break;
       case pc::InputKind::Starts:
       case pc::InputKind::Positions: {
         int64_t length = tensor.shape.back(), start = 0;

@@ -752,3 +752,45 @@ func.func @view_of_more() {
   %w = pc.parameter "w" dims ["embed"] init <normal, 2.0e-02> source <"w", shape = [6], start = [0, 0], size = [4, 1], view = [4, 2]> : tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @gradient_of_no_bias(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %l: tensor<2x2x1x8xf32>) {
+  // expected-error@+1 {{has the gradient of a bias that it lacks (C7)}}
+  %g:4 = pc.attention_grad %q, %k, %k, %q, %l, %q scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>, tensor<2x8x2x1x6xf32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x2x1x15xf32>)
+  return
+}
+
+// -----
+
+func.func @pieces_behind() {
+  // expected-error@+1 {{needs pieces that ascend from 0 and a value for each, and has no other first number (C1)}}
+  %i = pc.iota pieces [1, 3] values [0, 2] -> tensor<8xi32>
+  return
+}
+
+// -----
+
+func.func @pieces_from() {
+  // expected-error@+1 {{needs pieces that ascend from 0 and a value for each, and has no other first number (C1)}}
+  %i = pc.iota from 2 pieces [0, 3] values [0, 2] -> tensor<8xi32>
+  return
+}
+
+// -----
+
+func.func @pieces_without_values() {
+  // expected-error@+1 {{needs pieces that ascend from 0 and a value for each, and has no other first number (C1)}}
+  %i = pc.iota pieces [0, 3, 5] values [0, 2] -> tensor<8xi32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{has sequences of 4 targets and no targets of their own (C2)}}
+pc.program "toy" batch 2 sequence 8 vocabulary 16 targets 4 config "{}"
+
+// -----
+
+// expected-error@+1 {{has sequences of 4 targets (C2)}}
+pc.program "toy" batch 2 sequence 8 vocabulary 16 masked targets 4 config "{}" zigzag 2

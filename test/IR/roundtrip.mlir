@@ -71,6 +71,7 @@ func.func @composites(%x: tensor<2x8x6xf32>, %g: tensor<6xf32>, %q: tensor<2x8x2
   %od, %lsed = pc.attention causal %2, %3, %k random %words sees %sees at %at, %at scale 0.5 drop <1, global = [2, 2, 3, 16, 16], split = [3, 4], shift = 1> : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<5xi32>, tensor<8xi32>, tensor<i32>, tensor<i32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
   %gd:3 = pc.attention_grad causal %2, %3, %k, %o, %lse, %o random %words scale 0.5 drop <65535> : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<5xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
   %from = pc.iota from -7 -> tensor<15xi32>
+  %pieces = pc.iota pieces [0, 3, 5] values [7, 1, 2] -> tensor<15xi32>
   %far = pc.cast %from : (tensor<15xi32>) -> tensor<15xf32>
   %addends = pc.einsum "r -> k g r" %far : (tensor<15xf32>) -> tensor<2x3x15xf32>
   %ow, %lsew = pc.attention causal %2, %3, %k bias %addends random %words scale 0.5 window 3 softcap 5.000000e+01 drop <1> : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x3x15xf32>, tensor<5xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)

@@ -364,3 +364,36 @@ func.func @model() {
   pc.output loss "loss" %loss : tensor<f32>
   return
 }
+
+// -----
+
+// Attention of a decoder to more keys than it has queries, whose scores have addends of a table by distance; with dropout.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient q: 
+// CHECK-NEXT: gradient k: 
+// CHECK-NEXT: gradient table: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 masked targets 2 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %q0 = pc.parameter "q" dims ["embed", "kv_heads", "group", "head_dim"] init <normal, 2.0e-02>
+    source <"q", shape = [4, 24], start = [0, 0], size = [4, 24]> : tensor<4x2x2x6xf32>
+  %k0 = pc.parameter "k" dims ["embed", "kv_heads", "head_dim"] init <normal, 2.0e-02>
+    source <"k", shape = [4, 12], start = [0, 0], size = [4, 12]> : tensor<4x2x6xf32>
+  %table = pc.parameter "table" dims ["buckets", "kv_heads"] init <normal, 2.0e-02>
+    source <"table", shape = [3, 2], start = [0, 0], size = [3, 2]> : tensor<3x2xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %shifted = pc.input shifted key 1 dims ["batch", "sequence"] : tensor<2x2xi32>
+  %random = pc.input random key 0 dims ["random"] : tensor<5xi32>
+  %buckets = pc.iota pieces [0, 1, 3] values [2, 0, 1] -> tensor<4xi32>
+  %rows = pc.embedding %table, %buckets : (tensor<3x2xf32>, tensor<4xi32>) -> tensor<4x2xf32>
+  %addends = pc.einsum "r k -> k g r" %rows : (tensor<4x2xf32>) -> tensor<2x2x4xf32>
+  %e = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %y = pc.embedding %w, %shifted : (tensor<5x4xf32>, tensor<2x2xi32>) -> tensor<2x2x4xf32>
+  %q = pc.einsum "b s e, e k g d -> b s k g d" %y, %q0 : (tensor<2x2x4xf32>, tensor<4x2x2x6xf32>) -> tensor<2x2x2x2x6xf32>
+  %k = pc.einsum "b s e, e k d -> b s k d" %e, %k0 : (tensor<2x3x4xf32>, tensor<4x2x6xf32>) -> tensor<2x3x2x6xf32>
+  %o, %lse = pc.attention %q, %k, %k bias %addends random %random scale 7.0e-01 softcap 5.0e-01 drop <19661> : (tensor<2x2x2x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x2x4xf32>, tensor<5xi32>) -> (tensor<2x2x2x2x6xf32>, tensor<2x2x2x2xf32>)
+  %loss = pc.einsum "b s k g d, b s k g d ->" %o, %o : (tensor<2x2x2x2x6xf32>, tensor<2x2x2x2x6xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}

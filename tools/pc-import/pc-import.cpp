@@ -25,6 +25,9 @@ static cl::opt<int64_t>
                        "begin anew"),
               cl::value_desc("EOS"), cl::cat(category));
 static cl::opt<int64_t> sequence("seq", cl::desc("Tokens per sequence"), cl::value_desc("N"), cl::cat(category));
+static cl::opt<int64_t> targets("target-seq",
+                                cl::desc("Targets per sequence of models with an encoder (default: as many as tokens)"),
+                                cl::value_desc("N"), cl::cat(category));
 
 int main(int argc, char **argv) {
   pc::ToolMain tool(argc, argv, "pc-import");
@@ -35,7 +38,7 @@ int main(int argc, char **argv) {
           argc, argv,
           "pc-import: a Hugging Face directory becomes a model program\n\n"
           "Architectures: gpt2, llama, mistral, qwen2, qwen3, phi3, olmo2, gpt_neox (Pythia), gemma, gemma2,\n"
-          "gemma3_text, opt, gpt_neo, bloom, bert. A config.json alone is enough: weights are then drawn when the "
+          "gemma3_text, opt, gpt_neo, bloom, bert, t5. A config.json alone is enough: weights are then drawn when the "
           "compiled "
           "program starts. Safetensors beside it are checked and stay in place;\n"
           "weights of another form are an error.\n",
@@ -54,6 +57,8 @@ int main(int argc, char **argv) {
   pc::ImportOptions options{batch, sequence};
   if (dropout.getNumOccurrences())
     options.dropout = dropout;
+  if (targets.getNumOccurrences())
+    options.targets = targets;
   if (documents.getNumOccurrences())
     options.documents = documents;
   mlir::OwningOpRef<mlir::ModuleOp> module = pc::importModel(&context, directory, options, status);

@@ -64,16 +64,17 @@ def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterfa
   let hasVerifier = 1;
 }
 def PC_AttentionGradOp : PC_Compute<"attention_grad", [IndexedOpInterface, DrawnOpInterface, AttrSizedOperandSegments]> {
-  let summary = "dq, dk, dv of attention; linear in dout";
+  let summary = "dq, dk, dv of attention, and the gradient of a bias; linear in dout";
   let description = [{
+    `dbias` [b, k, g, r]: by batch row, of each entry of the bias the sum of the gradients of scores that it was added to. There is none where no one asks.
     Where q, k, v and dout are bf16, the weights and the gradients of scores are rounded to bf16 before they are multiplied. Constraints of
-    attention.
+    attention; (C7) the gradient of a bias needs one.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$o,
                        AnyRankedTensor:$lse, AnyRankedTensor:$dout, Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$starts, Optional<AnyRankedTensor>:$random,
                        Optional<AnyRankedTensor>:$sees, Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal,
                        OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap, OptionalAttr<PC_DropAttr>:$drop);
-  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Optional<AnyRankedTensor>:$dbias);
   let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text;
   let assemblyFormat = [{
     (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`bias` $bias^)? (`starts` $starts^)? (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)?

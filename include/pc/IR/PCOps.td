@@ -40,15 +40,20 @@ def PC_ProgramOp : PC_Op<"program"> {
     what is shown to the runtime mean positions; all other ops don't care.
 
     `masked`: targets are not the next tokens but words that tokens lack, which a run is told apart (`--targets`).
+    `targets n`: sequences of targets have n tokens, and not as many as those of tokens.
 
-    Constraint (C1): the sequence divides into 2n chunks.
+    Constraints: (C1) the sequence divides into 2n chunks; (C2) sequences of targets of another length are masked, and in no zigzag order.
     Example: `pc.program "gpt2" batch 8 sequence 256 vocabulary 50257 config "{...}"`
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$batch, I64Attr:$sequence, I64Attr:$vocabulary, StrAttr:$config,
-                       OptionalAttr<StrAttr>:$means, OptionalAttr<StrAttr>:$weights, UnitAttr:$masked, OptionalAttr<I64Attr>:$zigzag);
+                       OptionalAttr<StrAttr>:$means, OptionalAttr<StrAttr>:$weights, UnitAttr:$masked, OptionalAttr<I64Attr>:$targets, OptionalAttr<I64Attr>:$zigzag);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary (`masked` $masked^)? `config` $config (`means` $means^)? (`weights` $weights^)? (`zigzag` $zigzag^)? attr-dict
+    $name `batch` $batch `sequence` $sequence `vocabulary` $vocabulary (`masked` $masked^)? (`targets` $targets^)? `config` $config (`means` $means^)? (`weights` $weights^)? (`zigzag` $zigzag^)? attr-dict
+  }];
+  let extraClassDeclaration = [{
+    /// How many tokens sequences of targets have.
+    int64_t targetLength() { return getTargets().value_or(getSequence()); }
   }];
 }
 
@@ -178,7 +183,9 @@ def PC_InputOp : PC_Leaf<"input"> {
     `starts key 2` and `positions key 2` are i32, by token of a sequence in which token 2 ends documents: the index of the first token of its document, and
     its own index from there.
 
-    Constraint (C1): random inputs, starts and positions, and no others, have a key, at least 0.
+    `shifted key 2` is i32, by target: the target in front of it, or token 2 where that does not count or there is none. It is what a decoder reads.
+
+    Constraint (C1): random inputs, starts, positions and shifted targets, and no others, have a key, at least 0.
   }];
   let arguments = (ins PC_InputKind:$kind, StrArrayAttr:$dims,
                        OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<PC_PlaceAttr>:$layout, OptionalAttr<I64Attr>:$key);
@@ -200,11 +207,21 @@ def PC_RopeTableOp : PC_Leaf<"rope_table", [DeclareOpInterfaceMethods<FactorOpIn
 
 def PC_IotaOp : PC_Leaf<"iota", [DeclareOpInterfaceMethods<FactorOpInterface>, IndexedOpInterface]> {
   let summary = "0, 1, 2, ... (i32), from the global index: plus `offset` in local programs. Factors `-> s`";
-  let description = "`from n`: n, n + 1, ...";
-  let arguments = (ins Optional<AnyRankedTensor>:$offset, DefaultValuedOptionalAttr<I64Attr, "0">:$from);
+  let description = [{
+    `from n`: n, n + 1, ... `pieces [0, 3, 5] values [7, 1, 2]`: 7 at indices 0 to 2, 1 at 3 and 4, 2 behind them.
+
+    Constraint (C1): pieces ascend from 0, each has a value, and where there are pieces the sequence is in its own order and begins at 0.
+  }];
+  let arguments = (ins Optional<AnyRankedTensor>:$offset, DefaultValuedOptionalAttr<I64Attr, "0">:$from,
+                       OptionalAttr<DenseI64ArrayAttr>:$pieces, OptionalAttr<DenseI64ArrayAttr>:$values);
   let results = (outs AnyRankedTensor:$value);
-  let extraClassDeclaration = PC_IndexedDim<"getValue", 0>.text;
-  let assemblyFormat = "(`from` $from^)? (`offset` $offset^ `:` type($offset))? attr-dict `->` type($value)";
+  let builders = [OpBuilder<(ins "mlir::Type":$type, "int64_t":$from), [{ build($_builder, $_state, type, /*offset=*/mlir::Value(), from, /*pieces=*/nullptr, /*values=*/nullptr); }]>];
+  let extraClassDeclaration = PC_IndexedDim<"getValue", 0>.text # [{
+    /// What stands at index `index`: the index itself where there are no pieces.
+    int64_t at(int64_t index);
+  }];
+  let hasVerifier = 1;
+  let assemblyFormat = "(`from` $from^)? (`pieces` $pieces^ `values` $values)? (`offset` $offset^ `:` type($offset))? attr-dict `->` type($value)";
 }
 
 def PC_ConstantOp : PC_Leaf<"constant"> {

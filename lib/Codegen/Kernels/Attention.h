@@ -19,6 +19,7 @@ struct AttentionShape {
   int64_t window = 0;                 ///< how many keys a query sees at most, itself among them; 0: all before it
   double cap = 0;                     ///< of scores; 0: none
   bool biased = false;                ///< whether scores have addends, [heads, groups, s + t - 1]
+  bool sumsBias = false;              ///< whether a gradient has that of addends, too
   bool documented = false;            ///< whether queries see no key before their document, whose first one is given
   DrawnOpInterface drops;             ///< the op, if it drops weights
   bool narrow = false;                ///< all factors are bf16, also the weights and the gradients of scores
@@ -42,6 +43,8 @@ struct AttentionShape {
       window = seen < t ? seen : 0;
       cap = op.getSoftcap() ? op.getSoftcap()->convertToDouble() : 0;
       biased = op.getBias() != nullptr;
+      if constexpr (requires { op.getDbias(); })
+        sumsBias = op.getDbias() != nullptr;
       documented = op.getStarts() != nullptr;
     }
   }
@@ -157,7 +160,8 @@ struct AttentionShape {
 void copyAddends(Emitter &e, const AttentionShape &a, Ptr bias, Num head, Ptr to);
 /// Attention on a CPU; kernel.operands begin with q, k, v. An item is one query head of one batch row.
 void emitAttention(AttentionShape a, Kernel &kernel);
-/// Its gradient; kernel.results are dq, dk, dv. An item is one key/value head of one batch row.
+/// Its gradient; kernel.results are dq, dk, dv, and that of addends by batch row. An item is one key/value head of one
+/// batch row.
 void emitAttentionGrad(AttentionShape a, Kernel &kernel);
 /// The same for the threads of a GPU; the gradient's part 0 is dq, part 1 dk and dv. False for heads of a size for
 /// which there is no kernel.

@@ -3,7 +3,8 @@
 //   dv += P^T dout;  dS = scale P * (dout v^T - D);  dq = dS k;  dk += dS^T q.
 // dk and dv are summed in scratch over the blocks and over the query heads that share them, so no other thread is
 // involved. Attention of bf16 rounds P and dS to bf16. With dropout, of P in dv and of dout v^T the elements are
-// dropped whose weights were.
+// dropped whose weights were. The gradient of addends is P * (dout v^T - D), summed over queries and keys of one
+// distance.
 //===-----------------------------------------------------------------------------===//
 #include "Attention.h"
 #include "Kernels.h"
@@ -18,7 +19,7 @@ struct BackwardScratch {
       gradients;
   Ptr packedQueries, packedOutGradients; ///< as right sides of products
   Ptr gradientRows;                      ///< as left side of dq's product
-  Ptr addends;
+  Ptr addends, addendSums;
   Ptr drawn; ///< of each row that is worked on at once
 
   BackwardScratch(Scratch &scratch, const AttentionShape &a, int64_t lanes, int64_t wordsAhead) {
@@ -39,6 +40,7 @@ struct BackwardScratch {
     gradientRows = words ? scratch.take(block * strideT / 2) : gradients;
     addends = a.biased ? scratch.take(a.paddedAddends(lanes)) : Ptr();
     drawn = wordsAhead ? scratch.takeWords(a.perElement() * wordsAhead) : Ptr();
+    addendSums = a.sumsBias ? scratch.take(a.paddedAddends(lanes)) : Ptr();
   }
 };
 } // namespace
@@ -89,6 +91,8 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
       Ptr lseRow = lse + (item * a.groups + group) * a.s;
       if (a.biased)
         copyAddends(e, a, bias, queryHead, at.addends);
+      if (a.sumsBias)
+        zeroFill(e, at.addendSums, a.paddedAddends(lanes));
       e.loop(zero, e.integer(a.s), block, [&](Num first) {
         Num rows = e.min(e.integer(block), e.integer(a.s) - first);
         Num columns = a.columns(e, first, counts, lanes), begin = a.firstOfTile(e, first, begins, tileColumns(lanes));
@@ -115,7 +119,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
         e.loop(zero, steps, 1, [&](Num step) {
           struct Row {
             Num correction, minusLse, end, drawn, unseen;
-            Ptr weight, gradient, addends, bits;
+            Ptr weight, gradient, addends, addendSums, bits;
           };
           SmallVector<Row> taken;
           for (int64_t i = 0; i < per; ++i) {
@@ -129,6 +133,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
                              dropping ? dropping->row({batch, head, group, first + known}) : Num(),
                              a.limits() ? a.firstSeen(e, first + known, begins) : Num(), at.weights + r * strideT,
                              at.gradients + r * strideT, a.biased ? at.addends + a.addendsAt(first + known) : Ptr(),
+                             a.sumsBias ? at.addendSums + a.addendsAt(first + known) : Ptr(),
                              ahead ? at.drawn + e.integer(i * ahead) : Ptr()});
             if (ahead)
               dropping->drawAhead(taken.back().drawn, begin, columns, taken.back().bits);
@@ -154,7 +159,10 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
                        : ahead   ? dropping->applyDrawn(x, j, row.bits)
                                  : dropping->apply(x, row.drawn, j, lanesInOrder);
               };
-              Num gradient = weight * (kept(row.gradient.load(j, lanes)) - row.correction) * a.scale;
+              Num change = weight * (kept(row.gradient.load(j, lanes)) - row.correction);
+              if (a.sumsBias)
+                row.addendSums.store(row.addendSums.load(j, lanes) + seen(change), j);
+              Num gradient = change * a.scale;
               p.push_back(seen(kept(weight)));
               ds.push_back(seen(slope.v ? gradient * slope : gradient));
             }
@@ -174,6 +182,10 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
         product(e, a.factors, count, e.integer(tiledD), oddD, steps, {weights, 1, per * strideT},
                 {at.packedOutGradients, paddedD}, {fromBegin(at.valueGradients, paddedD), paddedD}, true);
       });
+      if (a.sumsBias) {
+        Ptr sums = kernel.results[3] + (item * a.groups + group) * a.addends();
+        e.vectors(a.addends(), [&](Num j, int64_t width) { sums.store(at.addendSums.load(j, width), j); });
+      }
     });
     writeRows(e.integer(a.t), at.keyGradients, dk + keyOffset, a.keyStride());
     writeRows(e.integer(a.t), at.valueGradients, dv + keyOffset, a.keyStride());

@@ -49,6 +49,8 @@ static LogicalResult emitOneOf(OpT op, Kernel &kernel, void (*onCpu)(kernels::At
   kernels::AttentionShape a(op);
   if (!kernel.simt)
     return onCpu(a, kernel), success();
+  if (a.sumsBias)
+    return op->emitOpError() << "has no CUDA kernel for the gradient of a bias";
   if (isForTensorCores(op->getOperand(0)))
     return mma(a, kernel), success();
   return simt(a, kernel) ? success() : op->emitOpError() << "has no CUDA kernel for heads of this size";

@@ -313,7 +313,8 @@ struct Scores {
 
 /// Attention with more than products of q and k, and its gradient.
 void attention(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g, int64_t d, Scores scores) {
-  std::vector<int64_t> query = {2, s, k, g, d}, key = {2, t, k, d}, sum = {2, k, g, s}, addends = {k, g, s + t - 1};
+  std::vector<int64_t> query = {2, s, k, g, d}, key = {2, t, k, d}, sum = {2, k, g, s}, addends = {k, g, s + t - 1},
+                       byRow = {2, k, g, s + t - 1};
   std::string q = type(query), kv = type(key), lse = type(sum);
   Program p;
   std::string inQ = p.parameter(query), inK = p.parameter(key), inV = p.parameter(key), dout = p.parameter(query);
@@ -333,9 +334,11 @@ void attention(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g,
     how += scores.drops ? " drop <19661>" : "";
     p.op("%o" + n + ", %l" + n + " = pc.attention " + causal + inQ + ", " + inK + ", " + inV + how + " : (" + q + ", " +
          kv + ", " + kv + types + ") -> (" + q + ", " + lse + ")");
-    p.op("%g" + n + ":3 = pc.attention_grad " + causal + inQ + ", " + inK + ", " + inV + ", %o" + n + ", %l" + n +
-         ", " + dout + how + " : (" + q + ", " + kv + ", " + kv + ", " + q + ", " + lse + ", " + q + types + ") -> (" +
-         q + ", " + kv + ", " + kv + ")");
+    p.op("%g" + n + (scores.biased ? ":4" : ":3") + " = pc.attention_grad " + causal + inQ + ", " + inK + ", " + inV +
+         ", %o" + n + ", %l" + n + ", " + dout + how + " : (" + q + ", " + kv + ", " + kv + ", " + q + ", " + lse +
+         ", " + q + types + ") -> (" + q + ", " + kv + ", " + kv + (scores.biased ? ", " + type(byRow) : "") + ")");
+    if (scores.biased)
+      p.output("%g" + n + "#3", byRow);
     p.output("%o" + n, query);
     p.output("%l" + n, sum);
     p.output("%g" + n + "#0", query);

@@ -105,6 +105,13 @@ MODELS["bloom"] = (transformers.BloomConfig, dict(
 MODELS["bert"] = (transformers.BertConfig, dict(
     vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=24, pad_token_id=63,
     bos_token_id=None, eos_token_id=None))
+# An encoder and a decoder, whose sequences differ in length; addends of scores by buckets of distances, of which the last begins inside of them.
+T5 = dict(vocab_size=96, d_model=24, d_kv=8, d_ff=32, num_layers=2, num_decoder_layers=2, num_heads=4, relative_attention_num_buckets=8,
+          relative_attention_max_distance=11, dropout_rate=0.1, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
+MODELS["t5"] = (transformers.T5Config, T5)
+# As T5 1.1 is published: a gated MLP, and a head of its own.
+MODELS["t5-gated"] = (transformers.T5Config, T5 | dict(
+    num_layers=1, feed_forward_proj="gated-gelu", tie_word_embeddings=False, dropout_rate=0.0))
 # Targets of which some do not count: more of them in the rows behind.
 MODELS["gpt2-targets"] = (transformers.GPT2Config, GPT2)
 # Documents in a sequence, which do not see each other: with a table of positions, whose first tokens are not predicted, and with windows.
@@ -113,6 +120,7 @@ MODELS["mistral-packed"] = (transformers.MistralConfig, DECODER | dict(
     sliding_window=5, num_key_value_heads=2, head_dim=8, rope_parameters=dict(rope_type="default", rope_theta=30.0)))
 MASK, END = 95, 7 # tokens: of a word to be predicted, and behind a document
 NOT_COUNTED = -100
+TARGETS = 12 # of a sequence, where there is an encoder
 WITH_SGD = {"gpt2"}
 SEED = 1 # of dropout
 # transformers renames these when it reads a file, and back when it writes one.
@@ -170,6 +178,7 @@ class Stream:
     """Tokens, their targets if those are not the next tokens, and the token that ends documents, if there are any."""
 
     targets = end = None
+    length = SEQUENCE # of a sequence of targets
 
     def __init__(self, tokens):
         self.tokens = tokens
@@ -185,6 +194,10 @@ class Stream:
         if name == "gpt2-targets":
             rows = torch.arange(TOKENS) // SEQUENCE % BATCH
             self.targets = torch.where(draw() < 0.2 * (1 + rows), NOT_COUNTED, self.tokens.roll(-1))
+        if name.startswith("t5"):
+            self.length = TARGETS
+            self.targets = torch.randint(0, vocabulary, (TOKENS * TARGETS // SEQUENCE,), generator=generator)
+            self.targets = torch.where(torch.rand(len(self.targets), generator=generator) < 0.2, NOT_COUNTED, self.targets)
         if name.endswith("-packed"):
             self.end = END
             self.tokens = torch.where(draw() < 0.15, END, self.tokens)
@@ -197,14 +210,23 @@ class Stream:
         """That of a golden model without documents."""
         numbers = lambda name, dtype: torch.from_numpy(np.fromfile(folder / name, dtype).astype(np.int64))
         self = cls(numbers("tokens.bin", "<u2"))
-        self.targets = numbers("targets.bin", "<i2") if (folder / "targets.bin").exists() else None
+        if (folder / "targets.bin").exists():
+            self.targets = numbers("targets.bin", "<i2")
+            self.length = SEQUENCE * len(self.targets) // len(self.tokens)
         return self
 
     def batch(self, step):
         """Tokens and targets [B, T] of one step, as the runtime reads them: position modulo the length of the stream."""
         at = step * BATCH * SEQUENCE + torch.arange(BATCH * SEQUENCE)
-        take = lambda stream, index: stream[index % TOKENS].view(BATCH, SEQUENCE)
-        return take(self.tokens, at), take(self.tokens, at + 1) if self.targets is None else take(self.targets, at)
+        take = lambda stream, index: stream[index % len(stream)].view(BATCH, -1)
+        if self.targets is None:
+            return take(self.tokens, at), take(self.tokens, at + 1)
+        return take(self.tokens, at), take(self.targets, step * BATCH * self.length + torch.arange(BATCH * self.length))
+
+    def import_flags(self):
+        """What pc-import must know of it."""
+        flags = [] if self.length == SEQUENCE else [f"--target-seq={self.length}"]
+        return flags + ([] if self.end is None else [f"--documents={self.end}"])
 
     def documents(self, tokens, model):
         """What makes attention and positions begin anew behind the end of a document: arguments of the model."""
@@ -223,6 +245,8 @@ def forward(model, stream, step):
     dropout.step, dropout.key = step, 0
     tokens, targets = stream.batch(step)
     more = stream.documents(tokens, model) | ({} if "Masked" in type(model).__name__ else dict(use_cache=False))
+    if model.config.is_encoder_decoder:
+        more["labels"] = targets # which the model itself moves for its decoder
     logits = model(input_ids=tokens, **more).logits
     return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_COUNTED)
 
@@ -291,8 +315,12 @@ def candidate(name, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def fresh():
-        auto = transformers.AutoModelForMaskedLM if name == "bert" else transformers.AutoModelForCausalLM
-        return auto.from_config(config_class(**options), attn_implementation="eager").train()
+        auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}.get(
+            config_class.model_type, transformers.AutoModelForCausalLM)
+        made = auto.from_config(config_class(**options), attn_implementation="eager").train()
+        if made.config.is_encoder_decoder and not options.get("tie_word_embeddings", True): # a new one is tied all the same
+            made.lm_head.weight = torch.nn.Parameter(made.lm_head.weight.detach().clone())
+        return made
 
     model = fresh()
     randomize(model, generator)
@@ -326,8 +354,8 @@ def make(folder, name):
     stream.tokens.numpy().astype("<u2").tofile(folder / "tokens.bin")
     if stream.targets is not None:
         stream.targets.numpy().astype("<i2").tofile(folder / "targets.bin")
-    if stream.end is not None:
-        (folder / "import-flags").write_text(f"--documents={stream.end}\n")
+    if flags := stream.import_flags():
+        (folder / "import-flags").write_text(" ".join(flags) + "\n")
     save_file(exact, folder / "golden.safetensors")
     (folder / "golden.safetensors").chmod(0o644)
     size = sum(path.stat().st_size for path in folder.iterdir())

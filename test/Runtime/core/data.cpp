@@ -293,6 +293,35 @@ static void testInputFiles(const std::string &folder) {
   close(listener);
 }
 
+/// Samples with fewer targets than tokens: both wrap at the same sample.
+static void testFewerTargets(const std::string &folder) {
+  std::string tokens, targets;
+  for (int64_t i = 0; i < 40; ++i)
+    tokens += numbers<uint16_t>({i});
+  for (int64_t i = 0; i < 16; ++i)
+    targets += numbers<uint16_t>({100 + i});
+  writeFile(folder + "/many", tokens);
+  writeFile(folder + "/few", targets);
+  Options options;
+  options.data = folder + "/many";
+  options.targets = folder + "/few";
+  for (bool shuffle : {false, true}) {
+    options.shuffle = shuffle;
+    TokenData data(options, 10, /*training=*/true, 4);
+    bool fits = true;
+    for (int64_t sample = 0; sample < 9; ++sample) {
+      std::vector<int32_t> read(11), of(4);
+      data.read(sample, 1000, read.data(), of.data());
+      fits &= of[0] == 100 + read[0] / 10 * 4 && of[3] == of[0] + 3 && (shuffle || read[0] == sample % 4 * 10);
+    }
+    expect(fits, "samples with fewer targets than tokens");
+  }
+  std::string why = failureOf([&] { TokenData(options, 10, true, 5); });
+  expect(why.find("few has 16 targets, but its tokens in " + folder +
+                  "/many are 40, and a sample of 10 has 5 targets") != std::string::npos,
+         why);
+}
+
 static void testPrintable() {
   auto becomes = [](const std::string &text, const std::string &shown) {
     expect(printable(text) == shown, "'" + printable(text) + "', not '" + shown + "'");
@@ -317,6 +346,7 @@ int main(int argc, char **argv) {
   testTokens(argv[1]);
   testTargets(argv[1]);
   testTargetsOfSamples(argv[1]);
+  testFewerTargets(argv[1]);
   testPieces(argv[1]);
   testInputFiles(argv[1]);
   testPrintable();

@@ -1,0 +1,75 @@
+//===- ConfigT5.cpp - config.json of T5 ----------------------------------------------------===//
+#include "ConfigSections.h"
+#include "pc/IR/Diagnostics.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace pc;
+
+/// The MLP: its activation, and whether it is gated. "gated-gelu" means gelu_new; newer files have two keys more, which
+/// say the same.
+static bool readMlp(ConfigReader &reader, ModelConfig &config) {
+  std::string name = reader.text("feed_forward_proj", "relu");
+  StringRef activation = name;
+  bool isGated = activation.consume_front("gated-");
+  if (name == "gated-gelu")
+    activation = "gelu_new";
+  readActivation(reader, "dense_act_fn", activation, config);
+  return reader.flag("is_gated_act", isGated);
+}
+
+/// The token in front of all targets, which stands for those that do not count, too.
+static void readStart(ConfigReader &reader, ModelConfig &config) {
+  auto token = [&](const char *key, std::optional<int64_t> absent) -> std::optional<int64_t> {
+    const llvm::json::Value *value = reader.raw(key);
+    if (!value && (!absent || reader.isGiven(key)))
+      return std::nullopt;
+    return value ? value->getAsInteger().value_or(-1) : *absent;
+  };
+  std::optional<int64_t> start = token("decoder_start_token_id", std::nullopt), padding = token("pad_token_id", 0);
+  if (!start || *start < 0 || *start >= config.vocab) {
+    reader.fail() << "'decoder_start_token_id' must be a token of the vocabulary of " << config.vocab;
+    return;
+  }
+  if (padding != start)
+    reader.fail() << "'pad_token_id' is supported only where it is 'decoder_start_token_id' = " << *start;
+  config.startToken = *start;
+  reader.means("decoder_start_token_id", {*start}, nullptr);
+  reader.means("pad_token_id", {*start}, 0);
+}
+
+/// Of attention to earlier tokens the first half of the buckets have one distance each; that of both ways has half as
+/// many for either.
+static void readBuckets(ConfigReader &reader, ModelConfig &config) {
+  config.buckets = reader.size("relative_attention_num_buckets", 32);
+  config.farthest = reader.size("relative_attention_max_distance", 128);
+  if (!reader.failed && (config.buckets < 4 || config.farthest <= config.buckets / 2))
+    reader.fail() << "'relative_attention_num_buckets' = " << config.buckets
+                  << " must be at least 4 and half of it less than 'relative_attention_max_distance' = "
+                  << config.farthest;
+}
+
+void pc::readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
+  config.vocab = reader.size("vocab_size");
+  config.embed = reader.size(ConfigKey{"d_model", "hidden_size"});
+  config.headDim = reader.size(ConfigKey{"d_kv", "head_dim"}, 64);
+  config.ffn = reader.size("d_ff");
+  config.encoderLayers = reader.size(ConfigKey{"num_layers", "num_hidden_layers"});
+  config.layers = reader.size("num_decoder_layers", std::max<int64_t>(1, config.encoderLayers));
+  config.heads = config.kvHeads = reader.size(ConfigKey{"num_heads", "num_attention_heads"});
+  config.normEps = reader.positive("layer_norm_epsilon", 1e-6);
+  config.initStd = reader.positive("initializer_factor", 1.0, KeyRole::Aside);
+  config.family = &t5Family(readMlp(reader, config));
+  bool isTied = reader.flag("tie_word_embeddings", true), isScaled = reader.flag("scale_decoder_outputs", isTied);
+  config.tied = isTied && isScaled;
+  config.headScale = isScaled ? 1 / std::sqrt(double(config.embed)) : 1;
+  if (isScaled && !isTied)
+    reader.fail() << "'scale_decoder_outputs' = true beside 'tie_word_embeddings' = false is not supported";
+  readBuckets(reader, config);
+  readStart(reader, config);
+  config.embedDrop = config.attentionDrop = config.residualDrop = config.ffnDrop = config.finalDrop =
+      readDropout(reader, "dropout_rate", 0.1, options.dropout);
+  for (const char *key : {"classifier_dropout", "n_positions", "output_past"})
+    reader.raw(key); // ignored: of other heads and of early versions
+}
