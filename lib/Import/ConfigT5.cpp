@@ -50,6 +50,15 @@ static void readBuckets(ConfigReader &reader, ModelConfig &config) {
                   << config.farthest;
 }
 
+/// Whether what the head reads is scaled; null is no.
+static bool readScale(ConfigReader &reader, bool absent) {
+  const char *key = "scale_decoder_outputs";
+  if (!reader.isGiven(key) || reader.raw(key))
+    return reader.flag(key, absent);
+  reader.means(key, {nullptr, false}, absent);
+  return false;
+}
+
 void pc::readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
   config.vocab = reader.size("vocab_size");
   config.embed = reader.size(ConfigKey{"d_model", "hidden_size"});
@@ -61,7 +70,7 @@ void pc::readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &
   config.normEps = reader.positive("layer_norm_epsilon", 1e-6);
   config.initStd = reader.positive("initializer_factor", 1.0, KeyRole::Aside);
   config.family = &t5Family(readMlp(reader, config));
-  bool isTied = reader.flag("tie_word_embeddings", true), isScaled = reader.flag("scale_decoder_outputs", isTied);
+  bool isTied = reader.flag("tie_word_embeddings", true), isScaled = readScale(reader, isTied);
   config.tied = isTied && isScaled;
   config.headScale = isScaled ? 1 / std::sqrt(double(config.embed)) : 1;
   if (isScaled && !isTied)

@@ -186,15 +186,16 @@ constexpr const char *bertIgnored[] = {
 constexpr const char *bertOthers[] = {"bert.pooler.", "bert.embeddings.position_ids", "cls.seq_relationship.",
                                       "cls.predictions.decoder.bias"};
 
-constexpr const char *t5Others[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                                    "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
+constexpr const char *t5Copies[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"};
+constexpr const char *t5Others[] = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
 constexpr LayerForm t5Encoders[] = {t5Form(true, false), t5Form(true, true)};
 constexpr Family t5Of(bool isGated) {
   return {.type = "t5",
           .form = t5Form(false, isGated),
           .encoder = &t5Encoders[isGated],
           .ropes = NoRope,
-          .otherTensors = t5Others};
+          .otherTensors = t5Others,
+          .copies = t5Copies};
 }
 constexpr Family t5s[] = {t5Of(false), t5Of(true)};
 

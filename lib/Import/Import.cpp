@@ -23,7 +23,13 @@ static bool isHarmless(StringRef name, const ModelConfig &config) {
   const Family &family = *config.family;
   if (llvm::any_of(family.otherTensors, [&](const char *prefix) { return name.starts_with(prefix); }))
     return true;
-  return name.ends_with("rotary_emb.inv_freq") || (config.tied && name == (family.form.head + ".weight").str());
+  return name.ends_with("rotary_emb.inv_freq");
+}
+
+/// Whether `name` is the embedding of tokens by another name.
+static bool isCopy(StringRef name, const ModelConfig &config) {
+  return (config.tied && name == (config.family->form.head + ".weight").str()) ||
+         llvm::is_contained(config.family->copies, name);
 }
 
 /// The tensor of that name, or one of the names that it also has: in a checkpoint of the bare model it lacks the first
@@ -68,10 +74,19 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
   });
   if (result.wasInterrupted())
     return failure();
+  const LayerForm &form = config.family->form;
+  std::string table = (form.prefix + form.tokens + ".weight").str();
   SmallVector<StringRef> unexpected;
-  for (const auto &entry : index)
-    if (!expected.contains(entry.first()) && !isHarmless(entry.first(), config))
-      unexpected.push_back(entry.first());
+  for (const auto &entry : index) {
+    StringRef name = entry.first();
+    if (expected.contains(name) || isHarmless(name, config))
+      continue;
+    if (!isCopy(name, config))
+      unexpected.push_back(name);
+    else if (!areEqual(entry.second, findTensor(index, table)->second))
+      return emitError(fileLocation(module.getContext(), directory))
+             << "tensor '" << name << "' is tied to '" << table << "' by config.json, but has other numbers";
+  }
   if (unexpected.empty())
     return success();
   llvm::sort(unexpected);

@@ -9,6 +9,7 @@
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -83,6 +84,9 @@ static LogicalResult readHeader(StringRef path, TensorIndex &index, ErrorFn emit
     if (failed(readEntry(path, name, value, bytes.size() - 8 - length, entry, range, emitError)))
       return failure();
     ranges.push_back(range);
+    entry.file = path;
+    entry.begin = 8 + length + range.first;
+    entry.bytes = range.second - range.first;
     if (!index.try_emplace(name, std::move(entry)).second)
       return emitError(path) << "tensor '" << escaped(name) << "' is in two files";
   }
@@ -138,6 +142,14 @@ FailureOr<TensorIndex> pc::readTensorIndex(StringRef directory, ErrorFn emitErro
     if (!index.contains(StringRef(name)))
       return emitError(path) << "tensor '" << escaped(StringRef(name)) << "' is not in its shard";
   return index;
+}
+
+bool pc::areEqual(const TensorEntry &a, const TensorEntry &b) {
+  auto bytes = [](const TensorEntry &x) { return llvm::MemoryBuffer::getFileSlice(x.file, x.bytes, x.begin); };
+  if (a.dtype != b.dtype || a.shape != b.shape || a.bytes != b.bytes)
+    return false;
+  auto first = bytes(a), second = bytes(b);
+  return first && second && (*first)->getBuffer() == (*second)->getBuffer();
 }
 
 /// Whether a file is named like weights of PyTorch, TensorFlow, Flax, llama.cpp, ..., or is a safetensors file with a

@@ -11,6 +11,8 @@ namespace pc {
 struct TensorEntry {
   std::string dtype;
   llvm::SmallVector<int64_t> shape;
+  std::string file;              ///< which has its bytes
+  uint64_t begin = 0, bytes = 0; ///< where in it, and how many
 };
 using TensorIndex = llvm::StringMap<TensorEntry>;
 
@@ -20,6 +22,9 @@ using TensorIndex = llvm::StringMap<TensorEntry>;
 llvm::FailureOr<TensorIndex>
 readTensorIndex(llvm::StringRef directory,
                 llvm::function_ref<mlir::InFlightDiagnostic(llvm::StringRef file)> emitError);
+
+/// Whether two tensors are equal, byte for byte.
+bool areEqual(const TensorEntry &a, const TensorEntry &b);
 
 /// In a `directory` without safetensors to read: the first file, by name, that holds weights of another kind; else
 /// empty.

@@ -18,9 +18,10 @@ HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "EndToEnd/golden"
 FIGURES = HERE / "mutated_keys.json"
 MODELS = ["gpt2-dropout", "llama", "llama-tied", "mistral-window", "qwen2", "qwen3", "phi3", "olmo2", "gpt_neox", "gpt_neox-serial", "gemma",
-          "gemma2", "gemma3", "opt", "opt-post", "gpt_neo", "bloom", "bert"]
+          "gemma2", "gemma3", "opt", "opt-post", "gpt_neo", "bloom", "bert", "t5", "t5-gated"]
 # Of strings: what else there is.
-STRINGS = {"activation": ["relu", "gelu", "silu"], "hidden_act": ["relu", "gelu", "silu"], "rope_type": ["linear", "dynamic"],
+STRINGS = {"activation": ["relu", "gelu", "silu"], "hidden_act": ["relu", "gelu", "silu"], "dense_act_fn": ["relu", "gelu", "silu"],
+           "feed_forward_proj": ["relu", "gated-gelu", "gated-silu", "gelu"], "rope_type": ["linear", "dynamic"],
            "model_type": ["gpt_bigcode"]}
 
 
@@ -70,7 +71,9 @@ def ours(model, config, folder, known):
     for name in ("model.safetensors", "tokens.bin", "targets.bin"):
         if (GOLDEN / model / name).exists():
             (folder / name).symlink_to(GOLDEN / model / name)
-    done = run("pc-import", folder, "-o", folder / "model.mlir", "--batch", 4, "--seq", 16)
+    flags = GOLDEN / model / "import-flags"
+    more = flags.read_text().split() if flags.exists() else []
+    done = run("pc-import", folder, "-o", folder / "model.mlir", "--batch", 4, "--seq", 16, *more)
     if done.returncode:
         return f"exit {done.returncode}: {done.stderr.strip()}"
     program = "".join(line for line in (folder / "model.mlir").read_text().splitlines() if "pc.program" not in line and not line.startswith("#"))
@@ -120,15 +123,21 @@ def write(models, only):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text(json.dumps(config))
             loaded = transformers.AutoConfig.from_pretrained(folder)
-        auto = transformers.AutoModelForMaskedLM if model == "bert" else transformers.AutoModelForCausalLM
+        auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}.get(
+            model.partition("-")[0], transformers.AutoModelForCausalLM)
         net = auto.from_config(loaded, attn_implementation="eager", dtype=torch.float32).train()
         weights = {name.replace("embed_out.", "lm_head."): value for name, value in load_file(GOLDEN / model / "model.safetensors").items()}
         heads = {"lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"} & net.state_dict().keys()
         tied = heads if loaded.tie_word_embeddings else set()
+        if model.startswith("t5"):  # what it has of its own is that of its embedding, unless the file has another one
+            if "lm_head.weight" in weights:
+                net.lm_head.weight = torch.nn.Parameter(net.lm_head.weight.detach().clone())
+            tied = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"} | (heads - weights.keys())
         left = net.load_state_dict({name: value for name, value in weights.items() if name not in tied}, strict=False)
         if set(left.missing_keys) - tied or left.unexpected_keys:
             return f"other weights: {sorted(left.missing_keys + left.unexpected_keys)[0]}"
-        net.tie_weights()
+        if not model.startswith("t5"):
+            net.tie_weights()
         _, loss = make_golden.forward(net, make_golden.Stream.read(GOLDEN / model), 0)
         loss.backward()
         norm = torch.stack([p.grad.norm() for p in net.parameters() if p.grad is not None]).norm()
