@@ -44,6 +44,7 @@ FAMILIES = {
     "bloom": dict(vocab_size=23, hidden_size=16, n_layer=2, n_head=4, bos_token_id=None, eos_token_id=None),
     "bert": dict(vocab_size=23, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=16,
                  hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=None, bos_token_id=None, eos_token_id=None),
+    "t5": dict(vocab_size=23, d_model=16, d_kv=4, d_ff=24, num_layers=2, num_heads=4, dropout_rate=0.0, decoder_start_token_id=0),
 }
 
 # Each key with values that are not what a config has without it.
@@ -126,7 +127,7 @@ SEEN = [("llama", dict(is_causal=False)), ("llama", dict(rms_norm_eps=0.5)), ("g
 # And one that a single family does not look at.
 ALONE = [("gpt2", dict(pad_token_id=7))]
 # That a single family looks at: its row of lib/Import/Families.cpp says what is refused.
-READ = [("bert", "is_decoder")]
+READ = [("bert", "is_decoder"), ("t5", "decoder_start_token_id")]
 
 
 def figures(family, changes):
@@ -135,7 +136,7 @@ def figures(family, changes):
         (Path(folder) / "config.json").write_text(json.dumps({"model_type": family} | FAMILIES[family] | changes))
         config = transformers.AutoConfig.from_pretrained(folder)
     # The dtype says how weights are stored; how a step computes is --precision.
-    auto = transformers.AutoModelForMaskedLM if family == "bert" else transformers.AutoModelForCausalLM
+    auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}.get(family, transformers.AutoModelForCausalLM)
     model = auto.from_config(config, dtype=torch.float32).train()
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
@@ -143,6 +144,8 @@ def figures(family, changes):
     tokens = torch.randint(0, 23, (2, 9), generator=generator)
     tokens[0, 3] = 7
     more = {} if family == "bert" else dict(use_cache=False)
+    if family == "t5":
+        more["labels"] = tokens[:, 1:].contiguous()
     logits = model(input_ids=tokens[:, :-1], return_dict=True, **more).logits
     loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
     loss.backward()
