@@ -52,6 +52,8 @@ gpt2 dp=2 --mode=eval
 gpt2-targets dp=2,tp=2 --microbatches=2
 bert dp=2,tp=2 --zero=1
 bert pp=2 --microbatches=2
+t5 dp=2,tp=2 --zero=1
+t5-gated pp=2,tp=2 --microbatches=2
 gpt2-packed dp=2,tp=2
 mistral-packed pp=2,dp=2 --microbatches=2""".splitlines()
 
@@ -195,6 +197,10 @@ edit(SCALES, "eps", r"( eps )([\d.e+-]+)", number(times(10)), "_norm")
 edit(SCALES, "scale of attention", r"( scale )([\d.e+-]+)", number(times(0.5)), "pc.attention")
 edit(SCALES, "causal attention", r"attention(_grad)? causal", r"attention\1", "pc.attention")
 edit(SCALES, "attention over documents", r" starts %[\w#]+(.*), (tensor<[^()]*?xi32[^()]*?>)(?=[,)])", r"\1", "pc.attention")
+edit(SCALES, "addends of scores", r" bias %[\w#]+(.*), tensor<\d+x\d+x\d+xf32[^()]*?>(?=[,)])", r"\1", "pc.attention ")
+edit(SCALES, "bucket of a distance", r"( values \[)(\d+)", number(plus(1)), "pc.iota")
+edit(SCALES, "distances of a bucket", r"( pieces \[0, )(\d+)", number(plus(1), plus(-1)), "pc.iota")
+edit(SCALES, "what a decoder reads first", r"(shifted key )(\d+)", number(plus(1)), "pc.input")
 edit(SCALES, "inverse of rope", r"pc\.rope (inverse )?", lambda found, text: ["pc.rope " if found[1] else "pc.rope inverse "])
 edit(SCALES, "cos and sin", r"pc\.rope (inverse )?(%[\w#]+), (%[\w#]+), (%[\w#]+)", r"pc.rope \1\2, \4, \3")
 edit(SCALES, "kind of table", r"rope_table (cos|sin)", lambda found, text: ["rope_table cos", "rope_table sin"])
