@@ -143,6 +143,10 @@ private:
     std::vector<int16_t> targets = this->targets();
     auto number = [&](const auto &of, int64_t i) { return of[(s * tensor.size() + i) % of.size()]; };
     int64_t counted = 0, length = tensor.shape.back(), start = 0;
+    auto before = [&](int64_t i) { // what a decoder reads
+      int64_t target = i % length ? number(targets, i - 1) : -1;
+      return static_cast<double>(target < 0 ? static_cast<int64_t>(*input.getKey()) : target);
+    };
     for (int64_t i = 0; i < tensor.size(); ++i)
       counted += number(targets, i) >= 0;
     for (int64_t i = 0; i < tensor.size(); ++i) {
@@ -153,8 +157,9 @@ private:
                   : input.getKind() == pc::InputKind::Targets ? static_cast<double>(std::max<int64_t>(target, 0))
                   : input.getKind() == pc::InputKind::LossWeights
                       ? (target >= 0 ? 1.0 / static_cast<double>(counted) : 0)
-                  : input.getKind() == pc::InputKind::Starts ? static_cast<double>(start)
-                                                             : static_cast<double>(at - start);
+                  : input.getKind() == pc::InputKind::Shifted ? before(i)
+                  : input.getKind() == pc::InputKind::Starts  ? static_cast<double>(start)
+                                                              : static_cast<double>(at - start);
     }
   }
 

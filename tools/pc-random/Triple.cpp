@@ -101,7 +101,11 @@ std::vector<Axis> drawGrid(Dice &dice, std::string &tactic) {
 void keepSome(Dice &dice, llvm::StringRef family, std::vector<std::string> &tactics) {
   std::string keep = dice.oneOf<const char *>({"*", "*.0.*", "TABLE.*|*.0.*", "TABLE.*"});
   if (size_t at = keep.find("TABLE"); at != std::string::npos)
-    keep.replace(at, 5, family == "gpt2" ? "wte" : family == "bert" ? "word_embeddings" : "embed_tokens");
+    keep.replace(at, 5,
+                 family == "gpt2"   ? "wte"
+                 : family == "bert" ? "word_embeddings"
+                 : family == "t5"   ? "shared"
+                                    : "embed_tokens");
   for (std::string &tactic : tactics)
     if (llvm::StringRef(tactic).contains(" stage=3"))
       tactic.insert(tactic.size() - 1, " keep=" + keep);
@@ -204,7 +208,9 @@ Triple::Triple(uint64_t seed) {
     family = "bert";
   if (family == "qwen3" && seed % 2 && inOrder && grid.empty())
     family = "gemma2";
-  if (family != "bert" && seed % 5 == 4 && inOrder)
+  if (family == "llama" && seed % 4 == 1 && inOrder)
+    family = "t5";
+  if (family != "bert" && family != "t5" && seed % 5 == 4 && inOrder)
     documents = 1;
   sparse = seed % 3 == 0 || family == "bert";
   const char *dropout = seed % 4 == 2 ? "0.25" : "0";
@@ -221,6 +227,13 @@ Triple::Triple(uint64_t seed) {
        << ", \"num_attention_heads\": " << heads << ", \"intermediate_size\": " << ffn << ", \"hidden_act\": \""
        << dice.oneOf<const char *>({"gelu_new", "gelu", "relu"}) << "\", \"hidden_dropout_prob\": " << dropout
        << ", \"attention_probs_dropout_prob\": " << dropout << "}";
+  } else if (family == "t5") {
+    os << "{\"model_type\": \"t5\", \"vocab_size\": " << vocabulary << ", \"d_model\": " << embed
+       << ", \"d_kv\": " << headDim << ", \"d_ff\": " << ffn << ", \"num_layers\": " << layers
+       << ", \"num_decoder_layers\": " << 1 + seed % 3 << ", \"num_heads\": " << heads << ", \"feed_forward_proj\": \""
+       << dice.oneOf<const char *>({"relu", "gated-gelu"}) << "\", \"relative_attention_num_buckets\": " << 4 + seed % 3
+       << ", \"relative_attention_max_distance\": 5, \"dropout_rate\": " << (seed % 8 == 5 ? "0.25" : "0")
+       << ", \"tie_word_embeddings\": " << (tied ? "true" : "false") << ", \"decoder_start_token_id\": 0}";
   } else {
     os << "{\"model_type\": \"" << family << "\", \"vocab_size\": " << vocabulary << ", \"hidden_size\": " << embed
        << ", \"intermediate_size\": " << ffn << ", \"num_hidden_layers\": " << layers

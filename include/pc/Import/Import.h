@@ -14,12 +14,12 @@
 namespace pc {
 
 struct ImportOptions {
-  int64_t batch = 0;                             ///< global batch, in sequences
-  int64_t sequence = 0;                          ///< tokens per sequence
-  std::optional<int64_t> targets = std::nullopt; ///< of models with a decoder of their own: targets per sequence
-  std::optional<double> dropout = std::nullopt;  ///< in the place of all probabilities of dropout in config.json
+  int64_t batch = 0;                            ///< global batch, in sequences
+  int64_t sequence = 0;                         ///< tokens per sequence
+  std::optional<double> dropout = std::nullopt; ///< in the place of all probabilities of dropout in config.json
   /// A token that ends documents, of which a sequence has several: none sees another one, and positions begin anew.
   std::optional<int64_t> documents = std::nullopt;
+  std::optional<int64_t> targets = std::nullopt; ///< of models with a decoder of their own: targets per sequence
 };
 
 /// The model program of the directory, or null after an error was emitted; `status` then is PCRT_BAD_INPUT
