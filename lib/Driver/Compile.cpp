@@ -309,25 +309,6 @@ static StringRef howIsIt(ModuleOp module, Phase phase, bool given, const Compile
   return options.verify != Verify::Full ? "unproved" : begins ? "given" : "proved";
 }
 
-static bool dependsOnParameter(Value value) {
-  Operation *op = value.getDefiningOp();
-  return op && (isa<ParameterOp>(op) || llvm::any_of(op->getOperands(), dependsOnParameter));
-}
-
-/// Attention that needs the gradient of its bias, or null; in a model that is trained, or in a step.
-static Operation *findBiasGradient(ModuleOp module, bool isTrainedModel) {
-  Operation *found = nullptr;
-  module.walk([&](Operation *op) {
-    auto attention = dyn_cast<AttentionOp>(op);
-    auto gradient = dyn_cast<AttentionGradOp>(op);
-    bool needs = attention ? isTrainedModel && attention.getBias() && dependsOnParameter(attention.getBias())
-                           : gradient && gradient.getDbias();
-    if (needs && !found)
-      found = op;
-  });
-  return found;
-}
-
 pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   std::string error;
   std::optional<MachineModel> machine = MachineModel::find(options.stages.machine, error);
@@ -337,13 +318,6 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
   }
   if (options.cuda() && options.plan.find("pc-local-sgd")) {
     module.emitError() << "--local-sgd is for CPU ranks so far; leave out --target=cuda";
-    return PCRT_INFEASIBLE;
-  }
-  if (Operation *attention =
-          options.cuda() ? findBiasGradient(module, from == Phase::Model && options.train) : nullptr) {
-    attention->emitError()
-        << "kernels for CUDA do not compute the gradient of what attention adds to scores so far; leave "
-           "out --target=cuda";
     return PCRT_INFEASIBLE;
   }
   std::optional<llvm::json::Object> searched;

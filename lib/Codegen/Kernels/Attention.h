@@ -171,6 +171,9 @@ bool emitSimtAttentionGrad(const AttentionShape &a, Kernel &kernel);
 void emitMmaAttention(const AttentionShape &a, Kernel &kernel);
 void emitMmaAttentionGrad(const AttentionShape &a, Kernel &kernel);
 
+/// The gradient of a bias for the threads of a GPU; on a CPU that of attention has it.
+void emitBiasGrad(const AttentionShape &a, Kernel &kernel);
+
 /// Hands out one thread's scratch memory, in f32 elements; every piece starts at a multiple of 64 bytes.
 struct Scratch {
   Ptr base;

@@ -8,12 +8,15 @@
 using namespace mlir;
 using namespace pc;
 
+/// On a GPU the gradient of a bias is a kernel behind those of q, k and v.
+static constexpr unsigned biasGradPart = 2, biasGradResult = 3;
+
 unsigned pc::numSpecialKernels(Operation *op, bool simt) {
   auto fusion = dyn_cast<FusionOp>(op);
   if (simt && (isa<EmbeddingGradOp>(op) || (fusion && asTableSum(fusion))))
     return kernels::embeddingGradParts;
   if (simt && isAttentionGrad(op))
-    return 2;
+    return biasGradPart + (op->getNumResults() > biasGradResult);
   return isa<LayerNormGradOp, RMSNormGradOp>(op) || (simt && columnSumBytes(op)) ? 2 : 1;
 }
 
@@ -49,8 +52,8 @@ static LogicalResult emitOneOf(OpT op, Kernel &kernel, void (*onCpu)(kernels::At
   kernels::AttentionShape a(op);
   if (!kernel.simt)
     return onCpu(a, kernel), success();
-  if (a.sumsBias)
-    return op->emitOpError() << "has no CUDA kernel for the gradient of a bias";
+  if (kernel.part == biasGradPart)
+    return kernels::emitBiasGrad(a, kernel), success();
   if (isForTensorCores(op->getOperand(0)))
     return mma(a, kernel), success();
   return simt(a, kernel) ? success() : op->emitOpError() << "has no CUDA kernel for heads of this size";
