@@ -1,5 +1,7 @@
 //===- Info.cpp - what a compiled program is -------------------------------===//
 #include "core/Info.h"
+#include "base/TensorSum.h"
+#include "core/Rounds.h"
 #include "cuda/Kernels.h"
 #include "pcrt/version.h"
 
@@ -34,7 +36,9 @@ Json pcrt::describeAsJson(const Program &program) {
     mesh[program.mesh.names[axis]] = program.mesh.sizes[axis];
   for (int i = 0; i < program.abi.num_images; ++i)
     images.push_back(cuda::describeImages(program.abi.images + i, 1));
+  std::string means = program.configMeans.dump();
   return {{"model", program.name},
+          {"model_sum", sumOfBytes(means.data(), int64_t(means.size())).text()},
           {"mode", program.training ? "train" : "eval"},
           {"mesh", mesh},
           {"stages", program.stages.size()},
@@ -45,6 +49,7 @@ Json pcrt::describeAsJson(const Program &program) {
           {"vocabulary", program.vocabulary},
           {"parameters", elements},
           {"optimizer", program.training ? program.optimizer : "none"},
+          {"local_sgd", describeRounds(program)},
           {"arena_bytes", arena},
           {"target", program.abi.target == PCRT_CPU ? "cpu" : "cuda"},
           {"architectures", images},

@@ -1,7 +1,9 @@
 //===- Launch.cpp - starts the ranks of a run on this machine -------------===//
 #include "launch/Launch.h"
+#include "base/Failure.h"
 #include "comm/Environment.h"
 #include "comm/ShmControl.h"
+#include "launch/Ladder.h"
 #include "launch/LineRelay.h"
 
 #include <algorithm>
@@ -375,14 +377,52 @@ int Run::exitCode() {
   return code;
 }
 
-int pcrt::launch(const LaunchOptions &options) {
+/// Runs one program, again as often as `options.restarts` says. `*lost`: it ended because it lost a rank once more.
+static int runWithRestarts(const LaunchOptions &options, bool *lost) {
   int memory = -1;
   for (int again = 1;; ++again) {
     Run run(options, memory);
     int code = run.run();
-    if (again > options.restarts || !run.mayStartAgain(code))
+    bool may = run.mayStartAgain(code);
+    if (again > options.restarts || !may) {
+      *lost = may && code != PCRT_NON_FINITE;
       return code;
+    }
     memory = code == PCRT_NON_FINITE ? -1 : run.takeMemory(); // what is there is from behind where it goes back to
     fprintf(stderr, "pc-run: starting again (%d of %d)\n", again, options.restarts);
+  }
+}
+
+/// Runs the first program that `options.ranks` are enough for; where that loses a rank for good, the next one.
+static int runLadder(const LaunchOptions &options) {
+  std::vector<std::string> programs = options.others;
+  programs.insert(programs.begin(), options.command[0]);
+  Ladder ladder(programs);
+  LaunchOptions one = options;
+  const Rung *rung = ladder.firstFor(options.ranks);
+  if (!rung)
+    fail(PCRT_USAGE, "no program needs at most " + std::to_string(options.ranks) + " ranks (-n)");
+  for (;;) {
+    one.command[0] = rung->program;
+    one.ranks = rung->ranks;
+    bool lost;
+    int code = runWithRestarts(one, &lost);
+    rung = ladder.firstFor(rung->ranks - 1);
+    if (!lost || !rung)
+      return code;
+    fprintf(stderr, "pc-run: going on with '%s' on %d rank%s\n", rung->program.c_str(), rung->ranks,
+            rung->ranks > 1 ? "s" : "");
+  }
+}
+
+int pcrt::launch(const LaunchOptions &options) {
+  bool lost;
+  if (options.others.empty())
+    return runWithRestarts(options, &lost);
+  try {
+    return runLadder(options);
+  } catch (const Failure &failure) {
+    fprintf(stderr, "pc-run: error: %s\n", failure.message.c_str());
+    return failure.status;
   }
 }

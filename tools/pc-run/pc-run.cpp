@@ -23,6 +23,9 @@ Failures
   --restarts N       start the same command again where a rank was lost or late, at most N times (default 0): with the state
                      that is still in memory unless a rank was lost in the middle of an update, else from the newest
                      checkpoint of the program's --checkpoint DIR
+  --or OTHER         where PROGRAM loses a rank once more, OTHER goes on from the newest checkpoint: a program of the same
+                     model and batch for fewer ranks, restarted as often. Several of them: the next one then. The first one
+                     that needs at most the N of -n begins
 
 Time
   --timeout SECONDS  how long a rank waits for another one before the run fails (default 300)
@@ -99,6 +102,10 @@ int main(int argc, char **argv) {
       if (!*value || *end || restarts < 0 || restarts > 1'000'000)
         return badUsage("--restarts takes a whole number, not", value);
       options.restarts = int(restarts);
+    } else if (isOption("--or")) {
+      if (!*value)
+        return badUsage("--or takes a program, not", value);
+      options.others.push_back(value);
     } else if (isOption("--timeout")) {
       if (!(strtod(value, &end) > 0) || *end)
         return badUsage("--timeout takes a positive number of seconds, not", value);

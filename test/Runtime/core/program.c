@@ -1,8 +1,8 @@
 /* A compiled program written by hand, to test the runtime without the compiler: one linear layer on top of token and
  * position embeddings, cross entropy, clipping and AdamW. dp splits the batch, tp the width; microbatches accumulate.
- * Compile with -DDP=2 -DTP=2 -DMICRO=2 -DEVAL or -DLOOSE; with -DCUDA_IMAGE="file" for a CUDA device, with the kernels
- * from that file, which is this one compiled with -DIMAGE as a shared object: the same functions as kernels of one
- * thread. */
+ * Compile with -DDP=2 -DTP=2 -DMICRO=2 -DEVAL, -DLOOSE or -DOTHER; with -DCUDA_IMAGE="file" for a CUDA device, with the
+ * kernels from that file, which is this one compiled with -DIMAGE as a shared object: the same functions as kernels of
+ * one thread. */
 #include "pcrt/host_image.h"
 #include "pcrt/pcrt.h"
 
@@ -344,7 +344,11 @@ static const char json[] =
     "],"
     " \"config\": {\"model_type\": \"linear\", \"vocab_size\": 32, \"eps\": 1e-05},"
     " \"config_means\": [{\"at\": [\"vocab_size\"], \"values\": [32], \"default\": null},"
+#ifdef OTHER
+    "  {\"at\": [\"norm.eps\", \"eps\"], \"values\": [1e-06], \"default\": 1e-06}],"
+#else
     "  {\"at\": [\"norm.eps\", \"eps\"], \"values\": [1e-05], \"default\": 1e-06}],"
+#endif
     " \"report\": {\"plan\": \"by hand\", \"parameters\": 1152, \"per_rank\": [{\"ranks\": [0], \"memory\": "
     "{\"parameters\": 4608}}]}}";
 // clang-format on

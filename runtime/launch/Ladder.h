@@ -1,0 +1,37 @@
+//===- Ladder.h - programs of one training, for fewer and fewer ranks -----===//
+//
+// Where a machine is gone for good, fewer ranks are left. Another executable of
+// the same model, planned for as many, goes on from the newest checkpoint, which
+// any plan can load.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_LAUNCH_LADDER_H
+#define PCRT_LAUNCH_LADDER_H
+
+#include <string>
+#include <vector>
+
+namespace pcrt {
+
+/// An executable and how many ranks it needs.
+struct Rung {
+  std::string program;
+  int ranks = 0;
+};
+
+class Ladder {
+public:
+  /// Asks every program what it is (--info=json). Throws PCRT_USAGE unless all train the same model on the same samples
+  /// by the same optimizer, each on fewer ranks than the one before it.
+  explicit Ladder(const std::vector<std::string> &programs);
+
+  /// The first program that needs at most `ranks`; null: none does.
+  const Rung *firstFor(int ranks) const;
+
+private:
+  std::vector<Rung> rungs;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_LAUNCH_LADDER_H
