@@ -56,6 +56,7 @@ public:
   }
 
   double flops = 0;
+  double forwardFlops[2] = {};              ///< Of the forward pass: products of f32, of bf16.
   int64_t parameters = 0, messageBytes = 0; ///< messageBytes: of the flows that end here
   std::map<std::tuple<std::string, StringRef, StringRef>, TrafficRow> traffic; ///< by axis, move, phase
 
@@ -76,11 +77,22 @@ private:
           receive && flows.insert({receive.getStage(), receive.getFlow()}).second)
         messageBytes += static_cast<int64_t>(receive.getSlots()) * byteSize(receive.getValue().getType());
       flops += static_cast<double>(times) * flopsOf(&op);
+      if (phase == StepPhase::Forward)
+        addForward(&op, times);
       if (auto parameter = dyn_cast<ParameterOp>(op))
         add(parameter);
       if (auto move = dyn_cast<MoveOpInterface>(op); move && hasTraffic(move.getMoveKind()))
         add(move, phase, times);
     }
+  }
+
+  void addForward(Operation *op, int64_t times) {
+    if (auto fusion = dyn_cast<FusionOp>(op))
+      for (Operation &inner : fusion.getBody().front())
+        addForward(&inner, times);
+    else if (double flops = flopsOf(op))
+      forwardFlops[cast<RankedTensorType>(op->getOperand(0).getType()).getElementType().isBF16()] +=
+          static_cast<double>(times) * flops;
   }
 
   void add(ParameterOp parameter) {
@@ -190,7 +202,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   StringAttr stageAxis = stageAxisOf(planned);
   Boxes boxes;
   int64_t parameters = 0;
-  double flops = 0;
+  double flops = 0, forward[2] = {};
+  bool trains = false;
   json::Object axes;
   /// Figures, and the ranks that share them.
   SmallVector<std::pair<json::Object, SmallVector<int64_t>>> entries;
@@ -214,6 +227,9 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
         axes[name.str()] = size;
     parameters += totals.parameters;
     flops += totals.flops * static_cast<double>(ranks.size());
+    for (int type : {0, 1})
+      forward[type] += totals.forwardFlops[type] * static_cast<double>(ranks.size());
+    trains |= program.walk([](UpdateOp) { return WalkResult::interrupt(); }).wasInterrupted();
     for (ArrayRef<int64_t> members : separateRoots(ranks, program, mesh)) {
       Totals own(mesh, members.front(), stageAxis, boxes);
       own.add(body);
@@ -245,9 +261,12 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   json::Array perRank;
   for (auto &entry : entries)
     perRank.push_back(std::move(entry.first));
-  return json::Value(json::Object{{"plan", plan.str()},
-                                  {"mesh", std::move(axes)},
-                                  {"parameters", parameters},
-                                  {"flops_per_step", number(flops)},
-                                  {"per_rank", std::move(perRank)}});
+  double passes = trains ? 3 : 1; // a product has two gradients, each of as many operations
+  return json::Value(json::Object{
+      {"plan", plan.str()},
+      {"mesh", std::move(axes)},
+      {"parameters", parameters},
+      {"flops_per_step", number(flops)},
+      {"model_flops", json::Object{{"f32", number(passes * forward[0])}, {"bf16", number(passes * forward[1])}}},
+      {"per_rank", std::move(perRank)}});
 }

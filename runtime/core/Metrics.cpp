@@ -86,6 +86,10 @@ static double tokensPerSecond(const StepFigures &figures) {
   return figures.seconds > 0 ? double(figures.tokens) / figures.seconds : 0;
 }
 
+double Metrics::partOfPeak(const StepFigures &figures) const {
+  return figures.seconds > 0 ? work.peakSeconds / figures.seconds : 0;
+}
+
 void Metrics::writeLine(const char *line, int length) {
   ssize_t written = write(fd, line, length);
   if (written >= 0 && written < length)
@@ -130,6 +134,8 @@ void Metrics::showProgress(const StepFigures &figures) {
     fields.push_back("moves " + percent(figures.inMoves, figures.seconds));
   if (work.flops > 0 && figures.seconds > 0)
     fields.push_back(text("%.3g Gflop/s a rank", work.flops / figures.seconds / 1e9));
+  if (double part = partOfPeak(figures))
+    fields.push_back(text("MFU %.1f %%", 100 * part));
   bool gigabytes = work.arenaBytes >> 30;
   fields.push_back(
       text("%.1f %s", double(work.arenaBytes) / double(gigabytes ? 1 << 30 : 1 << 20), gigabytes ? "GiB" : "MiB"));
@@ -148,23 +154,29 @@ void Metrics::add(const StepFigures &figures) {
   skipped += figures.skipped;
   lastStep = figures;
   if (fd >= 0) {
-    char line[512];
+    char line[512], mfu[32] = "";
+    if (double part = partOfPeak(figures))
+      snprintf(mfu, sizeof mfu, ", \"mfu\": %.6g", part);
     int length = snprintf(line, sizeof line,
                           "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %.9g, \"tokens\": %lld, "
-                          "\"step_seconds\": %.6g, \"tokens_per_second\": %.6g, \"seconds_in_moves\": %.6g%s}\n",
+                          "\"step_seconds\": %.6g, \"tokens_per_second\": %.6g, \"seconds_in_moves\": %.6g%s%s}\n",
                           (long long)figures.step, jsonNumber(figures.loss).c_str(),
                           jsonNumber(figures.gradNorm.value_or(0)).c_str(), figures.lr, (long long)figures.tokens,
-                          figures.seconds, tokensPerSecond(figures), figures.inMoves,
+                          figures.seconds, tokensPerSecond(figures), figures.inMoves, mfu,
                           figures.skipped ? ", \"skipped\": true" : "");
     writeLine(line, length);
   }
   if (events) {
-    Scalar scalars[] = {{"train/loss", float(figures.loss)},
-                        {"train/learning_rate", float(figures.lr)},
-                        {"speed/tokens_per_second", float(tokensPerSecond(figures))},
-                        {"speed/step_seconds", float(figures.seconds)},
-                        {"train/gradient_norm", float(figures.gradNorm.value_or(0))}};
-    events->add(figures.step, std::span(scalars).first(figures.gradNorm ? 5 : 4));
+    Scalar scalars[6] = {{"train/loss", float(figures.loss)},
+                         {"train/learning_rate", float(figures.lr)},
+                         {"speed/tokens_per_second", float(tokensPerSecond(figures))},
+                         {"speed/step_seconds", float(figures.seconds)}};
+    size_t count = 4;
+    if (figures.gradNorm)
+      scalars[count++] = {"train/gradient_norm", float(*figures.gradNorm)};
+    if (double part = partOfPeak(figures))
+      scalars[count++] = {"speed/mfu", float(part)};
+    events->add(figures.step, std::span(scalars).first(count));
   }
   showProgress(figures);
 }

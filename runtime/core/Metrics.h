@@ -30,6 +30,7 @@ struct StepFigures {
 /// What every step of a program is.
 struct StepWork {
   double flops = 0;       ///< Of one rank; 0: not known.
+  double peakSeconds = 0; ///< As secondsAtPeak says; 0: not known.
   int64_t arenaBytes = 0; ///< Of a rank.
 };
 
@@ -53,6 +54,8 @@ public:
   void finish();
 
 private:
+  /// MFU: what the model needs of the step, at the machine's peak, by what the step took; 0: not known.
+  double partOfPeak(const StepFigures &figures) const;
   std::string timeLeft(int64_t done, int64_t now) const;
   void writeLine(const char *line, int length);
   void showProgress(const StepFigures &figures);

@@ -8,6 +8,7 @@
 #include "core/Init.h"
 #include "core/Metrics.h"
 #include "core/Outputs.h"
+#include "core/PeakRate.h"
 #include "core/Replicas.h"
 #include "core/Rounds.h"
 #include "core/SameRun.h"
@@ -288,6 +289,8 @@ private:
     StepWork work;
     work.arenaBytes = program.abi.arena_bytes;
     work.flops = program.report.value("flops_per_step", 0.) / comm.size();
+    if (program.abi.target == PCRT_CPU)
+      work.peakSeconds = secondsAtPeak(program.report, comm.size(), calibratedPeak(threadsOfThisRank()));
     return work;
   }
 

@@ -150,7 +150,7 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
     return nullptr;
 
   Json summary = Json::object();
-  for (const char *key : {"plan", "mesh", "parameters", "flops_per_step"})
+  for (const char *key : {"plan", "mesh", "parameters", "flops_per_step", "model_flops"})
     if (program.report.contains(key))
       summary[key] = program.report[key];
   if (!summary.contains("mesh")) {

@@ -9,6 +9,11 @@ pc.mesh <dp = 2, tp = 2>
 // CHECK-NEXT:   "dp": 2,
 // CHECK-NEXT:   "tp": 2
 // CHECK-NEXT: },
+// It is of the forward pass, whose gradients need twice as many where anything is updated.
+// CHECK-NEXT: "model_flops": {
+// CHECK-NEXT:   "bf16": 0,
+// CHECK-NEXT:   "f32": [[#mul(1, mul(mul(4, 2), mul(2, mul(mul(2, 8), 8))))]]
+// CHECK-NEXT: },
 // The parameter has 8 x 15 elements; the 16th column is padding. The second box is the same one: tied.
 // CHECK-NEXT: "parameters": 120,
 // CHECK-NEXT: "per_rank": [

@@ -2,6 +2,7 @@
 #include "Measure.h"
 #include "base/Failure.h"
 #include "comm/Environment.h"
+#include "core/PeakRate.h"
 #include "launch/Launch.h"
 #include "pcrt/version.h"
 
@@ -11,7 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -43,15 +43,6 @@ struct Options {
   double seconds = 10, noise = 0.05;
 };
 } // namespace
-
-static std::string cachedMachine() {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (cache && cache[0])
-    return std::string(cache) + "/pc/here.json";
-  if (!home || !home[0])
-    fail(PCRT_USAGE, "neither XDG_CACHE_HOME nor HOME is set: say with -o where the machine is to be written");
-  return std::string(home) + "/.cache/pc/here.json";
-}
 
 static Options parse(int argc, char **argv) {
   Options options;
@@ -86,7 +77,9 @@ static Options parse(int argc, char **argv) {
     }
   }
   if (options.output.empty())
-    options.output = cachedMachine();
+    options.output = calibratedMachine();
+  if (options.output.empty())
+    fail(PCRT_USAGE, "neither XDG_CACHE_HOME nor HOME is set: say with -o where the machine is to be written");
   return options;
 }
 
@@ -94,15 +87,6 @@ static std::string text(double number) {
   char text[32];
   snprintf(text, sizeof text, "%.17g", number);
   return text;
-}
-
-/// "model name" of /proc/cpuinfo.
-static std::string cpuName() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.compare(0, 10, "model name") == 0)
-      return line.substr(std::min(line.size(), line.find(':') + 2));
-  return "CPU";
 }
 
 static double medianRate(std::vector<Measurement> some) {
@@ -153,6 +137,8 @@ static Json machineOf(const Measurements &results, int ranks, bool oneNode, doub
   Json &measured = machine["measured"];
   measured["by"] = std::string("pc-calibrate ") + pcrt_version;
   measured["ranks"] = ranks;
+  measured["threads"] = results.threads;
+  measured["processor"] = cpuName();
   measured["guesses"] = guesses;
   for (const Measurement &one : allOf(results))
     measured["seconds"][one.name] = {{"median", one.seconds}, {"spread", one.spread}};

@@ -10,6 +10,9 @@ namespace pc {
 /// per step.
 /// * parameters: elements of all parameters without padding; a tied one counts once.
 /// * flops_per_step: matrix products (`flopsOf`) of all ranks.
+/// * model_flops: of these, by the type of their operands, what the model needs: the forward pass's, three times where
+/// it
+///   trains. What is computed again for the backward pass is no part of it.
 /// * arena_bytes.device: the arena of `pc.arena`.
 /// * memory: that arena by what lies in it at the moment of the largest demand, so that the six figures add up to it.
 ///   parameters: the leaves, and what the whole step reads in their place (rounded, gathered). optimizer: the states.
