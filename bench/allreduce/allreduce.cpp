@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
     std::vector<double> seconds;
   };
   auto reduce = [&](int64_t count) {
-    pcrt_move_desc desc{"all_reduce", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, count, 1, 1, 1, 1, "backward", 0, 0};
+    pcrt_move_desc desc{"all_reduce", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, count, 1, 1, 1, 1, "backward", 0, 0, 0};
     require(*comm, comm->move(desc, all, in, in));
   };
   std::vector<Row> rows{

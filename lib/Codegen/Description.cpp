@@ -168,7 +168,8 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
     object["rounds"] = json::Object{{"axis", rounds->axis.getValue()},
                                     {"every", rounds->every},
                                     {"rate", rounds->rate},
-                                    {"momentum", rounds->momentum}};
+                                    {"momentum", rounds->momentum},
+                                    {"codes", rounds->codes}};
   object["abi"] = PCRT_DESCRIPTION_VERSION;
   object["mode"] = adamw || sgd ? "train" : "eval";
   object["optimizer"] = adamw ? "adamw" : sgd ? "sgd" : "none";

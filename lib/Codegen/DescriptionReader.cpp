@@ -47,7 +47,8 @@ public:
       round = json::Object{{"axis", rounds->axis.getValue()},
                            {"every", rounds->every},
                            {"rate", rounds->rate},
-                           {"momentum", rounds->momentum}};
+                           {"momentum", rounds->momentum},
+                           {"codes", rounds->codes}};
     return is("abi", PCRT_DESCRIPTION_VERSION) && is("rounds", std::move(round)) && is("name", about.getName()) &&
            is("batch", static_cast<int64_t>(about.getBatch())) &&
            is("sequence", static_cast<int64_t>(about.getSequence())) &&

@@ -138,7 +138,8 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
                        .extent2 = shape.extent2,
                        .phase = tables.text(main == &host ? stepPhaseName(stepPhase(op)) : "round"),
                        .shift = static_cast<int32_t>(op.getMoveShift()),
-                       .with = with.empty() ? 0 : 1 + groupOf(with)});
+                       .with = with.empty() ? 0 : 1 + groupOf(with),
+                       .codes = main == &host ? 0 : codesHome(planned)});
   return moveTable.size() - 1;
 }
 

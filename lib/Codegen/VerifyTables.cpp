@@ -145,6 +145,7 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
          same(op, "extent", row.extent, sizes[1]) && same(op, "inner size", row.inner, sizes[4]) &&
          same(op, "middle size", row.middle, sizes[2]) && same(op, "second extent", row.extent2, sizes[3]) &&
          same(op, "shift", row.shift, move.getMoveShift()) &&
+         same(op, "place of codes", row.codes, inRound ? codesHome(planned) : 0) &&
          (isGroup(row.group, move.getMoveAxes()) || refuse(op, "is over other axes in the tables")) &&
          ((with.empty() ? row.with == 0 : isGroup(row.with - 1, with)) ||
           refuse(op, "has another partner in the tables"));
@@ -361,6 +362,7 @@ bool TableCheck::checkRound() {
   Operation *wrong = nullptr;
   calls.clear();
   next = 0;
+  inRound = true;
   if (!StepReader(function).read(calls, wrong)) {
     (wrong ? wrong : planned.getOperation())->emitError() << "is no line of calls of the runtime";
     return false;

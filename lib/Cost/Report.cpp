@@ -40,18 +40,25 @@ public:
       add(*called.first, called.second, times);
   }
 
-  /// What ends a round of local SGD: an all_reduce of every parameter.
+  /// What ends a round of local SGD: an all_reduce of every parameter, or an all_gather of its codes.
   void addRound(ModuleOp program) {
     std::optional<Rounds> rounds = Rounds::of(program);
     int64_t replicas = rounds ? mesh.size(rounds->axis) : 1;
     if (replicas == 1)
       return;
-    TrafficRow &row = traffic[{rounds->axis.str(), moveName(MoveKind::AllReduce), "round"}];
+    MoveKind kind = rounds->codes ? MoveKind::AllGather : MoveKind::AllReduce;
+    TrafficRow &row = traffic[{rounds->axis.str(), moveName(kind), "round"}];
     program.walk([&](ParameterOp parameter) {
       int64_t bytes = byteSize(parameter.getValue().getType());
       ++row.count;
-      row.payload += bytes;
-      row.wire += 2 * (replicas - 1) * bytes / replicas;
+      if (rounds->codes) { // a byte for each element, by fours, and a scale for each 256
+        int64_t elements = bytes / 4, own = llvm::divideCeil(elements, 4) * 4 + llvm::divideCeil(elements, 256) * 4;
+        row.payload += replicas * own;
+        row.wire += (replicas - 1) * own;
+      } else {
+        row.payload += bytes;
+        row.wire += 2 * (replicas - 1) * bytes / replicas;
+      }
     });
   }
 

@@ -190,12 +190,16 @@ static Refused windowMoves(const TacticInfo &row, const StrategyFlags &flags, Pl
 static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   std::string text = flags.text("local-sgd");
   Tactic tactic(row.pass);
-  for (auto [flag, option] : {std::pair("outer-rate", "rate"), std::pair("outer-momentum", "momentum")})
+  for (auto [flag, option] :
+       {std::pair("outer-rate", "rate"), std::pair("outer-momentum", "momentum"), std::pair("outer-deltas", "deltas")})
     if (flags.given(flag)) {
       double number;
       if (text.empty())
         return usage("--" + Twine(flag) + " goes with --local-sgd=AXIS:STEPS");
-      if (StringRef(flags.text(flag)).getAsDouble(number))
+      std::string value = flags.text(flag);
+      if (StringRef(option) == "deltas" && value != "f32" && value != "int8")
+        return usage("--" + Twine(flag) + " takes f32 or int8, not '" + value + "'");
+      if (StringRef(option) != "deltas" && StringRef(value).getAsDouble(number))
         return usage("--" + Twine(flag) + " takes a number, not '" + flags.text(flag) + "'");
       tactic = tactic.with(option, flags.text(flag));
     }
@@ -297,7 +301,9 @@ static std::deque<TacticInfo> &table() {
        .phase = Phase::Planned,
        .flags = {{"local-sgd", "AXIS:STEPS: replicas over the axis that are averaged every so many steps (DiLoCo)"},
                  {"outer-rate", "Learning rate of the outer optimizer", TacticFlag::Text, "rate"},
-                 {"outer-momentum", "Its Nesterov momentum", TacticFlag::Text, "momentum"}},
+                 {"outer-momentum", "Its Nesterov momentum", TacticFlag::Text, "momentum"},
+                 {"outer-deltas", "How replicas send how far they went: f32, or int8 (codes of 8 bits)",
+                  TacticFlag::Text, "deltas"}},
        .once = "replicas train by themselves over one axis only; give '{0}' or '{1}'",
        .fromFlags = localSgd},
   };

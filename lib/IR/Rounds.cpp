@@ -3,6 +3,7 @@
 #include "pc/IR/Calls.h"
 #include "pc/IR/LeavesByName.h"
 #include "pc/IR/Liveness.h"
+#include "pcrt/codes.h"
 
 using namespace mlir;
 using namespace pc;
@@ -18,26 +19,53 @@ std::optional<Rounds> Rounds::of(ModuleOp program) {
   auto rate = fields.getAs<FloatAttr>("rate"), momentum = fields.getAs<FloatAttr>("momentum");
   if (!axis || !every || !rate || !momentum)
     return std::nullopt;
-  return Rounds{axis, every.getInt(), rate.getValueAsDouble(), momentum.getValueAsDouble()};
+  return Rounds{axis, every.getInt(), rate.getValueAsDouble(), momentum.getValueAsDouble(), fields.contains("codes")};
 }
 
 void Rounds::set(ModuleOp program) const {
   Builder b(program.getContext());
-  program->setAttr(attributeName, b.getDictionaryAttr({b.getNamedAttr("axis", axis),
-                                                       b.getNamedAttr("every", b.getI64IntegerAttr(every)),
-                                                       b.getNamedAttr("rate", b.getF64FloatAttr(rate)),
-                                                       b.getNamedAttr("momentum", b.getF64FloatAttr(momentum))}));
+  SmallVector<NamedAttribute> fields{b.getNamedAttr("axis", axis), b.getNamedAttr("every", b.getI64IntegerAttr(every)),
+                                     b.getNamedAttr("rate", b.getF64FloatAttr(rate)),
+                                     b.getNamedAttr("momentum", b.getF64FloatAttr(momentum))};
+  if (codes)
+    fields.push_back(b.getNamedAttr("codes", b.getUnitAttr()));
+  program->setAttr(attributeName, b.getDictionaryAttr(fields));
 }
 
 /// Homes are multiples of it, on CPU ranks.
 static constexpr int64_t alignment = 64;
 
+/// Elements of the largest parameter.
+static int64_t mostElements(ModuleOp program) {
+  int64_t most = 0;
+  program.walk(
+      [&](ParameterOp op) { most = std::max(most, cast<RankedTensorType>(op.getValue().getType()).getNumElements()); });
+  return most;
+}
+
+/// Bytes of one of the two buffers of @round, in which parameters are worked on one after the other.
+static int64_t bufferBytes(ModuleOp program) { return llvm::alignTo(4 * mostElements(program), alignment); }
+
+/// Where the bytes begin that no leaf takes.
+static int64_t leavesEnd(ModuleOp program) {
+  int64_t end = 0;
+  for (Operation &op : stepsOf(program)[0].getBody().front())
+    if (isLeaf(&op))
+      end = std::max(end, homeOrNone(op.getResult(0)) + byteSize(op.getResult(0).getType()));
+  return llvm::alignTo(end, alignment);
+}
+
 int64_t pc::roundBytes(ModuleOp program) {
-  int64_t largest = 0;
-  program.walk([&](ParameterOp op) {
-    largest = std::max<int64_t>(largest, llvm::alignTo(byteSize(op.getValue().getType()), alignment));
-  });
-  return Rounds::of(program) ? 2 * largest : 0;
+  std::optional<Rounds> rounds = Rounds::of(program);
+  if (!rounds)
+    return 0;
+  int64_t codes = rounds->codes ? pcrt_codes_bytes(mostElements(program), meshOf(program).size(rounds->axis)) : 0;
+  return 2 * bufferBytes(program) + codes;
+}
+
+int64_t pc::codesHome(ModuleOp program) {
+  std::optional<Rounds> rounds = Rounds::of(program);
+  return rounds && rounds->codes ? leavesEnd(program) + 2 * bufferBytes(program) : 0;
 }
 
 func::FuncOp pc::buildRound(ModuleOp program) {
@@ -45,7 +73,6 @@ func::FuncOp pc::buildRound(ModuleOp program) {
   if (!rounds)
     return {};
   func::FuncOp step = stepsOf(program)[0];
-  int64_t leavesEnd = 0;
   OpBuilder b(program.getContext());
   b.setInsertionPointAfter(step);
   auto round = func::FuncOp::create(b, step.getLoc(), "round", b.getFunctionType({}, {}));
@@ -55,13 +82,12 @@ func::FuncOp pc::buildRound(ModuleOp program) {
   for (Operation &op : step.getBody().front()) {
     if (!isLeaf(&op))
       continue;
-    leavesEnd = std::max(leavesEnd, homeOrNone(op.getResult(0)) + byteSize(op.getResult(0).getType()));
     auto state = dyn_cast<StateOp>(op);
     if (isa<ParameterOp>(op) || (state && isOfRounds(state)))
       if (auto parameter = dyn_cast<ParameterOp>(b.clone(op)))
         parameters.push_back(parameter);
   }
-  int64_t scratch = llvm::alignTo(leavesEnd, alignment);
+  int64_t scratch = leavesEnd(program);
   LeavesByName leaves(*body);
   int64_t replicas = meshOf(program).size(rounds->axis);
   auto axes = b.getArrayAttr({rounds->axis});

@@ -25,6 +25,13 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
       return fail(program, "needs a step on a mesh that has the axis '" + axis + "'");
     if (every < 1 || !(rate > 0) || !(momentum >= 0 && momentum < 1))
       return fail(program, "a round has one step or more, its rate is above 0, its momentum from 0 to below 1");
+    if (deltas != "f32" && deltas != "int8")
+      return fail(program, "unknown deltas '" + deltas + "' (f32, int8)");
+    if (int64_t most = 7; deltas == "int8" && mesh.size(replicas) > most)
+      return fail(program, "codes of " + Twine(mesh.size(replicas)) +
+                               " replicas, which go to all of them, are more bytes than a sum of f32; "
+                               "deltas=int8 is for up to " +
+                               Twine(most));
     if (Rounds::of(program))
       return fail(program, "replicas train by themselves over one axis only");
     SmallVector<ParameterOp> parameters;
@@ -56,7 +63,7 @@ struct LocalSgd : pc::impl::LocalSgdBase<LocalSgd> {
                         parameter.getNameAttr(), parameter.getDims(), parameter.getGlobalAttr(),
                         parameter.getLayoutAttr());
     }
-    Rounds{replicas, every, rate, momentum}.set(program);
+    Rounds{replicas, every, rate, momentum, deltas == "int8"}.set(program);
   }
 
 private:

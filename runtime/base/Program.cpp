@@ -9,9 +9,9 @@
 using namespace pcrt;
 
 // The layout that programs are compiled for: a struct of another size is another PCRT_ABI_VERSION.
-static_assert(PCRT_ABI_VERSION == 8 && sizeof(pcrt_kernel) == 40 && sizeof(pcrt_device_kernel) == 48 &&
+static_assert(PCRT_ABI_VERSION == 9 && sizeof(pcrt_kernel) == 40 && sizeof(pcrt_device_kernel) == 48 &&
               sizeof(pcrt_image) == 32 && sizeof(pcrt_attention_desc) == 352 && sizeof(pcrt_gemm_desc) == 136 &&
-              sizeof(pcrt_move_desc) == 80 && sizeof(pcrt_group) == 36 && sizeof(pcrt_flow) == 40 &&
+              sizeof(pcrt_move_desc) == 88 && sizeof(pcrt_group) == 36 && sizeof(pcrt_flow) == 40 &&
               sizeof(pcrt_program) == 208);
 
 std::string pcrt::withErrno(const std::string &what) { return what + ": " + strerror(errno); }
@@ -277,6 +277,7 @@ void readAll(Program &program, const Json &json) {
     program.rounds.every = rounds.at("every");
     program.rounds.rate = rounds.at("rate");
     program.rounds.momentum = rounds.at("momentum");
+    program.rounds.codes = rounds.at("codes");
     if (program.rounds.every < 1 || !program.abi.round)
       wrong("rounds of " + std::to_string(program.rounds.every) + " steps, or nothing that ends them");
   }

@@ -128,6 +128,7 @@ struct Program {
     int axis = -1;
     int64_t replicas = 1, every = 1;
     double rate = 0, momentum = 0;
+    bool codes = false; ///< Replicas send each other codes of 8 bits.
 
     bool any() const { return axis >= 0; }
     /// Whether a round ends behind `steps` steps.

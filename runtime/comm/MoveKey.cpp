@@ -60,8 +60,9 @@ MoveKey pcrt::makeKey(const pcrt_move_desc &desc, const Group &group) {
 std::string pcrt::describeKey(const MoveKey &key) {
   if (key.kind < 0)
     return key.name;
-  pcrt_move_desc desc{key.name,    key.kind, 0, key.dtype, key.reduction, key.outer, key.extent, key.inner, key.middle,
-                      key.extent2, nullptr,  0, 0};
+  pcrt_move_desc desc{key.name,  key.kind,   0,         key.dtype,  key.reduction,
+                      key.outer, key.extent, key.inner, key.middle, key.extent2,
+                      nullptr,   0,          0,         0};
   return describeMove(desc, key.members);
 }
 

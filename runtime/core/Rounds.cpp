@@ -29,7 +29,7 @@ void pcrt::takeShared(const Program &program, Device &device, int rank) {
 std::string pcrt::describeRounds(const Program &program) {
   const Program::Rounds &rounds = program.rounds;
   return rounds.any() ? "every " + std::to_string(rounds.every) + " steps, rate " + Json(rounds.rate).dump() +
-                            ", momentum " + Json(rounds.momentum).dump()
+                            ", momentum " + Json(rounds.momentum).dump() + (rounds.codes ? ", deltas of 8 bits" : "")
                       : "none";
 }
 

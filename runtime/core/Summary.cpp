@@ -4,6 +4,7 @@
 #include "comm/Collective.h"
 #include "comm/Moves.h"
 #include "cpu/Pool.h"
+#include "pcrt/codes.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -53,7 +54,7 @@ static void addMoves(const pcrt_context &context, const std::vector<int64_t> &co
     const Group &group = context.groups[move.group];
     if (counts[i] == 0 || isLocalMove(move, group))
       continue;
-    const char *name = moveKindName(move.kind);
+    const char *name = moveKindName(move.codes ? PCRT_ALL_GATHER : move.kind);
     std::string phase = move.phase ? move.phase : "";
     auto row = std::find_if(rows.begin(), rows.end(), [&](const TrafficRow &row) {
       return row.axis == group.name && row.move == name && row.phase == phase;
@@ -62,8 +63,13 @@ static void addMoves(const pcrt_context &context, const std::vector<int64_t> &co
       row = rows.insert(rows.end(), {group.name, name, phase});
     row->count += counts[i];
     int64_t payload = payloadBytes(move, group.size());
+    int64_t wire = wireBytes(move, payload, group.size(), group.me == 0);
+    if (move.codes) { // all members' codes go to all
+      wire = 4 * (group.size() - 1) * pcrt_code_words(move.outer * move.extent * move.inner);
+      payload = wire * group.size() / (group.size() - 1);
+    }
     row->payload += counts[i] * payload;
-    row->wire += counts[i] * wireBytes(move, payload, group.size(), group.me == 0);
+    row->wire += counts[i] * wire;
   }
 }
 

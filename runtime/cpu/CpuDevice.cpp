@@ -1,5 +1,6 @@
 //===- CpuDevice.cpp - steps on the CPU -----------------------------------===//
 #include "cpu/CpuDevice.h"
+#include "comm/Codes.h"
 #include "comm/Collective.h"
 #include "cpu/Allocations.h"
 
@@ -17,6 +18,10 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
   for (int i = 0; i < program.num_kernels; ++i)
     if (!program.kernels[i].fn || program.kernels[i].items < 0 || program.kernels[i].scratch_bytes < 0)
       wrong("kernel '" + std::string(program.kernels[i].name) + "' is malformed");
+  for (int i = 0; i < program.num_moves; ++i)
+    if (const pcrt_move_desc &move = program.moves[i];
+        move.codes && (move.kind != PCRT_ALL_REDUCE || move.dtype != PCRT_F32 || move.reduction != PCRT_SUM))
+      wrong("move '" + std::string(move.name) + "' has codes, which sums of f32 have");
   return program;
 }
 
@@ -139,7 +144,10 @@ pcrt_status CpuDevice::move(pcrt_context &context, int index, const void *in, vo
   const pcrt_move_desc &move = context.moves[index];
   int64_t start = nanoseconds();
   ++context.moveCounts[index];
-  pcrt_status status = context.comm.move(move, context.groups[move.group], in, out, parallelFor());
+  const Group &group = context.groups[move.group];
+  bool asCodes = move.codes && group.size() > 1;
+  pcrt_status status = asCodes ? sumByCodes(context.comm, move, group, in, out, arena + move.codes, parallelFor())
+                               : context.comm.move(move, group, in, out, parallelFor());
   context.profile.book(Profile::Call::Move, index, start);
   return done(context, status);
 }

@@ -2,7 +2,7 @@
 """usage: test/EndToEnd/rounds.py quick|all
 
 Local SGD (--local-sgd): replicas make the steps that a program of one rank makes on their rows; what ends a round is DiLoCo's outer step as it is written here
-once more, bit by bit, in f32; any plan of the replicas trains alike; runs that are broken off in and between rounds end with the same bits; traffic is that of the
+once more, bit by bit, in f32, also where replicas send each other codes of 8 bits; any plan of the replicas trains alike; runs that are broken off in and between rounds end with the same bits; traffic is that of the
 report, and over the axis of the replicas only at the end of rounds."""
 import json
 import os
@@ -14,7 +14,7 @@ import time
 from array import array
 from pathlib import Path
 
-from cases import Case, mesh_flags, ranks_of
+from cases import MPI, Case, mesh_flags, ranks_of
 
 K, EVERY, RATE, MOMENTUM = 2, 4, 0.7, 0.9
 QUICK = ["outer=2,dp=2 --zero=3", "outer=2,pp=2 --microbatches=2"]
@@ -37,14 +37,25 @@ def tensors(path):
             for name, entry in header.items() if name != "__metadata__"}
 
 
-def outer_step(shared, momentum, replicas):
+def as_sent(delta):
+    """What codes of 8 bits mean: of 256 elements a scale, and whole numbers up to 127."""
+    result = array("f")
+    for at in range(0, len(delta), 256):
+        block = delta[at:at + 256]
+        scale = f32(max(map(abs, block)) / 127)
+        result.extend(f32(round(f32(x / scale)) * scale) if scale else 0 for x in block)
+    return result
+
+
+def outer_step(shared, momentum, replicas, sent=lambda delta: delta):
     """torch.optim.SGD(lr=RATE, momentum=MOMENTUM, nesterov=True) on the mean of what the replicas went, sums in their order; every operation rounds."""
     mu, rate, share = f32(MOMENTUM), f32(RATE), f32(1 / len(replicas))
     new_shared, new_momentum = array("f"), array("f")
+    deltas = [sent(array("f", (f32(theta - own) for theta, own in zip(shared, replica)))) for replica in replicas]
     for i, (theta, u) in enumerate(zip(shared, momentum)):
-        total = f32(theta - replicas[0][i])
-        for other in replicas[1:]:
-            total = f32(total + f32(theta - other[i]))
+        total = deltas[0][i]
+        for other in deltas[1:]:
+            total = f32(total + other[i])
         d = f32(total * share)
         u = f32(f32(u * mu) + d)
         new_momentum.append(u)
@@ -70,19 +81,20 @@ class Rounds(Case):
     def losses(self, path):
         return [line["loss"] for line in map(json.loads, open(self.work / path)) if "loss" in line]
 
-    def outer(self):
+    def outer(self, *flags, sent=lambda delta: delta, ends=3 if LONG else 2):
         """Every end of a round against the step above, from what a program whose rounds never end makes of the same replicas."""
-        self.program("rounds", "outer=2")
-        self.program("never", "outer=2", every=1000)
+        self.program("rounds", "outer=2", *flags)
+        self.program("never", "outer=2", *flags, every=1000)
+        self.needs("rm", "-rf", "DIR")
         self.needs(*self.train("rounds", "outer=2", "--steps", 3 * EVERY, "--checkpoint", "DIR", "--every", 1, "--keep", 100, "--metrics", "whole.jsonl", "--summary", "whole.json"))
-        for end in (EVERY, 2 * EVERY, 3 * EVERY)[:3 if LONG else 2]:
+        for end in (EVERY, 2 * EVERY, 3 * EVERY)[:ends]:
             self.needs(*self.train("never", "outer=2", "--load", f"DIR/step-{end - 1:08d}", "--change", "local-sgd", "--steps", end, "--save", "inner"))
             before, model = self.checkpoint("inner")
             after, _ = self.checkpoint(f"DIR/step-{end:08d}")
             wrong = []
             for name, shared in model.items():
                 replicas = [before[f"parameter@{r}.{name}"] for r in range(K)]
-                wanted = outer_step(shared, before[f"outer_momentum.{name}"], replicas)
+                wanted = outer_step(shared, before[f"outer_momentum.{name}"], replicas, sent)
                 if (after[name], after[f"outer_momentum.{name}"]) != wanted:
                     wrong.append(name)
             self.check(f"the end of the round behind step {end}, bit by bit", not wrong, wrong, f"{len(model)} tensors")
@@ -200,6 +212,30 @@ class Rounds(Case):
         self.check("nothing goes between replicas but at the end of rounds", [row["phase"] for row in rows] == ["round"], rows)
         self.check("an all_reduce of every parameter then", rows[0]["payload_bytes"] == 4 * parameters and rows[0]["axis"] == "outer", rows)
 
+    def coded(self):
+        """Deltas of 8 bits: the same codes on all replicas, over any transport; and what they weigh. Of a model whose parameters are whole tensors: blocks are theirs."""
+        self.model("llama", BATCH, SEQUENCE)
+        self.outer("--outer-deltas=int8", sent=as_sent, ends=2 if LONG else 1)
+        whole, model = self.bits(f"DIR/step-{3 * EVERY:08d}"), self.checkpoint(f"DIR/step-{3 * EVERY:08d}")[1]
+        for way in ("tcp", "virtual", "mpi") if LONG else ("tcp",):
+            launcher = ["mpirun", "--oversubscribe", "-q", "-n", 2, "./rounds", *FLAGS] if way == "mpi" else self.train("rounds", "outer=2")
+            self.needs(*launcher, "--steps", 3 * EVERY, "--save", "sent", "--check-replicas", 1, PCRT_TRANSPORT=way, **(MPI if way == "mpi" else {}))
+            self.check(f"codes over {way}: the same bits", self.bits("sent") == whole)
+        self.compare("codes: report and summary", "reports", "rounds.json", "whole.json")
+        rows = json.load(open(self.work / "whole.json"))["per_rank"][0]["traffic"]
+        own = sum(4 * -(-len(tensor) // 4) + 4 * -(-len(tensor) // 256) for tensor in model.values())
+        self.check("a byte for each element and a scale for 256", [(row["move"], row["wire_bytes"], row["payload_bytes"]) for row in rows] == [("all_gather", (K - 1) * own, K * own)], rows)
+        for plan in ("outer=3,dp=2 --zero=3", "outer=2,tp=2 --sequence-parallel", "outer=2,pp=2 --microbatches=2")[:3 if LONG else 1]:
+            mesh, *flags = plan.split()
+            self.program("plan", mesh, *flags, "--outer-deltas=int8")
+            self.needs(*self.train("plan", mesh, "--steps", 2 * EVERY + 1, "--save", "whole", "--check-replicas", 1, "--summary", "plan.summary"))
+            self.compare(f"codes, {plan}: report and summary", "reports", "plan.json", "plan.summary")
+            self.needs(*self.train("plan", mesh, "--steps", EVERY + 2, "--save", "part"))
+            self.needs(*self.train("plan", mesh, "--load", "part", "--steps", 2 * EVERY + 1, "--save", "part"))
+            self.check(f"codes, {plan}: broken off, the same bits", self.bits("part") == self.bits("whole"))
+        self.program("whole-deltas", "outer=2")
+        self.holds("other deltas are another training", *self.train("whole-deltas", "outer=2", "--load", f"DIR/step-{EVERY:08d}", "--steps", 9), code=2, words="deltas of 8 bits")
+
     def body(self):
         self.environment = {"PCRT_THREADS": "1"}
         self.model("gpt2", BATCH, SEQUENCE)
@@ -216,10 +252,14 @@ class Rounds(Case):
         self.plans(ALL if LONG else QUICK)
         self.holds("numbers that are not finite", *self.train("rounds", "outer=2", "--lr", 1e30, "--steps", 20, "--save", "bad"), code=10, words="the state is not saved")
         self.check("nothing is saved then", not (self.work / "bad").exists())
+        self.coded()
         if LONG: # the last one: its model has dropouts
             self.dropped()
-        for flags, words in (["--local-sgd=outer", "expected a mesh axis and the steps"], ["--local-sgd=outer:0", "expected a mesh axis"], ["--outer-rate=1", "goes with --local-sgd"]):
+        for flags, words in (["--local-sgd=outer", "expected a mesh axis and the steps"], ["--local-sgd=outer:0", "expected a mesh axis"], ["--outer-rate=1", "goes with --local-sgd"],
+                             ["--outer-deltas=int8", "goes with --local-sgd"]):
             self.holds(flags, "pc-compile", "model.mlir", "--mesh", "outer=2", flags, "-o", "bad", code=2, words=words)
+        self.holds("deltas of other types", "pc-compile", "model.mlir", "--mesh", "outer=2", "--local-sgd=outer:4", "--outer-deltas=int4", "-o", "bad", code=2, words="f32 or int8")
+        self.holds("deltas of many replicas", "pc-compile", "model.mlir", "--mesh", "outer=8", "--local-sgd=outer:4", "--outer-deltas=int8", "-o", "bad", code=4, words="for up to 7")
         self.holds("an open axis", "pc-compile", "model.mlir", "--mesh", "outer=open", "--local-sgd=outer:4", "-o", "bad", code=2, words="come and go are not available yet")
         self.holds("an axis of data parallelism, too", "pc-compile", "model.mlir", "--mesh", "dp=2", "--local-sgd=dp:4", "-o", "bad", code=4, words="train by themselves")
         self.holds("spikes", *self.train("rounds", "outer=2", "--skip-spikes", 3), code=2, words="norms and gradients of their own")

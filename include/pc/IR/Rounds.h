@@ -20,6 +20,7 @@ struct Rounds {
   mlir::StringAttr axis;
   int64_t every = 1;                 ///< steps
   double rate = 0.7, momentum = 0.9; ///< of SGD with Nesterov's momentum
+  bool codes = false;                ///< replicas send each other codes of 8 bits (pcrt/codes.h)
 
   /// What `program`, the module of a step, says; none: it has no rounds.
   static std::optional<Rounds> of(mlir::ModuleOp program);
@@ -34,11 +35,15 @@ inline bool isOfRounds(StateOp state) {
 /// Adds @round to `program`, which is planned, in the bytes of the arena that no leaf takes (`roundBytes`): of each
 /// parameter p, with k replicas,
 ///   d = average(shared - p); u' = momentum u + d; shared' = shared - rate (d + momentum u'); p' = shared'
-/// one op after the other, each rounded, the sum in the order of the coordinates. Null: the program has no rounds.
+/// one op after the other, each rounded, the sum in the order of the coordinates; with codes, of what these mean. Null:
+/// the program has no rounds.
 mlir::func::FuncOp buildRound(mlir::ModuleOp program);
 
 /// Bytes of the arena that @round needs behind the leaves; 0 without rounds.
 int64_t roundBytes(mlir::ModuleOp program);
+
+/// Where in the arena the sums of @round have their codes; 0: there are none.
+int64_t codesHome(mlir::ModuleOp program);
 
 } // namespace pc
 

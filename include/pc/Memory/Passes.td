@@ -48,6 +48,7 @@ def LocalSgd : Pass<"pc-local-sgd", "mlir::ModuleOp"> {
     Option<"every", "every", "int64_t", "32", "Steps of a round">,
     Option<"rate", "rate", "double", "0.7", "Learning rate of the outer optimizer">,
     Option<"momentum", "momentum", "double", "0.9", "Its momentum">,
+    Option<"deltas", "deltas", "std::string", "\"f32\"", "How replicas send how far they went: f32, or int8, in codes of 8 bits">,
   ];
   let dependentDialects = ["mlir::func::FuncDialect"];
 }

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 8
+#define PCRT_ABI_VERSION 9
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -144,8 +144,10 @@ typedef struct pcrt_move_desc {
   int64_t middle, extent2; /* all_to_all only, else 1 and 1 */
   const char *phase;       /* "forward", "backward" or "optimizer": how the traffic is booked */
   int32_t shift;           /* slice, insert and permute only, else 0 */
-  int32_t with; /* 1 + index into pcrt_program.groups, of as many ranks; 0: none. To transports and devices the runtime
-                   shows moves whose shift has the coordinate j taken off */
+  int32_t with;  /* 1 + index into pcrt_program.groups, of as many ranks; 0: none. To transports and devices the runtime
+                    shows moves whose shift has the coordinate j taken off */
+  int64_t codes; /* all_reduce of sums of f32 only: the offset in the arena of memory through which they travel as
+                    codes of 8 bits (pcrt/codes.h); 0: as they are */
 } pcrt_move_desc;
 
 /** Ranks that differ only in the coordinates of these mesh axes. The coordinate of a rank in the group is the mixed-

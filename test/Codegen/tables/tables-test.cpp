@@ -187,11 +187,11 @@ void checkHostProgram(MLIRContext &context) {
              .rest = -1},
             "product");
   const pcrt_move_desc moves[] = {
-      {"slice mine", PCRT_SLICE, 0, PCRT_F32, PCRT_SUM, 1, 6, 4, 1, 1, "forward", 1, 0},
-      {"all_to_all turn", PCRT_ALL_TO_ALL, 1, PCRT_F32, 0, 1, 12, 1, 1, 4, "forward", 0, 0},
-      {"all_reduce most", PCRT_ALL_REDUCE, 2, PCRT_F32, PCRT_MAX, 30, 1, 1, 1, 1, "forward", 0, 0},
-      {"all_reduce total", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 30, 1, 1, 1, 1, "forward", 0, 0},
-      {"all_gather all", PCRT_ALL_GATHER, 0, PCRT_F32, PCRT_SUM, 2, 12, 1, 1, 1, "forward", 0, 0}};
+      {"slice mine", PCRT_SLICE, 0, PCRT_F32, PCRT_SUM, 1, 6, 4, 1, 1, "forward", 1, 0, 0},
+      {"all_to_all turn", PCRT_ALL_TO_ALL, 1, PCRT_F32, 0, 1, 12, 1, 1, 4, "forward", 0, 0, 0},
+      {"all_reduce most", PCRT_ALL_REDUCE, 2, PCRT_F32, PCRT_MAX, 30, 1, 1, 1, 1, "forward", 0, 0, 0},
+      {"all_reduce total", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 30, 1, 1, 1, 1, "forward", 0, 0, 0},
+      {"all_gather all", PCRT_ALL_GATHER, 0, PCRT_F32, PCRT_SUM, 2, 12, 1, 1, 1, "forward", 0, 0, 0}};
   for (auto [i, move] : llvm::enumerate(moves))
     expectRow(program.moves[i], move, "move " + std::to_string(i));
 }

@@ -172,7 +172,7 @@ static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> 
         for (auto [outer, extent, inner] : shapes) {
           if (extent > 500 * n && !large)
             continue; // once is enough
-          pcrt_move_desc desc{"row", kind, group.id, dtype, reduction, outer, extent, inner, 1, 1, "forward", 0, 0};
+          pcrt_move_desc desc{"row", kind, group.id, dtype, reduction, outer, extent, inner, 1, 1, "forward", 0, 0, 0};
           if (facts->flags & PCRT_MOVE_SHIFTS) {
             desc.shift = int32_t((shape + (kind == PCRT_PERMUTE)) % n);
             desc.with = shape / 2 % 2; // as a runtime with one axis sees it: any group
@@ -209,7 +209,7 @@ static void checkMesh(const std::vector<int> &mesh, bool large) {
   if (large)
     for (int32_t dtype : {PCRT_F32, PCRT_BF16})
       for (int32_t kind : {PCRT_ALL_REDUCE, PCRT_ALL_GATHER, PCRT_REDUCE_SCATTER})
-        all.moves.push_back({"large", kind, 0, dtype, PCRT_SUM, 1, size * 50021, 3, 1, 1, "forward", 0, 0});
+        all.moves.push_back({"large", kind, 0, dtype, PCRT_SUM, 1, size * 50021, 3, 1, 1, "forward", 0, 0, 0});
   mover->prepare(all);
   int number = 0;
   for (const pcrt_move_desc &desc : all.moves)
@@ -227,7 +227,7 @@ static void checkSpecialValues(const Group &group, float *arena) {
   in[1] = group.me == n - 1 ? __builtin_nanf("") : float(group.me);
   in[2] = group.me == 0 ? __builtin_nanf("") : float(group.me);
   in[3] = group.me == 0 ? -__builtin_inff() : 1.0f;
-  pcrt_move_desc desc{"special", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 4, 1, 1, 1, 1, "forward", 0, 0};
+  pcrt_move_desc desc{"special", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 4, 1, 1, 1, 1, "forward", 0, 0, 0};
   require(comm->move(desc, group, in, out));
   if (std::bit_cast<Bits>(out[0]) != 0x80000000u || out[1] == out[1] || out[3] != -__builtin_inff())
     leave(PCRT_VERIFICATION, "special values of sum");
@@ -242,7 +242,7 @@ static void checkMalformed(const Group &group, char *arena) {
     if (comm->move(desc, group, in, out) != PCRT_INTERNAL || comm->error().find(words) == std::string::npos)
       leave(PCRT_VERIFICATION, std::string("not refused: ") + words + " (" + comm->error() + ")");
   };
-  pcrt_move_desc good{"bad", PCRT_ALL_GATHER, 0, PCRT_F32, PCRT_SUM, 1, group.size(), 4, 1, 1, "forward", 0, 0};
+  pcrt_move_desc good{"bad", PCRT_ALL_GATHER, 0, PCRT_F32, PCRT_SUM, 1, group.size(), 4, 1, 1, "forward", 0, 0, 0};
   pcrt_move_desc bad = good;
   bad.kind = 99;
   refused(bad, arena, arena + 4096, "unknown kind 99");

@@ -107,7 +107,7 @@ static pcrt_status runRank(Comm &own) {
   all.id = 0;
   all.name = "pp";
   int64_t elements = 1000;
-  pcrt_move_desc sum{"all_reduce", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, elements, 1, 1, 1, 1, "optimizer", 0, 0};
+  pcrt_move_desc sum{"all_reduce", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, elements, 1, 1, 1, 1, "optimizer", 0, 0, 0};
   auto *moved = reinterpret_cast<float *>(arena), *under = reinterpret_cast<float *>(arena + (1 << 19));
   const void *ins[] = {under};
   void *outs[] = {under};

@@ -77,7 +77,7 @@ private:
   pcrt_move_desc randomMove(const Group &group) {
     int64_t n = group.size();
     auto kind = int32_t(draw(common, 4)), dtype = int32_t(draw(common, 3)), reduction = int32_t(draw(common, 2));
-    pcrt_move_desc desc{"random", kind, 0, dtype, reduction, 1, 1, 1, 1, 1, "backward", 0, 0};
+    pcrt_move_desc desc{"random", kind, 0, dtype, reduction, 1, 1, 1, 1, 1, "backward", 0, 0, 0};
     desc.outer = int64_t(draw(common, 4));
     desc.extent = n * int64_t(draw(common, 5));
     desc.inner = 1 + int64_t(draw(common, 60));
@@ -165,7 +165,7 @@ private:
 } // namespace
 
 static void checkMalformed(const Group &group, char *arena) {
-  pcrt_move_desc mask{"mask", PCRT_MASK, 0, PCRT_F32, PCRT_SUM, 4, 1, 1, 1, 1, "forward", 0, 0};
+  pcrt_move_desc mask{"mask", PCRT_MASK, 0, PCRT_F32, PCRT_SUM, 4, 1, 1, 1, 1, "forward", 0, 0, 0};
   const void *in = arena;
   void *out = arena;
   Ticket ticket{&mask, 1, &group, &in, &out};

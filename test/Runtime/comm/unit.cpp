@@ -5,14 +5,19 @@
 //
 //===----------------------------------------------------------------------===//
 #include "../../Checks.h"
+#include "comm/Codes.h"
 #include "comm/Comm.h"
 #include "comm/Environment.h"
 #include "comm/FreeMemory.h"
+#include "comm/MoveKey.h"
 #include "comm/TcpControl.h"
 #include "comm/VirtualComm.h"
 #include "launch/Launch.h"
+#include "pcrt/codes.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +26,7 @@
 #include <functional>
 #include <netinet/in.h>
 #include <new>
+#include <random>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -348,7 +354,7 @@ static void testVirtualFailures(bool comesLate) {
       if (std::lock_guard<std::mutex> lock(shared.mutex); state())
         return;
   };
-  pcrt_move_desc sum{"sum", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1 << 16, 1, 1, 1, 1, "forward", 0, 0};
+  pcrt_move_desc sum{"sum", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1 << 16, 1, 1, 1, 1, "forward", 0, 0, 0};
   pcrt_status status = shared.run([&](Comm &comm) -> pcrt_status {
     char *arena;
     CHECK(comm.allocateArena(1 << 20, &arena) == PCRT_OK);
@@ -404,7 +410,7 @@ static void testRun() {
   auto run = [&] {
     for (int kind = 0; kind < PCRT_NUM_MOVE_KINDS; ++kind) {
       pcrt_move_desc desc{"move", kind,         0,         PCRT_F32, PCRT_SUM, 16, comm->size() * 16, 64,
-                          1,      comm->size(), "forward", 0,        0};
+                          1,      comm->size(), "forward", 0,        0,        0};
       CHECK(comm->move(desc, all, arena, arena + bytes / 2) == PCRT_OK);
     }
     CHECK(comm->barrier() == PCRT_OK);
@@ -416,7 +422,7 @@ static void testRun() {
   CHECK(allocations == before);
   // An all_gather reads all of the peers' sources: they are resident here now.
   pcrt_move_desc gather{"gather", PCRT_ALL_GATHER, 0, PCRT_F32, PCRT_SUM, 1, comm->size(), 1 << 18, 1,
-                        1,        "forward",       0, 0};
+                        1,        "forward",       0, 0,        0};
   CHECK(comm->move(gather, all, arena, arena + bytes / 2) == PCRT_OK);
   int64_t read = (comm->size() - 1) * (int64_t(1) << 20);
   CHECK(comm->peerResidentBytes() >= read && comm->peerResidentBytes() <= (comm->size() - 1) * bytes);
@@ -428,6 +434,63 @@ static void testRun() {
   CHECK(comm->peerResidentBytes() <= (comm->size() - 1) * (bytes + (int64_t(2) << 20)));
   char *second;
   CHECK(comm->allocateArena(bytes, &second) == PCRT_INTERNAL);
+}
+
+/// Sums by codes of 8 bits: the same bits everywhere, and not further off than half a code of each addend.
+static void testCodes() {
+  std::mt19937 draw(5);
+  std::normal_distribution<float> normal;
+  for (int64_t elements : {1, 3, 4, 255, 256, 257, 2048, 100000}) {
+    constexpr int ranks = 3;
+    std::vector<std::vector<float>> addends(ranks, std::vector<float>(elements)), sums = addends;
+    for (auto &addend : addends)
+      for (int64_t i = 0; i < elements; ++i)
+        addend[i] = normal(draw) * std::exp(8 * normal(draw) * float(i / PCRT_CODES_BLOCK % 3)); // blocks of all sizes
+    addends[1].assign(elements, 0);
+    VirtualWorld world(ranks);
+    pcrt_status status = world.run([&](Comm &comm) -> pcrt_status {
+      char *arena;
+      int64_t data = (4 * elements + 63) / 64 * 64;
+      PCRT_TRY(comm.allocateArena(data + pcrt_codes_bytes(elements, ranks), &arena));
+      memcpy(arena, addends[comm.rank()].data(), 4 * elements);
+      Group all = worldGroup(comm.rank(), ranks);
+      all.id = 0;
+      pcrt_move_desc desc{"codes", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, elements, 1, 1, 1, 1, "round", 0, 0, data};
+      PCRT_TRY(sumByCodes(comm, desc, all, arena, arena, arena + data, {}));
+      memcpy(sums[comm.rank()].data(), arena, 4 * elements);
+      return PCRT_OK;
+    });
+    CHECK(status == PCRT_OK && !memcmp(sums[0].data(), sums[1].data(), 4 * elements) &&
+          !memcmp(sums[0].data(), sums[2].data(), 4 * elements));
+    double worst = 0; // of the bound
+    for (int64_t block = 0; block < elements; block += PCRT_CODES_BLOCK) {
+      double bound = 0;
+      int64_t end = std::min(elements, block + PCRT_CODES_BLOCK);
+      for (const auto &addend : addends)
+        bound += std::abs(*std::max_element(addend.begin() + block, addend.begin() + end,
+                                            [](float a, float b) { return std::abs(a) < std::abs(b); })) /
+                 254;
+      for (int64_t i = block; i < end; ++i)
+        worst = std::max(worst, std::abs(sums[0][i] - (double(addends[0][i]) + addends[2][i])) / bound);
+    }
+    CHECK(worst < 1.001);
+    CHECK(elements < 2048 || worst > 0.5);
+  }
+  // What is not finite stays so, in its block alone; what has no scale is zero.
+  float odd[2 * PCRT_CODES_BLOCK + 2] = {1, -2, INFINITY};
+  odd[PCRT_CODES_BLOCK] = NAN;
+  odd[2 * PCRT_CODES_BLOCK] = 1e-44f, odd[2 * PCRT_CODES_BLOCK + 1] = -1e-45f;
+  int64_t count = std::size(odd);
+  std::vector<char> codes(4 * pcrt_code_words(count));
+  std::vector<float> back(count, 7);
+  encode(odd, count, codes.data(), {});
+  addDecoded(codes.data(), 1, count, back.data(), {});
+  CHECK(std::isnan(back[0]) && std::isnan(back[PCRT_CODES_BLOCK + 5]));
+  CHECK(back[2 * PCRT_CODES_BLOCK] == 0 && back[2 * PCRT_CODES_BLOCK + 1] == 0);
+  float exact[3] = {-127, 64, 1}; // whole numbers up to 127 are themselves
+  encode(exact, 3, codes.data(), {});
+  addDecoded(codes.data(), 1, 3, back.data(), {});
+  CHECK(back[0] == -127 && back[1] == 64 && back[2] == 1);
 }
 
 int main() {
@@ -445,6 +508,7 @@ int main() {
     testStrangers();
     testVirtualFailures(true);
     testVirtualFailures(false);
+    testCodes();
   }
   return finishChecks() ? PCRT_VERIFICATION : PCRT_OK;
 }

@@ -73,7 +73,7 @@ static pcrt_status runRank(Comm &comm, const std::string &mode, int victim) {
   pairs.id = 1;
   pairs.name = "tp";
   pcrt_move_desc gradient{
-      "all_reduce gradient", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1000, 1, 1, 1, 1, "backward", 0, 0};
+      "all_reduce gradient", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1000, 1, 1, 1, 1, "backward", 0, 0, 0};
   pcrt_move_desc logits = gradient;
   logits.name = "all_reduce logits";
   MeshMoves mesh{{all, pairs}, {gradient, logits}};
