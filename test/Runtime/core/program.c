@@ -1,12 +1,17 @@
 /* A compiled program written by hand, to test the runtime without the compiler: one linear layer on top of token and
  * position embeddings, cross entropy, clipping and AdamW. dp splits the batch, tp the width; microbatches accumulate.
- * Compile with -DDP=2 -DTP=2 -DMICRO=2 -DEVAL, -DLOOSE or -DOTHER; with -DCUDA_IMAGE="file" for a CUDA device, with the
- * kernels from that file, which is this one compiled with -DIMAGE as a shared object: the same functions as kernels of
- * one thread. */
+ * Compile with -DDP=2 -DTP=2 -DMICRO=2 -DEVAL, -DLOOSE, -DOTHER or -DDIES; with -DCUDA_IMAGE="file" for a CUDA device,
+ * with the kernels from that file, which is this one compiled with -DIMAGE as a shared object: the same functions as
+ * kernels of one thread. */
 #include "pcrt/host_image.h"
 #include "pcrt/pcrt.h"
 
 #include <math.h>
+#ifdef DIES
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+#endif
 #include <string.h>
 
 #ifndef DP
@@ -189,17 +194,31 @@ static const pcrt_gemm_desc gemms[] = {
 static const pcrt_group groups[] = {{1, {0}}, {1, {1}}};
 
 static const pcrt_move_desc moves[] = {
-    {"all_reduce logits", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, ROWS * V, 1, 1, 1, 1, "forward", 0, 0},
-    {"all_reduce loss", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "forward", 0, 0},
-    {"all_reduce gradients", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, PARAMS, 1, 1, 1, 1, "backward", 0, 0},
-    {"all_reduce norm", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "optimizer", 0, 0},
+    {"all_reduce logits", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, ROWS * V, 1, 1, 1, 1, "forward", 0, 0, 0},
+    {"all_reduce loss", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "forward", 0, 0, 0},
+    {"all_reduce gradients", PCRT_ALL_REDUCE, 0, PCRT_F32, PCRT_SUM, PARAMS, 1, 1, 1, 1, "backward", 0, 0, 0},
+    {"all_reduce norm", PCRT_ALL_REDUCE, 1, PCRT_F32, PCRT_SUM, 1, 1, 1, 1, 1, "optimizer", 0, 0, 0},
 };
 
 static const int64_t meshSizes[] = {DP, TP};
 static const char *const meshNames[] = {"dp", "tp"};
 
+#ifdef DIES
+/* Before call KILL_AT of rank KILL_RANK, counted from 1 over all steps of the process, the process is killed, if there
+ * is a file KILL_ONCE, which goes. */
+static void mayDie(void) {
+  static int64_t calls;
+  const char *rank = getenv("PCRT_RANK"), *at = getenv("KILL_AT"), *of = getenv("KILL_RANK");
+  if (++calls == (at ? atoll(at) : 0) && rank && of && !strcmp(rank, of) && unlink("KILL_ONCE") == 0)
+    kill(getpid(), SIGKILL);
+}
+#else
+static void mayDie(void) {}
+#endif
+
 #define RUN(call)                                                                                                      \
   do {                                                                                                                 \
+    mayDie();                                                                                                          \
     pcrt_status status = call;                                                                                         \
     if (status != PCRT_OK)                                                                                             \
       return status;                                                                                                   \
