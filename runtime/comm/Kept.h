@@ -13,14 +13,19 @@
 
 namespace pcrt {
 
-/// Of one rank; zeros: its arena holds nothing yet.
-struct Kept {
-  std::atomic<int64_t> steps;    ///< 1 + how many steps the state in the arena is behind.
-  std::atomic<int32_t> updating; ///< 1: an update is under way, or has not been done to its end.
-  char program[24];              ///< Which one made it.
+/// A state of training; zeros: there is none.
+struct KeptState {
+  std::atomic<int64_t> steps; ///< 1 + how many steps it is behind.
   /// What else decides about the next steps (NormLimit::History).
   int32_t skipped, numNorms;
   float norms[128];
+};
+
+/// Of one rank.
+struct Kept {
+  std::atomic<int32_t> updating; ///< 1: an update is under way, or has not been done to its end.
+  char program[24];              ///< Which one made it.
+  KeptState arena, copy;         ///< What is in the arena, unless it is updated; and in the copy behind it.
 };
 
 } // namespace pcrt

@@ -56,6 +56,8 @@ Parameters
   --keep K              the newest K stay (2)
   --rollback M          where the newest one was saved since numbers were not finite, go on from one at least M steps back, and leave
                         out the samples between; one that far back is kept beside the newest K
+  --snapshot N          a copy of the state in memory every N steps, from which pc-run --restarts goes on where a rank was lost in the
+                        middle of an update (0: none)
   --change LIST         what may differ from the run that saved it, with commas between: lr,clip,data
 
 Output
@@ -129,6 +131,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--skip-spikes", options.skipSpikes, Concerns::Numbers);
   f("--skip-most", options.skipMost, Concerns::Ranks);
   f("--check-replicas", options.checkReplicas, Concerns::Ranks);
+  f("--snapshot", options.snapshot, Concerns::Ranks);
   f("--seed", options.seed, Concerns::Numbers);
   f("--init", options.init, Concerns::Ranks);
   f("--save", options.save, Concerns::Ranks);

@@ -44,6 +44,7 @@ struct Options {
   double clip = std::numeric_limits<double>::infinity();
   std::optional<double> skipSpikes;  ///< Standard deviations above the mean norm from which on a step is skipped.
   int64_t checkReplicas = 0;         ///< Every so many steps; 0: never.
+  int64_t snapshot = 0;              ///< Steps from one copy of the state in memory to the next; 0: there are none.
   std::optional<int64_t> skipMost;   ///< As mostSkipped says.
   std::optional<double> weightDecay; ///< Default: 1e-2 for AdamW, 0 for SGD.
 

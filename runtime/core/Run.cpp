@@ -6,6 +6,7 @@
 #include "core/CheckpointSeries.h"
 #include "core/Info.h"
 #include "core/Init.h"
+#include "core/KeptMemory.h"
 #include "core/Metrics.h"
 #include "core/Outputs.h"
 #include "core/PeakRate.h"
@@ -67,10 +68,14 @@ public:
     stragglers.emplace(program, comm);
     double lossSum = 0;
     StopCheck stop(comm);
-    if (series) {
+    if (series)
       series->begin(firstStep);
-      context->beforeUpdate = [this] { series->waitForBlocks(); };
-    }
+    context->beforeUpdate = [this] {
+      if (series)
+        series->waitForBlocks();
+      if (options.snapshot)
+        memory->copyBeforeUpdate(device->onHost(0), *device->threads());
+    };
     keep(firstStep);
     for (updates = firstStep;; ++updates) {
       if (validation && validation->isTurn(updates))
@@ -201,40 +206,23 @@ private:
                            std::to_string(options.steps) + " is before that");
   }
 
-  /// Goes on from the state in the arenas, where an earlier process of every rank has left that of the same step. It is
-  /// newer than any checkpoint.
+  /// Goes on from the state that earlier processes of all ranks have left in memory, if it is newer than the
+  /// checkpoint.
   void followMemory() {
-    const Kept *kept = comm.kept();
-    int64_t mine = -1;
-    if (kept && comm.hasOldArena() && program.training && program.abi.target == PCRT_CPU && !kept->updating &&
-        programSum == kept->program)
-      mine = kept->steps - 1;
-    std::vector<int64_t> all(comm.size());
-    requireOk(comm, comm.allGatherBytes(&mine, sizeof mine, all.data()));
-    fromMemory = mine >= firstStep && std::all_of(all.begin(), all.end(), [&](int64_t steps) { return steps == mine; });
+    memory.emplace(program, programSum, comm, options.snapshot);
+    int64_t newest = memory->newest();
+    fromMemory = newest >= 0 && newest >= firstStep;
     if (!fromMemory)
       return;
-    firstSample = sampleOf(mine);
-    firstStep = mine;
-    norms.emplace(options.skipSpikes, NormLimit::History{{kept->norms, kept->norms + kept->numNorms}, kept->skipped});
+    firstSample = sampleOf(newest);
+    firstStep = newest;
+    norms.emplace(options.skipSpikes, memory->history());
     if (comm.rank() == 0)
       printf("going on from step %lld, which is still in memory\n", (long long)firstStep);
   }
 
   /// The arena holds the state behind `steps` steps: what a process that takes this one's place can go on with.
-  void keep(int64_t steps) {
-    Kept *kept = comm.kept();
-    if (!kept || !program.training)
-      return;
-    kept->updating = 1; // until all of it is there
-    const NormLimit::History &history = norms->history();
-    std::copy(history.norms.begin(), history.norms.end(), kept->norms);
-    kept->numNorms = int32_t(history.norms.size());
-    kept->skipped = int32_t(history.skipped);
-    snprintf(kept->program, sizeof kept->program, "%s", programSum.c_str());
-    kept->steps = 1 + steps;
-    kept->updating = 0;
-  }
+  void keep(int64_t steps) { memory->note(steps, norms->history()); }
 
   /// What a checkpoint behind `step` updates says.
   Trajectory trajectoryAt(int64_t step) const {
@@ -305,15 +293,16 @@ private:
 
   void fillArena() {
     context->keepsArena = fromMemory;
-    if (Kept *kept = comm.kept(); kept && !fromMemory)
-      kept->steps = 0;
+    context->behindArena = memory->copyBytes();
+    if (!fromMemory)
+      memory->forget();
     device->prepare(*context);
     // If steps do not need the host's threads, these have work only during set-up: a pool that lived longer would spin
     // during the steps.
     std::optional<Pool> helpers;
     Pool &workers = device->threads() ? *device->threads() : helpers.emplace(threadsOfThisRank());
     if (fromMemory)
-      ;
+      memory->restore(device->onHost(0), workers);
     else if (before)
       loadBefore(workers);
     else if (!weights.empty())
@@ -530,8 +519,9 @@ private:
   std::optional<Failure> nextFailure; ///< Of the next step's inputs.
   std::string programSum;
   std::vector<DataIdentity> data;
-  std::string loadFrom, weights;          ///< What the parameters are read from; both empty: they are drawn.
-  bool fromMemory = false;                ///< The state is in the arenas already.
+  std::string loadFrom, weights; ///< What the parameters are read from; both empty: they are drawn.
+  std::optional<KeptMemory> memory;
+  bool fromMemory = false;                ///< The state is in it already.
   TokenizerFiles tokenizer;               ///< Of the directory of those; rank 0's.
   std::optional<Trajectory> before;       ///< Of the checkpoint that the run goes on from.
   std::optional<CheckpointWriter> saver;  ///< --save

@@ -49,7 +49,7 @@ CpuDevice::~CpuDevice() {
 
 void CpuDevice::prepare(pcrt_context &context) {
   Comm &comm = context.comm;
-  int64_t bytes = program.abi.arena_bytes;
+  int64_t bytes = program.abi.arena_bytes + context.behindArena;
   requireOk(comm, comm.allocateArena(bytes, &arena));
   if (program.stageAxis >= 0)
     requireOk(comm, comm.openFlows(flowsOf(program, comm.rank())));

@@ -2,7 +2,7 @@
 """usage: test/EndToEnd/restarts.py KILLS
 
 Ranks of runs of many plans are killed (SIGKILL) at random times, KILLS in all, and started again: by pc-run --restarts, over shared memory and TCP, and by
-another mpirun; half of the runs also make checkpoints. Every run ends with the parameters, states and losses of a run without a break."""
+another mpirun; a quarter of the runs have copies of the state in memory, the others make checkpoints. Every run ends with the parameters, states and losses of a run without a break."""
 import json
 import os
 import random
@@ -67,7 +67,9 @@ class Restarts(Case):
             self.seconds[program] = time.monotonic() - begin
         way = ["shm", "shm", "tcp", "mpi"][number % 4]
         arguments = [f"./{program}"] + (["--"] if way != "mpi" else []) + [*FLAGS, "--save", "end", "--metrics", "end.jsonl"]
-        if number % 2 or way != "shm":
+        if number % 4 == 0:
+            arguments += ["--snapshot", 1]
+        else:
             arguments += ["--checkpoint", "DIR", "--every", 50]
         self.needs("rm", "-rf", "DIR", "end", "end.jsonl")
         launcher = (["mpirun", "--oversubscribe", "-q", "-n", ranks] if way == "mpi" else ["pc-run", "--restarts", 1000, "-n", ranks])

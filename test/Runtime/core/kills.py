@@ -1,5 +1,5 @@
 """usage: kills.py PC_RUN PROGRAMS: a rank is killed before a random call of a random step, and the run starts again (pc-run --restarts): over shared memory with what is in
-memory where no rank can have begun an update, and then no step is made again that was made; else, and over tcp, from the newest checkpoint. The end is that of a run without a
+memory where no rank can have begun an update, and then no step is made again that was made; or, with --snapshot, with a copy; else, and over tcp, from the newest checkpoint. The end is that of a run without a
 break. PC_LONG=1: before each call of a step, of each rank, over both."""
 import json
 import re
@@ -20,13 +20,13 @@ def losses(path):
     return [[line["step"], line["loss"], line["grad_norm"]] for line in map(json.loads, open(path))]
 
 
-def killed(mesh, step, call, rank, transport):
+def killed(mesh, step, call, rank, transport, snapshot=0):
     """The run with that rank killed in that step, from 0, before that call, from 1."""
     ranks, microbatches = MESHES[mesh]
-    name = f"{mesh}: rank {rank} before call {call} of step {step} over {transport}"
+    name = f"{mesh}: rank {rank} before call {call} of step {step} over {transport}" + (f", copies every {snapshot}" if snapshot else "")
     subprocess.run(["rm", "-rf", "DIR", "end", "end.jsonl"])
     write("KILL_ONCE", "")
-    line = command(mesh, *flags, "--save", "end", "--metrics", "end.jsonl", "--checkpoint", "DIR", "--every", EVERY, launcher=["--restarts", "1"])
+    line = command(mesh, *flags, "--save", "end", "--metrics", "end.jsonl", "--checkpoint", "DIR", "--every", EVERY, *(["--snapshot", snapshot] if snapshot else []), launcher=["--restarts", "1"])
     line[line.index(program(mesh))] += "DIES"
     process = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "PCRT_TRANSPORT": transport, "KILL_RANK": str(rank),
                                                                          "KILL_AT": str(step * calls_of(microbatches) + call)})
@@ -36,6 +36,10 @@ def killed(mesh, step, call, rank, transport):
     # Behind a move of this step with the others no rank is in the update before; before the gradients' none is in this one's.
     if transport == "shm" and 10 <= call <= 2 + 12 * microbatches:
         good(f"{name}: what was made is still there", memory == [str(step)], process.stdout)
+    if snapshot == 1: # another rank may be in the update of the step before
+        good(f"{name}: no more than a step is made again", len(memory) == 1 and step - 1 <= int(memory[0]) <= step, process.stdout)
+    if snapshot and step % snapshot == 0 and call > 3:
+        good(f"{name}: no step is made again", memory == [str(step)], process.stdout)
     if transport == "tcp":
         good(f"{name}: nothing is in memory", not memory, process.stdout)
     good(f"{name}: nothing is left", sorted(os.listdir()) == there and all(re.fullmatch(r"step-\d{8}|latest", path) for path in os.listdir("DIR")), os.listdir("DIR"))
@@ -47,6 +51,12 @@ for mesh in MESHES:
 there = sorted(os.listdir() + ["DIR", "end", "end.jsonl"])
 every = [(mesh, step, call, rank, transport) for mesh, (ranks, micro) in MESHES.items() for step in range(STEPS) for call in range(1, calls_of(micro) + 1)
          for rank in range(ranks) for transport in ("shm", "tcp")]
-for one in [one for one in every if one[1] == 3] if LONG else draw.sample(every, 20):
+for one in [one for one in every if one[1] == 3] if LONG else draw.sample(every, 8):
     killed(*one)
+# With copies of the state in memory, in and beside updates.
+late = [(mesh, step, call, rank, "shm", snapshot) for mesh, step, call, rank, transport in every if transport == "shm" and step > 0 for snapshot in (1, 3)
+        if call < 3 or call > 2 + 12 * MESHES[mesh][1]]
+for one in [one for one in late if one[1] == 4] if LONG else draw.sample(late, 4):
+    killed(*one)
+refused("copies over tcp", 2, ["--snapshot", "over tcp"], "2-1-1", *flags, "--snapshot", 1, PCRT_TRANSPORT="tcp")
 end()
