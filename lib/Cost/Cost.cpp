@@ -102,13 +102,16 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
 static NodeSpread spreadOf(ArrayRef<int64_t> offsets, const std::set<int64_t> &residues, int64_t nodeRanks) {
   NodeSpread spread;
   spread.fewest = static_cast<int64_t>(offsets.size());
+  std::vector<int64_t> nodes(offsets.size());
   for (int64_t base : residues) {
-    std::map<int64_t, int64_t> members; // by node
-    for (int64_t offset : offsets)
-      ++members[(base + offset) / nodeRanks];
-    spread.inNode &= members.size() == 1;
-    for (auto [node, count] : members)
-      spread.fewest = std::min(spread.fewest, count);
+    llvm::transform(offsets, nodes.begin(), [&](int64_t offset) { return (base + offset) / nodeRanks; });
+    llvm::sort(nodes);
+    spread.inNode &= nodes.front() == nodes.back();
+    for (auto it = nodes.begin(); it != nodes.end();) {
+      auto next = std::upper_bound(it, nodes.end(), *it);
+      spread.fewest = std::min<int64_t>(spread.fewest, next - it);
+      it = next;
+    }
   }
   return spread;
 }

@@ -5,6 +5,8 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/ChoosePlan.h"
 #include "ComposePlan.h"
+#include "FoundPlans.h"
+#include "NotedInterrupt.h"
 #include "PlanBounds.h"
 #include "PlanSpace.h"
 
@@ -14,7 +16,6 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <atomic>
-#include <csignal>
 #include <set>
 #include <thread>
 
@@ -22,29 +23,6 @@ using namespace mlir;
 using namespace pc;
 
 namespace {
-
-/// While it lives, the first Ctrl-C is noted, where it would end the process; a second one does.
-class NotedInterrupt {
-public:
-  NotedInterrupt() {
-    seen = 0;
-    struct sigaction noted{};
-    noted.sa_handler = [](int) { seen = 1; };
-    noted.sa_flags = SA_RESETHAND;
-    sigaction(SIGINT, nullptr, &before);
-    if (before.sa_handler != SIG_IGN)
-      sigaction(SIGINT, &noted, nullptr);
-  }
-  ~NotedInterrupt() { sigaction(SIGINT, &before, nullptr); }
-  NotedInterrupt(const NotedInterrupt &) = delete;
-  NotedInterrupt &operator=(const NotedInterrupt &) = delete;
-
-  bool happened() const { return seen; }
-
-private:
-  static inline volatile std::sig_atomic_t seen = 0;
-  struct sigaction before{};
-};
 
 /// A context of its own with the model in it, so that compiles in several threads do not meet.
 class Worker {
@@ -105,10 +83,12 @@ private:
     model.emitError() << message;
     return status;
   }
-  /// A set of plans, or a plan.
+  /// A set of plans with the sizes of its layers' axes, or a plan.
   struct Node {
-    StrategyFlags set;
-    std::optional<Plan> plan;
+    size_t set;
+    std::optional<size_t> family;
+    AxisSizes sizes;
+    int64_t microbatches = 1;
     bool hasCore = false; ///< its bound is that of its core
   };
   /// A program, or two, that a thread compiles.
@@ -123,10 +103,24 @@ private:
   };
 
   pcrt_status readWork();
+  void readSets();
   void learnRoots();
-  int splitOf(const StrategyFlags &set) const;
-  PlanNode nodeOf(Plan plan, double bound, bool hasCore);
-  std::vector<PlanNode> roots();
+  /// A set's core, where the axes that split its layers have these sizes.
+  std::optional<PlanCore> coreOf(const PlanSet &set, ArrayRef<int64_t> inner) const;
+  const PlanFamily &familyOf(const Node &node) const { return sets[node.set].families[*node.family]; }
+  std::optional<Plan> planOf(const Node &node) {
+    return space.planOf(familyOf(node), node.sizes, node.microbatches, refusal);
+  }
+  PlanNode nodeOf(Node node, double bound);
+  void addRoots(std::vector<PlanNode> &roots);
+  void addPlans(std::vector<PlanNode> &roots);
+  void addProbes(std::vector<PlanNode> &roots);
+  /// Calls `use` with all plans of a set whose layers' axes have these sizes, but those that are the same as others or
+  /// too large.
+  void forPlansOf(size_t set, ArrayRef<int64_t> inner,
+                  llvm::function_ref<void(size_t family, const PlanNumbers &numbers)> use);
+  /// What no plan needs to be below to be left out.
+  double enough() const { return best * (1 - (composes ? composedError : 0)); }
   std::vector<OpenedNode> open(ArrayRef<PlanNode> nodes);
   /// What has to be compiled before a node can be opened; nothing if all is known.
   std::optional<Job> jobOf(const PlanNode &node);
@@ -135,10 +129,7 @@ private:
   void runJobs(MutableArrayRef<Job *> jobs);
   void compileFinalists(SearchResult &result);
   int64_t limit() const;
-  std::string known(const SearchResult &result) const;
-  void tell(const SearchResult &result) const;
-  llvm::json::Object toJson(const SearchResult &result) const;
-  std::string line(const FoundPlan &found) const;
+  FoundPlans found(const SearchResult &result) const;
 
   ModuleOp model;
   const CompileOptions &options;
@@ -148,10 +139,17 @@ private:
   PlanSpace space;
   std::vector<std::unique_ptr<Worker>> workers;
   bool composes = false; ///< plans are composed; else compiled whole
+  std::vector<PlanSet> sets;
+  std::vector<std::vector<PlanNumbers>> numbers; ///< of their families
   std::vector<Node> nodes;
+  std::map<size_t, PlanCore> setCores; ///< by node
+  std::map<size_t, Plan> tried;        ///< by node
+  std::set<std::string> triedTexts;
   std::map<std::string, CorePrice> cores; ///< by key
   std::optional<PlanBounds> bounds;
-  int64_t numSets = 0, numPlans = 0, numDropped = 0, compiled = 0;
+  double best = std::numeric_limits<double>::infinity();    ///< seconds of the best plan that fits
+  double skipped = std::numeric_limits<double>::infinity(); ///< the least bound of plans that are not better enough
+  int64_t numPlans = 0, numDropped = 0, compiled = 0;
   double gap = 0;
   std::string refusal; ///< why the first plan that is not legal is not
 };
@@ -161,89 +159,169 @@ pcrt_status PlanSearch::readWork() {
   if (pcrt_status status = pc::readWork(model, options, work))
     return status;
   std::optional<FewLayers> few = FewLayers::of(model);
-  bounds.emplace(model.getContext(), work, few ? few->layers() : 0, space.ranks, machine);
+  bounds.emplace(model.getContext(), work, few ? few->layers() : 0, few ? few->layerBytes() : 0, batch, space.ranks,
+                 machine);
   composes = few && few->layers() > manyLayers;
   return PCRT_OK;
 }
 
-PlanNode PlanSearch::nodeOf(Plan plan, double bound, bool hasCore) {
-  PlanNode node{nodes.size(), textOf(plan),     textOf(plan, false, false),
-                bound,        plan.mesh.size(), textOf(plan, true, false)};
+void PlanSearch::readSets() {
+  sets = space.sets(refusal);
+  for (const PlanSet &set : sets) {
+    auto &ofFamilies = numbers.emplace_back();
+    for (const PlanFamily &family : set.families)
+      ofFamilies.emplace_back(family.plan, model.getContext());
+  }
+}
+
+std::optional<PlanCore> PlanSearch::coreOf(const PlanSet &set, ArrayRef<int64_t> inner) const {
+  if (!set.isPlan) // flags that are searched may be missing: its plans are looked at without
+    return std::nullopt;
+  AxisSizes sizes;
+  for (const auto &[axis, size] : set.base.axes) {
+    const auto *it = llvm::find_if(set.inner, [&](const auto &one) { return one.first == axis; });
+    sizes.push_back(it != set.inner.end() ? inner[it - set.inner.begin()] : size ? size : 2);
+  }
+  std::string why;
+  std::optional<Plan> plan = space.planOf(set.base, sizes, 1, why);
+  return plan ? std::optional(PlanCore::of(*plan, batch, true)) : std::nullopt;
+}
+
+PlanNode PlanSearch::nodeOf(Node node, double bound) {
+  Plan plan = familyOf(node).plan; // but for what other tactics make of sizes
+  for (auto [axis, size] : llvm::zip_equal(plan.mesh, node.sizes))
+    axis.second = size;
+  plan.microbatches = node.microbatches;
+  PlanNode known{nodes.size(),     textOf(plan), textOf(plan, false, false), bound,
+                 plan.mesh.size(), /*probe=*/0,  textOf(plan, true, false)};
   if (const Tactic *recompute = plan.find("pc-recompute"))
-    node.level = recompute->option("mode") == "full" ? 2 : 1;
-  nodes.push_back({{}, std::move(plan), hasCore});
-  return node;
+    known.level = recompute->option("mode") == "full" ? 2 : 1;
+  nodes.push_back(std::move(node));
+  return known;
 }
 
 /// What no plan stays below: the layers on one rank, with each choice of what all ranks do alone.
 void PlanSearch::learnRoots() {
-  std::set<std::string> known;
-  for (const StrategyFlags &set : space.sets()) {
-    for (const Plan &plan : space.plansOf(set, refusal)) {
-      PlanCore core = PlanBounds::rootOf(PlanCore::of(plan, batch, true));
-      if (!known.insert(core.key()).second)
-        continue;
-      CorePrice price = workers[0]->composer->priceCore(core, refusal);
-      bounds->learnRoot(core, price);
-      bounds->learn(core, price);
+  std::map<std::string, PlanCore> alone;
+  for (const PlanSet &set : sets)
+    for (const PlanFamily &family : set.families) {
+      PlanCore core = PlanBounds::rootOf(PlanCore::of(family.plan, batch, true));
+      core.batch = batch;
+      alone.try_emplace(core.key(), core);
     }
-    if (!known.empty())
-      return;
+  for (const auto &[key, core] : alone) {
+    CorePrice price = workers[0]->composer->priceCore(core, refusal);
+    bounds->learnRoot(core, price);
+    bounds->learn(core, price);
   }
 }
 
-/// How many ranks share a layer.
-int PlanSearch::splitOf(const StrategyFlags &set) const {
-  std::string why;
-  pcrt_status status = PCRT_OK;
-  std::optional<Plan> plan = planFromFlags(set, why, status);
-  if (!plan)
-    return 1;
-  int64_t members = 1;
-  for (const auto &axis : PlanCore::of(*plan, batch, true).plan.mesh)
-    members *= axis.second;
-  return static_cast<int>(members);
+void PlanSearch::forPlansOf(size_t set, ArrayRef<int64_t> inner,
+                            llvm::function_ref<void(size_t, const PlanNumbers &)> use) {
+  SmallVector<int64_t> microbatches = space.microbatches();
+  for (auto [index, family] : llvm::enumerate(sets[set].families)) {
+    PlanNumbers &plan = numbers[set][index];
+    for (const AxisSizes &sizes : space.sizes(family, sets[set], inner))
+      for (int64_t count : microbatches) {
+        plan.resize(sizes, count);
+        if (space.isRepeated(family, count))
+          continue;
+        if (composes && (batch % (count * static_cast<int64_t>(plan.data)) || !bounds->hasLayersFor(plan)))
+          continue;
+        ++numPlans;
+        if (composes && limit() > 0 && bounds->leastBytes(plan) > static_cast<double>(limit()))
+          ++numDropped;
+        else
+          use(index, plan);
+      }
+  }
 }
 
-/// All sets, or where plans are compiled whole all plans.
-std::vector<PlanNode> PlanSearch::roots() {
-  std::vector<PlanNode> all;
-  for (StrategyFlags &set : space.sets()) {
-    ++numSets;
-    if (composes) {
+/// All sets.
+void PlanSearch::addRoots(std::vector<PlanNode> &roots) {
+  for (size_t set = 0; set < sets.size(); ++set)
+    for (const AxisSizes &inner : space.innerSizes(sets[set])) {
       PlanNode node;
       node.id = nodes.size();
-      node.text = set.text("mesh");
-      node.level = splitOf(set); // small splits first: they bound those that go further
-      all.push_back(std::move(node));
-      nodes.push_back({std::move(set), std::nullopt, false});
+      std::optional<PlanCore> core = coreOf(sets[set], inner);
+      if (core) {
+        node.text = core->key();
+        node.bound = bounds->ofSet(bounds->known(*core));
+        setCores.emplace(node.id, std::move(*core));
+      }
+      node.level = 1; // small splits first: they bound those that go further
+      for (int64_t size : inner)
+        node.level *= static_cast<int>(size);
+      nodes.push_back({set, std::nullopt, inner});
+      roots.push_back(std::move(node));
+    }
+}
+
+/// All plans.
+void PlanSearch::addPlans(std::vector<PlanNode> &roots) {
+  for (size_t set = 0; set < sets.size(); ++set)
+    for (const AxisSizes &inner : space.innerSizes(sets[set]))
+      forPlansOf(set, inner, [&](size_t family, const PlanNumbers &plan) {
+        Node node{set, family, AxisSizes(plan.sizes), plan.microbatches, /*hasCore=*/true};
+        roots.push_back(nodeOf(std::move(node), bounds->ofShape(plan)));
+      });
+}
+
+/// Those that are best by closed forms, of each mesh the best one: their prices are what others have to beat.
+void PlanSearch::addProbes(std::vector<PlanNode> &roots) {
+  struct Guess {
+    double seconds, bytes;
+    Node node;
+  };
+  std::vector<Guess> guesses;
+  for (const PlanNode &root : ArrayRef(roots)) {
+    int64_t most = machine.nodeRanks ? machine.nodeRanks : space.ranks;
+    auto core = setCores.find(root.id);
+    if (core == setCores.end() || root.level > most || std::isinf(root.bound))
       continue;
-    }
-    for (Plan &plan : space.plansOf(set, refusal)) {
-      double bound = bounds->ofShape(plan);
-      all.push_back(nodeOf(std::move(plan), bound, true));
-      ++numPlans;
-    }
+    PlanBounds::Known known = bounds->known(core->second);
+    std::map<AxisSizes, Guess> ofMeshes;
+    size_t set = nodes[root.id].set;
+    forPlansOf(set, nodes[root.id].sizes, [&](size_t family, const PlanNumbers &plan) {
+      Guess guess{bounds->guessSeconds(known, plan), bounds->leastBytes(plan), {}};
+      auto [it, first] = ofMeshes.try_emplace(plan.sizes, guess);
+      if (first || guess.seconds < it->second.seconds) {
+        guess.node = {set, family, plan.sizes, plan.microbatches};
+        it->second = std::move(guess);
+      }
+    });
+    for (auto &one : ofMeshes)
+      guesses.push_back(std::move(one.second));
   }
-  return all;
+  numPlans = numDropped = 0; // they are met again
+  llvm::sort(guesses, [](const Guess &a, const Guess &b) {
+    return std::tie(a.seconds, a.node.set, a.node.sizes) < std::tie(b.seconds, b.node.set, b.node.sizes);
+  });
+  constexpr size_t atOnce = 8, turns = 4;
+  for (auto [i, guess] : llvm::enumerate(guesses)) {
+    if (i == atOnce * turns)
+      break;
+    PlanNode node = nodeOf(std::move(guess.node), 0);
+    node.probe = static_cast<int>(1 + i / atOnce);
+    roots.push_back(std::move(node));
+  }
 }
 
 std::optional<PlanSearch::Job> PlanSearch::jobOf(const PlanNode &node) {
   const Node &known = nodes[node.id];
-  std::string why;
-  pcrt_status status = PCRT_OK;
-  if (!known.plan) {
-    std::optional<Plan> plan = planFromFlags(known.set, why, status);
-    if (!plan) // flags that are searched may be missing: its plans are looked at without
+  if (!known.family) {
+    auto core = setCores.find(node.id);
+    if (core == setCores.end() || bounds->knows(core->second) ||
+        bounds->ofSet(bounds->known(core->second)) > node.bound)
       return std::nullopt;
-    PlanCore core = PlanCore::of(*plan, batch, true);
-    if (bounds->knows(core) || bounds->ofSet(core) > node.bound)
-      return std::nullopt;
-    return Job{"any " + core.key(), core, std::nullopt, /*any=*/true};
+    return Job{"any " + core->second.key(), core->second, std::nullopt, /*any=*/true};
   }
-  PlanCore core = PlanCore::of(*known.plan, batch, false);
+  std::optional<Plan> plan = planOf(known);
+  if (!plan)
+    return std::nullopt;
+  PlanCore core = PlanCore::of(*plan, batch, false);
   if (known.hasCore)
-    return Job{"plan " + node.text, core, known.plan};
+    return Job{"plan " + node.text, core, std::move(plan)};
   if (cores.count(core.key()))
     return std::nullopt;
   return Job{core.key(), core, std::nullopt};
@@ -252,58 +330,63 @@ std::optional<PlanSearch::Job> PlanSearch::jobOf(const PlanNode &node) {
 /// The plans of a set, with what is known of them all.
 OpenedNode PlanSearch::openSet(const PlanNode &node) {
   OpenedNode opened;
-  StrategyFlags set = nodes[node.id].set;
-  std::string why;
-  pcrt_status status = PCRT_OK;
-  std::optional<PlanCore> core;
-  if (std::optional<Plan> plan = planFromFlags(set, why, status)) {
-    core = PlanCore::of(*plan, batch, true);
-    double bound = bounds->ofSet(*core);
+  const Node set = nodes[node.id];
+  PlanBounds::Known known;
+  if (auto core = setCores.find(node.id); core != setCores.end()) {
+    known = bounds->known(core->second);
+    double bound = bounds->ofSet(known);
     if (std::isinf(bound))
       return opened;
-    if (!bounds->knows(*core)) { // a smaller split says more already
+    if (!bounds->knows(core->second)) { // a smaller split says more already
       opened.inside.push_back(node);
       opened.inside[0].bound = bound;
       return opened;
     }
   }
-  for (Plan &plan : space.plansOf(set, refusal)) {
-    PlanCore own = PlanCore::of(plan, batch, false);
-    if (own.batch == 0 || !bounds->hasLayersFor(plan))
-      continue;
-    ++numPlans;
-    if (limit() > 0 && bounds->leastBytes(plan, own) > static_cast<double>(limit())) {
-      ++numDropped;
-      continue;
+  forPlansOf(set.set, set.sizes, [&](size_t family, const PlanNumbers &plan) {
+    double bound = std::max(bounds->ofSet(known, plan, enough()), node.bound);
+    if (bound >= enough()) {
+      skipped = std::min(skipped, bound);
+      return;
     }
-    double bound = core ? bounds->ofSet(*core, plan) : 0;
-    opened.inside.push_back(nodeOf(std::move(plan), bound, false));
-  }
+    PlanNode inside = nodeOf({set.set, family, plan.sizes, plan.microbatches}, bound);
+    if (!triedTexts.count(inside.text))
+      opened.inside.push_back(std::move(inside));
+  });
   return opened;
 }
 
 OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, Job> &jobs) {
-  if (!nodes[node.id].plan)
+  Node &known = nodes[node.id];
+  if (!known.family)
     return openSet(node);
   OpenedNode opened;
-  const Plan plan = *nodes[node.id].plan;
-  PlanCore core = PlanCore::of(plan, batch, false);
-  if (!nodes[node.id].hasCore) {
+  std::optional<Plan> plan = planOf(known);
+  if (!plan)
+    return opened;
+  PlanCore core = PlanCore::of(*plan, batch, false);
+  if (!known.hasCore) {
     const CorePrice &price = cores.at(core.key());
     if (!price.isLegal)
       return opened;
+    PlanNumbers &plan = numbers[known.set][*known.family];
+    plan.resize(known.sizes, known.microbatches);
     if (limit() > 0 && bounds->leastBytes(plan, price.activationBytes) > static_cast<double>(limit())) {
       ++numDropped;
       return opened;
     }
-    nodes[node.id].hasCore = true;
+    known.hasCore = true;
     opened.inside.push_back(node);
     opened.inside[0].bound = bounds->ofCore(price, plan);
     return opened;
   }
   const Job &job = jobs.at("plan " + node.text);
   opened.trial = job.composed.trial;
-  nodes[node.id].plan = job.composed.plan;
+  tried.insert_or_assign(node.id, job.composed.plan);
+  triedTexts.insert(node.text);
+  const PlanTrial &trial = *opened.trial;
+  if (trial.isLegal && (limit() == 0 || trial.bytes <= limit()))
+    best = std::min(best, trial.seconds);
   return opened;
 }
 
@@ -364,118 +447,48 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
   return opened;
 }
 
-/// Compiles the best composed plans whole until one fits, which becomes the only one that does: what is reported is no
-/// estimate.
+/// Compiles the best composed plans whole until one fits and none that is left should be better: what is reported first
+/// is no estimate.
 void PlanSearch::compileFinalists(SearchResult &result) {
-  std::vector<FoundPlan> all = std::move(result.fitting), rest;
-  result.fitting.clear();
+  std::vector<FoundPlan> all = std::move(result.fitting), rest, whole;
   for (FoundPlan &plan : result.tooLarge)
     if (static_cast<double>(plan.trial.bytes) < (1 + composedBytes) * static_cast<double>(limit()))
       all.push_back(plan);
-  llvm::sort(all, [](const FoundPlan &a, const FoundPlan &b) {
+  auto isBetter = [](const FoundPlan &a, const FoundPlan &b) {
     return std::tie(a.trial.seconds, a.trial.bytes, a.node.text) <
            std::tie(b.trial.seconds, b.trial.bytes, b.node.text);
-  });
+  };
+  llvm::sort(all, isBetter);
+  double least = std::numeric_limits<double>::infinity();
   for (FoundPlan &plan : all) {
-    if (!result.fitting.empty() || compiled == finalists) {
+    if (compiled == finalists || plan.trial.seconds >= least) {
       rest.push_back(std::move(plan));
       continue;
     }
     ++compiled;
-    std::optional<ProgramPrice> price = workers[0]->priceWhole(*nodes[plan.node.id].plan, refusal);
+    std::optional<ProgramPrice> price = workers[0]->priceWhole(tried.at(plan.node.id), refusal);
     if (!price)
       continue;
     plan.trial = price->trial;
-    plan.node.text = textOf(*nodes[plan.node.id].plan); // with the layers of its stages
+    plan.node.text = textOf(tried.at(plan.node.id)); // with the layers of its stages
     bool fits = limit() == 0 || plan.trial.bytes <= limit();
-    (fits ? result.fitting : result.tooLarge).push_back(std::move(plan));
+    least = fits ? std::min(least, plan.trial.seconds) : least;
+    (fits ? whole : result.tooLarge).push_back(std::move(plan));
   }
-  if (!rest.empty() && !result.fitting.empty()) // what was composed may be as good
+  llvm::sort(whole, isBetter);
+  if (!rest.empty() && !whole.empty()) // what was composed may be as good
     result.bound = result.bound > 0 ? std::min(result.bound, rest.front().trial.seconds) : rest.front().trial.seconds;
-  if (!result.fitting.empty())
-    llvm::append_range(result.fitting, rest);
+  if (!whole.empty())
+    llvm::append_range(whole, rest);
+  result.fitting = std::move(whole);
 }
 
 int64_t PlanSearch::limit() const {
   return options.stages.memory > 0 ? options.stages.memory : static_cast<int64_t>(machine.memoryBytes);
 }
 
-/// "141 plans of 2 ranks on cpu: 50 compiled, 12 refused, 0 too large"
-std::string PlanSearch::known(const SearchResult &result) const {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  os << numPlans << " plans of " << space.ranks << " ranks on " << machine.name << ": ";
-  if (composes)
-    os << result.priced << " composed of " << result.compositions << " compiles of few layers, " << compiled
-       << " compiled whole, ";
-  else
-    os << result.priced << " compiled, ";
-  os << result.refused << " refused, " << numDropped + std::ssize(result.tooLarge) << " too large";
-  return text;
-}
-
-std::string PlanSearch::line(const FoundPlan &found) const {
-  std::string text;
-  double bytes = static_cast<double>(found.trial.bytes);
-  int unit = bytes >= 1e9 ? 2 : bytes >= 1e6 ? 1 : 0;
-  const char *units[] = {"KiB", "MiB", "GiB"};
-  llvm::raw_string_ostream(text) << llvm::format("%.4g s  %.4g %s  ", found.trial.seconds,
-                                                 bytes / (1 << (10 * (unit + 1))), units[unit])
-                                 << found.node.text;
-  return text;
-}
-
-/// Which part of a step of `other` is longer by most.
-static StringRef dearerBy(const PlanTrial &other, const PlanTrial &best) {
-  std::pair<double, StringRef> parts[] = {
-      {other.products - best.products, "products, and waits for stages"},
-      {other.moves - best.moves, "moves that nothing hides"},
-      {(other.seconds - other.products - other.moves) - (best.seconds - best.products - best.moves), "memory traffic"}};
-  return std::max_element(std::begin(parts), std::end(parts))->second;
-}
-
-void PlanSearch::tell(const SearchResult &result) const {
-  const FoundPlan &best = result.fitting.front();
-  const PlanTrial &trial = best.trial;
-  llvm::raw_ostream &os = errs();
-  os << "searched " << known(result) << llvm::format("; gap %.1f %%\n", 100 * gap);
-  double percent = trial.seconds > 0 ? 100 / trial.seconds : 0;
-  os << "chosen   " << line(best)
-     << llvm::format("  products %.0f %%  exposed moves %.0f %%  memory traffic %.0f %%\n", percent * trial.products,
-                     percent * trial.moves, percent * (trial.seconds - trial.products - trial.moves));
-  std::set<std::string> shown{best.node.form};
-  for (const FoundPlan &other : result.fitting) {
-    if (shown.size() == 6)
-      break;
-    if (!shown.insert(other.node.form).second)
-      continue;
-    os << llvm::format("%-9d", static_cast<int>(shown.size())) << line(other)
-       << llvm::format("  +%.1f %%", 100 * (other.trial.seconds / trial.seconds - 1))
-       << "  dearer by: " << dearerBy(other.trial, trial) << "\n";
-  }
-  if (limit() > 0)
-    os << "limit    " << limit() << " bytes a rank\n";
-}
-
-/// The plans that were compiled, the chosen one first, those that are too large last.
-llvm::json::Object PlanSearch::toJson(const SearchResult &result) const {
-  llvm::json::Array plans;
-  auto add = [&](const FoundPlan &found) {
-    const PlanTrial &trial = found.trial;
-    llvm::json::Object plan{{"plan", found.node.text}, {"step_seconds", trial.seconds}, {"arena_bytes", trial.bytes}};
-    if (!plans.empty())
-      plan["dearer_by"] = dearerBy(trial, result.fitting.front().trial);
-    plans.push_back(std::move(plan));
-  };
-  llvm::for_each(result.fitting, add);
-  llvm::for_each(result.tooLarge, add);
-  return llvm::json::Object{{"plans", numPlans},
-                            {"composed", composes ? result.priced : 0},
-                            {"compiled", composes ? compiled : result.priced},
-                            {"refused", result.refused},
-                            {"limit", limit()},
-                            {"gap", gap},
-                            {"candidates", std::move(plans)}};
+FoundPlans PlanSearch::found(const SearchResult &result) const {
+  return {result, space.ranks, machine.name, numPlans, numDropped, compiled, composes, limit(), gap};
 }
 
 pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found) {
@@ -486,34 +499,45 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
   std::string text;
   llvm::raw_string_ostream os(text);
   model->print(os, OpPrintingFlags().enableDebugInfo());
-  size_t threads =
-      model.getContext()->isMultithreadingEnabled() ? std::max(std::thread::hardware_concurrency(), 1U) : 1;
+  size_t threads = search.threads ? search.threads : std::max(std::thread::hardware_concurrency(), 1U);
+  if (!model.getContext()->isMultithreadingEnabled())
+    threads = 1;
   for (size_t i = 0; i < threads; ++i)
     workers.push_back(std::make_unique<Worker>(text, options, machine));
-  if (composes)
-    learnRoots();
   NotedInterrupt interrupt;
+  readSets();
+  std::vector<PlanNode> roots;
+  if (composes) {
+    learnRoots();
+    addRoots(roots);
+    addProbes(roots);
+  } else {
+    addPlans(roots);
+  }
   SearchResult result = searchPlans(
-      roots(), {limit(), search.compositions, composes ? composedError : 0}, [&] { return !interrupt.happened(); },
-      [&](ArrayRef<PlanNode> asked) { return open(asked); });
+      std::move(roots), {limit(), search.compositions, composes ? composedError : 0},
+      [&] { return !interrupt.happened(); }, [&](ArrayRef<PlanNode> asked) { return open(asked); });
+  if (skipped < std::numeric_limits<double>::infinity())
+    result.bound = result.bound > 0 ? std::min(result.bound, skipped) : skipped;
   if (composes)
     compileFinalists(result);
   if (!result.fitting.empty()) {
     double seconds = result.fitting.front().trial.seconds;
     gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
     if (!search.isQuiet)
-      tell(result);
-    found = toJson(result);
-    plan = *nodes[result.fitting.front().node.id].plan;
+      this->found(result).tell(errs());
+    found = this->found(result).json();
+    plan = tried.at(result.fitting.front().node.id);
     return PCRT_OK;
   }
   if (interrupt.happened())
-    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + known(result) +
+    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + this->found(result).text() +
                                    (refusal.empty() ? "" : "; the first was refused: " + refusal));
   if (result.tooLarge.empty() && numDropped == 0)
-    return fail(PCRT_INFEASIBLE, "no plan is legal: " + known(result) + ", with the flags that were given" +
+    return fail(PCRT_INFEASIBLE, "no plan is legal: " + this->found(result).text() +
+                                     ", with the flags that were given" +
                                      (refusal.empty() ? "" : "; the first was refused: " + refusal));
-  return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + known(result) +
+  return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + this->found(result).text() +
                                  ", with the flags that were given" +
                                  (result.tooLarge.empty() ? std::string()
                                                           : "; the least that would do is " +

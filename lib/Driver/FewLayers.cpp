@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "pc/IR/DimClasses.h"
 #include "pc/IR/Layers.h"
+#include "pc/IR/Liveness.h"
 
 using namespace mlir;
 using namespace pc;
@@ -75,6 +76,10 @@ std::optional<FewLayers> FewLayers::of(ModuleOp model) {
     if (layer.out.size() != 1 || layer.out[0].getType() != layers[0].out[0].getType() || !areAlike(layer, layers[0]))
       return std::nullopt;
   return FewLayers(model, std::ssize(layers));
+}
+
+double FewLayers::layerBytes() const {
+  return static_cast<double>(byteSize(findLayers(model).front().out[0].getType()));
 }
 
 OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {

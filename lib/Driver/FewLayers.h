@@ -15,6 +15,8 @@ public:
   static std::optional<FewLayers> of(mlir::ModuleOp model);
 
   int64_t layers() const { return count; }
+  /// Of what a layer hands on.
+  double layerBytes() const;
   /// The same model with `layers` of its layers, at least one, and a batch of `batch` sequences.
   mlir::OwningOpRef<mlir::ModuleOp> take(int64_t layers, int64_t batch) const;
 

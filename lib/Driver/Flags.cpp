@@ -158,6 +158,7 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
       });
   field(fields.search.ranks, "ranks", "Ranks of a plan that is searched");
   field(fields.search.compositions, "search-compositions", "Programs that the search compiles, at most");
+  field(fields.search.threads, "search-threads", "Threads of the search (default: one a core); all find the same");
 
   group = FlagGroup::Target;
   field(mode, "mode", "train or eval");
@@ -226,11 +227,11 @@ pcrt_status CompileFlags::check(std::string &error) const {
     error = "--machine: " + why;
   refuse(StringRef(fields.stages.machine).contains(' '),
          "--machine=" + fields.stages.machine + ": a file's name must have no spaces");
-  refuse(!fields.search.isOn && (given("ranks") || given("search-compositions")),
-         "--ranks and --search-compositions go with --auto");
+  refuse(!fields.search.isOn && (given("ranks") || given("search-compositions") || given("search-threads")),
+         "--ranks, --search-compositions and --search-threads go with --auto");
   refuse(fields.search.isOn && given("plan"), "--auto searches what --plan says; give one of the two");
-  refuse(fields.search.isOn && (fields.search.ranks < 0 || fields.search.compositions < 1),
-         "--ranks and --search-compositions are positive");
+  refuse(fields.search.isOn && (fields.search.ranks < 0 || fields.search.compositions < 1 || fields.search.threads < 0),
+         "--ranks, --search-compositions and --search-threads are positive");
   refuse(fields.stages.memory < 0 || fields.stages.inlineOps < 0, "--memory-limit and --inline-tasks are at least 0");
   for (const std::string &name : order)
     refuse(given("plan") && strategyFlags.given(name), "--plan takes the place of --" + name + "; give one of the two");

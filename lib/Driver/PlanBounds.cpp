@@ -2,27 +2,11 @@
 #include "PlanBounds.h"
 
 #include "pc/Cost/Cost.h"
-#include "pc/Driver/Tactics.h"
-#include "pc/Pipeline/Schedule.h"
 #include "llvm/ADT/STLExtras.h"
 #include <limits>
 
 using namespace mlir;
 using namespace pc;
-
-PlanShape PlanBounds::shapeOf(const Plan &plan) const {
-  PlanShape shape{ranks, 1, 1, plan.microbatches};
-  const Tactic *tactic = plan.pipeline();
-  if (!tactic)
-    return shape;
-  auto [name, chunks] = tactic->option("schedule").split(':');
-  const pipeline::NamedSchedule *schedule = pipeline::findSchedule(name);
-  shape.stages = plan.sizeOf(tactic->option("axis"));
-  if (chunks.getAsInteger(10, shape.chunks))
-    shape.chunks = schedule ? schedule->chunksPerStage : 1;
-  shape.splitsWeightGradients = !schedule || schedule->split; // of a file, or `auto`, nothing is known
-  return shape;
-}
 
 PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
   Split split;
@@ -54,127 +38,92 @@ void PlanBounds::learn(const PlanCore &core, const CorePrice &price) {
   double members = 1;
   for (const auto &axis : split.axes)
     members *= static_cast<double>(axis.second);
-  split.seconds = price.isLegal ? price.seconds * members : std::numeric_limits<double>::infinity();
-  split.layerShare = price.isLegal ? price.layerSeconds / price.seconds : 0;
-  split.restSeconds = price.restSeconds * members;
+  split.price.seconds = price.isLegal ? price.seconds * members : std::numeric_limits<double>::infinity();
+  split.price.layerShare = price.isLegal ? price.layerSeconds / price.seconds : 0;
+  split.price.restSeconds = price.restSeconds * members;
   splits.push_back(std::move(split));
 }
 
-PlanBounds::Split PlanBounds::known(const PlanCore &core) const {
-  Split split = splitOf(core), most;
+PlanBounds::Known PlanBounds::known(const PlanCore &core) const {
+  Split split = splitOf(core);
+  Known most;
   for (const Split &other : splits)
-    if (other.seconds > most.seconds && split.isFurtherThan(other))
-      most = other;
+    if (other.price.seconds > most.seconds && split.isFurtherThan(other))
+      most = other.price;
+  most.alone = PlanNumbers(core.plan, context).alone;
   return most;
 }
 
-double PlanBounds::ofSet(const PlanCore &core) const {
-  Split most = known(core);
-  return machine.wholeStep((most.seconds + most.restSeconds) / static_cast<double>(ranks), ranks);
+double PlanBounds::ofSet(const Known &known) const {
+  return machine.wholeStep((known.seconds + known.restSeconds) / static_cast<double>(ranks), ranks);
 }
 
-/// The data ranks that share a step's optimizer, besides those of the core: each updates a part, by ZeRO.
-static double updatersOf(const Plan &plan) {
-  double updaters = 1;
-  PlanCore core = PlanCore::of(plan, 1, false);
-  for (const Tactic &tactic : plan.tactics)
-    if (const TacticInfo *row = tactic.info();
-        row && row->shardsParameters && !llvm::is_contained(core.plan.tactics, tactic))
-      for (StringRef axis : tactic.list("axis"))
-        updaters *= static_cast<double>(std::max<int64_t>(plan.sizeOf(axis), 1));
-  return updaters;
-}
-
-/// "pc-recompute{mode=full}"
-static std::string tacticsText(const Plan &plan) {
-  std::string text;
-  for (const Tactic &tactic : plan.tactics)
-    text += tactic.text() + " ";
-  return text;
-}
-
-double PlanBounds::ofSet(const PlanCore &core, const Plan &plan) const {
-  Split most = known(core);
-  PlanShape shape = shapeOf(plan);
+double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double enough) const {
+  double seconds = known.seconds;
   // What every rank does alone besides, as recomputation, takes all of them as long as one.
-  auto without = roots.find(tacticsText(rootOf(core).plan));
-  auto with = roots.find(tacticsText(rootOf(PlanCore::of(plan, core.batch, true)).plan));
+  auto without = roots.find(known.alone), with = roots.find(plan.alone);
   if (without != roots.end() && with != roots.end())
-    most.seconds += std::max(with->second.seconds - without->second.seconds, 0.0);
+    seconds += std::max(with->second.seconds - without->second.seconds, 0.0);
   // Without stages a rank has this part of a microbatch; with them a rank of each stage has it together.
-  double all = most.seconds / static_cast<double>(ranks * shape.microbatches) * static_cast<double>(shape.stages);
-  double layer = all * most.layerShare;
+  double all = seconds / static_cast<double>(ranks * plan.microbatches) * static_cast<double>(plan.shape.stages);
+  double layer = all * known.layerShare;
   Sent sent = sentOf(plan);
-  double besides = most.restSeconds / static_cast<double>(ranks) + sent.lost;
-  return std::max(ofPipeline(layer, all - layer * static_cast<double>(layers), besides, plan),
-                  machine.wholeStep(sent.seconds, ranks));
+  double besides = known.restSeconds / static_cast<double>(ranks) + sent.lost;
+  double sending = machine.wholeStep(sent.seconds, ranks);
+  if (sending >= enough)
+    return sending;
+  return std::max(ofPipeline(layer, all - layer * static_cast<double>(layers), besides, plan, enough), sending);
 }
 
-PlanBounds::Sent PlanBounds::sentOf(const Plan &plan) const {
-  SmallVector<StringAttr> names, data;
-  SmallVector<int64_t> sizes;
-  for (const auto &[axis, size] : plan.mesh) {
-    names.push_back(StringAttr::get(context, axis));
-    sizes.push_back(size);
-  }
-  double members = 1, split = 1;
-  int zero = 0;
-  bool halfGradients = false, half = false;
-  for (const Tactic &tactic : plan.tactics) {
-    const TacticInfo *row = tactic.info();
-    halfGradients |= tactic.option("gradients") == "bf16";
-    half |= tactic.option("compute") == "bf16";
-    for (StringRef axis : tactic.list("axis")) {
-      auto size = static_cast<double>(std::max<int64_t>(plan.sizeOf(axis), 1));
-      if (row && (row->splitsVocabulary || row->phase == Phase::Staged))
-        split *= size;
-      if (!row || (!row->splitsBatch && !row->shardsParameters) || plan.sizeOf(axis) < 2)
-        continue;
-      members *= size;
-      data.push_back(StringAttr::get(context, axis));
-      tactic.option("stage").getAsInteger(10, zero);
-    }
-  }
-  if (data.empty())
+PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
+  if (plan.data < 2)
     return {};
+  auto mesh = MeshAttr::get(context, plan.names, plan.sizes);
+  SmallVector<StringAttr, 2> data = plan.dataAxes();
+  auto [it, first] = gathers.try_emplace({mesh.getAsOpaquePointer(), plan.dataBits});
+  if (first) {
+    double least = moveSeconds(MoveKind::AllGather, 0, mesh, data, machine);
+    it->second = {least, (moveSeconds(MoveKind::AllGather, 1e9, mesh, data, machine) - least) / 1e9};
+  }
   // Parameters that no axis divides are sent as a whole, or not at all.
   constexpr double margin = 0.9;
-  double elements = margin * work.parameterBytes / 4 / split, share = (members - 1) / members;
+  double elements = margin * work.parameterBytes / 4 / plan.split / static_cast<double>(plan.shape.stages);
+  double share = (plan.data - 1) / plan.data;
   auto microbatches = static_cast<double>(plan.microbatches);
-  double sums = elements * share * (halfGradients ? 2 : 4) * (zero >= 2 ? microbatches : 1);
-  double gathers = elements * share * (half ? 2 : 4) * (zero == 3 ? 2 * microbatches : 1);
-  auto mesh = MeshAttr::get(context, names, sizes);
-  double seconds = moveSeconds(MoveKind::AllGather, sums + gathers, mesh, data, machine);
-  return {seconds, machine.contendShare * copySeconds(sums + gathers, seconds, machine)};
+  double sums = elements * share * (plan.halfGradients ? 2 : 4) * (plan.zero >= 2 ? microbatches : 1);
+  double gathered = elements * share * (plan.halfParameters ? 2 : 4) * (plan.zero == 3 ? 2 * microbatches : 1);
+  double seconds = it->second.first + it->second.second * (sums + gathered);
+  return {seconds, machine.contendShare * copySeconds(sums + gathered, seconds, machine)};
 }
 
-double PlanBounds::ofCore(const CorePrice &core, const Plan &plan) const {
-  double optimizer = core.restSeconds / static_cast<double>(shapeOf(plan).stages) / updatersOf(plan);
-  bool hasData = llvm::any_of(PlanCore::of(plan, 1, false).plan.tactics,
-                              [](const Tactic &tactic) { return tactic.info() && tactic.info()->shardsParameters; });
-  Sent sent = hasData ? Sent() : sentOf(plan);
+double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const {
+  bool coreHasData = plan.zero >= 2; // it sums gradients, or gathers parameters, for each microbatch
+  double updaters = coreHasData ? 1 : plan.sharders;
+  double optimizer = core.restSeconds / static_cast<double>(plan.shape.stages) / updaters;
+  Sent sent = coreHasData ? Sent() : sentOf(plan);
   return ofPipeline(core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
-                    optimizer + sent.lost, plan);
+                    optimizer + sent.lost, plan, std::numeric_limits<double>::infinity());
 }
 
 /// Of a microbatch's seconds for a `layer` and for the `rest`, which the last chunk has; layers are dealt out by cost
 /// or as the plan says. Every stage does all its work, and waits until a first microbatch has come through the chunks
 /// before it; where gradients of weights are not apart, the last one must go back through them, too.
-double PlanBounds::ofPipeline(double layer, double rest, double optimizer, const Plan &plan) const {
-  PlanShape shape = shapeOf(plan);
+double PlanBounds::ofPipeline(double layer, double rest, double optimizer, const PlanNumbers &plan,
+                              double enough) const {
+  const PlanShape &shape = plan.shape;
   auto microbatches = static_cast<double>(shape.microbatches);
   auto chunks = static_cast<int>(shape.stages * shape.chunks);
-  auto [name, number] =
-      plan.pipeline() ? plan.pipeline()->option("schedule").split(':') : std::pair<StringRef, StringRef>();
-  const pipeline::NamedSchedule *schedule = pipeline::findSchedule(name);
-  if (!schedule || chunks > layers) {
-    double all = (layer * static_cast<double>(layers) + rest) * microbatches;
-    return machine.wholeStep(leastPipelineSeconds(all, shape) + optimizer, ranks);
-  }
+  double all = (layer * static_cast<double>(layers) + rest) * microbatches;
+  double simple = machine.wholeStep(leastPipelineSeconds(all, shape) + optimizer, ranks);
+  if (!plan.schedule || chunks > layers || simple >= enough)
+    return simple;
   auto work = [&](int chunk, int64_t n) { return layer * static_cast<double>(n) + (chunk == chunks - 1 ? rest : 0); };
-  SmallVector<int64_t> sizes = givenLayers(plan.pipeline()->option("stages"), layers, chunks);
+  SmallVector<int64_t> sizes;
+  if (plan.layers != "cost")
+    sizes = givenLayers(plan.layers, layers, chunks);
   if (sizes.empty())
     sizes = dealOut(layers, chunks, work);
+  const pipeline::NamedSchedule *schedule = plan.schedule;
   std::vector<int> stageOf = schedule->stageOfChunks(static_cast<int>(shape.stages), static_cast<int>(shape.chunks));
   std::vector<double> ofStage(shape.stages), ahead(shape.stages, -1);
   double before = 0;
@@ -191,6 +140,28 @@ double PlanBounds::ofPipeline(double layer, double rest, double optimizer, const
   return machine.wholeStep(most + optimizer, ranks);
 }
 
+double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) const {
+  double seconds = ofSet(root, plan, std::numeric_limits<double>::infinity());
+  Sent sent = sentOf(plan);
+  auto stages = static_cast<double>(plan.shape.stages), microbatches = static_cast<double>(plan.microbatches);
+  // Those who share a layer send what it hands on forth and back, two times in each pass.
+  double moves = 0;
+  if (plan.layerRanks > 1) {
+    SmallVector<StringAttr, 2> data = plan.dataAxes(), inner;
+    llvm::copy_if(plan.names, std::back_inserter(inner),
+                  [&](StringAttr name) { return !llvm::is_contained(data, name); });
+    auto mesh = MeshAttr::get(context, plan.names, plan.sizes);
+    if (plan.hasStages) // outermost
+      inner.erase(inner.begin());
+    double bytes = layerBytes / plan.data / (plan.layerRanks / plan.split) / microbatches;
+    double one = moveSeconds(MoveKind::AllReduce, 2 * bytes * (1 - 1 / plan.layerRanks), mesh, inner, machine);
+    moves = 4 * one * static_cast<double>(layers) * (microbatches / stages + 1);
+  }
+  // Sums of gradients begin in the last backward pass.
+  double hidden = 0.6 * root.seconds / static_cast<double>(ranks) / microbatches;
+  return seconds + machine.wholeStep(moves + std::max(sent.seconds - hidden, 0.0), ranks);
+}
+
 PlanCore PlanBounds::rootOf(const PlanCore &core) {
   PlanCore root = core;
   root.plan.mesh.clear();
@@ -203,45 +174,46 @@ PlanCore PlanBounds::rootOf(const PlanCore &core) {
 
 void PlanBounds::learnRoot(const PlanCore &core, const CorePrice &price) {
   if (price.isLegal)
-    roots[tacticsText(core.plan)] = {price.seconds, price.activationBytes / static_cast<double>(core.batch)};
+    roots[PlanNumbers(core.plan, context).alone] = {price.seconds,
+                                                    price.activationBytes / static_cast<double>(core.batch)};
 }
 
-double PlanBounds::leastBytes(const Plan &plan, const PlanCore &core) const {
-  auto it = roots.find(tacticsText(rootOf(core).plan));
-  double members = 1; // that share the core's sequences, or their layers
-  for (const auto &axis : core.plan.mesh)
-    members *= static_cast<double>(axis.second);
-  auto sequences = static_cast<double>(core.batch) / static_cast<double>(core.plan.microbatches);
-  return leastBytes(plan, it == roots.end() ? 0 : it->second.bytes * sequences / members);
+/// The most microbatches that a stage holds between their forward and backward passes, where all chunks take equally
+/// long.
+double PlanBounds::heldBy(const PlanNumbers &plan) const {
+  if (!plan.schedule)
+    return 1;
+  auto stages = static_cast<int>(plan.shape.stages), perStage = static_cast<int>(plan.shape.chunks);
+  auto microbatches = static_cast<int>(std::min<int64_t>(plan.microbatches, 2 * plan.shape.stages));
+  auto [it, first] = held.try_emplace({plan.schedule, stages, perStage, microbatches}, 1);
+  if (!first)
+    return it->second;
+  pipeline::Problem problem =
+      pipeline::uniform(microbatches, plan.schedule->stageOfChunks(stages, perStage), 1, 1, 1, plan.schedule->split);
+  problem.held = problem.releasedByBackward = std::vector<double>(problem.chunks(), 1.0 / perStage);
+  std::string error;
+  if (std::optional<pipeline::Order> order = plan.schedule->order(problem, error))
+    it->second = *llvm::max_element(pipeline::peaks(problem, *order));
+  return it->second;
 }
 
-double PlanBounds::leastBytes(const Plan &plan, double activationBytes) const {
-  double split = 1, data = 1, stages = 1;
-  int zero = 0;
-  for (const Tactic &tactic : plan.tactics) {
-    const TacticInfo *row = tactic.info();
-    for (StringRef axis : tactic.list("axis")) {
-      auto size = static_cast<double>(std::max<int64_t>(plan.sizeOf(axis), 1));
-      if (row && row->splitsVocabulary)
-        split *= size;
-      if (row && row->phase == Phase::Staged)
-        stages *= size;
-      if (row && row->shardsParameters)
-        data *= size;
-    }
-    if (row && row->shardsParameters)
-      tactic.option("stage").getAsInteger(10, zero);
-  }
+double PlanBounds::leastBytes(const PlanNumbers &plan) const {
+  auto it = roots.find(plan.alone);
+  double sequences = static_cast<double>(batch) / static_cast<double>(plan.microbatches) / plan.data;
+  return leastBytes(plan, it == roots.end() ? 0 : it->second.bytes * sequences / plan.layerRanks);
+}
+
+double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) const {
+  auto stages = static_cast<double>(plan.shape.stages);
   double held = 1;
-  if (const Tactic *tactic = plan.pipeline()) {
-    const pipeline::NamedSchedule *schedule = pipeline::findSchedule(tactic->option("schedule").split(':').first);
-    if (schedule && schedule->inFlight)
-      held = static_cast<double>(std::min<int64_t>(schedule->inFlight(static_cast<int>(stages), 0), plan.microbatches));
-  }
-  double parameters = work.parameterBytes / (zero >= 3 ? data : 1), states = work.stateBytes / (zero >= 1 ? data : 1);
+  if (plan.schedule && plan.schedule->inFlight)
+    held =
+        static_cast<double>(std::min<int64_t>(plan.schedule->inFlight(static_cast<int>(stages), 0), plan.microbatches));
+  double parameters = work.parameterBytes / (plan.zero >= 3 ? plan.sharders : 1);
+  double states = work.stateBytes / (plan.zero >= 1 ? plan.sharders : 1);
   // They are added up over microbatches.
-  double gradients = plan.microbatches > 1 ? work.parameterBytes / (zero >= 2 ? data : 1) : 0;
+  double gradients = plan.microbatches > 1 ? work.parameterBytes / (plan.zero >= 2 ? plan.sharders : 1) : 0;
   // Stages need not be equal, and what is composed is no bound.
   constexpr double margin = 0.85;
-  return margin * ((parameters + states + gradients) / split + activationBytes * held) / stages;
+  return margin * ((parameters + states + gradients) / plan.split + activationBytes * held) / stages;
 }

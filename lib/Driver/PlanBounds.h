@@ -3,6 +3,7 @@
 #define PC_LIB_DRIVER_PLANBOUNDS_H
 
 #include "ComposePlan.h"
+#include "PlanNumbers.h"
 #include <set>
 
 namespace pc {
@@ -13,68 +14,77 @@ namespace pc {
 /// that split its axes further, or along axes besides.
 class PlanBounds {
 public:
-  PlanBounds(mlir::MLIRContext *context, const StepWork &work, int64_t layers, int64_t ranks,
-             const MachineModel &machine)
-      : context(context), work(work), layers(layers), ranks(ranks), machine(machine) {}
+  PlanBounds(mlir::MLIRContext *context, const StepWork &work, int64_t layers, double layerBytes, int64_t batch,
+             int64_t ranks, const MachineModel &machine)
+      : context(context), work(work), layers(layers), layerBytes(layerBytes), batch(batch), ranks(ranks),
+        machine(machine) {}
 
-  /// Whether there are layers enough for the plan's chunks: an embedding and a head may be chunks of their own.
-  bool hasLayersFor(const Plan &plan) const {
-    PlanShape shape = shapeOf(plan);
-    return shape.stages < 2 || shape.stages * shape.chunks <= layers + 2;
+  /// What is known of all plans of a core of any batch.
+  struct Known {
+    double seconds = 0;     ///< of all ranks together, and all microbatches; infinite if none is legal
+    double layerShare = 0;  ///< of these, those of one layer
+    double restSeconds = 0; ///< of all ranks together, besides
+    std::string alone;      ///< what every rank of the core does alone, as `PlanNumbers` has it
+  };
+  Known known(const PlanCore &core) const;
+
+  /// Whether there is a layer for each of the plan's chunks.
+  bool hasLayersFor(const PlanNumbers &plan) const {
+    return plan.shape.stages < 2 || plan.shape.stages * plan.shape.chunks <= layers;
   }
   /// By its flags alone.
-  double ofShape(const Plan &plan) const { return leastSeconds(work, shapeOf(plan), machine); }
-  /// Of all plans of a core of any batch: seconds of a step if nobody ever waited for other stages. Infinite if none of
-  /// them is legal.
-  double ofSet(const PlanCore &core) const;
-  /// Of a plan of that core.
-  double ofSet(const PlanCore &core, const Plan &plan) const;
+  double ofShape(const PlanNumbers &plan) const { return leastSeconds(work, plan.shape, machine); }
+  /// Of all plans of a core of any batch: seconds of a step if nobody ever waited for other stages.
+  double ofSet(const Known &known) const;
+  /// Of a plan of that core. Where a simpler bound is `enough`, it is that.
+  double ofSet(const Known &known, const PlanNumbers &plan, double enough) const;
   /// Of a plan whose core was priced.
-  double ofCore(const CorePrice &core, const Plan &plan) const;
+  double ofCore(const CorePrice &core, const PlanNumbers &plan) const;
   /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass:
   /// `activationBytes` of each, in all stages together.
-  double leastBytes(const Plan &plan, double activationBytes) const;
+  double leastBytes(const PlanNumbers &plan, double activationBytes) const;
   /// The same by what layers keep that nobody splits, as `learnRoot` knows it.
-  double leastBytes(const Plan &plan, const PlanCore &core) const;
+  double leastBytes(const PlanNumbers &plan) const;
   /// What is known of layers on one rank, of the tactics that every rank follows alone.
   void learnRoot(const PlanCore &core, const CorePrice &price);
   /// That core, of a plan's: without axes.
   static PlanCore rootOf(const PlanCore &core);
+
+  /// No bound: about what a plan takes, in closed form.
+  double guessSeconds(const Known &root, const PlanNumbers &plan) const;
 
   /// Whether a core of any batch has been priced itself.
   bool knows(const PlanCore &core) const { return priced.count(core.key()); }
   void learn(const PlanCore &core, const CorePrice &price);
 
 private:
-  PlanShape shapeOf(const Plan &plan) const;
-  double ofPipeline(double layer, double rest, double optimizer, const Plan &plan) const;
+  double ofPipeline(double layer, double rest, double optimizer, const PlanNumbers &plan, double enough) const;
 
   /// What data ranks send each other in a step: the seconds that it takes them, one after another, and what is lost of
   /// the work beside it, were it all hidden.
   struct Sent {
     double seconds = 0, lost = 0;
   };
-  Sent sentOf(const Plan &plan) const;
+  Sent sentOf(const PlanNumbers &plan) const;
+
+  double heldBy(const PlanNumbers &plan) const;
 
   /// How a core splits layers.
   struct Split {
     std::map<std::string, int64_t> axes;
     std::map<std::string, llvm::SmallVector<std::string>> tactics; ///< and their axes
-    double seconds = 0;                                            ///< of all ranks together, and all microbatches
-    double layerShare = 0;                                         ///< of these, those of one layer
-    double restSeconds = 0;                                        ///< of all ranks together, besides
+    Known price;
     /// Whether `other` splits the same axes no further, and more tactics are over axes that it has not: over one that
     /// it has they may make a split cheaper.
     bool isFurtherThan(const Split &other) const;
   };
   static Split splitOf(const PlanCore &core);
 
-  /// The bound that says most for a core.
-  Split known(const PlanCore &core) const;
-
   mlir::MLIRContext *context;
   StepWork work;
-  int64_t layers, ranks;
+  int64_t layers;
+  double layerBytes; ///< that a layer hands on, of all sequences
+  int64_t batch, ranks;
   const MachineModel &machine;
   /// Of layers on one rank, by tactics.
   struct Root {
@@ -84,6 +94,11 @@ private:
   std::map<std::string, Root> roots;
   std::vector<Split> splits;
   std::set<std::string> priced;
+  /// Seconds of a gather over the data axes of a mesh: of one without bytes, and of a byte.
+  using Gather = std::pair<double, double>;
+  mutable std::map<std::pair<const void *, uint32_t>, Gather> gathers;
+  /// By schedule, stages, chunks of a stage, and microbatches.
+  mutable std::map<std::tuple<const pipeline::NamedSchedule *, int, int, int>, double> held;
 };
 
 } // namespace pc

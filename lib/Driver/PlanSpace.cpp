@@ -42,21 +42,31 @@ std::optional<Refusal> PlanSpace::read() {
   return std::nullopt;
 }
 
+/// Whether a mesh with an axis means a tactic over it, without a flag.
+static bool isImplied(StringRef axis) {
+  StrategyFlags flags;
+  flags.set("mesh", (axis + "=2").str());
+  std::string why;
+  pcrt_status status = PCRT_OK;
+  return planFromFlags(flags, why, status).has_value();
+}
+
 /// Meshes of the axes that the tactics have by default, outermost first, and those with the axes of a grid in place of
 /// one of them.
 void PlanSpace::addForms() {
   SmallVector<std::string> axes;
   for (const TacticInfo &row : tactics())
     if (std::string axis = Tactic(row.pass).option("axis").str(); row.fromFlags && !axis.empty())
-      if (!llvm::is_contained(axes, axis) && isFree(axis))
+      if (!llvm::is_contained(axes, axis) && isFree(axis) && isImplied(axis))
         axes.insert(axes.begin(), axis);
   auto add = [&](StringRef instead, StringRef grid, StringRef flag, StringRef name) {
-    MeshForm form{{}, flag.str(), name.str()};
+    MeshForm form{{}, {}, flag.str(), name.str()};
     for (const std::string &axis : axes) {
       SmallVector<StringRef> parts{axis};
       if (axis == instead) {
         parts.clear();
         grid.split(parts, ',');
+        llvm::append_range(form.grid, llvm::map_range(parts, [](StringRef part) { return part.str(); }));
       }
       for (StringRef part : parts)
         form.axes.push_back({part.str(), 0});
@@ -85,80 +95,198 @@ static bool splitsLayers(const TacticInfo &row) {
   return row.phase == Phase::Placed && !row.shardsParameters && !row.splitsBatch;
 }
 
-void PlanSpace::addSets(const MeshForm &form, std::vector<StrategyFlags> &all) const {
+/// "dp=2,tp=4": where a size is open, `sizes` has it, or it is 2.
+static std::string meshText(const PlanFamily &family, ArrayRef<int64_t> sizes = {}) {
+  std::string mesh;
+  for (auto [i, axis] : llvm::enumerate(family.axes)) {
+    int64_t size = !sizes.empty() ? sizes[i] : axis.second ? axis.second : 2;
+    mesh += (mesh.empty() ? "" : ",") + axis.first + "=" + std::to_string(size);
+  }
+  return mesh;
+}
+
+std::optional<Plan> PlanSpace::planOf(const PlanFamily &family, ArrayRef<int64_t> sizes, int64_t microbatches,
+                                      std::string &refusal) const {
+  StrategyFlags flags = family.flags;
+  flags.set("mesh", meshText(family, sizes));
+  flags.set("microbatches", std::to_string(microbatches));
+  std::string why;
+  pcrt_status status = PCRT_OK;
+  std::optional<Plan> plan = planFromFlags(flags, why, status);
+  if (!plan && refusal.empty())
+    refusal = why;
+  return plan;
+}
+
+/// Whether n is a product of `count` factors above 1.
+static bool isProduct(int64_t n, size_t count) {
+  size_t primes = 0;
+  for (int64_t p = 2; p <= n; ++p)
+    for (; n % p == 0; n /= p)
+      ++primes;
+  return count == 0 ? n == 1 && primes == 0 : primes >= count;
+}
+
+/// The axes that are split by tactics that say how ranks split a layer.
+static std::set<std::string> innerAxes(const Plan &plan) {
+  std::set<std::string> inner;
+  for (const Tactic &tactic : plan.tactics)
+    if (const TacticInfo *row = tactic.info(); row && row->fromFlags && splitsLayers(*row))
+      for (StringRef axis : tactic.list("axis"))
+        inner.insert(axis.str());
+  return inner;
+}
+
+/// Sets of the axes of a form of which those in the bits of `present` are there, besides those with sizes.
+void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<PlanSet> &all, std::string &refusal) const {
+  PlanFamily base;
   int64_t fixed = 1;
-  size_t open = 0;
+  size_t open = 0, next = 0;
   for (const auto &[axis, size] : form.axes) {
+    bool isThere = size || (present >> next & 1);
+    next += size == 0;
+    if (!isThere && llvm::is_contained(form.grid, axis))
+      return;
+    if (isThere)
+      base.axes.push_back({axis, size});
+    open += isThere && !size;
     fixed *= std::max<int64_t>(size, 1);
-    open += size == 0;
   }
-  for (const SmallVector<int64_t> &sizes : factorizations(ranks / fixed, open)) {
-    std::string mesh;
-    size_t next = 0;
-    bool isGrid = true; // all of its axes are there
-    for (const auto &[axis, size] : form.axes) {
-      int64_t n = size ? size : sizes[next++];
-      isGrid &= form.flag.empty() || n > 1 || axis.size() == 2;
-      if (n > 1 || size)
-        mesh += (mesh.empty() ? "" : ",") + axis + "=" + std::to_string(n);
+  if (!isProduct(ranks / fixed, open))
+    return;
+  std::vector<StrategyFlags> ways{search.pins};
+  ways[0].set("mesh", meshText(base));
+  if (!form.flag.empty())
+    ways[0].set(form.flag, form.form);
+  for (const TacticInfo &row : tactics())
+    for (const TacticFlag &flag : row.flags)
+      if (splitsLayers(row))
+        vary(ways, flag.name, flag.searched);
+  // What goes with none of the other flags.
+  auto planOfFlags = [](const StrategyFlags &flags) {
+    std::string why;
+    pcrt_status status = PCRT_OK;
+    return planFromFlags(flags, why, status);
+  };
+  if (planOfFlags(ways[0]))
+    llvm::erase_if(ways, [&](const StrategyFlags &flags) { return !planOfFlags(flags); });
+  for (const StrategyFlags &flags : ways) {
+    PlanSet set{base, false, {}, {}};
+    set.base.flags = flags;
+    if (std::optional<Plan> plan = planOfFlags(flags)) {
+      set.isPlan = true;
+      set.base.plan = std::move(*plan);
+      std::set<std::string> inner = innerAxes(set.base.plan);
+      llvm::copy_if(base.axes, std::back_inserter(set.inner),
+                    [&](const auto &axis) { return inner.count(axis.first); });
     }
-    if (!isGrid)
-      continue;
-    std::vector<StrategyFlags> ways{search.pins};
-    ways[0].set("mesh", mesh);
-    if (!form.flag.empty())
-      ways[0].set(form.flag, form.form);
-    for (const TacticInfo &row : tactics())
-      for (const TacticFlag &flag : row.flags)
-        if (splitsLayers(row))
-          vary(ways, flag.name, flag.searched);
-    // What goes with none of the other flags.
-    auto isRefused = [](const StrategyFlags &flags) {
-      std::string why;
-      pcrt_status status = PCRT_OK;
-      return !planFromFlags(flags, why, status);
+    // The same split of layers, beside other axes.
+    auto keyOf = [](const PlanSet &one) {
+      std::string key;
+      for (const auto &[axis, size] : one.inner)
+        key += axis + "=" + std::to_string(size) + " ";
+      for (const Tactic &tactic : one.base.plan.tactics)
+        if (const TacticInfo *row = tactic.info(); row && splitsLayers(*row))
+          key += tactic.text() + " ";
+      return key;
     };
-    if (!isRefused(ways[0]))
-      llvm::erase_if(ways, isRefused);
-    llvm::append_range(all, ways);
+    auto it = llvm::find_if(
+        all, [&](const PlanSet &other) { return set.isPlan && other.isPlan && keyOf(other) == keyOf(set); });
+    PlanSet &known = it == all.end() ? all.emplace_back(std::move(set)) : *it;
+    addFamilies(known, flags, base, refusal);
   }
 }
 
-std::vector<StrategyFlags> PlanSpace::sets() const {
-  std::vector<StrategyFlags> all;
-  for (const MeshForm &form : forms)
-    addSets(form, all);
-  return all;
-}
-
-std::vector<Plan> PlanSpace::plansOf(const StrategyFlags &set, std::string &refusal) const {
-  std::vector<StrategyFlags> ways{set};
+void PlanSpace::addFamilies(PlanSet &set, const StrategyFlags &flags, const PlanFamily &base,
+                            std::string &refusal) const {
+  std::vector<StrategyFlags> ways{flags};
   for (const TacticInfo &row : tactics())
     for (const TacticFlag &flag : row.flags)
       if (!splitsLayers(row))
         vary(ways, flag.name, flag.searched);
-  std::vector<std::string> microbatches;
-  for (int64_t n = 2; n <= std::min<int64_t>(batch, 1024); ++n)
-    if (batch % n == 0)
-      microbatches.push_back(std::to_string(n));
-  vary(ways, "microbatches", microbatches);
-  std::vector<Plan> plans;
   std::set<std::string> known;
-  for (const StrategyFlags &flags : ways) {
+  for (StrategyFlags &one : ways) {
+    PlanFamily family = base;
     std::string why;
     pcrt_status status = PCRT_OK;
-    std::optional<Plan> plan = planFromFlags(flags, why, status);
+    std::optional<Plan> plan = planFromFlags(one, why, status);
     if (!plan && refusal.empty())
       refusal = why;
-    // With one microbatch and no stages ZeRO-2 is ZeRO-1.
-    bool isSame = plan && plan->microbatches == 1 && !plan->pipeline() && !search.pins.given("zero") &&
-                  llvm::any_of(plan->tactics, [](const Tactic &tactic) {
-                    return tactic.pass() == "pc-zero" && tactic.option("stage") == "2";
-                  });
-    if (plan && !isSame && known.insert(textOf(*plan)).second)
-      plans.push_back(std::move(*plan));
+    if (!plan || !known.insert(textOf(*plan)).second)
+      continue;
+    family.flags = std::move(one);
+    family.plan = std::move(*plan);
+    set.families.push_back(std::move(family));
   }
-  return plans;
+}
+
+std::vector<PlanSet> PlanSpace::sets(std::string &refusal) const {
+  std::vector<PlanSet> all;
+  for (const MeshForm &form : forms) {
+    size_t open = llvm::count_if(form.axes, [](const auto &axis) { return axis.second == 0; });
+    for (uint32_t present = 0; present < 1U << open; ++present)
+      addSets(form, present, all, refusal);
+  }
+  return all;
+}
+
+std::vector<AxisSizes> PlanSpace::innerSizes(const PlanSet &set) const {
+  // The last factor is what other axes share.
+  size_t open = llvm::count_if(set.inner, [](const auto &axis) { return axis.second == 0; });
+  int64_t fixed = 1;
+  for (const auto &axis : set.inner)
+    fixed *= std::max<int64_t>(axis.second, 1);
+  std::vector<AxisSizes> all;
+  if (ranks % fixed == 0)
+    for (const SmallVector<int64_t> &found : factorizations(ranks / fixed, open + 1)) {
+      if (llvm::is_contained(ArrayRef(found).drop_back(), 1))
+        continue;
+      AxisSizes &sizes = all.emplace_back();
+      size_t next = 0;
+      for (const auto &axis : set.inner)
+        sizes.push_back(axis.second ? axis.second : found[next++]);
+    }
+  return all;
+}
+
+std::vector<AxisSizes> PlanSpace::sizes(const PlanFamily &family, const PlanSet &set, ArrayRef<int64_t> inner) const {
+  AxisSizes sizes;
+  int64_t known = 1;
+  size_t open = 0;
+  for (const auto &[axis, size] : family.axes) {
+    const auto *it = llvm::find_if(set.inner, [&](const auto &one) { return one.first == axis; });
+    sizes.push_back(it == set.inner.end() ? size : inner[it - set.inner.begin()]);
+    known *= std::max<int64_t>(sizes.back(), 1);
+    open += sizes.back() == 0;
+  }
+  std::vector<AxisSizes> all;
+  if (ranks % known == 0)
+    for (const SmallVector<int64_t> &found : factorizations(ranks / known, open)) {
+      if (llvm::is_contained(found, 1))
+        continue;
+      AxisSizes &one = all.emplace_back(sizes);
+      size_t next = 0;
+      for (int64_t &size : one)
+        size = size ? size : found[next++];
+    }
+  return all;
+}
+
+SmallVector<int64_t> PlanSpace::microbatches() const {
+  SmallVector<int64_t> all{search.pins.number("microbatches", Plan().microbatches)};
+  if (search.pins.given("microbatches") || !isFree("microbatches"))
+    return all;
+  for (int64_t n = 2; n <= std::min<int64_t>(batch, 1024); ++n)
+    if (batch % n == 0)
+      all.push_back(n);
+  return all;
+}
+
+bool PlanSpace::isRepeated(const PlanFamily &family, int64_t microbatches) const {
+  // With one microbatch and no stages ZeRO-2 is ZeRO-1.
+  return microbatches == 1 && !family.plan.pipeline() && !search.pins.given("zero") &&
+         llvm::any_of(family.plan.tactics,
+                      [](const Tactic &tactic) { return tactic.pass() == "pc-zero" && tactic.option("stage") == "2"; });
 }
 
 std::string pc::textOf(const Plan &plan, bool withNumbers, bool withRecompute) {

@@ -1,4 +1,4 @@
-//===- PlanSpace.h - The plans that --auto may choose from -----------------------------------===//
+//===- PlanSpace.h - The plans that --auto may choose from -----------------------------===//
 #ifndef PC_LIB_DRIVER_PLANSPACE_H
 #define PC_LIB_DRIVER_PLANSPACE_H
 
@@ -6,6 +6,24 @@
 #include "pc/Driver/Plan.h"
 
 namespace pc {
+
+using AxisSizes = llvm::SmallVector<int64_t, 6>;
+
+/// Plans that differ in numbers alone: in sizes of axes, and in microbatches.
+struct PlanFamily {
+  StrategyFlags flags;                                     ///< but --mesh and --microbatches
+  llvm::SmallVector<std::pair<std::string, int64_t>> axes; ///< outermost first; 0: any size above 1
+  Plan plan;                                               ///< one of them
+};
+
+/// Families that split layers in the same ways, over the same axes: there may be others, that share out layers or
+/// sequences.
+struct PlanSet {
+  PlanFamily base;                                          ///< with no more axes and flags than these need
+  bool isPlan = false;                                      ///< whether `base.plan` is one: these flags may need others
+  llvm::SmallVector<std::pair<std::string, int64_t>> inner; ///< axes that split layers, with their sizes; 0: open
+  std::vector<PlanFamily> families;
+};
 
 /// Plans as flags: those that were given, and all values that the rows of the tactics name for the others.
 class PlanSpace {
@@ -15,10 +33,19 @@ public:
   /// Reads which axes there may be; why that is impossible, or nothing.
   std::optional<Refusal> read();
 
-  /// Sets of plans: a mesh, and of the flags that say how layers are split one choice each.
-  std::vector<StrategyFlags> sets() const;
-  /// The plans of a set, each once. Flags that do not go together are no plan; `refusal`, if empty, gets why.
-  std::vector<Plan> plansOf(const StrategyFlags &set, std::string &refusal) const;
+  /// All there is. Flags that do not go together are no plan; `refusal`, if empty, gets why.
+  std::vector<PlanSet> sets(std::string &refusal) const;
+  /// The sizes that the axes of a set's layers may have.
+  std::vector<AxisSizes> innerSizes(const PlanSet &set) const;
+  /// The sizes of all axes of a family, where those of the set's layers are `inner`.
+  std::vector<AxisSizes> sizes(const PlanFamily &family, const PlanSet &set, llvm::ArrayRef<int64_t> inner) const;
+  /// Numbers of microbatches that are searched.
+  llvm::SmallVector<int64_t> microbatches() const;
+  /// Whether there is another plan with the same program.
+  bool isRepeated(const PlanFamily &family, int64_t microbatches) const;
+  /// A plan of a family; nothing where such sizes do not go.
+  std::optional<Plan> planOf(const PlanFamily &family, llvm::ArrayRef<int64_t> sizes, int64_t microbatches,
+                             std::string &refusal) const;
 
   int64_t ranks = 0;
 
@@ -26,12 +53,14 @@ private:
   /// Axes of a mesh, some of them with sizes, and the flag that they need.
   struct MeshForm {
     std::vector<std::pair<std::string, int64_t>> axes; ///< 0: to be searched
+    llvm::SmallVector<std::string> grid;               ///< those of the flag, which go together
     std::string flag, form;
   };
 
   bool isFree(llvm::StringRef name) const;
   void addForms();
-  void addSets(const MeshForm &form, std::vector<StrategyFlags> &all) const;
+  void addSets(const MeshForm &form, uint32_t present, std::vector<PlanSet> &all, std::string &refusal) const;
+  void addFamilies(PlanSet &set, const StrategyFlags &flags, const PlanFamily &base, std::string &refusal) const;
   void vary(std::vector<StrategyFlags> &ways, llvm::StringRef flag, llvm::ArrayRef<std::string> values) const;
 
   const AutoOptions &search;

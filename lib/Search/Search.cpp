@@ -6,6 +6,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -57,7 +58,9 @@ namespace {
 
 /// Whether `a` is opened before `b`.
 bool comesBefore(const PlanNode &a, const PlanNode &b) {
-  return std::tie(a.bound, a.level, a.axes, a.text, a.id) < std::tie(b.bound, b.level, b.axes, b.text, b.id);
+  auto turn = [](const PlanNode &node) { return node.probe ? node.probe : std::numeric_limits<int>::max(); };
+  int ofA = turn(a), ofB = turn(b);
+  return std::tie(ofA, a.bound, a.level, a.axes, a.text, a.id) < std::tie(ofB, b.bound, b.level, b.axes, b.text, b.id);
 }
 
 bool isBetter(const FoundPlan &a, const FoundPlan &b) {
@@ -89,7 +92,8 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
     auto most = std::min<int64_t>(width, limits.compositions - result.compositions);
     while (!heap.empty() && std::ssize(nodes) < most && !isDone(heap.front().bound)) {
       std::pop_heap(heap.begin(), heap.end(), later);
-      if (heap.back().chain.empty() || !settled.count(heap.back().chain))
+      bool isSpare = heap.back().probe > 1 && best;
+      if (!isSpare && (heap.back().chain.empty() || !settled.count(heap.back().chain)))
         nodes.push_back(std::move(heap.back()));
       heap.pop_back();
     }
@@ -117,8 +121,9 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
       }
     }
   }
-  if (!heap.empty())
-    result.bound = heap.front().bound;
+  for (const PlanNode &node : heap)
+    if (!node.probe)
+      result.bound = result.bound > 0 ? std::min(result.bound, node.bound) : node.bound;
   llvm::sort(result.fitting, isBetter);
   llvm::sort(result.tooLarge, isSmaller);
   return result;
@@ -127,6 +132,8 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
 std::vector<SmallVector<int64_t>> pc::factorizations(int64_t n, size_t count) {
   if (count == 0)
     return n == 1 ? std::vector<SmallVector<int64_t>>{{}} : std::vector<SmallVector<int64_t>>{};
+  if (count == 1)
+    return {{n}};
   std::vector<SmallVector<int64_t>> all;
   for (int64_t first = 1; first <= n; ++first) {
     if (n % first != 0)

@@ -1,0 +1,75 @@
+//===- PlanNumbers.cpp - A plan as the numbers that bounds are made of ----------------------===//
+#include "PlanNumbers.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// "pc-recompute{mode=full}"
+static std::string aloneOf(const Plan &plan) {
+  std::string text;
+  for (const Tactic &tactic : plan.tactics)
+    if (const TacticInfo *row = tactic.info();
+        row && row->fromFlags && tactic.list("axis").empty() && tactic.list("axes").empty())
+      text += tactic.text() + " ";
+  return text;
+}
+
+PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context) : alone(aloneOf(plan)), context(context) {
+  axes.resize(plan.mesh.size());
+  for (const auto &[name, size] : plan.mesh) {
+    names.push_back(StringAttr::get(context, name));
+    sizes.push_back(size);
+  }
+  for (const Tactic &tactic : plan.tactics) {
+    const TacticInfo *row = tactic.info();
+    halfGradients |= tactic.option("gradients") == "bf16";
+    halfParameters |= tactic.option("compute") == "bf16";
+    for (StringRef name : tactic.list("axis"))
+      for (auto [axis, known] : llvm::zip_equal(axes, plan.mesh)) {
+        if (!row || known.first != name)
+          continue;
+        axis.splitsVocabulary |= row->splitsVocabulary;
+        axis.isStages |= row->phase == Phase::Staged;
+        axis.isData |= row->splitsBatch || row->shardsParameters;
+        axis.shards |= row->shardsParameters;
+        if (row->shardsParameters)
+          tactic.option("stage").getAsInteger(10, zero);
+      }
+  }
+  if (const Tactic *tactic = plan.pipeline()) {
+    auto [name, chunks] = tactic->option("schedule").split(':');
+    hasStages = true;
+    schedule = pipeline::findSchedule(name);
+    if (chunks.getAsInteger(10, shape.chunks))
+      shape.chunks = schedule ? schedule->chunksPerStage : 1;
+    shape.splitsWeightGradients = !schedule || schedule->split; // of a file, or `auto`, nothing is known
+    layers = tactic->option("stages").str();
+  }
+  resize(SmallVector<int64_t, 6>(sizes), plan.microbatches);
+}
+
+void PlanNumbers::resize(ArrayRef<int64_t> newSizes, int64_t newMicrobatches) {
+  sizes.assign(newSizes.begin(), newSizes.end());
+  microbatches = shape.microbatches = newMicrobatches;
+  shape.ranks = shape.stages = 1;
+  split = layerRanks = data = sharders = 1;
+  dataBits = 0;
+  for (auto [i, axis, size] : llvm::enumerate(axes, sizes)) {
+    auto n = static_cast<double>(size);
+    dataBits |= static_cast<uint32_t>(axis.isData && size > 1) << i;
+    shape.ranks *= size;
+    shape.stages *= axis.isStages ? size : 1;
+    split *= axis.splitsVocabulary ? n : 1;
+    data *= axis.isData ? n : 1;
+    sharders *= axis.shards ? n : 1;
+    layerRanks *= axis.isStages || axis.isData ? 1 : n;
+  }
+}
+
+SmallVector<StringAttr, 2> PlanNumbers::dataAxes() const {
+  SmallVector<StringAttr, 2> found;
+  for (auto [i, name] : llvm::enumerate(names))
+    if (dataBits >> i & 1)
+      found.push_back(name);
+  return found;
+}

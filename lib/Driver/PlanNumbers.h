@@ -1,0 +1,46 @@
+//===- PlanNumbers.h - A plan as the numbers that bounds are made of ------------------------===//
+#ifndef PC_LIB_DRIVER_PLANNUMBERS_H
+#define PC_LIB_DRIVER_PLANNUMBERS_H
+
+#include "pc/Driver/Tactics.h"
+#include "pc/Pipeline/Schedule.h"
+#include "pc/Search/Search.h"
+
+namespace pc {
+
+/// What is asked of a plan millions of times. Read from one plan of a family, `resize` makes it that of another.
+class PlanNumbers {
+public:
+  PlanNumbers(const Plan &plan, mlir::MLIRContext *context);
+  void resize(llvm::ArrayRef<int64_t> sizes, int64_t microbatches);
+
+  // Of the family.
+  int zero = 0;                                       ///< the stage of ZeRO; 0: none
+  bool halfGradients = false, halfParameters = false; ///< gradients and parameters are sent in bf16
+  bool hasStages = false;
+  const pipeline::NamedSchedule *schedule = nullptr;
+  std::string layers; ///< of stages, as they were given
+  std::string alone;  ///< tactics that every rank follows alone, as text
+  // Of the plan.
+  int64_t microbatches = 1;
+  PlanShape shape;
+  double split = 1;                    ///< ranks that share all parameters, and heads, but stages and data ranks
+  double layerRanks = 1;               ///< ranks that share a layer of a microbatch
+  double data = 1;                     ///< data ranks
+  double sharders = 1;                 ///< of these, among which ZeRO cuts states
+  llvm::SmallVector<int64_t, 6> sizes; ///< of the mesh
+  mlir::MLIRContext *context;
+  llvm::SmallVector<mlir::StringAttr, 6> names;
+  llvm::SmallVector<mlir::StringAttr, 2> dataAxes() const; ///< those with more than one rank
+  uint32_t dataBits = 0;                                   ///< which of the axes these are
+
+private:
+  struct Axis {
+    bool isStages = false, splitsVocabulary = false, isData = false, shards = false;
+  };
+  llvm::SmallVector<Axis, 6> axes;
+};
+
+} // namespace pc
+
+#endif
