@@ -67,8 +67,8 @@ constexpr int64_t manyLayers = 12;
 constexpr double composedError = 0.015;
 /// Composed bytes may be too many by this share; the whole compile decides.
 constexpr double composedBytes = 0.06;
-/// Of the best composed plans, so many are compiled whole until one fits.
-constexpr int finalists = 5;
+/// Of the best composed plans, so many are compiled whole, at most, until one fits that is better than the next.
+constexpr int finalists = 16;
 
 class PlanSearch {
 public:

@@ -141,11 +141,14 @@ public:
   /// Of a chunk among `chunks`, the one of the small pipeline that is like it.
   int role(int chunk, int chunks) const { return chunk == 0 ? 0 : chunk == chunks - 1 ? small.chunks() - 1 : 1; }
   double seconds(TaskKind kind, int role, double layers) const {
-    auto of = [&](const ProgramPrice &price) {
-      auto it = price.taskSeconds.find({kind, role});
-      return it == price.taskSeconds.end() ? 0 : it->second;
-    };
-    return std::max(along(layers, a, of(ofA), b, of(ofB)), 0.0);
+    return std::max(of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.middle; }), 0.0);
+  }
+  /// By which the first and the last microbatch's task takes longer, or less.
+  double longerFirst(TaskKind kind, int role, double layers) const {
+    return of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.first - task.middle; });
+  }
+  double longerLast(TaskKind kind, int role, double layers) const {
+    return of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.last - task.middle; });
   }
   /// All that a chunk does for one microbatch.
   double work(int role, double layers) const {
@@ -156,6 +159,15 @@ public:
   }
   /// Puts the seconds of chunks of so many layers into a problem.
   void fill(Problem &problem, ArrayRef<int64_t> layers) const;
+  /// And what is longer of the first and last microbatch.
+  void fillEnds(Problem &problem, ArrayRef<int64_t> layers) const;
+  /// How many ops the program of a stage has whose `chunks` chunks have so many layers each.
+  double ops(int stage, double layers, double microbatches) const {
+    auto all = [&](const ProgramPrice &price) {
+      return price.taskOps[stage] * microbatches / small.microbatches + price.otherOps[stage];
+    };
+    return along(layers, a, all(ofA), b, all(ofB));
+  }
   /// Seconds of a step besides its schedule: sums of gradients, the optimizer.
   std::optional<double> rest(int64_t layers) const;
   double arena(int stage, double layers) const {
@@ -164,6 +176,13 @@ public:
 
 private:
   std::optional<double> restOf(int64_t layers, const ProgramPrice &price) const;
+  template <typename Part> double of(TaskKind kind, int role, double layers, Part part) const {
+    auto ofProgram = [&](const ProgramPrice &price) {
+      auto it = price.taskSeconds.find({kind, role});
+      return it == price.taskSeconds.end() ? 0 : part(it->second);
+    };
+    return along(layers, a, ofProgram(ofA), b, ofProgram(ofB));
+  }
 
   const NamedSchedule &schedule;
   Problem small;
@@ -186,18 +205,34 @@ void Roles::fill(Problem &problem, ArrayRef<int64_t> layers) const {
   problem.hop.assign(chunks - 1, ofA.hopSeconds);
 }
 
-/// When the last task of the schedule ends.
-std::optional<double> scheduleSeconds(const NamedSchedule &schedule, const Problem &problem) {
-  std::string error;
-  std::optional<pipeline::Order> order = schedule.order(problem, error);
+void Roles::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
+  int chunks = problem.chunks();
+  problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds * chunks), 0);
+  problem.longerLast = problem.longerFirst;
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
+      auto task = static_cast<size_t>(problem.ofKind(static_cast<pipeline::Kind>(kind), chunk));
+      auto count = static_cast<double>(layers[chunk]);
+      double least = -seconds(kind, role(chunk, chunks), count);
+      problem.longerFirst[task] = std::max(longerFirst(kind, role(chunk, chunks), count), least);
+      problem.longerLast[task] = std::max(longerLast(kind, role(chunk, chunks), count), least);
+    }
+}
+
+/// When the last task of an order ends.
+std::optional<double> orderSeconds(const Problem &problem, const std::optional<pipeline::Order> &order) {
   std::optional<pipeline::Measure> figures = order ? pipeline::measure(problem, *order) : std::nullopt;
   return figures ? std::optional(figures->span) : std::nullopt;
 }
 
 std::optional<double> Roles::restOf(int64_t layers, const ProgramPrice &price) const {
   Problem problem = small;
-  fill(problem, SmallVector<int64_t>(small.chunks(), layers));
-  std::optional<double> tasks = scheduleSeconds(schedule, problem);
+  SmallVector<int64_t> all(small.chunks(), layers);
+  fill(problem, all);
+  std::string error;
+  std::optional<pipeline::Order> order = schedule.order(problem, error);
+  fillEnds(problem, all);
+  std::optional<double> tasks = orderSeconds(problem, order);
   return tasks ? std::optional(price.programSeconds - *tasks) : std::nullopt;
 }
 
@@ -225,6 +260,9 @@ Problem shapeOf(const NamedSchedule &schedule, int stages, int chunksPerStage, i
   problem.training = train;
   return problem;
 }
+
+/// Of a stage among `stages`, the one of the small pipeline that is like it.
+int stageLike(int stage, int stages, int fewStages) { return stage == 0 ? 0 : stage == stages - 1 ? fewStages - 1 : 1; }
 
 /// Layers of the chunks of small pipelines.
 constexpr int64_t fewInChunk = 1, moreInChunk = 3;
@@ -293,18 +331,22 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, st
     return price(one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps, refusal);
   };
   int64_t inlineOps = options.stages.inlineOps;
-  std::optional<ProgramPrice> a = sizeOf(fewInChunk, inlineOps);
-  if (!a)
+  std::optional<ProgramPrice> a = sizeOf(fewInChunk, inlineOps), b = a ? sizeOf(most, inlineOps) : std::nullopt;
+  if (!b)
     return;
   // Tasks of large programs stay functions, with which moves end: the small ones have to do as the large one will.
-  double share = static_cast<double>(few.layers()) / static_cast<double>(fewInChunk * small.chunks()) *
-                 static_cast<double>(whole.microbatches) / small.microbatches;
-  if (!a->callsTasks && static_cast<double>(a->stagedOps) * share > static_cast<double>(inlineOps)) {
+  double ops = 0, mean = static_cast<double>(few.layers()) / chunks;
+  for (int stage = 0; stage < stages; ++stage)
+    ops += Roles(*schedule, small, fewInChunk, *a, most, *b)
+               .ops(stageLike(stage, stages, fewStages), mean, static_cast<double>(whole.microbatches));
+  if (!b->callsTasks && ops > static_cast<double>(inlineOps)) {
     inlineOps = 0;
     a = sizeOf(fewInChunk, inlineOps);
+    b = a ? sizeOf(most, inlineOps) : std::nullopt;
+  } else if (b->callsTasks != a->callsTasks) {
+    a = sizeOf(fewInChunk, inlineOps = 0);
   }
-  std::optional<ProgramPrice> b = a ? sizeOf(most, inlineOps) : std::nullopt;
-  if (!b)
+  if (!a || !b)
     return;
   Roles roles(*schedule, small, fewInChunk, *a, most, *b);
   SmallVector<int64_t> layers = givenLayers(tactic.option("stages"), few.layers(), chunks);
@@ -320,22 +362,23 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, st
   std::optional<double> rest = roles.rest(*llvm::max_element(layers));
   std::string error;
   std::optional<pipeline::Order> order = schedule->order(whole, error), fewOrder = schedule->order(small, error);
-  std::optional<pipeline::Measure> figures = order ? pipeline::measure(whole, *order) : std::nullopt;
-  if (!rest || !figures || !fewOrder)
+  roles.fillEnds(whole, layers);
+  std::optional<double> tasks = orderSeconds(whole, order);
+  if (!rest || !tasks || !fewOrder)
     return;
   int64_t ranks = 1;
   for (const auto &one : plan.mesh)
     ranks *= one.second;
   PlanTrial &trial = composed.trial;
   trial.isLegal = true;
-  trial.seconds = machine.wholeStep(figures->span + *rest, ranks);
+  trial.seconds = machine.wholeStep(*tasks + *rest, ranks);
   trial.moves = trial.seconds * b->trial.moves / b->trial.seconds;
   trial.products = trial.seconds * b->trial.products / b->trial.seconds;
   // A stage holds more microbatches than that of the small pipeline.
   std::vector<double> held = pipeline::peaks(whole, *order), heldBySmall = pipeline::peaks(small, *fewOrder);
   double fullest = 0, perChunk = static_cast<double>(chunks) / stages;
   for (int stage = 0; stage < stages; ++stage) {
-    int like = stage == 0 ? 0 : stage == stages - 1 ? fewStages - 1 : 1;
+    int like = stageLike(stage, stages, fewStages);
     double mean = 0;
     for (int chunk = 0; chunk < chunks; ++chunk)
       mean += whole.stageOf[chunk] == stage ? static_cast<double>(layers[chunk]) / perChunk : 0;

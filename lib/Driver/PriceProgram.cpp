@@ -39,14 +39,18 @@ static void addMicrobatch(ModuleOp planned) {
 
 static void readPipeline(ModuleOp planned, const Prediction &prediction, const MachineModel &machine,
                          ProgramPrice &price) {
-  std::map<std::pair<TaskKind, int64_t>, std::vector<double>> seconds;
+  std::map<std::pair<TaskKind, int64_t>, std::map<int64_t, double>> seconds; // by microbatch
   for (const StageTimeline &stage : prediction.timeline)
     for (const StageSpan &span : stage.spans)
       if (span.isTask())
-        seconds[{span.kind, span.chunk}].push_back(span.end - span.start);
-  for (auto &[task, all] : seconds) {
+        seconds[{span.kind, span.chunk}][span.microbatch] += span.end - span.start;
+  for (auto &[task, ofMicrobatches] : seconds) {
+    SmallVector<double> all = llvm::to_vector(llvm::make_second_range(ofMicrobatches));
+    ProgramPrice::TaskSeconds &one = price.taskSeconds[task];
+    one.first = all.front();
+    one.last = all.back();
     llvm::sort(all);
-    price.taskSeconds[task] = all[all.size() / 2];
+    one.middle = all[all.size() / 2];
   }
   StringAttr axis = stageAxisOf(planned);
   planned.walk([&](ReceiveOp receive) {
@@ -54,6 +58,20 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
     double hop = messageSeconds(bytes, NodeSpread::between(meshOf(receive), axis, 0, 1, machine), machine);
     price.hopSeconds = std::max(price.hopSeconds, hop);
   });
+}
+
+/// Counts the ops of tasks, and others.
+static void countOps(ModuleOp staged, ProgramPrice &price) {
+  for (ModuleOp program : programsOf(staged)) {
+    double &ofTasks = price.taskOps.emplace_back(0), &others = price.otherOps.emplace_back(0);
+    bool isTask = false;
+    program.walk([&](Operation *op) {
+      price.callsTasks |= isa<CallOp>(op);
+      if (auto task = dyn_cast<TaskOp>(op))
+        isTask = task.getKind() != TaskKind::Optimizer;
+      (isTask ? ofTasks : others) += 1;
+    });
+  }
 }
 
 static void readActivations(ModuleOp planned, ProgramPrice &price) {
@@ -83,10 +101,7 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
     if (runPhase(model, info.phase, one))
       return std::nullopt;
     if (info.phase == Phase::Staged && one.plan.pipeline())
-      model.walk([&](Operation *op) {
-        ++price.stagedOps;
-        price.callsTasks |= isa<CallOp>(op);
-      });
+      countOps(model, price);
     if (info.phase == Phase::Planned)
       break;
   }

@@ -16,10 +16,14 @@ struct ProgramPrice {
   double activationBytes = 0;        ///< at most, of any stage
   llvm::SmallVector<int64_t> arenas; ///< bytes, by stage
   double hopSeconds = 0;             ///< of a message from a stage to the next
-  int64_t stagedOps = 0;             ///< of the programs of all stages as the pipeline makes them
-  bool callsTasks = false;           ///< tasks are functions
-  /// Of the tasks of a kind and chunk, the middle of their seconds.
-  std::map<std::pair<TaskKind, int64_t>, double> taskSeconds;
+  /// By stage, ops of the program as the pipeline makes it, in tasks and besides.
+  llvm::SmallVector<double> taskOps, otherOps;
+  bool callsTasks = false; ///< tasks are functions
+  /// Of the tasks of a kind and chunk: the middle of their seconds, and the first and last microbatch's.
+  struct TaskSeconds {
+    double middle = 0, first = 0, last = 0;
+  };
+  std::map<std::pair<TaskKind, int64_t>, TaskSeconds> taskSeconds;
 };
 
 /// Compiles `model`, which it changes, by the plan of `options`, quietly: without verifiers, timing or a search.

@@ -53,15 +53,20 @@ bool Problem::has(Kind kind, int chunk) const {
 }
 
 double Problem::seconds(const Task &task) const {
+  double longer = 0;
+  if (task.microbatch == 0)
+    longer += at(longerFirst, ofKind(task.kind, task.chunk));
+  if (task.microbatch == microbatches - 1)
+    longer += at(longerLast, ofKind(task.kind, task.chunk));
   switch (task.kind) {
   case Kind::F:
-    return forward[task.chunk];
+    return longer + forward[task.chunk];
   case Kind::R:
-    return at(recompute, task.chunk);
+    return longer + at(recompute, task.chunk);
   case Kind::B:
-    return backward[task.chunk] + (split ? 0 : at(weight, task.chunk));
+    return longer + backward[task.chunk] + (split ? 0 : at(weight, task.chunk));
   case Kind::W:
-    return at(weight, task.chunk);
+    return longer + at(weight, task.chunk);
   }
   return 0;
 }

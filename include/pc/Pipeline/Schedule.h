@@ -49,6 +49,9 @@ struct Problem {
   std::vector<double> releasedByBackward; ///< with `split`: memory that the end of B gives back; W gives back the rest
   std::vector<double> limit;              ///< per stage; empty: none
   double optimizer = 0;                   ///< seconds after a stage's last task
+  /// Seconds by which tasks of the first and of the last microbatch are longer, by kind and chunk (`ofKind`): they wait
+  /// for parameters that are gathered once a step, or for sums of gradients. Empty: none.
+  std::vector<double> longerFirst, longerLast;
 
   int chunks() const { return static_cast<int>(stageOf.size()); }
   bool has(Kind kind, int chunk) const;
@@ -82,6 +85,7 @@ struct Problem {
   int id(const Task &task) const {
     return (static_cast<int>(task.kind) * chunks() + task.chunk) * microbatches + task.microbatch;
   }
+  int ofKind(Kind kind, int chunk) const { return static_cast<int>(kind) * chunks() + chunk; }
   int tasks() const { return numKinds * chunks() * microbatches; }
   /// All tasks there are.
   std::vector<Task> all() const;
