@@ -159,8 +159,7 @@ pcrt_status PlanSearch::readWork() {
   if (pcrt_status status = pc::readWork(model, options, work))
     return status;
   std::optional<FewLayers> few = FewLayers::of(model);
-  bounds.emplace(model.getContext(), work, few ? few->layers() : 0, few ? few->layerBytes() : 0, batch, space.ranks,
-                 machine);
+  bounds.emplace(model.getContext(), work, few ? &*few : nullptr, batch, space.ranks, machine);
   composes = few && few->layers() > manyLayers;
   return PCRT_OK;
 }

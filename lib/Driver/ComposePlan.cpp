@@ -97,6 +97,7 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   result.seconds = along(all, fewer, a->microbatchSeconds, more, b->microbatchSeconds);
   result.layerSeconds = (b->microbatchSeconds - a->microbatchSeconds) / (more - fewer);
   result.restSeconds = std::max(along(all, fewer, rest(*a), more, rest(*b)), 0.0);
+  result.forwardShare = b->forwardShare;
   result.activationBytes = along(all, fewer, a->activationBytes, more, b->activationBytes);
   return result;
 }
@@ -130,6 +131,20 @@ namespace {
 using pipeline::NamedSchedule;
 using pipeline::Problem;
 
+/// Of a stage among `stages`, the one of the small pipeline that is like it.
+int stageLike(int stage, int stages, int fewStages) { return stage == 0 ? 0 : stage == stages - 1 ? fewStages - 1 : 1; }
+
+/// The layers of a chunk of a stage, in the mean.
+double layersOf(int stage, const Problem &problem, ArrayRef<int64_t> layers) {
+  double sum = 0, chunks = 0;
+  for (auto [of, count] : llvm::zip_equal(problem.stageOf, layers))
+    if (of == stage) {
+      sum += static_cast<double>(count);
+      ++chunks;
+    }
+  return sum / chunks;
+}
+
 /// Seconds and bytes of a pipeline's chunks by their layers, from two small ones.
 class Roles {
 public:
@@ -138,8 +153,20 @@ public:
         const ProgramPrice &ofB)
       : schedule(schedule), small(std::move(small)), a(a), b(b), ofA(ofA), ofB(ofB) {}
 
-  /// Of a chunk among `chunks`, the one of the small pipeline that is like it.
-  int role(int chunk, int chunks) const { return chunk == 0 ? 0 : chunk == chunks - 1 ? small.chunks() - 1 : 1; }
+  /// Of a chunk of a pipeline, the one of the small pipeline that is like it: on a stage that is, behind as many
+  /// others.
+  int role(const Problem &problem, int chunk) const {
+    int stage = problem.stageOf[chunk], like = stageLike(stage, problem.stages, small.stages);
+    auto behind = std::count(problem.stageOf.begin(), problem.stageOf.begin() + chunk, stage);
+    int found = 0;
+    for (int other = 0; other < small.chunks(); ++other)
+      if (small.stageOf[other] == like) {
+        found = other;
+        if (behind-- == 0)
+          break;
+      }
+    return found;
+  }
   double seconds(TaskKind kind, int role, double layers) const {
     return std::max(of(kind, role, layers, [](const ProgramPrice::TaskSeconds &task) { return task.middle; }), 0.0);
   }
@@ -168,8 +195,11 @@ public:
     };
     return along(layers, a, all(ofA), b, all(ofB));
   }
-  /// Seconds of a step besides its schedule: sums of gradients, the optimizer.
-  std::optional<double> rest(int64_t layers) const;
+  /// Seconds of a step: of its tasks, and of what follows them on each stage: sums of gradients, the optimizer.
+  std::optional<double> stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
+                                    ArrayRef<int64_t> layers) const;
+  /// What a step has besides: by which those of the small ones are longer.
+  std::optional<double> rest(double layers) const;
   double arena(int stage, double layers) const {
     return along(layers, a, static_cast<double>(ofA.arenas[stage]), b, static_cast<double>(ofB.arenas[stage]));
   }
@@ -195,7 +225,7 @@ void Roles::fill(Problem &problem, ArrayRef<int64_t> layers) const {
   auto of = [&](TaskKind kind) {
     std::vector<double> all;
     for (int chunk = 0; chunk < chunks; ++chunk)
-      all.push_back(seconds(kind, role(chunk, chunks), static_cast<double>(layers[chunk])));
+      all.push_back(seconds(kind, role(problem, chunk), static_cast<double>(layers[chunk])));
     return all;
   };
   problem.forward = of(TaskKind::Forward);
@@ -213,16 +243,29 @@ void Roles::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
     for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
       auto task = static_cast<size_t>(problem.ofKind(static_cast<pipeline::Kind>(kind), chunk));
       auto count = static_cast<double>(layers[chunk]);
-      double least = -seconds(kind, role(chunk, chunks), count);
-      problem.longerFirst[task] = std::max(longerFirst(kind, role(chunk, chunks), count), least);
-      problem.longerLast[task] = std::max(longerLast(kind, role(chunk, chunks), count), least);
+      double least = -seconds(kind, role(problem, chunk), count);
+      problem.longerFirst[task] = std::max(longerFirst(kind, role(problem, chunk), count), least);
+      problem.longerLast[task] = std::max(longerLast(kind, role(problem, chunk), count), least);
     }
 }
 
-/// When the last task of an order ends.
-std::optional<double> orderSeconds(const Problem &problem, const std::optional<pipeline::Order> &order) {
-  std::optional<pipeline::Measure> figures = order ? pipeline::measure(problem, *order) : std::nullopt;
-  return figures ? std::optional(figures->span) : std::nullopt;
+std::optional<double> Roles::stepSeconds(const Problem &problem, const std::optional<pipeline::Order> &order,
+                                         ArrayRef<int64_t> layers) const {
+  std::optional<pipeline::Timeline> times = order ? pipeline::simulate(problem, *order) : std::nullopt;
+  if (!times)
+    return std::nullopt;
+  std::vector<double> ends(problem.stages);
+  for (const pipeline::Task &task : times->sequence) {
+    double &end = ends[problem.stageOf[task.chunk]];
+    end = std::max(end, times->end[problem.id(task)]);
+  }
+  double last = 0;
+  for (int stage = 0; stage < problem.stages; ++stage) {
+    int like = stageLike(stage, problem.stages, small.stages);
+    double tail = along(layersOf(stage, problem, layers), a, ofA.tailSeconds[like], b, ofB.tailSeconds[like]);
+    last = std::max(last, ends[stage] + std::max(tail, 0.0));
+  }
+  return last;
 }
 
 std::optional<double> Roles::restOf(int64_t layers, const ProgramPrice &price) const {
@@ -232,15 +275,15 @@ std::optional<double> Roles::restOf(int64_t layers, const ProgramPrice &price) c
   std::string error;
   std::optional<pipeline::Order> order = schedule.order(problem, error);
   fillEnds(problem, all);
-  std::optional<double> tasks = orderSeconds(problem, order);
-  return tasks ? std::optional(price.programSeconds - *tasks) : std::nullopt;
+  std::optional<double> seconds = stepSeconds(problem, order, all);
+  return seconds ? std::optional(price.programSeconds - *seconds) : std::nullopt;
 }
 
-std::optional<double> Roles::rest(int64_t layers) const {
+std::optional<double> Roles::rest(double layers) const {
   std::optional<double> atA = restOf(a, ofA), atB = restOf(b, ofB);
   if (!atA || !atB)
     return std::nullopt;
-  return std::max(along(static_cast<double>(layers), a, *atA, b, *atB), 0.0);
+  return along(layers, a, *atA, b, *atB);
 }
 
 std::string listed(ArrayRef<int64_t> numbers) {
@@ -260,9 +303,6 @@ Problem shapeOf(const NamedSchedule &schedule, int stages, int chunksPerStage, i
   problem.training = train;
   return problem;
 }
-
-/// Of a stage among `stages`, the one of the small pipeline that is like it.
-int stageLike(int stage, int stages, int fewStages) { return stage == 0 ? 0 : stage == stages - 1 ? fewStages - 1 : 1; }
 
 /// Layers of the chunks of small pipelines.
 constexpr int64_t fewInChunk = 1, moreInChunk = 3;
@@ -352,36 +392,34 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, st
   SmallVector<int64_t> layers = givenLayers(tactic.option("stages"), few.layers(), chunks);
   if (layers.empty()) {
     layers = dealOut(few.layers(), chunks, [&](int chunk, int64_t n) {
-      return roles.work(roles.role(chunk, chunks), static_cast<double>(n));
+      return roles.work(roles.role(whole, chunk), static_cast<double>(n));
     });
     for (Tactic &other : plan.tactics)
       if (other == tactic)
         other = tactic.with("stages", listed(layers));
   }
   roles.fill(whole, layers);
-  std::optional<double> rest = roles.rest(*llvm::max_element(layers));
+  std::optional<double> rest = roles.rest(mean);
   std::string error;
   std::optional<pipeline::Order> order = schedule->order(whole, error), fewOrder = schedule->order(small, error);
   roles.fillEnds(whole, layers);
-  std::optional<double> tasks = orderSeconds(whole, order);
-  if (!rest || !tasks || !fewOrder)
+  std::optional<double> seconds = roles.stepSeconds(whole, order, layers);
+  if (!rest || !seconds || !fewOrder)
     return;
   int64_t ranks = 1;
   for (const auto &one : plan.mesh)
     ranks *= one.second;
   PlanTrial &trial = composed.trial;
   trial.isLegal = true;
-  trial.seconds = machine.wholeStep(*tasks + *rest, ranks);
+  trial.seconds = machine.wholeStep(*seconds + *rest, ranks);
   trial.moves = trial.seconds * b->trial.moves / b->trial.seconds;
   trial.products = trial.seconds * b->trial.products / b->trial.seconds;
   // A stage holds more microbatches than that of the small pipeline.
   std::vector<double> held = pipeline::peaks(whole, *order), heldBySmall = pipeline::peaks(small, *fewOrder);
-  double fullest = 0, perChunk = static_cast<double>(chunks) / stages;
+  double fullest = 0;
   for (int stage = 0; stage < stages; ++stage) {
     int like = stageLike(stage, stages, fewStages);
-    double mean = 0;
-    for (int chunk = 0; chunk < chunks; ++chunk)
-      mean += whole.stageOf[chunk] == stage ? static_cast<double>(layers[chunk]) / perChunk : 0;
+    double mean = layersOf(stage, whole, layers);
     double activations = core.activationBytes / static_cast<double>(few.layers()) * mean;
     fullest = std::max(fullest, roles.arena(like, mean) + (held[stage] - heldBySmall[like]) * activations);
   }

@@ -30,6 +30,7 @@ struct CorePrice {
   double seconds = 0;         ///< of a microbatch
   double layerSeconds = 0;    ///< of these, of one layer
   double restSeconds = 0;     ///< of a step besides its microbatches: the optimizer
+  double forwardShare = 0;    ///< of a microbatch's seconds, those of its forward pass
   double activationBytes = 0; ///< of a microbatch that waits for its backward pass
   int compositions = 0;
 };

@@ -82,6 +82,15 @@ double FewLayers::layerBytes() const {
   return static_cast<double>(byteSize(findLayers(model).front().out[0].getType()));
 }
 
+double FewLayers::layerParameterBytes() const {
+  double bytes = 0;
+  std::vector<Layer> all = findLayers(model);
+  for (Operation *op : all.front().ops)
+    if (auto parameter = dyn_cast<ParameterOp>(op))
+      bytes += static_cast<double>(byteSize(parameter.getValue().getType()));
+  return bytes;
+}
+
 OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {
   OwningOpRef<ModuleOp> few(ModuleOp(model).clone());
   std::vector<Layer> all = findLayers(*few);

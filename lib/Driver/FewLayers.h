@@ -17,6 +17,7 @@ public:
   int64_t layers() const { return count; }
   /// Of what a layer hands on.
   double layerBytes() const;
+  double layerParameterBytes() const;
   /// The same model with `layers` of its layers, at least one, and a batch of `batch` sequences.
   mlir::OwningOpRef<mlir::ModuleOp> take(int64_t layers, int64_t batch) const;
 

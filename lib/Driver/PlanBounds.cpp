@@ -68,11 +68,12 @@ double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double eno
   double all = seconds / static_cast<double>(ranks * plan.microbatches) * static_cast<double>(plan.shape.stages);
   double layer = all * known.layerShare;
   Sent sent = sentOf(plan);
-  double besides = known.restSeconds / static_cast<double>(ranks) + sent.lost;
+  double besides = known.restSeconds / static_cast<double>(ranks);
   double sending = machine.wholeStep(sent.seconds, ranks);
   if (sending >= enough)
     return sending;
-  return std::max(ofPipeline(layer, all - layer * static_cast<double>(layers), besides, plan, enough), sending);
+  MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), leastForwardShare};
+  return std::max(ofPipeline(work, besides, sent, plan, enough), sending);
 }
 
 PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
@@ -93,7 +94,11 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
   double sums = elements * share * (plan.halfGradients ? 2 : 4) * (plan.zero >= 2 ? microbatches : 1);
   double gathered = elements * share * (plan.halfParameters ? 2 : 4) * (plan.zero == 3 ? 2 * microbatches : 1);
   double seconds = it->second.first + it->second.second * (sums + gathered);
-  return {seconds, machine.contendShare * copySeconds(sums + gathered, seconds, machine)};
+  double layerSums = 0;
+  if (plan.zero < 2) // DDP sends them twice, round a ring
+    layerSums = it->second.second * layerParameterBytes / 4 / plan.split * share * (plan.halfGradients ? 2 : 4) *
+                (plan.zero == 0 ? 2 : 1);
+  return {seconds, machine.contendShare * copySeconds(sums + gathered, seconds, machine), layerSums};
 }
 
 double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const {
@@ -101,23 +106,35 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
   double updaters = coreHasData ? 1 : plan.sharders;
   double optimizer = core.restSeconds / static_cast<double>(plan.shape.stages) / updaters;
   Sent sent = coreHasData ? Sent() : sentOf(plan);
-  return ofPipeline(core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
-                    optimizer + sent.lost, plan, std::numeric_limits<double>::infinity());
+  MicrobatchSeconds work{core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
+                         core.forwardShare};
+  return ofPipeline(work, optimizer, sent, plan, std::numeric_limits<double>::infinity());
 }
 
-/// Of a microbatch's seconds for a `layer` and for the `rest`, which the last chunk has; layers are dealt out by cost
+/// Of a microbatch's seconds for a layer and for the rest, which the last chunk has; layers are dealt out by cost
 /// or as the plan says. Every stage does all its work, and waits until a first microbatch has come through the chunks
 /// before it; where gradients of weights are not apart, the last one must go back through them, too.
-double PlanBounds::ofPipeline(double layer, double rest, double optimizer, const PlanNumbers &plan,
-                              double enough) const {
+///
+/// Sums of a chunk's gradients begin in the last microbatch's backward pass. The chunk that ends last, on a stage and
+/// on the way back to the first one, has no other work behind that: what they take longer than it is a wait.
+double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent,
+                              const PlanNumbers &plan, double enough) const {
   const PlanShape &shape = plan.shape;
   auto microbatches = static_cast<double>(shape.microbatches);
   auto chunks = static_cast<int>(shape.stages * shape.chunks);
-  double all = (layer * static_cast<double>(layers) + rest) * microbatches;
-  double simple = machine.wholeStep(leastPipelineSeconds(all, shape) + optimizer, ranks);
+  auto step = [&](double work, double waits) {
+    double hidden = sent.seconds > waits ? 1 - waits / sent.seconds : 0;
+    return machine.wholeStep(work + waits + optimizer + sent.lost * hidden, ranks);
+  };
+  double one = seconds.layer * static_cast<double>(layers) + seconds.rest;
+  if (!plan.hasStages)
+    return step(one * microbatches, std::max(sent.layerSums * static_cast<double>(layers) - one, 0.0));
+  double simple = step(leastPipelineSeconds(one * microbatches, shape), 0);
   if (!plan.schedule || chunks > layers || simple >= enough)
     return simple;
-  auto work = [&](int chunk, int64_t n) { return layer * static_cast<double>(n) + (chunk == chunks - 1 ? rest : 0); };
+  auto work = [&](int chunk, int64_t n) {
+    return seconds.layer * static_cast<double>(n) + (chunk == chunks - 1 ? seconds.rest : 0);
+  };
   SmallVector<int64_t> sizes;
   if (plan.layers != "cost")
     sizes = givenLayers(plan.layers, layers, chunks);
@@ -126,18 +143,19 @@ double PlanBounds::ofPipeline(double layer, double rest, double optimizer, const
   const pipeline::NamedSchedule *schedule = plan.schedule;
   std::vector<int> stageOf = schedule->stageOfChunks(static_cast<int>(shape.stages), static_cast<int>(shape.chunks));
   std::vector<double> ofStage(shape.stages), ahead(shape.stages, -1);
-  double before = 0;
+  double before = 0, waits = std::numeric_limits<double>::infinity();
   for (int chunk = 0; chunk < chunks; ++chunk) {
     double &first = ahead[stageOf[chunk]];
     first = first < 0 ? before : first;
-    double seconds = work(chunk, sizes[chunk]);
-    before += schedule->split ? leastForwardShare * seconds : seconds;
-    ofStage[stageOf[chunk]] += seconds;
+    double ofChunk = work(chunk, sizes[chunk]);
+    before += schedule->split ? seconds.forwardShare * ofChunk : ofChunk;
+    ofStage[stageOf[chunk]] += ofChunk;
+    waits = std::min(waits, std::max(sent.layerSums * static_cast<double>(sizes[chunk]) - ofChunk, 0.0));
   }
   double most = 0;
-  for (auto [waits, seconds] : llvm::zip_equal(ahead, ofStage))
-    most = std::max(most, waits + microbatches * seconds);
-  return machine.wholeStep(most + optimizer, ranks);
+  for (auto [first, ofChunks] : llvm::zip_equal(ahead, ofStage))
+    most = std::max(most, first + microbatches * ofChunks);
+  return step(most, waits);
 }
 
 double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) const {

@@ -14,10 +14,11 @@ namespace pc {
 /// that split its axes further, or along axes besides.
 class PlanBounds {
 public:
-  PlanBounds(mlir::MLIRContext *context, const StepWork &work, int64_t layers, double layerBytes, int64_t batch,
-             int64_t ranks, const MachineModel &machine)
-      : context(context), work(work), layers(layers), layerBytes(layerBytes), batch(batch), ranks(ranks),
-        machine(machine) {}
+  /// `few`: null, if the model's layers are not alike.
+  PlanBounds(mlir::MLIRContext *context, const StepWork &work, const FewLayers *few, int64_t batch, int64_t ranks,
+             const MachineModel &machine)
+      : context(context), work(work), layers(few ? few->layers() : 0), layerBytes(few ? few->layerBytes() : 0),
+        layerParameterBytes(few ? few->layerParameterBytes() : 0), batch(batch), ranks(ranks), machine(machine) {}
 
   /// What is known of all plans of a core of any batch.
   struct Known {
@@ -58,13 +59,17 @@ public:
   void learn(const PlanCore &core, const CorePrice &price);
 
 private:
-  double ofPipeline(double layer, double rest, double optimizer, const PlanNumbers &plan, double enough) const;
-
-  /// What data ranks send each other in a step: the seconds that it takes them, one after another, and what is lost of
-  /// the work beside it, were it all hidden.
+  /// What data ranks send each other in a step: the seconds that it takes them, one after another, what is lost of
+  /// the work beside it, were it all hidden, and of these seconds, those of the sums of a layer's gradients, if they
+  /// are not sent before the last microbatch.
   struct Sent {
-    double seconds = 0, lost = 0;
+    double seconds = 0, lost = 0, layerSums = 0;
   };
+  struct MicrobatchSeconds {
+    double layer, rest, forwardShare;
+  };
+  double ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent, const PlanNumbers &plan,
+                    double enough) const;
   Sent sentOf(const PlanNumbers &plan) const;
 
   double heldBy(const PlanNumbers &plan) const;
@@ -84,6 +89,7 @@ private:
   StepWork work;
   int64_t layers;
   double layerBytes; ///< that a layer hands on, of all sequences
+  double layerParameterBytes;
   int64_t batch, ranks;
   const MachineModel &machine;
   /// Of layers on one rank, by tactics.

@@ -40,10 +40,24 @@ static void addMicrobatch(ModuleOp planned) {
 static void readPipeline(ModuleOp planned, const Prediction &prediction, const MachineModel &machine,
                          ProgramPrice &price) {
   std::map<std::pair<TaskKind, int64_t>, std::map<int64_t, double>> seconds; // by microbatch
-  for (const StageTimeline &stage : prediction.timeline)
-    for (const StageSpan &span : stage.spans)
+  for (const StageTimeline &stage : prediction.timeline) {
+    double ahead = 0; // what a task waits for that its stage gathers belongs to it
+    for (const StageSpan &span : stage.spans) {
+      double length = span.end - span.start;
+      if (span.type == StageSpan::Move && !span.isTask())
+        ahead += length;
       if (span.isTask())
-        seconds[{span.kind, span.chunk}][span.microbatch] += span.end - span.start;
+        seconds[{span.kind, span.chunk}][span.microbatch] += length + std::exchange(ahead, 0);
+    }
+  }
+  for (const StageTimeline &stage : prediction.timeline) {
+    double &tail = price.tailSeconds.emplace_back(0);
+    for (const StageSpan &span : llvm::reverse(stage.spans)) {
+      if (span.isTask())
+        break;
+      tail += span.end - span.start;
+    }
+  }
   for (auto &[task, ofMicrobatches] : seconds) {
     SmallVector<double> all = llvm::to_vector(llvm::make_second_range(ofMicrobatches));
     ProgramPrice::TaskSeconds &one = price.taskSeconds[task];
@@ -105,9 +119,18 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
     if (info.phase == Phase::Planned)
       break;
   }
-  FailureOr<Prediction> whole = predictStep(model, machine);
+  double forward = 0, passes = 0;
+  auto addPass = [&](Operation *op, StepPhase phase, double start, double end) {
+    if (isa<StartOp>(op) || phase == StepPhase::Optimizer)
+      return;
+    passes += end - start;
+    forward += phase == StepPhase::Forward ? end - start : 0;
+  };
+  FailureOr<Prediction> whole =
+      predictStep(model, machine, OpSeconds(), one.plan.pipeline() ? StepListener() : StepListener(addPass));
   if (failed(whole))
     return std::nullopt;
+  price.forwardShare = passes > 0 ? forward / passes : 0;
   price.programSeconds = whole->programSeconds;
   PlanTrial &trial = price.trial;
   trial.isLegal = true;

@@ -12,13 +12,15 @@ struct ProgramPrice {
   PlanTrial trial;
   double programSeconds = 0;         ///< of the step, by the clock of the ranks
   double microbatchSeconds = 0;      ///< that one more microbatch takes; without stages only
+  double forwardShare = 0;           ///< of the work of forward and backward passes; without stages only
   int64_t besideArena = 0;           ///< bytes of `trial.bytes` that are not in the arena
   double activationBytes = 0;        ///< at most, of any stage
   llvm::SmallVector<int64_t> arenas; ///< bytes, by stage
   double hopSeconds = 0;             ///< of a message from a stage to the next
   /// By stage, ops of the program as the pipeline makes it, in tasks and besides.
   llvm::SmallVector<double> taskOps, otherOps;
-  bool callsTasks = false; ///< tasks are functions
+  bool callsTasks = false;               ///< tasks are functions
+  llvm::SmallVector<double> tailSeconds; ///< by stage: of what follows its last task, without waits for other stages
   /// Of the tasks of a kind and chunk: the middle of their seconds, and the first and last microbatch's.
   struct TaskSeconds {
     double middle = 0, first = 0, last = 0;

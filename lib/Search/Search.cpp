@@ -78,6 +78,9 @@ bool isSmaller(const FoundPlan &a, const FoundPlan &b) {
 /// Nodes that are opened together; any number of threads opens as many, so that all find the same.
 static constexpr size_t width = 8;
 
+/// Probes up to this one are looked at even where a plan fits already.
+static constexpr int lastOwnProbe = 2;
+
 SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
                              llvm::function_ref<std::vector<OpenedNode>(ArrayRef<PlanNode>)> open) {
   auto later = [](const PlanNode &a, const PlanNode &b) { return comesBefore(b, a); };
@@ -92,7 +95,7 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
     auto most = std::min<int64_t>(width, limits.compositions - result.compositions);
     while (!heap.empty() && std::ssize(nodes) < most && !isDone(heap.front().bound)) {
       std::pop_heap(heap.begin(), heap.end(), later);
-      bool isSpare = heap.back().probe > 1 && best;
+      bool isSpare = heap.back().probe > lastOwnProbe && best;
       if (!isSpare && (heap.back().chain.empty() || !settled.count(heap.back().chain)))
         nodes.push_back(std::move(heap.back()));
       heap.pop_back();

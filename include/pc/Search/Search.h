@@ -58,7 +58,7 @@ struct PlanNode {
   std::string form; ///< the same for plans that differ in numbers alone
   double bound = 0; ///< seconds below which none of them stays
   size_t axes = 0;  ///< of the mesh; of equals, plans with fewer come first
-  /// Above 0: a plan that is looked at before all others, lower numbers first, those above 1 until a plan fits. It is
+  /// Above 0: a plan that is looked at before all others, lower numbers first, those above 2 until a plan fits. It is
   /// in one of the other nodes, too.
   int probe = 0;
   /// Of plans with one chain, one of a higher level takes longer and less memory: it is for where none of a lower level
