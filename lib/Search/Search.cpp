@@ -90,14 +90,25 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
   std::optional<FoundPlan> best;
   std::set<std::string> settled; // chains of which a plan fits
   auto isDone = [&](double bound) { return best && bound >= (1 - limits.settle) * best->trial.seconds; };
-  while (!heap.empty() && !isDone(heap.front().bound) && result.compositions < limits.compositions && goesOn()) {
+  // Takes nodes that say nothing new off the front; whether one is left that has to be opened.
+  auto isLeft = [&] {
+    while (!heap.empty()) {
+      const PlanNode &next = heap.front();
+      bool isSpare = next.probe && ((next.probe > lastOwnProbe && best) || isDone(next.bound));
+      bool isSettled = !next.chain.empty() && settled.count(next.chain);
+      if (!isSpare && !isSettled)
+        return !isDone(next.bound);
+      std::pop_heap(heap.begin(), heap.end(), later);
+      heap.pop_back();
+    }
+    return false;
+  };
+  while (isLeft() && result.compositions < limits.compositions && goesOn()) {
     std::vector<PlanNode> nodes;
     auto most = std::min<int64_t>(width, limits.compositions - result.compositions);
-    while (!heap.empty() && std::ssize(nodes) < most && !isDone(heap.front().bound)) {
+    while (std::ssize(nodes) < most && isLeft()) {
       std::pop_heap(heap.begin(), heap.end(), later);
-      bool isSpare = heap.back().probe > lastOwnProbe && best;
-      if (!isSpare && (heap.back().chain.empty() || !settled.count(heap.back().chain)))
-        nodes.push_back(std::move(heap.back()));
+      nodes.push_back(std::move(heap.back()));
       heap.pop_back();
     }
     std::vector<OpenedNode> opened = open(nodes);
