@@ -23,6 +23,18 @@ static double points(const FactorRule &rule) {
   return product;
 }
 
+/// Of an op with this rule, whose factors may be smaller than the op's.
+static double flopsOf(Operation *op, FactorRule rule) {
+  if (isa<AttentionOp, AttentionGradOp>(op)) { // products over b s k g d and t, the dims of q and k
+    for (StringRef more : {"w", "r"})
+      if (int factor = rule.find(more); factor >= 0)
+        rule.factors[factor].size = 1;
+    return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule);
+  }
+  bool contracts = isa<EinsumOp>(op) && rule.operands.size() > 1 && !Contraction(rule).summed.empty();
+  return contracts ? static_cast<double>(rule.operands.size()) * points(rule) : 0;
+}
+
 double pc::flopsOf(Operation *op) {
   if (auto fusion = dyn_cast<FusionOp>(op)) {
     double sum = 0;
@@ -41,15 +53,7 @@ double pc::flopsOf(Operation *op) {
     return 5 * 2 * packed(gradient.getO());
   if (!factored || !isa<EinsumOp, AttentionOp, AttentionGradOp>(op))
     return 0;
-  FactorRule rule = factored.getFactorRule();
-  if (isa<AttentionOp, AttentionGradOp>(op)) { // products over b s k g d and t, the dims of q and k
-    for (StringRef more : {"w", "r"})
-      if (int factor = rule.find(more); factor >= 0)
-        rule.factors[factor].size = 1;
-    return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule);
-  }
-  bool contracts = rule.operands.size() > 1 && !Contraction(rule).summed.empty();
-  return contracts ? static_cast<double>(rule.operands.size()) * points(rule) : 0;
+  return ::flopsOf(op, factored.getFactorRule());
 }
 
 std::string pc::axesText(MoveOpInterface move) {
@@ -269,8 +273,7 @@ AttentionWork pc::attentionWork(Operation *op) {
 }
 
 /// Whether rows of a matrix of the product, dims of one group at its end, are no whole numbers of 16 bytes.
-static bool isUnaligned(EinsumOp op) {
-  FactorRule rule = op.getFactorRule();
+static bool isUnaligned(EinsumOp op, const FactorRule &rule) {
   Contraction groups(rule);
   const SmallVector<int> *all[] = {&groups.batch, &groups.m, &groups.n, &groups.k, &groups.alone};
   auto groupOf = [&](int factor) {
@@ -292,8 +295,7 @@ static bool isUnaligned(EinsumOp op) {
 }
 
 /// An einsum of two or more operands as products of matrices. What is in no group of a product makes more of them.
-static ProductWork workOf(EinsumOp op, double flops) {
-  FactorRule rule = op.getFactorRule();
+static ProductWork workOf(EinsumOp op, const FactorRule &rule, double flops) {
   Contraction groups(rule);
   auto sizeOf = [&](ArrayRef<int> factors) {
     double size = 1;
@@ -301,7 +303,7 @@ static ProductWork workOf(EinsumOp op, double flops) {
       size *= static_cast<double>(rule.factors[factor].size);
     return size;
   };
-  ProductWork work{1, sizeOf(groups.m), sizeOf(groups.n), sizeOf(groups.k), false, isUnaligned(op)};
+  ProductWork work{1, sizeOf(groups.m), sizeOf(groups.n), sizeOf(groups.k), false, isUnaligned(op, rule)};
   work.bf16 = getElementTypeOrSelf(op->getOperand(0)).isBF16();
   work.count = flops / (2 * work.m * work.n * work.k);
   return work;
@@ -316,9 +318,22 @@ static double secondsOfProducts(Operation *op, const MachineModel &machine) {
   else if (double flops = flopsOf(op)) {
     if (isCausalAttention(op))
       return attentionSeconds(attentionWork(op), machine);
-    return productSeconds(workOf(cast<EinsumOp>(op), flops), machine);
+    auto einsum = cast<EinsumOp>(op);
+    return productSeconds(workOf(einsum, einsum.getFactorRule(), flops), machine);
   }
   return sum;
+}
+
+double pc::secondsOfPart(Operation *op, const FactorRule &part, double bytes, const MachineModel &machine) {
+  double products = 0;
+  if (double flops = ::flopsOf(op, part)) {
+    bool bf16 = getElementTypeOrSelf(op->getOperand(0)).isBF16();
+    auto sizeOf = [&](StringRef factor) { return part.factors[part.find(factor)].size; };
+    products = isa<EinsumOp>(op)
+                   ? productSeconds(workOf(cast<EinsumOp>(op), part, flops), machine)
+                   : attentionSeconds({flops, sizeOf("t"), sizeOf("d"), *isCausalAttention(op), bf16}, machine);
+  }
+  return std::max(products, bytes / (machine.memoryBandwidth * machine.streamShare));
 }
 
 /// Without the moving: `move` is `op`, if it is one.

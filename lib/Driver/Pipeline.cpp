@@ -153,7 +153,10 @@ private:
   /// Adds the plan's tactics of a phase; false if there are none.
   bool addTactics(Phase phase) {
     SmallVector<Tactic> tactics = plan.tacticsOf(phase);
-    llvm::for_each(tactics, [&](const Tactic &tactic) { addTactic(tactic); });
+    for (const Tactic &tactic : tactics) {
+      bool reckons = !tactic.option("machine").empty() && !tactic.says("machine");
+      addTactic(reckons ? tactic.with("machine", options.stages.machine) : tactic);
+    }
     return !tactics.empty();
   }
 

@@ -37,7 +37,7 @@ Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &p
   Tactic tactic = byDefault.with("axis", axis.empty() ? usual : axis).with(row.formOption, chosen);
   SmallVector<StringRef> axes = tactic.list("axis");
   bool hasGrids = any_of(row.forms, [](const TacticForm &one) { return !one.axes.empty(); });
-  if (size_t wanted = 1 + usual.count(','); hasGrids && axes.size() != wanted)
+  if (size_t wanted = 1 + usual.count(','); hasGrids && !known->anyAxes && axes.size() != wanted)
     return usage(flag + "=" + chosen + " works over " + Twine(wanted) + " mesh axes, got '" + tactic.option("axis") +
                  "'");
   for (StringRef name : axes)
@@ -87,6 +87,9 @@ static Refused sequenceParallel(const TacticInfo &row, const StrategyFlags &flag
   if (tensor->info()->formOf(*tensor)->weightAxis >= 0)
     return infeasible("--sequence-parallel goes with --tensor-parallel=1d; " + tensor->option("form") +
                       " splits those activations already");
+  if (tensor->info()->formOf(*tensor)->anyAxes)
+    return infeasible("--sequence-parallel goes with --tensor-parallel=1d; free splits those activations where that is "
+                      "faster");
   plan.tactics.push_back(Tactic(row.pass).with("axis", tensor->option("axis")));
   return {};
 }
@@ -243,7 +246,11 @@ static std::deque<TacticInfo> &table() {
        .phase = Phase::Placed,
        .flags = {{"tensor-parallel", "", TacticFlag::OptionalText}},
        .formOption = "form",
-       .forms = {{"1d"}, {"2d", "row,col", 0}, {"2.5d", "depth,row,col", 1}, {"3d", "i,j,l", 0}},
+       .forms = {{"1d"},
+                 {.name = "2d", .axes = "row,col", .weightAxis = 0},
+                 {.name = "2.5d", .axes = "depth,row,col", .weightAxis = 1},
+                 {.name = "3d", .axes = "i,j,l", .weightAxis = 0},
+                 {.name = "free", .anyAxes = true}},
        .splitsVocabulary = true,
        .fromFlags = alongAxis},
       {.pass = "pc-sequence-parallel",

@@ -17,7 +17,7 @@ public:
   /// is split or rooted.
   explicit AxisOrder(mlir::ModuleOp module);
 
-  /// Makes `axis`, which the tactic at work places, a data axis. On batch and sequence data axes are major to all
+  /// Makes `axis`, which the tactic at work places, a data axis. On dims of inputs data axes are major to all
   /// others and among themselves in mesh order. On other dims they are minor, and this one also to earlier data axes:
   /// its all_gather of a weight gives the block that the other axes left, and its reduce_scatter starts from such a
   /// block.
@@ -41,13 +41,14 @@ public:
 private:
   /// Ties between minor axes are broken by the mesh, which keeps the order strict.
   std::tuple<bool, bool, bool, int64_t> key(mlir::StringAttr axis, mlir::StringAttr name) const {
-    bool isData = data.count(axis.getValue().str()), ofData = name && (name == "batch" || name == "sequence");
+    bool isData = data.count(axis.getValue().str()), ofData = name && dims.count(name.getValue().str());
     return {isData != ofData, rooted.count(axis.getValue().str()) > 0, axis == newest && !ofData, mesh.index(axis)};
   }
 
   MeshAttr mesh;
   std::set<std::string> data, rooted;
-  mlir::StringAttr newest; ///< the data axis that was set last
+  std::set<std::string> dims; ///< those of inputs: batch, sequence
+  mlir::StringAttr newest;    ///< the data axis that was set last
 };
 
 } // namespace pc

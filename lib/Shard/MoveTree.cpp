@@ -34,6 +34,14 @@ std::optional<MoveKind> Moves::kind(const MoveTerms &terms, AxisState from, Axis
   return std::nullopt;
 }
 
+Price Moves::priceOf(MoveKind kind, __int128 units, const MoveTerms &terms) const {
+  if (!machine)
+    return Price::move(units * terms.times);
+  double wire = static_cast<double>(units) / static_cast<double>(size), share = terms.exposed / 1024.0;
+  double seconds = moveSeconds(kind, wire, mesh, axis, *machine) * static_cast<double>(terms.times) * share;
+  return Price::seconds(seconds) + Price{1 << 20, 0, 0};
+}
+
 Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
   std::optional<MoveKind> move = kind(terms, from, to);
   if (!move || (terms.fixed && hasTraffic(*move)))
@@ -41,15 +49,15 @@ Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
   if (!hasTraffic(*move))
     return Price::move(0);
   // Bytes that a rank sends, times n, so that they are whole numbers.
-  __int128 once = static_cast<__int128>(terms.bytes) * (size - 1) * terms.times;
+  __int128 once = static_cast<__int128>(terms.bytes) * (size - 1);
   if (takesBlocks(*move) && makesBlocks(*move))
-    return Price::move(once / size);
+    return priceOf(*move, once / size, terms);
   // What the root sends or gets, where there is one.
   if (takesBlocks(*move) || makesBlocks(*move))
-    return Price::move(once);
+    return priceOf(*move, once, terms);
   // As two moves with blocks in between (reduce_scatter and all_gather, scatter and gather). The root of a broadcast or
   // reduce sends or gets n times `once`, but that would make the price of a tree depend on what else it passes through.
-  return Price::move(2 * once);
+  return priceOf(*move, 2 * once, terms);
 }
 
 const MoveTree &Moves::tree(const MoveTerms &terms, AxisState from, StateSet needed) {

@@ -7,7 +7,7 @@
 #define PC_LIB_SHARD_MOVETREE_H
 
 #include "Price.h"
-#include "pc/IR/Factors.h"
+#include "pc/Cost/Cost.h"
 #include "llvm/ADT/SmallVector.h"
 #include <map>
 #include <optional>
@@ -41,6 +41,7 @@ struct MoveTerms {
   bool sum = false;   ///< partial sum on another axis
   bool max = false;   ///< partial max on another axis
   bool fixed = false; ///< must not be sent
+  int exposed = 1024; ///< in times: of 1024 parts of the seconds, those that no computing hides
   friend auto operator<=>(const MoveTerms &, const MoveTerms &) = default;
 };
 
@@ -54,6 +55,9 @@ struct MoveTree {
 class Moves {
 public:
   explicit Moves(int64_t size) : size(size) {}
+  /// Prices are seconds on `machine`.
+  Moves(MeshAttr mesh, mlir::StringAttr axis, const MachineModel &machine)
+      : size(mesh.size(axis)), mesh(mesh), axis(axis), machine(&machine) {}
 
   /// The single move between two different states, or none where it is impossible.
   std::optional<MoveKind> kind(const MoveTerms &terms, AxisState from, AxisState to) const;
@@ -65,7 +69,13 @@ public:
 private:
   MoveTree search(const MoveTerms &terms, AxisState from, StateSet needed) const;
 
+  /// Of a move that sends `units` of 1/n of a byte.
+  Price priceOf(MoveKind kind, __int128 units, const MoveTerms &terms) const;
+
   int64_t size;
+  MeshAttr mesh;
+  mlir::StringAttr axis;
+  const MachineModel *machine = nullptr; ///< null: prices are bytes
   std::map<std::tuple<MoveTerms, int, uint64_t>, MoveTree> known;
 };
 

@@ -91,8 +91,9 @@ struct PadShards : pc::impl::PadShardsBase<PadShards> {
       return signalPassFailure();
     }
     for (StringRef form : forms)
-      if (!llvm::is_contained({"1d", "2d", "2.5d", "3d"}, form)) {
-        getOperation().emitError() << "pc-pad-shards: form '" << form << "' is unknown; there are 1d, 2d, 2.5d and 3d";
+      if (!llvm::is_contained({"1d", "2d", "2.5d", "3d", "free"}, form)) {
+        getOperation().emitError() << "pc-pad-shards: form '" << form
+                                   << "' is unknown; there are 1d, 2d, 2.5d, 3d and free";
         return signalPassFailure();
       }
     SmallVector<ParameterOp> parameters;

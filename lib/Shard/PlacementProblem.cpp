@@ -5,7 +5,8 @@ using namespace mlir;
 using namespace pc;
 
 PlacementProblem::PlacementProblem(const PlacementGraph &graph, const Seeds &seeds, MeshAttr mesh)
-    : graph(graph), seeds(seeds), mesh(mesh), size(mesh.size(seeds.axis)), moveTable(size) {}
+    : graph(graph), seeds(seeds), mesh(mesh), size(mesh.size(seeds.axis)),
+      moveTable(seeds.times ? Moves(mesh, seeds.axis, seeds.times->machine) : Moves(size)) {}
 
 FailureOr<PlacementProblem> PlacementProblem::build(const PlacementGraph &graph, const Seeds &seeds, MeshAttr mesh) {
   PlacementProblem problem(graph, seeds, mesh);
@@ -19,7 +20,7 @@ FailureOr<PlacementProblem> PlacementProblem::build(const PlacementGraph &graph,
 /// placements with equal traffic the one that reduces earlier wins. The exception is what `pc.accumulate` yields: there
 /// a partial sum is preferred, because it is then reduced once and not per microbatch.
 Price PlacementProblem::ownPrice(const PlacementNode &node, const Row &row) const {
-  Price price;
+  Price price = seeds.times ? ownTimes(node, row) : Price();
   if (node.kind == NodeKind::Yield) {
     price.late = row.results[0].isSum() ? 0 : int64_t(1) << 32;
     return price;
@@ -51,6 +52,22 @@ void PlacementProblem::makeTables() {
   }
   for (unsigned value = 0; value < graph.values.size(); ++value)
     addValue(value);
+  tieUpdates();
+}
+
+/// Where a leaf may lie in several ways, its update lies as it does. Their rows have the same order.
+void PlacementProblem::tieUpdates() {
+  for (auto [id, node] : llvm::enumerate(graph.nodes)) {
+    size_t n = rows[id].size();
+    if (node.kind != NodeKind::Update || n == 1)
+      continue;
+    auto update = cast<UpdateOp>(node.op);
+    PriceTable table{{leafNodes.at(leafKey(update.getName(), update.getParameter())), static_cast<unsigned>(id)}, {}};
+    for (size_t leaf = 0; leaf < n; ++leaf)
+      for (size_t row = 0; row < n; ++row)
+        table.entries.push_back(leaf == row ? Price() : Price::illegal());
+    tables.push_back(std::move(table));
+  }
 }
 
 /// A table over the producer and up to two readers of `value`.
@@ -126,9 +143,16 @@ void PlacementProblem::addSharedValue(unsigned value, ArrayRef<unsigned> readers
     tie(node, [&](unsigned row, auto offer) { return offer.second.contains(sets[row]); });
 }
 
-LogicalResult PlacementProblem::solve() {
+std::optional<Assignment> PlacementProblem::minimizeTables(bool countIllegal) {
   makeTables();
-  std::optional<Assignment> assignment = minimize(choices, std::move(tables));
+  std::optional<Assignment> assignment = minimize(choices, std::move(tables), countIllegal);
+  if (assignment)
+    result.largestTable = std::max(result.largestTable, assignment->largestTable);
+  return assignment;
+}
+
+LogicalResult PlacementProblem::solve(bool tellTooWide) {
+  std::optional<Assignment> assignment = seeds.times ? minimizeSeconds() : minimizeTables();
   if (assignment && assignment->price.isLegal()) {
     chosen = std::move(assignment->choice);
     if (!(chosenPrice() == assignment->price))
@@ -137,10 +161,11 @@ LogicalResult PlacementProblem::solve() {
              << "the search found";
     return success();
   }
-  if (assignment) { // nothing is legal: find the placement with the fewest illegal moves, to report them
-    makeTables();
-    assignment = minimize(choices, std::move(tables), /*countIllegal=*/true);
-  }
+  if (assignment) // nothing is legal: find the placement with the fewest illegal moves, to report them
+    assignment = minimizeTables(/*countIllegal=*/true);
+  result.tooWide = !assignment;
+  if (!assignment && !tellTooWide)
+    return failure();
   if (!assignment)
     return graph.nodes[0].op->emitError() << seeds.tactic << ": the search for a placement on axis '"
                                           << seeds.axis.getValue() << "' needs too large a table";

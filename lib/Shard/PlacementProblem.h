@@ -18,8 +18,9 @@ public:
   /// say.
   static mlir::FailureOr<PlacementProblem> build(const PlacementGraph &graph, const Seeds &seeds, MeshAttr mesh);
 
-  /// Chooses a row per node. Fails with errors that explain why nothing is legal.
-  mlir::LogicalResult solve();
+  /// Chooses a row per node. Fails with errors that explain why nothing is legal, or where a table would be too large,
+  /// which without `tellTooWide` only `found` says.
+  mlir::LogicalResult solve(bool tellTooWide);
 
   /// The chosen row of a node.
   const Row &row(unsigned node) const { return rows[node][chosen[node]]; }
@@ -33,11 +34,14 @@ public:
   const MoveTree &tree(unsigned value);
   const MoveTerms &terms(unsigned value) const { return valueTerms[value]; }
   const Moves &moves() const { return moveTable; }
+  /// What was found out; what the chosen rows cost, where prices are seconds.
+  const FoundPlacement &found() const { return result; }
 
 private:
   PlacementProblem(const PlacementGraph &graph, const Seeds &seeds, MeshAttr mesh);
 
   // Rows (Rows.cpp)
+  static std::string leafKey(llvm::StringRef name, std::optional<llvm::StringRef> parameter);
   void readTerms();
   mlir::LogicalResult chooseRows();
   mlir::LogicalResult leafRows(unsigned node);
@@ -58,9 +62,28 @@ private:
   void makeTables();
   void addValue(unsigned value);
   void addSharedValue(unsigned value, llvm::ArrayRef<unsigned> readers, llvm::ArrayRef<std::vector<StateSet>> needs);
+  void tieUpdates();
   StateSet needed(unsigned value) const;
   Price chosenPrice();
+  std::optional<Assignment> minimizeTables(bool countIllegal = false);
   void explain();
+
+  // Prices in seconds (Seconds.cpp)
+  bool isSumOfGradients(unsigned value) const;
+  double elementBytes(unsigned value, AxisState state) const;
+  double earlierMoveSeconds(const PlacementNode &node, const Row &row) const;
+  double ownSeconds(const PlacementNode &node, const Row &row) const;
+  double hiddenShare(const PlacementNode &node) const;
+  double leafBytes(const PlacementNode &node, AxisState state) const;
+  Price ownTimes(const PlacementNode &node, const Row &row) const;
+  void setExposed(int parts);
+  /// Of the chosen rows, where prices are seconds.
+  struct Judgement {
+    double sums = 0, backward = 0; ///< seconds
+    double bytes = 0;              ///< of leaves
+  };
+  Judgement judge() const;
+  std::optional<Assignment> minimizeSeconds();
 
   const PlacementGraph &graph;
   const Seeds &seeds;
@@ -71,12 +94,15 @@ private:
   std::vector<MoveTerms> valueTerms;
   std::vector<int64_t> elements; ///< per value: on a rank before it is split over this axis
   std::vector<std::optional<AxisState>> pins;
-  std::vector<bool> mayBePartial;              ///< per value: some row produces it partial (mask and pad do not count)
-  std::map<std::string, AxisState> leafStates; ///< "name" or "state of name"
+  std::vector<bool> mayBePartial;            ///< per value: some row produces it partial (mask and pad do not count)
+  std::map<std::string, unsigned> leafNodes; ///< "name" or "state of name"
   std::vector<std::pair<unsigned, int64_t>> refused; ///< (value, dim) that must be split but does not divide
   std::vector<unsigned> choices;                     ///< per variable; variable i < nodes is the row of node i
   std::vector<PriceTable> tables;
   std::vector<unsigned> chosen;
+  std::vector<bool> gradient; ///< per value, where prices are seconds: its moves sum a gradient
+  int exposed = 1024;         ///< of 1024 parts of those moves' seconds, what the backward pass does not hide
+  FoundPlacement result;
 };
 
 } // namespace pc

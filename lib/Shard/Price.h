@@ -1,11 +1,12 @@
 //===- Price.h - What a choice of placements costs -------------------------------------===//
-// Lexicographic: illegal choices, bytes on the wire, moves with traffic, moves without, elements computed per rank,
-// ops that read partial sums. Integers, for the same choice on every machine; 128 bits, because the bytes of large
-// models overflow 64.
+// Lexicographic: illegal choices, bytes on the wire or picoseconds of a machine, moves with traffic, moves without,
+// elements computed per rank, ops that read partial sums. Integers, for the same choice on every machine; 128 bits,
+// because the bytes of large models overflow 64.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_LIB_SHARD_PRICE_H
 #define PC_LIB_SHARD_PRICE_H
 
+#include <cmath>
 #include <cstdint>
 #include <tuple>
 
@@ -13,13 +14,17 @@ namespace pc {
 
 /// Prices form an ordered group: they may be added, subtracted (a difference may be negative) and compared.
 struct Price {
-  __int128 traffic = 0; ///< illegal * 2^108 + bytes * 2^40 + traffic moves * 2^20 + free moves
+  __int128 traffic = 0; ///< illegal * 2^108 + bytes or picoseconds * 2^40 + traffic moves * 2^20 + free moves
   int64_t work = 0;     ///< elements that a rank computes
   int64_t late = 0;     ///< ops that read partial sums: at equal cost, the earlier reduction wins
 
   static constexpr Price illegal() { return {static_cast<__int128>(1) << 108, 0, 0}; }
   /// One move that sends `bytes` (in units of 1/n of a byte on an axis of size n).
   static constexpr Price move(__int128 bytes) { return {(bytes << 40) + (bytes ? 1 << 20 : 1), 0, 0}; }
+  /// What takes so long, where prices are times.
+  static Price seconds(double seconds) { return {static_cast<__int128>(std::llround(seconds * 1e12)) << 40, 0, 0}; }
+  /// The seconds in this price, where prices are times.
+  double seconds() const { return static_cast<double>(bytes()) * 1e-12; }
   constexpr bool isLegal() const { return traffic < (static_cast<__int128>(1) << 107); }
   /// The bytes in this price, in the units of `move`.
   constexpr __int128 bytes() const { return traffic >> 40; }

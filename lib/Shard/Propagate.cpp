@@ -14,6 +14,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "pc/IR/AnyOp.h"
+#include <deque>
 
 using namespace mlir;
 using namespace pc;
@@ -126,25 +127,37 @@ Value Rewriter::move(const PlacementValue &v, unsigned value, Value from, AxisSt
 
 } // namespace
 
-LogicalResult pc::propagate(ModuleOp module, const Seeds &seeds) {
+LogicalResult pc::propagate(ModuleOp module, const Seeds &seeds, FoundPlacement *found) {
   MeshAttr mesh = meshOf(module);
+  std::deque<PlacementGraph> graphs;
+  std::deque<PlacementProblem> problems;
   for (auto function : module.getOps<func::FuncOp>()) {
     if (function.isDeclaration())
       continue;
     FailureOr<PlacementGraph> graph = PlacementGraph::read(function);
     if (failed(graph))
       return failure();
-    FailureOr<PlacementProblem> problem = PlacementProblem::build(*graph, seeds, mesh);
-    if (failed(problem) || failed(problem->solve()))
+    graphs.push_back(std::move(*graph));
+    FailureOr<PlacementProblem> problem = PlacementProblem::build(graphs.back(), seeds, mesh);
+    if (failed(problem))
       return failure();
-    Rewriter(*graph, *problem, seeds).run();
+    problems.push_back(std::move(*problem));
+    LogicalResult solved = problems.back().solve(/*tellTooWide=*/!found);
+    if (found)
+      *found = problems.back().found();
+    if (failed(solved))
+      return failure();
   }
+  for (auto [graph, problem] : llvm::zip_equal(graphs, problems))
+    Rewriter(graph, problem, seeds).run();
   return success();
 }
 
 AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
   module.walk([&](InputOp input) {
     PlaceAttr place = placement(input.getValue());
+    for (StringRef dim : input.getDims().getAsValueRange<StringAttr>())
+      dims.insert(dim.str());
     for (int64_t d = 0, e = place ? place.getDims().size() : 0; d < e; ++d)
       for (StringAttr axis : place.axes(d))
         setData(axis);

@@ -3,6 +3,7 @@
 #include "pc/Shard/Passes.h"
 
 #include "Seeds.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace pc;
@@ -16,6 +17,16 @@ llvm::StringSet<> setOf(ArrayRef<std::string> names) {
   return set;
 }
 
+/// "1.250 ms a step, 2.0 MB of parameters, gradients and states on a rank; gap 0.0 %, largest table 64"
+std::string textOf(const FoundPlacement &found) {
+  return llvm::formatv(
+             "{0:f3} ms a step, {1:f3} MB of parameters, gradients and states on a rank; gap {2:f1} %, largest "
+             "table {3}",
+             1e3 * found.seconds, 1e-6 * found.bytes, 100 * found.gap, found.largestTable)
+             .str() +
+         (found.leftOut.empty() ? "" : "; too wide with " + found.leftOut);
+}
+
 struct Propagate : pc::impl::PropagateBase<Propagate> {
   using PropagateBase::PropagateBase;
 
@@ -26,6 +37,12 @@ struct Propagate : pc::impl::PropagateBase<Propagate> {
     Seeds seeds("pc-propagate", name, AxisOrder(getOperation()));
     if (!inputs.empty())
       seeds.order.setData(name);
+    if (cost != "bytes" && cost != "seconds") {
+      getOperation().emitError() << "pc-propagate: cost '" << cost << "' is unknown; there are bytes and seconds";
+      return signalPassFailure();
+    }
+    if (cost == "seconds" && !setTimes(seeds))
+      return signalPassFailure();
     seeds.must = setOf(must);
     seeds.may = setOf(may);
     if (!optimizer.empty())
@@ -36,6 +53,11 @@ struct Propagate : pc::impl::PropagateBase<Propagate> {
       llvm::StringSet<> names = setOf(isa<ParameterOp>(leaf) ? *parameters : isa<StateOp>(leaf) ? *states : *inputs);
       return {splitByName(leaf, names)};
     };
+    if (free) {
+      SmallVector<std::string> names(may.begin(), may.end());
+      llvm::append_range(names, must);
+      setFree(seeds, setOf(names));
+    }
     if (fixed)
       seeds.fixed = isWeight;
     seeds.pin = [&](const PlacementValue &v) -> std::optional<AxisState> {
@@ -50,8 +72,28 @@ struct Propagate : pc::impl::PropagateBase<Propagate> {
       }
       return state;
     };
-    if (failed(propagate(getOperation(), seeds)))
-      signalPassFailure();
+    FoundPlacement found;
+    bool all = free && may.empty() && must.empty();
+    if (failed(all ? propagateFree(getOperation(), seeds, found) : propagate(getOperation(), seeds, &found))) {
+      if (found.tooWide)
+        getOperation().emitError() << "pc-propagate: the search for a placement on axis '" << axis
+                                   << "' needs too large a table";
+      return signalPassFailure();
+    }
+    if (tell && seeds.times)
+      getOperation().emitRemark() << "pc-propagate: " << textOf(found);
+  }
+
+private:
+  /// Sets prices in seconds; false after an error.
+  bool setTimes(Seeds &seeds) {
+    std::string error;
+    std::optional<MachineModel> model = MachineModel::find(machine, error);
+    if (!model)
+      getOperation().emitError() << "pc-propagate: " << error;
+    else
+      seeds.times = TimePrices{*model, bytePrice};
+    return model.has_value();
   }
 };
 } // namespace

@@ -9,8 +9,8 @@
 using namespace mlir;
 using namespace pc;
 
-/// The key of a parameter or state, and of its update, in leafStates.
-static std::string leafKey(StringRef name, std::optional<StringRef> parameter) {
+/// The key of a parameter or state, and of its update, in leafNodes.
+std::string PlacementProblem::leafKey(StringRef name, std::optional<StringRef> parameter) {
   return parameter ? (name + " of " + *parameter).str() : name.str();
 }
 
@@ -98,25 +98,27 @@ InFlightDiagnostic PlacementProblem::indivisible(unsigned value, int64_t dim) co
 LogicalResult PlacementProblem::leafRows(unsigned id) {
   const PlacementNode &node = graph.nodes[id];
   unsigned value = node.results[0];
-  for (AxisState state : seeds.leaf(node.op)) {
-    if (state.isSplit() && !divides(value, state.dim()))
-      return indivisible(value, state.dim());
-    rows[id].push_back(Row{{}, {state}, -1});
-  }
+  SmallVector<AxisState, 2> states = seeds.leaf(node.op);
+  for (AxisState state : states)
+    if (!state.isSplit() || divides(value, state.dim()))
+      rows[id].push_back(Row{{}, {state}, -1});
+  if (rows[id].empty())
+    return indivisible(value, states[0].dim());
   if (auto parameter = dyn_cast<ParameterOp>(node.op))
-    leafStates[leafKey(parameter.getName(), std::nullopt)] = rows[id][0].results[0];
+    leafNodes[leafKey(parameter.getName(), std::nullopt)] = id;
   if (auto state = dyn_cast<StateOp>(node.op))
-    leafStates[leafKey(state.getName(), state.getParameter())] = rows[id][0].results[0];
+    leafNodes[leafKey(state.getName(), state.getParameter())] = id;
   return success();
 }
 
 LogicalResult PlacementProblem::updateRows(unsigned id) {
   auto update = cast<UpdateOp>(graph.nodes[id].op);
-  auto it = leafStates.find(leafKey(update.getName(), update.getParameter()));
-  if (it == leafStates.end())
+  auto it = leafNodes.find(leafKey(update.getName(), update.getParameter()));
+  if (it == leafNodes.end())
     return update.emitError() << seeds.tactic << ": updates '" << leafKey(update.getName(), update.getParameter())
                               << "', which no leaf in front of it provides";
-  rows[id] = {Row{{it->second}, {}, -1}};
+  for (const Row &row : rows[it->second])
+    rows[id].push_back(Row{{row.results[0]}, {}, -1});
   return success();
 }
 

@@ -7,6 +7,7 @@
 
 #include "AxisOrder.h"
 #include "PlacementGraph.h"
+#include "pc/Cost/Machine.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -14,6 +15,22 @@
 #include <optional>
 
 namespace pc {
+
+/// Choices cost seconds of a machine in place of bytes on the wire.
+struct TimePrices {
+  MachineModel machine;
+  double perByte = 0; ///< seconds that a byte of a rank is worth: of parameters, their gradients and states
+};
+
+/// What was found along an axis, with seconds where choices cost them.
+struct FoundPlacement {
+  double seconds = 0;      ///< of a step
+  double gap = 0;          ///< no placement costs less by more than this share
+  double bytes = 0;        ///< of a rank's parameters, gradients and states
+  size_t largestTable = 0; ///< entries
+  bool tooWide = false;    ///< nothing was found: a table would have been too large
+  std::string leftOut;     ///< names of dims that stayed whole so that no table was, with commas between
+};
 
 struct Seeds {
   Seeds(mlir::StringRef tactic, mlir::StringAttr axis, AxisOrder order)
@@ -48,6 +65,8 @@ struct Seeds {
   std::string instead;
   /// Whether values may be rooted: exist on coordinate 0 of the axis alone.
   bool rooted = false;
+  /// Prices in seconds; none: in bytes on the wire.
+  std::optional<TimePrices> times;
   /// Values that are never sent along the axis.
   std::function<bool(const PlacementValue &)> fixed = [](const PlacementValue &) { return false; };
 
@@ -74,8 +93,16 @@ bool isWeight(const PlacementValue &v);
 AxisState splitByName(mlir::Operation *leaf, const llvm::StringSet<> &names);
 
 /// Places the step in `module` along the axis of `seeds` and inserts the moves. Fails with errors at the ops that have
-/// no legal placement.
-mlir::LogicalResult propagate(mlir::ModuleOp module, const Seeds &seeds);
+/// no legal placement. `found`, if given: what that costs; that a table would be too large is then no error, but only
+/// said there.
+mlir::LogicalResult propagate(mlir::ModuleOp module, const Seeds &seeds, FoundPlacement *found = nullptr);
+
+/// Leaves all to the search: dims called `names` may be split wherever that costs less, leaves lie in any way.
+void setFree(Seeds &seeds, const llvm::StringSet<> &names);
+
+/// Propagates with all dims that leaves name free, but for those that a search of this size cannot decide: first those
+/// of inputs stay whole, the batch before all, then those that fewest elements of parameters have.
+mlir::LogicalResult propagateFree(mlir::ModuleOp module, Seeds seeds, FoundPlacement &found);
 
 /// Removes the moves over `axis` and makes every value whole on it. Other axes stay as they are.
 void unplace(mlir::ModuleOp module, mlir::StringAttr axis);

@@ -32,6 +32,11 @@ mlir::LogicalResult placeZero(
 mlir::LogicalResult placeGrid(mlir::ModuleOp module, mlir::StringRef form, mlir::ArrayRef<mlir::StringAttr> axes,
                               bool regather);
 
+/// Splits along `axis` whatever takes least time on `machine`, where a byte of a rank's parameters, gradients and
+/// states is worth `bytePrice` seconds. No name of a dim means anything to it.
+mlir::LogicalResult placeFree(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis,
+                              const MachineModel &machine, double bytePrice);
+
 /// Whether tensor parallelism of `form` (1d, 2d, 2.5d, 3d) splits dim `dim` of a parameter. The axes over which a grid
 /// shards parameters as ZeRO does (row of 2d and 2.5d; i of 3d) do not count.
 bool takesDim(mlir::StringRef form, ParameterOp parameter, int64_t dim);

@@ -65,7 +65,7 @@ static std::pair<StringAttr, StringAttr> splitAxis(ModuleOp module, StringAttr a
 }
 
 bool pc::takesDim(StringRef form, ParameterOp parameter, int64_t dim) {
-  if (form != "1d")
+  if (form != "1d" && form != "free") // which is likely to split the same dims
     return gridTakesDim(form, parameter, dim);
   StringRef name = cast<StringAttr>(parameter.getDims()[dim]).getValue();
   return llvm::is_contained({"kv_heads", "group", "ffn", "vocab"}, name);
@@ -78,13 +78,18 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
   void runOnOperation() override {
     SmallVector<StringRef> names;
     StringRef(axis).split(names, ',');
-    size_t wanted = llvm::StringSwitch<size_t>(form).Case("1d", 1).Case("2d", 2).Cases({"2.5d", "3d"}, 3).Default(0);
+    size_t wanted = llvm::StringSwitch<size_t>(form)
+                        .Case("1d", 1)
+                        .Case("2d", 2)
+                        .Cases({"2.5d", "3d"}, 3)
+                        .Case("free", names.size())
+                        .Default(0);
     if (names.size() != wanted) {
       InFlightDiagnostic diagnostic = getOperation().emitError() << tactic << ": form '" << form << "' ";
       if (wanted)
         diagnostic << "works over " << wanted << " axes, got '" << axis << "'";
       else
-        diagnostic << "is unknown; there are 1d, 2d, 2.5d and 3d";
+        diagnostic << "is unknown; there are 1d, 2d, 2.5d, 3d and free";
       return signalPassFailure();
     }
     SmallVector<StringAttr> axes;
@@ -93,9 +98,25 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
         axes.push_back(fresh);
       else if (fresh)
         getOperation().emitError() << tactic << ": axis '" << name << "' is named twice";
-    if (axes.size() < names.size() ||
-        failed(wanted == 1 ? place(axes[0]) : placeGrid(getOperation(), form, axes, regather)))
+    if (axes.size() < names.size() || failed(place(axes)))
       signalPassFailure();
+  }
+
+  LogicalResult place(ArrayRef<StringAttr> axes) {
+    if (form == "free")
+      return placeFreely(axes);
+    return axes.size() == 1 ? place(axes[0]) : placeGrid(getOperation(), form, axes, regather);
+  }
+
+  LogicalResult placeFreely(ArrayRef<StringAttr> axes) {
+    std::string error;
+    std::optional<MachineModel> model = MachineModel::find(machine, error);
+    if (!model)
+      return getOperation().emitError() << tactic << ": " << error;
+    for (StringAttr one : axes)
+      if (failed(placeFree(getOperation(), tactic, one, *model, bytePrice)))
+        return failure();
+    return success();
   }
 
   LogicalResult place(StringAttr name) {

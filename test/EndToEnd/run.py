@@ -55,6 +55,8 @@ class Row(Case):
         super().__init__(f"{table}/{text}", shlex.join(["run.py", table, text]))
         self.checks, self.text = checks, text
         self.model, self.layers, self.batch, self.mesh, *self.flags = text.split()
+        # A machine's file is one of Inputs.
+        self.flags = [re.sub(r"^--machine=(.*\.json)$", lambda file: f"--machine={HERE / 'Inputs' / file[1]}", flag) for flag in self.flags]
         self.is_golden = (self.layers, self.batch) == ("2", "4")
         golden = GOLDEN / self.model
         self.weights, self.data, self.want = ["--init", golden] if self.layers == "2" else [], data_flags(self.model), golden / "golden.safetensors"

@@ -87,6 +87,10 @@ AttentionWork attentionWork(mlir::Operation *op);
 /// Seconds of one execution of a local op on one rank: the larger of computing and reading, or sending.
 double secondsOf(mlir::Operation *op, const MachineModel &machine);
 
+/// Seconds of a part of an op that is not placed yet: its products with the sizes that the factors have in `part`, or
+/// the `bytes` that it reads and writes, without what an operation takes whatever its size.
+double secondsOfPart(mlir::Operation *op, const FactorRule &part, double bytes, const MachineModel &machine);
+
 /// Seconds of each move of `start`, one after another. Those over the same axes are one launch (a group of NCCL's),
 /// whose hops overlap: only the longest of their latencies counts.
 llvm::SmallVector<double> secondsOfMoves(StartOp start, const MachineModel &machine);

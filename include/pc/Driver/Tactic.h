@@ -28,6 +28,8 @@ public:
   llvm::StringRef option(llvm::StringRef key) const;
   /// A list with commas between as an option: "row,col" of `axis`.
   llvm::SmallVector<llvm::StringRef> list(llvm::StringRef key) const;
+  /// Whether it was written with this option.
+  bool says(llvm::StringRef key) const { return find(key) != nullptr; }
   /// The same tactic with this value of an option, in its old one's place or behind the others.
   Tactic with(llvm::StringRef key, llvm::StringRef value) const;
 

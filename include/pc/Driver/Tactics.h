@@ -53,6 +53,7 @@ struct TacticFlag {
 struct TacticForm {
   std::string name;
   std::string axes = {}; ///< the mesh axes where the flag names none; empty: the pass's default
+  bool anyAxes = false;  ///< it works over any number of axes
   int weightAxis = -1; ///< grids: which of the axes shards weights as ZeRO does; such a form splits what norms work on
 };
 

@@ -56,11 +56,18 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
     * `form=2.5d` (axes depth,row,col): the batch is split over depth too; gradients are summed over it.
     * `form=3d` (axes i,j,l of one size): residual stream [batch:(i, l), sequence, embed:j]. Linears into heads, ffn and vocabulary gather
       on l, contract embed and scatter on j; those back to embed do the reverse. Weights are split over all three.
+
+    `form=free` knows no names: along any number of axes, one after the other, each op is split and each leaf lies as a step on `machine`
+    takes least time (`pc-propagate{free cost=seconds}`). Megatron's placement, sequence parallelism and a mixture with data parallelism come
+    out where they are the best, for models with dims of any name. Dims that do not divide stay whole; so do those with which the search would need
+    too large a table, the batch first.
   }];
   let options = [
-    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use, or the axes of the grid: row,col; depth,row,col; i,j,l">,
-    Option<"form", "form", "std::string", "\"1d\"", "1d, 2d, 2.5d or 3d">,
+    Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use, or the axes of the grid: row,col; depth,row,col; i,j,l; of free: any">,
+    Option<"form", "form", "std::string", "\"1d\"", "1d, 2d, 2.5d, 3d or free">,
     Option<"regather", "regather", "bool", "true", "Grids: the backward pass gathers again what the forward pass gathered">,
+    Option<"machine", "machine", "std::string", "\"cpu\"", "free: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
+    Option<"bytePrice", "byte-price", "double", "0", "free: seconds that a byte of a parameter, gradient or state on a rank is worth">,
   ];
 }
 
@@ -146,7 +153,7 @@ def PadShards : Pass<"pc-pad-shards", "mlir::ModuleOp"> {
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "What a dim has to divide by">,
-    ListOption<"forms", "forms", "std::string", "Forms of tensor parallelism in the plan: 1d, 2d, 2.5d, 3d">,
+    ListOption<"forms", "forms", "std::string", "Forms of tensor parallelism in the plan: 1d, 2d, 2.5d, 3d, free">,
     Option<"takenRanks", "taken-ranks", "int64_t", "1", "Among how many ranks those split a dim">,
   ];
 }
@@ -167,6 +174,10 @@ def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
     A tactic whose seeds are its options: names of dims that must or may be split, names that leaves are split by, whether weights may be
     sent, where activations rest. For experiments with placements that have no tactic of their own, and for tests of propagation.
 
+    With `cost=seconds` the search looks for the least time of a step on `machine`: what a rank computes, what it sends along the axis, what
+    the axes before send, and `byte-price` for what it keeps. Of the sums of gradients only what exceeds the backward pass counts (and what
+    hidden moves take from the work beside them). With `free` nothing else has to be said.
+
     Example, ZeRO-1: `--pc-propagate="axis=dp must=batch inputs=batch states=embed,vocab optimizer=embed,vocab"`.
   }];
   let options = [
@@ -181,6 +192,11 @@ def Propagate : Pass<"pc-propagate", "mlir::ModuleOp"> {
     Option<"fixed", "fixed", "bool", "false", "Parameters and state are never sent">,
     ListOption<"rest", "rest", "std::string", "Values with exactly these dims rest ...">,
     Option<"restSplit", "rest-split", "std::string", "\"\"", "... split along this one of them (default: whole)">,
+    Option<"free", "free", "bool", "false", "Leaves lie and dims are split as it costs least: those of `may` and `must`, or if both are empty all that have names">,
+    Option<"cost", "cost", "std::string", "\"bytes\"", "Of what the least is looked for: bytes (on the wire) or seconds (of a step)">,
+    Option<"machine", "machine", "std::string", "\"cpu\"", "Whose seconds: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
+    Option<"bytePrice", "byte-price", "double", "0", "Seconds that a byte of a parameter, gradient or state on a rank is worth">,
+    Option<"tell", "tell", "bool", "false", "A remark says the seconds">,
   ];
 }
 

@@ -1,0 +1,83 @@
+//===- FreePlacement.cpp - Seeds that leave all to the search -------------------------------===//
+// No name of a dim says what a strategy would do with it: which dims an axis splits, where parameters, states and
+// inputs lie and what is sent follows from seconds alone. Megatron's placement, sequence parallelism and a split
+// vocabulary come out of it where they are the best.
+//===-----------------------------------------------------------------------------===//
+#include "Tactics.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace pc;
+
+/// What leaves call their dims, in the order in which a search that is too wide does without them. Positions in the
+/// zigzag order are known to no axis but the ring's.
+static SmallVector<std::string> dimNames(ModuleOp module) {
+  SmallVector<std::string> inputs;
+  bool isZigzag = false;
+  module.walk([&](ProgramOp program) { isZigzag |= zigzagRanks(program) > 0; });
+  module.walk([&](InputOp input) {
+    if (input.getKind() == InputKind::Hyper)
+      return;
+    auto names = llvm::to_vector(input.getDims().getAsValueRange<StringAttr>());
+    bool isDealtOut = llvm::any_of(input->getUsers(), llvm::IsaPred<AccumulateOp>); // along its first dim
+    for (StringRef name : ArrayRef(names).drop_front(isDealtOut ? 1 : 0))
+      if (!llvm::is_contained(inputs, name))
+        inputs.push_back(name.str());
+  });
+  SmallVector<std::tuple<int64_t, int64_t, std::string>>
+      others; // elements of parameters; of as many the later one first
+  module.walk([&](ParameterOp parameter) {
+    int64_t elements = cast<RankedTensorType>(parameter.getValue().getType()).getNumElements();
+    for (StringRef name : parameter.getDims().getAsValueRange<StringAttr>()) {
+      auto *it = llvm::find_if(others, [&](const auto &other) { return std::get<2>(other) == name; });
+      if (it != others.end())
+        std::get<0>(*it) += elements;
+      else if (!llvm::is_contained(inputs, name))
+        others.push_back({elements, -std::ssize(others), name.str()});
+    }
+  });
+  llvm::sort(others);
+  if (isZigzag)
+    inputs.clear();
+  for (const auto &other : others)
+    inputs.push_back(std::get<2>(other));
+  return inputs;
+}
+
+void pc::setFree(Seeds &seeds, const llvm::StringSet<> &names) {
+  seeds.may = names; // those that an op must split stay so
+  seeds.leaf = [names](Operation *leaf) {
+    SmallVector<AxisState, 2> states{AxisState::whole()};
+    if (ArrayAttr dims = leafDims(leaf))
+      for (auto [d, name] : llvm::enumerate(dims.getAsValueRange<StringAttr>()))
+        if (names.contains(name))
+          states.push_back(AxisState::split(d));
+    return states;
+  };
+}
+
+LogicalResult pc::propagateFree(ModuleOp module, Seeds seeds, FoundPlacement &found) {
+  SmallVector<std::string> names = dimNames(module), leftOut;
+  while (true) {
+    llvm::StringSet<> free;
+    for (const std::string &name : names)
+      free.insert(name);
+    setFree(seeds, free);
+    if (succeeded(propagate(module, seeds, &found))) {
+      found.leftOut = llvm::join(leftOut, ",");
+      return success();
+    }
+    if (!found.tooWide || names.empty())
+      return failure();
+    leftOut.push_back(names.front());
+    names.erase(names.begin());
+  }
+}
+
+LogicalResult pc::placeFree(ModuleOp module, StringRef tactic, StringAttr axis, const MachineModel &machine,
+                            double bytePrice) {
+  Seeds seeds(tactic, axis, AxisOrder(module));
+  seeds.times = TimePrices{machine, bytePrice};
+  FoundPlacement found;
+  return propagateFree(module, seeds, found);
+}
