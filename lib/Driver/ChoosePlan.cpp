@@ -269,9 +269,11 @@ void PlanSearch::addPlans(std::vector<PlanNode> &roots) {
 /// Those that are best by closed forms, of each mesh the best one: their prices are what others have to beat.
 void PlanSearch::addProbes(std::vector<PlanNode> &roots) {
   struct Guess {
-    double seconds, bytes;
+    bool isLarge; ///< bounds of bytes are far below what plans take
+    double seconds;
     Node node;
   };
+  constexpr double largeShare = 0.7;
   std::vector<Guess> guesses;
   for (const PlanNode &root : ArrayRef(roots)) {
     int64_t most = machine.nodeRanks ? machine.nodeRanks : space.ranks;
@@ -282,9 +284,10 @@ void PlanSearch::addProbes(std::vector<PlanNode> &roots) {
     std::map<AxisSizes, Guess> ofMeshes;
     size_t set = nodes[root.id].set;
     forPlansOf(set, nodes[root.id].sizes, [&](size_t family, const PlanNumbers &plan) {
-      Guess guess{bounds->guessSeconds(known, plan), bounds->leastBytes(plan), {}};
+      bool isLarge = limit() > 0 && bounds->leastBytes(plan) > largeShare * static_cast<double>(limit());
+      Guess guess{isLarge, bounds->guessSeconds(known, plan), {}};
       auto [it, first] = ofMeshes.try_emplace(plan.sizes, guess);
-      if (first || guess.seconds < it->second.seconds) {
+      if (first || std::tie(guess.isLarge, guess.seconds) < std::tie(it->second.isLarge, it->second.seconds)) {
         guess.node = {set, family, plan.sizes, plan.microbatches};
         it->second = std::move(guess);
       }
@@ -294,7 +297,8 @@ void PlanSearch::addProbes(std::vector<PlanNode> &roots) {
   }
   numPlans = numDropped = 0; // they are met again
   llvm::sort(guesses, [](const Guess &a, const Guess &b) {
-    return std::tie(a.seconds, a.node.set, a.node.sizes) < std::tie(b.seconds, b.node.set, b.node.sizes);
+    return std::tie(a.isLarge, a.seconds, a.node.set, a.node.sizes) <
+           std::tie(b.isLarge, b.seconds, b.node.set, b.node.sizes);
   });
   constexpr size_t atOnce = 8, turns = 4;
   for (auto [i, guess] : llvm::enumerate(guesses)) {
