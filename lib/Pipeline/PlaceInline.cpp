@@ -38,7 +38,7 @@ Program pc::pipeline::placeInline(const Problem &problem, const Order &order) {
 
 int pc::pipeline::slotsFor(const Problem &problem, const Program &program) {
   for (int slots = 2; slots <= std::max(2, problem.microbatches); ++slots)
-    if (findStall(problem, program, slots).circle.empty())
+    if (findStall(program, slots).circle.empty())
       return slots;
   return 0;
 }

@@ -16,8 +16,7 @@ struct Place {
 
 class WaitGraph {
 public:
-  WaitGraph(const Problem &problem, const Program &program, int buffered)
-      : p(problem), program(program), buffered(buffered) {
+  WaitGraph(const Program &program, int buffered) : program(program), buffered(buffered) {
     first.push_back(0);
     for (const auto &instructions : program.stages)
       first.push_back(first.back() + static_cast<int>(instructions.size()));
@@ -203,7 +202,6 @@ private:
     return targets;
   }
 
-  const Problem &p;
   const Program &program;
   int buffered;
   std::vector<int> first; ///< per stage: number of its first instruction
@@ -220,6 +218,6 @@ private:
 
 } // namespace
 
-StallResult pc::pipeline::findStall(const Problem &problem, const Program &program, int buffered) {
-  return WaitGraph(problem, program, buffered).run();
+StallResult pc::pipeline::findStall(const Program &program, int buffered) {
+  return WaitGraph(program, buffered).run();
 }

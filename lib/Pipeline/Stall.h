@@ -12,7 +12,7 @@ struct StallResult {
   std::string circle; ///< the shortest circle of waits, printed; empty: everything finishes
   int length = 0;     ///< of the circle
 };
-StallResult findStall(const Problem &problem, const Program &program, int buffered);
+StallResult findStall(const Program &program, int buffered);
 
 } // namespace pc::pipeline
 

@@ -36,7 +36,7 @@ public:
                        &Verifier::missing, &Verifier::memory})
       if (!(this->*check)())
         return fault;
-    if (StallResult stall = findStall(p, program, options.buffered); !stall.circle.empty())
+    if (StallResult stall = findStall(program, options.buffered); !stall.circle.empty())
       return Fault{"deadlock", stall.circle};
     return std::nullopt;
   }
