@@ -13,6 +13,7 @@
 #include "mlir/Parser/Parser.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
+#include "pc/Shard/KnownDims.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <atomic>
@@ -74,7 +75,7 @@ class PlanSearch {
 public:
   PlanSearch(ModuleOp model, const CompileOptions &options, const MachineModel &machine)
       : model(model), options(options), search(options.search), machine(machine), batch(batchOf(model)),
-        space(search, batch) {}
+        space(search, batch, hasKnownDims(model)) {}
 
   pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
 

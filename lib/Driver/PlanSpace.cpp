@@ -80,13 +80,16 @@ void PlanSpace::addForms() {
         add(Tactic(row.pass).option("axis"), form.axes, row.flags.front().name, form.name);
 }
 
-void PlanSpace::vary(std::vector<StrategyFlags> &ways, StringRef flag, ArrayRef<std::string> values) const {
-  if (ways[0].given(flag) || !isFree(flag))
+void PlanSpace::vary(std::vector<StrategyFlags> &ways, const TacticFlag &flag) const {
+  if (ways[0].given(flag.name) || !isFree(flag.name))
     return;
+  std::vector<std::string> values = flag.searched;
+  if (!knowsDims)
+    llvm::append_range(values, flag.searchedUnknown);
   for (size_t i = 0, e = ways.size(); i < e; ++i)
     for (const std::string &value : values) {
       ways.push_back(ways[i]);
-      ways.back().set(flag, value);
+      ways.back().set(flag.name, value);
     }
 }
 
@@ -161,7 +164,7 @@ void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<Plan
   for (const TacticInfo &row : tactics())
     for (const TacticFlag &flag : row.flags)
       if (splitsLayers(row))
-        vary(ways, flag.name, flag.searched);
+        vary(ways, flag);
   // What goes with none of the other flags.
   auto planOfFlags = [](const StrategyFlags &flags) {
     std::string why;
@@ -203,7 +206,7 @@ void PlanSpace::addFamilies(PlanSet &set, const StrategyFlags &flags, const Plan
   for (const TacticInfo &row : tactics())
     for (const TacticFlag &flag : row.flags)
       if (!splitsLayers(row))
-        vary(ways, flag.name, flag.searched);
+        vary(ways, flag);
   std::set<std::string> known;
   for (StrategyFlags &one : ways) {
     PlanFamily family = base;

@@ -28,7 +28,9 @@ struct PlanSet {
 /// Plans as flags: those that were given, and all values that the rows of the tactics name for the others.
 class PlanSpace {
 public:
-  PlanSpace(const AutoOptions &search, int64_t batch) : search(search), batch(batch) {}
+  /// `knowsDims`: tactics know the names of the model's dims.
+  PlanSpace(const AutoOptions &search, int64_t batch, bool knowsDims)
+      : search(search), batch(batch), knowsDims(knowsDims) {}
 
   /// Reads which axes there may be; why that is impossible, or nothing.
   std::optional<Refusal> read();
@@ -61,10 +63,11 @@ private:
   void addForms();
   void addSets(const MeshForm &form, uint32_t present, std::vector<PlanSet> &all, std::string &refusal) const;
   void addFamilies(PlanSet &set, const StrategyFlags &flags, const PlanFamily &base, std::string &refusal) const;
-  void vary(std::vector<StrategyFlags> &ways, llvm::StringRef flag, llvm::ArrayRef<std::string> values) const;
+  void vary(std::vector<StrategyFlags> &ways, const TacticFlag &flag) const;
 
   const AutoOptions &search;
   int64_t batch;
+  bool knowsDims;
   std::vector<MeshForm> forms;
 };
 

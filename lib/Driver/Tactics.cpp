@@ -244,7 +244,7 @@ static std::deque<TacticInfo> &table() {
       {.pass = "pc-zigzag", .phase = Phase::Step}, // comes with ring attention
       {.pass = "pc-tensor-parallel",
        .phase = Phase::Placed,
-       .flags = {{"tensor-parallel", "", TacticFlag::OptionalText}},
+       .flags = {{.name = "tensor-parallel", .kind = TacticFlag::OptionalText, .searchedUnknown = {"free"}}},
        .formOption = "form",
        .forms = {{"1d"},
                  {.name = "2d", .axes = "row,col", .weightAxis = 0},

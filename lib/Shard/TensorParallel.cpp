@@ -7,6 +7,7 @@
 #include "pc/Shard/Passes.h"
 
 #include "Tactics.h"
+#include "pc/Shard/KnownDims.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <numeric>
 
@@ -69,6 +70,15 @@ bool pc::takesDim(StringRef form, ParameterOp parameter, int64_t dim) {
     return gridTakesDim(form, parameter, dim);
   StringRef name = cast<StringAttr>(parameter.getDims()[dim]).getValue();
   return llvm::is_contained({"kv_heads", "group", "ffn", "vocab"}, name);
+}
+
+bool pc::hasKnownDims(ModuleOp module) {
+  bool known = false;
+  module.walk([&](ParameterOp parameter) {
+    for (size_t d = 0; d < parameter.getDims().size(); ++d)
+      known |= takesDim("1d", parameter, static_cast<int64_t>(d));
+  });
+  return known;
 }
 
 namespace {

@@ -47,6 +47,7 @@ struct TacticFlag {
   Kind kind = Text;
   std::string option = {};                ///< the option of the pass that the flag sets; --help shows its default
   std::vector<std::string> searched = {}; ///< what --auto tries besides leaving the flag out
+  std::vector<std::string> searchedUnknown = {}; ///< what besides where no tactic knows the names of a model's dims
 };
 
 /// A way in which a tactic works, that its flag can name in front of the axis: `naive` of --data-parallel=naive:dp.

@@ -1,0 +1,14 @@
+//===- KnownDims.h - Whether tactics that go by names know a model ------------------------===//
+#ifndef PC_SHARD_KNOWNDIMS_H
+#define PC_SHARD_KNOWNDIMS_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace pc {
+
+/// Whether a parameter of `module` has a dim that tensor parallelism splits by its name.
+bool hasKnownDims(mlir::ModuleOp module);
+
+} // namespace pc
+
+#endif
