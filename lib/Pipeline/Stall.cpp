@@ -218,6 +218,4 @@ private:
 
 } // namespace
 
-StallResult pc::pipeline::findStall(const Program &program, int buffered) {
-  return WaitGraph(program, buffered).run();
-}
+StallResult pc::pipeline::findStall(const Program &program, int buffered) { return WaitGraph(program, buffered).run(); }
