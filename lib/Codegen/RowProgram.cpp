@@ -219,7 +219,9 @@ LogicalResult RowProgram::expand(Operation *op) {
         kernels::Dropping dropping(e, x, buffers.lookup(x.getRandom()), offsets);
         const int64_t words = k.simt ? 0 : dropping.wordsAhead(columns), first = numDrawn;
         numDrawn += words;
-        auto ahead = [this, first] { return k.scratch.as(e.b.getI32Type()) + e.integer(scratchElements() + first); };
+        auto ahead = [this, words, first] {
+          return words ? k.scratch.as(e.b.getI32Type()) + e.integer(scratchElements() + first) : Ptr();
+        };
         int row = add({}, [this, dropping, words, ahead](ArrayRef<Num>, const Position &at) {
           Num row = dropping.row(at.row);
           if (words)
@@ -227,12 +229,9 @@ LogicalResult RowProgram::expand(Operation *op) {
           return row;
         });
         nodes[row].space = Space::Row;
-        return define(
-            0, add({full(node(x.getX())), row}, [this, dropping, words, ahead](ArrayRef<Num> a, const Position &at) {
-              if (words)
-                return dropping.applyDrawn(a[0], at.column, ahead());
-              return dropping.apply(a[0], a[1], at.column, e.steps(std::max<int64_t>(at.width, 1)));
-            }));
+        return define(0, add({full(node(x.getX())), row}, [this, dropping, ahead](ArrayRef<Num> a, const Position &at) {
+                        return dropping.apply(a[0], a[1], ahead(), at.column, e.steps(std::max<int64_t>(at.width, 1)));
+                      }));
       })
       .Case([&](LayerNormOp x) {
         double inverse = 1.0 / columns, eps = x.getEps().convertToDouble();

@@ -443,10 +443,14 @@ struct Rewriter {
     IRBuilder<> entry(&*function->getEntryBlock().getFirstInsertionPt());
     entry.SetInsertPoint(cast<Instruction>(thread)->getNextNode());
     Value *base = nullptr;
+    uint64_t dynamicAlign = 1;
     for (bool dynamic : {false, true}) {
       for (Constant *constant : shared) {
         auto *variable = cast<GlobalVariable>(constant);
         uint64_t bytes = layout.getTypeAllocSize(variable->getValueType());
+        uint64_t align = std::max<uint64_t>(16, variable->getAlign().valueOrOne().value());
+        if (bytes == 0)
+          dynamicAlign = std::max(dynamicAlign, align);
         if ((bytes == 0) != dynamic)
           continue;
         SmallVector<Use *> uses;
@@ -455,7 +459,6 @@ struct Rewriter {
             uses.push_back(&use);
         if (uses.empty())
           continue;
-        uint64_t align = std::max<uint64_t>(16, variable->getAlign().valueOrOne().value());
         if (!dynamic) {
           kernel.sharedExtent = alignTo(kernel.sharedExtent, align);
           kernel.sharedBytes = alignTo(kernel.sharedBytes, align) + bytes;
@@ -470,7 +473,7 @@ struct Rewriter {
         if (!dynamic)
           kernel.sharedExtent += bytes + gapBytes;
       }
-      kernel.sharedExtent = alignTo(kernel.sharedExtent, 1024); // dynamic shared memory begins here
+      kernel.sharedExtent = alignTo(kernel.sharedExtent, dynamicAlign); // dynamic shared memory begins here
     }
   }
 

@@ -58,8 +58,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
   const SmallVector<int32_t> steps = e.steps(lanes);
   Ptr o = kernel.results[0], lse = kernel.results[1];
   Scratch scratch{kernel.scratch};
-  const int64_t ahead = dropping ? dropping->wordsAhead(a.paddedT(lanes)) : 0;
-  ForwardScratch at(scratch, a, lanes, ahead);
+  ForwardScratch at(scratch, a, lanes, dropping ? dropping->wordsAhead(a.paddedT(lanes)) : 0);
   kernel.items = a.batch * a.heads * a.groups;
   kernel.scratchBytes = scratch.bytes();
   kernel.kind = "attention";
@@ -103,11 +102,8 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
         Ptr addends = a.biased ? at.addends + a.addendsAt(e.min(first + r, e.integer(a.s - 1))) : Ptr();
         const double scale = a.changesScores() ? 1 : a.scale;
         Num drawn = dropping ? dropping->row({batch, head / a.groups, head % a.groups, first + r}) : Num();
-        if (ahead)
+        if (dropping)
           dropping->drawAhead(drawn, begin, columns, at.drawn);
-        auto kept = [&](Num x, Num j) {
-          return !dropping ? x : ahead ? dropping->applyDrawn(x, j, at.drawn) : dropping->apply(x, drawn, j, steps);
-        };
         Num minusInfinity = e.splat(e.real(-std::numeric_limits<double>::infinity()), lanes);
         Num maximum = e.maximum(e.loop(begin, columns, lanes, {minusInfinity}, [&](Num j, const Emitter::Carried &m) {
           Num x = row.load(j, lanes);
@@ -120,7 +116,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
         Num sum = e.sum(e.loop(begin, columns, lanes, {e.zeros(lanes)}, [&](Num j, const Emitter::Carried &sums) {
           Num p = e.exp(e.fma(row.load(j, lanes), e.real(scale), e.real(0) - maximum));
           p = seen(j, p, e.real(0));
-          weights.store(a.rounded(kept(p, j)), j);
+          weights.store(a.rounded(dropping ? dropping->apply(p, drawn, at.drawn, j, steps) : p), j);
           return Emitter::Carried{sums[0] + p};
         })[0]);
         at.maxima.store(maximum, r);

@@ -119,7 +119,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
         e.loop(zero, steps, 1, [&](Num step) {
           struct Row {
             Num correction, minusLse, end, drawn, unseen;
-            Ptr weight, gradient, addends, addendSums, bits;
+            Ptr weight, gradient, addends, addendSums, ahead;
           };
           SmallVector<Row> taken;
           for (int64_t i = 0; i < per; ++i) {
@@ -135,8 +135,8 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
                              at.gradients + r * strideT, a.biased ? at.addends + a.addendsAt(first + known) : Ptr(),
                              a.sumsBias ? at.addendSums + a.addendsAt(first + known) : Ptr(),
                              ahead ? at.drawn + e.integer(i * ahead) : Ptr()});
-            if (ahead)
-              dropping->drawAhead(taken.back().drawn, begin, columns, taken.back().bits);
+            if (dropping)
+              dropping->drawAhead(taken.back().drawn, begin, columns, taken.back().ahead);
           }
           e.loop(begin, columns, lanes, [&](Num j) {
             SmallVector<Num> p, ds;
@@ -155,9 +155,7 @@ void pc::kernels::emitAttentionGrad(AttentionShape a, Kernel &kernel) {
               }
               Num weight = e.exp(exponent);
               auto kept = [&](Num x) {
-                return !dropping ? x
-                       : ahead   ? dropping->applyDrawn(x, j, row.bits)
-                                 : dropping->apply(x, row.drawn, j, lanesInOrder);
+                return dropping ? dropping->apply(x, row.drawn, row.ahead, j, lanesInOrder) : x;
               };
               Num change = weight * (kept(row.gradient.load(j, lanes)) - row.correction);
               if (a.sumsBias)

@@ -152,20 +152,24 @@ int64_t Dropping::wordsAhead(int64_t columns) const {
   return isCut() ? 0 : static_cast<int64_t>(llvm::alignTo(columns, perDraw)) / 2;
 }
 
-void Dropping::drawAhead(Num row, Num from, Num to, Ptr bits) const {
+void Dropping::drawAhead(Num row, Num from, Num to, Ptr ahead) const {
+  if (!ahead.e)
+    return;
   const int64_t last = static_cast<int64_t>(sizes.size()) - 1;
   e.loop(from / perDraw * perDraw, to, perDraw, [&](Num column) {
     SmallVector<Value> blocks;
     for (int64_t i = 0; i < perDraw; i += perBlock)
       blocks.push_back((row + place(last, column + i) / perBlock).v);
     auto words = VectorType::get(perDraw / 2, e.b.getI32Type());
-    bits.store(e.wrap(vector::BitCastOp::create(e.b, e.loc, words, drawInOrder(blocks))), column / 2);
+    ahead.store(e.wrap(vector::BitCastOp::create(e.b, e.loc, words, drawInOrder(blocks))), column / 2);
   });
 }
 
-Num Dropping::applyDrawn(Num x, Num column, Ptr bits) const {
+Num Dropping::apply(Num x, Num row, Ptr ahead, Num column, ArrayRef<int32_t> steps) const {
+  if (!ahead.e)
+    return apply(x, row, column, steps);
   const int64_t width = x.width();
-  return keep(x, widened(e, bits.load(column / 2, (width + 1) / 2).v, width));
+  return keep(x, widened(e, ahead.load(column / 2, (width + 1) / 2).v, width));
 }
 
 bool Dropping::isCut() const {

@@ -28,10 +28,10 @@ public:
   /// On a CPU: i32 elements of memory for the bits of a row of `columns` elements; 0 if they cannot be drawn ahead,
   /// because blocks are cut.
   int64_t wordsAhead(int64_t columns) const;
-  /// Draws the bits of columns [from, to) of `row` into `bits`: i32, wordsAhead.
-  void drawAhead(Num row, Num from, Num to, Ptr bits) const;
-  /// `apply` with bits that have been drawn; `column` is even.
-  Num applyDrawn(Num x, Num column, Ptr bits) const;
+  /// Draws the bits of columns [from, to) of `row` into `ahead`: i32, wordsAhead, or null.
+  void drawAhead(Num row, Num from, Num to, Ptr ahead) const;
+  /// `apply` with the bits in `ahead`, or, if that is null, with new ones; `column` is even.
+  Num apply(Num x, Num row, Ptr ahead, Num column, llvm::ArrayRef<int32_t> steps) const;
 
   /// The same of scalars of neighbouring columns, from `column` on, in place.
   void apply(llvm::MutableArrayRef<Num> x, Num row, Num column) const;

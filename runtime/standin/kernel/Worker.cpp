@@ -161,22 +161,14 @@ void Worker::runBlock(unsigned block) {
   Fiber *first = &fibers[queue[head++ % (2 * maxThreads)]];
   pc_thread = &first->thread;
   pc_switch(&mainStack, first->stack);
-  if (fault.empty() && done != threads) {
-    Fiber *waiter = fibers;
-    while (waiter->waits == Waits::Done)
-      ++waiter;
-    const pcrt_host_thread &t = waiter->thread;
+  if (fault.empty()) {
+    std::string left = done != threads ? deadlock() : warpgroups ? warpgroups->unfinished() : "";
     char where[80];
-    std::snprintf(where, sizeof where, ": block %u,%u,%u: ", t.ctaid[0], t.ctaid[1], t.ctaid[2]);
-    fault = std::string("kernel ") + launch->kernel->name + where + deadlock();
-  }
-  if (fault.empty() && warpgroups)
-    if (std::string left = warpgroups->unfinished(); !left.empty()) {
-      char where[80];
-      std::snprintf(where, sizeof where, ": block %u,%u,%u: ", block % grid[0], block / grid[0] % grid[1],
-                    block / grid[0] / grid[1]);
+    std::snprintf(where, sizeof where, ": block %u,%u,%u: ", block % grid[0], block / grid[0] % grid[1],
+                  block / grid[0] / grid[1]);
+    if (!left.empty())
       fault = std::string("kernel ") + launch->kernel->name + where + left;
-    }
+  }
   if (!fault.empty())
     started.assign(maxThreads, false); // abandoned in the middle
 }
