@@ -49,7 +49,7 @@ public:
                            {"rate", rounds->rate},
                            {"momentum", rounds->momentum},
                            {"codes", rounds->codes}};
-    return is("abi", PCRT_DESCRIPTION_VERSION) && is("rounds", std::move(round)) && is("name", about.getName()) &&
+    return is("abi", PCRT_DESCRIPTION_VERSION) && is("rounds", round) && is("name", about.getName()) &&
            is("batch", static_cast<int64_t>(about.getBatch())) &&
            is("sequence", static_cast<int64_t>(about.getSequence())) &&
            is("vocabulary", static_cast<int64_t>(about.getVocabulary())) && is("zigzag", orNone(about.getZigzag())) &&

@@ -237,7 +237,7 @@ void Roles::fill(Problem &problem, ArrayRef<int64_t> layers) const {
 
 void Roles::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
   int chunks = problem.chunks();
-  problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds * chunks), 0);
+  problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds) * static_cast<size_t>(chunks), 0);
   problem.longerLast = problem.longerFirst;
   for (int chunk = 0; chunk < chunks; ++chunk)
     for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
