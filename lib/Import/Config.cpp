@@ -98,10 +98,7 @@ void readKVHeads(ConfigReader &reader, const Family &family, ModelConfig &config
   int64_t absent = *family.kvHeads ? *family.kvHeads : config.heads;
   bool null = reader.isGiven(key) && !reader.raw(key);
   config.kvHeads = null ? config.heads : reader.size(key, absent, KeyRole::Aside);
-  if (null)
-    reader.means(key, {config.kvHeads, nullptr}, nullptr);
-  else
-    reader.means(key, {config.kvHeads}, absent);
+  reader.means(key, {config.kvHeads}, absent, config.heads);
   if (!reader.failed && config.heads % config.kvHeads)
     reader.fail() << "'num_attention_heads' = " << config.heads
                   << " is not divisible by 'num_key_value_heads' = " << config.kvHeads;
@@ -116,7 +113,7 @@ void readPadding(ConfigReader &reader, std::optional<int64_t> usual, ModelConfig
   if (!value && usual && !reader.isGiven(key))
     value = &absent;
   if (!value) {
-    reader.means(key, {nullptr}, absent);
+    reader.means(key, {nullptr}, absent, nullptr);
     return;
   }
   auto id = value->getAsInteger();
@@ -126,7 +123,7 @@ void readPadding(ConfigReader &reader, std::optional<int64_t> usual, ModelConfig
     return;
   }
   config.padding = *id < 0 ? *id + config.vocab : *id;
-  reader.means(key, {config.padding, config.padding - config.vocab}, absent);
+  reader.means(key, {config.padding, config.padding - config.vocab}, absent, nullptr);
 }
 
 /// A key that can have two names.
@@ -139,11 +136,13 @@ ConfigKey keyOf(llvm::StringRef name, llvm::StringRef other) {
 
 /// A number that caps values by its tanh; null is no cap.
 double readCap(ConfigReader &reader, const char *key, double absent) {
-  if (reader.isGiven(key) ? reader.has(key) : absent > 0)
-    return reader.positive(key, absent > 0 ? std::optional(absent) : std::nullopt);
+  bool isCapped = reader.isGiven(key) ? reader.has(key) : absent > 0;
+  llvm::json::Value usual = absent > 0 ? llvm::json::Value(absent) : nullptr, cap = nullptr;
+  if (isCapped)
+    cap = reader.positive(key, absent > 0 ? std::optional(absent) : std::nullopt, KeyRole::Aside);
   reader.raw(key);
-  reader.means(key, {nullptr}, absent > 0 ? llvm::json::Value(absent) : llvm::json::Value(nullptr));
-  return 0;
+  reader.means(key, {cap}, usual, nullptr);
+  return cap.getAsNumber().value_or(0);
 }
 
 void readHeads(ConfigReader &reader, const Family &family, ModelConfig &config) {

@@ -48,11 +48,15 @@ std::string ConfigReader::show(const json::Value &value) {
   return s.size() > 40 ? s.substr(0, 40) + "..." : s;
 }
 
-void ConfigReader::means(ConfigKey key, std::vector<json::Value> values, json::Value absent) {
+void ConfigReader::means(ConfigKey key, std::vector<json::Value> values, json::Value absent,
+                         std::optional<json::Value> null) {
   json::Array places;
   for (StringRef place : key.places)
     places.push_back(place.str());
-  written.push_back(json::Object{{"at", std::move(places)}, {"values", values}, {"default", std::move(absent)}});
+  json::Object meaning{{"at", std::move(places)}, {"values", values}, {"default", absent}};
+  if (null && *null != absent)
+    meaning["null"] = std::move(*null);
+  written.push_back(std::move(meaning));
 }
 
 int64_t ConfigReader::size(ConfigKey key, std::optional<int64_t> absent, KeyRole role) {

@@ -51,8 +51,10 @@ public:
   /// Whether the key is there, be it null.
   bool isGiven(llvm::StringRef key) const { return object.get(key); }
 
-  /// Notes the values of the key that mean the same (config_means); `absent` is the value if a config lacks the key.
-  void means(ConfigKey key, std::vector<llvm::json::Value> values, llvm::json::Value absent);
+  /// Notes the values of the key that mean the same (config_means); `absent` is the value if a config lacks the key,
+  /// `null` that of a null where it is another one.
+  void means(ConfigKey key, std::vector<llvm::json::Value> values, llvm::json::Value absent,
+             std::optional<llvm::json::Value> null = std::nullopt);
   llvm::json::Array takeMeans() { return std::move(written); }
 
   mlir::InFlightDiagnostic fail() {

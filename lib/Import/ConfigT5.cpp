@@ -36,7 +36,7 @@ static void readStart(ConfigReader &reader, ModelConfig &config) {
     reader.fail() << "'pad_token_id' is supported only where it is 'decoder_start_token_id' = " << *start;
   config.startToken = *start;
   reader.means("decoder_start_token_id", {*start}, nullptr);
-  reader.means("pad_token_id", {*start}, 0);
+  reader.means("pad_token_id", {*start}, 0, nullptr);
 }
 
 /// Of attention to earlier tokens the first half of the buckets have one distance each; that of both ways has half as
@@ -53,10 +53,9 @@ static void readBuckets(ConfigReader &reader, ModelConfig &config) {
 /// Whether what the head reads is scaled; null is no.
 static bool readScale(ConfigReader &reader, bool absent) {
   const char *key = "scale_decoder_outputs";
-  if (!reader.isGiven(key) || reader.raw(key))
-    return reader.flag(key, absent);
-  reader.means(key, {nullptr, false}, absent);
-  return false;
+  bool isNull = reader.isGiven(key) && !reader.has(key), scales = reader.flag(key, absent && !isNull, KeyRole::Aside);
+  reader.means(key, {scales}, absent, false);
+  return scales;
 }
 
 void pc::readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {

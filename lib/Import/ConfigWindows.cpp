@@ -144,10 +144,11 @@ void pc::readWindows(ConfigReader &reader, const Family &family, ModelConfig &co
     reader.fail() << "'layer_types' has layers with sliding windows, and 'use_sliding_window' is not true";
     return;
   }
+  const json::Value absent = usual ? json::Value(usual) : nullptr;
   if (effective) {
     for (bool isSliding : config.sliding)
       config.windows.push_back(isSliding ? window : 0);
-    reader.means(key, {window}, usual ? json::Value(usual) : nullptr);
+    reader.means(key, {window}, absent, nullptr);
     meansLayers(reader, family, config.sliding);
   } else if (used) {
     std::vector<json::Value> windows{nullptr};
@@ -155,7 +156,7 @@ void pc::readWindows(ConfigReader &reader, const Family &family, ModelConfig &co
       windows.emplace_back(window);
     if (usual >= sequence && window != usual)
       windows.emplace_back(usual);
-    reader.means(key, std::move(windows), usual >= sequence ? json::Value(usual) : nullptr);
+    reader.means(key, std::move(windows), absent, nullptr);
   }
   if (!isSwitched)
     return;

@@ -79,6 +79,14 @@ bool takesBlocks(Operation *op, const Row &row) {
   return row.results[0].isSplit() || (isa<EinsumOp>(op) && row.results[0].isSum());
 }
 
+/// Whether a sum has an addend that one rank alone has: the gradient of a residual behind whose sum a norm is, or that
+/// of keys that all ranks have. Such addends do not travel, since nothing would tell which rank's are in a sum.
+bool hasLoneAddend(Value sum) {
+  Operation *op = sum.getDefiningOp();
+  return isa_and_present<PadOp, MaskOp>(op) ||
+         (isa_and_present<AddOp, CastOp>(op) && llvm::any_of(op->getOperands(), hasLoneAddend));
+}
+
 bool isProduct(Operation *op) { return isa<EinsumOp>(op) && flopsOf(op) > 0; }
 
 //===---------------------------------------------------------------------------===//
@@ -116,7 +124,7 @@ public:
     for (auto scatter : block.getOps<ReduceScatterOp>())
       if (Operation *source = scatter.getX().getDefiningOp();
           isWindow(scatter) && !window(scatter) && source && isProduct(source))
-        stays({scatter, source, "has its blocks along another dim, or other readers"});
+        stays({scatter, source, "has its blocks along another dim, other readers, or an addend of one rank alone"});
   }
 
 private:
@@ -260,6 +268,8 @@ private:
 
   /// Decides ops from a reduce_scatter backwards, up to the products whose results it sums.
   void followScatter(ReduceScatterOp scatter) {
+    if (hasLoneAddend(scatter.getX()))
+      return;
     Blocked wanted{windowOf(scatter, scatter.getAxes()), int64_t(scatter.getDim())};
     bool found = false;
     SmallVector<std::pair<Operation *, BlockStep>> made;
@@ -272,9 +282,7 @@ private:
         }
       return;
     }
-    // An addend that one rank alone has (of a residual behind whose sum a norm is) is in no step of its own.
-    auto isPadded = [](Value operand) { return operand.getDefiningOp<PadOp>() != nullptr; };
-    if (!found || llvm::any_of(made, [&](auto &one) { return llvm::any_of(one.first->getOperands(), isPadded); }))
+    if (!found)
       return;
     scatters[scatter] = wanted.window;
     for (auto &[op, step] : made) {

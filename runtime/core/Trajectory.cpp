@@ -230,8 +230,8 @@ void pcrt::checkSameTrajectory(const Trajectory &before, const Trajectory &now, 
                          differences + "); to go on with what is given here, add --change " + names);
 }
 
-/// The value at "a.b" in `config`, or null.
-static Json valueAt(const Json &config, const std::string &place) {
+/// The value at "a.b" in `config`; none if it is not there.
+static const Json *valueAt(const Json &config, const std::string &place) {
   const Json *at = &config;
   for (size_t begin = 0; begin <= place.size();) {
     size_t end = std::min(place.find('.', begin), place.size());
@@ -241,7 +241,7 @@ static Json valueAt(const Json &config, const std::string &place) {
     at = &(*at)[key];
     begin = end + 1;
   }
-  return *at;
+  return at;
 }
 
 void pcrt::checkConfig(const Program &program, const std::string &directory) {
@@ -253,18 +253,20 @@ void pcrt::checkConfig(const Program &program, const std::string &directory) {
   if (!config.is_object())
     fail(PCRT_BAD_DATA, path + ": not a JSON object");
   for (const Json &meaning : program.configMeans) {
-    Json there = nullptr;
-    std::string key;
+    const Json *given = nullptr; // where it is not null, if it is there more than once
+    std::string key = meaning.at("at").at(0).get<std::string>();
     for (const Json &place : meaning.at("at"))
-      if (there.is_null()) {
-        there = valueAt(config, place);
-        key = key.empty() || !there.is_null() ? place.get<std::string>() : key;
+      if (const Json *found = valueAt(config, place); found && (!given || given->is_null())) {
+        given = found;
+        key = place.get<std::string>();
       }
-    bool given = !there.is_null();
-    if (!given)
-      there = meaning.at("default");
-    std::string what =
-        given ? "is " + there.dump() : "is not given" + (there.is_null() ? "" : ", which means " + there.dump());
+    bool isNull = given && given->is_null();
+    const Json &there = given && !isNull                     ? *given
+                        : isNull && meaning.contains("null") ? meaning.at("null")
+                                                             : meaning.at("default");
+    std::string what = given ? "is " + given->dump() : "is not given";
+    if (!there.is_null() && (!given || isNull))
+      what += ", which means " + there.dump();
     const Json &values = meaning.at("values");
     if (std::find(values.begin(), values.end(), there) == values.end())
       fail(PCRT_BAD_DATA, path + ": '" + key + "' " + what + ", but the program was compiled for " +
