@@ -10,6 +10,12 @@
 
 namespace pc {
 
+/// Rotary embeddings: by pair of elements of a head, and what cos and sin are multiplied by.
+struct Rotation {
+  llvm::SmallVector<float> frequencies;
+  double scale = 1;
+};
+
 /// What the model builder needs to know; sizes in elements.
 struct ModelConfig {
   std::string type;  ///< "gpt2", "llama", ...
@@ -35,8 +41,8 @@ struct ModelConfig {
   int64_t encoderLayers = 0;          ///< of an encoder in front of the `layers`
   int64_t startToken = 0;             ///< what a decoder reads in front of the first target
   int64_t buckets = 0, farthest = 0;  ///< of distances, where scores have addends by them
-  /// Frequencies of rotary embeddings; a second list is that of layers with windows.
-  llvm::SmallVector<llvm::SmallVector<float>, 2> ropes;
+  /// A second one is that of layers with windows.
+  llvm::SmallVector<Rotation, 2> ropes;
   llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
   llvm::SmallVector<bool> sliding;    ///< by layer, whether it is one of those that have windows, however long
 };

@@ -14,6 +14,51 @@ namespace {
 struct Rope {
   std::string type;
   double theta = 10000, part = 1, factor = 1, low = 1, high = 4, original = 8192;
+  double fast = 32, slow = 1, scale = 1; ///< yarn: rotations in the original length, and what cos and sin are scaled by
+  bool wholePairs = true;                ///< yarn: its bounds are rounded
+};
+
+/// The rotated part of a head: `all` elements of which a pair turns by each frequency.
+struct Pairs {
+  int64_t all;
+  float theta;
+
+  float frequency(int64_t i) const { return 1.0f / power(i); }
+  float power(int64_t i) const { return std::pow(theta, static_cast<float>(2 * i) / static_cast<float>(all)); }
+};
+
+/// YaRN (Peng et al., arXiv:2309.00071): pairs that turn often within the original length keep their frequencies, those
+/// that turn seldom are slowed by the factor, and between them it is a ramp. In f32, in the order of transformers.
+class Yarn {
+public:
+  Yarn(const Rope &rope, const Pairs &pairs) : rope(rope), pairs(pairs) {
+    first = pairThatTurns(rope.fast);
+    last = pairThatTurns(rope.slow);
+    if (rope.wholePairs) {
+      first = std::floor(first);
+      last = std::ceil(last);
+    }
+    first = std::max(first, 0.0);
+    last = std::min(last, double(pairs.all - 1));
+    if (first == last)
+      last += 0.001;
+  }
+
+  float frequency(int64_t i) const {
+    float slowed = 1.0f / (static_cast<float>(rope.factor) * pairs.power(i));
+    float ramp = (static_cast<float>(i) - static_cast<float>(first)) / static_cast<float>(last - first);
+    float kept = 1 - std::clamp(ramp, 0.0f, 1.0f);
+    return slowed * (1 - kept) + pairs.frequency(i) * kept;
+  }
+
+private:
+  double pairThatTurns(double times) const {
+    return double(pairs.all) * std::log(rope.original / (times * 2 * M_PI)) / (2 * std::log(rope.theta));
+  }
+
+  const Rope &rope;
+  const Pairs &pairs;
+  double first, last;
 };
 
 /// What rotary embeddings of some layers are read by.
@@ -35,9 +80,10 @@ public:
   /// transformers reads the first one only.
   bool checkObjects();
   Rope read(const RopePlace &at);
-  SmallVector<float> frequencies(const Rope &rope);
+  Rotation rotation(const Rope &rope);
 
 private:
+  void readYarn(const RopePlace &at, Rope &rope);
   /// The places where `key` can stand: transformers 4 writes 'rope_scaling' and 'rope_theta', transformers 5
   /// 'rope_parameters'.
   ConfigKey places(const RopePlace &at, StringRef key, StringRef beside = "") {
@@ -100,7 +146,7 @@ Rope RopeReader::read(const RopePlace &at) {
   ConfigKey type = places(at, "rope_type");
   llvm::append_range(type.places, places(at, "type").places);
   constexpr std::pair<RopeTypes, const char *> all[] = {
-      {PlainRope, "default"}, {LinearRope, "linear"}, {Llama3Rope, "llama3"}};
+      {PlainRope, "default"}, {LinearRope, "linear"}, {Llama3Rope, "llama3"}, {YarnRope, "yarn"}};
   rope.type = reader.text(type, "default");
   std::string known;
   bool isKnown = false;
@@ -109,38 +155,64 @@ Rope RopeReader::read(const RopePlace &at) {
       known += (known.empty() ? "" : ", ") + std::string(name);
       isKnown |= rope.type == name;
     }
-  if (!isKnown)
+  if (!isKnown) {
     reader.fail() << "rope type \"" << escaped(rope.type) << "\" in " << reader.name(type) << " is not supported ("
                   << known << ")";
+    return rope;
+  }
   ConfigKey part = places(at, "partial_rotary_factor", at.part.empty() ? "partial_rotary_factor" : at.part);
   if (at.part.empty())
     reader.onlyOne(part);
   else if (rope.part = reader.positive(part, at.usualPart); rope.part > 1)
     reader.fail() << reader.name(part) << " = " << rope.part << " is more than a head";
-  if (rope.type == "linear" || rope.type == "llama3")
+  if (rope.type != "default")
     rope.factor = reader.positive(places(at, "factor"), std::nullopt);
-  if (rope.type == "llama3") {
-    rope.low = reader.positive(places(at, "low_freq_factor"), std::nullopt);
-    rope.high = reader.positive(places(at, "high_freq_factor"), std::nullopt);
+  if (rope.type == "llama3" || rope.type == "yarn") {
     ConfigKey original = places(at, "original_max_position_embeddings", "max_position_embeddings");
     original.places.insert(original.places.begin(), "original_max_position_embeddings");
     rope.original = reader.positive(original, family.positions);
+  }
+  if (rope.type == "yarn")
+    readYarn(at, rope);
+  if (rope.type == "llama3") {
+    rope.low = reader.positive(places(at, "low_freq_factor"), std::nullopt);
+    rope.high = reader.positive(places(at, "high_freq_factor"), std::nullopt);
     if (rope.high <= rope.low)
       reader.fail() << "'high_freq_factor' must be larger than 'low_freq_factor'";
   }
   return rope;
 }
 
-SmallVector<float> RopeReader::frequencies(const Rope &rope) {
-  SmallVector<float> result;
+void RopeReader::readYarn(const RopePlace &at, Rope &rope) {
+  rope.fast = reader.positive(places(at, "beta_fast"), 32);
+  rope.slow = reader.positive(places(at, "beta_slow"), 1);
+  rope.wholePairs = reader.flag(places(at, "truncate"), true);
+  auto scaleBy = [&](double weight) { return rope.factor <= 1 ? 1 : 0.1 * weight * std::log(rope.factor) + 1; };
+  ConfigKey given = places(at, "attention_factor");
+  double own = reader.real(places(at, "mscale"), 0.0), all = reader.real(places(at, "mscale_all_dim"), 0.0);
+  if (reader.has(given)) {
+    rope.scale = reader.positive(given, std::nullopt);
+    return;
+  }
+  reader.means(given, {nullptr}, nullptr);
+  rope.scale = own != 0 && all != 0 ? scaleBy(own) / scaleBy(all) : scaleBy(1);
+  if (!(std::isfinite(rope.scale) && rope.scale > 0))
+    reader.fail() << reader.name(places(at, "mscale")) << " and 'mscale_all_dim' scale rotary embeddings by "
+                  << rope.scale;
+}
+
+Rotation RopeReader::rotation(const Rope &rope) {
+  Rotation result{{}, rope.scale};
   auto rotated = static_cast<int64_t>(double(config.headDim) * rope.part);
   if (rotated % 2 || rotated == 0) {
     reader.fail() << (rope.part == 1 ? "head size " : "the rotated part of a head, ") << rotated
                   << (rotated ? " is odd" : " is nothing") << "; rotary embeddings need pairs";
     return result;
   }
+  const Pairs pairs{rotated, static_cast<float>(rope.theta)};
+  const Yarn yarn(rope, pairs);
   for (int64_t i = 0; i < rotated / 2; ++i) {
-    float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), static_cast<float>(2 * i) / rotated);
+    float frequency = rope.type == "yarn" ? yarn.frequency(i) : pairs.frequency(i);
     if (rope.type == "linear") {
       frequency /= static_cast<float>(rope.factor);
     } else if (rope.type == "llama3") {
@@ -156,7 +228,7 @@ SmallVector<float> RopeReader::frequencies(const Rope &rope) {
       reader.fail() << "'rope_theta' and the scaling of rotary embeddings make frequencies that are no numbers in f32";
       return result;
     }
-    result.push_back(frequency);
+    result.frequencies.push_back(frequency);
   }
   return result;
 }
@@ -176,6 +248,6 @@ void pc::readRopes(ConfigReader &reader, const Family &family, ModelConfig &conf
     Rope rope = ropes.read(place);
     if (reader.failed || config.headDim > mostHeadDim) // parseConfig refuses it; do not build its table
       return;
-    config.ropes.push_back(ropes.frequencies(rope));
+    config.ropes.push_back(ropes.rotation(rope));
   }
 }

@@ -75,7 +75,7 @@ enum class WindowKeys {
 };
 
 /// Types of rotary embeddings that transformers takes and this compiler knows; bits.
-enum RopeTypes { NoRope = 0, PlainRope = 1, LinearRope = 2, Llama3Rope = 4, AnyRope = 7 };
+enum RopeTypes { NoRope = 0, PlainRope = 1, LinearRope = 2, Llama3Rope = 4, YarnRope = 8, AnyRope = 15 };
 
 struct Family {
   llvm::StringRef type;

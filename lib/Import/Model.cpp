@@ -100,8 +100,8 @@ private:
     if (!form->embedNorm.empty())
       x = norm(x, form->embedNorm, "embed");
     x = dropout(x, config.embedDrop);
-    for (ArrayRef<float> frequencies : config.ropes)
-      ropes.push_back({ropeTable(TableKind::Cos, frequencies), ropeTable(TableKind::Sin, frequencies)});
+    for (const Rotation &rope : config.ropes)
+      ropes.push_back({ropeTable(TableKind::Cos, rope), ropeTable(TableKind::Sin, rope)});
     relative = Value();
     for (layer = 0; layer < layers; ++layer)
       x = layerOf(x);
@@ -181,11 +181,11 @@ private:
     return op.getValue();
   }
 
-  Value ropeTable(TableKind kind, ArrayRef<float> frequencies) {
-    auto size = static_cast<int64_t>(frequencies.size());
+  Value ropeTable(TableKind kind, const Rotation &rope) {
+    auto size = static_cast<int64_t>(rope.frequencies.size());
     return RopeTableOp::create(
         builder, loc, RankedTensorType::get({sequence, size}, f32), TableKindAttr::get(builder.getContext(), kind),
-        builder.getDenseF32ArrayAttr(frequencies), builder.getF64FloatAttr(1.0), nullptr, nullptr);
+        builder.getDenseF32ArrayAttr(rope.frequencies), builder.getF64FloatAttr(rope.scale), nullptr, nullptr);
   }
 
   //===-- pieces -------------------------------------------------------------------===//

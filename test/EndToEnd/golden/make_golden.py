@@ -62,6 +62,9 @@ MODELS = {
         num_key_value_heads=2, head_dim=12, tie_word_embeddings=True, use_sliding_window=False, attention_bias=False,
         rope_parameters=dict(rope_type="default", rope_theta=1e6))),
 }
+# YaRN: of four pairs the first keeps its frequency, the last two have a fourth of theirs, and the second is between.
+MODELS["qwen2-yarn"] = (transformers.Qwen2Config, MODELS["qwen2"][1] | dict(rope_parameters=dict(
+    rope_type="yarn", rope_theta=30.0, factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5)))
 # Dropout, as the published GPT-2 has it everywhere; of attention with grouped heads alone.
 MODELS["gpt2-dropout"] = (transformers.GPT2Config, GPT2 | dict(attn_pdrop=0.1, embd_pdrop=0.1, resid_pdrop=0.1))
 MODELS["llama-dropout"] = (transformers.LlamaConfig, DECODER | dict(
