@@ -4,14 +4,13 @@
 // takes is what the report will say.
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/ChoosePlan.h"
-#include "ComposePlan.h"
+#include "BlamePins.h"
 #include "FoundPlans.h"
 #include "NotedInterrupt.h"
 #include "PlanBounds.h"
 #include "PlanSpace.h"
+#include "PlanWorker.h"
 
-#include "mlir/Parser/Parser.h"
-#include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/Shard/KnownDims.h"
 #include "llvm/ADT/StringExtras.h"
@@ -25,42 +24,6 @@ using namespace pc;
 
 namespace {
 
-/// A context of its own with the model in it, so that compiles in several threads do not meet.
-class Worker {
-public:
-  Worker(StringRef text, const CompileOptions &options, const MachineModel &machine)
-      : context(dialects(), MLIRContext::Threading::DISABLED), options(options), machine(machine) {
-    ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
-    model = parseSourceString<ModuleOp>(text, &context);
-    few = FewLayers::of(*model);
-    if (few)
-      composer.emplace(*few, batchOf(*model), options, machine);
-  }
-
-  /// By a compile of the whole model.
-  std::optional<ProgramPrice> priceWhole(const Plan &plan, std::string &refusal) {
-    CompileOptions one = options;
-    one.plan = plan;
-    OwningOpRef<ModuleOp> module(model->clone());
-    return priceProgram(*module, one, machine, refusal);
-  }
-
-  std::optional<Composer> composer;
-
-private:
-  static DialectRegistry dialects() {
-    DialectRegistry registry;
-    registerDialects(registry);
-    return registry;
-  }
-
-  MLIRContext context;
-  OwningOpRef<ModuleOp> model;
-  std::optional<FewLayers> few;
-  const CompileOptions &options;
-  const MachineModel &machine;
-};
-
 /// Models with more layers than these are not compiled whole for every plan.
 constexpr int64_t manyLayers = 12;
 /// A composed plan is good enough where none can be better by more than this share: composed seconds are right to half
@@ -70,6 +33,10 @@ constexpr double composedError = 0.015;
 constexpr double composedBytes = 0.06;
 /// Of the best composed plans, so many are compiled whole, at most, until one fits that is better than the next.
 constexpr int finalists = 16;
+/// A limit that no plan exceeds.
+constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
+/// Of a large model's plans, so many programs of few layers tell which takes the least memory.
+constexpr int64_t smallestCompositions = 100;
 
 class PlanSearch {
 public:
@@ -78,6 +45,8 @@ public:
         space(search, batch, hasKnownDims(model)) {}
 
   pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
+  /// The plan that takes the least memory, or with a limit the first one that does not exceed it.
+  std::optional<FoundPlan> smallest(llvm::function_ref<bool()> goesOn);
 
 private:
   pcrt_status fail(pcrt_status status, const Twine &message) {
@@ -103,7 +72,11 @@ private:
     ComposedPlan composed = {};
   };
 
-  pcrt_status readWork();
+  /// Reads the space, and what the model does.
+  pcrt_status read();
+  SearchResult searchAll(llvm::function_ref<bool()> goesOn);
+  std::string whyNone(const SearchResult &result, llvm::function_ref<bool()> goesOn);
+  std::optional<SmallPlan> smallestOf(const AutoOptions &pins, int64_t most, llvm::function_ref<bool()> goesOn);
   void readSets();
   void learnRoots();
   /// A set's core, where the axes that split its layers have these sizes.
@@ -130,6 +103,11 @@ private:
   void runJobs(MutableArrayRef<Job *> jobs);
   void compileFinalists(SearchResult &result);
   int64_t limit() const;
+  /// As the search compares it.
+  PlanTrial wanted(PlanTrial trial) const {
+    trial.seconds = leastBytes ? static_cast<double>(trial.bytes) : trial.seconds;
+    return trial;
+  }
   FoundPlans found(const SearchResult &result) const;
 
   ModuleOp model;
@@ -139,7 +117,8 @@ private:
   int64_t batch;
   PlanSpace space;
   std::vector<std::unique_ptr<Worker>> workers;
-  bool composes = false; ///< plans are composed; else compiled whole
+  bool composes = false;   ///< plans are composed; else compiled whole
+  bool leastBytes = false; ///< those with the fewest bytes are wanted: bytes take the place of seconds
   std::vector<PlanSet> sets;
   std::vector<std::vector<PlanNumbers>> numbers; ///< of their families
   std::vector<Node> nodes;
@@ -155,7 +134,9 @@ private:
   std::string refusal; ///< why the first plan that is not legal is not
 };
 
-pcrt_status PlanSearch::readWork() {
+pcrt_status PlanSearch::read() {
+  if (std::optional<Refusal> refused = space.read())
+    return fail(refused->status, refused->why);
   StepWork work;
   if (pcrt_status status = pc::readWork(model, options, work))
     return status;
@@ -262,8 +243,8 @@ void PlanSearch::addPlans(std::vector<PlanNode> &roots) {
   for (size_t set = 0; set < sets.size(); ++set)
     for (const AxisSizes &inner : space.innerSizes(sets[set]))
       forPlansOf(set, inner, [&](size_t family, const PlanNumbers &plan) {
-        Node node{set, family, AxisSizes(plan.sizes), plan.microbatches, /*hasCore=*/true};
-        roots.push_back(nodeOf(std::move(node), bounds->ofShape(plan)));
+        Node node{set, family, AxisSizes(plan.sizes), plan.microbatches, /*hasCore=*/!composes};
+        roots.push_back(nodeOf(std::move(node), leastBytes ? bounds->leastBytes(plan) : bounds->ofShape(plan)));
       });
 }
 
@@ -381,11 +362,11 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, Job> 
     }
     known.hasCore = true;
     opened.inside.push_back(node);
-    opened.inside[0].bound = bounds->ofCore(price, plan);
+    opened.inside[0].bound = leastBytes ? bounds->leastBytes(plan, price.activationBytes) : bounds->ofCore(price, plan);
     return opened;
   }
   const Job &job = jobs.at("plan " + node.text);
-  opened.trial = job.composed.trial;
+  opened.trial = wanted(job.composed.trial);
   tried.insert_or_assign(node.id, job.composed.plan);
   triedTexts.insert(node.text);
   const PlanTrial &trial = *opened.trial;
@@ -473,7 +454,7 @@ void PlanSearch::compileFinalists(SearchResult &result) {
     std::optional<ProgramPrice> price = workers[0]->priceWhole(tried.at(plan.node.id), refusal);
     if (!price)
       continue;
-    plan.trial = price->trial;
+    plan.trial = wanted(price->trial);
     plan.node.text = textOf(tried.at(plan.node.id)); // with the layers of its stages
     bool fits = limit() == 0 || plan.trial.bytes <= limit();
     least = fits ? std::min(least, plan.trial.seconds) : least;
@@ -495,11 +476,7 @@ FoundPlans PlanSearch::found(const SearchResult &result) const {
   return {result, space.ranks, machine.name, numPlans, numDropped, compiled, composes, limit(), gap};
 }
 
-pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found) {
-  if (std::optional<Refusal> refused = space.read())
-    return fail(refused->status, refused->why);
-  if (pcrt_status status = readWork())
-    return status;
+SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn) {
   std::string text;
   llvm::raw_string_ostream os(text);
   model->print(os, OpPrintingFlags().enableDebugInfo());
@@ -508,23 +485,33 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
     threads = 1;
   for (size_t i = 0; i < threads; ++i)
     workers.push_back(std::make_unique<Worker>(text, options, machine));
-  NotedInterrupt interrupt;
   readSets();
   std::vector<PlanNode> roots;
-  if (composes) {
+  if (composes)
     learnRoots();
+  if (!composes || leastBytes) {
+    addPlans(roots);
+  } else {
     addRoots(roots);
     addProbes(roots);
-  } else {
-    addPlans(roots);
   }
-  SearchResult result = searchPlans(
-      std::move(roots), {limit(), search.compositions, composes ? composedError : 0},
-      [&] { return !interrupt.happened(); }, [&](ArrayRef<PlanNode> asked) { return open(asked); });
+  if (leastBytes) // one that makes more again is no last resort
+    llvm::for_each(roots, [](PlanNode &root) { root.chain.clear(); });
+  SearchResult result = searchPlans(std::move(roots), {limit(), search.compositions, composes ? composedError : 0},
+                                    goesOn, [&](ArrayRef<PlanNode> asked) { return open(asked); });
   if (skipped < std::numeric_limits<double>::infinity())
     result.bound = result.bound > 0 ? std::min(result.bound, skipped) : skipped;
   if (composes)
     compileFinalists(result);
+  return result;
+}
+
+pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found) {
+  if (pcrt_status status = read())
+    return status;
+  NotedInterrupt interrupt;
+  auto goesOn = [&] { return !interrupt.happened(); };
+  SearchResult result = searchAll(goesOn);
   if (!result.fitting.empty()) {
     double seconds = result.fitting.front().trial.seconds;
     gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
@@ -534,46 +521,52 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
     plan = tried.at(result.fitting.front().node.id);
     return PCRT_OK;
   }
+  std::string text = this->found(result).text(), first = refusal.empty() ? "" : "; the first was refused: " + refusal;
   if (interrupt.happened())
-    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + this->found(result).text() +
-                                   (refusal.empty() ? "" : "; the first was refused: " + refusal));
+    return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + text + first);
   if (result.tooLarge.empty() && numDropped == 0)
-    return fail(PCRT_INFEASIBLE, "no plan is legal: " + this->found(result).text() +
-                                     ", with the flags that were given" +
-                                     (refusal.empty() ? "" : "; the first was refused: " + refusal));
-  return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + this->found(result).text() +
-                                 ", with the flags that were given" +
-                                 (result.tooLarge.empty() ? std::string()
-                                                          : "; the least that would do is " +
-                                                                std::to_string(result.tooLarge.front().trial.bytes) +
-                                                                " bytes: " + result.tooLarge.front().node.text));
+    return fail(PCRT_INFEASIBLE, "no plan is legal: " + text + ", with the flags that were given" + first);
+  return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + text +
+                                 ", with the flags that were given" + whyNone(result, goesOn));
+}
+
+std::optional<FoundPlan> PlanSearch::smallest(llvm::function_ref<bool()> goesOn) {
+  if (read())
+    return std::nullopt;
+  leastBytes = true;
+  auto isWanted = [&] { return goesOn() && (options.stages.memory == unlimited || std::isinf(best)); };
+  SearchResult result = searchAll(isWanted);
+  return result.fitting.empty() ? std::nullopt : std::optional(result.fitting.front());
+}
+
+/// Of the plans that other flags leave, the smallest one, or the first found that takes `most` bytes at most.
+std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t most,
+                                                llvm::function_ref<bool()> goesOn) {
+  CompileOptions other = options;
+  other.search = pins;
+  other.search.ranks = space.ranks;
+  if (composes)
+    other.search.compositions = std::min(other.search.compositions, smallestCompositions);
+  other.stages.memory = most;
+  ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
+  std::optional<FoundPlan> found = PlanSearch(model, other, machine).smallest(goesOn);
+  return found ? std::optional(SmallPlan{found->node.text, found->trial.bytes}) : std::nullopt;
+}
+
+/// The least that would do, and the flags without which that were less.
+std::string PlanSearch::whyNone(const SearchResult &result, llvm::function_ref<bool()> goesOn) {
+  std::optional<SmallPlan> least;
+  if (!composes && !result.tooLarge.empty() && result.bound == 0)
+    least = {result.tooLarge.front().node.text, result.tooLarge.front().trial.bytes};
+  else
+    least = smallestOf(search, unlimited, goesOn);
+  std::string why = least ? "; the least that would do is " + least->text() : "";
+  if (!search.isQuiet)
+    why += blamePins(search, [&](const AutoOptions &pins) { return smallestOf(pins, limit(), goesOn); });
+  return why;
 }
 
 } // namespace
-
-pcrt_status pc::readWork(ModuleOp model, const CompileOptions &options, StepWork &work) {
-  OwningOpRef<ModuleOp> step(model.clone());
-  CompileOptions alone = options;
-  alone.plan = Plan();
-  std::string why;
-  pcrt_status status = PCRT_OK;
-  StrategyFlags precision;
-  for (StringRef flag : {"precision", "gradient-precision", "residual-precision"})
-    if (options.search.pins.given(flag))
-      precision.set(flag, options.search.pins.text(flag));
-  std::optional<Plan> plan = planFromFlags(precision, why, status);
-  if (!plan) {
-    model.emitError() << why;
-    return status;
-  }
-  alone.plan = std::move(*plan);
-  alone.verify = Verify::None;
-  alone.timing = nullptr;
-  if (pcrt_status failed = runPhase(*step, Phase::Step, alone))
-    return failed;
-  work = StepWork::of(*step);
-  return PCRT_OK;
-}
 
 pcrt_status pc::choosePlan(ModuleOp model, CompileOptions &options, const MachineModel &machine,
                            std::optional<llvm::json::Object> &found) {

@@ -5,6 +5,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/Cost/Report.h"
 #include "pc/Cost/Simulate.h"
+#include "pc/Driver/ChoosePlan.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Stages.h"
@@ -157,4 +158,28 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
   if (FailureOr<Prediction> more = predictStep(model, machine); succeeded(more))
     price.microbatchSeconds = more->programSeconds - whole->programSeconds;
   return price;
+}
+
+pcrt_status pc::readWork(ModuleOp model, const CompileOptions &options, StepWork &work) {
+  OwningOpRef<ModuleOp> step(model.clone());
+  CompileOptions alone = options;
+  alone.plan = Plan();
+  std::string why;
+  pcrt_status status = PCRT_OK;
+  StrategyFlags precision;
+  for (StringRef flag : {"precision", "gradient-precision", "residual-precision"})
+    if (options.search.pins.given(flag))
+      precision.set(flag, options.search.pins.text(flag));
+  std::optional<Plan> plan = planFromFlags(precision, why, status);
+  if (!plan) {
+    model.emitError() << why;
+    return status;
+  }
+  alone.plan = std::move(*plan);
+  alone.verify = Verify::None;
+  alone.timing = nullptr;
+  if (pcrt_status failed = runPhase(*step, Phase::Step, alone))
+    return failed;
+  work = StepWork::of(*step);
+  return PCRT_OK;
 }

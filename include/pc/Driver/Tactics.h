@@ -17,7 +17,11 @@ class StrategyFlags {
 public:
   /// `value` is "" for a flag without one, "true" for a switch.
   void set(llvm::StringRef flag, llvm::StringRef value) { values[flag.str()] = value.str(); }
+  void erase(llvm::StringRef flag) { values.erase(flag.str()); }
   bool given(llvm::StringRef flag) const { return values.count(flag.str()); }
+  llvm::SmallVector<std::string> names() const {
+    return llvm::to_vector_of<std::string>(llvm::make_first_range(values));
+  }
   /// What was given, or `otherwise`.
   std::string text(llvm::StringRef flag, llvm::StringRef otherwise = "") const {
     auto it = values.find(flag.str());

@@ -1,0 +1,41 @@
+//===- BlamePins.cpp - Which flag keeps plans from fitting -------------------------------------===//
+#include "BlamePins.h"
+
+using namespace pc;
+
+/// A flag as it was given.
+static std::string textOf(const StrategyFlags &flags, const std::string &name) {
+  std::string value = flags.text(name);
+  return "--" + name + (value.empty() || value == "true" ? "" : "=" + value);
+}
+
+std::string pc::blamePins(const AutoOptions &given,
+                          llvm::function_ref<std::optional<SmallPlan>(const AutoOptions &)> fitting) {
+  std::string blamed;
+  auto blame = [&](const std::string &flag, const AutoOptions &without) {
+    if (std::optional<SmallPlan> found = fitting(without))
+      blamed += "; without " + flag + " one fits, with " + found->text();
+    return !blamed.empty();
+  };
+  AutoOptions none = given;
+  none.free.clear();
+  size_t count = 0;
+  for (const std::string &name : given.pins.names()) {
+    AutoOptions without = given;
+    without.pins.erase(name);
+    none.pins.erase(name);
+    blame(textOf(given.pins, name), without);
+    ++count;
+  }
+  if (!given.free.empty()) {
+    AutoOptions without = given;
+    without.free.clear();
+    blame("--auto=" + given.free, without);
+    ++count;
+  }
+  if (count == 0)
+    return "";
+  if (blamed.empty() && count > 1)
+    blame("these flags", none);
+  return blamed.empty() ? "; nor do others without these flags" : blamed;
+}

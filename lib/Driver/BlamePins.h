@@ -1,0 +1,25 @@
+//===- BlamePins.h - Which flag keeps plans from fitting ---------------------------------------===//
+#ifndef PC_LIB_DRIVER_BLAMEPINS_H
+#define PC_LIB_DRIVER_BLAMEPINS_H
+
+#include "pc/Driver/AutoPlan.h"
+
+namespace pc {
+
+/// A plan that takes little memory.
+struct SmallPlan {
+  std::string plan;
+  int64_t bytes = 0; ///< of the fullest rank
+
+  /// "1024 bytes: dp=2 ..."
+  std::string text() const { return std::to_string(bytes) + " bytes: " + plan; }
+};
+
+/// Which of the flags that were given keeps all plans from fitting: without it `fitting` finds one. If no flag does so
+/// alone, whether all together do.
+std::string blamePins(const AutoOptions &given,
+                      llvm::function_ref<std::optional<SmallPlan>(const AutoOptions &pins)> fitting);
+
+} // namespace pc
+
+#endif
