@@ -1,5 +1,6 @@
 import os
 import shutil
+import subprocess
 import lit.formats
 
 config.name = "pc"
@@ -26,6 +27,10 @@ if cuda or shutil.which("ptxas"):
 if os.environ.get("PC_LONG"):
     config.available_features.add("long")
     config.environment["PC_LONG"] = "1"
+    # Of the python3 in PATH, as a virtual environment's.
+    found = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, ('torch', 'transformers'))))"
+    if subprocess.run(["python3", "-c", found]).returncode == 0:
+        config.available_features.add("transformers")
 
 if os.path.exists("/usr/local/cuda/lib64/libcudnn.so.9"):
     config.available_features.add("cudnn")

@@ -123,9 +123,7 @@ def write(models, only):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text(json.dumps(config))
             loaded = transformers.AutoConfig.from_pretrained(folder)
-        auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}.get(
-            model.partition("-")[0], transformers.AutoModelForCausalLM)
-        net = auto.from_config(loaded, attn_implementation="eager", dtype=torch.float32).train()
+        net = make_golden.auto_class(model).from_config(loaded, attn_implementation="eager", dtype=torch.float32).train()
         weights = {name.replace("embed_out.", "lm_head."): value for name, value in load_file(GOLDEN / model / "model.safetensors").items()}
         heads = {"lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"} & net.state_dict().keys()
         tied = heads if loaded.tie_word_embeddings else set()

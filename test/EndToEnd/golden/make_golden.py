@@ -210,12 +210,15 @@ class Stream:
 
     @classmethod
     def read(cls, folder):
-        """That of a golden model without documents."""
+        """That of a golden model."""
         numbers = lambda name, dtype: torch.from_numpy(np.fromfile(folder / name, dtype).astype(np.int64))
         self = cls(numbers("tokens.bin", "<u2"))
         if (folder / "targets.bin").exists():
             self.targets = numbers("targets.bin", "<i2")
             self.length = SEQUENCE * len(self.targets) // len(self.tokens)
+        if (folder / "import-flags").exists():
+            for flag, _, number in (word.partition("=") for word in (folder / "import-flags").read_text().split()):
+                self.end = int(number) if flag == "--documents" else self.end
         return self
 
     def batch(self, step):
@@ -242,6 +245,12 @@ class Stream:
         sees = (key <= query) & (key > query - window) & (key >= starts[:, :, None])
         mask = torch.where(sees, 0.0, -1e30)[:, None].to(model.dtype)
         return dict(position_ids=at - starts, attention_mask=mask)
+
+
+def auto_class(name):
+    """Of transformers, for a golden model."""
+    return {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}.get(
+        MODELS[name][0].model_type, transformers.AutoModelForCausalLM)
 
 
 def forward(model, stream, step):
@@ -318,9 +327,7 @@ def candidate(name, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def fresh():
-        auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}.get(
-            config_class.model_type, transformers.AutoModelForCausalLM)
-        made = auto.from_config(config_class(**options), attn_implementation="eager").train()
+        made = auto_class(name).from_config(config_class(**options), attn_implementation="eager").train()
         if made.config.is_encoder_decoder and not options.get("tie_word_embeddings", True): # a new one is tied all the same
             made.lm_head.weight = torch.nn.Parameter(made.lm_head.weight.detach().clone())
         return made
