@@ -157,7 +157,7 @@ std::optional<SmallVector<int>> pc::pipeline::cutUnits(const Units &units, Array
   auto chunks = static_cast<int>(stageOf.size());
   std::string pieces = std::to_string(chunks) + " chunks";
   if (stages == "cost") {
-    if (chunks <= units.layers() + 2) {
+    if (units.layers() && chunks <= units.layers() + 2) {
       SmallVector<int> cut = cutByCost(units, stageOf, budget);
       return cut.empty() ? cutByCost(units, stageOf, {}) : cut;
     }
