@@ -265,6 +265,17 @@ void checkDocuments(ConfigReader &reader, int64_t end, const ModelConfig &config
     reader.fail() << "--documents is not supported for '" << config.type << "', whose positions do not begin at 0";
 }
 
+/// Finds `config.ties`; a run is told of them, too.
+void readTies(ConfigReader &reader, ModelConfig &config) {
+  const LayerForm &form = config.family->form;
+  if (config.tied)
+    config.ties.emplace_back((form.head + ".weight").str(), (form.prefix + form.tokens + ".weight").str());
+  for (auto [copy, original] : config.family->copies)
+    config.ties.emplace_back(copy, original);
+  for (const auto &[copy, original] : config.ties)
+    reader.isTied(copy, original);
+}
+
 /// Refuses options of transformers that are not supported for any family.
 void refuseOthers(ConfigReader &reader) {
   reader.onlyFlag("is_causal", true);
@@ -328,6 +339,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
   refuseOthers(reader);
   if (reader.failed)
     return failure();
+  readTies(reader, config);
   constexpr int64_t mostLayers = 100000;
   if (config.layers > mostLayers || config.encoderLayers > mostLayers || config.embed > (1 << 24) ||
       config.ffn > (1 << 26) || config.headDim > mostHeadDim || parametersOf(config) > mostParameters) {

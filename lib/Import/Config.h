@@ -45,6 +45,8 @@ struct ModelConfig {
   llvm::SmallVector<Rotation, 2> ropes;
   llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
   llvm::SmallVector<bool> sliding;    ///< by layer, whether it is one of those that have windows, however long
+  /// Tensors that checkpoints may have beside those that they are equal to: pairs of a copy and that tensor.
+  std::vector<std::pair<std::string, std::string>> ties;
 };
 
 /// Parses and checks `text` for `options.sequence`, with `options.dropout`; errors name the key. `emitError` and

@@ -55,6 +55,10 @@ public:
   /// `null` that of a null where it is another one.
   void means(ConfigKey key, std::vector<llvm::json::Value> values, llvm::json::Value absent,
              std::optional<llvm::json::Value> null = std::nullopt);
+  /// Notes that other weights may have a tensor `copy`, which is equal to `original`.
+  void isTied(llvm::StringRef copy, llvm::StringRef original) {
+    written.push_back(llvm::json::Object{{"tensor", copy}, {"tied", original}});
+  }
   llvm::json::Array takeMeans() { return std::move(written); }
 
   mlir::InFlightDiagnostic fail() {

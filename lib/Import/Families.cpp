@@ -183,10 +183,12 @@ constexpr std::pair<const char *, bool> bertOnly[] = {{"is_decoder", false}, {"a
 constexpr const char *bertIgnored[] = {
     "classifier_dropout",   "directionality",       "pooler_fc_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"};
-constexpr const char *bertOthers[] = {"bert.pooler.", "bert.embeddings.position_ids", "cls.seq_relationship.",
-                                      "cls.predictions.decoder.bias"};
+constexpr const char *bertOthers[] = {"bert.pooler.", "bert.embeddings.position_ids", "cls.seq_relationship."};
+constexpr std::pair<const char *, const char *> bertCopies[] = {
+    {"cls.predictions.decoder.bias", "cls.predictions.bias"}};
 
-constexpr const char *t5Copies[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"};
+constexpr std::pair<const char *, const char *> t5Copies[] = {{"encoder.embed_tokens.weight", "shared.weight"},
+                                                              {"decoder.embed_tokens.weight", "shared.weight"}};
 constexpr const char *t5Others[] = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
 constexpr LayerForm t5Encoders[] = {t5Form(true, false), t5Form(true, true)};
 constexpr Family t5Of(bool isGated) {
@@ -401,7 +403,8 @@ constexpr Family table[] = {
      .onlyWord = {"position_embedding_type", "absolute"},
      .onlyFlags = bertOnly,
      .ignored = bertIgnored,
-     .otherTensors = bertOthers},
+     .otherTensors = bertOthers,
+     .copies = bertCopies},
 };
 
 } // namespace

@@ -128,8 +128,8 @@ struct Family {
   llvm::ArrayRef<const char *> ignored = {};
   /// What tensors of checkpoints begin with that training of this model does not need: of other heads.
   llvm::ArrayRef<const char *> otherTensors = {};
-  /// Tensors of checkpoints that are the embedding of tokens by other names.
-  llvm::ArrayRef<const char *> copies = {};
+  /// Tensors of checkpoints that are others by other names, and those.
+  llvm::ArrayRef<std::pair<const char *, const char *>> copies = {};
 };
 
 /// All families but GPT-2 and T5, whose keys have readers of their own.

@@ -5,6 +5,7 @@
 #include "Safetensors.h"
 #include "pc/IR/Diagnostics.h"
 #include "pc/IR/Source.h"
+#include "pcrt/weights.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -26,24 +27,12 @@ static bool isHarmless(StringRef name, const ModelConfig &config) {
   return name.ends_with("rotary_emb.inv_freq");
 }
 
-/// Whether `name` is the embedding of tokens by another name.
-static bool isCopy(StringRef name, const ModelConfig &config) {
-  return (config.tied && name == (config.family->form.head + ".weight").str()) ||
-         llvm::is_contained(config.family->copies, name);
-}
+using Entry = TensorIndex::value_type;
 
-/// The tensor of that name, or one of the names that it also has: in a checkpoint of the bare model it lacks the first
-/// part, and norms of early versions of BERT have a gamma and a beta. A run looks for the same names.
-static TensorIndex::const_iterator findTensor(const TensorIndex &index, StringRef name) {
-  StringRef norm = name;
+/// The tensor of exactly that name, or null.
+static const Entry *findExactly(const TensorIndex &index, StringRef name) {
   auto it = index.find(name);
-  if (it == index.end())
-    it = index.find(name.split('.').second);
-  if (it == index.end() && norm.consume_back("LayerNorm.weight"))
-    it = index.find((norm + "LayerNorm.gamma").str());
-  else if (it == index.end() && norm.consume_back("LayerNorm.bias"))
-    it = index.find((norm + "LayerNorm.beta").str());
-  return it;
+  return it == index.end() ? nullptr : &*it;
 }
 
 /// Checks that every parameter's tensor exists, with the expected shape and a floating-point dtype, and that no other
@@ -51,11 +40,12 @@ static TensorIndex::const_iterator findTensor(const TensorIndex &index, StringRe
 static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, const TensorIndex &index,
                                   StringRef directory) {
   llvm::StringSet<> expected;
+  auto find = [&](StringRef name) { return findExactly(index, name); };
   WalkResult result = module.walk([&](ParameterOp parameter) -> WalkResult {
     SourceAttr source = *parameter.getSource();
     StringRef name = source.getTensor();
-    auto it = findTensor(index, name);
-    if (it == index.end())
+    const Entry *it = pcrt::findModelTensor(name.str(), find);
+    if (!it)
       return emitError(fileLocation(module.getContext(), directory)) << "tensor '" << name << "' is missing";
     expected.insert(it->first());
     if (ArrayRef(it->second.shape) != source.getShape()) {
@@ -74,19 +64,14 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
   });
   if (result.wasInterrupted())
     return failure();
-  const LayerForm &form = config.family->form;
-  std::string table = (form.prefix + form.tokens + ".weight").str();
+  auto equal = [](const Entry &a, const Entry &b) { return areEqual(a.second, b.second); };
+  if (std::string why = pcrt::untiedTensors(config.ties, find, equal); !why.empty())
+    return emitError(fileLocation(module.getContext(), directory)) << why;
   SmallVector<StringRef> unexpected;
-  for (const auto &entry : index) {
-    StringRef name = entry.first();
-    if (expected.contains(name) || isHarmless(name, config))
-      continue;
-    if (!isCopy(name, config))
+  for (const auto &entry : index)
+    if (StringRef name = entry.first(); !expected.contains(name) && !isHarmless(name, config) &&
+                                        llvm::none_of(config.ties, [&](auto &tie) { return tie.first == name; }))
       unexpected.push_back(name);
-    else if (!areEqual(entry.second, findTensor(index, table)->second))
-      return emitError(fileLocation(module.getContext(), directory))
-             << "tensor '" << name << "' is tied to '" << table << "' by config.json, but has other numbers";
-  }
   if (unexpected.empty())
     return success();
   llvm::sort(unexpected);

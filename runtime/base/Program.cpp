@@ -301,7 +301,12 @@ void readAll(Program &program, const Json &json) {
     wrong("batch, sequence, vocabulary or microbatches");
   program.weights = json.value("weights", "");
   program.config = json.value("config", Json::object());
-  program.configMeans = json.value("config_means", Json::array());
+  program.configMeans = Json::array();
+  for (const Json &meaning : json.value("config_means", Json::array()))
+    if (meaning.contains("tied"))
+      program.ties.emplace_back(meaning.at("tensor"), meaning.at("tied"));
+    else
+      program.configMeans.push_back(meaning);
   program.report = json.value("report", Json::object());
   auto readEach = [&](const char *key, void (Reader::*read)(const Json &)) {
     for (const Json &entry : json.value(key, Json::array()))

@@ -121,6 +121,7 @@ struct Program {
   std::string weights; ///< Directory of the weights that the model was imported with, or empty.
   Json config, report; ///< In a pipeline, the report of stage 0 covers all stages.
   Json configMeans;    ///< The keys of config.json that define the model, and their values (runtime/README.md).
+  std::vector<std::pair<std::string, std::string>> ties; ///< Copies that weights may have of tensors, and those.
 
   /// Local SGD: the coordinates on mesh axis `axis` (-1: there is none) are replicas with parameters and states of
   /// their own; every so many steps the end of a round brings them together (pcrt_program::round).

@@ -2,6 +2,7 @@
 #include "base/Safetensors.h"
 #include "base/Failure.h"
 #include "base/Types.h"
+#include "pcrt/weights.h"
 
 #include <algorithm>
 #include <bit>
@@ -231,22 +232,7 @@ const StoredTensor *Safetensors::find(const std::string &name) const {
 }
 
 const StoredTensor *Safetensors::findModelTensor(const std::string &name) const {
-  if (const StoredTensor *tensor = find(name))
-    return tensor;
-  for (const std::string prefix : {"transformer.", "model."}) {
-    if (name.compare(0, prefix.size(), prefix) == 0) {
-      if (const StoredTensor *tensor = find(name.substr(prefix.size())))
-        return tensor;
-    } else if (const StoredTensor *tensor = find(prefix + name)) {
-      return tensor;
-    }
-  }
-  // Norms of early versions of BERT.
-  constexpr const char *early[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
-  for (auto [now, before] : early)
-    if (name.ends_with(now))
-      return find(name.substr(0, name.size() - strlen(now)) + before);
-  return nullptr;
+  return pcrt::findModelTensor(name, [&](const std::string &name) { return find(name); });
 }
 
 bool pcrt::isFloatDtype(const std::string &dtype) {

@@ -37,9 +37,7 @@ public:
   /// The tensor of that name, or null.
   const StoredTensor *find(const std::string &name) const;
 
-  /// As find, also by other names of it: without the first part, as in checkpoints of bare models, or of early
-  /// versions;
-  /// ("transformer.", "model.").
+  /// As find, also by other names of it (pcrt/weights.h).
   const StoredTensor *findModelTensor(const std::string &name) const;
 
   const std::map<std::string, StoredTensor> &tensors() const { return all; }

@@ -400,7 +400,10 @@ void pcrt::loadWeights(const std::string &path, const Program &program, Device &
     if ((isDirectory || fs::path(path).filename() == modelFile) &&
         fs::exists(directory + "/" + trajectoryName, ignored))
       trajectory = Trajectory::read(directory);
-    readParameters(program, Safetensors::open(path), comm.rank(), device, pool, &sums);
+    Safetensors weights = Safetensors::open(path);
+    if (comm.rank() == 0)
+      checkTies(program, weights);
+    readParameters(program, weights, comm.rank(), device, pool, &sums);
   });
   if (trajectory)
     checkSums(directory, modelFile, *trajectory, sums, comm);

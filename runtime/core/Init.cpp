@@ -4,6 +4,7 @@
 #include "base/Types.h"
 #include "pcrt/description.h"
 #include "pcrt/random.h"
+#include "pcrt/weights.h"
 
 #include <cmath>
 #include <cstring>
@@ -104,6 +105,21 @@ const StoredTensor &pcrt::checkStored(const StoredTensor *stored, const std::str
     fail(PCRT_BAD_DATA, stored->file + ": tensor '" + name + "' has dtype " + stored->dtype +
                             ", only F32, F16, BF16 and F64 can be read");
   return *stored;
+}
+
+static bool areEqual(const StoredTensor &a, const StoredTensor &b) {
+  constexpr int64_t most = 1 << 20;
+  bool equal = a.dtype == b.dtype && a.shape == b.shape;
+  for (int64_t at = 0; equal && at < a.bytes; at += most)
+    equal = a.from->read(a.offset + at, std::min(most, a.bytes - at)) ==
+            b.from->read(b.offset + at, std::min(most, b.bytes - at));
+  return equal;
+}
+
+void pcrt::checkTies(const Program &program, const Safetensors &weights) {
+  std::string why = untiedTensors(program.ties, [&](const std::string &name) { return weights.find(name); }, areEqual);
+  if (!why.empty())
+    fail(PCRT_BAD_DATA, weights.tensors().begin()->second.file + ": " + why);
 }
 
 void pcrt::readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,

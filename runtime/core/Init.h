@@ -32,6 +32,9 @@ void drawParameters(const Program &program, uint64_t seed, int rank, Device &dev
 void readParameters(const Program &program, const Safetensors &weights, int rank, Device &device, Pool &pool,
                     TensorSums *sums);
 
+/// Throws PCRT_BAD_DATA where tensors of `weights` that the model says are one have other numbers.
+void checkTies(const Program &program, const Safetensors &weights);
+
 /// Reads a rank's block of a tensor that belongs to `parameter` to its place in the arena: boxes of `stored`, one for
 /// each part, as f32. Adds them to `sums`, of as many, if this rank is the one that would write them.
 void readBlock(const Tensor &tensor, const Parameter &parameter, const std::vector<const StoredTensor *> &stored,

@@ -1,7 +1,8 @@
-"""usage: tensors.py header|data FILE, tensors.py framed, tensors.py shards FILE FOLDER, tensors.py zero FILE NAME FIRST END
+"""usage: tensors.py header|data FILE, tensors.py framed, tensors.py shards FILE FOLDER, tensors.py zero FILE NAME FIRST END,
+       tensors.py also FILE NAME COPY
 
 Of a safetensors file: the text of its header, or what is behind it; a header from standard input with its length before it; the same tensors in a
-folder of two files with an index; bytes FIRST to END of a tensor set to zero."""
+folder of two files with an index; bytes FIRST to END of a tensor set to zero; a tensor there twice, also as COPY."""
 import json
 import struct
 import sys
@@ -33,6 +34,14 @@ def shards(path, folder):
     Path(folder, "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": place}))
 
 
+def also(path, name, copy):
+    header, data = parts(path)
+    entries = json.loads(header)
+    begin, end = entries[name]["data_offsets"]
+    entries[copy] = entries[name] | {"data_offsets": [len(data), len(data) + end - begin]}
+    Path(path).write_bytes(framed(json.dumps(entries).encode()) + data + data[begin:end])
+
+
 def zero(path, name, first, end):
     header, data = parts(path)
     begin = json.loads(header)[name]["data_offsets"][0]
@@ -45,4 +54,4 @@ if what in ("header", "data"):
 elif what == "framed":
     sys.stdout.buffer.write(framed(sys.stdin.buffer.read()))
 else:
-    {"shards": shards, "zero": zero}[what](*arguments)
+    {"shards": shards, "zero": zero, "also": also}[what](*arguments)
