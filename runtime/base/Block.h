@@ -50,10 +50,14 @@ struct Block {
 /// The block of `rank`; the layout divides the shape (checked when the program is read).
 Block blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, int rank);
 
-/// Whether `rank` writes its block: of the ranks that hold the same block only the first one does, with coordinate 0 on
-/// every axis that does not split the tensor. `stageAxis`, the axis of pipeline stages, and `replicaAxis`, on which
-/// each coordinate has a tensor of its own, are not considered (-1: none).
-bool ownsBlock(const Mesh &mesh, const Layout &layout, int rank, int stageAxis = -1, int replicaAxis = -1);
+/// Of the ranks that hold the same block, in order: how many there are, and which one `rank` is.
+struct Holder {
+  int64_t count, index;
+};
+
+/// `stageAxis`, the axis of pipeline stages, and `replicaAxis`, on which each coordinate has a tensor of its own, are
+/// not considered (-1: none).
+Holder holderOf(const Mesh &mesh, const Layout &layout, int rank, int stageAxis = -1, int replicaAxis = -1);
 
 /// A box of a larger row-major tensor.
 struct Box {

@@ -341,12 +341,12 @@ std::string Program::plan() const {
   return report["plan"].is_string() ? report["plan"].get<std::string>() : report["plan"].dump();
 }
 
-bool Program::writes(const Tensor &tensor, const Parameter &parameter, int rank) const {
+std::optional<Holder> Program::holderOf(const Tensor &tensor, const Parameter &parameter, int rank) const {
   for (int lower = 0; lower < stage; ++lower)
     for (const Parameter &other : stages[lower]->parameters)
       if (other.name == parameter.name)
-        return false; // tied: the first stage that has it writes it
-  return ownsBlock(mesh, tensor.layout, rank, stageAxis, tensor.varies ? rounds.axis : -1);
+        return std::nullopt; // tied: the first stage that has it writes it
+  return pcrt::holderOf(mesh, tensor.layout, rank, stageAxis, tensor.varies ? rounds.axis : -1);
 }
 
 Programs::Programs(const pcrt_program &first) {

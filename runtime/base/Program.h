@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -152,8 +153,14 @@ struct Program {
 
   /// The plan as the report prints it; empty without one.
   std::string plan() const;
-  /// Whether `rank`, which runs this program, is the one that writes its block of a tensor that belongs to a parameter.
-  bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const;
+  /// Of the ranks that hold a block of a tensor that belongs to a parameter, which one `rank` is, which runs this
+  /// program; none where an earlier stage has the tensor, too.
+  std::optional<Holder> holderOf(const Tensor &tensor, const Parameter &parameter, int rank) const;
+  /// Whether `rank` is the first of them.
+  bool writes(const Tensor &tensor, const Parameter &parameter, int rank) const {
+    std::optional<Holder> holder = holderOf(tensor, parameter, rank);
+    return holder && holder->index == 0;
+  }
 
   Program(const Program &) = delete;
   Program &operator=(const Program &) = delete;

@@ -1,15 +1,14 @@
 //===- SafetensorsWriter.h - writing safetensors files from all ranks -----===//
 //
 // Rank 0 makes the file with its header and its full size; then every rank
-// writes the blocks it owns to their places: whole pages past the page cache
-// (three times as fast, and what others have cached stays), the rest through it.
+// writes what it owns to its place.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_BASE_SAFETENSORSWRITER_H
 #define PCRT_BASE_SAFETENSORSWRITER_H
 
+#include "base/FileStream.h"
 #include "base/Program.h"
-#include "base/TensorSum.h"
 
 #include <map>
 #include <memory>
@@ -35,11 +34,14 @@ public:
   /// The other ranks, after create(): opens the file. Throws PCRT_RESOURCE.
   void open();
 
-  /// Writes the part of a rank's block that lies inside the value (the rest is padding) to its place in the file, and
-  /// adds it to `sum` if there is one. `data` is the block in `dtype`. Returns PCRT_OK, or PCRT_RESOURCE (errno says
-  /// why). Allocates nothing. One thread at a time.
+  /// Writes the part of a rank's block that lies inside the value (the rest is padding) to its place in the file.
+  /// `data` is the block in `dtype`. Returns PCRT_OK, or PCRT_RESOURCE (errno says why). Allocates nothing. One thread
+  /// at a time.
   pcrt_status write(int64_t place, const Dims &valid, const Block &block, const Box &box, int32_t dtype,
-                    const void *data, TensorSum *sum = nullptr) const;
+                    const void *data) const;
+  /// To write with several threads: each has a stream of its own, until close(). Number 0 is also that of write(); one
+  /// thread asks for the others first.
+  FileStream &stream(size_t number);
   /// Where a tensor lies in the file, for write. Valid once all tensors were added.
   int64_t placeOf(const std::string &name) const;
   const Dims &shapeOf(const std::string &name) const { return tensors.at(name); }
@@ -52,17 +54,17 @@ public:
   void close();
 
 private:
-  class Pages;
   const std::string &header() const;
-  void openPages();
+  void openStreams();
 
   std::string path;
   std::map<std::string, Dims> tensors;
   std::map<std::string, std::string> metadata;
   mutable std::string cachedHeader;              ///< Empty: not made yet.
   mutable std::map<std::string, int64_t> places; ///< By tensor: offset behind the header.
-  int fd = -1;
-  std::unique_ptr<Pages> pages;
+  mutable int64_t dataBytes = 0;                 ///< Behind the header.
+  int fd = -1, direct = -1;
+  std::vector<std::unique_ptr<FileStream>> streams;
 };
 
 } // namespace pcrt

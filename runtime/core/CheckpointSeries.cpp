@@ -229,6 +229,7 @@ void CheckpointSeries::noteLatest(int64_t step) {
 bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
   if (failure.status != PCRT_RESOURCE)
     throw failure;
+  waitForRemoval();
   if (numberOfFirst(comm, lock && makeRoom()))
     return true;
   if (last || ++failures == 2)
@@ -241,6 +242,7 @@ bool CheckpointSeries::tryAgainAfter(const Failure &failure, bool last) {
 /// Makes the files of a checkpoint, unless it is there already or there is no room.
 void CheckpointSeries::open(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,
                             Device &device, bool last) {
+  waitForRemoval();
   std::string path = pathOf(directory, trajectory.step);
   if (numberOfFirst(comm, fs::exists(path + "/" + trajectoryName))) {
     onAllRanks(comm, [&] {
@@ -276,9 +278,15 @@ bool CheckpointSeries::finish(int64_t step, bool last) {
   failures = 0;
   if (lock) {
     noteLatest(step);
-    removeOldest(size_t(keep));
+    SignalsMasked masked;
+    removal = std::thread([this] { removeOldest(size_t(keep)); });
   }
   return true;
+}
+
+void CheckpointSeries::waitForRemoval() {
+  if (removal.joinable())
+    removal.join();
 }
 
 void CheckpointSeries::write(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer,

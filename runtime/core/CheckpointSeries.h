@@ -52,7 +52,10 @@ public:
   void start(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device);
   void waitForBlocks();
   void complete();
-  ~CheckpointSeries() { waitForBlocks(); }
+  ~CheckpointSeries() {
+    waitForBlocks();
+    waitForRemoval();
+  }
 
 private:
   void recover();
@@ -63,6 +66,7 @@ private:
             bool last);
   bool finish(int64_t step, bool last);
   bool removeOldest(size_t newest);
+  void waitForRemoval();
   bool makeRoom();
   void noteLatest(int64_t step);
 
@@ -76,6 +80,7 @@ private:
   int failures = 0;
   std::unique_ptr<CheckpointWriter> writer; ///< Of the checkpoint that is being written.
   std::thread blocks;                       ///< Writes its blocks beside the step.
+  std::thread removal; ///< Rank 0: of older ones, for which a disk takes a tenth of what writing takes.
 };
 
 } // namespace pcrt

@@ -87,7 +87,7 @@ static void testPieces() {
     std::vector<int> seen(product(box.shape), 0);
     for (int r = 0; r < mesh.ranks(); ++r) {
       Block block = blockOf(mesh, shape, layout, r);
-      bool owner = ownsBlock(mesh, layout, r);
+      bool owner = holderOf(mesh, layout, r).index == 0;
       forEachPiece(valid, block, box, [&](int64_t blockOffset, int64_t tensorOffset, int64_t count) {
         for (int64_t i = 0; i < count; ++i) {
           seen[tensorOffset + i] += owner;
@@ -457,6 +457,57 @@ static void testStragglers() {
   expect(!findStraggler(worked, {1, 2}), "a rank that is slower by little");
 }
 
+/// The definition of a tensor's sum, element by element.
+static TensorSum plainSum(const std::vector<float> &values) {
+  TensorSum sum;
+  for (size_t i = 0; i < values.size(); ++i)
+    sum.add(int64_t(i), &values[i], 1);
+  return sum;
+}
+
+/// Two threads write stretches of a file that begin anywhere, longer and shorter than what is gathered, as f32 and as
+/// bf16, some neighbours, some not: the file has what it would have otherwise, and so have the sums.
+static void testFileStream(const std::string &folder) {
+  std::string path = folder + "/stretches.safetensors";
+  constexpr int64_t count = 5'000'001;
+  SafetensorsWriter writer(path);
+  writer.add("a", {7});
+  writer.add("b", {count});
+  writer.create();
+  std::vector<float> values(count);
+  std::vector<uint16_t> brain(count);
+  for (int64_t i = 0; i < count; ++i) {
+    brain[i] = floatToBf16(float(i * 7919 % 100003) / 13);
+    values[i] = bf16ToFloat(brain[i]);
+  }
+  const std::vector<int64_t> bounds = {0, 3, 1500, 1'300'000, 1'300'768, 1'301'536, 3'000'000, 4'999'999, count};
+  TensorSum sums[2];
+  bool good[2] = {true, true};
+  auto some = [&](int lane) {
+    FileStream &stream = writer.stream(lane);
+    for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+      bool isWide = i % 3 != 1;
+      if ((i / 3) % 2 == size_t(lane))
+        good[lane] &= stream.write(writer.placeOf("b") + 4 * bounds[i],
+                                   isWide ? static_cast<void *>(&values[bounds[i]]) : &brain[bounds[i]],
+                                   isWide ? PCRT_F32 : PCRT_BF16, bounds[i + 1] - bounds[i], &sums[lane], bounds[i]);
+    }
+    good[lane] &= stream.flush();
+  };
+  writer.stream(1);
+  std::thread other(some, 1);
+  some(0);
+  other.join();
+  writer.sync();
+  writer.close();
+  std::vector<float> back(count);
+  loadFloats(*Safetensors::open(path).find("b"), 0, count, back.data());
+  expect(good[0] && good[1] && back == values, "stretches written by two threads");
+  TensorSum all = plainSum(values);
+  expect((sums[0] += sums[1]) == all, "their sums");
+  std::filesystem::remove(path);
+}
+
 int main(int argc, char **argv) {
   if (argc != 2)
     return 2;
@@ -469,5 +520,6 @@ int main(int argc, char **argv) {
   testGemm(1);
   testGemm(3);
   testSafetensors(argv[1]);
+  testFileStream(argv[1]);
   return finishChecks();
 }

@@ -1,0 +1,87 @@
+//===- FileStream.cpp - stretches of a file, past the page cache ----------===//
+#include "base/FileStream.h"
+#include "base/Types.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <unistd.h>
+
+using namespace pcrt;
+
+/// What is gathered at most, what is worth a write of its own, and how much is copied before it is summed: it is in the
+/// processor's cache then, from where sums are several times as fast as from memory.
+static constexpr int64_t page = 4096, most = 4 << 20, fewest = 64 << 10, cached = 128 << 10;
+
+bool pcrt::writeAll(int fd, const void *data, int64_t bytes, int64_t offset) {
+  auto *at = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t written = pwrite(fd, at, bytes, offset);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return false;
+    at += written;
+    offset += written;
+    bytes -= written;
+  }
+  return true;
+}
+
+FileStream::FileStream(int fd, int direct)
+    : fd(fd), direct(direct), buffer(static_cast<char *>(aligned_alloc(page, size_t(most + page)))) {
+  if (!buffer)
+    throw std::bad_alloc();
+}
+
+FileStream::~FileStream() { free(buffer); }
+
+/// Where the buffer has a byte of the file: at the same place of a page.
+char *FileStream::at(int64_t offset) { return buffer + begin % page + (offset - begin); }
+
+bool FileStream::write(int64_t offset, const void *elements, int32_t dtype, int64_t count, TensorSum *sum,
+                       int64_t first) {
+  if (begin + have != offset && !flush())
+    return false;
+  auto *from = static_cast<const char *>(elements);
+  while (count > 0) {
+    if (!have)
+      begin = offset;
+    int64_t now = std::min({count, (most - have) / 4, cached / 4});
+    auto *to = reinterpret_cast<float *>(at(offset));
+    if (dtype == PCRT_F32)
+      memcpy(to, from, size_t(4 * now));
+    else
+      for (int64_t i = 0; i < now; ++i)
+        to[i] = bf16ToFloat(reinterpret_cast<const uint16_t *>(from)[i]);
+    if (sum)
+      sum->add(first, to, now);
+    have += 4 * now, offset += 4 * now, first += now, count -= now;
+    from += now * elementBytes(dtype);
+    if (most - have < 4 && !writeUpTo(offset / page * page))
+      return false;
+  }
+  return true;
+}
+
+/// Writes what is gathered up to `end`, and keeps the rest.
+bool FileStream::writeUpTo(int64_t end) {
+  int64_t first = (begin + page - 1) / page * page, last = end / page * page;
+  bool good = true;
+  if (direct < 0 || last - first < fewest) {
+    good = writeAll(fd, at(begin), end - begin, begin);
+  } else {
+    good = writeAll(fd, at(begin), first - begin, begin) && writeAll(fd, at(last), end - last, last);
+    // Some file systems open such files, but do not write them.
+    good = good && (writeAll(direct, at(first), last - first, first) ||
+                    (errno == EINVAL && writeAll(fd, at(first), last - first, first)));
+  }
+  int64_t rest = begin + have - end;
+  memmove(buffer + end % page, at(end), size_t(rest));
+  begin = end, have = rest;
+  return good;
+}
+
+bool FileStream::flush() { return writeUpTo(begin + have); }
