@@ -3,7 +3,7 @@
 
 What checkpoints of GPT-2 124M cost (dp=2, f32): alternating runs without any, with --every N beside the steps, and with one at the end alone, which the run waits for. Steps
 are timed from outside, from one line of metrics to the next, so that all that a checkpoint does is in them; a save, from the last step to the end of the process, without what a
-run without one takes there. Processor seconds are those of all processes of a run: what they say does not depend on what else the machine does. The disk is measured between the runs: as many bytes, by as many processes, past the cache, until they are there. The first step of a run is not
+run without one takes there. The disk is measured between the runs: as many bytes, by as many processes, past the cache, until they are there. The first step of a run is not
 counted. Needs 6 GB of disk. Writes build/bench/NAME.jsonl, a line a run, and results/NAME.json; started again it goes on with the runs that are missing."""
 import argparse
 import json
@@ -40,11 +40,9 @@ def run(work, way, options):
                                stdout=subprocess.DEVNULL)
     with open(work / "lines") as lines:
         times = [time.monotonic() for _ in lines]
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode or len(times) != steps:
+    if process.wait() or len(times) != steps:
         raise SystemExit(f"the run {way} ended with {process.returncode} behind {len(times)} steps")
-    return {"way": way, "processor": used.ru_utime + used.ru_stime, "steps": [b - a for a, b in zip(times, times[1:])], "end": time.monotonic() - times[-1],
+    return {"way": way, "steps": [b - a for a, b in zip(times, times[1:])], "end": time.monotonic() - times[-1],
             "bytes": sum(path.stat().st_size for path in (work / "end").glob("*.safetensors")) if way == "sync" else 0}
 
 
@@ -63,15 +61,14 @@ def disk(work, count):
 def figures(runs):
     """By rounds, so that only what ran one behind the other is compared."""
     rounds = [runs[i:i + len(WAYS)] for i in range(0, len(runs), len(WAYS))]
-    longer, rates, disks, processor = [], [], [], []
+    longer, rates, disks = [], [], []
     for group in rounds:
         by = {one["way"]: one for one in group}
         longer.append(sum(by["beside"]["steps"]) / sum(by["without"]["steps"]) - 1)
-        processor.append((by["beside"]["processor"] - by["without"]["processor"]) / 3)
         rates.append(by["sync"]["bytes"] / (by["sync"]["end"] - by["without"]["end"]) / 1e9)
         disks.append(by["sync"]["bytes"] / by["sync"]["disk"] / 1e9)
     shares = [rate / there for rate, there in zip(rates, disks)]
-    return {"rounds": len(rounds), "longer": longer, "longer_median": statistics.median(longer), "processor_seconds_a_save": processor, "save_gigabytes_per_second": rates, "disk_gigabytes_per_second": disks,
+    return {"rounds": len(rounds), "longer": longer, "longer_median": statistics.median(longer), "save_gigabytes_per_second": rates, "disk_gigabytes_per_second": disks,
             "share_of_disk": shares, "share_of_disk_median": statistics.median(shares)}
 
 
@@ -102,5 +99,4 @@ result = ROOT / "bench/results" / f"{options.name}.json"
 result.write_text(json.dumps({**about, **found, "runs": runs}, indent=1) + "\n")
 shutil.rmtree(work, ignore_errors=True)
 print(f"steps with --every {options.every} are {100 * found['longer_median']:.1f} % longer (median of {found['rounds']} pairs: {', '.join(f'{100 * x:.1f}' for x in found['longer'])})")
-print(f"a save takes {statistics.median(found['processor_seconds_a_save']):.2f} processor seconds (median of {', '.join(f'{x:.2f}' for x in found['processor_seconds_a_save'])})")
 print(f"a save that is waited for has {100 * found['share_of_disk_median']:.0f} % of the disk's rate ({', '.join(f'{a:.2f} of {b:.2f} GB/s' for a, b in zip(found['save_gigabytes_per_second'], found['disk_gigabytes_per_second']))})")

@@ -129,10 +129,8 @@ static bool parseMesh(StringRef text, Plan &plan, std::string &error) {
   for (StringRef part : parts) {
     auto [axis, size] = part.split('=');
     int64_t n = 0;
-    if (size == "open") {
-      error = "'" + part.str() + "': replicas that come and go are not available yet; give the axis a size";
-      return false;
-    }
+    if (size == "open") // one replica: how many there are is for the runs to find out (Tactics' localSgd)
+      size = "1";
     if (axis.empty() || size.getAsInteger(10, n) || n < 1 || n > (1 << 20)) {
       error = "bad mesh entry '" + part.str() + "'; expected axis=size, as in --mesh dp=2,tp=2";
       return false;

@@ -206,9 +206,17 @@ static Refused localSgd(const TacticInfo &row, const StrategyFlags &flags, Plan 
         return usage("--" + Twine(flag) + " takes a number, not '" + flags.text(flag) + "'");
       tactic = tactic.with(option, flags.text(flag));
     }
+  auto [axis, every] = StringRef(text).split(':');
+  std::string mesh = flags.text("mesh");
+  for (StringRef part : llvm::split(mesh, ',')) {
+    auto [open, size] = part.split('=');
+    if (size == "open" && open != axis)
+      return usage("'" + part + "': replicas come and go where they meet, as with --local-sgd=" + open + ":32");
+    if (size == "open" && flags.text("outer-deltas") == "int8")
+      return usage("--outer-deltas=int8: members of an open axis meet in f32");
+  }
   if (text.empty())
     return {};
-  auto [axis, every] = StringRef(text).split(':');
   int64_t steps = 0;
   if (axis.empty() || every.getAsInteger(10, steps) || steps < 1)
     return usage("--local-sgd=" + text + ": expected a mesh axis and the steps of a round, as in outer:32");

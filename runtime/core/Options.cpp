@@ -44,6 +44,10 @@ Optimizer (torch.optim's defaults)
   --check-replicas N    every N steps: ranks that hold the same parameters and states have the same bits of them, or the run ends
                         with exit code 9 (0: never)
 
+Open local SGD (programs of pc-compile --mesh outer=open,... --local-sgd=outer:32)
+  --meet HOST:PORT      this run is one member among those that meet at pc-meet, come and go
+  --name NAME           what it is called there
+
 Parameters
   --seed N              of the drawn initial values (0); every plan draws the same ones
   --init DIR|FILE       initial values from safetensors: a file, or a Hugging Face directory
@@ -133,6 +137,8 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--check-replicas", options.checkReplicas, Concerns::Ranks);
   f("--snapshot", options.snapshot, Concerns::Ranks);
   f("--seed", options.seed, Concerns::Numbers);
+  f("--meet", options.meet, Concerns::Ranks);
+  f("--name", options.name, Concerns::Ranks);
   f("--init", options.init, Concerns::Ranks);
   f("--save", options.save, Concerns::Ranks);
   f("--load", options.load, Concerns::Ranks);

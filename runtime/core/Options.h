@@ -31,8 +31,9 @@ struct Options {
   std::string init, load, save, checkpoint; ///< Empty: not given.
   std::optional<SaveInterval> every;        ///< Of the checkpoints in `checkpoint`.
   std::optional<int64_t> keep;              ///< How many of them stay: by default 2.
-  int64_t rollback = 0; ///< Steps to go back at least where numbers were not finite; 0: to the newest checkpoint.
-  std::string change;   ///< Names with commas between; empty: not given.
+  int64_t rollback = 0;   ///< Steps to go back at least where numbers were not finite; 0: to the newest checkpoint.
+  std::string meet, name; ///< Where members of open local SGD meet, and what this one is called; empty: not given.
+  std::string change;     ///< Names with commas between; empty: not given.
   std::string metrics, tensorboard, summary, dumpGrads, dumpLogits, trace; ///< Empty: not given.
   int64_t steps = 100; ///< Step at which the run ends, counted from the first step of training.
   uint64_t seed = 0;

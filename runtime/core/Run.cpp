@@ -7,6 +7,7 @@
 #include "core/Info.h"
 #include "core/Init.h"
 #include "core/KeptMemory.h"
+#include "core/Members.h"
 #include "core/Metrics.h"
 #include "core/Outputs.h"
 #include "core/PeakRate.h"
@@ -57,6 +58,11 @@ public:
     followMemory();
     openFiles();
     fillArena();
+    if (!options.meet.empty()) {
+      members.emplace(options, program, programSum, *device, comm);
+      follow(members->join(firstStep, sampleOf(firstStep)));
+      firstStep = sampleStep;
+    }
     if (firstStep >= options.steps && (!options.dumpGrads.empty() || !options.dumpLogits.empty()))
       fail(PCRT_USAGE, "no step is run before --steps " + std::to_string(options.steps) +
                            ": there is nothing for --dump-grads or --dump-logits");
@@ -86,6 +92,8 @@ public:
       runStep(updates);
       lossSum += outputs->loss();
     }
+    if (members)
+      members->leave();
     if (metrics)
       metrics->finish();
     if (!program.training && comm.rank() == 0 && figures.steps > 0)
@@ -115,6 +123,8 @@ private:
       fail(PCRT_USAGE,
            "this model does not predict the next token: --targets FILE, which says what it predicts, is missing; see "
            "--help");
+    if (options.meet.empty() && !options.name.empty())
+      fail(PCRT_USAGE, "--name goes with --meet HOST:PORT");
     if (options.eval && program.training)
       fail(PCRT_USAGE, "--eval needs a program compiled with --mode=eval");
     if (!program.training && (!options.save.empty() || !options.checkpoint.empty()))
@@ -197,7 +207,7 @@ private:
       if (flag.first == "lr-steps" && !options.lrSteps)
         options.lrSteps = strtoll(flag.second.c_str(), nullptr, 10);
     checkSameTrajectory(*before, trajectoryAt(before->step), options);
-    firstStep = before->step;
+    firstStep = sampleStep = before->step;
     norms.emplace(options.skipSpikes, before->norms);
     // The sequence length may have changed: the first sample all of whose tokens are new.
     firstSample = int64_t((__int128(before->samples) * before->sequence + program.sequence - 1) / program.sequence);
@@ -215,7 +225,7 @@ private:
     if (!fromMemory)
       return;
     firstSample = sampleOf(newest);
-    firstStep = newest;
+    firstStep = sampleStep = newest;
     norms.emplace(options.skipSpikes, memory->history());
     if (comm.rank() == 0)
       printf("going on from step %lld, which is still in memory\n", (long long)firstStep);
@@ -246,7 +256,19 @@ private:
   }
 
   /// The first sample of step `step`.
-  int64_t sampleOf(int64_t step) const { return firstSample + (step - firstStep) * program.batch; }
+  int64_t sampleOf(int64_t step) const { return firstSample + (step - sampleStep) * program.batch; }
+
+  /// The round that begins is this one's.
+  void follow(const Members::Share &next) {
+    share = next;
+    sampleStep = share.round * program.rounds.every;
+    firstSample = share.firstSample;
+    evaluated = true;
+  }
+
+  bool roundEndsBehind(int64_t steps) {
+    return members ? steps - sampleStep >= share.steps || members->isAwaited() : program.rounds.endsBehind(steps);
+  }
 
   /// Every file is opened before the first step, so that nothing is found missing after hours.
   void openFiles() {
@@ -400,7 +422,10 @@ private:
     if (series)
       series->complete();
     bool skipped = checkNumbers(step);
-    if (program.rounds.endsBehind(step + 1)) {
+    bool roundEnds = roundEndsBehind(step + 1);
+    if (roundEnds) {
+      if (members)
+        members->meet(step + 1 - sampleStep);
       start = nanoseconds(), movesBefore = context->profile.nanosecondsInMoves();
       endRound(*context);
       seconds += double(nanoseconds() - start) * 1e-9;
@@ -411,7 +436,11 @@ private:
     if (metrics)
       metrics->add({step, outputs->loss(), outputs->gradNorm(), program.training ? options.rateAt(step) : 0,
                     program.batch * program.sequence, seconds, inMoves, skipped});
-    keep(step + 1); // the last thing: who goes on from here tells nothing of this step
+    if (roundEnds && members) // maybe before its last step
+      updates = (share.round + 1) * program.rounds.every - 1;
+    keep(updates + 1); // who goes on from here tells nothing of this step
+    if (roundEnds && members && updates + 1 < options.steps)
+      follow(members->begin());
   }
 
   /// Whether the step was skipped. The run ends where that has been too often, or where the loss is not finite though
@@ -529,8 +558,11 @@ private:
   std::optional<NonFiniteEnd> ended;      ///< The run ends so.
   std::optional<NormLimit> norms;
   std::optional<Stragglers> stragglers;
-  int64_t firstStep = 0, firstSample = 0;
-  int64_t updates = 0; ///< Updates made so far, those before the checkpoint included.
+  std::optional<Members> members; ///< --meet
+  Members::Share share;
+  int64_t firstStep = 0;
+  int64_t sampleStep = 0, firstSample = 0; ///< The first sample of that step; the next ones follow.
+  int64_t updates = 0;                     ///< Updates made so far, those before the checkpoint included.
   RunFigures figures;
 };
 

@@ -1,0 +1,648 @@
+//===- Meeting.cpp - where members of open rounds meet --------------------===//
+//
+// A round is over when its mean is in the log: nobody has changed anything
+// before. Whoever is lost before that is not in it, whoever is lost later has
+// been. Members whose shared parameters are not the others' are refused.
+//
+//===----------------------------------------------------------------------===//
+#include "launch/Meeting.h"
+#include "base/Failure.h"
+#include "base/TensorSum.h"
+#include "comm/MeetMessages.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <fcntl.h>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <netinet/tcp.h>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <poll.h>
+#include <set>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+using namespace pcrt;
+using Json = nlohmann::ordered_json;
+
+static double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+namespace {
+
+struct Member;
+
+/// A rank's connection. What is sent waits here until the other end takes it, so that nobody holds up the others.
+struct Connection {
+  explicit Connection(int socket) : socket(socket) {}
+  ~Connection() { close(socket); }
+
+  int socket;
+  std::string in;
+  std::deque<std::shared_ptr<const std::string>> out;
+  size_t sent = 0; ///< Of out's first.
+  std::optional<MeetHello> hello;
+  Member *member = nullptr;
+  bool left = false, ends = false; ///< Said so; to be closed when all is sent.
+  std::optional<MeetArrive> arrived;
+  std::string elements; ///< What it arrived with.
+};
+
+struct Member {
+  std::vector<Connection *> ranks; ///< Null: not here yet.
+  bool isIn = false;               ///< Of the round.
+  bool hasState = false;           ///< And could begin with it.
+  int64_t begunRound = -1;         ///< The last one that it was told to begin,
+  int64_t firstSample = 0;         ///< and what it reads in it first.
+  double arrivedAt = 0;
+  bool closed = false; ///< Told to end its round.
+
+  bool isWhole() const { return std::count(ranks.begin(), ranks.end(), nullptr) == 0; }
+  bool hasArrived() const {
+    return std::all_of(ranks.begin(), ranks.end(), [](Connection *rank) { return rank && rank->arrived; });
+  }
+  const MeetHello &hello() const { return *ranks[0]->hello; }
+};
+
+/// What a member did in a round.
+struct Share {
+  int64_t steps, firstSample;
+};
+
+/// The rounds of an earlier meeting: who was in each.
+struct Replay {
+  std::map<int64_t, std::map<std::string, Share>> rounds;
+
+  bool has(int64_t round, const std::string &name) const {
+    auto found = rounds.find(round);
+    return found != rounds.end() && found->second.count(name);
+  }
+};
+
+class Meeting {
+public:
+  explicit Meeting(const MeetingOptions &options) : options(options) {}
+  ~Meeting() {
+    if (listener >= 0)
+      close(listener);
+    if (log >= 0)
+      close(log);
+  }
+
+  void open();
+  void serve();
+
+private:
+  using Elements = std::shared_ptr<const std::string>;
+
+  void acceptOne();
+  void read(Connection &connection);
+  void write(Connection &connection);
+  void take(Connection &connection, MeetKind kind, std::string_view body);
+  void takeHello(Connection &connection, const MeetHello &hello);
+  void takeState(Connection &connection, const MeetState &state, std::string_view elements);
+  void send(Connection &connection, MeetKind kind, const void *fields, size_t bytes, const Elements &elements = {});
+  void refuse(Connection &connection, const std::string &why);
+  void forgetEnded();
+  bool advance();
+  bool found();
+  bool beginRound();
+  bool admit();
+  void tellBegin(const std::string &name);
+  void askForState();
+  void hurry();
+  bool refuseOthers();
+  void endRound();
+
+  std::vector<Member *> membersIn() {
+    std::vector<Member *> result;
+    for (auto &[name, member] : members)
+      if (member.isIn)
+        result.push_back(&member);
+    return result;
+  }
+
+  MeetingOptions options;
+  Replay replay;
+  int listener = -1, log = -1;
+  std::vector<std::unique_ptr<Connection>> connections;
+  std::map<std::string, Member> members;       ///< In the order in which they are added up.
+  std::vector<std::string> joined, lost, left; ///< Since the last line of the log.
+  bool begun = false, between = false, over = false;
+  int64_t round = 0, cursor = 0; ///< The next sample that nobody has read.
+  double beganAt = 0;
+  std::string donor; ///< Who was asked for the state, and what its ranks have given.
+  std::map<size_t, std::pair<MeetState, Elements>> states;
+};
+
+} // namespace
+
+static bool isEmpty(const Connection &connection) { return connection.out.empty(); }
+
+static bool isRound(const Json &line) {
+  auto isNumber = [](const Json &object, const char *key) {
+    return object.is_object() && object.contains(key) && object[key].is_number_integer();
+  };
+  if (!isNumber(line, "round") || !line.contains("members") || !line["members"].is_object())
+    return false;
+  return std::all_of(line["members"].begin(), line["members"].end(),
+                     [&](const Json &share) { return isNumber(share, "steps") && isNumber(share, "first"); });
+}
+
+void Meeting::open() {
+  if (!options.replay.empty()) {
+    std::ifstream file(options.replay);
+    if (!file)
+      fail(PCRT_BAD_DATA, withErrno("cannot read " + options.replay));
+    for (std::string line; std::getline(file, line);) {
+      Json entry = Json::parse(line, nullptr, false);
+      if (!isRound(entry))
+        fail(PCRT_BAD_DATA, options.replay + ": not the log of a meeting: " + printable(line.substr(0, 80)));
+      auto round = entry["round"].get<int64_t>();
+      replay.rounds.erase(replay.rounds.lower_bound(round), replay.rounds.end()); // lost, and made again
+      for (auto &[name, share] : entry["members"].items())
+        replay.rounds[round][name] = {share.at("steps").get<int64_t>(), share.at("first").get<int64_t>()};
+    }
+    if (replay.rounds.empty())
+      fail(PCRT_BAD_DATA, options.replay + ": no rounds");
+  }
+  if (!options.log.empty()) {
+    log = ::open(options.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log < 0)
+      fail(PCRT_RESOURCE, withErrno("cannot write " + options.log));
+  }
+  listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  int yes = 1;
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(uint16_t(options.port));
+  socklen_t length = sizeof address;
+  if (listener < 0 || bind(listener, reinterpret_cast<sockaddr *>(&address), sizeof address) != 0 ||
+      listen(listener, 1024) != 0 || getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) != 0)
+    fail(PCRT_RESOURCE, withErrno("cannot listen on port " + std::to_string(options.port)));
+  printf("meeting at port %d\n", ntohs(address.sin_port));
+  fflush(stdout);
+}
+
+void Meeting::serve() {
+  while (!over) {
+    std::vector<pollfd> polls{{listener, POLLIN, 0}};
+    for (auto &connection : connections)
+      polls.push_back({connection->socket, short(POLLIN | (isEmpty(*connection) ? 0 : POLLOUT)), 0});
+    poll(polls.data(), polls.size(), 50);
+    for (size_t i = 1; i < polls.size(); ++i) {
+      if (polls[i].revents & (POLLIN | POLLHUP | POLLERR))
+        read(*connections[i - 1]);
+      if (polls[i].revents & POLLOUT)
+        write(*connections[i - 1]);
+    }
+    if (polls[0].revents)
+      acceptOne();
+    forgetEnded();
+    while (advance())
+      forgetEnded();
+  }
+}
+
+void Meeting::acceptOne() {
+  int socket = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (socket < 0)
+    return;
+  // A machine that is gone is found out about within seconds.
+  int yes = 1, idle = 4, between = 2, probes = 2;
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  connections.push_back(std::make_unique<Connection>(socket));
+}
+
+void Meeting::read(Connection &connection) {
+  char bytes[1 << 16];
+  ssize_t got;
+  while ((got = recv(connection.socket, bytes, sizeof bytes, 0)) > 0)
+    connection.in.append(bytes, size_t(got));
+  size_t at = 0;
+  while (!connection.ends && connection.in.size() - at >= sizeof(MeetHead)) {
+    MeetHead head;
+    memcpy(&head, connection.in.data() + at, sizeof head);
+    constexpr uint64_t most = uint64_t(1) << 40;
+    if (head.bytes > most || (!connection.hello && head.bytes != sizeof(MeetHello))) {
+      connection.ends = true;
+      break;
+    }
+    if (connection.in.size() - at - sizeof head < head.bytes)
+      break;
+    take(connection, head.kind, std::string_view(connection.in).substr(at + sizeof head, head.bytes));
+    at += sizeof head + head.bytes;
+  }
+  connection.in.erase(0, at);
+  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+    connection.ends = true;
+    connection.out.clear();
+  }
+}
+
+void Meeting::write(Connection &connection) {
+  while (!connection.out.empty()) {
+    const std::string &first = *connection.out.front();
+    ssize_t went =
+        ::send(connection.socket, first.data() + connection.sent, first.size() - connection.sent, MSG_NOSIGNAL);
+    if (went < 0) {
+      if (errno != EAGAIN && errno != EINTR) {
+        connection.ends = true;
+        connection.out.clear();
+      }
+      return;
+    }
+    connection.sent += size_t(went);
+    if (connection.sent == first.size()) {
+      connection.out.pop_front();
+      connection.sent = 0;
+    }
+  }
+}
+
+void Meeting::send(Connection &connection, MeetKind kind, const void *fields, size_t bytes, const Elements &elements) {
+  MeetHead head{kind, 0, bytes + (elements ? elements->size() : 0)};
+  std::string text(reinterpret_cast<const char *>(&head), sizeof head);
+  text.append(static_cast<const char *>(fields), bytes);
+  connection.out.push_back(std::make_shared<const std::string>(std::move(text)));
+  if (elements)
+    connection.out.push_back(elements);
+}
+
+void Meeting::refuse(Connection &connection, const std::string &why) {
+  fprintf(stderr, "pc-meet: %s is refused: %s\n",
+          connection.hello ? printable(connection.hello->name).c_str() : "somebody", why.c_str());
+  send(connection, MeetKind::Refuse, why.data(), why.size());
+  connection.ends = true;
+}
+
+/// The fields that a message of a kind begins with; ends the connection where it is too short.
+template <typename T> static std::optional<T> fieldsOf(Connection &connection, std::string_view body) {
+  T fields;
+  if (body.size() < sizeof fields) {
+    connection.ends = true;
+    return std::nullopt;
+  }
+  memcpy(&fields, body.data(), sizeof fields);
+  return fields;
+}
+
+void Meeting::take(Connection &connection, MeetKind kind, std::string_view body) {
+  if (kind == MeetKind::Hello && !connection.hello) {
+    if (auto hello = fieldsOf<MeetHello>(connection, body))
+      takeHello(connection, *hello);
+  } else if (kind == MeetKind::Arrive && connection.member) {
+    auto arrive = fieldsOf<MeetArrive>(connection, body);
+    if (!arrive || arrive->round != round || connection.arrived ||
+        body.size() != sizeof *arrive + 4 * size_t(connection.hello->elements))
+      return refuse(connection, "it arrived at the end of a round that is not this one");
+    connection.elements = body.substr(sizeof *arrive);
+    connection.arrived = *arrive;
+    if (connection.member->hasArrived())
+      connection.member->arrivedAt = now();
+  } else if (kind == MeetKind::State && connection.member) {
+    if (auto state = fieldsOf<MeetState>(connection, body))
+      takeState(connection, *state, body.substr(sizeof *state));
+  } else if (kind == MeetKind::Leave) {
+    connection.left = true;
+  } else {
+    connection.ends = true;
+  }
+}
+
+void Meeting::takeHello(Connection &connection, const MeetHello &hello) {
+  connection.hello = hello;
+  connection.hello->name[sizeof hello.name - 1] = connection.hello->program[sizeof hello.program - 1] = 0;
+  if (hello.format != meetFormat || hello.size < 1 || hello.size > 1 << 20 || hello.rank < 0 ||
+      hello.rank >= hello.size || hello.every < 1 || hello.batch < 1 || hello.elements < 0)
+    return refuse(connection, "it speaks another language");
+  for (auto &[name, member] : members)
+    for (Connection *rank : member.ranks)
+      if (rank && (strcmp(rank->hello->program, connection.hello->program) != 0 || rank->hello->size != hello.size ||
+                   (rank->hello->rank == hello.rank && rank->hello->elements != hello.elements)))
+        return refuse(connection, "it is another program than that of " + name);
+  Member &member = members[connection.hello->name];
+  member.ranks.resize(size_t(hello.size));
+  if (member.ranks[size_t(hello.rank)])
+    return refuse(connection, "there is a member of that name");
+  member.ranks[size_t(hello.rank)] = &connection;
+  connection.member = &member;
+}
+
+/// When all ranks of the donor have given theirs, those who wait for it get it and begin.
+void Meeting::takeState(Connection &connection, const MeetState &state, std::string_view elements) {
+  auto found = members.find(donor);
+  if (found == members.end() || connection.member != &found->second || state.round != round ||
+      elements.size() != 8 * size_t(connection.hello->elements))
+    return; // asked for before the round ended
+  states[size_t(connection.hello->rank)] = {state, std::make_shared<const std::string>(elements)};
+  if (states.size() < found->second.ranks.size())
+    return;
+  for (auto &[name, member] : members)
+    if (member.isIn && !member.hasState) {
+      for (size_t rank = 0; rank < member.ranks.size(); ++rank)
+        send(*member.ranks[rank], MeetKind::State, &states[rank].first, sizeof(MeetState), states[rank].second);
+      member.hasState = true;
+      tellBegin(name);
+    }
+  donor.clear();
+  states.clear();
+}
+
+/// Connections that have ended, and the members that they were ranks of.
+void Meeting::forgetEnded() {
+  std::set<std::string> gone;
+  for (auto &connection : connections)
+    if (connection->ends && connection->member)
+      gone.insert(connection->hello->name);
+  for (const std::string &name : gone) {
+    Member &member = members[name];
+    bool orderly = true;
+    for (Connection *rank : member.ranks)
+      if (rank) {
+        orderly &= rank->left;
+        rank->member = nullptr;
+        rank->ends = true;
+      }
+    if (member.isIn && !orderly)
+      fprintf(stderr, "pc-meet: round %lld: %s is lost\n", (long long)round, printable(name).c_str());
+    if (member.isIn)
+      (orderly ? left : lost).push_back(name);
+    if (name == donor) {
+      donor.clear();
+      states.clear();
+    }
+    members.erase(name);
+  }
+  for (auto &connection : connections)
+    if (connection->ends)
+      write(*connection); // why it ends, if that goes at once
+  std::erase_if(connections, [](auto &connection) { return connection->ends; });
+}
+
+/// Takes a step where one is due; false: there is nothing to do but wait.
+bool Meeting::advance() {
+  if (!begun)
+    return found();
+  std::vector<Member *> in = membersIn();
+  if (std::none_of(members.begin(), members.end(), [](auto &named) { return named.second.hasState; })) {
+    over = true;
+    for (auto &connection : connections)
+      if (connection->member)
+        refuse(*connection, "all who had the state are gone; go on from checkpoints, with a new meeting");
+    return false;
+  }
+  if (between)
+    return beginRound();
+  askForState();
+  if (!std::all_of(in.begin(), in.end(), [](Member *member) { return member->hasArrived(); })) {
+    hurry();
+    return false;
+  }
+  if (refuseOthers())
+    return true;
+  if (int(in.size()) < options.minMembers)
+    return admit();
+  endRound();
+  return true;
+}
+
+/// The first members: as many as there must be, the same in everything that all share.
+bool Meeting::found() {
+  std::vector<Member *> whole;
+  int64_t most = 0;
+  for (auto &[name, member] : members)
+    if (member.isWhole()) {
+      whole.push_back(&member);
+      most = std::max(most, member.hello().round);
+    }
+  if (!replay.rounds.empty()) {
+    auto &[first, names] = *replay.rounds.begin();
+    for (auto &[name, steps] : names) {
+      auto there = members.find(name);
+      if (there == members.end() || !there->second.isWhole())
+        return false;
+    }
+    most = first;
+  } else if (int(whole.size()) < options.minMembers) {
+    return false;
+  }
+  round = most;
+  for (Member *member : whole)
+    if (member->hello().round == most && (replay.rounds.empty() || replay.has(most, member->hello().name))) {
+      member->hasState = true;
+      cursor = std::max(cursor, member->hello().samples);
+    }
+  begun = between = true;
+  return true;
+}
+
+/// Who takes part in the round that begins: all who are here, or those of the log.
+bool Meeting::beginRound() {
+  bool replays = replay.rounds.count(round);
+  int there = 0;
+  for (auto &[name, member] : members)
+    there += member.isWhole() && (!replays || replay.has(round, name));
+  if (there < (replays ? int(replay.rounds[round].size()) : options.minMembers))
+    return false;
+  for (auto &[name, member] : members)
+    if (replays && member.isIn && !replay.has(round, name)) {
+      for (Connection *rank : member.ranks)
+        refuse(*rank, "the log has it no more");
+      return true;
+    }
+  between = false;
+  beganAt = now();
+  admit();
+  return true;
+}
+
+/// Everybody who is here takes part from now on. Whether that is anybody new.
+bool Meeting::admit() {
+  bool any = false;
+  for (auto &[name, member] : members) {
+    if (!member.isWhole() || (replay.rounds.count(round) && !replay.has(round, name)))
+      continue;
+    bool isNew = !member.isIn;
+    if (isNew) {
+      any = true;
+      joined.push_back(name);
+    }
+    member.isIn = true;
+  }
+  for (auto &[name, member] : members)
+    if (member.isIn && member.hasState && member.begunRound != round)
+      tellBegin(name);
+  return any;
+}
+
+void Meeting::tellBegin(const std::string &name) {
+  Member &member = members[name];
+  MeetBegin begin{round, member.hello().every, cursor};
+  cursor += begin.steps * member.hello().batch;
+  if (auto logged = replay.rounds.find(round); logged != replay.rounds.end()) {
+    begin.steps = logged->second.at(name).steps;
+    begin.firstSample = logged->second.at(name).firstSample;
+  }
+  member.firstSample = begin.firstSample;
+  member.begunRound = round;
+  for (Connection *rank : member.ranks)
+    send(*rank, MeetKind::Begin, &begin, sizeof begin);
+}
+
+/// Of somebody who has it, for those who have not.
+void Meeting::askForState() {
+  bool isWanted = false;
+  for (Member *member : membersIn())
+    isWanted |= !member->hasState;
+  if (!isWanted || !donor.empty())
+    return;
+  for (auto &[name, member] : members)
+    if (member.isIn && member.hasState) {
+      donor = name;
+      for (Connection *rank : member.ranks)
+        send(*rank, MeetKind::Ask, nullptr, 0);
+      return;
+    }
+}
+
+/// Where more than half have arrived, the others are waited for as long as it takes by the times of those; then they
+/// are told to end their round, and who does not answer is given up.
+void Meeting::hurry() {
+  std::vector<double> times;
+  std::vector<Member *> in = membersIn(), late;
+  for (Member *member : in)
+    if (member->hasArrived())
+      times.push_back(member->arrivedAt - beganAt);
+    else
+      late.push_back(member);
+  if (replay.rounds.count(round) || times.empty() || 2 * times.size() < in.size())
+    return;
+  auto median = [](std::vector<double> of) {
+    std::nth_element(of.begin(), of.begin() + long(of.size() / 2), of.end());
+    return of[of.size() / 2];
+  };
+  double usual = median(times);
+  std::vector<double> off;
+  for (double time : times)
+    off.push_back(std::fabs(time - usual));
+  double limit = usual + std::max({5 * median(off), 0.5 * usual, options.patience});
+  double since = now() - beganAt;
+  for (Member *member : late) {
+    if (since > limit && !member->closed && member->hasState) {
+      send(*member->ranks[0], MeetKind::Close, nullptr, 0);
+      member->closed = true;
+    }
+    if (since > limit + std::max(2 * usual, 10 * options.patience))
+      for (Connection *rank : member->ranks)
+        refuse(*rank, "it did not come in time");
+  }
+}
+
+/// Whether somebody's shared parameters are not those of most.
+bool Meeting::refuseOthers() {
+  auto sums = [](Member *member) {
+    std::vector<uint64_t> all;
+    for (Connection *rank : member->ranks)
+      all.push_back(rank->arrived->sum);
+    return all;
+  };
+  std::vector<Member *> in = membersIn();
+  auto agreeing = [&](Member *member) {
+    return std::count_if(in.begin(), in.end(), [&](Member *other) { return sums(other) == sums(member); });
+  };
+  Member *best = *std::max_element(in.begin(), in.end(), [&](auto *a, auto *b) { return agreeing(a) < agreeing(b); });
+  bool any = false;
+  for (Member *member : in)
+    if (sums(member) != sums(best)) {
+      any = true;
+      for (Connection *rank : member->ranks)
+        refuse(*rank, "its shared parameters are not those of the others");
+    }
+  return any;
+}
+
+/// The mean of one rank's elements over the members, weighted by steps, in the order of their names; in doubles.
+static std::string meanOf(const std::vector<Member *> &members, size_t rank) {
+  size_t count = members[0]->ranks[rank]->elements.size() / 4;
+  std::vector<double> total(count);
+  double steps = 0;
+  for (Member *member : members) {
+    const Connection &from = *member->ranks[rank];
+    auto weight = double(from.arrived->steps);
+    steps += weight;
+    for (size_t i = 0; i < count; ++i) {
+      float element;
+      memcpy(&element, from.elements.data() + 4 * i, 4);
+      total[i] += weight * double(element);
+    }
+  }
+  std::string mean(4 * count, 0);
+  for (size_t i = 0; i < count; ++i) {
+    auto element = float(total[i] / steps);
+    memcpy(mean.data() + 4 * i, &element, 4);
+  }
+  return mean;
+}
+
+/// The mean of all who have arrived: into the log first, then to them.
+void Meeting::endRound() {
+  std::vector<Member *> in = membersIn();
+  if (auto logged = replay.rounds.find(round); logged != replay.rounds.end())
+    for (auto &[name, share] : logged->second)
+      if (auto there = members.find(name); there == members.end() || !there->second.isIn)
+        fail(PCRT_PEER_LOST, "round " + std::to_string(round) + " cannot be formed again: " + printable(name) +
+                                 ", which was in it, is lost");
+  std::vector<Elements> means;
+  for (size_t rank = 0; rank < in[0]->ranks.size(); ++rank)
+    means.push_back(std::make_shared<const std::string>(meanOf(in, rank)));
+  Json line = {{"round", round}, {"members", Json::object()}};
+  for (auto &[name, member] : members)
+    if (member.isIn)
+      line["members"][name] = {{"steps", member.ranks[0]->arrived->steps}, {"first", member.firstSample}};
+  for (auto [what, names] : {std::pair("joined", &joined), std::pair("lost", &lost), std::pair("left", &left)})
+    line[what] = std::exchange(*names, {});
+  line["sum"] = sumOfBytes(means[0]->data(), int64_t(means[0]->size())).text();
+  std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (log >= 0 && (::write(log, text.data(), text.size()) != ssize_t(text.size()) || fdatasync(log) != 0))
+    fail(PCRT_RESOURCE, withErrno("cannot write " + options.log));
+  for (Member *member : in) {
+    for (size_t rank = 0; rank < member->ranks.size(); ++rank) {
+      member->ranks[rank]->arrived.reset();
+      send(*member->ranks[rank], MeetKind::Mean, nullptr, 0, means[rank]);
+    }
+    member->closed = false;
+  }
+  donor.clear();
+  states.clear();
+  ++round;
+  between = true;
+}
+
+int pcrt::serveMeeting(const MeetingOptions &options) {
+  try {
+    Meeting meeting(options);
+    meeting.open();
+    meeting.serve();
+    return PCRT_OK;
+  } catch (const Failure &failure) {
+    fprintf(stderr, "pc-meet: error: %s\n", failure.message.c_str());
+    return failure.status;
+  }
+}

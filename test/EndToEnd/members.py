@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/members.py quick|all
+
+Open local SGD: members (runs of one replica) that come and go, and meet at pc-meet. Those who stay have the same parameters bit by bit, whoever dies in which phase of a round;
+with rounds of a step two members train as a mesh of two replicas does; the log of a meeting, replayed, makes the same bits."""
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import sys
+import time
+
+from cases import Case, ranks_of
+
+EVERY, SEQUENCE, BATCH = 4, 16, 2
+LONG = sys.argv[1] == "all"
+FLAGS = ["--data", "tokens.bin", "--seed", 7, "--lr", 0.01]
+HELLO, BEGIN, CLOSE, ARRIVE, MEAN, ASK, STATE, LEAVE, REFUSE = range(1, 10)
+HEAD, FIELDS = struct.Struct("<IIQ"), struct.Struct("<Q64s64siiqqqqqQ")
+
+
+class Fake:
+    """A member of one rank that speaks the protocol, trains nothing, and dies in a phase."""
+
+    def __init__(self, port, name, program, elements, every, before):
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
+        self.elements, self.before = elements, before
+        self.hello = HEAD.pack(HELLO, 0, FIELDS.size) + FIELDS.pack(0x3154454d4350, name.encode(), program.encode(), 0, 1, 0, every, BATCH, 0, elements, 0)
+
+    def take(self, count):
+        data = b""
+        while len(data) < count:
+            more = self.socket.recv(count - len(data))
+            if not more:
+                raise ConnectionError
+            data += more
+        return data
+
+    def message(self):
+        kind, _, count = HEAD.unpack(self.take(HEAD.size))
+        return kind, self.take(count)
+
+    def until(self, wanted):
+        while True:
+            kind, body = self.message()
+            if kind == wanted:
+                return body
+
+    def live(self, phase):
+        """Until its death: phases in the order of a member's life."""
+        if phase == "in hello":
+            return self.socket.sendall(self.hello[:50])
+        self.socket.sendall(self.hello)
+        if phase == "behind hello":
+            return None
+        if phase == "in state":
+            while HEAD.unpack(self.take(HEAD.size))[0] != STATE:
+                pass
+            return self.take(100)
+        state = self.until(STATE)
+        self.begin = struct.unpack("<qqq", self.until(BEGIN))
+        if phase == "in the steps":
+            return time.sleep(0.05)
+        if phase == "as donor": # there is somebody whom it is asked for
+            self.before()
+            time.sleep(1)
+        arrive = HEAD.pack(ARRIVE, 0, 24 + 4 * self.elements) + struct.pack("<qqQ", self.begin[0], self.begin[1], struct.unpack("<qQ", state[:16])[1]) + state[16:16 + 4 * self.elements]
+        if phase == "with another sum":
+            self.socket.sendall(arrive[:32] + bytes([arrive[32] ^ 1]) + arrive[33:])
+            return self.until(REFUSE)
+        if phase == "in arrival":
+            return self.socket.sendall(arrive[:len(arrive) // 2])
+        self.socket.sendall(arrive)
+        if phase == "behind arrival":
+            return None
+        if phase == "in the mean":
+            while HEAD.unpack(self.take(HEAD.size))[0] != MEAN:
+                pass
+            return self.take(100)
+        self.until(MEAN)
+        if phase == "behind the mean":
+            return None
+        self.until(ASK)
+        self.socket.sendall(HEAD.pack(STATE, 0, 16 + 8 * self.elements) + state[:100])
+        return None
+
+    PHASES = ["in hello", "behind hello", "in state", "in the steps", "in arrival", "behind arrival", "in the mean", "behind the mean", "as donor", "with another sum"]
+
+    def die(self):
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+
+class Members(Case):
+    def meet(self, *flags):
+        """A meeting; its port."""
+        self.meeting = self.start("pc-meet", *([] if "--patience" in flags else ["--patience", 30]), *flags)
+        return int(self.meeting.stdout.readline().split()[-1])
+
+    def member(self, name, steps, *flags, program="open", mesh="1"):
+        return self.start("pc-run", "--no-pin", "-n", ranks_of(mesh), f"./{program}", "--", *FLAGS, "--steps", steps, "--meet", f"127.0.0.1:{self.port}", "--name", name,
+                          "--save", f"{name}.end", "--metrics", f"{name}.jsonl", *flags)
+
+    def ends(self, name, process, code=0):
+        out, err = process.communicate(timeout=120)
+        return self.check(f"{name}: exit {code}", process.returncode == code, f"{process.returncode}\n{out[-1000:]}{err[-2000:]}")
+
+    def model_of(self, name):
+        path = self.work / f"{name}.end/model.safetensors"
+        return path.read_bytes() if path.exists() else None
+
+    def outer_momentum(self, name):
+        data = (self.work / f"{name}.end/training_state.safetensors").read_bytes()
+        size = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + size])
+        return {tensor: data[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]]
+                for tensor, entry in header.items() if tensor.startswith("outer_momentum.")}
+
+    def same(self, what, *names):
+        models = [self.model_of(name) for name in names]
+        self.check(f"{what}: the same parameters", all(model and model == models[0] for model in models))
+        self.check(f"{what}: the same momentum", all(self.outer_momentum(name) == self.outer_momentum(names[0]) for name in names))
+        return models[0]
+
+    def rounds(self, name):
+        return [json.loads(line) for line in open(self.work / name)]
+
+    def compiled(self, program, mesh, every, *flags):
+        self.needs("pc-compile", "model.mlir", "--mesh", mesh, f"--local-sgd=outer:{every}", *flags, "-o", program)
+
+    def run_all(self, steps, names, *meeting, **program):
+        self.port = self.meet(*meeting)
+        processes = {name: self.member(name, steps, **program) for name in names}
+        for name, process in processes.items():
+            self.ends(name, process)
+        self.ends("meeting", self.meeting)
+
+    def stay(self, program="open", mesh="1"):
+        """Nobody comes or goes."""
+        log = f"{program}.log"
+        self.run_all(4 * EVERY, "ab", "--min-members", 2, "--log", log, program=program, mesh=mesh)
+        first = self.same(program, "a", "b")
+        told = self.rounds(log)
+        self.check(f"{program}: the log", [(line["round"], line["members"]) for line in told] ==
+                   [(i, {name: {"steps": EVERY, "first": (2 * i + number) * EVERY * BATCH} for number, name in enumerate("ab")}) for i in range(4)], told)
+        self.run_all(4 * EVERY, "ba", "--replay", log, program=program, mesh=mesh)
+        self.check(f"{program}: replayed, the same bits", self.same(f"{program}, replayed", "a", "b") == first)
+
+    def as_a_mesh(self):
+        self.compiled("each", "outer=open", 1)
+        self.compiled("mesh", "outer=2", 1)
+        self.run_all(8, "ab", "--min-members", 2, program="each")
+        self.needs("pc-run", "-n", 2, "./mesh", "--", *FLAGS, "--steps", 8, "--metrics", "mesh.jsonl", "--save", "mesh")
+        losses = [[json.loads(line)["loss"] for line in open(self.work / f"{name}.jsonl")] for name in ("a", "b", "mesh")]
+        worst = max(abs((a + b) / 2 - both) / both for a, b, both in zip(*losses, strict=True))
+        self.check("rounds of a step: the losses of a mesh of two", worst < 1e-5, losses, f"{worst:.1e}")
+
+    def dies(self, phase, name):
+        """One who joins dies; `name` says whether before or behind the others in order."""
+        log = f"{phase}, {name}.log"
+        for replay in ([], ["--replay", log]) if LONG or phase == "behind arrival" else ([],):
+            self.port = self.meet("--min-members", 2, *(replay or ["--log", log]))
+            for stays in "mn":
+                (self.work / f"{stays}.jsonl").unlink(missing_ok=True)
+            processes = [self.member(stays, 30 * EVERY) for stays in ("m", "n")]
+            while not replay and not ((self.work / "m.jsonl").exists() and (self.work / "m.jsonl").stat().st_size):
+                time.sleep(0.002)
+            self.trajectory = self.trajectory or json.loads((self.work / "a.end/trajectory.json").read_text())
+            fake = Fake(self.port, name, self.trajectory["program"], self.elements, EVERY, lambda: processes.append(self.member("q", 30 * EVERY)))
+            try:
+                wasIn = replay and any(name in line["members"] for line in self.rounds(log))
+                fake.live("behind the mean" if wasIn and phase == "behind arrival" else phase) # it may die before anybody has seen it arrive
+            except ConnectionError:
+                pass
+            fake.die()
+            for process in processes:
+                self.ends(f"{phase}, {name}", process)
+            self.ends("meeting", self.meeting)
+            bits = self.same(f"{phase}, {name}", "m", "n", *["q"][:len(processes) - 2])
+            if replay:
+                self.check(f"{phase}, {name}: replayed, the same bits", bits == first)
+            first = bits
+
+    def body(self):
+        self.trajectory = None
+        self.environment = {"PCRT_THREADS": "1"}
+        self.model("gpt2", BATCH, SEQUENCE)
+        (self.work / "tokens.bin").write_bytes(b"".join(struct.pack("<H", draw.randrange(64)) for _ in range(8000)))
+        self.compiled("open", "outer=open", EVERY)
+        self.stay()
+        header = self.model_of("a")
+        shapes = json.loads(header[8:8 + struct.unpack("<Q", header[:8])[0]])
+        self.elements = sum((entry["data_offsets"][1] - entry["data_offsets"][0]) // 4 for name, entry in shapes.items() if name != "__metadata__")
+        for phase in Fake.PHASES if LONG else ["in state", "behind arrival", "as donor", "with another sum"]:
+            for name in ("z", "c") if LONG and phase != "as donor" else ("c",): # it is the first one who is asked
+                self.dies(phase, name)
+        if LONG:
+            self.as_a_mesh()
+            self.compiled("open2", "outer=open,dp=2", EVERY, "--zero=3")
+            self.stay("open2", "dp=2")
+            for number in range(10):
+                self.come_and_go(number)
+            self.slow()
+        self.holds("an open axis without rounds", "pc-compile", "model.mlir", "--mesh", "outer=open", "-o", "bad", code=2, words="where they meet")
+        self.holds("codes", "pc-compile", "model.mlir", "--mesh", "outer=open", "--local-sgd=outer:4", "--outer-deltas=int8", "-o", "bad", code=2, words="meet in f32")
+        self.holds("no name", "./open", *FLAGS, "--meet", "127.0.0.1:1", "--steps", 4, code=2, words="needs --name")
+        self.holds("part of a round", "./open", *FLAGS, "--meet", "127.0.0.1:1", "--name", "a", "--steps", 5, code=2, words="whole rounds of 4 steps")
+
+    def slow(self):
+        """A member that stands still now and then counts for less, or is given up and joins again; replayed, the same bits."""
+        self.port = self.meet("--min-members", 2, "--patience", 0.2, "--log", "slow.log")
+        processes = {name: self.member(name, 40 * EVERY) for name in "abc"}
+        ranks = []
+        while not ranks:
+            ranks = open(f"/proc/{processes['b'].pid}/task/{processes['b'].pid}/children").read().split()
+        for _ in range(6):
+            time.sleep(draw.uniform(0.05, 0.15))
+            if processes["b"].poll() is None:
+                os.kill(int(ranks[0]), signal.SIGSTOP)
+                time.sleep(0.8)
+                os.kill(int(ranks[0]), signal.SIGCONT)
+        for name, process in processes.items():
+            self.ends(f"slow, {name}", process)
+        self.ends("slow, meeting", self.meeting)
+        bits = self.same("slow", *processes)
+        fewer = [line["members"]["b"]["steps"] for line in self.rounds("slow.log") if line["members"].get("b", {}).get("steps", EVERY) < EVERY]
+        self.check("slow: it counts for less", fewer, found=fewer)
+        self.run_all(40 * EVERY, "abc", "--replay", "slow.log")
+        self.check("slow: replayed, the same bits", self.same("slow, replayed", *processes) == bits)
+
+    def come_and_go(self, number):
+        """Members are killed and others join at random times; replayed, whoever was there makes the same bits."""
+        log, steps = f"random{number}.log", 60 * EVERY
+        self.port = self.meet("--min-members", 1, "--log", log)
+        alive = {name: self.member(name, steps) for name in "abc"}
+        for new in "defgh"[:draw.randrange(1, 5)]:
+            time.sleep(draw.uniform(0.05, 0.4))
+            if draw.random() < 0.6 and len(alive) > 1:
+                victim = alive.pop(draw.choice(sorted(alive)))
+                os.killpg(victim.pid, signal.SIGKILL)
+                victim.communicate()
+            alive[new] = self.member(new, steps)
+        for name, process in alive.items():
+            self.ends(f"random {number}, {name}", process)
+        self.ends(f"random {number}, meeting", self.meeting)
+        bits = self.same(f"random {number}", *alive)
+        told = self.rounds(log)
+        everybody = sorted({name for line in told for name in line["members"]})
+        self.check(f"random {number}: every round once", [line["round"] for line in told] == list(range(60)), told,
+                   f"{len(everybody)} members, {sum(len(line['joined']) for line in told)} joined, {sum(len(line['lost']) for line in told)} lost")
+        self.port = self.meet("--replay", log)
+        again = {name: self.member(name, steps) for name in everybody}
+        for name, process in again.items():
+            process.communicate(timeout=120)
+        self.meeting.communicate(timeout=60)
+        self.check(f"random {number}: replayed, the same bits", all(self.model_of(name) == bits for name in alive if name in everybody))
+
+
+draw = random.Random(int(os.environ.get("PC_SEED", "6")))
+case = Members("members " + " ".join(sys.argv[1:]))
+case.run(case.body)

@@ -1,0 +1,88 @@
+//===- pc-meet.cpp - where members of open rounds meet --------------------===//
+#include "comm/Environment.h"
+#include "launch/Meeting.h"
+#include "pcrt/pcrt.h"
+#include "pcrt/version.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+static const char usage[] =
+    R"(usage: pc-meet [options]
+
+Where the members of open local SGD meet: runs of one program of one replica, each with --meet HOST:PORT --name NAME, that come and
+go. At the end of a round it makes the mean of the parameters of those who are there. It knows no model, listens to whoever
+reaches its port, and ends when all have left.
+
+Options
+  --port N           where it listens (default: a free one, which it prints)
+  --min-members N    how many there must be for a round to begin and to end (default 1)
+  --patience SECONDS how long at least the last ones are waited for, when half have arrived (default 1)
+  --log FILE         a line of JSON for each round, before anybody hears of it: who was in it, and how many steps each had made
+  --replay LOG       form the rounds of an earlier meeting again: the same members make the same bits
+
+Instead
+  --version          which version of the project this is
+  --help             show this text
+
+exit codes: 0 all have left, 2 usage, 6 no port or no log, 9 a log that is none.
+
+example:
+  pc-meet --port 29600 --min-members 2 --log rounds.jsonl &
+  pc-run -n 2 ./train -- --data text:a.txt --meet 127.0.0.1:29600 --name a
+)";
+
+static int badUsage(const char *what, const char *value) {
+  fprintf(stderr, "pc-meet: error: %s '%s'; try 'pc-meet --help'\n", what, value);
+  return PCRT_USAGE;
+}
+
+int main(int argc, char **argv) {
+  pcrt::holdStandardFiles();
+  signal(SIGPIPE, SIG_IGN);
+  pcrt::MeetingOptions options;
+  for (int at = 1; at < argc; ++at) {
+    std::string flag = argv[at], value;
+    if (flag == "--help" || flag == "-h" || flag == "--version") {
+      if (flag == "--version")
+        printf("pc-meet %s\n", pcrt_version);
+      else
+        fputs(usage, stdout);
+      if (pcrt::standardOutputWritten())
+        return PCRT_OK;
+      perror("pc-meet: error: cannot write to standard output");
+      return PCRT_RESOURCE;
+    }
+    if (size_t equal = flag.find('='); equal != std::string::npos) {
+      value = flag.substr(equal + 1);
+      flag.resize(equal);
+    } else if (at + 1 < argc) {
+      value = argv[++at];
+    }
+    char *end = nullptr;
+    long number = strtol(value.c_str(), &end, 10);
+    bool isNumber = !value.empty() && !*end;
+    if (flag == "--port") {
+      if (!isNumber || number < 0 || number > 65535)
+        return badUsage("--port takes a port, not", value.c_str());
+      options.port = int(number);
+    } else if (flag == "--min-members") {
+      if (!isNumber || number < 1 || number > 1'000'000)
+        return badUsage("--min-members takes a number from 1 on, not", value.c_str());
+      options.minMembers = int(number);
+    } else if (flag == "--patience") {
+      options.patience = strtod(value.c_str(), &end);
+      if (value.empty() || *end || !(options.patience > 0))
+        return badUsage("--patience takes a positive number of seconds, not", value.c_str());
+    } else if (flag == "--log" || flag == "--replay") {
+      if (value.empty())
+        return badUsage("a file is missing behind", flag.c_str());
+      (flag == "--log" ? options.log : options.replay) = value;
+    } else {
+      return badUsage("unknown option", argv[at]);
+    }
+  }
+  return pcrt::serveMeeting(options);
+}
