@@ -112,8 +112,9 @@ private:
         bytes += units[--first].bytes;
       int64_t freed = -1;
       for (size_t before = 0; before < first; ++before)
-        // An earlier unit that is read even after this one is needed is not freed before: its first use counts.
-        freed = std::max(freed, units[before].last < units[k].needed ? units[before].last : units[before].needed);
+        // Nothing is saved by waiting for an earlier unit that is read even after this one is needed.
+        if (units[before].last < units[k].needed)
+          freed = std::max(freed, units[before].last);
       split(units[k], freed);
     }
   }

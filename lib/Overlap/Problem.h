@@ -45,7 +45,8 @@ struct MoveBucket {
 ///   when its last item is ready. Unless its moves work in place, it is waited for when the second one after it starts,
 ///   to limit the inputs that are held.
 /// * Items of a unit start when the unit `depth` + 1 before it (in order of use) has been read for the last time, so at
-///   most `depth` + 1 units are in memory, where uses of units do not interleave.
+///   most `depth` + 1 units are in memory, but for those that are read even after later ones are needed: these are in
+///   memory together anyway, and hold back none.
 /// * All others start as soon as they are ready.
 /// * Waits are as late as possible, but within a group in the order of the starts, as communicators work.
 llvm::SmallVector<MoveBucket> scheduleMoves(llvm::ArrayRef<MoveItem> items, const ScheduleLimits &limits);

@@ -277,10 +277,10 @@ pc.mesh <dp = 2>
 func.func @long_lived(%x: tensor<4xf32>) {
   // CHECK: pc.start
   // CHECK: pc.start
+  // CHECK: %[[T:.*]] = pc.start
   // CHECK: pc.wait
   // CHECK-NEXT: pc.add
-  // CHECK-NEXT: %[[T:.*]] = pc.start
-  // CHECK: pc.exp
+  // CHECK-NEXT: pc.exp
   // CHECK-NEXT: pc.wait
   // CHECK-NEXT: pc.add
   // CHECK-NEXT: pc.wait %[[T]]
@@ -341,4 +341,35 @@ module attributes {pc.stage_axis = "pp"} {
     pc.update "b" %b : tensor<4xf32>
     return
   }
+}
+
+// -----
+
+// Units that are all read to the end, as those of a stage by the tasks of all microbatches, are in memory together
+// anyway: they start as soon as they are ready.
+pc.mesh <dp = 2>
+// CHECK-LABEL: func.func @kept
+func.func @kept(%x: tensor<4xf32>) {
+  // CHECK-COUNT-4: pc.start
+  // CHECK: pc.exp %arg0
+  // CHECK-NOT: pc.start
+  // CHECK: return
+  %w0 = pc.parameter "h.0.w" dims ["x"] init <fill, 1.0> source <"h.0.w", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %w1 = pc.parameter "h.1.w" dims ["x"] init <fill, 1.0> source <"h.1.w", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %w2 = pc.parameter "h.2.w" dims ["x"] init <fill, 1.0> source <"h.2.w", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %w3 = pc.parameter "h.3.w" dims ["x"] init <fill, 1.0> source <"h.3.w", shape = [4], start = [0], size = [4]> global [4] layout <[dp]> : tensor<2xf32>
+  %e0 = pc.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+  %g0 = pc.all_gather %w0 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %g1 = pc.all_gather %w1 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %g2 = pc.all_gather %w2 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %g3 = pc.all_gather %w3 dim 0 on ["dp"] : (tensor<2xf32>) -> tensor<4xf32>
+  %a0 = pc.add %e0, %g0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %a1 = pc.add %a0, %g1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %a2 = pc.add %a1, %g2 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %a3 = pc.add %a2, %g3 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %b0 = pc.add %a3, %g0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %b1 = pc.add %b0, %g1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %b2 = pc.add %b1, %g2 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %b3 = pc.add %b2, %g3 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
 }
