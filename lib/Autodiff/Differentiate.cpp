@@ -112,11 +112,11 @@ Loss expandLoss(OpBuilder &builder, CrossEntropyOp op, const IRMapping &mapping)
   return loss;
 }
 
-/// All values that depend on a parameter: gradients flow through them.
+/// All values that depend on a parameter: gradients flow through them. A choice has none.
 llvm::DenseSet<Value> dependents(Block &block, ArrayRef<Value> parameters) {
   llvm::DenseSet<Value> live(parameters.begin(), parameters.end());
   for (Operation &op : block)
-    if (llvm::any_of(op.getOperands(), [&](Value v) { return live.contains(v); }))
+    if (!isa<TopKOp>(op) && llvm::any_of(op.getOperands(), [&](Value v) { return live.contains(v); }))
       live.insert(op.result_begin(), op.result_end());
   return live;
 }

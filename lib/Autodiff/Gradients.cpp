@@ -147,6 +147,16 @@ LogicalResult Gradients::differentiate(Operation *op) {
                                               dropout.getDropAttr()));
         return success();
       })
+      .Case([&](SoftmaxOp softmax) { // y (dy - sum(y dy))
+        Value y = softmax.getResult(), each = product(loc, dy, y);
+        std::string x = dimLetters(y), rows = StringRef(x).rsplit('x').first.rtrim().str();
+        auto type = cast<RankedTensorType>(y.getType());
+        auto ofRows = RankedTensorType::get(type.getShape().drop_back(), type.getElementType());
+        Value sum = EinsumOp::create(builder, loc, ofRows, x + " -> " + rows, ValueRange{each});
+        Value share = EinsumOp::create(builder, loc, type, x + ", " + rows + " -> " + x, ValueRange{y, sum});
+        add(softmax.getX(), SubOp::create(builder, loc, type, each, share));
+        return success();
+      })
       .Case([&](EmbeddingOp embedding) {
         add(embedding.getTable(), EmbeddingGradOp::create(builder, loc, embedding.getTable().getType(), dy,
                                                           embedding.getIds(), Value(), embedding.getPaddingAttr()));

@@ -101,6 +101,19 @@ private:
     op->setOperand(i, copy);
   }
 
+  /// Makes operand `i` f32.
+  void widen(Operation *op, unsigned i) {
+    Value value = op->getOperand(i);
+    builder.setInsertionPoint(op);
+    if (elementOf(value).isBF16())
+      op->setOperand(i, CastOp::create(builder, op->getLoc(), withElement(value, f32), value));
+  }
+
+  /// Whether the product's result is what a router chooses by: rounded, more entries of it would be equal.
+  static bool isOfRouter(EinsumOp op) {
+    return llvm::any_of(op->getUsers(), [](Operation *user) { return isa<TopKOp>(user); });
+  }
+
   /// bf16 if all of `values` are, else f32.
   Type promote(ValueRange values) {
     return llvm::all_of(values, [&](Value v) { return elementOf(v).isBF16(); }) ? Type(bf16) : Type(f32);
@@ -108,7 +121,10 @@ private:
 
   void einsum(EinsumOp op) {
     Contraction factors(op);
-    if (factors.isMatrixProduct()) {
+    if (factors.isMatrixProduct() && isOfRouter(op)) {
+      widen(op, 0);
+      widen(op, 1);
+    } else if (factors.isMatrixProduct()) {
       narrow(op, 0);
       narrow(op, 1);
       set(op.getResult(), bf16);

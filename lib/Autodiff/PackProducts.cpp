@@ -6,6 +6,8 @@
 #define GEN_PASS_DEF_PACKPRODUCTS
 #include "pc/Autodiff/Passes.h"
 
+#include "pc/IR/Parts.h"
+
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -123,7 +125,10 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
   /// Keys are places among the parameters as they were imported.
   void numberParameters() {
     int64_t key = 0;
-    getOperation().walk([&](ParameterOp parameter) { keys[parameter] = key++; });
+    getOperation().walk([&](ParameterOp parameter) {
+      keys[parameter] = key;
+      key += numParts(parameter);
+    });
   }
 
   void pack(AttentionOp attention) {

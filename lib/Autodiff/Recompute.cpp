@@ -21,6 +21,9 @@ namespace {
 /// Whether the op costs more than reading its operands: a matrix product or attention.
 bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
+/// Whether the op is never computed again: rounded in another way, its operand could lead to another choice.
+bool isKept(Operation *op) { return isa<TopKOp>(op); }
+
 class Recomputer {
 public:
   /// Works on the layers whose number `chosen` accepts.
@@ -46,11 +49,11 @@ public:
       llvm::SetVector<Value> kept;
       for (Operation *op : ops)
         for (Value value : op->getResults())
-          if (isReadBackward(value) && !leavesLayer(value))
+          if (isReadBackward(value) && !leavesLayer(value) && !isKept(op))
             kept.insert(value);
       auto stop = [&, &layer = layer](Value value) {
         Operation *op = value.getDefiningOp();
-        return !op || layerOfOp.lookup(op) != layer || leavesLayer(value);
+        return !op || layerOfOp.lookup(op) != layer || leavesLayer(value) || isKept(op);
       };
       again(kept.getArrayRef(), stop);
     }
@@ -65,13 +68,13 @@ public:
         for (Value value : op->getResults())
           if (isReadBackward(value)) {
             kept.insert(value);
-            if (!isExpensive(op) && !leavesLayer(value))
+            if (!isExpensive(op) && !leavesLayer(value) && !isKept(op))
               cheap.push_back(value);
           }
     for (Value value : cheap) {
       auto stop = [&](Value v) {
         Operation *op = v.getDefiningOp();
-        return !op || !layerOfOp.count(op) || isExpensive(op) || (v != value && kept.contains(v));
+        return !op || !layerOfOp.count(op) || isExpensive(op) || isKept(op) || (v != value && kept.contains(v));
       };
       int64_t more = 0;
       for (Value source : sources(value, stop))

@@ -174,6 +174,11 @@ LogicalResult RowProgram::expand(Operation *op) {
       })
       .Case([&](EinsumOp x) { return define(0, einsum(x)); })
       .Case([&](ReduceMaxOp x) { return define(0, reduce(Reduction::Max, node(x.getX()))); })
+      .Case([&](SoftmaxOp x) {
+        int in = node(x.getX()), max = reduce(Reduction::Max, in);
+        int z = add({in, max}, [this](ArrayRef<Num> a, const Position &) { return e.exp(a[0] - a[1]); });
+        return define(0, binary('/', z, reduce(Reduction::Sum, z)));
+      })
       .Case([&](SumExpOp x) {
         int logits = node(x.getLogits()), max = node(x.getMax());
         bool first = llvm::none_of(nodes, [](const Node &n) { return n.reduction == Reduction::SumExp; });

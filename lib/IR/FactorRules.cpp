@@ -86,6 +86,14 @@ FactorRule ReduceMaxOp::getFactorRule() {
   return rule;
 }
 
+/// Row by row: a row is whole.
+static FactorRule rowsRule(Operation *op) {
+  std::string x = letters("x", rankOf(op->getOperand(0)) - 1) + "c";
+  return make(op, x + " -> " + x).keepWhole({"c"});
+}
+FactorRule SoftmaxOp::getFactorRule() { return rowsRule(*this); }
+FactorRule TopKOp::getFactorRule() { return rowsRule(*this); }
+
 FactorRule EmbeddingOp::getFactorRule() {
   std::string ids = letters("i", rankOf(getIds()));
   return withLinear(make(*this, "v e, " + ids + "-> " + ids + "e"), {0});

@@ -347,6 +347,13 @@ static LogicalResult verifyPacked(Operation *op, Value x, Value q, ValueRange ta
       return op->emitOpError() << "has tables that are wider than half a head (C2)";
   return success();
 }
+LogicalResult TopKOp::verify() {
+  auto x = cast<RankedTensorType>(getX().getType());
+  int64_t entries = x.getRank() ? x.getShape().back() : 0;
+  if (int64_t k = static_cast<int64_t>(getK()); k < 1 || k > entries)
+    return emitOpError() << "chooses " << k << " of " << entries << " (C1)";
+  return success();
+}
 /// (C1) of rope.
 LogicalResult RopeOp::verify() {
   auto x = cast<RankedTensorType>(getX().getType());

@@ -49,6 +49,13 @@ int64_t pc::readDropout(ConfigReader &reader, ConfigKey key, double absent, std:
   return parts;
 }
 
+ConfigKey pc::keyOf(llvm::StringRef name, llvm::StringRef other) {
+  ConfigKey key(name);
+  if (!other.empty())
+    key.places.push_back(other);
+  return key;
+}
+
 namespace {
 
 void readGPT2(ConfigReader &reader, ModelConfig &config, const ImportOptions &options) {
@@ -84,8 +91,9 @@ constexpr double mostParameters = 1e15;
 /// About how many parameters the model has; in floating point, which does not overflow.
 double parametersOf(const ModelConfig &config) {
   double heads = double(config.headDim) * double(config.heads + config.kvHeads);
-  return double(config.embed) * (double(config.layers + config.encoderLayers) * (2 * heads + 3 * double(config.ffn)) +
-                                 2 * double(config.vocab));
+  double ffn = std::max(double(config.ffn), double(config.experts) * double(config.expertFfn));
+  return double(config.embed) *
+         (double(config.layers + config.encoderLayers) * (2 * heads + 3 * ffn) + 2 * double(config.vocab));
 }
 
 /// Key/value heads: null means as many as query heads.
@@ -124,14 +132,6 @@ void readPadding(ConfigReader &reader, std::optional<int64_t> usual, ModelConfig
   }
   config.padding = *id < 0 ? *id + config.vocab : *id;
   reader.means(key, {config.padding, config.padding - config.vocab}, absent, nullptr);
-}
-
-/// A key that can have two names.
-ConfigKey keyOf(llvm::StringRef name, llvm::StringRef other) {
-  ConfigKey key(name);
-  if (!other.empty())
-    key.places.push_back(other);
-  return key;
 }
 
 /// A number that caps values by its tanh; null is no cap.
@@ -235,6 +235,8 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     config.scoreCap = readCap(reader, "attn_logit_softcapping", family.scoreCap);
     config.logitCap = readCap(reader, "final_logit_softcapping", family.logitCap);
   }
+  if (!family.experts.count.empty())
+    readExperts(reader, family, config);
   if (family.windows != WindowKeys::None)
     readWindows(reader, family, config, options.sequence);
   if (family.ropes)
@@ -276,8 +278,8 @@ void readTies(ConfigReader &reader, ModelConfig &config) {
     reader.isTied(copy, original);
 }
 
-/// Refuses options of transformers that are not supported for any family.
-void refuseOthers(ConfigReader &reader) {
+/// Refuses options of transformers that are not supported for any family, or but for those with `experts`.
+void refuseOthers(ConfigReader &reader, bool experts) {
   reader.onlyFlag("is_causal", true);
   reader.onlyFlag("torchscript", false, KeyRole::Aside); // unties a tied head
   reader.onlyFlag("return_dict", true, KeyRole::Aside);  // transformers 5 does not run
@@ -285,7 +287,7 @@ void refuseOthers(ConfigReader &reader) {
     if (const llvm::json::Object *object = heads->getAsObject(); !object || !object->empty())
       reader.fail() << "'pruned_heads' = " << ConfigReader::show(*heads) << " is not supported";
   for (const char *key : {"quantization_config", "num_local_experts", "num_experts"})
-    if (reader.raw(key))
+    if (reader.raw(key) && (!experts || StringRef(key) == "quantization_config"))
       reader.fail() << "'" << key << "' is not supported";
 }
 
@@ -336,7 +338,7 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
     reader.fail() << "--target-seq is of models with an encoder; '" << config.type << "' has a target for each token";
   if (options.documents && config.family)
     checkDocuments(reader, *options.documents, config);
-  refuseOthers(reader);
+  refuseOthers(reader, config.experts);
   if (reader.failed)
     return failure();
   readTies(reader, config);

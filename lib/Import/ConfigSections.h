@@ -19,6 +19,10 @@ void readT5(ConfigReader &reader, ModelConfig &config, const ImportOptions &opti
 /// Which layers have a sliding window, and of how many tokens. One that no sequence of `sequence` tokens leaves changes
 /// nothing.
 void readWindows(ConfigReader &reader, const Family &family, ModelConfig &config, int64_t sequence);
+/// All of a mixture of experts. Needs `config.ffn` and `config.layers`.
+void readExperts(ConfigReader &reader, const Family &family, ModelConfig &config);
+/// A key that can have two names.
+ConfigKey keyOf(llvm::StringRef name, llvm::StringRef other);
 /// Inverse frequencies of rotary embeddings, in f32 as transformers computes them. Needs `config.headDim`.
 void readRopes(ConfigReader &reader, const Family &family, ModelConfig &config);
 

@@ -12,6 +12,20 @@ constexpr LayerForm with(LayerForm form, decltype(LayerForm::qkNorm) qkNorm) {
   return form;
 }
 
+constexpr LayerForm mixtralForm = {.router = "block_sparse_moe.gate",
+                                   .experts = "block_sparse_moe.experts",
+                                   .expertGate = "w1",
+                                   .expertUp = "w3",
+                                   .expertDown = "w2"};
+
+/// Some layers may have an MLP in the place of experts.
+constexpr LayerForm qwen3MoeForm() {
+  LayerForm form = with(llamaForm, LayerForm::OfHeads);
+  form.router = "mlp.gate";
+  form.experts = "mlp.experts";
+  return form;
+}
+
 constexpr LayerForm phi3Form() {
   LayerForm form = llamaForm;
   form.projections = Projections::Rows;
@@ -156,6 +170,9 @@ constexpr LayerForm t5Form(bool isEncoder, bool isGated) {
   return form;
 }
 
+// Windows of which all layers have one, or none.
+constexpr std::pair<const char *, bool> qwen3MoeOnly[] = {{"use_sliding_window", false}};
+constexpr const char *qwen3MoeIgnored[] = {"sliding_window", "max_window_layers"};
 constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original_max_position_embeddings"};
 constexpr const char *classifier[] = {"classifier_dropout"};
 constexpr const char *gemmaIgnored[] = {"hidden_activation"};
@@ -229,6 +246,34 @@ constexpr Family table[] = {
      .headDim = 128,
      .attentionBias = "attention_bias",
      .windows = WindowKeys::Switched},
+    {.type = "mixtral",
+     .form = mixtralForm,
+     .positions = 131072,
+     .kvHeads = 8,
+     .headDim = 0,
+     .normEps = 1e-5,
+     .experts = {.count = "num_local_experts", .otherCount = "num_experts"},
+     .windows = WindowKeys::Always,
+     .window = 0,
+     .theta = 1e6,
+     .onlyZero = "router_jitter_noise"},
+    {.type = "qwen3_moe",
+     .form = qwen3MoeForm(),
+     .positions = 32768,
+     .kvHeads = 4,
+     .headDim = 0,
+     .experts = {.count = "num_experts",
+                 .otherCount = "num_local_experts",
+                 .ffn = "moe_intermediate_size",
+                 .normalize = "norm_topk_prob",
+                 .every = "decoder_sparse_step",
+                 .without = "mlp_only_layers",
+                 .usual = 128,
+                 .perToken = 8,
+                 .usualFfn = 768},
+     .attentionBias = "attention_bias",
+     .onlyFlags = qwen3MoeOnly,
+     .ignored = qwen3MoeIgnored},
     {.type = "phi3",
      .keys = {.residualDrop = "resid_pdrop", .rotaryPart = "partial_rotary_factor"},
      .form = phi3Form(),

@@ -43,6 +43,9 @@ struct LayerForm {
   llvm::StringRef cross = "", beforeCross = "";
   llvm::StringRef relativeBias = ""; ///< in the first layer's attention: what all add to scores by distance
   llvm::StringRef mlp = "mlp", gate = "", up = "", down = "", gateUp = "";
+  /// Of a mixture of experts: what chooses among them, what the names of experts begin with, in front of their numbers,
+  /// and the names of an expert's weights. A layer without experts has the MLP.
+  llvm::StringRef router = "", experts = "", expertGate = "gate_proj", expertUp = "up_proj", expertDown = "down_proj";
   Projections projections = Projections::Apart;
   enum { NoNorm, OfHeads, OfAll } qkNorm = NoNorm; ///< RMS norms q_norm and k_norm, of each head or of all together
   bool inputsFirst = false;                        ///< weights are [inputs, outputs]
@@ -63,6 +66,16 @@ struct FamilyKeys {
                   positions = "max_position_embeddings", normEps = "rms_norm_eps", initStd = "initializer_range",
                   activation = "hidden_act", embedDrop = "", attentionDrop = "attention_dropout", residualDrop = "",
                   window = "sliding_window", theta = "rope_theta", rotaryPart = "", tokenTypes = "";
+};
+
+/// The keys of a mixture of experts, and what they mean where they are absent.
+struct ExpertKeys {
+  llvm::StringRef count = "", otherCount = "";
+  llvm::StringRef ffn = "";       ///< the width of an expert; "": that of an MLP
+  llvm::StringRef normalize = ""; ///< whether weights of those that are chosen add up to 1; "": they do
+  llvm::StringRef every = "";     ///< each so manieth layer has experts; "": all have
+  llvm::StringRef without = "";   ///< layers that have none, a list
+  int64_t usual = 8, perToken = 2, usualFfn = 0;
 };
 
 /// What says which layers have a sliding window.
@@ -98,6 +111,7 @@ struct Family {
   std::optional<int64_t> padding = std::nullopt; ///< pad_token_id
 
   // Keys of single families.
+  ExpertKeys experts = {};
   bool biasOfQKV = false;                       ///< queries, keys and values have biases, always
   bool biasOfOutput = false, biasOfMlp = false; ///< and what is behind them, always
   llvm::StringRef attentionBias = "";           ///< of all projections of attention

@@ -4,6 +4,7 @@
 #include "Model.h"
 #include "Safetensors.h"
 #include "pc/IR/Diagnostics.h"
+#include "pc/IR/Parts.h"
 #include "pc/IR/Source.h"
 #include "pcrt/weights.h"
 #include "llvm/ADT/StringSet.h"
@@ -41,8 +42,7 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
                                   StringRef directory) {
   llvm::StringSet<> expected;
   auto find = [&](StringRef name) { return findExactly(index, name); };
-  WalkResult result = module.walk([&](ParameterOp parameter) -> WalkResult {
-    SourceAttr source = *parameter.getSource();
+  auto check = [&](SourceAttr source) -> WalkResult {
     StringRef name = source.getTensor();
     const Entry *it = pcrt::findModelTensor(name.str(), find);
     if (!it)
@@ -60,6 +60,12 @@ static LogicalResult checkWeights(ModuleOp module, const ModelConfig &config, co
     if (!StringRef(it->second.dtype).contains('F') || StringRef(it->second.dtype).starts_with("F8"))
       return emitError(fileLocation(module.getContext(), directory))
              << "tensor '" << name << "' has dtype " << it->second.dtype << "; F64, F32, F16 and BF16 are supported";
+    return WalkResult::advance();
+  };
+  WalkResult result = module.walk([&](ParameterOp parameter) -> WalkResult {
+    for (const ParameterPart &part : partsOf(parameter))
+      if (check(part.source).wasInterrupted())
+        return WalkResult::interrupt();
     return WalkResult::advance();
   });
   if (result.wasInterrupted())

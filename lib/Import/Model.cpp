@@ -5,6 +5,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "Model.h"
 #include "RelativeBuckets.h"
+#include "Routing.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -34,6 +35,8 @@ public:
              {"buckets", config.buckets},
              {"embed", config.embed},
              {"ffn", config.ffn},
+             {"experts", config.experts},
+             {"expert_ffn", config.expertFfn},
              {"kv_heads", config.kvHeads},
              {"group", config.heads / config.kvHeads},
              {"head_dim", config.headDim}};
@@ -78,6 +81,8 @@ public:
     at("loss");
     Value nll = CrossEntropyOp::create(builder, loc, type({"batch", "sequence"}), logits, targets);
     Value weights = input(InputKind::LossWeights, f32);
+    if (config.balance != 0) // the loss of each token, so that a microbatch counts as much as its targets do
+      nll = bias(nll, balance.loss(builder, loc, config.balance, config.expertsPerToken), "-> b s");
     Value loss = einsum("b s, b s ->", {nll, weights}, {});
     OutputOp::create(builder, loc, OutputKind::Loss, "loss", loss, nullptr, nullptr, nullptr);
   }
@@ -149,6 +154,7 @@ private:
     auto init = InitAttr::get(context, normal ? InitKind::Normal : InitKind::Fill,
                               builder.getF64FloatAttr(normal ? std : fill), /*zeroRow=*/-1);
     auto full = builder.getStringAttr(tensor + suffix.str());
+    ++numParameters;
     return ParameterOp::create(builder, NameLoc::get(full), type(dims), full, builder.getStrArrayAttr(dims), init,
                                SourceAttr::get(context, tensor, shape, start, size, view), nullptr, nullptr, nullptr,
                                nullptr, nullptr, nullptr);
@@ -171,6 +177,25 @@ private:
       }
     }
     return box(name, "", dims, std, fill, shape, SmallVector<int64_t>(shape.size(), 0), shape);
+  }
+
+  /// The weights `name` of this layer's experts, each a tensor of the file, side by side along the dim "experts".
+  Value expertsParameter(StringRef name, Dims dims) {
+    MLIRContext *context = builder.getContext();
+    int64_t along = llvm::find(dims, "experts") - dims.begin();
+    SmallVector<int64_t> shape = sizes(dims), start(shape.size() - 1, 0);
+    shape.erase(shape.begin() + along);
+    auto tensor = [&](const Twine &i) { return prefix + layerName(form->experts + "." + i + "." + name + ".weight"); };
+    SmallVector<Attribute> parts;
+    for (int64_t expert = 0; expert < config.experts; ++expert) {
+      auto source = SourceAttr::get(context, tensor(Twine(expert)), shape, start, shape, {});
+      parts.push_back(PartAttr::get(context, source.getTensor(), numParameters++, 1, source));
+    }
+    auto all = builder.getStringAttr(tensor("*"));
+    auto init = InitAttr::get(context, InitKind::Normal, builder.getF64FloatAttr(config.initStd), /*zeroRow=*/-1);
+    return ParameterOp::create(builder, NameLoc::get(all), type(dims), all, builder.getStrArrayAttr(dims), init,
+                               nullptr, builder.getI64IntegerAttr(along), builder.getArrayAttr(parts), nullptr, nullptr,
+                               nullptr, nullptr);
   }
 
   /// The token embedding, which may also be the head. The padding row is initialized with zeros.
@@ -497,6 +522,27 @@ private:
     return linear(dropout(h, config.ffnDrop), form->down, true, 0);
   }
 
+  /// Every token goes through all experts; of those that it takes no part of the weight is 0.
+  Value expertsBlock(Value y) {
+    in(form->router);
+    Value w = parameter(layerName(form->router + ".weight"), {"experts", "embed"}, config.initStd);
+    Value logits = einsum("b s e, n e -> b s n", {y, w}, {"batch", "sequence", "experts"});
+    Routing routing = route(builder, loc, logits, config.expertsPerToken, config.normalizesExperts);
+    if (config.balance != 0)
+      balance.add(builder, loc, routing);
+    auto into = [&](StringRef name) {
+      in(form->experts + "." + name);
+      Value weights = expertsParameter(name, {"experts", "expert_ffn", "embed"});
+      return einsum("b s e, n f e -> b s n f", {y, weights}, {"batch", "sequence", "experts", "expert_ffn"});
+    };
+    Value gate = into(form->expertGate), up = into(form->expertUp);
+    in(form->experts);
+    Value h = like(up, "b s n f, b s n f, b s n -> b s n f", {activate(gate), up, routing.weights});
+    in(form->experts + "." + form->expertDown);
+    Value down = expertsParameter(form->expertDown, {"embed", "experts", "expert_ffn"});
+    return einsum("b s n f, e n f -> b s e", {h, down}, X);
+  }
+
   Value layerOf(Value x) {
     bool first = !config.normBehindSum;
     auto before = [&](Value value, StringRef name) { return first ? layerNorm(value, name) : value; };
@@ -511,7 +557,8 @@ private:
     x = behind(add(x, z), form->beforeAttention);
     if (encoded)
       x = add(x, dropout(attentionBlock(form->cross, layerNorm(x, form->beforeCross), encoded), config.residualDrop));
-    z = layerNorm(mlpBlock(before(x, form->beforeMlp)), form->behindMlp);
+    y = before(x, form->beforeMlp);
+    z = layerNorm(config.experts && config.hasExperts[layer] ? expertsBlock(y) : mlpBlock(y), form->behindMlp);
     return behind(add(x, dropout(z, config.residualDrop)), form->beforeMlp);
   }
 
@@ -521,6 +568,8 @@ private:
   std::string prefix;
   int64_t batch, sequence, targetLength, layer = 0, numDropouts = 0;
   std::optional<int64_t> documents; ///< the token that ends them
+  int64_t numParameters = 0;        ///< so far, each expert's by itself
+  LoadBalance balance;              ///< of experts, if there is a loss of it
   Value starts;                     ///< where they begin
   Value encoded;                    ///< what the encoder has made
   Value relative;                   ///< what layers add to scores by distance

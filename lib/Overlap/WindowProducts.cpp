@@ -84,7 +84,7 @@ bool takesBlocks(Operation *op, const Row &row) {
 bool hasLoneAddend(Value sum) {
   Operation *op = sum.getDefiningOp();
   return isa_and_present<PadOp, MaskOp>(op) ||
-         (isa_and_present<AddOp, CastOp>(op) && llvm::any_of(op->getOperands(), hasLoneAddend));
+         (isa_and_present<AddOp, CastOp, ScaleOp, EinsumOp>(op) && llvm::any_of(op->getOperands(), hasLoneAddend));
 }
 
 bool isProduct(Operation *op) { return isa<EinsumOp>(op) && flopsOf(op) > 0; }

@@ -280,11 +280,32 @@ bool Placer::checkAttention(Operation *op, Rule &rule, const Where *sees, ArrayR
   return !s.empty() || !isTold || refuse("is told positions of queries that are whole", FaultKind::Scale);
 }
 
+/// Whether no two of these operands are sums over one axis.
+static bool areOfDifferentAxes(ArrayRef<const Where *> operands, ArrayRef<unsigned> partial) {
+  AxisSet taken = 0;
+  for (unsigned i : partial) {
+    AxisSet own = 0;
+    for (const PartialSum &part : operands[i]->parts)
+      own |= part.axes;
+    if (own & taken)
+      return false;
+    taken |= own;
+  }
+  return true;
+}
+
 std::optional<std::vector<PartialSum>> Placer::join(Operation *op, ArrayRef<const Where *> operands,
                                                     ArrayRef<unsigned> partial, Placed &placed) {
   SmallVector<std::vector<PartialSum>, 2> parts;
   for (unsigned i : partial)
     parts.push_back(operands[i]->parts);
+  if (isa<EinsumOp>(op)) { // the product of sums over different axes is the sum of all products of addends
+    std::vector<PartialSum> all;
+    for (const std::vector<PartialSum> &some : parts)
+      llvm::append_range(all, some);
+    llvm::sort(all);
+    return all;
+  }
   auto indexOf = [](std::vector<PartialSum> &list, const PartialSum &like) {
     return llvm::find_if(list, [&](const PartialSum &part) { return part.isSameSum(like); });
   };
@@ -472,7 +493,7 @@ std::optional<Placed> Placer::compute(Operation *op, ArrayRef<const Where *> ope
         return merged.has_value();
       }
       bool fits = common.combine == Combine::Max ? isa<ReduceMaxOp, CopyOp>(op)
-                  : isa<EinsumOp>(op)            ? partial.size() == 1
+                  : isa<EinsumOp>(op)            ? areOfDifferentAxes(operands, partial)
                                                  : ArrayRef<unsigned>(partial) == ArrayRef<unsigned>(rule->linear);
       for (unsigned i : partial)
         fits &= operands[i]->combine == common.combine;

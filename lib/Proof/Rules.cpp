@@ -60,6 +60,8 @@ static const OpRow *rowOf(Operation *op) {
       {"cast", "x* -> x*", "", {0}, sum, ""},
       {"activation_grad", "x*, x* -> x*", "", {0}, sum, ""},
       {"iota", " -> s", "", {}, none, "s"},
+      {"softmax", "r* c -> r* c", "c", {}, none, ""},
+      {"top_k", "r* c -> r* c", "c", {}, none, ""},
       {"embedding", "v e, i* -> i* e", "", {0}, sum, "v"},
       {"embedding_grad", "i* e, i* -> v e", "", {0}, sum, "v"},
       {"layer_norm", "r* e, e, e -> r* e, r*, r*", "e", {}, none, ""},

@@ -3,6 +3,7 @@
 #include "pcrt/description.h"
 #include "pcrt/random.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace pc;
@@ -280,6 +281,37 @@ Tensors pc::mergeAttention(Inputs in) {
 //===---------------------------------------------------------------------------===//
 // Tables and losses
 //===---------------------------------------------------------------------------===//
+
+Tensors pc::softmax(Inputs in) {
+  const Tensor &x = *in[0];
+  int64_t c = x.shape.back();
+  Tensor y(x.shape);
+  for (int64_t r = 0; r < rowsOf(x); ++r) {
+    double largest = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < c; ++i)
+      largest = std::max(largest, x[r * c + i]);
+    for (int64_t i = 0; i < c; ++i)
+      sum += y[r * c + i] = std::exp(x[r * c + i] - largest);
+    for (int64_t i = 0; i < c; ++i)
+      y[r * c + i] /= sum;
+  }
+  return {y};
+}
+
+Tensors pc::topK(Inputs in, int64_t k) {
+  const Tensor &x = *in[0];
+  int64_t c = x.shape.back();
+  Tensor chosen(x.shape);
+  std::vector<int64_t> order(c);
+  for (int64_t r = 0; r < rowsOf(x); ++r) {
+    for (int64_t i = 0; i < c; ++i)
+      order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return x[r * c + i] > x[r * c + j]; });
+    for (int64_t i = 0; i < k; ++i)
+      chosen[r * c + order[i]] = 1;
+  }
+  return {chosen};
+}
 
 Tensors pc::crossEntropy(Inputs in) {
   const Tensor &logits = *in[0], &targets = *in[1];

@@ -183,6 +183,8 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
           return (*in[0])[i] * kept(index);
         });
       })
+      .Case([&](SoftmaxOp) { return softmax(in); })
+      .Case([&](TopKOp choice) { return topK(in, static_cast<int64_t>(choice.getK())); })
       .Case([&](EmbeddingOp) { return embedding(in, offset); })
       .Case(
           [&](EmbeddingGradOp gradient) { return embeddingGrad(in, context.shapes[0], offset, gradient.getPadding()); })

@@ -49,6 +49,10 @@ Tensors splitQkv(Inputs in);
 Tensors joinQkv(Inputs in);
 /// o1, lse1, o2, lse2 -> o, lse.
 Tensors mergeAttention(Inputs in);
+/// x (rows..., c) -> e^x over its sum along c.
+Tensors softmax(Inputs in);
+/// x (rows..., c) -> 1 for the k largest of each row, the first of equal ones, and 0 for the others.
+Tensors topK(Inputs in, int64_t k);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).
 Tensors crossEntropy(Inputs in);
 /// table (v, e), ids (ids...) -> (ids..., e); `offset` is the id of row 0.

@@ -91,8 +91,8 @@ private:
     return propagate(module, seeds);
   }
 
-  static llvm::StringSet<> hiddenNames() { return namesOf({"kv_heads", "ffn", "vocab"}); }
-  static llvm::StringSet<> columnNames() { return namesOf({"embed", "kv_heads", "ffn", "vocab"}); }
+  static llvm::StringSet<> hiddenNames() { return namesOf({"kv_heads", "ffn", "expert_ffn", "vocab"}); }
+  static llvm::StringSet<> columnNames() { return namesOf({"embed", "kv_heads", "ffn", "expert_ffn", "vocab"}); }
 
   ModuleOp module;
   llvm::StringSet<> allNames;

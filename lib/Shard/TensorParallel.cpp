@@ -16,11 +16,11 @@ using namespace pc;
 
 static constexpr StringRef tactic = "pc-tensor-parallel";
 
-/// Places one axis: weights are split along `names` and never sent; activations are split wherever they have such a
-/// dim.
-static LogicalResult splitWeights(ModuleOp module, StringAttr axis, ArrayRef<StringRef> names) {
+/// Places one axis: weights are split along `heads`, the width of an MLP or the vocabulary, and never sent; activations
+/// are split wherever they have such a dim.
+static LogicalResult splitWeights(ModuleOp module, StringAttr axis, StringRef heads) {
   Seeds seeds(tactic, axis, AxisOrder(module));
-  for (StringRef name : names)
+  for (StringRef name : {heads, StringRef("ffn"), StringRef("expert_ffn"), StringRef("vocab")})
     seeds.must.insert(name);
   // The optimizer works on shards of weights; the norm over all gradients may add up partial sums.
   seeds.only[Section::Accumulate] = seeds.only[Section::Optimizer] = seeds.must;
@@ -69,7 +69,7 @@ bool pc::takesDim(StringRef form, ParameterOp parameter, int64_t dim) {
   if (form != "1d" && form != "free") // which is likely to split the same dims
     return gridTakesDim(form, parameter, dim);
   StringRef name = cast<StringAttr>(parameter.getDims()[dim]).getValue();
-  return llvm::is_contained({"kv_heads", "group", "ffn", "vocab"}, name);
+  return llvm::is_contained({"kv_heads", "group", "ffn", "expert_ffn", "vocab"}, name);
 }
 
 bool pc::hasKnownDims(ModuleOp module) {
@@ -135,7 +135,7 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     auto [heads, parameter] = sizeOf(module, "kv_heads");
     int64_t shared = heads ? std::gcd(heads, ranks) : ranks;
     if (shared == ranks)
-      return splitWeights(module, name, {"kv_heads", "ffn", "vocab"});
+      return splitWeights(module, name, "kv_heads");
     // More ranks than key/value heads: on a second axis key/value heads are replicated, and the query heads of each
     // group are split.
     auto [group, query] = sizeOf(module, "group");
@@ -144,11 +144,11 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
                                     << group << " query heads each cannot be split over " << name.getValue() << "="
                                     << ranks << "; nearest legal sizes of the axis: " << nearest(heads, group, ranks);
     if (shared == 1)
-      return splitWeights(module, name, {"group", "ffn", "vocab"});
+      return splitWeights(module, name, "group");
     auto [outer, inner] = splitAxis(module, name, shared);
-    if (failed(splitWeights(module, outer, {"kv_heads", "ffn", "vocab"})))
+    if (failed(splitWeights(module, outer, "kv_heads")))
       return failure();
-    return splitWeights(module, inner, {"group", "ffn", "vocab"});
+    return splitWeights(module, inner, "group");
   }
 
   /// The axis sizes next to `ranks` over which the heads can be split.

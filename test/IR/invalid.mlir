@@ -739,6 +739,30 @@ func.func @window_of_a_part(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, 
 
 // -----
 
+func.func @chooses_too_many(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{chooses 7 of 6 (C1)}}
+  %y = pc.top_k %x k 7 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @chooses_none(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{chooses 0 of 6 (C1)}}
+  %y = pc.top_k %x k 0 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @rounds_scores(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{result 0 must be f32, got 'tensor<2x8x6xbf16>' (T2)}}
+  %y = pc.softmax %x : (tensor<2x8x6xf32>) -> tensor<2x8x6xbf16>
+  return
+}
+
+// -----
+
 func.func @rotates_too_much(%x: tensor<2x8x6xf32>, %c: tensor<8x4xf32>) {
   // expected-error@+1 {{rotates 8 of 6 (C1)}}
   %y = pc.rope %x, %c, %c : (tensor<2x8x6xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<2x8x6xf32>

@@ -47,6 +47,8 @@ func.func @pointwise(%x: tensor<4x6xf32>, %o: tensor<i32>) {
   %9 = pc.activation gelu_tanh %8 : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %10 = pc.activation_grad relu %9, %8 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
   %11 = pc.reduce_max "r c -> r" %10 : (tensor<4x6xf32>) -> tensor<4xf32>
+  %scores = pc.softmax %10 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %chosen = pc.top_k %10 k 2 : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %12 = pc.mask_padding %10 valid 5 value 0.0 offset %o : (tensor<4x6xf32>, tensor<i32>) -> tensor<4x6xf32>
   %resized = pc.resize %12 dim 1 : (tensor<4x6xf32>) -> tensor<4x8xf32>
   %13 = pc.fusion (%a = %10 : tensor<4x6xf32> -> tensor<4x6xf32>) {

@@ -18,7 +18,8 @@ HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "EndToEnd/golden"
 FIGURES = HERE / "mutated_keys.json"
 MODELS = ["gpt2-dropout", "llama", "llama-tied", "mistral-window", "qwen2", "qwen2-yarn", "qwen3", "phi3", "olmo2", "gpt_neox", "gpt_neox-serial", "gemma",
-          "gemma2", "gemma3", "opt", "opt-post", "gpt_neo", "bloom", "bert", "t5", "t5-gated"]
+          "gemma2", "gemma3", "opt", "opt-post", "gpt_neo", "bloom", "bert", "t5", "t5-gated",
+          "mixtral", "qwen3_moe"]
 # Of strings: what else there is.
 STRINGS = {"activation": ["relu", "gelu", "silu"], "hidden_act": ["relu", "gelu", "silu"], "dense_act_fn": ["relu", "gelu", "silu"],
            "feed_forward_proj": ["relu", "gated-gelu", "gated-silu", "gelu"], "rope_type": ["linear", "dynamic"],
@@ -123,8 +124,10 @@ def write(models, only):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text(json.dumps(config))
             loaded = transformers.AutoConfig.from_pretrained(folder)
+        if loaded.model_type in make_golden.OF_EXPERTS:
+            loaded._experts_implementation = "eager"  # pylint: disable=protected-access
         net = make_golden.auto_class(model).from_config(loaded, attn_implementation="eager", dtype=torch.float32).train()
-        weights = {name.replace("embed_out.", "lm_head."): value for name, value in load_file(GOLDEN / model / "model.safetensors").items()}
+        weights = make_golden.in_memory(loaded, load_file(GOLDEN / model / "model.safetensors"))
         heads = {"lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"} & net.state_dict().keys()
         tied = heads if loaded.tie_word_embeddings else set()
         if model.startswith("t5"):  # what it has of its own is that of its embedding, unless the file has another one

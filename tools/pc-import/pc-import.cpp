@@ -37,10 +37,9 @@ int main(int argc, char **argv) {
   if (!cl::ParseCommandLineOptions(
           argc, argv,
           "pc-import: a Hugging Face directory becomes a model program\n\n"
-          "Architectures: gpt2, llama, mistral, qwen2, qwen3, phi3, olmo2, gpt_neox (Pythia), gemma, gemma2,\n"
-          "gemma3_text, opt, gpt_neo, bloom, bert, t5. A config.json alone is enough: weights are then drawn when the "
-          "compiled "
-          "program starts. Safetensors beside it are checked and stay in place;\n"
+          "Architectures: gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, phi3, olmo2, gpt_neox (Pythia),\n"
+          "gemma, gemma2, gemma3_text, opt, gpt_neo, bloom, bert, t5. A config.json alone is enough: weights are then "
+          "drawn when the compiled program starts. Safetensors beside it are checked and stay in place;\n"
           "weights of another form are an error.\n",
           &errors)) {
     pc::errs() << message;

@@ -210,6 +210,10 @@ Triple::Triple(uint64_t seed) {
     family = "gemma2";
   if (family == "llama" && seed % 4 == 1 && inOrder)
     family = "t5";
+  if (family == "mistral" && seed % 4 == 0)
+    family = "mixtral";
+  if (family == "qwen3" && seed % 4 == 0)
+    family = "qwen3_moe";
   if (family != "bert" && family != "t5" && seed % 5 == 4 && inOrder)
     documents = 1;
   sparse = seed % 3 == 0 || family == "bert";
@@ -244,6 +248,14 @@ Triple::Triple(uint64_t seed) {
       os << ", \"sliding_window\": null";
     else if (family == "mistral" || family == "gemma2")
       os << ", \"sliding_window\": " << sequence / 2 + 1;
+    // The loss of an uneven load is that of a microbatch: of several it is not that of the batch.
+    if (family == "mixtral" || family == "qwen3_moe")
+      os << ", \"num_experts\": " << 1 + seed / 4 % 5
+         << ", \"num_experts_per_tok\": " << 1 + seed / 20 % (1 + seed / 4 % 5)
+         << ", \"output_router_logits\": " << (microbatches == 1 && seed % 8 == 0 ? "true" : "false");
+    if (family == "qwen3_moe")
+      os << ", \"moe_intermediate_size\": " << 2 * ffn << ", \"norm_topk_prob\": " << (seed % 8 ? "true" : "false")
+         << ", \"decoder_sparse_step\": " << 1 + seed / 16 % 2;
     if (family == "llama" && dice.chance(40))
       os << ", \"attention_bias\": true, \"mlp_bias\": true";
     if (seed % 3 == 1) // an id, or how far from the last

@@ -370,6 +370,27 @@ def PC_ReduceMaxOp : PC_Compute<"reduce_max"> {
   let assemblyFormat = "$spec $x attr-dict `:` functional-type($x, $result)";
 }
 
+def PC_SoftmaxOp : PC_Compute<"softmax", [Rowwise]> {
+  let summary = "e^x over its sum along the last dim: `x0 x1 .. c -> x0 x1 .. c`, c whole"
+                " (of what a router chooses among; attention has its own)";
+  let arguments = (ins AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+}
+def PC_TopKOp : PC_Compute<"top_k"> {
+  let summary = "1 for the k largest entries of each row of x, 0 for the others: `x0 x1 .. c -> x0 x1 .. c`, c whole";
+  let description = [{
+    Of equal entries the first ones are chosen, so that the choice is a function of the row alone. It has no gradient: that of what is chosen
+    goes through the product with the result. `pc-recompute` never chooses a second time.
+
+    Constraint (C1): k is at least 1 and at most the size of the last dim. Example: `%m = pc.top_k %x k 2 : (tensor<4x16x8xf32>) -> tensor<4x16x8xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$k);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$x `k` $k attr-dict `:` functional-type($x, $result)";
+}
+
 def PC_EmbeddingOp : PC_Compute<"embedding", [IndexedOpInterface]> {
   let summary = "Rows of a table: [v, e], [ids...] -> [ids..., e]";
   let description = [{

@@ -32,6 +32,8 @@ llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
 /// An item is one head of one token. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
+/// An item is a row.
+llvm::LogicalResult emit(TopKOp op, Kernel &kernel);
 /// An item is one head of one token.
 llvm::LogicalResult emit(SplitQkvOp op, Kernel &kernel);
 llvm::LogicalResult emit(JoinQkvOp op, Kernel &kernel);

@@ -14,6 +14,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include <map>
 #include <random>
+#include <set>
 
 using namespace mlir;
 
@@ -240,6 +241,32 @@ void loss(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
   p.output("%loss", {});
   p.output("%grad", shape);
   check(context, "loss " + t, p.text(columns), false);
+}
+
+/// What a router makes of logits, some of which are equal: rows of `columns` entries, of which 1, some and all are
+/// chosen.
+void routing(MLIRContext &context, const std::vector<int64_t> &rows, int64_t columns) {
+  std::vector<int64_t> shape = rows;
+  shape.push_back(columns);
+  std::string t = type(shape), r = type(rows), letters;
+  for (size_t d = 0; d < rows.size(); ++d)
+    letters += "r" + std::to_string(d) + " ";
+  Program p;
+  std::string x = p.parameter(shape), y = p.parameter(rows);
+  p.op("%same = pc.einsum \"" + letters + "-> " + letters + "c\" " + y + " : (" + r + ") -> " + t);
+  p.op("%s = pc.softmax " + x + " : (" + t + ") -> " + t);
+  p.output("%s", shape);
+  for (int64_t k : std::set<int64_t>{1, (columns + 1) / 2, columns})
+    for (auto [from, name] :
+         {std::pair(x, "x"), std::pair(std::string("%same"), "same"), std::pair(std::string("%s"), "s")}) {
+      std::string chosen = std::string("%") + name + "_" + std::to_string(k);
+      p.op(chosen + " = pc.top_k " + from + " k " + std::to_string(k) + " : (" + t + ") -> " + t);
+      p.op(chosen + "w = pc.einsum \"" + letters + "c, " + letters + "c -> " + letters + "c\" %s, " + chosen + " : (" +
+           t + ", " + t + ") -> " + t);
+      p.output(chosen, shape);
+      p.output(chosen + "w", shape);
+    }
+  check(context, "routing " + t, p.text(), false);
 }
 
 /// Heads packed by one product: taken apart and put together, with and without rotation, and attended to.
@@ -533,6 +560,7 @@ int main(int argc, char **argv) {
       norms(context, {2, 3}, columns);
       norms(context, {5}, columns);
       loss(context, {2, 3}, columns);
+      routing(context, {2, 3}, columns);
     }
     for (int64_t columns : all ? Columns{1, 7, 16, 20, 33, 70} : Columns{7, 33}) {
       dropout(context, {2, 3, columns});

@@ -115,6 +115,17 @@ MODELS["t5"] = (transformers.T5Config, T5)
 # As T5 1.1 is published: a gated MLP, and a head of its own.
 MODELS["t5-gated"] = (transformers.T5Config, T5 | dict(
     num_layers=1, feed_forward_proj="gated-gelu", tie_word_embeddings=False, dropout_rate=0.0))
+# Mixtures of experts. With the loss of an uneven load, in all layers; with layers that have an MLP in the place of experts, one by its number
+# and one by a list, and weights that do not add up to 1; one expert a token, and all of them.
+MOE = DECODER | dict(intermediate_size=24, num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=30.0))
+MODELS["mixtral"] = (transformers.MixtralConfig, MOE | dict(
+    num_local_experts=4, num_experts_per_tok=2, output_router_logits=True, router_aux_loss_coef=0.5))
+QWEN3_MOE = MOE | dict(head_dim=12, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=8, tie_word_embeddings=True)
+MODELS["qwen3_moe"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(
+    num_hidden_layers=4, decoder_sparse_step=2, mlp_only_layers=[1]))
+MODELS["qwen3_moe-one"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(num_hidden_layers=1, num_experts_per_tok=1))
+MODELS["qwen3_moe-all"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(
+    num_hidden_layers=1, num_experts_per_tok=8, norm_topk_prob=True, output_router_logits=True, router_aux_loss_coef=0.1))
 # Targets of which some do not count: more of them in the rows behind.
 MODELS["gpt2-targets"] = (transformers.GPT2Config, GPT2)
 # Documents in a sequence, which do not see each other: with a table of positions, whose first tokens are not predicted, and with windows.
@@ -127,7 +138,10 @@ TARGETS = 12 # of a sequence, where there is an encoder
 WITH_SGD = {"gpt2"}
 SEED = 1 # of dropout
 # transformers renames these when it reads a file, and back when it writes one.
-IN_THE_FILE = {"gpt_neox": ("lm_head.", "embed_out.")}
+IN_THE_FILE = {"gpt_neox": ("lm_head.", "embed_out."), "mixtral": (".mlp.", ".block_sparse_moe.")}
+# In memory weights of experts are stacked, in the file each has tensors of its own.
+OF_EXPERTS = {"mixtral": ("w1", "w3", "w2"), "qwen3_moe": ("gate_proj", "up_proj", "down_proj")}
+LEAST_MARGIN = 1e-4 # of router logits, between what is chosen and what is not
 
 
 def philox(counter, key):
@@ -259,8 +273,11 @@ def forward(model, stream, step):
     more = stream.documents(tokens, model) | ({} if "Masked" in type(model).__name__ else dict(use_cache=False))
     if model.config.is_encoder_decoder:
         more["labels"] = targets # which the model itself moves for its decoder
-    logits = model(input_ids=tokens, **more).logits
-    return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_COUNTED)
+    made = model(input_ids=tokens, **more)
+    loss = F.cross_entropy(made.logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_COUNTED)
+    if getattr(model.config, "output_router_logits", False):
+        loss = loss + model.config.router_aux_loss_coef * made.aux_loss
+    return made.logits, loss
 
 
 def train(model, stream, optimizer, steps):
@@ -286,21 +303,59 @@ def no_casts_to_f32():
         torch.float32, torch.Tensor.float = single, method
 
 
+def in_the_file(config, name, tensor):
+    """Names and tensors that a parameter is in the file."""
+    name = name.replace(*IN_THE_FILE.get(config.model_type, ("", "")))
+    layer, _, weights = name.partition(".experts.")
+    if not weights:
+        return [(name, tensor)]
+    gate, up, down = OF_EXPERTS[config.model_type]
+    parts = zip((gate, up), tensor.chunk(2, dim=1)) if weights == "gate_up_proj" else [(down, tensor)]
+    return [(f"{layer}.experts.{i}.{part}.weight", one) for part, stack in parts for i, one in enumerate(stack)]
+
+
+def in_memory(config, tensors):
+    """The same the other way round: a file's tensors by the names that they have in memory."""
+    there, here = IN_THE_FILE.get(config.model_type, ("", ""))
+    tensors = {name.replace(here, there): tensor for name, tensor in tensors.items()}
+    if config.model_type not in OF_EXPERTS:
+        return tensors
+    stacks = {}
+    for name in sorted(name for name in tensors if ".experts." in name):
+        layer, number, part = re.fullmatch(r"(.*\.experts\.)(\d+)\.(\w+)\.weight", name).groups()
+        stacks.setdefault(layer, {}).setdefault(part, {})[int(number)] = tensors.pop(name)
+    for layer, parts in stacks.items():
+        gate, up, down = (torch.stack([one for _, one in sorted(parts[part].items())]) for part in OF_EXPERTS[config.model_type])
+        tensors |= {layer + "gate_up_proj": torch.cat([gate, up], dim=1), layer + "down_proj": down}
+    return tensors
+
+
+def watch_margins(model, margins):
+    """Appends to `margins` how far the router logits of chosen experts are from the others, each time that the model runs."""
+    def watch(router, _, made):
+        if router.top_k < made[0].shape[-1]:
+            best = made[0].detach().sort(dim=-1, descending=True).values
+            margins.append((best[:, router.top_k - 1] - best[:, router.top_k]).min().item())
+    for module in model.modules():
+        if type(module).__name__.endswith("TopKRouter"):
+            module.register_forward_hook(watch)
+    return model
+
+
 def reference(build, stream, with_sgd):
     """The golden tensors of one model; `build` gives a fresh copy of it."""
     golden = {}
     model = build()
-    renamed = IN_THE_FILE.get(model.config.model_type, ("", ""))
     logits, loss = forward(model, stream, 0)
     loss.backward()
     golden["logits"] = logits
     for name, parameter in model.named_parameters():
-        golden["grad." + name.replace(*renamed)] = parameter.grad
+        golden |= {"grad." + part: tensor for part, tensor in in_the_file(model.config, name, parameter.grad)}
     model = build()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
     golden["losses"] = train(model, stream, optimizer, STEPS)
     for name, parameter in model.named_parameters():
-        golden["after." + name.replace(*renamed)] = parameter
+        golden |= {"after." + part: tensor for part, tensor in in_the_file(model.config, name, parameter)}
     if with_sgd:
         model = build()
         golden["sgd_losses"] = train(model, stream, torch.optim.SGD(model.parameters(), lr=SGD_LR), SGD_STEPS)
@@ -327,7 +382,10 @@ def candidate(name, seed):
     generator = torch.Generator().manual_seed(seed)
 
     def fresh():
-        made = auto_class(name).from_config(config_class(**options), attn_implementation="eager").train()
+        config = config_class(**options)
+        if config_class.model_type in OF_EXPERTS:
+            config._experts_implementation = "eager" # pylint: disable=protected-access
+        made = auto_class(name).from_config(config, attn_implementation="eager").train()
         if made.config.is_encoder_decoder and not options.get("tie_word_embeddings", True): # a new one is tied all the same
             made.lm_head.weight = torch.nn.Parameter(made.lm_head.weight.detach().clone())
         return made
@@ -342,9 +400,12 @@ def candidate(name, seed):
         copy.load_state_dict(weights)
         return copy.to(dtype)
 
+    margins = [1.0]
     with no_casts_to_f32():
-        exact = reference(lambda: build(torch.double), stream, name in WITH_SGD)
+        exact = reference(lambda: watch_margins(build(torch.double), margins), stream, name in WITH_SGD)
     noise = f32_noise(name, exact, reference(lambda: build(torch.float), stream, name in WITH_SGD))
+    if min(margins) < LEAST_MARGIN:
+        noise = (1.0, f"a choice of experts by {min(margins):.1e}")
     return model, stream, exact, noise
 
 

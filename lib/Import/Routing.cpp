@@ -1,0 +1,46 @@
+//===- Routing.cpp - Which experts a token takes a part of, and how much --------------===//
+#include "Routing.h"
+
+using namespace mlir;
+using namespace pc;
+
+static Value einsum(OpBuilder &builder, Location loc, ArrayRef<int64_t> shape, StringRef spec, ValueRange inputs) {
+  return EinsumOp::create(builder, loc, RankedTensorType::get(shape, builder.getF32Type()), spec, inputs);
+}
+
+Routing pc::route(OpBuilder &builder, Location loc, Value logits, int64_t k, bool normalized) {
+  Type type = logits.getType();
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();
+  Routing routing;
+  routing.scores = SoftmaxOp::create(builder, loc, type, logits);
+  routing.chosen = TopKOp::create(builder, loc, type, logits, builder.getI64IntegerAttr(k));
+  routing.weights = einsum(builder, loc, shape, "b s n, b s n -> b s n", {routing.scores, routing.chosen});
+  if (normalized) {
+    Value sum = einsum(builder, loc, shape.drop_back(), "b s n -> b s", {routing.weights});
+    Value over = RecipOp::create(builder, loc, sum.getType(), sum);
+    routing.weights = einsum(builder, loc, shape, "b s n, b s -> b s n", {routing.weights, over});
+  }
+  return routing;
+}
+
+void LoadBalance::add(OpBuilder &builder, Location loc, const Routing &routing) {
+  int64_t experts = cast<RankedTensorType>(routing.chosen.getType()).getShape().back();
+  auto addTo = [&](Value &sum, Value each) {
+    Value more = einsum(builder, loc, {experts}, "b s n -> n", {each});
+    sum = sum ? AddOp::create(builder, loc, more.getType(), sum, more).getResult() : more;
+  };
+  addTo(counts, routing.chosen);
+  addTo(scores, routing.scores);
+}
+
+// With R tokens of a layer, summed over layers, the counts add up to k R: there is no need to know R, which is another
+// one on every rank and in every microbatch.
+Value LoadBalance::loss(OpBuilder &builder, Location loc, double factor, int64_t k) const {
+  auto experts = static_cast<double>(cast<RankedTensorType>(counts.getType()).getDimSize(0));
+  Value total = einsum(builder, loc, {}, "n ->", {counts});
+  Value over = RecipOp::create(builder, loc, total.getType(), total);
+  Value product = einsum(builder, loc, {}, "n, n ->", {counts, scores});
+  Value loss = einsum(builder, loc, {}, ", , ->", {product, over, over});
+  auto all = builder.getF64FloatAttr(factor * experts * static_cast<double>(k) * static_cast<double>(k));
+  return ScaleOp::create(builder, loc, loss.getType(), loss, all);
+}

@@ -1,0 +1,37 @@
+//===- Routing.h - Which experts a token takes a part of, and how much ----------------===//
+#ifndef PC_LIB_IMPORT_ROUTING_H
+#define PC_LIB_IMPORT_ROUTING_H
+
+#include "pc/IR/PC.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace pc {
+
+/// Of each token, by expert: [batch, sequence, experts].
+struct Routing {
+  mlir::Value scores;  ///< all of them add up to 1
+  mlir::Value chosen;  ///< 1 for those that it takes a part of, else 0
+  mlir::Value weights; ///< of those, else 0
+};
+
+/// The `k` experts of each token whose `logits` are largest. Their weights are their scores, or, `normalized`, these
+/// over their sum.
+Routing route(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value logits, int64_t k, bool normalized);
+
+/// How uneven the load of experts is, over all tokens of a microbatch and all layers together: the number of experts
+/// times the sum over experts of how many tokens chose it, in the mean, and its score, in the mean
+/// (W. Fedus et al., "Switch Transformers", 2021).
+class LoadBalance {
+public:
+  void add(mlir::OpBuilder &builder, mlir::Location loc, const Routing &routing);
+  /// `factor` times that, of `k` experts a token.
+  mlir::Value loss(mlir::OpBuilder &builder, mlir::Location loc, double factor, int64_t k) const;
+
+private:
+  mlir::Value counts, scores; ///< by expert, sums over tokens and layers; null: of none
+};
+
+} // namespace pc
+
+#endif
