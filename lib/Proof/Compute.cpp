@@ -217,10 +217,14 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
   for (auto [i, f] : llvm::enumerate(letters)) {
     const auto *at = llvm::find(drop.getSplit(), static_cast<int64_t>(i));
     Group block;
+    int told = -1; // the operand that says where the block begins
     if (at != drop.getSplit().end()) {
-      const Note &note = offsets[at - drop.getSplit().begin()]->note;
+      auto number = at - drop.getSplit().begin();
+      told = static_cast<int>(op->getNumOperands() - offsets.size() + number);
+      const Note &note = offsets[number]->note;
       if (note.kind != Note::Offset || note.number != sizes[f])
-        return refuse("needs the first index of a block of " + Twine(sizes[f]) + " of dim " + rule.names[f]);
+        return refuse("needs the first index of a block of " + Twine(sizes[f]) + " of dim " + rule.names[f],
+                      FaultKind::Scale, told);
       block.axes = note.axes;
       for (uint8_t number : block.axes)
         block.sizes.push_back(axis.size(number));
@@ -234,7 +238,8 @@ bool Placer::checkDrawn(DrawnOpInterface op, const Rule &rule, ArrayRef<const Wh
       dims[f] = {false, split};
     if (dims[f].split != split)
       return refuse("drops by dim " + rule.names[f] + ", which is split on " + text(dims[f].split) + ", as if on " +
-                    text(split));
+                        text(split),
+                    FaultKind::Scale, told);
     if (!drop.getGlobal().empty() && drop.getGlobal()[i] != sizes[f] * block.n)
       return refuse("has " + Twine(block.n) + " blocks of " + Twine(sizes[f]) + " of dim " + rule.names[f] +
                     " and takes it for " + Twine(drop.getGlobal()[i]));

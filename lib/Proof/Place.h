@@ -61,6 +61,7 @@ public:
 
   std::string wrong; ///< why not
   FaultKind fault = FaultKind::Place;
+  int operand = -1; ///< which one says so, if it is one
 
 private:
   std::optional<Where> move(MoveOpInterface move, llvm::ArrayRef<const Where *> operands, Placed &placed);
@@ -79,9 +80,10 @@ private:
   bool addInnerSums(const Rule &rule, const Rule::Letters &letters, llvm::ArrayRef<Dim> dims, Where &result);
 
   /// Sets `wrong`; false.
-  bool refuse(const llvm::Twine &why, FaultKind kind = FaultKind::Place) {
+  bool refuse(const llvm::Twine &why, FaultKind kind = FaultKind::Place, int which = -1) {
     wrong = why.str();
     fault = kind;
+    operand = which;
     return false;
   }
   std::string text(const Where &where) const { return where.text(axis.names()); }

@@ -196,8 +196,7 @@ private:
     State wanted = read.state;
     wanted.value = right.state.value;
     blame.step = right.op->getLoc();
-    bool isTable = isa<RopeTableOp>(right.op);
-    if (blame.fault == FaultKind::Value && (isTable || isa<RopeTableOp>(read.op)))
+    if (blame.fault == FaultKind::Value && (isTable(right.op) || isTable(read.op)))
       blame.fault = FaultKind::Scale;
     // What it reads is right elsewhere, and what it should read is there, perhaps in other places.
     bool isMixedUp = !isa<MoveOpInterface, CopyOp>(read.op) && first.contains(read.state.value) &&
@@ -309,6 +308,20 @@ private:
     return only;
   }
 
+  /// Numbers that are the same in every step: rotations, positions, buckets of distances.
+  static bool isTable(Operation *op) { return isa<RopeTableOp, IotaOp>(op); }
+
+  /// Whether `wrong` lacks an optional part of `right`, as attention a mask, addends or dropout.
+  static bool lacksPart(Operation *wrong, Operation *right) {
+    auto parts = [](Operation *op) {
+      auto sizes = op->getInherentAttr("operandSegmentSizes").value_or(Attribute());
+      return sizes ? cast<DenseI32ArrayAttr>(sizes).asArrayRef() : ArrayRef<int32_t>();
+    };
+    return wrong->getName() == right->getName() &&
+           llvm::any_of(llvm::zip_equal(parts(wrong), parts(right)),
+                        [](auto part) { return std::get<0>(part) == 0 && std::get<1>(part) > 0; });
+  }
+
   /// Whether nothing but the norm of the gradient is made of it.
   static bool isNorm(Operation *op, int depth = 0) {
     return depth < 4096 && !op->use_empty() &&
@@ -393,9 +406,11 @@ private:
       Operation *right = like->step->op;
       blame.step = right->getLoc();
       bool lacks = wrong.from.size() < like->step->from.size(); // of what has more operands
-      bool isRounding = like->sameName && like->sameAttributes && like->sameOperands && !lacks;
+      bool isLess = lacksPart(op, right);
+      bool isRounding = !isLess && like->sameName && like->sameAttributes && like->sameOperands && !lacks;
       blame.fault = isRounding                                               ? FaultKind::Precision
                     : isNorm(right)                                          ? FaultKind::Norm
+                    : isLess || (isTable(op) && like->sameName)              ? FaultKind::Scale
                     : like->sameOperands && !isa<EinsumOp, AddOp, SubOp>(op) ? FaultKind::Scale
                                                                              : FaultKind::Value;
       if (isa<AdamWOp, SGDOp>(op))
@@ -404,6 +419,8 @@ private:
         blame.expected = "expected the " + text(right);
       else if (!like->sameAttributes)
         blame.expected = "expected " + differenceOf(op, right);
+      else if (isLess)
+        blame.expected = "expected an operand more";
       else if (lacks && like->sameOperands)
         blame.expected = "expected " + std::to_string(like->step->from.size()) + " operands";
       else if (isRounding)
@@ -436,6 +453,9 @@ std::string pc::proof::differenceOf(Operation *wrong, Operation *right) {
     Attribute other = right->getInherentAttr(name).value_or(Attribute());
     if (own == other || llvm::is_contained({"operandSegmentSizes", "global", "layout", "key"}, name.getValue()))
       continue;
+    auto drop = dyn_cast_or_null<DropAttr>(own), dropped = dyn_cast_or_null<DropAttr>(other);
+    if (drop && dropped && drop.getThreshold() == dropped.getThreshold())
+      continue; // local programs also know where the block begins
     os << (text.empty() ? "" : ", ") << (other ? "" : "no ") << name.getValue();
     if (other)
       other.print(os << " ", /*elideType=*/true);

@@ -105,6 +105,8 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
   std::optional<Placed> placed = placer.place(op, in);
   if (!placed) {
     refuse(op, placer.wrong, placer.fault);
+    if (placer.operand >= 0)
+      failure.from = {stateOf(op->getOperand(placer.operand)).made};
     return nullptr;
   }
   Memo &memo = memos.emplace_back();
