@@ -263,8 +263,6 @@ void checkDocuments(ConfigReader &reader, int64_t end, const ModelConfig &config
     reader.fail() << "--documents is not supported for '" << config.type << "', whose tokens see those behind them";
   if (config.family->encoder)
     reader.fail() << "--documents is not supported for '" << config.type << "', which has an encoder";
-  if (config.firstPosition)
-    reader.fail() << "--documents is not supported for '" << config.type << "', whose positions do not begin at 0";
 }
 
 /// Finds `config.ties`; a run is told of them, too.

@@ -280,13 +280,17 @@ private:
 
   Value positionEmbedding() {
     Value table = parameter((form->positions + ".weight").str(), {"position", "embed"}, config.initStd);
-    if (documents)
-      return EmbeddingOp::create(builder, loc, type(X), table, input(InputKind::Positions, builder.getI32Type()),
-                                 Value(), IntegerAttr());
-    Value positions =
-        IotaOp::create(builder, loc, RankedTensorType::get({sequence}, builder.getI32Type()), config.firstPosition);
-    Value rows =
-        EmbeddingOp::create(builder, loc, type({"sequence", "embed"}), table, positions, Value(), IntegerAttr());
+    auto look = [&](Value rows, Value index, RankedTensorType found) -> Value {
+      return EmbeddingOp::create(builder, loc, found, rows, index, Value(), IntegerAttr());
+    };
+    auto rowsOfSequence = [&] { // position by position
+      auto positions = RankedTensorType::get({sequence}, builder.getI32Type());
+      return look(table, IotaOp::create(builder, loc, positions, config.firstPosition), type({"sequence", "embed"}));
+    };
+    if (documents) // positions begin at 0, as the rows of what is looked up first
+      return look(config.firstPosition ? rowsOfSequence() : table, input(InputKind::Positions, builder.getI32Type()),
+                  type(X));
+    Value rows = rowsOfSequence();
     return einsum("s e -> b s e", {rows}, {"batch", "sequence", "embed"});
   }
 

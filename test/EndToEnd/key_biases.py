@@ -18,6 +18,7 @@ KEY_BIASES = {
     "gpt_neox-serial": by_head(4, 8),
     "bloom": by_head(6, 8),
     "opt": ["k_proj.bias"],
+    "opt-packed": ["k_proj.bias"],
     "opt-post": ["k_proj.bias"],
     "bert": ["self.key.bias"],
 }

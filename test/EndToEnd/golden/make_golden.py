@@ -130,6 +130,7 @@ MODELS["qwen3_moe-all"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(
 MODELS["gpt2-targets"] = (transformers.GPT2Config, GPT2)
 # Documents in a sequence, which do not see each other: with a table of positions, whose first tokens are not predicted, and with windows.
 MODELS["gpt2-packed"] = (transformers.GPT2Config, GPT2)
+MODELS["opt-packed"] = (transformers.OPTConfig, OPT)
 MODELS["mistral-packed"] = (transformers.MistralConfig, DECODER | dict(
     sliding_window=5, num_key_value_heads=2, head_dim=8, rope_parameters=dict(rope_type="default", rope_theta=30.0)))
 MASK, END = 95, 7 # tokens: of a word to be predicted, and behind a document
