@@ -153,7 +153,6 @@ static bool parseMesh(StringRef text, Plan &plan, std::string &error) {
 /// Names that a mesh axis may not have, and why.
 static constexpr std::pair<StringRef, StringRef> reserved[] = {
     {"sp", "sequence parallelism has no axis of its own; give --sequence-parallel with tp=N in --mesh"},
-    {"ep", "expert parallelism is not available yet"},
 };
 
 /// An axis of the mesh that no tactic works over, or "".

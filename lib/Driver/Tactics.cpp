@@ -104,6 +104,18 @@ static Refused contextParallel(const TacticInfo &row, const StrategyFlags &flags
   return {};
 }
 
+static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  const Tactic byDefault(row.pass);
+  std::string text = flags.text("expert-parallel");
+  StringRef axis = text.empty() ? byDefault.option("axis") : StringRef(text);
+  if (!flags.given("expert-parallel") && !plan.sizeOf(axis))
+    return {};
+  if (!plan.sizeOf(axis))
+    return usage("--expert-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+  plan.tactics.push_back(byDefault.with("axis", axis));
+  return {};
+}
+
 /// The stage and the axis of --zero=stage:axis; stage 0 has no axis.
 static std::pair<std::string, std::string> zeroOf(const StrategyFlags &flags) {
   std::string text = flags.text("zero", "0");
@@ -276,6 +288,12 @@ static std::deque<TacticInfo> &table() {
        .forms = {{"heads"}, {"ring"}},
        .takesQkvApart = true,
        .fromFlags = contextParallel},
+      {.pass = "pc-expert-parallel",
+       .phase = Phase::Placed,
+       .flags = {{"expert-parallel", "Split the experts of a mixture over this axis, ep unless named",
+                  TacticFlag::OptionalText}},
+       .onlyAsked = true,
+       .fromFlags = expertParallel},
       {.pass = "pc-data-parallel",
        .phase = Phase::Placed,
        .flags = {{"data-parallel", "", TacticFlag::OptionalText}},

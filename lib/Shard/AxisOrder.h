@@ -33,6 +33,13 @@ public:
     rooted.insert(axis.getValue().str());
   }
 
+  /// Makes `axis`, over which experts are split, a data axis that is minor to all others on dims of inputs: tokens are
+  /// gathered over it in front of the experts, and the other axes' blocks of them stay apart.
+  void setExperts(mlir::StringAttr axis) {
+    setData(axis);
+    experts.insert(axis.getValue().str());
+  }
+
   /// Whether `a` is major to `b` on dims called `name` (null: dims that nothing names).
   bool isMajor(mlir::StringAttr a, mlir::StringAttr b, mlir::StringAttr name) const {
     return key(a, name) < key(b, name);
@@ -40,13 +47,15 @@ public:
 
 private:
   /// Ties between minor axes are broken by the mesh, which keeps the order strict.
-  std::tuple<bool, bool, bool, int64_t> key(mlir::StringAttr axis, mlir::StringAttr name) const {
-    bool isData = data.count(axis.getValue().str()), ofData = name && dims.count(name.getValue().str());
-    return {isData != ofData, rooted.count(axis.getValue().str()) > 0, axis == newest && !ofData, mesh.index(axis)};
+  std::tuple<bool, bool, bool, bool, int64_t> key(mlir::StringAttr axis, mlir::StringAttr name) const {
+    std::string text = axis.getValue().str();
+    bool isData = data.count(text), ofData = name && dims.count(name.getValue().str());
+    return {isData != ofData, rooted.count(text) > 0, ofData && experts.count(text), axis == newest && !ofData,
+            mesh.index(axis)};
   }
 
   MeshAttr mesh;
-  std::set<std::string> data, rooted;
+  std::set<std::string> data, rooted, experts;
   std::set<std::string> dims; ///< those of inputs: batch, sequence
   mlir::StringAttr newest;    ///< the data axis that was set last
 };

@@ -164,11 +164,27 @@ AxisOrder::AxisOrder(ModuleOp module) : mesh(meshOf(module)) {
     if (place)
       llvm::for_each(place.getRoot(), [&](StringAttr axis) { setRooted(axis); });
   });
+  module.walk([&](ParameterOp parameter) {
+    PlaceAttr place = placement(parameter.getValue());
+    int64_t dim = expertsDim(parameter.getDims());
+    if (SmallVector<StringAttr> axes = place && dim >= 0 ? place.axes(dim) : SmallVector<StringAttr>(); !axes.empty())
+      if (data.count(axes.front().getValue().str()))
+        setExperts(axes.front());
+  });
   newest = nullptr; // only a data axis of the tactic at work is new
 }
 
 bool pc::isWeight(const PlacementValue &v) {
   return isa_and_nonnull<ParameterOp, StateOp>(source(v.value).getDefiningOp());
+}
+
+int64_t pc::expertsDim(ArrayAttr dims) {
+  auto find = [&](StringRef name) {
+    auto range = dims.getAsValueRange<StringAttr>();
+    auto it = llvm::find(range, name);
+    return it == range.end() ? -1 : std::distance(range.begin(), it);
+  };
+  return dims && find("expert_ffn") >= 0 ? find("experts") : -1;
 }
 
 AxisState pc::splitByName(Operation *leaf, const llvm::StringSet<> &names) {

@@ -89,6 +89,10 @@ struct Seeds {
 /// none.
 bool isWeight(const PlacementValue &v);
 
+/// Which of these dims of a leaf is that of experts, or -1: of weights of experts alone, which also have a width of
+/// their own. A router, which compares all experts, has none.
+int64_t expertsDim(mlir::ArrayAttr dims);
+
 /// Split along the first dim of `leaf` whose name is in `names`, else whole.
 AxisState splitByName(mlir::Operation *leaf, const llvm::StringSet<> &names);
 

@@ -50,6 +50,7 @@ struct Use {
 namespace uses {
 const std::string tensorAlone = "pc-tensor-parallel{axis=$}";
 const Use data{Batch, {"pc-data-parallel{axis=$}"}};
+const Use expert{Batch, {"pc-expert-parallel{axis=$}"}};
 const Use naive{Batch | Root, {"pc-data-parallel{axis=$ mode=naive}"}};
 const Use tensor{Heads, {tensorAlone}};
 const Use tensorAndSequence{Heads | Sequence | Products, {tensorAlone, "pc-sequence-parallel{axis=$}"}};
@@ -214,6 +215,14 @@ Triple::Triple(uint64_t seed) {
     family = "mixtral";
   if (family == "qwen3" && seed % 4 == 0)
     family = "qwen3_moe";
+  // The last axis of data may have the experts, too.
+  int64_t experts = 1 + seed / 4 % 5;
+  if (family == "mixtral" || family == "qwen3_moe")
+    if (auto last = llvm::find_if(llvm::reverse(axes), [](const Axis &axis) { return axis.needs(Batch); });
+        last != axes.rend() && last->use == &uses::data && seed % 12) {
+      last->use = &uses::expert;
+      experts *= last->size;
+    }
   if (family != "bert" && family != "t5" && seed % 5 == 4 && inOrder)
     documents = 1;
   sparse = seed % 3 == 0 || family == "bert";
@@ -250,8 +259,7 @@ Triple::Triple(uint64_t seed) {
       os << ", \"sliding_window\": " << sequence / 2 + 1;
     // The loss of an uneven load is that of a microbatch: of several it is not that of the batch.
     if (family == "mixtral" || family == "qwen3_moe")
-      os << ", \"num_experts\": " << 1 + seed / 4 % 5
-         << ", \"num_experts_per_tok\": " << 1 + seed / 20 % (1 + seed / 4 % 5)
+      os << ", \"num_experts\": " << experts << ", \"num_experts_per_tok\": " << 1 + seed / 20 % experts
          << ", \"output_router_logits\": " << (microbatches == 1 && seed % 8 == 0 ? "true" : "false");
     if (family == "qwen3_moe")
       os << ", \"moe_intermediate_size\": " << 2 * ffn << ", \"norm_topk_prob\": " << (seed % 8 ? "true" : "false")

@@ -38,6 +38,22 @@ def DataParallel : Pass<"pc-data-parallel", "mlir::ModuleOp"> {
   ];
 }
 
+def ExpertParallel : Pass<"pc-expert-parallel", "mlir::ModuleOp"> {
+  let summary = "Split the experts of a mixture along one axis, and the batch everywhere else";
+  let description = [{
+    Weights of experts, with dims named "experts" and "expert_ffn", are split along experts, their gradients and state too; all else is
+    as under data parallelism: each rank has its sequences, and other gradients are reduced over the axis. In front of a mixture of experts tokens are
+    gathered, behind it the addends of the ranks' experts are reduced and scattered: 4(n-1)/n of the bytes of [batch, sequence, embed] a layer, forward and
+    backward. Routers are whole on every rank, as they compare all experts.
+
+    On the batch the axis is minor to those of data parallelism, wherever it is in the mesh. Fails where there are no experts, and where experts or the
+    batch do not divide.
+  }];
+  let options = [
+    Option<"axis", "axis", "std::string", "\"ep\"", "The mesh axis to use">,
+  ];
+}
+
 def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
   let summary = "Split weights and the activations between them along one axis";
   let description = [{

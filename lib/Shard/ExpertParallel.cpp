@@ -1,0 +1,66 @@
+//===- ExpertParallel.cpp - Split the experts, and the batch everywhere else ----------------===//
+// In a mixture of experts each rank has some of the experts; everywhere else it has some of the sequences. So tokens
+// are gathered in front of the experts, and what the ranks' experts make of each is added up and scattered behind them.
+// References: D. Lepikhin et al., "GShard", 2020; W. Fedus et al., "Switch Transformers", 2021.
+//===-----------------------------------------------------------------------------===//
+#define GEN_PASS_DEF_EXPERTPARALLEL
+#include "pc/Shard/Passes.h"
+
+#include "Seeds.h"
+
+using namespace mlir;
+using namespace pc;
+
+static constexpr StringRef tactic = "pc-expert-parallel", experts = "experts", width = "expert_ffn", tokens = "batch";
+
+namespace {
+struct ExpertParallel : pc::impl::ExpertParallelBase<ExpertParallel> {
+  using ExpertParallelBase::ExpertParallelBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    StringAttr name = freshAxis(module, tactic, axis);
+    if (!name || failed(checkExperts(name)))
+      return signalPassFailure();
+    Seeds seeds(tactic, name, AxisOrder(module));
+    seeds.order.setExperts(name);
+    llvm::StringSet<> ofExperts, ofTokens;
+    ofExperts.insert(experts);
+    ofTokens.insert(tokens);
+    seeds.must.insert(experts);
+    seeds.must.insert(tokens);
+    seeds.only[Section::Accumulate] = seeds.must;
+    seeds.only[Section::Optimizer] = ofExperts;
+    // What a router makes is small, and chooses among all experts.
+    seeds.binds = [](const PlacementValue &v) { return v.find(experts) < 0 || v.find(width) >= 0; };
+    seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
+      if (isa<InputOp>(leaf))
+        return {splitByName(leaf, ofTokens)};
+      int64_t dim = isa<ParameterOp, StateOp>(leaf) ? expertsDim(leafDims(leaf)) : -1;
+      return {dim >= 0 ? AxisState::split(dim) : AxisState::whole()};
+    };
+    seeds.fixed = isWeight;
+    if (failed(propagate(module, seeds)))
+      signalPassFailure();
+  }
+
+  /// There are experts, as many on each rank.
+  LogicalResult checkExperts(StringAttr name) {
+    int64_t ranks = meshOf(getOperation()).size(name);
+    bool any = false;
+    WalkResult uneven = getOperation().walk([&](ParameterOp parameter) -> WalkResult {
+      int64_t dim = expertsDim(parameter.getDims());
+      if (dim < 0)
+        return WalkResult::advance();
+      any = true;
+      if (int64_t size = cast<RankedTensorType>(parameter.getValue().getType()).getDimSize(dim); size % ranks)
+        return parameter.emitError() << tactic << ": '" << sourceName(parameter) << "': " << size
+                                     << " experts cannot be split over " << name.getValue() << "=" << ranks;
+      return WalkResult::advance();
+    });
+    if (uneven.wasInterrupted())
+      return failure();
+    return any ? success() : getOperation().emitError() << tactic << ": the model has no mixture of experts";
+  }
+};
+} // namespace

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/experts.py ROUTING
+
+Mixtures of experts whose routing is an unlucky one, on many plans (the quick run: on a few): logits, gradients and losses are those of one rank.
+tied: routers of zeros, so that all logits are equal: all tokens take the first experts, which one rank has, and nothing the others
+one, all: one expert a token, all of them
+peaked: logits so far apart that the scores of most experts are small"""
+import json
+import shutil
+import struct
+import sys
+
+from cases import GOLDEN, LONG, STAND_IN, Case, data_flags, mesh_flags, ranks_of
+
+PER_TOKEN = {"one": 1, "all": 4}
+SCALE = {"tied": 0, "peaked": 10}
+PLANS = ["ep=2", "ep=2,tp=2", "ep=4", "dp=2,ep=2", "ep=2,dp=2", "tp=2", "tp=2 --sequence-parallel", "dp=2 --zero=3", "dp=2,ep=2 --zero=3", "pp=2,ep=2", "ep=2 --recompute=full",
+         "row=2,col=2 --tensor-parallel=2d"]
+ON_DEVICES = ["1", "ep=2"]
+
+
+def scale_routers(path, factor):
+    """Multiplies all weights of routers."""
+    content = bytearray(path.read_bytes())
+    end = 8 + struct.unpack("<Q", content[:8])[0]
+    for name, entry in json.loads(content[8:end]).items():
+        if name.endswith("block_sparse_moe.gate.weight"):
+            begin, last = (end + at for at in entry["data_offsets"])
+            numbers = struct.unpack(f"<{(last - begin) // 4}f", content[begin:last])
+            content[begin:last] = struct.pack(f"<{len(numbers)}f", *(factor * number for number in numbers))
+    path.write_bytes(content)
+
+
+class Experts(Case):
+    def results(self, plan, target, name):
+        """What a plan computes: files NAME.grads, NAME.logits and NAME.jsonl."""
+        mesh, *flags = plan.split()
+        self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, "--target", target, *(["--arch=sm_90a", "--stand-in"] if target == "cuda" else []), "-o", "train")
+        self.needs("pc-run", "-n", ranks_of(mesh), "./train", "--", *data_flags("mixtral"), "--steps", 4, "--lr", 1e-3, "--clip", 1, "--dump-grads", f"{name}.grads",
+                   "--dump-logits", f"{name}.logits", "--metrics", f"{name}.jsonl", "--check-replicas", 2, **(STAND_IN if target == "cuda" else {}))
+
+    def body(self):
+        routing = sys.argv[1]
+        folder = self.work / "folder"
+        shutil.copytree(GOLDEN / "mixtral", folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"num_experts_per_tok": PER_TOKEN.get(routing, 2)}))
+        scale_routers(folder / "model.safetensors", SCALE.get(routing, 1))
+        self.model(folder)
+        self.results("1", "cpu", "alone")
+        for target, plans in (("cpu", PLANS), ("cuda", ON_DEVICES)):
+            for plan in plans if LONG else plans[:2]:
+                self.results(plan, target, "other")
+                for what in ("grads", "logits"):
+                    self.compare(f"{plan} on {target}: {what}", "tensors", f"alone.{what}", f"other.{what}", "--tolerance", 1e-5)
+                self.compare(f"{plan} on {target}: losses", "losses", "alone.jsonl", "other.jsonl", "--tolerance", 1e-5)
+
+
+case = Experts("experts " + " ".join(sys.argv[1:]))
+case.run(case.body)
