@@ -245,7 +245,8 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
 
 /// Numbers that transformers takes as floats alone, in `text`, JSON as LLVM prints it, which has 3 for 3.0.
 void keepFloats(std::string &text) {
-  for (StringRef key : {"\"attn_logit_softcapping\":", "\"final_logit_softcapping\":", "\"initializer_factor\":"}) {
+  for (StringRef key : {"\"attn_logit_softcapping\":", "\"final_logit_softcapping\":", "\"initializer_factor\":",
+                        "\"router_jitter_noise\":", "\"router_aux_loss_coef\":"}) {
     size_t at = text.find(key.str());
     if (at == std::string::npos)
       continue;

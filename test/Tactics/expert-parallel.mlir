@@ -13,6 +13,10 @@
 // UNEVEN: error: pc-expert-parallel: 'up': 4 experts cannot be split over ep=3
 // RUN: sed 's/"experts", "expert_ffn"/"a", "b"/' %s | not pc-opt --pc-set-mesh=mesh=ep=2 --pc-expert-parallel 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: error: pc-expert-parallel: the model has no mixture of experts
+// In bf16 the router's product is f32.
+// RUN: pc-opt %t.step --pc-mixed-precision | FileCheck %s --check-prefix=BF16
+// BF16: %[[WIDE:.*]] = pc.cast {{.*}} : (tensor<4x8x8xbf16>) -> tensor<4x8x8xf32>
+// BF16-NEXT: pc.einsum "b s e, n e -> b s n" %[[WIDE]], {{.*}} : (tensor<4x8x8xf32>, tensor<4x8xf32>) -> tensor<4x8x4xf32>
 
 pc.program "toy" batch 4 sequence 8 vocabulary 16 config "{}"
 func.func @model() {
@@ -29,7 +33,7 @@ func.func @model() {
   %weights = pc.einsum "b s n, b s n -> b s n" %scores, %chosen : (tensor<4x8x4xf32>, tensor<4x8x4xf32>) -> tensor<4x8x4xf32>
   %h = pc.einsum "b s e, n f e -> b s n f" %x, %up : (tensor<4x8x8xf32>, tensor<4x6x8xf32>) -> tensor<4x8x4x6xf32>
   %a = pc.activation silu %h : (tensor<4x8x4x6xf32>) -> tensor<4x8x4x6xf32>
-  %g = pc.einsum "b s n f, b s n -> b s n f" %a, %weights : (tensor<4x8x4x6xf32>, tensor<4x8x4xf32>) -> tensor<4x8x4x6xf32>
+  %g = pc.einsum "b s n f, b s n f, b s n -> b s n f" %a, %h, %weights : (tensor<4x8x4x6xf32>, tensor<4x8x4x6xf32>, tensor<4x8x4xf32>) -> tensor<4x8x4x6xf32>
   %y = pc.einsum "b s n f, e n f -> b s e" %g, %down : (tensor<4x8x4x6xf32>, tensor<8x4x6xf32>) -> tensor<4x8x8xf32>
   %z = pc.add %x, %y : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<4x8x8xf32>
   %out = pc.einsum "b s e, v e -> b s v" %z, %w : (tensor<4x8x8xf32>, tensor<16x8xf32>) -> tensor<4x8x16xf32>
