@@ -56,7 +56,8 @@ static bool isImplied(StringRef axis) {
 void PlanSpace::addForms() {
   SmallVector<std::string> axes;
   for (const TacticInfo &row : tactics())
-    if (std::string axis = Tactic(row.pass).option("axis").str(); row.fromFlags && !axis.empty() && !row.onlyAsked)
+    if (std::string axis = Tactic(row.pass).option("axis").str();
+        row.fromFlags && !axis.empty() && (hasExperts || !row.ofExperts))
       if (!llvm::is_contained(axes, axis) && isFree(axis) && isImplied(axis))
         axes.insert(axes.begin(), axis);
   auto add = [&](StringRef instead, StringRef grid, StringRef flag, StringRef name) {

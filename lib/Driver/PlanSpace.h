@@ -29,8 +29,9 @@ struct PlanSet {
 class PlanSpace {
 public:
   /// `knowsDims`: tactics know the names of the model's dims.
-  PlanSpace(const AutoOptions &search, int64_t batch, bool knowsDims)
-      : search(search), batch(batch), knowsDims(knowsDims) {}
+  /// `hasExperts`: it has a mixture of experts.
+  PlanSpace(const AutoOptions &search, int64_t batch, bool knowsDims, bool hasExperts)
+      : search(search), batch(batch), knowsDims(knowsDims), hasExperts(hasExperts) {}
 
   /// Reads which axes there may be; why that is impossible, or nothing.
   std::optional<Refusal> read();
@@ -67,7 +68,7 @@ private:
 
   const AutoOptions &search;
   int64_t batch;
-  bool knowsDims;
+  bool knowsDims, hasExperts;
   std::vector<MeshForm> forms;
 };
 

@@ -292,7 +292,7 @@ static std::deque<TacticInfo> &table() {
        .phase = Phase::Placed,
        .flags = {{"expert-parallel", "Split the experts of a mixture over this axis, ep unless named",
                   TacticFlag::OptionalText}},
-       .onlyAsked = true,
+       .ofExperts = true,
        .fromFlags = expertParallel},
       {.pass = "pc-data-parallel",
        .phase = Phase::Placed,

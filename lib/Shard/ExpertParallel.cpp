@@ -7,11 +7,20 @@
 #include "pc/Shard/Passes.h"
 
 #include "Seeds.h"
+#include "pc/Shard/KnownDims.h"
 
 using namespace mlir;
 using namespace pc;
 
 static constexpr StringRef tactic = "pc-expert-parallel", experts = "experts", width = "expert_ffn", tokens = "batch";
+
+bool pc::hasExperts(ModuleOp module) {
+  return module
+      .walk([](ParameterOp parameter) {
+        return expertsDim(parameter.getDims()) >= 0 ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
 
 namespace {
 struct ExpertParallel : pc::impl::ExpertParallelBase<ExpertParallel> {
@@ -46,21 +55,18 @@ struct ExpertParallel : pc::impl::ExpertParallelBase<ExpertParallel> {
 
   /// There are experts, as many on each rank.
   LogicalResult checkExperts(StringAttr name) {
+    if (!hasExperts(getOperation()))
+      return getOperation().emitError() << tactic << ": the model has no mixture of experts";
     int64_t ranks = meshOf(getOperation()).size(name);
-    bool any = false;
     WalkResult uneven = getOperation().walk([&](ParameterOp parameter) -> WalkResult {
       int64_t dim = expertsDim(parameter.getDims());
-      if (dim < 0)
-        return WalkResult::advance();
-      any = true;
-      if (int64_t size = cast<RankedTensorType>(parameter.getValue().getType()).getDimSize(dim); size % ranks)
+      int64_t size = dim < 0 ? 0 : cast<RankedTensorType>(parameter.getValue().getType()).getDimSize(dim);
+      if (size % ranks)
         return parameter.emitError() << tactic << ": '" << sourceName(parameter) << "': " << size
                                      << " experts cannot be split over " << name.getValue() << "=" << ranks;
       return WalkResult::advance();
     });
-    if (uneven.wasInterrupted())
-      return failure();
-    return any ? success() : getOperation().emitError() << tactic << ": the model has no mixture of experts";
+    return failure(uneven.wasInterrupted());
   }
 };
 } // namespace

@@ -55,7 +55,8 @@ bert pp=2 --microbatches=2
 t5 dp=2,tp=2 --zero=1
 t5-gated pp=2,tp=2 --microbatches=2
 gpt2-packed dp=2,tp=2
-mixtral dp=2,tp=2 --zero=1
+mixtral dp=2,ep=2 --zero=1
+mixtral ep=2,tp=2
 qwen3_moe pp=2 --microbatches=2
 mistral-packed pp=2,dp=2 --microbatches=2""".splitlines()
 

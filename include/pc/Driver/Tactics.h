@@ -72,7 +72,7 @@ struct TacticInfo {
   bool splitsBatch = false;           ///< and nothing else, over its axis
   bool shardsParameters = false;      ///< or their gradients and state, over its axis; and the batch
   bool takesQkvApart = false;         ///< places q, k and v of one layer differently
-  bool onlyAsked = false;             ///< --auto does not try its axis by itself
+  bool ofExperts = false;             ///< it splits experts: nothing for a model without
   std::string once = {};              ///< why two of them ({0} and {1}) do not go together; empty: they do
   using FromFlags = std::optional<Refusal>(const TacticInfo &, const StrategyFlags &, Plan &);
   /// Adds to the plan what the flags ask for, at its end, or says why not. By default one along a mesh axis, for

@@ -8,6 +8,8 @@ namespace pc {
 
 /// Whether a parameter of `module` has a dim that tensor parallelism splits by its name.
 bool hasKnownDims(mlir::ModuleOp module);
+/// Whether the model has a mixture of experts, so that `pc-expert-parallel` has something to split.
+bool hasExperts(mlir::ModuleOp module);
 
 } // namespace pc
 
