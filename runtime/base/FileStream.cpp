@@ -11,8 +11,8 @@
 
 using namespace pcrt;
 
-/// What is gathered at most, what is worth a write of its own, and how much is copied before it is summed: it is in the
-/// processor's cache then, from where sums are several times as fast as from memory.
+/// What is gathered at most, what is worth a write of its own, and how much is converted before it is summed: it is in
+/// the processor's cache then.
 static constexpr int64_t page = 4096, most = 4 << 20, fewest = 64 << 10, cached = 128 << 10;
 
 bool pcrt::writeAll(int fd, const void *data, int64_t bytes, int64_t offset) {
@@ -51,13 +51,16 @@ bool FileStream::write(int64_t offset, const void *elements, int32_t dtype, int6
       begin = offset;
     int64_t now = std::min({count, (most - have) / 4, cached / 4});
     auto *to = reinterpret_cast<float *>(at(offset));
-    if (dtype == PCRT_F32)
+    if (dtype == PCRT_F32 && sum) {
+      sum->add(first, from, now, to);
+    } else if (dtype == PCRT_F32) {
       memcpy(to, from, size_t(4 * now));
-    else
+    } else {
       for (int64_t i = 0; i < now; ++i)
         to[i] = bf16ToFloat(reinterpret_cast<const uint16_t *>(from)[i]);
-    if (sum)
-      sum->add(first, to, now);
+      if (sum)
+        sum->add(first, to, now);
+    }
     have += 4 * now, offset += 4 * now, first += now, count -= now;
     from += now * elementBytes(dtype);
     if (most - have < 4 && !writeUpTo(offset / page * page))

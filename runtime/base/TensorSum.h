@@ -19,8 +19,9 @@ namespace pcrt {
 struct TensorSum {
   uint32_t low = 0, high = 0;
 
-  /// Adds `count` elements, the first of which is number `first` of its tensor (row major).
-  void add(int64_t first, const void *elements, int64_t count);
+  /// Adds `count` elements, the first of which is number `first` of its tensor (row major). In the same pass, which
+  /// costs little more, they are copied to `copy` if that is not null.
+  void add(int64_t first, const void *elements, int64_t count, void *copy = nullptr);
 
   TensorSum &operator+=(const TensorSum &other) {
     low += other.low;
