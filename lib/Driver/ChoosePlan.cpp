@@ -8,14 +8,13 @@
 #include "FoundPlans.h"
 #include "NotedInterrupt.h"
 #include "PlanBounds.h"
+#include "PlanJobs.h"
 #include "PlanSpace.h"
-#include "PlanWorker.h"
 
 #include "pc/IR/Diagnostics.h"
 #include "pc/Shard/KnownDims.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
-#include <atomic>
 #include <set>
 #include <thread>
 
@@ -59,19 +58,9 @@ private:
     std::optional<size_t> family;
     AxisSizes sizes;
     int64_t microbatches = 1;
-    bool hasCore = false; ///< its bound is that of its core
+    bool hasCore = false;  ///< its bound is that of its core
+    bool hasTasks = false; ///< its bound is that of its tasks
   };
-  /// A program, or two, that a thread compiles.
-  struct Job {
-    std::string key;
-    PlanCore core;
-    std::optional<Plan> plan; ///< none: the core is priced
-    bool any = false;         ///< for a bound of all plans of the core, of any batch
-    std::string refusal = {};
-    CorePrice corePrice = {};
-    ComposedPlan composed = {};
-  };
-
   /// Reads the space, and what the model does.
   pcrt_status read();
   SearchResult searchAll(llvm::function_ref<bool()> goesOn);
@@ -93,15 +82,21 @@ private:
   /// too large.
   void forPlansOf(size_t set, ArrayRef<int64_t> inner,
                   llvm::function_ref<void(size_t family, const PlanNumbers &numbers)> use);
+  PlanNumbers &numbersOf(const Node &node);
+  /// What plans that share the prices of tasks have in common; empty: the plan's tasks are not priced apart.
+  std::string tasksKey(const PlanNode &node, const PlanCore &core);
+  /// The sequences that a plan's data ranks have of a microbatch.
+  int64_t atOnce(const Node &node);
+  /// What is known of a plan by cores of others.
+  double boundByOthers(const Node &node, const Plan &plan);
   /// What no plan needs to be below to be left out.
   double enough() const { return best * (1 - (composes ? composedError : 0)); }
   std::vector<OpenedNode> open(ArrayRef<PlanNode> nodes);
   /// What has to be compiled before a node can be opened; nothing if all is known.
-  std::optional<Job> jobOf(const PlanNode &node);
-  OpenedNode openNow(const PlanNode &node, std::map<std::string, Job> &jobs);
+  std::optional<PlanJob> jobOf(const PlanNode &node);
+  OpenedNode openNow(const PlanNode &node, std::map<std::string, PlanJob> &jobs);
   OpenedNode openSet(const PlanNode &node);
-  void runJobs(MutableArrayRef<Job *> jobs);
-  void compileFinalists(SearchResult &result);
+  void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
   int64_t limit() const;
   /// As the search compares it.
   PlanTrial wanted(PlanTrial trial) const {
@@ -116,22 +111,25 @@ private:
   const MachineModel &machine;
   int64_t batch;
   PlanSpace space;
-  std::vector<std::unique_ptr<Worker>> workers;
+  std::optional<PlanWorkers> workers;
   bool composes = false;   ///< plans are composed; else compiled whole
   bool leastBytes = false; ///< those with the fewest bytes are wanted: bytes take the place of seconds
   std::vector<PlanSet> sets;
   std::vector<std::vector<PlanNumbers>> numbers; ///< of their families
   std::vector<Node> nodes;
   std::map<size_t, PlanCore> setCores; ///< by node
+  std::map<size_t, double> raised;     ///< by node that is being opened: its bound, where others say more by now
   std::map<size_t, Plan> tried;        ///< by node
   std::set<std::string> triedTexts;
   std::map<std::string, CorePrice> cores; ///< by key
+  std::map<std::string, TaskPrice> tasks; ///< by `tasksKey`
   std::optional<PlanBounds> bounds;
   double best = std::numeric_limits<double>::infinity();    ///< seconds of the best plan that fits
   double skipped = std::numeric_limits<double>::infinity(); ///< the least bound of plans that are not better enough
   int64_t numPlans = 0, numDropped = 0, compiled = 0;
   double gap = 0;
-  std::string refusal; ///< why the first plan that is not legal is not
+  bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
+  std::string refusal;     ///< why the first plan that is not legal is not
 };
 
 pcrt_status PlanSearch::read() {
@@ -141,7 +139,7 @@ pcrt_status PlanSearch::read() {
   if (pcrt_status status = pc::readWork(model, options, work))
     return status;
   std::optional<FewLayers> few = FewLayers::of(model);
-  bounds.emplace(model.getContext(), work, few ? &*few : nullptr, batch, space.ranks, machine);
+  bounds.emplace(model.getContext(), work, few ? &*few : nullptr, batch, space.ranks, options, machine);
   composes = few && few->layers() > manyLayers;
   return PCRT_OK;
 }
@@ -173,8 +171,14 @@ PlanNode PlanSearch::nodeOf(Node node, double bound) {
   for (auto [axis, size] : llvm::zip_equal(plan.mesh, node.sizes))
     axis.second = size;
   plan.microbatches = node.microbatches;
-  PlanNode known{nodes.size(),     textOf(plan), textOf(plan, false, false), bound,
-                 plan.mesh.size(), /*probe=*/0,  textOf(plan, true, false)};
+  PlanNode known;
+  known.id = nodes.size();
+  known.text = textOf(plan);
+  known.form = textOf(plan, false, false);
+  known.chain = textOf(plan, true, false);
+  known.bound = bound;
+  known.atOnce = atOnce(node);
+  known.axes = plan.mesh.size();
   if (const Tactic *recompute = plan.find("pc-recompute"))
     known.level = recompute->option("mode") == "full" ? 2 : 1;
   nodes.push_back(std::move(node));
@@ -191,7 +195,7 @@ void PlanSearch::learnRoots() {
       alone.try_emplace(core.key(), core);
     }
   for (const auto &[key, core] : alone) {
-    CorePrice price = workers[0]->composer->priceCore(core, refusal);
+    CorePrice price = workers->composer().priceCore(core, refusal);
     bounds->learnRoot(core, price);
     bounds->learn(core, price);
   }
@@ -292,24 +296,64 @@ void PlanSearch::addProbes(std::vector<PlanNode> &roots) {
   }
 }
 
-std::optional<PlanSearch::Job> PlanSearch::jobOf(const PlanNode &node) {
+PlanNumbers &PlanSearch::numbersOf(const Node &node) {
+  PlanNumbers &numbers = this->numbers[node.set][*node.family];
+  numbers.resize(node.sizes, node.microbatches);
+  return numbers;
+}
+
+int64_t PlanSearch::atOnce(const Node &node) {
+  return batch / (node.microbatches * static_cast<int64_t>(numbersOf(node).data));
+}
+
+std::string PlanSearch::tasksKey(const PlanNode &node, const PlanCore &core) {
+  const PlanNumbers &plan = numbersOf(nodes[node.id]);
+  if (!composes || leastBytes || node.probe || !plan.schedule || !options.train)
+    return "";
+  return (plan.schedule->split ? "tasks with gradients of weights apart: " : "tasks: ") + core.key();
+}
+
+double PlanSearch::boundByOthers(const Node &node, const Plan &plan) {
+  PlanNumbers &numbers = numbersOf(node);
+  PlanCore core = PlanCore::of(plan, batch, true);
+  core.batch = atOnce(node);
+  return bounds->ofSet(bounds->known(core), numbers, std::numeric_limits<double>::infinity());
+}
+
+std::optional<PlanJob> PlanSearch::jobOf(const PlanNode &node) {
   const Node &known = nodes[node.id];
   if (!known.family) {
     auto core = setCores.find(node.id);
     if (core == setCores.end() || bounds->knows(core->second) ||
         bounds->ofSet(bounds->known(core->second)) > node.bound)
       return std::nullopt;
-    return Job{"any " + core->second.key(), core->second, std::nullopt, /*any=*/true};
+    return PlanJob{"any " + core->second.key(), core->second, std::nullopt, /*any=*/true};
   }
   std::optional<Plan> plan = planOf(known);
   if (!plan)
     return std::nullopt;
   PlanCore core = PlanCore::of(*plan, batch, false);
-  if (known.hasCore)
-    return Job{"plan " + node.text, core, std::move(plan)};
+  if (known.hasCore) {
+    PlanJob job{"plan " + node.text, core, std::move(plan)};
+    std::string key = tasksKey(node, core);
+    auto it = tasks.find(key);
+    if (it != tasks.end())
+      job.callsTasks = bounds->callsTasks(it->second, numbersOf(known));
+    if (key.empty() || known.hasTasks)
+      return job;
+    if (it != tasks.end())
+      return std::nullopt;
+    job.key = key;
+    job.ofTasks = true;
+    return job;
+  }
   if (cores.count(core.key()))
     return std::nullopt;
-  return Job{core.key(), core, std::nullopt};
+  if (double bound = boundByOthers(known, *plan); !node.probe && bound > node.bound * (1 + 1e-9)) {
+    raised[node.id] = bound;
+    return std::nullopt;
+  }
+  return PlanJob{core.key(), core, std::nullopt};
 }
 
 /// The plans of a set, with what is known of them all.
@@ -341,11 +385,19 @@ OpenedNode PlanSearch::openSet(const PlanNode &node) {
   return opened;
 }
 
-OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, Job> &jobs) {
+OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJob> &jobs) {
   Node &known = nodes[node.id];
   if (!known.family)
     return openSet(node);
   OpenedNode opened;
+  if (auto it = raised.find(node.id); it != raised.end()) {
+    if (!std::isinf(it->second)) {
+      opened.inside.push_back(node);
+      opened.inside[0].bound = it->second;
+    }
+    raised.erase(it);
+    return opened;
+  }
   std::optional<Plan> plan = planOf(known);
   if (!plan)
     return opened;
@@ -354,8 +406,7 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, Job> 
     const CorePrice &price = cores.at(core.key());
     if (!price.isLegal)
       return opened;
-    PlanNumbers &plan = numbers[known.set][*known.family];
-    plan.resize(known.sizes, known.microbatches);
+    PlanNumbers &plan = numbersOf(known);
     if (limit() > 0 && bounds->leastBytes(plan, price.activationBytes) > static_cast<double>(limit())) {
       ++numDropped;
       return opened;
@@ -365,7 +416,15 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, Job> 
     opened.inside[0].bound = leastBytes ? bounds->leastBytes(plan, price.activationBytes) : bounds->ofCore(price, plan);
     return opened;
   }
-  const Job &job = jobs.at("plan " + node.text);
+  if (std::string key = tasksKey(node, core); !key.empty() && !known.hasTasks) {
+    const TaskPrice &price = tasks.at(key);
+    known.hasTasks = true;
+    opened.inside.push_back(node);
+    if (price.isLegal)
+      opened.inside[0].bound = bounds->ofTasks(price, cores.at(core.key()), numbersOf(known));
+    return opened;
+  }
+  const PlanJob &job = jobs.at("plan " + node.text);
   opened.trial = wanted(job.composed.trial);
   tried.insert_or_assign(node.id, job.composed.plan);
   triedTexts.insert(node.text);
@@ -375,57 +434,35 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, Job> 
   return opened;
 }
 
-void PlanSearch::runJobs(MutableArrayRef<Job *> jobs) {
-  std::atomic<size_t> next = 0;
-  auto work = [&](Worker &worker) {
-    for (size_t i = next++; i < jobs.size(); i = next++) {
-      Job &job = *jobs[i];
-      if (!job.plan) {
-        job.corePrice = worker.composer->priceCore(job.core, job.refusal);
-        continue;
-      }
-      job.composed = {{}, *job.plan, /*isComposed=*/false};
-      if (composes)
-        job.composed = worker.composer->compose(*job.plan, cores.at(job.core.key()), job.refusal);
-      if (job.composed.isComposed)
-        continue;
-      ++job.composed.compositions;
-      if (std::optional<ProgramPrice> price = worker.priceWhole(*job.plan, job.refusal))
-        job.composed.trial = price->trial;
-    }
-  };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(workers.size(), jobs.size()); ++i)
-    threads.emplace_back(work, std::ref(*workers[i]));
-  work(*workers[0]);
-  for (std::thread &thread : threads)
-    thread.join();
-}
-
 std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
-  std::map<std::string, Job> jobs;
+  std::map<std::string, PlanJob> jobs;
   std::vector<std::string> keys;
   for (const PlanNode &node : asked) {
-    std::optional<Job> job = jobOf(node);
+    std::optional<PlanJob> job = jobOf(node);
     keys.push_back(job ? job->key : "");
     if (job)
       jobs.try_emplace(job->key, std::move(*job));
   }
-  SmallVector<Job *> list;
+  SmallVector<PlanJob *> list;
   for (auto &one : jobs)
     list.push_back(&one.second);
-  runJobs(list);
+  workers->run(list, composes ? &cores : nullptr);
   for (auto &[key, job] : jobs)
-    if (job.any)
+    if (job.ofTasks)
+      tasks[key] = job.taskPrice;
+    else if (job.any)
       bounds->learn(job.core, job.corePrice);
-    else if (!job.plan)
+    else if (!job.plan) {
       cores[key] = job.corePrice;
+      if (job.core.batch > 0 && !PlanNumbers(job.core.plan, model.getContext()).hasData())
+        bounds->learn(job.core, job.corePrice);
+    }
   std::vector<OpenedNode> opened;
   std::set<std::string> counted;
   for (auto [node, key] : llvm::zip_equal(asked, keys)) {
     opened.push_back(openNow(node, jobs));
     if (!key.empty() && counted.insert(key).second)
-      opened.back().compositions = jobs.at(key).corePrice.compositions + jobs.at(key).composed.compositions;
+      opened.back().compositions = jobs.at(key).compositions();
     if (!key.empty() && refusal.empty())
       refusal = jobs.at(key).refusal;
   }
@@ -433,8 +470,8 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
 }
 
 /// Compiles the best composed plans whole until one fits and none that is left should be better: what is reported first
-/// is no estimate.
-void PlanSearch::compileFinalists(SearchResult &result) {
+/// is no estimate, but where the search was interrupted before one was compiled.
+void PlanSearch::compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn) {
   std::vector<FoundPlan> all = std::move(result.fitting), rest, whole;
   for (FoundPlan &plan : result.tooLarge)
     if (static_cast<double>(plan.trial.bytes) < (1 + composedBytes) * static_cast<double>(limit()))
@@ -446,14 +483,17 @@ void PlanSearch::compileFinalists(SearchResult &result) {
   llvm::sort(all, isBetter);
   double least = std::numeric_limits<double>::infinity();
   for (FoundPlan &plan : all) {
-    if (compiled == finalists || plan.trial.seconds >= least) {
+    if (compiled == finalists || plan.trial.seconds >= least || !goesOn()) {
       rest.push_back(std::move(plan));
       continue;
     }
-    ++compiled;
-    std::optional<ProgramPrice> price = workers[0]->priceWhole(tried.at(plan.node.id), refusal);
-    if (!price)
+    std::optional<ProgramPrice> price = workers->priceWhole(tried.at(plan.node.id), goesOn, refusal);
+    compiled += price || goesOn();
+    if (!price) {
+      if (!goesOn())
+        rest.push_back(std::move(plan));
       continue;
+    }
     plan.trial = wanted(price->trial);
     plan.node.text = textOf(tried.at(plan.node.id)); // with the layers of its stages
     bool fits = limit() == 0 || plan.trial.bytes <= limit();
@@ -463,7 +503,10 @@ void PlanSearch::compileFinalists(SearchResult &result) {
   llvm::sort(whole, isBetter);
   if (!rest.empty() && !whole.empty()) // what was composed may be as good
     result.bound = result.bound > 0 ? std::min(result.bound, rest.front().trial.seconds) : rest.front().trial.seconds;
-  if (!whole.empty())
+  isEstimate = whole.empty() && !goesOn();
+  if (isEstimate)
+    llvm::erase_if(rest, [&](const FoundPlan &plan) { return limit() > 0 && plan.trial.bytes > limit(); });
+  if (isEstimate || !whole.empty())
     llvm::append_range(whole, rest);
   result.fitting = std::move(whole);
 }
@@ -473,7 +516,7 @@ int64_t PlanSearch::limit() const {
 }
 
 FoundPlans PlanSearch::found(const SearchResult &result) const {
-  return {result, space.ranks, machine.name, numPlans, numDropped, compiled, composes, limit(), gap};
+  return {result, space.ranks, machine.name, numPlans, numDropped, compiled, composes, isEstimate, limit(), gap};
 }
 
 SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn) {
@@ -483,8 +526,7 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn) {
   size_t threads = search.threads ? search.threads : std::max(std::thread::hardware_concurrency(), 1U);
   if (!model.getContext()->isMultithreadingEnabled())
     threads = 1;
-  for (size_t i = 0; i < threads; ++i)
-    workers.push_back(std::make_unique<Worker>(text, options, machine));
+  workers.emplace(text, threads, options, machine);
   readSets();
   std::vector<PlanNode> roots;
   if (composes)
@@ -502,7 +544,7 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn) {
   if (skipped < std::numeric_limits<double>::infinity())
     result.bound = result.bound > 0 ? std::min(result.bound, skipped) : skipped;
   if (composes)
-    compileFinalists(result);
+    compileFinalists(result, goesOn);
   return result;
 }
 
@@ -516,7 +558,7 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
     double seconds = result.fitting.front().trial.seconds;
     gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
     if (!search.isQuiet)
-      this->found(result).tell(errs());
+      this->found(result).tell(llvm::errs());
     found = this->found(result).json();
     plan = tried.at(result.fitting.front().node.id);
     return PCRT_OK;

@@ -1,6 +1,7 @@
 //===- ComposePlan.cpp - What a plan costs, put together from programs of few layers ---------===//
 #include "ComposePlan.h"
 
+#include "PlanNumbers.h"
 #include "pc/Driver/Tactics.h"
 #include "pc/Pipeline/Schedule.h"
 
@@ -102,11 +103,11 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   return result;
 }
 
-ComposedPlan Composer::compose(const Plan &plan, const CorePrice &core, std::string &refusal) {
+ComposedPlan Composer::compose(const Plan &plan, const CorePrice &core, bool callsTasks, std::string &refusal) {
   ComposedPlan composed{{}, plan};
   programs = 0;
   if (plan.pipeline()) {
-    composePipeline(composed, core, refusal);
+    composePipeline(composed, core, callsTasks, refusal);
   } else if (auto a = price(plan, fewer, batch, options.stages.inlineOps, refusal)) {
     if (auto b = price(plan, more, batch, options.stages.inlineOps, refusal)) {
       auto whole = [&](auto of) { return along(static_cast<double>(few.layers()), fewer, of(*a), more, of(*b)); };
@@ -237,7 +238,7 @@ void Roles::fill(Problem &problem, ArrayRef<int64_t> layers) const {
 
 void Roles::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
   int chunks = problem.chunks();
-  problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds) * static_cast<size_t>(chunks), 0);
+  problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds) * problem.stageOf.size(), 0);
   problem.longerLast = problem.longerFirst;
   for (int chunk = 0; chunk < chunks; ++chunk)
     for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
@@ -304,24 +305,78 @@ Problem shapeOf(const NamedSchedule &schedule, int stages, int chunksPerStage, i
   return problem;
 }
 
+/// A stage gathers the parameters of its chunks one after another from the beginning of a step on, `gather` seconds for
+/// those of a layer: the first microbatch's task of a chunk does not end before, and where tasks are functions, none
+/// begins before all are there. In few layers that may hide behind what does not grow with them.
+void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<int64_t> layers, double gather,
+                       bool callsTasks) {
+  std::optional<pipeline::Timeline> times = pipeline::simulate(problem, order);
+  if (!times)
+    return;
+  std::vector<double> gathered(problem.stages);
+  if (callsTasks)
+    for (auto [stage, count] : llvm::zip_equal(problem.stageOf, layers))
+      gathered[stage] += gather * static_cast<double>(count);
+  double end = 0;
+  for (int chunk = 0; chunk < problem.chunks(); ++chunk) {
+    pipeline::Task task{pipeline::Kind::F, chunk, 0};
+    double start = std::max(times->start[problem.id(task)], chunk ? end + problem.hop[chunk - 1] : 0);
+    double &parameters = gathered[problem.stageOf[chunk]];
+    if (!callsTasks)
+      parameters += gather * static_cast<double>(layers[chunk]);
+    end = start + problem.seconds(task);
+    double there = callsTasks ? parameters + problem.forward[chunk] : parameters;
+    if (end < there) {
+      problem.longerFirst[problem.ofKind(task.kind, chunk)] += there - end;
+      end = there;
+    }
+  }
+}
+
 /// Layers of the chunks of small pipelines.
 constexpr int64_t fewInChunk = 1, moreInChunk = 3;
 
 } // namespace
 
-SmallVector<int64_t> pc::dealOut(int64_t layers, int chunks, llvm::function_ref<double(int, int64_t)> seconds) {
+SmallVector<int64_t> pc::dealOut(int64_t layers, ArrayRef<int> stageOf, bool toLate,
+                                 llvm::function_ref<double(int, int64_t)> seconds) {
+  size_t chunks = stageOf.size();
   SmallVector<int64_t> sizes(chunks, 1);
-  std::vector<double> next; // seconds of each chunk with one layer more
-  for (int chunk = 0; chunk < chunks; ++chunk)
-    next.push_back(seconds(chunk, 2));
-  for (int64_t left = layers - chunks; left > 0; --left) {
-    int least = 0;
-    for (int chunk = 1; chunk < chunks; ++chunk)
-      if (next[chunk] <= next[least]) // of equals, late ones hold less
+  std::vector<double> ofStage(chunks), now, next; // seconds of each chunk, and with one layer more
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    now.push_back(seconds(static_cast<int>(chunk), 1));
+    next.push_back(seconds(static_cast<int>(chunk), 2));
+    ofStage[stageOf[chunk]] += now[chunk];
+  }
+  constexpr double equal = 1e-4; // a share
+  for (int64_t left = layers - std::ssize(sizes); left > 0; --left) {
+    auto withOneMore = [&](size_t chunk) { return ofStage[stageOf[chunk]] - now[chunk] + next[chunk]; };
+    auto isBetter = [&](size_t a, size_t b) {
+      double more = withOneMore(a) - withOneMore(b), longer = next[a] - next[b];
+      if (stageOf[a] != stageOf[b] && std::abs(more) > equal * withOneMore(b))
+        return more < 0;
+      return std::abs(longer) > equal * next[b] ? longer < 0 : (a > b) == toLate;
+    };
+    size_t least = 0;
+    for (size_t chunk = 1; chunk < chunks; ++chunk)
+      if (isBetter(chunk, least))
         least = chunk;
-    next[least] = seconds(least, ++sizes[least] + 1);
+    ofStage[stageOf[least]] = withOneMore(least);
+    now[least] = next[least];
+    next[least] = seconds(static_cast<int>(least), ++sizes[least] + 1);
   }
   return sizes;
+}
+
+SmallVector<SmallVector<int64_t>, 4> pc::dealings(int64_t layers, ArrayRef<int> stageOf,
+                                                  llvm::function_ref<double(int, int64_t)> seconds) {
+  SmallVector<SmallVector<int64_t>, 4> all;
+  auto chunks = llvm::to_vector(llvm::seq<int>(0, static_cast<int>(stageOf.size())));
+  for (ArrayRef<int> parts : {stageOf, ArrayRef<int>(chunks)})
+    for (bool toLate : {true, false})
+      if (SmallVector<int64_t> dealt = dealOut(layers, parts, toLate, seconds); !llvm::is_contained(all, dealt))
+        all.push_back(std::move(dealt));
+  return all;
 }
 
 SmallVector<int64_t> pc::givenLayers(StringRef stages, int64_t layers, int chunks) {
@@ -339,7 +394,53 @@ SmallVector<int64_t> pc::givenLayers(StringRef stages, int64_t layers, int chunk
   return std::ssize(sizes) == chunks ? sizes : SmallVector<int64_t>();
 }
 
-void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, std::string &refusal) {
+TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal) {
+  TaskPrice result;
+  programs = 0;
+  const Tactic tactic = *plan.pipeline();
+  const NamedSchedule *schedule = pipeline::findSchedule(tactic.option("schedule").split(':').first);
+  schedule = pipeline::findSchedule(schedule->split ? "zb-h1" : "1f1b");
+  constexpr int stages = 2;
+  Problem problem = shapeOf(*schedule, stages, 1, 2 * stages, options.train);
+  auto sizeOf = [&](int64_t layers) {
+    Plan one = core.plan;
+    one.mesh.insert(one.mesh.begin(), {tactic.option("axis").str(), stages});
+    one.microbatches = problem.microbatches;
+    one.tactics.clear();
+    for (const Tactic &other : plan.tactics)
+      if (other == tactic)
+        one.tactics.push_back(tactic.with("schedule", schedule->name).with("stages", listed({layers, layers})));
+      else if (llvm::is_contained(core.plan.tactics, other))
+        one.tactics.push_back(other);
+    int64_t sequences = core.batch / core.plan.microbatches * problem.microbatches;
+    return price(one, layers * stages, sequences, /*inlineOps=*/0, refusal);
+  };
+  std::optional<ProgramPrice> a = core.batch > 0 ? sizeOf(fewInChunk) : std::nullopt,
+                              b = a ? sizeOf(moreInChunk) : std::nullopt;
+  result.compositions = programs;
+  if (!b)
+    return result;
+  Roles roles(*schedule, problem, fewInChunk, *a, moreInChunk, *b);
+  result.isLegal = true;
+  result.callsTasks = b->callsTasks;
+  result.hopSeconds = a->hopSeconds;
+  for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
+    auto layer = [&](int chunk) {
+      return std::max(roles.seconds(kind, chunk, moreInChunk) - roles.seconds(kind, chunk, fewInChunk), 0.0) /
+             (moreInChunk - fewInChunk);
+    };
+    TaskPrice::Seconds &seconds = result.seconds[static_cast<size_t>(kind)];
+    seconds.layer = std::min(layer(0), layer(1));
+    seconds.first = std::max(roles.seconds(kind, 0, fewInChunk) - fewInChunk * seconds.layer, 0.0);
+    seconds.last = std::max(roles.seconds(kind, 1, fewInChunk) - fewInChunk * seconds.layer, 0.0);
+  }
+  auto slope = [&](double few, double more) { return (more - few) / (moreInChunk - fewInChunk); };
+  result.taskOps = slope(a->taskOps[0], b->taskOps[0]) / problem.microbatches;
+  result.otherOps = slope(a->otherOps[0], b->otherOps[0]);
+  return result;
+}
+
+void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, bool callsTasks, std::string &refusal) {
   Plan &plan = composed.plan;
   const Tactic tactic = *plan.pipeline();
   auto axis = tactic.option("axis").str();
@@ -370,7 +471,7 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, st
         other = tactic.with("stages", listed(SmallVector<int64_t>(small.chunks(), layers)));
     return price(one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps, refusal);
   };
-  int64_t inlineOps = options.stages.inlineOps;
+  int64_t inlineOps = callsTasks ? 0 : options.stages.inlineOps;
   std::optional<ProgramPrice> a = sizeOf(fewInChunk, inlineOps), b = a ? sizeOf(most, inlineOps) : std::nullopt;
   if (!b)
     return;
@@ -389,21 +490,40 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, st
   if (!a || !b)
     return;
   Roles roles(*schedule, small, fewInChunk, *a, most, *b);
-  SmallVector<int64_t> layers = givenLayers(tactic.option("stages"), few.layers(), chunks);
-  if (layers.empty()) {
-    layers = dealOut(few.layers(), chunks, [&](int chunk, int64_t n) {
-      return roles.work(roles.role(whole, chunk), static_cast<double>(n));
-    });
+  std::string error;
+  std::optional<double> rest = roles.rest(mean), seconds;
+  std::optional<pipeline::Order> order, fewOrder = schedule->order(small, error);
+  SmallVector<int64_t> layers;
+  PlanNumbers numbers(plan, context);
+  double gather =
+      numbers.data > 1 ? numbers.sentOnce(few.layerParameterBytes(), gatherSeconds(numbers, machine).second).gather : 0;
+  auto tryLayers = [&](const SmallVector<int64_t> &dealt) {
+    Problem one = whole;
+    roles.fill(one, dealt);
+    std::optional<pipeline::Order> orderOfOne = schedule->order(one, error);
+    roles.fillEnds(one, dealt);
+    if (orderOfOne && gather > 0)
+      waitForParameters(one, *orderOfOne, dealt, gather, b->callsTasks);
+    std::optional<double> secondsOfOne = roles.stepSeconds(one, orderOfOne, dealt);
+    if (!secondsOfOne || (seconds && *secondsOfOne >= *seconds))
+      return;
+    layers = dealt;
+    order = std::move(orderOfOne);
+    seconds = secondsOfOne;
+  };
+  if (auto given = givenLayers(tactic.option("stages"), few.layers(), chunks); !given.empty()) {
+    tryLayers(given);
+  } else {
+    for (const auto &dealt : dealings(few.layers(), whole.stageOf, [&](int chunk, int64_t n) {
+           return roles.work(roles.role(whole, chunk), static_cast<double>(n));
+         }))
+      tryLayers(dealt);
     for (Tactic &other : plan.tactics)
       if (other == tactic)
         other = tactic.with("stages", listed(layers));
   }
   roles.fill(whole, layers);
-  std::optional<double> rest = roles.rest(mean);
-  std::string error;
-  std::optional<pipeline::Order> order = schedule->order(whole, error), fewOrder = schedule->order(small, error);
   roles.fillEnds(whole, layers);
-  std::optional<double> seconds = roles.stepSeconds(whole, order, layers);
   if (!rest || !seconds || !fewOrder)
     return;
   int64_t ranks = 1;

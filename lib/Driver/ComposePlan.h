@@ -9,6 +9,7 @@
 #include "PriceProgram.h"
 
 #include "pc/Driver/Tactics.h"
+#include "pc/Pipeline/Schedule.h"
 
 namespace pc {
 
@@ -35,6 +36,19 @@ struct CorePrice {
   int compositions = 0;
 };
 
+/// What the tasks of a pipeline take: of a chunk for a microbatch.
+struct TaskPrice {
+  bool isLegal = false;
+  bool callsTasks = false; ///< they can be functions
+  struct Seconds {
+    double layer = 0, first = 0, last = 0; ///< of a layer; and by which those of the first and last chunk take longer
+  };
+  std::array<Seconds, pipeline::numKinds> seconds; ///< by kind
+  double hopSeconds = 0;
+  double taskOps = 0, otherOps = 0; ///< of a layer, written out: for a microbatch, and besides
+  int compositions = 0;
+};
+
 /// A plan as it was priced.
 struct ComposedPlan {
   PlanTrial trial;
@@ -46,19 +60,24 @@ struct ComposedPlan {
 /// Composes prices for one thread.
 class Composer {
 public:
-  Composer(const FewLayers &few, int64_t batch, const CompileOptions &options, const MachineModel &machine)
-      : few(few), batch(batch), options(options), machine(machine) {}
+  Composer(mlir::MLIRContext *context, const FewLayers &few, int64_t batch, const CompileOptions &options,
+           const MachineModel &machine)
+      : context(context), few(few), batch(batch), options(options), machine(machine) {}
 
   /// `refusal`, if empty, gets why the core is not legal.
   CorePrice priceCore(const PlanCore &core, std::string &refusal);
-  /// `core`: of the plan.
-  ComposedPlan compose(const Plan &plan, const CorePrice &core, std::string &refusal);
+  /// Of a plan with a named schedule, from pipelines of two stages: without data ranks but those of its core. All plans
+  /// with that core share it whose schedules defer gradients of weights, or whose do not.
+  TaskPrice priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal);
+  /// `core`: of the plan. `callsTasks`: the whole program's tasks will be functions.
+  ComposedPlan compose(const Plan &plan, const CorePrice &core, bool callsTasks, std::string &refusal);
 
 private:
   std::optional<ProgramPrice> price(const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps,
                                     std::string &refusal);
-  void composePipeline(ComposedPlan &composed, const CorePrice &core, std::string &refusal);
+  void composePipeline(ComposedPlan &composed, const CorePrice &core, bool callsTasks, std::string &refusal);
 
+  mlir::MLIRContext *context;
   const FewLayers &few;
   int64_t batch;
   const CompileOptions &options;
@@ -66,9 +85,15 @@ private:
   int programs = 0; ///< that were compiled
 };
 
-/// Deals layers out to chunks so that the longest takes as little as can be; each has at least one. `seconds`: of a
-/// chunk with so many.
-llvm::SmallVector<int64_t> dealOut(int64_t layers, int chunks, llvm::function_ref<double(int, int64_t)> seconds);
+/// Deals layers out to chunks, which lie on the stages `stageOf`, so that the longest stage takes as little as can be,
+/// and of its chunks the longest; of equals the late or the early ones have more. Each has at least one. `seconds`: of
+/// a chunk with so many.
+llvm::SmallVector<int64_t> dealOut(int64_t layers, llvm::ArrayRef<int> stageOf, bool toLate,
+                                   llvm::function_ref<double(int, int64_t)> seconds);
+
+/// The ways to deal layers out that are tried: for the longest stage, and for the longest chunk.
+llvm::SmallVector<llvm::SmallVector<int64_t>, 4> dealings(int64_t layers, llvm::ArrayRef<int> stageOf,
+                                                          llvm::function_ref<double(int, int64_t)> seconds);
 
 /// The layers of chunks as the option `stages` of a pipeline says; empty: by cost.
 llvm::SmallVector<int64_t> givenLayers(llvm::StringRef stages, int64_t layers, int chunks);

@@ -46,6 +46,8 @@ void FoundPlans::tell(llvm::raw_ostream &os) const {
   const FoundPlan &best = result.fitting.front();
   const PlanTrial &trial = best.trial;
   os << "searched " << text() << llvm::format("; gap %.1f %%\n", 100 * gap);
+  if (isEstimate)
+    os << "interrupted before a plan was compiled whole: seconds and bytes are put together from few layers\n";
   double percent = trial.seconds > 0 ? 100 / trial.seconds : 0;
   os << "chosen   " << lineOf(best)
      << llvm::format("  products %.0f %%  exposed moves %.0f %%  memory traffic %.0f %%\n", percent * trial.products,

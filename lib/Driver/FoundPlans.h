@@ -16,7 +16,8 @@ struct FoundPlans {
   int64_t dropped = 0;  ///< of these, are too large by a bound
   int64_t compiled = 0; ///< whole, where plans are composed
   bool composes = false;
-  int64_t limit = 0; ///< bytes of a rank; 0: any number
+  bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
+  int64_t limit = 0;       ///< bytes of a rank; 0: any number
   double gap = 0;
 
   /// "141 plans of 2 ranks on cpu: 50 compiled, 12 refused, 0 too large"

@@ -3,6 +3,7 @@
 
 #include "pc/Cost/Cost.h"
 #include "llvm/ADT/STLExtras.h"
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -16,11 +17,14 @@ PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
     if (const TacticInfo *row = tactic.info(); row && row->fromFlags) // what comes with another one has its sizes
       split.tactics[tactic.text()] =
           llvm::map_to_vector(tactic.list("axis"), [](StringRef axis) { return axis.str(); });
+  split.microbatches = core.plan.microbatches;
+  split.sequences = core.batch / split.microbatches;
   return split;
 }
 
 bool PlanBounds::Split::isFurtherThan(const Split &other) const {
-  return llvm::all_of(other.axes,
+  return other.sequences % sequences == 0 && other.microbatches <= microbatches &&
+         llvm::all_of(other.axes,
                       [&](const auto &axis) {
                         auto it = axes.find(axis.first);
                         return it != axes.end() && it->second % axis.second == 0;
@@ -38,19 +42,33 @@ void PlanBounds::learn(const PlanCore &core, const CorePrice &price) {
   double members = 1;
   for (const auto &axis : split.axes)
     members *= static_cast<double>(axis.second);
-  split.price.seconds = price.isLegal ? price.seconds * members : std::numeric_limits<double>::infinity();
-  split.price.layerShare = price.isLegal ? price.layerSeconds / price.seconds : 0;
+  double all = members * static_cast<double>(batch) / static_cast<double>(split.sequences);
+  split.price.seconds = price.isLegal ? price.seconds * all : std::numeric_limits<double>::infinity();
+  split.price.layerSeconds = price.layerSeconds * all;
   split.price.restSeconds = price.restSeconds * members;
+  split.price.alone = PlanNumbers(core.plan, context).alone;
   splits.push_back(std::move(split));
+}
+
+double PlanBounds::longerAlone(const std::string &without, const std::string &with) const {
+  auto a = roots.find(without), b = roots.find(with);
+  return a == roots.end() || b == roots.end() ? 0 : std::max(b->second.seconds - a->second.seconds, 0.0);
 }
 
 PlanBounds::Known PlanBounds::known(const PlanCore &core) const {
   Split split = splitOf(core);
+  std::string alone = PlanNumbers(core.plan, context).alone;
   Known most;
   for (const Split &other : splits)
-    if (other.price.seconds > most.seconds && split.isFurtherThan(other))
+    if (other.price.seconds > 0 && split.isFurtherThan(other)) {
+      double longer = longerAlone(other.price.alone, alone);
+      if (other.price.seconds + longer <= most.seconds)
+        continue;
       most = other.price;
-  most.alone = PlanNumbers(core.plan, context).alone;
+      most.seconds += longer;
+      most.layerSeconds += longer / static_cast<double>(layers);
+    }
+  most.alone = alone;
   return most;
 }
 
@@ -59,14 +77,12 @@ double PlanBounds::ofSet(const Known &known) const {
 }
 
 double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double enough) const {
-  double seconds = known.seconds;
   // What every rank does alone besides, as recomputation, takes all of them as long as one.
-  auto without = roots.find(known.alone), with = roots.find(plan.alone);
-  if (without != roots.end() && with != roots.end())
-    seconds += std::max(with->second.seconds - without->second.seconds, 0.0);
+  double longer = longerAlone(known.alone, plan.alone);
   // Without stages a rank has this part of a microbatch; with them a rank of each stage has it together.
-  double all = seconds / static_cast<double>(ranks * plan.microbatches) * static_cast<double>(plan.shape.stages);
-  double layer = all * known.layerShare;
+  double part = static_cast<double>(plan.shape.stages) / static_cast<double>(ranks * plan.microbatches);
+  double all = part * (known.seconds + longer);
+  double layer = part * (known.layerSeconds + longer / static_cast<double>(layers));
   Sent sent = sentOf(plan);
   double besides = known.restSeconds / static_cast<double>(ranks);
   double sending = machine.wholeStep(sent.seconds, ranks);
@@ -80,12 +96,9 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
   if (plan.data < 2)
     return {};
   auto mesh = MeshAttr::get(context, plan.names, plan.sizes);
-  SmallVector<StringAttr, 2> data = plan.dataAxes();
   auto [it, first] = gathers.try_emplace({mesh.getAsOpaquePointer(), plan.dataBits});
-  if (first) {
-    double least = moveSeconds(MoveKind::AllGather, 0, mesh, data, machine);
-    it->second = {least, (moveSeconds(MoveKind::AllGather, 1e9, mesh, data, machine) - least) / 1e9};
-  }
+  if (first)
+    it->second = gatherSeconds(plan, machine);
   // Parameters that no axis divides are sent as a whole, or not at all.
   constexpr double margin = 0.9;
   double elements = margin * work.parameterBytes / 4 / plan.split / static_cast<double>(plan.shape.stages);
@@ -94,11 +107,8 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
   double sums = elements * share * (plan.halfGradients ? 2 : 4) * (plan.zero >= 2 ? microbatches : 1);
   double gathered = elements * share * (plan.halfParameters ? 2 : 4) * (plan.zero == 3 ? 2 * microbatches : 1);
   double seconds = it->second.first + it->second.second * (sums + gathered);
-  double layerSums = 0;
-  if (plan.zero < 2) // DDP sends them twice, round a ring
-    layerSums = it->second.second * layerParameterBytes / 4 / plan.split * share * (plan.halfGradients ? 2 : 4) *
-                (plan.zero == 0 ? 2 : 1);
-  return {seconds, machine.contendShare * copySeconds(sums + gathered, seconds, machine), layerSums};
+  auto [layerSums, layerGather] = plan.sentOnce(layerParameterBytes, it->second.second);
+  return {seconds, machine.contendShare * copySeconds(sums + gathered, seconds, machine), layerSums, layerGather};
 }
 
 double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const {
@@ -111,17 +121,15 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
   return ofPipeline(work, optimizer, sent, plan, std::numeric_limits<double>::infinity());
 }
 
-/// Of a microbatch's seconds for a layer and for the rest, which the last chunk has; layers are dealt out by cost
-/// or as the plan says. Every stage does all its work, and waits until a first microbatch has come through the chunks
-/// before it; where gradients of weights are not apart, the last one must go back through them, too.
+/// Of a microbatch's seconds for a layer and for the rest, which the last chunk has. Every stage does all its work, and
+/// waits until a first microbatch has come through the chunks before it; where gradients of weights are not apart, the
+/// last one must go back through them, too. And layers are whole.
 ///
-/// Sums of a chunk's gradients begin in the last microbatch's backward pass. The chunk that ends last, on a stage and
-/// on the way back to the first one, has no other work behind that: what they take longer than it is a wait.
+/// Without stages, sums of gradients begin in the last microbatch's backward pass: what they take longer is a wait.
 double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent,
                               const PlanNumbers &plan, double enough) const {
   const PlanShape &shape = plan.shape;
   auto microbatches = static_cast<double>(shape.microbatches);
-  auto chunks = static_cast<int>(shape.stages * shape.chunks);
   auto step = [&](double work, double waits) {
     double hidden = sent.seconds > waits ? 1 - waits / sent.seconds : 0;
     return machine.wholeStep(work + waits + optimizer + sent.lost * hidden, ranks);
@@ -129,33 +137,126 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   double one = seconds.layer * static_cast<double>(layers) + seconds.rest;
   if (!plan.hasStages)
     return step(one * microbatches, std::max(sent.layerSums * static_cast<double>(layers) - one, 0.0));
-  double simple = step(leastPipelineSeconds(one * microbatches, shape), 0);
-  if (!plan.schedule || chunks > layers || simple >= enough)
+  // Moves at the ends of a task may hide behind the next one, where those of a step of one microbatch cannot.
+  constexpr double margin = 0.985;
+  double simple = step(margin * leastPipelineSeconds(one * microbatches, shape), 0);
+  if (!plan.schedule || shape.stages * shape.chunks > layers || simple >= enough)
     return simple;
-  auto work = [&](int chunk, int64_t n) {
-    return seconds.layer * static_cast<double>(n) + (chunk == chunks - 1 ? seconds.rest : 0);
+  return std::max(simple, step(margin * microbatches * longestStage(seconds.layer, seconds.rest, shape), 0));
+}
+
+/// The least that the longest stage takes for a microbatch, however whole layers are dealt out: the last one has the
+/// rest, too.
+double PlanBounds::longestStage(double layer, double rest, const PlanShape &shape) const {
+  if (layer <= 0)
+    return rest;
+  auto others = static_cast<double>(shape.stages) - 1, all = static_cast<double>(layers);
+  auto chunks = static_cast<double>(shape.chunks);
+  constexpr double small = 1e-9;
+  auto fits = [&](double longest) {
+    double ofLast = std::floor((longest - rest) / layer + small);
+    return ofLast >= chunks && others * std::floor(longest / layer + small) + ofLast >= all;
   };
-  SmallVector<int64_t> sizes;
-  if (plan.layers != "cost")
-    sizes = givenLayers(plan.layers, layers, chunks);
-  if (sizes.empty())
-    sizes = dealOut(layers, chunks, work);
+  // Either the longest one has so many layers, or the last one has, and the rest.
+  double least = static_cast<double>(layers) * layer + rest;
+  for (double more : {0.0, rest})
+    for (int64_t count = 1; count <= layers; ++count)
+      if (double longest = static_cast<double>(count) * layer + more; fits(longest)) {
+        least = std::min(least, longest);
+        break;
+      }
+  return least;
+}
+
+bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const {
+  double ofLayer = static_cast<double>(plan.microbatches) * tasks.taskOps + tasks.otherOps;
+  return tasks.callsTasks && ofLayer * static_cast<double>(layers) > 1.1 * inlineOps; // head and messages come on top
+}
+
+bool PlanBounds::writesTasks(const TaskPrice &tasks, const PlanNumbers &plan) const {
+  double ofLayer = static_cast<double>(plan.microbatches) * tasks.taskOps + tasks.otherOps;
+  return !tasks.callsTasks || 1.5 * ofLayer * static_cast<double>(layers) < inlineOps;
+}
+
+/// An order is simulated with no more than the seconds that its tasks take: what comes out is no more than it takes.
+/// A stage ends when it has summed its gradients, and the first one begins when it has gathered its parameters. Where
+/// tasks are functions nothing is sent beside them; those that are written out may be shorter, as moves go on beside
+/// the next one.
+double PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const {
+  double atLeast = ofCore(core, plan);
   const pipeline::NamedSchedule *schedule = plan.schedule;
-  std::vector<int> stageOf = schedule->stageOfChunks(static_cast<int>(shape.stages), static_cast<int>(shape.chunks));
-  std::vector<double> ofStage(shape.stages), ahead(shape.stages, -1);
-  double before = 0, waits = std::numeric_limits<double>::infinity();
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    double &first = ahead[stageOf[chunk]];
-    first = first < 0 ? before : first;
-    double ofChunk = work(chunk, sizes[chunk]);
-    before += schedule->split ? seconds.forwardShare * ofChunk : ofChunk;
-    ofStage[stageOf[chunk]] += ofChunk;
-    waits = std::min(waits, std::max(sent.layerSums * static_cast<double>(sizes[chunk]) - ofChunk, 0.0));
-  }
-  double most = 0;
-  for (auto [first, ofChunks] : llvm::zip_equal(ahead, ofStage))
-    most = std::max(most, first + microbatches * ofChunks);
-  return step(most, waits);
+  auto stages = static_cast<int>(plan.shape.stages), chunks = static_cast<int>(plan.shape.stages * plan.shape.chunks);
+  bool calls = callsTasks(tasks, plan);
+  // What is sent for each microbatch hides behind others of tasks that are written out.
+  if (!schedule || chunks > layers || (!calls && plan.zero >= 2))
+    return atLeast;
+  constexpr double margin = 0.995, marginWritten = 0.95;
+  double share = calls ? margin : marginWritten;
+  pipeline::Problem problem;
+  problem.stages = stages;
+  problem.microbatches = static_cast<int>(plan.microbatches);
+  problem.stageOf = schedule->stageOfChunks(stages, static_cast<int>(plan.shape.chunks));
+  problem.split = schedule->split;
+  problem.hop.assign(chunks - 1, tasks.hopSeconds);
+  auto seconds = [&](pipeline::Kind kind, int chunk, int64_t n) {
+    const TaskPrice::Seconds &one = tasks.seconds[static_cast<size_t>(kind)];
+    return share *
+           (static_cast<double>(n) * one.layer + (chunk == 0 ? one.first : 0) + (chunk == chunks - 1 ? one.last : 0));
+  };
+  using pipeline::Kind;
+  auto work = [&](int chunk, int64_t n) {
+    double sum = 0;
+    for (Kind kind : {Kind::F, Kind::R, Kind::B, Kind::W})
+      sum += seconds(kind, chunk, n);
+    return sum;
+  };
+  Sent sent = sentOf(plan);
+  auto ofLayers = [&](const SmallVector<int64_t> &sizes) {
+    double gathered = 0;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      problem.forward[chunk] = seconds(Kind::F, chunk, sizes[chunk]);
+      problem.recompute[chunk] = seconds(Kind::R, chunk, sizes[chunk]);
+      problem.backward[chunk] = seconds(Kind::B, chunk, sizes[chunk]);
+      problem.weight[chunk] = seconds(Kind::W, chunk, sizes[chunk]);
+      if (problem.stageOf[chunk] == problem.stageOf[0])
+        gathered += sent.layerGather * static_cast<double>(sizes[chunk]);
+    }
+    std::string error;
+    std::optional<pipeline::Order> order = schedule->order(problem, error);
+    problem.longerFirst.assign(static_cast<size_t>(pipeline::numKinds) * problem.stageOf.size(), 0);
+    problem.longerFirst[problem.ofKind(Kind::F, 0)] =
+        calls ? gathered : std::max(sent.layerGather * static_cast<double>(sizes[0]) - problem.forward[0], 0.0);
+    std::optional<pipeline::Timeline> times = order ? pipeline::simulate(problem, *order) : std::nullopt;
+    if (!times)
+      return 0.0;
+    double last = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      last = std::max(last, times->end[problem.id((*order)[stage].back())]);
+      // Sums of a chunk come behind its last task, or behind its beginning, one after another.
+      SmallVector<std::pair<double, double>> sums;
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        if (problem.stageOf[chunk] == stage) {
+          pipeline::Task task{schedule->split ? Kind::W : Kind::B, chunk, problem.microbatches - 1};
+          sums.push_back({calls ? times->end[problem.id(task)] : times->start[problem.id(task)],
+                          sent.layerSums * static_cast<double>(sizes[chunk])});
+        }
+      llvm::sort(sums);
+      double end = 0;
+      for (auto [ready, seconds] : sums)
+        end = std::max(end, ready) + seconds;
+      last = std::max(last, end);
+    }
+    return last;
+  };
+  problem.forward = problem.recompute = problem.backward = problem.weight = std::vector<double>(chunks);
+  double least = std::numeric_limits<double>::infinity();
+  if (SmallVector<int64_t> given = givenLayers(plan.layers, layers, chunks); !given.empty())
+    least = ofLayers(given);
+  else
+    for (const SmallVector<int64_t> &dealt : dealings(layers, problem.stageOf, work))
+      least = std::min(least, ofLayers(dealt));
+  double optimizer = core.restSeconds / static_cast<double>(stages) / (plan.zero >= 2 ? 1 : plan.sharders);
+  return std::max(atLeast, machine.wholeStep(least + optimizer, ranks));
 }
 
 double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) const {
@@ -175,9 +276,14 @@ double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) cons
     double one = moveSeconds(MoveKind::AllReduce, 2 * bytes * (1 - 1 / plan.layerRanks), mesh, inner, machine);
     moves = 4 * one * static_cast<double>(layers) * (microbatches / stages + 1);
   }
+  double microbatch = root.seconds / static_cast<double>(ranks) / microbatches;
+  // Stages wait longer than the bound says where gradients of weights are apart.
+  double waits = 0;
+  if (plan.hasStages && plan.shape.splitsWeightGradients)
+    waits = 0.1 * microbatch * (stages - 1) / static_cast<double>(plan.shape.chunks);
   // Sums of gradients begin in the last backward pass.
-  double hidden = 0.6 * root.seconds / static_cast<double>(ranks) / microbatches;
-  return seconds + machine.wholeStep(moves + std::max(sent.seconds - hidden, 0.0), ranks);
+  double hidden = 0.6 * microbatch;
+  return seconds + machine.wholeStep(moves + waits + std::max(sent.seconds - hidden, 0.0), ranks);
 }
 
 PlanCore PlanBounds::rootOf(const PlanCore &core) {

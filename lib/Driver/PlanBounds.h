@@ -10,23 +10,26 @@ namespace pc {
 
 /// Bounds of the seconds and bytes of plans, by what their flags say and by cores that were priced.
 ///
-/// Ranks that split a layer further never need fewer seconds together: what is known of a split is a bound for all
-/// that split its axes further, or along axes besides.
+/// Ranks that split a layer further never need fewer seconds together, nor do those that work on fewer sequences at
+/// once for all of them: what is known of a split is a bound for all that split its axes further, or along axes
+/// besides, and take its sequences in parts.
 class PlanBounds {
 public:
   /// `few`: null, if the model's layers are not alike.
   PlanBounds(mlir::MLIRContext *context, const StepWork &work, const FewLayers *few, int64_t batch, int64_t ranks,
-             const MachineModel &machine)
-      : context(context), work(work), layers(few ? few->layers() : 0), layerBytes(few ? few->layerBytes() : 0),
+             const CompileOptions &options, const MachineModel &machine)
+      : context(context), inlineOps(static_cast<double>(options.stages.inlineOps)), work(work),
+        layers(few ? few->layers() : 0), layerBytes(few ? few->layerBytes() : 0),
         layerParameterBytes(few ? few->layerParameterBytes() : 0), batch(batch), ranks(ranks), machine(machine) {}
 
-  /// What is known of all plans of a core of any batch.
+  /// What is known of all plans of a core of any number of microbatches.
   struct Known {
-    double seconds = 0;     ///< of all ranks together, and all microbatches; infinite if none is legal
-    double layerShare = 0;  ///< of these, those of one layer
-    double restSeconds = 0; ///< of all ranks together, besides
-    std::string alone;      ///< what every rank of the core does alone, as `PlanNumbers` has it
+    double seconds = 0;      ///< of all ranks together, and all microbatches; infinite if none is legal
+    double layerSeconds = 0; ///< of these, those of one layer
+    double restSeconds = 0;  ///< of all ranks together, besides
+    std::string alone;       ///< what every rank of the core does alone, as `PlanNumbers` has it
   };
+  /// Of a core without data ranks, all its ranks at work on `core.batch` sequences at once.
   Known known(const PlanCore &core) const;
 
   /// Whether there is a layer for each of the plan's chunks.
@@ -41,6 +44,11 @@ public:
   double ofSet(const Known &known, const PlanNumbers &plan, double enough) const;
   /// Of a plan whose core was priced.
   double ofCore(const CorePrice &core, const PlanNumbers &plan) const;
+  /// Of a plan whose tasks were priced, too: their order is simulated.
+  double ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
+  /// Whether tasks of a plan's whole program are functions for sure, and whether they are written out.
+  bool callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
+  bool writesTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
   /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass:
   /// `activationBytes` of each, in all stages together.
   double leastBytes(const PlanNumbers &plan, double activationBytes) const;
@@ -54,16 +62,17 @@ public:
   /// No bound: about what a plan takes, in closed form.
   double guessSeconds(const Known &root, const PlanNumbers &plan) const;
 
-  /// Whether a core of any batch has been priced itself.
+  /// Whether a core of all sequences has been priced itself.
   bool knows(const PlanCore &core) const { return priced.count(core.key()); }
+  /// Of a core without data ranks.
   void learn(const PlanCore &core, const CorePrice &price);
 
 private:
   /// What data ranks send each other in a step: the seconds that it takes them, one after another, what is lost of
   /// the work beside it, were it all hidden, and of these seconds, those of the sums of a layer's gradients, if they
-  /// are not sent before the last microbatch.
+  /// are not sent before the last microbatch, and those of a gather of its parameters, if they are gathered once.
   struct Sent {
-    double seconds = 0, lost = 0, layerSums = 0;
+    double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
   struct MicrobatchSeconds {
     double layer, rest, forwardShare;
@@ -71,6 +80,7 @@ private:
   double ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent, const PlanNumbers &plan,
                     double enough) const;
   Sent sentOf(const PlanNumbers &plan) const;
+  double longestStage(double layer, double rest, const PlanShape &shape) const;
 
   double heldBy(const PlanNumbers &plan) const;
 
@@ -78,14 +88,18 @@ private:
   struct Split {
     std::map<std::string, int64_t> axes;
     std::map<std::string, llvm::SmallVector<std::string>> tactics; ///< and their axes
+    int64_t sequences = 0, microbatches = 1; ///< of a microbatch, and how many of them, of the core
     Known price;
     /// Whether `other` splits the same axes no further, and more tactics are over axes that it has not: over one that
     /// it has they may make a split cheaper.
     bool isFurtherThan(const Split &other) const;
   };
   static Split splitOf(const PlanCore &core);
+  /// Seconds of all ranks by which what every rank does alone takes longer in `with` than in `without`.
+  double longerAlone(const std::string &without, const std::string &with) const;
 
   mlir::MLIRContext *context;
+  double inlineOps; ///< programs of no more ops have their tasks written out
   StepWork work;
   int64_t layers;
   double layerBytes; ///< that a layer hands on, of all sequences

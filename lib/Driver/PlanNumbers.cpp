@@ -1,6 +1,8 @@
 //===- PlanNumbers.cpp - A plan as the numbers that bounds are made of ----------------------===//
 #include "PlanNumbers.h"
 
+#include "pc/Cost/Cost.h"
+
 using namespace mlir;
 using namespace pc;
 
@@ -72,4 +74,21 @@ SmallVector<StringAttr, 2> PlanNumbers::dataAxes() const {
     if (dataBits >> i & 1)
       found.push_back(name);
   return found;
+}
+
+PlanNumbers::Sent PlanNumbers::sentOnce(double parameterBytes, double secondsOfByte) const {
+  double elements = parameterBytes / 4 / split * (data - 1) / data;
+  Sent sent;
+  if (zero < 2) // DDP sends them twice, round a ring
+    sent.sums = secondsOfByte * elements * (halfGradients ? 2 : 4) * (zero == 0 ? 2 : 1);
+  if (zero == 1 || zero == 2)
+    sent.gather = secondsOfByte * elements * (halfParameters ? 2 : 4);
+  return sent;
+}
+
+std::pair<double, double> pc::gatherSeconds(const PlanNumbers &plan, const MachineModel &machine) {
+  auto mesh = MeshAttr::get(plan.context, plan.names, plan.sizes);
+  SmallVector<StringAttr, 2> data = plan.dataAxes();
+  double least = moveSeconds(MoveKind::AllGather, 0, mesh, data, machine);
+  return {least, (moveSeconds(MoveKind::AllGather, 1e9, mesh, data, machine) - least) / 1e9};
 }

@@ -32,7 +32,15 @@ public:
   mlir::MLIRContext *context;
   llvm::SmallVector<mlir::StringAttr, 6> names;
   llvm::SmallVector<mlir::StringAttr, 2> dataAxes() const; ///< those with more than one rank
-  uint32_t dataBits = 0;                                   ///< which of the axes these are
+  bool hasData() const { return dataBits; }
+  uint32_t dataBits = 0; ///< which of the axes these are
+
+  /// Of data ranks, one after another: those of the sums of gradients of so many bytes of parameters, which are not
+  /// sent before the last microbatch, and those of a gather of these, if they are gathered once a step.
+  struct Sent {
+    double sums = 0, gather = 0;
+  };
+  Sent sentOnce(double parameterBytes, double secondsOfByte) const;
 
 private:
   struct Axis {
@@ -40,6 +48,9 @@ private:
   };
   llvm::SmallVector<Axis, 6> axes;
 };
+
+/// Seconds of a gather over data axes of a mesh: of one without bytes, and of a byte.
+std::pair<double, double> gatherSeconds(const PlanNumbers &plan, const MachineModel &machine);
 
 } // namespace pc
 

@@ -75,17 +75,28 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
   });
 }
 
-/// Counts the ops of tasks, and others.
+/// Counts the ops of tasks, written out, and others.
 static void countOps(ModuleOp staged, ProgramPrice &price) {
+  auto opsIn = [](Block &block) {
+    double ops = 0;
+    block.walk([&](Operation *) { ops += 1; });
+    return ops;
+  };
+  TaskFunctions functions;
   for (ModuleOp program : programsOf(staged)) {
     double &ofTasks = price.taskOps.emplace_back(0), &others = price.otherOps.emplace_back(0);
     bool isTask = false;
-    program.walk([&](Operation *op) {
-      price.callsTasks |= isa<CallOp>(op);
-      if (auto task = dyn_cast<TaskOp>(op))
-        isTask = task.getKind() != TaskKind::Optimizer;
-      (isTask ? ofTasks : others) += 1;
-    });
+    for (func::FuncOp step : stepsOf(program))
+      step.walk([&](Operation *op) {
+        double ops = 1;
+        if (auto call = dyn_cast<CallOp>(op)) {
+          price.callsTasks = true;
+          ops = opsIn(*functions.of(call).body);
+        }
+        if (auto task = dyn_cast<TaskOp>(op))
+          isTask = task.getKind() != TaskKind::Optimizer;
+        (isTask ? ofTasks : others) += ops;
+      });
   }
 }
 
@@ -99,7 +110,7 @@ static void readActivations(ModuleOp planned, ProgramPrice &price) {
 }
 
 std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOptions &options, const MachineModel &machine,
-                                             std::string &refusal) {
+                                             std::string &refusal, llvm::function_ref<bool()> goesOn) {
   ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
     if (refusal.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
       refusal = diagnostic.str();
@@ -113,7 +124,7 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
     return std::nullopt;
   ProgramPrice price;
   for (const PhaseInfo &info : phases()) {
-    if (runPhase(model, info.phase, one))
+    if (!goesOn() || runPhase(model, info.phase, one))
       return std::nullopt;
     if (info.phase == Phase::Staged && one.plan.pipeline())
       countOps(model, price);

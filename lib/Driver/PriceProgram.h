@@ -29,9 +29,11 @@ struct ProgramPrice {
 };
 
 /// Compiles `model`, which it changes, by the plan of `options`, quietly: without verifiers, timing or a search.
-/// Nothing where the plan is refused; the first error is added to `refusal` if that is empty.
-std::optional<ProgramPrice> priceProgram(mlir::ModuleOp model, const CompileOptions &options,
-                                         const MachineModel &machine, std::string &refusal);
+/// Nothing where the plan is refused; the first error is added to `refusal` if that is empty. Nor where `goesOn`, asked
+/// before each phase, says no.
+std::optional<ProgramPrice> priceProgram(
+    mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine, std::string &refusal,
+    llvm::function_ref<bool()> goesOn = [] { return true; });
 
 } // namespace pc
 

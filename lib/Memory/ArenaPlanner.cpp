@@ -5,6 +5,7 @@
 #include "llvm/ADT/Sequence.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -135,7 +136,8 @@ static int64_t bestFit(ArrayRef<Placed> placed, const ArenaBuffer &buffer, int64
   return best >= 0 ? best : top;
 }
 
-static ArenaPlan placeInOrder(ArrayRef<ArenaBuffer> buffers, ArrayRef<unsigned> order) {
+/// Places buffers in an order, each in the smallest gap that is free; nothing once the arena gets larger than `most`.
+static std::optional<ArenaPlan> placeInOrder(ArrayRef<ArenaBuffer> buffers, ArrayRef<unsigned> order, int64_t most) {
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());
   PlacedBuffers placed(buffers);
@@ -144,6 +146,8 @@ static ArenaPlan placeInOrder(ArrayRef<ArenaBuffer> buffers, ArrayRef<unsigned> 
     int64_t offset = bestFit(placed.near(buffers[i]), buffers[i], bytes);
     plan.offsets[i] = offset;
     plan.bytes = std::max(plan.bytes, offset + bytes);
+    if (plan.bytes > most)
+      return std::nullopt;
     placed.add({offset, offset + bytes, buffers[i].first, buffers[i].last});
   }
   return plan;
@@ -216,13 +220,15 @@ ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
   SmallVector<int64_t> crowd = crowds(buffers);
   auto length = [&](unsigned i) { return buffers[i].last - buffers[i].first; };
   SmallVector<unsigned> order = llvm::to_vector(llvm::seq<unsigned>(0, buffers.size()));
-  ArenaPlan best;
+  std::optional<ArenaPlan> best;
+  bool isTried = false;
   auto attempt = [&](auto key) {
-    if (!best.offsets.empty() && (best.bytes == bound || large))
+    if (isTried && ((best && best->bytes == bound) || large))
       return;
+    isTried = true;
     llvm::sort(order, [&](unsigned a, unsigned b) { return std::tuple(key(a), a) < std::tuple(key(b), b); });
-    ArenaPlan plan = placeInOrder(buffers, order);
-    if (best.offsets.empty() || plan.bytes < best.bytes)
+    int64_t most = best ? best->bytes - 1 : inTime.bytes;
+    if (std::optional<ArenaPlan> plan = placeInOrder(buffers, order, most))
       best = std::move(plan);
   };
   // Buffers that are live at the memory peak go first: they stack without gaps up to the bound. The others fit into
@@ -230,7 +236,7 @@ ArenaPlan pc::planArena(ArrayRef<ArenaBuffer> buffers) {
   attempt([&](unsigned i) { return std::tuple(-crowd[i], -buffers[i].bytes, -length(i)); });
   attempt([&](unsigned i) { return std::tuple(-crowd[i], -length(i), -buffers[i].bytes); });
   attempt([&](unsigned i) { return std::tuple(-buffers[i].bytes, -length(i)); });
-  return inTime.bytes < best.bytes ? inTime : best;
+  return best ? *best : inTime;
 }
 
 std::string pc::checkArena(ArrayRef<ArenaBuffer> buffers, const ArenaPlan &plan) {

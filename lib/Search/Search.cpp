@@ -60,7 +60,8 @@ namespace {
 bool comesBefore(const PlanNode &a, const PlanNode &b) {
   auto turn = [](const PlanNode &node) { return node.probe ? node.probe : std::numeric_limits<int>::max(); };
   int ofA = turn(a), ofB = turn(b);
-  return std::tie(ofA, a.bound, a.level, a.axes, a.text, a.id) < std::tie(ofB, b.bound, b.level, b.axes, b.text, b.id);
+  return std::tie(ofA, a.bound, b.atOnce, a.level, a.axes, a.text, a.id) <
+         std::tie(ofB, b.bound, a.atOnce, b.level, b.axes, b.text, b.id);
 }
 
 bool isBetter(const FoundPlan &a, const FoundPlan &b) {

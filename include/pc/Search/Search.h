@@ -53,11 +53,12 @@ struct PlanTrial {
 
 /// A plan, or a set of plans.
 struct PlanNode {
-  size_t id = 0;    ///< the caller's
-  std::string text; ///< as a plan is shown; what decides between equals
-  std::string form; ///< the same for plans that differ in numbers alone
-  double bound = 0; ///< seconds below which none of them stays
-  size_t axes = 0;  ///< of the mesh; of equals, plans with fewer come first
+  size_t id = 0;      ///< the caller's
+  std::string text;   ///< as a plan is shown; what decides between equals
+  std::string form;   ///< the same for plans that differ in numbers alone
+  double bound = 0;   ///< seconds below which none of them stays
+  int64_t atOnce = 0; ///< sequences of a microbatch; of equals, those with more come first, and bound the others
+  size_t axes = 0;    ///< of the mesh; of these equals, plans with fewer come first
   /// Above 0: a plan that is looked at before all others, lower numbers first, those above 2 until a plan fits. It is
   /// in one of the other nodes, too.
   int probe = 0;

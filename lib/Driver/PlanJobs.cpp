@@ -1,0 +1,93 @@
+//===- PlanJobs.cpp - What a search compiles, by several threads ---------------------------------===//
+#include "PlanJobs.h"
+
+#include "mlir/Parser/Parser.h"
+#include "pc/Driver/Registration.h"
+#include "pc/IR/Diagnostics.h"
+#include <atomic>
+#include <thread>
+
+using namespace mlir;
+using namespace pc;
+
+/// A context of its own with the model in it, so that compiles in several threads do not meet.
+class pc::PlanWorker {
+public:
+  PlanWorker(StringRef text, const CompileOptions &options, const MachineModel &machine)
+      : context(dialects(), MLIRContext::Threading::DISABLED), options(options), machine(machine) {
+    ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+    model = parseSourceString<ModuleOp>(text, &context);
+    few = FewLayers::of(*model);
+    if (few)
+      composer.emplace(&context, *few, batchOf(*model), options, machine);
+  }
+
+  std::optional<ProgramPrice> priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal) {
+    CompileOptions one = options;
+    one.plan = plan;
+    OwningOpRef<ModuleOp> module(model->clone());
+    return priceProgram(*module, one, machine, refusal, goesOn);
+  }
+
+  std::optional<Composer> composer;
+
+private:
+  static DialectRegistry dialects() {
+    DialectRegistry registry;
+    registerDialects(registry);
+    return registry;
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> model;
+  std::optional<FewLayers> few;
+  const CompileOptions &options;
+  const MachineModel &machine;
+};
+
+PlanWorkers::PlanWorkers(StringRef model, size_t threads, const CompileOptions &options, const MachineModel &machine) {
+  for (size_t i = 0; i < threads; ++i)
+    workers.push_back(std::make_unique<PlanWorker>(model, options, machine));
+}
+
+PlanWorkers::~PlanWorkers() = default;
+
+Composer &PlanWorkers::composer() { return *workers[0]->composer; }
+
+std::optional<ProgramPrice> PlanWorkers::priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn,
+                                                    std::string &refusal) {
+  return workers[0]->priceWhole(plan, goesOn, refusal);
+}
+
+static void doJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, CorePrice> *cores) {
+  if (job.ofTasks) {
+    job.taskPrice = worker.composer->priceTasks(*job.plan, job.core, job.refusal);
+    return;
+  }
+  if (!job.plan) {
+    job.corePrice = worker.composer->priceCore(job.core, job.refusal);
+    return;
+  }
+  job.composed = {{}, *job.plan, /*isComposed=*/false};
+  if (cores)
+    job.composed = worker.composer->compose(*job.plan, cores->at(job.core.key()), job.callsTasks, job.refusal);
+  if (job.composed.isComposed)
+    return;
+  ++job.composed.compositions;
+  if (std::optional<ProgramPrice> price = worker.priceWhole(*job.plan, [] { return true; }, job.refusal))
+    job.composed.trial = price->trial;
+}
+
+void PlanWorkers::run(MutableArrayRef<PlanJob *> jobs, const std::map<std::string, CorePrice> *cores) {
+  std::atomic<size_t> next = 0;
+  auto work = [&](PlanWorker &worker) {
+    for (size_t i = next++; i < jobs.size(); i = next++)
+      doJob(*jobs[i], worker, cores);
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min(workers.size(), jobs.size()); ++i)
+    threads.emplace_back(work, std::ref(*workers[i]));
+  work(*workers[0]);
+  for (std::thread &thread : threads)
+    thread.join();
+}

@@ -1,0 +1,46 @@
+//===- PlanJobs.h - What a search compiles, by several threads -----------------------------------===//
+#ifndef PC_LIB_DRIVER_PLANJOBS_H
+#define PC_LIB_DRIVER_PLANJOBS_H
+
+#include "ComposePlan.h"
+
+namespace pc {
+
+/// A program, or two, that a thread compiles.
+struct PlanJob {
+  std::string key;
+  PlanCore core;
+  std::optional<Plan> plan; ///< none: the core is priced
+  bool any = false;         ///< for a bound of all plans of the core, of any batch
+  bool ofTasks = false;     ///< the plan's tasks are priced
+  bool callsTasks = false;  ///< those of the plan's whole program are functions
+  std::string refusal = {};
+  CorePrice corePrice = {};
+  TaskPrice taskPrice = {};
+  ComposedPlan composed = {};
+
+  int compositions() const { return corePrice.compositions + taskPrice.compositions + composed.compositions; }
+};
+
+class PlanWorker;
+
+/// Threads with a copy of the model each.
+class PlanWorkers {
+public:
+  PlanWorkers(llvm::StringRef model, size_t threads, const CompileOptions &options, const MachineModel &machine);
+  ~PlanWorkers();
+
+  /// Does all jobs. Plans are compiled whole, or composed where the prices of their cores are given.
+  void run(llvm::MutableArrayRef<PlanJob *> jobs, const std::map<std::string, CorePrice> *cores);
+  /// Only of models whose layers are alike.
+  Composer &composer();
+  /// By a compile of the whole model, while `goesOn` says so; nothing if it ended or the plan is refused.
+  std::optional<ProgramPrice> priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal);
+
+private:
+  std::vector<std::unique_ptr<PlanWorker>> workers;
+};
+
+} // namespace pc
+
+#endif
