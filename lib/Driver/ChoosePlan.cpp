@@ -259,7 +259,7 @@ void PlanSearch::addProbes(std::vector<PlanNode> &roots) {
     double seconds;
     Node node;
   };
-  constexpr double largeShare = 0.7;
+  constexpr double largeShare = 0.85;
   std::vector<Guess> guesses;
   for (const PlanNode &root : ArrayRef(roots)) {
     int64_t most = machine.nodeRanks ? machine.nodeRanks : space.ranks;

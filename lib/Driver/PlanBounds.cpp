@@ -190,8 +190,8 @@ double PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core, const 
   // What is sent for each microbatch hides behind others of tasks that are written out.
   if (!schedule || chunks > layers || (!calls && plan.zero >= 2))
     return atLeast;
-  constexpr double margin = 0.995, marginWritten = 0.95;
-  double share = calls ? margin : marginWritten;
+  constexpr double margin = 0.995, marginWritten = 0.95, marginNever = 0.92;
+  double share = calls ? margin : tasks.callsTasks ? marginWritten : marginNever;
   pipeline::Problem problem;
   problem.stages = stages;
   problem.microbatches = static_cast<int>(plan.microbatches);
@@ -329,11 +329,17 @@ double PlanBounds::leastBytes(const PlanNumbers &plan) const {
 
 double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) const {
   auto stages = static_cast<double>(plan.shape.stages);
-  double held = 1;
-  if (plan.schedule && plan.schedule->inFlight)
+  // The stage that holds most may have fewer of the layers, which are whole.
+  double held = heldBy(plan);
+  if (plan.shape.stages > 1 && layers > 0)
     held =
-        static_cast<double>(std::min<int64_t>(plan.schedule->inFlight(static_cast<int>(stages), 0), plan.microbatches));
-  double parameters = work.parameterBytes / (plan.zero >= 3 ? plan.sharders : 1);
+        std::max(1.0, held * std::floor(static_cast<double>(layers) / stages) * stages / static_cast<double>(layers));
+  // With ZeRO-1 and 2 only what is computed with is whole.
+  double parameters = work.parameterBytes;
+  if (plan.zero >= 3)
+    parameters /= plan.sharders;
+  else if (plan.zero >= 1 && plan.halfParameters)
+    parameters = parameters / 2 + parameters / plan.sharders;
   double states = work.stateBytes / (plan.zero >= 1 ? plan.sharders : 1);
   // They are added up over microbatches.
   double gradients = plan.microbatches > 1 ? work.parameterBytes / (plan.zero >= 2 ? plan.sharders : 1) : 0;

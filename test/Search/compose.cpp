@@ -30,17 +30,18 @@ constexpr double boundError = 0.75;
 
 double percentOff(double composed, double whole) { return 100 * (composed / whole - 1); }
 
-/// By how many percents the bounds of a plan's seconds, of its core and of its tasks, are below those of the whole
-/// program.
-std::array<double, 2> slackOf(const CompileOptions &options, const FewLayers &few, ModuleOp model,
-                              const MachineModel &machine, Composer &composer, const CorePrice &core, double whole) {
+/// By how many percents the bounds of a plan's seconds, of its core and of its tasks, and that of its bytes are below
+/// those of the whole program.
+std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &few, ModuleOp model,
+                              const MachineModel &machine, Composer &composer, const CorePrice &core,
+                              const PlanTrial &whole) {
   StepWork work;
   std::string refusal;
   int64_t ranks = 1, batch = batchOf(model);
   for (const auto &axis : options.plan.mesh)
     ranks *= axis.second;
   if (readWork(model, options, work))
-    return {-100, -100};
+    return {-100, -100, -100};
   PlanBounds bounds(model.getContext(), work, &few, batch, ranks, options, machine);
   PlanNumbers numbers(options.plan, model.getContext());
   double ofCore = bounds.ofCore(core, numbers), ofTasks = ofCore;
@@ -49,7 +50,8 @@ std::array<double, 2> slackOf(const CompileOptions &options, const FewLayers &fe
     if (tasks.isLegal)
       ofTasks = bounds.ofTasks(tasks, core, numbers);
   }
-  return {-percentOff(ofCore, whole), -percentOff(ofTasks, whole)};
+  return {-percentOff(ofCore, whole.seconds), -percentOff(ofTasks, whole.seconds),
+          -percentOff(bounds.leastBytes(numbers, core.activationBytes), static_cast<double>(whole.bytes))};
 }
 
 /// The errors of seconds and bytes in percent, or nothing where the plan is refused.
@@ -85,13 +87,13 @@ std::optional<std::pair<double, double>> compare(ModuleOp model, const FewLayers
   double seconds = percentOff(composed.trial.seconds, whole->trial.seconds);
   double bytes = percentOff(static_cast<double>(composed.trial.bytes), static_cast<double>(whole->trial.bytes));
   double forWhole = compiling();
-  auto [ofCore, ofTasks] = slackOf(options, few, model, *machine, composer, core, whole->trial.seconds);
+  auto [ofCore, ofTasks, ofBytes] = slackOf(options, few, model, *machine, composer, core, whole->trial);
   llvm::outs() << llvm::format(
-                      "seconds %+.2f %%  bytes %+.2f %%  core %.2f s, plan %.2f s, whole %.2f s, bounds %.1f %% and "
-                      "%.1f %% below: ",
-                      seconds, bytes, forCore, forAll - forCore, forWhole, ofCore, ofTasks)
+                      "seconds %+.2f %%  bytes %+.2f %%  core %.2f s, plan %.2f s, whole %.2f s, bounds %.1f %%, "
+                      "%.1f %% and %.1f %% below: ",
+                      seconds, bytes, forCore, forAll - forCore, forWhole, ofCore, ofTasks, ofBytes)
                << line << "\n";
-  if (std::min(ofCore, ofTasks) < -boundError) {
+  if (std::min(ofCore, ofTasks) < -boundError || ofBytes < 0) {
     llvm::outs() << "bound above what the program takes\n";
     return std::nullopt;
   }
