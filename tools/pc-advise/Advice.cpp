@@ -3,7 +3,9 @@
 
 #include "pc/Driver/ChoosePlan.h"
 #include "pc/Driver/Flags.h"
+#include "pc/IR/Layers.h"
 #include "llvm/Support/Format.h"
+#include <set>
 
 using namespace mlir;
 using namespace pc;
@@ -37,7 +39,11 @@ public:
     addMemoryRule();
     addTensorRule();
     bool isGiven = options.search.pins.given("mesh") || options.search.pins.given("zero");
-    return isGiven ? PCRT_OK : addShardingRule(error);
+    if (isGiven)
+      return PCRT_OK;
+    if (pcrt_status status = addMeshRule(error))
+      return status;
+    return addShardingRule(error);
   }
 
 private:
@@ -53,9 +59,13 @@ private:
   pcrt_status readModel(const CompileOptions &options) {
     if (pcrt_status status = readWork(model, options, advice.work))
       return status;
+    std::set<StringRef> ofLayers;
     model.walk([&](ParameterOp parameter) {
+      if (StringRef layer = layerOf(parameter.getName()); !layer.empty())
+        ofLayers.insert(layer);
       advice.parameters += static_cast<double>(cast<RankedTensorType>(parameter.getValue().getType()).getNumElements());
     });
+    layers = static_cast<int64_t>(ofLayers.size());
     model.walk([&](ProgramOp program) {
       advice.model = program.getName().str();
       advice.stepTokens = static_cast<double>(program.getBatch()) * static_cast<double>(program.getSequence());
@@ -140,6 +150,53 @@ private:
     advice.rules.push_back(std::move(rule));
   }
 
+  /// "pp=35,dp=8,tp=8": as few ranks as hold the model share it, first those of a node; empty if too few can.
+  std::string meshByRule(int64_t ranks) const {
+    double bytes = 2 * advice.work.parameterBytes + advice.work.stateBytes;
+    auto fits = [&](int64_t tensor, int64_t stages) {
+      return 2 * bytes <= static_cast<double>(tensor * stages) * static_cast<double>(limit);
+    };
+    int64_t tensor = 1, stages = 1;
+    while (tensor < machine.nodeRanks && !fits(tensor, 1))
+      tensor *= 2;
+    for (; !fits(tensor, stages) || ranks % (tensor * stages) != 0 || layers % stages != 0; ++stages)
+      if (stages >= layers)
+        return "";
+    std::string mesh = stages > 1 ? "pp=" + std::to_string(stages) + "," : "";
+    return mesh + "dp=" + std::to_string(ranks / tensor / stages) + ",tp=" + std::to_string(tensor);
+  }
+
+  /// What does not fit a device is split inside of a node, then over stages; data ranks are what is left.
+  pcrt_status addMeshRule(std::string &error) {
+    if (machine.nodeRanks == 0 || limit == 0 || layers == 0)
+      return PCRT_OK;
+    Rule rule{"Tensor ranks of a node, then as few stages as hold the model, and data ranks for the rest",
+              formatted("half of the memory for parameters, gradients and states; %lld layers",
+                        static_cast<long long>(layers)),
+              "",
+              {}};
+    for (const Size &size : advice.sizes) {
+      std::string mesh = size.ranks > machine.nodeRanks ? meshByRule(size.ranks) : "";
+      if (mesh.empty())
+        continue;
+      rule.derived += formatted(", %lld ranks: %s", static_cast<long long>(size.ranks), mesh.c_str());
+      Size byRule;
+      if (pcrt_status status = search(size.ranks, " mesh=" + mesh, byRule, error))
+        return status;
+      rule.checked += rule.checked.empty() ? "" : "; ";
+      rule.checked += byRule.fits ? formatted("%.4g s a step with %s", byRule.seconds, mesh.c_str())
+                                  : mesh + " does not fit or is not legal";
+      if (size.fits)
+        rule.checked += formatted(", the best plan %.4g s", size.seconds);
+      // As good as the best but for a tenth.
+      bool isGood = byRule.fits && (!size.fits || byRule.seconds <= 1.1 * size.seconds);
+      rule.holds = rule.holds.value_or(true) && isGood;
+    }
+    if (!rule.checked.empty())
+      advice.rules.push_back(std::move(rule));
+    return PCRT_OK;
+  }
+
   /// ZeRO-3 gathers parameters for both passes and sums gradients.
   pcrt_status addShardingRule(std::string &error) {
     if (advice.sizes.empty() || advice.sizes.back().ranks < 2)
@@ -183,7 +240,7 @@ private:
   const AdviceOptions &asked;
   Advice &advice;
   MachineModel machine;
-  int64_t limit = 0;
+  int64_t limit = 0, layers = 0;
 };
 
 } // namespace
