@@ -5,7 +5,9 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Driver/ChoosePlan.h"
 #include "BlamePins.h"
+#include "Finalists.h"
 #include "FoundPlans.h"
+#include "MixLayers.h"
 #include "NotedInterrupt.h"
 #include "PlanBounds.h"
 #include "PlanJobs.h"
@@ -28,14 +30,10 @@ constexpr int64_t manyLayers = 12;
 /// A composed plan is good enough where none can be better by more than this share: composed seconds are right to half
 /// of it.
 constexpr double composedError = 0.015;
-/// Composed bytes may be too many by this share; the whole compile decides.
-constexpr double composedBytes = 0.06;
-/// Of the best composed plans, so many are compiled whole, at most, until one fits that is better than the next.
-constexpr int finalists = 16;
 /// A limit that no plan exceeds.
 constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 /// Of a large model's plans, so many programs of few layers tell which takes the least memory.
-constexpr int64_t smallestCompositions = 100;
+constexpr int64_t smallestCompositions = 200;
 
 class PlanSearch {
 public:
@@ -63,7 +61,8 @@ private:
   };
   /// Reads the space, and what the model does.
   pcrt_status read();
-  SearchResult searchAll(llvm::function_ref<bool()> goesOn);
+  /// Searches while `goesOn` says so; then plans are compiled whole, while `compiles` does.
+  SearchResult searchAll(llvm::function_ref<bool()> goesOn, llvm::function_ref<bool()> compiles);
   std::string whyNone(const SearchResult &result, llvm::function_ref<bool()> goesOn);
   std::optional<SmallPlan> smallestOf(const AutoOptions &pins, int64_t most, llvm::function_ref<bool()> goesOn);
   void readSets();
@@ -97,6 +96,8 @@ private:
   OpenedNode openNow(const PlanNode &node, std::map<std::string, PlanJob> &jobs);
   OpenedNode openSet(const PlanNode &node);
   void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
+  void mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn);
+  std::optional<PlanTrial> priceOnce(const Plan &plan);
   int64_t limit() const;
   /// As the search compares it.
   PlanTrial wanted(PlanTrial trial) const {
@@ -469,46 +470,58 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
   return opened;
 }
 
-/// Compiles the best composed plans whole until one fits and none that is left should be better: what is reported first
-/// is no estimate, but where the search was interrupted before one was compiled.
 void PlanSearch::compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn) {
-  std::vector<FoundPlan> all = std::move(result.fitting), rest, whole;
-  for (FoundPlan &plan : result.tooLarge)
-    if (static_cast<double>(plan.trial.bytes) < (1 + composedBytes) * static_cast<double>(limit()))
-      all.push_back(plan);
-  auto isBetter = [](const FoundPlan &a, const FoundPlan &b) {
-    return std::tie(a.trial.seconds, a.trial.bytes, a.node.text) <
-           std::tie(b.trial.seconds, b.trial.bytes, b.node.text);
-  };
-  llvm::sort(all, isBetter);
-  double least = std::numeric_limits<double>::infinity();
-  for (FoundPlan &plan : all) {
-    if (compiled == finalists || plan.trial.seconds >= least || !goesOn()) {
-      rest.push_back(std::move(plan));
-      continue;
-    }
+  auto compile = [&](FoundPlan &plan) {
     std::optional<ProgramPrice> price = workers->priceWhole(tried.at(plan.node.id), goesOn, refusal);
-    compiled += price || goesOn();
-    if (!price) {
-      if (!goesOn())
-        rest.push_back(std::move(plan));
-      continue;
-    }
-    plan.trial = wanted(price->trial);
+    if (price)
+      plan.trial = wanted(price->trial);
     plan.node.text = textOf(tried.at(plan.node.id)); // with the layers of its stages
-    bool fits = limit() == 0 || plan.trial.bytes <= limit();
-    least = fits ? std::min(least, plan.trial.seconds) : least;
-    (fits ? whole : result.tooLarge).push_back(std::move(plan));
-  }
-  llvm::sort(whole, isBetter);
-  if (!rest.empty() && !whole.empty()) // what was composed may be as good
-    result.bound = result.bound > 0 ? std::min(result.bound, rest.front().trial.seconds) : rest.front().trial.seconds;
-  isEstimate = whole.empty() && !goesOn();
-  if (isEstimate)
-    llvm::erase_if(rest, [&](const FoundPlan &plan) { return limit() > 0 && plan.trial.bytes > limit(); });
-  if (isEstimate || !whole.empty())
-    llvm::append_range(whole, rest);
-  result.fitting = std::move(whole);
+    return price.has_value();
+  };
+  Finalists finalists = pc::compileFinalists(result, limit(), compile, goesOn);
+  compiled += finalists.compiled;
+  isEstimate = finalists.areEstimates;
+}
+
+/// Composed where plans are composed, with one thread.
+std::optional<PlanTrial> PlanSearch::priceOnce(const Plan &plan) {
+  PlanJob job{"", PlanCore::of(plan, batch, false), plan};
+  if (composes && !cores.count(job.core.key()))
+    cores[job.core.key()] = workers->composer().priceCore(job.core, refusal);
+  if (composes && !cores.at(job.core.key()).isLegal)
+    return std::nullopt;
+  PlanJob *one = &job;
+  workers->run(one, composes ? &cores : nullptr);
+  return job.composed.trial.isLegal ? std::optional(job.composed.trial) : std::nullopt;
+}
+
+/// Adds plans whose layers are recomputed differently, where these are the fastest that fit.
+void PlanSearch::mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn) {
+  if (!goesOn() || limit() == 0 || leastBytes || search.pins.given("recompute") || !space.isFree("recompute"))
+    return;
+  auto planWith = [&](const PlanNode &node, StringRef mode) {
+    PlanFamily family = familyOf(nodes[node.id]);
+    family.flags.set("recompute", mode);
+    return space.planOf(family, nodes[node.id].sizes, nodes[node.id].microbatches, refusal);
+  };
+  auto price = [&](const PlanNode &node, StringRef mode) -> std::optional<PlanTrial> {
+    std::optional<Plan> plan = goesOn() ? planWith(node, mode) : std::nullopt;
+    return plan ? priceOnce(*plan) : std::nullopt;
+  };
+  auto mix = [&](const PlanNode &node) -> std::optional<FoundPlan> {
+    std::optional<Plan> plan = planWith(node, "auto");
+    std::optional<ProgramPrice> whole = plan ? workers->priceMixed(*plan, limit(), goesOn, refusal) : std::nullopt;
+    compiled += whole || goesOn();
+    if (!whole)
+      return std::nullopt;
+    FoundPlan found{node, whole->trial};
+    found.node.id = nodes.size();
+    found.node.text = textOf(*plan);
+    nodes.push_back(Node(nodes[node.id]));
+    tried.insert_or_assign(found.node.id, std::move(*plan));
+    return found;
+  };
+  addMixes(result, limit(), price, mix);
 }
 
 int64_t PlanSearch::limit() const {
@@ -519,7 +532,7 @@ FoundPlans PlanSearch::found(const SearchResult &result) const {
   return {result, space.ranks, machine.name, numPlans, numDropped, compiled, composes, isEstimate, limit(), gap};
 }
 
-SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn) {
+SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::function_ref<bool()> compiles) {
   std::string text;
   llvm::raw_string_ostream os(text);
   model->print(os, OpPrintingFlags().enableDebugInfo());
@@ -544,7 +557,8 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn) {
   if (skipped < std::numeric_limits<double>::infinity())
     result.bound = result.bound > 0 ? std::min(result.bound, skipped) : skipped;
   if (composes)
-    compileFinalists(result, goesOn);
+    compileFinalists(result, compiles);
+  mixLayers(result, compiles);
   return result;
 }
 
@@ -553,7 +567,7 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
     return status;
   NotedInterrupt interrupt;
   auto goesOn = [&] { return !interrupt.happened(); };
-  SearchResult result = searchAll(goesOn);
+  SearchResult result = searchAll(goesOn, goesOn);
   if (!result.fitting.empty()) {
     double seconds = result.fitting.front().trial.seconds;
     gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
@@ -577,7 +591,7 @@ std::optional<FoundPlan> PlanSearch::smallest(llvm::function_ref<bool()> goesOn)
     return std::nullopt;
   leastBytes = true;
   auto isWanted = [&] { return goesOn() && (options.stages.memory == unlimited || std::isinf(best)); };
-  SearchResult result = searchAll(isWanted);
+  SearchResult result = searchAll(isWanted, goesOn);
   return result.fitting.empty() ? std::nullopt : std::optional(result.fitting.front());
 }
 
@@ -588,7 +602,7 @@ std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t
   other.search = pins;
   other.search.ranks = space.ranks;
   if (composes)
-    other.search.compositions = std::min(other.search.compositions, smallestCompositions);
+    other.search.compositions = smallestCompositions;
   other.stages.memory = most;
   ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
   std::optional<FoundPlan> found = PlanSearch(model, other, machine).smallest(goesOn);

@@ -1,5 +1,6 @@
 //===- PlanJobs.cpp - What a search compiles, by several threads ---------------------------------===//
 #include "PlanJobs.h"
+#include "ChooseRecompute.h"
 
 #include "mlir/Parser/Parser.h"
 #include "pc/Driver/Registration.h"
@@ -27,6 +28,24 @@ public:
     one.plan = plan;
     OwningOpRef<ModuleOp> module(model->clone());
     return priceProgram(*module, one, machine, refusal, goesOn);
+  }
+
+  std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
+                                         std::string &refusal) {
+    CompileOptions one = options;
+    one.stages.memory = bytes;
+    std::optional<ProgramPrice> price;
+    // What lies beside the arena is known when there is one.
+    for (int turn = 0; turn < 2 && (turn == 0 || (price && price->trial.bytes > bytes)); ++turn) {
+      one.stages.memory -= price ? price->besideArena : 0;
+      one.plan = plan;
+      ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+      if (OwningOpRef<ModuleOp> module(model->clone()); chooseRecompute(*module, one))
+        return std::nullopt;
+      price = priceWhole(one.plan, goesOn, refusal);
+    }
+    plan = one.plan;
+    return price && price->trial.bytes <= bytes ? price : std::nullopt;
   }
 
   std::optional<Composer> composer;
@@ -57,6 +76,11 @@ Composer &PlanWorkers::composer() { return *workers[0]->composer; }
 std::optional<ProgramPrice> PlanWorkers::priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn,
                                                     std::string &refusal) {
   return workers[0]->priceWhole(plan, goesOn, refusal);
+}
+
+std::optional<ProgramPrice> PlanWorkers::priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
+                                                    std::string &refusal) {
+  return workers[0]->priceMixed(plan, bytes, goesOn, refusal);
 }
 
 static void doJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, CorePrice> *cores) {

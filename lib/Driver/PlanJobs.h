@@ -36,6 +36,9 @@ public:
   Composer &composer();
   /// By a compile of the whole model, while `goesOn` says so; nothing if it ended or the plan is refused.
   std::optional<ProgramPrice> priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal);
+  /// The same where as little is computed again as `bytes` of a rank allow; the plan then says which layers are.
+  std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
+                                         std::string &refusal);
 
 private:
   std::vector<std::unique_ptr<PlanWorker>> workers;

@@ -33,6 +33,8 @@ public:
   PlanSpace(const AutoOptions &search, int64_t batch, bool knowsDims, bool hasExperts)
       : search(search), batch(batch), knowsDims(knowsDims), hasExperts(hasExperts) {}
 
+  /// Whether a flag, or an axis, is searched where it is not given.
+  bool isFree(llvm::StringRef name) const;
   /// Reads which axes there may be; why that is impossible, or nothing.
   std::optional<Refusal> read();
 
@@ -60,7 +62,6 @@ private:
     std::string flag, form;
   };
 
-  bool isFree(llvm::StringRef name) const;
   void addForms();
   void addSets(const MeshForm &form, uint32_t present, std::vector<PlanSet> &all, std::string &refusal) const;
   void addFamilies(PlanSet &set, const StrategyFlags &flags, const PlanFamily &base, std::string &refusal) const;

@@ -19,6 +19,7 @@ PINS = [[], [], ["--precision=bf16"], ["--microbatches=2"], ["--zero=1"], ["--ze
 PINNED = ["--mesh=dp=2", "--mesh=pp=2", "--mesh=cp=2", "--mesh=dp=?", "--zero=0", "--zero=1", "--recompute=none", "--recompute=full", "--microbatches=1",
           "--microbatches=4", "--pipeline=1f1b", "--tensor-parallel=1d", "--context-parallel=ring", "--data-parallel=naive", "--precision=f32",
           "--auto=dp", "--auto=cp,recompute"]
+LARGE = {"gpt3-175b": (1024, 1024, "h100"), "llama-3.1-405b": (1024, 1024, "h100"), "mt-nlg-530b": (1920, 2240, "a100")}
 STEPS = ["--steps", 5, "--lr", "1e-3", "--weight-decay", "0.1", "--clip", "1.0", "--seed", 1]
 
 
@@ -46,7 +47,7 @@ class Auto(Case):
 
     def equals_one_rank(self, name, model, ranks, data, flags=()):
         """The program `train` that was searched beside that of one rank, which is made once."""
-        one = "one-" + file_name(" ".join([str(model), *map(str, flags)]))
+        one = "one-" + file_name(" ".join([model.name, *map(str, flags)]))
         if not (self.work / one).exists():
             (self.work / one).mkdir()
             self.needs("pc-compile", model, "-o", f"{one}/train", *flags)
@@ -79,12 +80,12 @@ class Auto(Case):
             if (folder / "model.mlir").exists():
                 (self.work / "tokens.bin").write_bytes(bytes([1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0] * 4))
                 self.three_ranks(name, folder / "model.mlir", ["--data", "tokens.bin"])
-            elif name in ("gpt3-175b", "llama-3.1-405b", "mt-nlg-530b"):
-                model = self.model(folder, 1024, 2048)
-                done = self.search(model, 1024, "--machine=h100", "--precision=bf16", "--search-compositions=40")
+            elif name in LARGE:
+                batch, ranks, machine = LARGE[name]
+                done = self.search(self.model(folder, batch, 2048), ranks, f"--machine={machine}", "--precision=bf16", "--search-compositions=80")
                 self.check(name, done.code == 0, done.why(), done.code or self.chosen(done))
             else:
-                self.both(name, self.model(folder, 4, 32), data)
+                self.both(name, self.model(folder, 4, 32, to=f"{name}.mlir"), data)
 
     def three_ranks(self, name, model, data):
         done = self.search(model, 3, to="train")

@@ -1,0 +1,82 @@
+//===- MixLayers.cpp - Plans whose layers are recomputed differently ---------------------------===//
+#include "MixLayers.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include <array>
+#include <limits>
+#include <map>
+
+using namespace pc;
+
+/// Modes of recomputation, by `PlanNode::level`.
+static constexpr std::array<llvm::StringRef, 3> modes = {"none", "selective", "full"};
+static constexpr double never = std::numeric_limits<double>::infinity();
+
+namespace {
+/// Plans that differ in recomputation alone.
+struct Chain {
+  PlanNode node;                                  ///< one of them
+  std::array<std::optional<PlanTrial>, 3> trials; ///< by level
+  double least = never;                           ///< no mixture takes fewer seconds
+};
+} // namespace
+
+/// Seconds of the best mixture of two of the chain that just fits.
+static double mixedSeconds(const Chain &chain, int64_t limit) {
+  double best = never;
+  for (const std::optional<PlanTrial> &large : chain.trials)
+    for (const std::optional<PlanTrial> &small : chain.trials)
+      if (large && small && large->bytes > limit && small->bytes <= limit) {
+        double share = static_cast<double>(limit - small->bytes) / static_cast<double>(large->bytes - small->bytes);
+        best = std::min(best, small->seconds + (large->seconds - small->seconds) * share);
+      }
+  return best;
+}
+
+/// Those of which a mixture may be faster than `best`, the most promising ones first.
+static std::vector<Chain> chainsOf(const SearchResult &result, double best) {
+  std::map<std::string, Chain> chains;
+  for (const std::vector<FoundPlan> *some : {&result.tooLarge, &result.fitting})
+    for (const FoundPlan &plan : *some) {
+      Chain &chain = chains.try_emplace(plan.node.chain, Chain{plan.node, {}}).first->second;
+      chain.trials[plan.node.level] = plan.trial;
+      // Whatever of it is not known takes no longer.
+      chain.least = std::min(chain.least, plan.node.level == 0 ? plan.trial.seconds : plan.node.bound);
+    }
+  std::vector<Chain> all;
+  for (auto &[text, chain] : chains)
+    if (chain.least < best)
+      all.push_back(std::move(chain));
+  llvm::sort(all, [](const Chain &a, const Chain &b) {
+    return std::tie(a.least, a.node.text) < std::tie(b.least, b.node.text);
+  });
+  return all;
+}
+
+void pc::addMixes(SearchResult &result, int64_t limit,
+                  llvm::function_ref<std::optional<PlanTrial>(const PlanNode &, llvm::StringRef)> price,
+                  llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix) {
+  constexpr size_t mostChains = 24, mostMixes = 3;
+  double best = result.fitting.empty() ? never : result.fitting.front().trial.seconds;
+  std::vector<Chain> chains = chainsOf(result, best);
+  chains.resize(std::min(chains.size(), mostChains));
+  std::vector<std::pair<double, const PlanNode *>> mixes;
+  for (Chain &chain : chains) {
+    if (chain.trials[0] && chain.trials[0]->bytes <= limit)
+      continue;
+    for (auto [trial, mode] : llvm::zip_equal(chain.trials, modes))
+      if (!trial)
+        trial = price(chain.node, mode);
+    mixes.push_back({mixedSeconds(chain, limit), &chain.node});
+  }
+  llvm::sort(mixes, [](const auto &a, const auto &b) {
+    return std::tie(a.first, a.second->text) < std::tie(b.first, b.second->text);
+  });
+  mixes.resize(std::min(mixes.size(), mostMixes));
+  for (const auto &[seconds, node] : mixes)
+    if (seconds < best)
+      if (std::optional<FoundPlan> found = mix(*node); found && found->trial.seconds < best) {
+        best = found->trial.seconds;
+        result.fitting.insert(result.fitting.begin(), std::move(*found));
+      }
+}

@@ -1,0 +1,20 @@
+//===- MixLayers.h - Plans whose layers are recomputed differently -----------------------------===//
+// Of like layers only the number that is recomputed matters, in seconds and in bytes, and both are sums. So the best
+// mixture under a limit is between two uniform plans, one that is too large and one that fits.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_DRIVER_MIXLAYERS_H
+#define PC_LIB_DRIVER_MIXLAYERS_H
+
+#include "pc/Search/Search.h"
+
+namespace pc {
+
+/// Adds the mixtures that are faster than all that fits to what fits. `price`: a plan's node with a mode of
+/// recomputation for all layers. `mix`: with as little as fits, compiled whole; nothing if that does not go.
+void addMixes(SearchResult &result, int64_t limit,
+              llvm::function_ref<std::optional<PlanTrial>(const PlanNode &, llvm::StringRef mode)> price,
+              llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix);
+
+} // namespace pc
+
+#endif
