@@ -322,7 +322,7 @@ static void testSafetensors(const std::string &folder) {
   float read[6] = {};
   loadFloats(*back.find("b"), 0, 6, read);
   expect(!memcmp(read, values, sizeof read) && back.metadata().at("step") == "7", "written and read back");
-  expect(back.findModelTensor("transformer.b") && back.findModelTensor("model.b") && !back.findModelTensor("x.b"),
+  expect(back.findModelTensor("transformer.b") && back.findModelTensor("model.b") && !back.findModelTensor("x.y.b"),
          "names with another prefix");
 
   // A directory with an index of shards.
