@@ -6,10 +6,24 @@
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Stages.h"
 
+#include "llvm/ADT/SetVector.h"
 #include <map>
 
 using namespace mlir;
 using namespace pc;
+
+bool pc::hasLoneAddend(Value sum) {
+  llvm::SetVector<Operation *> list;
+  auto add = [&](Value value) {
+    Operation *op = value.getDefiningOp();
+    if (op && !isa<AllGatherOp, AllReduceOp, ReduceScatterOp>(op)) // of which all ranks have the same, or a block
+      list.insert(op);
+  };
+  add(sum);
+  for (size_t i = 0; i < list.size(); ++i)
+    llvm::for_each(list[i]->getOperands(), add);
+  return llvm::any_of(list, [](Operation *op) { return isa<PadOp, MaskOp>(op); });
+}
 
 namespace {
 

@@ -79,22 +79,6 @@ bool takesBlocks(Operation *op, const Row &row) {
   return row.results[0].isSplit() || (isa<EinsumOp>(op) && row.results[0].isSum());
 }
 
-/// Whether a sum is computed of an addend that one rank alone has: the gradient of a residual behind whose sum a norm
-/// is, that of keys that all ranks have, that of the loss of an uneven load of experts. Such sums do not travel, since
-/// nothing would tell which rank's addends are in them.
-bool hasLoneAddend(Value sum) {
-  llvm::SetVector<Operation *> list;
-  auto add = [&](Value value) {
-    Operation *op = value.getDefiningOp();
-    if (op && !isa<AllGatherOp, AllReduceOp, ReduceScatterOp>(op)) // of which all ranks have the same, or a block
-      list.insert(op);
-  };
-  add(sum);
-  for (size_t i = 0; i < list.size(); ++i)
-    llvm::for_each(list[i]->getOperands(), add);
-  return llvm::any_of(list, [](Operation *op) { return isa<PadOp, MaskOp>(op); });
-}
-
 bool isProduct(Operation *op) { return isa<EinsumOp>(op) && flopsOf(op) > 0; }
 
 //===---------------------------------------------------------------------------===//

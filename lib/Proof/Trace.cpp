@@ -419,9 +419,7 @@ private:
         blame.expected = "expected the " + text(right);
       else if (!like->sameAttributes)
         blame.expected = "expected " + differenceOf(op, right);
-      else if (isLess)
-        blame.expected = "expected an operand more";
-      else if (lacks && like->sameOperands)
+      else if (isLess || (lacks && like->sameOperands))
         blame.expected = "expected " + std::to_string(like->step->from.size()) + " operands";
       else if (isRounding)
         blame.expected = isBf16(right) ? "expected it rounded to bf16" : "expected it in f32";

@@ -9,6 +9,7 @@
 #include "base/Failure.h"
 #include "base/TensorSum.h"
 #include "comm/MeetMessages.h"
+#include "launch/MeetingLog.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -18,8 +19,6 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
-#include <fcntl.h>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <netinet/tcp.h>
@@ -75,29 +74,12 @@ struct Member {
   const MeetHello &hello() const { return *ranks[0]->hello; }
 };
 
-/// What a member did in a round.
-struct Share {
-  int64_t steps, firstSample;
-};
-
-/// The rounds of an earlier meeting: who was in each.
-struct Replay {
-  std::map<int64_t, std::map<std::string, Share>> rounds;
-
-  bool has(int64_t round, const std::string &name) const {
-    auto found = rounds.find(round);
-    return found != rounds.end() && found->second.count(name);
-  }
-};
-
 class Meeting {
 public:
   explicit Meeting(const MeetingOptions &options) : options(options) {}
   ~Meeting() {
     if (listener >= 0)
       close(listener);
-    if (log >= 0)
-      close(log);
   }
 
   void open();
@@ -134,8 +116,9 @@ private:
   }
 
   MeetingOptions options;
-  Replay replay;
-  int listener = -1, log = -1;
+  LoggedRounds replay;
+  MeetingLog log;
+  int listener = -1;
   std::vector<std::unique_ptr<Connection>> connections;
   std::map<std::string, Member> members;       ///< In the order in which they are added up.
   std::vector<std::string> joined, lost, left; ///< Since the last line of the log.
@@ -150,38 +133,11 @@ private:
 
 static bool isEmpty(const Connection &connection) { return connection.out.empty(); }
 
-static bool isRound(const Json &line) {
-  auto isNumber = [](const Json &object, const char *key) {
-    return object.is_object() && object.contains(key) && object[key].is_number_integer();
-  };
-  if (!isNumber(line, "round") || !line.contains("members") || !line["members"].is_object())
-    return false;
-  return std::all_of(line["members"].begin(), line["members"].end(),
-                     [&](const Json &share) { return isNumber(share, "steps") && isNumber(share, "first"); });
-}
-
 void Meeting::open() {
-  if (!options.replay.empty()) {
-    std::ifstream file(options.replay);
-    if (!file)
-      fail(PCRT_BAD_DATA, withErrno("cannot read " + options.replay));
-    for (std::string line; std::getline(file, line);) {
-      Json entry = Json::parse(line, nullptr, false);
-      if (!isRound(entry))
-        fail(PCRT_BAD_DATA, options.replay + ": not the log of a meeting: " + printable(line.substr(0, 80)));
-      auto round = entry["round"].get<int64_t>();
-      replay.rounds.erase(replay.rounds.lower_bound(round), replay.rounds.end()); // lost, and made again
-      for (auto &[name, share] : entry["members"].items())
-        replay.rounds[round][name] = {share.at("steps").get<int64_t>(), share.at("first").get<int64_t>()};
-    }
-    if (replay.rounds.empty())
-      fail(PCRT_BAD_DATA, options.replay + ": no rounds");
-  }
-  if (!options.log.empty()) {
-    log = ::open(options.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (log < 0)
-      fail(PCRT_RESOURCE, withErrno("cannot write " + options.log));
-  }
+  if (!options.replay.empty())
+    replay = LoggedRounds::read(options.replay);
+  if (!options.log.empty())
+    log.open(options.log);
   listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   int yes = 1;
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -619,9 +575,7 @@ void Meeting::endRound() {
   for (auto [what, names] : {std::pair("joined", &joined), std::pair("lost", &lost), std::pair("left", &left)})
     line[what] = std::exchange(*names, {});
   line["sum"] = sumOfBytes(means[0]->data(), int64_t(means[0]->size())).text();
-  std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (log >= 0 && (::write(log, text.data(), text.size()) != ssize_t(text.size()) || fdatasync(log) != 0))
-    fail(PCRT_RESOURCE, withErrno("cannot write " + options.log));
+  log.append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   for (Member *member : in) {
     for (size_t rank = 0; rank < member->ranks.size(); ++rank) {
       member->ranks[rank]->arrived.reset();

@@ -1,0 +1,122 @@
+//===- PlanSearch.h - A search, and what it knows by now ---------------------------------------===//
+#ifndef PC_LIB_DRIVER_PLANSEARCH_H
+#define PC_LIB_DRIVER_PLANSEARCH_H
+
+#include "BlamePins.h"
+#include "FoundPlans.h"
+#include "PlanBounds.h"
+#include "PlanJobs.h"
+#include "PlanSpace.h"
+
+#include "pc/Driver/ChoosePlan.h"
+#include "pc/Shard/KnownDims.h"
+#include <limits>
+#include <set>
+
+namespace pc {
+
+/// A composed plan is good enough where none can be better by more than this share: composed seconds are right to half
+/// of it.
+constexpr double composedError = 0.015;
+
+class PlanSearch {
+public:
+  PlanSearch(mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine)
+      : model(model), options(options), search(options.search), machine(machine), batch(batchOf(model)),
+        space(search, batch, hasKnownDims(model), hasExperts(model)) {}
+
+  pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
+  /// The plan that takes the least memory, or with a limit the first one that does not exceed it.
+  std::optional<FoundPlan> smallest(llvm::function_ref<bool()> goesOn);
+
+private:
+  pcrt_status fail(pcrt_status status, const llvm::Twine &message) {
+    model.emitError() << message;
+    return status;
+  }
+  /// A set of plans with the sizes of its layers' axes, or a plan.
+  struct Node {
+    size_t set;
+    std::optional<size_t> family;
+    AxisSizes sizes;
+    int64_t microbatches = 1;
+    bool hasCore = false;  ///< its bound is that of its core
+    bool hasTasks = false; ///< its bound is that of its tasks
+  };
+  /// Reads the space, and what the model does.
+  pcrt_status read();
+  /// Searches while `goesOn` says so; then plans are compiled whole, while `compiles` does.
+  SearchResult searchAll(llvm::function_ref<bool()> goesOn, llvm::function_ref<bool()> compiles);
+  std::string whyNone(const SearchResult &result, llvm::function_ref<bool()> goesOn);
+  std::optional<SmallPlan> smallestOf(const AutoOptions &pins, int64_t most, llvm::function_ref<bool()> goesOn);
+  void readSets();
+  void learnRoots();
+  /// A set's core, where the axes that split its layers have these sizes.
+  std::optional<PlanCore> coreOf(const PlanSet &set, llvm::ArrayRef<int64_t> inner) const;
+  const PlanFamily &familyOf(const Node &node) const { return sets[node.set].families[*node.family]; }
+  std::optional<Plan> planOf(const Node &node) {
+    return space.planOf(familyOf(node), node.sizes, node.microbatches, refusal);
+  }
+  PlanNode nodeOf(Node node, double bound);
+  void addRoots(std::vector<PlanNode> &roots);
+  void addPlans(std::vector<PlanNode> &roots);
+  void addProbes(std::vector<PlanNode> &roots);
+  /// Calls `use` with all plans of a set whose layers' axes have these sizes, but those that are the same as others or
+  /// too large.
+  void forPlansOf(size_t set, llvm::ArrayRef<int64_t> inner,
+                  llvm::function_ref<void(size_t family, const PlanNumbers &numbers)> use);
+  PlanNumbers &numbersOf(const Node &node);
+  /// What plans that share the prices of tasks have in common; empty: the plan's tasks are not priced apart.
+  std::string tasksKey(const PlanNode &node, const PlanCore &core);
+  /// The sequences that a plan's data ranks have of a microbatch.
+  int64_t atOnce(const Node &node);
+  /// What is known of a plan by cores of others.
+  double boundByOthers(const Node &node, const Plan &plan);
+  /// What no plan needs to be below to be left out.
+  double enough() const { return best * (1 - (composes ? composedError : 0)); }
+  std::vector<OpenedNode> open(llvm::ArrayRef<PlanNode> nodes);
+  /// What has to be compiled before a node can be opened; nothing if all is known.
+  std::optional<PlanJob> jobOf(const PlanNode &node);
+  OpenedNode openNow(const PlanNode &node, std::map<std::string, PlanJob> &jobs);
+  OpenedNode openSet(const PlanNode &node);
+  void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
+  void mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn);
+  std::optional<PlanTrial> priceOnce(const Plan &plan);
+  int64_t limit() const;
+  /// As the search compares it.
+  PlanTrial wanted(PlanTrial trial) const {
+    trial.seconds = leastBytes ? static_cast<double>(trial.bytes) : trial.seconds;
+    return trial;
+  }
+  FoundPlans found(const SearchResult &result) const;
+
+  mlir::ModuleOp model;
+  const CompileOptions &options;
+  const AutoOptions &search;
+  const MachineModel &machine;
+  int64_t batch;
+  PlanSpace space;
+  std::optional<PlanWorkers> workers;
+  bool composes = false;   ///< plans are composed; else compiled whole
+  bool leastBytes = false; ///< those with the fewest bytes are wanted: bytes take the place of seconds
+  std::vector<PlanSet> sets;
+  std::vector<std::vector<PlanNumbers>> numbers; ///< of their families
+  std::vector<Node> nodes;
+  std::map<size_t, PlanCore> setCores; ///< by node
+  std::map<size_t, double> raised;     ///< by node that is being opened: its bound, where others say more by now
+  std::map<size_t, Plan> tried;        ///< by node
+  std::set<std::string> triedTexts;
+  std::map<std::string, CorePrice> cores; ///< by key
+  std::map<std::string, TaskPrice> tasks; ///< by `tasksKey`
+  std::optional<PlanBounds> bounds;
+  double best = std::numeric_limits<double>::infinity();    ///< seconds of the best plan that fits
+  double skipped = std::numeric_limits<double>::infinity(); ///< the least bound of plans that are not better enough
+  int64_t numPlans = 0, numDropped = 0, compiled = 0;
+  double gap = 0;
+  bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
+  std::string refusal;     ///< why the first plan that is not legal is not
+};
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,48 @@
+//===- MeetingLog.h - who was in which round of a meeting -----------------===//
+#ifndef PCRT_LAUNCH_MEETINGLOG_H
+#define PCRT_LAUNCH_MEETINGLOG_H
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace pcrt {
+
+/// What a member did in a round.
+struct MeetingShare {
+  int64_t steps, firstSample;
+};
+
+/// The rounds of an earlier meeting, and each member's share of each.
+struct LoggedRounds {
+  std::map<int64_t, std::map<std::string, MeetingShare>> rounds;
+
+  bool has(int64_t round, const std::string &name) const {
+    auto found = rounds.find(round);
+    return found != rounds.end() && found->second.count(name);
+  }
+  /// Those of a log. Throws PCRT_BAD_DATA.
+  static LoggedRounds read(const std::string &path);
+};
+
+/// A file with a line of JSON for each round.
+class MeetingLog {
+public:
+  MeetingLog() = default;
+  ~MeetingLog();
+  MeetingLog(const MeetingLog &) = delete;
+  MeetingLog &operator=(const MeetingLog &) = delete;
+
+  /// Lines go behind what is there. Throws PCRT_RESOURCE.
+  void open(const std::string &path);
+  /// Returns when the line is on the disk; does nothing without a file. Throws PCRT_RESOURCE.
+  void append(const std::string &line);
+
+private:
+  std::string path;
+  int fd = -1;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_LAUNCH_MEETINGLOG_H
