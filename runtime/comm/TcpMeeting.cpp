@@ -108,7 +108,7 @@ bool pcrt::findMeetingPoint(const Place &place, MeetingPoint *point, std::string
   return true;
 }
 
-static void configure(int fd) {
+void pcrt::configureSocket(int fd) {
   auto set = [&](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   // A machine that vanished does not close its connections: the system asks it once a second.
@@ -116,7 +116,12 @@ static void configure(int fd) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 2);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
   set(IPPROTO_TCP, TCP_KEEPCNT, 5);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 7000);
+}
+
+static void configure(int fd) {
+  configureSocket(fd);
+  int most = 7000; // a rank always reads
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof most);
 }
 
 static bool waitFor(int fd, short events, double deadline) {

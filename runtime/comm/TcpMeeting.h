@@ -37,6 +37,9 @@ struct Peer {
   std::string host = ""; ///< and its machine, for messages.
 };
 
+/// Lets a connection send at once, and find out within seconds that the other end's machine is gone.
+void configureSocket(int fd);
+
 /// Connects the ranks: on rank 0 `peers` holds a connection to every other rank, elsewhere one to rank 0. Waits for
 /// them up to timeoutSeconds(); PCRT_TIMEOUT names those that did not come.
 pcrt_status meetOverTcp(const Place &place, const MeetingPoint &point, std::vector<Peer> *peers, std::string *error);

@@ -4,6 +4,7 @@
 #include "base/Types.h"
 #include "comm/Collective.h"
 #include "comm/Environment.h"
+#include "comm/TcpMeeting.h"
 #include "core/Rounds.h"
 #include "device/Profile.h"
 #include "pcrt/description.h"
@@ -12,7 +13,6 @@
 #include <cstdio>
 #include <cstring>
 #include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
@@ -65,12 +65,7 @@ void Members::connectTo(const std::string &address) {
   freeaddrinfo(found);
   if (!good)
     fail(PCRT_TIMEOUT, "no pc-meet answers at " + address);
-  int yes = 1, idle = 4, between = 2, probes = 2;
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  configureSocket(socket);
 }
 
 void Members::lost(const std::string &why) const { fail(PCRT_PEER_LOST, "pc-meet at " + address + " " + why); }

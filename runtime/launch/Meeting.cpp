@@ -9,6 +9,7 @@
 #include "base/Failure.h"
 #include "base/TensorSum.h"
 #include "comm/MeetMessages.h"
+#include "comm/TcpMeeting.h"
 #include "launch/MeetingLog.h"
 
 #include <algorithm>
@@ -21,7 +22,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <netinet/tcp.h>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <poll.h>
@@ -176,13 +176,7 @@ void Meeting::acceptOne() {
   int socket = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (socket < 0)
     return;
-  // A machine that is gone is found out about within seconds.
-  int yes = 1, idle = 4, between = 2, probes = 2;
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  configureSocket(socket);
   connections.push_back(std::make_unique<Connection>(socket));
 }
 
