@@ -173,11 +173,6 @@ bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) con
   return tasks.callsTasks && ofLayer * static_cast<double>(layers) > 1.1 * inlineOps; // head and messages come on top
 }
 
-bool PlanBounds::writesTasks(const TaskPrice &tasks, const PlanNumbers &plan) const {
-  double ofLayer = static_cast<double>(plan.microbatches) * tasks.taskOps + tasks.otherOps;
-  return !tasks.callsTasks || 1.5 * ofLayer * static_cast<double>(layers) < inlineOps;
-}
-
 /// An order is simulated with no more than the seconds that its tasks take: what comes out is no more than it takes.
 /// A stage ends when it has summed its gradients, and the first one begins when it has gathered its parameters. Where
 /// tasks are functions nothing is sent beside them; those that are written out may be shorter, as moves go on beside

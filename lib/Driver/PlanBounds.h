@@ -46,9 +46,8 @@ public:
   double ofCore(const CorePrice &core, const PlanNumbers &plan) const;
   /// Of a plan whose tasks were priced, too: their order is simulated.
   double ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
-  /// Whether tasks of a plan's whole program are functions for sure, and whether they are written out.
+  /// Whether tasks of a plan's whole program are functions for sure.
   bool callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
-  bool writesTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
   /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass:
   /// `activationBytes` of each, in all stages together.
   double leastBytes(const PlanNumbers &plan, double activationBytes) const;
