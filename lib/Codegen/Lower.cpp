@@ -31,13 +31,26 @@ struct ApproximateMath : PassWrapper<ApproximateMath, OperationPass<ModuleOp>> {
       signalPassFailure();
   }
 };
+
+/// Shares values in kernels. Not in steps: an address that is shared by calls all over a step would be kept in a
+/// register, or on the stack, throughout, and finding which takes time that grows with the square of the calls.
+struct SimplifyKernels : PassWrapper<SimplifyKernels, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SimplifyKernels)
+  void runOnOperation() override {
+    OpPassManager passes(LLVM::LLVMFuncOp::getOperationName());
+    passes.addPass(createCSEPass());
+    passes.addPass(createLoopInvariantCodeMotionPass());
+    for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>())
+      if (!pc::isStep(function.getName()) && failed(runPipeline(passes, function)))
+        return signalPassFailure();
+  }
+};
 } // namespace
 
 LogicalResult pc::lowerToLLVM(ModuleOp module) {
   PassManager passes(module.getContext());
   passes.enableVerifier(false);
-  passes.addNestedPass<LLVM::LLVMFuncOp>(createCSEPass());
-  passes.addNestedPass<LLVM::LLVMFuncOp>(createLoopInvariantCodeMotionPass());
+  passes.addPass(std::make_unique<SimplifyKernels>());
   passes.addPass(std::make_unique<ApproximateMath>());
   passes.addPass(createSCFToControlFlowPass());
   passes.addPass(createConvertVectorToLLVMPass());

@@ -27,7 +27,8 @@ bool pc::nativeRoundsToBf16() {
   return features.lookup("avx512bf16") && features.lookup("avx512vl");
 }
 
-static std::unique_ptr<llvm::TargetMachine> hostMachine(bool portable, std::string &error) {
+static std::unique_ptr<llvm::TargetMachine> hostMachine(bool portable, llvm::CodeGenOptLevel level,
+                                                        std::string &error) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
@@ -38,9 +39,9 @@ static std::unique_ptr<llvm::TargetMachine> hostMachine(bool portable, std::stri
   bool any = portable && triple.getArch() == llvm::Triple::x86_64;
   for (const auto &feature : any ? llvm::StringMap<bool>() : llvm::sys::getHostCPUFeatures())
     features += (features.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, any ? "x86-64-v3" : llvm::sys::getHostCPUName(), features, llvm::TargetOptions(), llvm::Reloc::PIC_,
-      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, any ? "x86-64-v3" : llvm::sys::getHostCPUName(), features,
+                                  llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt, level));
 }
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t lanes) {
@@ -50,7 +51,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int64_t
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
     function.addFnAttr("prefer-vector-width", std::to_string(lanes * 32));
-    if (function.getName().starts_with("pc_step")) { // straight-line calls: nothing to gain
+    if (pc::isStep(function.getName())) { // straight-line calls: nothing to gain
       function.addFnAttr(llvm::Attribute::OptimizeNone);
       function.addFnAttr(llvm::Attribute::NoInline);
     }
@@ -74,8 +75,12 @@ LogicalResult pc::emitObject(ModuleOp module, int64_t lanes, bool portable, Stri
       llvm::ConstantDataArray::getString(context, pcrt_version + std::string(", LLVM " LLVM_VERSION_STRING));
   new llvm::GlobalVariable(*llvmModule, compiler->getType(), /*isConstant=*/true, llvm::GlobalValue::ExternalLinkage,
                            compiler, "pc_compiler");
+  bool hasKernels = llvm::any_of(*llvmModule, [](const llvm::Function &function) {
+    return !function.isDeclaration() && !pc::isStep(function.getName());
+  });
   std::string error;
-  std::unique_ptr<llvm::TargetMachine> machine = hostMachine(portable, error);
+  std::unique_ptr<llvm::TargetMachine> machine =
+      hostMachine(portable, hasKernels ? llvm::CodeGenOptLevel::Aggressive : llvm::CodeGenOptLevel::None, error);
   if (!machine)
     return module.emitError() << "no code generator for this machine: " << error;
   llvmModule->setTargetTriple(machine->getTargetTriple());

@@ -172,7 +172,8 @@ bool StepReader::read(std::vector<Call> &found, Operation *&where) {
         block.getOperations().size() == 1 && block.getTerminator()->getOperand(0) == block.getArgument(0))
       exit = &block;
   Block *block = exit && function.getNumArguments() == 2 ? &function.getBody().front() : nullptr;
-  for (size_t visited = 0; block && visited <= function.getBody().getBlocks().size(); ++visited) {
+  const size_t most = function.getBody().getBlocks().size(); // a list, which is counted
+  for (size_t visited = 0; block && visited <= most; ++visited) {
     if (!readBlock(*block))
       break;
     auto jump = dyn_cast<LLVM::BrOp>(block->getTerminator());

@@ -66,8 +66,10 @@ LogicalResult pc::kernels::emit(EmbeddingOp op, Kernel &kernel) {
 }
 
 LogicalResult pc::kernels::emit(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
-  if (kernel.simt)
-    return emitSimt(op, kernel, base);
+  if (kernel.simt) {
+    emitSimt(op, kernel, base);
+    return success();
+  }
   const int64_t rows = tensorOf(op.getResult()).getShape()[0], width = tensorOf(op.getResult()).getShape()[1];
   const int64_t ids = tensorOf(op.getIds()).getNumElements();
   const bool hasOffset = bool(op.getOffset());

@@ -228,7 +228,8 @@ Emitter::Carried Emitter::loop(Num lo, Num hi, int64_t step, Carried init,
   b.setInsertionPointToStart(f.getBody());
   auto carried = nums(f.getRegionIterArgs());
   auto next = body(wrap(f.getInductionVar()), Carried(carried.begin(), carried.end()));
-  scf::YieldOp::create(b, loc, values(next));
+  if (!next.empty()) // else it is there
+    scf::YieldOp::create(b, loc, values(next));
   auto results = nums(f.getResults());
   return Carried(results.begin(), results.end());
 }

@@ -25,7 +25,7 @@ llvm::LogicalResult emit(EmbeddingOp op, Kernel &kernel);
 /// table's own memory.
 llvm::LogicalResult emit(EmbeddingGradOp op, Kernel &kernel, Ptr base = {});
 /// The same for GPUs: clears the table, sorts the ids in two steps, and adds rows of equal ids in two steps.
-llvm::LogicalResult emitSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base);
+void emitSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base);
 constexpr unsigned embeddingGradParts = 5;
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);

@@ -24,14 +24,15 @@ public:
     count = cast<RankedTensorType>(op.getIds().getType()).getNumElements();
   }
 
-  LogicalResult emit() {
+  void emit() {
     // Where only the gradients that come in are bf16: 16 bytes a thread at a time, side by side in a warp.
     bool inF32 = table.element.isF32() && (!base.e || base.element.isF32());
     if (inF32 && (k.part == 0 || k.part == 4))
       e.setWidest(4);
-    pieces = llvm::divideCeil(width / e.widthFor(width), threads);
-    if (pieces * e.widthFor(width) > 64)
-      return op.emitOpError() << "has no CUDA kernel for rows of " << width << " elements";
+    const int64_t vectors = width / e.widthFor(width);
+    parts = llvm::divideCeil(vectors, threads * (64 / e.widthFor(width)));
+    partVectors = llvm::divideCeil(vectors, parts);
+    pieces = llvm::divideCeil(partVectors, threads);
     switch (k.part) {
     case 0:
       clear();
@@ -49,7 +50,6 @@ public:
       addRuns();
       break;
     }
-    return success();
   }
 
 private:
@@ -124,7 +124,7 @@ private:
   /// Part 3: the rows of a chunk, which begins at each chunk-th id of a run. Of a run of several chunks the sum is
   /// kept.
   void addChunks() {
-    e.teams(count, threads, 1, [&](Num place) {
+    forParts(count, [&](Num place) {
       Num number = wordAt(at.numbers, place), left = wordAt(at.lengths, place) - number;
       Num begins = number % e.integer(at.chunk) < e.integer(1);
       e.when(begins, [&] {
@@ -149,7 +149,7 @@ private:
 
   /// Part 4: the sums of the chunks of a long run.
   void addRuns() {
-    e.teams(at.padded / at.chunk, threads, 1, [&](Num stretch) {
+    forParts(at.padded / at.chunk, [&](Num stretch) {
       Num place = wordAt(at.longRuns, stretch);
       e.when(e.integer(-1) < place, [&] {
         Num here = wordAt(at.places, place), row = localRow(k, here, bool(op.getOffset()));
@@ -168,6 +168,14 @@ private:
   /// last one and the next run's first one.
   Num sumSlot(Num place, Num number) { return place / e.integer(at.chunk) * 2 + one(e.integer(0) < number); }
 
+  /// One team for each part of a row: as many columns as its threads have registers for.
+  void forParts(int64_t number, llvm::function_ref<void(Num)> body) {
+    e.teams(number * parts, threads, 1, [&](Num team) {
+      part = parts > 1 ? std::optional(team % e.integer(parts)) : std::nullopt;
+      body(parts > 1 ? team / e.integer(parts) : team);
+    });
+  }
+
   /// The vectors of a row that this thread has: whether they exist, and their columns (of one that exists if not).
   struct Piece {
     Num exists, column;
@@ -176,7 +184,11 @@ private:
     const int64_t vector = e.widthFor(width);
     SmallVector<Piece> own;
     for (int64_t p = 0; p < pieces; ++p) {
-      Num number = e.rank + p * threads, exists = number < e.integer(width / vector);
+      Num number = e.rank + p * threads, exists = number < e.integer(partVectors);
+      if (part) {
+        number = *part * partVectors + number;
+        exists = exists & (number < e.integer(width / vector));
+      }
       own.push_back({exists, e.select(exists, number, e.integer(0)) * vector});
     }
     return own;
@@ -222,11 +234,13 @@ private:
   SimtEmitter &e;
   const EmbeddingSort at;
   Ptr base, dy, ids, table;
-  int64_t rows, width, count, pieces = 0;
+  int64_t rows, width, count;
+  int64_t parts = 1, partVectors = 0, pieces = 0; ///< of a row; vectors of a part; of these, a thread's
+  std::optional<Num> part;                        ///< this team's, if there are several
 };
 } // namespace
 
-LogicalResult pc::kernels::emitSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
+void pc::kernels::emitSimt(EmbeddingGradOp op, Kernel &kernel, Ptr base) {
   kernel.kind = "embedding";
-  return EmbeddingGrad(op, kernel, base).emit();
+  EmbeddingGrad(op, kernel, base).emit();
 }
