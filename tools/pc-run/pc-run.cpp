@@ -118,6 +118,9 @@ int main(int argc, char **argv) {
       return badUsage("unknown option", argv[at]);
     }
   }
+  // Of the user's environment; each of N processes would be all ranks of a run of its own.
+  if (const char *transport = getenv("PCRT_TRANSPORT"); transport && !strcmp(transport, "virtual"))
+    options.virtualRanks = true;
   if (at == argc) {
     fputs(usage, stderr);
     return PCRT_USAGE;

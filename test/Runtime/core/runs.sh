@@ -86,6 +86,8 @@ for mesh in 1-1-1 2-1-1 2-2-2; do
   good "$mesh virtual trace" grep -q '"name": "head input gradient"' virtual.trace
 done
 good "virtual ranks of one program" env PCRT_TRANSPORT=virtual "$programs/$prefix-2-2-2" --data tokens.bin --steps 2
+good "virtual ranks of pc-run by the environment are one run" env PCRT_TRANSPORT=virtual "$pc_run" -n 4 "$programs/$prefix-2-2-2" -- --data tokens.bin --steps 3 --save by-environment --metrics by-environment.jsonl
+good "whose steps are told once" [ "$(wc -l < by-environment.jsonl)" = 3 ]
 expect 2 'needs 4 ranks, but the run has 3' "virtual ranks, too few" "$pc_run" --virtual -n 3 "$programs/$prefix-2-2-2" -- --data tokens.bin
 expect 9 'cannot read nosuch' "virtual ranks, no data" "$pc_run" --virtual -n 4 "$programs/$prefix-2-2-2" -- --data nosuch
 
