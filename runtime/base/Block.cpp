@@ -33,13 +33,11 @@ Block pcrt::blockOf(const Mesh &mesh, const Dims &shape, const Layout &layout, i
   return block;
 }
 
-Holder pcrt::holderOf(const Mesh &mesh, const Layout &layout, int rank, int stageAxis, int replicaAxis) {
+Holder pcrt::holderOf(const Mesh &mesh, const Layout &layout, int rank, const std::vector<int> &apart) {
   Holder holder{1, 0};
   for (int axis = 0; axis < int(mesh.sizes.size()); ++axis) {
-    bool splits = axis == stageAxis || axis == replicaAxis;
-    for (const std::vector<int> &axes : layout)
-      splits |= std::find(axes.begin(), axes.end(), axis) != axes.end();
-    if (splits)
+    auto has = [axis](const std::vector<int> &axes) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
+    if (has(apart) || std::any_of(layout.begin(), layout.end(), has))
       continue;
     holder.count *= mesh.sizes[axis];
     holder.index = holder.index * mesh.sizes[axis] + mesh.coordinate(rank, axis);

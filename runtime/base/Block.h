@@ -55,9 +55,8 @@ struct Holder {
   int64_t count, index;
 };
 
-/// `stageAxis`, the axis of pipeline stages, and `replicaAxis`, on which each coordinate has a tensor of its own, are
-/// not considered (-1: none).
-Holder holderOf(const Mesh &mesh, const Layout &layout, int rank, int stageAxis = -1, int replicaAxis = -1);
+/// Coordinates on the axes `apart` hold no copies of each other's.
+Holder holderOf(const Mesh &mesh, const Layout &layout, int rank, const std::vector<int> &apart = {});
 
 /// A box of a larger row-major tensor.
 struct Box {

@@ -346,7 +346,13 @@ std::optional<Holder> Program::holderOf(const Tensor &tensor, const Parameter &p
     for (const Parameter &other : stages[lower]->parameters)
       if (other.name == parameter.name)
         return std::nullopt; // tied: the first stage that has it writes it
-  return pcrt::holderOf(mesh, tensor.layout, rank, stageAxis, tensor.varies ? rounds.axis : -1);
+  if (!tensor.isOn(mesh, rank))
+    return std::nullopt;
+  std::vector<int> apart = tensor.root;
+  apart.push_back(stageAxis);
+  if (tensor.varies)
+    apart.push_back(rounds.axis);
+  return pcrt::holderOf(mesh, tensor.layout, rank, apart);
 }
 
 Programs::Programs(const pcrt_program &first) {

@@ -54,7 +54,7 @@ void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &p
     const Output &output = program.outputs[i];
     if (output.kind != kind)
       continue;
-    if (kind == "logits" ? holderOf(program.mesh, output.layout, comm.rank(), program.stageAxis).index != 0
+    if (kind == "logits" ? holderOf(program.mesh, output.layout, comm.rank(), {program.stageAxis}).index != 0
                          : !program.writes(output, program.parameters[output.parameter], comm.rank()))
       continue;
     Target &target = targets[i];
