@@ -103,7 +103,7 @@ CheckpointSeries::CheckpointSeries(const Options &options, const Program &progra
     fs::create_directories(directory, error);
     if (error)
       fail(PCRT_RESOURCE, "cannot save to " + directory + ": " + error.message());
-    lock.emplace(directory);
+    lock.emplace(directory, [this](const std::string &tag) { unlink(nextLatest(tag).c_str()); });
     recover();
     auto kept = int64_t(stepsIn(directory).size());
     int64_t more = std::max<int64_t>(keep + (rollback > 0) + 1 - kept, 1) * bytes;
@@ -215,7 +215,7 @@ bool CheckpointSeries::makeRoom() {
 
 /// DIR/latest, replaced as a whole. Nobody relies on it: an error is no more than that.
 void CheckpointSeries::noteLatest(int64_t step) {
-  std::string next = directory + "/latest.tmp-" + lock->tag();
+  std::string next = nextLatest(lock->tag());
   FILE *file = fopen(next.c_str(), "we");
   if (!file)
     return;

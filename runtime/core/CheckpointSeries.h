@@ -60,6 +60,7 @@ public:
 private:
   void recover();
   std::string goBack(const std::string &newest);
+  std::string nextLatest(const std::string &tag) const { return directory + "/latest.tmp-" + tag; }
   std::string temporary() const { return directory + "/trajectory.tmp"; }
   bool tryAgainAfter(const Failure &failure, bool last);
   void open(const Program &program, const Trajectory &trajectory, const TokenizerFiles &tokenizer, Device &device,

@@ -74,7 +74,8 @@ static bool isAt(int file, const std::string &path) {
          mine.st_dev == there.st_dev;
 }
 
-DirectoryLock::DirectoryLock(const std::string &directory) : directory(directory), path(directory + ".lock") {
+DirectoryLock::DirectoryLock(const std::string &directory, const std::function<void(const std::string &tag)> &cleanUp)
+    : directory(directory), path(directory + ".lock") {
   Holder self = thisProcess();
   own = self.tag;
   // The file is written and locked before it gets its name: no other process sees it empty or unlocked.
@@ -91,7 +92,7 @@ DirectoryLock::DirectoryLock(const std::string &directory) : directory(directory
       taken = link(unnamed.c_str(), path.c_str()) == 0;
       if (!taken && (errno != EEXIST || attempt == 100))
         fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + path));
-      taken = taken || takeOver();
+      taken = taken || takeOver(cleanUp);
     }
     unlink(unnamed.c_str());
   } catch (...) {
@@ -102,7 +103,7 @@ DirectoryLock::DirectoryLock(const std::string &directory) : directory(directory
 }
 
 /// Takes the lock of a holder that is dead. False: the lock is gone by now, try again. Throws if the holder may live.
-bool DirectoryLock::takeOver() {
+bool DirectoryLock::takeOver(const std::function<void(const std::string &tag)> &cleanUp) {
   struct File {
     int fd;
     ~File() {
@@ -129,9 +130,10 @@ bool DirectoryLock::takeOver() {
                             holder.host + " saves there" +
                             (here ? "; name another directory, or wait for it"
                                   : " (so says " + path + "); if it has ended, remove that file"));
+  cleanUp(holder.tag);
+  unlink((path + "-" + holder.tag).c_str()); // the name that its lock had first
   if (rename((path + "-" + own).c_str(), path.c_str()) != 0)
     fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + path));
-  dead = holder.tag;
   return true;
 }
 

@@ -8,31 +8,31 @@
 #ifndef PCRT_CORE_DIRECTORYLOCK_H
 #define PCRT_CORE_DIRECTORYLOCK_H
 
+#include <functional>
 #include <string>
 
 namespace pcrt {
 
 class DirectoryLock {
 public:
-  /// Takes the lock of `directory` for this process. Throws PCRT_RESOURCE naming the holder if there is one, or if
-  /// DIR.lock is a file of somebody else.
-  explicit DirectoryLock(const std::string &directory);
+  /// Takes the lock of `directory` for this process. If its holder died, `cleanUp` removes what is left under the
+  /// names of the holder's tag first: a process that is killed meanwhile leaves the lock as it was, for the next one.
+  /// Throws PCRT_RESOURCE naming the holder if there is one, or if DIR.lock is a file of somebody else.
+  DirectoryLock(const std::string &directory, const std::function<void(const std::string &tag)> &cleanUp);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock &) = delete;
   DirectoryLock &operator=(const DirectoryLock &) = delete;
 
   /// Names beside the directory that this holder may use, and no other one ever: DIR.tmp-<tag>.
   const std::string &tag() const { return own; }
-  /// The tag of a holder that died, or empty: what is left under its names may be removed.
-  const std::string &deadTag() const { return dead; }
 
   /// The tag in the lock of `directory`, whoever holds it; empty if there is none.
   static std::string tagOf(const std::string &directory);
 
 private:
-  bool takeOver();
+  bool takeOver(const std::function<void(const std::string &tag)> &cleanUp);
 
-  std::string directory, path, own, dead;
+  std::string directory, path, own;
   int fd = -1;
 };
 

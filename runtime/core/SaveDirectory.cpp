@@ -189,9 +189,8 @@ SaveDirectory::SaveDirectory(const std::string &directory, const TokenizerFiles 
     refuse(error.message());
   if (exists(home) && !fs::is_directory(home, error))
     refuse("it is not a directory");
-  lock.emplace(home);
+  lock.emplace(home, [this](const std::string &tag) { cleanUp(tag); });
   work = temporaryOf(home, lock->tag());
-  recover();
   if (exists(home))
     checkHome();
   std::set<std::string> before = tokenizerFilesIn(home);
@@ -217,12 +216,9 @@ void SaveDirectory::checkHome() {
       refuse("its " + std::string(name) + " is not from a checkpoint of this program; name another directory");
 }
 
-/// Cleans up after a holder of the lock that was killed during a save; completes the exchange if the old directory is
-/// already moved away.
-void SaveDirectory::recover() {
-  const std::string &tag = lock->deadTag();
-  if (tag.empty())
-    return;
+/// Cleans up after a holder of the lock that was killed; completes the exchange if the old directory is already moved
+/// away.
+void SaveDirectory::cleanUp(const std::string &tag) {
   std::string left = temporaryOf(home, tag);
   if (!exists(home) && isCheckpoint(left) && rename(left.c_str(), home.c_str()) != 0)
     fail(PCRT_RESOURCE, withErrno("cannot rename " + left + " to " + home));

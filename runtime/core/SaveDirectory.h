@@ -57,7 +57,7 @@ public:
 
 private:
   void checkHome();
-  void recover();
+  void cleanUp(const std::string &tag);
   std::string swap();
   bool isOurs(const std::string &name) const;
 

@@ -111,4 +111,24 @@ for call, number in calls_since('trajectory.json", O_WRONLY')[:None if LONG else
     code, said = save()
     good(f"{name}: the next run", code == 0 and contents("DIR") == NEW, f"{code}: {said}")
 
+# A run that is killed while it cleans up behind a killed one: the next one cleans up behind both.
+def interrupted():
+    prepare()
+    save("-e", "inject=renameat2:signal=KILL:when=1")
+    good("a run was killed", len(glob.glob("DIR.tmp-*")) == 1 and os.path.exists("DIR.lock"), glob.glob("DIR*"))
+
+
+interrupted()
+save("-q")
+cleaning = calls_since(".lock-")
+cleaning = cleaning[:[call for call, _ in cleaning].index("mkdir")]
+good("it cleans up", {"unlink", "rmdir", "rename"} <= {call for call, _ in cleaning}, cleaning)
+for call, number in cleaning if LONG else [cleaning[-1]] + cleaning[::9]:
+    interrupted()
+    code, said = save("-e", f"inject={call}:signal=KILL:when={number}")
+    good(f"killed again in {call} {number}", code in (-9, 137), f"{code}: {said}")
+    code, said = save()
+    good(f"killed again in {call} {number}: the next run", code == 0 and contents("DIR") == NEW, f"{code}: {said}")
+    good(f"killed again in {call} {number}: leaves nothing", set(glob.glob("DIR*")) - set(glob.glob("DIR.lock-*")) == {"DIR", "DIR.tmp"}, glob.glob("DIR*"))
+
 end()
