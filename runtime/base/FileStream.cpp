@@ -7,13 +7,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace pcrt;
 
 /// What is gathered at most, what is worth a write of its own, and how much is converted before it is summed: it is in
 /// the processor's cache then.
-static constexpr int64_t page = 4096, most = 4 << 20, fewest = 64 << 10, cached = 128 << 10;
+static constexpr int64_t page = 4096, hugePage = 2 << 20, most = 4 << 20, fewest = 64 << 10, cached = 128 << 10;
 
 bool pcrt::writeAll(int fd, const void *data, int64_t bytes, int64_t offset) {
   auto *at = static_cast<const char *>(data);
@@ -31,9 +32,11 @@ bool pcrt::writeAll(int fd, const void *data, int64_t bytes, int64_t offset) {
 }
 
 FileStream::FileStream(int fd, int direct)
-    : fd(fd), direct(direct), buffer(static_cast<char *>(aligned_alloc(page, size_t(most + page)))) {
+    : fd(fd), direct(direct), buffer(static_cast<char *>(aligned_alloc(hugePage, size_t(most + hugePage)))) {
   if (!buffer)
     throw std::bad_alloc();
+  // A write past the page cache takes hold of each page.
+  madvise(buffer, size_t(most), MADV_HUGEPAGE);
 }
 
 FileStream::~FileStream() { free(buffer); }
