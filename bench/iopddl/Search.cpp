@@ -34,8 +34,9 @@ private:
   void setPrices(const Weights &weights);
   PriceTable ofNode(unsigned node) const;
   PriceTable ofEdges(const PriceTable &table, const std::vector<int> &indexOf) const;
-  /// Everything, at the prices of now. Its bound is one on costs within the limit.
-  Bounded whole();
+  /// Everything, at the prices of now. Its bound is one on costs within the limit. `counts`: where each choice has
+  /// combinations that are forbidden, one with the fewest.
+  Bounded whole(bool counts = false);
   __int128 boundOf(Price least) const;
   bool take(const Choice &choice);
   std::vector<__int128> overuse(const Choice &choice) const;
@@ -65,8 +66,9 @@ private:
 
 } // namespace
 
+/// What is forbidden counts before all else, as it does in sums of costs.
 static Price price(__int128 cost, __int128 scale) {
-  return cost >= forbidden ? Price::illegal() : Price{cost * scale, 0, 0};
+  return cost >= forbidden ? Price::illegal() + Price{(cost - forbidden) * scale, 0, 0} : Price{cost * scale, 0, 0};
 }
 
 /// One table for all edges of the same nodes; node strategies that meet themselves in an edge have its diagonal.
@@ -153,11 +155,11 @@ PriceTable Search::ofNode(unsigned node) const {
   return table;
 }
 
-Bounded Search::whole() {
+Bounded Search::whole(bool counts) {
   std::vector<PriceTable> tables = edges;
   for (unsigned node = 0; node < sizes.size(); ++node)
     tables.push_back(ofNode(node));
-  if (std::optional<pc::Assignment> exact = pc::minimize(sizes, tables, false, effort.table)) {
+  if (std::optional<pc::Assignment> exact = pc::minimize(sizes, tables, counts, effort.table)) {
     found.isExact = true;
     return {exact->price, exact->choice};
   }
@@ -165,12 +167,11 @@ Bounded Search::whole() {
 }
 
 __int128 Search::boundOf(Price least) const {
-  if (!least.isLegal())
-    return forbidden;
-  __int128 bound = least.traffic;
+  __int128 one = Price::illegal().traffic, count = (least.traffic + one / 2) / one;
+  __int128 bound = least.traffic - count * one;
   for (__int128 price : prices)
     bound -= price * *graph.limit;
-  return bound <= 0 ? 0 : (bound + scale - 1) / scale;
+  return count * forbidden + (bound <= 0 ? 0 : (bound + scale - 1) / scale);
 }
 
 std::vector<__int128> Search::overuse(const Choice &choice) const {
@@ -413,6 +414,8 @@ Found Search::run() {
   setPrices(weights);
   Bounded first = whole();
   ++found.rounds;
+  if (found.isExact && !first.bound.isLegal())
+    first = whole(/*counts=*/true);
   found.bound = boundOf(first.bound);
   bool fits = take(first.choice);
   if (found.isExact && !fits) {
@@ -420,7 +423,7 @@ Found Search::run() {
     setPrices(weights);
     bool isComplete = branch(found.rounds + effort.rounds / 2);
     if (isComplete)
-      found.bound = found.choice ? found.cost : forbidden;
+      found.bound = found.choice && found.cost < forbidden ? found.cost : std::max<__int128>(found.bound, forbidden);
   }
   if (!isOver())
     assignParts(weights);

@@ -54,5 +54,5 @@ while limited < count or free < count:
 path.write_text(said(graphs.make, 2, 2000, 0))
 least = int(said(graphs.least, path))
 cost, bound, _ = solved(path)
-assert cost == least and (bound == cost or least >= graphs.FORBIDDEN), (cost, bound, least)
+assert cost == bound == least > graphs.FORBIDDEN, (cost, bound, least)  # some strategies cannot but meet
 print(f"{limited} graphs with a limit, {free} without, a chain of 2000: least costs, and no bound is above")
