@@ -87,16 +87,37 @@ bool isWeight(Value value) {
          (isa_and_nonnull<CastOp, AllGatherOp, ResizeOp>(op) && isWeight(op->getOperand(0)));
 }
 
+/// Whether a microbatch reads what it gathers of a weight in both passes, as it does what is gathered once for all
+/// microbatches.
+bool staysForBackward(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!isa<AccumulateOp>(op->getParentOp()) || !isa<AllGatherOp, WaitOp>(op) || !isWeight(value))
+    return false;
+  Block &body = *op->getBlock();
+  auto seed = llvm::find_if(body, [](Operation &other) { return phaseBegunBy(&other) == StepPhase::Backward; });
+  return seed != body.end() && op->isBeforeInBlock(&*seed) && llvm::any_of(op->getUsers(), [&](Operation *user) {
+           return seed->isBeforeInBlock(body.findAncestorOpInBlock(*user));
+         });
+}
+
+/// Whether a rounded copy is made for a gather that comes once a step.
+bool isGatheredOnce(Operation *op) {
+  return isa<CastOp>(op) && llvm::all_of(op->getUsers(), [&](Operation *user) {
+           auto accumulate = dyn_cast<AccumulateOp>(user->getParentOp());
+           bool isOnce = user->getBlock() == op->getBlock() ||
+                         (accumulate && accumulate.getMicrobatches() == 1 && op->hasOneUse());
+           return isOnce && isa<AllGatherOp, StartOp>(user);
+         });
+}
+
 MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llvm::DenseSet<Operation *> &inTasks) {
   if (gradients.contains(value))
     return MemoryKind::Gradient;
   Operation *op = value.getDefiningOp();
-  if (isa<func::FuncOp>(op->getParentOp()) && !inTasks.contains(op) && isWeight(value)) {
-    bool gatheredOnce = isa<CastOp>(op) && llvm::all_of(op->getUsers(), [&](Operation *user) {
-                          return isa<AllGatherOp, StartOp>(user) && user->getBlock() == op->getBlock();
-                        });
-    return gatheredOnce ? MemoryKind::Communication : MemoryKind::Parameter;
-  }
+  if (isa<func::FuncOp>(op->getParentOp()) && !inTasks.contains(op) && isWeight(value))
+    return isGatheredOnce(op) ? MemoryKind::Communication : MemoryKind::Parameter;
+  if (staysForBackward(value))
+    return MemoryKind::Parameter;
   if (isa<StateOp>(op))
     return MemoryKind::Optimizer;
   auto moveOf = [](StartOp start, unsigned i) { return start.getMoves()[i]; };

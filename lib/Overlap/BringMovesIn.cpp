@@ -1,4 +1,4 @@
-//===- BringMovesIn.cpp - Moves of gradients into the backward pass -------------------===//
+//===- BringMovesIn.cpp - Moves into the one microbatch of a step ----------------------===//
 #include "BringMovesIn.h"
 
 #include "mlir/IR/Builders.h"
@@ -6,9 +6,22 @@
 using namespace mlir;
 using namespace pc;
 
+/// Gathers of what is stored, where the body alone reads what they make, to its front: there they are waited for one by
+/// one.
+static void bringGathersIn(AccumulateOp accumulate) {
+  Block &body = accumulate.getBody().front();
+  for (Operation *op = accumulate->getPrevNode(); op;) {
+    Operation *gather = std::exchange(op, op->getPrevNode());
+    if (isa<AllGatherOp>(gather) &&
+        llvm::all_of(gather->getUsers(), [&](Operation *user) { return body.findAncestorOpInBlock(*user) != nullptr; }))
+      gather->moveBefore(&body, body.begin());
+  }
+}
+
 void pc::bringMovesIn(AccumulateOp accumulate) {
   if (accumulate.getMicrobatches() != 1)
     return;
+  bringGathersIn(accumulate);
   Operation *yield = accumulate.getBody().front().getTerminator();
   OpBuilder inside(yield);
   SmallVector<Value> outer(accumulate.getResults()); // per result: the value outside of the body that it replaces

@@ -1,4 +1,4 @@
-//===- BringMovesIn.h - Moves of gradients into the backward pass ---------------------===//
+//===- BringMovesIn.h - Moves into the one microbatch of a step ------------------------===//
 #ifndef PC_LIB_OVERLAP_BRINGMOVESIN_H
 #define PC_LIB_OVERLAP_BRINGMOVESIN_H
 
@@ -7,8 +7,10 @@
 namespace pc {
 
 /// With one microbatch, each result of `accumulate` is the value that the body yields. A move that is the only reader
-/// of a result goes into the body, where it can start as soon as that value is computed. With several microbatches
-/// nothing changes, because one move of the sum has less traffic than one of each addend.
+/// of a result goes into the body, where it can start as soon as that value is computed, and so does a gather in front
+/// of it that the body alone reads: moves of one communicator are under way in front of the body or in it, not across.
+/// With several microbatches nothing changes, because one move of the sum has less traffic than one of each addend, and
+/// one gather than one for each of them.
 void bringMovesIn(AccumulateOp accumulate);
 
 } // namespace pc

@@ -110,6 +110,42 @@ func.func @one_microbatch() {
 
 // -----
 
+// One microbatch: what is gathered in front of it for it alone is gathered in it, so that each is waited for where it is read, beside the sums of gradients.
+// The one that the update reads, too, stays.
+pc.mesh <dp = 2>
+// CHECK-LABEL: func.func @gathered_for_one_microbatch
+func.func @gathered_for_one_microbatch() {
+  // CHECK: pc.all_gather
+  // CHECK: pc.accumulate
+  // CHECK-COUNT-2: pc.all_gather
+  // CHECK: %[[A:.*]] = pc.wait
+  // CHECK-NEXT: %[[E:.*]] = pc.add %{{.*}}, %[[A]]
+  // CHECK: %[[B:.*]] = pc.wait
+  // CHECK-NEXT: pc.add %[[E]], %[[B]]
+  // CHECK: pc.reduce_scatter
+  // CHECK: pc.yield
+  // CHECK-NOT: pc.all_gather
+  %tokens = pc.input tokens dims ["microbatch", "x"] global [1, 8] layout <[_, _]> : tensor<1x8xf32>
+  %p = pc.parameter "a.0.w" dims ["x"] init <fill, 0.0> source <"a.0.w", shape = [8], start = [0], size = [8]> global [8] layout <[dp]> : tensor<4xf32>
+  %q = pc.parameter "a.1.w" dims ["x"] init <fill, 0.0> source <"a.1.w", shape = [8], start = [0], size = [8]> global [8] layout <[dp]> : tensor<4xf32>
+  %r = pc.parameter "a.2.w" dims ["x"] init <fill, 0.0> source <"a.2.w", shape = [8], start = [0], size = [8]> global [8] layout <[dp]> : tensor<4xf32>
+  %a = pc.all_gather %p dim 0 on ["dp"] : (tensor<4xf32>) -> tensor<8xf32>
+  %b = pc.all_gather %q dim 0 on ["dp"] : (tensor<4xf32>) -> tensor<8xf32>
+  %c = pc.all_gather %r dim 0 on ["dp"] : (tensor<4xf32>) -> tensor<8xf32>
+  %g = pc.accumulate (%t = %tokens : tensor<1x8xf32> -> tensor<8xf32>) {
+    %d = pc.exp %t : (tensor<8xf32>) -> tensor<8xf32>
+    %e = pc.add %d, %a : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %f = pc.add %e, %b : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %h = pc.add %f, %c : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    pc.yield %h : tensor<8xf32>
+  } : tensor<8xf32>
+  %s = pc.reduce_scatter sum %g dim 0 on ["dp"] : (tensor<8xf32>) -> tensor<4xf32>
+  %n = pc.add %c, %c : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
 // Gradients that are split by their sum: they would pile up, so the first bucket is waited for when the third one starts.
 pc.mesh <dp = 2>
 // CHECK-LABEL: func.func @split_gradients
