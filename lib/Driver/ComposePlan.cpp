@@ -100,6 +100,7 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   result.restSeconds = std::max(along(all, fewer, rest(*a), more, rest(*b)), 0.0);
   result.forwardShare = b->forwardShare;
   result.activationBytes = along(all, fewer, a->activationBytes, more, b->activationBytes);
+  result.layerActivationBytes = (b->activationBytes - a->activationBytes) / (more - fewer);
   return result;
 }
 
@@ -540,8 +541,8 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, bo
   for (int stage = 0; stage < stages; ++stage) {
     int like = stageLike(stage, stages, fewStages);
     double mean = layersOf(stage, whole, layers);
-    double activations = core.activationBytes / static_cast<double>(few.layers()) * mean;
-    fullest = std::max(fullest, roles.arena(like, mean) + (held[stage] - heldBySmall[like]) * activations);
+    double activations = (held[stage] - heldBySmall[like]) * core.layerActivationBytes * mean;
+    fullest = std::max(fullest, roles.arena(like, mean) + activations);
   }
   trial.bytes = static_cast<int64_t>(fullest) + b->besideArena;
 }

@@ -28,11 +28,12 @@ struct PlanCore {
 /// Of all layers of the model, what no plan of the core stays below, but that stages and data ranks share it.
 struct CorePrice {
   bool isLegal = false;
-  double seconds = 0;         ///< of a microbatch
-  double layerSeconds = 0;    ///< of these, of one layer
-  double restSeconds = 0;     ///< of a step besides its microbatches: the optimizer
-  double forwardShare = 0;    ///< of a microbatch's seconds, those of its forward pass
-  double activationBytes = 0; ///< of a microbatch that waits for its backward pass
+  double seconds = 0;              ///< of a microbatch
+  double layerSeconds = 0;         ///< of these, of one layer
+  double restSeconds = 0;          ///< of a step besides its microbatches: the optimizer
+  double forwardShare = 0;         ///< of a microbatch's seconds, those of its forward pass
+  double activationBytes = 0;      ///< of a microbatch that waits for its backward pass
+  double layerActivationBytes = 0; ///< of these, those of one layer
   int compositions = 0;
 };
 

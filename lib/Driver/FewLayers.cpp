@@ -5,6 +5,7 @@
 #include "pc/IR/DimClasses.h"
 #include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace pc;
@@ -82,13 +83,18 @@ double FewLayers::layerBytes() const {
   return static_cast<double>(byteSize(findLayers(model).front().out[0].getType()));
 }
 
-double FewLayers::layerParameterBytes() const {
-  double bytes = 0;
+SmallVector<double> FewLayers::layerParameters() const {
+  SmallVector<double> bytes;
   std::vector<Layer> all = findLayers(model);
   for (Operation *op : all.front().ops)
     if (auto parameter = dyn_cast<ParameterOp>(op))
-      bytes += static_cast<double>(byteSize(parameter.getValue().getType()));
+      bytes.push_back(static_cast<double>(byteSize(parameter.getValue().getType())));
   return bytes;
+}
+
+double FewLayers::layerParameterBytes() const {
+  SmallVector<double> all = layerParameters();
+  return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
 OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {

@@ -17,6 +17,8 @@ public:
   int64_t layers() const { return count; }
   /// Of what a layer hands on.
   double layerBytes() const;
+  /// Of each parameter of a layer, and of all of them.
+  llvm::SmallVector<double> layerParameters() const;
   double layerParameterBytes() const;
   /// The same model with `layers` of its layers, at least one, and a batch of `batch` sequences.
   mlir::OwningOpRef<mlir::ModuleOp> take(int64_t layers, int64_t batch) const;

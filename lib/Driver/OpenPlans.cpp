@@ -270,13 +270,13 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
     if (!price.isLegal)
       return opened;
     PlanNumbers &plan = numbersOf(known);
-    if (limit() > 0 && bounds->leastBytes(plan, price.activationBytes) > static_cast<double>(limit())) {
+    if (limit() > 0 && bounds->leastBytes(plan, price) > static_cast<double>(limit())) {
       ++numDropped;
       return opened;
     }
     known.hasCore = true;
     opened.inside.push_back(node);
-    opened.inside[0].bound = leastBytes ? bounds->leastBytes(plan, price.activationBytes) : bounds->ofCore(price, plan);
+    opened.inside[0].bound = leastBytes ? bounds->leastBytes(plan, price) : bounds->ofCore(price, plan);
     return opened;
   }
   if (std::string key = tasksKey(node, core); !key.empty() && !known.hasTasks) {

@@ -97,8 +97,11 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
     return {};
   auto mesh = MeshAttr::get(context, plan.names, plan.sizes);
   auto [it, first] = gathers.try_emplace({mesh.getAsOpaquePointer(), plan.dataBits});
-  if (first)
-    it->second = gatherSeconds(plan, machine);
+  Gather &gather = it->second;
+  if (first) {
+    std::tie(gather.latency, gather.ofByte) = gatherSeconds(plan, machine);
+    gather.sumLatency = moveSeconds(MoveKind::AllReduce, 0, mesh, plan.dataAxes(), machine);
+  }
   // Parameters that no axis divides are sent as a whole, or not at all.
   constexpr double margin = 0.9;
   double elements = margin * work.parameterBytes / 4 / plan.split / static_cast<double>(plan.shape.stages);
@@ -106,9 +109,24 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
   auto microbatches = static_cast<double>(plan.microbatches);
   double sums = elements * share * (plan.halfGradients ? 2 : 4) * (plan.zero >= 2 ? microbatches : 1);
   double gathered = elements * share * (plan.halfParameters ? 2 : 4) * (plan.zero == 3 ? 2 * microbatches : 1);
-  double seconds = it->second.first + it->second.second * (sums + gathered);
-  auto [layerSums, layerGather] = plan.sentOnce(layerParameterBytes, it->second.second);
-  return {seconds, machine.contendShare * copySeconds(sums + gathered, seconds, machine), layerSums, layerGather};
+  double seconds = gather.latency + gather.ofByte * (sums + gathered);
+  double lost = machine.contendShare * copySeconds(sums + gathered, seconds, machine);
+  // What is sent alone has its own hops.
+  auto [layerSums, layerGather] = plan.sentOnce(layerParameterBytes, gather.ofByte);
+  double hops = sentAlone(plan, plan.halfGradients ? 2 : 4) * (plan.zero == 0 ? gather.sumLatency : gather.latency);
+  double gatherHops = 0;
+  if (plan.zero == 1 || plan.zero == 2)
+    gatherHops = sentAlone(plan, plan.halfParameters ? 2 : 4) * gather.latency;
+  seconds += (hops * (plan.zero >= 2 ? microbatches : 1) + gatherHops) * static_cast<double>(layers) /
+             static_cast<double>(plan.shape.stages);
+  if (plan.zero < 2)
+    layerSums += hops;
+  return {seconds, lost, layerSums, layerGather + gatherHops};
+}
+
+double PlanBounds::sentAlone(const PlanNumbers &plan, double width) const {
+  return static_cast<double>(
+      llvm::count_if(layerParameters, [&](double bytes) { return bytes / 4 * width / plan.split > bucketBytes; }));
 }
 
 double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const {
@@ -125,24 +143,37 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
 /// waits until a first microbatch has come through the chunks before it; where gradients of weights are not apart, the
 /// last one must go back through them, too. And layers are whole.
 ///
-/// Without stages, sums of gradients begin in the last microbatch's backward pass: what they take longer is a wait.
+/// Without stages, parameters are gathered before the first microbatch, and sums of gradients begin in the last one's
+/// backward pass: what they take longer is a wait. With them, the first chunk's first microbatch ends when its
+/// parameters are there, and on each stage some chunk's sums begin with its last task.
 double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent,
                               const PlanNumbers &plan, double enough) const {
   const PlanShape &shape = plan.shape;
   auto microbatches = static_cast<double>(shape.microbatches);
   auto step = [&](double work, double waits) {
-    double hidden = sent.seconds > waits ? 1 - waits / sent.seconds : 0;
-    return machine.wholeStep(work + waits + optimizer + sent.lost * hidden, ranks);
+    double hidden = std::max(sent.lost - machine.contendShare * waits, 0.0);
+    return machine.wholeStep(work + waits + optimizer + hidden, ranks);
   };
-  double one = seconds.layer * static_cast<double>(layers) + seconds.rest;
-  if (!plan.hasStages)
-    return step(one * microbatches, std::max(sent.layerSums * static_cast<double>(layers) - one, 0.0));
+  auto all = static_cast<double>(layers);
+  double one = seconds.layer * all + seconds.rest;
+  if (!plan.hasStages) {
+    double sums = std::max(sent.layerSums * all - one * (1 - seconds.forwardShare), 0.0);
+    return step(one * microbatches, sent.layerGather * all + sums);
+  }
+  // Chunks need not be equal.
+  double ofChunk = std::max(std::floor(all / static_cast<double>(shape.stages * shape.chunks)) - 1, 1.0);
+  double waits = ofChunk * std::max(sent.layerGather - seconds.layer, 0.0) +
+                 std::max(ofChunk * (sent.layerSums - seconds.layer) - seconds.rest, 0.0);
   // Moves at the ends of a task may hide behind the next one, where those of a step of one microbatch cannot.
   constexpr double margin = 0.985;
-  double simple = step(margin * leastPipelineSeconds(one * microbatches, shape), 0);
+  double simple = step(margin * leastPipelineSeconds(one * microbatches, shape), waits);
   if (!plan.schedule || shape.stages * shape.chunks > layers || simple >= enough)
     return simple;
-  return std::max(simple, step(margin * microbatches * longestStage(seconds.layer, seconds.rest, shape), 0));
+  simple = std::max(simple, step(margin * microbatches * longestStage(seconds.layer, seconds.rest, shape), waits));
+  // The last microbatch comes after all others through the first chunk, and goes through all chunks and back: a
+  // backward pass takes no less than the forward one, even without the gradients of weights.
+  double path = one * 2 + (microbatches - 1) * ofChunk * seconds.layer;
+  return std::max(simple, step(margin * seconds.forwardShare * path, 0));
 }
 
 /// The least that the longest stage takes for a microbatch, however whole layers are dealt out: the last one has the
@@ -272,13 +303,14 @@ double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) cons
     moves = 4 * one * static_cast<double>(layers) * (microbatches / stages + 1);
   }
   double microbatch = root.seconds / static_cast<double>(ranks) / microbatches;
-  // Stages wait longer than the bound says where gradients of weights are apart.
+  // Stages wait longer than the bound says where gradients of weights are apart; less so where they have more chunks.
   double waits = 0;
   if (plan.hasStages && plan.shape.splitsWeightGradients)
-    waits = 0.1 * microbatch * (stages - 1) / static_cast<double>(plan.shape.chunks);
-  // Sums of gradients begin in the last backward pass.
-  double hidden = 0.6 * microbatch;
-  return seconds + machine.wholeStep(moves + waits + std::max(sent.seconds - hidden, 0.0), ranks);
+    waits = (plan.shape.chunks > 1 ? 0.05 : 0.25) * microbatch * (stages - 1);
+  // Sums of gradients begin in the last backward pass; without stages the bound has what they take longer.
+  if (plan.hasStages)
+    waits += std::max(sent.seconds - 0.6 * microbatch, 0.0);
+  return seconds + machine.wholeStep(moves + waits, ranks);
 }
 
 PlanCore PlanBounds::rootOf(const PlanCore &core) {
@@ -292,9 +324,10 @@ PlanCore PlanBounds::rootOf(const PlanCore &core) {
 }
 
 void PlanBounds::learnRoot(const PlanCore &core, const CorePrice &price) {
+  auto sequences = static_cast<double>(core.batch), all = static_cast<double>(layers);
   if (price.isLegal)
-    roots[PlanNumbers(core.plan, context).alone] = {price.seconds,
-                                                    price.activationBytes / static_cast<double>(core.batch)};
+    roots[PlanNumbers(core.plan, context).alone] = {price.seconds, price.activationBytes / sequences,
+                                                    price.layerActivationBytes * all / sequences};
 }
 
 /// The most microbatches that a stage holds between their forward and backward passes, where all chunks take equally
@@ -319,7 +352,13 @@ double PlanBounds::heldBy(const PlanNumbers &plan) const {
 double PlanBounds::leastBytes(const PlanNumbers &plan) const {
   auto it = roots.find(plan.alone);
   double sequences = static_cast<double>(batch) / static_cast<double>(plan.microbatches) / plan.data;
-  return leastBytes(plan, it == roots.end() ? 0 : it->second.bytes * sequences / plan.layerRanks);
+  double bytes = it == roots.end() ? 0 : plan.hasStages ? it->second.layersBytes : it->second.bytes;
+  return leastBytes(plan, bytes * sequences / plan.layerRanks);
+}
+
+double PlanBounds::leastBytes(const PlanNumbers &plan, const CorePrice &core) const {
+  return leastBytes(plan,
+                    plan.hasStages ? core.layerActivationBytes * static_cast<double>(layers) : core.activationBytes);
 }
 
 double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) const {

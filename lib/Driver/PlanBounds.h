@@ -18,9 +18,11 @@ public:
   /// `few`: null, if the model's layers are not alike.
   PlanBounds(mlir::MLIRContext *context, const StepWork &work, const FewLayers *few, int64_t batch, int64_t ranks,
              const CompileOptions &options, const MachineModel &machine)
-      : context(context), inlineOps(static_cast<double>(options.stages.inlineOps)), work(work),
-        layers(few ? few->layers() : 0), layerBytes(few ? few->layerBytes() : 0),
-        layerParameterBytes(few ? few->layerParameterBytes() : 0), batch(batch), ranks(ranks), machine(machine) {}
+      : context(context), inlineOps(static_cast<double>(options.stages.inlineOps)),
+        bucketBytes(static_cast<double>(options.schedule.bucketBytes)), work(work), layers(few ? few->layers() : 0),
+        layerBytes(few ? few->layerBytes() : 0), layerParameterBytes(few ? few->layerParameterBytes() : 0),
+        layerParameters(few ? few->layerParameters() : llvm::SmallVector<double>()), batch(batch), ranks(ranks),
+        machine(machine) {}
 
   /// What is known of all plans of a core of any number of microbatches.
   struct Known {
@@ -48,9 +50,9 @@ public:
   double ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
   /// Whether tasks of a plan's whole program are functions for sure.
   bool callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
-  /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass:
-  /// `activationBytes` of each, in all stages together.
-  double leastBytes(const PlanNumbers &plan, double activationBytes) const;
+  /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass. Of
+  /// those that stages hold that is what layers keep: the head's backward pass follows its forward pass.
+  double leastBytes(const PlanNumbers &plan, const CorePrice &core) const;
   /// The same by what layers keep that nobody splits, as `learnRoot` knows it.
   double leastBytes(const PlanNumbers &plan) const;
   /// What is known of layers on one rank, of the tactics that every rank follows alone.
@@ -76,12 +78,16 @@ private:
   struct MicrobatchSeconds {
     double layer, rest, forwardShare;
   };
+  /// Parameters of a layer that are too large to be sent together with others, where an element takes `width` bytes.
+  double sentAlone(const PlanNumbers &plan, double width) const;
   double ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent, const PlanNumbers &plan,
                     double enough) const;
   Sent sentOf(const PlanNumbers &plan) const;
   double longestStage(double layer, double rest, const PlanShape &shape) const;
 
   double heldBy(const PlanNumbers &plan) const;
+  /// `activationBytes`: that a microbatch keeps in all stages together.
+  double leastBytes(const PlanNumbers &plan, double activationBytes) const;
 
   /// How a core splits layers.
   struct Split {
@@ -98,23 +104,28 @@ private:
   double longerAlone(const std::string &without, const std::string &with) const;
 
   mlir::MLIRContext *context;
-  double inlineOps; ///< programs of no more ops have their tasks written out
+  double inlineOps;   ///< programs of no more ops have their tasks written out
+  double bucketBytes; ///< of moves that are started together
   StepWork work;
   int64_t layers;
   double layerBytes; ///< that a layer hands on, of all sequences
   double layerParameterBytes;
+  llvm::SmallVector<double> layerParameters; ///< bytes of each
   int64_t batch, ranks;
   const MachineModel &machine;
   /// Of layers on one rank, by tactics.
   struct Root {
-    double seconds = 0; ///< of all sequences
-    double bytes = 0;   ///< that a sequence keeps
+    double seconds = 0;                ///< of all sequences
+    double bytes = 0, layersBytes = 0; ///< that a sequence keeps; and of these, those of all layers
   };
   std::map<std::string, Root> roots;
   std::vector<Split> splits;
   std::set<std::string> priced;
-  /// Seconds of a gather over the data axes of a mesh: of one without bytes, and of a byte.
-  using Gather = std::pair<double, double>;
+  /// Over the data axes of a mesh: seconds of a gather without bytes, and of a byte; and of a sum without bytes that
+  /// all get.
+  struct Gather {
+    double latency, ofByte, sumLatency;
+  };
   mutable std::map<std::pair<const void *, uint32_t>, Gather> gathers;
   /// By schedule, stages, chunks of a stage, and microbatches.
   mutable std::map<std::tuple<const pipeline::NamedSchedule *, int, int, int>, double> held;

@@ -51,7 +51,7 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
       ofTasks = bounds.ofTasks(tasks, core, numbers);
   }
   return {-percentOff(ofCore, whole.seconds), -percentOff(ofTasks, whole.seconds),
-          -percentOff(bounds.leastBytes(numbers, core.activationBytes), static_cast<double>(whole.bytes))};
+          -percentOff(bounds.leastBytes(numbers, core), static_cast<double>(whole.bytes))};
 }
 
 /// The errors of seconds and bytes in percent, or nothing where the plan is refused.
