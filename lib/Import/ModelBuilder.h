@@ -1,0 +1,194 @@
+//===- ModelBuilder.h - Builds the model program of a configuration -------------------===//
+// One builder, driven by the form of a family's layers (Family.h). Parameters keep Hugging Face's layout, with
+// `kv_heads`, `group` and `head_dim` as separate dims. Einsums name the dims of their operands in that order, so
+// nothing is transposed. Model.cpp has leaves and what is around layers, ModelAttention.cpp attention, ModelLayers.cpp
+// all else of a layer.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_IMPORT_MODELBUILDER_H
+#define PC_LIB_IMPORT_MODELBUILDER_H
+
+#include "Model.h"
+#include "Routing.h"
+
+#include "mlir/IR/Builders.h"
+#include "pcrt/description.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/Twine.h"
+#include <cmath>
+
+namespace pc {
+
+class ModelBuilder {
+public:
+  ModelBuilder(mlir::OpBuilder &builder, const ModelConfig &config, const ImportOptions &options);
+
+  void build();
+
+private:
+  using Dims = llvm::ArrayRef<llvm::StringRef>;
+
+  /// An encoder, or a decoder, or the only stack of layers that there is: from tokens to what is behind the last norm.
+  mlir::Value stack(mlir::Value table, mlir::Value tokens, int64_t layers);
+
+  //===-- leaves -------------------------------------------------------------------===//
+
+  llvm::SmallVector<int64_t> sizes(Dims dims) {
+    llvm::SmallVector<int64_t> result;
+    for (llvm::StringRef dim : dims)
+      result.push_back(names.lookup(dim));
+    return result;
+  }
+  mlir::RankedTensorType type(Dims dims) { return mlir::RankedTensorType::get(sizes(dims), f32); }
+
+  /// One number a token; of documents, by the token that ends them.
+  mlir::Value input(InputKind kind, mlir::Type element);
+  /// What the next dropout of the model draws by.
+  mlir::Value random() {
+    return InputOp::create(builder, loc, mlir::RankedTensorType::get({PCRT_RANDOM_COUNT}, builder.getI32Type()),
+                           InputKind::Random, builder.getStrArrayAttr({"random"}), nullptr, nullptr,
+                           builder.getI64IntegerAttr(numDropouts++));
+  }
+
+  /// A parameter that is a part of the Hugging Face tensor `name` of shape `shape`, or of another one of as many
+  /// elements, `view`: `size` elements from `start` on.
+  mlir::Value box(llvm::StringRef name, llvm::StringRef suffix, Dims dims, double std, double fill,
+                  llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> start, llvm::ArrayRef<int64_t> size,
+                  llvm::ArrayRef<int64_t> view = {});
+
+  /// A parameter that is a whole tensor. `merged`: how many of `dims` each dim of the Hugging Face tensor is made of;
+  /// one each if empty.
+  mlir::Value parameter(llvm::StringRef name, Dims dims, double std, llvm::ArrayRef<int64_t> merged = {},
+                        double fill = 0);
+
+  /// The weights `name` of this layer's experts, each a tensor of the file, side by side along the dim "experts".
+  mlir::Value expertsParameter(llvm::StringRef name, Dims dims);
+
+  /// The token embedding, which may also be the head. The padding row is initialized with zeros.
+  mlir::Value tokenTable(llvm::StringRef name);
+
+  mlir::Value ropeTable(TableKind kind, const Rotation &rope);
+
+  //===-- pieces -------------------------------------------------------------------===//
+
+  void at(const llvm::Twine &name) { loc = mlir::NameLoc::get(builder.getStringAttr(name)); }
+  std::string layerName(const llvm::Twine &name) { return (form->layers + llvm::Twine(layer) + "." + name).str(); }
+  void in(const llvm::Twine &name) { at(layerName(name)); }
+
+  mlir::Value einsum(llvm::StringRef spec, mlir::ValueRange inputs, Dims dims) {
+    return EinsumOp::create(builder, loc, type(dims), spec, inputs);
+  }
+  mlir::Value like(mlir::Value x, llvm::StringRef spec, mlir::ValueRange inputs) {
+    return EinsumOp::create(builder, loc, x.getType(), spec, inputs);
+  }
+  mlir::Value dropout(mlir::Value x, int64_t parts) {
+    return parts ? DropoutOp::create(builder, loc, x.getType(), x, random(), mlir::ValueRange(), drop(parts)) : x;
+  }
+  DropAttr drop(int64_t parts) { return parts ? DropAttr::get(builder.getContext(), parts) : DropAttr(); }
+  mlir::Value add(mlir::Value a, mlir::Value b) { return AddOp::create(builder, loc, a.getType(), a, b); }
+  mlir::Value scaled(mlir::Value x, double factor) {
+    return ScaleOp::create(builder, loc, x.getType(), x, builder.getF64FloatAttr(factor));
+  }
+  mlir::Value constant(double number) {
+    return ConstantOp::create(builder, loc, mlir::RankedTensorType::get({}, f32), builder.getF64FloatAttr(number));
+  }
+
+  /// Adds a bias over the trailing dims of x: `spec` broadcasts it.
+  mlir::Value bias(mlir::Value x, mlir::Value b, llvm::StringRef spec) { return add(x, like(x, spec, {b})); }
+
+  mlir::Value norm(mlir::Value x, llvm::StringRef name, llvm::StringRef dim);
+  /// The norm `name` of a layer; x itself if there is none.
+  mlir::Value layerNorm(mlir::Value x, llvm::StringRef name);
+
+  /// The RMS norm of all heads of a token together, `dims` behind batch and sequence.
+  mlir::Value normOfAll(mlir::Value x, llvm::StringRef name, Dims dims, llvm::StringRef letters);
+
+  mlir::Value positionEmbedding();
+
+  /// All tokens are of type 0.
+  mlir::Value typeEmbedding();
+
+  /// What stands between the layers and the head.
+  mlir::Value headTransform(mlir::Value x);
+
+  /// 0, 1, 2, ... from `first` on, as numbers.
+  mlir::Value count(int64_t size, int64_t first);
+
+  /// Attention with linear biases: slope * (t - s), [kv_heads, group, 2 sequence - 1]. Of n heads, a power of two, head
+  /// i has the slope 2^(-8 (i + 1) / n); heads behind the largest power of two have those of twice as many between
+  /// (O. Press et al., "Train short, test long", 2021).
+  mlir::Value alibi();
+
+  /// Numbers of each head by the bucket that the distance of a key is in, [kv_heads, group, 2 sequence - 1]. All layers
+  /// of a stack have those of its first one.
+  mlir::Value relativeBias();
+
+  /// What is added to scores by distance, or nothing.
+  mlir::Value addendsOfScores();
+
+  /// `addends` may be null. Of what an encoder has made all keys are seen.
+  mlir::Value attention(mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value addends, bool causal);
+
+  mlir::Value activate(mlir::Value x) { return ActivationOp::create(builder, loc, x.getType(), config.activation, x); }
+
+  static constexpr llvm::StringRef Q[] = {"batch", "sequence", "kv_heads", "group", "head_dim"};
+  static constexpr llvm::StringRef KV[] = {"batch", "sequence", "kv_heads", "head_dim"};
+  static constexpr llvm::StringRef Source[] = {"batch", "source_sequence", "kv_heads", "head_dim"};
+  static constexpr llvm::StringRef X[] = {"batch", "sequence", "embed"};
+  static constexpr llvm::StringRef F[] = {"batch", "sequence", "ffn"};
+
+  //===-- a layer ------------------------------------------------------------------===//
+
+  enum Part { Query, Key, Values };
+
+  /// The deviation that a weight starts with, of which `inputs` numbers make one result.
+  double deviation(int64_t inputs) const {
+    return form->stdByWidth ? config.initStd / std::sqrt(double(inputs)) : config.initStd;
+  }
+
+  /// The weight and the bias (null if there is none) of queries, keys or values of attention `block`. Sets the
+  /// location.
+  std::pair<mlir::Value, mlir::Value> projection(llvm::StringRef block, Part part, Dims heads);
+
+  /// `kv`: the dims of keys and values.
+  mlir::Value project(llvm::StringRef block, mlir::Value y, Part part, Dims kv);
+
+  mlir::Value headNorm(mlir::Value x, llvm::StringRef part, Dims heads, llvm::StringRef letters);
+
+  /// Of weights in front of residual sums.
+  double outputStd(int64_t inputs) const {
+    return form->smallOutputs ? config.initStd / std::sqrt(2.0 * config.layers) : deviation(inputs);
+  }
+
+  /// Attention `block` of y to what is in `source`: to y itself, or to what the encoder has made.
+  mlir::Value attentionBlock(llvm::StringRef block, mlir::Value y, mlir::Value source);
+
+  /// The linear layer `name` between "embed" and "ffn"; `part`: 0 and 1 are the halves of the rows of `gateUp`.
+  mlir::Value linear(mlir::Value x, llvm::StringRef name, bool down, int64_t part);
+
+  mlir::Value mlpBlock(mlir::Value y);
+
+  /// Every token goes through all experts; of those that it takes no part of the weight is 0.
+  mlir::Value expertsBlock(mlir::Value y);
+
+  mlir::Value layerOf(mlir::Value x);
+
+  mlir::OpBuilder &builder;
+  const ModelConfig &config;
+  const LayerForm *form; ///< of the stack that is being built
+  std::string prefix;
+  int64_t batch, sequence, targetLength, layer = 0, numDropouts = 0;
+  std::optional<int64_t> documents; ///< the token that ends them
+  int64_t numParameters = 0;        ///< so far, each expert's by itself
+  LoadBalance balance;              ///< of experts, if there is a loss of it
+  mlir::Value starts;               ///< where they begin
+  mlir::Value encoded;              ///< what the encoder has made
+  mlir::Value relative;             ///< what layers add to scores by distance
+  mlir::Type f32;
+  llvm::StringMap<int64_t> names;
+  mlir::Location loc = mlir::NameLoc::get(builder.getStringAttr("model"));
+  llvm::SmallVector<std::pair<mlir::Value, mlir::Value>, 2> ropes; ///< cos and sin
+};
+
+} // namespace pc
+
+#endif

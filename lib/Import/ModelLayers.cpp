@@ -1,0 +1,87 @@
+//===- ModelLayers.cpp - MLPs, experts, and what a layer is made of ---------------------===//
+#include "ModelBuilder.h"
+
+using namespace mlir;
+using namespace pc;
+
+Value ModelBuilder::expertsParameter(StringRef name, Dims dims) {
+  MLIRContext *context = builder.getContext();
+  int64_t along = llvm::find(dims, "experts") - dims.begin();
+  SmallVector<int64_t> shape = sizes(dims), start(shape.size() - 1, 0);
+  shape.erase(shape.begin() + along);
+  auto tensor = [&](const Twine &i) { return prefix + layerName(form->experts + "." + i + "." + name + ".weight"); };
+  SmallVector<Attribute> parts;
+  for (int64_t expert = 0; expert < config.experts; ++expert) {
+    auto source = SourceAttr::get(context, tensor(Twine(expert)), shape, start, shape, {});
+    parts.push_back(PartAttr::get(context, source.getTensor(), numParameters++, 1, source));
+  }
+  auto all = builder.getStringAttr(tensor("*"));
+  auto init = InitAttr::get(context, InitKind::Normal, builder.getF64FloatAttr(config.initStd), /*zeroRow=*/-1);
+  return ParameterOp::create(builder, NameLoc::get(all), type(dims), all, builder.getStrArrayAttr(dims), init, nullptr,
+                             builder.getI64IntegerAttr(along), builder.getArrayAttr(parts), nullptr, nullptr, nullptr,
+                             nullptr);
+}
+
+Value ModelBuilder::linear(Value x, StringRef name, bool down, int64_t part) {
+  bool isHalf = !form->gateUp.empty() && !down;
+  StringRef from = down ? "ffn" : "embed", to = down ? "embed" : "ffn", suffix = part ? ":up" : ":gate";
+  SmallVector<StringRef> dims = form->inputsFirst ? SmallVector<StringRef>{from, to} : SmallVector<StringRef>{to, from};
+  int64_t e = config.embed, f = config.ffn;
+  double std = down ? outputStd(f) : deviation(e);
+  in(isHalf ? (form->gateUp + suffix).str() : name.str());
+  Value w = isHalf ? box(layerName(form->gateUp + ".weight"), suffix, dims, std, 0, {2 * f, e}, {part * f, 0}, {f, e})
+                   : parameter(layerName(name + ".weight"), dims, std);
+  Value b = config.mlpBias ? parameter(layerName(name + ".bias"), {to}, 0) : Value();
+  StringRef x1 = down ? "f" : "e", y1 = down ? "e" : "f";
+  std::string weight = form->inputsFirst ? (x1 + " " + y1).str() : (y1 + " " + x1).str();
+  Value p = einsum(("b s " + x1 + ", " + weight + " -> b s " + y1).str(), {x, w}, down ? Dims(X) : Dims(F));
+  return b ? bias(p, b, (y1 + " -> b s " + y1).str()) : p;
+}
+
+Value ModelBuilder::mlpBlock(Value y) {
+  if (form->gate.empty())
+    return linear(dropout(activate(linear(y, form->up, false, 0)), config.ffnDrop), form->down, true, 0);
+  Value gate = linear(y, form->gate, false, 0), up = linear(y, form->up, false, 1);
+  in(form->mlp);
+  Value h = einsum("b s f, b s f -> b s f", {activate(gate), up}, F);
+  return linear(dropout(h, config.ffnDrop), form->down, true, 0);
+}
+
+Value ModelBuilder::expertsBlock(Value y) {
+  in(form->router);
+  Value w = parameter(layerName(form->router + ".weight"), {"experts", "embed"}, config.initStd);
+  Value logits = einsum("b s e, n e -> b s n", {y, w}, {"batch", "sequence", "experts"});
+  Routing routing = route(builder, loc, logits, config.expertsPerToken, config.normalizesExperts);
+  if (config.balance != 0)
+    balance.add(builder, loc, routing);
+  auto into = [&](StringRef name) {
+    in(form->experts + "." + name);
+    Value weights = expertsParameter(name, {"experts", "expert_ffn", "embed"});
+    return einsum("b s e, n f e -> b s n f", {y, weights}, {"batch", "sequence", "experts", "expert_ffn"});
+  };
+  Value gate = into(form->expertGate), up = into(form->expertUp);
+  in(form->experts);
+  Value h = like(up, "b s n f, b s n f, b s n -> b s n f", {activate(gate), up, routing.weights});
+  in(form->experts + "." + form->expertDown);
+  Value down = expertsParameter(form->expertDown, {"embed", "experts", "expert_ffn"});
+  return einsum("b s n f, e n f -> b s e", {h, down}, X);
+}
+
+Value ModelBuilder::layerOf(Value x) {
+  bool first = !config.normBehindSum;
+  auto before = [&](Value value, StringRef name) { return first ? layerNorm(value, name) : value; };
+  auto behind = [&](Value value, StringRef name) { return first ? value : layerNorm(value, name); };
+  Value y = before(x, form->beforeAttention),
+        z = layerNorm(attentionBlock(form->attention, y, y), form->behindAttention);
+  z = dropout(z, config.residualDrop);
+  if (config.parallel) {
+    Value m = dropout(mlpBlock(layerNorm(x, form->beforeMlp)), config.residualDrop);
+    return add(add(m, z), x);
+  }
+  x = behind(add(x, z), form->beforeAttention);
+  if (encoded)
+    x = add(x, dropout(attentionBlock(form->cross, layerNorm(x, form->beforeCross), encoded), config.residualDrop));
+  y = before(x, form->beforeMlp);
+  z = layerNorm(config.experts && config.hasExperts[layer] ? expertsBlock(y) : mlpBlock(y), form->behindMlp);
+  return behind(add(x, dropout(z, config.residualDrop)), form->beforeMlp);
+}
