@@ -73,6 +73,20 @@ LogicalResult Gradients::join(SplitQkvOp split) {
   return success();
 }
 
+/// A sink has the weight w = exp(sink - lse) in the softmax of each query, and its value is 0: its gradient is that of
+/// the score, w (0 - dy o).
+Value Gradients::gradientOfSinks(AttentionOp attention, Value dy) {
+  Location loc = attention.getLoc();
+  Value lse = attention.getLse(), sinks = attention.getSinks();
+  Type each = lse.getType();
+  Value all = EinsumOp::create(builder, loc, each, "k g -> b k g s", ValueRange{sinks});
+  Value weights = ExpOp::create(builder, loc, each, SubOp::create(builder, loc, each, all, lse));
+  Value dots =
+      EinsumOp::create(builder, loc, each, "b s k g d, b s k g d -> b k g s", ValueRange{dy, attention.getO()});
+  Value sum = EinsumOp::create(builder, loc, sinks.getType(), "b k g s, b k g s -> k g", ValueRange{weights, dots});
+  return ScaleOp::create(builder, loc, sum.getType(), sum, llvm::APFloat(-1.0));
+}
+
 LogicalResult Gradients::differentiate(Operation *op) {
   if (auto split = dyn_cast<SplitQkvOp>(op))
     return join(split);
@@ -142,6 +156,16 @@ LogicalResult Gradients::differentiate(Operation *op) {
             ActivationGradOp::create(builder, loc, dy.getType(), activation.getKind(), dy, activation.getX()));
         return success();
       })
+      .Case([&](ClampOp clamp) {
+        add(clamp.getX(),
+            ClampGradOp::create(builder, loc, dy.getType(), dy, clamp.getX(), clamp.getFromAttr(), clamp.getToAttr()));
+        return success();
+      })
+      .Case([&](ColumnsOp columns) {
+        auto back = builder.getI64IntegerAttr(-static_cast<int64_t>(columns.getFrom()));
+        add(columns.getX(), ColumnsOp::create(builder, loc, columns.getX().getType(), dy, back));
+        return success();
+      })
       .Case([&](DropoutOp dropout) {
         add(dropout.getX(), DropoutOp::create(builder, loc, dy.getType(), dy, dropout.getRandom(), ValueRange(),
                                               dropout.getDropAttr()));
@@ -179,8 +203,8 @@ LogicalResult Gradients::differentiate(Operation *op) {
         return success();
       })
       .Case([&](RopeOp rope) {
-        add(rope.getX(),
-            RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(), !rope.getInverse()));
+        add(rope.getX(), RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(),
+                                        !rope.getInverse(), rope.getInterleaved(), rope.getFirst()));
         return success();
       })
       .Case([&](AttentionOp attention) {
@@ -196,6 +220,8 @@ LogicalResult Gradients::differentiate(Operation *op) {
         add(attention.getV(), grad.getDv());
         if (Value rows = grad.getDbias())
           add(bias, EinsumOp::create(builder, loc, bias.getType(), "b k g r -> k g r", rows));
+        if (Value sinks = attention.getSinks(); sinks && isLive(sinks))
+          add(sinks, gradientOfSinks(attention, dy));
         return success();
       })
       .Case([&](PackedAttentionOp attention) {

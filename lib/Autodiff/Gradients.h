@@ -24,6 +24,8 @@ public:
 private:
   void einsum(EinsumOp op, mlir::Value dy);
   llvm::LogicalResult join(SplitQkvOp split);
+  /// Of what `attention` has made `dy` is the gradient.
+  mlir::Value gradientOfSinks(AttentionOp attention, mlir::Value dy);
   mlir::Value product(mlir::Location loc, mlir::Value a, mlir::Value b);
 
   mlir::OpBuilder &builder;

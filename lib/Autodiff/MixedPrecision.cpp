@@ -109,9 +109,11 @@ private:
       op->setOperand(i, CastOp::create(builder, op->getLoc(), withElement(value, f32), value));
   }
 
-  /// Whether the product's result is what a router chooses by: rounded, more entries of it would be equal.
-  static bool isOfRouter(EinsumOp op) {
-    return llvm::any_of(op->getUsers(), [](Operation *user) { return isa<TopKOp>(user); });
+  /// Whether `value` is what a router chooses by, or scores are made of it: rounded, more entries would be equal.
+  static bool isOfRouter(Value value) {
+    return llvm::any_of(value.getUsers(), [](Operation *user) {
+      return isa<TopKOp, TopGroupsOp>(user) || (isa<AddOp, ActivationOp>(user) && isOfRouter(user->getResult(0)));
+    });
   }
 
   /// bf16 if all of `values` are, else f32.
@@ -121,7 +123,7 @@ private:
 
   void einsum(EinsumOp op) {
     Contraction factors(op);
-    if (factors.isMatrixProduct() && isOfRouter(op)) {
+    if (factors.isMatrixProduct() && isOfRouter(op.getResult())) {
       widen(op, 0);
       widen(op, 1);
     } else if (factors.isMatrixProduct()) {
@@ -146,7 +148,7 @@ private:
     auto sameAs = [&](Value result, Value operand) { set(result, elementOf(operand)); };
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](EinsumOp x) { einsum(x); })
-        .Case<MaskPaddingOp, DropoutOp, RopeOp, SplitQkvOp>([&](auto) {
+        .Case<MaskPaddingOp, DropoutOp, RopeOp, ColumnsOp, SplitQkvOp>([&](auto) {
           for (Value result : op->getResults())
             sameAs(result, op->getOperand(0));
         })

@@ -174,8 +174,8 @@ struct PackProducts : pc::impl::PackProductsBase<PackProducts> {
 
   /// Whether both are rotated by the same tables, and nothing else reads what is rotated.
   static bool isAlike(RopeOp q, RopeOp k) {
-    return q.getCos() == k.getCos() && q.getSin() == k.getSin() && !q.getInverse() && !k.getInverse() &&
-           q.getX().hasOneUse() && k.getX().hasOneUse();
+    return q.isPlain() && k.isPlain() && q.getCos() == k.getCos() && q.getSin() == k.getSin() && !q.getInverse() &&
+           !k.getInverse() && q.getX().hasOneUse() && k.getX().hasOneUse();
   }
 
   /// Whether q, k and v are projections of one value whose weights, and whose biases, differ in query heads only.

@@ -81,6 +81,8 @@ static Num activation(Emitter &e, ActivationKind kind, Num x) {
     return e.max(e.real(0), x); // keeps NaN
   case ActivationKind::Tanh:
     return tanh(e, x);
+  case ActivationKind::Sigmoid:
+    return gate(e, e.real(1), x);
   }
   llvm_unreachable("unknown activation");
 }
@@ -107,8 +109,23 @@ static Num activationGrad(Emitter &e, ActivationKind kind, Num dy, Num x) {
     return e.select(e.real(0) < x, dy, e.real(0));
   case ActivationKind::Tanh: // 4 sigmoid(2x) sigmoid(-2x): 1 - tanh^2 loses all digits where it is small
     return dy * gate(e, one, x * 2.0) * gate(e, one, x * -2.0) * 4.0;
+  case ActivationKind::Sigmoid: // sigmoid(x) sigmoid(-x)
+    return dy * gate(e, one, x) * gate(e, one, x * -1.0);
   }
   llvm_unreachable("unknown activation");
+}
+
+/// `inside` where x is between the ends of `op`, a clamp or its gradient; the ends, or 0 of a gradient, where it is
+/// not.
+template <typename Op> static Num clamped(Emitter &e, Op op, Num x, Num inside) {
+  constexpr bool isGradient = std::is_same_v<Op, ClampGradOp>;
+  auto end = [&](double at) { return e.real(isGradient ? 0 : at); };
+  double to = op.getTo().convertToDouble();
+  Num value = e.select(e.real(to) < x, end(to), inside);
+  if (!op.getFrom())
+    return value;
+  double from = op.getFrom()->convertToDouble();
+  return e.select(x < e.real(from), end(from), value);
 }
 
 PointwiseMath pc::kernels::pointwiseMath(Operation *op) {
@@ -126,6 +143,8 @@ PointwiseMath pc::kernels::pointwiseMath(Operation *op) {
       .Case([](ExpOp) { return [](Emitter &e, ArrayRef<Num> x) { return expAny(e, x[0]); }; })
       .Case([](RecipOp) { return [](Emitter &, ArrayRef<Num> x) { return 1.0 / x[0]; }; })
       .Case([](SqrtOp) { return [](Emitter &e, ArrayRef<Num> x) { return e.sqrt(x[0]); }; })
+      .Case([](ClampOp op) { return [op](Emitter &e, ArrayRef<Num> x) { return clamped(e, op, x[0], x[0]); }; })
+      .Case([](ClampGradOp op) { return [op](Emitter &e, ArrayRef<Num> x) { return clamped(e, op, x[1], x[0]); }; })
       .Case([](ActivationOp op) {
         return [kind = op.getKind()](Emitter &e, ArrayRef<Num> x) { return activation(e, kind, x[0]); };
       })

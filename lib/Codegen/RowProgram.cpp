@@ -312,7 +312,7 @@ LogicalResult pc::emitRowKernel(Operation *op, Kernel &kernel) {
     program.bind(value, buffer);
   kernel.kind = columnSumBytes(op) ? "reduction" : isa<CastOp>(op) ? "cast" : "elementwise";
   for (Operation *inner : ops) {
-    if (isa<ActivationOp, ActivationGradOp>(inner))
+    if (isa<ActivationOp, ActivationGradOp, ClampOp, ClampGradOp>(inner))
       kernel.kind = "activation";
     if (isa<LayerNormOp, RMSNormOp, LayerNormGradOp, RMSNormGradOp>(inner))
       kernel.kind = "norm";

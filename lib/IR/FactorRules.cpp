@@ -93,6 +93,13 @@ static FactorRule rowsRule(Operation *op) {
 }
 FactorRule SoftmaxOp::getFactorRule() { return rowsRule(*this); }
 FactorRule TopKOp::getFactorRule() { return rowsRule(*this); }
+FactorRule TopGroupsOp::getFactorRule() { return rowsRule(*this); }
+FactorRule ColumnsOp::getFactorRule() {
+  if (!rankOf(getX()))
+    return {};
+  std::string rows = letters("x", rankOf(getX()) - 1);
+  return withLinear(make(*this, rows + "c -> " + rows + "d").keepWhole({"c", "d"}), {0});
+}
 
 FactorRule EmbeddingOp::getFactorRule() {
   std::string ids = letters("i", rankOf(getIds()));
@@ -127,12 +134,12 @@ FactorRule RopeOp::getFactorRule() {
   return withLinear(make(*this, x + ", s c, s c -> " + x).keepWhole({"d", "c"}), {0});
 }
 
-/// In a spec the dims of what attention `op` may have: `bias`, `starts`, `random`, and `sees`, which has none or an
-/// entry per query.
+/// In a spec the dims of what attention `op` may have: `bias`, `sinks`, `starts`, `random`, and `sees`, which has none
+/// or an entry per query.
 template <typename Op> static std::string moreDims(Op op) {
   Value sees = op.getSees();
-  return std::string(op.getBias() ? ", k g r" : "") + (op.getStarts() ? ", b s" : "") + (op.getRandom() ? ", w" : "") +
-         (sees && rankOf(sees) ? ", s" : "");
+  return std::string(op.getBias() ? ", k g r" : "") + (op.hasSinks() ? ", k g" : "") + (op.getStarts() ? ", b s" : "") +
+         (op.getRandom() ? ", w" : "") + (sees && rankOf(sees) ? ", s" : "");
 }
 
 /// Keys are never split. Queries are only in the zigzag order, where ranks know the positions of their queries.

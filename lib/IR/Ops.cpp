@@ -354,13 +354,27 @@ LogicalResult TopKOp::verify() {
     return emitOpError() << "chooses " << k << " of " << entries << " (C1)";
   return success();
 }
-/// (C1) of rope.
+LogicalResult TopGroupsOp::verify() {
+  auto x = cast<RankedTensorType>(getX().getType());
+  int64_t entries = x.getRank() ? x.getShape().back() : 0;
+  auto groups = static_cast<int64_t>(getGroups()), keep = static_cast<int64_t>(getKeep());
+  if (groups < 1 || entries % groups || entries / groups < 2)
+    return emitOpError() << "makes " << groups << " groups of " << entries << " (C1)";
+  if (keep < 1 || keep > groups)
+    return emitOpError() << "keeps " << keep << " of " << groups << " (C1)";
+  return success();
+}
+/// (C1) and (C2) of rope.
 LogicalResult RopeOp::verify() {
   auto x = cast<RankedTensorType>(getX().getType());
+  int64_t d = x.getRank() ? x.getShape().back() : 0;
+  auto first = static_cast<int64_t>(getFirst());
   for (Value table : {getCos(), getSin()})
     if (auto type = cast<RankedTensorType>(table.getType());
-        type.getRank() == 2 && x.getRank() > 0 && 2 * type.getDimSize(1) > x.getShape().back())
-      return emitOpError() << "rotates " << 2 * type.getDimSize(1) << " of " << x.getShape().back() << " (C1)";
+        type.getRank() == 2 && x.getRank() > 0 && (first < 0 || 2 * type.getDimSize(1) > d - first))
+      return emitOpError() << "rotates " << 2 * type.getDimSize(1) << " of " << d << " from " << first << " on (C1)";
+  if (getInterleaved() && (d % 2 || first % 2))
+    return emitOpError() << "rotates pairs of " << d << " from " << first << " on (C2)";
   return success();
 }
 
@@ -381,8 +395,8 @@ template <typename Op> static LogicalResult verifyScores(Op op) {
     return attention->emitOpError() << "has a bias of " << dimOf(bias, 2) << " entries a head (C5)";
   if (op.getStarts() && !op.getCausal())
     return attention->emitOpError() << "has starts and is not causal (C3)";
-  if ((window || op.getBias() || op.getStarts()) && (op.getSees() || zigzagRanks(attention)))
-    return attention->emitOpError() << "has a window, a bias or starts, and a part of the queries (C6)";
+  if ((window || op.getBias() || op.hasSinks() || op.getStarts()) && (op.getSees() || zigzagRanks(attention)))
+    return attention->emitOpError() << "has a window, a bias, sinks or starts, and a part of the queries (C6)";
   return success();
 }
 LogicalResult AttentionOp::verify() { return verifyScores(*this); }

@@ -287,7 +287,8 @@ void refuseOthers(ConfigReader &reader, bool experts) {
       reader.fail() << "'pruned_heads' = " << ConfigReader::show(*heads) << " is not supported";
   for (const char *key : {"quantization_config", "num_local_experts", "num_experts"})
     if (reader.raw(key) && (!experts || StringRef(key) == "quantization_config"))
-      reader.fail() << "'" << key << "' is not supported";
+      reader.fail() << "'" << key << "' is not supported"
+                    << (StringRef(key) == "quantization_config" ? "; write the weights without it first" : "");
 }
 
 } // namespace

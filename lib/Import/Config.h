@@ -46,10 +46,11 @@ struct ModelConfig {
   llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
   /// Of a mixture of experts: how many, of how many of them a token takes a part, and their width; 0: none.
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
-  bool normalizesExperts = false;     ///< weights of those that a token takes a part of add up to 1
-  llvm::SmallVector<bool> hasExperts; ///< by layer
-  double balance = 0;                 ///< the factor of the loss of an uneven load of experts; 0: none
-  llvm::SmallVector<bool> sliding;    ///< by layer, whether it is one of those that have windows, however long
+  double gateSlope = 0, gateLimit = 0; ///< of experts that are clamped
+  bool normalizesExperts = false;      ///< weights of those that a token takes a part of add up to 1
+  llvm::SmallVector<bool> hasExperts;  ///< by layer
+  double balance = 0;                  ///< the factor of the loss of an uneven load of experts; 0: none
+  llvm::SmallVector<bool> sliding;     ///< by layer, whether it is one of those that have windows, however long
   /// Tensors that checkpoints may have beside those that they are equal to: pairs of a copy and that tensor.
   std::vector<std::pair<std::string, std::string>> ties;
 };

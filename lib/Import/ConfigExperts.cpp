@@ -38,6 +38,10 @@ void pc::readExperts(ConfigReader &reader, const Family &family, ModelConfig &co
   config.expertsPerToken = reader.size("num_experts_per_tok", keys.perToken);
   config.expertFfn = keys.ffn.empty() ? config.ffn : reader.size(keys.ffn, keys.usualFfn);
   config.normalizesExperts = keys.normalize.empty() || reader.flag(keys.normalize, false);
+  if (!keys.slope.empty()) {
+    config.gateSlope = reader.positive(keys.slope, 1.702);
+    config.gateLimit = reader.positive(keys.limit, 7.0);
+  }
   bool balances = reader.flag("output_router_logits", false, KeyRole::Aside);
   double factor = reader.real("router_aux_loss_coef", 0.001, KeyRole::Aside);
   config.balance = balances ? factor : 0;

@@ -237,6 +237,10 @@ void pc::readRopes(ConfigReader &reader, const Family &family, ModelConfig &conf
   RopeReader ropes(reader, family, config);
   if (!ropes.checkObjects())
     return;
+  if (family.ropeRequired && !reader.has("rope_scaling") && !reader.has("rope_parameters")) {
+    reader.fail() << "'rope_parameters' is missing";
+    return;
+  }
   const FamilyKeys &keys = family.keys;
   SmallVector<RopePlace, 2> places;
   if (family.ropeOfWindows)

@@ -90,10 +90,12 @@ static SmallVector<bool> slidingLayers(ConfigReader &reader, const Family &famil
     return sliding;
   if (family.windows == WindowKeys::Alternating) {
     int64_t pattern = family.windowPattern;
-    if (!types && reader.has("sliding_window_pattern"))
-      pattern = reader.size("sliding_window_pattern", pattern, KeyRole::Aside);
-    reader.raw("sliding_window_pattern");
-    reader.raw("_sliding_window_pattern");
+    if (family.patternKey) {
+      if (!types && reader.has("sliding_window_pattern"))
+        pattern = reader.size("sliding_window_pattern", pattern, KeyRole::Aside);
+      reader.raw("sliding_window_pattern");
+      reader.raw("_sliding_window_pattern");
+    }
     for (int64_t layer = 0; layer < config.layers; ++layer)
       sliding[layer] = (layer + 1) % pattern != 0;
   }

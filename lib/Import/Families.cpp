@@ -26,6 +26,15 @@ constexpr LayerForm qwen3MoeForm() {
   return form;
 }
 
+constexpr LayerForm gptOssForm() {
+  LayerForm form = llamaForm;
+  form.sinks = "sinks";
+  form.router = "mlp.router";
+  form.experts = "mlp.experts";
+  form.expertGateUp = "gate_up_proj";
+  return form;
+}
+
 constexpr LayerForm phi3Form() {
   LayerForm form = llamaForm;
   form.projections = Projections::Rows;
@@ -174,6 +183,7 @@ constexpr LayerForm t5Form(bool isEncoder, bool isGated) {
 constexpr std::pair<const char *, bool> qwen3MoeOnly[] = {{"use_sliding_window", false}};
 constexpr const char *qwen3MoeIgnored[] = {"sliding_window", "max_window_layers"};
 constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original_max_position_embeddings"};
+constexpr const char *gptOssIgnored[] = {"hidden_act", "initial_context_length", "experts_per_token"};
 constexpr const char *classifier[] = {"classifier_dropout"};
 constexpr const char *gemmaIgnored[] = {"hidden_activation"};
 constexpr const char *gemma2Ignored[] = {"hidden_act", "cache_implementation", "sliding_window_size"};
@@ -274,6 +284,28 @@ constexpr Family table[] = {
      .attentionBias = "attention_bias",
      .onlyFlags = qwen3MoeOnly,
      .ignored = qwen3MoeIgnored},
+    {.type = "gpt_oss",
+     .keys = {.activation = ""},
+     .form = gptOssForm(),
+     .positions = 131072,
+     .kvHeads = 8,
+     .headDim = 64,
+     .normEps = 1e-5,
+     .experts = {.count = "num_local_experts",
+                 .otherCount = "num_experts",
+                 .slope = "swiglu_alpha",
+                 .limit = "swiglu_limit",
+                 .usual = 128,
+                 .perToken = 4},
+     .attentionBias = "attention_bias",
+     .attentionBiasAbsent = true,
+     .windows = WindowKeys::Alternating,
+     .window = 128,
+     .windowPattern = 2,
+     .ropes = PlainRope | YarnRope,
+     .theta = 150000,
+     .ropeRequired = true,
+     .ignored = gptOssIgnored},
     {.type = "phi3",
      .keys = {.residualDrop = "resid_pdrop", .rotaryPart = "partial_rotary_factor"},
      .form = phi3Form(),
@@ -354,6 +386,7 @@ constexpr Family table[] = {
      .caps = true,
      .windows = WindowKeys::Alternating,
      .windowPattern = 6,
+     .patternKey = true,
      .ropes = PlainRope | LinearRope,
      .theta = 1e6,
      .ropeOfWindows = true,

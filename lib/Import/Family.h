@@ -41,11 +41,15 @@ struct LayerForm {
   llvm::StringRef attention = "self_attn", q = "q_proj", k = "k_proj", v = "v_proj", qkv = "", out = "o_proj";
   /// Attention to what an encoder has made, and what is in front of it.
   llvm::StringRef cross = "", beforeCross = "";
+  llvm::StringRef sinks = "";        ///< of attention: one more score of each head, of a key whose value is 0
   llvm::StringRef relativeBias = ""; ///< in the first layer's attention: what all add to scores by distance
   llvm::StringRef mlp = "mlp", gate = "", up = "", down = "", gateUp = "";
   /// Of a mixture of experts: what chooses among them, what the names of experts begin with, in front of their numbers,
   /// and the names of an expert's weights. A layer without experts has the MLP.
   llvm::StringRef router = "", experts = "", expertGate = "gate_proj", expertUp = "up_proj", expertDown = "down_proj";
+  /// Of experts whose weights are stacked in the file, inputs first, and have biases: gate and up, whose columns take
+  /// turns. The router has a bias, too, and what goes into the product of gate and up is clamped.
+  llvm::StringRef expertGateUp = "";
   Projections projections = Projections::Apart;
   enum { NoNorm, OfHeads, OfAll } qkNorm = NoNorm; ///< RMS norms q_norm and k_norm, of each head or of all together
   bool inputsFirst = false;                        ///< weights are [inputs, outputs]
@@ -75,6 +79,8 @@ struct ExpertKeys {
   llvm::StringRef normalize = ""; ///< whether weights of those that are chosen add up to 1; "": they do
   llvm::StringRef every = "";     ///< each so manieth layer has experts; "": all have
   llvm::StringRef without = "";   ///< layers that have none, a list
+  llvm::StringRef slope = "",
+                  limit = ""; ///< of clamped ones: what a gate is multiplied by in its sigmoid, and the clamp
   int64_t usual = 8, perToken = 2, usualFfn = 0;
 };
 
@@ -128,8 +134,10 @@ struct Family {
   WindowKeys windows = WindowKeys::None;
   int64_t window = 4096; ///< where its key is absent; 0: none
   int64_t windowPattern = 0;
+  bool patternKey = false; ///< sliding_window_pattern
   unsigned ropes = AnyRope;
   double theta = 10000, rotaryPart = 1;
+  bool ropeRequired = false;  ///< absent, transformers takes one that no published config means
   bool ropeOfWindows = false; ///< layers with windows have rotary embeddings of their own
   int64_t firstPosition = 0;  ///< the row of the position table that position 0 has
   /// A key that must be the width of the embedding, or absent, and one that must be 0.

@@ -55,16 +55,16 @@ Value ModelBuilder::addendsOfScores() {
   return form->alibi ? alibi() : relative;
 }
 
-Value ModelBuilder::attention(Value q, Value k, Value v, Value addends, bool causal) {
+Value ModelBuilder::attention(Value q, Value k, Value v, Value addends, Value sinks, bool causal) {
   double scale = config.scaleByLayer ? config.scale / double(layer + 1) : config.scale;
   Value words = config.attentionDrop ? random() : Value();
   int64_t window = config.windows.empty() ? 0 : config.windows[layer];
-  return AttentionOp::create(builder, loc, type({"batch", "sequence", "kv_heads", "group", "head_dim"}),
-                             type({"batch", "kv_heads", "group", "sequence"}), q, k, v, addends, starts, words, Value(),
-                             ValueRange(), builder.getF64FloatAttr(scale), causal ? builder.getUnitAttr() : UnitAttr(),
-                             window ? builder.getI64IntegerAttr(window) : IntegerAttr(),
-                             config.scoreCap > 0 ? builder.getF64FloatAttr(config.scoreCap) : FloatAttr(),
-                             drop(config.attentionDrop))
+  return AttentionOp::create(
+             builder, loc, type({"batch", "sequence", "kv_heads", "group", "head_dim"}),
+             type({"batch", "kv_heads", "group", "sequence"}), q, k, v, addends, sinks, starts, words, Value(),
+             ValueRange(), builder.getF64FloatAttr(scale), causal ? builder.getUnitAttr() : UnitAttr(),
+             window ? builder.getI64IntegerAttr(window) : IntegerAttr(),
+             config.scoreCap > 0 ? builder.getF64FloatAttr(config.scoreCap) : FloatAttr(), drop(config.attentionDrop))
       .getO();
 }
 
@@ -138,13 +138,18 @@ Value ModelBuilder::attentionBlock(StringRef block, Value y, Value source) {
   in(block);
   if (!ropes.empty()) {
     auto [cos, sin] = ropes[ropes.size() > 1 && config.sliding[layer]];
-    auto rope = [&](Value x) { return RopeOp::create(builder, loc, x.getType(), x, cos, sin, UnitAttr()); };
+    auto rope = [&](Value x) {
+      return RopeOp::create(builder, loc, x.getType(), x, cos, sin, UnitAttr(), UnitAttr(), IntegerAttr());
+    };
     q = rope(q);
     k = rope(k);
   }
   Value addends = crosses ? Value() : addendsOfScores();
   in(block);
-  Value o = attention(q, k, v, addends, form->causal && !crosses);
+  Value sinks;
+  if (!form->sinks.empty())
+    sinks = parameter(layerName(block + "." + form->sinks), {"kv_heads", "group"}, config.initStd, {2});
+  Value o = attention(q, k, v, addends, sinks, form->causal && !crosses);
   std::string name = (block + "." + form->out).str();
   in(name);
   double std = outputStd(config.heads * config.headDim);

@@ -126,7 +126,8 @@ private:
   mlir::Value addendsOfScores();
 
   /// `addends` may be null. Of what an encoder has made all keys are seen.
-  mlir::Value attention(mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value addends, bool causal);
+  mlir::Value attention(mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value addends, mlir::Value sinks,
+                        bool causal);
 
   mlir::Value activate(mlir::Value x) { return ActivationOp::create(builder, loc, x.getType(), config.activation, x); }
 
@@ -169,6 +170,9 @@ private:
 
   /// Every token goes through all experts; of those that it takes no part of the weight is 0.
   mlir::Value expertsBlock(mlir::Value y);
+
+  /// The same with clamped gates and biases; a token takes `weights` of them.
+  mlir::Value clampedExperts(mlir::Value y, mlir::Value weights);
 
   mlir::Value layerOf(mlir::Value x);
 

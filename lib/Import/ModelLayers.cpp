@@ -51,9 +51,13 @@ Value ModelBuilder::expertsBlock(Value y) {
   in(form->router);
   Value w = parameter(layerName(form->router + ".weight"), {"experts", "embed"}, config.initStd);
   Value logits = einsum("b s e, n e -> b s n", {y, w}, {"batch", "sequence", "experts"});
+  if (!form->expertGateUp.empty())
+    logits = bias(logits, parameter(layerName(form->router + ".bias"), {"experts"}, config.initStd), "n -> b s n");
   Routing routing = route(builder, loc, logits, config.expertsPerToken, config.normalizesExperts);
   if (config.balance != 0)
     balance.add(builder, loc, routing);
+  if (!form->expertGateUp.empty())
+    return clampedExperts(y, routing.weights);
   auto into = [&](StringRef name) {
     in(form->experts + "." + name);
     Value weights = expertsParameter(name, {"experts", "expert_ffn", "embed"});
@@ -65,6 +69,37 @@ Value ModelBuilder::expertsBlock(Value y) {
   in(form->experts + "." + form->expertDown);
   Value down = expertsParameter(form->expertDown, {"embed", "experts", "expert_ffn"});
   return einsum("b s n f, e n f -> b s e", {h, down}, X);
+}
+
+Value ModelBuilder::clampedExperts(Value y, Value weights) {
+  int64_t n = config.experts, e = config.embed, f = config.expertFfn;
+  auto into = [&](int64_t part, StringRef suffix) {
+    std::string name = (form->experts + "." + form->expertGateUp).str();
+    in(name + suffix);
+    Value w = box(layerName(name), suffix, {"experts", "embed", "expert_ffn"}, config.initStd, 0, {n, e, 2 * f},
+                  {0, 0, 0, part}, {n, e, f, 1}, {n, e, f, 2});
+    Value b = box(layerName(name + "_bias"), suffix, {"experts", "expert_ffn"}, 0, 0, {n, 2 * f}, {0, 0, part},
+                  {n, f, 1}, {n, f, 2});
+    Value x = einsum("b s e, n e f -> b s n f", {y, w}, {"batch", "sequence", "experts", "expert_ffn"});
+    return bias(x, b, "n f -> b s n f");
+  };
+  auto limit = builder.getF64FloatAttr(config.gateLimit), least = builder.getF64FloatAttr(-config.gateLimit);
+  Value gate = into(0, ":gate");
+  gate = ClampOp::create(builder, loc, gate.getType(), gate, FloatAttr(), limit);
+  Value up = into(1, ":up");
+  in(form->experts);
+  up = ClampOp::create(builder, loc, up.getType(), up, least, limit);
+  up = add(up, like(up, "-> b s n f", {constant(1)}));
+  gate = scaled(gate, config.gateSlope); // x sigmoid(a x) = silu(a x) / a
+  gate = ActivationOp::create(builder, loc, gate.getType(), ActivationKind::Silu, gate);
+  gate = scaled(gate, 1 / config.gateSlope);
+  Value h = like(up, "b s n f, b s n f, b s n -> b s n f", {gate, up, weights});
+  std::string name = (form->experts + "." + form->expertDown).str();
+  in(name);
+  Value w = parameter(layerName(name), {"experts", "expert_ffn", "embed"}, config.initStd);
+  Value b = parameter(layerName(name + "_bias"), {"experts", "embed"}, 0);
+  Value z = einsum("b s n f, n f e -> b s e", {h, w}, X);
+  return add(z, like(z, "b s n, n e -> b s e", {weights, b}));
 }
 
 Value ModelBuilder::layerOf(Value x) {

@@ -118,8 +118,8 @@ private:
       auto [drop, offsets] = stepDrop(op, t);
       auto part =
           AttentionOp::create(builder, op.getLoc(), partial, op.getLse().getType(), op.getQ(), k, v,
-                              /*bias=*/Value(), /*starts=*/Value(), op.getRandom(), sees, offsets, op.getScaleAttr(),
-                              op.getCausalAttr(), /*window=*/nullptr, op.getSoftcapAttr(), drop);
+                              /*bias=*/Value(), /*sinks=*/Value(), /*starts=*/Value(), op.getRandom(), sees, offsets,
+                              op.getScaleAttr(), op.getCausalAttr(), /*window=*/nullptr, op.getSoftcapAttr(), drop);
       if (t == 0) {
         o = part.getO(), lse = part.getLse();
       } else {

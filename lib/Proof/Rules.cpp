@@ -37,6 +37,8 @@ static MoreOfAttention moreOf(Operation *op) {
   };
   auto addAll = [&](auto attention) {
     add(attention.getBias() != nullptr, "k g r", "r");
+    if constexpr (requires { attention.getSinks(); })
+      add(attention.getSinks() != nullptr, "k g", "");
     add(attention.getStarts() != nullptr, "b s", "");
     add(attention.getDropAttr() != nullptr, "w", "w");
   };
@@ -59,9 +61,12 @@ static const OpRow *rowOf(Operation *op) {
       {"copy", "x* -> x*", "", {0}, sum, ""},
       {"cast", "x* -> x*", "", {0}, sum, ""},
       {"activation_grad", "x*, x* -> x*", "", {0}, sum, ""},
+      {"clamp_grad", "x*, x* -> x*", "", {0}, sum, ""},
       {"iota", " -> s", "", {}, none, "s"},
       {"softmax", "r* c -> r* c", "c", {}, none, ""},
       {"top_k", "r* c -> r* c", "c", {}, none, ""},
+      {"top_groups", "r* c -> r* c", "c", {}, none, ""},
+      {"columns", "r* c -> r* d", "c d", {0}, none, ""},
       {"embedding", "v e, i* -> i* e", "", {0}, sum, "v"},
       {"embedding_grad", "i* e, i* -> v e", "", {0}, sum, "v"},
       {"layer_norm", "r* e, e, e -> r* e, r*, r*", "e", {}, none, ""},

@@ -130,10 +130,11 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
     auto resize = cast<ResizeOp>(op);
     for (Value value : {Value(resize.getX()), Value(resize.getResult())})
       recipe.key.add(cast<RankedTensorType>(value.getType()).getShape()[resize.getDim()]);
-  }
+  } else if (isa<ColumnsOp>(op)) // and of how many columns it makes
+    recipe.key.add(cast<RankedTensorType>(op->getResult(0).getType()).getShape().back());
   recipe.unrounds = recipe.product && bringsElements(*recipe.product) && isRoundedBias(op);
   // What only brings elements to other places leaves rounded ones as they are.
-  bool brings = recipe.product ? bringsElements(*recipe.product) : isa<CastOp, ResizeOp>(op);
+  bool brings = recipe.product ? bringsElements(*recipe.product) : isa<CastOp, ResizeOp, ColumnsOp>(op);
   bool keeps = isa<CopyOp, MoveOpInterface>(op) || (brings && isBf16(op->getOperand(0)));
   for (Value result : op->getResults())
     recipe.rounds.push_back(isBf16(result) && !keeps);

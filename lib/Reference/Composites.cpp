@@ -93,7 +93,7 @@ Tensors pc::rmsNormGrad(Inputs in) {
 // Attention
 //===---------------------------------------------------------------------------===//
 
-Tensors pc::rope(Inputs in, bool inverse) {
+Tensors pc::rope(Inputs in, bool inverse, bool interleaved, int64_t first) {
   const Tensor &x = *in[0], &cos = *in[1], &sin = *in[2];
   int64_t batch = x.shape[0], length = x.shape[1], d = x.shape.back(), half = cos.shape.back();
   int64_t heads = batch * length * d ? x.size() / (batch * length * d) : 0;
@@ -102,12 +102,13 @@ Tensors pc::rope(Inputs in, bool inverse) {
     for (int64_t s = 0; s < length; ++s)
       for (int64_t h = 0; h < heads; ++h)
         for (int64_t i = 0; i < half; ++i) {
-          int64_t at = ((b * length + s) * heads + h) * d + i;
-          double u = x[at], w = x[at + half], c = cos[s * half + i], z = sin[s * half + i];
+          int64_t at = ((b * length + s) * heads + h) * d + first + (interleaved ? 2 * i : i);
+          int64_t other = interleaved ? at + 1 : at + half;
+          double u = x[at], w = x[other], c = cos[s * half + i], z = sin[s * half + i];
           if (inverse)
             z = -z;
           y[at] = u * c - w * z;
-          y[at + half] = w * c + u * z;
+          y[other] = w * c + u * z;
         }
   return {y};
 }
@@ -188,6 +189,11 @@ Tensors pc::attention(Inputs in, const Scores &score, const Sight &sees, Roundin
     for (int64_t t = 0; t < at.T; ++t) {
       scores[t] = sees(b, s, t) ? score.of(dot(&q.data[query], &k.data[at.kv(b, t, h)], at.D), h, g, s, t) : -INFINITY;
       largest = std::max(largest, scores[t]);
+    }
+    if (score.sinks) {
+      double sink = (*score.sinks)[h * at.G + g];
+      largest = std::max(largest, sink);
+      sum = std::exp(sink - largest);
     }
     for (int64_t t = 0; t < at.T; ++t)
       if (sees(b, s, t))
@@ -313,6 +319,34 @@ Tensors pc::topK(Inputs in, int64_t k) {
   return {chosen};
 }
 
+Tensors pc::topGroups(Inputs in, int64_t groups, int64_t keep) {
+  const Tensor &x = *in[0];
+  int64_t size = x.shape.back() / groups;
+  Tensor best(Shape{rowsOf(x), groups}), mask(x.shape);
+  for (int64_t i = 0; i < best.size(); ++i) {
+    double first = -INFINITY, second = -INFINITY;
+    for (double value : llvm::ArrayRef(x.data).slice(i * size, size)) {
+      second = std::max(second, std::min(first, value));
+      first = std::max(first, value);
+    }
+    best[i] = first + second;
+  }
+  Tensor kept = topK({&best}, keep)[0];
+  for (int64_t i = 0; i < mask.size(); ++i)
+    mask[i] = kept[i / size];
+  return {mask};
+}
+
+Tensors pc::columns(Inputs in, const Shape &shape, int64_t from) {
+  const Tensor &x = *in[0];
+  int64_t c = x.shape.back(), d = shape.back();
+  Tensor y(shape);
+  for (int64_t i = 0; i < y.size(); ++i)
+    if (int64_t column = i % d + from; column >= 0 && column < c)
+      y[i] = x[i / d * c + column];
+  return {y};
+}
+
 Tensors pc::crossEntropy(Inputs in) {
   const Tensor &logits = *in[0], &targets = *in[1];
   int64_t v = logits.shape.back();
@@ -400,6 +434,8 @@ double pc::activation(ActivationKind kind, double x) {
     return x > 0 ? x : 0;
   case ActivationKind::Tanh:
     return std::tanh(x);
+  case ActivationKind::Sigmoid:
+    return 1 / (1 + std::exp(-x));
   }
   return 0;
 }
@@ -420,6 +456,8 @@ double pc::activationSlope(ActivationKind kind, double x) {
     return x > 0 ? 1 : 0;
   case ActivationKind::Tanh:
     return 1 - std::tanh(x) * std::tanh(x);
+  case ActivationKind::Sigmoid:
+    return 1 / (1 + std::exp(-x)) / (1 + std::exp(x));
   }
   return 0;
 }

@@ -100,6 +100,9 @@ template <typename Op> static Scores scoresOf(Op attention, Inputs in) {
     scores.cap = cap->convertToDouble();
   if (Value bias = attention.getBias())
     scores.bias = in[numberOf(attention, bias)];
+  if constexpr (requires { attention.getSinks(); })
+    if (Value sinks = attention.getSinks())
+      scores.sinks = in[numberOf(attention, sinks)];
   scores.queries = in[0]->shape[1];
   return scores;
 }
@@ -173,6 +176,19 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](ActivationGradOp a) {
         return pointwise(*in[0], [&](int64_t i) { return (*in[0])[i] * activationSlope(a.getKind(), (*in[1])[i]); });
       })
+      .Case([&](ClampOp clamp) {
+        double from = clamp.getFrom() ? clamp.getFrom()->convertToDouble() : -INFINITY;
+        double to = clamp.getTo().convertToDouble();
+        return pointwise(*in[0], [&](int64_t i) {
+          double x = (*in[0])[i];
+          return x < from ? from : x > to ? to : x;
+        });
+      })
+      .Case([&](ClampGradOp clamp) {
+        double from = clamp.getFrom() ? clamp.getFrom()->convertToDouble() : -INFINITY;
+        double to = clamp.getTo().convertToDouble();
+        return pointwise(*in[0], [&](int64_t i) { return (*in[1])[i] < from || (*in[1])[i] > to ? 0 : (*in[0])[i]; });
+      })
       .Case([&](DropoutOp dropout) {
         Mask kept = mask(dropout);
         SmallVector<int64_t> index(in[0]->shape.size());
@@ -185,6 +201,10 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       })
       .Case([&](SoftmaxOp) { return softmax(in); })
       .Case([&](TopKOp choice) { return topK(in, static_cast<int64_t>(choice.getK())); })
+      .Case([&](TopGroupsOp choice) {
+        return topGroups(in, static_cast<int64_t>(choice.getGroups()), static_cast<int64_t>(choice.getKeep()));
+      })
+      .Case([&](ColumnsOp op) { return columns(in, context.shapes[0], static_cast<int64_t>(op.getFrom())); })
       .Case([&](EmbeddingOp) { return embedding(in, offset); })
       .Case(
           [&](EmbeddingGradOp gradient) { return embeddingGrad(in, context.shapes[0], offset, gradient.getPadding()); })
@@ -193,9 +213,10 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](RMSNormOp norm) { return rmsNorm(in, norm.getEps().convertToDouble()); })
       .Case([&](RMSNormGradOp) { return rmsNormGrad(in); })
       .Case([&](RopeOp op) -> FailureOr<Tensors> {
-        if (in[0]->shape.back() < 2 * in[1]->shape.back())
+        auto first = static_cast<int64_t>(op.getFirst());
+        if (in[0]->shape.back() < first + 2 * in[1]->shape.back())
           return op.emitOpError() << "has tables that are wider than half a head";
-        return rope(in, op.getInverse());
+        return rope(in, op.getInverse(), op.getInterleaved(), first);
       })
       .Case([&](SplitQkvOp) { return splitQkv(in); })
       .Case([&](JoinQkvOp) { return joinQkv(in); })

@@ -18,8 +18,8 @@ Tensors layerNormGrad(Inputs in);
 Tensors rmsNorm(Inputs in, double eps);
 /// dy, x (rows..., e), rstd (rows...), gamma (e) -> dx (rows..., e), dgamma (e).
 Tensors rmsNormGrad(Inputs in);
-/// x (b, s, heads..., d), cos, sin (s, d/2).
-Tensors rope(Inputs in, bool inverse);
+/// x (b, s, heads..., d), cos, sin (s, c): 2c of d are rotated, from `first` on, halves or pairs side by side.
+Tensors rope(Inputs in, bool inverse, bool interleaved = false, int64_t first = 0);
 /// Whether query s of batch row b sees key t.
 using Sight = std::function<bool(int64_t b, int64_t s, int64_t t)>;
 /// How attention rounds weights and gradients of scores before it multiplies them.
@@ -29,8 +29,9 @@ using Mask = std::function<double(llvm::ArrayRef<int64_t>)>;
 Mask maskOf(DrawnOpInterface op, const Tensor *random, const EvaluateContext &context);
 /// What attention makes of a product of query s and key t.
 struct Scores {
-  double scale, cap = 0;        ///< 0: no cap
-  const Tensor *bias = nullptr; ///< (k, g, r), of `queries` queries
+  double scale, cap = 0;         ///< 0: no cap
+  const Tensor *bias = nullptr;  ///< (k, g, r), of `queries` queries
+  const Tensor *sinks = nullptr; ///< (k, g), one more score of each query
   int64_t queries = 0;
 
   /// The score.
@@ -53,6 +54,10 @@ Tensors mergeAttention(Inputs in);
 Tensors softmax(Inputs in);
 /// x (rows..., c) -> 1 for the k largest of each row, the first of equal ones, and 0 for the others.
 Tensors topK(Inputs in, int64_t k);
+/// x (rows..., c) -> 1 for entries of the `keep` groups of each row whose two largest are most, and 0 for the others.
+Tensors topGroups(Inputs in, int64_t groups, int64_t keep);
+/// x (rows..., c) -> `shape`, (rows..., d): entry j of a row is entry j + from, or 0.
+Tensors columns(Inputs in, const Shape &shape, int64_t from);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).
 Tensors crossEntropy(Inputs in);
 /// table (v, e), ids (ids...) -> (ids..., e); `offset` is the id of row 0.

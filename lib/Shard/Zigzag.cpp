@@ -16,11 +16,12 @@ struct Zigzag : pc::impl::ZigzagBase<Zigzag> {
       return signalPassFailure();
     }
     WalkResult attentions = getOperation().walk([](AttentionOp op) -> WalkResult {
-      if (op.getWindow() || op.getBias() || op.getStarts())
+      if (op.getWindow() || op.getBias() || op.hasSinks() || op.getStarts())
         return op.emitError() << "pc-zigzag: attention "
-                              << (op.getWindow() ? "with a sliding window"
-                                  : op.getBias() ? "with a bias"
-                                                 : "of documents")
+                              << (op.getWindow()  ? "with a sliding window"
+                                  : op.getBias()  ? "with a bias"
+                                  : op.hasSinks() ? "with sinks"
+                                                  : "of documents")
                               << " needs the sequence in its own order; context parallelism of form 'heads' keeps it";
       return WalkResult::advance();
     });

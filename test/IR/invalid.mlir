@@ -732,7 +732,7 @@ func.func @few_addends(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %b: t
 // -----
 
 func.func @window_of_a_part(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %n: tensor<8xi32>) {
-  // expected-error@+1 {{has a window, a bias or starts, and a part of the queries (C6)}}
+  // expected-error@+1 {{has a window, a bias, sinks or starts, and a part of the queries (C6)}}
   %o, %lse = pc.attention causal %q, %k, %k sees %n scale 1.0 window 4 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<8xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
   return
 }
@@ -755,6 +755,30 @@ func.func @chooses_none(%x: tensor<2x8x6xf32>) {
 
 // -----
 
+func.func @groups_of_one(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{makes 6 groups of 6 (C1)}}
+  %y = pc.top_groups %x groups 6 keep 2 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @keeps_too_many(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{keeps 4 of 3 (C1)}}
+  %y = pc.top_groups %x groups 3 keep 4 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @rotates_odd_pairs(%x: tensor<2x8x6xf32>, %c: tensor<8x2xf32>) {
+  // expected-error@+1 {{rotates pairs of 6 from 1 on (C2)}}
+  %y = pc.rope interleaved %x, %c, %c first 1 : (tensor<2x8x6xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
 func.func @rounds_scores(%x: tensor<2x8x6xf32>) {
   // expected-error@+1 {{result 0 must be f32, got 'tensor<2x8x6xbf16>' (T2)}}
   %y = pc.softmax %x : (tensor<2x8x6xf32>) -> tensor<2x8x6xbf16>
@@ -764,7 +788,7 @@ func.func @rounds_scores(%x: tensor<2x8x6xf32>) {
 // -----
 
 func.func @rotates_too_much(%x: tensor<2x8x6xf32>, %c: tensor<8x4xf32>) {
-  // expected-error@+1 {{rotates 8 of 6 (C1)}}
+  // expected-error@+1 {{rotates 8 of 6 from 0 on (C1)}}
   %y = pc.rope %x, %c, %c : (tensor<2x8x6xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<2x8x6xf32>
   return
 }

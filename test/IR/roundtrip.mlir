@@ -46,9 +46,15 @@ func.func @pointwise(%x: tensor<4x6xf32>, %o: tensor<i32>) {
   %8 = pc.sqrt %7 : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %9 = pc.activation gelu_tanh %8 : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %10 = pc.activation_grad relu %9, %8 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %clamped = pc.clamp %10 from -1.0 to 1.5 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %below = pc.clamp %10 to 1.5 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %kept = pc.clamp_grad %below, %10 from -1.0 to 1.5 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %sigmoid = pc.activation sigmoid %kept : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %11 = pc.reduce_max "r c -> r" %10 : (tensor<4x6xf32>) -> tensor<4xf32>
   %scores = pc.softmax %10 : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %chosen = pc.top_k %10 k 2 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %groups = pc.top_groups %10 groups 3 keep 2 : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %aside = pc.columns %10 from -3 : (tensor<4x6xf32>) -> tensor<4x9xf32>
   %12 = pc.mask_padding %10 valid 5 value 0.0 offset %o : (tensor<4x6xf32>, tensor<i32>) -> tensor<4x6xf32>
   %resized = pc.resize %12 dim 1 : (tensor<4x6xf32>) -> tensor<4x8xf32>
   %13 = pc.fusion (%a = %10 : tensor<4x6xf32> -> tensor<4x6xf32>) {
@@ -59,7 +65,7 @@ func.func @pointwise(%x: tensor<4x6xf32>, %o: tensor<i32>) {
 }
 
 func.func @composites(%x: tensor<2x8x6xf32>, %g: tensor<6xf32>, %q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
-                      %c: tensor<8x2xf32>, %ids: tensor<2x8xi32>, %words: tensor<5xi32>, %at: tensor<i32>, %sees: tensor<8xi32>) {
+                      %c: tensor<8x2xf32>, %c1: tensor<8x1xf32>, %sinks: tensor<2x3xf32>, %ids: tensor<2x8xi32>, %words: tensor<5xi32>, %at: tensor<i32>, %sees: tensor<8xi32>) {
   %y, %mean, %rstd = pc.layer_norm %x, %g, %g eps 1.0e-05 : (tensor<2x8x6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8xf32>, tensor<2x8xf32>)
   %0:3 = pc.layer_norm_grad %y, %x, %mean, %rstd, %g : (tensor<2x8x6xf32>, tensor<2x8x6xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<6xf32>, tensor<6xf32>)
   %z, %r = pc.rms_norm %x, %g eps 1.0e-06 : (tensor<2x8x6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8xf32>)
@@ -72,6 +78,8 @@ func.func @composites(%x: tensor<2x8x6xf32>, %g: tensor<6xf32>, %q: tensor<2x8x2
   %block = pc.dropout %x random %words at %at, %at drop <6554, global = [4, 8, 12], split = [0, 2]> : (tensor<2x8x6xf32>, tensor<5xi32>, tensor<i32>, tensor<i32>) -> tensor<2x8x6xf32>
   %od, %lsed = pc.attention causal %2, %3, %k random %words sees %sees at %at, %at scale 0.5 drop <1, global = [2, 2, 3, 16, 16], split = [3, 4], shift = 1> : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<5xi32>, tensor<8xi32>, tensor<i32>, tensor<i32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
   %gd:3 = pc.attention_grad causal %2, %3, %k, %o, %lse, %o random %words scale 0.5 drop <65535> : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<5xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  %pairs = pc.rope inverse interleaved %k, %c1, %c1 first 2 : (tensor<2x8x2x4xf32>, tensor<8x1xf32>, tensor<8x1xf32>) -> tensor<2x8x2x4xf32>
+  %os, %lses = pc.attention causal %2, %3, %k sinks %sinks scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x3xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
   %from = pc.iota from -7 -> tensor<15xi32>
   %pieces = pc.iota pieces [0, 3, 5] values [7, 1, 2] -> tensor<15xi32>
   %far = pc.cast %from : (tensor<15xi32>) -> tensor<15xf32>

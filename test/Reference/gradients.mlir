@@ -419,3 +419,57 @@ func.func @model() {
   pc.output loss "loss" %loss : tensor<f32>
   return
 }
+
+// -----
+
+// Sinks beside the scores, interleaved pairs of a part of each head, columns that a shared key and values of another width are laid among.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient q: 
+// CHECK-NEXT: gradient k: 
+// CHECK-NEXT: gradient sinks: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %q0 = pc.parameter "q" dims ["embed", "kv_heads", "group", "head_dim"] init <normal, 2.0e-02>
+    source <"q", shape = [4, 24], start = [0, 0], size = [4, 24]> : tensor<4x2x2x6xf32>
+  %k0 = pc.parameter "k" dims ["embed", "kv_heads", "head_dim"] init <normal, 2.0e-02>
+    source <"k", shape = [4, 4], start = [0, 0], size = [4, 4]> : tensor<4x2x2xf32>
+  %sinks = pc.parameter "sinks" dims ["kv_heads", "group"] init <normal, 1.0>
+    source <"sinks", shape = [4], start = [0], size = [4]> : tensor<2x2xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %cos = pc.rope_table cos inv_freq [1.0, 0.3] scale 1.0 : tensor<3x2xf32>
+  %sin = pc.rope_table sin inv_freq [1.0, 0.3] scale 1.0 : tensor<3x2xf32>
+  %e = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %x = pc.activation sigmoid %e : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %q = pc.einsum "b s e, e k g d -> b s k g d" %x, %q0 : (tensor<2x3x4xf32>, tensor<4x2x2x6xf32>) -> tensor<2x3x2x2x6xf32>
+  %q1 = pc.rope interleaved %q, %cos, %sin first 2 : (tensor<2x3x2x2x6xf32>, tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<2x3x2x2x6xf32>
+  %k = pc.einsum "b s e, e k d -> b s k d" %x, %k0 : (tensor<2x3x4xf32>, tensor<4x2x2xf32>) -> tensor<2x3x2x2xf32>
+  %shared = pc.rope interleaved %x, %cos, %sin : (tensor<2x3x4xf32>, tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<2x3x4xf32>
+  %behind = pc.columns %shared from -2 : (tensor<2x3x4xf32>) -> tensor<2x3x6xf32>
+  %ofall = pc.einsum "b s d -> b s k d" %behind : (tensor<2x3x6xf32>) -> tensor<2x3x2x6xf32>
+  %wide = pc.columns %k from 0 : (tensor<2x3x2x2xf32>) -> tensor<2x3x2x6xf32>
+  %k1 = pc.add %wide, %ofall : (tensor<2x3x2x6xf32>, tensor<2x3x2x6xf32>) -> tensor<2x3x2x6xf32>
+  %o, %lse = pc.attention causal %q1, %k1, %wide sinks %sinks scale 7.0e-01 window 2 : (tensor<2x3x2x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x3x2x6xf32>, tensor<2x2xf32>) -> (tensor<2x3x2x2x6xf32>, tensor<2x2x2x3xf32>)
+  %narrow = pc.columns %o from 1 : (tensor<2x3x2x2x6xf32>) -> tensor<2x3x2x2x2xf32>
+  %loss = pc.einsum "b s k g d, b s k g d ->" %narrow, %narrow : (tensor<2x3x2x2x2xf32>, tensor<2x3x2x2x2xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}
+
+// -----
+
+// Clamped on both sides, and above alone.
+// CHECK: gradient w: 
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 1.0>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %both = pc.clamp %x from -0.5 to 0.7 : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %above = pc.clamp %x to 0.3 : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %loss = pc.einsum "b s e, b s e ->" %both, %above : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}

@@ -34,7 +34,7 @@ defvar offsetSees = [{
   ::llvm::SmallVector<::pc::IndexedDim> getDrawnDims() { return {{getQ(), 0}, {getQ(), 2}, {getQ(), 3}, {getQ(), 1}, {getK(), 1}}; }
   ::llvm::SmallVector<int64_t> getDrawnSequences() { return {3, 4}; }
   /// Whether scores are more than products of q and k, or fewer keys are seen than there are before a query.
-  bool isPlain() { return !getWindow() && !getSoftcap() && !getBias() && !getStarts(); }
+  bool isPlain() { return !getWindow() && !getSoftcap() && !getBias() && !getStarts() && !hasSinks(); }
 }];
 
 def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterface, AttrSizedOperandSegments]> {
@@ -47,18 +47,20 @@ def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterfa
     Where q, k and v are bf16, exp(score - maximum) is rounded to bf16 before it multiplies v; sums, maxima and lse are not.
     `window w`: position s sees the w positions s - w < t <= s alone. `softcap c`: scores are c tanh(score / c). `bias` [k, g, r]: to the score of query s
     and key t, behind the cap, the entry t - s + S - 1 of its head is added, of S queries (factors `k g r`, r whole).
+    `sinks` [k, g]: softmax and lse have one more score, of a key whose value is 0. Of the gradient only that of the sinks themselves is another one
+    for it: all that attention_grad reads is o and lse.
     `starts` [b, s], which never falls: position s sees no key before the one it says (factors `b s`).
     `random`, `drop`: of the weights [b, k, g, s, t] some are dropped behind the softmax; lse is of all. Constraints: (C1) there are both or none;
     (C2) there is an offset for each split dim; (C3) a window is at least 1, and it and starts are of causal attention; (C4) a cap is positive; (C5) a bias has s + t - 1 entries
     a head; (C6) with a window, a bias or starts the sequence is in its own order and `sees` nothing.
   }];
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$starts, Optional<AnyRankedTensor>:$random,
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$sinks, Optional<AnyRankedTensor>:$starts, Optional<AnyRankedTensor>:$random,
                        Optional<AnyRankedTensor>:$sees, Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal,
                        OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap, OptionalAttr<PC_DropAttr>:$drop);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
-  let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text;
+  let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text # "bool hasSinks() { return getSinks() != nullptr; }";
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v (`bias` $bias^)? (`starts` $starts^)? (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)? `scale` $scale
+    (`causal` $causal^)? $q `,` $k `,` $v (`bias` $bias^)? (`sinks` $sinks^)? (`starts` $starts^)? (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)? `scale` $scale
     (`window` $window^)? (`softcap` $softcap^)? (`drop` $drop^)? attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
@@ -75,7 +77,7 @@ def PC_AttentionGradOp : PC_Compute<"attention_grad", [IndexedOpInterface, Drawn
                        Optional<AnyRankedTensor>:$sees, Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal,
                        OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap, OptionalAttr<PC_DropAttr>:$drop);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Optional<AnyRankedTensor>:$dbias);
-  let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text;
+  let extraClassDeclaration = PC_IndexedDim<"getQ", 1, offsetSees>.text # "bool hasSinks() { return false; }";
   let assemblyFormat = [{
     (`causal` $causal^)? $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`bias` $bias^)? (`starts` $starts^)? (`random` $random^)? (`sees` $sees^)? (`at` $offsets^)?
     `scale` $scale (`window` $window^)? (`softcap` $softcap^)? (`drop` $drop^)? attr-dict `:` functional-type(operands, results)

@@ -62,7 +62,7 @@ def PC_OutputKind : I32EnumAttr<"OutputKind", "what an output means to the runti
 def PC_ActivationKind : I32EnumAttr<"ActivationKind", "pointwise nonlinearity", [
     I32EnumAttrCase<"GeluTanh", 0, "gelu_tanh">, I32EnumAttrCase<"Gelu", 1, "gelu">,
     I32EnumAttrCase<"Silu", 2, "silu">, I32EnumAttrCase<"Relu", 3, "relu">,
-    I32EnumAttrCase<"Tanh", 4, "tanh">]> {
+    I32EnumAttrCase<"Tanh", 4, "tanh">, I32EnumAttrCase<"Sigmoid", 5, "sigmoid">]> {
   let cppNamespace = "::pc";
 }
 

@@ -341,6 +341,17 @@ def PC_ActivationGradOp : PC_Pointwise<"activation_grad", "0"> {
   let assemblyFormat = "$kind $dy `,` $x attr-dict `:` functional-type(operands, $result)";
 }
 
+def PC_ClampOp : PC_Pointwise<"clamp"> {
+  let summary = "The nearest number to x that is at least `from`, where there is one, and at most `to`: `pc.clamp %x from -7.0 to 7.0`";
+  let arguments = (ins AnyRankedTensor:$x, OptionalAttr<F64Attr>:$from, F64Attr:$to);
+  let assemblyFormat = "$x (`from` $from^)? `to` $to attr-dict `:` functional-type($x, $result)";
+}
+def PC_ClampGradOp : PC_Pointwise<"clamp_grad", "0"> {
+  let summary = "dy where clamp leaves x as it is, else 0; linear in dy";
+  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$x, OptionalAttr<F64Attr>:$from, F64Attr:$to);
+  let assemblyFormat = "$dy `,` $x (`from` $from^)? `to` $to attr-dict `:` functional-type(operands, $result)";
+}
+
 def PC_DropoutOp : PC_Compute<"dropout", [Rowwise, DrawnOpInterface]> {
   let summary = "Drops elements of x, [b, s, ...], as `#pc.drop` says; linear in x";
   let description = [{
@@ -389,6 +400,32 @@ def PC_TopKOp : PC_Compute<"top_k"> {
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = "$x `k` $k attr-dict `:` functional-type($x, $result)";
+}
+
+def PC_TopGroupsOp : PC_Compute<"top_groups"> {
+  let summary = "1 for the entries of the `keep` best of `groups` groups of each row of x, 0 for the others: `x0 x1 .. c -> x0 x1 .. c`, c whole";
+  let description = [{
+    Groups are equally many entries side by side, and count as much as their two largest entries together; of equal ones the first are kept.
+    As of `pc.top_k` there is no gradient.
+
+    Constraint (C1): groups divide a row, into two entries or more each; at least one is kept, and at most all.
+    Example: `%m = pc.top_groups %x groups 4 keep 2 : (tensor<4x16x8xf32>) -> tensor<4x16x8xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$groups, I64Attr:$keep);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$x `groups` $groups `keep` $keep attr-dict `:` functional-type($x, $result)";
+}
+def PC_ColumnsOp : PC_Compute<"columns"> {
+  let summary = "Columns of x: entry j of a row is entry j + `from` of the same row of x, 0 where there is none; linear";
+  let description = [{
+    What takes a part of each row out, and lays it among zeros, so that sums are values side by side. x: [r.., c] -> [r.., d]. Factors
+    `x0 x1 .. c -> x0 x1 .. d`; c and d whole. Its gradient is itself, from -`from`.
+    Example: `%k = pc.columns %x from -8 : (tensor<4x16x4xf32>) -> tensor<4x16x12xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$from);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x `from` $from attr-dict `:` functional-type($x, $result)";
 }
 
 def PC_EmbeddingOp : PC_Compute<"embedding", [IndexedOpInterface]> {
@@ -451,13 +488,20 @@ def PC_RMSNormGradOp : PC_Compute<"rms_norm_grad"> {
 def PC_RopeOp : PC_Compute<"rope"> {
   let summary = "Rotary embedding of the last dim (halves rotated), or its inverse; linear in x";
   let description = [{
-    x: [b, s, heads..., d]; cos, sin: [s, c]. With (u, w) the halves of the first 2c of d: (u cos - w sin, w cos + u sin); `inverse` negates sin
-    (it is the gradient). What is behind them stays as it is. Factors: x dims `b s h0 .. d`, tables `s c`; d and c whole. Constraint (C1): d is
-    2c or more.
+    x: [b, s, heads..., d]; cos, sin: [s, c]. With (u, w) the halves of 2c of d, from `first` on: (u cos - w sin, w cos + u sin); `inverse` negates
+    sin (it is the gradient). What is beside them stays as it is. `interleaved`: u are the even ones of them and w the odd ones. Factors: x dims
+    `b s h0 .. d`, tables `s c`; d and c whole. Constraint (C1): d is `first` + 2c or more; (C2) of interleaved pairs d and `first` are even.
   }];
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$cos, AnyRankedTensor:$sin, UnitAttr:$inverse);
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$cos, AnyRankedTensor:$sin, UnitAttr:$inverse, UnitAttr:$interleaved,
+                       DefaultValuedOptionalAttr<I64Attr, "0">:$first);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "(`inverse` $inverse^)? $x `,` $cos `,` $sin attr-dict `:` functional-type(operands, $result)";
+  let extraClassDeclaration = [{
+    /// Whether halves are rotated, from the first element on.
+    bool isPlain() { return !getInterleaved() && !getFirst(); }
+  }];
+  let assemblyFormat = [{
+    (`inverse` $inverse^)? (`interleaved` $interleaved^)? $x `,` $cos `,` $sin (`first` $first^)? attr-dict `:` functional-type(operands, $result)
+  }];
   let hasVerifier = 1;
 }
 

@@ -73,6 +73,7 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
     Num keyOffset = batch * (a.t * a.keyStride()) + a.keyAt(head / a.groups);
     Ptr lseRow = lse + item * a.s;
     Ptr begins = a.startsOf(starts, batch);
+    Num sink = a.sunk ? a.sink(kernel, 3, head) : Num();
     if (a.biased)
       copyAddends(e, a, bias, head, at.addends);
     transposePadded(e, a.t, depth, a.alongD(e, k + keyOffset, a.keyStride()), {at.keys, strideT});
@@ -113,12 +114,16 @@ void pc::kernels::emitAttention(AttentionShape a, Kernel &kernel) {
           }
           return Emitter::Carried{e.max(seen(j, x, minusInfinity), m[0])};
         })[0]) * scale;
+        if (a.sunk)
+          maximum = e.max(maximum, sink);
         Num sum = e.sum(e.loop(begin, columns, lanes, {e.zeros(lanes)}, [&](Num j, const Emitter::Carried &sums) {
           Num p = e.exp(e.fma(row.load(j, lanes), e.real(scale), e.real(0) - maximum));
           p = seen(j, p, e.real(0));
           weights.store(a.rounded(dropping ? dropping->apply(p, drawn, at.drawn, j, steps) : p), j);
           return Emitter::Carried{sums[0] + p};
         })[0]);
+        if (a.sunk)
+          sum = sum + e.exp(sink - maximum);
         at.maxima.store(maximum, r);
         at.sums.store(sum, r);
       });

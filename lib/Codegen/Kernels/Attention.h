@@ -19,6 +19,7 @@ struct AttentionShape {
   int64_t window = 0;                 ///< how many keys a query sees at most, itself among them; 0: all before it
   double cap = 0;                     ///< of scores; 0: none
   bool biased = false;                ///< whether scores have addends, [heads, groups, s + t - 1]
+  bool sunk = false;                  ///< whether queries have one more score, [heads, groups]
   bool sumsBias = false;              ///< whether a gradient has that of addends, too
   bool documented = false;            ///< whether queries see no key before their document, whose first one is given
   DrawnOpInterface drops;             ///< the op, if it drops weights
@@ -43,6 +44,7 @@ struct AttentionShape {
       window = seen < t ? seen : 0;
       cap = op.getSoftcap() ? op.getSoftcap()->convertToDouble() : 0;
       biased = op.getBias() != nullptr;
+      sunk = op.hasSinks();
       if constexpr (requires { op.getDbias(); })
         sumsBias = op.getDbias() != nullptr;
       documented = op.getStarts() != nullptr;
@@ -51,18 +53,22 @@ struct AttentionShape {
 
   /// The addends of scores, behind `count` operands.
   Ptr bias(Kernel &kernel, size_t count) const { return biased ? kernel.operands[count] : Ptr(); }
-  /// Where documents begin, [batch, s], behind `count` operands and addends; and of them those of batch row `batch`.
-  Ptr starts(Kernel &kernel, size_t count) const { return documented ? kernel.operands[count + biased] : Ptr(); }
+  /// The score that query head `head` (of all) has besides, behind `count` operands and addends.
+  Num sink(Kernel &kernel, size_t count, Num head) const { return kernel.operands[count + biased].load(head); }
+  /// Where documents begin, [batch, s], behind `count` operands, addends and sinks; and of them those of batch row
+  /// `batch`.
+  Ptr starts(Kernel &kernel, size_t count) const { return documented ? kernel.operands[count + biased + sunk] : Ptr(); }
   Ptr startsOf(Ptr starts, Num batch) const { return documented ? starts + batch * s : Ptr(); }
-  /// How many keys each query sees, if the op says so: behind `count` operands, addends, starts and what it drops by.
+  /// How many keys each query sees, if the op says so: behind `count` operands, addends, sinks, starts and what it
+  /// drops by.
   Ptr counts(Kernel &kernel, size_t count) const {
-    return counted ? kernel.operands[count + biased + documented + !!drops] : Ptr();
+    return counted ? kernel.operands[count + biased + sunk + documented + !!drops] : Ptr();
   }
   /// What it drops. Call it outside of loops.
   std::optional<Dropping> dropping(Kernel &kernel, size_t count) const {
     if (!drops)
       return std::nullopt;
-    count += biased + documented;
+    count += biased + sunk + documented;
     return Dropping(kernel.e, drops, kernel.operands[count],
                     llvm::ArrayRef(kernel.operands).drop_front(count + 1 + counted));
   }

@@ -30,10 +30,14 @@ constexpr unsigned embeddingGradParts = 5;
 /// An item is a block of 4096 elements. Results may be the operands' own memory.
 llvm::LogicalResult emit(AdamWOp op, Kernel &kernel);
 llvm::LogicalResult emit(SGDOp op, Kernel &kernel);
-/// An item is one head of one token. The result may be the operand's own memory.
+/// An item is one head of one token, or, of interleaved pairs, a pair. The result may be the operand's own memory.
 llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 /// An item is a row.
 llvm::LogicalResult emit(TopKOp op, Kernel &kernel);
+/// An item is a group of a row.
+llvm::LogicalResult emit(TopGroupsOp op, Kernel &kernel);
+/// An item is a row of the result, on a GPU an element.
+llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
 /// An item is one head of one token.
 llvm::LogicalResult emit(SplitQkvOp op, Kernel &kernel);
 llvm::LogicalResult emit(JoinQkvOp op, Kernel &kernel);

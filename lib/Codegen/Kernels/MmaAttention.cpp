@@ -287,9 +287,10 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
   e.teams(kernel.items, at.threads, 1, [&](Num item) {
     block.begin(item);
     auto queries = at.left(q, block.rows);
+    Num lowest = a.sunk ? a.sink(kernel, 3, block.head) * (1 / unit) : e.real(-1e30);
     // carried: maxima (initially below any score, but finite), sums, output
     auto init = [&] {
-      Emitter::Carried first = {e.real(-1e30), e.real(-1e30), e.real(0), e.real(0)};
+      Emitter::Carried first = {lowest, lowest, e.real(0), e.real(0)};
       first.append(at.zeros(8 * at.pieces));
       return first;
     };
@@ -322,7 +323,10 @@ void pc::kernels::emitMmaAttention(const AttentionShape &a, Kernel &kernel) {
     });
     Num inverse[2];
     for (int64_t r = 0; r < 2; ++r) {
-      Num sum = at.sumOfRow(done[2 + r]), logSum = done[r] * unit + e.log(sum);
+      Num sum = at.sumOfRow(done[2 + r]);
+      if (a.sunk)
+        sum = sum + e.exp2((lowest - done[r]) * factor);
+      Num logSum = done[r] * unit + e.log(sum);
       inverse[r] = e.real(1) / sum;
       if (a.counted) { // a query may see nothing
         Num any = e.real(0) < sum;

@@ -6,32 +6,72 @@ using namespace mlir;
 using namespace pc;
 using namespace pc::kernels;
 
+/// The u and w of a pair, rotated by what stands at `cosines` and `sines`.
+static std::pair<Num, Num> rotated(Num u, Num w, Num cosine, Num sine) {
+  return {u * cosine - w * sine, w * cosine + u * sine};
+}
+
+/// An item is a pair of elements side by side, which is rotated if it is one of those from `first` on that have a
+/// cosine.
+static void emitInterleaved(RopeOp op, Kernel &kernel) {
+  auto type = cast<RankedTensorType>(op.getX().getType());
+  const int64_t positions = type.getDimSize(1), pairs = type.getShape().back() / 2;
+  const int64_t turned = cast<RankedTensorType>(op.getCos().getType()).getShape().back();
+  const int64_t tokens = type.getDimSize(0) * positions, heads = type.getNumElements() / (tokens * 2 * pairs);
+  const auto first = static_cast<int64_t>(op.getFirst()) / 2;
+  const bool inverse = op.getInverse();
+  Emitter &e = kernel.e;
+  kernel.kind = "elementwise";
+  kernel.forItems(tokens * heads * pairs, 1, /*reduces=*/false, [&](Num item) {
+    Ptr from = kernel.operands[0] + item * 2, to = kernel.results[0] + item * 2;
+    Num pair = item % pairs - first, row = item / (pairs * heads) % positions * turned;
+    Num u = from.load(e.integer(0)), w = from.load(e.integer(1));
+    e.when(
+        e.inRange(pair, e.integer(turned)),
+        [&] {
+          Num cosine = kernel.operands[1].load(row + pair), sine = kernel.operands[2].load(row + pair);
+          auto [left, right] = rotated(u, w, cosine, inverse ? 0.0 - sine : sine);
+          to.store(left, e.integer(0));
+          to.store(right, e.integer(1));
+        },
+        [&] {
+          to.store(u, e.integer(0));
+          to.store(w, e.integer(1));
+        });
+  });
+}
+
 LogicalResult pc::kernels::emit(RopeOp op, Kernel &kernel) {
+  if (op.getInterleaved())
+    return emitInterleaved(op, kernel), success();
   auto type = cast<RankedTensorType>(op.getX().getType());
   ArrayRef<int64_t> shape = type.getShape();
   const int64_t positions = shape[1], d = shape.back();
   const int64_t half = cast<RankedTensorType>(op.getCos().getType()).getShape().back();
   const int64_t tokens = shape[0] * positions, heads = type.getNumElements() / (tokens * d);
+  const auto first = static_cast<int64_t>(op.getFirst());
   const bool inverse = op.getInverse();
   Emitter &e = kernel.e;
   kernel.kind = "elementwise";
-  if (kernel.simt && 2 * half < d) // vectors begin at multiples of their width
-    kernel.simt->setWidest(std::min<int64_t>(e.lanes, std::gcd(half, d) & -std::gcd(half, d)));
+  if (const int64_t unit = std::gcd(std::gcd(half, d), first); kernel.simt && 2 * half < d)
+    kernel.simt->setWidest(std::min<int64_t>(e.lanes, unit & -unit)); // vectors begin at multiples of their width
   // All heads of a token share a row of the tables.
   kernel.forItems(tokens * heads, half, /*reduces=*/false, [&](Num item) {
     Num row = item / heads % positions * half;
     Ptr cosines = kernel.operands[1] + row, sines = kernel.operands[2] + row;
     Ptr from = kernel.operands[0] + item * d, to = kernel.results[0] + item * d;
     e.vectors(half, [&](Num i, int64_t width) {
-      Num cosine = cosines.load(i, width), sine = sines.load(i, width);
-      Num u = from.load(i, width), w = from.load(i + half, width);
-      if (inverse)
-        sine = 0.0 - sine;
-      to.store(u * cosine - w * sine, i);
-      to.store(w * cosine + u * sine, i + half);
+      Num cosine = cosines.load(i, width), sine = sines.load(i, width), at = i + first;
+      auto [u, w] = rotated(from.load(at, width), from.load(at + half, width), cosine, inverse ? 0.0 - sine : sine);
+      to.store(u, at);
+      to.store(w, at + half);
     });
-    if (2 * half < d)
-      e.vectors(d - 2 * half, [&](Num i, int64_t width) { to.store(from.load(i + 2 * half, width), i + 2 * half); });
+    auto copy = [&](int64_t begin, int64_t count) {
+      if (count)
+        e.vectors(count, [&](Num i, int64_t width) { to.store(from.load(i + begin, width), i + begin); });
+    };
+    copy(0, first);
+    copy(first + 2 * half, d - first - 2 * half);
   });
   return success();
 }

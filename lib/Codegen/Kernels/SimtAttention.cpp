@@ -124,7 +124,7 @@ bool pc::kernels::emitSimtAttention(const AttentionShape &a, Kernel &kernel) {
     Ptr addends = at.addendsOf(bias, head, inside);
 
     // carried: maximum (initially below any score, but finite), sum, output
-    Emitter::Carried init = {e.real(-1e30), e.real(0)};
+    Emitter::Carried init = {a.sunk ? a.sink(kernel, 3, head) : e.real(-1e30), e.real(a.sunk ? 1 : 0)};
     init.append(at.zeros());
     Num begin = a.firstOfTile(e, firstQuery, begins, tile);
     auto done = e.loop(begin, end, tile, init, [&](Num first, const Emitter::Carried &carried) {

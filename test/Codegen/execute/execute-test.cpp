@@ -158,7 +158,7 @@ void pointwise(MLIRContext &context, const std::vector<int64_t> &shape) {
   p.op("%i = pc.add %h, %g" + tt);
   p.op("%wide = pc.scale " + x + " by 300.0" + u); // far tails
   int n = 0;
-  for (const char *kind : {"gelu_tanh", "gelu", "silu", "relu", "tanh"})
+  for (const char *kind : {"gelu_tanh", "gelu", "silu", "relu", "tanh", "sigmoid"})
     for (const char *in : {"%a", "%wide"}) {
       std::string k = std::to_string(n++);
       p.op("%f" + k + " = pc.activation " + kind + " " + in + u);
@@ -166,6 +166,11 @@ void pointwise(MLIRContext &context, const std::vector<int64_t> &shape) {
       p.output("%f" + k, shape);
       p.output("%g" + k, shape);
     }
+  p.op("%clamped = pc.clamp %a from -0.5 to 0.75" + u);
+  p.op("%above = pc.clamp %wide to 0.25" + u);
+  p.op("%kept = pc.clamp_grad %a, %b from -0.5 to 0.75" + tt);
+  for (const char *value : {"%clamped", "%above", "%kept"})
+    p.output(value, shape);
   p.op(shape.empty() ? "%m = pc.copy %a" + u : "%m = pc.mask_padding %a valid 2 value -1.5" + u);
   for (const char *value : {"%a", "%b", "%c", "%d", "%e", "%f", "%g", "%h", "%i", "%m"})
     p.output(value, shape);
@@ -243,6 +248,17 @@ void loss(MLIRContext &context, std::vector<int64_t> rows, int64_t columns) {
   check(context, "loss " + t, p.text(columns), false);
 }
 
+/// Columns of rows of `read` entries, from `from` on, as many as `written`.
+void columns(MLIRContext &context, std::vector<int64_t> shape, int64_t read, int64_t from, int64_t written) {
+  std::vector<int64_t> wide = shape;
+  shape.push_back(read), wide.push_back(written);
+  Program p;
+  std::string x = p.parameter(shape);
+  p.op("%a = pc.columns " + x + " from " + std::to_string(from) + " : (" + type(shape) + ") -> " + type(wide));
+  p.output("%a", wide);
+  check(context, "columns " + type(shape) + " from " + std::to_string(from) + " -> " + type(wide), p.text(), false);
+}
+
 /// What a router makes of logits, some of which are equal: rows of `columns` entries, of which 1, some and all are
 /// chosen.
 void routing(MLIRContext &context, const std::vector<int64_t> &rows, int64_t columns) {
@@ -257,7 +273,7 @@ void routing(MLIRContext &context, const std::vector<int64_t> &rows, int64_t col
   p.op("%s = pc.softmax " + x + " : (" + t + ") -> " + t);
   p.output("%s", shape);
   for (int64_t k : std::set<int64_t>{1, (columns + 1) / 2, columns})
-    for (auto [from, name] :
+    for (const auto &[from, name] :
          {std::pair(x, "x"), std::pair(std::string("%same"), "same"), std::pair(std::string("%s"), "s")}) {
       std::string chosen = std::string("%") + name + "_" + std::to_string(k);
       p.op(chosen + " = pc.top_k " + from + " k " + std::to_string(k) + " : (" + t + ") -> " + t);
@@ -266,6 +282,15 @@ void routing(MLIRContext &context, const std::vector<int64_t> &rows, int64_t col
       p.output(chosen, shape);
       p.output(chosen + "w", shape);
     }
+  for (int64_t groups : {1, 2, 4})
+    if (columns % groups == 0 && columns / groups > 1)
+      for (int64_t keep = 1; keep <= groups; ++keep)
+        for (const auto &[from, name] : {std::pair(x, "x"), std::pair(std::string("%same"), "same")}) {
+          std::string kept = "%g" + std::to_string(groups) + "_" + std::to_string(keep) + name;
+          p.op(kept + " = pc.top_groups " + from + " groups " + std::to_string(groups) + " keep " +
+               std::to_string(keep) + " : (" + t + ") -> " + t);
+          p.output(kept, shape);
+        }
   check(context, "routing " + t, p.text(), false);
 }
 
@@ -333,7 +358,7 @@ void dropout(MLIRContext &context, const std::vector<int64_t> &shape, int64_t mo
 
 /// What attention has beside q, k and v.
 struct Scores {
-  bool drops = false, biased = false, capped = false;
+  bool drops = false, biased = false, capped = false, sunk = false;
   int64_t window = 0;      ///< of causal attention
   bool documented = false; ///< likewise
 };
@@ -348,22 +373,29 @@ void attention(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g,
   std::string more, types;
   if (scores.biased)
     more = " bias " + p.parameter(addends), types = ", " + type(addends);
+  std::string without = more, typesWithout = types; // of the gradient
+  if (scores.sunk)
+    more += " sinks " + p.parameter({k, g}), types += ", " + type({k, g});
+  auto both = [&](const std::string &words, const std::string &type) {
+    more += words, without += words, types += type, typesWithout += type;
+  };
   if (scores.documented)
-    more += " starts " + p.starts(query[0], s), types += ", " + type({query[0], s}, "i32");
+    both(" starts " + p.starts(query[0], s), ", " + type({query[0], s}, "i32"));
   if (scores.drops)
-    more += " random " + p.words(1), types += ", tensor<5xi32>";
+    both(" random " + p.words(1), ", tensor<5xi32>");
   for (std::string causal : {"", "causal "}) {
     if (causal.empty() && (scores.window || scores.documented))
       continue;
-    std::string n = causal.empty() ? "a" : "c", how = more + " scale 0.3";
+    std::string n = causal.empty() ? "a" : "c", how = " scale 0.3";
     how += scores.window ? " window " + std::to_string(scores.window) : "";
     how += scores.capped ? " softcap 0.75" : "";
     how += scores.drops ? " drop <19661>" : "";
-    p.op("%o" + n + ", %l" + n + " = pc.attention " + causal + inQ + ", " + inK + ", " + inV + how + " : (" + q + ", " +
-         kv + ", " + kv + types + ") -> (" + q + ", " + lse + ")");
+    p.op("%o" + n + ", %l" + n + " = pc.attention " + causal + inQ + ", " + inK + ", " + inV + more + how + " : (" + q +
+         ", " + kv + ", " + kv + types + ") -> (" + q + ", " + lse + ")");
     p.op("%g" + n + (scores.biased ? ":4" : ":3") + " = pc.attention_grad " + causal + inQ + ", " + inK + ", " + inV +
-         ", %o" + n + ", %l" + n + ", " + dout + how + " : (" + q + ", " + kv + ", " + kv + ", " + q + ", " + lse +
-         ", " + q + types + ") -> (" + q + ", " + kv + ", " + kv + (scores.biased ? ", " + type(byRow) : "") + ")");
+         ", %o" + n + ", %l" + n + ", " + dout + without + how + " : (" + q + ", " + kv + ", " + kv + ", " + q + ", " +
+         lse + ", " + q + typesWithout + ") -> (" + q + ", " + kv + ", " + kv +
+         (scores.biased ? ", " + type(byRow) : "") + ")");
     if (scores.biased)
       p.output("%g" + n + "#3", byRow);
     p.output("%o" + n, query);
@@ -374,21 +406,26 @@ void attention(MLIRContext &context, int64_t s, int64_t t, int64_t k, int64_t g,
   }
   std::string name = scores.drops ? " drops" : "";
   name += scores.biased ? " biased" : "";
+  name += scores.sunk ? " sunk" : "";
   name += scores.capped ? " capped" : "";
   name += scores.documented ? " of documents" : "";
   name += scores.window ? " window " + std::to_string(scores.window) : "";
   check(context, "attention" + name + " " + q, p.text(), false);
 }
 
-/// Rotations of a part of a head, and back.
-void rope(MLIRContext &context, int64_t d, int64_t rotated) {
+/// Rotations of a part of a head, from `first` on, and back: of its halves, or of pairs side by side.
+void rope(MLIRContext &context, int64_t d, int64_t rotated, int64_t first = 0) {
   std::vector<int64_t> shape = {2, 5, 3, d}, table = {5, rotated / 2};
   std::string t = type(shape), u = type(table);
   Program p;
   std::string x = p.parameter(shape), cos = p.parameter(table), sin = p.parameter(table);
-  for (std::string inverse : {"", "inverse "}) {
-    std::string y = inverse.empty() ? "%y" : "%z";
-    p.op(y + " = pc.rope " + inverse + x + ", " + cos + ", " + sin + " : (" + t + ", " + u + ", " + u + ") -> " + t);
+  int n = 0;
+  for (std::string how : {"", "inverse ", "interleaved ", "inverse interleaved "}) {
+    if (d % 2 && llvm::StringRef(how).contains("interleaved"))
+      continue;
+    std::string y = "%y" + std::to_string(n++);
+    p.op(y + " = pc.rope " + how + x + ", " + cos + ", " + sin + " first " + std::to_string(first) + " : (" + t + ", " +
+         u + ", " + u + ") -> " + t);
     p.output(y, shape);
   }
   check(context, "rope of " + std::to_string(rotated) + " of " + t, p.text(), false);
@@ -571,6 +608,9 @@ int main(int argc, char **argv) {
     attention(context, 40, 40, 1, 2, 16, {.drops = true});
     attention(context, 70, 70, 2, 2, 10, {.window = 7});
     attention(context, 150, 150, 1, 1, 16, {.capped = true, .window = 40});
+    attention(context, 40, 40, 2, 3, 12, {.sunk = true});
+    attention(context, 70, 70, 1, 2, 64,
+              {.drops = true, .biased = true, .sunk = true, .window = 7, .documented = true});
     attention(context, 33, 45, 2, 1, 8, {.biased = true, .capped = true});
     attention(context, 50, 50, 1, 2, 10, {.drops = true, .biased = true, .window = 1});
     attention(context, 70, 70, 2, 2, 10, {.documented = true});
@@ -578,6 +618,13 @@ int main(int argc, char **argv) {
     rope(context, 12, 4);
     rope(context, 33, 6);
     rope(context, 64, 32);
+    rope(context, 24, 8, 16);
+    rope(context, 14, 6, 4);
+    columns(context, {2, 3}, 7, 0, 12);
+    columns(context, {2, 3}, 7, -5, 12);
+    columns(context, {3}, 40, 9, 20);
+    columns(context, {3, 2}, 4, -9, 3);
+    columns(context, {2}, 20, 17, 30);
     pointwise(context, {});
     pointwise(context, {1});
     pointwise(context, {2, 1, 3});

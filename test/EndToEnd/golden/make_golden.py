@@ -126,6 +126,20 @@ MODELS["qwen3_moe"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(
 MODELS["qwen3_moe-one"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(num_hidden_layers=1, num_experts_per_tok=1))
 MODELS["qwen3_moe-all"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(
     num_hidden_layers=1, num_experts_per_tok=8, norm_topk_prob=True, output_router_logits=True, router_aux_loss_coef=0.1))
+# Sinks, biases everywhere, windows in every second layer, clamped experts whose weights are stacked in the file, YaRN.
+MODELS["gpt_oss"] = (transformers.GptOssConfig, MOE | dict(
+    head_dim=12, sliding_window=5, num_local_experts=4, num_experts_per_tok=2, swiglu_limit=0.7, output_router_logits=True,
+    router_aux_loss_coef=0.5, rope_parameters=dict(rope_type="yarn", rope_theta=30.0, factor=4.0, original_max_position_embeddings=16,
+                                                   beta_fast=2.0, beta_slow=0.5, truncate=False)))
+# Latent queries, keys and values, pairs that are rotated side by side, sigmoids that choose with a correction, in the best of some groups, a shared expert,
+# a layer without experts in front, YaRN that scales scores; and queries of all of a token, halves that are rotated, one group, with biases.
+DEEPSEEK = MOE | dict(num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=8,
+                      num_experts_per_tok=3, moe_intermediate_size=8, n_shared_experts=2, first_k_dense_replace=1, n_group=4, topk_group=2)
+MODELS["deepseek_v3"] = (transformers.DeepseekV3Config, DEEPSEEK | dict(rope_parameters=dict(
+    rope_type="yarn", rope_theta=30.0, factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5, mscale=0.7, mscale_all_dim=1.0)))
+MODELS["deepseek_v3-plain"] = (transformers.DeepseekV3Config, DEEPSEEK | dict(
+    num_hidden_layers=1, q_lora_rank=None, rope_interleave=False, n_group=1, topk_group=1, first_k_dense_replace=0, v_head_dim=10, attention_bias=True,
+    norm_topk_prob=False))
 # Targets of which some do not count: more of them in the rows behind.
 MODELS["gpt2-targets"] = (transformers.GPT2Config, GPT2)
 # Documents in a sequence, which do not see each other: with a table of positions, whose first tokens are not predicted, and with windows.
@@ -141,7 +155,8 @@ SEED = 1 # of dropout
 # transformers renames these when it reads a file, and back when it writes one.
 IN_THE_FILE = {"gpt_neox": ("lm_head.", "embed_out."), "mixtral": (".mlp.", ".block_sparse_moe.")}
 # In memory weights of experts are stacked, in the file each has tensors of its own.
-OF_EXPERTS = {"mixtral": ("w1", "w3", "w2"), "qwen3_moe": ("gate_proj", "up_proj", "down_proj")}
+OF_EXPERTS = {"mixtral": ("w1", "w3", "w2"), "qwen3_moe": ("gate_proj", "up_proj", "down_proj"),
+              "deepseek_v3": ("gate_proj", "up_proj", "down_proj")}
 LEAST_MARGIN = 1e-4 # of router logits, between what is chosen and what is not
 
 
@@ -182,6 +197,9 @@ dropout = F.dropout = Dropout()
 
 def randomize(model, generator):
     """Random values where a fresh model has zeros and ones, and weights large enough that no gradient is tiny."""
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.copy_(torch.randn(buffer.shape, generator=generator) * 0.1)
     for name, parameter in model.named_parameters():
         values = torch.randn(parameter.shape, generator=generator)
         if "norm" in name.lower() or re.search(r"\bln_", name):
@@ -308,7 +326,7 @@ def in_the_file(config, name, tensor):
     """Names and tensors that a parameter is in the file."""
     name = name.replace(*IN_THE_FILE.get(config.model_type, ("", "")))
     layer, _, weights = name.partition(".experts.")
-    if not weights:
+    if not weights or config.model_type not in OF_EXPERTS:
         return [(name, tensor)]
     gate, up, down = OF_EXPERTS[config.model_type]
     parts = zip((gate, up), tensor.chunk(2, dim=1)) if weights == "gate_up_proj" else [(down, tensor)]
@@ -332,11 +350,21 @@ def in_memory(config, tensors):
 
 
 def watch_margins(model, margins):
-    """Appends to `margins` how far the router logits of chosen experts are from the others, each time that the model runs."""
+    """Appends to `margins` how far what chosen experts, and groups of them, are chosen by is from that of others, each time that the model runs."""
+    def note(scores, count):
+        if count < scores.shape[-1]:
+            best = scores.sort(dim=-1, descending=True).values
+            margins.append((best[:, count - 1] - best[:, count]).min().item())
     def watch(router, _, made):
-        if router.top_k < made[0].shape[-1]:
-            best = made[0].detach().sort(dim=-1, descending=True).values
-            margins.append((best[:, router.top_k - 1] - best[:, router.top_k]).min().item())
+        choice = made[0].detach()
+        if hasattr(router, "e_score_correction_bias"):
+            choice = choice.sigmoid() + router.e_score_correction_bias
+            groups = choice.view(len(choice), router.num_group, -1)
+            sums = groups.topk(2, dim=-1).values.sum(dim=-1)
+            note(sums, router.topk_group)
+            kept = torch.zeros_like(sums).scatter(1, sums.topk(router.topk_group, dim=-1).indices, 1)
+            choice = torch.where(kept[..., None] > 0, groups, -1e30).flatten(1)
+        note(choice, router.top_k)
     for module in model.modules():
         if type(module).__name__.endswith("TopKRouter"):
             module.register_forward_hook(watch)
@@ -384,7 +412,7 @@ def candidate(name, seed):
 
     def fresh():
         config = config_class(**options)
-        if config_class.model_type in OF_EXPERTS:
+        if hasattr(config, "num_experts_per_tok"):
             config._experts_implementation = "eager" # pylint: disable=protected-access
         made = auto_class(name).from_config(config, attn_implementation="eager").train()
         if made.config.is_encoder_decoder and not options.get("tie_word_embeddings", True): # a new one is tied all the same

@@ -13,6 +13,8 @@ func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) {
   %8 = pc.sqrt %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %9 = pc.activation gelu %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %10 = pc.activation_grad gelu %x, %y : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %clamped = pc.clamp %x from 0.75 to 1.5 : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %kept = pc.clamp_grad %x, %y from 0.75 to 1.5 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   return
 }
 
