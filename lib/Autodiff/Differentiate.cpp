@@ -86,7 +86,7 @@ struct Differentiate : pc::impl::DifferentiateBase<Differentiate> {
 
   LogicalResult buildStep(func::FuncOp model);
   LogicalResult buildBody(func::FuncOp model, OpBuilder &body, IRMapping &mapping,
-                          MutableArrayRef<ParameterOp> parameters, SmallVectorImpl<Value> &yields);
+                          SmallVectorImpl<ParameterOp> &parameters, SmallVectorImpl<Value> &yields);
   void optimize(OpBuilder &builder, MutableArrayRef<ParameterOp> parameters, ValueRange gradients);
 
   Location location(StringRef name) { return NameLoc::get(StringAttr::get(&getContext(), name)); }
@@ -177,7 +177,7 @@ LogicalResult Differentiate::buildStep(func::FuncOp model) {
 }
 
 LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMapping &mapping,
-                                       MutableArrayRef<ParameterOp> parameters, SmallVectorImpl<Value> &yields) {
+                                       SmallVectorImpl<ParameterOp> &parameters, SmallVectorImpl<Value> &yields) {
   SmallVector<Loss> losses;
   Value loss;
   for (Operation &op : model.getBody().front()) {
@@ -237,6 +237,8 @@ LogicalResult Differentiate::buildBody(func::FuncOp model, OpBuilder &body, IRMa
       return failure();
     }
   }
+  // What only choices read has no gradient, and stays as it is.
+  llvm::erase_if(parameters, [](ParameterOp parameter) { return isOfChoices(parameter.getValue()); });
   for (ParameterOp parameter : parameters) {
     Value gradient = gradients.of(parameter.getValue());
     if (!gradient)

@@ -1,6 +1,7 @@
 //===- Gradients.cpp - One gradient rule per op ---------------------------------------===//
 #include "Gradients.h"
 
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -71,6 +72,24 @@ LogicalResult Gradients::join(SplitQkvOp split) {
   add(split.getX(), JoinQkvOp::create(builder, split.getLoc(), split.getX().getType(), parts[0], parts[1], parts[2],
                                       split.getTables()));
   return success();
+}
+
+bool pc::isOfChoices(Value value) {
+  bool chooses = false;
+  llvm::SetVector<Value> values;
+  values.insert(value);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i].use_empty()) // it may be the loss
+      return false;
+    for (Operation *user : values[i].getUsers()) {
+      chooses |= isa<TopKOp>(user);
+      if (!user->getNumResults())
+        return false;
+      if (!isa<TopKOp>(user))
+        values.insert(user->result_begin(), user->result_end());
+    }
+  }
+  return chooses;
 }
 
 /// A sink has the weight w = exp(sink - lse) in the softmax of each query, and its value is 0: its gradient is that of

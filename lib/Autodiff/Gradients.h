@@ -33,6 +33,9 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> gradients;
 };
 
+/// Whether all that depends on `value` are choices, which have no gradient.
+bool isOfChoices(mlir::Value value);
+
 /// "x0 x1 ..." for the dims of a tensor.
 std::string dimLetters(mlir::Value value);
 

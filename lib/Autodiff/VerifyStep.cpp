@@ -4,6 +4,7 @@
 #define GEN_PASS_DEF_VERIFYSTEP
 #include "pc/Autodiff/Passes.h"
 
+#include "Gradients.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -104,7 +105,7 @@ private:
     if (losses != 1)
       return getOperation().emitError() << "a step program has one output of kind loss, not " << losses << " (T4)";
     for (auto &[key, leaf] : leaves)
-      if (seed && !leaf.updates)
+      if (seed && !leaf.updates && !isOfChoices(leaf.value))
         return leaf.value.getDefiningOp()->emitOpError() << "'" << key.first.getValue() << "' is never updated (T5)";
     return success();
   }

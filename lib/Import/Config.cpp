@@ -154,6 +154,33 @@ void readHeads(ConfigReader &reader, const Family &family, ModelConfig &config) 
   config.headDim = family.headDim ? reader.size("head_dim", *family.headDim ? *family.headDim : equal) : equal;
 }
 
+/// Queries, keys and values of few numbers a token.
+void readLatent(ConfigReader &reader, ModelConfig &config) {
+  const char *rank = "q_lora_rank";
+  constexpr int64_t usualRank = 1536;
+  bool isNull = reader.isGiven(rank) && !reader.has(rank);
+  config.queryRank = isNull ? 0 : reader.size(rank, usualRank);
+  reader.raw(rank);
+  if (isNull)
+    reader.means(rank, {nullptr}, usualRank, nullptr);
+  config.keyRank = reader.size("kv_lora_rank", 512);
+  config.plainDim = reader.size("qk_nope_head_dim", 128);
+  config.ropeDim = reader.size("qk_rope_head_dim", 64);
+  config.valueDim = reader.size("v_head_dim", 128);
+  config.interleaved = reader.flag("rope_interleave", true);
+  config.headDim = config.plainDim + config.ropeDim;
+  if (reader.failed)
+    return;
+  if (config.kvHeads != config.heads)
+    reader.fail() << "'num_key_value_heads' = " << config.kvHeads
+                  << " is not supported, only 'num_attention_heads' = " << config.heads;
+  if (config.valueDim > config.headDim)
+    reader.fail() << "'v_head_dim' = " << config.valueDim << " is not supported, only up to 'qk_nope_head_dim' + "
+                  << "'qk_rope_head_dim' = " << config.headDim;
+  if (config.interleaved && config.plainDim % 2)
+    reader.fail() << "'qk_nope_head_dim' = " << config.plainDim << " is odd, which 'rope_interleave' does not support";
+}
+
 void readBiases(ConfigReader &reader, const Family &family, ModelConfig &config) {
   config.qkvBias = family.biasOfQKV;
   config.outBias = family.biasOfOutput;
@@ -205,7 +232,10 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
   else
     reader.raw("pad_token_id"); // ignored: the table has no padding row
   config.attentionDrop = readDropout(reader, keys.attentionDrop, family.attentionDrop, options.dropout);
-  readHeads(reader, family, config);
+  if (family.form.latent)
+    readLatent(reader, config);
+  else
+    readHeads(reader, family, config);
   readBiases(reader, family, config);
   if (!keys.residualDrop.empty())
     config.residualDrop = readDropout(reader, keys.residualDrop, family.residualDrop, options.dropout);
@@ -241,6 +271,8 @@ void readFamily(ConfigReader &reader, const Family &family, ModelConfig &config,
     readWindows(reader, family, config, options.sequence);
   if (family.ropes)
     readRopes(reader, family, config);
+  if (family.form.latent && !config.ropes.empty())
+    config.scale *= config.ropes[0].ofScores;
 }
 
 /// Numbers that transformers takes as floats alone, in `text`, JSON as LLVM prints it, which has 3 for 3.0.

@@ -14,6 +14,7 @@ namespace pc {
 struct Rotation {
   llvm::SmallVector<float> frequencies;
   double scale = 1;
+  double ofScores = 1; ///< what scores are multiplied by besides, where queries and keys are latent
 };
 
 /// What the model builder needs to know; sizes in elements.
@@ -46,6 +47,13 @@ struct ModelConfig {
   llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
   /// Of a mixture of experts: how many, of how many of them a token takes a part, and their width; 0: none.
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
+  int64_t sharedFfn = 0;              ///< the width of the MLP beside experts
+  int64_t groups = 1, keptGroups = 1; ///< of experts, and of how many groups those of a token are
+  double routingScale = 1;            ///< of the weights of experts
+  /// Of latent queries, keys and values: how many numbers they are made of (queries of all: 0), and how wide the
+  /// parts of a head are: what is not rotated, what is, and values.
+  int64_t queryRank = 0, keyRank = 0, plainDim = 0, ropeDim = 0, valueDim = 0;
+  bool interleaved = false;            ///< pairs that are rotated lie side by side
   double gateSlope = 0, gateLimit = 0; ///< of experts that are clamped
   bool normalizesExperts = false;      ///< weights of those that a token takes a part of add up to 1
   llvm::SmallVector<bool> hasExperts;  ///< by layer

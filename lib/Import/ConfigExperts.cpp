@@ -5,12 +5,44 @@ using namespace mlir;
 using namespace pc;
 namespace json = llvm::json;
 
+/// How many layers in front have no experts: 0 or more.
+static int64_t readFirst(ConfigReader &reader, StringRef key) {
+  constexpr int64_t absent = 3;
+  const json::Value *value = reader.raw(key);
+  int64_t first = value ? value->getAsInteger().value_or(-1) : absent;
+  if (first < 0)
+    reader.fail() << "'" << key << "' = " << ConfigReader::show(*value) << " is no number of layers";
+  reader.means(key, {first}, absent);
+  return std::max<int64_t>(first, 0);
+}
+
+/// Experts in groups, of which the best are kept.
+static void readGroups(ConfigReader &reader, const ExpertKeys &keys, ModelConfig &config) {
+  constexpr int64_t usualGroups = 8, usualKept = 4;
+  config.groups = reader.size(keys.groups, usualGroups);
+  config.keptGroups = reader.size(keys.keptGroups, usualKept);
+  if (reader.failed)
+    return;
+  int64_t each = config.experts / config.groups;
+  if (config.experts % config.groups || each < 2)
+    reader.fail() << "'" << keys.groups << "' = " << config.groups << " makes no groups of two or more of "
+                  << config.experts << " experts";
+  else if (config.keptGroups > config.groups)
+    reader.fail() << "'" << keys.keptGroups << "' = " << config.keptGroups << " is more than '" << keys.groups
+                  << "' = " << config.groups;
+  else if (config.expertsPerToken > config.keptGroups * each)
+    reader.fail() << "'num_experts_per_tok' = " << config.expertsPerToken << " is more than " << config.keptGroups
+                  << " groups of " << each << " have";
+}
+
 /// Which layers have experts.
 static SmallVector<bool> layersWithExperts(ConfigReader &reader, const ExpertKeys &keys, int64_t layers) {
   SmallVector<bool> result(layers, true);
   int64_t every = keys.every.empty() ? 1 : reader.size(keys.every, 1);
   for (int64_t layer = 0; layer < layers; ++layer)
     result[layer] = (layer + 1) % every == 0;
+  if (!keys.first.empty())
+    std::fill_n(result.begin(), std::min(layers, readFirst(reader, keys.first)), false);
   if (keys.without.empty())
     return result;
   const json::Value *given = reader.raw(keys.without);
@@ -37,14 +69,20 @@ void pc::readExperts(ConfigReader &reader, const Family &family, ModelConfig &co
   config.experts = reader.size(keyOf(keys.count, keys.otherCount), keys.usual);
   config.expertsPerToken = reader.size("num_experts_per_tok", keys.perToken);
   config.expertFfn = keys.ffn.empty() ? config.ffn : reader.size(keys.ffn, keys.usualFfn);
-  config.normalizesExperts = keys.normalize.empty() || reader.flag(keys.normalize, false);
+  config.normalizesExperts = keys.normalize.empty() || reader.flag(keys.normalize, keys.normalizes);
   if (!keys.slope.empty()) {
     config.gateSlope = reader.positive(keys.slope, 1.702);
     config.gateLimit = reader.positive(keys.limit, 7.0);
   }
+  if (!keys.groups.empty())
+    readGroups(reader, keys, config);
+  if (!keys.scale.empty())
+    config.routingScale = reader.positive(keys.scale, 2.5);
+  if (!keys.shared.empty())
+    config.sharedFfn = config.expertFfn * reader.size(keys.shared, 1);
   bool balances = reader.flag("output_router_logits", false, KeyRole::Aside);
   double factor = reader.real("router_aux_loss_coef", 0.001, KeyRole::Aside);
-  config.balance = balances ? factor : 0;
+  config.balance = balances && keys.balances ? factor : 0;
   if (!reader.failed && config.expertsPerToken > config.experts)
     reader.fail() << "'num_experts_per_tok' = " << config.expertsPerToken << " is more than '" << keys.count
                   << "' = " << config.experts;

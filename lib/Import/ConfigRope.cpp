@@ -15,6 +15,7 @@ struct Rope {
   std::string type;
   double theta = 10000, part = 1, factor = 1, low = 1, high = 4, original = 8192;
   double fast = 32, slow = 1, scale = 1; ///< yarn: rotations in the original length, and what cos and sin are scaled by
+  double ofScores = 1;                   ///< yarn: what latent attention's scores are multiplied by
   bool wholePairs = true;                ///< yarn: its bounds are rounded
 };
 
@@ -190,6 +191,8 @@ void RopeReader::readYarn(const RopePlace &at, Rope &rope) {
   auto scaleBy = [&](double weight) { return rope.factor <= 1 ? 1 : 0.1 * weight * std::log(rope.factor) + 1; };
   ConfigKey given = places(at, "attention_factor");
   double own = reader.real(places(at, "mscale"), 0.0), all = reader.real(places(at, "mscale_all_dim"), 0.0);
+  if (family.form.latent && all != 0)
+    rope.ofScores = scaleBy(all) * scaleBy(all);
   if (reader.has(given)) {
     rope.scale = reader.positive(given, std::nullopt);
     return;
@@ -202,8 +205,8 @@ void RopeReader::readYarn(const RopePlace &at, Rope &rope) {
 }
 
 Rotation RopeReader::rotation(const Rope &rope) {
-  Rotation result{{}, rope.scale};
-  auto rotated = static_cast<int64_t>(double(config.headDim) * rope.part);
+  Rotation result{{}, rope.scale, rope.ofScores};
+  auto rotated = static_cast<int64_t>(double(config.ropeDim ? config.ropeDim : config.headDim) * rope.part);
   if (rotated % 2 || rotated == 0) {
     reader.fail() << (rope.part == 1 ? "head size " : "the rotated part of a head, ") << rotated
                   << (rotated ? " is odd" : " is nothing") << "; rotary embeddings need pairs";

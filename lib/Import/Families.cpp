@@ -35,6 +35,16 @@ constexpr LayerForm gptOssForm() {
   return form;
 }
 
+constexpr LayerForm deepseekV3Form() {
+  LayerForm form = llamaForm;
+  form.latent = true;
+  form.router = "mlp.gate";
+  form.experts = "mlp.experts";
+  form.sharedExperts = "mlp.shared_experts";
+  form.correction = "e_score_correction_bias";
+  return form;
+}
+
 constexpr LayerForm phi3Form() {
   LayerForm form = llamaForm;
   form.projections = Projections::Rows;
@@ -183,6 +193,12 @@ constexpr LayerForm t5Form(bool isEncoder, bool isGated) {
 constexpr std::pair<const char *, bool> qwen3MoeOnly[] = {{"use_sliding_window", false}};
 constexpr const char *qwen3MoeIgnored[] = {"sliding_window", "max_window_layers"};
 constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original_max_position_embeddings"};
+constexpr const char *deepseekV3Ignored[] = {"head_dim",       "qk_head_dim",    "ep_size",
+                                             "moe_layer_freq", "aux_loss_alpha", "seq_aux",
+                                             "topk_method",    "scoring_func",   "num_nextn_predict_layers",
+                                             "num_mtp_layers", "pretraining_tp"};
+// Of a module that predicts the token behind the next one.
+constexpr const char *deepseekV3Others[] = {"model.layers.61."};
 constexpr const char *gptOssIgnored[] = {"hidden_act", "initial_context_length", "experts_per_token"};
 constexpr const char *classifier[] = {"classifier_dropout"};
 constexpr const char *gemmaIgnored[] = {"hidden_activation"};
@@ -306,6 +322,28 @@ constexpr Family table[] = {
      .theta = 150000,
      .ropeRequired = true,
      .ignored = gptOssIgnored},
+    {.type = "deepseek_v3",
+     .form = deepseekV3Form(),
+     .positions = 4096,
+     .kvHeads = 128,
+     .experts = {.count = "n_routed_experts",
+                 .otherCount = "num_local_experts",
+                 .ffn = "moe_intermediate_size",
+                 .normalize = "norm_topk_prob",
+                 .first = "first_k_dense_replace",
+                 .shared = "n_shared_experts",
+                 .groups = "n_group",
+                 .keptGroups = "topk_group",
+                 .scale = "routed_scaling_factor",
+                 .usual = 256,
+                 .perToken = 8,
+                 .usualFfn = 2048,
+                 .normalizes = true,
+                 .balances = false},
+     .attentionBias = "attention_bias",
+     .ropes = PlainRope | YarnRope,
+     .ignored = deepseekV3Ignored,
+     .otherTensors = deepseekV3Others},
     {.type = "phi3",
      .keys = {.residualDrop = "resid_pdrop", .rotaryPart = "partial_rotary_factor"},
      .form = phi3Form(),

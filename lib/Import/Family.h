@@ -50,6 +50,10 @@ struct LayerForm {
   /// Of experts whose weights are stacked in the file, inputs first, and have biases: gate and up, whose columns take
   /// turns. The router has a bias, too, and what goes into the product of gate and up is clamped.
   llvm::StringRef expertGateUp = "";
+  /// An MLP beside the experts, which every token goes through, and what is added to scores, of experts' sigmoids, to
+  /// choose by: a tensor that is not trained.
+  llvm::StringRef sharedExperts = "", correction = "";
+  bool latent = false; ///< queries, and keys and values, are made of few numbers a token (MLA)
   Projections projections = Projections::Apart;
   enum { NoNorm, OfHeads, OfAll } qkNorm = NoNorm; ///< RMS norms q_norm and k_norm, of each head or of all together
   bool inputsFirst = false;                        ///< weights are [inputs, outputs]
@@ -79,9 +83,15 @@ struct ExpertKeys {
   llvm::StringRef normalize = ""; ///< whether weights of those that are chosen add up to 1; "": they do
   llvm::StringRef every = "";     ///< each so manieth layer has experts; "": all have
   llvm::StringRef without = "";   ///< layers that have none, a list
-  llvm::StringRef slope = "",
-                  limit = ""; ///< of clamped ones: what a gate is multiplied by in its sigmoid, and the clamp
+  /// How many layers in front have none, and the width of the shared MLP, in experts.
+  llvm::StringRef first = "", shared = "";
+  /// How many groups experts are in, of how many of those a token's are, and what weights are multiplied by.
+  llvm::StringRef groups = "", keptGroups = "", scale = "";
+  /// Of clamped ones: what a gate is multiplied by in its sigmoid, and the clamp.
+  llvm::StringRef slope = "", limit = "";
   int64_t usual = 8, perToken = 2, usualFfn = 0;
+  bool normalizes = false; ///< `normalize`
+  bool balances = true;    ///< there can be a loss of an uneven load
 };
 
 /// What says which layers have a sliding window.

@@ -23,7 +23,12 @@ ModelBuilder::ModelBuilder(OpBuilder &builder, const ModelConfig &config, const 
            {"expert_ffn", config.expertFfn},
            {"kv_heads", config.kvHeads},
            {"group", config.heads / config.kvHeads},
-           {"head_dim", config.headDim}};
+           {"head_dim", config.headDim},
+           {"query_rank", config.queryRank},
+           {"key_rank", config.keyRank},
+           {"plain_dim", config.plainDim},
+           {"rope_dim", config.ropeDim},
+           {"value_dim", config.valueDim}};
 }
 
 void ModelBuilder::build() {

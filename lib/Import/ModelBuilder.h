@@ -163,10 +163,19 @@ private:
   /// Attention `block` of y to what is in `source`: to y itself, or to what the encoder has made.
   mlir::Value attentionBlock(llvm::StringRef block, mlir::Value y, mlir::Value source);
 
+  /// Attention of y to itself, whose queries, and keys and values, are made of few numbers a token (MLA).
+  mlir::Value latentAttention(mlir::Value y);
+  /// The RMS norm `name` of such numbers.
+  mlir::Value latentNorm(mlir::Value x, const llvm::Twine &name, llvm::StringRef dim);
+  mlir::Value rotated(mlir::Value x, int64_t first);
+  mlir::Value columns(mlir::Value x, int64_t from, Dims dims);
+
   /// The linear layer `name` between "embed" and "ffn"; `part`: 0 and 1 are the halves of the rows of `gateUp`.
   mlir::Value linear(mlir::Value x, llvm::StringRef name, bool down, int64_t part);
 
   mlir::Value mlpBlock(mlir::Value y);
+  /// The MLP beside experts.
+  mlir::Value sharedExperts(mlir::Value y);
 
   /// Every token goes through all experts; of those that it takes no part of the weight is 0.
   mlir::Value expertsBlock(mlir::Value y);

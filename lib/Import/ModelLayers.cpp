@@ -47,13 +47,32 @@ Value ModelBuilder::mlpBlock(Value y) {
   return linear(dropout(h, config.ffnDrop), form->down, true, 0);
 }
 
+Value ModelBuilder::sharedExperts(Value y) {
+  int64_t width = names["ffn"];
+  names["ffn"] = config.sharedFfn;
+  std::string name = form->sharedExperts.str();
+  Value gate = linear(y, name + ".gate_proj", false, 0), up = linear(y, name + ".up_proj", false, 1);
+  in(name);
+  Value z = linear(einsum("b s f, b s f -> b s f", {activate(gate), up}, F), name + ".down_proj", true, 0);
+  names["ffn"] = width;
+  return z;
+}
+
 Value ModelBuilder::expertsBlock(Value y) {
   in(form->router);
   Value w = parameter(layerName(form->router + ".weight"), {"experts", "embed"}, config.initStd);
   Value logits = einsum("b s e, n e -> b s n", {y, w}, {"batch", "sequence", "experts"});
   if (!form->expertGateUp.empty())
     logits = bias(logits, parameter(layerName(form->router + ".bias"), {"experts"}, config.initStd), "n -> b s n");
-  Routing routing = route(builder, loc, logits, config.expertsPerToken, config.normalizesExperts);
+  Routing routing;
+  if (form->correction.empty()) {
+    routing = route(builder, loc, logits, config.expertsPerToken, config.normalizesExperts);
+  } else {
+    Value correction = parameter(layerName(form->router + "." + form->correction), {"experts"}, 0);
+    routing = routeByGroups(
+        builder, loc, logits, correction,
+        {config.groups, config.keptGroups, config.expertsPerToken, config.normalizesExperts, config.routingScale});
+  }
   if (config.balance != 0)
     balance.add(builder, loc, routing);
   if (!form->expertGateUp.empty())
@@ -68,7 +87,8 @@ Value ModelBuilder::expertsBlock(Value y) {
   Value h = like(up, "b s n f, b s n f, b s n -> b s n f", {activate(gate), up, routing.weights});
   in(form->experts + "." + form->expertDown);
   Value down = expertsParameter(form->expertDown, {"embed", "experts", "expert_ffn"});
-  return einsum("b s n f, e n f -> b s e", {h, down}, X);
+  Value z = einsum("b s n f, e n f -> b s e", {h, down}, X);
+  return form->sharedExperts.empty() ? z : add(z, sharedExperts(y));
 }
 
 Value ModelBuilder::clampedExperts(Value y, Value weights) {
@@ -107,7 +127,7 @@ Value ModelBuilder::layerOf(Value x) {
   auto before = [&](Value value, StringRef name) { return first ? layerNorm(value, name) : value; };
   auto behind = [&](Value value, StringRef name) { return first ? value : layerNorm(value, name); };
   Value y = before(x, form->beforeAttention),
-        z = layerNorm(attentionBlock(form->attention, y, y), form->behindAttention);
+        z = layerNorm(form->latent ? latentAttention(y) : attentionBlock(form->attention, y, y), form->behindAttention);
   z = dropout(z, config.residualDrop);
   if (config.parallel) {
     Value m = dropout(mlpBlock(layerNorm(x, form->beforeMlp)), config.residualDrop);

@@ -23,6 +23,38 @@ Routing pc::route(OpBuilder &builder, Location loc, Value logits, int64_t k, boo
   return routing;
 }
 
+Routing pc::routeByGroups(OpBuilder &builder, Location loc, Value logits, Value correction, const GroupRouting &how) {
+  Type type = logits.getType();
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();
+  auto number = [&](double value) {
+    auto scalar = RankedTensorType::get({}, builder.getF32Type());
+    return ConstantOp::create(builder, loc, scalar, builder.getF64FloatAttr(value));
+  };
+  auto sum = [&](Value a, Value b) -> Value { return AddOp::create(builder, loc, a.getType(), a, b); };
+  auto scaled = [&](Value x, double factor) -> Value {
+    return ScaleOp::create(builder, loc, x.getType(), x, builder.getF64FloatAttr(factor));
+  };
+  Routing routing;
+  routing.scores = ActivationOp::create(builder, loc, type, ActivationKind::Sigmoid, logits);
+  Value choice = sum(routing.scores, einsum(builder, loc, shape, "n -> b s n", {correction}));
+  if (how.kept < how.groups) { // others are far below: 1e30 (0 - 1)
+    Value kept = TopGroupsOp::create(builder, loc, type, choice, builder.getI64IntegerAttr(how.groups),
+                                     builder.getI64IntegerAttr(how.kept));
+    Value less = sum(kept, einsum(builder, loc, shape, "-> b s n", {number(-1)}));
+    choice = sum(choice, scaled(less, 1e30));
+  }
+  routing.chosen = TopKOp::create(builder, loc, type, choice, builder.getI64IntegerAttr(how.k));
+  routing.weights = einsum(builder, loc, shape, "b s n, b s n -> b s n", {routing.scores, routing.chosen});
+  if (how.normalized) {
+    Value total = einsum(builder, loc, shape.drop_back(), "b s n -> b s", {routing.weights});
+    total = sum(total, einsum(builder, loc, shape.drop_back(), "-> b s", {number(1e-20)}));
+    Value over = RecipOp::create(builder, loc, total.getType(), total);
+    routing.weights = einsum(builder, loc, shape, "b s n, b s -> b s n", {routing.weights, over});
+  }
+  routing.weights = scaled(routing.weights, how.scale);
+  return routing;
+}
+
 void LoadBalance::add(OpBuilder &builder, Location loc, const Routing &routing) {
   int64_t experts = cast<RankedTensorType>(routing.chosen.getType()).getShape().back();
   auto addTo = [&](Value &sum, Value each) {

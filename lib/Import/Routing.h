@@ -19,6 +19,16 @@ struct Routing {
 /// over their sum.
 Routing route(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value logits, int64_t k, bool normalized);
 
+/// What chooses experts by their sigmoids.
+struct GroupRouting {
+  int64_t groups, kept, k; ///< the experts of a token are `k` of those in the `kept` best of `groups` groups
+  bool normalized;         ///< weights are scores over their sum
+  double scale;            ///< times this
+};
+/// The same, chosen by sigmoids of `logits` plus `correction`, [experts], which weights have not.
+Routing routeByGroups(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value logits, mlir::Value correction,
+                      const GroupRouting &how);
+
 /// How uneven the load of experts is, over all tokens of a microbatch and all layers together: the number of experts
 /// times the sum over experts of how many tokens chose it, in the mean, and its score, in the mean
 /// (W. Fedus et al., "Switch Transformers", 2021).

@@ -19,7 +19,7 @@ GOLDEN = HERE.parent / "EndToEnd/golden"
 FIGURES = HERE / "mutated_keys.json"
 MODELS = ["gpt2-dropout", "llama", "llama-tied", "mistral-window", "qwen2", "qwen2-yarn", "qwen3", "phi3", "olmo2", "gpt_neox", "gpt_neox-serial", "gemma",
           "gemma2", "gemma3", "opt", "opt-post", "gpt_neo", "bloom", "bert", "t5", "t5-gated",
-          "mixtral", "qwen3_moe", "gpt_oss"]
+          "mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3"]
 # Of strings: what else there is.
 STRINGS = {"activation": ["relu", "gelu", "silu"], "hidden_act": ["relu", "gelu", "silu"], "dense_act_fn": ["relu", "gelu", "silu"],
            "feed_forward_proj": ["relu", "gated-gelu", "gated-silu", "gelu"], "rope_type": ["linear", "dynamic"],

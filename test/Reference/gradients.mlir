@@ -473,3 +473,32 @@ func.func @model() {
   pc.output loss "loss" %loss : tensor<f32>
   return
 }
+
+// -----
+
+// What only a choice reads has no gradient, and is no error.
+// CHECK: gradient w: 
+// CHECK-NEXT: gradient router: 
+// CHECK-NOT: gradient correction
+pc.program "toy" batch 2 sequence 3 vocabulary 5 config "{}"
+func.func @model() {
+  %w = pc.parameter "w" dims ["vocab", "embed"] init <normal, 2.0e-02>
+    source <"w", shape = [5, 4], start = [0, 0], size = [5, 4]> : tensor<5x4xf32>
+  %router = pc.parameter "router" dims ["experts", "embed"] init <normal, 2.0e-02>
+    source <"router", shape = [6, 4], start = [0, 0], size = [6, 4]> : tensor<6x4xf32>
+  %correction = pc.parameter "correction" dims ["experts"] init <normal, 2.0e-02>
+    source <"correction", shape = [6], start = [0], size = [6]> : tensor<6xf32>
+  %tokens = pc.input tokens dims ["batch", "sequence"] : tensor<2x3xi32>
+  %x = pc.embedding %w, %tokens : (tensor<5x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %logits = pc.einsum "b s e, n e -> b s n" %x, %router : (tensor<2x3x4xf32>, tensor<6x4xf32>) -> tensor<2x3x6xf32>
+  %scores = pc.activation sigmoid %logits : (tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %added = pc.einsum "n -> b s n" %correction : (tensor<6xf32>) -> tensor<2x3x6xf32>
+  %sum = pc.add %scores, %added : (tensor<2x3x6xf32>, tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %groups = pc.top_groups %sum groups 3 keep 2 : (tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %best = pc.einsum "b s n, b s n -> b s n" %sum, %groups : (tensor<2x3x6xf32>, tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %chosen = pc.top_k %best k 2 : (tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %each = pc.einsum "b s n, b s n -> b s n" %scores, %chosen : (tensor<2x3x6xf32>, tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %loss = pc.einsum "b s n, b s n ->" %each, %each : (tensor<2x3x6xf32>, tensor<2x3x6xf32>) -> tensor<f32>
+  pc.output loss "loss" %loss : tensor<f32>
+  return
+}

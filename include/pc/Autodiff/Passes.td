@@ -95,7 +95,7 @@ def VerifyStep : Pass<"pc-verify-step", "mlir::ModuleOp"> {
     (T1) one function, `@step`, without arguments and results; (T2) one device: no mesh, no type with a placement or a home, and nothing
     is sent; (T3) one `pc.accumulate`, which holds the only `pc.seed` of a step that trains; (T4) one output is the loss, and
     `pc.cross_entropy` is expanded; (T5) an update has a leaf of its type, and in a step that trains every parameter and state
-    has one update.
+    has one update, unless all that depends on it are choices.
   }];
 }
 

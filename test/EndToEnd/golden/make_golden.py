@@ -9,7 +9,7 @@ golden.safetensors:
   logits            [B, T, V] of the first batch
   losses            [STEPS] of AdamW training;   sgd_losses [SGD_STEPS], one model only
   grad.<parameter>  gradient of the first batch's mean loss, before clipping
-  after.<parameter> the parameter after STEPS steps of AdamW
+  after.<parameter> the parameter, or what is saved beside parameters, after STEPS steps of AdamW
 Where a model has dropout, all of it is that of training with seed 1 (docs/rationale/dropout.md, of which `dropped` is a twin).
 Everything is computed in double precision from the stored f32 weights and rounded to f32 at the end; PyTorch in f32
 must keep well within the tests' tolerances of that.
@@ -385,6 +385,7 @@ def reference(build, stream, with_sgd):
     golden["losses"] = train(model, stream, optimizer, STEPS)
     for name, parameter in model.named_parameters():
         golden |= {"after." + part: tensor for part, tensor in in_the_file(model.config, name, parameter)}
+    golden |= {"after." + name: buffer for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")} # never trained
     if with_sgd:
         model = build()
         golden["sgd_losses"] = train(model, stream, torch.optim.SGD(model.parameters(), lr=SGD_LR), SGD_STEPS)
