@@ -169,6 +169,10 @@ void readLatent(ConfigReader &reader, ModelConfig &config) {
   config.valueDim = reader.size("v_head_dim", 128);
   config.interleaved = reader.flag("rope_interleave", true);
   config.headDim = config.plainDim + config.ropeDim;
+  for (auto [key, width] : {std::pair("head_dim", config.ropeDim), std::pair("qk_head_dim", config.headDim)})
+    if (int64_t given = reader.size(key, width, KeyRole::Aside); !reader.failed && given != width)
+      reader.fail() << "'" << key << "' = " << given << " is not supported, only what the parts of a head make, "
+                    << width;
   if (reader.failed)
     return;
   if (config.kvHeads != config.heads)

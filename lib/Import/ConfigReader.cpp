@@ -105,9 +105,11 @@ bool ConfigReader::flag(ConfigKey key, bool absent, KeyRole role) {
       result = *b;
     else
       fail() << name(key) << " must be true or false, got " << show(*value);
+  } else if (absent && llvm::any_of(key.places, [&](StringRef place) { return at(object, place); })) {
+    fail() << name(key) << " must be true or false, got null"; // which is false where transformers takes it
   }
   if (role == KeyRole::Computes)
-    means(key, {result}, absent);
+    means(key, {result}, absent, absent ? std::optional<json::Value>(false) : std::nullopt);
   return result;
 }
 

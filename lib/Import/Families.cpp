@@ -193,10 +193,9 @@ constexpr LayerForm t5Form(bool isEncoder, bool isGated) {
 constexpr std::pair<const char *, bool> qwen3MoeOnly[] = {{"use_sliding_window", false}};
 constexpr const char *qwen3MoeIgnored[] = {"sliding_window", "max_window_layers"};
 constexpr const char *phi3Ignored[] = {"embd_pdrop", "attention_bias", "original_max_position_embeddings"};
-constexpr const char *deepseekV3Ignored[] = {"head_dim",       "qk_head_dim",    "ep_size",
-                                             "moe_layer_freq", "aux_loss_alpha", "seq_aux",
-                                             "topk_method",    "scoring_func",   "num_nextn_predict_layers",
-                                             "num_mtp_layers", "pretraining_tp"};
+constexpr const char *deepseekV3Ignored[] = {
+    "ep_size",      "moe_layer_freq",           "aux_loss_alpha", "seq_aux",       "topk_method",
+    "scoring_func", "num_nextn_predict_layers", "num_mtp_layers", "pretraining_tp"};
 // Of a module that predicts the token behind the next one.
 constexpr const char *deepseekV3Others[] = {"model.layers.61."};
 constexpr const char *gptOssIgnored[] = {"hidden_act", "initial_context_length", "experts_per_token"};

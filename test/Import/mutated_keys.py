@@ -124,7 +124,7 @@ def write(models, only):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text(json.dumps(config))
             loaded = transformers.AutoConfig.from_pretrained(folder)
-        if loaded.model_type in make_golden.OF_EXPERTS:
+        if hasattr(loaded, "num_experts_per_tok"):
             loaded._experts_implementation = "eager"  # pylint: disable=protected-access
         net = make_golden.auto_class(model).from_config(loaded, attn_implementation="eager", dtype=torch.float32).train()
         weights = make_golden.in_memory(loaded, load_file(GOLDEN / model / "model.safetensors"))
