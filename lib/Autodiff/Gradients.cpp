@@ -27,7 +27,7 @@ Value Gradients::product(Location loc, Value a, Value b) {
 }
 
 /// The gradient of operand i is einsum(dy, the other operands) -> the dims of operand i. It is broadcast along factors
-/// that only operand i has.
+/// that only operand i has. Routed, it has the mask of the einsum, which is the last operand there, too.
 void Gradients::einsum(EinsumOp op, Value dy) {
   FactorRule rule = op.getFactorRule();
   auto names = [&](ArrayRef<int> dims) {
@@ -47,7 +47,8 @@ void Gradients::einsum(EinsumOp op, Value dy) {
         inputs.push_back(other);
       }
     spec += " -> " + names(rule.operands[i]);
-    add(operand, EinsumOp::create(builder, op.getLoc(), operand.getType(), spec, inputs));
+    add(operand, EinsumOp::create(builder, op.getLoc(), operand.getType(), builder.getStringAttr(spec), inputs,
+                                  op.getRoutedAttr()));
   }
 }
 

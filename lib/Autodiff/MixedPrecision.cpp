@@ -122,7 +122,13 @@ private:
   }
 
   void einsum(EinsumOp op) {
-    Contraction factors(op);
+    FactorRule rule = op.getFactorRule();
+    ValueRange inputs = op.getInputs();
+    if (op.getMask()) { // says only which terms there are
+      rule.operands.pop_back();
+      inputs = inputs.drop_back();
+    }
+    Contraction factors(rule);
     if (factors.isMatrixProduct() && isOfRouter(op.getResult())) {
       widen(op, 0);
       widen(op, 1);
@@ -131,7 +137,7 @@ private:
       narrow(op, 1);
       set(op.getResult(), bf16);
     } else {
-      set(op.getResult(), factors.summed.empty() ? promote(op.getInputs()) : Type(f32));
+      set(op.getResult(), factors.summed.empty() ? promote(inputs) : Type(f32));
     }
   }
 

@@ -13,7 +13,7 @@ int64_t pc::homeOf(Value value) {
 }
 
 int64_t pc::bytesOf(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
+  RankedTensorType tensor = storedType(type);
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
 }
 

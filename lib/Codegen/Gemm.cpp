@@ -39,7 +39,7 @@ bool collapse(ArrayRef<int> factors, const FactorRule &rule, ArrayRef<SmallVecto
 } // namespace
 
 std::optional<Gemm> pc::asGemm(EinsumOp op) {
-  if (op.getInputs().size() != 2)
+  if (op.getInputs().size() != 2 || op.getMask())
     return std::nullopt;
   FactorRule rule = op.getFactorRule();
   auto element = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); };

@@ -9,6 +9,7 @@
 #include "pc/Codegen/Passes.h"
 
 #include "Generator.h"
+#include "Grouped.h"
 #include "Kernel.h"
 #include "pc/Cost/Report.h"
 #include "pc/IR/Calls.h"
@@ -229,6 +230,11 @@ bool Generator::isIdle(Operation *op) {
 }
 
 LogicalResult Generator::emitOp(Operation *op) {
+  if (hasRows(op)) {
+    if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask())
+      return emitGrouped(einsum);
+    return emitOp(rowForm(op).op);
+  }
   auto resultAddresses = [&] { return llvm::map_to_vector(op->getResults(), [&](Value v) { return addressOf(v); }); };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp, YieldOp, func::ReturnOp>(
@@ -287,7 +293,7 @@ LogicalResult Generator::emitOp(Operation *op) {
           return emitKernels(op, op->getOperands(), resultAddresses());
         return emitAttention(op);
       })
-      .Case([&](EinsumOp einsum) {
+      .Case([&](EinsumOp einsum) -> LogicalResult {
         if (asGemm(einsum))
           return emitGemm(einsum);
         return emitKernels(op, op->getOperands(), resultAddresses());

@@ -93,6 +93,7 @@ private:
   llvm::LogicalResult addCase(llvm::StringRef name, const KernelSet::Info &info, llvm::ArrayRef<mlir::Operation *> ops,
                               llvm::ArrayRef<CheckCases::Launch> launches, llvm::ArrayRef<Address> results);
   llvm::FailureOr<int32_t> addKernelsBeside(mlir::Operation *op, llvm::ArrayRef<mlir::Value> buffers);
+  llvm::LogicalResult emitGrouped(EinsumOp op);
   llvm::LogicalResult emitGemm(EinsumOp op);
   llvm::LogicalResult emitGemm(const FusedProduct &product);
   mlir::OpOperand *summedByProduct(mlir::Value product);

@@ -1,5 +1,6 @@
 //===- LibraryCalls.cpp - Matrix products, attention, and kernels of several ops ----------===//
 #include "Generator.h"
+#include "Grouped.h"
 #include "Kernel.h"
 #include "LibraryAttention.h"
 #include "Together.h"
@@ -104,6 +105,13 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
                          .c_batch_stride = g.cBatch,
                          .c_m_stride = g.cM,
                          .c_n_stride = g.cN,
+                         .experts = 0,
+                         .tokens = 0,
+                         .rows = 0,
+                         .grouped = PCRT_GROUPED_NONE,
+                         .a_lies = 0,
+                         .b_lies = 0,
+                         .c_lies = 0,
                          .a_dtype = dtypeOf(p.a),
                          .b_dtype = dtypeOf(p.b),
                          .c_dtype = dtypeOf(p.c),
@@ -143,6 +151,23 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
     return failure();
   int64_t adds = addKernel("add " + sourceName(p.sum), **info);
   write([&](HostProgram &host) { host.launch(adds, {addressOf(p.base), to, to}); });
+  return success();
+}
+
+LogicalResult Generator::emitGrouped(EinsumOp op) {
+  std::optional<Grouped> grouped = asGrouped(op);
+  if (!grouped || cuda)
+    return op.emitOpError() << "is of rows, and no call of the library";
+  pcrt_gemm_desc desc = grouped->desc;
+  Value a = op.getInputs()[grouped->a], b = op.getInputs()[grouped->b];
+  desc.name = tables.text("einsum " + sourceName(op));
+  desc.a_dtype = dtypeOf(a), desc.b_dtype = dtypeOf(b), desc.c_dtype = dtypeOf(op.getResult());
+  desc.rest = -1;
+  gemmTable.push_back(desc);
+  int64_t index = gemmTable.size() - 1;
+  write([&](HostProgram &host) {
+    host.gemm(index, addressOf(a), addressOf(b), addressOf(op.getResult()), std::nullopt, addressOf(op.getMask()));
+  });
   return success();
 }
 

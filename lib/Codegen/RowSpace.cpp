@@ -1,5 +1,6 @@
 //===- RowSpace.cpp - Ops that work row by row ----------------------------------------------===//
 #include "RowSpace.h"
+#include "Grouped.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Workspace.h"
 
@@ -83,6 +84,10 @@ static std::optional<RowSpace> einsumSpace(EinsumOp op) {
 }
 
 std::optional<RowSpace> pc::rowSpace(Operation *op) {
+  if (hasRows(op)) {
+    auto einsum = dyn_cast<EinsumOp>(op);
+    return einsum && einsum.getMask() ? std::nullopt : rowSpace(rowForm(op).op);
+  }
   for (Value value : op->getResults())
     if (!isa<RankedTensorType>(value.getType()) || !isFloat(value))
       return std::nullopt;

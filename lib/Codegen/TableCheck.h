@@ -60,6 +60,7 @@ private:
   /// Whether the kernels from `row` on do what `op` does behind a product that does without it.
   bool isBeside(mlir::Operation *op, int64_t row, int32_t epilogue);
   bool product(mlir::Operation *op, const Call &call);
+  bool grouped(EinsumOp op, const Call &call);
   bool attention(mlir::Operation *op, const Call &call, llvm::ArrayRef<At> buffers);
   bool together(mlir::Operation *op);
   bool move(mlir::Operation *op, MoveOpInterface move, int64_t index);

@@ -1,4 +1,5 @@
 //===- VerifyCompute.cpp - Kernels, matrix products and attention beside their ops ------------===//
+#include "Grouped.h"
 #include "Kernel.h"
 #include "TableCheck.h"
 #include "pc/IR/Liveness.h"
@@ -43,6 +44,13 @@ static std::string textOf(Operation *op, unsigned part) {
 }
 
 bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
+  if (hasRows(op)) {
+    RowForm form = rowForm(op);
+    bool is = isKernelOf(form.op, row, part);
+    if (names.written)
+      names.written->programs.emplace_back(form.holder.release().getOperation());
+    return is;
+  }
   if (row < 0 || row >= static_cast<int64_t>(kernelRows.size()))
     return refuse(op, "has kernel " + Twine(row) + ", which is not in the table");
   std::string function = cuda ? StringRef(deviceRows[row].entry).str() : TableReader::nameOf(kernelRows[row].fn).str();
@@ -195,7 +203,98 @@ struct Products {
 };
 } // namespace
 
+/// How a value of these letters lies beside a mask of `mask`, and the letters that it has besides.
+static std::pair<int32_t, SmallVector<StringRef>> lieOf(ArrayRef<StringRef> letters, ArrayRef<StringRef> mask,
+                                                        bool byRows) {
+  bool hasExpert = llvm::is_contained(letters, mask.back()), hasToken = llvm::is_contained(letters, mask.front());
+  SmallVector<StringRef> rest;
+  llvm::copy_if(letters, std::back_inserter(rest), [&](StringRef letter) { return !llvm::is_contained(mask, letter); });
+  int32_t how = byRows                  ? PCRT_LIES_ROWS
+                : hasExpert && hasToken ? PCRT_LIES_ENTRIES
+                : hasExpert             ? PCRT_LIES_EXPERTS
+                                        : PCRT_LIES_TOKENS;
+  return {how, rest};
+}
+
+bool TableCheck::grouped(EinsumOp op, const Call &call) {
+  int64_t index = call.number(1);
+  if (index < 0 || index >= static_cast<int64_t>(gemmRows.size()) || call.later() != index || cuda)
+    return refuse(op, "has a product that is not in the table");
+  if (!isNext(op, index, lastProduct))
+    return false;
+  const pcrt_gemm_desc &row = gemmRows[index];
+  // The letters of a, b, c and the mask.
+  auto [inputs, output] = op.getSpec().split("->");
+  SmallVector<StringRef> texts;
+  inputs.split(texts, ',');
+  texts.push_back(output);
+  SmallVector<SmallVector<StringRef>> letters(texts.size());
+  llvm::StringMap<int64_t> sizes;
+  SmallVector<Value> values(op->getOperands());
+  values.push_back(op.getResult());
+  for (auto [text, words, value] : llvm::zip_equal(texts, letters, values)) {
+    text.split(words, ' ', -1, /*KeepEmpty=*/false);
+    for (auto [word, size] : llvm::zip_equal(words, cast<RankedTensorType>(value.getType()).getShape()))
+      sizes[word] = size;
+  }
+  ArrayRef<StringRef> mask = letters[texts.size() - 2], c = letters.back();
+  int64_t tokens = 1, experts = sizes[mask.back()];
+  for (StringRef letter : mask.drop_back())
+    tokens *= sizes[letter];
+  bool isProduct = texts.size() == 4; // else a number for each row
+  bool swapped = isProduct && call.address(2) != homeOf(values[0]);
+  unsigned a = swapped ? 1 : 0, b = isProduct ? 1 - a : a;
+  auto [aLies, aRest] = lieOf(letters[a], mask, rowsOf(values[a]) != nullptr);
+  auto [bLies, bRest] = lieOf(letters[b], mask, rowsOf(values[b]) != nullptr);
+  auto [cLies, cRest] = lieOf(c, mask, rowsOf(values.back()) != nullptr);
+  int64_t rows = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
+  for (auto [what, found, wanted] :
+       {std::tuple("experts", row.experts, experts), std::tuple("batch", row.batch, experts),
+        std::tuple("tokens", row.tokens, tokens), std::tuple("rows", row.rows, rows),
+        std::tuple("lie of a", int64_t(row.a_lies), int64_t(aLies)),
+        std::tuple("lie of b", int64_t(row.b_lies), int64_t(bLies)),
+        std::tuple("lie of c", int64_t(row.c_lies), int64_t(cLies)),
+        std::tuple("type", int64_t(row.a_dtype | row.b_dtype | row.c_dtype), int64_t(PCRT_F32)),
+        std::tuple("accumulation", int64_t(row.accumulate), int64_t(0)),
+        std::tuple("epilogue", int64_t(row.epilogue), int64_t(PCRT_EPILOGUE_NONE))})
+    if (!same(op, what, found, wanted))
+      return false;
+  for (Value value : values)
+    if (RowsAttr of = rowsOf(value); of && !same(op, "rows", of.getCount(), rows))
+      return false;
+  // How far apart elements of what lies by expert are along a letter.
+  auto strideOf = [&](ArrayRef<StringRef> of, StringRef letter) {
+    int64_t stride = 1;
+    for (StringRef inner : llvm::reverse(of)) {
+      if (inner == letter)
+        return stride;
+      stride *= sizes[inner];
+    }
+    return int64_t(0);
+  };
+  StringRef expert = mask.back();
+  bool fits = false;
+  if (!isProduct) {
+    fits = row.grouped == (cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK) && aRest.empty() &&
+           cRest.empty() && (aLies == PCRT_LIES_ROWS) != (cLies == PCRT_LIES_ROWS);
+  } else if (cLies == PCRT_LIES_EXPERTS) {
+    fits = row.grouped == PCRT_GROUPED_GRADIENT && aRest.size() == 1 && bRest.size() == 1 && row.m == sizes[aRest[0]] &&
+           row.n == sizes[bRest[0]] && row.k == rows && row.c_batch_stride == strideOf(c, expert) &&
+           row.c_m_stride == strideOf(c, aRest[0]) && row.c_n_stride == strideOf(c, bRest[0]);
+  } else if (bLies == PCRT_LIES_EXPERTS) {
+    fits = row.grouped == PCRT_GROUPED_PRODUCT && aRest.size() == 1 && cRest.size() == 1 && row.m == rows &&
+           row.n == sizes[cRest[0]] && row.k == sizes[aRest[0]] && row.b_batch_stride == strideOf(letters[b], expert) &&
+           row.b_k_stride == strideOf(letters[b], aRest[0]) && row.b_n_stride == strideOf(letters[b], cRest[0]);
+  }
+  return (fits || refuse(op, "is another product in the tables")) &&
+         same(op, "a", call.address(2), homeOf(values[a])) && same(op, "b", call.address(3), homeOf(values[b])) &&
+         same(op, "c", call.address(4), homeOf(values.back())) && same(op, "the bias", call.address(5), At()) &&
+         same(op, "the mask", call.address(6), homeOf(op.getMask()));
+}
+
 bool TableCheck::product(Operation *op, const Call &call) {
+  if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask() && hasRows(op))
+    return grouped(einsum, call);
   Products fused(op);
   Value c = fused.product ? fused.c() : Value();
   if (!c)

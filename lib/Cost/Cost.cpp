@@ -31,8 +31,14 @@ static double flopsOf(Operation *op, FactorRule rule) {
         rule.factors[factor].size = 1;
     return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule);
   }
+  double share = 1; // of the terms
+  if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask()) {
+    const auto most = static_cast<double>(rule.factors[rule.operands.back().back()].size);
+    share = std::min(static_cast<double>(*einsum.getRouted()), most) / most;
+    rule.operands.pop_back();
+  }
   bool contracts = isa<EinsumOp>(op) && rule.operands.size() > 1 && !Contraction(rule).summed.empty();
-  return contracts ? static_cast<double>(rule.operands.size()) * points(rule) : 0;
+  return contracts ? share * static_cast<double>(rule.operands.size()) * points(rule) : 0;
 }
 
 double pc::flopsOf(Operation *op) {

@@ -222,6 +222,13 @@ LogicalResult PlaceAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
   return success();
 }
 
+LogicalResult RowsAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
+                                       function_ref<InFlightDiagnostic()> emitError) const {
+  if (getCount() < 1 || getDims() < 1 || getDims() > static_cast<int64_t>(shape.size()))
+    return emitError() << "needs rows, and a tensor of at least " << getDims() << " dims (C1)";
+  return success();
+}
+
 PlaceAttr PlaceAttr::replicated(MLIRContext *context, int64_t rank) {
   SmallVector<ArrayAttr> dims(rank, ArrayAttr::get(context, {}));
   return get(context, dims, PartialKind::None, {}, {});

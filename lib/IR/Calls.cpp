@@ -171,7 +171,7 @@ void pc::inlineCalls(ModuleOp program) {
             continue;
           int64_t address = homeOrNone(result);
           auto place = std::prev(places.upper_bound(address));
-          auto home = HomeAttr::get(program.getContext(), place->second + address - place->first);
+          auto home = HomeAttr::get(program.getContext(), place->second + address - place->first, rowsOf(result));
           result.setType(withEncoding(result.getType(), home));
         }
       }

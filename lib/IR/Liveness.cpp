@@ -5,7 +5,7 @@ using namespace mlir;
 using namespace pc;
 
 int64_t pc::byteSize(Type tensor) {
-  auto type = cast<RankedTensorType>(tensor);
+  auto type = rowsOf(tensor) ? storedType(tensor) : cast<RankedTensorType>(tensor);
   return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
 }
 

@@ -66,7 +66,8 @@ void StartOp::print(OpAsmPrinter &printer) { printRegionOp(printer, *this); }
 static bool sameUpToHome(Type a, Type b) {
   auto strip = [](Type type) -> Type {
     auto tensor = cast<RankedTensorType>(type);
-    return isa_and_nonnull<HomeAttr>(tensor.getEncoding()) ? withEncoding(type, {}) : tensor;
+    auto home = dyn_cast_or_null<HomeAttr>(tensor.getEncoding());
+    return home ? withEncoding(type, home.getRows()) : tensor;
   };
   return strip(a) == strip(b);
 }
@@ -347,6 +348,22 @@ static LogicalResult verifyPacked(Operation *op, Value x, Value q, ValueRange ta
       return op->emitOpError() << "has tables that are wider than half a head (C2)";
   return success();
 }
+LogicalResult EinsumOp::verify() {
+  if (!getRoutedAttr())
+    return success();
+  if (getInputs().size() < 2 || cast<RankedTensorType>(getInputs().back().getType()).getRank() < 1)
+    return emitOpError() << "routed needs a mask behind other operands (C1)";
+  if (*getRouted() < 1)
+    return emitOpError() << "routed to " << *getRouted() << "; it must be at least 1 (C2)";
+  FactorRule rule = getFactorRule();
+  if (rule.operands.size() == getInputs().size())
+    for (int factor : rule.operands.back())
+      if (llvm::count(rule.operands.back(), factor) > 1)
+        return emitOpError() << "routed by a mask in which factor '" << rule.factors[factor].name
+                             << "' is two dims (C3)";
+  return success();
+}
+
 LogicalResult TopKOp::verify() {
   auto x = cast<RankedTensorType>(getX().getType());
   int64_t entries = x.getRank() ? x.getShape().back() : 0;

@@ -68,6 +68,24 @@ RankedTensorType withEncoding(Type type, Attribute encoding) {
   return RankedTensorType::get(tensor.getShape(), tensor.getElementType(), encoding);
 }
 
+RowsAttr rowsOf(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  Attribute encoding = tensor ? tensor.getEncoding() : Attribute();
+  if (auto home = dyn_cast_or_null<HomeAttr>(encoding))
+    return home.getRows();
+  return dyn_cast_or_null<RowsAttr>(encoding);
+}
+
+RankedTensorType storedType(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  RowsAttr rows = rowsOf(type);
+  if (!rows)
+    return placement(type) ? tensor : withEncoding(type, {});
+  SmallVector<int64_t> shape(tensor.getShape().drop_front(rows.getDims()));
+  shape.insert(shape.begin(), rows.getCount());
+  return RankedTensorType::get(shape, tensor.getElementType());
+}
+
 MeshAttr meshOf(Operation *op) {
   auto module = dyn_cast<ModuleOp>(op);
   if (!module)

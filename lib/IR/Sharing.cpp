@@ -9,7 +9,8 @@ using namespace pc;
 
 static bool sameShapeAndWidth(Value a, Value b) {
   auto s = cast<RankedTensorType>(a.getType()), t = cast<RankedTensorType>(b.getType());
-  return s.getShape() == t.getShape() && s.getElementTypeBitWidth() == t.getElementTypeBitWidth();
+  return s.getShape() == t.getShape() && rowsOf(s) == rowsOf(t) &&
+         s.getElementTypeBitWidth() == t.getElementTypeBitWidth();
 }
 
 /// How operand `i` of an op that is computed element by element is read.

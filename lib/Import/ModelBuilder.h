@@ -177,7 +177,7 @@ private:
   /// The MLP beside experts.
   mlir::Value sharedExperts(mlir::Value y);
 
-  /// Every token goes through all experts; of those that it takes no part of the weight is 0.
+  /// A token goes through the experts that it has chosen.
   mlir::Value expertsBlock(mlir::Value y);
 
   /// The same with clamped gates and biases; a token takes `weights` of them.

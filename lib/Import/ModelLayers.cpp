@@ -77,17 +77,21 @@ Value ModelBuilder::expertsBlock(Value y) {
     balance.add(builder, loc, routing);
   if (!form->expertGateUp.empty())
     return clampedExperts(y, routing.weights);
+  auto routed = [&](Dims dims, StringRef spec, ValueRange inputs) -> Value {
+    return routedEinsum(builder, loc, type(dims), spec, inputs, routing.chosen, config.expertsPerToken);
+  };
   auto into = [&](StringRef name) {
     in(form->experts + "." + name);
     Value weights = expertsParameter(name, {"experts", "expert_ffn", "embed"});
-    return einsum("b s e, n f e -> b s n f", {y, weights}, {"batch", "sequence", "experts", "expert_ffn"});
+    return routed({"batch", "sequence", "experts", "expert_ffn"}, "b s e, n f e, b s n -> b s n f", {y, weights});
   };
   Value gate = into(form->expertGate), up = into(form->expertUp);
   in(form->experts);
-  Value h = like(up, "b s n f, b s n f, b s n -> b s n f", {activate(gate), up, routing.weights});
+  Value h = routed({"batch", "sequence", "experts", "expert_ffn"}, "b s n f, b s n f, b s n, b s n -> b s n f",
+                   {activate(gate), up, routing.weights});
   in(form->experts + "." + form->expertDown);
   Value down = expertsParameter(form->expertDown, {"embed", "experts", "expert_ffn"});
-  Value z = einsum("b s n f, e n f -> b s e", {h, down}, X);
+  Value z = routed(X, "b s n f, e n f, b s n -> b s e", {h, down});
   return form->sharedExperts.empty() ? z : add(z, sharedExperts(y));
 }
 

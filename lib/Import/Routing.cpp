@@ -8,6 +8,13 @@ static Value einsum(OpBuilder &builder, Location loc, ArrayRef<int64_t> shape, S
   return EinsumOp::create(builder, loc, RankedTensorType::get(shape, builder.getF32Type()), spec, inputs);
 }
 
+Value pc::routedEinsum(OpBuilder &builder, Location loc, Type type, StringRef spec, ValueRange inputs, Value chosen,
+                       int64_t k) {
+  SmallVector<Value> all(inputs);
+  all.push_back(chosen);
+  return EinsumOp::create(builder, loc, type, builder.getStringAttr(spec), all, builder.getI64IntegerAttr(k));
+}
+
 Routing pc::route(OpBuilder &builder, Location loc, Value logits, int64_t k, bool normalized) {
   Type type = logits.getType();
   ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();

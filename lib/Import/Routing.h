@@ -15,6 +15,11 @@ struct Routing {
   mlir::Value weights; ///< of those, else 0
 };
 
+/// The einsum `spec` of `inputs` and, behind them, of what is `chosen`, of which there are `k` a token: only these
+/// terms need be computed.
+mlir::Value routedEinsum(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, llvm::StringRef spec,
+                         mlir::ValueRange inputs, mlir::Value chosen, int64_t k);
+
 /// The `k` experts of each token whose `logits` are largest. Their weights are their scores, or, `normalized`, these
 /// over their sum.
 Routing route(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value logits, int64_t k, bool normalized);

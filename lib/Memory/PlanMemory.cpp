@@ -190,9 +190,8 @@ struct PlanMemory : pc::impl::PlanMemoryBase<PlanMemory> {
   int64_t alignment = arenaAlignment;
 
   void setHome(const Buffers::Buffer &buffer, int64_t offset) {
-    auto home = HomeAttr::get(&getContext(), offset);
     for (Value value : buffer.values)
-      value.setType(withEncoding(value.getType(), home));
+      value.setType(withEncoding(value.getType(), HomeAttr::get(&getContext(), offset, rowsOf(value))));
   }
 };
 

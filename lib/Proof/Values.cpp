@@ -90,6 +90,41 @@ static bool isRoundedBias(Operation *op) {
          llvm::all_of(op->getUsers(), [](Operation *user) { return isa<AddOp>(user) && isBf16(user->getResult(0)); });
 }
 
+/// What is routed is a product and one by the mask: of the first operand that has the dims of the mask and no others;
+/// else of the result, if that has them; else of the first operand that has them; of the first one if none has. The
+/// product rounds as it does without the mask.
+void Values::route(Operation *op, Recipe &recipe) {
+  Product bare = *recipe.product;
+  SmallVector<int> mask = bare.in.pop_back_val();
+  auto hasMask = [&](ArrayRef<int> dims) {
+    return llvm::all_of(mask, [&](int letter) { return llvm::is_contained(dims, letter); });
+  };
+  Product masking;
+  const auto *has = llvm::find(bare.in, mask);
+  if (has == bare.in.end() && hasMask(bare.out)) {
+    masking = {{bare.out, mask}, bare.out};
+  } else {
+    if (has == bare.in.end())
+      has = llvm::find_if(bare.in, hasMask);
+    recipe.masked = has == bare.in.end() ? 0 : static_cast<int>(has - bare.in.begin());
+    SmallVector<int> &dims = bare.in[recipe.masked], all(dims);
+    if (has == bare.in.end()) {
+      all = mask;
+      llvm::copy_if(dims, std::back_inserter(all), [&](int letter) { return !llvm::is_contained(mask, letter); });
+    }
+    masking = {{dims, mask}, all};
+    dims = all;
+  }
+  Recipe by;
+  by.kind = Recipe::Einsum;
+  by.product = &products.emplace_back(std::move(masking));
+  by.maps = mapsOf(*by.product, keyOf(*by.product));
+  recipe.mask = std::make_shared<const Recipe>(std::move(by));
+  recipe.product = &products.emplace_back(std::move(bare));
+  recipe.key = keyOf(*recipe.product);
+  recipe.maps = mapsOf(*recipe.product, recipe.key);
+}
+
 Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
   Recipe recipe;
   recipe.key = Key(secret).add(op->getName().getStringRef());
@@ -126,6 +161,8 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
     recipe.product = product;
     recipe.key = keyOf(*product);
     recipe.maps = mapsOf(*product, recipe.key);
+    if (einsum.getMask())
+      route(op, recipe);
   } else if (isa<ResizeOp>(op)) { // what it does is in its shapes; the dim is whole, so they are those of one device
     auto resize = cast<ResizeOp>(op);
     for (Value value : {Value(resize.getX()), Value(resize.getResult())})
@@ -169,6 +206,19 @@ Point Values::einsum(const Recipe &recipe, ArrayRef<Point> operands) {
   return product(&both, mapsOf(both, keyOf(both)), points);
 }
 
+Point Values::routed(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
+  SmallVector<Point, 3> inputs(operands.drop_back());
+  auto masked = [&](Point x) { return einsum(*recipe.mask, {x, operands.back()}); };
+  if (recipe.masked >= 0)
+    inputs[recipe.masked] = masked(inputs[recipe.masked]);
+  // An operand as it is, only masked, is no product.
+  bool isAlone = inputs.size() == 1 && recipe.product->in[0] == recipe.product->out;
+  Point point = isAlone ? inputs[0] : einsum(recipe, inputs);
+  if (recipe.rounds[number])
+    point = rounding * point;
+  return recipe.masked < 0 ? masked(point) : point;
+}
+
 Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> operands) {
   operands = operands.take_front(std::min<size_t>(recipe.operands, operands.size()));
   auto computed = [&]() -> Point {
@@ -182,7 +232,7 @@ Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
     case Recipe::Scale:
       return scaled(operands[0], recipe.number);
     case Recipe::Einsum:
-      return einsum(recipe, operands);
+      return recipe.mask ? routed(recipe, number, operands) : einsum(recipe, operands);
     case Recipe::Linear:
     case Recipe::Function:
       break;
@@ -194,5 +244,7 @@ Point Values::result(const Recipe &recipe, unsigned number, ArrayRef<Point> oper
     return recipe.kind == Recipe::Linear ? key.matrix() * operands[recipe.line] : key.point();
   };
   Point point = computed();
+  if (recipe.mask)
+    return point; // is rounded inside
   return recipe.rounds[number] ? rounding * point : recipe.unrounds ? unrounding * point : point;
 }

@@ -9,6 +9,7 @@
 #include "llvm/ADT/SmallVector.h"
 
 #include <deque>
+#include <memory>
 #include <unordered_map>
 
 namespace pc::proof {
@@ -37,6 +38,8 @@ struct Recipe {
   bool unrounds = false;                ///< the result is what it would be of an operand that had not been rounded
   const Product *product = nullptr;     ///< Einsum
   llvm::SmallVector<LinearMap, 3> maps; ///< Einsum: one an operand
+  std::shared_ptr<const Recipe> mask;   ///< Einsum that is routed: the product of `masked` and the mask
+  int masked = -1; ///< the operand that is multiplied by the mask before; -1: the result is, behind
 };
 
 class Values {
@@ -85,8 +88,10 @@ private:
     }
     return share;
   }
+  void route(mlir::Operation *op, Recipe &recipe);
   Key keyOf(const Product &product) const;
   Point einsum(const Recipe &recipe, llvm::ArrayRef<Point> operands);
+  Point routed(const Recipe &recipe, unsigned number, llvm::ArrayRef<Point> operands);
   uint64_t hashOf(mlir::Attribute attribute);
 
   Key secret;

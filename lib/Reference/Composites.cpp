@@ -9,7 +9,7 @@
 using namespace pc;
 
 /// The number of rows of a tensor (rows..., e).
-static int64_t rowsOf(const Tensor &x) { return x.shape.back() ? x.size() / x.shape.back() : 0; }
+static int64_t numRows(const Tensor &x) { return x.shape.back() ? x.size() / x.shape.back() : 0; }
 
 /// The shape of a tensor (rows..., e) without e.
 static Shape rowShape(const Tensor &x) { return Shape(llvm::ArrayRef(x.shape).drop_back()); }
@@ -22,7 +22,7 @@ Tensors pc::layerNorm(Inputs in, double eps) {
   const Tensor &x = *in[0], &gamma = *in[1], &beta = *in[2];
   int64_t e = x.shape.back();
   Tensor y(x.shape), mean(rowShape(x)), rstd(rowShape(x));
-  for (int64_t r = 0; r < rowsOf(x); ++r) {
+  for (int64_t r = 0; r < numRows(x); ++r) {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < e; ++i)
       sum += x[r * e + i];
@@ -40,7 +40,7 @@ Tensors pc::layerNormGrad(Inputs in) {
   const Tensor &dy = *in[0], &x = *in[1], &mean = *in[2], &rstd = *in[3], &gamma = *in[4];
   int64_t e = x.shape.back();
   Tensor dx(x.shape), dgamma(gamma.shape), dbeta(gamma.shape);
-  for (int64_t r = 0; r < rowsOf(x); ++r) {
+  for (int64_t r = 0; r < numRows(x); ++r) {
     double meanG = 0, meanGX = 0; // of g = dy gamma, and of g times the normalized x
     for (int64_t i = 0; i < e; ++i) {
       double normal = (x[r * e + i] - mean[r]) * rstd[r], d = dy[r * e + i];
@@ -61,7 +61,7 @@ Tensors pc::rmsNorm(Inputs in, double eps) {
   const Tensor &x = *in[0], &gamma = *in[1];
   int64_t e = x.shape.back();
   Tensor y(x.shape), rstd(rowShape(x));
-  for (int64_t r = 0; r < rowsOf(x); ++r) {
+  for (int64_t r = 0; r < numRows(x); ++r) {
     double squares = 0;
     for (int64_t i = 0; i < e; ++i)
       squares += x[r * e + i] * x[r * e + i];
@@ -76,7 +76,7 @@ Tensors pc::rmsNormGrad(Inputs in) {
   const Tensor &dy = *in[0], &x = *in[1], &rstd = *in[2], &gamma = *in[3];
   int64_t e = x.shape.back();
   Tensor dx(x.shape), dgamma(gamma.shape);
-  for (int64_t r = 0; r < rowsOf(x); ++r) {
+  for (int64_t r = 0; r < numRows(x); ++r) {
     double meanGX = 0;
     for (int64_t i = 0; i < e; ++i) {
       double normal = x[r * e + i] * rstd[r], d = dy[r * e + i];
@@ -292,7 +292,7 @@ Tensors pc::softmax(Inputs in) {
   const Tensor &x = *in[0];
   int64_t c = x.shape.back();
   Tensor y(x.shape);
-  for (int64_t r = 0; r < rowsOf(x); ++r) {
+  for (int64_t r = 0; r < numRows(x); ++r) {
     double largest = -INFINITY, sum = 0;
     for (int64_t i = 0; i < c; ++i)
       largest = std::max(largest, x[r * c + i]);
@@ -309,7 +309,7 @@ Tensors pc::topK(Inputs in, int64_t k) {
   int64_t c = x.shape.back();
   Tensor chosen(x.shape);
   std::vector<int64_t> order(c);
-  for (int64_t r = 0; r < rowsOf(x); ++r) {
+  for (int64_t r = 0; r < numRows(x); ++r) {
     for (int64_t i = 0; i < c; ++i)
       order[i] = i;
     std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return x[r * c + i] > x[r * c + j]; });

@@ -12,7 +12,11 @@ Store::Store(int64_t ranks, int64_t arenaBytes) : arenaBytes(arenaBytes) {
     arenas.assign(ranks, std::vector<double>(arenaBytes, std::numeric_limits<double>::quiet_NaN()));
 }
 
+// What is stored by rows lies in another order than its elements; it is kept by itself, and its bytes are not looked
+// at.
 int64_t Store::homeOf(Value value) const {
+  if (rowsOf(value))
+    return -1;
   auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
   return hasArena() && home ? home.getOffset() + elementOffsets.lookup(value) : -1;
 }

@@ -63,7 +63,7 @@ llvm::DenseSet<Value> pc::separateLinearOperands(ModuleOp module) {
   llvm::DenseSet<Value> separated;
   SmallVector<Value> values;
   module.walk([&](EinsumOp einsum) {
-    if (stepPhase(einsum) != StepPhase::Forward || einsum.getInputs().size() != 2)
+    if (stepPhase(einsum) != StepPhase::Forward || einsum.getInputs().size() != (einsum.getMask() ? 3 : 2))
       return;
     for (unsigned i : {0, 1})
       if (Value value = einsum.getInputs()[i];

@@ -114,10 +114,10 @@ pcrt_status CpuDevice::launch(pcrt_context &context, int index, void *const *arg
 }
 
 pcrt_status CpuDevice::gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
-                            void *) {
+                            void *aux) {
   int64_t start = nanoseconds();
   const char *problem = nullptr;
-  bool good = gemms.run(index, a, b, c, bias, &problem);
+  bool good = gemms.run(index, a, b, c, bias, aux, &problem);
   context.profile.book(Profile::Call::Gemm, index, start);
   if (!good)
     return context.fail(PCRT_INTERNAL,

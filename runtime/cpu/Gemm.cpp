@@ -25,6 +25,8 @@ static void workAlone() {
 static bool hasBias(const pcrt_gemm_desc &d) { return d.epilogue == PCRT_EPILOGUE_BIAS; }
 
 const char *pcrt::checkGemm(const pcrt_gemm_desc &d) {
+  if (d.grouped)
+    return checkGrouped(d);
   if (d.batch < 0 || d.m < 0 || d.n < 0 || d.k < 0)
     return "a negative extent";
   for (int32_t dtype : {d.a_dtype, d.b_dtype, d.c_dtype})
@@ -41,7 +43,7 @@ const char *pcrt::checkGemm(const pcrt_gemm_desc &d) {
 
 static bool sameProduct(pcrt_gemm_desc a, pcrt_gemm_desc b) {
   a.name = b.name = nullptr;
-  // No padding inside: pointer, int64s, then five int32s; compare up to the last member.
+  // No padding inside: pointer, int64s, then int32s; compare up to the last member.
   return memcmp(&a, &b, offsetof(pcrt_gemm_desc, epilogue) + sizeof a.epilogue) == 0;
 }
 
@@ -240,6 +242,8 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
   auto plan = std::make_unique<Plan>();
   plan->desc = desc;
   plan->parts.resize(pool.size());
+  if (desc.grouped)
+    return plan;
   for (int thread = 0; thread < pool.size(); ++thread) {
     Share share = cutProduct(desc, thread, pool.size());
     if (share.block.m <= 0 || share.block.n <= 0 || share.batchLo >= share.batchHi)
@@ -259,7 +263,7 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
 }
 
 Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count)
-    : pool(pool), firstRegion(reserveLibraryMemory(pool.size())) {
+    : pool(pool), firstRegion(reserveLibraryMemory(pool.size())), grouped(pool, descs, count, firstRegion) {
   // A primitive keeps the number of threads of its creation.
   pool.onAll([](int) { workAlone(); });
   for (int thread = 0; thread < pool.size(); ++thread)
@@ -307,19 +311,29 @@ void Gemms::warmUp(void *zeros, int64_t bytes) {
     if (std::find(planOf.begin(), planOf.begin() + index, planOf[index]) != planOf.begin() + index)
       continue;
     const pcrt_gemm_desc &d = planOf[index]->desc;
+    if (d.grouped) {
+      grouped.warmUp(d, zeros, bytes);
+      continue;
+    }
     int64_t a = reach({{d.batch, d.a_batch_stride}, {d.m, d.a_m_stride}, {d.k, d.a_k_stride}});
     int64_t b = reach({{d.batch, d.b_batch_stride}, {d.k, d.b_k_stride}, {d.n, d.b_n_stride}});
     int64_t c = reach({{d.batch, d.c_batch_stride}, {d.m, d.c_m_stride}, {d.n, d.c_n_stride}});
     const char *ignored = nullptr;
     if (std::max({a * elementBytes(d.a_dtype), b * elementBytes(d.b_dtype), c * elementBytes(d.c_dtype), d.n * 4}) <=
         bytes)
-      run(int(index), zeros, zeros, zeros, hasBias(d) ? zeros : nullptr, &ignored);
+      run(int(index), zeros, zeros, zeros, hasBias(d) ? zeros : nullptr, nullptr, &ignored);
   }
   warmingUp = false;
 }
 
-bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bias, const char **error) {
+bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bias, const void *mask,
+                const char **error) {
   Plan &plan = *planOf[index];
+  if (plan.desc.grouped) {
+    *error = grouped.run(plan.desc, static_cast<const float *>(a), static_cast<const float *>(b),
+                         static_cast<float *>(c), static_cast<const float *>(mask));
+    return !*error;
+  }
   auto runPart = [&](int thread) {
     Part *part = plan.parts[thread].get();
     if (!part)

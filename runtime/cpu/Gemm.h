@@ -8,6 +8,7 @@
 #ifndef PCRT_CPU_GEMM_H
 #define PCRT_CPU_GEMM_H
 
+#include "cpu/Grouped.h"
 #include "cpu/Pool.h"
 #include "pcrt/pcrt.h"
 
@@ -27,14 +28,14 @@ public:
   ~Gemms();
 
   /// Runs product `index` as pcrt_gemm describes it and waits. False with a reason in `error` if oneDNN failed.
-  bool run(int index, const void *a, const void *b, void *c, const void *bias, const char **error);
+  bool run(int index, const void *a, const void *b, void *c, const void *bias, const void *mask, const char **error);
 
   /// Runs every distinct product once on `bytes` bytes of zeros (which stay zeros): oneDNN generates some of its code
   /// on the first call.
   void warmUp(void *zeros, int64_t bytes);
 
   /// Scratch memory of all threads, in bytes.
-  int64_t scratchBytes() const { return totalScratch; }
+  int64_t scratchBytes() const { return totalScratch + grouped.scratchBytes(); }
 
   /// Products that run in the plain loop (of all parts of all descriptors); 0 where the CPU has what it needs.
   int plainParts() const { return numPlain; }
@@ -51,6 +52,7 @@ private:
   std::vector<std::unique_ptr<ThreadState>> threads;
   std::vector<std::unique_ptr<Plan>> plans; ///< One per distinct descriptor.
   std::vector<Plan *> planOf;               ///< By index of the program's table.
+  GroupedProducts grouped;
   int64_t totalScratch = 0;
   int numPlain = 0;
   bool warmingUp = false; ///< What oneDNN allocates now may stay: it comes from the heap.

@@ -747,6 +747,37 @@ func.func @chooses_too_many(%x: tensor<2x8x6xf32>) {
 
 // -----
 
+func.func @routes_by_nothing(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{routed needs a mask behind other operands (C1)}}
+  %y = pc.einsum "b s n -> b s n" %x routed 2 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @routes_to_none(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{routed to 0; it must be at least 1 (C2)}}
+  %y = pc.einsum "b s n, b s n -> b s n" %x, %x routed 0 : (tensor<2x8x6xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @routes_by_a_diagonal(%x: tensor<2x8xf32>, %m: tensor<8x8xf32>) {
+  // expected-error@+1 {{routed by a mask in which factor 'n' is two dims (C3)}}
+  %y = pc.einsum "b n, n n -> b n" %x, %m routed 2 : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{needs rows, and a tensor of at least 3 dims (C1)}}
+func.func @rows_of_too_many_dims(%x: tensor<2x8xf32, #pc.rows<4 of 3>>) {
+  return
+}
+
+// -----
+
 func.func @chooses_none(%x: tensor<2x8x6xf32>) {
   // expected-error@+1 {{chooses 0 of 6 (C1)}}
   %y = pc.top_k %x k 0 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>

@@ -55,6 +55,7 @@ func.func @pointwise(%x: tensor<4x6xf32>, %o: tensor<i32>) {
   %chosen = pc.top_k %10 k 2 : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %groups = pc.top_groups %10 groups 3 keep 2 : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %aside = pc.columns %10 from -3 : (tensor<4x6xf32>) -> tensor<4x9xf32>
+  %share = pc.einsum "r c, r c -> r c" %scores, %chosen routed 2 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32, #pc.rows<8 of 2>>
   %12 = pc.mask_padding %10 valid 5 value 0.0 offset %o : (tensor<4x6xf32>, tensor<i32>) -> tensor<4x6xf32>
   %resized = pc.resize %12 dim 1 : (tensor<4x6xf32>) -> tensor<4x8xf32>
   %13 = pc.fusion (%a = %10 : tensor<4x6xf32> -> tensor<4x6xf32>) {

@@ -5,7 +5,7 @@
 // CHECK: pc.parameter "down" {{.*}} : tensor<8x4x6xf32, #pc.place<[_, ep, _]>>
 // CHECK: pc.input tokens {{.*}} : tensor<4x8xi32, #pc.place<[ep, _]>>
 // CHECK: pc.all_gather {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, _, _]>>
-// CHECK: pc.einsum "b s n f, e n f -> b s e" {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, _, _] sum(ep)>>
+// CHECK: pc.einsum "b s n f, e n f, b s n -> b s e" {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, _, _] sum(ep)>>
 // CHECK: pc.reduce_scatter {{.*}} -> tensor<4x8x8xf32, #pc.place<[ep, _, _]>>
 // RUN: pc-opt %s --pc-differentiate -o %t.step && pc-opt %t.step --pc-set-mesh=mesh=dp=2,ep=2 --pc-expert-parallel --pc-data-parallel --pc-fuse-moves --pc-verify-placed -o %t.placed
 // RUN: pc-equal %t.step %t.placed && pc-opt %t.placed --pc-erase-placements | diff %t.step -
@@ -31,10 +31,10 @@ func.func @model() {
   %scores = pc.softmax %logits : (tensor<4x8x4xf32>) -> tensor<4x8x4xf32>
   %chosen = pc.top_k %logits k 2 : (tensor<4x8x4xf32>) -> tensor<4x8x4xf32>
   %weights = pc.einsum "b s n, b s n -> b s n" %scores, %chosen : (tensor<4x8x4xf32>, tensor<4x8x4xf32>) -> tensor<4x8x4xf32>
-  %h = pc.einsum "b s e, n f e -> b s n f" %x, %up : (tensor<4x8x8xf32>, tensor<4x6x8xf32>) -> tensor<4x8x4x6xf32>
+  %h = pc.einsum "b s e, n f e, b s n -> b s n f" %x, %up, %chosen routed 2 : (tensor<4x8x8xf32>, tensor<4x6x8xf32>, tensor<4x8x4xf32>) -> tensor<4x8x4x6xf32>
   %a = pc.activation silu %h : (tensor<4x8x4x6xf32>) -> tensor<4x8x4x6xf32>
-  %g = pc.einsum "b s n f, b s n f, b s n -> b s n f" %a, %h, %weights : (tensor<4x8x4x6xf32>, tensor<4x8x4x6xf32>, tensor<4x8x4xf32>) -> tensor<4x8x4x6xf32>
-  %y = pc.einsum "b s n f, e n f -> b s e" %g, %down : (tensor<4x8x4x6xf32>, tensor<8x4x6xf32>) -> tensor<4x8x8xf32>
+  %g = pc.einsum "b s n f, b s n f, b s n, b s n -> b s n f" %a, %h, %weights, %chosen routed 2 : (tensor<4x8x4x6xf32>, tensor<4x8x4x6xf32>, tensor<4x8x4xf32>, tensor<4x8x4xf32>) -> tensor<4x8x4x6xf32>
+  %y = pc.einsum "b s n f, e n f, b s n -> b s e" %g, %down, %chosen routed 2 : (tensor<4x8x4x6xf32>, tensor<8x4x6xf32>, tensor<4x8x4xf32>) -> tensor<4x8x8xf32>
   %z = pc.add %x, %y : (tensor<4x8x8xf32>, tensor<4x8x8xf32>) -> tensor<4x8x8xf32>
   %out = pc.einsum "b s e, v e -> b s v" %z, %w : (tensor<4x8x8xf32>, tensor<16x8xf32>) -> tensor<4x8x16xf32>
   pc.output logits "logits" %out : tensor<4x8x16xf32>

@@ -64,7 +64,8 @@ private:
 void Bench::addProducts(std::vector<Measurement> &to, size_t count, int32_t dtype, std::unique_ptr<Gemms> &made) {
   std::vector<pcrt_gemm_desc> &table = dtype == PCRT_F32 ? descs : bf16Descs;
   for (auto [m, k, n] : std::span(shapes).first(count))
-    table.push_back({"product", 1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, dtype, dtype, dtype, 0, 0, -1});
+    table.push_back(
+        {"product", 1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, 0, 0, 0, 0, 0, 0, 0, dtype, dtype, dtype, 0, 0, -1});
   made = std::make_unique<Gemms>(pool, table.data(), int(table.size()));
   if (made->plainParts()) // this CPU has no instructions for it
     return;
@@ -76,7 +77,7 @@ void Bench::addProducts(std::vector<Measurement> &to, size_t count, int32_t dtyp
                        std::to_string(k) + " x " + std::to_string(n);
     to.push_back(named(name, 2. * double(m) * double(k) * double(n)));
     cases.push_back({&to.back(), [this, &made, i] {
-                       if (!made->run(int(i), arena, arena + 32 * MiB, arena + 64 * MiB, nullptr, &problem))
+                       if (!made->run(int(i), arena, arena + 32 * MiB, arena + 64 * MiB, nullptr, nullptr, &problem))
                          throw std::string(problem);
                      }});
   }

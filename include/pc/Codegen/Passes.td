@@ -4,6 +4,22 @@
 
 include "mlir/Pass/PassBase.td"
 
+def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
+  let summary = "Store of routed values only the entries that exist";
+  let description = [{
+    Local program -> local program. Types of f32 values get a `#pc.rows`, where nothing reads them but einsums routed by one mask, as products of the runtime
+    can (`pcrt_grouped`), and ops entry by entry whose results are stored so, too. What computes nothing else is not changed. For CPUs.
+  }];
+}
+
+def ExpandRouted : Pass<"pc-expand-routed", "mlir::ModuleOp"> {
+  let summary = "Routed einsums -> all terms, and a product by the mask";
+  let description = [{
+    Local program -> local program, for what cannot be stored by rows. Of an einsum that is `routed` all terms are computed; its result is multiplied by
+    the mask, or, where that lacks dims of the mask, an operand that has them. Products by the mask alone stay as they are.
+  }];
+}
+
 def Fuse : Pass<"pc-fuse", "mlir::ModuleOp"> {
   let summary = "Group ops that become one kernel into pc.fusion";
   let description = [{

@@ -67,6 +67,11 @@ PlaceAttr placement(mlir::Type type);
 inline PlaceAttr placement(mlir::Value value) { return placement(value.getType()); }
 /// `type` with `encoding` (a placement, a home, or null).
 mlir::RankedTensorType withEncoding(mlir::Type type, mlir::Attribute encoding);
+/// How a value of `type` is stored by rows, or null: it is not.
+RowsAttr rowsOf(mlir::Type type);
+inline RowsAttr rowsOf(mlir::Value value) { return rowsOf(value.getType()); }
+/// The tensor that the buffer of a value of `type` holds: of rows ("count x what each has"), or `type` without home.
+mlir::RankedTensorType storedType(mlir::Type type);
 /// The mesh of the module that holds `op`, or null.
 MeshAttr meshOf(mlir::Operation *op);
 /// The number of ranks whose zigzag order the sequence is in (`pc.program`); 0 if it is in its own order.

@@ -199,10 +199,24 @@ def PC_PartAttr : PC_Attr<"Part", "part"> {
   let assemblyFormat = "`<` $name `,` `key` `=` $key `,` `size` `=` $size `,` `source` `=` $source `>`";
 }
 
+def PC_RowsAttr : PC_Attr<"Rows", "rows", [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let summary = "A value that is stored by rows: `#pc.rows<32 of 3>`, at most 32 of the entries of its first 3 dims exist";
+  let description = [{
+    In local programs. Which entries exist says the mask of an einsum that is `routed`: those where it is 1, in the order of its last dim first, then of
+    the others. The buffer has `count` rows, one for each, one behind the other; what is in those behind the last is not defined. A value is stored so if it is
+    read by einsums routed by this mask, and element by element by ops whose results are stored so.
+
+    Constraint (C1): at least one row, of at least one dim of the tensor.
+  }];
+  let parameters = (ins "int64_t":$count, "int64_t":$dims);
+  let assemblyFormat = "`<` $count `of` $dims `>`";
+}
+
 def PC_HomeAttr : PC_Attr<"Home", "home"> {
-  let summary = "Where a buffer lives in the device arena: `#pc.home<4096>`, a byte offset";
-  let parameters = (ins "int64_t":$offset);
-  let assemblyFormat = "`<` $offset `>`";
+  let summary = "Where a buffer lives in the device arena: `#pc.home<4096>`, a byte offset; `#pc.home<4096, <32 of 3>>` of one that is stored by rows";
+  let parameters = (ins "int64_t":$offset, OptionalParameter<"::pc::RowsAttr">:$rows);
+  let builders = [AttrBuilder<(ins "int64_t":$offset), [{ return $_get($_ctxt, offset, ::pc::RowsAttr()); }]>];
+  let assemblyFormat = "`<` $offset (`,` $rows^)? `>`";
 }
 
 def PC_Ticket : TypeDef<PC_Dialect, "Ticket"> {

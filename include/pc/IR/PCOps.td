@@ -286,11 +286,24 @@ def PC_EinsumOp : PC_Compute<"einsum"> {
     `pc.einsum "b s e, e f -> b s f" %x, %w`: the product of the operands, summed over the factors that the result lacks. A factor
     that only the result has is broadcast. Letters may be words. Every contraction, every weight and input gradient, every
     elementwise product, bias broadcast and bias gradient is this op. Linear in each operand alone.
+
+    `pc.einsum "b s e, n f e, b s n -> b s n f" %x, %w, %mask routed 2`: the last operand is a mask, 1 or 0, with at most 2 ones along its
+    last dim (`pc.top_k`). Terms whose factor of it is 0 count for nothing and need not be computed, nor stored where the result has all dims of the mask
+    (`#pc.rows`).
+
+    Constraints: (C1) what is routed has a mask and another operand; (C2) at least one along it is 1; (C3) dims of the mask differ from each other.
   }];
-  let arguments = (ins StrAttr:$spec, Variadic<AnyRankedTensor>:$inputs);
+  let arguments = (ins StrAttr:$spec, Variadic<AnyRankedTensor>:$inputs, OptionalAttr<I64Attr>:$routed);
   let results = (outs AnyRankedTensor:$result);
-  let extraClassDeclaration = "unsigned getNumElementwise() { return getNumOperands(); }";
-  let assemblyFormat = "$spec $inputs attr-dict `:` functional-type($inputs, $result)";
+  let builders = [OpBuilder<(ins "mlir::Type":$type, "mlir::StringAttr":$spec, "mlir::ValueRange":$inputs), [{ build($_builder, $_state, type, spec, inputs, /*routed=*/nullptr); }]>,
+                  OpBuilder<(ins "mlir::Type":$type, "llvm::StringRef":$spec, "mlir::ValueRange":$inputs), [{ build($_builder, $_state, type, $_builder.getStringAttr(spec), inputs, /*routed=*/nullptr); }]>];
+  let extraClassDeclaration = [{
+    unsigned getNumElementwise() { return getNumOperands(); }
+    /// Which terms exist, of an einsum that is routed; else null.
+    mlir::Value getMask() { return getRoutedAttr() ? getInputs().back() : mlir::Value(); }
+  }];
+  let hasVerifier = 1;
+  let assemblyFormat = "$spec $inputs (`routed` $routed^)? attr-dict `:` functional-type($inputs, $result)";
 }
 
 /// A pointwise op is this declaration, its gradient (Autodiff/Gradients.cpp), its meaning (Reference/Evaluate.cpp) and its instructions

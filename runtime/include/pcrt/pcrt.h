@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 9
+#define PCRT_ABI_VERSION 10
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -50,6 +50,25 @@ typedef enum pcrt_epilogue {
   PCRT_EPILOGUE_GELU_GRAD = 3, /* x * gelu_tanh'(aux) */
   PCRT_EPILOGUE_BIAS_GRAD = 4, /* sums of b over k go to bias[n] */
 } pcrt_epilogue;
+
+/** What a product does on rows: entries [token, expert] of a mask that are not 0, by expert and then by token. On
+ *  CPUs only. */
+typedef enum pcrt_grouped {
+  PCRT_GROUPED_NONE = 0,
+  PCRT_GROUPED_PRODUCT = 1,  /* c = a b, with the b of each row's expert */
+  PCRT_GROUPED_GRADIENT = 2, /* the c of each expert = a^T b, summed over its rows */
+  PCRT_GROUPED_PACK = 3,     /* c [row] = a [token, expert] */
+  PCRT_GROUPED_UNPACK = 4,   /* c [token, expert] = a [row], 0 where there is none */
+} pcrt_grouped;
+
+/** How an operand of such a product lies: one matrix an expert, a number by token and expert, a row each, or a row a
+ *  token. The last are read again for each row of their token, and written as the sum over its rows. */
+typedef enum pcrt_lies {
+  PCRT_LIES_EXPERTS = 0,
+  PCRT_LIES_ENTRIES = 1,
+  PCRT_LIES_ROWS = 2,
+  PCRT_LIES_TOKENS = 3,
+} pcrt_lies;
 
 /** One generated kernel. Its work is `items` independent items; the runtime calls it with disjoint ranges
  *  [lo, hi) from the threads of its pool. `args` are the buffers (and addresses of scalars), in the order that
@@ -113,6 +132,9 @@ typedef struct pcrt_gemm_desc {
   int64_t a_batch_stride, a_m_stride, a_k_stride;
   int64_t b_batch_stride, b_k_stride, b_n_stride;
   int64_t c_batch_stride, c_m_stride, c_n_stride;
+  int64_t experts, tokens, rows; /* grouped only: of the mask, which is `aux`, f32 [tokens, experts]; it has at most
+                                    `rows` entries. m or k, of rows, is `rows`, batch is `experts` */
+  int32_t grouped, a_lies, b_lies, c_lies; /* pcrt_grouped, pcrt_lies */
   int32_t a_dtype, b_dtype, c_dtype;
   int32_t accumulate; /* 1: add to what c holds */
   int32_t epilogue;   /* pcrt_epilogue */
@@ -221,7 +243,8 @@ extern const pcrt_program pc_program;
 /** Runs kernel `index` over all of its items on the thread pool and waits. */
 pcrt_status pcrt_launch(pcrt_context *ctx, int32_t index, void *const *args);
 
-/** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them; BIAS_GRAD writes to bias. */
+/** Runs matrix product `index`. `bias` and `aux` are null unless its epilogue uses them, or it is grouped; BIAS_GRAD
+ * writes to bias. */
 pcrt_status pcrt_gemm(pcrt_context *ctx, int32_t index, const void *a, const void *b, void *c, const void *bias,
                       void *aux);
 

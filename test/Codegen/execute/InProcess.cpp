@@ -55,7 +55,8 @@ pcrt_status gemm(pcrt_context *context, int32_t index, const void *a, const void
                  void *) {
   const pcrt_gemm_desc &g = context->program->gemms[index];
   auto *added = static_cast<const float *>(bias);
-  if ((g.a_m_stride != 1 && g.a_k_stride != 1) || (g.b_k_stride != 1 && g.b_n_stride != 1) || g.c_n_stride != 1)
+  if (g.grouped || (g.a_m_stride != 1 && g.a_k_stride != 1) || (g.b_k_stride != 1 && g.b_n_stride != 1) ||
+      g.c_n_stride != 1)
     return PCRT_INTERNAL;
   for (int64_t batch = 0; batch < g.batch; ++batch)
     for (int64_t m = 0; m < g.m; ++m)

@@ -165,7 +165,7 @@ static void testGemm(int threads) {
     expect(!checkGemm(d), "checkGemm");
     Gemms gemms(pool, &d, 1);
     const char *error = nullptr;
-    expect(gemms.run(0, a.data(), b.data(), c.data(), biasAt, &error), error ? error : "run");
+    expect(gemms.run(0, a.data(), b.data(), c.data(), biasAt, nullptr, &error), error ? error : "run");
     double worst = 0;
     for (int64_t i = 0; i < elements[2]; ++i) {
       auto at = [&](const std::vector<char> &of) {

@@ -1,0 +1,192 @@
+//===- Grouped.cpp - Routed einsums that work on rows ---------------------------------------===//
+#include "Grouped.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+/// How a value lies beside the mask [tokens, experts], and what dims it has besides.
+struct Lie {
+  int32_t how = -1; ///< pcrt_lies; -1: none of them
+  ArrayRef<int> dims;
+  SmallVector<int> rest;
+};
+
+/// Strides by factor of a row-major tensor; 0 where it has none.
+SmallVector<int64_t> stridesOf(const FactorRule &rule, ArrayRef<int> dims) {
+  SmallVector<int64_t> strides(rule.factors.size());
+  int64_t stride = 1;
+  for (int f : llvm::reverse(dims)) {
+    strides[f] = stride;
+    stride *= rule.factors[f].size;
+  }
+  return strides;
+}
+} // namespace
+
+static Lie lieOf(ArrayRef<int> dims, ArrayRef<int> mask, bool byRows) {
+  auto has = [&](int f) { return llvm::is_contained(dims, f); };
+  ArrayRef<int> tokens = mask.drop_back();
+  Lie lie{-1, dims, {}};
+  size_t known = 0;
+  for (auto [d, f] : llvm::enumerate(dims))
+    if (llvm::is_contained(dims.drop_front(d + 1), f))
+      return lie; // a diagonal
+  if (dims.take_front(mask.size()) == mask) {
+    known = mask.size();
+    lie.how = byRows ? PCRT_LIES_ROWS : dims.size() == known ? PCRT_LIES_ENTRIES : -1;
+  } else if (has(mask.back())) {
+    lie.how = llvm::none_of(tokens, has) ? PCRT_LIES_EXPERTS : -1;
+  } else if (dims.size() >= tokens.size() && dims.take_front(tokens.size()) == tokens) {
+    known = tokens.size();
+    lie.how = PCRT_LIES_TOKENS;
+  }
+  llvm::copy_if(dims.drop_front(known), std::back_inserter(lie.rest), [&](int f) { return f != mask.back(); });
+  return lie;
+}
+
+std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)> byRows) {
+  auto isF32 = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType().isF32(); };
+  if (!op.getMask() || !llvm::all_of(op.getInputs(), isF32) || !isF32(op.getResult()) || byRows(op.getMask()))
+    return std::nullopt;
+  FactorRule rule = op.getFactorRule();
+  SmallVector<int> mask(ArrayRef<int>(rule.operands.pop_back_val()));
+  SmallVector<Lie, 2> in;
+  for (auto [dims, value] : llvm::zip(rule.operands, op.getInputs()))
+    in.push_back(lieOf(dims, mask, byRows(value)));
+  Lie out = lieOf(rule.results[0], mask, byRows(op.getResult()));
+  auto size = [&](int f) { return rule.factors[f].size; };
+  Grouped g;
+  pcrt_gemm_desc &d = g.desc;
+  d.experts = d.batch = size(mask.back());
+  d.tokens = 1;
+  for (int f : ArrayRef(mask).drop_back())
+    d.tokens *= size(f);
+  d.rows = d.tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), d.experts);
+  d.c_lies = out.how;
+  auto isOfToken = [](const Lie &lie) { return lie.how == PCRT_LIES_ROWS || lie.how == PCRT_LIES_TOKENS; };
+
+  if (in.size() == 1) { // a number by token and expert, to rows or back
+    bool packs = in[0].how == PCRT_LIES_ENTRIES && out.how == PCRT_LIES_ROWS;
+    bool unpacks = in[0].how == PCRT_LIES_ROWS && out.how == PCRT_LIES_ENTRIES;
+    if (!(packs || unpacks) || !in[0].rest.empty() || !out.rest.empty())
+      return std::nullopt;
+    d.grouped = packs ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
+    d.a_lies = d.b_lies = in[0].how;
+    d.m = d.rows, d.n = d.k = 1;
+    d.a_m_stride = d.a_k_stride = d.b_k_stride = d.b_n_stride = d.c_m_stride = d.c_n_stride = 1;
+    return g;
+  }
+  auto hasDims = [](const Lie &lie) { return lie.rest.size() == (lie.how == PCRT_LIES_EXPERTS ? 2 : 1); };
+  if (in.size() != 2 || !llvm::all_of(in, hasDims))
+    return std::nullopt;
+  bool sumsTokens = out.how == PCRT_LIES_EXPERTS;
+  // a is what has m: of tokens; where tokens are summed, the operand without the last dim of the result.
+  if (sumsTokens) {
+    if (out.rest.size() != 2 || !isOfToken(in[0]) || !isOfToken(in[1]) || out.dims.back() == mask.back())
+      return std::nullopt;
+    g.b = in[1].rest[0] == out.dims.back() ? 1 : 0;
+    g.a = 1 - g.b;
+    int m = in[g.a].rest[0], n = in[g.b].rest[0];
+    if (m == n || n != out.dims.back() || !llvm::is_contained(out.rest, m))
+      return std::nullopt;
+    SmallVector<int64_t> c = stridesOf(rule, out.dims);
+    d.grouped = PCRT_GROUPED_GRADIENT;
+    d.m = size(m), d.n = size(n), d.k = d.rows;
+    d.a_m_stride = 1, d.a_k_stride = d.m;
+    d.b_n_stride = 1, d.b_k_stride = d.n;
+    d.c_batch_stride = c[mask.back()], d.c_m_stride = c[m], d.c_n_stride = 1;
+  } else {
+    g.b = in[1].how == PCRT_LIES_EXPERTS ? 1 : 0;
+    g.a = 1 - g.b;
+    if (in[g.b].how != PCRT_LIES_EXPERTS || !isOfToken(in[g.a]) || !isOfToken(out) || out.rest.size() != 1)
+      return std::nullopt;
+    int k = in[g.a].rest[0], n = out.rest[0];
+    ArrayRef<int> both = in[g.b].rest;
+    if (k == n || both.size() != 2 || !llvm::is_contained(both, k) || !llvm::is_contained(both, n))
+      return std::nullopt;
+    SmallVector<int64_t> b = stridesOf(rule, in[g.b].dims);
+    if (b[k] != 1 && b[n] != 1)
+      return std::nullopt;
+    d.grouped = PCRT_GROUPED_PRODUCT;
+    d.m = d.rows, d.n = size(n), d.k = size(k);
+    d.a_m_stride = d.k, d.a_k_stride = 1;
+    d.b_batch_stride = b[mask.back()], d.b_k_stride = b[k], d.b_n_stride = b[n];
+    d.c_m_stride = d.n, d.c_n_stride = 1;
+  }
+  d.a_lies = in[g.a].how, d.b_lies = in[g.b].how;
+  return g;
+}
+
+std::optional<Grouped> pc::asGrouped(EinsumOp op) {
+  return asGrouped(op, [](Value v) { return rowsOf(v) != nullptr; });
+}
+
+bool pc::hasRows(Operation *op) {
+  auto isByRows = [](Type type) { return rowsOf(type) != nullptr; };
+  return llvm::any_of(op->getOperandTypes(), isByRows) || llvm::any_of(op->getResultTypes(), isByRows);
+}
+
+/// The type of what the buffer of a value of `type` holds, there.
+static Type formOf(Type type) {
+  auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(type).getEncoding());
+  RankedTensorType stored = storedType(type);
+  return home ? withEncoding(stored, HomeAttr::get(type.getContext(), home.getOffset())) : stored;
+}
+
+/// "b s n f, b s n -> b s n f", of rows: "rows f, rows -> rows f".
+static std::string specOfRows(EinsumOp op) {
+  FactorRule rule = op.getFactorRule();
+  auto textOf = [&](ArrayRef<int> dims, Value value) {
+    SmallVector<std::string> words;
+    if (RowsAttr rows = rowsOf(value)) {
+      words.push_back("rows");
+      dims = dims.drop_front(rows.getDims());
+    }
+    for (int f : dims)
+      words.push_back(rule.factors[f].name);
+    return llvm::join(words, " ");
+  };
+  SmallVector<std::string> operands;
+  for (auto [dims, value] : llvm::zip_equal(rule.operands, op.getInputs()))
+    operands.push_back(textOf(dims, value));
+  return llvm::join(operands, ", ") + " -> " + textOf(rule.results[0], op.getResult());
+}
+
+RowForm pc::rowForm(Operation *op) {
+  MLIRContext *context = op->getContext();
+  SmallVector<Value> operands;
+  SmallVector<Type> types;
+  for (Value operand : op->getOperands())
+    if (!llvm::is_contained(operands, operand)) {
+      operands.push_back(operand);
+      types.push_back(formOf(operand.getType()));
+    }
+  OpBuilder builder(context);
+  RowForm form;
+  form.holder = func::FuncOp::create(builder, op->getLoc(), "rows", builder.getFunctionType(types, {}));
+  Block *entry = form.holder->addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  IRMapping mapping;
+  mapping.map(operands, entry->getArguments());
+  form.op = builder.clone(*op, mapping);
+  // Specs are of the types that the op has.
+  SmallVector<EinsumOp> before, behind;
+  op->walk([&](EinsumOp einsum) { before.push_back(einsum); });
+  form.op->walk([&](EinsumOp einsum) { behind.push_back(einsum); });
+  for (auto [old, einsum] : llvm::zip_equal(before, behind))
+    if (hasRows(old))
+      einsum.setSpec(specOfRows(old));
+  form.op->walk([&](Operation *inner) {
+    for (Value result : inner->getResults())
+      result.setType(formOf(result.getType()));
+    for (Region &region : inner->getRegions())
+      for (BlockArgument argument : region.getArguments())
+        argument.setType(formOf(argument.getType()));
+  });
+  return form;
+}
