@@ -739,6 +739,14 @@ func.func @window_of_a_part(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, 
 
 // -----
 
+func.func @sinks_of_a_part(%q: tensor<2x8x2x1x6xf32>, %k: tensor<2x8x2x6xf32>, %s: tensor<2x1xf32>, %n: tensor<8xi32>) {
+  // expected-error@+1 {{has a window, a bias, sinks or starts, and a part of the queries (C6)}}
+  %o, %lse = pc.attention causal %q, %k, %k sinks %s sees %n scale 1.0 : (tensor<2x8x2x1x6xf32>, tensor<2x8x2x6xf32>, tensor<2x8x2x6xf32>, tensor<2x1xf32>, tensor<8xi32>) -> (tensor<2x8x2x1x6xf32>, tensor<2x2x1x8xf32>)
+  return
+}
+
+// -----
+
 func.func @chooses_too_many(%x: tensor<2x8x6xf32>) {
   // expected-error@+1 {{chooses 7 of 6 (C1)}}
   %y = pc.top_k %x k 7 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
