@@ -52,7 +52,7 @@ def PC_AttentionOp : PC_Compute<"attention", [IndexedOpInterface, DrawnOpInterfa
     `starts` [b, s], which never falls: position s sees no key before the one it says (factors `b s`).
     `random`, `drop`: of the weights [b, k, g, s, t] some are dropped behind the softmax; lse is of all. Constraints: (C1) there are both or none;
     (C2) there is an offset for each split dim; (C3) a window is at least 1, and it and starts are of causal attention; (C4) a cap is positive; (C5) a bias has s + t - 1 entries
-    a head; (C6) with a window, a bias or starts the sequence is in its own order and `sees` nothing.
+    a head; (C6) with a window, a bias, sinks or starts the sequence is in its own order and `sees` nothing.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$sinks, Optional<AnyRankedTensor>:$starts, Optional<AnyRankedTensor>:$random,
                        Optional<AnyRankedTensor>:$sees, Variadic<AnyRankedTensor>:$offsets, F64Attr:$scale, UnitAttr:$causal,
