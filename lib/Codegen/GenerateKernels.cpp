@@ -431,6 +431,8 @@ LogicalResult Generator::emitRound() {
   OwningOpRef<func::FuncOp> round = buildRound(planned);
   if (!round)
     return success();
+  if (codesHome(planned) && all.target.cuda)
+    return planned.emitError("devices send no codes of 8 bits: deltas=int8 is for CPU ranks");
   HostProgram ofRound(all.module, "pc_round" + suffix);
   main = &ofRound;
   size_t before = written.size();

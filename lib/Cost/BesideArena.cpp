@@ -1,5 +1,6 @@
 //===- BesideArena.cpp - Device memory of a run beside its arena -----------------------------===//
 #include "pc/Cost/Report.h"
+#include "pc/IR/Rounds.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -28,7 +29,7 @@ llvm::json::Object pc::besideArena(ModuleOp planned) {
   for (ModuleOp program : programsOf(planned)) {
     MeshAttr mesh = meshOf(program);
     std::map<std::vector<StringRef>, int64_t> largest;
-    program.walk([&](Operation *op) {
+    auto count = [&](Operation *op) {
       auto move = dyn_cast<MoveOpInterface>(op);
       SmallVector<StringAttr> axes = move ? SmallVector<StringAttr>(move.getMoveAxes()) : SmallVector<StringAttr>();
       if (auto offset = dyn_cast<BlockOffsetOp>(op))
@@ -41,7 +42,10 @@ llvm::json::Object pc::besideArena(ModuleOp planned) {
       groups[key] |= move && hasTraffic(move.getMoveKind());
       if (move)
         largest[key] = std::max(largest[key], stagingBytes(move, mesh.size(axes)));
-    });
+    };
+    program.walk(count);
+    if (OwningOpRef<func::FuncOp> round = buildRound(program))
+      round->walk(count);
     int64_t sum = 0;
     for (auto &[axes, bytes] : largest)
       sum += llvm::alignTo(bytes, 512);

@@ -316,8 +316,9 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     module.emitError() << error;
     return PCRT_USAGE;
   }
-  if (options.cuda() && options.plan.find("pc-local-sgd")) {
-    module.emitError() << "--local-sgd is for CPU ranks so far; leave out --target=cuda";
+  const Tactic *rounds = options.plan.find("pc-local-sgd");
+  if (options.cuda() && rounds && rounds->option("deltas") == "int8") {
+    module.emitError() << "--outer-deltas=int8 is for CPU ranks so far; leave it out, or --target=cuda";
     return PCRT_INFEASIBLE;
   }
   std::optional<llvm::json::Object> searched;

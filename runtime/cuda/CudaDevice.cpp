@@ -94,6 +94,8 @@ void CudaDevice::prepare(pcrt_context &context) {
     underWay.resize(context.groups.size());
     besideProducts.resize(context.groups.size());
     context.require(enqueueStep(context, Mode::Listen));
+    if (program.rounds.any())
+      context.require(enqueueRound(context, Mode::Listen));
     for (const AttentionCall &call : attentionCalls)
       attentions->prepare(call.index, call.args.data());
     if (attentions && !attentions->whyOwn().empty() && control.rank() == 0)
@@ -137,26 +139,39 @@ void CudaDevice::prepare(pcrt_context &context) {
 // Steps
 //===----------------------------------------------------------------------===//
 
-pcrt_status CudaDevice::enqueueStep(pcrt_context &context, Mode wanted) {
+void CudaDevice::beginCalls(Mode wanted) {
   mode = wanted;
-  context.beginCounts();
   std::fill(outstanding.begin(), outstanding.end(), false);
-  shown.clear();
   timed.clear();
   timersUsed = 0;
   openTask.start = nullptr;
   tasksBegun = 0;
+}
+
+/// They are part of the step, too.
+pcrt_status CudaDevice::waitForAll(pcrt_context &context, pcrt_status status) {
+  for (size_t ticket = 0; status == PCRT_OK && ticket < outstanding.size(); ++ticket)
+    if (outstanding[ticket])
+      status = wait(context, int(ticket));
+  return status;
+}
+
+pcrt_status CudaDevice::enqueueStep(pcrt_context &context, Mode wanted) {
+  beginCalls(wanted);
+  context.beginCounts();
+  shown.clear();
   bool sends = flows && mode != Mode::Listen;
   pcrt_status status = sends ? flowDone(context, flows->begin(), "the step's messages") : PCRT_OK;
   if (status == PCRT_OK)
     status = program.abi.step(&context, arena);
   if (status == PCRT_OK && sends)
     status = flowDone(context, flows->end(), "the step's messages");
-  // Moves that were started and never waited for are part of the step, too.
-  for (size_t ticket = 0; status == PCRT_OK && ticket < outstanding.size(); ++ticket)
-    if (outstanding[ticket])
-      status = wait(context, int(ticket));
-  return status;
+  return waitForAll(context, status);
+}
+
+pcrt_status CudaDevice::enqueueRound(pcrt_context &context, Mode wanted) {
+  beginCalls(wanted);
+  return waitForAll(context, program.abi.round(&context, arena));
 }
 
 pcrt_status CudaDevice::runStep(pcrt_context &context) {
@@ -206,7 +221,13 @@ pcrt_status CudaDevice::begin(pcrt_context &context, int64_t step) {
   return done(context, driver.cuGraphLaunch(graph, session.compute), "launch", "the step");
 }
 
-pcrt_status CudaDevice::finish(pcrt_context &context) {
+pcrt_status CudaDevice::endRound(pcrt_context &context) {
+  PCRT_TRY(enqueueRound(context, Mode::Run));
+  timed.clear(); // a trace is of the step
+  return waitForDevice(context);
+}
+
+pcrt_status CudaDevice::waitForDevice(pcrt_context &context) {
   pcrt_status status = PCRT_OK;
   if (comm) {
     status = comm->wait(session.driver, session.compute);
@@ -217,6 +238,11 @@ pcrt_status CudaDevice::finish(pcrt_context &context) {
     return context.fail(PCRT_INTERNAL, session.name + ": the step failed: " + session.describe(result) + howToFind());
   if (status != PCRT_OK)
     return context.fail(status, std::string("moves over ") + comm->name() + " failed");
+  return PCRT_OK;
+}
+
+pcrt_status CudaDevice::finish(pcrt_context &context) {
+  PCRT_TRY(waitForDevice(context));
   bookTimes(context);
   for (const Shown &scalar : shown)
     if (pcrt_status status = context.observer->observe(scalar.index, scalar.microbatch, scalar.value, &context.error);

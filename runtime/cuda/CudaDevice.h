@@ -36,9 +36,7 @@ public:
   pcrt_status evaluate(pcrt_context &context) override {
     return context.fail(PCRT_INTERNAL, "programs for CUDA devices have no evaluation");
   }
-  pcrt_status endRound(pcrt_context &context) override {
-    return context.fail(PCRT_INTERNAL, "programs for CUDA devices have no rounds");
-  }
+  pcrt_status endRound(pcrt_context &context) override;
 
   pcrt_status launch(pcrt_context &context, int index, void *const *args) override;
   pcrt_status gemm(pcrt_context &context, int index, const void *a, const void *b, void *c, const void *bias,
@@ -75,8 +73,14 @@ private:
     Event start, end;
   };
 
-  /// Runs the program's step in `mode`.
+  /// The program's step, or what ends a round, in `mode`.
   pcrt_status enqueueStep(pcrt_context &context, Mode wanted);
+  pcrt_status enqueueRound(pcrt_context &context, Mode wanted);
+  void beginCalls(Mode wanted);
+  /// Of moves that were started and never waited for.
+  pcrt_status waitForAll(pcrt_context &context, pcrt_status status);
+  /// Until all that is enqueued is done.
+  pcrt_status waitForDevice(pcrt_context &context);
   pcrt_status runStep(pcrt_context &context);
   pcrt_status captureStep(pcrt_context &context);
   void fillWithNoise();

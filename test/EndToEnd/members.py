@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-from cases import Case, ranks_of
+from cases import STAND_IN, Case, ranks_of
 
 EVERY, SEQUENCE, BATCH = 4, 16, 2
 LONG = sys.argv[1] == "all"
@@ -200,6 +200,11 @@ class Members(Case):
             self.as_a_mesh()
             self.compiled("open2", "outer=open,dp=2", EVERY, "--zero=3")
             self.stay("open2", "dp=2")
+            self.compiled("device", "outer=open", EVERY, "--target=cuda", "--arch=sm_90a", "--stand-in")
+            self.environment |= STAND_IN
+            self.stay("device")
+            for name in STAND_IN:
+                del self.environment[name]
             for number in range(10):
                 self.come_and_go(number)
             self.slow()

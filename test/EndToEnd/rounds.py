@@ -14,12 +14,13 @@ import time
 from array import array
 from pathlib import Path
 
-from cases import MPI, Case, mesh_flags, ranks_of
+from cases import MPI, STAND_IN, Case, mesh_flags, ranks_of
 
 K, EVERY, RATE, MOMENTUM = 2, 4, 0.7, 0.9
 QUICK = ["outer=2,dp=2 --zero=3", "outer=2,pp=2 --microbatches=2"]
 ALL = QUICK + ["outer=2,dp=2", "outer=2,dp=2 --zero=1 --precision=bf16", "outer=2,tp=2", "dp=2,outer=2 --data-parallel=naive", "outer=2,cp=2 --context-parallel=ring",
                "outer=2,pp=2,dp=2 --microbatches=2 --pipeline=zb-h1"]
+DEVICES = ["outer=2,dp=2 --zero=3", "outer=2", "outer=2,dp=2 --zero=1 --precision=bf16", "outer=2,tp=2 --sequence-parallel", "outer=2,pp=2 --microbatches=2"]
 BATCH, SEQUENCE = 4, 16
 LONG = sys.argv[1] == "all"
 FLAGS = ["--data", "tokens.bin", "--seed", 7, "--lr", 0.01]
@@ -206,6 +207,30 @@ class Rounds(Case):
         worst = max(abs(a - b) / b for a, b in zip(*losses, strict=True))
         self.check("with dropouts, on two plans", worst < 1e-4 and losses[0] != self.losses("whole.jsonl")[:EVERY + 2], losses, f"{worst:.1e}")
 
+    def on_devices(self, plans):
+        """On CUDA devices (the stand-in): losses of the CPU's ranks; traffic and memory as the report says; broken off, or in other orders of the streams, the same bits; the outer step,
+        bit by bit."""
+        losses, here, target = self.losses("whole.jsonl"), dict(self.environment), ["--target=cuda", "--arch=sm_90a", "--stand-in"]
+        self.environment |= STAND_IN
+        for number, plan in enumerate(plans):
+            mesh, *flags = plan.split()
+            self.program("device", mesh, *flags, *target)
+            steps = ["--steps", 2 * EVERY + 1, "--check-replicas", 1]
+            self.needs(*self.train("device", mesh, *steps, "--save", "device.whole", "--metrics", "device.jsonl", "--summary", "device.summary"))
+            bound = 5e-3 if "bf16" in plan else 1e-4
+            worst = max(abs(a - b) / b for a, b in zip(self.losses("device.jsonl"), losses))
+            self.check(f"devices, {plan}: losses of CPU ranks", worst < bound and len(self.losses("device.jsonl")) == 2 * EVERY + 1, worst, f"{worst:.1e}")
+            self.compare(f"devices, {plan}: report and summary", "reports", "device.json", "device.summary")
+            if number == 0:
+                self.needs("rm", "-rf", "part")
+                self.needs(*self.train("device", mesh, "--steps", EVERY + 2, "--save", "part"), PC_STANDIN_SEED="3")
+                self.needs(*self.train("device", mesh, *steps, "--load", "part", "--save", "part"), PC_STANDIN_SEED="4")
+                self.check(f"devices, {plan}: broken off, in other orders, the same bits", self.bits("part") == self.bits("device.whole"))
+        if LONG:
+            self.outer(*target, ends=1)
+        self.environment = here
+        self.holds("codes on devices", "pc-compile", "model.mlir", "--mesh", "outer=2", "--local-sgd=outer:4", "--outer-deltas=int8", *target, "-o", "bad", code=4, words="CPU ranks so far")
+
     def traffic(self):
         rows = json.load(open(self.work / "whole.json"))["per_rank"][0]["traffic"]
         parameters = json.load(open(self.work / "rounds.json"))["parameters"]
@@ -252,6 +277,7 @@ class Rounds(Case):
         self.plans(ALL if LONG else QUICK)
         self.holds("numbers that are not finite", *self.train("rounds", "outer=2", "--lr", 1e30, "--steps", 20, "--save", "bad"), code=10, words="the state is not saved")
         self.check("nothing is saved then", not (self.work / "bad").exists())
+        self.on_devices(DEVICES if LONG else DEVICES[:1])
         self.coded()
         if LONG: # the last one: its model has dropouts
             self.dropped()
