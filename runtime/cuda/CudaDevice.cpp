@@ -375,31 +375,6 @@ bool CudaDevice::isLocal(const pcrt_context &context, int move) const {
 
 Stream CudaDevice::streamOf(int group) { return groupStreams[group] ? groupStreams[group] : session.compute; }
 
-Result CudaDevice::copyRows(void *to, int64_t toPitch, const void *from, int64_t fromPitch, int64_t width,
-                            int64_t rows) {
-  const Driver &driver = session.driver;
-  if (width == 0 || rows == 0)
-    return Success;
-  if (rows == 1 || (toPitch == width && fromPitch == width))
-    return driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from), size_t(width * rows), session.compute);
-  Result result = Success;
-  if (std::max(toPitch, fromPitch) >= INT32_MAX) { // beyond the driver's largest pitch
-    for (int64_t row = 0; result == Success && row < rows; ++row)
-      result = driver.cuMemcpyDtoDAsync_v2(addressOf(to) + row * toPitch, addressOf(from) + row * fromPitch,
-                                           size_t(width), session.compute);
-    return result;
-  }
-  Copy2D copy{};
-  copy.fromType = copy.toType = MemoryDevice;
-  copy.fromDevice = addressOf(from);
-  copy.fromPitch = size_t(fromPitch);
-  copy.toDevice = addressOf(to);
-  copy.toPitch = size_t(toPitch);
-  copy.width = size_t(width);
-  copy.height = size_t(rows);
-  return driver.cuMemcpy2DAsync_v2(&copy, session.compute);
-}
-
 /// Moves without traffic: what pcrt::localMove does, by copies of the device.
 pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *in, void *out) {
   const pcrt_move_desc &desc = context.moves[index];
@@ -414,17 +389,17 @@ pcrt_status CudaDevice::localMove(pcrt_context &context, int index, const void *
       return PCRT_OK;
     if (n == 1 || (desc.kind == PCRT_MASK && group.me == 0)) {
       if (in != out)
-        result = copyRows(out, bytes, in, bytes, bytes, 1);
+        result = copyRows(session, out, bytes, in, bytes, bytes, 1);
     } else if (desc.kind == PCRT_MASK) {
       result = clear();
     } else if (desc.kind == PCRT_SLICE) {
-      result = copyRows(out, block, static_cast<const char *>(in) + at, row, block, desc.outer);
+      result = copyRows(session, out, block, static_cast<const char *>(in) + at, row, block, desc.outer);
     } else if (desc.kind == PCRT_INSERT) {
-      result = copyRows(static_cast<char *>(out) + at, row, in, block, block, desc.outer);
+      result = copyRows(session, static_cast<char *>(out) + at, row, in, block, block, desc.outer);
     } else { // pad
       result = clear();
       if (result == Success)
-        result = copyRows(static_cast<char *>(out) + group.me * block, row, in, block, block, desc.outer);
+        result = copyRows(session, static_cast<char *>(out) + group.me * block, row, in, block, block, desc.outer);
     }
     return done(context, result, "move", desc.name);
   });

@@ -91,7 +91,6 @@ private:
   std::string howToFind() const;
   pcrt_status refused(pcrt_context &context, const std::string &text);
   pcrt_status localMove(pcrt_context &context, int index, const void *in, void *out);
-  Result copyRows(void *to, int64_t toPitch, const void *from, int64_t fromPitch, int64_t width, int64_t rows);
   bool isLocal(const pcrt_context &context, int move) const;
   Stream streamOf(int group);
   template <typename F>

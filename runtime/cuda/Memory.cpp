@@ -111,3 +111,28 @@ void Staging::read(void *to, const void *from, int64_t bytes) {
     memcpy(static_cast<char *>(to) + at, piece.memory, std::min(pieceBytes, bytes - at));
   }
 }
+
+Result pcrt::cuda::copyRows(Session &session, void *to, int64_t toPitch, const void *from, int64_t fromPitch,
+                            int64_t width, int64_t rows) {
+  const Driver &driver = session.driver;
+  if (width == 0 || rows == 0)
+    return Success;
+  if (rows == 1 || (toPitch == width && fromPitch == width))
+    return driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from), size_t(width * rows), session.compute);
+  Result result = Success;
+  if (std::max(toPitch, fromPitch) >= INT32_MAX) { // beyond the driver's largest pitch
+    for (int64_t row = 0; result == Success && row < rows; ++row)
+      result = driver.cuMemcpyDtoDAsync_v2(addressOf(to) + row * toPitch, addressOf(from) + row * fromPitch,
+                                           size_t(width), session.compute);
+    return result;
+  }
+  Copy2D copy{};
+  copy.fromType = copy.toType = MemoryDevice;
+  copy.fromDevice = addressOf(from);
+  copy.fromPitch = size_t(fromPitch);
+  copy.toDevice = addressOf(to);
+  copy.toPitch = size_t(toPitch);
+  copy.width = size_t(width);
+  copy.height = size_t(rows);
+  return driver.cuMemcpy2DAsync_v2(&copy, session.compute);
+}

@@ -50,6 +50,10 @@ private:
   Piece pieces[2];
 };
 
+/// Enqueues a copy of `rows` rows of `width` bytes on the device, `toPitch` and `fromPitch` bytes apart.
+Result copyRows(Session &session, void *to, int64_t toPitch, const void *from, int64_t fromPitch, int64_t width,
+                int64_t rows);
+
 } // namespace pcrt::cuda
 
 #endif // PCRT_CUDA_MEMORY_H
