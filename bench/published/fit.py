@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""usage: bench/published/fit.py [ROUNDS]     build/bin in PATH
+"""usage: bench/published/fit.py [ROUNDS [CONSTANT,...]]     build/bin in PATH
 
 Fits constants.json on the rows of cost_runs.csv whose set is fit: least squares of log errors in which each source has the same weight and errors above a tenth count
 linearly. The compiler's prediction is linear enough in what stands for the software (`software.wanted`): its slopes are taken by compiles with each of these figures changed, in
-the first of ROUNDS (3), and Gauss-Newton steps go by them; each round compiles all rows with the constants of the one before.
+the first of ROUNDS (3), and Gauss-Newton steps go by them; each round compiles all rows with the constants of the one before. With CONSTANTs these alone are fitted, on
+the rows that depend on one of them.
 """
 import collections
 import json
@@ -81,8 +82,19 @@ def solved(a, b):
     return x
 
 
-def fitted(rows, start, steps=15):
-    names, count = list(start), collections.Counter(row.row["source"] for row in rows)
+def depending(rows, known, names):
+    """The rows whose steps take longer or shorter by one of these constants."""
+    machines = {}
+    for row in rows:
+        if row["gpu"] not in machines:
+            machines[row["gpu"]] = compiled.predict(row, more=software.flags(row))["machine"]
+        sizes, less = (software.wanted(row, machines[row["gpu"]], of) for of in (known, known | {name: known[name] / STEP for name in names}))
+        if sizes != less:
+            yield row
+
+
+def fitted(rows, start, names, steps=15):
+    count = collections.Counter(row.row["source"] for row in rows)
 
     def residuals(known):
         errors = [(row.error(known), count[row.row["source"]]) for row in rows]
@@ -100,7 +112,7 @@ def fitted(rows, start, steps=15):
         right = [-sum(x * y for x, y in zip(a, errors)) for a in slopes]
         for _ in range(6):
             damped = [[x + (damping * (x + 1e-9) if i == j else 0) for j, x in enumerate(line)] for i, line in enumerate(normal)]
-            trial = {name: known[name] * math.exp(max(-0.3, min(0.3, step))) for name, step in zip(names, solved(damped, right))}
+            trial = dict(known, **{name: known[name] * math.exp(max(-0.3, min(0.3, step))) for name, step in zip(names, solved(damped, right))})
             trial = {name: min(value, 1.0) if name.endswith("_share") else value for name, value in trial.items()}
             if cost(then := residuals(trial)) < cost(errors):
                 known, errors, damping = trial, then, damping / 3
@@ -111,14 +123,18 @@ def fitted(rows, start, steps=15):
 
 def main():
     known, slopes = software.constants(), {}
+    names, rows = list(known), [row for row in compiled.rows(compiled.HERE / "cost_runs.csv") if row["set"] == "fit"]
+    if len(sys.argv) > 2:
+        names = sys.argv[2].split(",")
+        rows = list(depending(rows, known, names))
     for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 3):
-        todo = [(row, known, slopes.get(row["id"])) for row in compiled.rows(compiled.HERE / "cost_runs.csv") if row["set"] == "fit"]
+        todo = [(row, known, slopes.get(row["id"])) for row in rows]
         with multiprocessing.Pool(2) as pool:
-            rows = [row for row in pool.starmap(expressed, todo, chunksize=1) if row]
-        slopes = {row.row["id"]: row.slopes for row in rows}
-        known = {name: float(f"{value:.3g}") for name, value in fitted(rows, known).items()}
+            near = [row for row in pool.starmap(expressed, todo, chunksize=1) if row]
+        slopes = {row.row["id"]: row.slopes for row in near}
+        known = {name: float(f"{value:.3g}") for name, value in fitted(near, known, names).items()}
         by = collections.defaultdict(list)
-        for row in rows:
+        for row in near:
             by[row.row["source"]].append(100 * abs(math.exp(row.error(known)) - 1))
         print(known, {source: f"{sum(errors) / len(errors):.1f} % by slopes" for source, errors in by.items()}, sep="\n", flush=True)
     software.CONSTANTS.write_text(json.dumps(known, indent=1) + "\n")

@@ -58,6 +58,15 @@ def layer(row, machine, known):
     return forward + more, backward + 1.5 * more
 
 
+def host_bandwidth(row, machine, known):
+    """Of a node's links, as the ring sees it where a host drives one move a tensor: bytes of a layer's weights, and launches and hops of each of its moves."""
+    nodes = -(-row["dp"] // machine["node_ranks"])
+    hops = (row["dp"] - nodes) * machine["node_hop_seconds"] + (nodes - 1) * machine["network_hop_seconds"]
+    bytes_ = 2.0 * layer_parameters(row)
+    rate = known["host_ring_share"] * machine["node_ranks"] * machine["network_bandwidth"]
+    return bytes_ / (bytes_ / rate + known["host_moves"] * machine["link_share"] * (machine["collective_seconds"] + hops))
+
+
 def full_share(row, machine):
     """Seconds of the compiler's attention at the machine's peak: forward, and what the backward pass has of it."""
     forward = 4.0 * row["micro"] * row["heads"] / row["tp"] * (row["hidden"] // row["heads"]) * row["seq"] ** 2 / 2 / machine["bf16_flops"]
@@ -69,13 +78,9 @@ def wanted(row, machine, known):
     profile = PROFILES[row["software"]]
     forward, backward = layer(row, machine, known)
     result = {"attention": forward_passes(row) * forward + backward, "op_seconds": known["launch_seconds"], "step_seconds": known["step_seconds"]}
-    if profile["host_moves"]:  # one move a tensor, none of them really hidden
-        result["node_bandwidth"] = known["host_ring_share"] * machine["node_ranks"] * machine["network_bandwidth"]
+    if profile["host_moves"]:
+        result["node_bandwidth"] = host_bandwidth(row, machine, known)
         result["contend_share"] = known["host_contend_share"]
-    # Launches and hops for those of one move a layer. Of ZeRO-2 the compiler gathers four weights of a layer one by one, FSDP gathers the layer; both reduce it at once.
-    moves = known["host_moves"] if profile["host_moves"] else 2 / 5 if row["zero"] == 2 else 1
-    for member in ("collective_seconds", "node_hop_seconds", "network_hop_seconds") if moves != 1 else ():
-        result[member] = moves * machine[member]
     return result
 
 
@@ -84,7 +89,10 @@ def changes(row, machine, sizes):
     result = dict(sizes)
     forward, backward = full_share(row, machine)
     result["attention_share"] = min(1.0, (forward_passes(row) * forward + backward) / result.pop("attention"))
-    return {name: float(f"{value:.6g}") for name, value in result.items()} | {"attention_keys": 0}
+    fixed = {"attention_keys": 0}
+    if PROFILES[row["software"]]["host_moves"]:  # what work beside them loses goes by all of their time: launches and hops are part of the bandwidth
+        fixed |= dict.fromkeys(("collective_seconds", "node_hop_seconds", "network_hop_seconds"), 0)
+    return {name: float(f"{value:.6g}") for name, value in result.items()} | fixed
 
 
 def layer_parameters(row):
