@@ -74,7 +74,7 @@ llvm::Expected<Graph> iopddl::readGraph(llvm::StringRef path) {
     return wrong(path + ": " + file.getError().message());
   llvm::Expected<json::Value> parsed = json::parse((*file)->getBuffer());
   if (!parsed)
-    return parsed.takeError();
+    return wrong(path + ": " + llvm::toString(parsed.takeError()));
   const json::Object *root = parsed->getAsObject(), *problem = root ? root->getObject("problem") : nullptr;
   const json::Object *nodes = problem ? problem->getObject("nodes") : nullptr;
   const json::Object *edges = problem ? problem->getObject("edges") : nullptr;

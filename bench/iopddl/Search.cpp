@@ -104,13 +104,12 @@ static std::vector<PriceTable> tablesOf(const Graph &graph, __int128 scale) {
 }
 
 void Search::prepare() {
-  // As fine as sums of costs that are not forbidden leave room for.
+  // As fine as sums of costs leave room for, without what is counted of those that are forbidden.
   __int128 most = 1;
   auto add = [&](llvm::ArrayRef<int64_t> costs) {
     int64_t largest = 0;
     for (int64_t cost : costs)
-      if (cost < forbidden)
-        largest = std::max(largest, cost);
+      largest = std::max(largest, cost < forbidden ? cost : cost - forbidden);
     most += largest;
   };
   for (const Node &node : graph.nodes) {
@@ -388,7 +387,7 @@ void Search::assignParts(Weights &weights) {
   std::array<unsigned, 2> sizes{16, 16}; // of both kinds of parts: as many as tables have room for
   // What the limit is worth at first: all of the cost, if one moment had to pay for it.
   double unit =
-      graph.limit ? static_cast<double>(costOf(graph, now) % forbidden) / static_cast<double>(*graph.limit + 1) : 0;
+      graph.limit ? static_cast<double>(costOf(graph, now) % forbidden) / (static_cast<double>(*graph.limit) + 1) : 0;
   for (; !isOver(); ++found.rounds) {
     std::vector<__int128> over = overuse(now);
     unsigned &size = sizes[found.rounds % 2];
@@ -398,7 +397,7 @@ void Search::assignParts(Weights &weights) {
       continue;
     over = overuse(now);
     for (auto [weight, each] : llvm::zip_equal(weights, over)) {
-      double share = static_cast<double>(each) / static_cast<double>(*graph.limit + 1);
+      double share = static_cast<double>(each) / (static_cast<double>(*graph.limit) + 1);
       if (each > 0)
         weight = weight * 1.05 + unit * 0.02 * std::min(share, 0.5);
       else if (fits)
