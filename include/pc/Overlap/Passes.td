@@ -50,7 +50,8 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
     elsewhere only where their operands are computed already and their results are not needed yet.
 
     * With one microbatch, moves of values that `pc.accumulate` yields (gradients, the loss) go into its body, where they can start as soon as
-      the gradient is computed. With several, they stay behind the accumulation: one move of the sum is less traffic than one of each addend.
+      the gradient is computed; and so do gathers in front of it that its body alone reads. With several, both stay outside: one move of the
+      sum is less traffic than one of each addend, and one gather less than one for each of them.
     * Moves whose results are needed at the end of the block only, and moves of sums over microbatches, share *buckets*: moves of one
       kind, group and element width, up to `bucket-bytes`, in the order in which their operands are ready (for gradients: backward).
       A bucket starts when its last operand is ready. Unless its moves work in place, it is waited for when the second bucket after it
