@@ -21,12 +21,12 @@ static bool isOuter(const Tactic &tactic, bool any) {
   return row && (row->splitsBatch || row->shardsParameters || row->phase == Phase::Staged);
 }
 
-PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any) {
+PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) {
   PlanCore core;
   std::set<std::string> outer, data;
   for (const Tactic &tactic : plan.tactics)
     for (StringRef axis : tactic.list("axis")) {
-      if (isOuter(tactic, any))
+      if (isOuter(tactic, any || !withData))
         outer.insert(axis.str());
       if (tactic.info() && tactic.info()->phase != Phase::Staged)
         data.insert(axis.str());
@@ -81,6 +81,7 @@ static constexpr int64_t fewer = 3, more = 5;
 
 CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   CorePrice result;
+  result.hasData = PlanNumbers(core.plan, context).hasData();
   programs = 0;
   std::optional<ProgramPrice> a, b;
   if (core.batch > 0)

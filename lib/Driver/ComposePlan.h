@@ -20,14 +20,16 @@ struct PlanCore {
   int64_t batch = 0; ///< sequences of all its ranks; 0: the plan's ranks do not divide the model's
 
   /// Of a plan; `any`: of any number of microbatches, data ranks and stages, and of ZeRO, with as much on a rank as
-  /// there is.
-  static PlanCore of(const Plan &plan, int64_t batch, bool any);
+  /// there is. `withData`: with the data ranks that ZeRO-2 and 3 have in it; else it is that of ZeRO-1, which does no
+  /// more.
+  static PlanCore of(const Plan &plan, int64_t batch, bool any, bool withData = true);
   std::string key() const;
 };
 
 /// Of all layers of the model, what no plan of the core stays below, but that stages and data ranks share it.
 struct CorePrice {
   bool isLegal = false;
+  bool hasData = false;            ///< it sums gradients, or gathers parameters, for each microbatch
   double seconds = 0;              ///< of a microbatch
   double layerSeconds = 0;         ///< of these, of one layer
   double restSeconds = 0;          ///< of a step besides its microbatches: the optimizer

@@ -145,14 +145,24 @@ void PlanSearch::addProbes(std::vector<PlanNode> &roots) {
       guesses.push_back(std::move(one.second));
   }
   numPlans = numDropped = 0; // they are met again
-  llvm::sort(guesses, [](const Guess &a, const Guess &b) {
+  auto bySeconds = [](const Guess &a, const Guess &b) {
     return std::tie(a.isLarge, a.seconds, a.node.set, a.node.sizes) <
            std::tie(b.isLarge, b.seconds, b.node.set, b.node.sizes);
-  });
-  constexpr size_t atOnce = 8, turns = 4;
+  };
+  llvm::sort(guesses, bySeconds);
+  // Those with as many stages and data ranks are nearly the same: others come in between.
+  constexpr double later = 0.03;
+  std::map<std::pair<int64_t, double>, double> before;
+  for (Guess &guess : guesses) {
+    const PlanNumbers &plan = numbersOf(guess.node);
+    guess.seconds *= 1 + later * before[{plan.shape.stages, plan.data}]++;
+  }
+  llvm::sort(guesses, bySeconds);
+  constexpr size_t atOnce = 8, turns = 8;
   for (auto [i, guess] : llvm::enumerate(guesses)) {
     if (i == atOnce * turns)
       break;
+    guess.node.hasData = true;
     PlanNode node = nodeOf(std::move(guess.node), 0);
     node.probe = static_cast<int>(1 + i / atOnce);
     roots.push_back(std::move(node));
@@ -165,13 +175,17 @@ PlanNumbers &PlanSearch::numbersOf(const Node &node) {
   return numbers;
 }
 
+PlanCore PlanSearch::coreOf(const Node &node, const Plan &plan) {
+  return PlanCore::of(plan, batch, false, !isPlain(node));
+}
+
 int64_t PlanSearch::atOnce(const Node &node) {
   return batch / (node.microbatches * static_cast<int64_t>(numbersOf(node).data));
 }
 
 std::string PlanSearch::tasksKey(const PlanNode &node, const PlanCore &core) {
   const PlanNumbers &plan = numbersOf(nodes[node.id]);
-  if (!composes || leastBytes || node.probe || !plan.schedule || !options.train)
+  if (!composes || leastBytes || !plan.schedule || !options.train)
     return "";
   return (plan.schedule->split ? "tasks with gradients of weights apart: " : "tasks: ") + core.key();
 }
@@ -195,7 +209,7 @@ std::optional<PlanJob> PlanSearch::jobOf(const PlanNode &node) {
   std::optional<Plan> plan = planOf(known);
   if (!plan)
     return std::nullopt;
-  PlanCore core = PlanCore::of(*plan, batch, false);
+  PlanCore core = coreOf(known, *plan);
   if (known.hasCore) {
     PlanJob job{"plan " + node.text, core, std::move(plan)};
     std::string key = tasksKey(node, core);
@@ -264,7 +278,16 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
   std::optional<Plan> plan = planOf(known);
   if (!plan)
     return opened;
-  PlanCore core = PlanCore::of(*plan, batch, false);
+  PlanCore core = coreOf(known, *plan);
+  std::string key = tasksKey(node, core);
+  auto next = [&](double bound) { // with that of its data ranks, where this was what it shares with ZeRO-1
+    if (isPlain(known) && (known.hasTasks || key.empty())) {
+      known.hasData = true;
+      known.hasCore = known.hasTasks = false;
+    }
+    opened.inside.push_back(node);
+    opened.inside[0].bound = bound;
+  };
   if (!known.hasCore) {
     const CorePrice &price = cores.at(core.key());
     if (!price.isLegal)
@@ -275,16 +298,13 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
       return opened;
     }
     known.hasCore = true;
-    opened.inside.push_back(node);
-    opened.inside[0].bound = leastBytes ? bounds->leastBytes(plan, price) : bounds->ofCore(price, plan);
+    next(leastBytes ? bounds->leastBytes(plan, price) : bounds->ofCore(price, plan));
     return opened;
   }
-  if (std::string key = tasksKey(node, core); !key.empty() && !known.hasTasks) {
+  if (!key.empty() && !known.hasTasks) {
     const TaskPrice &price = tasks.at(key);
     known.hasTasks = true;
-    opened.inside.push_back(node);
-    if (price.isLegal)
-      opened.inside[0].bound = bounds->ofTasks(price, cores.at(core.key()), numbersOf(known));
+    next(price.isLegal ? bounds->ofTasks(price, cores.at(core.key()), numbersOf(known)) : node.bound);
     return opened;
   }
   const PlanJob &job = jobs.at("plan " + node.text);

@@ -130,10 +130,9 @@ double PlanBounds::sentAlone(const PlanNumbers &plan, double width) const {
 }
 
 double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const {
-  bool coreHasData = plan.zero >= 2; // it sums gradients, or gathers parameters, for each microbatch
-  double updaters = coreHasData ? 1 : plan.sharders;
+  double updaters = core.hasData ? 1 : plan.sharders;
   double optimizer = core.restSeconds / static_cast<double>(plan.shape.stages) / updaters;
-  Sent sent = coreHasData ? Sent() : sentOf(plan);
+  Sent sent = core.hasData ? Sent() : sentOf(plan);
   MicrobatchSeconds work{core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
                          core.forwardShare};
   return ofPipeline(work, optimizer, sent, plan, std::numeric_limits<double>::infinity());
@@ -214,7 +213,7 @@ double PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core, const 
   auto stages = static_cast<int>(plan.shape.stages), chunks = static_cast<int>(plan.shape.stages * plan.shape.chunks);
   bool calls = callsTasks(tasks, plan);
   // What is sent for each microbatch hides behind others of tasks that are written out.
-  if (!schedule || chunks > layers || (!calls && plan.zero >= 2))
+  if (!schedule || chunks > layers || (!calls && core.hasData))
     return atLeast;
   constexpr double margin = 0.995, marginWritten = 0.95, marginNever = 0.92;
   double share = calls ? margin : tasks.callsTasks ? marginWritten : marginNever;
@@ -281,7 +280,7 @@ double PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core, const 
   else
     for (const SmallVector<int64_t> &dealt : dealings(layers, problem.stageOf, work))
       least = std::min(least, ofLayers(dealt));
-  double optimizer = core.restSeconds / static_cast<double>(stages) / (plan.zero >= 2 ? 1 : plan.sharders);
+  double optimizer = core.restSeconds / static_cast<double>(stages) / (core.hasData ? 1 : plan.sharders);
   return std::max(atLeast, machine.wholeStep(least + optimizer, ranks));
 }
 

@@ -42,6 +42,7 @@ private:
     int64_t microbatches = 1;
     bool hasCore = false;  ///< its bound is that of its core
     bool hasTasks = false; ///< its bound is that of its tasks
+    bool hasData = false;  ///< the core is that of its own data ranks, and not that of ZeRO-1
   };
   /// Reads the space, and what the model does.
   pcrt_status read();
@@ -66,6 +67,9 @@ private:
   void forPlansOf(size_t set, llvm::ArrayRef<int64_t> inner,
                   llvm::function_ref<void(size_t family, const PlanNumbers &numbers)> use);
   PlanNumbers &numbersOf(const Node &node);
+  /// By which a plan is bounded next: one of ZeRO-2 or 3 first by that which it shares with ZeRO-1.
+  PlanCore coreOf(const Node &node, const Plan &plan);
+  bool isPlain(const Node &node) { return composes && !leastBytes && !node.hasData && numbersOf(node).zero >= 2; }
   /// What plans that share the prices of tasks have in common; empty: the plan's tasks are not priced apart.
   std::string tasksKey(const PlanNode &node, const PlanCore &core);
   /// The sequences that a plan's data ranks have of a microbatch.

@@ -80,7 +80,7 @@ bool isSmaller(const FoundPlan &a, const FoundPlan &b) {
 static constexpr size_t width = 8;
 
 /// Probes up to this one are looked at even where a plan fits already.
-static constexpr int lastOwnProbe = 2;
+static constexpr int lastOwnProbe = 4;
 
 SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
                              llvm::function_ref<std::vector<OpenedNode>(ArrayRef<PlanNode>)> open) {

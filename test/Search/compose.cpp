@@ -44,11 +44,15 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
     return {-100, -100, -100};
   PlanBounds bounds(model.getContext(), work, &few, batch, ranks, options, machine);
   PlanNumbers numbers(options.plan, model.getContext());
-  double ofCore = bounds.ofCore(core, numbers), ofTasks = ofCore;
-  if (options.plan.pipeline()) {
-    TaskPrice tasks = composer.priceTasks(options.plan, PlanCore::of(options.plan, batch, false), refusal);
-    if (tasks.isLegal)
-      ofTasks = bounds.ofTasks(tasks, core, numbers);
+  double ofCore = 0, ofTasks = 0;
+  for (bool withData : {false, true}) { // not the same with ZeRO-2 and 3
+    PlanCore own = PlanCore::of(options.plan, batch, false, withData);
+    CorePrice price = withData ? core : composer.priceCore(own, refusal);
+    if (!price.isLegal || (!withData && numbers.zero < 2))
+      continue;
+    ofCore = std::max(ofCore, bounds.ofCore(price, numbers));
+    TaskPrice tasks = options.plan.pipeline() ? composer.priceTasks(options.plan, own, refusal) : TaskPrice();
+    ofTasks = std::max(ofTasks, tasks.isLegal ? bounds.ofTasks(tasks, price, numbers) : ofCore);
   }
   return {-percentOff(ofCore, whole.seconds), -percentOff(ofTasks, whole.seconds),
           -percentOff(bounds.leastBytes(numbers, core), static_cast<double>(whole.bytes))};

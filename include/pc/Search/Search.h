@@ -59,7 +59,7 @@ struct PlanNode {
   double bound = 0;   ///< seconds below which none of them stays
   int64_t atOnce = 0; ///< sequences of a microbatch; of equals, those with more come first, and bound the others
   size_t axes = 0;    ///< of the mesh; of these equals, plans with fewer come first
-  /// Above 0: a plan that is looked at before all others, lower numbers first, those above 2 until a plan fits. It is
+  /// Above 0: a plan that is looked at before all others, lower numbers first, those above 4 until a plan fits. It is
   /// in one of the other nodes, too.
   int probe = 0;
   /// Of plans with one chain, one of a higher level takes longer and less memory: it is for where none of a lower level
