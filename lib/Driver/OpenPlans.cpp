@@ -197,6 +197,26 @@ double PlanSearch::boundByOthers(const Node &node, const Plan &plan) {
   return bounds->ofSet(bounds->known(core), numbers, std::numeric_limits<double>::infinity());
 }
 
+/// How a plan's ranks split layers, and nothing else of it.
+static PlanCore splitOf(const Plan &plan, int64_t batch) {
+  PlanCore split = PlanCore::of(plan, batch, true);
+  llvm::erase_if(split.plan.tactics, [](const Tactic &tactic) {
+    const TacticInfo *row = tactic.info();
+    return row && row->fromFlags && tactic.list("axis").empty() && tactic.list("axes").empty();
+  });
+  return split;
+}
+
+int PlanSearch::noteRefused(const Plan &plan) {
+  PlanCore split = splitOf(plan, batch);
+  auto [it, isNew] = refusedSplits.try_emplace(split.key(), false);
+  if (!isNew || split.plan.mesh.empty())
+    return 0;
+  std::string why;
+  it->second = !workers->priceWhole(split.plan, [] { return true; }, why);
+  return 1;
+}
+
 std::optional<PlanJob> PlanSearch::jobOf(const PlanNode &node) {
   const Node &known = nodes[node.id];
   if (!known.family) {
@@ -209,6 +229,11 @@ std::optional<PlanJob> PlanSearch::jobOf(const PlanNode &node) {
   std::optional<Plan> plan = planOf(known);
   if (!plan)
     return std::nullopt;
+  if (auto it = refusedSplits.find(composes ? "" : splitOf(*plan, batch).key());
+      it != refusedSplits.end() && it->second) {
+    raised[node.id] = std::numeric_limits<double>::infinity();
+    return std::nullopt;
+  }
   PlanCore core = coreOf(known, *plan);
   if (known.hasCore) {
     PlanJob job{"plan " + node.text, core, std::move(plan)};
@@ -314,6 +339,8 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
   const PlanTrial &trial = *opened.trial;
   if (trial.isLegal && (limit() == 0 || trial.bytes <= limit()))
     best = std::min(best, trial.seconds);
+  if (!trial.isLegal && !composes)
+    opened.compositions = noteRefused(*plan);
   return opened;
 }
 
@@ -345,7 +372,7 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
   for (auto [node, key] : llvm::zip_equal(asked, keys)) {
     opened.push_back(openNow(node, jobs));
     if (!key.empty() && counted.insert(key).second)
-      opened.back().compositions = jobs.at(key).compositions();
+      opened.back().compositions += jobs.at(key).compositions();
     if (!key.empty() && refusal.empty())
       refusal = jobs.at(key).refusal;
   }

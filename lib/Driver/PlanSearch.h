@@ -83,6 +83,8 @@ private:
   std::optional<PlanJob> jobOf(const PlanNode &node);
   OpenedNode openNow(const PlanNode &node, std::map<std::string, PlanJob> &jobs);
   OpenedNode openSet(const PlanNode &node);
+  /// Looks whether a plan was refused for the way in which it splits layers; how many programs that took.
+  int noteRefused(const Plan &plan);
   void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
   void mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn);
   std::optional<PlanTrial> priceOnce(const Plan &plan);
@@ -110,8 +112,9 @@ private:
   std::map<size_t, double> raised;     ///< by node that is being opened: its bound, where others say more by now
   std::map<size_t, Plan> tried;        ///< by node
   std::set<std::string> triedTexts;
-  std::map<std::string, CorePrice> cores; ///< by key
-  std::map<std::string, TaskPrice> tasks; ///< by `tasksKey`
+  std::map<std::string, bool> refusedSplits; ///< by key of `splitOf`: whether ranks cannot split layers so
+  std::map<std::string, CorePrice> cores;    ///< by key
+  std::map<std::string, TaskPrice> tasks;    ///< by `tasksKey`
   std::optional<PlanBounds> bounds;
   double best = std::numeric_limits<double>::infinity();    ///< seconds of the best plan that fits
   double skipped = std::numeric_limits<double>::infinity(); ///< the least bound of plans that are not better enough
