@@ -8,6 +8,7 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <cstring>
 
 using namespace mlir;
 using namespace pc;
@@ -248,17 +249,6 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   auto [bLies, bRest] = lieOf(letters[b], mask, rowsOf(values[b]) != nullptr);
   auto [cLies, cRest] = lieOf(c, mask, rowsOf(values.back()) != nullptr);
   int64_t rows = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
-  for (auto [what, found, wanted] :
-       {std::tuple("experts", row.experts, experts), std::tuple("batch", row.batch, experts),
-        std::tuple("tokens", row.tokens, tokens), std::tuple("rows", row.rows, rows),
-        std::tuple("lie of a", int64_t(row.a_lies), int64_t(aLies)),
-        std::tuple("lie of b", int64_t(row.b_lies), int64_t(bLies)),
-        std::tuple("lie of c", int64_t(row.c_lies), int64_t(cLies)),
-        std::tuple("type", int64_t(row.a_dtype | row.b_dtype | row.c_dtype), int64_t(PCRT_F32)),
-        std::tuple("accumulation", int64_t(row.accumulate), int64_t(0)),
-        std::tuple("epilogue", int64_t(row.epilogue), int64_t(PCRT_EPILOGUE_NONE))})
-    if (!same(op, what, found, wanted))
-      return false;
   for (Value value : values)
     if (RowsAttr of = rowsOf(value); of && !same(op, "rows", of.getCount(), rows))
       return false;
@@ -273,19 +263,35 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
     return int64_t(0);
   };
   StringRef expert = mask.back();
-  bool fits = false;
-  if (!isProduct) {
-    fits = row.grouped == (cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK) && aRest.empty() &&
-           cRest.empty() && (aLies == PCRT_LIES_ROWS) != (cLies == PCRT_LIES_ROWS);
-  } else if (cLies == PCRT_LIES_EXPERTS) {
-    fits = row.grouped == PCRT_GROUPED_GRADIENT && aRest.size() == 1 && bRest.size() == 1 && row.m == sizes[aRest[0]] &&
-           row.n == sizes[bRest[0]] && row.k == rows && row.c_batch_stride == strideOf(c, expert) &&
-           row.c_m_stride == strideOf(c, aRest[0]) && row.c_n_stride == strideOf(c, bRest[0]);
-  } else if (bLies == PCRT_LIES_EXPERTS) {
-    fits = row.grouped == PCRT_GROUPED_PRODUCT && aRest.size() == 1 && cRest.size() == 1 && row.m == rows &&
-           row.n == sizes[cRest[0]] && row.k == sizes[aRest[0]] && row.b_batch_stride == strideOf(letters[b], expert) &&
-           row.b_k_stride == strideOf(letters[b], aRest[0]) && row.b_n_stride == strideOf(letters[b], cRest[0]);
+  pcrt_gemm_desc wanted{};
+  wanted.name = row.name;
+  wanted.batch = wanted.experts = experts, wanted.tokens = tokens, wanted.rows = rows;
+  wanted.a_lies = aLies, wanted.b_lies = bLies, wanted.c_lies = cLies;
+  wanted.rest = -1;
+  auto setRows = [&](int64_t m, int64_t n, int64_t k) {
+    wanted.m = m, wanted.n = n, wanted.k = k;
+    wanted.a_m_stride = k, wanted.a_k_stride = 1, wanted.c_m_stride = n, wanted.c_n_stride = 1;
+  };
+  size_t others = isProduct ? 1 : 0; // letters that operands of tokens have besides
+  if (!isProduct && aRest.empty() && cRest.empty() && (aLies == PCRT_LIES_ROWS) != (cLies == PCRT_LIES_ROWS)) {
+    wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
+    setRows(rows, 1, 1);
+    wanted.b_k_stride = wanted.b_n_stride = 1;
+  } else if (isProduct && cLies == PCRT_LIES_EXPERTS && aRest.size() == others && bRest.size() == others) {
+    wanted.grouped = PCRT_GROUPED_GRADIENT;
+    setRows(sizes[aRest[0]], sizes[bRest[0]], rows);
+    wanted.a_m_stride = 1, wanted.a_k_stride = wanted.m, wanted.b_n_stride = 1, wanted.b_k_stride = wanted.n;
+    wanted.c_batch_stride = strideOf(c, expert);
+    wanted.c_m_stride = strideOf(c, aRest[0]), wanted.c_n_stride = strideOf(c, bRest[0]);
+  } else if (isProduct && bLies == PCRT_LIES_EXPERTS && aRest.size() == others && cRest.size() == others) {
+    wanted.grouped = PCRT_GROUPED_PRODUCT;
+    setRows(rows, sizes[cRest[0]], sizes[aRest[0]]);
+    wanted.b_batch_stride = strideOf(letters[b], expert);
+    wanted.b_k_stride = strideOf(letters[b], aRest[0]), wanted.b_n_stride = strideOf(letters[b], cRest[0]);
   }
+  bool fits = wanted.grouped && wanted.a_dtype == elementTypeOf(values[a]) &&
+              wanted.b_dtype == elementTypeOf(values[b]) && wanted.c_dtype == elementTypeOf(values.back()) &&
+              memcmp(&row, &wanted, sizeof row) == 0;
   return (fits || refuse(op, "is another product in the tables")) &&
          same(op, "a", call.address(2), homeOf(values[a])) && same(op, "b", call.address(3), homeOf(values[b])) &&
          same(op, "c", call.address(4), homeOf(values.back())) && same(op, "the bias", call.address(5), At()) &&
@@ -327,6 +333,8 @@ bool TableCheck::product(Operation *op, const Call &call) {
         !same(op, "c", call.address(4), to) || !same(op, "type of a", row.a_dtype, elementTypeOf(a)) ||
         !same(op, "type of b", row.b_dtype, elementTypeOf(b)) ||
         !same(op, "type of c", row.c_dtype, elementTypeOf(c)) ||
+        !same(op, "rows", row.grouped | row.experts | row.tokens | row.rows | row.a_lies | row.b_lies | row.c_lies,
+              0) ||
         !same(op, "accumulation", row.accumulate, accumulate) || !same(op, "epilogue", row.epilogue, fused.epilogue()))
       return false;
     if (row.rest >= 0 && !isBeside(fused.line && !fused.sum ? fused.line : fused.last, row.rest, fused.epilogue()))

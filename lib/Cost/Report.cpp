@@ -199,6 +199,25 @@ static json::Object byKind(const MemoryUse &use) {
   return object;
 }
 
+/// Of a layer of experts that stores by rows, the largest one: its rows if all tokens choose experts of this rank,
+/// which is what there is memory for, and if each expert is chosen as often. Null where there is none.
+static json::Value describeRows(ModuleOp program) {
+  int64_t experts = 0, worst = 0, balanced = 0;
+  program.walk([&](TopKOp choice) {
+    experts = std::max(experts, cast<RankedTensorType>(choice.getResult().getType()).getShape().back());
+  });
+  program.walk([&](EinsumOp op) {
+    RowsAttr rows = op.getMask() ? pc::rowsOf(op.getResult()) : RowsAttr();
+    if (!rows || rows.getCount() <= worst)
+      return;
+    // Of all entries of the mask, as many as of those of all experts.
+    int64_t entries = cast<RankedTensorType>(op.getMask().getType()).getNumElements();
+    worst = rows.getCount();
+    balanced = experts ? llvm::divideCeil(entries * static_cast<int64_t>(*op.getRouted()), experts) : worst;
+  });
+  return worst ? json::Value(json::Object{{"at_worst", worst}, {"balanced", balanced}}) : json::Value(nullptr);
+}
+
 int64_t pc::largestArena(ModuleOp planned) {
   int64_t bytes = 0;
   planned.walk([&](ArenaOp arena) { bytes = std::max<int64_t>(bytes, arena.getBytes()); });
@@ -253,6 +272,8 @@ FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
                            {"memory", json::Object(memory)},
                            {"memory_at_most", json::Object(most)},
                            {"traffic", std::move(traffic)}};
+      if (json::Value rows = describeRows(program); rows.kind() != json::Value::Null)
+        figures["rows"] = std::move(rows);
       auto same = llvm::find_if(entries, [&](const auto &entry) { return entry.first == figures; });
       if (same == entries.end())
         entries.push_back({std::move(figures), SmallVector<int64_t>(members)});
