@@ -33,20 +33,24 @@ static double mixedSeconds(const Chain &chain, int64_t limit) {
   return best;
 }
 
-/// Those of which a mixture may be faster than `best`, the most promising ones first.
-static std::vector<Chain> chainsOf(const SearchResult &result, double best) {
+/// Those of which a mixture may fit and be faster than `best`, the most promising ones first.
+static std::vector<Chain> chainsOf(const SearchResult &result, double best, int64_t limit) {
   std::map<std::string, Chain> chains;
   for (const std::vector<FoundPlan> *some : {&result.tooLarge, &result.fitting})
     for (const FoundPlan &plan : *some) {
       Chain &chain = chains.try_emplace(plan.node.chain, Chain{plan.node, {}}).first->second;
       chain.trials[plan.node.level] = plan.trial;
       // Whatever of it is not known takes no longer.
-      chain.least = std::min(chain.least, plan.node.level == 0 ? plan.trial.seconds : plan.node.bound);
+      chain.least = std::min(chain.least, plan.node.bound);
     }
   std::vector<Chain> all;
-  for (auto &[text, chain] : chains)
-    if (chain.least < best)
+  for (auto &[text, chain] : chains) {
+    if (chain.trials[0])
+      chain.least = chain.trials[0]->seconds;
+    bool fitsNever = chain.trials[2] && chain.trials[2]->bytes > limit;
+    if (chain.least < best && !fitsNever)
       all.push_back(std::move(chain));
+  }
   llvm::sort(all, [](const Chain &a, const Chain &b) {
     return std::tie(a.least, a.node.text) < std::tie(b.least, b.node.text);
   });
@@ -58,7 +62,7 @@ void pc::addMixes(SearchResult &result, int64_t limit,
                   llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix) {
   constexpr size_t mostChains = 24, mostMixes = 3;
   double best = result.fitting.empty() ? never : result.fitting.front().trial.seconds;
-  std::vector<Chain> chains = chainsOf(result, best);
+  std::vector<Chain> chains = chainsOf(result, best, limit);
   chains.resize(std::min(chains.size(), mostChains));
   std::vector<std::pair<double, const PlanNode *>> mixes;
   for (Chain &chain : chains) {
