@@ -142,7 +142,7 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
 /// waits until a first microbatch has come through the chunks before it; where gradients of weights are not apart, the
 /// last one must go back through them, too. And layers are whole.
 ///
-/// Without stages, parameters are gathered before the first microbatch, and sums of gradients begin in the last one's
+/// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the last one's
 /// backward pass: what they take longer is a wait. With them, the first chunk's first microbatch ends when its
 /// parameters are there, and on each stage some chunk's sums begin with its last task.
 double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent,
@@ -157,7 +157,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   double one = seconds.layer * all + seconds.rest;
   if (!plan.hasStages) {
     double sums = std::max(sent.layerSums * all - one * (1 - seconds.forwardShare), 0.0);
-    return step(one * microbatches, sent.layerGather * all + sums);
+    double gathers = shape.microbatches > 1 ? sent.layerGather * all : 0; // else beside the forward pass
+    return step(one * microbatches, gathers + sums);
   }
   // Chunks need not be equal.
   double ofChunk = std::max(std::floor(all / static_cast<double>(shape.stages * shape.chunks)) - 1, 1.0);

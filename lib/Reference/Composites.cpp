@@ -322,7 +322,7 @@ Tensors pc::topK(Inputs in, int64_t k) {
 Tensors pc::topGroups(Inputs in, int64_t groups, int64_t keep) {
   const Tensor &x = *in[0];
   int64_t size = x.shape.back() / groups;
-  Tensor best(Shape{rowsOf(x), groups}), mask(x.shape);
+  Tensor best(Shape{numRows(x), groups}), mask(x.shape);
   for (int64_t i = 0; i < best.size(); ++i) {
     double first = -INFINITY, second = -INFINITY;
     for (double value : llvm::ArrayRef(x.data).slice(i * size, size)) {
