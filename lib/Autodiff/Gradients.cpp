@@ -223,8 +223,9 @@ LogicalResult Gradients::differentiate(Operation *op) {
         return success();
       })
       .Case([&](RopeOp rope) {
-        add(rope.getX(), RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(),
-                                        !rope.getInverse(), rope.getInterleaved(), rope.getFirst()));
+        auto inverse = rope.getInverse() ? UnitAttr() : builder.getUnitAttr();
+        add(rope.getX(), RopeOp::create(builder, loc, dy.getType(), dy, rope.getCos(), rope.getSin(), inverse,
+                                        rope.getInterleavedAttr(), rope.getFirstAttr()));
         return success();
       })
       .Case([&](AttentionOp attention) {

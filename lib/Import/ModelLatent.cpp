@@ -19,7 +19,8 @@ Value ModelBuilder::latentNorm(Value x, const Twine &name, StringRef dim) {
 Value ModelBuilder::rotated(Value x, int64_t first) {
   auto [cos, sin] = ropes[0];
   return RopeOp::create(builder, loc, x.getType(), x, cos, sin, UnitAttr(),
-                        config.interleaved ? builder.getUnitAttr() : UnitAttr(), builder.getI64IntegerAttr(first));
+                        config.interleaved ? builder.getUnitAttr() : UnitAttr(),
+                        first ? builder.getI64IntegerAttr(first) : IntegerAttr());
 }
 
 Value ModelBuilder::columns(Value x, int64_t from, Dims dims) {
