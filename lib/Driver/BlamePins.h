@@ -3,16 +3,18 @@
 #define PC_LIB_DRIVER_BLAMEPINS_H
 
 #include "pc/Driver/AutoPlan.h"
+#include "pc/Driver/Plan.h"
+#include "pc/Search/Search.h"
 
 namespace pc {
 
 /// A plan that takes little memory.
 struct SmallPlan {
-  std::string plan;
-  int64_t bytes = 0; ///< of the fullest rank
+  FoundPlan found;
+  Plan plan;
 
   /// "1024 bytes: dp=2 ..."
-  std::string text() const { return std::to_string(bytes) + " bytes: " + plan; }
+  std::string text() const { return std::to_string(found.trial.bytes) + " bytes: " + found.node.text; }
 };
 
 /// Which of the flags that were given keeps all plans from fitting: without it `fitting` finds one. If no flag does so

@@ -134,31 +134,42 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
   NotedInterrupt interrupt;
   auto goesOn = [&] { return !interrupt.happened(); };
   SearchResult result = searchAll(goesOn, goesOn);
-  if (!result.fitting.empty()) {
-    double seconds = result.fitting.front().trial.seconds;
-    gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
-    if (!search.isQuiet)
-      this->found(result).tell(llvm::errs());
-    found = this->found(result).json();
-    plan = tried.at(result.fitting.front().node.id);
-    return PCRT_OK;
-  }
   std::string text = this->found(result).text(), first = refusal.empty() ? "" : "; the first was refused: " + refusal;
-  if (interrupt.happened())
+  if (!result.fitting.empty()) {
+    plan = tried.at(result.fitting.front().node.id);
+  } else if (interrupt.happened()) {
     return fail(PCRT_RESOURCE, "interrupted before a plan was found; " + text + first);
-  if (result.tooLarge.empty() && numDropped == 0)
+  } else if (result.tooLarge.empty() && numDropped == 0) {
     return fail(PCRT_INFEASIBLE, "no plan is legal: " + text + ", with the flags that were given" + first);
-  return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + text +
-                                 ", with the flags that were given" + whyNone(result, goesOn));
+  } else {
+    std::optional<SmallPlan> least = smallestOf(result, goesOn);
+    if (!least || least->found.trial.bytes > limit())
+      return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + text +
+                                     ", with the flags that were given" + whyNone(least, goesOn));
+    // Bytes of composed plans are estimates, so one that seemed too large may fit, and those beside it.
+    plan = least->plan;
+    for (const FoundPlan &other : result.tooLarge)
+      result.bound = result.bound > 0 ? std::min(result.bound, other.trial.seconds) : other.trial.seconds;
+    result.fitting.push_back(least->found);
+  }
+  double seconds = result.fitting.front().trial.seconds;
+  gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
+  if (!search.isQuiet)
+    this->found(result).tell(llvm::errs());
+  found = this->found(result).json();
+  return PCRT_OK;
 }
 
-std::optional<FoundPlan> PlanSearch::smallest(llvm::function_ref<bool()> goesOn) {
+std::optional<SmallPlan> PlanSearch::smallest(llvm::function_ref<bool()> goesOn) {
   if (read())
     return std::nullopt;
   leastBytes = true;
   auto isWanted = [&] { return goesOn() && (options.stages.memory == unlimited || std::isinf(best)); };
   SearchResult result = searchAll(isWanted, goesOn);
-  return result.fitting.empty() ? std::nullopt : std::optional(result.fitting.front());
+  if (result.fitting.empty())
+    return std::nullopt;
+  const FoundPlan &found = result.fitting.front();
+  return SmallPlan{found, tried.at(found.node.id)};
 }
 
 /// Of the plans that other flags leave, the smallest one, or the first found that takes `most` bytes at most.
@@ -171,17 +182,19 @@ std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t
     other.search.compositions = smallestCompositions;
   other.stages.memory = most;
   ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
-  std::optional<FoundPlan> found = PlanSearch(model, other, machine).smallest(goesOn);
-  return found ? std::optional(SmallPlan{found->node.text, found->trial.bytes}) : std::nullopt;
+  return PlanSearch(model, other, machine).smallest(goesOn);
+}
+
+/// Of the plans of a search in which none fits, the smallest one.
+std::optional<SmallPlan> PlanSearch::smallestOf(const SearchResult &result, llvm::function_ref<bool()> goesOn) {
+  if (composes || result.tooLarge.empty() || result.bound > 0)
+    return smallestOf(search, unlimited, goesOn);
+  const FoundPlan &found = result.tooLarge.front();
+  return SmallPlan{found, tried.at(found.node.id)};
 }
 
 /// The least that would do, and the flags without which that were less.
-std::string PlanSearch::whyNone(const SearchResult &result, llvm::function_ref<bool()> goesOn) {
-  std::optional<SmallPlan> least;
-  if (!composes && !result.tooLarge.empty() && result.bound == 0)
-    least = {result.tooLarge.front().node.text, result.tooLarge.front().trial.bytes};
-  else
-    least = smallestOf(search, unlimited, goesOn);
+std::string PlanSearch::whyNone(const std::optional<SmallPlan> &least, llvm::function_ref<bool()> goesOn) {
   std::string why = least ? "; the least that would do is " + least->text() : "";
   if (!search.isQuiet)
     why += blamePins(search, [&](const AutoOptions &pins) { return smallestOf(pins, limit(), goesOn); });

@@ -142,9 +142,9 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
 /// waits until a first microbatch has come through the chunks before it; where gradients of weights are not apart, the
 /// last one must go back through them, too. And layers are whole.
 ///
-/// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the last one's
-/// backward pass: what they take longer is a wait. With them, the first chunk's first microbatch ends when its
-/// parameters are there, and on each stage some chunk's sums begin with its last task.
+/// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the
+/// last one's backward pass: what they take longer is a wait. With them, the first chunk's first microbatch ends when
+/// its parameters are there, and on each stage some chunk's sums begin with its last task.
 double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer, const Sent &sent,
                               const PlanNumbers &plan, double enough) const {
   const PlanShape &shape = plan.shape;

@@ -27,7 +27,7 @@ public:
 
   pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
   /// The plan that takes the least memory, or with a limit the first one that does not exceed it.
-  std::optional<FoundPlan> smallest(llvm::function_ref<bool()> goesOn);
+  std::optional<SmallPlan> smallest(llvm::function_ref<bool()> goesOn);
 
 private:
   pcrt_status fail(pcrt_status status, const llvm::Twine &message) {
@@ -48,7 +48,8 @@ private:
   pcrt_status read();
   /// Searches while `goesOn` says so; then plans are compiled whole, while `compiles` does.
   SearchResult searchAll(llvm::function_ref<bool()> goesOn, llvm::function_ref<bool()> compiles);
-  std::string whyNone(const SearchResult &result, llvm::function_ref<bool()> goesOn);
+  std::optional<SmallPlan> smallestOf(const SearchResult &result, llvm::function_ref<bool()> goesOn);
+  std::string whyNone(const std::optional<SmallPlan> &least, llvm::function_ref<bool()> goesOn);
   std::optional<SmallPlan> smallestOf(const AutoOptions &pins, int64_t most, llvm::function_ref<bool()> goesOn);
   void readSets();
   void learnRoots();
