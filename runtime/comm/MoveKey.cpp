@@ -1,6 +1,7 @@
 //===- MoveKey.cpp - what a rank is about to do with a group --------------===//
 #include "comm/MoveKey.h"
 #include "comm/Moves.h"
+#include "comm/Rows.h"
 
 #include <cstdio>
 #include <cstring>
@@ -54,15 +55,15 @@ MoveKey pcrt::makeKey(const pcrt_move_desc &desc, const Group &group) {
   key.inner = desc.inner;
   key.middle = desc.middle;
   key.extent2 = desc.extent2;
+  key.routed = routedOf(desc);
   return key;
 }
 
 std::string pcrt::describeKey(const MoveKey &key) {
   if (key.kind < 0)
     return key.name;
-  pcrt_move_desc desc{key.name,  key.kind,   0,         key.dtype,  key.reduction,
-                      key.outer, key.extent, key.inner, key.middle, key.extent2,
-                      nullptr,   0,          0,         0};
+  pcrt_move_desc desc{key.name,  key.kind,   0,           key.dtype, key.reduction,       key.outer, key.extent,
+                      key.inner, key.middle, key.extent2, nullptr,   int32_t(key.routed), 0,         0};
   return describeMove(desc, key.members);
 }
 

@@ -16,6 +16,7 @@ struct MoveKey {
   char name[96]; ///< Name of the op, cut short if need be, zeros behind it.
   int32_t kind, dtype, reduction, members;
   int64_t outer, extent, inner, middle, extent2;
+  int64_t routed;     ///< Of rows: how many experts a token has.
   uint64_t ranksHash; ///< Of the list of members.
 };
 

@@ -1,5 +1,6 @@
 //===- Moves.cpp - the arithmetic of moves, without any transport ---------===//
 #include "comm/Moves.h"
+#include "comm/Rows.h"
 
 #include <algorithm>
 #include <bit>
@@ -22,10 +23,14 @@ static int64_t wholeElements(const pcrt_move_desc &desc) {
 }
 
 int64_t pcrt::inElements(const pcrt_move_desc &desc, int n) {
+  if (routedOf(desc))
+    return (desc.reduction ? mostRowsOfExperts(desc, n) : mostRowsOfTokens(desc, n)) * desc.inner;
   return wholeElements(desc) / (pcrt_facts_of_move(desc.kind)->needs == PCRT_STATE_SPLIT ? n : 1);
 }
 
 int64_t pcrt::outElements(const pcrt_move_desc &desc, int n) {
+  if (routedOf(desc))
+    return (desc.reduction ? mostRowsOfTokens(desc, n) : mostRowsOfExperts(desc, n)) * desc.inner;
   return wholeElements(desc) / (pcrt_facts_of_move(desc.kind)->makes == PCRT_STATE_SPLIT ? n : 1);
 }
 
@@ -37,6 +42,9 @@ std::string pcrt::describeMove(const pcrt_move_desc &desc, int n) {
                      ", " + number(desc.extent);
   if (desc.kind == PCRT_ALL_TO_ALL)
     text += ", " + number(desc.middle) + ", " + number(desc.extent2);
+  if (routedOf(desc))
+    return text + ", " + number(desc.inner) + "], rows of " + number(routedOf(desc)) + " experts, " + number(n) +
+           " ranks)";
   return text + ", " + number(desc.inner) + "], " + number(n) + " ranks)";
 }
 
@@ -57,14 +65,16 @@ std::string pcrt::checkMove(const pcrt_move_desc &desc, const Group &group, cons
   for (int i = 0; i < (desc.kind == PCRT_ALL_TO_ALL ? 5 : 3); ++i)
     if (sizes[i] < 0 || __builtin_mul_overflow(whole, sizes[i], &whole))
       return bad("impossible sizes");
-  bool shifts = facts->flags & PCRT_MOVE_SHIFTS;
-  if ((desc.shift || desc.with) && (!shifts || desc.shift < 0 || (desc.shift >= n && n > 1)))
+  bool shifts = facts->flags & PCRT_MOVE_SHIFTS, hasShift = desc.shift && !routedOf(desc);
+  if ((hasShift || desc.with) && (!shifts || desc.shift < 0 || (desc.shift >= n && n > 1)))
     return bad("shift " + std::to_string(desc.shift));
   bool keepsShape = facts->needs != PCRT_STATE_SPLIT && facts->makes != PCRT_STATE_SPLIT;
   if (!keepsShape && desc.extent % n)
     return bad("extent " + std::to_string(desc.extent) + " is not a multiple of " + std::to_string(n));
   if (desc.kind == PCRT_ALL_TO_ALL && desc.extent2 % n)
     return bad("extent " + std::to_string(desc.extent2) + " is not a multiple of " + std::to_string(n));
+  if (std::string problem = checkRows(desc); !problem.empty())
+    return bad(problem);
   bool mayAlias = (facts->flags & PCRT_MOVE_IN_PLACE) || n == 1;
   auto inAt = reinterpret_cast<uintptr_t>(in), outAt = reinterpret_cast<uintptr_t>(out);
   uintptr_t inEnd = inAt + inElements(desc, n) * elementBytes(desc.dtype);
@@ -242,13 +252,15 @@ static void pullScatter(const pcrt_move_desc &desc, int n, int me, const char *r
   });
 }
 
-void pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *const *outs,
-                         const ParallelFor &parallelFor) {
+const char *pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *const *outs,
+                                const ParallelFor &parallelFor) {
+  if (routedOf(desc))
+    return pullRows(desc, n, me, ins, outs[me], parallelFor);
   int64_t first = 0, last = outElements(desc, n);
   if (desc.kind == PCRT_ALL_REDUCE)
     allReducePart(last, n, me, &first, &last);
   if (last == first)
-    return;
+    return nullptr;
   parallelFor(last - first, [&](int64_t lo, int64_t hi) {
     switch (desc.kind) {
     case PCRT_ALL_REDUCE:
@@ -273,6 +285,7 @@ void pcrt::carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *
       return; // the others are local
     }
   });
+  return nullptr;
 }
 
 void pcrt::localMove(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,

@@ -59,8 +59,9 @@ void pullAllToAll(const pcrt_move_desc &desc, int n, int me, const char *const *
 
 /// Member `me`'s share of a move between `n` members that can read and write each other's buffers: all of its own
 /// result, or its part of everybody's for all_reduce. `outs` of other members are used by all_reduce alone.
-void carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *const *outs,
-                   const ParallelFor &parallelFor);
+/// Null, or what went wrong.
+const char *carryOutShare(const pcrt_move_desc &desc, int n, int me, const char *const *ins, char *const *outs,
+                          const ParallelFor &parallelFor);
 
 } // namespace pcrt
 

@@ -187,7 +187,8 @@ pcrt_status ShmComm::carryOut(const pcrt_move_desc &desc, const Group &group, co
   }
   if (!reducesAll)
     outs[group.me] = static_cast<char *>(out);
-  carryOutShare(desc, n, group.me, ins.data(), outs.data(), parallelFor);
+  if (const char *problem = carryOutShare(desc, n, group.me, ins.data(), outs.data(), parallelFor))
+    return giveUp(PCRT_INTERNAL, describeMove(desc, n) + ": " + problem);
   slot(rank(), group.id).done.store(number, std::memory_order_release);
 
   Copies copies = copiesOf(desc, group, in, out);

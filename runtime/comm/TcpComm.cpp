@@ -82,8 +82,8 @@ pcrt_status TcpComm::exchange(const pcrt_move_desc &desc, const Group &group, co
   }
   std::vector<char *> outs(n);
   outs[group.me] = to;
-  carryOutShare(desc, n, group.me, ins.data(), outs.data(), parallelFor);
-  return PCRT_OK;
+  const char *problem = carryOutShare(desc, n, group.me, ins.data(), outs.data(), parallelFor);
+  return problem ? fail(PCRT_INTERNAL, rankName(rank()) + ": " + describeMove(desc, n) + ": " + problem) : PCRT_OK;
 }
 
 //===----------------------------------------------------------------------===//

@@ -266,7 +266,10 @@ pcrt_status VirtualComm::meet(const Group &group, const MoveKey &key, const void
 pcrt_status VirtualComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                                   const ParallelFor &parallelFor) {
   PCRT_TRY(arrive(group, makeKey(desc, group), in, out));
-  carryOutShare(desc, group.size(), group.me, ins.data(), outs.data(), parallelFor);
+  if (const char *problem = carryOutShare(desc, group.size(), group.me, ins.data(), outs.data(), parallelFor)) {
+    std::lock_guard<std::mutex> lock(shared.mutex);
+    return giveUp(PCRT_INTERNAL, describeMove(desc, group.size()) + ": " + problem);
+  }
   return leave(group);
 }
 

@@ -3,6 +3,7 @@
 #include "base/Types.h"
 #include "comm/Collective.h"
 #include "comm/Moves.h"
+#include "comm/Rows.h"
 #include "cpu/Pool.h"
 #include "pcrt/codes.h"
 
@@ -15,6 +16,9 @@ using namespace pcrt;
 // Deliberately computed twice, and so not in the rows of pcrt/moves.h: the compiler's report counts the traffic of the
 // IR (lib/Cost/Cost.cpp), a run that of its program's tables, and the end-to-end tests compare the two.
 int64_t pcrt::payloadBytes(const pcrt_move_desc &move, int64_t members) {
+  if (int64_t routed = routedOf(move)) // all rows of all tokens
+    return move.outer * move.extent * move.middle * std::min(routed, move.extent2) * move.inner *
+           elementBytes(move.dtype);
   int64_t own = move.outer * move.extent * move.inner * move.middle * move.extent2 * elementBytes(move.dtype);
   return move.kind == PCRT_PERMUTE ? members * own : own;
 }
@@ -54,7 +58,8 @@ static void addMoves(const pcrt_context &context, const std::vector<int64_t> &co
     const Group &group = context.groups[move.group];
     if (counts[i] == 0 || isLocalMove(move, group))
       continue;
-    const char *name = moveKindName(move.codes ? PCRT_ALL_GATHER : move.kind);
+    const bool asCodes = move.codes && !routedOf(move);
+    const char *name = routedOf(move) ? "all_to_all_rows" : moveKindName(asCodes ? PCRT_ALL_GATHER : move.kind);
     std::string phase = move.phase ? move.phase : "";
     auto row = std::find_if(rows.begin(), rows.end(), [&](const TrafficRow &row) {
       return row.axis == group.name && row.move == name && row.phase == phase;
@@ -64,12 +69,13 @@ static void addMoves(const pcrt_context &context, const std::vector<int64_t> &co
     row->count += counts[i];
     int64_t payload = payloadBytes(move, group.size());
     int64_t wire = wireBytes(move, payload, group.size(), group.me == 0);
-    if (move.codes) { // all members' codes go to all
+    if (asCodes) { // all members' codes go to all
       wire = 4 * (group.size() - 1) * pcrt_code_words(move.outer * move.extent * move.inner);
       payload = wire * group.size() / (group.size() - 1);
     }
     row->payload += counts[i] * payload;
-    row->wire += counts[i] * wire;
+    // Rows that went; how many depends on what tokens chose.
+    row->wire += routedOf(move) ? context.rowsSent[i] * move.inner * elementBytes(move.dtype) : counts[i] * wire;
   }
 }
 

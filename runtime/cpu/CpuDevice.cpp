@@ -2,6 +2,7 @@
 #include "cpu/CpuDevice.h"
 #include "comm/Codes.h"
 #include "comm/Collective.h"
+#include "comm/Rows.h"
 #include "cpu/Allocations.h"
 
 #include <cstring>
@@ -20,8 +21,16 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
       wrong("kernel '" + std::string(program.kernels[i].name) + "' is malformed");
   for (int i = 0; i < program.num_moves; ++i)
     if (const pcrt_move_desc &move = program.moves[i];
-        move.codes && (move.kind != PCRT_ALL_REDUCE || move.dtype != PCRT_F32 || move.reduction != PCRT_SUM))
+        move.codes && !routedOf(move) &&
+        (move.kind != PCRT_ALL_REDUCE || move.dtype != PCRT_F32 || move.reduction != PCRT_SUM))
       wrong("move '" + std::string(move.name) + "' has codes, which sums of f32 have");
+  for (int i = 0; i < program.num_moves; ++i) {
+    const pcrt_move_desc &move = program.moves[i];
+    int64_t elements = move.outer * move.extent * move.middle * move.extent2;
+    if (routedOf(move) && (move.dtype != PCRT_F32 || routedOf(move) < 0 || move.codes < 0 ||
+                           elements > (program.arena_bytes - move.codes) / int64_t(sizeof(float))))
+      wrong("move '" + std::string(move.name) + "' has rows of another type than f32, or no mask in the arena");
+  }
   return program;
 }
 
@@ -51,6 +60,11 @@ void CpuDevice::prepare(pcrt_context &context) {
   Comm &comm = context.comm;
   int64_t bytes = program.abi.arena_bytes + context.behindArena;
   requireOk(comm, comm.allocateArena(bytes, &arena));
+  for (pcrt_move_desc &move : context.moves)
+    if (routedOf(move)) {
+      rowCounts().reserve(move, context.groups[move.group].size());
+      move.codes += int64_t(reinterpret_cast<uintptr_t>(arena));
+    }
   if (program.stageAxis >= 0)
     requireOk(comm, comm.openFlows(flowsOf(program, comm.rank())));
   if (context.keepsArena) // oneDNN makes its code in the first step then
@@ -145,9 +159,11 @@ pcrt_status CpuDevice::move(pcrt_context &context, int index, const void *in, vo
   int64_t start = nanoseconds();
   ++context.moveCounts[index];
   const Group &group = context.groups[move.group];
-  bool asCodes = move.codes && group.size() > 1;
+  bool asCodes = move.codes && !routedOf(move) && group.size() > 1;
   pcrt_status status = asCodes ? sumByCodes(context.comm, move, group, in, out, arena + move.codes, parallelFor())
                                : context.comm.move(move, group, in, out, parallelFor());
+  if (routedOf(move) && group.size() > 1 && status == PCRT_OK) // what the transport has just counted
+    context.rowsSent[index] += rowCounts().sent(group.me);
   context.profile.book(Profile::Call::Move, index, start);
   return done(context, status);
 }
@@ -164,6 +180,9 @@ pcrt_status CpuDevice::start(pcrt_context &context, int first, int count, const 
   entry.first = first;
   entry.ticket = {moves, count, &context.groups[moves[0].group], entry.ins, entry.outs};
   for (int i = 0; i < count; ++i) {
+    if (routedOf(moves[i]))
+      return context.fail(PCRT_INTERNAL, std::string("'") + moves[i].name +
+                                             "' is started, and is of rows; this is a bug of the compiler");
     if (moves[i].group != moves[0].group)
       return context.fail(PCRT_INTERNAL, std::string("'") + moves[i].name +
                                              "' is started with moves of another group; this is a bug of the compiler");

@@ -29,6 +29,10 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
            d.a_m_stride == d.k && d.c_n_stride == 1 && d.c_m_stride == d.n && (d.b_n_stride == 1 || d.b_k_stride == 1);
   else if (d.grouped == PCRT_GROUPED_GRADIENT)
     good = isOfToken(d.a_lies) && isOfToken(d.b_lies) && d.c_lies == PCRT_LIES_EXPERTS && d.c_n_stride == 1;
+  else
+    good = d.n == 1 ? true
+                    : (d.a_lies == PCRT_LIES_TOKENS) != (d.c_lies == PCRT_LIES_TOKENS) && isOfToken(d.a_lies) &&
+                          isOfToken(d.c_lies);
   return good ? nullptr : "operands that lie in another way";
 }
 
@@ -41,6 +45,8 @@ GroupedProducts::GroupedProducts(Pool &pool, const pcrt_gemm_desc *descs, int co
       continue;
     rows = std::max(rows, d.rows);
     experts = std::max(experts, d.experts);
+    if (d.grouped > PCRT_GROUPED_GRADIENT)
+      continue;
     bool sumsTokens = d.grouped == PCRT_GROUPED_GRADIENT;
     if (d.a_lies == PCRT_LIES_TOKENS)
       a = std::max(a, d.rows * (sumsTokens ? d.m : d.k));
@@ -137,18 +143,8 @@ void GroupedProducts::product(const pcrt_gemm_desc &d, const float *a, const flo
         multiply(thread, d, from + first * d.k, b + expert * d.b_batch_stride, to + first * d.n, last - first);
     }
   });
-  if (!sums)
-    return;
-  pool.ranges(d.n, [&](int, int64_t lo, int64_t hi) {
-    for (int64_t token = 0; token < d.tokens; ++token)
-      memset(c + token * d.n + lo, 0, size_t(hi - lo) * sizeof(float));
-    for (int64_t row = 0; row < rows; ++row) {
-      float *sum = c + tokenOf[row] * d.n;
-      const float *each = made + row * d.n;
-      for (int64_t column = lo; column < hi; ++column)
-        sum[column] += each[column];
-    }
-  });
+  if (sums)
+    toTokens(d, made, c);
 }
 
 void GroupedProducts::gradient(const pcrt_gemm_desc &d, const float *a, const float *b, float *c) {
@@ -192,11 +188,20 @@ const char *GroupedProducts::run(const pcrt_gemm_desc &d, const float *a, const 
     gradient(d, a, b, c);
     break;
   case PCRT_GROUPED_PACK:
+    if (d.a_lies == PCRT_LIES_TOKENS) {
+      toRows(d, a, c);
+      break;
+    }
     for (int64_t expert = 0; expert < d.experts; ++expert)
       for (int64_t row = firstRow[size_t(expert)]; row < firstRow[size_t(expert) + 1]; ++row)
         c[row] = a[tokenOf[row] * d.experts + expert];
     break;
-  case PCRT_GROUPED_UNPACK: // c may be the mask, which has been read
+  case PCRT_GROUPED_UNPACK:
+    if (d.c_lies == PCRT_LIES_TOKENS) {
+      toTokens(d, a, c);
+      break;
+    }
+    // c may be the mask, which has been read
     memset(c, 0, size_t(d.tokens * d.experts) * sizeof(float));
     for (int64_t expert = 0; expert < d.experts; ++expert)
       for (int64_t row = firstRow[size_t(expert)]; row < firstRow[size_t(expert) + 1]; ++row)

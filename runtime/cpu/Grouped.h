@@ -36,6 +36,9 @@ private:
   const float *gather(int32_t lies, const float *x, int64_t width, float *to, int64_t lo, int64_t hi);
   void multiply(int thread, const pcrt_gemm_desc &desc, const float *a, const float *b, float *c, int64_t rows);
   void product(const pcrt_gemm_desc &desc, const float *a, const float *b, float *c);
+  /// A token's numbers to each of its rows, and the sums of its rows, in the order of its experts.
+  void toRows(const pcrt_gemm_desc &desc, const float *a, float *c);
+  void toTokens(const pcrt_gemm_desc &desc, const float *a, float *c);
   void gradient(const pcrt_gemm_desc &desc, const float *a, const float *b, float *c);
   void pass(int thread, int status) {
     if (status)

@@ -82,11 +82,12 @@ std::vector<Flow> pcrt::flowsOf(const Program &program, int rank) {
 
 pcrt_context::pcrt_context(const Program &program, Comm &comm)
     : program(program), comm(comm), profile(program.abi), groups(makeGroups(program, comm.rank())),
-      moves(makeMoves(program.abi, groups)), moveCounts(program.abi.num_moves, 0),
+      moves(makeMoves(program.abi, groups)), moveCounts(program.abi.num_moves, 0), rowsSent(program.abi.num_moves, 0),
       flowCounts(program.abi.num_flows, 0) {}
 
 void pcrt_context::beginCounts() {
   std::fill(moveCounts.begin(), moveCounts.end(), 0);
+  std::fill(rowsSent.begin(), rowsSent.end(), 0);
   std::fill(flowCounts.begin(), flowCounts.end(), 0);
   updating = false;
 }

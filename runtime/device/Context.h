@@ -47,6 +47,7 @@ struct pcrt_context {
   std::vector<pcrt::Group> groups;
   std::vector<pcrt_move_desc> moves;  ///< The program's, as this rank sees them.
   std::vector<int64_t> moveCounts;    ///< Calls of every move since the step began.
+  std::vector<int64_t> rowsSent;      ///< By every move of rows to other ranks, since the step began.
   std::vector<int64_t> roundCounts;   ///< Calls of every move in the last end of a round.
   std::vector<int64_t> flowCounts;    ///< Messages of every flow since the step began.
   int64_t allocations = 0;            ///< From the heap, inside steps.

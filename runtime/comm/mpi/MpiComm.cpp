@@ -9,6 +9,7 @@
 #include "comm/Environment.h"
 #include "comm/HostArena.h"
 #include "comm/Moves.h"
+#include "comm/Rows.h"
 #include "comm/ShmControl.h"
 #include "comm/TcpControl.h"
 
@@ -98,6 +99,9 @@ protected:
   }
 
 private:
+  /// The all_to_all of rows: a message for each pair of members, of as many rows as both know there are.
+  pcrt_status exchangeRows(const pcrt_move_desc &desc, const Group &group, const char *from, char *to);
+
   /// The ring of a flow, on both ends: messages on their way, or to come.
   struct Ring {
     std::vector<char> data;
@@ -242,6 +246,44 @@ pcrt_status MpiComm::agree(const Group &group, const MoveKey &key) {
   return PCRT_OK;
 }
 
+pcrt_status MpiComm::exchangeRows(const pcrt_move_desc &desc, const Group &group, const char *from, char *to) {
+  const int n = group.size(), me = group.me;
+  const int64_t bytes = desc.inner * elementBytes(desc.dtype);
+  RowCounts &counts = rowCounts();
+  if (const char *problem = counts.count(desc, n))
+    return fail(PCRT_INTERNAL, rankName(rank()) + ": " + describeMove(desc, n) + ": " + problem);
+  char *packed = stagingOf((inElements(desc, n) + outElements(desc, n)) * elementBytes(desc.dtype));
+  char *received = packed + inElements(desc, n) * elementBytes(desc.dtype), *at = packed;
+  for (int peer = 0; peer < n; ++peer) {
+    char *first = at;
+    for (const RowSegment &segment : counts.segments(peer))
+      if (segment.source == me && peer != me) {
+        memcpy(at, from + segment.from * bytes, size_t(segment.count * bytes));
+        at += segment.count * bytes;
+      }
+    send(group, peer, first, at - first);
+  }
+  const std::vector<RowSegment> &gotten = counts.segments(me);
+  at = received;
+  for (int peer = 0; peer < n; ++peer) {
+    int64_t rows = 0;
+    for (const RowSegment &segment : gotten)
+      rows += segment.source == peer && peer != me ? segment.count : 0;
+    receive(group, peer, at, rows * bytes);
+    at += rows * bytes;
+  }
+  PCRT_TRY(finish(group, makeKey(desc, group)));
+  at = received;
+  for (int peer = 0; peer < n; ++peer)
+    for (const RowSegment &segment : gotten)
+      if (segment.source == peer) {
+        const char *rows = peer == me ? from + segment.from * bytes : at;
+        memcpy(to + segment.to * bytes, rows, size_t(segment.count * bytes));
+        at += peer == me ? 0 : segment.count * bytes;
+      }
+  return PCRT_OK;
+}
+
 pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, const void *in, void *out,
                               const ParallelFor &parallelFor) {
   int n = group.size(), me = group.me;
@@ -324,6 +366,9 @@ pcrt_status MpiComm::exchange(const pcrt_move_desc &desc, const Group &group, co
       });
     return PCRT_OK;
   }
+
+  if (routedOf(desc))
+    return exchangeRows(desc, group, from, to);
 
   // The other moves: a block for each member, then blocks or addends from each member.
   pcrt_move_desc block = desc;                                // the slice of `in` that goes to a member

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PCRT_ABI_VERSION 10
+#define PCRT_ABI_VERSION 11
 
 /** Status values are the exit codes of every tool of the project. */
 typedef enum pcrt_status {
@@ -57,8 +57,8 @@ typedef enum pcrt_grouped {
   PCRT_GROUPED_NONE = 0,
   PCRT_GROUPED_PRODUCT = 1,  /* c = a b, with the b of each row's expert */
   PCRT_GROUPED_GRADIENT = 2, /* the c of each expert = a^T b, summed over its rows */
-  PCRT_GROUPED_PACK = 3,     /* c [row] = a [token, expert] */
-  PCRT_GROUPED_UNPACK = 4,   /* c [token, expert] = a [row], 0 where there is none */
+  PCRT_GROUPED_PACK = 3,     /* c [row] = a [token, expert], or the n numbers of a [token] */
+  PCRT_GROUPED_UNPACK = 4,   /* c [token, expert] = a [row], or 0; or n numbers, c [token] = the sum of its rows */
 } pcrt_grouped;
 
 /** How an operand of such a product lies: one matrix an expert, a number by token and expert, a row each, or a row a
@@ -153,7 +153,11 @@ typedef struct pcrt_gemm_desc {
  *  slice, insert: on coordinate i the block is that of coordinate (i - shift) mod n; permute: the result is the operand
  *  of that coordinate. With a group `with`, in which this rank has coordinate j: of coordinate (shift - i - j) mod n.
  *  all_to_all: the tensor is [outer, extent, middle, extent2, inner]; `in` is split on extent and `out` on extent2, or
- *  with `reduction` = 1 the other way round.
+ *  with `reduction` = 1 the other way round. With `shift` = k it is one of rows, between f32 on CPUs: outer, extent and
+ *  middle count tokens, extent2 experts, and `in` and `out` hold the entries [token, expert] where a mask is not 0,
+ *  `inner` elements each, by expert and then by token. There is memory for min(k, experts of the rank) rows of each
+ *  token of the rank; what lies behind the last row is undefined. The mask is that of all tokens and experts of the
+ *  group, f32 [outer, extent, middle, extent2], the same on all members.
  *  `in` may equal `out` for all_reduce and mask. Reductions add in coordinate order on every rank: all members get
  *  the same bits. */
 typedef struct pcrt_move_desc {
@@ -165,11 +169,12 @@ typedef struct pcrt_move_desc {
   int64_t outer, extent, inner;
   int64_t middle, extent2; /* all_to_all only, else 1 and 1 */
   const char *phase;       /* "forward", "backward" or "optimizer": how the traffic is booked */
-  int32_t shift;           /* slice, insert and permute only, else 0 */
+  int32_t shift;           /* slice, insert and permute; of rows: experts of a token, at most; else 0 */
   int32_t with;  /* 1 + index into pcrt_program.groups, of as many ranks; 0: none. To transports and devices the runtime
                     shows moves whose shift has the coordinate j taken off */
   int64_t codes; /* all_reduce of sums of f32 only: the offset in the arena of memory through which they travel as
-                    codes of 8 bits (pcrt/codes.h); 0: as they are */
+                    codes of 8 bits (pcrt/codes.h); 0: as they are. Of rows: the offset of the mask; to transports the
+                    runtime shows its address */
 } pcrt_move_desc;
 
 /** Ranks that differ only in the coordinates of these mesh axes. The coordinate of a rank in the group is the mixed-

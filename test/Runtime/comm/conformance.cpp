@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Mover.h"
+#include "Rows.h"
 #include "Simulation.h"
 #include "ThisRank.h"
 #include "base/Failure.h"
@@ -191,7 +192,8 @@ static void addRows(const Group &group, bool large, std::vector<pcrt_move_desc> 
       }
 }
 
-static void checkMesh(const std::vector<int> &mesh, bool large) {
+/// `arena`: null on a device.
+static void checkMesh(const std::vector<int> &mesh, bool large, char *arena) {
   MeshMoves all;
   for (int set = 1; set < 1 << mesh.size(); ++set) {
     std::vector<int> axes;
@@ -217,6 +219,9 @@ static void checkMesh(const std::vector<int> &mesh, bool large) {
   for (size_t first = 0; first + 7 < all.moves.size(); first += 31)
     if (all.moves[first].group == all.moves[first + 6].group)
       checkTogether(&all.moves[first], 7, all.groups[all.moves[first].group]);
+  for (const Group &group : all.groups)
+    if (arena)
+      checks += checkRowMoves(group, arena);
 }
 
 static void checkSpecialValues(const Group &group, float *arena) {
@@ -299,13 +304,14 @@ static pcrt_status runRank(Comm &mine) {
 
   bool large = true;
   forAllMeshes(size, [&](const std::vector<int> &mesh) {
-    checkMesh(mesh, large);
+    checkMesh(mesh, large, arena);
     large = false;
   });
   if (!onDevice) {
     Group world = makeGroup({size}, {0}, 0);
     checkSpecialValues(world, reinterpret_cast<float *>(arena));
     checkMalformed(world, arena);
+    checkRefusedRows(world, arena);
   }
   require(comm->barrier());
   if (comm->rank() == 0)
