@@ -14,6 +14,7 @@
 #include "pc/Cost/Report.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/Rounds.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -124,6 +125,10 @@ LogicalResult Generator::emitKernels(Operation *op, ValueRange operands, ArrayRe
 FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
   MoveKind kind = op.getMoveKind();
   pcrt_move_shape shape = moveShape(op);
+  auto ofRows = dyn_cast<AllToAllRowsOp>(*op);
+  Address mask = ofRows ? addressOf(ofRows.getMask()) : Address();
+  if (ofRows && (cuda || mask.stride))
+    return ofRows.emitOpError() << "is for CPUs, with a mask at one place";
   int32_t reduction = shape.back ? 1 : op.getReduction() == PartialKind::Max ? PCRT_MAX : PCRT_SUM;
   std::string name = moveName(kind).str() + " " + sourceName(op);
   SmallVector<StringAttr> with = op.getMoveWith();
@@ -138,9 +143,11 @@ FailureOr<int64_t> Generator::addMove(MoveOpInterface op) {
                        .middle = shape.middle,
                        .extent2 = shape.extent2,
                        .phase = tables.text(main == &host ? stepPhaseName(stepPhase(op)) : "round"),
-                       .shift = static_cast<int32_t>(op.getMoveShift()),
+                       .shift = static_cast<int32_t>(ofRows ? ofRows.getRouted() : op.getMoveShift()),
                        .with = with.empty() ? 0 : 1 + groupOf(with),
-                       .codes = main == &host ? 0 : codesHome(planned)});
+                       .codes = ofRows          ? mask.offset
+                                : main == &host ? 0
+                                                : codesHome(planned)});
   return moveTable.size() - 1;
 }
 
@@ -230,7 +237,7 @@ bool Generator::isIdle(Operation *op) {
 }
 
 LogicalResult Generator::emitOp(Operation *op) {
-  if (hasRows(op)) {
+  if (hasRows(op) && !isa<AllToAllRowsOp>(op)) {
     if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask())
       return emitGrouped(einsum);
     return emitOp(rowForm(op).op);

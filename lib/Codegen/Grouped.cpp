@@ -71,14 +71,17 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   auto isOfToken = [](const Lie &lie) { return lie.how == PCRT_LIES_ROWS || lie.how == PCRT_LIES_TOKENS; };
 
   if (in.size() == 1) { // a number by token and expert, to rows or back
+    // The numbers of a token, to each of its rows or added up from them.
+    bool gathers = in[0].how == PCRT_LIES_TOKENS && out.how == PCRT_LIES_ROWS;
+    bool adds = in[0].how == PCRT_LIES_ROWS && out.how == PCRT_LIES_TOKENS;
     bool packs = in[0].how == PCRT_LIES_ENTRIES && out.how == PCRT_LIES_ROWS;
     bool unpacks = in[0].how == PCRT_LIES_ROWS && out.how == PCRT_LIES_ENTRIES;
-    if (!(packs || unpacks) || !in[0].rest.empty() || !out.rest.empty())
+    if (!(packs || unpacks || gathers || adds) || in[0].rest.size() != (gathers || adds) || out.rest != in[0].rest)
       return std::nullopt;
-    d.grouped = packs ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
+    d.grouped = packs || gathers ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
     d.a_lies = d.b_lies = in[0].how;
-    d.m = d.rows, d.n = d.k = 1;
-    d.a_m_stride = d.a_k_stride = d.b_k_stride = d.b_n_stride = d.c_m_stride = d.c_n_stride = 1;
+    d.m = d.rows, d.n = out.rest.empty() ? 1 : size(out.rest[0]), d.k = 1;
+    d.a_m_stride = d.a_k_stride = d.b_k_stride = d.b_n_stride = d.c_n_stride = 1, d.c_m_stride = d.n;
     return g;
   }
   auto hasDims = [](const Lie &lie) { return lie.rest.size() == (lie.how == PCRT_LIES_EXPERTS ? 2 : 1); };

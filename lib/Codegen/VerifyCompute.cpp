@@ -277,6 +277,12 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
     wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
     setRows(rows, 1, 1);
     wanted.b_k_stride = wanted.b_n_stride = 1;
+  } else if (!isProduct && aRest.size() == 1 && aRest == cRest &&
+             ((aLies == PCRT_LIES_TOKENS && cLies == PCRT_LIES_ROWS) ||
+              (aLies == PCRT_LIES_ROWS && cLies == PCRT_LIES_TOKENS))) {
+    wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
+    setRows(rows, sizes[aRest[0]], 1);
+    wanted.b_k_stride = wanted.b_n_stride = 1;
   } else if (isProduct && cLies == PCRT_LIES_EXPERTS && aRest.size() == others && bRest.size() == others) {
     wanted.grouped = PCRT_GROUPED_GRADIENT;
     setRows(sizes[aRest[0]], sizes[bRest[0]], rows);

@@ -10,6 +10,7 @@
 #include "TableCheck.h"
 #include "pc/Codegen/Codegen.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/Rounds.h"
 #include "pc/IR/Source.h"
 
@@ -139,13 +140,15 @@ bool TableCheck::move(Operation *op, MoveOpInterface move, int64_t index) {
   }
   int64_t reduction = other >= 0 ? dim > other : move.getReduction() == PartialKind::Max;
   SmallVector<StringAttr> with = move.getMoveWith();
+  auto ofRows = dyn_cast<AllToAllRowsOp>(*move);
   return same(op, "kind", row.kind, static_cast<int64_t>(move.getMoveKind())) &&
          same(op, "type of elements", row.dtype, elementTypeOf(move->getOperand(0))) &&
          same(op, "reduction", row.reduction, reduction) && same(op, "outer size", row.outer, sizes[0]) &&
          same(op, "extent", row.extent, sizes[1]) && same(op, "inner size", row.inner, sizes[4]) &&
          same(op, "middle size", row.middle, sizes[2]) && same(op, "second extent", row.extent2, sizes[3]) &&
-         same(op, "shift", row.shift, move.getMoveShift()) &&
-         same(op, "place of codes", row.codes, inRound ? codesHome(planned) : 0) &&
+         same(op, "shift", row.shift, ofRows ? static_cast<int64_t>(ofRows.getRouted()) : move.getMoveShift()) &&
+         (ofRows ? same(op, "the mask", At{row.codes}, homeOf(ofRows.getMask()))
+                 : same(op, "place of codes", row.codes, inRound ? codesHome(planned) : 0)) &&
          (isGroup(row.group, move.getMoveAxes()) || refuse(op, "is over other axes in the tables")) &&
          ((with.empty() ? row.with == 0 : isGroup(row.with - 1, with)) ||
           refuse(op, "has another partner in the tables"));

@@ -89,6 +89,10 @@ Traffic pc::trafficOf(MoveOpInterface move, MeshAttr mesh, bool isRoot) {
   int64_t n = mesh ? mesh.size(move.getMoveAxes()) : 1;
   int64_t operand = byteSize(move->getOperand(0).getType()), result = byteSize(move->getResult(0).getType());
   int64_t whole = takes && !makes ? result : operand;
+  // Of rows: as many as there are. Those of a rank's tokens are all there, of its experts' as many if each is chosen
+  // as often.
+  if (rowsOf(move->getOperand(0)))
+    operand = std::min(operand, result);
   switch (factsOf(kind).way) {
   case PCRT_WAY_RING: // without blocks, first to blocks and then from them
     return {whole, (blocks ? 1 : 2) * (n - 1) * whole / n};

@@ -1,6 +1,7 @@
 //===- MemoryUse.cpp - What lies in the arena, when --------------------------------------------===//
 #include "MemoryUse.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/MoveRows.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -126,7 +127,8 @@ MemoryKind kindOf(Value value, const llvm::DenseSet<Value> &gradients, const llv
     producer = moveOf(wait.getStart(), cast<OpResult>(value).getResultNumber());
   if (auto start = dyn_cast_or_null<StartOp>(reader))
     reader = moveOf(start, value.use_begin()->getOperandNumber());
-  if (isa<AllGatherOp, AllToAllOp>(producer) || isa_and_nonnull<ReduceScatterOp, AllToAllOp>(reader))
+  if (isa<AllGatherOp, AllToAllOp, AllToAllRowsOp>(producer) ||
+      isa_and_nonnull<ReduceScatterOp, AllToAllOp, AllToAllRowsOp>(reader))
     return MemoryKind::Communication;
   // A copy without padding of a weight that is stored with padding.
   if (auto resize = dyn_cast<ResizeOp>(op))

@@ -121,7 +121,7 @@ private:
   void add(MoveOpInterface move, StepPhase phase, int64_t times) {
     if (!mesh || mesh.size(move.getMoveAxes()) == 1)
       return;
-    TrafficRow &row = traffic[{axesText(move), moveName(move.getMoveKind()), stepPhaseName(phase)}];
+    TrafficRow &row = traffic[{axesText(move), move->getName().stripDialect(), stepPhaseName(phase)}];
     bool isRoot = llvm::all_of(move.getMoveAxes(), [&](StringAttr axis) { return coordinates[mesh.index(axis)] == 0; });
     Traffic one = trafficOf(move, mesh, isRoot);
     row.count += times;

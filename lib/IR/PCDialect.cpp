@@ -1,5 +1,5 @@
 //===- PCDialect.cpp - Registration and small queries of the pc dialect --------===//
-#include "pc/IR/PC.h"
+#include "pc/IR/MoveRows.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -27,6 +27,7 @@ void PCDialect::initialize() {
 #define GET_OP_LIST
 #include "pc/IR/PCOps.cpp.inc"
       >();
+  addOperations<AllToAllRowsOp>();
 }
 
 StringRef stepPhaseName(StepPhase phase) {

@@ -9,6 +9,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/Sharing.h"
 #include "pc/IR/Stages.h"
 
@@ -59,6 +60,8 @@ public:
     }
     for (auto accumulate : block.getOps<AccumulateOp>())
       keepOutOf(accumulate);
+    for (auto move : block.getOps<AllToAllRowsOp>())
+      keepOutOf(move, {number(groups, axesOf(move))});
     SmallVector<MoveBucket> buckets = scheduleMoves(items, limits);
     if (advanceChains(buckets))
       buckets = scheduleMoves(items, limits);
@@ -70,11 +73,11 @@ public:
   }
 
 private:
-  /// Whether `op` is a move between two or more ranks. Moves between stages stay as they are: each stage's program is
-  /// scheduled by itself, and all of them have to run these in one order.
+  /// Whether `op` is a move between two or more ranks that may be under way: moves of rows block. Moves between stages
+  /// stay as they are: each stage's program is scheduled by itself, and all of them have to run these in one order.
   bool sends(Operation *op) const {
     auto move = dyn_cast_or_null<MoveOpInterface>(op);
-    return move && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) &&
+    return move && !isa<AllToAllRowsOp>(op) && !(stageAxis && llvm::is_contained(move.getMoveAxes(), stageAxis)) &&
            hasTraffic(move.getMoveKind()) && mesh && mesh.size(move.getMoveAxes()) > 1;
   }
 
@@ -94,10 +97,15 @@ private:
   void keepOutOf(AccumulateOp accumulate) {
     std::set<int64_t> used;
     accumulate.getBody().walk([&](MoveOpInterface move) {
-      if (sends(move))
+      if (sends(move) || isa<AllToAllRowsOp>(*move))
         used.insert(number(groups, axesOf(move)));
     });
-    int64_t at = position.lookup(accumulate);
+    keepOutOf(accumulate, used);
+  }
+
+  /// Keeps moves of these communicators from being under way across `op`.
+  void keepOutOf(Operation *op, const std::set<int64_t> &used) {
+    int64_t at = position.lookup(op);
     for (MoveItem &item : items)
       if (used.count(item.group) && item.place > at)
         item.ready = std::max(item.ready, at);

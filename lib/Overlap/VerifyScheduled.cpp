@@ -246,8 +246,10 @@ private:
       return move->emitOpError() << "blocks while an earlier start of the same communicator is under way (S3)";
     communicator.clock.join(computed);
     communicator.clock.advance(communicator.stream);
-    if (failed(access(move, move->getOperand(0), false, communicator.stream, communicator.clock)) ||
-        failed(access(move, move->getResult(0), true, communicator.stream, communicator.clock)))
+    for (Value operand : move->getOperands())
+      if (failed(access(move, operand, false, communicator.stream, communicator.clock)))
+        return failure();
+    if (failed(access(move, move->getResult(0), true, communicator.stream, communicator.clock)))
       return failure();
     computed.join(communicator.clock);
     return success();

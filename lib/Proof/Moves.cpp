@@ -159,6 +159,8 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
     case MoveKind::AllToAll:
       if (!left(dim) || !nothingElse())
         return false;
+      if (operands.size() > 1 && operands[1]->axes() & own)
+        return refuse("needs the mask of all ranks along " + text(group.plain()));
       addSplit(y.dims[other], group.plain());
       return true;
     case MoveKind::Gather:

@@ -2,6 +2,7 @@
 #include "Walk.h"
 
 #include "pc/IR/Liveness.h"
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -136,6 +137,14 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
 }
 
 /// Any op that a rank does by itself or with others of its stage.
+/// Which operand is the mask of rows; -1: none.
+static int64_t maskOf(Operation *op) {
+  if (isa<AllToAllRowsOp>(op))
+    return 1;
+  auto einsum = dyn_cast<EinsumOp>(op);
+  return einsum && einsum.getMask() ? static_cast<int64_t>(einsum.getNumOperands()) - 1 : -1;
+}
+
 bool Walk::compute(Stage &stage, Operation *op) {
   if (stage.arena >= 0 && isLeaf(op) && !stage.inKernel)
     return true; // there from the start
@@ -154,6 +163,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
   SmallVector<const Where *, 6> in;
   SmallVector<Point, 6> points;
   SmallVector<int, 6> microbatches;
+  std::optional<Point> rows; // the mask of those that are read or made
   int microbatch = State::ofAny;
   for (Value operand : op->getOperands()) {
     State state = stateOf(operand);
@@ -161,6 +171,11 @@ bool Walk::compute(Stage &stage, Operation *op) {
       return refuse(op, "uses a value that is not there yet", FaultKind::Memory);
     if (!read(stage, op, operand, state))
       return false;
+    if (rowsOf(operand)) {
+      if (rows && *rows != state.rows)
+        return refuse(op, "reads rows of two masks", FaultKind::Value);
+      rows = state.rows;
+    }
     in.push_back(state.where);
     points.push_back(state.value);
     microbatches.push_back(state.microbatch);
@@ -172,6 +187,11 @@ bool Walk::compute(Stage &stage, Operation *op) {
   for (size_t i = 0; microbatch == State::ofSeveral && i < points.size(); ++i)
     if (microbatches[i] >= 0)
       points[i] = values.of(points[i], microbatches[i]);
+  if (int64_t mask = maskOf(op); mask >= 0) {
+    if (rows && *rows != points[mask])
+      return refuse(op, "reads rows of another mask than its own", FaultKind::Value);
+    rows = points[mask];
+  }
   bool runsOnce = op->getBlock() == &stage.step.getBody().front();
   const Memo *none = nullptr, *&last = runsOnce ? none : memoOfLast[op];
   if (!last || last->in != in)
@@ -192,6 +212,11 @@ bool Walk::compute(Stage &stage, Operation *op) {
       state.value = values.constant(constant.getNumber().convertToDouble());
     else
       state.value = values.result(memo.recipe, i, points);
+    if (rowsOf(result)) {
+      if (!rows)
+        return refuse(op, "makes rows, and no mask says of what", FaultKind::Value);
+      state.rows = *rows;
+    }
     set(op, result, state);
     if (!write(stage, op, result, state))
       return false;

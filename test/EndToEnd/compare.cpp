@@ -306,8 +306,8 @@ void printTable(const std::vector<std::pair<std::string, std::string>> &blocks, 
          summary.value("step_allocations", Json()).dump().c_str());
 }
 
-/// Compares predicted with counted figures; everything must be equal, and no step may allocate (over tcp or mpi it
-/// may).
+/// Compares predicted with counted figures; everything must be equal but the bytes of rows that tokens choose, and no
+/// step may allocate (over tcp or mpi it may).
 int compareReports(const std::string &reportPath, const std::string &summaryPath, bool table) {
   Json report = parse(readFile(reportPath), reportPath), summary = parse(readFile(summaryPath), summaryPath);
   auto predicted = rankFigures(report, reportPath), counted = rankFigures(summary, summaryPath);
@@ -335,6 +335,10 @@ int compareReports(const std::string &reportPath, const std::string &summaryPath
       snprintf(line, sizeof line, "  %-34s %7ld %7ld  %13ld %13ld  %13ld %13ld\n", key.c_str(), p[0], c[0], p[1], c[1],
                p[2], c[2]);
       lines += line;
+      // How many rows go from rank to rank depends on what tokens choose; predicted is what goes if each expert is
+      // chosen as often.
+      if (key.find(" all_to_all_rows ") != std::string::npos && c[2] >= 0 && c[2] <= c[1])
+        p[2] = c[2];
       if (p != c)
         complain("rank " + std::to_string(rank) + " " + key + ": predicted " + Json(p).dump() + ", counted " +
                  Json(c).dump());

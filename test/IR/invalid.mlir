@@ -881,3 +881,30 @@ pc.program "toy" batch 2 sequence 8 vocabulary 16 targets 4 config "{}"
 
 // expected-error@+1 {{has sequences of 4 targets (C2)}}
 pc.program "toy" batch 2 sequence 8 vocabulary 16 masked targets 4 config "{}" zigzag 2
+
+// -----
+
+pc.mesh <ep = 2>
+func.func @dense(%x: tensor<2x4x3xf32>, %chosen: tensor<4x4xf32>) {
+  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must be f32 in rows of the dims of the mask, one of which, the last, is that of experts and of the move (C1)}}
+  %y = pc.all_to_all_rows %x routed 2 of %chosen from 0 to 1 on ["ep"] : (tensor<2x4x3xf32>, tensor<4x4xf32>) -> tensor<4x2x3xf32>
+  return
+}
+
+// -----
+
+pc.mesh <ep = 2>
+func.func @own_mask(%x: tensor<2x4x3xf32, #pc.rows<4 of 2>>, %chosen: tensor<2x4xf32>) {
+  // expected-error @+1 {{'pc.all_to_all_rows' op mask 'tensor<2x4xf32>' must be that of the whole group (C2)}}
+  %y = pc.all_to_all_rows %x routed 2 of %chosen from 0 to 1 on ["ep"] : (tensor<2x4x3xf32, #pc.rows<4 of 2>>, tensor<2x4xf32>) -> tensor<4x2x3xf32, #pc.rows<8 of 2>>
+  return
+}
+
+// -----
+
+pc.mesh <ep = 2>
+func.func @few_rows(%x: tensor<2x4x3xf32, #pc.rows<4 of 2>>, %chosen: tensor<4x4xf32>) {
+  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must have 4 and 8 rows (C3)}}
+  %y = pc.all_to_all_rows %x routed 2 of %chosen from 0 to 1 on ["ep"] : (tensor<2x4x3xf32, #pc.rows<4 of 2>>, tensor<4x4xf32>) -> tensor<4x2x3xf32, #pc.rows<4 of 2>>
+  return
+}

@@ -18,7 +18,7 @@ func.func @pointwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) {
   return
 }
 
-func.func @moves(%x: tensor<4x4xf32>, %whole: tensor<8x4xf32>) {
+func.func @moves(%x: tensor<4x4xf32>, %whole: tensor<8x4xf32>, %entries: tensor<2x4x3xf32, #pc.rows<4 of 2>>, %chosen: tensor<4x4xf32>) {
   %0 = pc.all_reduce sum %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
   %1 = pc.all_gather %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<8x4xf32>
   %2 = pc.reduce_scatter sum %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<2x4xf32>
@@ -31,6 +31,7 @@ func.func @moves(%x: tensor<4x4xf32>, %whole: tensor<8x4xf32>) {
   %9 = pc.gather %x dim 0 on ["tp"] : (tensor<4x4xf32>) -> tensor<8x4xf32>
   %10 = pc.reduce sum %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
   %11 = pc.permute %x on ["tp"] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %rows = pc.all_to_all_rows %entries routed 2 of %chosen from 0 to 1 on ["tp"] : (tensor<2x4x3xf32, #pc.rows<4 of 2>>, tensor<4x4xf32>) -> tensor<4x2x3xf32, #pc.rows<8 of 2>>
   %12 = pc.insert %x into %whole dim 0 on ["tp"] : (tensor<4x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }

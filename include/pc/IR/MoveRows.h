@@ -1,0 +1,10 @@
+//===- MoveRows.h - The move of values that are stored by rows ------------------===//
+#ifndef PC_IR_MOVEROWS_H
+#define PC_IR_MOVEROWS_H
+
+#include "pc/IR/PC.h"
+
+#define GET_OP_CLASSES
+#include "pc/IR/PCRowsOps.h.inc"
+
+#endif

@@ -1,0 +1,35 @@
+//===- PCRows.td - The move of values that are stored by rows -------------------------===//
+// In local programs alone, behind pc-store-rows; few parts of the compiler need to know it as more than a move, so its
+// class is in a header of its own (pc/IR/MoveRows.h).
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_IR_PCROWS_TD
+#define PC_IR_PCROWS_TD
+
+include "pc/IR/PCBase.td"
+include "pc/IR/FactorOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def PC_AllToAllRowsOp : Op<PC_Dialect, "all_to_all_rows", [Pure, MoveOpInterface]> {
+  let summary = "An all_to_all between tokens and experts of a value that is stored by rows";
+  let description = [{
+    As `pc.all_to_all`, of which only entries are sent that exist: those [token, expert] where `mask` is not 0. `mask` is that of all tokens and all experts
+    of the group, so each rank knows where any row lies on any rank, and how many it sends and gets.
+
+    Constraints: (C1) operand and result are f32 and stored by rows of as many dims as the mask has, and `from` and `to` are the last of these and another;
+    (C2) the mask is f32 of the sizes that these dims have in the group; (C3) a token has at least one expert, and each row that can be has memory.
+    Example: `%y = pc.all_to_all_rows %x routed 2 of %m from 0 to 2 on ["ep"] : (tensor<2x8x4x16xf32, #pc.rows<32 of 3>>, tensor<4x8x4xf32>) -> tensor<4x8x2x16xf32, #pc.rows<64 of 3>>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$mask, I64Attr:$routed, I64Attr:$from, I64Attr:$to,
+                       StrArrayAttr:$axes);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x `routed` $routed `of` $mask `from` $from `to` $to `on` $axes attr-dict `:` functional-type(operands, $result)";
+  let extraClassDeclaration = [{
+    ::pc::MoveKind getMoveKind() { return ::pc::MoveKind::AllToAll; }
+    ::llvm::SmallVector<::mlir::StringAttr> getMoveAxes() { return ::pc::axisList(getAxes()); }
+    int64_t getMoveDim() { return getFrom(); }
+    int64_t getOtherDim() { return getTo(); }
+  }];
+  let hasVerifier = 1;
+}
+
+#endif

@@ -1,0 +1,36 @@
+//===- MoveRows.cpp - The move of values that are stored by rows -----------------------===//
+#include "pc/IR/MoveRows.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace pc;
+
+#define GET_OP_CLASSES
+#include "pc/IR/PCRowsOps.cpp.inc"
+
+LogicalResult AllToAllRowsOp::verify() {
+  RowsAttr from = rowsOf(getX()), to = rowsOf(getResult());
+  auto type = cast<RankedTensorType>(getX().getType()), made = cast<RankedTensorType>(getResult().getType());
+  auto mask = cast<RankedTensorType>(getMask().getType());
+  int64_t experts = mask.getRank() - 1, a = getFrom(), b = getTo();
+  if (!from || !to || from.getDims() != mask.getRank() || to.getDims() != mask.getRank() ||
+      !type.getElementType().isF32() || std::max(a, b) != experts || std::min(a, b) < 0 || a == b)
+    return emitOpError()
+           << "operand and result must be f32 in rows of the dims of the mask, one of which, the last, is "
+           << "that of experts and of the move (C1)";
+  if (!mask.getElementType().isF32())
+    return emitOpError() << "mask must be f32 (C2)";
+  for (int64_t d = 0; d <= experts; ++d)
+    if (mask.getDimSize(d) != std::max(type.getDimSize(d), made.getDimSize(d)))
+      return emitOpError() << "mask " << mask << " must be that of the whole group (C2)";
+  auto worst = [&](RankedTensorType local) {
+    int64_t tokens = 1;
+    for (int64_t size : local.getShape().take_front(experts))
+      tokens *= size;
+    return tokens * std::min<int64_t>(static_cast<int64_t>(getRouted()), local.getDimSize(experts));
+  };
+  if (static_cast<int64_t>(getRouted()) < 1 || from.getCount() != worst(type) || to.getCount() != worst(made))
+    return emitOpError() << "operand and result must have " << worst(type) << " and " << worst(made) << " rows (C3)";
+  return success();
+}
