@@ -158,6 +158,10 @@ private:
   bool addTactics(Phase phase) {
     SmallVector<Tactic> tactics = plan.tacticsOf(phase);
     for (const Tactic &tactic : tactics) {
+      if (!tactic.option("target").empty() && !tactic.says("target")) {
+        addTactic(tactic.with("target", options.kernels.target));
+        continue;
+      }
       bool reckons = !tactic.option("machine").empty() && !tactic.says("machine");
       addTactic(reckons ? tactic.with("machine", options.stages.machine) : tactic);
     }

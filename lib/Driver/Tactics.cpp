@@ -116,6 +116,31 @@ static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags,
   return {};
 }
 
+/// In front of expert parallelism, where ranks send each other what tokens have chosen: on CPUs, in f32, in one stage.
+static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string exchange = flags.text("expert-exchange", "auto");
+  if (exchange != "auto" && exchange != "gather" && exchange != "rows")
+    return usage("--expert-exchange=" + Twine(exchange) + " is not a way to experts (auto, gather, rows)");
+  std::string text = flags.text("expert-parallel");
+  StringRef byDefault = Tactic("pc-expert-parallel").option("axis"), axis = text.empty() ? byDefault : StringRef(text);
+  int64_t ranks = plan.sizeOf(axis);
+  if (flags.given("expert-exchange") && !ranks)
+    return usage("--expert-exchange goes with expert parallelism; add " + axis + "=N to --mesh");
+  if (exchange == "gather" || ranks < 2)
+    return {};
+  bool hasStages = flags.given("pipeline") || plan.sizeOf(Tactic("pc-pipeline-parallel").option("axis")) > 1;
+  bool isF32 = flags.text("precision", "f32") == "f32" && flags.text("gradient-precision", "f32") == "f32";
+  if (exchange == "rows" && hasStages)
+    return infeasible("--expert-exchange=rows: what tokens have chosen is not stored across the tasks of a pipeline; "
+                      "gather works");
+  if (exchange == "rows" && !isF32)
+    return infeasible("--expert-exchange=rows is in f32; with bf16 gather works");
+  Tactic tactic = Tactic(row.pass).with("ranks", std::to_string(ranks));
+  if (!hasStages && isF32)
+    plan.tactics.push_back(exchange == "auto" ? tactic : tactic.with("exchange", exchange));
+  return {};
+}
+
 /// The stage and the axis of --zero=stage:axis; stage 0 has no axis.
 static std::pair<std::string, std::string> zeroOf(const StrategyFlags &flags) {
   std::string text = flags.text("zero", "0");
@@ -246,6 +271,12 @@ static std::deque<TacticInfo> &table() {
   // Tensor parallelism comes before data parallelism and ZeRO: which dims it splits does not depend on the batch, and
   // ZeRO splits dims that are left.
   static std::deque<TacticInfo> rows = {
+      {.pass = "pc-dispatch-experts",
+       .phase = Phase::Step,
+       .flags = {{"expert-exchange",
+                  "How tokens get to the experts of other ranks: gather (all tokens), rows (what they have chosen), or "
+                  "auto, which is rows where a token has fewer experts than there are ranks"}},
+       .fromFlags = dispatchExperts},
       {.pass = "pc-mixed-precision",
        .phase = Phase::Step,
        .flags = {{"precision", "f32 or bf16"},

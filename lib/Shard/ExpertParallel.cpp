@@ -1,11 +1,13 @@
 //===- ExpertParallel.cpp - Split the experts, and the batch everywhere else ----------------===//
 // In a mixture of experts each rank has some of the experts; everywhere else it has some of the sequences. So tokens
-// are gathered in front of the experts, and what the ranks' experts make of each is added up and scattered behind them.
+// are gathered in front of the experts, and what the ranks' experts make of each is added up and scattered behind them;
+// or, behind pc-dispatch-experts, what goes to experts and comes back is sent from rank to rank.
 // References: D. Lepikhin et al., "GShard", 2020; W. Fedus et al., "Switch Transformers", 2021.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_EXPERTPARALLEL
 #include "pc/Shard/Passes.h"
 
+#include "Dispatch.h"
 #include "Seeds.h"
 #include "pc/Shard/KnownDims.h"
 
@@ -49,6 +51,13 @@ struct ExpertParallel : pc::impl::ExpertParallelBase<ExpertParallel> {
       return {dim >= 0 ? AxisState::split(dim) : AxisState::whole()};
     };
     seeds.fixed = isWeight;
+    // Tokens lie outside of what is dispatched and combined; between both the experts do.
+    seeds.pin = [](const PlacementValue &v) -> std::optional<AxisState> {
+      auto isCombined = [](Operation *user) { return isCombine(dyn_cast<EinsumOp>(user)); };
+      bool isOutside = isDispatch(v.value.getDefiningOp<EinsumOp>()) || llvm::any_of(v.value.getUsers(), isCombined);
+      int64_t dim = isOutside ? v.find(tokens) : -1;
+      return dim >= 0 ? std::optional(AxisState::split(dim)) : std::nullopt;
+    };
     if (failed(propagate(module, seeds)))
       signalPassFailure();
   }

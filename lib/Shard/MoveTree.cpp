@@ -50,8 +50,12 @@ Price Moves::price(const MoveTerms &terms, AxisState from, AxisState to) const {
     return Price::move(0);
   // Bytes that a rank sends, times n, so that they are whole numbers.
   __int128 once = static_cast<__int128>(terms.bytes) * (size - 1);
-  if (takesBlocks(*move) && makesBlocks(*move))
+  if (takesBlocks(*move) && makesBlocks(*move)) {
+    // Between tokens and experts only what exists is sent (pc-store-rows).
+    if (terms.experts >= 0 && (from.dim() == terms.experts || to.dim() == terms.experts))
+      once = static_cast<__int128>(terms.rowBytes) * (size - 1);
     return priceOf(*move, once / size, terms);
+  }
   // What the root sends or gets, where there is one.
   if (takesBlocks(*move) || makesBlocks(*move))
     return priceOf(*move, once, terms);

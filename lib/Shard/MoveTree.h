@@ -35,13 +35,15 @@ private:
 
 /// All that the price of a value's moves along one axis depends on; values with equal terms share their trees.
 struct MoveTerms {
-  int64_t bytes = 0;  ///< on a rank before the value is split over this axis
-  int64_t times = 1;  ///< how often a step computes the value (microbatches)
-  uint64_t dims = 0;  ///< bit d: dim d may be split over the axis (it divides, and its other axes are major)
-  bool sum = false;   ///< partial sum on another axis
-  bool max = false;   ///< partial max on another axis
-  bool fixed = false; ///< must not be sent
-  int exposed = 1024; ///< in times: of 1024 parts of the seconds, those that no computing hides
+  int64_t bytes = 0;    ///< on a rank before the value is split over this axis
+  int64_t times = 1;    ///< how often a step computes the value (microbatches)
+  uint64_t dims = 0;    ///< bit d: dim d may be split over the axis (it divides, and its other axes are major)
+  bool sum = false;     ///< partial sum on another axis
+  bool max = false;     ///< partial max on another axis
+  bool fixed = false;   ///< must not be sent
+  int64_t rowBytes = 0; ///< of a value that is routed: of what exists of it
+  int experts = -1;     ///< and its dim of experts
+  int exposed = 1024;   ///< in times: of 1024 parts of the seconds, those that no computing hides
   friend auto operator<=>(const MoveTerms &, const MoveTerms &) = default;
 };
 

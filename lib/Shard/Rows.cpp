@@ -24,7 +24,35 @@ bool PlacementProblem::divides(unsigned value, int64_t dim) const {
   return type.getDimSize(dim) % (size * otherSplits(value, dim)) == 0;
 }
 
+/// Of a value by token and expert: which dim is that of experts, and the share of entries that exist.
+namespace {
+struct Routed {
+  int dim;
+  double share;
+};
+} // namespace
+
+/// What routed einsums make by token and expert, and what is made of that entry by entry or moved.
+static std::optional<Routed> routedOf(const PlacementGraph &graph, const PlacementValue &v,
+                                      ArrayRef<std::optional<Routed>> known) {
+  const PlacementNode &node = graph.nodes[v.producer];
+  auto einsum = node.op ? dyn_cast<EinsumOp>(node.op) : EinsumOp();
+  if (node.kind == NodeKind::Compute && einsum && einsum.getMask()) {
+    ArrayRef<int> mask = node.rule.operands.back(), result = node.rule.results[0];
+    if (result.size() <= mask.size() || result.take_front(mask.size()) != mask)
+      return std::nullopt;
+    double most = static_cast<double>(node.rule.factors[mask.back()].size);
+    return Routed{static_cast<int>(mask.size()) - 1, std::min(1.0, static_cast<double>(*einsum.getRouted()) / most)};
+  }
+  bool passes = node.kind == NodeKind::Move || (node.kind == NodeKind::Compute && node.op->hasTrait<Pointwise>());
+  if (!passes || node.operands.empty() ||
+      !llvm::all_of(node.operands, [&](unsigned operand) { return known[operand].has_value(); }))
+    return std::nullopt;
+  return known[node.operands[0]];
+}
+
 void PlacementProblem::readTerms() {
+  std::vector<std::optional<Routed>> routed(graph.values.size());
   for (auto [id, v] : llvm::enumerate(graph.values)) {
     auto type = cast<RankedTensorType>(v.value.getType());
     PlaceAttr place = placement(type);
@@ -43,6 +71,10 @@ void PlacementProblem::readTerms() {
     elements.push_back(count);
     terms.bytes = count * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
     terms.fixed = seeds.fixed(v);
+    if (std::optional<Routed> of = routed[id] = routedOf(graph, v, routed)) {
+      terms.experts = of->dim;
+      terms.rowBytes = static_cast<int64_t>(static_cast<double>(terms.bytes) * of->share);
+    }
     valueTerms.push_back(terms);
     pins.push_back(v.rest ? seeds.pin(v) : std::nullopt);
     if (pins.back() && pins.back()->isSplit() && !divides(id, pins.back()->dim()))

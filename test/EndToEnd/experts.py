@@ -4,7 +4,8 @@
 Mixtures of experts whose routing is an unlucky one, on many plans (the quick run: on a few): logits, gradients and losses are those of one rank.
 tied: routers of zeros, so that all logits are equal: all tokens take the first experts, which one rank has, and nothing the others
 one, all: one expert a token, all of them
-peaked: logits so far apart that the scores of most experts are small"""
+peaked: logits so far apart that the scores of most experts are small
+Where tokens take the first experts, or all, also how many rows each rank sends to others is what these choices make it."""
 import json
 import shutil
 import struct
@@ -14,7 +15,10 @@ from cases import GOLDEN, LONG, STAND_IN, Case, data_flags, mesh_flags, ranks_of
 
 PER_TOKEN = {"one": 1, "all": 4}
 SCALE = {"tied": 0, "peaked": 10}
-PLANS = ["ep=2", "ep=2,tp=2", "ep=4", "dp=2,ep=2", "ep=2,dp=2", "tp=2", "tp=2 --sequence-parallel", "dp=2 --zero=3", "dp=2,ep=2 --zero=3", "pp=2,ep=2", "ep=2 --recompute=full",
+ROWS = "--expert-exchange=rows"
+PLANS = ["ep=2,tp=2", f"ep=2 {ROWS}", "ep=2", "ep=4", f"ep=4 {ROWS}", "ep=4 --expert-exchange=gather", f"dp=2,ep=2 {ROWS}", f"ep=2,dp=2 {ROWS}", f"ep=2,tp=2 {ROWS}",
+         f"ep=2,tp=2 --sequence-parallel {ROWS}", f"dp=2,ep=2 --zero=3 {ROWS}", f"ep=2,cp=2 --context-parallel=heads {ROWS}", f"ep=2 --microbatches=2 {ROWS}",
+         f"ep=2 --recompute=full {ROWS}", f"ep=2 --recompute=selective {ROWS}", "dp=2,ep=2", "ep=2,dp=2", "tp=2", "tp=2 --sequence-parallel", "dp=2 --zero=3", "dp=2,ep=2 --zero=3", "pp=2,ep=2", "ep=2 --recompute=full",
          "row=2,col=2 --tensor-parallel=2d"]
 ON_DEVICES = ["1", "ep=2"]
 
@@ -39,12 +43,26 @@ class Experts(Case):
         self.needs("pc-run", "-n", ranks_of(mesh), "./train", "--", *data_flags("mixtral"), "--steps", 4, "--lr", 1e-3, "--clip", 1, "--dump-grads", f"{name}.grads",
                    "--dump-logits", f"{name}.logits", "--metrics", f"{name}.jsonl", "--check-replicas", 2, **(STAND_IN if target == "cuda" else {}))
 
+    def sent(self, plan, config):
+        """Rows that ranks of ep send to others: to the experts that all tokens take, which are the first ones, and back, forward and backward."""
+        ranks, experts, taken, tokens = int(plan.split()[0].removeprefix("ep=")), config["num_local_experts"], config["num_experts_per_tok"], 4 * 16
+        own = [sum(expert * ranks // experts == rank for expert in range(taken)) for rank in range(ranks)]
+        return [4 * config["hidden_size"] * config["num_hidden_layers"] * 2 * tokens // ranks * (taken - own[rank] + (ranks - 1) * own[rank]) for rank in range(ranks)]
+
+    def traffic(self, plan, config):
+        self.needs("pc-run", "-n", ranks_of(plan.split()[0]), "./train", "--", *data_flags("mixtral"), "--steps", 1, "--summary", "summary.json")
+        counted = {rank: sum(row["wire_bytes"] for row in group["traffic"] if row["move"] == "all_to_all_rows")
+                   for group in json.loads((self.work / "summary.json").read_text())["per_rank"] for rank in group["ranks"]}
+        wanted = self.sent(plan, config)
+        self.check(f"{plan}: rows sent", [counted[rank] for rank in range(len(wanted))] == wanted, f"{counted}, not {wanted}")
+
     def body(self):
         routing = sys.argv[1]
         folder = self.work / "folder"
         shutil.copytree(GOLDEN / "mixtral", folder)
         config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | {"num_experts_per_tok": PER_TOKEN.get(routing, 2)}))
+        config["num_experts_per_tok"] = PER_TOKEN.get(routing, 2)
+        (folder / "config.json").write_text(json.dumps(config))
         scale_routers(folder / "model.safetensors", SCALE.get(routing, 1))
         self.model(folder)
         self.results("1", "cpu", "alone")
@@ -54,6 +72,8 @@ class Experts(Case):
                 for what in ("grads", "logits"):
                     self.compare(f"{plan} on {target}: {what}", "tensors", f"alone.{what}", f"other.{what}", "--tolerance", 1e-5)
                 self.compare(f"{plan} on {target}: losses", "losses", "alone.jsonl", "other.jsonl", "--tolerance", 1e-5)
+                if routing in ("tied", "all") and plan in (f"ep=2 {ROWS}", f"ep=4 {ROWS}"):
+                    self.traffic(plan, config)
 
 
 case = Experts("experts " + " ".join(sys.argv[1:]))

@@ -57,6 +57,8 @@ t5-gated pp=2,tp=2 --microbatches=2
 gpt2-packed dp=2,tp=2
 mixtral dp=2,ep=2 --zero=1
 mixtral ep=2,tp=2
+mixtral ep=4
+mixtral dp=2,ep=2 --expert-exchange=rows
 qwen3_moe pp=2 --microbatches=2
 mistral-packed pp=2,dp=2 --microbatches=2""".splitlines()
 

@@ -1,0 +1,16 @@
+//===- Dispatch.h - What goes to experts and comes back ------------------------------------===//
+#ifndef PC_LIB_SHARD_DISPATCH_H
+#define PC_LIB_SHARD_DISPATCH_H
+
+#include "pc/IR/PC.h"
+
+namespace pc {
+
+/// Whether a routed einsum brings the numbers of a token to each of its experts: "b s e, b s n -> b s n e".
+bool isDispatch(EinsumOp op);
+/// Whether it adds up what the experts of a token have made: "b s n e, b s n -> b s e".
+bool isCombine(EinsumOp op);
+
+} // namespace pc
+
+#endif

@@ -1,0 +1,230 @@
+//===- DispatchExperts.cpp - What goes to experts and comes back as values of their own ------===//
+// A routed product reads tokens, or makes sums over the experts of a token. With
+//   dispatch "b s e, b s n -> b s n e" in front, combine "b s n e, b s n -> b s e" behind,
+// all that a product reads and makes is by token and expert, so an axis can split experts inside and tokens outside of
+// it: what lies between is an all_to_all of entries that exist, where else all tokens would be gathered.
+// References: D. Lepikhin et al., "GShard", 2020; D. Narayanan et al., "MegaScale-MoE" and Megatron-Core's dispatchers.
+//===-----------------------------------------------------------------------------===//
+#include "pc/Shard/DispatchExperts.h"
+
+#include "Dispatch.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include <limits>
+
+using namespace mlir;
+using namespace pc;
+
+/// Whether `dims` are those of tokens and one more.
+static bool areOfTokens(ArrayRef<int> dims, ArrayRef<int> mask) {
+  return dims.size() == mask.size() && dims.drop_back() == mask.drop_back() && dims.back() != mask.back();
+}
+/// Whether `dims` are those of the mask and one more.
+static bool areOfEntries(ArrayRef<int> dims, ArrayRef<int> mask) {
+  return dims.size() == mask.size() + 1 && dims.take_front(mask.size()) == mask;
+}
+
+/// A routed einsum of one value beside the mask.
+static bool isOfOne(EinsumOp op) { return op && op.getMask() && op.getInputs().size() == 2; }
+
+bool pc::isDispatch(EinsumOp op) {
+  if (!isOfOne(op))
+    return false;
+  FactorRule rule = op.getFactorRule();
+  return areOfTokens(rule.operands[0], rule.operands[1]) && areOfEntries(rule.results[0], rule.operands[1]) &&
+         rule.operands[0].back() == rule.results[0].back();
+}
+
+bool pc::isCombine(EinsumOp op) {
+  if (!isOfOne(op))
+    return false;
+  FactorRule rule = op.getFactorRule();
+  return areOfEntries(rule.operands[0], rule.operands[1]) && areOfTokens(rule.results[0], rule.operands[1]) &&
+         rule.operands[0].back() == rule.results[0].back();
+}
+
+namespace {
+
+class Dispatcher {
+public:
+  Dispatcher(Block &block, uint64_t least) : block(block), least(least) {}
+
+  /// Whether there was a product to take apart.
+  bool run() {
+    bool any = false;
+    for (EinsumOp op : llvm::to_vector(block.getOps<EinsumOp>()))
+      any |= takeApart(op);
+    if (any)
+      for (AddOp sum : llvm::to_vector(block.getOps<AddOp>()))
+        if (!sum->hasOneUse() || !isa<AddOp>(*sum->user_begin()))
+          joinCombines(sum);
+    return any;
+  }
+
+private:
+  static std::string textOf(const FactorRule &rule, ArrayRef<int> dims) {
+    return llvm::join(llvm::map_range(dims, [&](int f) { return rule.factors[f].name; }), " ");
+  }
+  static SmallVector<int64_t> sizesOf(const FactorRule &rule, ArrayRef<int> dims) {
+    return llvm::map_to_vector(dims, [&](int f) { return rule.factors[f].size; });
+  }
+
+  /// A product with weights of experts: reads entries and tokens, and makes entries, tokens or weights.
+  bool takeApart(EinsumOp op) {
+    if (!op.getMask() || op.getInputs().size() != 3 || *op.getRouted() >= least)
+      return false;
+    FactorRule rule = op.getFactorRule();
+    ArrayRef<int> mask = rule.operands[2];
+    SmallVector<SmallVector<int>> dims;
+    for (ArrayRef<int> of :
+         {ArrayRef<int>(rule.operands[0]), ArrayRef<int>(rule.operands[1]), ArrayRef<int>(rule.results[0])})
+      dims.emplace_back(of);
+    auto areOfExperts = [&](ArrayRef<int> of) {
+      return llvm::is_contained(of, mask.back()) &&
+             llvm::none_of(mask.drop_back(), [&](int f) { return llvm::is_contained(of, f); });
+    };
+    auto isKnown = [&](ArrayRef<int> of) {
+      return areOfExperts(of) || areOfTokens(of, mask) || areOfEntries(of, mask);
+    };
+    if (llvm::count_if(dims, areOfExperts) != 1 || !llvm::all_of(dims, isKnown) ||
+        llvm::none_of(dims, [&](ArrayRef<int> of) { return areOfTokens(of, mask); }))
+      return false;
+    OpBuilder builder(op);
+    SmallVector<Value> inputs(op.getInputs());
+    Type element = cast<RankedTensorType>(op.getResult().getType()).getElementType();
+    auto entriesOf = [&](ArrayRef<int> of) {
+      SmallVector<int> all(mask);
+      all.push_back(of.back());
+      return all;
+    };
+    for (unsigned i : {0u, 1u})
+      if (areOfTokens(dims[i], mask)) {
+        SmallVector<int> all = entriesOf(dims[i]);
+        Value &made = dispatched[{inputs[i], op.getMask()}];
+        if (!made) {
+          auto type =
+              RankedTensorType::get(sizesOf(rule, all), cast<RankedTensorType>(inputs[i].getType()).getElementType());
+          std::string spec = textOf(rule, dims[i]) + ", " + textOf(rule, mask) + " -> " + textOf(rule, all);
+          made = EinsumOp::create(builder, op.getLoc(), type, builder.getStringAttr(spec),
+                                  ValueRange{inputs[i], op.getMask()}, op.getRoutedAttr());
+        }
+        inputs[i] = made;
+        dims[i] = all;
+      }
+    bool adds = areOfTokens(dims[2], mask);
+    SmallVector<int> made = adds ? entriesOf(dims[2]) : dims[2];
+    std::string spec =
+        textOf(rule, dims[0]) + ", " + textOf(rule, dims[1]) + ", " + textOf(rule, mask) + " -> " + textOf(rule, made);
+    Value result = EinsumOp::create(builder, op.getLoc(), RankedTensorType::get(sizesOf(rule, made), element),
+                                    builder.getStringAttr(spec), inputs, op.getRoutedAttr());
+    if (adds) {
+      std::string sum = textOf(rule, made) + ", " + textOf(rule, mask) + " -> " + textOf(rule, dims[2]);
+      result = EinsumOp::create(builder, op.getLoc(), op.getResult().getType(), builder.getStringAttr(sum),
+                                ValueRange{result, op.getMask()}, op.getRoutedAttr());
+    }
+    op.getResult().replaceAllUsesWith(result);
+    op.erase();
+    return true;
+  }
+
+  /// In a sum of combines, and perhaps of other addends: what experts have made is added first, and combined once.
+  void joinCombines(AddOp root) {
+    SmallVector<Value> addends;
+    SmallVector<Operation *> sums;
+    collect(root.getResult(), addends, sums, true);
+    llvm::MapVector<Value, SmallVector<EinsumOp>> byMask;
+    for (Value addend : addends)
+      if (auto combine = addend.getDefiningOp<EinsumOp>(); combine && isCombine(combine) && addend.hasOneUse())
+        byMask[combine.getMask()].push_back(combine);
+    for (auto &[mask, combines] : byMask) {
+      if (combines.size() < 2)
+        continue;
+      OpBuilder builder(root);
+      Value sum = combines[0].getInputs()[0];
+      for (EinsumOp more : ArrayRef(combines).drop_front())
+        sum = AddOp::create(builder, more.getLoc(), sum.getType(), sum, more.getInputs()[0]);
+      Value combined = EinsumOp::create(builder, root.getLoc(), root.getResult().getType(), combines[0].getSpecAttr(),
+                                        ValueRange{sum, mask}, combines[0].getRoutedAttr());
+      SmallVector<Value> rest;
+      for (Value addend : addends)
+        if (!llvm::is_contained(combines, addend.getDefiningOp<EinsumOp>()))
+          rest.push_back(addend);
+      rest.push_back(combined);
+      Value all = rest[0];
+      for (Value addend : ArrayRef(rest).drop_front())
+        all = AddOp::create(builder, root.getLoc(), all.getType(), all, addend);
+      root.getResult().replaceAllUsesWith(all);
+      for (Operation *old : sums)
+        old->erase();
+      for (EinsumOp old : combines)
+        old.erase();
+      return;
+    }
+  }
+
+  /// The addends of a sum; `sums`: the ops that add them, each behind its readers.
+  static void collect(Value value, SmallVector<Value> &addends, SmallVector<Operation *> &sums, bool isRoot) {
+    auto sum = value.getDefiningOp<AddOp>();
+    if (!sum || (!isRoot && !value.hasOneUse())) {
+      addends.push_back(value);
+      return;
+    }
+    sums.push_back(sum);
+    for (Value operand : sum->getOperands())
+      collect(operand, addends, sums, false);
+  }
+
+  Block &block;
+  uint64_t least; ///< products with as many experts a token stay as they are
+  llvm::DenseMap<std::pair<Value, Value>, Value> dispatched;
+};
+
+/// Results are the same as before: both einsums are routed by the mask of the product. With exchange=auto only where a
+/// token has fewer experts than there are ranks, else gathering tokens sends less.
+struct DispatchExperts : PassWrapper<DispatchExperts, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DispatchExperts)
+  DispatchExperts() = default;
+  DispatchExperts(const DispatchExperts &other) : PassWrapper(other) {}
+
+  StringRef getArgument() const override { return "pc-dispatch-experts"; }
+  StringRef getDescription() const override {
+    return "What goes to the experts of a mixture, and comes back, as values of their own";
+  }
+
+  Option<int64_t> ranks{*this, "ranks", llvm::cl::desc("Ranks that will split the experts"), llvm::cl::init(1)};
+  Option<std::string> exchange{*this, "exchange", llvm::cl::desc("auto or rows"), llvm::cl::init("auto")};
+  Option<std::string> target{*this, "target", llvm::cl::desc("cpu or cuda; on devices nothing is stored by rows"),
+                             llvm::cl::init("cpu")};
+
+  void runOnOperation() override {
+    bool always = exchange.getValue() == "rows";
+    if ((!always && exchange.getValue() != "auto") || ranks < 1) {
+      getOperation().emitError() << "pc-dispatch-experts: exchange is auto or rows, and there is a rank at least; got '"
+                                 << exchange.getValue() << "' and " << int64_t(ranks);
+      return signalPassFailure();
+    }
+    if (target.getValue() != "cpu") {
+      if (always) {
+        getOperation().emitError() << "pc-dispatch-experts: ranks on devices exchange no rows; what works there is "
+                                      "--expert-exchange=gather";
+        signalPassFailure();
+      }
+      return;
+    }
+    bool any = false;
+    SmallVector<Block *> blocks;
+    getOperation().walk([&](Block *block) { blocks.push_back(block); });
+    for (Block *block : blocks)
+      any |= Dispatcher(*block, always ? std::numeric_limits<uint64_t>::max() : uint64_t(int64_t(ranks))).run();
+    if (any || !always)
+      return;
+    getOperation().emitError() << "pc-dispatch-experts: the model has no products of which tokens choose experts, so "
+                                  "there are no rows to exchange";
+    signalPassFailure();
+  }
+};
+} // namespace
+
+std::unique_ptr<Pass> pc::createDispatchExperts() { return std::make_unique<DispatchExperts>(); }
