@@ -159,6 +159,19 @@ json::Object MachineModel::json() const {
   return object;
 }
 
+json::Object MachineModel::file() const {
+  json::Object least;
+  for (const MachineModel &other : all()) {
+    json::Object known = other.json(), differs{{"like", other.name}};
+    for (auto &[key, value] : json())
+      if (key != "name" && *known.get(key) != value)
+        differs[key] = value;
+    if (least.empty() || differs.size() < least.size())
+      least = std::move(differs);
+  }
+  return least;
+}
+
 /// Tiles as in [[256, 128, 1], ...]; false where they are none.
 static bool setTiles(MachineModel &machine, const json::Value &value) {
   const json::Array *rows = value.getAsArray();

@@ -1,13 +1,8 @@
 //===- BlamePins.cpp - Which flag keeps plans from fitting -------------------------------------===//
 #include "BlamePins.h"
+#include "WhatLimits.h"
 
 using namespace pc;
-
-/// A flag as it was given.
-static std::string textOf(const StrategyFlags &flags, const std::string &name) {
-  std::string value = flags.text(name);
-  return "--" + name + (value.empty() || value == "true" ? "" : "=" + value);
-}
 
 std::string pc::blamePins(const AutoOptions &given,
                           llvm::function_ref<std::optional<SmallPlan>(const AutoOptions &)> fitting) {

@@ -27,10 +27,9 @@ static constexpr int64_t smallestCompositions = 200;
 pcrt_status PlanSearch::read() {
   if (std::optional<Refusal> refused = space.read())
     return fail(refused->status, refused->why);
-  StepWork work;
   if (pcrt_status status = pc::readWork(model, options, work))
     return status;
-  std::optional<FewLayers> few = FewLayers::of(model);
+  few = FewLayers::of(model);
   bounds.emplace(model.getContext(), work, few ? &*few : nullptr, batch, space.ranks, options, machine);
   composes = few && few->layers() > manyLayers;
   return PCRT_OK;
@@ -95,7 +94,17 @@ int64_t PlanSearch::limit() const {
 }
 
 FoundPlans PlanSearch::found(const SearchResult &result) const {
-  return {result, space.ranks, machine.name, numPlans, numDropped, compiled, composes, isEstimate, limit(), gap};
+  return {result,
+          space.ranks,
+          machine.name,
+          numPlans,
+          numDropped,
+          compiled,
+          composes,
+          isEstimate,
+          limit(),
+          gap,
+          limits ? &*limits : nullptr};
 }
 
 SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::function_ref<bool()> compiles) {
@@ -154,8 +163,10 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
   }
   double seconds = result.fitting.front().trial.seconds;
   gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
-  if (!search.isQuiet)
+  if (!search.isQuiet) {
+    limits = whatLimits(result, goesOn);
     this->found(result).tell(llvm::errs());
+  }
   found = this->found(result).json();
   return PCRT_OK;
 }

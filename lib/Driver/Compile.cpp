@@ -328,8 +328,9 @@ pcrt_status pc::compile(ModuleOp module, Phase from, CompileOptions options) {
     if (pcrt_status status = chooseRecompute(module, options))
       return status;
   if (!options.emitPlan.empty())
-    if (pcrt_status status = writeFile(module, options.emitPlan,
-                                       [&](llvm::raw_ostream &os) { os << options.plan.text(module.getContext()); }))
+    if (pcrt_status status = writeFile(module, options.emitPlan, [&](llvm::raw_ostream &os) {
+          os << options.plan.text(module.getContext()) << howItWasFound(options, *machine);
+        }))
       return status;
   Proof proof;
   Certificate certificate;

@@ -72,6 +72,8 @@ std::optional<ProgramPrice> Composer::price(const Plan &plan, int64_t layers, in
   one.stages.inlineOps = inlineOps;
   one.stages.memory = 0; // of whole models
   ++programs;
+  if (pricer)
+    return pricer(plan, layers, sequences, inlineOps);
   return priceProgram(*few.take(layers, sequences), one, machine, refusal);
 }
 

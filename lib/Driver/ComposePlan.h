@@ -67,6 +67,12 @@ public:
            const MachineModel &machine)
       : context(context), few(few), batch(batch), options(options), machine(machine) {}
 
+  /// A program of few layers as somebody else prices it; nothing: it is refused.
+  using Pricer = std::function<std::optional<ProgramPrice>(const Plan &plan, int64_t layers, int64_t sequences,
+                                                           int64_t inlineOps)>;
+  /// In place of compiles.
+  void setPricer(Pricer newPricer) { pricer = std::move(newPricer); }
+
   /// `refusal`, if empty, gets why the core is not legal.
   CorePrice priceCore(const PlanCore &core, std::string &refusal);
   /// Of a plan with a named schedule, from pipelines of two stages: without data ranks but those of its core. All plans
@@ -85,6 +91,7 @@ private:
   int64_t batch;
   const CompileOptions &options;
   const MachineModel &machine;
+  Pricer pricer;    ///< or null
   int programs = 0; ///< that were compiled
 };
 

@@ -1,7 +1,9 @@
 //===- FoundPlans.cpp - What a search has found, in words -----------------------------------===//
 #include "FoundPlans.h"
+#include "pc/Driver/ChoosePlan.h"
 
 #include "llvm/Support/Format.h"
+#include <map>
 #include <set>
 
 using namespace mlir;
@@ -24,12 +26,8 @@ std::string FoundPlans::text() const {
 /// "0.4 s  58.2 GiB  dp=2 ..."
 static std::string lineOf(const FoundPlan &found) {
   std::string text;
-  double bytes = static_cast<double>(found.trial.bytes);
-  int unit = bytes >= 1e9 ? 2 : bytes >= 1e6 ? 1 : 0;
-  const char *units[] = {"KiB", "MiB", "GiB"};
-  llvm::raw_string_ostream(text) << llvm::format("%.4g s  %.4g %s  ", found.trial.seconds,
-                                                 bytes / (1 << (10 * (unit + 1))), units[unit])
-                                 << found.node.text;
+  llvm::raw_string_ostream(text) << llvm::format("%.4g s  ", found.trial.seconds)
+                                 << bytesText(static_cast<double>(found.trial.bytes)) << "  " << found.node.text;
   return text;
 }
 
@@ -50,20 +48,31 @@ void FoundPlans::tell(llvm::raw_ostream &os) const {
     os << "interrupted before a plan was compiled whole: seconds and bytes are put together from few layers\n";
   double percent = trial.seconds > 0 ? 100 / trial.seconds : 0;
   os << "chosen   " << lineOf(best)
-     << llvm::format("  products %.0f %%  exposed moves %.0f %%  memory traffic %.0f %%\n", percent * trial.products,
-                     percent * trial.moves, percent * (trial.seconds - trial.products - trial.moves));
+     << llvm::format("  products %.0f %%  exposed moves %.0f %%  memory traffic %.0f %%",
+                     percent * (trial.products - trial.waits), percent * trial.moves,
+                     percent * (trial.seconds - trial.products - trial.moves));
+  if (trial.waits > 0)
+    os << llvm::format("  waits for stages %.0f %%", percent * trial.waits);
+  os << "\n";
   std::set<std::string> shown{best.node.form};
+  std::map<std::string, size_t> numbers; // of the plans that are shown
   for (const FoundPlan &other : result.fitting) {
     if (shown.size() == 6)
       break;
     if (!shown.insert(other.node.form).second)
       continue;
+    numbers[other.node.text] = shown.size();
     os << llvm::format("%-9d", static_cast<int>(shown.size())) << lineOf(other)
        << llvm::format("  %+.1f %%", 100 * (other.trial.seconds / trial.seconds - 1))
        << "  dearer by: " << dearerBy(other.trial, trial) << "\n";
   }
   if (limit > 0)
     os << "limit    " << limit << " bytes a rank\n";
+  if (limits)
+    limits->tell(os, best, [&](const FoundPlan &plan) {
+      auto it = numbers.find(plan.node.text);
+      return it == numbers.end() ? plan.node.text : "plan " + std::to_string(it->second);
+    });
 }
 
 /// The plans that were compiled, the chosen one first, those that are too large last.
@@ -78,11 +87,36 @@ llvm::json::Object FoundPlans::json() const {
   };
   llvm::for_each(result.fitting, add);
   llvm::for_each(result.tooLarge, add);
-  return llvm::json::Object{{"plans", plans},
+  llvm::json::Object search{{"plans", plans},
                             {"composed", composes ? result.priced : 0},
                             {"compiled", composes ? compiled : result.priced},
                             {"refused", result.refused},
                             {"limit", limit},
                             {"gap", gap},
                             {"candidates", std::move(all)}};
+  if (limits)
+    limits->addTo(search, result.fitting.front());
+  return search;
+}
+
+std::string pc::howItWasFound(const CompileOptions &options, const MachineModel &machine) {
+  const AutoOptions &search = options.search;
+  if (!search.isOn)
+    return "";
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "// found by --auto" << (search.free.empty() ? "" : "=" + search.free);
+  if (search.ranks)
+    os << " --ranks=" << search.ranks;
+  for (const std::string &name : search.pins.names())
+    os << " " << textOf(search.pins, name);
+  if (options.cuda())
+    os << " --target=cuda";
+  os << " --search-compositions=" << search.compositions << "\n// for at most ";
+  if (int64_t bytes = options.stages.memory > 0 ? options.stages.memory : static_cast<int64_t>(machine.memoryBytes))
+    os << bytes << " bytes a rank";
+  else
+    os << "any number of bytes";
+  os << ", on a machine\n// " << llvm::json::Value(machine.file()) << "\n";
+  return text;
 }

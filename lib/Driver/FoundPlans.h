@@ -2,6 +2,7 @@
 #ifndef PC_LIB_DRIVER_FOUNDPLANS_H
 #define PC_LIB_DRIVER_FOUNDPLANS_H
 
+#include "WhatLimits.h"
 #include "pc/Search/Search.h"
 #include "llvm/Support/JSON.h"
 
@@ -19,6 +20,7 @@ struct FoundPlans {
   bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
   int64_t limit = 0;       ///< bytes of a rank; 0: any number
   double gap = 0;
+  const WhatLimits *limits = nullptr; ///< or null
 
   /// "141 plans of 2 ranks on cpu: 50 compiled, 12 refused, 0 too large"
   std::string text() const;

@@ -67,6 +67,12 @@ public:
   bool knows(const PlanCore &core) const { return priced.count(core.key()); }
   /// Of a core without data ranks.
   void learn(const PlanCore &core, const CorePrice &price);
+  /// All that is known of another machine: for guesses.
+  void learnFrom(const PlanBounds &other) {
+    roots = other.roots;
+    splits = other.splits;
+    priced = other.priced;
+  }
 
 private:
   /// What data ranks send each other in a step: the seconds that it takes them, one after another, what is lost of

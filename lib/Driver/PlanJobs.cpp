@@ -1,6 +1,7 @@
 //===- PlanJobs.cpp - What a search compiles, by several threads ---------------------------------===//
 #include "PlanJobs.h"
 #include "ChooseRecompute.h"
+#include "OtherMachines.h"
 
 #include "mlir/Parser/Parser.h"
 #include "pc/Driver/Registration.h"
@@ -46,6 +47,10 @@ public:
     }
     plan = one.plan;
     return price && price->trial.bytes <= bytes ? price : std::nullopt;
+  }
+
+  std::vector<double> secondsOn(ArrayRef<MachineModel> machines, const Plan &plan, bool composes, bool callsTasks) {
+    return pc::secondsOn(machines, *model, composes && few ? &*few : nullptr, options, plan, callsTasks);
   }
 
   std::optional<Composer> composer;
@@ -103,13 +108,27 @@ static void doJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, 
 }
 
 void PlanWorkers::run(MutableArrayRef<PlanJob *> jobs, const std::map<std::string, CorePrice> *cores) {
+  forEach(jobs.size(), [&](size_t i, PlanWorker &worker) { doJob(*jobs[i], worker, cores); });
+}
+
+std::vector<std::vector<double>> PlanWorkers::secondsOn(ArrayRef<MachineModel> machines, ArrayRef<AskedPlan> plans,
+                                                        bool composes) {
+  std::vector<std::vector<double>> seconds(plans.size());
+  forEach(plans.size(), [&](size_t i, PlanWorker &worker) {
+    auto [plan, callsTasks] = plans[i];
+    seconds[i] = worker.secondsOn(machines, *plan, composes, callsTasks);
+  });
+  return seconds;
+}
+
+void PlanWorkers::forEach(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use) {
   std::atomic<size_t> next = 0;
   auto work = [&](PlanWorker &worker) {
-    for (size_t i = next++; i < jobs.size(); i = next++)
-      doJob(*jobs[i], worker, cores);
+    for (size_t i = next++; i < count; i = next++)
+      use(i, worker);
   };
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(workers.size(), jobs.size()); ++i)
+  for (size_t i = 1; i < std::min(workers.size(), count); ++i)
     threads.emplace_back(work, std::ref(*workers[i]));
   work(*workers[0]);
   for (std::thread &thread : threads)

@@ -40,7 +40,17 @@ public:
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal);
 
+  /// A plan, and whether the tasks of its whole program are functions.
+  using AskedPlan = std::pair<const Plan *, bool>;
+  /// Seconds of a step by each plan on each machine, put together from few layers where `composes`; empty where a plan
+  /// is refused.
+  std::vector<std::vector<double>> secondsOn(llvm::ArrayRef<MachineModel> machines, llvm::ArrayRef<AskedPlan> plans,
+                                             bool composes);
+
 private:
+  /// Calls `use` with each number below `count`, by all threads.
+  void forEach(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use);
+
   std::vector<std::unique_ptr<PlanWorker>> workers;
 };
 

@@ -89,6 +89,10 @@ private:
   void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
   void mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn);
   std::optional<PlanTrial> priceOnce(const Plan &plan);
+  /// What limits the best plan that was found, and what would change the choice.
+  std::optional<WhatLimits> whatLimits(const SearchResult &result, llvm::function_ref<bool()> goesOn);
+  void addGuesses(llvm::ArrayRef<OtherMachine> machines, std::vector<FoundPlan> &fitting);
+  std::optional<FoundPlan> recomputed(const FoundPlan &found, llvm::StringRef mode);
   int64_t limit() const;
   /// As the search compares it.
   PlanTrial wanted(PlanTrial trial) const {
@@ -116,13 +120,16 @@ private:
   std::map<std::string, bool> refusedSplits; ///< by key of `splitOf`: whether ranks cannot split layers so
   std::map<std::string, CorePrice> cores;    ///< by key
   std::map<std::string, TaskPrice> tasks;    ///< by `tasksKey`
+  StepWork work;
+  std::optional<FewLayers> few;
   std::optional<PlanBounds> bounds;
   double best = std::numeric_limits<double>::infinity();    ///< seconds of the best plan that fits
   double skipped = std::numeric_limits<double>::infinity(); ///< the least bound of plans that are not better enough
   int64_t numPlans = 0, numDropped = 0, compiled = 0;
   double gap = 0;
   bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
-  std::string refusal;     ///< why the first plan that is not legal is not
+  std::optional<WhatLimits> limits;
+  std::string refusal; ///< why the first plan that is not legal is not
 };
 
 } // namespace pc

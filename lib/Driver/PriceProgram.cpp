@@ -9,6 +9,7 @@
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Stages.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace pc;
@@ -109,28 +110,78 @@ static void readActivations(ModuleOp planned, ProgramPrice &price) {
       price.activationBytes = std::max(price.activationBytes, most->getNumber("activations").value_or(0));
 }
 
-std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOptions &options, const MachineModel &machine,
-                                             std::string &refusal, llvm::function_ref<bool()> goesOn) {
-  ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
-    if (refusal.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
-      refusal = diagnostic.str();
-    return success();
-  });
-  CompileOptions one = options;
+/// Compiles by `one` to the planned phase; ops of tasks are counted on the way.
+static bool compileToPlanned(ModuleOp model, CompileOptions &one, ProgramPrice &price,
+                             llvm::function_ref<bool()> goesOn) {
   one.search = AutoOptions();
   one.verify = Verify::None;
   one.timing = nullptr;
   if (chooseRecompute(model, one))
-    return std::nullopt;
-  ProgramPrice price;
+    return false;
   for (const PhaseInfo &info : phases()) {
     if (!goesOn() || runPhase(model, info.phase, one))
-      return std::nullopt;
+      return false;
     if (info.phase == Phase::Staged && one.plan.pipeline())
       countOps(model, price);
     if (info.phase == Phase::Planned)
       break;
   }
+  return true;
+}
+
+/// Keeps the first error.
+static auto quietly(std::string &refusal) {
+  return [&refusal](Diagnostic &diagnostic) {
+    if (refusal.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      refusal = diagnostic.str();
+    return success();
+  };
+}
+
+/// What a step takes on a machine, and of a pipeline its tasks.
+static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, const MachineModel &machine,
+                                         ProgramPrice &price, StepListener listener = {}) {
+  FailureOr<Prediction> whole = predictStep(planned, machine, OpSeconds(), listener);
+  if (failed(whole))
+    return failure();
+  price.programSeconds = whole->programSeconds;
+  price.trial.isLegal = true;
+  price.trial.seconds = whole->stepSeconds;
+  if (plan.pipeline())
+    readPipeline(planned, *whole, machine, price);
+  return whole;
+}
+
+/// Where moves and memory take no time: what is left, and of that, what stages wait for each other in the mean.
+static void readProducts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
+  FailureOr<Prediction> products = predictStep(planned, without(machine, true));
+  if (failed(products))
+    return;
+  trial.products = products->stepSeconds;
+  for (const StageTimeline &stage : products->timeline)
+    trial.waits += (products->programSeconds - std::accumulate(stage.work.begin(), stage.work.end(), 0.0)) /
+                   static_cast<double>(products->timeline.size());
+}
+
+static void readBytes(ModuleOp planned, const CompileOptions &options, ProgramPrice &price) {
+  for (ModuleOp program : programsOf(planned))
+    for (ArenaOp arena : program.getOps<ArenaOp>())
+      price.arenas.push_back(static_cast<int64_t>(arena.getBytes()));
+  if (options.cuda()) {
+    llvm::json::Object beside = besideArena(planned);
+    for (StringRef key : {"staging_bytes", "nccl_bytes_estimated"})
+      price.besideArena += beside.getInteger(key).value_or(0);
+  }
+  price.trial.bytes = largestArena(planned) + price.besideArena;
+}
+
+std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOptions &options, const MachineModel &machine,
+                                             std::string &refusal, llvm::function_ref<bool()> goesOn) {
+  ScopedDiagnosticHandler quiet(model.getContext(), quietly(refusal));
+  CompileOptions one = options;
+  ProgramPrice price;
+  if (!compileToPlanned(model, one, price, goesOn))
+    return std::nullopt;
   double forward = 0, passes = 0;
   auto addPass = [&](Operation *op, StepPhase phase, double start, double end) {
     if (isa<StartOp>(op) || phase == StepPhase::Optimizer)
@@ -139,36 +190,37 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
     forward += phase == StepPhase::Forward ? end - start : 0;
   };
   FailureOr<Prediction> whole =
-      predictStep(model, machine, OpSeconds(), one.plan.pipeline() ? StepListener() : StepListener(addPass));
+      readSeconds(model, one.plan, machine, price, one.plan.pipeline() ? StepListener() : StepListener(addPass));
   if (failed(whole))
     return std::nullopt;
   price.forwardShare = passes > 0 ? forward / passes : 0;
-  price.programSeconds = whole->programSeconds;
-  PlanTrial &trial = price.trial;
-  trial.isLegal = true;
-  trial.seconds = whole->stepSeconds;
-  for (ModuleOp program : programsOf(model))
-    for (ArenaOp arena : program.getOps<ArenaOp>())
-      price.arenas.push_back(static_cast<int64_t>(arena.getBytes()));
-  if (options.cuda()) {
-    llvm::json::Object beside = besideArena(model);
-    for (StringRef key : {"staging_bytes", "nccl_bytes_estimated"})
-      price.besideArena += beside.getInteger(key).value_or(0);
-  }
-  trial.bytes = largestArena(model) + price.besideArena;
+  readBytes(model, options, price);
   if (FailureOr<Prediction> unmoved = predictStep(model, without(machine, false)); succeeded(unmoved))
-    trial.moves = whole->stepSeconds - unmoved->stepSeconds;
-  if (FailureOr<Prediction> products = predictStep(model, without(machine, true)); succeeded(products))
-    trial.products = products->stepSeconds;
+    price.trial.moves = whole->stepSeconds - unmoved->stepSeconds;
+  readProducts(model, machine, price.trial);
   readActivations(model, price);
-  if (one.plan.pipeline()) {
-    readPipeline(model, *whole, machine, price);
+  if (one.plan.pipeline())
     return price;
-  }
   addMicrobatch(model);
   if (FailureOr<Prediction> more = predictStep(model, machine); succeeded(more))
     price.microbatchSeconds = more->programSeconds - whole->programSeconds;
   return price;
+}
+
+std::vector<ProgramPrice> pc::priceProgramOn(ArrayRef<MachineModel> machines, ModuleOp model,
+                                             const CompileOptions &options) {
+  std::string refusal;
+  ScopedDiagnosticHandler quiet(model.getContext(), quietly(refusal));
+  CompileOptions one = options;
+  ProgramPrice price;
+  if (!compileToPlanned(model, one, price, [] { return true; }))
+    return {};
+  readBytes(model, options, price);
+  std::vector<ProgramPrice> all;
+  for (const MachineModel &machine : machines)
+    if (ProgramPrice &onIt = all.emplace_back(price); failed(readSeconds(model, one.plan, machine, onIt)))
+      return {};
+  return all;
 }
 
 pcrt_status pc::readWork(ModuleOp model, const CompileOptions &options, StepWork &work) {

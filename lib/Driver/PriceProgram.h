@@ -35,6 +35,11 @@ std::optional<ProgramPrice> priceProgram(
     mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine, std::string &refusal,
     llvm::function_ref<bool()> goesOn = [] { return true; });
 
+/// The same on several machines, by one compile, without what `trial` says of parts and what cores are made of. Empty
+/// where the plan is refused.
+std::vector<ProgramPrice> priceProgramOn(llvm::ArrayRef<MachineModel> machines, mlir::ModuleOp model,
+                                         const CompileOptions &options);
+
 } // namespace pc
 
 #endif

@@ -71,6 +71,8 @@ struct MachineModel {
   static llvm::StringRef nameFor(llvm::StringRef arch);
   /// All members, as the report has them.
   llvm::json::Object json() const;
+  /// A file of this machine: the one that is most like it, and the members that differ.
+  llvm::json::Object file() const;
 };
 
 } // namespace pc

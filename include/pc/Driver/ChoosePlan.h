@@ -15,6 +15,9 @@ namespace pc {
 pcrt_status choosePlan(mlir::ModuleOp model, CompileOptions &options, const MachineModel &machine,
                        std::optional<llvm::json::Object> &found);
 
+/// Where a plan was searched: comments of its file by which the search can be repeated, as the machine's figures.
+std::string howItWasFound(const CompileOptions &options, const MachineModel &machine);
+
 /// What the step of `model` does on one device, in the precision that the search's flags say. Errors are emitted.
 pcrt_status readWork(mlir::ModuleOp model, const CompileOptions &options, StepWork &work);
 

@@ -49,6 +49,7 @@ struct PlanTrial {
   int64_t bytes = 0;   ///< of the fullest rank
   double products = 0; ///< of the seconds, those left if memory and moves took no time
   double moves = 0;    ///< of the seconds, those that end if moves take no time
+  double waits = 0; ///< of `products`, what stages wait for each other in the mean, where the plan was compiled whole
 };
 
 /// A plan, or a set of plans.
