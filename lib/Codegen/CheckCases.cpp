@@ -5,6 +5,7 @@
 #include "pc/Codegen/CompiledKernels.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/AnyOp.h"
+#include "pc/IR/Workspace.h"
 
 using namespace mlir;
 using namespace pc;
@@ -45,6 +46,10 @@ static bool isKeyCounts(Operation *op, Value operand) {
 KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
   KernelSample sample{.positive = wantsPositive(op)};
+  if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask() == value && isOnRows(op)) {
+    sample.of = typeOf(value).getShape().back();
+    sample.chosen = std::min<int64_t>(static_cast<int64_t>(*einsum.getRouted()), sample.of);
+  }
   if (!typeOf(value).getElementType().isInteger())
     return sample;
   sample.ascending = isKeyCounts(op, value);
@@ -52,8 +57,11 @@ KernelSample pc::sampleOf(Operation *op, unsigned operand) {
   return sample;
 }
 
-/// Flops of attention, of which causal attention computes half of the scores; 0 for other ops.
-static double flopsOfAttention(Operation *op) {
+/// Flops of products that are kernels: attention, of which causal attention computes half of the scores, and those on
+/// rows; 0 for other ops.
+static double flopsOfProducts(Operation *op) {
+  if (isOnRows(op))
+    return flopsOf(op);
   std::optional<bool> causal = isCausalAttention(op);
   return causal ? flopsOf(op) / (*causal ? 2 : 1) : 0;
 }
@@ -61,7 +69,7 @@ static double flopsOfAttention(Operation *op) {
 static json::Object buffer(Value value, int64_t offset) {
   Type element = typeOf(value).getElementType();
   return json::Object{{"offset", offset},
-                      {"elements", typeOf(value).getNumElements()},
+                      {"elements", storedType(value.getType()).getNumElements()},
                       {"dtype", element.isF32()    ? "f32"
                                 : element.isBF16() ? "bf16"
                                                    : "i32"}};
@@ -72,6 +80,10 @@ static json::Object input(Value value, int64_t offset, KernelSample sample) {
   if (typeOf(value).getElementType().isInteger())
     entry["below"] = sample.ascending ? 1 : sample.below; // a device draws no order
   entry["positive"] = sample.positive;
+  if (sample.chosen) {
+    entry["chosen"] = sample.chosen;
+    entry["of"] = sample.of;
+  }
   return entry;
 }
 
@@ -87,7 +99,7 @@ LogicalResult CheckCases::add(StringRef name, StringRef kind, ArrayRef<Operation
     device.push_back(launch(one.kernel, one.offsets));
   double flops = 0;
   for (Operation *op : ops) {
-    flops += flopsOfAttention(op);
+    flops += flopsOfProducts(op);
     SmallVector<int64_t> offsets;
     for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       offsets.push_back(offsetOf(operand));

@@ -21,7 +21,7 @@ struct Kernel {
   int64_t items = 0;        ///< out
   int64_t scratchBytes = 0; ///< out
   /// out: "elementwise", "activation", "cast", "norm", "attention", "embedding", "loss", "optimizer", "reduction",
-  /// "copy", "einsum", "index"
+  /// "copy", "einsum", "index", "product"
   std::string kind = {};
   kernels::Num status = {};             ///< out, CPU only: i64, 0 or 1 + the index of the first bad element; null: 0
   kernels::Ptr workspace = {};          ///< GPU: memory that the op's kernels share, if they need any

@@ -3,6 +3,7 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/Codegen/KernelReport.h"
 #include "Generator.h"
+#include "Grouped.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Workspace.h"
 
@@ -58,6 +59,21 @@ static void addProducts(Use &use, const TensorWork &products, Operation *op, con
   use.computing = attentionSeconds(work, machine) / use.tensorShare;
 }
 
+/// Adds what a product on rows computes where each expert is chosen as often.
+static void addGrouped(Use &use, const TensorWork &products, EinsumOp op, const MachineModel &machine) {
+  const pcrt_gemm_desc d = asGrouped(op)->desc;
+  use.flops = flopsOf(op.getOperation());
+  if (products.flops) { // of all blocks, also of those that leave
+    use.operandBytes = products.sharedBytes;
+    use.tensorShare = products.share(machine.sharedBandwidth, machine.bf16Flops);
+  }
+  auto size = [](int64_t n) { return static_cast<double>(n); };
+  double atWorst = 2 * size(d.m) * size(d.n) * size(d.k);
+  use.computing = use.flops / atWorst *
+                  productSeconds({1, size(d.m), size(d.n), size(d.k), products.flops > 0, false}, machine) /
+                  (products.flops ? use.tensorShare : 1);
+}
+
 /// Counts a kernel of `op` that the step launches.
 static FailureOr<Use> useOf(const KernelSet::Info &info, gpu::GPUFuncOp kernel, Operation *op,
                             const MachineModel &machine) {
@@ -71,6 +87,8 @@ static FailureOr<Use> useOf(const KernelSet::Info &info, gpu::GPUFuncOp kernel, 
   Use use;
   if (products.flops && isCausalAttention(op))
     addProducts(use, products, op, machine);
+  if (info.kind == "product" && isOnRows(op))
+    addGrouped(use, products, cast<EinsumOp>(op), machine);
   std::map<int64_t, int64_t> byWidth;
   for (auto [buffer, of] : llvm::zip_equal(buffers, *accesses)) {
     use.read += bytesOf(of.loads);

@@ -14,7 +14,7 @@ static std::string kernelKey(Operation *op, unsigned part) {
   llvm::raw_string_ostream os(key);
   llvm::DenseMap<Value, unsigned> numbers;
   auto number = [&](Value v) { return numbers.try_emplace(v, numbers.size()).first->second; };
-  auto type = [&](Type t) { os << withEncoding(t, {}) << ' '; };
+  auto type = [&](Type t) { os << withEncoding(t, rowsOf(t)) << ' '; };
   std::function<void(Operation *)> print = [&](Operation *o) {
     os << o->getName().getStringRef() << part << '(';
     for (Value v : o->getOperands()) {

@@ -155,8 +155,10 @@ LogicalResult Generator::emitGemm(const FusedProduct &p) {
 }
 
 LogicalResult Generator::emitGrouped(EinsumOp op) {
+  if (cuda)
+    return emitKernels(op, op->getOperands(), {addressOf(op.getResult())});
   std::optional<Grouped> grouped = asGrouped(op);
-  if (!grouped || cuda)
+  if (!grouped)
     return op.emitOpError() << "is of rows, and no call of the library";
   pcrt_gemm_desc desc = grouped->desc;
   Value a = op.getInputs()[grouped->a], b = op.getInputs()[grouped->b];

@@ -1,6 +1,7 @@
 //===- Together.cpp - Ops of a CUDA step that share one kernel ------------------------===//
 #include "Together.h"
 #include "Description.h"
+#include "Grouped.h"
 #include "Kernels/MultiTensor.h"
 
 using namespace mlir;
@@ -67,7 +68,7 @@ static std::optional<Together> findRounding(Block::iterator first, KernelSet &ke
   Block::iterator behind = first;
   for (auto it = first, end = first->getBlock()->end(); it != end; ++it) {
     auto op = dyn_cast<CastOp>(*it);
-    if (!op) {
+    if (!op || hasRows(op)) {
       if (isIdle(&*it))
         continue;
       break;

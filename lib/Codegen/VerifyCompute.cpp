@@ -29,7 +29,7 @@ static std::string textOf(Operation *op, unsigned part) {
   llvm::raw_string_ostream os(text);
   llvm::DenseMap<Value, size_t> numbers;
   auto show = [&](Value value) {
-    os << numbers.try_emplace(value, numbers.size()).first->second << withEncoding(value.getType(), {});
+    os << numbers.try_emplace(value, numbers.size()).first->second << withEncoding(value.getType(), rowsOf(value));
   };
   op->walk<WalkOrder::PreOrder>([&](Operation *inner) {
     os << inner->getName() << part;
@@ -45,7 +45,7 @@ static std::string textOf(Operation *op, unsigned part) {
 }
 
 bool TableCheck::isKernelOf(Operation *op, int64_t row, unsigned part) {
-  if (hasRows(op)) {
+  if (hasRows(op) && !isOnRows(op)) {
     RowForm form = rowForm(op);
     bool is = isKernelOf(form.op, row, part);
     if (names.written)

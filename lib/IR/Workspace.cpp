@@ -101,6 +101,31 @@ EmbeddingSort::EmbeddingSort(EmbeddingGradOp op) {
   bytes = 4 * (sums + padded / chunk * 2 * width);
 }
 
+RowTables::RowTables(EinsumOp op) {
+  FactorRule rule = op.getFactorRule();
+  ArrayRef<int> mask = rule.operands.back(), result = rule.results[0];
+  experts = rule.factors[mask.back()].size;
+  tokens = typeOf(op.getMask()).getNumElements() / experts;
+  rows = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
+  tile = 64;
+  tiles = rows / tile + experts;
+  firstRows = counts + experts * llvm::divideCeil(tokens, chunk);
+  tokenOf = firstRows + experts + 1;
+  rowOf = tokenOf + rows;
+  tileExperts = rowOf + tokens * experts;
+  tileRows = tileExperts + tiles;
+  made = llvm::alignTo(tileRows + tiles, cudaAlignment / 4);
+  bool addsRows = op.getInputs().size() == 3 && !rowsOf(op.getResult()) && !llvm::is_contained(result, mask.back());
+  bytes = 4 * (made + (addsRows ? rows * rule.factors[result.back()].size : 0));
+}
+
+bool pc::isOnRows(Operation *op) {
+  auto einsum = dyn_cast<EinsumOp>(op);
+  return einsum && einsum.getMask() &&
+         llvm::any_of(llvm::concat<const Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())),
+                      [](Value value) { return rowsOf(value) != nullptr; });
+}
+
 int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
   int64_t bytes = 0;
   step->walk([&](Operation *op) {
@@ -113,6 +138,8 @@ int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {
                                                   : attentionScratchBytes(op, libraries));
     if (auto embedding = dyn_cast<EmbeddingGradOp>(op))
       bytes = std::max(bytes, EmbeddingSort(embedding).bytes);
+    if (isOnRows(op))
+      bytes = std::max(bytes, RowTables(cast<EinsumOp>(op)).bytes);
     if (isa<FusionOp>(op) || !columnSumsOf(op).empty())
       bytes = std::max(bytes, columnSumBytes(op));
   });

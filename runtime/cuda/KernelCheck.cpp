@@ -26,13 +26,15 @@ namespace {
 struct Buffer {
   explicit Buffer(const Json &json)
       : offset(json.at("offset")), elements(json.at("elements")), dtype(json.at("dtype")),
-        below(json.value("below", int64_t(1))), positive(json.value("positive", false)) {}
+        below(json.value("below", int64_t(1))), positive(json.value("positive", false)),
+        chosen(json.value("chosen", int64_t(0))), of(json.value("of", int64_t(1))) {}
   int64_t bytes() const { return elements * (dtype == "bf16" ? 2 : 4); }
 
   int64_t offset, elements;
   std::string dtype;
   int64_t below; ///< i32
   bool positive;
+  int64_t chosen, of; ///< a mask of experts: of each `of` numbers side by side so many are 1, the others 0
 };
 
 std::vector<Buffer> buffers(const Json &list) {
@@ -107,8 +109,8 @@ private:
     fflush(stdout);
   }
 
-  /// Random numbers in [-1, 1), or in [0.1, 0.9); ids below a limit. The same numbers whenever a buffer is at the same
-  /// offset.
+  /// Random numbers in [-1, 1), or in [0.1, 0.9); ids below a limit; masks of experts. The same numbers whenever a
+  /// buffer is at the same offset.
   void fill(const Buffer &buffer) {
     char *at = host + buffer.offset;
     pool.ranges(buffer.elements, [&](int, int64_t lo, int64_t hi) {
@@ -120,10 +122,21 @@ private:
           continue;
         }
         float unit = float(bits >> 40) / float(1 << 24), value = buffer.positive ? 0.1f + 0.8f * unit : 2 * unit - 1;
+        if (buffer.chosen)
+          value = isChosen(buffer, i) ? 1 : 0;
         uint16_t half = floatToBf16(value);
         buffer.dtype == "bf16" ? memcpy(at + 2 * i, &half, 2) : memcpy(at + 4 * i, &value, 4);
       }
     });
+  }
+
+  /// Of a mask: whether entry `i` is one of its token's with the smallest draws.
+  static bool isChosen(const Buffer &buffer, int64_t i) {
+    auto draw = [&](int64_t at) { return std::pair(mix(uint64_t(buffer.offset + at) * 0x9e3779b97f4a7c15u), at); };
+    int64_t first = i / buffer.of * buffer.of, smaller = 0;
+    for (int64_t other = first; other < first + buffer.of; ++other)
+      smaller += draw(other) < draw(i);
+    return smaller < buffer.chosen;
   }
 
   /// Fills operands with random numbers and all other results with NaNs, on the host and the device.

@@ -31,11 +31,12 @@ struct WrittenKernels {
 
 /// Sampled elements of an operand of kernels: of an i32 tensor those below `below`, each at least the one before where
 /// they say how many keys queries see (`ascending`), else numbers in [-1, 1), or in [0.1, 0.9) where the op has roots
-/// or logarithms.
+/// or logarithms. Of a mask of experts, those of a token lie side by side: `chosen` of each `of` are 1, the others 0.
 struct KernelSample {
   int64_t below = 1;
   bool ascending = false;
   bool positive = false;
+  int64_t chosen = 0, of = 1;
 };
 KernelSample sampleOf(mlir::Operation *op, unsigned operand);
 

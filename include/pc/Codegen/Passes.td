@@ -8,7 +8,7 @@ def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
   let summary = "Store of routed values only the entries that exist";
   let description = [{
     Local program -> local program. Types of f32 values get a `#pc.rows`, where nothing reads them but einsums routed by one mask, as products of the runtime
-    can (`pcrt_grouped`), and ops entry by entry whose results are stored so, too. What computes nothing else is not changed. For CPUs.
+    or kernels of a device can (`pcrt_grouped`), and ops entry by entry whose results are stored so, too. What computes nothing else is not changed.
   }];
 }
 

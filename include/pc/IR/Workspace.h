@@ -1,6 +1,7 @@
 //===- Workspace.h - Memory that library calls of a CUDA program need ---------------------===//
-// Matrix products and attention of the CUDA libraries, our own gradients of attention and of embeddings, and sums over
-// rows need scratch memory. They run one after the other, so they share one region at the end of the arena.
+// Matrix products and attention of the CUDA libraries, our own gradients of attention and of embeddings, sums over
+// rows, and products of experts need scratch memory. They run one after the other, so they share one region at the end
+// of the arena.
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_WORKSPACE_H
 #define PC_IR_WORKSPACE_H
@@ -79,6 +80,27 @@ struct EmbeddingSort {
 
   explicit EmbeddingSort(EmbeddingGradOp op);
 };
+
+/// What the kernels of a routed einsum on rows hand on to each other: which rows there are, in words of 4 bytes from
+/// the start of the workspace on, found from the mask.
+struct RowTables {
+  static constexpr int64_t chunk = 32; ///< tokens that are counted at once, one by each thread of a warp
+  int64_t tokens, experts, rows;       ///< of the mask; rows: the most there can be
+  int64_t tile;                        ///< rows of a block, all of one expert
+  int64_t tiles;                       ///< the most there can be
+  int64_t counts = 0;                  ///< by expert and chunk: how many of its tokens have chosen the expert
+  int64_t firstRows;                   ///< by expert, and behind the last one: how many there are
+  int64_t tokenOf;                     ///< by row
+  int64_t rowOf;                       ///< by token and expert, or -1
+  int64_t tileExperts, tileRows;       ///< by tile: its expert, or -1; its first row
+  int64_t made;                        ///< of a result by token: its rows before they are added, in f32
+  int64_t bytes;
+
+  explicit RowTables(EinsumOp op);
+};
+
+/// Whether `op` is a routed einsum with an operand or a result that is stored by rows.
+bool isOnRows(mlir::Operation *op);
 
 /// Bytes of the workspace of a step, a multiple of cudaAlignment; 0 if it needs none.
 int64_t libraryWorkspaceBytes(mlir::Operation *step, CudaLibraries libraries);

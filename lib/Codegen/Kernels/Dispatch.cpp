@@ -12,6 +12,8 @@ using namespace pc;
 static constexpr unsigned biasGradPart = 2, biasGradResult = 3;
 
 unsigned pc::numSpecialKernels(Operation *op, bool simt) {
+  if (simt && isOnRows(op))
+    return kernels::groupedParts(cast<EinsumOp>(op));
   auto fusion = dyn_cast<FusionOp>(op);
   if (simt && (isa<EmbeddingGradOp>(op) || (fusion && asTableSum(fusion))))
     return kernels::embeddingGradParts;
@@ -23,6 +25,8 @@ unsigned pc::numSpecialKernels(Operation *op, bool simt) {
 int64_t pc::kernelWorkspaceBytes(Operation *op) {
   if (isAttentionGrad(op))
     return attentionDotsBytes(op);
+  if (isOnRows(op))
+    return RowTables(cast<EinsumOp>(op)).bytes;
   auto fusion = dyn_cast<FusionOp>(op);
   std::optional<TableSum> sum = fusion ? asTableSum(fusion) : std::nullopt;
   if (auto embedding = sum ? sum->gradient : dyn_cast<EmbeddingGradOp>(op))
@@ -96,6 +100,10 @@ static LogicalResult emitTableSum(TableSum sum, Kernel &kernel) {
 std::optional<LogicalResult> pc::emitSpecialKernel(Operation *op, Kernel &kernel) {
   if (kernel.simt && isa<LayerNormGradOp, RMSNormGradOp>(op))
     return std::nullopt; // a kernel of rows
+  if (isOnRows(op)) {
+    auto emit = kernel.simt ? kernels::emitGrouped : kernels::emitPlainGrouped;
+    return failed(checkTypes(op)) ? failure() : emit(cast<EinsumOp>(op), kernel);
+  }
   return llvm::TypeSwitch<Operation *, std::optional<LogicalResult>>(op)
       .Case<AttentionOp, AttentionGradOp, PackedAttentionOp, PackedAttentionGradOp, LayerNormGradOp, RMSNormGradOp,
             EmbeddingOp, EmbeddingGradOp, AdamWOp, SGDOp, RopeOp, TopKOp, TopGroupsOp, ColumnsOp, SplitQkvOp, JoinQkvOp,

@@ -45,6 +45,13 @@ llvm::LogicalResult emit(JoinQkvOp op, Kernel &kernel);
 /// An item is a piece of a row of the result, on a GPU an element.
 llvm::LogicalResult emit(ResizeOp op, Kernel &kernel);
 
+/// For GPUs: a routed einsum on rows. Parts 0 and 1 find the rows, part 2 multiplies, part 3, of a result by token,
+/// adds.
+llvm::LogicalResult emitGrouped(EinsumOp op, Kernel &kernel);
+unsigned groupedParts(EinsumOp op);
+/// The same for CPUs. An item is a block of columns.
+llvm::LogicalResult emitPlainGrouped(EinsumOp op, Kernel &kernel);
+
 /// For GPUs: sums the `count` vectors that terms(row, column, width) yields over all rows; finish(column, totals)
 /// writes the totals. The order of additions is fixed.
 void columnSums(Kernel &kernel, int64_t rows, int64_t columns, int64_t count,

@@ -426,6 +426,22 @@ Num SimtEmitter::shuffle(Num value, int64_t mask) {
       gpu::ShuffleOp::create(b, loc, value.v, constant(mask), constant(32), gpu::ShuffleMode::XOR).getShuffleResult());
 }
 
+Num SimtEmitter::ballot(Num condition) {
+  Value all = arith::ConstantIntOp::create(b, loc, -1, 32);
+  auto name = b.getStringAttr("llvm.nvvm.vote.ballot.sync");
+  return wrap(LLVM::CallIntrinsicOp::create(b, loc, b.getI32Type(), name, ValueRange{all, condition.v}).getResult(0));
+}
+
+Num SimtEmitter::bitCount(Num word) { return wrap(LLVM::CtPopOp::create(b, loc, word.v.getType(), word.v)); }
+
+Num SimtEmitter::bitsBefore(Num word) {
+  Type i32 = b.getI32Type();
+  Value lane = arith::TruncIOp::create(b, loc, i32, (rank % integer(32)).v);
+  Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
+  Value own = arith::ShLIOp::create(b, loc, one, lane);
+  return bitCount(wrap(arith::AndIOp::create(b, loc, word.v, arith::SubIOp::create(b, loc, own, one))));
+}
+
 Num SimtEmitter::notBefore(Num x, Num y) {
   return wrap(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, x.v, y.v));
 }

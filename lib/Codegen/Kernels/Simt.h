@@ -69,6 +69,11 @@ public:
   Carried across(llvm::ArrayRef<bool> isMax, Carried mine);
   /// The value of the thread whose number in the warp is this thread's xor `mask` (i32 or f32).
   Num shuffle(Num value, int64_t mask);
+  /// A bit for each thread of the warp, whether the condition holds there (i32); how many bits are set; how many of
+  /// those of threads in front of this one.
+  Num ballot(Num condition);
+  Num bitCount(Num word);
+  Num bitsBefore(Num word);
   /// Shared memory of the block for `elements` f32, or elements of another type, at a multiple of 16 bytes.
   Ptr shared(int64_t elements, mlir::Type element = {});
   /// The same, but at a multiple of 1024 bytes, of memory that is the launch's own (`dynamicShared` bytes, once the

@@ -1,0 +1,55 @@
+//===- OnRows.h - Routed einsums on rows, on a GPU -----------------------------------===//
+// Which rows there are is found from the mask by two kernels and handed on in the workspace (RowTables). Products run
+// in blocks of rows of one expert each, as many as there can be; those that have no rows leave at once.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_CODEGEN_KERNELS_ONROWS_H
+#define PC_LIB_CODEGEN_KERNELS_ONROWS_H
+
+#include "../Grouped.h"
+#include "Kernels.h"
+#include "pc/IR/Workspace.h"
+
+namespace pc::kernels {
+
+/// A routed einsum and its buffers.
+class OnRows {
+public:
+  using Carried = Emitter::Carried;
+
+  OnRows(EinsumOp op, Kernel &kernel, const Grouped &grouped)
+      : k(kernel), e(*kernel.simt), d(grouped.desc), at(op), a(kernel.operands[grouped.a]),
+        b(kernel.operands[grouped.b]), mask(kernel.operands.back()), c(kernel.results[0]) {}
+
+  Kernel &k;
+  SimtEmitter &e;
+  const pcrt_gemm_desc d;
+  const RowTables at;
+  const Ptr a, b, mask, c;
+
+  /// A table of the workspace.
+  Ptr table(int64_t offset) {
+    Ptr words{&e, k.workspace.base, e.b.getI32Type()};
+    return words + e.integer(offset);
+  }
+  Num entry(int64_t offset, Num index) { return e.extend(table(offset).load(index)); }
+  Ptr made() { return table(at.made).as(e.b.getF32Type()); }
+
+  /// Where row `row`, which exists, begins in an operand whose rows have `width` elements.
+  Num rowAt(int32_t lies, Num row, int64_t width) {
+    return (lies == PCRT_LIES_TOKENS ? entry(at.tokenOf, row) : row) * width;
+  }
+};
+
+/// A block of a product: rows [first, end) of `expert`, and the columns from `column` on.
+struct RowBlock {
+  Num expert, first, end, column;
+};
+/// Runs `body` for each block of `columns` columns of n, with blocks that share rows or columns beside each other.
+void forRowBlocks(OnRows &on, int64_t threads, int64_t columns, llvm::function_ref<void(const RowBlock &)> body);
+
+/// Of any type, by numbers in f32.
+void emitProductByNumbers(OnRows &on);
+void emitGradientByNumbers(OnRows &on);
+
+} // namespace pc::kernels
+#endif
