@@ -50,8 +50,8 @@ static Lie lieOf(ArrayRef<int> dims, ArrayRef<int> mask, bool byRows) {
 }
 
 std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)> byRows) {
-  auto isF32 = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType().isF32(); };
-  if (!op.getMask() || !llvm::all_of(op.getInputs(), isF32) || !isF32(op.getResult()) || byRows(op.getMask()))
+  auto isFloat = [](Value v) { return isa<FloatType>(cast<RankedTensorType>(v.getType()).getElementType()); };
+  if (!op.getMask() || !llvm::all_of(op.getInputs(), isFloat) || !isFloat(op.getResult()) || byRows(op.getMask()))
     return std::nullopt;
   FactorRule rule = op.getFactorRule();
   SmallVector<int> mask(ArrayRef<int>(rule.operands.pop_back_val()));

@@ -30,7 +30,7 @@ struct Choice {
 
 class RowStore {
 public:
-  explicit RowStore(Block &block) : block(block) {}
+  RowStore(Block &block, bool cuda) : block(block), cuda(cuda) {}
 
   void run() {
     // What is not of weights is a product entry by entry, with what is made rows in front or what they are brought back
@@ -217,16 +217,15 @@ private:
   }
 
   void propose(Operation *op) {
-    auto isF32 = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType().isF32(); };
     if (EinsumOp einsum = asRouted(op)) {
       FactorRule rule = einsum.getFactorRule();
       ArrayRef<int> mask = rule.operands.back(), result = rule.results[0];
-      if (isF32(einsum.getResult()) && result.take_front(std::min(mask.size(), result.size())) == mask)
+      if (hasType(einsum.getResult()) && result.take_front(std::min(mask.size(), result.size())) == mask)
         stored[einsum.getResult()] = choiceOf(einsum);
       return;
     }
     auto it = op->getNumOperands() ? stored.find(op->getOperand(0)) : stored.end();
-    if (it == stored.end() || op->getNumResults() != 1 || !isF32(op->getResult(0)))
+    if (it == stored.end() || op->getNumResults() != 1 || !hasType(op->getResult(0)))
       return;
     Choice choice = it->second;
     if (auto move = dyn_cast<AllToAllOp>(op)) {
@@ -245,9 +244,12 @@ private:
   bool areStored(ValueRange values, const Choice &choice) {
     return llvm::all_of(values, [&](Value v) { return isStored(v, choice); });
   }
+  /// The runtime of CPUs multiplies rows of f32.
+  bool hasType(Value value) const { return cuda || cast<RankedTensorType>(value.getType()).getElementType().isF32(); }
   bool isGrouped(EinsumOp op) {
     Choice choice = choiceOf(op);
-    return asGrouped(op, [&](Value v) { return isStored(v, choice); }).has_value();
+    return hasType(op.getResult()) && llvm::all_of(op.getInputs(), [&](Value v) { return hasType(v); }) &&
+           asGrouped(op, [&](Value v) { return isStored(v, choice); }).has_value();
   }
 
   bool isMadeSo(Value value) {
@@ -267,16 +269,19 @@ private:
   }
 
   Block &block;
+  const bool cuda;
   SmallVector<Value> masks;
   llvm::MapVector<Value, Choice> stored;
   SmallVector<std::pair<Gathered, Value>> gatheredMasks;
 };
 
 struct StoreRows : pc::impl::StoreRowsBase<StoreRows> {
+  using StoreRowsBase::StoreRowsBase;
+
   void runOnOperation() override {
     getOperation().walk([&](Block *block) {
       if (!isa<ModuleOp, FusionOp>(block->getParentOp()))
-        RowStore(*block).run();
+        RowStore(*block, target == "cuda").run();
     });
   }
 };

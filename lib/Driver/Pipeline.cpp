@@ -82,7 +82,7 @@ public:
 
     case Phase::Scheduled: {
       // What tokens have not chosen is not stored where that can be, and else multiplied by zeros.
-      add(createStoreRows(), PCRT_INTERNAL);
+      add(createStoreRows({.target = options.kernels.target}), PCRT_INTERNAL);
       add(createExpandRouted(), PCRT_INTERNAL);
       // Gathers that feed attention over a split sequence, or products as the plan says; while every op still stands
       // alone.

@@ -107,7 +107,9 @@ RowTables::RowTables(EinsumOp op) {
   experts = rule.factors[mask.back()].size;
   tokens = typeOf(op.getMask()).getNumElements() / experts;
   rows = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
-  tile = 64;
+  // On tensor cores tiles of 128 rows need half of what is read from memory; there have to be as many of an expert.
+  const bool half = typeOf(op.getInputs()[0]).getElementType().isBF16();
+  tile = half && rows >= 128 * experts ? 128 : 64;
   tiles = rows / tile + experts;
   firstRows = counts + experts * llvm::divideCeil(tokens, chunk);
   tokenOf = firstRows + experts + 1;

@@ -20,7 +20,7 @@ PLANS = ["ep=2,tp=2", f"ep=2 {ROWS}", "ep=2", "ep=4", f"ep=4 {ROWS}", "ep=4 --ex
          f"ep=2,tp=2 --sequence-parallel {ROWS}", f"dp=2,ep=2 --zero=3 {ROWS}", f"ep=2,cp=2 --context-parallel=heads {ROWS}",
          f"ep=2 --recompute=full {ROWS}", f"ep=2 --recompute=selective {ROWS}", "dp=2,ep=2", "ep=2,dp=2", "tp=2", "tp=2 --sequence-parallel", "dp=2 --zero=3", "dp=2,ep=2 --zero=3", "pp=2,ep=2", "ep=2 --recompute=full",
          "row=2,col=2 --tensor-parallel=2d"]
-ON_DEVICES = ["1", "ep=2"]
+ON_DEVICES = ["1", "ep=2", "dp=2,ep=2"]
 
 
 def scale_routers(path, factor):

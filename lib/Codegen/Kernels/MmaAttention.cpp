@@ -4,6 +4,7 @@
 // leave registers, because the accumulator layout of one product is that of the left operand of the next.
 //===-----------------------------------------------------------------------------===//
 #include "MmaAttention.h"
+#include "Mma.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -92,27 +93,7 @@ MmaAttention::Left MmaAttention::left(ArrayRef<Num> sums) {
   return {words, {}};
 }
 
-MmaAttention::Words MmaAttention::matrices(Ptr at, bool transposed) {
-  MLIRContext *context = e.b.getContext();
-  auto type = LLVM::LLVMStructType::getLiteral(context, SmallVector<Type>(4, e.b.getI32Type()));
-  Value all =
-      NVVM::LdMatrixOp::create(e.b, e.loc, type, at.base, 4u, transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
-                               NVVM::LdStMatrixShapeAttr::get(context, 8, 8), NVVM::LdStMatrixEltType::B16);
-  Words words;
-  for (int64_t i = 0; i < 4; ++i)
-    words.push_back(LLVM::ExtractValueOp::create(e.b, e.loc, all, i));
-  return words;
-}
-
-void MmaAttention::multiply(MutableArrayRef<Num> sums, ArrayRef<Value> a, ArrayRef<Value> b) {
-  auto type = LLVM::LLVMStructType::getLiteral(e.b.getContext(), SmallVector<Type>(4, e.b.getF32Type()));
-  auto before = llvm::map_to_vector(sums, [](Num sum) { return sum.v; });
-  Value all = NVVM::MmaOp::create(e.b, e.loc, type, a, b, before, ArrayRef<int64_t>{16, 8, 16}, std::nullopt,
-                                  std::nullopt, std::array{NVVM::MMATypes::bf16, NVVM::MMATypes::bf16},
-                                  std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});
-  for (auto [i, sum] : llvm::enumerate(sums))
-    sum = e.wrap(LLVM::ExtractValueOp::create(e.b, e.loc, all, i));
-}
+MmaAttention::Words MmaAttention::matrices(Ptr at, bool transposed) { return loadMatrices(e, at, transposed); }
 
 MmaAttention::Carried MmaAttention::timesTransposed(const Left &left, Ptr tile, int64_t rows) {
   if (warpgroups)
@@ -123,7 +104,8 @@ MmaAttention::Carried MmaAttention::timesTransposed(const Left &left, Ptr tile, 
     for (int64_t n = 0; n < rows / 16; ++n) {
       Words right = matrices(at + e.integer(16 * (n * pitch + p)), /*transposed=*/false);
       for (int64_t half = 0; half < 2; ++half)
-        multiply(MutableArrayRef(sums).slice(8 * n + 4 * half, 4), left.pieces[p], ArrayRef(right).slice(2 * half, 2));
+        multiplyPieces(e, MutableArrayRef(sums).slice(8 * n + 4 * half, 4), left.pieces[p],
+                       ArrayRef(right).slice(2 * half, 2));
     }
   return sums;
 }
@@ -138,7 +120,7 @@ void MmaAttention::add(MutableArrayRef<Num> sums, const Left &left, Ptr tile) {
     for (int64_t n = 0; n < pieces; ++n) {
       Words right = matrices(at + e.integer(16 * (int64_t(k) * pitch + n)), /*transposed=*/true);
       for (int64_t half = 0; half < 2; ++half)
-        multiply(sums.slice(8 * n + 4 * half, 4), piece, ArrayRef(right).slice(2 * half, 2));
+        multiplyPieces(e, sums.slice(8 * n + 4 * half, 4), piece, ArrayRef(right).slice(2 * half, 2));
     }
 }
 

@@ -98,7 +98,6 @@ public:
 
 private:
   Words matrices(Ptr at, bool transposed);
-  void multiply(llvm::MutableArrayRef<Num> sums, llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b);
   mlir::Value word(Ptr from, Num at);
   // Of warpgroups.
   Num placeInTile(Num line, Num at, int64_t rows);

@@ -193,9 +193,9 @@ LogicalResult pc::kernels::emitGrouped(EinsumOp op, Kernel &kernel) {
     else if (on.d.grouped == PCRT_GROUPED_UNPACK)
       emitUnpack(on);
     else if (on.d.grouped == PCRT_GROUPED_GRADIENT)
-      emitGradientByNumbers(on);
+      (suitsTensorCores(on) ? emitGradientByTensorCores : emitGradientByNumbers)(on);
     else
-      emitProductByNumbers(on);
+      (suitsTensorCores(on) ? emitProductByTensorCores : emitProductByNumbers)(on);
     break;
   case 3:
     emitCombine(on);

@@ -50,6 +50,10 @@ void forRowBlocks(OnRows &on, int64_t threads, int64_t columns, llvm::function_r
 /// Of any type, by numbers in f32.
 void emitProductByNumbers(OnRows &on);
 void emitGradientByNumbers(OnRows &on);
+/// Of bf16, with lines of whole vectors, by mma.sync.
+bool suitsTensorCores(const OnRows &on);
+void emitProductByTensorCores(OnRows &on);
+void emitGradientByTensorCores(OnRows &on);
 
 } // namespace pc::kernels
 #endif

@@ -1,0 +1,220 @@
+//===- MmaOnRows.cpp - Products of rows on tensor cores, on a GPU --------------------===//
+// A block has four warps, each a quarter of its sums. What is summed over passes through shared memory, 32 at a time,
+// in two buffers: one is copied by cp.async while the other is multiplied by mma.sync. Lines are padded by 16 bytes, so
+// that the eight rows of a matrix that ldmatrix loads lie on different banks.
+//===-----------------------------------------------------------------------------===//
+#include "Mma.h"
+#include "OnRows.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+namespace {
+constexpr int64_t depth = 32, threads = 128, inCopy = 8, padding = 8, piece = 16;
+
+/// An operand's tile in shared memory. `deep`: its lines are those of the side, [side, depth]; else [depth, side].
+struct Tile {
+  int64_t side;
+  bool deep;
+  Ptr memory = {};
+
+  int64_t width() const { return deep ? depth : side; }
+  int64_t lines() const { return deep ? side : depth; }
+  int64_t pitch() const { return width() + padding; }
+  int64_t elements() const { return lines() * pitch(); }
+  /// Copies that a thread makes of one.
+  int64_t trips() const { return lines() * width() / inCopy / threads; }
+};
+
+class TileProduct {
+public:
+  using Carried = OnRows::Carried;
+
+  TileProduct(OnRows &on, Tile left, Tile right) : e(on.e), left(left), right(right) {}
+
+  /// Takes shared memory; call it first inside of the kernel.
+  void begin() {
+    for (Tile *tile : {&left, &right})
+      tile->memory = e.shared(2 * tile->elements(), e.b.getBF16Type());
+    Num warp = e.rank / 32, lane = e.rank % 32;
+    line = lane % 8, odd = lane / 8 % 2 * 8, upper = lane / 16 * 8;
+    row = warp / 2 * rows() + lane / 4, column = warp % 2 * columns() + lane % 4 * 2;
+    firstRow = warp / 2 * rows(), firstColumn = warp % 2 * columns();
+  }
+
+  const Tile &leftTile() const { return left; }
+  const Tile &rightTile() const { return right; }
+
+  /// The place of this thread's copy number `trip`: its line and the element in it.
+  std::pair<Num, Num> place(const Tile &tile, int64_t trip) {
+    Num i = e.rank + trip * threads;
+    return {i / (tile.width() / inCopy), i % (tile.width() / inCopy) * inCopy};
+  }
+  /// Starts to copy a chunk into the buffer that begins at `buffer`: at(trip, line, element) says where in `from` a
+  /// copy lies, and whether it exists (null: it does); zeros are written where it does not.
+  struct Source {
+    Num at, exists;
+  };
+  void stage(const Tile &tile, Num buffer, Ptr from, llvm::function_ref<Source(int64_t, Num, Num)> at) {
+    for (int64_t trip = 0; trip < tile.trips(); ++trip) {
+      auto [own, element] = place(tile, trip);
+      Ptr to = tile.memory + (buffer * tile.elements() + own * tile.pitch() + element);
+      Source source = at(trip, own, element);
+      auto copy = [&] { e.copyAsync(from + source.at, to, 16); };
+      if (source.exists.v)
+        e.when(source.exists, copy, [&] { to.store(e.zeros(inCopy), e.integer(0)); });
+      else
+        copy();
+    }
+  }
+
+  /// The sums over [lo, hi), a chunk at a time: stageBoth(first of a chunk, number of the buffer) starts its copies.
+  Carried sum(Num lo, Num hi, llvm::function_ref<void(Num, Num)> stageBoth) {
+    auto start = [&](Num first) {
+      stageBoth(first, (first - lo) / depth % 2);
+      e.commitCopies();
+    };
+    e.when(lo < hi, [&] { start(lo); });
+    Carried none(rows() * columns() / 32, e.real(0));
+    return e.loop(lo, hi, depth, none, [&](Num first, const Carried &before) {
+      e.waitForCopies();
+      e.barrier(); // the chunk has come, and nobody reads the one before any more
+      Num next = first + depth;
+      e.when(next < hi, [&] { start(next); });
+      Carried sums(before);
+      multiply((first - lo) / depth % 2, sums);
+      return sums;
+    });
+  }
+
+  /// Writes pairs of sums: those of row i of the block, which begins at lineAt(i), if exists(i); columns from `first`
+  /// on, below n.
+  void write(const Carried &sums, Ptr to, Num first, int64_t n, llvm::function_ref<Num(Num)> exists,
+             llvm::function_ref<Num(Num)> lineAt) {
+    auto pairType = VectorType::get(2, e.b.getF32Type());
+    for (int64_t i = 0; i < rows() / piece; ++i)
+      for (int64_t r = 0; r < 2; ++r) {
+        Num line = row + (piece * i + 8 * r);
+        e.when(exists(line), [&] {
+          Num begin = lineAt(line);
+          for (int64_t j = 0; j < columns() / 8; ++j) {
+            size_t at = (i * (columns() / 8) + j) * 4 + 2 * r;
+            Value pair = vector::FromElementsOp::create(e.b, e.loc, pairType, ValueRange{sums[at].v, sums[at + 1].v});
+            Num place = first + column + 8 * j;
+            e.when(place < e.integer(n), [&] { to.store(e.wrap(pair), begin + place); });
+          }
+        });
+      }
+  }
+
+private:
+  /// Of a warp.
+  int64_t rows() const { return left.side / 2; }
+  int64_t columns() const { return right.side / 2; }
+
+  /// sums += a chunk of the left operand times one of the right.
+  void multiply(Num buffer, Carried &sums) {
+    auto begin = [&](const Tile &tile, Num first) {
+      return tile.memory + (buffer * tile.elements() + first * (tile.deep ? tile.pitch() : 1));
+    };
+    // Where this thread's row lies among four 8 x 8 matrices: of those of the left operand rows advance first.
+    auto own = [&](const Tile &tile, Num ofSide, Num ofDepth) {
+      Num atSide = tile.deep ? ofSide + line : ofSide, atDepth = tile.deep ? ofDepth : ofDepth + line;
+      return tile.deep ? atSide * tile.pitch() + atDepth : atDepth * tile.pitch() + atSide;
+    };
+    Ptr a = begin(left, firstRow) + own(left, odd, upper), b = begin(right, firstColumn) + own(right, upper, odd);
+    auto next = [&](const Tile &tile, int64_t inSide, int64_t inDepth) {
+      return e.integer(piece * (tile.deep ? inSide * tile.pitch() + inDepth : inDepth * tile.pitch() + inSide));
+    };
+    for (int64_t d = 0; d < depth / piece; ++d) {
+      SmallVector<SmallVector<Value, 4>> lefts;
+      for (int64_t i = 0; i < rows() / piece; ++i)
+        lefts.push_back(loadMatrices(e, a + next(left, i, d), /*transposed=*/!left.deep));
+      for (int64_t j = 0; j < columns() / piece; ++j) {
+        auto rights = loadMatrices(e, b + next(right, j, d), /*transposed=*/!right.deep);
+        for (int64_t i = 0; i < rows() / piece; ++i)
+          for (int64_t half = 0; half < 2; ++half)
+            multiplyPieces(e, MutableArrayRef(sums).slice((i * (columns() / 8) + 2 * j + half) * 4, 4), lefts[i],
+                           ArrayRef(rights).slice(2 * half, 2));
+      }
+    }
+  }
+
+  SimtEmitter &e;
+  Tile left, right;
+  Num line, odd, upper;      ///< of this thread, among the matrices that it loads
+  Num firstRow, firstColumn; ///< of this warp's sums in the block
+  Num row, column;           ///< of this thread's first sum
+};
+
+int64_t sideFor(int64_t n) { return n > 64 ? 128 : 64; }
+} // namespace
+
+bool pc::kernels::suitsTensorCores(const OnRows &on) {
+  const pcrt_gemm_desc &d = on.d;
+  bool isProduct = d.grouped == PCRT_GROUPED_PRODUCT;
+  return on.a.element.isBF16() && on.b.element.isBF16() && d.n % inCopy == 0 && (isProduct ? d.k : d.m) % inCopy == 0;
+}
+
+void pc::kernels::emitProductByTensorCores(OnRows &on) {
+  SimtEmitter &e = on.e;
+  const pcrt_gemm_desc &d = on.d;
+  const int64_t side = sideFor(d.n);
+  const bool whole = d.k % depth == 0;
+  TileProduct m(on, {on.at.tile, /*deep=*/true}, {side, d.b_n_stride != 1});
+  forRowBlocks(on, threads, side, [&](const RowBlock &block) {
+    m.begin();
+    auto exists = [&](Num line) { return block.first + line < block.end; };
+    OnRows::Carried rows; // where this thread's ones of a begin; those that do not exist are not stored
+    for (int64_t trip = 0; trip < m.leftTile().trips(); ++trip) {
+      Num line = m.place(m.leftTile(), trip).first;
+      rows.push_back(on.rowAt(d.a_lies, e.select(exists(line), block.first + line, block.first), d.k));
+    }
+    Num weights = block.expert * d.b_batch_stride, end = e.integer(d.k);
+    auto ifThere = [&](Num at) { return whole ? Num() : at < end; };
+    auto sums = m.sum(e.integer(0), end, [&](Num first, Num buffer) {
+      m.stage(m.leftTile(), buffer, on.a, [&](int64_t trip, Num, Num element) {
+        return TileProduct::Source{rows[trip] + first + element, ifThere(first + element)};
+      });
+      m.stage(m.rightTile(), buffer, on.b, [&](int64_t, Num line, Num element) {
+        Num inDepth = first + (m.rightTile().deep ? element : line);
+        Num column = block.column + (m.rightTile().deep ? line : element);
+        if (d.n % side)
+          column = e.select(column < e.integer(d.n), column, e.integer(0));
+        return TileProduct::Source{weights + inDepth * d.b_k_stride + column * d.b_n_stride, ifThere(inDepth)};
+      });
+    });
+    auto lineAt = [&](Num line) { return (block.first + line) * d.n; };
+    m.write(sums, d.c_lies == PCRT_LIES_TOKENS ? on.made() : on.c, block.column, d.n, exists, lineAt);
+  });
+}
+
+void pc::kernels::emitGradientByTensorCores(OnRows &on) {
+  SimtEmitter &e = on.e;
+  const pcrt_gemm_desc &d = on.d;
+  const int64_t height = sideFor(d.m), width = sideFor(d.n);
+  const int64_t rows = llvm::divideCeil(d.m, height), columns = llvm::divideCeil(d.n, width);
+  TileProduct m(on, {height, /*deep=*/false}, {width, /*deep=*/false});
+  e.teams(on.at.experts * rows * columns, threads, 1, [&](Num item) {
+    m.begin();
+    Num expert = item / (rows * columns), row = item / columns % rows * height, column = item % columns * width;
+    Num first = on.entry(on.at.firstRows, expert), end = on.entry(on.at.firstRows, expert + 1);
+    auto sums = m.sum(first, end, [&](Num chunk, Num buffer) {
+      auto stage = [&](const Tile &tile, Ptr from, int32_t lies, int64_t extent, Num begin) {
+        m.stage(tile, buffer, from, [&](int64_t, Num line, Num element) {
+          Num number = chunk + line, place = begin + element, exists = number < end;
+          if (extent % tile.side)
+            place = e.select(place < e.integer(extent), place, e.integer(0));
+          return TileProduct::Source{on.rowAt(lies, e.select(exists, number, first), extent) + place, exists};
+        });
+      };
+      stage(m.leftTile(), on.a, d.a_lies, d.m, row);
+      stage(m.rightTile(), on.b, d.b_lies, d.n, column);
+    });
+    auto exists = [&](Num line) { return row + line < e.integer(d.m); };
+    auto lineAt = [&](Num line) { return expert * d.c_batch_stride + (row + line) * d.c_m_stride; };
+    m.write(sums, on.c, column, d.n, exists, lineAt);
+  });
+}
