@@ -147,11 +147,37 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
   std::vector<bool> queued(alive.size());
   for (unsigned v : todo)
     queued[v] = true;
+  // Mostly the first or the last entries of all tables show already that one choice is not always dearer than another.
+  struct Sample {
+    Price first, last;
+    bool isLegal = true;
+  };
+  auto sampleOf = [&](unsigned v, size_t choice) {
+    Sample sample;
+    for (unsigned id : tablesOf[v]) {
+      const PriceTable &table = tables[id];
+      size_t step = stride(table, v), fromEnd = (alive[v].size() - choice - 1) * step;
+      const Price &first = table.entries[choice * step], &last = table.entries[table.entries.size() - 1 - fromEnd];
+      sample.first += first;
+      sample.last += last;
+      sample.isLegal &= countIllegal || (first.isLegal() && last.isLegal());
+    }
+    return sample;
+  };
   auto findDead = [&](unsigned v) -> int {
     int n = alive[v].size();
+    SmallVector<Sample, 8> samples;
+    for (int choice = 0; choice < n; ++choice)
+      samples.push_back(sampleOf(v, choice));
+    auto mayBeDead = [&](int dear, int cheap) {
+      const Sample &a = samples[dear], &b = samples[cheap];
+      if (!a.isLegal || !b.isLegal)
+        return true;
+      return cheap < dear ? !(a.first < b.first) && !(a.last < b.last) : b.first < a.first && b.last < a.last;
+    };
     for (int dear = n - 1; dear >= 0; --dear)
       for (int cheap = 0; cheap < n; ++cheap)
-        if (cheap != dear && dominated(v, dear, cheap))
+        if (cheap != dear && mayBeDead(dear, cheap) && dominated(v, dear, cheap))
           return dear;
     return -1;
   };
