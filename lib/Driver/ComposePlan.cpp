@@ -205,9 +205,6 @@ public:
                                     ArrayRef<int64_t> layers) const;
   /// What a step has besides: by which those of the small ones are longer.
   std::optional<double> rest(double layers) const;
-  double arena(int stage, double layers) const {
-    return along(layers, a, static_cast<double>(ofA.arenas[stage]), b, static_cast<double>(ofB.arenas[stage]));
-  }
 
 private:
   std::optional<double> restOf(int64_t layers, const ProgramPrice &price) const;
@@ -427,6 +424,7 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
   Roles roles(*schedule, problem, fewInChunk, *a, moreInChunk, *b);
   result.isLegal = true;
   result.callsTasks = b->callsTasks;
+  result.bytes.emplace(problem, fewInChunk, a->memory, moreInChunk, b->memory);
   result.hopSeconds = a->hopSeconds;
   for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
     auto layer = [&](int chunk) {
@@ -496,7 +494,7 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, bo
   Roles roles(*schedule, small, fewInChunk, *a, most, *b);
   std::string error;
   std::optional<double> rest = roles.rest(mean), seconds;
-  std::optional<pipeline::Order> order, fewOrder = schedule->order(small, error);
+  std::optional<pipeline::Order> order;
   SmallVector<int64_t> layers;
   PlanNumbers numbers(plan, context);
   double gather =
@@ -528,7 +526,7 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, bo
   }
   roles.fill(whole, layers);
   roles.fillEnds(whole, layers);
-  if (!rest || !seconds || !fewOrder)
+  if (!rest || !seconds)
     return;
   int64_t ranks = 1;
   for (const auto &one : plan.mesh)
@@ -538,14 +536,11 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, bo
   trial.seconds = machine.wholeStep(*seconds + *rest, ranks);
   trial.moves = trial.seconds * b->trial.moves / b->trial.seconds;
   trial.products = trial.seconds * b->trial.products / b->trial.seconds;
-  // A stage holds more microbatches than that of the small pipeline.
-  std::vector<double> held = pipeline::peaks(whole, *order), heldBySmall = pipeline::peaks(small, *fewOrder);
+  StageBytes bytes(small, fewInChunk, a->memory, most, b->memory);
   double fullest = 0;
-  for (int stage = 0; stage < stages; ++stage) {
-    int like = stageLike(stage, stages, fewStages);
-    double mean = layersOf(stage, whole, layers);
-    double activations = (held[stage] - heldBySmall[like]) * core.layerActivationBytes * mean;
-    fullest = std::max(fullest, roles.arena(like, mean) + activations);
-  }
+  for (int stage = 0; stage < stages; ++stage)
+    fullest = std::max(fullest, bytes.arena(
+                                    whole, (*order)[stage], stageLike(stage, stages, fewStages),
+                                    [&](int chunk) { return roles.role(whole, chunk); }, layers));
   trial.bytes = static_cast<int64_t>(fullest) + b->besideArena;
 }

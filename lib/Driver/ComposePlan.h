@@ -7,6 +7,7 @@
 
 #include "FewLayers.h"
 #include "PriceProgram.h"
+#include "StageBytes.h"
 
 #include "pc/Driver/Tactics.h"
 #include "pc/Pipeline/Schedule.h"
@@ -49,6 +50,7 @@ struct TaskPrice {
   std::array<Seconds, pipeline::numKinds> seconds; ///< by kind
   double hopSeconds = 0;
   double taskOps = 0, otherOps = 0; ///< of a layer, written out: for a microbatch, and besides
+  std::optional<StageBytes> bytes;
   int compositions = 0;
 };
 

@@ -328,8 +328,15 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
   }
   if (!key.empty() && !known.hasTasks) {
     const TaskPrice &price = tasks.at(key);
+    PlanBounds::TaskBound bound{node.bound, 0};
+    if (price.isLegal)
+      bound = bounds->ofTasks(price, cores.at(core.key()), numbersOf(known));
+    if (limit() > 0 && bound.bytes > static_cast<double>(limit())) {
+      ++numDropped;
+      return opened;
+    }
     known.hasTasks = true;
-    next(price.isLegal ? bounds->ofTasks(price, cores.at(core.key()), numbersOf(known)) : node.bound);
+    next(bound.seconds);
     return opened;
   }
   const PlanJob &job = jobs.at("plan " + node.text);

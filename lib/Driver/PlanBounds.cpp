@@ -208,8 +208,11 @@ bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) con
 /// A stage ends when it has summed its gradients, and the first one begins when it has gathered its parameters. Where
 /// tasks are functions nothing is sent beside them; those that are written out may be shorter, as moves go on beside
 /// the next one.
-double PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const {
-  double atLeast = ofCore(core, plan);
+///
+/// Of bytes, a stage stores what its layers have, and the order says what its tasks keep at once.
+PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core,
+                                          const PlanNumbers &plan) const {
+  TaskBound atLeast{ofCore(core, plan), 0};
   const pipeline::NamedSchedule *schedule = plan.schedule;
   auto stages = static_cast<int>(plan.shape.stages), chunks = static_cast<int>(plan.shape.stages * plan.shape.chunks);
   bool calls = callsTasks(tasks, plan);
@@ -237,6 +240,21 @@ double PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core, const 
     return sum;
   };
   Sent sent = sentOf(plan);
+  auto bytesOf = [&](const SmallVector<int64_t> &sizes, const pipeline::Order &order) {
+    // What is written out may begin later than a call, and end earlier.
+    double bytesMargin = calls ? 0.97 : 0.85, most = 0;
+    bool isCut = plan.zero >= 2 && !core.hasData; // not all that is there in a task is, where it is cut on the way
+    double gradientShare = isCut ? 1 / plan.sharders : 1;
+    for (int stage : {0, stages / 2}) {
+      double stored = 0;
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        if (problem.stageOf[chunk] == stage)
+          stored += storedBytes(plan, layerParameterBytes * static_cast<double>(sizes[chunk]), false);
+      most =
+          std::max(most, stored + tasks.bytes->ofLayers(problem, order[stage], sizes, calls && !isCut, gradientShare));
+    }
+    return bytesMargin * most;
+  };
   auto ofLayers = [&](const SmallVector<int64_t> &sizes) {
     double gathered = 0;
     for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -254,7 +272,7 @@ double PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core, const 
         calls ? gathered : std::max(sent.layerGather * static_cast<double>(sizes[0]) - problem.forward[0], 0.0);
     std::optional<pipeline::Timeline> times = order ? pipeline::simulate(problem, *order) : std::nullopt;
     if (!times)
-      return 0.0;
+      return TaskBound();
     double last = 0;
     for (int stage = 0; stage < stages; ++stage) {
       last = std::max(last, times->end[problem.id((*order)[stage].back())]);
@@ -272,17 +290,21 @@ double PlanBounds::ofTasks(const TaskPrice &tasks, const CorePrice &core, const 
         end = std::max(end, ready) + seconds;
       last = std::max(last, end);
     }
-    return last;
+    return TaskBound{last, bytesOf(sizes, *order)};
   };
   problem.forward = problem.recompute = problem.backward = problem.weight = std::vector<double>(chunks);
-  double least = std::numeric_limits<double>::infinity();
+  double infinite = std::numeric_limits<double>::infinity();
+  TaskBound least{infinite, infinite};
+  auto tryLayers = [&](const SmallVector<int64_t> &sizes) {
+    TaskBound one = ofLayers(sizes);
+    least = {std::min(least.seconds, one.seconds), std::min(least.bytes, one.bytes)};
+  };
   if (SmallVector<int64_t> given = givenLayers(plan.layers, layers, chunks); !given.empty())
-    least = ofLayers(given);
+    tryLayers(given);
   else
-    for (const SmallVector<int64_t> &dealt : dealings(layers, problem.stageOf, work))
-      least = std::min(least, ofLayers(dealt));
+    llvm::for_each(dealings(layers, problem.stageOf, work), tryLayers);
   double optimizer = core.restSeconds / static_cast<double>(stages) / (core.hasData ? 1 : plan.sharders);
-  return std::max(atLeast, machine.wholeStep(least + optimizer, ranks));
+  return {std::max(atLeast.seconds, machine.wholeStep(least.seconds + optimizer, ranks)), least.bytes};
 }
 
 double PlanBounds::guessSeconds(const Known &root, const PlanNumbers &plan) const {
@@ -361,6 +383,20 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, const CorePrice &core) co
                     plan.hasStages ? core.layerActivationBytes * static_cast<double>(layers) : core.activationBytes);
 }
 
+double PlanBounds::storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const {
+  // With ZeRO-1 and 2 only what is computed with is whole.
+  double parameters = parameterBytes;
+  if (plan.zero >= 3)
+    parameters /= plan.sharders;
+  else if (plan.zero >= 1 && plan.halfParameters)
+    parameters = parameters / 2 + parameters / plan.sharders;
+  double states = parameterBytes * work.stateBytes / work.parameterBytes / (plan.zero >= 1 ? plan.sharders : 1);
+  // They are added up over microbatches.
+  bool areSummed = withGradients && plan.microbatches > 1;
+  double gradients = areSummed ? parameterBytes / (plan.zero >= 2 ? plan.sharders : 1) : 0;
+  return (parameters + states + gradients) / plan.split;
+}
+
 double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) const {
   auto stages = static_cast<double>(plan.shape.stages);
   // The stage that holds most may have fewer of the layers, which are whole.
@@ -368,16 +404,7 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) c
   if (plan.shape.stages > 1 && layers > 0)
     held =
         std::max(1.0, held * std::floor(static_cast<double>(layers) / stages) * stages / static_cast<double>(layers));
-  // With ZeRO-1 and 2 only what is computed with is whole.
-  double parameters = work.parameterBytes;
-  if (plan.zero >= 3)
-    parameters /= plan.sharders;
-  else if (plan.zero >= 1 && plan.halfParameters)
-    parameters = parameters / 2 + parameters / plan.sharders;
-  double states = work.stateBytes / (plan.zero >= 1 ? plan.sharders : 1);
-  // They are added up over microbatches.
-  double gradients = plan.microbatches > 1 ? work.parameterBytes / (plan.zero >= 2 ? plan.sharders : 1) : 0;
   // Stages need not be equal, and what is composed is no bound.
   constexpr double margin = 0.85;
-  return margin * ((parameters + states + gradients) / plan.split + activationBytes * held) / stages;
+  return margin * (storedBytes(plan, work.parameterBytes / stages, true) + activationBytes * held / stages);
 }

@@ -47,7 +47,10 @@ public:
   /// Of a plan whose core was priced.
   double ofCore(const CorePrice &core, const PlanNumbers &plan) const;
   /// Of a plan whose tasks were priced, too: their order is simulated.
-  double ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
+  struct TaskBound {
+    double seconds = 0, bytes = 0;
+  };
+  TaskBound ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
   /// Whether tasks of a plan's whole program are functions for sure.
   bool callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
   /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass. Of
@@ -92,6 +95,8 @@ private:
   double longestStage(double layer, double rest, const PlanShape &shape) const;
 
   double heldBy(const PlanNumbers &plan) const;
+  /// Bytes of parameters and states on a rank, and their gradients, of parameters of so many bytes.
+  double storedBytes(const PlanNumbers &plan, double parameterBytes, bool withGradients) const;
   /// `activationBytes`: that a microbatch keeps in all stages together.
   double leastBytes(const PlanNumbers &plan, double activationBytes) const;
 

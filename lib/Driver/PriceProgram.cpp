@@ -164,9 +164,10 @@ static void readProducts(ModuleOp planned, const MachineModel &machine, PlanTria
 }
 
 static void readBytes(ModuleOp planned, const CompileOptions &options, ProgramPrice &price) {
-  for (ModuleOp program : programsOf(planned))
-    for (ArenaOp arena : program.getOps<ArenaOp>())
-      price.arenas.push_back(static_cast<int64_t>(arena.getBytes()));
+  if (options.plan.pipeline())
+    for (ModuleOp program : programsOf(planned))
+      for (ArenaOp arena : program.getOps<ArenaOp>())
+        price.memory.push_back(TaskMemory::of(stepsOf(program)[0].getBody().front(), arena.getBytes()));
   if (options.cuda()) {
     llvm::json::Object beside = besideArena(planned);
     for (StringRef key : {"staging_bytes", "nccl_bytes_estimated"})

@@ -2,6 +2,7 @@
 #ifndef PC_LIB_DRIVER_PRICEPROGRAM_H
 #define PC_LIB_DRIVER_PRICEPROGRAM_H
 
+#include "pc/Cost/TaskMemory.h"
 #include "pc/Driver/Compile.h"
 #include "pc/Search/Search.h"
 
@@ -10,13 +11,13 @@ namespace pc {
 /// Figures of a program that was compiled to the planned phase.
 struct ProgramPrice {
   PlanTrial trial;
-  double programSeconds = 0;         ///< of the step, by the clock of the ranks
-  double microbatchSeconds = 0;      ///< that one more microbatch takes; without stages only
-  double forwardShare = 0;           ///< of the work of forward and backward passes; without stages only
-  int64_t besideArena = 0;           ///< bytes of `trial.bytes` that are not in the arena
-  double activationBytes = 0;        ///< at most, of any stage
-  llvm::SmallVector<int64_t> arenas; ///< bytes, by stage
-  double hopSeconds = 0;             ///< of a message from a stage to the next
+  double programSeconds = 0;      ///< of the step, by the clock of the ranks
+  double microbatchSeconds = 0;   ///< that one more microbatch takes; without stages only
+  double forwardShare = 0;        ///< of the work of forward and backward passes; without stages only
+  int64_t besideArena = 0;        ///< bytes of `trial.bytes` that are not in the arena
+  double activationBytes = 0;     ///< at most, of any stage
+  std::vector<TaskMemory> memory; ///< of pipelines, by stage
+  double hopSeconds = 0;          ///< of a message from a stage to the next
   /// By stage, ops of the program as the pipeline makes it, in tasks and besides.
   llvm::SmallVector<double> taskOps, otherOps;
   bool callsTasks = false;               ///< tasks are functions

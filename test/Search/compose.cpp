@@ -44,7 +44,7 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
     return {-100, -100, -100};
   PlanBounds bounds(model.getContext(), work, &few, batch, ranks, options, machine);
   PlanNumbers numbers(options.plan, model.getContext());
-  double ofCore = 0, ofTasks = 0;
+  double ofCore = 0, ofTasks = 0, bytes = bounds.leastBytes(numbers, core);
   for (bool withData : {false, true}) { // not the same with ZeRO-2 and 3
     PlanCore own = PlanCore::of(options.plan, batch, false, withData);
     CorePrice price = withData ? core : composer.priceCore(own, refusal);
@@ -52,10 +52,14 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
       continue;
     ofCore = std::max(ofCore, bounds.ofCore(price, numbers));
     TaskPrice tasks = options.plan.pipeline() ? composer.priceTasks(options.plan, own, refusal) : TaskPrice();
-    ofTasks = std::max(ofTasks, tasks.isLegal ? bounds.ofTasks(tasks, price, numbers) : ofCore);
+    PlanBounds::TaskBound bound{ofCore, 0};
+    if (tasks.isLegal)
+      bound = bounds.ofTasks(tasks, price, numbers);
+    ofTasks = std::max(ofTasks, bound.seconds);
+    bytes = std::max(bytes, bound.bytes);
   }
   return {-percentOff(ofCore, whole.seconds), -percentOff(ofTasks, whole.seconds),
-          -percentOff(bounds.leastBytes(numbers, core), static_cast<double>(whole.bytes))};
+          -percentOff(bytes, static_cast<double>(whole.bytes))};
 }
 
 /// The errors of seconds and bytes in percent, or nothing where the plan is refused.

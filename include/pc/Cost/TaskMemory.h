@@ -1,0 +1,32 @@
+//===- TaskMemory.h - What a pipeline's stage keeps from task to task -------------------------===//
+#ifndef PC_COST_TASKMEMORY_H
+#define PC_COST_TASKMEMORY_H
+
+#include "pc/IR/PC.h"
+#include <map>
+#include <vector>
+
+namespace pc {
+
+/// The arena of a planned stage over its tasks. A stretch is a task, what comes before the first one, or what follows
+/// the last one (`pc.task optimizer`).
+struct TaskMemory {
+  struct Stretch {
+    TaskKind kind = TaskKind::Optimizer;
+    int64_t chunk = -1, microbatch = -1; ///< -1: before the first task, and behind the last
+    /// Bytes at most of what is not there from its beginning to its end.
+    int64_t own = 0;
+  };
+  std::vector<Stretch> stretches;
+  /// Bytes of what is alive in several stretches, by the first and the last of them.
+  std::map<std::pair<int, int>, int64_t> kept;
+  /// Bytes of the arena that are free when most is alive.
+  int64_t gaps = 0;
+
+  /// Of the block of a stage's step.
+  static TaskMemory of(mlir::Block &body, int64_t arenaBytes);
+};
+
+} // namespace pc
+
+#endif
