@@ -12,7 +12,6 @@
 #include "pc/Pipeline/Passes.h"
 #include "pc/Proof/Passes.h"
 #include "pc/Reference/Passes.h"
-#include "pc/Shard/DispatchExperts.h"
 #include "pc/Shard/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -29,7 +28,6 @@ void pc::registerPasses() {
   registerAutodiffPasses();
   registerCostPasses();
   registerShardPasses();
-  mlir::registerPass(createDispatchExperts);
   registerPipelinePasses();
   registerLocalizePasses();
   registerOverlapPasses();

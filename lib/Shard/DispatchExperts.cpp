@@ -3,9 +3,10 @@
 //   dispatch "b s e, b s n -> b s n e" in front, combine "b s n e, b s n -> b s e" behind,
 // all that a product reads and makes is by token and expert, so an axis can split experts inside and tokens outside of
 // it: what lies between is an all_to_all of entries that exist, where else all tokens would be gathered.
-// References: D. Lepikhin et al., "GShard", 2020; D. Narayanan et al., "MegaScale-MoE" and Megatron-Core's dispatchers.
+// References: D. Lepikhin et al., "GShard", 2020; C. Hwang et al., "Tutel", 2023.
 //===-----------------------------------------------------------------------------===//
-#include "pc/Shard/DispatchExperts.h"
+#define GEN_PASS_DEF_DISPATCHEXPERTS
+#include "pc/Shard/Passes.h"
 
 #include "Dispatch.h"
 
@@ -181,22 +182,8 @@ private:
   llvm::DenseMap<std::pair<Value, Value>, Value> dispatched;
 };
 
-/// Results are the same as before: both einsums are routed by the mask of the product. With exchange=auto only where a
-/// token has fewer experts than there are ranks, else gathering tokens sends less.
-struct DispatchExperts : PassWrapper<DispatchExperts, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DispatchExperts)
-  DispatchExperts() = default;
-  DispatchExperts(const DispatchExperts &other) : PassWrapper(other) {}
-
-  StringRef getArgument() const override { return "pc-dispatch-experts"; }
-  StringRef getDescription() const override {
-    return "What goes to the experts of a mixture, and comes back, as values of their own";
-  }
-
-  Option<int64_t> ranks{*this, "ranks", llvm::cl::desc("Ranks that will split the experts"), llvm::cl::init(1)};
-  Option<std::string> exchange{*this, "exchange", llvm::cl::desc("auto or rows"), llvm::cl::init("auto")};
-  Option<std::string> target{*this, "target", llvm::cl::desc("cpu or cuda; on devices nothing is stored by rows"),
-                             llvm::cl::init("cpu")};
+struct DispatchExperts : pc::impl::DispatchExpertsBase<DispatchExperts> {
+  using DispatchExpertsBase::DispatchExpertsBase;
 
   void runOnOperation() override {
     bool always = exchange.getValue() == "rows";
@@ -226,5 +213,3 @@ struct DispatchExperts : PassWrapper<DispatchExperts, OperationPass<ModuleOp>> {
   }
 };
 } // namespace
-
-std::unique_ptr<Pass> pc::createDispatchExperts() { return std::make_unique<DispatchExperts>(); }

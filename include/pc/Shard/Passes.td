@@ -98,6 +98,21 @@ def Zigzag : Pass<"pc-zigzag", "mlir::ModuleOp"> {
   let options = [Option<"ranks", "ranks", "int64_t", "0", "n">];
 }
 
+def DispatchExperts : Pass<"pc-dispatch-experts", "mlir::ModuleOp"> {
+  let summary = "What goes to the experts of a mixture, and comes back, as values of their own";
+  let description = [{
+    Step program -> step program, in front of `pc-set-mesh`. Of products that are routed, what is by token becomes by token and expert: `dispatch`, an einsum `"b s e, b s n
+    -> b s n e"`, in front, and `combine`, `"b s n e, b s n -> b s e"`, behind; sums of combines become one. Both are routed by the same mask, so results are the same as before. `pc-expert-parallel` then
+    splits tokens outside of them and experts between them, and ranks send each other what tokens have chosen: k / n of what all experts of all tokens would be.
+
+    With `exchange=auto` only where a token has fewer experts than there are ranks: else gathering tokens sends less. With `target=cuda`, where nothing is stored by rows, `auto` does nothing and `rows` fails; `rows` also fails where
+    nothing is routed.
+  }];
+  let options = [Option<"ranks", "ranks", "int64_t", "1", "Ranks that will split the experts">,
+                 Option<"exchange", "exchange", "std::string", "\"auto\"", "auto or rows">,
+                 Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
+}
+
 def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
   let summary = "Split the sequence everywhere along one axis";
   let description = [{
