@@ -164,7 +164,7 @@ void pc::kernels::emitProductByTensorCores(OnRows &on) {
   const int64_t side = sideFor(d.n);
   const bool whole = d.k % depth == 0;
   TileProduct m(on, {on.at.tile, /*deep=*/true}, {side, d.b_n_stride != 1});
-  forRowBlocks(on, threads, side, [&](const RowBlock &block) {
+  forRowBlocks(on, threads, on.at.tile, side, [&](const RowBlock &block) {
     m.begin();
     auto exists = [&](Num line) { return block.first + line < block.end; };
     OnRows::Carried rows; // where this thread's ones of a begin; those that do not exist are not stored

@@ -151,19 +151,20 @@ static void emitCombine(OnRows &on) {
   });
 }
 
-void pc::kernels::forRowBlocks(OnRows &on, int64_t threads, int64_t columns,
+void pc::kernels::forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_t columns,
                                llvm::function_ref<void(const RowBlock &)> body) {
   SimtEmitter &e = on.e;
   // Blocks that run at the same time have some tiles and some columns in common, which then are in the second-level
-  // cache: `together` blocks of columns of one tile follow each other, then those of the next.
+  // cache: `together` blocks of columns of the same rows follow each other, then those of the next.
   const int64_t all = llvm::divideCeil(on.d.n, columns), together = std::min<int64_t>(all, 16);
-  const int64_t stripes = llvm::divideCeil(all, together), tiles = on.at.tiles;
-  e.teams(stripes * tiles * together, threads, 1, [&](Num item) {
-    Num stripe = item / (tiles * together), tile = item / together % tiles;
+  const int64_t stripes = llvm::divideCeil(all, together), parts = on.at.tile / rows, height = on.at.tiles * parts;
+  e.teams(stripes * height * together, threads, 1, [&](Num item) {
+    Num stripe = item / (height * together), part = item / together % height, tile = part / parts;
     Num number = stripe * together + item % together, expert = on.entry(on.at.tileExperts, tile);
     e.when(e.notBefore(expert, e.integer(0)) & (number < e.integer(all)), [&] {
-      Num end = on.entry(on.at.firstRows, expert + 1), first = on.entry(on.at.tileRows, tile);
-      body({expert, first, end, number * columns});
+      Num end = on.entry(on.at.firstRows, expert + 1);
+      Num first = on.entry(on.at.tileRows, tile) + part % parts * rows;
+      e.when(first < end, [&] { body({expert, first, end, number * columns}); });
     });
   });
 }

@@ -44,8 +44,10 @@ public:
 struct RowBlock {
   Num expert, first, end, column;
 };
-/// Runs `body` for each block of `columns` columns of n, with blocks that share rows or columns beside each other.
-void forRowBlocks(OnRows &on, int64_t threads, int64_t columns, llvm::function_ref<void(const RowBlock &)> body);
+/// Runs `body` for each block of up to `rows` rows, which divide a tile, and `columns` columns of n, with blocks that
+/// share rows or columns beside each other.
+void forRowBlocks(OnRows &on, int64_t threads, int64_t rows, int64_t columns,
+                  llvm::function_ref<void(const RowBlock &)> body);
 
 /// Of any type, by numbers in f32.
 void emitProductByNumbers(OnRows &on);

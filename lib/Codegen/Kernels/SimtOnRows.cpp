@@ -98,7 +98,7 @@ void pc::kernels::emitProductByNumbers(OnRows &on) {
   SimtEmitter &e = on.e;
   const pcrt_gemm_desc &d = on.d;
   Multiplier m(on);
-  forRowBlocks(on, threads, side, [&](const RowBlock &block) {
+  forRowBlocks(on, threads, side, side, [&](const RowBlock &block) {
     m.begin();
     const bool deep = d.b_n_stride != 1;
     const int64_t widthOfA = e.widthFor(d.k), widthOfB = e.widthFor(deep ? d.k : d.n);
