@@ -1,64 +1,18 @@
 //===- Measure.cpp - what the ranks of this machine can do -----------------===//
-#include "Measure.h"
+#include "Bench.h"
 #include "comm/Collective.h"
-#include "cpu/Gemm.h"
 #include "device/Profile.h"
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <span>
 
 using namespace pcrt;
 using namespace pc_calibrate;
 
-namespace {
-
-constexpr int64_t MiB = int64_t(1) << 20;
 /// Products (rows, summed, columns): of 1024 and 2048 tokens with layers of 768 to 4096, whole and divided.
-constexpr int64_t shapes[][3] = {{1024, 768, 768},   {1024, 768, 3072},  {1024, 3072, 768},
-                                 {2048, 1024, 4096}, {2048, 2048, 2048}, {512, 4096, 2048}};
-
-Measurement named(const std::string &name, double work, bool isSmall = false) { return {name, work, 0, 0, isSmall}; }
-
-class Bench {
-public:
-  explicit Bench(Comm &comm) : comm(comm), pool(threadsOfThisRank()) {
-    for (int rank = 0; rank < comm.size(); ++rank)
-      all.ranks.push_back(rank);
-    all.me = comm.rank();
-  }
-
-  Measurements run(double seconds, double noise);
-
-private:
-  struct Case {
-    Measurement *result;
-    std::function<void()> call;
-    int64_t repeats = 1;
-    std::vector<double> seconds = {};
-  };
-
-  void addProducts(std::vector<Measurement> &to, size_t count, int32_t dtype, std::unique_ptr<Gemms> &gemms);
-  void addMemory();
-  void addMoves();
-  double time(const Case &one);
-  int64_t numberOfFirst(int64_t mine);
-  void sampleAll(int warm, int rounds);
-
-  Comm &comm;
-  Pool pool;
-  Group all;
-  Measurements results;
-  std::vector<Case> cases;
-  std::vector<pcrt_gemm_desc> descs, bf16Descs;
-  std::unique_ptr<Gemms> gemms, bf16Gemms;
-  char *arena = nullptr;
-  std::vector<float> from, to;
-  const char *problem = nullptr;
-};
-
-} // namespace
+static constexpr int64_t shapes[][3] = {{1024, 768, 768},   {1024, 768, 3072},  {1024, 3072, 768},
+                                        {2048, 1024, 4096}, {2048, 2048, 2048}, {512, 4096, 2048}};
 
 /// The first `count` shapes.
 void Bench::addProducts(std::vector<Measurement> &to, size_t count, int32_t dtype, std::unique_ptr<Gemms> &made) {
@@ -107,39 +61,6 @@ void Bench::addMemory() {
   cases.push_back({&results.launch, [this] { pool.ranges(pool.size(), [](int, int64_t, int64_t) {}); }});
 }
 
-void Bench::addMoves() {
-  if (comm.size() == 1)
-    return;
-  const int64_t size = comm.size();
-  struct Kind {
-    const char *name;
-    pcrt_move_kind kind;
-    double sent; ///< Of the whole tensor's bytes, by a rank in a ring.
-  };
-  const Kind kinds[] = {{"all_reduce", PCRT_ALL_REDUCE, 2. * double(size - 1) / double(size)},
-                        {"all_gather", PCRT_ALL_GATHER, double(size - 1) / double(size)}};
-  results.moves.reserve(2), results.latencies.reserve(2);
-  for (const Kind &kind : kinds)
-    for (int64_t bytes : {24 * MiB, int64_t(4096)}) {
-      bool small = bytes == 4096;
-      std::vector<Measurement> &to = small ? results.latencies : results.moves;
-      to.push_back(
-          named(std::string(kind.name) + (small ? " of 4 kB" : " of 24 MiB"), kind.sent * double(bytes), small));
-      bool gathers = kind.kind == PCRT_ALL_GATHER;
-      int64_t outer = gathers ? 1 : bytes / 4, extent = gathers ? size : 1, inner = gathers ? bytes / 4 / size : 1;
-      cases.push_back({&to.back(), [this, kind, gathers, outer, extent, inner] {
-                         pcrt_move_desc desc{kind.name, kind.kind, 0, PCRT_F32, PCRT_SUM, outer, extent,
-                                             inner,     1,         1, "",       0,        0};
-                         ParallelFor workers{&pool, [](void *pool, int64_t items, ParallelFor::Body body, void *arg) {
-                                               static_cast<Pool *>(pool)->ranges(
-                                                   items, [&](int, int64_t lo, int64_t hi) { body(arg, lo, hi); });
-                                             }};
-                         char *out = gathers ? arena + 32 * MiB : arena;
-                         requireOk(comm, comm.move(desc, all, arena, out, workers));
-                       }});
-    }
-}
-
 /// Seconds of one call, from barrier to barrier.
 double Bench::time(const Case &one) {
   requireOk(comm, comm.barrier());
@@ -172,14 +93,17 @@ void Bench::sampleAll(int warm, int rounds) {
 }
 
 Measurements Bench::run(double seconds, double noise) {
-  requireOk(comm, comm.allocateArena(96 * MiB, &arena));
-  std::fill_n(reinterpret_cast<float *>(arena), 96 * MiB / 4, 0.5f);
+  requireOk(comm, comm.allocateArena(160 * MiB, &arena));
+  std::fill_n(reinterpret_cast<float *>(arena), 160 * MiB / 4, 0.5f);
   results.threads = pool.size();
-  const size_t count = seconds < 1 ? 2 : std::size(shapes); // the large ones take longer alone
+  const bool isShort = seconds < 1; // the large ones take longer alone
+  const size_t count = isShort ? 2 : std::size(shapes);
+  largeBytes = isShort ? 3 * MiB : 24 * MiB;
   addProducts(results.products, count, PCRT_F32, gemms);
   addProducts(results.bf16Products, count, PCRT_BF16, bf16Gemms);
   addMemory();
   addMoves();
+  addBeside();
   const int rounds = seconds < 5 ? 3 : 9;
   const double sample = seconds / double(rounds) / double(cases.size());
   for (Case &one : cases) {
@@ -197,9 +121,18 @@ Measurements Bench::run(double seconds, double noise) {
 
 std::vector<Measurement> pc_calibrate::allOf(const Measurements &results) {
   std::vector<Measurement> all;
-  for (const std::vector<Measurement> *some :
-       {&results.products, &results.bf16Products, &results.memory, &results.moves, &results.latencies})
-    all.insert(all.end(), some->begin(), some->end());
+  auto add = [&](const std::vector<Measurement> &some) { all.insert(all.end(), some.begin(), some.end()); };
+  add(results.products);
+  add(results.bf16Products);
+  add(results.memory);
+  for (const GroupMoves *moves : {&results.node, &results.pair, &results.across}) {
+    add(moves->large);
+    add(moves->small);
+    if (moves->size)
+      all.push_back(moves->message);
+  }
+  if (results.beside.seconds > 0)
+    all.push_back(results.beside);
   all.push_back(results.launch);
   return all;
 }
@@ -212,4 +145,6 @@ Measurement pc_calibrate::noisiest(const Measurements &results) {
   return most;
 }
 
-Measurements pc_calibrate::measure(Comm &comm, double seconds, double noise) { return Bench(comm).run(seconds, noise); }
+Measurements pc_calibrate::measure(Comm &comm, int nodeRanks, double seconds, double noise) {
+  return Bench(comm, nodeRanks).run(seconds, noise);
+}

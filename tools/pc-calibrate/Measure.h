@@ -26,13 +26,29 @@ struct Measurement {
   double rate() const { return work / seconds; }
 };
 
+/// What ranks of a group send each other, all groups of its kind at the same time.
+struct GroupMoves {
+  int size = 0;                          ///< Ranks of a group; 0: there are none.
+  std::vector<Measurement> large, small; ///< Collectives of 24 MiB (of 3 in short measurements) and of 4 kB.
+  Measurement message;                   ///< There and back between two ranks, 4 kB each.
+
+  /// Bytes that a rank sends in a second, over the latencies.
+  double bandwidth() const;
+  /// Seconds of a small all_gather, or all_reduce.
+  double gatherSeconds() const { return small[1].seconds; }
+  double sumSeconds() const { return small[0].seconds; }
+};
+
 struct Measurements {
   std::vector<Measurement> products, bf16Products, ///< Of shapes of transformers.
-      memory,                         ///< A copy of arrays that no cache holds, and a sum of three tensors of a layer.
-      moves;                          ///< Large ones; without other ranks none.
-  Measurement launch;                 ///< Fork and join of a rank's threads.
-  std::vector<Measurement> latencies; ///< The same moves of 4 kB.
-  int threads = 1;                    ///< Of a rank.
+      memory;         ///< A copy of arrays that no cache holds, and a sum of three tensors of a layer.
+  Measurement launch; ///< Fork and join of a rank's threads.
+  GroupMoves node,    ///< The ranks of a node.
+      pair,           ///< Two neighbours in it, where it has more.
+      across;         ///< One rank of each node, where there are several: each rank is in such a group.
+  Measurement beside; ///< A product while a large move of all is under way, start and wait included.
+  int threads = 1;    ///< Of a rank.
+  int nodeRanks = 1, nodes = 1;
 };
 
 /// All of them, in one order.
@@ -42,8 +58,9 @@ std::vector<Measurement> allOf(const Measurements &results);
 Measurement noisiest(const Measurements &results);
 
 /// Measures from barrier to barrier for about `seconds`, up to three times until the noisiest measurement differs by
-/// `noise` at most. All ranks call it; the results are rank 0's, which decides.
-Measurements measure(pcrt::Comm &comm, double seconds, double noise);
+/// `noise` at most. All ranks call it, `nodeRanks` of each node with consecutive numbers; the results are rank 0's,
+/// which decides.
+Measurements measure(pcrt::Comm &comm, int nodeRanks, double seconds, double noise);
 
 } // namespace pc_calibrate
 

@@ -1,30 +1,27 @@
 //===- pc-calibrate.cpp - measures this machine for pc-compile -------------===//
-#include "Measure.h"
-#include "base/Failure.h"
+#include "Figures.h"
+#include "comm/Collective.h"
 #include "comm/Environment.h"
 #include "core/PeakRate.h"
 #include "launch/Launch.h"
 #include "pcrt/version.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 using namespace pcrt;
 using namespace pc_calibrate;
-using Json = nlohmann::ordered_json;
 
 static const char usage[] =
     R"(usage: pc-calibrate [-o FILE.json] [-n RANKS] [options]
 
 Measures what the ranks of a run on this machine's CPUs can do, in less than a minute, and writes it as a machine for
 pc-compile: --machine=FILE.json. Without -o: for --machine=here. All ranks work at the same time, as they do in a run, so
-the figures hold for runs of as many ranks. Devices are not measured.
+the figures hold for runs of as many ranks. On several nodes (mpirun, torchrun, srun) what they send each other is measured
+inside of a node and between nodes. Devices are not measured.
 
   -o FILE.json     where the machine is written (the user's cache: $XDG_CACHE_HOME/pc/here.json or ~/.cache/pc/here.json)
   -n RANKS         as pc-run -n (one for each core); under mpirun, torchrun or srun their ranks are taken
@@ -89,62 +86,6 @@ static std::string text(double number) {
   return text;
 }
 
-static double medianRate(std::vector<Measurement> some) {
-  std::sort(some.begin(), some.end(), [](const Measurement &a, const Measurement &b) { return a.rate() < b.rate(); });
-  return some[some.size() / 2].rate();
-}
-
-static double bestRate(const std::vector<Measurement> &some) {
-  double best = 0;
-  for (const Measurement &one : some)
-    best = std::max(best, one.rate());
-  return best;
-}
-
-/// The machine as pc-compile reads it; what was measured and what is a guess of the machine `cpu` are told in it.
-static Json machineOf(const Measurements &results, int ranks, bool oneNode, double spread) {
-  Json machine;
-  machine["like"] = "cpu";
-  machine["device"] = std::to_string(results.threads) + (results.threads == 1 ? " core" : " cores") + " a rank of " +
-                      std::to_string(ranks) + ", " + cpuName();
-  double best = bestRate(results.products), share = medianRate(results.products) / best;
-  machine["f32_flops"] = best;
-  machine["product_share"] = share;
-  std::vector<std::string> guesses = {"attention_share", "attention_keys", "contend_share", "straggle_share"};
-  if (results.bf16Products.empty())
-    guesses.push_back("bf16_flops");
-  else
-    machine["bf16_flops"] = medianRate(results.bf16Products) / share;
-  machine["memory_bandwidth"] = results.memory[0].rate();
-  machine["stream_share"] = std::min(1., results.memory[1].rate() / results.memory[0].rate());
-  machine["op_seconds"] = results.launch.seconds;
-  if (results.moves.empty()) {
-    guesses.insert(guesses.end(), {"node_bandwidth", "collective_seconds", "move_seconds"});
-  } else {
-    double bandwidth = 1, latency = 0;
-    for (size_t i = 0; i < results.moves.size(); ++i) {
-      bandwidth *= results.moves[i].work / (results.moves[i].seconds - results.latencies[i].seconds);
-      latency = std::max(latency, results.latencies[i].seconds);
-    }
-    machine["node_bandwidth"] = std::pow(bandwidth, 1 / double(results.moves.size()));
-    machine["collective_seconds"] = machine["move_seconds"] = latency;
-    if (!oneNode) // these are the slower ones
-      machine["network_bandwidth"] = machine["node_bandwidth"];
-    else
-      guesses.push_back("network_bandwidth");
-  }
-  machine["spread"] = std::min(spread, 1.);
-  Json &measured = machine["measured"];
-  measured["by"] = std::string("pc-calibrate ") + pcrt_version;
-  measured["ranks"] = ranks;
-  measured["threads"] = results.threads;
-  measured["processor"] = cpuName();
-  measured["guesses"] = guesses;
-  for (const Measurement &one : allOf(results))
-    measured["seconds"][one.name] = {{"median", one.seconds}, {"spread", one.spread}};
-  return machine;
-}
-
 static void writeMachine(const std::string &path, const Json &machine) {
   std::error_code error;
   if (std::string folder = std::filesystem::path(path).parent_path(); !folder.empty())
@@ -174,10 +115,25 @@ static void report(const Options &options, const Place &place, const Measurement
     fail(PCRT_RESOURCE, "this machine is too busy to be measured: '" + worst.name + "' took times that differ by " +
                             text + "; try again when it is quiet, or allow more with --noise");
   }
-  writeMachine(options.output, machineOf(results, place.size, place.localSize >= place.size, worst.spread));
-  printf("%s\n", options.output.c_str());
+  Json machine = machineOf(results, place.size, worst.spread);
+  writeMachine(options.output, machine);
+  std::string guesses;
+  for (const Json &guess : machine["measured"]["guesses"])
+    guesses += (guesses.empty() ? "" : ", ") + guess.get<std::string>();
+  printf("not measured, but those of the machine 'cpu': %s\n%s\n", guesses.c_str(), options.output.c_str());
   if (!standardOutputWritten())
     fail(PCRT_RESOURCE, "cannot write to standard output");
+}
+
+/// Throws where ranks of a node do not follow each other, or nodes have not as many ranks.
+static void checkPlaces(Comm &comm, const Place &place) {
+  int32_t mine[2] = {std::min(place.localSize, place.size), place.localRank};
+  std::vector<int32_t> all(size_t(comm.size()) * 2);
+  requireOk(comm, comm.allGatherBytes(mine, sizeof mine, all.data()));
+  for (int rank = 0; rank < comm.size(); ++rank)
+    if (all[2 * rank] != all[0] || comm.size() % all[0] != 0 || all[2 * rank + 1] != rank % all[0])
+      fail(PCRT_USAGE, "as many ranks on each node, with numbers that follow each other, are measured: as those of "
+                       "torchrun, srun, or mpirun --map-by ppr:N:node");
 }
 
 /// One rank of the measurement.
@@ -187,7 +143,8 @@ static void runRank(const Options &options, const Place &place) {
   if (pcrt_status status = connect(&comm, &error); status != PCRT_OK)
     fail(status, error);
   try {
-    Measurements results = measure(*comm, options.seconds, options.noise);
+    checkPlaces(*comm, place);
+    Measurements results = measure(*comm, std::min(place.localSize, place.size), options.seconds, options.noise);
     if (comm->rank() == 0)
       report(options, place, results);
   } catch (const Failure &failure) {
