@@ -99,8 +99,14 @@ static json::Value parsed(StringRef text) {
   return nullptr;
 }
 
-json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, int64_t arenaBytes, int64_t microbatches,
-                                 json::Value report) {
+bool pc::isSameOutput(Operation *a, Operation *b) {
+  if (auto x = dyn_cast<OutputOp>(a), y = dyn_cast<OutputOp>(b); x || y)
+    return x && y && x.getKind() == y.getKind() && x.getName() == y.getName();
+  return cast<TopKOp>(a).getLayer() == cast<TopKOp>(b).getLayer();
+}
+
+json::Object pc::describeProgram(ModuleOp module, ArrayRef<Operation *> outputs, int64_t arenaBytes,
+                                 int64_t microbatches, json::Value report) {
   json::Array parameters, states, inputs, constants, outs, mesh;
   bool adamw = false, sgd = false;
   int64_t imported = 0; // parameters
@@ -151,7 +157,17 @@ json::Object pc::describeProgram(ModuleOp module, ArrayRef<OutputOp> outputs, in
     adamw |= isa<AdamWOp>(op);
     sgd |= isa<SGDOp>(op);
   });
-  for (OutputOp output : outputs) {
+  for (Operation *op : outputs) {
+    if (auto choice = dyn_cast<TopKOp>(op)) {
+      json::Object entry = describe(choice, choice.getResult(), false);
+      entry["kind"] = PCRT_ROUTING;
+      entry["name"] = "layer " + std::to_string(*choice.getLayer());
+      entry["layer"] = *choice.getLayer();
+      entry["chosen"] = choice.getK();
+      outs.push_back(std::move(entry));
+      continue;
+    }
+    auto output = cast<OutputOp>(op);
     json::Object entry = describe(output, output.getValue(), false);
     entry["kind"] = stringifyOutputKind(output.getKind());
     entry["name"] = output.getName();

@@ -9,8 +9,11 @@ namespace pc {
 
 /// Buffers, sources, inputs and outputs as runtime/README.md lays them down. `outputs` in the order of their numbers.
 /// `microbatches`: of a program without an accumulation.
-llvm::json::Object describeProgram(mlir::ModuleOp planned, llvm::ArrayRef<OutputOp> outputs, int64_t arenaBytes,
-                                   int64_t microbatches, llvm::json::Value report);
+/// Whether two ops show the same, of other microbatches.
+bool isSameOutput(mlir::Operation *a, mlir::Operation *b);
+
+llvm::json::Object describeProgram(mlir::ModuleOp planned, llvm::ArrayRef<mlir::Operation *> outputs,
+                                   int64_t arenaBytes, int64_t microbatches, llvm::json::Value report);
 
 /// Byte offset of a value in the arena; its type must have a home.
 int64_t homeOf(mlir::Value value);

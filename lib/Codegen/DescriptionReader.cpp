@@ -202,8 +202,15 @@ private:
 
   bool shown(ArrayRef<Operation *> outputs) {
     for (Operation *op : outputs) {
-      auto output = cast<OutputOp>(op);
       const json::Object *entry = entryFor(op, "outputs");
+      if (auto choice = dyn_cast<TopKOp>(op)) {
+        if (!entry || !tensor(choice, choice.getResult(), *entry, false) || !is(*entry, "kind", "routing") ||
+            !is(*entry, "layer", static_cast<int64_t>(*choice.getLayer())) ||
+            !is(*entry, "chosen", static_cast<int64_t>(choice.getK())))
+          return false;
+        continue;
+      }
+      auto output = cast<OutputOp>(op);
       auto shape = cast<RankedTensorType>(output.getValue().getType()).getShape();
       ArrayRef<int64_t> valid = output.getValid()    ? *output.getValid()
                                 : output.getGlobal() ? *output.getGlobal()

@@ -65,9 +65,9 @@ int64_t Generator::flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, V
 }
 
 /// The number of an output, the same for all microbatches.
-int64_t Generator::outputOf(OutputOp op) {
+int64_t Generator::outputOf(Operation *op) {
   for (auto [i, other] : llvm::enumerate(outputs))
-    if (other.getKind() == op.getKind() && other.getName() == op.getName())
+    if (isSameOutput(other, op))
       return i;
   outputs.push_back(op);
   return outputs.size() - 1;
@@ -263,6 +263,15 @@ LogicalResult Generator::emitOp(Operation *op) {
         if (homeOf(leaf) == homeOf(update.getValue()))
           return success();
         return emitKernels(op, op->getOperands(), {addressOf(leaf)});
+      })
+      .Case([&](TopKOp choice) -> LogicalResult {
+        if (failed(emitKernels(op, op->getOperands(), resultAddresses())))
+          return failure();
+        if (choice.getLayer()) {
+          int64_t output = outputOf(op);
+          write([&](HostProgram &to) { to.observe(output, addressOf(choice.getResult()), microbatch); });
+        }
+        return success();
       })
       .Case([&](AccumulateOp accumulate) { return emitAccumulate(accumulate); })
       .Case([&](CallOp call) { return emitCalled(call); })

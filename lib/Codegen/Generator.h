@@ -109,7 +109,7 @@ private:
   void addToSum(mlir::OpOperand &yielded);
   int32_t groupOf(llvm::ArrayRef<mlir::StringAttr> axes);
   int64_t flowOf(int64_t peer, int64_t id, bool sends, int64_t slots, mlir::Value message);
-  int64_t outputOf(OutputOp op);
+  int64_t outputOf(mlir::Operation *op);
   /// A table of this program, under a name of its own.
   template <typename T> const T *table(llvm::StringRef name, llvm::ArrayRef<T> rows) {
     return tables.array((name + suffix).str(), rows);
@@ -134,8 +134,8 @@ private:
   std::vector<pcrt_attention_desc> attentionTable;
   std::vector<pcrt_flow> flowTable;
   std::map<std::pair<int64_t, int64_t>, int64_t> flows; ///< (stage of the other end, number) -> entry
-  llvm::SmallVector<OutputOp> outputs;
-  int64_t microbatch = 0; ///< of the task
+  llvm::SmallVector<mlir::Operation *> outputs;         ///< that the runtime is shown
+  int64_t microbatch = 0;                               ///< of the task
   llvm::DenseMap<mlir::Value, int64_t> tickets;
   LeavesByName leaves;
   AccumulateOp current;

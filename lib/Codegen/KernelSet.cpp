@@ -22,7 +22,9 @@ static std::string kernelKey(Operation *op, unsigned part) {
       type(v.getType());
     }
     os << ')';
-    if (!isa<UpdateOp>(o))
+    if (auto choice = dyn_cast<TopKOp>(o)) // of any layer
+      os << choice.getK();
+    else if (!isa<UpdateOp>(o))
       os << o->getPropertiesAsAttribute();
     os << "->";
     for (Value v : o->getResults()) {

@@ -64,6 +64,7 @@ private:
   bool attention(mlir::Operation *op, const Call &call, llvm::ArrayRef<At> buffers);
   bool together(mlir::Operation *op);
   bool move(mlir::Operation *op, MoveOpInterface move, int64_t index);
+  bool isShown(mlir::Operation *op, mlir::Value value);
   bool flow(mlir::Operation *op, const Call &call, int64_t stage, int64_t id, int64_t slots, bool sends,
             mlir::Value message);
   bool takes(std::pair<size_t, size_t> range);

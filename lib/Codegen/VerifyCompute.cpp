@@ -34,9 +34,11 @@ static std::string textOf(Operation *op, unsigned part) {
   op->walk<WalkOrder::PreOrder>([&](Operation *inner) {
     os << inner->getName() << part;
     llvm::for_each(inner->getOperands(), show);
+    auto choice = dyn_cast<TopKOp>(inner);
     for (StringAttr name : inner->getName().getAttributeNames())
       if (std::optional<Attribute> value = inner->getInherentAttr(name); value && *value && !isa<UpdateOp>(inner))
-        os << name << *value;
+        if (!choice || !choice.isForRun(name))
+          os << name << *value;
     for (Region &region : inner->getRegions())
       llvm::for_each(region.getArguments(), show);
     llvm::for_each(inner->getResults(), show);

@@ -170,6 +170,32 @@ bool TableCheck::flow(Operation *op, const Call &call, int64_t stage, int64_t id
 // The step
 //===---------------------------------------------------------------------------===//
 
+bool TableCheck::isShown(Operation *op, Value value) {
+  auto *number = llvm::find_if(outputs, [&](Operation *other) {
+    if (auto a = dyn_cast<OutputOp>(op), b = dyn_cast<OutputOp>(other); a || b)
+      return a && b && a.getKind() == b.getKind() && a.getName() == b.getName();
+    return *cast<TopKOp>(op).getLayer() == *cast<TopKOp>(other).getLayer();
+  });
+  if (number == outputs.end())
+    number = outputs.insert(number, op);
+  int64_t index = number - outputs.begin();
+  auto early = shownEarly.find(index);
+  Call call;
+  if (early != shownEarly.end()) {
+    call = early->second;
+    shownEarly.erase(early);
+  } else if (const Call *found = expect(op, "pcrt_observe")) {
+    call = *found;
+  } else {
+    return false;
+  }
+  bool inLoop = current && current.getMicrobatches() > 1;
+  return same(op, "number", call.number(1), index) &&
+         (inLoop ? call.isMicrobatch(2) || refuse(op, "is shown as of another microbatch")
+                 : same(op, "microbatch", call.number(2), microbatch)) &&
+         same(op, "what it shows", call.address(3), homeOf(value));
+}
+
 bool TableCheck::runOp(Operation *op) {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp, YieldOp, func::ReturnOp>(
@@ -180,30 +206,8 @@ bool TableCheck::runOp(Operation *op) {
                same(op, "block", call->number(2), static_cast<int64_t>(offset.getBlock())) &&
                same(op, "its result", call->address(3), homeOf(offset.getValue()));
       })
-      .Case([&](OutputOp output) {
-        auto *number = llvm::find_if(outputs, [&](Operation *other) {
-          return cast<OutputOp>(other).getKind() == output.getKind() &&
-                 cast<OutputOp>(other).getName() == output.getName();
-        });
-        if (number == outputs.end())
-          number = outputs.insert(number, op);
-        int64_t index = number - outputs.begin();
-        auto early = shownEarly.find(index);
-        Call call;
-        if (early != shownEarly.end()) {
-          call = early->second;
-          shownEarly.erase(early);
-        } else if (const Call *found = expect(op, "pcrt_observe")) {
-          call = *found;
-        } else {
-          return false;
-        }
-        bool inLoop = current && current.getMicrobatches() > 1;
-        return same(op, "number", call.number(1), index) &&
-               (inLoop ? call.isMicrobatch(2) || refuse(op, "is shown as of another microbatch")
-                       : same(op, "microbatch", call.number(2), microbatch)) &&
-               same(op, "what it shows", call.address(3), homeOf(output.getValue()));
-      })
+      .Case([&](OutputOp output) { return isShown(op, output.getValue()); })
+      .Case([&](TopKOp choice) { return compute(op) && (!choice.getLayer() || isShown(op, choice.getResult())); })
       .Case([&](UpdateOp update) {
         Value leaf = leaves.lookup((update.getParameter() ? update.getName() + " of " + *update.getParameter()
                                                           : "parameter " + update.getName())

@@ -53,12 +53,19 @@ std::vector<Layer> findLayers(ModuleOp model) {
   return layers;
 }
 
+/// What an op says of what it computes, which is the same in all layers.
+DictionaryAttr computes(Operation *op) {
+  NamedAttrList attributes(op->getAttrDictionary());
+  if (isa<TopKOp>(op))
+    attributes.erase("layer");
+  return attributes.getDictionary(op->getContext());
+}
+
 /// Whether two layers compute the same of other weights.
 bool areAlike(const Layer &a, const Layer &b) {
   return llvm::equal(a.ops, b.ops, [](Operation *x, Operation *y) {
     return x->getName() == y->getName() && llvm::equal(x->getOperandTypes(), y->getOperandTypes()) &&
-           llvm::equal(x->getResultTypes(), y->getResultTypes()) &&
-           (isa<ParameterOp>(x) || x->getAttrDictionary() == y->getAttrDictionary());
+           llvm::equal(x->getResultTypes(), y->getResultTypes()) && (isa<ParameterOp>(x) || computes(x) == computes(y));
   });
 }
 

@@ -369,6 +369,8 @@ LogicalResult TopKOp::verify() {
   int64_t entries = x.getRank() ? x.getShape().back() : 0;
   if (int64_t k = static_cast<int64_t>(getK()); k < 1 || k > entries)
     return emitOpError() << "chooses " << k << " of " << entries << " (C1)";
+  if (getLayer() && x.getRank() != 3)
+    return emitOpError() << "of a layer chooses by " << x << ", which is not [batch, sequence, experts] (C2)";
   return success();
 }
 LogicalResult TopGroupsOp::verify() {

@@ -66,11 +66,11 @@ Value ModelBuilder::expertsBlock(Value y) {
     logits = bias(logits, parameter(layerName(form->router + ".bias"), {"experts"}, config.initStd), "n -> b s n");
   Routing routing;
   if (form->correction.empty()) {
-    routing = route(builder, loc, logits, config.expertsPerToken, config.normalizesExperts);
+    routing = route(builder, loc, layer, logits, config.expertsPerToken, config.normalizesExperts);
   } else {
     Value correction = parameter(layerName(form->router + "." + form->correction), {"experts"}, 0);
     routing = routeByGroups(
-        builder, loc, logits, correction,
+        builder, loc, layer, logits, correction,
         {config.groups, config.keptGroups, config.expertsPerToken, config.normalizesExperts, config.routingScale});
   }
   if (config.balance != 0)

@@ -15,12 +15,17 @@ Value pc::routedEinsum(OpBuilder &builder, Location loc, Type type, StringRef sp
   return EinsumOp::create(builder, loc, type, builder.getStringAttr(spec), all, builder.getI64IntegerAttr(k));
 }
 
-Routing pc::route(OpBuilder &builder, Location loc, Value logits, int64_t k, bool normalized) {
+static Value choose(OpBuilder &builder, Location loc, int64_t layer, Value x, int64_t k) {
+  return TopKOp::create(builder, loc, x.getType(), x, builder.getI64IntegerAttr(k), builder.getI64IntegerAttr(layer),
+                        nullptr, nullptr);
+}
+
+Routing pc::route(OpBuilder &builder, Location loc, int64_t layer, Value logits, int64_t k, bool normalized) {
   Type type = logits.getType();
   ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();
   Routing routing;
   routing.scores = SoftmaxOp::create(builder, loc, type, logits);
-  routing.chosen = TopKOp::create(builder, loc, type, logits, builder.getI64IntegerAttr(k));
+  routing.chosen = choose(builder, loc, layer, logits, k);
   routing.weights = einsum(builder, loc, shape, "b s n, b s n -> b s n", {routing.scores, routing.chosen});
   if (normalized) {
     Value sum = einsum(builder, loc, shape.drop_back(), "b s n -> b s", {routing.weights});
@@ -30,7 +35,8 @@ Routing pc::route(OpBuilder &builder, Location loc, Value logits, int64_t k, boo
   return routing;
 }
 
-Routing pc::routeByGroups(OpBuilder &builder, Location loc, Value logits, Value correction, const GroupRouting &how) {
+Routing pc::routeByGroups(OpBuilder &builder, Location loc, int64_t layer, Value logits, Value correction,
+                          const GroupRouting &how) {
   Type type = logits.getType();
   ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();
   auto number = [&](double value) {
@@ -50,7 +56,7 @@ Routing pc::routeByGroups(OpBuilder &builder, Location loc, Value logits, Value 
     Value less = sum(kept, einsum(builder, loc, shape, "-> b s n", {number(-1)}));
     choice = sum(choice, scaled(less, 1e30));
   }
-  routing.chosen = TopKOp::create(builder, loc, type, choice, builder.getI64IntegerAttr(how.k));
+  routing.chosen = choose(builder, loc, layer, choice, how.k);
   routing.weights = einsum(builder, loc, shape, "b s n, b s n -> b s n", {routing.scores, routing.chosen});
   if (how.normalized) {
     Value total = einsum(builder, loc, shape.drop_back(), "b s n -> b s", {routing.weights});

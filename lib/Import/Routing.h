@@ -20,9 +20,10 @@ struct Routing {
 mlir::Value routedEinsum(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, llvm::StringRef spec,
                          mlir::ValueRange inputs, mlir::Value chosen, int64_t k);
 
-/// The `k` experts of each token whose `logits` are largest. Their weights are their scores, or, `normalized`, these
-/// over their sum.
-Routing route(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value logits, int64_t k, bool normalized);
+/// In layer `layer`, the `k` experts of each token whose `logits` are largest. Their weights are their scores, or,
+/// `normalized`, these over their sum.
+Routing route(mlir::OpBuilder &builder, mlir::Location loc, int64_t layer, mlir::Value logits, int64_t k,
+              bool normalized);
 
 /// What chooses experts by their sigmoids.
 struct GroupRouting {
@@ -31,8 +32,8 @@ struct GroupRouting {
   double scale;            ///< times this
 };
 /// The same, chosen by sigmoids of `logits` plus `correction`, [experts], which weights have not.
-Routing routeByGroups(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value logits, mlir::Value correction,
-                      const GroupRouting &how);
+Routing routeByGroups(mlir::OpBuilder &builder, mlir::Location loc, int64_t layer, mlir::Value logits,
+                      mlir::Value correction, const GroupRouting &how);
 
 /// How uneven the load of experts is, over all tokens of a microbatch and all layers together: the number of experts
 /// times the sum over experts of how many tokens chose it, in the mean, and its score, in the mean

@@ -115,6 +115,13 @@ private:
           setLayout(output, output.getValue());
           return success();
         })
+        .Case([&](TopKOp choice) -> LogicalResult {
+          if (choice.getGlobal())
+            return choice.emitOpError() << "has 'global' already: the program is local";
+          if (choice.getLayer())
+            setLayout(choice, choice.getResult());
+          return success();
+        })
         .Case([&](UpdateOp update) { return checkUpdate(update); })
         .Default(success());
   }

@@ -69,6 +69,9 @@ struct VerifyLocal : pc::impl::VerifyLocalBase<VerifyLocal> {
           leaves.add(leaf);
           return verifyLayout(leaf, leaf.getValue(), mesh);
         })
+        .Case([&](TopKOp choice) {
+          return choice.getLayer() ? verifyLayout(choice, choice.getResult(), mesh) : success();
+        })
         .Case([&](BlockOffsetOp offset) { return verifyAxes(offset, axisList(offset.getAxes())); })
         .Case([&](MoveOpInterface move) { return verifyAxes(move, move.getMoveAxes()); })
         .Case([&](UpdateOp update) { return verifyUpdate(update); })

@@ -204,6 +204,15 @@ bool Walk::output(Stage &stage, OutputOp output) {
   return show(shown.back());
 }
 
+bool Walk::isShownWhereItLies(TopKOp choice, const Where &where) {
+  const Where *said = placeOf(choice.getResult(), *choice.getLayout(), choice.getGlobalAttr());
+  if (!said)
+    return refuse(choice, placer.wrong);
+  return (where.parts.empty() && where.note.kind == Note::None && where.agrees(said->dims) &&
+          where.root == said->root) ||
+         refuse(choice, "shows what lies " + where.text(axis.names()) + " as if it lay " + said->text(axis.names()));
+}
+
 bool Walk::show(const Shown &one) {
   Point value = among(one.state);
   auto isIt = [&](const Facts::Output &known) { return known.value == value; };

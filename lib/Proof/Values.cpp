@@ -132,7 +132,9 @@ Recipe Values::recipe(Operation *op, unsigned operands, int linear) {
   for (StringAttr name : op->getName().getAttributeNames())
     if (name != "operandSegmentSizes")
       if (std::optional<Attribute> value = op->getInherentAttr(name); value && *value) {
-        // Where a rank drops elements, Place.h checks.
+        // Where a rank's block of a choice begins, Walk.cpp checks; where it drops elements, Place.h.
+        if (isa<TopKOp>(op) && (name == "global" || name == "layout"))
+          continue;
         if (auto drop = dyn_cast<DropAttr>(*value))
           value = DropAttr::get(op->getContext(), drop.getThreshold());
         recipe.key.add(name.getValue()).add(hashOf(*value));

@@ -131,6 +131,8 @@ const Walk::Memo *Walk::memoOf(Operation *op, ArrayRef<const Where *> in) {
     }
     memo.out.push_back(shared.intern(std::move(where)));
   }
+  if (auto choice = dyn_cast<TopKOp>(op); choice && choice.getLayout() && !isShownWhereItLies(choice, *memo.out[0]))
+    return nullptr;
   if (isShared)
     memosByHash.emplace(hash, &memo);
   return &memo;

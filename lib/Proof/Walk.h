@@ -177,6 +177,8 @@ private:
   bool update(Stage &stage, UpdateOp update);
   bool output(Stage &stage, OutputOp output);
   bool show(const Shown &one);
+  /// Whether a choice lies where it says: there the runtime puts another one.
+  bool isShownWhereItLies(TopKOp choice, const Where &where);
   bool showAgain(llvm::ArrayRef<Shown> others, int microbatch);
   bool compareSinks();
 

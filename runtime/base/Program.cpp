@@ -216,13 +216,19 @@ public:
     } else if (output.kind == "loss" || output.kind == "grad_norm") {
       if (!output.shape.empty() || output.dtype != PCRT_F32)
         wrong("output " + output.kind + " is not one f32");
-    } else if (output.kind == "logits") {
+    } else if (output.kind == "logits" || output.kind == PCRT_ROUTING) {
       // The description may give the whole batch or one microbatch; here it is the batch.
       if (output.shape.size() == 3 && program.microbatches > 1 &&
           output.shape[0] * program.microbatches == program.batch)
         output.shape[0] = output.valid[0] = program.batch;
       if (output.shape.size() != 3 || output.shape[0] != program.batch || output.dtype == PCRT_I32)
-        wrong("output logits " + describe(output.shape));
+        wrong("output " + output.kind + " " + describe(output.shape));
+      if (output.kind == PCRT_ROUTING) {
+        output.layer = json.at("layer"), output.chosen = json.at("chosen");
+        if (output.shape[1] != program.sequence || !output.layout[2].empty() || output.dtype != PCRT_F32 ||
+            output.chosen < 1 || output.chosen > output.shape[2])
+          wrong("the routing of " + output.name);
+      }
     } else {
       wrong("no output is called " + output.kind);
     }
@@ -246,7 +252,7 @@ void addReplicas(Program &program) {
     if (input.isByToken())
       split(input, 1);
   for (Output &output : program.outputs)
-    if (output.kind == "logits") {
+    if (output.kind == "logits" || output.kind == PCRT_ROUTING) {
       split(output, 0);
       output.valid[0] *= rounds.replicas;
     }

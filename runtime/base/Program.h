@@ -88,9 +88,10 @@ struct Constant : Tensor {
 };
 
 struct Output : Tensor {
-  std::string kind; ///< "loss", "grad_norm", "gradient" or "logits".
+  std::string kind; ///< "loss", "grad_norm", "gradient", "logits" or PCRT_ROUTING.
   Dims valid;
-  int parameter = -1; ///< Of a gradient.
+  int parameter = -1;            ///< Of a gradient.
+  int64_t layer = 0, chosen = 0; ///< Of a routing: the number of the layer, and of the experts that a token has.
 };
 
 struct Program {

@@ -21,6 +21,8 @@ Data
                         a.bin*0.7,'b/*.bin'*0.3
   --targets FILE        what is to be predicted at each token, where it is not the next one: as many numbers, -100 where nothing is (in 16
                         bits 65436); a file for each of --data
+  --routing FILE        which experts each token has, as --dump-routing has written it or others: with --steps as many; safetensors
+                        with "routing" [steps, layers, batch, sequence, experts of a token]
   --shuffle             samples in an order drawn by --seed, another one in every epoch
   --validation 1/N      one sample of N is not trained on; a program of --mode=eval reads those alone
   --eval-every N        the loss of those every N steps, and behind the last one (0: never); --eval-batches N: of so many batches of
@@ -70,6 +72,7 @@ Output
   --summary FILE        what was counted and measured, in the schema of pc-compile --report
   --dump-grads FILE     gradients of the first step, before clipping (safetensors)
   --dump-logits FILE    logits of the first step (safetensors)
+  --dump-routing FILE   which experts each token has in each layer, at every step (safetensors; mixtures of experts)
   --trace FILE          calls and tasks of the last step, for Perfetto or chrome://tracing
 
 Instead of a run
@@ -117,6 +120,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--eval", options.eval, Concerns::Ranks);
   f("--data", options.data, Concerns::Ranks);
   f("--targets", options.targets, Concerns::Ranks);
+  f("--routing", options.routing, Concerns::Ranks);
   f("--shuffle", options.shuffle, Concerns::Numbers);
   f("--validation", options.validation, Concerns::Numbers);
   f("--eval-every", options.evalEvery, Concerns::Ranks);
@@ -152,6 +156,7 @@ template <typename OptionsRef, typename F> static void forEachFlag(OptionsRef &o
   f("--summary", options.summary, Concerns::Ranks);
   f("--dump-grads", options.dumpGrads, Concerns::Ranks);
   f("--dump-logits", options.dumpLogits, Concerns::Ranks);
+  f("--dump-routing", options.dumpRouting, Concerns::Ranks);
   f("--trace", options.trace, Concerns::Ranks);
 }
 
@@ -262,6 +267,12 @@ static void checkTogether(const Options &options) {
     fail(PCRT_USAGE, "--eval-batches takes at least 1");
   if (options.keep && *options.keep == 0)
     fail(PCRT_USAGE, "--keep takes at least 1");
+  for (auto [path, flag] :
+       {std::pair(&options.routing, "--routing"), std::pair(&options.dumpRouting, "--dump-routing")})
+    if (!path->empty() && !options.meet.empty())
+      fail(PCRT_USAGE, std::string(flag) + ": members of open local SGD make other steps than others do");
+  if (!options.routing.empty() && options.routing == options.dumpRouting)
+    fail(PCRT_USAGE, "--routing and --dump-routing have the same file");
   if (!options.init.empty() && !options.load.empty())
     fail(PCRT_USAGE, "--init and --load exclude each other: --load brings its own parameters");
   std::vector<FlagValue> flags = trajectoryFlags(options);

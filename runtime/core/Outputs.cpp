@@ -4,6 +4,7 @@
 #include "base/Types.h"
 #include "comm/Collective.h"
 #include "core/Data.h"
+#include "pcrt/description.h"
 
 #include <cmath>
 
@@ -72,12 +73,31 @@ void Outputs::makeDump(Dump &dump, const std::string &kind, const std::string &p
   }
 }
 
-void Outputs::beginStep() {
+void Outputs::route(const std::string &from, const std::string &to, int64_t firstStep, int64_t endStep) {
+  if (!from.empty() || !to.empty())
+    routing = std::make_unique<Routing>(program, comm, from, to, firstStep, endStep);
+}
+
+void Outputs::beginStep(std::optional<int64_t> step) {
   lossSum = 0;
   norm.reset();
+  isStep = step.has_value();
+  if (routing && step)
+    routing->beginStep(*step);
+}
+
+void Outputs::finish() {
+  if (routing)
+    routing->finish();
 }
 
 void Outputs::endStep() {
+  shareFigures();
+  if (routing && isStep)
+    routing->endStep();
+}
+
+void Outputs::shareFigures() {
   if (!rooted)
     return;
   struct Seen {
@@ -106,6 +126,8 @@ void Outputs::endStep() {
 
 bool Outputs::wants(int index) const {
   const std::string &kind = program.outputs[index].kind;
+  if (kind == PCRT_ROUTING)
+    return routing && isStep;
   return kind == "loss" || kind == "grad_norm" || (dumping && targets[index].dump);
 }
 
@@ -136,7 +158,7 @@ pcrt_status Outputs::writeLogits(const SafetensorsWriter &writer, const Output &
   return status;
 }
 
-pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, std::string *error) {
+pcrt_status Outputs::observe(int index, int64_t microbatch, void *data, std::string *error) {
   const Output &output = program.outputs[index];
   if (!output.isOn(program.mesh, comm.rank()))
     return PCRT_OK;
@@ -148,6 +170,8 @@ pcrt_status Outputs::observe(int index, int64_t microbatch, const void *data, st
     norm = *static_cast<const float *>(data);
     return PCRT_OK;
   }
+  if (output.kind == PCRT_ROUTING)
+    return wants(index) ? routing->observe(index, microbatch, static_cast<float *>(data), error) : PCRT_OK;
   Target &target = targets[index];
   if (!dumping || !target.dump)
     return PCRT_OK;

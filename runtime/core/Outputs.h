@@ -9,6 +9,7 @@
 #define PCRT_CORE_OUTPUTS_H
 
 #include "base/SafetensorsWriter.h"
+#include "core/Routing.h"
 #include "device/Context.h"
 
 #include <memory>
@@ -22,13 +23,20 @@ public:
   /// is to be dumped, PCRT_RESOURCE where a file cannot be written.
   Outputs(const Program &program, Comm &comm, const std::string &gradsPath, const std::string &logitsPath);
 
-  bool wants(int index) const override;
-  pcrt_status observe(int index, int64_t microbatch, const void *data, std::string *error) override;
+  /// Choices of experts come from a file and go to one, in steps [firstStep, endStep); empty paths: none. All ranks
+  /// call it. Throws as Routing does.
+  void route(const std::string &from, const std::string &to, int64_t firstStep, int64_t endStep);
 
-  /// Before and after every step. All ranks call them; afterwards all know loss and norm, also where the first rank of
-  /// an axis alone computes them (naive data parallelism).
-  void beginStep();
+  bool wants(int index) const override;
+  bool wantsInEveryStep() const override { return routing != nullptr; }
+  pcrt_status observe(int index, int64_t microbatch, void *data, std::string *error) override;
+
+  /// Before and after every step, or evaluation (which has no number). All ranks call them; afterwards all know loss
+  /// and norm, also where the first rank of an axis alone computes them (naive data parallelism).
+  void beginStep(std::optional<int64_t> step);
   void endStep();
+  /// After the last step. All ranks call it.
+  void finish();
   /// After the first step: the files are complete. All ranks call it.
   void finishDumps();
 
@@ -55,12 +63,15 @@ private:
 
   pcrt_status writeLogits(const SafetensorsWriter &writer, const Output &output, Piece &piece, int64_t microbatch,
                           const void *data) const;
+  void shareFigures();
   void makeDump(Dump &dump, const std::string &kind, const std::string &path);
 
   const Program &program;
   Comm &comm;
   Dump grads, logits;
   std::vector<Target> targets; ///< By output.
+  std::unique_ptr<Routing> routing;
+  bool isStep = false; ///< What is shown is a step's.
   bool dumping = false;
   bool rooted = false; ///< Not all ranks get the loss and the norm, or not the same.
   bool sees = true;    ///< This rank gets them.

@@ -63,6 +63,7 @@ public:
       follow(members->join(firstStep, sampleOf(firstStep)));
       firstStep = sampleStep;
     }
+    outputs->route(options.routing, options.dumpRouting, firstStep, options.steps);
     if (firstStep >= options.steps && (!options.dumpGrads.empty() || !options.dumpLogits.empty()))
       fail(PCRT_USAGE, "no step is run before --steps " + std::to_string(options.steps) +
                            ": there is nothing for --dump-grads or --dump-logits");
@@ -92,6 +93,7 @@ public:
       runStep(updates);
       lossSum += outputs->loss();
     }
+    outputs->finish();
     if (members)
       members->leave();
     if (metrics)
@@ -155,6 +157,8 @@ private:
       }
       for (const TokenFile &file : tokens->targets())
         data.push_back({"targets " + file.spec(), file.count(), FileIdentity::of(file.path())});
+      if (!options.routing.empty())
+        data.push_back({"routing " + options.routing, 0, FileIdentity::of(options.routing)});
       if (!loadFrom.empty()) {
         before = Trajectory::read(loadFrom);
       } else {
@@ -410,7 +414,7 @@ private:
   void runStep(int64_t step) {
     if (!options.trace.empty() && step + 1 == options.steps)
       context->profile.startTrace(int64_t(1) << 22);
-    outputs->beginStep();
+    outputs->beginStep(step);
     int64_t start = nanoseconds(), movesBefore = context->profile.nanosecondsInMoves();
     callStep(step);
     outputs->endStep();

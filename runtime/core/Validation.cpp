@@ -27,7 +27,7 @@ std::optional<Validation::Figures> Validation::evaluate(pcrt_context &context, O
     for (size_t i = 0; i < inputs.size(); ++i)
       inputs[i] = context.device->input(steps, int(i));
     loader.fill(done * program.batch, inputs.data());
-    outputs.beginStep();
+    outputs.beginStep(std::nullopt);
     context.require(context.device->evaluate(context));
     outputs.endStep();
     sum += outputs.loss();

@@ -231,7 +231,7 @@ pcrt_status CpuDevice::task(pcrt_context &context, int kind, int chunk, int micr
   return PCRT_OK;
 }
 
-pcrt_status CpuDevice::observe(pcrt_context &context, int index, int64_t microbatch, const void *data) {
+pcrt_status CpuDevice::observe(pcrt_context &context, int index, int64_t microbatch, void *data) {
   return context.observer->observe(index, microbatch, data, &context.error);
 }
 

@@ -3,6 +3,7 @@
 #include "comm/Collective.h"
 #include "comm/Environment.h"
 #include "comm/Moves.h"
+#include "pcrt/description.h"
 
 #include <algorithm>
 #include <cmath>
@@ -214,7 +215,7 @@ pcrt_status CudaDevice::begin(pcrt_context &context, int64_t step) {
   ++stepsRun;
   while (context.profile.tracing() && int64_t(timers.size()) < 2 * callsMade)
     timers.push_back(session.makeEvent(true));
-  if (!graphs || stepsRun == 1 || context.profile.tracing())
+  if (!graphs || stepsRun == 1 || context.profile.tracing() || context.observer->wantsInEveryStep())
     return runStep(context);
   if (!graph)
     PCRT_TRY(captureStep(context));
@@ -518,7 +519,7 @@ pcrt_status CudaDevice::task(pcrt_context &context, int kind, int chunk, int mic
   return done(context, session.driver.cuEventRecord(now, session.compute), "time", "a task");
 }
 
-pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microbatch, const void *data) {
+pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microbatch, void *data) {
   Output output = program.outputs[index];
   if (output.kind == "loss" || output.kind == "grad_norm") {
     if (mode == Mode::Listen) {
@@ -530,10 +531,11 @@ pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microb
     return done(context, session.driver.cuMemcpyDtoHAsync_v2(to, addressOf(data), sizeof(float), session.compute),
                 "output", output.kind.c_str());
   }
-  // Gradients and logits are read in the first step only, which no graph replays.
+  // Gradients and logits are read in the first step only, which no graph replays; a run that is shown choices of
+  // experts has none.
   if (mode != Mode::Run || !context.observer->wants(index))
     return PCRT_OK;
-  if (output.kind == "logits")
+  if (output.kind == "logits" || output.kind == PCRT_ROUTING)
     output.shape[0] /= program.microbatches;
   int64_t elements = blockOf(program.mesh, output.shape, output.layout, context.comm.rank()).elements();
   std::vector<char> host(elements * elementBytes(output.dtype));
@@ -542,7 +544,15 @@ pcrt_status CudaDevice::observe(pcrt_context &context, int index, int64_t microb
   } catch (const Failure &failure) {
     return context.fail(failure.status, failure.message);
   }
-  return context.observer->observe(index, microbatch, host.data(), &context.error);
+  PCRT_TRY(context.observer->observe(index, microbatch, host.data(), &context.error));
+  if (output.kind != PCRT_ROUTING)
+    return PCRT_OK;
+  try {
+    staging.write(data, host.data(), int64_t(host.size()));
+  } catch (const Failure &failure) {
+    return context.fail(failure.status, failure.message);
+  }
+  return PCRT_OK;
 }
 
 pcrt_status CudaDevice::blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) {

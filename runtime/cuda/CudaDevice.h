@@ -49,7 +49,7 @@ public:
   pcrt_status send(pcrt_context &context, int flow, const void *data) override;
   pcrt_status receive(pcrt_context &context, int flow, void *data) override;
   pcrt_status task(pcrt_context &context, int kind, int chunk, int microbatch) override;
-  pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, const void *data) override;
+  pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, void *data) override;
   pcrt_status blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) override;
   Json figures() override;
 
@@ -60,7 +60,7 @@ private:
   struct Shown {
     int index;
     int64_t microbatch;
-    const float *value;
+    float *value;
   };
   struct AttentionCall {
     int index;

@@ -157,7 +157,7 @@ pcrt_status pcrt_task(pcrt_context *ctx, int32_t kind, int32_t chunk, int32_t mi
   return ctx->device->task(*ctx, kind, chunk, microbatch);
 }
 
-pcrt_status pcrt_observe(pcrt_context *ctx, int32_t index, int64_t microbatch, const void *data) {
+pcrt_status pcrt_observe(pcrt_context *ctx, int32_t index, int64_t microbatch, void *data) {
   if (!ctx->observer)
     return PCRT_OK;
   if (index < 0 || index >= int(ctx->program.outputs.size()))

@@ -25,8 +25,11 @@ public:
   virtual ~Observer() = default;
   /// Whether output `index` is needed in this step; if not, the step is spared the copy.
   virtual bool wants(int index) const = 0;
-  /// `data` is this rank's block of output `index`. On failure returns a status, with a message in `error`.
-  virtual pcrt_status observe(int index, int64_t microbatch, const void *data, std::string *error) = 0;
+  /// Whether there are outputs besides loss and norm that are needed in more than the first step.
+  virtual bool wantsInEveryStep() const { return false; }
+  /// `data` is this rank's block of output `index`; of a routing the observer may change it. On failure returns a
+  /// status, with a message in `error`.
+  virtual pcrt_status observe(int index, int64_t microbatch, void *data, std::string *error) = 0;
 };
 
 /// The flows of `rank`, which runs `program`, a stage's; in the order of its table. Throws where the table is wrong.

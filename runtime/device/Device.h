@@ -61,7 +61,7 @@ public:
   virtual pcrt_status send(pcrt_context &context, int flow, const void *data) = 0;
   virtual pcrt_status receive(pcrt_context &context, int flow, void *data) = 0;
   virtual pcrt_status task(pcrt_context &context, int kind, int chunk, int microbatch) = 0;
-  virtual pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, const void *data) = 0;
+  virtual pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, void *data) = 0;
   virtual pcrt_status blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) = 0;
 
   /// The host's threads that work in steps; null where one is enough, since the work is elsewhere.

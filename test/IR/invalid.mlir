@@ -794,6 +794,14 @@ func.func @chooses_none(%x: tensor<2x8x6xf32>) {
 
 // -----
 
+func.func @chooses_for_no_tokens(%x: tensor<8x6xf32>) {
+  // expected-error@+1 {{which is not [batch, sequence, experts] (C2)}}
+  %y = pc.top_k %x k 2 layer 0 : (tensor<8x6xf32>) -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
 func.func @groups_of_one(%x: tensor<2x8x6xf32>) {
   // expected-error@+1 {{makes 6 groups of 6 (C1)}}
   %y = pc.top_groups %x groups 6 keep 2 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>

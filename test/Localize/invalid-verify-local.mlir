@@ -28,6 +28,15 @@ func.func @wrong_block() {
 // -----
 
 pc.mesh <tp = 2>
+func.func @choice_of_another_block(%x: tensor<2x4x6xf32>) {
+  // expected-error @below {{dim 0 has 8 in 2 blocks, which is not 2 (L2)}}
+  %m = pc.top_k %x k 2 layer 1 global [8, 4, 6] layout <[tp, _, _]> : (tensor<2x4x6xf32>) -> tensor<2x4x6xf32>
+  return
+}
+
+// -----
+
+pc.mesh <tp = 2>
 func.func @unknown_axis() {
   // expected-error @below {{axis 'dp' is not in the mesh (L3)}}
   %o = pc.block_offset on ["dp"] block 4 : tensor<i32>

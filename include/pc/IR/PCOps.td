@@ -407,12 +407,23 @@ def PC_TopKOp : PC_Compute<"top_k"> {
     Of equal entries the first ones are chosen, so that the choice is a function of the row alone. It has no gradient: that of what is chosen
     goes through the product with the result. `pc-recompute` never chooses a second time.
 
-    Constraint (C1): k is at least 1 and at most the size of the last dim. Example: `%m = pc.top_k %x k 2 : (tensor<4x16x8xf32>) -> tensor<4x16x8xf32>`
+    `layer 3`: which experts a token has in layer 3 of the model. The runtime is shown the result where it is made, and may put another choice
+    in its place: one that a run is told. In local programs `global` and `layout` say which block this is.
+
+    Constraints: (C1) k is at least 1 and at most the size of the last dim; (C2) with a layer, x is [batch, sequence, experts].
+    Example: `%m = pc.top_k %x k 2 layer 3 : (tensor<4x16x8xf32>) -> tensor<4x16x8xf32>`
   }];
-  let arguments = (ins AnyRankedTensor:$x, I64Attr:$k);
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$k, OptionalAttr<I64Attr>:$layer, OptionalAttr<DenseI64ArrayAttr>:$global,
+                       OptionalAttr<PC_PlaceAttr>:$layout);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
-  let assemblyFormat = "$x `k` $k attr-dict `:` functional-type($x, $result)";
+  let extraClassDeclaration = [{
+    /// Whether an attribute says what the result is to the runtime, and not what it is.
+    bool isForRun(llvm::StringRef name) { return name == "layer" || name == "global" || name == "layout"; }
+  }];
+  let assemblyFormat = [{
+    $x `k` $k (`layer` $layer^)? (`global` $global^ `layout` $layout)? attr-dict `:` functional-type($x, $result)
+  }];
 }
 
 def PC_TopGroupsOp : PC_Compute<"top_groups"> {

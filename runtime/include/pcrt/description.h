@@ -42,6 +42,9 @@ enum pcrt_random {
 #define PCRT_SHARED "shared"
 #define PCRT_OUTER_MOMENTUM "outer_momentum"
 
+/** The kind of an output that is a choice: which experts a token has in a layer. */
+#define PCRT_ROUTING "routing"
+
 /** How a parameter starts: drawn with deviation "std", or "value" everywhere. */
 #define PCRT_INIT_NORMAL "normal"
 #define PCRT_INIT_CONSTANT "constant"

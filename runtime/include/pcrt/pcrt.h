@@ -279,9 +279,10 @@ pcrt_status pcrt_receive(pcrt_context *ctx, int32_t index, void *data);
 /** What follows belongs to this task, for messages and traces. */
 pcrt_status pcrt_task(pcrt_context *ctx, int32_t kind, int32_t chunk, int32_t microbatch);
 
-/** Shows output `index` of the JSON description (loss, grad_norm, a gradient, logits) to the runtime, at the point of
- *  the step where it holds its value. `microbatch` is 0 outside the accumulation loop. */
-pcrt_status pcrt_observe(pcrt_context *ctx, int32_t index, int64_t microbatch, const void *data);
+/** Shows output `index` of the JSON description (loss, grad_norm, a gradient, logits, a routing) to the runtime, at the
+ *  point of the step where it holds its value. `microbatch` is 0 outside the accumulation loop. In the place of a
+ *  routing, at `data`, the runtime may put another one, which is what the step goes on with. */
+pcrt_status pcrt_observe(pcrt_context *ctx, int32_t index, int64_t microbatch, void *data);
 
 /** Stores this rank's coordinate in group `group` times `block` at `to`. */
 pcrt_status pcrt_block_offset(pcrt_context *ctx, int32_t group, int64_t block, int32_t *to);

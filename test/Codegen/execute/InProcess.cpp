@@ -82,7 +82,7 @@ pcrt_status blockOffset(pcrt_context *, int32_t, int64_t, int32_t *to) {
   return PCRT_OK;
 }
 
-pcrt_status observe(pcrt_context *context, int32_t index, int64_t, const void *data) {
+pcrt_status observe(pcrt_context *context, int32_t index, int64_t, void *data) {
   auto [elements, isBf16] = context->outputs[index];
   std::vector<float> &values = context->observed[index].emplace_back();
   for (int64_t i = 0; i < elements; ++i)
