@@ -13,6 +13,14 @@
 // Kernels of rows.
 // RUN: pc-opt %t.rows --pc-fuse --pc-plan-memory -o %t.planned && FileCheck %s --check-prefix=PLANNED --input-file %t.planned && pc-equal %t.step %t.planned
 // PLANNED: tensor<4x8x2x6xf32, #pc.home<{{[0-9]+}}, <64 of 3>>>
+// In bf16 for devices alone.
+// RUN: pc-opt %t.step --pc-mixed-precision -o %t.half && pc-opt %t.half --pc-set-mesh=mesh=ep=2 --pc-expert-parallel --pc-fuse-moves --pc-localize -o %t.half.local
+// RUN: pc-opt %t.half.local --pc-store-rows=target=cuda -o %t.half.rows && FileCheck %s --check-prefix=HALF --input-file %t.half.rows && pc-equal %t.half %t.half.rows
+// RUN: pc-opt %t.half.local --pc-store-rows | FileCheck %s --check-prefix=CPU
+// HALF: %[[H:.*]] = pc.einsum "b s e, n f e, b s n -> b s n f" {{.*}} -> tensor<4x8x2x6xbf16, #pc.rows<64 of 3>>
+// HALF: %[[G:.*]] = pc.cast {{.*}} -> tensor<4x8x2x6xbf16, #pc.rows<64 of 3>>
+// HALF-NEXT: pc.einsum "b s n f, e n f, b s n -> b s e" %[[G]], {{.*}} -> tensor<4x8x8xbf16>
+// CPU-NOT: #pc.rows
 // All terms: a product of two operands, and by the mask the operand that is as large, else the result, or an operand, where the result has no experts.
 // RUN: pc-opt %t.local --pc-expand-routed -o %t.all && FileCheck %s --check-prefix=ALL --input-file %t.all && pc-equal %t.step %t.all
 // ALL: %[[ALL:.*]] = pc.einsum "b s e, n f e -> b s n f" {{.*}} : (tensor<4x8x8xf32>, tensor<2x6x8xf32>)
