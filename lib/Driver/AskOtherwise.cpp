@@ -7,7 +7,8 @@
 using namespace mlir;
 using namespace pc;
 
-std::optional<WhatLimits> PlanSearch::whatLimits(const SearchResult &result, llvm::function_ref<bool()> goesOn) {
+std::optional<WhatLimits> PlanSearch::whatLimits(const SearchResult &result, bool isOfBytes,
+                                                 llvm::function_ref<bool()> goesOn) {
   if (!goesOn() || isEstimate)
     return std::nullopt;
   const FoundPlan &chosen = result.fitting.front();
@@ -15,6 +16,12 @@ std::optional<WhatLimits> PlanSearch::whatLimits(const SearchResult &result, llv
   for (const std::string &name : search.pins.names())
     limits.pins.push_back(textOf(search.pins, name));
   limits.free = search.free;
+  for (const FoundPlan &plan : result.tooLarge)
+    if (plan.trial.seconds < chosen.trial.seconds &&
+        (!limits.withMore || plan.trial.seconds < limits.withMore->plan.trial.seconds))
+      limits.withMore = {plan.trial.bytes, plan};
+  if (isOfBytes)
+    return limits;
 
   std::vector<OtherMachine> others = otherMachines(machine, space.ranks);
   std::vector<MachineModel> machines{machine};
@@ -41,10 +48,6 @@ std::optional<WhatLimits> PlanSearch::whatLimits(const SearchResult &result, llv
       if (std::optional<FoundPlan> found = level > chosen.node.level ? recomputed(chosen, mode) : std::nullopt)
         smaller.push_back(std::move(*found));
   limits.below = withLess(chosen, smaller);
-  for (const FoundPlan &plan : result.tooLarge)
-    if (plan.trial.seconds < chosen.trial.seconds &&
-        (!limits.withMore || plan.trial.seconds < limits.withMore->plan.trial.seconds))
-      limits.withMore = {plan.trial.bytes, plan};
   return limits;
 }
 

@@ -143,6 +143,7 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
   NotedInterrupt interrupt;
   auto goesOn = [&] { return !interrupt.happened(); };
   SearchResult result = searchAll(goesOn, goesOn);
+  bool isOfBytes = false; // another search has found it
   std::string text = this->found(result).text(), first = refusal.empty() ? "" : "; the first was refused: " + refusal;
   if (!result.fitting.empty()) {
     plan = tried.at(result.fitting.front().node.id);
@@ -157,6 +158,10 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
                                      ", with the flags that were given" + whyNone(least, goesOn));
     // Bytes of composed plans are estimates, so one that seemed too large may fit, and those beside it.
     plan = least->plan;
+    isOfBytes = true;
+    // There bytes took the place of seconds.
+    if (std::optional<ProgramPrice> price = workers->priceWhole(plan, [] { return true; }, refusal))
+      least->found.trial = price->trial;
     for (const FoundPlan &other : result.tooLarge)
       result.bound = result.bound > 0 ? std::min(result.bound, other.trial.seconds) : other.trial.seconds;
     result.fitting.push_back(least->found);
@@ -164,7 +169,7 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
   double seconds = result.fitting.front().trial.seconds;
   gap = result.bound > 0 && seconds > 0 ? std::max(1 - result.bound / seconds, 0.0) : 0;
   if (!search.isQuiet) {
-    limits = whatLimits(result, goesOn);
+    limits = whatLimits(result, isOfBytes, goesOn);
     this->found(result).tell(llvm::errs());
   }
   found = this->found(result).json();

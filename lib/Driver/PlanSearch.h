@@ -89,8 +89,9 @@ private:
   void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
   void mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn);
   std::optional<PlanTrial> priceOnce(const Plan &plan);
-  /// What limits the best plan that was found, and what would change the choice.
-  std::optional<WhatLimits> whatLimits(const SearchResult &result, llvm::function_ref<bool()> goesOn);
+  /// What limits the best plan that was found, and what would change the choice; that is not known of one that a search
+  /// of bytes has found.
+  std::optional<WhatLimits> whatLimits(const SearchResult &result, bool isOfBytes, llvm::function_ref<bool()> goesOn);
   void addGuesses(llvm::ArrayRef<OtherMachine> machines, std::vector<FoundPlan> &fitting);
   std::optional<FoundPlan> recomputed(const FoundPlan &found, llvm::StringRef mode);
   int64_t limit() const;
