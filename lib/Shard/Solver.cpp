@@ -55,7 +55,7 @@ private:
 
   void put(PriceTable table);
   void removeTable(unsigned id);
-  bool dominated(unsigned v, unsigned dear, unsigned cheap) const;
+  bool dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_t> steps) const;
   void removeChoice(unsigned v, unsigned index);
   void eliminateDeadEnds(std::vector<unsigned> todo);
   void fix(unsigned v);
@@ -102,12 +102,24 @@ size_t Solver::stride(const PriceTable &table, unsigned v) const {
   return 0;
 }
 
-/// Whether choice `dear` of `v` can go because `cheap` is at least as good for every choice of the neighbours.
-bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap) const {
+/// Whether choice `dear` of `v` can go because `cheap` is at least as good for every choice of the neighbours. `steps`:
+/// the strides of its tables.
+bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_t> steps) const {
+  // Differences of the first entries, where both are legal; each table's least one is no more.
+  Price atMost;
+  bool isKnown = true;
+  for (auto [id, step] : llvm::zip_equal(tablesOf[v], steps)) {
+    const Price &x = tables[id].entries[dear * step], &y = tables[id].entries[cheap * step];
+    isKnown &= countIllegal || (x.isLegal() && y.isLegal());
+    atMost += x - y;
+  }
+  auto isNot = [&](const Price &most) { return most < Price() || (most == Price() && cheap > dear); };
+  if (isKnown && isNot(atMost))
+    return false;
   Price total;
-  for (unsigned id : tablesOf[v]) {
+  size_t n = alive[v].size();
+  for (auto [id, step] : llvm::zip_equal(tablesOf[v], steps)) {
     const PriceTable &table = tables[id];
-    size_t step = stride(table, v), n = alive[v].size();
     bool first = true;
     Price least;
     for (size_t outer = 0; outer < table.entries.size(); outer += step * n)
@@ -118,15 +130,18 @@ bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap) const {
         if (!countIllegal && !y.isLegal())
           return false;
         Price difference = x - y;
-        if (first || difference < least)
-          least = difference;
+        if (!first && !(difference < least))
+          continue;
+        if (!first && isKnown && isNot(atMost += difference - least))
+          return false;
+        least = difference;
         first = false;
       }
     if (first)
       return true; // `dear` is illegal throughout this table
     total += least;
   }
-  return Price() < total || (total == Price() && cheap < dear);
+  return !isNot(total);
 }
 
 void Solver::removeChoice(unsigned v, unsigned index) {
@@ -147,28 +162,25 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
   std::vector<bool> queued(alive.size());
   for (unsigned v : todo)
     queued[v] = true;
-  // Mostly the first or the last entries of all tables show already that one choice is not always dearer than another.
-  struct Sample {
-    Price first, last;
-    bool isLegal = true;
-  };
-  auto sampleOf = [&](unsigned v, size_t choice) {
-    Sample sample;
-    for (unsigned id : tablesOf[v]) {
-      const PriceTable &table = tables[id];
-      size_t step = stride(table, v), fromEnd = (alive[v].size() - choice - 1) * step;
-      const Price &first = table.entries[choice * step], &last = table.entries[table.entries.size() - 1 - fromEnd];
-      sample.first += first;
-      sample.last += last;
-      sample.isLegal &= countIllegal || (first.isLegal() && last.isLegal());
-    }
-    return sample;
-  };
   auto findDead = [&](unsigned v) -> int {
     int n = alive[v].size();
-    SmallVector<Sample, 8> samples;
+    SmallVector<size_t> steps;
+    for (unsigned id : tablesOf[v])
+      steps.push_back(stride(tables[id], v));
+    // Mostly the sums of the first, or of the last entries show already which choice is not always dearer.
+    struct Sample {
+      Price first, last;
+      bool isLegal = true;
+    };
+    SmallVector<Sample, 8> samples(n);
     for (int choice = 0; choice < n; ++choice)
-      samples.push_back(sampleOf(v, choice));
+      for (auto [id, step] : llvm::zip_equal(tablesOf[v], steps)) {
+        const std::vector<Price> &entries = tables[id].entries;
+        const Price &first = entries[choice * step], &last = entries[entries.size() - 1 - (n - choice - 1) * step];
+        samples[choice].first += first;
+        samples[choice].last += last;
+        samples[choice].isLegal &= countIllegal || (first.isLegal() && last.isLegal());
+      }
     auto mayBeDead = [&](int dear, int cheap) {
       const Sample &a = samples[dear], &b = samples[cheap];
       if (!a.isLegal || !b.isLegal)
@@ -177,7 +189,7 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
     };
     for (int dear = n - 1; dear >= 0; --dear)
       for (int cheap = 0; cheap < n; ++cheap)
-        if (cheap != dear && mayBeDead(dear, cheap) && dominated(v, dear, cheap))
+        if (cheap != dear && mayBeDead(dear, cheap) && dominated(v, dear, cheap, steps))
           return dear;
     return -1;
   };
