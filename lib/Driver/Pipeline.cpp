@@ -157,14 +157,21 @@ private:
   bool addTactics(Phase phase) {
     SmallVector<Tactic> tactics = plan.tacticsOf(phase);
     for (const Tactic &tactic : tactics) {
-      if (!tactic.option("target").empty() && !tactic.says("target")) {
-        addTactic(tactic.with("target", options.kernels.target));
+      if (tactic.pass() == "pc-dispatch-experts") {
+        addTactic(forRanks(tactic));
         continue;
       }
       bool reckons = !tactic.option("machine").empty() && !tactic.says("machine");
       addTactic(reckons ? tactic.with("machine", options.stages.machine) : tactic);
     }
     return !tactics.empty();
+  }
+
+  /// What goes to experts, for the ranks that will split them and what they run on.
+  Tactic forRanks(const Tactic &dispatch) const {
+    const Tactic *experts = plan.find("pc-expert-parallel");
+    int64_t ranks = experts ? std::max<int64_t>(plan.sizeOf(experts->option("axis")), 1) : 1;
+    return dispatch.with("target", options.kernels.target).with("ranks", std::to_string(ranks));
   }
 
   SmallVector<std::string> windowAxes() const {

@@ -135,9 +135,8 @@ static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags
                       "gather works");
   if (exchange == "rows" && !isF32)
     return infeasible("--expert-exchange=rows is in f32; with bf16 gather works");
-  Tactic tactic = Tactic(row.pass).with("ranks", std::to_string(ranks));
-  if (!hasStages && isF32)
-    plan.tactics.push_back(exchange == "auto" ? tactic : tactic.with("exchange", exchange));
+  if (!hasStages && isF32) // for as many ranks as the mesh says then: --auto asks for one mesh, and tries others
+    plan.tactics.push_back(exchange == "auto" ? Tactic(row.pass) : Tactic(row.pass).with("exchange", exchange));
   return {};
 }
 
