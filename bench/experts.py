@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A mixture of 8 experts, 2 a token, with 100 M active parameters, on two ranks of a CPU: this compiler (ep=2 and dp=2) beside transformers
-with `grouped_mm` under DDP on gloo, in alternating rounds. f32, AdamW, clip 1.0.
+with `grouped_mm` under DDP on gloo, in alternating rounds. AdamW, clip 1.0, f32 or (theirs under autocast) bf16.
 
-usage: bench/experts.py [NAME] [--rounds N] [--steps N] [--batch N] [--seq N] [--layers N]
-Prints a table and writes bench/results/NAME.json (experts unless named). $PC_VENV is a virtual environment with torch and transformers."""
+usage: bench/experts.py [NAME] [--precision f32|bf16] [--rounds N] [--steps N] [--batch N] [--seq N] [--layers N] [--alone]
+Prints a table and writes bench/results/NAME.json (experts unless named). --alone: without transformers. $PC_VENV is a virtual
+environment with torch and transformers."""
 
 import argparse
 import json
@@ -54,7 +55,9 @@ def work(options):
             dist.barrier()
             start = time.perf_counter()
         tokens = torch.randint(0, config.vocab_size, (rows, options.seq))
-        model(input_ids=tokens, labels=tokens).loss.backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
+            loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -65,7 +68,7 @@ def work(options):
 
 def of_torch(python, folder, options):
     command = [python, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", __file__, "--work", "--config", folder]
-    command += ["--batch", options.batch, "--seq", options.seq, "--steps", options.steps]
+    command += ["--batch", options.batch, "--seq", options.seq, "--steps", options.steps, "--precision", options.precision]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     if done.returncode:
         sys.exit(done.stderr)
@@ -84,6 +87,8 @@ def main():
     parser.add_argument("name", nargs="?", default="experts")
     for name, default in (("rounds", 3), ("steps", 5), ("batch", 4), ("seq", 512), ("layers", 8)):
         parser.add_argument("--" + name, type=int, default=default)
+    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32")
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--work", action="store_true")
     parser.add_argument("--config")
     options = parser.parse_args()
@@ -99,17 +104,20 @@ def main():
         subprocess.run([ROOT / "build/bin/pc-import", folder, "-o", folder / "model.mlir", "--batch", str(options.batch), "--seq", str(options.seq)], check=True)
         plans = {"ep=2": [], "dp=2": []}
         for mesh in plans:
-            subprocess.run([ROOT / "build/bin/pc-compile", folder / "model.mlir", "--mesh", mesh, "-o", folder / mesh], check=True)
-        plans["transformers"] = []
+            subprocess.run([ROOT / "build/bin/pc-compile", folder / "model.mlir", "--mesh", mesh, "--precision", options.precision, "-o", folder / mesh], check=True)
+        if not options.alone:
+            plans["transformers"] = []
         for _ in range(options.rounds):
             for mesh in ("ep=2", "dp=2"):
                 plans[mesh].append(of_program(folder / mesh, folder / "tokens.bin", options, folder / "metrics.jsonl"))
-            plans["transformers"].append(of_torch(python, folder, options))
+            if not options.alone:
+                plans["transformers"].append(of_torch(python, folder, options))
     tokens = options.batch * options.seq
-    theirs = statistics.median(plans["transformers"])
-    print(f"{active(config) / 1e6:.0f} M active parameters, {options.batch} sequences of {options.seq}\n\n| | tokens/s | times transformers |\n|---|---|---|")
+    theirs = statistics.median(plans.get("transformers", [0]))
+    print(f"{active(config) / 1e6:.0f} M active parameters, {options.batch} sequences of {options.seq}, {options.precision}\n\n| | tokens/s | times transformers |\n|---|---|---|")
     for name, seconds in plans.items():
-        print(f"| {name} | {tokens / statistics.median(seconds):.0f} | {theirs / statistics.median(seconds):.2f} |")
+        times = f"{theirs / statistics.median(seconds):.2f}" if theirs else "-"
+        print(f"| {name} | {tokens / statistics.median(seconds):.0f} | {times} |")
     results = ROOT / "bench/results" / f"{options.name}.json"
     results.write_text(json.dumps({"options": vars(options), "active": active(config), "seconds": plans}, indent=1) + "\n")
 

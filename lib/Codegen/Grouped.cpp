@@ -50,8 +50,14 @@ static Lie lieOf(ArrayRef<int> dims, ArrayRef<int> mask, bool byRows) {
 }
 
 std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)> byRows) {
-  auto isFloat = [](Value v) { return isa<FloatType>(cast<RankedTensorType>(v.getType()).getElementType()); };
-  if (!op.getMask() || !llvm::all_of(op.getInputs(), isFloat) || !isFloat(op.getResult()) || byRows(op.getMask()))
+  auto elementOf = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); };
+  if (!op.getMask() || !elementOf(op.getMask()).isF32() || byRows(op.getMask()))
+    return std::nullopt;
+  // Operands of one type; what bf16 makes may be f32.
+  Type element = elementOf(op.getInputs()[0]), made = elementOf(op.getResult());
+  auto isFloat = [](Type type) { return type.isF32() || type.isBF16(); };
+  if (!isFloat(element) || !isFloat(made) ||
+      !llvm::all_of(op.getInputs().drop_back(), [&](Value v) { return elementOf(v) == element; }))
     return std::nullopt;
   FactorRule rule = op.getFactorRule();
   SmallVector<int> mask(ArrayRef<int>(rule.operands.pop_back_val()));
@@ -70,6 +76,22 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   d.c_lies = out.how;
   auto isOfToken = [](const Lie &lie) { return lie.how == PCRT_LIES_ROWS || lie.how == PCRT_LIES_TOKENS; };
 
+  // A line of each expert, for its rows or of their sums.
+  bool spreads = in.size() == 1 && in[0].how == PCRT_LIES_EXPERTS && out.how == PCRT_LIES_ROWS,
+       sumsLines = in.size() == 1 && in[0].how == PCRT_LIES_ROWS && out.how == PCRT_LIES_EXPERTS;
+  if (spreads || sumsLines) {
+    const Lie &line = spreads ? in[0] : out;
+    if (in[0].rest.size() != 1 || in[0].rest != out.rest || line.dims != ArrayRef<int>({mask.back(), in[0].rest[0]}))
+      return std::nullopt;
+    d.grouped = spreads ? PCRT_GROUPED_SPREAD : PCRT_GROUPED_SUM;
+    d.a_lies = d.b_lies = in[0].how;
+    d.m = d.rows, d.n = size(in[0].rest[0]), d.k = 1;
+    d.a_m_stride = d.c_m_stride = d.n;
+    d.a_k_stride = d.b_k_stride = d.b_n_stride = d.c_n_stride = 1;
+    return g;
+  }
+  if (!made.isF32() && made != element)
+    return std::nullopt;
   if (in.size() == 1) { // a number by token and expert, to rows or back
     // The numbers of a token, to each of its rows or added up from them.
     bool gathers = in[0].how == PCRT_LIES_TOKENS && out.how == PCRT_LIES_ROWS;

@@ -18,8 +18,8 @@ struct Grouped {
   unsigned a = 0, b = 0;
 };
 
-/// What `op` is, if it is routed, and one of the kinds of pcrt_grouped; `byRows`: which values are stored by
-/// rows.
+/// What `op` is, if it is routed, in f32 or bf16, and one of the kinds of pcrt_grouped; `byRows`: which values are
+/// stored by rows.
 std::optional<Grouped> asGrouped(EinsumOp op, llvm::function_ref<bool(mlir::Value)> byRows);
 /// What `op` is, by its types.
 std::optional<Grouped> asGrouped(EinsumOp op);

@@ -229,6 +229,8 @@ private:
       return;
     Choice choice = it->second;
     if (auto move = dyn_cast<AllToAllOp>(op)) {
+      if (cuda || !elementOf(move.getResult()).isF32()) // which the runtime does not send
+        return;
       if (Value mask = movedMask(move, choice.mask))
         stored[move.getResult()] = {mask, choice.k};
       return;
@@ -244,12 +246,20 @@ private:
   bool areStored(ValueRange values, const Choice &choice) {
     return llvm::all_of(values, [&](Value v) { return isStored(v, choice); });
   }
-  /// The runtime of CPUs multiplies rows of f32.
-  bool hasType(Value value) const { return cuda || cast<RankedTensorType>(value.getType()).getElementType().isF32(); }
+  static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
+  static bool hasType(Value value) { return isa<FloatType>(elementOf(value)); }
+  /// CPUs bring rows of f32 alone to tokens and back; kernels of devices have no lines of experts, nor numbers of tokens
+  /// that go to their rows without a product.
   bool isGrouped(EinsumOp op) {
     Choice choice = choiceOf(op);
-    return hasType(op.getResult()) && llvm::all_of(op.getInputs(), [&](Value v) { return hasType(v); }) &&
-           asGrouped(op, [&](Value v) { return isStored(v, choice); }).has_value();
+    std::optional<Grouped> grouped = asGrouped(op, [&](Value v) { return isStored(v, choice); });
+    if (!grouped)
+      return false;
+    const int32_t kind = grouped->desc.grouped;
+    const bool packs = kind == PCRT_GROUPED_PACK || kind == PCRT_GROUPED_UNPACK;
+    if (cuda)
+      return packs ? !isOfTokens(op) : kind != PCRT_GROUPED_SPREAD && kind != PCRT_GROUPED_SUM;
+    return !packs || (elementOf(op.getInputs()[0]).isF32() && elementOf(op.getResult()).isF32());
   }
 
   bool isMadeSo(Value value) {

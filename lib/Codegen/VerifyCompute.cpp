@@ -274,6 +274,8 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
     wanted.m = m, wanted.n = n, wanted.k = k;
     wanted.a_m_stride = k, wanted.a_k_stride = 1, wanted.c_m_stride = n, wanted.c_n_stride = 1;
   };
+  wanted.a_dtype = elementTypeOf(values[a]), wanted.b_dtype = elementTypeOf(values[b]);
+  wanted.c_dtype = elementTypeOf(values.back());
   size_t others = isProduct ? 1 : 0; // letters that operands of tokens have besides
   if (!isProduct && aRest.empty() && cRest.empty() && (aLies == PCRT_LIES_ROWS) != (cLies == PCRT_LIES_ROWS)) {
     wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
@@ -285,6 +287,15 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
     wanted.grouped = cLies == PCRT_LIES_ROWS ? PCRT_GROUPED_PACK : PCRT_GROUPED_UNPACK;
     setRows(rows, sizes[aRest[0]], 1);
     wanted.b_k_stride = wanted.b_n_stride = 1;
+  } else if (!isProduct && aRest.size() == 1 && aRest == cRest) {
+    bool spreads = cLies == PCRT_LIES_ROWS;
+    ArrayRef<StringRef> line = spreads ? ArrayRef<StringRef>(letters[a]) : c;
+    wanted.grouped = spreads ? PCRT_GROUPED_SPREAD : PCRT_GROUPED_SUM;
+    setRows(rows, sizes[aRest[0]], 1);
+    wanted.a_m_stride = wanted.n, wanted.b_k_stride = wanted.b_n_stride = 1;
+    if (aLies != (spreads ? PCRT_LIES_EXPERTS : PCRT_LIES_ROWS) || line.size() != 2 || line.front() != expert ||
+        (!spreads && cLies != PCRT_LIES_EXPERTS))
+      return refuse(op, "is of lines that lie in another way");
   } else if (isProduct && cLies == PCRT_LIES_EXPERTS && aRest.size() == others && bRest.size() == others) {
     wanted.grouped = PCRT_GROUPED_GRADIENT;
     setRows(sizes[aRest[0]], sizes[bRest[0]], rows);
@@ -297,9 +308,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
     wanted.b_batch_stride = strideOf(letters[b], expert);
     wanted.b_k_stride = strideOf(letters[b], aRest[0]), wanted.b_n_stride = strideOf(letters[b], cRest[0]);
   }
-  bool fits = wanted.grouped && wanted.a_dtype == elementTypeOf(values[a]) &&
-              wanted.b_dtype == elementTypeOf(values[b]) && wanted.c_dtype == elementTypeOf(values.back()) &&
-              memcmp(&row, &wanted, sizeof row) == 0;
+  bool fits = wanted.grouped && memcmp(&row, &wanted, sizeof row) == 0;
   return (fits || refuse(op, "is another product in the tables")) &&
          same(op, "a", call.address(2), homeOf(values[a])) && same(op, "b", call.address(3), homeOf(values[b])) &&
          same(op, "c", call.address(4), homeOf(values.back())) && same(op, "the bias", call.address(5), At()) &&

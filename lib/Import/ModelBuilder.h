@@ -180,8 +180,10 @@ private:
   /// A token goes through the experts that it has chosen.
   mlir::Value expertsBlock(mlir::Value y);
 
-  /// The same with clamped gates and biases; a token takes `weights` of them.
-  mlir::Value clampedExperts(mlir::Value y, mlir::Value weights);
+  /// The same with clamped gates and biases.
+  mlir::Value clampedExperts(mlir::Value y, const Routing &routing);
+  /// The einsum of `inputs` for what tokens have chosen.
+  mlir::Value routedBy(const Routing &routing, Dims dims, llvm::StringRef spec, mlir::ValueRange inputs);
 
   mlir::Value layerOf(mlir::Value x);
 

@@ -58,6 +58,10 @@ Value ModelBuilder::sharedExperts(Value y) {
   return z;
 }
 
+Value ModelBuilder::routedBy(const Routing &routing, Dims dims, StringRef spec, ValueRange inputs) {
+  return routedEinsum(builder, loc, type(dims), spec, inputs, routing.chosen, config.expertsPerToken);
+}
+
 Value ModelBuilder::expertsBlock(Value y) {
   in(form->router);
   Value w = parameter(layerName(form->router + ".weight"), {"experts", "embed"}, config.initStd);
@@ -76,10 +80,8 @@ Value ModelBuilder::expertsBlock(Value y) {
   if (config.balance != 0)
     balance.add(builder, loc, routing);
   if (!form->expertGateUp.empty())
-    return clampedExperts(y, routing.weights);
-  auto routed = [&](Dims dims, StringRef spec, ValueRange inputs) -> Value {
-    return routedEinsum(builder, loc, type(dims), spec, inputs, routing.chosen, config.expertsPerToken);
-  };
+    return clampedExperts(y, routing);
+  auto routed = [&](Dims dims, StringRef spec, ValueRange inputs) { return routedBy(routing, dims, spec, inputs); };
   auto into = [&](StringRef name) {
     in(form->experts + "." + name);
     Value weights = expertsParameter(name, {"experts", "expert_ffn", "embed"});
@@ -95,35 +97,39 @@ Value ModelBuilder::expertsBlock(Value y) {
   return form->sharedExperts.empty() ? z : add(z, sharedExperts(y));
 }
 
-Value ModelBuilder::clampedExperts(Value y, Value weights) {
-  int64_t n = config.experts, e = config.embed, f = config.expertFfn;
-  auto into = [&](int64_t part, StringRef suffix) {
+Value ModelBuilder::clampedExperts(Value y, const Routing &routing) {
+  const int64_t n = config.experts, e = config.embed, f = config.expertFfn;
+  auto routed = [&](Dims dims, StringRef spec, ValueRange inputs) { return routedBy(routing, dims, spec, inputs); };
+  const StringRef hidden[] = {"batch", "sequence", "experts", "expert_ffn"};
+  auto into = [&](int64_t part, StringRef suffix, double more) {
     std::string name = (form->experts + "." + form->expertGateUp).str();
     in(name + suffix);
     Value w = box(layerName(name), suffix, {"experts", "embed", "expert_ffn"}, config.initStd, 0, {n, e, 2 * f},
                   {0, 0, 0, part}, {n, e, f, 1}, {n, e, f, 2});
     Value b = box(layerName(name + "_bias"), suffix, {"experts", "expert_ffn"}, 0, 0, {n, 2 * f}, {0, 0, part},
                   {n, f, 1}, {n, f, 2});
-    Value x = einsum("b s e, n e f -> b s n f", {y, w}, {"batch", "sequence", "experts", "expert_ffn"});
-    return bias(x, b, "n f -> b s n f");
+    if (more != 0)
+      b = add(b, like(b, "-> n f", {constant(more)}));
+    Value x = routed(hidden, "b s e, n e f, b s n -> b s n f", {y, w});
+    return add(x, routed(hidden, "n f, b s n -> b s n f", {b}));
   };
-  auto limit = builder.getF64FloatAttr(config.gateLimit), least = builder.getF64FloatAttr(-config.gateLimit);
-  Value gate = into(0, ":gate");
-  gate = ClampOp::create(builder, loc, gate.getType(), gate, FloatAttr(), limit);
-  Value up = into(1, ":up");
+  auto number = [&](double value) { return builder.getF64FloatAttr(value); };
+  Value gate = into(0, ":gate", 0);
+  gate = ClampOp::create(builder, loc, gate.getType(), gate, FloatAttr(), number(config.gateLimit));
+  // 1 is added behind a clamp, or to the bias before it: so what there is of it is by expert, not by token.
+  Value up = into(1, ":up", 1);
   in(form->experts);
-  up = ClampOp::create(builder, loc, up.getType(), up, least, limit);
-  up = add(up, like(up, "-> b s n f", {constant(1)}));
+  up = ClampOp::create(builder, loc, up.getType(), up, number(1 - config.gateLimit), number(1 + config.gateLimit));
   gate = scaled(gate, config.gateSlope); // x sigmoid(a x) = silu(a x) / a
   gate = ActivationOp::create(builder, loc, gate.getType(), ActivationKind::Silu, gate);
   gate = scaled(gate, 1 / config.gateSlope);
-  Value h = like(up, "b s n f, b s n f, b s n -> b s n f", {gate, up, weights});
+  Value h = routed(hidden, "b s n f, b s n f, b s n, b s n -> b s n f", {gate, up, routing.weights});
   std::string name = (form->experts + "." + form->expertDown).str();
   in(name);
   Value w = parameter(layerName(name), {"experts", "expert_ffn", "embed"}, config.initStd);
   Value b = parameter(layerName(name + "_bias"), {"experts", "embed"}, 0);
-  Value z = einsum("b s n f, n f e -> b s e", {h, w}, X);
-  return add(z, like(z, "b s n, n e -> b s e", {weights, b}));
+  Value z = routed(X, "b s n f, n f e, b s n -> b s e", {h, w});
+  return add(z, like(z, "b s n, n e -> b s e", {routing.weights, b}));
 }
 
 Value ModelBuilder::layerOf(Value x) {

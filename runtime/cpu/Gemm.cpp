@@ -136,6 +136,7 @@ struct Gemms::Part {
 struct Gemms::Plan {
   pcrt_gemm_desc desc;
   std::vector<std::unique_ptr<Part>> parts; ///< Part t belongs to thread t; null where it has nothing to do.
+  int grouped = -1;                         ///< Its number among the grouped products, if it is one.
 };
 
 struct Gemms::ThreadState {
@@ -242,8 +243,10 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
   auto plan = std::make_unique<Plan>();
   plan->desc = desc;
   plan->parts.resize(pool.size());
-  if (desc.grouped)
+  if (desc.grouped) {
+    plan->grouped = grouped.add(desc);
     return plan;
+  }
   for (int thread = 0; thread < pool.size(); ++thread) {
     Share share = cutProduct(desc, thread, pool.size());
     if (share.block.m <= 0 || share.block.n <= 0 || share.batchLo >= share.batchHi)
@@ -263,7 +266,7 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
 }
 
 Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count)
-    : pool(pool), firstRegion(reserveLibraryMemory(pool.size())), grouped(pool, descs, count, firstRegion) {
+    : pool(pool), firstRegion(reserveLibraryMemory(pool.size())), grouped(pool, firstRegion) {
   // A primitive keeps the number of threads of its creation.
   pool.onAll([](int) { workAlone(); });
   for (int thread = 0; thread < pool.size(); ++thread)
@@ -279,6 +282,7 @@ Gemms::Gemms(Pool &pool, const pcrt_gemm_desc *descs, int count)
     }
     planOf.push_back(found);
   }
+  grouped.allocate();
   for (auto &state : threads) {
     if (!state->scratchBytes)
       continue;
@@ -312,7 +316,7 @@ void Gemms::warmUp(void *zeros, int64_t bytes) {
       continue;
     const pcrt_gemm_desc &d = planOf[index]->desc;
     if (d.grouped) {
-      grouped.warmUp(d, zeros, bytes);
+      grouped.warmUp(planOf[index]->grouped, zeros, bytes);
       continue;
     }
     int64_t a = reach({{d.batch, d.a_batch_stride}, {d.m, d.a_m_stride}, {d.k, d.a_k_stride}});
@@ -330,8 +334,7 @@ bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bi
                 const char **error) {
   Plan &plan = *planOf[index];
   if (plan.desc.grouped) {
-    *error = grouped.run(plan.desc, static_cast<const float *>(a), static_cast<const float *>(b),
-                         static_cast<float *>(c), static_cast<const float *>(mask));
+    *error = grouped.run(plan.grouped, a, b, c, static_cast<const float *>(mask));
     return !*error;
   }
   auto runPart = [&](int thread) {

@@ -38,7 +38,7 @@ public:
   int64_t scratchBytes() const { return totalScratch + grouped.scratchBytes(); }
 
   /// Products that run in the plain loop (of all parts of all descriptors); 0 where the CPU has what it needs.
-  int plainParts() const { return numPlain; }
+  int plainParts() const { return numPlain + grouped.plainParts(); }
 
 private:
   struct Part;

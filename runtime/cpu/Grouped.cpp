@@ -1,6 +1,8 @@
 //===- Grouped.cpp - products on the rows that a mask chooses, on the CPU -===//
 #include "cpu/Grouped.h"
+#include "base/Types.h"
 #include "cpu/Allocations.h"
+#include "cpu/Tile.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,14 +15,28 @@ using namespace pcrt;
 
 /// Products of fewer rows add in another order in oneDNN; what a row gives must not depend on how many there are.
 static constexpr int64_t fewestRows = 16;
+/// In bf16 rows are multiplied by so many, and those that an expert lacks are zeros. More are no faster, and cost more
+/// where an expert has few.
+static constexpr int64_t rowsOfTile = 16;
+/// Gradients add up the products of so many rows of an expert, the most first.
+static constexpr int64_t depths[] = {512, 128, 32};
+
+/// Whether operands are bf16.
+static bool isHalf(const pcrt_gemm_desc &d) { return d.a_dtype == PCRT_BF16; }
 
 const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
-  if (d.grouped < PCRT_GROUPED_PRODUCT || d.grouped > PCRT_GROUPED_UNPACK)
+  if (d.grouped < PCRT_GROUPED_PRODUCT || d.grouped > PCRT_GROUPED_SUM)
     return "an unknown kind of rows";
   if (d.experts <= 0 || d.tokens <= 0 || d.rows <= 0 || d.rows > d.tokens * d.experts || d.rows > INT32_MAX)
     return "rows that cannot be";
-  if (d.a_dtype != PCRT_F32 || d.b_dtype != PCRT_F32 || d.c_dtype != PCRT_F32 || d.accumulate ||
-      d.epilogue != PCRT_EPILOGUE_NONE)
+  bool isProduct = d.grouped == PCRT_GROUPED_PRODUCT || d.grouped == PCRT_GROUPED_GRADIENT;
+  bool isOfLines = d.grouped == PCRT_GROUPED_SPREAD || d.grouped == PCRT_GROUPED_SUM;
+  bool halves = d.a_dtype == PCRT_BF16 || d.c_dtype == PCRT_BF16;
+  for (int32_t dtype : {d.a_dtype, d.b_dtype, d.c_dtype})
+    if (dtype != PCRT_F32 && dtype != PCRT_BF16)
+      return "rows, and a dtype that is neither f32 nor bf16";
+  if (d.a_dtype != d.b_dtype || (halves && !isProduct && !isOfLines) ||
+      (isProduct && d.a_dtype == PCRT_F32 && d.c_dtype != PCRT_F32) || d.accumulate || d.epilogue != PCRT_EPILOGUE_NONE)
     return "rows, and a dtype or an epilogue that those do not have";
   auto isOfToken = [](int32_t lies) { return lies == PCRT_LIES_ROWS || lies == PCRT_LIES_TOKENS; };
   bool good = true;
@@ -29,6 +45,9 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
            d.a_m_stride == d.k && d.c_n_stride == 1 && d.c_m_stride == d.n && (d.b_n_stride == 1 || d.b_k_stride == 1);
   else if (d.grouped == PCRT_GROUPED_GRADIENT)
     good = isOfToken(d.a_lies) && isOfToken(d.b_lies) && d.c_lies == PCRT_LIES_EXPERTS && d.c_n_stride == 1;
+  else if (isOfLines)
+    good = d.n > 0 && d.a_lies == (d.grouped == PCRT_GROUPED_SUM ? PCRT_LIES_ROWS : PCRT_LIES_EXPERTS) &&
+           d.c_lies == (d.grouped == PCRT_GROUPED_SUM ? PCRT_LIES_EXPERTS : PCRT_LIES_ROWS);
   else
     good = d.n == 1 ? true
                     : (d.a_lies == PCRT_LIES_TOKENS) != (d.c_lies == PCRT_LIES_TOKENS) && isOfToken(d.a_lies) &&
@@ -36,44 +55,124 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
   return good ? nullptr : "operands that lie in another way";
 }
 
-GroupedProducts::GroupedProducts(Pool &pool, const pcrt_gemm_desc *descs, int count, int firstRegion)
-    : pool(pool), firstRegion(firstRegion), statuses(size_t(pool.size())) {
-  int64_t rows = 0, experts = 0, a = 0, b = 0, c = 0;
-  for (int i = 0; i < count; ++i) {
-    const pcrt_gemm_desc &d = descs[i];
-    if (!d.grouped)
-      continue;
-    rows = std::max(rows, d.rows);
-    experts = std::max(experts, d.experts);
-    if (d.grouped > PCRT_GROUPED_GRADIENT)
-      continue;
-    bool sumsTokens = d.grouped == PCRT_GROUPED_GRADIENT;
-    if (d.a_lies == PCRT_LIES_TOKENS)
-      a = std::max(a, d.rows * (sumsTokens ? d.m : d.k));
-    if (d.b_lies == PCRT_LIES_TOKENS)
-      b = std::max(b, d.rows * d.n);
-    if (d.c_lies == PCRT_LIES_TOKENS)
-      c = std::max(c, d.rows * d.n);
-    if (d.grouped == PCRT_GROUPED_PRODUCT)
-      padFloats = std::max(padFloats, (fewestRows * (d.k + d.n) + 15) / 16 * 16);
+/// What a thread does of a product in bf16.
+struct GroupedProducts::Part {
+  std::unique_ptr<Tile> product;                                           ///< rowsOfTile rows, of one expert
+  std::unique_ptr<Tile> first[std::size(depths)], more[std::size(depths)]; ///< of a gradient, by depth: c =, c +=
+
+  template <typename F> void forEach(F f) const {
+    for (Tile *tile :
+         {product.get(), first[0].get(), first[1].get(), first[2].get(), more[0].get(), more[1].get(), more[2].get()})
+      if (tile)
+        f(*tile);
   }
-  if (!rows)
+  int64_t scratchBytes() const {
+    int64_t bytes = 0;
+    forEach([&](const Tile &tile) { bytes = std::max(bytes, tile.scratchBytes()); });
+    return bytes;
+  }
+  int plainTiles() const {
+    int count = 0;
+    forEach([&](const Tile &tile) { count += tile.isPlain(); });
+    return count;
+  }
+};
+
+struct GroupedProducts::Plan {
+  pcrt_gemm_desc desc;
+  std::vector<Part> parts; ///< by thread; in f32 none
+};
+
+/// Rows of the matrices of a gradient are dealt out by so many.
+static constexpr int64_t unit = 16;
+
+GroupedProducts::GroupedProducts(Pool &pool, int firstRegion)
+    : pool(pool), firstRegion(firstRegion), statuses(size_t(pool.size())) {}
+
+int GroupedProducts::add(const pcrt_gemm_desc &d) {
+  Plan &plan = *plans.emplace_back(std::make_unique<Plan>());
+  plan.desc = d;
+  bool sumsTokens = d.grouped == PCRT_GROUPED_GRADIENT;
+  auto most = [](int64_t &sofar, int64_t bytes) { sofar = std::max(sofar, (bytes + 63) / 64 * 64); };
+  most(bytes.rows, d.rows * 4);
+  experts = std::max(experts, d.experts);
+  if (d.grouped > PCRT_GROUPED_GRADIENT)
+    return int(plans.size()) - 1;
+  if (d.a_lies == PCRT_LIES_TOKENS)
+    most(bytes.a, d.rows * (sumsTokens ? d.m : d.k) * elementBytes(d.a_dtype));
+  if (d.b_lies == PCRT_LIES_TOKENS)
+    most(bytes.b, d.rows * d.n * elementBytes(d.b_dtype));
+  if (d.c_lies == PCRT_LIES_TOKENS)
+    most(bytes.made, d.rows * d.n * 4);
+  if (d.c_lies == PCRT_LIES_TOKENS && d.c_dtype == PCRT_BF16)
+    most(bytes.sums, d.tokens * d.n * 4);
+  if (!isHalf(d)) {
+    if (d.grouped == PCRT_GROUPED_PRODUCT)
+      most(bytes.pad, fewestRows * (d.k + d.n) * 4);
+    return int(plans.size()) - 1;
+  }
+  pcrt_gemm_desc tile = d;
+  tile.grouped = PCRT_GROUPED_NONE;
+  const int64_t units = (d.m + unit - 1) / unit;
+  const int parts = sumsTokens ? int(std::min<int64_t>(units, pool.size())) : pool.size();
+  plan.parts.resize(size_t(pool.size()));
+  for (int thread = 0; thread < parts; ++thread) {
+    Part &part = plan.parts[size_t(thread)];
+    if (!sumsTokens) {
+      tile.m = rowsOfTile;
+      if (d.c_lies == PCRT_LIES_TOKENS)
+        tile.c_dtype = PCRT_F32;
+      part.product = std::make_unique<Tile>(tile);
+      most(bytes.pad, rowsOfTile * (2 * d.k + 4 * d.n));
+    } else {
+      int64_t lo = Pool::cut(units, parts, thread) * unit;
+      tile.m = std::min(Pool::cut(units, parts, thread + 1) * unit, d.m) - lo;
+      if (d.c_dtype == PCRT_BF16) {
+        tile.c_dtype = PCRT_F32;
+        tile.c_m_stride = d.n;
+        most(bytes.sum, tile.m * d.n * 4);
+      }
+      for (size_t i = 0; i < std::size(depths); ++i) {
+        tile.k = depths[i];
+        if (i + 1 < std::size(depths) && depths[i] > d.rows)
+          continue;
+        tile.accumulate = 0;
+        part.first[i] = std::make_unique<Tile>(tile);
+        tile.accumulate = 1;
+        part.more[i] = std::make_unique<Tile>(tile);
+      }
+      most(bytes.pad, depths[std::size(depths) - 1] * 2 * (d.m + d.n));
+    }
+    most(bytes.scratch, part.scratchBytes());
+    numPlain += part.plainTiles();
+  }
+  return int(plans.size()) - 1;
+}
+
+void GroupedProducts::allocate() {
+  if (plans.empty())
     return;
-  auto whole = [](int64_t floats) { return (floats + 15) / 16 * 16; };
-  rows = whole(rows), a = whole(a), b = whole(b), c = whole(c);
-  totalBytes = 4 * (rows + a + b + c + padFloats * pool.size());
+  int64_t ofThread = bytes.pad + bytes.sum + bytes.scratch;
+  totalBytes = bytes.rows + bytes.a + bytes.b + bytes.made + bytes.sums + ofThread * pool.size();
   void *mapped =
       mmap(nullptr, size_t(totalBytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED)
     throw std::bad_alloc();
   memory = static_cast<char *>(mapped);
   tokenOf = static_cast<int32_t *>(mapped);
-  gatheredA = reinterpret_cast<float *>(memory) + rows;
-  gatheredB = gatheredA + a;
-  made = gatheredB + b;
-  pads = made + c;
+  gatheredA = memory + bytes.rows;
+  gatheredB = gatheredA + bytes.a;
+  made = reinterpret_cast<float *>(gatheredB + bytes.b);
+  sums = made + bytes.made / 4;
+  threads = reinterpret_cast<char *>(sums + bytes.sums / 4);
   firstRow.resize(size_t(experts) + 1);
   nextRow.resize(size_t(experts));
+}
+
+/// `count` numbers as bf16.
+static void round(const float *from, uint16_t *to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = floatToBf16(from[i]);
 }
 
 GroupedProducts::~GroupedProducts() {
@@ -103,12 +202,12 @@ const char *GroupedProducts::findRows(const pcrt_gemm_desc &d, const float *mask
   return nullptr;
 }
 
-/// Rows [lo, hi) of x, from `to` on where they lie by token; else where they are.
-const float *GroupedProducts::gather(int32_t lies, const float *x, int64_t width, float *to, int64_t lo, int64_t hi) {
+/// Rows [lo, hi) of x, of `bytes` bytes, from `to` on where they lie by token; else where they are.
+const char *GroupedProducts::gather(int32_t lies, const char *x, int64_t bytes, char *to, int64_t lo, int64_t hi) {
   if (lies == PCRT_LIES_ROWS)
     return x;
   for (int64_t row = lo; row < hi; ++row)
-    memcpy(to + row * width, x + tokenOf[row] * width, size_t(width) * sizeof(float));
+    memcpy(to + row * bytes, x + tokenOf[row] * bytes, size_t(bytes));
   return to;
 }
 
@@ -118,7 +217,7 @@ void GroupedProducts::multiply(int thread, const pcrt_gemm_desc &d, const float 
   bool transposed = d.b_n_stride != 1;
   int64_t stride =
       transposed ? std::max(d.b_n_stride, d.k) : std::max(d.b_k_stride, d.n); // one of an extent of 1 is any
-  float *pad = pads + thread * padFloats, *padC = pad + fewestRows * d.k;
+  float *pad = reinterpret_cast<float *>(ofThread(thread)), *padC = pad + fewestRows * d.k;
   bool pads = rows < fewestRows;
   if (pads) {
     memcpy(pad, a, size_t(rows * d.k) * sizeof(float));
@@ -131,81 +230,205 @@ void GroupedProducts::multiply(int thread, const pcrt_gemm_desc &d, const float 
     memcpy(c, padC, size_t(rows * d.n) * sizeof(float));
 }
 
-void GroupedProducts::product(const pcrt_gemm_desc &d, const float *a, const float *b, float *c) {
-  const int64_t rows = firstRow[size_t(d.experts)];
-  bool sums = d.c_lies == PCRT_LIES_TOKENS;
-  float *to = sums ? made : c;
-  pool.ranges(rows, [&](int thread, int64_t lo, int64_t hi) {
-    const float *from = gather(d.a_lies, a, d.k, gatheredA, lo, hi);
-    for (int64_t expert = 0; expert < d.experts; ++expert) {
-      int64_t first = std::max(lo, firstRow[size_t(expert)]), last = std::min(hi, firstRow[size_t(expert) + 1]);
-      if (first < last)
-        multiply(thread, d, from + first * d.k, b + expert * d.b_batch_stride, to + first * d.n, last - first);
+/// The same in bf16, tile by tile. c has the dtype of the tile.
+void GroupedProducts::multiply(int thread, Part &part, const pcrt_gemm_desc &d, const char *a, const char *b, char *c,
+                               int32_t dtype, int64_t rows) {
+  const int64_t ofA = d.k * elementBytes(d.a_dtype), ofC = d.n * elementBytes(dtype);
+  char *pad = ofThread(thread), *padC = pad + rowsOfTile * ofA, *scratch = scratchOf(thread);
+  LibraryCall library(firstRegion < 0 ? -1 : firstRegion + thread);
+  pass(thread, part.product->setB(b, scratch));
+  for (int64_t row = 0; row < rows; row += rowsOfTile) {
+    const int64_t count = std::min(rowsOfTile, rows - row);
+    if (count == rowsOfTile) {
+      pass(thread, part.product->run(a + row * ofA, c + row * ofC, scratch));
+      continue;
     }
-  });
-  if (sums)
-    toTokens(d, made, c);
+    memcpy(pad, a + row * ofA, size_t(count * ofA));
+    memset(pad + count * ofA, 0, size_t((rowsOfTile - count) * ofA));
+    pass(thread, part.product->run(pad, padC, scratch));
+    memcpy(c + row * ofC, padC, size_t(count * ofC));
+  }
 }
 
-void GroupedProducts::gradient(const pcrt_gemm_desc &d, const float *a, const float *b, float *c) {
-  const int64_t rows = firstRow[size_t(d.experts)];
-  const float *fromA = a, *fromB = b;
+void GroupedProducts::product(Plan &plan, const char *a, const char *b, char *c) {
+  const pcrt_gemm_desc &d = plan.desc;
+  const int64_t rows = firstRow[size_t(d.experts)], ofA = d.k * elementBytes(d.a_dtype);
+  const bool addsUp = d.c_lies == PCRT_LIES_TOKENS;
+  const int32_t dtype = addsUp ? int32_t(PCRT_F32) : d.c_dtype;
+  const int64_t ofC = d.n * elementBytes(dtype);
+  char *to = addsUp ? reinterpret_cast<char *>(made) : c;
+  pool.ranges(rows, [&](int thread, int64_t lo, int64_t hi) {
+    const char *from = gather(d.a_lies, a, ofA, gatheredA, lo, hi);
+    for (int64_t expert = 0; expert < d.experts; ++expert) {
+      int64_t first = std::max(lo, firstRow[size_t(expert)]), last = std::min(hi, firstRow[size_t(expert) + 1]);
+      if (first >= last)
+        continue;
+      const char *matrix = b + expert * d.b_batch_stride * elementBytes(d.b_dtype);
+      if (isHalf(d))
+        multiply(thread, plan.parts[size_t(thread)], d, from + first * ofA, matrix, to + first * ofC, dtype,
+                 last - first);
+      else
+        multiply(thread, d, reinterpret_cast<const float *>(from + first * ofA),
+                 reinterpret_cast<const float *>(matrix), reinterpret_cast<float *>(to + first * ofC), last - first);
+    }
+  });
+  if (!addsUp)
+    return;
+  float *result = d.c_dtype == PCRT_F32 ? reinterpret_cast<float *>(c) : sums;
+  toTokens(d, made, result);
+  if (d.c_dtype == PCRT_BF16)
+    pool.ranges(d.tokens * d.n,
+                [&](int, int64_t lo, int64_t hi) { round(sums + lo, reinterpret_cast<uint16_t *>(c) + lo, hi - lo); });
+}
+
+/// The gradient of one expert in bf16, of rows [lo, lo + count) of its matrix: sums over `depth` rows from a and b on.
+void GroupedProducts::addUp(int thread, Part &part, const pcrt_gemm_desc &d, const char *a, const char *b, char *c,
+                            int64_t lo, int64_t count, int64_t depth) {
+  constexpr int64_t fewest = depths[std::size(depths) - 1];
+  char *padA = ofThread(thread), *padB = padA + fewest * d.m * 2, *scratch = scratchOf(thread);
+  LibraryCall library(firstRegion < 0 ? -1 : firstRegion + thread);
+  for (int64_t row = 0; row < depth;) {
+    size_t way = 0;
+    while (way + 1 < std::size(depths) && (depth - row < depths[way] || !part.first[way]))
+      ++way;
+    const int64_t rows = std::min(depths[way], depth - row);
+    Tile &tile = *(row ? part.more : part.first)[way];
+    const char *fromA = a + row * d.m * 2 + lo * 2, *fromB = b + row * d.n * 2;
+    if (rows < depths[way]) {
+      for (int64_t i = 0; i < fewest; ++i) {
+        char *to = padA + i * d.m * 2 + lo * 2;
+        if (i < rows)
+          memcpy(to, fromA + i * d.m * 2, size_t(count) * 2);
+        else
+          memset(to, 0, size_t(count) * 2);
+      }
+      memcpy(padB, fromB, size_t(rows * d.n) * 2);
+      memset(padB + rows * d.n * 2, 0, size_t((fewest - rows) * d.n) * 2);
+      fromA = padA + lo * 2, fromB = padB;
+    }
+    pass(thread, tile.setB(fromB, scratch));
+    pass(thread, tile.run(fromA, c, scratch));
+    row += rows;
+  }
+}
+
+void GroupedProducts::gradient(Plan &plan, const char *a, const char *b, char *c) {
+  const pcrt_gemm_desc &d = plan.desc;
+  const int64_t rows = firstRow[size_t(d.experts)], element = elementBytes(d.a_dtype), ofC = elementBytes(d.c_dtype);
+  const char *fromA = a, *fromB = b;
   if (d.a_lies == PCRT_LIES_TOKENS || d.b_lies == PCRT_LIES_TOKENS)
     pool.ranges(rows, [&](int, int64_t lo, int64_t hi) {
-      gather(d.a_lies, a, d.m, gatheredA, lo, hi);
-      gather(d.b_lies, b, d.n, gatheredB, lo, hi);
+      gather(d.a_lies, a, d.m * element, gatheredA, lo, hi);
+      gather(d.b_lies, b, d.n * element, gatheredB, lo, hi);
     });
   if (d.a_lies == PCRT_LIES_TOKENS)
     fromA = gatheredA;
   if (d.b_lies == PCRT_LIES_TOKENS)
     fromB = gatheredB;
-  constexpr int64_t tile = 16;
-  pool.ranges((d.m + tile - 1) / tile, [&](int thread, int64_t loTile, int64_t hiTile) {
-    int64_t lo = loTile * tile, count = std::min(hiTile * tile, d.m) - lo;
+  pool.ranges((d.m + unit - 1) / unit, [&](int thread, int64_t loUnit, int64_t hiUnit) {
+    int64_t lo = loUnit * unit, count = std::min(hiUnit * unit, d.m) - lo;
     for (int64_t expert = 0; expert < d.experts; ++expert) {
       int64_t first = firstRow[size_t(expert)], depth = firstRow[size_t(expert) + 1] - first;
-      float *to = c + expert * d.c_batch_stride + lo * d.c_m_stride;
+      char *to = c + (expert * d.c_batch_stride + lo * d.c_m_stride) * ofC;
+      const char *aAt = fromA + first * d.m * element, *bAt = fromB + first * d.n * element;
       if (!depth) {
         for (int64_t row = 0; row < count; ++row)
-          memset(to + row * d.c_m_stride, 0, size_t(d.n) * sizeof(float));
-        continue;
+          memset(to + row * d.c_m_stride * ofC, 0, size_t(d.n * ofC));
+      } else if (!isHalf(d)) {
+        LibraryCall library(firstRegion < 0 ? -1 : firstRegion + thread);
+        pass(thread,
+             dnnl_sgemm('T', 'N', count, d.n, depth, 1.0f, reinterpret_cast<const float *>(aAt) + lo, d.m,
+                        reinterpret_cast<const float *>(bAt), d.n, 0.0f, reinterpret_cast<float *>(to), d.c_m_stride));
+      } else if (d.c_dtype == PCRT_F32) {
+        addUp(thread, plan.parts[size_t(thread)], d, aAt, bAt, to, lo, count, depth);
+      } else {
+        char *sum = ofThread(thread) + bytes.pad;
+        addUp(thread, plan.parts[size_t(thread)], d, aAt, bAt, sum, lo, count, depth);
+        for (int64_t row = 0; row < count; ++row)
+          round(reinterpret_cast<float *>(sum) + row * d.n, reinterpret_cast<uint16_t *>(to) + row * d.c_m_stride, d.n);
       }
-      LibraryCall library(firstRegion < 0 ? -1 : firstRegion + thread);
-      pass(thread, dnnl_sgemm('T', 'N', count, d.n, depth, 1.0f, fromA + first * d.m + lo, d.m, fromB + first * d.n,
-                              d.n, 0.0f, to, d.c_m_stride));
     }
   });
 }
 
-const char *GroupedProducts::run(const pcrt_gemm_desc &d, const float *a, const float *b, float *c, const float *mask) {
+/// `count` numbers of a dtype, as f32 and from it.
+static void load(int32_t dtype, const char *from, float *to, int64_t count) {
+  if (dtype == PCRT_F32)
+    memcpy(to, from, size_t(count) * 4);
+  else
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = bf16ToFloat(reinterpret_cast<const uint16_t *>(from)[i]);
+}
+static void store(int32_t dtype, const float *from, char *to, int64_t count) {
+  if (dtype == PCRT_F32)
+    memcpy(to, from, size_t(count) * 4);
+  else
+    round(from, reinterpret_cast<uint16_t *>(to), count);
+}
+
+/// Columns [lo, hi) of a line an expert to its rows, or of the sums of its rows to a line.
+void GroupedProducts::lines(const pcrt_gemm_desc &d, const char *a, char *c) {
+  const int64_t ofA = elementBytes(d.a_dtype), ofC = elementBytes(d.c_dtype);
+  pool.ranges((d.n + unit - 1) / unit, [&](int, int64_t loUnit, int64_t hiUnit) {
+    for (int64_t lo = loUnit * unit; lo < std::min(hiUnit * unit, d.n); lo += unit) {
+      const int64_t count = std::min(unit, d.n - lo);
+      for (int64_t expert = 0; expert < d.experts; ++expert) {
+        float sum[unit] = {}, each[unit];
+        if (d.grouped == PCRT_GROUPED_SPREAD)
+          load(d.a_dtype, a + (expert * d.n + lo) * ofA, sum, count);
+        for (int64_t row = firstRow[size_t(expert)]; row < firstRow[size_t(expert) + 1]; ++row) {
+          if (d.grouped == PCRT_GROUPED_SPREAD) {
+            store(d.c_dtype, sum, c + (row * d.n + lo) * ofC, count);
+            continue;
+          }
+          load(d.a_dtype, a + (row * d.n + lo) * ofA, each, count);
+          for (int64_t i = 0; i < count; ++i)
+            sum[i] += each[i];
+        }
+        if (d.grouped == PCRT_GROUPED_SUM)
+          store(d.c_dtype, sum, c + (expert * d.n + lo) * ofC, count);
+      }
+    }
+  });
+}
+
+const char *GroupedProducts::run(int index, const void *a, const void *b, void *c, const float *mask) {
+  Plan &plan = *plans[size_t(index)];
+  const pcrt_gemm_desc &d = plan.desc;
   if (const char *problem = findRows(d, mask))
     return problem;
+  auto *numbers = static_cast<const float *>(a);
+  auto *made = static_cast<float *>(c);
   switch (d.grouped) {
   case PCRT_GROUPED_PRODUCT:
-    product(d, a, b, c);
+    product(plan, static_cast<const char *>(a), static_cast<const char *>(b), static_cast<char *>(c));
     break;
   case PCRT_GROUPED_GRADIENT:
-    gradient(d, a, b, c);
+    gradient(plan, static_cast<const char *>(a), static_cast<const char *>(b), static_cast<char *>(c));
+    break;
+  case PCRT_GROUPED_SPREAD:
+  case PCRT_GROUPED_SUM:
+    lines(d, static_cast<const char *>(a), static_cast<char *>(c));
     break;
   case PCRT_GROUPED_PACK:
     if (d.a_lies == PCRT_LIES_TOKENS) {
-      toRows(d, a, c);
+      toRows(d, numbers, made);
       break;
     }
     for (int64_t expert = 0; expert < d.experts; ++expert)
       for (int64_t row = firstRow[size_t(expert)]; row < firstRow[size_t(expert) + 1]; ++row)
-        c[row] = a[tokenOf[row] * d.experts + expert];
+        made[row] = numbers[tokenOf[row] * d.experts + expert];
     break;
   case PCRT_GROUPED_UNPACK:
     if (d.c_lies == PCRT_LIES_TOKENS) {
-      toTokens(d, a, c);
+      toTokens(d, numbers, made);
       break;
     }
     // c may be the mask, which has been read
-    memset(c, 0, size_t(d.tokens * d.experts) * sizeof(float));
+    memset(made, 0, size_t(d.tokens * d.experts) * sizeof(float));
     for (int64_t expert = 0; expert < d.experts; ++expert)
       for (int64_t row = firstRow[size_t(expert)]; row < firstRow[size_t(expert) + 1]; ++row)
-        c[tokenOf[row] * d.experts + expert] = a[row];
+        made[tokenOf[row] * d.experts + expert] = numbers[row];
     break;
   }
   for (int status : statuses)
@@ -214,10 +437,19 @@ const char *GroupedProducts::run(const pcrt_gemm_desc &d, const float *a, const 
   return nullptr;
 }
 
-void GroupedProducts::warmUp(const pcrt_gemm_desc &d, void *zeros, int64_t bytes) {
-  int64_t rows = std::min<int64_t>(d.rows, 4 * fewestRows), most = std::max({d.m, d.n, d.k, rows});
-  if (d.grouped > PCRT_GROUPED_GRADIENT || bytes < 4 * most * most)
+void GroupedProducts::warmUp(int index, void *zeros, int64_t size) {
+  Plan &plan = *plans[size_t(index)];
+  const pcrt_gemm_desc &d = plan.desc;
+  int64_t rows = std::min<int64_t>(d.rows, 4 * fewestRows), most = std::max({d.m, d.n, d.k, rows, depths[0]});
+  if (d.grouped > PCRT_GROUPED_GRADIENT || size < 4 * most * most)
     return;
+  if (isHalf(d))
+    return pool.onAll([&](int thread) {
+      plan.parts[size_t(thread)].forEach([&](Tile &tile) {
+        if (tile.setB(zeros, scratchOf(thread)) == dnnl_success)
+          tile.run(zeros, zeros, scratchOf(thread));
+      });
+    });
   auto *x = static_cast<float *>(zeros);
   pool.onAll([&](int) {
     if (d.grouped == PCRT_GROUPED_PRODUCT)

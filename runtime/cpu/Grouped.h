@@ -5,6 +5,7 @@
 #include "cpu/Pool.h"
 #include "pcrt/pcrt.h"
 
+#include <memory>
 #include <vector>
 
 namespace pcrt {
@@ -13,47 +14,72 @@ namespace pcrt {
 const char *checkGrouped(const pcrt_gemm_desc &desc);
 
 /// All grouped products of a program. Which rows there are is found anew for each from its mask, which takes nothing
-/// beside the product.
+/// beside the product. In bf16 rows are multiplied tile by tile, since the library's products have fixed sizes.
 class GroupedProducts {
 public:
-  /// `firstRegion`: as of LibraryCall, by thread. `descs` have passed checkGrouped where they are grouped.
-  GroupedProducts(Pool &pool, const pcrt_gemm_desc *descs, int count, int firstRegion);
+  /// `firstRegion`: as of LibraryCall, by thread.
+  GroupedProducts(Pool &pool, int firstRegion);
   ~GroupedProducts();
   GroupedProducts(const GroupedProducts &) = delete;
   GroupedProducts &operator=(const GroupedProducts &) = delete;
 
-  /// Runs a product and waits. Null, or what went wrong.
-  const char *run(const pcrt_gemm_desc &desc, const float *a, const float *b, float *c, const float *mask);
+  /// Adds a product, which has passed checkGrouped; returns its number.
+  int add(const pcrt_gemm_desc &desc);
+  /// Takes the memory that all of them need, behind the last one.
+  void allocate();
 
-  /// Calls the library once for a product of this shape on zeros, of which there are `bytes` bytes.
-  void warmUp(const pcrt_gemm_desc &desc, void *zeros, int64_t bytes);
+  /// Runs a product and waits. Null, or what went wrong.
+  const char *run(int index, const void *a, const void *b, void *c, const float *mask);
+
+  /// Calls the library once for a product of this shape on zeros, of which there are `size` bytes.
+  void warmUp(int index, void *zeros, int64_t size);
 
   /// Memory for rows that are gathered and for results that are added up, in bytes.
   int64_t scratchBytes() const { return totalBytes; }
+  /// Parts of products that run in a plain loop.
+  int plainParts() const { return numPlain; }
 
 private:
+  struct Part;
+  struct Plan;
+
   const char *findRows(const pcrt_gemm_desc &desc, const float *mask);
-  const float *gather(int32_t lies, const float *x, int64_t width, float *to, int64_t lo, int64_t hi);
+  const char *gather(int32_t lies, const char *x, int64_t bytes, char *to, int64_t lo, int64_t hi);
   void multiply(int thread, const pcrt_gemm_desc &desc, const float *a, const float *b, float *c, int64_t rows);
-  void product(const pcrt_gemm_desc &desc, const float *a, const float *b, float *c);
+  void multiply(int thread, Part &part, const pcrt_gemm_desc &desc, const char *a, const char *b, char *c,
+                int32_t dtype, int64_t rows);
+  void product(Plan &plan, const char *a, const char *b, char *c);
+  void addUp(int thread, Part &part, const pcrt_gemm_desc &desc, const char *a, const char *b, char *c, int64_t lo,
+             int64_t count, int64_t depth);
+  void gradient(Plan &plan, const char *a, const char *b, char *c);
   /// A token's numbers to each of its rows, and the sums of its rows, in the order of its experts.
   void toRows(const pcrt_gemm_desc &desc, const float *a, float *c);
   void toTokens(const pcrt_gemm_desc &desc, const float *a, float *c);
-  void gradient(const pcrt_gemm_desc &desc, const float *a, const float *b, float *c);
+  void lines(const pcrt_gemm_desc &desc, const char *a, char *c);
   void pass(int thread, int status) {
     if (status)
       statuses[size_t(thread)] = status;
   }
+  /// A thread's own memory: rows that are padded, then a sum, then what the library needs.
+  char *ofThread(int thread) const { return threads + thread * (bytes.pad + bytes.sum + bytes.scratch); }
+  char *scratchOf(int thread) const { return ofThread(thread) + bytes.pad + bytes.sum; }
 
   Pool &pool;
   int firstRegion;
-  int64_t totalBytes = 0, padFloats = 0;
-  char *memory = nullptr;
-  float *gatheredA = nullptr, *gatheredB = nullptr, *made = nullptr, *pads = nullptr;
-  int32_t *tokenOf = nullptr;    ///< by row
-  std::vector<int64_t> firstRow; ///< by expert, and behind the last one
-  std::vector<int64_t> nextRow;  ///< while rows are found
-  std::vector<int> statuses;     ///< dnnl_status_t, by thread
+  std::vector<std::unique_ptr<Plan>> plans;
+  struct {
+    int64_t rows = 0, a = 0, b = 0, made = 0, sums = 0; ///< shared by the threads
+    int64_t pad = 0, sum = 0, scratch = 0;              ///< of each thread
+  } bytes;
+  int64_t totalBytes = 0, experts = 0;
+  int numPlain = 0;
+  char *memory = nullptr, *threads = nullptr;
+  char *gatheredA = nullptr, *gatheredB = nullptr;
+  float *made = nullptr, *sums = nullptr; ///< of rows, of tokens
+  int32_t *tokenOf = nullptr;             ///< by row
+  std::vector<int64_t> firstRow;          ///< by expert, and behind the last one
+  std::vector<int64_t> nextRow;           ///< while rows are found
+  std::vector<int> statuses;              ///< dnnl_status_t, by thread
 };
 
 } // namespace pcrt

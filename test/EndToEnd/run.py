@@ -59,6 +59,9 @@ class Row(Case):
         self.model, self.layers, self.batch, self.mesh, *self.flags = text.split()
         # A machine's file is one of Inputs.
         self.flags = [re.sub(r"^--machine=(.*\.json)$", lambda file: f"--machine={HERE / 'Inputs' / file[1]}", flag) for flag in self.flags]
+        # Runs have the choices of experts that one rank makes in f32, which are PyTorch's.
+        self.replays = "--routing" in self.flags
+        self.flags = [flag for flag in self.flags if flag != "--routing"]
         self.is_golden = (self.layers, self.batch) == ("2", "4")
         golden = GOLDEN / self.model
         self.weights, self.data, self.want = ["--init", golden] if self.layers == "2" else [], data_flags(self.model), golden / "golden.safetensors"
@@ -131,6 +134,8 @@ class Row(Case):
             flags += "--steps 5 --lr 0.05 --clip 1.0 --seed 1 --weight-decay 0".split()
         else:
             flags += ["--steps", self.steps, *TRAIN, "--check-replicas", 5, "--save", "first/save", "--dump-grads", "first/grads.safetensors"]
+        if self.replays:
+            flags += ["--routing", self.routing()]
         self.needs(*self.command("first", *flags))
         return self.work / "first"
 
@@ -141,6 +146,13 @@ class Row(Case):
             self.needs("pc-run", "-n", 1, folder / "train", "--", *self.data, *self.weights, "--steps", self.steps, *TRAIN,
                        "--metrics", folder / "metrics.jsonl", "--dump-grads", folder / "grads.safetensors")
         return shared("-".join([self.model, self.layers, self.batch, "one-rank", str(self.steps), *map(lambda flag: flag.strip("-"), flags)]), make)
+
+    def routing(self):
+        """The choices of experts of such a run."""
+        def make(folder):
+            self.needs("pc-compile", self.source, "-o", folder / "train")
+            self.needs("pc-run", "-n", 1, folder / "train", "--", *self.data, *self.weights, "--steps", self.steps, *TRAIN, "--dump-routing", folder / "routing")
+        return shared("-".join([self.model, self.layers, self.batch, "routing", str(self.steps)]), make) / "routing"
 
     # --- checks ---
 

@@ -7,7 +7,7 @@ include "mlir/Pass/PassBase.td"
 def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
   let summary = "Store of routed values only the entries that exist";
   let description = [{
-    Local program -> local program. Types of f32 values, for devices also of bf16 values, get a `#pc.rows`, where nothing reads them but einsums routed by one mask, as products of the runtime
+    Local program -> local program. Types of f32 and bf16 values get a `#pc.rows`, where nothing reads them but einsums routed by one mask, as products of the runtime
     or kernels of a device can (`pcrt_grouped`), and ops entry by entry whose results are stored so, too. What computes nothing else is not changed.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];

@@ -59,6 +59,8 @@ typedef enum pcrt_grouped {
   PCRT_GROUPED_GRADIENT = 2, /* the c of each expert = a^T b, summed over its rows */
   PCRT_GROUPED_PACK = 3,     /* c [row] = a [token, expert], or the n numbers of a [token] */
   PCRT_GROUPED_UNPACK = 4,   /* c [token, expert] = a [row], or 0; or n numbers, c [token] = the sum of its rows */
+  PCRT_GROUPED_SPREAD = 5,   /* c [row, n] = a [expert of the row, n] */
+  PCRT_GROUPED_SUM = 6,      /* c [expert, n] = a [row, n], summed over its rows */
 } pcrt_grouped;
 
 /** How an operand of such a product lies: one matrix an expert, a number by token and expert, a row each, or a row a

@@ -1,11 +1,12 @@
 //===- grouped.cpp - products on the rows of a mask ------------------------===//
 //
 // Random masks, with tokens of few experts and experts of no token, every way
-// for operands to lie, on memory that is poisoned where there are no rows,
-// against loops over all of [token, expert].
+// for operands to lie, in f32 and bf16, on memory that is poisoned where there
+// are no rows, against loops over all of [token, expert].
 //
 //===----------------------------------------------------------------------===//
 #include "Files.h"
+#include "base/Types.h"
 #include "cpu/Gemm.h"
 
 #include <cmath>
@@ -17,10 +18,38 @@ using namespace pcrt;
 namespace {
 using Floats = std::vector<float>;
 
+bool isHalf = false; ///< operands are of bf16
+
 Floats random(int64_t count) {
   Floats x(size_t(std::max<int64_t>(count, 1)));
-  for (float &value : x)
+  for (float &value : x) {
     value = float(int(randomBits() % 2001) - 1000) / 1000;
+    if (isHalf)
+      value = bf16ToFloat(floatToBf16(value));
+  }
+  return x;
+}
+
+/// What a program has of `x`.
+std::vector<char> stored(const Floats &x, int32_t dtype) {
+  std::vector<char> bytes(x.size() * size_t(elementBytes(dtype)));
+  for (size_t i = 0; i < x.size(); ++i) {
+    uint16_t half = floatToBf16(x[i]);
+    memcpy(bytes.data() + i * size_t(elementBytes(dtype)),
+           dtype == PCRT_BF16 ? static_cast<void *>(&half) : const_cast<float *>(&x[i]), size_t(elementBytes(dtype)));
+  }
+  return bytes;
+}
+
+Floats loaded(const std::vector<char> &bytes, int32_t dtype) {
+  Floats x(bytes.size() / size_t(elementBytes(dtype)));
+  for (size_t i = 0; i < x.size(); ++i) {
+    uint16_t half = 0;
+    memcpy(dtype == PCRT_BF16 ? static_cast<void *>(&half) : &x[i], bytes.data() + i * size_t(elementBytes(dtype)),
+           size_t(elementBytes(dtype)));
+    if (dtype == PCRT_BF16)
+      x[i] = bf16ToFloat(half);
+  }
   return x;
 }
 
@@ -62,10 +91,10 @@ struct Operand {
   Floats x;
 };
 
-void compare(const std::string &what, const Floats &found, const std::vector<double> &wanted) {
+void compare(const std::string &what, const Floats &found, const std::vector<double> &wanted, int32_t dtype) {
   double worst = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    double difference = std::fabs(found[i] - wanted[i]);
+    double difference = std::fabs(found[i] - wanted[i]) - (dtype == PCRT_BF16 ? std::fabs(wanted[i]) / 256 : 0);
     worst = std::max(worst, std::isfinite(difference) ? difference : 1e9);
   }
   expect(worst <= 1e-4, what + " is off by " + std::to_string(worst));
@@ -76,13 +105,17 @@ int32_t ofToken() { return pick(0, 1) ? PCRT_LIES_ROWS : PCRT_LIES_TOKENS; }
 void testOne(Pool &pool) {
   pcrt_gemm_desc d{};
   d.name = "test";
-  d.tokens = pick(1, 60), d.experts = d.batch = pick(1, 9);
+  d.tokens = pick(0, 19) ? pick(1, 60) : pick(300, 1500), d.experts = d.batch = pick(1, 9);
   int64_t most = pick(1, int(d.experts));
   d.rows = d.tokens * most;
   d.rest = -1;
   Mask mask(d.tokens, d.experts, most);
   const int64_t width = pick(1, 40), other = pick(1, 40);
-  d.grouped = pick(PCRT_GROUPED_PRODUCT, PCRT_GROUPED_UNPACK);
+  d.grouped = pick(PCRT_GROUPED_PRODUCT, PCRT_GROUPED_SUM);
+  const bool isOfLines = d.grouped >= PCRT_GROUPED_SPREAD;
+  isHalf = (d.grouped <= PCRT_GROUPED_GRADIENT || isOfLines) && pick(0, 1);
+  d.a_dtype = d.b_dtype = isHalf ? PCRT_BF16 : PCRT_F32;
+  d.c_dtype = (isHalf || isOfLines) && pick(0, 1) ? PCRT_BF16 : PCRT_F32;
   Floats a, b, c;
   std::vector<double> wanted;
   bool byRows = false;
@@ -127,6 +160,21 @@ void testOne(Pool &pool) {
               x.at(token, expert, m) * y.at(token, expert, n);
     });
     c = Floats(wanted.size(), std::numeric_limits<float>::quiet_NaN());
+  } else if (isOfLines) {
+    byRows = d.grouped == PCRT_GROUPED_SPREAD;
+    d.a_lies = d.b_lies = byRows ? PCRT_LIES_EXPERTS : PCRT_LIES_ROWS;
+    d.c_lies = byRows ? PCRT_LIES_ROWS : PCRT_LIES_EXPERTS;
+    d.m = d.rows, d.n = width, d.k = 1;
+    Operand x(mask, d.rows, width, PCRT_LIES_ROWS);
+    a = byRows ? random(d.experts * width) : x.x;
+    b = a;
+    wanted.resize(size_t((byRows ? mask.count : d.experts) * width));
+    all([&](int64_t token, int64_t expert) {
+      int64_t row = mask.row(token, expert);
+      for (int64_t n = 0; n < width; ++n)
+        wanted[size_t((byRows ? row : expert) * width + n)] += a[size_t((byRows ? expert : row) * width + n)];
+    });
+    c = Floats(size_t((byRows ? d.rows : d.experts) * width), std::numeric_limits<float>::quiet_NaN());
   } else {
     byRows = d.grouped == PCRT_GROUPED_PACK;
     d.a_lies = d.b_lies = byRows ? PCRT_LIES_ENTRIES : PCRT_LIES_ROWS;
@@ -146,14 +194,16 @@ void testOne(Pool &pool) {
   expect(!problem, problem ? problem : "");
   Gemms gemms(pool, &d, 1);
   const char *error = nullptr;
-  expect(gemms.run(0, a.data(), b.data(), c.data(), nullptr, mask.mask.data(), &error), error ? error : "run");
-  compare("kind " + std::to_string(d.grouped) + " of " + std::to_string(d.tokens) + " tokens, " +
-              std::to_string(d.experts) + " experts, " + std::to_string(mask.count) + " rows",
-          c, wanted);
+  std::vector<char> aAt = stored(a, d.a_dtype), bAt = stored(b, d.b_dtype), cAt = stored(c, d.c_dtype);
+  expect(gemms.run(0, aAt.data(), bAt.data(), cAt.data(), nullptr, mask.mask.data(), &error), error ? error : "run");
+  compare("kind " + std::to_string(d.grouped) + (isHalf ? " in bf16 of " : " of ") + std::to_string(d.tokens) +
+              " tokens, " + std::to_string(d.experts) + " experts, " + std::to_string(mask.count) + " rows",
+          loaded(cAt, d.c_dtype), wanted, d.c_dtype);
 }
 
 /// A mask of more rows than there may be is refused; nothing is written beside the rows.
 void testTooMany(Pool &pool) {
+  isHalf = false;
   pcrt_gemm_desc d{};
   d.name = "test";
   d.tokens = 4, d.experts = d.batch = 3, d.rows = d.m = 4, d.n = d.k = 1;
