@@ -21,6 +21,8 @@ using namespace pc;
 static constexpr int64_t manyLayers = 12;
 /// A limit that no plan exceeds.
 static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
+/// Where so many plans were compiled whole, a search goes on no further if the best one does not fit.
+static constexpr int64_t mostRefuted = 8;
 /// Of a large model's plans, so many programs of few layers tell which takes the least memory.
 static constexpr int64_t smallestCompositions = 200;
 
@@ -35,16 +37,37 @@ pcrt_status PlanSearch::read() {
   return PCRT_OK;
 }
 
-void PlanSearch::compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn) {
-  auto compile = [&](FoundPlan &plan) {
+bool PlanSearch::compileWhole(FoundPlan &plan, llvm::function_ref<bool()> goesOn) {
+  auto it = whole.find(plan.node.id);
+  if (it == whole.end()) {
     std::optional<ProgramPrice> price = workers->priceWhole(tried.at(plan.node.id), goesOn, refusal);
-    if (price)
-      plan.trial = wanted(price->trial);
-    plan.node.text = textOf(tried.at(plan.node.id)); // with the layers of its stages
-    return price.has_value();
-  };
-  Finalists finalists = pc::compileFinalists(result, limit(), compile, goesOn);
-  compiled += finalists.compiled;
+    if (!price && !goesOn())
+      return false;
+    it = whole.emplace(plan.node.id, price ? std::optional(wanted(price->trial)) : std::nullopt).first;
+  }
+  if (it->second)
+    plan.trial = *it->second;
+  plan.node.text = textOf(tried.at(plan.node.id)); // with the layers of its stages
+  return it->second.has_value();
+}
+
+bool PlanSearch::confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn) {
+  if (!composes || leastBytes || std::ssize(whole) >= mostRefuted)
+    return true;
+  bool isLegal = compileWhole(plan, goesOn);
+  if ((!isLegal && !goesOn()) || (isLegal && (limit() == 0 || plan.trial.bytes <= limit())))
+    return true;
+  fitting.erase(plan.node.id);
+  best = std::numeric_limits<double>::infinity();
+  for (auto [node, seconds] : fitting)
+    best = std::min(best, seconds);
+  return false;
+}
+
+void PlanSearch::compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn) {
+  Finalists finalists =
+      pc::compileFinalists(result, limit(), [&](FoundPlan &plan) { return compileWhole(plan, goesOn); }, goesOn);
+  compiled += std::ssize(whole);
   isEstimate = finalists.areEstimates;
 }
 
@@ -127,10 +150,9 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::func
   }
   if (leastBytes) // one that makes more again is no last resort
     llvm::for_each(roots, [](PlanNode &root) { root.chain.clear(); });
-  SearchResult result = searchPlans(std::move(roots), {limit(), search.compositions, composes ? composedError : 0},
-                                    goesOn, [&](ArrayRef<PlanNode> asked) { return open(asked); });
-  if (skipped < std::numeric_limits<double>::infinity())
-    result.bound = result.bound > 0 ? std::min(result.bound, skipped) : skipped;
+  SearchResult result = searchPlans(
+      std::move(roots), {limit(), search.compositions, composes ? composedError : 0}, goesOn,
+      [&](ArrayRef<PlanNode> asked) { return open(asked); }, [&](FoundPlan &plan) { return confirm(plan, compiles); });
   if (composes)
     compileFinalists(result, compiles);
   mixLayers(result, compiles);

@@ -6,8 +6,8 @@
 
 using namespace pc;
 
-/// Composed bytes may be too many by this share; the whole compile decides.
-static constexpr double composedBytes = 0.06;
+/// Composed bytes may be too many by this share, seldom by more; the whole compile decides.
+static constexpr double composedBytes = 0.02;
 /// Of the best composed plans, so many are compiled whole, at most, until one fits that is better than the next.
 static constexpr int64_t most = 16;
 
@@ -31,10 +31,11 @@ Finalists pc::compileFinalists(SearchResult &result, int64_t limit, llvm::functi
     }
     bool isLegal = compile(plan), ended = !isLegal && !goesOn();
     found.compiled += !ended;
-    if (ended)
-      rest.push_back(std::move(plan));
-    if (!isLegal)
+    if (!isLegal) {
+      if (ended)
+        rest.push_back(std::move(plan));
       continue;
+    }
     bool fits = limit == 0 || plan.trial.bytes <= limit;
     least = fits ? std::min(least, plan.trial.seconds) : least;
     (fits ? whole : result.tooLarge).push_back(std::move(plan));

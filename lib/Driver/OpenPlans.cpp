@@ -274,16 +274,24 @@ OpenedNode PlanSearch::openSet(const PlanNode &node) {
       return opened;
     }
   }
+  int64_t plans = numPlans, dropped = numDropped;
+  double later = std::numeric_limits<double>::infinity(), most = enough();
   forPlansOf(set.set, set.sizes, [&](size_t family, const PlanNumbers &plan) {
-    double bound = std::max(bounds->ofSet(known, plan, enough()), node.bound);
-    if (bound >= enough()) {
-      skipped = std::min(skipped, bound);
+    double bound = std::max(bounds->ofSet(known, plan, most), node.bound);
+    if (bound >= most) {
+      later = std::min(later, bound);
       return;
     }
     PlanNode inside = nodeOf({set.set, family, plan.sizes, plan.microbatches}, bound);
-    if (!triedTexts.count(inside.text))
+    if (!triedTexts.count(inside.text) && inHeap.insert(inside.text).second)
       opened.inside.push_back(std::move(inside));
   });
+  if (!openedSets.insert(node.id).second)
+    numPlans = plans, numDropped = dropped;
+  if (!std::isinf(later)) { // where the best plan turns out not to fit
+    opened.inside.push_back(node);
+    opened.inside.back().bound = later;
+  }
   return opened;
 }
 
@@ -345,7 +353,7 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
   triedTexts.insert(node.text);
   const PlanTrial &trial = *opened.trial;
   if (trial.isLegal && (limit() == 0 || trial.bytes <= limit()))
-    best = std::min(best, trial.seconds);
+    best = std::min(best, fitting[node.id] = trial.seconds);
   if (!trial.isLegal && !composes)
     opened.compositions = noteRefused(*plan);
   return opened;

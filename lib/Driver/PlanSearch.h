@@ -86,6 +86,10 @@ private:
   OpenedNode openSet(const PlanNode &node);
   /// Looks whether a plan was refused for the way in which it splits layers; how many programs that took.
   int noteRefused(const Plan &plan);
+  /// Compiles a composed plan whole, once, which changes what it takes; false where it is refused, or interrupted.
+  bool compileWhole(FoundPlan &plan, llvm::function_ref<bool()> goesOn);
+  /// Whether the best composed plan fits.
+  bool confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn);
   void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
   void mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn);
   std::optional<PlanTrial> priceOnce(const Plan &plan);
@@ -124,8 +128,11 @@ private:
   StepWork work;
   std::optional<FewLayers> few;
   std::optional<PlanBounds> bounds;
-  double best = std::numeric_limits<double>::infinity();    ///< seconds of the best plan that fits
-  double skipped = std::numeric_limits<double>::infinity(); ///< the least bound of plans that are not better enough
+  double best = std::numeric_limits<double>::infinity(); ///< seconds of the best plan that fits
+  std::map<size_t, double> fitting;                      ///< seconds of plans that fit, by node
+  std::set<size_t> openedSets;                           ///< whose plans are counted
+  std::set<std::string> inHeap;                          ///< plans that sets were opened to
+  std::map<size_t, std::optional<PlanTrial>> whole;      ///< of plans that were compiled whole; none: refused
   int64_t numPlans = 0, numDropped = 0, compiled = 0;
   double gap = 0;
   bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole

@@ -199,9 +199,9 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
   if (FailureOr<Prediction> unmoved = predictStep(model, without(machine, false)); succeeded(unmoved))
     price.trial.moves = whole->stepSeconds - unmoved->stepSeconds;
   readProducts(model, machine, price.trial);
-  readActivations(model, price);
   if (one.plan.pipeline())
     return price;
+  readActivations(model, price);
   addMicrobatch(model);
   if (FailureOr<Prediction> more = predictStep(model, machine); succeeded(more))
     price.microbatchSeconds = more->programSeconds - whole->programSeconds;

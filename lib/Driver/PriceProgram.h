@@ -15,7 +15,7 @@ struct ProgramPrice {
   double microbatchSeconds = 0;   ///< that one more microbatch takes; without stages only
   double forwardShare = 0;        ///< of the work of forward and backward passes; without stages only
   int64_t besideArena = 0;        ///< bytes of `trial.bytes` that are not in the arena
-  double activationBytes = 0;     ///< at most, of any stage
+  double activationBytes = 0;     ///< at most; without stages only
   std::vector<TaskMemory> memory; ///< of pipelines, by stage
   double hopSeconds = 0;          ///< of a message from a stage to the next
   /// By stage, ops of the program as the pipeline makes it, in tasks and besides.

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 using namespace mlir;
 using namespace pc;
@@ -83,13 +84,15 @@ static constexpr size_t width = 8;
 static constexpr int lastOwnProbe = 4;
 
 SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
-                             llvm::function_ref<std::vector<OpenedNode>(ArrayRef<PlanNode>)> open) {
+                             llvm::function_ref<std::vector<OpenedNode>(ArrayRef<PlanNode>)> open,
+                             llvm::function_ref<bool(FoundPlan &)> confirm) {
   auto later = [](const PlanNode &a, const PlanNode &b) { return comesBefore(b, a); };
   std::vector<PlanNode> heap = std::move(roots);
   std::make_heap(heap.begin(), heap.end(), later);
   SearchResult result;
   std::optional<FoundPlan> best;
-  std::set<std::string> settled; // chains of which a plan fits
+  std::set<std::string> settled;   // chains of which a plan fits
+  std::vector<PlanNode> ofSettled; // nodes of these, which are dearer
   auto isDone = [&](double bound) { return best && bound >= (1 - limits.settle) * best->trial.seconds; };
   // Takes nodes that say nothing new off the front; whether one is left that has to be opened.
   auto isLeft = [&] {
@@ -100,11 +103,39 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
       if (!isSpare && !isSettled)
         return !isDone(next.bound);
       std::pop_heap(heap.begin(), heap.end(), later);
+      if (!isSpare)
+        ofSettled.push_back(std::move(heap.back()));
       heap.pop_back();
     }
     return false;
   };
-  while (isLeft() && result.compositions < limits.compositions && goesOn()) {
+  // Whether a plan that was thought to be the best one does not fit.
+  auto isRefuted = [&] {
+    if (!best || result.compositions >= limits.compositions || !goesOn() || confirm(*best))
+      return false;
+    llvm::erase_if(result.fitting, [&](const FoundPlan &plan) { return plan.node.id == best->node.id; });
+    result.tooLarge.push_back(std::move(*best));
+    best.reset();
+    settled.clear();
+    for (const FoundPlan &plan : result.fitting) {
+      settled.insert(plan.node.chain);
+      if (!best || isBetter(plan, *best))
+        best = plan;
+    }
+    for (PlanNode &node : std::exchange(ofSettled, {})) {
+      heap.push_back(std::move(node));
+      std::push_heap(heap.begin(), heap.end(), later);
+    }
+    return true;
+  };
+  while (true) {
+    if (!isLeft()) {
+      if (!isRefuted())
+        break;
+      continue;
+    }
+    if (result.compositions >= limits.compositions || !goesOn())
+      break;
     std::vector<PlanNode> nodes;
     auto most = std::min<int64_t>(width, limits.compositions - result.compositions);
     while (std::ssize(nodes) < most && isLeft()) {

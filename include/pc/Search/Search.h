@@ -97,9 +97,12 @@ struct SearchLimits {
 };
 
 /// Opens nodes in the order of their bounds, several at a time, while `goesOn` says so, until none that is left can
-/// beat the best plan that fits.
-SearchResult searchPlans(std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
-                         llvm::function_ref<std::vector<OpenedNode>(llvm::ArrayRef<PlanNode>)> open);
+/// beat the best plan that fits. That one is then shown to `confirm`, which may know better what it takes: if it does
+/// not fit after all, the search goes on without it.
+SearchResult searchPlans(
+    std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
+    llvm::function_ref<std::vector<OpenedNode>(llvm::ArrayRef<PlanNode>)> open,
+    llvm::function_ref<bool(FoundPlan &)> confirm = [](FoundPlan &) { return true; });
 
 /// All ways to write `n` as a product of `count` factors, in lexical order.
 std::vector<llvm::SmallVector<int64_t>> factorizations(int64_t n, size_t count);
