@@ -6,8 +6,9 @@
 using namespace pcrt;
 
 void GroupedProducts::toRows(const pcrt_gemm_desc &d, const float *a, float *c) {
-  pool.ranges(firstRow[size_t(d.experts)],
-              [&](int, int64_t lo, int64_t hi) { gather(PCRT_LIES_TOKENS, a, d.n, c, lo, hi); });
+  pool.ranges(firstRow[size_t(d.experts)], [&](int, int64_t lo, int64_t hi) {
+    gather(PCRT_LIES_TOKENS, reinterpret_cast<const char *>(a), d.n * 4, reinterpret_cast<char *>(c), lo, hi);
+  });
 }
 
 void GroupedProducts::toTokens(const pcrt_gemm_desc &d, const float *a, float *c) {
