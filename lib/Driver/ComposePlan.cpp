@@ -66,7 +66,7 @@ static double along(double x, int64_t a, double ya, int64_t b, double yb) {
 }
 
 std::optional<ProgramPrice> Composer::price(const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps,
-                                            std::string &refusal) {
+                                            std::string &refusal, bool byParts) {
   CompileOptions one = options;
   one.plan = plan;
   one.stages.inlineOps = inlineOps;
@@ -74,7 +74,7 @@ std::optional<ProgramPrice> Composer::price(const Plan &plan, int64_t layers, in
   ++programs;
   if (pricer)
     return pricer(plan, layers, sequences, inlineOps);
-  return priceProgram(*few.take(layers, sequences), one, machine, refusal);
+  return priceProgram(*few.take(layers, sequences), one, machine, refusal, [] { return true; }, byParts);
 }
 
 /// The numbers of layers that all others are extended from: neighbours of a layer, and their buckets, are as in the
@@ -87,9 +87,9 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   programs = 0;
   std::optional<ProgramPrice> a, b;
   if (core.batch > 0)
-    a = price(core.plan, fewer, core.batch, options.stages.inlineOps, refusal);
+    a = price(core.plan, fewer, core.batch, options.stages.inlineOps, refusal, /*byParts=*/false);
   if (a)
-    b = price(core.plan, more, core.batch, options.stages.inlineOps, refusal);
+    b = price(core.plan, more, core.batch, options.stages.inlineOps, refusal, /*byParts=*/false);
   result.compositions = programs;
   if (!a || !b)
     return result;
@@ -414,7 +414,7 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
       else if (llvm::is_contained(core.plan.tactics, other))
         one.tactics.push_back(other);
     int64_t sequences = core.batch / core.plan.microbatches * problem.microbatches;
-    return price(one, layers * stages, sequences, /*inlineOps=*/0, refusal);
+    return price(one, layers * stages, sequences, /*inlineOps=*/0, refusal, /*byParts=*/false);
   };
   std::optional<ProgramPrice> a = core.batch > 0 ? sizeOf(fewInChunk) : std::nullopt,
                               b = a ? sizeOf(moreInChunk) : std::nullopt;
@@ -471,7 +471,8 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, bo
     for (Tactic &other : one.tactics)
       if (other == tactic)
         other = tactic.with("stages", listed(SmallVector<int64_t>(small.chunks(), layers)));
-    return price(one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps, refusal);
+    return price(one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps, refusal,
+                 /*byParts=*/layers == most);
   };
   int64_t inlineOps = callsTasks ? 0 : options.stages.inlineOps;
   std::optional<ProgramPrice> a = sizeOf(fewInChunk, inlineOps), b = a ? sizeOf(most, inlineOps) : std::nullopt;

@@ -85,7 +85,7 @@ public:
 
 private:
   std::optional<ProgramPrice> price(const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps,
-                                    std::string &refusal);
+                                    std::string &refusal, bool byParts = true);
   void composePipeline(ComposedPlan &composed, const CorePrice &core, bool callsTasks, std::string &refusal);
 
   mlir::MLIRContext *context;

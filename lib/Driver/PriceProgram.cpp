@@ -152,8 +152,11 @@ static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, con
   return whole;
 }
 
-/// Where moves and memory take no time: what is left, and of that, what stages wait for each other in the mean.
-static void readProducts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
+/// What moves take that nothing hides; where moves and memory take no time: what is left, and of that, what stages wait
+/// for each other in the mean.
+static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
+  if (FailureOr<Prediction> unmoved = predictStep(planned, without(machine, false)); succeeded(unmoved))
+    trial.moves = trial.seconds - unmoved->stepSeconds;
   FailureOr<Prediction> products = predictStep(planned, without(machine, true));
   if (failed(products))
     return;
@@ -177,7 +180,7 @@ static void readBytes(ModuleOp planned, const CompileOptions &options, ProgramPr
 }
 
 std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOptions &options, const MachineModel &machine,
-                                             std::string &refusal, llvm::function_ref<bool()> goesOn) {
+                                             std::string &refusal, llvm::function_ref<bool()> goesOn, bool byParts) {
   ScopedDiagnosticHandler quiet(model.getContext(), quietly(refusal));
   CompileOptions one = options;
   ProgramPrice price;
@@ -196,9 +199,8 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
     return std::nullopt;
   price.forwardShare = passes > 0 ? forward / passes : 0;
   readBytes(model, options, price);
-  if (FailureOr<Prediction> unmoved = predictStep(model, without(machine, false)); succeeded(unmoved))
-    price.trial.moves = whole->stepSeconds - unmoved->stepSeconds;
-  readProducts(model, machine, price.trial);
+  if (byParts)
+    readParts(model, machine, price.trial);
   if (one.plan.pipeline())
     return price;
   readActivations(model, price);

@@ -31,10 +31,11 @@ struct ProgramPrice {
 
 /// Compiles `model`, which it changes, by the plan of `options`, quietly: without verifiers, timing or a search.
 /// Nothing where the plan is refused; the first error is added to `refusal` if that is empty. Nor where `goesOn`, asked
-/// before each phase, says no.
+/// before each phase, says no. `byParts`: also how long `trial` takes without moves and without memory traffic, which
+/// are two more simulations.
 std::optional<ProgramPrice> priceProgram(
     mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine, std::string &refusal,
-    llvm::function_ref<bool()> goesOn = [] { return true; });
+    llvm::function_ref<bool()> goesOn = [] { return true; }, bool byParts = true);
 
 /// The same on several machines, by one compile, without what `trial` says of parts and what cores are made of. Empty
 /// where the plan is refused.
