@@ -248,8 +248,8 @@ private:
   }
   static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
   static bool hasType(Value value) { return isa<FloatType>(elementOf(value)); }
-  /// CPUs bring rows of f32 alone to tokens and back; kernels of devices have no lines of experts, nor numbers of tokens
-  /// that go to their rows without a product.
+  /// CPUs bring rows of f32 alone to tokens and back; kernels of devices have no lines of experts, nor numbers of
+  /// tokens that go to their rows without a product.
   bool isGrouped(EinsumOp op) {
     Choice choice = choiceOf(op);
     std::optional<Grouped> grouped = asGrouped(op, [&](Value v) { return isStored(v, choice); });
