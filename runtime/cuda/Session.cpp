@@ -14,18 +14,16 @@ bool pcrt::cuda::switchedOn(const char *variable, bool unset) {
   return value && *value ? strcmp(value, "0") != 0 : unset;
 }
 
-/// The driver reads the variable when it starts. 32 is its largest value.
-static int hardwareQueues() {
-  static const int queues = [] {
-    constexpr char variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
-    if (const char *chosen = getenv(variable); !chosen || !*chosen)
-      setenv(variable, "32", 1);
-    return std::clamp(atoi(getenv(variable)), 1, 32);
-  }();
-  return queues;
-}
+/// The driver reads the variable when it starts; 32 is its largest value. It is set before there are threads, since
+/// those of virtual ranks read the environment while others start.
+static const int hardwareQueues = [] {
+  constexpr char variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
+  if (const char *chosen = getenv(variable); !chosen || !*chosen)
+    setenv(variable, "32", 1);
+  return std::clamp(atoi(getenv(variable)), 1, 32);
+}();
 
-Session::Session(int ordinal) : queues(hardwareQueues()) {
+Session::Session(int ordinal) : queues(hardwareQueues) {
   load(driver, &library);
   standin = driver.pc_standin_hook ? driver.pc_standin_hook() : nullptr;
   int count = 0;
