@@ -563,41 +563,6 @@ pcrt_status CudaDevice::blockOffset(pcrt_context &context, int group, int64_t bl
               "of a group");
 }
 
-//===----------------------------------------------------------------------===//
-
-Json CudaDevice::figures() {
-  size_t unused = 0, total = 0;
-  session.check(session.driver.cuMemGetInfo_v2(&unused, &total), "ask for the free memory");
-  Json figures = {{"name", session.name},
-                  {"driver", describeDriverVersion(session.library.version)},
-                  {"arena_bytes", arenaMemory.mappedBytes()},
-                  {"bytes_in_use", int64_t(total - unused)},
-                  {"bytes", int64_t(total)}};
-  if (program.abi.num_kernels)
-    figures["kernels"] = describeImages(&kernels.image(), 1);
-  if (products) {
-    figures["cublaslt"] = describeCublasVersion(products->library().version);
-    figures["products_timed"] = products->timed();
-    figures["epilogues_apart"] = products->apart();
-    figures["products_beside_moves"] = products->besideMoves();
-  }
-  if (attentions) {
-    if (attentions->library().version)
-      figures["cudnn"] = describeCudnnVersion(attentions->library().version);
-    figures["attention_workspace_bytes"] = attentions->workspaceBytes();
-    if (!attentions->whyOwn().empty())
-      figures["own_attention"] = attentions->whyOwn();
-  }
-  if (comm)
-    figures["moves"] = comm->name();
-  if (comm && comm->communicators()) {
-    figures["communicators"] = comm->communicators();
-    figures["staging_bytes"] = comm->stagingMemoryBytes();
-  }
-  figures["graph"] = graph != nullptr;
-  return figures;
-}
-
 std::unique_ptr<Device> pcrt::openCudaDevice(const Program &program) {
   Place place;
   std::string error;
