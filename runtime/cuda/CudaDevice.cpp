@@ -48,23 +48,6 @@ void CudaDevice::prepareInputs() {
 
 char *CudaDevice::input(int64_t step, int index) { return inputMemory + step % 2 * inputBytes + inputOffsets[index]; }
 
-/// Small random numbers, as f32 and as bf16 alike: products of zeros are faster than any other.
-void CudaDevice::fillWithNoise() {
-  int64_t bytes = arenaMemory.mappedBytes(), block = std::min<int64_t>(bytes, 4 << 20);
-  std::vector<uint16_t> noise(block / 2);
-  uint32_t state = 1;
-  for (uint16_t &value : noise) {
-    state = state * 1664525 + 1013904223;
-    value = uint16_t((state >> 16 & 0x8000) | (0x3f00 + (state >> 20 & 0x7f))); // +-[0.5, 1)
-  }
-  staging.write(arena, noise.data(), block);
-  for (int64_t have = block; have < bytes; have *= 2)
-    session.check(session.driver.cuMemcpyDtoDAsync_v2(addressOf(arena) + have, addressOf(arena),
-                                                      std::min(have, bytes - have), session.compute),
-                  "fill the arena");
-  session.synchronize();
-}
-
 void CudaDevice::clearArena() {
   bool poison = switchedOn("PCRT_POISON", false);
   auto fill = [&](int64_t offset, unsigned char value, int64_t bytes) {
@@ -129,7 +112,8 @@ void CudaDevice::prepare(pcrt_context &context) {
     if (comm)
       products->leave(comm->blocksOfMoves(), comm->blocksOfMessages());
     onAllRanks(control, [&] {
-      products->prepare(productCalls, arena + program.abi.workspace_offset, [&] { fillWithNoise(); });
+      products->prepare(productCalls, arena + program.abi.workspace_offset,
+                        [&] { fillWithNoise(session, staging, arena, arenaMemory.mappedBytes()); });
     });
     requireOk(control, products->agree(control));
   }

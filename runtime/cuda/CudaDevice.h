@@ -83,7 +83,6 @@ private:
   pcrt_status waitForDevice(pcrt_context &context);
   pcrt_status runStep(pcrt_context &context);
   pcrt_status captureStep(pcrt_context &context);
-  void fillWithNoise();
   void clearArena();
   void prepareInputs();
   /// The outcome of a call of the driver about entry `name` of a table; in blocking mode, waits for it first.

@@ -112,6 +112,22 @@ void Staging::read(void *to, const void *from, int64_t bytes) {
   }
 }
 
+void pcrt::cuda::fillWithNoise(Session &session, Staging &staging, char *at, int64_t bytes) {
+  int64_t block = std::min<int64_t>(bytes, 4 << 20);
+  std::vector<uint16_t> noise(block / 2);
+  uint32_t state = 1;
+  for (uint16_t &value : noise) {
+    state = state * 1664525 + 1013904223;
+    value = uint16_t((state >> 16 & 0x8000) | (0x3f00 + (state >> 20 & 0x7f))); // +-[0.5, 1)
+  }
+  staging.write(at, noise.data(), block);
+  for (int64_t have = block; have < bytes; have *= 2)
+    session.check(session.driver.cuMemcpyDtoDAsync_v2(addressOf(at) + have, addressOf(at),
+                                                      size_t(std::min(have, bytes - have)), session.compute),
+                  "fill memory");
+  session.synchronize();
+}
+
 Result pcrt::cuda::copyRows(Session &session, void *to, int64_t toPitch, const void *from, int64_t fromPitch,
                             int64_t width, int64_t rows) {
   const Driver &driver = session.driver;

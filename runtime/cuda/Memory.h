@@ -50,6 +50,10 @@ private:
   Piece pieces[2];
 };
 
+/// Fills device memory with small random numbers, as f32 and as bf16 alike, and waits: products of zeros are faster
+/// than any other.
+void fillWithNoise(Session &session, Staging &staging, char *at, int64_t bytes);
+
 /// Enqueues a copy of `rows` rows of `width` bytes on the device, `toPitch` and `fromPitch` bytes apart.
 Result copyRows(Session &session, void *to, int64_t toPitch, const void *from, int64_t fromPitch, int64_t width,
                 int64_t rows);

@@ -1,29 +1,27 @@
 //===- Bench.h - one rank of the measurement -------------------------------===//
 //
 // Cases are calls that all ranks make at the same time. They are timed in
-// turns: Measure.cpp has the clock and what a rank does alone, Moves.cpp what
-// ranks send each other.
+// turns: Measure.cpp has the list of what a rank does alone, Moves.cpp what
+// ranks send each other. The target makes the calls and has the clock.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PC_CALIBRATE_BENCH_H
 #define PC_CALIBRATE_BENCH_H
 
 #include "Measure.h"
-#include "cpu/Gemm.h"
-
-#include <functional>
 
 namespace pc_calibrate {
-
-constexpr int64_t MiB = int64_t(1) << 20;
 
 inline Measurement named(const std::string &name, double work, bool isSmall = false) {
   return {name, work, 0, 0, isSmall};
 }
 
+/// " of 24 MiB"
+inline std::string inMiB(int64_t bytes) { return " of " + std::to_string(bytes / MiB) + " MiB"; }
+
 class Bench {
 public:
-  Bench(pcrt::Comm &comm, int nodeRanks);
+  Bench(Target &target, pcrt::Comm &comm, int nodeRanks);
 
   Measurements run(double seconds, double noise);
 
@@ -31,33 +29,40 @@ private:
   struct Case {
     Measurement *result;
     std::function<void()> call;
-    int64_t repeats = 1;
+    int64_t turns = 1;   ///< Places that its operands take in turns.
+    int64_t repeats = 1; ///< Of a sample: where there is time, all places as often, since some are slower than others.
     std::vector<double> seconds = {};
   };
+  /// Places of the operands of a call, which take turns: no cache then holds those of the call before.
+  struct Places {
+    int64_t in, out, stride;
+    int count, turn = 0;
+    int64_t next() { return turn++ % count * stride; }
+  };
 
-  void addProducts(std::vector<Measurement> &to, size_t count, int32_t dtype, std::unique_ptr<pcrt::Gemms> &gemms);
+  void addProducts(std::vector<Measurement> &to, const std::vector<Shape> &shapes, int32_t dtype);
+  int addProduct(const Shape &shape, int32_t dtype, bool isBeside = false);
+  void addUnaligned();
   void addMemory();
   void addMoves();
   void addGroup(GroupMoves &moves, const pcrt::Group &group, const std::string &where);
   void addMessages();
   void addBeside();
-  pcrt::ParallelFor workers();
-  double time(const Case &one);
+  int addMove(pcrt_move_kind kind, int64_t bytes, const pcrt::Group &group);
+  Places placesOf(pcrt_move_kind kind, int64_t bytes, int64_t members) const;
+  double time(Case &one);
   int64_t numberOfFirst(int64_t mine);
   void sampleAll(int warm, int rounds);
 
+  Target &target;
   pcrt::Comm &comm;
-  pcrt::Pool pool;
+  Tables tables;
   pcrt::Group all, node, pair, across; ///< Those with one member are not measured.
   Measurements results;
+  Sizes sizes;
   std::vector<Case> cases;
-  std::vector<pcrt_gemm_desc> descs, bf16Descs;
-  std::unique_ptr<pcrt::Gemms> gemms, bf16Gemms;
-  char *arena = nullptr;
-  std::vector<float> from, to;
-  std::vector<char> message;
-  int64_t largeBytes = 24 * MiB; ///< Of a large move.
-  const char *problem = nullptr;
+  int64_t productBytes = 0; ///< Of the operands of products, which lie first; behind them those of copies and moves.
+  int64_t otherBytes = 0;
 };
 
 } // namespace pc_calibrate

@@ -1,4 +1,9 @@
 //===- Figures.cpp - a machine for pc-compile, of what was measured --------===//
+//
+// Each figure is what lib/Cost/Cost.cpp means by it, solved for: the machine that
+// is written predicts what was measured.
+//
+//===----------------------------------------------------------------------===//
 #include "Figures.h"
 #include "core/PeakRate.h"
 #include "pcrt/version.h"
@@ -8,90 +13,224 @@
 
 using namespace pc_calibrate;
 
-static double medianRate(std::vector<Measurement> some) {
-  std::sort(some.begin(), some.end(), [](const Measurement &a, const Measurement &b) { return a.rate() < b.rate(); });
-  return some[some.size() / 2].rate();
-}
+namespace {
 
-static double bestRate(const std::vector<Measurement> &some) {
-  double best = 0;
-  for (const Measurement &one : some)
-    best = std::max(best, one.rate());
-  return best;
-}
+/// Figures of the machine that what was not measured is taken from.
+struct Like {
+  const char *name;
+  double collectiveSeconds, moveSeconds; ///< As in lib/Cost/Machine.cpp.
+};
 
-/// Products, memory, threads.
-static void addWork(const Measurements &results, Json &machine, std::vector<std::string> &guesses) {
-  double best = bestRate(results.products), share = medianRate(results.products) / best;
-  machine["f32_flops"] = best;
-  machine["product_share"] = share;
-  if (results.bf16Products.empty())
-    guesses.push_back("bf16_flops");
-  else
-    machine["bf16_flops"] = medianRate(results.bf16Products) / share;
-  machine["memory_bandwidth"] = results.memory[0].rate();
-  machine["stream_share"] = std::min(1., results.memory[1].rate() / results.memory[0].rate());
-  machine["op_seconds"] = results.launch.seconds;
-}
+/// What products of whole waves of tiles say: seconds = 2 m n (k + ramp) / rate.
+struct Waves {
+  double rate = 0, ramp = 0;
+};
 
-/// What ranks of a node send each other. A collective of n ranks takes collective_seconds and n - 1 hops.
-static void addNode(const Measurements &results, Json &machine, std::vector<std::string> &guesses) {
-  const GroupMoves &node = results.node, &pair = results.pair;
-  if (!node.size) {
-    guesses.insert(guesses.end(), {"node_bandwidth", "collective_seconds", "move_seconds"});
-    return;
+class Figures {
+public:
+  explicit Figures(const Measurements &results) : results(results), onDevice(results.device.multiprocessors > 0) {
+    if (onDevice)
+      like = {likeDevice(), 8.4e-6, 6.8e-6};
+    machine["like"] = like.name;
   }
-  machine["node_bandwidth"] = node.bandwidth();
-  double hop = pair.size ? std::max(0., (node.gatherSeconds() - pair.gatherSeconds()) / (node.size - 2)) : 0;
-  machine["collective_seconds"] =
-      pair.size ? std::max(0., pair.gatherSeconds() - hop) : std::max(node.gatherSeconds(), node.sumSeconds());
-  machine["node_hop_seconds"] = hop;
-  machine["move_seconds"] = node.message.seconds / 2;
-}
 
-/// What ranks of different nodes send each other, as many at a time as a node has.
-static void addNetwork(const Measurements &results, Json &machine, std::vector<std::string> &guesses) {
-  const GroupMoves &across = results.across;
-  if (!across.size) {
-    guesses.push_back("network_bandwidth");
-    return;
+  /// Products, memory, what every call takes.
+  void addWork() {
+    onDevice ? addProductsOfDevice() : addProductsOfCores();
+    machine["memory_bandwidth"] = results.memory[0].rate();
+    if (onDevice)
+      machine["memory_share"] = 1;
+    const Measurement &streams = results.memory.size() > 1 ? results.memory[1] : results.streaming;
+    if (streams.isThere())
+      machine["stream_share"] = std::min(1., streams.rate() / results.memory[0].rate());
+    else
+      guesses.push_back("stream_share");
+    machine["op_seconds"] = results.launch.seconds;
   }
-  constexpr double guess = 5e-6; // of the machine `cpu`
-  auto orGuess = [&](const char *name) { return machine.contains(name) ? machine[name].get<double>() : guess; };
-  double base = orGuess("collective_seconds"), nodes = across.size;
-  machine["node_ranks"] = results.nodeRanks;
-  machine["network_bandwidth"] = across.bandwidth();
-  machine["network_hop_seconds"] = std::max(0., (across.gatherSeconds() - base) / (nodes - 1));
-  machine["tree_hop_seconds"] = std::max(0., (across.sumSeconds() - base) / (2 * std::log2(nodes)));
-  machine["network_latency"] = std::max(0., across.message.seconds / 2 - orGuess("move_seconds"));
+
+  /// Attention takes flops / (peak x share), of masked scores half. Where its share grows with the keys that a query
+  /// sees as it does in the model, two lengths say how; where it does not, there is one share, between theirs.
+  void addAttention() {
+    if (results.attention.size() < 2) {
+      guesses.insert(guesses.end(), {"attention_share", "attention_keys"});
+      return;
+    }
+    const AttentionTimes &few = results.attention.front(), &many = results.attention.back();
+    double share = std::sqrt(shareOf(few, /*ofKeys=*/false) * shareOf(many, /*ofKeys=*/false)), keys = 0;
+    // 1 / share of n keys that are seen = (1 + keys / n) / share
+    double atFew = 1 / shareOf(few, true), atMany = 1 / shareOf(many, true), seenFew = double(few.keys) / 2,
+           seenMany = double(many.keys) / 2;
+    double slope = (atFew - atMany) / (1 / seenFew - 1 / seenMany), atAll = atMany - slope / seenMany;
+    if (slope > 0 && atAll >= 1) {
+      share = 1 / atAll;
+      keys = slope / atAll;
+    }
+    machine["attention_share"] = std::min(1., share);
+    machine["attention_keys"] = keys;
+  }
+
+  /// What ranks of a node send each other. A collective of n ranks takes collective_seconds and n - 1 hops.
+  void addNode() {
+    const GroupMoves &node = results.node, &pair = results.pair;
+    if (!node.size) {
+      guesses.insert(guesses.end(), {"node_bandwidth", "collective_seconds", "move_seconds"});
+      return;
+    }
+    machine["node_bandwidth"] = node.bandwidth();
+    if (onDevice) {
+      machine["link_share"] = 1;
+      machine["node_latency"] = 0; // move_seconds has it
+    }
+    double hop = pair.size ? std::max(0., (node.gatherSeconds() - pair.gatherSeconds()) / (node.size - 2)) : 0;
+    machine["collective_seconds"] =
+        pair.size ? std::max(0., pair.gatherSeconds() - hop) : std::max(node.gatherSeconds(), node.sumSeconds());
+    machine["node_hop_seconds"] = hop;
+    machine["move_seconds"] = node.message.seconds / 2;
+  }
+
+  /// What ranks of different nodes send each other, as many at a time as a node has.
+  void addNetwork() {
+    const GroupMoves &across = results.across;
+    if (!across.size) {
+      guesses.push_back("network_bandwidth");
+      return;
+    }
+    auto orGuess = [&](const char *name, double guess) {
+      return machine.contains(name) ? machine[name].get<double>() : guess;
+    };
+    double base = orGuess("collective_seconds", like.collectiveSeconds), nodes = across.size;
+    machine["node_ranks"] = results.nodeRanks;
+    machine["network_bandwidth"] = across.bandwidth();
+    if (onDevice)
+      machine["link_share"] = 1;
+    machine["network_hop_seconds"] = std::max(0., (across.gatherSeconds() - base) / (nodes - 1));
+    machine["tree_hop_seconds"] = std::max(0., (across.sumSeconds() - base) / (2 * std::log2(nodes)));
+    machine["network_latency"] = std::max(0., across.message.seconds / 2 - orGuess("move_seconds", like.moveSeconds));
+  }
+
+  /// What work loses of the seconds in which a move beside it copies.
+  void addContention() {
+    const GroupMoves &moves = results.node.size ? results.node : results.across;
+    if (!moves.size) {
+      guesses.push_back("contend_share");
+      return;
+    }
+    const Measurement &alone = (onDevice ? results.bf16Products : results.products)[results.sizes.beside];
+    double copying = onDevice ? moves.large[1].work / moves.bandwidth() : moves.large[1].seconds;
+    machine["contend_share"] = std::clamp((results.beside.seconds - alone.seconds) / copying, 0., 1.);
+  }
+
+  Json machine;
+  std::vector<std::string> guesses;
+
+private:
+  /// As MachineModel::nameFor of lib/Cost, and the H200, which has the H100's chip.
+  const char *likeDevice() const {
+    const DeviceFacts &device = results.device;
+    if (device.name.find("H200") != std::string::npos)
+      return "h200";
+    return device.arch >= 100 ? "b200" : device.arch >= 90 ? "h100" : "a100";
+  }
+
+  /// The best of the products; bf16's rate is such that the median of its products is reached.
+  void addProductsOfCores() {
+    double best = bestRate(results.products), share = medianRate(results.products) / best;
+    machine["f32_flops"] = best;
+    machine["product_share"] = share;
+    if (results.bf16Products.empty())
+      guesses.push_back("bf16_flops");
+    else
+      machine["bf16_flops"] = medianRate(results.bf16Products) / share;
+  }
+
+  /// Rates are what the inside of a large product reaches, so that its share of them is 1.
+  void addProductsOfDevice() {
+    Waves f32 = wavesOf(results.products, results.sizes.products),
+          bf16 = wavesOf(results.bf16Products, results.sizes.bf16Products);
+    machine["f32_flops"] = f32.rate;
+    machine["bf16_flops"] = bf16.rate;
+    machine["product_share"] = 1;
+    machine["product_ramp"] = bf16.ramp;
+    // The tiles of one column less are as many.
+    machine["unaligned_share"] = std::min(1., results.bf16Products[1].seconds / results.unaligned.seconds);
+    machine["multiprocessors"] = results.device.multiprocessors;
+    machine["memory_bytes"] = results.device.memoryBytes;
+    guesses.insert(guesses.end(), {"product_tiles", "shared_bandwidth"});
+  }
+
+  /// Of the first two, which differ in what is summed over.
+  static Waves wavesOf(const std::vector<Measurement> &products, const std::vector<Shape> &shapes) {
+    const Measurement &little = products[0], &much = products[1];
+    double k = double(shapes[0].summed), more = double(shapes[1].summed) - k;
+    Waves waves{much.rate(), 0};
+    if (double later = much.seconds - little.seconds; later > 0)
+      waves = {(much.work - little.work) / later, little.seconds * more / later - k};
+    // Longer sums may be slower for other reasons, as they are where clocks fall: then there is no ramp to be seen.
+    return waves.ramp > 0 ? waves : Waves{much.rate(), 0};
+  }
+
+  /// The part of the peak that causal attention and its gradient reach together: without what heads and masks lose by
+  /// the model where shares are `ofKeys`.
+  double shareOf(const AttentionTimes &one, bool ofKeys) const {
+    double flops = (one.forward.work + one.backward.work) / 2, keys = double(one.keys), head = double(one.headDim);
+    double peak = machine[one.bf16 ? "bf16_flops" : "f32_flops"].get<double>();
+    double share = flops / (one.forward.seconds + one.backward.seconds) / peak;
+    return ofKeys ? share / std::min(1., 2 * head / (head + 128)) / (keys / (keys + 256)) : share;
+  }
+
+  static double medianRate(std::vector<Measurement> some) {
+    std::sort(some.begin(), some.end(), [](const Measurement &a, const Measurement &b) { return a.rate() < b.rate(); });
+    return some[some.size() / 2].rate();
+  }
+  static double bestRate(const std::vector<Measurement> &some) {
+    double best = 0;
+    for (const Measurement &one : some)
+      best = std::max(best, one.rate());
+    return best;
+  }
+
+  const Measurements &results;
+  const bool onDevice;
+  Like like{"cpu", 5e-6, 5e-6};
+};
+
+} // namespace
+
+/// What ranks are, for people.
+static std::string describe(const Measurements &results, int ranks) {
+  std::string text = results.device.name;
+  if (text.empty())
+    text = std::to_string(results.threads) + (results.threads == 1 ? " core" : " cores");
+  text += " a rank of " + std::to_string(ranks);
+  if (results.nodes > 1)
+    text += " on " + std::to_string(results.nodes) + " nodes";
+  return text + (results.device.name.empty() ? ", " + pcrt::cpuName() : "");
 }
 
 Json pc_calibrate::machineOf(const Measurements &results, int ranks, double spread) {
-  Json machine;
-  machine["like"] = "cpu";
-  machine["device"] = std::to_string(results.threads) + (results.threads == 1 ? " core" : " cores") + " a rank of " +
-                      std::to_string(ranks) +
-                      (results.nodes > 1 ? " on " + std::to_string(results.nodes) + " nodes" : "") + ", " +
-                      pcrt::cpuName();
-  std::vector<std::string> guesses = {"attention_share", "attention_keys", "straggle_share"};
-  addWork(results, machine, guesses);
-  addNode(results, machine, guesses);
-  addNetwork(results, machine, guesses);
-  const GroupMoves &beside = results.node.size ? results.node : results.across;
-  if (beside.size)
-    machine["contend_share"] =
-        std::clamp((results.beside.seconds - results.products[0].seconds) / beside.large[1].seconds, 0., 1.);
-  else
-    guesses.push_back("contend_share");
+  Figures figures(results);
+  figures.machine["device"] = describe(results, ranks);
+  figures.addWork();
+  figures.addAttention();
+  figures.addNode();
+  figures.addNetwork();
+  figures.addContention();
+  figures.guesses.push_back("straggle_share");
+  Json &machine = figures.machine;
   machine["spread"] = std::min(spread, 1.);
   Json &measured = machine["measured"];
   measured["by"] = std::string("pc-calibrate ") + pcrt_version;
   measured["ranks"] = ranks;
   measured["nodes"] = results.nodes;
-  measured["threads"] = results.threads;
-  measured["processor"] = pcrt::cpuName();
-  measured["guesses"] = guesses;
-  for (const Measurement &one : allOf(results))
+  if (results.device.name.empty()) { // by which runs on this processor know their peak
+    measured["threads"] = results.threads;
+    measured["processor"] = pcrt::cpuName();
+  }
+  measured["guesses"] = figures.guesses;
+  for (const Measurement &one : allOf(results)) {
     measured["seconds"][one.name] = {{"median", one.seconds}, {"spread", one.spread}};
+    if (one.work > 0)
+      measured["seconds"][one.name]["rate"] = one.rate();
+  }
   return machine;
 }

@@ -10,7 +10,7 @@ namespace pc_calibrate {
 
 using Json = nlohmann::ordered_json;
 
-/// The machine as pc-compile reads it; what was measured and what is a guess of the machine `cpu` are told in it.
+/// The machine as pc-compile reads it. What was not measured has the figures of the machine in `like`, and is named.
 Json machineOf(const Measurements &results, int ranks, double spread);
 
 } // namespace pc_calibrate

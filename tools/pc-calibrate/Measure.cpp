@@ -1,74 +1,78 @@
 //===- Measure.cpp - what the ranks of this machine can do -----------------===//
 #include "Bench.h"
 #include "comm/Collective.h"
-#include "device/Profile.h"
 
 #include <algorithm>
-#include <cstring>
-#include <span>
 
 using namespace pcrt;
 using namespace pc_calibrate;
 
-/// Products (rows, summed, columns): of 1024 and 2048 tokens with layers of 768 to 4096, whole and divided.
-static constexpr int64_t shapes[][3] = {{1024, 768, 768},   {1024, 768, 3072},  {1024, 3072, 768},
-                                        {2048, 1024, 4096}, {2048, 2048, 2048}, {512, 4096, 2048}};
+/// Adds a product to the table; its number.
+int Bench::addProduct(const Shape &shape, int32_t dtype, bool isBeside) {
+  auto [m, k, n] = shape;
+  pcrt_gemm_desc desc{};
+  desc.name = "product";
+  desc.batch = 1, desc.m = m, desc.n = n, desc.k = k;
+  desc.a_m_stride = k, desc.b_k_stride = desc.c_m_stride = n;
+  desc.a_k_stride = desc.b_n_stride = desc.c_n_stride = 1;
+  desc.a_dtype = desc.b_dtype = desc.c_dtype = dtype;
+  desc.rest = -1;
+  auto bytes = [&](int64_t elements) { return (elements * (dtype == PCRT_F32 ? 4 : 2) + 255) / 256 * 256; };
+  int64_t b = bytes(m * k), c = b + bytes(k * n);
+  productBytes = std::max(productBytes, c + bytes(m * n));
+  tables.products.push_back({desc, 0, b, c, isBeside});
+  return int(tables.products.size()) - 1;
+}
 
-/// The first `count` shapes.
-void Bench::addProducts(std::vector<Measurement> &to, size_t count, int32_t dtype, std::unique_ptr<Gemms> &made) {
-  std::vector<pcrt_gemm_desc> &table = dtype == PCRT_F32 ? descs : bf16Descs;
-  for (auto [m, k, n] : std::span(shapes).first(count))
-    table.push_back(
-        {"product", 1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, 0, 0, 0, 0, 0, 0, 0, dtype, dtype, dtype, 0, 0, -1});
-  made = std::make_unique<Gemms>(pool, table.data(), int(table.size()));
-  if (made->plainParts()) // this CPU has no instructions for it
+static std::string nameOf(const Shape &shape, int32_t dtype) {
+  return std::string(dtype == PCRT_F32 ? "f32" : "bf16") + " product " + std::to_string(shape.rows) + " x " +
+         std::to_string(shape.summed) + " x " + std::to_string(shape.columns);
+}
+
+void Bench::addProducts(std::vector<Measurement> &to, const std::vector<Shape> &shapes, int32_t dtype) {
+  if (!target.multiplies(dtype))
     return;
-  made->warmUp(arena, 64 * MiB);
-  to.reserve(count); // cases point to them
-  for (size_t i = 0; i < count; ++i) {
-    auto [m, k, n] = shapes[i];
-    std::string name = std::string(dtype == PCRT_F32 ? "f32" : "bf16") + " product " + std::to_string(m) + " x " +
-                       std::to_string(k) + " x " + std::to_string(n);
-    to.push_back(named(name, 2. * double(m) * double(k) * double(n)));
-    cases.push_back({&to.back(), [this, &made, i] {
-                       if (!made->run(int(i), arena, arena + 32 * MiB, arena + 64 * MiB, nullptr, nullptr, &problem))
-                         throw std::string(problem);
-                     }});
+  to.reserve(shapes.size()); // cases point to them
+  for (const Shape &shape : shapes) {
+    to.push_back(named(nameOf(shape, dtype), shape.flops()));
+    cases.push_back({&to.back(), [this, product = addProduct(shape, dtype)] { target.product(product); }});
   }
 }
 
-void Bench::addMemory() {
-  from.assign(size_t(128 * MiB / 4), 1);
-  to.assign(from.size(), 0);
-  results.memory.reserve(2);
-  results.memory.push_back(named("copy of 128 MiB", 2. * 128 * MiB));
-  cases.push_back({&results.memory.back(), [this] {
-                     pool.ranges(int64_t(from.size()), [&](int, int64_t lo, int64_t hi) {
-                       memcpy(&to[size_t(lo)], &from[size_t(lo)], size_t(hi - lo) * 4);
-                     });
-                   }});
-  results.memory.push_back(named("sum of two tensors of 6 MiB", 3. * 6 * MiB));
-  cases.push_back({&results.memory.back(), [this] {
-                     constexpr int64_t count = 6 * MiB / 4;
-                     const float *a = from.data(), *b = a + count;
-                     float *sum = to.data();
-                     pool.ranges(count, [=](int, int64_t lo, int64_t hi) {
-                       for (int64_t i = lo; i < hi; ++i)
-                         sum[i] = a[i] + b[i];
-                     });
-                   }});
-  results.launch = named("fork and join", 0, true);
-  cases.push_back({&results.launch, [this] { pool.ranges(pool.size(), [](int, int64_t, int64_t) {}); }});
+void Bench::addUnaligned() {
+  if (results.device.multiprocessors == 0 || results.bf16Products.size() < 2)
+    return;
+  Shape shape = sizes.bf16Products[1];
+  --shape.columns;
+  results.unaligned = named(nameOf(shape, PCRT_BF16), shape.flops());
+  cases.push_back({&results.unaligned, [this, product = addProduct(shape, PCRT_BF16)] { target.product(product); }});
 }
 
-/// Seconds of one call, from barrier to barrier.
-double Bench::time(const Case &one) {
-  requireOk(comm, comm.barrier());
-  int64_t start = nanoseconds();
-  for (int64_t i = 0; i < one.repeats; ++i)
-    one.call();
-  requireOk(comm, comm.barrier());
-  return double(nanoseconds() - start) * 1e-9 / double(one.repeats);
+void Bench::addMemory() {
+  results.memory.reserve(2);
+  results.memory.push_back(named("copy" + inMiB(sizes.copy), 2. * double(sizes.copy)));
+  cases.push_back(
+      {&results.memory.back(), [this] { target.copy(productBytes, productBytes + sizes.copy, sizes.copy); }});
+  if (sizes.sum) {
+    results.memory.push_back(named("sum of two tensors" + inMiB(sizes.sum), 3. * double(sizes.sum)));
+    cases.push_back({&results.memory.back(), [this] {
+                       int64_t to = productBytes, a = to + sizes.sum;
+                       target.sum(to, a, a + sizes.sum, sizes.sum);
+                     }});
+  }
+  results.launch = named(results.device.multiprocessors ? "smallest kernel" : "fork and join", 0, true);
+  cases.push_back({&results.launch, [this] { target.launch(); }});
+  if (!sizes.host)
+    return;
+  results.toHost = named("copy to the host" + inMiB(sizes.host), double(sizes.host));
+  cases.push_back({&results.toHost, [this] { target.toHost(sizes.host); }});
+  results.fromHost = named("copy from the host" + inMiB(sizes.host), double(sizes.host));
+  cases.push_back({&results.fromHost, [this] { target.fromHost(sizes.host); }});
+}
+
+/// Seconds of one call.
+double Bench::time(Case &one) {
+  return target.time(int(&one - cases.data()), one.repeats, one.call) / double(one.repeats);
 }
 
 /// Rank 0's number, on all ranks.
@@ -93,22 +97,24 @@ void Bench::sampleAll(int warm, int rounds) {
 }
 
 Measurements Bench::run(double seconds, double noise) {
-  requireOk(comm, comm.allocateArena(160 * MiB, &arena));
-  std::fill_n(reinterpret_cast<float *>(arena), 160 * MiB / 4, 0.5f);
-  results.threads = pool.size();
-  const bool isShort = seconds < 1; // the large ones take longer alone
-  const size_t count = isShort ? 2 : std::size(shapes);
-  largeBytes = isShort ? 3 * MiB : 24 * MiB;
-  addProducts(results.products, count, PCRT_F32, gemms);
-  addProducts(results.bf16Products, count, PCRT_BF16, bf16Gemms);
+  results.device = target.facts();
+  results.threads = target.threads();
+  results.sizes = sizes = target.sizes(/*isShort=*/seconds < 1);
+  otherBytes = std::max({2 * sizes.copy, 3 * sizes.sum, 8 * sizes.largeMove});
+  addProducts(results.products, sizes.products, PCRT_F32);
+  addProducts(results.bf16Products, sizes.bf16Products, PCRT_BF16);
+  addUnaligned();
   addMemory();
   addMoves();
   addBeside();
+  tables.bytes = productBytes + otherBytes + int64_t(tables.flows.size()) * messageBytes;
+  target.prepare(tables);
   const int rounds = seconds < 5 ? 3 : 9;
   const double sample = seconds / double(rounds) / double(cases.size());
   for (Case &one : cases) {
     time(one);
-    one.repeats = numberOfFirst(std::clamp<int64_t>(int64_t(sample / std::max(time(one), 1e-9)), 1, 20000));
+    int64_t repeats = numberOfFirst(std::clamp<int64_t>(int64_t(sample / std::max(time(one), 1e-9)), 1, 20000));
+    one.repeats = repeats < one.turns ? repeats : repeats / one.turns * one.turns;
   }
   // Clocks fall under load: what counts begins when everything is hot.
   for (int tries = 0; tries < 3; ++tries) {
@@ -121,19 +127,25 @@ Measurements Bench::run(double seconds, double noise) {
 
 std::vector<Measurement> pc_calibrate::allOf(const Measurements &results) {
   std::vector<Measurement> all;
-  auto add = [&](const std::vector<Measurement> &some) { all.insert(all.end(), some.begin(), some.end()); };
+  auto add = [&](const std::vector<Measurement> &some) {
+    for (const Measurement &one : some)
+      if (one.isThere())
+        all.push_back(one);
+  };
   add(results.products);
   add(results.bf16Products);
+  add({results.unaligned});
   add(results.memory);
+  add({results.streaming, results.toHost, results.fromHost});
   for (const GroupMoves *moves : {&results.node, &results.pair, &results.across}) {
     add(moves->large);
     add(moves->small);
-    if (moves->size)
-      all.push_back(moves->message);
+    add({moves->message});
   }
-  if (results.beside.seconds > 0)
-    all.push_back(results.beside);
-  all.push_back(results.launch);
+  add({results.beside});
+  for (const AttentionTimes &one : results.attention)
+    add({one.forward, one.backward});
+  add({results.launch});
   return all;
 }
 
@@ -145,6 +157,6 @@ Measurement pc_calibrate::noisiest(const Measurements &results) {
   return most;
 }
 
-Measurements pc_calibrate::measure(Comm &comm, int nodeRanks, double seconds, double noise) {
-  return Bench(comm, nodeRanks).run(seconds, noise);
+Measurements pc_calibrate::measure(Target &target, Comm &comm, int nodeRanks, double seconds, double noise) {
+  return Bench(target, comm, nodeRanks).run(seconds, noise);
 }

@@ -8,10 +8,7 @@
 #ifndef PC_CALIBRATE_MEASURE_H
 #define PC_CALIBRATE_MEASURE_H
 
-#include "comm/Comm.h"
-
-#include <string>
-#include <vector>
+#include "Target.h"
 
 namespace pc_calibrate {
 
@@ -24,12 +21,13 @@ struct Measurement {
   bool isSmall = false; ///< A latency: its spread says little.
 
   double rate() const { return work / seconds; }
+  bool isThere() const { return seconds > 0; }
 };
 
 /// What ranks of a group send each other, all groups of its kind at the same time.
 struct GroupMoves {
   int size = 0;                          ///< Ranks of a group; 0: there are none.
-  std::vector<Measurement> large, small; ///< Collectives of 24 MiB (of 3 in short measurements) and of 4 kB.
+  std::vector<Measurement> large, small; ///< Collectives that go by their bytes, and of 4 kB.
   Measurement message;                   ///< There and back between two ranks, 4 kB each.
 
   /// Bytes that a rank sends in a second, over the latencies.
@@ -39,15 +37,28 @@ struct GroupMoves {
   double sumSeconds() const { return small[0].seconds; }
 };
 
+/// Attention of one length, as kernels of a compiled program do it: `work` is that of all scores.
+struct AttentionTimes {
+  int64_t keys = 0, headDim = 0;
+  bool bf16 = false;
+  Measurement forward, backward;
+};
+
 struct Measurements {
-  std::vector<Measurement> products, bf16Products, ///< Of shapes of transformers.
-      memory;         ///< A copy of arrays that no cache holds, and a sum of three tensors of a layer.
-  Measurement launch; ///< Fork and join of a rank's threads.
-  GroupMoves node,    ///< The ranks of a node.
-      pair,           ///< Two neighbours in it, where it has more.
-      across;         ///< One rank of each node, where there are several: each rank is in such a group.
-  Measurement beside; ///< A product while a large move of all is under way, start and wait included.
-  int threads = 1;    ///< Of a rank.
+  DeviceFacts device;
+  Sizes sizes;
+  std::vector<Measurement> products, bf16Products, ///< Of the shapes of `sizes`.
+      memory;            ///< A copy that no cache holds, and a sum of three tensors of a layer where there is one.
+  Measurement unaligned, ///< The second bf16 product with one column less, whose rows are at no multiple of 16 bytes.
+      launch,            ///< Of the smallest piece of work.
+      toHost, fromHost;  ///< Copies that offloading makes.
+  GroupMoves node,       ///< The ranks of a node.
+      pair,              ///< Two neighbours in it, where it has more.
+      across;            ///< One rank of each node, where there are several: each rank is in such a group.
+  Measurement beside;    ///< A product while a large move of all is under way, start and wait included.
+  std::vector<AttentionTimes> attention; ///< The shortest first.
+  Measurement streaming;                 ///< Kernels of layers that go by their bytes.
+  int threads = 1;                       ///< Of a rank.
   int nodeRanks = 1, nodes = 1;
 };
 
@@ -57,10 +68,9 @@ std::vector<Measurement> allOf(const Measurements &results);
 /// The one that differed most, latencies apart.
 Measurement noisiest(const Measurements &results);
 
-/// Measures from barrier to barrier for about `seconds`, up to three times until the noisiest measurement differs by
-/// `noise` at most. All ranks call it, `nodeRanks` of each node with consecutive numbers; the results are rank 0's,
-/// which decides.
-Measurements measure(pcrt::Comm &comm, int nodeRanks, double seconds, double noise);
+/// Measures on `target` for about `seconds`, up to three times until the noisiest measurement differs by `noise` at
+/// most. All ranks call it, `nodeRanks` of each node with consecutive numbers; the results are rank 0's, which decides.
+Measurements measure(Target &target, pcrt::Comm &comm, int nodeRanks, double seconds, double noise);
 
 } // namespace pc_calibrate
 

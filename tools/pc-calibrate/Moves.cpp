@@ -1,7 +1,7 @@
 //===- Moves.cpp - what ranks send each other ------------------------------===//
 #include "Bench.h"
-#include "comm/Collective.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace pcrt;
@@ -14,7 +14,7 @@ double GroupMoves::bandwidth() const {
   return std::pow(product, 1 / double(large.size()));
 }
 
-Bench::Bench(Comm &comm, int nodeRanks) : comm(comm), pool(threadsOfThisRank()) {
+Bench::Bench(Target &target, Comm &comm, int nodeRanks) : target(target), comm(comm) {
   int me = comm.rank(), first = me / nodeRanks * nodeRanks;
   for (int rank = 0; rank < comm.size(); ++rank) {
     all.ranks.push_back(rank);
@@ -31,52 +31,56 @@ Bench::Bench(Comm &comm, int nodeRanks) : comm(comm), pool(threadsOfThisRank()) 
     pair.ranks = {start, start + 1};
     pair.me = me - start;
   }
+  all.name = "all", node.name = "node", pair.name = "pair", across.name = "across";
   int id = 0;
-  for (Group *group : {&all, &node, &pair, &across})
+  for (Group *group : {&all, &node, &pair, &across}) {
+    if (group->ranks.empty()) // a communicator of this rank alone
+      group->ranks = {me};
     group->id = id++;
+    tables.groups.push_back(*group);
+  }
   results.nodeRanks = nodeRanks;
   results.nodes = comm.size() / nodeRanks;
 }
 
-ParallelFor Bench::workers() {
-  return {&pool, [](void *pool, int64_t items, ParallelFor::Body body, void *arg) {
-            static_cast<Pool *>(pool)->ranges(items, [&](int, int64_t lo, int64_t hi) { body(arg, lo, hi); });
-          }};
+static const char *nameOf(pcrt_move_kind kind) { return kind == PCRT_ALL_GATHER ? "all_gather" : "all_reduce"; }
+
+/// Adds a collective of so many bytes to the table; its number.
+int Bench::addMove(pcrt_move_kind kind, int64_t bytes, const Group &group) {
+  bool gathers = kind == PCRT_ALL_GATHER;
+  int64_t n = group.size(), count = bytes / 4 / n * n;
+  tables.moves.push_back({nameOf(kind), kind, group.id, PCRT_F32, PCRT_SUM, gathers ? 1 : count, gathers ? n : 1,
+                          gathers ? count / n : 1, 1, 1, "", 0, 0, 0});
+  return int(tables.moves.size()) - 1;
 }
 
-namespace {
-struct Collective {
-  const char *name;
-  pcrt_move_kind kind;
-};
-} // namespace
-
-/// A collective of so many bytes among n ranks.
-static pcrt_move_desc describe(const Collective &move, int64_t bytes, int64_t n) {
-  bool gathers = move.kind == PCRT_ALL_GATHER;
-  int64_t count = bytes / 4 / n * n;
-  return {move.name, move.kind, 0, PCRT_F32, PCRT_SUM, gathers ? 1 : count, gathers ? n : 1, gathers ? count / n : 1, 1,
-          1,         "",        0, 0,        0};
+/// An all_reduce is in place. Small moves are of what was just written, large ones of what no cache holds: sources of
+/// 12 MiB on two ranks fit into a cache of 32 MiB, or just not, by chance.
+Bench::Places Bench::placesOf(pcrt_move_kind kind, int64_t bytes, int64_t members) const {
+  bool gathers = kind == PCRT_ALL_GATHER;
+  int64_t in = gathers ? (bytes / members + 4095) / 4096 * 4096 : 0, stride = in + bytes;
+  int64_t count = bytes < sizes.largeMove ? 1 : std::max<int64_t>(1, otherBytes / stride);
+  return {productBytes, productBytes + in, stride, int(count)};
 }
-
-/// " of 24 MiB"
-static std::string inMiB(int64_t bytes) { return " of " + std::to_string(bytes / MiB) + " MiB"; }
 
 void Bench::addGroup(GroupMoves &moves, const Group &group, const std::string &where) {
   moves.size = group.size();
   moves.large.reserve(2), moves.small.reserve(2); // cases point to them
   double n = moves.size;
-  for (const Collective &kind : {Collective{"all_reduce", PCRT_ALL_REDUCE}, {"all_gather", PCRT_ALL_GATHER}})
-    for (int64_t bytes : {largeBytes, int64_t(4096)}) {
-      bool isSmall = bytes == 4096;
+  for (pcrt_move_kind kind : {PCRT_ALL_REDUCE, PCRT_ALL_GATHER})
+    for (int64_t bytes : {sizes.largeMove, 4 * KiB}) {
+      bool isSmall = bytes == 4 * KiB;
       std::vector<Measurement> &to = isSmall ? moves.small : moves.large;
-      double sent = (n - 1) / n * double(bytes) * (kind.kind == PCRT_ALL_REDUCE ? 2 : 1); // by a rank in a ring
-      to.push_back(named(kind.name + (isSmall ? " of 4 kB" : inMiB(bytes)) + where, sent, isSmall));
-      pcrt_move_desc desc = describe(kind, bytes, moves.size);
-      cases.push_back({&to.back(), [this, desc, &group] {
-                         char *out = desc.kind == PCRT_ALL_GATHER ? arena + 32 * MiB : arena;
-                         requireOk(comm, comm.move(desc, group, arena, out, workers()));
-                       }});
+      double sent = (n - 1) / n * double(bytes) * (kind == PCRT_ALL_REDUCE ? 2 : 1); // by a rank in a ring
+      to.push_back(named(nameOf(kind) + (isSmall ? " of 4 kB" : inMiB(bytes)) + where, sent, isSmall));
+      int move = addMove(kind, bytes, group);
+      Places places = placesOf(kind, bytes, moves.size);
+      cases.push_back({&to.back(),
+                       [this, move, places]() mutable {
+                         int64_t at = places.next();
+                         target.move(move, places.in + at, places.out + at);
+                       },
+                       places.count});
     }
 }
 
@@ -92,38 +96,23 @@ void Bench::addMoves() {
 
 /// Between neighbours in a node, and between the first ranks of nodes that follow each other, all pairs at once.
 void Bench::addMessages() {
-  constexpr int64_t bytes = 4096;
-  std::vector<Flow> flows;
-  message.resize(bytes);
-  auto open = [&](const Group &group, const char *name) {
-    int peer = group.me ^ 1, first = int(flows.size());
-    if (peer >= group.size())
-      return -1;
+  auto add = [&](GroupMoves &moves, const Group &group, const char *where, const std::string &name) {
+    int peer = group.me ^ 1, first = peer < group.size() ? int(tables.flows.size()) : -1;
+    tables.pairs.push_back(first);
     for (bool sends : {true, false})
-      flows.push_back({group.ranks[peer], group.id, sends, bytes, 2, 1, name});
-    return first;
-  };
-  auto add = [&](GroupMoves &moves, const Group &group, int flow, const std::string &name) {
+      if (first >= 0)
+        tables.flows.push_back({group.ranks[peer], group.id, sends, messageBytes, 2, 1, where});
     moves.message = named(name, 0, true);
-    bool begins = group.me % 2 == 0;
-    cases.push_back({&moves.message, [this, flow, begins] {
-                       if (flow < 0)
-                         return;
-                       if (begins)
-                         requireOk(comm, comm.send(flow, message.data()));
-                       requireOk(comm, comm.receive(flow + 1, message.data()));
-                       if (!begins)
-                         requireOk(comm, comm.send(flow, message.data()));
+    cases.push_back({&moves.message, [this, first, begins = group.me % 2 == 0] {
+                       if (first >= 0)
+                         target.messages(first, begins);
                      }});
   };
-  int inNode = node.size() > 1 ? open(node, "in a node") : -1;
-  int between = across.size() > 1 ? open(across, "between nodes") : -1;
-  if (comm.size() > 1)
-    requireOk(comm, comm.openFlows(std::move(flows)));
   if (node.size() > 1)
-    add(results.node, node, inNode, "message of 4 kB and back" + std::string(results.nodes > 1 ? " in a node" : ""));
+    add(results.node, node, "in a node",
+        "message of 4 kB and back" + std::string(results.nodes > 1 ? " in a node" : ""));
   if (across.size() > 1)
-    add(results.across, across, between, "message of 4 kB and back between nodes");
+    add(results.across, across, "between nodes", "message of 4 kB and back between nodes");
 }
 
 /// A product while a move is under way.
@@ -131,21 +120,19 @@ void Bench::addBeside() {
   if (comm.size() == 1)
     return;
   const Group &group = node.size() > 1 ? node : across;
-  results.beside = named(results.products[0].name + " beside all_gather" + inMiB(largeBytes), results.products[0].work);
-  static const Collective gather{"all_gather beside work", PCRT_ALL_GATHER};
-  cases.push_back({&results.beside, [this, &group, desc = describe(gather, largeBytes, group.size())] {
-                     // Operands and results of the move, and of the product, lie apart.
-                     const void *in = arena + 96 * MiB;
-                     void *out = arena + 128 * MiB;
-                     Ticket ticket;
-                     ticket.moves = &desc;
-                     ticket.count = 1;
-                     ticket.group = &group;
-                     ticket.ins = &in;
-                     ticket.outs = &out;
-                     requireOk(comm, comm.start(ticket, workers()));
-                     if (!gemms->run(0, arena, arena + 32 * MiB, arena + 64 * MiB, nullptr, nullptr, &problem))
-                       throw std::string(problem);
-                     requireOk(comm, comm.wait(ticket, workers()));
-                   }});
+  bool half = results.device.multiprocessors > 0;
+  const Measurement &alone = (half ? results.bf16Products : results.products)[sizes.beside];
+  const Shape &shape = (half ? sizes.bf16Products : sizes.products)[sizes.beside];
+  results.beside = named(alone.name + " beside all_gather" + inMiB(sizes.largeMove), alone.work);
+  int product = addProduct(shape, half ? PCRT_BF16 : PCRT_F32, /*isBeside=*/true);
+  int move = addMove(PCRT_ALL_GATHER, sizes.largeMove, group);
+  Places places = placesOf(PCRT_ALL_GATHER, sizes.largeMove, group.size());
+  cases.push_back({&results.beside,
+                   [this, product, move, places]() mutable {
+                     int64_t at = places.next();
+                     target.start(move, places.in + at, places.out + at);
+                     target.product(product);
+                     target.wait();
+                   },
+                   places.count});
 }

@@ -1,7 +1,9 @@
 //===- pc-calibrate.cpp - measures this machine for pc-compile -------------===//
 #include "Figures.h"
+#include "Kernels.h"
 #include "comm/Collective.h"
 #include "comm/Environment.h"
+#include "comm/ShmControl.h"
 #include "core/PeakRate.h"
 #include "launch/Launch.h"
 #include "pcrt/version.h"
@@ -16,30 +18,36 @@ using namespace pcrt;
 using namespace pc_calibrate;
 
 static const char usage[] =
-    R"(usage: pc-calibrate [-o FILE.json] [-n RANKS] [options]
+    R"(usage: pc-calibrate [-o FILE.json] [-n RANKS] [--target=cpu|cuda] [options]
 
-Measures what the ranks of a run on this machine's CPUs can do, in less than a minute, and writes it as a machine for
+Measures what the ranks of a run on this machine's CPUs, or on its CUDA devices, can do, and writes it as a machine for
 pc-compile: --machine=FILE.json. Without -o: for --machine=here. All ranks work at the same time, as they do in a run, so
 the figures hold for runs of as many ranks. On several nodes (mpirun, torchrun, srun) what they send each other is measured
-inside of a node and between nodes. Devices are not measured.
+inside of a node and between nodes. Attention is measured in programs that pc-compile makes meanwhile; where it is not
+beside this tool, and under mpirun, torchrun and srun, it is not.
 
-  -o FILE.json     where the machine is written (the user's cache: $XDG_CACHE_HOME/pc/here.json or ~/.cache/pc/here.json)
-  -n RANKS         as pc-run -n (one for each core); under mpirun, torchrun or srun their ranks are taken
-  --seconds S      about how long it measures, up to three times where noise disturbs it (10)
+  -o FILE.json     where the machine is written (of CPUs the user's cache: $XDG_CACHE_HOME/pc/here.json or ~/.cache/pc/here.json)
+  -n RANKS         as pc-run -n (one for each core, or each device); under mpirun, torchrun or srun their ranks are taken
+  --target=TARGET  cpu (default) or cuda: a device for each rank; needs -o
+  --seconds S      about how long it measures, up to three times where noise disturbs it (10; of devices 45)
   --noise SHARE    how much measurements of the same thing may differ, from quartile to quartile (0.05)
   --version        which version of the project this is
   --help           show this text
 
-exit codes: 2 usage, 6 resource (no room for the file, or a machine that is too busy to be measured), 7 a rank was lost, 8 timeout.
+exit codes: 2 usage, 6 resource (no room for the file, no device, or a machine that is too busy to be measured), 7 a rank was lost, 8 timeout.
 )";
 
 namespace {
 struct Options {
   std::string output;
   int ranks = 0;
-  double seconds = 10, noise = 0.05;
+  bool cuda = false;
+  double seconds = 0, noise = 0.05;
 };
 } // namespace
+
+/// Tells the ranks that this process starts which file has the times of kernels.
+static constexpr char kernelsVariable[] = "PC_CALIBRATE_KERNELS";
 
 static Options parse(int argc, char **argv) {
   Options options;
@@ -51,7 +59,7 @@ static Options parse(int argc, char **argv) {
       value = flag.substr(equals + 1);
       flag.resize(equals);
     }
-    if (flag != "-o" && flag != "-n" && flag != "--noise" && flag != "--seconds")
+    if (flag != "-o" && flag != "-n" && flag != "--target" && flag != "--noise" && flag != "--seconds")
       fail(PCRT_USAGE, "unknown flag '" + std::string(argv[i]) + "'; see --help");
     if (!joined && i + 1 == argc)
       fail(PCRT_USAGE, flag + " needs a value; see --help");
@@ -66,6 +74,10 @@ static Options parse(int argc, char **argv) {
       if (value.empty() || *end || ranks < 1 || ranks > 1024)
         fail(PCRT_USAGE, "-n takes a number of ranks from 1 to 1024, not '" + value + "'");
       options.ranks = int(ranks);
+    } else if (flag == "--target") {
+      if (value != "cpu" && value != "cuda")
+        fail(PCRT_USAGE, "--target is cpu or cuda, not '" + value + "'");
+      options.cuda = value == "cuda";
     } else {
       double number = strtod(value.c_str(), &end);
       if (value.empty() || *end || !(number > 0) || number > 1e6)
@@ -73,6 +85,10 @@ static Options parse(int argc, char **argv) {
       (flag == "--noise" ? options.noise : options.seconds) = number;
     }
   }
+  if (options.seconds == 0)
+    options.seconds = options.cuda ? 45 : 10;
+  if (options.output.empty() && options.cuda)
+    fail(PCRT_USAGE, "--target=cuda needs -o FILE.json: --machine=here is what this machine's CPUs can do");
   if (options.output.empty())
     options.output = calibratedMachine();
   if (options.output.empty())
@@ -105,7 +121,7 @@ static void writeMachine(const std::string &path, const Json &machine) {
 /// What rank 0 does with the results.
 static void report(const Options &options, const Place &place, const Measurements &results) {
   for (const Measurement &one : allOf(results)) {
-    printf("%-36s %10.3g s  +-%5.1f %%", one.name.c_str(), one.seconds, one.spread * 50);
+    printf("%-44s %10.3g s  +-%5.1f %%", one.name.c_str(), one.seconds, one.spread * 50);
     printf(one.work > 0 ? "  %8.1f G/s\n" : "\n", one.rate() * 1e-9);
   }
   Measurement worst = noisiest(results);
@@ -120,7 +136,8 @@ static void report(const Options &options, const Place &place, const Measurement
   std::string guesses;
   for (const Json &guess : machine["measured"]["guesses"])
     guesses += (guesses.empty() ? "" : ", ") + guess.get<std::string>();
-  printf("not measured, but those of the machine 'cpu': %s\n%s\n", guesses.c_str(), options.output.c_str());
+  printf("not measured, but those of the machine '%s': %s\n%s\n", machine["like"].get<std::string>().c_str(),
+         guesses.c_str(), options.output.c_str());
   if (!standardOutputWritten())
     fail(PCRT_RESOURCE, "cannot write to standard output");
 }
@@ -136,24 +153,82 @@ static void checkPlaces(Comm &comm, const Place &place) {
                        "torchrun, srun, or mpirun --map-by ppr:N:node");
 }
 
+/// Tells the launcher, or who reads standard error where none of ours has started this rank.
+static void tell(const Place &place, const Failure &failure) {
+  std::string ignored;
+  ControlBlock *control = place.sharedFile >= 0 ? mapControl(place.sharedFile, &ignored) : nullptr;
+  if (control) {
+    control->recordFailure(place.rank, failure.status, failure.message);
+    unmapControl(control);
+  } else if (place.rank == 0 || failure.status == PCRT_PEER_LOST || failure.status == PCRT_TIMEOUT) {
+    fprintf(stderr, "pc-calibrate: error: %s\n", failure.message.c_str());
+  }
+}
+
 /// One rank of the measurement.
-static void runRank(const Options &options, const Place &place) {
-  std::unique_ptr<Comm> comm;
-  std::string error;
-  if (pcrt_status status = connect(&comm, &error); status != PCRT_OK)
-    fail(status, error);
+static pcrt_status runRank(const Options &options, const Place &place, Comm &comm) {
+  std::unique_ptr<Target> target;
   try {
-    checkPlaces(*comm, place);
-    Measurements results = measure(*comm, std::min(place.localSize, place.size), options.seconds, options.noise);
-    if (comm->rank() == 0)
+    checkPlaces(comm, place);
+    const char *ordinal = getenv("PCRT_CUDA_DEVICE");
+    target = options.cuda ? makeCudaTarget(comm, ordinal ? atoi(ordinal) : place.localRank) : makeCpuTarget(comm);
+    Measurements results =
+        measure(*target, comm, std::min(place.localSize, place.size), options.seconds, options.noise);
+    if (const char *kernels = getenv(kernelsVariable); kernels && comm.rank() == 0)
+      readKernels(kernels, results);
+    if (comm.rank() == 0)
       report(options, place, results);
+    return PCRT_OK;
   } catch (const Failure &failure) {
     fflush(stdout);
-    comm->abort(failure.status, failure.message.c_str());
-    if (place.launcher == "pc-run")
-      exit(failure.status); // which says why
-    throw;
+    tell(place, failure);
+    comm.abort(failure.status, failure.message.c_str());
+    _exit(failure.status); // a device may wait for ranks that are gone
   }
+}
+
+/// A file that is gone afterwards.
+namespace {
+struct TemporaryFile {
+  TemporaryFile() {
+    path = (std::filesystem::temp_directory_path() / "pc-calibrate-XXXXXX").string();
+    int file = mkstemp(path.data());
+    if (file < 0)
+      fail(PCRT_RESOURCE, withErrno("cannot make a file in " + std::filesystem::temp_directory_path().string()));
+    close(file);
+  }
+  ~TemporaryFile() { unlink(path.c_str()); }
+  std::string path;
+};
+} // namespace
+
+/// Measures kernels, then starts the ranks.
+static int launchRanks(Options options) {
+  KernelsOn on;
+  Devices devices = options.cuda ? devicesOfMachine() : Devices();
+  if (!options.ranks)
+    options.ranks = options.cuda ? devices.count : int(coresOfProcess().size());
+  on.ranks = options.cuda ? 1 : options.ranks;
+  on.arch = devices.arch;
+  on.isStandIn = devices.isStandIn;
+  on.isShort = options.seconds < 1;
+  on.noise = options.noise;
+  TemporaryFile kernels;
+  if (canTimeKernels()) {
+    timeKernels(on, kernels.path);
+    setenv(kernelsVariable, kernels.path.c_str(), 1);
+  }
+  LaunchOptions launching;
+  launching.ranks = options.ranks;
+  launching.command = {std::filesystem::canonical("/proc/self/exe"),
+                       "-o",
+                       options.output,
+                       options.cuda ? "--target=cuda" : "--target=cpu",
+                       "--noise",
+                       text(options.noise),
+                       "--seconds",
+                       text(options.seconds)};
+  return launch(launching);
 }
 
 int main(int argc, char **argv) {
@@ -172,20 +247,12 @@ int main(int argc, char **argv) {
     std::string error;
     if (!readPlace(&place, &error))
       fail(PCRT_USAGE, error);
-    if (place.launcher != "none") {
-      runRank(options, place);
-      return PCRT_OK;
-    }
-    LaunchOptions launching;
-    launching.ranks = options.ranks ? options.ranks : int(coresOfProcess().size());
-    launching.command = {std::filesystem::canonical("/proc/self/exe"),
-                         "-o",
-                         options.output,
-                         "--noise",
-                         text(options.noise),
-                         "--seconds",
-                         text(options.seconds)};
-    return launch(launching);
+    if (place.launcher == "none")
+      return launchRanks(options);
+    pcrt_status status = runRanks(1, options.cuda, [&](Comm &comm) { return runRank(options, place, comm); }, &error);
+    if (!error.empty())
+      fail(status, error);
+    return status;
   } catch (const Failure &failure) {
     fprintf(stderr, "pc-calibrate: error: %s\n", failure.message.c_str());
     return failure.status;

@@ -1,0 +1,135 @@
+//===- figures.cpp - pc-calibrate solves the cost model for its figures ----------------------===//
+// usage: pc-figures-test FILE.json
+// What is measured is made up: it is what the cost model says of a machine. pc-calibrate's figures of it, written to
+// the file and read as pc-compile reads them, have to be that machine's.
+//===-----------------------------------------------------------------------------===//
+#include "Figures.h"
+#include "../Checks.h"
+#include "pc/Cost/Cost.h"
+#include "pc/Cost/Machine.h"
+
+#include <cmath>
+#include <fstream>
+
+using namespace pc_calibrate;
+
+static bool isNear(double a, double b) { return std::fabs(a - b) <= 1e-6 * std::max(std::fabs(a), std::fabs(b)); }
+static void expectNear(const std::string &what, double got, double wanted) {
+  expect(isNear(got, wanted), what + " is " + std::to_string(got) + ", not " + std::to_string(wanted));
+}
+
+static pc::ProductWork workOf(const Shape &shape, bool bf16, bool unaligned) {
+  return {1, double(shape.rows), double(shape.columns), double(shape.summed), bf16, unaligned};
+}
+static Measurement productOf(const Shape &shape, bool bf16, bool unaligned, const pc::MachineModel &machine) {
+  return {"product", shape.flops(), pc::productSeconds(workOf(shape, bf16, unaligned), machine)};
+}
+
+/// Attention of 8192 tokens.
+static AttentionTimes attentionOf(int64_t keys, int64_t headDim, bool bf16, const pc::MachineModel &machine) {
+  double product = 2. * 8192 * double(keys) * 2048;
+  auto take = [&](double products) {
+    return Measurement{"attention", products * product,
+                       pc::attentionSeconds({products * product, keys, headDim, true, bf16}, machine)};
+  };
+  return {keys, headDim, bf16, take(2), take(5)};
+}
+
+/// Moves of n ranks, whose collectives take `base` and hops of `gatherHops` and `sumHops` in all besides their bytes.
+static GroupMoves movesOf(int n, double base, double gatherHops, double sumHops, double bandwidth, double message) {
+  GroupMoves moves;
+  moves.size = n;
+  for (double times : {2., 1.}) {
+    double small = base + (times == 2 ? sumHops : gatherHops), sent = times * (n - 1) / n;
+    moves.small.push_back({"small", sent * 4096, small});
+    moves.large.push_back({"large", sent * 1e9, small + sent * 1e9 / bandwidth});
+  }
+  moves.message = {"message", 0, 2 * message};
+  return moves;
+}
+
+/// A machine with the figures of `results`, as pc-compile reads it.
+static pc::MachineModel readBack(const Measurements &results, const std::string &path) {
+  std::ofstream(path) << machineOf(results, 8, 0.01);
+  std::string error;
+  std::optional<pc::MachineModel> machine = pc::MachineModel::find(path, error);
+  expect(machine.has_value(), error);
+  return machine.value_or(pc::MachineModel());
+}
+
+static pc::MachineModel named(const char *name) {
+  std::string error;
+  return *pc::MachineModel::find(name, error);
+}
+
+static void checkDevices(const std::string &path) {
+  pc::MachineModel truth = named("h100");
+  truth.f32Flops = 45e12, truth.bf16Flops = 650e12, truth.productShare = 1, truth.productRamp = 71;
+  truth.unalignedShare = 0.4, truth.attentionShare = 0.7, truth.attentionKeys = 300;
+  truth.memoryBandwidth = 2.9e12, truth.streamShare = 0.8, truth.opSeconds = 1.3e-6;
+  truth.node.bandwidth = 370e9, truth.collectiveSeconds = 9e-6, truth.nodeHopSeconds = 2e-6, truth.moveSeconds = 7e-6;
+  truth.network.bandwidth = 44e9, truth.networkHopSeconds = 11e-6, truth.treeHopSeconds = 13e-6;
+  truth.network.latency = 6e-6, truth.contendShare = 0.3;
+
+  Measurements results;
+  results.device = {"NVIDIA H100 80GB HBM3", 90, int(truth.multiprocessors), int64_t(80e9)};
+  results.sizes.products = {{6144, 1024, 2816}, {6144, 4096, 2816}};
+  results.sizes.bf16Products = {{6144, 1024, 2816}, {6144, 8192, 2816}, {8192, 8192, 8192}};
+  results.sizes.beside = 2;
+  for (const Shape &shape : results.sizes.products)
+    results.products.push_back(productOf(shape, false, false, truth));
+  for (const Shape &shape : results.sizes.bf16Products)
+    results.bf16Products.push_back(productOf(shape, true, false, truth));
+  results.unaligned = productOf({6144, 8192, 2815}, true, true, truth);
+  results.memory = {{"copy", 2e9, 2e9 / truth.memoryBandwidth}};
+  results.streaming = {"streaming", 1e9, 1e9 / (truth.memoryBandwidth * truth.streamShare)};
+  results.launch = {"kernel", 0, truth.opSeconds};
+  results.attention = {attentionOf(1024, 128, true, truth), attentionOf(4096, 128, true, truth)};
+  results.nodeRanks = 8, results.nodes = 4;
+  double base = truth.collectiveSeconds, hop = truth.nodeHopSeconds;
+  results.node = movesOf(8, base, 7 * hop, 14 * hop, truth.node.bandwidth, truth.moveSeconds);
+  results.pair = movesOf(2, base, hop, 2 * hop, truth.node.bandwidth, truth.moveSeconds);
+  results.across = movesOf(4, base, 3 * truth.networkHopSeconds, 4 * truth.treeHopSeconds, truth.network.bandwidth,
+                           truth.moveSeconds + truth.network.latency);
+  const Measurement &alone = results.bf16Products[2];
+  results.beside = {"beside", alone.work,
+                    alone.seconds + truth.contendShare * results.node.large[1].work / truth.node.bandwidth};
+
+  pc::MachineModel got = readBack(results, path);
+  truth.linkShare = truth.memoryShare = 1;
+  truth.node.latency = 0;
+  truth.spread = 0.01;
+  for (auto &[name, value] : truth.json())
+    if (std::optional<double> wanted = value.getAsNumber())
+      expectNear(name.str(), got.json().get(name)->getAsNumber().value_or(-1), *wanted);
+  for (const Shape &shape : {Shape{8192, 2048, 8192}, {512, 512, 512}, {4096, 11008, 4096}})
+    expectNear("a product's time", pc::productSeconds(workOf(shape, true, false), got),
+               pc::productSeconds(workOf(shape, true, false), truth));
+}
+
+/// Attention whose share does not grow with its length has one share.
+static void checkCores(const std::string &path) {
+  pc::MachineModel truth = named("cpu");
+  truth.f32Flops = 2e11, truth.bf16Flops = 5e11, truth.attentionShare = 0.6;
+  Measurements results;
+  results.sizes.products = results.sizes.bf16Products = {{1024, 768, 768}};
+  results.products = {productOf({1024, 768, 768}, false, false, truth)};
+  results.bf16Products = {productOf({1024, 768, 768}, true, false, truth)};
+  results.memory = {{"copy", 2e9, 2e9 / truth.memoryBandwidth}, {"sum", 3e8, 3e8 / truth.memoryBandwidth}};
+  results.launch = {"fork and join", 0, 1e-7};
+  results.attention = {attentionOf(256, 64, false, truth), attentionOf(1024, 64, false, truth)};
+  pc::MachineModel got = readBack(results, path);
+  expectNear("f32_flops", got.f32Flops, truth.f32Flops);
+  expectNear("bf16_flops", got.bf16Flops, truth.bf16Flops);
+  expectNear("attention_share", got.attentionShare, truth.attentionShare);
+  expectNear("attention_keys", got.attentionKeys, 0);
+  expectNear("memory_bandwidth", got.memoryBandwidth, truth.memoryBandwidth);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2)
+    return 2;
+  checkDevices(argv[1]);
+  checkCores(argv[1]);
+  return finishChecks();
+}

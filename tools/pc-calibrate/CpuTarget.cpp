@@ -1,0 +1,141 @@
+//===- CpuTarget.cpp - calls of a rank that is cores of a CPU --------------===//
+#include "Target.h"
+#include "comm/Collective.h"
+#include "cpu/Gemm.h"
+#include "device/Profile.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace pcrt;
+using namespace pc_calibrate;
+
+namespace {
+
+class CpuTarget final : public Target {
+public:
+  explicit CpuTarget(Comm &comm) : comm(comm), pool(threadsOfThisRank()) {}
+
+  /// Of 1024 and 2048 tokens with layers of 768 to 4096, whole and divided.
+  Sizes sizes(bool isShort) const override {
+    Sizes sizes;
+    sizes.products = {{1024, 768, 768},   {1024, 768, 3072},  {1024, 3072, 768},
+                      {2048, 1024, 4096}, {2048, 2048, 2048}, {512, 4096, 2048}};
+    if (isShort) // the large ones take longer alone
+      sizes.products.resize(2);
+    sizes.bf16Products = sizes.products;
+    sizes.copy = 128 * MiB;
+    sizes.sum = 6 * MiB;
+    sizes.largeMove = (isShort ? 3 : 24) * MiB;
+    return sizes;
+  }
+  int threads() const override { return pool.size(); }
+
+  bool multiplies(int32_t dtype) override {
+    if (dtype == PCRT_F32)
+      return true;
+    pcrt_gemm_desc desc{};
+    desc.name = "product";
+    desc.batch = 1, desc.m = desc.n = desc.k = 64;
+    desc.a_m_stride = desc.b_k_stride = desc.c_m_stride = 64;
+    desc.a_k_stride = desc.b_n_stride = desc.c_n_stride = 1;
+    desc.a_dtype = desc.b_dtype = desc.c_dtype = dtype;
+    desc.rest = -1;
+    return Gemms(pool, &desc, 1).plainParts() == 0;
+  }
+
+  void prepare(const Tables &made) override {
+    tables = &made;
+    requireOk(comm, comm.allocateArena(made.bytes, &base));
+    std::vector<pcrt_gemm_desc> descs;
+    for (const ProductCall &call : made.products)
+      descs.push_back(call.desc);
+    gemms = std::make_unique<Gemms>(pool, descs.data(), int(descs.size()));
+    gemms->warmUp(base, made.bytes);
+    std::fill_n(reinterpret_cast<float *>(base), made.bytes / 4, 0.5f);
+    if (comm.size() > 1)
+      requireOk(comm, comm.openFlows(made.flows));
+    int64_t longest = 0;
+    for (const Flow &flow : made.flows)
+      longest = std::max(longest, flow.bytes);
+    message.resize(size_t(longest));
+  }
+
+  void product(int index) override {
+    const ProductCall &call = tables->products[index];
+    if (!gemms->run(index, base + call.a, base + call.b, base + call.c, nullptr, nullptr, &problem))
+      fail(PCRT_INTERNAL, problem);
+  }
+  void copy(int64_t to, int64_t from, int64_t bytes) override {
+    pool.ranges(bytes, [&](int, int64_t lo, int64_t hi) { memcpy(base + to + lo, base + from + lo, size_t(hi - lo)); });
+  }
+  void sum(int64_t to, int64_t left, int64_t right, int64_t bytes) override {
+    const auto *a = reinterpret_cast<const float *>(base + left), *b = reinterpret_cast<const float *>(base + right);
+    auto *result = reinterpret_cast<float *>(base + to);
+    pool.ranges(bytes / 4, [=](int, int64_t lo, int64_t hi) {
+      for (int64_t i = lo; i < hi; ++i)
+        result[i] = a[i] + b[i];
+    });
+  }
+  void launch() override {
+    pool.ranges(pool.size(), [](int, int64_t, int64_t) {});
+  }
+
+  void move(int index, int64_t in, int64_t out) override {
+    const pcrt_move_desc &desc = tables->moves[index];
+    requireOk(comm, comm.move(desc, tables->groups[desc.group], base + in, base + out, workers()));
+  }
+  void start(int index, int64_t in, int64_t out) override {
+    const pcrt_move_desc &desc = tables->moves[index];
+    started = {base + in, base + out};
+    ticket = Ticket();
+    ticket.moves = &desc;
+    ticket.count = 1;
+    ticket.group = &tables->groups[desc.group];
+    ticket.ins = &started.in;
+    ticket.outs = &started.out;
+    requireOk(comm, comm.start(ticket, workers()));
+  }
+  void wait() override { requireOk(comm, comm.wait(ticket, workers())); }
+
+  void messages(int flow, bool begins) override {
+    for (bool sends : {begins, !begins})
+      requireOk(comm, sends ? comm.send(flow, message.data()) : comm.receive(flow + 1, message.data()));
+  }
+  void toHost(int64_t) override {}
+  void fromHost(int64_t) override {}
+
+  /// From barrier to barrier.
+  double time(int, int64_t repeats, const std::function<void()> &call) override {
+    requireOk(comm, comm.barrier());
+    int64_t start = nanoseconds();
+    for (int64_t i = 0; i < repeats; ++i)
+      call();
+    requireOk(comm, comm.barrier());
+    return double(nanoseconds() - start) * 1e-9;
+  }
+
+private:
+  ParallelFor workers() {
+    return {&pool, [](void *pool, int64_t items, ParallelFor::Body body, void *arg) {
+              static_cast<Pool *>(pool)->ranges(items, [&](int, int64_t lo, int64_t hi) { body(arg, lo, hi); });
+            }};
+  }
+
+  Comm &comm;
+  Pool pool;
+  const Tables *tables = nullptr;
+  std::unique_ptr<Gemms> gemms;
+  char *base = nullptr;
+  std::vector<char> message;
+  struct {
+    const void *in = nullptr;
+    void *out = nullptr;
+  } started;
+  Ticket ticket;
+  const char *problem = nullptr;
+};
+
+} // namespace
+
+std::unique_ptr<Target> pc_calibrate::makeCpuTarget(Comm &comm) { return std::make_unique<CpuTarget>(comm); }
