@@ -277,4 +277,23 @@ def count_splits(call):
     return splits
 
 
-KINDS = {"train": train, "torch": torch, "kernels": kernels, "plan": plan, "conformance": conformance}
+# --- calibration --------------------------------------------------------------
+
+
+def calibrate(row, call):
+    """The machine as pc-compile reads it, of all devices that are here. A busy one is measured all the same, and its spread is told."""
+    file, ranks = call.folder / "machine.json", 1 if call.stand_in else len(call.devices)
+    ended = call.run([call.program("pc-calibrate-devices"), "--target=cuda", "-n", ranks, "-o", file, "--seconds", row["seconds_asked"],
+                      "--noise", 1000])
+    row["machine"] = read_json(file)
+    if ended.code != 0 or not row["machine"]:
+        return call.state_of(ended), call.why(ended)
+    machine = row["machine"]
+    note = (f"products {machine['bf16_flops'] / 1e12:.1f} Tflop/s in bf16 and {machine['f32_flops'] / 1e12:.1f} in f32, memory "
+            f"{machine['memory_bandwidth'] / 1e9:.0f} GB/s, a kernel {machine['op_seconds'] * 1e6:.2f} us")
+    if "node_bandwidth" in machine:
+        note += f", between {ranks} devices {machine['node_bandwidth'] / 1e9:.0f} GB/s"
+    return "ok", note + f"; times of the same differ by {machine['spread']:.1%}"
+
+
+KINDS = {"train": train, "torch": torch, "kernels": kernels, "plan": plan, "conformance": conformance, "calibrate": calibrate}

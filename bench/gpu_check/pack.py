@@ -210,6 +210,7 @@ def all_rows(pack):
     if not (quick or stand_in):
         large_kernels(pack)
     suite(pack, "libraries/products-and-attention", "program:cuda-conformance")
+    pack.row("calibrate", "calibrate", seconds_asked=0.01 if stand_in else 20)
     small_kernels(pack, quick)
     virtual(pack, 2) if quick else virtual(pack, 2, 4)
     plans(pack, QUICK if quick else TACTICS, "f32", steps)
@@ -279,7 +280,8 @@ def fill(options, work):
     pack = Pack(options, work)
     all_rows(pack)
     pack.compile_all()
-    for name in ("bin/pc-run", "test/Runtime/comm/comm-conformance", "test/Runtime/cuda/cuda-conformance"):
+    for name in ("bin/pc-run", "test/Runtime/comm/comm-conformance", "test/Runtime/cuda/cuda-conformance",
+                 "tools/pc-calibrate/pc-calibrate-devices"):
         pack.add(options.build / name)
     shutil.copy(here / "run.py", options.dir / "run")
     for file in (here / "measure.py", here / "process.py", here / "results.py", here / "torch_train.py", ROOT / "bench/gpt2_124m.py"):
