@@ -215,7 +215,7 @@ static MoveTime moveTime(MoveKind kind, double wire, MeshAttr mesh, ArrayRef<Str
   if (!mesh)
     return {machine.moveSeconds, 0};
   NodeSpread spread = NodeSpread::ofGroups(mesh, axes, machine);
-  double bandwidth = machine.node.bandwidth;
+  double bandwidth = machine.node.bandwidth * (kind == MoveKind::AllReduce ? machine.allReduceSpeed : 1);
   // A ring uses as many network adapters of a node as it has members there. Moves between two ranks use one.
   bool rings = factsOf(kind).way == PCRT_WAY_RING;
   if (!spread.inNode)

@@ -130,6 +130,7 @@ static const Figure figures[] = {
     {"node_latency", [](MachineModel &m) -> double & { return m.node.latency; }, any, true, true},
     {"network_bandwidth", [](MachineModel &m) -> double & { return m.network.bandwidth; }, any},
     {"network_latency", [](MachineModel &m) -> double & { return m.network.latency; }, any, true, true},
+    {"all_reduce_speed", [](MachineModel &m) -> double & { return m.allReduceSpeed; }, any, false},
     {"link_share", [](MachineModel &m) -> double & { return m.linkShare; }, 1},
     {"move_seconds", [](MachineModel &m) -> double & { return m.moveSeconds; }, any, true, true},
     {"collective_seconds", [](MachineModel &m) -> double & { return m.collectiveSeconds; }, any, false, true},
@@ -193,6 +194,8 @@ static bool setTiles(MachineModel &machine, const json::Value &value) {
 static llvm::StringRef whyNot(const Figure &figure) {
   if (figure.most == 1)
     return figure.mayBeZero ? "is a number from 0 to 1" : "is a number above 0 and at most 1";
+  if (figure.name.ends_with("_speed"))
+    return "is a number above 0";
   if (figure.name.ends_with("_seconds") || figure.name.ends_with("_latency"))
     return "is a number of seconds";
   return figure.mayBeZero ? "is a number, or 0 if it is not known" : "is a number above 0, per second";

@@ -36,13 +36,14 @@ static AttentionTimes attentionOf(int64_t keys, int64_t headDim, bool bf16, cons
 }
 
 /// Moves of n ranks, whose collectives take `base` and hops of `gatherHops` and `sumHops` in all besides their bytes.
-static GroupMoves movesOf(int n, double base, double gatherHops, double sumHops, double bandwidth, double message) {
+static GroupMoves movesOf(int n, double base, double gatherHops, double sumHops, double bandwidth, double message,
+                          double allReduceSpeed = 1) {
   GroupMoves moves;
   moves.size = n;
-  for (double times : {2., 1.}) {
+  for (double times : {2., 1., 1.}) {
     double small = base + (times == 2 ? sumHops : gatherHops), sent = times * (n - 1) / n;
     moves.small.push_back({"small", sent * 4096, small});
-    moves.large.push_back({"large", sent * 1e9, small + sent * 1e9 / bandwidth});
+    moves.large.push_back({"large", sent * 1e9, small + sent * 1e9 / (bandwidth * (times == 2 ? allReduceSpeed : 1))});
   }
   moves.message = {"message", 0, 2 * message};
   return moves;
@@ -67,6 +68,7 @@ static void checkDevices(const std::string &path) {
   truth.f32Flops = 45e12, truth.bf16Flops = 650e12, truth.productShare = 1, truth.productRamp = 71;
   truth.unalignedShare = 0.4, truth.attentionShare = 0.7, truth.attentionKeys = 300;
   truth.memoryBandwidth = 2.9e12, truth.streamShare = 0.8, truth.opSeconds = 1.3e-6;
+  truth.allReduceSpeed = 1.3;
   truth.node.bandwidth = 370e9, truth.collectiveSeconds = 9e-6, truth.nodeHopSeconds = 2e-6, truth.moveSeconds = 7e-6;
   truth.network.bandwidth = 44e9, truth.networkHopSeconds = 11e-6, truth.treeHopSeconds = 13e-6;
   truth.network.latency = 6e-6, truth.contendShare = 0.3;
@@ -81,13 +83,13 @@ static void checkDevices(const std::string &path) {
   for (const Shape &shape : results.sizes.bf16Products)
     results.bf16Products.push_back(productOf(shape, true, false, truth));
   results.unaligned = productOf({6144, 8192, 2815}, true, true, truth);
-  results.memory = {{"copy", 2e9, 2e9 / truth.memoryBandwidth}};
+  results.copy = {"copy", 2e9, 2e9 / truth.memoryBandwidth};
   results.streaming = {"streaming", 1e9, 1e9 / (truth.memoryBandwidth * truth.streamShare)};
   results.launch = {"kernel", 0, truth.opSeconds};
   results.attention = {attentionOf(1024, 128, true, truth), attentionOf(4096, 128, true, truth)};
   results.nodeRanks = 8, results.nodes = 4;
   double base = truth.collectiveSeconds, hop = truth.nodeHopSeconds;
-  results.node = movesOf(8, base, 7 * hop, 14 * hop, truth.node.bandwidth, truth.moveSeconds);
+  results.node = movesOf(8, base, 7 * hop, 14 * hop, truth.node.bandwidth, truth.moveSeconds, truth.allReduceSpeed);
   results.pair = movesOf(2, base, hop, 2 * hop, truth.node.bandwidth, truth.moveSeconds);
   results.across = movesOf(4, base, 3 * truth.networkHopSeconds, 4 * truth.treeHopSeconds, truth.network.bandwidth,
                            truth.moveSeconds + truth.network.latency);
@@ -110,12 +112,14 @@ static void checkDevices(const std::string &path) {
 /// Attention whose share does not grow with its length has one share.
 static void checkCores(const std::string &path) {
   pc::MachineModel truth = named("cpu");
-  truth.f32Flops = 2e11, truth.bf16Flops = 5e11, truth.attentionShare = 0.6;
+  truth.f32Flops = 2e11, truth.bf16Flops = 5e11, truth.attentionShare = 0.6, truth.memoryShare = 0.4;
   Measurements results;
   results.sizes.products = results.sizes.bf16Products = {{1024, 768, 768}};
   results.products = {productOf({1024, 768, 768}, false, false, truth)};
   results.bf16Products = {productOf({1024, 768, 768}, true, false, truth)};
-  results.memory = {{"copy", 2e9, 2e9 / truth.memoryBandwidth}, {"sum", 3e8, 3e8 / truth.memoryBandwidth}};
+  results.copy = {"copy", 2e9, 2e9 / (truth.memoryBandwidth * truth.memoryShare)};
+  results.update = {"update", 3e9, 3e9 / (truth.memoryBandwidth * 0.75)};
+  results.sum = {"sum", 3e8, 3e8 / (truth.memoryBandwidth * 1.5)};
   results.launch = {"fork and join", 0, 1e-7};
   results.attention = {attentionOf(256, 64, false, truth), attentionOf(1024, 64, false, truth)};
   pc::MachineModel got = readBack(results, path);
@@ -124,6 +128,8 @@ static void checkCores(const std::string &path) {
   expectNear("attention_share", got.attentionShare, truth.attentionShare);
   expectNear("attention_keys", got.attentionKeys, 0);
   expectNear("memory_bandwidth", got.memoryBandwidth, truth.memoryBandwidth);
+  expectNear("memory_share", got.memoryShare, truth.memoryShare);
+  expectNear("stream_share", got.streamShare, 1);
 }
 
 int main(int argc, char **argv) {

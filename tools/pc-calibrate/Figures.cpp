@@ -37,14 +37,7 @@ public:
   /// Products, memory, what every call takes.
   void addWork() {
     onDevice ? addProductsOfDevice() : addProductsOfCores();
-    machine["memory_bandwidth"] = results.memory[0].rate();
-    if (onDevice)
-      machine["memory_share"] = 1;
-    const Measurement &streams = results.memory.size() > 1 ? results.memory[1] : results.streaming;
-    if (streams.isThere())
-      machine["stream_share"] = std::min(1., streams.rate() / results.memory[0].rate());
-    else
-      guesses.push_back("stream_share");
+    addMemory();
     machine["op_seconds"] = results.launch.seconds;
   }
 
@@ -73,10 +66,11 @@ public:
   void addNode() {
     const GroupMoves &node = results.node, &pair = results.pair;
     if (!node.size) {
-      guesses.insert(guesses.end(), {"node_bandwidth", "collective_seconds", "move_seconds"});
+      guesses.insert(guesses.end(), {"node_bandwidth", "all_reduce_speed", "collective_seconds", "move_seconds"});
       return;
     }
     machine["node_bandwidth"] = node.bandwidth();
+    machine["all_reduce_speed"] = node.allReduceSpeed();
     if (onDevice) {
       machine["link_share"] = 1;
       machine["node_latency"] = 0; // move_seconds has it
@@ -141,6 +135,21 @@ private:
       guesses.push_back("bf16_flops");
     else
       machine["bf16_flops"] = medianRate(results.bf16Products) / share;
+  }
+
+  /// Half of the bytes of a step on cores are an optimizer's, which updates what no cache holds; half are kernels' of
+  /// layers, whose tensors a cache may hold.
+  void addMemory() {
+    double copies = results.copy.rate(), streams = results.streaming.isThere() ? results.streaming.rate() : 0;
+    if (results.sum.isThere())
+      streams = 2 / (1 / results.update.rate() + 1 / results.sum.rate());
+    double most = std::max({copies, onDevice ? 0 : streams});
+    machine["memory_bandwidth"] = most;
+    machine["memory_share"] = copies / most;
+    if (streams > 0)
+      machine["stream_share"] = std::min(1., streams / most);
+    else
+      guesses.push_back("stream_share");
   }
 
   /// Rates are what the inside of a large product reaches, so that its share of them is 1.

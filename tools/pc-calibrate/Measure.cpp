@@ -49,16 +49,18 @@ void Bench::addUnaligned() {
 }
 
 void Bench::addMemory() {
-  results.memory.reserve(2);
-  results.memory.push_back(named("copy" + inMiB(sizes.copy), 2. * double(sizes.copy)));
-  cases.push_back(
-      {&results.memory.back(), [this] { target.copy(productBytes, productBytes + sizes.copy, sizes.copy); }});
-  if (sizes.sum) {
-    results.memory.push_back(named("sum of two tensors" + inMiB(sizes.sum), 3. * double(sizes.sum)));
-    cases.push_back({&results.memory.back(), [this] {
-                       int64_t to = productBytes, a = to + sizes.sum;
-                       target.sum(to, a, a + sizes.sum, sizes.sum);
+  results.copy = named("copy" + inMiB(sizes.copy), 2. * double(sizes.copy));
+  cases.push_back({&results.copy, [this] { target.copy(productBytes, productBytes + sizes.copy, sizes.copy); }});
+  auto addSum = [this](Measurement &to, const std::string &name, int64_t bytes, bool inPlace) {
+    to = named(name + inMiB(bytes), 3. * double(bytes));
+    cases.push_back({&to, [this, bytes, inPlace] {
+                       int64_t a = productBytes, b = a + bytes;
+                       target.sum(inPlace ? a : b + bytes, a, b, bytes);
                      }});
+  };
+  if (sizes.sum) {
+    addSum(results.update, "update", sizes.copy, /*inPlace=*/true);
+    addSum(results.sum, "sum of two tensors", sizes.sum, /*inPlace=*/false);
   }
   results.launch = named(results.device.multiprocessors ? "smallest kernel" : "fork and join", 0, true);
   cases.push_back({&results.launch, [this] { target.launch(); }});
@@ -135,8 +137,7 @@ std::vector<Measurement> pc_calibrate::allOf(const Measurements &results) {
   add(results.products);
   add(results.bf16Products);
   add({results.unaligned});
-  add(results.memory);
-  add({results.streaming, results.toHost, results.fromHost});
+  add({results.copy, results.update, results.sum, results.streaming, results.toHost, results.fromHost});
   for (const GroupMoves *moves : {&results.node, &results.pair, &results.across}) {
     add(moves->large);
     add(moves->small);

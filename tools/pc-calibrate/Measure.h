@@ -27,14 +27,19 @@ struct Measurement {
 /// What ranks of a group send each other, all groups of its kind at the same time.
 struct GroupMoves {
   int size = 0;                          ///< Ranks of a group; 0: there are none.
-  std::vector<Measurement> large, small; ///< Collectives that go by their bytes, and of 4 kB.
+  std::vector<Measurement> large, small; ///< all_reduce, all_gather, reduce_scatter: by their bytes, and of 4 kB.
   Measurement message;                   ///< There and back between two ranks, 4 kB each.
 
-  /// Bytes that a rank sends in a second, over the latencies.
+  /// Bytes that a rank sends in a second, over the latencies, in gathers and scatters.
   double bandwidth() const;
+  /// How many times as many in an all_reduce.
+  double allReduceSpeed() const { return rate(0) / bandwidth(); }
   /// Seconds of a small all_gather, or all_reduce.
   double gatherSeconds() const { return small[1].seconds; }
   double sumSeconds() const { return small[0].seconds; }
+
+private:
+  double rate(size_t kind) const;
 };
 
 /// Attention of one length, as kernels of a compiled program do it: `work` is that of all scores.
@@ -47,8 +52,10 @@ struct AttentionTimes {
 struct Measurements {
   DeviceFacts device;
   Sizes sizes;
-  std::vector<Measurement> products, bf16Products, ///< Of the shapes of `sizes`.
-      memory;            ///< A copy that no cache holds, and a sum of three tensors of a layer where there is one.
+  std::vector<Measurement> products, bf16Products; ///< Of the shapes of `sizes`.
+  Measurement copy,                                ///< Of what no cache holds.
+      update,                                      ///< Of as much, in place, on cores.
+      sum;                                         ///< Of two tensors of a layer, on cores.
   Measurement unaligned, ///< The second bf16 product with one column less, whose rows are at no multiple of 16 bytes.
       launch,            ///< Of the smallest piece of work.
       toHost, fromHost;  ///< Copies that offloading makes.

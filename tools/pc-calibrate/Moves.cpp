@@ -7,11 +7,10 @@
 using namespace pcrt;
 using namespace pc_calibrate;
 
-double GroupMoves::bandwidth() const {
-  double product = 1;
-  for (size_t i = 0; i < large.size(); ++i)
-    product *= large[i].work / std::max(large[i].seconds - small[i].seconds, 1e-9);
-  return std::pow(product, 1 / double(large.size()));
+double GroupMoves::bandwidth() const { return std::sqrt(rate(1) * rate(2)); }
+
+double GroupMoves::rate(size_t kind) const {
+  return large[kind].work / std::max(large[kind].seconds - small[kind].seconds, 1e-9);
 }
 
 Bench::Bench(Target &target, Comm &comm, int nodeRanks) : target(target), comm(comm) {
@@ -43,31 +42,34 @@ Bench::Bench(Target &target, Comm &comm, int nodeRanks) : target(target), comm(c
   results.nodes = comm.size() / nodeRanks;
 }
 
-static const char *nameOf(pcrt_move_kind kind) { return kind == PCRT_ALL_GATHER ? "all_gather" : "all_reduce"; }
+static const char *nameOf(pcrt_move_kind kind) {
+  return kind == PCRT_ALL_REDUCE ? "all_reduce" : kind == PCRT_ALL_GATHER ? "all_gather" : "reduce_scatter";
+}
 
 /// Adds a collective of so many bytes to the table; its number.
 int Bench::addMove(pcrt_move_kind kind, int64_t bytes, const Group &group) {
-  bool gathers = kind == PCRT_ALL_GATHER;
+  bool whole = kind == PCRT_ALL_REDUCE; // else n blocks
   int64_t n = group.size(), count = bytes / 4 / n * n;
-  tables.moves.push_back({nameOf(kind), kind, group.id, PCRT_F32, PCRT_SUM, gathers ? 1 : count, gathers ? n : 1,
-                          gathers ? count / n : 1, 1, 1, "", 0, 0, 0});
+  tables.moves.push_back({nameOf(kind), kind, group.id, PCRT_F32, PCRT_SUM, whole ? count : 1, whole ? 1 : n,
+                          whole ? 1 : count / n, 1, 1, "", 0, 0, 0});
   return int(tables.moves.size()) - 1;
 }
 
 /// An all_reduce is in place. Small moves are of what was just written, large ones of what no cache holds: sources of
 /// 12 MiB on two ranks fit into a cache of 32 MiB, or just not, by chance.
 Bench::Places Bench::placesOf(pcrt_move_kind kind, int64_t bytes, int64_t members) const {
-  bool gathers = kind == PCRT_ALL_GATHER;
-  int64_t in = gathers ? (bytes / members + 4095) / 4096 * 4096 : 0, stride = in + bytes;
+  int64_t block = (bytes / members + 4095) / 4096 * 4096;
+  int64_t in = kind == PCRT_ALL_GATHER ? block : kind == PCRT_REDUCE_SCATTER ? bytes : 0;
+  int64_t stride = in + (kind == PCRT_REDUCE_SCATTER ? block : bytes);
   int64_t count = bytes < sizes.largeMove ? 1 : std::max<int64_t>(1, otherBytes / stride);
   return {productBytes, productBytes + in, stride, int(count)};
 }
 
 void Bench::addGroup(GroupMoves &moves, const Group &group, const std::string &where) {
   moves.size = group.size();
-  moves.large.reserve(2), moves.small.reserve(2); // cases point to them
+  moves.large.reserve(3), moves.small.reserve(3); // cases point to them
   double n = moves.size;
-  for (pcrt_move_kind kind : {PCRT_ALL_REDUCE, PCRT_ALL_GATHER})
+  for (pcrt_move_kind kind : {PCRT_ALL_REDUCE, PCRT_ALL_GATHER, PCRT_REDUCE_SCATTER})
     for (int64_t bytes : {sizes.largeMove, 4 * KiB}) {
       bool isSmall = bytes == 4 * KiB;
       std::vector<Measurement> &to = isSmall ? moves.small : moves.large;

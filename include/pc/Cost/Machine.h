@@ -47,6 +47,7 @@ struct MachineModel {
   double opSeconds = 0;                   ///< that every operation takes, whatever its size
   int64_t nodeRanks = 0;                  ///< ranks that `node` connects; 0: all
   Link node{8.0e9, 0}, network{8.0e9, 0}; ///< inside a node, and between nodes
+  double allReduceSpeed = 1;              ///< of an all_reduce inside a node, by what other moves reach
   double linkShare = 1;                   ///< of both bandwidths, what large moves reach
   double moveSeconds = 5.0e-6;            ///< of a message, and what goes by pairs, besides hops
   double collectiveSeconds = 5.0e-6;      ///< of what goes round a ring, besides hops
