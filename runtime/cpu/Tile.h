@@ -1,6 +1,7 @@
 //===- Tile.h - a product of matrices of one size, for one thread ---------===//
 //
-// Products whose sizes are known only when they run are cut into such tiles.
+// oneDNN's primitives have sizes that are fixed when they are made. Products
+// whose sizes are known only when they run are cut into such tiles.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_TILE_H

@@ -19,8 +19,6 @@ using namespace pc_calibrate;
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-extern char **environ;
-
 namespace {
 
 /// A folder that is gone afterwards.
