@@ -120,13 +120,25 @@ static int64_t peakResidentBytes(const Comm &comm) {
   return kib * 1024 - comm.peerResidentBytes();
 }
 
-/// The report's figures for `rank`: what the compiler alone knows is copied from there.
-static Json reportedMemory(const Json &report, int rank) {
+/// The report's figures `key` for `rank`: what the compiler alone knows is copied from there.
+static Json reported(const Json &report, const char *key, int rank) {
   for (const Json &entry : report.value("per_rank", Json::array()))
     for (const Json &other : entry.value("ranks", Json::array()))
       if (other == rank)
-        return entry.value("memory", Json::object());
+        return entry.value(key, Json::object());
   return Json::object();
+}
+
+/// How many rows the experts of this rank had beside what the report says that they may have; null where none are
+/// stored, or nobody counts them.
+static Json rowsOf(const pcrt_context &context) {
+  const RowTally *rows = context.device->rows();
+  Json figures = reported(context.program.report, "rows", context.comm.rank());
+  if (!rows || !rows->products() || figures.empty())
+    return nullptr;
+  figures["most"] = rows->mostRows();
+  figures["mean"] = double(rows->allRows()) / double(rows->products());
+  return figures;
 }
 
 /// A text of each rank.
@@ -157,6 +169,8 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
     messages += program.abi.flows[i].sends ? 0 : program.abi.flows[i].slots * program.abi.flows[i].bytes;
   Json mine = {{"arena_bytes", {{"device", program.abi.arena_bytes}, {"host", messages}}},
                {"traffic", trafficOf(context)}};
+  if (Json rows = rowsOf(context); !rows.is_null())
+    mine["rows"] = rows;
   std::vector<std::string> texts = gatherTexts(comm, mine.dump());
   if (comm.rank() != 0)
     return nullptr;
@@ -179,15 +193,17 @@ Json pcrt::makeSummary(const pcrt_context &context, const RunFigures &figures) {
     allocations += all[2 * rank + 1];
     if (done[rank])
       continue;
-    Json ranks = Json::array(), memory = reportedMemory(program.report, rank), shared = Json::parse(texts[rank]);
+    Json ranks = Json::array(), memory = reported(program.report, "memory", rank), shared = Json::parse(texts[rank]);
     for (int other = rank; other < comm.size(); ++other) {
-      if (!done[other] && texts[rank] == texts[other] && reportedMemory(program.report, other) == memory) {
+      if (!done[other] && texts[rank] == texts[other] && reported(program.report, "memory", other) == memory) {
         done[other] = true;
         ranks.push_back(other);
       }
     }
     summary["per_rank"].push_back(
         {{"ranks", ranks}, {"arena_bytes", shared["arena_bytes"]}, {"memory", memory}, {"traffic", shared["traffic"]}});
+    if (shared.contains("rows"))
+      summary["per_rank"].back()["rows"] = shared["rows"];
   }
   summary["step_allocations"] = allocations;
   summary["peak_rss_bytes"] = peaks;

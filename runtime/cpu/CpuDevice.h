@@ -45,6 +45,7 @@ public:
   pcrt_status observe(pcrt_context &context, int index, int64_t microbatch, void *data) override;
   pcrt_status blockOffset(pcrt_context &context, int group, int64_t block, int32_t *to) override;
   Pool *threads() override { return &pool; }
+  const RowTally *rows() override { return &gemms.rows(); }
 
 private:
   /// The moves of a pcrt_start, until pcrt_wait.

@@ -40,6 +40,9 @@ public:
   /// Products that run in the plain loop (of all parts of all descriptors); 0 where the CPU has what it needs.
   int plainParts() const { return numPlain + grouped.plainParts(); }
 
+  /// What products on rows had to do.
+  const RowTally &rows() const { return grouped.rows(); }
+
 private:
   struct Part;
   struct Plan;

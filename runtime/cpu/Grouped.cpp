@@ -401,6 +401,7 @@ const char *GroupedProducts::run(int index, const void *a, const void *b, void *
   auto *made = static_cast<float *>(c);
   switch (d.grouped) {
   case PCRT_GROUPED_PRODUCT:
+    tally.add(firstRow[size_t(d.experts)]);
     product(plan, static_cast<const char *>(a), static_cast<const char *>(b), static_cast<char *>(c));
     break;
   case PCRT_GROUPED_GRADIENT:

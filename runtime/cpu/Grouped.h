@@ -3,6 +3,7 @@
 #define PCRT_CPU_GROUPED_H
 
 #include "cpu/Pool.h"
+#include "device/RowTally.h"
 #include "pcrt/pcrt.h"
 
 #include <memory>
@@ -38,6 +39,8 @@ public:
   int64_t scratchBytes() const { return totalBytes; }
   /// Parts of products that run in a plain loop.
   int plainParts() const { return numPlain; }
+  /// The rows that products had so far.
+  const RowTally &rows() const { return tally; }
 
 private:
   struct Part;
@@ -72,6 +75,7 @@ private:
     int64_t pad = 0, sum = 0, scratch = 0;              ///< of each thread
   } bytes;
   int64_t totalBytes = 0, experts = 0;
+  RowTally tally;
   int numPlain = 0;
   char *memory = nullptr, *threads = nullptr;
   char *gatheredA = nullptr, *gatheredB = nullptr;

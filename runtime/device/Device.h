@@ -9,6 +9,7 @@
 #define PCRT_DEVICE_DEVICE_H
 
 #include "base/Program.h"
+#include "device/RowTally.h"
 
 #include <memory>
 
@@ -66,6 +67,9 @@ public:
 
   /// The host's threads that work in steps; null where one is enough, since the work is elsewhere.
   virtual Pool *threads() { return nullptr; }
+
+  /// How many rows the experts of this rank had; null where nobody counts them.
+  virtual const RowTally *rows() { return nullptr; }
 
   /// What the summary says under "device": name, versions, memory. Null: nothing.
   virtual Json figures() { return nullptr; }

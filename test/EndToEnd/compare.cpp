@@ -293,6 +293,9 @@ void printTable(const std::vector<std::pair<std::string, std::string>> &blocks, 
     for (auto &[kind, bytes] : memory.items())
       printf("  %-34s %31ld\n", kind.c_str(), bytes.get<int64_t>());
   }
+  for (const Json &group : summary.value("per_rank", Json::array()))
+    if (group.contains("rows"))
+      printf("rows of a layer's experts on rank %s: %s\n", group["ranks"].dump().c_str(), group["rows"].dump().c_str());
   if (summary.contains("time_by_kind")) {
     double total = 0;
     for (auto &[kind, seconds] : summary["time_by_kind"].items())

@@ -5,32 +5,15 @@ Choices of experts go to files and come from files: what any plan (the quick run
 choices has the same numbers; one that is told others has those of one rank that is told them; in bf16 it has the choices of f32. Files that are not of this
 model, or of fewer steps, or that hold no choices, are refused."""
 import json
-import struct
 
 from cases import LONG, STAND_IN, Case, data_flags, mesh_flags, ranks_of
+from choices import read, written
 
 STEPS, BATCH, SEQUENCE, EXPERTS, PER_TOKEN, LAYERS = 4, 4, 16, 4, 2, 2
 PLANS = ["ep=2", "pp=2,ep=2 --microbatches=2", "cp=2 --context-parallel=ring", "dp=2,ep=2 --zero=3", "ep=4", "dp=2", "tp=2 --sequence-parallel", "dp=2,tp=2", "tp=2 --sequence-parallel --window=tp",
          "cp=2 --context-parallel=heads", "dp=2,cp=2 --context-parallel=ring", "1 --microbatches=4", "dp=2 --microbatches=2", "ep=2 --recompute=full", "ep=2 --recompute=selective",
          "pp=2 --microbatches=4 --pipeline=interleaved:1 --recompute=full", "pp=2 --microbatches=4 --pipeline=zb-h1", "pp=2 --microbatches=2 --inline-tasks=0", "row=2,col=2 --tensor-parallel=2d"]
 ON_DEVICES = ["1 --microbatches=2", "ep=2"]
-
-
-def read(path):
-    """Of a file of choices: what its header says, and all numbers."""
-    content = path.read_bytes()
-    end = 8 + struct.unpack("<Q", content[:8])[0]
-    header = json.loads(content[8:end])
-    kind = {"U8": "B", "U16": "H", "I32": "i", "I64": "q"}[header["routing"]["dtype"]]
-    return header, list(struct.unpack(f"<{(len(content) - end) // struct.calcsize(kind)}{kind}", content[end:]))
-
-
-def written(numbers, shape, dtype="I32", name="routing", **says):
-    kind = {"U8": "B", "I32": "i", "I64": "q", "F32": "f"}[dtype]
-    data = struct.pack(f"<{len(numbers)}{kind}", *numbers)
-    header = {name: dict(dtype=dtype, shape=shape, data_offsets=[0, len(data)])} | ({"__metadata__": says} if says else {})
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
 
 
 def microbatches_of(plan):

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""usage: test/EndToEnd/rows.py
+
+Rows of experts, counted. Choices are drawn in several ways (as often, nearly all of few experts, experts without tokens, all of one rank's) and told to runs of many plans (the
+quick run: of some); from the choices that a run then dumps this file computes, by a program of its own, what every rank must have sent as all_to_all_rows in each
+phase, byte by byte, and how many rows its experts had at most and on average."""
+import json
+import random
+
+from cases import LONG, Case, data_flags, mesh_flags, ranks_of
+from choices import read, written
+
+STEPS, BATCH, SEQUENCE, EXPERTS, PER_TOKEN, LAYERS, WIDTH = 2, 4, 16, 4, 2, 2, 32
+ROWS = "--expert-exchange=rows"
+PLANS = [f"ep=2 {ROWS}", f"ep=4 {ROWS}", f"dp=2,ep=2 {ROWS}", "ep=4 --expert-exchange=gather", "1", f"ep=2,dp=2 {ROWS}", f"ep=2,tp=2 {ROWS}", f"ep=2,cp=2 --context-parallel=heads {ROWS}",
+         f"dp=2,ep=2 --zero=3 {ROWS}", f"ep=2 {ROWS} --microbatches=2", f"ep=2,tp=2 {ROWS} --microbatches=2", f"ep=2 {ROWS} --recompute=full", f"ep=2 {ROWS} --recompute=selective", "dp=2,ep=2 --expert-exchange=gather"]
+WEIGHTS = {"even": [1, 1, 1, 1], "skewed": [60, 50, 1, 1], "empty": [3, 2, 1, 0], "last": [0, 0, 1, 1], "first": [1e6, 1, 1, 1]}
+
+
+def drawn(weights, seed):
+    """Choices [steps, layers, batch, sequence, experts of a token]."""
+    draw, numbers = random.Random(seed), []
+    for _ in range(STEPS * LAYERS * BATCH * SEQUENCE):
+        left = list(weights)
+        for _ in range(PER_TOKEN):
+            numbers.append(draw.choices(range(EXPERTS), left)[0])
+            left[numbers[-1]] = 0
+    return numbers
+
+
+class Plan:
+    """Where tokens and experts lie: the batch on dp and then ep, the sequence on cp, experts on ep."""
+
+    def __init__(self, text):
+        mesh, *self.flags = text.split()
+        self.text, self.mesh, self.ranks = text, mesh, ranks_of(mesh)
+        self.axes = [(axis.split("=")[0], int(axis.split("=")[1])) for axis in mesh.split(",")] if mesh != "1" else []
+        self.microbatches = int(next((word.split("=")[1] for word in self.flags if word.startswith("--microbatches")), 1))
+        self.size = dict(self.axes)
+        self.ep = self.size.get("ep", 1)
+        # Of the tokens that are exchanged, or gathered, on a rank.
+        sharers = self.size.get("dp", 1) * self.size.get("cp", 1) * self.microbatches
+        self.tokens = BATCH * SEQUENCE // sharers
+        self.worst = self.tokens * min(PER_TOKEN, EXPERTS // self.ep)
+
+    def at(self, rank):
+        """The coordinates of a rank."""
+        place = {}
+        for axis, size in reversed(self.axes):
+            place[axis], rank = rank % size, rank // size
+        return place
+
+    def blocks(self, place, choices):
+        """Of one layer and microbatch ([sequences][tokens] -> experts): the tokens that each rank of the ep group of `place` has."""
+        dp, cp = self.size.get("dp", 1), self.size.get("cp", 1)
+        rows, columns = len(choices) // (dp * self.ep), SEQUENCE // cp
+        first = place.get("cp", 0) * columns
+        return [[choices[row][column] for row in range(begin, begin + rows) for column in range(first, first + columns)]
+                for begin in ((place.get("dp", 0) * self.ep + ep) * rows for ep in range(self.ep))]
+
+
+class Rows(Case):
+    def compute(self, plan, numbers):
+        """By rank: bytes sent forward and backward in the last step, rows at most and on average."""
+        numbers, found = iter(numbers), []
+        steps = [[[[[next(numbers) for _ in range(PER_TOKEN)] for _ in range(SEQUENCE)] for _ in range(BATCH)] for _ in range(LAYERS)] for _ in range(STEPS)]
+        width, part = EXPERTS // plan.ep, BATCH // plan.microbatches
+        again = 2 if "--recompute" in plan.text else 1  # the backward pass needs what went to experts
+        for rank in range(plan.ranks):
+            place, sent, had = plan.at(rank), [0, 0], []
+            me = place.get("ep", 0)
+            for number, step in enumerate(steps):
+                for layer in step:
+                    for m in range(plan.microbatches):
+                        blocks = plan.blocks(place, layer[m * part:(m + 1) * part])
+                        out = sum(expert // width != me for experts in blocks[me] for expert in experts)
+                        back = sum(expert // width == me for other, block in enumerate(blocks) if other != me for experts in block for expert in experts)
+                        had.append(sum(expert // width == me for block in blocks for experts in block for expert in experts))
+                        if ROWS in plan.flags and number == STEPS - 1:
+                            sent = [sent[0] + 4 * WIDTH * (out + back), sent[1] + 4 * WIDTH * (again * out + back)]
+            found.append((sent, max(had), sum(had) / len(had)))
+        return found
+
+    def counted(self):
+        found = {}
+        for group in json.loads((self.work / "summary.json").read_text())["per_rank"]:
+            sent = [sum(row["wire_bytes"] for row in group["traffic"] if row["move"] == "all_to_all_rows" and row["phase"] == phase) for phase in ("forward", "backward")]
+            for rank in group["ranks"]:
+                found[rank] = (sent, group["rows"]["most"], group["rows"]["mean"])
+        return [found[rank] for rank in sorted(found)]
+
+    def on_plan(self, text):
+        plan = Plan(text)
+        self.needs("pc-compile", "model.mlir", *mesh_flags(plan.mesh), *plan.flags, "--report=report.json", "-o", "train")
+        said = json.loads((self.work / "report.json").read_text())["per_rank"][0]["rows"]
+        self.check(f"{text}: rows in the report", said == dict(at_worst=plan.worst, balanced=plan.tokens * PER_TOKEN // plan.ep), said)
+        for kind in WEIGHTS:
+            self.needs("pc-run", "-n", plan.ranks, "./train", "--", *data_flags("mixtral"), "--steps", STEPS, "--lr", 1e-3, "--clip", 1, "--routing", f"{kind}.told", "--dump-routing", "there.routing",
+                       "--summary", "summary.json", "--check-replicas", 1)
+            numbers = read(self.work / "there.routing")[1]
+            self.check(f"{text}, {kind}: choices are those that were told", numbers == [expert for pair in self.told[kind] for expert in sorted(pair)])
+            wanted, found = self.compute(plan, numbers), self.counted()
+            near = lambda a, b: a[:2] == b[:2] and abs(a[2] - b[2]) < 1e-9
+            self.check(f"{text}, {kind}: bytes sent and rows", len(wanted) == len(found) and all(map(near, wanted, found)), f"counted {found}, and choices make {wanted}")
+            self.check(f"{text}, {kind}: no more rows than there is memory for", all(rows[1] <= said["at_worst"] for rows in found), f"{found} {said}")
+            self.holds(f"{text}, {kind}: report and summary", "pc-compare", "reports", "report.json", "summary.json")
+
+    def body(self):
+        self.model("mixtral", BATCH, SEQUENCE)
+        self.told = {}
+        for seed, (kind, weights) in enumerate(WEIGHTS.items()):
+            numbers = drawn(weights, seed)
+            (self.work / f"{kind}.told").write_bytes(written(numbers, [STEPS, LAYERS, BATCH, SEQUENCE, PER_TOKEN]))
+            self.told[kind] = list(zip(numbers[::2], numbers[1::2]))
+        for text in PLANS if LONG else PLANS[:3]:
+            self.on_plan(text)
+
+
+case = Rows("rows")
+case.run(case.body)
