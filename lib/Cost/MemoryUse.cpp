@@ -144,8 +144,7 @@ int64_t homeOf(Value value) {
 
 } // namespace
 
-MemoryProfile::MemoryProfile(Block &body) {
-  Liveness liveness(body);
+MemoryProfile::MemoryProfile(Block &body) : lives(body) {
   TaskFunctions functions;
   llvm::DenseSet<Value> gradients = findGradients(body, functions);
   llvm::DenseSet<Operation *> inTasks; // of a pipeline, before the optimizer
@@ -159,17 +158,17 @@ MemoryProfile::MemoryProfile(Block &body) {
   SmallVector<PlacedBuffer> single;
   auto add = [&](Value value) {
     single.push_back({value, homeOf(value), static_cast<int64_t>(llvm::alignTo(byteSize(value.getType()), 64)),
-                      liveness.lifetime(value), kindOf(value, gradients, inTasks)});
+                      lives.lifetime(value), kindOf(value, gradients, inTasks)});
   };
-  for (Value value : liveness.values())
+  for (Value value : lives.values())
     if (isLeaf(value.getDefiningOp()) && leafHomes.insert(homeOf(value)).second)
       add(value);
-  for (Value value : liveness.values())
+  for (Value value : lives.values())
     if (!isLeaf(value.getDefiningOp()) && !leafHomes.contains(homeOf(value))) // an updated leaf lies in the leaf's home
       add(value);
   for (auto call : body.getOps<CallOp>())
     if (int64_t bytes = functions.of(call).frameBytes; call.getFrame() && call.getNumResults() && bytes > 0) {
-      int64_t at = liveness.position(call);
+      int64_t at = lives.position(call);
       single.push_back(
           {call.getResult(0), static_cast<int64_t>(*call.getFrame()), bytes, {at, at}, MemoryKind::Activation});
     }

@@ -34,6 +34,7 @@ public:
   explicit MemoryProfile(mlir::Block &body);
 
   llvm::ArrayRef<PlacedBuffer> buffers() const { return placed; }
+  const Liveness &liveness() const { return lives; }
   /// What is live at a position.
   MemoryUse at(int64_t position) const;
   /// The position at which most is live.
@@ -44,6 +45,7 @@ public:
   MemoryUse atPeak(int64_t arenaBytes) const;
 
 private:
+  Liveness lives;
   llvm::SmallVector<PlacedBuffer> placed;
   int64_t fullest = 0;
   MemoryUse most = {};

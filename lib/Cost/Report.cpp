@@ -224,6 +224,14 @@ int64_t pc::largestArena(ModuleOp planned) {
   return bytes;
 }
 
+int64_t pc::mostActivationBytes(ModuleOp planned) {
+  int64_t bytes = 0;
+  for (ModuleOp program : programsOf(planned))
+    for (func::FuncOp step : stepsOf(program))
+      bytes = std::max(bytes, MemoryProfile(step.getBody().front()).atMost()[static_cast<int>(MemoryKind::Activation)]);
+  return bytes;
+}
+
 FailureOr<json::Value> pc::buildReport(ModuleOp planned, StringRef plan) {
   StringAttr stageAxis = stageAxisOf(planned);
   Boxes boxes;

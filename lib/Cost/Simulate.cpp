@@ -180,9 +180,10 @@ void Stage::run(const Action &action, double contendShare) {
 
 class Simulation : public StageRunner::Visitor {
 public:
-  Simulation(ModuleOp planned, const MachineModel &machine, const OpSeconds &known, StepListener listener)
-      : planned(planned), machine(machine), known(known), axis(stageAxisOf(planned)), runner(axis), listener(listener) {
-  }
+  Simulation(ModuleOp planned, const MachineModel &machine, const OpSeconds &known, StepListener listener,
+             bool withBytes)
+      : planned(planned), machine(machine), known(known), axis(stageAxisOf(planned)), runner(axis), listener(listener),
+        withBytes(withBytes) {}
 
   FailureOr<Prediction> run();
 
@@ -211,6 +212,7 @@ private:
   MeshAttr mesh;
   StageRunner runner;
   StepListener listener;
+  bool withBytes;
   std::vector<Stage> stages;
   struct Messages {
     std::vector<double> sent, taken;
@@ -296,9 +298,9 @@ void Simulation::run(Stage &stage, const Action &action) {
 
 /// Finds the most bytes of activations that are live during each task.
 void Simulation::readMemory(Block &body) {
-  Liveness liveness(body);
-  std::vector<int64_t> change(liveness.size() + 1);
   MemoryProfile profile(body);
+  const Liveness &liveness = profile.liveness();
+  std::vector<int64_t> change(liveness.size() + 1);
   for (const PlacedBuffer &buffer : profile.buffers())
     if (buffer.kind == MemoryKind::Activation) {
       change[buffer.life.first] += buffer.bytes;
@@ -381,7 +383,7 @@ FailureOr<Prediction> Simulation::run() {
       return program.emitError() << "a timeline needs a planned program: one function of one block";
     mesh = meshOf(program);
     programs.push_back(&steps[0].getBody().front());
-    if (axis)
+    if (axis && withBytes)
       readMemory(*programs.back());
   }
   stages.resize(programs.size());
@@ -408,6 +410,6 @@ FailureOr<Prediction> Simulation::run() {
 } // namespace
 
 FailureOr<Prediction> pc::predictStep(ModuleOp planned, const MachineModel &machine, const OpSeconds &known,
-                                      StepListener listener) {
-  return Simulation(planned, machine, known, listener).run();
+                                      StepListener listener, bool withBytes) {
+  return Simulation(planned, machine, known, listener, withBytes).run();
 }

@@ -9,7 +9,8 @@ TaskMemory TaskMemory::of(Block &body, int64_t arenaBytes) {
   TaskMemory memory;
   memory.stretches.emplace_back();
   std::vector<int64_t> begins = {0}; // positions of stretches
-  Liveness liveness(body);
+  MemoryProfile profile(body);
+  const Liveness &liveness = profile.liveness();
   for (auto task : body.getOps<TaskOp>()) {
     Stretch &stretch = memory.stretches.emplace_back();
     stretch.kind = task.getKind();
@@ -26,7 +27,6 @@ TaskMemory TaskMemory::of(Block &body, int64_t arenaBytes) {
     bytes[first] += count;
     bytes[end] -= count;
   };
-  MemoryProfile profile(body);
   for (const PlacedBuffer &buffer : profile.buffers()) {
     int64_t end = std::min(buffer.life.last + 1, liveness.size());
     int first = stretchOf(buffer.life.first), last = stretchOf(end - 1);

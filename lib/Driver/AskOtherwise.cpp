@@ -110,7 +110,7 @@ void PlanSearch::addGuesses(ArrayRef<OtherMachine> machines, std::vector<FoundPl
     guesses.resize(std::min(guesses.size(), ofEach));
     for (const auto &guess : guesses) {
       Node node = *std::get<const Node *>(guess);
-      node.hasData = node.hasTasks = true; // no bounds are wanted
+      node.hasBare = node.hasData = node.hasTasks = true; // no bounds are wanted
       PlanNode one = nodeOf(std::move(node), 0);
       one.probe = 1;
       if (texts.insert(one.text).second)
@@ -135,7 +135,7 @@ std::optional<FoundPlan> PlanSearch::recomputed(const FoundPlan &found, StringRe
   PlanFamily family = familyOf(node);
   family.flags.set("recompute", mode);
   std::optional<Plan> plan = space.planOf(family, node.sizes, node.microbatches, refusal);
-  std::optional<PlanTrial> trial = plan ? priceOnce(*plan) : std::nullopt;
+  std::optional<PlanTrial> trial = plan ? priceAll(*plan, [] { return true; }).front() : std::nullopt;
   if (!trial)
     return std::nullopt;
   FoundPlan other{found.node, *trial};

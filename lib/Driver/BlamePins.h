@@ -12,6 +12,7 @@ namespace pc {
 struct SmallPlan {
   FoundPlan found;
   Plan plan;
+  bool isEstimate = false; ///< it was composed, and not compiled whole
 
   /// "1024 bytes: dp=2 ..."
   std::string text() const { return std::to_string(found.trial.bytes) + " bytes: " + found.node.text; }

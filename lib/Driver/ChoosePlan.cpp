@@ -19,6 +19,8 @@ using namespace pc;
 
 /// Models with more layers than these are not compiled whole for every plan.
 static constexpr int64_t manyLayers = 12;
+/// Nodes that are opened together where plans are composed: many of them wait for the same core.
+static constexpr int64_t composedWidth = 32;
 /// A limit that no plan exceeds.
 static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 /// Where so many plans were compiled whole, a search goes on no further if the best one does not fit.
@@ -43,12 +45,26 @@ bool PlanSearch::compileWhole(FoundPlan &plan, llvm::function_ref<bool()> goesOn
     std::optional<ProgramPrice> price = workers->priceWhole(tried.at(plan.node.id), goesOn, refusal);
     if (!price && !goesOn())
       return false;
-    it = whole.emplace(plan.node.id, price ? std::optional(wanted(price->trial)) : std::nullopt).first;
+    it = whole.emplace(plan.node.id, price ? std::optional(price->trial) : std::nullopt).first;
   }
   if (it->second)
-    plan.trial = *it->second;
+    plan.trial = wanted(*it->second);
   plan.node.text = textOf(tried.at(plan.node.id)); // with the layers of its stages
   return it->second.has_value();
+}
+
+void PlanSearch::beginWhole() {
+  constexpr int patience = 16;
+  if (!composes || leastBytes || fitting.empty())
+    return;
+  auto isFaster = [](const auto &a, const auto &b) { return a.second < b.second; };
+  size_t fastest = std::min_element(fitting.begin(), fitting.end(), isFaster)->first;
+  roundsOfLeader = leader == fastest ? roundsOfLeader + 1 : 0;
+  if (roundsOfLeader == 0)
+    workers->giveUp();
+  leader = fastest;
+  if (roundsOfLeader == patience && !whole.count(fastest))
+    workers->beginWhole(tried.at(fastest));
 }
 
 bool PlanSearch::confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn) {
@@ -71,16 +87,38 @@ void PlanSearch::compileFinalists(SearchResult &result, llvm::function_ref<bool(
   isEstimate = finalists.areEstimates;
 }
 
-/// Composed where plans are composed, with one thread.
-std::optional<PlanTrial> PlanSearch::priceOnce(const Plan &plan) {
-  PlanJob job{"", PlanCore::of(plan, batch, false), plan};
-  if (composes && !cores.count(job.core.key()))
-    cores[job.core.key()] = workers->composer().priceCore(job.core, refusal);
-  if (composes && !cores.at(job.core.key()).isLegal)
-    return std::nullopt;
-  PlanJob *one = &job;
-  workers->run(one, composes ? &cores : nullptr);
-  return job.composed.trial.isLegal ? std::optional(job.composed.trial) : std::nullopt;
+std::vector<std::optional<PlanTrial>> PlanSearch::priceAll(ArrayRef<Plan> plans, llvm::function_ref<bool()> goesOn) {
+  std::vector<PlanJob> jobs;
+  std::map<std::string, PlanJob> ofCores;
+  for (const Plan &plan : plans) {
+    const PlanCore &core = jobs.emplace_back(PlanJob{"", PlanCore::of(plan, batch, false), plan}).core;
+    if (composes && !cores.count(core.key()))
+      ofCores.try_emplace(core.key(), PlanJob{core.key(), core, std::nullopt});
+  }
+  auto run = [&](ArrayRef<PlanJob *> list) {
+    constexpr size_t atOnce = 8; // before Ctrl-C is asked for again
+    while (!list.empty() && goesOn()) {
+      SmallVector<PlanJob *> some(list.take_front(atOnce));
+      workers->run(some, composes ? &cores : nullptr);
+      list = list.drop_front(some.size());
+    }
+  };
+  SmallVector<PlanJob *> list;
+  for (auto &one : ofCores)
+    list.push_back(&one.second);
+  run(list);
+  for (auto &[key, job] : ofCores)
+    if (job.compositions() > 0)
+      cores[key] = job.corePrice;
+  list.clear();
+  for (PlanJob &job : jobs)
+    if (auto it = cores.find(job.core.key()); !composes || (it != cores.end() && it->second.isLegal))
+      list.push_back(&job);
+  run(list);
+  std::vector<std::optional<PlanTrial>> trials;
+  for (const PlanJob &job : jobs)
+    trials.push_back(job.composed.trial.isLegal ? std::optional(job.composed.trial) : std::nullopt);
+  return trials;
 }
 
 /// Adds plans whose layers are recomputed differently, where these are the fastest that fit.
@@ -92,9 +130,18 @@ void PlanSearch::mixLayers(SearchResult &result, llvm::function_ref<bool()> goes
     family.flags.set("recompute", mode);
     return space.planOf(family, nodes[node.id].sizes, nodes[node.id].microbatches, refusal);
   };
-  auto price = [&](const PlanNode &node, StringRef mode) -> std::optional<PlanTrial> {
-    std::optional<Plan> plan = goesOn() ? planWith(node, mode) : std::nullopt;
-    return plan ? priceOnce(*plan) : std::nullopt;
+  auto price = [&](ArrayRef<AskedMode> asked) {
+    std::vector<Plan> plans;
+    std::vector<size_t> places;
+    for (auto [i, one] : llvm::enumerate(asked))
+      if (std::optional<Plan> plan = planWith(*one.first, one.second)) {
+        plans.push_back(std::move(*plan));
+        places.push_back(i);
+      }
+    std::vector<std::optional<PlanTrial>> trials(asked.size());
+    for (auto [place, trial] : llvm::zip_equal(places, priceAll(plans, goesOn)))
+      trials[place] = trial;
+    return trials;
   };
   auto mix = [&](const PlanNode &node) -> std::optional<FoundPlan> {
     std::optional<Plan> plan = planWith(node, "auto");
@@ -151,10 +198,13 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::func
   if (leastBytes) // one that makes more again is no last resort
     llvm::for_each(roots, [](PlanNode &root) { root.chain.clear(); });
   SearchResult result = searchPlans(
-      std::move(roots), {limit(), search.compositions, composes ? composedError : 0}, goesOn,
-      [&](ArrayRef<PlanNode> asked) { return open(asked); }, [&](FoundPlan &plan) { return confirm(plan, compiles); });
+      std::move(roots),
+      {limit(), search.compositions, composes ? composedError : 0, composes ? composedWidth : SearchLimits().width},
+      goesOn, [&](ArrayRef<PlanNode> asked) { return open(asked); },
+      [&](FoundPlan &plan) { return confirm(plan, compiles); });
   if (composes)
     compileFinalists(result, compiles);
+  workers->giveUp();
   mixLayers(result, compiles);
   return result;
 }
@@ -181,9 +231,7 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
     // Bytes of composed plans are estimates, so one that seemed too large may fit, and those beside it.
     plan = least->plan;
     isOfBytes = true;
-    // There bytes took the place of seconds.
-    if (std::optional<ProgramPrice> price = workers->priceWhole(plan, [] { return true; }, refusal))
-      least->found.trial = price->trial;
+    isEstimate = least->isEstimate;
     for (const FoundPlan &other : result.tooLarge)
       result.bound = result.bound > 0 ? std::min(result.bound, other.trial.seconds) : other.trial.seconds;
     result.fitting.push_back(least->found);
@@ -206,8 +254,9 @@ std::optional<SmallPlan> PlanSearch::smallest(llvm::function_ref<bool()> goesOn)
   SearchResult result = searchAll(isWanted, goesOn);
   if (result.fitting.empty())
     return std::nullopt;
-  const FoundPlan &found = result.fitting.front();
-  return SmallPlan{found, tried.at(found.node.id)};
+  FoundPlan found = result.fitting.front();
+  found.trial = trialOf(found.node.id); // bytes took the place of its seconds
+  return SmallPlan{found, tried.at(found.node.id), isEstimate};
 }
 
 /// Of the plans that other flags leave, the smallest one, or the first found that takes `most` bytes at most.

@@ -4,6 +4,7 @@
 #include "PlanNumbers.h"
 #include "pc/Driver/Tactics.h"
 #include "pc/Pipeline/Schedule.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace pc;
@@ -49,12 +50,52 @@ PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) 
   return core;
 }
 
-std::string PlanCore::key() const {
-  std::string key = plan.meshText();
-  for (const Tactic &tactic : plan.tactics)
-    key += " " + tactic.text();
-  return key + " " + std::to_string(plan.microbatches) + " " + std::to_string(batch);
+/// Takes an axis out of the mesh; its size.
+static int64_t takeAxis(Plan &plan, StringRef axis) {
+  int64_t size = std::max<int64_t>(plan.sizeOf(axis), 1);
+  llvm::erase_if(plan.mesh, [&](const auto &one) { return one.first == axis; });
+  return size;
 }
+
+Plan pc::withoutInnerData(Plan plan, int64_t &ranks) {
+  for (Tactic &tactic : plan.tactics) {
+    const TacticInfo *row = tactic.info();
+    const TacticForm *form = row ? row->formOf(tactic) : nullptr;
+    if (!form || form->dataAxis < 0)
+      continue;
+    SmallVector<StringRef> axes = tactic.list("axis");
+    ranks *= takeAxis(plan, axes[form->dataAxis]);
+    axes.erase(axes.begin() + form->dataAxis);
+    tactic = tactic.with("axis", llvm::join(axes, ",")).with(row->formOption, form->besides);
+  }
+  return plan;
+}
+
+SmallVector<PlanCore, 2> PlanCore::bareOf(const Plan &plan, int64_t batch) {
+  int64_t dataRanks = 1;
+  Plan withTokens = withoutInnerData(plan, dataRanks), bare = withTokens;
+  int64_t sharers = dataRanks;
+  llvm::erase_if(bare.tactics, [&](const Tactic &tactic) {
+    const TacticInfo *row = tactic.info();
+    if (!row || !row->sharesTokens)
+      return false;
+    for (StringRef axis : tactic.list("axis"))
+      sharers *= takeAxis(bare, axis);
+    return true;
+  });
+  SmallVector<PlanCore, 2> cores;
+  auto add = [&](const Plan &rest, int64_t ranks) {
+    PlanCore core = of(rest, batch % ranks ? 0 : batch / ranks, false, /*withData=*/false);
+    if (ranks > 1 && core.batch)
+      cores.push_back(std::move(core));
+  };
+  add(bare, sharers);
+  if (sharers > dataRanks)
+    add(withTokens, dataRanks);
+  return cores;
+}
+
+std::string PlanCore::key() const { return plan.key() + " " + std::to_string(batch); }
 
 //===---------------------------------------------------------------------------===//
 // Programs of few layers
@@ -66,7 +107,7 @@ static double along(double x, int64_t a, double ya, int64_t b, double yb) {
 }
 
 std::optional<ProgramPrice> Composer::price(const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps,
-                                            std::string &refusal, bool byParts) {
+                                            std::string &refusal, bool byParts, bool isShared) {
   CompileOptions one = options;
   one.plan = plan;
   one.stages.inlineOps = inlineOps;
@@ -74,7 +115,12 @@ std::optional<ProgramPrice> Composer::price(const Plan &plan, int64_t layers, in
   ++programs;
   if (pricer)
     return pricer(plan, layers, sequences, inlineOps);
-  return priceProgram(*few.take(layers, sequences), one, machine, refusal, [] { return true; }, byParts);
+  auto goesOn = [] { return true; };
+  // What grids send instead of weights depends on how many sequences there are.
+  bool isPlacedOnce = isShared && !plan.splitsEmbed();
+  if (OwningOpRef<ModuleOp> program = isPlacedOnce ? placed.take(one, layers, sequences) : nullptr)
+    return priceProgram(*program, one, machine, refusal, goesOn, {byParts, /*memory=*/true}, Phase::Placed);
+  return priceProgram(*few.take(layers, sequences), one, machine, refusal, goesOn, {byParts, /*memory=*/true});
 }
 
 /// The numbers of layers that all others are extended from: neighbours of a layer, and their buckets, are as in the
@@ -85,11 +131,15 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   CorePrice result;
   result.hasData = PlanNumbers(core.plan, context).hasData();
   programs = 0;
+  auto ofLayers = [&](int64_t layers) {
+    return price(core.plan, layers, core.batch, options.stages.inlineOps, refusal, /*byParts=*/false,
+                 /*isShared=*/true);
+  };
   std::optional<ProgramPrice> a, b;
   if (core.batch > 0)
-    a = price(core.plan, fewer, core.batch, options.stages.inlineOps, refusal, /*byParts=*/false);
+    a = ofLayers(fewer);
   if (a)
-    b = price(core.plan, more, core.batch, options.stages.inlineOps, refusal, /*byParts=*/false);
+    b = ofLayers(more);
   result.compositions = programs;
   if (!a || !b)
     return result;
@@ -107,13 +157,13 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   return result;
 }
 
-ComposedPlan Composer::compose(const Plan &plan, const CorePrice &core, bool callsTasks, std::string &refusal) {
+ComposedPlan Composer::compose(const Plan &plan, bool callsTasks, std::string &refusal) {
   ComposedPlan composed{{}, plan};
   programs = 0;
   if (plan.pipeline()) {
-    composePipeline(composed, core, callsTasks, refusal);
-  } else if (auto a = price(plan, fewer, batch, options.stages.inlineOps, refusal)) {
-    if (auto b = price(plan, more, batch, options.stages.inlineOps, refusal)) {
+    composePipeline(composed, callsTasks, refusal);
+  } else if (auto a = price(plan, fewer, batch, options.stages.inlineOps, refusal, /*byParts=*/true)) {
+    if (auto b = price(plan, more, batch, options.stages.inlineOps, refusal, /*byParts=*/true)) {
       auto whole = [&](auto of) { return along(static_cast<double>(few.layers()), fewer, of(*a), more, of(*b)); };
       composed.trial.isLegal = true;
       composed.trial.seconds = whole([](const ProgramPrice &price) { return price.trial.seconds; });
@@ -334,7 +384,7 @@ void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<
   }
 }
 
-/// Layers of the chunks of small pipelines.
+/// Layers of the chunks of small pipelines, but no more than those of the whole one have.
 constexpr int64_t fewInChunk = 1, moreInChunk = 3;
 
 } // namespace
@@ -414,7 +464,7 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
       else if (llvm::is_contained(core.plan.tactics, other))
         one.tactics.push_back(other);
     int64_t sequences = core.batch / core.plan.microbatches * problem.microbatches;
-    return price(one, layers * stages, sequences, /*inlineOps=*/0, refusal, /*byParts=*/false);
+    return price(one, layers * stages, sequences, /*inlineOps=*/0, refusal, /*byParts=*/false, /*isShared=*/true);
   };
   std::optional<ProgramPrice> a = core.batch > 0 ? sizeOf(fewInChunk) : std::nullopt,
                               b = a ? sizeOf(moreInChunk) : std::nullopt;
@@ -442,7 +492,7 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
   return result;
 }
 
-void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, bool callsTasks, std::string &refusal) {
+void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::string &refusal) {
   Plan &plan = composed.plan;
   const Tactic tactic = *plan.pipeline();
   auto axis = tactic.option("axis").str();
@@ -458,7 +508,8 @@ void Composer::composePipeline(ComposedPlan &composed, const CorePrice &core, bo
   Problem small =
       shapeOf(*schedule, fewStages, perStage, std::min<int64_t>(plan.microbatches, 2 * fewStages), options.train);
   int chunks = whole.chunks();
-  int64_t most = std::min(moreInChunk, few.layers() / small.chunks());
+  int64_t most = std::min(
+      {moreInChunk, few.layers() / small.chunks(), std::max(fewInChunk + 1, (few.layers() + chunks - 1) / chunks)});
   composed.isComposed = chunks <= few.layers() && most > fewInChunk;
   if (!composed.isComposed)
     return;

@@ -5,7 +5,7 @@
 #ifndef PC_LIB_DRIVER_COMPOSEPLAN_H
 #define PC_LIB_DRIVER_COMPOSEPLAN_H
 
-#include "FewLayers.h"
+#include "PlacedLayers.h"
 #include "PriceProgram.h"
 #include "StageBytes.h"
 
@@ -24,8 +24,15 @@ struct PlanCore {
   /// there is. `withData`: with the data ranks that ZeRO-2 and 3 have in it; else it is that of ZeRO-1, which does no
   /// more.
   static PlanCore of(const Plan &plan, int64_t batch, bool any, bool withData = true);
+  /// Of a plan without what shares out the tokens of sequences, and without data ranks that are part of a form of
+  /// tensor parallelism, on as many tokens: no rank of the plan has less to do. None where it has none of these, or
+  /// they share out parts of sequences; and the same with what shares out tokens, for where the first one is not legal.
+  static llvm::SmallVector<PlanCore, 2> bareOf(const Plan &plan, int64_t batch);
   std::string key() const;
 };
+
+/// A plan without data ranks that are part of a form of tensor parallelism; `ranks` is multiplied by their number.
+Plan withoutInnerData(Plan plan, int64_t &ranks);
 
 /// Of all layers of the model, what no plan of the core stays below, but that stages and data ranks share it.
 struct CorePrice {
@@ -67,7 +74,7 @@ class Composer {
 public:
   Composer(mlir::MLIRContext *context, const FewLayers &few, int64_t batch, const CompileOptions &options,
            const MachineModel &machine)
-      : context(context), few(few), batch(batch), options(options), machine(machine) {}
+      : context(context), few(few), placed(few), batch(batch), options(options), machine(machine) {}
 
   /// A program of few layers as somebody else prices it; nothing: it is refused.
   using Pricer = std::function<std::optional<ProgramPrice>(const Plan &plan, int64_t layers, int64_t sequences,
@@ -80,16 +87,18 @@ public:
   /// Of a plan with a named schedule, from pipelines of two stages: without data ranks but those of its core. All plans
   /// with that core share it whose schedules defer gradients of weights, or whose do not.
   TaskPrice priceTasks(const Plan &plan, const PlanCore &core, std::string &refusal);
-  /// `core`: of the plan. `callsTasks`: the whole program's tasks will be functions.
-  ComposedPlan compose(const Plan &plan, const CorePrice &core, bool callsTasks, std::string &refusal);
+  /// `callsTasks`: the whole program's tasks will be functions.
+  ComposedPlan compose(const Plan &plan, bool callsTasks, std::string &refusal);
 
 private:
+  /// `isShared`: the plan is asked for with other numbers of sequences, too; then `trial` says nothing of parts.
   std::optional<ProgramPrice> price(const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps,
-                                    std::string &refusal, bool byParts = true);
-  void composePipeline(ComposedPlan &composed, const CorePrice &core, bool callsTasks, std::string &refusal);
+                                    std::string &refusal, bool byParts, bool isShared = false);
+  void composePipeline(ComposedPlan &composed, bool callsTasks, std::string &refusal);
 
   mlir::MLIRContext *context;
   const FewLayers &few;
+  PlacedLayers placed;
   int64_t batch;
   const CompileOptions &options;
   const MachineModel &machine;

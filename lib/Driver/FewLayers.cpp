@@ -104,8 +104,11 @@ double FewLayers::layerParameterBytes() const {
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
-OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {
-  OwningOpRef<ModuleOp> few(ModuleOp(model).clone());
+ModuleOp FewLayers::cut(int64_t layers) const {
+  OwningOpRef<ModuleOp> &few = cuts[layers];
+  if (few)
+    return *few;
+  few = ModuleOp(model).clone();
   std::vector<Layer> all = findLayers(*few);
   all.back().out[0].replaceAllUsesWith(all[layers - 1].out[0]);
   for (int64_t layer = count - 1; layer >= layers; --layer)
@@ -113,6 +116,11 @@ OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {
       op->dropAllUses();
       op->erase();
     }
+  return *few;
+}
+
+OwningOpRef<ModuleOp> FewLayers::take(int64_t layers, int64_t batch) const {
+  OwningOpRef<ModuleOp> few(cut(layers).clone());
   DimClasses dims(*few);
   few->walk([&](InputOp input) {
     if (hasBatch(input))

@@ -3,6 +3,7 @@
 #define PC_LIB_DRIVER_FEWLAYERS_H
 
 #include "pc/IR/PC.h"
+#include <map>
 #include <optional>
 
 namespace pc {
@@ -25,9 +26,12 @@ public:
 
 private:
   FewLayers(mlir::ModuleOp model, int64_t count) : model(model), count(count) {}
+  /// The model with so many layers and all its sequences; what one thread has asked for is kept.
+  mlir::ModuleOp cut(int64_t layers) const;
 
   mlir::ModuleOp model;
   int64_t count;
+  mutable std::map<int64_t, mlir::OwningOpRef<mlir::ModuleOp>> cuts;
 };
 
 /// The sequences of a model's step; 1 where its inputs are not sequences.

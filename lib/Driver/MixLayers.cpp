@@ -58,21 +58,26 @@ static std::vector<Chain> chainsOf(const SearchResult &result, double best, int6
 }
 
 void pc::addMixes(SearchResult &result, int64_t limit,
-                  llvm::function_ref<std::optional<PlanTrial>(const PlanNode &, llvm::StringRef)> price,
+                  llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)> price,
                   llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix) {
   constexpr size_t mostChains = 24, mostMixes = 3;
   double best = result.fitting.empty() ? never : result.fitting.front().trial.seconds;
   std::vector<Chain> chains = chainsOf(result, best, limit);
   chains.resize(std::min(chains.size(), mostChains));
-  std::vector<std::pair<double, const PlanNode *>> mixes;
-  for (Chain &chain : chains) {
-    if (chain.trials[0] && chain.trials[0]->bytes <= limit)
-      continue;
+  llvm::erase_if(chains, [&](const Chain &chain) { return chain.trials[0] && chain.trials[0]->bytes <= limit; });
+  std::vector<AskedMode> asked;
+  std::vector<std::optional<PlanTrial> *> answers;
+  for (Chain &chain : chains)
     for (auto [trial, mode] : llvm::zip_equal(chain.trials, modes))
-      if (!trial)
-        trial = price(chain.node, mode);
+      if (!trial) {
+        asked.push_back({&chain.node, mode});
+        answers.push_back(&trial);
+      }
+  for (auto [answer, trial] : llvm::zip_equal(answers, price(asked)))
+    *answer = trial;
+  std::vector<std::pair<double, const PlanNode *>> mixes;
+  for (const Chain &chain : chains)
     mixes.push_back({mixedSeconds(chain, limit), &chain.node});
-  }
   llvm::sort(mixes, [](const auto &a, const auto &b) {
     return std::tie(a.first, a.second->text) < std::tie(b.first, b.second->text);
   });

@@ -9,10 +9,13 @@
 
 namespace pc {
 
-/// Adds the mixtures that are faster than all that fits to what fits. `price`: a plan's node with a mode of
-/// recomputation for all layers. `mix`: with as little as fits, compiled whole; nothing if that does not go.
+/// A plan's node, with a mode of recomputation for all layers.
+using AskedMode = std::pair<const PlanNode *, llvm::StringRef>;
+
+/// Adds the mixtures that are faster than all that fits to what fits. `price`: of each plan that is asked for. `mix`:
+/// with as little recomputed as fits, compiled whole; nothing if that does not go.
 void addMixes(SearchResult &result, int64_t limit,
-              llvm::function_ref<std::optional<PlanTrial>(const PlanNode &, llvm::StringRef mode)> price,
+              llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)> price,
               llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix);
 
 } // namespace pc

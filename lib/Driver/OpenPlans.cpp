@@ -26,7 +26,8 @@ std::optional<PlanCore> PlanSearch::coreOf(const PlanSet &set, ArrayRef<int64_t>
   }
   std::string why;
   std::optional<Plan> plan = space.planOf(set.base, sizes, 1, why);
-  return plan ? std::optional(PlanCore::of(*plan, batch, true)) : std::nullopt;
+  int64_t ranks = 1;
+  return plan ? std::optional(PlanCore::of(withoutInnerData(*plan, ranks), batch, true)) : std::nullopt;
 }
 
 PlanNode PlanSearch::nodeOf(Node node, double bound) {
@@ -74,7 +75,8 @@ void PlanSearch::forPlansOf(size_t set, ArrayRef<int64_t> inner,
         plan.resize(sizes, count);
         if (space.isRepeated(family, count))
           continue;
-        if (composes && (batch % (count * static_cast<int64_t>(plan.data)) || !bounds->hasLayersFor(plan)))
+        int64_t parts = count * static_cast<int64_t>(plan.data) * plan.innerData;
+        if (composes && (batch % parts || !bounds->hasLayersFor(plan)))
           continue;
         ++numPlans;
         if (composes && limit() > 0 && bounds->leastBytes(plan) > static_cast<double>(limit()))
@@ -162,7 +164,7 @@ void PlanSearch::addProbes(std::vector<PlanNode> &roots) {
   for (auto [i, guess] : llvm::enumerate(guesses)) {
     if (i == atOnce * turns)
       break;
-    guess.node.hasData = true;
+    guess.node.hasBare = guess.node.hasData = true;
     PlanNode node = nodeOf(std::move(guess.node), 0);
     node.probe = static_cast<int>(1 + i / atOnce);
     roots.push_back(std::move(node));
@@ -192,8 +194,11 @@ std::string PlanSearch::tasksKey(const PlanNode &node, const PlanCore &core) {
 
 double PlanSearch::boundByOthers(const Node &node, const Plan &plan) {
   PlanNumbers &numbers = numbersOf(node);
-  PlanCore core = PlanCore::of(plan, batch, true);
-  core.batch = atOnce(node);
+  int64_t ranks = 1;
+  PlanCore core = PlanCore::of(withoutInnerData(plan, ranks), batch, true);
+  if (atOnce(node) % ranks)
+    return 0;
+  core.batch = atOnce(node) / ranks;
   return bounds->ofSet(bounds->known(core), numbers, std::numeric_limits<double>::infinity());
 }
 
@@ -255,7 +260,40 @@ std::optional<PlanJob> PlanSearch::jobOf(const PlanNode &node) {
     raised[node.id] = bound;
     return std::nullopt;
   }
+  if (std::optional<PlanCore> bare = bareOf(known, *plan))
+    return cores.count(bare->key()) ? std::nullopt : std::optional(PlanJob{bare->key(), *bare, std::nullopt});
   return PlanJob{core.key(), core, std::nullopt};
+}
+
+std::optional<PlanCore> PlanSearch::bareOf(const Node &node, const Plan &plan) const {
+  if (!composes || leastBytes || node.hasBare)
+    return std::nullopt;
+  for (PlanCore &bare : PlanCore::bareOf(plan, batch))
+    if (auto it = cores.find(bare.key()); it == cores.end() || it->second.isLegal)
+      return std::move(bare);
+  return std::nullopt;
+}
+
+OpenedNode PlanSearch::openBare(const PlanNode &node, const Plan &plan) {
+  OpenedNode opened;
+  Node &known = nodes[node.id];
+  double bound = node.bound;
+  // What was not legal is left out next time.
+  std::optional<PlanCore> bare = bareOf(known, plan);
+  auto it = bare ? cores.find(bare->key()) : cores.end();
+  known.hasBare = it != cores.end();
+  if (known.hasBare) {
+    const CorePrice &price = it->second;
+    const PlanNumbers &numbers = numbersOf(known);
+    if (limit() > 0 && bounds->leastBytes(numbers, price) > static_cast<double>(limit())) {
+      ++numDropped;
+      return opened;
+    }
+    bound = std::max(bound, bounds->ofCore(price, numbers));
+  }
+  opened.inside.push_back(node);
+  opened.inside[0].bound = bound;
+  return opened;
 }
 
 /// The plans of a set, with what is known of them all.
@@ -321,6 +359,8 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
     opened.inside.push_back(node);
     opened.inside[0].bound = bound;
   };
+  if (!known.hasCore && !cores.count(core.key()))
+    return openBare(node, *plan);
   if (!known.hasCore) {
     const CorePrice &price = cores.at(core.key());
     if (!price.isLegal)
@@ -348,6 +388,7 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
     return opened;
   }
   const PlanJob &job = jobs.at("plan " + node.text);
+  trials[node.id] = job.composed.trial;
   opened.trial = wanted(job.composed.trial);
   tried.insert_or_assign(node.id, job.composed.plan);
   triedTexts.insert(node.text);
@@ -371,6 +412,11 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
   SmallVector<PlanJob *> list;
   for (auto &one : jobs)
     list.push_back(&one.second);
+  // Those that take longest come first, so that threads end together.
+  llvm::sort(list, [](const PlanJob *a, const PlanJob *b) {
+    auto turn = [](const PlanJob &job) { return std::tuple(!job.plan, job.ofTasks, StringRef(job.key)); };
+    return turn(*a) < turn(*b);
+  });
   workers->run(list, composes ? &cores : nullptr);
   for (auto &[key, job] : jobs)
     if (job.ofTasks)
@@ -391,5 +437,6 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
     if (!key.empty() && refusal.empty())
       refusal = jobs.at(key).refusal;
   }
+  beginWhole();
   return opened;
 }

@@ -59,7 +59,7 @@ std::vector<double> pc::secondsOn(ArrayRef<MachineModel> machines, ModuleOp mode
         it->second = compile(*few->take(layers, sequences), plan, inlineOps);
       return it->second.empty() ? std::optional<ProgramPrice>() : it->second[i];
     });
-    ComposedPlan composed = composer.compose(plan, CorePrice(), callsTasks, refusal);
+    ComposedPlan composed = composer.compose(plan, callsTasks, refusal);
     if (!composed.isComposed)
       return whole();
     if (!composed.trial.isLegal)

@@ -101,6 +101,13 @@ std::optional<PadShardsOptions> Plan::padding() const {
   return options;
 }
 
+std::string Plan::key() const {
+  std::string key = meshText();
+  for (const Tactic &tactic : tactics)
+    key += " " + tactic.text();
+  return key + " " + std::to_string(microbatches);
+}
+
 PlanOp Plan::build(OpBuilder &builder) const {
   SmallVector<StringAttr> names;
   SmallVector<int64_t> sizes;

@@ -22,6 +22,26 @@ PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
   return split;
 }
 
+SmallVector<PlanBounds::Split, 2> PlanBounds::waysOf(const PlanCore &core) {
+  SmallVector<Split, 2> ways{splitOf(core)};
+  Split bare = ways[0];
+  int64_t sharers = 1;
+  for (const Tactic &tactic : core.plan.tactics)
+    if (const TacticInfo *row = tactic.info(); row && row->sharesTokens) {
+      bare.tactics.erase(tactic.text());
+      for (StringRef axis : tactic.list("axis"))
+        if (auto it = bare.axes.find(axis.str()); it != bare.axes.end()) {
+          sharers *= it->second;
+          bare.axes.erase(it);
+        }
+    }
+  if (sharers > 1 && bare.sequences % sharers == 0) {
+    bare.sequences /= sharers;
+    ways.push_back(std::move(bare));
+  }
+  return ways;
+}
+
 bool PlanBounds::Split::isFurtherThan(const Split &other) const {
   return other.sequences % sequences == 0 && other.microbatches <= microbatches &&
          llvm::all_of(other.axes,
@@ -45,6 +65,7 @@ void PlanBounds::learn(const PlanCore &core, const CorePrice &price) {
   double all = members * static_cast<double>(batch) / static_cast<double>(split.sequences);
   split.price.seconds = price.isLegal ? price.seconds * all : std::numeric_limits<double>::infinity();
   split.price.layerSeconds = price.layerSeconds * all;
+  split.price.forwardSeconds = price.isLegal ? price.forwardShare * split.price.seconds : 0;
   split.price.restSeconds = price.restSeconds * members;
   split.price.alone = PlanNumbers(core.plan, context).alone;
   splits.push_back(std::move(split));
@@ -56,11 +77,13 @@ double PlanBounds::longerAlone(const std::string &without, const std::string &wi
 }
 
 PlanBounds::Known PlanBounds::known(const PlanCore &core) const {
-  Split split = splitOf(core);
+  SmallVector<Split, 2> ways = waysOf(core);
   std::string alone = PlanNumbers(core.plan, context).alone;
   Known most;
+  double forward = 0;
   for (const Split &other : splits)
-    if (other.price.seconds > 0 && split.isFurtherThan(other)) {
+    if (other.price.seconds > 0 && llvm::any_of(ways, [&](const Split &way) { return way.isFurtherThan(other); })) {
+      forward = std::max(forward, other.price.forwardSeconds);
       double longer = longerAlone(other.price.alone, alone);
       if (other.price.seconds + longer <= most.seconds)
         continue;
@@ -69,6 +92,7 @@ PlanBounds::Known PlanBounds::known(const PlanCore &core) const {
       most.layerSeconds += longer / static_cast<double>(layers);
     }
   most.alone = alone;
+  most.forwardSeconds = forward;
   return most;
 }
 
@@ -88,7 +112,9 @@ double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double eno
   double sending = machine.wholeStep(sent.seconds, ranks);
   if (sending >= enough)
     return sending;
-  MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), leastForwardShare};
+  // Forward passes are as long with recomputation as without.
+  double forwardShare = std::max(known.forwardSeconds / (known.seconds + longer), leastForwardShare);
+  MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), forwardShare};
   return std::max(ofPipeline(work, besides, sent, plan, enough), sending);
 }
 
@@ -166,14 +192,16 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
                  std::max(ofChunk * (sent.layerSums - seconds.layer) - seconds.rest, 0.0);
   // Moves at the ends of a task may hide behind the next one, where those of a step of one microbatch cannot.
   constexpr double margin = 0.985;
-  double simple = step(margin * leastPipelineSeconds(one * microbatches, shape), waits);
+  // Of a stage they may be shorter than in a step.
+  double forwardShare = std::max(0.95 * seconds.forwardShare, leastForwardShare);
+  double simple = step(margin * leastPipelineSeconds(one * microbatches, shape, forwardShare), waits);
   if (!plan.schedule || shape.stages * shape.chunks > layers || simple >= enough)
     return simple;
   simple = std::max(simple, step(margin * microbatches * longestStage(seconds.layer, seconds.rest, shape), waits));
   // The last microbatch comes after all others through the first chunk, and goes through all chunks and back: a
   // backward pass takes no less than the forward one, even without the gradients of weights.
   double path = one * 2 + (microbatches - 1) * ofChunk * seconds.layer;
-  return std::max(simple, step(margin * seconds.forwardShare * path, 0));
+  return std::max(simple, step(margin * forwardShare * path, 0));
 }
 
 /// The least that the longest stage takes for a microbatch, however whole layers are dealt out: the last one has the

@@ -26,10 +26,11 @@ public:
 
   /// What is known of all plans of a core of any number of microbatches.
   struct Known {
-    double seconds = 0;      ///< of all ranks together, and all microbatches; infinite if none is legal
-    double layerSeconds = 0; ///< of these, those of one layer
-    double restSeconds = 0;  ///< of all ranks together, besides
-    std::string alone;       ///< what every rank of the core does alone, as `PlanNumbers` has it
+    double seconds = 0;        ///< of all ranks together, and all microbatches; infinite if none is legal
+    double layerSeconds = 0;   ///< of these, those of one layer
+    double forwardSeconds = 0; ///< of these, those of forward passes
+    double restSeconds = 0;    ///< of all ranks together, besides
+    std::string alone;         ///< what every rank of the core does alone, as `PlanNumbers` has it
   };
   /// Of a core without data ranks, all its ranks at work on `core.batch` sequences at once.
   Known known(const PlanCore &core) const;
@@ -111,6 +112,8 @@ private:
     bool isFurtherThan(const Split &other) const;
   };
   static Split splitOf(const PlanCore &core);
+  /// That of a core, and that of its ranks without those who share out tokens: these have no less to do.
+  static llvm::SmallVector<Split, 2> waysOf(const PlanCore &core);
   /// Seconds of all ranks by which what every rank does alone takes longer in `with` than in `without`.
   double longerAlone(const std::string &without, const std::string &with) const;
 

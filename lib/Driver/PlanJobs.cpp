@@ -6,7 +6,7 @@
 #include "mlir/Parser/Parser.h"
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
-#include <atomic>
+#include <chrono>
 #include <thread>
 
 using namespace mlir;
@@ -28,7 +28,7 @@ public:
     CompileOptions one = options;
     one.plan = plan;
     OwningOpRef<ModuleOp> module(model->clone());
-    return priceProgram(*module, one, machine, refusal, goesOn);
+    return priceProgram(*module, one, machine, refusal, goesOn, {.parts = true, .memory = false});
   }
 
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
@@ -53,8 +53,6 @@ public:
     return pc::secondsOn(machines, *model, composes && few ? &*few : nullptr, options, plan, callsTasks);
   }
 
-  std::optional<Composer> composer;
-
 private:
   static DialectRegistry dialects() {
     DialectRegistry registry;
@@ -67,11 +65,17 @@ private:
   std::optional<FewLayers> few;
   const CompileOptions &options;
   const MachineModel &machine;
+
+public:
+  std::optional<Composer> composer; ///< keeps programs of `context`
 };
 
 PlanWorkers::PlanWorkers(StringRef model, size_t threads, const CompileOptions &options, const MachineModel &machine) {
+  makeWorker = [text = model.str(), &options, &machine] {
+    return std::make_unique<PlanWorker>(text, options, machine);
+  };
   for (size_t i = 0; i < threads; ++i)
-    workers.push_back(std::make_unique<PlanWorker>(model, options, machine));
+    workers.push_back(makeWorker());
 }
 
 PlanWorkers::~PlanWorkers() = default;
@@ -80,7 +84,29 @@ Composer &PlanWorkers::composer() { return *workers[0]->composer; }
 
 std::optional<ProgramPrice> PlanWorkers::priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn,
                                                     std::string &refusal) {
-  return workers[0]->priceWhole(plan, goesOn, refusal);
+  if (!ahead || !ahead->isWanted || ahead->plan != plan.key())
+    return workers[0]->priceWhole(plan, goesOn, refusal);
+  constexpr auto often = std::chrono::milliseconds(20);
+  while (ahead->price.wait_for(often) != std::future_status::ready)
+    ahead->isWanted = goesOn();
+  std::unique_ptr<Ahead> ended = std::move(ahead);
+  if (refusal.empty())
+    refusal = ended->refusal;
+  return ended->price.get();
+}
+
+void PlanWorkers::beginWhole(const Plan &plan) {
+  std::string key = plan.key();
+  if (workers.size() < 2)
+    return;
+  ahead.reset();
+  if (!other)
+    other = makeWorker();
+  ahead = std::make_unique<Ahead>();
+  ahead->plan = std::move(key);
+  ahead->price = std::async(std::launch::async, [this, plan, now = ahead.get()] {
+    return other->priceWhole(plan, [now] { return now->isWanted.load(); }, now->refusal);
+  });
 }
 
 std::optional<ProgramPrice> PlanWorkers::priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
@@ -99,7 +125,7 @@ static void doJob(PlanJob &job, PlanWorker &worker, const std::map<std::string, 
   }
   job.composed = {{}, *job.plan, /*isComposed=*/false};
   if (cores)
-    job.composed = worker.composer->compose(*job.plan, cores->at(job.core.key()), job.callsTasks, job.refusal);
+    job.composed = worker.composer->compose(*job.plan, job.callsTasks, job.refusal);
   if (job.composed.isComposed)
     return;
   ++job.composed.compositions;

@@ -3,6 +3,9 @@
 #define PC_LIB_DRIVER_PLANJOBS_H
 
 #include "ComposePlan.h"
+#include <atomic>
+#include <functional>
+#include <future>
 
 namespace pc {
 
@@ -39,6 +42,14 @@ public:
   /// The same where as little is computed again as `bytes` of a rank allow; the plan then says which layers are.
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal);
+  /// Where there are several threads: begins a whole compile beside all else, of a plan that is likely to be asked for.
+  /// One of another plan is given up.
+  void beginWhole(const Plan &plan);
+  /// Gives up a whole compile that was begun.
+  void giveUp() {
+    if (ahead)
+      ahead->isWanted = false;
+  }
 
   /// A plan, and whether the tasks of its whole program are functions.
   using AskedPlan = std::pair<const Plan *, bool>;
@@ -51,7 +62,18 @@ private:
   /// Calls `use` with each number below `count`, by all threads.
   void forEach(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use);
 
+  /// A whole compile that was begun.
+  struct Ahead {
+    std::string plan, refusal;
+    std::atomic<bool> isWanted = true;
+    std::future<std::optional<ProgramPrice>> price;
+    ~Ahead() { isWanted = false; } // `price` then waits for its end
+  };
+
+  std::function<std::unique_ptr<PlanWorker>()> makeWorker;
   std::vector<std::unique_ptr<PlanWorker>> workers;
+  std::unique_ptr<PlanWorker> other; ///< of `ahead`
+  std::unique_ptr<Ahead> ahead;
 };
 
 } // namespace pc

@@ -43,6 +43,7 @@ private:
     bool hasCore = false;  ///< its bound is that of its core
     bool hasTasks = false; ///< its bound is that of its tasks
     bool hasData = false;  ///< the core is that of its own data ranks, and not that of ZeRO-1
+    bool hasBare = false;  ///< its bound is that of its bare core
   };
   /// Reads the space, and what the model does.
   pcrt_status read();
@@ -71,6 +72,9 @@ private:
   /// By which a plan is bounded next: one of ZeRO-2 or 3 first by that which it shares with ZeRO-1.
   PlanCore coreOf(const Node &node, const Plan &plan);
   bool isPlain(const Node &node) { return composes && !leastBytes && !node.hasData && numbersOf(node).zero >= 2; }
+  /// What it is bounded by before, and many others with it.
+  std::optional<PlanCore> bareOf(const Node &node, const Plan &plan) const;
+  OpenedNode openBare(const PlanNode &node, const Plan &plan);
   /// What plans that share the prices of tasks have in common; empty: the plan's tasks are not priced apart.
   std::string tasksKey(const PlanNode &node, const PlanCore &core);
   /// The sequences that a plan's data ranks have of a microbatch.
@@ -88,11 +92,14 @@ private:
   int noteRefused(const Plan &plan);
   /// Compiles a composed plan whole, once, which changes what it takes; false where it is refused, or interrupted.
   bool compileWhole(FoundPlan &plan, llvm::function_ref<bool()> goesOn);
+  /// Begins to compile the best composed plan whole, beside the search, when it has been that for long.
+  void beginWhole();
   /// Whether the best composed plan fits.
   bool confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn);
   void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
   void mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn);
-  std::optional<PlanTrial> priceOnce(const Plan &plan);
+  /// Composed where plans are composed; nothing of those that are not legal, or where `goesOn` said no before.
+  std::vector<std::optional<PlanTrial>> priceAll(llvm::ArrayRef<Plan> plans, llvm::function_ref<bool()> goesOn);
   /// What limits the best plan that was found, and what would change the choice; that is not known of one that a search
   /// of bytes has found.
   std::optional<WhatLimits> whatLimits(const SearchResult &result, bool isOfBytes, llvm::function_ref<bool()> goesOn);
@@ -103,6 +110,11 @@ private:
   PlanTrial wanted(PlanTrial trial) const {
     trial.seconds = leastBytes ? static_cast<double>(trial.bytes) : trial.seconds;
     return trial;
+  }
+  /// What the plan of a node takes, by its whole compile where there was one.
+  PlanTrial trialOf(size_t node) const {
+    auto it = whole.find(node);
+    return it != whole.end() && it->second ? *it->second : trials.at(node);
   }
   FoundPlans found(const SearchResult &result) const;
 
@@ -130,8 +142,11 @@ private:
   std::optional<PlanBounds> bounds;
   double best = std::numeric_limits<double>::infinity(); ///< seconds of the best plan that fits
   std::map<size_t, double> fitting;                      ///< seconds of plans that fit, by node
+  std::optional<size_t> leader;                          ///< of these the fastest
+  int roundsOfLeader = 0;                                ///< in which it was that
   std::set<size_t> openedSets;                           ///< whose plans are counted
   std::set<std::string> inHeap;                          ///< plans that sets were opened to
+  std::map<size_t, PlanTrial> trials;                    ///< by node: what plans took when they were priced
   std::map<size_t, std::optional<PlanTrial>> whole;      ///< of plans that were compiled whole; none: refused
   int64_t numPlans = 0, numDropped = 0, compiled = 0;
   double gap = 0;

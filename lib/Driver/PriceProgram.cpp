@@ -101,29 +101,26 @@ static void countOps(ModuleOp staged, ProgramPrice &price) {
   }
 }
 
-static void readActivations(ModuleOp planned, ProgramPrice &price) {
-  FailureOr<llvm::json::Value> report = buildReport(planned, "");
-  if (failed(report))
-    return;
-  for (const llvm::json::Value &rank : *report->getAsObject()->getArray("per_rank"))
-    if (const llvm::json::Object *most = rank.getAsObject()->getObject("memory_at_most"))
-      price.activationBytes = std::max(price.activationBytes, most->getNumber("activations").value_or(0));
+static FailureOr<Prediction> predict(ModuleOp planned, const MachineModel &machine, StepListener listener = {}) {
+  return predictStep(planned, machine, OpSeconds(), listener, /*withBytes=*/false);
 }
 
-/// Compiles by `one` to the planned phase; ops of tasks are counted on the way.
-static bool compileToPlanned(ModuleOp model, CompileOptions &one, ProgramPrice &price,
-                             llvm::function_ref<bool()> goesOn) {
+/// Compiles a program of the phase `from` by `one`, to the phase `to`; ops of tasks are counted on the way.
+static bool compileTo(Phase to, ModuleOp model, Phase from, CompileOptions &one, ProgramPrice &price,
+                      llvm::function_ref<bool()> goesOn) {
   one.search = AutoOptions();
   one.verify = Verify::None;
   one.timing = nullptr;
-  if (chooseRecompute(model, one))
+  if (from == Phase::Model && chooseRecompute(model, one))
     return false;
   for (const PhaseInfo &info : phases()) {
+    if (info.phase <= from)
+      continue;
     if (!goesOn() || runPhase(model, info.phase, one))
       return false;
     if (info.phase == Phase::Staged && one.plan.pipeline())
       countOps(model, price);
-    if (info.phase == Phase::Planned)
+    if (info.phase == to)
       break;
   }
   return true;
@@ -141,7 +138,7 @@ static auto quietly(std::string &refusal) {
 /// What a step takes on a machine, and of a pipeline its tasks.
 static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, const MachineModel &machine,
                                          ProgramPrice &price, StepListener listener = {}) {
-  FailureOr<Prediction> whole = predictStep(planned, machine, OpSeconds(), listener);
+  FailureOr<Prediction> whole = predict(planned, machine, listener);
   if (failed(whole))
     return failure();
   price.programSeconds = whole->programSeconds;
@@ -155,9 +152,9 @@ static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, con
 /// What moves take that nothing hides; where moves and memory take no time: what is left, and of that, what stages wait
 /// for each other in the mean.
 static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
-  if (FailureOr<Prediction> unmoved = predictStep(planned, without(machine, false)); succeeded(unmoved))
+  if (FailureOr<Prediction> unmoved = predict(planned, without(machine, false)); succeeded(unmoved))
     trial.moves = trial.seconds - unmoved->stepSeconds;
-  FailureOr<Prediction> products = predictStep(planned, without(machine, true));
+  FailureOr<Prediction> products = predict(planned, without(machine, true));
   if (failed(products))
     return;
   trial.products = products->stepSeconds;
@@ -166,8 +163,8 @@ static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &
                    static_cast<double>(products->timeline.size());
 }
 
-static void readBytes(ModuleOp planned, const CompileOptions &options, ProgramPrice &price) {
-  if (options.plan.pipeline())
+static void readBytes(ModuleOp planned, const CompileOptions &options, bool withMemory, ProgramPrice &price) {
+  if (options.plan.pipeline() && withMemory)
     for (ModuleOp program : programsOf(planned))
       for (ArenaOp arena : program.getOps<ArenaOp>())
         price.memory.push_back(TaskMemory::of(stepsOf(program)[0].getBody().front(), arena.getBytes()));
@@ -180,11 +177,12 @@ static void readBytes(ModuleOp planned, const CompileOptions &options, ProgramPr
 }
 
 std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOptions &options, const MachineModel &machine,
-                                             std::string &refusal, llvm::function_ref<bool()> goesOn, bool byParts) {
+                                             std::string &refusal, llvm::function_ref<bool()> goesOn,
+                                             AskedOfPrice asked, Phase from) {
   ScopedDiagnosticHandler quiet(model.getContext(), quietly(refusal));
   CompileOptions one = options;
   ProgramPrice price;
-  if (!compileToPlanned(model, one, price, goesOn))
+  if (!compileTo(Phase::Planned, model, from, one, price, goesOn))
     return std::nullopt;
   double forward = 0, passes = 0;
   auto addPass = [&](Operation *op, StepPhase phase, double start, double end) {
@@ -198,16 +196,24 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
   if (failed(whole))
     return std::nullopt;
   price.forwardShare = passes > 0 ? forward / passes : 0;
-  readBytes(model, options, price);
-  if (byParts)
+  readBytes(model, options, asked.memory, price);
+  if (asked.parts)
     readParts(model, machine, price.trial);
   if (one.plan.pipeline())
     return price;
-  readActivations(model, price);
+  price.activationBytes = static_cast<double>(mostActivationBytes(model));
   addMicrobatch(model);
-  if (FailureOr<Prediction> more = predictStep(model, machine); succeeded(more))
+  if (FailureOr<Prediction> more = predict(model, machine); succeeded(more))
     price.microbatchSeconds = more->programSeconds - whole->programSeconds;
   return price;
+}
+
+bool pc::placeProgram(ModuleOp model, const CompileOptions &options) {
+  std::string refusal;
+  ScopedDiagnosticHandler quiet(model.getContext(), quietly(refusal));
+  CompileOptions one = options;
+  ProgramPrice price;
+  return compileTo(Phase::Placed, model, Phase::Model, one, price, [] { return true; });
 }
 
 std::vector<ProgramPrice> pc::priceProgramOn(ArrayRef<MachineModel> machines, ModuleOp model,
@@ -216,9 +222,9 @@ std::vector<ProgramPrice> pc::priceProgramOn(ArrayRef<MachineModel> machines, Mo
   ScopedDiagnosticHandler quiet(model.getContext(), quietly(refusal));
   CompileOptions one = options;
   ProgramPrice price;
-  if (!compileToPlanned(model, one, price, [] { return true; }))
+  if (!compileTo(Phase::Planned, model, Phase::Model, one, price, [] { return true; }))
     return {};
-  readBytes(model, options, price);
+  readBytes(model, options, /*withMemory=*/true, price);
   std::vector<ProgramPrice> all;
   for (const MachineModel &machine : machines)
     if (ProgramPrice &onIt = all.emplace_back(price); failed(readSeconds(model, one.plan, machine, onIt)))

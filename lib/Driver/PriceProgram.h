@@ -29,13 +29,21 @@ struct ProgramPrice {
   std::map<std::pair<TaskKind, int64_t>, TaskSeconds> taskSeconds;
 };
 
+/// Figures that take long to find.
+struct AskedOfPrice {
+  bool parts = true;  ///< how long `trial` takes without moves and without memory traffic: two more simulations
+  bool memory = true; ///< `memory`
+};
+
 /// Compiles `model`, which it changes, by the plan of `options`, quietly: without verifiers, timing or a search.
 /// Nothing where the plan is refused; the first error is added to `refusal` if that is empty. Nor where `goesOn`, asked
-/// before each phase, says no. `byParts`: also how long `trial` takes without moves and without memory traffic, which
-/// are two more simulations.
+/// before each phase, says no. `from`: the phase of the program, if it is not a model's.
 std::optional<ProgramPrice> priceProgram(
     mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine, std::string &refusal,
-    llvm::function_ref<bool()> goesOn = [] { return true; }, bool byParts = true);
+    llvm::function_ref<bool()> goesOn = [] { return true; }, AskedOfPrice asked = {}, Phase from = Phase::Model);
+
+/// Compiles `model` to the placed phase, in the same way; false where the plan is refused.
+bool placeProgram(mlir::ModuleOp model, const CompileOptions &options);
 
 /// The same on several machines, by one compile, without what `trial` says of parts and what cores are made of. Empty
 /// where the plan is refused.

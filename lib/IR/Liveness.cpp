@@ -51,6 +51,7 @@ int64_t Liveness::position(OpOperand &use) const {
 
 Liveness::Liveness(Block &body) {
   number(body);
+  lifetimes.reserve(order.size());
   for (Value value : order) {
     Operation *op = value.getDefiningOp();
     Lifetime life{position(op), position(op)};

@@ -44,14 +44,14 @@ double pc::leastSeconds(const StepWork &work, const PlanShape &shape, const Mach
   return std::max(least, leastPipelineSeconds(products * static_cast<double>(shape.stages), shape));
 }
 
-double pc::leastPipelineSeconds(double seconds, const PlanShape &shape) {
+double pc::leastPipelineSeconds(double seconds, const PlanShape &shape, double forwardShare) {
   // With m microbatches and the work t of stages on one of them, of which the share f comes before the next stage's,
   // stage s ends after f (t_1 + ... + t_(s-1)) + m t_s. The longest of these is shortest where all are equal: with
   // t_(s+1) = t_s (m-f) / m.
   auto rounds = static_cast<double>(shape.microbatches * shape.chunks), stages = static_cast<double>(shape.stages);
   if (shape.stages < 2)
     return seconds;
-  double share = shape.splitsWeightGradients ? leastForwardShare : 1;
+  double share = shape.splitsWeightGradients ? forwardShare : 1;
   return seconds / rounds * share / (1 - std::pow(1 - share / rounds, stages));
 }
 
@@ -76,9 +76,6 @@ bool isSmaller(const FoundPlan &a, const FoundPlan &b) {
 }
 
 } // namespace
-
-/// Nodes that are opened together; any number of threads opens as many, so that all find the same.
-static constexpr size_t width = 8;
 
 /// Probes up to this one are looked at even where a plan fits already.
 static constexpr int lastOwnProbe = 4;
@@ -137,8 +134,10 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
     if (result.compositions >= limits.compositions || !goesOn())
       break;
     std::vector<PlanNode> nodes;
-    auto most = std::min<int64_t>(width, limits.compositions - result.compositions);
-    while (std::ssize(nodes) < most && isLeft()) {
+    auto most = std::min<int64_t>(limits.width, limits.compositions - result.compositions);
+    // Probes of one turn are opened together, and others behind them.
+    auto isOfTurn = [&] { return nodes.empty() || nodes.front().probe == heap.front().probe; };
+    while (std::ssize(nodes) < most && isLeft() && isOfTurn()) {
       std::pop_heap(heap.begin(), heap.end(), later);
       nodes.push_back(std::move(heap.back()));
       heap.pop_back();

@@ -45,6 +45,11 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
   PlanBounds bounds(model.getContext(), work, &few, batch, ranks, options, machine);
   PlanNumbers numbers(options.plan, model.getContext());
   double ofCore = 0, ofTasks = 0, bytes = bounds.leastBytes(numbers, core);
+  for (const PlanCore &bare : PlanCore::bareOf(options.plan, batch))
+    if (CorePrice price = composer.priceCore(bare, refusal); price.isLegal) {
+      ofCore = std::max(ofCore, bounds.ofCore(price, numbers));
+      bytes = std::max(bytes, bounds.leastBytes(numbers, price));
+    }
   for (bool withData : {false, true}) { // not the same with ZeRO-2 and 3
     PlanCore own = PlanCore::of(options.plan, batch, false, withData);
     CorePrice price = withData ? core : composer.priceCore(own, refusal);
@@ -62,6 +67,34 @@ std::array<double, 3> slackOf(const CompileOptions &options, const FewLayers &fe
           -percentOff(bytes, static_cast<double>(whole.bytes))};
 }
 
+/// Whether a core and its tasks take what they do in programs that are placed for their own sequences, and not for
+/// others.
+bool isAsPlacedAlone(const CompileOptions &options, const FewLayers &few, ModuleOp model, const MachineModel &machine,
+                     Composer &composer, const PlanCore &core) {
+  Composer alone(model.getContext(), few, batchOf(model), options, machine);
+  std::string refusal;
+  alone.setPricer([&](const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps) {
+    CompileOptions one = options;
+    one.plan = plan;
+    one.stages.inlineOps = inlineOps;
+    one.stages.memory = 0;
+    return priceProgram(*few.take(layers, sequences), one, machine, refusal);
+  });
+  CorePrice a = composer.priceCore(core, refusal), b = alone.priceCore(core, refusal);
+  bool same = a.isLegal == b.isLegal && a.seconds == b.seconds && a.restSeconds == b.restSeconds &&
+              a.layerActivationBytes == b.layerActivationBytes;
+  if (options.plan.pipeline()) {
+    TaskPrice ofA = composer.priceTasks(options.plan, core, refusal),
+              ofB = alone.priceTasks(options.plan, core, refusal);
+    for (auto [x, y] : llvm::zip_equal(ofA.seconds, ofB.seconds))
+      same &= x.layer == y.layer && x.first == y.first && x.last == y.last;
+  }
+  if (!same)
+    llvm::outs() << llvm::format("placed alone a core takes %.6g s, and not %.6g s: ", b.seconds, a.seconds)
+                 << core.key() << "\n";
+  return same;
+}
+
 /// The errors of seconds and bytes in percent, or nothing where the plan is refused.
 std::optional<std::pair<double, double>> compare(ModuleOp model, const FewLayers &few, StringRef line) {
   std::string error, refusal;
@@ -77,7 +110,7 @@ std::optional<std::pair<double, double>> compare(ModuleOp model, const FewLayers
   Seconds composing;
   CorePrice core = composer.priceCore(PlanCore::of(options.plan, batchOf(model), false), refusal);
   double forCore = composing();
-  ComposedPlan composed = composer.compose(options.plan, core, /*callsTasks=*/false, refusal);
+  ComposedPlan composed = composer.compose(options.plan, /*callsTasks=*/false, refusal);
   double forAll = composing();
   if (!core.isLegal || !composed.isComposed || !composed.trial.isLegal) {
     llvm::outs() << (composed.isComposed ? "refused: " : "not composed: ") << refusal << ": " << line << "\n";
@@ -95,6 +128,8 @@ std::optional<std::pair<double, double>> compare(ModuleOp model, const FewLayers
   double seconds = percentOff(composed.trial.seconds, whole->trial.seconds);
   double bytes = percentOff(static_cast<double>(composed.trial.bytes), static_cast<double>(whole->trial.bytes));
   double forWhole = compiling();
+  if (!isAsPlacedAlone(options, few, model, *machine, composer, PlanCore::of(options.plan, batchOf(model), false)))
+    return std::nullopt;
   auto [ofCore, ofTasks, ofBytes] = slackOf(options, few, model, *machine, composer, core, whole->trial);
   llvm::outs() << llvm::format(
                       "seconds %+.2f %%  bytes %+.2f %%  core %.2f s, plan %.2f s, whole %.2f s, bounds %.1f %%, "

@@ -30,6 +30,9 @@ llvm::FailureOr<llvm::json::Value> buildReport(mlir::ModuleOp planned, llvm::Str
 /// Bytes of the largest arena of a planned module's programs.
 int64_t largestArena(mlir::ModuleOp planned);
 
+/// Bytes of activations at most, as `memory_at_most` has them, of the fullest of a planned module's programs.
+int64_t mostActivationBytes(mlir::ModuleOp planned);
+
 /// What a rank of a CUDA program that moves data by NCCL holds on the device besides its arena, and no part of any
 /// figure above:
 /// * communicators: of its groups of several ranks, and one of all ranks; those of a pipeline's messages are not

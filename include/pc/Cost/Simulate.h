@@ -58,10 +58,12 @@ using OpSeconds = llvm::DenseMap<mlir::Operation *, double>;
 ///
 /// Time: an op takes what `known` has for it, or `secondsOf`, a message `messageSeconds`, during which sender and
 /// receiver go on; moves between start and wait go on one after another beside the work, which then takes longer
-/// (`contendShare`). Ranks of a stage do everything at once. Fails, with an error, where stages wait for each other
-/// forever or a program is not planned.
+/// (`contendShare`). Ranks of a stage do everything at once. Without `withBytes` spans do not say what is live, which
+/// takes longer to find than their seconds. Fails, with an error, where stages wait for each other forever or a program
+/// is not planned.
 llvm::FailureOr<Prediction> predictStep(mlir::ModuleOp planned, const MachineModel &machine,
-                                        const OpSeconds &known = OpSeconds(), StepListener listener = {});
+                                        const OpSeconds &known = OpSeconds(), StepListener listener = {},
+                                        bool withBytes = true);
 
 /// Writes `value` with its keys in order, as LLVM does, and in place of every `traceEvents` in it the timeline in the
 /// format of the runtime's --trace: one process per stage, times in microseconds; args of tasks: live_bytes (most

@@ -45,6 +45,8 @@ struct Plan {
   std::optional<PadShardsOptions> padding() const;
   /// "dp=2,tp=2"
   std::string meshText() const;
+  /// "dp=2,tp=2 pc-tensor-parallel{axis=tp form=1d} 4": the same of the same plans, and of no others.
+  std::string key() const;
   /// The plan as an op.
   PlanOp build(mlir::OpBuilder &builder) const;
   /// The text of a plan file.

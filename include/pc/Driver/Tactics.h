@@ -60,6 +60,8 @@ struct TacticForm {
   std::string axes = {}; ///< the mesh axes where the flag names none; empty: the pass's default
   bool anyAxes = false;  ///< it works over any number of axes
   int weightAxis = -1; ///< grids: which of the axes shards weights as ZeRO does; such a form splits what norms work on
+  int dataAxis = -1;   ///< which of the axes shares out sequences, as data ranks do; the others are those of `besides`
+  std::string besides = {}; ///< another form
 };
 
 struct TacticInfo {
@@ -71,6 +73,7 @@ struct TacticInfo {
   bool splitsVocabulary = false;      ///< and heads, over the last of its axes
   bool splitsBatch = false;           ///< and nothing else, over its axis
   bool shardsParameters = false;      ///< or their gradients and state, over its axis; and the batch
+  bool sharesTokens = false;          ///< of sequences, over its axis; or goes with what does
   bool takesQkvApart = false;         ///< places q, k and v of one layer differently
   bool ofExperts = false;             ///< it splits experts: nothing for a model without
   std::string once = {};              ///< why two of them ({0} and {1}) do not go together; empty: they do

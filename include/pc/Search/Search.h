@@ -39,8 +39,8 @@ double leastSeconds(const StepWork &work, const PlanShape &shape, const MachineM
 constexpr double leastForwardShare = 0.2;
 
 /// The least seconds of all stages together where their microbatches take `seconds` of work on one rank of each, all
-/// stages and microbatches added up.
-double leastPipelineSeconds(double seconds, const PlanShape &shape);
+/// stages and microbatches added up. `forwardShare`: of these, those of forward passes, at least.
+double leastPipelineSeconds(double seconds, const PlanShape &shape, double forwardShare = leastForwardShare);
 
 /// What became of a plan.
 struct PlanTrial {
@@ -94,6 +94,7 @@ struct SearchLimits {
   int64_t bytes = 0;        ///< of a rank; 0: any number
   int64_t compositions = 1; ///< at most, but for those of the last nodes that were opened together
   double settle = 0;        ///< a plan is good enough if none can be better by more than this share
+  int64_t width = 8; ///< nodes that are opened together; any number of threads opens as many, so that all find the same
 };
 
 /// Opens nodes in the order of their bounds, several at a time, while `goesOn` says so, until none that is left can

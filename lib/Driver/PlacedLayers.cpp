@@ -1,0 +1,73 @@
+//===- PlacedLayers.cpp - Few layers, placed once for all batches ----------------------------===//
+#include "PlacedLayers.h"
+#include "PriceProgram.h"
+
+#include "pc/IR/DimClasses.h"
+#include <numeric>
+#include <set>
+
+using namespace mlir;
+using namespace pc;
+
+/// Calls `use` with every value of a module, in the order of a walk.
+static void forValues(ModuleOp module, llvm::function_ref<void(Value)> use) {
+  module.walk([&](Operation *op) {
+    llvm::for_each(op->getResults(), use);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        llvm::for_each(block.getArguments(), use);
+  });
+}
+
+void PlacedLayers::place(Placed &placed, const CompileOptions &options, int64_t layers) {
+  int64_t atOnce = 1; // what every product of axes divides
+  for (const auto &[axis, size] : options.plan.mesh)
+    atOnce *= size;
+  placed.module = few.take(layers, atOnce * options.plan.microbatches);
+  if (!placeProgram(*placed.module, options)) {
+    placed.module = nullptr;
+    return;
+  }
+  DimClasses classes(*placed.module);
+  std::set<unsigned> batch;
+  placed.module->walk([&](InputOp input) {
+    for (auto [d, name] : llvm::enumerate(input.getDims().getAsValueRange<StringAttr>()))
+      if (name == "batch")
+        batch.insert(classes.classOf(input.getValue(), static_cast<int64_t>(d)));
+  });
+  MeshAttr mesh = meshOf(*placed.module);
+  forValues(*placed.module, [&](Value value) {
+    int &found = placed.batchDims.emplace_back(-1);
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    for (int64_t d = 0; type && d < type.getRank(); ++d)
+      if (batch.count(classes.classOf(value, d))) {
+        found = static_cast<int>(d);
+        if (PlaceAttr place = placement(value))
+          placed.parts = std::lcm(placed.parts, mesh.size(place.axes(d)));
+      }
+  });
+}
+
+OwningOpRef<ModuleOp> PlacedLayers::take(const CompileOptions &options, int64_t layers, int64_t sequences) {
+  const Plan &plan = options.plan;
+  auto [it, isNew] = known.try_emplace({plan.key(), layers});
+  Placed &placed = it->second;
+  if (isNew)
+    place(placed, options, layers);
+  int64_t atOnce = sequences / plan.microbatches;
+  if (!placed.module || sequences % plan.microbatches || atOnce % placed.parts)
+    return nullptr;
+  OwningOpRef<ModuleOp> module = placed.module->clone();
+  size_t number = 0;
+  forValues(*module, [&](Value value) {
+    int d = placed.batchDims[number++];
+    if (d < 0)
+      return;
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape[d] = atOnce;
+    value.setType(RankedTensorType::get(shape, type.getElementType(), type.getEncoding()));
+  });
+  module->walk([&](ProgramOp program) { program.setBatch(sequences); });
+  return module;
+}
