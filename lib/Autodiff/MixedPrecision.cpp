@@ -6,6 +6,7 @@
 #include "pc/Autodiff/Passes.h"
 
 #include "pc/IR/Contraction.h"
+#include "pc/IR/Dispatch.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -122,6 +123,11 @@ private:
   }
 
   void einsum(EinsumOp op) {
+    // What goes to the products of experts, and what those have made.
+    if (isDispatch(op))
+      narrow(op, 0);
+    if (isDispatch(op) || isCombine(op))
+      return set(op.getResult(), bf16);
     FactorRule rule = op.getFactorRule();
     ValueRange inputs = op.getInputs();
     if (op.getMask()) { // says only which terms there are

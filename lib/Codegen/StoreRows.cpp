@@ -6,11 +6,15 @@
 //
 // An all_to_all between tokens and experts takes rows and makes rows, of the mask that is moved likewise. It is given
 // the mask of the whole group, which is gathered for it once.
+//
+// Functions of a pipeline's tasks hand rows to each other, with the mask that they are of: arguments and results are
+// values like others, made by all calls and read by all calls.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_STOREROWS
 #include "pc/Codegen/Passes.h"
 
 #include "Grouped.h"
+#include "pc/IR/Calls.h"
 #include "pc/IR/MoveRows.h"
 
 #include "mlir/IR/Builders.h"
@@ -30,17 +34,23 @@ struct Choice {
 
 class RowStore {
 public:
-  RowStore(Block &block, bool cuda) : block(block), cuda(cuda) {}
+  RowStore(ArrayRef<Block *> blocks, bool cuda) : blocks(blocks), cuda(cuda) {}
 
   void run() {
     // What is not of weights is a product entry by entry, with what is made rows in front or what they are brought back
     // to behind.
-    expandRouted(block, [](EinsumOp op) { return !isOfExperts(op) && !isOfTokens(op); });
-    for (Operation &op : block)
-      if (EinsumOp einsum = asRouted(&op))
-        choiceOf(einsum);
-    for (Operation &op : block)
-      propose(&op);
+    for (Block *block : blocks) {
+      expandRouted(*block, [](EinsumOp op) { return !isOfExperts(op) && !isOfTokens(op); });
+      for (auto call : block->getOps<CallOp>())
+        calls[functions.of(call).body].push_back(call);
+    }
+    for (Block *block : blocks)
+      for (Operation &op : *block)
+        if (EinsumOp einsum = asRouted(&op))
+          choiceOf(einsum);
+    for (Block *block : blocks)
+      if (!calls.contains(block))
+        propose(*block);
     for (bool isStable = false; !isStable;) {
       isStable = true;
       // The last ones first: what brings rows back to all entries makes no rows, but takes some.
@@ -56,11 +66,19 @@ public:
                                 mask.getRank());
       value.setType(withEncoding(value.getType(), rows));
     }
-    for (auto move : llvm::make_early_inc_range(block.getOps<AllToAllOp>()))
-      if (stored.contains(move.getResult()))
-        exchangeRows(move);
-    for (auto move : llvm::make_early_inc_range(block.getOps<AllToAllOp>()))
-      takeFromGathered(move);
+    isRewriting = true;
+    for (Block *block : blocks) {
+      if (calls.contains(block))
+        cast<func::FuncOp>(block->getParentOp())
+            .setType(FunctionType::get(block->getParentOp()->getContext(), block->getArgumentTypes(),
+                                       block->getTerminator()->getOperandTypes()));
+      for (auto move : llvm::make_early_inc_range(block->getOps<AllToAllOp>()))
+        if (stored.contains(move.getResult()))
+          exchangeRows(move);
+    }
+    for (Block *block : blocks)
+      for (auto move : llvm::make_early_inc_range(block->getOps<AllToAllOp>()))
+        takeFromGathered(move);
   }
 
 private:
@@ -74,6 +92,44 @@ private:
       std::swap(all, few);
     return few.size() == mask.size() && all.size() == mask.size() + 1 && all.take_front(mask.size()) == mask &&
            few.drop_back() == mask.drop_back() && few.back() == all.back();
+  }
+
+  ArrayRef<CallOp> callsOf(Block *body) const {
+    auto it = calls.find(body);
+    return it == calls.end() ? ArrayRef<CallOp>() : ArrayRef<CallOp>(it->second);
+  }
+  /// What an argument of a function is in the step, if it is the same result of the same function in all calls, and
+  /// what else they have of this function is of the same call of it; else null.
+  Value outside(BlockArgument argument) {
+    OpResult first;
+    for (CallOp call : callsOf(argument.getOwner())) {
+      auto made = dyn_cast<OpResult>(call.getInputs()[argument.getArgNumber()]);
+      auto maker = made ? dyn_cast<CallOp>(made.getOwner()) : CallOp();
+      auto isOfOther = [&](Value input) {
+        auto other = input.getDefiningOp<CallOp>();
+        return other && other != maker && other.getCallee() == maker.getCallee();
+      };
+      if (!maker || llvm::any_of(call.getInputs(), isOfOther) ||
+          (first && (made.getResultNumber() != first.getResultNumber() ||
+                     maker.getCallee() != cast<CallOp>(first.getOwner()).getCallee())))
+        return {};
+      first = first ? first : made;
+    }
+    return first;
+  }
+  /// The value of a function that an argument or a result of a call is, of the microbatch at hand.
+  Value origin(Value value) {
+    if (isRewriting)
+      return value;
+    auto [it, isNew] = origins.try_emplace(value, value);
+    if (!isNew)
+      return it->second;
+    Value from;
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      from = outside(argument);
+    else if (auto call = value.getDefiningOp<CallOp>())
+      from = functions.of(call).results()[cast<OpResult>(value).getResultNumber()];
+    return from ? origins[value] = origin(from) : value;
   }
 
   /// A mask as it is when it has been gathered along a dim: `value`, gathered along `dim`, or `value` itself (-1).
@@ -102,9 +158,9 @@ private:
     auto out = static_cast<int64_t>(move.getFrom()), in = static_cast<int64_t>(move.getTo());
     if (std::max(out, in) != experts || std::min(out, in) == experts)
       return {};
-    Gathered all = gathered(from, out, move.getAxes());
+    Gathered all = gathered(origin(from), out, move.getAxes());
     for (Value to : masks) {
-      Gathered other = gathered(to, in, move.getAxes());
+      Gathered other = gathered(origin(to), in, move.getAxes());
       if (other.dim == all.dim && isSame(other.value, all.value) && fits(to, move.getResult()))
         return to;
     }
@@ -121,17 +177,17 @@ private:
     if (what.dim < 0)
       return what.value;
     for (auto &[known, mask] : gatheredMasks)
-      if (isSame(known.value, what.value) && known.dim == what.dim &&
-          cast<AllGatherOp>(mask.getDefiningOp()).getAxes() == axes)
+      if (mask.getParentBlock() == what.value.getParentBlock() && isSame(known.value, what.value) &&
+          known.dim == what.dim && cast<AllGatherOp>(mask.getDefiningOp()).getAxes() == axes)
         return mask;
-    OpBuilder builder(block.getParentOp()->getContext());
+    OpBuilder builder(what.value.getContext());
     if (isa<BlockArgument>(what.value))
-      builder.setInsertionPointToStart(&block);
+      builder.setInsertionPointToStart(what.value.getParentBlock());
     else
       builder.setInsertionPointAfter(what.value.getDefiningOp());
     auto type = cast<RankedTensorType>(what.value.getType());
     SmallVector<int64_t> shape(type.getShape());
-    shape[what.dim] *= meshOf(block.getParentOp()).size(axisList(axes));
+    shape[what.dim] *= meshOf(what.value.getParentBlock()->getParentOp()).size(axisList(axes));
     Value mask = AllGatherOp::create(builder, what.value.getLoc(), RankedTensorType::get(shape, type.getElementType()),
                                      what.value, what.dim, axes);
     gatheredMasks.push_back({what, mask});
@@ -139,15 +195,16 @@ private:
   }
 
   void exchangeRows(AllToAllOp move) {
-    const Choice &from = stored.find(move.getX())->second;
+    const Choice from = stored.find(move.getX())->second;
     auto out = static_cast<int64_t>(move.getFrom());
-    Value mask = gatherMask(gathered(from.mask, out, move.getAxes()), move.getAxes());
+    Value mask =
+        gatherMask(gathered(locals.lookup({move->getBlock(), from.mask}), out, move.getAxes()), move.getAxes());
     OpBuilder builder(move);
     auto rows = AllToAllRowsOp::create(builder, move.getLoc(), move.getResult().getType(), move.getX(), mask, from.k,
                                        move.getFrom(), move.getTo(), move.getAxes());
     // `stored` and later moves go by values: this one takes the place of the other.
     Choice to = stored.find(move.getResult())->second;
-    stored.insert({rows.getResult(), to});
+    stored[rows.getResult()] = to;
     move.getResult().replaceAllUsesWith(rows.getResult());
     move.erase();
   }
@@ -155,7 +212,8 @@ private:
   /// A part of a mask that has been gathered needs not be sent.
   void takeFromGathered(AllToAllOp move) {
     for (auto &[known, mask] : gatheredMasks)
-      if (isSame(known.value, move.getX()) && known.dim == static_cast<int64_t>(move.getFrom()) &&
+      if (mask.getParentBlock() == move->getBlock() && isSame(known.value, move.getX()) &&
+          known.dim == static_cast<int64_t>(move.getFrom()) &&
           cast<AllGatherOp>(mask.getDefiningOp()).getAxes() == move.getAxes()) {
         OpBuilder builder(move);
         Value part = SliceOp::create(builder, move.getLoc(), move.getResult().getType(), mask, move.getTo(),
@@ -178,13 +236,18 @@ private:
   }
   /// The first mask that was brought here as `mask` is.
   Value first(Value mask) {
-    for (Value known : masks)
-      if (isSame(known, mask))
-        return known;
-    masks.push_back(mask);
-    return mask;
+    Value &known = firsts[mask];
+    if (known)
+      return known;
+    auto *same = llvm::find_if(masks, [&](Value other) { return isSame(other, mask); });
+    known = same == masks.end() ? mask : *same;
+    if (known == mask)
+      masks.push_back(mask);
+    locals.try_emplace({mask.getParentBlock(), known}, mask);
+    return known;
   }
-  static bool isSame(Value a, Value b) {
+  bool isSame(Value a, Value b) {
+    a = origin(a), b = origin(b);
     if (a == b)
       return true;
     Operation *x = a.getDefiningOp(), *y = b.getDefiningOp();
@@ -216,6 +279,27 @@ private:
     return begins(rule.results[0]) && llvm::all_of(rule.operands, begins);
   }
 
+  void propose(Block &block) {
+    for (Operation &op : block)
+      if (auto call = dyn_cast<CallOp>(op))
+        proposeCall(call);
+      else
+        propose(&op);
+  }
+  /// In the function, too, at its first call.
+  void proposeCall(CallOp call) {
+    const TaskFunction &called = functions.of(call);
+    auto take = [&](ValueRange from, ValueRange to) {
+      for (auto [value, other] : llvm::zip_equal(from, to))
+        if (auto it = stored.find(value); it != stored.end())
+          stored.insert({other, Choice(it->second)});
+    };
+    if (callsOf(called.body).front() == call) {
+      take(call.getInputs(), called.body->getArguments());
+      propose(*called.body);
+    }
+    take(called.results(), call.getResults());
+  }
   void propose(Operation *op) {
     if (EinsumOp einsum = asRouted(op)) {
       FactorRule rule = einsum.getFactorRule();
@@ -229,7 +313,7 @@ private:
       return;
     Choice choice = it->second;
     if (auto move = dyn_cast<AllToAllOp>(op)) {
-      if (cuda || !elementOf(move.getResult()).isF32()) // which the runtime does not send
+      if (cuda || !locals.contains({op->getBlock(), choice.mask})) // which no runtime sends, or not from here
         return;
       if (Value mask = movedMask(move, choice.mask))
         stored[move.getResult()] = {mask, choice.k};
@@ -248,8 +332,8 @@ private:
   }
   static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
   static bool hasType(Value value) { return isa<FloatType>(elementOf(value)); }
-  /// CPUs bring rows of f32 alone to tokens and back; kernels of devices have no lines of experts, nor numbers of
-  /// tokens that go to their rows without a product.
+  /// CPUs bring numbers of f32 alone to rows and back where there is one an entry; kernels of devices have no lines of
+  /// experts, nor numbers of tokens that go to their rows without a product.
   bool isGrouped(EinsumOp op) {
     Choice choice = choiceOf(op);
     std::optional<Grouped> grouped = asGrouped(op, [&](Value v) { return isStored(v, choice); });
@@ -259,28 +343,52 @@ private:
     const bool packs = kind == PCRT_GROUPED_PACK || kind == PCRT_GROUPED_UNPACK;
     if (cuda)
       return packs ? !isOfTokens(op) : kind != PCRT_GROUPED_SPREAD && kind != PCRT_GROUPED_SUM;
-    return !packs || (elementOf(op.getInputs()[0]).isF32() && elementOf(op.getResult()).isF32());
+    const Type from = elementOf(op.getInputs()[0]), to = elementOf(op.getResult());
+    return !packs || (isOfTokens(op) ? kind == PCRT_GROUPED_UNPACK || from == to : from.isF32() && to.isF32());
   }
 
   bool isMadeSo(Value value) {
+    const Choice choice = stored.find(value)->second;
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return llvm::all_of(callsOf(argument.getOwner()),
+                          [&](CallOp call) { return isStored(call.getInputs()[argument.getArgNumber()], choice); });
     Operation *op = value.getDefiningOp();
+    if (auto call = dyn_cast<CallOp>(op))
+      return isStored(functions.of(call).results()[cast<OpResult>(value).getResultNumber()], choice);
     EinsumOp einsum = asRouted(op);
     if (isa<AllToAllOp>(op))
       return stored.contains(op->getOperand(0));
-    return einsum ? isGrouped(einsum) : areStored(op->getOperands(), stored.find(value)->second);
+    return einsum ? isGrouped(einsum) : areStored(op->getOperands(), choice);
   }
   bool isReadSo(Value value, Operation *user) {
     Choice choice = stored.find(value)->second;
     if (EinsumOp einsum = asRouted(user))
       return einsum.getMask() != value && choiceOf(einsum) == choice && isGrouped(einsum);
+    // What calls read and functions return is stored so on the other side.
+    auto isPassed = [&](ValueRange others) {
+      return llvm::all_of(llvm::zip_equal(user->getOperands(), others),
+                          [&](auto pair) { return std::get<0>(pair) != value || isStored(std::get<1>(pair), choice); });
+    };
+    if (auto call = dyn_cast<CallOp>(user))
+      return isPassed(functions.of(call).body->getArguments());
+    if (ArrayRef<CallOp> all = callsOf(user->getBlock()); !all.empty() && isa<func::ReturnOp>(user))
+      return llvm::all_of(all, [&](CallOp call) { return isPassed(call.getResults()); });
+    if (user->getBlock() != value.getParentBlock())
+      return false;
     if (isa<AllToAllOp>(user))
-      return user->getBlock() == &block && stored.contains(user->getResult(0));
-    return user->getBlock() == &block && user->getNumResults() == 1 && isStored(user->getResult(0), choice);
+      return stored.contains(user->getResult(0));
+    return user->getNumResults() == 1 && isStored(user->getResult(0), choice);
   }
 
-  Block &block;
+  SmallVector<Block *> blocks;
   const bool cuda;
+  TaskFunctions functions;
+  bool isRewriting = false;                           ///< what is in other blocks may be gone
+  llvm::DenseMap<Block *, SmallVector<CallOp>> calls; ///< of functions, by body
+  llvm::DenseMap<Value, Value> origins;
   SmallVector<Value> masks;
+  llvm::DenseMap<Value, Value> firsts;
+  llvm::DenseMap<std::pair<Block *, Value>, Value> locals; ///< a mask of `masks`, as a block has it
   llvm::MapVector<Value, Choice> stored;
   SmallVector<std::pair<Gathered, Value>> gatheredMasks;
 };
@@ -289,10 +397,12 @@ struct StoreRows : pc::impl::StoreRowsBase<StoreRows> {
   using StoreRowsBase::StoreRowsBase;
 
   void runOnOperation() override {
+    SmallVector<Block *> blocks;
     getOperation().walk([&](Block *block) {
       if (!isa<ModuleOp, FusionOp>(block->getParentOp()))
-        RowStore(*block, target == "cuda").run();
+        blocks.push_back(block);
     });
+    RowStore(blocks, target == "cuda").run();
   }
 };
 

@@ -169,8 +169,10 @@ private:
 
   /// What goes to experts, for the ranks that will split them and what they run on.
   Tactic forRanks(const Tactic &dispatch) const {
-    const Tactic *experts = plan.find("pc-expert-parallel");
-    int64_t ranks = experts ? std::max<int64_t>(plan.sizeOf(experts->option("axis")), 1) : 1;
+    int64_t ranks = 1;
+    for (const Tactic &tactic : plan.tactics)
+      if (tactic.pass() == "pc-expert-parallel" || tactic.option("experts") == "true")
+        ranks *= std::max<int64_t>(plan.sizeOf(tactic.option("axis")), 1);
     return dispatch.with("target", options.kernels.target).with("ranks", std::to_string(ranks));
   }
 

@@ -104,42 +104,6 @@ static Refused contextParallel(const TacticInfo &row, const StrategyFlags &flags
   return {};
 }
 
-static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
-  const Tactic byDefault(row.pass);
-  std::string text = flags.text("expert-parallel");
-  StringRef axis = text.empty() ? byDefault.option("axis") : StringRef(text);
-  if (!flags.given("expert-parallel") && !plan.sizeOf(axis))
-    return {};
-  if (!plan.sizeOf(axis))
-    return usage("--expert-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
-  plan.tactics.push_back(byDefault.with("axis", axis));
-  return {};
-}
-
-/// In front of expert parallelism, where ranks send each other what tokens have chosen: on CPUs, in f32, in one stage.
-static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
-  std::string exchange = flags.text("expert-exchange", "auto");
-  if (exchange != "auto" && exchange != "gather" && exchange != "rows")
-    return usage("--expert-exchange=" + Twine(exchange) + " is not a way to experts (auto, gather, rows)");
-  std::string text = flags.text("expert-parallel");
-  StringRef byDefault = Tactic("pc-expert-parallel").option("axis"), axis = text.empty() ? byDefault : StringRef(text);
-  int64_t ranks = plan.sizeOf(axis);
-  if (flags.given("expert-exchange") && !ranks)
-    return usage("--expert-exchange goes with expert parallelism; add " + axis + "=N to --mesh");
-  if (exchange == "gather" || ranks < 2)
-    return {};
-  bool hasStages = flags.given("pipeline") || plan.sizeOf(Tactic("pc-pipeline-parallel").option("axis")) > 1;
-  bool isF32 = flags.text("precision", "f32") == "f32" && flags.text("gradient-precision", "f32") == "f32";
-  if (exchange == "rows" && hasStages)
-    return infeasible("--expert-exchange=rows: what tokens have chosen is not stored across the tasks of a pipeline; "
-                      "gather works");
-  if (exchange == "rows" && !isF32)
-    return infeasible("--expert-exchange=rows is in f32; with bf16 gather works");
-  if (!hasStages && isF32) // for as many ranks as the mesh says then: --auto asks for one mesh, and tries others
-    plan.tactics.push_back(exchange == "auto" ? Tactic(row.pass) : Tactic(row.pass).with("exchange", exchange));
-  return {};
-}
-
 /// The stage and the axis of --zero=stage:axis; stage 0 has no axis.
 static std::pair<std::string, std::string> zeroOf(const StrategyFlags &flags) {
   std::string text = flags.text("zero", "0");
@@ -147,6 +111,56 @@ static std::pair<std::string, std::string> zeroOf(const StrategyFlags &flags) {
   if (stage == "0")
     return {"0", ""};
   return {stage.str(), (axis.empty() ? Tactic("pc-zero").option("axis") : axis).str()};
+}
+
+/// The mesh axis that splits experts; "": none.
+static std::string expertsAxis(const StrategyFlags &flags, const Plan &plan) {
+  std::string axis = flags.text("expert-parallel");
+  if (axis.empty())
+    axis = Tactic("pc-expert-parallel").option("axis").str();
+  return flags.given("expert-parallel") || plan.sizeOf(axis) ? axis : "";
+}
+
+/// In front of expert parallelism, where ranks send each other what tokens have chosen: on CPUs.
+static Refused dispatchExperts(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string exchange = flags.text("expert-exchange", "auto"), axis = expertsAxis(flags, plan);
+  if (exchange != "auto" && exchange != "gather" && exchange != "rows")
+    return usage("--expert-exchange=" + Twine(exchange) + " is not a way to experts (auto, gather, rows)");
+  int64_t ranks = plan.sizeOf(axis);
+  if (flags.given("expert-exchange") && !ranks)
+    return usage("--expert-exchange goes with expert parallelism; add " +
+                 (axis.empty() ? Tactic("pc-expert-parallel").option("axis") : StringRef(axis)) + "=N to --mesh");
+  if (exchange != "gather" &&
+      ranks > 1) // for as many as the mesh says then: --auto asks for one mesh, and tries others
+    plan.tactics.push_back(exchange == "auto" ? Tactic(row.pass) : Tactic(row.pass).with("exchange", exchange));
+  return {};
+}
+
+/// A tactic that has the axis already splits something else outside of experts, and experts likewise.
+static Refused expertParallel(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
+  std::string axis = expertsAxis(flags, plan);
+  if (axis.empty())
+    return {};
+  if (!plan.sizeOf(axis))
+    return usage("--expert-parallel needs the mesh axis '" + axis + "'; add " + axis + "=N to --mesh");
+  auto *other = find_if(plan.tactics, [&](const Tactic &tactic) { return is_contained(tactic.list("axis"), axis); });
+  if (other == plan.tactics.end()) {
+    if (zeroOf(flags).second != axis) // which then includes it
+      plan.tactics.push_back(Tactic(row.pass).with("axis", axis));
+    return {};
+  }
+  bool isTensor = other->pass() == "pc-tensor-parallel";
+  if (isTensor && other->option("form") != "1d")
+    return infeasible("--expert-parallel=" + axis + " goes with --tensor-parallel=1d there; " + other->option("form") +
+                      " splits each expert");
+  *other = other->with("experts", "true");
+  if (!isTensor || plan.find("pc-sequence-parallel"))
+    return {};
+  if (flags.text("expert-exchange") == "rows")
+    return infeasible("--expert-exchange=rows: all ranks of '" + axis +
+                      "' have all tokens, so there is nothing to exchange; --sequence-parallel splits them");
+  erase_if(plan.tactics, [](const Tactic &tactic) { return tactic.pass() == "pc-dispatch-experts"; });
+  return {};
 }
 
 static Refused whyNoZero(const StrategyFlags &flags, const Plan &plan) {
@@ -164,12 +178,18 @@ static Refused dataParallel(const TacticInfo &row, const StrategyFlags &flags, P
   auto [stage, zeroAxis] = zeroOf(flags);
   size_t before = plan.tactics.size();
   Refused refused = alongAxis(row, flags, plan);
-  if (plan.tactics.size() == before || plan.tactics.back().option("axis") != zeroAxis)
+  StringRef axis = plan.tactics.size() == before ? StringRef() : plan.tactics.back().option("axis");
+  bool hasExperts = !axis.empty() && axis == expertsAxis(flags, plan);
+  if (axis.empty() || (axis != zeroAxis && !hasExperts))
     return refused;
+  if (plan.tactics.back().option("mode") == "naive" && hasExperts)
+    return infeasible("--data-parallel=naive keeps parameters on one rank, --expert-parallel splits experts over the "
+                      "same axis '" +
+                      axis + "'; ddp would fit");
   if (plan.tactics.back().option("mode") == "naive")
     return infeasible("--data-parallel=naive keeps parameters and optimizer state on one rank, --zero=" + stage +
                       " splits them over the same axis '" + zeroAxis + "'; give one of the two");
-  plan.tactics.pop_back(); // ZeRO over this axis includes data parallelism
+  plan.tactics.pop_back(); // ZeRO over this axis includes data parallelism, and so does expert parallelism
   return {};
 }
 
@@ -183,6 +203,8 @@ static Refused zero(const TacticInfo &row, const StrategyFlags &flags, Plan &pla
   if (stage == "0")
     return {};
   Tactic tactic = Tactic(row.pass).with("axis", axis).with("stage", stage);
+  if (axis == expertsAxis(flags, plan))
+    tactic = tactic.with("experts", "true");
   plan.tactics.push_back(keep.empty() ? tactic : tactic.with("keep", keep));
   return {};
 }
@@ -321,7 +343,9 @@ static std::deque<TacticInfo> &table() {
        .fromFlags = contextParallel},
       {.pass = "pc-expert-parallel",
        .phase = Phase::Placed,
-       .flags = {{"expert-parallel", "Split the experts of a mixture over this axis, ep unless named",
+       .flags = {{"expert-parallel",
+                  "Split the experts of a mixture over this axis, ep unless named; another tactic may have it outside "
+                  "of experts",
                   TacticFlag::OptionalText}},
        .ofExperts = true,
        .fromFlags = expertParallel},

@@ -12,7 +12,8 @@ using namespace pc;
 /// Whether two types are equal but for homes.
 static bool agree(Type a, Type b) {
   auto s = cast<RankedTensorType>(a), t = cast<RankedTensorType>(b);
-  return s.getShape() == t.getShape() && s.getElementType() == t.getElementType() && placement(a) == placement(b);
+  return s.getShape() == t.getShape() && s.getElementType() == t.getElementType() && placement(a) == placement(b) &&
+         rowsOf(a) == rowsOf(b);
 }
 
 LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {

@@ -13,11 +13,12 @@ LogicalResult AllToAllRowsOp::verify() {
   RowsAttr from = rowsOf(getX()), to = rowsOf(getResult());
   auto type = cast<RankedTensorType>(getX().getType()), made = cast<RankedTensorType>(getResult().getType());
   auto mask = cast<RankedTensorType>(getMask().getType());
+  Type element = type.getElementType();
   int64_t experts = mask.getRank() - 1, a = getFrom(), b = getTo();
   if (!from || !to || from.getDims() != mask.getRank() || to.getDims() != mask.getRank() ||
-      !type.getElementType().isF32() || std::max(a, b) != experts || std::min(a, b) < 0 || a == b)
+      (!element.isF32() && !element.isBF16()) || std::max(a, b) != experts || std::min(a, b) < 0 || a == b)
     return emitOpError()
-           << "operand and result must be f32 in rows of the dims of the mask, one of which, the last, is "
+           << "operand and result must be f32 or bf16 in rows of the dims of the mask, one of which, the last, is "
            << "that of experts and of the move (C1)";
   if (!mask.getElementType().isF32())
     return emitOpError() << "mask must be f32 (C2)";

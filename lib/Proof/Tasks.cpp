@@ -132,7 +132,7 @@ const Walk::Ranges *Walk::rangesOf(Stage &stage, CallOp call, Called &called) {
 
 bool Walk::Task::isLike(const Task &other) const {
   auto isSameIn = [&](size_t i) {
-    return in[i].where == other.in[i].where &&
+    return in[i].where == other.in[i].where && in[i].rows == other.in[i].rows &&
            (isSum[i] || (in[i].value == other.in[i].value &&
                          (in[i].microbatch == State::ofAny) == (other.in[i].microbatch == State::ofAny)));
   };

@@ -39,8 +39,13 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     if (isRing && size > 1 && failed(checkAlone(name)))
       return signalPassFailure();
     Seeds seeds(tactic, name, AxisOrder(getOperation()));
-    seeds.order.setData(name);
-    seeds.must.insert("sequence");
+    if (experts)
+      seeds.order.setExperts(name);
+    else
+      seeds.order.setData(name);
+    llvm::StringSet<> ofTokens;
+    ofTokens.insert("sequence");
+    seeds.must = ofTokens;
     if (!isRing)
       seeds.may.insert("kv_heads");
     // Heads are split in activations only; those have a sequence, and weights have none.
@@ -48,13 +53,15 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
       return v.names[dim].getValue() != "kv_heads" || v.find("sequence") >= 0;
     };
     seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
-      return {isa<InputOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
+      return {isa<InputOp>(leaf) ? splitByName(leaf, ofTokens) : AxisState::whole()};
     };
     seeds.pin = [=](const PlacementValue &v) -> std::optional<AxisState> {
       if (!isRing && isa_and_nonnull<AttentionOp>(v.value.getDefiningOp()))
         return AxisState::split(v.find("kv_heads"));
       return std::nullopt;
     };
+    if (experts && failed(splitExperts(getOperation(), seeds, "sequence")))
+      return signalPassFailure();
     if (failed(propagate(getOperation(), seeds)))
       signalPassFailure();
   }

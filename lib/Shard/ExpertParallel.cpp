@@ -1,20 +1,21 @@
 //===- ExpertParallel.cpp - Split the experts, and the batch everywhere else ----------------===//
 // In a mixture of experts each rank has some of the experts; everywhere else it has some of the sequences. So tokens
 // are gathered in front of the experts, and what the ranks' experts make of each is added up and scattered behind them;
-// or, behind pc-dispatch-experts, what goes to experts and comes back is sent from rank to rank.
+// or, behind pc-dispatch-experts, what goes to experts and comes back is sent from rank to rank. Tactics that split
+// something else outside of experts on their axis split experts in the same way (`splitExperts`).
 // References: D. Lepikhin et al., "GShard", 2020; W. Fedus et al., "Switch Transformers", 2021.
 //===-----------------------------------------------------------------------------===//
 #define GEN_PASS_DEF_EXPERTPARALLEL
 #include "pc/Shard/Passes.h"
 
-#include "Dispatch.h"
-#include "Seeds.h"
+#include "Tactics.h"
+#include "pc/IR/Dispatch.h"
 #include "pc/Shard/KnownDims.h"
 
 using namespace mlir;
 using namespace pc;
 
-static constexpr StringRef tactic = "pc-expert-parallel", experts = "experts", width = "expert_ffn", tokens = "batch";
+static constexpr StringRef experts = "experts", width = "expert_ffn";
 
 bool pc::hasExperts(ModuleOp module) {
   return module
@@ -24,58 +25,78 @@ bool pc::hasExperts(ModuleOp module) {
       .wasInterrupted();
 }
 
+/// Whether there are experts, as many on each rank; else an error.
+static LogicalResult checkExperts(ModuleOp module, const Seeds &seeds) {
+  if (!hasExperts(module))
+    return module.emitError() << seeds.tactic << ": the model has no mixture of experts";
+  int64_t ranks = meshOf(module).size(seeds.axis);
+  WalkResult uneven = module.walk([&](ParameterOp parameter) -> WalkResult {
+    int64_t dim = expertsDim(parameter.getDims());
+    int64_t size = dim < 0 ? 0 : cast<RankedTensorType>(parameter.getValue().getType()).getDimSize(dim);
+    if (size % ranks)
+      return parameter.emitError() << seeds.tactic << ": '" << sourceName(parameter) << "': " << size
+                                   << " experts cannot be split over " << seeds.axis.getValue() << "=" << ranks;
+    return WalkResult::advance();
+  });
+  return failure(uneven.wasInterrupted());
+}
+
+LogicalResult pc::splitExperts(ModuleOp module, Seeds &seeds, StringRef tokens) {
+  if (failed(checkExperts(module, seeds)))
+    return failure();
+  seeds.must.insert(experts);
+  llvm::StringSet<> ofExperts;
+  ofExperts.insert(experts);
+  seeds.only.try_emplace(Section::Accumulate, seeds.must);
+  seeds.only.try_emplace(Section::Optimizer, ofExperts);
+  for (auto &[section, names] : seeds.only)
+    names.insert(experts);
+  // What a router makes is small, and chooses among all experts; what is combined may be split along tokens.
+  seeds.binds = [others = seeds.binds](const PlacementValue &v) {
+    return others(v) && (v.find(experts) < 0 || v.find(width) >= 0) && !isCombine(v.value.getDefiningOp<EinsumOp>());
+  };
+  auto dimOf = [](Operation *leaf) {
+    return isa_and_nonnull<ParameterOp, StateOp>(leaf) ? expertsDim(leafDims(leaf)) : -1;
+  };
+  seeds.leaf = [=, others = seeds.leaf](Operation *leaf) -> SmallVector<AxisState, 2> {
+    int64_t dim = dimOf(leaf);
+    return dim >= 0 ? SmallVector<AxisState, 2>{AxisState::split(dim)} : others(leaf);
+  };
+  seeds.fixed = [=, others = seeds.fixed](const PlacementValue &v) {
+    return others(v) || dimOf(source(v.value).getDefiningOp()) >= 0;
+  };
+  if (tokens.empty())
+    return success();
+  // Tokens lie outside of what is dispatched and combined; between both the experts do.
+  seeds.pin = [tokens = tokens.str(), others = seeds.pin](const PlacementValue &v) -> std::optional<AxisState> {
+    auto isCombined = [](Operation *user) { return isCombine(dyn_cast<EinsumOp>(user)); };
+    bool isOutside = isDispatch(v.value.getDefiningOp<EinsumOp>()) || llvm::any_of(v.value.getUsers(), isCombined);
+    int64_t dim = isOutside ? v.find(tokens) : -1;
+    return dim >= 0 ? std::optional(AxisState::split(dim)) : others(v);
+  };
+  return success();
+}
+
 namespace {
 struct ExpertParallel : pc::impl::ExpertParallelBase<ExpertParallel> {
   using ExpertParallelBase::ExpertParallelBase;
 
   void runOnOperation() override {
-    ModuleOp module = getOperation();
-    StringAttr name = freshAxis(module, tactic, axis);
-    if (!name || failed(checkExperts(name)))
+    constexpr StringRef tactic = "pc-expert-parallel", tokens = "batch";
+    StringAttr name = freshAxis(getOperation(), tactic, axis);
+    if (!name)
       return signalPassFailure();
-    Seeds seeds(tactic, name, AxisOrder(module));
+    Seeds seeds(tactic, name, AxisOrder(getOperation()));
     seeds.order.setExperts(name);
-    llvm::StringSet<> ofExperts, ofTokens;
-    ofExperts.insert(experts);
+    llvm::StringSet<> ofTokens;
     ofTokens.insert(tokens);
-    seeds.must.insert(experts);
-    seeds.must.insert(tokens);
-    seeds.only[Section::Accumulate] = seeds.must;
-    seeds.only[Section::Optimizer] = ofExperts;
-    // What a router makes is small, and chooses among all experts.
-    seeds.binds = [](const PlacementValue &v) { return v.find(experts) < 0 || v.find(width) >= 0; };
+    seeds.must = ofTokens;
     seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
-      if (isa<InputOp>(leaf))
-        return {splitByName(leaf, ofTokens)};
-      int64_t dim = isa<ParameterOp, StateOp>(leaf) ? expertsDim(leafDims(leaf)) : -1;
-      return {dim >= 0 ? AxisState::split(dim) : AxisState::whole()};
+      return {isa<InputOp>(leaf) ? splitByName(leaf, ofTokens) : AxisState::whole()};
     };
     seeds.fixed = isWeight;
-    // Tokens lie outside of what is dispatched and combined; between both the experts do.
-    seeds.pin = [](const PlacementValue &v) -> std::optional<AxisState> {
-      auto isCombined = [](Operation *user) { return isCombine(dyn_cast<EinsumOp>(user)); };
-      bool isOutside = isDispatch(v.value.getDefiningOp<EinsumOp>()) || llvm::any_of(v.value.getUsers(), isCombined);
-      int64_t dim = isOutside ? v.find(tokens) : -1;
-      return dim >= 0 ? std::optional(AxisState::split(dim)) : std::nullopt;
-    };
-    if (failed(propagate(module, seeds)))
+    if (failed(splitExperts(getOperation(), seeds, tokens)) || failed(propagate(getOperation(), seeds)))
       signalPassFailure();
-  }
-
-  /// There are experts, as many on each rank.
-  LogicalResult checkExperts(StringAttr name) {
-    if (!hasExperts(getOperation()))
-      return getOperation().emitError() << tactic << ": the model has no mixture of experts";
-    int64_t ranks = meshOf(getOperation()).size(name);
-    WalkResult uneven = getOperation().walk([&](ParameterOp parameter) -> WalkResult {
-      int64_t dim = expertsDim(parameter.getDims());
-      int64_t size = dim < 0 ? 0 : cast<RankedTensorType>(parameter.getValue().getType()).getDimSize(dim);
-      if (size % ranks)
-        return parameter.emitError() << tactic << ": '" << sourceName(parameter) << "': " << size
-                                     << " experts cannot be split over " << name.getValue() << "=" << ranks;
-      return WalkResult::advance();
-    });
-    return failure(uneven.wasInterrupted());
   }
 };
 } // namespace

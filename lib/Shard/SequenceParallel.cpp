@@ -6,7 +6,7 @@
 #define GEN_PASS_DEF_SEQUENCEPARALLEL
 #include "pc/Shard/Passes.h"
 
-#include "Seeds.h"
+#include "Tactics.h"
 #include "llvm/ADT/DenseMap.h"
 
 using namespace mlir;
@@ -79,6 +79,8 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
         return std::nullopt;
       return AxisState::split(v.find("sequence"));
     };
+    if (weights.names.contains("experts") && failed(splitExperts(module, seeds, "sequence")))
+      return failure();
     return propagate(module, seeds);
   }
 };

@@ -14,6 +14,11 @@ mlir::LogicalResult placeData(mlir::ModuleOp module, mlir::StringRef tactic, mli
 /// the parameters and updates.
 mlir::LogicalResult placeNaiveData(mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis);
 
+/// The axis of `seeds` splits experts, too: their weights, which are never sent, and what they make. `tokens`: the dim
+/// that it splits outside of experts; none: it splits the weights of other products instead, and tokens are whole.
+/// Fails with errors where there are no experts, or ranks would have different numbers of them.
+mlir::LogicalResult splitExperts(mlir::ModuleOp module, Seeds &seeds, mlir::StringRef tokens);
+
 /// How an axis that is placed later will split along a dim of a parameter.
 struct LaterSplit {
   int64_t ranks = 1;         ///< over how many ranks it splits this dim of the parameter
@@ -22,10 +27,12 @@ struct LaterSplit {
 using LaterSplits = llvm::function_ref<LaterSplit(ParameterOp parameter, int64_t dim)>;
 
 /// ZeRO of `stage` 1 to 3 along `axis`. `keep`: globs joined by `|`, on names of parameters that stage 3 gathers once a
-/// step. Fails with errors where no parameter can be split, or a glob matches none.
+/// step. `experts`: the axis splits experts, too, whose weights are then never gathered. Fails with errors where no
+/// parameter can be split, or a glob matches none.
 mlir::LogicalResult placeZero(
     mlir::ModuleOp module, mlir::StringRef tactic, mlir::StringAttr axis, int64_t stage, bool reshardAfterForward,
-    LaterSplits later = [](ParameterOp, int64_t) { return LaterSplit(); }, mlir::StringRef keep = "");
+    LaterSplits later = [](ParameterOp, int64_t) { return LaterSplit(); }, mlir::StringRef keep = "",
+    bool experts = false);
 
 /// 2D, 2.5D or 3D tensor parallelism over `axes` (row and col; depth, row and col; i, j and l). `regather`: the
 /// backward pass gathers activations and weights again. Fails with errors where the axes do not fit the form.

@@ -17,17 +17,23 @@ using namespace pc;
 static constexpr StringRef tactic = "pc-tensor-parallel";
 
 /// Places one axis: weights are split along `heads`, the width of an MLP or the vocabulary, and never sent; activations
-/// are split wherever they have such a dim.
-static LogicalResult splitWeights(ModuleOp module, StringAttr axis, StringRef heads) {
+/// are split wherever they have such a dim. `experts`: those of a mixture are split one from the other, and not each.
+static LogicalResult splitWeights(ModuleOp module, StringAttr axis, StringRef heads, bool experts) {
   Seeds seeds(tactic, axis, AxisOrder(module));
-  for (StringRef name : {heads, StringRef("ffn"), StringRef("expert_ffn"), StringRef("vocab")})
-    seeds.must.insert(name);
+  llvm::StringSet<> names;
+  for (StringRef name : {heads, StringRef("ffn"), StringRef("vocab")})
+    names.insert(name);
+  if (!experts)
+    names.insert("expert_ffn");
+  seeds.must = names;
   // The optimizer works on shards of weights; the norm over all gradients may add up partial sums.
   seeds.only[Section::Accumulate] = seeds.only[Section::Optimizer] = seeds.must;
   seeds.leaf = [&](Operation *leaf) -> SmallVector<AxisState, 2> {
-    return {isa<ParameterOp, StateOp>(leaf) ? splitByName(leaf, seeds.must) : AxisState::whole()};
+    return {isa<ParameterOp, StateOp>(leaf) ? splitByName(leaf, names) : AxisState::whole()};
   };
   seeds.fixed = isWeight;
+  if (experts && failed(splitExperts(module, seeds, /*tokens=*/"")))
+    return failure();
   return propagate(module, seeds);
 }
 
@@ -113,6 +119,9 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
   }
 
   LogicalResult place(ArrayRef<StringAttr> axes) {
+    if (experts && form != "1d")
+      return getOperation().emitError() << tactic << ": form '" << form
+                                        << "' splits each expert as other weights; experts go with form 1d";
     if (form == "free")
       return placeFreely(axes);
     return axes.size() == 1 ? place(axes[0]) : placeGrid(getOperation(), form, axes, regather);
@@ -135,7 +144,7 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
     auto [heads, parameter] = sizeOf(module, "kv_heads");
     int64_t shared = heads ? std::gcd(heads, ranks) : ranks;
     if (shared == ranks)
-      return splitWeights(module, name, "kv_heads");
+      return splitWeights(module, name, "kv_heads", experts);
     // More ranks than key/value heads: on a second axis key/value heads are replicated, and the query heads of each
     // group are split.
     auto [group, query] = sizeOf(module, "group");
@@ -144,11 +153,11 @@ struct TensorParallel : pc::impl::TensorParallelBase<TensorParallel> {
                                     << group << " query heads each cannot be split over " << name.getValue() << "="
                                     << ranks << "; nearest legal sizes of the axis: " << nearest(heads, group, ranks);
     if (shared == 1)
-      return splitWeights(module, name, "group");
+      return splitWeights(module, name, "group", experts);
     auto [outer, inner] = splitAxis(module, name, shared);
-    if (failed(splitWeights(module, outer, "kv_heads")))
+    if (failed(splitWeights(module, outer, "kv_heads", experts)))
       return failure();
-    return splitWeights(module, inner, "group");
+    return splitWeights(module, inner, "group", experts);
   }
 
   /// The axis sizes next to `ranks` over which the heads can be split.

@@ -94,12 +94,15 @@ static void gatherOnce(ModuleOp module, const llvm::DenseSet<Operation *> &kept)
 }
 
 LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, int64_t stage, bool reshardAfterForward,
-                            LaterSplits later, StringRef keep) {
+                            LaterSplits later, StringRef keep, bool experts) {
   llvm::DenseSet<Operation *> kept;
   if (!keep.empty() && failed(findKept(module, tactic, keep, kept)))
     return failure();
   Seeds seeds(tactic, name, AxisOrder(module));
-  seeds.order.setData(name);
+  if (experts)
+    seeds.order.setExperts(name);
+  else
+    seeds.order.setData(name);
   MeshAttr mesh = meshOf(module);
 
   llvm::MapVector<StringAttr, SmallVector<Operation *>> leaves; // of every parameter
@@ -114,8 +117,12 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
   module.walk([&](StateOp state) { leaves[state.getParameterAttr()].push_back(state); });
   llvm::StringMap<AxisState> shards; // of each parameter, its state and its gradient
   bool any = false;
-  for (auto &[parameter, list] : leaves)
-    any |= (shards[parameter] = shardOf(list, seeds, mesh, later)).isSplit();
+  auto isExpert = [&](Operation *leaf) { return experts && expertsDim(leafDims(leaf)) >= 0; };
+  for (auto &[parameter, list] : leaves) {
+    int64_t dim = isExpert(list[0]) ? expertsDim(leafDims(list[0])) : -1;
+    AxisState shard = shards[parameter] = dim >= 0 ? AxisState::split(dim) : shardOf(list, seeds, mesh, later);
+    any |= shard.isSplit();
+  }
   if (!any && mesh.size(name) > 1)
     return module.emitError() << tactic << ": no parameter has a dim whose part on a rank divides by "
                               << name.getValue() << "=" << mesh.size(name);
@@ -143,11 +150,15 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     for (Operation *user : parameters[i].getUsers())
       if (isa<CastOp>(user)) {
         parameters.push_back(user->getResult(0));
-        if (stage < 3 && isMaster(cast<ParameterOp>(source(parameters[i]).getDefiningOp())))
+        auto parameter = cast<ParameterOp>(source(parameters[i]).getDefiningOp());
+        if (stage < 3 && !isExpert(parameter) && isMaster(parameter))
           rest[user->getResult(0)] = AxisState::whole();
       }
   if (stage == 3 && reshardAfterForward) {
-    llvm::erase_if(parameters, [&](Value value) { return kept.contains(source(value).getDefiningOp()); });
+    llvm::erase_if(parameters, [&](Value value) {
+      Operation *parameter = source(value).getDefiningOp();
+      return kept.contains(parameter) || isExpert(parameter);
+    });
     for (Value copy : copyForReaders(parameters))
       rest[copy] = shards.lookup(cast<ParameterOp>(source(copy).getDefiningOp()).getName());
   }
@@ -155,7 +166,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
     auto it = rest.find(v.value);
     return it == rest.end() ? std::nullopt : std::optional(it->second);
   };
-  if (failed(propagate(module, seeds)))
+  if ((experts && failed(splitExperts(module, seeds, "batch"))) || failed(propagate(module, seeds)))
     return failure();
   gatherOnce(module, kept);
   return success();
@@ -179,7 +190,7 @@ struct Zero : pc::impl::ZeroBase<Zero> {
     }
     StringAttr name = freshAxis(module, tactic, axis);
     auto later = [](ParameterOp, int64_t) { return LaterSplit(); };
-    if (!name || failed(placeZero(module, tactic, name, stage, reshardAfterForward, later, keep)))
+    if (!name || failed(placeZero(module, tactic, name, stage, reshardAfterForward, later, keep, experts)))
       signalPassFailure();
   }
 };

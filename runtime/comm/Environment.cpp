@@ -131,6 +131,11 @@ void pcrt::holdStandardFiles() {
 
 bool pcrt::standardOutputWritten() { return fflush(stdout) == 0 && !ferror(stdout); }
 
+bool pcrt::switchedOn(const char *variable, bool unset) {
+  const char *value = getenv(variable);
+  return value && *value ? strcmp(value, "0") != 0 : unset;
+}
+
 double pcrt::timeoutSeconds() {
   const char *text = getenv("PCRT_TIMEOUT_SECONDS");
   if (!text)

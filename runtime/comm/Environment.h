@@ -44,6 +44,9 @@ void holdStandardFiles();
 /// Whether all that was printed is where it was to go.
 bool standardOutputWritten();
 
+/// Whether an environment variable is set to something else than 0; `unset` where it is not set.
+bool switchedOn(const char *variable, bool unset);
+
 /// PCRT_TIMEOUT_SECONDS: how long a rank waits for another one; 300 if unset or malformed.
 double timeoutSeconds();
 

@@ -1,5 +1,6 @@
 //===- Rows.cpp - all_to_all of the rows that a mask chooses --------------===//
 #include "comm/Rows.h"
+#include "base/Types.h"
 
 #include <algorithm>
 #include <cstring>
@@ -17,8 +18,8 @@ int64_t pcrt::mostRowsOfExperts(const pcrt_move_desc &desc, int n) {
 std::string pcrt::checkRows(const pcrt_move_desc &desc) {
   if (!routedOf(desc))
     return "";
-  if (desc.dtype != PCRT_F32 || routedOf(desc) < 0)
-    return "rows, which are of f32";
+  if ((desc.dtype != PCRT_F32 && desc.dtype != PCRT_BF16) || routedOf(desc) < 0)
+    return "rows, which are of f32 or bf16";
   bool isEmpty = desc.outer * desc.extent * desc.middle * desc.extent2 == 0;
   return desc.codes || isEmpty ? "" : "rows without a mask";
 }
@@ -110,7 +111,7 @@ const char *pcrt::pullRows(const pcrt_move_desc &desc, int n, int me, const char
   const std::vector<RowSegment> &segments = counts.segments(me);
   if (segments.empty())
     return nullptr;
-  const int64_t bytes = desc.inner * int64_t(sizeof(float));
+  const int64_t bytes = desc.inner * elementBytes(desc.dtype);
   parallelFor(segments.back().to + segments.back().count, [&](int64_t lo, int64_t hi) {
     auto segment = std::upper_bound(segments.begin(), segments.end(), lo,
                                     [](int64_t row, const RowSegment &one) { return row < one.to + one.count; });

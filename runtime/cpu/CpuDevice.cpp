@@ -1,7 +1,10 @@
 //===- CpuDevice.cpp - steps on the CPU -----------------------------------===//
 #include "cpu/CpuDevice.h"
+#include "base/Block.h"
+#include "base/Types.h"
 #include "comm/Codes.h"
 #include "comm/Collective.h"
+#include "comm/Environment.h"
 #include "comm/Rows.h"
 #include "cpu/Allocations.h"
 
@@ -27,9 +30,9 @@ static const pcrt_program &checkTables(const pcrt_program &program) {
   for (int i = 0; i < program.num_moves; ++i) {
     const pcrt_move_desc &move = program.moves[i];
     int64_t elements = move.outer * move.extent * move.middle * move.extent2;
-    if (routedOf(move) && (move.dtype != PCRT_F32 || routedOf(move) < 0 || move.codes < 0 ||
+    if (routedOf(move) && (move.dtype == PCRT_I32 || routedOf(move) < 0 || move.codes < 0 ||
                            elements > (program.arena_bytes - move.codes) / int64_t(sizeof(float))))
-      wrong("move '" + std::string(move.name) + "' has rows of another type than f32, or no mask in the arena");
+      wrong("move '" + std::string(move.name) + "' has rows of another type than f32 or bf16, or no mask in the arena");
   }
   return program;
 }
@@ -78,6 +81,12 @@ void CpuDevice::prepare(pcrt_context &context) {
       static_cast<volatile char *>(arena)[i * page] = 0;
   });
   gemms.warmUp(arena, bytes);
+  if (!switchedOn("PCRT_POISON", false))
+    return;
+  memset(arena, 0xff, size_t(program.abi.arena_bytes));
+  for (const State &state : program.states)
+    memset(arena + state.offset, 0,
+           size_t(blockOf(program.mesh, state.shape, state.layout, 0).elements() * elementBytes(state.dtype)));
 }
 
 void CpuDevice::write(int64_t offset, const void *from, int64_t bytes) { memcpy(arena + offset, from, bytes); }

@@ -31,12 +31,14 @@ const char *pcrt::checkGrouped(const pcrt_gemm_desc &d) {
     return "rows that cannot be";
   bool isProduct = d.grouped == PCRT_GROUPED_PRODUCT || d.grouped == PCRT_GROUPED_GRADIENT;
   bool isOfLines = d.grouped == PCRT_GROUPED_SPREAD || d.grouped == PCRT_GROUPED_SUM;
+  bool isOfTokens = !isProduct && !isOfLines && (d.a_lies == PCRT_LIES_TOKENS || d.c_lies == PCRT_LIES_TOKENS);
   bool halves = d.a_dtype == PCRT_BF16 || d.c_dtype == PCRT_BF16;
   for (int32_t dtype : {d.a_dtype, d.b_dtype, d.c_dtype})
     if (dtype != PCRT_F32 && dtype != PCRT_BF16)
       return "rows, and a dtype that is neither f32 nor bf16";
-  if (d.a_dtype != d.b_dtype || (halves && !isProduct && !isOfLines) ||
-      (isProduct && d.a_dtype == PCRT_F32 && d.c_dtype != PCRT_F32) || d.accumulate || d.epilogue != PCRT_EPILOGUE_NONE)
+  if (d.a_dtype != d.b_dtype || (halves && !isProduct && !isOfLines && !isOfTokens) ||
+      ((isProduct || isOfTokens) && d.a_dtype == PCRT_F32 && d.c_dtype != PCRT_F32) ||
+      (d.grouped == PCRT_GROUPED_PACK && d.a_dtype != d.c_dtype) || d.accumulate || d.epilogue != PCRT_EPILOGUE_NONE)
     return "rows, and a dtype or an epilogue that those do not have";
   auto isOfToken = [](int32_t lies) { return lies == PCRT_LIES_ROWS || lies == PCRT_LIES_TOKENS; };
   bool good = true;
@@ -96,6 +98,8 @@ int GroupedProducts::add(const pcrt_gemm_desc &d) {
   auto most = [](int64_t &sofar, int64_t bytes) { sofar = std::max(sofar, (bytes + 63) / 64 * 64); };
   most(bytes.rows, d.rows * 4);
   experts = std::max(experts, d.experts);
+  if (d.c_lies == PCRT_LIES_TOKENS && d.c_dtype == PCRT_BF16)
+    most(bytes.sums, d.tokens * d.n * 4);
   if (d.grouped > PCRT_GROUPED_GRADIENT)
     return int(plans.size()) - 1;
   if (d.a_lies == PCRT_LIES_TOKENS)
@@ -104,8 +108,6 @@ int GroupedProducts::add(const pcrt_gemm_desc &d) {
     most(bytes.b, d.rows * d.n * elementBytes(d.b_dtype));
   if (d.c_lies == PCRT_LIES_TOKENS)
     most(bytes.made, d.rows * d.n * 4);
-  if (d.c_lies == PCRT_LIES_TOKENS && d.c_dtype == PCRT_BF16)
-    most(bytes.sums, d.tokens * d.n * 4);
   if (!isHalf(d)) {
     if (d.grouped == PCRT_GROUPED_PRODUCT)
       most(bytes.pad, fewestRows * (d.k + d.n) * 4);
@@ -272,13 +274,8 @@ void GroupedProducts::product(Plan &plan, const char *a, const char *b, char *c)
                  reinterpret_cast<const float *>(matrix), reinterpret_cast<float *>(to + first * ofC), last - first);
     }
   });
-  if (!addsUp)
-    return;
-  float *result = d.c_dtype == PCRT_F32 ? reinterpret_cast<float *>(c) : sums;
-  toTokens(d, made, result);
-  if (d.c_dtype == PCRT_BF16)
-    pool.ranges(d.tokens * d.n,
-                [&](int, int64_t lo, int64_t hi) { round(sums + lo, reinterpret_cast<uint16_t *>(c) + lo, hi - lo); });
+  if (addsUp)
+    toTokens(d, PCRT_F32, made, c);
 }
 
 /// The gradient of one expert in bf16, of rows [lo, lo + count) of its matrix: sums over `depth` rows from a and b on.
@@ -413,7 +410,7 @@ const char *GroupedProducts::run(int index, const void *a, const void *b, void *
     break;
   case PCRT_GROUPED_PACK:
     if (d.a_lies == PCRT_LIES_TOKENS) {
-      toRows(d, numbers, made);
+      toRows(d, static_cast<const char *>(a), static_cast<char *>(c));
       break;
     }
     for (int64_t expert = 0; expert < d.experts; ++expert)
@@ -422,7 +419,7 @@ const char *GroupedProducts::run(int index, const void *a, const void *b, void *
     break;
   case PCRT_GROUPED_UNPACK:
     if (d.c_lies == PCRT_LIES_TOKENS) {
-      toTokens(d, numbers, made);
+      toTokens(d, d.a_dtype, a, c);
       break;
     }
     // c may be the mask, which has been read

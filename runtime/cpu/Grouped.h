@@ -55,9 +55,10 @@ private:
   void addUp(int thread, Part &part, const pcrt_gemm_desc &desc, const char *a, const char *b, char *c, int64_t lo,
              int64_t count, int64_t depth);
   void gradient(Plan &plan, const char *a, const char *b, char *c);
-  /// A token's numbers to each of its rows, and the sums of its rows, in the order of its experts.
-  void toRows(const pcrt_gemm_desc &desc, const float *a, float *c);
-  void toTokens(const pcrt_gemm_desc &desc, const float *a, float *c);
+  /// A token's numbers to each of its rows, and the sums of its rows, which are of `dtype`, in the order of its
+  /// experts.
+  void toRows(const pcrt_gemm_desc &desc, const char *a, char *c);
+  void toTokens(const pcrt_gemm_desc &desc, int32_t dtype, const void *a, void *c);
   void lines(const pcrt_gemm_desc &desc, const char *a, char *c);
   void pass(int thread, int status) {
     if (status)

@@ -9,11 +9,6 @@
 using namespace pcrt;
 using namespace pcrt::cuda;
 
-bool pcrt::cuda::switchedOn(const char *variable, bool unset) {
-  const char *value = getenv(variable);
-  return value && *value ? strcmp(value, "0") != 0 : unset;
-}
-
 /// The driver reads the variable when it starts; 32 is its largest value. It is set before there are threads, since
 /// those of virtual ranks read the environment while others start.
 static const int hardwareQueues = [] {

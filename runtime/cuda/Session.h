@@ -7,6 +7,7 @@
 #ifndef PCRT_CUDA_SESSION_H
 #define PCRT_CUDA_SESSION_H
 
+#include "comm/Environment.h"
 #include "cuda/Libraries.h"
 #include "pcrt/pcrt.h"
 
@@ -14,9 +15,6 @@
 #include <vector>
 
 namespace pcrt::cuda {
-
-/// Whether an environment variable is set to something else than 0; `unset` where it is not set.
-bool switchedOn(const char *variable, bool unset);
 
 class Session {
 public:

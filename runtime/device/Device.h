@@ -26,7 +26,7 @@ public:
   virtual bool abandon() { return false; }
 
   /// Takes this rank's arena, opens its flows and makes everything else that a step needs but its data. The arena holds
-  /// zeros afterwards (or, on a GPU with PCRT_POISON=1, NaNs where nothing is written before the first step). All ranks
+  /// zeros afterwards (or, with PCRT_POISON=1, NaNs where nothing is written before the first step). All ranks
   /// call it, once. Throws PCRT_RESOURCE naming what is needed and what there is.
   virtual void prepare(pcrt_context &context) = 0;
 

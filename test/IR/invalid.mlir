@@ -894,7 +894,7 @@ pc.program "toy" batch 2 sequence 8 vocabulary 16 masked targets 4 config "{}" z
 
 pc.mesh <ep = 2>
 func.func @dense(%x: tensor<2x4x3xf32>, %chosen: tensor<4x4xf32>) {
-  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must be f32 in rows of the dims of the mask, one of which, the last, is that of experts and of the move (C1)}}
+  // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must be f32 or bf16 in rows of the dims of the mask, one of which, the last, is that of experts and of the move (C1)}}
   %y = pc.all_to_all_rows %x routed 2 of %chosen from 0 to 1 on ["ep"] : (tensor<2x4x3xf32>, tensor<4x4xf32>) -> tensor<4x2x3xf32>
   return
 }
@@ -914,5 +914,16 @@ pc.mesh <ep = 2>
 func.func @few_rows(%x: tensor<2x4x3xf32, #pc.rows<4 of 2>>, %chosen: tensor<4x4xf32>) {
   // expected-error @+1 {{'pc.all_to_all_rows' op operand and result must have 4 and 8 rows (C3)}}
   %y = pc.all_to_all_rows %x routed 2 of %chosen from 0 to 1 on ["ep"] : (tensor<2x4x3xf32, #pc.rows<4 of 2>>, tensor<4x4xf32>) -> tensor<4x2x3xf32, #pc.rows<4 of 2>>
+  return
+}
+
+// -----
+
+func.func private @of_rows(%x: tensor<2x4x3xf32, #pc.rows<4 of 2>>) {
+  return
+}
+func.func @passes_entries(%x: tensor<2x4x3xf32>) {
+  // expected-error @+1 {{has another type than 'of_rows'}}
+  pc.call @of_rows(%x) : (tensor<2x4x3xf32>) -> ()
   return
 }

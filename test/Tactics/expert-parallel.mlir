@@ -13,6 +13,33 @@
 // UNEVEN: error: pc-expert-parallel: 'up': 4 experts cannot be split over ep=3
 // RUN: sed 's/"experts", "expert_ffn"/"a", "b"/' %s | not pc-opt --pc-set-mesh=mesh=ep=2 --pc-expert-parallel 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: error: pc-expert-parallel: the model has no mixture of experts
+// On an axis that something else is split over outside of experts: the sequence; weights, and the sequence with them or not; the batch with all other parameters.
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=cp=2 --pc-context-parallel=experts=true --pc-fuse-moves --pc-verify-placed -o %t.cp && FileCheck %s --check-prefix=CP --input-file %t.cp
+// RUN: pc-equal %t.step %t.cp && pc-opt %t.cp --pc-erase-placements | diff %t.step -
+// CP: pc.parameter "router" {{.*}} : tensor<4x8xf32, #pc.place<[_, _]>>
+// CP: pc.parameter "up" {{.*}} : tensor<4x6x8xf32, #pc.place<[cp, _, _]>>
+// CP: pc.input tokens {{.*}}, cp]>>
+// CP: pc.all_gather {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, _, _]>>
+// CP: pc.reduce_scatter {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, cp, _]>>
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel=experts=true --pc-fuse-moves --pc-verify-placed -o %t.tp && FileCheck %s --check-prefix=TP --input-file %t.tp
+// RUN: pc-equal %t.step %t.tp && pc-opt %t.tp --pc-erase-placements | diff %t.step -
+// TP: pc.parameter "w" {{.*}} : tensor<16x8xf32, #pc.place<[tp, _]>>
+// TP: pc.parameter "router" {{.*}} : tensor<4x8xf32, #pc.place<[_, _]>>
+// TP: pc.parameter "up" {{.*}} : tensor<4x6x8xf32, #pc.place<[tp, _, _]>>
+// TP: pc.einsum "b s n f, e n f, b s n -> b s e" {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, _, _] sum(tp)>>
+// TP: pc.all_reduce {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, _, _]>>
+// RUN: pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel=experts=true --pc-sequence-parallel --pc-fuse-moves --pc-verify-placed -o %t.sp && FileCheck %s --check-prefix=SP --input-file %t.sp
+// RUN: pc-equal %t.step %t.sp && pc-opt %t.sp --pc-erase-placements | diff %t.step -
+// SP: pc.parameter "up" {{.*}} : tensor<4x6x8xf32, #pc.place<[tp, _, _]>>
+// SP: pc.reduce_scatter {{.*}} -> tensor<4x8x8xf32, #pc.place<[_, tp, _]>>
+// RUN: for stage in 1 2 3; do pc-opt %t.step --pc-set-mesh=mesh=dp=2 "--pc-zero=stage=$stage experts=true" --pc-fuse-moves --pc-verify-placed -o %t.zero && pc-equal %t.step %t.zero && pc-opt %t.zero --pc-erase-placements | diff %t.step - || exit 1; done
+// RUN: FileCheck %s --check-prefix=ZERO --input-file %t.zero && not grep "pc.all_gather.*tensor<4x6x8xf32" %t.zero
+// ZERO: pc.parameter "w" {{.*}} : tensor<16x8xf32, #pc.place<[dp, _]>>
+// ZERO: pc.parameter "up" {{.*}} : tensor<4x6x8xf32, #pc.place<[dp, _, _]>>
+// RUN: not pc-opt %s --pc-set-mesh=mesh=cp=8 --pc-context-parallel=experts=true 2>&1 | FileCheck %s --check-prefix=ON-CP
+// ON-CP: error: pc-context-parallel: 'up': 4 experts cannot be split over cp=8
+// RUN: not pc-opt %s --pc-set-mesh=mesh=row=2,col=2 "--pc-tensor-parallel=axis=row,col form=2d experts=true" 2>&1 | FileCheck %s --check-prefix=GRID
+// GRID: error: pc-tensor-parallel: form '2d' splits each expert as other weights; experts go with form 1d
 // In bf16 the router's product is f32.
 // RUN: pc-opt %t.step --pc-mixed-precision | FileCheck %s --check-prefix=BF16
 // BF16: %[[WIDE:.*]] = pc.cast {{.*}} : (tensor<4x8x8xbf16>) -> tensor<4x8x8xf32>

@@ -15,7 +15,7 @@ def PC_AllToAllRowsOp : Op<PC_Dialect, "all_to_all_rows", [Pure, MoveOpInterface
     As `pc.all_to_all`, of which only entries are sent that exist: those [token, expert] where `mask` is not 0. `mask` is that of all tokens and all experts
     of the group, so each rank knows where any row lies on any rank, and how many it sends and gets.
 
-    Constraints: (C1) operand and result are f32 and stored by rows of as many dims as the mask has, and `from` and `to` are the last of these and another;
+    Constraints: (C1) operand and result are f32 or bf16 and stored by rows of as many dims as the mask has, and `from` and `to` are the last of these and another;
     (C2) the mask is f32 of the sizes that these dims have in the group; (C3) a token has at least one expert, and each row that can be has memory.
     Example: `%y = pc.all_to_all_rows %x routed 2 of %m from 0 to 2 on ["ep"] : (tensor<2x8x4x16xf32, #pc.rows<32 of 3>>, tensor<4x8x4xf32>) -> tensor<4x8x2x16xf32, #pc.rows<64 of 3>>`
   }];

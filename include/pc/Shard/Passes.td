@@ -48,6 +48,9 @@ def ExpertParallel : Pass<"pc-expert-parallel", "mlir::ModuleOp"> {
 
     On the batch the axis is minor to those of data parallelism, wherever it is in the mesh. Fails where there are no experts, and where experts or the
     batch do not divide.
+
+    Experts may also be split over an axis that splits something else outside of them: the option `experts` of `pc-context-parallel` (the sequence),
+    `pc-tensor-parallel` (weights of other products; with `pc-sequence-parallel` the sequence) and `pc-zero` (the batch, and all other parameters).
   }];
   let options = [
     Option<"axis", "axis", "std::string", "\"ep\"", "The mesh axis to use">,
@@ -82,6 +85,7 @@ def TensorParallel : Pass<"pc-tensor-parallel", "mlir::ModuleOp"> {
     Option<"axis", "axis", "std::string", "\"tp\"", "The mesh axis to use, or the axes of the grid: row,col; depth,row,col; i,j,l; of free: any">,
     Option<"form", "form", "std::string", "\"1d\"", "1d, 2d, 2.5d, 3d or free">,
     Option<"regather", "regather", "bool", "true", "Grids: the backward pass gathers again what the forward pass gathered">,
+    Option<"experts", "experts", "bool", "false", "1d: of mixtures of experts each rank has some, and not a part of each">,
     Option<"machine", "machine", "std::string", "\"cpu\"", "free: cpu, a100, h100, h200, b200, here (pc-calibrate), or a file *.json">,
     Option<"bytePrice", "byte-price", "double", "0", "free: seconds that a byte of a parameter, gradient or state on a rank is worth">,
   ];
@@ -128,6 +132,7 @@ def ContextParallel : Pass<"pc-context-parallel", "mlir::ModuleOp"> {
   let options = [
     Option<"axis", "axis", "std::string", "\"cp\"", "The mesh axis to use">,
     Option<"form", "form", "std::string", "\"heads\"", "heads or ring">,
+    Option<"experts", "experts", "bool", "false", "The axis also splits the experts of a mixture: tokens or what they have chosen is sent along the sequence">,
   ];
 }
 
@@ -169,6 +174,7 @@ def Zero : Pass<"pc-zero", "mlir::ModuleOp"> {
     Option<"stage", "stage", "int64_t", "1", "1, 2 or 3">,
     Option<"reshardAfterForward", "reshard-after-forward", "bool", "true", "stage 3: gather again in the backward pass">,
     Option<"keep", "keep", "std::string", "\"\"", "stage 3: globs, joined by |, on names of parameters that are gathered once a step">,
+    Option<"experts", "experts", "bool", "false", "The axis also splits the experts of a mixture, whose weights are never gathered">,
   ];
 }
 

@@ -61,17 +61,17 @@ static void check(Problem &problem, const Group &group, char *arena, int64_t beh
   const bool back = d.reduction;
   auto mine = problem.rows(group.me, back), wanted = problem.rows(group.me, !back);
   const int64_t n = group.size(), most = d.outer * d.extent * d.middle * d.extent2 * d.inner;
-  std::vector<Bits> plain(size_t(2 * most + 64));
-  Bits *in = inArena ? reinterpret_cast<Bits *>(arena) : plain.data();
-  const int64_t outAt = inArena ? behind / 4 : most;
-  Bits *out = in + outAt;
+  const int64_t width = d.dtype == PCRT_BF16 ? 2 : 4;
+  const Bits unwritten = d.dtype == PCRT_BF16 ? 0x5555 : 0x55555555;
+  std::vector<char> plain(size_t((2 * most + 64) * width));
+  char *in = inArena ? arena : plain.data(), *out = in + (inArena ? behind : most * width);
   const int64_t tokens = d.outer * d.extent * d.middle;
   const int64_t outRows =
       back ? tokens / n * std::min<int64_t>(d.shift, d.extent2) : tokens * std::min<int64_t>(d.shift, d.extent2 / n);
   for (int64_t i = 0; i < outRows * d.inner + 8; ++i)
-    out[i] = 0x55555555;
+    putBits(d.dtype, out, i, unwritten);
   for (int64_t i = 0; i < int64_t(mine.size()) * d.inner; ++i)
-    in[i] = element(PCRT_F32, comm->rank(), i, salt);
+    putBits(d.dtype, in, i, element(d.dtype, comm->rank(), i, salt));
   require(comm->move(d, group, in, out));
   auto wrong = [&](const std::string &what) {
     leave(PCRT_VERIFICATION, "rows [" + std::to_string(d.outer) + ", " + std::to_string(d.extent) + ", " +
@@ -84,12 +84,12 @@ static void check(Problem &problem, const Group &group, char *arena, int64_t beh
     for (size_t row = 0; row < wanted.size(); ++row)
       for (size_t source = 0; source < theirs.size(); ++source)
         for (int64_t i = 0; theirs[source] == wanted[row] && i < d.inner; ++i)
-          if (out[int64_t(row) * d.inner + i] !=
-              element(PCRT_F32, group.ranks[size_t(member)], int64_t(source) * d.inner + i, salt))
+          if (getBits(d.dtype, out, int64_t(row) * d.inner + i) !=
+              element(d.dtype, group.ranks[size_t(member)], int64_t(source) * d.inner + i, salt))
             wrong("element " + std::to_string(i) + " of row " + std::to_string(row));
   }
   for (int64_t i = 0; i < 8; ++i)
-    if (out[outRows * d.inner + i] != 0x55555555)
+    if (getBits(d.dtype, out, outRows * d.inner + i) != unwritten)
       wrong("wrote behind its result");
 }
 
@@ -105,7 +105,8 @@ int64_t checkRowMoves(const Group &group, char *arena) {
       for (int32_t back : {0, 1}) {
         Problem problem{{}, n, {}};
         pcrt_move_desc &d = problem.desc;
-        d.name = "rows", d.kind = PCRT_ALL_TO_ALL, d.group = group.id, d.dtype = PCRT_F32, d.phase = "forward";
+        d.name = "rows", d.kind = PCRT_ALL_TO_ALL, d.group = group.id, d.phase = "forward";
+        d.dtype = checks / 2 % 2 ? PCRT_BF16 : PCRT_F32;
         d.reduction = back;
         d.outer = shape.outer, d.extent = shape.extent, d.middle = shape.middle;
         d.extent2 = shape.experts, d.inner = shape.inner;
@@ -132,6 +133,6 @@ void checkRefusedRows(const Group &group, char *arena) {
   bad.codes = 0;
   refused(bad, "rows without a mask");
   bad = d;
-  bad.dtype = PCRT_BF16;
-  refused(bad, "rows, which are of f32");
+  bad.dtype = PCRT_I32;
+  refused(bad, "rows, which are of f32 or bf16");
 }

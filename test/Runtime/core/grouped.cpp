@@ -113,9 +113,13 @@ void testOne(Pool &pool) {
   const int64_t width = pick(1, 40), other = pick(1, 40);
   d.grouped = pick(PCRT_GROUPED_PRODUCT, PCRT_GROUPED_SUM);
   const bool isOfLines = d.grouped >= PCRT_GROUPED_SPREAD;
-  isHalf = (d.grouped <= PCRT_GROUPED_GRADIENT || isOfLines) && pick(0, 1);
+  const bool packs = d.grouped == PCRT_GROUPED_PACK || d.grouped == PCRT_GROUPED_UNPACK,
+             isOfTokens = packs && pick(0, 1);
+  isHalf = (!packs || isOfTokens) && pick(0, 1);
   d.a_dtype = d.b_dtype = isHalf ? PCRT_BF16 : PCRT_F32;
   d.c_dtype = (isHalf || isOfLines) && pick(0, 1) ? PCRT_BF16 : PCRT_F32;
+  if (d.grouped == PCRT_GROUPED_PACK)
+    d.c_dtype = d.a_dtype;
   Floats a, b, c;
   std::vector<double> wanted;
   bool byRows = false;
@@ -175,6 +179,19 @@ void testOne(Pool &pool) {
         wanted[size_t((byRows ? row : expert) * width + n)] += a[size_t((byRows ? expert : row) * width + n)];
     });
     c = Floats(size_t((byRows ? d.rows : d.experts) * width), std::numeric_limits<float>::quiet_NaN());
+  } else if (isOfTokens) {
+    byRows = d.grouped == PCRT_GROUPED_PACK;
+    d.a_lies = d.b_lies = byRows ? PCRT_LIES_TOKENS : PCRT_LIES_ROWS;
+    d.c_lies = byRows ? PCRT_LIES_ROWS : PCRT_LIES_TOKENS;
+    d.m = d.rows, d.n = width + 1, d.k = 1; // one number a token is one an entry
+    Operand x(mask, d.rows, d.n, d.a_lies);
+    a = b = x.x;
+    wanted.resize(size_t((byRows ? mask.count : d.tokens) * d.n));
+    all([&](int64_t token, int64_t expert) {
+      for (int64_t n = 0; n < d.n; ++n)
+        wanted[size_t((byRows ? mask.row(token, expert) : token) * d.n + n)] += x.at(token, expert, n);
+    });
+    c = Floats(size_t((byRows ? d.rows : d.tokens) * d.n), std::numeric_limits<float>::quiet_NaN());
   } else {
     byRows = d.grouped == PCRT_GROUPED_PACK;
     d.a_lies = d.b_lies = byRows ? PCRT_LIES_ENTRIES : PCRT_LIES_ROWS;
@@ -201,6 +218,20 @@ void testOne(Pool &pool) {
           loaded(cAt, d.c_dtype), wanted, d.c_dtype);
 }
 
+/// Numbers by entry are of f32, and what goes to rows is not rounded.
+void testRefused() {
+  pcrt_gemm_desc d{};
+  d.tokens = 4, d.experts = d.batch = 3, d.rows = d.m = 4, d.n = 2, d.k = 1;
+  d.grouped = PCRT_GROUPED_PACK, d.a_lies = d.b_lies = PCRT_LIES_TOKENS, d.c_lies = PCRT_LIES_ROWS;
+  expect(!checkGemm(d), "numbers of tokens");
+  d.c_dtype = PCRT_BF16;
+  expect(checkGemm(d), "rows of another dtype");
+  d.a_dtype = d.b_dtype = PCRT_BF16;
+  expect(!checkGemm(d), "numbers of tokens in bf16");
+  d.n = 1, d.a_lies = d.b_lies = PCRT_LIES_ENTRIES;
+  expect(checkGemm(d), "entries in bf16");
+}
+
 /// A mask of more rows than there may be is refused; nothing is written beside the rows.
 void testTooMany(Pool &pool) {
   isHalf = false;
@@ -222,5 +253,6 @@ int main() {
       testOne(pool);
     testTooMany(pool);
   }
+  testRefused();
   return finishChecks();
 }

@@ -1,6 +1,6 @@
 //===- Dispatch.h - What goes to experts and comes back ------------------------------------===//
-#ifndef PC_LIB_SHARD_DISPATCH_H
-#define PC_LIB_SHARD_DISPATCH_H
+#ifndef PC_IR_DISPATCH_H
+#define PC_IR_DISPATCH_H
 
 #include "pc/IR/PC.h"
 
@@ -10,6 +10,11 @@ namespace pc {
 bool isDispatch(EinsumOp op);
 /// Whether it adds up what the experts of a token have made: "b s n e, b s n -> b s e".
 bool isCombine(EinsumOp op);
+
+/// Whether `dims` are those of tokens, which all but the last dim of a mask are, and one more.
+bool areOfTokens(llvm::ArrayRef<int> dims, llvm::ArrayRef<int> mask);
+/// Whether `dims` are those of the mask and one more.
+bool areOfEntries(llvm::ArrayRef<int> dims, llvm::ArrayRef<int> mask);
 
 } // namespace pc
 
