@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """usage: test/EndToEnd/experts.py ROUTING
 
-Mixtures of experts whose routing is an unlucky one, on many plans (the quick run: on a few): logits, gradients and losses are those of one rank.
+Mixtures of experts whose routing is an unlucky one, on many plans (the quick run: on a few), in memory that is poisoned: logits, gradients and losses are
+those of one rank; in the long run the losses of 20 steps, too, with its choices.
 tied: routers of zeros, so that all logits are equal: all tokens take the first experts, which one rank has, and nothing the others
 one, all: one expert a token, all of them
 peaked: logits so far apart that the scores of most experts are small
+eight: eight experts on up to eight ranks, of which tokens take two
 Where tokens take the first experts, or all, also how many rows each rank sends to others is what these choices make it."""
 import json
 import shutil
@@ -19,8 +21,20 @@ ROWS = "--expert-exchange=rows"
 PLANS = ["ep=2,tp=2", f"ep=2 {ROWS}", "ep=2", "ep=4", f"ep=4 {ROWS}", "ep=4 --expert-exchange=gather", f"dp=2,ep=2 {ROWS}", f"ep=2,dp=2 {ROWS}", f"ep=2,tp=2 {ROWS}",
          f"ep=2,tp=2 --sequence-parallel {ROWS}", f"dp=2,ep=2 --zero=3 {ROWS}", f"ep=2,cp=2 --context-parallel=heads {ROWS}",
          f"ep=2 --recompute=full {ROWS}", f"ep=2 --recompute=selective {ROWS}", "dp=2,ep=2", "ep=2,dp=2", "tp=2", "tp=2 --sequence-parallel", "dp=2 --zero=3", "dp=2,ep=2 --zero=3", "pp=2,ep=2", "ep=2 --recompute=full",
-         "row=2,col=2 --tensor-parallel=2d"]
+         "row=2,col=2 --tensor-parallel=2d", "cp=2 --expert-parallel=cp", f"cp=2 --expert-parallel=cp {ROWS}", f"dp=2,cp=2 --expert-parallel=cp {ROWS}",
+         "cp=2 --context-parallel=ring --expert-parallel=cp", f"cp=4 --context-parallel=ring --expert-parallel=cp {ROWS}", "tp=2 --expert-parallel=tp",
+         "tp=4 --expert-parallel=tp", "tp=2 --sequence-parallel --expert-parallel=tp", f"tp=2 --sequence-parallel --expert-parallel=tp {ROWS}",
+         f"dp=2 --expert-parallel=dp {ROWS}", "dp=2 --zero=1 --expert-parallel=dp", f"dp=2 --zero=3 --expert-parallel=dp {ROWS}", f"pp=2,ep=2 {ROWS}",
+         f"pp=2,ep=2 --microbatches=2 {ROWS}", f"pp=2,ep=2 --microbatches=2 --inline-tasks=0 {ROWS}", f"pp=2,ep=2 --microbatches=2 --pipeline=zb-h1 {ROWS}",
+         "pp=2 --microbatches=2 --inline-tasks=0"]
+ON_EIGHT = [f"ep=8 {ROWS}", "cp=8 --context-parallel=ring --expert-parallel=cp --expert-exchange=gather", "ep=8 --expert-exchange=gather", f"dp=2,ep=4 {ROWS}", "ep=4,tp=2",
+            f"ep=4,tp=2 --sequence-parallel {ROWS}", "ep=2,tp=2,dp=2", f"dp=2,ep=4 --zero=3 {ROWS}", f"pp=2,ep=4 --microbatches=2 {ROWS}",
+            f"cp=8 --context-parallel=ring --expert-parallel=cp {ROWS}", f"dp=8 --zero=3 --expert-parallel=dp {ROWS}", f"dp=2,cp=4 --context-parallel=ring --expert-parallel=cp {ROWS}"]
 ON_DEVICES = ["1", "ep=2", "dp=2,ep=2"]
+
+
+def microbatches_of(plan):
+    return next((word.split("=")[1] for word in plan.split() if word.startswith("--microbatches")), "1")
 
 
 def scale_routers(path, factor):
@@ -36,12 +50,23 @@ def scale_routers(path, factor):
 
 
 class Experts(Case):
-    def results(self, plan, target, name):
-        """What a plan computes: files NAME.grads, NAME.logits and NAME.jsonl."""
+    def results(self, plan, target, name, told=None):
+        """What a plan computes: files NAME.grads, NAME.logits and NAME.jsonl; NAME.long.jsonl of 20 steps, in the long run, with the choices `told`, or NAME.routing."""
         mesh, *flags = plan.split()
         self.needs("pc-compile", "model.mlir", *mesh_flags(mesh), *flags, "--target", target, *(["--arch=sm_90a", "--stand-in"] if target == "cuda" else []), "-o", "train")
-        self.needs("pc-run", "-n", ranks_of(mesh), "./train", "--", *data_flags("mixtral"), "--steps", 4, "--lr", 1e-3, "--clip", 1, "--dump-grads", f"{name}.grads",
-                   "--dump-logits", f"{name}.logits", "--metrics", f"{name}.jsonl", "--check-replicas", 2, **(STAND_IN if target == "cuda" else {}))
+        run = ["pc-run", "-n", ranks_of(mesh), "./train", "--", *data_flags("mixtral"), "--lr", 1e-3, "--clip", 1, "--seed", 1]
+        where = dict(PCRT_POISON="1") | (STAND_IN if target == "cuda" else {})
+        self.needs(*run, "--steps", 4, "--dump-grads", f"{name}.grads", "--dump-logits", f"{name}.logits", "--metrics", f"{name}.jsonl", "--check-replicas", 2, **where)
+        if LONG and target == "cpu":
+            choices = ["--routing", told] if told else ["--dump-routing", f"{name}.routing"]
+            self.needs(*run, "--steps", 20, "--metrics", f"{name}.long.jsonl", *choices, **where)
+
+    def alone(self, plan):
+        """The results of one rank with as many microbatches as a plan has."""
+        count = microbatches_of(plan)
+        if not (self.work / f"alone-{count}.jsonl").exists():
+            self.results(f"1 --microbatches={count}", "cpu", f"alone-{count}")
+        return f"alone-{count}"
 
     def sent(self, plan, config):
         """Rows that ranks of ep send to others: to the experts that all tokens take, which are the first ones, and back, forward and backward."""
@@ -62,16 +87,23 @@ class Experts(Case):
         shutil.copytree(GOLDEN / "mixtral", folder)
         config = json.loads((folder / "config.json").read_text())
         config["num_experts_per_tok"] = PER_TOKEN.get(routing, 2)
+        if routing == "eight":
+            config["num_local_experts"] = 8
+            for file in folder.glob("*.safetensors"): # weights are drawn
+                file.unlink()
+        else:
+            scale_routers(folder / "model.safetensors", SCALE.get(routing, 1))
         (folder / "config.json").write_text(json.dumps(config))
-        scale_routers(folder / "model.safetensors", SCALE.get(routing, 1))
-        self.model(folder)
-        self.results("1", "cpu", "alone")
-        for target, plans in (("cpu", PLANS), ("cuda", ON_DEVICES)):
+        self.model(folder, 8 if routing == "eight" else 4)
+        for target, plans in (("cpu", ON_EIGHT), ("cuda", [])) if routing == "eight" else (("cpu", PLANS), ("cuda", ON_DEVICES)):
             for plan in plans if LONG else plans[:2]:
-                self.results(plan, target, "other")
+                alone = self.alone(plan)
+                self.results(plan, target, "other", f"{alone}.routing")
                 for what in ("grads", "logits"):
-                    self.compare(f"{plan} on {target}: {what}", "tensors", f"alone.{what}", f"other.{what}", "--tolerance", 1e-5)
-                self.compare(f"{plan} on {target}: losses", "losses", "alone.jsonl", "other.jsonl", "--tolerance", 1e-5)
+                    self.compare(f"{plan} on {target}: {what}", "tensors", f"{alone}.{what}", f"other.{what}", "--tolerance", 1e-5)
+                self.compare(f"{plan} on {target}: losses", "losses", f"{alone}.jsonl", "other.jsonl", "--tolerance", 1e-5)
+                if LONG and target == "cpu":
+                    self.compare(f"{plan}: losses of 20 steps", "losses", f"{alone}.long.jsonl", "other.long.jsonl", "--tolerance", 1e-5)
                 if routing in ("tied", "all") and plan in (f"ep=2 {ROWS}", f"ep=4 {ROWS}"):
                     self.traffic(plan, config)
 
