@@ -20,8 +20,8 @@ struct State {
   Point value;
   const Where *where = nullptr; ///< the same place is the same pointer
   int microbatch = ofAny;
-  Point rows;    ///< of what is stored by rows: the mask that says which there are
-  int made = -1; ///< while a failure is traced: which record of it
+  Point rows = {}; ///< of what is stored by rows: the mask that says which there are
+  int made = -1;   ///< while a failure is traced: which record of it
   uint64_t hash() const { return value.x ^ reinterpret_cast<uintptr_t>(where) * 0x9e3779b97f4a7c15ull; }
   bool operator==(const State &other) const {
     return value == other.value && where == other.where && microbatch == other.microbatch && rows == other.rows;
