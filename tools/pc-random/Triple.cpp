@@ -70,7 +70,6 @@ struct Axis {
   std::string name;
   int64_t size;
   const Use *use;
-  bool hasExperts = false; ///< its first tactic splits those of a mixture, too
 
   bool needs(unsigned what) const { return use->needs & what; }
   /// Its tactics.
@@ -78,8 +77,6 @@ struct Axis {
     std::vector<std::string> all = use->tactics;
     for (std::string &tactic : all)
       tactic.replace(tactic.find('$'), 1, needs(Width) && !needs(Last) ? grid.str() : name);
-    if (hasExperts)
-      all.front().insert(all.front().size() - 1, " experts=true");
     if (!use->sometimes.empty() && dice.chance(30))
       all.back().insert(all.back().size() - 1, use->sometimes);
     return all;
@@ -218,24 +215,14 @@ Triple::Triple(uint64_t seed) {
     family = "mixtral";
   if (family == "qwen3" && seed % 4 == 0)
     family = "qwen3_moe";
-  // The last axis of data may have the experts, too, or else one that splits something else.
+  // The last axis of data may have the experts, too.
   int64_t experts = 1 + seed / 4 % 5;
-  if (family == "mixtral" || family == "qwen3_moe") {
-    auto isOther = [](const Axis &axis) {
-      return llvm::is_contained({&uses::tensor, &uses::tensorAndSequence, &uses::context, &uses::ring, &uses::zero1,
-                                 &uses::zero2, &uses::zero3},
-                                axis.use);
-    };
-    auto last = llvm::find_if(llvm::reverse(axes), [](const Axis &axis) { return axis.needs(Batch); });
-    auto other = llvm::find_if(axes, isOther);
-    if (last != axes.rend() && last->use == &uses::data && seed % 12) {
+  if (family == "mixtral" || family == "qwen3_moe")
+    if (auto last = llvm::find_if(llvm::reverse(axes), [](const Axis &axis) { return axis.needs(Batch); });
+        last != axes.rend() && last->use == &uses::data && seed % 12) {
       last->use = &uses::expert;
       experts *= last->size;
-    } else if (other != axes.end() && seed % 12) {
-      other->hasExperts = true;
-      experts *= other->size;
     }
-  }
   if (family != "bert" && family != "t5" && seed % 5 == 4 && inOrder)
     documents = 1;
   sparse = seed % 3 == 0 || family == "bert";
