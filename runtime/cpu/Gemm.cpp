@@ -2,14 +2,13 @@
 #include "cpu/Gemm.h"
 #include "base/Types.h"
 #include "cpu/Allocations.h"
+#include "cpu/Matmul.h"
 #include "cpu/PlainGemm.h"
 
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <oneapi/dnnl/dnnl_debug.h>
-#include <optional>
 #include <sys/mman.h>
 
 using namespace pcrt;
@@ -55,43 +54,6 @@ struct Share {
   int64_t batchLo = 0, batchHi = 0, rowLo = 0, columnLo = 0;
 };
 
-/// A matrix as oneDNN takes it: rows or columns are contiguous.
-struct Matrix {
-  int64_t rows, columns, rowStride, columnStride;
-  int32_t dtype;
-
-  bool isTransposed() const { return columnStride != 1; }
-  int64_t leadingStride() const { return isTransposed() ? columnStride : rowStride; }
-  dnnl::memory::desc desc() const {
-    auto type = dtype == PCRT_BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-    return dnnl::memory::desc({rows, columns}, type, dnnl::memory::dims{rowStride, columnStride});
-  }
-};
-
-std::optional<Matrix> matrix(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride, int32_t dtype) {
-  // The stride of an extent of 1 is of no consequence; choose the one that makes the matrix plain.
-  if (columns == 1 && columnStride != 1 && rowStride != 1)
-    columnStride = 1;
-  if (rows == 1 && rowStride != 1 && columnStride != 1)
-    rowStride = 1;
-  if (columns == 1 && columnStride == 1 && rowStride < 1)
-    rowStride = 1;
-  if (columnStride == 1) {
-    if (rows == 1)
-      rowStride = std::max(rowStride, columns);
-    if (rowStride < columns)
-      return std::nullopt;
-  } else if (rowStride == 1) {
-    if (columns == 1)
-      columnStride = std::max(columnStride, rows);
-    if (columnStride < rows)
-      return std::nullopt;
-  } else {
-    return std::nullopt;
-  }
-  return Matrix{rows, columns, rowStride, columnStride, dtype};
-}
-
 /// The transposed product: c^T = b^T a^T.
 pcrt_gemm_desc transposed(const pcrt_gemm_desc &d) {
   pcrt_gemm_desc t = d;
@@ -123,14 +85,7 @@ struct Gemms::Part {
   enum class How { PlainLoop, Sgemm, Primitive } how = How::PlainLoop;
   bool swapped = false; ///< The library computes the transposed product.
   ::Sgemm sgemm;
-  dnnl::matmul primitive;
-  dnnl::reorder pack;                           ///< Packs b before the product, where there is one.
-  dnnl::memory a, b, packedB, c, bias, scratch; ///< Set to the operands before every call.
-  std::vector<dnnl_exec_arg_t> args;
-
-  /// Scratch memory of the primitive; packed b lies behind it.
-  int64_t packedOffset() const { return (int64_t(scratch.get_desc().get_size()) + 63) / 64 * 64; }
-  int64_t scratchBytes() const { return packedOffset() + (pack ? int64_t(packedB.get_desc().get_size()) : 0); }
+  std::optional<Matmul> primitive;
 };
 
 struct Gemms::Plan {
@@ -190,49 +145,22 @@ template <typename Part> static void prepare(Part &part, const dnnl::engine &eng
     d = transposed(d);
     part.swapped = true;
   }
-  auto a = matrix(d.m, d.k, d.a_m_stride, d.a_k_stride, d.a_dtype);
-  auto b = matrix(d.k, d.n, d.b_k_stride, d.b_n_stride, d.b_dtype);
-  auto c = matrix(d.m, d.n, d.c_m_stride, d.n == 1 ? 1 : d.c_n_stride, d.c_dtype);
-  if (!a || !b || !c)
+  std::optional<Operands> of = operandsOf(d);
+  if (!of)
     return;
-  if (d.a_dtype == PCRT_F32 && d.b_dtype == PCRT_F32 && d.c_dtype == PCRT_F32 && !b->isTransposed()) {
-    part.sgemm = {
-        a->isTransposed() ? 'T' : 'N', d.m, d.n, d.k, a->leadingStride(), b->leadingStride(), c->leadingStride()};
+  if (d.a_dtype == PCRT_F32 && d.b_dtype == PCRT_F32 && d.c_dtype == PCRT_F32 && !of->b.isTransposed()) {
+    part.sgemm = {of->a.isTransposed() ? 'T' : 'N',
+                  d.m,
+                  d.n,
+                  d.k,
+                  of->a.leadingStride(),
+                  of->b.leadingStride(),
+                  of->c.leadingStride()};
     part.how = Part::How::Sgemm;
     return;
   }
   try {
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (d.accumulate) {
-      dnnl::post_ops sum;
-      sum.append_sum(1.0f);
-      attributes.set_post_ops(sum);
-    }
-    dnnl::memory::desc bDesc = b->desc(), biasDesc({1, d.n}, dnnl::memory::data_type::f32, dnnl::memory::dims{d.n, 1});
-    if (a->isTransposed() && d.m > d.n)
-      bDesc = dnnl::memory::desc({d.k, d.n}, b->desc().data_type(), dnnl::memory::format_tag::any);
-    dnnl::matmul::primitive_desc primitive(hasBias(d) ? dnnl::matmul::desc(a->desc(), bDesc, biasDesc, c->desc())
-                                                      : dnnl::matmul::desc(a->desc(), bDesc, c->desc()),
-                                           attributes, engine);
-    part.primitive = dnnl::matmul(primitive);
-    part.a = dnnl::memory(a->desc(), engine, nullptr);
-    part.b = dnnl::memory(b->desc(), engine, nullptr);
-    part.packedB = part.b;
-    if (primitive.weights_desc() != b->desc()) {
-      part.packedB = dnnl::memory(primitive.weights_desc(), engine, nullptr);
-      part.pack = dnnl::reorder(part.b, part.packedB);
-    }
-    part.c = dnnl::memory(c->desc(), engine, nullptr);
-    part.scratch = dnnl::memory(primitive.scratchpad_desc(), engine, nullptr);
-    part.args = {{DNNL_ARG_SRC, part.a.get()},
-                 {DNNL_ARG_WEIGHTS, part.packedB.get()},
-                 {DNNL_ARG_DST, part.c.get()},
-                 {DNNL_ARG_SCRATCHPAD, part.scratch.get()}};
-    if (hasBias(d)) {
-      part.bias = dnnl::memory(biasDesc, engine, nullptr);
-      part.args.push_back({DNNL_ARG_BIAS, part.bias.get()});
-    }
+    part.primitive.emplace(d, *of, of->a.isTransposed() && d.m > d.n, engine);
     part.how = Part::How::Primitive;
   } catch (const dnnl::error &) {
     part.swapped = false;
@@ -258,7 +186,7 @@ std::unique_ptr<Gemms::Plan> Gemms::makePlan(const pcrt_gemm_desc &desc) {
       ++numPlain;
     } else if (part->how == Part::How::Primitive) {
       ThreadState &state = *threads[thread];
-      state.scratchBytes = std::max(state.scratchBytes, part->scratchBytes());
+      state.scratchBytes = std::max(state.scratchBytes, part->primitive->scratchBytes());
     }
     plan->parts[thread] = std::move(part);
   }
@@ -366,27 +294,10 @@ bool Gemms::run(int index, const void *a, const void *b, void *c, const void *bi
           state.status = status;
         continue;
       }
-      auto set = [](dnnl::memory &memory, const void *at) {
-        return dnnl_memory_set_data_handle(memory.get(), const_cast<void *>(at));
-      };
-      dnnl_status_t status = set(part->a, part->swapped ? bAt : aAt);
+      Matmul &product = *part->primitive;
+      dnnl_status_t status = product.setB(part->swapped ? aAt : bAt, state.scratch, state.stream);
       if (status == dnnl_success)
-        status = set(part->b, part->swapped ? aAt : bAt);
-      if (status == dnnl_success)
-        status = set(part->c, cAt);
-      if (status == dnnl_success && hasBias(share.block))
-        status = set(part->bias, biasAt);
-      if (status == dnnl_success)
-        status = set(part->scratch, state.scratch);
-      if (status == dnnl_success && part->pack) {
-        status = set(part->packedB, static_cast<char *>(state.scratch) + part->packedOffset());
-        dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, part->b.get()}, {DNNL_ARG_TO, part->packedB.get()}};
-        if (status == dnnl_success)
-          status = dnnl_primitive_execute(part->pack.get(), state.stream.get(), 2, args);
-      }
-      if (status == dnnl_success)
-        status = dnnl_primitive_execute(part->primitive.get(), state.stream.get(), int(part->args.size()),
-                                        part->args.data());
+        status = product.run(part->swapped ? bAt : aAt, cAt, biasAt, state.scratch, state.stream);
       if (status != dnnl_success)
         state.status = status;
     }

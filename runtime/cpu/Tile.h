@@ -1,7 +1,6 @@
 //===- Tile.h - a product of matrices of one size, for one thread ---------===//
 //
-// oneDNN's primitives have sizes that are fixed when they are made. Products
-// whose sizes are known only when they run are cut into such tiles.
+// Products whose sizes are known only when they run are cut into such tiles.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_TILE_H
