@@ -71,18 +71,23 @@ Plan pc::withoutInnerData(Plan plan, int64_t &ranks) {
   return plan;
 }
 
-SmallVector<PlanCore, 2> PlanCore::bareOf(const Plan &plan, int64_t batch) {
-  int64_t dataRanks = 1;
-  Plan withTokens = withoutInnerData(plan, dataRanks), bare = withTokens;
-  int64_t sharers = dataRanks;
-  llvm::erase_if(bare.tactics, [&](const Tactic &tactic) {
+Plan pc::withoutTokenSharers(Plan plan, int64_t &ranks) {
+  llvm::erase_if(plan.tactics, [&](const Tactic &tactic) {
     const TacticInfo *row = tactic.info();
     if (!row || !row->sharesTokens)
       return false;
     for (StringRef axis : tactic.list("axis"))
-      sharers *= takeAxis(bare, axis);
+      ranks *= takeAxis(plan, axis);
     return true;
   });
+  return plan;
+}
+
+SmallVector<PlanCore, 2> PlanCore::bareOf(const Plan &plan, int64_t batch) {
+  int64_t dataRanks = 1;
+  Plan withTokens = withoutInnerData(plan, dataRanks);
+  int64_t sharers = dataRanks;
+  Plan bare = withoutTokenSharers(withTokens, sharers);
   SmallVector<PlanCore, 2> cores;
   auto add = [&](const Plan &rest, int64_t ranks) {
     PlanCore core = of(rest, batch % ranks ? 0 : batch / ranks, false, /*withData=*/false);

@@ -34,6 +34,10 @@ struct PlanCore {
 /// A plan without data ranks that are part of a form of tensor parallelism; `ranks` is multiplied by their number.
 Plan withoutInnerData(Plan plan, int64_t &ranks);
 
+/// A plan without the tactics that share out tokens of sequences and their axes; `ranks` is multiplied by the number of
+/// those who share.
+Plan withoutTokenSharers(Plan plan, int64_t &ranks);
+
 /// Of all layers of the model, what no plan of the core stays below, but that stages and data ranks share it.
 struct CorePrice {
   bool isLegal = false;

@@ -24,17 +24,8 @@ PlanBounds::Split PlanBounds::splitOf(const PlanCore &core) {
 
 SmallVector<PlanBounds::Split, 2> PlanBounds::waysOf(const PlanCore &core) {
   SmallVector<Split, 2> ways{splitOf(core)};
-  Split bare = ways[0];
   int64_t sharers = 1;
-  for (const Tactic &tactic : core.plan.tactics)
-    if (const TacticInfo *row = tactic.info(); row && row->sharesTokens) {
-      bare.tactics.erase(tactic.text());
-      for (StringRef axis : tactic.list("axis"))
-        if (auto it = bare.axes.find(axis.str()); it != bare.axes.end()) {
-          sharers *= it->second;
-          bare.axes.erase(it);
-        }
-    }
+  Split bare = splitOf({withoutTokenSharers(core.plan, sharers), core.batch});
   if (sharers > 1 && bare.sequences % sharers == 0) {
     bare.sequences /= sharers;
     ways.push_back(std::move(bare));

@@ -11,21 +11,16 @@ bool pc::areOfEntries(ArrayRef<int> dims, ArrayRef<int> mask) {
   return dims.size() == mask.size() + 1 && dims.take_front(mask.size()) == mask;
 }
 
-/// A routed einsum of one value beside the mask.
-static bool isOfOne(EinsumOp op) { return op && op.getMask() && op.getInputs().size() == 2; }
+using OfMask = bool(ArrayRef<int> dims, ArrayRef<int> mask);
 
-bool pc::isDispatch(EinsumOp op) {
-  if (!isOfOne(op))
+/// A routed einsum of one value beside the mask, which keeps the last dim of the value.
+static bool brings(EinsumOp op, OfMask *from, OfMask *to) {
+  if (!op || !op.getMask() || op.getInputs().size() != 2)
     return false;
   FactorRule rule = op.getFactorRule();
-  return areOfTokens(rule.operands[0], rule.operands[1]) && areOfEntries(rule.results[0], rule.operands[1]) &&
-         rule.operands[0].back() == rule.results[0].back();
+  ArrayRef<int> value = rule.operands[0], mask = rule.operands[1], result = rule.results[0];
+  return from(value, mask) && to(result, mask) && value.back() == result.back();
 }
 
-bool pc::isCombine(EinsumOp op) {
-  if (!isOfOne(op))
-    return false;
-  FactorRule rule = op.getFactorRule();
-  return areOfEntries(rule.operands[0], rule.operands[1]) && areOfTokens(rule.results[0], rule.operands[1]) &&
-         rule.operands[0].back() == rule.results[0].back();
-}
+bool pc::isDispatch(EinsumOp op) { return brings(op, areOfTokens, areOfEntries); }
+bool pc::isCombine(EinsumOp op) { return brings(op, areOfEntries, areOfTokens); }

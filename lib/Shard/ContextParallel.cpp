@@ -39,10 +39,7 @@ struct ContextParallel : pc::impl::ContextParallelBase<ContextParallel> {
     if (isRing && size > 1 && failed(checkAlone(name)))
       return signalPassFailure();
     Seeds seeds(tactic, name, AxisOrder(getOperation()));
-    if (experts)
-      seeds.order.setExperts(name);
-    else
-      seeds.order.setData(name);
+    seeds.order.setData(name);
     llvm::StringSet<> ofTokens;
     ofTokens.insert("sequence");
     seeds.must = ofTokens;

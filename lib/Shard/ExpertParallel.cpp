@@ -67,6 +67,7 @@ LogicalResult pc::splitExperts(ModuleOp module, Seeds &seeds, StringRef tokens) 
   };
   if (tokens.empty())
     return success();
+  seeds.order.setExperts(seeds.axis);
   // Tokens lie outside of what is dispatched and combined; between both the experts do.
   seeds.pin = [tokens = tokens.str(), others = seeds.pin](const PlacementValue &v) -> std::optional<AxisState> {
     auto isCombined = [](Operation *user) { return isCombine(dyn_cast<EinsumOp>(user)); };
@@ -87,7 +88,6 @@ struct ExpertParallel : pc::impl::ExpertParallelBase<ExpertParallel> {
     if (!name)
       return signalPassFailure();
     Seeds seeds(tactic, name, AxisOrder(getOperation()));
-    seeds.order.setExperts(name);
     llvm::StringSet<> ofTokens;
     ofTokens.insert(tokens);
     seeds.must = ofTokens;

@@ -99,10 +99,7 @@ LogicalResult pc::placeZero(ModuleOp module, StringRef tactic, StringAttr name, 
   if (!keep.empty() && failed(findKept(module, tactic, keep, kept)))
     return failure();
   Seeds seeds(tactic, name, AxisOrder(module));
-  if (experts)
-    seeds.order.setExperts(name);
-  else
-    seeds.order.setData(name);
+  seeds.order.setData(name);
   MeshAttr mesh = meshOf(module);
 
   llvm::MapVector<StringAttr, SmallVector<Operation *>> leaves; // of every parameter

@@ -19,22 +19,19 @@ using namespace pc_calibrate;
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-namespace {
+Folder::Folder() {
+  std::string path = (fs::temp_directory_path() / "pc-calibrate-XXXXXX").string();
+  if (!mkdtemp(path.data()))
+    fail(PCRT_RESOURCE, withErrno("cannot make a folder in " + fs::temp_directory_path().string()));
+  at = path;
+}
 
-/// A folder that is gone afterwards.
-struct Folder {
-  Folder() {
-    std::string path = (fs::temp_directory_path() / "pc-calibrate-XXXXXX").string();
-    if (!mkdtemp(path.data()))
-      fail(PCRT_RESOURCE, withErrno("cannot make a folder in " + fs::temp_directory_path().string()));
-    at = path;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(at, ignored);
-  }
-  fs::path at;
-};
+Folder::~Folder() {
+  std::error_code ignored;
+  fs::remove_all(at, ignored);
+}
+
+namespace {
 
 /// GPT-2 of some size: `tokens` of a rank are in sequences of `length`.
 struct Model {

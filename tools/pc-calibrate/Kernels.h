@@ -10,7 +10,16 @@
 
 #include "Measure.h"
 
+#include <filesystem>
+
 namespace pc_calibrate {
+
+/// A folder that is gone afterwards. Throws a Failure where there is no place for it.
+struct Folder {
+  Folder();
+  ~Folder();
+  std::filesystem::path at;
+};
 
 /// What the models are compiled for, and run on.
 struct KernelsOn {

@@ -187,21 +187,6 @@ static pcrt_status runRank(const Options &options, const Place &place, Comm &com
   }
 }
 
-/// A file that is gone afterwards.
-namespace {
-struct TemporaryFile {
-  TemporaryFile() {
-    path = (std::filesystem::temp_directory_path() / "pc-calibrate-XXXXXX").string();
-    int file = mkstemp(path.data());
-    if (file < 0)
-      fail(PCRT_RESOURCE, withErrno("cannot make a file in " + std::filesystem::temp_directory_path().string()));
-    close(file);
-  }
-  ~TemporaryFile() { unlink(path.c_str()); }
-  std::string path;
-};
-} // namespace
-
 /// Measures kernels, then starts the ranks.
 static int launchRanks(Options options) {
   KernelsOn on;
@@ -213,10 +198,11 @@ static int launchRanks(Options options) {
   on.isStandIn = devices.isStandIn;
   on.isShort = options.seconds < 1;
   on.noise = options.noise;
-  TemporaryFile kernels;
+  Folder folder;
   if (canTimeKernels()) {
-    timeKernels(on, kernels.path);
-    setenv(kernelsVariable, kernels.path.c_str(), 1);
+    std::string kernels = folder.at / "kernels.json";
+    timeKernels(on, kernels);
+    setenv(kernelsVariable, kernels.c_str(), 1);
   }
   LaunchOptions launching;
   launching.ranks = options.ranks;
