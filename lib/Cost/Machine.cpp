@@ -138,6 +138,7 @@ static const Figure figures[] = {
     {"network_hop_seconds", [](MachineModel &m) -> double & { return m.networkHopSeconds; }, any, false, true},
     {"tree_hop_seconds", [](MachineModel &m) -> double & { return m.treeHopSeconds; }, any, false, true},
     {"contend_share", [](MachineModel &m) -> double & { return m.contendShare; }, 1, false, true},
+    {"jitter_seconds", [](MachineModel &m) -> double & { return m.jitterSeconds; }, any, false, true},
     {"straggle_share", [](MachineModel &m) -> double & { return m.straggleShare; }, 1, false, true},
     {"step_seconds", [](MachineModel &m) -> double & { return m.stepSeconds; }, any, false, true},
     {"spread", [](MachineModel &m) -> double & { return m.spread; }, 1, false, true},

@@ -7,6 +7,7 @@
 #include "pc/IR/Calls.h"
 #include "pc/IR/StageRunner.h"
 #include "pc/IR/Stages.h"
+#include <cmath>
 #include <deque>
 
 using namespace mlir;
@@ -23,6 +24,15 @@ struct Action {
   Operation *op = nullptr; ///< for a listener; of several that work, the first
   StepPhase phase = StepPhase::Forward;
 };
+
+/// By how much later than the later of two times, on average, both have come that are `apart` (how the distance between
+/// them is spread, as a standard deviation) because what comes before them takes now more, now less (Clark 1961).
+double lastOfTwo(double distance, double apart) {
+  if (apart <= 0)
+    return 0;
+  double x = std::abs(distance) / apart;
+  return apart * (std::exp(-x * x / 2) / std::sqrt(2 * M_PI) - x * std::erfc(x / std::sqrt(2)) / 2);
+}
 
 /// The starts of a block, numbered as they come; those in functions and accumulations count each time.
 struct Starts {
@@ -46,11 +56,15 @@ struct Stage : StageTimeline {
     double from, until, rate;
   };
   std::deque<Hindrance> hindrances;
+  double sinceMet = 0;        ///< seconds of work since it last waited for others, with which it then was in step
   std::optional<double> next; ///< seconds of consecutive work that is not booked yet
   int open = -1;              ///< the span that work is booked in; -1: none
   bool begun = false;         ///< whether that span has any
 
-  void run(const Action &action, double contendShare);
+  void run(const Action &action, const MachineModel &machine);
+  /// By how much later than at `done`, or now, it has what others send who are in step with it: those that have as much
+  /// to do are not done at once.
+  double meet(double done, const MachineModel &machine);
   void workAhead();
   /// When so many seconds of work are done that begin now.
   double workUntil(double seconds) const;
@@ -93,10 +107,19 @@ void Stage::workAhead() {
   begun = true;
   double done = workUntil(*next);
   work[static_cast<int>(span.kind)] += done - end;
+  sinceMet += done - end;
   span.end = end = done;
   next.reset();
   while (!hindrances.empty() && hindrances.front().until <= end)
     hindrances.pop_front();
+}
+
+double Stage::meet(double done, const MachineModel &machine) {
+  // Two that meet at once wait 1 / sqrt(2 pi) of what lies between them.
+  double apart = std::sqrt(2 * M_PI * machine.jitterSeconds * sinceMet);
+  if (done >= end)
+    sinceMet = 0;
+  return lastOfTwo(done - end, apart);
 }
 
 /// Waits for other stages. Work outside of tasks then begins another span.
@@ -159,20 +182,23 @@ void Stage::close() {
 
 const StageSpan ownMoves{StageSpan::Move, {}, "moves"}, stageMoves{StageSpan::Move, {}, "sum over stages"};
 
-void Stage::run(const Action &action, double contendShare) {
+void Stage::run(const Action &action, const MachineModel &machine) {
   if (action.type == Action::Work) {
     next = next.value_or(0) + action.seconds;
     return;
   }
   workAhead();
-  if (action.type == Action::Wait)
-    return spend(moved[action.start], ownMoves);
+  if (action.type == Action::Wait) {
+    double done = moved[action.start];
+    return spend(std::max(done, end) + meet(done, machine), ownMoves);
+  }
   double begin = std::max(end, linkFree), done = begin + action.seconds;
   if (action.type == Action::Move) {
+    done += meet(begin, machine);
     spend(done, ownMoves);
   } else {
     moved.push_back(done);
-    if (double lost = contendShare * action.copying; lost > 0)
+    if (double lost = machine.contendShare * action.copying; lost > 0)
       hindrances.push_back({begin, done, std::max(1 - lost / action.seconds, 0.01)});
   }
   linkFree = done;
@@ -290,7 +316,7 @@ void Simulation::run(Stage &stage, const Action &action) {
   double start = listener ? stage.workUntil(stage.next.value_or(0)) : 0;
   if (action.type != Action::Work)
     start = std::max(start, stage.linkFree);
-  stage.run(action, machine.contendShare);
+  stage.run(action, machine);
   if (listener && action.type != Action::Wait)
     listener(action.op, action.phase, start,
              action.type == Action::Work ? stage.workUntil(*stage.next) : stage.linkFree);
@@ -342,6 +368,7 @@ LogicalResult Simulation::visit(int number, Operation *op) {
   Stage &stage = stages[number];
   auto meet = [&](ArrayRef<MoveOpInterface> moves, double seconds) {
     double last = lastArrival(moves);
+    last += stage.meet(last, machine);
     stage.wait(last);
     stage.spend(last + seconds, stageMoves);
   };
@@ -359,7 +386,7 @@ LogicalResult Simulation::visit(int number, Operation *op) {
     Messages &flow = flows[StageFlow(number, receive)];
     double sent = flow.sent[flow.taken.size()];
     auto from = static_cast<int64_t>(receive.getStage());
-    stage.wait(sent);
+    stage.wait(std::max(sent, stage.end) + stage.meet(sent, machine));
     stage.spend(sent + hop(from, number, receive.getValue()), {StageSpan::Message, {}, "", from});
     flow.taken.push_back(stage.end);
   } else if (auto wait = dyn_cast<WaitOp>(op); wait && isOver(wait.getStart())) {

@@ -122,7 +122,14 @@ static void checkCores(const std::string &path) {
   results.sum = {"sum", 3e8, 3e8 / (truth.memoryBandwidth * 1.5)};
   results.launch = {"fork and join", 0, 1e-7};
   results.attention = {attentionOf(256, 64, false, truth), attentionOf(1024, 64, false, truth)};
+  truth.jitterSeconds = 3e-5;
+  results.node = movesOf(2, 1e-6, 0, 0, truth.node.bandwidth, truth.moveSeconds);
+  double worked = results.products[0].seconds;
+  results.meeting = {"meeting", 0, std::sqrt(truth.jitterSeconds * worked) + results.node.sumSeconds()};
+  results.sizes.beside = 0;
+  results.beside = {"beside", 0, worked};
   pc::MachineModel got = readBack(results, path);
+  expectNear("jitter_seconds", got.jitterSeconds, truth.jitterSeconds);
   expectNear("f32_flops", got.f32Flops, truth.f32Flops);
   expectNear("bf16_flops", got.bf16Flops, truth.bf16Flops);
   expectNear("attention_share", got.attentionShare, truth.attentionShare);

@@ -31,6 +31,7 @@ private:
     std::function<void()> call;
     int64_t turns = 1;   ///< Places that its operands take in turns.
     int64_t repeats = 1; ///< Of a sample: where there is time, all places as often, since some are slower than others.
+    const double *own = nullptr; ///< Seconds of this rank that count instead of all that pass.
     std::vector<double> seconds = {};
   };
   /// Places of the operands of a call, which take turns: no cache then holds those of the call before.
@@ -48,9 +49,11 @@ private:
   void addGroup(GroupMoves &moves, const pcrt::Group &group, const std::string &where);
   void addMessages();
   void addBeside();
+  void addMeeting();
   int addMove(pcrt_move_kind kind, int64_t bytes, const pcrt::Group &group);
   Places placesOf(pcrt_move_kind kind, int64_t bytes, int64_t members) const;
   double time(Case &one);
+  double sample(Case &one);
   int64_t numberOfFirst(int64_t mine);
   void sampleAll(int warm, int rounds);
 
@@ -61,6 +64,7 @@ private:
   Measurements results;
   Sizes sizes;
   std::vector<Case> cases;
+  double waited = 0;        ///< Seconds in which this rank met others, in the sample that is taken.
   int64_t productBytes = 0; ///< Of the operands of products, which lie first; behind them those of copies and moves.
   int64_t otherBytes = 0;
 };

@@ -114,6 +114,16 @@ public:
     machine["contend_share"] = std::clamp((results.beside.seconds - alone.seconds) / copying, 0., 1.);
   }
 
+  /// What ranks that work for s seconds wait for the last of them is sqrt(s jitter).
+  void addJitter() {
+    if (!results.meeting.isThere()) {
+      guesses.push_back("jitter_seconds");
+      return;
+    }
+    double waited = std::max(0., results.meeting.seconds - results.node.sumSeconds());
+    machine["jitter_seconds"] = waited * waited / results.products[0].seconds;
+  }
+
   Json machine;
   std::vector<std::string> guesses;
 
@@ -224,6 +234,7 @@ Json pc_calibrate::machineOf(const Measurements &results, int ranks, double spre
   figures.addNode();
   figures.addNetwork();
   figures.addContention();
+  figures.addJitter();
   figures.guesses.push_back("straggle_share");
   Json &machine = figures.machine;
   machine["spread"] = std::min(spread, 1.);

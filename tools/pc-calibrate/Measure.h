@@ -16,7 +16,7 @@ namespace pc_calibrate {
 struct Measurement {
   std::string name;
   double work = 0;      ///< What one call does: flops, bytes through memory, or bytes that a rank sends.
-  double seconds = 0;   ///< Of one call, the median of all rounds.
+  double seconds = 0;   ///< Of one call, the median of all rounds; of a meeting, the mean.
   double spread = 0;    ///< Between the quartiles, as a share of the median.
   bool isSmall = false; ///< A latency: its spread says little.
 
@@ -62,6 +62,7 @@ struct Measurements {
   GroupMoves node,       ///< The ranks of a node.
       pair,              ///< Two neighbours in it, where it has more.
       across;            ///< One rank of each node, where there are several: each rank is in such a group.
+  Measurement meeting;   ///< Of ranks of a node after the first product, on cores: an all_reduce of 4 kB.
   Measurement beside;    ///< A product while a large move of all is under way, start and wait included.
   std::vector<AttentionTimes> attention; ///< The shortest first.
   Measurement streaming;                 ///< Kernels of layers that go by their bytes.

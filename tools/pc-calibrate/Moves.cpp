@@ -1,5 +1,6 @@
 //===- Moves.cpp - what ranks send each other ------------------------------===//
 #include "Bench.h"
+#include "device/Profile.h"
 
 #include <algorithm>
 #include <cmath>
@@ -115,6 +116,21 @@ void Bench::addMessages() {
         "message of 4 kB and back" + std::string(results.nodes > 1 ? " in a node" : ""));
   if (across.size() > 1)
     add(results.across, across, "between nodes", "message of 4 kB and back between nodes");
+}
+
+/// How long ranks wait for the last of them, which have just done the same work.
+void Bench::addMeeting() {
+  if (node.size() == 1 || results.device.multiprocessors > 0)
+    return;
+  results.meeting = named("meeting after " + results.products[0].name, 0, true);
+  int move = addMove(PCRT_ALL_REDUCE, 4 * KiB, node);
+  cases.push_back({&results.meeting, [this, move] {
+                     target.product(0);
+                     int64_t start = nanoseconds();
+                     target.move(move, productBytes, productBytes);
+                     waited += double(nanoseconds() - start) * 1e-9;
+                   }});
+  cases.back().own = &waited;
 }
 
 /// A product while a move is under way.

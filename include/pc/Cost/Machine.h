@@ -55,6 +55,7 @@ struct MachineModel {
   double networkHopSeconds = 0;           ///< of one between nodes
   double treeHopSeconds = 0;              ///< of one of a tree of nodes, which an all_reduce may take
   double contendShare = 0;  ///< of the seconds in which hidden moves copy, what the work beside them loses
+  double jitterSeconds = 0; ///< ranks that have worked s seconds since they met wait sqrt(s x this) for the last one
   double straggleShare = 0; ///< of a step, that each doubling of nodes adds: they do not run in step
   double stepSeconds = 0;   ///< of a step besides its program
   double spread = 0.05;     ///< by which measured seconds of the same thing differ; closer plans are a tie

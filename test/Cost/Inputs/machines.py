@@ -91,5 +91,11 @@ both = {"f32_flops": 1e9, "node_bandwidth": 1e9}
 alone, beside = (seconds(both | {"contend_share": share}, "--mesh=dp=2", "--bucket-bytes=1K") for share in (0, 0.5))
 assert alone < beside <= alone + 0.5 * two / 1e9, (alone, beside)
 print("hidden moves cost the work beside them")
+# Ranks that do not take as long as each other for s seconds of work wait sqrt(s x jitter) for the last one where they meet.
+worked = seconds({"f32_flops": 1e9}, "--mesh=dp=2")
+near(seconds({"f32_flops": 1e9, "jitter_seconds": 0.04 * worked}, "--mesh=dp=2", "--bucket-bytes=1G"), 1.2 * worked)
+once, often = (seconds({"f32_flops": 1e9, "jitter_seconds": 1e-4}, "--mesh=" + mesh) for mesh in ("dp=2", "tp=2"))
+assert worked < once < often, (worked, once, often)
+print("ranks wait where they meet, the longer the more often")
 near(seconds(slow | {"node_ranks": 1, "straggle_share": 0.1, "step_seconds": 3}, "--mesh=dp=4"), 1.2 * seconds(slow | {"node_ranks": 1}, "--mesh=dp=4") + 3)
 print("four nodes are out of step twice; a step takes seconds of its own")
