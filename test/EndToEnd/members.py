@@ -236,6 +236,17 @@ class Members(Case):
         self.run_all(300 * EVERY, "abc", "--replay", "slow.log")
         self.check("slow: replayed, the same bits", self.same("slow, replayed", *processes) == bits)
 
+    def too_late(self, what, process):
+        """It came when the others had left: the meeting has refused it, or was gone before it came; then it waits for one, in which it makes its steps."""
+        while process.poll() is None:
+            if self.meeting.poll() is not None:
+                self.meet("--port", self.port, "--min-members", 1)
+            time.sleep(0.05)
+        out, err = process.communicate()
+        self.check(f"{what}: refused, or alone in a meeting", process.returncode in (7, 0), f"{process.returncode}\n{out[-1000:]}{err[-2000:]}")
+        self.meeting.kill()
+        self.meeting.wait()
+
     def come_and_go(self, number):
         """Members are killed and others join at random times; replayed, whoever was there makes the same bits."""
         log, steps = f"random{number}.log", 60 * EVERY
@@ -253,8 +264,8 @@ class Members(Case):
         for name, process in list(alive.items()):
             if any(name in line["members"] for line in told):
                 self.ends(f"random {number}, {name}", process)
-            else: # it came when the others had left
-                self.ends(f"random {number}, {name}, too late", alive.pop(name), 7)
+            else:
+                self.too_late(f"random {number}, {name}, too late", alive.pop(name))
         bits = self.same(f"random {number}", *alive)
         everybody = sorted({name for line in told for name in line["members"]})
         self.check(f"random {number}: every round once", [line["round"] for line in told] == list(range(60)), told,
