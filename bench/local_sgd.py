@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""usage: bench/local_sgd.py [NAME] [--steps N] [--warm N] [--inner N] [--batch N] [--seq N] [--mbit N] [--slow-steps N]
+"""usage: bench/local_sgd.py [NAME] [--steps N] [--warm N] [--inner N] [--batch N] [--seq N] [--mbit N] [--slow-steps N] [--lr F] [--momentum F]
 
 Local SGD beside data parallelism on two machines of two ranks with a slow cable between them: two network namespaces, tc, MPI; needs root, and says so where it is not there.
 examples/gpt2-14m on the text of the LLVM headers. From parameters of a few steps (--warm) on, both train as many steps of as many tokens, with the full speed of the machine,
@@ -19,13 +19,16 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("name", nargs="?", default="local_sgd")
 for flag, value in (("steps", 512), ("warm", 100), ("inner", 32), ("batch", 8), ("seq", 256), ("mbit", 100), ("slow-steps", 3)):
     parser.add_argument(f"--{flag}", type=int, default=value)
+for flag, value in (("lr", 4e-4), ("momentum", 0.7)):
+    parser.add_argument(f"--{flag}", type=float, default=value)
 options = parser.parse_args()
 work = ROOT / "build/bench" / options.name
 notes = work / "done.json"
+ROUNDS = ["--mesh", "outer=2,dp=2", f"--local-sgd=outer:{options.inner}", "--outer-rate=0.7", f"--outer-momentum={options.momentum}"]
 PLANS = {"ddp": (options.batch, ["--mesh", "dp=4"]),
-         "f32": (options.batch // 2, ["--mesh", "outer=2,dp=2", f"--local-sgd=outer:{options.inner}"]),
-         "int8": (options.batch // 2, ["--mesh", "outer=2,dp=2", f"--local-sgd=outer:{options.inner}", "--outer-deltas=int8"])}
-FLAGS = ["--data", "text:text", "--shuffle", "--validation", "1/100", "--seed", "1", "--lr", "6e-4", "--clip", "1.0", "--lr-warmup", "20"]
+         "f32": (options.batch // 2, ROUNDS), "int8": (options.batch // 2, [*ROUNDS, "--outer-deltas=int8"])}
+FLAGS = ["--data", "text:text", "--shuffle", "--validation", "1/100", "--seed", "1", "--lr", str(options.lr), "--clip", "1.0", "--lr-warmup", "20"]
+DECAY = ["--lr-decay", "cosine", "--min-lr", "6e-5"]
 ONE, TWO = f"pc-bench-{os.getpid()}-1", f"pc-bench-{os.getpid()}-2"
 environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PCRT_THREADS": "1"}
 
@@ -70,7 +73,7 @@ def once(name, measure):
 
 def trained(plan):
     """The loss on what is held out behind the last step."""
-    call(BIN / "pc-run", "-n", 4, f"./{plan}", "--", *FLAGS, "--init", "warm", "--steps", options.steps, "--checkpoint", f"of-{plan}", "--every", "50", "--keep", "1",
+    call(BIN / "pc-run", "-n", 4, f"./{plan}", "--", *FLAGS, *DECAY, "--init", "warm", "--steps", options.steps, "--checkpoint", f"of-{plan}", "--every", "50", "--keep", "1",
          "--eval-every", options.steps, "--eval-batches", "16", "--metrics", f"{plan}.jsonl")
     return [line["validation_loss"] for line in map(json.loads, open(work / f"{plan}.jsonl")) if "validation_loss" in line][-1]
 
