@@ -162,7 +162,8 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
   std::vector<bool> queued(alive.size());
   for (unsigned v : todo)
     queued[v] = true;
-  auto findDead = [&](unsigned v) -> int {
+  // The highest dead choice of `v` up to `most`, or -1. No choice above has one that is never dearer.
+  auto findDead = [&](unsigned v, int most) -> int {
     int n = alive[v].size();
     SmallVector<size_t> steps;
     for (unsigned id : tablesOf[v])
@@ -187,7 +188,7 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
         return true;
       return cheap < dear ? !(a.first < b.first) && !(a.last < b.last) : b.first < a.first && b.last < a.last;
     };
-    for (int dear = n - 1; dear >= 0; --dear)
+    for (int dear = most; dear >= 0; --dear)
       for (int cheap = 0; cheap < n; ++cheap)
         if (cheap != dear && mayBeDead(dear, cheap) && dominated(v, dear, cheap, steps))
           return dear;
@@ -199,7 +200,8 @@ void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
     queued[v] = false;
     if (llvm::any_of(tablesOf[v], [&](unsigned id) { return tables[id].entries.size() > largestForDeadEnds; }))
       continue; // removing dead ends only saves time, and the search would take longer than it saves
-    for (int dead; alive[v].size() > 1 && (dead = findDead(v)) >= 0;) {
+    int dead = static_cast<int>(alive[v].size());
+    while (alive[v].size() > 1 && (dead = findDead(v, dead - 1)) >= 0) {
       removeChoice(v, dead);
       for (unsigned id : tablesOf[v])
         for (unsigned other : tables[id].variables)
