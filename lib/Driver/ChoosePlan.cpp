@@ -199,7 +199,8 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::func
     llvm::for_each(roots, [](PlanNode &root) { root.chain.clear(); });
   SearchResult result = searchPlans(
       std::move(roots),
-      {limit(), search.compositions, composes ? composedError : 0, composes ? composedWidth : SearchLimits().width},
+      {limit(), search.compositions, composes ? composedError : 0, settleAfter(),
+       composes ? composedWidth : SearchLimits().width},
       goesOn, [&](ArrayRef<PlanNode> asked) { return open(asked); },
       [&](FoundPlan &plan) { return confirm(plan, compiles); });
   if (composes)

@@ -434,6 +434,7 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
     opened.push_back(openNow(node, jobs));
     if (!key.empty() && counted.insert(key).second)
       opened.back().compositions += jobs.at(key).compositions();
+    compositions += opened.back().compositions;
     if (!key.empty() && refusal.empty())
       refusal = jobs.at(key).refusal;
   }

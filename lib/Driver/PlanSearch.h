@@ -18,6 +18,8 @@ namespace pc {
 /// A composed plan is good enough where none can be better by more than this share: composed seconds are right to half
 /// of it.
 constexpr double composedError = 0.015;
+/// But as long as a search has compiled no more programs than these, it goes on until none can be better at all.
+constexpr int64_t cheapCompositions = 400;
 
 class PlanSearch {
 public:
@@ -82,7 +84,8 @@ private:
   /// What is known of a plan by cores of others.
   double boundByOthers(const Node &node, const Plan &plan);
   /// What no plan needs to be below to be left out.
-  double enough() const { return best * (1 - (composes ? composedError : 0)); }
+  double enough() const { return best * (1 - (composes && compositions >= settleAfter() ? composedError : 0)); }
+  int64_t settleAfter() const { return leastBytes ? 0 : cheapCompositions; }
   std::vector<OpenedNode> open(llvm::ArrayRef<PlanNode> nodes);
   /// What has to be compiled before a node can be opened; nothing if all is known.
   std::optional<PlanJob> jobOf(const PlanNode &node);
@@ -149,6 +152,7 @@ private:
   std::map<size_t, PlanTrial> trials;                    ///< by node: what plans took when they were priced
   std::map<size_t, std::optional<PlanTrial>> whole;      ///< of plans that were compiled whole; none: refused
   int64_t numPlans = 0, numDropped = 0, compiled = 0;
+  int64_t compositions = 0; ///< programs that were compiled to open nodes
   double gap = 0;
   bool isEstimate = false; ///< the chosen plan was composed, and not compiled whole
   std::optional<WhatLimits> limits;

@@ -90,7 +90,10 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
   std::optional<FoundPlan> best;
   std::set<std::string> settled;   // chains of which a plan fits
   std::vector<PlanNode> ofSettled; // nodes of these, which are dearer
-  auto isDone = [&](double bound) { return best && bound >= (1 - limits.settle) * best->trial.seconds; };
+  auto isDone = [&](double bound) {
+    double settle = result.compositions >= limits.settleAfter ? limits.settle : 0;
+    return best && bound >= (1 - settle) * best->trial.seconds;
+  };
   // Takes nodes that say nothing new off the front; whether one is left that has to be opened.
   auto isLeft = [&] {
     while (!heap.empty()) {

@@ -94,6 +94,7 @@ struct SearchLimits {
   int64_t bytes = 0;        ///< of a rank; 0: any number
   int64_t compositions = 1; ///< at most, but for those of the last nodes that were opened together
   double settle = 0;        ///< a plan is good enough if none can be better by more than this share
+  int64_t settleAfter = 0;  ///< once so many programs were compiled; before, the search goes on until none can be
   int64_t width = 8; ///< nodes that are opened together; any number of threads opens as many, so that all find the same
 };
 
