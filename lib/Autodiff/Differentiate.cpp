@@ -7,6 +7,7 @@
 
 #include "Gradients.h"
 #include "pc/IR/DimClasses.h"
+#include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -116,7 +117,8 @@ Loss expandLoss(OpBuilder &builder, CrossEntropyOp op, const IRMapping &mapping)
 llvm::DenseSet<Value> dependents(Block &block, ArrayRef<Value> parameters) {
   llvm::DenseSet<Value> live(parameters.begin(), parameters.end());
   for (Operation &op : block)
-    if (!isa<TopKOp, TopGroupsOp>(op) && llvm::any_of(op.getOperands(), [&](Value v) { return live.contains(v); }))
+    if (!isa<TopKOp, TopGroupsOp, AdmitOp>(op) &&
+        llvm::any_of(op.getOperands(), [&](Value v) { return live.contains(v); }))
       live.insert(op.result_begin(), op.result_end());
   return live;
 }

@@ -8,6 +8,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Layers.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/MoveRows.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
@@ -21,8 +22,9 @@ namespace {
 /// Whether the op costs more than reading its operands: a matrix product or attention.
 bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
-/// Whether the op is never computed again: rounded in another way, its operand could lead to another choice.
-bool isKept(Operation *op) { return isa<TopKOp>(op); }
+/// Whether the op is never computed again: rounded in another way, its operand could lead to another choice. What
+/// experts take of choices is all that is read of them.
+bool isKept(Operation *op) { return isa<TopKOp, AdmitOp>(op); }
 
 class Recomputer {
 public:

@@ -2,7 +2,7 @@
 // (T1) data are f32, bf16 or f64 (f64 for the interpreter only), indices i32; (T2) statistics and what an optimizer
 // keeps are not bf16. The table lists the operands and results that are not data; it is for all ops with factors.
 //===-----------------------------------------------------------------------------===//
-#include "pc/IR/PC.h"
+#include "pc/IR/MoveRows.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -20,7 +20,7 @@ static Kinds kindsOf(Operation *op) {
   auto from = [&](unsigned first) { return llvm::to_vector<4>(llvm::seq(first, op->getNumOperands())); };
   return llvm::TypeSwitch<Operation *, Kinds>(op)
       .Case([](IotaOp) { return Kinds{{0}, {}, {0}, {}}; })
-      .Case<SoftmaxOp, TopKOp, TopGroupsOp>([](auto) { return Kinds{{}, {}, {}, {0}}; })
+      .Case<SoftmaxOp, TopKOp, TopGroupsOp, AdmitOp>([](auto) { return Kinds{{}, {}, {}, {0}}; })
       .Case<EmbeddingOp, EmbeddingGradOp>([](auto) { return Kinds{{1, 2}, {}, {}, {}}; })
       .Case([](LayerNormOp) { return Kinds{{}, {}, {}, {1, 2}}; })
       .Case([](LayerNormGradOp) { return Kinds{{}, {2, 3}, {}, {}}; })

@@ -2,7 +2,7 @@
 // One function per op that is not pointwise, in the order of PCOps.td. This file is the only place that knows how an op
 // may be split.
 //===-----------------------------------------------------------------------------===//
-#include "pc/IR/PC.h"
+#include "pc/IR/MoveRows.h"
 
 #include "llvm/ADT/Twine.h"
 
@@ -94,6 +94,7 @@ static FactorRule rowsRule(Operation *op) {
 FactorRule SoftmaxOp::getFactorRule() { return rowsRule(*this); }
 FactorRule TopKOp::getFactorRule() { return rowsRule(*this); }
 FactorRule TopGroupsOp::getFactorRule() { return rowsRule(*this); }
+FactorRule AdmitOp::getFactorRule() { return make(*this, "b s n -> b s n").keepWhole({"s"}); }
 FactorRule ColumnsOp::getFactorRule() {
   if (!rankOf(getX()))
     return {};

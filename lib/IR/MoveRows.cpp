@@ -1,4 +1,4 @@
-//===- MoveRows.cpp - The move of values that are stored by rows -----------------------===//
+//===- MoveRows.cpp - The move of values that are stored by rows, and what limits rows --===//
 #include "pc/IR/MoveRows.h"
 
 #include "mlir/IR/Builders.h"
@@ -33,5 +33,11 @@ LogicalResult AllToAllRowsOp::verify() {
   };
   if (static_cast<int64_t>(getRouted()) < 1 || from.getCount() != worst(type) || to.getCount() != worst(made))
     return emitOpError() << "operand and result must have " << worst(type) << " and " << worst(made) << " rows (C3)";
+  return success();
+}
+
+LogicalResult AdmitOp::verify() {
+  if (static_cast<int64_t>(getCapacity()) < 1)
+    return emitOpError() << "has a capacity of " << static_cast<int64_t>(getCapacity()) << " (C1)";
   return success();
 }

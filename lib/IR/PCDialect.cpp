@@ -28,6 +28,7 @@ void PCDialect::initialize() {
 #include "pc/IR/PCOps.cpp.inc"
       >();
   addOperations<AllToAllRowsOp>();
+  addOperations<AdmitOp>();
 }
 
 StringRef stepPhaseName(StepPhase phase) {

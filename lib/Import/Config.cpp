@@ -372,6 +372,10 @@ FailureOr<ModelConfig> pc::parseConfig(StringRef text, const ImportOptions &opti
                   << "' = " << config.positions;
   if (options.targets && config.family && !config.family->encoder)
     reader.fail() << "--target-seq is of models with an encoder; '" << config.type << "' has a target for each token";
+  if (options.expertCapacity && !reader.failed && (!config.experts || *options.expertCapacity < 1))
+    reader.fail() << "--expert-capacity=" << *options.expertCapacity
+                  << (config.experts ? " is no number of tokens" : " is of a mixture of experts");
+  config.capacity = options.expertCapacity.value_or(0);
   if (options.documents && config.family)
     checkDocuments(reader, *options.documents, config);
   refuseOthers(reader, config.experts);

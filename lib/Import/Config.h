@@ -47,6 +47,7 @@ struct ModelConfig {
   llvm::SmallVector<int64_t> windows; ///< by layer, 0: none; empty: no layer has one
   /// Of a mixture of experts: how many, of how many of them a token takes a part, and their width; 0: none.
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
+  int64_t capacity = 0;               ///< tokens of a sequence that an expert takes; 0: all that choose it
   int64_t sharedFfn = 0;              ///< the width of the MLP beside experts
   int64_t groups = 1, keptGroups = 1; ///< of experts, and of how many groups those of a token are
   double routingScale = 1;            ///< of the weights of experts

@@ -59,7 +59,7 @@ Value ModelBuilder::sharedExperts(Value y) {
 }
 
 Value ModelBuilder::routedBy(const Routing &routing, Dims dims, StringRef spec, ValueRange inputs) {
-  return routedEinsum(builder, loc, type(dims), spec, inputs, routing.chosen, config.expertsPerToken);
+  return routedEinsum(builder, loc, type(dims), spec, inputs, routing.taken, config.expertsPerToken);
 }
 
 Value ModelBuilder::expertsBlock(Value y) {
@@ -77,6 +77,7 @@ Value ModelBuilder::expertsBlock(Value y) {
         builder, loc, layer, logits, correction,
         {config.groups, config.keptGroups, config.expertsPerToken, config.normalizesExperts, config.routingScale});
   }
+  limit(builder, loc, config.capacity, routing);
   if (config.balance != 0)
     balance.add(builder, loc, routing);
   if (!form->expertGateUp.empty())

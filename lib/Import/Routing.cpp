@@ -1,5 +1,6 @@
 //===- Routing.cpp - Which experts a token takes a part of, and how much --------------===//
 #include "Routing.h"
+#include "pc/IR/MoveRows.h"
 
 using namespace mlir;
 using namespace pc;
@@ -66,6 +67,15 @@ Routing pc::routeByGroups(OpBuilder &builder, Location loc, int64_t layer, Value
   }
   routing.weights = scaled(routing.weights, how.scale);
   return routing;
+}
+
+void pc::limit(OpBuilder &builder, Location loc, int64_t capacity, Routing &routing) {
+  routing.taken = routing.chosen;
+  auto type = cast<RankedTensorType>(routing.chosen.getType());
+  if (!capacity || capacity >= type.getDimSize(1))
+    return;
+  routing.taken = AdmitOp::create(builder, loc, type, routing.chosen, builder.getI64IntegerAttr(capacity));
+  routing.weights = einsum(builder, loc, type.getShape(), "b s n, b s n -> b s n", {routing.weights, routing.taken});
 }
 
 void LoadBalance::add(OpBuilder &builder, Location loc, const Routing &routing) {

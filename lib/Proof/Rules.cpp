@@ -66,6 +66,7 @@ static const OpRow *rowOf(Operation *op) {
       {"softmax", "r* c -> r* c", "c", {}, none, ""},
       {"top_k", "r* c -> r* c", "c", {}, none, ""},
       {"top_groups", "r* c -> r* c", "c", {}, none, ""},
+      {"admit", "b s n -> b s n", "s", {}, none, ""},
       {"columns", "r* c -> r* d", "c d", {0}, none, ""},
       {"embedding", "v e, i* -> i* e", "", {0}, sum, "v"},
       {"embedding_grad", "i* e, i* -> v e", "", {0}, sum, "v"},

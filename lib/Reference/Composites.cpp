@@ -337,6 +337,23 @@ Tensors pc::topGroups(Inputs in, int64_t groups, int64_t keep) {
   return {mask};
 }
 
+Tensors pc::admit(Inputs in, int64_t capacity, int64_t ranks) {
+  const Tensor &x = *in[0];
+  int64_t length = x.shape[1], experts = x.shape[2];
+  Tensor taken(x.shape);
+  std::vector<int64_t> indexOf(length); // by position
+  for (int64_t i = 0; i < length; ++i)
+    indexOf[zigzagPosition(i, length, ranks)] = i;
+  for (int64_t b = 0; b < x.shape[0]; ++b)
+    for (int64_t n = 0; n < experts; ++n)
+      for (int64_t p = 0, count = 0; p < length && count < capacity; ++p)
+        if (int64_t at = (b * length + indexOf[p]) * experts + n; x[at] > 0) {
+          taken[at] = x[at];
+          ++count;
+        }
+  return {taken};
+}
+
 Tensors pc::columns(Inputs in, const Shape &shape, int64_t from) {
   const Tensor &x = *in[0];
   int64_t c = x.shape.back(), d = shape.back();

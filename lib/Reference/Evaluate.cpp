@@ -1,5 +1,6 @@
 //===- Evaluate.cpp - One case per computing op, in the order of PCOps.td ---------------------===//
 #include "Evaluators.h"
+#include "pc/IR/MoveRows.h"
 #include "pcrt/description.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -204,6 +205,7 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
       .Case([&](TopGroupsOp choice) {
         return topGroups(in, static_cast<int64_t>(choice.getGroups()), static_cast<int64_t>(choice.getKeep()));
       })
+      .Case([&](AdmitOp op) { return admit(in, static_cast<int64_t>(op.getCapacity()), zigzagRanks(op)); })
       .Case([&](ColumnsOp op) { return columns(in, context.shapes[0], static_cast<int64_t>(op.getFrom())); })
       .Case([&](EmbeddingOp) { return embedding(in, offset); })
       .Case(

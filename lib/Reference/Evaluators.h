@@ -56,6 +56,9 @@ Tensors softmax(Inputs in);
 Tensors topK(Inputs in, int64_t k);
 /// x (rows..., c) -> 1 for entries of the `keep` groups of each row whose two largest are most, and 0 for the others.
 Tensors topGroups(Inputs in, int64_t groups, int64_t keep);
+/// x (b, s, n) -> x of the first `capacity` positions of each (b, n) where it is above 0, and 0 elsewhere; `ranks`: of
+/// the zigzag order, or 0.
+Tensors admit(Inputs in, int64_t capacity, int64_t ranks);
 /// x (rows..., c) -> `shape`, (rows..., d): entry j of a row is entry j + from, or 0.
 Tensors columns(Inputs in, const Shape &shape, int64_t from);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).

@@ -6,6 +6,7 @@ those of one rank; in the long run the losses of 20 steps, too, with its choices
 tied: routers of zeros, so that all logits are equal: all tokens take the first experts, which one rank has, and nothing the others
 one, all: one expert a token, all of them
 peaked: logits so far apart that the scores of most experts are small
+capacity: experts that take five tokens of a sequence
 eight: eight experts on up to eight ranks, of which tokens take two
 Where tokens take the first experts, or all, also how many rows each rank sends to others is what these choices make it."""
 import json
@@ -17,6 +18,7 @@ from cases import GOLDEN, LONG, STAND_IN, Case, data_flags, mesh_flags, ranks_of
 
 PER_TOKEN = {"one": 1, "all": 4}
 SCALE = {"tied": 0, "peaked": 10}
+FLAGS = {"capacity": ["--expert-capacity=5"]}
 ROWS = "--expert-exchange=rows"
 PLANS = ["ep=2,tp=2", f"ep=2 {ROWS}", "ep=2", "ep=4", f"ep=4 {ROWS}", "ep=4 --expert-exchange=gather", f"dp=2,ep=2 {ROWS}", f"ep=2,dp=2 {ROWS}", f"ep=2,tp=2 {ROWS}",
          f"ep=2,tp=2 --sequence-parallel {ROWS}", f"dp=2,ep=2 --zero=3 {ROWS}", f"ep=2,cp=2 --context-parallel=heads {ROWS}",
@@ -94,7 +96,7 @@ class Experts(Case):
         else:
             scale_routers(folder / "model.safetensors", SCALE.get(routing, 1))
         (folder / "config.json").write_text(json.dumps(config))
-        self.model(folder, 8 if routing == "eight" else 4)
+        self.model(folder, 8 if routing == "eight" else 4, 16, *FLAGS.get(routing, []))
         for target, plans in (("cpu", ON_EIGHT), ("cuda", [])) if routing == "eight" else (("cpu", PLANS), ("cuda", ON_DEVICES)):
             for plan in plans if LONG else plans[:2]:
                 alone = self.alone(plan)

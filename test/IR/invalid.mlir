@@ -818,6 +818,32 @@ func.func @keeps_too_many(%x: tensor<2x8x6xf32>) {
 
 // -----
 
+func.func @takes_of_no_sequence(%x: tensor<8x6xf32>) {
+  // expected-error@+1 {{expects rank 3, got 'tensor<8x6xf32>' (F1)}}
+  %y = pc.admit %x capacity 2 : (tensor<8x6xf32>) -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
+// A rank that has a part of a sequence does not know which of its tokens an expert takes.
+pc.mesh <cp = 2>
+func.func @takes_of_parts(%x: tensor<2x8x6xf32, #pc.place<[_, cp, _]>>) {
+  // expected-error@+1 {{no legal row on axis 'cp'}}
+  %y = pc.admit %x capacity 2 : (tensor<2x8x6xf32, #pc.place<[_, cp, _]>>) -> tensor<2x8x6xf32, #pc.place<[_, cp, _]>>
+  return
+}
+
+// -----
+
+func.func @takes_none(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{has a capacity of 0 (C1)}}
+  %y = pc.admit %x capacity 0 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
 func.func @rotates_odd_pairs(%x: tensor<2x8x6xf32>, %c: tensor<8x2xf32>) {
   // expected-error@+1 {{rotates pairs of 6 from 1 on (C2)}}
   %y = pc.rope interleaved %x, %c, %c first 1 : (tensor<2x8x6xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x6xf32>

@@ -59,6 +59,7 @@ mixtral dp=2,ep=2 --zero=1
 mixtral ep=2,tp=2
 mixtral ep=4
 mixtral dp=2,ep=2 --expert-exchange=rows
+mixtral-capacity ep=2,cp=2 --context-parallel=ring
 qwen3_moe pp=2 --microbatches=2
 mistral-packed pp=2,dp=2 --microbatches=2""".splitlines()
 
@@ -216,6 +217,7 @@ edit(SCALES, "value of padding", r"( value )(-?[\d.e+-]+)", number(lambda x: "1.
 edit(SCALES, "block of an offset", r"( block )(\d+)", number(plus(1), plus(-1)), "pc.block_offset")
 edit(SCALES, "axes of an offset", r'\["\w+"(?:, "\w+")*\]', axes, "pc.block_offset")
 edit(SCALES, "no offset", r"(%\w+) offset %\w+(.*), tensor<i32[^()]*?>\)", r"\1\2)", "offset %")
+edit(SCALES, "capacity of experts", r"( capacity )(\d+)", number(plus(1), plus(-1)), "pc.admit")
 edit(SCALES, "shift of counts", r"( shift )(\d+)", number(plus(1)), "pc.key_counts")
 for one, other in [("exp", "log"), ("sqrt", "recip"), ("recip", "exp"), ("log", "exp"), ("exp", "copy"), ("sqrt", "copy")]:
     edit(SCALES, f"{one} becomes {other}", rf"pc\.{one} ", f"pc.{other} ")

@@ -414,7 +414,8 @@ func.func @model() {
   %logits = pc.einsum "b s e, n e -> b s n" %x, %router : (tensor<2x3x4xf32>, tensor<6x4xf32>) -> tensor<2x3x6xf32>
   %scores = pc.softmax %logits : (tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
   %chosen = pc.top_k %logits k 2 : (tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
-  %each = pc.einsum "b s n, b s n -> b s n" %scores, %chosen routed 2 : (tensor<2x3x6xf32>, tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %taken = pc.admit %chosen capacity 1 : (tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  %each = pc.einsum "b s n, b s n -> b s n" %scores, %taken routed 2 : (tensor<2x3x6xf32>, tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
   %loss = pc.einsum "b s n, b s n ->" %each, %each : (tensor<2x3x6xf32>, tensor<2x3x6xf32>) -> tensor<f32>
   pc.output loss "loss" %loss : tensor<f32>
   return

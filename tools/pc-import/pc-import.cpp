@@ -24,6 +24,10 @@ static cl::opt<int64_t>
               cl::desc("Token that ends a document: those of one sequence do not see each other, and positions "
                        "begin anew"),
               cl::value_desc("EOS"), cl::cat(category));
+static cl::opt<int64_t> capacity("expert-capacity",
+                                 cl::desc("Tokens of a sequence that an expert of a mixture takes: the first ones that "
+                                          "choose it (default: all)"),
+                                 cl::value_desc("N"), cl::cat(category));
 static cl::opt<int64_t> sequence("seq", cl::desc("Tokens per sequence"), cl::value_desc("N"), cl::cat(category));
 static cl::opt<int64_t> targets("target-seq",
                                 cl::desc("Targets per sequence of models with an encoder (default: as many as tokens)"),
@@ -60,6 +64,8 @@ int main(int argc, char **argv) {
     options.targets = targets;
   if (documents.getNumOccurrences())
     options.documents = documents;
+  if (capacity.getNumOccurrences())
+    options.expertCapacity = capacity;
   mlir::OwningOpRef<mlir::ModuleOp> module = pc::importModel(&context, directory, options, status);
   if (!module)
     return status;

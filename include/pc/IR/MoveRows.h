@@ -1,4 +1,4 @@
-//===- MoveRows.h - The move of values that are stored by rows ------------------===//
+//===- MoveRows.h - The move of values that are stored by rows, and what limits rows -===//
 #ifndef PC_IR_MOVEROWS_H
 #define PC_IR_MOVEROWS_H
 

@@ -1,6 +1,6 @@
-//===- PCRows.td - The move of values that are stored by rows -------------------------===//
-// In local programs alone, behind pc-store-rows; few parts of the compiler need to know it as more than a move, so its
-// class is in a header of its own (pc/IR/MoveRows.h).
+//===- PCRows.td - The move of values that are stored by rows, and what limits rows ----===//
+// The move is in local programs alone, behind pc-store-rows. Few parts of the compiler need to know these ops, so their
+// classes are in a header of their own (pc/IR/MoveRows.h).
 //===-----------------------------------------------------------------------------===//
 #ifndef PC_IR_PCROWS_TD
 #define PC_IR_PCROWS_TD
@@ -30,6 +30,22 @@ def PC_AllToAllRowsOp : Op<PC_Dialect, "all_to_all_rows", [Pure, MoveOpInterface
     int64_t getOtherDim() { return getTo(); }
   }];
   let hasVerifier = 1;
+}
+
+def PC_AdmitOp : Op<PC_Dialect, "admit", [Pure, DeclareOpInterfaceMethods<FactorOpInterface>]> {
+  let summary = "Of the choices of each sequence and expert the first `capacity`, 0 for the others: `b s n -> b s n`, s whole";
+  let description = [{
+    x: [batch, sequence, experts], above 0 where a token has chosen an expert (`pc.top_k`). Tokens come in the order of their positions, in a zigzag
+    order, too. So which choices an expert takes is a function of the sequence alone: it is the same on every mesh and with any microbatches. As of
+    `pc.top_k` there is no gradient.
+
+    Constraint (C1): the capacity is at least 1.
+    Example: `%t = pc.admit %chosen capacity 5 : (tensor<4x16x8xf32>) -> tensor<4x16x8xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$capacity);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$x `capacity` $capacity attr-dict `:` functional-type($x, $result)";
 }
 
 #endif

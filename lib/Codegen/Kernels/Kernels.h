@@ -7,6 +7,7 @@
 #define PC_LIB_CODEGEN_KERNELS_KERNELS_H
 
 #include "../Kernel.h"
+#include "pc/IR/MoveRows.h"
 
 namespace pc::kernels {
 
@@ -36,6 +37,8 @@ llvm::LogicalResult emit(RopeOp op, Kernel &kernel);
 llvm::LogicalResult emit(TopKOp op, Kernel &kernel);
 /// An item is a group of a row.
 llvm::LogicalResult emit(TopGroupsOp op, Kernel &kernel);
+/// An item goes through a sequence for one expert.
+llvm::LogicalResult emit(AdmitOp op, Kernel &kernel);
 /// An item is a row of the result, on a GPU an element.
 llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
 /// An item is one head of one token.

@@ -281,6 +281,12 @@ void routing(MLIRContext &context, const std::vector<int64_t> &rows, int64_t col
            t + ", " + t + ") -> " + t);
       p.output(chosen, shape);
       p.output(chosen + "w", shape);
+      for (int64_t capacity : std::set<int64_t>{1, (rows.back() + 1) / 2, rows.back() + 1})
+        if (rows.size() == 2) {
+          std::string taken = chosen + "_" + std::to_string(capacity);
+          p.op(taken + " = pc.admit " + chosen + " capacity " + std::to_string(capacity) + " : (" + t + ") -> " + t);
+          p.output(taken, shape);
+        }
     }
   for (int64_t groups : {1, 2, 4})
     if (columns % groups == 0 && columns / groups > 1)

@@ -4,7 +4,7 @@
 usage: make_golden.py [NAME...]      (torch, transformers, safetensors and numpy from PyPI)
 
 Each folder holds config.json and model.safetensors (as transformers writes them), tokens.bin (raw uint16), where targets are not the next
-tokens targets.bin (raw uint16, 65436 where nothing is predicted), where there are documents in a sequence import-flags, and
+tokens targets.bin (raw uint16, 65436 where nothing is predicted), import-flags where pc-import needs some, and
 golden.safetensors:
   logits            [B, T, V] of the first batch
   losses            [STEPS] of AdamW training;   sgd_losses [SGD_STEPS], one model only
@@ -120,6 +120,9 @@ MODELS["t5-gated"] = (transformers.T5Config, T5 | dict(
 MOE = DECODER | dict(intermediate_size=24, num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=30.0))
 MODELS["mixtral"] = (transformers.MixtralConfig, MOE | dict(
     num_local_experts=4, num_experts_per_tok=2, output_router_logits=True, router_aux_loss_coef=0.5))
+# Experts that take five tokens of a sequence, of which eight would choose each if all chose as often.
+MODELS["mixtral-capacity"] = MODELS["mixtral"]
+CAPACITY = {"mixtral-capacity": 5}
 QWEN3_MOE = MOE | dict(head_dim=12, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=8, tie_word_embeddings=True)
 MODELS["qwen3_moe"] = (transformers.Qwen3MoeConfig, QWEN3_MOE | dict(
     num_hidden_layers=4, decoder_sparse_step=2, mlp_only_layers=[1]))
@@ -262,9 +265,10 @@ class Stream:
             return take(self.tokens, at), take(self.tokens, at + 1)
         return take(self.tokens, at), take(self.targets, step * BATCH * self.length + torch.arange(BATCH * self.length))
 
-    def import_flags(self):
+    def import_flags(self, name):
         """What pc-import must know of it."""
         flags = [] if self.length == SEQUENCE else [f"--target-seq={self.length}"]
+        flags += [f"--expert-capacity={CAPACITY[name]}"] if name in CAPACITY else []
         return flags + ([] if self.end is None else [f"--documents={self.end}"])
 
     def documents(self, tokens, model):
@@ -371,6 +375,21 @@ def watch_margins(model, margins):
     return model
 
 
+def limit_experts(name, model):
+    """Where experts of a golden model have a capacity they take the first so many tokens of each sequence that choose them: of others their weights are 0."""
+    if name not in CAPACITY:
+        return model
+    def limit(router, _, made):
+        logits, weights, chosen = made
+        choices = torch.nn.functional.one_hot(chosen, logits.shape[-1]).sum(dim=1)
+        number = choices.view(-1, SEQUENCE, choices.shape[-1]).cumsum(dim=1).view(choices.shape)
+        return logits, weights * (number.gather(1, chosen) <= CAPACITY[name]), chosen
+    for module in model.modules():
+        if type(module).__name__.endswith("TopKRouter"):
+            module.register_forward_hook(limit)
+    return model
+
+
 def reference(build, stream, with_sgd):
     """The golden tensors of one model; `build` gives a fresh copy of it."""
     golden = {}
@@ -418,7 +437,7 @@ def candidate(name, seed):
         made = auto_class(name).from_config(config, attn_implementation="eager").train()
         if made.config.is_encoder_decoder and not options.get("tie_word_embeddings", True): # a new one is tied all the same
             made.lm_head.weight = torch.nn.Parameter(made.lm_head.weight.detach().clone())
-        return made
+        return limit_experts(name, made)
 
     model = fresh()
     randomize(model, generator)
@@ -455,7 +474,7 @@ def make(folder, name):
     stream.tokens.numpy().astype("<u2").tofile(folder / "tokens.bin")
     if stream.targets is not None:
         stream.targets.numpy().astype("<i2").tofile(folder / "targets.bin")
-    if flags := stream.import_flags():
+    if flags := stream.import_flags(name):
         (folder / "import-flags").write_text(" ".join(flags) + "\n")
     save_file(exact, folder / "golden.safetensors")
     (folder / "golden.safetensors").chmod(0o644)

@@ -1,0 +1,38 @@
+//===- Admit.cpp - Which choices of a sequence an expert takes ----------------------------===//
+// An item counts the choices of one expert in one sequence, position after position. Those of neighbouring experts lie
+// side by side.
+//===-----------------------------------------------------------------------------===//
+#include "Kernels.h"
+
+using namespace mlir;
+using namespace pc;
+using namespace pc::kernels;
+
+LogicalResult pc::kernels::emit(AdmitOp op, Kernel &kernel) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getX().getType()).getShape();
+  const int64_t length = shape[1], experts = shape[2], ranks = zigzagRanks(op);
+  Emitter &e = kernel.e;
+  kernel.kind = "elementwise";
+  kernel.forItems(shape[0] * experts, 1, /*reduces=*/false, [&](Num item) {
+    Num sequence = item / experts, first = sequence * (length * experts) + (item - sequence * experts);
+    Ptr x = kernel.operands[0] + first, taken = kernel.results[0] + first;
+    // In zigzag order of n ranks chunk c of positions is chunk 2c of the sequence, or 4n - 1 - 2c if it is one of the
+    // last n.
+    auto placeOf = [&](Num position) {
+      if (!ranks)
+        return position;
+      const int64_t size = length / (2 * ranks);
+      Num chunk = position / size, twice = chunk * 2;
+      Num place = e.select(chunk < e.integer(ranks), twice, e.integer(4 * ranks - 1) - twice);
+      return place * size + (position - chunk * size);
+    };
+    e.loop(e.integer(0), e.integer(length), 1, {e.real(0)}, [&](Num position, const Emitter::Carried &count) {
+      Num at = placeOf(position) * experts, chosen = x.load(at);
+      Num isChosen = e.real(0) < chosen, none = e.real(0);
+      Num isFree = e.select(count[0] < e.real(static_cast<double>(op.getCapacity())), chosen, none);
+      taken.store(e.select(isChosen, isFree, none), at);
+      return Emitter::Carried{count[0] + e.select(isChosen, e.real(1), none)};
+    });
+  });
+  return success();
+}
