@@ -1,5 +1,6 @@
 //===- Grouped.cpp - Routed einsums that work on rows ---------------------------------------===//
 #include "Grouped.h"
+#include "pc/IR/Workspace.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -72,7 +73,7 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op, llvm::function_ref<bool(Value)
   d.tokens = 1;
   for (int f : ArrayRef(mask).drop_back())
     d.tokens *= size(f);
-  d.rows = d.tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), d.experts);
+  d.rows = mostRows(op);
   d.c_lies = out.how;
   auto isOfToken = [](const Lie &lie) { return lie.how == PCRT_LIES_ROWS || lie.how == PCRT_LIES_TOKENS; };
 

@@ -59,13 +59,16 @@ public:
         if (!isMadeSo(value) || !llvm::all_of(value.getUsers(), [&](Operation *user) { return isReadSo(value, user); }))
           isStable &= !stored.erase(value);
     }
-    for (auto &[value, choice] : stored) {
-      auto mask = cast<RankedTensorType>(choice.mask.getType());
-      int64_t experts = mask.getShape().back(), tokens = mask.getNumElements() / experts;
-      auto rows = RowsAttr::get(value.getContext(), tokens * std::min<int64_t>(static_cast<int64_t>(choice.k), experts),
-                                mask.getRank());
-      value.setType(withEncoding(value.getType(), rows));
-    }
+    llvm::DenseSet<Value> moved; // masks of rows that are sent, for which the runtime wants memory for all choices
+    for (auto &[value, choice] : stored)
+      if (auto move = value.getDefiningOp<AllToAllOp>()) {
+        moved.insert(choice.mask);
+        moved.insert(stored.find(move.getX())->second.mask);
+      }
+    for (auto &[value, choice] : stored)
+      value.setType(withEncoding(value.getType(),
+                                 RowsAttr::get(value.getContext(), mostRows(choice, !moved.contains(choice.mask)),
+                                               cast<RankedTensorType>(choice.mask.getType()).getRank())));
     isRewriting = true;
     for (Block *block : blocks) {
       if (calls.contains(block))
@@ -82,6 +85,31 @@ public:
   }
 
 private:
+  /// How many rows there can be: all that tokens may choose, and, `byCapacity`, no more than experts take. A rank has a
+  /// sequence or a part of one in each row of the mask, of which an expert takes at most its capacity.
+  int64_t mostRows(const Choice &choice, bool byCapacity) {
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(choice.mask.getType()).getShape();
+    int64_t experts = shape.back(), tokens = llvm::product_of(shape.drop_back());
+    int64_t rows = tokens * std::min<int64_t>(static_cast<int64_t>(choice.k), experts);
+    int64_t capacity = byCapacity ? capacityOf(choice.mask) : 0;
+    if (!capacity)
+      return rows;
+    int64_t length = shape.end()[-2];
+    return std::min(rows, tokens / length * std::min(capacity, length) * experts);
+  }
+  /// How many tokens of a sequence an expert takes, of a mask that is `pc.admit`'s or moved from there; 0: all.
+  int64_t capacityOf(Value mask) {
+    while (Operation *op = (mask = origin(mask)).getDefiningOp()) {
+      if (auto admit = dyn_cast<AdmitOp>(op))
+        return static_cast<int64_t>(admit.getCapacity());
+      auto move = dyn_cast<MoveOpInterface>(op);
+      if (!move || move.getReduction() != PartialKind::None || op->getNumOperands() != 1)
+        return 0;
+      mask = op->getOperand(0);
+    }
+    return 0;
+  }
+
   /// Whether the numbers of a token go to each of its rows, or are added up from them.
   static bool isOfTokens(EinsumOp op) {
     FactorRule rule = op.getFactorRule();

@@ -112,7 +112,8 @@ private:
   std::map<int64_t, int64_t> messages; ///< by row of the flows
   std::vector<Call> calls;
   size_t next = 0;
-  bool inRound = false; ///< the calls are those of what ends a round
+  std::set<int64_t> capacities; ///< of experts
+  bool inRound = false;         ///< the calls are those of what ends a round
   int64_t lastKernel = -1, lastProduct = -1, lastMove = -1, lastAttention = -1;
   llvm::SmallVector<mlir::Operation *> outputs; ///< by their numbers
   llvm::DenseMap<mlir::Value, int64_t> tickets; ///< of what has started

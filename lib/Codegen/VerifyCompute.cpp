@@ -250,7 +250,13 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   auto [aLies, aRest] = lieOf(letters[a], mask, rowsOf(values[a]) != nullptr);
   auto [bLies, bRest] = lieOf(letters[b], mask, rowsOf(values[b]) != nullptr);
   auto [cLies, cRest] = lieOf(c, mask, rowsOf(values.back()) != nullptr);
-  int64_t rows = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
+  const int64_t all = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
+  // Or as many as experts take of each sequence, or part of one.
+  int64_t rows = all;
+  for (int64_t capacity : capacities)
+    if (int64_t taken = tokens / sizes[mask.end()[-2]] * std::min(capacity, sizes[mask.end()[-2]]) * experts;
+        taken < all && llvm::any_of(values, [&](Value v) { return rowsOf(v) && rowsOf(v).getCount() == taken; }))
+      rows = taken;
   for (Value value : values)
     if (RowsAttr of = rowsOf(value); of && !same(op, "rows", of.getCount(), rows))
       return false;

@@ -335,6 +335,7 @@ bool TableCheck::run() {
     return refuse(planned, "has no @step");
   if (!readTables())
     return false;
+  planned.walk([&](AdmitOp op) { capacities.insert(static_cast<int64_t>(op.getCapacity())); });
   auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>(("pc_step" + suffix));
   Operation *wrong = nullptr;
   if (!function || !StepReader(function).read(calls, wrong)) {

@@ -2,6 +2,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Contraction.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/Workspace.h"
 
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringExtras.h"
@@ -35,6 +36,9 @@ static double flopsOf(Operation *op, FactorRule rule) {
   if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask()) {
     const auto most = static_cast<double>(rule.factors[rule.operands.back().back()].size);
     share = std::min(static_cast<double>(*einsum.getRouted()), most) / most;
+    if (isOnRows(op)) // experts may have a capacity
+      share = static_cast<double>(mostRows(einsum)) /
+              static_cast<double>(cast<RankedTensorType>(einsum.getMask().getType()).getNumElements());
     rule.operands.pop_back();
   }
   bool contracts = isa<EinsumOp>(op) && rule.operands.size() > 1 && !Contraction(rule).summed.empty();

@@ -4,6 +4,7 @@
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/Parts.h"
 #include "pc/IR/Rounds.h"
 #include "pc/IR/Stages.h"
@@ -202,18 +203,21 @@ static json::Object byKind(const MemoryUse &use) {
 /// Of a layer of experts that stores by rows, the largest one: its rows if all tokens choose experts of this rank,
 /// which is what there is memory for, and if each expert is chosen as often. Null where there is none.
 static json::Value describeRows(ModuleOp program) {
-  int64_t experts = 0, worst = 0, balanced = 0;
+  int64_t experts = 0, capacity = INT64_MAX, worst = 0, balanced = 0;
   program.walk([&](TopKOp choice) {
     experts = std::max(experts, cast<RankedTensorType>(choice.getResult().getType()).getShape().back());
   });
+  program.walk([&](AdmitOp op) { capacity = std::min(capacity, static_cast<int64_t>(op.getCapacity())); });
   program.walk([&](EinsumOp op) {
     RowsAttr rows = op.getMask() ? pc::rowsOf(op.getResult()) : RowsAttr();
     if (!rows || rows.getCount() <= worst)
       return;
-    // Of all entries of the mask, as many as of those of all experts.
-    int64_t entries = cast<RankedTensorType>(op.getMask().getType()).getNumElements();
+    // Of all entries of the mask, as many as of those of all experts, and no more than these take of each sequence.
+    auto mask = cast<RankedTensorType>(op.getMask().getType());
+    int64_t entries = mask.getNumElements(), length = mask.getRank() > 2 ? mask.getShape().end()[-2] : entries;
     worst = rows.getCount();
     balanced = experts ? llvm::divideCeil(entries * static_cast<int64_t>(*op.getRouted()), experts) : worst;
+    balanced = std::min(balanced, entries / length * std::min(capacity, length));
   });
   return worst ? json::Value(json::Object{{"at_worst", worst}, {"balanced", balanced}}) : json::Value(nullptr);
 }

@@ -106,7 +106,7 @@ RowTables::RowTables(EinsumOp op) {
   ArrayRef<int> mask = rule.operands.back(), result = rule.results[0];
   experts = rule.factors[mask.back()].size;
   tokens = typeOf(op.getMask()).getNumElements() / experts;
-  rows = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
+  rows = mostRows(op);
   // On tensor cores tiles of 128 rows need half of what is read from memory; there have to be as many of an expert.
   const bool half = typeOf(op.getInputs()[0]).getElementType().isBF16();
   tile = half && rows >= 128 * experts ? 128 : 64;
@@ -126,6 +126,15 @@ bool pc::isOnRows(Operation *op) {
   return einsum && einsum.getMask() &&
          llvm::any_of(llvm::concat<const Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())),
                       [](Value value) { return rowsOf(value) != nullptr; });
+}
+
+int64_t pc::mostRows(EinsumOp op) {
+  for (Value value : llvm::concat<const Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())))
+    if (RowsAttr rows = rowsOf(value))
+      return rows.getCount();
+  RankedTensorType mask = typeOf(op.getMask());
+  int64_t experts = mask.getShape().back(), tokens = mask.getNumElements() / experts;
+  return tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
 }
 
 int64_t pc::libraryWorkspaceBytes(Operation *step, CudaLibraries libraries) {

@@ -15,6 +15,7 @@ ROWS = "--expert-exchange=rows"
 PLANS = [f"ep=2 {ROWS}", f"ep=4 {ROWS}", f"dp=2,ep=2 {ROWS}", "ep=4 --expert-exchange=gather", "1", f"ep=2,dp=2 {ROWS}", f"ep=2,tp=2 {ROWS}", f"ep=2,cp=2 --context-parallel=heads {ROWS}",
          f"dp=2,ep=2 --zero=3 {ROWS}", f"ep=2 {ROWS} --microbatches=2", f"ep=2,tp=2 {ROWS} --microbatches=2", f"ep=2 {ROWS} --recompute=full", f"ep=2 {ROWS} --recompute=selective", "dp=2,ep=2 --expert-exchange=gather"]
 WEIGHTS = {"even": [1, 1, 1, 1], "skewed": [60, 50, 1, 1], "empty": [3, 2, 1, 0], "last": [0, 0, 1, 1], "first": [1e6, 1, 1, 1]}
+CAPACITIES = {"mixtral": SEQUENCE, "mixtral-capacity": 5}
 
 
 def drawn(weights, seed):
@@ -31,7 +32,7 @@ def drawn(weights, seed):
 class Plan:
     """Where tokens and experts lie: the batch on dp and then ep, the sequence on cp, experts on ep."""
 
-    def __init__(self, text):
+    def __init__(self, text, capacity):
         mesh, *self.flags = text.split()
         self.text, self.mesh, self.ranks = text, mesh, ranks_of(mesh)
         self.axes = [(axis.split("=")[0], int(axis.split("=")[1])) for axis in mesh.split(",")] if mesh != "1" else []
@@ -42,6 +43,12 @@ class Plan:
         sharers = self.size.get("dp", 1) * self.size.get("cp", 1) * self.microbatches
         self.tokens = BATCH * SEQUENCE // sharers
         self.worst = self.tokens * min(PER_TOKEN, EXPERTS // self.ep)
+        self.balanced = self.tokens * PER_TOKEN // self.ep
+        length = SEQUENCE // self.size.get("cp", 1)
+        taken = self.tokens // length * min(capacity, length) * EXPERTS // self.ep
+        self.balanced = min(self.balanced, taken)
+        if ROWS not in self.flags: # rows that are sent have memory for all choices
+            self.worst = min(self.worst, taken)
 
     def at(self, rank):
         """The coordinates of a rank."""
@@ -59,11 +66,25 @@ class Plan:
                 for begin in ((place.get("dp", 0) * self.ep + ep) * rows for ep in range(self.ep))]
 
 
+def taken(layer, capacity):
+    """Of the choices of a layer, [sequences][tokens] -> experts, the first ones of each sequence and expert."""
+    left = []
+    for sequence in layer:
+        had = [0] * EXPERTS
+        left.append([])
+        for experts in sequence:
+            for expert in experts:
+                had[expert] += 1
+            left[-1].append([expert for expert in experts if had[expert] <= capacity])
+    return left
+
+
 class Rows(Case):
-    def compute(self, plan, numbers):
+    def compute(self, plan, numbers, capacity):
         """By rank: bytes sent forward and backward in the last step, rows at most and on average."""
         numbers, found = iter(numbers), []
         steps = [[[[[next(numbers) for _ in range(PER_TOKEN)] for _ in range(SEQUENCE)] for _ in range(BATCH)] for _ in range(LAYERS)] for _ in range(STEPS)]
+        steps = [[taken(layer, capacity) for layer in step] for step in steps]
         width, part = EXPERTS // plan.ep, BATCH // plan.microbatches
         again = 2 if "--recompute" in plan.text else 1  # the backward pass needs what went to experts
         for rank in range(plan.ranks):
@@ -89,31 +110,32 @@ class Rows(Case):
                 found[rank] = (sent, group["rows"]["most"], group["rows"]["mean"])
         return [found[rank] for rank in sorted(found)]
 
-    def on_plan(self, text):
-        plan = Plan(text)
-        self.needs("pc-compile", "model.mlir", *mesh_flags(plan.mesh), *plan.flags, "--report=report.json", "-o", "train")
+    def on_plan(self, model, text):
+        plan = Plan(text, CAPACITIES[model])
+        self.needs("pc-compile", f"{model}.mlir", *mesh_flags(plan.mesh), *plan.flags, "--report=report.json", "-o", "train")
         said = json.loads((self.work / "report.json").read_text())["per_rank"][0]["rows"]
-        self.check(f"{text}: rows in the report", said == dict(at_worst=plan.worst, balanced=plan.tokens * PER_TOKEN // plan.ep), said)
+        self.check(f"{text}: rows in the report", said == dict(at_worst=plan.worst, balanced=plan.balanced), said)
         for kind in WEIGHTS:
-            self.needs("pc-run", "-n", plan.ranks, "./train", "--", *data_flags("mixtral"), "--steps", STEPS, "--lr", 1e-3, "--clip", 1, "--routing", f"{kind}.told", "--dump-routing", "there.routing",
+            self.needs("pc-run", "-n", plan.ranks, "./train", "--", *data_flags(model), "--steps", STEPS, "--lr", 1e-3, "--clip", 1, "--routing", f"{kind}.told", "--dump-routing", "there.routing",
                        "--summary", "summary.json", "--check-replicas", 1)
             numbers = read(self.work / "there.routing")[1]
             self.check(f"{text}, {kind}: choices are those that were told", numbers == [expert for pair in self.told[kind] for expert in sorted(pair)])
-            wanted, found = self.compute(plan, numbers), self.counted()
+            wanted, found = self.compute(plan, numbers, CAPACITIES[model]), self.counted()
             near = lambda a, b: a[:2] == b[:2] and abs(a[2] - b[2]) < 1e-9
             self.check(f"{text}, {kind}: bytes sent and rows", len(wanted) == len(found) and all(map(near, wanted, found)), f"counted {found}, and choices make {wanted}")
             self.check(f"{text}, {kind}: no more rows than there is memory for", all(rows[1] <= said["at_worst"] for rows in found), f"{found} {said}")
             self.holds(f"{text}, {kind}: report and summary", "pc-compare", "reports", "report.json", "summary.json")
 
     def body(self):
-        self.model("mixtral", BATCH, SEQUENCE)
         self.told = {}
         for seed, (kind, weights) in enumerate(WEIGHTS.items()):
             numbers = drawn(weights, seed)
             (self.work / f"{kind}.told").write_bytes(written(numbers, [STEPS, LAYERS, BATCH, SEQUENCE, PER_TOKEN]))
             self.told[kind] = list(zip(numbers[::2], numbers[1::2]))
-        for text in PLANS if LONG else PLANS[:3]:
-            self.on_plan(text)
+        for model, quick in (("mixtral", PLANS[:3]), ("mixtral-capacity", PLANS[2:4])):
+            self.model(model, BATCH, SEQUENCE, to=f"{model}.mlir")
+            for text in PLANS if LONG else quick:
+                self.on_plan(model, text)
 
 
 case = Rows("rows")

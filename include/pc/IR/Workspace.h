@@ -101,6 +101,9 @@ struct RowTables {
 
 /// Whether `op` is a routed einsum with an operand or a result that is stored by rows.
 bool isOnRows(mlir::Operation *op);
+/// Rows for which a routed einsum has memory: those that types of its operands and its result say, else as many as its
+/// tokens may choose.
+int64_t mostRows(EinsumOp op);
 
 /// Bytes of the workspace of a step, a multiple of cudaAlignment; 0 if it needs none.
 int64_t libraryWorkspaceBytes(mlir::Operation *step, CudaLibraries libraries);
