@@ -204,6 +204,8 @@ LogicalResult writeGolden(MLIRContext *context, const Triple &triple, StringRef 
   std::vector<int16_t> targets = trainer.targets();
   StringRef targetStream(reinterpret_cast<const char *>(targets.data()), 2 * targets.size());
   std::string flags = triple.documents ? "--documents=" + std::to_string(*triple.documents) : "";
+  if (triple.capacity)
+    flags += " --expert-capacity=" + std::to_string(*triple.capacity);
   return success(succeeded(writeFile(context, directory, "config.json", triple.config)) &&
                  succeeded(writeFile(context, directory, "plan.mlir", triple.options.plan.text(context))) &&
                  succeeded(writeFile(context, directory, "tokens.bin", stream)) &&

@@ -261,9 +261,11 @@ Triple::Triple(uint64_t seed) {
     if (family == "mixtral" || family == "qwen3_moe")
       os << ", \"num_experts\": " << experts << ", \"num_experts_per_tok\": " << 1 + seed / 20 % experts
          << ", \"output_router_logits\": " << (microbatches == 1 && seed % 8 == 0 ? "true" : "false");
+    if ((family == "mixtral" || family == "qwen3_moe") && seed % 3 == 2)
+      capacity = 1 + seed / 7 % sequence;
     if (family == "qwen3_moe")
       os << ", \"moe_intermediate_size\": " << 2 * ffn << ", \"norm_topk_prob\": " << (seed % 8 ? "true" : "false")
-         << ", \"decoder_sparse_step\": " << 1 + seed / 16 % 2;
+         << ", \"decoder_sparse_step\": " << (layers > 1 ? 1 + seed / 16 % 2 : 1);
     if (family == "llama" && dice.chance(40))
       os << ", \"attention_bias\": true, \"mlp_bias\": true";
     if (seed % 3 == 1) // an id, or how far from the last
@@ -319,7 +321,7 @@ mlir::OwningOpRef<mlir::ModuleOp> Triple::model(mlir::MLIRContext *context) cons
   std::error_code error;
   llvm::raw_fd_ostream(file, error) << config;
   pcrt_status status = PCRT_OK;
-  auto module = pc::importModel(context, directory, {batch, sequence, std::nullopt, documents}, status);
+  auto module = pc::importModel(context, directory, {batch, sequence, std::nullopt, documents, capacity}, status);
   llvm::sys::fs::remove_directories(directory);
   return module;
 }
@@ -327,7 +329,8 @@ mlir::OwningOpRef<mlir::ModuleOp> Triple::model(mlir::MLIRContext *context) cons
 std::string Triple::text() const {
   auto tactics = llvm::map_range(options.plan.tactics, [](const pc::Tactic &tactic) { return tactic.text(); });
   return config + " batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) +
-         (documents ? " documents " + std::to_string(*documents) : "") + " microbatches " +
+         (documents ? " documents " + std::to_string(*documents) : "") +
+         (capacity ? " capacity " + std::to_string(*capacity) : "") + " microbatches " +
          std::to_string(options.plan.microbatches) + " " + optimizer() + (cse ? " cse" : "") + " bucket-bytes " +
          std::to_string(options.schedule.bucketBytes) + " prefetch " + std::to_string(options.schedule.prefetch) +
          "; <" + options.plan.meshText() + "> " + llvm::join(tactics, ", ");

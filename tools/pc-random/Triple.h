@@ -14,6 +14,7 @@
 struct Triple {
   std::string config; ///< config.json
   int64_t batch, sequence, vocabulary;
+  std::optional<int64_t> capacity;  ///< of experts
   std::optional<int64_t> documents; ///< the token that ends them, where a sequence has several
   bool sparse = false;              ///< every third target does not count
   pc::CompileOptions options;       ///< plan, optimizer, and what is overlapped
