@@ -25,6 +25,8 @@ static constexpr int64_t composedWidth = 32;
 static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 /// Where so many plans were compiled whole, a search goes on no further if the best one does not fit.
 static constexpr int64_t mostRefuted = 8;
+/// Unless a flag says so, programs that are compiled, at most: whole ones, and of few layers.
+static constexpr int64_t mostPlans = 1000, mostOfFewLayers = 10000;
 /// Of a large model's plans, so many programs of few layers tell which takes the least memory.
 static constexpr int64_t smallestCompositions = 200;
 
@@ -71,8 +73,12 @@ bool PlanSearch::confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn) {
   if (!composes || leastBytes || std::ssize(whole) >= mostRefuted)
     return true;
   bool isLegal = compileWhole(plan, goesOn);
-  if ((!isLegal && !goesOn()) || (isLegal && (limit() == 0 || plan.trial.bytes <= limit())))
+  if (!isLegal && !goesOn())
     return true;
+  if (isLegal && (limit() == 0 || plan.trial.bytes <= limit())) {
+    confirmed = {best, plan.trial.seconds};
+    return true;
+  }
   fitting.erase(plan.node.id);
   best = std::numeric_limits<double>::infinity();
   for (auto [node, seconds] : fitting)
@@ -159,6 +165,10 @@ void PlanSearch::mixLayers(SearchResult &result, llvm::function_ref<bool()> goes
   addMixes(result, limit(), price, mix);
 }
 
+int64_t PlanSearch::mostCompositions() const {
+  return search.compositions ? search.compositions : composes ? mostOfFewLayers : mostPlans;
+}
+
 int64_t PlanSearch::limit() const {
   return options.stages.memory > 0 ? options.stages.memory : static_cast<int64_t>(machine.memoryBytes);
 }
@@ -199,7 +209,7 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::func
     llvm::for_each(roots, [](PlanNode &root) { root.chain.clear(); });
   SearchResult result = searchPlans(
       std::move(roots),
-      {limit(), search.compositions, composes ? composedError : 0, settleAfter(),
+      {limit(), mostCompositions(), composes ? composedError : 0, settleAfter(), composes ? acceptedGap : 0,
        composes ? composedWidth : SearchLimits().width},
       goesOn, [&](ArrayRef<PlanNode> asked) { return open(asked); },
       [&](FoundPlan &plan) { return confirm(plan, compiles); });
@@ -294,8 +304,10 @@ pcrt_status pc::choosePlan(ModuleOp model, CompileOptions &options, const Machin
   if (!options.search.isOn)
     return PCRT_OK;
   Plan plan;
-  if (pcrt_status status = PlanSearch(model, options, machine).run(plan, found))
+  PlanSearch search(model, options, machine);
+  if (pcrt_status status = search.run(plan, found))
     return status;
+  options.search.compositions = search.mostCompositions();
   options.plan = std::move(plan);
   return PCRT_OK;
 }

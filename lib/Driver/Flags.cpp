@@ -230,7 +230,8 @@ pcrt_status CompileFlags::check(std::string &error) const {
   refuse(!fields.search.isOn && (given("ranks") || given("search-compositions") || given("search-threads")),
          "--ranks, --search-compositions and --search-threads go with --auto");
   refuse(fields.search.isOn && given("plan"), "--auto searches what --plan says; give one of the two");
-  refuse(fields.search.isOn && (fields.search.ranks < 0 || fields.search.compositions < 1 || fields.search.threads < 0),
+  refuse(fields.search.isOn && (fields.search.ranks < 0 || fields.search.threads < 0 ||
+                                  (given("search-compositions") && fields.search.compositions < 1)),
          "--ranks, --search-compositions and --search-threads are positive");
   refuse(fields.stages.memory < 0 || fields.stages.inlineOps < 0, "--memory-limit and --inline-tasks are at least 0");
   for (const std::string &name : order)

@@ -18,6 +18,8 @@ namespace pc {
 /// A composed plan is good enough where none can be better by more than this share: composed seconds are right to half
 /// of it.
 constexpr double composedError = 0.015;
+/// And by no more than this share of what it takes when it is compiled whole.
+constexpr double acceptedGap = 0.02;
 /// But as long as a search has compiled no more programs than these, it goes on until none can be better at all.
 constexpr int64_t cheapCompositions = 400;
 
@@ -30,6 +32,8 @@ public:
   pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
   /// The plan that takes the least memory, or with a limit the first one that does not exceed it.
   std::optional<SmallPlan> smallest(llvm::function_ref<bool()> goesOn);
+  /// Programs that are compiled, at most.
+  int64_t mostCompositions() const;
 
 private:
   pcrt_status fail(pcrt_status status, const llvm::Twine &message) {
@@ -84,7 +88,11 @@ private:
   /// What is known of a plan by cores of others.
   double boundByOthers(const Node &node, const Plan &plan);
   /// What no plan needs to be below to be left out.
-  double enough() const { return best * (1 - (composes && compositions >= settleAfter() ? composedError : 0)); }
+  double enough() const {
+    double settled = best * (1 - (composes && compositions >= settleAfter() ? composedError : 0));
+    return confirmed.composed == best ? std::max(settled, std::min(best, (1 - acceptedGap) * confirmed.whole))
+                                      : settled;
+  }
   int64_t settleAfter() const { return leastBytes ? 0 : cheapCompositions; }
   std::vector<OpenedNode> open(llvm::ArrayRef<PlanNode> nodes);
   /// What has to be compiled before a node can be opened; nothing if all is known.
@@ -144,6 +152,9 @@ private:
   std::optional<FewLayers> few;
   std::optional<PlanBounds> bounds;
   double best = std::numeric_limits<double>::infinity(); ///< seconds of the best plan that fits
+  struct {
+    double composed = 0, whole = 0;
+  } confirmed; ///< seconds of the plan that was compiled whole last, and fits
   std::map<size_t, double> fitting;                      ///< seconds of plans that fit, by node
   std::optional<size_t> leader;                          ///< of these the fastest
   int roundsOfLeader = 0;                                ///< in which it was that

@@ -88,11 +88,14 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
   std::make_heap(heap.begin(), heap.end(), later);
   SearchResult result;
   std::optional<FoundPlan> best;
+  double confirmed = 0;            // seconds of it, if they were asked for
   std::set<std::string> settled;   // chains of which a plan fits
   std::vector<PlanNode> ofSettled; // nodes of these, which are dearer
   auto isDone = [&](double bound) {
-    double settle = result.compositions >= limits.settleAfter ? limits.settle : 0;
-    return best && bound >= (1 - settle) * best->trial.seconds;
+    if (!best)
+      return false;
+    double settle = result.compositions >= limits.settleAfter ? limits.settle : 0, seconds = best->trial.seconds;
+    return bound >= std::max((1 - settle) * seconds, std::min(seconds, (1 - limits.gap) * confirmed));
   };
   // Takes nodes that say nothing new off the front; whether one is left that has to be opened.
   auto isLeft = [&] {
@@ -109,12 +112,18 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
     }
     return false;
   };
-  // Whether a plan that was thought to be the best one does not fit.
+  // Whether a plan that was thought to be the best one does not fit, or takes so long that another may be better.
   auto isRefuted = [&] {
-    if (!best || result.compositions >= limits.compositions || !goesOn() || confirm(*best))
+    if (!best || result.compositions >= limits.compositions || !goesOn())
       return false;
+    FoundPlan known = *best;
+    if (confirm(known)) {
+      confirmed = known.trial.seconds;
+      return isLeft();
+    }
+    confirmed = 0;
     llvm::erase_if(result.fitting, [&](const FoundPlan &plan) { return plan.node.id == best->node.id; });
-    result.tooLarge.push_back(std::move(*best));
+    result.tooLarge.push_back(std::move(known));
     best.reset();
     settled.clear();
     for (const FoundPlan &plan : result.fitting) {
@@ -162,8 +171,10 @@ SearchResult pc::searchPlans(std::vector<PlanNode> roots, const SearchLimits &li
       } else if (limits.bytes > 0 && plan.trial.bytes > limits.bytes) {
         result.tooLarge.push_back(std::move(plan));
       } else {
-        if (!best || isBetter(plan, *best))
+        if (!best || isBetter(plan, *best)) {
           best = plan;
+          confirmed = 0;
+        }
         settled.insert(plan.node.chain);
         result.fitting.push_back(std::move(plan));
       }

@@ -95,12 +95,13 @@ struct SearchLimits {
   int64_t compositions = 1; ///< at most, but for those of the last nodes that were opened together
   double settle = 0;        ///< a plan is good enough if none can be better by more than this share
   int64_t settleAfter = 0;  ///< once so many programs were compiled; before, the search goes on until none can be
+  double gap = 0;           ///< nor by more than this share of the seconds that `confirm` knows of it
   int64_t width = 8; ///< nodes that are opened together; any number of threads opens as many, so that all find the same
 };
 
 /// Opens nodes in the order of their bounds, several at a time, while `goesOn` says so, until none that is left can
-/// beat the best plan that fits. That one is then shown to `confirm`, which may know better what it takes: if it does
-/// not fit after all, the search goes on without it.
+/// beat the best plan that fits. That one is then shown to `confirm`, which may know better what it takes, and writes that into it: if
+/// it does not fit after all, the search goes on without it, and if it takes longer, until none can beat that by much.
 SearchResult searchPlans(
     std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
     llvm::function_ref<std::vector<OpenedNode>(llvm::ArrayRef<PlanNode>)> open,
