@@ -231,7 +231,7 @@ pcrt_status CompileFlags::check(std::string &error) const {
          "--ranks, --search-compositions and --search-threads go with --auto");
   refuse(fields.search.isOn && given("plan"), "--auto searches what --plan says; give one of the two");
   refuse(fields.search.isOn && (fields.search.ranks < 0 || fields.search.threads < 0 ||
-                                  (given("search-compositions") && fields.search.compositions < 1)),
+                                (given("search-compositions") && fields.search.compositions < 1)),
          "--ranks, --search-compositions and --search-threads are positive");
   refuse(fields.stages.memory < 0 || fields.stages.inlineOps < 0, "--memory-limit and --inline-tasks are at least 0");
   for (const std::string &name : order)

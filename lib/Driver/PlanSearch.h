@@ -154,14 +154,14 @@ private:
   double best = std::numeric_limits<double>::infinity(); ///< seconds of the best plan that fits
   struct {
     double composed = 0, whole = 0;
-  } confirmed; ///< seconds of the plan that was compiled whole last, and fits
-  std::map<size_t, double> fitting;                      ///< seconds of plans that fit, by node
-  std::optional<size_t> leader;                          ///< of these the fastest
-  int roundsOfLeader = 0;                                ///< in which it was that
-  std::set<size_t> openedSets;                           ///< whose plans are counted
-  std::set<std::string> inHeap;                          ///< plans that sets were opened to
-  std::map<size_t, PlanTrial> trials;                    ///< by node: what plans took when they were priced
-  std::map<size_t, std::optional<PlanTrial>> whole;      ///< of plans that were compiled whole; none: refused
+  } confirmed;                                      ///< seconds of the plan that was compiled whole last, and fits
+  std::map<size_t, double> fitting;                 ///< seconds of plans that fit, by node
+  std::optional<size_t> leader;                     ///< of these the fastest
+  int roundsOfLeader = 0;                           ///< in which it was that
+  std::set<size_t> openedSets;                      ///< whose plans are counted
+  std::set<std::string> inHeap;                     ///< plans that sets were opened to
+  std::map<size_t, PlanTrial> trials;               ///< by node: what plans took when they were priced
+  std::map<size_t, std::optional<PlanTrial>> whole; ///< of plans that were compiled whole; none: refused
   int64_t numPlans = 0, numDropped = 0, compiled = 0;
   int64_t compositions = 0; ///< programs that were compiled to open nodes
   double gap = 0;

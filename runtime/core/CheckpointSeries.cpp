@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <unistd.h>
 
 using namespace pcrt;
@@ -39,6 +40,9 @@ static std::vector<int64_t> stepsIn(const std::string &directory) {
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
+
+/// Behind the name of a checkpoint, and before a holder's tag: it is being removed.
+static constexpr char removing[] = ".removed-";
 
 /// Rank 0's number, on all ranks.
 static int64_t numberOfFirst(Comm &comm, int64_t mine) {
@@ -165,12 +169,20 @@ void CheckpointSeries::setAside(const std::string &path) {
 /// Whoever saves to a directory takes over from a holder that was killed, and cleans up behind it.
 void CheckpointSeries::recover() {
   unlink(temporary().c_str());
-  std::vector<std::string> homes;
-  for (const fs::directory_entry &entry : fs::directory_iterator(directory))
-    if (entry.path().extension() == ".lock" && entry.path().filename().string().compare(0, 5, "step-") == 0)
-      homes.push_back(entry.path().parent_path() / entry.path().stem());
+  std::set<std::string> homes, removed;
+  for (const fs::directory_entry &entry : fs::directory_iterator(directory)) {
+    std::string what = entry.path().extension(), home = entry.path().parent_path() / entry.path().stem();
+    if (entry.path().filename().string().compare(0, 5, "step-") != 0)
+      continue;
+    if (what == ".lock" || DirectoryLock::isTagged(what, ".lock-"))
+      homes.insert(home);
+    else if (DirectoryLock::isTagged(what, removing))
+      removed.insert(entry.path());
+  }
   for (const std::string &home : homes)
     SaveDirectory cleaned(home);
+  for (const std::string &path : removed)
+    removeCheckpoint(path, path);
 }
 
 void CheckpointSeries::begin(int64_t step) {
@@ -199,7 +211,8 @@ bool CheckpointSeries::removeOldest(size_t newest) {
   bool any = false;
   for (size_t i = newest; i < steps.size(); ++i)
     if (steps[i] != spared) {
-      removeCheckpoint(pathOf(directory, steps[i]));
+      std::string path = pathOf(directory, steps[i]);
+      removeCheckpoint(path, path + removing + lock->tag());
       any = true;
     }
   return any;

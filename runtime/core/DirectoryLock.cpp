@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -64,7 +65,7 @@ static bool parse(const std::string &text, Holder &holder) {
       !json["pid"].is_number_integer())
     return false;
   holder = {json["host"], json["boot"], json["tag"], json["pid"].get<pid_t>()};
-  return holder.tag.size() == 16 && holder.tag.find_first_not_of("0123456789abcdef") == std::string::npos;
+  return DirectoryLock::isTagged(holder.tag, "");
 }
 
 /// Whether `file` is what is at `path` now.
@@ -74,31 +75,63 @@ static bool isAt(int file, const std::string &path) {
          mine.st_dev == there.st_dev;
 }
 
+/// The file is written and locked before it gets its name: no other process sees it empty or unlocked.
+void DirectoryLock::create() {
+  fd = open(unnamed().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0)
+    fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + unnamed()));
+  flock(fd, LOCK_EX | LOCK_NB); // on file systems without flock, takeOver looks at the process id
+}
+
 DirectoryLock::DirectoryLock(const std::string &directory, const std::function<void(const std::string &tag)> &cleanUp)
     : directory(directory), path(directory + ".lock") {
   Holder self = thisProcess();
   own = self.tag;
-  // The file is written and locked before it gets its name: no other process sees it empty or unlocked.
-  std::string unnamed = path + "-" + own, text = self.text();
-  fd = open(unnamed.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0)
-    fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + unnamed));
-  flock(fd, LOCK_EX | LOCK_NB); // on file systems without flock, takeOver looks at the process id
+  std::string text = self.text();
+  create();
   try {
-    if (write(fd, text.data(), text.size()) != ssize_t(text.size()))
-      fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + unnamed));
     bool taken = false;
     for (int attempt = 0; !taken; ++attempt) {
-      taken = link(unnamed.c_str(), path.c_str()) == 0;
-      if (!taken && (errno != EEXIST || attempt == 100))
+      if (!isAt(fd, unnamed())) { // a holder took it for a dead one's, between its creation and its lock
+        close(fd);
+        create();
+      }
+      if (pwrite(fd, text.data(), text.size(), 0) != ssize_t(text.size()))
+        fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + unnamed()));
+      taken = link(unnamed().c_str(), path.c_str()) == 0;
+      if (!taken && ((errno != EEXIST && errno != ENOENT) || attempt == 100))
         fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + path));
       taken = taken || takeOver(cleanUp);
     }
-    unlink(unnamed.c_str());
+    unlink(unnamed().c_str());
+    removeDead(self.host);
   } catch (...) {
-    unlink(unnamed.c_str());
+    unlink(unnamed().c_str());
     close(fd);
     throw;
+  }
+}
+
+bool DirectoryLock::isTagged(const std::string &name, const std::string &before) {
+  return name.size() == before.size() + 16 && name.compare(0, before.size(), before) == 0 &&
+         name.find_first_not_of("0123456789abcdef", before.size()) == std::string::npos;
+}
+
+/// Removes the files of processes that were killed before these had their name: nobody has a lock on them.
+void DirectoryLock::removeDead(const std::string &host) {
+  std::filesystem::path lock = path;
+  std::string parent = lock.parent_path(), before = lock.filename().string() + "-";
+  std::error_code error;
+  for (const auto &entry : std::filesystem::directory_iterator(parent.empty() ? "." : parent, error)) {
+    if (!isTagged(entry.path().filename(), before))
+      continue;
+    int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    Holder holder;
+    if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0)
+      if (std::string text = readAll(file); text.empty() || (parse(text, holder) && holder.host == host))
+        unlink(entry.path().c_str());
+    if (file >= 0)
+      close(file);
   }
 }
 
@@ -132,7 +165,7 @@ bool DirectoryLock::takeOver(const std::function<void(const std::string &tag)> &
                                   : " (so says " + path + "); if it has ended, remove that file"));
   cleanUp(holder.tag);
   unlink((path + "-" + holder.tag).c_str()); // the name that its lock had first
-  if (rename((path + "-" + own).c_str(), path.c_str()) != 0)
+  if (rename(unnamed().c_str(), path.c_str()) != 0)
     fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + path));
   return true;
 }

@@ -26,11 +26,17 @@ public:
   /// Names beside the directory that this holder may use, and no other one ever: DIR.tmp-<tag>.
   const std::string &tag() const { return own; }
 
+  /// Whether `name` is `before` and a tag.
+  static bool isTagged(const std::string &name, const std::string &before);
+
   /// The tag in the lock of `directory`, whoever holds it; empty if there is none.
   static std::string tagOf(const std::string &directory);
 
 private:
+  void create();
   bool takeOver(const std::function<void(const std::string &tag)> &cleanUp);
+  void removeDead(const std::string &host);
+  std::string unnamed() const { return path + "-" + own; }
 
   std::string directory, path, own;
   int fd = -1;

@@ -168,13 +168,19 @@ static void removeOrTell(const std::string &directory, const std::string &home, 
             directory.c_str());
 }
 
-void pcrt::removeCheckpoint(const std::string &directory) {
-  for (const std::string &name : tokenizerFilesIn(directory))
-    unlink((directory + "/" + name).c_str());
-  unlink((directory + "/" + trajectoryName).c_str());
+void pcrt::removeCheckpoint(const std::string &directory, const std::string &meanwhile) {
+  std::string at = directory;
+  std::set<std::string> tokenizer = tokenizerFilesIn(directory);
+  bool all = true;
+  forEachEntry(directory, [&](const std::string &name) { all &= isCheckpointFile(name) || tokenizer.count(name); });
+  if (all && rename(directory.c_str(), meanwhile.c_str()) == 0)
+    at = meanwhile;
+  for (const std::string &name : tokenizer)
+    unlink((at + "/" + name).c_str());
+  unlink((at + "/" + trajectoryName).c_str());
   for (const char *name : checkpointFiles)
-    unlink((directory + "/" + name).c_str());
-  rmdir(directory.c_str());
+    unlink((at + "/" + name).c_str());
+  rmdir(at.c_str());
 }
 
 static std::string oldOf(const std::string &home, const std::string &tag) { return home + ".old-" + tag; }

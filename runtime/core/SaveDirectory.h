@@ -24,8 +24,9 @@ std::string plainPath(std::string path);
 std::string whereCheckpointIs(const std::string &directory);
 
 /// Removes the checkpoint in a directory, and the directory if nothing else is in it. Killed at any moment it leaves a
-/// checkpoint or none.
-void removeCheckpoint(const std::string &directory);
+/// checkpoint or none. A directory with nothing else in it is called `meanwhile` then, and what is left under that name
+/// if this is killed is nobody else's.
+void removeCheckpoint(const std::string &directory, const std::string &meanwhile);
 
 /// Held by rank 0, from before the first step to the end of the run.
 class SaveDirectory {

@@ -100,8 +100,9 @@ struct SearchLimits {
 };
 
 /// Opens nodes in the order of their bounds, several at a time, while `goesOn` says so, until none that is left can
-/// beat the best plan that fits. That one is then shown to `confirm`, which may know better what it takes, and writes that into it: if
-/// it does not fit after all, the search goes on without it, and if it takes longer, until none can beat that by much.
+/// beat the best plan that fits. That one is then shown to `confirm`, which may know better what it takes, and writes
+/// that into it: if it does not fit after all, the search goes on without it, and if it takes longer, until none can
+/// beat that by much.
 SearchResult searchPlans(
     std::vector<PlanNode> roots, const SearchLimits &limits, llvm::function_ref<bool()> goesOn,
     llvm::function_ref<std::vector<OpenedNode>(llvm::ArrayRef<PlanNode>)> open,

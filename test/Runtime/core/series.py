@@ -37,6 +37,19 @@ succeeds("once more", "1-1-1", *SERIES)
 good("changes nothing", os.stat(path(STEPS)).st_ino == before)
 good("nothing is left", sorted(glob.glob("DIR*") + glob.glob("DIR/*")) == ["DIR", "DIR/latest", *map(path, steps())], glob.glob("DIR/*"))
 
+# What a run leaves that is killed before its lock has a name, or while it removes a checkpoint, is gone with the next one; files of others stay.
+shutil.copytree(path(STEPS), path(200) + ".removed-0123456789abcdef")
+os.remove(path(200) + ".removed-0123456789abcdef/trajectory.json")
+for left, text in (("DIR.lock-00000000000000aa", b""), (path(STEPS) + ".lock-00000000000000bb", b""), (path(STEPS) + ".lock-00000000000000cc", b"mine"), (path(STEPS) + ".lock-notes", b"")):
+    write(left, text)
+succeeds("after such runs", "1-1-1", *SERIES)
+good("files of others stay", sorted(glob.glob("DIR*") + glob.glob("DIR/*")) == sorted(["DIR", "DIR/latest", *map(path, steps()), path(STEPS) + ".lock-00000000000000cc", path(STEPS) + ".lock-notes"]),
+     glob.glob("DIR*") + glob.glob("DIR/*"))
+write(path(STEPS - 400) + "/notes", b"mine")
+shutil.rmtree(path(STEPS))
+succeeds("the last steps again", "1-1-1", "--steps", STEPS + 200, *SERIES[2:])
+good("a note in a checkpoint that goes stays", os.listdir(path(STEPS - 400)) == ["notes"], os.listdir(path(STEPS - 400)))
+
 # Killed at random times, on two ranks, and started again by the same command line.
 draw = random.Random(int(os.environ.get("PC_SEED", "7")))
 succeeds("two ranks without a break", "2-1-1", "--steps", STEPS, "--save", "whole2")
