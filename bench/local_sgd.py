@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / "build/bin"
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("name", nargs="?", default="local_sgd")
-for flag, value in (("steps", 512), ("warm", 100), ("inner", 32), ("batch", 8), ("seq", 256), ("mbit", 100), ("slow-steps", 3)):
+for flag, value in (("steps", 512), ("warm", 100), ("inner", 32), ("batch", 8), ("seq", 64), ("mbit", 100), ("slow-steps", 3)):
     parser.add_argument(f"--{flag}", type=int, default=value)
 for flag, value in (("lr", 4e-4), ("momentum", 0.7)):
     parser.add_argument(f"--{flag}", type=float, default=value)
