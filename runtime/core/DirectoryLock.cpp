@@ -122,14 +122,15 @@ void DirectoryLock::removeDead(const std::string &host) {
   std::filesystem::path lock = path;
   std::string parent = lock.parent_path(), before = lock.filename().string() + "-";
   std::error_code error;
-  for (const auto &entry : std::filesystem::directory_iterator(parent.empty() ? "." : parent, error)) {
-    if (!isTagged(entry.path().filename(), before))
+  std::filesystem::directory_iterator at(parent.empty() ? "." : parent, error), end;
+  for (; !error && at != end; at.increment(error)) {
+    if (!isTagged(at->path().filename(), before))
       continue;
-    int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    int file = open(at->path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
     Holder holder;
     if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0)
       if (std::string text = readAll(file); text.empty() || (parse(text, holder) && holder.host == host))
-        unlink(entry.path().c_str());
+        unlink(at->path().c_str());
     if (file >= 0)
       close(file);
   }
