@@ -1,0 +1,97 @@
+//===- PlanCore.cpp - What many plans have in common ----------------------------------------===//
+#include "PlanCore.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include <set>
+
+using namespace mlir;
+using namespace pc;
+
+/// Whether a tactic only shares out sequences, layers, or what a step does once: not what it does for each microbatch.
+static bool isOuter(const Tactic &tactic, bool any) {
+  const TacticInfo *row = tactic.info();
+  int64_t stage = 0;
+  if (row && row->shardsParameters && !tactic.option("stage").getAsInteger(10, stage) && stage >= 2)
+    return any; // sums gradients, or gathers parameters, for each
+  return row && (row->splitsBatch || row->shardsParameters || row->phase == Phase::Staged);
+}
+
+PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) {
+  PlanCore core;
+  std::set<std::string> outer, data;
+  for (const Tactic &tactic : plan.tactics)
+    for (StringRef axis : tactic.list("axis")) {
+      if (isOuter(tactic, any || !withData))
+        outer.insert(axis.str());
+      if (tactic.info() && tactic.info()->phase != Phase::Staged)
+        data.insert(axis.str());
+    }
+  int64_t parts = plan.microbatches;
+  for (const auto &[axis, size] : plan.mesh) {
+    if (!outer.count(axis))
+      core.plan.mesh.push_back({axis, size});
+    else if (data.count(axis))
+      parts *= size;
+  }
+  for (const Tactic &tactic : plan.tactics) {
+    auto axes = tactic.list("axis");
+    llvm::append_range(axes, tactic.list("axes"));
+    if (llvm::none_of(axes, [&](StringRef axis) { return outer.count(axis.str()); }))
+      core.plan.tactics.push_back(tactic);
+  }
+  core.plan.microbatches = any ? 1 : std::min<int64_t>(plan.microbatches, 2);
+  core.batch = any ? batch : batch % parts ? 0 : batch / parts * core.plan.microbatches;
+  return core;
+}
+
+/// Takes an axis out of the mesh; its size.
+static int64_t takeAxis(Plan &plan, StringRef axis) {
+  int64_t size = std::max<int64_t>(plan.sizeOf(axis), 1);
+  llvm::erase_if(plan.mesh, [&](const auto &one) { return one.first == axis; });
+  return size;
+}
+
+Plan pc::withoutInnerData(Plan plan, int64_t &ranks) {
+  for (Tactic &tactic : plan.tactics) {
+    const TacticInfo *row = tactic.info();
+    const TacticForm *form = row ? row->formOf(tactic) : nullptr;
+    if (!form || form->dataAxis < 0)
+      continue;
+    SmallVector<StringRef> axes = tactic.list("axis");
+    ranks *= takeAxis(plan, axes[form->dataAxis]);
+    axes.erase(axes.begin() + form->dataAxis);
+    tactic = tactic.with("axis", llvm::join(axes, ",")).with(row->formOption, form->besides);
+  }
+  return plan;
+}
+
+Plan pc::withoutTokenSharers(Plan plan, int64_t &ranks) {
+  llvm::erase_if(plan.tactics, [&](const Tactic &tactic) {
+    const TacticInfo *row = tactic.info();
+    if (!row || !row->sharesTokens)
+      return false;
+    for (StringRef axis : tactic.list("axis"))
+      ranks *= takeAxis(plan, axis);
+    return true;
+  });
+  return plan;
+}
+
+SmallVector<PlanCore, 2> PlanCore::bareOf(const Plan &plan, int64_t batch) {
+  int64_t dataRanks = 1;
+  Plan withTokens = withoutInnerData(plan, dataRanks);
+  int64_t sharers = dataRanks;
+  Plan bare = withoutTokenSharers(withTokens, sharers);
+  SmallVector<PlanCore, 2> cores;
+  auto add = [&](const Plan &rest, int64_t ranks) {
+    PlanCore core = of(rest, batch % ranks ? 0 : batch / ranks, false, /*withData=*/false);
+    if (ranks > 1 && core.batch)
+      cores.push_back(std::move(core));
+  };
+  add(bare, sharers);
+  if (sharers > dataRanks)
+    add(withTokens, dataRanks);
+  return cores;
+}
+
+std::string PlanCore::key() const { return plan.key() + " " + std::to_string(batch); }
