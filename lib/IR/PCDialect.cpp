@@ -27,8 +27,7 @@ void PCDialect::initialize() {
 #define GET_OP_LIST
 #include "pc/IR/PCOps.cpp.inc"
       >();
-  addOperations<AllToAllRowsOp>();
-  addOperations<AdmitOp>();
+  addOperations<AllToAllRowsOp, AdmitOp>();
 }
 
 StringRef stepPhaseName(StepPhase phase) {

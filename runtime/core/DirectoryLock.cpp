@@ -76,11 +76,12 @@ static bool isAt(int file, const std::string &path) {
 }
 
 /// The file is written and locked before it gets its name: no other process sees it empty or unlocked.
-void DirectoryLock::create() {
+void DirectoryLock::create(const std::string &text) {
   fd = open(unnamed().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0)
+  if (fd >= 0)
+    flock(fd, LOCK_EX | LOCK_NB); // on file systems without flock, takeOver looks at the process id
+  if (fd < 0 || write(fd, text.data(), text.size()) != ssize_t(text.size()))
     fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + unnamed()));
-  flock(fd, LOCK_EX | LOCK_NB); // on file systems without flock, takeOver looks at the process id
 }
 
 DirectoryLock::DirectoryLock(const std::string &directory, const std::function<void(const std::string &tag)> &cleanUp)
@@ -88,16 +89,14 @@ DirectoryLock::DirectoryLock(const std::string &directory, const std::function<v
   Holder self = thisProcess();
   own = self.tag;
   std::string text = self.text();
-  create();
   try {
+    create(text);
     bool taken = false;
     for (int attempt = 0; !taken; ++attempt) {
       if (!isAt(fd, unnamed())) { // a holder took it for a dead one's, between its creation and its lock
         close(fd);
-        create();
+        create(text);
       }
-      if (pwrite(fd, text.data(), text.size(), 0) != ssize_t(text.size()))
-        fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + unnamed()));
       taken = link(unnamed().c_str(), path.c_str()) == 0;
       if (!taken && ((errno != EEXIST && errno != ENOENT) || attempt == 100))
         fail(PCRT_RESOURCE, withErrno("cannot save to " + directory + ": cannot write " + path));

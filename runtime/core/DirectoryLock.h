@@ -33,7 +33,7 @@ public:
   static std::string tagOf(const std::string &directory);
 
 private:
-  void create();
+  void create(const std::string &text);
   bool takeOver(const std::function<void(const std::string &tag)> &cleanUp);
   void removeDead(const std::string &host);
   std::string unnamed() const { return path + "-" + own; }

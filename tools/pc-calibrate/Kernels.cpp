@@ -20,7 +20,8 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 Folder::Folder() {
-  std::string path = (fs::temp_directory_path() / "pc-calibrate-XXXXXX").string();
+  std::string path =
+      (fs::temp_directory_path() / "pc-calibrate-").string() + std::string(6, 'X'); // that mkdtemp replaces
   if (!mkdtemp(path.data()))
     fail(PCRT_RESOURCE, withErrno("cannot make a folder in " + fs::temp_directory_path().string()));
   at = path;
