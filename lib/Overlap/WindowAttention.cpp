@@ -14,7 +14,7 @@ using namespace pc;
 Type pc::inF32(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getElementType().isBF16()
-             ? RankedTensorType::get(tensor.getShape(), Float32Type::get(type.getContext()))
+             ? RankedTensorType::get(tensor.getShape(), Float32Type::get(type.getContext()), tensor.getEncoding())
              : type;
 }
 

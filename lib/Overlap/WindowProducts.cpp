@@ -76,6 +76,11 @@ bool takesBlocks(Operation *op, const Row &row) {
     for (auto [operand, state] : llvm::zip_equal(op->getOperands(), row.operands))
       if (IndexedDim dim = indexed.getIndexedDim(); operand == dim.value && state == AxisState::split(dim.dim))
         return false;
+  // What is stored by rows has no blocks.
+  auto isInParts = [](auto pair) { return std::get<1>(pair).isSplit() && rowsOf(std::get<0>(pair)); };
+  if (llvm::any_of(llvm::zip_equal(op->getOperands(), row.operands), isInParts) ||
+      llvm::any_of(llvm::zip_equal(op->getResults(), row.results), isInParts))
+    return false;
   return row.results[0].isSplit() || (isa<EinsumOp>(op) && row.results[0].isSum());
 }
 

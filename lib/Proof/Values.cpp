@@ -73,7 +73,7 @@ static bool bringsElements(const Product &product) {
 }
 
 /// The maps of a product. Elements may be rounded before or after they are brought to other places, so that map
-/// commutes with rounding: both are diagonal, no other map is.
+/// commutes with rounding: both are diagonal, and no other map is but that of a mask (`route`).
 static SmallVector<LinearMap, 3> mapsOf(const Product &product, const Key &key) {
   SmallVector<LinearMap, 3> maps;
   for (unsigned i = 0; i < product.in.size(); ++i)
@@ -119,6 +119,7 @@ void Values::route(Operation *op, Recipe &recipe) {
   by.kind = Recipe::Einsum;
   by.product = &products.emplace_back(std::move(masking));
   by.maps = mapsOf(*by.product, keyOf(*by.product));
+  by.maps[0].b = by.maps[0].c = 0; // what is 0 or as it was may be rounded before or after
   recipe.mask = std::make_shared<const Recipe>(std::move(by));
   recipe.product = &products.emplace_back(std::move(bare));
   recipe.key = keyOf(*recipe.product);
