@@ -70,6 +70,7 @@ struct Axis {
   std::string name;
   int64_t size;
   const Use *use;
+  bool experts = false; ///< are split over it, too, whatever else is
 
   bool needs(unsigned what) const { return use->needs & what; }
   /// Its tactics.
@@ -77,6 +78,8 @@ struct Axis {
     std::vector<std::string> all = use->tactics;
     for (std::string &tactic : all)
       tactic.replace(tactic.find('$'), 1, needs(Width) && !needs(Last) ? grid.str() : name);
+    if (experts)
+      all.front().insert(all.front().size() - 1, " experts=true");
     if (!use->sometimes.empty() && dice.chance(30))
       all.back().insert(all.back().size() - 1, use->sometimes);
     return all;
@@ -110,6 +113,24 @@ void keepSome(Dice &dice, llvm::StringRef family, std::vector<std::string> &tact
   for (std::string &tactic : tactics)
     if (llvm::StringRef(tactic).contains(" stage=3"))
       tactic.insert(tactic.size() - 1, " keep=" + keep);
+}
+
+/// The axis that has the experts, or none: one of data, ZeRO, context or 1d tensor parallelism, by the seed alone.
+Axis *drawExperts(std::vector<Axis> &mesh, uint64_t seed) {
+  std::vector<Axis *> able;
+  for (Axis &axis : mesh)
+    if (axis.needs(Last) ||
+        llvm::is_contained({&uses::data, &uses::context, &uses::ring, &uses::tensor, &uses::tensorAndSequence},
+                           axis.use))
+      able.push_back(&axis);
+  bool hasRoot = llvm::any_of(mesh, [](const Axis &axis) { return axis.needs(Root); }); // and hands out whole experts
+  if (hasRoot || able.empty() || seed % 12 == 0)
+    return nullptr;
+  Axis *axis = able[seed / 12 % able.size()];
+  axis->experts = axis->use != &uses::data;
+  if (!axis->experts)
+    axis->use = &uses::expert;
+  return axis;
 }
 
 /// One axis splits the sequence everywhere, and there is one root.
@@ -215,13 +236,12 @@ Triple::Triple(uint64_t seed) {
     family = "mixtral";
   if (family == "qwen3" && seed % 4 == 0)
     family = "qwen3_moe";
-  // The last axis of data may have the experts, too.
   int64_t experts = 1 + seed / 4 % 5;
+  bool dispatched = false;
   if (family == "mixtral" || family == "qwen3_moe")
-    if (auto last = llvm::find_if(llvm::reverse(axes), [](const Axis &axis) { return axis.needs(Batch); });
-        last != axes.rend() && last->use == &uses::data && seed % 12) {
-      last->use = &uses::expert;
-      experts *= last->size;
+    if (const Axis *axis = drawExperts(axes, seed)) {
+      experts *= axis->size;
+      dispatched = axis->use != &uses::tensor && seed / 8 % 2;
     }
   if (family != "bert" && family != "t5" && seed % 5 == 4 && inOrder)
     documents = 1;
@@ -285,6 +305,8 @@ Triple::Triple(uint64_t seed) {
                       (options.train && dice.chance(25) ? " gradients=bf16}" : "}"));
   if (options.train && dice.chance(25))
     tactics.push_back(std::string("pc-recompute{mode=") + dice.oneOf<const char *>({"full", "selective"}) + "}");
+  if (dispatched)
+    tactics.push_back("pc-dispatch-experts");
   if (ringRanks)
     tactics.push_back("pc-zigzag{ranks=" + std::to_string(ringRanks) + "}");
   dice.shuffle(axes);
