@@ -240,7 +240,7 @@ Triple::Triple(uint64_t seed) {
   bool dispatched = false;
   if (family == "mixtral" || family == "qwen3_moe")
     if (const Axis *axis = drawExperts(axes, seed)) {
-      experts *= axis->size;
+      experts *= shards * (axis->needs(Width) ? 1 : axis->size); // ZeRO may split the router along them, too
       dispatched = axis->use != &uses::tensor && seed / 8 % 2;
     }
   if (family != "bert" && family != "t5" && seed % 5 == 4 && inOrder)
