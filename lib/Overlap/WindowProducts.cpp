@@ -84,6 +84,10 @@ bool takesBlocks(Operation *op, const Row &row) {
   return row.results[0].isSplit() || (isa<EinsumOp>(op) && row.results[0].isSum());
 }
 
+bool hasRows(Operation *op) {
+  auto isRows = [](Value value) { return bool(rowsOf(value)); };
+  return llvm::any_of(op->getOperands(), isRows) || llvm::any_of(op->getResults(), isRows);
+}
 bool isProduct(Operation *op) { return isa<EinsumOp>(op) && flopsOf(op) > 0; }
 
 //===---------------------------------------------------------------------------===//
@@ -114,14 +118,19 @@ public:
 
   /// Calls `stays` for gathers that feed products, and reduce_scatters of products, that are not rewritten.
   void forStaying(llvm::function_ref<void(StayingMove)> stays) const {
+    auto why = [](Operation *op, const char *other) {
+      return hasRows(op) ? "has values by rows, without blocks" : other;
+    };
     for (const auto &[gather, reader] : whole)
       if (reader)
         stays({cast<MoveOpInterface>(gather), reader,
-               isProduct(reader) ? "goes by blocks of another operand, over another dim" : "needs all of it"});
+               why(reader,
+                   isProduct(reader) ? "goes by blocks of another operand, over another dim" : "needs all of it")});
     for (auto scatter : block.getOps<ReduceScatterOp>())
       if (Operation *source = scatter.getX().getDefiningOp();
           isWindow(scatter) && !window(scatter) && source && isProduct(source))
-        stays({scatter, source, "has its blocks along another dim, other readers, or an addend of one rank alone"});
+        stays({scatter, source,
+               why(source, "has its blocks along another dim, other readers, or an addend of one rank alone")});
   }
 
 private:
