@@ -12,17 +12,23 @@
 using namespace mlir;
 using namespace pc;
 
-bool pc::hasLoneAddend(Value sum) {
+bool pc::hasLoneAddend(Value sum, ArrayAttr axes) {
+  auto isOver = [&](MoveOpInterface move, bool all) {
+    auto has = [&](Attribute axis) { return llvm::is_contained(move.getMoveAxes(), axis); };
+    return all ? llvm::all_of(axes, has) : llvm::any_of(axes, has);
+  };
   llvm::SetVector<Operation *> list;
   auto add = [&](Value value) {
     Operation *op = value.getDefiningOp();
-    if (op && !isa<AllGatherOp, AllReduceOp, ReduceScatterOp>(op)) // of which all ranks have the same, or a block
+    bool isAlike = op && isa<AllGatherOp, AllReduceOp, ReduceScatterOp>(op) && isOver(cast<MoveOpInterface>(op), true);
+    if (op && !isAlike) // of what moves over all of `axes`, all ranks have the same, or a block
       list.insert(op);
   };
   add(sum);
   for (size_t i = 0; i < list.size(); ++i)
     llvm::for_each(list[i]->getOperands(), add);
-  return llvm::any_of(list, [](Operation *op) { return isa<PadOp, MaskOp>(op); });
+  return llvm::any_of(
+      list, [&](Operation *op) { return isa<PadOp, MaskOp>(op) && isOver(cast<MoveOpInterface>(op), false); });
 }
 
 namespace {

@@ -274,7 +274,7 @@ private:
 
   /// Decides ops from a reduce_scatter backwards, up to the products whose results it sums.
   void followScatter(ReduceScatterOp scatter) {
-    if (hasLoneAddend(scatter.getX()))
+    if (hasLoneAddend(scatter.getX(), scatter.getAxes()))
       return;
     Blocked wanted{windowOf(scatter, scatter.getAxes()), int64_t(scatter.getDim())};
     bool found = false;
