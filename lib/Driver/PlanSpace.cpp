@@ -164,7 +164,7 @@ void PlanSpace::addSets(const MeshForm &form, uint32_t present, std::vector<Plan
     ways[0].set(form.flag, form.form);
   for (const TacticInfo &row : tactics())
     for (const TacticFlag &flag : row.flags)
-      if (splitsLayers(row))
+      if (splitsLayers(row) && (hasExperts || !row.ofExperts))
         vary(ways, flag);
   // What goes with none of the other flags.
   auto planOfFlags = [](const StrategyFlags &flags) {

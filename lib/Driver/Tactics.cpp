@@ -346,7 +346,9 @@ static std::deque<TacticInfo> &table() {
        .flags = {{"expert-parallel",
                   "Split the experts of a mixture over this axis, ep unless named; another tactic may have it outside "
                   "of experts",
-                  TacticFlag::OptionalText}},
+                  TacticFlag::OptionalText,
+                  "",
+                  {"tp", "cp"}}},
        .ofExperts = true,
        .fromFlags = expertParallel},
       {.pass = "pc-data-parallel",
