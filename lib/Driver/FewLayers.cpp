@@ -138,3 +138,31 @@ int64_t pc::batchOf(ModuleOp model) {
   });
   return batch;
 }
+
+bool pc::mixesSequences(ModuleOp model) {
+  llvm::DenseMap<Value, int64_t> batchDims; // of values that have the batch
+  model.walk([&](InputOp input) {
+    if (hasBatch(input))
+      batchDims[input->getResult(0)] = 0;
+  });
+  return model
+      .walk([&](FactorOpInterface op) {
+        if (op->getNumResults() == 0)
+          return WalkResult::advance();
+        FactorRule rule = op.getFactorRule();
+        for (auto [operand, factors] : llvm::zip_equal(op->getOperands(), rule.operands)) {
+          auto it = batchDims.find(operand);
+          if (it == batchDims.end())
+            continue;
+          const int batch = factors[it->second];
+          for (auto [result, of] : llvm::zip_equal(op->getResults(), rule.results)) {
+            const auto *at = llvm::find(of, batch);
+            if (at == of.end())
+              return WalkResult::interrupt();
+            batchDims[result] = at - of.begin();
+          }
+        }
+        return WalkResult::advance();
+      })
+      .wasInterrupted();
+}

@@ -27,7 +27,7 @@ class PlanSearch {
 public:
   PlanSearch(mlir::ModuleOp model, const CompileOptions &options, const MachineModel &machine)
       : model(model), options(options), search(options.search), machine(machine), batch(batchOf(model)),
-        space(search, batch, hasKnownDims(model), hasExperts(model)) {}
+        space(search, batch, hasKnownDims(model), hasExperts(model), mixesSequences(model)) {}
 
   pcrt_status run(Plan &plan, std::optional<llvm::json::Object> &found);
   /// The plan that takes the least memory, or with a limit the first one that does not exceed it.

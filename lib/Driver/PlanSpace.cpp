@@ -278,7 +278,7 @@ std::vector<AxisSizes> PlanSpace::sizes(const PlanFamily &family, const PlanSet 
 
 SmallVector<int64_t> PlanSpace::microbatches() const {
   SmallVector<int64_t> all{search.pins.number("microbatches", Plan().microbatches)};
-  if (search.pins.given("microbatches") || !isFree("microbatches"))
+  if (search.pins.given("microbatches") || !isFree("microbatches") || mixesSequences)
     return all;
   for (int64_t n = 2; n <= std::min<int64_t>(batch, 1024); ++n)
     if (batch % n == 0)

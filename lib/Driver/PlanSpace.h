@@ -30,8 +30,9 @@ class PlanSpace {
 public:
   /// `knowsDims`: tactics know the names of the model's dims.
   /// `hasExperts`: it has a mixture of experts.
-  PlanSpace(const AutoOptions &search, int64_t batch, bool knowsDims, bool hasExperts)
-      : search(search), batch(batch), knowsDims(knowsDims), hasExperts(hasExperts) {}
+  /// `mixesSequences`: with other microbatches it has another loss.
+  PlanSpace(const AutoOptions &search, int64_t batch, bool knowsDims, bool hasExperts, bool mixesSequences)
+      : search(search), batch(batch), knowsDims(knowsDims), hasExperts(hasExperts), mixesSequences(mixesSequences) {}
 
   /// Whether a flag, or an axis, is searched where it is not given.
   bool isFree(llvm::StringRef name) const;
@@ -44,7 +45,7 @@ public:
   std::vector<AxisSizes> innerSizes(const PlanSet &set) const;
   /// The sizes of all axes of a family, where those of the set's layers are `inner`.
   std::vector<AxisSizes> sizes(const PlanFamily &family, const PlanSet &set, llvm::ArrayRef<int64_t> inner) const;
-  /// Numbers of microbatches that are searched.
+  /// Numbers of microbatches that are searched: where these change the loss, the one that is given, or one.
   llvm::SmallVector<int64_t> microbatches() const;
   /// Whether there is another plan with the same program.
   bool isRepeated(const PlanFamily &family, int64_t microbatches) const;
@@ -69,7 +70,7 @@ private:
 
   const AutoOptions &search;
   int64_t batch;
-  bool knowsDims, hasExperts;
+  bool knowsDims, hasExperts, mixesSequences;
   std::vector<MeshForm> forms;
 };
 
