@@ -15,6 +15,7 @@
 
 #include "Gemm.h"
 #include "RowSpace.h"
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/Workspace.h"
 
 #include "mlir/IR/Builders.h"
@@ -217,7 +218,7 @@ public:
   RowFuser(Block &block, bool cuda) : block(block), cuda(cuda) {}
 
   void run() {
-    unsigned number = 0, moves = 0, task = 0, seeds = 0;
+    unsigned number = 0, moves = 0, task = 0, seeds = 0, rounds = 0;
     for (Operation &op : block) {
       order[&op] = number++;
       movesBefore.push_back(moves);
@@ -226,6 +227,8 @@ public:
       tasksBefore.push_back(task);
       seeds += isa<SeedOp>(op);
       seedsBefore.push_back(seeds);
+      rounds += isa<RoundOfRowsOp>(op);
+      roundsBefore.push_back(rounds);
     }
     for (Operation &op : block)
       visit(&op);
@@ -261,6 +264,9 @@ private:
   bool join(RowGroup &group, Operation *op, const RowSpace &space) {
     // A kernel must not span two tasks of a pipeline's schedule.
     if (tasksBefore[order[op]] != tasksBefore[group.position])
+      return false;
+    // What a round of rows leaves is added to the others' before the next one, and forgotten.
+    if (roundsBefore[order[op]] != roundsBefore[group.position])
       return false;
     // A sum over rows is known when the kernel has ended.
     for (Value operand : op->getOperands())
@@ -345,7 +351,7 @@ private:
 
   Block &block;
   const bool cuda;
-  SmallVector<unsigned> movesBefore, tasksBefore, seedsBefore; ///< by op number
+  SmallVector<unsigned> movesBefore, tasksBefore, seedsBefore, roundsBefore; ///< by op number
   llvm::DenseMap<Operation *, unsigned> order, groupOf;
   llvm::DenseMap<unsigned, Operation *> anchors;
   std::vector<RowGroup> groups;

@@ -14,6 +14,7 @@
 #include "pc/Codegen/Passes.h"
 
 #include "Grouped.h"
+#include "RoundExperts.h"
 #include "pc/IR/Calls.h"
 #include "pc/IR/MoveRows.h"
 
@@ -36,7 +37,8 @@ class RowStore {
 public:
   RowStore(ArrayRef<Block *> blocks, bool cuda) : blocks(blocks), cuda(cuda) {}
 
-  void run() {
+  /// Finds what is stored by rows.
+  void find() {
     // What is not of weights is a product entry by entry, with what is made rows in front or what they are brought back
     // to behind.
     for (Block *block : blocks) {
@@ -59,12 +61,44 @@ public:
         if (!isMadeSo(value) || !llvm::all_of(value.getUsers(), [&](Operation *user) { return isReadSo(value, user); }))
           isStable &= !stored.erase(value);
     }
-    llvm::DenseSet<Value> moved; // masks of rows that are sent, for which the runtime wants memory for all choices
     for (auto &[value, choice] : stored)
       if (auto move = value.getDefiningOp<AllToAllOp>()) {
         moved.insert(choice.mask);
         moved.insert(stored.find(move.getX())->second.mask);
       }
+  }
+
+  /// Divides what would have more than `limit` rows into rounds; what there is then has to be found anew. False after
+  /// an error.
+  bool divide(int64_t limit) {
+    llvm::MapVector<Value, uint64_t> choices;
+    for (auto &[value, choice] : stored)
+      choices.insert({choice.mask, choice.k});
+    SmallVector<Operation *> done;
+    for (auto &[mask, k] : choices) {
+      const Choice choice{mask, k};
+      const int64_t most = mostRows(choice, !moved.contains(mask));
+      if (most <= limit)
+        continue;
+      if (moved.contains(mask)) {
+        emitError(mask.getLoc()) << "rows of experts are sent, up to " << most
+                                 << " at once, and --experts-limit=" << limit
+                                 << " is for ranks that gather tokens; what works is --expert-exchange=gather";
+        return false;
+      }
+      auto areRows = [&](Value value) { return isStored(value, choice); };
+      auto areOne = [&](Value a, Value b) { return isSame(a, b); };
+      for (Block *block : blocks)
+        if (!roundExperts(*block, {areRows, areOne, limit, static_cast<int64_t>(llvm::divideCeil(most, limit))}, done))
+          return false;
+    }
+    for (Operation *op : llvm::reverse(done))
+      op->erase();
+    return true;
+  }
+
+  /// Writes it into types, and makes what rows need.
+  void store() {
     for (auto &[value, choice] : stored)
       value.setType(withEncoding(value.getType(),
                                  RowsAttr::get(value.getContext(), mostRows(choice, !moved.contains(choice.mask)),
@@ -90,6 +124,11 @@ private:
   int64_t mostRows(const Choice &choice, bool byCapacity) {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(choice.mask.getType()).getShape();
     int64_t experts = shape.back(), tokens = llvm::product_of(shape.drop_back());
+    if (auto round = choice.mask.getDefiningOp<RoundOfRowsOp>()) {
+      auto limit = static_cast<int64_t>(round.getLimit()), before = static_cast<int64_t>(round.getRound()) * limit;
+      const int64_t left = std::max<int64_t>(mostRows({round.getX(), choice.k}, byCapacity) - before, 1);
+      return round.getRound() + 1 == round.getRounds() ? left : std::min(left, limit);
+    }
     int64_t rows = tokens * std::min<int64_t>(static_cast<int64_t>(choice.k), experts);
     int64_t capacity = byCapacity ? capacityOf(choice.mask) : 0;
     if (!capacity)
@@ -418,6 +457,7 @@ private:
   llvm::DenseMap<Value, Value> firsts;
   llvm::DenseMap<std::pair<Block *, Value>, Value> locals; ///< a mask of `masks`, as a block has it
   llvm::MapVector<Value, Choice> stored;
+  llvm::DenseSet<Value> moved; ///< masks of rows that are sent, for which the runtime wants memory for all choices
   SmallVector<std::pair<Gathered, Value>> gatheredMasks;
 };
 
@@ -430,7 +470,19 @@ struct StoreRows : pc::impl::StoreRowsBase<StoreRows> {
       if (!isa<ModuleOp, FusionOp>(block->getParentOp()))
         blocks.push_back(block);
     });
-    RowStore(blocks, target == "cuda").run();
+    if (limit < 0) {
+      getOperation().emitError() << "pc-store-rows: a limit of " << int64_t(limit) << " rows; 0 is none";
+      return signalPassFailure();
+    }
+    if (limit > 0) {
+      RowStore whole(blocks, target == "cuda");
+      whole.find();
+      if (!whole.divide(limit))
+        return signalPassFailure();
+    }
+    RowStore rows(blocks, target == "cuda");
+    rows.find();
+    rows.store();
   }
 };
 

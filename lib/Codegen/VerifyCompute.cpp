@@ -3,6 +3,7 @@
 #include "Kernel.h"
 #include "TableCheck.h"
 #include "pc/IR/Liveness.h"
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/Sharing.h"
 #include "pc/IR/Workspace.h"
 
@@ -251,12 +252,22 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
   auto [bLies, bRest] = lieOf(letters[b], mask, rowsOf(values[b]) != nullptr);
   auto [cLies, cRest] = lieOf(c, mask, rowsOf(values.back()) != nullptr);
   const int64_t all = tokens * std::min<int64_t>(static_cast<int64_t>(*op.getRouted()), experts);
+  // Of a round as many as it takes, or as are left for the last one.
+  auto ofRound = [&](int64_t rows) {
+    auto round = op.getMask().getDefiningOp<RoundOfRowsOp>();
+    if (!round)
+      return rows;
+    auto limit = static_cast<int64_t>(round.getLimit());
+    const int64_t left = std::max<int64_t>(rows - static_cast<int64_t>(round.getRound()) * limit, 1);
+    return round.getRound() + 1 == round.getRounds() ? left : std::min(left, limit);
+  };
   // Or as many as experts take of each sequence, or part of one.
-  int64_t rows = all;
+  int64_t rows = ofRound(all);
   for (int64_t capacity : capacities)
     if (int64_t taken = tokens / sizes[mask.end()[-2]] * std::min(capacity, sizes[mask.end()[-2]]) * experts;
-        taken < all && llvm::any_of(values, [&](Value v) { return rowsOf(v) && rowsOf(v).getCount() == taken; }))
-      rows = taken;
+        taken < all &&
+        llvm::any_of(values, [&](Value v) { return rowsOf(v) && rowsOf(v).getCount() == ofRound(taken); }))
+      rows = ofRound(taken);
   for (Value value : values)
     if (RowsAttr of = rowsOf(value); of && !same(op, "rows", of.getCount(), rows))
       return false;

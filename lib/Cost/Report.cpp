@@ -201,25 +201,37 @@ static json::Object byKind(const MemoryUse &use) {
 }
 
 /// Of a layer of experts that stores by rows, the largest one: its rows if all tokens choose experts of this rank,
-/// which is what there is memory for, and if each expert is chosen as often. Null where there is none.
+/// which is what there is memory for, and if each expert is chosen as often; in how many rounds they are computed, and
+/// how many are there at once, if it is more than one. Null where there is none.
 static json::Value describeRows(ModuleOp program) {
-  int64_t experts = 0, capacity = INT64_MAX, worst = 0, balanced = 0;
+  int64_t experts = 0, capacity = INT64_MAX, worst = 0, balanced = 0, rounds = 1, atOnce = 0;
   program.walk([&](TopKOp choice) {
     experts = std::max(experts, cast<RankedTensorType>(choice.getResult().getType()).getShape().back());
   });
   program.walk([&](AdmitOp op) { capacity = std::min(capacity, static_cast<int64_t>(op.getCapacity())); });
   program.walk([&](EinsumOp op) {
     RowsAttr rows = op.getMask() ? pc::rowsOf(op.getResult()) : RowsAttr();
-    if (!rows || rows.getCount() <= worst)
+    auto round = rows ? op.getMask().getDefiningOp<RoundOfRowsOp>() : RoundOfRowsOp();
+    if (!rows || (round && round.getRound() + 1 != round.getRounds()))
+      return;
+    const int64_t before = round ? static_cast<int64_t>(round.getRound() * round.getLimit()) : 0;
+    if (rows.getCount() + before <= worst)
       return;
     // Of all entries of the mask, as many as of those of all experts, and no more than these take of each sequence.
     auto mask = cast<RankedTensorType>(op.getMask().getType());
     int64_t entries = mask.getNumElements(), length = mask.getRank() > 2 ? mask.getShape().end()[-2] : entries;
-    worst = rows.getCount();
+    worst = rows.getCount() + before;
+    rounds = round ? static_cast<int64_t>(round.getRounds()) : 1;
+    atOnce = round ? static_cast<int64_t>(round.getLimit()) : worst;
     balanced = experts ? llvm::divideCeil(entries * static_cast<int64_t>(*op.getRouted()), experts) : worst;
     balanced = std::min(balanced, entries / length * std::min(capacity, length));
   });
-  return worst ? json::Value(json::Object{{"at_worst", worst}, {"balanced", balanced}}) : json::Value(nullptr);
+  json::Object rows{{"at_worst", worst}, {"balanced", balanced}};
+  if (rounds > 1) {
+    rows["rounds"] = rounds;
+    rows["at_once"] = atOnce;
+  }
+  return worst ? json::Value(std::move(rows)) : json::Value(nullptr);
 }
 
 int64_t pc::largestArena(ModuleOp planned) {

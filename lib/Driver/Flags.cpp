@@ -194,6 +194,11 @@ CompileFlags::CompileFlags(bool ofTool) : ofTool(ofTool) {
         order.push_back("pad-vocabulary");
       });
   phase = Phase::Scheduled;
+  flag<int64_t>("experts-limit", "Rows of experts that are there at once; more are computed in rounds (default: all)")
+      .setCallback([this](const int64_t &rows) {
+        fields.expertsLimit = rows;
+        order.push_back("experts-limit");
+      });
   bytes(fields.schedule.bucketBytes, "bucket-bytes", "Payload of moves that are started together");
   field(fields.schedule.prefetch, "prefetch", "Units of split parameters that are gathered ahead");
   bytes(fields.schedule.prefetchBytes, "prefetch-bytes", "Most bytes of a gathered unit and those ahead of it");
@@ -216,6 +221,10 @@ pcrt_status CompileFlags::check(std::string &error) const {
   refuse(kernels.target != "cpu" && !fields.cuda(), "--target=" + kernels.target + " is not a target (cpu, cuda)");
   refuse(given("pad-vocabulary") && (fields.padVocabulary < 1 || fields.padVocabulary > 65536),
          "--pad-vocabulary=" + Twine(fields.padVocabulary) + " is no multiple from 1 to 65536");
+  refuse(given("experts-limit") && fields.expertsLimit < 1,
+         "--experts-limit=" + Twine(fields.expertsLimit) + " is no number of rows; it is at least 1");
+  refuse(given("experts-limit") && strategyFlags.text("expert-exchange") == "rows",
+         "--experts-limit is for ranks that gather tokens; it goes with --expert-exchange=gather");
   refuse(fields.schedule.bucketBytes < 0 || fields.schedule.prefetch < 0 || fields.schedule.prefetchBytes < 0,
          "--bucket-bytes, --prefetch and --prefetch-bytes are at least 0");
   refuse(given("arch") && !fields.cuda(), "--arch names a GPU; it needs --target=cuda");

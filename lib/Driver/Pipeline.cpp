@@ -51,6 +51,9 @@ public:
         add(createDecomposeNorms(), PCRT_INTERNAL);
       // Dtypes do not depend on placement: without placements, the placed program is the step in bf16.
       addTactics(Phase::Step);
+      // Rounds forget their rows, so tasks of a pipeline that go back need what makes them again.
+      if (options.expertsLimit && plan.pipeline())
+        add(createRecompute({.mode = "experts", .layers = {}}), PCRT_INTERNAL);
       // Pads parameters whose dims the axes do not divide. After the tactics, which decide how often and in which dtype
       // parameters are read.
       if (std::optional<PadShardsOptions> padding = plan.padding())
@@ -82,7 +85,7 @@ public:
 
     case Phase::Scheduled: {
       // What tokens have not chosen is not stored where that can be, and else multiplied by zeros.
-      add(createStoreRows({.target = options.kernels.target}), PCRT_INTERNAL);
+      add(createStoreRows({.target = options.kernels.target, .limit = options.expertsLimit}), PCRT_INFEASIBLE);
       add(createExpandRouted(), PCRT_INTERNAL);
       // Gathers that feed attention over a split sequence, or products as the plan says; while every op still stands
       // alone.
@@ -158,7 +161,9 @@ private:
     SmallVector<Tactic> tactics = plan.tacticsOf(phase);
     for (const Tactic &tactic : tactics) {
       if (tactic.pass() == "pc-dispatch-experts") {
-        addTactic(forRanks(tactic));
+        // Rounds are of tokens that are gathered.
+        if (!options.expertsLimit || tactic.option("exchange") != "auto")
+          addTactic(forRanks(tactic));
         continue;
       }
       bool reckons = !tactic.option("machine").empty() && !tactic.says("machine");

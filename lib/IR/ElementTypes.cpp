@@ -20,7 +20,7 @@ static Kinds kindsOf(Operation *op) {
   auto from = [&](unsigned first) { return llvm::to_vector<4>(llvm::seq(first, op->getNumOperands())); };
   return llvm::TypeSwitch<Operation *, Kinds>(op)
       .Case([](IotaOp) { return Kinds{{0}, {}, {0}, {}}; })
-      .Case<SoftmaxOp, TopKOp, TopGroupsOp, AdmitOp>([](auto) { return Kinds{{}, {}, {}, {0}}; })
+      .Case<SoftmaxOp, TopKOp, TopGroupsOp, AdmitOp, RoundOfRowsOp>([](auto) { return Kinds{{}, {}, {}, {0}}; })
       .Case<EmbeddingOp, EmbeddingGradOp>([](auto) { return Kinds{{1, 2}, {}, {}, {}}; })
       .Case([](LayerNormOp) { return Kinds{{}, {}, {}, {1, 2}}; })
       .Case([](LayerNormGradOp) { return Kinds{{}, {2, 3}, {}, {}}; })

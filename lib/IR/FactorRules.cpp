@@ -95,6 +95,12 @@ FactorRule SoftmaxOp::getFactorRule() { return rowsRule(*this); }
 FactorRule TopKOp::getFactorRule() { return rowsRule(*this); }
 FactorRule TopGroupsOp::getFactorRule() { return rowsRule(*this); }
 FactorRule AdmitOp::getFactorRule() { return make(*this, "b s n -> b s n").keepWhole({"s"}); }
+FactorRule RoundOfRowsOp::getFactorRule() {
+  FactorRule rule = rowsRule(*this);
+  for (Factor &factor : rule.factors)
+    factor.whole = true;
+  return rule;
+}
 FactorRule ColumnsOp::getFactorRule() {
   if (!rankOf(getX()))
     return {};

@@ -41,3 +41,13 @@ LogicalResult AdmitOp::verify() {
     return emitOpError() << "has a capacity of " << static_cast<int64_t>(getCapacity()) << " (C1)";
   return success();
 }
+
+LogicalResult RoundOfRowsOp::verify() {
+  auto limit = static_cast<int64_t>(getLimit()), round = static_cast<int64_t>(getRound()),
+       rounds = static_cast<int64_t>(getRounds());
+  if (limit < 1)
+    return emitOpError() << "has a limit of " << limit << " rows (C1)";
+  if (round < 0 || round >= rounds)
+    return emitOpError() << "is round " << round << " of " << rounds << " (C2)";
+  return success();
+}

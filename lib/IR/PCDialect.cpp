@@ -27,7 +27,7 @@ void PCDialect::initialize() {
 #define GET_OP_LIST
 #include "pc/IR/PCOps.cpp.inc"
       >();
-  addOperations<AllToAllRowsOp, AdmitOp>();
+  addOperations<AllToAllRowsOp, AdmitOp, RoundOfRowsOp>();
 }
 
 StringRef stepPhaseName(StepPhase phase) {

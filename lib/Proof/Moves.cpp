@@ -83,6 +83,10 @@ std::optional<Where> Placer::move(MoveOpInterface move, ArrayRef<const Where *> 
   const Where &x = *operands[0];
   Where y = x;
   y.note = {};
+  if (llvm::any_of(operands, [](const Where *value) { return value->note.kind == Note::Round; })) {
+    refuse("moves entries of a round");
+    return std::nullopt;
+  }
   Group group;
   if (!axis.number(move.getMoveAxes(), group.axes) || !axis.number(move.getMoveWith(), group.partner) ||
       move.getMoveAxes().empty()) {

@@ -8,6 +8,7 @@
 #include "Rules.h"
 #include "Trace.h"
 
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/PC.h"
 #include "llvm/ADT/Twine.h"
 
@@ -76,6 +77,8 @@ private:
                       llvm::ArrayRef<Dim> dims);
   std::optional<std::vector<PartialSum>> join(mlir::Operation *op, llvm::ArrayRef<const Where *> operands,
                                               llvm::ArrayRef<unsigned> partial, Placed &placed);
+  std::optional<Placed> roundOf(RoundOfRowsOp round, const Where &mask);
+  bool keepRound(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands, Placed &placed);
   std::optional<Placed> merge(llvm::ArrayRef<const Where *> operands);
   bool addInnerSums(const Rule &rule, const Rule::Letters &letters, llvm::ArrayRef<Dim> dims, Where &result);
 
@@ -91,6 +94,7 @@ private:
 
   const Axis &axis;
   bool isReference;
+  std::map<std::vector<Dim>, size_t> masks; ///< of rounds: where they lie, numbered as they were met
 };
 
 } // namespace pc::proof

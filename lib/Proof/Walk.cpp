@@ -83,7 +83,7 @@ static bool areAlike(Operation *a, Operation *b) {
                return true;
              auto s = cast<RankedTensorType>(x), t = cast<RankedTensorType>(y);
              return s.getShape() == t.getShape() && s.getElementType() == t.getElementType() &&
-                    placement(x) == placement(y);
+                    !rowsOf(x) == !rowsOf(y) && placement(x) == placement(y);
            });
   };
   return a->getName() == b->getName() &&
@@ -173,7 +173,7 @@ bool Walk::compute(Stage &stage, Operation *op) {
       return refuse(op, "uses a value that is not there yet", FaultKind::Memory);
     if (!read(stage, op, operand, state))
       return false;
-    if (rowsOf(operand)) {
+    if (rowsOf(operand) || state.where->note.kind == Note::Round) {
       if (rows && *rows != state.rows)
         return refuse(op, "reads rows of two masks", FaultKind::Value);
       rows = state.rows;
@@ -214,7 +214,9 @@ bool Walk::compute(Stage &stage, Operation *op) {
       state.value = values.constant(constant.getNumber().convertToDouble());
     else
       state.value = values.result(memo.recipe, i, points);
-    if (rowsOf(result)) {
+    if (isa<RoundOfRowsOp>(op))
+      rows = points[0];
+    if (rowsOf(result) || memo.out[i]->note.kind == Note::Round) {
       if (!rows)
         return refuse(op, "makes rows, and no mask says of what", FaultKind::Value);
       state.rows = *rows;

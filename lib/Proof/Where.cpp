@@ -157,7 +157,7 @@ static std::string textOf(const Index &index, ArrayRef<std::string> names) {
     if (term.factor != 1)
       text += std::to_string(term.factor) + " ";
     for (uint8_t axis : term.axes)
-      text += (axis == term.axes.front() ? "" : ".") + names[axis];
+      text += (axis == term.axes.front() ? "" : ".") + (axis < names.size() ? names[axis] : "rows of a round");
   }
   if (index.constant)
     text += " + " + std::to_string(index.constant) + " mod " + std::to_string(index.n);
@@ -181,5 +181,7 @@ std::string Where::text(ArrayRef<std::string> names) const {
   for (size_t axis = 0; axis < names.size(); ++axis)
     if (root >> axis & 1)
       text += " root(" + names[axis] + ")";
-  return text + (note.kind == Note::Blocks ? " with blocks missing" : "");
+  return text + (note.kind == Note::Blocks  ? " with blocks missing"
+                 : note.kind == Note::Round ? " in round " + textOf(note.blocks, names)
+                                            : "");
 }

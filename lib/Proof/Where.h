@@ -20,6 +20,8 @@ namespace pc::proof {
 using Axes = std::vector<uint8_t>;
 /// A set of axes: bit a is axis a.
 using AxisSet = uint32_t;
+/// In the place of an axis: that on which rounds of rows are counted. A mesh has axes before it alone.
+constexpr uint8_t roundAxis = 31;
 AxisSet setOf(llvm::ArrayRef<uint8_t> axes);
 
 /// constant + the sum of factor * coordinate on axes, mod n; or, with n 0, one addend of which no more is known than on
@@ -89,11 +91,13 @@ struct Note {
     None,
     Offset, ///< the first index of this rank's block, of size `number`, on `axes`
     Counts, ///< how many keys of the block at shift `number` on `axes` each query sees
-    Blocks  ///< of dim `number` only `blocks` are there
+    Blocks, ///< of dim `number` only `blocks` are there
+    Round   ///< only entries of a round are there, the one of `blocks`; the first `number` dims say which entry
   } kind = None;
   Axes axes;
   int64_t number = 0;
   Indices blocks;
+  bool isZero = false; ///< Round: other entries are 0, and not anything
   auto operator<=>(const Note &) const = default;
 };
 

@@ -354,6 +354,17 @@ Tensors pc::admit(Inputs in, int64_t capacity, int64_t ranks) {
   return {taken};
 }
 
+Tensors pc::roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit) {
+  const Tensor &x = *in[0];
+  int64_t experts = x.shape.back(), number = 0;
+  Tensor taken(x.shape);
+  for (int64_t n = 0; n < experts; ++n)
+    for (int64_t at = n; at < x.size(); at += experts)
+      if (x[at] > 0 && std::min(number++ / limit, rounds - 1) == round)
+        taken[at] = x[at];
+  return {taken};
+}
+
 Tensors pc::columns(Inputs in, const Shape &shape, int64_t from) {
   const Tensor &x = *in[0];
   int64_t c = x.shape.back(), d = shape.back();

@@ -206,6 +206,10 @@ FailureOr<Tensors> pc::evaluate(Operation *op, Inputs in, const EvaluateContext 
         return topGroups(in, static_cast<int64_t>(choice.getGroups()), static_cast<int64_t>(choice.getKeep()));
       })
       .Case([&](AdmitOp op) { return admit(in, static_cast<int64_t>(op.getCapacity()), zigzagRanks(op)); })
+      .Case([&](RoundOfRowsOp op) {
+        return roundOfRows(in, static_cast<int64_t>(op.getRound()), static_cast<int64_t>(op.getRounds()),
+                           static_cast<int64_t>(op.getLimit()));
+      })
       .Case([&](ColumnsOp op) { return columns(in, context.shapes[0], static_cast<int64_t>(op.getFrom())); })
       .Case([&](EmbeddingOp) { return embedding(in, offset); })
       .Case(

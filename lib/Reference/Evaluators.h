@@ -59,6 +59,9 @@ Tensors topGroups(Inputs in, int64_t groups, int64_t keep);
 /// x (b, s, n) -> x of the first `capacity` positions of each (b, n) where it is above 0, and 0 elsewhere; `ranks`: of
 /// the zigzag order, or 0.
 Tensors admit(Inputs in, int64_t capacity, int64_t ranks);
+/// x (tokens..., n) -> x where it is above 0 and, by n and then by token, number `round` * `limit` of such entries, or
+/// one of the `limit` - 1 behind it, in the last round any behind it; 0 elsewhere.
+Tensors roundOfRows(Inputs in, int64_t round, int64_t rounds, int64_t limit);
 /// x (rows..., c) -> `shape`, (rows..., d): entry j of a row is entry j + from, or 0.
 Tensors columns(Inputs in, const Shape &shape, int64_t from);
 /// logits (rows..., v), targets (rows...) -> nll (rows...).

@@ -8,6 +8,7 @@ one, all: one expert a token, all of them
 peaked: logits so far apart that the scores of most experts are small
 capacity: experts that take five tokens of a sequence
 eight: eight experts on up to eight ranks, of which tokens take two
+Also in rounds of few rows (--experts-limit).
 Where tokens take the first experts, or all, also how many rows each rank sends to others is what these choices make it."""
 import json
 import shutil
@@ -29,10 +30,17 @@ PLANS = ["ep=2,tp=2", f"ep=2 {ROWS}", "ep=2", "ep=4", f"ep=4 {ROWS}", "ep=4 --ex
          f"dp=2 --expert-parallel=dp {ROWS}", "dp=2 --zero=1 --expert-parallel=dp", f"dp=2 --zero=3 --expert-parallel=dp {ROWS}", f"pp=2,ep=2 {ROWS}",
          f"pp=2,ep=2 --microbatches=2 {ROWS}", f"pp=2,ep=2 --microbatches=2 --inline-tasks=0 {ROWS}", f"pp=2,ep=2 --microbatches=2 --pipeline=zb-h1 {ROWS}",
          "pp=2 --microbatches=2 --inline-tasks=0"]
+# In rounds: of one row, of numbers that do not divide what there can be, of more than there is.
+IN_ROUNDS = ["ep=2 --experts-limit=23", "ep=2,tp=2 --experts-limit=23", "1 --experts-limit=5", "1 --experts-limit=1", "1 --experts-limit=1000", "ep=4 --experts-limit=7", "dp=2 --experts-limit=9", "tp=2 --experts-limit=50",
+             "dp=2 --zero=3 --experts-limit=23", "dp=2,ep=2 --zero=3 --experts-limit=23", "ep=2 --recompute=full --experts-limit=23", "ep=2 --recompute=selective --experts-limit=23",
+             "ep=2 --microbatches=2 --experts-limit=23", "pp=2,ep=2 --experts-limit=23", "pp=2 --microbatches=2 --experts-limit=23", "pp=2 --microbatches=2 --inline-tasks=0 --experts-limit=23",
+             "pp=2,ep=2 --microbatches=2 --pipeline=zb-h1 --experts-limit=23", "cp=2 --expert-parallel=cp --experts-limit=23", "tp=2 --expert-parallel=tp --experts-limit=23",
+             "tp=2 --sequence-parallel --expert-parallel=tp --experts-limit=23", "row=2,col=2 --tensor-parallel=2d --experts-limit=23"]
 ON_EIGHT = [f"ep=8 {ROWS}", "cp=8 --context-parallel=ring --expert-parallel=cp --expert-exchange=gather", "ep=8 --expert-exchange=gather", f"dp=2,ep=4 {ROWS}", "ep=4,tp=2",
             f"ep=4,tp=2 --sequence-parallel {ROWS}", "ep=2,tp=2,dp=2", f"dp=2,ep=4 --zero=3 {ROWS}", f"pp=2,ep=4 --microbatches=2 {ROWS}",
             f"cp=8 --context-parallel=ring --expert-parallel=cp {ROWS}", f"dp=8 --zero=3 --expert-parallel=dp {ROWS}", f"dp=2,cp=4 --context-parallel=ring --expert-parallel=cp {ROWS}"]
 ON_DEVICES = ["1", "ep=2", "dp=2,ep=2"]
+ROUNDS_ON_DEVICES = ["ep=2 --experts-limit=23"]
 
 
 def microbatches_of(plan):
@@ -97,8 +105,8 @@ class Experts(Case):
             scale_routers(folder / "model.safetensors", SCALE.get(routing, 1))
         (folder / "config.json").write_text(json.dumps(config))
         self.model(folder, 8 if routing == "eight" else 4, 16, *FLAGS.get(routing, []))
-        for target, plans in (("cpu", ON_EIGHT), ("cuda", [])) if routing == "eight" else (("cpu", PLANS), ("cuda", ON_DEVICES)):
-            for plan in plans if LONG else plans[:2]:
+        for target, plans, more in (("cpu", ON_EIGHT, []), ("cuda", [], [])) if routing == "eight" else (("cpu", PLANS, IN_ROUNDS), ("cuda", ON_DEVICES, ROUNDS_ON_DEVICES)):
+            for plan in plans + more if LONG else plans[:2] + more[:1]:
                 alone = self.alone(plan)
                 self.results(plan, target, "other", f"{alone}.routing")
                 for what in ("grads", "logits"):

@@ -3,7 +3,7 @@
 
 Rows of experts, counted. Choices are drawn in several ways (as often, nearly all of few experts, experts without tokens, all of one rank's) and told to runs of many plans (the
 quick run: of some); from the choices that a run then dumps this file computes, by a program of its own, what every rank must have sent as all_to_all_rows in each
-phase, byte by byte, and how many rows its experts had at most and on average."""
+phase, byte by byte, and how many rows its experts had at most and on average, in a round if there are rounds."""
 import json
 import random
 
@@ -14,6 +14,7 @@ STEPS, BATCH, SEQUENCE, EXPERTS, PER_TOKEN, LAYERS, WIDTH = 2, 4, 16, 4, 2, 2, 3
 ROWS = "--expert-exchange=rows"
 PLANS = [f"ep=2 {ROWS}", f"ep=4 {ROWS}", f"dp=2,ep=2 {ROWS}", "ep=4 --expert-exchange=gather", "1", f"ep=2,dp=2 {ROWS}", f"ep=2,tp=2 {ROWS}", f"ep=2,cp=2 --context-parallel=heads {ROWS}",
          f"dp=2,ep=2 --zero=3 {ROWS}", f"ep=2 {ROWS} --microbatches=2", f"ep=2,tp=2 {ROWS} --microbatches=2", f"ep=2 {ROWS} --recompute=full", f"ep=2 {ROWS} --recompute=selective", "dp=2,ep=2 --expert-exchange=gather"]
+IN_ROUNDS = ["ep=2 --experts-limit=23", "1 --experts-limit=50", "ep=4 --experts-limit=7", "ep=2,tp=2 --microbatches=2 --experts-limit=9", "dp=2 --experts-limit=1000"]
 WEIGHTS = {"even": [1, 1, 1, 1], "skewed": [60, 50, 1, 1], "empty": [3, 2, 1, 0], "last": [0, 0, 1, 1], "first": [1e6, 1, 1, 1]}
 CAPACITIES = {"mixtral": SEQUENCE, "mixtral-capacity": 5}
 
@@ -49,6 +50,8 @@ class Plan:
         self.balanced = min(self.balanced, taken)
         if ROWS not in self.flags: # rows that are sent have memory for all choices
             self.worst = min(self.worst, taken)
+        self.limit = int(next((word.split("=")[1] for word in self.flags if word.startswith("--experts-limit")), self.worst))
+        self.rounds = max(1, -(-self.worst // self.limit))
 
     def at(self, rank):
         """The coordinates of a rank."""
@@ -96,7 +99,8 @@ class Rows(Case):
                         blocks = plan.blocks(place, layer[m * part:(m + 1) * part])
                         out = sum(expert // width != me for experts in blocks[me] for expert in experts)
                         back = sum(expert // width == me for other, block in enumerate(blocks) if other != me for experts in block for expert in experts)
-                        had.append(sum(expert // width == me for block in blocks for experts in block for expert in experts))
+                        rows = sum(expert // width == me for block in blocks for experts in block for expert in experts)
+                        had += [min(max(rows - first, 0), plan.limit) for first in range(0, plan.rounds * plan.limit, plan.limit)]
                         if ROWS in plan.flags and number == STEPS - 1:
                             sent = [sent[0] + 4 * WIDTH * (out + back), sent[1] + 4 * WIDTH * (again * out + back)]
             found.append((sent, max(had), sum(had) / len(had)))
@@ -114,7 +118,8 @@ class Rows(Case):
         plan = Plan(text, CAPACITIES[model])
         self.needs("pc-compile", f"{model}.mlir", *mesh_flags(plan.mesh), *plan.flags, "--report=report.json", "-o", "train")
         said = json.loads((self.work / "report.json").read_text())["per_rank"][0]["rows"]
-        self.check(f"{text}: rows in the report", said == dict(at_worst=plan.worst, balanced=plan.balanced), said)
+        rounds = dict(rounds=plan.rounds, at_once=plan.limit) if plan.rounds > 1 else {}
+        self.check(f"{text}: rows in the report", said == dict(at_worst=plan.worst, balanced=plan.balanced) | rounds, said)
         for kind in WEIGHTS:
             self.needs("pc-run", "-n", plan.ranks, "./train", "--", *data_flags(model), "--steps", STEPS, "--lr", 1e-3, "--clip", 1, "--routing", f"{kind}.told", "--dump-routing", "there.routing",
                        "--summary", "summary.json", "--check-replicas", 1)
@@ -123,7 +128,7 @@ class Rows(Case):
             wanted, found = self.compute(plan, numbers, CAPACITIES[model]), self.counted()
             near = lambda a, b: a[:2] == b[:2] and abs(a[2] - b[2]) < 1e-9
             self.check(f"{text}, {kind}: bytes sent and rows", len(wanted) == len(found) and all(map(near, wanted, found)), f"counted {found}, and choices make {wanted}")
-            self.check(f"{text}, {kind}: no more rows than there is memory for", all(rows[1] <= said["at_worst"] for rows in found), f"{found} {said}")
+            self.check(f"{text}, {kind}: no more rows than there is memory for", all(rows[1] <= min(said["at_worst"], plan.limit) for rows in found), f"{found} {said}")
             self.holds(f"{text}, {kind}: report and summary", "pc-compare", "reports", "report.json", "summary.json")
 
     def body(self):
@@ -132,9 +137,9 @@ class Rows(Case):
             numbers = drawn(weights, seed)
             (self.work / f"{kind}.told").write_bytes(written(numbers, [STEPS, LAYERS, BATCH, SEQUENCE, PER_TOKEN]))
             self.told[kind] = list(zip(numbers[::2], numbers[1::2]))
-        for model, quick in (("mixtral", PLANS[:3]), ("mixtral-capacity", PLANS[2:4])):
+        for model, quick in (("mixtral", PLANS[:3] + IN_ROUNDS[:1]), ("mixtral-capacity", PLANS[2:4] + IN_ROUNDS[2:3])):
             self.model(model, BATCH, SEQUENCE, to=f"{model}.mlir")
-            for text in PLANS if LONG else quick:
+            for text in PLANS + IN_ROUNDS if LONG else quick:
                 self.on_plan(model, text)
 
 

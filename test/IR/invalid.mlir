@@ -844,6 +844,32 @@ func.func @takes_none(%x: tensor<2x8x6xf32>) {
 
 // -----
 
+func.func @no_rows_in_a_round(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{has a limit of 0 rows (C1)}}
+  %y = pc.round_of_rows %x round 0 of 1 limit 0 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+func.func @round_behind_the_last(%x: tensor<2x8x6xf32>) {
+  // expected-error@+1 {{is round 2 of 2 (C2)}}
+  %y = pc.round_of_rows %x round 2 of 2 limit 3 : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
+// -----
+
+// Numbers of rows are those of the block that a rank has.
+pc.mesh <ep = 2>
+func.func @round_of_a_part(%x: tensor<2x8x6xf32, #pc.place<[_, _, ep]>>) {
+  // expected-error@+1 {{no legal row on axis 'ep'}}
+  %y = pc.round_of_rows %x round 0 of 2 limit 3 : (tensor<2x8x6xf32, #pc.place<[_, _, ep]>>) -> tensor<2x8x6xf32, #pc.place<[_, _, ep]>>
+  return
+}
+
+// -----
+
 func.func @rotates_odd_pairs(%x: tensor<2x8x6xf32>, %c: tensor<8x2xf32>) {
   // expected-error@+1 {{rotates pairs of 6 from 1 on (C2)}}
   %y = pc.rope interleaved %x, %c, %c first 1 : (tensor<2x8x6xf32>, tensor<8x2xf32>, tensor<8x2xf32>) -> tensor<2x8x6xf32>

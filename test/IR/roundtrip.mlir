@@ -56,6 +56,7 @@ func.func @pointwise(%x: tensor<4x6xf32>, %o: tensor<i32>) {
   %scored = pc.einsum "r c -> r s c" %10 : (tensor<4x6xf32>) -> tensor<4x2x6xf32>
   %layer = pc.top_k %scored k 2 layer 3 global [8, 2, 6] layout <[dp, _, _]> : (tensor<4x2x6xf32>) -> tensor<4x2x6xf32>
   %taken = pc.admit %layer capacity 1 : (tensor<4x2x6xf32>) -> tensor<4x2x6xf32>
+  %round = pc.round_of_rows %taken round 1 of 3 limit 7 : (tensor<4x2x6xf32>) -> tensor<4x2x6xf32>
   %groups = pc.top_groups %10 groups 3 keep 2 : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %aside = pc.columns %10 from -3 : (tensor<4x6xf32>) -> tensor<4x9xf32>
   %share = pc.einsum "r c, r c -> r c" %scores, %chosen routed 2 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32, #pc.rows<8 of 2>>

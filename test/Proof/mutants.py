@@ -218,6 +218,9 @@ edit(SCALES, "block of an offset", r"( block )(\d+)", number(plus(1), plus(-1)),
 edit(SCALES, "axes of an offset", r'\["\w+"(?:, "\w+")*\]', axes, "pc.block_offset")
 edit(SCALES, "no offset", r"(%\w+) offset %\w+(.*), tensor<i32[^()]*?>\)", r"\1\2)", "offset %")
 edit(SCALES, "capacity of experts", r"( capacity )(\d+)", number(plus(1), plus(-1)), "pc.admit")
+edit(SCALES, "round of rows", r"( round )(\d+)", number(plus(1), plus(-1)), "pc.round_of_rows")
+edit(SCALES, "rounds of rows", r"( of )(\d+)(?= limit)", number(plus(1), plus(-1)), "pc.round_of_rows")
+edit(SCALES, "rows of a round", r"( limit )(\d+)", number(plus(1), plus(-1)), "pc.round_of_rows")
 edit(SCALES, "shift of counts", r"( shift )(\d+)", number(plus(1)), "pc.key_counts")
 for one, other in [("exp", "log"), ("sqrt", "recip"), ("recip", "exp"), ("log", "exp"), ("exp", "copy"), ("sqrt", "copy")]:
     edit(SCALES, f"{one} becomes {other}", rf"pc\.{one} ", f"pc.{other} ")

@@ -3,6 +3,7 @@
 // the files have; and that they have one of each.
 //===-----------------------------------------------------------------------------===//
 #include "Proof/Rules.h"
+#include "pc/IR/MoveRows.h"
 #include "pc/IR/PC.h"
 #include "pc/IR/Source.h"
 
@@ -82,15 +83,16 @@ int main(int argc, char **argv) {
   DialectRegistry registry;
   registry.insert<PCDialect, func::FuncDialect>();
   MLIRContext context(registry);
-  // A leaf, a table made by the proof's own rules of offsets, and an op of model programs.
-  std::set<StringRef> met = {"rope_table", "key_counts", "cross_entropy"};
+  // A leaf, a table made by the proof's own rules of offsets, an op of model programs, and one of local programs, whose
+  // rows are of a rank's block.
+  std::set<StringRef> met = {"rope_table", "key_counts", "cross_entropy", "round_of_rows"};
   for (int i = 1; i < argc; ++i) {
     llvm::SourceMgr sources;
     OwningOpRef<ModuleOp> module = parseProgram(argv[i], sources, &context);
     if (!module)
       return 1;
     module->walk([&](FactorOpInterface op) {
-      if (isa<RopeTableOp, KeyCountsOp, CrossEntropyOp>(op.getOperation()))
+      if (isa<RopeTableOp, KeyCountsOp, CrossEntropyOp, RoundOfRowsOp>(op.getOperation()))
         return;
       met.insert(op->getName().stripDialect());
       std::optional<proof::Rule> own = proof::ruleOf(op);

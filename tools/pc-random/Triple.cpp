@@ -283,6 +283,8 @@ Triple::Triple(uint64_t seed) {
          << ", \"output_router_logits\": " << (microbatches == 1 && seed % 8 == 0 ? "true" : "false");
     if ((family == "mixtral" || family == "qwen3_moe") && seed % 3 == 2)
       capacity = 1 + seed / 7 % sequence;
+    if ((family == "mixtral" || family == "qwen3_moe") && seed % 5 < 2)
+      options.expertsLimit = 1 + static_cast<int64_t>(seed / 11 % 24);
     if (family == "qwen3_moe")
       os << ", \"moe_intermediate_size\": " << 2 * ffn << ", \"norm_topk_prob\": " << (seed % 8 ? "true" : "false")
          << ", \"decoder_sparse_step\": " << (layers > 1 ? 1 + seed / 16 % 2 : 1);
@@ -352,7 +354,8 @@ std::string Triple::text() const {
   auto tactics = llvm::map_range(options.plan.tactics, [](const pc::Tactic &tactic) { return tactic.text(); });
   return config + " batch " + std::to_string(batch) + " sequence " + std::to_string(sequence) +
          (documents ? " documents " + std::to_string(*documents) : "") +
-         (capacity ? " capacity " + std::to_string(*capacity) : "") + " microbatches " +
+         (capacity ? " capacity " + std::to_string(*capacity) : "") +
+         (options.expertsLimit ? " experts-limit " + std::to_string(options.expertsLimit) : "") + " microbatches " +
          std::to_string(options.plan.microbatches) + " " + optimizer() + (cse ? " cse" : "") + " bucket-bytes " +
          std::to_string(options.schedule.bucketBytes) + " prefetch " + std::to_string(options.schedule.prefetch) +
          "; <" + options.plan.meshText() + "> " + llvm::join(tactics, ", ");

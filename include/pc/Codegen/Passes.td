@@ -9,8 +9,12 @@ def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
   let description = [{
     Local program -> local program. Types of f32 and bf16 values get a `#pc.rows`, where nothing reads them but einsums routed by one mask, as products of the runtime
     or kernels of a device can (`pcrt_grouped`), and ops entry by entry whose results are stored so, too. What computes nothing else is not changed.
+
+    With a `limit`, what would have more rows is computed in rounds of so many (`pc.round_of_rows`), whose results are added up. Rows that the backward pass reads are
+    computed again there, so that those of one round are there at a time. Rows that are sent, or handed from task to task, are refused.
   }];
-  let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
+                 Option<"limit", "limit", "int64_t", "0", "Rows of experts that are there at once; 0: all">];
 }
 
 def ExpandRouted : Pass<"pc-expand-routed", "mlir::ModuleOp"> {

@@ -31,6 +31,7 @@ struct CompileOptions {
   bool train = true;                ///< false: forward and loss only
   std::optional<bool> packProducts; ///< one product for q, k and v where the plan lets it; by default for CUDA
   int64_t padVocabulary = 0;        ///< the vocabulary's multiple, at least the ranks'; 0: what the target wants
+  int64_t expertsLimit = 0;         ///< rows of experts that are there at once; 0: all
   DifferentiateOptions step;        ///< its microbatches are the plan's
   PipelineParallelOptions stages;   ///< `machine` is also that of all predicted times, `memory` the limit on the arena;
                                     ///< the rest is the plan's

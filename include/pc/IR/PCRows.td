@@ -48,4 +48,22 @@ def PC_AdmitOp : Op<PC_Dialect, "admit", [Pure, DeclareOpInterfaceMethods<Factor
   let assemblyFormat = "$x `capacity` $capacity attr-dict `:` functional-type($x, $result)";
 }
 
+def PC_RoundOfRowsOp : Op<PC_Dialect, "round_of_rows", [Pure, DeclareOpInterfaceMethods<FactorOpInterface>]> {
+  let summary = "The entries of a mask whose rows are of one round: `r* n -> r* n`, all whole";
+  let description = [{
+    x: [tokens..., experts], above 0 where a token has chosen an expert. Rows are numbered as they are stored, by expert and then by token. Round r has those
+    from r * `limit` on, `limit` of them, and the last one all that are left; of others the result is 0. So the masks of all `rounds` add up to x, and
+    what is linear in rows can be computed round by round, in memory for `limit` rows.
+
+    In local programs (`pc-round-experts`): which rows are of a round depends on the block of the mask that a rank has. As of `pc.top_k` there is no gradient.
+
+    Constraints: (C1) the limit is at least 1; (C2) the round is one of `rounds`.
+    Example: `%t = pc.round_of_rows %chosen round 1 of 3 limit 22 : (tensor<4x8x4xf32>) -> tensor<4x8x4xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$round, I64Attr:$rounds, I64Attr:$limit);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$x `round` $round `of` $rounds `limit` $limit attr-dict `:` functional-type($x, $result)";
+}
+
 #endif

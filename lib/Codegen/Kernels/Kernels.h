@@ -39,6 +39,8 @@ llvm::LogicalResult emit(TopKOp op, Kernel &kernel);
 llvm::LogicalResult emit(TopGroupsOp op, Kernel &kernel);
 /// An item goes through a sequence for one expert.
 llvm::LogicalResult emit(AdmitOp op, Kernel &kernel);
+/// An item is an expert.
+llvm::LogicalResult emit(RoundOfRowsOp op, Kernel &kernel);
 /// An item is a row of the result, on a GPU an element.
 llvm::LogicalResult emit(ColumnsOp op, Kernel &kernel);
 /// An item is one head of one token.

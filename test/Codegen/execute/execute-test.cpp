@@ -281,6 +281,14 @@ void routing(MLIRContext &context, const std::vector<int64_t> &rows, int64_t col
            t + ", " + t + ") -> " + t);
       p.output(chosen, shape);
       p.output(chosen + "w", shape);
+      const int64_t most = llvm::product_of(rows) * k; // rows, in rounds of one, of some and of all
+      for (int64_t limit : std::set<int64_t>{1, (most + 2) / 3, most})
+        for (int64_t rounds = std::min<int64_t>(llvm::divideCeil(most, limit), 4), round = 0; round < rounds; ++round) {
+          std::string part = chosen + "_" + std::to_string(limit) + "of" + std::to_string(round);
+          p.op(part + " = pc.round_of_rows " + chosen + " round " + std::to_string(round) + " of " +
+               std::to_string(rounds) + " limit " + std::to_string(limit) + " : (" + t + ") -> " + t);
+          p.output(part, shape);
+        }
       for (int64_t capacity : std::set<int64_t>{1, (rows.back() + 1) / 2, rows.back() + 1})
         if (rows.size() == 2) {
           std::string taken = chosen + "_" + std::to_string(capacity);

@@ -1,0 +1,185 @@
+//===- RoundExperts.cpp - Rows of experts in rounds ----------------------------------------===//
+// Rows are independent of each other, and all that reads rows and makes none is linear in them. So the rows of a round
+// are made, read and forgotten, and what is made of them is added up: only one round's rows are there at a time.
+//
+// Ops on rows are divided into passes: an op is of a later one if it depends on what was made of rows in an earlier
+// one, as the backward pass does, and if it is of another task of a pipeline. Rows of an earlier pass are computed
+// again.
+//===-----------------------------------------------------------------------------===//
+#include "RoundExperts.h"
+
+#include "pc/IR/MoveRows.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+class Rounds {
+public:
+  Rounds(Block &block, const RowsInRounds &rows, SmallVectorImpl<Operation *> &done)
+      : block(block), rows(rows), done(done) {}
+
+  bool run() {
+    findPasses();
+    for (auto &[number, ops] : passes)
+      if (!computeAgain(ops) || !unroll(ops))
+        return false;
+    return true;
+  }
+
+private:
+  bool readsRows(Operation *op) const { return llvm::any_of(op->getOperands(), rows.areRows); }
+  bool makesRows(Operation *op) const { return llvm::any_of(op->getResults(), rows.areRows); }
+
+  void findPasses() {
+    llvm::DenseMap<Value, int64_t> behind; // how many passes a value depends on
+    int64_t task = 0;
+    std::map<std::pair<int64_t, int64_t>, int64_t> numbers;
+    for (Operation &op : block) {
+      task += isa<TaskOp>(op);
+      int64_t pass = 0;
+      for (Value operand : op.getOperands())
+        pass = std::max(pass, behind.lookup(operand));
+      if (makesRows(&op) || readsRows(&op)) {
+        auto number = numbers.try_emplace({task, pass}, numbers.size()).first->second;
+        passes[number].push_back(&op);
+        pass += !makesRows(&op);
+      }
+      for (Value result : op.getResults())
+        behind[result] = pass;
+    }
+  }
+
+  bool refuse(Operation *op) const {
+    op->emitError() << "hands rows of experts from task to task, which rounds of " << rows.limit
+                    << " rows (--experts-limit) forget; what works is a schedule whose backward pass is one task";
+    return false;
+  }
+
+  /// Adds the ops that make rows which `ops` read and do not make, in front.
+  bool computeAgain(SmallVector<Operation *> &ops) {
+    llvm::SetVector<Operation *> own(ops.begin(), ops.end()), again;
+    SmallVector<Operation *> work(ops);
+    for (Operation *op : ops)
+      if (isa<CallOp>(op) || op->hasTrait<OpTrait::IsTerminator>())
+        return refuse(op);
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val();
+      for (Value operand : op->getOperands()) {
+        if (!rows.areRows(operand))
+          continue;
+        Operation *maker = operand.getDefiningOp();
+        if (!maker || isa<CallOp>(maker))
+          return refuse(op);
+        if (!own.contains(maker) && again.insert(maker))
+          work.push_back(maker);
+      }
+    }
+    SmallVector<Operation *> before = again.takeVector();
+    llvm::sort(before, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    // What a pass has of its own, as weights that were gathered again, it reads there, too.
+    for (Operation *op : before)
+      for (Value operand : op->getOperands())
+        for (Operation *reader : ops)
+          for (Value other : reader->getOperands())
+            if (!rows.areRows(operand) && other != operand && operand.getType() == other.getType() &&
+                rows.isSame(operand, other))
+              instead.try_emplace({ops.front(), operand}, other);
+    before.append(ops.begin(), ops.end());
+    ops = std::move(before);
+    return true;
+  }
+
+  bool unroll(ArrayRef<Operation *> ops) {
+    // Those of the pass itself are the last ones. What depends on them and stands between them goes behind them.
+    Operation *last = ops.back(), *key = nullptr;
+    llvm::SetVector<Operation *> own;
+    for (Operation *op : ops)
+      if (!known.contains(op)) {
+        key = key ? key : op;
+        own.insert(op);
+        known.insert(op);
+      }
+    llvm::DenseSet<Operation *> dependent;
+    SmallVector<Operation *> moved;
+    for (Operation *op = key; op != last; op = op->getNextNode()) {
+      auto isMade = [&](Value operand) {
+        Operation *maker = operand.getDefiningOp();
+        return maker && (dependent.contains(maker) || own.contains(maker));
+      };
+      if (!own.contains(op) && llvm::any_of(op->getOperands(), isMade)) {
+        dependent.insert(op);
+        moved.push_back(op);
+      }
+    }
+    for (Operation *op : llvm::reverse(moved))
+      op->moveAfter(last);
+
+    OpBuilder builder(last);
+    EinsumOp first;
+    for (Operation *op : ops)
+      if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask() && !first)
+        first = einsum;
+    Value mask = here(key, first.getMask());
+    llvm::MapVector<Value, Value> sums;
+    for (int64_t round = 0; round < rows.rounds; ++round) {
+      auto attribute = [&](int64_t number) { return builder.getI64IntegerAttr(number); };
+      Value part = RoundOfRowsOp::create(builder, first.getLoc(), mask.getType(), mask, attribute(round),
+                                         attribute(rows.rounds), attribute(rows.limit));
+      IRMapping mapping;
+      for (Operation *op : ops) {
+        for (Value operand : op->getOperands())
+          if (!mapping.contains(operand))
+            mapping.map(operand, here(key, operand));
+        IRMapping masked = mapping;
+        auto einsum = dyn_cast<EinsumOp>(op);
+        if (einsum && einsum.getMask())
+          masked.map(einsum.getMask(), part);
+        Operation *clone = builder.clone(*op, masked);
+        if (makesRows(op)) {
+          mapping.map(op->getResults(), clone->getResults());
+          continue;
+        }
+        add(builder, op->getResult(0), clone->getResult(0), sums);
+      }
+    }
+    for (auto &[value, sum] : sums) {
+      if (sum.getType() != value.getType())
+        sum = CastOp::create(builder, value.getLoc(), value.getType(), sum);
+      value.replaceAllUsesWith(sum);
+    }
+    llvm::append_range(done, own);
+    return true;
+  }
+
+  /// Adds what a round has made of its rows; sums are f32, and rounded at the end.
+  static void add(OpBuilder &builder, Value of, Value more, llvm::MapVector<Value, Value> &sums) {
+    more.setType(cast<RankedTensorType>(of.getType()).clone(builder.getF32Type()));
+    Value &sum = sums[of];
+    sum = sum ? AddOp::create(builder, of.getLoc(), sum.getType(), sum, more).getResult() : more;
+  }
+  /// A value as the pass reads it that begins with `key`.
+  Value here(Operation *key, Value value) const {
+    auto it = instead.find({key, value});
+    return it == instead.end() ? value : it->second;
+  }
+
+  Block &block;
+  const RowsInRounds &rows;
+  llvm::MapVector<int64_t, SmallVector<Operation *>> passes;
+  llvm::DenseMap<std::pair<Operation *, Value>, Value> instead;
+  llvm::DenseSet<Operation *> known;
+  SmallVectorImpl<Operation *> &done;
+};
+
+} // namespace
+
+bool pc::roundExperts(Block &block, const RowsInRounds &rows, SmallVectorImpl<Operation *> &done) {
+  return Rounds(block, rows, done).run();
+}
