@@ -91,47 +91,11 @@ public:
     }
   }
 
-  /// mode=experts: recomputes what experts have made, entries of tokens and experts.
-  void experts() {
-    for (auto &[layer, ops] : layers) {
-      llvm::DenseSet<Value> made;
-      SmallVector<Value> kept;
-      for (Operation *op : ops)
-        if (isOfEntries(op, made)) {
-          made.insert(op->getResult(0));
-          if (isReadBackward(op->getResult(0)))
-            kept.push_back(op->getResult(0));
-        }
-      again(kept, [&](Value value) { return !made.contains(value); });
-    }
-  }
-
   int64_t numLayers; ///< of the model
 
 private:
   using Stop = llvm::function_ref<bool(Value)>;
 
-  /// Whether `op` is a routed einsum whose result has the dims of its mask in front, or works on such results, which
-  /// are `made`, entry by entry.
-  static bool isOfEntries(Operation *op, const llvm::DenseSet<Value> &made) {
-    auto einsum = dyn_cast<EinsumOp>(op);
-    if (!einsum)
-      return op->hasTrait<Pointwise>() && op->getNumResults() == 1 && op->getNumOperands() &&
-             llvm::all_of(op->getOperands(), [&](Value value) { return made.contains(value); });
-    FactorRule rule = einsum.getFactorRule();
-    ArrayRef<int> result = rule.results[0];
-    auto begins = [&](ArrayRef<int> dims, ArrayRef<int> with) {
-      return dims.size() >= with.size() && dims.take_front(with.size()) == with;
-    };
-    if (einsum.getMask())
-      return begins(result, rule.operands.back());
-    // Numbers of tokens and experts are in front of all that entries are multiplied by.
-    constexpr size_t fewest = 2;
-    return result.size() >= fewest && llvm::all_of(llvm::zip_equal(rule.operands, einsum.getInputs()), [&](auto pair) {
-             auto [dims, value] = pair;
-             return made.contains(value) && (begins(result, dims) || begins(dims, result));
-           });
-  }
   bool isReadBackward(Value value) const {
     return llvm::any_of(value.getUsers(), [&](Operation *user) { return !forward.contains(user); });
   }
@@ -201,8 +165,8 @@ struct Recompute : pc::impl::RecomputeBase<Recompute> {
   using RecomputeBase::RecomputeBase;
 
   void runOnOperation() override {
-    if (mode != "full" && mode != "selective" && mode != "experts") {
-      getOperation().emitError() << "pc-recompute: unknown mode '" << mode << "' (full, selective, experts)";
+    if (mode != "full" && mode != "selective") {
+      getOperation().emitError() << "pc-recompute: unknown mode '" << mode << "' (full, selective)";
       return signalPassFailure();
     }
     SmallVector<std::pair<int64_t, int64_t>> ranges; // first and last
@@ -236,8 +200,6 @@ struct Recompute : pc::impl::RecomputeBase<Recompute> {
       }
       if (mode == "full")
         recomputer.full();
-      else if (mode == "experts")
-        recomputer.experts();
       else
         recomputer.selective();
     }

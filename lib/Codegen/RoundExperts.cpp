@@ -20,9 +20,9 @@ using namespace pc;
 
 namespace {
 
-class Rounds {
+class RowRounds {
 public:
-  Rounds(Block &block, const RowsInRounds &rows, SmallVectorImpl<Operation *> &done)
+  RowRounds(Block &block, const RowsInRounds &rows, SmallVectorImpl<Operation *> &done)
       : block(block), rows(rows), done(done) {}
 
   bool run() {
@@ -42,7 +42,7 @@ private:
     int64_t task = 0;
     std::map<std::pair<int64_t, int64_t>, int64_t> numbers;
     for (Operation &op : block) {
-      task += isa<TaskOp>(op);
+      task += isa<TaskOp, SeedOp>(op);
       int64_t pass = 0;
       for (Value operand : op.getOperands())
         pass = std::max(pass, behind.lookup(operand));
@@ -57,8 +57,8 @@ private:
   }
 
   bool refuse(Operation *op) const {
-    op->emitError() << "hands rows of experts from task to task, which rounds of " << rows.limit
-                    << " rows (--experts-limit) forget; what works is a schedule whose backward pass is one task";
+    op->emitError() << "hands rows of experts from a task's function to another's, which rounds of " << rows.limit
+                    << " rows (--experts-limit) forget; what works is a larger --inline-tasks, which writes tasks out";
     return false;
   }
 
@@ -106,6 +106,9 @@ private:
         own.insert(op);
         known.insert(op);
       }
+    llvm::append_range(done, own);
+    if (llvm::all_of(own, [&](Operation *op) { return makesRows(op); }))
+      return true; // rows for passes to come, which make them again
     llvm::DenseSet<Operation *> dependent;
     SmallVector<Operation *> moved;
     for (Operation *op = key; op != last; op = op->getNextNode()) {
@@ -154,7 +157,6 @@ private:
         sum = CastOp::create(builder, value.getLoc(), value.getType(), sum);
       value.replaceAllUsesWith(sum);
     }
-    llvm::append_range(done, own);
     return true;
   }
 
@@ -181,5 +183,5 @@ private:
 } // namespace
 
 bool pc::roundExperts(Block &block, const RowsInRounds &rows, SmallVectorImpl<Operation *> &done) {
-  return Rounds(block, rows, done).run();
+  return RowRounds(block, rows, done).run();
 }

@@ -51,9 +51,6 @@ public:
         add(createDecomposeNorms(), PCRT_INTERNAL);
       // Dtypes do not depend on placement: without placements, the placed program is the step in bf16.
       addTactics(Phase::Step);
-      // Rounds forget their rows, so tasks of a pipeline that go back need what makes them again.
-      if (options.expertsLimit && plan.pipeline())
-        add(createRecompute({.mode = "experts", .layers = {}}), PCRT_INTERNAL);
       // Pads parameters whose dims the axes do not divide. After the tactics, which decide how often and in which dtype
       // parameters are read.
       if (std::optional<PadShardsOptions> padding = plan.padding())

@@ -33,7 +33,7 @@ PLANS = ["ep=2,tp=2", f"ep=2 {ROWS}", "ep=2", "ep=4", f"ep=4 {ROWS}", "ep=4 --ex
 # In rounds: of one row, of numbers that do not divide what there can be, of more than there is.
 IN_ROUNDS = ["ep=2 --experts-limit=23", "ep=2,tp=2 --experts-limit=23", "1 --experts-limit=5", "1 --experts-limit=1", "1 --experts-limit=1000", "ep=4 --experts-limit=7", "dp=2 --experts-limit=9", "tp=2 --experts-limit=50",
              "dp=2 --zero=3 --experts-limit=23", "dp=2,ep=2 --zero=3 --experts-limit=23", "ep=2 --recompute=full --experts-limit=23", "ep=2 --recompute=selective --experts-limit=23",
-             "ep=2 --microbatches=2 --experts-limit=23", "pp=2,ep=2 --experts-limit=23", "pp=2 --microbatches=2 --experts-limit=23", "pp=2 --microbatches=2 --inline-tasks=0 --experts-limit=23",
+             "ep=2 --microbatches=2 --experts-limit=23", "pp=2,ep=2 --experts-limit=23", "pp=2 --microbatches=2 --experts-limit=23", "pp=2 --microbatches=2 --recompute=full --experts-limit=23",
              "pp=2,ep=2 --microbatches=2 --pipeline=zb-h1 --experts-limit=23", "cp=2 --expert-parallel=cp --experts-limit=23", "tp=2 --expert-parallel=tp --experts-limit=23",
              "tp=2 --sequence-parallel --expert-parallel=tp --experts-limit=23", "row=2,col=2 --tensor-parallel=2d --experts-limit=23"]
 ON_EIGHT = [f"ep=8 {ROWS}", "cp=8 --context-parallel=ring --expert-parallel=cp --expert-exchange=gather", "ep=8 --expert-exchange=gather", f"dp=2,ep=4 {ROWS}", "ep=4,tp=2",

@@ -57,6 +57,7 @@ t5-gated pp=2,tp=2 --microbatches=2
 gpt2-packed dp=2,tp=2
 mixtral dp=2,ep=2 --zero=1
 mixtral ep=2,tp=2
+mixtral ep=2 --experts-limit=100
 mixtral ep=4
 mixtral dp=2,ep=2 --expert-exchange=rows
 mixtral-capacity ep=2,cp=2 --context-parallel=ring

@@ -79,13 +79,12 @@ def Recompute : Pass<"pc-recompute", "mlir::ModuleOp"> {
       backward pass reads its values.
     * `mode=selective`: results of matrix products and attention are kept (attention keeps one number per row, never the scores). Results of
       norms, activations and other cheap ops are computed again if their operands are kept anyway or are smaller.
-    * `mode=experts`: what experts make is computed again, and nothing else.
 
     `layers` names some layers by their numbers in the model, from 0; the pass can run once with each mode. In a plan, `mode=auto` stands
     for the passes that pc-compile chooses by `--memory-limit`.
   }];
   let options = [
-    Option<"mode", "mode", "std::string", "\"full\"", "full, selective or experts">,
+    Option<"mode", "mode", "std::string", "\"full\"", "full or selective">,
     ListOption<"layers", "layers", "std::string", "Numbers and ranges of layers: 0-3,7; all if there are none">,
   ];
 }

@@ -11,7 +11,7 @@ def StoreRows : Pass<"pc-store-rows", "mlir::ModuleOp"> {
     or kernels of a device can (`pcrt_grouped`), and ops entry by entry whose results are stored so, too. What computes nothing else is not changed.
 
     With a `limit`, what would have more rows is computed in rounds of so many (`pc.round_of_rows`), whose results are added up. Rows that the backward pass reads are
-    computed again there, so that those of one round are there at a time. Rows that are sent, or handed from task to task, are refused.
+    computed again there, so that those of one round are there at a time. Rows that are sent, or handed from function to function, are refused.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
                  Option<"limit", "limit", "int64_t", "0", "Rows of experts that are there at once; 0: all">];
