@@ -157,9 +157,10 @@ bool pc::mixesSequences(ModuleOp model) {
           const int batch = factors[it->second];
           for (auto [result, of] : llvm::zip_equal(op->getResults(), rule.results)) {
             const auto *at = llvm::find(of, batch);
-            if (at == of.end())
+            if (at != of.end())
+              batchDims[result] = at - of.begin();
+            else if (!llvm::all_of(result.getUsers(), [](Operation *user) { return isa<OutputOp>(user); }))
               return WalkResult::interrupt();
-            batchDims[result] = at - of.begin();
           }
         }
         return WalkResult::advance();

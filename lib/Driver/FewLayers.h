@@ -36,8 +36,8 @@ private:
 
 /// The sequences of a model's step; 1 where its inputs are not sequences.
 int64_t batchOf(mlir::ModuleOp model);
-/// Whether a model sums something over its sequences, as the loss of an uneven load of experts does: then its loss is
-/// another one with other microbatches.
+/// Whether a model computes with something that it has summed over its sequences, as the loss of an uneven load of
+/// experts does: then its loss is another one with other microbatches.
 bool mixesSequences(mlir::ModuleOp model);
 
 } // namespace pc
