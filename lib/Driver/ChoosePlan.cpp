@@ -127,9 +127,9 @@ std::vector<std::optional<PlanTrial>> PlanSearch::priceAll(ArrayRef<Plan> plans,
   return trials;
 }
 
-/// Adds plans whose layers are recomputed differently, where these are the fastest that take `most` bytes at most.
-void PlanSearch::mixLayers(SearchResult &result, int64_t most, llvm::function_ref<bool()> goesOn) {
-  if (!goesOn() || most == 0 || leastBytes || search.pins.given("recompute") || !space.isFree("recompute"))
+/// Adds plans whose layers are recomputed differently, where these are the fastest that fit.
+void PlanSearch::mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn) {
+  if (!goesOn() || limit() == 0 || leastBytes || search.pins.given("recompute") || !space.isFree("recompute"))
     return;
   auto planWith = [&](const PlanNode &node, StringRef mode) {
     PlanFamily family = familyOf(nodes[node.id]);
@@ -151,7 +151,7 @@ void PlanSearch::mixLayers(SearchResult &result, int64_t most, llvm::function_re
   };
   auto mix = [&](const PlanNode &node) -> std::optional<FoundPlan> {
     std::optional<Plan> plan = planWith(node, "auto");
-    std::optional<ProgramPrice> whole = plan ? workers->priceMixed(*plan, most, goesOn, refusal) : std::nullopt;
+    std::optional<ProgramPrice> whole = plan ? workers->priceMixed(*plan, limit(), goesOn, refusal) : std::nullopt;
     compiled += whole || goesOn();
     if (!whole)
       return std::nullopt;
@@ -162,7 +162,7 @@ void PlanSearch::mixLayers(SearchResult &result, int64_t most, llvm::function_re
     tried.insert_or_assign(found.node.id, std::move(*plan));
     return found;
   };
-  addMixes(result, most, price, mix);
+  addMixes(result, limit(), price, mix);
 }
 
 int64_t PlanSearch::mostCompositions() const {
@@ -216,7 +216,7 @@ SearchResult PlanSearch::searchAll(llvm::function_ref<bool()> goesOn, llvm::func
   if (composes)
     compileFinalists(result, compiles);
   workers->giveUp();
-  mixLayers(result, limit(), compiles);
+  mixLayers(result, compiles);
   return result;
 }
 
@@ -236,12 +236,12 @@ pcrt_status PlanSearch::run(Plan &plan, std::optional<llvm::json::Object> &found
     return fail(PCRT_INFEASIBLE, "no plan is legal: " + text + ", with the flags that were given" + first);
   } else {
     std::optional<SmallPlan> least = smallestOf(result, goesOn);
-    while (!composes && least && least->found.trial.bytes > limit()) { // where layers differ, less may do
-      SearchResult mixed = result;
-      mixLayers(mixed, least->found.trial.bytes - 1, goesOn);
-      if (mixed.fitting.empty() || mixed.fitting.front().trial.bytes >= least->found.trial.bytes)
+    // With a limit near that one, layers may be dealt otherwise, and take less.
+    while (!composes && least && least->found.trial.bytes > limit()) {
+      std::optional<SmallPlan> less = fastestOf(search, least->found.trial.bytes - 1, goesOn);
+      if (!less)
         break;
-      least = SmallPlan{mixed.fitting.front(), tried.at(mixed.fitting.front().node.id)};
+      least = std::move(less);
     }
     if (!least || least->found.trial.bytes > limit())
       return fail(PCRT_RESOURCE, "no plan fits " + Twine(limit()) + " bytes a rank: " + text +
@@ -288,13 +288,26 @@ std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t
   other.stages.memory = most;
   ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
   std::optional<SmallPlan> least = PlanSearch(model, other, machine).smallest(goesOn);
-  PlanSearch mixed(model, other, machine); // where layers differ, less may do
-  if (least || composes || most == unlimited || mixed.read())
-    return least;
-  SearchResult result = mixed.searchAll(goesOn, goesOn);
+  return least || composes || most == unlimited ? least : fastestOf(pins, most, goesOn);
+}
+
+/// Of the plans that other flags leave, the fastest one that takes `most` bytes at most: layers are dealt to stages,
+/// and made again or not, as that needs.
+std::optional<SmallPlan> PlanSearch::fastestOf(const AutoOptions &pins, int64_t most,
+                                               llvm::function_ref<bool()> goesOn) {
+  CompileOptions other = options;
+  other.search = pins;
+  other.search.ranks = space.ranks;
+  other.stages.memory = most;
+  ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
+  PlanSearch fastest(model, other, machine);
+  if (fastest.read())
+    return std::nullopt;
+  SearchResult result = fastest.searchAll(goesOn, goesOn);
   if (result.fitting.empty())
     return std::nullopt;
-  return SmallPlan{result.fitting.front(), mixed.tried.at(result.fitting.front().node.id)};
+  const FoundPlan &found = result.fitting.front();
+  return SmallPlan{found, fastest.tried.at(found.node.id)};
 }
 
 /// Of the plans of a search in which none fits, the smallest one.

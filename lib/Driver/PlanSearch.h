@@ -57,6 +57,7 @@ private:
   SearchResult searchAll(llvm::function_ref<bool()> goesOn, llvm::function_ref<bool()> compiles);
   std::optional<SmallPlan> smallestOf(const SearchResult &result, llvm::function_ref<bool()> goesOn);
   std::string whyNone(const std::optional<SmallPlan> &least, llvm::function_ref<bool()> goesOn);
+  std::optional<SmallPlan> fastestOf(const AutoOptions &pins, int64_t most, llvm::function_ref<bool()> goesOn);
   std::optional<SmallPlan> smallestOf(const AutoOptions &pins, int64_t most, llvm::function_ref<bool()> goesOn);
   void readSets();
   void learnRoots();
@@ -108,7 +109,7 @@ private:
   /// Whether the best composed plan fits.
   bool confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn);
   void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
-  void mixLayers(SearchResult &result, int64_t most, llvm::function_ref<bool()> goesOn);
+  void mixLayers(SearchResult &result, llvm::function_ref<bool()> goesOn);
   /// Composed where plans are composed; nothing of those that are not legal, or where `goesOn` said no before.
   std::vector<std::optional<PlanTrial>> priceAll(llvm::ArrayRef<Plan> plans, llvm::function_ref<bool()> goesOn);
   /// What limits the best plan that was found, and what would change the choice; that is not known of one that a search

@@ -19,6 +19,7 @@ PINS = [[], [], ["--precision=bf16"], ["--microbatches=2"], ["--zero=1"], ["--ze
 PINNED = ["--mesh=dp=2", "--mesh=pp=2", "--mesh=cp=2", "--mesh=dp=?", "--zero=0", "--zero=1", "--recompute=none", "--recompute=full", "--microbatches=1",
           "--microbatches=4", "--pipeline=1f1b", "--tensor-parallel=1d", "--context-parallel=ring", "--data-parallel=naive", "--precision=f32",
           "--auto=dp", "--auto=cp,recompute"]
+IMPOSSIBLE = {"t5": ["--context-parallel=ring"]}  # its attention has a bias
 LARGE = {"gpt3-175b": (1024, 1024, "h100"), "llama-3.1-405b": (1024, 1024, "h100"), "mt-nlg-530b": (1920, 2240, "a100")}
 STEPS = ["--steps", 5, "--lr", "1e-3", "--weight-decay", "0.1", "--clip", "1.0", "--seed", 1]
 
@@ -119,7 +120,11 @@ class Auto(Case):
         model = self.model(name)
         free = self.least(self.search(model, 2, "--memory-limit=1"))
         for flag in PINNED:
-            least = self.least(self.search(model, 2, flag, "--memory-limit=1"))
+            done = self.search(model, 2, flag, "--memory-limit=1")
+            if flag in IMPOSSIBLE.get(name, []):
+                self.check(f"{flag} goes with no plan", done.code == 4 and "no plan is legal" in done.said, done.why())
+                continue
+            least = self.least(done)
             fits = self.search(model, 2, flag, f"--memory-limit={least}")
             self.check(f"{flag}: {least} bytes do", fits.code == 0 and self.bytes() == least, fits.why())
             done = self.search(model, 2, flag, f"--memory-limit={least - 1}")
