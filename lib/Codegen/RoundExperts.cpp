@@ -57,8 +57,10 @@ private:
   }
 
   bool refuse(Operation *op) const {
-    op->emitError() << "hands rows of experts from a task's function to another's, which rounds of " << rows.limit
-                    << " rows (--experts-limit) forget; what works is a larger --inline-tasks, which writes tasks out";
+    if (rows.isFirst())
+      op->emitError()
+          << "hands rows of experts from a task's function to another's, which rounds of " << rows.limit
+          << " rows (--experts-limit) forget; what works is a larger --inline-tasks, which writes tasks out";
     return false;
   }
 

@@ -12,7 +12,8 @@ struct RowsInRounds {
   llvm::function_ref<bool(mlir::Value)> areRows; ///< values of this mask that are stored by rows
   /// Whether values are the same one, moved alike.
   llvm::function_ref<bool(mlir::Value, mlir::Value)> isSame;
-  int64_t limit, rounds; ///< rows of a round; rounds, at least 2
+  int64_t limit, rounds;              ///< rows of a round; rounds, at least 2
+  llvm::function_ref<bool()> isFirst; ///< whether no stage has told of an error before
 };
 
 /// Computes rows of `block` round by round: what reads them adds up what the rounds make. Rows that the backward pass

@@ -20,6 +20,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
+#include <atomic>
 
 using namespace mlir;
 using namespace pc;
@@ -70,7 +71,7 @@ public:
 
   /// Divides what would have more than `limit` rows into rounds; what there is then has to be found anew. False after
   /// an error.
-  bool divide(int64_t limit) {
+  bool divide(int64_t limit, llvm::function_ref<bool()> isFirst) {
     llvm::MapVector<Value, uint64_t> choices;
     for (auto &[value, choice] : stored)
       choices.insert({choice.mask, choice.k});
@@ -81,15 +82,17 @@ public:
       if (most <= limit)
         continue;
       if (moved.contains(mask)) {
-        emitError(mask.getLoc()) << "rows of experts are sent, up to " << most
-                                 << " at once, and --experts-limit=" << limit
-                                 << " is for ranks that gather tokens; what works is --expert-exchange=gather";
+        if (isFirst())
+          emitError(mask.getLoc()) << "rows of experts are sent, up to " << most
+                                   << " at once, and --experts-limit=" << limit
+                                   << " is for ranks that gather tokens; what works is --expert-exchange=gather";
         return false;
       }
       auto areRows = [&](Value value) { return isStored(value, choice); };
       auto areOne = [&](Value a, Value b) { return isSame(a, b); };
       for (Block *block : blocks)
-        if (!roundExperts(*block, {areRows, areOne, limit, static_cast<int64_t>(llvm::divideCeil(most, limit))}, done))
+        if (!roundExperts(*block,
+                          {areRows, areOne, limit, static_cast<int64_t>(llvm::divideCeil(most, limit)), isFirst}, done))
           return false;
     }
     for (Operation *op : llvm::reverse(done))
@@ -463,6 +466,8 @@ private:
 
 struct StoreRows : pc::impl::StoreRowsBase<StoreRows> {
   using StoreRowsBase::StoreRowsBase;
+  /// Whether one of the stages, which run side by side, has told why there are no rounds: it is the same for all.
+  std::shared_ptr<std::atomic<bool>> isTold = std::make_shared<std::atomic<bool>>(false);
 
   void runOnOperation() override {
     SmallVector<Block *> blocks;
@@ -477,7 +482,7 @@ struct StoreRows : pc::impl::StoreRowsBase<StoreRows> {
     if (limit > 0) {
       RowStore whole(blocks, target == "cuda");
       whole.find();
-      if (!whole.divide(limit))
+      if (!whole.divide(limit, [&] { return !isTold->exchange(true); }))
         return signalPassFailure();
     }
     RowStore rows(blocks, target == "cuda");
