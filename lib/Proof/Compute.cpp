@@ -1,8 +1,6 @@
 //===- Compute.cpp - Where the results of ops that compute lie ------------------------------===//
 #include "Place.h"
 
-#include <array>
-
 using namespace mlir;
 using namespace pc;
 using namespace pc::proof;
@@ -159,86 +157,9 @@ std::optional<Placed> Placer::place(Operation *op, ArrayRef<const Where *> opera
   }
   if (auto round = dyn_cast<RoundOfRowsOp>(op))
     return roundOf(round, *operands[0]);
-  auto sum = dyn_cast<AddOp>(op);
-  if (!sum || operands[0]->note == operands[1]->note)
-    return compute(op, operands);
-  // Entries of several rounds that are 0 elsewhere are addends.
-  std::array<Where, 2> addends{*operands[0], *operands[1]};
-  for (auto [operand, addend] : llvm::zip_equal(sum->getOperands(), addends))
-    if (addend.note.kind == Note::Round && addend.note.isZero && !rowsOf(operand) &&
-        (addend.combine == Combine::None || addend.combine == Combine::Sum)) {
-      addend.parts.push_back({AxisSet(1) << roundAxis, false, addend.note.blocks});
-      llvm::sort(addend.parts);
-      addend.combine = Combine::Sum;
-      addend.note = {};
-    }
-  return compute(op, {&addends[0], &addends[1]});
-}
-
-std::optional<Placed> Placer::roundOf(RoundOfRowsOp round, const Where &mask) {
-  if (!mask.parts.empty() || mask.note.kind != Note::None || mask.root) {
-    refuse("takes a round of what is no whole mask: " + text(mask));
-    return std::nullopt;
-  }
-  Placed placed;
-  placed.isSame = true;
-  Where &part = placed.results.emplace_back(mask);
-  Index index;
-  index.n = static_cast<int64_t>(round.getRounds());
-  index.terms = {{{roundAxis}, static_cast<int64_t>(round.getLimit())}};
-  index.constant = static_cast<int64_t>(round.getRound());
-  // Rounds are of the rows of a rank's block, so those of blocks that lie differently do not make a whole.
-  if (auto lies = static_cast<int64_t>(masks.try_emplace(mask.dims, masks.size()).first->second))
-    index.terms.push_back({{roundAxis, roundAxis}, lies});
-  if (index.n > 1)
-    part.note = {Note::Round, {}, static_cast<int64_t>(mask.dims.size()), {index}, true};
-  return placed;
-}
-
-/// What an op makes of entries of a round: the same entries of its result, or, if the others are 0, an addend of sums
-/// over entries.
-bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> operands, Placed &placed) {
-  const Note *round = nullptr;
-  Rule::Letters entry;
-  auto einsum = dyn_cast<EinsumOp>(op);
-  bool isZero = false, areZero = !rule.linear.empty();
-  for (auto [i, letters] : llvm::enumerate(rule.operands)) {
-    const Note &note = operands[i]->note;
-    bool has = note.kind == Note::Round;
-    if (llvm::is_contained(rule.linear, i))
-      areZero &= has && note.isZero;
-    if (!has)
-      continue;
-    Rule::Letters front(ArrayRef<int>(letters).take_front(note.number));
-    if (round && (note.blocks != round->blocks || front != entry))
-      return refuse("reads entries of two rounds");
-    round = &note;
-    entry = front;
-    isZero |= note.isZero;
-  }
-  // Rows lie one behind the other as the mask says which there are.
-  for (auto [i, letters] : llvm::enumerate(rule.operands))
-    if (bool isMask = einsum && einsum.getMask() && i + 1 == rule.operands.size();
-        round && (isMask || rowsOf(op->getOperand(i))) && operands[i]->note.kind != Note::Round)
-      if (llvm::any_of(op->getOperands(), [](Value v) { return rowsOf(v) != nullptr; }) ||
-          llvm::any_of(op->getResults(), [](Value v) { return rowsOf(v) != nullptr; }))
-        return refuse("reads rows of a round beside those of a whole mask");
-  if (!round)
-    return true;
-  if (!einsum && !op->hasTrait<Pointwise>())
-    return refuse("reads entries of a round alone");
-  for (auto [letters, result, value] : llvm::zip_equal(rule.results, placed.results, op->getResults())) {
-    if (ArrayRef<int>(letters).take_front(entry.size()) == ArrayRef<int>(entry)) {
-      result.note = {Note::Round, {}, round->number, round->blocks, (einsum ? isZero : areZero) && !rowsOf(value)};
-      continue;
-    }
-    if (!einsum || !isZero || (result.combine != Combine::None && result.combine != Combine::Sum))
-      return refuse("sums entries of a round, and nothing says that there are no others");
-    result.parts.push_back({AxisSet(1) << roundAxis, false, round->blocks});
-    llvm::sort(result.parts);
-    result.combine = Combine::Sum;
-  }
-  return true;
+  if (auto sum = dyn_cast<AddOp>(op); sum && operands[0]->note != operands[1]->note)
+    return addRounds(sum, operands);
+  return compute(op, operands);
 }
 
 /// The dim that the op reads by its global index: its offset must say where this rank's block begins.

@@ -78,6 +78,7 @@ private:
   std::optional<std::vector<PartialSum>> join(mlir::Operation *op, llvm::ArrayRef<const Where *> operands,
                                               llvm::ArrayRef<unsigned> partial, Placed &placed);
   std::optional<Placed> roundOf(RoundOfRowsOp round, const Where &mask);
+  std::optional<Placed> addRounds(AddOp sum, llvm::ArrayRef<const Where *> operands);
   bool keepRound(mlir::Operation *op, const Rule &rule, llvm::ArrayRef<const Where *> operands, Placed &placed);
   std::optional<Placed> merge(llvm::ArrayRef<const Where *> operands);
   bool addInnerSums(const Rule &rule, const Rule::Letters &letters, llvm::ArrayRef<Dim> dims, Where &result);

@@ -55,7 +55,7 @@ def PC_RoundOfRowsOp : Op<PC_Dialect, "round_of_rows", [Pure, DeclareOpInterface
     from r * `limit` on, `limit` of them, and the last one all that are left; of others the result is 0. So the masks of all `rounds` add up to x, and
     what is linear in rows can be computed round by round, in memory for `limit` rows.
 
-    In local programs (`pc-round-experts`): which rows are of a round depends on the block of the mask that a rank has. As of `pc.top_k` there is no gradient.
+    In local programs (`pc-store-rows`): which rows are of a round depends on the block of the mask that a rank has. As of `pc.top_k` there is no gradient.
 
     Constraints: (C1) the limit is at least 1; (C2) the round is one of `rounds`.
     Example: `%t = pc.round_of_rows %chosen round 1 of 3 limit 22 : (tensor<4x8x4xf32>) -> tensor<4x8x4xf32>`
