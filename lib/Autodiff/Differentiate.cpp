@@ -117,7 +117,7 @@ Loss expandLoss(OpBuilder &builder, CrossEntropyOp op, const IRMapping &mapping)
 llvm::DenseSet<Value> dependents(Block &block, ArrayRef<Value> parameters) {
   llvm::DenseSet<Value> live(parameters.begin(), parameters.end());
   for (Operation &op : block)
-    if (!isa<TopKOp, TopGroupsOp, AdmitOp, RoundOfRowsOp>(op) &&
+    if (!isa<TopKOp, TopGroupsOp, AdmitOp>(op) &&
         llvm::any_of(op.getOperands(), [&](Value v) { return live.contains(v); }))
       live.insert(op.result_begin(), op.result_end());
   return live;

@@ -24,7 +24,7 @@ bool isExpensive(Operation *op) { return flopsOf(op) > 0; }
 
 /// Whether the op is never computed again: rounded in another way, its operand could lead to another choice. What
 /// experts take of choices is all that is read of them.
-bool isKept(Operation *op) { return isa<TopKOp, AdmitOp, RoundOfRowsOp>(op); }
+bool isKept(Operation *op) { return isa<TopKOp, AdmitOp>(op); }
 
 class Recomputer {
 public:

@@ -277,15 +277,21 @@ std::optional<SmallPlan> PlanSearch::smallest(llvm::function_ref<bool()> goesOn)
   return SmallPlan{found, tried.at(found.node.id), isEstimate};
 }
 
-/// Of the plans that other flags leave, the smallest one, or the first found that takes `most` bytes at most.
-std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t most,
-                                                llvm::function_ref<bool()> goesOn) {
+/// The options of another search for as many ranks: what its flags leave, and the bytes that a plan may take.
+CompileOptions PlanSearch::optionsOf(const AutoOptions &pins, int64_t most) const {
   CompileOptions other = options;
   other.search = pins;
   other.search.ranks = space.ranks;
+  other.stages.memory = most;
+  return other;
+}
+
+/// Of the plans that other flags leave, the smallest one, or the first found that takes `most` bytes at most.
+std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t most,
+                                                llvm::function_ref<bool()> goesOn) {
+  CompileOptions other = optionsOf(pins, most);
   if (composes)
     other.search.compositions = smallestCompositions;
-  other.stages.memory = most;
   ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
   std::optional<SmallPlan> least = PlanSearch(model, other, machine).smallest(goesOn);
   return least || composes || most == unlimited ? least : fastestOf(pins, most, goesOn);
@@ -295,10 +301,7 @@ std::optional<SmallPlan> PlanSearch::smallestOf(const AutoOptions &pins, int64_t
 /// and made again or not, as that needs.
 std::optional<SmallPlan> PlanSearch::fastestOf(const AutoOptions &pins, int64_t most,
                                                llvm::function_ref<bool()> goesOn) {
-  CompileOptions other = options;
-  other.search = pins;
-  other.search.ranks = space.ranks;
-  other.stages.memory = most;
+  CompileOptions other = optionsOf(pins, most);
   ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
   PlanSearch fastest(model, other, machine);
   if (fastest.read())

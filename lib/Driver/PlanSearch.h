@@ -57,6 +57,7 @@ private:
   SearchResult searchAll(llvm::function_ref<bool()> goesOn, llvm::function_ref<bool()> compiles);
   std::optional<SmallPlan> smallestOf(const SearchResult &result, llvm::function_ref<bool()> goesOn);
   std::string whyNone(const std::optional<SmallPlan> &least, llvm::function_ref<bool()> goesOn);
+  CompileOptions optionsOf(const AutoOptions &pins, int64_t most) const;
   std::optional<SmallPlan> fastestOf(const AutoOptions &pins, int64_t most, llvm::function_ref<bool()> goesOn);
   std::optional<SmallPlan> smallestOf(const AutoOptions &pins, int64_t most, llvm::function_ref<bool()> goesOn);
   void readSets();

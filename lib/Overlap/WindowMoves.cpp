@@ -14,13 +14,15 @@ using namespace pc;
 
 bool pc::hasLoneAddend(Value sum, ArrayAttr axes) {
   auto isOver = [&](MoveOpInterface move, bool all) {
-    auto has = [&](Attribute axis) { return llvm::is_contained(move.getMoveAxes(), axis); };
+    auto own = move.getMoveAxes();
+    auto has = [&](Attribute axis) { return llvm::is_contained(own, axis); };
     return all ? llvm::all_of(axes, has) : llvm::any_of(axes, has);
   };
   llvm::SetVector<Operation *> list;
   auto add = [&](Value value) {
     Operation *op = value.getDefiningOp();
-    bool isAlike = op && isa<AllGatherOp, AllReduceOp, ReduceScatterOp>(op) && isOver(cast<MoveOpInterface>(op), true);
+    bool isAlike =
+        isa_and_nonnull<AllGatherOp, AllReduceOp, ReduceScatterOp>(op) && isOver(cast<MoveOpInterface>(op), true);
     if (op && !isAlike) // of what moves over all of `axes`, all ranks have the same, or a block
       list.insert(op);
   };

@@ -1,0 +1,268 @@
+//===- Blocks.cpp - Which values of collective matmul exist as blocks -------------------===//
+// A gathered value exists as n blocks along the gathered dim, and so do values that are computed from it block by
+// block, up to a sum over the blocks, a reduce_scatter, or an op that needs the whole value. What holds of the
+// decisions:
+//  1. A step has a legal row of its factor rule: on blocks of its split operands it gives a block of the result, or an
+//     addend.
+//  2. A blocked gather is read by steps only, block by block. One that is read otherwise goes to `whole`, and stays.
+//  3. A step reads blocks of one window; its other split operands are sliced. Moves over two axes of one size that meet
+//     in a product are noted in `met`, and have one window in the next round.
+//  4. It ends: if `whole` grows, decisions go back to that gather; if `met` changes, to the beginning. `whole` never
+//     shrinks, and `met` is emptied only when `whole` grows. When neither changes any more, 1 to 3 hold for all ops.
+//===-----------------------------------------------------------------------------===//
+#include "Blocks.h"
+#include "pc/Cost/Cost.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+using namespace mlir;
+using namespace pc;
+
+namespace {
+
+/// Whether `op` may be computed block by block as `row` says: results are blocked, or sums over the blocks.
+bool worksOnBlocks(Operation *op, const Row &row) {
+  if (!op->hasTrait<Pointwise>() && !op->hasTrait<Rowwise>() && !isa<EinsumOp, ReduceMaxOp>(op))
+    return false;
+  // An offset says where the rank's block begins, not a block of that.
+  if (isa<DrawnOpInterface>(op))
+    return false;
+  if (auto indexed = dyn_cast<IndexedOpInterface>(op))
+    for (auto [operand, state] : llvm::zip_equal(op->getOperands(), row.operands))
+      if (IndexedDim dim = indexed.getIndexedDim(); operand == dim.value && state == AxisState::split(dim.dim))
+        return false;
+  // What is stored by rows has no blocks.
+  auto isInParts = [](auto pair) { return std::get<1>(pair).isSplit() && rowsOf(std::get<0>(pair)); };
+  if (llvm::any_of(llvm::zip_equal(op->getOperands(), row.operands), isInParts) ||
+      llvm::any_of(llvm::zip_equal(op->getResults(), row.results), isInParts))
+    return false;
+  return row.results[0].isSplit() || (isa<EinsumOp>(op) && row.results[0].isSum());
+}
+
+bool hasRows(Operation *op) {
+  auto isRows = [](Value value) { return bool(rowsOf(value)); };
+  return llvm::any_of(op->getOperands(), isRows) || llvm::any_of(op->getResults(), isRows);
+}
+
+} // namespace
+
+bool pc::isProduct(Operation *op) { return isa<EinsumOp>(op) && flopsOf(op) > 0; }
+
+BlockDecisions::BlockDecisions(Block &block, MeshAttr mesh, ArrayRef<std::string> axes)
+    : block(block), mesh(mesh), axes(axes) {
+  while (!decideAll())
+    ;
+}
+
+void BlockDecisions::forStaying(llvm::function_ref<void(StayingMove)> stays) const {
+  auto why = [](Operation *op, const char *other) {
+    return hasRows(op) ? "has values by rows, without blocks" : other;
+  };
+  for (const auto &[gather, reader] : whole)
+    if (reader)
+      stays(
+          {cast<MoveOpInterface>(gather), reader,
+           why(reader, isProduct(reader) ? "goes by blocks of another operand, over another dim" : "needs all of it")});
+  for (auto scatter : block.getOps<ReduceScatterOp>())
+    if (Operation *source = scatter.getX().getDefiningOp();
+        isWindow(scatter) && !window(scatter) && source && isProduct(source))
+      stays({scatter, source,
+             why(source, "has its blocks along another dim, other readers, or an addend of one rank alone")});
+}
+
+bool BlockDecisions::isWindow(MoveOpInterface move) const {
+  return mesh.size(move.getMoveAxes()) > 1 && llvm::all_of(move.getMoveAxes(), [&](StringAttr axis) {
+           return llvm::any_of(axes, [&](const std::string &name) { return isAxisOf(axis, name); });
+         });
+}
+
+bool BlockDecisions::decideAll() {
+  values.clear();
+  steps.clear();
+  scatters.clear();
+  again = false;
+  followGathers();
+  if (again)
+    return false;
+  for (auto scatter : block.getOps<ReduceScatterOp>())
+    if (isWindow(scatter) && scatter.getReduction() == PartialKind::Sum)
+      followScatter(scatter);
+  return !again;
+}
+
+Window BlockDecisions::windowOf(Operation *move, ArrayAttr axes) const {
+  int64_t n = 1;
+  for (StringAttr axis : axes.getAsRange<StringAttr>())
+    n *= mesh.size(axis);
+  ArrayAttr with = met.lookup(move);
+  return with ? pair(axes, with, n) : Window{axes, nullptr, n};
+}
+
+Window BlockDecisions::pair(ArrayAttr a, ArrayAttr b, int64_t n) const {
+  auto first = [&](ArrayAttr list) { return mesh.index(cast<StringAttr>(list[0])); };
+  return first(a) < first(b) ? Window{a, b, n} : Window{b, a, n};
+}
+
+void BlockDecisions::followGathers() {
+  for (Block::iterator at = block.begin(); at != block.end();) {
+    Operation *op = &*at++;
+    if (auto gather = dyn_cast<AllGatherOp>(op); gather && isWindow(gather) && !whole.contains(gather)) {
+      if (llvm::any_of(gather->getUsers(), isProduct))
+        values[gather.getResult()] = {windowOf(gather, gather.getAxes()), int64_t(gather.getDim())};
+      else
+        whole.insert({gather, nullptr});
+    } else if (!decide(op)) {
+      if (auto [gather, reader] = neededWhole(op); gather) {
+        whole.insert({gather, reader});
+        again |= !met.empty();
+        met.clear(); // some of it may have followed from this gather's blocks
+        at = gather->getIterator();
+        forget(at, std::next(op->getIterator()));
+      }
+    }
+  }
+}
+
+std::pair<AllGatherOp, Operation *> BlockDecisions::neededWhole(Operation *op) const {
+  const BlockStep *step = this->step(op);
+  std::pair<AllGatherOp, Operation *> found;
+  op->walk([&](Operation *inner) { // an op with a region reads what the ops in it read
+    for (OpOperand &use : inner->getOpOperands()) {
+      const Blocked *operand = blocked(use.get());
+      auto gather = use.get().getDefiningOp<AllGatherOp>();
+      if (operand && gather && !(inner == op && step && step->reads(use.getOperandNumber(), *operand)))
+        found = {gather, inner};
+    }
+    return found.first ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found;
+}
+
+void BlockDecisions::forget(Block::iterator begin, Block::iterator end) {
+  for (auto op = begin; op != end; ++op) {
+    steps.erase(&*op);
+    for (Value result : op->getResults())
+      values.erase(result);
+  }
+}
+
+bool BlockDecisions::decide(Operation *op) {
+  auto factored = dyn_cast<FactorOpInterface>(op);
+  if (!factored || op->getNumResults() != 1)
+    return false;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    if (const Blocked *from = blocked(operand))
+      for (const Row &row : legalRows(factored.getFactorRule())) {
+        if (row.operands[i] != AxisState::split(from->dim) || !worksOnBlocks(op, row))
+          continue;
+        bool meets = false;
+        for (auto [other, state] : llvm::zip_equal(op->getOperands(), row.operands))
+          if (const Blocked *second = blocked(other); second && state == AxisState::split(second->dim))
+            if (std::optional<Window> window = common(from->window, second->window)) {
+              take(operand, *window);
+              take(other, *window);
+              meets |= again; // the next round uses their common window
+            }
+        Window window = from->window;
+        steps[op] = {window, row};
+        if (row.results[0].isSplit())
+          values[op->getResult(0)] = {window, row.results[0].dim()};
+        return meets;
+      }
+  return false;
+}
+
+std::optional<Window> BlockDecisions::common(const Window &a, const Window &b) const {
+  if (a == b || a.n != b.n || (a.with && b.with))
+    return std::nullopt;
+  const Window &one = a.with ? b : a, &two = a.with ? a : b;
+  if (two.with)
+    return one.axes == two.axes || one.axes == two.with ? std::optional(two) : std::nullopt;
+  bool disjoint = llvm::none_of(one.axes, [&](Attribute axis) { return llvm::is_contained(two.axes, axis); });
+  return disjoint ? std::optional(pair(one.axes, two.axes, one.n)) : std::nullopt;
+}
+
+void BlockDecisions::take(Value value, const Window &window) {
+  SmallVector<Value> list = {value};
+  llvm::DenseSet<Value> seen;
+  while (!list.empty()) {
+    Operation *op = list.pop_back_val().getDefiningOp();
+    if (auto gather = dyn_cast_or_null<AllGatherOp>(op))
+      take(gather, gather.getAxes(), window);
+    else if (const BlockStep *step = op ? this->step(op) : nullptr)
+      for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+        if (const Blocked *from = blocked(operand); from && step->reads(i, *from) && seen.insert(operand).second)
+          list.push_back(operand);
+  }
+}
+
+void BlockDecisions::followScatter(ReduceScatterOp scatter) {
+  if (hasLoneAddend(scatter.getX(), scatter.getAxes()))
+    return;
+  Blocked wanted{windowOf(scatter, scatter.getAxes()), int64_t(scatter.getDim())};
+  bool found = false;
+  SmallVector<std::pair<Operation *, BlockStep>> made;
+  if (!follow(scatter.getX(), wanted, made, found)) {
+    const Blocked *known = blocked(scatter.getX());
+    if (known && found && known->dim == wanted.dim)
+      if (std::optional<Window> window = common(known->window, wanted.window)) {
+        take(scatter.getX(), *window);
+        take(scatter, scatter.getAxes(), *window);
+      }
+    return;
+  }
+  if (!found)
+    return;
+  scatters[scatter] = wanted.window;
+  for (auto &[op, step] : made) {
+    values[op->getResult(0)] = {wanted.window, step.row.results[0].dim()};
+    steps[op] = step;
+  }
+}
+
+bool BlockDecisions::follow(Value value, const Blocked &wanted,
+                            SmallVectorImpl<std::pair<Operation *, BlockStep>> &made, bool &found) {
+  Operation *op = value.getDefiningOp();
+  if (const Blocked *known = blocked(value)) {
+    found |= isMadeByProduct(value);
+    return known->window == wanted.window && known->dim == wanted.dim;
+  }
+  auto factored = dyn_cast_or_null<FactorOpInterface>(op);
+  if (!factored || op->getBlock() != &block || op->getNumResults() != 1 || !value.hasOneUse() || step(op))
+    return false;
+  for (const Row &row : legalRows(factored.getFactorRule())) {
+    if (row.results[0] != AxisState::split(wanted.dim) || !worksOnBlocks(op, row))
+      continue;
+    BlockStep step{wanted.window, row};
+    for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+      if (const Blocked *known = blocked(operand);
+          known && operand.getDefiningOp<AllGatherOp>() && !step.reads(i, *known))
+        return false; // `op` needs it otherwise than block by block, see 2
+    made.push_back({op, step});
+    if (isProduct(op)) {
+      found = true;
+      return true; // reads slices of its operands
+    }
+    for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+      if (row.operands[i].isSplit() && !blocked(operand)) // if this fails, the operand is sliced
+        (void)follow(operand, {wanted.window, row.operands[i].dim()}, made, found);
+    return true;
+  }
+  return false;
+}
+
+bool BlockDecisions::isMadeByProduct(Value value) const {
+  SmallVector<Value> list = {value};
+  llvm::DenseSet<Value> seen;
+  while (!list.empty()) {
+    Operation *op = list.pop_back_val().getDefiningOp();
+    if (!op || !step(op))
+      continue;
+    if (isProduct(op))
+      return true;
+    for (Value operand : op->getOperands())
+      if (blocked(operand) && seen.insert(operand).second)
+        list.push_back(operand);
+  }
+  return false;
+}

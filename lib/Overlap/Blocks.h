@@ -1,0 +1,127 @@
+//===- Blocks.h - Which values of collective matmul exist as blocks ---------------------===//
+// The decisions of a rewrite that WindowProducts.cpp writes: which gathered values, and values computed from them,
+// exist as blocks, and how ops work on these. Blocks.cpp says what holds of them and why.
+//===-----------------------------------------------------------------------------===//
+#ifndef PC_LIB_OVERLAP_BLOCKS_H
+#define PC_LIB_OVERLAP_BLOCKS_H
+
+#include "Windows.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace pc {
+
+/// The order in which n blocks are worked on. A ring (`with` is null): on coordinate i of `axes`, step t works on the
+/// block of coordinate (i - t) mod n. Two axes whose moves meet in a product (`with` is the minor one): on coordinates
+/// (i, j), step t works on the block of coordinate k with i + j + k = t mod n, for the moves over either axis. Blocks
+/// are then sent directly from their owners, because rings would need the initial skew of Cannon's algorithm, which
+/// sends more.
+struct Window {
+  mlir::ArrayAttr axes, with;
+  int64_t n = 0;
+  bool operator==(const Window &other) const { return axes == other.axes && with == other.with; }
+
+  /// Of the two axes, the one that is not `own`.
+  mlir::ArrayAttr other(mlir::ArrayAttr own) const { return own == axes ? with : axes; }
+};
+
+/// A value that exists as blocks along `dim`.
+struct Blocked {
+  Window window;
+  int64_t dim = 0;
+};
+
+/// How an op is computed block by block: the row says which operands and results are blocked, and along which dim.
+struct BlockStep {
+  Window window;
+  Row row;
+
+  bool reads(unsigned operand, const Blocked &blocked) const {
+    return window == blocked.window && row.operands[operand] == AxisState::split(blocked.dim);
+  }
+};
+
+/// Whether `op` is a matrix product, and not a sum or a permutation of dims.
+bool isProduct(mlir::Operation *op);
+
+/// Which values of a block are blocked, and how its ops work on them.
+class BlockDecisions {
+public:
+  BlockDecisions(mlir::Block &block, MeshAttr mesh, llvm::ArrayRef<std::string> axes);
+
+  /// Null where the value is not blocked.
+  const Blocked *blocked(mlir::Value value) const {
+    auto it = values.find(value);
+    return it == values.end() ? nullptr : &it->second;
+  }
+  const BlockStep *step(mlir::Operation *op) const {
+    auto it = steps.find(op);
+    return it == steps.end() ? nullptr : &it->second;
+  }
+  /// Null where the scatter stays one.
+  const Window *window(ReduceScatterOp scatter) const {
+    auto it = scatters.find(scatter);
+    return it == scatters.end() ? nullptr : &it->second;
+  }
+
+  /// Calls `stays` for gathers that feed products, and reduce_scatters of products, that are not rewritten.
+  void forStaying(llvm::function_ref<void(StayingMove)> stays) const;
+
+private:
+  bool isWindow(MoveOpInterface move) const;
+
+  /// One round. False if `met` changed, so that another round is needed.
+  bool decideAll();
+
+  /// The window of a move over `axes`: a ring, or exchanges over two axes if it met a move over another one.
+  Window windowOf(mlir::Operation *move, mlir::ArrayAttr axes) const;
+  Window pair(mlir::ArrayAttr a, mlir::ArrayAttr b, int64_t n) const;
+
+  /// Decides ops from gathers on, in program order. At an op that needs a gather whole, goes back to the gather and
+  /// forgets what was decided since.
+  void followGathers();
+
+  /// A blocked gather that `op`, or an op in its region, reads otherwise than block by block; and that op.
+  std::pair<AllGatherOp, mlir::Operation *> neededWhole(mlir::Operation *op) const;
+
+  void forget(mlir::Block::iterator begin, mlir::Block::iterator end);
+
+  /// Makes `op` a step if it can work on the blocks that it reads. True if that let moves meet which had not met
+  /// before.
+  bool decide(mlir::Operation *op);
+
+  /// The window in which moves of both orders can meet, if there is one and they differ so far.
+  std::optional<Window> common(const Window &a, const Window &b) const;
+
+  /// Notes in `met` that the gathers from which the blocks of `value` come meet a move of `window`'s other axis. A
+  /// gather that met another move before keeps that one.
+  void take(mlir::Value value, const Window &window);
+  void take(mlir::Operation *move, mlir::ArrayAttr axes, const Window &window) {
+    again |= met.try_emplace(move, window.other(axes)).second;
+  }
+
+  /// Decides ops from a reduce_scatter backwards, up to the products whose results it sums.
+  void followScatter(ReduceScatterOp scatter);
+
+  bool follow(mlir::Value value, const Blocked &wanted,
+              llvm::SmallVectorImpl<std::pair<mlir::Operation *, BlockStep>> &made, bool &found);
+
+  bool isMadeByProduct(mlir::Value value) const;
+
+  mlir::Block &block;
+  MeshAttr mesh;
+  llvm::ArrayRef<std::string> axes;
+  bool again = false;
+  llvm::DenseMap<mlir::Value, Blocked> values;
+  llvm::DenseMap<mlir::Operation *, BlockStep> steps;
+  llvm::DenseMap<mlir::Operation *, Window> scatters;
+  /// Per move: the axes of the moves that it meets in products.
+  llvm::DenseMap<mlir::Operation *, mlir::ArrayAttr> met;
+  /// Gathers that stay, and the op that needs each, if any.
+  llvm::MapVector<mlir::Operation *, mlir::Operation *> whole;
+};
+
+} // namespace pc
+
+#endif
