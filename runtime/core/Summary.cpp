@@ -138,6 +138,8 @@ static Json rowsOf(const pcrt_context &context) {
     return nullptr;
   figures["most"] = rows->mostRows();
   figures["mean"] = double(rows->allRows()) / double(rows->products());
+  if (auto rounds = figures.find("rounds"); rounds != figures.end())
+    figures["rounds_with_rows"] = rounds->get<double>() * double(rows->productsWithRows()) / double(rows->products());
   return figures;
 }
 

@@ -14,17 +14,20 @@ public:
   /// A product of `rows` rows.
   void add(int64_t rows) {
     ++count;
+    filled += rows > 0;
     total += rows;
     most = std::max(most, rows);
   }
 
-  /// Of the fullest layer; those of all products together.
+  /// Of the fullest layer, or round of one; those of all products together.
   int64_t mostRows() const { return most; }
   int64_t allRows() const { return total; }
   int64_t products() const { return count; }
+  /// Products that had any rows: of a layer in rounds, only some have.
+  int64_t productsWithRows() const { return filled; }
 
 private:
-  int64_t count = 0, total = 0, most = 0;
+  int64_t count = 0, filled = 0, total = 0, most = 0;
 };
 
 } // namespace pcrt

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""usage: bench/searches.py [ROW...]     a ROW is a part of a row's name; without one, all
+
+What --auto takes for models of published sizes, on all cores: whole searches, and such that Ctrl-C ends after five seconds, of which a plan is expected that is
+composed of what few layers take. Seconds, peak memory, programs, and the gap: what a plan that was not tried could be faster by. Fails where a search takes more
+than 60 s or 2 GiB, has a gap above 2 %, or has no plan when it is interrupted. Writes results/searches.md when all rows ran."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = ROOT / "build/bin"
+LLAMA = {"model_type": "llama", "vocab_size": 128256, "num_key_value_heads": 8, "hidden_act": "silu", "rms_norm_eps": 1e-05, "tie_word_embeddings": False}
+MODELS = {
+    "Llama 8B": {**LLAMA, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32},
+    "Llama 70B": {**LLAMA, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64},
+    "Llama 405B": ROOT / "examples/llama-3.1-405b",
+    "MT-NLG 530B": ROOT / "examples/mt-nlg-530b",
+}
+# Model, ranks, machine, sequences of 2048.
+ROWS = [("Llama 8B", 64, "h100", 512), ("Llama 70B", 64, "h100", 512), ("Llama 70B", 1024, "h100", 1024), ("Llama 405B", 1024, "h100", 1024),
+        ("Llama 405B", 16384, "h100", 2048), ("MT-NLG 530B", 2240, "a100", 1920)]
+SECONDS, BYTES, GAP, INTERRUPTED = 60, 2 << 30, 2.0, 5
+
+
+def imported(work, name, batch):
+    source = MODELS[name]
+    if isinstance(source, dict):
+        (work / "model").mkdir(exist_ok=True)
+        (work / "model/config.json").write_text(json.dumps(source))
+        source = work / "model"
+    subprocess.run([BIN / "pc-import", source, "-o", work / "model.mlir", f"--batch={batch}", "--seq=2048"], check=True, stderr=subprocess.DEVNULL)
+
+
+def search(work, ranks, machine, interrupted):
+    """Exit code, seconds, peak bytes and what it says."""
+    command = [BIN / "pc-compile", work / "model.mlir", "--auto", f"--ranks={ranks}", f"--machine={machine}", "--precision=bf16", "--search-compositions=100000",
+               "--to=planned", "-o", os.devnull]
+    begin = time.monotonic()
+    with open(work / "said", "w+") as said:
+        child = subprocess.Popen(command, stdout=said, stderr=said)
+        if interrupted:
+            time.sleep(INTERRUPTED)
+            child.send_signal(signal.SIGINT)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        return child.returncode, time.monotonic() - begin, usage.ru_maxrss << 10, said.read()
+
+
+def processor():
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return f"{os.cpu_count()} cores of {found[1] if found else 'a processor'}"
+
+
+rows = [row for row in ROWS if not sys.argv[1:] or any(part in f"{row[0]} {row[1]}" for part in sys.argv[1:])]
+lines, bad = [], []
+for name, ranks, machine, batch in rows:
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        imported(work, name, batch)
+        code, _, _, early = search(work, ranks, machine, True)
+        composed = re.search(r"^chosen +([\d.]+ m?s) ", early, re.M)
+        if code or not composed:
+            bad.append(f"{name} on {ranks}: no plan {INTERRUPTED} s after the start (exit {code}): {early}")
+        code, seconds, peak, said = search(work, ranks, machine, False)
+        chosen = re.search(r"^chosen +(\S+ m?s) ", said, re.M)
+        plans = re.search(r"searched (\d+) plans.*composed of (\d+) compiles.*gap ([\d.]+) %", said)
+        if code or not chosen or not plans:
+            bad.append(f"{name} on {ranks}: exit {code}: {said}")
+            continue
+        if seconds > SECONDS or peak > BYTES or float(plans[3]) > GAP:
+            bad.append(f"{name} on {ranks}: {seconds:.1f} s, {peak >> 20} MiB, gap {plans[3]} %")
+        cells = [f"{name}, {ranks} {machine.upper()}, {batch} sequences", plans[1], plans[2], composed[1] if composed else "none", f"{seconds:.0f} s", f"{peak / 1e6:.0f} MB",
+                 chosen[1], f"{plans[3]} %"]
+        lines.append(f"| {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+for line in bad:
+    print("FAIL", line)
+if len(rows) == len(ROWS) and not bad:
+    title = f"# Searches of large models\n\n`bench/searches.py` on {processor()}, bf16, sequences of 2048. Written by it.\n"
+    head = f"| search | plans | compiles of few layers | step of the plan after {INTERRUPTED} s | whole search | peak memory | step of the accepted plan | gap |"
+    (ROOT / "bench/results/searches.md").write_text("\n".join([title, head, "|---" * 8 + "|", *lines, ""]))
+print(f"{len(rows) - len(bad)} passed, {len(bad)} failed")
+sys.exit(bool(bad))
