@@ -20,7 +20,7 @@ using namespace pc;
 /// Models with more layers than these are not compiled whole for every plan.
 static constexpr int64_t manyLayers = 12;
 /// Nodes that are opened together where plans are composed: many of them wait for the same core.
-static constexpr int64_t composedWidth = 32;
+static constexpr int64_t composedWidth = 64;
 /// A limit that no plan exceeds.
 static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 /// Where so many plans were compiled whole, a search goes on no further if the best one does not fit.
@@ -55,18 +55,22 @@ bool PlanSearch::compileWhole(FoundPlan &plan, llvm::function_ref<bool()> goesOn
   return it->second.has_value();
 }
 
-void PlanSearch::beginWhole() {
-  constexpr int patience = 16;
+void PlanSearch::beginWhole(double bound) {
+  constexpr int patience = 4;
+  constexpr double near = 0.025; // earlier a better plan is still likely
   if (!composes || leastBytes || fitting.empty())
     return;
   auto isFaster = [](const auto &a, const auto &b) { return a.second < b.second; };
-  size_t fastest = std::min_element(fitting.begin(), fitting.end(), isFaster)->first;
-  roundsOfLeader = leader == fastest ? roundsOfLeader + 1 : 0;
-  if (roundsOfLeader == 0)
+  auto fastest = std::min_element(fitting.begin(), fitting.end(), isFaster);
+  if (leader != fastest->first) {
     workers->giveUp();
-  leader = fastest;
-  if (roundsOfLeader == patience && !whole.count(fastest))
-    workers->beginWhole(tried.at(fastest));
+    leader = fastest->first;
+    roundsOfLeader = 0;
+  }
+  if (bound < (1 - near) * fastest->second || whole.count(*leader))
+    return;
+  if (++roundsOfLeader == patience)
+    workers->beginWhole(tried.at(*leader));
 }
 
 bool PlanSearch::confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn) {

@@ -57,14 +57,8 @@ static std::vector<Chain> chainsOf(const SearchResult &result, double best, int6
   return all;
 }
 
-void pc::addMixes(SearchResult &result, int64_t limit,
-                  llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)> price,
-                  llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix) {
-  constexpr size_t mostChains = 24, mostMixes = 3;
-  double best = result.fitting.empty() ? never : result.fitting.front().trial.seconds;
-  std::vector<Chain> chains = chainsOf(result, best, limit);
-  chains.resize(std::min(chains.size(), mostChains));
-  llvm::erase_if(chains, [&](const Chain &chain) { return chain.trials[0] && chain.trials[0]->bytes <= limit; });
+/// Asks for what is not known of some chains.
+static void priceRest(llvm::MutableArrayRef<Chain> chains, PriceModes price) {
   std::vector<AskedMode> asked;
   std::vector<std::optional<PlanTrial> *> answers;
   for (Chain &chain : chains)
@@ -75,9 +69,29 @@ void pc::addMixes(SearchResult &result, int64_t limit,
       }
   for (auto [answer, trial] : llvm::zip_equal(answers, price(asked)))
     *answer = trial;
+}
+
+void pc::addMixes(SearchResult &result, int64_t limit, PriceModes price,
+                  llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix) {
+  constexpr size_t mostChains = 24, atOnce = 4, mostMixes = 3;
+  double best = result.fitting.empty() ? never : result.fitting.front().trial.seconds;
+  std::vector<Chain> chains = chainsOf(result, best, limit);
+  chains.resize(std::min(chains.size(), mostChains));
+  llvm::erase_if(chains, [&](const Chain &chain) { return chain.trials[0] && chain.trials[0]->bytes <= limit; });
   std::vector<std::pair<double, const PlanNode *>> mixes;
-  for (const Chain &chain : chains)
-    mixes.push_back({mixedSeconds(chain, limit), &chain.node});
+  // A few at a time, until none of them is worth it: those behind promise less.
+  bool goesOn = true;
+  for (llvm::MutableArrayRef<Chain> left(chains); goesOn && !left.empty();) {
+    llvm::MutableArrayRef<Chain> some = left.take_front(atOnce);
+    left = left.drop_front(some.size());
+    priceRest(some, price);
+    goesOn = best == never;
+    for (const Chain &chain : some)
+      if (double seconds = mixedSeconds(chain, limit); seconds < best) {
+        mixes.push_back({seconds, &chain.node});
+        goesOn = true;
+      }
+  }
   llvm::sort(mixes, [](const auto &a, const auto &b) {
     return std::tie(a.first, a.second->text) < std::tie(b.first, b.second->text);
   });

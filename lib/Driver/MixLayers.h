@@ -11,11 +11,12 @@ namespace pc {
 
 /// A plan's node, with a mode of recomputation for all layers.
 using AskedMode = std::pair<const PlanNode *, llvm::StringRef>;
+/// What each plan takes that is asked for; nothing of those that are refused.
+using PriceModes = llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)>;
 
-/// Adds the mixtures that are faster than all that fits to what fits. `price`: of each plan that is asked for. `mix`:
-/// with as little recomputed as fits, compiled whole; nothing if that does not go.
-void addMixes(SearchResult &result, int64_t limit,
-              llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)> price,
+/// Adds the mixtures that are faster than all that fits to what fits. `mix`: with as little recomputed as fits,
+/// compiled whole; nothing if that does not go.
+void addMixes(SearchResult &result, int64_t limit, PriceModes price,
               llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix);
 
 } // namespace pc

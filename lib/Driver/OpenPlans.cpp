@@ -438,6 +438,7 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
     if (!key.empty() && refusal.empty())
       refusal = jobs.at(key).refusal;
   }
-  beginWhole();
+  if (!asked.empty())
+    beginWhole(asked.front().bound);
   return opened;
 }

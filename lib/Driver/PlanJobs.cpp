@@ -31,6 +31,14 @@ public:
     return priceProgram(*module, one, machine, refusal, goesOn, {.parts = true, .memory = false});
   }
 
+  /// The same by several threads, for when no other worker has anything to do.
+  std::optional<ProgramPrice> priceAlone(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal) {
+    context.enableMultithreading();
+    std::optional<ProgramPrice> price = priceWhole(plan, goesOn, refusal);
+    context.disableMultithreading();
+    return price;
+  }
+
   std::optional<ProgramPrice> priceMixed(Plan &plan, int64_t bytes, llvm::function_ref<bool()> goesOn,
                                          std::string &refusal) {
     CompileOptions one = options;
@@ -84,8 +92,11 @@ Composer &PlanWorkers::composer() { return *workers[0]->composer; }
 
 std::optional<ProgramPrice> PlanWorkers::priceWhole(const Plan &plan, llvm::function_ref<bool()> goesOn,
                                                     std::string &refusal) {
-  if (!ahead || !ahead->isWanted || ahead->plan != plan.key())
-    return workers[0]->priceWhole(plan, goesOn, refusal);
+  if (!ahead || !ahead->isWanted || ahead->plan != plan.key()) {
+    giveUp();
+    return workers.size() > 1 ? workers[0]->priceAlone(plan, goesOn, refusal)
+                              : workers[0]->priceWhole(plan, goesOn, refusal);
+  }
   constexpr auto often = std::chrono::milliseconds(20);
   while (ahead->price.wait_for(often) != std::future_status::ready)
     ahead->isWanted = goesOn();

@@ -105,8 +105,9 @@ private:
   int noteRefused(const Plan &plan);
   /// Compiles a composed plan whole, once, which changes what it takes; false where it is refused, or interrupted.
   bool compileWhole(FoundPlan &plan, llvm::function_ref<bool()> goesOn);
-  /// Begins to compile the best composed plan whole, beside the search, when it has been that for long.
-  void beginWhole();
+  /// Begins to compile the best composed plan whole, beside the search, when it will probably stay that: no plan that
+  /// is left takes less than `bound` seconds.
+  void beginWhole(double bound);
   /// Whether the best composed plan fits.
   bool confirm(FoundPlan &plan, llvm::function_ref<bool()> goesOn);
   void compileFinalists(SearchResult &result, llvm::function_ref<bool()> goesOn);
@@ -159,7 +160,7 @@ private:
   } confirmed;                                      ///< seconds of the plan that was compiled whole last, and fits
   std::map<size_t, double> fitting;                 ///< seconds of plans that fit, by node
   std::optional<size_t> leader;                     ///< of these the fastest
-  int roundsOfLeader = 0;                           ///< in which it was that
+  int roundsOfLeader = 0;                           ///< in which it was that, and probably stays it
   std::set<size_t> openedSets;                      ///< whose plans are counted
   std::set<std::string> inHeap;                     ///< plans that sets were opened to
   std::map<size_t, PlanTrial> trials;               ///< by node: what plans took when they were priced

@@ -4,18 +4,31 @@
 //===-----------------------------------------------------------------------------===//
 #include "pc/IR/MoveRows.h"
 
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
 
 using namespace mlir;
 using namespace pc;
 
+/// What `spec` says without sizes; empty where it says nothing. A program has few different ones, and passes ask for
+/// each again and again.
+static const FactorRule &parsed(StringRef spec) {
+  constexpr size_t most = 1024;
+  static thread_local llvm::StringMap<FactorRule> known;
+  if (known.size() >= most)
+    known.clear();
+  auto [it, isNew] = known.try_emplace(spec);
+  if (isNew && !FactorRule::parse(spec, it->second))
+    it->second = {};
+  return it->second;
+}
+
 /// The rule of `spec` with sizes from the types of `op`. A spec that does not fit the op yields an empty rule, which
 /// `verifyFactorOp` reports.
 static FactorRule make(Operation *op, const Twine &spec) {
-  FactorRule rule;
   SmallString<64> storage;
-  if (!FactorRule::parse(spec.toStringRef(storage), rule) || rule.operands.size() > op->getNumOperands() ||
-      rule.results.size() != op->getNumResults())
+  FactorRule rule = parsed(spec.toStringRef(storage));
+  if (rule.operands.size() > op->getNumOperands() || rule.results.size() != op->getNumResults())
     return {};
   rule.operands.resize(op->getNumOperands()); // trailing scalars (offsets) have no dims
   auto fill = [&](Type type, ArrayRef<int> dims) {

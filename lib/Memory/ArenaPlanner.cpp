@@ -3,7 +3,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"
+#include "llvm/ADT/bit.h"
+#include "llvm/Support/Compiler.h"
 #include "llvm/Support/MathExtras.h"
+#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
@@ -56,19 +59,80 @@ static SmallVector<int64_t> crowds(ArrayRef<ArenaBuffer> buffers) {
 }
 
 namespace {
-/// A buffer that has its offset.
+/// A buffer that has its offset. Positions count from the first one.
 struct Placed {
-  int64_t begin, end, first, last;
+  int64_t begin, end;
+  int32_t first, last;
 };
 
-/// The buffers placed so far, sorted by offset, equal ones by the order of insertion. In a long program most live
-/// ranges are short, so time is divided into windows, each of which overlaps the next by half its length: a short live
-/// range lies within one window, and has to be compared with the buffers of that window only.
+/// Placed buffers by offset. Most of them are not live together with a buffer that is placed, and what tells that lies
+/// together, so that many are compared at once.
+class PlacedList {
+public:
+  void insert(const Placed &placed) {
+    auto at = llvm::upper_bound(begins, placed.begin) - begins.begin();
+    begins.insert(begins.begin() + at, placed.begin);
+    ends.insert(ends.begin() + at, placed.end);
+    firsts.insert(firsts.begin() + at, placed.first);
+    lasts.insert(lasts.begin() + at, placed.last);
+  }
+
+  /// Inserts all, which are sorted.
+  void insert(ArrayRef<Placed> some) {
+    size_t old = begins.size(), to = old + some.size();
+    begins.resize(to), ends.resize(to), firsts.resize(to), lasts.resize(to);
+    while (!some.empty())
+      if (--to; old && some.back().begin < begins[old - 1]) {
+        --old;
+        begins[to] = begins[old], ends[to] = ends[old], firsts[to] = firsts[old], lasts[to] = lasts[old];
+      } else {
+        const Placed &last = some.back();
+        begins[to] = last.begin, ends[to] = last.end, firsts[to] = last.first, lasts[to] = last.last;
+        some = some.drop_back();
+      }
+  }
+
+  /// The start of the smallest gap of at least `bytes` between those that are live together with a buffer, or the end
+  /// of the last of them.
+  int64_t bestFit(int32_t first, int32_t last, int64_t bytes) {
+    constexpr size_t word = sizeof(uint64_t);
+    const size_t count = begins.size();
+    live.resize(llvm::alignTo(count, word));
+    const int32_t *from = firsts.data(), *to = lasts.data();
+    uint8_t *isLive = live.data();
+    for (size_t i = 0; i < count; ++i)
+      isLive[i] = (from[i] <= last) & (to[i] >= first);
+    std::fill(isLive + count, isLive + live.size(), 0);
+    int64_t top = 0, best = -1, bestGap = INT64_MAX;
+    for (size_t at = 0; at < live.size(); at += word) {
+      uint64_t some;
+      memcpy(&some, &live[at], word);
+      for (; some; some &= some - 1) {
+        size_t i = at + llvm::countr_zero(some) / 8;
+        int64_t gap = begins[i] - top;
+        if (LLVM_UNLIKELY(gap >= bytes) && gap < bestGap) {
+          best = top;
+          bestGap = gap;
+        }
+        top = std::max(top, ends[i]);
+      }
+    }
+    return best >= 0 ? best : top;
+  }
+
+private:
+  std::vector<int64_t> begins, ends;
+  std::vector<int32_t> firsts, lasts;
+  std::vector<uint8_t> live; ///< 1: together with the buffer that is placed
+};
+
+/// The buffers placed so far. In a long program most live ranges are short, so time is divided into windows, each of
+/// which overlaps the next by half its length: a short live range lies within one window, and has to be compared with
+/// the buffers of that window only.
 class PlacedBuffers {
 public:
   explicit PlacedBuffers(ArrayRef<ArenaBuffer> buffers) {
     start = INT64_MAX;
-    int64_t end = 0;
     SmallVector<int64_t> lengths;
     for (const ArenaBuffer &buffer : buffers) {
       start = std::min(start, buffer.first);
@@ -85,70 +149,60 @@ public:
       windows.resize((end - start) / half + 1);
   }
 
-  void add(const Placed &placed) {
-    if (windows.empty())
-      return insert(all, placed);
-    recent.push_back(placed);
-    size_t last = (placed.last - start) / half, first = (placed.first - start) / half;
-    for (size_t w = first ? first - 1 : 0; w <= last; ++w)
-      insert(windows[w], placed);
-  }
+  /// Whether there are no more positions than a `Placed` can count.
+  bool isCountable() const { return end - start <= INT32_MAX; }
 
-  /// A list that contains all placed buffers whose live ranges overlap that of `buffer`, and possibly others.
-  ArrayRef<Placed> near(const ArenaBuffer &buffer) {
-    size_t w = (buffer.first - start) / std::max<int64_t>(half, 1);
-    if (!windows.empty() && buffer.last < start + static_cast<int64_t>(w + 2) * half)
-      return windows[w];
-    auto middle = static_cast<int64_t>(all.size());
-    llvm::stable_sort(recent, isBelow);
-    all.append(recent);
-    recent.clear();
-    std::inplace_merge(all.begin(), all.begin() + middle, all.end(), isBelow);
-    return all;
+  /// Places a buffer in the smallest gap that is free; returns its offset.
+  int64_t place(const ArenaBuffer &buffer) {
+    int64_t bytes = alignedBytes(buffer);
+    auto first = static_cast<int32_t>(buffer.first - start), last = static_cast<int32_t>(buffer.last - start);
+    int64_t offset = near(first, last).bestFit(first, last, bytes);
+    add({offset, offset + bytes, first, last});
+    return offset;
   }
 
 private:
-  static bool isBelow(const Placed &a, const Placed &b) { return a.begin < b.begin; }
-  static void insert(SmallVector<Placed> &list, const Placed &placed) {
-    list.insert(llvm::upper_bound(list, placed, isBelow), placed);
+  void add(const Placed &placed) {
+    if (windows.empty())
+      return all.insert(placed);
+    recent.push_back(placed);
+    size_t last = placed.last / half, first = placed.first / half;
+    for (size_t w = first ? first - 1 : 0; w <= last; ++w)
+      windows[w].insert(placed);
   }
 
-  int64_t start = 0, half = 0;              ///< window w is from start + w half to start + (w + 2) half
-  SmallVector<Placed> all, recent;          ///< recent: not yet merged into `all`; used with windows only
-  std::vector<SmallVector<Placed>> windows; ///< empty if most live ranges are long
+  /// A list that contains all placed buffers that are live between two positions, and possibly others.
+  PlacedList &near(int32_t first, int32_t last) {
+    size_t w = first / std::max<int64_t>(half, 1);
+    if (!windows.empty() && last < static_cast<int64_t>(w + 2) * half)
+      return windows[w];
+    llvm::sort(recent, [](const Placed &a, const Placed &b) {
+      return std::tie(a.begin, a.end, a.first, a.last) < std::tie(b.begin, b.end, b.first, b.last);
+    });
+    all.insert(recent);
+    recent.clear();
+    return all;
+  }
+
+  int64_t start = 0, end = 0, half = 0; ///< window w is from w half to (w + 2) half
+  PlacedList all;
+  SmallVector<Placed> recent;      ///< not yet in `all`; used with windows only
+  std::vector<PlacedList> windows; ///< empty if most live ranges are long
 };
 } // namespace
-
-/// The start of the smallest gap of at least `bytes` between the placed buffers that are live together with `buffer`,
-/// or the end of the last of them.
-static int64_t bestFit(ArrayRef<Placed> placed, const ArenaBuffer &buffer, int64_t bytes) {
-  int64_t top = 0, best = -1, bestGap = INT64_MAX;
-  for (const Placed &other : placed) {
-    if (other.first > buffer.last || other.last < buffer.first)
-      continue;
-    int64_t gap = other.begin - top;
-    if (gap >= bytes && gap < bestGap) {
-      best = top;
-      bestGap = gap;
-    }
-    top = std::max(top, other.end);
-  }
-  return best >= 0 ? best : top;
-}
 
 /// Places buffers in an order, each in the smallest gap that is free; nothing once the arena gets larger than `most`.
 static std::optional<ArenaPlan> placeInOrder(ArrayRef<ArenaBuffer> buffers, ArrayRef<unsigned> order, int64_t most) {
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());
   PlacedBuffers placed(buffers);
+  if (!placed.isCountable())
+    return std::nullopt;
   for (unsigned i : order) {
-    int64_t bytes = alignedBytes(buffers[i]);
-    int64_t offset = bestFit(placed.near(buffers[i]), buffers[i], bytes);
-    plan.offsets[i] = offset;
-    plan.bytes = std::max(plan.bytes, offset + bytes);
+    plan.offsets[i] = placed.place(buffers[i]);
+    plan.bytes = std::max(plan.bytes, plan.offsets[i] + alignedBytes(buffers[i]));
     if (plan.bytes > most)
       return std::nullopt;
-    placed.add({offset, offset + bytes, buffers[i].first, buffers[i].last});
   }
   return plan;
 }

@@ -39,6 +39,7 @@ public:
     for (Operation &op : block) {
       position[&op] = ops.size();
       ops.push_back(&op);
+      accumulates |= isa<AccumulateOp>(op);
     }
     int64_t lastCall = -1; // a task (pc.call) may send, so no move is under way across it
     for (Operation *op : ops) {
@@ -119,8 +120,7 @@ private:
     if (!isa_and_nonnull<CastOp>(op))
       return op && isLeaf(op);
     Operation *rounded = op->getOperand(0).getDefiningOp();
-    bool inFront = op->getBlock() == &block && !block.getOps<AccumulateOp>().empty();
-    return rounded && isLeaf(rounded) && !inFront;
+    return rounded && isLeaf(rounded) && !(op->getBlock() == &block && accumulates);
   }
 
   static std::vector<std::string> axesOf(MoveOpInterface move) {
@@ -261,7 +261,8 @@ private:
   StringAttr stageAxis;         ///< null: one program for all ranks
   SmallVector<Operation *> ops; ///< of the block, before anything is written
   llvm::DenseMap<Operation *, int64_t> position;
-  int64_t numLate = 0; ///< updates at the end of the block
+  bool accumulates = false; ///< there is an accumulation in the block
+  int64_t numLate = 0;      ///< updates at the end of the block
   SmallVector<MoveItem> items;
   std::map<std::vector<std::string>, int64_t> groups;
   std::map<std::tuple<int, int, unsigned>, int64_t> kinds;

@@ -132,7 +132,9 @@ bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_
         Price difference = x - y;
         if (!first && !(difference < least))
           continue;
-        if (!first && isKnown && isNot(atMost += difference - least))
+        if (!first)
+          atMost += difference - least;
+        if (!first && isKnown && isNot(atMost))
           return false;
         least = difference;
         first = false;

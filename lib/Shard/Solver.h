@@ -18,6 +18,16 @@ namespace pc {
 struct PriceTable {
   llvm::SmallVector<unsigned, 3> variables; ///< distinct
   std::vector<Price> entries;               ///< row major over the choices of `variables`
+
+  PriceTable() = default;
+  PriceTable(llvm::SmallVector<unsigned, 3> variables, std::vector<Price> entries)
+      : variables(std::move(variables)), entries(std::move(entries)) {}
+  PriceTable(const PriceTable &) = default;
+  PriceTable &operator=(const PriceTable &) = default;
+  /// A vector that grows copies what may throw here.
+  PriceTable(PriceTable &&) noexcept = default;
+  PriceTable &operator=(PriceTable &&) noexcept = default;
+  ~PriceTable() = default;
 };
 
 struct Assignment {
