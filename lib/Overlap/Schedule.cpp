@@ -47,6 +47,7 @@ public:
         lastCall = position.lookup(op);
       if (sends(op)) {
         addItem(cast<MoveOpInterface>(op));
+        notBefore.push_back(lastCall);
         items.back().ready = std::max(items.back().ready, lastCall);
       }
     }
@@ -107,11 +108,13 @@ private:
   /// Keeps moves of these communicators from being under way across `op`.
   void keepOutOf(Operation *op, const std::set<int64_t> &used) {
     int64_t at = position.lookup(op);
-    for (MoveItem &item : items)
-      if (used.count(item.group) && item.place > at)
+    for (auto [item, earliest] : llvm::zip_equal(items, notBefore))
+      if (used.count(item.group) && item.place > at) {
+        earliest = std::max(earliest, at);
         item.ready = std::max(item.ready, at);
-      else if (used.count(item.group))
+      } else if (used.count(item.group)) {
         item.needed = std::min(item.needed, at);
+      }
   }
 
   /// Whether `op` is a stored tensor (a leaf) or the rounded copy of one. A rounded copy in front of the accumulation
@@ -184,15 +187,16 @@ private:
       for (unsigned i : bucket.items)
         bucketOf[ops[items[i].place]] = b;
     bool changed = false;
-    for (MoveItem &item : items) {
+    for (auto [item, earliest] : llvm::zip_equal(items, notBefore)) {
       Operation *source = ops[item.place]->getOperand(0).getDefiningOp();
       auto it = source ? bucketOf.find(source) : bucketOf.end();
       if (it == bucketOf.end() || sends(source->getOperand(0).getDefiningOp()))
         continue;
       const MoveBucket &first = buckets[it->second];
-      if (items[first.items[0]].group == item.group || first.wait >= item.ready)
+      int64_t ready = std::max(first.wait, earliest);
+      if (items[first.items[0]].group == item.group || ready >= item.ready)
         continue;
-      item.ready = first.wait;
+      item.ready = ready;
       for (unsigned i : first.items) // nor may the first be waited for later in the second solution
         items[i].needed = std::min(items[i].needed, first.wait);
       changed = true;
@@ -264,6 +268,7 @@ private:
   bool accumulates = false; ///< there is an accumulation in the block
   int64_t numLate = 0;      ///< updates at the end of the block
   SmallVector<MoveItem> items;
+  SmallVector<int64_t> notBefore; ///< by item: where it may start at the earliest, even if it is ready before
   std::map<std::vector<std::string>, int64_t> groups;
   std::map<std::tuple<int, int, unsigned>, int64_t> kinds;
   std::map<std::pair<std::string, int64_t>, int64_t> units;
