@@ -152,11 +152,6 @@ std::optional<Grouped> pc::asGrouped(EinsumOp op) {
   return asGrouped(op, [](Value v) { return rowsOf(v) != nullptr; });
 }
 
-bool pc::hasRows(Operation *op) {
-  auto isByRows = [](Type type) { return rowsOf(type) != nullptr; };
-  return llvm::any_of(op->getOperandTypes(), isByRows) || llvm::any_of(op->getResultTypes(), isByRows);
-}
-
 /// The type of what the buffer of a value of `type` holds, there.
 static Type formOf(Type type) {
   auto home = dyn_cast_or_null<HomeAttr>(cast<RankedTensorType>(type).getEncoding());

@@ -29,9 +29,6 @@ std::optional<Grouped> asGrouped(EinsumOp op);
 /// them.
 void expandRouted(mlir::Block &block, llvm::function_ref<bool(EinsumOp)> which);
 
-/// Whether an operand or a result of `op` is stored by rows.
-bool hasRows(mlir::Operation *op);
-
 /// An op of values that are stored by rows, and not routed, as what its kernel does: the same op of tensors [rows,
 /// ...], on arguments of a function.
 struct RowForm {

@@ -333,7 +333,7 @@ bool TableCheck::grouped(EinsumOp op, const Call &call) {
 }
 
 bool TableCheck::product(Operation *op, const Call &call) {
-  if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask() && hasRows(op))
+  if (auto einsum = dyn_cast<EinsumOp>(op); isOnRows(op))
     return grouped(einsum, call);
   Products fused(op);
   Value c = fused.product ? fused.c() : Value();

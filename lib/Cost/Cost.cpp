@@ -17,32 +17,35 @@ using namespace mlir;
 using namespace pc;
 
 /// The number of points of the op's iteration space.
-static double points(const FactorRule &rule) {
+static double points(const FactorRule &rule, ArrayRef<int> except = {}) {
   double product = 1;
-  for (const Factor &factor : rule.factors)
-    product *= static_cast<double>(factor.size);
+  for (auto [factor, size] : llvm::enumerate(rule.factors))
+    if (!llvm::is_contained(except, static_cast<int>(factor)))
+      product *= static_cast<double>(size.size);
   return product;
 }
 
 /// Of an op with this rule, whose factors may be smaller than the op's.
-static double flopsOf(Operation *op, FactorRule rule) {
-  if (isa<AttentionOp, AttentionGradOp>(op)) { // products over b s k g d and t, the dims of q and k
-    for (StringRef more : {"w", "r"})
-      if (int factor = rule.find(more); factor >= 0)
-        rule.factors[factor].size = 1;
-    return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule);
-  }
+static double flopsOf(Operation *op, const FactorRule &rule) {
+  if (isa<AttentionOp, AttentionGradOp>(op)) // products over b s k g d and t, the dims of q and k
+    return (isa<AttentionOp>(op) ? 2 : 5) * 2 * points(rule, {rule.find("w"), rule.find("r")});
+  auto einsum = dyn_cast<EinsumOp>(op);
+  if (!einsum)
+    return 0;
   double share = 1; // of the terms
-  if (auto einsum = dyn_cast<EinsumOp>(op); einsum && einsum.getMask()) {
-    const auto most = static_cast<double>(rule.factors[rule.operands.back().back()].size);
+  ArrayRef<SmallVector<int, 6>> operands = rule.operands;
+  if (einsum.getMask()) {
+    const auto most = static_cast<double>(rule.factors[operands.back().back()].size);
     share = std::min(static_cast<double>(*einsum.getRouted()), most) / most;
     if (isOnRows(op)) // experts may have a capacity
       share = static_cast<double>(mostRows(einsum)) /
               static_cast<double>(cast<RankedTensorType>(einsum.getMask().getType()).getNumElements());
-    rule.operands.pop_back();
+    operands = operands.drop_back();
   }
-  bool contracts = isa<EinsumOp>(op) && rule.operands.size() > 1 && !Contraction(rule).summed.empty();
-  return contracts ? share * static_cast<double>(rule.operands.size()) * points(rule) : 0;
+  auto isSummed = [&](int factor) { return !llvm::is_contained(rule.results[0], factor); };
+  bool contracts = operands.size() > 1 && !rule.results.empty() &&
+                   llvm::any_of(operands, [&](ArrayRef<int> dims) { return llvm::any_of(dims, isSummed); });
+  return contracts ? share * static_cast<double>(operands.size()) * points(rule) : 0;
 }
 
 double pc::flopsOf(Operation *op) {
@@ -151,7 +154,7 @@ static SmallVector<int64_t> stridesOf(MeshAttr mesh) {
 static std::set<int64_t> basesOf(MeshAttr mesh, ArrayRef<StringAttr> axes, int64_t modulus) {
   std::set<int64_t> bases{0};
   for (auto [name, size, stride] : llvm::zip_equal(mesh.getNames(), mesh.getSizes(), stridesOf(mesh))) {
-    if (llvm::is_contained(axes, name))
+    if (llvm::is_contained(axes, name) || stride % modulus == 0)
       continue;
     std::set<int64_t> more;
     for (int64_t base : bases)
@@ -167,14 +170,22 @@ NodeSpread NodeSpread::ofGroups(MeshAttr mesh, ArrayRef<StringAttr> axes, const 
   if (!nodeRanks)
     return {true, mesh ? mesh.size(axes) : 1};
   SmallVector<int64_t> strides = stridesOf(mesh), offsets{0};
+  bool isInNode = true;
   for (StringAttr axis : axes) {
+    int64_t stride = strides[mesh.index(axis)], size = mesh.size(axis);
+    if (stride % nodeRanks == 0) { // on nodes of their own, each of them alike
+      isInNode &= size == 1;
+      continue;
+    }
     SmallVector<int64_t> more;
     for (int64_t offset : offsets)
-      for (int64_t i = 0; i < mesh.size(axis); ++i)
-        more.push_back(offset + i * strides[mesh.index(axis)]);
+      for (int64_t i = 0; i < size; ++i)
+        more.push_back(offset + i * stride);
     offsets = std::move(more);
   }
-  return spreadOf(offsets, basesOf(mesh, axes, nodeRanks), nodeRanks);
+  NodeSpread spread = spreadOf(offsets, basesOf(mesh, axes, nodeRanks), nodeRanks);
+  spread.inNode &= isInNode;
+  return spread;
 }
 
 NodeSpread NodeSpread::between(MeshAttr mesh, StringAttr axis, int64_t from, int64_t to, const MachineModel &machine) {
@@ -329,11 +340,12 @@ static double secondsOfProducts(Operation *op, const MachineModel &machine) {
   if (auto fusion = dyn_cast<FusionOp>(op))
     for (Operation &inner : fusion.getBody().front())
       sum += secondsOfProducts(&inner, machine);
-  else if (double flops = flopsOf(op)) {
-    if (isCausalAttention(op))
-      return attentionSeconds(attentionWork(op), machine);
-    auto einsum = cast<EinsumOp>(op);
-    return productSeconds(workOf(einsum, einsum.getFactorRule(), flops), machine);
+  else if (isCausalAttention(op))
+    return attentionSeconds(attentionWork(op), machine);
+  else if (auto einsum = dyn_cast<EinsumOp>(op)) {
+    FactorRule rule = einsum.getFactorRule();
+    if (double flops = ::flopsOf(op, rule))
+      return productSeconds(workOf(einsum, rule, flops), machine);
   }
   return sum;
 }

@@ -18,40 +18,63 @@ static double along(double x, int64_t a, double ya, int64_t b, double yb) {
   return a == b ? ya : ya + (x - static_cast<double>(a)) * (yb - ya) / static_cast<double>(b - a);
 }
 
-std::optional<ProgramPrice> Composer::price(const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps,
-                                            std::string &refusal, bool byParts, bool isShared) {
-  CompileOptions one = options;
-  one.plan = plan;
-  one.stages.inlineOps = inlineOps;
-  one.stages.memory = 0; // of whole models
-  ++programs;
+std::optional<ProgramPrice> Composer::price(const SmallProgram &program, std::string &refusal) {
   if (pricer)
-    return pricer(plan, layers, sequences, inlineOps);
+    return pricer(program);
+  CompileOptions one = options;
+  one.plan = program.plan;
+  one.stages.inlineOps = program.inlineOps;
+  one.stages.memory = 0; // of whole models
   auto goesOn = [] { return true; };
+  AskedOfPrice asked{program.byParts, /*memory=*/true};
   // What grids send instead of weights depends on how many sequences there are.
-  bool isPlacedOnce = isShared && !plan.splitsEmbed();
-  if (OwningOpRef<ModuleOp> program = isPlacedOnce ? placed.take(one, layers, sequences) : nullptr)
-    return priceProgram(*program, one, machine, refusal, goesOn, {byParts, /*memory=*/true}, Phase::Placed);
-  return priceProgram(*few.take(layers, sequences), one, machine, refusal, goesOn, {byParts, /*memory=*/true});
+  bool isPlacedOnce = program.isShared && !program.plan.splitsEmbed();
+  if (OwningOpRef<ModuleOp> module = isPlacedOnce ? placed.take(one, program.layers, program.sequences) : nullptr)
+    return priceProgram(*module, one, machine, refusal, goesOn, asked, Phase::Placed);
+  return priceProgram(*few.take(program.layers, program.sequences), one, machine, refusal, goesOn, asked);
+}
+
+Composer::BothPrices Composer::price(const SmallProgram &a, const SmallProgram &b, std::string &refusal) {
+  BothPrices both;
+  std::string whyNotB;
+  std::atomic<bool> isRefused = false;
+  auto priceA = [&] {
+    both.first = price(a, refusal);
+    isRefused = !both.first;
+  };
+  auto priceB = [&](Composer &composer) {
+    if (!isRefused)
+      both.second = composer.price(b, whyNotB);
+  };
+  if (sharer) {
+    sharer(priceB, priceA);
+  } else {
+    priceA();
+    priceB(*this);
+  }
+  programs += both.first ? 2 : 1; // whoever priced them, and in whatever order
+  if (!both.first)
+    both.second.reset();
+  else if (refusal.empty())
+    refusal = whyNotB;
+  return both;
 }
 
 /// The numbers of layers that all others are extended from: neighbours of a layer, and their buckets, are as in the
-/// model.
-static constexpr int64_t fewer = 3, more = 5;
+/// model. Cores, of which no time is said but that of layers, need no more than one with neighbours on both sides.
+static constexpr int64_t fewer = 3, more = 5, fewerOfCore = 2, moreOfCore = 3;
 
 CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   CorePrice result;
   result.hasData = PlanNumbers(core.plan, context).hasData();
   programs = 0;
+  if (core.batch <= 0)
+    return result;
   auto ofLayers = [&](int64_t layers) {
-    return price(core.plan, layers, core.batch, options.stages.inlineOps, refusal, /*byParts=*/false,
-                 /*isShared=*/true);
+    return SmallProgram{core.plan,         layers,           core.batch, options.stages.inlineOps,
+                        /*byParts=*/false, /*isShared=*/true};
   };
-  std::optional<ProgramPrice> a, b;
-  if (core.batch > 0)
-    a = ofLayers(fewer);
-  if (a)
-    b = ofLayers(more);
+  auto [a, b] = price(ofLayers(fewerOfCore), ofLayers(moreOfCore), refusal);
   result.compositions = programs;
   if (!a || !b)
     return result;
@@ -60,33 +83,44 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   auto rest = [&](const ProgramPrice &price) {
     return price.programSeconds - static_cast<double>(core.plan.microbatches) * price.microbatchSeconds;
   };
-  result.seconds = along(all, fewer, a->microbatchSeconds, more, b->microbatchSeconds);
-  result.layerSeconds = (b->microbatchSeconds - a->microbatchSeconds) / (more - fewer);
-  result.restSeconds = std::max(along(all, fewer, rest(*a), more, rest(*b)), 0.0);
-  result.forwardShare = b->forwardShare;
-  result.activationBytes = along(all, fewer, a->activationBytes, more, b->activationBytes);
-  result.layerActivationBytes = (b->activationBytes - a->activationBytes) / (more - fewer);
+  result.seconds = along(all, fewerOfCore, a->microbatchSeconds, moreOfCore, b->microbatchSeconds);
+  result.layerSeconds = (b->microbatchSeconds - a->microbatchSeconds) / (moreOfCore - fewerOfCore);
+  result.restSeconds = std::max(along(all, fewerOfCore, rest(*a), moreOfCore, rest(*b)), 0.0);
+  auto forward = [](const ProgramPrice &price) { return price.forwardShare * price.microbatchSeconds; };
+  result.forwardShare = along(all, fewerOfCore, forward(*a), moreOfCore, forward(*b)) / result.seconds;
+  result.activationBytes = along(all, fewerOfCore, a->activationBytes, moreOfCore, b->activationBytes);
+  result.layerActivationBytes = (b->activationBytes - a->activationBytes) / (moreOfCore - fewerOfCore);
   return result;
 }
 
 ComposedPlan Composer::compose(const Plan &plan, bool callsTasks, std::string &refusal) {
   ComposedPlan composed{{}, plan};
   programs = 0;
-  if (plan.pipeline()) {
+  if (plan.pipeline())
     composePipeline(composed, callsTasks, refusal);
-  } else if (auto a = price(plan, fewer, batch, options.stages.inlineOps, refusal, /*byParts=*/true)) {
-    if (auto b = price(plan, more, batch, options.stages.inlineOps, refusal, /*byParts=*/true)) {
-      auto whole = [&](auto of) { return along(static_cast<double>(few.layers()), fewer, of(*a), more, of(*b)); };
-      composed.trial.isLegal = true;
-      composed.trial.seconds = whole([](const ProgramPrice &price) { return price.trial.seconds; });
-      composed.trial.products = whole([](const ProgramPrice &price) { return price.trial.products; });
-      composed.trial.moves = whole([](const ProgramPrice &price) { return price.trial.moves; });
-      composed.trial.bytes =
-          static_cast<int64_t>(whole([](const ProgramPrice &price) { return static_cast<double>(price.trial.bytes); }));
-    }
-  }
+  else
+    composeWithoutStages(composed, refusal);
   composed.compositions = programs;
   return composed;
+}
+
+void Composer::composeWithoutStages(ComposedPlan &composed, std::string &refusal) {
+  auto ofLayers = [&](int64_t layers) {
+    return SmallProgram{composed.plan, layers, batch, options.stages.inlineOps, /*byParts=*/true};
+  };
+  auto [a, b] = price(ofLayers(fewer), ofLayers(more), refusal);
+  if (!a || !b)
+    return;
+  auto whole = [&, &a = a, &b = b](auto of) {
+    return along(static_cast<double>(few.layers()), fewer, of(*a), more, of(*b));
+  };
+  PlanTrial &trial = composed.trial;
+  trial.isLegal = true;
+  trial.seconds = whole([](const ProgramPrice &price) { return price.trial.seconds; });
+  trial.products = whole([](const ProgramPrice &price) { return price.trial.products; });
+  trial.moves = whole([](const ProgramPrice &price) { return price.trial.moves; });
+  trial.bytes =
+      static_cast<int64_t>(whole([](const ProgramPrice &price) { return static_cast<double>(price.trial.bytes); }));
 }
 
 //===---------------------------------------------------------------------------===//
@@ -296,8 +330,9 @@ void waitForParameters(Problem &problem, const pipeline::Order &order, ArrayRef<
   }
 }
 
-/// Layers of the chunks of small pipelines, but no more than those of the whole one have.
-constexpr int64_t fewInChunk = 1, moreInChunk = 3;
+/// Layers of the chunks of small pipelines, but no more than those of the whole one have; and of those that tell what
+/// tasks take.
+constexpr int64_t fewInChunk = 1, moreInChunk = 3, moreInTasks = 2;
 
 } // namespace
 
@@ -376,29 +411,30 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
       else if (llvm::is_contained(core.plan.tactics, other))
         one.tactics.push_back(other);
     int64_t sequences = core.batch / core.plan.microbatches * problem.microbatches;
-    return price(one, layers * stages, sequences, /*inlineOps=*/0, refusal, /*byParts=*/false, /*isShared=*/true);
+    return SmallProgram{one, layers * stages, sequences, /*inlineOps=*/0, /*byParts=*/false, /*isShared=*/true};
   };
-  std::optional<ProgramPrice> a = core.batch > 0 ? sizeOf(fewInChunk) : std::nullopt,
-                              b = a ? sizeOf(moreInChunk) : std::nullopt;
+  if (core.batch <= 0)
+    return result;
+  auto [a, b] = price(sizeOf(fewInChunk), sizeOf(moreInTasks), refusal);
   result.compositions = programs;
   if (!b)
     return result;
-  Roles roles(*schedule, problem, fewInChunk, *a, moreInChunk, *b);
+  Roles roles(*schedule, problem, fewInChunk, *a, moreInTasks, *b);
   result.isLegal = true;
   result.callsTasks = b->callsTasks;
-  result.bytes.emplace(problem, fewInChunk, a->memory, moreInChunk, b->memory);
+  result.bytes.emplace(problem, fewInChunk, a->memory, moreInTasks, b->memory);
   result.hopSeconds = a->hopSeconds;
   for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
     auto layer = [&](int chunk) {
-      return std::max(roles.seconds(kind, chunk, moreInChunk) - roles.seconds(kind, chunk, fewInChunk), 0.0) /
-             (moreInChunk - fewInChunk);
+      return std::max(roles.seconds(kind, chunk, moreInTasks) - roles.seconds(kind, chunk, fewInChunk), 0.0) /
+             (moreInTasks - fewInChunk);
     };
     TaskPrice::Seconds &seconds = result.seconds[static_cast<size_t>(kind)];
     seconds.layer = std::min(layer(0), layer(1));
     seconds.first = std::max(roles.seconds(kind, 0, fewInChunk) - fewInChunk * seconds.layer, 0.0);
     seconds.last = std::max(roles.seconds(kind, 1, fewInChunk) - fewInChunk * seconds.layer, 0.0);
   }
-  auto slope = [&](double few, double more) { return (more - few) / (moreInChunk - fewInChunk); };
+  auto slope = [&](double few, double more) { return (more - few) / (moreInTasks - fewInChunk); };
   result.taskOps = slope(a->taskOps[0], b->taskOps[0]) / problem.microbatches;
   result.otherOps = slope(a->otherOps[0], b->otherOps[0]);
   return result;
@@ -434,11 +470,11 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
     for (Tactic &other : one.tactics)
       if (other == tactic)
         other = tactic.with("stages", listed(SmallVector<int64_t>(small.chunks(), layers)));
-    return price(one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps, refusal,
-                 /*byParts=*/layers == most);
+    return SmallProgram{one, layers * small.chunks(), batch / plan.microbatches * small.microbatches, inlineOps,
+                        /*byParts=*/layers == most};
   };
   int64_t inlineOps = callsTasks ? 0 : options.stages.inlineOps;
-  std::optional<ProgramPrice> a = sizeOf(fewInChunk, inlineOps), b = a ? sizeOf(most, inlineOps) : std::nullopt;
+  auto [a, b] = price(sizeOf(fewInChunk, inlineOps), sizeOf(most, inlineOps), refusal);
   if (!b)
     return;
   // Tasks of large programs stay functions, with which moves end: the small ones have to do as the large one will.
@@ -447,11 +483,10 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
     ops += Roles(*schedule, small, fewInChunk, *a, most, *b)
                .ops(stageLike(stage, stages, fewStages), mean, static_cast<double>(whole.microbatches));
   if (!b->callsTasks && ops > static_cast<double>(inlineOps)) {
-    inlineOps = 0;
-    a = sizeOf(fewInChunk, inlineOps);
-    b = a ? sizeOf(most, inlineOps) : std::nullopt;
+    std::tie(a, b) = price(sizeOf(fewInChunk, 0), sizeOf(most, 0), refusal);
   } else if (b->callsTasks != a->callsTasks) {
-    a = sizeOf(fewInChunk, inlineOps = 0);
+    ++programs;
+    a = price(sizeOf(fewInChunk, 0), refusal);
   }
   if (!a || !b)
     return;

@@ -50,6 +50,14 @@ struct ComposedPlan {
   int compositions = 0;
 };
 
+/// A program of few layers that a price is put together from.
+struct SmallProgram {
+  Plan plan;
+  int64_t layers, sequences, inlineOps;
+  bool byParts = false;  ///< `trial` says what its parts take
+  bool isShared = false; ///< the plan is asked for with other numbers of sequences, too; then without parts
+};
+
 /// Composes prices for one thread.
 class Composer {
 public:
@@ -57,11 +65,14 @@ public:
            const MachineModel &machine)
       : context(context), few(few), placed(few), batch(batch), options(options), machine(machine) {}
 
-  /// A program of few layers as somebody else prices it; nothing: it is refused.
-  using Pricer = std::function<std::optional<ProgramPrice>(const Plan &plan, int64_t layers, int64_t sequences,
-                                                           int64_t inlineOps)>;
+  /// A program as somebody else prices it; nothing: it is refused.
+  using Pricer = std::function<std::optional<ProgramPrice>(const SmallProgram &)>;
   /// In place of compiles.
   void setPricer(Pricer newPricer) { pricer = std::move(newPricer); }
+  /// Does both: `half` with the composer of a thread that has nothing else to do, or with this one after `here`.
+  using Sharer = std::function<void(llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here)>;
+  /// Of two programs, another thread may price one; null: this one prices both.
+  void setSharer(Sharer newSharer) { sharer = std::move(newSharer); }
 
   /// `refusal`, if empty, gets why the core is not legal.
   CorePrice priceCore(const PlanCore &core, std::string &refusal);
@@ -72,9 +83,11 @@ public:
   ComposedPlan compose(const Plan &plan, bool callsTasks, std::string &refusal);
 
 private:
-  /// `isShared`: the plan is asked for with other numbers of sequences, too; then `trial` says nothing of parts.
-  std::optional<ProgramPrice> price(const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps,
-                                    std::string &refusal, bool byParts, bool isShared = false);
+  using BothPrices = std::pair<std::optional<ProgramPrice>, std::optional<ProgramPrice>>;
+  std::optional<ProgramPrice> price(const SmallProgram &program, std::string &refusal);
+  /// Nothing of `b` where `a` is refused.
+  BothPrices price(const SmallProgram &a, const SmallProgram &b, std::string &refusal);
+  void composeWithoutStages(ComposedPlan &composed, std::string &refusal);
   void composePipeline(ComposedPlan &composed, bool callsTasks, std::string &refusal);
 
   mlir::MLIRContext *context;
@@ -84,7 +97,8 @@ private:
   const CompileOptions &options;
   const MachineModel &machine;
   Pricer pricer;    ///< or null
-  int programs = 0; ///< that were compiled
+  Sharer sharer;    ///< or null
+  int programs = 0; ///< that were asked for
 };
 
 /// Deals layers out to chunks, which lie on the stages `stageOf`, so that the longest stage takes as little as can be,

@@ -75,7 +75,7 @@ void PlanSearch::forPlansOf(size_t set, ArrayRef<int64_t> inner,
         plan.resize(sizes, count);
         if (space.isRepeated(family, count))
           continue;
-        int64_t parts = count * static_cast<int64_t>(plan.data) * plan.innerData;
+        int64_t parts = count * static_cast<int64_t>(plan.data) * plan.sequenceRanks;
         if (composes && (batch % parts || !bounds->hasLayersFor(plan)))
           continue;
         ++numPlans;
@@ -198,8 +198,12 @@ double PlanSearch::boundByOthers(const Node &node, const Plan &plan) {
   PlanCore core = PlanCore::of(withoutInnerData(plan, ranks), batch, true);
   if (atOnce(node) % ranks)
     return 0;
-  core.batch = atOnce(node) / ranks;
-  return bounds->ofSet(bounds->known(core), numbers, std::numeric_limits<double>::infinity());
+  // Cores have two, but what grids send depends on how much there is at once.
+  core.plan.microbatches = plan.splitsEmbed() ? 1 : std::min<int64_t>(node.microbatches, 2);
+  core.batch = atOnce(node) / ranks * core.plan.microbatches;
+  // What is made again, and what hides behind what, is not the same in all of them.
+  constexpr double margin = 0.98;
+  return margin * bounds->ofSet(bounds->known(core), numbers, std::numeric_limits<double>::infinity());
 }
 
 /// How a plan's ranks split layers, and nothing else of it.

@@ -51,12 +51,12 @@ std::vector<double> pc::secondsOn(ArrayRef<MachineModel> machines, ModuleOp mode
   std::string refusal;
   for (size_t i = 0; i < machines.size(); ++i) {
     Composer composer(model.getContext(), *few, batchOf(model), options, machines[i]);
-    composer.setPricer([&](const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps) {
-      std::string key = plan.text(model.getContext()) + std::to_string(layers) + " " + std::to_string(sequences) + " " +
-                        std::to_string(inlineOps);
+    composer.setPricer([&](const SmallProgram &small) {
+      std::string key = small.plan.text(model.getContext()) + std::to_string(small.layers) + " " +
+                        std::to_string(small.sequences) + " " + std::to_string(small.inlineOps);
       auto [it, isNew] = compiled.try_emplace(key);
       if (isNew)
-        it->second = compile(*few->take(layers, sequences), plan, inlineOps);
+        it->second = compile(*few->take(small.layers, small.sequences), small.plan, small.inlineOps);
       return it->second.empty() ? std::optional<ProgramPrice>() : it->second[i];
     });
     ComposedPlan composed = composer.compose(plan, callsTasks, refusal);

@@ -56,7 +56,8 @@ public:
       if (std::optional<PadShardsOptions> padding = plan.padding())
         add(createPadShards(*padding), PCRT_INTERNAL);
       // What a compile that goes on from any later phase must know.
-      add(createSignStep(signatureOf(plan, options.kernels)), PCRT_INTERNAL);
+      if (options.signs)
+        add(createSignStep(signatureOf(plan, options.kernels)), PCRT_INTERNAL);
       return add(createVerifyStep(), PCRT_VERIFICATION);
     }
 

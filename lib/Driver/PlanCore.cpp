@@ -16,6 +16,15 @@ static bool isOuter(const Tactic &tactic, bool any) {
   return row && (row->splitsBatch || row->shardsParameters || row->phase == Phase::Staged);
 }
 
+/// The ranks that split the sequences of a microbatch in forms of tensor parallelism.
+static int64_t sequenceRanks(const Plan &plan) {
+  int64_t ranks = 1;
+  for (const Tactic &tactic : plan.tactics)
+    for (StringRef axis : sequenceAxes(tactic))
+      ranks *= std::max<int64_t>(plan.sizeOf(axis), 1);
+  return ranks;
+}
+
 PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) {
   PlanCore core;
   std::set<std::string> outer, data;
@@ -40,7 +49,11 @@ PlanCore PlanCore::of(const Plan &plan, int64_t batch, bool any, bool withData) 
       core.plan.tactics.push_back(tactic);
   }
   core.plan.microbatches = any ? 1 : std::min<int64_t>(plan.microbatches, 2);
-  core.batch = any ? batch : batch % parts ? 0 : batch / parts * core.plan.microbatches;
+  core.batch = batch;
+  if (!any) {
+    int64_t atOnce = batch % parts ? 0 : batch / parts;
+    core.batch = atOnce % sequenceRanks(core.plan) ? 0 : atOnce * core.plan.microbatches;
+  }
   return core;
 }
 

@@ -7,6 +7,9 @@
 #include "pc/Driver/Registration.h"
 #include "pc/IR/Diagnostics.h"
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
 #include <thread>
 
 using namespace mlir;
@@ -31,7 +34,7 @@ public:
     return priceProgram(*module, one, machine, refusal, goesOn, {.parts = true, .memory = false});
   }
 
-  /// The same by several threads, for when no other worker has anything to do.
+  /// The same by several threads.
   std::optional<ProgramPrice> priceAlone(const Plan &plan, llvm::function_ref<bool()> goesOn, std::string &refusal) {
     context.enableMultithreading();
     std::optional<ProgramPrice> price = priceWhole(plan, goesOn, refusal);
@@ -116,7 +119,7 @@ void PlanWorkers::beginWhole(const Plan &plan) {
   ahead = std::make_unique<Ahead>();
   ahead->plan = std::move(key);
   ahead->price = std::async(std::launch::async, [this, plan, now = ahead.get()] {
-    return other->priceWhole(plan, [now] { return now->isWanted.load(); }, now->refusal);
+    return other->priceAlone(plan, [now] { return now->isWanted.load(); }, now->refusal);
   });
 }
 
@@ -158,16 +161,94 @@ std::vector<std::vector<double>> PlanWorkers::secondsOn(ArrayRef<MachineModel> m
   return seconds;
 }
 
-void PlanWorkers::forEach(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use) {
-  std::atomic<size_t> next = 0;
-  auto work = [&](PlanWorker &worker) {
-    for (size_t i = next++; i < count; i = next++)
-      use(i, worker);
+namespace {
+
+/// Numbers that threads take in turn, and halves of what they do, for those to whom no number is left.
+class Turns {
+public:
+  Turns(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use) : count(count), use(use) {}
+
+  /// What a thread does, until nothing is left to do.
+  void work(PlanWorker &worker);
+  void share(Composer &own, llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here);
+
+private:
+  struct Half {
+    llvm::function_ref<void(Composer &)> doIt;
+    bool isDone = false;
   };
+
+  const size_t count;
+  llvm::function_ref<void(size_t, PlanWorker &)> use;
+  std::mutex mutex; ///< of what follows
+  std::condition_variable changed;
+  size_t next = 0, busy = 0; ///< the next number; threads that have one
+  std::deque<Half *> halves; ///< that nobody has taken yet
+};
+
+} // namespace
+
+void Turns::work(PlanWorker &worker) {
+  std::unique_lock lock(mutex);
+  while (true) {
+    if (next < count) {
+      size_t number = next++;
+      ++busy;
+      lock.unlock();
+      use(number, worker);
+      lock.lock();
+      --busy;
+      changed.notify_all();
+    } else if (!halves.empty()) {
+      Half *half = halves.front();
+      halves.pop_front();
+      lock.unlock();
+      half->doIt(*worker.composer);
+      lock.lock();
+      half->isDone = true;
+      changed.notify_all();
+    } else if (busy > 0) {
+      changed.wait(lock);
+    } else {
+      return;
+    }
+  }
+}
+
+void Turns::share(Composer &own, llvm::function_ref<void(Composer &)> half, llvm::function_ref<void()> here) {
+  Half one{half};
+  {
+    std::scoped_lock lock(mutex);
+    halves.push_back(&one);
+    changed.notify_all();
+  }
+  here();
+  std::unique_lock lock(mutex);
+  if (auto it = llvm::find(halves, &one); it != halves.end()) {
+    halves.erase(it);
+    lock.unlock();
+    half(own);
+    return;
+  }
+  changed.wait(lock, [&] { return one.isDone; });
+}
+
+void PlanWorkers::forEach(size_t count, llvm::function_ref<void(size_t, PlanWorker &)> use) {
+  Turns turns(count, use);
+  MutableArrayRef<std::unique_ptr<PlanWorker>> some = MutableArrayRef(workers).take_front(2 * count);
+  auto work = [&](PlanWorker &worker) {
+    if (std::optional<Composer> &composer = worker.composer; composer && some.size() > 1)
+      composer->setSharer([&](auto half, auto here) { turns.share(*composer, half, here); });
+    turns.work(worker);
+    if (worker.composer)
+      worker.composer->setSharer(nullptr);
+  };
+  if (some.empty())
+    return;
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(workers.size(), count); ++i)
-    threads.emplace_back(work, std::ref(*workers[i]));
-  work(*workers[0]);
+  for (std::unique_ptr<PlanWorker> &worker : some.drop_front())
+    threads.emplace_back(work, std::ref(*worker));
+  work(*some.front());
   for (std::thread &thread : threads)
     thread.join();
 }

@@ -24,10 +24,9 @@ PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context) : alone(aloneOf
   }
   for (const Tactic &tactic : plan.tactics) {
     const TacticInfo *row = tactic.info();
-    const TacticForm *form = row ? row->formOf(tactic) : nullptr;
-    if (form && form->dataAxis >= 0)
-      for (auto [axis, known] : llvm::zip_equal(axes, plan.mesh))
-        axis.isInnerData |= tactic.list("axis")[form->dataAxis] == known.first;
+    SmallVector<StringRef> ofSequences = sequenceAxes(tactic);
+    for (auto [axis, known] : llvm::zip_equal(axes, plan.mesh))
+      axis.splitsSequences |= llvm::is_contained(ofSequences, known.first);
     halfGradients |= tactic.option("gradients") == "bf16";
     halfParameters |= tactic.option("compute") == "bf16";
     for (StringRef name : tactic.list("axis"))
@@ -59,7 +58,7 @@ void PlanNumbers::resize(ArrayRef<int64_t> newSizes, int64_t newMicrobatches) {
   microbatches = shape.microbatches = newMicrobatches;
   shape.ranks = shape.stages = 1;
   split = layerRanks = data = sharders = 1;
-  innerData = 1;
+  sequenceRanks = 1;
   dataBits = 0;
   for (auto [i, axis, size] : llvm::enumerate(axes, sizes)) {
     auto n = static_cast<double>(size);
@@ -68,7 +67,7 @@ void PlanNumbers::resize(ArrayRef<int64_t> newSizes, int64_t newMicrobatches) {
     shape.stages *= axis.isStages ? size : 1;
     split *= axis.splitsVocabulary ? n : 1;
     data *= axis.isData ? n : 1;
-    innerData *= axis.isInnerData ? size : 1;
+    sequenceRanks *= axis.splitsSequences ? size : 1;
     sharders *= axis.shards ? n : 1;
     layerRanks *= axis.isStages || axis.isData ? 1 : n;
   }

@@ -27,7 +27,7 @@ public:
   double split = 1;                    ///< ranks that share all parameters, and heads, but stages and data ranks
   double layerRanks = 1;               ///< ranks that share a layer of a microbatch
   double data = 1;                     ///< data ranks
-  int64_t innerData = 1;               ///< data ranks that are part of a form of tensor parallelism
+  int64_t sequenceRanks = 1;           ///< that split a data rank's sequences, as forms of tensor parallelism do
   double sharders = 1;                 ///< of these, among which ZeRO cuts states
   llvm::SmallVector<int64_t, 6> sizes; ///< of the mesh
   mlir::MLIRContext *context;
@@ -45,7 +45,7 @@ public:
 
 private:
   struct Axis {
-    bool isStages = false, splitsVocabulary = false, isData = false, shards = false, isInnerData = false;
+    bool isStages = false, splitsVocabulary = false, isData = false, shards = false, splitsSequences = false;
   };
   llvm::SmallVector<Axis, 6> axes;
 };

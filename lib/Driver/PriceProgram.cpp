@@ -9,6 +9,9 @@
 #include "pc/IR/Calls.h"
 #include "pc/IR/Liveness.h"
 #include "pc/IR/Stages.h"
+
+#include "mlir/IR/Threading.h"
+#include <array>
 #include <numeric>
 
 using namespace mlir;
@@ -110,6 +113,7 @@ static bool compileTo(Phase to, ModuleOp model, Phase from, CompileOptions &one,
                       llvm::function_ref<bool()> goesOn) {
   one.search = AutoOptions();
   one.verify = Verify::None;
+  one.signs = false;
   one.timing = nullptr;
   if (from == Phase::Model && chooseRecompute(model, one))
     return false;
@@ -152,9 +156,13 @@ static FailureOr<Prediction> readSeconds(ModuleOp planned, const Plan &plan, con
 /// What moves take that nothing hides; where moves and memory take no time: what is left, and of that, what stages wait
 /// for each other in the mean.
 static void readParts(ModuleOp planned, const MachineModel &machine, PlanTrial &trial) {
-  if (FailureOr<Prediction> unmoved = predict(planned, without(machine, false)); succeeded(unmoved))
+  std::array<FailureOr<Prediction>, 2> predictions;
+  mlir::parallelFor(planned.getContext(), 0, predictions.size(), [&](size_t fastMemory) {
+    predictions[fastMemory] = predict(planned, without(machine, fastMemory != 0));
+  });
+  auto &[unmoved, products] = predictions;
+  if (succeeded(unmoved))
     trial.moves = trial.seconds - unmoved->stepSeconds;
-  FailureOr<Prediction> products = predict(planned, without(machine, true));
   if (failed(products))
     return;
   trial.products = products->stepSeconds;

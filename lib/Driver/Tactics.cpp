@@ -20,6 +20,16 @@ const TacticForm *TacticInfo::formOf(const Tactic &tactic) const {
   return it == forms.end() ? nullptr : &*it;
 }
 
+SmallVector<StringRef> pc::sequenceAxes(const Tactic &tactic) {
+  const TacticInfo *row = tactic.info();
+  const TacticForm *form = row ? row->formOf(tactic) : nullptr;
+  SmallVector<StringRef> named = tactic.list("axis"), axes;
+  for (int place : form ? ArrayRef(form->sequenceAxes) : ArrayRef<int>())
+    if (place < std::ssize(named))
+      axes.push_back(named[place]);
+  return axes;
+}
+
 Refused pc::alongAxis(const TacticInfo &row, const StrategyFlags &flags, Plan &plan) {
   const Tactic byDefault(row.pass);
   const std::string flag = "--" + row.flags.front().name;
@@ -319,9 +329,14 @@ static std::deque<TacticInfo> &table() {
        .flags = {{.name = "tensor-parallel", .kind = TacticFlag::OptionalText, .searchedUnknown = {"free"}}},
        .formOption = "form",
        .forms = {{"1d"},
-                 {.name = "2d", .axes = "row,col", .weightAxis = 0},
-                 {.name = "2.5d", .axes = "depth,row,col", .weightAxis = 1, .dataAxis = 0, .besides = "2d"},
-                 {.name = "3d", .axes = "i,j,l", .weightAxis = 0},
+                 {.name = "2d", .axes = "row,col", .weightAxis = 0, .sequenceAxes = {0}},
+                 {.name = "2.5d",
+                  .axes = "depth,row,col",
+                  .weightAxis = 1,
+                  .dataAxis = 0,
+                  .besides = "2d",
+                  .sequenceAxes = {0, 1}},
+                 {.name = "3d", .axes = "i,j,l", .weightAxis = 0, .sequenceAxes = {0, 2}},
                  {.name = "free", .anyAxes = true}},
        .splitsVocabulary = true,
        .fromFlags = alongAxis},

@@ -23,14 +23,8 @@ static const FactorRule &parsed(StringRef spec) {
   return it->second;
 }
 
-/// The rule of `spec` with sizes from the types of `op`. A spec that does not fit the op yields an empty rule, which
-/// `verifyFactorOp` reports.
-static FactorRule make(Operation *op, const Twine &spec) {
-  SmallString<64> storage;
-  FactorRule rule = parsed(spec.toStringRef(storage));
-  if (rule.operands.size() > op->getNumOperands() || rule.results.size() != op->getNumResults())
-    return {};
-  rule.operands.resize(op->getNumOperands()); // trailing scalars (offsets) have no dims
+/// Takes the sizes of factors from the types of `op`.
+static void fillSizes(FactorRule &rule, Operation *op) {
   auto fill = [&](Type type, ArrayRef<int> dims) {
     auto tensor = cast<RankedTensorType>(type);
     for (auto [f, size] : llvm::zip(dims, tensor.getShape()))
@@ -41,6 +35,17 @@ static FactorRule make(Operation *op, const Twine &spec) {
     fill(type, dims);
   for (auto [type, dims] : llvm::zip(op->getResultTypes(), rule.results))
     fill(type, dims);
+}
+
+/// The rule of `spec` with sizes from the types of `op`. A spec that does not fit the op yields an empty rule, which
+/// `verifyFactorOp` reports.
+static FactorRule make(Operation *op, const Twine &spec) {
+  SmallString<64> storage;
+  FactorRule rule = parsed(spec.toStringRef(storage));
+  if (rule.operands.size() > op->getNumOperands() || rule.results.size() != op->getNumResults())
+    return {};
+  rule.operands.resize(op->getNumOperands()); // trailing scalars (offsets) have no dims
+  fillSizes(rule, op);
   return rule;
 }
 
@@ -61,20 +66,23 @@ static std::string letters(StringRef prefix, int64_t n) {
 
 /// The first `operands` operands have the results' shape, the others none.
 static FactorRule pointwise(Operation *op, unsigned operands) {
-  std::string dims = letters("x", rankOf(op->getResult(0)));
-  auto repeated = [&](unsigned n) {
-    std::string text;
-    for (unsigned i = 0; i < n; ++i)
-      text += (i ? ", " : "") + dims;
-    return text;
-  };
-  return make(op, repeated(operands) + " -> " + repeated(op->getNumResults()));
+  FactorRule rule;
+  auto dims = llvm::to_vector<6>(llvm::seq<int>(0, static_cast<int>(rankOf(op->getResult(0)))));
+  for (int d : dims)
+    rule.factors.push_back({"x" + std::to_string(d)});
+  rule.operands.assign(operands, dims);
+  rule.operands.resize(op->getNumOperands());
+  rule.results.assign(op->getNumResults(), dims);
+  fillSizes(rule, op);
+  return rule;
 }
 
 FactorRule pc::detail::pointwiseRule(Operation *op, std::initializer_list<unsigned> linear, bool max) {
   FactorRule rule = pointwise(op, op->getNumOperands());
   rule.maxTransparent = max;
-  return linear.size() ? withLinear(std::move(rule), linear) : rule;
+  if (linear.size())
+    rule.linear.push_back(linear);
+  return rule;
 }
 
 FactorRule RopeTableOp::getFactorRule() { return make(*this, "-> s h").keepWhole({"h"}); }
@@ -83,7 +91,7 @@ FactorRule IotaOp::getFactorRule() { return make(*this, getOffset() ? " -> s" : 
 FactorRule EinsumOp::getFactorRule() {
   FactorRule rule = make(*this, getSpec());
   for (unsigned i = 0; i < rule.operands.size(); ++i)
-    rule = withLinear(std::move(rule), {i});
+    rule.linear.push_back({i});
   return rule;
 }
 

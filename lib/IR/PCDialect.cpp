@@ -77,6 +77,11 @@ RowsAttr rowsOf(Type type) {
   return dyn_cast_or_null<RowsAttr>(encoding);
 }
 
+bool hasRows(Operation *op) {
+  auto isByRows = [](Type type) { return rowsOf(type) != nullptr; };
+  return llvm::any_of(op->getOperandTypes(), isByRows) || llvm::any_of(op->getResultTypes(), isByRows);
+}
+
 RankedTensorType storedType(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   RowsAttr rows = rowsOf(type);

@@ -123,9 +123,7 @@ RowTables::RowTables(EinsumOp op) {
 
 bool pc::isOnRows(Operation *op) {
   auto einsum = dyn_cast<EinsumOp>(op);
-  return einsum && einsum.getMask() &&
-         llvm::any_of(llvm::concat<const Value>(llvm::to_vector(op->getOperands()), llvm::to_vector(op->getResults())),
-                      [](Value value) { return rowsOf(value) != nullptr; });
+  return einsum && einsum.getMask() && hasRows(op);
 }
 
 int64_t pc::mostRows(EinsumOp op) {

@@ -39,11 +39,6 @@ bool worksOnBlocks(Operation *op, const Row &row) {
   return row.results[0].isSplit() || (isa<EinsumOp>(op) && row.results[0].isSum());
 }
 
-bool hasRows(Operation *op) {
-  auto isRows = [](Value value) { return bool(rowsOf(value)); };
-  return llvm::any_of(op->getOperands(), isRows) || llvm::any_of(op->getResults(), isRows);
-}
-
 } // namespace
 
 bool pc::isProduct(Operation *op) { return isa<EinsumOp>(op) && flopsOf(op) > 0; }

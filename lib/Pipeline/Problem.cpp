@@ -2,7 +2,8 @@
 #include "pc/Pipeline/Schedule.h"
 
 #include <algorithm>
-#include <deque>
+#include <numeric>
+#include <utility>
 
 using namespace pc::pipeline;
 
@@ -141,13 +142,11 @@ std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Ord
   Timeline time{std::vector<double>(problem.tasks()), std::vector<double>(problem.tasks(), -1), {}};
   std::vector<double> clock(order.size());
   std::vector<size_t> next(order.size());
-  std::vector<std::vector<int>> waiting(problem.tasks()); // stages that wait for a task
-  std::deque<int> runnable;
-  for (size_t d = 0; d < order.size(); ++d)
-    runnable.push_back(static_cast<int>(d));
-  while (!runnable.empty()) {
-    int d = runnable.front();
-    runnable.pop_front();
+  // The stages that wait for a task, one behind the other: each waits for one. And those that can go on.
+  std::vector<int> firstWaiting(problem.tasks(), -1), nextWaiting(order.size(), -1), runnable(order.size());
+  std::iota(runnable.begin(), runnable.end(), 0);
+  for (size_t turn = 0; turn < runnable.size(); ++turn) {
+    int d = runnable[turn];
     for (; next[d] < order[d].size(); ++next[d]) {
       const Task &task = order[d][next[d]];
       double start = clock[d];
@@ -161,15 +160,19 @@ std::optional<Timeline> pc::pipeline::simulate(const Problem &problem, const Ord
         start = std::max(start, time.end[input] + delay);
       }
       if (missing >= 0) {
-        waiting[missing].push_back(d);
+        int *last = &firstWaiting[missing];
+        while (*last >= 0)
+          last = &nextWaiting[*last];
+        *last = d;
         break;
       }
       int id = problem.id(task);
       time.sequence.push_back(task);
       time.start[id] = start;
       time.end[id] = clock[d] = start + problem.seconds(task);
-      runnable.insert(runnable.end(), waiting[id].begin(), waiting[id].end());
-      waiting[id].clear();
+      for (int waiting = std::exchange(firstWaiting[id], -1); waiting >= 0;
+           waiting = std::exchange(nextWaiting[waiting], -1))
+        runnable.push_back(waiting);
     }
   }
   for (size_t d = 0; d < order.size(); ++d)

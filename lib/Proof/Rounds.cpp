@@ -51,10 +51,8 @@ bool Placer::keepRound(Operation *op, const Rule &rule, ArrayRef<const Where *> 
   // Rows lie one behind the other as the mask says which there are.
   for (auto [i, letters] : llvm::enumerate(rule.operands))
     if (bool isMask = einsum && einsum.getMask() && i + 1 == rule.operands.size();
-        round && (isMask || rowsOf(op->getOperand(i))) && operands[i]->note.kind != Note::Round)
-      if (llvm::any_of(op->getOperands(), [](Value v) { return rowsOf(v) != nullptr; }) ||
-          llvm::any_of(op->getResults(), [](Value v) { return rowsOf(v) != nullptr; }))
-        return refuse("reads rows of a round beside those of a whole mask");
+        round && hasRows(op) && (isMask || rowsOf(op->getOperand(i))) && operands[i]->note.kind != Note::Round)
+      return refuse("reads rows of a round beside those of a whole mask");
   if (!round)
     return true;
   if (!einsum && !op->hasTrait<Pointwise>())

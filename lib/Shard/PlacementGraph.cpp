@@ -86,14 +86,14 @@ public:
 private:
   LogicalResult readBlock(Block &block, Section section, int64_t times);
   LogicalResult readAccumulate(AccumulateOp accumulate);
-  LogicalResult add(NodeKind kind, Section section, Operation *op, unsigned number, FactorRule rule,
+  LogicalResult add(NodeKind kind, Section section, Operation *op, unsigned number, FactorRule &&rule,
                     ValueRange operands, ValueRange results, int64_t times);
   void nameDims(func::FuncOp function);
 
   llvm::DenseMap<Value, unsigned> indexOf;
 };
 
-LogicalResult GraphReader::add(NodeKind kind, Section section, Operation *op, unsigned number, FactorRule rule,
+LogicalResult GraphReader::add(NodeKind kind, Section section, Operation *op, unsigned number, FactorRule &&rule,
                                ValueRange operands, ValueRange results, int64_t times) {
   PlacementNode node{kind, section, op, number, std::move(rule), {}, {}};
   unsigned id = graph.nodes.size();
@@ -206,6 +206,10 @@ void GraphReader::nameDims(func::FuncOp function) {
 LogicalResult GraphReader::read(func::FuncOp function) {
   if (function.getNumArguments() || !function.getBody().hasOneBlock())
     return function.emitError() << "a program to be placed is one block without arguments";
+  size_t most = 0; // nodes are large
+  function.walk(
+      [&](Operation *op) { most += 1 + (isa<AccumulateOp>(op) ? op->getNumOperands() + op->getNumResults() : 0); });
+  graph.nodes.reserve(most);
   // Without an accumulation the program is one forward (and backward) pass.
   if (failed(readBlock(function.getBody().front(), Section::Forward, 1)))
     return failure();

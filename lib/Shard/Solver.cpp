@@ -53,10 +53,20 @@ private:
     std::vector<unsigned> best;
   };
 
+  /// What shows of a choice of a variable, mostly, that it is not always dearer than another one.
+  struct Sample {
+    Price first, last;    ///< sums of the first and of the last entries of its tables
+    uint64_t illegal = 0; ///< entries of its tables that are illegal, by their numbers modulo 64
+    bool isNever = false; ///< some table has no legal one
+  };
+
   void put(PriceTable table);
   void removeTable(unsigned id);
   bool dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_t> steps) const;
-  void removeChoice(unsigned v, unsigned index);
+  SmallVector<Sample, 8> samplesOf(unsigned v, ArrayRef<size_t> steps) const;
+  bool mayDominate(ArrayRef<Sample> samples, int dear, int cheap) const;
+  bool isDead(unsigned v, int dear, ArrayRef<Sample> samples, ArrayRef<size_t> steps, ArrayRef<bool> gone) const;
+  void removeChoices(unsigned v, ArrayRef<bool> gone);
   void eliminateDeadEnds(std::vector<unsigned> todo);
   void fix(unsigned v);
   SmallVector<unsigned> neighbours(unsigned v) const;
@@ -146,72 +156,100 @@ bool Solver::dominated(unsigned v, unsigned dear, unsigned cheap, ArrayRef<size_
   return !isNot(total);
 }
 
-void Solver::removeChoice(unsigned v, unsigned index) {
+/// Whether some choice but those that are `gone` is at least as good as `dear` for all neighbours.
+bool Solver::isDead(unsigned v, int dear, ArrayRef<Sample> samples, ArrayRef<size_t> steps, ArrayRef<bool> gone) const {
+  if (samples[dear].isNever)
+    return true;
+  for (int cheap = 0; cheap < static_cast<int>(samples.size()); ++cheap)
+    if (cheap != dear && !gone[cheap] && mayDominate(samples, dear, cheap) && dominated(v, dear, cheap, steps))
+      return true;
+  return false;
+}
+
+void Solver::removeChoices(unsigned v, ArrayRef<bool> gone) {
   size_t n = alive[v].size();
   for (unsigned id : tablesOf[v]) {
-    PriceTable &table = tables[id];
-    size_t step = stride(table, v), to = 0;
-    for (size_t outer = 0; outer < table.entries.size(); outer += step * n)
+    std::vector<Price> &entries = tables[id].entries;
+    size_t step = stride(tables[id], v), to = 0;
+    for (size_t outer = 0; outer < entries.size(); outer += step * n)
       for (size_t choice = 0; choice < n; ++choice)
-        for (size_t inner = 0; choice != index && inner < step; ++inner)
-          table.entries[to++] = table.entries[outer + choice * step + inner];
-    table.entries.resize(to);
+        if (!gone[choice]) {
+          std::copy_n(entries.begin() + outer + choice * step, step, entries.begin() + to);
+          to += step;
+        }
+    entries.resize(to);
   }
-  alive[v].erase(alive[v].begin() + index);
+  Choices left;
+  for (auto [choice, isGone] : llvm::zip_equal(alive[v], gone))
+    if (!isGone)
+      left.push_back(choice);
+  alive[v] = std::move(left);
+}
+
+/// Whether it cannot be ruled out by samples that choice `cheap` is at least as good as `dear` for all neighbours.
+bool Solver::mayDominate(ArrayRef<Sample> samples, int dear, int cheap) const {
+  const Sample &a = samples[dear], &b = samples[cheap];
+  if (b.illegal & ~a.illegal)
+    return false;
+  if (a.illegal || b.illegal)
+    return true;
+  return cheap < dear ? !(a.first < b.first) && !(a.last < b.last) : b.first < a.first && b.last < a.last;
+}
+
+SmallVector<Solver::Sample, 8> Solver::samplesOf(unsigned v, ArrayRef<size_t> steps) const {
+  size_t n = alive[v].size();
+  SmallVector<Sample, 8> samples(n);
+  size_t bit = 0;
+  for (auto [id, step] : llvm::zip_equal(tablesOf[v], steps)) {
+    const std::vector<Price> &entries = tables[id].entries;
+    for (size_t choice = 0; choice < n; ++choice) {
+      Sample &sample = samples[choice];
+      sample.first += entries[choice * step];
+      sample.last += entries[entries.size() - 1 - (n - choice - 1) * step];
+      size_t illegal = 0, at = bit;
+      for (size_t outer = choice * step; !countIllegal && outer < entries.size(); outer += step * n)
+        for (size_t inner = 0; inner < step; ++inner, ++at)
+          if (!entries[outer + inner].isLegal()) {
+            sample.illegal |= uint64_t(1) << at % 64;
+            ++illegal;
+          }
+      sample.isNever |= illegal * n == entries.size();
+    }
+    bit += entries.size() / n;
+  }
+  return samples;
 }
 
 void Solver::eliminateDeadEnds(std::vector<unsigned> todo) {
   std::vector<bool> queued(alive.size());
   for (unsigned v : todo)
     queued[v] = true;
-  // The highest dead choice of `v` up to `most`, or -1. No choice above has one that is never dearer.
-  auto findDead = [&](unsigned v, int most) -> int {
-    int n = alive[v].size();
-    SmallVector<size_t> steps;
-    for (unsigned id : tablesOf[v])
-      steps.push_back(stride(tables[id], v));
-    // Mostly the sums of the first, or of the last entries show already which choice is not always dearer.
-    struct Sample {
-      Price first, last;
-      bool isLegal = true;
-    };
-    SmallVector<Sample, 8> samples(n);
-    for (int choice = 0; choice < n; ++choice)
-      for (auto [id, step] : llvm::zip_equal(tablesOf[v], steps)) {
-        const std::vector<Price> &entries = tables[id].entries;
-        const Price &first = entries[choice * step], &last = entries[entries.size() - 1 - (n - choice - 1) * step];
-        samples[choice].first += first;
-        samples[choice].last += last;
-        samples[choice].isLegal &= countIllegal || (first.isLegal() && last.isLegal());
-      }
-    auto mayBeDead = [&](int dear, int cheap) {
-      const Sample &a = samples[dear], &b = samples[cheap];
-      if (!a.isLegal || !b.isLegal)
-        return true;
-      return cheap < dear ? !(a.first < b.first) && !(a.last < b.last) : b.first < a.first && b.last < a.last;
-    };
-    for (int dear = most; dear >= 0; --dear)
-      for (int cheap = 0; cheap < n; ++cheap)
-        if (cheap != dear && mayBeDead(dear, cheap) && dominated(v, dear, cheap, steps))
-          return dear;
-    return -1;
-  };
   while (!todo.empty()) {
     unsigned v = todo.back();
     todo.pop_back();
     queued[v] = false;
     if (llvm::any_of(tablesOf[v], [&](unsigned id) { return tables[id].entries.size() > largestForDeadEnds; }))
       continue; // removing dead ends only saves time, and the search would take longer than it saves
-    int dead = static_cast<int>(alive[v].size());
-    while (alive[v].size() > 1 && (dead = findDead(v, dead - 1)) >= 0) {
-      removeChoice(v, dead);
-      for (unsigned id : tablesOf[v])
-        for (unsigned other : tables[id].variables)
-          if (!queued[other]) {
-            queued[other] = true;
-            todo.push_back(other);
-          }
-    }
+    SmallVector<size_t> steps;
+    for (unsigned id : tablesOf[v])
+      steps.push_back(stride(tables[id], v));
+    SmallVector<Sample, 8> samples = samplesOf(v, steps);
+    SmallVector<bool> gone(samples.size());
+    size_t left = samples.size();
+    for (int dear = static_cast<int>(samples.size()) - 1; dear >= 0 && left > 1; --dear)
+      if (isDead(v, dear, samples, steps, gone)) {
+        gone[dear] = true;
+        --left;
+      }
+    if (left == samples.size())
+      continue;
+    removeChoices(v, gone);
+    for (unsigned id : tablesOf[v])
+      for (unsigned other : tables[id].variables)
+        if (!queued[other]) {
+          queued[other] = true;
+          todo.push_back(other);
+        }
   }
 }
 

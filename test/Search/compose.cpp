@@ -73,12 +73,12 @@ bool isAsPlacedAlone(const CompileOptions &options, const FewLayers &few, Module
                      Composer &composer, const PlanCore &core) {
   Composer alone(model.getContext(), few, batchOf(model), options, machine);
   std::string refusal;
-  alone.setPricer([&](const Plan &plan, int64_t layers, int64_t sequences, int64_t inlineOps) {
+  alone.setPricer([&](const SmallProgram &small) {
     CompileOptions one = options;
-    one.plan = plan;
-    one.stages.inlineOps = inlineOps;
+    one.plan = small.plan;
+    one.stages.inlineOps = small.inlineOps;
     one.stages.memory = 0;
-    return priceProgram(*few.take(layers, sequences), one, machine, refusal);
+    return priceProgram(*few.take(small.layers, small.sequences), one, machine, refusal);
   });
   CorePrice a = composer.priceCore(core, refusal), b = alone.priceCore(core, refusal);
   bool same = a.isLegal == b.isLegal && a.seconds == b.seconds && a.restSeconds == b.restSeconds &&

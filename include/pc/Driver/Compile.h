@@ -40,6 +40,7 @@ struct CompileOptions {
   PlanMemoryOptions arena;
   GenerateKernelsOptions kernels; ///< `target`, `attention` and `archs` are also those of other passes
   Verify verify = Verify::Full;
+  bool signs = true;          ///< the step's fingerprint goes with the module; a program that is only priced needs none
   bool verifyKernels = false; ///< CPU: all compiled kernels are compared with the interpreter; false: with
                               ///< Verify::Full those that cost little
   Phase to = Phase::Exe;

@@ -61,7 +61,8 @@ struct TacticForm {
   bool anyAxes = false;  ///< it works over any number of axes
   int weightAxis = -1; ///< grids: which of the axes shards weights as ZeRO does; such a form splits what norms work on
   int dataAxis = -1;   ///< which of the axes shares out sequences, as data ranks do; the others are those of `besides`
-  std::string besides = {}; ///< another form
+  std::string besides = {};           ///< another form
+  std::vector<int> sequenceAxes = {}; ///< which of the axes split a microbatch's sequences
 };
 
 struct TacticInfo {
@@ -85,6 +86,9 @@ struct TacticInfo {
   /// The form that a tactic has, or null.
   const TacticForm *formOf(const Tactic &tactic) const;
 };
+
+/// The axes over which the form of a tactic splits sequences, of those that the tactic names.
+llvm::SmallVector<llvm::StringRef> sequenceAxes(const Tactic &tactic);
 
 /// All tactics, in the order in which flags add them to a plan.
 const std::deque<TacticInfo> &tactics();

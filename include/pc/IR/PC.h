@@ -70,6 +70,8 @@ mlir::RankedTensorType withEncoding(mlir::Type type, mlir::Attribute encoding);
 /// How a value of `type` is stored by rows, or null: it is not.
 RowsAttr rowsOf(mlir::Type type);
 inline RowsAttr rowsOf(mlir::Value value) { return rowsOf(value.getType()); }
+/// Whether an operand or a result of `op` is stored by rows.
+bool hasRows(mlir::Operation *op);
 /// The tensor that the buffer of a value of `type` holds: of rows ("count x what each has"), or `type` without home.
 mlir::RankedTensorType storedType(mlir::Type type);
 /// The mesh of the module that holds `op`, or null.
