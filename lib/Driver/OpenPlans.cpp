@@ -206,6 +206,33 @@ double PlanSearch::boundByOthers(const Node &node, const Plan &plan) {
   return margin * bounds->ofSet(bounds->known(core), numbers, std::numeric_limits<double>::infinity());
 }
 
+void PlanSearch::boundByTasks(ArrayRef<PlanNode> asked) {
+  struct Asked {
+    const TaskPrice *tasks;
+    const CorePrice *core;
+    PlanNumbers numbers;
+    PlanBounds::TaskBound *bound;
+  };
+  std::vector<Asked> list;
+  taskBounds.clear();
+  for (const PlanNode &node : asked) {
+    const Node &known = nodes[node.id];
+    std::optional<Plan> plan = known.family && known.hasCore && !known.hasTasks ? planOf(known) : std::nullopt;
+    if (!plan)
+      continue;
+    PlanCore core = coreOf(known, *plan);
+    auto it = tasks.find(tasksKey(node, core));
+    if (it == tasks.end() || !it->second.isLegal)
+      continue;
+    list.push_back({&it->second, &cores.at(core.key()), numbersOf(known), &taskBounds[node.id]});
+    bounds->prepare(list.back().numbers);
+  }
+  workers->each(list.size(), [&](size_t i) {
+    const Asked &one = list[i];
+    *one.bound = bounds->ofTasks(*one.tasks, *one.core, one.numbers);
+  });
+}
+
 /// How a plan's ranks split layers, and nothing else of it.
 static PlanCore splitOf(const Plan &plan, int64_t batch) {
   PlanCore split = PlanCore::of(plan, batch, true);
@@ -382,7 +409,7 @@ OpenedNode PlanSearch::openNow(const PlanNode &node, std::map<std::string, PlanJ
     const TaskPrice &price = tasks.at(key);
     PlanBounds::TaskBound bound{node.bound, 0};
     if (price.isLegal)
-      bound = bounds->ofTasks(price, cores.at(core.key()), numbersOf(known));
+      bound = taskBounds.at(node.id);
     if (limit() > 0 && bound.bytes > static_cast<double>(limit())) {
       ++numDropped;
       return opened;
@@ -432,6 +459,7 @@ std::vector<OpenedNode> PlanSearch::open(ArrayRef<PlanNode> asked) {
       if (job.core.batch > 0 && !PlanNumbers(job.core.plan, model.getContext()).hasData())
         bounds->learn(job.core, job.corePrice);
     }
+  boundByTasks(asked);
   std::vector<OpenedNode> opened;
   std::set<std::string> counted;
   for (auto [node, key] : llvm::zip_equal(asked, keys)) {

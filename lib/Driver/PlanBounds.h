@@ -51,7 +51,9 @@ public:
   struct TaskBound {
     double seconds = 0, bytes = 0;
   };
+  /// Threads may ask at once, for plans that `prepare` has seen.
   TaskBound ofTasks(const TaskPrice &tasks, const CorePrice &core, const PlanNumbers &plan) const;
+  void prepare(const PlanNumbers &plan) const { sentOf(plan); }
   /// Whether tasks of a plan's whole program are functions for sure.
   bool callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const;
   /// Bytes of a rank: parameters, gradients and states, and what microbatches have kept for their backward pass. Of

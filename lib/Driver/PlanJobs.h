@@ -35,6 +35,10 @@ public:
 
   /// Does all jobs. Plans are compiled whole, or composed where the prices of their cores are given.
   void run(llvm::MutableArrayRef<PlanJob *> jobs, const std::map<std::string, CorePrice> *cores);
+  /// Calls `use` with each number below `count`, in all threads.
+  void each(size_t count, llvm::function_ref<void(size_t)> use) {
+    forEach(count, [&](size_t i, PlanWorker &) { use(i); });
+  }
   /// Only of models whose layers are alike.
   Composer &composer();
   /// By a compile of the whole model, while `goesOn` says so; nothing if it ended or the plan is refused.

@@ -85,6 +85,8 @@ private:
   OpenedNode openBare(const PlanNode &node, const Plan &plan);
   /// What plans that share the prices of tasks have in common; empty: the plan's tasks are not priced apart.
   std::string tasksKey(const PlanNode &node, const PlanCore &core);
+  /// Finds `taskBounds` of those nodes whose tasks are priced.
+  void boundByTasks(llvm::ArrayRef<PlanNode> nodes);
   /// The sequences that a plan's data ranks have of a microbatch.
   int64_t atOnce(const Node &node);
   /// What is known of a plan by cores of others.
@@ -148,9 +150,10 @@ private:
   std::map<size_t, double> raised;     ///< by node that is being opened: its bound, where others say more by now
   std::map<size_t, Plan> tried;        ///< by node
   std::set<std::string> triedTexts;
-  std::map<std::string, bool> refusedSplits; ///< by key of `splitOf`: whether ranks cannot split layers so
-  std::map<std::string, CorePrice> cores;    ///< by key
-  std::map<std::string, TaskPrice> tasks;    ///< by `tasksKey`
+  std::map<std::string, bool> refusedSplits;          ///< by key of `splitOf`: whether ranks cannot split layers so
+  std::map<std::string, CorePrice> cores;             ///< by key
+  std::map<std::string, TaskPrice> tasks;             ///< by `tasksKey`
+  std::map<size_t, PlanBounds::TaskBound> taskBounds; ///< by node that is being opened
   StepWork work;
   std::optional<FewLayers> few;
   std::optional<PlanBounds> bounds;
