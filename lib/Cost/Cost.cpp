@@ -16,12 +16,12 @@
 using namespace mlir;
 using namespace pc;
 
-/// The number of points of the op's iteration space.
+/// The number of points of the op's iteration space, but for some factors.
 static double points(const FactorRule &rule, ArrayRef<int> except = {}) {
   double product = 1;
-  for (auto [factor, size] : llvm::enumerate(rule.factors))
-    if (!llvm::is_contained(except, static_cast<int>(factor)))
-      product *= static_cast<double>(size.size);
+  for (auto [i, factor] : llvm::enumerate(rule.factors))
+    if (!llvm::is_contained(except, static_cast<int>(i)))
+      product *= static_cast<double>(factor.size);
   return product;
 }
 

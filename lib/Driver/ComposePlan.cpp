@@ -5,6 +5,7 @@
 #include "pc/Driver/Tactics.h"
 #include "pc/Pipeline/Schedule.h"
 #include "llvm/ADT/StringExtras.h"
+#include <atomic>
 
 using namespace mlir;
 using namespace pc;
