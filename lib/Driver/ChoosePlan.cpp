@@ -166,7 +166,7 @@ void PlanSearch::mixLayers(SearchResult &result, llvm::function_ref<bool()> goes
     tried.insert_or_assign(found.node.id, std::move(*plan));
     return found;
   };
-  addMixes(result, limit(), price, mix);
+  addMixes(result, limit(), /*all=*/!composes, price, mix);
 }
 
 int64_t PlanSearch::mostCompositions() const {

@@ -71,7 +71,7 @@ static void priceRest(llvm::MutableArrayRef<Chain> chains, PriceModes price) {
     *answer = trial;
 }
 
-void pc::addMixes(SearchResult &result, int64_t limit, PriceModes price,
+void pc::addMixes(SearchResult &result, int64_t limit, bool all, PriceModes price,
                   llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix) {
   constexpr size_t mostChains = 24, atOnce = 4, mostMixes = 3;
   double best = result.fitting.empty() ? never : result.fitting.front().trial.seconds;
@@ -79,13 +79,13 @@ void pc::addMixes(SearchResult &result, int64_t limit, PriceModes price,
   chains.resize(std::min(chains.size(), mostChains));
   llvm::erase_if(chains, [&](const Chain &chain) { return chain.trials[0] && chain.trials[0]->bytes <= limit; });
   std::vector<std::pair<double, const PlanNode *>> mixes;
-  // A few at a time, until none of them is worth it: those behind promise less.
+  // A few at a time, and where prices are dear until none of them is worth it: those behind promise less.
   bool goesOn = true;
   for (llvm::MutableArrayRef<Chain> left(chains); goesOn && !left.empty();) {
     llvm::MutableArrayRef<Chain> some = left.take_front(atOnce);
     left = left.drop_front(some.size());
     priceRest(some, price);
-    goesOn = best == never;
+    goesOn = all || best == never;
     for (const Chain &chain : some)
       if (double seconds = mixedSeconds(chain, limit); seconds < best) {
         mixes.push_back({seconds, &chain.node});

@@ -15,8 +15,9 @@ using AskedMode = std::pair<const PlanNode *, llvm::StringRef>;
 using PriceModes = llvm::function_ref<std::vector<std::optional<PlanTrial>>(llvm::ArrayRef<AskedMode>)>;
 
 /// Adds the mixtures that are faster than all that fits to what fits. `mix`: with as little recomputed as fits,
-/// compiled whole; nothing if that does not go.
-void addMixes(SearchResult &result, int64_t limit, PriceModes price,
+/// compiled whole; nothing if that does not go. `all`: of all plans, and not only until those that promise most are
+/// worth nothing.
+void addMixes(SearchResult &result, int64_t limit, bool all, PriceModes price,
               llvm::function_ref<std::optional<FoundPlan>(const PlanNode &)> mix);
 
 } // namespace pc
