@@ -3,6 +3,7 @@
 //  1. Every step keeps the minimum of `base` + the sum of `tables` over the choices that are `alive`.
 //  2. Dead end: choice d of a variable goes if another one c is never dearer, which is so if the least difference d - c
 //     of each table, added up, is more than 0 (or is 0 and c has the lower number). c must be legal wherever d is.
+//     So does a choice that some table has no legal entry of.
 //  3. Elimination of v: one table over its neighbours replaces its tables. It has the price of v's best choice for each
 //     of their combinations; a record keeps which choice that is. When no variable is left, the minimum is in `base`.
 //  4. Records are read in reverse order: each finds its neighbours decided, by choices that were alive at its time.
