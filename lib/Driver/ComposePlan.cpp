@@ -87,6 +87,8 @@ CorePrice Composer::priceCore(const PlanCore &core, std::string &refusal) {
   result.seconds = along(all, fewerOfCore, a->microbatchSeconds, moreOfCore, b->microbatchSeconds);
   result.layerSeconds = (b->microbatchSeconds - a->microbatchSeconds) / (moreOfCore - fewerOfCore);
   result.restSeconds = std::max(along(all, fewerOfCore, rest(*a), moreOfCore, rest(*b)), 0.0);
+  result.optimizerSeconds = std::clamp(along(all, fewerOfCore, a->optimizerSeconds, moreOfCore, b->optimizerSeconds),
+                                       0.0, result.restSeconds);
   auto forward = [](const ProgramPrice &price) { return price.forwardShare * price.microbatchSeconds; };
   result.forwardShare = along(all, fewerOfCore, forward(*a), moreOfCore, forward(*b)) / result.seconds;
   result.activationBytes = along(all, fewerOfCore, a->activationBytes, moreOfCore, b->activationBytes);
@@ -232,6 +234,7 @@ void Roles::fill(Problem &problem, ArrayRef<int64_t> layers) const {
   problem.backward = of(TaskKind::Backward);
   problem.weight = of(TaskKind::Weight);
   problem.hop.assign(chunks - 1, ofA.hopSeconds);
+  problem.hopBack.assign(chunks - 1, ofA.hopBackSeconds);
 }
 
 void Roles::fillEnds(Problem &problem, ArrayRef<int64_t> layers) const {
@@ -425,6 +428,7 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
   result.callsTasks = b->callsTasks;
   result.bytes.emplace(problem, fewInChunk, a->memory, moreInTasks, b->memory);
   result.hopSeconds = a->hopSeconds;
+  result.hopBackSeconds = a->hopBackSeconds;
   for (TaskKind kind : {TaskKind::Forward, TaskKind::Recompute, TaskKind::Backward, TaskKind::Weight}) {
     auto layer = [&](int chunk) {
       return std::max(roles.seconds(kind, chunk, moreInTasks) - roles.seconds(kind, chunk, fewInChunk), 0.0) /
@@ -498,7 +502,10 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
   SmallVector<int64_t> layers;
   PlanNumbers numbers(plan, context);
   double gather =
-      numbers.data > 1 ? numbers.sentOnce(few.layerParameterBytes(), gatherSeconds(numbers, machine).second).gather : 0;
+      numbers.data > 1
+          ? numbers.sentOnce(few.layerParameterBytes(), gatherSeconds(numbers, numbers.dataAxes(), machine).second)
+                .gather
+          : 0;
   auto tryLayers = [&](const SmallVector<int64_t> &dealt) {
     Problem one = whole;
     roles.fill(one, dealt);

@@ -21,7 +21,8 @@ struct CorePrice {
   bool hasData = false;            ///< it sums gradients, or gathers parameters, for each microbatch
   double seconds = 0;              ///< of a microbatch
   double layerSeconds = 0;         ///< of these, of one layer
-  double restSeconds = 0;          ///< of a step besides its microbatches: the optimizer
+  double restSeconds = 0;          ///< of a step besides its microbatches: sums that nothing hides, and the optimizer
+  double optimizerSeconds = 0;     ///< of these, those without moves, which stages may hide
   double forwardShare = 0;         ///< of a microbatch's seconds, those of its forward pass
   double activationBytes = 0;      ///< of a microbatch that waits for its backward pass
   double layerActivationBytes = 0; ///< of these, those of one layer
@@ -36,8 +37,8 @@ struct TaskPrice {
     double layer = 0, first = 0, last = 0; ///< of a layer; and by which those of the first and last chunk take longer
   };
   std::array<Seconds, pipeline::numKinds> seconds; ///< by kind
-  double hopSeconds = 0;
-  double taskOps = 0, otherOps = 0; ///< of a layer, written out: for a microbatch, and besides
+  double hopSeconds = 0, hopBackSeconds = 0;       ///< of a message to the next stage, and of its gradient
+  double taskOps = 0, otherOps = 0;                ///< of a layer, written out: for a microbatch, and besides
   std::optional<StageBytes> bytes;
   int compositions = 0;
 };

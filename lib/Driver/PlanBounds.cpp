@@ -58,6 +58,7 @@ void PlanBounds::learn(const PlanCore &core, const CorePrice &price) {
   split.price.layerSeconds = price.layerSeconds * all;
   split.price.forwardSeconds = price.isLegal ? price.forwardShare * split.price.seconds : 0;
   split.price.restSeconds = price.restSeconds * members;
+  split.price.optimizerSeconds = price.optimizerSeconds * members;
   split.price.alone = PlanNumbers(core.plan, context).alone;
   splits.push_back(std::move(split));
 }
@@ -65,6 +66,17 @@ void PlanBounds::learn(const PlanCore &core, const CorePrice &price) {
 double PlanBounds::longerAlone(const std::string &without, const std::string &with) const {
   auto a = roots.find(without), b = roots.find(with);
   return a == roots.end() || b == roots.end() ? 0 : std::max(b->second.seconds - a->second.seconds, 0.0);
+}
+
+double PlanBounds::recomputedShare(const PlanNumbers &plan) const {
+  if (!plan.hasStages || plan.alone == plan.kept)
+    return 0;
+  // No more than the forward pass, and a backward pass takes no less. On several ranks moves are made again, too.
+  constexpr double most = 1.0 / 3, margin = 1.5;
+  auto kept = roots.find(plan.kept), again = roots.find(plan.alone);
+  if (kept == roots.end() || again == roots.end() || again->second.seconds <= 0)
+    return most;
+  return std::clamp(margin * (1 - kept->second.seconds / again->second.seconds), 0.0, most);
 }
 
 PlanBounds::Known PlanBounds::known(const PlanCore &core) const {
@@ -88,7 +100,7 @@ PlanBounds::Known PlanBounds::known(const PlanCore &core) const {
 }
 
 double PlanBounds::ofSet(const Known &known) const {
-  return machine.wholeStep((known.seconds + known.restSeconds) / static_cast<double>(ranks), ranks);
+  return machine.wholeStep((known.seconds + known.optimizerSeconds) / static_cast<double>(ranks), ranks);
 }
 
 double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double enough) const {
@@ -99,13 +111,13 @@ double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double eno
   double all = part * (known.seconds + longer);
   double layer = part * (known.layerSeconds + longer / static_cast<double>(layers));
   Sent sent = sentOf(plan);
-  double besides = known.restSeconds / static_cast<double>(ranks);
+  double besides = (plan.hasStages ? known.optimizerSeconds : known.restSeconds) / static_cast<double>(ranks);
   double sending = machine.wholeStep(sent.seconds, ranks);
   if (sending >= enough)
     return sending;
   // Forward passes are as long with recomputation as without.
   double forwardShare = std::max(known.forwardSeconds / (known.seconds + longer), leastForwardShare);
-  MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), forwardShare};
+  MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), forwardShare, recomputedShare(plan)};
   return std::max(ofPipeline(work, besides, sent, plan, enough), sending);
 }
 
@@ -113,11 +125,15 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
   if (plan.data < 2)
     return {};
   auto mesh = MeshAttr::get(context, plan.names, plan.sizes);
-  auto [it, first] = gathers.try_emplace({mesh.getAsOpaquePointer(), plan.dataBits});
+  auto [it, first] = gathers.try_emplace({mesh.getAsOpaquePointer(), plan.dataBits, plan.summingBits});
   Gather &gather = it->second;
   if (first) {
-    std::tie(gather.latency, gather.ofByte) = gatherSeconds(plan, machine);
-    gather.sumLatency = moveSeconds(MoveKind::AllReduce, 0, mesh, plan.dataAxes(), machine);
+    SmallVector<StringAttr, 2> data = plan.dataAxes(), summing = plan.summingAxes();
+    std::tie(gather.latency, gather.ofByte) = gatherSeconds(plan, data, machine);
+    // Of the same ring, ranks that share out tokens have more adapters together.
+    gather.sumOfByte = std::min(gather.ofByte, gatherSeconds(plan, summing, machine).second);
+    gather.sumLatency = std::min(moveSeconds(MoveKind::AllReduce, 0, mesh, data, machine),
+                                 moveSeconds(MoveKind::AllReduce, 0, mesh, summing, machine));
   }
   // Parameters that no axis divides are sent as a whole, or not at all.
   constexpr double margin = 0.9;
@@ -126,10 +142,11 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
   auto microbatches = static_cast<double>(plan.microbatches);
   double sums = elements * share * (plan.halfGradients ? 2 : 4) * (plan.zero >= 2 ? microbatches : 1);
   double gathered = elements * share * (plan.halfParameters ? 2 : 4) * (plan.zero == 3 ? 2 * microbatches : 1);
-  double seconds = gather.latency + gather.ofByte * (sums + gathered);
+  double seconds = gather.latency + gather.sumOfByte * sums + gather.ofByte * gathered;
   double lost = machine.contendShare * copySeconds(sums + gathered, seconds, machine);
   // What is sent alone has its own hops.
-  auto [layerSums, layerGather] = plan.sentOnce(layerParameterBytes, gather.ofByte);
+  double layerSums = plan.sentOnce(layerParameterBytes, gather.sumOfByte).sums;
+  double layerGather = plan.sentOnce(layerParameterBytes, gather.ofByte).gather;
   double hops = sentAlone(plan, plan.halfGradients ? 2 : 4) * (plan.zero == 0 ? gather.sumLatency : gather.latency);
   double gatherHops = 0;
   if (plan.zero == 1 || plan.zero == 2)
@@ -148,10 +165,11 @@ double PlanBounds::sentAlone(const PlanNumbers &plan, double width) const {
 
 double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const {
   double updaters = core.hasData ? 1 : plan.sharders;
-  double optimizer = core.restSeconds / static_cast<double>(plan.shape.stages) / updaters;
+  double rest = plan.hasStages ? core.optimizerSeconds : core.restSeconds;
+  double optimizer = rest / static_cast<double>(plan.shape.stages) / updaters;
   Sent sent = core.hasData ? Sent() : sentOf(plan);
   MicrobatchSeconds work{core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
-                         core.forwardShare};
+                         core.forwardShare, recomputedShare(plan)};
   return ofPipeline(work, optimizer, sent, plan, std::numeric_limits<double>::infinity());
 }
 
@@ -185,7 +203,8 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   constexpr double margin = 0.985;
   // Of a stage they may be shorter than in a step.
   double forwardShare = std::max(0.95 * seconds.forwardShare, leastForwardShare);
-  double simple = step(margin * leastPipelineSeconds(one * microbatches, shape, forwardShare), waits);
+  double waitShare = shape.splitsWeightGradients ? forwardShare : 1 - seconds.recomputedShare;
+  double simple = step(margin * leastPipelineSeconds(one * microbatches, shape, waitShare), waits);
   if (!plan.schedule || shape.stages * shape.chunks > layers || simple >= enough)
     return simple;
   simple = std::max(simple, step(margin * microbatches * longestStage(seconds.layer, seconds.rest, shape), waits));
@@ -246,6 +265,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   problem.stageOf = schedule->stageOfChunks(stages, static_cast<int>(plan.shape.chunks));
   problem.split = schedule->split;
   problem.hop.assign(chunks - 1, tasks.hopSeconds);
+  problem.hopBack.assign(chunks - 1, tasks.hopBackSeconds);
   auto seconds = [&](pipeline::Kind kind, int chunk, int64_t n) {
     const TaskPrice::Seconds &one = tasks.seconds[static_cast<size_t>(kind)];
     return share *
@@ -264,13 +284,15 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
     double bytesMargin = calls ? 0.97 : 0.85, most = 0;
     bool isCut = plan.zero >= 2 && !core.hasData; // not all that is there in a task is, where it is cut on the way
     double gradientShare = isCut ? 1 / plan.sharders : 1;
+    // Parameters that are gathered for the step are stored until the last microbatch has read them on its way back.
+    bool areGathered = plan.zero >= 1 && plan.zero < 3 && plan.halfParameters;
     for (int stage : {0, stages / 2}) {
       double stored = 0;
       for (int chunk = 0; chunk < chunks; ++chunk)
         if (problem.stageOf[chunk] == stage)
           stored += storedBytes(plan, layerParameterBytes * static_cast<double>(sizes[chunk]), false);
-      most =
-          std::max(most, stored + tasks.bytes->ofLayers(problem, order[stage], sizes, calls && !isCut, gradientShare));
+      most = std::max(most, stored + tasks.bytes->ofLayers(problem, order[stage], sizes, calls && !isCut, gradientShare,
+                                                           areGathered));
     }
     return bytesMargin * most;
   };
@@ -322,7 +344,7 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
     tryLayers(given);
   else
     llvm::for_each(dealings(layers, problem.stageOf, work), tryLayers);
-  double optimizer = core.restSeconds / static_cast<double>(stages) / (core.hasData ? 1 : plan.sharders);
+  double optimizer = core.optimizerSeconds / static_cast<double>(stages) / (core.hasData ? 1 : plan.sharders);
   return {std::max(atLeast.seconds, machine.wholeStep(least.seconds + optimizer, ranks)), least.bytes};
 }
 

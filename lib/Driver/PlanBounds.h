@@ -26,11 +26,12 @@ public:
 
   /// What is known of all plans of a core of any number of microbatches.
   struct Known {
-    double seconds = 0;        ///< of all ranks together, and all microbatches; infinite if none is legal
-    double layerSeconds = 0;   ///< of these, those of one layer
-    double forwardSeconds = 0; ///< of these, those of forward passes
-    double restSeconds = 0;    ///< of all ranks together, besides
-    std::string alone;         ///< what every rank of the core does alone, as `PlanNumbers` has it
+    double seconds = 0;          ///< of all ranks together, and all microbatches; infinite if none is legal
+    double layerSeconds = 0;     ///< of these, those of one layer
+    double forwardSeconds = 0;   ///< of these, those of forward passes
+    double restSeconds = 0;      ///< of all ranks together, besides
+    double optimizerSeconds = 0; ///< of these, those that stages have, too
+    std::string alone;           ///< what every rank of the core does alone, as `PlanNumbers` has it
   };
   /// Of a core without data ranks, all its ranks at work on `core.batch` sequences at once.
   Known known(const PlanCore &core) const;
@@ -88,7 +89,7 @@ private:
     double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
   struct MicrobatchSeconds {
-    double layer, rest, forwardShare;
+    double layer, rest, forwardShare, recomputedShare;
   };
   /// Parameters of a layer that are too large to be sent together with others, where an element takes `width` bytes.
   double sentAlone(const PlanNumbers &plan, double width) const;
@@ -118,6 +119,8 @@ private:
   static llvm::SmallVector<Split, 2> waysOf(const PlanCore &core);
   /// Seconds of all ranks by which what every rank does alone takes longer in `with` than in `without`.
   double longerAlone(const std::string &without, const std::string &with) const;
+  /// Of a microbatch's seconds, at most those of what is computed again, for which no stage waits.
+  double recomputedShare(const PlanNumbers &plan) const;
 
   mlir::MLIRContext *context;
   double inlineOps;   ///< programs of no more ops have their tasks written out
@@ -137,12 +140,12 @@ private:
   std::map<std::string, Root> roots;
   std::vector<Split> splits;
   std::set<std::string> priced;
-  /// Over the data axes of a mesh: seconds of a gather without bytes, and of a byte; and of a sum without bytes that
-  /// all get.
+  /// Over the data axes of a mesh: seconds of a gather without bytes, and of a byte; of a byte that is summed; and of a
+  /// sum without bytes that all get.
   struct Gather {
-    double latency, ofByte, sumLatency;
+    double latency, ofByte, sumOfByte, sumLatency;
   };
-  mutable std::map<std::pair<const void *, uint32_t>, Gather> gathers;
+  mutable std::map<std::tuple<const void *, uint32_t, uint32_t>, Gather> gathers;
   /// By schedule, stages, chunks of a stage, and microbatches.
   mutable std::map<std::tuple<const pipeline::NamedSchedule *, int, int, int>, double> held;
 };

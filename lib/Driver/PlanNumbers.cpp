@@ -7,16 +7,17 @@ using namespace mlir;
 using namespace pc;
 
 /// "pc-recompute{mode=full}"
-static std::string aloneOf(const Plan &plan) {
+static std::string aloneOf(const Plan &plan, StringRef without = "") {
   std::string text;
   for (const Tactic &tactic : plan.tactics)
     if (const TacticInfo *row = tactic.info();
-        row && row->fromFlags && tactic.list("axis").empty() && tactic.list("axes").empty())
+        row && row->fromFlags && tactic.list("axis").empty() && tactic.list("axes").empty() && tactic.pass() != without)
       text += tactic.text() + " ";
   return text;
 }
 
-PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context) : alone(aloneOf(plan)), context(context) {
+PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context)
+    : alone(aloneOf(plan)), kept(aloneOf(plan, "pc-recompute")), context(context) {
   axes.resize(plan.mesh.size());
   for (const auto &[name, size] : plan.mesh) {
     names.push_back(StringAttr::get(context, name));
@@ -37,6 +38,7 @@ PlanNumbers::PlanNumbers(const Plan &plan, MLIRContext *context) : alone(aloneOf
         axis.isStages |= row->phase == Phase::Staged;
         axis.isData |= row->splitsBatch || row->shardsParameters;
         axis.shards |= row->shardsParameters;
+        axis.sharesTokens |= row->sharesTokens;
         if (row->shardsParameters)
           tactic.option("stage").getAsInteger(10, zero);
       }
@@ -59,10 +61,11 @@ void PlanNumbers::resize(ArrayRef<int64_t> newSizes, int64_t newMicrobatches) {
   shape.ranks = shape.stages = 1;
   split = layerRanks = data = sharders = 1;
   sequenceRanks = 1;
-  dataBits = 0;
+  dataBits = summingBits = 0;
   for (auto [i, axis, size] : llvm::enumerate(axes, sizes)) {
     auto n = static_cast<double>(size);
     dataBits |= static_cast<uint32_t>(axis.isData && size > 1) << i;
+    summingBits |= static_cast<uint32_t>((axis.isData || axis.sharesTokens) && size > 1) << i;
     shape.ranks *= size;
     shape.stages *= axis.isStages ? size : 1;
     split *= axis.splitsVocabulary ? n : 1;
@@ -73,10 +76,10 @@ void PlanNumbers::resize(ArrayRef<int64_t> newSizes, int64_t newMicrobatches) {
   }
 }
 
-SmallVector<StringAttr, 2> PlanNumbers::dataAxes() const {
+SmallVector<StringAttr, 2> PlanNumbers::axesOf(uint32_t bits) const {
   SmallVector<StringAttr, 2> found;
   for (auto [i, name] : llvm::enumerate(names))
-    if (dataBits >> i & 1)
+    if (bits >> i & 1)
       found.push_back(name);
   return found;
 }
@@ -91,9 +94,9 @@ PlanNumbers::Sent PlanNumbers::sentOnce(double parameterBytes, double secondsOfB
   return sent;
 }
 
-std::pair<double, double> pc::gatherSeconds(const PlanNumbers &plan, const MachineModel &machine) {
+std::pair<double, double> pc::gatherSeconds(const PlanNumbers &plan, ArrayRef<StringAttr> axes,
+                                            const MachineModel &machine) {
   auto mesh = MeshAttr::get(plan.context, plan.names, plan.sizes);
-  SmallVector<StringAttr, 2> data = plan.dataAxes();
-  double least = moveSeconds(MoveKind::AllGather, 0, mesh, data, machine);
-  return {least, (moveSeconds(MoveKind::AllGather, 1e9, mesh, data, machine) - least) / 1e9};
+  double least = moveSeconds(MoveKind::AllGather, 0, mesh, axes, machine);
+  return {least, (moveSeconds(MoveKind::AllGather, 1e9, mesh, axes, machine) - least) / 1e9};
 }

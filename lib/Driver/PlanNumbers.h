@@ -21,6 +21,7 @@ public:
   const pipeline::NamedSchedule *schedule = nullptr;
   std::string layers; ///< of stages, as they were given
   std::string alone;  ///< tactics that every rank follows alone, as text
+  std::string kept;   ///< the same without recomputation
   // Of the plan.
   int64_t microbatches = 1;
   PlanShape shape;
@@ -32,9 +33,10 @@ public:
   llvm::SmallVector<int64_t, 6> sizes; ///< of the mesh
   mlir::MLIRContext *context;
   llvm::SmallVector<mlir::StringAttr, 6> names;
-  llvm::SmallVector<mlir::StringAttr, 2> dataAxes() const; ///< those with more than one rank
+  llvm::SmallVector<mlir::StringAttr, 2> dataAxes() const { return axesOf(dataBits); } ///< with more than one rank
+  llvm::SmallVector<mlir::StringAttr, 2> summingAxes() const { return axesOf(summingBits); } ///< that sum gradients
   bool hasData() const { return dataBits; }
-  uint32_t dataBits = 0; ///< which of the axes these are
+  uint32_t dataBits = 0, summingBits = 0; ///< which of the axes these are: data ranks; and who shares out tokens
 
   /// Of data ranks, one after another: those of the sums of gradients of so many bytes of parameters, which are not
   /// sent before the last microbatch, and those of a gather of these, if they are gathered once a step.
@@ -44,14 +46,17 @@ public:
   Sent sentOnce(double parameterBytes, double secondsOfByte) const;
 
 private:
+  llvm::SmallVector<mlir::StringAttr, 2> axesOf(uint32_t bits) const;
   struct Axis {
-    bool isStages = false, splitsVocabulary = false, isData = false, shards = false, splitsSequences = false;
+    bool isStages = false, splitsVocabulary = false, isData = false, shards = false, splitsSequences = false,
+         sharesTokens = false;
   };
   llvm::SmallVector<Axis, 6> axes;
 };
 
-/// Seconds of a gather over data axes of a mesh: of one without bytes, and of a byte.
-std::pair<double, double> gatherSeconds(const PlanNumbers &plan, const MachineModel &machine);
+/// Seconds of a gather over axes of the plan's mesh: of one without bytes, and of a byte.
+std::pair<double, double> gatherSeconds(const PlanNumbers &plan, llvm::ArrayRef<mlir::StringAttr> axes,
+                                        const MachineModel &machine);
 
 } // namespace pc
 

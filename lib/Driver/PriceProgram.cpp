@@ -72,10 +72,18 @@ static void readPipeline(ModuleOp planned, const Prediction &prediction, const M
     one.middle = all[all.size() / 2];
   }
   StringAttr axis = stageAxisOf(planned);
-  planned.walk([&](ReceiveOp receive) {
+  // Messages arrive in the task that reads them; what comes behind all tasks, as the sum of a parameter that two stages
+  // have, is none.
+  TaskKind kind = TaskKind::Optimizer;
+  planned.walk([&](Operation *op) {
+    if (auto task = dyn_cast<TaskOp>(op))
+      kind = task.getKind();
+    auto receive = dyn_cast<ReceiveOp>(op);
+    if (!receive || kind == TaskKind::Optimizer)
+      return;
     auto bytes = static_cast<double>(byteSize(receive.getValue().getType()));
-    double hop = messageSeconds(bytes, NodeSpread::between(meshOf(receive), axis, 0, 1, machine), machine);
-    price.hopSeconds = std::max(price.hopSeconds, hop);
+    double &most = kind == TaskKind::Forward ? price.hopSeconds : price.hopBackSeconds;
+    most = std::max(most, messageSeconds(bytes, NodeSpread::between(meshOf(receive), axis, 0, 1, machine), machine));
   });
 }
 
@@ -194,8 +202,12 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
     return std::nullopt;
   double forward = 0, passes = 0;
   auto addPass = [&](Operation *op, StepPhase phase, double start, double end) {
-    if (isa<StartOp>(op) || phase == StepPhase::Optimizer)
+    if (isa<StartOp>(op))
       return;
+    if (phase == StepPhase::Optimizer) {
+      price.optimizerSeconds += isa<MoveOpInterface>(op) ? 0 : end - start;
+      return;
+    }
     passes += end - start;
     forward += phase == StepPhase::Forward ? end - start : 0;
   };
@@ -203,7 +215,6 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
       readSeconds(model, one.plan, machine, price, one.plan.pipeline() ? StepListener() : StepListener(addPass));
   if (failed(whole))
     return std::nullopt;
-  price.forwardShare = passes > 0 ? forward / passes : 0;
   readBytes(model, options, asked.memory, price);
   if (asked.parts)
     readParts(model, machine, price.trial);
@@ -213,6 +224,9 @@ std::optional<ProgramPrice> pc::priceProgram(ModuleOp model, const CompileOption
   addMicrobatch(model);
   if (FailureOr<Prediction> more = predict(model, machine); succeeded(more))
     price.microbatchSeconds = more->programSeconds - whole->programSeconds;
+  passes =
+      std::max(passes, price.microbatchSeconds * static_cast<double>(one.plan.microbatches)); // with waits for moves
+  price.forwardShare = passes > 0 ? forward / passes : 0;
   return price;
 }
 

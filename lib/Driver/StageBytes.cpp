@@ -39,6 +39,15 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
     if (stretch)
       stretch->own[program] = static_cast<double>(one.own);
   }
+  // What a task takes for all that come behind it ends with the last microbatch; what it takes for the next task ends
+  // there, and may be of the last microbatch here, where there are few.
+  auto isForAll = [&](int from, int to) {
+    const TaskMemory::Stretch &taker = memory.stretches[from], &giver = memory.stretches[to];
+    int64_t between = llvm::count_if(ArrayRef(memory.stretches).slice(from + 1, to - from - 1), [&](const auto &one) {
+      return one.kind == giver.kind && one.chunk == giver.chunk && one.microbatch > taker.microbatch;
+    });
+    return between == microbatches - 2 - taker.microbatch && (between > 0 || taker.microbatch == 0);
+  };
   for (const auto &[ends, bytes] : memory.kept) {
     auto [from, to] = ends;
     if (!stretches[from])
@@ -47,7 +56,8 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
     End end;
     if (to != last) {
       int64_t own = from == 0 ? 0 : taker.microbatch;
-      end.how = giver.microbatch == own ? End::Own : giver.microbatch == microbatches - 1 ? End::Last : End::Later;
+      bool isToLast = giver.microbatch == microbatches - 1 && (from == 0 || isForAll(from, to));
+      end.how = giver.microbatch == own ? End::Own : isToLast ? End::Last : End::Later;
       if (end.how == End::Later)
         end.tasks = to - from;
       else
@@ -59,7 +69,7 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
 
 double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, const Stretch *before,
                         const Stretch *behind, llvm::function_ref<const Stretch *(const Task &)> stretchOf,
-                        llvm::function_ref<double(const Bytes &, int)> bytes, bool ownChunks) const {
+                        llvm::function_ref<double(const Bytes &, int)> bytes, bool ownChunks, bool untilLast) const {
   SmallVector<int> chunks; // of the stage
   for (int chunk = 0; chunk < whole.chunks(); ++chunk)
     if (whole.stageOf[chunk] == whole.stageOf[tasks.front().chunk])
@@ -93,8 +103,15 @@ double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, co
   for (auto [i, task] : llvm::enumerate(tasks))
     if (const Stretch *stretch = stretchOf(task))
       take(static_cast<int>(i) + 1, *stretch, task.chunk, task.microbatch);
+  int until = last;
+  if (untilLast) {
+    auto isEnd = [&](const Task &task) {
+      return task.kind == pipeline::Kind::B && task.microbatch == whole.microbatches - 1;
+    };
+    until = static_cast<int>(llvm::find_if(tasks, isEnd) - tasks.begin()) + 1;
+  }
   double kept = 0, most = 0;
-  for (int at = 0; at <= last; ++at)
+  for (int at = 0; at <= until; ++at)
     most = std::max(most, (kept += change[at]) + own[at]);
   return most;
 }
@@ -117,11 +134,11 @@ double StageBytes::arena(const Problem &whole, const std::vector<Task> &tasks, i
     double n = chunk < 0 ? mean / count : static_cast<double>(layers[chunk]);
     return bytes[0] + (n - static_cast<double>(a)) * ofLayer(bytes);
   };
-  return most(whole, tasks, &stage.before, &stage.behind, stretchOf, bytes, false) + stage.gaps;
+  return most(whole, tasks, &stage.before, &stage.behind, stretchOf, bytes, false, false) + stage.gaps;
 }
 
 double StageBytes::ofLayers(const Problem &whole, const std::vector<Task> &tasks, ArrayRef<int64_t> layers,
-                            bool withOwn, double gradientShare) const {
+                            bool withOwn, double gradientShare, bool untilLast) const {
   std::array<std::array<Stretch, pipeline::numKinds>, 2> stretches; // of the first microbatch, and of others
   for (const auto &[key, stretch] : stages[0].tasks) {
     auto [kind, chunk, microbatch] = key;
@@ -138,5 +155,5 @@ double StageBytes::ofLayers(const Problem &whole, const std::vector<Task> &tasks
   auto bytes = [&](const Bytes &bytes, int chunk) {
     return std::max(ofLayer(bytes), 0.0) * static_cast<double>(layers[chunk]);
   };
-  return most(whole, tasks, nullptr, nullptr, stretchOf, bytes, true);
+  return most(whole, tasks, nullptr, nullptr, stretchOf, bytes, true, untilLast);
 }

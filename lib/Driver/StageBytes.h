@@ -22,9 +22,10 @@ public:
              llvm::ArrayRef<TaskMemory> ofB);
 
   /// No less than a stage's tasks keep at once, by what a layer of the small pipeline's first chunk adds to them and to
-  /// what comes between. `withOwn`: and in each task; `gradientShare`: of sums of gradients, what lies on a rank.
+  /// what comes between. `withOwn`: and in each task; `gradientShare`: of sums of gradients, what lies on a rank;
+  /// `untilLast`: until the last microbatch comes back.
   double ofLayers(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks,
-                  llvm::ArrayRef<int64_t> layers, bool withOwn, double gradientShare) const;
+                  llvm::ArrayRef<int64_t> layers, bool withOwn, double gradientShare, bool untilLast) const;
 
   /// Bytes of a stage's arena. `like`: the stage of the small pipeline that is like it, `chunkLike`: the same of its
   /// chunks, `layers`: of each chunk of the whole problem.
@@ -64,10 +65,11 @@ private:
   double ofLayer(const Bytes &bytes) const { return (bytes[1] - bytes[0]) / static_cast<double>(b - a); }
 
   /// What is alive at once at most along the tasks of a stage. `stretchOf`: of a task, null: nothing; `bytes`: with the
-  /// layers of a chunk; `ownChunks`: values end in their own chunk.
+  /// layers of a chunk; `ownChunks`: values end in their own chunk; `untilLast`: until the first backward pass of the
+  /// last microbatch has ended.
   double most(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, const Stretch *before,
               const Stretch *behind, llvm::function_ref<const Stretch *(const pipeline::Task &)> stretchOf,
-              llvm::function_ref<double(const Bytes &, int)> bytes, bool ownChunks) const;
+              llvm::function_ref<double(const Bytes &, int)> bytes, bool ownChunks, bool untilLast) const;
 
   int64_t a, b;
   std::vector<Stage> stages;

@@ -107,12 +107,14 @@ double Problem::ideal() const {
 
 Problem::Inputs Problem::inputs(const Task &task) const {
   Inputs needed;
-  auto delay = [&](int from) { return stageOf[from] == stageOf[from + 1] ? 0 : at(hop, from); };
+  auto delay = [&](const std::vector<double> &hop, int from) {
+    return stageOf[from] == stageOf[from + 1] ? 0 : at(hop, from);
+  };
   auto [kind, c, i] = task;
   switch (kind) {
   case Kind::F:
     if (c)
-      needed.add({{Kind::F, c - 1, i}, delay(c - 1)});
+      needed.add({{Kind::F, c - 1, i}, delay(hop, c - 1)});
     break;
   case Kind::R:
     needed.add({{Kind::F, c, i}, 0});
@@ -123,7 +125,7 @@ Problem::Inputs Problem::inputs(const Task &task) const {
   case Kind::B:
     needed.add({{has(Kind::R, c) ? Kind::R : Kind::F, c, i}, 0});
     if (c + 1 < chunks())
-      needed.add({{Kind::B, c + 1, i}, delay(c)});
+      needed.add({{Kind::B, c + 1, i}, delay(hopBack.empty() ? hop : hopBack, c)});
     break;
   }
   return needed;

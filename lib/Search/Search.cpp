@@ -41,18 +41,18 @@ double pc::leastSeconds(const StepWork &work, const PlanShape &shape, const Mach
   double products = work.flops / rate / ranks;
   // Some rank has its share of both; it reads and writes its parameters.
   double least = products + 2 * work.parameterBytes / machine.memoryBandwidth / ranks;
-  return std::max(least, leastPipelineSeconds(products * static_cast<double>(shape.stages), shape));
+  return std::max(least, leastPipelineSeconds(products * static_cast<double>(shape.stages), shape,
+                                              shape.splitsWeightGradients ? leastForwardShare : 1));
 }
 
-double pc::leastPipelineSeconds(double seconds, const PlanShape &shape, double forwardShare) {
+double pc::leastPipelineSeconds(double seconds, const PlanShape &shape, double waitShare) {
   // With m microbatches and the work t of stages on one of them, of which the share f comes before the next stage's,
   // stage s ends after f (t_1 + ... + t_(s-1)) + m t_s. The longest of these is shortest where all are equal: with
   // t_(s+1) = t_s (m-f) / m.
   auto rounds = static_cast<double>(shape.microbatches * shape.chunks), stages = static_cast<double>(shape.stages);
   if (shape.stages < 2)
     return seconds;
-  double share = shape.splitsWeightGradients ? forwardShare : 1;
-  return seconds / rounds * share / (1 - std::pow(1 - share / rounds, stages));
+  return seconds / rounds * waitShare / (1 - std::pow(1 - waitShare / rounds, stages));
 }
 
 namespace {

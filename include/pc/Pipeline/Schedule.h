@@ -44,6 +44,7 @@ struct Problem {
   bool split = false;                            ///< false: one task B takes backward + weight, and there is no W
   std::vector<double> recompute;                 ///< seconds; 0: the chunk keeps what it needs
   std::vector<double> hop;                       ///< seconds from chunk c to c + 1 where their stages differ
+  std::vector<double> hopBack;                   ///< and of gradients from c + 1 to c; empty: as many
   std::vector<double> held;                      ///< memory taken when F starts
   std::vector<double> heldByRecompute;           ///< memory added when R starts
   std::vector<double> releasedByBackward; ///< with `split`: memory that the end of B gives back; W gives back the rest

@@ -39,8 +39,9 @@ double leastSeconds(const StepWork &work, const PlanShape &shape, const MachineM
 constexpr double leastForwardShare = 0.2;
 
 /// The least seconds of all stages together where their microbatches take `seconds` of work on one rank of each, all
-/// stages and microbatches added up. `forwardShare`: of these, those of forward passes, at least.
-double leastPipelineSeconds(double seconds, const PlanShape &shape, double forwardShare = leastForwardShare);
+/// stages and microbatches added up. `waitShare`: of these, those of what other stages wait for: of all passes, or of
+/// forward passes where gradients of weights fill the wait; never of what is computed again.
+double leastPipelineSeconds(double seconds, const PlanShape &shape, double waitShare);
 
 /// What became of a plan.
 struct PlanTrial {
