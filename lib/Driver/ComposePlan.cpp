@@ -425,7 +425,6 @@ TaskPrice Composer::priceTasks(const Plan &plan, const PlanCore &core, std::stri
     return result;
   Roles roles(*schedule, problem, fewInChunk, *a, moreInTasks, *b);
   result.isLegal = true;
-  result.callsTasks = b->callsTasks;
   result.bytes.emplace(problem, fewInChunk, a->memory, moreInTasks, b->memory);
   result.hopSeconds = a->hopSeconds;
   result.hopBackSeconds = a->hopBackSeconds;

@@ -32,7 +32,6 @@ struct CorePrice {
 /// What the tasks of a pipeline take: of a chunk for a microbatch.
 struct TaskPrice {
   bool isLegal = false;
-  bool callsTasks = false; ///< they can be functions
   struct Seconds {
     double layer = 0, first = 0, last = 0; ///< of a layer; and by which those of the first and last chunk take longer
   };

@@ -169,13 +169,13 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
   double optimizer = rest / static_cast<double>(plan.shape.stages) / updaters;
   Sent sent = core.hasData ? Sent() : sentOf(plan);
   MicrobatchSeconds work{core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
-                         core.forwardShare, recomputedShare(plan)};
+                         core.forwardShare, recomputedShare(plan), /*sends=*/core.hasData};
   return ofPipeline(work, optimizer, sent, plan, std::numeric_limits<double>::infinity());
 }
 
-/// Of a microbatch's seconds for a layer and for the rest, which the last chunk has. Every stage does all its work, and
-/// waits until a first microbatch has come through the chunks before it; where gradients of weights are not apart, the
-/// last one must go back through them, too. And layers are whole.
+/// Of a microbatch's seconds for a layer and for the rest, which the last chunk has but for moves of the first one's.
+/// Every stage does all its work, and waits until a first microbatch has come through the chunks before it; where
+/// gradients of weights are not apart, the last one must go back through them, too. And layers are whole.
 ///
 /// Without stages, parameters are gathered before the first of several microbatches, and sums of gradients begin in the
 /// last one's backward pass: what they take longer is a wait. With them, the first chunk's first microbatch ends when
@@ -190,6 +190,13 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   };
   auto all = static_cast<double>(layers);
   double one = seconds.layer * all + seconds.rest;
+  if (seconds.sends) {
+    // Of many layers it may hide better than of few, which fill fewer buckets; where stages wait; and behind the next
+    // tasks. The first chunk has some of the rest: tables of words.
+    constexpr double margin = 0.85;
+    double longest = plan.hasStages ? longestStage(seconds.layer, 0, shape) : 0;
+    return step(margin * microbatches * std::max(one / static_cast<double>(shape.stages), longest), 0);
+  }
   if (!plan.hasStages) {
     double sums = std::max(sent.layerSums * all - one * (1 - seconds.forwardShare), 0.0);
     double gathers = shape.microbatches > 1 ? sent.layerGather * all : 0; // else beside the forward pass
@@ -239,7 +246,7 @@ double PlanBounds::longestStage(double layer, double rest, const PlanShape &shap
 
 bool PlanBounds::callsTasks(const TaskPrice &tasks, const PlanNumbers &plan) const {
   double ofLayer = static_cast<double>(plan.microbatches) * tasks.taskOps + tasks.otherOps;
-  return tasks.callsTasks && ofLayer * static_cast<double>(layers) > 1.1 * inlineOps; // head and messages come on top
+  return ofLayer * static_cast<double>(layers) > 1.1 * inlineOps; // head and messages come on top
 }
 
 /// An order is simulated with no more than the seconds that its tasks take: what comes out is no more than it takes.
@@ -257,8 +264,9 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   // What is sent for each microbatch hides behind others of tasks that are written out.
   if (!schedule || chunks > layers || (!calls && core.hasData))
     return atLeast;
-  constexpr double margin = 0.995, marginWritten = 0.95, marginNever = 0.92;
-  double share = calls ? margin : tasks.callsTasks ? marginWritten : marginNever;
+  // What is sent for each microbatch hides otherwise in tasks of many layers than in those of one and two.
+  constexpr double margin = 0.995, marginData = 0.97, marginWritten = 0.95;
+  double share = !calls ? marginWritten : core.hasData ? marginData : margin;
   pipeline::Problem problem;
   problem.stages = stages;
   problem.microbatches = static_cast<int>(plan.microbatches);
@@ -282,8 +290,9 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
   auto bytesOf = [&](const SmallVector<int64_t> &sizes, const pipeline::Order &order) {
     // What is written out may begin later than a call, and end earlier.
     double bytesMargin = calls ? 0.97 : 0.85, most = 0;
-    bool isCut = plan.zero >= 2 && !core.hasData; // not all that is there in a task is, where it is cut on the way
-    double gradientShare = isCut ? 1 / plan.sharders : 1;
+    // What is there in a task alone does not grow with layers where it is gathered or cut on the way.
+    bool withOwn = calls && plan.zero < 2;
+    double gradientShare = plan.zero >= 2 && !core.hasData ? 1 / plan.sharders : 1;
     // Parameters that are gathered for the step are stored until the last microbatch has read them on its way back.
     bool areGathered = plan.zero >= 1 && plan.zero < 3 && plan.halfParameters;
     for (int stage : {0, stages / 2}) {
@@ -291,8 +300,8 @@ PlanBounds::TaskBound PlanBounds::ofTasks(const TaskPrice &tasks, const CorePric
       for (int chunk = 0; chunk < chunks; ++chunk)
         if (problem.stageOf[chunk] == stage)
           stored += storedBytes(plan, layerParameterBytes * static_cast<double>(sizes[chunk]), false);
-      most = std::max(most, stored + tasks.bytes->ofLayers(problem, order[stage], sizes, calls && !isCut, gradientShare,
-                                                           areGathered));
+      most = std::max(
+          most, stored + tasks.bytes->ofLayers(problem, order[stage], sizes, withOwn, gradientShare, areGathered));
     }
     return bytesMargin * most;
   };
@@ -445,7 +454,8 @@ double PlanBounds::leastBytes(const PlanNumbers &plan, double activationBytes) c
   if (plan.shape.stages > 1 && layers > 0)
     held =
         std::max(1.0, held * std::floor(static_cast<double>(layers) / stages) * stages / static_cast<double>(layers));
-  // Stages need not be equal, and what is composed is no bound.
-  constexpr double margin = 0.85;
+  // Stages need not be equal, less so where ends of the model send more for each microbatch; what is composed is no
+  // bound.
+  double margin = plan.hasStages && plan.zero >= 2 ? 0.75 : 0.85;
   return margin * (storedBytes(plan, work.parameterBytes / stages, true) + activationBytes * held / stages);
 }

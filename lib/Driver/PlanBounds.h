@@ -90,6 +90,7 @@ private:
   };
   struct MicrobatchSeconds {
     double layer, rest, forwardShare, recomputedShare;
+    bool sends = false; ///< they are also of what data ranks send for each microbatch
   };
   /// Parameters of a layer that are too large to be sent together with others, where an element takes `width` bytes.
   double sentAlone(const PlanNumbers &plan, double width) const;

@@ -147,8 +147,10 @@ double StageBytes::ofLayers(const Problem &whole, const std::vector<Task> &tasks
     Stretch &one = stretches[microbatch == Middle][kind] = stretch;
     if (!withOwn)
       one.own = {};
+    // What a backward task keeps for other microbatches, or for the optimizer, are sums of gradients.
+    bool isBackward = kind >= static_cast<int64_t>(pipeline::Kind::B);
     for (auto &[end, kept] : one.kept)
-      if (end.how == End::Optimizer)
+      if (end.how == End::Optimizer || (isBackward && end.how != End::Own))
         kept = {kept[0] * gradientShare, kept[1] * gradientShare};
   }
   auto stretchOf = [&](const Task &task) { return &stretches[task.microbatch > 0][static_cast<size_t>(task.kind)]; };

@@ -35,6 +35,7 @@ public:
   BlockScheduler(Block &block, MeshAttr mesh, StringAttr stageAxis) : block(block), mesh(mesh), stageAxis(stageAxis) {}
 
   void run(const ScheduleLimits &limits) {
+    sinkSums();
     sinkUpdates();
     for (Operation &op : block) {
       position[&op] = ops.size();
@@ -92,7 +93,48 @@ private:
         late.push_back(update);
     for (UpdateOp update : late)
       update->moveBefore(block.getTerminator());
-    numLate = late.size();
+    atEnd.insert(late.begin(), late.end());
+  }
+
+  /// Puts sums of what tasks have sent at the end of their task: there the moves are waited for last. The sum so far is
+  /// of an earlier task, or handed in; what is sent may be rounded.
+  void sinkSums() {
+    int64_t task = 0;
+    SmallVector<Operation *> ends; // of every task
+    for (Operation &op : block) {
+      if (isa<TaskOp>(op)) {
+        ends.push_back(&op);
+        ++task;
+      }
+      taskOf[&op] = task;
+    }
+    ends.push_back(block.getTerminator());
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
+      task = taskOf[&op];
+      auto isSent = [&](Value value) {
+        Operation *source = value.getDefiningOp();
+        return source && source->getBlock() == &block &&
+               sends(isa<CastOp>(source) ? source->getOperand(0).getDefiningOp() : source);
+      };
+      auto isEarlier = [&](Value value) {
+        Operation *source = value.getDefiningOp();
+        return source ? source->getBlock() == &block && taskOf[source] < task : value.getParentBlock() == &block;
+      };
+      auto is = [&](auto what) { return llvm::any_of(op.getOperands(), what); };
+      auto isNeither = [&](Value value) { return !isSent(value) && !isEarlier(value); };
+      bool isCast = isa<CastOp>(op) && is(isSent);
+      bool adds = isa<AddOp, FusionOp>(op) && is(isSent) && is(isEarlier) && !is(isNeither);
+      bool isReadLater = llvm::all_of(op.getUsers(), [&](Operation *user) {
+        if (user->getBlock() == &block && taskOf[user] == task)
+          return user == block.getTerminator() || (isCast && atEnd.contains(user));
+        return !isCast;
+      });
+      if (!(isCast || adds) || !isReadLater)
+        continue;
+      op.moveBefore(ends[task]);
+      ends[task] = &op;
+      atEnd.insert(&op);
+    }
   }
 
   /// Keeps moves from being under way across `accumulate` if its body uses their communicator.
@@ -137,20 +179,23 @@ private:
     return numbers.try_emplace(std::move(key), numbers.size()).first->second;
   }
 
+  /// Whether nothing reads results of `op` before the end of its task, or of the block.
+  bool isReadAtEnd(Operation *op) const {
+    return llvm::all_of(op->getUsers(),
+                        [&](Operation *user) { return user == block.getTerminator() || atEnd.contains(user); });
+  }
+
   void addItem(MoveOpInterface move) {
     Operation *op = move, *source = op->getOperand(0).getDefiningOp();
     MoveItem item;
     item.group = number(groups, axesOf(move));
     Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
-    item.kind = number(kinds, {static_cast<int>(move.getMoveKind()), static_cast<int>(move.getReduction()),
-                               element.getIntOrFloatBitWidth()});
     item.bytes = trafficOf(move, mesh).payload;
     item.inPlace = mayShareHome(op, 0, 0);
     item.place = position.lookup(op);
     // If the operand is the result of another move, this one is ready where it stands, and the other is needed there.
     if (source && source->getBlock() == &block)
       item.ready = sends(source) ? item.place : position.lookup(source);
-    int64_t end = ops.size() - 1 - numLate;
     item.needed = item.last = ops.size() - 1;
     for (auto [i, user] : llvm::enumerate(op->getUsers())) {
       Operation *ancestor = block.findAncestorOpInBlock(*user);
@@ -160,10 +205,12 @@ private:
     }
     // A move that is read only by moves that are themselves needed at the end may wait, too: sums over several axes.
     bool feedsMoves = llvm::all_of(op->getUsers(), [&](Operation *user) {
-      return sends(user) && user->getBlock() == &block &&
-             llvm::all_of(user->getUsers(), [&](Operation *last) { return position.lookup(last) >= end; });
+      return sends(user) && user->getBlock() == &block && isReadAtEnd(user);
     });
-    item.mayWait = item.needed >= end || feedsMoves || isa_and_nonnull<AccumulateOp>(source);
+    item.mayWait = isReadAtEnd(op) || feedsMoves || isa_and_nonnull<AccumulateOp>(source);
+    // What waits until the end of a task shares buckets with others of the task.
+    item.kind = number(kinds, {static_cast<int>(move.getMoveKind()), static_cast<int>(move.getReduction()),
+                               element.getIntOrFloatBitWidth(), item.mayWait ? taskOf[op] : 0});
     if (isa<AllGatherOp>(op) && isStored(source)) {
       std::string name = unitName(sourceName(source));
       item.unit = number(units, {name, gathers[source]++});
@@ -265,12 +312,13 @@ private:
   StringAttr stageAxis;         ///< null: one program for all ranks
   SmallVector<Operation *> ops; ///< of the block, before anything is written
   llvm::DenseMap<Operation *, int64_t> position;
-  bool accumulates = false; ///< there is an accumulation in the block
-  int64_t numLate = 0;      ///< updates at the end of the block
+  bool accumulates = false;                    ///< there is an accumulation in the block
+  llvm::DenseMap<Operation *, int64_t> taskOf; ///< how many have begun before each op
+  llvm::DenseSet<Operation *> atEnd;           ///< sums and updates at the end of their task, or of the block
   SmallVector<MoveItem> items;
   SmallVector<int64_t> notBefore; ///< by item: where it may start at the earliest, even if it is ready before
   std::map<std::vector<std::string>, int64_t> groups;
-  std::map<std::tuple<int, int, unsigned>, int64_t> kinds;
+  std::map<std::tuple<int, int, unsigned, int64_t>, int64_t> kinds; ///< and the task
   std::map<std::pair<std::string, int64_t>, int64_t> units;
   llvm::DenseMap<Operation *, int64_t> gathers;   ///< of each tensor: how many so far
   llvm::DenseMap<int64_t, Operation *> lastStart; ///< by position: the last start written behind it

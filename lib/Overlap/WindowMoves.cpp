@@ -4,6 +4,7 @@
 
 #include "Windows.h"
 #include "pc/Cost/Cost.h"
+#include "pc/IR/Calls.h"
 #include "pc/IR/Stages.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -48,6 +49,7 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
       }
     if (!mesh)
       return;
+    bool hasRing = false;
     SmallVector<ArrayAttr> windowed, stayed;
     struct Staying {
       Location loc;
@@ -66,6 +68,7 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
     for (func::FuncOp function : module.getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
+      hasRing |= zigzagRanks(function) > 0;
       if (failed(windowAttention(function, mesh)))
         return signalPassFailure();
       if (axes.empty())
@@ -75,6 +78,8 @@ struct WindowMoves : pc::impl::WindowMovesBase<WindowMoves> {
         windowProducts(accumulate.getBody().front(), mesh, axes, windowed, stays);
       windowProducts(body, mesh, axes, windowed, stays);
     }
+    if (hasRing)
+      tidyCalls(module); // which rank of the ring this one is, tasks are told
     for (const auto &[what, first] : staying) {
       InFlightDiagnostic remark = emitRemark(first.loc)
                                   << "pc-window-moves: the " << what.first << " of '" << first.tensor

@@ -114,8 +114,7 @@ struct PipelineParallel : pc::impl::PipelineParallelBase<PipelineParallel> {
       writer.finish();
       ops += writer.numOps();
     }
-    // Steps round a ring work on what tasks before have gathered, which they have to see.
-    if (ops <= inlineOps || zigzagRanks(function))
+    if (ops <= inlineOps)
       for (StageWriter &writer : writers)
         inlineCalls(writer.getModule());
     for (Operation &op : llvm::make_early_inc_range(*module.getBody()))

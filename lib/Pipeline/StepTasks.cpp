@@ -25,17 +25,35 @@ ArrayRef<Value> StepTasks::handedOn(Kind kind, int chunk) const {
   return it == handed.end() ? ArrayRef<Value>() : it->second;
 }
 
-/// Cheap ops that nothing of the microbatch and no gradient goes into.
+/// Whether that holds, and all of it in one chunk.
+bool StepTasks::comesRound(Operation *op) const {
+  return pipeline::comesRound(op) &&
+         llvm::all_of(op->getUsers(), [&](Operation *user) { return chunk.lookup(user) == chunk.lookup(op); });
+}
+
+/// Cheap ops that nothing of the microbatch and no gradient goes into, and what comes round a ring.
 void StepTasks::findMadeAgain() {
-  for (Operation &op : body().without_terminator())
-    if (!isa<SeedOp, OutputOp>(op) && !isExpensive(&op) && !isa<EmbeddingOp>(op) &&
-        llvm::all_of(op.getOperands(), [&](Value value) {
-          if (value.getParentBlock() != &body())
-            return true;
-          Operation *definition = value.getDefiningOp();
-          return definition && madeAgain.contains(definition);
-        }))
+  for (Operation &op : body().without_terminator()) {
+    bool ofParameters = !isa<SeedOp, OutputOp>(op) && !isExpensive(&op) && !isa<EmbeddingOp>(op) &&
+                        llvm::all_of(op.getOperands(), [&](Value value) {
+                          if (value.getParentBlock() != &body())
+                            return true;
+                          Operation *definition = value.getDefiningOp();
+                          return definition && madeAgain.contains(definition);
+                        });
+    if (ofParameters || comesRound(&op))
       madeAgain.insert(&op);
+  }
+}
+
+SmallVector<Operation *> StepTasks::readersOf(Value value) const {
+  SmallVector<Operation *> readers;
+  for (Operation *user : value.getUsers())
+    if (comesRound(user))
+      llvm::append_range(readers, user->getUsers());
+    else
+      readers.push_back(user);
+  return readers;
 }
 
 /// An op that makes a value larger, or that reads what its readers' chunk gets anyway, goes to the chunk of its
@@ -182,8 +200,12 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
   NodeSpread spread = NodeSpread::ofGroups(mesh, axis, machine); // which stages send to each other is not known yet
   auto seconds = [&](Kind kind, int c) {
     double sum = 0;
-    for (Operation *op : ops(kind, c))
+    for (Operation *op : ops(kind, c)) {
       sum += secondsOnRank(op, mesh, machine);
+      for (Value operand : op->getOperands())
+        if (Operation *gather = operand.getDefiningOp(); gather && comesRound(gather))
+          sum += secondsOnRank(gather, mesh, machine);
+    }
     return sum;
   };
   for (int c = 0; c < numChunks; ++c) {
@@ -205,7 +227,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
         made.insert(op->result_begin(), op->result_end());
     for (Value value : made) {
       bool later = false, weight = false, byR = kind.lookup(value.getDefiningOp()) == Kind::R;
-      for (Operation *user : value.getUsers())
+      for (Operation *user : readersOf(value))
         if (auto it = kind.find(user); it != kind.end() && chunk.lookup(user) == c && it->second != Kind::F) {
           later |= !byR || it->second != Kind::R;
           weight |= it->second == Kind::W;
@@ -245,7 +267,7 @@ double StepTasks::workspace(int of, MeshAttr mesh) const {
       for (Value value : op->getResults()) {
         Operation *last = nullptr;
         bool inside = true;
-        for (Operation *user : value.getUsers()) {
+        for (Operation *user : readersOf(value)) {
           auto it = kind.find(user);
           inside &= it != kind.end() && it->second == k && chunk.lookup(user) == of;
           last = !last || last->isBeforeInBlock(user) ? user : last;

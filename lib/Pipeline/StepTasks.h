@@ -20,6 +20,9 @@ double localBytes(mlir::Value value, MeshAttr mesh);
 double secondsOnRank(mlir::Operation *op, MeshAttr mesh, const MachineModel &machine);
 /// Moves, casts, copies and resizes.
 bool isUnaryLinear(mlir::Operation *op);
+/// Whether the op gathers keys or values for attention over the ranks of a ring: their blocks will come round
+/// (pc-window-moves), so what is gathered is never there as a whole.
+bool comesRound(mlir::Operation *op);
 
 /// What is never cut: the halves of layers (attention, feed-forward, each with its norm), and what comes before and
 /// behind the layers. Found by source names; a layer of fewer than four parts is one unit.
@@ -48,7 +51,8 @@ public:
   llvm::ArrayRef<mlir::Operation *> ops(Kind kind, int chunk) const;
   /// Values that F of the chunk hands to the next chunk, or B to the one before, in program order.
   llvm::ArrayRef<mlir::Value> handedOn(Kind kind, int chunk) const;
-  /// Whether `op` only depends on parameters and costs little: every task that reads it makes it for itself.
+  /// Whether `op` only depends on parameters and costs little, or gathers what comes round a ring: every task that
+  /// reads it makes it for itself.
   bool isMadeAgain(mlir::Operation *op) const { return madeAgain.contains(op); }
 
   /// A part of what is yielded. Whole it is the sum of all, `through` (moves and casts) applied to each.
@@ -70,7 +74,10 @@ private:
   StepTasks(AccumulateOp accumulate, bool split) : accumulate(accumulate), split(split) {}
   mlir::Block &body() const { return accumulate->getRegion(0).front(); }
 
+  bool comesRound(mlir::Operation *op) const;
   void findMadeAgain();
+  /// The ops of tasks that read `value`, or what is gathered of it round a ring.
+  llvm::SmallVector<mlir::Operation *> readersOf(mlir::Value value) const;
   void sinkGrowing();
   void splitSums();
   bool collectAddends(mlir::Value value, llvm::SmallVector<mlir::Operation *, 2> through,

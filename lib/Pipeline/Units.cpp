@@ -41,6 +41,12 @@ double pc::pipeline::secondsOnRank(Operation *op, MeshAttr mesh, const MachineMo
 
 bool pc::pipeline::isUnaryLinear(Operation *op) { return isa<MoveOpInterface, CopyOp, CastOp, ResizeOp>(op); }
 
+bool pc::pipeline::comesRound(Operation *op) {
+  auto gather = dyn_cast<AllGatherOp>(op);
+  return gather && gather.getDim() == 1 && zigzagRanks(op) &&
+         llvm::all_of(op->getUsers(), llvm::IsaPred<AttentionOp, AttentionGradOp>);
+}
+
 namespace {
 
 /// The part of a layer that a name belongs to, as "h.3.attn" of "h.3.attn.c_attn:q"; empty outside of layers.
@@ -164,7 +170,7 @@ private:
       for (Value value : op->getResults())
         if (llvm::any_of(value.getUsers(),
                          [&](Operation *user) { return !isForward.contains(user) && !isa<YieldOp>(user); }))
-          units.held[units.unit[op]] += localBytes(value, mesh);
+          units.held[units.unit[op]] += localBytes(comesRound(op) ? op->getOperand(0) : value, mesh);
     // A parameter, and what is made of it outside, belongs to the units that read it.
     llvm::DenseMap<Value, double> bytes;
     std::map<std::string, double> states;

@@ -409,3 +409,40 @@ func.func @kept(%x: tensor<4xf32>) {
   %b3 = pc.add %b2, %g3 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+// Sums of what tasks send for each microbatch come last in their task, so that its moves are waited for there. What the task itself reads stays.
+pc.mesh <dp = 2>
+// CHECK-LABEL: func.func private @backward
+func.func private @backward(%a: tensor<16xf32>, %b: tensor<16xf32>, %sum: tensor<8xf32>, %other: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<16xf32>) {
+  // CHECK: %[[A:.*]] = pc.exp
+  // CHECK-NEXT: pc.start (%{{.*}} = %[[A]]
+  // CHECK: %[[B:.*]] = pc.log
+  // CHECK-NEXT: pc.start (%{{.*}} = %[[B]]
+  // CHECK: pc.recip
+  // CHECK-NEXT: %[[S:.*]] = pc.wait
+  // CHECK-NEXT: pc.add %arg2, %[[S]]
+  // CHECK-NEXT: %[[S:.*]] = pc.wait
+  // CHECK-NEXT: pc.add %arg3, %[[S]]
+  // CHECK-NEXT: return
+  %x = pc.exp %a : (tensor<16xf32>) -> tensor<16xf32>
+  %xs = pc.reduce_scatter sum %x dim 0 on ["dp"] : (tensor<16xf32>) -> tensor<8xf32>
+  %r = pc.add %sum, %xs : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %y = pc.log %b : (tensor<16xf32>) -> tensor<16xf32>
+  %ys = pc.reduce_scatter sum %y dim 0 on ["dp"] : (tensor<16xf32>) -> tensor<8xf32>
+  %q = pc.add %other, %ys : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %z = pc.recip %b : (tensor<16xf32>) -> tensor<16xf32>
+  return %r, %q, %z : tensor<8xf32>, tensor<8xf32>, tensor<16xf32>
+}
+// CHECK-LABEL: func.func private @forward
+func.func private @forward(%a: tensor<16xf32>, %sum: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  // CHECK: pc.reduce_scatter
+  // CHECK: pc.add
+  // CHECK-NEXT: pc.exp
+  // CHECK-NEXT: return
+  %xs = pc.reduce_scatter sum %a dim 0 on ["dp"] : (tensor<16xf32>) -> tensor<8xf32>
+  %r = pc.add %sum, %xs : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %e = pc.exp %r : (tensor<8xf32>) -> tensor<8xf32>
+  return %r, %e : tensor<8xf32>, tensor<8xf32>
+}

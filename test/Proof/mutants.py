@@ -62,7 +62,9 @@ mixtral ep=4
 mixtral dp=2,ep=2 --expert-exchange=rows
 mixtral-capacity ep=2,cp=2 --context-parallel=ring
 qwen3_moe pp=2 --microbatches=2
-mistral-packed pp=2,dp=2 --microbatches=2""".splitlines()
+mistral-packed pp=2,dp=2 --microbatches=2
+llama pp=2,cp=2 --context-parallel=ring --microbatches=2 --inline-tasks=0
+qwen2 pp=2,dp=2 --zero=2 --precision=bf16 --microbatches=2 --inline-tasks=0""".splitlines()
 
 
 class Text:

@@ -55,7 +55,8 @@ def Schedule : Pass<"pc-schedule", "mlir::ModuleOp"> {
     * Moves whose results are needed at the end of the block only, and moves of sums over microbatches, share *buckets*: moves of one
       kind, group and element width, up to `bucket-bytes`, in the order in which their operands are ready (for gradients: backward).
       A bucket starts when its last operand is ready. Unless its moves work in place, it is waited for when the second bucket after it
-      starts, which limits the operands that are held. `pc.update`s of moved values come last, so that nothing waits for them.
+      starts, which limits the operands that are held. `pc.update`s of moved values come last, so that nothing waits for them; and so do,
+      in each task of a stage, additions of what it has sent to the sums of tasks before it, whose buckets are the task's.
     * Gathers of stored tensors (parameters split over a data axis, or their rounded copies) come by *unit*: tensors whose names agree up to the
       first number ("h.3"). A unit is gathered when the one `prefetch` + 1 before it has been used for the last time, so at most `prefetch` + 1
       units are in memory at any time; fewer where their payload would be more than `prefetch-bytes`. An earlier unit that is used even after
