@@ -500,11 +500,9 @@ void Composer::composePipeline(ComposedPlan &composed, bool callsTasks, std::str
   std::optional<pipeline::Order> order;
   SmallVector<int64_t> layers;
   PlanNumbers numbers(plan, context);
-  double gather =
-      numbers.data > 1
-          ? numbers.sentOnce(few.layerParameterBytes(), gatherSeconds(numbers, numbers.dataAxes(), machine).second)
-                .gather
-          : 0;
+  double gather = numbers.data > 1 ? numbers.sentOnce(few.layerParameterBytes()).gather *
+                                         gatherSeconds(numbers, numbers.dataAxes(), machine).second
+                                   : 0;
   auto tryLayers = [&](const SmallVector<int64_t> &dealt) {
     Problem one = whole;
     roles.fill(one, dealt);

@@ -69,7 +69,7 @@ double PlanBounds::longerAlone(const std::string &without, const std::string &wi
 }
 
 double PlanBounds::recomputedShare(const PlanNumbers &plan) const {
-  if (!plan.hasStages || plan.alone == plan.kept)
+  if (plan.alone == plan.kept)
     return 0;
   // No more than the forward pass, and a backward pass takes no less. On several ranks moves are made again, too.
   constexpr double most = 1.0 / 3, margin = 1.5;
@@ -117,7 +117,7 @@ double PlanBounds::ofSet(const Known &known, const PlanNumbers &plan, double eno
     return sending;
   // Forward passes are as long with recomputation as without.
   double forwardShare = std::max(known.forwardSeconds / (known.seconds + longer), leastForwardShare);
-  MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), forwardShare, recomputedShare(plan)};
+  MicrobatchSeconds work{layer, all - layer * static_cast<double>(layers), forwardShare};
   return std::max(ofPipeline(work, besides, sent, plan, enough), sending);
 }
 
@@ -145,8 +145,8 @@ PlanBounds::Sent PlanBounds::sentOf(const PlanNumbers &plan) const {
   double seconds = gather.latency + gather.sumOfByte * sums + gather.ofByte * gathered;
   double lost = machine.contendShare * copySeconds(sums + gathered, seconds, machine);
   // What is sent alone has its own hops.
-  double layerSums = plan.sentOnce(layerParameterBytes, gather.sumOfByte).sums;
-  double layerGather = plan.sentOnce(layerParameterBytes, gather.ofByte).gather;
+  PlanNumbers::Sent once = plan.sentOnce(layerParameterBytes);
+  double layerSums = gather.sumOfByte * once.sums, layerGather = gather.ofByte * once.gather;
   double hops = sentAlone(plan, plan.halfGradients ? 2 : 4) * (plan.zero == 0 ? gather.sumLatency : gather.latency);
   double gatherHops = 0;
   if (plan.zero == 1 || plan.zero == 2)
@@ -169,7 +169,7 @@ double PlanBounds::ofCore(const CorePrice &core, const PlanNumbers &plan) const 
   double optimizer = rest / static_cast<double>(plan.shape.stages) / updaters;
   Sent sent = core.hasData ? Sent() : sentOf(plan);
   MicrobatchSeconds work{core.layerSeconds, core.seconds - core.layerSeconds * static_cast<double>(layers),
-                         core.forwardShare, recomputedShare(plan), /*sends=*/core.hasData};
+                         core.forwardShare, /*sends=*/core.hasData};
   return ofPipeline(work, optimizer, sent, plan, std::numeric_limits<double>::infinity());
 }
 
@@ -210,7 +210,7 @@ double PlanBounds::ofPipeline(const MicrobatchSeconds &seconds, double optimizer
   constexpr double margin = 0.985;
   // Of a stage they may be shorter than in a step.
   double forwardShare = std::max(0.95 * seconds.forwardShare, leastForwardShare);
-  double waitShare = shape.splitsWeightGradients ? forwardShare : 1 - seconds.recomputedShare;
+  double waitShare = shape.splitsWeightGradients ? forwardShare : 1 - recomputedShare(plan);
   double simple = step(margin * leastPipelineSeconds(one * microbatches, shape, waitShare), waits);
   if (!plan.schedule || shape.stages * shape.chunks > layers || simple >= enough)
     return simple;

@@ -89,7 +89,7 @@ private:
     double seconds = 0, lost = 0, layerSums = 0, layerGather = 0;
   };
   struct MicrobatchSeconds {
-    double layer, rest, forwardShare, recomputedShare;
+    double layer, rest, forwardShare;
     bool sends = false; ///< they are also of what data ranks send for each microbatch
   };
   /// Parameters of a layer that are too large to be sent together with others, where an element takes `width` bytes.

@@ -84,13 +84,13 @@ SmallVector<StringAttr, 2> PlanNumbers::axesOf(uint32_t bits) const {
   return found;
 }
 
-PlanNumbers::Sent PlanNumbers::sentOnce(double parameterBytes, double secondsOfByte) const {
+PlanNumbers::Sent PlanNumbers::sentOnce(double parameterBytes) const {
   double elements = parameterBytes / 4 / split * (data - 1) / data;
   Sent sent;
   if (zero < 2) // DDP sends them twice, round a ring
-    sent.sums = secondsOfByte * elements * (halfGradients ? 2 : 4) * (zero == 0 ? 2 : 1);
+    sent.sums = elements * (halfGradients ? 2 : 4) * (zero == 0 ? 2 : 1);
   if (zero == 1 || zero == 2)
-    sent.gather = secondsOfByte * elements * (halfParameters ? 2 : 4);
+    sent.gather = elements * (halfParameters ? 2 : 4);
   return sent;
 }
 

@@ -38,12 +38,12 @@ public:
   bool hasData() const { return dataBits; }
   uint32_t dataBits = 0, summingBits = 0; ///< which of the axes these are: data ranks; and who shares out tokens
 
-  /// Of data ranks, one after another: those of the sums of gradients of so many bytes of parameters, which are not
-  /// sent before the last microbatch, and those of a gather of these, if they are gathered once a step.
+  /// Bytes that a data rank sends of so many bytes of parameters: for the sums of their gradients, if they are not sent
+  /// before the last microbatch, and for a gather, if they are gathered once a step.
   struct Sent {
     double sums = 0, gather = 0;
   };
-  Sent sentOnce(double parameterBytes, double secondsOfByte) const;
+  Sent sentOnce(double parameterBytes) const;
 
 private:
   llvm::SmallVector<mlir::StringAttr, 2> axesOf(uint32_t bits) const;

@@ -67,9 +67,9 @@ void StageBytes::read(const Problem &small, Stage &stage, const TaskMemory &memo
   }
 }
 
-double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, const Stretch *before,
-                        const Stretch *behind, llvm::function_ref<const Stretch *(const Task &)> stretchOf,
-                        llvm::function_ref<double(const Bytes &, int)> bytes, bool ownChunks, bool untilLast) const {
+double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, const Walk &walk,
+                        llvm::function_ref<const Stretch *(const Task &)> stretchOf,
+                        llvm::function_ref<double(const Bytes &, int)> bytes) const {
   SmallVector<int> chunks; // of the stage
   for (int chunk = 0; chunk < whole.chunks(); ++chunk)
     if (whole.stageOf[chunk] == whole.stageOf[tasks.front().chunk])
@@ -88,7 +88,7 @@ double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, co
         to = std::min(last, at + static_cast<int>(end.tasks));
       } else if (end.how != End::Optimizer) {
         int of = end.how == End::Last ? whole.microbatches - 1 : microbatch;
-        to = place[whole.id({static_cast<pipeline::Kind>(end.kind), ownChunks ? chunk : chunks[end.chunk], of})];
+        to = place[whole.id({static_cast<pipeline::Kind>(end.kind), walk.ownChunks ? chunk : chunks[end.chunk], of})];
       }
       if (to <= at + 1)
         continue;
@@ -96,15 +96,15 @@ double StageBytes::most(const Problem &whole, const std::vector<Task> &tasks, co
       change[to] -= bytes(kept, chunk);
     }
   };
-  if (before)
-    take(0, *before, all, 0);
-  if (behind)
-    take(last, *behind, all, 0);
+  if (walk.before)
+    take(0, *walk.before, all, 0);
+  if (walk.behind)
+    take(last, *walk.behind, all, 0);
   for (auto [i, task] : llvm::enumerate(tasks))
     if (const Stretch *stretch = stretchOf(task))
       take(static_cast<int>(i) + 1, *stretch, task.chunk, task.microbatch);
   int until = last;
-  if (untilLast) {
+  if (walk.untilLast) {
     auto isEnd = [&](const Task &task) {
       return task.kind == pipeline::Kind::B && task.microbatch == whole.microbatches - 1;
     };
@@ -134,7 +134,7 @@ double StageBytes::arena(const Problem &whole, const std::vector<Task> &tasks, i
     double n = chunk < 0 ? mean / count : static_cast<double>(layers[chunk]);
     return bytes[0] + (n - static_cast<double>(a)) * ofLayer(bytes);
   };
-  return most(whole, tasks, &stage.before, &stage.behind, stretchOf, bytes, false, false) + stage.gaps;
+  return most(whole, tasks, {.before = &stage.before, .behind = &stage.behind}, stretchOf, bytes) + stage.gaps;
 }
 
 double StageBytes::ofLayers(const Problem &whole, const std::vector<Task> &tasks, ArrayRef<int64_t> layers,
@@ -157,5 +157,5 @@ double StageBytes::ofLayers(const Problem &whole, const std::vector<Task> &tasks
   auto bytes = [&](const Bytes &bytes, int chunk) {
     return std::max(ofLayer(bytes), 0.0) * static_cast<double>(layers[chunk]);
   };
-  return most(whole, tasks, nullptr, nullptr, stretchOf, bytes, true, untilLast);
+  return most(whole, tasks, {.ownChunks = true, .untilLast = untilLast}, stretchOf, bytes);
 }

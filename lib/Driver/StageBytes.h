@@ -64,12 +64,16 @@ private:
   void read(const pipeline::Problem &small, Stage &stage, const TaskMemory &memory, int program) const;
   double ofLayer(const Bytes &bytes) const { return (bytes[1] - bytes[0]) / static_cast<double>(b - a); }
 
+  struct Walk {
+    const Stretch *before = nullptr, *behind = nullptr; ///< of all tasks; null: nothing
+    bool ownChunks = false;                             ///< values end in their own chunk
+    bool untilLast = false; ///< until the first backward pass of the last microbatch has ended
+  };
   /// What is alive at once at most along the tasks of a stage. `stretchOf`: of a task, null: nothing; `bytes`: with the
-  /// layers of a chunk; `ownChunks`: values end in their own chunk; `untilLast`: until the first backward pass of the
-  /// last microbatch has ended.
-  double most(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, const Stretch *before,
-              const Stretch *behind, llvm::function_ref<const Stretch *(const pipeline::Task &)> stretchOf,
-              llvm::function_ref<double(const Bytes &, int)> bytes, bool ownChunks, bool untilLast) const;
+  /// layers of a chunk.
+  double most(const pipeline::Problem &whole, const std::vector<pipeline::Task> &tasks, const Walk &walk,
+              llvm::function_ref<const Stretch *(const pipeline::Task &)> stretchOf,
+              llvm::function_ref<double(const Bytes &, int)> bytes) const;
 
   int64_t a, b;
   std::vector<Stage> stages;
