@@ -48,7 +48,7 @@ def search(work, ranks, machine, interrupted):
         child = subprocess.Popen(command, stdout=said, stderr=said)
         if interrupted:
             time.sleep(INTERRUPTED)
-            child.send_signal(signal.SIGINT)
+            os.kill(child.pid, signal.SIGINT)  # which may have ended, and is waited for below
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
