@@ -25,13 +25,7 @@ ArrayRef<Value> StepTasks::handedOn(Kind kind, int chunk) const {
   return it == handed.end() ? ArrayRef<Value>() : it->second;
 }
 
-/// Whether that holds, and all of it in one chunk.
-bool StepTasks::comesRound(Operation *op) const {
-  return pipeline::comesRound(op) &&
-         llvm::all_of(op->getUsers(), [&](Operation *user) { return chunk.lookup(user) == chunk.lookup(op); });
-}
-
-/// Cheap ops that nothing of the microbatch and no gradient goes into, and what comes round a ring.
+/// Cheap ops that nothing of the microbatch and no gradient goes into, and what comes round a ring in one chunk.
 void StepTasks::findMadeAgain() {
   for (Operation &op : body().without_terminator()) {
     bool ofParameters = !isa<SeedOp, OutputOp>(op) && !isExpensive(&op) && !isa<EmbeddingOp>(op) &&
@@ -41,7 +35,8 @@ void StepTasks::findMadeAgain() {
                           Operation *definition = value.getDefiningOp();
                           return definition && madeAgain.contains(definition);
                         });
-    if (ofParameters || comesRound(&op))
+    auto isOfChunk = [&](Operation *user) { return chunk.lookup(user) == chunk.lookup(&op); };
+    if (ofParameters || (comesRound(&op) && llvm::all_of(op.getUsers(), isOfChunk)))
       madeAgain.insert(&op);
   }
 }
@@ -49,7 +44,7 @@ void StepTasks::findMadeAgain() {
 SmallVector<Operation *> StepTasks::readersOf(Value value) const {
   SmallVector<Operation *> readers;
   for (Operation *user : value.getUsers())
-    if (comesRound(user))
+    if (madeAgain.contains(user))
       llvm::append_range(readers, user->getUsers());
     else
       readers.push_back(user);
@@ -203,7 +198,7 @@ Problem StepTasks::problem(MeshAttr mesh, StringAttr axis, const MachineModel &m
     for (Operation *op : ops(kind, c)) {
       sum += secondsOnRank(op, mesh, machine);
       for (Value operand : op->getOperands())
-        if (Operation *gather = operand.getDefiningOp(); gather && comesRound(gather))
+        if (Operation *gather = operand.getDefiningOp(); gather && madeAgain.contains(gather) && comesRound(gather))
           sum += secondsOnRank(gather, mesh, machine);
     }
     return sum;

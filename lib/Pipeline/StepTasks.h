@@ -74,9 +74,8 @@ private:
   StepTasks(AccumulateOp accumulate, bool split) : accumulate(accumulate), split(split) {}
   mlir::Block &body() const { return accumulate->getRegion(0).front(); }
 
-  bool comesRound(mlir::Operation *op) const;
   void findMadeAgain();
-  /// The ops of tasks that read `value`, or what is gathered of it round a ring.
+  /// The ops of tasks that read `value`, which a task makes, or what is made again of it.
   llvm::SmallVector<mlir::Operation *> readersOf(mlir::Value value) const;
   void sinkGrowing();
   void splitSums();
