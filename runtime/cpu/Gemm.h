@@ -2,7 +2,7 @@
 //
 // Every product is cut over the batch, the rows or the columns, never over k,
 // and each thread of the pool calls oneDNN on its part by itself. What oneDNN
-// does not take (k = 0, odd strides, bf16 on old CPUs) a plain loop does.
+// does not take (k = 0, odd strides) a plain loop does.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_GEMM_H

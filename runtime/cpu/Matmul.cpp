@@ -1,50 +1,19 @@
-//===- Matmul.cpp - a product of two matrices by oneDNN's primitive -------===//
+//===- Matmul.cpp - a product of two matrices by oneDNN -------------------===//
 #include "cpu/Matmul.h"
-
-#include <algorithm>
 
 using namespace pcrt;
 
-dnnl::memory::desc Matrix::desc() const {
-  auto type = dtype == PCRT_BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-  return dnnl::memory::desc({rows, columns}, type, dnnl::memory::dims{rowStride, columnStride});
-}
-
-static std::optional<Matrix> matrix(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride,
-                                    int32_t dtype) {
-  // The stride of an extent of 1 is of no consequence; choose the one that makes the matrix plain.
-  if (columns == 1 && columnStride != 1 && rowStride != 1)
-    columnStride = 1;
-  if (rows == 1 && rowStride != 1 && columnStride != 1)
-    rowStride = 1;
-  if (columns == 1 && columnStride == 1 && rowStride < 1)
-    rowStride = 1;
-  if (columnStride == 1) {
-    if (rows == 1)
-      rowStride = std::max(rowStride, columns);
-    if (rowStride < columns)
-      return std::nullopt;
-  } else if (rowStride == 1) {
-    if (columns == 1)
-      columnStride = std::max(columnStride, rows);
-    if (columnStride < rows)
-      return std::nullopt;
-  } else {
-    return std::nullopt;
-  }
-  return Matrix{rows, columns, rowStride, columnStride, dtype};
-}
-
-std::optional<Operands> pcrt::operandsOf(const pcrt_gemm_desc &d) {
-  auto a = matrix(d.m, d.k, d.a_m_stride, d.a_k_stride, d.a_dtype);
-  auto b = matrix(d.k, d.n, d.b_k_stride, d.b_n_stride, d.b_dtype);
-  auto c = matrix(d.m, d.n, d.c_m_stride, d.n == 1 ? 1 : d.c_n_stride, d.c_dtype);
-  if (!a || !b || !c)
-    return std::nullopt;
-  return Operands{*a, *b, *c};
+static dnnl::memory::desc descOf(const Matrix &matrix) {
+  auto type = matrix.dtype == PCRT_BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  return dnnl::memory::desc({matrix.rows, matrix.columns}, type,
+                            dnnl::memory::dims{matrix.rowStride, matrix.columnStride});
 }
 
 Matmul::Matmul(const pcrt_gemm_desc &d, const Operands &of, bool packB, const dnnl::engine &engine) {
+  if (WidenedMatmul::isFor(of)) {
+    widened.emplace(d, of, packB);
+    return;
+  }
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (d.accumulate) {
@@ -53,7 +22,7 @@ Matmul::Matmul(const pcrt_gemm_desc &d, const Operands &of, bool packB, const dn
     attributes.set_post_ops(sum);
   }
   bool hasBias = d.epilogue == PCRT_EPILOGUE_BIAS;
-  dnnl::memory::desc aDesc = of.a.desc(), bDesc = of.b.desc(), cDesc = of.c.desc(), wanted = bDesc;
+  dnnl::memory::desc aDesc = descOf(of.a), bDesc = descOf(of.b), cDesc = descOf(of.c), wanted = bDesc;
   dnnl::memory::desc biasDesc({1, d.n}, dnnl::memory::data_type::f32, dnnl::memory::dims{d.n, 1});
   if (packB)
     wanted = dnnl::memory::desc({d.k, d.n}, bDesc.data_type(), dnnl::memory::format_tag::any);
@@ -79,13 +48,19 @@ Matmul::Matmul(const pcrt_gemm_desc &d, const Operands &of, bool packB, const dn
   }
 }
 
-int64_t Matmul::scratchBytes() const { return packedOffset() + (pack ? int64_t(packedB.get_desc().get_size()) : 0); }
+int64_t Matmul::scratchBytes() const {
+  return widened ? widened->scratchBytes() : packedOffset() + (pack ? int64_t(packedB.get_desc().get_size()) : 0);
+}
 
 static dnnl_status_t set(dnnl::memory &memory, const void *at) {
   return dnnl_memory_set_data_handle(memory.get(), const_cast<void *>(at));
 }
 
 dnnl_status_t Matmul::setB(const void *from, void *scratchMemory, const dnnl::stream &stream) {
+  if (widened) {
+    widened->setB(from, scratchMemory);
+    return dnnl_success;
+  }
   dnnl_status_t status = set(b, from);
   if (!pack || status != dnnl_success)
     return status;
@@ -96,6 +71,8 @@ dnnl_status_t Matmul::setB(const void *from, void *scratchMemory, const dnnl::st
 
 dnnl_status_t Matmul::run(const void *aAt, void *cAt, const void *biasAt, void *scratchMemory,
                           const dnnl::stream &stream) {
+  if (widened)
+    return widened->run(aAt, cAt, biasAt, scratchMemory);
   dnnl_status_t status = set(a, aAt);
   if (status == dnnl_success)
     status = set(c, cAt);

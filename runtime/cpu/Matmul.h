@@ -1,37 +1,20 @@
-//===- Matmul.h - a product of two matrices by oneDNN's primitive ---------===//
+//===- Matmul.h - a product of two matrices by oneDNN ---------------------===//
 //
 // oneDNN's primitives have sizes that are fixed when they are made, and work
-// on memory that is set before every call.
+// on memory that is set before every call. Where the CPU has none that are fast
+// in bf16, f32 products take their place.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_CPU_MATMUL_H
 #define PCRT_CPU_MATMUL_H
 
-#include "pcrt/pcrt.h"
+#include "cpu/WidenedMatmul.h"
 
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <vector>
 
 namespace pcrt {
-
-/// A matrix as oneDNN takes it: rows or columns are contiguous. Strides are in elements.
-struct Matrix {
-  int64_t rows, columns, rowStride, columnStride;
-  int32_t dtype;
-
-  bool isTransposed() const { return columnStride != 1; }
-  int64_t leadingStride() const { return isTransposed() ? columnStride : rowStride; }
-  dnnl::memory::desc desc() const;
-};
-
-/// The operands of one batch entry of a product.
-struct Operands {
-  Matrix a, b, c;
-};
-
-/// None if oneDNN does not take the strides of one of them.
-std::optional<Operands> operandsOf(const pcrt_gemm_desc &desc);
 
 /// c = a b, or c += a b where the product accumulates, with a bias where it has one. Calls allocate nothing from the
 /// heap after the first, and say what oneDNN says.
@@ -51,6 +34,7 @@ private:
   /// Packed b lies behind the product's own memory.
   int64_t packedOffset() const { return (int64_t(scratch.get_desc().get_size()) + 63) / 64 * 64; }
 
+  std::optional<WidenedMatmul> widened; ///< In the place of all that follows.
   dnnl::matmul product;
   dnnl::reorder pack; ///< Where b is packed.
   dnnl::memory a, b, packedB, c, bias, scratch;

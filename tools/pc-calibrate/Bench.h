@@ -55,7 +55,8 @@ private:
   double time(Case &one);
   double sample(Case &one);
   int64_t numberOfFirst(int64_t mine);
-  void sampleAll(int warm, int rounds);
+  void sampleAll(const std::vector<Case *> &some, int warm, int rounds);
+  std::vector<Case *> noisierThan(double noise);
 
   Target &target;
   pcrt::Comm &comm;

@@ -31,19 +31,6 @@ public:
   }
   int threads() const override { return pool.size(); }
 
-  bool multiplies(int32_t dtype) override {
-    if (dtype == PCRT_F32)
-      return true;
-    pcrt_gemm_desc desc{};
-    desc.name = "product";
-    desc.batch = 1, desc.m = desc.n = desc.k = 64;
-    desc.a_m_stride = desc.b_k_stride = desc.c_m_stride = 64;
-    desc.a_k_stride = desc.b_n_stride = desc.c_n_stride = 1;
-    desc.a_dtype = desc.b_dtype = desc.c_dtype = dtype;
-    desc.rest = -1;
-    return Gemms(pool, &desc, 1).plainParts() == 0;
-  }
-
   void prepare(const Tables &made) override {
     tables = &made;
     requireOk(comm, comm.allocateArena(made.bytes, &base));

@@ -77,7 +77,6 @@ public:
     session.check(session.driver.cuMemGetInfo_v2(&unused, &total), "ask for the memory");
     return {session.deviceName, session.arch, session.multiprocessors, int64_t(total)};
   }
-  bool multiplies(int32_t) override { return true; }
 
   void prepare(const Tables &made) override {
     tables = &made;

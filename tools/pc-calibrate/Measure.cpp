@@ -3,6 +3,7 @@
 #include "comm/Collective.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 using namespace pcrt;
@@ -31,8 +32,6 @@ static std::string nameOf(const Shape &shape, int32_t dtype) {
 }
 
 void Bench::addProducts(std::vector<Measurement> &to, const std::vector<Shape> &shapes, int32_t dtype) {
-  if (!target.multiplies(dtype))
-    return;
   to.reserve(shapes.size()); // cases point to them
   for (const Shape &shape : shapes) {
     to.push_back(named(nameOf(shape, dtype), shape.flops()));
@@ -96,20 +95,29 @@ int64_t Bench::numberOfFirst(int64_t mine) {
   return everyone[0];
 }
 
-void Bench::sampleAll(int warm, int rounds) {
-  for (Case &one : cases)
-    one.seconds.clear();
+void Bench::sampleAll(const std::vector<Case *> &some, int warm, int rounds) {
+  for (Case *one : some)
+    one->seconds.clear();
   for (int round = -warm; round < rounds; ++round)
-    for (Case &one : cases)
-      if (double seconds = sample(one); round >= 0)
-        one.seconds.push_back(seconds);
-  for (Case &one : cases) {
-    std::sort(one.seconds.begin(), one.seconds.end());
-    one.result->seconds = one.seconds[rounds / 2];
-    if (one.own) // a few of them are long, and they add up
-      one.result->seconds = std::accumulate(one.seconds.begin(), one.seconds.end(), 0.) / rounds;
-    one.result->spread = (one.seconds[rounds - 1 - rounds / 4] - one.seconds[rounds / 4]) / one.result->seconds;
+    for (Case *one : some)
+      if (double seconds = sample(*one); round >= 0)
+        one->seconds.push_back(seconds);
+  for (Case *one : some) {
+    std::sort(one->seconds.begin(), one->seconds.end());
+    one->result->seconds = one->seconds[rounds / 2];
+    if (one->own) // a few of them are long, and they add up
+      one->result->seconds = std::accumulate(one->seconds.begin(), one->seconds.end(), 0.) / rounds;
+    one->result->spread = (one->seconds[rounds - 1 - rounds / 4] - one->seconds[rounds / 4]) / one->result->seconds;
   }
+}
+
+/// Those that were disturbed on rank 0.
+std::vector<Bench::Case *> Bench::noisierThan(double noise) {
+  std::vector<Case *> some;
+  for (Case &one : cases)
+    if (numberOfFirst(!one.result->isSmall && one.result->spread > noise))
+      some.push_back(&one);
+  return some;
 }
 
 Measurements Bench::run(double seconds, double noise) {
@@ -133,12 +141,18 @@ Measurements Bench::run(double seconds, double noise) {
     int64_t repeats = numberOfFirst(std::clamp<int64_t>(int64_t(sample / std::max(time(one), 1e-9)), 1, 20000));
     one.repeats = repeats < one.turns ? repeats : repeats / one.turns * one.turns;
   }
-  // Clocks fall under load: what counts begins when everything is hot.
-  for (int tries = 0; tries < 3; ++tries) {
-    sampleAll(rounds / 4 + 1, rounds);
-    if (numberOfFirst(noisiest(results).spread <= noise))
-      break;
-  }
+  // Clocks fall under load: what counts begins when everything is hot. What was disturbed is measured again.
+  const auto begin = std::chrono::steady_clock::now();
+  auto hasTime = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 3 * seconds;
+  };
+  std::vector<Case *> some;
+  for (Case &one : cases)
+    some.push_back(&one);
+  do {
+    sampleAll(some, rounds / 4 + 1, rounds);
+    some = noisierThan(noise);
+  } while (!some.empty() && numberOfFirst(hasTime()));
   return std::move(results);
 }
 

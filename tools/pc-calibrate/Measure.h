@@ -76,8 +76,8 @@ std::vector<Measurement> allOf(const Measurements &results);
 /// The one that differed most, latencies apart.
 Measurement noisiest(const Measurements &results);
 
-/// Measures on `target` for about `seconds`, up to three times until the noisiest measurement differs by `noise` at
-/// most. All ranks call it, `nodeRanks` of each node with consecutive numbers; the results are rank 0's, which decides.
+/// Measures on `target` for about `seconds`, and what differs by more than `noise` again, for up to three times as
+/// long. All ranks call it, `nodeRanks` of each node with consecutive numbers; the results are rank 0's, which decides.
 Measurements measure(Target &target, pcrt::Comm &comm, int nodeRanks, double seconds, double noise);
 
 } // namespace pc_calibrate

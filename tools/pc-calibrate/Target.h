@@ -72,8 +72,6 @@ public:
   virtual DeviceFacts facts() const { return {}; }
   /// Threads of a rank that work.
   virtual int threads() const { return 1; }
-  /// Whether it has instructions for products of this type.
-  virtual bool multiplies(int32_t dtype) = 0;
 
   /// Takes memory, fills it with small numbers, and makes what the calls need. Once, before the first call.
   virtual void prepare(const Tables &tables) = 0;

@@ -29,7 +29,8 @@ beside this tool, and under mpirun, torchrun and srun, it is not.
   -o FILE.json     where the machine is written (of CPUs the user's cache: $XDG_CACHE_HOME/pc/here.json or ~/.cache/pc/here.json)
   -n RANKS         as pc-run -n (one for each core, or each device); under mpirun, torchrun or srun their ranks are taken
   --target=TARGET  cpu (default) or cuda: a device for each rank; needs -o
-  --seconds S      about how long it measures, up to three times where noise disturbs it (10; of devices 45)
+  --seconds S      about how long it measures; what noise disturbs is measured again,
+                   for up to three times as long (10; of devices 45)
   --noise SHARE    how much measurements of the same thing may differ, from quartile to quartile (0.05)
   --version        which version of the project this is
   --help           show this text

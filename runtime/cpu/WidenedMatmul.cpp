@@ -1,0 +1,119 @@
+//===- WidenedMatmul.cpp - a product of bf16 matrices by f32 products -----===//
+#include "cpu/WidenedMatmul.h"
+#include "base/Types.h"
+
+#include <algorithm>
+#include <cstring>
+#include <oneapi/dnnl/dnnl.h>
+
+using namespace pcrt;
+
+/// Rows, columns and depth of a block: becoming f32 takes a few percent of its product then, and three blocks lie in
+/// a share of the last cache.
+static constexpr int64_t most = 1024;
+
+/// Elements from a line of a block to the next one: whole cache lines, and no power of two, which would put every line
+/// into the same few sets of a cache.
+static int64_t pitch(int64_t length) { return (length + 15) / 32 * 32 + 16; }
+
+namespace {
+
+/// A part of a matrix in f32: contiguous as the matrix is.
+struct Block {
+  const float *at;
+  int64_t stride;
+};
+
+} // namespace
+
+/// Rows [row, row + rows) and columns of a matrix at `from`: where they are, if they are f32, else made so at `to`.
+static Block widen(const Matrix &matrix, const void *from, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                   float *to) {
+  const int64_t stride = matrix.leadingStride(), offset = row * matrix.rowStride + column * matrix.columnStride;
+  if (matrix.dtype == PCRT_F32)
+    return {static_cast<const float *>(from) + offset, stride};
+  const auto *first = static_cast<const uint16_t *>(from) + offset;
+  const int64_t lines = matrix.isTransposed() ? columns : rows, length = matrix.isTransposed() ? rows : columns;
+  for (int64_t line = 0; line < lines; ++line)
+    for (int64_t i = 0; i < length; ++i)
+      to[line * pitch(length) + i] = bf16ToFloat(first[line * stride + i]);
+  return {to, pitch(length)};
+}
+
+bool WidenedMatmul::isFor(const Operands &of) {
+  static const bool multipliesBf16 =
+      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+  bool isHalf = of.a.dtype == PCRT_BF16 || of.b.dtype == PCRT_BF16 || of.c.dtype == PCRT_BF16;
+  return isHalf && !multipliesBf16 && !of.c.isTransposed();
+}
+
+WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, bool keepB)
+    : of(operands), accumulates(d.accumulate), keepsB(keepB), rows(std::min(most, d.m)), columns(std::min(most, d.n)),
+      depth(std::min(most, d.k)) {
+  auto floats = [](const Matrix &matrix, int64_t rows, int64_t columns) {
+    if (matrix.dtype == PCRT_F32)
+      return int64_t(0);
+    return matrix.isTransposed() ? columns * pitch(rows) : rows * pitch(columns);
+  };
+  aFloats = floats(of.a, rows, depth);
+  bFloats = keepsB ? floats(of.b, d.k, d.n) : floats(of.b, depth, columns);
+  sumFloats = floats(of.c, rows, columns);
+}
+
+void WidenedMatmul::setB(const void *at, void *scratch) {
+  b = at;
+  if (keepsB)
+    widen(of.b, b, 0, of.b.rows, 0, of.b.columns, static_cast<float *>(scratch) + aFloats);
+}
+
+/// A block of c from its sums: in place where c is f32, and holds them.
+static void finish(const Matrix &c, void *to, const float *sums, int64_t stride, const float *bias, bool accumulates,
+                   int64_t rows, int64_t columns) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const float *from = sums + row * stride;
+    if (c.dtype == PCRT_F32) {
+      float *line = static_cast<float *>(to) + row * c.rowStride;
+      for (int64_t i = 0; bias && i < columns; ++i)
+        line[i] += bias[i];
+      continue;
+    }
+    uint16_t *line = static_cast<uint16_t *>(to) + row * c.rowStride;
+    for (int64_t i = 0; i < columns; ++i) {
+      float sum = bias ? from[i] + bias[i] : from[i];
+      line[i] = floatToBf16(accumulates ? bf16ToFloat(line[i]) + sum : sum);
+    }
+  }
+}
+
+dnnl_status_t WidenedMatmul::run(const void *a, void *c, const void *bias, void *scratch) const {
+  float *aAt = static_cast<float *>(scratch), *bAt = aAt + aFloats, *sumsAt = bAt + bFloats;
+  const bool addsInPlace = of.c.dtype == PCRT_F32;
+  Block aBlock{}, bBlock{};
+  int64_t aHeld[2] = {-1, -1}, bHeld[2] = {-1, -1};
+  for (int64_t row = 0; row < of.c.rows; row += rows)
+    for (int64_t column = 0; column < of.c.columns; column += columns) {
+      const int64_t m = std::min(rows, of.c.rows - row), n = std::min(columns, of.c.columns - column);
+      char *to = static_cast<char *>(c) + (row * of.c.rowStride + column) * elementBytes(of.c.dtype);
+      float *sums = addsInPlace ? reinterpret_cast<float *>(to) : sumsAt;
+      const int64_t stride = addsInPlace ? of.c.rowStride : pitch(n);
+      for (int64_t first = 0; first < of.a.columns; first += depth) {
+        const int64_t k = std::min(depth, of.a.columns - first);
+        if (row != aHeld[0] || first != aHeld[1])
+          aBlock = widen(of.a, a, row, m, first, k, aAt);
+        if (keepsB && of.b.dtype == PCRT_BF16) {
+          const int64_t line = pitch(of.b.isTransposed() ? of.b.rows : of.b.columns);
+          bBlock = {bAt + (of.b.isTransposed() ? column * line + first : first * line + column), line};
+        } else if (first != bHeld[0] || column != bHeld[1]) {
+          bBlock = widen(of.b, b, first, k, column, n, bAt);
+        }
+        aHeld[0] = row, aHeld[1] = bHeld[0] = first, bHeld[1] = column;
+        dnnl_status_t status = dnnl_sgemm(of.a.isTransposed() ? 'T' : 'N', of.b.isTransposed() ? 'T' : 'N', m, n, k,
+                                          1.0f, aBlock.at, aBlock.stride, bBlock.at, bBlock.stride,
+                                          first || (addsInPlace && accumulates) ? 1.0f : 0.0f, sums, stride);
+        if (status != dnnl_success)
+          return status;
+      }
+      finish(of.c, to, sums, stride, bias ? static_cast<const float *>(bias) + column : nullptr, accumulates, m, n);
+    }
+  return dnnl_success;
+}

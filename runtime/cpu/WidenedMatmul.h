@@ -1,0 +1,41 @@
+//===- WidenedMatmul.h - a product of bf16 matrices by f32 products -------===//
+//
+// CPUs without AVX512_BF16 multiply bf16 in oneDNN's primitives at a quarter of
+// the rate of f32, or not at all. Here operands become f32, block by block,
+// which is exact, and f32 products add up.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PCRT_CPU_WIDENEDMATMUL_H
+#define PCRT_CPU_WIDENEDMATMUL_H
+
+#include "cpu/Matrix.h"
+
+#include <oneapi/dnnl/dnnl_types.h>
+
+namespace pcrt {
+
+/// c = a b, or c += a b where the product accumulates, with a bias where it has one. c is rounded once.
+class WidenedMatmul {
+public:
+  /// Whether products with these operands are so, rather than by primitives, on this CPU.
+  static bool isFor(const Operands &operands);
+
+  /// `keepB`: setB makes all of b f32, once for all runs that follow; else each run does, block by block.
+  WidenedMatmul(const pcrt_gemm_desc &desc, const Operands &operands, bool keepB);
+
+  /// Memory that setB and run need, aligned to 64 bytes.
+  int64_t scratchBytes() const { return (aFloats + bFloats + sumFloats) * int64_t(sizeof(float)); }
+  void setB(const void *b, void *scratch);
+  dnnl_status_t run(const void *a, void *c, const void *bias, void *scratch) const;
+
+private:
+  Operands of;
+  bool accumulates, keepsB;
+  int64_t rows, columns, depth;        ///< Of a block.
+  int64_t aFloats, bFloats, sumFloats; ///< Of the scratch memory: a block of a, b or a block of it, a block of c.
+  const void *b = nullptr;
+};
+
+} // namespace pcrt
+
+#endif // PCRT_CPU_WIDENEDMATMUL_H
