@@ -75,7 +75,13 @@ struct SequenceParallel : pc::impl::SequenceParallelBase<SequenceParallel> {
     };
     seeds.fixed = [&](const PlacementValue &v) { return isWeight(v) || separated.contains(v.value); };
     seeds.pin = [](const PlacementValue &v) -> std::optional<AxisState> {
-      if (v.section != Section::Forward || !v.isActivation("embed") || isa_and_nonnull<CopyOp>(v.value.getDefiningOp()))
+      Operation *op = v.value.getDefiningOp();
+      if (!v.isActivation("embed") || isa_and_nonnull<CopyOp>(op))
+        return std::nullopt;
+      // Norms that are made again, and gradients of norms, would take as many bytes whole, and spare the sums of
+      // their weights' gradients: the search would leave whole all that lies between them, too.
+      bool isNorm = isa_and_nonnull<LayerNormOp, RMSNormOp, LayerNormGradOp, RMSNormGradOp>(op);
+      if (v.section != Section::Forward && !(v.section == Section::Backward && isNorm))
         return std::nullopt;
       return AxisState::split(v.find("sequence"));
     };

@@ -8,6 +8,11 @@
 // RUN: pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-sequence-parallel=regather=true --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none -o %t.regather
 // RUN: pc-opt %t.regather --pc-erase-placements | diff %t.step -
 // RUN: grep -oE "pc.(all_gather|reduce_scatter).*" %t.regather | sed -E "s/%%[^ ]+ //; s/ : .*-> tensor/ tensor/" | sort | uniq -c | FileCheck %s --check-prefix=AGAIN --match-full-lines
+// RUN: pc-opt %S/Inputs/gpt2.mlir --pc-differentiate --mlir-print-debuginfo | pc-opt --pc-recompute=mode=full -o %t.again
+// RUN: pc-opt %t.again --pc-set-mesh=mesh=tp=2 --pc-tensor-parallel --pc-sequence-parallel --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none -o %t.placed-again
+// RUN: grep -oE "pc.(all_reduce|all_gather|reduce_scatter|all_to_all).*" %t.placed-again | sed -E "s/%%[^ ]+ //; s/ : .*-> tensor/ tensor/" | sort | uniq -c | FileCheck %s --check-prefix=RECOMPUTED --match-full-lines
+// RUN: pc-opt %t.placed-again --pc-localize --pc-verify-local > %t.local-again
+// RUN: pc-equal %t.again %t.local-again
 // RUN: not pc-opt %t.step --pc-set-mesh=mesh=tp=2 --pc-sequence-parallel 2>&1 | FileCheck %s --check-prefix=FIRST
 // RUN: pc-opt %S/Inputs/llama.mlir --pc-differentiate -o %t.llama
 // RUN: pc-opt %t.llama --pc-set-mesh=mesh=tp=4 --pc-tensor-parallel --pc-sequence-parallel --pc-fuse-moves --pc-verify-placed --pc-interpret=print=none -o %t.gqa
@@ -34,6 +39,11 @@
 // COUNT-NEXT: {{ *}}[[N:[0-9]+]] pc.all_reduce sum on ["tp"] tensor<16xf32, #pc.place<[_]>>
 // COUNT-NEXT: {{ *}}1 pc.all_reduce sum on ["tp"] tensor<4x8xf32, #pc.place<[_, _]>>
 // COUNT: {{ *}}10 pc.reduce_scatter sum dim 1 on ["tp"] tensor<4x8x16xf32, #pc.place<[_, tp, _]>>
+
+// Layers that run again do so in the same way: 2L gathers and L scatters more, and no sum of activations, which norms between would read whole.
+// RECOMPUTED: {{ *}}14 pc.all_gather dim 1 on ["tp"] tensor<8x8x16xf32, #pc.place<[_, _, _]>>
+// RECOMPUTED-NOT: pc.all_reduce sum on ["tp"] tensor<8x8x16xf32
+// RECOMPUTED: {{ *}}12 pc.reduce_scatter sum dim 1 on ["tp"] tensor<8x8x16xf32, #pc.place<[_, tp, _]>>
 
 // Two axes for four ranks and two key/value heads cost what one of four would.
 // GQA: {{ *}}10 pc.all_gather dim 1 on ["tp.0", "tp.1"] tensor<8x8x16xf32, #pc.place<[_, _, _]>>
