@@ -3,7 +3,6 @@
 #include "base/Types.h"
 
 #include <algorithm>
-#include <cstring>
 #include <oneapi/dnnl/dnnl.h>
 
 using namespace pcrt;
@@ -48,22 +47,26 @@ bool WidenedMatmul::isFor(const Operands &of) {
 }
 
 WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, bool keepB)
-    : of(operands), accumulates(d.accumulate), keepsB(keepB), rows(std::min(most, d.m)), columns(std::min(most, d.n)),
-      depth(std::min(most, d.k)) {
+    : of(operands), givenB(operands.b), accumulates(d.accumulate), rows(std::min(most, d.m)),
+      columns(std::min(most, d.n)), depth(std::min(most, d.k)) {
   auto floats = [](const Matrix &matrix, int64_t rows, int64_t columns) {
     if (matrix.dtype == PCRT_F32)
       return int64_t(0);
     return matrix.isTransposed() ? columns * pitch(rows) : rows * pitch(columns);
   };
   aFloats = floats(of.a, rows, depth);
-  bFloats = keepsB ? floats(of.b, d.k, d.n) : floats(of.b, depth, columns);
+  bFloats = keepB ? floats(of.b, d.k, d.n) : floats(of.b, depth, columns);
   sumFloats = floats(of.c, rows, columns);
+  if (keepB && of.b.dtype == PCRT_BF16) {
+    of.b.dtype = PCRT_F32;
+    (of.b.isTransposed() ? of.b.columnStride : of.b.rowStride) = pitch(of.b.isTransposed() ? d.k : d.n);
+  }
 }
 
 void WidenedMatmul::setB(const void *at, void *scratch) {
   b = at;
-  if (keepsB)
-    widen(of.b, b, 0, of.b.rows, 0, of.b.columns, static_cast<float *>(scratch) + aFloats);
+  if (of.b.dtype != givenB.dtype)
+    b = widen(givenB, at, 0, givenB.rows, 0, givenB.columns, static_cast<float *>(scratch) + aFloats).at;
 }
 
 /// A block of c from its sums: in place where c is f32, and holds them.
@@ -100,12 +103,8 @@ dnnl_status_t WidenedMatmul::run(const void *a, void *c, const void *bias, void 
         const int64_t k = std::min(depth, of.a.columns - first);
         if (row != aHeld[0] || first != aHeld[1])
           aBlock = widen(of.a, a, row, m, first, k, aAt);
-        if (keepsB && of.b.dtype == PCRT_BF16) {
-          const int64_t line = pitch(of.b.isTransposed() ? of.b.rows : of.b.columns);
-          bBlock = {bAt + (of.b.isTransposed() ? column * line + first : first * line + column), line};
-        } else if (first != bHeld[0] || column != bHeld[1]) {
+        if (first != bHeld[0] || column != bHeld[1])
           bBlock = widen(of.b, b, first, k, column, n, bAt);
-        }
         aHeld[0] = row, aHeld[1] = bHeld[0] = first, bHeld[1] = column;
         dnnl_status_t status = dnnl_sgemm(of.a.isTransposed() ? 'T' : 'N', of.b.isTransposed() ? 'T' : 'N', m, n, k,
                                           1.0f, aBlock.at, aBlock.stride, bBlock.at, bBlock.stride,

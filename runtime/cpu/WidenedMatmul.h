@@ -29,8 +29,9 @@ public:
   dnnl_status_t run(const void *a, void *c, const void *bias, void *scratch) const;
 
 private:
-  Operands of;
-  bool accumulates, keepsB;
+  Operands of;   ///< b is f32 where it is kept.
+  Matrix givenB; ///< As setB has it.
+  bool accumulates;
   int64_t rows, columns, depth;        ///< Of a block.
   int64_t aFloats, bFloats, sumFloats; ///< Of the scratch memory: a block of a, b or a block of it, a block of c.
   const void *b = nullptr;
