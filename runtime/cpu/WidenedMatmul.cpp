@@ -3,13 +3,14 @@
 #include "base/Types.h"
 
 #include <algorithm>
+#include <cstring>
 #include <oneapi/dnnl/dnnl.h>
 
 using namespace pcrt;
 
-/// Rows, columns and depth of a block: becoming f32 takes a few percent of its product then, and three blocks lie in
-/// a share of the last cache.
-static constexpr int64_t most = 1024;
+/// Rows, columns and depth of a block: what a block of 256 rows or more takes to become f32 is a tenth of its products
+/// or less, and most of it is still in a core's cache when they begin.
+static constexpr int64_t most = 768;
 
 /// Elements from a line of a block to the next one: whole cache lines, and no power of two, which would put every line
 /// into the same few sets of a cache.
@@ -17,26 +18,72 @@ static int64_t pitch(int64_t length) { return (length + 15) / 32 * 32 + 16; }
 
 namespace {
 
-/// A part of a matrix in f32: contiguous as the matrix is.
+/// A part of a matrix in f32.
 struct Block {
   const float *at;
   int64_t stride;
+  bool isTransposed;
 };
+
+/// Two elements of bf16 in each of four words.
+using Words = uint32_t __attribute__((vector_size(16)));
 
 } // namespace
 
+/// Eight elements of each of four lines become four of each of eight.
+static void turn(const uint16_t *from, int64_t stride, float *to, int64_t pitch) {
+  Words lines[4];
+  for (int line = 0; line < 4; ++line)
+    memcpy(&lines[line], from + line * stride, sizeof(Words));
+  const Words first = __builtin_shufflevector(lines[0], lines[1], 0, 4, 1, 5),
+              second = __builtin_shufflevector(lines[2], lines[3], 0, 4, 1, 5),
+              third = __builtin_shufflevector(lines[0], lines[1], 2, 6, 3, 7),
+              fourth = __builtin_shufflevector(lines[2], lines[3], 2, 6, 3, 7);
+  const Words pairs[4] = {
+      __builtin_shufflevector(first, second, 0, 1, 4, 5), __builtin_shufflevector(first, second, 2, 3, 6, 7),
+      __builtin_shufflevector(third, fourth, 0, 1, 4, 5), __builtin_shufflevector(third, fourth, 2, 3, 6, 7)};
+  for (int pair = 0; pair < 4; ++pair) {
+    const Words even = pairs[pair] << 16, odd = pairs[pair] & 0xffff0000u;
+    memcpy(to + 2 * pair * pitch, &even, sizeof even);
+    memcpy(to + (2 * pair + 1) * pitch, &odd, sizeof odd);
+  }
+}
+
+/// `lines` of `length` elements become `length` lines in f32, in pieces of whole cache lines of both.
+static void turnAll(const uint16_t *from, int64_t stride, int64_t lines, int64_t length, float *to) {
+  const int64_t toPitch = pitch(lines);
+  for (int64_t line = 0; line < lines; line += 16)
+    for (int64_t at = 0; at < length; at += 32) {
+      const int64_t lineEnd = std::min(line + 16, lines), end = std::min(at + 32, length);
+      if (lineEnd - line < 16 || end - at < 32) {
+        for (int64_t i = line; i < lineEnd; ++i)
+          for (int64_t j = at; j < end; ++j)
+            to[j * toPitch + i] = bf16ToFloat(from[i * stride + j]);
+        continue;
+      }
+      for (int64_t j = at; j < end; j += 8)
+        for (int64_t i = line; i < lineEnd; i += 4)
+          turn(from + i * stride + j, stride, to + j * toPitch + i, toPitch);
+    }
+}
+
 /// Rows [row, row + rows) and columns of a matrix at `from`: where they are, if they are f32, else made so at `to`.
+/// `turns`: then plain, whatever they were.
 static Block widen(const Matrix &matrix, const void *from, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                   float *to) {
+                   bool turns, float *to) {
   const int64_t stride = matrix.leadingStride(), offset = row * matrix.rowStride + column * matrix.columnStride;
   if (matrix.dtype == PCRT_F32)
-    return {static_cast<const float *>(from) + offset, stride};
+    return {static_cast<const float *>(from) + offset, stride, matrix.isTransposed()};
   const auto *first = static_cast<const uint16_t *>(from) + offset;
   const int64_t lines = matrix.isTransposed() ? columns : rows, length = matrix.isTransposed() ? rows : columns;
+  if (turns && matrix.isTransposed()) {
+    turnAll(first, stride, lines, length, to);
+    return {to, pitch(columns), false};
+  }
   for (int64_t line = 0; line < lines; ++line)
     for (int64_t i = 0; i < length; ++i)
       to[line * pitch(length) + i] = bf16ToFloat(first[line * stride + i]);
-  return {to, pitch(length)};
+  return {to, pitch(length), matrix.isTransposed()};
 }
 
 bool WidenedMatmul::isFor(const Operands &of) {
@@ -52,21 +99,22 @@ WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, 
   auto floats = [](const Matrix &matrix, int64_t rows, int64_t columns) {
     if (matrix.dtype == PCRT_F32)
       return int64_t(0);
-    return matrix.isTransposed() ? columns * pitch(rows) : rows * pitch(columns);
+    return std::max(columns * pitch(rows), rows * pitch(columns));
   };
   aFloats = floats(of.a, rows, depth);
   bFloats = keepB ? floats(of.b, d.k, d.n) : floats(of.b, depth, columns);
   sumFloats = floats(of.c, rows, columns);
   if (keepB && of.b.dtype == PCRT_BF16) {
     of.b.dtype = PCRT_F32;
-    (of.b.isTransposed() ? of.b.columnStride : of.b.rowStride) = pitch(of.b.isTransposed() ? d.k : d.n);
+    of.b.rowStride = pitch(d.n), of.b.columnStride = 1;
   }
 }
 
 void WidenedMatmul::setB(const void *at, void *scratch) {
   b = at;
   if (of.b.dtype != givenB.dtype)
-    b = widen(givenB, at, 0, givenB.rows, 0, givenB.columns, static_cast<float *>(scratch) + aFloats).at;
+    b = widen(givenB, at, 0, givenB.rows, 0, givenB.columns, /*turns=*/true, static_cast<float *>(scratch) + aFloats)
+            .at;
 }
 
 /// A block of c from its sums: in place where c is f32, and holds them.
@@ -102,11 +150,11 @@ dnnl_status_t WidenedMatmul::run(const void *a, void *c, const void *bias, void 
       for (int64_t first = 0; first < of.a.columns; first += depth) {
         const int64_t k = std::min(depth, of.a.columns - first);
         if (row != aHeld[0] || first != aHeld[1])
-          aBlock = widen(of.a, a, row, m, first, k, aAt);
+          aBlock = widen(of.a, a, row, m, first, k, /*turns=*/false, aAt);
         if (first != bHeld[0] || column != bHeld[1])
-          bBlock = widen(of.b, b, first, k, column, n, bAt);
+          bBlock = widen(of.b, b, first, k, column, n, /*turns=*/true, bAt);
         aHeld[0] = row, aHeld[1] = bHeld[0] = first, bHeld[1] = column;
-        dnnl_status_t status = dnnl_sgemm(of.a.isTransposed() ? 'T' : 'N', of.b.isTransposed() ? 'T' : 'N', m, n, k,
+        dnnl_status_t status = dnnl_sgemm(aBlock.isTransposed ? 'T' : 'N', bBlock.isTransposed ? 'T' : 'N', m, n, k,
                                           1.0f, aBlock.at, aBlock.stride, bBlock.at, bBlock.stride,
                                           first || (addsInPlace && accumulates) ? 1.0f : 0.0f, sums, stride);
         if (status != dnnl_success)
