@@ -59,8 +59,7 @@ bool FileStream::write(int64_t offset, const void *elements, int32_t dtype, int6
     } else if (dtype == PCRT_F32) {
       memcpy(to, from, size_t(4 * now));
     } else {
-      for (int64_t i = 0; i < now; ++i)
-        to[i] = bf16ToFloat(reinterpret_cast<const uint16_t *>(from)[i]);
+      toFloats(reinterpret_cast<const uint16_t *>(from), to, now);
       if (sum)
         sum->add(first, to, now);
     }

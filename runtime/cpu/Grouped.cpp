@@ -171,12 +171,6 @@ void GroupedProducts::allocate() {
   nextRow.resize(size_t(experts));
 }
 
-/// `count` numbers as bf16.
-static void round(const float *from, uint16_t *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i)
-    to[i] = floatToBf16(from[i]);
-}
-
 GroupedProducts::~GroupedProducts() {
   if (memory)
     munmap(memory, size_t(totalBytes));
@@ -342,7 +336,8 @@ void GroupedProducts::gradient(Plan &plan, const char *a, const char *b, char *c
         char *sum = ofThread(thread) + bytes.pad;
         addUp(thread, plan.parts[size_t(thread)], d, aAt, bAt, sum, lo, count, depth);
         for (int64_t row = 0; row < count; ++row)
-          round(reinterpret_cast<float *>(sum) + row * d.n, reinterpret_cast<uint16_t *>(to) + row * d.c_m_stride, d.n);
+          toBf16(reinterpret_cast<float *>(sum) + row * d.n, reinterpret_cast<uint16_t *>(to) + row * d.c_m_stride,
+                 d.n);
       }
     }
   });
@@ -353,14 +348,13 @@ static void load(int32_t dtype, const char *from, float *to, int64_t count) {
   if (dtype == PCRT_F32)
     memcpy(to, from, size_t(count) * 4);
   else
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = bf16ToFloat(reinterpret_cast<const uint16_t *>(from)[i]);
+    toFloats(reinterpret_cast<const uint16_t *>(from), to, count);
 }
 static void store(int32_t dtype, const float *from, char *to, int64_t count) {
   if (dtype == PCRT_F32)
     memcpy(to, from, size_t(count) * 4);
   else
-    round(from, reinterpret_cast<uint16_t *>(to), count);
+    toBf16(from, reinterpret_cast<uint16_t *>(to), count);
 }
 
 /// Columns [lo, hi) of a line an expert to its rows, or of the sums of its rows to a line.

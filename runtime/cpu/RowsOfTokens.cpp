@@ -31,8 +31,6 @@ void GroupedProducts::toTokens(const pcrt_gemm_desc &d, int32_t dtype, const voi
     }
   });
   if (d.c_dtype == PCRT_BF16)
-    pool.ranges(d.tokens * d.n, [&](int, int64_t lo, int64_t hi) {
-      for (int64_t i = lo; i < hi; ++i)
-        static_cast<uint16_t *>(c)[i] = floatToBf16(sums[i]);
-    });
+    pool.ranges(d.tokens * d.n,
+                [&](int, int64_t lo, int64_t hi) { toBf16(sums + lo, static_cast<uint16_t *>(c) + lo, hi - lo); });
 }

@@ -8,9 +8,11 @@
 
 using namespace pcrt;
 
-/// Rows, columns and depth of a block: what a block of 256 rows or more takes to become f32 is a tenth of its products
-/// or less, and most of it is still in a core's cache when they begin.
-static constexpr int64_t most = 768;
+/// Of `extent` for blocks that are alike, each of `most` at most.
+static int64_t cut(int64_t extent, int64_t most) {
+  const int64_t blocks = (extent + most - 1) / most;
+  return blocks < 2 ? extent : ((extent + blocks - 1) / blocks + 15) / 16 * 16;
+}
 
 /// Elements from a line of a block to the next one: whole cache lines, and no power of two, which would put every line
 /// into the same few sets of a cache.
@@ -81,8 +83,7 @@ static Block widen(const Matrix &matrix, const void *from, int64_t row, int64_t 
     return {to, pitch(columns), false};
   }
   for (int64_t line = 0; line < lines; ++line)
-    for (int64_t i = 0; i < length; ++i)
-      to[line * pitch(length) + i] = bf16ToFloat(first[line * stride + i]);
+    toFloats(first + line * stride, to + line * pitch(length), length);
   return {to, pitch(length), matrix.isTransposed()};
 }
 
@@ -94,8 +95,10 @@ bool WidenedMatmul::isFor(const Operands &of) {
 }
 
 WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, bool keepB)
-    : of(operands), givenB(operands.b), accumulates(d.accumulate), rows(std::min(most, d.m)),
-      columns(std::min(most, d.n)), depth(std::min(most, d.k)) {
+    : of(operands), givenB(operands.b), accumulates(d.accumulate), rows(cut(d.m, 2048)),
+      columns(cut(d.n, std::clamp<int64_t>(d.m, 512, 1024))), depth(cut(d.k, 1024)) {
+  // A block of b becomes f32 once for all rows of a block of c, so those are many. Where they are few, a narrow block,
+  // which a core's cache holds, is faster; where they are many, a wide one, for which a becomes f32 less often.
   auto floats = [](const Matrix &matrix, int64_t rows, int64_t columns) {
     if (matrix.dtype == PCRT_F32)
       return int64_t(0);

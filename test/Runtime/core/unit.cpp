@@ -126,7 +126,7 @@ static void testGemm(int threads) {
     d.n = extent(90);
     d.k = pick(0, 12) == 0 ? 0 : extent(70);
     if (int one = pick(0, 40); one < 3) // more than a block of WidenedMatmul.cpp
-      (one == 0 ? d.m : one == 1 ? d.n : d.k) += 1024;
+      (one == 0 ? d.m : one == 1 ? d.n : d.k) += one == 0 ? 2048 : 1024;
     int32_t dtype = pick(0, 3) == 0 ? PCRT_BF16 : PCRT_F32;
     d.a_dtype = d.b_dtype = dtype;
     d.c_dtype = pick(0, 1) ? PCRT_F32 : dtype;
