@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """usage: bench/published/fit.py [ROUNDS [CONSTANT,...]]     build/bin in PATH
 
-Fits constants.json on the rows of cost_runs.csv whose set is fit: least squares of log errors in which each source has the same weight and errors above a tenth count
+Fits constants.json on the rows of cost_runs.csv whose set is fit: least squares of log errors of all rows, which have the same weight, and errors above a tenth count
 linearly. The compiler's prediction is linear enough in what stands for the software (`software.wanted`): its slopes are taken by compiles with each of these figures changed, in
 the first of ROUNDS (3), and Gauss-Newton steps go by them; each round compiles all rows with the constants of the one before. With CONSTANTs these alone are fitted, on
 the rows that depend on one of them.
@@ -16,7 +16,7 @@ import compiled
 import software
 
 STEP = 1.1     # a figure that is changed for a slope
-NEAR = 0.02    # weight of a constant's logarithm beside its start
+NEAR = 0.15    # weight of a constant's logarithm beside its start
 LARGE = 0.1    # of the published seconds: where errors begin to count linearly
 
 
@@ -94,11 +94,8 @@ def depending(rows, known, names):
 
 
 def fitted(rows, start, names, steps=15):
-    count = collections.Counter(row.row["source"] for row in rows)
-
     def residuals(known):
-        errors = [(row.error(known), count[row.row["source"]]) for row in rows]
-        soft = [math.copysign(min(abs(e), math.sqrt(LARGE * abs(e))), e) / math.sqrt(n) for e, n in errors]
+        soft = [math.copysign(min(abs(e), math.sqrt(LARGE * abs(e))), e) for e in (row.error(known) for row in rows)]
         return soft + [NEAR * math.log(known[name] / start[name]) for name in names]
 
     def cost(values):
