@@ -8,8 +8,8 @@
 
 using namespace pcrt;
 
-/// Of `extent` for blocks that are alike, each of `most` at most.
-static int64_t cut(int64_t extent, int64_t most) {
+/// The extent of blocks of `extent` that are alike, and of `most` at most.
+static int64_t blockExtent(int64_t extent, int64_t most) {
   const int64_t blocks = (extent + most - 1) / most;
   return blocks < 2 ? extent : ((extent + blocks - 1) / blocks + 15) / 16 * 16;
 }
@@ -33,7 +33,7 @@ using Words = uint32_t __attribute__((vector_size(16)));
 } // namespace
 
 /// Eight elements of each of four lines become four of each of eight.
-static void turn(const uint16_t *from, int64_t stride, float *to, int64_t pitch) {
+static void turn(const uint16_t *from, int64_t stride, float *to, int64_t toStride) {
   Words lines[4];
   for (int line = 0; line < 4; ++line)
     memcpy(&lines[line], from + line * stride, sizeof(Words));
@@ -46,26 +46,26 @@ static void turn(const uint16_t *from, int64_t stride, float *to, int64_t pitch)
       __builtin_shufflevector(third, fourth, 0, 1, 4, 5), __builtin_shufflevector(third, fourth, 2, 3, 6, 7)};
   for (int pair = 0; pair < 4; ++pair) {
     const Words even = pairs[pair] << 16, odd = pairs[pair] & 0xffff0000u;
-    memcpy(to + 2 * pair * pitch, &even, sizeof even);
-    memcpy(to + (2 * pair + 1) * pitch, &odd, sizeof odd);
+    memcpy(to + 2 * pair * toStride, &even, sizeof even);
+    memcpy(to + (2 * pair + 1) * toStride, &odd, sizeof odd);
   }
 }
 
 /// `lines` of `length` elements become `length` lines in f32, in pieces of whole cache lines of both.
 static void turnAll(const uint16_t *from, int64_t stride, int64_t lines, int64_t length, float *to) {
-  const int64_t toPitch = pitch(lines);
+  const int64_t toStride = pitch(lines);
   for (int64_t line = 0; line < lines; line += 16)
     for (int64_t at = 0; at < length; at += 32) {
       const int64_t lineEnd = std::min(line + 16, lines), end = std::min(at + 32, length);
       if (lineEnd - line < 16 || end - at < 32) {
         for (int64_t i = line; i < lineEnd; ++i)
           for (int64_t j = at; j < end; ++j)
-            to[j * toPitch + i] = bf16ToFloat(from[i * stride + j]);
+            to[j * toStride + i] = bf16ToFloat(from[i * stride + j]);
         continue;
       }
       for (int64_t j = at; j < end; j += 8)
         for (int64_t i = line; i < lineEnd; i += 4)
-          turn(from + i * stride + j, stride, to + j * toPitch + i, toPitch);
+          turn(from + i * stride + j, stride, to + j * toStride + i, toStride);
     }
 }
 
@@ -95,10 +95,11 @@ bool WidenedMatmul::isFor(const Operands &of) {
 }
 
 WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, bool keepB)
-    : of(operands), givenB(operands.b), accumulates(d.accumulate), rows(cut(d.m, 2048)),
-      columns(cut(d.n, std::clamp<int64_t>(d.m, 512, 1024))), depth(cut(d.k, 1024)) {
+    : of(operands), givenB(operands.b), accumulates(d.accumulate), rows(blockExtent(d.m, 2048)),
+      columns(blockExtent(d.n, std::clamp<int64_t>(d.m, 512, 1024))), depth(blockExtent(d.k, 1024)) {
   // A block of b becomes f32 once for all rows of a block of c, so those are many. Where they are few, a narrow block,
   // which a core's cache holds, is faster; where they are many, a wide one, for which a becomes f32 less often.
+  // As it lies in memory or turned.
   auto floats = [](const Matrix &matrix, int64_t rows, int64_t columns) {
     if (matrix.dtype == PCRT_F32)
       return int64_t(0);
