@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Steps that this machine takes beside the steps that the compiler predicts for it: plans of two ranks of GPT-2 124M and of a Llama shape, in f32 and
-bf16, in alternating rounds. What was measured is kept in bench/results/NAME.json after every run, and a later call goes on where this one ended;
+bf16, in alternating rounds, with a calibration before the plans of each model: neighbours on a shared machine come and go. What was measured is kept in bench/results/NAME.json after every run, and a later call goes on where this one ended;
 bench/results/NAME.md is written from all that is there, with what the compiler predicts now.
 usage: truth.py [NAME] [--rounds N] [--minutes M] [--only TEXT] [--noise SHARE] [--table] (--help says more; scripts/build before)"""
 import argparse
@@ -31,7 +31,8 @@ MODELS = {
     "Llama shape, T 512": (LLAMA, 4, 512, [
         "--mesh dp=2 --zero=1", "--mesh dp=2 --zero=3", "--mesh tp=2", "--mesh tp=2 --sequence-parallel", "--mesh cp=2", PIPELINE + "1f1b"]),
 }
-CASES = [(model, precision, plan) for model in MODELS for precision in ("f32", "bf16") for plan in MODELS[model][3]]
+CALIBRATION = "pc-calibrate"
+CASES = [(model, precision, plan) for model in MODELS for precision in ("f32", "bf16") for plan in [CALIBRATION] + MODELS[model][3]]
 STEPS = 3  # of a run; the first one is not counted
 
 
@@ -53,6 +54,18 @@ def program_of(model):
             (folder / "config.json").write_text(json.dumps(config))
         call(TOOLS / "pc-import", folder, "-o", path, f"--batch={batch}", f"--seq={sequence}")
     return path
+
+
+def calibrate(case, noise):
+    machine = WORK / "machine.json"
+    call(TOOLS / "pc-calibrate", "-n", "2", "-o", machine, "--seconds", "5", "--noise", noise)
+    return {"case": case, "at": int(time.time()), "machine": json.loads(machine.read_text())}
+
+
+def middle(machines):
+    """The machine whose figures are the medians of those that were measured."""
+    return {name: statistics.median(machine[name] for machine in machines) if isinstance(value, (int, float)) else value
+            for name, value in machines[0].items()}
 
 
 def measure(case):
@@ -81,15 +94,18 @@ def predict(case, machine):
 
 def table(state):
     """The page, from all that was measured."""
-    seconds = {}
+    seconds, machines = {}, []
     for run in state["runs"]:
-        seconds.setdefault(tuple(run["case"]), []).extend(run["step_seconds"])
+        if "machine" in run:
+            machines.append(run["machine"])
+        else:
+            seconds.setdefault(tuple(run["case"]), []).extend(run["step_seconds"])
     measured = {case: statistics.median(seconds[case]) for case in CASES if case in seconds}
-    predicted = {case: predict(case, state["machine"]) for case in measured}
+    predicted = {case: predict(case, middle(machines)) for case in measured}
     errors = {case: predicted[case] / measured[case] - 1 for case in measured}
     lines = ["# Measured steps beside predicted ones", "",
-             f"`bench/truth.py`: two ranks on {state['machine']['measured']['processor']}, measured by `pc-calibrate` before; medians of "
-             f"{min(map(len, seconds.values()))} to {max(map(len, seconds.values()))} steps; ± is half of what lies between the quartiles.", "",
+             f"`bench/truth.py`: two ranks on {machines[0]['measured']['processor']}; the medians of what `pc-calibrate` measured {len(machines)} times between "
+             f"the runs; medians of {min(map(len, seconds.values()))} to {max(map(len, seconds.values()))} steps; ± is half of what lies between the quartiles.", "",
              "| model, precision | plans | mean error, % | median | largest | regret of the predicted best, % | pairs in order |",
              "|---|---|---|---|---|---|---|"]
     groups = [(name, list(cases)) for name, cases in itertools.groupby(measured, key=lambda case: case[:2])]
@@ -127,29 +143,27 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after so many; the next call goes on")
     parser.add_argument("--only", default="", help="cases whose text has this: 'T 256 bf16', 'zero=3'")
-    parser.add_argument("--noise", default="0.05", help="of pc-calibrate, which refuses a machine that is busier")
+    parser.add_argument("--noise", default="0.2", help="of one calibration, which refuses a machine that is busier")
     parser.add_argument("--table", action="store_true", help="measure nothing; write the page again")
     options = parser.parse_args()
     begin = time.monotonic()
     WORK.mkdir(parents=True, exist_ok=True)
     path = ROOT / "bench" / "results" / f"{options.name}.json"
-    if not path.exists():
-        call(TOOLS / "pc-calibrate", "-n", "2", "-o", WORK / "machine.json", "--noise", options.noise)
-        path.write_text(json.dumps({"machine": json.loads((WORK / "machine.json").read_text()), "runs": []}))
-    state = json.loads(path.read_text())
-    wanted = [case for case in CASES if all(part in " ".join(case) for part in options.only.split())]
+    state = json.loads(path.read_text()) if path.exists() else {"runs": []}
+    wanted = [case for case in CASES if case[2] == CALIBRATION or all(part in " ".join(case) for part in options.only.split())]
     for round in range(0 if options.table else options.rounds):
         for case in wanted:
             done = sum(run["case"] == list(case) for run in state["runs"])
             if done > round or time.monotonic() - begin > 60 * options.minutes:
                 continue
-            run = measure(case)
+            run = calibrate(case, options.noise) if case[2] == CALIBRATION else measure(case)
             state["runs"].append(json.loads(json.dumps(run)))
             part = path.with_suffix(".part")
             part.write_text(json.dumps(state, indent=1) + "\n")
             part.rename(path)
-            print(f"round {round + 1}: {', '.join(case)}: {statistics.median(run['step_seconds']):.3f} s", file=sys.stderr, flush=True)
-    if not state["runs"]:
+            told = f"{statistics.median(run['step_seconds']):.3f} s" if "step_seconds" in run else "calibrated"
+            print(f"round {round + 1}: {', '.join(case)}: {told}", file=sys.stderr, flush=True)
+    if not any("step_seconds" in run for run in state["runs"]):
         sys.exit("nothing was measured yet")
     page = table(state)
     path.with_suffix(".md").write_text(page)

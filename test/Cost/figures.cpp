@@ -109,14 +109,17 @@ static void checkDevices(const std::string &path) {
                pc::productSeconds(workOf(shape, true, false), truth));
 }
 
-/// Attention whose share does not grow with its length has one share.
+/// Products of all shapes have one rate, and attention whose share does not grow with its length has one share.
 static void checkCores(const std::string &path) {
   pc::MachineModel truth = named("cpu");
   truth.f32Flops = 2e11, truth.bf16Flops = 5e11, truth.attentionShare = 0.6, truth.memoryShare = 0.4;
   Measurements results;
-  results.sizes.products = results.sizes.bf16Products = {{1024, 768, 768}};
   results.products = {productOf({1024, 768, 768}, false, false, truth)};
   results.bf16Products = {productOf({1024, 768, 768}, true, false, truth)};
+  for (auto *products : {&results.products, &results.bf16Products}) { // one that takes twice as long
+    products->push_back(products->front());
+    products->back().seconds *= 2;
+  }
   results.copy = {"copy", 2e9, 2e9 / (truth.memoryBandwidth * truth.memoryShare)};
   results.update = {"update", 3e9, 3e9 / (truth.memoryBandwidth * 0.75)};
   results.sum = {"sum", 3e8, 3e8 / (truth.memoryBandwidth * 1.5)};
@@ -132,6 +135,7 @@ static void checkCores(const std::string &path) {
   expectNear("jitter_seconds", got.jitterSeconds, truth.jitterSeconds);
   expectNear("f32_flops", got.f32Flops, truth.f32Flops);
   expectNear("bf16_flops", got.bf16Flops, truth.bf16Flops);
+  expectNear("product_share", got.productShare, 2. / 3);
   expectNear("attention_share", got.attentionShare, truth.attentionShare);
   expectNear("attention_keys", got.attentionKeys, 0);
   expectNear("memory_bandwidth", got.memoryBandwidth, truth.memoryBandwidth);

@@ -16,11 +16,21 @@ class CpuTarget final : public Target {
 public:
   explicit CpuTarget(Comm &comm) : comm(comm), pool(threadsOfThisRank()) {}
 
-  /// Of 1024 and 2048 tokens with layers of 768 to 4096, whole and divided.
+  /// Of 1024 tokens with layers of 768 x 768 and 768 x 3072, of 512 with 4096 x 2048, of 256 with 16000 classes, whose
+  /// weights lie transposed: their results, the gradients of what they are given, and of their weights.
   Sizes sizes(bool isShort) const override {
+    using enum ProductKind;
     Sizes sizes;
-    sizes.products = {{1024, 768, 768},   {1024, 768, 3072},  {1024, 3072, 768},
-                      {2048, 1024, 4096}, {2048, 2048, 2048}, {512, 4096, 2048}};
+    sizes.products = {{1024, 768, 768, Plain},
+                      {1024, 768, 3072, Plain},
+                      {1024, 3072, 768, TransposedB},
+                      {768, 1024, 3072, TransposedA},
+                      {512, 4096, 2048, Plain},
+                      {512, 2048, 4096, TransposedB},
+                      {4096, 512, 2048, TransposedA},
+                      {256, 768, 16000, TransposedB},
+                      {256, 16000, 768, Plain},
+                      {16000, 256, 768, TransposedA}};
     if (isShort) // the large ones take longer alone
       sizes.products.resize(2);
     sizes.bf16Products = sizes.products;

@@ -136,15 +136,16 @@ private:
     return device.arch >= 100 ? "b200" : device.arch >= 90 ? "h100" : "a100";
   }
 
-  /// The best of the products; bf16's rate is such that the median of its products is reached.
+  /// The best of the products, and what all of them reach of it; bf16's rate is such that all of its products reach
+  /// theirs.
   void addProductsOfCores() {
-    double best = bestRate(results.products), share = medianRate(results.products) / best;
+    double best = bestRate(results.products), share = commonRate(results.products) / best;
     machine["f32_flops"] = best;
     machine["product_share"] = share;
     if (results.bf16Products.empty())
       guesses.push_back("bf16_flops");
     else
-      machine["bf16_flops"] = medianRate(results.bf16Products) / share;
+      machine["bf16_flops"] = commonRate(results.bf16Products) / share;
   }
 
   /// Half of the bytes of a step on cores are an optimizer's, which updates what no cache holds; half are kernels' of
@@ -197,9 +198,12 @@ private:
     return ofKeys ? share / std::min(1., 2 * head / (head + 128)) / (keys / (keys + 256)) : share;
   }
 
-  static double medianRate(std::vector<Measurement> some) {
-    std::sort(some.begin(), some.end(), [](const Measurement &a, const Measurement &b) { return a.rate() < b.rate(); });
-    return some[some.size() / 2].rate();
+  /// Of operations of which as many are in each.
+  static double commonRate(const std::vector<Measurement> &some) {
+    double seconds = 0;
+    for (const Measurement &one : some)
+      seconds += 1 / one.rate();
+    return double(some.size()) / seconds;
   }
   static double bestRate(const std::vector<Measurement> &some) {
     double best = 0;

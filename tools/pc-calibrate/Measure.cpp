@@ -11,24 +11,28 @@ using namespace pc_calibrate;
 
 /// Adds a product to the table; its number.
 int Bench::addProduct(const Shape &shape, int32_t dtype, bool isBeside) {
-  auto [m, k, n] = shape;
+  auto [m, k, n, kind] = shape;
+  const bool turnsA = kind == ProductKind::TransposedA, turnsB = kind == ProductKind::TransposedB;
   pcrt_gemm_desc desc{};
   desc.name = "product";
   desc.batch = 1, desc.m = m, desc.n = n, desc.k = k;
-  desc.a_m_stride = k, desc.b_k_stride = desc.c_m_stride = n;
-  desc.a_k_stride = desc.b_n_stride = desc.c_n_stride = 1;
-  desc.a_dtype = desc.b_dtype = desc.c_dtype = dtype;
+  desc.a_m_stride = turnsA ? 1 : k, desc.a_k_stride = turnsA ? m : 1;
+  desc.b_k_stride = turnsB ? 1 : n, desc.b_n_stride = turnsB ? k : 1;
+  desc.c_m_stride = n, desc.c_n_stride = 1;
+  desc.a_dtype = desc.b_dtype = dtype;
+  desc.c_dtype = turnsA ? int32_t(PCRT_F32) : dtype;
   desc.rest = -1;
-  auto bytes = [&](int64_t elements) { return (elements * (dtype == PCRT_F32 ? 4 : 2) + 255) / 256 * 256; };
-  int64_t b = bytes(m * k), c = b + bytes(k * n);
-  productBytes = std::max(productBytes, c + bytes(m * n));
+  auto bytes = [](int64_t elements, int32_t of) { return (elements * (of == PCRT_F32 ? 4 : 2) + 255) / 256 * 256; };
+  int64_t b = bytes(m * k, dtype), c = b + bytes(k * n, dtype);
+  productBytes = std::max(productBytes, c + bytes(m * n, desc.c_dtype));
   tables.products.push_back({desc, 0, b, c, isBeside});
   return int(tables.products.size()) - 1;
 }
 
 static std::string nameOf(const Shape &shape, int32_t dtype) {
+  static constexpr const char *kinds[] = {"", ", b transposed", ", a transposed"};
   return std::string(dtype == PCRT_F32 ? "f32" : "bf16") + " product " + std::to_string(shape.rows) + " x " +
-         std::to_string(shape.summed) + " x " + std::to_string(shape.columns);
+         std::to_string(shape.summed) + " x " + std::to_string(shape.columns) + kinds[int(shape.kind)];
 }
 
 void Bench::addProducts(std::vector<Measurement> &to, const std::vector<Shape> &shapes, int32_t dtype) {

@@ -19,9 +19,13 @@ namespace pc_calibrate {
 
 constexpr int64_t KiB = 1024, MiB = 1024 * KiB;
 
+/// As a layer has them: with its weights as they lie, with their transpose, and the gradient of them, a^T b in f32.
+enum class ProductKind { Plain, TransposedB, TransposedA };
+
 /// A product [rows, summed] x [summed, columns].
 struct Shape {
   int64_t rows, summed, columns;
+  ProductKind kind = ProductKind::Plain;
   double flops() const { return 2. * double(rows) * double(summed) * double(columns); }
 };
 
