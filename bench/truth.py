@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Steps that this machine takes beside the steps that the compiler predicts for it: plans of two ranks of GPT-2 124M and of a Llama shape, in f32 and
-bf16, in alternating rounds, with a calibration before the plans of each model: neighbours on a shared machine come and go. What was measured is kept in bench/results/NAME.json after every run, and a later call goes on where this one ended;
-bench/results/NAME.md is written from all that is there, with what the compiler predicts now.
+bf16, in alternating rounds, with a calibration before the plans of each model, since neighbours on a shared machine come and go. What was measured is
+kept in bench/results/NAME.json after every run, and a later call goes on where this one ended; bench/results/NAME.md is written from all that is there,
+with what the compiler predicts now for the machine whose figures are the medians.
 usage: truth.py [NAME] [--rounds N] [--minutes M] [--only TEXT] [--noise SHARE] [--table] (--help says more; scripts/build before)"""
 import argparse
 import itertools
@@ -63,7 +64,7 @@ def calibrate(case, noise):
 
 
 def middle(machines):
-    """The machine whose figures are the medians of those that were measured."""
+    """Of each figure the median."""
     return {name: statistics.median(machine[name] for machine in machines) if isinstance(value, (int, float)) else value
             for name, value in machines[0].items()}
 
@@ -150,7 +151,9 @@ def main():
     WORK.mkdir(parents=True, exist_ok=True)
     path = ROOT / "bench" / "results" / f"{options.name}.json"
     state = json.loads(path.read_text()) if path.exists() else {"runs": []}
-    wanted = [case for case in CASES if case[2] == CALIBRATION or all(part in " ".join(case) for part in options.only.split())]
+    wanted = [case for case in CASES if case[2] != CALIBRATION and all(part in " ".join(case) for part in options.only.split())]
+    groups = {case[:2] for case in wanted}
+    wanted = [case for case in CASES if case in wanted or (case[2] == CALIBRATION and case[:2] in groups)]
     for round in range(0 if options.table else options.rounds):
         for case in wanted:
             done = sum(run["case"] == list(case) for run in state["runs"])

@@ -21,15 +21,9 @@ public:
   Sizes sizes(bool isShort) const override {
     using enum ProductKind;
     Sizes sizes;
-    sizes.products = {{1024, 768, 768, Plain},
-                      {1024, 768, 3072, Plain},
-                      {1024, 3072, 768, TransposedB},
-                      {768, 1024, 3072, TransposedA},
-                      {512, 4096, 2048, Plain},
-                      {512, 2048, 4096, TransposedB},
-                      {4096, 512, 2048, TransposedA},
-                      {256, 768, 16000, TransposedB},
-                      {256, 16000, 768, Plain},
+    sizes.products = {{1024, 768, 768, Plain},        {1024, 768, 3072, Plain},       {1024, 3072, 768, TransposedB},
+                      {768, 1024, 3072, TransposedA}, {512, 4096, 2048, Plain},       {512, 2048, 4096, TransposedB},
+                      {4096, 512, 2048, TransposedA}, {256, 768, 16000, TransposedB}, {256, 16000, 768, Plain},
                       {16000, 256, 768, TransposedA}};
     if (isShort) // the large ones take longer alone
       sizes.products.resize(2);
