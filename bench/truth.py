@@ -102,7 +102,8 @@ def table(state):
         else:
             seconds.setdefault(tuple(run["case"]), []).extend(run["step_seconds"])
     measured = {case: statistics.median(seconds[case]) for case in CASES if case in seconds}
-    predicted = {case: predict(case, middle(machines)) for case in measured}
+    machine = middle(machines)
+    predicted = {case: predict(case, machine) for case in measured}
     errors = {case: predicted[case] / measured[case] - 1 for case in measured}
     lines = ["# Measured steps beside predicted ones", "",
              f"`bench/truth.py`: two ranks on {machines[0]['measured']['processor']}; the medians of what `pc-calibrate` measured {len(machines)} times between "
@@ -151,9 +152,8 @@ def main():
     WORK.mkdir(parents=True, exist_ok=True)
     path = ROOT / "bench" / "results" / f"{options.name}.json"
     state = json.loads(path.read_text()) if path.exists() else {"runs": []}
-    wanted = [case for case in CASES if case[2] != CALIBRATION and all(part in " ".join(case) for part in options.only.split())]
-    groups = {case[:2] for case in wanted}
-    wanted = [case for case in CASES if case in wanted or (case[2] == CALIBRATION and case[:2] in groups)]
+    named = [case for case in CASES if case[2] != CALIBRATION and all(part in " ".join(case) for part in options.only.split())]
+    wanted = [case for case in CASES if case in named or case[2] == CALIBRATION and case[:2] in {other[:2] for other in named}]
     for round in range(0 if options.table else options.rounds):
         for case in wanted:
             done = sum(run["case"] == list(case) for run in state["runs"])

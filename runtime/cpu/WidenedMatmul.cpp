@@ -99,7 +99,8 @@ WidenedMatmul::WidenedMatmul(const pcrt_gemm_desc &d, const Operands &operands, 
       columns(blockExtent(d.n, std::clamp<int64_t>(d.m, 512, 1024))), depth(blockExtent(d.k, 1024)) {
   // A block of b becomes f32 once for all rows of a block of c, so those are many. Where they are few, a narrow block,
   // which a core's cache holds, is faster; where they are many, a wide one, for which a becomes f32 less often.
-  // As it lies in memory or turned.
+
+  // What a block takes in f32, the more of how it lies in memory and turned.
   auto floats = [](const Matrix &matrix, int64_t rows, int64_t columns) {
     if (matrix.dtype == PCRT_F32)
       return int64_t(0);
