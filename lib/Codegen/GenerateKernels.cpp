@@ -229,10 +229,8 @@ LogicalResult Generator::emitCalled(CallOp op) {
 
 /// Whether `op` needs no call.
 bool Generator::isIdle(Operation *op) {
-  if (auto update = dyn_cast<UpdateOp>(op)) {
-    Value leaf = leaves.of(update);
-    return leaf && homeOf(leaf) == homeOf(update.getValue());
-  }
+  if (auto update = dyn_cast<UpdateOp>(op))
+    return leaves.isInPlace(update);
   return isa<ParameterOp, StateOp, InputOp, RopeTableOp, MicrobatchOp>(op);
 }
 

@@ -334,13 +334,25 @@ static ProductWork workOf(EinsumOp op, const FactorRule &rule, double flops) {
   return work;
 }
 
-/// Seconds of the matrix products in `op`, at the rate for the dtype of their operands.
+/// What adding its result to a sum in f32 takes of a product besides itself; 0 of an einsum that is none.
+static double secondsOfAdding(EinsumOp op, const MachineModel &machine) {
+  if (op.getInputs().size() < 2 || !getElementTypeOrSelf(op->getOperand(0)).isBF16() ||
+      !getElementTypeOrSelf(op.getResult()).isF32())
+    return 0;
+  return static_cast<double>(op.getResult().getType().getNumElements()) * machine.accumulateSeconds;
+}
+
+/// Seconds of the matrix products in `op`, at the rate for the dtype of their operands, and of their sums.
 static double secondsOfProducts(Operation *op, const MachineModel &machine) {
   double sum = 0;
   if (auto fusion = dyn_cast<FusionOp>(op))
     for (Operation &inner : fusion.getBody().front())
       sum += secondsOfProducts(&inner, machine);
-  else if (isCausalAttention(op))
+  else if (auto add = dyn_cast<AddOp>(op)) {
+    for (Value addend : add->getOperands())
+      if (auto product = addend.getDefiningOp<EinsumOp>())
+        sum += secondsOfAdding(product, machine);
+  } else if (isCausalAttention(op))
     return attentionSeconds(attentionWork(op), machine);
   else if (auto einsum = dyn_cast<EinsumOp>(op)) {
     FactorRule rule = einsum.getFactorRule();
@@ -367,6 +379,16 @@ static double secondsOnDevice(Operation *op, bool move, const MachineModel &mach
   double reading =
       static_cast<double>(bytesOf(op)) / (machine.memoryBandwidth * (move ? machine.memoryShare : machine.streamShare));
   return machine.opSeconds + std::max(secondsOfProducts(op, machine), reading);
+}
+
+double pc::secondsOfSum(Value yielded, bool isFirst, const MachineModel &machine) {
+  Value made = yielded;
+  if (auto fusion = yielded.getDefiningOp<FusionOp>())
+    made = fusion.getBody().front().getTerminator()->getOperand(cast<OpResult>(yielded).getResultNumber());
+  if (auto product = made.getDefiningOp<EinsumOp>(); product && product.getInputs().size() > 1)
+    return isFirst ? 0 : secondsOfAdding(product, machine);
+  double bytes = (isFirst ? 2 : 3) * static_cast<double>(byteSize(yielded.getType()));
+  return machine.opSeconds + bytes / (machine.memoryBandwidth * machine.streamShare);
 }
 
 /// Of a move with traffic.

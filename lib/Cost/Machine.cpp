@@ -117,6 +117,7 @@ static const Figure figures[] = {
     {"bf16_flops", [](MachineModel &m) -> double & { return m.bf16Flops; }, any},
     {"product_share", [](MachineModel &m) -> double & { return m.productShare; }, 1},
     {"unaligned_share", [](MachineModel &m) -> double & { return m.unalignedShare; }, 1},
+    {"accumulate_seconds", [](MachineModel &m) -> double & { return m.accumulateSeconds; }, any, false, true},
     {"product_ramp", [](MachineModel &m) -> double & { return m.productRamp; }, any, false, true},
     {"attention_share", [](MachineModel &m) -> double & { return m.attentionShare; }, 1},
     {"attention_keys", [](MachineModel &m) -> double & { return m.attentionKeys; }, any, true, true},

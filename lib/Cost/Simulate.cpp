@@ -5,6 +5,7 @@
 #include "MemoryUse.h"
 #include "pc/Cost/Cost.h"
 #include "pc/IR/Calls.h"
+#include "pc/IR/LeavesByName.h"
 #include "pc/IR/StageRunner.h"
 #include "pc/IR/Stages.h"
 #include <cmath>
@@ -247,6 +248,7 @@ private:
   std::vector<double> arrivals; ///< by meeting: the last one
   TaskFunctions functions;
   std::map<Block *, Actions> blocks;
+  llvm::DenseMap<Block *, LeavesByName> leavesOf;
   llvm::DenseMap<Operation *, int64_t> liveBytes; ///< by task
 };
 
@@ -261,16 +263,32 @@ void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(con
   starts.phase = phaseBegunBy(op).value_or(starts.phase);
   if (isLeaf(op) || op->hasTrait<OpTrait::IsTerminator>() || isa<MicrobatchOp, OutputOp>(op))
     return;
+  if (auto update = dyn_cast<UpdateOp>(op)) {
+    auto [leaves, isNew] = leavesOf.try_emplace(op->getBlock());
+    if (isNew)
+      leaves->second = LeavesByName(*op->getBlock());
+    if (leaves->second.isInPlace(update))
+      return;
+  }
   auto call = dyn_cast<CallOp>(op);
   auto accumulate = dyn_cast<AccumulateOp>(op);
-  if (call || accumulate) { // the same each time
-    const Actions &inner = actionsOf(call ? *functions.of(call).body : accumulate.getBody().front());
+  if (call || accumulate) { // but for sums the same each time
+    Block &body = call ? *functions.of(call).body : accumulate.getBody().front();
+    const Actions &inner = actionsOf(body);
     for (int64_t i = 0, times = accumulate ? accumulate.getMicrobatches() : 1; i < times; ++i) {
       for (Action action : inner.list) {
         action.start += starts.count;
         tell(action);
       }
       starts.count += inner.starts.count;
+      if (times == 1)
+        continue;
+      Action sums;
+      sums.op = op;
+      sums.phase = inner.starts.phase;
+      for (Value yielded : body.getTerminator()->getOperands())
+        sums.seconds += secondsOfSum(yielded, i == 0, machine);
+      tell(sums);
     }
     return;
   }

@@ -120,6 +120,10 @@ static void checkCores(const std::string &path) {
     products->push_back(products->front());
     products->back().seconds *= 2;
   }
+  truth.accumulateSeconds = 2e-10;
+  results.sizes.bf16Products = {{1024, 768, 768}, {16000, 256, 768, ProductKind::TransposedA}};
+  results.sizes.adding = 1;
+  results.adding = {"added", 0, results.bf16Products[1].seconds + truth.accumulateSeconds * 16000 * 768};
   results.copy = {"copy", 2e9, 2e9 / (truth.memoryBandwidth * truth.memoryShare)};
   results.update = {"update", 3e9, 3e9 / (truth.memoryBandwidth * 0.75)};
   results.sum = {"sum", 3e8, 3e8 / (truth.memoryBandwidth * 1.5)};
@@ -136,6 +140,7 @@ static void checkCores(const std::string &path) {
   expectNear("f32_flops", got.f32Flops, truth.f32Flops);
   expectNear("bf16_flops", got.bf16Flops, truth.bf16Flops);
   expectNear("product_share", got.productShare, 2. / 3);
+  expectNear("accumulate_seconds", got.accumulateSeconds, truth.accumulateSeconds);
   expectNear("attention_share", got.attentionShare, truth.attentionShare);
   expectNear("attention_keys", got.attentionKeys, 0);
   expectNear("memory_bandwidth", got.memoryBandwidth, truth.memoryBandwidth);

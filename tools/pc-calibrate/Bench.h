@@ -43,6 +43,7 @@ private:
 
   void addProducts(std::vector<Measurement> &to, const std::vector<Shape> &shapes, int32_t dtype);
   int addProduct(const Shape &shape, int32_t dtype, bool isBeside = false);
+  void addAdding();
   void addUnaligned();
   void addMemory();
   void addMoves();

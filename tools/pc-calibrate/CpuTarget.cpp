@@ -26,8 +26,9 @@ public:
                       {4096, 512, 2048, TransposedA}, {256, 768, 16000, TransposedB}, {256, 16000, 768, Plain},
                       {16000, 256, 768, TransposedA}};
     if (isShort) // the large ones take longer alone
-      sizes.products.resize(2);
+      sizes.products = {sizes.products[0], sizes.products[1], {768, 256, 768, TransposedA}};
     sizes.bf16Products = sizes.products;
+    sizes.adding = int(sizes.products.size()) - 1;
     sizes.copy = 128 * MiB;
     sizes.sum = 6 * MiB;
     sizes.largeMove = (isShort ? 3 : 24) * MiB;

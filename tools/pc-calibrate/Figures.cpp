@@ -146,6 +146,13 @@ private:
       guesses.push_back("bf16_flops");
     else
       machine["bf16_flops"] = commonRate(results.bf16Products) / share;
+    if (!results.adding.isThere()) {
+      guesses.push_back("accumulate_seconds");
+      return;
+    }
+    const Shape &shape = results.sizes.bf16Products[results.sizes.adding];
+    double more = results.adding.seconds - results.bf16Products[results.sizes.adding].seconds;
+    machine["accumulate_seconds"] = std::max(0., more) / double(shape.rows * shape.columns);
   }
 
   /// Half of the bytes of a step on cores are an optimizer's, which updates what no cache holds; half are kernels' of
@@ -153,7 +160,8 @@ private:
   void addMemory() {
     double copies = results.copy.rate(), streams = results.streaming.isThere() ? results.streaming.rate() : 0;
     if (results.sum.isThere())
-      streams = 2 / (1 / results.update.rate() + 1 / results.sum.rate());
+      streams =
+          results.update.isThere() ? 2 / (1 / results.update.rate() + 1 / results.sum.rate()) : results.sum.rate();
     double most = std::max({copies, onDevice ? 0 : streams});
     machine["memory_bandwidth"] = most;
     machine["memory_share"] = copies / most;

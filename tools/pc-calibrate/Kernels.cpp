@@ -129,10 +129,12 @@ static std::vector<Call> train(const Folder &folder, const KernelsOn &on) {
   return calls;
 }
 
-/// The number of the layer that a call is of; -1: of none.
+/// The number of the layer that a call is of, or its parameter; -1: of none.
 static int64_t layerOf(const std::string &name) {
-  size_t at = name.find(" h.");
-  return at == std::string::npos ? -1 : atoll(name.c_str() + at + 3);
+  for (const char *before : {" h.", ".h."})
+    if (size_t at = name.find(before); at != std::string::npos)
+      return atoll(name.c_str() + at + 3);
+  return -1;
 }
 
 /// The seconds of the calls that `counts`, by layer and rank: each time of a layer is one of the same thing.
@@ -167,6 +169,14 @@ static AttentionTimes attentionOf(const KernelsOn &on, const Model &model, const
       std::string(on.arch.empty() ? "f32" : "bf16") + " attention of " + std::to_string(model.length) + " tokens";
   return {model.length, model.width / model.heads, !on.arch.empty(), sumByLayer(of, 2 * product, forward, every),
           sumByLayer("gradient of " + of, 5 * product, backward, every)};
+}
+
+/// What AdamW reads and writes: a parameter, its gradient and two states, of which three are new.
+static Measurement updateOf(const Model &model, const std::vector<Call> &calls) {
+  int64_t matrices = 4 * model.width * model.width + 2 * model.width * model.inner,
+          vectors = 9 * model.width + model.inner; // biases and norms
+  return sumByLayer("update of a layer's parameters", 7. * 4 * double(matrices + vectors), calls,
+                    [](const Call &call) { return call.kind == "optimizer"; });
 }
 
 /// All kernels of a device's step that go by their bytes, which the report counts. Layers tell how times differ.
@@ -214,6 +224,10 @@ void pc_calibrate::timeKernels(const KernelsOn &on, const std::string &path) {
         Measurement streaming = streamingOf(folder, calls);
         spread = std::max(spread, streaming.spread);
         all["streaming"] = toJson(streaming);
+      } else {
+        Measurement update = updateOf(model, calls);
+        spread = std::max(spread, update.spread);
+        all["update"] = toJson(update);
       }
       all["attention"][size_t(&model - models.data())] = entry;
       if (spread <= on.noise)
@@ -233,4 +247,6 @@ void pc_calibrate::readKernels(const std::string &path, Measurements &results) {
         {entry["keys"], entry["head_dim"], entry["bf16"], fromJson(entry["forward"]), fromJson(entry["backward"])});
   if (all.contains("streaming"))
     results.streaming = fromJson(all["streaming"]);
+  if (all.contains("update"))
+    results.update = fromJson(all["update"]);
 }

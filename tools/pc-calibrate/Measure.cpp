@@ -11,7 +11,7 @@ using namespace pc_calibrate;
 
 /// Adds a product to the table; its number.
 int Bench::addProduct(const Shape &shape, int32_t dtype, bool isBeside) {
-  auto [m, k, n, kind] = shape;
+  auto [m, k, n, kind, accumulates] = shape;
   const bool turnsA = kind == ProductKind::TransposedA, turnsB = kind == ProductKind::TransposedB;
   pcrt_gemm_desc desc{};
   desc.name = "product";
@@ -21,6 +21,7 @@ int Bench::addProduct(const Shape &shape, int32_t dtype, bool isBeside) {
   desc.c_m_stride = n, desc.c_n_stride = 1;
   desc.a_dtype = desc.b_dtype = dtype;
   desc.c_dtype = turnsA ? int32_t(PCRT_F32) : dtype;
+  desc.accumulate = accumulates;
   desc.rest = -1;
   auto bytes = [](int64_t elements, int32_t of) { return (elements * (of == PCRT_F32 ? 4 : 2) + 255) / 256 * 256; };
   int64_t b = bytes(m * k, dtype), c = b + bytes(k * n, dtype);
@@ -32,7 +33,8 @@ int Bench::addProduct(const Shape &shape, int32_t dtype, bool isBeside) {
 static std::string nameOf(const Shape &shape, int32_t dtype) {
   static constexpr const char *kinds[] = {"", ", b transposed", ", a transposed"};
   return std::string(dtype == PCRT_F32 ? "f32" : "bf16") + " product " + std::to_string(shape.rows) + " x " +
-         std::to_string(shape.summed) + " x " + std::to_string(shape.columns) + kinds[int(shape.kind)];
+         std::to_string(shape.summed) + " x " + std::to_string(shape.columns) + kinds[int(shape.kind)] +
+         (shape.accumulates ? ", added" : "");
 }
 
 void Bench::addProducts(std::vector<Measurement> &to, const std::vector<Shape> &shapes, int32_t dtype) {
@@ -41,6 +43,15 @@ void Bench::addProducts(std::vector<Measurement> &to, const std::vector<Shape> &
     to.push_back(named(nameOf(shape, dtype), shape.flops()));
     cases.push_back({&to.back(), [this, product = addProduct(shape, dtype)] { target.product(product); }});
   }
+}
+
+void Bench::addAdding() {
+  if (sizes.adding < 0)
+    return;
+  Shape shape = sizes.bf16Products[sizes.adding];
+  shape.accumulates = true;
+  results.adding = named(nameOf(shape, PCRT_BF16), shape.flops());
+  cases.push_back({&results.adding, [this, product = addProduct(shape, PCRT_BF16)] { target.product(product); }});
 }
 
 void Bench::addUnaligned() {
@@ -55,16 +66,12 @@ void Bench::addUnaligned() {
 void Bench::addMemory() {
   results.copy = named("copy" + inMiB(sizes.copy), 2. * double(sizes.copy));
   cases.push_back({&results.copy, [this] { target.copy(productBytes, productBytes + sizes.copy, sizes.copy); }});
-  auto addSum = [this](Measurement &to, const std::string &name, int64_t bytes, bool inPlace) {
-    to = named(name + inMiB(bytes), 3. * double(bytes));
-    cases.push_back({&to, [this, bytes, inPlace] {
-                       int64_t a = productBytes, b = a + bytes;
-                       target.sum(inPlace ? a : b + bytes, a, b, bytes);
-                     }});
-  };
   if (sizes.sum) {
-    addSum(results.update, "update", sizes.copy, /*inPlace=*/true);
-    addSum(results.sum, "sum of two tensors", sizes.sum, /*inPlace=*/false);
+    results.sum = named("sum of two tensors" + inMiB(sizes.sum), 3. * double(sizes.sum));
+    cases.push_back({&results.sum, [this] {
+                       int64_t a = productBytes, b = a + sizes.sum;
+                       target.sum(b + sizes.sum, a, b, sizes.sum);
+                     }});
   }
   results.launch = named(results.device.multiprocessors ? "smallest kernel" : "fork and join", 0, true);
   cases.push_back({&results.launch, [this] { target.launch(); }});
@@ -131,6 +138,7 @@ Measurements Bench::run(double seconds, double noise) {
   otherBytes = std::max({2 * sizes.copy, 3 * sizes.sum, 8 * sizes.largeMove});
   addProducts(results.products, sizes.products, PCRT_F32);
   addProducts(results.bf16Products, sizes.bf16Products, PCRT_BF16);
+  addAdding();
   addUnaligned();
   addMemory();
   addMoves();
@@ -169,8 +177,8 @@ std::vector<Measurement> pc_calibrate::allOf(const Measurements &results) {
   };
   add(results.products);
   add(results.bf16Products);
-  add({results.unaligned});
-  add({results.copy, results.update, results.sum, results.streaming, results.toHost, results.fromHost});
+  add({results.adding, results.unaligned});
+  add({results.copy, results.sum, results.update, results.streaming, results.toHost, results.fromHost});
   for (const GroupMoves *moves : {&results.node, &results.pair, &results.across}) {
     add(moves->large);
     add(moves->small);

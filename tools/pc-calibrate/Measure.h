@@ -54,17 +54,18 @@ struct Measurements {
   Sizes sizes;
   std::vector<Measurement> products, bf16Products; ///< Of the shapes of `sizes`.
   Measurement copy,                                ///< Of what no cache holds.
-      update,                                      ///< Of as much, in place, on cores.
       sum;                                         ///< Of two tensors of a layer, on cores.
-  Measurement unaligned, ///< The second bf16 product with one column less, whose rows are at no multiple of 16 bytes.
-      launch,            ///< Of the smallest piece of work.
-      toHost, fromHost;  ///< Copies that offloading makes.
-  GroupMoves node,       ///< The ranks of a node.
-      pair,              ///< Two neighbours in it, where it has more.
-      across;            ///< One rank of each node, where there are several: each rank is in such a group.
-  Measurement meeting;   ///< Of ranks of a node after the first product, on cores: an all_reduce of 4 kB.
-  Measurement beside;    ///< A product while a large move of all is under way, start and wait included.
+  Measurement adding,                              ///< A bf16 product that adds to gradients.
+      unaligned,        ///< The second bf16 product with one column less, whose rows are at no multiple of 16 bytes.
+      launch,           ///< Of the smallest piece of work.
+      toHost, fromHost; ///< Copies that offloading makes.
+  GroupMoves node,      ///< The ranks of a node.
+      pair,             ///< Two neighbours in it, where it has more.
+      across;           ///< One rank of each node, where there are several: each rank is in such a group.
+  Measurement meeting;  ///< Of ranks of a node after the first product, on cores: an all_reduce of 4 kB.
+  Measurement beside;   ///< A product while a large move of all is under way, start and wait included.
   std::vector<AttentionTimes> attention; ///< The shortest first.
+  Measurement update;                    ///< Of the parameters of a layer by the optimizer, on cores.
   Measurement streaming;                 ///< Kernels of layers that go by their bytes.
   int threads = 1;                       ///< Of a rank.
   int nodeRanks = 1, nodes = 1;

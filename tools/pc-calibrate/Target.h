@@ -26,6 +26,7 @@ enum class ProductKind { Plain, TransposedB, TransposedA };
 struct Shape {
   int64_t rows, summed, columns;
   ProductKind kind = ProductKind::Plain;
+  bool accumulates = false; ///< Adds to the result.
   double flops() const { return 2. * double(rows) * double(summed) * double(columns); }
 };
 
@@ -34,6 +35,7 @@ struct Sizes {
   /// Of transformers' layers. On devices the first two are whole waves of the largest tiles and differ in what is
   /// summed over, so that what a tile begins and ends with can be told from its rate.
   std::vector<Shape> products, bf16Products;
+  int adding = -1;   ///< Of bf16Products, gradients of weights: the one that is measured adding to them, too.
   int beside = 0;    ///< The product that a move is under way beside: in bf16Products on devices, else in products.
   int64_t copy = 0,  ///< Bytes of a copy that no cache holds.
       sum = 0,       ///< Of each tensor of a sum of two; 0: none.

@@ -87,6 +87,10 @@ AttentionWork attentionWork(mlir::Operation *op);
 /// Seconds of one execution of a local op on one rank: the larger of computing and reading, or sending.
 double secondsOf(mlir::Operation *op, const MachineModel &machine);
 
+/// Seconds in which the sum over microbatches of what each of them yields takes up a microbatch's, besides what makes
+/// that: a product adds its result as it makes it; else the first one is copied, and later ones are added.
+double secondsOfSum(mlir::Value yielded, bool isFirst, const MachineModel &machine);
+
 /// Seconds of a part of an op that is not placed yet: its products with the sizes that the factors have in `part`, or
 /// the `bytes` that it reads and writes, without what an operation takes whatever its size.
 double secondsOfPart(mlir::Operation *op, const FactorRule &part, double bytes, const MachineModel &machine);

@@ -33,6 +33,7 @@ struct MachineModel {
   double f32Flops = 1.0e11, bf16Flops = 1.8e11; ///< operations per second of matrix products, at most
   double productShare = 1;                      ///< of these, what products reach: inside of a tile, if there are any
   double unalignedShare = 1;                    ///< of that, those of bf16 with rows not at multiples of 16 bytes
+  double accumulateSeconds = 0;                 ///< of an element of an f32 sum, beside a bf16 product that adds to it
   double productRamp = 0;                       ///< steps of the summed dim that a tile begins and ends with
   int64_t multiprocessors = 0;                  ///< that make tiles, in whole waves; 0: shapes do not matter
   std::vector<ProductTile> productTiles = {

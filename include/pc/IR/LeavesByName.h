@@ -31,6 +31,17 @@ public:
                                  : leaves.lookup({update.getNameAttr(), mlir::StringAttr()});
   }
 
+  /// Whether the new value lies where the old one does, so that `update` takes nothing. Where homes are not planned
+  /// yet, it will.
+  bool isInPlace(UpdateOp update) const {
+    mlir::Value leaf = of(update);
+    auto home = [](mlir::Value value) {
+      auto type = mlir::cast<mlir::RankedTensorType>(value.getType());
+      return mlir::dyn_cast_or_null<HomeAttr>(type.getEncoding());
+    };
+    return leaf && home(leaf) == home(update.getValue());
+  }
+
 private:
   llvm::DenseMap<std::pair<mlir::StringAttr, mlir::StringAttr>, mlir::Value>
       leaves; ///< by parameter, and state or null
