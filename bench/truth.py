@@ -34,7 +34,7 @@ MODELS = {
 }
 CALIBRATION = "pc-calibrate"
 CASES = [(model, precision, plan) for model in MODELS for precision in ("f32", "bf16") for plan in [CALIBRATION] + MODELS[model][3]]
-STEPS = 3  # of a run; the first one is not counted
+STEPS = 4  # of a run; the first one is not counted
 
 
 def call(*command):
