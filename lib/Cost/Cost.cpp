@@ -342,17 +342,26 @@ static double secondsOfAdding(EinsumOp op, const MachineModel &machine) {
   return static_cast<double>(op.getResult().getType().getNumElements()) * machine.accumulateSeconds;
 }
 
+/// The product of a fusion that `op` in it adds to what the fusion is given; null: it does not.
+static EinsumOp addedProduct(Operation *op) {
+  auto add = dyn_cast<AddOp>(op);
+  if (!add || !isa<FusionOp>(op->getParentOp()))
+    return {};
+  for (auto [product, sum] : {std::pair(add.getA(), add.getB()), std::pair(add.getB(), add.getA())})
+    if (auto einsum = product.getDefiningOp<EinsumOp>(); einsum && isa<BlockArgument>(sum))
+      return einsum;
+  return {};
+}
+
 /// Seconds of the matrix products in `op`, at the rate for the dtype of their operands, and of their sums.
 static double secondsOfProducts(Operation *op, const MachineModel &machine) {
   double sum = 0;
   if (auto fusion = dyn_cast<FusionOp>(op))
     for (Operation &inner : fusion.getBody().front())
       sum += secondsOfProducts(&inner, machine);
-  else if (auto add = dyn_cast<AddOp>(op)) {
-    for (Value addend : add->getOperands())
-      if (auto product = addend.getDefiningOp<EinsumOp>())
-        sum += secondsOfAdding(product, machine);
-  } else if (isCausalAttention(op))
+  else if (EinsumOp product = addedProduct(op))
+    return secondsOfAdding(product, machine);
+  else if (isCausalAttention(op))
     return attentionSeconds(attentionWork(op), machine);
   else if (auto einsum = dyn_cast<EinsumOp>(op)) {
     FactorRule rule = einsum.getFactorRule();

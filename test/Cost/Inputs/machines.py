@@ -51,6 +51,15 @@ near(seconds({"f32_flops": 1e9, "product_share": 0.5, "attention_share": 0.25, "
 print("attention by shape: keys, mask and heads")
 near(seconds({"memory_bandwidth": 1e9}), 2 * seconds({"memory_bandwidth": 2e9}))
 print("memory alone: bandwidth doubles, time halves")
+# AdamW reads and writes four tensors more than SGD; what is updated in place is not touched again.
+near(seconds({"memory_bandwidth": 1e9}) - seconds({"memory_bandwidth": 1e9}, "--optimizer=sgd"), 4 * 4 * report()["parameters"] / 1e9)
+print("AdamW beside SGD: two states, read and written")
+# Products add to the gradients of layers' matrices in all microbatches but the first; a stage that has the head, to its gradient, too.
+matrices, head_matrix, adds = layers * 12 * 32 * 32, 96 * 32, {"bf16_flops": 1e30, "accumulate_seconds": 1e-6}
+assert seconds(adds, "--microbatches=4") < 1e-9 and seconds(adds, "--precision=bf16") < 1e-9
+near(seconds(adds, "--precision=bf16", "--microbatches=4"), 3 * matrices * 1e-6)
+near(seconds(adds, "--precision=bf16", "--mesh=pp=2", "--microbatches=2"), (matrices + head_matrix) * 1e-6)
+print("products that add to f32 in bf16: each element of the sum")
 
 
 def sent(report):
