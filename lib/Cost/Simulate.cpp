@@ -275,20 +275,24 @@ void Simulation::read(Operation *op, Starts &starts, llvm::function_ref<void(con
   if (call || accumulate) { // but for sums the same each time
     Block &body = call ? *functions.of(call).body : accumulate.getBody().front();
     const Actions &inner = actionsOf(body);
-    for (int64_t i = 0, times = accumulate ? accumulate.getMicrobatches() : 1; i < times; ++i) {
+    const int64_t times = accumulate ? accumulate.getMicrobatches() : 1;
+    auto sumsOf = [&](bool first) {
+      Action sums;
+      sums.op = op;
+      sums.phase = inner.starts.phase;
+      for (Value yielded : body.getTerminator()->getOperands())
+        sums.seconds += secondsOfSum(yielded, first, machine);
+      return sums;
+    };
+    const Action first = times > 1 ? sumsOf(true) : Action(), later = times > 1 ? sumsOf(false) : Action();
+    for (int64_t i = 0; i < times; ++i) {
       for (Action action : inner.list) {
         action.start += starts.count;
         tell(action);
       }
       starts.count += inner.starts.count;
-      if (times == 1)
-        continue;
-      Action sums;
-      sums.op = op;
-      sums.phase = inner.starts.phase;
-      for (Value yielded : body.getTerminator()->getOperands())
-        sums.seconds += secondsOfSum(yielded, i == 0, machine);
-      tell(sums);
+      if (times > 1)
+        tell(i == 0 ? first : later);
     }
     return;
   }
