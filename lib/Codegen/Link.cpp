@@ -46,7 +46,9 @@ LogicalResult pc::linkExecutable(ModuleOp module, StringRef object, StringRef li
       arguments.append({"-Wl,--whole-archive", noOneDnn, "-Wl,--no-whole-archive", runtime});
     else
       arguments.append({runtime, "-ldnnl"});
-    arguments.append({"-lpthread", "-ldl", "-Xlinker", "-rpath", "-Xlinker", libraries}); // for the runtime's plug-ins
+    // Of libcrypto a program takes SHA-256, statically.
+    arguments.append({"-l:libcrypto.a", "-lpthread", "-ldl", "-Xlinker", "-rpath", "-Xlinker",
+                      libraries}); // for the runtime's plug-ins
     if (name == "clang++-22" && llvm::sys::findProgramByName("ld.lld-22"))
       arguments.push_back("-fuse-ld=lld-22");
 #if defined(__has_feature)

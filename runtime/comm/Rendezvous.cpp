@@ -58,6 +58,13 @@ static bool readable(int fd, double deadline) {
   }
 }
 
+/// Whether a process of this user is at the other end: anybody on this machine can take the name first, or call.
+static bool isOwnUser(int fd) {
+  ucred owner{};
+  socklen_t length = sizeof owner;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &length) == 0 && owner.uid == getuid();
+}
+
 /// The reply: a message for a rank that is refused, empty along with the descriptor for one that is welcome.
 static bool sendReply(int socket, int fd, const std::string &refusal) {
   char zero = 0;
@@ -127,10 +134,7 @@ static pcrt_status welcomeOthers(const Place &place, int *fd, std::string *error
     }
     Descriptor peer{accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC)};
     Hello hello{};
-    ucred owner{};
-    socklen_t ownerLength = sizeof owner;
-    if (peer.fd < 0 || getsockopt(peer.fd, SOL_SOCKET, SO_PEERCRED, &owner, &ownerLength) != 0 ||
-        owner.uid != getuid() || !readable(peer.fd, std::min(deadline, monotonicSeconds() + 5)) ||
+    if (peer.fd < 0 || !isOwnUser(peer.fd) || !readable(peer.fd, std::min(deadline, monotonicSeconds() + 5)) ||
         recv(peer.fd, &hello, sizeof hello, 0) != ssize_t(sizeof hello))
       continue; // not a rank of this program
     std::string refusal;
@@ -157,7 +161,7 @@ static pcrt_status joinRankZero(const Place &place, int *fd, std::string *error)
   Descriptor peer;
   for (;;) {
     peer.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (peer.fd >= 0 && connect(peer.fd, reinterpret_cast<sockaddr *>(&address), length) == 0)
+    if (peer.fd >= 0 && connect(peer.fd, reinterpret_cast<sockaddr *>(&address), length) == 0 && isOwnUser(peer.fd))
       break;
     if (monotonicSeconds() > deadline) {
       *error = me + "rank 0 did not start within " + secondsText(timeoutSeconds()) + " s" + " (run '" + place.run +

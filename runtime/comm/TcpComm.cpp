@@ -29,7 +29,7 @@ pcrt_status TcpComm::gather(const Group &group, const MoveKey &key, const void *
   if (pcrt_status status = plane->gather(group, key, mine, n, &parts, &error); status != PCRT_OK)
     return fail(status, error);
   for (int i = 0; i < group.size(); ++i) {
-    if (memcmp(&parts[i].key, &key, sizeof key) == 0)
+    if (memcmp(&parts[i].key, &key, sizeof key) == 0 && int64_t(parts[i].data.size()) == n)
       continue;
     std::string text =
         "ranks disagree in " + groupName(group) + ": " + describeMismatch(rank(), key, group.ranks[i], parts[i].key);

@@ -2,6 +2,7 @@
 #include "comm/TcpControl.h"
 #include "base/SignalMask.h"
 #include "comm/ShmControl.h"
+#include "comm/TcpMessages.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -15,35 +16,6 @@
 #include <unistd.h>
 
 using namespace pcrt;
-
-namespace {
-
-constexpr uint32_t kMagic = 0x70637443;
-constexpr int32_t kNoGather = -2; ///< Kind of `current` outside of gathers.
-
-/// Start of a Gather's payload; ranks of the members and the data follow.
-struct GatherHead {
-  MoveKey key;
-  int32_t members, me;
-};
-
-/// Start of a member's part in a Gathered's payload; the data follow.
-struct PartHead {
-  MoveKey key;
-  int64_t bytes;
-};
-
-struct FailedHead {
-  int32_t rank, status;
-};
-
-template <typename T> T readAt(const std::vector<char> &bytes, size_t at) {
-  T value;
-  memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Start and end
@@ -138,7 +110,7 @@ void TcpControl::run() {
       int rank = myRank == 0 ? int(i) : 0;
       if (entries[i].revents & POLLOUT)
         writeTo(channel);
-      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) && !readFrom(channel))
+      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) && !readFrom(channel, rank))
         connectionClosed(channel, rank);
     }
     changed.notify_all();
@@ -173,15 +145,19 @@ void TcpControl::writeTo(Channel &channel) {
 }
 
 /// False once the connection is at its end.
-bool TcpControl::readFrom(Channel &channel) {
+bool TcpControl::readFrom(Channel &channel, int rank) {
+  constexpr size_t step = 1 << 20;
   for (;;) {
     // The rest of this message, no more: the next one then begins at the start of `in`.
     size_t have = channel.in.size(), want = sizeof(Header);
     if (have >= want) {
       Header header = readAt<Header>(channel.in, 0);
-      if (header.magic != kMagic || header.bytes < 0)
-        return false;
       want += header.bytes;
+      if (!isSound(header, rank) || (have == want && !isSound(header, channel.in))) {
+        recordFailure(rank, PCRT_PEER_LOST,
+                      rankName(rank) + " sent a message that makes no sense; do all ranks run the same program?");
+        return false;
+      }
       if (have == want) {
         auto message = std::make_shared<const Bytes>(std::move(channel.in));
         channel.in = Bytes();
@@ -189,6 +165,8 @@ bool TcpControl::readFrom(Channel &channel) {
         continue;
       }
     }
+    // Memory grows with what has come, not by a length alone.
+    want = std::min(want, std::max(2 * have, step));
     channel.in.resize(want);
     ssize_t count = recv(channel.peer.socket, channel.in.data() + have, want - have, MSG_DONTWAIT);
     channel.in.resize(have + std::max<ssize_t>(count, 0));

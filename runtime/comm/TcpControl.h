@@ -90,6 +90,8 @@ public:
   std::string describeLate(const std::vector<int> &late, const std::vector<Progress> &all);
 
 private:
+  static constexpr uint32_t kMagic = 0x70637443;
+  static constexpr int32_t kNoGather = -2; ///< Kind of `current` outside of gathers.
   struct Header {
     uint32_t magic, kind;
     int32_t from, group; ///< group: of a gather; the rank that asks, of questions and answers; the one a letter is for.
@@ -121,7 +123,10 @@ private:
                              std::initializer_list<std::pair<const void *, int64_t>> pieces);
   void run();
   void wake();
-  bool readFrom(Channel &channel);
+  bool readFrom(Channel &channel, int rank);
+  /// Whether a header that `sender` sent, and then its message, can be used (TcpMessages.cpp).
+  bool isSound(const Header &header, int sender) const;
+  bool isSound(const Header &header, const Bytes &message) const;
   void writeTo(Channel &channel);
   bool allClosed() const;
   void connectionClosed(Channel &channel, int rank);
@@ -155,7 +160,7 @@ private:
   std::condition_variable changed;
   ControlHooks hooks;
   uint64_t sequences[kMaxGroups] = {};
-  MoveKey current{}; ///< The gather that the main thread is in; kind -2: none.
+  MoveKey current{}; ///< The gather that the main thread is in, or kNoGather.
   std::vector<Open> open;
   Message result; ///< Of the current gather.
   std::vector<Progress> answers;

@@ -47,6 +47,14 @@ pcrt_status TcpControl::takeLetter(const Flow &flow, int index, void *data, std:
     return status;
   Message letter = std::move(box.letters.front());
   box.letters.pop_front();
+  if (letter->size() != sizeof(Header) + size_t(flow.bytes)) {
+    lock.unlock();
+    *error = rankName(myRank) + ": " + rankName(flow.peer) + " sent " +
+             std::to_string(letter->size() - sizeof(Header)) + " bytes, not " + std::to_string(flow.bytes) + ", as " +
+             flow.describe(flow.count) + "; all ranks must run the same program";
+    giveUp(PCRT_INTERNAL, *error);
+    return PCRT_INTERNAL;
+  }
   deliver(flow.peer, makeMessage(Taken, myRank, flow.peer, uint64_t(flow.partner), {}));
   wake();
   memcpy(data, letter->data() + sizeof(Header), flow.bytes);

@@ -2,8 +2,8 @@
 //
 // Every rank connects to rank 0, at the address that the launcher's environment
 // gives. Ports: PCRT_PORT; else MASTER_PORT where nobody else listens on it
-// (torchrun does); else a few ports derived from the name of the run. A
-// handshake with that name tells the right listener from any other.
+// (torchrun does); else a few ports derived from the name of the run. Both ends
+// prove that they know the run's secret before they take each other for ranks.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PCRT_COMM_TCPMEETING_H
@@ -19,12 +19,13 @@ struct MeetingPoint {
   std::string host;       ///< Of rank 0, as the others reach it.
   std::vector<int> ports; ///< In the order in which they are tried.
   uint64_t run = 0;       ///< Hash of the run's name.
+  std::string secret;     ///< What the ranks of the run know; empty: nothing.
 };
 
-/// From the launcher's environment. On failure returns false and says what is missing.
+/// From the environment: the launcher's, and the secret. On failure returns false and says what is missing.
 bool findMeetingPoint(const Place &place, MeetingPoint *point, std::string *error);
 
-/// At `host`, with ports derived from the run's name.
+/// At `host`, with ports derived from the run's name, and without a secret.
 MeetingPoint meetingPointAt(const std::string &host, const Place &place);
 
 /// The first host of a list as Slurm writes it: "gpu[03-06,9],login1" gives "gpu03".

@@ -2,6 +2,7 @@
 #include "launch/Launch.h"
 #include "base/Failure.h"
 #include "comm/Environment.h"
+#include "comm/Secret.h"
 #include "comm/ShmControl.h"
 #include "launch/Ladder.h"
 #include "launch/LineRelay.h"
@@ -142,6 +143,10 @@ bool Run::start() {
   control = mapControl(sharedFile, &error);
   if (!control) {
     fprintf(stderr, "pc-run: error: %s\n", error.c_str());
+    return false;
+  }
+  if (!handSecretToRanks()) {
+    fprintf(stderr, "pc-run: error: cannot draw a secret for the ranks: %s\n", strerror(errno));
     return false;
   }
   // Where nobody reads what ranks print, rank 0 ends the run.

@@ -10,6 +10,7 @@
 #include "comm/HostArena.h"
 #include "comm/Moves.h"
 #include "comm/Rows.h"
+#include "comm/Secret.h"
 #include "comm/ShmControl.h"
 #include "comm/TcpControl.h"
 
@@ -151,7 +152,9 @@ void MpiComm::watchRanks() {
   struct Start {
     char host[64];
     int64_t process, time;
-  } start{{}, getpid(), int64_t(monotonicSeconds() * 1e9)};
+    Bytes32 secret;
+  } start{{}, getpid(), int64_t(monotonicSeconds() * 1e9), {}};
+  bool drawn = drawBytes(&start.secret);
   gethostname(start.host, sizeof start.host - 1);
   MPI_Bcast(&start, sizeof start, MPI_BYTE, 0, messages);
   MPI_Comm machine;
@@ -167,8 +170,9 @@ void MpiComm::watchRanks() {
   place.launcher = "mpi";
   place.run = std::to_string(start.process) + "/" + std::to_string(start.time);
   MeetingPoint point = meetingPointAt(fewest == size() ? "127.0.0.1" : start.host, place);
+  point.secret.assign(start.secret.data(), start.secret.size());
   std::string error;
-  int connected = TcpControl::connect(place, point, &plane, &error) == PCRT_OK;
+  int connected = drawn && TcpControl::connect(place, point, &plane, &error) == PCRT_OK;
   MPI_Allreduce(MPI_IN_PLACE, &connected, 1, MPI_INT, MPI_MIN, messages);
   if (connected)
     return;

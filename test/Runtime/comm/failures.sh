@@ -342,7 +342,7 @@ if ip netns add "$one" 2>/dev/null && ip netns add "$two" 2>/dev/null &&
     local rank pids=() codes='' start=$(milliseconds)
     for rank in 0 1 2; do
       env RANK=$rank WORLD_SIZE=3 LOCAL_RANK=$((rank / 2)) LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.213.7.1 MASTER_PORT=29500 \
-        PCRT_TRANSPORT=tcp ip netns exec "$([ $rank = 0 ] && echo "$one" || echo "$two")" \
+        PCRT_TRANSPORT=tcp PCRT_SECRET="${secrets[rank]}" ip netns exec "$([ $rank = 0 ] && echo "$one" || echo "$two")" \
         timeout 30 "$victim" "$1" 2 >>"$work/out" 2>>"$work/err" &
       pids[rank]=$!
     done
@@ -357,11 +357,21 @@ if ip netns add "$one" 2>/dev/null && ip netns add "$two" 2>/dev/null &&
     [ "$codes" = "$3 " ] || complain "exit codes $codes, not $3"
     echo "$name, $1${2:+, $2}: $(($(milliseconds) - start)) ms"
   }
+  secrets=(same same same)
   machines none '' '0 0 0'
   machines kill '' '7 7 137'
   says 'rank 0: in .*rank 2 died'
   machines count-slowly cut '7 7 7'
   says 'rank 0: .*rank 1 died|rank 0: .*rank 2 died'
+  ip -n "$one" link set pv1 up
+  secrets=('' '' '')
+  machines none 'no secret' '2 2 2'
+  says 'other machines reach 10.213.7.1, and there is no secret .* give all of them the same PCRT_SECRET'
+  export PCRT_TIMEOUT_SECONDS=3
+  secrets=(same other other)
+  machines none 'another secret' '8 8 8'
+  says 'warning: rank 0: a connection from .*10.213.7.2 that says it is rank [12] .* does not know the secret'
+  says 'error: rank 2: rank 0 did not start within 3 s at 10.213.7.1 .it hangs up on this process; is PCRT_SECRET the same there'
 else
   echo "$name: not permitted here, not tested"
 fi

@@ -10,6 +10,7 @@
 #include "comm/Environment.h"
 #include "comm/FreeMemory.h"
 #include "comm/MoveKey.h"
+#include "comm/Secret.h"
 #include "comm/TcpControl.h"
 #include "comm/VirtualComm.h"
 #include "launch/Launch.h"
@@ -24,10 +25,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <netinet/in.h>
 #include <new>
 #include <random>
-#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 
@@ -191,7 +190,7 @@ static void testMeetingPoints() {
   std::string error;
   Place place;
   CHECK(readFrom({"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NUM_NODES=2", "SLURM_JOB_ID=7",
-                  "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=gpu[03-04]"},
+                  "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=gpu[03-04]", "PCRT_SECRET=s"},
                  &place, &error));
   CHECK(findMeetingPoint(place, &point, &error) && point.host == "gpu03" && point.ports.size() == 8);
   uint64_t run = point.run;
@@ -202,13 +201,77 @@ static void testMeetingPoints() {
   setenv("PCRT_PORT", "70000", 1);
   CHECK(!findMeetingPoint(place, &point, &error) && error == "PCRT_PORT='70000' is not a port");
   // torchrun keeps MASTER_PORT for its store; others leave it to the program.
-  CHECK(readFrom({"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=29500"},
+  CHECK(readFrom({"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=29500",
+                  "PCRT_SECRET=s"},
                  &place, &error));
   CHECK(findMeetingPoint(place, &point, &error) && point.host == "h" && point.ports[0] == 29500);
   setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
   CHECK(findMeetingPoint(place, &point, &error) && point.ports[0] != 29500 && point.ports.size() == 8);
   CHECK(readFrom({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, &place, &error));
   CHECK(!findMeetingPoint(place, &point, &error) && error.find("set MASTER_ADDR") != std::string::npos);
+}
+
+static std::string hex(const Bytes32 &bytes) {
+  std::string text;
+  for (char byte : bytes) {
+    char two[3];
+    snprintf(two, sizeof two, "%02x", uint8_t(byte));
+    text += two;
+  }
+  return text;
+}
+
+static void testSecrets() {
+  // RFC 4231, test cases 1, 2, 3 and 6.
+  CHECK(hex(hmacSha256(std::string(20, '\x0b'), "Hi There")) ==
+        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  CHECK(hex(hmacSha256("Jefe", "what do ya want for nothing?")) ==
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  CHECK(hex(hmacSha256(std::string(20, '\xaa'), std::string(50, '\xdd'))) ==
+        "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+  CHECK(hex(hmacSha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")) ==
+        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  for (const char *host : {"localhost", "127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"})
+    CHECK(isLoopback(host));
+  for (const char *host : {"", "0.0.0.0", "::", "10.0.0.1", "localhost.example.org", "127.example.org", "1270.0.0.1"})
+    CHECK(!isLoopback(host));
+
+  std::string secret, error;
+  auto find = [&](SharedBy who, const std::string &host) { return findSecret(who, host, &secret, &error); };
+  clearenv();
+  CHECK(find(SharedBy::Ranks, "127.0.0.1") && secret.empty());
+  CHECK(!find(SharedBy::Ranks, "10.0.0.1") && error.find("give all of them the same PCRT_SECRET") != std::string::npos);
+  CHECK(!find(SharedBy::Members, "gpu1"));
+  setenv("PCRT_SECRET", "", 1);
+  CHECK(!find(SharedBy::Ranks, "10.0.0.1"));
+  setenv("PCRT_SECRET", "none", 1);
+  CHECK(find(SharedBy::Ranks, "10.0.0.1") && secret.empty());
+  setenv("PCRT_SECRET", "abc", 1);
+  CHECK(find(SharedBy::Ranks, "10.0.0.1") && secret == "abc" && find(SharedBy::Members, "127.0.0.1") &&
+        secret == "abc");
+  CHECK(handSecretToRanks() && getenv("PCRT_SECRET") == std::string("abc"));
+
+  FakeMachine machine;
+  setenv("PCRT_SECRET_FILE", (machine.root + "/secret").c_str(), 1);
+  CHECK(!find(SharedBy::Ranks, "10.0.0.1") && error.find("both set") != std::string::npos);
+  unsetenv("PCRT_SECRET");
+  CHECK(!find(SharedBy::Ranks, "127.0.0.1") && error.find("No such file") != std::string::npos);
+  machine.write("/secret", "\n");
+  CHECK(!find(SharedBy::Ranks, "127.0.0.1") && error.find("is empty") != std::string::npos);
+  machine.write("/secret", std::string(5000, 'x'));
+  CHECK(!find(SharedBy::Ranks, "127.0.0.1") && error.find("more than 4096 bytes") != std::string::npos);
+  machine.write("/secret", "from a file\n");
+  CHECK(find(SharedBy::Ranks, "10.0.0.1") && secret == "from a file");
+  CHECK(handSecretToRanks() && !getenv("PCRT_SECRET"));
+  setenv("PCRT_SECRET_FILE", machine.root.c_str(), 1);
+  CHECK(!find(SharedBy::Ranks, "10.0.0.1") && error.find("is not a file") != std::string::npos);
+
+  // What pc-run draws is another one for each run, and none of a meeting.
+  clearenv();
+  CHECK(handSecretToRanks() && find(SharedBy::Ranks, "10.0.0.1") && secret.size() > 64);
+  std::string first = secret;
+  CHECK(handSecretToRanks() && find(SharedBy::Ranks, "10.0.0.1") && secret != first);
+  CHECK(find(SharedBy::Members, "127.0.0.1") && secret.empty() && !find(SharedBy::Members, "10.0.0.1"));
 }
 
 namespace {
@@ -294,54 +357,6 @@ static void testSlowReader() {
     CHECK(planes.of[0]->takeLetter(from, 0, letter.data(), &error) == PCRT_OK && letter[0] == char(i));
   }
   CHECK(planes.of[0]->failure().empty());
-}
-
-/// Somebody on one of the run's ports repeats what it hears: to rank 0, where it hangs up like a rank that has stopped
-/// waiting, and to the rank itself.
-static void testStrangers() {
-  clearenv();
-  setenv("PCRT_TIMEOUT_SECONDS", "20", 1);
-  Place place = Planes::placeOf(2, "strangers");
-  MeetingPoint point = meetingPointAt("127.0.0.1", place);
-  auto addressOf = [](int port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(uint16_t(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-  };
-  int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = addressOf(0);
-  socklen_t length = sizeof address;
-  CHECK(bind(listener, reinterpret_cast<sockaddr *>(&address), length) == 0 && listen(listener, 8) == 0 &&
-        getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) == 0);
-  std::thread stranger([&, ports = point.ports] {
-    int peer = accept(listener, nullptr, nullptr);
-    char heard[1024];
-    ssize_t count = recv(peer, heard, sizeof heard, 0);
-    bool repeated = false;
-    for (int tries = 0; tries < 2000 && !repeated; ++tries, usleep(1000)) // until rank 0 listens
-      for (size_t i = 0; i < ports.size() && !repeated; ++i) {
-        sockaddr_in rankZero = addressOf(ports[i]);
-        int caller = socket(AF_INET, SOCK_STREAM, 0);
-        repeated = connect(caller, reinterpret_cast<sockaddr *>(&rankZero), sizeof rankZero) == 0 &&
-                   send(caller, heard, count, MSG_NOSIGNAL) == count;
-        close(caller);
-      }
-    CHECK(repeated);
-    CHECK(send(peer, heard, count, MSG_NOSIGNAL) == count);
-    close(peer);
-    close(listener);
-  });
-  point.ports.insert(point.ports.begin(), ntohs(address.sin_port));
-  Planes planes;
-  bool connected = planes.connect(place, point);
-  CHECK(connected);
-  stranger.join();
-  if (connected) {
-    planes.of[1].reset();
-    CHECK(planes.of[0]->leftRank() == 1 && planes.of[0]->failure().empty());
-  }
 }
 
 /// A virtual rank that leaves with somebody's failure takes its memory with it: nobody reads it any more.
@@ -503,9 +518,9 @@ int main() {
     testLackOfMemory();
     testEnvironments();
     testMeetingPoints();
+    testSecrets();
     testGoodbyes();
     testSlowReader();
-    testStrangers();
     testVirtualFailures(true);
     testVirtualFailures(false);
     testCodes();

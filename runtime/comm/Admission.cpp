@@ -1,0 +1,150 @@
+//===- Admission.cpp - a listener that lets in those who know the secret --===//
+#include "comm/Admission.h"
+#include "base/Failure.h"
+#include "comm/ShmControl.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+using namespace pcrt;
+
+Admission::Admission(Socket listener, AdmissionRules rules)
+    : listener(std::move(listener)), epoll(epoll_create1(EPOLL_CLOEXEC)), rules(std::move(rules)) {
+  epoll_event event{EPOLLIN, {}};
+  event.data.ptr = nullptr;
+  epoll_ctl(epoll.fd, EPOLL_CTL_ADD, this->listener.fd, &event);
+}
+
+void Admission::warn(bool *told, const std::string &what) {
+  if (!std::exchange(*told, true))
+    fprintf(stderr, "warning: %s: %s; later ones are not reported\n", rules.name.c_str(), what.c_str());
+}
+
+std::vector<Admitted> Admission::serve() {
+  double now = monotonicSeconds();
+  if (restsUntil && now >= restsUntil) {
+    restsUntil = 0;
+    epoll_event event{EPOLLIN, {}};
+    epoll_ctl(epoll.fd, EPOLL_CTL_MOD, listener.fd, &event);
+  }
+  epoll_event events[mostVisitors];
+  int count = epoll_wait(epoll.fd, events, int(mostVisitors), 0);
+  bool anyNew = false;
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.ptr)
+      advance(*static_cast<Visitor *>(events[i].data.ptr));
+    else
+      anyNew = true;
+  }
+  // After what has come is read: this process may have been suspended meanwhile.
+  for (Visitor &visitor : visitors)
+    if (visitor.state < Visitor::Done && now - visitor.since > patienceSeconds) {
+      visitor.state = Visitor::Failed;
+      warn(&toldOfTime, "a connection from " + peerOf(visitor.socket) +
+                            " has been closed, since it did not say within " + std::to_string(int(patienceSeconds)) +
+                            " s who it is");
+    }
+  std::vector<Admitted> admitted;
+  for (Visitor &visitor : visitors)
+    if (visitor.state == Visitor::Done) {
+      epoll_ctl(epoll.fd, EPOLL_CTL_DEL, visitor.socket.fd, nullptr);
+      admitted.push_back({std::move(visitor.socket), visitor.theirs});
+    }
+  visitors.remove_if([](const Visitor &visitor) { return visitor.state >= Visitor::Done; });
+  if (anyNew)
+    acceptSome();
+  return admitted;
+}
+
+/// Makes room by closing the oldest connection that has proved nothing; false: there is none.
+bool Admission::dropOldest() {
+  auto oldest = std::find_if(visitors.begin(), visitors.end(),
+                             [](const Visitor &visitor) { return visitor.state < Visitor::Confirms; });
+  if (oldest == visitors.end())
+    return false;
+  warn(&toldOfTime, "too many connections at once; one from " + peerOf(oldest->socket) +
+                        " has been closed before it said who it is");
+  visitors.erase(oldest);
+  return true;
+}
+
+/// A few at a time, so that those who are here are served between them.
+void Admission::acceptSome() {
+  for (int i = 0; i < 16; ++i) {
+    Socket socket(accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    bool noRoom = socket.fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+    if (noRoom && !dropOldest()) {
+      warn(&toldOfFiles, withErrno("cannot accept a connection") + " (ulimit -n); it waits");
+      restsUntil = monotonicSeconds() + restSeconds;
+      epoll_event event{0, {}};
+      epoll_ctl(epoll.fd, EPOLL_CTL_MOD, listener.fd, &event);
+      return;
+    }
+    if (socket.fd < 0 && errno == EAGAIN)
+      return;
+    if (socket.fd < 0)
+      continue; // it has gone again, or there is room now
+    auto isNew = [](const Visitor &visitor) { return visitor.state < Visitor::Confirms; };
+    if (size_t(std::count_if(visitors.begin(), visitors.end(), isNew)) >= mostVisitors)
+      dropOldest();
+    Visitor &visitor = visitors.emplace_back();
+    visitor.socket = std::move(socket);
+    visitor.since = monotonicSeconds();
+    epoll_event event{EPOLLIN, {}};
+    event.data.ptr = &visitor;
+    epoll_ctl(epoll.fd, EPOLL_CTL_ADD, visitor.socket.fd, &event);
+  }
+}
+
+/// Reads what has come of a message of `bytes` bytes; true: it is complete.
+bool Admission::receive(Visitor &visitor, void *to, size_t bytes) {
+  ssize_t count = recv(visitor.socket.fd, static_cast<char *>(to) + visitor.got, bytes - visitor.got, 0);
+  if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
+    visitor.state = Visitor::Failed;
+  visitor.got += size_t(std::max<ssize_t>(count, 0));
+  if (visitor.got < bytes)
+    return false;
+  visitor.got = 0;
+  return true;
+}
+
+void Admission::advance(Visitor &visitor) {
+  char isIn;
+  if (visitor.state == Visitor::Greets && receive(visitor, &visitor.theirs, sizeof visitor.theirs))
+    takeGreeting(visitor);
+  if (visitor.state == Visitor::Proves && receive(visitor, visitor.proof.data(), visitor.proof.size()))
+    takeProof(visitor);
+  if (visitor.state == Visitor::Confirms && receive(visitor, &isIn, 1))
+    visitor.state = Visitor::Done;
+}
+
+void Admission::takeGreeting(Visitor &visitor) {
+  visitor.mine = rules.greeting;
+  // The name becomes part of messages; a proof is over what was sent.
+  bool good = visitor.theirs.protocol == rules.greeting.protocol && visitor.theirs.run == rules.greeting.run &&
+              visitor.theirs.port == rules.greeting.port && !visitor.theirs.name[sizeof visitor.theirs.name - 1] &&
+              rules.expects(visitor.theirs) && drawBytes(&visitor.mine.random) &&
+              sendBytes(visitor.socket.fd, &visitor.mine, sizeof visitor.mine);
+  visitor.state = good ? Visitor::Proves : Visitor::Failed;
+}
+
+void Admission::takeProof(Visitor &visitor) {
+  auto proof = [&](Side side, Verdict verdict) {
+    return proofOf(side, rules.secret, visitor.theirs, visitor.mine, verdict);
+  };
+  if (!areSame(visitor.proof, proof(Side::Caller, Verdict::Welcome))) {
+    visitor.state = Visitor::Failed;
+    warn(&toldOfProof, "a connection from " + peerOf(visitor.socket) + " that says it is rank " +
+                           std::to_string(visitor.theirs.rank) + " of '" + printable(visitor.theirs.name) +
+                           "' has been closed, since it does not know the secret (PCRT_SECRET)");
+    return;
+  }
+  Verdict verdict = rules.judges(visitor.theirs);
+  Answer answer{verdict, proof(Side::Host, verdict)};
+  bool good = sendBytes(visitor.socket.fd, &answer, sizeof answer) && verdict == Verdict::Welcome;
+  visitor.state = good ? Visitor::Confirms : Visitor::Failed;
+}

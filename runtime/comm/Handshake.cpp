@@ -1,0 +1,53 @@
+//===- Handshake.cpp - both ends of a connection prove that they know a secret //
+#include "comm/Handshake.h"
+#include "comm/Sockets.h"
+
+#include <cstring>
+
+using namespace pcrt;
+
+static_assert(sizeof(Greeting) == 128 && sizeof(Answer) == 33, "these are sent as they are");
+
+Bytes32 pcrt::proofOf(Side side, const std::string &secret, const Greeting &caller, const Greeting &host,
+                      Verdict verdict) {
+  char text[2 + 2 * sizeof(Greeting)];
+  text[0] = char(side);
+  text[1] = char(verdict);
+  memcpy(text + 2, &caller, sizeof caller);
+  memcpy(text + 2 + sizeof caller, &host, sizeof host);
+  return hmacSha256(secret, {text, sizeof text});
+}
+
+CallResult pcrt::callHost(int fd, const std::string &secret, Greeting mine, double deadline, Greeting *host) {
+  if (!drawBytes(&mine.random) || !sendBytes(fd, &mine, sizeof mine) ||
+      !receiveBytes(fd, host, sizeof *host, deadline) || host->protocol != mine.protocol || host->run != mine.run ||
+      host->random == mine.random) // an echo
+    return CallResult::NoAnswer;
+  host->name[sizeof host->name - 1] = 0;
+  Bytes32 proof = proofOf(Side::Caller, secret, mine, *host, Verdict::Welcome);
+  Answer answer;
+  if (!sendBytes(fd, proof.data(), proof.size()) || !receiveBytes(fd, &answer, sizeof answer, deadline))
+    return CallResult::Distrusts;
+  if (!areSame(answer.proof, proofOf(Side::Host, secret, mine, *host, answer.verdict)))
+    return CallResult::Distrusted;
+  if (answer.verdict != Verdict::Welcome)
+    return CallResult::Refused;
+  constexpr char isIn = 1;
+  return sendBytes(fd, &isIn, 1) ? CallResult::Welcome : CallResult::NoAnswer;
+}
+
+const char *pcrt::describe(CallResult result) {
+  switch (result) {
+  case CallResult::Welcome:
+    return "it lets this process in";
+  case CallResult::Refused:
+    return "it refuses this process";
+  case CallResult::NoAnswer:
+    return "no answer";
+  case CallResult::Distrusts:
+    return "it hangs up on this process; is PCRT_SECRET the same there?";
+  case CallResult::Distrusted:
+    return "it does not know the secret of this process; is PCRT_SECRET the same there?";
+  }
+  return "";
+}

@@ -1,0 +1,52 @@
+//===- Sockets.h - connections between machines ---------------------------===//
+#ifndef PCRT_COMM_SOCKETS_H
+#define PCRT_COMM_SOCKETS_H
+
+#include <string>
+#include <unistd.h>
+#include <utility>
+
+namespace pcrt {
+
+/// A socket, or another file descriptor, that closes itself.
+struct Socket {
+  int fd = -1;
+  Socket() = default;
+  explicit Socket(int fd) : fd(fd) {}
+  Socket(Socket &&other) noexcept : fd(other.release()) {}
+  Socket &operator=(Socket &&other) noexcept {
+    std::swap(fd, other.fd);
+    return *this;
+  }
+  ~Socket() {
+    if (fd >= 0)
+      close(fd);
+  }
+  int release() { return std::exchange(fd, -1); }
+};
+
+/// Waits until one of `events` of poll(2) has happened; false once `deadline` (monotonicSeconds) has passed.
+bool waitFor(int fd, short events, double deadline);
+
+/// Reads exactly so many bytes; false: the connection has ended, or the time is up.
+bool receiveBytes(int fd, void *to, size_t bytes, double deadline);
+
+/// Sends a message that fits an empty socket buffer; false: it did not.
+bool sendBytes(int fd, const void *from, size_t bytes);
+
+/// A blocking connection to `host` (a name or an address), or -1 with errno set.
+Socket connectTo(const std::string &host, int port, double deadline);
+
+/// A non-blocking listening socket at `address` (an address or "localhost"; empty: all addresses of this machine) and
+/// `port` (0: any), or -1 with errno set.
+Socket listenAt(const std::string &address, int port);
+
+/// The port of a listening socket.
+int portOf(const Socket &listener);
+
+/// "10.0.0.7": the machine at the other end.
+std::string peerOf(const Socket &connection);
+
+} // namespace pcrt
+
+#endif // PCRT_COMM_SOCKETS_H

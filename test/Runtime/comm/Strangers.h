@@ -1,0 +1,48 @@
+//===- Strangers.h - connections of those who know everything but the secret //
+#ifndef PCRT_TEST_STRANGERS_H
+#define PCRT_TEST_STRANGERS_H
+
+#include "comm/Handshake.h"
+#include "comm/Sockets.h"
+
+#include <deque>
+#include <random>
+#include <string>
+#include <vector>
+
+/// Calls a listener of this machine at `port` in every way that needs no secret.
+class Strangers {
+public:
+  static constexpr int kinds = 20;
+
+  /// `greeting`: what a rank or member would say. `recorded`: what one has said on another connection to the listener.
+  Strangers(int port, const pcrt::Greeting &greeting, std::string recorded)
+      : port(port), greeting(greeting), recorded(std::move(recorded)) {}
+
+  /// One connection of a kind from 0 to kinds - 1; many stay open. False: nobody listens.
+  bool call(int kind);
+
+private:
+  void say(const void *data, size_t bytes);
+  void say(const std::string &text) { say(text.data(), text.size()); }
+  void sayGreeting(const pcrt::Greeting &mine) { say(&mine, sizeof mine); }
+  /// What the host answers, if it does so soon.
+  std::string hear(size_t bytes);
+  std::string junk(size_t bytes);
+  void reset();
+
+  int port;
+  pcrt::Greeting greeting;
+  std::string recorded;
+  std::mt19937 draw{7};
+  pcrt::Socket connection;
+  std::deque<pcrt::Socket> open; ///< Connections that are kept, the oldest first.
+};
+
+/// The part of a caller who knows the secret, up to the proof; it then hangs up. What it has said.
+std::string recordCall(int port, const std::string &secret, const pcrt::Greeting &greeting);
+
+/// A port of the loopback interface where nobody listens.
+int freePort();
+
+#endif // PCRT_TEST_STRANGERS_H
