@@ -180,8 +180,8 @@ pcrt_status CudaDevice::captureStep(pcrt_context &context) {
     return done(context, result, "capture", "the step");
   pcrt_status status = enqueueStep(context, Mode::Capture);
   result = driver.cuStreamEndCapture(session.compute, &captured);
-  if (status == PCRT_OK && result == Success)
-    result = driver.cuGraphInstantiateWithFlags(&graph, captured, 0);
+  if (status == PCRT_OK && result == Success) // without the flag moves would lose the priority of their streams
+    result = driver.cuGraphInstantiateWithFlags(&graph, captured, GraphUseNodePriority);
   if (captured)
     driver.cuGraphDestroy(captured);
   if (status == PCRT_OK && result == Success)

@@ -52,6 +52,7 @@ enum : int { JitErrorLog = 5, JitErrorLogBytes = 6 };
 enum : int { FunctionSharedBytes = 1, FunctionLocalBytes = 3, FunctionRegisters = 4, FunctionMaxDynamicShared = 8 };
 enum : unsigned { StreamNonBlocking = 1, EventDisableTiming = 2 };
 enum : int { CaptureThreadLocal = 1 };
+enum : unsigned long long { GraphUseNodePriority = 8 };
 enum : int { AllocationPinned = 1, LocationDevice = 1, HandlePosixFile = 1, AccessReadWrite = 3 };
 enum : int { GranularityRecommended = 1 };
 enum : int { MemoryHost = 1, MemoryDevice = 2 };

@@ -236,6 +236,7 @@ PC_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *ar
   Lock lock(driverMutex());
   Work work;
   work.name = "host function";
+  work.engine = Engine::Host;
   work.run = [=](std::vector<Access> &) {
     function(argument);
     ++workOnHost;

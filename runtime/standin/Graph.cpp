@@ -55,10 +55,31 @@ static std::vector<ItemRef> copyNodes(const std::vector<ItemRef> &nodes) {
   return result;
 }
 
-PC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long) {
+/// Reports kernels of several priorities in a graph that ignores them: capture copies a stream's priority to its kernel
+/// nodes, but without the flag all run with that of the stream that the graph is launched on (cuda.h of CUDA 13.0 at
+/// cuGraphInstantiate).
+static void reportLostPriorities(const std::vector<ItemRef> &nodes) {
+  const Item *first = nullptr;
+  for (const ItemRef &node : nodes) {
+    if (!node->work->isKernel())
+      continue;
+    first = first ? first : node.get();
+    if (node->priority != first->priority)
+      return report("cuGraphInstantiateWithFlags: '" + first->work->name + "' has priority " +
+                    std::to_string(first->priority) + " and '" + node->work->name + "' has " +
+                    std::to_string(node->priority) +
+                    ", but a graph ignores both without CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY");
+  }
+}
+
+PC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
   Lock lock(driverMutex());
   if (CUresult result = enterUncaptured(__func__))
     return result;
+  if (flags & ~static_cast<unsigned long long>(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "cuGraphInstantiateWithFlags: only priorities of nodes");
+  if (!flags)
+    reportLostPriorities(graph->nodes);
   static uint64_t nextId = 0;
   *exec = new CUgraphExec_st{++nextId, copyNodes(graph->nodes), nullptr, graph->objects};
   graphExecs().insert(*exec);

@@ -33,7 +33,7 @@ struct Flight {
 struct Item;
 
 /// What runs an item. Copies of a direction have one engine, whose queue all streams share.
-enum class Engine : uint8_t { Compute, ToHost, ToDevice, OnDevice };
+enum class Engine : uint8_t { Compute, Host, ToHost, ToDevice, OnDevice };
 
 /// What an item does; a node of a graph shares it with all of its launches.
 struct Work {
@@ -48,6 +48,9 @@ struct Work {
   std::function<void(Item &)> prepare;
   bool fills = false; ///< It takes fresh memory (Memory.h) by itself.
   Engine engine = Engine::Compute;
+
+  /// Whether CUDA runs it as a kernel, which alone has a priority: neither a copy, a memset, nor a host function.
+  bool isKernel() const { return (run || start) && !fills && engine == Engine::Compute; }
 };
 
 using ItemRef = std::shared_ptr<Item>;
@@ -57,6 +60,7 @@ struct Item : std::enable_shared_from_this<Item> {
   std::vector<ItemRef> after; ///< Predecessors; emptied when the item has run.
   uint64_t lane = 0;          ///< Items of a lane share a priority: a stream, or a branch of a graph.
   uint64_t queue = 0; ///< The hardware's: an item starts when all are done that were submitted to it before. 0: none.
+  int priority = 0;   ///< Of its stream.
   bool done = false;
   double finished = 0; ///< Seconds on the host's clock.
   OrderClock clock;    ///< What happened before it; set when it starts.

@@ -83,7 +83,7 @@ uint64_t pc::standin::takeQueue(int device) {
 
 /// The queue of work on a stream. With odd seeds copies of several streams do not wait for each other.
 static uint64_t queueOf(CUstream stream, Engine engine) {
-  if (engine == Engine::Compute || options().seed % 2)
+  if (engine == Engine::Compute || engine == Engine::Host || options().seed % 2)
     return stream->queue;
   return static_cast<uint64_t>(stream->device + 1) << 8 | (0x40 + static_cast<uint64_t>(engine));
 }
@@ -98,6 +98,7 @@ CUresult pc::standin::enqueue(CUstream stream, Work work, const char *from) {
   auto item = std::make_shared<Item>();
   item->work = std::make_shared<Work>(std::move(work));
   item->lane = stream->id;
+  item->priority = stream->priority;
   if (item->work->run || item->work->start)
     item->queue = queueOf(stream, item->work->engine);
   if (Capture *capture = stream->capture.get()) {

@@ -53,6 +53,7 @@
   X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)                                                                                  \
   X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                                                            \
   X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                                                                                 \
+  X(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8)                                                                  \
   X(CU_MEMORYTYPE_HOST, 1)                                                                                             \
   X(CU_MEMORYTYPE_DEVICE, 2)                                                                                           \
   X(CU_MEMORYTYPE_UNIFIED, 4)                                                                                          \

@@ -78,9 +78,9 @@ inline void useDevice(int device) {
   OK(cuCtxSetCurrent(context));
 }
 
-inline CUstream makeStream() {
+inline CUstream makeStream(int priority = 0) {
   CUstream stream;
-  OK(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
+  OK(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority));
   return stream;
 }
 

@@ -152,6 +152,37 @@ void testMissingWaits(bool goesOn) {
   pc_standin_reset(0);
 }
 
+/// A graph runs kernels with the priorities of their streams only if it is told to. Copies have none.
+void testPriorities() {
+  CUstream a = makeStream(), same = makeStream(), urgent = makeStream(-5);
+  CUevent begin = makeEvent(), end = makeEvent();
+  auto *x = deviceArray<float>(n), *y = deviceArray<float>(n);
+  auto reportOf = [&](CUstream other, bool kernel, unsigned long long flags) {
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    scale("x += 1", x, x, 1, 1, a);
+    OK(cuEventRecord(begin, a));
+    OK(cuStreamWaitEvent(other, begin, 0));
+    if (kernel)
+      scale("y = x", x, y, 1, 0, other);
+    else
+      OK(cuMemcpyDtoDAsync_v2(address(y), address(x), n * 4, other));
+    OK(cuEventRecord(end, other));
+    OK(cuStreamWaitEvent(a, end, 0));
+    CUgraph graph;
+    CUgraphExec exec;
+    OK(cuStreamEndCapture(a, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, flags));
+    std::string text = reports();
+    pc_standin_reset(0);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    return text;
+  };
+  CHECK(has(reportOf(urgent, true, 0), "'x += 1' has priority 0 and 'y = x' has -5"));
+  CHECK(reportOf(urgent, true, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY).empty());
+  CHECK(reportOf(urgent, false, 0).empty() && reportOf(same, true, 0).empty());
+}
+
 CUresult unjoined(const Program &p) {
   OK(cuStreamBeginCapture_v2(p.a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   OK(cuEventRecord(p.begin, p.a));
@@ -400,6 +431,7 @@ int main(int argc, char **argv) {
   testQueues(queues && !strcmp(queues, "1"));
   if (queues)
     return finishChecks();
+  testPriorities();
   testRefusals();
   testHost();
   testMemory();
